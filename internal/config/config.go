@@ -1,0 +1,169 @@
+// Package config reads jobs.toml: TOML in, typed values out, and when anything is wrong then all of it at once, each
+// fault with its file, line and column.
+//
+// A configuration is a file, or a folder of *.toml files, and what they include; all of them are one configuration,
+// in which every setting and every job has one place. Reading goes in three steps:
+//
+//   - Each file is decoded by the TOML library, and a small scanner finds where in the text each key and value stands
+//     (the library keeps no positions of what it has decoded).
+//   - Each value is read by the entry for its key in a table of its section. A key without an entry is a fault, with
+//     the nearest known key suggested; one that is specified and does not work yet is a fault that says so.
+//     A faulty value is noted and left out, and reading goes on.
+//   - Each job starts from [defaults], takes its own keys, and is checked as a whole.
+//
+// Nothing here looks at the machine: whether a user, a folder or a program exists is found out where it is used.
+// Only the environment is asked, for ${NAME} in strings, and no message tells a value that came from there.
+package config
+
+import (
+	"os"
+	"time"
+
+	"github.com/cronclave/cronclave/scheduler/cronspec"
+)
+
+// Options say how Load reads.
+type Options struct {
+	// Env looks a variable up; nil is the process's environment.
+	Env func(name string) (value string, set bool)
+	// KeepUnset takes a variable that is not set as given: ${NAME} stays as it is written, and what it stands in is
+	// not checked. Such a configuration is good for checking only; a job's Spec may be nil in it.
+	KeepUnset bool
+}
+
+// Config is a configuration without faults.
+type Config struct {
+	// Namespace is the cluster's name; "default" if not set.
+	Namespace string
+	// Timezone is the zone of jobs that name none; UTC if not set.
+	Timezone *time.Location
+	Redis    Redis
+	Replica  Replica
+	History  History
+	// Jobs are sorted by name; those with `enabled = false` are among them.
+	Jobs []Job
+	// Warnings tell what is accepted, but is hardly meant.
+	Warnings Faults
+	// EnvTaken holds the names of the variables that were taken from the environment outside all jobs' own `env`.
+	EnvTaken map[string]bool
+}
+
+// Redis says where the coordinating Redis is.
+type Redis struct {
+	// URL begins with redis://, rediss:// or unix://; "" if the configuration names none. It may hold a password.
+	URL string
+	// PasswordFile is a file with the password; "" for none.
+	PasswordFile string
+	// TLS is nil unless [redis].tls is set.
+	TLS *TLS
+}
+
+// TLS holds the names of PEM files, and the name that the server's certificate must be for; each may be "".
+type TLS struct {
+	CAFile, CertFile, KeyFile, ServerName string
+}
+
+// Replica says how much a replica takes on, and how it stops.
+type Replica struct {
+	// DrainTimeout is how long SIGTERM waits for running jobs, their grace included; 25s if not set.
+	DrainTimeout time.Duration
+	// MaxRunning is how many runs a replica has at once; 100 if not set.
+	MaxRunning int
+}
+
+// History says what Redis keeps for each job.
+type History struct {
+	// Runs is the number of runs; 50 if not set.
+	Runs int
+	// MaxAge is how old they become; 30 days if not set.
+	MaxAge time.Duration
+	// MaxBytes bounds the output of a job's runs together; 1 MiB if not set.
+	MaxBytes int64
+}
+
+// Job is one job with its defaults filled in. Paths that the configuration gives as relative ones have become relative
+// to the folder of the file that names them.
+type Job struct {
+	Name        string
+	File        string // where it is defined
+	Line        int
+	Description string
+	Tags        []string
+	Enabled     bool
+
+	// Schedule holds the expressions as they are written, and Spec what they mean, in Location.
+	Schedule []string
+	Spec     *cronspec.Schedule
+	Location *time.Location
+
+	// Command is what to execute: the list form, or the shell's list and then the string. Shell tells which it was.
+	Command []string
+	Shell   bool
+	// Dir is the working directory; "" is the replica's.
+	Dir string
+	// Env and EnvFromFile (a variable's name and the file with its value) have no name in common.
+	Env         map[string]string
+	EnvFile     string
+	EnvFromFile map[string]string
+	InheritEnv  bool
+	// EnvTaken holds the names of the variables that the job's own `env` took from the environment.
+	EnvTaken    map[string]bool
+	User, Group string
+	// Umask is nil where the job keeps the replica's.
+	Umask       *uint32
+	OKExitCodes []int
+
+	Parallel, PerTick, PerReplica int
+	// StartDeadline is 0 for "auto": until the job's next tick, at most 1h.
+	StartDeadline time.Duration
+	// Timeout is 0 for "none".
+	Timeout                  time.Duration
+	KillGrace, Lease, Jitter time.Duration
+	Output                   Output
+
+	// Digest identifies what the job means; see [Config.Digest].
+	Digest string
+}
+
+// Output says what becomes of what a run prints.
+type Output struct {
+	// Keep is how many bytes of the tail the history gets; 16 KiB if not set.
+	Keep int64
+	// Log tells whether all of it goes to the log, line by line; true if not set.
+	Log bool
+}
+
+// Load reads the configuration at path, which is a file or a folder of *.toml files. If anything is wrong with it the
+// error is [Faults]: all faults, and the warnings among them.
+func Load(path string, o Options) (*Config, error) {
+	if o.Env == nil {
+		o.Env = os.LookupEnv
+	}
+	r := newReader(o)
+	r.load(path)
+	c := r.config()
+	faults, warnings := r.faults.sorted(r.order).split()
+	if len(faults) > 0 {
+		return nil, append(faults, warnings...).sorted(r.order)
+	}
+	c.Warnings = warnings
+	return c, nil
+}
+
+// Withheld returns the names of the variables that the job does not inherit: all that the configuration took from the
+// environment, but for those that nothing except the job's own `env` took.
+func (c *Config) Withheld(j *Job) map[string]bool {
+	names := make(map[string]bool)
+	for name := range c.EnvTaken {
+		names[name] = true
+	}
+	for i := range c.Jobs {
+		if c.Jobs[i].Name == j.Name {
+			continue
+		}
+		for name := range c.Jobs[i].EnvTaken {
+			names[name] = true
+		}
+	}
+	return names
+}

@@ -1,0 +1,172 @@
+package config
+
+import (
+	"fmt"
+	"maps"
+	"slices"
+	"strings"
+	"testing"
+
+	"github.com/BurntSushi/toml"
+)
+
+// tricky holds what a reader of keys and brackets could trip over.
+var tricky = []string{
+	"a = 1\nb.c = 2\nb.d.e = 3\n",
+	"\"quoted key\" = 1\n'lit\\eral' = 2\n\"\" = 3\n\"\\u00e9\\x41\\e\" = 4\n\"a.b\".c = 5\n",
+	"[a.b]\nx = 1\n[a]\ny = 2\n[a.b.c]\nz = 3\n",
+	"[ a . \"b c\" . d ] # ] = [\nx = 1\n",
+	"[[list]]\nx = 1\n[list.sub]\ny = 1\n[[list]]\nx = 2\n[[list.inner]]\nz = 1\n[[list.inner]]\nz = 2\n",
+	"s = '''\nkey = 1\n[table]\n'''\nt = \"\"\"a\\\n    b = \\\"\\\"\\\" \"\" ]\"\"\"\nu = 1\n",
+	"a = \"\"\"\"two\"\"\"\"\"\nb = ''''one''''\nc = \"\"\nd = ''\ne = \"\"\"\"\"\"\nf = 1\n",
+	"a = [ [1, 2], # ] comment\n [\"x]\", 'y]', \"\"\"z\n]\"\"\"], ]\nb = 1\n",
+	"a = { b = 1, c.d = 2, \"e f\" = [ { g = 1 }, { h = 2 } ] }\nb = {}\nc = []\n",
+	"a = { # over several lines\n b = 1,\n c = [1,\n 2],\n}\nd = 2\n",
+	"d = 1979-05-27 07:32:00\nt = 07:32:00\nf = 1e3\ni = 1_000\nn = -inf\nb = true # comment\nz=1",
+	"\xfe\xff", "\ufeff\ufeffa = 1",
+	"\ufeffa = 1\r\n[b]\r\nc = \"x\"\r\n",
+	"1 = 1\n1.2 = 3\n[3.4]\n5 = 6\n",
+	"[t]\na.b.c = 1\na.b.d = 2\na.e = { f.g = 3 }\n",
+	"x = \"é\\\"\" # ü\ny = 'ö'\n",
+}
+
+func TestPlacesAgreeWithTheLibrary(t *testing.T) {
+	for _, text := range tricky {
+		if fault := disagreement(text); fault != "" {
+			t.Errorf("%s\nin\n%s", fault, text)
+		}
+	}
+}
+
+// disagreement compares the places with what the library has read from text that it takes for good: all its keys have
+// places, there are no others, lists are as long, keys and strings are spelled there, and columns are beyond 0.
+func disagreement(text string) string {
+	s := newSource("f", text)
+	if len(s.parse()) > 0 {
+		return ""
+	}
+	var tree map[string]any
+	meta, err := toml.Decode(s.text, &tree)
+	if err != nil {
+		return fmt.Sprintf("the library: %v", err)
+	}
+	places, twins := scan(s.text)
+	if len(twins) > 0 {
+		return fmt.Sprintf("%v are there twice", twins)
+	}
+	for _, key := range meta.Keys() {
+		if p := at(places, key); p == nil || !p.given {
+			return fmt.Sprintf("key %v has no place", key)
+		}
+	}
+	return s.compare(places, tree, "")
+}
+
+// at returns the place of a key as the library lists it; for a table in parts that is the place of one part that has it.
+func at(p *place, key toml.Key) *place {
+	if len(key) == 0 {
+		return p
+	}
+	for _, item := range append([]*place{p}, parts(p)...) {
+		if c := item.keys[key[0]]; c != nil {
+			if found := at(c, key[1:]); found != nil {
+				return found
+			}
+		}
+	}
+	return nil
+}
+
+// parts returns all elements of a list, and theirs if they are lists.
+func parts(p *place) []*place {
+	all := slices.Clone(p.items)
+	for _, item := range p.items {
+		all = append(all, parts(item)...)
+	}
+	return all
+}
+
+func (s *source) compare(p *place, raw any, path string) string {
+	switch v := raw.(type) {
+	case map[string]any:
+		if !maps.Equal(present(v), present(p.keys)) {
+			return fmt.Sprintf("%s has the keys %v, and places for %v", path, present(v), present(p.keys))
+		}
+		for key, child := range v {
+			if fault := s.spelled(p.keys[key].key, key); fault != "" {
+				return fault
+			}
+			if fault := s.compare(p.keys[key], child, path+"."+key); fault != "" {
+				return fault
+			}
+		}
+	case []map[string]any:
+		for i := range v {
+			if len(p.items) != len(v) {
+				return fmt.Sprintf("%s has %d parts, and places for %d", path, len(v), len(p.items))
+			}
+			if fault := s.compare(p.items[i], v[i], path); fault != "" {
+				return fault
+			}
+		}
+	case []any:
+		if len(p.items) != len(v) {
+			return fmt.Sprintf("%s has %d elements, and places for %d", path, len(v), len(p.items))
+		}
+		for i := range v {
+			if fault := s.compare(p.items[i], v[i], path); fault != "" {
+				return fault
+			}
+		}
+	case string:
+		return s.spelled(p.val, v)
+	}
+	return ""
+}
+
+// spelled checks that a key or string is what is written at its place.
+func (s *source) spelled(at int, want string) string {
+	line, column := s.position(at)
+	if line < 1 || column < 1 {
+		return fmt.Sprintf("%q is at %d:%d", want, line, column)
+	}
+	got := &scanner{src: s.text, pos: at}
+	if word := got.word(); word != want {
+		return fmt.Sprintf("%q should be at %d:%d, where %q is", want, line, column, word)
+	}
+	return ""
+}
+
+func present[T any](m map[string]T) map[string]bool {
+	keys := make(map[string]bool)
+	for key := range m {
+		keys[key] = true
+	}
+	return keys
+}
+
+func TestOffsetsInStrings(t *testing.T) {
+	for _, c := range []struct{ text, find, want string }{
+		{`"plain text"`, "text", `text"`},
+		{`'C:\new'`, "new", `new'`},
+		{`"a\tb\u00e9c"`, "c", `c"`},
+		{`"a\\b\"c"`, "c", `c"`},
+		{"\"\"\"\none\ntwo\"\"\"", "two", `two"""`},
+		{"\"\"\"one\\\n   two\"\"\"", "two", `two"""`},
+		{"'''\r\none'''", "one", "one'''"},
+		{`"""a"b"""`, "b", `b"""`},
+	} {
+		var decoded strings.Builder
+		end := eachPiece(c.text, 0, func(_ int, piece string) { decoded.WriteString(piece) })
+		if end != len(c.text) {
+			t.Errorf("%s ends at %d of %d", c.text, end, len(c.text))
+		}
+		got := c.text[written(c.text, 0, strings.Index(decoded.String(), c.find)):]
+		if got != c.want {
+			t.Errorf("%q in %s is found at %s", c.find, c.text, got)
+		}
+		if got := c.text[written(c.text, 0, decoded.Len()):]; strings.Trim(got, `"'`) != "" {
+			t.Errorf("the end of %s is found at %s", c.text, got)
+		}
+	}
+}

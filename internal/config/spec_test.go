@@ -1,0 +1,188 @@
+package config
+
+import (
+	"errors"
+	"fmt"
+	"os"
+	"path/filepath"
+	"strings"
+	"testing"
+)
+
+// specified holds every key, and every value of a fixed set, that the configuration's contract names. A file with a
+// supported one is without fault; one with any other is refused as not supported yet, where > stands.
+var specified = []struct {
+	supported bool
+	file      string
+}{
+	{true, `>namespace = "default"`},
+	{true, `>timezone = "UTC"`},
+	{true, `>include = ["jobs.d/*.toml"]`},
+	{true, `redis.>url = "redis://127.0.0.1:6379/0"`},
+	{true, `redis.>url = "rediss://127.0.0.1:6379"`},
+	{true, `redis.>url = "unix:///run/redis.sock"`},
+	{false, `redis.url = >"redis-sentinel://h1:26379,h2:26379/MASTER/0"`},
+	{false, `redis.url = >"redis-cluster://h1:6379,h2:6379"`},
+	{false, `redis.>quorum = ["redis://a", "redis://b", "redis://c"]`},
+	{true, `redis.>password_file = "/run/secrets/redis"`},
+	{true, `redis.>tls = { ca_file = "a", cert_file = "b", key_file = "c", server_name = "d" }`},
+	{false, `redis.>acked_replicas = 1`},
+	{false, `redis.>ack_timeout = "100ms"`},
+	{true, `replica.>drain_timeout = "25s"`},
+	{true, `replica.>max_running = 100`},
+	{false, `replica.>labels = { zone = "a" }`},
+	{false, `>server = { listen = "127.0.0.1:7377", token_file = "/run/secrets/token" }`},
+	{true, `>history = { runs = 50, max_age = "30d", max_bytes = "1MiB" }`},
+	{false, `>heartbeat = { url = "https://hc.example/ping/abc", every = "1m" }`},
+	{false, `>pools.warehouse.slots = 4`},
+	{false, `>calendars.holidays.dates = ["2026-12-25", "2027-01-01"]`},
+	{false, `>notify.mail = { on = ["failed"], webhook = "https://hc.example" }`},
+	{true, `defaults.>timeout = "1h"`},
+	{false, `defaults.>retry = { max = 3 }`},
+	{true, `jobs.a.>schedule = "0 3 * * *"`},
+	{true, `jobs.a.>schedule = ["0 3 * * *", "@hourly", "@every 90s", "H H * * 7"]`},
+	{false, `jobs.a.>after = ["b"]`},
+	{true, `jobs.a.>timezone = "America/New_York"`},
+	{true, `jobs.a.>command = "true"`},
+	{true, `jobs.a.>command = ["/usr/local/bin/backup", "--all"]`},
+	{true, `jobs.a.>shell = ["/bin/bash", "-eo", "pipefail", "-c"]`},
+	{false, `jobs.a.>http = { url = "https://hc.example", method = "POST" }`},
+	{true, `jobs.a.>dir = "/tmp"`},
+	{true, `jobs.a.>env = { LANG = "C" }`},
+	{true, `jobs.a.>env_file = "/etc/a.env"`},
+	{true, `jobs.a.>user = "nobody"`},
+	{true, `jobs.a.>group = "nogroup"`},
+	{true, `jobs.a.>umask = "027"`},
+	{false, `jobs.a.>nice = 10`},
+	{false, `jobs.a.>limits = { memory = "1GiB", pids = 200 }`},
+	{true, `jobs.a.>env_from_file = { PGPASSWORD = "/run/secrets/pg" }`},
+	{true, `jobs.a.>inherit_env = false`},
+	{true, `jobs.a.>ok_exit_codes = [0, 3]`},
+	{true, `jobs.a.>enabled = false`},
+	{true, `jobs.a.>description = "a"`},
+	{true, `jobs.a.>tags = ["a"]`},
+	{false, `jobs.a.>where = { zone = "a" }`},
+	{true, `jobs.a.>parallel = 1`},
+	{true, `jobs.a.>per_tick = 1`},
+	{true, `jobs.a.>per_replica = 1`},
+	{false, `jobs.a.>pool = "warehouse"`},
+	{true, `jobs.a.>overlap = "skip"`},
+	{false, `jobs.a.overlap = >"queue"`},
+	{false, `jobs.a.overlap = >"replace"`},
+	{true, `jobs.a.>start_deadline = "auto"`},
+	{true, `jobs.a.>start_deadline = "1m"`},
+	{true, `jobs.a.>catch_up = "none"`},
+	{false, `jobs.a.catch_up = >"latest"`},
+	{false, `jobs.a.catch_up = >"all"`},
+	{false, `jobs.a.>catch_up_window = "24h"`},
+	{true, `jobs.a.>recover = false`},
+	{false, `jobs.a.recover = >true`},
+	{false, `jobs.a.recover = >{ max = 2 }`},
+	{false, `jobs.a.>retry = { max = 3, delay = "1s", max_delay = "1m" }`},
+	{true, `jobs.a.>timeout = "24h"`},
+	{true, `jobs.a.>timeout = "none"`},
+	{true, `jobs.a.>kill_grace = "0s"`},
+	{true, `jobs.a.>lease = "1s"`},
+	{true, `jobs.a.>on_lease_lost = "stop"`},
+	{false, `jobs.a.on_lease_lost = >"continue"`},
+	{true, `jobs.a.>jitter = "10s"`},
+	{false, `jobs.a.>except = ["holidays"]`},
+	{false, `jobs.a.>starts_at = 2026-01-01T00:00:00Z`},
+	{false, `jobs.a.>expires_at = 2027-01-01T00:00:00Z`},
+	{true, `jobs.a.>output = { keep = "16KiB", log = true }`},
+	{false, `jobs.a.>warn_after = "10m"`},
+	{false, `jobs.a.>stale_after = "2d"`},
+	{false, `jobs.a.>notify = ["mail"]`},
+}
+
+// TestSpecifiedIsSupportedOrRefused proves that nothing is accepted and ignored.
+func TestSpecifiedIsSupportedOrRefused(t *testing.T) {
+	t.Chdir(t.TempDir())
+	for _, c := range specified {
+		before, after, _ := strings.Cut(c.file, ">")
+		text := before + after + "\n"
+		if strings.HasPrefix(text, "jobs.a.") {
+			if !strings.Contains(text, "schedule =") && !strings.Contains(text, ".after =") {
+				text += "jobs.a.schedule = '@daily'\n"
+			}
+			if !strings.Contains(text, "command =") && !strings.Contains(text, "http =") {
+				text += "jobs.a.command = 'true'\n"
+			}
+		}
+		want := ""
+		if !c.supported {
+			want = fmt.Sprintf("jobs.toml:1:%d: ", len(before)+1)
+		}
+		err := loadText(t, text, Options{})
+		switch {
+		case c.supported && err != nil:
+			t.Errorf("%s\nis supported, but: %v", text, err)
+		case !c.supported && err == nil:
+			t.Errorf("%s\nis accepted", text)
+		case !c.supported && (!strings.HasPrefix(err.Error(), want) || strings.Contains(err.Error(), "\n") || !strings.Contains(err.Error(), "is not supported yet")):
+			t.Errorf("%s\nwant one fault that begins with %s and says \"is not supported yet\", not\n%v", text, want, err)
+		}
+	}
+}
+
+// TestEverySpecifiedKeyIsKnown looks from the other side: what the sections list is what the contract names.
+func TestEverySpecifiedKeyIsKnown(t *testing.T) {
+	named := make(map[string]bool)
+	for _, c := range specified {
+		key, _, _ := strings.Cut(strings.ReplaceAll(c.file, ">", ""), " =")
+		parts := strings.Split(key, ".")
+		named[parts[0]] = true
+		named[parts[len(parts)-1]] = true
+	}
+	for _, s := range [][]string{known(topKeys()), known(redisKeys()), known(replicaKeys()), known(jobKeys())} {
+		for _, key := range s {
+			if !named[key] {
+				t.Errorf("%q is known, but not named", key)
+			}
+		}
+	}
+}
+
+func known[T any](s section[T]) []string {
+	keys := s.later
+	for key := range s.keys {
+		keys = append(keys, key)
+	}
+	return keys
+}
+
+// loadText loads a text as jobs.toml in the current folder.
+func loadText(t *testing.T, text string, o Options) error {
+	t.Helper()
+	_, err := loadConfig(t, text, o)
+	return err
+}
+
+func loadConfig(t *testing.T, text string, o Options) (*Config, error) {
+	t.Helper()
+	if err := os.WriteFile("jobs.toml", []byte(text), 0o600); err != nil {
+		t.Fatal(err)
+	}
+	c, err := Load("jobs.toml", o)
+	var faults Faults
+	if err != nil && !errors.As(err, &faults) {
+		t.Fatalf("%T: %v", err, err)
+	}
+	return c, err
+}
+
+// TestExample loads the file that users start from.
+func TestExample(t *testing.T) {
+	c, err := Load(filepath.Join("..", "..", "jobs.example.toml"), Options{Env: environment()})
+	if err != nil {
+		t.Fatal(err)
+	}
+	if len(c.Warnings) > 0 {
+		t.Errorf("warnings:\n%v", c.Warnings)
+	}
+	for _, j := range c.Jobs {
+		if j.Spec == nil || len(j.Command) == 0 || j.Description == "" {
+			t.Errorf("%s is not complete: %+v", j.Name, j)
+		}
+	}
+}

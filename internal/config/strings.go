@@ -1,0 +1,77 @@
+package config
+
+import (
+	"strconv"
+	"strings"
+	"unicode/utf8"
+)
+
+// eachPiece reads a TOML string of any of the four kinds, whose first quote is at pos. It calls visit with each piece
+// of its value (mostly one character) and where that piece is written, and returns where the string ends.
+func eachPiece(src string, pos int, visit func(at int, piece string)) int {
+	quote := src[pos : pos+1]
+	several := strings.HasPrefix(src[pos:], strings.Repeat(quote, 3))
+	if several {
+		quote = strings.Repeat(quote, 3)
+	}
+	i := pos + len(quote)
+	if several { // a line end right after the quotes is not part of the value
+		i += len(src[i:]) - len(strings.TrimPrefix(strings.TrimPrefix(src[i:], "\r"), "\n"))
+	}
+	for i < len(src) && (several || src[i] != '\n') {
+		piece, n := "", 0
+		switch {
+		case strings.HasPrefix(src[i:], quote):
+			for several && strings.HasPrefix(src[i+1:], quote) { // quotes before the last three are part of the value
+				visit(i, quote[:1])
+				i++
+			}
+			return i + len(quote)
+		case src[i] == '\\' && quote[0] == '"':
+			piece, n = unescape(src[i:])
+		default:
+			_, n = utf8.DecodeRuneInString(src[i:])
+			piece = src[i : i+n]
+		}
+		visit(i, piece)
+		i += n
+	}
+	return i
+}
+
+// unescape reads the escape sequence that s begins with, and returns what it stands for and its length. A backslash
+// at the end of a line stands for nothing, together with all the blanks and line ends after it.
+func unescape(s string) (piece string, n int) {
+	if len(s) < 2 {
+		return "", len(s)
+	}
+	if i := strings.IndexByte(`btnfre"\`, s[1]); i >= 0 {
+		return "\b\t\n\f\r\x1b\"\\"[i : i+1], 2
+	}
+	digits := map[byte]int{'x': 2, 'u': 4, 'U': 8}[s[1]]
+	if digits == 0 {
+		return "", 1 + len(s[1:]) - len(strings.TrimLeft(s[1:], " \t\r\n"))
+	}
+	if code, err := strconv.ParseUint(s[2:min(len(s), 2+digits)], 16, 32); err == nil {
+		return string(rune(code)), min(len(s), 2+digits)
+	}
+	return "", 2
+}
+
+// written returns where byte n of the value of the string at pos is written.
+func written(src string, pos, n int) int {
+	at, seen := pos, 0
+	end := eachPiece(src, pos, func(i int, piece string) {
+		if seen <= n {
+			at = i
+		}
+		seen += len(piece)
+	})
+	if n >= seen { // behind the last one: the closing quote, one or three
+		at = end - 1
+		if end-pos >= 6 && strings.HasPrefix(src[pos:], strings.Repeat(src[pos:pos+1], 3)) {
+			at = end - 3
+		}
+	}
+	return max(at, pos)
+}

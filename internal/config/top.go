@@ -1,0 +1,139 @@
+package config
+
+import (
+	"cmp"
+	"errors"
+	"maps"
+	"slices"
+	"time"
+)
+
+// top gathers what the files' top levels hold. Defaults and jobs are kept until all files are read, since a job in the
+// first file may rest on what the last one says.
+type top struct {
+	Config
+	defaults []value
+	jobs     []value
+}
+
+func topKeys() section[top] {
+	return section[top]{
+		keys: map[string]func(*reader, value, *top){
+			"include": func(*reader, value, *top) {}, // read by load
+			"namespace": func(r *reader, v value, t *top) {
+				if name, ok := parsed(r, v, "a string", validName); ok && r.first(v, "key") {
+					t.Namespace = name
+				}
+			},
+			"timezone": func(r *reader, v value, t *top) {
+				if zone, ok := parsed(r, v, "a string", parseZone); ok && r.first(v, "key") {
+					t.Timezone = zone
+				}
+			},
+			"redis":    func(r *reader, v value, t *top) { read(r, v, redisKeys(), &t.Redis) },
+			"replica":  func(r *reader, v value, t *top) { read(r, v, replicaKeys(), &t.Replica) },
+			"history":  func(r *reader, v value, t *top) { read(r, v, historyKeys(), &t.History) },
+			"defaults": func(_ *reader, v value, t *top) { t.defaults = append(t.defaults, v) },
+			"jobs":     readJobs,
+		},
+		later: []string{"server", "heartbeat", "pools", "calendars", "notify"},
+	}
+}
+
+func replicaKeys() section[Replica] {
+	return section[Replica]{
+		once: true,
+		keys: map[string]func(*reader, value, *Replica){
+			"drain_timeout": func(r *reader, v value, to *Replica) { assign(&to.DrainTimeout)(r.duration(v, 0)) },
+			"max_running":   func(r *reader, v value, to *Replica) { assign(&to.MaxRunning)(r.integer(v, 1, 100_000)) },
+		},
+		later: []string{"labels"},
+	}
+}
+
+func historyKeys() section[History] {
+	return section[History]{
+		once: true,
+		keys: map[string]func(*reader, value, *History){
+			"runs":      func(r *reader, v value, to *History) { assign(&to.Runs)(r.integer(v, 1, 100_000)) },
+			"max_age":   func(r *reader, v value, to *History) { assign(&to.MaxAge)(r.duration(v, time.Second)) },
+			"max_bytes": func(r *reader, v value, to *History) { assign(&to.MaxBytes)(r.size(v, 0)) },
+		},
+	}
+}
+
+// assign returns a function that takes the result of reading a value and keeps it if it is good.
+func assign[T any](to *T) func(T, bool) {
+	return func(t T, ok bool) {
+		if ok {
+			*to = t
+		}
+	}
+}
+
+// readJobs reads [jobs]: a table of named jobs.
+func readJobs(r *reader, v value, t *top) {
+	table, ok := v.raw.(map[string]any)
+	if !ok {
+		r.mistyped(v, "a table with a table for each job: [jobs.NAME]")
+		return
+	}
+	for _, name := range slices.Sorted(maps.Keys(table)) {
+		job, _ := v.get(name)
+		switch {
+		case !job.isTable():
+			r.faultAt(job, job.at.key, "%q is not a job; a job is a table with a name: [jobs.NAME]", name)
+		case !ValidName(name):
+			_, err := validName(name)
+			r.faultAt(job, job.at.key, "job %q %v", name, err)
+		case r.first(job, "job"):
+			t.jobs = append(t.jobs, job)
+		}
+	}
+}
+
+// config makes the configuration of all files that were read. It is complete only if no fault was found.
+func (r *reader) config() *Config {
+	t := top{Config: Config{
+		Namespace: "default",
+		Timezone:  time.UTC,
+		Replica:   Replica{DrainTimeout: 25 * time.Second, MaxRunning: 100},
+		History:   History{Runs: 50, MaxAge: 30 * 24 * time.Hour, MaxBytes: 1 << 20},
+		EnvTaken:  r.taken,
+	}}
+	for _, s := range r.sources {
+		read(r, s.root(r.taken), topKeys(), &t)
+	}
+	r.checkRedis(&t.Redis)
+	base := newDraft(t.Timezone)
+	for _, v := range t.defaults {
+		read(r, v, defaultKeys(), &base)
+	}
+	for _, v := range t.jobs {
+		t.Jobs = append(t.Jobs, r.job(v, &base, t.History))
+	}
+	slices.SortFunc(t.Jobs, func(a, b Job) int { return cmp.Compare(a.Name, b.Name) })
+	if faults, _ := r.faults.split(); len(t.jobs)+len(faults) == 0 {
+		r.warn(r.sources[0].root(nil), 0, "no jobs: nothing will run")
+	}
+	return &t.Config
+}
+
+func validName(s string) (string, error) {
+	if !ValidName(s) {
+		return s, errors.New("is not a name; write a letter or a digit, then up to 127 letters, digits, '_' and '-'")
+	}
+	return s, nil
+}
+
+// parseZone reads the name of a time zone. The machine's own is refused: it is not the same everywhere.
+func parseZone(name string) (*time.Location, error) {
+	if name == "Local" || name == "" {
+		return nil, errors.New(`is not a time zone that is the same on every machine; write a name such as "Europe/Berlin" or "UTC"`)
+	}
+	zone, err := time.LoadLocation(name)
+	if err != nil {
+		return nil, errors.New(`is not a time zone; write a name such as "Europe/Berlin" or "UTC"`)
+	}
+	return zone, nil
+}
