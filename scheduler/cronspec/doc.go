@@ -1,0 +1,50 @@
+// Package cronspec turns schedules into instants, the same ones on every
+// machine.
+//
+// A schedule is a list of expressions: cron's five fields, or six with the
+// seconds first, "@daily" and its kind, or "@every 90s". [Parse] reads them
+// together with a time zone; [Schedule.Next] and [Schedule.Prev] walk the
+// instants, which are called ticks. Nothing here looks at a clock, at the
+// machine's own zone or at the order in which things were started, so replicas
+// that share a configuration agree on every tick without talking.
+//
+// # Two kinds of clock
+//
+// The fields are read by robfig/cron's parser and matched by its
+// SpecSchedule.Next, but only ever on the face of a wall clock: a date and a
+// time of day without a zone, for which UTC stands in. What the zone then does
+// with that face follows Debian's cron:
+//
+//   - Where the minute or the hour field starts with "*", the job follows the
+//     clock: it fires whenever the clock shows a matching time, twice in an
+//     hour that is repeated and never in an hour that is skipped.
+//   - Any other expression is a fixed-time job: it fires at the first instant
+//     at which the clock shows its time or a later one. So what falls into a
+//     skipped hour (or a skipped day) becomes one tick right after it, and of a
+//     time that is shown twice only the first counts.
+//
+// # The day rule
+//
+// As in Debian's cron, a day must match both the day-of-month and the
+// day-of-week field if one of them starts with "*" ("*/2" included), and
+// either of them otherwise.
+//
+// # H
+//
+// "H" stands for a place within a field that depends on the job's name alone,
+// so that a thousand hourly jobs do not all start on the hour. "H" is one value
+// of the field, "H(0-29)" one of the range, "H/15" every 15th from such a place
+// on, and "H(0-29)/10" both. In the day of month "H" stays within 1-28, so that
+// every month has the day. The place is
+//
+//	SHA-256("H" NUL field NUL job), first 8 bytes as a big-endian number,
+//	modulo the number of candidates
+//
+// with the field called "second", "minute", "hour", "day of month", "month" or
+// "day of week". It will not change between versions.
+//
+// # Limits
+//
+// Ticks are whole seconds between the years 1 and 9999. A schedule without any
+// tick within the calendar's 400-year cycle is refused by Parse.
+package cronspec

@@ -1,0 +1,69 @@
+package cronspec
+
+import (
+	"fmt"
+	"math"
+	"strconv"
+	"strings"
+	"time"
+)
+
+// every is an "@every" expression: the multiples, in Unix time, of a whole
+// number of seconds. It counts from the epoch, so that all replicas agree
+// whenever they were started.
+type every int64
+
+// next implements rule.
+func (e every) next(after, limit int64) (int64, bool) {
+	step := int64(e)
+	past := after % step
+	if past < 0 {
+		past += step
+	}
+	if limit-after < step-past {
+		return 0, false
+	}
+	return after - past + step, true
+}
+
+// parseEvery reads what follows "@every", which starts at the given offset of
+// the expression.
+func (p *parser) parseEvery(text string, offset int) (every, error) {
+	if text == "" {
+		return 0, p.fault(offset, "@every without a duration", `write for example "@every 90s"`)
+	}
+	d, err := parseDuration(text)
+	switch {
+	case err != nil:
+		return 0, p.fault(offset, quote(text)+" is not a duration", `durations look like "90s", "1h30m" or "2d"`)
+	case d < time.Second:
+		return 0, p.fault(offset, fmt.Sprintf("@every %s is too short", text), "at least 1s")
+	case d%time.Second != 0:
+		hint := fmt.Sprintf("whole seconds only, for example %s", d.Round(time.Second))
+		return 0, p.fault(offset, fmt.Sprintf("@every %s is not a whole number of seconds", text), hint)
+	}
+	return every(d / time.Second), nil
+}
+
+// parseDuration reads a Go duration that may begin with a number of days, "1d12h".
+func parseDuration(text string) (time.Duration, error) {
+	const day = 24 * time.Hour
+	number, rest, found := strings.Cut(text, "d")
+	if !found {
+		return time.ParseDuration(text)
+	}
+	days, err := strconv.ParseUint(number, 10, 64)
+	if err != nil {
+		return 0, fmt.Errorf("days: %w", err)
+	}
+	var d time.Duration
+	if rest != "" {
+		if d, err = time.ParseDuration(rest); err != nil {
+			return 0, err
+		}
+	}
+	if d < 0 || days > uint64((math.MaxInt64-d)/day) {
+		return 0, strconv.ErrRange
+	}
+	return time.Duration(days)*day + d, nil
+}

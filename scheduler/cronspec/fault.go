@@ -1,0 +1,58 @@
+package cronspec
+
+import (
+	"fmt"
+	"strings"
+)
+
+// ParseError tells what is wrong with one expression, where, and what to write
+// instead.
+type ParseError struct {
+	// Index says which expression of the list is meant, from 0.
+	Index int
+	// Offset is the byte in that expression at which the fault was noticed; it
+	// is the expression's length where something is missing at the end.
+	Offset int
+	// Message says what is wrong, in lower case and without a full stop.
+	Message string
+	// Hint says what to do about it. It may be empty.
+	Hint string
+}
+
+// Error returns place, message and hint in one line.
+func (e *ParseError) Error() string {
+	text := fmt.Sprintf("expression %d, byte %d: %s", e.Index, e.Offset, e.Message)
+	if e.Hint != "" {
+		text += " (" + e.Hint + ")"
+	}
+	return text
+}
+
+// quote shows a piece of the input, shortened so that a message stays readable.
+func quote(text string) string {
+	const most = 32
+	if len(text) > most {
+		text = text[:most] + "..."
+	}
+	return fmt.Sprintf("%q", text)
+}
+
+// foreignHint recognises what other cron dialects allow and tells how to say it
+// here. The text is what could not be read.
+func foreignHint(text string) string {
+	upper := strings.ToUpper(text)
+	last := strings.HasPrefix(upper, "L") || len(upper) == len("FRIL") && strings.HasSuffix(upper, "L")
+	switch {
+	case strings.HasPrefix(upper, "?"):
+		return `"?" is Quartz's; write "*"`
+	case strings.HasPrefix(upper, "#"):
+		return `the n-th weekday of a month ("#") is not supported; use a weekday alone and let the command look at the date`
+	case text == "h":
+		return `the place spread by the job's name is a capital "H"`
+	case upper == "W", upper == "LW":
+		return `the nearest weekday ("W") is not supported; use MON-FRI as the day of week`
+	case last:
+		return `the last day ("L") is not supported; use the days 28-31 and let the command look at the date`
+	}
+	return ""
+}

@@ -1,0 +1,279 @@
+package cronspec
+
+import (
+	"fmt"
+	"math/bits"
+	"strconv"
+	"strings"
+)
+
+// kind is what one of the six fields may say.
+type kind struct {
+	name      string // in faults, and in the hash that places H
+	low, high int    // the values that "*" stands for
+	top       int    // the greatest number that may be written
+	spread    int    // the greatest value that H takes by itself
+	names     string // of the values from low, three letters each
+	bounds    string // a hint for who is beyond them
+}
+
+// kindOf returns the kind of the field at a place.
+func kindOf(field int) kind {
+	switch field {
+	case fieldSecond:
+		return kind{name: "second", high: 59, top: 59, spread: 59, bounds: "the full minute is 0"}
+	case fieldMinute:
+		return kind{name: "minute", high: 59, top: 59, spread: 59, bounds: "the full hour is 0"}
+	case fieldHour:
+		return kind{name: "hour", high: 23, top: 23, spread: 23, bounds: "midnight is 0"}
+	case fieldDay:
+		return kind{name: "day of month", low: 1, high: 31, top: 31, spread: 28, bounds: "the first day is 1"}
+	case fieldMonth:
+		return kind{name: "month", low: 1, high: 12, top: 12, spread: 12,
+			names: "janfebmaraprmayjunjulaugsepoctnovdec", bounds: "January is 1"}
+	default:
+		return kind{name: "day of week", high: 6, top: sundayAgain, spread: 6,
+			names: "sunmontuewedthufrisat", bounds: "Sunday is 0 or 7"}
+	}
+}
+
+// sundayAgain is the second number for Sunday, a day of week after Saturday.
+const sundayAgain = 7
+
+// full is the set of all values.
+func (k kind) full() uint64 { return span(k.low, k.high, 1) }
+
+// span is the set of every step-th value from low to high.
+func span(low, high, step int) uint64 {
+	var set uint64
+	for v := low; v <= high; v += step {
+		set |= 1 << v
+	}
+	return set
+}
+
+// named returns the value that has a name, in any case.
+func (k kind) named(name string) (int, bool) {
+	i := strings.Index(k.names, strings.ToLower(name))
+	if len(name) != 3 || i < 0 || i%3 != 0 {
+		return 0, false
+	}
+	return k.low + i/3, true
+}
+
+// format writes a set as robfig's parser reads it: "*", or numbers and ranges.
+func (k kind) format(set uint64) string {
+	if set == k.full() {
+		return "*"
+	}
+	var items []string
+	for set != 0 {
+		low := bits.TrailingZeros64(set)
+		high := low + bits.TrailingZeros64(^(set >> low)) - 1
+		set &^= span(low, high, 1)
+		item := strconv.Itoa(low)
+		if high > low {
+			item += "-" + strconv.Itoa(high)
+		}
+		items = append(items, item)
+	}
+	return strings.Join(items, ",")
+}
+
+// scanner reads one field: items separated by commas, each of them
+//
+//	( "*" | value | value "-" value | "H" | "H(" value "-" value ")" ) [ "/" step ]
+type scanner struct {
+	*parser
+	kind kind
+	rest string // what is left of the field
+	at   int    // its place in the expression
+}
+
+func (s *scanner) field() (uint64, error) {
+	var set uint64
+	for {
+		items, err := s.item()
+		if err != nil {
+			return 0, err
+		}
+		set |= items
+		if s.rest == "" {
+			break
+		}
+		if !s.eat(",") {
+			return 0, s.unexpected()
+		}
+	}
+	if s.kind.top == sundayAgain && set&(1<<sundayAgain) != 0 {
+		set = set&^(1<<sundayAgain) | 1
+	}
+	return set, nil
+}
+
+// eat skips a prefix of what is left, if it is there.
+func (s *scanner) eat(prefix string) bool {
+	rest, found := strings.CutPrefix(s.rest, prefix)
+	if found {
+		s.rest = rest
+		s.at += len(prefix)
+	}
+	return found
+}
+
+// item reads one item of the list.
+func (s *scanner) item() (uint64, error) {
+	low, high, start := s.kind.low, s.kind.high, s.at
+	switch {
+	case s.eat("*"):
+		step, err := s.step(low, high)
+		return span(low, high, max(step, 1)), err
+	case s.eat("H"):
+		return s.spread()
+	}
+	low, err := s.value()
+	if err != nil {
+		return 0, err
+	}
+	if s.eat("-") {
+		if high, err = s.upper(low, start); err != nil {
+			return 0, err
+		}
+		step, err := s.step(low, high)
+		return span(low, high, max(step, 1)), err
+	}
+	high = max(high, low)
+	step, err := s.step(low, high)
+	if step == 0 { // a single value; with a step it opens a range, "5/15"
+		return 1 << low, err
+	}
+	return span(low, high, step), err
+}
+
+// upper reads the end of a range, of which low, at start, is the beginning.
+func (s *scanner) upper(low, start int) (int, error) {
+	high, err := s.value()
+	if err != nil {
+		return 0, err
+	}
+	if s.kind.top == sundayAgain && high == 0 && low > 0 {
+		high = sundayAgain // FRI-SUN
+	}
+	if low > high {
+		hint := fmt.Sprintf("write %d-%d,%d-%d", low, s.kind.high, s.kind.low, high)
+		return 0, s.fault(start, fmt.Sprintf("range %d-%d goes backwards", low, high), hint)
+	}
+	return high, nil
+}
+
+// spread reads what follows H and returns the places of the job.
+func (s *scanner) spread() (uint64, error) {
+	low, high := s.kind.low, s.kind.spread
+	if s.eat("(") {
+		var err error
+		start := s.at
+		if low, err = s.value(); err != nil {
+			return 0, err
+		}
+		if !s.eat("-") {
+			return 0, s.unexpected()
+		}
+		if high, err = s.upper(low, start); err != nil {
+			return 0, err
+		}
+		if !s.eat(")") {
+			return 0, s.unexpected()
+		}
+	}
+	step, err := s.step(low, high)
+	if err != nil {
+		return 0, err
+	}
+	hash := place("H", s.kind.name, s.options.Name)
+	if step == 0 {
+		return 1 << (low + int(hash%uint64(high-low+1))), nil
+	}
+	return span(low+int(hash%uint64(step)), high, step), nil
+}
+
+// step reads "/step" if it is there; else it returns 0. The step must not be
+// longer than the range: "*/90" in the minutes is not every 90 minutes.
+func (s *scanner) step(low, high int) (int, error) {
+	if !s.eat("/") {
+		return 0, nil
+	}
+	digits := s.run(isDigit)
+	if digits == "" {
+		return 0, s.unexpected()
+	}
+	step, err := strconv.Atoi(digits)
+	if err == nil && step >= 1 && step <= high-low+1 {
+		s.eat(digits)
+		return step, nil
+	}
+	return 0, s.fault(s.at, fmt.Sprintf("step %s is out of range 1-%d", quote(digits), high-low+1),
+		`steps begin anew at each turn of the field; for an interval of any length use "@every D"`)
+}
+
+// value reads a number or a name of the field.
+func (s *scanner) value() (int, error) {
+	if digits := s.run(isDigit); digits != "" {
+		v, err := strconv.Atoi(digits)
+		if err != nil || v < s.kind.low || v > s.kind.top {
+			message := fmt.Sprintf("%s %s is out of range %d-%d", s.kind.name, quote(digits), s.kind.low, s.kind.top)
+			return 0, s.fault(s.at, message, s.kind.bounds)
+		}
+		s.eat(digits)
+		return v, nil
+	}
+	letters := s.run(isLetter)
+	v, ok := s.kind.named(letters)
+	if !ok {
+		return 0, s.unexpected()
+	}
+	s.eat(letters)
+	return v, nil
+}
+
+// run returns the longest prefix of what is left whose bytes are in a class.
+func (s *scanner) run(class func(byte) bool) string {
+	n := 0
+	for n < len(s.rest) && class(s.rest[n]) {
+		n++
+	}
+	return s.rest[:n]
+}
+
+func isDigit(c byte) bool { return '0' <= c && c <= '9' }
+
+func isLetter(c byte) bool { return 'a' <= c|0x20 && c|0x20 <= 'z' }
+
+// unexpected is the fault of something that can't stand where it does.
+func (s *scanner) unexpected() error {
+	what := s.run(isLetter)
+	if what == "" {
+		what = s.rest
+	}
+	if what == "" {
+		return s.fault(s.at, s.kind.name+" ends too early", s.usage())
+	}
+	hint := foreignHint(what)
+	if hint == "" && len(what) > 3 {
+		if _, ok := s.kind.named(what[:3]); ok {
+			hint = "names have three letters: " + strings.ToUpper(what[:3])
+		}
+	}
+	if hint == "" {
+		hint = s.usage()
+	}
+	return s.fault(s.at, fmt.Sprintf("unexpected %s in the %s", quote(what), s.kind.name), hint)
+}
+
+// usage says what the field may hold.
+func (s *scanner) usage() string {
+	text := fmt.Sprintf("values are %d-%d", s.kind.low, s.kind.top)
+	if s.kind.names != "" {
+		text += fmt.Sprintf(" or names such as %s", strings.ToUpper(s.kind.names[:3]))
+	}
+	return text + "; also * for all, lists 1,2, ranges 1-5, steps */2, and H"
+}

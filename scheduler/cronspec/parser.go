@@ -1,0 +1,209 @@
+package cronspec
+
+import (
+	"fmt"
+	"slices"
+	"strings"
+	"time"
+
+	"github.com/robfig/cron/v3"
+)
+
+// parser reads one expression.
+type parser struct {
+	options Options
+	index   int
+	text    string
+}
+
+// word is a piece of the expression between blanks.
+type word struct {
+	text   string
+	offset int
+}
+
+// The places of the fields in an expression of six.
+const (
+	fieldSecond = iota
+	fieldMinute
+	fieldHour
+	fieldDay
+	fieldMonth
+	fieldWeekday
+	fieldCount
+)
+
+func (p *parser) fault(offset int, message, hint string) error {
+	return &ParseError{Index: p.index, Offset: offset, Message: message, Hint: hint}
+}
+
+// parse returns the expression's rule and its canonical text.
+func (p *parser) parse() (rule, string, error) {
+	words := split(p.text)
+	if len(words) == 0 {
+		return nil, "", p.fault(len(p.text), "empty expression", `write for example "0 3 * * *"`)
+	}
+	first := words[0]
+	if name, zone, found := strings.Cut(first.text, "="); found && (name == "TZ" || name == "CRON_TZ") {
+		hint := `use the job's key timezone`
+		if zone != "" {
+			hint += fmt.Sprintf(": timezone = %s", quote(zone))
+		}
+		return nil, "", p.fault(first.offset, name+"= is not part of an expression", hint)
+	}
+	if first.text == "@every" {
+		offset := first.offset + len(first.text)
+		rest := p.text[offset:]
+		d := strings.Trim(rest, blanks)
+		e, err := p.parseEvery(d, offset+strings.Index(rest, d))
+		return e, fmt.Sprintf("every %d s", e), err
+	}
+	if strings.HasPrefix(first.text, "@") {
+		fields, err := p.expand(words)
+		if err != nil {
+			return nil, "", err
+		}
+		words = fields
+	}
+	return p.parseFields(words)
+}
+
+const blanks = " \t"
+
+// split cuts a text into its words, with their places.
+func split(text string) []word {
+	var words []word
+	for at := 0; at < len(text); {
+		size := strings.IndexAny(text[at:], blanks)
+		if size < 0 {
+			size = len(text) - at
+		}
+		if size > 0 {
+			words = append(words, word{text[at : at+size], at})
+		}
+		at += size + 1
+	}
+	return words
+}
+
+// expand replaces "@daily" and its kind by the fields that it stands for. The
+// fields keep its place.
+func (p *parser) expand(words []word) ([]word, error) {
+	name := words[0]
+	var fields string
+	switch name.text {
+	case "@yearly", "@annually":
+		fields = "0 0 0 1 1 *"
+	case "@monthly":
+		fields = "0 0 0 1 * *"
+	case "@weekly":
+		fields = "0 0 0 * * 0"
+	case "@daily", "@midnight":
+		fields = "0 0 0 * * *"
+	case "@hourly":
+		fields = "0 0 * * * *"
+	case "@reboot":
+		return nil, p.fault(name.offset, "@reboot is not supported",
+			"a job belongs to the whole cluster, which has no moment of booting; use a schedule, or the machine's service manager")
+	default:
+		return nil, p.fault(name.offset, "unknown schedule "+quote(name.text),
+			"there are @hourly, @daily (@midnight), @weekly, @monthly, @yearly (@annually) and @every D")
+	}
+	if len(words) > 1 {
+		return nil, p.fault(words[1].offset, fmt.Sprintf("%s after %s", quote(words[1].text), name.text), name.text+" stands alone")
+	}
+	expanded := split(fields)
+	for i := range expanded {
+		expanded[i].offset = name.offset
+	}
+	return expanded, nil
+}
+
+// parseFields reads five fields, or six with the seconds first.
+func (p *parser) parseFields(words []word) (rule, string, error) {
+	if len(words) == fieldCount-1 {
+		words = slices.Insert(words, 0, word{"0", words[0].offset})
+	}
+	if len(words) < fieldCount {
+		return nil, "", p.fault(len(p.text), fmt.Sprintf("5 or 6 fields are needed, not %d", len(words)),
+			"minute, hour, day of month, month, day of week; seconds may come before them")
+	}
+	if len(words) > fieldCount {
+		return nil, "", p.fault(words[fieldCount].offset, fmt.Sprintf("5 or 6 fields are needed, not %d", len(words)),
+			"there is no year, and no user or command, after the day of week")
+	}
+	var sets [fieldCount]uint64
+	for i, w := range words {
+		s := scanner{parser: p, at: w.offset, rest: w.text, kind: kindOf(i)}
+		set, err := s.field()
+		if err != nil {
+			return nil, "", err
+		}
+		sets[i] = set
+	}
+	return p.assemble(words, sets)
+}
+
+// assemble makes the rule out of the fields' sets. Robfig's parser is given
+// their canonical text, so that what a key says is what is computed.
+func (p *parser) assemble(words []word, sets [fieldCount]uint64) (rule, string, error) {
+	star := func(field int) bool { return strings.HasPrefix(words[field].text, "*") }
+	clock := star(fieldMinute) || star(fieldHour) || p.options.Location == time.UTC
+	both := star(fieldDay) || star(fieldWeekday)
+	day, weekday := kindOf(fieldDay).full(), kindOf(fieldWeekday).full()
+	if !both && (sets[fieldDay] == day || sets[fieldWeekday] == weekday) {
+		sets[fieldDay], sets[fieldWeekday], both = day, weekday, true // either, and one is every day
+	}
+	fields := make([]string, fieldCount)
+	for i, set := range sets {
+		fields[i] = kindOf(i).format(set)
+	}
+	text := strings.Join(fields, " ")
+	face, err := readFace(text, both)
+	if err != nil {
+		return nil, "", p.fault(words[0].offset, err.Error(), "")
+	}
+	w := &wall{face: face, zone: p.options.Location, clock: clock}
+	if err := p.comes(w, words); err != nil {
+		return nil, "", err
+	}
+	key := fmt.Sprintf("%s, clock %t, both days %t, %s", text, clock, both, zoneKey(w.zone))
+	return w, key, nil
+}
+
+// readFace reads six canonical fields with robfig's parser and sets the rule for
+// the days: both must match, or either.
+func readFace(text string, both bool) (*cron.SpecSchedule, error) {
+	const starBit = 1 << 63 // robfig's mark of a day field whose match is required
+	parser := cron.NewParser(cron.Second | cron.Minute | cron.Hour | cron.Dom | cron.Month | cron.Dow)
+	schedule, err := parser.Parse(text)
+	if err != nil {
+		return nil, fmt.Errorf("read %q: %w", text, err)
+	}
+	face, ok := schedule.(*cron.SpecSchedule)
+	if !ok {
+		return nil, fmt.Errorf("read %q: got a %T", text, schedule)
+	}
+	face.Location = time.UTC
+	face.Dom &^= starBit
+	face.Dow &^= starBit
+	if both {
+		face.Dom |= starBit
+	}
+	return face, nil
+}
+
+// comes refuses an expression whose instant never comes: on no day of the
+// calendar, or only at times that the zone always skips.
+func (p *parser) comes(w *wall, words []word) error {
+	const limit = lawEnds + calendarCycle
+	if _, ok := w.nextOnFace(lawEnds, limit); !ok {
+		return p.fault(words[fieldDay].offset, "such a day never comes",
+			"no month of the month field has a day of the day-of-month field")
+	}
+	if _, ok := w.next(lawEnds, limit); !ok {
+		return p.fault(words[fieldHour].offset, "such an instant never comes",
+			fmt.Sprintf("the clock of %s always skips this time", w.zone))
+	}
+	return nil
+}

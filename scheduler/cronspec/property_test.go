@@ -1,0 +1,141 @@
+package cronspec
+
+import (
+	"slices"
+	"testing"
+	"time"
+
+	"pgregory.net/rapid"
+)
+
+// agree checks the schedule of some expressions against the model over (from, to].
+func agree(t *rapid.T, exprs []modelExpr, zone *time.Location, from, to time.Time, before, step time.Duration) {
+	var texts []string
+	want := map[int64]bool{}
+	for _, m := range exprs {
+		texts = append(texts, m.text())
+		for tick := range m.ticks(zone, from, to, before, step) {
+			want[tick] = true
+		}
+	}
+	s, err := Parse(texts, Options{Location: zone})
+	if err != nil {
+		t.Skip("never comes: ", err) // 30 February and the like
+	}
+	var got []int64
+	for at := s.Next(from); !at.IsZero() && !at.After(to); at = s.Next(at) {
+		got = append(got, at.Unix())
+		if !want[at.Unix()] {
+			t.Fatalf("%q in %v: %v is no tick by the model", texts, zone, at.In(zone))
+		}
+	}
+	if len(got) != len(want) {
+		t.Fatalf("%q in %v after %v: %d ticks, %d by the model", texts, zone, from.In(zone), len(got), len(want))
+	}
+	end := to.Add(time.Second)
+	for _, tick := range slices.Backward(got) {
+		if len(got) > 50 && tick%7 != 0 { // many: only some of them
+			end = time.Unix(tick, 0)
+			continue
+		}
+		if end = s.Prev(end); end.Unix() != tick {
+			t.Fatalf("%q in %v: Prev is %v, want %v", texts, zone, end.In(zone), time.Unix(tick, 0).In(zone))
+		}
+	}
+}
+
+// Minute by minute through the days around a change of the clock.
+func TestModelByMinutes(t *testing.T) {
+	rapid.Check(t, func(t *rapid.T) {
+		zone, change := drawChange(t)
+		exprs := []modelExpr{drawExpr(t, false)}
+		if rapid.Bool().Draw(t, "two") {
+			exprs = append(exprs, drawExpr(t, false))
+		}
+		from := change.Add(-time.Duration(rapid.IntRange(0, 60*30).Draw(t, "before")) * time.Minute)
+		to := change.Add(time.Duration(rapid.IntRange(0, 60*30).Draw(t, "after")) * time.Minute)
+		agree(t, exprs, zone, from, to, 50*time.Hour, time.Minute)
+	})
+}
+
+// Second by second through the hours around a change of the clock.
+func TestModelBySeconds(t *testing.T) {
+	rapid.Check(t, func(t *rapid.T) {
+		zone, change := drawChange(t)
+		exprs := []modelExpr{drawExpr(t, true)}
+		from := change.Add(-time.Duration(rapid.IntRange(0, 2000).Draw(t, "before")) * time.Second)
+		to := change.Add(time.Duration(rapid.IntRange(0, 5000).Draw(t, "after")) * time.Second)
+		agree(t, exprs, zone, from, to, 4*time.Hour, time.Second)
+	})
+}
+
+// Next grows strictly, in whole seconds; Prev is its inverse.
+func TestNextAndPrevAreConsistent(t *testing.T) {
+	rapid.Check(t, func(t *rapid.T) {
+		zone, at := drawChange(t)
+		m := drawExpr(t, rapid.Bool().Draw(t, "seconds"))
+		s, err := Parse([]string{m.text(), "@every 977h"}, Options{Location: zone})
+		if err != nil {
+			t.Skip("never comes: ", err)
+		}
+		at = at.Add(time.Duration(rapid.Int64Range(-1e14, 1e14).Draw(t, "off")))
+		for range 5 {
+			next := s.Next(at)
+			if !next.After(at) || next.Nanosecond() != 0 || next.Location() != time.UTC {
+				t.Fatalf("Next(%v) = %v", at, next)
+			}
+			if again := s.Next(next.Add(-time.Nanosecond)); again != next {
+				t.Fatalf("just before the tick %v, Next is %v", next, again)
+			}
+			if prev := s.Prev(next.Add(time.Nanosecond)); prev != next {
+				t.Fatalf("just after the tick %v, Prev is %v", next, prev)
+			}
+			prev := s.Prev(next)
+			if prev.After(at) || s.Next(prev) != next {
+				t.Fatalf("Prev(%v) = %v, which is followed by %v; asked from %v", next, prev, s.Next(prev), at)
+			}
+			at = next
+		}
+	})
+}
+
+// The order of a list and repeated expressions do not matter.
+func TestKeyOfList(t *testing.T) {
+	rapid.Check(t, func(t *rapid.T) {
+		zone, at := drawChange(t)
+		texts := []string{drawExpr(t, false).text(), drawExpr(t, true).text(), "@every 90s", "@daily"}
+		s, err := Parse(texts, Options{Location: zone})
+		if err != nil {
+			t.Skip("never comes: ", err)
+		}
+		shuffled := append(rapid.Permutation(texts).Draw(t, "order"), texts[0])
+		r, err := Parse(shuffled, Options{Location: zone})
+		if err != nil {
+			t.Fatal(err)
+		}
+		if r.Key() != s.Key() || r.Digest() != s.Digest() {
+			t.Fatalf("keys differ:\n%s\n%s", r.Key(), s.Key())
+		}
+		if r.Next(at) != s.Next(at) {
+			t.Fatalf("Next differs: %v, %v", r.Next(at), s.Next(at))
+		}
+	})
+}
+
+// The ends of time: no panic, no endless loop, nothing out of order.
+func TestExtremes(t *testing.T) {
+	for _, zone := range []string{"UTC", "America/New_York", "Pacific/Apia"} {
+		for _, expr := range []string{"* * * * * *", "0 3 * * *", "*/5 3 29 2 */7", "59 59 23 31 12 *", "@every 1s", "@every 100000d"} {
+			s := mustParse(t, zone, expr)
+			for _, at := range []time.Time{{}, time.Unix(-1<<62, 0), time.Unix(1<<62, 0), time.Unix(lastInstant, 0),
+				time.Unix(lastInstant-1, 0), time.Unix(lastInstant+1, 1), time.Unix(firstInstant-1, 0), time.Unix(0, 0), time.Unix(-1, 5)} {
+				if next := s.Next(at); !next.IsZero() && (!next.After(at) || next.Unix() > lastInstant) {
+					t.Errorf("%q in %s: Next(%v) = %v", expr, zone, at, next)
+				}
+				if prev := s.Prev(at); !prev.IsZero() && (!prev.Before(at) || prev.Unix() < 0) {
+					t.Errorf("%q in %s: Prev(%v) = %v", expr, zone, at, prev)
+				}
+			}
+		}
+	}
+}

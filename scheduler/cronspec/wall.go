@@ -1,0 +1,93 @@
+package cronspec
+
+import (
+	"math"
+	"time"
+
+	"github.com/robfig/cron/v3"
+)
+
+const (
+	secondsPerDay = 24 * 60 * 60
+	// calendarCycle is after how many seconds the Gregorian calendar repeats,
+	// weekdays included: what does not come within it never comes.
+	calendarCycle = 146_097 * secondsPerDay
+	// lookBack is how long before an instant a zone may have shown a later time
+	// than at it. No zone ever went back by more than a day and a bit.
+	lookBack = 2 * secondsPerDay
+)
+
+// wall is an expression of five or six fields in a zone. Its times of the wall
+// clock are counted in seconds as if the clock showed UTC.
+type wall struct {
+	face  *cron.SpecSchedule // matches the clock's face; in UTC, which stands for any zone
+	zone  *time.Location
+	clock bool // follows the clock; else a fixed-time job
+}
+
+// next implements rule.
+func (w *wall) next(after, limit int64) (int64, bool) {
+	if w.clock {
+		return w.nextShown(after, limit)
+	}
+	return w.nextReached(after, limit)
+}
+
+// nextShown returns the first instant at which the zone's clock shows a matching
+// time. It looks at one period after the other, since the clock may show the
+// same times again in the next.
+func (w *wall) nextShown(after, limit int64) (int64, bool) {
+	searched, match, ok := int64(0), int64(math.MinInt64), true // no match in between
+	for from := after + 1; from <= limit; {
+		p := periodAt(w.zone, from)
+		if shown := p.wallClock(from) - 1; shown < searched || shown >= match {
+			if match, ok = w.nextOnFace(shown, limit); !ok {
+				return 0, false
+			}
+			searched = shown
+		}
+		if tick := p.instant(match); tick < p.end {
+			return tick, tick <= limit
+		}
+		from = p.end
+	}
+	return 0, false
+}
+
+// nextReached returns the first instant at which the zone's clock shows a
+// matching time or a later one, for a match that it had not reached before.
+func (w *wall) nextReached(after, limit int64) (int64, bool) {
+	from := after - lookBack
+	p := periodAt(w.zone, from)
+	reached := int64(math.MinInt64) // the latest time shown so far
+	for p.end <= after {
+		reached = max(reached, p.wallClock(p.end-1))
+		from = p.end
+		p = periodAt(w.zone, from)
+	}
+	match, ok := w.nextOnFace(max(reached, p.wallClock(after)), limit)
+	if !ok {
+		return 0, false
+	}
+	for from <= limit {
+		if tick := max(p.instant(match), from); tick < p.end {
+			return tick, tick <= limit
+		}
+		from = p.end
+		p = periodAt(w.zone, from)
+	}
+	return 0, false
+}
+
+// nextOnFace returns the first matching time of the wall clock after the given
+// one, zones aside. SpecSchedule.Next gives up after five years, which is less
+// than a 29 February may need, so it is asked again from there.
+func (w *wall) nextOnFace(after, limit int64) (int64, bool) {
+	for from := time.Unix(after, 0).UTC(); from.Unix() <= limit+secondsPerDay; {
+		if match := w.face.Next(from); !match.IsZero() {
+			return match.Unix(), true
+		}
+		from = time.Date(from.Year()+6, time.January, 1, 0, 0, 0, 0, time.UTC).Add(-time.Second)
+	}
+	return 0, false
+}

@@ -1,0 +1,52 @@
+package cronspec
+
+import (
+	"math"
+	"time"
+	_ "time/tzdata" // zone data is built in: a replica in a bare container knows its zones
+)
+
+// period is a stretch of time in which a zone's offset stays the same. Two
+// periods that follow each other may have the same offset.
+type period struct {
+	offset int64 // seconds east of UTC
+	end    int64 // the first Unix second after it; math.MaxInt64 if it never ends
+}
+
+// wallClock returns the wall clock that the period shows at an instant, as the
+// Unix time at which UTC shows the same.
+func (p period) wallClock(instant int64) int64 { return instant + p.offset }
+
+// instant is the inverse of wallClock.
+func (p period) instant(wall int64) int64 { return wall - p.offset }
+
+// periodAt returns the period that contains an instant. Only its end is told:
+// time.Time.ZoneBounds is exact about the end of a period, but its start may be
+// that of the year, or of the rule in force, rather than of the period.
+func periodAt(zone *time.Location, instant int64) period {
+	t := time.Unix(instant, 0).In(zone)
+	_, offset := t.Zone()
+	p := period{offset: int64(offset), end: math.MaxInt64}
+	if _, end := t.ZoneBounds(); !end.IsZero() {
+		p.end = end.Unix()
+	}
+	if p.end <= instant {
+		// Beyond the last transition in the data the end of a leap year is told
+		// as the 365th day's, so on its last day the end lies in the past.
+		p.end = (instant/secondsPerDay + 1) * secondsPerDay
+	}
+	return p
+}
+
+// zoneKey names a zone so that different zones have different names. Those of
+// the IANA database are known by name; a fixed offset may be called anything.
+func zoneKey(zone *time.Location) string {
+	if zone == time.UTC {
+		return "UTC"
+	}
+	t := time.Unix(0, 0).In(zone)
+	if start, end := t.ZoneBounds(); start.IsZero() && end.IsZero() {
+		return zone.String() + t.Format("-07:00:00")
+	}
+	return zone.String()
+}
