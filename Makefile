@@ -1,0 +1,41 @@
+# `make` alone tells what there is.
+
+# The version of the tools, so that every machine finds the same faults.
+STATICCHECK   := honnef.co/go/tools/cmd/staticcheck@v0.8.2
+GOLANGCI_LINT := github.com/golangci/golangci-lint/v2/cmd/golangci-lint@v2.15.0
+
+VERSION := $(shell git describe --tags --always --dirty 2>/dev/null || echo dev)
+
+# The race detector needs a C compiler; Go turns cgo off where there is none.
+RACE := $(if $(filter 1,$(shell go env CGO_ENABLED)),-race)
+
+.PHONY: help build test lint golangci bench mutants clean
+
+help: ## print this list
+	@awk -F ':.*## ' '/^[a-z]+:.*## / { printf "  %-9s %s\n", $$1, $$2 }' $(MAKEFILE_LIST)
+
+build: ## build a static binary into ./bin
+	CGO_ENABLED=0 go build -trimpath -ldflags '-s -w -X main.version=$(VERSION)' -o bin/cronclave ./cmd/cronclave
+
+test: ## run all tests; a real Redis is brought along (container, else redis-server, which root gets installed)
+	$(if $(RACE),,@echo 'note: no C compiler, so without the race detector')
+	CRONCLAVE_TEST_INSTALL=1 go test $(RACE) -timeout 20m ./...
+
+lint: ## vet, gofmt, staticcheck, and the rules on who may import what
+	go vet ./...
+	go vet -tags mutants ./integration/mutants
+	@files=$$(gofmt -l .); test -z "$$files" || { echo "not formatted by gofmt:"; echo "$$files"; exit 1; }
+	go run $(STATICCHECK) ./...
+	go test -count=1 ./integration/architecture
+
+golangci: ## the wider set of linters in .golangci.yml (the first time builds golangci-lint, which takes minutes)
+	go run $(GOLANGCI_LINT) run ./...
+
+bench: ## run the benchmarks
+	go test -run '^$$' -bench . -benchmem -timeout 30m ./...
+
+mutants: ## break each promise on purpose and demand that its test notices; RUN=NAME runs one
+	CRONCLAVE_TEST_INSTALL=1 go test -tags mutants -count=1 -v -timeout 60m -run 'TestMutants/$(RUN)' ./integration/mutants
+
+clean: ## remove what make built
+	rm -rf bin
