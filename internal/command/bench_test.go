@@ -1,0 +1,41 @@
+//go:build linux
+
+package command
+
+import (
+	"bytes"
+	"os/exec"
+	"testing"
+)
+
+// BenchmarkRun runs /bin/true in each mode, beside a bare exec.Cmd whose output is captured.
+func BenchmarkRun(b *testing.B) {
+	b.Run("exec.Cmd", func(b *testing.B) {
+		for b.Loop() {
+			var out bytes.Buffer
+			cmd := exec.Command("/bin/true")
+			cmd.Stdout, cmd.Stderr = &out, &out
+			if err := cmd.Run(); err != nil {
+				b.Fatal(err)
+			}
+		}
+	})
+	umask := uint32(0o27)
+	spec := Spec{Name: "bench", Argv: []string{"/bin/true"}, Env: []string{"PATH=/bin", runID + "=bench"}, Keep: 16 << 10}
+	masked := spec
+	masked.Umask = &umask
+	for _, mode := range []struct {
+		name    string
+		cgroups bool
+		spec    Spec
+	}{{"cgroup", true, spec}, {"group", false, spec}, {"group, umask", false, masked}} {
+		b.Run(mode.name, func(b *testing.B) {
+			h := newTestHost(b, mode.cgroups)
+			for b.Loop() {
+				if e := h.Run(b.Context(), b.Context(), mode.spec); e.Code != 0 {
+					b.Fatalf("%+v", e)
+				}
+			}
+		})
+	}
+}

@@ -1,0 +1,91 @@
+//go:build linux || darwin
+
+package command
+
+import (
+	"bufio"
+	"errors"
+	"fmt"
+	"os"
+	"os/exec"
+	"sync"
+	"sync/atomic"
+	"time"
+)
+
+// drainTime is how long a run waits for the end of its output once its tree is dead. The end is there at
+// once, unless a pipe was handed to a process outside the tree.
+const drainTime = 2 * time.Second
+
+// pipe carries one stream from the command to us.
+type pipe struct {
+	stream string
+	r, w   *os.File
+}
+
+// capture is the pipes of one run and the goroutines that read them.
+type capture struct {
+	output
+	pipes   []*pipe
+	buffers *sync.Pool
+	readers sync.WaitGroup
+	cut     atomic.Bool // a stream was given up before its end
+}
+
+func newCapture(s *Spec, buffers *sync.Pool) (*capture, error) {
+	c := &capture{output: output{line: s.Line, kept: tail{max: s.Keep}}, buffers: buffers}
+	for _, stream := range []string{"stdout", "stderr"} {
+		r, w, err := os.Pipe()
+		if err != nil {
+			c.close()
+			return nil, fmt.Errorf("pipe for %s: %w", stream, err)
+		}
+		c.pipes = append(c.pipes, &pipe{stream, r, w})
+	}
+	return c, nil
+}
+
+// attach makes the pipes the command's output. A command that runs as another user gets them as its own, so
+// that it can also open them by name, as in "echo >/dev/stderr".
+func (c *capture) attach(cmd *exec.Cmd) {
+	cmd.Stdout, cmd.Stderr = c.pipes[0].w, c.pipes[1].w
+	if as := cmd.SysProcAttr.Credential; as != nil && os.Geteuid() == 0 {
+		for _, p := range c.pipes {
+			_ = p.w.Chown(int(as.Uid), int(as.Gid))
+		}
+	}
+}
+
+// begin starts reading, once the command has its ends of the pipes.
+func (c *capture) begin() {
+	for _, p := range c.pipes {
+		p.w.Close()
+		c.readers.Add(1)
+		go func() {
+			defer c.readers.Done()
+			buffer := c.buffers.Get().(*bufio.Reader)
+			buffer.Reset(p.r)
+			if err := c.read(p.stream, buffer); errors.Is(err, os.ErrDeadlineExceeded) {
+				c.cut.Store(true)
+			}
+			buffer.Reset(nil)
+			c.buffers.Put(buffer)
+		}()
+	}
+}
+
+// drain waits for the end of both streams, at most for the time given. It tells whether it saw them.
+func (c *capture) drain(most time.Duration) bool {
+	for _, p := range c.pipes {
+		_ = p.r.SetReadDeadline(time.Now().Add(most))
+	}
+	c.readers.Wait()
+	return !c.cut.Load()
+}
+
+func (c *capture) close() {
+	for _, p := range c.pipes {
+		p.r.Close()
+		p.w.Close()
+	}
+}

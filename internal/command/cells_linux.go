@@ -1,0 +1,69 @@
+package command
+
+import (
+	"errors"
+	"fmt"
+	"sync"
+
+	"github.com/hashicorp/go-hclog"
+	"golang.org/x/sys/unix"
+)
+
+// cells makes the tree of each run: a cgroup where it can, else a process group.
+type cells struct {
+	log     hclog.Logger
+	base    *base // the replica's cgroup; nil: no cgroups
+	reason  error // why there is no base
+	orphans *orphans
+	warned  sync.Once
+}
+
+func newCells(log hclog.Logger) *cells {
+	b, err := newBase()
+	return &cells{log: log, base: b, reason: err, orphans: newOrphans(log)}
+}
+
+func (c *cells) describe() string {
+	if c.base == nil {
+		return fmt.Sprintf("process groups (no writable cgroup v2: %v)", c.reason)
+	}
+	return "cgroup v2 at " + c.base.dir
+}
+
+func (c *cells) tree(s *Spec) tree {
+	if c.base != nil {
+		t, err := c.base.child(s.Name)
+		if err == nil {
+			return t
+		}
+		c.warned.Do(func() {
+			c.log.Warn("no cgroup for a run, it has only its process group; this is said once", "run_id", s.Name, "error", err)
+		})
+	}
+	g := group{}
+	if id, ok := variable(s.Env, runID); ok && id != "" && id == s.Name {
+		g.sweep = func() { c.orphans.sweep(id) }
+	}
+	return g
+}
+
+func (c *cells) close() error {
+	c.orphans.close()
+	if c.base == nil {
+		return nil
+	}
+	return c.base.close()
+}
+
+// awaitExit blocks until the child is dead, and leaves it to be reaped.
+func awaitExit(pid int) error {
+	for {
+		err := unix.Waitid(unix.P_PID, pid, nil, unix.WEXITED|unix.WNOWAIT, nil)
+		if err == nil {
+			return nil
+		}
+		if !errors.Is(err, unix.EINTR) {
+			return fmt.Errorf("watch the command: %w", err)
+		}
+	}
+}

@@ -1,0 +1,236 @@
+package command
+
+import (
+	"bytes"
+	"context"
+	"errors"
+	"fmt"
+	"io/fs"
+	"os"
+	"path/filepath"
+	"strconv"
+	"strings"
+	"sync/atomic"
+	"syscall"
+	"time"
+
+	"golang.org/x/sys/unix"
+)
+
+// removeTime is how long the kernel may take to let go of a cgroup that has become empty.
+const removeTime = time.Second
+
+// base is the replica's cgroup, below which each run gets one. The replica itself stays where it is.
+type base struct {
+	dir  string
+	lock *os.File // the directory, locked as long as we live, so that nobody takes it for a dead replica's
+	runs atomic.Uint64
+}
+
+// newBase makes a cgroup below our own and tries on it all that a run will need.
+func newBase() (*base, error) {
+	own, err := ownCgroup("/proc/self/mountinfo", "/proc/self/cgroup")
+	if err != nil {
+		return nil, err
+	}
+	removeStale(own)
+	for try := 1; ; try++ {
+		b, err := makeBase(own)
+		// Another replica that starts now may clear away what we have made but not locked yet.
+		if err == nil || try == 3 || !errors.Is(err, fs.ErrNotExist) {
+			return b, err
+		}
+	}
+}
+
+func makeBase(own string) (*base, error) {
+	dir, err := os.MkdirTemp(own, fmt.Sprintf("cronclave-%d-", os.Getpid()))
+	if err != nil {
+		return nil, err
+	}
+	b := &base{dir: dir}
+	if b.lock, err = os.Open(dir); err == nil {
+		err = unix.Flock(int(b.lock.Fd()), unix.LOCK_EX|unix.LOCK_NB)
+	}
+	if err == nil {
+		err = b.probe()
+	}
+	if err != nil {
+		_ = b.close()
+		return nil, err
+	}
+	return b, nil
+}
+
+// probe makes a cgroup as for a run, starts a process in it that ends by finding nothing to execute, and
+// writes its cgroup.kill (Linux 5.14).
+func (b *base) probe() error {
+	c, err := b.child("probe")
+	if err != nil {
+		return err
+	}
+	defer c.remove()
+	attr := &syscall.SysProcAttr{}
+	c.place(attr)
+	nothing := filepath.Join(c.dir, "nothing")
+	// ENOENT comes from the execution, after the process was born inside; any other error from before it.
+	_, err = syscall.ForkExec(nothing, []string{nothing}, &syscall.ProcAttr{Sys: attr})
+	if !errors.Is(err, syscall.ENOENT) {
+		return fmt.Errorf("start a process in %s: %w", c.dir, err)
+	}
+	return c.write("cgroup.kill", "1")
+}
+
+// removeStale clears away what replicas left that were killed. Of a living one, or one with a process left,
+// nothing is touched.
+func removeStale(own string) {
+	dirs, _ := filepath.Glob(filepath.Join(own, "cronclave-*"))
+	for _, dir := range dirs {
+		f, err := os.Open(dir)
+		if err != nil {
+			continue
+		}
+		if unix.Flock(int(f.Fd()), unix.LOCK_EX|unix.LOCK_NB) == nil {
+			_ = removeCgroup(dir)
+		}
+		f.Close()
+	}
+}
+
+func (b *base) close() error {
+	err := removeCgroup(b.dir)
+	if b.lock != nil {
+		b.lock.Close()
+	}
+	if err != nil {
+		return fmt.Errorf("remove the cgroup %s: %w", b.dir, err)
+	}
+	return nil
+}
+
+// child makes a cgroup for one run.
+func (b *base) child(name string) (*cgroup, error) {
+	clean := strings.Map(func(r rune) rune {
+		if r < 0x80 && (r == '-' || r == '_' || '0' <= r && r <= '9' || 'A' <= r&^0x20 && r&^0x20 <= 'Z') {
+			return r
+		}
+		return '_'
+	}, name[:min(len(name), 128)])
+	dir := filepath.Join(b.dir, fmt.Sprintf("%s-%d", clean, b.runs.Add(1)))
+	if err := os.Mkdir(dir, 0o755); err != nil {
+		return nil, err
+	}
+	f, err := os.Open(dir)
+	if err != nil {
+		_ = removeCgroup(dir)
+		return nil, err
+	}
+	return &cgroup{dir: dir, fd: f}, nil
+}
+
+// cgroup is a tree that is held by a cgroup, and by its process group: a process with the right to do so can
+// move itself to another cgroup (pam_systemd does, for sudo and su), but it rarely leaves both.
+type cgroup struct {
+	group
+	dir string
+	fd  *os.File // the directory
+}
+
+func (c *cgroup) place(attr *syscall.SysProcAttr) {
+	c.group.place(attr)
+	attr.UseCgroupFD, attr.CgroupFD = true, int(c.fd.Fd())
+}
+
+// terminate signals each process by a handle that was opened before the process was seen in the cgroup: if
+// the number was given to a stranger meanwhile, the handle belongs to the dead one.
+func (c *cgroup) terminate(leader int) {
+	handles := map[int]int{}
+	for pid := range c.pids() {
+		if fd, err := unix.PidfdOpen(pid, 0); err == nil {
+			handles[pid] = fd
+		}
+	}
+	inside := c.pids()
+	for pid, fd := range handles {
+		if inside[pid] && pid != leader {
+			_ = unix.PidfdSendSignal(fd, unix.SIGTERM, nil, 0)
+		}
+		unix.Close(fd)
+	}
+	_ = unix.Kill(leader, unix.SIGTERM) // wherever it is: unreaped, so its number is safe
+}
+
+// kill leaves nothing out: the kernel kills what is being forked, too.
+func (c *cgroup) kill(leader int) {
+	if c.populated() {
+		_ = c.write("cgroup.kill", "1")
+	}
+	c.group.kill(leader)
+}
+
+func (c *cgroup) alive(leader int) bool { return c.populated() || c.group.alive(leader) }
+
+func (c *cgroup) settle(leader int) {
+	poll(func() bool { return !c.populated() }, nil)
+	c.group.settle(leader)
+}
+
+func (c *cgroup) remove() {
+	c.fd.Close()
+	late, cancel := context.WithTimeout(context.Background(), removeTime)
+	defer cancel()
+	// What is left is removed with the base.
+	poll(func() bool { return removeCgroup(c.dir) == nil }, late.Done())
+}
+
+// populated tells whether a living process is in the cgroup or in one that was made below it.
+func (c *cgroup) populated() bool {
+	events, err := os.ReadFile(filepath.Join(c.dir, "cgroup.events"))
+	if err != nil {
+		// A cgroup with a process in it can't be removed, so one that is gone is empty.
+		return !errors.Is(err, fs.ErrNotExist) && !errors.Is(err, unix.ENODEV)
+	}
+	return bytes.Contains(events, []byte("populated 1"))
+}
+
+// pids lists the processes in the cgroup and below it.
+func (c *cgroup) pids() map[int]bool {
+	found := map[int]bool{}
+	_ = filepath.WalkDir(c.dir, func(path string, d fs.DirEntry, err error) error {
+		if err != nil || d.Name() != "cgroup.procs" {
+			return nil
+		}
+		list, _ := os.ReadFile(path)
+		for _, field := range strings.Fields(string(list)) {
+			// 0 stands for a process that our pid namespace does not have.
+			if pid, err := strconv.Atoi(field); err == nil && pid > 0 {
+				found[pid] = true
+			}
+		}
+		return nil
+	})
+	return found
+}
+
+func (c *cgroup) write(file, text string) error {
+	f, err := os.OpenFile(filepath.Join(c.dir, file), os.O_WRONLY, 0)
+	if err != nil {
+		return err
+	}
+	_, err = f.WriteString(text)
+	return errors.Join(err, f.Close())
+}
+
+// removeCgroup removes an empty cgroup and those below it. One that is gone is fine.
+func removeCgroup(dir string) error {
+	entries, _ := os.ReadDir(dir)
+	for _, e := range entries {
+		if e.IsDir() {
+			_ = removeCgroup(filepath.Join(dir, e.Name()))
+		}
+	}
+	if err := unix.Rmdir(dir); err != nil && !errors.Is(err, unix.ENOENT) {
+		return fmt.Errorf("rmdir %s: %w", dir, err)
+	}
+	return nil
+}

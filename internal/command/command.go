@@ -1,0 +1,118 @@
+// Package command runs one execution of a command as a tree of processes, and promises that the whole
+// tree is dead when [Host.Run] returns.
+//
+// A job's command is rarely one process: shells fork, daemons leave their session, and a pipeline goes on
+// when its first member is killed. Exclusivity ("at most parallel runs") is worth nothing if a grandchild
+// writes on after the lease was released, so the unit here is the tree. What holds it together:
+//
+//   - A cgroup (version 2) for each run, where the machine lets us make one. The command is born inside it,
+//     so nothing it forks can get out by setsid or by a double fork. One write to cgroup.kill ends it all.
+//   - A process group for each run, always. Without cgroups it is all there is: a grandchild that made a
+//     session of its own escapes SIGTERM. After the run its orphans are handed to us, because the replica is
+//     a subreaper, and those that carry this run's CRONCLAVE_RUN_ID in their environment are killed. One that
+//     cleared its environment, or runs as a user whom we may not inspect, gets away.
+//
+// The leader of the group, which is the command itself, stays unreaped (a zombie) until its group was
+// killed: as long as it is there, the kernel gives its number to nobody else and the signal can't hit a
+// stranger.
+//
+// What dies with the replica, or stands still with it, is not covered here: that is the place of a helper
+// process outside of the replica, the warden.
+//
+// Production is on Linux. On macOS there are process groups only; elsewhere [NewHost] refuses.
+package command
+
+import (
+	"errors"
+	"strconv"
+	"strings"
+
+	"github.com/hashicorp/go-hclog"
+)
+
+// What can be told apart of a command that could not be started. A shell's exit codes for them are 127 and
+// 126, see [Exit.Status].
+var (
+	// ErrNotFound says that there is no such command.
+	ErrNotFound = errors.New("command not found")
+	// ErrNotExecutable says that the command is there, but the system won't execute it.
+	ErrNotExecutable = errors.New("command can't be executed")
+	// ErrNotSupported says that this platform runs no commands.
+	ErrNotSupported = errors.New("running commands is not supported on this platform")
+)
+
+// HostConfig is what a [Host] needs.
+type HostConfig struct {
+	// Logger gets what concerns no single run's result, such as a cgroup that could not be made.
+	// Defaults to none.
+	Logger hclog.Logger
+}
+
+// Spec tells what to run.
+type Spec struct {
+	// Name is the run's id, which no other run has at the time. The run's cgroup is called after it. Where
+	// Env has it as CRONCLAVE_RUN_ID and there are no cgroups, an orphan that has it too is taken as this
+	// run's.
+	Name string
+	// Argv is the command and its arguments. A command with a slash is a path, relative to Dir; one without
+	// is looked up in the PATH of Env (not the replica's), whose empty and relative entries are passed over.
+	Argv []string
+	// Dir is the working directory. Defaults to the replica's.
+	Dir string
+	// Env is the whole environment, as NAME=value. See [Environment].
+	Env []string
+	// User and Group are whom the command runs as, by name or by number. A User without a Group gets its
+	// primary group; either way it gets its own supplementary groups and none of the replica's. A Group
+	// without a User replaces the primary group only. Default to the replica's.
+	User, Group string
+	// Umask is the command's file mode creation mask. Defaults to the replica's.
+	Umask *uint32
+	// Keep is how many bytes of the output's end [Exit.Tail] has. Defaults to none.
+	Keep int64
+	// Line gets each line of the output without its newline, stream being "stdout" or "stderr". Lines longer
+	// than 64 KiB come in pieces. It is called from one goroutine at a time, never after Run has returned,
+	// and must not keep line. May be nil.
+	Line func(stream string, line []byte)
+}
+
+// Exit tells how a run ended.
+type Exit struct {
+	// Code is the command's exit code, 0 to 255; -1 if a signal ended it or if it never started.
+	Code int
+	// Signal is the name of the signal that ended the command, such as "SIGKILL"; else "".
+	Signal string
+	// Tail is the end of the output, at most Spec.Keep bytes, both streams in the order of their lines.
+	Tail []byte
+	// Err says why the command could not be started, or not be waited for. It wraps [ErrNotFound] or [ErrNotExecutable] where
+	// that is the reason.
+	Err error
+}
+
+// Status is the exit code by which a shell tells of such an end: the command's own, 128+N where signal N
+// ended it, 127 where it was not found, 126 where it can't be executed, and 1 where it could not be started
+// for another reason.
+func (e Exit) Status() int {
+	switch {
+	case errors.Is(e.Err, ErrNotFound):
+		return 127
+	case errors.Is(e.Err, ErrNotExecutable):
+		return 126
+	case e.Err != nil:
+		return 1
+	case e.Signal != "":
+		return 128 + signalNumber(e.Signal)
+	}
+	return e.Code
+}
+
+// refused is the end of a run that never started.
+func refused(err error) Exit { return Exit{Code: -1, Err: err} }
+
+// fromNumbered reads the name of a signal that has none of its own, such as SIG42; 0 if it is none.
+func fromNumbered(name string) int {
+	n, err := strconv.Atoi(strings.TrimPrefix(name, "SIG"))
+	if err != nil {
+		return 0
+	}
+	return n
+}

@@ -1,0 +1,180 @@
+package command
+
+import (
+	"errors"
+	"fmt"
+	"io"
+	"io/fs"
+	"maps"
+	"os"
+	"regexp"
+	"slices"
+	"strings"
+)
+
+// maxValue is the longest value of a variable; Linux takes 128 KiB for NAME=value.
+const maxValue = 128 << 10
+
+// Mask stands for a value that must not be shown.
+const Mask = "***"
+
+// EnvSpec tells what a job's environment is made of. Where several parts set a variable the later field
+// counts.
+type EnvSpec struct {
+	// Base is the replica's own environment, as from os.Environ.
+	Base []string
+	// InheritEnv hands Base on, without its CRONCLAVE_ variables. Else only PATH, HOME, LANG and TZ are.
+	InheritEnv bool
+	// EnvTaken names the variables of Base that the configuration took outside the job's own env. They are
+	// never handed on: they may be the daemon's secrets.
+	EnvTaken map[string]bool
+	// User sets HOME, USER, LOGNAME and SHELL; "" leaves them. A user without an entry in the user database
+	// has / and /bin/sh.
+	User string
+	// EnvFile is a file of NAME=value lines; "" is none. It is read each time. Empty lines and lines that
+	// begin with # are passed over; "export " may precede the name. A value is taken as it is, less the space
+	// around it; or stands in single quotes, or in double quotes where \\, \", \$ and \n are known. Nothing
+	// is expanded.
+	EnvFile string
+	// Env is the job's own table.
+	Env map[string]string
+	// EnvFromFile has variables whose values are the contents of files, less one newline at the end.
+	EnvFromFile map[string]string
+	// Extra is what the replica tells the job: CRONCLAVE_JOB and so on.
+	Extra map[string]string
+}
+
+// Environment makes a job's environment, sorted by name. Its errors name variables, files and lines, and
+// never a value.
+func Environment(s EnvSpec) ([]string, error) {
+	env, _, err := s.build()
+	if err != nil {
+		return nil, err
+	}
+	return list(env), nil
+}
+
+// MaskedEnvironment makes the same environment for people to look at: [Mask] stands for each value that came
+// out of a file, that has a name like a secret's, or that is a URL with a password in it.
+func MaskedEnvironment(s EnvSpec) ([]string, error) {
+	env, filed, err := s.build()
+	if err != nil {
+		return nil, err
+	}
+	for name, value := range env {
+		if _, ours := s.Extra[name]; !ours && (filed[name] || secretName(name) || secretURL(value)) {
+			env[name] = Mask
+		}
+	}
+	return list(env), nil
+}
+
+// build makes the environment, and tells which variables got their value from a file.
+func (s *EnvSpec) build() (env map[string]string, filed map[string]bool, err error) {
+	env, filed = s.inherited(), map[string]bool{}
+	if s.User != "" {
+		var a account
+		if _, err := a.setUser(s.User); err != nil {
+			return nil, nil, err
+		}
+		maps.Copy(env, map[string]string{"HOME": a.home, "USER": a.name, "LOGNAME": a.name, "SHELL": a.shell})
+	}
+	if s.EnvFile != "" {
+		vars, err := readEnvFile(s.EnvFile)
+		if err != nil {
+			return nil, nil, err
+		}
+		maps.Copy(env, vars)
+		for name := range vars {
+			filed[name] = true
+		}
+	}
+	for name, value := range s.Env {
+		env[name], filed[name] = value, false
+	}
+	for _, name := range slices.Sorted(maps.Keys(s.EnvFromFile)) {
+		value, err := readValue(s.EnvFromFile[name])
+		if err != nil {
+			return nil, nil, fmt.Errorf("env_from_file %s: %w", name, err)
+		}
+		env[name], filed[name] = value, true
+	}
+	maps.Copy(env, s.Extra)
+	return env, filed, checkVariables(env)
+}
+
+// inherited is what the job gets of the replica's environment.
+func (s *EnvSpec) inherited() map[string]string {
+	few := []string{"PATH", "HOME", "LANG", "TZ"}
+	env := map[string]string{}
+	for _, entry := range s.Base {
+		name, value, ok := strings.Cut(entry, "=")
+		switch {
+		case !ok, name == "": // Windows has such names
+		case s.EnvTaken[name], strings.HasPrefix(name, "CRONCLAVE_"):
+		case s.InheritEnv, slices.Contains(few, name):
+			env[name] = value
+		}
+	}
+	return env
+}
+
+// checkVariables refuses what the system can't pass on.
+func checkVariables(env map[string]string) error {
+	for _, name := range slices.Sorted(maps.Keys(env)) {
+		if name == "" || strings.ContainsAny(name, "=\x00") {
+			return fmt.Errorf("%q can't be a variable's name", name)
+		}
+		if strings.Contains(env[name], "\x00") {
+			return fmt.Errorf("the value of %s has a NUL byte in it", name)
+		}
+	}
+	return nil
+}
+
+func list(env map[string]string) []string {
+	entries := make([]string, 0, len(env))
+	for _, name := range slices.Sorted(maps.Keys(env)) {
+		entries = append(entries, name+"="+env[name])
+	}
+	return entries
+}
+
+// readValue reads a file that is a variable's value, less one newline at its end.
+func readValue(path string) (string, error) {
+	content, err := readRegular(path, maxValue)
+	if err != nil {
+		return "", err
+	}
+	return strings.TrimSuffix(strings.TrimSuffix(content, "\n"), "\r"), nil
+}
+
+// readRegular reads a file of limited size. Only a regular file is read: a pipe could keep the run waiting.
+func readRegular(path string, limit int64) (string, error) {
+	if info, err := os.Stat(path); err != nil {
+		return "", err
+	} else if !info.Mode().IsRegular() {
+		return "", &fs.PathError{Op: "read", Path: path, Err: errors.New("not a regular file")}
+	}
+	f, err := os.Open(path)
+	if err != nil {
+		return "", err
+	}
+	defer f.Close()
+	content, err := io.ReadAll(io.LimitReader(f, limit+1))
+	if err == nil && int64(len(content)) > limit {
+		err = &fs.PathError{Op: "read", Path: path, Err: fmt.Errorf("longer than %d KiB", limit>>10)}
+	}
+	return string(content), err
+}
+
+// secretName tells whether a variable's name is that of a secret, by the usual words.
+func secretName(name string) bool {
+	return regexp.MustCompile(`(?i)passw|passphrase|secret|token|credential|private|api_?key|(^|_)(key|pass|auth|pwd|dsn)$`).
+		MatchString(name) && name != "PWD"
+}
+
+// secretURL tells whether a value has a URL with a password in it.
+func secretURL(value string) bool {
+	return regexp.MustCompile(`://[^/@\s]*:[^/\s]*@`).MatchString(value)
+}

@@ -1,0 +1,49 @@
+//go:build linux || darwin
+
+package command
+
+import (
+	"errors"
+	"syscall"
+
+	"golang.org/x/sys/unix"
+)
+
+// group is a tree that is held by nothing but its process group, whose number is the leader's.
+type group struct {
+	// sweep kills what escaped from the group and can be told to be this run's; nil if there is no way.
+	sweep func()
+}
+
+func (group) place(attr *syscall.SysProcAttr) { attr.Setpgid = true }
+
+func (group) terminate(leader int) { _ = unix.Kill(-leader, unix.SIGTERM) }
+
+// kill can't miss a process that is being forked: the kernel lets no fork of a group through between a
+// signal to the group and its delivery.
+func (group) kill(leader int) { _ = unix.Kill(-leader, unix.SIGKILL) }
+
+func (group) alive(leader int) bool { return groupLives(leader) }
+
+// settle needs no care about the group's number: the kernel keeps it from being used again as long as one
+// member is left, dead or alive, and nothing is signalled here.
+func (g group) settle(leader int) {
+	poll(func() bool { return groupGone(leader) }, nil)
+	if g.sweep != nil {
+		g.sweep()
+	}
+}
+
+func (group) remove() {}
+
+// groupGone tells whether the group with this number has no living member. Dead ones that are ours are
+// reaped; one that waits for a parent elsewhere to be reaped does not count.
+func groupGone(id int) bool {
+	for {
+		pid, err := unix.Wait4(-id, nil, unix.WNOHANG, nil)
+		if pid <= 0 && !errors.Is(err, unix.EINTR) {
+			break
+		}
+	}
+	return errors.Is(unix.Kill(-id, 0), unix.ESRCH) || !groupLives(id)
+}

@@ -1,0 +1,23 @@
+//go:build !linux && !darwin
+
+package command
+
+import "context"
+
+// Host runs commands on this machine, which this platform can't: [NewHost] returns none.
+type Host struct{}
+
+// NewHost returns [ErrNotSupported].
+func NewHost(HostConfig) (*Host, error) { return nil, ErrNotSupported }
+
+// Isolation says that nothing is run here.
+func (*Host) Isolation() string { return ErrNotSupported.Error() }
+
+// Run starts nothing; its Err is [ErrNotSupported].
+func (*Host) Run(_, _ context.Context, _ Spec) Exit { return refused(ErrNotSupported) }
+
+// Close does nothing.
+func (*Host) Close() error { return nil }
+
+// signalNumber knows the names that carry their number; there are no others here.
+func signalNumber(name string) int { return fromNumbered(name) }

@@ -1,0 +1,169 @@
+//go:build linux || darwin
+
+package command
+
+import (
+	"bufio"
+	"context"
+	"errors"
+	"fmt"
+	"os/exec"
+	"sync"
+	"syscall"
+	"time"
+
+	"github.com/hashicorp/go-hclog"
+)
+
+// killWarning is how long processes may outlive SIGKILL before it is logged.
+const killWarning = 5 * time.Second
+
+// Host runs commands on this machine. A process should have one: on Linux it makes the process a subreaper
+// and reaps the orphans that come to it. It is safe for concurrent use.
+type Host struct {
+	log     hclog.Logger
+	cells   *cells
+	buffers sync.Pool // *bufio.Reader of maxLine bytes, for the output of runs
+}
+
+// NewHost looks at what this machine offers to hold processes together and prepares it: on Linux a cgroup
+// for the replica, and the reaper of orphans. Less than that is no error, see [Host.Isolation].
+func NewHost(c HostConfig) (*Host, error) {
+	if c.Logger == nil {
+		c.Logger = hclog.NewNullLogger()
+	}
+	return newHost(c.Logger, newCells(c.Logger)), nil
+}
+
+func newHost(log hclog.Logger, c *cells) *Host {
+	h := &Host{log: log, cells: c}
+	h.buffers.New = func() any { return bufio.NewReaderSize(nil, maxLine) }
+	return h
+}
+
+// Isolation says in one line what holds the processes of a run together, for the start log.
+func (h *Host) Isolation() string { return h.cells.describe() }
+
+// Close removes the replica's cgroup and ends the reaper. It is called after the last Run has returned.
+func (h *Host) Close() error { return h.cells.close() }
+
+// tree is the processes of one run, as far as the machine can hold them. The methods that signal are only
+// called while the leader is unreaped.
+type tree interface {
+	// place makes the leader start inside.
+	place(*syscall.SysProcAttr)
+	// terminate sends SIGTERM to every process, once.
+	terminate(leader int)
+	// kill sends SIGKILL to every process.
+	kill(leader int)
+	// alive tells whether a process other than the unreaped leader is left.
+	alive(leader int) bool
+	// settle waits, once the tree was killed and the leader reaped, until every process is dead.
+	settle(leader int)
+	// remove gives back what the tree held. Nothing runs in it.
+	remove()
+}
+
+// Run starts the command and blocks until it and every process that it left behind are dead.
+//
+// When stop is done the tree gets SIGTERM, and when kill is done SIGKILL; between the two, processes that
+// outlive the command itself keep their time. After an end that nobody asked for, those left behind are
+// killed at once. Stdin is empty. If stop or kill is done already, nothing is started.
+//
+// A process that SIGKILL can't end (it hangs in the kernel, or changed its user and we are not root and have
+// no cgroup) keeps Run waiting: the tree is not dead.
+func (h *Host) Run(stop, kill context.Context, s Spec) Exit {
+	for _, c := range []context.Context{kill, stop} {
+		if c.Err() != nil {
+			return refused(fmt.Errorf("not started: %w", context.Cause(c)))
+		}
+	}
+	cmd, err := s.command()
+	if err != nil {
+		return refused(err)
+	}
+	out, err := newCapture(&s, &h.buffers)
+	if err != nil {
+		return refused(err)
+	}
+	defer out.close()
+	t := h.cells.tree(&s)
+	defer t.remove()
+	t.place(cmd.SysProcAttr)
+	out.attach(cmd)
+	if err := start(cmd, s.Umask); err != nil {
+		return refused(s.startError(cmd, err))
+	}
+	out.begin()
+	err = h.supervise(stop, kill, cmd, t)
+	if !out.drain(drainTime) {
+		h.log.Warn("a process outside the run's tree holds its output open, the rest is not read", "run_id", s.Name)
+	}
+	return exitOf(cmd, err, out.kept.bytes())
+}
+
+// supervise passes stop and kill on to the tree, and returns when nothing of it is left.
+func (h *Host) supervise(stop, kill context.Context, cmd *exec.Cmd, t tree) error {
+	leader := cmd.Process.Pid
+	ended := make(chan error, 1)
+	go func() { ended <- awaitExit(leader) }()
+
+	var failed error
+	var late *time.Timer
+	killTree := func() {
+		if late == nil {
+			late = time.AfterFunc(killWarning, func() {
+				h.log.Warn("processes of a run outlive SIGKILL, it can't end before them", "process_group", leader)
+			})
+		}
+		t.kill(leader)
+	}
+	asked := false
+	for stopping, killing, running := stop.Done(), kill.Done(), true; running; {
+		select {
+		case <-stopping:
+			stopping, asked = nil, true
+			t.terminate(leader)
+		case <-killing:
+			killing = nil
+			killTree()
+		case failed = <-ended:
+			running = false
+		}
+	}
+	if asked {
+		poll(func() bool { return !t.alive(leader) }, kill.Done())
+	}
+	killTree()
+	defer late.Stop()
+	err := cmd.Wait() // from here on the leader's number may be anybody's
+	t.settle(leader)
+	return errors.Join(failed, err)
+}
+
+// exitOf tells how a command that was started has ended; err is what waiting for it returned.
+func exitOf(cmd *exec.Cmd, err error, tail []byte) Exit {
+	if cmd.ProcessState == nil {
+		return Exit{Code: -1, Tail: tail, Err: fmt.Errorf("wait for %s: %w", cmd.Path, err)}
+	}
+	e := Exit{Code: cmd.ProcessState.ExitCode(), Tail: tail}
+	if ws, ok := cmd.ProcessState.Sys().(syscall.WaitStatus); ok && ws.Signaled() {
+		e.Signal = signalName(ws.Signal())
+	}
+	return e
+}
+
+// poll asks done at growing intervals, at first after half a millisecond and never less often than every
+// 50 ms, until it says yes or cut is closed.
+func poll(done func() bool, cut <-chan struct{}) {
+	const longest = 50 * time.Millisecond
+	for pause := 500 * time.Microsecond; !done(); pause = min(2*pause, longest) {
+		timer := time.NewTimer(pause)
+		select {
+		case <-timer.C:
+		case <-cut:
+			timer.Stop()
+			return
+		}
+	}
+}

@@ -1,0 +1,194 @@
+package command
+
+import (
+	"errors"
+	"fmt"
+	"os"
+	"os/signal"
+	"strings"
+	"sync"
+	"time"
+
+	"github.com/hashicorp/go-hclog"
+	"golang.org/x/sys/unix"
+)
+
+const (
+	runID = "CRONCLAVE_RUN_ID"
+	// reapPause lies between the death of a child and the look for orphans, so that a burst of deaths is one
+	// look, which by then rarely meets a child whose own parent code is about to reap it.
+	reapPause = 100 * time.Millisecond
+)
+
+// orphans looks after processes that lost their parent and came to us, because we are a subreaper or
+// process 1 of a container. Dead ones are reaped; living ones stay, unless a run's end sweeps them away.
+//
+// Who may be reaped? wait4 on a child that an exec.Cmd somewhere in this process still waits for would steal
+// its exit status. But an os.Process holds a handle (a pidfd) of its process from its birth until it was
+// waited for. So a dead child that no pidfd of ours points at is nobody's, and that is exact, also for
+// children that this package knows nothing about. Where the kernel has no pidfds (before 5.4) nothing is
+// reaped: a zombie is the smaller harm.
+type orphans struct {
+	mu sync.Mutex // while it is held, no orphan's number becomes free
+	// The last look at the living children. Runs that end meanwhile share the next one: it goes through all
+	// processes of the machine, which takes milliseconds.
+	looked time.Time // when it began
+	byRun  map[string][]int
+
+	quit chan struct{}
+	done sync.WaitGroup
+}
+
+func newOrphans(log hclog.Logger) *orphans {
+	if err := unix.Prctl(unix.PR_SET_CHILD_SUBREAPER, 1, 0, 0, 0); err != nil {
+		log.Warn("orphans of jobs won't come to this process", "error", err)
+	}
+	o := &orphans{quit: make(chan struct{})}
+	if !handlesWork() {
+		log.Warn("the kernel has no process handles, orphans of jobs are not reaped")
+		return o
+	}
+	deaths := make(chan os.Signal, 1)
+	signal.Notify(deaths, unix.SIGCHLD)
+	o.done.Go(func() {
+		defer signal.Stop(deaths)
+		o.watch(deaths)
+	})
+	return o
+}
+
+func (o *orphans) close() {
+	close(o.quit)
+	o.done.Wait()
+}
+
+// watch reaps after each death, until quit.
+func (o *orphans) watch(deaths <-chan os.Signal) {
+	for {
+		o.reap()
+		select {
+		case <-o.quit:
+			return
+		case <-deaths:
+		}
+		pause := time.NewTimer(reapPause)
+		select {
+		case <-o.quit:
+			pause.Stop()
+			return
+		case <-pause.C:
+		}
+	}
+}
+
+// reap reaps every dead child that nobody waits for.
+func (o *orphans) reap() {
+	o.mu.Lock()
+	defer o.mu.Unlock()
+	if !hasChild(true) {
+		return
+	}
+	all, _ := processes()
+	// The handles come second: a child that was dead before and is waited for has one until it is reaped.
+	owned, err := handles()
+	if err != nil {
+		return
+	}
+	for _, p := range all {
+		if p.parent == os.Getpid() && p.dead() && !owned[p.pid] {
+			_, _ = unix.Wait4(p.pid, nil, unix.WNOHANG, nil)
+		}
+	}
+}
+
+// sweep kills the living orphans whose environment says that they belong to a run, and those that come to us
+// when their parents die of it, until none is left.
+func (o *orphans) sweep(id string) {
+	poll(func() bool { return !o.killOf(id) }, nil)
+}
+
+// killOf kills the living children of one run and tells whether there are, or might be, any left.
+func (o *orphans) killOf(id string) bool {
+	if !hasChild(false) {
+		return false
+	}
+	asked := time.Now()
+	o.mu.Lock()
+	defer o.mu.Unlock()
+	if !o.looked.After(asked) {
+		o.looked = time.Now()
+		o.byRun = childrenByRun()
+	}
+	for _, pid := range o.byRun[id] {
+		if now, _ := runOf(pid); now == id { // the look may have been some time ago
+			_ = unix.Kill(pid, unix.SIGKILL)
+		}
+	}
+	return len(o.byRun[id])+len(o.byRun[unknown]) > 0
+}
+
+// unknown stands for the run of a child that can't be told at the moment.
+const unknown = ""
+
+// childrenByRun lists the living children that say which run they belong to, and those that can't say.
+func childrenByRun() map[string][]int {
+	children := map[string][]int{}
+	all, _ := processes()
+	for _, p := range all {
+		if p.parent != os.Getpid() || p.dead() {
+			continue
+		}
+		switch id, known := runOf(p.pid); {
+		case !known:
+			children[unknown] = append(children[unknown], p.pid)
+		case id != "":
+			children[id] = append(children[id], p.pid)
+		}
+	}
+	return children
+}
+
+// hasChild tells at the cost of one system call whether we have a child, or a dead one, at all.
+func hasChild(dead bool) bool {
+	var info unix.Siginfo
+	err := unix.Waitid(unix.P_ALL, 0, &info, unix.WEXITED|unix.WNOHANG|unix.WNOWAIT, nil)
+	if dead {
+		return err == nil && info.Signo != 0
+	}
+	return !errors.Is(err, unix.ECHILD)
+}
+
+// handlesWork tells whether an os.Process has a handle on this kernel.
+func handlesWork() bool {
+	self, err := os.FindProcess(os.Getpid())
+	if err != nil {
+		return false
+	}
+	defer self.Release()
+	return self.WithHandle(func(uintptr) {}) == nil
+}
+
+// handles lists the processes that pidfds of ours point at.
+func handles() (map[int]bool, error) {
+	files, err := os.ReadDir("/proc/self/fd")
+	if err != nil {
+		return nil, err
+	}
+	owned := map[int]bool{}
+	for _, f := range files {
+		// anon_inode:[pidfd], since Linux 6.9 pidfd:[NUMBER]; a file that is closed by now was no child's.
+		if kind, err := os.Readlink("/proc/self/fd/" + f.Name()); err != nil || !strings.Contains(kind, "pidfd") {
+			continue
+		}
+		info, err := os.ReadFile("/proc/self/fdinfo/" + f.Name())
+		if err != nil {
+			continue
+		}
+		_, pid, _ := strings.Cut(string(info), "\nPid:\t")
+		var n int
+		if _, err := fmt.Sscan(pid, &n); err == nil {
+			owned[n] = true
+		}
+	}
+	return owned, nil
+}

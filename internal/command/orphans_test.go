@@ -1,0 +1,153 @@
+//go:build linux
+
+package command
+
+import (
+	"errors"
+	"os"
+	"os/exec"
+	"slices"
+	"strings"
+	"sync"
+	"syscall"
+	"testing"
+
+	"golang.org/x/sys/unix"
+)
+
+// zombies lists our dead children.
+func zombies(t *testing.T) []process {
+	t.Helper()
+	all, err := processes()
+	if err != nil {
+		t.Fatal(err)
+	}
+	return slices.DeleteFunc(all, func(p process) bool { return p.parent != os.Getpid() || !p.dead() })
+}
+
+func TestNoZombies(t *testing.T) {
+	everyMode(t, func(t *testing.T, h *Host) {
+		var runs sync.WaitGroup
+		for range 8 {
+			runs.Go(func() {
+				for range 5 {
+					// Grandchildren that die before and after their parent, in the group and out of it.
+					sh(t, h, `(exit 1) & (sh -c 'exit 2' &) ; (setsid sh -c 'exit 3' &); (setsid cat $HOLD &); cat $HOLD & exit 4`)
+				}
+			})
+		}
+		runs.Wait()
+		eventually(t, "every zombie is reaped", func() bool { return len(zombies(t)) == 0 })
+	})
+}
+
+func TestReaperStealsNoExitStatus(t *testing.T) {
+	h := newTestHost(t, false)
+	var foreign []*exec.Cmd
+	for range 5 {
+		cmd := exec.Command("/bin/sh", "-c", "exit 7")
+		if err := cmd.Start(); err != nil {
+			t.Fatal(err)
+		}
+		foreign = append(foreign, cmd)
+		// Dead, and waited for by nobody yet.
+		if err := awaitExit(cmd.Process.Pid); err != nil {
+			t.Fatal(err)
+		}
+	}
+	orphan := makeOrphan(t)
+	h.cells.orphans.reap()
+	if slices.ContainsFunc(zombies(t), func(p process) bool { return p.pid == orphan }) {
+		t.Error("the orphan, behind others in the kernel's list, was not reaped")
+	}
+	for _, cmd := range foreign {
+		var exit *exec.ExitError
+		if err := cmd.Wait(); !errors.As(err, &exit) || exit.ExitCode() != 7 {
+			t.Errorf("exit status %v, want 7", err)
+		}
+	}
+}
+
+// makeOrphan makes a dead child of ours that nobody will wait for.
+func makeOrphan(t *testing.T) int {
+	t.Helper()
+	pid, err := syscall.ForkExec("/bin/sh", []string{"sh", "-c", "exit 1"}, nil)
+	if err != nil {
+		t.Fatal(err)
+	}
+	if err := awaitExit(pid); err != nil && !errors.Is(err, unix.ECHILD) { // ECHILD: reaped by now
+		t.Fatal(err)
+	}
+	return pid
+}
+
+func TestReaperIsWokenByDeaths(t *testing.T) {
+	newTestHost(t, false)
+	orphan := makeOrphan(t)
+	eventually(t, "the orphan is reaped", func() bool {
+		return !slices.ContainsFunc(zombies(t), func(p process) bool { return p.pid == orphan })
+	})
+}
+
+// Only this run's orphans are swept away, and only where they say whose they are.
+func TestSweepTakesNobodyElses(t *testing.T) {
+	h := newTestHost(t, false)
+	other := newScript(t, h, "echo pid $$; exec cat $HOLD")
+	other.start()
+	otherPID := other.awaitPID("pid")
+
+	s := newScript(t, h, `(setsid sh -c 'echo own $$; exec cat $HOLD' &)
+		(env CRONCLAVE_RUN_ID=x setsid sh -c 'echo renamed $$; exec cat $HOLD' &)
+		read _ <$GO`)
+	s.start()
+	own, renamed := s.awaitPID("own"), s.awaitPID("renamed")
+	s.release("GO")
+	s.end()
+	if living(t, own) {
+		t.Error("the run's own orphan lives on")
+	}
+	if !living(t, renamed) || !living(t, otherPID) {
+		t.Error("somebody else's process was killed")
+	}
+	_ = unix.Kill(renamed, unix.SIGKILL)
+	other.kill()
+	other.end()
+}
+
+func TestFilesAreNotLeaked(t *testing.T) {
+	everyMode(t, func(t *testing.T, h *Host) {
+		sh(t, h, "echo warm up")
+		before := openFiles(t)
+		for i := range 200 {
+			if i%10 == 0 {
+				h.Run(t.Context(), t.Context(), Spec{Argv: []string{"/no/such"}})
+			} else {
+				h.Run(t.Context(), t.Context(), Spec{Name: "leak", Argv: []string{"/bin/sh", "-c", "echo x"}})
+			}
+		}
+		if after := openFiles(t); after > before {
+			t.Errorf("%d files open, %d before", after, before)
+		}
+	})
+}
+
+func openFiles(t *testing.T) int {
+	t.Helper()
+	files, err := os.ReadDir("/proc/self/fd")
+	if err != nil {
+		t.Fatal(err)
+	}
+	return len(files)
+}
+
+func TestParseStat(t *testing.T) {
+	p, ok := parseStat(7, []byte("7 (a) Z 1 (b) S 12 34 34 0 -1\n"))
+	if want := (process{pid: 7, parent: 12, group: 34, state: 'S'}); !ok || p != want {
+		t.Errorf("got %+v, want %+v", p, want)
+	}
+	for _, bad := range []string{"", "7 (a", "7 (a) S", "7 (a) S x y z"} {
+		if _, ok := parseStat(7, []byte(bad)); ok {
+			t.Errorf("%q was read", strings.TrimSpace(bad))
+		}
+	}
+}

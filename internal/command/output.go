@@ -1,0 +1,79 @@
+//go:build linux || darwin
+
+package command
+
+import (
+	"bufio"
+	"errors"
+	"io"
+	"sync"
+)
+
+// maxLine is where a line is cut into pieces.
+const maxLine = 64 << 10
+
+// output takes what a run prints: two streams, one order.
+type output struct {
+	mu   sync.Mutex // orders the lines of the two streams
+	line func(stream string, line []byte)
+	kept tail
+}
+
+// read passes a stream on, line by line, until its end or until it can't be read any more. The reader's
+// buffer is maxLine bytes.
+func (o *output) read(stream string, r *bufio.Reader) error {
+	cut := false // the line's first piece has been passed on already
+	for {
+		piece, err := r.ReadSlice('\n')
+		if len(piece) > 0 {
+			o.add(stream, piece, cut)
+		}
+		cut = errors.Is(err, bufio.ErrBufferFull)
+		if err != nil && !cut {
+			if errors.Is(err, io.EOF) {
+				return nil
+			}
+			return err
+		}
+	}
+}
+
+// add takes a line or a piece of one. rest says that it goes on from a piece, so that a newline alone is its
+// end and not a line.
+func (o *output) add(stream string, piece []byte, rest bool) {
+	o.mu.Lock()
+	defer o.mu.Unlock()
+	o.kept.add(piece)
+	if n := len(piece) - 1; piece[n] == '\n' {
+		piece = piece[:n]
+		if n == 0 && rest {
+			return
+		}
+	}
+	if o.line != nil {
+		o.line(stream, piece)
+	}
+}
+
+// tail keeps the last max bytes of what is added, in at most twice that memory and one piece.
+type tail struct {
+	max int64
+	buf []byte
+}
+
+func (t *tail) add(b []byte) {
+	if t.max <= 0 {
+		return
+	}
+	t.buf = append(t.buf, b...)
+	if int64(len(t.buf)) >= 2*t.max {
+		t.buf = append(t.buf[:0], t.bytes()...)
+	}
+}
+
+func (t *tail) bytes() []byte {
+	if over := int64(len(t.buf)) - max(t.max, 0); over > 0 {
+		return t.buf[over:]
+	}
+	return t.buf
+}

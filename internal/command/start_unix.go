@@ -1,0 +1,162 @@
+//go:build linux || darwin
+
+package command
+
+import (
+	"errors"
+	"fmt"
+	"io/fs"
+	"os"
+	"os/exec"
+	"path/filepath"
+	"strings"
+	"syscall"
+)
+
+// command prepares the process, with everything checked that can be said more clearly before the start.
+func (s *Spec) command() (*exec.Cmd, error) {
+	if len(s.Argv) == 0 || s.Argv[0] == "" {
+		return nil, fmt.Errorf("%w: it is empty", ErrNotFound)
+	}
+	if err := s.checkDir(); err != nil {
+		return nil, err
+	}
+	path, err := lookup(s.Argv[0], s.Dir, s.Env)
+	if err != nil {
+		return nil, err
+	}
+	cmd := &exec.Cmd{
+		Path:        path,
+		Args:        s.Argv,
+		Dir:         s.Dir,
+		Env:         append([]string{}, s.Env...), // never nil, which would stand for the replica's own
+		SysProcAttr: &syscall.SysProcAttr{},
+	}
+	if s.User == "" && s.Group == "" {
+		return cmd, nil
+	}
+	a, err := lookupIdentity(s.User, s.Group)
+	if err != nil {
+		return nil, err
+	}
+	cmd.SysProcAttr.Credential = a.credential(s.User == "")
+	return cmd, nil
+}
+
+func (s *Spec) checkDir() error {
+	if s.Dir == "" {
+		return nil
+	}
+	switch info, err := os.Stat(s.Dir); {
+	case err != nil:
+		return fmt.Errorf("dir %s: %w", s.Dir, reason(err))
+	case !info.IsDir():
+		return fmt.Errorf("dir %s: %w", s.Dir, syscall.ENOTDIR)
+	}
+	return nil
+}
+
+// startError says why the command could not be started. The kernel gives one number for the whole of
+// changing user, entering the directory and executing, so the message names all that had a part.
+func (s *Spec) startError(cmd *exec.Cmd, err error) error {
+	what := "start " + cmd.Path
+	if s.User != "" || s.Group != "" {
+		what += " as " + strings.Trim(s.User+":"+s.Group, ":")
+	}
+	if s.Dir != "" {
+		what += " in " + s.Dir
+	}
+	err = reason(err)
+	switch {
+	case errors.Is(err, syscall.EPERM) && cmd.SysProcAttr.Credential != nil:
+		return fmt.Errorf("%s: %w (only root may change the user; the replica's is %d)", what, err, os.Geteuid())
+	case errors.Is(err, syscall.ENOENT):
+		// It was there a moment ago, so it is what its first line names that is missing.
+		return fmt.Errorf("%s: %w: its interpreter is missing", what, ErrNotExecutable)
+	case errors.Is(err, syscall.ENOEXEC):
+		return fmt.Errorf("%s: %w: neither a program for this machine nor a script with a #! line", what, ErrNotExecutable)
+	case errors.Is(err, syscall.EACCES), errors.Is(err, syscall.ETXTBSY):
+		return fmt.Errorf("%s: %w: %w", what, ErrNotExecutable, err)
+	}
+	return fmt.Errorf("%s: %w", what, err)
+}
+
+// reason strips a PathError of its path, which the message around it names already.
+func reason(err error) error {
+	if pe, ok := errors.AsType[*fs.PathError](err); ok {
+		return pe.Err
+	}
+	return err
+}
+
+// lookup finds the file to execute for a command, see [Spec.Argv].
+func lookup(name, dir string, env []string) (string, error) {
+	if strings.Contains(name, "/") {
+		path := name
+		if !filepath.IsAbs(path) {
+			abs, err := filepath.Abs(filepath.Join(dir, path))
+			if err != nil {
+				return "", fmt.Errorf("command %s: %w", name, err)
+			}
+			path = abs
+		}
+		return path, executable(path)
+	}
+	search, ok := variable(env, "PATH")
+	if !ok {
+		return "", fmt.Errorf("%w: %s: the job's environment has no PATH", ErrNotFound, name)
+	}
+	var found error // the first file of that name that can't be executed
+	for _, d := range filepath.SplitList(search) {
+		if !filepath.IsAbs(d) {
+			continue
+		}
+		path := filepath.Join(d, name)
+		err := executable(path)
+		if err == nil {
+			return path, nil
+		}
+		if found == nil && errors.Is(err, ErrNotExecutable) {
+			found = err
+		}
+	}
+	if found != nil {
+		return "", found
+	}
+	return "", fmt.Errorf("%w: %s is not in the job's PATH %s", ErrNotFound, name, search)
+}
+
+// executable says what keeps a file from being executed, as far as its mode tells.
+func executable(path string) error {
+	info, err := os.Stat(path)
+	switch {
+	case errors.Is(err, fs.ErrNotExist), errors.Is(err, syscall.ENOTDIR):
+		return fmt.Errorf("%w: %s", ErrNotFound, path)
+	case err != nil:
+		return fmt.Errorf("%w: %s: %w", ErrNotExecutable, path, reason(err))
+	case info.IsDir():
+		return fmt.Errorf("%w: %s is a directory", ErrNotExecutable, path)
+	case info.Mode()&0o111 == 0:
+		return fmt.Errorf("%w: %s has no execute permission", ErrNotExecutable, path)
+	}
+	return nil
+}
+
+// variable is a variable's value in an environment; of several entries the last counts, as in exec.Cmd.
+func variable(env []string, name string) (string, bool) {
+	for i := len(env) - 1; i >= 0; i-- {
+		if n, v, ok := strings.Cut(env[i], "="); ok && n == name {
+			return v, true
+		}
+	}
+	return "", false
+}
+
+// throughShell makes the command set its own umask, by a shell that executes it in its place. The shell may
+// add variables of its own (PWD, for one) to the environment, and tells of a file that can't be executed by
+// exit code 126.
+func throughShell(cmd *exec.Cmd, mask uint32) {
+	const script = `umask "$0" && exec "$@"`
+	cmd.Args = append([]string{"sh", "-c", script, fmt.Sprintf("%04o", mask), cmd.Path}, cmd.Args[1:]...)
+	cmd.Path = "/bin/sh"
+}
