@@ -1,0 +1,169 @@
+package locking
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"strings"
+	"time"
+)
+
+// Acquire asks once for one row. See [Client.AcquireAll].
+func (c *Client) Acquire(ctx context.Context, r Request) Answer {
+	return c.AcquireAll(ctx, []Request{r})[0]
+}
+
+// AcquireAll asks for many rows in one round trip and returns an answer for each, in order. The verdict [Unknown]
+// means that the server may have granted the row all the same: ask again with the answer's lease id, or
+// [Client.Withdraw] it. Requests that can't be valid are Unknown too, with an error that is not [ErrUnknown].
+func (c *Client) AcquireAll(ctx context.Context, requests []Request) []Answer {
+	answers := make([]Answer, len(requests))
+	asked := make([]Request, len(requests))
+	var todo []int
+	for i, r := range requests {
+		asked[i] = r.withDefaults()
+		answers[i].ID = asked[i].ID
+		if err := errors.Join(asked[i].validate(), checkName(r.Lock)); err != nil {
+			answers[i].Verdict, answers[i].Err = Unknown, fmt.Errorf("request for lock %q: %w", r.Lock, err)
+			continue
+		}
+		todo = append(todo, i)
+	}
+	const tries = 3 // a request is late when the server's clock was stepped; the reply has told the new time
+	for try := 0; try < tries && len(todo) > 0; try++ {
+		todo = c.acquireRound(ctx, asked, answers, todo)
+	}
+	return answers
+}
+
+// acquireRound makes one round trip; it returns what has to be asked again.
+func (c *Client) acquireRound(ctx context.Context, asked []Request, answers []Answer, todo []int) (late []int) {
+	ctx, cancel := context.WithTimeout(ctx, c.cfg.Timeout)
+	defer cancel()
+	if err := c.ready(ctx); err != nil {
+		for _, i := range todo {
+			answers[i].Verdict, answers[i].Err = Unknown, fmt.Errorf("acquire %q: %w", asked[i].Lock, err)
+		}
+		return nil
+	}
+	calls := make([]call, len(todo))
+	for n, i := range todo {
+		calls[n] = c.call(c.scripts.acquire, asked[i].Lock, asked[i].ID, asked[i].Permanent, asked[i].args(c.cfg.Owner)...)
+	}
+	for n, r := range c.exec(ctx, calls) {
+		i := todo[n]
+		if r.verdict == "late" {
+			late = append(late, i)
+		}
+		answers[i] = c.answer(asked[i], r)
+	}
+	return late
+}
+
+// ready makes sure that requests can be bounded by the server's clock.
+func (c *Client) ready(ctx context.Context) error {
+	if c.life.Err() != nil {
+		return ErrClosed
+	}
+	return c.learnTime(ctx)
+}
+
+// call prepares one execution: it carries what this client has witnessed, and the instant after which it is void.
+func (c *Client) call(s script, lock, id string, permanent bool, args ...any) call {
+	local := c.cfg.Clock()
+	micros, _ := c.server.at(local)
+	k := call{script: s, lock: lock, id: id, args: args, until: micros + c.cfg.Timeout.Microseconds(),
+		know: c.seen.of(lock, local, c.cfg.Idle)}
+	if !permanent {
+		k.idle = c.cfg.Idle.Microseconds()
+	}
+	return k
+}
+
+func (c *Client) answer(r Request, got reply) Answer {
+	a := Answer{Verdict: Verdict(got.verdict), ID: r.ID, Orphans: got.orphans}
+	switch got.verdict {
+	case "granted":
+		return c.grant(r, got, a)
+	case "early", "closed":
+		a.Until = fromMicros(got.number(0))
+	case "held":
+		a.Until, a.Holder = fromMicros(got.number(0)), got.text(1)
+	case "settled":
+		a.Outcome = got.text(0)
+	case "decided":
+		a.Outcome, a.Until, a.Holder = got.text(0), fromMicros(got.number(1)), got.text(2)
+	case "limit":
+		a.Verdict, a.Err = Unknown, fmt.Errorf("lock %q asked for with %d slots has %d: %w", r.Lock, r.Slots, got.number(0), ErrLimit)
+	case "dead":
+		a.Verdict, a.Err = Unknown, fmt.Errorf("acquire %q: lease id %s: %w", r.Lock, r.ID, ErrReleased)
+	case "late":
+		a.Verdict, a.Err = Unknown, fmt.Errorf("acquire %q: %w: the request reached the server too late", r.Lock, ErrUnknown)
+	default:
+		a.Verdict, a.Err = Unknown, fmt.Errorf("acquire %q: %w", r.Lock, orDefault(got.err, ErrUnknown))
+	}
+	return a
+}
+
+// grant makes the lease of a granted request. Its end is counted from before the request was sent.
+func (c *Client) grant(r Request, got reply, a Answer) Answer {
+	length := time.Duration(got.number(2)-got.now) * time.Microsecond
+	l := newLease(c, r, got)
+	if c.cfg.Clock() >= l.deadline {
+		a.Verdict, a.Err = Unknown, fmt.Errorf("acquire %q: %w: the reply took longer than the lease of %v", r.Lock, ErrUnknown, length)
+		return a
+	}
+	a.Lease = c.keeper.add(l)
+	return a
+}
+
+// Withdraw gives back what a request with an unknown outcome may have been granted: its tick is open again. It
+// keeps trying until the server has answered or the lease must have ended, and returns at once. [Client.Close] waits
+// for it, up to twice [Config.Timeout].
+func (c *Client) Withdraw(r Request, id string) {
+	r.ID = id
+	r = r.withDefaults()
+	c.later(func() {
+		ctx, cancel := context.WithTimeout(context.Background(), r.Lease+c.cfg.Timeout)
+		defer cancel()
+		hurry := context.AfterFunc(c.life, func() { time.AfterFunc(2*c.cfg.Timeout, cancel) })
+		defer hurry()
+		_, _ = c.release(ctx, releaseCall{lock: r.Lock, id: r.ID, permanent: r.Permanent, undo: true,
+			previous: r.previous(), perTick: r.perTick()})
+	})
+}
+
+func (r Request) perTick() int {
+	if r.Tick == nil {
+		return 1
+	}
+	return r.Tick.PerTick
+}
+
+func (r Request) previous() int64 {
+	if r.Tick == nil {
+		return 0
+	}
+	return max(r.Tick.Previous.Unix(), 0)
+}
+
+// checkName refuses names whose keys would not share one hash slot of a Cluster, or would be another lock's.
+func checkName(name string) error {
+	if name == "" {
+		return errors.New("a lock needs a name")
+	}
+	if !strings.ContainsAny(name, "{}") {
+		return nil
+	}
+	before, rest, ok := strings.Cut(name, "{")
+	tag, after, closed := strings.Cut(rest, "}")
+	if !ok || !closed || tag == "" || strings.ContainsAny(before+tag+after, "{}") {
+		return errors.New("a name may have one hash tag in braces, as in {orders}:archive")
+	}
+	for _, part := range []string{":expiry", ":ledger", ":orphans"} {
+		if strings.HasSuffix(after, part) || strings.Contains(after, ":dead:") {
+			return fmt.Errorf("a name with a hash tag can't end with %s or contain :dead:, the keys of another lock do", part)
+		}
+	}
+	return nil
+}

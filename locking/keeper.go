@@ -1,0 +1,236 @@
+package locking
+
+import (
+	"container/heap"
+	"context"
+	"fmt"
+	"math/rand/v2"
+	"sync"
+	"time"
+)
+
+// keeper renews all leases of a client: one goroutine that sleeps until the next third of a lease is over, and
+// then sends the renewals of all leases that are about due in one pipeline. A pipeline that hangs holds up nobody else's.
+type keeper struct {
+	client *Client
+	wake   chan struct{} // capacity 1: something was added
+
+	mu   sync.Mutex
+	held map[string]*Lease // by lease id
+	due  renewals
+}
+
+// checkEvery bounds the keeper's sleep, so that leases that ended in suspend are noticed soon after.
+const checkEvery = time.Second
+
+func newKeeper(c *Client) *keeper {
+	return &keeper{client: c, wake: make(chan struct{}, 1), held: map[string]*Lease{}}
+}
+
+// add takes charge of a lease. A grant that was asked for twice is one lease, until it ends.
+func (k *keeper) add(l *Lease) *Lease {
+	k.mu.Lock()
+	defer k.mu.Unlock()
+	if known, ok := k.held[l.id]; ok {
+		if known.token == l.token && known.ctx.Err() == nil {
+			return known
+		}
+		known.stop(fmt.Errorf("%w: granted again", ErrLost))
+		if known.index >= 0 {
+			heap.Remove(&k.due, known.index)
+		}
+	}
+	if k.client.life.Err() != nil { // closed while the request was under way
+		l.stop(ErrClosed)
+		return l
+	}
+	k.held[l.id] = l
+	l.mu.Lock()
+	l.schedule()
+	l.mu.Unlock()
+	k.push(l)
+	return l
+}
+
+// push queues a lease for its next renewal. mu is held.
+func (k *keeper) push(l *Lease) {
+	heap.Push(&k.due, l)
+	if k.due[0] == l {
+		select {
+		case k.wake <- struct{}{}:
+		default:
+		}
+	}
+}
+
+func (k *keeper) remove(l *Lease) {
+	k.mu.Lock()
+	defer k.mu.Unlock()
+	if k.held[l.id] == l {
+		delete(k.held, l.id)
+	}
+	if l.index >= 0 {
+		heap.Remove(&k.due, l.index)
+	}
+}
+
+// run is the keeper's goroutine; it ends with the client.
+func (k *keeper) run() {
+	var pipelines sync.WaitGroup
+	timer := time.NewTimer(checkEvery)
+	defer timer.Stop()
+	checked := k.client.cfg.Clock()
+	for k.client.life.Err() == nil {
+		if now := k.client.cfg.Clock(); now-checked >= checkEvery {
+			checked = now
+			k.check()
+		}
+		batch, sleep := k.take()
+		if len(batch) > 0 {
+			pipelines.Go(func() { k.renew(batch) })
+			continue
+		}
+		timer.Reset(sleep)
+		select {
+		case <-k.client.life.Done():
+		case <-k.wake:
+		case <-timer.C:
+		}
+	}
+	pipelines.Wait()
+	k.closeAll()
+}
+
+// maxBatch bounds a pipeline: renewals wait for those before them on the server.
+const maxBatch = 1000
+
+// take removes the leases that are about due; without any it says how long to sleep.
+func (k *keeper) take() (batch []*Lease, sleep time.Duration) {
+	k.mu.Lock()
+	defer k.mu.Unlock()
+	now := k.client.cfg.Clock()
+	for len(k.due) > 0 && len(batch) < maxBatch {
+		l := k.due[0]
+		slack := time.Duration(0)
+		if len(batch) > 0 {
+			slack = l.length / 30 // a little early, to travel together
+		}
+		if wait := l.renewAt - slack - now; wait > 0 {
+			return batch, min(wait, checkEvery)
+		}
+		heap.Pop(&k.due)
+		if l.ctx.Err() != nil { // it has ended for us: a renewal would only hold up others
+			delete(k.held, l.id)
+			continue
+		}
+		batch = append(batch, l)
+	}
+	return batch, checkEvery
+}
+
+// renew sends one pipeline and deals with a result for each lease.
+func (k *keeper) renew(batch []*Lease) {
+	c := k.client
+	limit := c.cfg.Timeout
+	calls := make([]call, len(batch))
+	for i, l := range batch {
+		limit = min(limit, l.length/4)
+		tick := ""
+		if l.tick > 0 {
+			tick = fmt.Sprint(l.tick)
+		}
+		calls[i] = c.call(c.scripts.renew, l.lock, l.id, l.permanent,
+			c.cfg.Owner, l.slot, l.length.Microseconds(), l.trigger, l.memo, int64(l.token), tick, l.attempt)
+	}
+	ctx, cancel := context.WithTimeout(c.life, limit)
+	defer cancel()
+	for i, got := range c.exec(ctx, calls) {
+		k.renewed(batch[i], got)
+	}
+}
+
+func (k *keeper) renewed(l *Lease, got reply) {
+	now := k.client.cfg.Clock()
+	switch got.verdict {
+	case "renewed":
+		left := time.Duration(got.number(0)-got.now) * time.Microsecond
+		l.extend(got.sent + holdFor(left))
+		l.renewAt = got.sent + l.length/3
+	case "lost":
+		k.remove(l)
+		l.stop(fmt.Errorf("%w: %s", ErrLost, lostWhy(got)))
+		return
+	default: // unknown, or the request was late: soon again, but not all at once
+		pause := min(l.length/20, k.client.cfg.Timeout)
+		l.renewAt = now + pause/2 + rand.N(pause/2+1)
+	}
+	k.again(l)
+}
+
+func lostWhy(got reply) string {
+	if by := got.text(1); by != "" {
+		return got.text(0) + ", now held by " + by
+	}
+	return got.text(0)
+}
+
+// again queues a lease that is still held.
+func (k *keeper) again(l *Lease) {
+	k.mu.Lock()
+	defer k.mu.Unlock()
+	if k.held[l.id] != l {
+		return // released meanwhile
+	}
+	if l.ctx.Err() != nil {
+		delete(k.held, l.id)
+		return
+	}
+	k.push(l)
+}
+
+// check lets every lease look at the clock.
+func (k *keeper) check() {
+	for _, l := range k.all() {
+		l.watch()
+	}
+}
+
+func (k *keeper) closeAll() {
+	for _, l := range k.all() {
+		k.remove(l)
+		l.stop(ErrClosed)
+	}
+}
+
+func (k *keeper) all() []*Lease {
+	k.mu.Lock()
+	defer k.mu.Unlock()
+	all := make([]*Lease, 0, len(k.held))
+	for _, l := range k.held {
+		all = append(all, l)
+	}
+	return all
+}
+
+// renewals is a heap of leases by their next renewal.
+type renewals []*Lease
+
+func (r renewals) Len() int           { return len(r) }
+func (r renewals) Less(i, j int) bool { return r[i].renewAt < r[j].renewAt }
+func (r renewals) Swap(i, j int) {
+	r[i], r[j] = r[j], r[i]
+	r[i].index, r[j].index = i, j
+}
+func (r *renewals) Push(x any) {
+	l := x.(*Lease)
+	l.index = len(*r)
+	*r = append(*r, l)
+}
+func (r *renewals) Pop() any {
+	old := *r
+	l := old[len(old)-1]
+	old[len(old)-1] = nil
+	*r = old[:len(old)-1]
+	l.index = -1
+	return l
+}

@@ -1,0 +1,193 @@
+package locking
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"sync"
+	"time"
+)
+
+// Lease is a hold on one row of a lock. The client's keeper renews it until it is released or lost. It is safe for concurrent use.
+type Lease struct {
+	client    *Client
+	lock, id  string
+	slot      int
+	token     Token
+	length    time.Duration
+	tick      int64
+	previous  int64
+	perTick   int
+	attempt   int
+	trigger   string
+	memo      string
+	permanent bool
+
+	ctx        context.Context
+	end        context.CancelCauseFunc
+	endangered chan struct{} // closed by watch, once
+
+	mu       sync.Mutex
+	deadline time.Duration // local clock: the lease ends for us
+	warned   bool
+	timer    *time.Timer // runs watch at the warning and at the deadline
+
+	renewAt time.Duration // local clock; the keeper's
+	index   int           // in the keeper's heap, -1 outside; the keeper's
+}
+
+// holdFor is how much of a lease its holder relies on: less 1 % for clocks of different rates, and 2 ms for timers.
+func holdFor(length time.Duration) time.Duration { return length - length/100 - 2*time.Millisecond }
+
+func newLease(c *Client, r Request, got reply) *Lease {
+	l := &Lease{
+		client: c, lock: r.Lock, id: r.ID, slot: int(got.number(0)), token: Token(got.number(1)), length: r.Lease,
+		tick: got.number(3), previous: r.previous(), perTick: r.perTick(), attempt: int(got.number(4)), trigger: r.Trigger, memo: r.Memo,
+		permanent: r.Permanent, endangered: make(chan struct{}), index: -1,
+	}
+	l.ctx, l.end = context.WithCancelCause(context.Background())
+	left := min(l.length, time.Duration(got.number(2)-got.now)*time.Microsecond) // the server's clock may have been stepped back
+	l.deadline = got.sent + holdFor(left)
+	l.renewAt = got.sent + left/3
+	return l
+}
+
+// ID is the lease id.
+func (l *Lease) ID() string { return l.id }
+
+// Slot is the row that is held, from 0.
+func (l *Lease) Slot() int { return l.slot }
+
+// Token is the fencing token of this grant.
+func (l *Lease) Token() Token { return l.token }
+
+// Attempt is 1, or more for an adopted run.
+func (l *Lease) Attempt() int { return l.attempt }
+
+// Tick is the tick that was granted with the lease; zero without one.
+func (l *Lease) Tick() time.Time { return fromMicros(l.tick * 1e6) }
+
+// Length is how long the lease lasts without renewal.
+func (l *Lease) Length() time.Duration { return l.length }
+
+// Context ends before the lease does, or when it is released; context.Cause tells why: [ErrLost], [ErrReleased], [ErrClosed].
+func (l *Lease) Context() context.Context { return l.ctx }
+
+// Endangered is closed when a third of the lease is left because renewals have failed: time to save work.
+// A renewal may still come through, so the context tells whether the lease is held.
+func (l *Lease) Endangered() <-chan struct{} { return l.endangered }
+
+// Remaining is how long the holder may rely on the lease if no renewal comes through; negative once it has ended.
+func (l *Lease) Remaining() time.Duration {
+	l.mu.Lock()
+	defer l.mu.Unlock()
+	return l.deadline - l.client.cfg.Clock()
+}
+
+// Release ends the lease: first its context, then, when that work must be over, its row. It is done even if ctx has ended, in
+// at most twice [Config.Timeout]. [ErrLost] tells that the lease had ended before; [ErrUnknown] that the server
+// did not answer: the row runs out by itself then.
+func (l *Lease) Release(ctx context.Context) error { return l.release(ctx, false) }
+
+// GiveBack releases a lease whose work was never begun: its tick is open to others again.
+func (l *Lease) GiveBack(ctx context.Context) error { return l.release(ctx, true) }
+
+func (l *Lease) release(ctx context.Context, undo bool) error {
+	c := l.client
+	c.keeper.remove(l)
+	l.stop(ErrReleased)
+	ctx, cancel := context.WithTimeout(context.WithoutCancel(ctx), 2*c.cfg.Timeout)
+	defer cancel()
+	verdict, err := c.release(ctx, releaseCall{lock: l.lock, id: l.id, permanent: l.permanent, undo: undo, previous: l.previous, perTick: l.perTick})
+	switch {
+	case err != nil:
+		return fmt.Errorf("release %q: %w", l.lock, err)
+	case verdict == "gone":
+		return fmt.Errorf("release %q: %w before", l.lock, ErrLost)
+	}
+	return nil
+}
+
+// stop ends the lease for its holder.
+func (l *Lease) stop(why error) {
+	l.mu.Lock()
+	defer l.mu.Unlock()
+	if l.timer != nil {
+		l.timer.Stop()
+	}
+	l.deadline = min(l.deadline, l.client.cfg.Clock())
+	l.end(why)
+}
+
+// extend moves the deadline after a renewal; one that comes too late revives nothing.
+func (l *Lease) extend(deadline time.Duration) {
+	l.mu.Lock()
+	defer l.mu.Unlock()
+	if l.ctx.Err() != nil {
+		return
+	}
+	l.deadline = max(l.deadline, deadline)
+	l.schedule()
+}
+
+// schedule sets the timer to the warning or to the deadline. mu is held.
+func (l *Lease) schedule() {
+	at := l.deadline
+	if !l.warned {
+		at -= l.length / 3
+	}
+	wait := at - l.client.cfg.Clock()
+	if l.timer == nil {
+		l.timer = time.AfterFunc(wait, l.watch)
+		return
+	}
+	l.timer.Reset(wait)
+}
+
+// watch warns, and ends the lease at its deadline whatever a renewal in flight says. The keeper calls it too,
+// every second, since timers stand still in suspend.
+func (l *Lease) watch() {
+	if l.ctx.Err() != nil {
+		return
+	}
+	l.mu.Lock()
+	defer l.mu.Unlock()
+	now := l.client.cfg.Clock()
+	if !l.warned && now >= l.deadline-l.length/3 {
+		l.warned = true
+		close(l.endangered)
+	}
+	if now >= l.deadline {
+		l.end(fmt.Errorf("%w: not renewed in time", ErrLost))
+		return
+	}
+	l.schedule()
+}
+
+// releaseCall is what the release script needs.
+type releaseCall struct {
+	lock, id  string
+	permanent bool
+	undo      bool
+	previous  int64
+	perTick   int
+}
+
+// release asks until the server answers or ctx ends.
+func (c *Client) release(ctx context.Context, r releaseCall) (verdict string, err error) {
+	life := 2*c.cfg.Timeout + time.Second // until nothing sent before can arrive: see not-after
+	for pause := 5 * time.Millisecond; ; pause = min(2*pause, c.cfg.Timeout) {
+		k := c.call(c.scripts.release, r.lock, r.id, r.permanent, life.Microseconds(), flag(r.undo), r.previous, r.perTick)
+		attempt, cancel := context.WithTimeout(ctx, c.cfg.Timeout)
+		got := c.exec(attempt, []call{k})[0]
+		cancel()
+		if got.err == nil {
+			return got.verdict, nil
+		}
+		select {
+		case <-ctx.Done():
+			return "", errors.Join(got.err, ctx.Err())
+		case <-time.After(pause):
+		}
+	}
+}

@@ -1,0 +1,192 @@
+// Package locking holds leases on Redis.
+//
+// A lock is K rows, numbered from 0; a lease is a hold on one of them for a limited time, by the server's
+// clock. A [Client] renews the leases it holds until they are released, and each carries a fencing [Token] that grows
+// with every grant of the same lock, so that a resource can refuse whoever comes late:
+//
+//	client, err := locking.New(locking.Config{Redis: rdb, Prefix: "shop:"})
+//	lease, ok, err := client.Mutex("orders").TryLock(ctx)
+//	if ok {
+//		defer lease.Release(ctx)
+//		err = work(lease.Context(), lease.Token()) // ends when the lease does; context.Cause tells why
+//	}
+//
+// Use [Client.Mutex] for one holder at a time and [Client.Semaphore] for up to K. [Client.Acquire] is the primitive
+// below both; with a [Tick] the grant is also entered in a ledger, in the same atomic step, so that no tick of a
+// schedule is ever granted twice, however short its lease was.
+//
+// # What is promised
+//
+// By the server's clock there are never more leases than rows, and of two grants the later has the greater
+// token. A lease's context ends before the lease does, by a local clock that nothing steps, counted from before the
+// request was sent. "Held by another" is a result; an error means that the outcome is unknown, and whatever the
+// server may have granted is then given back in the background.
+//
+// # What is not
+//
+// A process that stands still cannot notice that its lease has ended: only the token protects then. One Redis
+// master must serve at a time. After Redis has forgotten (FLUSHALL, restart without memory), exclusivity holds as far as a client
+// had witnessed the lock before: it closes the lock for one lease, in which living holders put their rows back.
+package locking
+
+import (
+	"context"
+	"crypto/rand"
+	"errors"
+	"fmt"
+	"strings"
+	"sync"
+	"time"
+
+	"github.com/redis/go-redis/v9"
+)
+
+var (
+	// ErrUnknown means that the server did not answer in time: it may or may not have done what was asked.
+	ErrUnknown = errors.New("outcome unknown")
+	// ErrLost ends a lease's context when the lease was not renewed in time, or another holds its row.
+	ErrLost = errors.New("lease lost")
+	// ErrReleased ends a lease's context when it was released.
+	ErrReleased = errors.New("lease released")
+	// ErrLimit means that the lock is in use with another number of slots.
+	ErrLimit = errors.New("lock is in use with another number of slots")
+	// ErrClosed is returned by a client that was closed.
+	ErrClosed = errors.New("client is closed")
+)
+
+// Token is a fencing token: the server's clock in microseconds when the lease was granted, or one more than
+// the newest token of the lock if that is greater (a hybrid logical clock, Kulkarni et al. 2014). It is below
+// 2^53, so JSON, Lua and shells carry it exactly. A renewal keeps it.
+type Token int64
+
+// Config says what a [Client] works with.
+type Config struct {
+	// Redis is where the locks live. Its option ContextTimeoutEnabled must be on: else a hung socket could
+	// outlast a lease. The client stays the caller's to close.
+	Redis redis.UniversalClient
+	// Prefix begins every key. Defaults to "locking:".
+	Prefix string
+	// Owner names the holder to others, for people; it need not be unique. Defaults to a random name.
+	Owner string
+	// Timeout bounds one round trip to the server. Defaults to 1s.
+	Timeout time.Duration
+	// Idle is how long a lock that nobody uses is remembered; [Request.Permanent] locks never expire. Defaults to 10m.
+	Idle time.Duration
+	// Clock is a local clock that nothing steps and that runs on in suspend. Defaults to CLOCK_BOOTTIME on Linux;
+	// tests with fake time set it.
+	Clock func() time.Duration
+}
+
+// Client acquires leases and keeps them renewed. It is safe for concurrent use.
+type Client struct {
+	cfg     Config
+	scripts scripts
+	server  serverClock
+	seen    witness
+	keeper  *keeper
+
+	mu         sync.Mutex     // orders Close and what goes to the background
+	background sync.WaitGroup // what runs on after a call has returned; Close waits for it
+	life       context.Context
+	end        context.CancelFunc
+}
+
+// New returns a client and starts its keeper, the goroutine that renews leases; [Client.Close] ends it.
+func New(cfg Config) (*Client, error) {
+	if cfg.Redis == nil {
+		return nil, errors.New("locking: Config.Redis is missing")
+	}
+	if !obeysContext(cfg.Redis) {
+		return nil, errors.New("locking: set ContextTimeoutEnabled in the options of Config.Redis: without it a hung socket can outlast a lease")
+	}
+	if strings.Contains(cfg.Owner, "\n") {
+		return nil, errors.New("locking: Config.Owner contains a line break")
+	}
+	if cfg.Timeout < 0 || cfg.Idle < 0 {
+		return nil, errors.New("locking: Config.Timeout and Config.Idle must not be negative")
+	}
+	cfg.Prefix = orDefault(cfg.Prefix, "locking:")
+	cfg.Owner = orDefault(cfg.Owner, rand.Text()[:10])
+	cfg.Timeout = orDefault(cfg.Timeout, time.Second)
+	cfg.Idle = orDefault(cfg.Idle, 10*time.Minute)
+	if cfg.Clock == nil {
+		cfg.Clock = localClock()
+	}
+	c := &Client{cfg: cfg, scripts: loadScripts(), seen: witness{locks: map[string]knowledge{}}}
+	c.life, c.end = context.WithCancel(context.Background())
+	c.keeper = newKeeper(c)
+	c.background.Go(c.keeper.run)
+	return c, nil
+}
+
+func obeysContext(c redis.UniversalClient) bool {
+	switch c := c.(type) {
+	case *redis.Client:
+		return c.Options().ContextTimeoutEnabled
+	case *redis.ClusterClient:
+		return c.Options().ContextTimeoutEnabled
+	}
+	return true
+}
+
+func orDefault[T comparable](v, def T) T {
+	var zero T
+	if v == zero {
+		return def
+	}
+	return v
+}
+
+// Close ends the renewal of all leases and waits for what runs in the background. Leases that were not
+// released end with [ErrClosed]; on the server they run out by themselves.
+func (c *Client) Close() error {
+	c.mu.Lock()
+	c.end()
+	c.mu.Unlock()
+	c.background.Wait()
+	return nil
+}
+
+// later runs f in the background, unless the client is closed.
+func (c *Client) later(f func()) {
+	c.mu.Lock()
+	defer c.mu.Unlock()
+	if c.life.Err() == nil {
+		c.background.Go(f)
+	}
+}
+
+// ServerTime estimates the server's clock. It asks the server if no reply has told it yet.
+func (c *Client) ServerTime(ctx context.Context) (time.Time, error) {
+	if err := c.learnTime(ctx); err != nil {
+		return time.Time{}, err
+	}
+	micros, _ := c.server.at(c.cfg.Clock())
+	return fromMicros(micros), nil
+}
+
+// EstimatedTime is the estimate of the server's clock without a call; ok is false before the first reply.
+func (c *Client) EstimatedTime() (t time.Time, ok bool) {
+	micros, ok := c.server.at(c.cfg.Clock())
+	return fromMicros(micros), ok
+}
+
+// learnTime makes sure that there is an estimate of the server's clock.
+func (c *Client) learnTime(ctx context.Context) error {
+	if _, known := c.server.at(0); known {
+		return nil
+	}
+	return c.askTime(ctx)
+}
+
+func (c *Client) askTime(ctx context.Context) error {
+	ctx, cancel := context.WithTimeout(ctx, c.cfg.Timeout)
+	defer cancel()
+	sent := c.cfg.Clock()
+	t, err := c.cfg.Redis.Time(ctx).Result()
+	if err != nil {
+		return fmt.Errorf("read the server's clock: %w", unknown(err))
+	}
+	c.server.observe(t.UnixMicro(), sent, c.cfg.Clock())
+	return nil
+}

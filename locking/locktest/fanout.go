@@ -1,0 +1,107 @@
+package locktest
+
+import (
+	"time"
+
+	"github.com/cronclave/cronclave/locking"
+)
+
+func fanOut() []theorem {
+	return []theorem{
+		{"PerTickFansOutEachSlotOnce", perTick},
+		{"FanOutNeedsNoFreeSlotOfItsOwnTickTwice", fanOutReleased},
+		{"FanOutThatBeganIsNeverSkippedNorLate", fanOutBegan},
+		{"SmallerPerTickOfARollOutCounts", fanOutSmaller},
+		{"SlotGivenBackOfAFanOutIsTheOnlyOneOpen", fanOutGivenBack},
+		{"SlotGivenBackOutOfTurnIsTheOnlyOneOpen", fanOutGivenBackOutOfTurn},
+	}
+}
+
+// share asks for one of three slots of a tick that two may have.
+func (b *bench) share(n int) locking.Request {
+	t := b.tick(n)
+	t.PerTick = 2
+	return locking.Request{Slots: 3, AnyLimit: true, Tick: t}
+}
+
+func perTick(b *bench) {
+	b.known()
+	first, second := b.wins(b.a, b.share(1)), b.wins(b.b, b.share(1))
+	if first.Slot() != 0 || second.Slot() != 1 || second.Token() <= first.Token() {
+		b.Errorf("slots %d, %d, tokens %d, %d", first.Slot(), second.Slot(), first.Token(), second.Token())
+	}
+	b.gets(b.a, b.share(1), locking.Decided)
+	b.release(first)
+	b.release(second)
+	b.gets(b.a, b.share(1), locking.Decided)
+	b.wins(b.a, b.share(2))
+}
+
+func fanOutReleased(b *bench) {
+	b.known()
+	first := b.wins(b.a, b.share(1))
+	b.release(first) // its slot is free, and used
+	if l := b.wins(b.b, b.share(1)); l.Slot() == first.Slot() {
+		b.Errorf("slot %d was granted twice for one tick", l.Slot())
+	}
+}
+
+func fanOutBegan(b *bench) {
+	b.known()
+	b.wins(b.a, b.share(1))
+	b.wins(b.a, b.share(2))
+	b.wins(b.a, b.share(2))
+	r := b.share(1)
+	r.Tick.IfHeld = "skipped"
+	b.gets(b.b, r, locking.Held)
+	r.Tick.Deadline, r.Tick.IfLate = b.now().Add(-time.Minute), "missed"
+	if a := b.gets(b.b, r, locking.Decided); a.Outcome != "granted" {
+		b.Errorf("decided as %q", a.Outcome)
+	}
+}
+
+func fanOutSmaller(b *bench) {
+	b.known()
+	r := b.share(1)
+	r.Tick.PerTick = 3
+	b.wins(b.a, r)
+	b.wins(b.a, r)
+	b.gets(b.b, b.share(1), locking.Decided) // two are enough for this one
+}
+
+func fanOutGivenBack(b *bench) {
+	b.known()
+	b.runs(b.a, 0)
+	first := b.wins(b.a, b.share(1))
+	second := b.wins(b.b, b.share(1))
+	b.release(first)
+	b.giveBack(second)
+	b.onlySlotOneIsOpen()
+}
+
+func fanOutGivenBackOutOfTurn(b *bench) {
+	b.known()
+	first := b.wins(b.a, b.share(1)) // 0 is open: 1 is out of turn
+	second := b.wins(b.b, b.share(1))
+	b.release(first)
+	b.giveBack(second)
+	b.onlySlotOneIsOpen()
+}
+
+func (b *bench) onlySlotOneIsOpen() {
+	b.Helper()
+	r := b.share(1)
+	r.Tick.IfHeld = "skipped"
+	blocker := b.wins(b.a, locking.Request{Slots: 2, AnyLimit: true, Permanent: true})
+	third := b.wins(b.a, locking.Request{Slots: 3, AnyLimit: true, Permanent: true})
+	other := b.wins(b.a, locking.Request{Slots: 3, AnyLimit: true, Permanent: true})
+	b.gets(b.b, r, locking.Held) // it ran in slot 0: never skipped
+	b.release(blocker)
+	b.gets(b.b, r, locking.Held) // slot 0 had its grant
+	b.release(third)
+	b.release(other)
+	if l := b.wins(b.b, r); l.Slot() != 1 {
+		b.Errorf("slot %d was granted for a tick that it ran already", l.Slot())
+	}
+	b.gets(b.a, r, locking.Decided)
+}

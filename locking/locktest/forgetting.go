@@ -1,0 +1,253 @@
+package locktest
+
+import (
+	"time"
+
+	"github.com/cronclave/cronclave/locking"
+)
+
+func forgetting() []theorem {
+	return []theorem{
+		{"ForgottenLockStaysClosedForOneLease", closedForOneLease},
+		{"LivingHolderPutsItsRowBack", putsBack},
+		{"PutBackLosesToALaterGrant", putBackLoses},
+		{"PutBackClosesTheLock", putBackCloses},
+		{"PutBackOfALeaseThatEndedIsRefused", putBackEnded},
+		{"PutBackIsComparedWithItsSlotNotWithTheFloor", putBackSlot},
+		{"RenewalsOfABatchFareEachOnItsOwn", mixedRenewals},
+		{"ForgottenTicksStayDecided", ticksStayDecided},
+		{"ManualRunDoesNotMakeAWitnessForgetTheLedger", manualRun},
+		{"LostGrantOfAFanOutIsNotMadeTwice", lostGrant},
+		{"LostGrantOfATickThatWasGivenBackIsNotMadeTwice", lostRegrant},
+		{"ForgetfulReplyDoesNotTeachTheWitness", forgetfulReply},
+		{"BacklogOfAForgottenLockIsStillGranted", forgottenBacklog},
+	}
+}
+
+func closedForOneLease(b *bench) {
+	const lease = 700 * time.Millisecond
+	l := b.wins(b.a, locking.Request{Lease: lease})
+	b.gets(b.b, locking.Request{}, locking.Held)
+	b.release(l)
+	b.forget()
+	before := b.now()
+	for {
+		a := b.ask(b.b, locking.Request{Lease: lease})
+		if a.Verdict == locking.Closed {
+			if left := a.Until.Sub(before); left < lease {
+				b.Fatalf("closed for %v only, the lease is %v", left, lease)
+			}
+			b.gets(b.a, locking.Request{}, locking.Closed)
+			b.gets(b.client("newcomer"), locking.Request{}, locking.Closed)
+			b.waitUntil(a.Until)
+			continue
+		}
+		b.wants(a, locking.Granted)
+		if granted := time.UnixMicro(int64(a.Lease.Token())); granted.Before(before.Add(lease)) {
+			b.Fatalf("granted %v after the loss", granted.Sub(before))
+		}
+		return
+	}
+}
+
+// held waits until a lease has a row again.
+func (b *bench) heldAgain(l *locking.Lease) locking.Row {
+	b.Helper()
+	for n := 2; ; n++ {
+		b.await(l.ID(), n)
+		for _, row := range b.state().Rows {
+			if row.ID == l.ID() {
+				return row
+			}
+		}
+	}
+}
+
+func putsBack(b *bench) {
+	b.known()
+	b.runs(b.b, 0)
+	l := b.wins(b.a, locking.Request{ID: "one", Lease: renewing, Tick: b.tick(1), Trigger: "schedule", Memo: "memo\n"})
+	before := b.state().Rows[0]
+	b.forget()
+	after := b.heldAgain(l)
+	before.Expiry, after.Expiry = time.Time{}, time.Time{}
+	if before != after || l.Context().Err() != nil {
+		b.Errorf("put back as %+v, was %+v", after, before)
+	}
+	b.open()
+	b.gets(b.client("newcomer"), locking.Request{}, locking.Held)
+	b.decided(b.b, 1, "")
+	b.release(l)
+	b.wins(b.b, locking.Request{})
+}
+
+func putBackLoses(b *bench) {
+	l := b.wins(b.a, locking.Request{Lease: renewing})
+	b.forget()
+	other := b.wins(b.client("newcomer"), locking.Request{}) // it had not witnessed the lock
+	b.ends(l, locking.ErrLost)
+	if rows := b.state().Rows; len(rows) != 1 || rows[0].Token != other.Token() || other.Token() <= l.Token() {
+		b.Errorf("rows %+v", rows)
+	}
+}
+
+// One holder's renewal must not make the server look as if it knew all the others.
+func putBackCloses(b *bench) {
+	r := locking.Request{Slots: 2, Lease: renewing}
+	l := b.wins(b.a, r)
+	b.wins(b.b, locking.Request{Slots: 2, Lease: renewing})
+	b.forget()
+	b.heldAgain(l)
+	a := b.gets(b.client("newcomer"), r, locking.Closed)
+	if left := a.Until.Sub(b.now()); left > renewing {
+		b.Errorf("closed for %v", left)
+	}
+}
+
+func putBackEnded(b *bench) {
+	l := b.wins(b.a, locking.Request{ID: "one", Lease: renewing, Trigger: "manual"})
+	renewal := b.await("one", 2)
+	b.expire(l)
+	b.state() // its row makes room, and it becomes an orphan
+	if verdict, _ := b.again(renewal); verdict != "lost" {
+		b.Errorf("renewal of an orphan: %q", verdict)
+	}
+	if err := b.b.Bury(b.ctx, lock, "one"); err != nil {
+		b.Fatal(err)
+	}
+	if verdict, _ := b.again(renewal); verdict != "lost" {
+		b.Errorf("renewal of a buried orphan: %q", verdict)
+	}
+	b.ends(l, locking.ErrLost)
+}
+
+// A grant in another slot raises the floor; it does not make this lease stale.
+func putBackSlot(b *bench) {
+	r := locking.Request{Slots: 2, Lease: renewing}
+	first := b.wins(b.a, locking.Request{Slots: 2})
+	second := b.wins(b.a, r)
+	b.forget()
+	other := b.wins(b.client("newcomer"), locking.Request{Slots: 2})
+	row := b.heldAgain(second)
+	if row.Slot != second.Slot() || row.Token != second.Token() || other.Slot() != first.Slot() {
+		b.Errorf("put back %+v, other has slot %d", row, other.Slot())
+	}
+}
+
+func mixedRenewals(b *bench) {
+	var leases []*locking.Lease
+	names := []string{"x", "y", "z"}
+	for _, a := range b.a.AcquireAll(b.ctx, []locking.Request{
+		{Lock: names[0], Lease: renewing}, {Lock: names[1], Lease: renewing}, {Lock: names[2], Lease: renewing}}) {
+		b.wants(a, locking.Granted)
+		leases = append(leases, a.Lease)
+	}
+	base := b.prefix + "{y}"
+	if err := b.rdb.Del(b.ctx, base, base+":expiry").Err(); err != nil {
+		b.Fatal(err)
+	}
+	b.wins(b.client("newcomer"), locking.Request{Lock: "y"})
+	b.ends(leases[1], locking.ErrLost)
+	for _, i := range []int{0, 2} {
+		b.await(leases[i].ID(), 3)
+		if leases[i].Context().Err() != nil || leases[i].Remaining() <= 0 {
+			b.Errorf("%s ended too: %v", names[i], leases[i].Remaining())
+		}
+	}
+}
+
+func ticksStayDecided(b *bench) {
+	b.known()
+	b.runs(b.a, 0)
+	b.runs(b.a, 1)
+	b.runs(b.a, 4)
+	b.release(b.wins(b.a, b.share(6)))
+	b.forget()
+	b.gets(b.a, locking.Request{Tick: b.tick(2)}, locking.Closed)
+	b.open()
+	newcomer := b.client("newcomer")
+	for _, n := range []int{0, 1, 4} {
+		b.gets(newcomer, locking.Request{Tick: b.tick(n)}, locking.Decided)
+	}
+	if l := b.wins(newcomer, b.share(6)); l.Slot() != 1 {
+		b.Errorf("slot %d was granted twice for one tick", l.Slot())
+	}
+	b.gets(newcomer, b.share(6), locking.Decided)
+}
+
+func manualRun(b *bench) {
+	b.known()
+	b.runs(b.a, 0)
+	b.runs(b.a, 4)
+	b.wins(b.a, locking.Request{Trigger: "manual", Permanent: true})
+	b.forget()
+	b.gets(b.a, locking.Request{Trigger: "manual", Permanent: true}, locking.Closed)
+	b.open()
+	b.gets(b.b, locking.Request{Tick: b.tick(4)}, locking.Decided)
+}
+
+// A failover that loses the last writes leaves a server that knows the tick, but not all of its grants.
+func lostGrant(b *bench) {
+	b.known()
+	b.runs(b.a, 0)
+	b.release(b.wins(b.a, b.share(1)))
+	restore := b.snapshot()
+	b.release(b.wins(b.a, b.share(1)))
+	b.release(b.wins(b.a, b.share(3)))
+	later := b.snapshot()
+	b.release(b.wins(b.a, b.share(3)))
+	later()
+	b.gets(b.a, b.share(3), locking.Closed)
+	b.open()
+	b.gets(b.b, b.share(3), locking.Decided)
+	restore()
+	b.gets(b.a, b.share(1), locking.Closed)
+	b.open()
+	b.gets(b.b, b.share(1), locking.Decided)
+	b.gets(b.b, b.share(3), locking.Decided)
+}
+
+func lostRegrant(b *bench) {
+	b.known()
+	b.runs(b.a, 0)
+	b.giveBack(b.wins(b.a, locking.Request{Tick: b.tick(1)}))
+	b.giveBack(b.wins(b.a, locking.Request{Tick: b.tick(3)}))
+	restore := b.snapshot()
+	b.runs(b.a, 1)
+	b.runs(b.a, 3)
+	restore()
+	b.gets(b.a, locking.Request{Tick: b.tick(1)}, locking.Closed)
+	b.open()
+	for _, n := range []int{1, 3} {
+		b.gets(b.b, locking.Request{Tick: b.tick(n)}, locking.Decided)
+	}
+}
+
+// An early claim is answered before the server is told what it forgot; its reply must not pass for news.
+func forgetfulReply(b *bench) {
+	b.known()
+	b.runs(b.a, 0)
+	restore := b.snapshot()
+	b.release(b.wins(b.a, b.share(4)))
+	restore()
+	ahead := b.now().Truncate(time.Second).Add(time.Hour)
+	b.gets(b.a, locking.Request{Tick: &locking.Tick{At: ahead, Previous: ahead.Add(-time.Second), Schedule: schedule}}, locking.Early)
+	b.gets(b.a, b.share(4), locking.Closed)
+	b.open()
+	if l := b.wins(b.b, b.share(4)); l.Slot() != 1 {
+		b.Errorf("slot %d was granted twice for one tick", l.Slot())
+	}
+}
+
+func forgottenBacklog(b *bench) {
+	b.known()
+	b.runs(b.a, 1)
+	b.runs(b.a, 0)
+	b.forget()
+	b.gets(b.a, locking.Request{Tick: b.tick(2)}, locking.Closed)
+	b.open()
+	for n := 2; n < 5; n++ { // ticks that waited while Redis was away
+		b.runs(b.a, n)
+	}
+	b.gets(b.a, locking.Request{Tick: b.tick(1)}, locking.Decided)
+}

@@ -1,0 +1,247 @@
+package locktest
+
+import (
+	"errors"
+	"slices"
+	"strings"
+	"time"
+
+	"github.com/cronclave/cronclave/locking"
+)
+
+func granting() []theorem {
+	return []theorem{
+		{"HeldLockTellsWhoAndUntilWhen", heldLockTells},
+		{"EarlyClaimIsToldHowLong", earlyClaim},
+		{"NoTickIsGrantedBeforeItsInstantWhateverTheClaimantSays", neverBeforeTheTick},
+		{"LateRequestIsRefused", lateRequest},
+		{"SameIDGivesSameGrant", sameID},
+		{"ReleasedIDStaysDead", releasedID},
+		{"EndedLeaseIsNotGrantedAgainToItsID", endedLease},
+		{"SlowRenewalDoesNotReviveAReleasedLease", slowRenewal},
+		{"ReleaseOfALostLeaseSaysSo", releaseOfALostLease},
+		{"ReleaseThatIsRepeatedSaysTheSame", repeatedRelease},
+		{"LowestFreeSlotIsGranted", lowestSlot},
+		{"LimitMismatchIsAnError", limitMismatch},
+		{"AbstainerIsNeverGranted", abstainer},
+		{"RowsTellWhatTheirHoldersSaid", rowsTell},
+		{"NamesMayHaveHashTags", hashTags},
+		{"ThousandRowsAreHeldAtOnce", thousandRows},
+	}
+}
+
+func heldLockTells(b *bench) {
+	l := b.wins(b.a, locking.Request{})
+	a := b.gets(b.b, locking.Request{}, locking.Held)
+	row := b.state().Rows[0]
+	if a.Holder != "a" || !a.Until.Equal(row.Expiry) || a.Lease != nil {
+		b.Errorf("held by %q until %v, want a until %v", a.Holder, a.Until, row.Expiry)
+	}
+	b.release(l)
+	b.wins(b.b, locking.Request{})
+}
+
+func earlyClaim(b *bench) {
+	at := b.now().Truncate(time.Second).Add(2 * time.Second)
+	b.look(b.a, locking.LookRequest{Permanent: true, Schedule: schedule})
+	r := locking.Request{Tick: &locking.Tick{At: at, Previous: at.Add(-time.Second), Schedule: schedule}}
+	if a := b.gets(b.a, r, locking.Early); !a.Until.Equal(at) {
+		b.Fatalf("early until %v, want %v", a.Until, at)
+	}
+	for {
+		a := b.ask(b.a, r)
+		if a.Verdict == locking.Early {
+			b.waitUntil(a.Until)
+			continue
+		}
+		b.wants(a, locking.Granted)
+		if granted := time.UnixMicro(int64(a.Lease.Token())); granted.Before(at) {
+			b.Fatalf("granted at %v, before %v", granted, at)
+		}
+		return
+	}
+}
+
+func neverBeforeTheTick(b *bench) {
+	at := b.now().Truncate(time.Second).Add(time.Hour)
+	b.gets(b.a, locking.Request{Tick: &locking.Tick{
+		At: at, Previous: at.Add(-time.Second), Schedule: schedule, NotBefore: at.Add(-2 * time.Hour),
+	}}, locking.Early)
+}
+
+func lateRequest(b *bench) {
+	b.release(b.wins(b.a, locking.Request{ID: "first"}))
+	args := slices.Clone(b.await("first", 1))
+	for i := range args {
+		if s, ok := args[i].(string); ok {
+			args[i] = strings.ReplaceAll(s, "first", "second")
+		}
+	}
+	args[notAfter] = b.now().Add(-time.Microsecond).UnixMicro()
+	if verdict, _ := b.again(args); verdict != "late" {
+		b.Errorf("a request after its not-after: %q", verdict)
+	}
+	if rows := b.state().Rows; len(rows) != 0 {
+		b.Errorf("it was granted: %v", rows)
+	}
+}
+
+func sameID(b *bench) {
+	b.known()
+	r := locking.Request{ID: "one", Slots: 2, AnyLimit: true, Tick: b.tick(1)}
+	first := b.wins(b.a, r)
+	if again := b.wins(b.a, r); again != first {
+		b.Error("asked again, the client made a second lease of the same grant")
+	}
+	other := b.wins(b.b, r)
+	if other.Token() != first.Token() || other.Slot() != first.Slot() || !other.Tick().Equal(first.Tick()) || other.Attempt() != 1 {
+		b.Errorf("granted slot %d, token %d, then slot %d, token %d", first.Slot(), first.Token(), other.Slot(), other.Token())
+	}
+	if n := len(b.state().Rows); n != 1 {
+		b.Errorf("%d rows are held", n)
+	}
+}
+
+func releasedID(b *bench) {
+	b.release(b.wins(b.a, locking.Request{ID: "one"}))
+	for _, c := range []*locking.Client{b.a, b.b} {
+		if a := b.gets(c, locking.Request{ID: "one"}, locking.Unknown); !errors.Is(a.Err, locking.ErrReleased) || errors.Is(a.Err, locking.ErrUnknown) {
+			b.Errorf("a released id got %v", a.Err)
+		}
+	}
+	b.wins(b.a, locking.Request{ID: "two"})
+}
+
+func endedLease(b *bench) {
+	b.known()
+	l := b.wins(b.a, locking.Request{ID: "one", Tick: b.tick(1)})
+	b.expire(l)
+	b.gets(b.b, locking.Request{ID: "one", Tick: b.tick(1)}, locking.Decided)
+	plain := b.wins(b.a, locking.Request{ID: "two"})
+	b.expire(plain)
+	if next := b.wins(b.b, locking.Request{ID: "two"}); next.Token() <= plain.Token() {
+		b.Errorf("token %d after %d", next.Token(), plain.Token())
+	}
+}
+
+func slowRenewal(b *bench) {
+	l := b.wins(b.a, locking.Request{ID: "one", Lease: renewing})
+	renewal := b.await("one", 2)
+	if verdict, _ := b.again(renewal); verdict != "renewed" {
+		b.Fatalf("renewal sent again: %q", verdict)
+	}
+	b.release(l)
+	if verdict, _ := b.again(renewal); verdict != "lost" {
+		b.Errorf("renewal after the release: %q", verdict)
+	}
+	b.wins(b.b, locking.Request{})
+}
+
+func releaseOfALostLease(b *bench) {
+	l := b.wins(b.a, locking.Request{})
+	b.expire(l)
+	b.wins(b.b, locking.Request{})
+	if err := l.Release(b.ctx); !errors.Is(err, locking.ErrLost) {
+		b.Errorf("release: %v, want ErrLost", err)
+	}
+	b.ends(l, locking.ErrReleased)
+	b.gets(b.a, locking.Request{}, locking.Held)
+}
+
+func repeatedRelease(b *bench) {
+	b.release(b.wins(b.a, locking.Request{ID: "one"}))
+	if verdict, _ := b.again(b.await("one", 2)); verdict != "released" {
+		b.Errorf("release sent again by a client that lost the reply: %q", verdict)
+	}
+}
+
+func lowestSlot(b *bench) {
+	r := locking.Request{Slots: 3}
+	leases := []*locking.Lease{b.wins(b.a, r), b.wins(b.b, r), b.wins(b.a, r)}
+	for want, l := range leases {
+		if l.Slot() != want {
+			b.Errorf("slot %d, want %d", l.Slot(), want)
+		}
+	}
+	b.gets(b.a, r, locking.Held)
+	b.release(leases[1])
+	if l := b.wins(b.b, r); l.Slot() != 1 {
+		b.Errorf("slot %d, want 1", l.Slot())
+	}
+}
+
+func limitMismatch(b *bench) {
+	b.wins(b.a, locking.Request{Slots: 2})
+	if a := b.gets(b.b, locking.Request{Slots: 3}, locking.Unknown); !errors.Is(a.Err, locking.ErrLimit) || errors.Is(a.Err, locking.ErrUnknown) {
+		b.Errorf("another limit got %v", a.Err)
+	}
+	b.gets(b.b, locking.Request{Slots: 1, AnyLimit: true}, locking.Held)
+	b.wins(b.b, locking.Request{Slots: 3, AnyLimit: true})
+}
+
+func abstainer(b *bench) {
+	b.gets(b.a, locking.Request{Abstain: true}, locking.Held)
+	b.known()
+	b.gets(b.a, locking.Request{Abstain: true, Tick: b.tick(1)}, locking.Held)
+	b.wins(b.b, locking.Request{Tick: b.tick(1)})
+}
+
+func rowsTell(b *bench) {
+	b.known()
+	memo := "first line\n\nthird; 5 4 done x\n"
+	l := b.wins(b.a, locking.Request{ID: "id", Slots: 2, AnyLimit: true, Tick: b.tick(1), Trigger: "schedule", Memo: memo})
+	rows := b.state().Rows
+	if len(rows) != 1 {
+		b.Fatalf("%d rows", len(rows))
+	}
+	expiry := rows[0].Expiry
+	rows[0].Expiry = time.Time{}
+	want := locking.Row{ID: "id", Owner: "a", Slot: 0, Token: l.Token(), Length: long, Tick: b.tick(1).At, Attempt: 1,
+		Trigger: "schedule", Memo: memo}
+	if rows[0] != want {
+		b.Errorf("row %+v, want %+v", rows[0], want)
+	}
+	if left := expiry.Sub(b.now()); left <= 0 || left > long {
+		b.Errorf("it expires in %v", left)
+	}
+}
+
+func hashTags(b *bench) {
+	for _, name := range []string{"{orders}", "{orders}:archive", "shop:{orders}:archive", "plain:name"} {
+		l := b.wins(b.a, locking.Request{Lock: name})
+		b.gets(b.b, locking.Request{Lock: name}, locking.Held)
+		b.release(l)
+	}
+	for _, name := range []string{"", "a{b", "a}b", "{}", "{a}{b}", "{a{b}}", "}a{", "{orders}:expiry", "{orders}:dead:x"} {
+		a := b.b.Acquire(b.ctx, locking.Request{Lock: name})
+		b.wants(a, locking.Unknown)
+		if a.Err == nil || errors.Is(a.Err, locking.ErrUnknown) {
+			b.Errorf("lock %q: %v", name, a.Err)
+		}
+		if s := b.b.Look(b.ctx, []locking.LookRequest{{Lock: name}})[0]; s.Err == nil || errors.Is(s.Err, locking.ErrUnknown) {
+			b.Errorf("look at %q: %v", name, s.Err)
+		}
+	}
+}
+
+func thousandRows(b *bench) {
+	const rows = 1000
+	requests := make([]locking.Request, rows+1)
+	for i := range requests {
+		requests[i] = locking.Request{Lock: lock, Slots: rows, Lease: long}
+	}
+	seen := map[int]bool{}
+	answers := b.a.AcquireAll(b.ctx, requests)
+	for _, a := range answers[:rows] {
+		b.wants(a, locking.Granted)
+		seen[a.Lease.Slot()] = true
+	}
+	b.wants(answers[rows], locking.Held)
+	if len(seen) != rows || len(b.state().Rows) != rows {
+		b.Errorf("%d slots granted, %d rows held", len(seen), len(b.state().Rows))
+	}
+	b.release(answers[417].Lease)
+	if l := b.wins(b.b, requests[0]); l.Slot() != 417 {
+		b.Errorf("slot %d, want 417", l.Slot())
+	}
+}

@@ -1,0 +1,313 @@
+package locktest
+
+import (
+	"fmt"
+	"time"
+
+	"github.com/cronclave/cronclave/locking"
+)
+
+func ledger() []theorem {
+	return []theorem{
+		{"TickIsGrantedOnce", tickOnce},
+		{"BacklogIsGrantedOldestFirst", backlog},
+		{"LedgerForgetsNoTickThatIsOutOfTurn", outOfTurn},
+		{"RequestWithoutATickLeavesTheLedgerAlone", noTick},
+		{"NewScheduleStartsNow", newSchedule},
+		{"TwoSchedulesOfARollOutLoseNoTick", rollOut},
+		{"SkipSettlesOnlyWhenAllRowsAreHeld", skip},
+		{"DeadlineSettlesAsLate", deadline},
+		{"AbstainerSettlesButIsNeverGranted", abstainerSettles},
+		{"SettlerThatLostTheReplyHearsTheSame", settledTwice},
+		{"GivenBackTickIsOpenAgain", givenBack},
+		{"GivenBackTickCanBeSettled", givenBackSettled},
+		{"LookSettlesWhatIsPastTheDeadline", lookSettles},
+		{"LedgerIsBounded", ledgerBounded},
+		{"ClockGlitchAheadIsMended", glitch},
+	}
+}
+
+// decided fails the test unless a tick is decided.
+func (b *bench) decided(c *locking.Client, n int, outcome string) {
+	b.Helper()
+	if a := b.gets(c, locking.Request{Tick: b.tick(n)}, locking.Decided); a.Outcome != outcome {
+		b.Errorf("tick %d is decided as %q, want %q", n, a.Outcome, outcome)
+	}
+}
+
+// runs grants a tick and ends its run.
+func (b *bench) runs(c *locking.Client, n int) {
+	b.Helper()
+	b.release(b.wins(c, locking.Request{Tick: b.tick(n)}))
+}
+
+func tickOnce(b *bench) {
+	b.known()
+	b.runs(b.a, 0)
+	l := b.wins(b.a, locking.Request{Tick: b.tick(1)})
+	if !l.Tick().Equal(b.tick(1).At) || l.Attempt() != 1 {
+		b.Errorf("granted tick %v, attempt %d", l.Tick(), l.Attempt())
+	}
+	a := b.gets(b.b, locking.Request{Tick: b.tick(1)}, locking.Decided)
+	if a.Outcome != "granted" || a.Holder != "a" || !a.Until.Equal(b.state().Rows[0].Expiry) {
+		b.Errorf("decided as %q, by %q until %v", a.Outcome, a.Holder, a.Until)
+	}
+	b.release(l)
+	for _, c := range []*locking.Client{b.a, b.b} {
+		b.decided(c, 1, "granted")
+	}
+	expired := b.wins(b.b, locking.Request{Tick: b.tick(2)})
+	b.expire(expired)
+	b.decided(b.a, 2, "granted")
+	if d := b.state().Decided; !d.Equal(b.tick(2).At) {
+		b.Errorf("decided up to %v", d)
+	}
+}
+
+func backlog(b *bench) {
+	b.known()
+	b.runs(b.a, 0)
+	b.runs(b.b, 4) // the newest first: T1..T3 stay open
+	if d := b.state().Decided; !d.Equal(b.tick(0).At) {
+		b.Errorf("decided up to %v, before 1..3 were", d)
+	}
+	for n := 1; n <= 3; n++ {
+		b.runs(b.a, n)
+	}
+	for n := range 5 {
+		b.decided(b.b, n, map[bool]string{true: "granted"}[n == 3])
+	}
+	if d := b.state().Decided; !d.Equal(b.tick(4).At) {
+		b.Errorf("decided up to %v, want 4", d)
+	}
+	if n := b.rdb.HLen(b.ctx, b.ledgerKey()).Val(); n != 0 {
+		b.Errorf("%d entries are left in the ledger", n)
+	}
+}
+
+func outOfTurn(b *bench) {
+	b.known()
+	for _, n := range []int{9, 3, 7, 5, 1, 0, 8} {
+		b.runs(b.a, n)
+	}
+	for _, n := range []int{9, 3, 7, 5, 1, 0, 8} {
+		b.gets(b.b, locking.Request{Tick: b.tick(n)}, locking.Decided)
+	}
+	for _, n := range []int{2, 4, 6} {
+		b.runs(b.b, n)
+	}
+	if d := b.state().Decided; !d.Equal(b.tick(9).At) {
+		b.Errorf("decided up to %v, want 9", d)
+	}
+}
+
+func noTick(b *bench) {
+	b.known()
+	b.runs(b.a, 0)
+	b.runs(b.a, 4)
+	l := b.wins(b.b, locking.Request{Trigger: "manual", Permanent: true, AnyLimit: true})
+	if !l.Tick().IsZero() {
+		b.Errorf("granted tick %v", l.Tick())
+	}
+	b.giveBack(l)
+	for _, n := range []int{0, 4} {
+		b.gets(b.b, locking.Request{Tick: b.tick(n)}, locking.Decided)
+	}
+	b.runs(b.b, 2)
+}
+
+func newSchedule(b *bench) {
+	b.decided(b.a, 119, "") // the first word of a schedule: it begins now
+	b.look(b.a, locking.LookRequest{Permanent: true, Schedule: "another"})
+	past := b.now().Truncate(time.Second)
+	r := locking.Request{Tick: &locking.Tick{At: past, Previous: past.Add(-time.Second), Schedule: "another"}}
+	b.gets(b.b, r, locking.Decided)
+	if d := b.state().Decided; b.now().Sub(d) > timeout {
+		b.Errorf("decided up to %v only", d)
+	}
+}
+
+func rollOut(b *bench) {
+	b.known()
+	b.runs(b.a, 1)
+	of := func(digest string, at time.Time) locking.Request {
+		return locking.Request{Tick: &locking.Tick{At: at, Previous: at.Add(-time.Minute), Schedule: digest}}
+	}
+	b.look(b.b, locking.LookRequest{Permanent: true, Schedule: "new"})
+	b.runs(b.a, 2) // replicas that still have the old one lose no tick
+	b.set("since", b.tick(5).At.Add(-30*time.Second).UnixMicro())
+	b.gets(b.b, of("new", b.tick(4).At), locking.Decided)
+	for n := 3; n <= 6; n++ {
+		b.runs(b.a, n)
+	}
+	b.release(b.wins(b.b, of("new", b.tick(7).At)))
+	b.decided(b.a, 7, "granted") // one instant, one grant, whoever's schedule it is
+	b.runs(b.a, 8)
+	b.release(b.wins(b.b, of("new", b.tick(9).At)))
+}
+
+func skip(b *bench) {
+	b.known()
+	at := func(n int) *locking.Tick { t := b.tick(n); t.IfHeld = "skipped overlap"; return t }
+	first := b.wins(b.a, locking.Request{Slots: 2, AnyLimit: true, Tick: at(1)})
+	second := b.wins(b.b, locking.Request{Slots: 2, AnyLimit: true, Tick: at(2)})
+	b.gets(b.a, locking.Request{Slots: 2, AnyLimit: true, Tick: b.tick(3)}, locking.Held) // not said: stays open
+	a := b.gets(b.b, locking.Request{Slots: 2, AnyLimit: true, Tick: at(3)}, locking.Settled)
+	if a.Outcome != "skipped overlap" {
+		b.Errorf("settled as %q", a.Outcome)
+	}
+	b.release(first)
+	b.release(second)
+	b.decided(b.a, 3, "skipped overlap")
+	b.wins(b.a, locking.Request{Slots: 2, AnyLimit: true, Tick: at(4)}) // a row is free: no skip
+}
+
+func deadline(b *bench) {
+	b.known()
+	t := b.tick(1)
+	t.Deadline, t.IfLate, t.IfHeld = b.now().Add(-time.Microsecond), "missed late", "skipped"
+	if a := b.gets(b.a, locking.Request{Tick: t}, locking.Settled); a.Outcome != "missed late" {
+		b.Errorf("settled as %q", a.Outcome)
+	}
+	b.decided(b.b, 1, "missed late")
+	t = b.tick(2)
+	t.Deadline, t.IfLate = b.now().Add(time.Hour), "missed late"
+	b.wins(b.a, locking.Request{Tick: t})
+	t.Deadline = b.now().Add(-time.Minute)
+	b.decided(b.b, 2, "granted") // what ran is not late
+	if a := b.gets(b.b, locking.Request{Tick: t}, locking.Decided); a.Outcome != "granted" {
+		b.Errorf("decided as %q", a.Outcome)
+	}
+}
+
+func abstainerSettles(b *bench) {
+	b.known()
+	t := b.tick(1)
+	t.Deadline, t.IfLate, t.IfHeld = b.now().Add(time.Hour), "missed", "skipped"
+	b.gets(b.a, locking.Request{Tick: t, Abstain: true}, locking.Held)
+	l := b.wins(b.b, locking.Request{})
+	b.gets(b.a, locking.Request{Tick: t, Abstain: true}, locking.Settled)
+	b.release(l)
+	t = b.tick(2)
+	t.Deadline, t.IfLate = b.now().Add(-time.Minute), "missed"
+	b.gets(b.a, locking.Request{Tick: t, Abstain: true}, locking.Settled)
+}
+
+func settledTwice(b *bench) {
+	b.known()
+	t := b.tick(1)
+	t.Deadline, t.IfLate = b.now().Add(-time.Minute), "missed"
+	for range 2 {
+		if a := b.gets(b.a, locking.Request{ID: "mine", Tick: t}, locking.Settled); a.Outcome != "missed" {
+			b.Errorf("settled as %q", a.Outcome)
+		}
+	}
+	b.gets(b.a, locking.Request{ID: "other", Tick: t}, locking.Decided)
+	b.gets(b.b, locking.Request{Tick: t}, locking.Decided)
+}
+
+func givenBack(b *bench) {
+	b.known()
+	b.runs(b.a, 0)
+	for _, n := range []int{1, 5, 1} { // in turn, out of turn, and once more
+		b.giveBack(b.wins(b.a, locking.Request{ID: fmt.Sprint(n, b.now().UnixMicro()), Tick: b.tick(n)}))
+	}
+	b.runs(b.b, 2)
+	b.runs(b.b, 5)
+	b.decided(b.a, 5, "granted")
+	b.runs(b.b, 1)
+	b.decided(b.a, 1, "granted")
+	for _, n := range []int{3, 4} {
+		b.runs(b.a, n)
+	}
+	if d := b.state().Decided; !d.Equal(b.tick(5).At) {
+		b.Errorf("decided up to %v, want 5", d)
+	}
+}
+
+func givenBackSettled(b *bench) {
+	b.known()
+	b.giveBack(b.wins(b.a, locking.Request{Tick: b.tick(1)}))
+	b.wins(b.a, locking.Request{Trigger: "manual", Permanent: true})
+	t := b.tick(1)
+	t.IfHeld = "skipped"
+	b.gets(b.b, locking.Request{Tick: t}, locking.Settled)
+	b.decided(b.a, 1, "skipped")
+}
+
+func lookSettles(b *bench) {
+	b.known()
+	b.runs(b.a, 1) // 0 stays open
+	b.giveBack(b.wins(b.a, locking.Request{Tick: b.tick(3)}))
+	settle := locking.LookRequest{Permanent: true, SettleThrough: b.tick(3).At, SettleDeadline: b.now().Add(time.Hour)}
+	if s := b.look(b.b, settle); s.Decided.After(b.tick(0).At) {
+		b.Errorf("settled before the deadline: %v", s.Decided)
+	}
+	settle.SettleDeadline = b.now().Add(-time.Microsecond)
+	s := b.look(b.b, settle)
+	if !s.Decided.Equal(b.tick(3).At) || s.Before.After(b.tick(0).At) {
+		b.Errorf("decided up to %v, before that %v", s.Decided, s.Before)
+	}
+	for n := range 4 {
+		b.gets(b.a, locking.Request{Tick: b.tick(n)}, locking.Decided)
+	}
+	b.runs(b.a, 4)
+}
+
+// A gap that nobody closes, or grants that are never complete, must not fill the server's memory, nor each reply.
+func ledgerBounded(b *bench) {
+	const most, more = 1000, 50
+	b.first = b.now().Add(-3 * time.Hour).Truncate(time.Minute)
+	b.known()
+	at := func(n int) *locking.Tick {
+		t := b.first.Add(time.Minute + time.Duration(n)*time.Second)
+		return &locking.Tick{At: t, Previous: t.Add(-time.Second), Schedule: schedule, PerTick: 1 + n%2}
+	}
+	var entries []any
+	for n := 1; n <= most; n++ { // 0 is open
+		state := map[int]string{0: "done granted", 1: "part 0"}[n%2]
+		entries = append(entries, at(n).At.Unix(), fmt.Sprintf("%d %s", at(n).Previous.Unix(), state))
+	}
+	if err := b.rdb.HSet(b.ctx, b.ledgerKey(), entries...).Err(); err != nil {
+		b.Fatal(err)
+	}
+	for n := most + 1; n <= most+more; n++ {
+		b.release(b.wins(b.a, locking.Request{Slots: 2, Tick: at(n)}))
+		if got := b.rdb.HLen(b.ctx, b.ledgerKey()).Val(); got > most {
+			b.Fatalf("%d entries in the ledger", got)
+		}
+	}
+	for _, n := range []int{0, 1, 2, more - 1} { // the oldest went, and are decided
+		b.gets(b.b, locking.Request{Slots: 2, Tick: at(n)}, locking.Decided)
+	}
+	b.wins(b.b, locking.Request{Slots: 2, Tick: at(most - 1)}) // a newer one has a slot to grant
+}
+
+// A clock that was an hour ahead for a moment leaves its mark on all that was written then.
+func glitch(b *bench) {
+	b.known()
+	l := b.wins(b.a, locking.Request{Tick: b.tick(1)})
+	ahead := b.now().Add(time.Hour)
+	b.set("low", ahead.Unix())
+	b.set("since", ahead.UnixMicro())
+	b.set("since2", ahead.UnixMicro())
+	b.set("digest2", "older")
+	b.set("closed", ahead.UnixMicro())
+	b.setExpiry(l, ahead)
+	b.look(b.b, locking.LookRequest{Permanent: true}) // a witness of the glitch
+	now := b.now()
+	s := b.state()
+	bound := now.Add(long + timeout)
+	if s.Decided.After(bound) || s.Closed.After(bound) || s.Rows[0].Expiry.After(bound) {
+		b.Errorf("decided up to %v, closed until %v, held until %v, at %v", s.Decided, s.Closed, s.Rows[0].Expiry, now)
+	}
+	if since2 := b.field("since2"); since2 > bound.UnixMicro() {
+		b.Errorf("the older schedule begins at %v", time.UnixMicro(since2))
+	}
+	b.open()
+	b.release(l)
+	soon := b.now().Truncate(time.Second).Add(time.Second)
+	r := locking.Request{Tick: &locking.Tick{At: soon, Previous: soon.Add(-time.Second), Schedule: schedule}}
+	b.waitUntil(soon)
+	b.wins(b.b, r)
+}

@@ -1,0 +1,194 @@
+package locktest
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"slices"
+	"time"
+
+	"github.com/redis/go-redis/v9"
+
+	"github.com/cronclave/cronclave/locking"
+)
+
+func lifetime() []theorem {
+	return []theorem{
+		{"PlainLocksExpireWhenIdle", plainExpire},
+		{"PermanentLocksStay", permanentStay},
+		{"HeldLockDoesNotExpireBeforeItsLease", heldStays},
+		{"IdleLockThatExpiredWasNotForgotten", idleExpired},
+	}
+}
+
+func batches() []theorem {
+	return []theorem{
+		{"BatchAnswersEachRequestInOrder", batch},
+		{"BatchOutlivesScriptFlush", scriptFlush},
+	}
+}
+
+// lives returns how long each key of the lock lives on; -1 is for ever. Keys that are not there are left out.
+func (b *bench) lives() map[string]time.Duration {
+	b.Helper()
+	lives := map[string]time.Duration{}
+	for _, key := range b.keys() {
+		left, err := b.rdb.PTTL(b.ctx, key).Result()
+		if err != nil {
+			b.Fatal(err)
+		}
+		if left != -2 {
+			lives[key] = left
+		}
+	}
+	return lives
+}
+
+func plainExpire(b *bench) {
+	all := func(step string) {
+		b.Helper()
+		for key, left := range b.lives() {
+			if left < 0 || left > 2*long {
+				b.Errorf("%s: %s lives for %v", step, key, left)
+			}
+		}
+	}
+	l := b.wins(b.a, locking.Request{Lease: renewing})
+	all("grant")
+	b.gets(b.b, locking.Request{}, locking.Held)
+	all("held")
+	b.forget()
+	b.gets(b.b, locking.Request{}, locking.Closed)
+	all("forgotten")
+	b.heldAgain(l)
+	all("put back")
+	b.release(l)
+	all("released")
+	b.forget()
+	t := b.tick(1)
+	a := b.a.Acquire(b.ctx, locking.Request{Lock: lock, Tick: t})
+	b.wants(a, locking.Closed)
+	b.open()
+	b.wants(b.a.Acquire(b.ctx, locking.Request{Lock: lock, Tick: t}), locking.Decided)
+	all("tick of a schedule that begins")
+	b.set("since", 0)
+	t.Deadline, t.IfLate = b.now().Add(-time.Minute), "late"
+	b.wants(b.a.Acquire(b.ctx, locking.Request{Lock: lock, Tick: t}), locking.Settled)
+	all("settled")
+	b.look(b.a, locking.LookRequest{Schedule: "another"})
+	all("announced")
+	if len(b.lives()) == 0 {
+		b.Error("nothing was there")
+	}
+}
+
+func permanentStay(b *bench) {
+	b.release(b.wins(b.a, locking.Request{})) // plain at first
+	b.release(b.wins(b.a, locking.Request{Permanent: true}))
+	b.known()
+	b.runs(b.a, 1)
+	b.release(b.wins(b.b, locking.Request{})) // somebody's plain request must not make the ledger mortal
+	lives := b.lives()
+	if len(lives) == 0 {
+		b.Fatal("nothing is there")
+	}
+	for key, left := range lives {
+		if left != -1 {
+			b.Errorf("%s lives for %v", key, left)
+		}
+	}
+}
+
+func heldStays(b *bench) {
+	const lease = 5 * time.Hour // far longer than a client remembers an idle lock
+	l := b.wins(b.a, locking.Request{Lease: lease, Slots: 2})
+	short := b.wins(b.b, locking.Request{Slots: 2})
+	b.release(short)
+	for key, left := range b.lives() {
+		if left < lease {
+			b.Errorf("%s lives for %v, the lease for %v", key, left, l.Length())
+		}
+	}
+}
+
+func idleExpired(b *bench) {
+	const idle = 100 * time.Millisecond
+	c, err := locking.New(locking.Config{Redis: b.rdb, Prefix: b.prefix, Timeout: timeout, Idle: idle})
+	if err != nil {
+		b.Fatal(err)
+	}
+	b.Cleanup(func() { _ = c.Close() })
+	b.release(b.wins(c, locking.Request{Lease: 10 * time.Millisecond}))
+	for giveUp := b.now().Add(timeout); len(b.lives()) > 0; {
+		if b.now().After(giveUp) {
+			b.Fatalf("still there: %v", b.lives())
+		}
+		b.waitUntil(b.now().Add(idle / 4))
+		b.look(c, locking.LookRequest{}) // looking at a lock does not use it
+	}
+	b.wins(c, locking.Request{})
+}
+
+func batch(b *bench) {
+	const locks = 300
+	var requests []locking.Request
+	for i := range locks {
+		requests = append(requests, locking.Request{Lock: fmt.Sprint("job-", i), Lease: long})
+	}
+	requests = append(requests, requests[7], locking.Request{Lock: "x{"}, requests[8])
+	requests[locks].ID = "again"
+	answers := b.a.AcquireAll(b.ctx, requests)
+	for i, a := range answers[:locks] {
+		b.wants(a, locking.Granted)
+		if a.ID == "" || a.Lease.ID() != a.ID {
+			b.Errorf("request %d: id %q of lease %q", i, a.ID, a.Lease.ID())
+		}
+	}
+	b.wants(answers[locks], locking.Held)
+	b.wants(answers[locks+1], locking.Unknown)
+	b.wants(answers[locks+2], locking.Held)
+	if err := answers[locks+1].Err; err == nil || errors.Is(err, locking.ErrUnknown) {
+		b.Errorf("a request that can't be valid: %v", err)
+	}
+	if n := len(b.a.AcquireAll(b.ctx, nil)) + len(b.a.Look(b.ctx, nil)); n != 0 {
+		b.Errorf("%d answers to nothing", n)
+	}
+}
+
+func scriptFlush(b *bench) {
+	var requests []locking.Request
+	for i := range 50 {
+		requests = append(requests, locking.Request{Lock: fmt.Sprint("job-", i), Lease: long})
+	}
+	flush := func() {
+		b.Helper()
+		var err error
+		if cluster, ok := b.rdb.(*redis.ClusterClient); ok {
+			err = cluster.ForEachMaster(b.ctx, flushNode)
+		} else {
+			err = b.rdb.ScriptFlush(b.ctx).Err()
+		}
+		if err != nil {
+			b.Fatal(err)
+		}
+	}
+	flush()
+	leases := map[locking.Token]bool{}
+	for _, a := range b.a.AcquireAll(b.ctx, requests) {
+		b.wants(a, locking.Granted)
+		leases[a.Lease.Token()] = true
+	}
+	flush()
+	held := b.b.AcquireAll(b.ctx, requests)
+	if i := slices.IndexFunc(held, func(a locking.Answer) bool { return a.Verdict != locking.Held }); i >= 0 {
+		b.wants(held[i], locking.Held)
+	}
+	flush()
+	for i, s := range b.b.Look(b.ctx, []locking.LookRequest{{Lock: "job-0"}, {Lock: "job-1"}}) {
+		if s.Err != nil || len(s.Rows) != 1 || !leases[s.Rows[0].Token] {
+			b.Errorf("lock %d: %+v", i, s)
+		}
+	}
+}
+
+func flushNode(ctx context.Context, node *redis.Client) error { return node.ScriptFlush(ctx).Err() }

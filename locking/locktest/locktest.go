@@ -1,0 +1,355 @@
+// Package locktest is the conformance suite of package locking: what a lock promises, each promise one subtest whose
+// name is the theorem. Run it against every kind of server that is to keep them.
+//
+// A test of leases has to see them end, a ledger grow old and a server forget. Nothing waits for that here: the past is
+// faked by writing the lock's keys, whose layout lua/state.lua of package locking documents. So a slow machine makes
+// the suite slow, not wrong.
+package locktest
+
+import (
+	"context"
+	"crypto/rand"
+	"errors"
+	"fmt"
+	"strconv"
+	"sync"
+	"testing"
+	"time"
+
+	"github.com/redis/go-redis/v9"
+
+	"github.com/cronclave/cronclave/locking"
+)
+
+// Run runs the suite. connect returns a client of the server under test, which is closed after the test and which the suite adds a
+// hook to: it must be a new one at each call, with ContextTimeoutEnabled. All keys written begin with "locktest:"
+// and a random part, so the server may serve others too; their scripts are flushed once.
+func Run(t *testing.T, connect func(t *testing.T) redis.UniversalClient) {
+	for _, group := range [][]theorem{granting(), tokens(), ledger(), fanOut(), orphans(), forgetting(), lifetime(), batches()} {
+		for _, th := range group {
+			t.Run(th.name, func(t *testing.T) { th.test(newBench(t, connect(t))) })
+		}
+	}
+}
+
+type theorem struct {
+	name string
+	test func(b *bench)
+}
+
+const (
+	// long is a lease that outlasts any test, so that neither its end nor a renewal comes in between.
+	long = 10 * time.Minute
+	// renewing is a lease that gets renewed after a second, with two more to spare.
+	renewing = 3 * time.Second
+	// timeout bounds a round trip on a machine that has other things to do.
+	timeout = 20 * time.Second
+	// schedule is the digest that ticks of the bench carry.
+	schedule = "every minute"
+)
+
+// bench is one lock, the clients that ask for it, and the means to fake its past.
+type bench struct {
+	*testing.T
+	ctx    context.Context
+	rdb    redis.UniversalClient
+	sent   *recorder
+	prefix string
+	first  time.Time // instant of tick 0
+	a, b   *locking.Client
+}
+
+// lock is the name of the lock that most tests ask for.
+const lock = "lock"
+
+func newBench(t *testing.T, rdb redis.UniversalClient) *bench {
+	t.Helper()
+	b := &bench{T: t, ctx: t.Context(), rdb: rdb, sent: &recorder{arrived: make(chan struct{}, 1)},
+		prefix: "locktest:" + rand.Text()[:10] + ":"}
+	rdb.AddHook(b.sent)
+	t.Cleanup(func() { _ = rdb.Close() })
+	b.first = b.now().Truncate(time.Minute).Add(-2 * time.Hour)
+	b.a, b.b = b.client("a"), b.client("b")
+	return b
+}
+
+// client returns a client that has witnessed nothing.
+func (b *bench) client(owner string) *locking.Client {
+	b.Helper()
+	c, err := locking.New(locking.Config{Redis: b.rdb, Prefix: b.prefix, Owner: owner, Timeout: timeout})
+	if err != nil {
+		b.Fatal(err)
+	}
+	b.Cleanup(func() { _ = c.Close() })
+	return c
+}
+
+// now is the server's clock.
+func (b *bench) now() time.Time {
+	b.Helper()
+	now, err := b.rdb.Time(b.ctx).Result()
+	if err != nil {
+		b.Fatal(err)
+	}
+	return now.UTC()
+}
+
+// tick is the n-th tick of a schedule that the lock has known for hours: see [bench.known].
+func (b *bench) tick(n int) *locking.Tick {
+	at := b.first.Add(time.Duration(n) * time.Minute)
+	return &locking.Tick{At: at, Previous: at.Add(-time.Minute), Schedule: schedule}
+}
+
+// known makes the lock know the bench's schedule since just before tick 0.
+func (b *bench) known() {
+	b.Helper()
+	b.look(b.client("announcer"), locking.LookRequest{Lock: lock, Permanent: true, Schedule: schedule})
+	b.set("since", b.first.Add(-time.Second).UnixMicro())
+}
+
+// ask fills in what the test does not care for: the lock and a long lease.
+func (b *bench) ask(c *locking.Client, r locking.Request) locking.Answer {
+	b.Helper()
+	if r.Lock == "" {
+		r.Lock = lock
+	}
+	if r.Lease == 0 {
+		r.Lease = long
+	}
+	if r.Tick != nil {
+		r.Permanent, r.AnyLimit = true, true
+	}
+	return c.Acquire(b.ctx, r)
+}
+
+// wins asks, and fails the test unless the request is granted.
+func (b *bench) wins(c *locking.Client, r locking.Request) *locking.Lease {
+	b.Helper()
+	a := b.ask(c, r)
+	b.wants(a, locking.Granted)
+	return a.Lease
+}
+
+// gets asks, and fails the test unless the verdict is the one wanted.
+func (b *bench) gets(c *locking.Client, r locking.Request, want locking.Verdict) locking.Answer {
+	b.Helper()
+	a := b.ask(c, r)
+	b.wants(a, want)
+	return a
+}
+
+func (b *bench) wants(a locking.Answer, want locking.Verdict) {
+	b.Helper()
+	if a.Verdict != want {
+		b.Fatalf("verdict %q (until %v, holder %q, outcome %q, error %v), want %q",
+			a.Verdict, a.Until, a.Holder, a.Outcome, a.Err, want)
+	}
+}
+
+func (b *bench) release(l *locking.Lease) {
+	b.Helper()
+	if err := l.Release(b.ctx); err != nil {
+		b.Fatal(err)
+	}
+}
+
+func (b *bench) giveBack(l *locking.Lease) {
+	b.Helper()
+	if err := l.GiveBack(b.ctx); err != nil {
+		b.Fatal(err)
+	}
+}
+
+func (b *bench) look(c *locking.Client, r locking.LookRequest) locking.State {
+	b.Helper()
+	if r.Lock == "" {
+		r.Lock = lock
+	}
+	s := c.Look(b.ctx, []locking.LookRequest{r})[0]
+	if s.Err != nil {
+		b.Fatal(s.Err)
+	}
+	return s
+}
+
+// state is what the lock knows, told to a client that carries no memories of its own.
+func (b *bench) state() locking.State {
+	b.Helper()
+	return b.look(b.client("observer"), locking.LookRequest{Permanent: true})
+}
+
+// ends waits for the end of a lease and fails the test unless it has the cause wanted.
+func (b *bench) ends(l *locking.Lease, cause error) {
+	b.Helper()
+	select {
+	case <-l.Context().Done():
+	case <-time.After(timeout):
+		b.Fatalf("the lease has not ended after %v", timeout)
+	}
+	if got := context.Cause(l.Context()); !errors.Is(got, cause) {
+		b.Fatalf("the lease ended with %v, want %v", got, cause)
+	}
+}
+
+// waitUntil waits for an instant that the server told.
+func (b *bench) waitUntil(at time.Time) {
+	b.Helper()
+	select {
+	case <-time.After(at.Sub(b.now())):
+	case <-b.ctx.Done():
+		b.Fatal("the test is over")
+	}
+}
+
+// The keys of the lock, as in lua/state.lua.
+func (b *bench) base() string      { return b.prefix + "{" + lock + "}" }
+func (b *bench) keys() []string    { return append([]string{b.base()}, b.parts()...) }
+func (b *bench) expiryKey() string { return b.base() + ":expiry" }
+func (b *bench) ledgerKey() string { return b.base() + ":ledger" }
+func (b *bench) parts() []string {
+	return []string{b.expiryKey(), b.ledgerKey(), b.base() + ":orphans"}
+}
+
+// set fakes a field of the lock.
+func (b *bench) set(field string, value any) {
+	b.Helper()
+	if err := b.rdb.HSet(b.ctx, b.base(), field, value).Err(); err != nil {
+		b.Fatal(err)
+	}
+}
+
+// field reads a number of the lock.
+func (b *bench) field(name string) int64 {
+	b.Helper()
+	s, err := b.rdb.HGet(b.ctx, b.base(), name).Result()
+	if err != nil && !errors.Is(err, redis.Nil) {
+		b.Fatal(err)
+	}
+	n, _ := strconv.ParseInt(s, 10, 64)
+	return n
+}
+
+// expire lets a lease end now by the server's clock.
+func (b *bench) expire(l *locking.Lease) {
+	b.Helper()
+	b.setExpiry(l, b.now().Add(-time.Millisecond))
+}
+
+func (b *bench) setExpiry(l *locking.Lease, at time.Time) {
+	b.Helper()
+	if err := b.rdb.ZAdd(b.ctx, b.expiryKey(), redis.Z{Score: float64(at.UnixMicro()), Member: l.Slot()}).Err(); err != nil {
+		b.Fatal(err)
+	}
+}
+
+// forget does to the lock what FLUSHALL does to all.
+func (b *bench) forget() {
+	b.Helper()
+	if err := b.rdb.Del(b.ctx, b.keys()...).Err(); err != nil {
+		b.Fatal(err)
+	}
+}
+
+// open ends the time for which a lock stays closed after it was forgotten.
+func (b *bench) open() { b.Helper(); b.set("closed", 1) }
+
+// snapshot keeps the lock as it is; restore makes the server forget all that came after.
+func (b *bench) snapshot() (restore func()) {
+	b.Helper()
+	hashes := map[string]map[string]string{}
+	for _, key := range []string{b.base(), b.ledgerKey(), b.base() + ":orphans"} {
+		fields, err := b.rdb.HGetAll(b.ctx, key).Result()
+		if err != nil {
+			b.Fatal(err)
+		}
+		hashes[key] = fields
+	}
+	expiry, err := b.rdb.ZRangeWithScores(b.ctx, b.expiryKey(), 0, -1).Result()
+	if err != nil {
+		b.Fatal(err)
+	}
+	return func() {
+		b.Helper()
+		b.forget()
+		for key, fields := range hashes {
+			if len(fields) > 0 {
+				err = errors.Join(err, b.rdb.HSet(b.ctx, key, fields).Err())
+			}
+		}
+		if len(expiry) > 0 {
+			err = errors.Join(err, b.rdb.ZAdd(b.ctx, b.expiryKey(), expiry...).Err())
+		}
+		if err != nil {
+			b.Fatal(err)
+		}
+	}
+}
+
+// recorder is a hook that keeps the scripts' calls, so that a test can send one again as the network might.
+type recorder struct {
+	arrived chan struct{}
+
+	mu    sync.Mutex
+	calls [][]any
+}
+
+func (r *recorder) DialHook(next redis.DialHook) redis.DialHook          { return next }
+func (r *recorder) ProcessHook(next redis.ProcessHook) redis.ProcessHook { return next }
+func (r *recorder) ProcessPipelineHook(next redis.ProcessPipelineHook) redis.ProcessPipelineHook {
+	return func(ctx context.Context, cmds []redis.Cmder) error {
+		err := next(ctx, cmds)
+		r.mu.Lock()
+		defer r.mu.Unlock()
+		for _, cmd := range cmds {
+			if cmd.Err() == nil {
+				r.calls = append(r.calls, cmd.Args())
+			}
+		}
+		select {
+		case r.arrived <- struct{}{}:
+		default:
+		}
+		return err
+	}
+}
+
+// of returns the calls that were made with a lease id, in order.
+func (r *recorder) of(id string) (calls [][]any) {
+	r.mu.Lock()
+	defer r.mu.Unlock()
+	for _, args := range r.calls {
+		if len(args) > notAfter && args[notAfter-1] == any(id) {
+			calls = append(calls, args)
+		}
+	}
+	return calls
+}
+
+// await returns the n-th call that was made with a lease id, from 1.
+func (b *bench) await(id string, n int) []any {
+	b.Helper()
+	giveUp := time.After(timeout)
+	for {
+		if calls := b.sent.of(id); len(calls) >= n {
+			return calls[n-1]
+		}
+		select {
+		case <-b.sent.arrived:
+		case <-giveUp:
+			b.Fatalf("no call %d for lease %s", n, id)
+		}
+	}
+}
+
+// again sends a call once more, as it was.
+func (b *bench) again(args []any) (verdict string, rest []any) {
+	b.Helper()
+	reply, err := b.rdb.Do(b.ctx, args...).Slice()
+	if err != nil {
+		b.Fatal(err)
+	}
+	return fmt.Sprint(reply[0]), reply[1:]
+}
+
+// notAfter is the place of a call's not-after: behind name, script, number of keys, five keys and the lease id.
+const notAfter = 9

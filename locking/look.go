@@ -1,0 +1,136 @@
+package locking
+
+import (
+	"cmp"
+	"context"
+	"errors"
+	"fmt"
+	"strconv"
+	"strings"
+	"time"
+)
+
+// LookRequest asks what a lock knows.
+type LookRequest struct {
+	Lock      string
+	Permanent bool // as in [Request]
+	// Schedule, if set, announces the schedule of a replica that starts: if it is not the lock's current one, it begins
+	// now, and ticks before now are decided.
+	Schedule string
+	// SettleThrough, if set, settles every tick up to it that is still undecided, once the server's clock is past SettleDeadline.
+	SettleThrough, SettleDeadline time.Time
+}
+
+// State is what a lock knows. Times are by the server's clock.
+type State struct {
+	Now     time.Time
+	Floor   Token     // the greatest token so far
+	Decided time.Time // every tick up to this one is decided
+	Before  time.Time // the same, before SettleThrough
+	Closed  time.Time // no grants until then; zero or past if the lock is open
+	Rows    []Row
+	Orphans []Row
+	Err     error // the outcome is unknown; the rest is empty
+}
+
+// Row is a lease as others see it. An orphan's has ended; its Expiry is zero.
+type Row struct {
+	ID, Owner string
+	Slot      int
+	Token     Token
+	Length    time.Duration
+	Expiry    time.Time
+	Tick      time.Time // zero without one
+	Attempt   int
+	Trigger   string
+	Memo      string
+}
+
+// Look tells the state of many locks in one round trip. Leases that have ended make room first, and those with a
+// trigger become orphans.
+func (c *Client) Look(ctx context.Context, locks []LookRequest) []State {
+	ctx, cancel := context.WithTimeout(ctx, c.cfg.Timeout)
+	defer cancel()
+	states := make([]State, len(locks))
+	err := c.ready(ctx)
+	var calls []call
+	var valid []int
+	for i, l := range locks {
+		if fault := cmp.Or(checkName(l.Lock), err); fault != nil {
+			states[i].Err = fmt.Errorf("look at %q: %w", l.Lock, fault)
+			continue
+		}
+		valid = append(valid, i)
+		calls = append(calls, c.look(l))
+	}
+	for n, got := range c.exec(ctx, calls) {
+		states[valid[n]] = state(locks[valid[n]].Lock, got)
+	}
+	return states
+}
+
+func (c *Client) look(l LookRequest) call {
+	through := ""
+	if !l.SettleThrough.IsZero() {
+		through = strconv.FormatInt(l.SettleThrough.Unix(), 10)
+	}
+	return c.call(c.scripts.look, l.Lock, "", l.Permanent, l.Schedule, through, toMicros(l.SettleDeadline))
+}
+
+// Bury forgets orphans whose outcome was recorded.
+func (c *Client) Bury(ctx context.Context, lock string, ids ...string) error {
+	if err := checkName(lock); err != nil {
+		return fmt.Errorf("bury orphans of %q: %w", lock, err)
+	}
+	if len(ids) == 0 {
+		return nil
+	}
+	ctx, cancel := context.WithTimeout(ctx, c.cfg.Timeout)
+	defer cancel()
+	if err := c.cfg.Redis.HDel(ctx, c.keys(lock, "")[3], ids...).Err(); err != nil {
+		return fmt.Errorf("bury orphans of %q: %w", lock, unknown(err))
+	}
+	return nil
+}
+
+func state(lock string, got reply) State {
+	if got.err != nil || got.verdict != "state" {
+		err := errors.Join(got.err)
+		if err == nil {
+			err = fmt.Errorf("%w: the request reached the server too late", ErrUnknown)
+		}
+		return State{Err: fmt.Errorf("look at %q: %w", lock, err)}
+	}
+	decided := max(got.low, got.number(0)/1e6)
+	s := State{Now: fromMicros(got.now), Floor: Token(got.floor), Decided: fromMicros(decided * 1e6),
+		Closed: fromMicros(got.number(1)), Before: fromMicros(got.number(3) * 1e6)}
+	rows := got.list(4)
+	for i := 0; i+2 < len(rows); i += 3 {
+		if row, ok := parseRow(text(rows[i+2])); ok {
+			row.Slot, row.Expiry = int(number(rows[i])), fromMicros(number(rows[i+1]))
+			s.Rows = append(s.Rows, row)
+		}
+	}
+	orphans := got.list(5)
+	for i := 0; i+1 < len(orphans); i += 2 {
+		slot, rest, _ := strings.Cut(text(orphans[i+1]), "\n")
+		if row, ok := parseRow(rest); ok {
+			row.Slot, _ = strconv.Atoi(slot)
+			s.Orphans = append(s.Orphans, row)
+		}
+	}
+	return s
+}
+
+// parseRow reads "id\nowner\nlease\ntoken\ntick\nattempt\ntrigger\nmemo", as the scripts write it.
+func parseRow(s string) (Row, bool) {
+	part := strings.SplitN(s, "\n", 8)
+	if len(part) < 8 {
+		return Row{}, false
+	}
+	num := func(s string) int64 { n, _ := strconv.ParseInt(s, 10, 64); return n }
+	return Row{
+		ID: part[0], Owner: part[1], Length: time.Duration(num(part[2])) * time.Microsecond, Token: Token(num(part[3])),
+		Tick: fromMicros(num(part[4]) * 1e6), Attempt: int(num(part[5])), Trigger: part[6], Memo: part[7],
+	}, true
+}

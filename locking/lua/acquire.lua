@@ -1,0 +1,132 @@
+-- acquire.lua: one atomic step that grants a row of the lock, or says why not.
+--
+-- ARGV   8 owner  9 slots  10 lease  11 trigger  12 memo  13 abstain ('1': decide, but never grant)
+--       14 orphan (a lease id to adopt, or '')  15 strict ('1': another limit than the stored one is refused)
+--       16 tick (or '')  17 previous tick  18 not-before  19 start deadline (0: none)  20 per tick
+--       21 schedule digest  22 outcome if all rows are held ('': leave the tick open)  23 outcome if too late
+-- Reply after the common part:
+--       granted, slot, token, expiry, tick, attempt | late | dead | early, instant | closed, until
+--       settled, outcome (by this request)          | decided, how, until, holder  | held, until, holder
+--       limit, stored number
+--
+-- Why it is atomic: a lock without the ledger runs a short job twice when a replica's clock is late, and a
+-- ledger without the lock says nothing about who runs. The order of the checks is part of the protocol.
+
+if is_late() then return reply('late') end
+if redis.call('EXISTS', TOMBSTONE) == 1 then return reply('dead') end
+
+local owner, slots, lease = ARGV[8], num(ARGV[9]), num(ARGV[10])
+local tick, previous, per_tick = tonumber(ARGV[16]), num(ARGV[17]), num(ARGV[20])
+
+local mine = slot_of_id and row_at(slot_of_id)
+local expiry = mine and num(redis.call('ZSCORE', EXPIRY, slot_of_id)) or 0
+if expiry > now then -- the same request again, whose first reply was lost: the same grant
+  return reply('granted', tonumber(slot_of_id), tonumber(mine.token), expiry, num(mine.tick), num(mine.attempt))
+end
+local not_before = math.max(num(ARGV[18]), (tick or 0) * 1000000)
+if not_before > now then return reply('early', not_before) end
+
+remember()
+mend()
+purge()
+if closed > now then return reply('closed', closed) end
+if ARGV[15] == '1' and limit > 0 and limit ~= slots then return reply('limit', limit) end
+
+-- Who holds a row: of this tick, or any; the one whose lease ends first.
+local function holder(of)
+  local list = redis.call('ZRANGE', EXPIRY, 0, -1, 'WITHSCORES')
+  for i = 1, #list, 2 do
+    local row = row_at(list[i])
+    if row and (not of or row.tick == int(of)) then return num(list[i + 1]), row.owner end
+  end
+  return 0, ''
+end
+
+local entry
+local function decide(how) -- the tick is decided for good
+  if tick > low and (previous <= low or previous * 1000000 <= since) then low = tick
+  elseif tick > low then keep(tick, {prev = previous, state = 'done', how = how}) end
+  if tick <= low then erase(tick) end
+  advance()
+  redis.call('HSET', LOCK, 'last', int(tick) .. ' ' .. how, 'by', id)
+  touch()
+end
+local function began() return entry and entry.how ~= '' end -- it has a grant that was not given back
+local function settle(outcome)
+  if began() then -- it ran, though not per_tick times: that is its outcome
+    decide('granted')
+    return reply('decided', 'granted', holder(tick))
+  end
+  decide(outcome)
+  return reply('settled', outcome)
+end
+
+if tick then
+  know(ARGV[21], false)
+  entry = ledger[tick]
+  local open = entry and entry.state == 'open'
+  local over = (tick <= low and not open) or tick * 1000000 <= since or (entry and entry.state == 'done')
+  if over then
+    local newest, how = string.match(last, '^(%d+) (.*)$')
+    if tonumber(newest) ~= tick then how, by = '', nil end
+    if entry then how = entry.state == 'part' and 'granted' or entry.how end
+    if by == id and how ~= 'granted' then return reply('settled', how) end -- again, the first reply was lost
+    return reply('decided', how, holder(tick))
+  end
+  local deadline = num(ARGV[19])
+  if deadline > 0 and now > deadline then return settle(ARGV[23]) end
+end
+
+local fits = {} -- slot -> false: this tick used it; true: this tick may have it, and no other
+local grants, back = 0, began() and entry.state == 'open'
+if began() then
+  for s in string.gmatch(entry.how, '%d+') do
+    grants = grants + (fits[tonumber(s)] == nil and 1 or 0)
+    fits[tonumber(s)] = back
+  end
+  if not back and grants >= per_tick then return settle('') end -- by a smaller number than those before said
+end
+local function free_slot()
+  if redis.call('ZCARD', EXPIRY) >= slots then return nil end
+  local taken = {}
+  for _, s in ipairs(redis.call('ZRANGE', EXPIRY, 0, -1)) do taken[tonumber(s)] = true end
+  for s = 0, slots - 1 do
+    if not taken[s] and (fits[s] or fits[s] == nil and not back) then return s end
+  end
+end
+
+local slot = free_slot()
+if not slot then
+  if tick and not began() and ARGV[22] ~= '' then return settle(ARGV[22]) end
+  return reply('held', holder())
+end
+if ARGV[13] == '1' then return reply('held', 0, '') end
+
+local attempt, of_tick, memo = 1, ARGV[16], ARGV[12]
+if ARGV[14] ~= '' then -- an adoption: the orphan's tick, one attempt on; the ledger is not asked
+  local found = redis.call('HGET', ORPHANS, ARGV[14])
+  if not found then return reply('decided', 'adopted', 0, '') end
+  local row = unpack_row(string.match(found, '^%d+\n(.*)$'))
+  attempt, of_tick = num(row.attempt) + 1, row.tick
+  if memo == '' then memo = row.memo end
+  redis.call('HDEL', ORPHANS, ARGV[14])
+  redis.call('HSET', LOCK, 'a' .. id, ARGV[14] .. '\n' .. found) -- in case that it is given back
+end
+
+floor, longest = math.max(floor + 1, now), math.max(longest, lease)
+place(slot, {id = id, owner = owner, lease = int(lease), token = int(floor), tick = of_tick,
+  attempt = int(attempt), trigger = ARGV[11], memo = memo}, now + lease)
+redis.call('HSET', LOCK, 'floor', int(floor), 'longest', int(longest), 'limit', int(slots))
+if tick and back then
+  fits[slot] = nil
+  local left = {}
+  for s in pairs(fits) do left[#left + 1] = s end
+  if #left == 0 then decide('granted')
+  else keep(tick, {prev = previous, state = 'open', how = table.concat(left, ',')}) end
+elseif tick and grants + 1 >= per_tick then decide('granted')
+elseif tick then
+  keep(tick, {prev = previous, state = 'part', how = (began() and entry.how .. ',' or '') .. slot})
+  advance()
+end
+touch()
+return reply('granted', slot, floor, now + lease, num(of_tick), attempt)

@@ -1,0 +1,34 @@
+-- look.lua: what the lock knows. Rows whose lease has ended become orphans first; a replica that starts
+-- announces its schedule, and ticks that are past every deadline can be settled together.
+--
+-- ARGV   8 schedule digest to announce (or '')  9 settle every tick up to this one (or '')  10 their deadline
+-- Reply after the common part: state, since, closed, limit, low before,
+--        {slot, expiry, row, ...}, {lease id, "slot\nrow", ...}
+--
+-- Why it is atomic: the deadline is compared with the server's clock in the step that moves the ledger.
+
+if is_late() then return reply('late') end
+remember()
+mend()
+purge()
+if ARGV[8] ~= '' then know(ARGV[8], true) end
+
+local before = math.max(low, math.floor(since / 1000000))
+local through = tonumber(ARGV[9])
+if through and through > before and now > num(ARGV[10]) then
+  low = through
+  for tick, e in pairs(ledger) do
+    if tick <= low then erase(tick) end
+  end
+  advance()
+  touch()
+end
+
+local rows, held = {}, redis.call('ZRANGE', EXPIRY, 0, -1, 'WITHSCORES')
+for i = 1, #held, 2 do
+  local row, s = row_at(held[i])
+  if row then
+    rows[#rows + 1], rows[#rows + 2], rows[#rows + 3] = tonumber(held[i]), tonumber(held[i + 1]), s
+  end
+end
+return reply('state', since, closed, limit, before, rows, redis.call('HGETALL', ORPHANS))

@@ -1,0 +1,53 @@
+-- release.lua: ends a lease. Whatever arrives later in its name finds the tombstone.
+--
+-- ARGV   8 tombstone's life  9 give back ('1': the run never started, its tick is open again)  10 previous tick
+--       11 per tick
+-- Reply after the common part: released | gone (the row was not there: expired, forgotten or released before)
+--
+-- Why it is atomic: the row must be ours when it is deleted, and a renewal under way must not bring it back.
+
+local row = slot_of_id and row_at(slot_of_id)
+local again = redis.call('GET', TOMBSTONE) -- asked again, the first reply was lost: the same verdict
+local verdict = again or (row and 'released' or 'gone')
+redis.call('SET', TOMBSTONE, verdict, 'PX', int(num(ARGV[8]) / 1000))
+if again then return reply(verdict) end
+
+local orphan, adopted = redis.call('HGET', ORPHANS, id), redis.call('HGET', LOCK, 'a' .. id)
+local slot = slot_of_id
+if row then
+  redis.call('HDEL', LOCK, 'r' .. slot, 'i' .. id, 'a' .. id)
+  redis.call('ZREM', EXPIRY, slot)
+elseif orphan then
+  local s, text = string.match(orphan, '^(%d+)\n(.*)$')
+  slot, row = s, unpack_row(text)
+end
+
+-- The tick of a run that never started is open again. Of a fan-out that was decided, only this slot is: which
+-- others it ran in is not known any more.
+local function reopen(tick)
+  local entry, how, left = ledger[tick], '', {}
+  local prev = entry and entry.prev or num(ARGV[10])
+  if entry and entry.state == 'part' then
+    for s in string.gmatch(entry.how, '%d+') do
+      if s ~= slot then left[#left + 1] = s end
+    end
+  elseif num(ARGV[11]) > 1 then
+    how = slot
+    if entry and entry.state == 'open' then how = entry.how .. ',' .. slot end
+  end
+  if #left > 0 then keep(tick, {prev = prev, state = 'part', how = table.concat(left, ',')})
+  else keep(tick, {prev = prev, state = 'open', how = how}) end
+end
+
+local undo, tick = ARGV[9] == '1', row and tonumber(row.tick)
+if undo and adopted then -- the orphan waits for another heir
+  local whose, found = string.match(adopted, '^([^\n]*)\n(.*)$')
+  redis.call('HSET', ORPHANS, whose, found)
+elseif undo and row and num(row.attempt) > 1 then
+  return reply(verdict) -- an heir's lease that ended: its orphan has the tick
+elseif undo and tick then
+  reopen(tick)
+end
+redis.call('HDEL', ORPHANS, id) -- its holder is alive and tells the outcome itself
+if row then touch() end
+return reply(verdict)

@@ -1,0 +1,196 @@
+-- state.lua: what every script of one lock begins with. It is put before the text of each of them.
+--
+-- KEYS  1 lock     hash: floor, longest, closed, low, last (and by: who decided it), digest, since, digest2, since2, limit,
+--                  permanent; r<slot> the row held there, t<slot> the newest token granted there, i<id> the slot of a
+--                  lease id, a<id> the orphan that it adopted
+--       2 expiry   sorted set: slots that are held, by the instant at which their lease ends
+--       3 ledger   hash: ticks decided (or given back) out of turn; those up to low are not listed
+--       4 orphans  hash: runs whose lease ended without a release, by lease id
+--       5 tombstone of this request's lease id: it was released, whatever still arrives in its name. It holds the verdict
+-- ARGV  1 lease id  2 not-after  3 idle  then the witness: 4 floor  5 longest  6 low  7 ledger; the rest is each script's own
+--
+-- Instants are microseconds of the server's clock, lengths microseconds, ticks seconds since 1970. Numbers
+-- stay below 2^53, but tostring would print 1.79e+15: they are always written with int().
+-- A row is "id\nowner\nlease\ntoken\ntick\nattempt\ntrigger\nmemo"; the memo may hold anything.
+-- Every reply begins with: verdict, now, floor, longest, low, ledger, number of orphans.
+
+local LOCK, EXPIRY, LEDGER, ORPHANS, TOMBSTONE = KEYS[1], KEYS[2], KEYS[3], KEYS[4], KEYS[5]
+local clock = redis.call('TIME')
+local now = clock[1] * 1000000 + clock[2]
+
+local MINUTE, DAY = 60000000, 86400000000
+local MOST = 1000 -- entries of the ledger: each reply carries them
+
+local function int(x) return string.format('%.0f', x) end
+local function num(x) return tonumber(x or '0') or 0 end
+
+local id = ARGV[1]
+local f = redis.call('HMGET', LOCK, 'floor', 'longest', 'closed', 'low', 'last',
+  'digest', 'since', 'digest2', 'since2', 'limit', 'i' .. id, 'permanent', 'by')
+local floor, longest, closed, low = num(f[1]), num(f[2]), num(f[3]), num(f[4])
+local last, limit, slot_of_id, permanent, by = f[5] or '', num(f[10]), f[11], f[12] == '1', f[13]
+local digest, since, digest2, since2 = f[6] or '', num(f[7]), f[8] or '', num(f[9])
+
+-- ledger: tick -> {prev = tick before it, state, how}. 'part': granted in the slots that how lists, and open to others;
+-- 'done': decided as how says; 'open': given back before its start, to all slots, or only to those that how lists.
+local ledger, ledger_size = {}, 0
+local function note(tick, entry)
+  if not ledger[tick] then ledger_size = ledger_size + 1 end
+  ledger[tick] = entry
+end
+local function erase(tick)
+  if ledger[tick] then ledger_size = ledger_size - 1 end
+  ledger[tick] = nil
+  redis.call('HDEL', LEDGER, int(tick))
+end
+local function keep(tick, entry)
+  note(tick, entry)
+  redis.call('HSET', LEDGER, int(tick), int(entry.prev) .. ' ' .. entry.state .. ' ' .. entry.how)
+end
+local function read_entry(tick, value)
+  local prev, state, how = string.match(value, '^(%d+) (%a+) (.*)$')
+  if prev then note(tonumber(tick), {prev = tonumber(prev), state = state, how = how}) end
+end
+local stored = redis.call('HGETALL', LEDGER) -- in every script: a reply without the ledger would teach its witness to forget
+for i = 1, #stored, 2 do read_entry(stored[i], stored[i + 1]) end
+
+-- The ledger as one string, for the reply and for the witness: "tick prev state how;..."
+local function ledger_text()
+  if ledger_size == 0 then return '' end
+  local out = {}
+  for tick, e in pairs(ledger) do
+    out[#out + 1] = int(tick) .. ' ' .. int(e.prev) .. ' ' .. e.state .. ' ' .. e.how
+  end
+  table.sort(out)
+  return table.concat(out, ';')
+end
+
+-- Ticks that follow low without a gap and are decided need no entry of their own.
+local function advance()
+  local moved = ledger_size > 0
+  while moved do
+    moved = false
+    for tick, e in pairs(ledger) do
+      if e.state == 'done' and tick > low and (e.prev <= low or e.prev * 1000000 <= since) then
+        low, moved = tick, true
+      end
+      if e.state ~= 'open' and tick <= low then erase(tick) end
+    end
+  end
+  local ticks = {}
+  for tick, e in pairs(ledger) do
+    if e.state == 'open' and tick * 1000000 < now - DAY then erase(tick) -- and never asked for again
+    else ticks[#ticks + 1] = tick end
+  end
+  table.sort(ticks)
+  for i = 1, #ticks - MOST do -- behind a gap that nobody closed
+    if ledger[ticks[i]].state ~= 'open' then low = math.max(low, ticks[i]) end
+    erase(ticks[i])
+  end
+  redis.call('HSET', LOCK, 'low', int(low))
+end
+
+local function unpack_row(s)
+  local r = {}
+  r.id, r.owner, r.lease, r.token, r.tick, r.attempt, r.trigger, r.memo = string.match(s,
+    '^([^\n]*)\n([^\n]*)\n([^\n]*)\n([^\n]*)\n([^\n]*)\n([^\n]*)\n([^\n]*)\n(.*)$')
+  return r
+end
+local function row_at(slot)
+  local s = redis.call('HGET', LOCK, 'r' .. slot)
+  if s then return unpack_row(s), s end
+end
+
+-- Rows whose lease has ended make room. A run among them becomes an orphan, until its outcome is recorded.
+local function purge()
+  for _, slot in ipairs(redis.call('ZRANGEBYSCORE', EXPIRY, '-inf', int(now))) do
+    local row, s = row_at(slot)
+    if row then
+      if row.trigger ~= '' then redis.call('HSET', ORPHANS, row.id, slot .. '\n' .. s) end
+      redis.call('HDEL', LOCK, 'r' .. slot, 'i' .. row.id, 'a' .. row.id)
+    end
+    redis.call('ZREM', EXPIRY, slot)
+  end
+end
+
+local function place(slot, row, expiry)
+  redis.call('HSET', LOCK, 'r' .. slot, table.concat({row.id, row.owner, row.lease, row.token, row.tick,
+    row.attempt, row.trigger, row.memo}, '\n'), 't' .. slot, row.token, 'i' .. row.id, slot)
+  redis.call('ZADD', EXPIRY, int(expiry), slot)
+end
+
+-- Locks of jobs stay, whoever else asks for them; others go when they have been idle, but not before their leases.
+local function touch()
+  local idle = num(ARGV[3])
+  if idle == 0 and not permanent then
+    permanent = true
+    redis.call('HSET', LOCK, 'permanent', '1')
+    for i = 1, 3 do redis.call('PERSIST', KEYS[i]) end
+  elseif not permanent then
+    local life = int(math.max(idle, 2 * longest) / 1000)
+    for i = 1, 3 do redis.call('PEXPIRE', KEYS[i], life) end
+  end
+end
+
+-- What a witness knows of a tick that the server may know less of. In doubt a tick is decided, and a slot used.
+local function recall(tick, entry)
+  local e = ledger[tick]
+  if tick <= low then
+    if e and e.state == 'open' then erase(tick) end
+  elseif e and e.state == 'part' and entry.state == 'part' then
+    keep(tick, {prev = e.prev, state = 'part', how = e.how .. ',' .. entry.how})
+  elseif not e or e.state ~= 'done' then
+    keep(tick, entry)
+  end
+end
+
+-- A server that knows less than the witness has forgotten: it takes over what the witness knows, and
+-- closes the lock to new grants for the longest lease, so that living holders can put their rows back.
+local function remember()
+  local w_floor, w_longest, w_low = num(ARGV[4]), num(ARGV[5]), num(ARGV[6])
+  if w_low * 1000000 > now + MINUTE then w_low = 0 end -- a glitch of the clock, corrected since
+  if w_floor <= floor and w_low <= low then return end
+  floor, low, longest = math.max(floor, w_floor), math.max(low, w_low), math.max(longest, w_longest)
+  local open = {}
+  for tick, prev, state, how in string.gmatch(ARGV[7], '(%d+) (%d+) (%a+) ([^;]*)') do
+    if state == 'open' then open[tonumber(tick)] = true
+    else recall(tonumber(tick), {prev = tonumber(prev), state = state, how = how}) end
+  end
+  for tick, e in pairs(ledger) do -- given back, and decided again since
+    if e.state == 'open' and tick <= w_low and not open[tick] then erase(tick) end
+  end
+  closed = math.max(closed, now + longest)
+  redis.call('HSET', LOCK, 'floor', int(floor), 'low', int(low), 'longest', int(longest), 'closed', int(closed))
+  touch()
+end
+
+-- What is ahead of the server's clock by more than a minute is a glitch of that clock, corrected since. No lease
+-- lasts beyond the longest from now: what its holder relies on is shorter.
+local function mend()
+  local bound, latest = now + MINUTE, now + longest
+  if low * 1000000 > bound then low = math.floor(now / 1000000); redis.call('HSET', LOCK, 'low', int(low)) end
+  if since > bound then since = now; redis.call('HSET', LOCK, 'since', int(since)) end
+  if since2 > bound then since2 = now; redis.call('HSET', LOCK, 'since2', int(since2)) end
+  if closed > latest + MINUTE then closed = latest; redis.call('HSET', LOCK, 'closed', int(closed)) end
+  for _, slot in ipairs(redis.call('ZRANGEBYSCORE', EXPIRY, '(' .. int(latest + MINUTE), '+inf')) do
+    redis.call('ZADD', EXPIRY, int(latest), slot)
+  end
+end
+
+-- A schedule that the lock does not know begins now: an edited schedule never fires in retrospect. Two are
+-- known at a time, so that a roll-out in which replicas disagree loses no tick of either.
+-- announced: said by a replica that starts, for which only the current schedule is an old acquaintance.
+local function know(schedule, announced)
+  if schedule == digest then return end
+  if schedule == digest2 and not announced then since = since2; return end
+  local fresh = now
+  if digest == '' and low > 0 then fresh = 0 end -- only a witness' word is left: the ledger itself decides
+  digest2, since2, digest, since = digest, since, schedule, fresh
+  redis.call('HSET', LOCK, 'digest', digest, 'since', int(since), 'digest2', digest2, 'since2', int(since2))
+  touch()
+end
+
+local function reply(verdict, ...)
+  return {verdict, now, floor, longest, low, ledger_text(), redis.call('HLEN', ORPHANS), ...}
+end
+local function is_late() return now > num(ARGV[2]) end

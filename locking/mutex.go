@@ -1,0 +1,71 @@
+package locking
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"math/rand/v2"
+	"time"
+)
+
+// Mutex is a lock with one row.
+type Mutex struct{ sem Semaphore }
+
+// Semaphore is a lock with a number of rows, so that up to as many leases are held at once. The number is kept
+// with the lock while it is in use: asking with another one is [ErrLimit].
+type Semaphore struct {
+	client  *Client
+	request Request
+}
+
+// Option changes how a [Mutex] or [Semaphore] acquires.
+type Option func(*Request)
+
+// WithLease sets how long a lease lasts without renewal. The default is 30s.
+func WithLease(d time.Duration) Option { return func(r *Request) { r.Lease = d } }
+
+// Mutex is the mutex of this name. It makes no call.
+func (c *Client) Mutex(name string, options ...Option) *Mutex {
+	return &Mutex{*c.Semaphore(name, 1, options...)}
+}
+
+// Semaphore is the semaphore of this name. It makes no call.
+func (c *Client) Semaphore(name string, slots int, options ...Option) *Semaphore {
+	s := &Semaphore{client: c, request: Request{Lock: name, Slots: slots}}
+	for _, o := range options {
+		o(&s.request)
+	}
+	return s
+}
+
+// TryLock locks the mutex if nobody holds it; ok tells whether it did. An error means that it can't tell, after trying until ctx
+// ended: see [Semaphore.TryAcquire].
+func (m *Mutex) TryLock(ctx context.Context) (lease *Lease, ok bool, err error) {
+	return m.sem.TryAcquire(ctx)
+}
+
+// TryAcquire takes a row if one is free; ok tells whether it did. While the outcome is unknown it asks again with
+// the same lease id, until ctx ends or the lease would have; then it returns an error that is [ErrUnknown], and what
+// the server may have granted is given back in the background.
+func (s *Semaphore) TryAcquire(ctx context.Context) (lease *Lease, ok bool, err error) {
+	r := s.request.withDefaults()
+	ctx, cancel := context.WithTimeout(ctx, r.Lease)
+	defer cancel()
+	for pause := 5 * time.Millisecond; ; pause = min(2*pause, s.client.cfg.Timeout) {
+		a := s.client.Acquire(ctx, r)
+		switch {
+		case a.Verdict == Granted:
+			return a.Lease, true, nil
+		case a.Verdict != Unknown:
+			return nil, false, nil
+		case !errors.Is(a.Err, ErrUnknown):
+			return nil, false, a.Err
+		}
+		select {
+		case <-ctx.Done():
+			s.client.Withdraw(r, r.ID)
+			return nil, false, fmt.Errorf("%w (%w)", a.Err, context.Cause(ctx))
+		case <-time.After(pause/2 + rand.N(pause)):
+		}
+	}
+}

@@ -1,0 +1,77 @@
+package locking
+
+import (
+	"fmt"
+	"time"
+)
+
+// reply is a script's answer: the common part is taken in already, rest is the script's own.
+type reply struct {
+	verdict string
+	orphans int
+	now     int64 // the server's clock
+	floor   int64
+	low     int64
+	rest    []any
+	sent    time.Duration // local clock, before the request was sent
+	err     error         // the outcome is unknown
+}
+
+// common is the number of values with which every reply begins.
+const common = 7
+
+// read takes in what a reply tells of the server's clock and of the lock.
+func (c *Client) read(k call, raw []any, err error, sent, received time.Duration) reply {
+	if err != nil {
+		return reply{err: unknown(err)}
+	}
+	if len(raw) < common {
+		return reply{err: fmt.Errorf("%w: a reply of %d values from the server", ErrUnknown, len(raw))}
+	}
+	r := reply{verdict: text(raw[0]), now: number(raw[1]), floor: number(raw[2]), low: number(raw[4]),
+		orphans: int(number(raw[6])), rest: raw[common:], sent: sent}
+	c.server.observe(r.now, sent, received)
+	if r.verdict == "late" || r.verdict == "dead" {
+		return r // refused before the lock was looked at
+	}
+	news := knowledge{floor: r.floor, longest: number(raw[3]), low: r.low, ledger: text(raw[5]), seen: sent, permanent: k.idle == 0}
+	c.seen.learn(k.lock, news, c.cfg.Idle, r.now, r.inUse())
+	return r
+}
+
+// inUse tells that the lock was used about now, so that the server keeps it for a while.
+func (r reply) inUse() bool {
+	switch r.verdict {
+	case "granted", "renewed", "released", "closed", "settled":
+		return true
+	case "held":
+		return r.number(0) > 0
+	}
+	return false
+}
+
+func (r reply) number(i int) int64 {
+	if i >= len(r.rest) {
+		return 0
+	}
+	return number(r.rest[i])
+}
+
+func (r reply) text(i int) string {
+	if i >= len(r.rest) {
+		return ""
+	}
+	return text(r.rest[i])
+}
+
+func (r reply) list(i int) []any {
+	if i >= len(r.rest) {
+		return nil
+	}
+	l, _ := r.rest[i].([]any)
+	return l
+}
+
+func number(v any) int64 { n, _ := v.(int64); return n }
+
+func text(v any) string { s, _ := v.(string); return s }

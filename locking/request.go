@@ -1,0 +1,144 @@
+package locking
+
+import (
+	"crypto/rand"
+	"errors"
+	"fmt"
+	"strings"
+	"time"
+)
+
+// Request asks for one row of a lock.
+type Request struct {
+	// Lock is its name. A name with a part in braces, as in "{orders}:archive", shares a Cluster's node with other
+	// keys of that hash tag; else the whole name is the tag.
+	Lock string
+	// ID is the lease id. Asking again with the same id gives the same grant, which is how an unknown outcome gets resolved.
+	// Defaults to a random one.
+	ID string
+	// Slots is the number of rows. Defaults to 1; at most 1,000.
+	Slots int
+	// Lease is how long a grant lasts without renewal. Defaults to 30s; at least 10ms.
+	Lease time.Duration
+	// Trigger, if set, makes the lease a run that is accounted for: if it ends without a release, it is an
+	// [Orphan] until [Client.Bury]. Memo goes with it, for whoever finds it.
+	Trigger, Memo string
+	// Permanent keeps the lock's state when it is idle.
+	Permanent bool
+	// AnyLimit accepts a lock that is in use with another number of slots; this request's own number counts.
+	AnyLimit bool
+	// Abstain lets the request settle its tick or tell who holds it, but never be granted.
+	Abstain bool
+	// Adopt is the lease id of an orphan whose tick this lease carries on, as the next attempt.
+	Adopt string
+	// Tick, if not nil, is granted at most PerTick times, ever.
+	Tick *Tick
+}
+
+// Tick is an instant of a schedule, to be entered in the lock's ledger by the grant.
+type Tick struct {
+	At       time.Time // the tick, a whole second
+	Previous time.Time // the tick before it by the schedule; zero if there is none
+	// Schedule identifies the schedule. Ticks before the lock first heard of it are decided.
+	Schedule string
+	PerTick  int // defaults to 1
+	// NotBefore and Deadline bound the grant by the server's clock. NotBefore is At at the earliest, Deadline
+	// defaults to none.
+	NotBefore, Deadline time.Time
+	// IfHeld and IfLate are the outcomes that settle the tick when all rows are held, and past the deadline.
+	// With an empty IfHeld a tick stays open then; IfLate is required with a deadline.
+	IfHeld, IfLate string
+}
+
+// Verdict is the answer to a request.
+type Verdict string
+
+// The verdicts.
+const (
+	Granted Verdict = "granted" // Lease is set
+	Held    Verdict = "held"    // all rows are held: by Holder, the first until Until
+	Early   Verdict = "early"   // ask again at Until
+	Closed  Verdict = "closed"  // the server had forgotten the lock: no grants until Until
+	Settled Verdict = "settled" // by this request, with Outcome
+	Decided Verdict = "decided" // before this request; Outcome tells how, if it is still known
+	Unknown Verdict = "unknown" // Err tells why; ask again with the same id
+)
+
+// Answer is what became of a [Request].
+type Answer struct {
+	Verdict Verdict
+	ID      string // the request's lease id
+	Lease   *Lease
+	Until   time.Time // by the server's clock
+	Holder  string    // the owner of a row
+	Outcome string    // IfHeld or IfLate of the request that settled the tick; "granted" if it was granted
+	Orphans int       // runs of this lock whose outcome nobody has recorded yet: see [Client.Look]
+	Err     error
+}
+
+// forever is a not-after for requests that are never too late.
+const forever = int64(1) << 52
+
+func (r Request) withDefaults() Request {
+	r.ID = orDefault(r.ID, rand.Text())
+	r.Slots = orDefault(r.Slots, 1)
+	r.Lease = orDefault(r.Lease, 30*time.Second)
+	if r.Tick != nil {
+		t := *r.Tick
+		t.PerTick = orDefault(t.PerTick, 1)
+		t.NotBefore = orDefault(t.NotBefore, t.At)
+		r.Tick = &t
+	}
+	return r
+}
+
+func (r Request) validate() error {
+	switch {
+	case strings.ContainsAny(r.ID+r.Trigger, "\n"):
+		return errors.New("a lease id or trigger contains a line break")
+	case r.Slots < 1 || r.Slots > 1000:
+		return fmt.Errorf("slots is %d: it must be from 1 to 1000", r.Slots)
+	case r.Lease < 10*time.Millisecond:
+		return fmt.Errorf("lease is %v: it must be at least 10ms", r.Lease)
+	case r.Adopt != "" && r.Tick != nil:
+		return errors.New("an adopted run brings its own tick")
+	case r.Adopt != "" && r.Trigger == "":
+		return errors.New("an adopted run needs a trigger, so that it is accounted for again")
+	case r.Tick == nil:
+		return nil
+	}
+	return r.Tick.validate(r.Slots)
+}
+
+func (t Tick) validate(slots int) error {
+	switch {
+	case t.At.Unix() <= 0 || t.At.Nanosecond() != 0:
+		return fmt.Errorf("tick %v: it must be a whole second after 1970", t.At)
+	case !t.Previous.Before(t.At):
+		return fmt.Errorf("tick %v: the one before it is %v", t.At, t.Previous)
+	case t.PerTick < 1 || t.PerTick > slots:
+		return fmt.Errorf("per tick is %d: it must be from 1 to the number of slots, %d", t.PerTick, slots)
+	case !t.Deadline.IsZero() && t.IfLate == "":
+		return errors.New("a tick with a deadline needs the outcome IfLate")
+	case strings.ContainsAny(t.IfHeld+t.IfLate, ";\n"):
+		return fmt.Errorf("outcomes %q and %q: they must have neither semicolons nor line breaks", t.IfHeld, t.IfLate)
+	}
+	return nil
+}
+
+func (r Request) args(owner string) []any {
+	args := []any{owner, r.Slots, r.Lease.Microseconds(), r.Trigger, r.Memo, flag(r.Abstain), r.Adopt, flag(!r.AnyLimit)}
+	if r.Tick == nil {
+		return append(args, "", 0, 0, 0, 0, "", "", "")
+	}
+	t := r.Tick
+	return append(args, t.At.Unix(), max(t.Previous.Unix(), 0), toMicros(t.NotBefore), toMicros(t.Deadline),
+		t.PerTick, t.Schedule, t.IfHeld, t.IfLate)
+}
+
+func flag(b bool) string {
+	if b {
+		return "1"
+	}
+	return "0"
+}

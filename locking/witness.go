@@ -1,0 +1,89 @@
+package locking
+
+import (
+	"strings"
+	"sync"
+	"time"
+)
+
+// knowledge is what a reply told of a lock. Carried by later requests, it lets a server that has forgotten
+// (FLUSHALL, restart without memory, failover that lost writes) know it again.
+type knowledge struct {
+	floor, longest, low int64
+	ledger              string
+	seen                time.Duration // local clock, before the request was sent
+	permanent           bool
+}
+
+// witness remembers every lock that this client has heard of.
+type witness struct {
+	mu    sync.Mutex
+	locks map[string]knowledge
+	sweep int // size of locks at which stale entries are dropped
+}
+
+// glitch is how far ahead of the server's clock a ledger may be, in microseconds; lua/state.lua has the same bound.
+const glitch = 60e6
+
+// stale tells a lock that the server may have dropped for idleness: nothing was forgotten then.
+func (k knowledge) stale(now, idle time.Duration) bool {
+	return !k.permanent && now-k.seen > idle/2
+}
+
+func (w *witness) of(lock string, now, idle time.Duration) knowledge {
+	w.mu.Lock()
+	defer w.mu.Unlock()
+	k, ok := w.locks[lock]
+	if !ok || k.stale(now, idle) {
+		return knowledge{}
+	}
+	return k
+}
+
+// with is what is known once news came.
+func (k knowledge) with(news knowledge) knowledge {
+	same := news.floor == k.floor && news.low == k.low
+	switch {
+	case same && news.seen < k.seen, news.floor <= k.floor && news.low <= k.low && !same:
+		news.floor, news.low, news.ledger = k.floor, k.low, k.ledger
+	case news.floor < k.floor || news.low < k.low: // the server has forgotten, and has learnt something else since
+		news.floor, news.low = max(k.floor, news.floor), max(k.low, news.low)
+		news.ledger = strings.Trim(k.ledger+";"+news.ledger, ";")
+	default:
+		return news
+	}
+	news.longest, news.seen = max(k.longest, news.longest), max(k.seen, news.seen)
+	return news
+}
+
+// learn keeps the newest knowledge. Replies may arrive out of order, and that of a server that has forgotten and was not
+// told yet is no news: what grew before never shrinks here, except where it was ahead of the server's clock.
+// inUse tells whether a lock that expires when idle starts its idle time anew.
+func (w *witness) learn(lock string, k knowledge, idle time.Duration, now int64, inUse bool) {
+	w.mu.Lock()
+	defer w.mu.Unlock()
+	old, known := w.locks[lock]
+	if old.stale(k.seen, idle) {
+		old = knowledge{}
+	}
+	if old.low*1e6 > now+glitch {
+		old.low, old.ledger = 0, ""
+	}
+	k.permanent = k.permanent || old.permanent
+	if !inUse && !k.permanent {
+		if !known {
+			return
+		}
+		k.seen = old.seen
+	}
+	w.locks[lock] = old.with(k)
+	if len(w.locks) <= max(w.sweep, 1000) {
+		return
+	}
+	for name, known := range w.locks {
+		if known.stale(k.seen, idle) {
+			delete(w.locks, name)
+		}
+	}
+	w.sweep = 2 * len(w.locks)
+}
