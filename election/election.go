@@ -1,0 +1,185 @@
+// Package election answers *who*: which replica runs a tick of a job ([Elector.Claim]), and which one holds an office of the
+// cluster ([Office]). It gives meaning to what package locking keeps; it knows nothing of schedules or commands.
+//
+// A claim asks for one grant of one tick. Exactly one of these things is true afterwards: the claim was granted
+// and there is a [Term]; or another had decided the tick; or this claim settled it without a run (skipped, missed); or it is
+// still open, and the result says when to ask again; or nobody can tell, and asking again with the same id finds out.
+package election
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"time"
+
+	"github.com/cronclave/cronclave/locking"
+)
+
+// ErrUnknown means that the server did not answer in time: it may or may not have done what was asked.
+var ErrUnknown = locking.ErrUnknown
+
+// Claim asks for one grant of a tick of a job, or with a zero Tick for a slot outside the schedule.
+type Claim struct {
+	Job string
+	// ID is the identity of the run that a grant starts. Required: asking again with the same id gives the same grant.
+	ID string
+	// Trigger tells why the run starts, as in SPEC: schedule, manual, catch_up, recovery. Required.
+	Trigger string
+	// Tick is the instant by the schedule, Previous the one before it; Schedule identifies the schedule.
+	Tick, Previous time.Time
+	Schedule       string
+	// NotBefore and Deadline bound the grant by the server's clock: the tick after its jitter, and how late it may start.
+	NotBefore, Deadline time.Time
+	// Slots is how many runs the job may have at once, PerTick how many grants a tick has.
+	Slots, PerTick int
+	// Lease is the length of the term, which is renewed until it is released.
+	Lease time.Duration
+	// Abstain asks only for the decision of others: a replica that is full never wins, but may settle.
+	Abstain bool
+	// IfHeld settles the tick when all slots are held ("" leaves it open); IfLate settles it past its deadline.
+	IfHeld, IfLate string
+}
+
+// Verdict is what became of a claim.
+type Verdict string
+
+// The verdicts.
+const (
+	Granted    Verdict = "granted"     // this replica runs it: Term is set
+	Taken      Verdict = "taken"       // granted before, as often as it may: By and Until tell a run that is still on
+	Settled    Verdict = "settled"     // decided by this claim without a run: Outcome
+	Before     Verdict = "before"      // decided before without a run: Outcome, if it is still known
+	Held       Verdict = "held"        // open: all slots are held, the first until Until by By
+	Early      Verdict = "early"       // open: ask again at Until
+	Closed     Verdict = "closed"      // open: the server had forgotten the lock, no grants until Until
+	CannotTell Verdict = "cannot tell" // Err tells why: ask again with the same id
+)
+
+// Result is the answer to a [Claim]. Until is by the server's clock.
+type Result struct {
+	Verdict Verdict
+	Term    *Term
+	Until   time.Time
+	By      string
+	Outcome string
+	Orphans int // runs of the job whose holder died and whose outcome nobody has recorded: see [Elector.Survey]
+	Err     error
+}
+
+// Elector claims ticks. It is safe for concurrent use.
+type Elector struct{ locks *locking.Client }
+
+// Config says what an [Elector] works with.
+type Config struct {
+	Locks *locking.Client // required
+}
+
+// New returns an elector.
+func New(cfg Config) (*Elector, error) {
+	if cfg.Locks == nil {
+		return nil, errors.New("election: Config.Locks is missing")
+	}
+	return &Elector{cfg.Locks}, nil
+}
+
+// lockOf names a job's lock. The job is the hash tag, which all its keys share.
+func lockOf(job string) string { return "{" + job + "}:job" }
+
+// Claim asks for many claims in one round trip and returns a result for each, in order.
+func (e *Elector) Claim(ctx context.Context, claims []Claim) []Result {
+	requests := make([]locking.Request, len(claims))
+	for i, c := range claims {
+		requests[i] = c.request()
+	}
+	results := make([]Result, len(claims))
+	for i, a := range e.locks.AcquireAll(ctx, requests) {
+		results[i] = result(a)
+	}
+	return results
+}
+
+func (c Claim) request() locking.Request {
+	r := locking.Request{
+		Lock: lockOf(c.Job), ID: c.ID, Slots: c.Slots, Lease: c.Lease, Trigger: c.Trigger,
+		Permanent: true, AnyLimit: true, Abstain: c.Abstain,
+	}
+	if !c.Tick.IsZero() {
+		r.Tick = &locking.Tick{
+			At: c.Tick, Previous: c.Previous, Schedule: c.Schedule, PerTick: c.PerTick,
+			NotBefore: c.NotBefore, Deadline: c.Deadline, IfHeld: c.IfHeld, IfLate: c.IfLate,
+		}
+	}
+	return r
+}
+
+func result(a locking.Answer) Result {
+	r := Result{Until: a.Until, By: a.Holder, Outcome: a.Outcome, Orphans: a.Orphans, Err: a.Err}
+	switch a.Verdict {
+	case locking.Granted:
+		r.Verdict, r.Term = Granted, &Term{a.Lease}
+	case locking.Settled:
+		r.Verdict = Settled
+	case locking.Decided:
+		r.Verdict = Before
+		if a.Outcome == "granted" || a.Holder != "" {
+			r.Verdict, r.Outcome = Taken, ""
+		}
+	case locking.Held:
+		r.Verdict = Held
+	case locking.Early:
+		r.Verdict = Early
+	case locking.Closed:
+		r.Verdict = Closed
+	default:
+		r.Verdict = CannotTell
+	}
+	return r
+}
+
+// Withdraw gives back what a claim may have been granted whose outcome is unknown and that nobody asks for again. It
+// returns at once and goes on in the background.
+func (e *Elector) Withdraw(c Claim) { e.locks.Withdraw(c.request(), c.ID) }
+
+// Now is the server's clock as far as replies have told it; ok is false before the first one.
+func (e *Elector) Now() (now time.Time, ok bool) { return e.locks.EstimatedTime() }
+
+// Term is the right to run a tick, or to hold an office, while its lease lasts. It is safe for concurrent use.
+type Term struct{ lease *locking.Lease }
+
+// ID is the claim's id.
+func (t *Term) ID() string { return t.lease.ID() }
+
+// Slot is the slot that was won, from 0.
+func (t *Term) Slot() int { return t.lease.Slot() }
+
+// Token is the fencing token: of two terms of one job or office, the later has the greater.
+func (t *Term) Token() int64 { return int64(t.lease.Token()) }
+
+// Attempt is 1, or more where a run is recovered.
+func (t *Term) Attempt() int { return t.lease.Attempt() }
+
+// Context ends before the lease does, or with the term; context.Cause tells why.
+func (t *Term) Context() context.Context { return t.lease.Context() }
+
+// Endangered is closed when a third of the lease is left, because renewals have failed.
+func (t *Term) Endangered() <-chan struct{} { return t.lease.Endangered() }
+
+// Remaining is how long the term lasts if no renewal comes through.
+func (t *Term) Remaining() time.Duration { return t.lease.Remaining() }
+
+// End releases the term. Call it when the work is over, not before: another may start at once. ErrLost of package locking tells
+// that the term had ended before.
+func (t *Term) End(ctx context.Context) error {
+	if err := t.lease.Release(ctx); err != nil {
+		return fmt.Errorf("end of term: %w", err)
+	}
+	return nil
+}
+
+// Return gives a term back whose work never began: its tick is open again.
+func (t *Term) Return(ctx context.Context) error {
+	if err := t.lease.GiveBack(ctx); err != nil {
+		return fmt.Errorf("return of term: %w", err)
+	}
+	return nil
+}

@@ -1,0 +1,71 @@
+package election
+
+import (
+	"context"
+	"fmt"
+	"time"
+
+	"github.com/cronclave/cronclave/locking"
+)
+
+// Inquiry asks for the state of a job.
+type Inquiry struct {
+	Job string
+	// Schedule, if set, announces the schedule of a replica that starts: a schedule that is new to the cluster begins now.
+	Schedule string
+	// SettleThrough, if set, settles the open ticks up to it, once the server's clock is past SettleDeadline.
+	SettleThrough, SettleDeadline time.Time
+}
+
+// State is what the cluster knows of a job. Times are by the server's clock.
+type State struct {
+	Now     time.Time
+	Decided time.Time // every tick up to it is decided
+	Before  time.Time // the same, before SettleThrough
+	Running []Run
+	Orphans []Run // runs whose holder died, until [Elector.Bury]
+	Err     error // cannot tell
+}
+
+// Run is a grant as others see it.
+type Run struct {
+	ID, Holder string
+	Slot       int
+	Token      int64
+	Tick       time.Time // zero outside the schedule
+	Attempt    int
+	Trigger    string
+	Expires    time.Time // zero for an orphan
+}
+
+// Survey tells the state of many jobs in one round trip. Every claimant that was told "held until" surveys the job just
+// after that, so a dead holder is noticed by every replica that is left.
+func (e *Elector) Survey(ctx context.Context, inquiries []Inquiry) []State {
+	requests := make([]locking.LookRequest, len(inquiries))
+	for i, q := range inquiries {
+		requests[i] = locking.LookRequest{Lock: lockOf(q.Job), Permanent: true, Schedule: q.Schedule,
+			SettleThrough: q.SettleThrough, SettleDeadline: q.SettleDeadline}
+	}
+	states := make([]State, len(inquiries))
+	for i, s := range e.locks.Look(ctx, requests) {
+		states[i] = State{Now: s.Now, Decided: s.Decided, Before: s.Before, Running: runs(s.Rows), Orphans: runs(s.Orphans), Err: s.Err}
+	}
+	return states
+}
+
+func runs(rows []locking.Row) []Run {
+	out := make([]Run, len(rows))
+	for i, r := range rows {
+		out[i] = Run{ID: r.ID, Holder: r.Owner, Slot: r.Slot, Token: int64(r.Token), Tick: r.Tick,
+			Attempt: r.Attempt, Trigger: r.Trigger, Expires: r.Expiry}
+	}
+	return out
+}
+
+// Bury forgets orphans of a job whose outcome was recorded.
+func (e *Elector) Bury(ctx context.Context, job string, ids ...string) error {
+	if err := e.locks.Bury(ctx, lockOf(job), ids...); err != nil {
+		return fmt.Errorf("bury orphans of job %s: %w", job, err)
+	}
+	return nil
+}
