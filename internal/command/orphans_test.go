@@ -97,7 +97,7 @@ func TestSweepTakesNobodyElses(t *testing.T) {
 	otherPID := other.awaitPID("pid")
 
 	s := newScript(t, h, `(setsid sh -c 'echo own $$; exec cat $HOLD' &)
-		(env CRONCLAVE_RUN_ID=x setsid sh -c 'echo renamed $$; exec cat $HOLD' &)
+		(env CRONCLAVE_RUN_ID=x setsid sh -c 'echo renamed $$; exec cat $HOLD >/dev/null 2>&1' &)
 		read _ <$GO`)
 	s.start()
 	own, renamed := s.awaitPID("own"), s.awaitPID("renamed")
