@@ -1,0 +1,135 @@
+// Package architecture holds the rules of the house as tests: which package may import what, and what no package
+// does. docs/design.md tells the house; a rule here carries its reason, which a broken rule prints.
+package architecture
+
+import (
+	"fmt"
+	"slices"
+	"strings"
+)
+
+const module = "github.com/cronclave/cronclave"
+
+// room is a package with all below it that has no room of its own, and what it may import of the module.
+type room struct {
+	path   string   // below the module
+	may    []string // rooms; nil for none, everything for all
+	reason string
+}
+
+// everything is for those who wire the parts together.
+var everything = []string{"*"}
+
+// house lists every room; a package outside of them has no place yet.
+var house = []room{
+	{"locking", nil, "locks are a library that stands alone: who wants nothing but locks gets nothing but locks"},
+	{"locking/locktest", []string{"locking"}, "the conformance suite runs against any Redis that is handed in"},
+	{"election", []string{"locking"}, "who runs a tick is decided by leases alone"},
+	{"scheduler", []string{"election", "scheduler/cronspec"}, "the scheduler declares what else it needs as interfaces"},
+	{"scheduler/cronspec", nil, "the next tick is a pure function of expressions and zones"},
+	{"internal/config", []string{"scheduler/cronspec"}, "configuration is data; only cron expressions are checked by their own package"},
+	{"internal/command", nil, "processes know nothing of leases and schedules"},
+	{"internal/warden", nil, "the helper process that kills must be small enough to be trusted"},
+	{"internal/journal", nil, "correctness never reads the journal, so nothing below it may matter"},
+	{"internal/journal/journaltest", []string{"internal/journal"}, "the conformance suite runs against any Redis that is handed in"},
+	{"internal/httpapi", nil, "the API sees the rest through small interfaces"},
+	{"internal/embedded", nil, "the embedded server takes the place of Redis, which knows nothing of us"},
+	{"cmd", everything, "wiring knows every part"},
+	{"integration", everything, "tests see what users see, and what the parts are made of"},
+}
+
+// guest is a module of others that only some rooms may import.
+type guest struct {
+	prefix  string
+	rooms   []string
+	inTests bool // whether the tests of every room are free to import it
+	reason  string
+}
+
+var guests = []guest{
+	{"github.com/redis/go-redis", []string{"locking", "locking/locktest", "internal/journal", "internal/journal/journaltest", "internal/embedded", "cmd"}, true,
+		"Redis is spoken to in few places, or its failures are handled in none"},
+	{"github.com/robfig/cron", []string{"scheduler/cronspec"}, true,
+		"its parser is used behind guards against its panics, its engine never"},
+	{"github.com/BurntSushi/toml", []string{"internal/config"}, false,
+		"there is one reader of configuration, which knows the place of every value"},
+	{"github.com/alicebob/miniredis", []string{"internal/embedded"}, true,
+		"the in-process server is for trials and must say so, which internal/embedded sees to"},
+	{"github.com/testcontainers", nil, false,
+		"only the integration tests need a container engine"},
+}
+
+// pkg is what the rules look at: a package's imports, as go list has them.
+type pkg struct {
+	ImportPath   string
+	Dir          string
+	GoFiles      []string
+	Imports      []string
+	TestImports  []string
+	XTestImports []string
+}
+
+// importFaults applies house and guests to the packages; each fault says the rule's reason.
+func importFaults(packages []pkg) []string {
+	var faults []string
+	for _, p := range packages {
+		here, ok := roomOf(p.ImportPath)
+		if !ok {
+			faults = append(faults, fmt.Sprintf("%s has no place in the house: give it one in docs/design.md and here", p.ImportPath))
+			continue
+		}
+		faults = append(faults, houseFaults(p, here)...)
+		faults = append(faults, guestFaults(p, here)...)
+	}
+	return faults
+}
+
+// roomOf finds the room of a package of ours, the innermost one.
+func roomOf(importPath string) (room, bool) {
+	var found room
+	for _, r := range house {
+		if within(importPath, module+"/"+r.path) && len(r.path) > len(found.path) {
+			found = r
+		}
+	}
+	return found, found.path != ""
+}
+
+// within tells whether a path is the prefix or lies below it; a major version's suffix does not matter.
+func within(path, prefix string) bool {
+	return path == prefix || strings.HasPrefix(path, prefix+"/")
+}
+
+func houseFaults(p pkg, here room) []string {
+	var faults []string
+	for _, imported := range p.Imports {
+		if !within(imported, module) {
+			continue
+		}
+		there, ok := roomOf(imported)
+		if ok && (there.path == here.path || slices.Contains(here.may, there.path) || slices.Equal(here.may, everything)) {
+			continue
+		}
+		faults = append(faults, fmt.Sprintf("%s imports %s: %s", p.ImportPath, imported, here.reason))
+	}
+	return faults
+}
+
+func guestFaults(p pkg, here room) []string {
+	var faults []string
+	for _, g := range guests {
+		if here.path == "integration" || slices.Contains(g.rooms, here.path) {
+			continue
+		}
+		imports := p.Imports
+		if !g.inTests {
+			imports = slices.Concat(p.Imports, p.TestImports, p.XTestImports)
+		}
+		for _, imported := range imports {
+			if within(imported, g.prefix) {
+				faults = append(faults, fmt.Sprintf("%s imports %s: %s", p.ImportPath, imported, g.reason))
+			}
+		}
+	}
+	return faults
+}

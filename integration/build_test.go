@@ -1,0 +1,77 @@
+package integration
+
+import (
+	"fmt"
+	"os"
+	"os/exec"
+	"path"
+	"path/filepath"
+	"sync"
+	"testing"
+)
+
+const (
+	// cronclaveProgram is what the replicas run.
+	cronclaveProgram = "github.com/cronclave/cronclave/cmd/cronclave"
+	// standinProgram stands in for it in the harness's own tests.
+	standinProgram = "./testdata/standin"
+)
+
+// builds holds the programs that the tests run, each built once for the whole test binary.
+var builds = struct {
+	sync.Mutex
+	dir   string            // "" until the first build
+	paths map[string]string // package -> executable
+}{paths: map[string]string{}}
+
+// program returns the executable of a main package, built when it is first asked for.
+func program(t *testing.T, pkg string) string {
+	t.Helper()
+	builds.Lock()
+	defer builds.Unlock()
+	if path, ok := builds.paths[pkg]; ok {
+		return path
+	}
+	path, err := build(pkg)
+	if err != nil {
+		t.Fatal(err)
+	}
+	builds.paths[pkg] = path
+	return path
+}
+
+// build compiles with the race detector, which the replica's log then speaks of, unless CRONCLAVE_TEST_RACE=0 or
+// no C compiler is there to link it with.
+func build(pkg string) (string, error) {
+	if builds.dir == "" {
+		dir, err := os.MkdirTemp("", "cronclave-bin-")
+		if err != nil {
+			return "", fmt.Errorf("make a directory for the programs: %w", err)
+		}
+		builds.dir = dir
+	}
+	args := []string{"build", "-o", filepath.Join(builds.dir, path.Base(pkg))}
+	if raceWanted() {
+		args = append(args, "-race")
+	}
+	cmd := exec.Command("go", append(args, pkg)...)
+	if out, err := cmd.CombinedOutput(); err != nil {
+		return "", fmt.Errorf("%s: %w\n%s", cmd, err, out)
+	}
+	return filepath.Join(builds.dir, path.Base(pkg)), nil
+}
+
+func raceWanted() bool {
+	if os.Getenv("CRONCLAVE_TEST_RACE") == "0" {
+		return false
+	}
+	cgo, err := exec.Command("go", "env", "CGO_ENABLED").Output()
+	return err == nil && string(cgo) == "1\n"
+}
+
+func removeBuilds() error {
+	if builds.dir == "" {
+		return nil
+	}
+	return os.RemoveAll(builds.dir)
+}

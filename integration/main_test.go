@@ -1,0 +1,57 @@
+// Package integration tests cronclave as its users meet it: the built binary in processes of its own, against a
+// real Redis.
+//
+// The Redis is found once, when the first test asks for it ([realRedis]): a container where an engine answers, else
+// a redis-server process; where neither can be had the tests fail and say what to install. They never skip, since
+// a promise that was not tested is not kept. A test takes a namespace of the shared server ([sharedRedis]), or a
+// server of its own to kill, pause or flush ([startRedis]), and starts replicas ([startReplica]). Whatever a
+// test starts ends with it.
+//
+// Settings, all optional:
+//
+//	CRONCLAVE_TEST_REDIS_IMAGE  image for the containers, redis:7-alpine if not set
+//	CRONCLAVE_TEST_INSTALL=1    allows to install redis-server with apt-get where nothing else is there (make test sets it)
+//	CRONCLAVE_TEST_RACE=0       builds the binary without the race detector
+package integration
+
+import (
+	"context"
+	"fmt"
+	"os"
+	"testing"
+
+	"github.com/redis/go-redis/v9"
+	tclog "github.com/testcontainers/testcontainers-go/log"
+	"go.uber.org/goleak"
+)
+
+// The libraries' own logs are dropped: what goes wrong comes back as an error, and a Redis that was killed is no news.
+type (
+	quiet      struct{}
+	quietRedis struct{}
+)
+
+func (quiet) Printf(string, ...any)                       {}
+func (quietRedis) Printf(context.Context, string, ...any) {}
+
+func TestMain(m *testing.M) {
+	prepareEngineEnv()
+	tclog.SetDefault(quiet{})
+	redis.SetLogger(quietRedis{})
+	code := m.Run()
+	if err := closeRealRedis(); err != nil {
+		fmt.Fprintln(os.Stderr, "integration: stop the shared Redis:", err)
+		code = max(code, 1)
+	}
+	if err := removeBuilds(); err != nil {
+		fmt.Fprintln(os.Stderr, "integration: remove the built programs:", err)
+		code = max(code, 1)
+	}
+	if code == 0 {
+		if err := goleak.Find(); err != nil {
+			fmt.Fprintln(os.Stderr, "integration: a test left goroutines behind:", err)
+			code = 1
+		}
+	}
+	os.Exit(code)
+}

@@ -1,0 +1,112 @@
+package integration
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"os"
+	"sync"
+	"syscall"
+	"time"
+)
+
+// redisSource makes Redis servers of one kind.
+type redisSource interface {
+	String() string // for the one line that says what the tests run against
+	// create prepares a server; nothing runs before its start.
+	create(args []string) (redisInstance, error)
+}
+
+// redisInstance is one server that survives being stopped: it keeps its address, and its disk unless told otherwise.
+// The methods are called by one goroutine at a time.
+type redisInstance interface {
+	addr() string // host:port; the same for the instance's whole life
+	// start returns when the server was launched, which is before it answers. With fresh its disk is empty.
+	start(ctx context.Context, fresh bool) error
+	// signal sends a signal to the server; it returns after the server's end where the signal ends it.
+	signal(ctx context.Context, sig syscall.Signal) error
+	remove(ctx context.Context) error // stops the server if it runs, and removes its disk
+	log() string                      // what the server said lately, for the message of a test that fails
+}
+
+// found is the result of the search for a Redis: where more servers come from, and the one that all tests share.
+type found struct {
+	source redisSource
+	shared redisInstance
+}
+
+// realRedis looks for a Redis once for the whole test binary. It is lazy, so that tests without Redis need none.
+var realRedis = sync.OnceValues(func() (*found, error) {
+	ctx, cancel := context.WithTimeout(context.Background(), 8*time.Minute)
+	defer cancel()
+	f, err := findRedis(ctx, []candidate{
+		{"container", imageSource},
+		{"process", programSource},
+	})
+	if err != nil {
+		return nil, fmt.Errorf("no real Redis for the integration tests; start a container engine, or install redis-server "+
+			"(apt-get install redis-server; brew install redis), or as root on Debian or Ubuntu run make test, which installs it:\n%w", err)
+	}
+	fmt.Fprintln(os.Stderr, "integration: real Redis from", f.source)
+	sharedInstance = f.shared
+	return f, nil
+})
+
+// sharedInstance is what TestMain has to stop; nil as long as no test asked for a Redis.
+var sharedInstance redisInstance
+
+func closeRealRedis() error {
+	if sharedInstance == nil {
+		return nil
+	}
+	ctx, cancel := context.WithTimeout(context.Background(), time.Minute)
+	defer cancel()
+	return sharedInstance.remove(ctx)
+}
+
+// candidate is one way to come by a Redis.
+type candidate struct {
+	name string
+	find func(context.Context) (redisSource, error)
+}
+
+// findRedis returns the first candidate of which a server really answers: an engine may run containers whose
+// ports this machine cannot reach.
+func findRedis(ctx context.Context, candidates []candidate) (*found, error) {
+	var reasons []error
+	for _, c := range candidates {
+		source, err := c.find(ctx)
+		if err == nil {
+			var shared redisInstance
+			if shared, err = launch(ctx, source, nil); err == nil {
+				return &found{source, shared}, nil
+			}
+		}
+		reasons = append(reasons, fmt.Errorf("- %s: %w", c.name, err))
+	}
+	return nil, errors.Join(reasons...)
+}
+
+// launch starts a new server and waits until it answers. A port may be taken between being chosen and being used,
+// hence more than one try, each with a port of its own.
+func launch(ctx context.Context, source redisSource, args []string) (redisInstance, error) {
+	const tries = 3
+	var err error
+	for range tries {
+		var instance redisInstance
+		if instance, err = source.create(args); err != nil {
+			return nil, err
+		}
+		if err = instance.start(ctx, true); err == nil {
+			err = awaitPing(ctx, instance.addr())
+		}
+		if err == nil {
+			return instance, nil
+		}
+		err = fmt.Errorf("%w\n%s", err, instance.log())
+		if removeErr := instance.remove(context.WithoutCancel(ctx)); removeErr != nil {
+			return nil, errors.Join(err, removeErr)
+		}
+	}
+	return nil, err
+}
