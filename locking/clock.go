@@ -23,7 +23,8 @@ const driftPart = 2000
 // observe takes in one reply: the server said micros (since 1970) between the local instants sent and received.
 func (c *serverClock) observe(micros int64, sent, received time.Duration) {
 	server := time.Duration(micros) * time.Microsecond
-	low, high := server-received, server-sent
+	flight := (received - sent) / driftPart
+	low, high := server-received-flight, server-sent+flight
 	c.mu.Lock()
 	defer c.mu.Unlock()
 	if c.known {

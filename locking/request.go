@@ -76,9 +76,6 @@ type Answer struct {
 	Err     error
 }
 
-// forever is a not-after for requests that are never too late.
-const forever = int64(1) << 52
-
 func (r Request) withDefaults() Request {
 	r.ID = orDefault(r.ID, rand.Text())
 	r.Slots = orDefault(r.Slots, 1)

@@ -1,0 +1,167 @@
+package scheduler
+
+import (
+	"crypto/rand"
+	"slices"
+	"strings"
+	"time"
+)
+
+// tick is an open tick of a job: due, and not yet known to be decided.
+type tick struct {
+	task      *task
+	at        time.Time // by the schedule
+	previous  time.Time // the one before it
+	due       time.Time // from when it may start: its jitter later
+	deadline  time.Time // until when it may start
+	id        string    // of the claim, the same each time it is asked for, and of the run
+	reason    string    // why it is missed if its deadline passes
+	waited    bool      // nobody could decide it in time: it waits for its turn, and does not skip
+	placed    bool      // it has a place on this replica: its claim is under way, or nobody knows what became of it
+	asking    bool      // its claim is under way
+	parked    bool      // it waits for a place on this replica, or for its turn
+	abstained bool      // the last claim was one that could not win
+	full      bool      // since the replica was full
+	won       int       // how often it was granted here
+	late      bool      // its grant became known too late, and is being given back
+	closed    bool      // it is open no more
+}
+
+// agenda holds what is to come: the timeline of all jobs, and the open ticks by when to ask for them.
+type agenda struct {
+	timeline timeline[*task]
+	asks     queue[*tick]
+	starved  queue[*tick] // parked since the replica is full, by tick
+}
+
+// maxOpen bounds the open ticks of a job. Beyond it the oldest are given up: what is undecided before the oldest open tick is
+// settled together, as soon as the server answers.
+const maxOpen = 1000
+
+// collect opens the ticks that are due. It returns those that it had to give up for them.
+func (a *agenda) collect(now time.Time) (given []*tick) {
+	for _, b := range a.timeline.take(now) {
+		for _, t := range b.entries {
+			a.open(t, b.at, b.previous, now)
+			if len(t.open) > maxOpen {
+				given = append(given, t.open[0])
+				a.close(t.open[0])
+			}
+		}
+	}
+	return given
+}
+
+// open adds a tick of a job. It waits behind a backlog of that job, and is one itself when its successor is due already.
+func (a *agenda) open(t *task, at, previous, now time.Time) *tick {
+	next := t.spec.Next(at)
+	k := &tick{task: t, at: at, previous: previous, due: t.due(at, next), deadline: t.deadline(at), id: newRunID(), reason: "late",
+		waited: !next.IsZero() && !next.After(now)}
+	if i := slices.IndexFunc(t.open, func(o *tick) bool { return o.waited }); i >= 0 {
+		k.waited, k.reason = true, t.open[i].reason
+	}
+	i, _ := slices.BinarySearchFunc(t.open, at, func(o *tick, at time.Time) int { return o.at.Compare(at) })
+	t.open = slices.Insert(t.open, i, k)
+	a.ask(k, k.due, now)
+	return k
+}
+
+// ask schedules the next claim of a tick: at the latest just after its deadline, so that somebody settles it.
+func (a *agenda) ask(k *tick, at, now time.Time) {
+	if last := k.afterDeadline(); now.Before(last) && at.After(last) {
+		at = last
+	}
+	a.unpark(k)
+	a.asks.set(k, at)
+}
+
+// askSoon is ask at an instant that should lie ahead by the server's clock; if it does not by ours, after a short pause.
+func (a *agenda) askSoon(k *tick, at, now time.Time) {
+	if soon := now.Add(shortestPause); !at.After(now) {
+		at = soon
+	}
+	a.ask(k, at, now)
+}
+
+func (k *tick) afterDeadline() time.Time { return k.deadline.Add(time.Millisecond) }
+
+// park puts a tick aside until there is a place for it, or it is its turn; past its deadline somebody has to settle it.
+func (a *agenda) park(k *tick, now time.Time) {
+	a.askSoon(k, k.afterDeadline(), now)
+	k.parked = true
+	if k.full {
+		a.starved.set(k, k.at)
+	}
+}
+
+func (a *agenda) unpark(k *tick) {
+	k.parked = false
+	a.starved.remove(k)
+}
+
+// close forgets a tick: it is decided, or given up.
+func (a *agenda) close(k *tick) {
+	a.asks.remove(k)
+	a.unpark(k)
+	k.closed = true
+	k.task.open = slices.DeleteFunc(k.task.open, func(o *tick) bool { return o == k })
+}
+
+// wake asks for the oldest ticks of a job that were put aside, as many as may run here; free is how many more of any job.
+func (a *agenda) wake(t *task, free int, now time.Time) {
+	places := t.PerReplica - t.running
+	for _, k := range t.open {
+		switch {
+		case places <= 0:
+			return
+		case !k.parked || !k.mayWin():
+			continue
+		case free > 0:
+			a.ask(k, k.due, now)
+		default:
+			a.starved.set(k, k.at)
+		}
+		places, free = places-1, free-1
+	}
+}
+
+// wakeStarved does the same for the oldest ticks of any job that found the replica full.
+func (a *agenda) wakeStarved(places int, now time.Time) {
+	for range places {
+		k, ok := a.starved.pop()
+		if !ok {
+			return
+		}
+		a.ask(k, k.due, now)
+	}
+}
+
+// mayWin tells whether a tick may be granted on this replica, as far as its job is concerned: not more often than the job may
+// run here at once; of the ticks that wait only the oldest, so that they are granted in order; and none while
+// there may be undecided ones before the open ones, which would stay in the ledger as a gap.
+func (k *tick) mayWin() bool {
+	places := k.task.PerReplica
+	if k.won >= places || k.task.behind || !k.waited {
+		return k.won < places && !k.task.behind
+	}
+	ahead := 0
+	for _, o := range k.task.open {
+		if o == k || ahead >= places {
+			break
+		}
+		if o.waited && o.won < places {
+			ahead++
+		}
+	}
+	return ahead < places
+}
+
+// asked removes at most limit of the ticks to claim now, the oldest first.
+func (a *agenda) asked(now time.Time, limit int) []*tick {
+	batch := a.asks.take(now, limit)
+	slices.SortStableFunc(batch, func(x, y *tick) int { return x.at.Compare(y.at) })
+	return batch
+}
+
+// newRunID makes an identity for a run: 16 characters, 80 random bits.
+func newRunID() string { return strings.ToLower(rand.Text()[:16]) }

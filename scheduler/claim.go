@@ -1,0 +1,266 @@
+package scheduler
+
+import (
+	"context"
+	"errors"
+	"time"
+
+	"github.com/cronclave/cronclave/election"
+)
+
+// claimedBatch is what became of the claims of some ticks.
+type claimedBatch struct {
+	ticks   []*tick
+	claims  []election.Claim
+	results []election.Result
+}
+
+// maxClaims bounds one batch: a claim waits for those before it on the server.
+const maxClaims = 1000
+
+// heldPause is how often a tick that waits for its turn asks again while all slots are held elsewhere.
+const heldPause = 250 * time.Millisecond
+
+// claim sends the claims of the ticks that are to be asked for, all in one batch. Ticks that come due while it is under way
+// go together in the next.
+func (s *Scheduler) claim(ctx context.Context, now time.Time) {
+	if s.claiming {
+		return
+	}
+	var b claimedBatch
+	for _, k := range s.agenda.asked(now, maxClaims) {
+		if !k.placed && !k.mayWin() && !now.After(k.deadline) {
+			k.full = false
+			s.agenda.park(k, now)
+			continue
+		}
+		s.agenda.unpark(k)
+		k.asking = true
+		b.ticks = append(b.ticks, k)
+		b.claims = append(b.claims, s.claimOf(k))
+	}
+	if len(b.ticks) == 0 {
+		return
+	}
+	s.claiming = true
+	go func() {
+		// A claim that is under way when ctx ends is answered all the same: it is bounded by the claimer's time-out.
+		b.results = s.cfg.Claimer.Claim(context.WithoutCancel(ctx), b.claims)
+		s.claimed <- b
+	}()
+}
+
+// claimOf makes a tick's claim. A replica that has no place for it abstains.
+func (s *Scheduler) claimOf(k *tick) election.Claim {
+	t := k.task
+	k.full = s.running >= s.cfg.MaxRunning
+	if !k.placed && !s.leaving && !k.full && k.mayWin() && t.running < t.PerReplica {
+		s.place(k)
+	}
+	k.abstained = !k.placed || s.leaving
+	if k.abstained && !k.waited {
+		k.reason = "capacity"
+	}
+	c := election.Claim{
+		Job: t.Name, ID: k.id, Trigger: "schedule", Tick: k.at, Previous: k.previous, Schedule: t.spec.Digest(),
+		NotBefore: k.due, Deadline: k.deadline, Slots: t.Parallel, PerTick: t.PerTick, Lease: t.Lease,
+		Abstain: k.abstained, IfLate: string(Missed) + " " + k.reason,
+	}
+	if !k.waited {
+		c.IfHeld = string(Skipped) + " overlap"
+	}
+	return c
+}
+
+// place counts a run that a claim may start.
+func (s *Scheduler) place(k *tick) {
+	k.placed = true
+	k.task.running++
+	s.running++
+}
+
+func (s *Scheduler) unplace(k *tick) {
+	if k.placed {
+		k.placed = false
+		k.task.running--
+		s.running--
+	}
+}
+
+// fallBehind makes the best of ticks that were given up: there were too many open ones.
+func (s *Scheduler) fallBehind(given []*tick, now time.Time) {
+	if len(given) == 0 {
+		return
+	}
+	for _, k := range given {
+		k.task.behind = true
+		s.watch(k.task, now)
+		if !k.asking {
+			s.unplace(k)
+		}
+	}
+	s.wake(now, given...)
+}
+
+// settleClaims deals with the results, in the order of the ticks.
+func (s *Scheduler) settleClaims(b claimedBatch) {
+	s.claiming = false
+	now, unknown := s.now(), 0
+	for i, k := range b.ticks {
+		r := b.results[i]
+		k.asking = false
+		switch {
+		case r.Verdict == election.Granted:
+			s.granted(k, r.Term, now)
+			continue
+		case r.Verdict == election.CannotTell && !k.closed:
+			unknown++ // it keeps its place: it may have been granted
+		default:
+			s.unplace(k)
+		}
+		if !k.closed {
+			s.settleClaim(k, r, now)
+		}
+	}
+	if unknown == 0 && s.away {
+		s.away = false
+		s.retry.reset()
+		s.log.Info("the server answers again")
+	}
+	s.wake(now, b.ticks...)
+}
+
+// wake asks for what was put aside, now that some ticks are decided or places are free.
+func (s *Scheduler) wake(now time.Time, changed ...*tick) {
+	if s.leaving {
+		return
+	}
+	for _, k := range changed {
+		s.agenda.wake(k.task, s.cfg.MaxRunning-s.running, now)
+	}
+	s.agenda.wakeStarved(s.cfg.MaxRunning-s.running, now)
+}
+
+// settleClaim deals with the result for an open tick that was not granted.
+func (s *Scheduler) settleClaim(k *tick, r election.Result, now time.Time) {
+	if r.Orphans > 0 {
+		s.watch(k.task, now)
+	}
+	switch r.Verdict {
+	case election.Taken:
+		s.agenda.close(k)
+		s.watch(k.task, r.Until)
+	case election.Settled, election.Before:
+		s.agenda.close(k)
+		if r.Outcome != "" {
+			s.exec.recorder.add(tickRecord(k.task.Name, k.at, r.Outcome, s.cfg.Replica, now))
+		}
+		if r.Verdict == election.Settled {
+			s.log.Info("tick not run", "job", k.task.Name, "tick", k.at.Format(time.RFC3339), "outcome", r.Outcome)
+		}
+	case election.CannotTell:
+		s.cannotTell(k, r, now)
+	default:
+		s.stillOpen(k, r, now)
+	}
+}
+
+// stillOpen puts off a tick that is undecided. A replica that leaves has no interest in it any more.
+func (s *Scheduler) stillOpen(k *tick, r election.Result, now time.Time) {
+	switch {
+	case s.leaving:
+		s.agenda.close(k)
+	case r.Verdict == election.Early:
+		s.agenda.askSoon(k, r.Until, now)
+	case r.Verdict == election.Closed:
+		k.waited, k.reason = true, "redis"
+		s.agenda.askSoon(k, r.Until, now)
+	case k.abstained:
+		k.waited = true
+		s.agenda.park(k, now)
+	default: // all slots are held, and it waits for its turn
+		if !k.waited {
+			k.reason = "slots"
+		}
+		s.watch(k.task, r.Until)
+		s.agenda.ask(k, now.Add(heldPause), now)
+	}
+}
+
+// cannotTell asks again, with the same id, after a pause that all ticks share: while the server is away, waiting ticks
+// keep their order and do not skip each other.
+func (s *Scheduler) cannotTell(k *tick, r election.Result, now time.Time) {
+	if !errors.Is(r.Err, election.ErrUnknown) {
+		s.log.Error("claim refused", "job", k.task.Name, "tick", k.at.Format(time.RFC3339), "error", r.Err)
+		s.unplace(k)
+		s.agenda.close(k)
+		return
+	}
+	if !s.away {
+		s.away = true
+		s.log.Warn("the server does not answer; due ticks wait until their start deadline", "error", r.Err)
+	}
+	if !s.askAgain.After(now) {
+		s.askAgain = now.Add(s.retry.next())
+	}
+	k.waited, k.reason = true, "redis"
+	s.agenda.asks.set(k, s.askAgain)
+}
+
+// granted starts a run, unless the grant is known only now that it is too late to start: then it is given back, and the
+// tick asked for again, so that the server settles it.
+func (s *Scheduler) granted(k *tick, term *election.Term, now time.Time) {
+	if !k.placed {
+		s.place(k)
+	}
+	k.placed = false // from here on it is the run that has the place
+	if k.waited && now.After(k.deadline) && !k.closed {
+		s.giveBack(k, term)
+		return
+	}
+	s.start(k, term)
+	s.agenda.close(k)
+	if k.task.PerTick > 1 && !s.leaving { // it may be granted here again, or has to be settled at its deadline
+		again := s.agenda.open(k.task, k.at, k.previous, now)
+		again.won = k.won + 1
+	}
+}
+
+// start runs a granted tick in a goroutine of its own.
+func (s *Scheduler) start(k *tick, term *election.Term) {
+	t := k.task
+	run := &Run{ID: term.ID(), Job: t.Name, Tick: k.at, Trigger: "schedule", Slot: term.Slot(), Slots: t.Parallel,
+		Attempt: term.Attempt(), Token: term.Token()}
+	s.active.Add(1)
+	go func() {
+		defer func() { s.finished <- k }()
+		s.exec.execute(context.Background(), &t.Job, run, term)
+	}()
+}
+
+func (s *Scheduler) giveBack(k *tick, term *election.Term) {
+	k.late = true
+	s.active.Add(1)
+	go func() {
+		defer func() { s.finished <- k }()
+		if err := term.Return(context.Background()); err != nil {
+			s.log.Warn("a tick that was granted too late could not be given back", "job", k.task.Name, "error", err)
+		}
+	}()
+}
+
+// freed is told of a run that is over: what waited for a place on this replica is asked for at once.
+func (s *Scheduler) freed(k *tick) {
+	s.active.Add(-1)
+	k.task.running--
+	s.running--
+	now := s.now()
+	if k.late && !k.closed {
+		k.late, k.id = false, newRunID()
+		s.agenda.ask(k, now, now)
+	}
+	s.wake(now, k)
+}
+
+// Running is how many runs this replica has. It may be called at any time.
+func (s *Scheduler) Running() int { return int(s.active.Load()) }

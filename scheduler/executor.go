@@ -1,0 +1,131 @@
+package scheduler
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"runtime/debug"
+	"time"
+
+	"github.com/hashicorp/go-hclog"
+
+	"github.com/cronclave/cronclave/election"
+)
+
+// executor leads a run through its life: recorded, started, stopped in time, dead, released, recorded again. In
+// that order, whatever happens.
+type executor struct {
+	replica  string
+	now      func() time.Time
+	log      hclog.Logger
+	recorder *recorder
+
+	draining context.Context     // ends when the drain begins
+	drain    func(time.Duration) // begins it
+	limit    time.Time           // when the drain is over; read after draining has ended
+	abort    context.Context     // ends when runs must be killed at once
+}
+
+func newExecutor(cfg Config, now func() time.Time, abort context.Context) *executor {
+	x := &executor{replica: cfg.Replica, now: now, log: cfg.Logger, abort: abort,
+		recorder: newRecorder(cfg.Journal, cfg.Logger)}
+	draining, cancel := context.WithCancel(context.Background())
+	x.draining = draining
+	x.drain = func(timeout time.Duration) {
+		x.limit = time.Now().Add(timeout)
+		cancel()
+	}
+	return x
+}
+
+// killMargin is how long before the lease's end its run is killed: a twentieth, so that dying has time.
+func killMargin(lease time.Duration) time.Duration { return max(lease/20, 50*time.Millisecond) }
+
+// stopLead is how long before the lease's end a run is told to stop when renewals have failed.
+func stopLead(job *Job) time.Duration { return min(job.KillGrace, job.Lease/3) + killMargin(job.Lease) }
+
+// execute runs the job and returns its final record, which is queued for the journal. When ctx ends the run is stopped.
+func (x *executor) execute(ctx context.Context, job *Job, run *Run, term *election.Term) Record {
+	log := x.log.With("job", run.Job, "run_id", run.ID, "token", run.Token)
+	if !run.Tick.IsZero() {
+		log = log.With("tick", run.Tick.UTC().Format(time.RFC3339))
+	}
+	run.Replica, run.Logger = x.replica, log
+	record := Record{RunID: run.ID, Job: run.Job, Tick: run.Tick, Trigger: run.Trigger, Slot: run.Slot, Attempt: run.Attempt,
+		Token: run.Token, Replica: x.replica, Outcome: Running, Started: x.now()}
+	x.announce(record)
+	log.Info("started", "slot", run.Slot, "attempt", run.Attempt)
+	result, cause := x.launch(ctx, job, run, term)
+	record.Finished = x.now()
+	if term != nil {
+		if err := term.End(context.Background()); err != nil {
+			log.Warn("the lease could not be released; it ends by itself", "error", err)
+		}
+	}
+	record.conclude(result, cause)
+	x.recorder.add(record)
+	log.Info("finished", record.summary()...)
+	return record
+}
+
+// conclude derives the outcome: of the stop if there was one, else of the result.
+func (r *Record) conclude(result Result, cause error) {
+	r.ExitCode, r.Signal, r.Output = result.ExitCode, result.Signal, result.Output
+	switch {
+	case errors.Is(cause, ErrTimeout):
+		r.Outcome = TimedOut
+	case errors.Is(cause, ErrDrain):
+		r.Outcome, r.Reason = Canceled, "drain"
+	case errors.Is(cause, ErrLost):
+		r.Outcome = Lost
+	case cause != nil:
+		r.Outcome, r.Reason = Canceled, "user"
+	case result.Err != nil:
+		r.Outcome, r.Reason = Failed, result.Err.Error()
+	default:
+		r.Outcome = OK
+	}
+}
+
+// announce records the start before launching, if the journal answers.
+func (x *executor) announce(record Record) {
+	written, _ := x.recorder.add(record)
+	if x.recorder.failing.Load() {
+		return
+	}
+	patience, cancel := context.WithTimeout(context.Background(), recordTimeout)
+	defer cancel()
+	_ = written.wait(patience) // the recorder tells what it could not write
+}
+
+// launch runs the runner under its two contexts and returns why it was stopped, if it was.
+func (x *executor) launch(ctx context.Context, job *Job, run *Run, term *election.Term) (result Result, cause error) {
+	stop, stopNow := context.WithCancelCause(context.Background())
+	kill, killNow := context.WithCancel(context.Background())
+	defer killNow()
+	defer stopNow(nil)
+	run.Kill = kill
+	over := make(chan struct{})
+	go func() {
+		defer close(over)
+		result.Err = errNoReturn // unless it does
+		result = job.call(stop, run)
+	}()
+	g := guard{executor: x, job: job, term: term, cancel: ctx, stop: stopNow, kill: killNow}
+	cause = g.watch(over)
+	return result, cause
+}
+
+// errNoReturn is the result of a function that ended its goroutine.
+var errNoReturn = errors.New("runtime.Goexit was called")
+
+// call runs the runner; a panic is a failed run.
+func (j *Job) call(stop context.Context, run *Run) (result Result) {
+	defer func() {
+		if p := recover(); p != nil {
+			run.Logger.Error("the job panicked", "panic", fmt.Sprint(p), "stack", string(debug.Stack()))
+			result = Result{Err: fmt.Errorf("panic: %v", p)}
+		}
+	}()
+	return j.Runner.Run(stop, run)
+}

@@ -1,0 +1,116 @@
+package scheduler
+
+import (
+	"context"
+	"time"
+
+	"github.com/cronclave/cronclave/election"
+)
+
+// guard stops a run in time: at its timeout, near the end of a drain, and before the end of a lease that is not
+// renewed. After a timeout or a drain the lease is renewed through the whole grace; only its loss cuts the grace.
+type guard struct {
+	*executor
+	job    *Job
+	term   *election.Term  // nil without a lock
+	cancel context.Context // ends when somebody asks for the end of this run
+	stop   context.CancelCauseFunc
+	kill   context.CancelFunc
+}
+
+// watch returns why it stopped the run; nil if the run was over before.
+func (g *guard) watch(over <-chan struct{}) (cause error) {
+	timeout := newAlarm(g.job.Timeout, g.job.Timeout > 0)
+	grace := newAlarm(0, false)
+	drain := newAlarm(0, false)
+	lease := newAlarm(g.leaseLeft(), g.term != nil)
+	for _, a := range []*alarm{timeout, grace, drain, lease} {
+		defer a.Stop()
+	}
+	draining, canceled := g.draining.Done(), g.cancel.Done()
+	halt := func(why error, within time.Duration) {
+		if cause == nil {
+			cause = why
+			g.stop(why)
+			grace.Reset(within)
+		}
+	}
+	for {
+		select {
+		case <-over:
+			return cause
+		case <-g.abort.Done():
+			halt(ErrDrain, 0)
+			g.kill()
+			<-over
+			return cause
+		case <-g.ended():
+			halt(ErrLost, 0)
+			g.kill()
+			<-over
+			return cause
+		case <-canceled:
+			canceled = nil
+			halt(context.Cause(g.cancel), g.job.KillGrace)
+		case <-timeout.C:
+			halt(ErrTimeout, g.job.KillGrace)
+		case <-grace.C:
+			g.kill()
+		case <-draining:
+			draining = nil
+			drain.Reset(time.Until(g.limit) - g.job.KillGrace)
+		case <-drain.C:
+			left := time.Until(g.limit)
+			halt(ErrDrain, left)
+			if left > 0 {
+				drain.Reset(left)
+			} else { // whatever it was told to stop for before
+				g.kill()
+			}
+		case <-lease.C:
+			lease.Reset(g.checkLease(halt))
+		}
+	}
+}
+
+// ended is closed when the term is over.
+func (g *guard) ended() <-chan struct{} {
+	if g.term == nil {
+		return nil
+	}
+	return g.term.Context().Done()
+}
+
+// leaseLeft is how long the run may go on if no renewal comes through.
+func (g *guard) leaseLeft() time.Duration {
+	if g.term == nil {
+		return 0
+	}
+	return g.term.Remaining() - stopLead(g.job)
+}
+
+// checkLease stops the run when its lease nears its end, and kills it before that. It returns when to look again.
+func (g *guard) checkLease(halt func(error, time.Duration)) time.Duration {
+	if left := g.leaseLeft(); left > 0 {
+		return left
+	}
+	rest := g.term.Remaining() - killMargin(g.job.Lease)
+	if rest <= 0 {
+		halt(ErrLost, 0)
+		g.kill()
+		return g.job.Lease
+	}
+	halt(ErrLost, rest)
+	return rest
+}
+
+// alarm is a timer that may be unset.
+type alarm struct{ *time.Timer }
+
+func newAlarm(d time.Duration, set bool) *alarm {
+	t := time.NewTimer(d)
+	if !set {
+		t.Stop()
+	}
+	return &alarm{t}
+}

@@ -1,0 +1,150 @@
+package scheduler
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"regexp"
+	"time"
+
+	"github.com/hashicorp/go-hclog"
+
+	"github.com/cronclave/cronclave/scheduler/cronspec"
+)
+
+// Job is what runs at the ticks of a schedule.
+type Job struct {
+	// Name is [A-Za-z0-9][A-Za-z0-9_-]{0,127}. All replicas know the job by it.
+	Name string
+	// Schedule is one or more expressions: see package cronspec. Location is the zone they are read in; defaults to UTC.
+	Schedule []string
+	Location *time.Location
+	// Jitter delays each tick by a hash of the job and the tick, the same on every replica, never past the next tick.
+	Jitter time.Duration
+	// Runner runs the job. Required.
+	Runner Runner
+	// Parallel is how many runs there may be at once in the cluster, PerTick how many of them for one tick, PerReplica how many
+	// on one replica. Each defaults to 1. A tick that finds all slots held is skipped.
+	Parallel, PerTick, PerReplica int
+	// StartDeadline is how late a tick may start after its jitter, before it is missed. Defaults to the next tick, at most 1h.
+	StartDeadline time.Duration
+	// Timeout stops a run, and KillGrace later kills it. They default to 24h and 10s; a negative Timeout is none,
+	// a negative KillGrace kills at once.
+	Timeout, KillGrace time.Duration
+	// Lease is how long the cluster waits for a replica that has died. Defaults to 30s; at least 1s.
+	Lease time.Duration
+}
+
+// Runner runs a job. It returns when nothing of the run is left: no process, no goroutine.
+type Runner interface {
+	// Run starts to stop when ctx ends; context.Cause tells why: [ErrTimeout], [ErrDrain] or [ErrLost]. It stops by force when
+	// run.Kill ends.
+	Run(ctx context.Context, run *Run) Result
+}
+
+// Run is one execution of a job.
+type Run struct {
+	ID          string // also the lease id
+	Job         string
+	Replica     string
+	Tick        time.Time // zero outside the schedule
+	Trigger     string    // schedule, manual
+	Slot, Slots int
+	Attempt     int
+	Token       int64           // the fencing token; 0 without a lock
+	Kill        context.Context // ends when the run must be dead at once
+	Logger      hclog.Logger    // with the run's keys
+}
+
+// Result tells how a run ended. It is ok if Err is nil.
+type Result struct {
+	Err      error
+	ExitCode *int   // of a command
+	Signal   string // that ended a command
+	Output   []byte // the tail of it, for the journal
+}
+
+// Func is a [Runner] of a Go function. It must return when its context ends: nobody can kill a goroutine, so after the
+// loss of a lease only the token protects. An error is a failed run, and so is a panic, in this as in any other Runner.
+type Func func(ctx context.Context, run *Run) error
+
+// Run calls the function.
+func (f Func) Run(ctx context.Context, run *Run) Result { return Result{Err: f(ctx, run)} }
+
+var jobName = regexp.MustCompile(`^[A-Za-z0-9][A-Za-z0-9_-]{0,127}$`)
+
+func (j Job) withDefaults() Job {
+	j.Parallel = orDefault(j.Parallel, 1)
+	j.PerTick = orDefault(j.PerTick, 1)
+	j.PerReplica = orDefault(j.PerReplica, 1)
+	j.Timeout = orDefault(j.Timeout, 24*time.Hour)
+	j.KillGrace = max(orDefault(j.KillGrace, 10*time.Second), 0)
+	j.Lease = orDefault(j.Lease, 30*time.Second)
+	return j
+}
+
+func (j Job) validate() error {
+	var faults []error
+	fault := func(bad bool, format string, args ...any) {
+		if bad {
+			faults = append(faults, fmt.Errorf("job %s: "+format, append([]any{j.Name}, args...)...))
+		}
+	}
+	fault(!jobName.MatchString(j.Name), "a name is made of letters, digits, _ and -")
+	fault(j.Runner == nil, "Runner is missing")
+	fault(j.Parallel < 1 || j.Parallel > 1000, "Parallel is %d: it must be from 1 to 1000", j.Parallel)
+	fault(j.PerTick < 1 || j.PerTick > j.Parallel, "PerTick is %d: it must be from 1 to Parallel, %d", j.PerTick, j.Parallel)
+	fault(j.PerReplica < 1 || j.PerReplica > j.Parallel, "PerReplica is %d: it must be from 1 to Parallel, %d", j.PerReplica, j.Parallel)
+	fault(j.Lease < time.Second, "Lease is %v: it must be at least 1s", j.Lease)
+	fault(j.Jitter < 0 || j.StartDeadline < 0, "Jitter and StartDeadline must not be negative")
+	return errors.Join(faults...)
+}
+
+// task is a job and what this replica knows of it. It belongs to the loop.
+type task struct {
+	Job
+	spec    *cronspec.Schedule
+	open    []*tick // oldest first
+	running int     // runs on this replica, and claims that may become one
+	behind  bool    // ticks before the oldest open one may be undecided
+}
+
+func newTask(job Job) (*task, error) {
+	job = job.withDefaults()
+	spec, err := cronspec.Parse(job.Schedule, cronspec.Options{Location: job.Location, Name: job.Name})
+	if err != nil {
+		err = fmt.Errorf("job %s: schedule: %w", job.Name, err)
+	}
+	if err := errors.Join(job.validate(), err); err != nil {
+		return nil, err
+	}
+	return &task{Job: job, spec: spec}, nil
+}
+
+// due is the instant from which a tick may start.
+func (t *task) due(at, next time.Time) time.Time {
+	if next.IsZero() {
+		next = at.Add(t.Jitter + time.Second)
+	}
+	return at.Add(cronspec.Jitter(t.Name, at, next, t.Jitter))
+}
+
+// longestAuto bounds the deadline of rare jobs.
+const longestAuto = time.Hour
+
+// deadline is the instant until which a tick may start.
+func (t *task) deadline(at time.Time) time.Time {
+	next := t.spec.Next(at)
+	due := t.due(at, next)
+	if t.StartDeadline > 0 {
+		return due.Add(t.StartDeadline)
+	}
+	latest := due.Add(longestAuto)
+	if next.IsZero() {
+		return latest
+	}
+	if end := t.due(next, t.spec.Next(next)); end.Before(latest) {
+		return end
+	}
+	return latest
+}

@@ -1,0 +1,53 @@
+package scheduler
+
+import (
+	"context"
+	"errors"
+	"fmt"
+
+	"github.com/cronclave/cronclave/election"
+)
+
+// ErrHeld means that all slots of a job are held.
+var ErrHeld = errors.New("all slots of the job are held")
+
+// RunNow runs a job here and now, outside its schedule, and returns what became of it. It holds one of the job's slots, or fails with
+// [ErrHeld]; without lock it asks nobody, and has no token. When ctx ends the run is stopped. It is for a scheduler that is not running.
+func (s *Scheduler) RunNow(ctx context.Context, job string, lock bool) (Record, error) {
+	t := s.tasks[job]
+	if t == nil {
+		return Record{}, fmt.Errorf("job %s: %w", job, ErrNoJob)
+	}
+	defer s.record()()
+	run := &Run{ID: newRunID(), Job: t.Name, Trigger: "manual", Slots: t.Parallel, Attempt: 1}
+	if !lock {
+		return s.exec.execute(ctx, &t.Job, run, nil), nil
+	}
+	if s.cfg.Claimer == nil {
+		return Record{}, errNoClaimer
+	}
+	term, err := s.claimNow(ctx, t, run.ID)
+	if err != nil {
+		return Record{}, fmt.Errorf("job %s: %w", job, err)
+	}
+	run.Slot, run.Token = term.Slot(), term.Token()
+	return s.exec.execute(ctx, &t.Job, run, term), nil
+}
+
+func (s *Scheduler) claimNow(ctx context.Context, t *task, id string) (*election.Term, error) {
+	c := election.Claim{Job: t.Name, ID: id, Trigger: "manual", Slots: t.Parallel, PerTick: t.PerTick, Lease: t.Lease}
+	for tries := 0; ; tries++ {
+		switch r := s.cfg.Claimer.Claim(ctx, []election.Claim{c})[0]; r.Verdict {
+		case election.Granted:
+			return r.Term, nil
+		case election.CannotTell:
+			const enough = 3
+			if tries >= enough || !s.retry.wait(ctx) {
+				s.cfg.Claimer.Withdraw(c)
+				return nil, r.Err
+			}
+		default:
+			return nil, fmt.Errorf("%w until %s by %s", ErrHeld, r.Until.Format("15:04:05"), r.By)
+		}
+	}
+}

@@ -1,0 +1,64 @@
+package scheduler
+
+import (
+	"errors"
+	"strings"
+	"time"
+)
+
+// Outcome tells how a tick or a run ended.
+type Outcome string
+
+// The outcomes.
+const (
+	Running   Outcome = "running"
+	OK        Outcome = "ok"
+	Failed    Outcome = "failed"
+	TimedOut  Outcome = "timeout"
+	Canceled  Outcome = "canceled"  // reason user, replaced, drain
+	Lost      Outcome = "lost"      // the lease was lost and the run was stopped
+	Abandoned Outcome = "abandoned" // the holder died
+	Skipped   Outcome = "skipped"   // reason overlap, paused
+	Missed    Outcome = "missed"    // reason late, down, redis, pool, capacity, slots
+)
+
+// The causes with which a run's context ends.
+var (
+	ErrTimeout = errors.New("the job's timeout has passed")
+	ErrDrain   = errors.New("the replica is draining")
+	ErrLost    = errors.New("the lease was lost")
+)
+
+// Record is what became of a tick or a run. Times are by the server's clock as far as it is known.
+type Record struct {
+	RunID             string
+	Job               string
+	Tick              time.Time // zero outside the schedule
+	Trigger           string
+	Slot, Attempt     int
+	Token             int64 // 0 for a tick without a run
+	Replica           string
+	Outcome           Outcome
+	Reason            string
+	ExitCode          *int
+	Signal            string
+	Started, Finished time.Time
+	Output            []byte
+}
+
+// tickRecord is the outcome of a tick that had no run. Its RunID is the same whoever records it. verdict is
+// "outcome reason", as the claim had it.
+func tickRecord(job string, at time.Time, verdict, replica string, now time.Time) Record {
+	outcome, reason, _ := strings.Cut(verdict, " ")
+	return Record{RunID: job + "." + at.UTC().Format("20060102T150405Z"), Job: job, Tick: at, Trigger: "schedule",
+		Replica: replica, Outcome: Outcome(outcome), Reason: reason, Finished: now}
+}
+
+// summary is what the log tells of the end of a run.
+func (r *Record) summary() []any {
+	args := []any{"outcome", string(r.Outcome), "duration", r.Finished.Sub(r.Started).Round(time.Millisecond).String()}
+	if r.Reason != "" {
+		args = append(args, "reason", r.Reason)
+	}
+	return args
+}

@@ -1,0 +1,223 @@
+package scheduler
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"math/rand/v2"
+	"slices"
+	"sync"
+	"sync/atomic"
+	"time"
+
+	"github.com/hashicorp/go-hclog"
+)
+
+// recorder writes records to the journal in batches: those that come while one is being written go together in the next. While
+// the journal is away they wait, up to maxWaiting of them; then the oldest are dropped, and the log says so.
+type recorder struct {
+	journal Journal
+	log     hclog.Logger
+	wake    chan struct{} // capacity 1
+	failing atomic.Bool   // the last attempt to write failed
+
+	mu      sync.Mutex
+	waiting []waitingRecord
+	pending map[recordKey]*receipt // of records that wait or are being written
+	ended   bool                   // nothing is written any more
+}
+
+type waitingRecord struct {
+	Record
+	receipt *receipt
+}
+
+// recordKey tells records apart: saying the same twice is saying it once.
+type recordKey struct {
+	runID   string
+	outcome Outcome
+}
+
+// receipt tells what became of a record.
+type receipt struct {
+	done chan struct{} // closed when it was written or dropped
+	err  error         // why it was not written; read after done is closed
+}
+
+func (r *receipt) settle(err error) {
+	r.err = err
+	close(r.done)
+}
+
+// wait returns when the record was written, or why it was not or not yet.
+func (r *receipt) wait(ctx context.Context) error {
+	select {
+	case <-r.done:
+		return r.err
+	case <-ctx.Done():
+		return fmt.Errorf("the journal does not answer: %w", ctx.Err())
+	}
+}
+
+const (
+	maxWaiting     = 10_000
+	dropAtOnce     = maxWaiting / 10 // so that the log tells of many at once
+	maxRecordBatch = 500
+	recordTimeout  = 2 * time.Second
+	lastWords      = 5 * time.Second // how long the rest is tried to be written at the end
+)
+
+var (
+	errDropped = errors.New("the record was dropped: the journal is away")
+	errEnded   = errors.New("nothing is recorded any more")
+)
+
+func newRecorder(journal Journal, log hclog.Logger) *recorder {
+	return &recorder{journal: journal, log: log, wake: make(chan struct{}, 1), pending: map[recordKey]*receipt{}}
+}
+
+// add queues a record, unless the same is waiting already. Without a journal all records count as written.
+func (r *recorder) add(record Record) (written *receipt, known bool) {
+	r.mu.Lock()
+	defer r.mu.Unlock()
+	key := recordKey{record.RunID, record.Outcome}
+	if w, ok := r.pending[key]; ok {
+		return w, true
+	}
+	w := &receipt{done: make(chan struct{})}
+	switch {
+	case r.journal == nil:
+		w.settle(nil)
+		return w, false
+	case r.ended:
+		w.settle(errEnded)
+		return w, false
+	}
+	r.pending[key] = w
+	r.waiting = append(r.waiting, waitingRecord{record, w})
+	if len(r.waiting) > maxWaiting {
+		r.settle(r.waiting[:dropAtOnce], errDropped)
+		r.waiting = slices.Clone(r.waiting[dropAtOnce:])
+		r.log.Warn("the journal is away: the oldest records were dropped", "dropped", dropAtOnce)
+	}
+	select {
+	case r.wake <- struct{}{}:
+	default:
+	}
+	return w, false
+}
+
+// settle tells all who wait for some records. mu is held.
+func (r *recorder) settle(records []waitingRecord, err error) {
+	for _, w := range records {
+		delete(r.pending, recordKey{w.RunID, w.Outcome})
+		w.receipt.settle(err)
+	}
+}
+
+// run writes until ctx ends, and then what is left, for a bounded time.
+func (r *recorder) run(ctx context.Context) {
+	hard, cancel := context.WithCancel(context.WithoutCancel(ctx))
+	defer cancel()
+	defer context.AfterFunc(ctx, func() { time.AfterFunc(lastWords, cancel) })()
+	for {
+		batch := r.take()
+		if len(batch) > 0 {
+			r.write(hard, batch)
+			continue
+		}
+		select {
+		case <-r.wake:
+		case <-ctx.Done():
+			if r.end() {
+				return
+			}
+		}
+	}
+}
+
+// begin is called before run: from here on records are taken.
+func (r *recorder) begin() {
+	r.mu.Lock()
+	defer r.mu.Unlock()
+	r.ended = false
+}
+
+// take removes the next batch.
+func (r *recorder) take() []waitingRecord {
+	r.mu.Lock()
+	defer r.mu.Unlock()
+	n := min(len(r.waiting), maxRecordBatch)
+	batch := r.waiting[:n:n]
+	r.waiting = r.waiting[n:]
+	return batch
+}
+
+// end tells whether nothing is left to write; nothing is taken after that.
+func (r *recorder) end() bool {
+	r.mu.Lock()
+	defer r.mu.Unlock()
+	r.ended = len(r.waiting) == 0
+	return r.ended
+}
+
+// write tries until the batch is written or hard ends.
+func (r *recorder) write(hard context.Context, batch []waitingRecord) {
+	err := r.insist(hard, batch)
+	if err != nil {
+		r.log.Error("records were lost: the journal did not take them in time", "records", len(batch), "error", err)
+	}
+	r.mu.Lock()
+	defer r.mu.Unlock()
+	r.settle(batch, err)
+}
+
+func (r *recorder) insist(hard context.Context, batch []waitingRecord) error {
+	records := make([]Record, len(batch))
+	for i, w := range batch {
+		records[i] = w.Record
+	}
+	var retry backoff
+	for first := true; ; first = false {
+		ctx, cancel := context.WithTimeout(hard, recordTimeout)
+		err := r.journal.Record(ctx, records)
+		cancel()
+		r.failing.Store(err != nil)
+		if err == nil {
+			return nil
+		}
+		if first {
+			r.log.Warn("the journal does not take records; trying again", "records", len(records), "error", err)
+		}
+		if !retry.wait(hard) {
+			return err
+		}
+	}
+}
+
+// backoff grows the pause between tries, with jitter, from 50ms to 2s.
+type backoff struct{ pause time.Duration }
+
+const (
+	shortestPause = 50 * time.Millisecond
+	longestPause  = 2 * time.Second
+)
+
+func (b *backoff) next() time.Duration {
+	b.pause = min(max(2*b.pause, shortestPause), longestPause)
+	return b.pause/2 + rand.N(b.pause/2)
+}
+
+func (b *backoff) reset() { b.pause = 0 }
+
+// wait pauses; it is false if ctx ended first.
+func (b *backoff) wait(ctx context.Context) bool {
+	timer := time.NewTimer(b.next())
+	defer timer.Stop()
+	select {
+	case <-ctx.Done():
+		return false
+	case <-timer.C:
+		return true
+	}
+}

@@ -1,0 +1,316 @@
+// Package scheduler answers *when* and *what*: it runs jobs at the ticks of their schedules, each tick on the one replica
+// that wins it (or on as many as the job asks for).
+//
+// A [Scheduler] is one replica. Its loop takes due ticks from a timeline, claims them together through a [Claimer], and gives
+// each grant to the job's [Runner] in a goroutine of its own. What becomes of every tick goes to a [Journal]. All
+// replicas with the same jobs and the same Redis form one cluster:
+//
+//	elector, err := election.New(election.Config{Locks: locks})
+//	s, err := scheduler.New(scheduler.Config{
+//		Claimer: elector,
+//		Jobs: []scheduler.Job{{
+//			Name:     "report",
+//			Schedule: []string{"0 3 * * *"},
+//			Runner:   scheduler.Func(func(ctx context.Context, run *scheduler.Run) error { ... }),
+//		}},
+//	})
+//	err = s.Run(ctx) // until ctx ends, then drains
+//
+// Ticks are due by the server's clock as far as the claimer knows it; a replica's own clock only decides when to ask.
+package scheduler
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"slices"
+	"sync"
+	"sync/atomic"
+	"time"
+
+	"github.com/hashicorp/go-hclog"
+
+	"github.com/cronclave/cronclave/election"
+)
+
+// Claimer decides who runs a tick. [election.Elector] is one.
+type Claimer interface {
+	Claim(ctx context.Context, claims []election.Claim) []election.Result
+	Withdraw(c election.Claim)
+	Survey(ctx context.Context, inquiries []election.Inquiry) []election.State
+	Bury(ctx context.Context, job string, runs ...string) error
+	Now() (now time.Time, ok bool)
+}
+
+// Journal keeps what became of ticks and runs, for people. Correctness does not depend on it.
+type Journal interface {
+	// Record keeps records; it must be idempotent by RunID. It is called by one goroutine at a time, and again
+	// with the same records after an error.
+	Record(ctx context.Context, records []Record) error
+}
+
+// Config says what a [Scheduler] runs, and with whom.
+type Config struct {
+	Jobs []Job
+	// Claimer is required, but for [Scheduler.RunNow] without a lock.
+	Claimer Claimer
+	Journal Journal // defaults to none
+	// Logger defaults to none.
+	Logger hclog.Logger
+	// Replica names this replica in records and logs. Defaults to "replica".
+	Replica string
+	// MaxRunning is how many runs this replica has at once; a full replica leaves its ticks to the others. Defaults to 100.
+	MaxRunning int
+	// DrainTimeout is how long a drain waits for running jobs, their kill grace included. Defaults to 25s.
+	DrainTimeout time.Duration
+	// Clock is the replica's wall clock, used until the server's is known. Defaults to time.Now.
+	Clock func() time.Time
+}
+
+// ErrNoJob means that a job is not configured.
+var ErrNoJob = errors.New("no such job")
+
+var errNoClaimer = errors.New("scheduler: Config.Claimer is missing")
+
+// Scheduler is one replica. Run it once.
+type Scheduler struct {
+	cfg   Config
+	tasks map[string]*task
+	exec  *executor
+	log   hclog.Logger
+
+	abort    context.Context // ends when running jobs must be killed at once
+	abortNow context.CancelFunc
+	active   atomic.Int64 // runs, each with a goroutine
+	claimed  chan claimedBatch
+	surveyed chan surveyedBatch
+	finished chan *tick
+
+	// What follows belongs to the loop.
+	agenda    agenda
+	watches   queue[*task] // when to look at jobs that other replicas run
+	running   int          // runs, and claims that may become one
+	claiming  bool         // a batch of claims is under way
+	surveying bool         // and one of surveys
+	away      bool         // the server does not answer
+	leaving   bool         // the drain has begun
+	retry     backoff
+	askAgain  time.Time // while it is away
+	latest    time.Time // the newest instant that the loop has seen
+}
+
+// New validates the configuration. Every fault is in the error.
+func New(cfg Config) (*Scheduler, error) {
+	var faults []error
+	if cfg.Claimer == nil {
+		faults = append(faults, errors.New("Config.Claimer is missing"))
+	}
+	if cfg.MaxRunning < 0 || cfg.DrainTimeout < 0 {
+		faults = append(faults, errors.New("Config.MaxRunning and Config.DrainTimeout must not be negative"))
+	}
+	if cfg.Logger == nil {
+		cfg.Logger = hclog.NewNullLogger()
+	}
+	cfg.Replica = orDefault(cfg.Replica, "replica")
+	cfg.MaxRunning = orDefault(cfg.MaxRunning, 100)
+	cfg.DrainTimeout = orDefault(cfg.DrainTimeout, 25*time.Second)
+	if cfg.Clock == nil {
+		cfg.Clock = time.Now
+	}
+	s := &Scheduler{
+		cfg: cfg, tasks: map[string]*task{}, log: cfg.Logger,
+		claimed: make(chan claimedBatch, 1), surveyed: make(chan surveyedBatch, 1), finished: make(chan *tick),
+	}
+	s.abort, s.abortNow = context.WithCancel(context.Background())
+	s.exec = newExecutor(cfg, s.now, s.abort)
+	for _, job := range cfg.Jobs {
+		t, err := newTask(job)
+		if _, twice := s.tasks[job.Name]; twice {
+			err = errors.Join(err, fmt.Errorf("job %s: there are two of this name", job.Name))
+		}
+		faults = append(faults, err)
+		s.tasks[job.Name] = t
+	}
+	if err := errors.Join(faults...); err != nil {
+		return nil, fmt.Errorf("scheduler: %w", err)
+	}
+	return s, nil
+}
+
+func orDefault[T comparable](v, def T) T {
+	var zero T
+	if v == zero {
+		return def
+	}
+	return v
+}
+
+// now is the server's clock as far as it is known, else the replica's own.
+func (s *Scheduler) now() time.Time {
+	if s.cfg.Claimer != nil {
+		if t, ok := s.cfg.Claimer.Now(); ok {
+			return t
+		}
+	}
+	return s.cfg.Clock()
+}
+
+// Abort makes a [Scheduler.Run] that drains kill its jobs at once. It may be called at any time, more than once.
+func (s *Scheduler) Abort() { s.abortNow() }
+
+// Run schedules until ctx ends, and then drains: it claims nothing more, waits for running jobs, stops those that are left
+// near the end of DrainTimeout, and returns when all of them are dead and released. The server may be away when it starts.
+func (s *Scheduler) Run(ctx context.Context) error {
+	if s.cfg.Claimer == nil {
+		return errNoClaimer
+	}
+	defer s.abortNow()
+	defer s.record()()
+	if err := s.loop(ctx); err != nil {
+		return err
+	}
+	s.drain()
+	return nil
+}
+
+// record starts the recorder; the function it returns ends it, and waits.
+func (s *Scheduler) record() (end func()) {
+	ctx, cancel := context.WithCancel(context.Background())
+	var recorder sync.WaitGroup
+	s.exec.recorder.begin()
+	recorder.Go(func() { s.exec.recorder.run(ctx) })
+	return func() {
+		cancel()
+		recorder.Wait()
+	}
+}
+
+// loop is the one goroutine that owns the agenda and what is known of each job.
+func (s *Scheduler) loop(ctx context.Context) error {
+	if err := s.begin(ctx); err != nil {
+		return err
+	}
+	timer := time.NewTimer(0)
+	defer timer.Stop()
+	for {
+		now := s.now()
+		s.noticeStep(now)
+		s.fallBehind(s.agenda.collect(now), now)
+		s.claim(ctx, now)
+		s.survey(ctx, now)
+		timer.Reset(s.sleep(now))
+		select {
+		case <-ctx.Done():
+			return nil
+		case <-timer.C:
+		case b := <-s.claimed:
+			s.settleClaims(b)
+		case b := <-s.surveyed:
+			s.settleSurvey(b)
+		case k := <-s.finished:
+			s.freed(k)
+		}
+	}
+}
+
+// longestSleep bounds every sleep, so that a stepped clock or a suspended machine is noticed soon.
+const longestSleep = 2 * time.Second
+
+func (s *Scheduler) sleep(now time.Time) time.Duration {
+	wake := now.Add(longestSleep)
+	earlier := func(t time.Time) {
+		if t.Before(wake) {
+			wake = t
+		}
+	}
+	if t, ok := s.agenda.timeline.next(); ok {
+		earlier(t)
+	}
+	if t, ok := s.agenda.asks.first(); ok && !s.claiming {
+		earlier(t)
+	}
+	if t, ok := s.watches.first(); ok && !s.surveying {
+		earlier(t)
+	}
+	return wake.Sub(now)
+}
+
+const (
+	// smallStep is how far the server's clock may seem to step back since an estimate became a better one.
+	smallStep = 2 * time.Second
+	// bigStep is how far it may step back before the timeline follows: as far as a ledger is ahead of it at most.
+	bigStep = time.Minute
+)
+
+// noticeStep follows the clock when it has been set back: what was to be asked and looked at by then is due now, and
+// after a big step the timeline is built anew: its ticks are due again, as far as the ledgers allow.
+func (s *Scheduler) noticeStep(now time.Time) {
+	back := s.latest.Sub(now)
+	if back <= smallStep {
+		if back < 0 {
+			s.latest = now
+		}
+		return
+	}
+	s.log.Warn("the server's clock was set back", "by", back.String())
+	s.latest, s.askAgain = now, time.Time{}
+	s.agenda.asks.advance(now)
+	s.watches.advance(now)
+	if back > bigStep {
+		s.agenda.timeline = timeline[*task]{}
+		for _, t := range s.tasks {
+			s.agenda.timeline.add(t.spec, t, now)
+		}
+	}
+}
+
+// lastAnswers is how long a drain waits for the server to tell what became of claims whose outcome is unknown.
+const lastAnswers = 3 * time.Second
+
+// drain waits for the runs, and for what is under way to the server. Each run stops itself in time: see guard. A claim that was
+// under way when the drain began, or that the server has not answered, may have been granted, and nobody else asks for its
+// tick then: it is run.
+func (s *Scheduler) drain() {
+	if n := s.Running(); n > 0 {
+		s.log.Info("draining", "running", n, "drain_timeout", s.cfg.DrainTimeout.String())
+	}
+	s.exec.drain(s.cfg.DrainTimeout)
+	s.leaving = true
+	s.agenda.timeline, s.watches = timeline[*task]{}, queue[*task]{}
+	s.forget(func(k *tick) bool { return !k.placed && !k.late })
+	ask := time.NewTimer(0)
+	defer ask.Stop()
+	patience := time.NewTimer(min(s.cfg.DrainTimeout, lastAnswers))
+	defer patience.Stop()
+	abort := s.abort.Done()
+	for s.Running() > 0 || s.claiming || s.surveying || len(s.agenda.asks.items) > 0 {
+		now := s.now()
+		s.claim(context.Background(), now)
+		ask.Reset(s.sleep(now))
+		select {
+		case <-ask.C:
+		case b := <-s.claimed:
+			s.settleClaims(b)
+		case <-s.surveyed:
+			s.surveying = false
+		case k := <-s.finished:
+			s.freed(k)
+		case <-patience.C:
+			s.forget(func(*tick) bool { return true })
+		case <-abort:
+			abort = nil
+			s.forget(func(*tick) bool { return true })
+		}
+	}
+}
+
+// forget closes the open ticks that meet a condition.
+func (s *Scheduler) forget(which func(*tick) bool) {
+	for _, t := range s.tasks {
+		for _, k := range slices.Clone(t.open) {
+			if which(k) {
+				s.agenda.close(k)
+			}
+		}
+	}
+}

@@ -1,0 +1,270 @@
+package scheduler
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"slices"
+	"time"
+
+	"github.com/cronclave/cronclave/election"
+)
+
+// surveyedBatch is what the cluster knows of some jobs.
+type surveyedBatch struct {
+	tasks     []*task
+	inquiries []election.Inquiry
+	states    []election.State
+	unburied  []error
+}
+
+func (b *surveyedBatch) add(t *task, q election.Inquiry) {
+	b.tasks, b.inquiries = append(b.tasks, t), append(b.inquiries, q)
+}
+
+const (
+	maxSurvey   = 1000
+	watchMargin = 10 * time.Millisecond
+)
+
+// watch looks at a job just after an instant, when the lease of another replica's run has ended unless it is renewed.
+func (s *Scheduler) watch(t *task, until time.Time) {
+	if until.IsZero() {
+		return
+	}
+	at := until.Add(watchMargin)
+	if known, ok := s.watches.when(t); !ok || at.Before(known) {
+		s.watches.set(t, at)
+	}
+}
+
+// survey looks at the jobs whose watch is due, all in one batch.
+func (s *Scheduler) survey(ctx context.Context, now time.Time) {
+	if s.surveying {
+		return
+	}
+	tasks := s.watches.take(now, maxSurvey)
+	if len(tasks) == 0 {
+		return
+	}
+	var b surveyedBatch
+	for _, t := range tasks {
+		q := election.Inquiry{Job: t.Name}
+		if t.behind && len(t.open) > 0 {
+			q.SettleThrough = t.open[0].previous // whatever its deadline: nobody keeps more open ticks than that
+		}
+		b.add(t, q)
+	}
+	s.surveying = true
+	go func() {
+		b.states, b.unburied = s.look(context.WithoutCancel(ctx), b.inquiries)
+		s.surveyed <- b
+	}()
+}
+
+// look asks for the state of jobs, and records what has become of runs whose holder died. unburied has an error for each
+// job for which that did not work.
+func (s *Scheduler) look(ctx context.Context, inquiries []election.Inquiry) (states []election.State, unburied []error) {
+	for part := range slices.Chunk(inquiries, maxSurvey) {
+		states = append(states, s.cfg.Claimer.Survey(ctx, part)...)
+	}
+	written := make([][]*receipt, len(states))
+	for i, st := range states {
+		written[i] = s.mourn(inquiries[i].Job, st)
+	}
+	patience, cancel := context.WithTimeout(ctx, recordTimeout)
+	defer cancel()
+	unburied = make([]error, len(states))
+	for i, st := range states {
+		unburied[i] = s.bury(ctx, patience, inquiries[i].Job, st, written[i])
+	}
+	return states, unburied
+}
+
+// mourn records orphans as abandoned. Every replica that sees one does so: the record is the same.
+func (s *Scheduler) mourn(job string, st election.State) (written []*receipt) {
+	for _, o := range st.Orphans {
+		r, known := s.exec.recorder.add(Record{RunID: o.ID, Job: job, Tick: o.Tick, Trigger: o.Trigger, Slot: o.Slot, Attempt: o.Attempt,
+			Token: o.Token, Replica: o.Holder, Outcome: Abandoned, Finished: st.Now})
+		written = append(written, r)
+		if !known {
+			s.log.Warn("run abandoned: its replica died", "job", job, "run_id", o.ID, "replica_lost", o.Holder, "token", o.Token)
+		}
+	}
+	return written
+}
+
+// bury has orphans forgotten, once they were recorded: nothing is lost if this replica dies between the two.
+func (s *Scheduler) bury(ctx, patience context.Context, job string, st election.State, written []*receipt) error {
+	var ids []string
+	var unwritten error
+	for i, w := range written {
+		if err := w.wait(patience); err != nil {
+			unwritten = fmt.Errorf("record an abandoned run of job %s: %w", job, err)
+			continue
+		}
+		ids = append(ids, st.Orphans[i].ID)
+	}
+	if len(ids) == 0 {
+		return unwritten
+	}
+	return errors.Join(unwritten, s.cfg.Claimer.Bury(ctx, job, ids...))
+}
+
+func (s *Scheduler) settleSurvey(b surveyedBatch) {
+	s.surveying = false
+	now := s.now()
+	for i, st := range b.states {
+		t := b.tasks[i]
+		if st.Err != nil || b.unburied[i] != nil {
+			s.watch(t, now.Add(longestPause))
+		}
+		if st.Err != nil {
+			continue
+		}
+		if through := b.inquiries[i].SettleThrough; !through.IsZero() {
+			s.missed(t, st, through, "redis")
+			t.behind = len(t.open) > 0 && through.Before(t.open[0].previous)
+			s.agenda.wake(t, s.cfg.MaxRunning-s.running, now)
+		}
+		if t.behind { // further than the inquiry knew
+			s.watch(t, now)
+		}
+		s.watchRunning(t, st)
+	}
+}
+
+func (s *Scheduler) watchRunning(t *task, st election.State) {
+	for _, r := range st.Running {
+		s.watch(t, r.Expires)
+	}
+}
+
+// maxMissed bounds the records of ticks that were missed together: history keeps no more.
+const maxMissed = 100
+
+// missed records the ticks that this replica has just settled together, the newest of them one by one.
+func (s *Scheduler) missed(t *task, st election.State, through time.Time, reason string) {
+	if through.IsZero() || st.Decided.Before(through) || !st.Before.Before(through) {
+		return
+	}
+	n := 0
+	for at := through; at.After(st.Before) && n < maxMissed; at = t.spec.Prev(at) {
+		s.exec.recorder.add(tickRecord(t.Name, at, string(Missed)+" "+reason, s.cfg.Replica, st.Now))
+		n++
+	}
+	s.log.Warn("ticks missed", "job", t.Name, "after", st.Before, "through", through, "reason", reason, "recorded", n)
+}
+
+// begin announces the schedules to the cluster, and takes up what is undecided of the past: ticks within their deadline are
+// open, earlier ones are missed. It waits for the server.
+func (s *Scheduler) begin(ctx context.Context) error {
+	var announce, settle surveyedBatch
+	for _, t := range s.tasks {
+		announce.add(t, election.Inquiry{Job: t.Name, Schedule: t.spec.Digest()})
+	}
+	if _, err := s.insist(ctx, &announce); err != nil {
+		return err
+	}
+	now := s.now()
+	var decided []time.Time
+	for i, t := range announce.tasks {
+		s.agenda.timeline.add(t.spec, t, now)
+		s.watchRunning(t, announce.states[i])
+		if q := s.resume(t, announce.states[i].Decided, now); !q.SettleThrough.IsZero() {
+			settle.add(t, q)
+			decided = append(decided, announce.states[i].Decided)
+		}
+	}
+	again, err := s.insist(ctx, &settle)
+	if err != nil {
+		return err
+	}
+	for i, t := range settle.tasks {
+		st := settle.states[i]
+		if again[i] { // the first time may have done it, and only its reply was lost
+			st.Before = decided[i]
+		}
+		s.missed(t, st, settle.inquiries[i].SettleThrough, "down")
+	}
+	s.retry.reset()
+	return nil
+}
+
+// insist surveys until the server has answered for all of a batch, and tells for which it asked again. It fails
+// only when ctx ends.
+func (s *Scheduler) insist(ctx context.Context, b *surveyedBatch) (again []bool, err error) {
+	b.states, b.unburied, again = make([]election.State, len(b.tasks)), make([]error, len(b.tasks)), make([]bool, len(b.tasks))
+	todo := make([]int, len(b.tasks))
+	for i := range todo {
+		todo[i] = i
+	}
+	for first := true; len(todo) > 0; first = false {
+		var asked []election.Inquiry
+		for _, i := range todo {
+			asked, again[i] = append(asked, b.inquiries[i]), !first
+		}
+		states, unburied := s.look(ctx, asked)
+		for n, i := range todo {
+			b.states[i] = states[n]
+			if unburied[n] != nil {
+				s.watch(b.tasks[i], s.now())
+			}
+		}
+		todo = slices.DeleteFunc(todo, func(i int) bool { return b.states[i].Err == nil })
+		if len(todo) == 0 {
+			break
+		}
+		if first {
+			s.log.Warn("the server does not answer; trying again", "error", b.states[todo[0]].Err)
+		}
+		if !s.retry.wait(ctx) {
+			return nil, fmt.Errorf("wait for the server: %w", b.states[todo[0]].Err)
+		}
+	}
+	return again, nil
+}
+
+// resume opens the ticks of the past that are undecided and within their deadline; it returns how those before are to be settled.
+func (s *Scheduler) resume(t *task, decided, now time.Time) election.Inquiry {
+	settle := election.Inquiry{Job: t.Name}
+	var open []time.Time
+	singly := 0 // of the ticks that are too late, how many are settled one by one
+	if t.PerTick > 1 {
+		singly = maxMissed // since one that ran, though not as often as it might, was not missed
+	}
+	for at := t.spec.Prev(now.Add(time.Nanosecond)); at.After(decided); at = t.spec.Prev(at) {
+		late := t.deadline(at).Before(now)
+		if late && singly == 0 || len(open) == maxOpen {
+			settle.SettleThrough = at
+			if late { // else whatever its deadline, as nobody keeps more open ticks than that
+				settle.SettleDeadline = t.deadline(at)
+			}
+			break
+		}
+		if late {
+			singly--
+		}
+		open = append(open, at)
+	}
+	for _, tick := range slices.Backward(open) {
+		k := s.agenda.open(t, tick, t.spec.Prev(tick), now)
+		k.waited, k.reason = true, "down"
+	}
+	return settle
+}
+
+// Sweep looks at all jobs and records what has become of runs whose holder died while nobody watched. The
+// leader of a cluster calls it from time to time, since all who watched may have been restarted. It may be called
+// while Run is under way.
+func (s *Scheduler) Sweep(ctx context.Context) error {
+	inquiries := make([]election.Inquiry, 0, len(s.tasks))
+	for name := range s.tasks {
+		inquiries = append(inquiries, election.Inquiry{Job: name})
+	}
+	states, faults := s.look(ctx, inquiries)
+	for _, st := range states {
+		faults = append(faults, st.Err)
+	}
+	return errors.Join(faults...)
+}
