@@ -1,0 +1,70 @@
+package journal
+
+import (
+	"encoding/json"
+	"errors"
+	"testing"
+)
+
+// FuzzDecode gives the decoders what somebody else may have put in Redis: they
+// give a good value or ErrCorrupt, and a good record can be written again.
+func FuzzDecode(f *testing.F) {
+	f.Add(`{"run_id":"1","job":"a","outcome":"ok","tick":"2026-03-01T03:00:00Z","slot":0,"exit_code":3,"newer":{"x":[1]}}`)
+	f.Add(`{"id":"1","name":"n","seen":"2026-03-01T03:00:00Z"}`)
+	f.Add(`{"name":"a","schedule":["* * * * *"],"parallel":-1}`)
+	f.Add(`{"run_id":"1","job":"a","outcome":"ok","tick":"9999-12-31T23:59:59.999999999+23:59"}`)
+	f.Add(`{"run_id":"1","job":"a","outcome":"ok","token":1e400}`)
+	for _, s := range []string{"", "null", "[]", "{", "\xff", `""`, "7", `{"run_id":{}}`} {
+		f.Add(s)
+	}
+	f.Fuzz(func(t *testing.T, text string) {
+		r, err := decode("a", "1", text)
+		if err == nil {
+			if r.Job != "a" || r.RunID != "1" || r.Outcome == "" {
+				t.Fatalf("accepted %+v", r)
+			}
+			if b, err := json.Marshal(r); err != nil {
+				t.Fatalf("accepted what can't be shown: %v", err)
+			} else if _, err := decode("a", "1", string(b)); err != nil {
+				t.Fatalf("shown as %s, which is refused: %v", b, err)
+			}
+			r.score()
+		} else if !errors.Is(err, ErrCorrupt) {
+			t.Fatalf("error without ErrCorrupt: %v", err)
+		}
+		var replica Replica
+		if err := decodeEntry(text, &replica, &replica.ID, "1"); err != nil && !errors.Is(err, ErrCorrupt) {
+			t.Fatal(err)
+		}
+		var info JobInfo
+		if err := decodeEntry(text, &info, &info.Name, "a"); err != nil && !errors.Is(err, ErrCorrupt) {
+			t.Fatal(err)
+		}
+	})
+}
+
+// FuzzOutput splits any output into blocks and joins them again.
+func FuzzOutput(f *testing.F) {
+	f.Add("some output|with bars", int64(700), 3)
+	f.Fuzz(func(t *testing.T, output string, maxBytes int64, runs int) {
+		if maxBytes < 1 || maxBytes > 1<<24 || runs < 1 || runs > 1<<20 {
+			t.Skip()
+		}
+		j := &Journal{}
+		j.blockSize, j.blocks = outputBlocks(maxBytes, runs)
+		if room := int64(j.blockSize) * int64(j.blocks); j.blockSize < 1 || j.blocks < 1 || room > maxBytes {
+			t.Fatalf("%d blocks of %d bytes for %d", j.blocks, j.blockSize, maxBytes)
+		}
+		members := j.split("p|id|", output)
+		if len(members) > j.blocks {
+			t.Fatalf("%d blocks, %d at most", len(members), j.blocks)
+		}
+		got := join("p|id|", members)
+		if got == nil || len(*got) > len(output) || *got != output[len(output)-len(*got):] {
+			t.Fatalf("%q became %v", output, got)
+		}
+		if len(*got) < len(output) && len(*got) < j.blockSize*j.blocks {
+			t.Fatalf("cut to %d bytes", len(*got))
+		}
+	})
+}

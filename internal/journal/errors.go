@@ -1,0 +1,76 @@
+package journal
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"strings"
+
+	"github.com/redis/go-redis/v9"
+)
+
+// sortErrors looks through a pipeline that gave err. Damaged tells of keys that
+// hold what no replica wrote, each wrapping ErrCorrupt: the other commands' replies
+// are good. Failed is anything else. A missing value is no failure.
+func sortErrors(ctx context.Context, cmds []redis.Cmder, err error) (damaged, failed error) {
+	if err == nil {
+		return nil, nil
+	}
+	if cause := context.Cause(ctx); cause != nil {
+		return nil, fmt.Errorf("%w (%w)", cause, err)
+	}
+	if whole := wholeFailure(cmds, err); whole != nil {
+		return nil, whole
+	}
+	seen := map[string]bool{}
+	for _, c := range cmds {
+		if c.Err() == nil || errors.Is(c.Err(), redis.Nil) {
+			continue
+		}
+		e := commandError(c)
+		switch {
+		case seen[e.Error()]:
+		case errors.Is(e, ErrCorrupt):
+			damaged = errors.Join(damaged, e)
+		default:
+			failed = errors.Join(failed, e)
+		}
+		seen[e.Error()] = true
+	}
+	return damaged, failed
+}
+
+// allErrors is for who makes no difference between damage and failure.
+func allErrors(ctx context.Context, cmds []redis.Cmder, err error) error {
+	return errors.Join(sortErrors(ctx, cmds, err))
+}
+
+// wholeFailure is err if it comes from the network, or every command was refused
+// for one reason, which then is told once.
+func wholeFailure(cmds []redis.Cmder, err error) error {
+	var reply redis.Error
+	if !errors.As(err, &reply) {
+		return err
+	}
+	for _, c := range cmds {
+		if c.Err() == nil || c.Err().Error() != err.Error() || isWrongType(err) || errors.Is(err, redis.Nil) {
+			return nil
+		}
+	}
+	return err
+}
+
+// commandError says which command failed at which key.
+func commandError(c redis.Cmder) error {
+	name := strings.ToUpper(c.Name())
+	if args := c.Args(); len(args) > 1 {
+		name = fmt.Sprintf("%s %v", name, args[1])
+	}
+	if isWrongType(c.Err()) {
+		return fmt.Errorf("%s: %w: %w", name, ErrCorrupt, c.Err())
+	}
+	return fmt.Errorf("%s: %w", name, c.Err())
+}
+
+// isWrongType tells whether a key holds a type that no replica writes there.
+func isWrongType(err error) bool { return redis.HasErrorPrefix(err, "WRONGTYPE") }

@@ -1,0 +1,54 @@
+package journal
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"strconv"
+
+	"github.com/redis/go-redis/v9"
+)
+
+// Format is the number of the layout of all data in Redis that this version
+// writes, and the newest that it reads.
+const Format = 1
+
+// ClaimFormat notes the format of the namespace's data if there is none yet, and
+// checks it as CheckFormat does. Who writes to the namespace calls it first.
+func (j *Journal) ClaimFormat(ctx context.Context) error {
+	return j.format(ctx, true)
+}
+
+// CheckFormat returns an error that wraps ErrNewerFormat if the namespace's data
+// was written in a format newer than this version knows, and one that wraps
+// ErrCorrupt if what is noted there is no format. No note is no error.
+func (j *Journal) CheckFormat(ctx context.Context) error {
+	return j.format(ctx, false)
+}
+
+func (j *Journal) format(ctx context.Context, claim bool) error {
+	ctx, cancel := j.within(ctx)
+	defer cancel()
+	key := j.key("format")
+	var get *redis.StringCmd
+	cmds, err := j.redis.Pipelined(ctx, func(p redis.Pipeliner) error {
+		if claim {
+			p.SetNX(ctx, key, Format, 0)
+		}
+		get = p.Get(ctx, key)
+		return nil
+	})
+	if err := allErrors(ctx, cmds, err); err != nil {
+		return fmt.Errorf("check the data's format: %w", err)
+	}
+	if errors.Is(get.Err(), redis.Nil) {
+		return nil
+	}
+	switch n, err := strconv.Atoi(get.Val()); {
+	case err != nil || n < 1:
+		return fmt.Errorf("check the data's format: %w: %s is %.40q", ErrCorrupt, key, get.Val())
+	case n > Format:
+		return fmt.Errorf("%w: %s is %d, this version knows %d: update cronclave", ErrNewerFormat, key, n, Format)
+	}
+	return nil
+}

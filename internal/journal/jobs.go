@@ -1,0 +1,125 @@
+package journal
+
+import (
+	"cmp"
+	"context"
+	"encoding/json"
+	"errors"
+	"fmt"
+	"slices"
+	"time"
+
+	"github.com/redis/go-redis/v9"
+)
+
+// JobInfo describes a job to who has not its configuration.
+type JobInfo struct {
+	// Name of the job.
+	Name string `json:"name"`
+	// Schedule is the list of its expressions, Timezone the zone's IANA name.
+	Schedule []string `json:"schedule"`
+	Timezone string   `json:"timezone"`
+	// Parallel is how many slots it has, PerTick how many of them a tick gets.
+	Parallel int `json:"parallel"`
+	PerTick  int `json:"per_tick"`
+	// Digest tells configurations of the job apart.
+	Digest string `json:"digest"`
+	// Enabled is false where the job is configured but has no ticks.
+	Enabled bool `json:"enabled"`
+	// Seen is when a replica last described it, by the server's clock, estimated.
+	Seen time.Time `json:"seen"`
+}
+
+// DescribeJobs says what jobs a replica has. Where replicas disagree the last
+// word stands. A replica does this when it starts or reloads, and now and then,
+// with a new Seen, so that ForgetJobs finds what nobody has any more.
+func (j *Journal) DescribeJobs(ctx context.Context, jobs []JobInfo) error {
+	ctx, cancel := j.within(ctx)
+	defer cancel()
+	for part := range slices.Chunk(jobs, maxBatch) {
+		var pairs []any
+		for _, info := range part {
+			if !isName(info.Name) || info.Seen.IsZero() {
+				return fmt.Errorf("describe jobs: %w: name %.40q, seen %v", ErrInvalid, info.Name, info.Seen)
+			}
+			info.Seen = info.Seen.UTC()
+			text, err := json.Marshal(info)
+			if err != nil {
+				return fmt.Errorf("describe job %s: %w: %w", info.Name, ErrInvalid, err)
+			}
+			pairs = append(pairs, info.Name, text)
+		}
+		cmd := j.redis.HSet(ctx, j.key("jobs"), pairs...)
+		if err := allErrors(ctx, []redis.Cmder{cmd}, cmd.Err()); err != nil {
+			return fmt.Errorf("describe jobs: %w", err)
+		}
+	}
+	return nil
+}
+
+// Jobs returns the descriptions of all jobs, by name. Entries that no replica
+// wrote are left out, with an error that wraps ErrCorrupt.
+func (j *Journal) Jobs(ctx context.Context) ([]JobInfo, error) {
+	ctx, cancel := j.within(ctx)
+	defer cancel()
+	cmd := j.redis.HGetAll(ctx, j.key("jobs"))
+	if err := allErrors(ctx, []redis.Cmder{cmd}, cmd.Err()); err != nil {
+		return nil, fmt.Errorf("list jobs: %w", err)
+	}
+	var damaged error
+	jobs := make([]JobInfo, 0, len(cmd.Val()))
+	for name, text := range cmd.Val() {
+		var info JobInfo
+		if err := decodeEntry(text, &info, &info.Name, name); err != nil {
+			damaged = errors.Join(damaged, fmt.Errorf("list jobs: job %.40q: %w", name, err))
+			continue
+		}
+		jobs = append(jobs, info)
+	}
+	slices.SortFunc(jobs, func(a, b JobInfo) int { return cmp.Compare(a.Name, b.Name) })
+	return jobs, damaged
+}
+
+// ForgetJobs removes the descriptions of jobs that no replica has described
+// since before, and entries that no replica wrote, and returns their names. It is
+// for the leader's housekeeping. If a replica describes a job at the same time
+// nothing is removed, for this time. What was recorded of the jobs' runs stays
+// until it is too old.
+func (j *Journal) ForgetJobs(ctx context.Context, before time.Time) ([]string, error) {
+	ctx, cancel := j.within(ctx)
+	defer cancel()
+	var gone []string
+	err := j.redis.Watch(ctx, func(tx *redis.Tx) error {
+		all, err := tx.HGetAll(ctx, j.key("jobs")).Result()
+		if err != nil {
+			return err
+		}
+		if gone = notSeenSince(all, before); len(gone) == 0 {
+			return nil
+		}
+		_, err = tx.TxPipelined(ctx, func(p redis.Pipeliner) error {
+			return p.HDel(ctx, j.key("jobs"), gone...).Err()
+		})
+		return err
+	}, j.key("jobs"))
+	switch {
+	case errors.Is(err, redis.TxFailedErr):
+		return nil, nil
+	case err != nil:
+		return nil, fmt.Errorf("forget jobs: %w", errors.Join(err, context.Cause(ctx)))
+	}
+	return gone, nil
+}
+
+// notSeenSince are the names of the descriptions from before t, sorted.
+func notSeenSince(all map[string]string, t time.Time) []string {
+	var names []string
+	for name, text := range all {
+		var info JobInfo
+		if decodeEntry(text, &info, &info.Name, name) != nil || info.Seen.Before(t) {
+			names = append(names, name)
+		}
+	}
+	slices.Sort(names)
+	return names
+}

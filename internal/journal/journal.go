@@ -1,0 +1,203 @@
+// Package journal keeps in Redis what people ask about: how ticks and runs
+// ended, the tail of their output, which replicas are there, and what jobs they
+// know. Leases, tokens and ledgers decide who runs what; they never read the
+// journal, and losing all of it changes no decision.
+//
+// # Words and weights
+//
+// What is said of a run is a word: running, then how it ended. Words of one run
+// have weights, and the heaviest stands, whatever order they arrive in:
+//
+//	running < abandoned (said by those who watch) < any other end (said by the holder)
+//
+// Of two words of one weight the first to arrive stands. So a retry changes
+// nothing, a late "running" revives nothing, and a tick that several replicas
+// settle without a run, under one RunID, is one record.
+//
+// # Keys
+//
+// All keys begin with cronclave:NAMESPACE: and those of a job go on with its
+// hash tag, so that what is written of a job is one MULTI, in Cluster too:
+//
+//	{JOB}:runs     sorted set: RunID by when it ended; running ones above all ended ones
+//	{JOB}:records  hash: weight and RunID -> the record as JSON, without its output
+//	{JOB}:output   sorted set of blocks of output, ordered by their bytes: end, RunID, number, data
+//	history        sorted set: job by when something was last said of it
+//	replicas       sorted set: replica's id by when it was last seen
+//	replica:ID     the replica as JSON, with its time to live
+//	jobs           hash: job -> its description as JSON
+//	format         the number of this layout
+//
+// # Bounds
+//
+// A job has at most Config.Runs records, the ended ones that are oldest by their
+// end go first, running ones last. Records beyond that, or older than
+// Config.MaxAge, are seen in the reply of a write, and removed by the next write
+// of the same Journal to that job, at no round trip of its own. So in Redis a job
+// has at most
+//
+//	Runs + W records, W being the replicas that write it
+//
+// (a batch with several new records of one job counts as so many writers).
+// Reading never gives more than Runs, or any that is too old. Output is kept in
+// blocks of Config.MaxBytes/(8 x Runs) bytes, at least 256, and trimmed with each
+// write to MaxBytes: the oldest go first, a part of the oldest may be left. All
+// keys of a job expire MaxAge after the last word about it.
+//
+// The strings of a record are limited (MaxRunID, MaxText), hence its size.
+// Measured on Redis 7.0 with MEMORY USAGE after 10^5 runs (TestMemory), bytes:
+//
+//	a record as a replica writes it     415, counted as 500
+//	a record with the longest texts     2,600, counted as 2,700 (9 KiB if they are control characters)
+//	output                              its size + 200 for each block
+//	a job                               600
+//
+// So with the defaults and one replica 1,000 jobs take at most
+// 1,000 x (600 + 51 x 500) bytes = 25 MiB without output.
+package journal
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"sync"
+	"time"
+
+	"github.com/redis/go-redis/v9"
+)
+
+// Defaults of Config.
+const (
+	DefaultRuns     = 50
+	DefaultMaxAge   = 30 * 24 * time.Hour
+	DefaultMaxBytes = 1 << 20
+	DefaultTimeout  = 2 * time.Second
+)
+
+// Errors that callers may tell apart with errors.Is.
+var (
+	// ErrNewerFormat says that a newer version wrote the namespace's data, in a
+	// layout that this one does not know.
+	ErrNewerFormat = errors.New("the data in Redis has a newer format")
+	// ErrCorrupt says that something in Redis is not what a replica writes.
+	ErrCorrupt = errors.New("foreign or damaged data")
+	// ErrInvalid says that a caller's record, replica or job can't be written.
+	ErrInvalid = errors.New("invalid")
+)
+
+// Config of a Journal. Replicas of one namespace should agree on its limits;
+// where they do not, each applies its own when it writes.
+type Config struct {
+	// Redis is the client to use, which stays the caller's. It must have
+	// ContextTimeoutEnabled, without which it could hang past Timeout.
+	Redis redis.UniversalClient
+	// Namespace is the cluster's name.
+	Namespace string
+	// Runs is how many records are kept of each job; 0 is DefaultRuns.
+	Runs int
+	// MaxAge is how long a record is kept; 0 is DefaultMaxAge.
+	MaxAge time.Duration
+	// MaxBytes is how much output is kept of each job; 0 is DefaultMaxBytes.
+	MaxBytes int64
+	// Timeout is how long a call may take in all; 0 is DefaultTimeout.
+	Timeout time.Duration
+}
+
+// Journal reads and writes the journal of one namespace. It has no goroutine
+// that outlives a call, and is safe for concurrent use.
+type Journal struct {
+	redis     redis.UniversalClient
+	cluster   bool // redis spreads keys over nodes: a MULTI has one job's alone
+	prefix    string
+	runs      int
+	maxAge    time.Duration
+	blockSize int
+	blocks    int // of output, for each job
+	timeout   time.Duration
+
+	mu     sync.Mutex
+	excess map[string][]string // job -> runs that its next write removes
+}
+
+// New returns a Journal. It asks nothing of Redis yet. An error wraps ErrInvalid
+// and says which of cfg's fields is wrong.
+func New(cfg Config) (*Journal, error) {
+	cfg = withDefaults(cfg)
+	if err := validate(cfg); err != nil {
+		return nil, fmt.Errorf("journal: %w", err)
+	}
+	_, cluster := cfg.Redis.(*redis.ClusterClient)
+	size, blocks := outputBlocks(cfg.MaxBytes, cfg.Runs)
+	return &Journal{
+		redis:     cfg.Redis,
+		cluster:   cluster,
+		prefix:    "cronclave:" + cfg.Namespace + ":",
+		runs:      cfg.Runs,
+		maxAge:    cfg.MaxAge,
+		blockSize: size,
+		blocks:    blocks,
+		timeout:   cfg.Timeout,
+		excess:    map[string][]string{},
+	}, nil
+}
+
+func withDefaults(cfg Config) Config {
+	if cfg.Runs == 0 {
+		cfg.Runs = DefaultRuns
+	}
+	if cfg.MaxAge == 0 {
+		cfg.MaxAge = DefaultMaxAge
+	}
+	if cfg.MaxBytes == 0 {
+		cfg.MaxBytes = DefaultMaxBytes
+	}
+	if cfg.Timeout == 0 {
+		cfg.Timeout = DefaultTimeout
+	}
+	return cfg
+}
+
+func validate(cfg Config) error {
+	switch {
+	case cfg.Redis == nil:
+		return fmt.Errorf("%w: no Redis client", ErrInvalid)
+	case !obeysContexts(cfg.Redis):
+		return fmt.Errorf("%w: the Redis client must have ContextTimeoutEnabled", ErrInvalid)
+	case !isName(cfg.Namespace):
+		return fmt.Errorf("%w: namespace %q", ErrInvalid, cfg.Namespace)
+	case cfg.Runs < 0:
+		return fmt.Errorf("%w: runs %d", ErrInvalid, cfg.Runs)
+	case cfg.MaxAge < time.Millisecond:
+		return fmt.Errorf("%w: max age %v", ErrInvalid, cfg.MaxAge)
+	case cfg.MaxBytes < 0:
+		return fmt.Errorf("%w: max bytes %d", ErrInvalid, cfg.MaxBytes)
+	case cfg.Timeout < 0:
+		return fmt.Errorf("%w: timeout %v", ErrInvalid, cfg.Timeout)
+	}
+	return nil
+}
+
+// obeysContexts tells whether a client's network calls end with their context,
+// as far as its options can be seen.
+func obeysContexts(client redis.UniversalClient) bool {
+	switch c := client.(type) {
+	case *redis.Client:
+		return c.Options().ContextTimeoutEnabled
+	case *redis.ClusterClient:
+		return c.Options().ContextTimeoutEnabled
+	case *redis.Ring:
+		return c.Options().ContextTimeoutEnabled
+	}
+	return true
+}
+
+// within limits a call to Config.Timeout.
+func (j *Journal) within(ctx context.Context) (context.Context, context.CancelFunc) {
+	return context.WithTimeoutCause(ctx, j.timeout, fmt.Errorf("no answer from Redis in %v: %w", j.timeout, context.DeadlineExceeded))
+}
+
+// key of the namespace.
+func (j *Journal) key(name string) string { return j.prefix + name }
+
+// jobKey is a key of one job, under its hash tag.
+func (j *Journal) jobKey(job, name string) string { return j.prefix + "{" + job + "}:" + name }

@@ -1,0 +1,208 @@
+// Package journaltest is the conformance suite of package journal: what the
+// journal promises must hold on every server that it may be used with, one Redis,
+// a Cluster or the in-process server.
+package journaltest
+
+import (
+	"cmp"
+	"context"
+	"crypto/rand"
+	"slices"
+	"strings"
+	"testing"
+	"time"
+
+	"github.com/redis/go-redis/v9"
+
+	"github.com/cronclave/cronclave/internal/journal"
+)
+
+// Run runs the suite. connect returns a client, with ContextTimeoutEnabled, of
+// the server to test; each test works in a namespace of its own and removes what
+// it wrote.
+func Run(t *testing.T, connect func(t *testing.T) redis.UniversalClient) {
+	for name, test := range map[string]func(*suite){
+		"end completes running":           (*suite).endCompletesRunning,
+		"words in any order":              (*suite).wordsInAnyOrder,
+		"first of equal words stands":     (*suite).firstStands,
+		"repeating changes nothing":       (*suite).repeating,
+		"late running revives nothing":    (*suite).lateRunning,
+		"fields survive":                  (*suite).fieldsSurvive,
+		"order and limits of Runs":        (*suite).orderAndLimits,
+		"last of each job":                (*suite).lastOfEach,
+		"batch over many jobs":            (*suite).manyJobs,
+		"invalid records":                 (*suite).invalidRecords,
+		"bounded by runs":                 (*suite).boundedByRuns,
+		"bounded beside other writers":    (*suite).boundedByWriters,
+		"lowered limit":                   (*suite).loweredLimit,
+		"running is trimmed last":         (*suite).runningLast,
+		"too old is trimmed":              (*suite).tooOld,
+		"all expires":                     (*suite).allExpires,
+		"output of every size":            (*suite).outputSizes,
+		"oldest output goes first":        (*suite).oldestOutput,
+		"many small outputs":              (*suite).smallOutputs,
+		"damage is told and passed over":  (*suite).damage,
+		"foreign keys fail one job alone": (*suite).foreignKeys,
+		"replicas come and go":            (*suite).replicas,
+		"foreign replicas":                (*suite).foreignReplicas,
+		"jobs are described":              (*suite).jobs,
+		"format":                          (*suite).format,
+		"all keys in the namespace":       (*suite).keys,
+		"namespaces share nothing":        (*suite).namespaces,
+	} {
+		t.Run(name, func(t *testing.T) { test(newSuite(t, connect(t))) })
+	}
+}
+
+// suite is what one test has.
+type suite struct {
+	*testing.T
+	ctx       context.Context
+	client    redis.UniversalClient
+	namespace string
+	now       time.Time
+}
+
+func newSuite(t *testing.T, client redis.UniversalClient) *suite {
+	s := &suite{T: t, ctx: t.Context(), client: client, namespace: "test-" + rand.Text()}
+	now, err := client.Time(s.ctx).Result()
+	if err != nil {
+		t.Fatal(err)
+	}
+	s.now = now.UTC().Truncate(time.Second)
+	t.Cleanup(func() {
+		s.ctx = context.Background() // the test's has ended
+		for _, key := range s.allKeys() {
+			client.Del(s.ctx, key)
+		}
+	})
+	return s
+}
+
+// journal with defaults where cfg says nothing.
+func (s *suite) journal(cfg journal.Config) *journal.Journal {
+	s.Helper()
+	cfg.Redis = s.client
+	cfg.Namespace = cmp.Or(cfg.Namespace, s.namespace)
+	cfg.Timeout = 20 * time.Second // the machine may be slow
+	j, err := journal.New(cfg)
+	if err != nil {
+		s.Fatal(err)
+	}
+	return j
+}
+
+// ended is a record of run id that started i seconds before now and took 1 ms.
+func (s *suite) ended(job, id, outcome string, i int) journal.Record {
+	r := s.running(job, id, i)
+	r.Outcome = outcome
+	r.Finished = r.Started.Add(time.Millisecond)
+	r.DurationMS = new(int64(1))
+	return r
+}
+
+func (s *suite) running(job, id string, i int) journal.Record {
+	at := s.now.Add(-time.Duration(i) * time.Second)
+	return journal.Record{RunID: id, Job: job, Tick: at, Trigger: "schedule", Slot: new(0), Attempt: 1,
+		Token: at.UnixMicro(), Replica: "r1", Outcome: journal.OutcomeRunning, Started: at}
+}
+
+func (s *suite) record(j *journal.Journal, records ...journal.Record) {
+	s.Helper()
+	if err := j.Record(s.ctx, records); err != nil {
+		s.Fatal(err)
+	}
+}
+
+func (s *suite) runs(j *journal.Journal, job string, n int) []journal.Record {
+	s.Helper()
+	records, err := j.Runs(s.ctx, job, n, true)
+	if err != nil {
+		s.Fatal(err)
+	}
+	return records
+}
+
+// expect compares what is recorded of a job with "id outcome reason" of each.
+func (s *suite) expect(j *journal.Journal, job string, want ...string) {
+	s.Helper()
+	if got := describe(s.runs(j, job, 0)); !slices.Equal(got, want) {
+		s.Errorf("recorded of %q:\n got %q\nwant %q", job, got, want)
+	}
+}
+
+func describe(records []journal.Record) []string {
+	var all []string
+	for _, r := range records {
+		all = append(all, strings.TrimSpace(r.RunID+" "+r.Outcome+" "+r.Reason))
+	}
+	return all
+}
+
+// allKeys of the namespace, and of namespaces that begin with its name.
+func (s *suite) allKeys() []string {
+	s.Helper()
+	var keys []string
+	scan := func(ctx context.Context, c redis.Cmdable) error {
+		it := c.Scan(ctx, 0, "*"+s.namespace+"*", 1000).Iterator()
+		for it.Next(ctx) {
+			keys = append(keys, it.Val())
+		}
+		return it.Err()
+	}
+	var err error
+	if c, ok := s.client.(*redis.ClusterClient); ok {
+		err = c.ForEachMaster(s.ctx, func(ctx context.Context, c *redis.Client) error { return scan(ctx, c) })
+	} else {
+		err = scan(s.ctx, s.client)
+	}
+	if err != nil {
+		s.Fatal(err)
+	}
+	slices.Sort(keys)
+	return keys
+}
+
+// key of a job, as the package comment of journal tells it.
+func (s *suite) key(job, name string) string {
+	return "cronclave:" + s.namespace + ":{" + job + "}:" + name
+}
+
+// stored counts the records of a job in Redis: its index and its hash.
+func (s *suite) stored(job string) (indexed, texts int) {
+	s.Helper()
+	n, err := s.client.ZCard(s.ctx, s.key(job, "runs")).Result()
+	if err != nil {
+		s.Fatal(err)
+	}
+	m, err := s.client.HLen(s.ctx, s.key(job, "records")).Result()
+	if err != nil {
+		s.Fatal(err)
+	}
+	return int(n), int(m)
+}
+
+// outputBytes counts the output of a job in Redis, without what belongs to order.
+func (s *suite) outputBytes(job string) int {
+	s.Helper()
+	blocks, err := s.client.ZRange(s.ctx, s.key(job, "output"), 0, -1).Result()
+	if err != nil {
+		s.Fatal(err)
+	}
+	n := 0
+	for _, b := range blocks {
+		n += len(strings.SplitN(b, "|", 4)[3])
+	}
+	return n
+}
+
+// eventually asks again until ok, since the server's clock can't be moved.
+func (s *suite) eventually(what string, ok func() bool) {
+	s.Helper()
+	for deadline := time.Now().Add(20 * time.Second); !ok(); {
+		if time.Now().After(deadline) {
+			s.Fatal("still not so: ", what)
+		}
+		<-time.After(10 * time.Millisecond)
+	}
+}

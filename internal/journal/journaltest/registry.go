@@ -1,0 +1,159 @@
+package journaltest
+
+import (
+	"errors"
+	"reflect"
+	"slices"
+	"time"
+
+	"github.com/cronclave/cronclave/internal/journal"
+)
+
+const hour = time.Hour
+
+func must(s *suite, err error) {
+	s.Helper()
+	if err != nil {
+		s.Fatal(err)
+	}
+}
+
+func (s *suite) replica(id string) journal.Replica {
+	return journal.Replica{ID: id, Name: "host", Version: "1.2.3", Started: s.now.Add(-hour), Seen: s.now,
+		ConfigDigest: "0123456789abcdef", ClockOffsetMS: -12, Running: 3}
+}
+
+func (s *suite) job(name string) journal.JobInfo {
+	return journal.JobInfo{Name: name, Schedule: []string{"* * * * *", "@every 90s"}, Timezone: "Europe/Berlin",
+		Parallel: 4, PerTick: 2, Digest: "0123456789abcdef", Enabled: true, Seen: s.now}
+}
+
+func (s *suite) replicaIDs(j *journal.Journal) []string {
+	s.Helper()
+	replicas, err := j.Replicas(s.ctx)
+	must(s, err)
+	var ids []string
+	for _, r := range replicas {
+		ids = append(ids, r.ID)
+	}
+	return ids
+}
+
+func (s *suite) replicas() {
+	j := s.journal(journal.Config{})
+	a, b, c := s.replica("a"), s.replica("b"), s.replica("c")
+	a.Name, b.Name, c.Name = "z", "y", "z"
+	must(s, j.Register(s.ctx, c, hour))
+	must(s, j.Register(s.ctx, a, hour))
+	must(s, j.Register(s.ctx, b, 400*time.Millisecond))
+	a.Running, a.Draining = 0, true
+	must(s, j.Register(s.ctx, a, hour))
+	got, err := j.Replicas(s.ctx)
+	must(s, err)
+	got = slices.DeleteFunc(got, func(r journal.Replica) bool { return r.ID == "b" }) // on a slow machine it has gone
+	if !reflect.DeepEqual(got, []journal.Replica{a, c}) {
+		s.Errorf("replicas: %+v", got)
+	}
+	s.eventually("b has expired", func() bool { return slices.Equal(s.replicaIDs(j), []string{"a", "c"}) })
+	must(s, j.Deregister(s.ctx, "a"))
+	must(s, j.Deregister(s.ctx, "never there"))
+	if ids := s.replicaIDs(j); !slices.Equal(ids, []string{"c"}) {
+		s.Errorf("after Deregister: %q", ids)
+	}
+	later := s.replica("d")
+	later.Seen = s.now.Add(11 * hour)
+	must(s, j.Register(s.ctx, later, hour))
+	n, err := s.client.ZCard(s.ctx, "cronclave:"+s.namespace+":replicas").Result()
+	if err != nil || n != 1 {
+		s.Errorf("the index has %d entries, %v", n, err)
+	}
+	must(s, j.Register(s.ctx, c, hour))
+	if ids := s.replicaIDs(j); !slices.Equal(ids, []string{"d", "c"}) {
+		s.Errorf("one that was away: %q", ids)
+	}
+}
+
+func (s *suite) foreignReplicas() {
+	j := s.journal(journal.Config{})
+	must(s, j.Register(s.ctx, s.replica("a"), hour))
+	for id, text := range map[string]string{"b": "not json", "c": `{"id":"x"}`, "d": `[]`} {
+		must(s, j.Register(s.ctx, s.replica(id), hour))
+		s.client.Set(s.ctx, "cronclave:"+s.namespace+":replica:"+id, text, 0)
+	}
+	must(s, j.Register(s.ctx, s.replica("e"), hour))
+	s.client.Del(s.ctx, "cronclave:"+s.namespace+":replica:e")
+	s.client.SAdd(s.ctx, "cronclave:"+s.namespace+":replica:e", "of another type")
+	replicas, err := j.Replicas(s.ctx)
+	if !errors.Is(err, journal.ErrCorrupt) || len(replicas) != 1 || replicas[0].ID != "a" {
+		s.Errorf("%+v, %v", replicas, err)
+	}
+	for _, bad := range []journal.Replica{{}, {ID: "a"}, {ID: "a b", Seen: s.now}} {
+		if err := j.Register(s.ctx, bad, hour); !errors.Is(err, journal.ErrInvalid) {
+			s.Errorf("%+v: %v", bad, err)
+		}
+	}
+	if err := j.Register(s.ctx, s.replica("a"), 0); !errors.Is(err, journal.ErrInvalid) {
+		s.Errorf("no ttl: %v", err)
+	}
+}
+
+func (s *suite) jobs() {
+	j := s.journal(journal.Config{})
+	a, b, c := s.job("a"), s.job("b"), s.job("c")
+	must(s, j.DescribeJobs(s.ctx, nil))
+	must(s, j.DescribeJobs(s.ctx, []journal.JobInfo{b, a, c}))
+	b.Seen, c.Seen, c.Enabled = s.now.Add(hour), s.now.Add(hour), false
+	must(s, j.DescribeJobs(s.ctx, []journal.JobInfo{b, c}))
+	got, err := j.Jobs(s.ctx)
+	if err != nil || !reflect.DeepEqual(got, []journal.JobInfo{a, b, c}) {
+		s.Errorf("%+v, %v", got, err)
+	}
+	if gone, err := j.ForgetJobs(s.ctx, s.now); err != nil || len(gone) > 0 {
+		s.Errorf("forgotten too early: %q, %v", gone, err)
+	}
+	s.client.HSet(s.ctx, "cronclave:"+s.namespace+":jobs", "foreign", "not json")
+	got, err = j.Jobs(s.ctx)
+	if !errors.Is(err, journal.ErrCorrupt) || len(got) != 3 {
+		s.Errorf("beside a foreign entry: %+v, %v", got, err)
+	}
+	gone, err := j.ForgetJobs(s.ctx, s.now.Add(time.Minute))
+	if err != nil || !slices.Equal(gone, []string{"a", "foreign"}) {
+		s.Errorf("forgotten: %q, %v", gone, err)
+	}
+	if got, err = j.Jobs(s.ctx); err != nil || !reflect.DeepEqual(got, []journal.JobInfo{b, c}) {
+		s.Errorf("left: %+v, %v", got, err)
+	}
+	for _, bad := range []journal.JobInfo{{Name: "a"}, {Name: "a b", Seen: s.now}, {Seen: s.now}} {
+		if err := j.DescribeJobs(s.ctx, []journal.JobInfo{bad}); !errors.Is(err, journal.ErrInvalid) {
+			s.Errorf("%+v: %v", bad, err)
+		}
+	}
+}
+
+func (s *suite) format() {
+	j := s.journal(journal.Config{})
+	key := "cronclave:" + s.namespace + ":format"
+	must(s, j.CheckFormat(s.ctx))
+	if n, err := s.client.Exists(s.ctx, key).Result(); n != 0 || err != nil {
+		s.Errorf("CheckFormat wrote: %v", err)
+	}
+	must(s, j.ClaimFormat(s.ctx))
+	must(s, j.ClaimFormat(s.ctx))
+	if v, err := s.client.Get(s.ctx, key).Result(); v != "1" {
+		s.Errorf("format %q, %v", v, err)
+	}
+	for text, want := range map[string]error{"1": nil, "2": journal.ErrNewerFormat, "17": journal.ErrNewerFormat,
+		"0": journal.ErrCorrupt, "": journal.ErrCorrupt, "one": journal.ErrCorrupt} {
+		s.client.Set(s.ctx, key, text, 0)
+		for _, check := range []error{j.CheckFormat(s.ctx), j.ClaimFormat(s.ctx)} {
+			if !errors.Is(check, want) {
+				s.Errorf("format %q: %v", text, check)
+			}
+		}
+	}
+	s.client.Del(s.ctx, key)
+	s.client.LPush(s.ctx, key, "x")
+	if err := j.CheckFormat(s.ctx); !errors.Is(err, journal.ErrCorrupt) {
+		s.Errorf("a list: %v", err)
+	}
+}

@@ -1,0 +1,155 @@
+package journaltest
+
+import (
+	"errors"
+	"fmt"
+	"reflect"
+	"strings"
+	"time"
+
+	"github.com/cronclave/cronclave/internal/journal"
+)
+
+func (s *suite) endCompletesRunning() {
+	j := s.journal(journal.Config{})
+	s.record(j, s.running("a", "1", 9))
+	s.expect(j, "a", "1 running")
+	s.record(j, s.ended("a", "1", journal.OutcomeOK, 9))
+	s.expect(j, "a", "1 ok")
+	if indexed, texts := s.stored("a"); indexed != 1 || texts != 1 {
+		s.Errorf("%d entries and %d texts for one run", indexed, texts)
+	}
+}
+
+// wordsInAnyOrder says all words of a run, one after the other and in one batch,
+// in every order.
+func (s *suite) wordsInAnyOrder() {
+	words := func(job string) []journal.Record {
+		end := s.ended(job, "1", journal.OutcomeFailed, 60)
+		end.Finished = s.now.Add(-50 * time.Second)
+		abandoned := s.ended(job, "1", journal.OutcomeAbandoned, 60)
+		abandoned.Replica = "r2"
+		return []journal.Record{s.running(job, "1", 60), abandoned, end}
+	}
+	j := s.journal(journal.Config{})
+	for i, order := range [][]int{{0, 1, 2}, {0, 2, 1}, {1, 0, 2}, {1, 2, 0}, {2, 0, 1}, {2, 1, 0}, {2}, {1, 2}, {2, 1}} {
+		one, batch := fmt.Sprintf("one-%d", i), fmt.Sprintf("batch-%d", i)
+		var together []journal.Record
+		for _, k := range order {
+			s.record(j, words(one)[k])
+			together = append(together, words(batch)[k])
+		}
+		s.record(j, together...)
+		s.expect(j, one, "1 failed")
+		s.expect(j, batch, "1 failed")
+	}
+	s.record(j, words("left")[1], words("left")[0])
+	s.expect(j, "left", "1 abandoned")
+}
+
+func (s *suite) firstStands() {
+	j, other := s.journal(journal.Config{}), s.journal(journal.Config{})
+	settled := func(outcome, reason string, said int) journal.Record {
+		return journal.Record{RunID: "a.20260101T000000Z", Job: "a", Tick: s.now.Add(-time.Minute), Trigger: "schedule",
+			Replica: "r1", Outcome: outcome, Reason: reason, Finished: s.now.Add(-time.Duration(said) * time.Second)}
+	}
+	s.record(j, settled(journal.OutcomeSkipped, "overlap", 5))
+	s.record(other, settled(journal.OutcomeMissed, "late", 1), settled(journal.OutcomeMissed, "late", 9))
+	s.expect(j, "a", "a.20260101T000000Z skipped overlap")
+
+	first, second := s.ended("b", "1", journal.OutcomeAbandoned, 9), s.ended("b", "1", journal.OutcomeAbandoned, 9)
+	first.Reason, second.Reason = "first", "second"
+	second.Finished = first.Finished.Add(-time.Second)
+	s.record(j, first, second)
+	s.record(other, second)
+	s.expect(j, "b", "1 abandoned first")
+}
+
+func (s *suite) repeating() {
+	j := s.journal(journal.Config{})
+	batch := []journal.Record{s.running("a", "1", 9), s.ended("a", "1", journal.OutcomeOK, 9), s.running("a", "2", 8)}
+	batch[1].Output = new("some output")
+	s.record(j, batch...)
+	before := s.runs(j, "a", 0)
+	for range 5 {
+		s.record(j, batch...)
+	}
+	if after := s.runs(j, "a", 0); !reflect.DeepEqual(before, after) {
+		s.Errorf("changed:\n%v\n%v", before, after)
+	}
+	if n := s.outputBytes("a"); n != len("some output") {
+		s.Errorf("%d bytes of output stored", n)
+	}
+}
+
+// lateRunning lets a "running" arrive long after the end, and checks that it
+// neither shows nor keeps the record from being trimmed.
+func (s *suite) lateRunning() {
+	j := s.journal(journal.Config{Runs: 3})
+	s.record(j, s.ended("a", "late", journal.OutcomeOK, 100))
+	s.record(j, s.running("a", "late", 100))
+	s.expect(j, "a", "late ok")
+	for i := range 5 {
+		s.record(j, s.ended("a", fmt.Sprint(i), journal.OutcomeOK, 50-i))
+	}
+	s.expect(j, "a", "4 ok", "3 ok", "2 ok")
+	if indexed, texts := s.stored("a"); indexed > 4 || texts > 4 {
+		s.Errorf("%d entries and %d texts stored", indexed, texts)
+	}
+}
+
+func (s *suite) fieldsSurvive() {
+	j := s.journal(journal.Config{})
+	full := s.ended("a", "run-1", journal.OutcomeFailed, 7)
+	full.Slot, full.Attempt, full.Token = new(3), 2, 1<<53-1
+	full.Trigger, full.Reason, full.Signal = "recovery", `it "said" <this> & ü`, "SIGKILL"
+	full.ExitCode, full.Output = new(0), new("line\nand \x00 more")
+	full.Finished = full.Started.Add(123456 * time.Microsecond)
+	zone := time.FixedZone("elsewhere", 5400)
+	given := full
+	given.Tick, given.Started = given.Tick.In(zone), given.Started.In(zone)
+	settled := journal.Record{RunID: "t", Job: "b", Tick: s.now, Trigger: "schedule", Outcome: journal.OutcomeMissed, Reason: "down"}
+	s.record(j, given, settled)
+	for _, want := range []journal.Record{full, settled} {
+		got := s.runs(j, want.Job, 1)
+		if len(got) != 1 || !reflect.DeepEqual(got[0], want) {
+			s.Errorf("\n got %+v\nwant %+v", got, want)
+		}
+	}
+	if got, err := j.Runs(s.ctx, "a", 1, false); err != nil || got[0].Output != nil {
+		s.Errorf("output without being asked: %v, %v", got, err)
+	}
+}
+
+func (s *suite) invalidRecords() {
+	j := s.journal(journal.Config{})
+	good := s.ended("a", "good", journal.OutcomeOK, 1)
+	for name, spoil := range map[string]func(*journal.Record){
+		"no job":        func(r *journal.Record) { r.Job = "" },
+		"braces":        func(r *journal.Record) { r.Job = "a}b" },
+		"no id":         func(r *journal.Record) { r.RunID = "" },
+		"bar in id":     func(r *journal.Record) { r.RunID = "a|b" },
+		"space in id":   func(r *journal.Record) { r.RunID = "a b" },
+		"long id":       func(r *journal.Record) { r.RunID = strings.Repeat("x", journal.MaxRunID+1) },
+		"no outcome":    func(r *journal.Record) { r.Outcome = "" },
+		"no time":       func(r *journal.Record) { r.Tick, r.Started, r.Finished = time.Time{}, time.Time{}, time.Time{} },
+		"far future":    func(r *journal.Record) { r.Finished = r.Finished.AddDate(500, 0, 0) },
+		"year too long": func(r *journal.Record) { r.Tick = r.Tick.AddDate(9000, 0, 0) },
+	} {
+		bad := s.ended("a", "bad", journal.OutcomeOK, 2)
+		spoil(&bad)
+		if err := j.Record(s.ctx, []journal.Record{bad, good}); !errors.Is(err, journal.ErrInvalid) {
+			s.Errorf("%s: %v", name, err)
+		}
+		s.expect(j, "a", "good ok")
+	}
+	long := s.ended("long", "1", journal.OutcomeFailed, 1)
+	long.Reason = strings.Repeat("ü", journal.MaxText)
+	s.record(j, long)
+	if got := s.runs(j, "long", 1)[0].Reason; got != strings.Repeat("ü", journal.MaxText/2) {
+		s.Errorf("long reason: %q", got)
+	}
+	if err := j.Record(s.ctx, nil); err != nil {
+		s.Errorf("nothing to record: %v", err)
+	}
+}

@@ -1,0 +1,108 @@
+package journal_test
+
+import (
+	"fmt"
+	"strings"
+	"testing"
+	"time"
+
+	"github.com/redis/go-redis/v9"
+
+	"github.com/cronclave/cronclave/internal/journal"
+)
+
+// The formula of the package comment, in bytes.
+const (
+	usualRecord   = 500
+	longestRecord = 2700
+	escapedRecord = 9 << 10
+	perJob        = 600
+	perBlock      = 200
+)
+
+// memoryNamespace is removed before and after the test: no one else's.
+const memoryNamespace = "journal-memory-test"
+
+// usage is the memory that all keys take by Redis' own account.
+func usage(t testing.TB, client redis.UniversalClient) (bytes int64) {
+	t.Helper()
+	it := client.Scan(t.Context(), 0, "cronclave:"+memoryNamespace+":*", 1000).Iterator()
+	for it.Next(t.Context()) {
+		n, err := client.MemoryUsage(t.Context(), it.Val(), 0).Result()
+		if err != nil {
+			t.Fatal(err)
+		}
+		bytes += n
+	}
+	if err := it.Err(); err != nil {
+		t.Fatal(err)
+	}
+	return bytes
+}
+
+// clean removes the namespace's keys.
+func clean(t testing.TB, client redis.UniversalClient) {
+	t.Helper()
+	it := client.Scan(t.Context(), 0, "cronclave:"+memoryNamespace+":*", 1000).Iterator()
+	for it.Next(t.Context()) {
+		if err := client.Del(t.Context(), it.Val()).Err(); err != nil {
+			t.Fatal(err)
+		}
+	}
+}
+
+// TestMemory makes 10^5 runs of 1,000 jobs and checks what they take by Redis'
+// own account, without output and with it, and for records as long as can be.
+func TestMemory(t *testing.T) {
+	client := realRedis(t)
+	if _, ok := client.(*redis.ClusterClient); ok {
+		t.Skip("not on a Cluster")
+	}
+	control := strings.Repeat("\x01", journal.MaxText)
+	long := strings.Repeat("x", journal.MaxText)
+	for name, tt := range map[string]struct {
+		jobs, runs int // runs of each job
+		spoil      func(r *journal.Record)
+		limit      int64
+	}{
+		"usual": {1000, 100, func(*journal.Record) {}, 1000 * (perJob + 51*usualRecord)},
+		"output": {20, 100, func(r *journal.Record) { r.Output = new(strings.Repeat("x", 16<<10)) },
+			20 * (perJob + 51*usualRecord + 1<<20 + 400*perBlock)},
+		"longest": {20, 100, func(r *journal.Record) {
+			r.RunID = strings.Repeat("i", journal.MaxRunID-len(r.RunID)) + r.RunID
+			r.Job += strings.Repeat("j", 128-len(r.Job))
+			r.Trigger, r.Replica, r.Reason, r.Signal, r.Outcome = long, long, long, long, long
+		}, 20 * (perJob + 51*longestRecord)},
+		"escaped": {20, 100, func(r *journal.Record) {
+			r.Trigger, r.Replica, r.Reason, r.Signal, r.Outcome = control, control, control, control, control
+		}, 20 * (perJob + 51*escapedRecord)},
+	} {
+		t.Run(name, func(t *testing.T) {
+			clean(t, client)
+			defer clean(t, client)
+			j := open(t, journal.Config{Redis: client, Namespace: memoryNamespace, Timeout: time.Minute})
+			begin := time.Now().Add(-time.Duration(tt.runs) * time.Minute)
+			for i := range tt.runs {
+				var started, done []journal.Record
+				for job := range tt.jobs {
+					// A run's id as replicas make it, and its usual words.
+					r := ended(fmt.Sprintf("nightly-backup-%04d", job), fmt.Sprintf("%016d", i), begin.Add(time.Duration(i)*time.Minute))
+					tt.spoil(&r)
+					done = append(done, r)
+					r.Outcome, r.ExitCode, r.Finished, r.DurationMS = journal.OutcomeRunning, nil, time.Time{}, nil
+					started = append(started, r)
+				}
+				for _, batch := range [][]journal.Record{started, done} {
+					if err := j.Record(t.Context(), batch); err != nil {
+						t.Fatal(err)
+					}
+				}
+			}
+			got := usage(t, client)
+			t.Logf("%d jobs after %d runs each: %d bytes, %d a job", tt.jobs, tt.runs, got, got/int64(tt.jobs))
+			if got > tt.limit {
+				t.Errorf("%d bytes, the formula says %d", got, tt.limit)
+			}
+		})
+	}
+}

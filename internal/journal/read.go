@@ -1,0 +1,211 @@
+package journal
+
+import (
+	"cmp"
+	"context"
+	"errors"
+	"fmt"
+	"slices"
+
+	"github.com/redis/go-redis/v9"
+)
+
+// Runs returns the n newest records of job, or of all jobs if job is "", with
+// their output if asked for. Runs that have not ended come first, by when they
+// started; then the others by when they ended, newest first. If n is 0 or less
+// it returns all that is kept.
+//
+// What in Redis is not what a replica writes is left out, and told by an error
+// that wraps ErrCorrupt, which comes together with the good records.
+func (j *Journal) Runs(ctx context.Context, job string, n int, output bool) ([]Record, error) {
+	ctx, cancel := j.within(ctx)
+	defer cancel()
+	records, err := j.newest(ctx, job, n, output)
+	if err != nil {
+		return records, fmt.Errorf("read the history: %w", err)
+	}
+	return records, nil
+}
+
+func (j *Journal) newest(ctx context.Context, job string, n int, output bool) ([]Record, error) {
+	jobs := []string{job}
+	if job == "" {
+		var err error
+		if jobs, err = j.recorded(ctx); err != nil {
+			return nil, err
+		}
+	}
+	entries, damaged, err := j.entries(ctx, jobs, n)
+	if err != nil {
+		return nil, err
+	}
+	records, more, err := j.records(ctx, entries)
+	damaged = errors.Join(damaged, more)
+	if err == nil && output {
+		more, err = j.addOutput(ctx, records)
+		damaged = errors.Join(damaged, more)
+	}
+	if err != nil {
+		return nil, err
+	}
+	return records, damaged
+}
+
+// Last returns of each job the record that Runs would give first. Jobs of which
+// nothing is known are not in the map. Errors are as with Runs.
+func (j *Journal) Last(ctx context.Context, jobs []string) (map[string]Record, error) {
+	ctx, cancel := j.within(ctx)
+	defer cancel()
+	var (
+		last    = map[string]Record{}
+		damaged error
+	)
+	for part := range slices.Chunk(jobs, maxBatch) {
+		entries, inIndex, err := j.index(ctx, part, 1)
+		if err != nil {
+			return nil, fmt.Errorf("read the history: %w", err)
+		}
+		records, inRecords, err := j.records(ctx, entries)
+		if err != nil {
+			return nil, fmt.Errorf("read the history: %w", err)
+		}
+		for _, r := range records {
+			last[r.Job] = r
+		}
+		damaged = errors.Join(damaged, inIndex, inRecords)
+	}
+	if damaged != nil {
+		return last, fmt.Errorf("read the history: %w", damaged)
+	}
+	return last, nil
+}
+
+// recorded are the names of the jobs that have records.
+func (j *Journal) recorded(ctx context.Context) ([]string, error) {
+	cmd := j.redis.ZRevRange(ctx, j.key("history"), 0, -1)
+	if err := allErrors(ctx, []redis.Cmder{cmd}, cmd.Err()); err != nil {
+		return nil, err
+	}
+	return slices.DeleteFunc(cmd.Val(), func(job string) bool { return !isName(job) }), nil
+}
+
+// entry is a run in the index of its job.
+type entry struct {
+	job, id string
+	score   float64
+}
+
+// entries are the n newest entries of jobs together.
+func (j *Journal) entries(ctx context.Context, jobs []string, n int) (all []entry, damaged, err error) {
+	for part := range slices.Chunk(jobs, maxBatch) {
+		found, more, err := j.index(ctx, part, n)
+		if err != nil {
+			return nil, nil, err
+		}
+		damaged = errors.Join(damaged, more)
+		all = append(all, found...)
+		slices.SortStableFunc(all, func(a, b entry) int { return cmp.Compare(b.score, a.score) })
+		if n > 0 && len(all) > n {
+			all = all[:n]
+		}
+	}
+	return all, damaged, nil
+}
+
+// index reads of each job the n newest entries that are young enough by the
+// server's clock.
+func (j *Journal) index(ctx context.Context, jobs []string, n int) (found []entry, damaged, err error) {
+	if n <= 0 || n > j.runs {
+		n = j.runs
+	}
+	var clock *redis.TimeCmd
+	cmds, err := j.redis.Pipelined(ctx, func(p redis.Pipeliner) error {
+		clock = p.Time(ctx)
+		for _, job := range jobs {
+			p.ZRevRangeWithScores(ctx, j.jobKey(job, "runs"), 0, int64(n-1))
+		}
+		return nil
+	})
+	if damaged, err = sortErrors(ctx, cmds, err); err != nil {
+		return nil, nil, err
+	}
+	oldest := clock.Val().Add(-j.maxAge)
+	for i, job := range jobs {
+		for _, z := range cmds[i+1].(*redis.ZSliceCmd).Val() {
+			id, _ := z.Member.(string)
+			if !isRunID(id) {
+				damaged = errors.Join(damaged, fmt.Errorf("%w: run id %.40q of job %s", ErrCorrupt, id, job))
+			} else if !scoreMoment(z.Score).Before(oldest) {
+				found = append(found, entry{job, id, z.Score})
+			}
+		}
+	}
+	return found, damaged, nil
+}
+
+// records reads the records of entries, in their order: of each the heaviest
+// word. An entry without any was removed since the index was read.
+func (j *Journal) records(ctx context.Context, entries []entry) (records []Record, damaged, err error) {
+	for part := range slices.Chunk(entries, maxBatch) {
+		cmds, err := j.redis.Pipelined(ctx, func(p redis.Pipeliner) error {
+			for _, e := range part {
+				p.HMGet(ctx, j.jobKey(e.job, "records"),
+					field(weightEnd, e.id), field(weightAbandoned, e.id), field(weightRunning, e.id))
+			}
+			return nil
+		})
+		more, err := sortErrors(ctx, cmds, err)
+		if err != nil {
+			return nil, nil, err
+		}
+		damaged = errors.Join(damaged, more)
+		for i, e := range part {
+			text, ok := first(cmds[i].(*redis.SliceCmd).Val())
+			if !ok {
+				continue
+			}
+			r, err := decode(e.job, e.id, text)
+			if err != nil {
+				damaged = errors.Join(damaged, err)
+				continue
+			}
+			records = append(records, r)
+		}
+	}
+	return records, damaged, nil
+}
+
+// first is the first string in a reply of HMGET.
+func first(values []any) (string, bool) {
+	for _, v := range values {
+		if s, ok := v.(string); ok {
+			return s, true
+		}
+	}
+	return "", false
+}
+
+// outputsAtOnce is of how many records the output is read in one round trip.
+const outputsAtOnce = 64
+
+// addOutput reads the output of records, as far as it is there.
+func (j *Journal) addOutput(ctx context.Context, records []Record) (damaged, err error) {
+	for part := range slices.Chunk(records, outputsAtOnce) {
+		cmds, err := j.redis.Pipelined(ctx, func(p redis.Pipeliner) error {
+			for _, r := range part {
+				from, to := outputRange(outputPrefix(r.moment(), r.RunID))
+				p.ZRangeByLex(ctx, j.jobKey(r.Job, "output"), &redis.ZRangeBy{Min: from, Max: to})
+			}
+			return nil
+		})
+		more, err := sortErrors(ctx, cmds, err)
+		if err != nil {
+			return nil, err
+		}
+		damaged = errors.Join(damaged, more)
+		for i := range part {
+			part[i].Output = join(outputPrefix(part[i].moment(), part[i].RunID), cmds[i].(*redis.StringSliceCmd).Val())
+		}
+	}
+	return damaged, nil
+}

@@ -1,0 +1,138 @@
+package journal
+
+import (
+	"cmp"
+	"context"
+	"encoding/json"
+	"errors"
+	"fmt"
+	"slices"
+	"time"
+
+	"github.com/redis/go-redis/v9"
+)
+
+// forgetReplica is how long the index keeps the id of a replica that is not seen
+// any more, if that is longer than ten times its time to live.
+const forgetReplica = 10 * time.Minute
+
+// Replica is what a replica says of itself.
+type Replica struct {
+	// ID is its identity, new with each start: 1 to MaxRunID visible ASCII
+	// characters without "|".
+	ID string `json:"id"`
+	// Name is what people call it; two may have the same.
+	Name    string `json:"name"`
+	Version string `json:"version"`
+	// Started and Seen (when it said this) are by the server's clock, estimated.
+	Started time.Time `json:"started"`
+	Seen    time.Time `json:"seen"`
+	// ConfigDigest tells replicas with different configurations apart.
+	ConfigDigest string `json:"config_digest"`
+	// ClockOffsetMS is how far its wall clock is ahead of the server's.
+	ClockOffsetMS int64 `json:"clock_offset_ms"`
+	// Running is how many runs it has.
+	Running int `json:"running"`
+	// Draining is set while it ends its last runs and takes no more.
+	Draining bool `json:"draining,omitempty"`
+}
+
+// Register says that a replica is alive, for ttl by the server's clock. Call it
+// again, with news, well before ttl has passed.
+func (j *Journal) Register(ctx context.Context, r Replica, ttl time.Duration) error {
+	ctx, cancel := j.within(ctx)
+	defer cancel()
+	if !isRunID(r.ID) || ttl < time.Millisecond || r.Seen.IsZero() {
+		return fmt.Errorf("register replica: %w: id %.40q, ttl %v, seen %v", ErrInvalid, r.ID, ttl, r.Seen)
+	}
+	r.Started, r.Seen = r.Started.UTC(), r.Seen.UTC()
+	text, err := json.Marshal(r)
+	if err != nil {
+		return fmt.Errorf("register replica %s: %w: %w", r.ID, ErrInvalid, err)
+	}
+	gone := r.Seen.Add(-max(forgetReplica, 10*ttl)).UnixMilli()
+	cmds, err := j.redis.Pipelined(ctx, func(p redis.Pipeliner) error {
+		p.Set(ctx, j.key("replica:"+r.ID), text, ttl)
+		p.ZAdd(ctx, j.key("replicas"), redis.Z{Score: float64(r.Seen.UnixMilli()), Member: r.ID})
+		p.ZRemRangeByScore(ctx, j.key("replicas"), "-inf", number(gone))
+		return nil
+	})
+	if err := allErrors(ctx, cmds, err); err != nil {
+		return fmt.Errorf("register replica %s: %w", r.ID, err)
+	}
+	return nil
+}
+
+// Deregister says that a replica has ended. An id that is not there is no error.
+func (j *Journal) Deregister(ctx context.Context, id string) error {
+	ctx, cancel := j.within(ctx)
+	defer cancel()
+	cmds, err := j.redis.Pipelined(ctx, func(p redis.Pipeliner) error {
+		p.Del(ctx, j.key("replica:"+id))
+		p.ZRem(ctx, j.key("replicas"), id)
+		return nil
+	})
+	if err := allErrors(ctx, cmds, err); err != nil {
+		return fmt.Errorf("deregister replica %s: %w", id, err)
+	}
+	return nil
+}
+
+// Replicas returns the replicas that are alive, by name and then id. Entries
+// that no replica wrote are left out, with an error that wraps ErrCorrupt.
+func (j *Journal) Replicas(ctx context.Context) ([]Replica, error) {
+	ctx, cancel := j.within(ctx)
+	defer cancel()
+	replicas, damaged, err := j.replicas(ctx)
+	if err = errors.Join(err, damaged); err != nil {
+		return replicas, fmt.Errorf("list replicas: %w", err)
+	}
+	return replicas, nil
+}
+
+func (j *Journal) replicas(ctx context.Context) (replicas []Replica, damaged, err error) {
+	index := j.redis.ZRange(ctx, j.key("replicas"), 0, -1)
+	if err := allErrors(ctx, []redis.Cmder{index}, index.Err()); err != nil {
+		return nil, nil, err
+	}
+	for ids := range slices.Chunk(index.Val(), maxBatch) {
+		cmds, err := j.redis.Pipelined(ctx, func(p redis.Pipeliner) error {
+			for _, id := range ids {
+				p.Get(ctx, j.key("replica:"+id))
+			}
+			return nil
+		})
+		more, err := sortErrors(ctx, cmds, err)
+		if err != nil {
+			return nil, nil, err
+		}
+		damaged = errors.Join(damaged, more)
+		for i, id := range ids {
+			text, err := cmds[i].(*redis.StringCmd).Result()
+			if err != nil {
+				continue // its time to live has passed, or told as damaged
+			}
+			var r Replica
+			if err := decodeEntry(text, &r, &r.ID, id); err != nil {
+				damaged = errors.Join(damaged, fmt.Errorf("replica %.40q: %w", id, err))
+				continue
+			}
+			replicas = append(replicas, r)
+		}
+	}
+	slices.SortFunc(replicas, func(a, b Replica) int {
+		return cmp.Or(cmp.Compare(a.Name, b.Name), cmp.Compare(a.ID, b.ID))
+	})
+	return replicas, damaged, nil
+}
+
+// decodeEntry reads the JSON of v, whose name must then be want.
+func decodeEntry(text string, v any, name *string, want string) error {
+	if err := json.Unmarshal([]byte(text), v); err != nil {
+		return fmt.Errorf("%w: %w", ErrCorrupt, err)
+	}
+	if *name != want {
+		return fmt.Errorf("%w: the entry there is of %.40q", ErrCorrupt, *name)
+	}
+	return nil
+}

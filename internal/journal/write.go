@@ -1,0 +1,265 @@
+package journal
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"slices"
+	"strconv"
+	"sync"
+	"time"
+
+	"github.com/redis/go-redis/v9"
+)
+
+const (
+	// maxBatch and maxBatchBytes are how many records, and how much output, go
+	// in one round trip, so that a long batch does not stop Redis for others.
+	maxBatch      = 500
+	maxBatchBytes = 4 << 20
+	// trimBatch is how many records of a job one write removes at most, for
+	// when the limits were lowered.
+	trimBatch = 1000
+	// clusterCalls is how many jobs are written at once in Cluster.
+	clusterCalls = 16
+)
+
+// Record writes what is said of runs, usually all of it in one round trip. It
+// may be repeated, and called for one run by several replicas, in any order: see
+// the package comment for which word stands. Records of jobs that could be
+// written are, whatever happened to others; the error tells of these, and to
+// repeat the whole batch is safe. Records that are invalid give ErrInvalid.
+func (j *Journal) Record(ctx context.Context, records []Record) error {
+	ctx, cancel := j.within(ctx)
+	defer cancel()
+	var errs []error
+	for len(records) > 0 {
+		n := batchSize(records)
+		errs = append(errs, j.recordBatch(ctx, records[:n]))
+		records = records[n:]
+	}
+	if err := errors.Join(errs...); err != nil {
+		return fmt.Errorf("write the history: %w", err)
+	}
+	return nil
+}
+
+// batchSize is how many of records fit in one round trip, at least one.
+func batchSize(records []Record) int {
+	bytes := 0
+	for i, r := range records {
+		if r.Output != nil {
+			bytes += len(*r.Output)
+		}
+		if i == maxBatch || i > 0 && bytes > maxBatchBytes {
+			return i
+		}
+	}
+	return len(records)
+}
+
+// recordBatch writes one batch: one MULTI for all jobs, or, since Cluster allows
+// it for one hash tag only, one for each job at the same time.
+func (j *Journal) recordBatch(ctx context.Context, records []Record) error {
+	jobs, errs := j.group(records)
+	if len(jobs) == 0 {
+		return errors.Join(errs...)
+	}
+	if !j.cluster {
+		return errors.Join(append(errs, j.commit(ctx, jobs, true))...)
+	}
+	var (
+		calls sync.WaitGroup
+		limit = make(chan struct{}, clusterCalls)
+		fails = make([]error, len(jobs))
+	)
+	for i, w := range jobs {
+		limit <- struct{}{}
+		calls.Go(func() {
+			defer func() { <-limit }()
+			fails[i] = j.commit(ctx, []*jobWrite{w}, false)
+		})
+	}
+	calls.Wait()
+	cmds, err := j.redis.Pipelined(ctx, func(p redis.Pipeliner) error {
+		j.queueIndex(ctx, p, jobs)
+		return nil
+	})
+	return errors.Join(append(append(errs, fails...), allErrors(ctx, cmds, err))...)
+}
+
+// jobWrite is what one batch says of one job, and what Redis answered.
+type jobWrite struct {
+	job    string
+	words  []word
+	latest time.Time // of the words
+
+	beyond, old, oldRunning *redis.StringSliceCmd // runs to remove
+}
+
+// word is a valid record with its text.
+type word struct {
+	Record
+	text []byte
+}
+
+// group sorts records by job and leaves out what is invalid, with the errors.
+func (j *Journal) group(records []Record) ([]*jobWrite, []error) {
+	var (
+		errs  []error
+		jobs  []*jobWrite
+		byJob = map[string]*jobWrite{}
+	)
+	for _, r := range records {
+		err := r.check()
+		if err != nil {
+			errs = append(errs, err)
+			continue
+		}
+		text, err := r.encode()
+		if err != nil {
+			errs = append(errs, err)
+			continue
+		}
+		w := byJob[r.Job]
+		if w == nil {
+			w = &jobWrite{job: r.Job}
+			byJob[r.Job] = w
+			jobs = append(jobs, w)
+		}
+		w.words = append(w.words, word{r, text})
+		if m := r.moment(); m.After(w.latest) {
+			w.latest = m
+		}
+	}
+	return jobs, errs
+}
+
+// commit writes jobs in one MULTI, with the index of jobs or without, and
+// remembers what each job's next write is to remove.
+func (j *Journal) commit(ctx context.Context, jobs []*jobWrite, index bool) error {
+	cmds, err := j.redis.TxPipelined(ctx, func(p redis.Pipeliner) error {
+		for _, w := range jobs {
+			j.queue(ctx, p, w)
+		}
+		if index {
+			j.queueIndex(ctx, p, jobs)
+		}
+		return nil
+	})
+	j.remember(jobs)
+	return allErrors(ctx, cmds, err)
+}
+
+// queueIndex notes that something was said of jobs, for those who ask for all.
+func (j *Journal) queueIndex(ctx context.Context, p redis.Pipeliner, jobs []*jobWrite) {
+	var latest time.Time
+	for _, w := range jobs {
+		p.ZAddGT(ctx, j.key("history"), redis.Z{Score: float64(w.latest.UnixMicro()), Member: w.job})
+		if w.latest.After(latest) {
+			latest = w.latest
+		}
+	}
+	p.ZRemRangeByScore(ctx, j.key("history"), "-inf", number(latest.Add(-j.maxAge).UnixMicro()-1))
+	p.PExpire(ctx, j.key("history"), j.maxAge)
+}
+
+// queue puts what is said of one job in a MULTI.
+func (j *Journal) queue(ctx context.Context, p redis.Pipeliner, w *jobWrite) {
+	runs, records, output := j.jobKey(w.job, "runs"), j.jobKey(w.job, "records"), j.jobKey(w.job, "output")
+	j.queueRemoval(ctx, p, w.job)
+	for _, r := range w.words {
+		// LT: a run's place only goes down, so a late "running" does not lift it.
+		p.ZAddLT(ctx, runs, redis.Z{Score: r.score(), Member: r.RunID})
+		p.HSetNX(ctx, records, field(r.weight(), r.RunID), r.text)
+		if lighter := lighterFields(r.weight(), r.RunID); len(lighter) > 0 {
+			p.HDel(ctx, records, lighter...)
+		}
+		if r.Output != nil && r.weight() == weightEnd {
+			p.ZAdd(ctx, output, members(j.split(outputPrefix(r.moment(), r.RunID), *r.Output))...)
+		}
+	}
+	oldest := w.latest.Add(-j.maxAge)
+	w.beyond = p.ZRevRange(ctx, runs, int64(j.runs), int64(j.runs+trimBatch-1))
+	w.old = p.ZRangeByScore(ctx, runs, olderThan(0, oldest))
+	w.oldRunning = p.ZRangeByScore(ctx, runs, olderThan(runningScore, oldest))
+	p.ZRemRangeByRank(ctx, output, 0, int64(-j.blocks-1))
+	p.ZRemRangeByLex(ctx, output, "-", "("+outputPrefix(oldest, ""))
+	for _, key := range []string{runs, records, output} {
+		p.PExpire(ctx, key, j.maxAge)
+	}
+}
+
+// queueRemoval removes the runs that the last write to the job found too many.
+func (j *Journal) queueRemoval(ctx context.Context, p redis.Pipeliner, job string) {
+	j.mu.Lock()
+	ids := j.excess[job]
+	j.mu.Unlock()
+	if len(ids) == 0 {
+		return
+	}
+	var (
+		fields  []string
+		members []any
+	)
+	for _, id := range ids {
+		fields = append(fields, field(weightEnd, id))
+		fields = append(fields, lighterFields(weightEnd, id)...)
+		members = append(members, id)
+	}
+	p.HDel(ctx, j.jobKey(job, "records"), fields...)
+	p.ZRem(ctx, j.jobKey(job, "runs"), members...)
+}
+
+// remember notes what the next write to each of jobs is to remove. Another
+// replica may remove it first, which does no harm: a run that is too many once
+// stays so, since only newer ones come above it.
+func (j *Journal) remember(jobs []*jobWrite) {
+	j.mu.Lock()
+	defer j.mu.Unlock()
+	for _, w := range jobs {
+		if errors.Join(w.beyond.Err(), w.old.Err(), w.oldRunning.Err()) != nil {
+			continue
+		}
+		ids := slices.Concat(w.beyond.Val(), w.old.Val(), w.oldRunning.Val())
+		if len(ids) == 0 {
+			delete(j.excess, w.job)
+			continue
+		}
+		j.excess[w.job] = ids
+	}
+}
+
+// olderThan is the range of scores, from base on, of records before t.
+func olderThan(base int64, t time.Time) *redis.ZRangeBy {
+	return &redis.ZRangeBy{
+		Min:   number(base),
+		Max:   "(" + number(base+max(t.UnixMicro(), 0)),
+		Count: trimBatch,
+	}
+}
+
+func number(n int64) string { return strconv.FormatInt(n, 10) }
+
+// field is where the record of a run is kept for one weight.
+func field(weight byte, id string) string { return string(weight) + id }
+
+// lighterFields are the fields that a word of the given weight makes obsolete.
+func lighterFields(weight byte, id string) []string {
+	switch weight {
+	case weightEnd:
+		return []string{field(weightAbandoned, id), field(weightRunning, id)}
+	case weightAbandoned:
+		return []string{field(weightRunning, id)}
+	}
+	return nil
+}
+
+// members makes a sorted set's members with equal scores.
+func members(blocks []string) []redis.Z {
+	zs := make([]redis.Z, len(blocks))
+	for i, b := range blocks {
+		zs[i].Member = b
+	}
+	return zs
+}
