@@ -1,0 +1,58 @@
+package main
+
+import (
+	"encoding/json"
+	"time"
+)
+
+// demoRun is one execution of a job, as the job itself or a replica's log tells it.
+type demoRun struct {
+	ID, Job, Replica string
+	Tick             time.Time
+	Slot             int
+	Token            int64
+	Started, Ended   time.Time // Ended is zero while it is not known to have ended
+}
+
+// logLine is what the demo reads of a line of a replica's log. What is no JSON is all Message, without a Level.
+type logLine struct {
+	Level   string    `json:"@level"`
+	Message string    `json:"@message"`
+	At      time.Time `json:"@timestamp"`
+	Stream  string    `json:"stream"` // set where Message is a line that a job printed
+	Job     string    `json:"job"`
+	RunID   string    `json:"run_id"`
+	Tick    time.Time `json:"tick"`
+	Slot    int       `json:"slot"`
+	Token   int64     `json:"token"`
+	Outcome string    `json:"outcome"`
+	Reason  string    `json:"reason"`
+	Took    string    `json:"duration"`
+	Lost    string    `json:"replica_lost"`
+	Error   string    `json:"error"`
+
+	from  *member // whose log it is
+	ended bool    // not a line: the replica's process is over, in the way that Error tells
+}
+
+// The messages of a replica's log that tell of ticks and runs.
+const (
+	saidStarted   = "started"
+	saidFinished  = "finished"
+	saidNotRun    = "tick not run"
+	saidAbandoned = "run abandoned: its replica died"
+)
+
+func parseLog(line []byte) logLine {
+	var l logLine
+	// Other lines may have other types at the same keys: what can be read counts.
+	if err := json.Unmarshal(line, &l); err != nil && l.Message == "" {
+		return logLine{Message: string(line), At: time.Now()}
+	}
+	return l
+}
+
+// run is the run that the line is about.
+func (l *logLine) run() demoRun {
+	return demoRun{ID: l.RunID, Job: l.Job, Replica: l.from.name, Tick: l.Tick, Slot: l.Slot, Token: l.Token, Started: l.At}
+}

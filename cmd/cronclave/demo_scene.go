@@ -1,0 +1,67 @@
+package main
+
+import (
+	"slices"
+	"time"
+
+	"github.com/cronclave/cronclave/internal/config"
+	"github.com/cronclave/cronclave/internal/journal"
+)
+
+// scene is what the replicas' logs have told so far: their runs, and the outcomes of these and of other ticks.
+type scene struct {
+	jobs     map[string]*config.Job
+	runs     []*demoRun          // in the order of their starts
+	byID     map[string]*demoRun // the same
+	open     []*demoRun          // that are not known to have ended
+	shown    map[string]bool     // by id: runs that were shown as running
+	long     map[string]bool     // jobs whose runs last long enough to be shown as running
+	outcomes []journal.Record
+}
+
+func newScene(jobs []*config.Job) scene {
+	s := scene{jobs: map[string]*config.Job{}, byID: map[string]*demoRun{}, shown: map[string]bool{}, long: map[string]bool{}}
+	for _, j := range jobs {
+		s.jobs[j.Name] = j
+	}
+	return s
+}
+
+func (s *scene) start(l *logLine) *demoRun {
+	r := l.run()
+	s.runs = append(s.runs, &r)
+	s.byID[r.ID] = &r
+	s.open = append(s.open, &r)
+	return &r
+}
+
+// end takes the outcome of a run. One whose start nobody has told of is made up from what is known.
+func (s *scene) end(l *logLine, outcome string, finished bool) *demoRun {
+	r := s.byID[l.RunID]
+	if r == nil {
+		made := l.run()
+		r = &made
+	}
+	s.open = slices.DeleteFunc(s.open, func(o *demoRun) bool { return o.ID == l.RunID })
+	if finished {
+		r.Ended = l.At
+		if !r.Started.IsZero() && r.Ended.Sub(r.Started) > longRun {
+			s.long[r.Job] = true
+		}
+	}
+	s.outcomes = append(s.outcomes, journal.Record{RunID: r.ID, Job: r.Job, Tick: r.Tick, Token: r.Token, Outcome: outcome})
+	return r
+}
+
+// idle takes the outcome of a tick without a run.
+func (s *scene) idle(l *logLine) {
+	s.outcomes = append(s.outcomes, journal.Record{Job: l.Job, Tick: l.Tick, Outcome: l.Outcome})
+}
+
+// has tells whether a run's outcome is known.
+func (s *scene) has(id string) bool {
+	return slices.ContainsFunc(s.outcomes, func(r journal.Record) bool { return r.RunID == id })
+}
+
+// longRun is from when on a run is shown as running, too.
+const longRun = time.Second

@@ -1,0 +1,122 @@
+package main
+
+import (
+	"context"
+	"fmt"
+	"maps"
+	"slices"
+	"strings"
+)
+
+// summarize prints what came of it all. It is an error if that is not what cronclave promises.
+func (d *demo) summarize(ctx context.Context) error {
+	t := newTally(d.jobs, d.from, d.until)
+	t.killed = d.plot.victim.ID
+	if err := d.question(ctx, t); err != nil {
+		return err
+	}
+	c := t.count()
+	d.view.say(plain, "")
+	d.view.say(bold, "%s", d.sum(&c))
+	tokens := "tokens grew with every grant"
+	if c.shrank > 0 {
+		tokens = "tokens did NOT grow with every grant"
+	}
+	d.view.say(plain, "%s    %s", tokens, d.incident(t.runs))
+	if d.builtIn {
+		d.view.say(faint, "counted from what the jobs wrote themselves")
+	} else {
+		d.view.say(faint, "counted from the replicas' logs and the history: what your commands did, only they know")
+	}
+	return d.verdict(&c)
+}
+
+// question gathers who ran what, and what became of the rest.
+func (d *demo) question(ctx context.Context, t *tally) error {
+	if d.builtIn {
+		lines, err := readTestimonies(d.witness())
+		if err != nil {
+			return err
+		}
+		t.runs = runsOf(lines)
+	} else {
+		for _, r := range d.scene.runs {
+			t.runs = append(t.runs, *r)
+		}
+		for _, r := range d.scene.outcomes {
+			t.hear(r)
+		}
+	}
+	journal, err := openJournal(d.redis, d.cfg)
+	if err != nil {
+		return err
+	}
+	const all = 0
+	records, err := journal.Runs(ctx, "", all, false)
+	if err != nil {
+		return err
+	}
+	for _, r := range records {
+		t.hear(r)
+	}
+	return nil
+}
+
+func (d *demo) sum(c *counted) string {
+	var replicas []string
+	for _, name := range slices.Sorted(maps.Keys(c.runs)) {
+		replicas = append(replicas, fmt.Sprintf("%s %d", name, c.runs[name]))
+	}
+	return strings.TrimRight(fmt.Sprintf("%s  %s due  %d settled  %d doubled  %d early    %s", count(len(d.jobs), "job"), count(c.due, "tick"),
+		c.settled, c.doubled, c.early, strings.Join(replicas, "  ")), " ")
+}
+
+// incident tells of the kill and the take-over.
+func (d *demo) incident(runs []demoRun) string {
+	p := &d.plot
+	switch {
+	case !p.killed() && (d.cut || d.builtIn):
+		return "no replica was killed: it ended before"
+	case !p.killed():
+		return "no replica was killed: no run left time for a take-over"
+	case p.heir.ID == "":
+		return fmt.Sprintf("%s was killed; no take-over before the end", p.victim.Replica)
+	}
+	began := p.heir.Started
+	for _, r := range runs {
+		if r.ID == p.heir.ID {
+			began = r.Started
+		}
+	}
+	which := "next tick"
+	if next := d.scene.jobs[p.victim.Job].Spec.Next(p.victim.Tick); !next.Equal(p.heir.Tick) {
+		which = "tick " + clock(p.heir.Tick)
+	}
+	return fmt.Sprintf("take-over %.1fs after the kill (%s, elsewhere)", began.Sub(p.killedAt).Seconds(), which)
+}
+
+// verdict lists what is wrong. What was still open when a signal came, or what a file's own deadlines leave open, is not.
+func (d *demo) verdict(c *counted) error {
+	open := c.due - c.settled
+	wrong := c.doubled + c.early + c.strays + c.shrank + d.surprises
+	if open > 0 && (d.cut || !d.builtIn) {
+		d.view.say(yellow, "%s still open when it ended", count(open, "tick"))
+	} else {
+		wrong += open
+	}
+	const most = 10
+	for i, f := range c.faults {
+		if i == most {
+			d.view.say(red, "and %d more", len(c.faults)-most)
+			break
+		}
+		d.view.say(red, "%s", f)
+	}
+	if d.surprises > 0 {
+		d.view.say(red, "%s ended by itself", count(d.surprises, "replica"))
+	}
+	if wrong > 0 {
+		return exitError{code: exitFailed}
+	}
+	return nil
+}

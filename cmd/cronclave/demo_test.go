@@ -1,0 +1,333 @@
+package main
+
+import (
+	"bufio"
+	"bytes"
+	"errors"
+	"io"
+	"os"
+	"os/exec"
+	"path/filepath"
+	"regexp"
+	"runtime"
+	"strings"
+	"syscall"
+	"testing"
+	"time"
+)
+
+// exitCode is how a process ended: -1 by a signal, -2 if it did not even start.
+func exitCode(err error) int {
+	var exit *exec.ExitError
+	if errors.As(err, &exit) {
+		return exit.ExitCode()
+	}
+	if err != nil {
+		return -2
+	}
+	return 0
+}
+
+// demoProcess is a demo as a user starts it.
+type demoProcess struct {
+	*exec.Cmd
+	out    *bufio.Reader
+	stderr bytes.Buffer
+	tmp    string // its folder for temporary files
+}
+
+func startDemo(t *testing.T, args ...string) *demoProcess {
+	t.Helper()
+	d := &demoProcess{Cmd: exec.Command("cronclave", append([]string{"demo"}, args...)...), tmp: t.TempDir()}
+	d.Env = append(os.Environ(), "TMPDIR="+d.tmp, "CRONCLAVE_REDIS=redis://127.0.0.1:1/0", "CRONCLAVE_CLOCK_OFFSET=-7s")
+	d.Stderr = &d.stderr
+	out, err := d.StdoutPipe()
+	if err != nil {
+		t.Fatal(err)
+	}
+	d.out = bufio.NewReader(out)
+	if err := d.Start(); err != nil {
+		t.Fatal(err)
+	}
+	t.Cleanup(func() {
+		if d.ProcessState == nil { // the test has failed
+			_ = d.Process.Kill()
+			_ = d.Wait()
+		}
+	})
+	return d
+}
+
+// read returns what it prints up to a line that matches.
+func (d *demoProcess) read(t *testing.T, pattern string) string {
+	t.Helper()
+	var text strings.Builder
+	for want := regexp.MustCompile(pattern); ; {
+		line, err := d.out.ReadString('\n')
+		text.WriteString(line)
+		if err != nil {
+			t.Fatalf("no line with %s: %v\n%s%s", pattern, err, &text, &d.stderr)
+		}
+		if want.MatchString(line) {
+			return text.String()
+		}
+	}
+}
+
+// end waits for the end and returns what it printed until then.
+func (d *demoProcess) end(t *testing.T, code int) string {
+	t.Helper()
+	text, err := io.ReadAll(d.out)
+	if err != nil {
+		t.Error(err)
+	}
+	if got := exitCode(d.Wait()); got != code {
+		t.Errorf("exit code %d, want %d\n%s%s", got, code, text, &d.stderr)
+	}
+	return string(text)
+}
+
+// nothingLeft demands that no process, and no file, outlives the demo.
+func (d *demoProcess) nothingLeft(t *testing.T) {
+	t.Helper()
+	if left, err := filepath.Glob(filepath.Join(d.tmp, "*")); err != nil || len(left) > 0 {
+		t.Errorf("files left behind: %v, %v", left, err)
+	}
+	if pids := d.processes(t); len(pids) > 0 {
+		t.Errorf("processes left behind: %v", pids)
+	}
+}
+
+// processes are those with the demo's folder in their environment: its replicas, and their jobs.
+func (d *demoProcess) processes(t *testing.T) []string {
+	t.Helper()
+	if runtime.GOOS != "linux" {
+		t.Skip("looks into /proc")
+	}
+	paths, err := filepath.Glob("/proc/[0-9]*/environ")
+	if err != nil {
+		t.Fatal(err)
+	}
+	var found []string
+	for _, path := range paths {
+		env, err := os.ReadFile(path) // an error is a process that is gone, or somebody else's
+		if err == nil && bytes.Contains(env, []byte("TMPDIR="+d.tmp+"\x00")) {
+			found = append(found, filepath.Base(filepath.Dir(path)))
+		}
+	}
+	return found
+}
+
+// TestDemoTranscript runs the demo that the README shows.
+func TestDemoTranscript(t *testing.T) {
+	t.Parallel()
+	if testing.Short() {
+		t.Skip("takes half a minute")
+	}
+	d := startDemo(t, "--for", "26s")
+	text := d.end(t, 0)
+	d.nothingLeft(t)
+	golden, err := os.ReadFile("testdata/demo.golden")
+	if err != nil {
+		t.Fatal(err)
+	}
+	for _, fault := range compareTranscript(string(golden), text) {
+		t.Error(fault)
+	}
+	if sum := regexp.MustCompile(`(\d+) ticks due  (\d+) settled`).FindStringSubmatch(text); len(sum) != 3 || sum[1] != sum[2] {
+		t.Errorf("not all that was due is settled: %v", sum)
+	}
+	if t.Failed() {
+		t.Logf("%s%s", text, &d.stderr)
+	}
+}
+
+// compareTranscript compares what a demo printed with a masked transcript: see testdata/demo.golden.
+func compareTranscript(golden, text string) (faults []string) {
+	var order, optional []string
+	missing := map[string]bool{}
+	for line := range strings.Lines(golden) {
+		switch kind, want, _ := strings.Cut(strings.TrimSuffix(line, "\n"), " "); kind {
+		case "=":
+			order = append(order, want)
+		case "+":
+			missing[want] = true
+			optional = append(optional, want)
+		case "?":
+			optional = append(optional, want)
+		}
+	}
+	for line := range strings.Lines(text) {
+		got := mask(strings.TrimSuffix(line, "\n"))
+		delete(missing, got)
+		switch {
+		case len(order) > 0 && got == order[0]:
+			order = order[1:]
+		case !allowed(optional, got):
+			faults = append(faults, "unexpected, or out of order: "+line)
+		}
+	}
+	for _, line := range order {
+		faults = append(faults, "not there, or out of order: "+line)
+	}
+	for line := range missing {
+		faults = append(faults, "not there: "+line)
+	}
+	return faults
+}
+
+func allowed(lines []string, got string) bool {
+	for _, line := range lines {
+		prefix, open := strings.CutSuffix(line, "...")
+		if got == line || open && strings.HasPrefix(got, prefix) {
+			return true
+		}
+	}
+	return false
+}
+
+// mask replaces what is different each time.
+func mask(line string) string {
+	for _, m := range []struct{ pattern, mask string }{
+		{`\d\d:\d\d:\d\d`, "HH:MM:SS"},
+		{`\d{16}`, "TTTTTTTTTTTTTTTT"},
+		{`pid \d+`, "pid N"},
+		{`\br[123]\b`, "rN"},
+		{`ok  [0-9.]+[mµ]?s$`, "ok  D"},
+		{`take-over [0-9.]+s`, "take-over D"},
+		{`\d+ ticks due  \d+ settled`, "N ticks due  N settled"},
+		{`rN \d+`, "rN N"},
+	} {
+		line = regexp.MustCompile(m.pattern).ReplaceAllString(line, m.mask)
+	}
+	return line
+}
+
+func TestTranscriptFaultsAreSeen(t *testing.T) {
+	const golden = "# a remark\n= TIME\n+ ok  D\n= kill -9 rN\n? skipped...\n= N ticks due  N settled  0 doubled\n"
+	const good = "TIME\nok  12ms\nskipped overlap\nkill -9 r2\nok  1.5s\n7 ticks due  7 settled  0 doubled\n"
+	if faults := compareTranscript(golden, good); faults != nil {
+		t.Errorf("of a good one: %q", faults)
+	}
+	for name, text := range map[string]string{
+		"a line is missing":        strings.Replace(good, "kill -9 r2\n", "", 1),
+		"a line is there twice":    strings.Replace(good, "kill -9 r2\n", "kill -9 r2\nkill -9 r3\n", 1),
+		"the order is wrong":       strings.Replace(strings.Replace(good, "TIME", "kill -9 r1", 1), "kill -9 r2", "TIME", 1),
+		"a line that nobody knows": good + "panic\n",
+		"no ok line":               strings.ReplaceAll(strings.ReplaceAll(good, "ok  12ms\n", ""), "ok  1.5s\n", ""),
+		"something doubled":        strings.Replace(good, "0 doubled", "1 doubled", 1),
+	} {
+		if faults := compareTranscript(golden, text); faults == nil {
+			t.Errorf("%s: not seen", name)
+		}
+	}
+}
+
+// TestDemoEnds shows the ways in which a demo may end before its time. They follow one another: each is three replicas.
+func TestDemoEnds(t *testing.T) {
+	t.Parallel()
+	t.Run("with a summary at Ctrl-C", func(t *testing.T) {
+		d := startDemo(t)
+		d.read(t, "beat .* ok  ")
+		if err := d.Process.Signal(syscall.SIGINT); err != nil {
+			t.Fatal(err)
+		}
+		text := d.end(t, 0)
+		if !regexp.MustCompile(`3 jobs  \d+ ticks? due  \d+ settled  0 doubled  0 early    r`).MatchString(text) ||
+			!strings.Contains(text, "no replica was killed: it ended before") {
+			t.Errorf("no summary:\n%s", text)
+		}
+		d.nothingLeft(t)
+	})
+	t.Run("with its replicas when it is killed", func(t *testing.T) {
+		d := startDemo(t)
+		d.read(t, "beat .* ok  ")
+		if len(d.processes(t)) < 1+demoReplicas {
+			t.Fatal("it has no replicas, so this test shows nothing")
+		}
+		if err := d.Process.Kill(); err != nil {
+			t.Fatal(err)
+		}
+		_ = d.Wait()
+		awaitNone(t, d)
+	})
+	t.Run("badly when a replica ends by itself", func(t *testing.T) {
+		d := startDemo(t)
+		d.read(t, "beat .* ok  ")
+		killChild(t, d.Process.Pid)
+		d.read(t, "-- .* has ended by itself: signal: killed")
+		if err := d.Process.Signal(syscall.SIGTERM); err != nil {
+			t.Fatal(err)
+		}
+		if text := d.end(t, 1); !strings.Contains(text, "1 replica ended by itself") {
+			t.Errorf("not told:\n%s", text)
+		}
+		d.nothingLeft(t)
+	})
+}
+
+// awaitNone waits until all processes of a demo are gone. Jobs may live on for a moment.
+func awaitNone(t *testing.T, d *demoProcess) {
+	t.Helper()
+	tick := time.NewTicker(20 * time.Millisecond)
+	defer tick.Stop()
+	limit := time.After(20 * time.Second)
+	for len(d.processes(t)) > 0 {
+		select {
+		case <-tick.C:
+		case <-limit:
+			t.Fatalf("processes left behind: %v", d.processes(t))
+		}
+	}
+}
+
+// TestDemoOfAFile runs a file whose Redis is somewhere else, and whose job leaves a process behind that no replica lives to end.
+func TestDemoOfAFile(t *testing.T) {
+	t.Parallel()
+	dir := t.TempDir()
+	file, truth := filepath.Join(dir, "jobs.toml"), filepath.Join(dir, "runs")
+	const text = `
+[redis]
+url           = "rediss://10.255.255.1:6379/3"
+password_file = "/nowhere/password"
+tls           = { ca_file = "/nowhere/ca.pem" }
+[defaults]
+lease = "1s"
+[jobs.tick]
+schedule = "* * * * * *"
+command  = 'echo started; echo "$CRONCLAVE_TICK" >> "$RUNS"'
+env      = { RUNS = "RUNS_FILE" }
+[jobs.long]
+schedule = "*/2 * * * * *"
+command  = ["sleep", "600"]
+timeout  = "1500ms"
+`
+	if err := os.WriteFile(file, []byte(strings.Replace(text, "RUNS_FILE", truth, 1)), 0o600); err != nil {
+		t.Fatal(err)
+	}
+	d := startDemo(t, file, "--yes", "--for", "12s")
+	out := d.end(t, 0)
+	for _, want := range []string{
+		`tick +\S+ +r[123] +0 +\d{16}  ok  `,
+		`long +\S+ +r[123] +0 +\d{16}  timeout  `,
+		`-- +kill -9 r[123] \(pid \d+\), which runs `,
+		`2 jobs  \d+ ticks due  \d+ settled  0 doubled  0 early    r1 \d+  r2 \d+  r3 \d+`,
+		`tokens grew with every grant    `,
+		`counted from the replicas' logs and the history`,
+	} {
+		if !regexp.MustCompile(want).MatchString(out) {
+			t.Errorf("no line with %s", want)
+		}
+	}
+	if strings.Contains(out, " started\n") {
+		t.Error("what a job prints is taken for what a replica says")
+	}
+	ran, err := os.ReadFile(truth)
+	if err != nil || len(ran) == 0 {
+		t.Errorf("what really ran: %q, %v", ran, err)
+	}
+	d.nothingLeft(t)
+	if t.Failed() {
+		t.Logf("%s%s", out, &d.stderr)
+	}
+}

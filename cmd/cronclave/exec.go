@@ -1,0 +1,194 @@
+package main
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"os/signal"
+	"strings"
+	"syscall"
+	"time"
+
+	"github.com/hashicorp/go-hclog"
+	"github.com/redis/go-redis/v9"
+	"github.com/spf13/cobra"
+
+	"github.com/cronclave/cronclave/election"
+	"github.com/cronclave/cronclave/internal/command"
+	"github.com/cronclave/cronclave/internal/config"
+	"github.com/cronclave/cronclave/locking"
+	"github.com/cronclave/cronclave/scheduler"
+)
+
+func (a *app) execCommand() *cobra.Command {
+	var noLock, show bool
+	cmd := &cobra.Command{
+		Use:   "exec JOB",
+		Short: "Run a job here and now in the foreground, under its lock",
+		Long: `Run a job here and now in the foreground, in one of its slots, so that no replica runs it meanwhile. The exit
+code is the command's own, 75 if all slots are held.`,
+		Example: "  cronclave exec nightly-backup --print",
+		Args:    cobra.ExactArgs(1),
+		RunE: func(cmd *cobra.Command, args []string) error {
+			cfg, err := a.load()
+			if err != nil {
+				return err
+			}
+			jobs, err := selectJobs(cfg, args)
+			if err != nil {
+				return err
+			}
+			if show {
+				return a.printJob(cfg, jobs[0])
+			}
+			return a.exec(cmd.Context(), cfg, jobs[0], !noLock)
+		},
+	}
+	cmd.Flags().BoolVar(&noLock, "no-lock", false, "ask nobody: no Redis, no token, and replicas may run the job at the same time")
+	cmd.Flags().BoolVar(&show, "print", false, "only show the command, directory, user and environment, with secrets masked")
+	return cmd
+}
+
+func (a *app) exec(ctx context.Context, cfg *config.Config, job *config.Job, lock bool) error {
+	log, err := a.logger()
+	if err != nil {
+		return err
+	}
+	name, err := replicaName("")
+	if err != nil {
+		return err
+	}
+	ctx, stop := signal.NotifyContext(ctx, syscall.SIGINT, syscall.SIGTERM)
+	defer stop()
+	host, err := command.NewHost(command.HostConfig{Logger: log})
+	if err != nil {
+		return fmt.Errorf("prepare to run commands: %w", err)
+	}
+	defer func() {
+		if err := host.Close(); err != nil {
+			log.Warn("clean up after commands", "error", err)
+		}
+	}()
+	only := *cfg
+	only.Jobs = []config.Job{*job}
+	only.Jobs[0].Enabled = true
+	jobs := jobsOf(&only, host, a.printLine)
+	jobs[0].Runner.(*commandRunner).withheld = cfg.Withheld(job)
+
+	sc := scheduler.Config{Jobs: jobs, Replica: name, Logger: quieter(log)}
+	if lock {
+		end, err := a.coordinate(ctx, cfg, name, &sc)
+		if err != nil {
+			return err
+		}
+		defer end()
+	}
+	s, err := scheduler.New(sc)
+	if err != nil {
+		return err
+	}
+	record, err := s.RunNow(ctx, job.Name, lock)
+	return execResult(record, err)
+}
+
+// quieter leaves the start and the end of the one run out of the log.
+func quieter(log hclog.Logger) hclog.Logger {
+	q := log.Named("exec")
+	if !log.IsDebug() {
+		q.SetLevel(hclog.Warn)
+	}
+	return q
+}
+
+// coordinate connects a scheduler to Redis.
+func (a *app) coordinate(ctx context.Context, cfg *config.Config, name string, sc *scheduler.Config) (end func(), err error) {
+	rdb, err := a.openRedis(cfg.Redis)
+	if err != nil {
+		return nil, err
+	}
+	locks, err := openLocks(rdb, cfg.Namespace, name)
+	if err != nil {
+		return nil, errors.Join(err, rdb.Close())
+	}
+	end = func() {
+		_ = locks.Close() // it only waits
+		_ = rdb.Close()   // nothing is under way
+	}
+	if err := connect(ctx, cfg, rdb, locks, sc); err != nil {
+		end()
+		return nil, err
+	}
+	return end, nil
+}
+
+func connect(ctx context.Context, cfg *config.Config, rdb *redis.Client, locks *locking.Client, sc *scheduler.Config) error {
+	if err := ping(ctx, rdb); err != nil {
+		return err
+	}
+	journal, err := openJournal(rdb, cfg)
+	if err != nil {
+		return err
+	}
+	if err := checkFormat(ctx, journal); err != nil {
+		return err
+	}
+	elector, err := election.New(election.Config{Locks: locks})
+	sc.Claimer, sc.Journal = elector, recorder{journal}
+	return err
+}
+
+func execResult(r scheduler.Record, err error) error {
+	switch {
+	case errors.Is(err, scheduler.ErrHeld):
+		return exitError{exitNotAcquired, err}
+	case errors.Is(err, election.ErrUnknown):
+		return exitError{exitUnavailable, err}
+	case err != nil:
+		return err
+	case r.Outcome == scheduler.OK:
+		if r.ExitCode != nil && *r.ExitCode != 0 {
+			return exitError{code: *r.ExitCode}
+		}
+		return nil
+	}
+	code := exitFailed
+	switch {
+	case r.ExitCode != nil && *r.ExitCode != 0:
+		code = *r.ExitCode
+	case r.Signal != "":
+		code = (command.Exit{Signal: r.Signal}).Status()
+	}
+	return exitError{code, fmt.Errorf("job %s: %s", r.Job, strings.TrimSuffix(string(r.Outcome)+": "+r.Reason, ": "))}
+}
+
+// printLine hands a line of the job's output on.
+func (a *app) printLine(_ *config.Job, _ *scheduler.Run, stream string, line []byte) {
+	w := a.out
+	if stream == "stderr" {
+		w = a.err
+	}
+	fmt.Fprintf(w, "%s\n", line)
+}
+
+// printJob shows what would run, with secrets masked.
+func (a *app) printJob(cfg *config.Config, job *config.Job) error {
+	r := &commandRunner{job: job, namespace: cfg.Namespace, withheld: cfg.Withheld(job)}
+	env, err := command.MaskedEnvironment(r.environment(&scheduler.Run{
+		ID: "(run id)", Job: job.Name, Replica: "(replica)", Trigger: "manual", Attempt: 1, Slots: job.Parallel,
+	}))
+	if err != nil {
+		return fmt.Errorf("prepare the environment: %w", err)
+	}
+	fmt.Fprintf(a.out, "command  %q\n", job.Command)
+	fmt.Fprintf(a.out, "dir      %s\n", orDefault(job.Dir, "(the replica's)"))
+	fmt.Fprintf(a.out, "user     %s\n", orDefault(job.User, "(the replica's)"))
+	if job.Group != "" {
+		fmt.Fprintf(a.out, "group    %s\n", job.Group)
+	}
+	fmt.Fprintf(a.out, "timeout  %s, then SIGTERM, and SIGKILL %s later\n", orDefault(job.Timeout, time.Duration(0)), job.KillGrace)
+	fmt.Fprintln(a.out, "environment")
+	for _, line := range env {
+		fmt.Fprintln(a.out, "  "+line)
+	}
+	return nil
+}

@@ -1,0 +1,65 @@
+package main
+
+import (
+	"context"
+	"errors"
+	"time"
+
+	"github.com/cronclave/cronclave/internal/config"
+	"github.com/cronclave/cronclave/internal/journal"
+	"github.com/cronclave/cronclave/scheduler"
+)
+
+// recorder hands the scheduler's records to the journal.
+type recorder struct{ journal *journal.Journal }
+
+// Record keeps records.
+func (r recorder) Record(ctx context.Context, records []scheduler.Record) error {
+	list := make([]journal.Record, len(records))
+	for i, rec := range records {
+		list[i] = journalRecord(rec)
+	}
+	return r.journal.Record(ctx, list)
+}
+
+func journalRecord(r scheduler.Record) journal.Record {
+	rec := journal.Record{
+		RunID: r.RunID, Job: r.Job, Tick: r.Tick, Trigger: r.Trigger, Attempt: r.Attempt, Token: r.Token,
+		Replica: r.Replica, Outcome: string(r.Outcome), Reason: r.Reason, ExitCode: r.ExitCode, Signal: r.Signal,
+		Started: r.Started, Finished: r.Finished,
+	}
+	if r.Token != 0 || !r.Started.IsZero() { // else no run held a slot
+		rec.Slot = &r.Slot
+	}
+	if !r.Started.IsZero() && !r.Finished.IsZero() {
+		ms := r.Finished.Sub(r.Started).Milliseconds()
+		rec.DurationMS = &ms
+	}
+	if len(r.Output) > 0 {
+		output := string(r.Output)
+		rec.Output = &output
+	}
+	return rec
+}
+
+// describe is what status shows of jobs to those who don't have the configuration.
+func describe(cfg *config.Config, now time.Time) []journal.JobInfo {
+	infos := make([]journal.JobInfo, 0, len(cfg.Jobs))
+	for _, j := range cfg.Jobs {
+		infos = append(infos, journal.JobInfo{Name: j.Name, Schedule: j.Schedule, Timezone: j.Location.String(),
+			Parallel: j.Parallel, PerTick: j.PerTick, Digest: j.Digest, Enabled: j.Enabled, Seen: now})
+	}
+	return infos
+}
+
+// checkFormat refuses data of a newer version.
+func checkFormat(ctx context.Context, j *journal.Journal) error {
+	err := j.CheckFormat(ctx)
+	switch {
+	case errors.Is(err, journal.ErrNewerFormat):
+		return exitError{exitUsage, err}
+	case err != nil:
+		return exitError{exitUnavailable, err}
+	}
+	return nil
+}

@@ -1,0 +1,179 @@
+package main
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"io"
+	"os"
+	"strings"
+
+	"github.com/spf13/cobra"
+
+	"github.com/cronclave/cronclave/internal/config"
+)
+
+// The exit codes, beside 0 for done.
+const (
+	exitFailed      = 1
+	exitUsage       = 2
+	exitUnavailable = 69 // Redis can't be reached
+	exitNotAcquired = 75
+)
+
+// streams are where a command reads and writes.
+type streams struct {
+	in       io.Reader
+	out, err io.Writer
+}
+
+// exitError ends the program with a code. Without a cause nothing is printed: it was said before.
+type exitError struct {
+	code  int
+	cause error
+}
+
+func (e exitError) Error() string {
+	if e.cause == nil {
+		return ""
+	}
+	return e.cause.Error()
+}
+
+func (e exitError) Unwrap() error { return e.cause }
+
+func usageError(format string, args ...any) error {
+	return exitError{exitUsage, fmt.Errorf(format, args...)}
+}
+
+// app is what all commands share: the global flags and the streams.
+type app struct {
+	streams
+	configPath string
+	redisURL   string
+	namespace  string
+	logLevel   string
+	logFormat  string
+}
+
+// execute runs one command line and returns the exit code.
+func execute(ctx context.Context, args []string, s streams) int {
+	root := newRoot(&app{streams: s})
+	root.SetArgs(args)
+	root.SetIn(s.in)
+	root.SetOut(s.out)
+	root.SetErr(s.err)
+	err := root.ExecuteContext(ctx)
+	if err == nil {
+		return 0
+	}
+	var faults config.Faults
+	var exit exitError
+	switch {
+	case errors.As(err, &faults):
+		fmt.Fprintln(s.err, faults.Error())
+		return exitUsage
+	case errors.As(err, &exit):
+		if exit.cause != nil {
+			fmt.Fprintln(s.err, "cronclave:", exit.cause)
+		}
+		return exit.code
+	default: // cobra's own errors are about usage
+		fmt.Fprintf(s.err, "cronclave: %v\nRun 'cronclave --help' for usage.\n", err)
+		return exitUsage
+	}
+}
+
+func newRoot(a *app) *cobra.Command {
+	root := &cobra.Command{
+		Use:   "cronclave",
+		Short: "Highly available cron: N replicas, one jobs.toml, each tick runs once",
+		Long: `cronclave is highly available cron. Run the same binary with the same jobs.toml on N machines: every
+replica runs the schedule, and each tick of each job runs on exactly the replica that wins that job's lock in
+Redis (or on the K replicas that win its K slots).`,
+		Example:       "  cronclave demo\n  cronclave check jobs.toml\n  cronclave run --redis redis://10.0.0.5:6379/0",
+		Version:       version,
+		SilenceErrors: true,
+		SilenceUsage:  true,
+	}
+	flags := root.PersistentFlags()
+	flags.StringVarP(&a.configPath, "config", "c", "", "a file, or a folder of *.toml (default jobs.toml; env CRONCLAVE_CONFIG)")
+	flags.StringVar(&a.redisURL, "redis", "", "Redis URL without a password (env CRONCLAVE_REDIS, which may have one)")
+	flags.StringVar(&a.namespace, "namespace", "", "the cluster's name in Redis (default: the configuration's)")
+	flags.StringVar(&a.logLevel, "log-level", "info", "trace, debug, info, warn or error")
+	flags.StringVar(&a.logFormat, "log-format", "", "text or json (default: text on a terminal)")
+	root.SetVersionTemplate("cronclave {{.Version}}\n")
+	root.AddCommand(a.runCommand(), a.demoCommand(), a.checkCommand(), a.nextCommand(), a.execCommand(),
+		a.statusCommand(), a.historyCommand(), a.versionCommand(), a.demoWorkCommand())
+	root.AddCommand(plannedCommands()...)
+	return root
+}
+
+// plannedCommands are in the contract with users, and refused until they work.
+func plannedCommands() []*cobra.Command {
+	var commands []*cobra.Command
+	for _, name := range []string{"logs", "trigger", "cancel", "pause", "resume", "lock", "fence", "import"} {
+		commands = append(commands, &cobra.Command{
+			Use: name, Hidden: true, DisableFlagParsing: true,
+			RunE: func(*cobra.Command, []string) error { return usageError("the command %s is not supported yet", name) },
+		})
+	}
+	return commands
+}
+
+// defaultConfig is read if no other is named.
+const defaultConfig = "jobs.toml"
+
+// configFile tells where the configuration is, and whether somebody named it.
+func (a *app) configFile() (path string, named bool) {
+	switch {
+	case a.configPath != "":
+		return a.configPath, true
+	case os.Getenv("CRONCLAVE_CONFIG") != "":
+		return os.Getenv("CRONCLAVE_CONFIG"), true
+	}
+	return defaultConfig, false
+}
+
+// load reads the configuration that a command can't do without.
+func (a *app) load() (*config.Config, error) {
+	path, named := a.configFile()
+	if _, err := os.Stat(path); errors.Is(err, os.ErrNotExist) && !named {
+		return nil, usageError("no configuration: there is no %s here; name one with --config or CRONCLAVE_CONFIG", path)
+	}
+	cfg, err := config.Load(path, config.Options{})
+	if err != nil {
+		return nil, err
+	}
+	if a.namespace != "" {
+		if !config.ValidName(a.namespace) {
+			return nil, usageError("--namespace %q: a name is made of letters, digits, _ and -", a.namespace)
+		}
+		cfg.Namespace = a.namespace
+	}
+	return cfg, nil
+}
+
+// loadIfAny reads the configuration if it is named or there; else it is empty, for commands that need only Redis.
+func (a *app) loadIfAny() (*config.Config, error) {
+	path, named := a.configFile()
+	if _, err := os.Stat(path); errors.Is(err, os.ErrNotExist) && !named {
+		return &config.Config{Namespace: orDefault(a.namespace, "default")}, nil
+	}
+	return a.load()
+}
+
+func orDefault[T comparable](v, def T) T {
+	var zero T
+	if v == zero {
+		return def
+	}
+	return v
+}
+
+func (a *app) versionCommand() *cobra.Command {
+	return &cobra.Command{
+		Use: "version", Short: "Print the version", Args: cobra.NoArgs, Example: "  cronclave version",
+		Run: func(*cobra.Command, []string) { fmt.Fprintln(a.out, "cronclave", strings.TrimPrefix(version, "v")) },
+	}
+}

@@ -1,0 +1,146 @@
+package main
+
+import (
+	"context"
+	"crypto/rand"
+	"errors"
+	"fmt"
+	"os"
+	"os/signal"
+	"strings"
+	"sync"
+	"syscall"
+	"time"
+
+	"github.com/hashicorp/go-hclog"
+	"github.com/spf13/cobra"
+
+	"github.com/cronclave/cronclave/internal/config"
+	"github.com/cronclave/cronclave/internal/embedded"
+)
+
+func (a *app) runCommand() *cobra.Command {
+	var name string
+	var embed, trial bool
+	cmd := &cobra.Command{
+		Use:     "run",
+		Short:   "Run one replica until SIGTERM or SIGINT, then drain; a second signal stops at once",
+		Example: "  cronclave run -c /etc/cronclave/jobs.toml --redis redis://10.0.0.5:6379/0",
+		Args:    cobra.NoArgs,
+		RunE: func(cmd *cobra.Command, _ []string) error {
+			return a.run(cmd.Context(), name, embed, trial)
+		},
+	}
+	cmd.Flags().StringVar(&name, "replica", "", "this replica's name (default: the host's name)")
+	cmd.Flags().BoolVar(&embed, "embedded-redis", false, "run an in-process Redis, for a trial on one machine: it coordinates with nobody else")
+	cmd.Flags().BoolVar(&trial, "trial", false, "--redis names the embedded Redis of a demo; [redis] is ignored")
+	_ = cmd.Flags().MarkHidden("trial") // it is there
+	return cmd
+}
+
+func (a *app) run(ctx context.Context, name string, embed, trial bool) error {
+	cfg, err := a.load()
+	if err != nil {
+		return err
+	}
+	log, err := a.logger()
+	if err != nil {
+		return err
+	}
+	for _, w := range cfg.Warnings {
+		log.Warn("configuration", "at", fmt.Sprintf("%s:%d:%d", w.File, w.Line, w.Column), "message", w.Message)
+	}
+	if name, err = replicaName(name); err != nil {
+		return err
+	}
+	if embed {
+		server, err := embedded.Start(embedded.Config{})
+		if err != nil {
+			return fmt.Errorf("start the embedded Redis: %w", err)
+		}
+		defer server.Close()
+		a.redisURL, trial = server.URL(), true
+	}
+	if trial {
+		cfg.Redis = config.Redis{}
+	}
+	offset, err := clockOffset(os.Getenv("CRONCLAVE_CLOCK_OFFSET"))
+	if err != nil {
+		return err
+	}
+	r, err := a.newReplica(cfg, identity{name: name, id: name + "-" + strings.ToLower(rand.Text()[:8])}, log, offset)
+	if err != nil {
+		return err
+	}
+	defer r.close()
+	ctx, stop := drainOnSignal(ctx, log, r.scheduler.Abort)
+	defer stop()
+	return r.run(ctx, trial)
+}
+
+// replicaName defaults to the host's name.
+func replicaName(name string) (string, error) {
+	if name != "" {
+		if strings.ContainsAny(name, "\n\r\t ") {
+			return "", usageError("--replica %q: a name has no white space", name)
+		}
+		return name, nil
+	}
+	host, err := os.Hostname()
+	if err != nil {
+		return "", usageError("the host has no name (%w): give one with --replica", err)
+	}
+	return host, nil
+}
+
+// clockOffset reads CRONCLAVE_CLOCK_OFFSET, a rehearsal aid that sets this replica's wall clock wrong.
+func clockOffset(s string) (time.Duration, error) {
+	if s == "" {
+		return 0, nil
+	}
+	d, err := time.ParseDuration(s)
+	if err != nil {
+		return 0, usageError("CRONCLAVE_CLOCK_OFFSET %q is not a duration, as -3s", s)
+	}
+	return d, nil
+}
+
+// drainOnSignal ends the context at the first SIGTERM or SIGINT, and calls abort at the second. stop ends the watch.
+func drainOnSignal(ctx context.Context, log hclog.Logger, abort func()) (drain context.Context, stop func()) {
+	drain, cancel := context.WithCancel(ctx)
+	signals := make(chan os.Signal, 4)
+	signal.Notify(signals, syscall.SIGTERM, syscall.SIGINT, syscall.SIGHUP)
+	over := make(chan struct{})
+	var watcher sync.WaitGroup
+	watcher.Go(func() {
+		for {
+			select {
+			case <-over:
+				return
+			case s := <-signals:
+				switch {
+				case s == syscall.SIGHUP:
+					log.Warn("SIGHUP ignored: reload is not supported yet; restart the replica")
+				case drain.Err() == nil:
+					log.Info("signal: draining; a second one stops at once", "signal", s.String())
+					cancel()
+				default:
+					log.Warn("second signal: stopping at once", "signal", s.String())
+					abort()
+				}
+			}
+		}
+	})
+	return drain, func() {
+		signal.Stop(signals)
+		close(over)
+		watcher.Wait()
+		cancel()
+	}
+}
+
+// refused tells whether waiting can't mend an error at the start.
+func refused(err error) bool {
+	var exit exitError
+	return errors.Is(err, errUnfit) || errors.As(err, &exit)
+}

@@ -1,0 +1,90 @@
+package main
+
+import (
+	"context"
+	"fmt"
+	"os"
+	"slices"
+	"strconv"
+	"time"
+
+	"github.com/cronclave/cronclave/internal/command"
+	"github.com/cronclave/cronclave/internal/config"
+	"github.com/cronclave/cronclave/scheduler"
+)
+
+// outputLine takes a line of a job's output.
+type outputLine func(job *config.Job, run *scheduler.Run, stream string, line []byte)
+
+// commandRunner runs a job's command as a tree of processes.
+type commandRunner struct {
+	host      *command.Host
+	job       *config.Job
+	namespace string
+	withheld  map[string]bool // variables that the job does not inherit
+	line      outputLine
+}
+
+// Run returns when the whole tree is dead.
+func (r *commandRunner) Run(ctx context.Context, run *scheduler.Run) scheduler.Result {
+	env, err := command.Environment(r.environment(run))
+	if err != nil {
+		return scheduler.Result{Err: fmt.Errorf("prepare the environment: %w", err)}
+	}
+	exit := r.host.Run(ctx, run.Kill, command.Spec{
+		Name: run.ID, Argv: r.job.Command, Dir: r.job.Dir, Env: env, User: r.job.User, Group: r.job.Group,
+		Umask: r.job.Umask, Keep: r.job.Output.Keep,
+		Line: func(stream string, line []byte) { r.line(r.job, run, stream, line) },
+	})
+	return r.result(exit)
+}
+
+func (r *commandRunner) result(exit command.Exit) scheduler.Result {
+	result := scheduler.Result{Signal: exit.Signal, Output: exit.Tail}
+	switch {
+	case exit.Err != nil:
+		result.Err = exit.Err
+		if code := exit.Status(); code == 126 || code == 127 {
+			result.ExitCode = &code
+		}
+	case exit.Signal != "":
+		result.Err = fmt.Errorf("ended by %s", exit.Signal)
+	default:
+		result.ExitCode = &exit.Code
+		if !slices.Contains(r.job.OKExitCodes, exit.Code) {
+			result.Err = fmt.Errorf("exit code %d", exit.Code)
+		}
+	}
+	return result
+}
+
+func (r *commandRunner) environment(run *scheduler.Run) command.EnvSpec {
+	extra := map[string]string{
+		"CRONCLAVE_JOB":       run.Job,
+		"CRONCLAVE_NAMESPACE": r.namespace,
+		"CRONCLAVE_REPLICA":   run.Replica,
+		"CRONCLAVE_RUN_ID":    run.ID,
+		"CRONCLAVE_ATTEMPT":   strconv.Itoa(run.Attempt),
+		"CRONCLAVE_SLOT":      strconv.Itoa(run.Slot),
+		"CRONCLAVE_SLOTS":     strconv.Itoa(run.Slots),
+		"CRONCLAVE_TRIGGER":   run.Trigger,
+	}
+	if !run.Tick.IsZero() {
+		extra["CRONCLAVE_TICK"] = run.Tick.UTC().Format(time.RFC3339)
+		extra["CRONCLAVE_TICK_UNIX"] = strconv.FormatInt(run.Tick.Unix(), 10)
+	}
+	if run.Token != 0 {
+		extra["CRONCLAVE_FENCING_TOKEN"] = strconv.FormatInt(run.Token, 10)
+	}
+	return command.EnvSpec{
+		Base: os.Environ(), InheritEnv: r.job.InheritEnv, EnvTaken: r.withheld, User: r.job.User, EnvFile: r.job.EnvFile,
+		Env: r.job.Env, EnvFromFile: r.job.EnvFromFile, Extra: extra,
+	}
+}
+
+// toLog writes a run's output to the log, line by line, if the job wants that.
+func toLog(job *config.Job, run *scheduler.Run, stream string, line []byte) {
+	if job.Output.Log {
+		run.Logger.Info(string(line), "stream", stream)
+	}
+}

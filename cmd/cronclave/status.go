@@ -1,0 +1,298 @@
+package main
+
+import (
+	"cmp"
+	"context"
+	"errors"
+	"fmt"
+	"slices"
+	"strings"
+	"text/tabwriter"
+	"time"
+
+	"github.com/spf13/cobra"
+
+	"github.com/cronclave/cronclave/election"
+	"github.com/cronclave/cronclave/internal/config"
+	"github.com/cronclave/cronclave/internal/journal"
+	"github.com/cronclave/cronclave/locking"
+	"github.com/cronclave/cronclave/scheduler/cronspec"
+)
+
+func (a *app) statusCommand() *cobra.Command {
+	var asJSON bool
+	cmd := &cobra.Command{
+		Use:     "status",
+		Short:   "Print the replicas, the leader, the jobs, and what is not as it should be",
+		Example: "  cronclave status --redis redis://10.0.0.5:6379/0 --json",
+		Args:    cobra.NoArgs,
+		RunE: func(cmd *cobra.Command, _ []string) error {
+			cfg, rdb, j, err := a.openHistory(cmd)
+			if err != nil {
+				return err
+			}
+			defer rdb.Close()
+			locks, err := openLocks(rdb, cfg.Namespace, "status")
+			if err != nil {
+				return err
+			}
+			defer locks.Close()
+			h, err := examine(cmd.Context(), rdb)
+			if err != nil {
+				h.warn("redis", "%v", err)
+			}
+			s := survey{cfg: cfg, locks: locks, journal: j, warnings: h.Warnings}
+			st, err := s.status(cmd.Context())
+			if err != nil {
+				return exitError{exitUnavailable, fmt.Errorf("read the status of namespace %s: %w", cfg.Namespace, err)}
+			}
+			if asJSON {
+				return a.printJSON(st)
+			}
+			return a.printStatus(st)
+		},
+	}
+	cmd.Flags().BoolVar(&asJSON, "json", false, "print JSON")
+	return cmd
+}
+
+// status is the JSON of the command.
+type status struct {
+	Namespace string          `json:"namespace"`
+	Now       time.Time       `json:"now"`
+	Leader    *statusLeader   `json:"leader,omitempty"`
+	Replicas  []statusReplica `json:"replicas"`
+	Jobs      []statusJob     `json:"jobs"`
+	Warnings  []warning       `json:"warnings"`
+}
+
+type statusLeader struct {
+	Replica string `json:"replica"`
+	Token   int64  `json:"token"`
+}
+
+type statusReplica struct {
+	Name          string    `json:"name"`
+	Version       string    `json:"version"`
+	Started       time.Time `json:"started"`
+	Seen          time.Time `json:"seen"`
+	ConfigDigest  string    `json:"config_digest"`
+	ClockOffsetMS int64     `json:"clock_offset_ms"`
+	Running       int       `json:"running"`
+}
+
+type statusJob struct {
+	Name     string          `json:"name"`
+	Schedule []string        `json:"schedule"`
+	Timezone string          `json:"timezone"`
+	Paused   bool            `json:"paused"`
+	Last     *journal.Record `json:"last,omitempty"`
+	Next     *time.Time      `json:"next,omitempty"`
+	Holders  []statusHolder  `json:"holders"`
+}
+
+type statusHolder struct {
+	Replica string     `json:"replica"`
+	Slot    int        `json:"slot"`
+	Token   int64      `json:"token"`
+	Tick    *time.Time `json:"tick,omitempty"`
+	Expires time.Time  `json:"expires"`
+}
+
+// survey puts the status together.
+type survey struct {
+	cfg      *config.Config
+	locks    *locking.Client
+	journal  *journal.Journal
+	warnings []warning
+}
+
+func (s *survey) status(ctx context.Context) (*status, error) {
+	now, err := s.locks.ServerTime(ctx)
+	if err != nil {
+		return nil, err
+	}
+	st := &status{Namespace: s.cfg.Namespace, Now: now, Replicas: []statusReplica{}, Jobs: []statusJob{}}
+	if err := s.cluster(ctx, st); err != nil {
+		return nil, err
+	}
+	if err := s.jobs(ctx, st); err != nil {
+		return nil, err
+	}
+	s.warnAbout(st)
+	st.Warnings = append([]warning{}, s.warnings...)
+	return st, nil
+}
+
+func (s *survey) cluster(ctx context.Context, st *status) error {
+	office, err := election.NewOffice(election.OfficeConfig{Locks: s.locks, Name: leaderOffice})
+	if err != nil {
+		return err
+	}
+	leader, ok, err := office.Leader(ctx)
+	if err != nil {
+		return err
+	}
+	if ok {
+		st.Leader = &statusLeader{leader.Name, leader.Token}
+	}
+	replicas, err := s.journal.Replicas(ctx)
+	if err = s.tolerate(err); err != nil {
+		return err
+	}
+	for _, r := range replicas {
+		st.Replicas = append(st.Replicas, statusReplica{r.Name, r.Version, r.Started, r.Seen, r.ConfigDigest, r.ClockOffsetMS, r.Running})
+	}
+	slices.SortFunc(st.Replicas, func(a, b statusReplica) int { return cmp.Compare(a.Name, b.Name) })
+	return nil
+}
+
+func (s *survey) jobs(ctx context.Context, st *status) error {
+	infos, err := s.journal.Jobs(ctx)
+	if err = s.tolerate(err); err != nil {
+		return err
+	}
+	elector, err := election.New(election.Config{Locks: s.locks})
+	if err != nil {
+		return err
+	}
+	inquiries := make([]election.Inquiry, len(infos))
+	names := make([]string, len(infos))
+	for i, info := range infos {
+		names[i] = info.Name
+		inquiries[i] = election.Inquiry{Job: info.Name}
+	}
+	last, err := s.journal.Last(ctx, names)
+	if err = s.tolerate(err); err != nil {
+		return err
+	}
+	for i, state := range elector.Survey(ctx, inquiries) {
+		if state.Err != nil {
+			return state.Err
+		}
+		job := statusJob{Name: infos[i].Name, Schedule: infos[i].Schedule, Timezone: infos[i].Timezone,
+			Holders: holders(state), Next: nextTick(infos[i], st.Now)}
+		if r, ok := last[job.Name]; ok {
+			job.Last = &r
+		}
+		st.Jobs = append(st.Jobs, job)
+	}
+	return nil
+}
+
+// tolerate turns foreign data in Redis into a warning: what else was read is good.
+func (s *survey) tolerate(err error) error {
+	if !errors.Is(err, journal.ErrCorrupt) {
+		return err
+	}
+	s.warnings = append(s.warnings, warning{"corrupt_data", err.Error()})
+	return nil
+}
+
+func holders(state election.State) []statusHolder {
+	list := []statusHolder{}
+	for _, r := range state.Running {
+		h := statusHolder{Replica: r.Holder, Slot: r.Slot, Token: r.Token, Expires: r.Expires}
+		if !r.Tick.IsZero() {
+			h.Tick = &r.Tick
+		}
+		list = append(list, h)
+	}
+	return list
+}
+
+func nextTick(info journal.JobInfo, now time.Time) *time.Time {
+	zone, err := time.LoadLocation(info.Timezone)
+	if err != nil {
+		return nil
+	}
+	spec, err := cronspec.Parse(info.Schedule, cronspec.Options{Name: info.Name, Location: zone})
+	if err != nil {
+		return nil
+	}
+	next := spec.Next(now)
+	if next.IsZero() {
+		return nil
+	}
+	next = next.In(zone)
+	return &next
+}
+
+// farOff is the clock offset from which on a replica is warned of.
+const farOff = 500
+
+func (s *survey) warnAbout(st *status) {
+	warn := func(code, format string, args ...any) {
+		s.warnings = append(s.warnings, warning{code, fmt.Sprintf(format, args...)})
+	}
+	digests := map[string][]string{}
+	for _, r := range st.Replicas {
+		digests[r.ConfigDigest] = append(digests[r.ConfigDigest], r.Name)
+		if r.ClockOffsetMS > farOff || r.ClockOffsetMS < -farOff {
+			warn("clock_off", "the clock of replica %s is %+d ms off; promises hold, but set it right", r.Name, r.ClockOffsetMS)
+		}
+	}
+	if len(digests) > 1 {
+		var groups []string
+		for digest, names := range digests {
+			groups = append(groups, fmt.Sprintf("%s (%.12s)", strings.Join(names, ", "), digest))
+		}
+		slices.Sort(groups)
+		warn("config_differs", "replicas run different configurations: %s", strings.Join(groups, "; "))
+	}
+	if len(st.Replicas) == 0 {
+		warn("no_replica", "no replica is up in namespace %s", st.Namespace)
+	}
+}
+
+func (a *app) printStatus(st *status) error {
+	leader := "nobody"
+	if st.Leader != nil {
+		leader = st.Leader.Replica
+	}
+	fmt.Fprintf(a.out, "namespace %s at %s, leader %s\n\n", st.Namespace, stamp(st.Now), leader)
+	table := tabwriter.NewWriter(a.out, 0, 0, 2, ' ', 0)
+	fmt.Fprintln(table, "REPLICA\tVERSION\tSTARTED\tCONFIG\tCLOCK\tRUNNING")
+	for _, r := range st.Replicas {
+		fmt.Fprintf(table, "%s\t%s\t%s\t%.12s\t%+dms\t%d\n", r.Name, r.Version, stamp(r.Started), r.ConfigDigest, r.ClockOffsetMS, r.Running)
+	}
+	fmt.Fprintln(table, "\nJOB\tSCHEDULE\tLAST\tNEXT\tHELD BY")
+	for _, j := range st.Jobs {
+		fmt.Fprintf(table, "%s\t%s\t%s\t%s\t%s\n", j.Name, strings.Join(j.Schedule, " | "), lastRun(j.Last), nextOf(j), heldBy(j.Holders))
+	}
+	if err := table.Flush(); err != nil {
+		return err
+	}
+	for i, w := range st.Warnings {
+		if i == 0 {
+			fmt.Fprintln(a.out)
+		}
+		fmt.Fprintf(a.out, "warning: %s\n", w.Message)
+	}
+	return nil
+}
+
+func lastRun(r *journal.Record) string {
+	if r == nil {
+		return "-"
+	}
+	return strings.TrimSpace(stamp(r.Tick) + " " + r.Outcome + " " + r.Reason)
+}
+
+func nextOf(j statusJob) string {
+	if j.Next == nil {
+		return "-"
+	}
+	return j.Next.Format("2006-01-02T15:04:05Z07:00")
+}
+
+func heldBy(holders []statusHolder) string {
+	if len(holders) == 0 {
+		return "-"
+	}
+	var names []string
+	for _, h := range holders {
+		names = append(names, fmt.Sprintf("%s/%d", h.Replica, h.Slot))
+	}
+	return strings.Join(names, ", ")
+}
