@@ -1,0 +1,198 @@
+package election_test
+
+import (
+	"context"
+	"errors"
+	"testing"
+	"testing/synctest"
+	"time"
+
+	"github.com/cronclave/cronclave/election"
+)
+
+const minutely = "minutely-digest"
+
+// announced is a job whose schedule the cluster has known since a minute ago, and its first tick after that, now due.
+func announced(t *testing.T, e *election.Elector) election.Claim {
+	t.Helper()
+	if st := e.Survey(context.Background(), []election.Inquiry{{Job: "report", Schedule: minutely}})[0]; st.Err != nil {
+		t.Fatal(st.Err)
+	}
+	time.Sleep(time.Minute)
+	tick := time.Now().Truncate(time.Minute)
+	return election.Claim{Job: "report", ID: "first", Trigger: "schedule", Tick: tick, Previous: tick.Add(-time.Minute),
+		Schedule: minutely, Slots: 1, PerTick: 1, Lease: 30 * time.Second}
+}
+
+func TestTickHasOneWinner(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		c := newCluster(t)
+		a, b := c.elector("a"), c.elector("b")
+		claim := announced(t, a)
+		won := claimOne(a, claim)
+		if won.Verdict != election.Granted || won.Term.Attempt() != 1 || won.Term.Slot() != 0 || won.Term.ID() != "first" {
+			t.Fatalf("the first claim: %+v", won)
+		}
+		claim.ID = "second"
+		taken := claimOne(b, claim)
+		if taken.Verdict != election.Taken || taken.By != "a" || !taken.Until.Equal(time.Now().Add(30*time.Second)) {
+			t.Errorf("while the winner runs: %+v", taken)
+		}
+		if err := won.Term.End(context.Background()); err != nil {
+			t.Fatal(err)
+		}
+		if again := claimOne(b, claim); again.Verdict != election.Taken {
+			t.Errorf("after a short run, which is when a mere lock runs it twice: %+v", again)
+		}
+	})
+}
+
+func TestLaterGrantHasTheGreaterToken(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		c := newCluster(t)
+		a := c.elector("a")
+		claim := announced(t, a)
+		newest := int64(0)
+		for range 5 {
+			r := claimOne(a, claim)
+			if r.Verdict != election.Granted || r.Term.Token() <= newest {
+				t.Fatalf("after token %d: %+v", newest, r)
+			}
+			newest = r.Term.Token()
+			_ = r.Term.End(context.Background())
+			time.Sleep(time.Minute)
+			claim.ID += "+"
+			claim.Previous, claim.Tick = claim.Tick, claim.Tick.Add(time.Minute)
+		}
+	})
+}
+
+func TestVerdictsOfAnOpenTick(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		c := newCluster(t)
+		a, b := c.elector("a"), c.elector("b")
+		claim := announced(t, a)
+
+		early := claim
+		early.NotBefore = time.Now().Add(700 * time.Millisecond)
+		if r := claimOne(a, early); r.Verdict != election.Early || !r.Until.Equal(early.NotBefore) {
+			t.Errorf("before its instant: %+v", r)
+		}
+		if r := claimOne(a, claim); r.Verdict != election.Granted {
+			t.Fatalf("at its instant: %+v", r)
+		}
+		time.Sleep(time.Minute)
+		next := claim
+		next.ID, next.Previous, next.Tick = "next", claim.Tick, claim.Tick.Add(time.Minute)
+		if r := claimOne(b, next); r.Verdict != election.Held || r.By != "a" || !r.Until.After(time.Now()) {
+			t.Errorf("while all slots are held: %+v", r)
+		}
+		next.IfHeld = "skipped overlap"
+		if r := claimOne(b, next); r.Verdict != election.Settled || r.Outcome != "skipped overlap" {
+			t.Errorf("one that skips: %+v", r)
+		}
+		next.ID = "of another"
+		if r := claimOne(a, next); r.Verdict != election.Before || r.Outcome != "skipped overlap" {
+			t.Errorf("the other one is told how it was decided: %+v", r)
+		}
+	})
+}
+
+func TestPastItsDeadlineATickIsSettled(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		c := newCluster(t)
+		a := c.elector("a")
+		claim := announced(t, a)
+		claim.Deadline, claim.IfLate = claim.Tick.Add(time.Second), "missed late"
+		time.Sleep(2 * time.Second)
+		if r := claimOne(a, claim); r.Verdict != election.Settled || r.Outcome != "missed late" {
+			t.Errorf("%+v", r)
+		}
+	})
+}
+
+func TestSilentServerMeansCannotTell(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		c := newCluster(t)
+		a := c.elector("a")
+		claim := announced(t, a)
+		c.server.Close()
+		if r := claimOne(a, claim); r.Verdict != election.CannotTell || !errors.Is(r.Err, election.ErrUnknown) {
+			t.Errorf("%+v", r)
+		}
+	})
+}
+
+func TestSameIDFindsOut(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		c := newCluster(t)
+		a := c.elector("a")
+		claim := announced(t, a)
+		first, again := claimOne(a, claim), claimOne(a, claim)
+		if again.Verdict != election.Granted || again.Term.Token() != first.Term.Token() {
+			t.Errorf("first %+v, again %+v", first, again)
+		}
+	})
+}
+
+func TestReturnedTickIsOpenAgain(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		c := newCluster(t)
+		a, b := c.elector("a"), c.elector("b")
+		claim := announced(t, a)
+		if err := claimOne(a, claim).Term.Return(context.Background()); err != nil {
+			t.Fatal(err)
+		}
+		claim.ID = "other"
+		if r := claimOne(b, claim); r.Verdict != election.Granted {
+			t.Errorf("%+v", r)
+		}
+	})
+}
+
+func TestDeadHolderIsNoticedAndBuried(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		c := newCluster(t)
+		locks, die := c.locks("a")
+		a, err := election.New(election.Config{Locks: locks})
+		if err != nil {
+			t.Fatal(err)
+		}
+		b := c.elector("b")
+		claim := announced(t, a)
+		claimOne(a, claim)
+		die()
+		time.Sleep(31 * time.Second)
+		st := b.Survey(context.Background(), []election.Inquiry{{Job: "report"}})[0]
+		if len(st.Running) != 0 || len(st.Orphans) != 1 || st.Orphans[0].ID != "first" || st.Orphans[0].Holder != "a" ||
+			!st.Orphans[0].Tick.Equal(claim.Tick) {
+			t.Fatalf("after the lease: %+v", st)
+		}
+		if err := b.Bury(context.Background(), "report", "first"); err != nil {
+			t.Fatal(err)
+		}
+		if st := b.Survey(context.Background(), []election.Inquiry{{Job: "report"}})[0]; len(st.Orphans) != 0 {
+			t.Errorf("after the burial: %+v", st)
+		}
+	})
+}
+
+func TestGapIsSettledTogetherAndByOne(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		c := newCluster(t)
+		a, b := c.elector("a"), c.elector("b")
+		claim := announced(t, a)
+		time.Sleep(10 * time.Minute)
+		gap := election.Inquiry{Job: "report", SettleThrough: claim.Tick.Add(5 * time.Minute), SettleDeadline: claim.Tick.Add(6 * time.Minute)}
+		mine := a.Survey(context.Background(), []election.Inquiry{gap})[0]
+		if !mine.Decided.Equal(gap.SettleThrough) || !mine.Before.Before(claim.Tick) {
+			t.Errorf("the first to ask settles: %+v", mine)
+		}
+		if other := b.Survey(context.Background(), []election.Inquiry{gap})[0]; other.Before.Before(gap.SettleThrough) {
+			t.Errorf("the second one finds it settled: %+v", other)
+		}
+		if r := claimOne(b, claim); r.Verdict != election.Before {
+			t.Errorf("a tick of the gap: %+v", r)
+		}
+	})
+}
