@@ -58,8 +58,8 @@ func startDemo(t *testing.T, args ...string) *demoProcess {
 	return d
 }
 
-// read returns what it prints up to a line that matches.
-func (d *demoProcess) read(t *testing.T, pattern string) string {
+// read waits for a line that matches.
+func (d *demoProcess) read(t *testing.T, pattern string) {
 	t.Helper()
 	var text strings.Builder
 	for want := regexp.MustCompile(pattern); ; {
@@ -69,7 +69,7 @@ func (d *demoProcess) read(t *testing.T, pattern string) string {
 			t.Fatalf("no line with %s: %v\n%s%s", pattern, err, &text, &d.stderr)
 		}
 		if want.MatchString(line) {
-			return text.String()
+			return
 		}
 	}
 }

@@ -54,11 +54,13 @@ type app struct {
 	namespace  string
 	logLevel   string
 	logFormat  string
+	started    bool // the command line was understood
 }
 
 // execute runs one command line and returns the exit code.
 func execute(ctx context.Context, args []string, s streams) int {
-	root := newRoot(&app{streams: s})
+	a := &app{streams: s}
+	root := newRoot(a)
 	root.SetArgs(args)
 	root.SetIn(s.in)
 	root.SetOut(s.out)
@@ -78,6 +80,9 @@ func execute(ctx context.Context, args []string, s streams) int {
 			fmt.Fprintln(s.err, "cronclave:", exit.cause)
 		}
 		return exit.code
+	case a.started:
+		fmt.Fprintln(s.err, "cronclave:", err)
+		return exitFailed
 	default: // cobra's own errors are about usage
 		fmt.Fprintf(s.err, "cronclave: %v\nRun 'cronclave --help' for usage.\n", err)
 		return exitUsage
@@ -95,6 +100,8 @@ Redis (or on the K replicas that win its K slots).`,
 		Version:       version,
 		SilenceErrors: true,
 		SilenceUsage:  true,
+
+		PersistentPreRun: func(*cobra.Command, []string) { a.started = true },
 	}
 	flags := root.PersistentFlags()
 	flags.StringVarP(&a.configPath, "config", "c", "", "a file, or a folder of *.toml (default jobs.toml; env CRONCLAVE_CONFIG)")
