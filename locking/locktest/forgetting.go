@@ -91,14 +91,17 @@ func putBackLoses(b *bench) {
 	}
 }
 
-// One holder's renewal must not make the server look as if it knew all the others.
+// One holder's renewal must not make the server look as if it knew all the others. The newcomer's grant hides from the
+// witness that the server has forgotten.
 func putBackCloses(b *bench) {
-	r := locking.Request{Slots: 2, Lease: renewing}
+	r := locking.Request{Slots: 3, Lease: renewing}
+	b.release(b.wins(b.a, r))
+	b.wins(b.b, r)
 	l := b.wins(b.a, r)
-	b.wins(b.b, locking.Request{Slots: 2, Lease: renewing})
 	b.forget()
+	b.wins(b.client("newcomer"), locking.Request{Slots: 3, Lease: renewing})
 	b.heldAgain(l)
-	a := b.gets(b.client("newcomer"), r, locking.Closed)
+	a := b.gets(b.client("another"), r, locking.Closed)
 	if left := a.Until.Sub(b.now()); left > renewing {
 		b.Errorf("closed for %v", left)
 	}

@@ -23,11 +23,18 @@ import (
 
 // Run runs the suite. connect returns a client of the server under test, which is closed after the test and which the suite adds a
 // hook to: it must be a new one at each call, with ContextTimeoutEnabled. All keys written begin with "locktest:"
-// and a random part, so the server may serve others too; their scripts are flushed once.
+// and a random part, and are deleted, so the server may serve others too; only its scripts are flushed, before the rest of the
+// suite runs, in parallel.
 func Run(t *testing.T, connect func(t *testing.T) redis.UniversalClient) {
-	for _, group := range [][]theorem{granting(), tokens(), ledger(), fanOut(), orphans(), forgetting(), lifetime(), batches()} {
+	for _, th := range batches() {
+		t.Run(th.name, func(t *testing.T) { th.test(newBench(t, connect(t))) })
+	}
+	for _, group := range [][]theorem{granting(), tokens(), ledger(), fanOut(), orphans(), forgetting(), lifetime()} {
 		for _, th := range group {
-			t.Run(th.name, func(t *testing.T) { th.test(newBench(t, connect(t))) })
+			t.Run(th.name, func(t *testing.T) {
+				t.Parallel()
+				th.test(newBench(t, connect(t)))
+			})
 		}
 	}
 }
@@ -67,10 +74,34 @@ func newBench(t *testing.T, rdb redis.UniversalClient) *bench {
 	b := &bench{T: t, ctx: t.Context(), rdb: rdb, sent: &recorder{arrived: make(chan struct{}, 1)},
 		prefix: "locktest:" + rand.Text()[:10] + ":"}
 	rdb.AddHook(b.sent)
-	t.Cleanup(func() { _ = rdb.Close() })
+	t.Cleanup(b.clean)
 	b.first = b.now().Truncate(time.Minute).Add(-2 * time.Hour)
 	b.a, b.b = b.client("a"), b.client("b")
 	return b
+}
+
+// clean deletes what the test wrote.
+func (b *bench) clean() {
+	defer b.rdb.Close()
+	ctx := context.WithoutCancel(b.ctx)
+	node := func(ctx context.Context, node *redis.Client) error {
+		keys := node.Scan(ctx, 0, b.prefix+"*", 1000).Iterator()
+		var err error
+		for keys.Next(ctx) {
+			err = errors.Join(err, node.Del(ctx, keys.Val()).Err())
+		}
+		return errors.Join(err, keys.Err())
+	}
+	var err error
+	switch c := b.rdb.(type) {
+	case *redis.ClusterClient:
+		err = c.ForEachMaster(ctx, node)
+	case *redis.Client:
+		err = node(ctx, c)
+	}
+	if err != nil {
+		b.Errorf("delete the keys: %v", err)
+	}
 }
 
 // client returns a client that has witnessed nothing.

@@ -69,7 +69,7 @@ if tick then
   if over then
     local newest, how = string.match(last, '^(%d+) (.*)$')
     if tonumber(newest) ~= tick then how, by = '', nil end
-    if entry then how = entry.state == 'part' and 'granted' or entry.how end
+    if entry then how = ({done = entry.how, part = 'granted', open = ''})[entry.state] end
     if by == id and how ~= 'granted' then return reply('settled', how) end -- again, the first reply was lost
     return reply('decided', how, holder(tick))
   end

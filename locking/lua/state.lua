@@ -135,6 +135,7 @@ end
 -- What a witness knows of a tick that the server may know less of. In doubt a tick is decided, and a slot used.
 local function recall(tick, entry)
   local e = ledger[tick]
+  if e and e.state == 'open' and e.how ~= '' then entry = {prev = e.prev, state = 'done', how = 'granted'} end
   if tick <= low then
     if e and e.state == 'open' then erase(tick) end
   elseif e and e.state == 'part' and entry.state == 'part' then
@@ -153,8 +154,11 @@ local function remember()
   floor, low, longest = math.max(floor, w_floor), math.max(low, w_low), math.max(longest, w_longest)
   local open = {}
   for tick, prev, state, how in string.gmatch(ARGV[7], '(%d+) (%d+) (%a+) ([^;]*)') do
-    if state == 'open' then open[tonumber(tick)] = true
-    else recall(tonumber(tick), {prev = tonumber(prev), state = state, how = how}) end
+    local t = tonumber(tick)
+    local e = ledger[t]
+    if state ~= 'open' then recall(t, {prev = tonumber(prev), state = state, how = how})
+    elseif e and e.state == 'open' and e.how == how then open[t] = true
+    elseif how ~= '' then recall(t, {prev = tonumber(prev), state = 'done', how = 'granted'}) end
   end
   for tick, e in pairs(ledger) do -- given back, and decided again since
     if e.state == 'open' and tick <= w_low and not open[tick] then erase(tick) end

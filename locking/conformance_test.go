@@ -1,0 +1,39 @@
+package locking_test
+
+import (
+	"os"
+	"testing"
+
+	"github.com/redis/go-redis/v9"
+
+	"github.com/cronclave/cronclave/internal/embedded"
+	"github.com/cronclave/cronclave/locking/locktest"
+)
+
+// TestConformance runs the suite on the in-process server. The integration tests run it on a real Redis.
+func TestConformance(t *testing.T) {
+	locktest.Run(t, func(t *testing.T) redis.UniversalClient {
+		s, err := embedded.Start(embedded.Config{})
+		if err != nil {
+			t.Fatal(err)
+		}
+		t.Cleanup(s.Close)
+		return redis.NewClient(&redis.Options{Addr: s.Addr(), ContextTimeoutEnabled: true})
+	})
+}
+
+// TestConformanceOfRedis runs the suite on the Redis that CRONCLAVE_TEST_REDIS names, if any.
+func TestConformanceOfRedis(t *testing.T) {
+	url := os.Getenv("CRONCLAVE_TEST_REDIS")
+	if url == "" {
+		t.Skip("CRONCLAVE_TEST_REDIS names no server; integration/ starts one and runs this suite on it")
+	}
+	locktest.Run(t, func(t *testing.T) redis.UniversalClient {
+		o, err := redis.ParseURL(url)
+		if err != nil {
+			t.Fatal(err)
+		}
+		o.ContextTimeoutEnabled = true
+		return redis.NewClient(o)
+	})
+}

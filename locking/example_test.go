@@ -1,0 +1,130 @@
+package locking_test
+
+import (
+	"context"
+	"fmt"
+	"log"
+	"time"
+
+	"github.com/redis/go-redis/v9"
+
+	"github.com/cronclave/cronclave/internal/embedded"
+	"github.com/cronclave/cronclave/locking"
+)
+
+// connect returns a client of a new in-process Redis. Yours would be
+//
+//	redis.NewClient(&redis.Options{Addr: "127.0.0.1:6379", ContextTimeoutEnabled: true})
+func connect() (rdb *redis.Client, closeAll func()) {
+	server, err := embedded.Start(embedded.Config{})
+	if err != nil {
+		log.Fatal(err)
+	}
+	rdb = redis.NewClient(&redis.Options{Addr: server.Addr(), ContextTimeoutEnabled: true})
+	return rdb, func() { _ = rdb.Close(); server.Close() }
+}
+
+func ExampleMutex() {
+	rdb, closeAll := connect()
+	defer closeAll()
+	client, err := locking.New(locking.Config{Redis: rdb, Prefix: "shop:"})
+	if err != nil {
+		log.Fatal(err)
+	}
+	defer client.Close()
+	ctx := context.Background()
+
+	lease, ok, err := client.Mutex("orders").TryLock(ctx)
+	if err != nil {
+		log.Fatal(err) // can't tell; what the server may have granted is given back
+	}
+	if !ok {
+		return // another holds it
+	}
+	_, taken, _ := client.Mutex("orders").TryLock(ctx)
+	fmt.Println("held:", ok, "- by another too:", taken)
+
+	// Work under lease.Context(): it ends before the lease does. Pass lease.Token() on to what you change.
+	fmt.Println("may go on:", lease.Context().Err() == nil)
+
+	if err := lease.Release(ctx); err != nil {
+		log.Fatal(err)
+	}
+	fmt.Println("why it ended:", context.Cause(lease.Context()))
+	// Output:
+	// held: true - by another too: false
+	// may go on: true
+	// why it ended: lease released
+}
+
+func ExampleSemaphore() {
+	rdb, closeAll := connect()
+	defer closeAll()
+	client, err := locking.New(locking.Config{Redis: rdb, Prefix: "shop:"})
+	if err != nil {
+		log.Fatal(err)
+	}
+	defer client.Close()
+	ctx := context.Background()
+
+	workers := client.Semaphore("workers", 2, locking.WithLease(time.Minute))
+	for range 3 {
+		lease, ok, err := workers.TryAcquire(ctx)
+		switch {
+		case err != nil:
+			log.Fatal(err)
+		case !ok:
+			fmt.Println("all slots are held")
+		default:
+			defer lease.Release(ctx)
+			fmt.Println("slot", lease.Slot())
+		}
+	}
+	// Output:
+	// slot 0
+	// slot 1
+	// all slots are held
+}
+
+// Two replicas claim the same tick. One runs it; the other is told so, also long after the run has ended.
+func ExampleClient_Acquire() {
+	rdb, closeAll := connect()
+	defer closeAll()
+	ctx := context.Background()
+	replica := func(name string) *locking.Client {
+		c, err := locking.New(locking.Config{Redis: rdb, Prefix: "shop:", Owner: name})
+		if err != nil {
+			log.Fatal(err)
+		}
+		return c
+	}
+	one, two := replica("one"), replica("two")
+	defer one.Close()
+	defer two.Close()
+
+	// A replica that starts announces its schedule: ticks before that are not run in retrospect.
+	state := one.Look(ctx, []locking.LookRequest{{Lock: "report", Permanent: true, Schedule: "every second"}})[0]
+	if state.Err != nil {
+		log.Fatal(state.Err)
+	}
+	at := state.Now.Truncate(time.Second).Add(time.Second)
+	claim := locking.Request{
+		Lock: "report", Permanent: true, Trigger: "schedule",
+		Tick: &locking.Tick{At: at, Previous: at.Add(-time.Second), Schedule: "every second"},
+	}
+
+	answer := one.Acquire(ctx, claim)
+	for answer.Verdict == locking.Early { // by the server's clock, whatever the own one says
+		<-time.After(time.Until(answer.Until))
+		answer = one.Acquire(ctx, claim)
+	}
+	fmt.Println("one:", answer.Verdict)
+	if err := answer.Lease.Release(ctx); err != nil {
+		log.Fatal(err)
+	}
+	late := two.Acquire(ctx, claim)
+	fmt.Println("two:", late.Verdict, "as", late.Outcome)
+	// Output:
+	// one: granted
+	// two: decided as granted
+}

@@ -1,0 +1,266 @@
+package locking
+
+import (
+	"context"
+	"errors"
+	"testing"
+	"time"
+)
+
+// A reply that is lost leaves the outcome unknown; the same id tells it.
+func TestLostReplyIsResolvedByTheSameID(t *testing.T) {
+	inBubble(t, func(w *wire) {
+		c, closeAll := w.client(Config{})
+		defer closeAll()
+		w.release(w.lock(c, "warm", time.Minute))
+		w.fail("deaf")
+		r := Request{Lock: "x", Lease: time.Minute}
+		a := c.Acquire(w.Context(), r)
+		if a.Verdict != Unknown || !errors.Is(a.Err, ErrUnknown) || a.ID == "" {
+			w.Fatalf("without a reply: %q, %v", a.Verdict, a.Err)
+		}
+		if len(w.rows("x")) != 1 {
+			w.Fatal("the server did not get it")
+		}
+		w.fail()
+		r.ID = a.ID
+		again := c.Acquire(w.Context(), r)
+		if again.Verdict != Granted || again.Lease.Token() != w.rows("x")[0].Token {
+			w.Errorf("asked again: %q, %v", again.Verdict, again.Err)
+		}
+	})
+}
+
+func TestTryLockResolvesALostReply(t *testing.T) {
+	for _, how := range []string{"deaf", "mute"} {
+		t.Run(how, func(t *testing.T) {
+			inBubble(t, func(w *wire) {
+				c, closeAll := w.client(Config{})
+				defer closeAll()
+				w.release(w.lock(c, "warm", time.Minute))
+				w.fail(how)
+				heal := time.AfterFunc(2500*time.Millisecond, func() { w.fail() })
+				defer heal.Stop()
+				l, ok, err := c.Mutex("x").TryLock(w.Context())
+				if err != nil || !ok {
+					w.Fatalf("ok %v, %v", ok, err)
+				}
+				if rows := w.rows("x"); len(rows) != 1 || rows[0].Token != l.Token() {
+					w.Errorf("rows %+v, token %d", rows, l.Token())
+				}
+			})
+		})
+	}
+}
+
+// Whoever can't tell holds nothing, and leaves nothing held.
+func TestTryLockThatCannotTellLeavesNoGhost(t *testing.T) {
+	inBubble(t, func(w *wire) {
+		c, closeAll := w.client(Config{})
+		defer closeAll()
+		w.release(w.lock(c, "warm", time.Minute))
+		w.fail("deaf")
+		ctx, cancel := context.WithTimeout(w.Context(), 3*time.Second)
+		defer cancel()
+		l, ok, err := c.Mutex("x", WithLease(10*time.Minute)).TryLock(ctx)
+		if l != nil || ok || !errors.Is(err, ErrUnknown) || !errors.Is(err, context.DeadlineExceeded) {
+			w.Fatalf("lease %v, ok %v, %v", l, ok, err)
+		}
+		w.pass(10 * time.Second)
+		w.fail()
+		w.pass(5 * time.Second)
+		if rows := w.rows("x"); len(rows) != 0 {
+			w.Errorf("a ghost holds the lock: %+v", rows)
+		}
+	})
+}
+
+func TestWithdrawnTickIsOpenAgain(t *testing.T) {
+	for _, perTick := range []int{1, 2} {
+		inBubble(t, func(w *wire) {
+			c, closeAll := w.client(Config{})
+			defer closeAll()
+			c.Look(w.Context(), []LookRequest{{Lock: "x", Permanent: true, Schedule: "s"}})
+			w.pass(time.Minute)
+			r := Request{Lock: "x", Permanent: true, Slots: perTick, Trigger: "schedule", Tick: &Tick{
+				At: w.start.Add(30 * time.Second), Previous: w.start, Schedule: "s", PerTick: perTick}}
+			for range perTick - 1 {
+				if a := c.Acquire(w.Context(), r); a.Verdict != Granted {
+					w.Fatal(a.Verdict, a.Err)
+				}
+			}
+			w.fail("deaf")
+			a := c.Acquire(w.Context(), r)
+			if a.Verdict != Unknown {
+				w.Fatal(a.Verdict)
+			}
+			c.Withdraw(r, a.ID)
+			w.pass(3 * time.Second)
+			w.fail()
+			w.pass(5 * time.Second)
+			if got := c.Acquire(w.Context(), r); got.Verdict != Granted || got.Lease.Slot() != perTick-1 {
+				w.Errorf("%d per tick: the tick is %q (%s), %v", perTick, got.Verdict, got.Outcome, got.Err)
+			}
+		})
+	}
+}
+
+func TestReleaseWorksWithACancelledContext(t *testing.T) {
+	inBubble(t, func(w *wire) {
+		c, closeAll := w.client(Config{})
+		defer closeAll()
+		l := w.lock(c, "x", time.Minute)
+		ctx, cancel := context.WithCancel(w.Context())
+		cancel()
+		if err := l.Release(ctx); err != nil {
+			w.Error(err)
+		}
+		if err := context.Cause(l.Context()); !errors.Is(err, ErrReleased) {
+			w.Errorf("cause: %v", err)
+		}
+		if len(w.rows("x")) != 0 || l.Remaining() > 0 {
+			w.Errorf("rows %+v, remaining %v", w.rows("x"), l.Remaining())
+		}
+	})
+}
+
+func TestReleaseIsBoundedAndRepeated(t *testing.T) {
+	inBubble(t, func(w *wire) {
+		c, closeAll := w.client(Config{Timeout: time.Second})
+		defer closeAll()
+		w.release(w.lock(c, "warm", time.Minute))
+		l := w.lock(c, "x", time.Minute)
+		w.fail("mute")
+		began := time.Now()
+		if err := l.Release(w.Context()); !errors.Is(err, ErrUnknown) || errors.Is(err, ErrLost) {
+			w.Errorf("nobody answered: %v", err)
+		}
+		if took := time.Since(began); took > 2*time.Second {
+			w.Errorf("it took %v", took)
+		}
+		w.fail()
+		l = w.lock(c, "y", time.Minute)
+		w.fail("deaf")
+		time.AfterFunc(900*time.Millisecond, func() { w.fail() })
+		if err := l.Release(w.Context()); err != nil { // done at the first attempt, answered at the second
+			w.Errorf("released, but: %v", err)
+		}
+	})
+}
+
+func TestCloseEndsLeasesAndWaits(t *testing.T) {
+	inBubble(t, func(w *wire) { // which fails if a goroutine is left
+		c, closeAll := w.client(Config{})
+		l := w.lock(c, "x", 3*time.Second)
+		w.fail("mute")
+		w.pass(1500 * time.Millisecond) // a renewal is under way
+		began := time.Now()
+		closeAll()
+		if took := time.Since(began); took > c.cfg.Timeout {
+			w.Errorf("it took %v", took)
+		}
+		if err := context.Cause(l.Context()); !errors.Is(err, ErrClosed) {
+			w.Errorf("cause: %v", err)
+		}
+		for _, err := range []error{
+			c.Acquire(w.Context(), Request{Lock: "x"}).Err,
+			c.Look(w.Context(), []LookRequest{{Lock: "x"}})[0].Err,
+		} {
+			if !errors.Is(err, ErrClosed) || errors.Is(err, ErrUnknown) {
+				w.Errorf("after Close: %v", err)
+			}
+		}
+		if err := c.Close(); err != nil {
+			w.Error(err)
+		}
+	})
+}
+
+func TestCloseLetsAWithdrawalFinish(t *testing.T) {
+	inBubble(t, func(w *wire) {
+		c, closeAll := w.client(Config{})
+		w.release(w.lock(c, "warm", time.Minute))
+		w.fail("deaf")
+		r := Request{Lock: "x", Lease: time.Hour}
+		a := c.Acquire(w.Context(), r)
+		c.Withdraw(r, a.ID)
+		w.fail()
+		closeAll()
+		if rows := w.rows("x"); len(rows) != 0 {
+			w.Errorf("a ghost holds the lock: %+v", rows)
+		}
+	})
+}
+
+func TestCloseDoesNotWaitForAWithdrawalForEver(t *testing.T) {
+	inBubble(t, func(w *wire) {
+		c, closeAll := w.client(Config{})
+		w.release(w.lock(c, "warm", time.Minute))
+		w.fail("mute")
+		r := Request{Lock: "x", Lease: time.Hour}
+		c.Withdraw(r, c.Acquire(w.Context(), r).ID)
+		began := time.Now()
+		closeAll()
+		if took := time.Since(began); took > 3*c.cfg.Timeout {
+			w.Errorf("it took %v", took)
+		}
+	})
+}
+
+// A grant that comes while the client closes is nobody's: nobody would renew it.
+func TestGrantDuringCloseEnds(t *testing.T) {
+	inBubble(t, func(w *wire) {
+		c, closeAll := w.client(Config{Timeout: 5 * time.Second})
+		w.release(w.lock(c, "warm", time.Minute))
+		w.slow(time.Second)
+		granted := make(chan Answer)
+		go func() { granted <- c.Acquire(w.Context(), Request{Lock: "x"}) }()
+		w.pass(500 * time.Millisecond)
+		if err := c.Close(); err != nil {
+			w.Error(err)
+		}
+		a := <-granted
+		if a.Verdict != Granted || !errors.Is(context.Cause(a.Lease.Context()), ErrClosed) {
+			w.Errorf("%q, %v", a.Verdict, a.Err)
+		}
+		w.fail()
+		w.release(a.Lease)
+		closeAll()
+	})
+}
+
+func TestReplySlowerThanTheLeaseIsUnknown(t *testing.T) {
+	inBubble(t, func(w *wire) {
+		c, closeAll := w.client(Config{Timeout: 5 * time.Second})
+		defer closeAll()
+		w.release(w.lock(c, "warm", time.Minute))
+		w.slow(time.Second)
+		if a := c.Acquire(w.Context(), Request{Lock: "x", Lease: 900 * time.Millisecond}); a.Verdict != Unknown || !errors.Is(a.Err, ErrUnknown) {
+			w.Errorf("%q, %v", a.Verdict, a.Err)
+		}
+	})
+}
+
+// go-redis sends a pipeline again when its connection breaks: that must be as harmless as asking again.
+func TestRetriesOfTheRedisClientAreHarmless(t *testing.T) {
+	inBubble(t, func(w *wire) {
+		r := w.redis(3)
+		defer r.Close()
+		c, err := New(Config{Redis: r, Clock: w.clock, Timeout: 20 * time.Second})
+		if err != nil {
+			w.Fatal(err)
+		}
+		defer c.Close()
+		w.release(w.lock(c, "warm", time.Minute))
+		w.cut(2)
+		l := w.lock(c, "x", time.Minute)
+		if rows := w.rows("x"); len(rows) != 1 || rows[0].Token != l.Token() {
+			w.Errorf("rows %+v, token %d", rows, l.Token())
+		}
+		w.cut(2)
+		w.release(l)
+		if w.cuts != 0 {
+			w.Errorf("%d replies still to be cut", w.cuts)
+		}
+	})
+}

@@ -1,0 +1,199 @@
+package locking
+
+import (
+	"context"
+	"io"
+	"net"
+	"sync"
+	"testing"
+	"testing/synctest"
+	"time"
+
+	"github.com/redis/go-redis/v9"
+
+	"github.com/cronclave/cronclave/internal/embedded"
+)
+
+// wire is a server in fake time, and the network before it, which can fail.
+type wire struct {
+	*testing.T
+	server *embedded.Server
+	start  time.Time
+
+	mu        sync.Mutex
+	mute      bool          // requests do not arrive
+	deaf      bool          // requests are done, their replies do not come back
+	delay     time.Duration // replies come back later
+	cuts      int           // so many connections break instead of the next replies
+	asleep    time.Duration // local clock: how long the machine was suspended
+	pipelines []int         // sizes of those that were sent
+}
+
+// inBubble runs a test in fake time. Everything of it must end with it.
+func inBubble(t *testing.T, test func(w *wire)) {
+	t.Helper()
+	synctest.Test(t, func(t *testing.T) {
+		s, err := embedded.Start(embedded.Config{DialOnly: true})
+		if err != nil {
+			t.Fatal(err)
+		}
+		defer s.Close()
+		w := &wire{T: t, server: s, start: time.Now()}
+		test(w)
+	})
+}
+
+// redis returns a client of the server that goes over the wire.
+func (w *wire) redis(retries int) *redis.Client {
+	r := redis.NewClient(&redis.Options{
+		Addr: w.server.Addr(), Dialer: w.dial, ContextTimeoutEnabled: true, MaxRetries: retries, DialerRetries: 1, PoolSize: 20,
+	})
+	r.AddHook(w)
+	return r
+}
+
+// client returns a client that is closed, with its connections, at the end of the bubble: call close.
+func (w *wire) client(cfg Config) (c *Client, closeAll func()) {
+	w.Helper()
+	r := w.redis(-1)
+	cfg.Redis, cfg.Clock = r, w.clock
+	c, err := New(cfg)
+	if err != nil {
+		w.Fatal(err)
+	}
+	return c, func() {
+		if err := c.Close(); err != nil {
+			w.Error(err)
+		}
+		_ = r.Close()
+	}
+}
+
+func (w *wire) clock() time.Duration {
+	w.mu.Lock()
+	defer w.mu.Unlock()
+	return time.Since(w.start) + w.asleep
+}
+
+// fail sets what is wrong with the wire; without arguments it is well again.
+func (w *wire) fail(how ...string) {
+	w.mu.Lock()
+	defer w.mu.Unlock()
+	w.mute, w.deaf, w.delay = false, false, 0
+	for _, h := range how {
+		switch h {
+		case "mute":
+			w.mute = true
+		case "deaf":
+			w.deaf = true
+		default:
+			w.Fatalf("a wire can't be %s", h)
+		}
+	}
+}
+
+func (w *wire) slow(delay time.Duration) {
+	w.fail()
+	w.mu.Lock()
+	defer w.mu.Unlock()
+	w.delay = delay
+}
+
+func (w *wire) cut(n int) {
+	w.mu.Lock()
+	defer w.mu.Unlock()
+	w.cuts = n
+}
+
+// pass lets time pass, and all that is due happen.
+func (w *wire) pass(d time.Duration) {
+	<-time.After(d)
+	synctest.Wait()
+}
+
+// sent returns the sizes of the pipelines since the last call.
+func (w *wire) sent() []int {
+	w.mu.Lock()
+	defer w.mu.Unlock()
+	sent := w.pipelines
+	w.pipelines = nil
+	return sent
+}
+
+func (w *wire) dial(ctx context.Context, network, addr string) (net.Conn, error) {
+	conn, err := w.server.Dial(ctx, network, addr)
+	if err != nil {
+		return nil, err
+	}
+	return &wireConn{conn, w}, nil
+}
+
+type wireConn struct {
+	net.Conn
+	wire *wire
+}
+
+func (c *wireConn) Write(p []byte) (int, error) {
+	c.wire.mu.Lock()
+	mute := c.wire.mute
+	c.wire.mu.Unlock()
+	if mute {
+		return len(p), nil
+	}
+	return c.Conn.Write(p)
+}
+
+func (c *wireConn) Read(p []byte) (int, error) {
+	for {
+		n, err := c.Conn.Read(p)
+		c.wire.mu.Lock()
+		deaf, delay, cut := c.wire.deaf, c.wire.delay, c.wire.cuts > 0
+		if cut && n > 0 {
+			c.wire.cuts--
+		}
+		c.wire.mu.Unlock()
+		if cut {
+			c.Close()
+			return 0, io.EOF
+		}
+		if err != nil || !deaf {
+			<-time.After(delay)
+			return n, err
+		}
+	}
+}
+
+// DialHook, ProcessHook and ProcessPipelineHook make the wire a hook that counts pipelines.
+func (w *wire) DialHook(next redis.DialHook) redis.DialHook          { return next }
+func (w *wire) ProcessHook(next redis.ProcessHook) redis.ProcessHook { return next }
+func (w *wire) ProcessPipelineHook(next redis.ProcessPipelineHook) redis.ProcessPipelineHook {
+	return func(ctx context.Context, cmds []redis.Cmder) error {
+		w.mu.Lock()
+		w.pipelines = append(w.pipelines, len(cmds))
+		w.mu.Unlock()
+		return next(ctx, cmds)
+	}
+}
+
+// lock takes a mutex.
+func (w *wire) lock(c *Client, name string, lease time.Duration) *Lease {
+	w.Helper()
+	a := c.Acquire(w.Context(), Request{Lock: name, Lease: lease})
+	if a.Verdict != Granted {
+		w.Fatalf("lock %s: %q, %v", name, a.Verdict, a.Err)
+	}
+	return a.Lease
+}
+
+// rows are the rows that the server has, seen over a wire of its own.
+func (w *wire) rows(lock string) []Row {
+	w.Helper()
+	other := &wire{T: w.T, server: w.server, start: w.start}
+	c, closeAll := other.client(Config{})
+	defer closeAll()
+	s := c.Look(w.Context(), []LookRequest{{Lock: lock}})[0]
+	if s.Err != nil {
+		w.Fatal(s.Err)
+	}
+	return s.Rows
+}

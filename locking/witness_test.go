@@ -1,0 +1,85 @@
+package locking
+
+import (
+	"fmt"
+	"testing"
+	"time"
+)
+
+func TestWitnessKeepsTheNewest(t *testing.T) {
+	const now, idle = int64(1e15), time.Minute
+	old := knowledge{floor: 10, low: 5, longest: 30, ledger: "7 6 done granted", seen: 10, permanent: true}
+	tests := []struct {
+		name       string
+		news, want knowledge
+	}{
+		{"newer", knowledge{floor: 11, low: 7, longest: 20, seen: 11}, knowledge{floor: 11, low: 7, longest: 20, seen: 11}},
+		{"newer, sent before", knowledge{floor: 11, low: 7, longest: 20, seen: 9}, knowledge{floor: 11, low: 7, longest: 20, seen: 9}},
+		{"settled since", knowledge{floor: 10, low: 5, longest: 30, ledger: "8 6 done late", seen: 11},
+			knowledge{floor: 10, low: 5, longest: 30, ledger: "8 6 done late", seen: 11}},
+		{"settled since, arrived before", knowledge{floor: 10, low: 5, longest: 30, seen: 9}, old},
+		{"out of order", knowledge{floor: 9, low: 5, longest: 30, seen: 9}, old},
+		{"server has forgotten all", knowledge{seen: 11}, knowledge{floor: 10, low: 5, longest: 30, ledger: old.ledger, seen: 11}},
+		{"server has forgotten the last grant", knowledge{floor: 9, low: 5, longest: 40, seen: 11},
+			knowledge{floor: 10, low: 5, longest: 40, ledger: old.ledger, seen: 11}},
+		{"server has forgotten, and granted since", knowledge{floor: 12, low: 3, longest: 20, ledger: "4 3 part 0", seen: 11},
+			knowledge{floor: 12, low: 5, longest: 30, ledger: "7 6 done granted;4 3 part 0", seen: 11}},
+	}
+	for _, tt := range tests {
+		t.Run(tt.name, func(t *testing.T) {
+			w := witness{locks: map[string]knowledge{}}
+			tt.want.permanent, tt.news.permanent = true, true
+			w.learn("x", old, idle, now, true)
+			w.learn("x", tt.news, idle, now, true)
+			if got := w.of("x", 12, idle); got != tt.want {
+				t.Errorf("\n got %+v\nwant %+v", got, tt.want)
+			}
+		})
+	}
+}
+
+// A ledger that was ahead of the clock is not held against the server that has mended it: when the time comes, that
+// would close the lock, and decide ticks that are due.
+func TestWitnessForgetsAGlitchOfTheClock(t *testing.T) {
+	const second = int64(1e6)
+	w := witness{locks: map[string]knowledge{}}
+	w.learn("x", knowledge{floor: 9, low: 5000, ledger: "6000 5999 done granted", permanent: true}, time.Minute, 5000*second, true)
+	w.learn("x", knowledge{floor: 9, low: 1000, seen: 1, permanent: true}, time.Minute, 1000*second, true)
+	if got := w.of("x", 2, time.Minute); got.low != 1000 || got.ledger != "" {
+		t.Errorf("%+v", got)
+	}
+}
+
+func TestWitnessOfAnIdleLockIsStale(t *testing.T) {
+	const idle = 10 * time.Second
+	w := witness{locks: map[string]knowledge{}}
+	w.learn("plain", knowledge{floor: 9, seen: time.Second}, idle, 1, true)
+	w.learn("permanent", knowledge{floor: 9, seen: time.Second, permanent: true}, idle, 1, true)
+	w.learn("unused", knowledge{floor: 9, seen: time.Second}, idle, 1, false)
+	w.learn("plain", knowledge{floor: 9, seen: 5 * time.Second}, idle, 1, false) // was looked at, which keeps nothing alive
+	w.learn("permanent", knowledge{floor: 9, seen: time.Second}, idle, 1, true)  // a plain request does not change what it is
+	for _, tt := range []struct {
+		lock string
+		at   time.Duration
+		want int64
+	}{
+		{"plain", 6 * time.Second, 9}, {"plain", 6*time.Second + 1, 0}, {"permanent", time.Hour, 9}, {"unused", time.Second, 0}, {"unknown", 0, 0},
+	} {
+		if got := w.of(tt.lock, tt.at, idle); got.floor != tt.want {
+			t.Errorf("%s after %v: floor %d, want %d", tt.lock, tt.at, got.floor, tt.want)
+		}
+	}
+}
+
+func TestWitnessIsBounded(t *testing.T) {
+	const idle = 10 * time.Second
+	w := witness{locks: map[string]knowledge{}}
+	most := 0
+	for i := range 100_000 {
+		w.learn(fmt.Sprint(i), knowledge{floor: 1, seen: time.Duration(i) * time.Millisecond}, idle, 1, true)
+		most = max(most, len(w.locks))
+	}
+	if most > 20_000 { // 5,000 of them are not stale at a time
+		t.Errorf("%d locks were remembered", most)
+	}
+}
