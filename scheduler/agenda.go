@@ -38,14 +38,13 @@ type agenda struct {
 // settled together, as soon as the server answers.
 const maxOpen = 1000
 
-// collect opens the ticks that are due. It returns those that it had to give up for them.
+// collect opens the ticks that are due. It returns those that must be given up for them.
 func (a *agenda) collect(now time.Time) (given []*tick) {
 	for _, b := range a.timeline.take(now) {
 		for _, t := range b.entries {
 			a.open(t, b.at, b.previous, now)
 			if len(t.open) > maxOpen {
-				given = append(given, t.open[0])
-				a.close(t.open[0])
+				given = append(given, t.open[len(t.open)-maxOpen-1])
 			}
 		}
 	}

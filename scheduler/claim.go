@@ -95,11 +95,17 @@ func (s *Scheduler) fallBehind(given []*tick, now time.Time) {
 	for _, k := range given {
 		k.task.behind = true
 		s.watch(k.task, now)
-		if !k.asking {
-			s.unplace(k)
-		}
+		s.giveUp(k)
 	}
 	s.wake(now, given...)
+}
+
+// giveUp closes a tick that may be undecided. A claim that is under way keeps its place until it is answered.
+func (s *Scheduler) giveUp(k *tick) {
+	s.agenda.close(k)
+	if !k.asking {
+		s.unplace(k)
+	}
 }
 
 // settleClaims deals with the results, in the order of the ticks.

@@ -102,9 +102,6 @@ type Scheduler struct {
 // New validates the configuration. Every fault is in the error.
 func New(cfg Config) (*Scheduler, error) {
 	var faults []error
-	if cfg.Claimer == nil {
-		faults = append(faults, errors.New("Config.Claimer is missing"))
-	}
 	if cfg.MaxRunning < 0 || cfg.DrainTimeout < 0 {
 		faults = append(faults, errors.New("Config.MaxRunning and Config.DrainTimeout must not be negative"))
 	}
@@ -309,7 +306,7 @@ func (s *Scheduler) forget(which func(*tick) bool) {
 	for _, t := range s.tasks {
 		for _, k := range slices.Clone(t.open) {
 			if which(k) {
-				s.agenda.close(k)
+				s.giveUp(k)
 			}
 		}
 	}

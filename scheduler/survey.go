@@ -27,9 +27,10 @@ const (
 	watchMargin = 10 * time.Millisecond
 )
 
-// watch looks at a job just after an instant, when the lease of another replica's run has ended unless it is renewed.
+// watch looks at a job just after an instant, when the lease of another replica's run has ended unless it is renewed. A
+// replica that leaves leaves that to the others.
 func (s *Scheduler) watch(t *task, until time.Time) {
-	if until.IsZero() {
+	if until.IsZero() || s.leaving {
 		return
 	}
 	at := until.Add(watchMargin)
@@ -163,38 +164,36 @@ func (s *Scheduler) begin(ctx context.Context) error {
 	for _, t := range s.tasks {
 		announce.add(t, election.Inquiry{Job: t.Name, Schedule: t.spec.Digest()})
 	}
-	if _, err := s.insist(ctx, &announce); err != nil {
+	if err := s.insist(ctx, &announce); err != nil {
 		return err
 	}
 	now := s.now()
-	var decided []time.Time
+	var before []election.State
 	for i, t := range announce.tasks {
 		s.agenda.timeline.add(t.spec, t, now)
 		s.watchRunning(t, announce.states[i])
-		if q := s.resume(t, announce.states[i].Decided, now); !q.SettleThrough.IsZero() {
+		if q := s.resume(t, announce.states[i], now); !q.SettleThrough.IsZero() {
 			settle.add(t, q)
-			decided = append(decided, announce.states[i].Decided)
+			before = append(before, announce.states[i])
 		}
 	}
-	again, err := s.insist(ctx, &settle)
-	if err != nil {
+	if err := s.insist(ctx, &settle); err != nil {
 		return err
 	}
 	for i, t := range settle.tasks {
 		st := settle.states[i]
-		if again[i] { // the first time may have done it, and only its reply was lost
-			st.Before = decided[i]
-		}
+		// They were undecided and too late to be granted when this replica first asked. Whoever settled them may not live
+		// to tell, so each replica that saw them tells the same.
+		st.Before = before[i].Decided
 		s.missed(t, st, settle.inquiries[i].SettleThrough, "down")
 	}
 	s.retry.reset()
 	return nil
 }
 
-// insist surveys until the server has answered for all of a batch, and tells for which it asked again. It fails
-// only when ctx ends.
-func (s *Scheduler) insist(ctx context.Context, b *surveyedBatch) (again []bool, err error) {
-	b.states, b.unburied, again = make([]election.State, len(b.tasks)), make([]error, len(b.tasks)), make([]bool, len(b.tasks))
+// insist surveys until the server has answered for all of a batch. It fails only when ctx ends.
+func (s *Scheduler) insist(ctx context.Context, b *surveyedBatch) error {
+	b.states = make([]election.State, len(b.tasks))
 	todo := make([]int, len(b.tasks))
 	for i := range todo {
 		todo[i] = i
@@ -202,7 +201,7 @@ func (s *Scheduler) insist(ctx context.Context, b *surveyedBatch) (again []bool,
 	for first := true; len(todo) > 0; first = false {
 		var asked []election.Inquiry
 		for _, i := range todo {
-			asked, again[i] = append(asked, b.inquiries[i]), !first
+			asked = append(asked, b.inquiries[i])
 		}
 		states, unburied := s.look(ctx, asked)
 		for n, i := range todo {
@@ -219,22 +218,22 @@ func (s *Scheduler) insist(ctx context.Context, b *surveyedBatch) (again []bool,
 			s.log.Warn("the server does not answer; trying again", "error", b.states[todo[0]].Err)
 		}
 		if !s.retry.wait(ctx) {
-			return nil, fmt.Errorf("wait for the server: %w", b.states[todo[0]].Err)
+			return fmt.Errorf("wait for the server: %w", b.states[todo[0]].Err)
 		}
 	}
-	return again, nil
+	return nil
 }
 
 // resume opens the ticks of the past that are undecided and within their deadline; it returns how those before are to be settled.
-func (s *Scheduler) resume(t *task, decided, now time.Time) election.Inquiry {
+func (s *Scheduler) resume(t *task, st election.State, now time.Time) election.Inquiry {
 	settle := election.Inquiry{Job: t.Name}
 	var open []time.Time
 	singly := 0 // of the ticks that are too late, how many are settled one by one
 	if t.PerTick > 1 {
 		singly = maxMissed // since one that ran, though not as often as it might, was not missed
 	}
-	for at := t.spec.Prev(now.Add(time.Nanosecond)); at.After(decided); at = t.spec.Prev(at) {
-		late := t.deadline(at).Before(now)
+	for at := t.spec.Prev(now.Add(time.Nanosecond)); at.After(st.Decided); at = t.spec.Prev(at) {
+		late := t.deadline(at).Before(st.Now)
 		if late && singly == 0 || len(open) == maxOpen {
 			settle.SettleThrough = at
 			if late { // else whatever its deadline, as nobody keeps more open ticks than that

@@ -1,0 +1,55 @@
+package scheduler_test
+
+import (
+	"fmt"
+	"testing"
+	"time"
+
+	"github.com/cronclave/cronclave/scheduler"
+)
+
+// TestPlacesThatWereNotWonAreUsed: a replica whose claims were lost to others has its places free again, and
+// takes the ticks that it had left aside for want of a place.
+func TestPlacesThatWereNotWonAreUsed(t *testing.T) {
+	inCluster(t, func(c *cluster) {
+		var jobs []scheduler.Job
+		for i := range 40 {
+			jobs = append(jobs, c.job(fmt.Sprint("j", i), "0 * * * * *", 50*time.Second, startDeadline(5*time.Second)))
+		}
+		c.joinAll(4, jobs, func(cfg *scheduler.Config) { cfg.MaxRunning = 10 })
+		c.at(3*time.Minute + 30*time.Second)
+		for _, j := range jobs {
+			want(t, j.Name, c.ticks(j.Name), seconds(60, 180, 60))
+		}
+	})
+}
+
+// TestManyJobsAtOnce has far more jobs due at one instant than may run at once.
+func TestManyJobsAtOnce(t *testing.T) {
+	inCluster(t, func(c *cluster) {
+		c.quiet = true
+		var jobs []scheduler.Job
+		for i := range 200 {
+			jobs = append(jobs, c.job(fmt.Sprint("j", i), "0 1 0 * * *", time.Second, startDeadline(time.Minute)))
+		}
+		c.joinAll(2, jobs, func(cfg *scheduler.Config) { cfg.MaxRunning = 10 })
+		c.at(time.Minute + 30*time.Second)
+		c.mu.Lock()
+		defer c.mu.Unlock()
+		want(t, "runs", len(c.ran), len(jobs))
+		most := 0
+		for i := range c.ran {
+			n := 1
+			for _, o := range c.ran[:i] {
+				if o.Replica == c.ran[i].Replica && o.to.After(c.ran[i].from) {
+					n++
+				}
+			}
+			most = max(most, n)
+		}
+		want(t, "most at once on a replica", most, 10)
+		if last := c.ran[len(c.ran)-1].from; last.After(c.start.Add(time.Minute + 11*time.Second)) {
+			t.Errorf("the last began at %v: places were left empty", last.Sub(c.start))
+		}
+	})
+}

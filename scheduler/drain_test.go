@@ -1,0 +1,149 @@
+package scheduler_test
+
+import (
+	"errors"
+	"testing"
+	"time"
+
+	"github.com/cronclave/cronclave/scheduler"
+)
+
+func drainTimeout(d time.Duration) func(*scheduler.Config) {
+	return func(cfg *scheduler.Config) { cfg.DrainTimeout = d }
+}
+
+// TestDrainWaitsForRuns: a replica that drains claims nothing, waits for its runs, and stops those that are left
+// so early that they are dead in time. Others take the ticks meanwhile.
+func TestDrainWaitsForRuns(t *testing.T) {
+	for _, tc := range []struct {
+		name     string
+		edits    func(c *cluster) []edit
+		length   time.Duration // of the run, if nobody stops it
+		timeout  time.Duration // of the drain, which begins 5s into the run
+		ran      time.Duration
+		outcomes map[string]int
+	}{
+		{"a run that ends", nil, 12 * time.Second, 25 * time.Second, 12 * time.Second, map[string]int{"ok": 1}},
+		{"a run that obeys", nil, time.Hour, 25 * time.Second, 20 * time.Second, map[string]int{"canceled drain": 1}},
+		{"a run that has to be killed", func(c *cluster) []edit { return []edit{c.stubborn(time.Hour)} },
+			time.Hour, 25 * time.Second, 30 * time.Second, map[string]int{"canceled drain": 1}},
+		{"a grace longer than the drain", func(c *cluster) []edit {
+			return []edit{c.stubborn(time.Hour), func(j *scheduler.Job) { j.KillGrace = time.Minute }}
+		}, time.Hour, 25 * time.Second, 30 * time.Second, map[string]int{"canceled drain": 1}},
+		{"a grace that is running already", func(c *cluster) []edit {
+			return []edit{c.stubborn(time.Hour), func(j *scheduler.Job) { j.Timeout, j.KillGrace = 3*time.Second, time.Minute }}
+		}, time.Hour, 25 * time.Second, 30 * time.Second, map[string]int{"timeout": 1}},
+	} {
+		t.Run(tc.name, func(t *testing.T) {
+			inCluster(t, func(c *cluster) {
+				var edits []edit
+				if tc.edits != nil {
+					edits = tc.edits(c)
+				}
+				long := c.job("long", "10 0 0 * * *", tc.length, edits...)
+				leaver := c.join("leaver", []scheduler.Job{long}, drainTimeout(tc.timeout))
+				c.at(11 * time.Second)
+				c.join("other", []scheduler.Job{long, c.job("short", "* * * * * *", time.Millisecond)})
+				c.at(15 * time.Second)
+				leaver.stop()
+				<-leaver.done
+				ended := time.Since(c.start)
+				run := c.runs("long")[0]
+				want(t, "length of the run", run.to.Sub(run.from), tc.ran)
+				want(t, "end of the drain", ended, 10*time.Second+tc.ran)
+				want(t, "rows that are left", len(leaver.state("long").Running), 0)
+				c.at(45*time.Second + 500*time.Millisecond)
+				want(t, "ticks of the others", c.ticks("short"), seconds(12, 45, 1))
+				want(t, "outcomes", c.outcomes("long"), tc.outcomes)
+				if len(leaver.claims(c.start.Add(15*time.Second))) > 0 {
+					t.Error("claimed after the drain had begun")
+				}
+			})
+		})
+	}
+}
+
+// TestAbort kills what a drain waits for.
+func TestAbort(t *testing.T) {
+	inCluster(t, func(c *cluster) {
+		r := c.join("r", []scheduler.Job{c.job("j", "10 0 0 * * *", time.Hour, c.stubborn(time.Hour))})
+		c.at(15 * time.Second)
+		r.stop()
+		c.at(20 * time.Second)
+		r.Abort()
+		r.Abort()
+		<-r.done
+		want(t, "end", time.Since(c.start), 20*time.Second)
+		want(t, "outcomes", c.outcomes("j"), map[string]int{"canceled drain": 1})
+		if cause := c.runs("j")[0].cause; !errors.Is(cause, scheduler.ErrDrain) {
+			t.Errorf("stopped with %v", cause)
+		}
+	})
+}
+
+// TestDrainWithClaimUnderWay: what was claimed when the drain began is nobody else's any more, so it is run.
+func TestDrainWithClaimUnderWay(t *testing.T) {
+	for _, tc := range []struct {
+		name   string
+		faults []fault
+	}{
+		{"the reply is slow", []fault{{lateRequest, 500 * time.Millisecond}}},
+		{"the reply is lost", []fault{{kind: cutAtReply}}},
+		{"the reply is lost, and the next one", []fault{{kind: noReply}, {kind: cutAtReply}}},
+	} {
+		t.Run(tc.name, func(t *testing.T) {
+			inCluster(t, func(c *cluster) {
+				jobs := []scheduler.Job{c.job("j", "*/10 * * * * *", time.Second)}
+				leaver := c.join("leaver", jobs)
+				c.at(15 * time.Second)
+				c.join("other", jobs).wire.plan(fault{lateRequest, 800 * time.Millisecond}, fault{lateRequest, 800 * time.Millisecond})
+				c.at(19 * time.Second)
+				leaver.wire.plan(tc.faults...)
+				c.at(20*time.Second + 10*time.Millisecond)
+				leaver.stop()
+				<-leaver.done
+				want(t, "faults", leaver.wire.count(), len(tc.faults))
+				c.at(45 * time.Second)
+				want(t, "ticks that ran", c.ticks("j"), []int{10, 20, 30, 40})
+				want(t, "outcomes", c.outcomes("j"), map[string]int{"ok": 4})
+			})
+		})
+	}
+}
+
+// TestDrainWithoutServer ends soon, and leaves nothing behind but what the others can see.
+func TestDrainWithoutServer(t *testing.T) {
+	for name, how := range waysToBeAway {
+		t.Run(name, func(t *testing.T) {
+			inCluster(t, func(c *cluster) {
+				r := c.join("r", []scheduler.Job{c.job("j", "* * * * * *", time.Millisecond)})
+				c.at(10500 * time.Millisecond)
+				how(&r.wire)
+				c.at(20500 * time.Millisecond)
+				r.stop()
+				<-r.done
+				if d := time.Since(c.start) - 20500*time.Millisecond; d > 6*time.Second {
+					t.Errorf("the drain took %v", d)
+				}
+			})
+		})
+	}
+}
+
+// TestStopBeforeTheServerWasThere: Run returns when its context ends, whatever it waits for.
+func TestStopBeforeTheServerWasThere(t *testing.T) {
+	inCluster(t, func(c *cluster) {
+		r := c.replica("r", []scheduler.Job{c.job("j", "* * * * * *", time.Millisecond)})
+		r.wire.silence()
+		r.run()
+		c.at(10500 * time.Millisecond)
+		r.stop()
+		<-r.done
+		if r.err == nil {
+			t.Error("Run did not tell that it has never begun")
+		}
+		if d := time.Since(c.start); d > 12*time.Second {
+			t.Errorf("Run returned at %v", d)
+		}
+	})
+}

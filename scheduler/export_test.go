@@ -1,0 +1,20 @@
+package scheduler
+
+import "fmt"
+
+// Leftovers tells what a scheduler that has returned still counts as its own; nothing, if its books are right.
+func (s *Scheduler) Leftovers() (left []string) {
+	note := func(what string, n int) {
+		if n != 0 {
+			left = append(left, fmt.Sprint(n, " ", what))
+		}
+	}
+	note("places taken", s.running)
+	note("runs", s.Running())
+	note("ticks to ask for", len(s.agenda.asks.items))
+	note("ticks that wait for a place", len(s.agenda.starved.items))
+	for _, t := range s.tasks {
+		note("places taken of "+t.Name, t.running)
+	}
+	return left
+}

@@ -1,0 +1,253 @@
+package scheduler
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"slices"
+	"sync"
+	"testing"
+	"testing/synctest"
+	"time"
+
+	"github.com/cronclave/cronclave/election"
+)
+
+// oracle is a claimer that grants nothing and answers as a test wants, by a clock of its own.
+type oracle struct {
+	mu      sync.Mutex
+	offset  time.Duration // of its clock
+	answer  func(now time.Time, c election.Claim) election.Result
+	claims  []election.Claim
+	calls   int // of Claim
+	surveys int
+}
+
+func (o *oracle) Claim(_ context.Context, claims []election.Claim) []election.Result {
+	o.mu.Lock()
+	defer o.mu.Unlock()
+	o.calls++
+	o.claims = append(o.claims, claims...)
+	results := make([]election.Result, len(claims))
+	for i, c := range claims {
+		results[i] = o.answer(time.Now().Add(o.offset), c)
+	}
+	return results
+}
+
+func (o *oracle) Withdraw(election.Claim) {}
+
+func (o *oracle) Survey(_ context.Context, inquiries []election.Inquiry) []election.State {
+	o.mu.Lock()
+	defer o.mu.Unlock()
+	o.surveys += len(inquiries)
+	now := time.Now().Add(o.offset)
+	states := make([]election.State, len(inquiries))
+	for i, q := range inquiries {
+		states[i] = election.State{Now: now, Decided: now, Before: now}
+		if through := q.SettleThrough; !through.IsZero() {
+			states[i].Decided, states[i].Before = through, through.Add(-time.Hour)
+		}
+	}
+	return states
+}
+
+func (o *oracle) Bury(context.Context, string, ...string) error { return nil }
+
+func (o *oracle) Now() (time.Time, bool) {
+	o.mu.Lock()
+	defer o.mu.Unlock()
+	return time.Now().Add(o.offset), true
+}
+
+// step moves the oracle's clock.
+func (o *oracle) step(d time.Duration) {
+	o.mu.Lock()
+	defer o.mu.Unlock()
+	o.offset += d
+}
+
+func (o *oracle) counts() (claims, calls, surveys int) {
+	o.mu.Lock()
+	defer o.mu.Unlock()
+	return len(o.claims), o.calls, o.surveys
+}
+
+// consult runs a scheduler on an oracle in a bubble until the test returns.
+func consult(t *testing.T, o *oracle, jobs []Job, test func(t *testing.T, s *Scheduler)) {
+	t.Helper()
+	synctest.Test(t, func(t *testing.T) {
+		s, err := New(Config{Jobs: jobs, Claimer: o})
+		if err != nil {
+			t.Fatal(err)
+		}
+		ctx, cancel := context.WithCancel(context.Background())
+		done := make(chan error)
+		go func() { done <- s.Run(ctx) }()
+		test(t, s)
+		cancel()
+		if err := <-done; err != nil {
+			t.Error(err)
+		}
+		if left := s.Leftovers(); len(left) > 0 {
+			t.Errorf("left over: %v", left)
+		}
+	})
+}
+
+func idle(name, schedule string) Job {
+	return Job{Name: name, Schedule: []string{schedule}, Runner: Func(func(context.Context, *Run) error { return nil })}
+}
+
+func pass(d time.Duration) { <-time.After(d) }
+
+// TestNoBusyLoop: whatever the server answers until a tick's deadline, it is not asked all the time.
+func TestNoBusyLoop(t *testing.T) {
+	past := time.Date(1999, 1, 1, 0, 0, 0, 0, time.UTC)
+	for _, tc := range []struct {
+		name   string
+		result election.Result
+	}{
+		{"early until an instant that is past", election.Result{Verdict: election.Early, Until: past}},
+		{"closed until an instant that is past", election.Result{Verdict: election.Closed, Until: past}},
+		{"held until an instant that is past", election.Result{Verdict: election.Held, Until: past}},
+		{"taken until an instant that is past", election.Result{Verdict: election.Taken, Until: past}},
+		{"cannot tell", election.Result{Verdict: election.CannotTell, Err: election.ErrUnknown}},
+		{"refused", election.Result{Verdict: election.CannotTell, Err: errors.New("no such thing")}},
+		{"orphans", election.Result{Verdict: election.Taken, Orphans: 1}},
+	} {
+		t.Run(tc.name, func(t *testing.T) {
+			o := &oracle{}
+			o.answer = func(now time.Time, c election.Claim) election.Result {
+				if now.After(c.Deadline) {
+					return election.Result{Verdict: election.Settled, Outcome: c.IfLate}
+				}
+				return tc.result
+			}
+			consult(t, o, []Job{idle("j", "*/10 * * * * *")}, func(t *testing.T, s *Scheduler) {
+				pass(100 * time.Second)
+				claims, calls, surveys := o.counts()
+				if limit := 100 * 21; claims > limit || calls > limit || surveys > limit { // 20 a second: every 50ms
+					t.Errorf("%d claims in %d calls and %d surveys in 100s", claims, calls, surveys)
+				}
+			})
+		})
+	}
+}
+
+// TestManyJobsInFewBatches: ten thousand jobs that are due at once are claimed a thousand at a time, each once.
+func TestManyJobsInFewBatches(t *testing.T) {
+	o := &oracle{answer: func(time.Time, election.Claim) election.Result { return election.Result{Verdict: election.Taken} }}
+	var jobs []Job
+	for i := range 10_000 {
+		jobs = append(jobs, idle(fmt.Sprint("j", i), "* * * * * *"))
+	}
+	consult(t, o, jobs, func(t *testing.T, s *Scheduler) {
+		pass(10500 * time.Millisecond)
+		if claims, calls, _ := o.counts(); claims != 100_000 || calls != 100 {
+			t.Errorf("%d claims in %d calls", claims, calls)
+		}
+	})
+}
+
+// TestFullReplicaAsksOnce: a full replica asks for each tick when it is due and when its deadline is over, and not whenever anything happens.
+func TestFullReplicaAsksOnce(t *testing.T) {
+	o := &oracle{}
+	o.answer = func(now time.Time, c election.Claim) election.Result {
+		if now.After(c.Deadline) {
+			return election.Result{Verdict: election.Settled, Outcome: c.IfLate}
+		}
+		return election.Result{Verdict: election.Held}
+	}
+	var jobs []Job
+	for i := range 2000 {
+		j := idle(fmt.Sprint("j", i), "0 * * * * *")
+		j.StartDeadline = 30 * time.Second
+		jobs = append(jobs, j)
+	}
+	synctest.Test(t, func(t *testing.T) {
+		s, err := New(Config{Jobs: jobs, Claimer: o, MaxRunning: 1})
+		if err != nil {
+			t.Fatal(err)
+		}
+		s.running = 1 // a run that does not end
+		ctx, cancel := context.WithCancel(context.Background())
+		done := make(chan error)
+		go func() { done <- s.Run(ctx) }()
+		pass(10*time.Minute + 45*time.Second)
+		if claims, _, _ := o.counts(); claims != 2*10*2000 {
+			t.Errorf("%d claims for 20,000 ticks", claims)
+		}
+		if n := len(s.agenda.starved.items) + len(s.agenda.asks.items); n != 0 {
+			t.Errorf("%d ticks are remembered that are decided", n)
+		}
+		cancel()
+		<-done
+	})
+}
+
+// TestClockStepsBack: what was to be asked for by the old clock is asked for by the new one, and after a big step the
+// ticks are due again.
+func TestClockStepsBack(t *testing.T) {
+	for _, tc := range []struct {
+		name  string
+		step  time.Duration
+		again bool
+	}{
+		{"by a little", time.Second, false}, {"by half a minute", 30 * time.Second, false}, {"by ten minutes", 10 * time.Minute, true},
+	} {
+		t.Run(tc.name, func(t *testing.T) {
+			answer := election.Result{Verdict: election.Taken}
+			o := &oracle{answer: func(time.Time, election.Claim) election.Result { return answer }}
+			consult(t, o, []Job{idle("j", "*/10 * * * * *")}, func(t *testing.T, s *Scheduler) {
+				pass(15*time.Minute + 5*time.Second)
+				o.mu.Lock()
+				answer = election.Result{Verdict: election.CannotTell, Err: election.ErrUnknown}
+				o.mu.Unlock()
+				pass(10 * time.Second) // the next tick can't be told
+				before, _ := o.Now()
+				o.step(-tc.step)
+				o.mu.Lock()
+				answer, o.claims = election.Result{Verdict: election.Taken}, nil
+				o.mu.Unlock()
+				pass(4 * time.Second)
+				if claims, _, _ := o.counts(); claims != 1 {
+					t.Errorf("the tick that is open was asked for %d times", claims)
+				}
+				pass(2 * time.Minute)
+				o.mu.Lock()
+				again := slices.ContainsFunc(o.claims[1:], func(c election.Claim) bool { return c.Tick.Before(before) })
+				o.mu.Unlock()
+				if again != tc.again {
+					t.Errorf("ticks of before are due again: %v", again)
+				}
+				_, calls, _ := o.counts()
+				pass(15 * time.Minute)
+				if _, later, _ := o.counts(); later-calls > 100 {
+					t.Errorf("%d claims in 15 minutes", later-calls)
+				}
+			})
+		})
+	}
+}
+
+// TestClockStepsForward: all ticks in between are due, oldest first, and no more than a job may have open.
+func TestClockStepsForward(t *testing.T) {
+	o := &oracle{answer: func(_ time.Time, c election.Claim) election.Result {
+		return election.Result{Verdict: election.Settled, Outcome: c.IfLate}
+	}}
+	consult(t, o, []Job{idle("j", "*/10 * * * * *")}, func(t *testing.T, s *Scheduler) {
+		pass(15 * time.Second)
+		o.step(10 * time.Minute)
+		pass(10 * time.Second)
+		claims, _, _ := o.counts()
+		if claims != 62 {
+			t.Errorf("%d claims", claims)
+		}
+		for i := range claims - 1 {
+			if !o.claims[i].Tick.Before(o.claims[i+1].Tick) {
+				t.Fatalf("%v was claimed before %v", o.claims[i].Tick, o.claims[i+1].Tick)
+			}
+		}
+	})
+}

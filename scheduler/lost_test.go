@@ -1,0 +1,146 @@
+package scheduler_test
+
+import (
+	"context"
+	"errors"
+	"testing"
+	"time"
+
+	"github.com/cronclave/cronclave/scheduler"
+)
+
+// TestLeaseIsLost: a run whose lease can't be renewed is told to stop, and is dead before the lease ends, so that nobody
+// starts beside it.
+func TestLeaseIsLost(t *testing.T) {
+	for _, tc := range []struct {
+		name  string
+		lease time.Duration
+		grace time.Duration
+		stop  time.Duration // how long before the lease's end it is told to stop: the grace or a third of the lease, and a twentieth
+		kill  time.Duration // and must be dead: a twentieth
+	}{
+		{"default", 30 * time.Second, 10 * time.Second, 11500 * time.Millisecond, 1500 * time.Millisecond},
+		{"short grace", 30 * time.Second, 2 * time.Second, 3500 * time.Millisecond, 1500 * time.Millisecond},
+		{"long grace", 30 * time.Second, time.Minute, 11500 * time.Millisecond, 1500 * time.Millisecond},
+		{"no grace", 30 * time.Second, -1, 1500 * time.Millisecond, 1500 * time.Millisecond},
+		{"short lease", time.Second, 10 * time.Second, 383333333, 50 * time.Millisecond},
+	} {
+		t.Run(tc.name, func(t *testing.T) {
+			inCluster(t, func(c *cluster) {
+				job := c.job("j", "*/10 * * * * *", 0, c.stubborn(time.Hour), lease(tc.lease), startDeadline(time.Hour), func(j *scheduler.Job) { j.KillGrace = tc.grace })
+				obeys := c.job("j", "*/10 * * * * *", time.Hour, lease(tc.lease), startDeadline(time.Hour), func(j *scheduler.Job) { j.KillGrace = tc.grace })
+				r := c.join("r", []scheduler.Job{job})
+				c.at(15 * time.Second)
+				other := c.join("other", []scheduler.Job{obeys})
+				c.at(18 * time.Second)
+				ends := other.state("j").Running[0].Expires
+				r.wire.silence()
+				pass(2 * tc.lease)
+				run := c.runs("j")[0]
+				// What the holder relies on is less than the lease, by a hundredth and 2ms.
+				trusted := ends.Add(-tc.lease/100 - 2*time.Millisecond)
+				if late := run.to.Sub(trusted.Add(-tc.kill)); late > time.Millisecond || late < -10*time.Millisecond {
+					t.Errorf("dead %v before the lease's end", ends.Sub(run.to))
+				}
+				if !run.to.Before(ends) {
+					t.Errorf("dead %v after the end of the lease", run.to.Sub(ends))
+				}
+				if !errors.Is(run.cause, scheduler.ErrLost) {
+					t.Errorf("stopped with %v", run.cause)
+				}
+				// Another one that obeys shows when runs are told to stop.
+				pass(20 * time.Second)
+				want(t, "told", c.told("j")[10], []string{"lost"})
+				r.wire.restore()
+				next := c.runs("j")[1]
+				want(t, "runs the next one", next.Replica, "other")
+				ends = other.state("j").Running[0].Expires
+				other.wire.silence()
+				pass(2 * tc.lease)
+				next = c.runs("j")[1]
+				trusted = ends.Add(-tc.lease/100 - 2*time.Millisecond)
+				if late := next.to.Sub(trusted.Add(-tc.stop)); late > time.Millisecond || late < -10*time.Millisecond {
+					t.Errorf("told to stop %v before the lease's end", ends.Sub(next.to))
+				}
+				c.checkRuns("j", 1, 1)
+			})
+		})
+	}
+}
+
+// TestHolderDies: the others see it when its lease is over, tell what has become of the run, and take the next tick.
+func TestHolderDies(t *testing.T) {
+	inCluster(t, func(c *cluster) {
+		job := c.job("j", "*/10 * * * * *", 3*time.Second, lease(15*time.Second))
+		holder := c.join("holder", []scheduler.Job{job})
+		others := []*replica{c.join("a", []scheduler.Job{job}), c.join("b", []scheduler.Job{job})}
+		c.at(9 * time.Second)
+		for _, r := range others { // so that the holder wins
+			r.wire.plan(fault{lateRequest, 100 * time.Millisecond})
+		}
+		c.at(11 * time.Second)
+		lost := c.runs("j")[0]
+		want(t, "runs the first tick", lost.Replica, "holder")
+		holder.die()
+		c.at(24 * time.Second)
+		want(t, "told while the lease lasts", c.told("j"), map[int][]string{10: {"running"}, 20: {"skipped overlap"}})
+		c.at(25*time.Second + 100*time.Millisecond)
+		want(t, "told just after", c.told("j"), map[int][]string{10: {"abandoned"}, 20: {"skipped overlap"}})
+		c.at(45 * time.Second)
+		want(t, "told in the end", c.told("j"), map[int][]string{10: {"abandoned"}, 20: {"skipped overlap"}, 30: {"ok"}, 40: {"ok"}})
+		record := c.words("j")[lost.ID]
+		want(t, "the record", []any{record.Replica, record.Token, record.Slot, record.Attempt, record.Tick}, []any{"holder", lost.Token, 0, 1, lost.Tick})
+		c.checkRuns("j", 1, 1)
+		want(t, "orphans that are left", len(c.replicas[1].state("j").Orphans), 0)
+	})
+}
+
+// TestSweepFindsOrphans: one that nobody watches, since all who knew of the run were restarted.
+func TestSweepFindsOrphans(t *testing.T) {
+	inCluster(t, func(c *cluster) {
+		rare := c.job("rare", "10 0 0 * * *", time.Hour)
+		holder := c.join("holder", []scheduler.Job{rare})
+		c.at(15 * time.Second)
+		holder.die()
+		c.at(5 * time.Minute)
+		leader := c.replica("leader", []scheduler.Job{rare})
+		want(t, "before", c.outcomes("rare"), map[string]int{"running": 1})
+		leader.run() // which looks at everything
+		c.at(5*time.Minute + time.Second)
+		want(t, "told", c.outcomes("rare"), map[string]int{"abandoned": 1})
+		if err := leader.Sweep(context.Background()); err != nil {
+			t.Error(err)
+		}
+	})
+}
+
+// TestLateAnswer: a grant that becomes known when it is too late to start is given back, and the tick is missed.
+func TestLateAnswer(t *testing.T) {
+	for _, tc := range []struct {
+		name     string
+		lease    time.Duration
+		deadline time.Duration
+		told     string
+	}{
+		{"in time", 20 * time.Second, 20 * time.Second, "ok"},
+		{"too late", 20 * time.Second, 5 * time.Second, "missed redis"},
+		{"when the lease is over", 2 * time.Second, 20 * time.Second, "abandoned"},
+		{"too late, when the lease is over", 2 * time.Second, 5 * time.Second, "abandoned"},
+	} {
+		t.Run(tc.name, func(t *testing.T) {
+			inCluster(t, func(c *cluster) {
+				r := c.join("r", []scheduler.Job{c.job("j", "*/30 * * * * *", time.Millisecond, startDeadline(tc.deadline), lease(tc.lease))})
+				c.at(59 * time.Second)
+				r.wire.plan(fault{kind: noReply})
+				c.at(60500 * time.Millisecond)
+				r.wire.silence()
+				c.at(68 * time.Second)
+				r.wire.restore()
+				c.at(100 * time.Second)
+				want(t, "told", c.told("j"), map[int][]string{30: {"ok"}, 60: {tc.told}, 90: {"ok"}})
+				want(t, "decided", c.second(r.state("j").Decided), 90)
+				c.checkRuns("j", 1, 1)
+			})
+		})
+	}
+}

@@ -1,0 +1,232 @@
+package scheduler_test
+
+import (
+	"context"
+	"fmt"
+	"slices"
+	"testing"
+	"time"
+
+	"github.com/cronclave/cronclave/scheduler"
+)
+
+// away takes the server from all replicas between two instants of the test.
+func (c *cluster) away(from, to time.Duration, how func(*wire)) {
+	c.at(from)
+	for _, r := range c.replicas {
+		how(&r.wire)
+	}
+	c.at(to)
+	for _, r := range c.replicas {
+		if !r.dead {
+			r.wire.restore()
+		}
+	}
+}
+
+var waysToBeAway = map[string]func(*wire){"silent": (*wire).silence, "refused": (*wire).refuse}
+
+// TestTicksWaitForTheServer: a server that is back within the start deadline finds every tick, the oldest first.
+func TestTicksWaitForTheServer(t *testing.T) {
+	for name, how := range waysToBeAway {
+		for _, n := range []int{1, 3} {
+			for _, length := range []time.Duration{time.Millisecond, 300 * time.Millisecond} {
+				t.Run(fmt.Sprintf("%s, %d replicas, runs of %v", name, n, length), func(t *testing.T) {
+					inCluster(t, func(c *cluster) {
+						c.joinAll(n, []scheduler.Job{c.job("j", "* * * * * *", length, startDeadline(30*time.Second))})
+						c.away(10500*time.Millisecond, 16500*time.Millisecond, how)
+						c.at(60*time.Second + 900*time.Millisecond)
+						checkBacklog(t, c, 16, length)
+					})
+				})
+			}
+		}
+	}
+}
+
+// checkBacklog holds that all ticks ran in order, and the backlog came to an end. At its end the last run of it, which
+// is late, may overlap the first tick that is not.
+func checkBacklog(t *testing.T, c *cluster, waited int, length time.Duration) {
+	t.Helper()
+	ticks := c.ticks("j")
+	var skipped []int
+	for s, told := range c.told("j") {
+		if length > time.Millisecond && s > waited && told[0] == "skipped overlap" {
+			skipped = append(skipped, s)
+		}
+	}
+	if len(skipped) > 1 {
+		t.Errorf("skipped %v", skipped)
+	}
+	expected := slices.DeleteFunc(seconds(1, 60, 1), func(s int) bool { return slices.Contains(skipped, s) })
+	want(t, "ticks in the order of their starts", ticks, expected)
+	c.checkRuns("j", 1, 1)
+	runs := c.runs("j")
+	if last := runs[len(runs)-1]; last.from.Sub(last.Tick) > 100*time.Millisecond {
+		t.Errorf("the backlog is still there: the last tick began %v late", last.from.Sub(last.Tick))
+	}
+}
+
+// TestOneReplicaWithoutServer: others take the ticks meanwhile, and it makes no trouble when it is back.
+func TestOneReplicaWithoutServer(t *testing.T) {
+	inCluster(t, func(c *cluster) {
+		replicas := c.joinAll(3, []scheduler.Job{c.job("j", "* * * * * *", time.Millisecond, startDeadline(30*time.Second))})
+		c.at(10500 * time.Millisecond)
+		replicas[0].wire.silence()
+		c.at(20500 * time.Millisecond)
+		replicas[0].wire.restore()
+		c.at(60*time.Second + 900*time.Millisecond)
+		c.checkRuns("j", 1, 1)
+		told := c.told("j")
+		for s := 1; s <= 60; s++ { // one may be in the hands of the silent one at the moment
+			if len(told[s]) != 1 || told[s][0] != "ok" && s != 11 {
+				t.Errorf("tick %d: %v", s, told[s])
+			}
+		}
+	})
+}
+
+// TestTicksPastTheirDeadlineAreMissed: exactly those, each once, with the reason; the others run.
+func TestTicksPastTheirDeadlineAreMissed(t *testing.T) {
+	for name, how := range waysToBeAway {
+		t.Run(name, func(t *testing.T) {
+			inCluster(t, func(c *cluster) {
+				c.joinAll(3, []scheduler.Job{c.job("j", "* * * * * *", time.Millisecond, startDeadline(5*time.Second))})
+				const from, to = 20, 60 // half a second later
+				c.away(from*time.Second+500*time.Millisecond, to*time.Second+500*time.Millisecond, how)
+				c.at(80*time.Second + 900*time.Millisecond)
+				c.checkRuns("j", 1, 1)
+				told := c.told("j")
+				for s := 1; s <= 80; s++ {
+					expected := "ok"
+					if s > from && s <= to-5 {
+						expected = "missed redis"
+					}
+					if s > to-5 && s <= to-2 { // it takes up to two seconds until the server is asked again
+						expected = fmt.Sprint(told[s])[1 : len(fmt.Sprint(told[s]))-1]
+					}
+					want(t, fmt.Sprint("outcomes of ", s), told[s], []string{expected})
+				}
+			})
+		})
+	}
+}
+
+// TestTooManyOpenTicks: the newest thousand wait; what is older is settled together when the server is back.
+func TestTooManyOpenTicks(t *testing.T) {
+	inCluster(t, func(c *cluster) {
+		c.quiet = true
+		replicas := c.joinAll(2, []scheduler.Job{c.job("j", "* * * * * *", time.Millisecond, startDeadline(2*time.Hour))})
+		c.away(10500*time.Millisecond, 1510500*time.Millisecond, (*wire).refuse)
+		c.at(1600*time.Second + 500*time.Millisecond)
+		ticks := c.ticks("j")
+		if n := len(ticks); n < 1095 || n > 1110 {
+			t.Errorf("%d ticks ran", n)
+		}
+		want(t, "newest that is decided", c.second(replicas[0].state("j").Decided), 1600)
+		missed := c.outcomes("j")["missed redis"]
+		if missed < 100 || missed > 110 {
+			t.Errorf("%d ticks were told as missed", missed)
+		}
+		told := c.told("j")
+		var odd []string
+		for s := 511; s <= 1600; s++ {
+			if len(told[s]) != 1 {
+				odd = append(odd, fmt.Sprint(s, told[s]))
+			}
+		}
+		want(t, "ticks that were not told of once", odd, nil)
+		c.checkRuns("j", 1, 1)
+	})
+}
+
+// TestDownAndUp: a cluster that was down runs what is within its deadline, and tells what is not.
+func TestDownAndUp(t *testing.T) {
+	inCluster(t, func(c *cluster) {
+		jobs := []scheduler.Job{c.job("j", "*/10 * * * * *", time.Millisecond, startDeadline(25*time.Second)),
+			c.job("auto", "*/10 * * * * *", time.Millisecond)}
+		first := c.join("first", jobs)
+		c.at(15 * time.Second)
+		first.leave()
+		c.at(96 * time.Second)
+		c.joinAll(2, jobs)
+		c.at(115 * time.Second)
+		want(t, "ticks that ran", c.ticks("j"), []int{10, 80, 90, 100, 110})
+		want(t, "ticks of the job without a deadline of its own", c.ticks("auto"), []int{10, 90, 100, 110})
+		want(t, "outcomes", c.outcomes("j"), map[string]int{"ok": 5, "missed down": 6})
+		want(t, "outcomes", c.outcomes("auto"), map[string]int{"ok": 4, "missed down": 7})
+		c.checkRuns("j", 1, 1)
+	})
+}
+
+// TestNewJobDoesNotFireInRetrospect: its first tick is one that comes after the cluster has heard of it.
+func TestNewJobDoesNotFireInRetrospect(t *testing.T) {
+	inCluster(t, func(c *cluster) {
+		c.at(95 * time.Second)
+		c.joinAll(2, []scheduler.Job{c.job("j", "*/10 * * * * *", time.Millisecond, startDeadline(time.Hour))})
+		c.at(115 * time.Second)
+		want(t, "ticks that ran", c.ticks("j"), []int{100, 110})
+		want(t, "outcomes", c.outcomes("j"), map[string]int{"ok": 2})
+	})
+}
+
+// TestTickThatRanIsNotMissed: one that was granted, though not as often as it might, when the cluster went down.
+func TestTickThatRanIsNotMissed(t *testing.T) {
+	inCluster(t, func(c *cluster) {
+		jobs := []scheduler.Job{c.job("j", "*/10 * * * * *", time.Millisecond, parallel(3, 3, 1), startDeadline(8*time.Second))}
+		first := c.join("first", jobs)
+		c.at(15 * time.Second)
+		first.leave()
+		c.at(45 * time.Second)
+		c.join("second", jobs)
+		c.at(49 * time.Second)
+		want(t, "told", c.told("j"), map[int][]string{10: {"ok"}, 20: {"missed down"}, 30: {"missed down"}, 40: {"ok"}})
+	})
+}
+
+// TestStartWithoutServer: a replica waits for the server, and for nothing else.
+func TestStartWithoutServer(t *testing.T) {
+	inCluster(t, func(c *cluster) {
+		r := c.replica("r", []scheduler.Job{c.job("j", "* * * * * *", time.Millisecond)})
+		r.wire.silence()
+		r.run()
+		c.at(20500 * time.Millisecond)
+		r.wire.restore()
+		c.at(30500 * time.Millisecond)
+		if ticks := c.ticks("j"); len(ticks) < 7 || ticks[len(ticks)-1] != 30 {
+			t.Errorf("ran %v", ticks)
+		}
+		c.checkRuns("j", 1, 1)
+	})
+}
+
+// TestLostReplyAtTheStart: what was settled is told even if the first reply was lost.
+func TestLostReplyAtTheStart(t *testing.T) {
+	inCluster(t, func(c *cluster) {
+		jobs := []scheduler.Job{c.job("j", "*/10 * * * * *", time.Millisecond)}
+		first := c.join("first", jobs)
+		c.at(15 * time.Second)
+		first.leave()
+		c.at(55 * time.Second)
+		second := c.replica("second", jobs)
+		second.wire.plan(fault{}, fault{kind: noReply}) // of the announcement, and of the settlement
+		second.run()
+		c.at(59 * time.Second)
+		want(t, "faults", second.wire.count(), 2)
+		want(t, "outcomes", c.outcomes("j"), map[string]int{"ok": 2, "missed down": 3})
+	})
+}
+
+// TestServerForgets: FLUSHALL costs no tick twice, and those that wait for the lock to open are run.
+func TestServerForgets(t *testing.T) {
+	inCluster(t, func(c *cluster) {
+		replicas := c.joinAll(3, []scheduler.Job{c.job("j", "* * * * * *", time.Millisecond, startDeadline(time.Minute), lease(5*time.Second))})
+		c.at(20500 * time.Millisecond)
+		if err := replicas[0].rdb.FlushAll(context.Background()).Err(); err != nil {
+			t.Fatal(err)
+		}
+		c.at(60*time.Second + 900*time.Millisecond)
+		want(t, "ticks in the order of their starts", c.ticks("j"), seconds(1, 60, 1))
+		c.checkRuns("j", 1, 1)
+	})
+}

@@ -1,0 +1,238 @@
+package scheduler_test
+
+import (
+	"context"
+	"errors"
+	"runtime"
+	"strings"
+	"sync/atomic"
+	"testing"
+	"time"
+
+	"github.com/cronclave/cronclave/election"
+	"github.com/cronclave/cronclave/scheduler"
+)
+
+// TestResults: how a run ends, and what is told of it.
+func TestResults(t *testing.T) {
+	code, broken := 3, errors.New("broken pipe")
+	for _, tc := range []struct {
+		name    string
+		runner  scheduler.Runner
+		outcome scheduler.Outcome
+		reason  string
+	}{
+		{"ok", scheduler.Func(func(context.Context, *scheduler.Run) error { return nil }), scheduler.OK, ""},
+		{"an error", scheduler.Func(func(context.Context, *scheduler.Run) error { return broken }), scheduler.Failed, "broken pipe"},
+		{"a panic", scheduler.Func(func(context.Context, *scheduler.Run) error { panic("no luck") }), scheduler.Failed, "panic: no luck"},
+		{"a panic of a runner", panics{}, scheduler.Failed, "panic: runtime error"},
+		{"an end of the goroutine", scheduler.Func(func(context.Context, *scheduler.Run) error {
+			runtime.Goexit()
+			return nil
+		}), scheduler.Failed, "runtime.Goexit"},
+		{"a command's", fixed{scheduler.Result{Err: errors.New("exit 3"), ExitCode: &code, Signal: "SIGHUP", Output: []byte("tail")}}, scheduler.Failed, "exit 3"},
+	} {
+		t.Run(tc.name, func(t *testing.T) {
+			inCluster(t, func(c *cluster) {
+				r := c.join("r", []scheduler.Job{{Name: "j", Schedule: []string{"*/10 * * * * *"}, Runner: tc.runner}})
+				c.at(25 * time.Second)
+				words := c.words("j")
+				want(t, "ticks told", len(words), 2)
+				for _, w := range words {
+					if w.Outcome != tc.outcome || !strings.Contains(w.Reason, tc.reason) {
+						t.Errorf("told as %s", verdict(w))
+					}
+					if f, ok := tc.runner.(fixed); ok && (w.ExitCode != f.ExitCode || w.Signal != f.Signal || string(w.Output) != string(f.Output)) {
+						t.Errorf("the result is %+v", w)
+					}
+				}
+				want(t, "running", r.Running(), 0)
+			})
+		})
+	}
+}
+
+type panics struct{}
+
+func (panics) Run(context.Context, *scheduler.Run) scheduler.Result {
+	var nothing []scheduler.Result
+	return nothing[0]
+}
+
+type fixed struct{ scheduler.Result }
+
+func (f fixed) Run(context.Context, *scheduler.Run) scheduler.Result { return f.Result }
+
+// TestRunKnowsItself: what a function is told of its run is what the journal is told.
+func TestRunKnowsItself(t *testing.T) {
+	inCluster(t, func(c *cluster) {
+		c.join("r", []scheduler.Job{c.job("j", "*/10 * * * * *", 2*time.Second, parallel(2, 2, 2))})
+		c.at(15 * time.Second)
+		words := c.words("j")
+		want(t, "runs", len(words), 2)
+		for _, run := range c.runs("j") {
+			w := words[run.ID]
+			want(t, "told", []any{w.Job, w.Tick, w.Trigger, w.Slot, w.Attempt, w.Token, w.Replica, w.Started, w.Finished},
+				[]any{run.Job, run.Tick, run.Trigger, run.Slot, run.Attempt, run.Token, run.Replica, run.from, run.to})
+			want(t, "the rest", []any{run.Trigger, run.Slots, run.Replica, run.Attempt}, []any{"schedule", 2, "r", 1})
+		}
+	})
+}
+
+// TestRunIsOverBeforeItsLockIs: whoever is granted next finds nothing left of the run before, however slowly it dies.
+func TestRunIsOverBeforeItsLockIs(t *testing.T) {
+	inCluster(t, func(c *cluster) {
+		var at atomic.Int32
+		job := scheduler.Job{Name: "j", Schedule: []string{"* * * * * *"}, Timeout: time.Second, StartDeadline: time.Minute}
+		job.Runner = scheduler.Func(func(ctx context.Context, run *scheduler.Run) error {
+			if n := at.Add(1); n > 1 {
+				t.Errorf("%d at once", n)
+			}
+			<-ctx.Done()
+			pass(3300 * time.Millisecond) // it takes its time to die
+			at.Add(-1)
+			return nil
+		})
+		c.joinAll(3, []scheduler.Job{job})
+		c.at(59*time.Second + 900*time.Millisecond)
+		want(t, "outcomes", c.outcomes("j"), map[string]int{"timeout": 11, "running": 1, "skipped overlap": 47})
+	})
+}
+
+// TestJournalAway: the jobs run on, none waits for it twice, records are told as soon as it is back, and a drain does not hang.
+func TestJournalAway(t *testing.T) {
+	inCluster(t, func(c *cluster) {
+		r := c.join("r", []scheduler.Job{c.job("j", "* * * * * *", time.Millisecond)})
+		c.at(10500 * time.Millisecond)
+		r.mu.Lock()
+		r.dead = true
+		r.mu.Unlock()
+		c.at(30500 * time.Millisecond)
+		want(t, "ticks that ran", c.ticks("j")[12:], seconds(15, 30, 1)) // the first start waited two seconds for its record
+		r.mu.Lock()
+		r.dead = false
+		r.mu.Unlock()
+		c.at(40500 * time.Millisecond)
+		told := c.told("j")
+		for s := 1; s <= 40; s++ {
+			if len(told[s]) != 1 || told[s][0] != "ok" && (s < 11 || s > 14) {
+				t.Errorf("tick %d: %v", s, told[s])
+			}
+		}
+		r.mu.Lock()
+		r.dead = true
+		r.mu.Unlock()
+		c.at(50500 * time.Millisecond)
+		r.stop()
+		<-r.done
+		if d := time.Since(c.start) - 50500*time.Millisecond; d > 6*time.Second {
+			t.Errorf("the drain took %v", d)
+		}
+	})
+}
+
+// TestJournalAwayWithOrphan: nobody waits for the record of an abandoned run, but it is made before the run is forgotten.
+func TestJournalAwayWithOrphan(t *testing.T) {
+	inCluster(t, func(c *cluster) {
+		job := c.job("j", "*/10 * * * * *", 5*time.Second, lease(2*time.Second))
+		holder := c.join("holder", []scheduler.Job{job})
+		c.at(12 * time.Second)
+		holder.die()
+		c.at(14 * time.Second)
+		first := c.replica("first", []scheduler.Job{job})
+		first.dead = true
+		first.run()
+		c.at(32 * time.Second)
+		if n := len(c.ticks("j")); n < 3 { // 10, 20, 30
+			t.Errorf("a replica without a journal ran %v", c.ticks("j"))
+		}
+		want(t, "orphans that wait for their record", len(first.state("j").Orphans), 1)
+		first.stop()
+		<-first.done
+		if d := time.Since(c.start); d > 45*time.Second {
+			t.Errorf("the drain ended at %v", d)
+		}
+		second := c.join("second", []scheduler.Job{job})
+		c.at(65 * time.Second)
+		want(t, "told", c.told("j")[10], []string{"abandoned"})
+		want(t, "orphans that are left", len(second.state("j").Orphans), 0)
+	})
+}
+
+// TestRunNow: a run outside the schedule holds a slot like any other, or asks nobody.
+func TestRunNow(t *testing.T) {
+	inCluster(t, func(c *cluster) {
+		ctx := context.Background()
+		jobs := []scheduler.Job{c.job("j", "0 0 1 * * *", 10*time.Second), c.job("failing", "0 0 1 * * *", time.Hour)}
+		r, other := c.replica("r", jobs), c.replica("other", jobs)
+		record, err := r.RunNow(ctx, "j", true)
+		if err != nil || record.Outcome != scheduler.OK || record.Token == 0 || record.Trigger != "manual" || !record.Tick.IsZero() {
+			t.Errorf("with its lock: %+v, %v", record, err)
+		}
+		again, err := r.RunNow(ctx, "j", true)
+		if err != nil || again.Token <= record.Token {
+			t.Errorf("again: token %d after %d, %v", again.Token, record.Token, err)
+		}
+		want(t, "told", c.outcomes("j"), map[string]int{"ok": 2})
+
+		began := make(chan struct{})
+		go func() {
+			defer close(began)
+			if _, err := r.RunNow(ctx, "j", true); err != nil {
+				t.Error(err)
+			}
+		}()
+		pass(time.Second)
+		if _, err := other.RunNow(ctx, "j", true); !errors.Is(err, scheduler.ErrHeld) || !strings.Contains(err.Error(), "by r") {
+			t.Errorf("while another has it: %v", err)
+		}
+		record, err = other.RunNow(ctx, "j", false)
+		if err != nil || record.Token != 0 || record.Outcome != scheduler.OK {
+			t.Errorf("without its lock: %+v, %v", record, err)
+		}
+		<-began
+
+		short, cancel := context.WithTimeout(ctx, 3*time.Second)
+		defer cancel()
+		if record, err = r.RunNow(short, "failing", true); err != nil || verdict(record) != "canceled user" {
+			t.Errorf("with a context that ends: %s, %v", verdict(record), err)
+		}
+		if _, err := r.RunNow(ctx, "nobody", true); !errors.Is(err, scheduler.ErrNoJob) {
+			t.Errorf("a job that is not there: %v", err)
+		}
+		r.wire.silence()
+		if _, err := r.RunNow(ctx, "j", true); !errors.Is(err, election.ErrUnknown) {
+			t.Errorf("without a server: %v", err)
+		}
+		if _, err := r.RunNow(ctx, "j", false); err != nil {
+			t.Errorf("without a server, which nobody asks: %v", err)
+		}
+	})
+}
+
+// TestNewReportsAllFaults, whatever their number.
+func TestNewReportsAllFaults(t *testing.T) {
+	ok := scheduler.Func(func(context.Context, *scheduler.Run) error { return nil })
+	_, err := scheduler.New(scheduler.Config{MaxRunning: -1, Jobs: []scheduler.Job{
+		{Name: "bad name", Schedule: []string{"* * * * *"}, Runner: ok},
+		{Name: "norunner", Schedule: []string{"* * * * *"}},
+		{Name: "schedule", Schedule: []string{"* * * * *", "nonsense"}, Runner: ok},
+		{Name: "none", Runner: ok},
+		{Name: "slots", Schedule: []string{"* * * * *"}, Runner: ok, Parallel: 2, PerTick: 3, PerReplica: 4},
+		{Name: "many", Schedule: []string{"* * * * *"}, Runner: ok, Parallel: 1001},
+		{Name: "lease", Schedule: []string{"* * * * *"}, Runner: ok, Lease: time.Millisecond},
+		{Name: "jitter", Schedule: []string{"* * * * *"}, Runner: ok, Jitter: -1},
+		{Name: "twice", Schedule: []string{"* * * * *"}, Runner: ok},
+		{Name: "twice", Schedule: []string{"* * * * *"}, Runner: ok, StartDeadline: -1},
+	}})
+	if err == nil {
+		t.Fatal("no fault was found")
+	}
+	for _, part := range []string{"MaxRunning", "job bad name: a name", "job norunner: Runner is missing", "job schedule: schedule",
+		"job none: schedule", "PerTick is 3", "PerReplica is 4", "Parallel is 1001", "Lease is 1ms", "job jitter: Jitter",
+		"job twice: there are two", "job twice: Jitter and StartDeadline"} {
+		if !strings.Contains(err.Error(), part) {
+			t.Errorf("%q is not told in:\n%v", part, err)
+		}
+	}
+}

@@ -1,0 +1,26 @@
+package scheduler_test
+
+import (
+	"iter"
+	"time"
+)
+
+// spelled is a schedule by hand: what tells whether an instant is a tick, without any parser.
+var spelled = map[string]func(t time.Time) bool{
+	"often":       func(t time.Time) bool { return t.Second()%2 == 0 },
+	"overlaps":    func(t time.Time) bool { return t.Second()%5 == 0 },
+	"parallel":    func(t time.Time) bool { return t.Second()%10 == 0 },
+	"short-lease": func(t time.Time) bool { return t.Second()%10 == 0 },
+	"stubborn":    func(t time.Time) bool { return t.Second() == 0 },
+}
+
+// due lists the ticks of a job after the start of the test up to an instant, second by second.
+func (c *cluster) due(job string, until time.Time) iter.Seq[time.Time] {
+	return func(yield func(time.Time) bool) {
+		for t := c.start.Add(time.Second); !t.After(until); t = t.Add(time.Second) {
+			if spelled[job](t.UTC()) && !yield(t) {
+				return
+			}
+		}
+	}
+}

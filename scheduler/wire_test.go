@@ -1,0 +1,213 @@
+package scheduler_test
+
+import (
+	"bytes"
+	"context"
+	"errors"
+	"io"
+	"net"
+	"sync"
+	"time"
+)
+
+// wire is a replica's way to the server, for a test to spoil. Its zero value with a dial works well.
+type wire struct {
+	dial func(ctx context.Context, network, addr string) (net.Conn, error)
+
+	mu      sync.Mutex
+	conns   map[*conn]bool
+	silent  bool    // nothing gets through, and nobody is told
+	refused bool    // connections are cut, and new ones refused
+	planned []fault // for the next requests, one each
+	struck  int     // faults that came true
+
+	deliveries sync.WaitGroup // of late requests
+}
+
+// fault is what happens to one request.
+type fault struct {
+	kind faultKind
+	late time.Duration
+}
+
+type faultKind string
+
+const (
+	none        faultKind = ""
+	noReply     faultKind = "no reply"      // executed, and nobody is told
+	cutAtReply  faultKind = "cut at reply"  // the connection ends when the first reply comes
+	cutAtOnce   faultKind = "cut at once"   // the request does not get through
+	lateRequest faultKind = "late"          // it gets through, later, even if nobody waits for it any more
+	noDial      faultKind = "refused dials" // and the connection is cut
+)
+
+var errRefused = errors.New("connection refused")
+
+// plan has faults happen to the next requests.
+func (w *wire) plan(faults ...fault) {
+	w.mu.Lock()
+	defer w.mu.Unlock()
+	w.planned = append(w.planned, faults...)
+}
+
+// count is how many faults have come true.
+func (w *wire) count() int {
+	w.mu.Lock()
+	defer w.mu.Unlock()
+	return w.struck
+}
+
+// silence swallows everything until restore: requests, replies, and those of new connections.
+func (w *wire) silence() { w.set(true, false) }
+
+// refuse cuts all connections, and lets no new ones in until restore.
+func (w *wire) refuse() { w.set(false, true) }
+
+func (w *wire) restore() { w.set(false, false) }
+
+// set changes how the wire is. Connections of before do not survive it.
+func (w *wire) set(silent, refused bool) {
+	w.mu.Lock()
+	defer w.mu.Unlock()
+	w.silent, w.refused = silent, refused
+	for c := range w.conns {
+		if silent {
+			c.deaf, c.mute = true, true
+		} else {
+			c.Conn.Close()
+		}
+	}
+}
+
+// Dial connects to the server.
+func (w *wire) Dial(ctx context.Context, network, addr string) (net.Conn, error) {
+	w.mu.Lock()
+	defer w.mu.Unlock()
+	if w.refused {
+		return nil, errRefused
+	}
+	if len(w.planned) > 0 && w.planned[0].kind == noDial {
+		w.next()
+		return nil, errRefused
+	}
+	inner, err := w.dial(ctx, network, addr)
+	if err != nil {
+		return nil, err
+	}
+	c := &conn{Conn: inner, wire: w, deaf: w.silent, mute: w.silent}
+	if w.conns == nil {
+		w.conns = map[*conn]bool{}
+	}
+	w.conns[c] = true
+	return c, nil
+}
+
+// next takes the next planned fault. mu is held.
+func (w *wire) next() fault {
+	if len(w.planned) == 0 {
+		return fault{}
+	}
+	f := w.planned[0]
+	w.planned = w.planned[1:]
+	w.struck++
+	return f
+}
+
+// conn is one connection. Its fields belong to the wire's mutex.
+type conn struct {
+	net.Conn
+	wire *wire
+
+	deaf, mute bool // what the server says does not arrive; what the client says does not
+	cutAtReply bool
+	late       chan struct{} // closed when a late request has been delivered
+}
+
+// Write sends a request, or what a fault makes of it. Only scripts meet faults: setting up a connection is no request.
+func (c *conn) Write(p []byte) (int, error) {
+	c.wire.mu.Lock()
+	defer c.wire.mu.Unlock()
+	if c.mute {
+		return len(p), nil
+	}
+	var f fault
+	if bytes.Contains(p, []byte("evalsha")) {
+		f = c.wire.next()
+	}
+	switch f.kind {
+	case noReply:
+		c.deaf = true
+	case cutAtReply:
+		c.cutAtReply = true
+	case cutAtOnce, noDial:
+		if f.kind == noDial {
+			c.wire.planned = append([]fault{f}, c.wire.planned...)
+		}
+		c.Conn.Close()
+		return 0, io.ErrClosedPipe
+	case lateRequest:
+		c.late = make(chan struct{})
+		request, late := bytes.Clone(p), c.late
+		c.wire.deliveries.Go(func() { c.deliver(request, f.late, late) })
+		return len(p), nil
+	}
+	return c.send(p)
+}
+
+// send writes without the lock, since the server may take its time.
+func (c *conn) send(p []byte) (int, error) {
+	late := c.late
+	c.wire.mu.Unlock()
+	defer c.wire.mu.Lock()
+	if late != nil {
+		<-late
+	}
+	return c.Conn.Write(p)
+}
+
+func (c *conn) deliver(p []byte, after time.Duration, done chan struct{}) {
+	defer close(done)
+	pass(after)
+	_ = c.Conn.SetWriteDeadline(time.Time{})
+	_, _ = c.Conn.Write(p)
+}
+
+// Read receives a reply, unless a fault is in the way.
+func (c *conn) Read(p []byte) (int, error) {
+	for {
+		n, err := c.Conn.Read(p)
+		c.wire.mu.Lock()
+		deaf, cut := c.deaf, c.cutAtReply
+		c.wire.mu.Unlock()
+		if err != nil {
+			return n, err
+		}
+		if cut {
+			c.Conn.Close()
+			return 0, io.EOF
+		}
+		if !deaf {
+			return n, nil
+		}
+	}
+}
+
+// Close ends the connection. A late request is delivered all the same.
+func (c *conn) Close() error {
+	c.wire.mu.Lock()
+	defer c.wire.mu.Unlock()
+	delete(c.wire.conns, c)
+	if c.late == nil {
+		return c.Conn.Close()
+	}
+	late := c.late
+	c.wire.deliveries.Go(func() {
+		<-late
+		pass(time.Millisecond)
+		c.Conn.Close()
+	})
+	return nil
+}
+
+// pass lets time pass; inside a bubble that takes none.
+func pass(d time.Duration) { <-time.After(d) }
