@@ -1,0 +1,154 @@
+package integration
+
+import (
+	"bytes"
+	"encoding/json"
+	"os/exec"
+	"slices"
+	"strconv"
+	"strings"
+	"testing"
+	"time"
+)
+
+// quickExit keeps a program that was built with the race detector from pausing for a second at its end.
+const quickExit = "GORACE=atexit_sleep_ms=0"
+
+// commandLine is one call of cronclave that has ended.
+type commandLine struct {
+	args           []string
+	stdout, stderr string
+	code           int
+}
+
+// runCommand runs cronclave to its end.
+func runCommand(t *testing.T, env []string, args ...string) commandLine {
+	t.Helper()
+	cmd := exec.CommandContext(t.Context(), program(t, cronclaveProgram), args...)
+	cmd.Env = append(append(cleanEnv(), quickExit), env...)
+	var stdout, stderr bytes.Buffer
+	cmd.Stdout, cmd.Stderr = &stdout, &stderr
+	cmd.WaitDelay = 2 * time.Second
+	dieWithUs(cmd)
+	if err := cmd.Start(); err != nil {
+		t.Fatal(err)
+	}
+	_ = cmd.Wait() // the exit code tells
+	c := commandLine{args, stdout.String(), stderr.String(), cmd.ProcessState.ExitCode()}
+	if strings.Contains(c.stderr, "WARNING: DATA RACE") {
+		t.Errorf("cronclave %s has a data race:\n%s", strings.Join(args, " "), c.stderr)
+	}
+	return c
+}
+
+// want demands an exit code, and a text on stdout or stderr.
+func (c commandLine) want(t *testing.T, code int, said string) {
+	t.Helper()
+	if c.code != code || !strings.Contains(c.stdout+c.stderr, said) {
+		t.Errorf("cronclave %s: exit code %d, want %d and %q in\n%s%s", strings.Join(c.args, " "), c.code, code, said, c.stdout, c.stderr)
+	}
+}
+
+// decode reads the JSON that the command printed, which has no field that the test does not know.
+func (c commandLine) decode(t *testing.T, to any) {
+	t.Helper()
+	c.want(t, 0, "")
+	d := json.NewDecoder(strings.NewReader(c.stdout))
+	d.DisallowUnknownFields()
+	if err := d.Decode(to); err != nil {
+		t.Fatalf("cronclave %s: %v in\n%s", strings.Join(c.args, " "), err, c.stdout)
+	}
+}
+
+// pastRun is an element of history --json.
+type pastRun struct {
+	RunID      string    `json:"run_id"`
+	Job        string    `json:"job"`
+	Tick       time.Time `json:"tick"`
+	Trigger    string    `json:"trigger"`
+	Slot       *int      `json:"slot"`
+	Attempt    int       `json:"attempt"`
+	Token      int64     `json:"token"`
+	Replica    string    `json:"replica"`
+	Outcome    string    `json:"outcome"`
+	Reason     string    `json:"reason"`
+	ExitCode   *int      `json:"exit_code"`
+	Signal     string    `json:"signal"`
+	Started    time.Time `json:"started"`
+	Finished   time.Time `json:"finished"`
+	DurationMS *int64    `json:"duration_ms"`
+	Output     *string   `json:"output"`
+}
+
+// verdict is the outcome with its reason, as in "skipped overlap".
+func (r pastRun) verdict() string { return strings.TrimSpace(r.Outcome + " " + r.Reason) }
+
+// clusterStatus is what status --json prints.
+type clusterStatus struct {
+	Namespace string    `json:"namespace"`
+	Now       time.Time `json:"now"`
+	Leader    *struct {
+		Replica string `json:"replica"`
+		Token   int64  `json:"token"`
+	} `json:"leader"`
+	Replicas []struct {
+		Name          string    `json:"name"`
+		Version       string    `json:"version"`
+		Started       time.Time `json:"started"`
+		Seen          time.Time `json:"seen"`
+		ConfigDigest  string    `json:"config_digest"`
+		ClockOffsetMS int64     `json:"clock_offset_ms"`
+		Running       int       `json:"running"`
+	} `json:"replicas"`
+	Jobs []struct {
+		Name     string     `json:"name"`
+		Schedule []string   `json:"schedule"`
+		Timezone string     `json:"timezone"`
+		Paused   bool       `json:"paused"`
+		Last     *pastRun   `json:"last"`
+		Next     *time.Time `json:"next"`
+		Holders  []struct {
+			Replica string     `json:"replica"`
+			Slot    int        `json:"slot"`
+			Token   int64      `json:"token"`
+			Tick    *time.Time `json:"tick"`
+			Expires time.Time  `json:"expires"`
+		} `json:"holders"`
+	} `json:"jobs"`
+	Warnings []struct {
+		Code    string `json:"code"`
+		Message string `json:"message"`
+	} `json:"warnings"`
+}
+
+// history asks for all that is known of a job, newest first.
+func (c *cluster) history(t *testing.T, job string, flags ...string) []pastRun {
+	t.Helper()
+	const all = 10_000
+	var runs []pastRun
+	c.command(t, slices.Concat([]string{"history", job, "-n", strconv.Itoa(all), "--json"}, flags)...).decode(t, &runs)
+	return runs
+}
+
+// awaitRun waits until the history of a job has a run that meets the condition.
+func (c *cluster) awaitRun(t *testing.T, within time.Duration, job, what string, meets func(pastRun) bool) pastRun {
+	t.Helper()
+	var hit pastRun
+	eventually(t, within, what+" in the history of job "+job, func() bool {
+		runs := c.history(t, job, "--output")
+		i := slices.IndexFunc(runs, meets)
+		if i >= 0 {
+			hit = runs[i]
+		}
+		return i >= 0
+	})
+	return hit
+}
+
+// status asks for the state of the cluster.
+func (c *cluster) status(t *testing.T) clusterStatus {
+	t.Helper()
+	var s clusterStatus
+	c.command(t, "status", "--json").decode(t, &s)
+	return s
+}

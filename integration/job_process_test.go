@@ -1,0 +1,347 @@
+package integration
+
+import (
+	"fmt"
+	"maps"
+	"os"
+	"os/user"
+	"path/filepath"
+	"slices"
+	"strconv"
+	"strings"
+	"testing"
+	"time"
+)
+
+// TestTimeoutKillsTheTree has a job, with a child, that takes no notice of SIGTERM.
+func TestTimeoutKillsTheTree(t *testing.T) {
+	t.Parallel()
+	c := newCluster(t, `
+[jobs.stubborn]
+schedule = "* * * * * *"
+command = 'exec "$SCRIBE" -for 1m -beat 20ms -ignore-term -child'
+timeout = "2s"
+kill_grace = "1s"
+lease = "1m"
+`)
+	replicas := c.startAll(t, 2)
+	first := c.awaitTick(t, soon, "stubborn", 0)
+	next := c.await(t, soon, "stubborn", "next run", func(l line) bool { return l.Event == "start" && l.RunID != first.RunID })
+	past := c.awaitRun(t, slack, "stubborn", "end", func(r pastRun) bool { return r.RunID == first.RunID && r.Outcome != "running" })
+	if past.verdict() != "timeout" || past.Signal != "SIGKILL" || past.ExitCode != nil {
+		t.Errorf("%+v, want timeout by SIGKILL", past)
+	}
+	lines := c.lines(t, "")
+	mine := of(first.RunID, lines)
+	if len(event("term", mine)) != 2 {
+		t.Errorf("SIGTERM did not reach both processes:\n%s", text(event("term", mine)))
+	}
+	if lived := latest(mine).Sub(first.At()); lived < 2*time.Second || lived > 3*time.Second+slack {
+		t.Errorf("the tree lived for %v, want 3s", lived)
+	}
+	wantDead(t, mine)
+	checkAlone(t, lines)
+	if next.Token <= first.Token {
+		t.Errorf("the token did not grow:\n%s", text([]line{first, next}))
+	}
+	for _, r := range replicas { // nobody waits for the drain
+		r.Kill(t)
+	}
+}
+
+// TestCommandThatCannotRun is a failed run each time, and the replica goes on.
+func TestCommandThatCannotRun(t *testing.T) {
+	t.Parallel()
+	plain := filepath.Join(t.TempDir(), "plain")
+	if err := os.WriteFile(plain, []byte("no program\n"), 0o600); err != nil {
+		t.Fatal(err)
+	}
+	c := newCluster(t, fmt.Sprintf(`
+[jobs.missing]
+schedule = "* * * * * *"
+command = ["no-such-program", "--all"]
+
+[jobs.plain]
+schedule = "* * * * * *"
+command = [%q]
+
+[jobs.nowhere]
+schedule = "* * * * * *"
+command = ["true"]
+dir = "/no/such/folder"
+
+[jobs.nobody]
+schedule = "* * * * * *"
+command = ["true"]
+user = "no-such-user"
+
+[jobs.good]
+schedule = "* * * * * *"
+command = 'exec "$SCRIBE"'
+`, plain))
+	replicas := c.startAll(t, 1)
+	first := c.awaitTick(t, soon, "good", 0)
+	c.awaitTick(t, soon, "good", first.Tick+3)
+	stopAll(t, replicas)
+	for job, want := range map[string]struct {
+		code   int
+		reason string
+	}{
+		"missing": {127, "not found: no-such-program"},
+		"plain":   {126, "no execute permission"},
+		"nowhere": {-1, "/no/such/folder"},
+		"nobody":  {-1, "no-such-user"},
+	} {
+		history := c.history(t, job)
+		if len(history) < 2 {
+			t.Errorf("job %s: %d runs, want one for each tick", job, len(history))
+		}
+		for _, r := range history {
+			code := -1
+			if r.ExitCode != nil {
+				code = *r.ExitCode
+			}
+			if r.Outcome != "failed" || code != want.code || !strings.Contains(r.Reason, want.reason) {
+				t.Errorf("job %s: exit code %d in %+v, want failed, %d, %q", job, code, r, want.code, want.reason)
+			}
+		}
+	}
+}
+
+// TestOKExitCodes has jobs that end with codes other than 0.
+func TestOKExitCodes(t *testing.T) {
+	t.Parallel()
+	c := newCluster(t, `
+[defaults]
+schedule = "* * * * * *"
+ok_exit_codes = [0, 3]
+
+[jobs.three]
+command = "exit 3"
+
+[jobs.four]
+command = "exit 4"
+
+[jobs.signalled]
+command = "kill -9 $$"
+`)
+	replicas := c.startAll(t, 1)
+	for job, want := range map[string]struct {
+		verdict, signal string
+		code            int
+	}{
+		"three":     {"ok", "", 3},
+		"four":      {"failed exit code 4", "", 4},
+		"signalled": {"failed ended by SIGKILL", "SIGKILL", -1},
+	} {
+		r := c.awaitRun(t, soon, job, "end", func(r pastRun) bool { return r.Outcome != "running" })
+		code := -1
+		if r.ExitCode != nil {
+			code = *r.ExitCode
+		}
+		if r.verdict() != want.verdict || r.Signal != want.signal || code != want.code {
+			t.Errorf("job %s: %+v, want %+v", job, r, want)
+		}
+	}
+	stopAll(t, replicas)
+}
+
+// secret is what no job may see and no log may show.
+const secret = "hunter2-of-the-daemon"
+
+// TestJobsEnvironment looks at what a job sees of its environment: all that SPEC promises, and none of the secrets.
+func TestJobsEnvironment(t *testing.T) {
+	t.Parallel()
+	dir := t.TempDir()
+	write(t, filepath.Join(dir, "job.env"), "FROM_ENV_FILE='a b'\n")
+	write(t, filepath.Join(dir, "password"), "pg-secret\n")
+	// [redis] is overridden by CRONCLAVE_REDIS; that its variable is taken counts all the same.
+	c := newCluster(t, fmt.Sprintf(`
+[redis]
+url = "redis://:${IT_REDIS_PASSWORD}@127.0.0.1:1/0"
+
+[defaults]
+schedule = "* * * * * *"
+
+[jobs.full]
+command = '''env > "$OUT.tmp" && mv "$OUT.tmp" "$OUT"'''
+env = { OUT = %[1]q, OWN = "from ${IT_VISIBLE}" }
+env_file = %[2]q
+env_from_file = { PGPASSWORD = %[3]q }
+parallel = 2
+per_tick = 1
+
+[jobs.bare]
+command = '''/usr/bin/env > "$OUT.tmp" && mv "$OUT.tmp" "$OUT"'''
+env = { OUT = %[4]q }
+inherit_env = false
+`, filepath.Join(dir, "full"), filepath.Join(dir, "job.env"), filepath.Join(dir, "password"), filepath.Join(dir, "bare")))
+	c.env = []string{"IT_REDIS_PASSWORD=" + secret, "IT_VISIBLE=seen"}
+	r := c.start(t, "r1", "CRONCLAVE_CLOCK_OFFSET=0s", "CRONCLAVE_SECRET="+secret, "IT_PLAIN=plain")
+
+	full := readEnvironment(t, filepath.Join(dir, "full"))
+	past := c.awaitRun(t, soon, "full", "the run", func(r pastRun) bool { return r.RunID == full["CRONCLAVE_RUN_ID"] && r.Outcome == "ok" })
+	for name, want := range map[string]string{
+		"CRONCLAVE_JOB": "full", "CRONCLAVE_NAMESPACE": c.Namespace, "CRONCLAVE_REPLICA": "r1", "CRONCLAVE_RUN_ID": past.RunID,
+		"CRONCLAVE_TICK": past.Tick.Format("2006-01-02T15:04:05Z"), "CRONCLAVE_TICK_UNIX": strconv.FormatInt(past.Tick.Unix(), 10),
+		"CRONCLAVE_ATTEMPT": "1", "CRONCLAVE_FENCING_TOKEN": strconv.FormatInt(past.Token, 10), "CRONCLAVE_SLOT": strconv.Itoa(*past.Slot),
+		"CRONCLAVE_SLOTS": "2", "CRONCLAVE_TRIGGER": "schedule",
+		"OWN": "from seen", "FROM_ENV_FILE": "a b", "PGPASSWORD": "pg-secret", "IT_PLAIN": "plain", "IT_VISIBLE": "seen", "PATH": os.Getenv("PATH"),
+	} {
+		if full[name] != want {
+			t.Errorf("%s is %q, want %q", name, full[name], want)
+		}
+	}
+	wantOurs(t, full)
+	if _, taken := full["IT_REDIS_PASSWORD"]; taken {
+		t.Error("a variable that [redis] took is handed on")
+	}
+
+	bare := readEnvironment(t, filepath.Join(dir, "bare"))
+	wantOurs(t, bare)
+	for name := range bare {
+		if !strings.HasPrefix(name, "CRONCLAVE_") && !strings.HasPrefix(name, "SCRIBE") &&
+			!slices.Contains([]string{"PATH", "HOME", "LANG", "TZ", "OUT", "PWD", "_", "SHLVL", "OLDPWD"}, name) { // the last four are the shell's
+			t.Errorf("inherit_env = false, but %s is handed on", name)
+		}
+	}
+	stopAll(t, []*replica{r})
+	if strings.Contains(strings.Join(r.Log(), "\n"), secret) {
+		t.Error("the log shows a secret")
+	}
+}
+
+// readEnvironment waits for what `env` has printed.
+func readEnvironment(t *testing.T, path string) map[string]string {
+	t.Helper()
+	env := map[string]string{}
+	for _, text := range waitLines(t, path, 1, soon) {
+		name, value, _ := strings.Cut(text, "=")
+		env[name] = value
+	}
+	return env
+}
+
+// wantOurs demands that a job has the variables of SPEC section 5, no other that begins with CRONCLAVE_, and no secret.
+func wantOurs(t *testing.T, env map[string]string) {
+	t.Helper()
+	want := []string{
+		"CRONCLAVE_ATTEMPT", "CRONCLAVE_FENCING_TOKEN", "CRONCLAVE_JOB", "CRONCLAVE_NAMESPACE", "CRONCLAVE_REPLICA",
+		"CRONCLAVE_RUN_ID", "CRONCLAVE_SLOT", "CRONCLAVE_SLOTS", "CRONCLAVE_TICK", "CRONCLAVE_TICK_UNIX", "CRONCLAVE_TRIGGER",
+	}
+	var got []string
+	for _, name := range slices.Sorted(maps.Keys(env)) {
+		if strings.HasPrefix(name, "CRONCLAVE_") {
+			got = append(got, name)
+		}
+		if strings.Contains(env[name], secret) {
+			t.Errorf("%s has a secret of the daemon", name)
+		}
+	}
+	if !slices.Equal(got, want) {
+		t.Errorf("the job has %v,\nwant %v", got, want)
+	}
+}
+
+// TestWhereAndAsWhom runs a job in a folder, with a umask, as another user. Where the tests are not root it can't, and says so.
+func TestWhereAndAsWhom(t *testing.T) {
+	t.Parallel()
+	dir, err := os.MkdirTemp("/tmp", "cronclave-it-") // a folder of the other user must be reachable for it
+	if err != nil {
+		t.Fatal(err)
+	}
+	t.Cleanup(func() { os.RemoveAll(dir) })
+	nobody, err := user.Lookup("nobody")
+	if err != nil {
+		t.Fatal(err)
+	}
+	uid, _ := strconv.Atoi(nobody.Uid)
+	gid, _ := strconv.Atoi(nobody.Gid)
+	root := os.Geteuid() == 0
+	if root {
+		if err := os.Chown(dir, uid, gid); err != nil {
+			t.Fatal(err)
+		}
+	}
+	c := newCluster(t, fmt.Sprintf(`
+[jobs.who]
+schedule = "* * * * * *"
+command = 'umask > made; (pwd; id -u; id -g; echo "$HOME $USER $LOGNAME $SHELL") > out.tmp; mv out.tmp out'
+dir = %q
+user = "nobody"
+umask = "027"
+`, dir))
+	replicas := c.startAll(t, 1)
+	past := c.awaitRun(t, soon, "who", "end", func(r pastRun) bool { return r.Outcome != "running" })
+	if !root {
+		if past.Outcome != "failed" || !strings.Contains(past.Reason, "only root may change the user") {
+			t.Errorf("%+v, want a failure that says why", past)
+		}
+		return
+	}
+	home := nobody.HomeDir
+	got := strings.Join(waitLines(t, filepath.Join(dir, "out"), 4, soon), "\n")
+	want := fmt.Sprintf("%s\n%d\n%d\n%s nobody nobody ", dir, uid, gid, home)
+	if !strings.HasPrefix(got, want) {
+		t.Errorf("the job sees\n%s\nwant\n%s...", got, want)
+	}
+	info, err := os.Stat(filepath.Join(dir, "made"))
+	if err != nil || info.Mode().Perm() != 0o640 {
+		t.Errorf("a file made with umask 027: %v, %v", info, err)
+	}
+	stopAll(t, replicas)
+}
+
+// TestOutput follows what a job prints: line by line in the log, its end in the history.
+func TestOutput(t *testing.T) {
+	t.Parallel()
+	c := newCluster(t, `
+[jobs.loud]
+schedule = "* * * * * *"
+command = 'echo first; echo second >&2; i=0; while [ $i -lt 50 ]; do echo "line $i"; i=$((i+1)); done; printf last'
+output = { keep = "64B" }
+
+[jobs.quiet]
+schedule = "* * * * * *"
+command = 'echo not for the log'
+output = { log = false }
+`)
+	r := c.startAll(t, 1)[0]
+	past := c.awaitRun(t, soon, "loud", "good end", func(r pastRun) bool { return r.Outcome == "ok" })
+	if past.Output == nil || len(*past.Output) > 64 || !strings.HasSuffix(*past.Output, "line 48\nline 49\nlast") {
+		t.Errorf("history has the output %q, want the last 64 bytes", value(past.Output))
+	}
+	for _, h := range c.history(t, "loud") {
+		if h.Output != nil {
+			t.Errorf("history without --output has output: %q", *h.Output)
+		}
+	}
+	for text, stream := range map[string]string{"first": "stdout", "second": "stderr", "line 49": "stdout", "last": "stdout"} {
+		e := r.WaitLog(t, soon, text, func(e logEntry) bool { return e.Message() == text && e["run_id"] == past.RunID })
+		if e["stream"] != stream || e["job"] != "loud" || e["replica"] != "r1" || e["tick"] == nil || fmt.Sprint(e["token"]) != strconv.FormatInt(past.Token, 10) {
+			t.Errorf("line %q in the log: %v", text, e)
+		}
+	}
+	quiet := c.awaitRun(t, soon, "quiet", "good end", func(r pastRun) bool { return r.Outcome == "ok" })
+	if value(quiet.Output) != "not for the log\n" {
+		t.Errorf("history has the output %q of the quiet job", value(quiet.Output))
+	}
+	stopAll(t, []*replica{r})
+	if strings.Contains(strings.Join(r.Log(), "\n"), "not for the log") {
+		t.Error("output.log is false, but the output is in the log")
+	}
+}
+
+func value(s *string) string {
+	if s == nil {
+		return "<none>"
+	}
+	return *s
+}
+
+func write(t *testing.T, path, text string) {
+	t.Helper()
+	if err := os.WriteFile(path, []byte(text), 0o600); err != nil {
+		t.Fatal(err)
+	}
+}

@@ -1,0 +1,199 @@
+package integration
+
+import (
+	"slices"
+	"testing"
+	"time"
+)
+
+// TestRedisAwayForAWhile stops Redis for some seconds, less than the start deadline: every tick runs, once and in order, and
+// none skips another (P5).
+func TestRedisAwayForAWhile(t *testing.T) {
+	t.Parallel()
+	const outage = 4 * time.Second
+	s := startRedis(t, redisOpts{Persist: true})
+	c := newClusterOn(t, s, `
+[defaults]
+schedule = "* * * * * *"
+command = 'exec "$SCRIBE"'
+start_deadline = "30s"
+lease = "3s"
+
+[jobs.a]
+[jobs.b]
+`)
+	replicas := c.startAll(t, 3)
+	first := max(c.awaitTick(t, soon, "a", 0).Tick, c.awaitTick(t, soon, "b", 0).Tick)
+	c.awaitTick(t, soon, "a", first+2)
+	s.Stop()
+	down := time.Now() // the server is away, and it is this machine whose clock it has
+	for _, r := range replicas {
+		r.WaitLog(t, outage+soon, "warning that Redis is away", message("does not answer"))
+	}
+	eventually(t, outage+soon, "end of the outage", func() bool { return time.Since(down) > outage })
+	s.Start(kept)
+	back := redisTime(t, c.Client)
+	last := back.Unix() + 3
+	for _, job := range []string{"a", "b"} {
+		c.awaitTick(t, 2*soon, job, last)
+	}
+	stopAll(t, replicas)
+
+	runs := starts(c.lines(t, ""))
+	checkOnce(t, runs, 1)
+	checkNotEarly(t, runs)
+	checkTokensGrow(t, runs)
+	for _, job := range []string{"a", "b"} {
+		outcomes := outcomesOf(c.history(t, job))
+		mine := starts(c.lines(t, job))
+		for tick := first; tick <= last; tick++ {
+			ran := slices.ContainsFunc(mine, func(l line) bool { return l.Tick == tick })
+			if o := outcomes[tick]; len(o) != 1 || o[0].Outcome != "ok" || !ran {
+				t.Errorf("job %s, tick %d (%ds after the return of Redis): ran %v, outcomes %+v", job, tick, tick-back.Unix(), ran, o)
+			}
+		}
+		if !slices.IsSortedFunc(mine, func(a, b line) int { return int(a.Tick - b.Tick) }) {
+			t.Errorf("ticks ran out of order:\n%s", text(mine))
+		}
+	}
+	t.Logf("away for %v: %d ticks due", back.Sub(down).Round(time.Millisecond), 2*(last-first+1))
+}
+
+// TestLostLease cuts a replica off from Redis while it runs a job that does not want to end. Its whole tree is dead before
+// the lease's end by the clock of Redis, so the next run, elsewhere, is alone (P3).
+func TestLostLease(t *testing.T) {
+	t.Parallel()
+	c := newCluster(t, `
+[jobs.stubborn]
+schedule = "* * * * * *"
+command = 'exec "$SCRIBE" -for 5m -beat 10ms -ignore-term -child'
+lease = "4s"
+kill_grace = "1m"
+`)
+	const lease, share = 4 * time.Second, 4 * time.Second / 3 // of the lease, for the grace
+	p := startProxy(t, c.Client.Options().Addr, nil, nil)
+	cut := c.startAt(t, "cut-off", p.url)
+	first := c.awaitTick(t, soon, "stubborn", 0)
+	c.await(t, soon, "stubborn", "child", func(l line) bool { return l.PID != first.PID })
+	other := c.start(t, "other")
+	other.WaitLog(t, soon, "announcement", announced)
+	c.awaitTick(t, soon, "stubborn", 0)
+
+	p.Cut()
+	end := c.leaseEnd(t, "stubborn")
+	if left := end.Sub(redisTime(t, c.Client)); left > lease {
+		t.Fatalf("%v are left of a lease of %v", left, lease)
+	}
+	next := c.await(t, 2*lease+soon, "stubborn", "next run", func(l line) bool { return l.Event == "start" && l.RunID != first.RunID })
+	lines := c.lines(t, "stubborn")
+	mine := of(first.RunID, lines)
+	if dead := latest(mine); !dead.Before(end) {
+		t.Errorf("the tree wrote %v after the lease's end", dead.Sub(end))
+	} else {
+		t.Logf("the tree was dead %v before the lease's end", end.Sub(dead).Round(time.Millisecond))
+	}
+	terms := event("term", mine)
+	if len(terms) != 2 {
+		t.Errorf("SIGTERM reached %d processes of the tree, want 2:\n%s", len(terms), text(terms))
+	} else if lead := end.Sub(terms[0].At()); lead < share/2 || lead > lease {
+		t.Errorf("SIGTERM came %v before the lease's end, want about %v", lead, share)
+	}
+	wantDead(t, mine)
+	checkAlone(t, lines)
+	if next.Replica != "other" || next.Token <= first.Token || next.At().Before(end) {
+		t.Errorf("the next run is not elsewhere, later, with a greater token; the lease ended at %v:\n%s", end, text([]line{first, next}))
+	}
+	other.Kill(t) // its job goes on as long as it may write
+	p.Mend()
+	past := c.awaitRun(t, soon, "stubborn", "lost run", func(r pastRun) bool { return r.RunID == first.RunID && r.Outcome == "lost" })
+	if past.Replica != "cut-off" {
+		t.Errorf("%+v", past)
+	}
+	if cut.Ended() {
+		t.Error("the replica did not survive the loss of a lease")
+	}
+}
+
+// leaseEnd is when the lease of the one run of a job ends, by the clock of Redis.
+func (c *cluster) leaseEnd(t *testing.T, job string) time.Time {
+	t.Helper()
+	for _, j := range c.status(t).Jobs {
+		if j.Name == job && len(j.Holders) == 1 {
+			return j.Holders[0].Expires
+		}
+	}
+	t.Fatalf("job %s has not one holder", job)
+	return time.Time{}
+}
+
+// TestWrongClocks has replicas whose clocks are 3s fast and 3s slow. No tick runs early, none twice, none is left out.
+func TestWrongClocks(t *testing.T) {
+	t.Parallel()
+	c := newCluster(t, `
+[defaults]
+schedule = "* * * * * *"
+command = 'exec "$SCRIBE"'
+start_deadline = "20s"
+
+[jobs.a]
+[jobs.b]
+`)
+	offsets := map[string]time.Duration{"fast": 3 * time.Second, "slow": -3 * time.Second, "right": 0}
+	var replicas []*replica
+	for name, offset := range offsets {
+		replicas = append(replicas, c.start(t, name, "CRONCLAVE_CLOCK_OFFSET="+offset.String()))
+	}
+	for _, r := range replicas {
+		r.WaitLog(t, soon, "announcement", announced)
+	}
+	first := max(c.awaitTick(t, soon, "a", 0).Tick, c.awaitTick(t, soon, "b", 0).Tick)
+	wantOffsets(t, c, offsets)
+	last := first + 8
+	for _, job := range []string{"a", "b"} {
+		c.awaitTick(t, soon, job, last)
+	}
+	stopAll(t, replicas)
+
+	runs := starts(c.lines(t, ""))
+	checkOnce(t, runs, 1)
+	checkNotEarly(t, runs)
+	checkTokensGrow(t, runs)
+	by := map[string]int{}
+	for _, l := range runs {
+		by[l.Replica]++
+	}
+	for _, job := range []string{"a", "b"} {
+		for tick := first; tick <= last; tick++ {
+			if !slices.ContainsFunc(runs, func(l line) bool { return l.key() == tickOf{job, tick} }) {
+				t.Errorf("job %s, tick %d did not run: %+v", job, tick, outcomesOf(c.history(t, job))[tick])
+			}
+		}
+	}
+	t.Logf("runs by replica: %v; lateness: %s", by, lateness(runs))
+}
+
+// wantOffsets waits until status tells the replicas' clocks, and demands that it warns of the wrong ones.
+func wantOffsets(t *testing.T, c *cluster, offsets map[string]time.Duration) {
+	t.Helper()
+	const near = 500 * time.Millisecond
+	var s clusterStatus
+	eventually(t, soon, "true clock offsets in status", func() bool {
+		s = c.status(t)
+		right := 0
+		for _, r := range s.Replicas {
+			if off := time.Duration(r.ClockOffsetMS)*time.Millisecond - offsets[r.Name]; off.Abs() < near {
+				right++
+			}
+		}
+		return right == len(offsets)
+	})
+	warned := 0
+	for _, w := range s.Warnings {
+		if w.Code == "clock_off" {
+			warned++
+		}
+	}
+	if warned != 2 {
+		t.Errorf("status warns of %d clocks, want 2: %+v", warned, s.Warnings)
+	}
+}

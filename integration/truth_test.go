@@ -1,0 +1,212 @@
+package integration
+
+import (
+	"cmp"
+	"encoding/json"
+	"fmt"
+	"os"
+	"path/filepath"
+	"slices"
+	"strings"
+	"testing"
+	"time"
+
+	"github.com/redis/go-redis/v9"
+)
+
+// scribeProgram is the job of these tests: it appends to a file what happens to it. What the tests conclude about runs
+// comes from that file, never from what replicas say.
+const scribeProgram = "./testdata/scribe"
+
+// line is what a scribe writes; see there.
+type line struct {
+	Event   string `json:"event"` // start, beat, term, end
+	Job     string `json:"job"`
+	Tick    int64  `json:"tick"` // Unix seconds
+	Token   int64  `json:"token"`
+	Slot    int    `json:"slot"`
+	Slots   int    `json:"slots"`
+	Attempt int    `json:"attempt"`
+	Replica string `json:"replica"`
+	RunID   string `json:"run_id"`
+	PID     int    `json:"pid"`
+	Micros  int64  `json:"at"` // by the clock of Redis; 0 if it did not answer
+}
+
+// At is the instant by the clock of Redis.
+func (l line) At() time.Time { return time.UnixMicro(l.Micros) }
+
+// key names the tick of a run.
+func (l line) key() tickOf { return tickOf{l.Job, l.Tick} }
+
+func (l line) String() string {
+	return fmt.Sprintf("%s %s tick %d slot %d token %d run %s on %s (pid %d) at %d", l.Event, l.Job, l.Tick, l.Slot, l.Token, l.RunID, l.Replica, l.PID, l.Micros)
+}
+
+// tickOf names a tick of a job.
+type tickOf struct {
+	job  string
+	tick int64 // Unix seconds
+}
+
+// chronicle is the file that the scribes of a test write.
+type chronicle struct{ path string }
+
+func newChronicle(t *testing.T) chronicle {
+	t.Helper()
+	path := filepath.Join(t.TempDir(), "chronicle")
+	if err := os.WriteFile(path, nil, 0o600); err != nil {
+		t.Fatal(err)
+	}
+	return chronicle{path}
+}
+
+// lines returns what the scribes of one job have written so far, in the order of writing; of all jobs if it is "".
+func (c chronicle) lines(t *testing.T, job string) []line {
+	t.Helper()
+	var all []line
+	for _, text := range readLines(t, c.path) {
+		var l line
+		if err := json.Unmarshal([]byte(text), &l); err != nil {
+			t.Fatalf("%s: %v: %s", c.path, err, text)
+		}
+		if job == "" || l.Job == job {
+			all = append(all, l)
+		}
+	}
+	return all
+}
+
+// await waits until a scribe of the job has written a line that meets the condition, and returns the first such line.
+func (c chronicle) await(t *testing.T, within time.Duration, job, what string, meets func(line) bool) line {
+	t.Helper()
+	var hit line
+	eventually(t, within, fmt.Sprintf("%s of job %s", what, job), func() bool {
+		lines := c.lines(t, job)
+		i := slices.IndexFunc(lines, meets)
+		if i >= 0 {
+			hit = lines[i]
+		}
+		return i >= 0
+	})
+	return hit
+}
+
+// awaitTick waits until a run of the job's given tick, or a later one, has started.
+func (c chronicle) awaitTick(t *testing.T, within time.Duration, job string, tick int64) line {
+	t.Helper()
+	return c.await(t, within, job, fmt.Sprintf("run of tick %d", tick), func(l line) bool { return l.Event == "start" && l.Tick >= tick })
+}
+
+// starts are the lines with which runs began. A run's children say start as well: only the first counts.
+func starts(lines []line) []line {
+	var first []line
+	seen := map[string]bool{}
+	for _, l := range lines {
+		if l.Event == "start" && !seen[l.Job+l.RunID] {
+			seen[l.Job+l.RunID] = true
+			first = append(first, l)
+		}
+	}
+	return first
+}
+
+// of are the lines that one run wrote, its children included.
+func of(run string, lines []line) []line {
+	return slices.DeleteFunc(slices.Clone(lines), func(l line) bool { return l.RunID != run })
+}
+
+// event are the lines of one kind.
+func event(kind string, lines []line) []line {
+	return slices.DeleteFunc(slices.Clone(lines), func(l line) bool { return l.Event != kind })
+}
+
+// latest is the last instant of which a line tells.
+func latest(lines []line) time.Time {
+	if len(lines) == 0 {
+		return time.Time{}
+	}
+	return slices.MaxFunc(lines, func(a, b line) int { return cmp.Compare(a.Micros, b.Micros) }).At()
+}
+
+// checkOnce demands that each tick ran at most perTick times, each slot of it at most once (P1).
+func checkOnce(t *testing.T, runs []line, perTick int) {
+	t.Helper()
+	ran := map[tickOf][]line{}
+	for _, l := range runs {
+		ran[l.key()] = append(ran[l.key()], l)
+	}
+	for key, list := range ran {
+		slots := map[int]bool{}
+		for _, l := range list {
+			slots[l.Slot] = true
+		}
+		if len(list) > perTick || len(slots) < len(list) {
+			t.Errorf("tick %d of job %s ran %d times, in %d slots:\n%s", key.tick, key.job, len(list), len(slots), text(list))
+		}
+	}
+}
+
+// checkNotEarly demands that no run started before its tick by the clock of Redis (P2).
+func checkNotEarly(t *testing.T, runs []line) {
+	t.Helper()
+	for _, l := range runs {
+		if l.Micros != 0 && l.At().Before(time.Unix(l.Tick, 0)) {
+			t.Errorf("%s early: %v", time.Unix(l.Tick, 0).Sub(l.At()), l)
+		}
+	}
+}
+
+// checkTokensGrow demands that of two ticks of one job the later has the greater token (P4).
+func checkTokensGrow(t *testing.T, runs []line) {
+	t.Helper()
+	sorted := slices.SortedFunc(slices.Values(runs), func(a, b line) int {
+		return cmp.Or(cmp.Compare(a.Job, b.Job), cmp.Compare(a.Tick, b.Tick))
+	})
+	for i, l := range sorted {
+		if i > 0 && l.Job == sorted[i-1].Job && l.Token <= sorted[i-1].Token {
+			t.Errorf("the token did not grow:\n%s", text(sorted[i-1:i+1]))
+		}
+	}
+}
+
+// checkAlone demands that at no time more than one run of a job was alive, children included (P3 with parallel = 1).
+func checkAlone(t *testing.T, lines []line) {
+	t.Helper()
+	runs := starts(lines)
+	for i, l := range runs {
+		if i == 0 {
+			continue
+		}
+		before := of(runs[i-1].RunID, lines)
+		if end := latest(before); !end.Before(l.At()) {
+			t.Errorf("two runs at once for %v: one wrote until %v, the other began at %v:\n%s", end.Sub(l.At()), end, l.At(),
+				text([]line{runs[i-1], before[len(before)-1], l}))
+		}
+	}
+}
+
+func text(lines []line) string {
+	var b strings.Builder
+	for _, l := range lines {
+		fmt.Fprintf(&b, "  %v\n", l)
+	}
+	return b.String()
+}
+
+// redisTime is the clock of Redis, by which all promises are judged.
+func redisTime(t *testing.T, c *redis.Client) time.Time {
+	t.Helper()
+	now, err := c.Time(t.Context()).Result()
+	if err != nil {
+		t.Fatal("ask Redis for the time:", err)
+	}
+	return now
+}
+
+// awaitTime waits until the clock of Redis has passed an instant.
+func awaitTime(t *testing.T, c *redis.Client, until time.Time) {
+	t.Helper()
+	patience := max(0, time.Until(until)) + startTimeout
+	eventually(t, patience, "passing of "+until.Format(time.TimeOnly), func() bool { return redisTime(t, c).After(until) })
+}
