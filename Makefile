@@ -19,7 +19,8 @@ build: ## build a static binary into ./bin
 
 test: ## run all tests; a real Redis is brought along (container, else redis-server, which root gets installed)
 	$(if $(RACE),,@echo 'note: no C compiler, so without the race detector')
-	CRONCLAVE_TEST_INSTALL=1 go test $(RACE) -timeout 20m ./...
+	CRONCLAVE_TEST_INSTALL=1 go test $(RACE) -count=1 -timeout 20m ./...
+	go test -count=1 -v -timeout 15m -run TestThirtyDays ./scheduler # the whole of it, without the race detector
 
 lint: ## vet, gofmt, staticcheck, and the rules on who may import what
 	go vet ./...

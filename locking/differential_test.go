@@ -280,7 +280,7 @@ func TestOnceWhateverWasLost(t *testing.T) {
 			defer w.close()
 			h := &history{world: w, runs: map[[2]int]string{}}
 			actions := []func(){h.acquire, h.acquire, h.acquire, h.end, h.end, w.reopen, h.save, h.restore}
-			for range rapid.IntRange(1, 60).Draw(t, "steps") {
+			for range rapid.IntRange(1, 40).Draw(t, "steps") {
 				rapid.SampledFrom(actions).Draw(t, "action")()
 				h.witness()
 			}

@@ -19,6 +19,7 @@ type tick struct {
 	waited    bool      // nobody could decide it in time: it waits for its turn, and does not skip
 	placed    bool      // it has a place on this replica: its claim is under way, or nobody knows what became of it
 	asking    bool      // its claim is under way
+	unsure    bool      // nobody has answered its last claim
 	parked    bool      // it waits for a place on this replica, or for its turn
 	abstained bool      // the last claim was one that could not win
 	full      bool      // since the replica was full

@@ -18,6 +18,9 @@ type claimedBatch struct {
 // maxClaims bounds one batch: a claim waits for those before it on the server.
 const maxClaims = 1000
 
+// maxProbes bounds how many ticks find out whether a server that is away is back.
+const maxProbes = 16
+
 // heldPause is how often a tick that waits for its turn asks again while all slots are held elsewhere.
 const heldPause = 250 * time.Millisecond
 
@@ -28,7 +31,14 @@ func (s *Scheduler) claim(ctx context.Context, now time.Time) {
 		return
 	}
 	var b claimedBatch
+	probes := 0
 	for _, k := range s.agenda.asked(now, maxClaims) {
+		if s.away && k.unsure {
+			if probes++; probes > maxProbes {
+				s.agenda.asks.set(k, now.Add(max(s.retry.pause/2, shortestPause))) // before those that are asked for now
+				continue
+			}
+		}
 		if !k.placed && !k.mayWin() && !now.After(k.deadline) {
 			k.full = false
 			s.agenda.park(k, now)
@@ -114,7 +124,10 @@ func (s *Scheduler) settleClaims(b claimedBatch) {
 	now, unknown := s.now(), 0
 	for i, k := range b.ticks {
 		r := b.results[i]
-		k.asking = false
+		k.asking, k.unsure = false, r.Verdict == election.CannotTell
+		if r.Orphans > 0 {
+			s.watch(k.task, now)
+		}
 		switch {
 		case r.Verdict == election.Granted:
 			s.granted(k, r.Term, now)
@@ -149,9 +162,6 @@ func (s *Scheduler) wake(now time.Time, changed ...*tick) {
 
 // settleClaim deals with the result for an open tick that was not granted.
 func (s *Scheduler) settleClaim(k *tick, r election.Result, now time.Time) {
-	if r.Orphans > 0 {
-		s.watch(k.task, now)
-	}
 	switch r.Verdict {
 	case election.Taken:
 		s.agenda.close(k)

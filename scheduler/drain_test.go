@@ -111,6 +111,26 @@ func TestDrainWithClaimUnderWay(t *testing.T) {
 	}
 }
 
+// TestDrainLeavesOrphansToOthers: a reply that tells of one while the replica waits for its last run is no reason to look, again and again.
+func TestDrainLeavesOrphansToOthers(t *testing.T) {
+	inCluster(t, func(c *cluster) {
+		jobs := []scheduler.Job{c.job("j", "*/10 * * * * *", time.Second, lease(10*time.Second))}
+		holder := c.join("holder", jobs)
+		c.at(10500 * time.Millisecond)
+		leaver := c.join("leaver", append(jobs, c.job("long", "15 0 0 * * *", 20*time.Second)))
+		holder.die()
+		c.at(19 * time.Second)
+		leaver.wire.plan(fault{lateRequest, 500 * time.Millisecond}, fault{lateRequest, 800 * time.Millisecond}) // the claim, and the look
+		c.at(20*time.Second + 100*time.Millisecond)
+		leaver.stop()
+		<-leaver.done // time stands still where a goroutine does not rest
+		want(t, "end of the drain", time.Since(c.start), 35*time.Second)
+		c.join("other", jobs)
+		c.at(45 * time.Second)
+		want(t, "told", c.told("j")[10], []string{"abandoned"})
+	})
+}
+
 // TestDrainWithoutServer ends soon, and leaves nothing behind but what the others can see.
 func TestDrainWithoutServer(t *testing.T) {
 	for name, how := range waysToBeAway {

@@ -12,7 +12,7 @@ import (
 	"github.com/cronclave/cronclave/election"
 )
 
-// executor leads a run through its life: recorded, started, stopped in time, dead, released, recorded again. In
+// executor leads a run through its life: recorded, started, stopped in time, dead, recorded again, released. In
 // that order, whatever happens.
 type executor struct {
 	replica  string
@@ -57,13 +57,13 @@ func (x *executor) execute(ctx context.Context, job *Job, run *Run, term *electi
 	log.Info("started", "slot", run.Slot, "attempt", run.Attempt)
 	result, cause := x.launch(ctx, job, run, term)
 	record.Finished = x.now()
+	record.conclude(result, cause)
+	x.announce(record) // before the release: else a replica that dies in between leaves a run that seems to go on for ever
 	if term != nil {
 		if err := term.End(context.Background()); err != nil {
 			log.Warn("the lease could not be released; it ends by itself", "error", err)
 		}
 	}
-	record.conclude(result, cause)
-	x.recorder.add(record)
 	log.Info("finished", record.summary()...)
 	return record
 }
@@ -87,7 +87,7 @@ func (r *Record) conclude(result Result, cause error) {
 	}
 }
 
-// announce records the start before launching, if the journal answers.
+// announce records a start before launching, and an end before the release, if the journal answers.
 func (x *executor) announce(record Record) {
 	written, _ := x.recorder.add(record)
 	if x.recorder.failing.Load() {

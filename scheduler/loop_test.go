@@ -186,6 +186,61 @@ func TestFullReplicaAsksOnce(t *testing.T) {
 	})
 }
 
+// TestBehindWithNothingOpen: a job that had too many open ticks, and has none any more, is looked at once, and goes on.
+func TestBehindWithNothingOpen(t *testing.T) {
+	o := &oracle{answer: func(time.Time, election.Claim) election.Result { return election.Result{Verdict: election.Taken} }}
+	synctest.Test(t, func(t *testing.T) {
+		s, err := New(Config{Jobs: []Job{idle("j", "*/10 * * * * *")}, Claimer: o})
+		if err != nil {
+			t.Fatal(err)
+		}
+		s.tasks["j"].behind = true
+		s.watches.set(s.tasks["j"], time.Now().Add(5*time.Second))
+		ctx, cancel := context.WithCancel(context.Background())
+		done := make(chan error)
+		go func() { done <- s.Run(ctx) }()
+		pass(time.Minute)
+		o.mu.Lock()
+		defer o.mu.Unlock()
+		if o.surveys != 2 { // at the start, and this one
+			t.Errorf("%d surveys", o.surveys)
+		}
+		if last := o.claims[len(o.claims)-1]; last.Abstain {
+			t.Error("it does not go on")
+		}
+		cancel()
+		<-done
+	})
+}
+
+// TestServerAwayIsProbed: while the server is away a backlog asks for itself a little at a time, and all of it soon after.
+func TestServerAwayIsProbed(t *testing.T) {
+	answer := election.Result{Verdict: election.CannotTell, Err: election.ErrUnknown}
+	o := &oracle{answer: func(time.Time, election.Claim) election.Result { return answer }}
+	var jobs []Job
+	for i := range 500 {
+		jobs = append(jobs, idle(fmt.Sprint("j", i), "0 * * * * *"))
+	}
+	consult(t, o, jobs, func(t *testing.T, s *Scheduler) {
+		pass(10*time.Minute + 30*time.Second)
+		claims, calls, _ := o.counts()
+		if most := 10*500 + 600*4*maxProbes; claims > most || calls < 300 {
+			t.Errorf("%d claims in %d calls for 5,000 ticks in ten minutes", claims, calls)
+		}
+		o.mu.Lock()
+		answer, o.claims = election.Result{Verdict: election.Taken}, nil
+		o.mu.Unlock()
+		pass(5 * time.Second)
+		asked := map[string]bool{}
+		for _, c := range o.claims {
+			asked[c.ID] = true
+		}
+		if len(asked) != 5000 {
+			t.Errorf("%d of 5,000 ticks were asked for after that", len(asked))
+		}
+	})
+}
+
 // TestClockStepsBack: what was to be asked for by the old clock is asked for by the new one, and after a big step the
 // ticks are due again.
 func TestClockStepsBack(t *testing.T) {

@@ -217,6 +217,28 @@ func TestLostReplyAtTheStart(t *testing.T) {
 	})
 }
 
+// TestWhoeverSettlesMayDie: of two replicas that start together one settles what was missed, and dies before it can tell.
+func TestWhoeverSettlesMayDie(t *testing.T) {
+	inCluster(t, func(c *cluster) {
+		jobs := []scheduler.Job{c.job("j", "*/10 * * * * *", time.Millisecond)}
+		before := c.join("before", jobs)
+		c.at(15 * time.Second)
+		before.leave()
+		observer := c.replica("observer", jobs) // which does not run
+		c.at(55 * time.Second)
+		dies, lives := c.replica("dies", jobs), c.replica("lives", jobs)
+		dies.wire.plan(fault{lateRequest, 100 * time.Millisecond}, fault{kind: noReply})
+		lives.wire.plan(fault{}, fault{lateRequest, 500 * time.Millisecond})
+		dies.run()
+		lives.run()
+		c.at(55*time.Second + 300*time.Millisecond)
+		want(t, "settled by the one that dies", c.second(observer.state("j").Decided), 40)
+		dies.die()
+		c.at(59 * time.Second)
+		want(t, "outcomes", c.outcomes("j"), map[string]int{"ok": 2, "missed down": 3})
+	})
+}
+
 // TestServerForgets: FLUSHALL costs no tick twice, and those that wait for the lock to open are run.
 func TestServerForgets(t *testing.T) {
 	inCluster(t, func(c *cluster) {

@@ -51,8 +51,11 @@ func (s *Scheduler) survey(ctx context.Context, now time.Time) {
 	var b surveyedBatch
 	for _, t := range tasks {
 		q := election.Inquiry{Job: t.Name}
-		if t.behind && len(t.open) > 0 {
-			q.SettleThrough = t.open[0].previous // whatever its deadline: nobody keeps more open ticks than that
+		if t.behind { // whatever the deadlines: nobody keeps more open ticks than that
+			q.SettleThrough = t.spec.Prev(now.Add(time.Nanosecond))
+			if len(t.open) > 0 {
+				q.SettleThrough = t.open[0].previous
+			}
 		}
 		b.add(t, q)
 	}

@@ -2,9 +2,12 @@ package locktest
 
 import (
 	"errors"
+	"fmt"
 	"slices"
 	"strings"
 	"time"
+
+	"github.com/redis/go-redis/v9"
 
 	"github.com/cronclave/cronclave/locking"
 )
@@ -225,23 +228,28 @@ func hashTags(b *bench) {
 }
 
 func thousandRows(b *bench) {
-	const rows = 1000
-	requests := make([]locking.Request, rows+1)
-	for i := range requests {
-		requests[i] = locking.Request{Lock: lock, Slots: rows, Lease: long}
+	const rows, granted = 1000, 20
+	fields, held := []any{"limit", rows}, []redis.Z{}
+	for i := range rows - granted { // the rest is there already
+		fields = append(fields, fmt.Sprint("r", i), fmt.Sprintf("id-%d\nother\n%d\n%d\n\n1\n\n", i, long.Microseconds(), i+1),
+			fmt.Sprint("t", i), i+1, fmt.Sprint("iid-", i), i)
+		held = append(held, redis.Z{Score: float64(b.now().Add(long).UnixMicro()), Member: i})
 	}
-	seen := map[int]bool{}
-	answers := b.a.AcquireAll(b.ctx, requests)
-	for _, a := range answers[:rows] {
-		b.wants(a, locking.Granted)
-		seen[a.Lease.Slot()] = true
+	if err := errors.Join(b.rdb.HSet(b.ctx, b.base(), fields...).Err(), b.rdb.ZAdd(b.ctx, b.expiryKey(), held...).Err()); err != nil {
+		b.Fatal(err)
 	}
-	b.wants(answers[rows], locking.Held)
-	if len(seen) != rows || len(b.state().Rows) != rows {
-		b.Errorf("%d slots granted, %d rows held", len(seen), len(b.state().Rows))
+	b.set("longest", long.Microseconds())
+	leases := map[int]*locking.Lease{}
+	for range granted {
+		l := b.wins(b.a, locking.Request{Slots: rows})
+		leases[l.Slot()] = l
 	}
-	b.release(answers[417].Lease)
-	if l := b.wins(b.b, requests[0]); l.Slot() != 417 {
-		b.Errorf("slot %d, want 417", l.Slot())
+	b.gets(b.b, locking.Request{Slots: rows}, locking.Held)
+	if n := len(b.state().Rows); len(leases) != granted || n != rows {
+		b.Errorf("%d slots granted, %d rows held", len(leases), n)
+	}
+	b.release(leases[rows-3])
+	if l := b.wins(b.b, locking.Request{Slots: rows}); l.Slot() != rows-3 {
+		b.Errorf("slot %d, want %d", l.Slot(), rows-3)
 	}
 }

@@ -256,7 +256,7 @@ func lookSettles(b *bench) {
 
 // A gap that nobody closes, or grants that are never complete, must not fill the server's memory, nor each reply.
 func ledgerBounded(b *bench) {
-	const most, more = 1000, 50
+	const most, more = 1000, 12
 	b.first = b.now().Add(-3 * time.Hour).Truncate(time.Minute)
 	b.known()
 	at := func(n int) *locking.Tick {
