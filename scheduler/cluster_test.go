@@ -39,7 +39,6 @@ type ran struct {
 	scheduler.Run
 	from, to time.Time // to is zero while it runs
 	cause    error     // why it was told to stop
-	killed   time.Time // when it had to be dead at once
 }
 
 // inCluster runs a test in a bubble, and stops all replicas at its end.

@@ -200,16 +200,14 @@ func TestBehindWithNothingOpen(t *testing.T) {
 		done := make(chan error)
 		go func() { done <- s.Run(ctx) }()
 		pass(time.Minute)
-		o.mu.Lock()
-		defer o.mu.Unlock()
+		cancel()
+		<-done
 		if o.surveys != 2 { // at the start, and this one
 			t.Errorf("%d surveys", o.surveys)
 		}
 		if last := o.claims[len(o.claims)-1]; last.Abstain {
 			t.Error("it does not go on")
 		}
-		cancel()
-		<-done
 	})
 }
 
