@@ -10,22 +10,23 @@ import (
 // tick is an open tick of a job: due, and not yet known to be decided.
 type tick struct {
 	task      *task
-	at        time.Time // by the schedule
-	previous  time.Time // the one before it
-	due       time.Time // from when it may start: its jitter later
-	deadline  time.Time // until when it may start
-	id        string    // of the claim, the same each time it is asked for, and of the run
-	reason    string    // why it is missed if its deadline passes
-	waited    bool      // nobody could decide it in time: it waits for its turn, and does not skip
-	placed    bool      // it has a place on this replica: its claim is under way, or nobody knows what became of it
-	asking    bool      // its claim is under way
-	unsure    bool      // nobody has answered its last claim
-	parked    bool      // it waits for a place on this replica, or for its turn
-	abstained bool      // the last claim was one that could not win
-	full      bool      // since the replica was full
-	won       int       // how often it was granted here
-	late      bool      // its grant became known too late, and is being given back
-	closed    bool      // it is open no more
+	at        time.Time     // by the schedule
+	previous  time.Time     // the one before it
+	due       time.Time     // from when it may start: its jitter later
+	deadline  time.Time     // until when it may start
+	id        string        // of the claim, the same each time it is asked for, and of the run
+	reason    string        // why it is missed if its deadline passes
+	waited    bool          // nobody could decide it in time: it waits for its turn, and does not skip
+	placed    bool          // it has a place on this replica: its claim is under way, or nobody knows what became of it
+	asking    bool          // its claim is under way
+	unsure    bool          // nobody has answered its last claim
+	parked    bool          // it waits for a place on this replica, or for its turn
+	abstained bool          // the last claim was one that could not win
+	full      bool          // since the replica was full
+	won       int           // how often it was granted here
+	late      bool          // its grant became known too late, and is being given back
+	closed    bool          // it is open no more
+	pause     time.Duration // before it is asked for again: see askSoon
 }
 
 // agenda holds what is to come: the timeline of all jobs, and the open ticks by when to ask for them.
@@ -75,10 +76,17 @@ func (a *agenda) ask(k *tick, at, now time.Time) {
 	a.asks.set(k, at)
 }
 
-// askSoon is ask at an instant that should lie ahead by the server's clock; if it does not by ours, after a short pause.
+// clockSlack is about how far our idea of the server's clock may be ahead of it: a round trip.
+const clockSlack = 2 * time.Millisecond
+
+// askSoon is ask at an instant that should lie ahead by the server's clock; if it does not by ours, after a short pause,
+// which grows as long as the two disagree.
 func (a *agenda) askSoon(k *tick, at, now time.Time) {
-	if soon := now.Add(shortestPause); !at.After(now) {
-		at = soon
+	if at.After(now) {
+		k.pause = 0
+	} else {
+		k.pause = min(max(2*k.pause, clockSlack), shortestPause)
+		at = now.Add(k.pause)
 	}
 	a.ask(k, at, now)
 }

@@ -221,8 +221,7 @@ func TestServerAwayIsProbed(t *testing.T) {
 	}
 	consult(t, o, jobs, func(t *testing.T, s *Scheduler) {
 		pass(10*time.Minute + 30*time.Second)
-		claims, calls, _ := o.counts()
-		if most := 10*500 + 600*4*maxProbes; claims > most || calls < 300 {
+		if claims, calls, _ := o.counts(); claims > 200_000 || calls < 300 { // a million if all asked
 			t.Errorf("%d claims in %d calls for 5,000 ticks in ten minutes", claims, calls)
 		}
 		o.mu.Lock()
