@@ -71,15 +71,19 @@ func (s *Scheduler) claimOf(k *tick) election.Claim {
 	if k.abstained && !k.waited {
 		k.reason = "capacity"
 	}
-	c := election.Claim{
-		Job: t.Name, ID: k.id, Trigger: "schedule", Tick: k.at, Previous: k.previous, Schedule: t.spec.Digest(),
-		NotBefore: k.due, Deadline: k.deadline, Slots: t.Parallel, PerTick: t.PerTick, Lease: t.Lease,
-		Abstain: k.abstained, IfLate: string(Missed) + " " + k.reason,
-	}
+	c := k.claim()
+	c.Abstain, c.IfLate = k.abstained, string(Missed)+" "+k.reason
 	if !k.waited {
 		c.IfHeld = string(Skipped) + " overlap"
 	}
 	return c
+}
+
+// claim is what is the same each time that a tick is asked for.
+func (k *tick) claim() election.Claim {
+	t := k.task
+	return election.Claim{Job: t.Name, ID: k.id, Trigger: "schedule", Tick: k.at, Previous: k.previous, Schedule: t.spec.Digest(),
+		NotBefore: k.due, Deadline: k.deadline, Slots: t.Parallel, PerTick: t.PerTick, Lease: t.Lease}
 }
 
 // place counts a run that a claim may start.
@@ -113,6 +117,9 @@ func (s *Scheduler) fallBehind(given []*tick, now time.Time) {
 // giveUp closes a tick that may be undecided. A claim that is under way keeps its place until it is answered.
 func (s *Scheduler) giveUp(k *tick) {
 	s.agenda.close(k)
+	if k.unsure { // it may have been granted, and nobody will run it
+		s.cfg.Claimer.Withdraw(k.claim())
+	}
 	if !k.asking {
 		s.unplace(k)
 	}
@@ -134,6 +141,9 @@ func (s *Scheduler) settleClaims(b claimedBatch) {
 			continue
 		case r.Verdict == election.CannotTell && !k.closed:
 			unknown++ // it keeps its place: it may have been granted
+		case r.Verdict == election.CannotTell: // it was given up meanwhile
+			s.cfg.Claimer.Withdraw(k.claim())
+			s.unplace(k)
 		default:
 			s.unplace(k)
 		}

@@ -53,12 +53,12 @@ func (x *executor) execute(ctx context.Context, job *Job, run *Run, term *electi
 	run.Replica, run.Logger = x.replica, log
 	record := Record{RunID: run.ID, Job: run.Job, Tick: run.Tick, Trigger: run.Trigger, Slot: run.Slot, Attempt: run.Attempt,
 		Token: run.Token, Replica: x.replica, Outcome: Running, Started: x.now()}
-	x.announce(record)
+	x.announce(record, job.Lease/4)
 	log.Info("started", "slot", run.Slot, "attempt", run.Attempt)
 	result, cause := x.launch(ctx, job, run, term)
 	record.Finished = x.now()
 	record.conclude(result, cause)
-	x.announce(record) // before the release: else a replica that dies in between leaves a run that seems to go on for ever
+	x.announce(record, job.Lease/4) // before the release: else a replica that dies in between leaves a run that seems to go on for ever
 	if term != nil {
 		if err := term.End(context.Background()); err != nil {
 			log.Warn("the lease could not be released; it ends by itself", "error", err)
@@ -88,12 +88,12 @@ func (r *Record) conclude(result Result, cause error) {
 }
 
 // announce records a start before launching, and an end before the release, if the journal answers.
-func (x *executor) announce(record Record) {
+func (x *executor) announce(record Record, most time.Duration) {
 	written, _ := x.recorder.add(record)
 	if x.recorder.failing.Load() {
 		return
 	}
-	patience, cancel := context.WithTimeout(context.Background(), recordTimeout)
+	patience, cancel := context.WithTimeout(x.abort, min(most, recordTimeout))
 	defer cancel()
 	_ = written.wait(patience) // the recorder tells what it could not write
 }
@@ -105,6 +105,9 @@ func (x *executor) launch(ctx context.Context, job *Job, run *Run, term *electio
 	defer killNow()
 	defer stopNow(nil)
 	run.Kill = kill
+	if term != nil && term.Context().Err() != nil { // it took too long to get here
+		return Result{}, ErrLost
+	}
 	over := make(chan struct{})
 	go func() {
 		defer close(over)

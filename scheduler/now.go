@@ -46,6 +46,8 @@ func (s *Scheduler) claimNow(ctx context.Context, t *task, id string) (*election
 				s.cfg.Claimer.Withdraw(c)
 				return nil, r.Err
 			}
+		case election.Closed:
+			return nil, fmt.Errorf("%w for now: the server had forgotten the lock, and is given until %s to learn who holds it", ErrHeld, r.Until.Format("15:04:05"))
 		default:
 			return nil, fmt.Errorf("%w until %s by %s", ErrHeld, r.Until.Format("15:04:05"), r.By)
 		}

@@ -64,7 +64,7 @@ const (
 	dropAtOnce     = maxWaiting / 10 // so that the log tells of many at once
 	maxRecordBatch = 500
 	recordTimeout  = 2 * time.Second
-	lastWords      = 5 * time.Second // how long the rest is tried to be written at the end
+	lastWords      = 3 * time.Second // how long the rest is tried to be written at the end
 )
 
 var (

@@ -4,6 +4,7 @@ import (
 	"context"
 	"errors"
 	"fmt"
+	"os"
 	"os/signal"
 	"strings"
 	"syscall"
@@ -188,7 +189,20 @@ func (a *app) printJob(cfg *config.Config, job *config.Job) error {
 	fmt.Fprintf(a.out, "timeout  %s, then SIGTERM, and SIGKILL %s later\n", orDefault(job.Timeout, time.Duration(0)), job.KillGrace)
 	fmt.Fprintln(a.out, "environment")
 	for _, line := range env {
-		fmt.Fprintln(a.out, "  "+line)
+		name, value, _ := strings.Cut(line, "=")
+		fmt.Fprintf(a.out, "  %s=%s\n", name, maskTaken(value, job, r.withheld))
 	}
 	return nil
+}
+
+// maskTaken hides a value that the configuration has taken from the environment: what ${NAME} stands for may be a secret.
+func maskTaken(value string, job *config.Job, withheld map[string]bool) string {
+	for _, names := range []map[string]bool{job.EnvTaken, withheld} {
+		for name := range names {
+			if taken := os.Getenv(name); taken != "" && strings.Contains(value, taken) {
+				return command.Mask
+			}
+		}
+	}
+	return value
 }

@@ -3,6 +3,7 @@ package main
 import (
 	"container/heap"
 	"fmt"
+	"slices"
 	"text/tabwriter"
 	"time"
 
@@ -97,7 +98,8 @@ func selectJobs(cfg *config.Config, names []string) ([]*config.Job, error) {
 		return enabled, nil
 	}
 	var jobs []*config.Job
-	for _, name := range names {
+	slices.Sort(names)
+	for _, name := range slices.Compact(names) {
 		if byName[name] == nil {
 			return nil, usageError("no job %q in the configuration", name)
 		}

@@ -54,20 +54,20 @@ func (a *app) openRedis(cfg config.Redis) (*redis.Client, error) {
 	return redis.NewClient(o), nil
 }
 
-// secure adds the password and the certificates that the configuration names.
+// secure adds the password and the certificates that the configuration names, where the URL has no password of its own, and asks for TLS.
 func secure(o *redis.Options, cfg config.Redis) error {
-	if cfg.PasswordFile != "" {
+	if cfg.PasswordFile != "" && o.Password == "" {
 		password, err := os.ReadFile(cfg.PasswordFile)
 		if err != nil {
 			return fmt.Errorf("read [redis].password_file: %w", err)
 		}
 		o.Password = strings.TrimRight(string(password), "\r\n")
 	}
-	if cfg.TLS == nil {
+	if cfg.TLS == nil || o.TLSConfig == nil { // another Redis was named, and not by rediss://
 		return nil
 	}
 	t := &tls.Config{MinVersion: tls.VersionTLS12, ServerName: cfg.TLS.ServerName}
-	if o.TLSConfig != nil && t.ServerName == "" {
+	if t.ServerName == "" {
 		t.ServerName = o.TLSConfig.ServerName
 	}
 	if cfg.TLS.CAFile != "" {
@@ -137,6 +137,10 @@ func examine(ctx context.Context, rdb *redis.Client) (health, error) {
 	defer cancel()
 	var h health
 	server, err := infoSection(ctx, rdb, "server")
+	if redis.HasErrorPrefix(err, "NOPERM") { // that it can be written to shows in the first write
+		h.warnHidden()
+		return h, nil
+	}
 	if err != nil {
 		return h, err
 	}
@@ -168,7 +172,7 @@ func (h *health) examineSettings(ctx context.Context, rdb *redis.Client) error {
 			if ctx.Err() != nil {
 				return fmt.Errorf("read the settings of Redis: %w", err)
 			}
-			h.warn("settings_hidden", "Redis does not tell its settings: make sure that maxmemory-policy is noeviction and that appendonly is on")
+			h.warnHidden()
 			return nil
 		}
 		settings[name] = found[name]
@@ -189,6 +193,10 @@ func (h *health) examineSettings(ctx context.Context, rdb *redis.Client) error {
 		}
 	}
 	return nil
+}
+
+func (h *health) warnHidden() {
+	h.warn("settings_hidden", "Redis does not tell its settings: make sure that maxmemory-policy is noeviction and that appendonly is on")
 }
 
 func (h *health) warn(code, format string, args ...any) {

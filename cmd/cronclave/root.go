@@ -101,7 +101,10 @@ Redis (or on the K replicas that win its K slots).`,
 		SilenceErrors: true,
 		SilenceUsage:  true,
 
-		PersistentPreRun: func(*cobra.Command, []string) { a.started = true },
+		PersistentPreRunE: func(*cobra.Command, []string) error {
+			a.started = true
+			return a.checkFlags()
+		},
 	}
 	flags := root.PersistentFlags()
 	flags.StringVarP(&a.configPath, "config", "c", "", "a file, or a folder of *.toml (default jobs.toml; env CRONCLAVE_CONFIG)")
@@ -114,6 +117,15 @@ Redis (or on the K replicas that win its K slots).`,
 		a.statusCommand(), a.historyCommand(), a.versionCommand(), a.demoWorkCommand())
 	root.AddCommand(plannedCommands()...)
 	return root
+}
+
+// checkFlags holds the global flags against what they may be, whether the command uses them or not.
+func (a *app) checkFlags() error {
+	if a.namespace != "" && !config.ValidName(a.namespace) {
+		return usageError("--namespace %q: a name is made of letters, digits, _ and -", a.namespace)
+	}
+	_, err := a.logger()
+	return err
 }
 
 // plannedCommands are in the contract with users, and refused until they work.
@@ -153,9 +165,6 @@ func (a *app) load() (*config.Config, error) {
 		return nil, err
 	}
 	if a.namespace != "" {
-		if !config.ValidName(a.namespace) {
-			return nil, usageError("--namespace %q: a name is made of letters, digits, _ and -", a.namespace)
-		}
 		cfg.Namespace = a.namespace
 	}
 	return cfg, nil

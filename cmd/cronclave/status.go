@@ -202,6 +202,9 @@ func holders(state election.State) []statusHolder {
 }
 
 func nextTick(info journal.JobInfo, now time.Time) *time.Time {
+	if !info.Enabled {
+		return nil
+	}
 	zone, err := time.LoadLocation(info.Timezone)
 	if err != nil {
 		return nil
