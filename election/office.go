@@ -6,6 +6,7 @@ import (
 	"errors"
 	"fmt"
 	mathrand "math/rand/v2"
+	"strings"
 	"time"
 
 	"github.com/cronclave/cronclave/locking"
@@ -43,6 +44,8 @@ func NewOffice(cfg OfficeConfig) (*Office, error) {
 		return nil, errors.New("election: OfficeConfig.Locks is missing")
 	case cfg.Name == "":
 		return nil, errors.New("election: OfficeConfig.Name is missing")
+	case strings.ContainsAny(cfg.Name, "{}"):
+		return nil, fmt.Errorf("election: OfficeConfig.Name is %q: it must be without braces", cfg.Name)
 	case cfg.Lease < time.Second:
 		return nil, fmt.Errorf("election: OfficeConfig.Lease is %v: it must be at least 1s", cfg.Lease)
 	}

@@ -163,7 +163,8 @@ func TestWorkIsCancelledBeforeALostTermEnds(t *testing.T) {
 
 func TestFaultyOffices(t *testing.T) {
 	t.Parallel()
-	for _, cfg := range []election.OfficeConfig{{}, {Name: "leader"}, {Locks: &locking.Client{}}, {Locks: &locking.Client{}, Name: "x", Lease: 1}} {
+	for _, cfg := range []election.OfficeConfig{{}, {Name: "leader"}, {Locks: &locking.Client{}}, {Locks: &locking.Client{}, Name: "x", Lease: 1},
+		{Locks: &locking.Client{}, Name: "a}b"}} {
 		if _, err := election.NewOffice(cfg); err == nil {
 			t.Errorf("%+v was accepted", cfg)
 		}

@@ -3,6 +3,7 @@ package locking_test
 import (
 	"os"
 	"testing"
+	"time"
 
 	"github.com/redis/go-redis/v9"
 
@@ -18,7 +19,7 @@ func TestConformance(t *testing.T) {
 			t.Fatal(err)
 		}
 		t.Cleanup(s.Close)
-		return redis.NewClient(&redis.Options{Addr: s.Addr(), ContextTimeoutEnabled: true})
+		return redis.NewClient(&redis.Options{Addr: s.Addr(), ContextTimeoutEnabled: true, ReadTimeout: time.Minute})
 	})
 }
 
@@ -33,7 +34,7 @@ func TestConformanceOfRedis(t *testing.T) {
 		if err != nil {
 			t.Fatal(err)
 		}
-		o.ContextTimeoutEnabled = true
+		o.ContextTimeoutEnabled, o.ReadTimeout = true, time.Minute
 		return redis.NewClient(o)
 	})
 }

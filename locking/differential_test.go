@@ -27,7 +27,7 @@ func eachServer(t *testing.T, test func(t *testing.T, rdb *redis.Client)) {
 			t.Fatal(err)
 		}
 		defer s.Close()
-		rdb := redis.NewClient(&redis.Options{Addr: s.Addr(), ContextTimeoutEnabled: true})
+		rdb := redis.NewClient(&redis.Options{Addr: s.Addr(), ContextTimeoutEnabled: true, ReadTimeout: time.Minute})
 		defer rdb.Close()
 		test(t, rdb)
 	})

@@ -136,7 +136,9 @@ func TestWaitingRecordsAreBounded(t *testing.T) {
 		if len(r.waiting) > maxWaiting || len(r.pending) > maxWaiting+maxRecordBatch {
 			t.Errorf("%d records wait, %d are remembered", len(r.waiting), len(r.pending))
 		}
-		if err := oldest.wait(context.Background()); !errors.Is(err, errDropped) {
+		soon, cancel := context.WithTimeout(context.Background(), time.Second)
+		defer cancel()
+		if err := oldest.wait(soon); !errors.Is(err, errDropped) {
 			t.Errorf("the oldest: %v", err)
 		}
 		n.set(false, false)

@@ -3,6 +3,7 @@ package embedded
 import (
 	"context"
 	"testing"
+	"time"
 
 	"github.com/redis/go-redis/v9"
 	"go.uber.org/goleak"
@@ -35,6 +36,7 @@ func connect(t testing.TB, o *redis.Options) *redis.Client {
 	o.ContextTimeoutEnabled = true
 	o.DialerRetries = 1
 	o.MaxRetries = -1
+	o.ReadTimeout, o.WriteTimeout = time.Minute, time.Minute // the machine may be slow
 	c := redis.NewClient(o)
 	t.Cleanup(func() { _ = c.Close() })
 	return c

@@ -66,7 +66,7 @@ func connect(t testing.TB, url string) *redis.Client {
 	if err != nil {
 		t.Fatal(err)
 	}
-	o.ContextTimeoutEnabled = true
+	o.ContextTimeoutEnabled, o.ReadTimeout = true, time.Minute // the machine may be slow
 	c := redis.NewClient(o)
 	t.Cleanup(func() { _ = c.Close() })
 	return c
