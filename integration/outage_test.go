@@ -48,7 +48,10 @@ lease = "3s"
 		mine := starts(c.lines(t, job))
 		for tick := first; tick <= last; tick++ {
 			ran := slices.ContainsFunc(mine, func(l line) bool { return l.Tick == tick })
-			if o := outcomes[tick]; len(o) != 1 || o[0].Outcome != "ok" || !ran {
+			o := outcomes[tick]
+			// A tick that came due after the return waited for nobody: it may find a run of the backlog in its slot.
+			overlap := tick > back.Unix() && len(o) == 1 && o[0].Outcome == "skipped" && o[0].Reason == "overlap" && !ran
+			if !overlap && (len(o) != 1 || o[0].Outcome != "ok" || !ran) {
 				t.Errorf("job %s, tick %d (%ds after the return of Redis): ran %v, outcomes %+v", job, tick, tick-back.Unix(), ran, o)
 			}
 		}
