@@ -50,12 +50,16 @@ type Config struct {
 
 // Redis says where the coordinating Redis is.
 type Redis struct {
-	// URL begins with redis://, rediss:// or unix://; "" if the configuration names none. It may hold a password.
+	// URL is what [ParseRedisURL] accepts; "" if the configuration names none. It may hold a password.
 	URL string
 	// PasswordFile is a file with the password; "" for none.
 	PasswordFile string
 	// TLS is nil unless [redis].tls is set.
 	TLS *TLS
+	// AckedReplicas is how many replicas must have a grant or a renewal before it counts; 0 if not set.
+	AckedReplicas int
+	// AckTimeout is how long they have for it; 100ms if not set.
+	AckTimeout time.Duration
 }
 
 // TLS holds the names of PEM files, and the name that the server's certificate must be for; each may be "".
@@ -119,7 +123,9 @@ type Job struct {
 	// Timeout is 0 for "none".
 	Timeout                  time.Duration
 	KillGrace, Lease, Jitter time.Duration
-	Output                   Output
+	// OutlivesLease is true for `on_lease_lost = "continue"`. (A digest has it only then, as it was before there was the key.)
+	OutlivesLease bool `json:",omitempty"`
+	Output        Output
 
 	// Digest identifies what the job means; see [Config.Digest].
 	Digest string

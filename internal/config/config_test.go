@@ -9,6 +9,8 @@ import (
 	"strings"
 	"testing"
 	"time"
+
+	"github.com/cronclave/cronclave/scheduler/cronspec"
 )
 
 const full = `
@@ -16,6 +18,8 @@ namespace = "prod"
 timezone = "Europe/Berlin"
 redis.url = "rediss://:${PASSWORD}@redis:6379/2"
 redis.tls = { ca_file = "ca.pem", cert_file = "/c.pem", key_file = "k.pem", server_name = "redis" }
+redis.acked_replicas = 2
+redis.ack_timeout = "50ms"
 replica = { drain_timeout = "1m30s", max_running = 7 }
 history = { runs = 5, max_age = "1d12h", max_bytes = "2GiB" }
 
@@ -67,7 +71,7 @@ func TestLoadFillsEverything(t *testing.T) {
 	a, b := c.Jobs[0], c.Jobs[1]
 	umask, defaultMask := uint32(0), uint32(0o77)
 	wantB := Job{
-		Name: "b", File: "jobs.toml", Line: 16, Description: "text", Tags: []string{"x", "y"},
+		Name: "b", File: "jobs.toml", Line: 18, Description: "text", Tags: []string{"x", "y"},
 		Schedule: []string{"@hourly", "0 3 * * *"}, Command: []string{"prog", "$${X}", ""},
 		Dir: "sub", Env: map[string]string{"A": "own", "C": "default", "D": "own", "X": "${literal}fallback"},
 		EnvFile: "/abs.env", EnvFromFile: map[string]string{"B": "b", "E": "e"},
@@ -76,7 +80,7 @@ func TestLoadFillsEverything(t *testing.T) {
 		Timeout: time.Hour, Lease: time.Second, Jitter: time.Minute, Output: Output{Keep: 1 << 10},
 	}
 	wantA := Job{
-		Name: "a", File: "jobs.toml", Line: 42, Enabled: true,
+		Name: "a", File: "jobs.toml", Line: 44, Enabled: true,
 		Schedule: []string{"H 3 * * *"}, Command: []string{"/bin/bash", "-c", "echo ${A}"}, Shell: true,
 		Env:         map[string]string{"A": "default", "B": "default", "C": "default"},
 		EnvFromFile: map[string]string{"D": "d", "E": "e"}, InheritEnv: true, EnvTaken: map[string]bool{},
@@ -99,12 +103,29 @@ func TestLoadFillsEverything(t *testing.T) {
 	c.Jobs = nil
 	want := &Config{
 		Namespace: "prod", Timezone: c.Timezone,
-		Redis:   Redis{URL: "rediss://:s3cr3t@redis:6379/2", TLS: &TLS{CAFile: "ca.pem", CertFile: "/c.pem", KeyFile: "k.pem", ServerName: "redis"}},
+		Redis: Redis{URL: "rediss://:s3cr3t@redis:6379/2", TLS: &TLS{CAFile: "ca.pem", CertFile: "/c.pem", KeyFile: "k.pem", ServerName: "redis"},
+			AckedReplicas: 2, AckTimeout: 50 * time.Millisecond},
 		Replica: Replica{DrainTimeout: 90 * time.Second, MaxRunning: 7},
 		History: History{Runs: 5, MaxAge: 36 * time.Hour, MaxBytes: 2 << 30}, EnvTaken: map[string]bool{"PASSWORD": true},
 	}
 	if !reflect.DeepEqual(c, want) {
 		t.Errorf("got  %+v\nwant %+v", *c, *want)
+	}
+}
+
+// Zones are those of cronspec, which gives one pointer a name and reads no file of the machine.
+func TestZonesAreBuiltIn(t *testing.T) {
+	t.Chdir(t.TempDir())
+	c, err := loadConfig(t, full, Options{Env: environment("PASSWORD=s3cr3t", "EMPTY=")})
+	if err != nil {
+		t.Fatal(err)
+	}
+	for name, got := range map[string]*time.Location{
+		"Europe/Berlin": c.Timezone, "Asia/Tokyo": c.Jobs[1].Location,
+	} {
+		if want, err := cronspec.LoadLocation(name); err != nil || got != want {
+			t.Errorf("%s is %p, want %p, %v", name, got, want, err)
+		}
 	}
 }
 
@@ -124,7 +145,7 @@ func TestDefaults(t *testing.T) {
 	if !reflect.DeepEqual(c.Jobs[0], want) {
 		t.Errorf("got  %+v\nwant %+v", c.Jobs[0], want)
 	}
-	if c.Namespace != "default" || c.Redis != (Redis{}) || c.Replica != (Replica{25 * time.Second, 100}) ||
+	if c.Namespace != "default" || c.Redis != (Redis{AckTimeout: 100 * time.Millisecond}) || c.Replica != (Replica{25 * time.Second, 100}) ||
 		c.History != (History{50, 30 * 24 * time.Hour, 1 << 20}) || len(c.Warnings) > 0 {
 		t.Errorf("%+v", c)
 	}

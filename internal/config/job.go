@@ -92,7 +92,7 @@ func jobKeys() section[draft] {
 			"timeout":        func(r *reader, v value, d *draft) { assign(&d.Timeout)(r.limit(v, "none")) },
 			"kill_grace":     func(r *reader, v value, d *draft) { assign(&d.KillGrace)(r.duration(v, 0)) },
 			"lease":          func(r *reader, v value, d *draft) { assign(&d.Lease)(r.duration(v, time.Second)) },
-			"on_lease_lost":  func(r *reader, v value, _ *draft) { r.choice(v, "stop", "continue") },
+			"on_lease_lost":  func(r *reader, v value, d *draft) { assign(&d.OutlivesLease)(r.either(v, "stop", "continue")) },
 			"jitter":         func(r *reader, v value, d *draft) { assign(&d.Jitter)(r.duration(v, 0)) },
 			"output":         func(r *reader, v value, d *draft) { read(r, v, outputKeys(), &d.Output) },
 			"catch_up":       func(r *reader, v value, _ *draft) { r.choice(v, "none", "latest", "all") },

@@ -3,9 +3,13 @@ package config
 import (
 	"cmp"
 	"errors"
+	"fmt"
 	"maps"
 	"slices"
+	"strings"
 	"time"
+
+	"github.com/cronclave/cronclave/scheduler/cronspec"
 )
 
 // top gathers what the files' top levels hold. Defaults and jobs are kept until all files are read, since a job in the
@@ -97,6 +101,7 @@ func (r *reader) config() *Config {
 	t := top{Config: Config{
 		Namespace: "default",
 		Timezone:  time.UTC,
+		Redis:     Redis{AckTimeout: 100 * time.Millisecond},
 		Replica:   Replica{DrainTimeout: 25 * time.Second, MaxRunning: 100},
 		History:   History{Runs: 50, MaxAge: 30 * 24 * time.Hour, MaxBytes: 1 << 20},
 		EnvTaken:  r.taken,
@@ -131,9 +136,29 @@ func parseZone(name string) (*time.Location, error) {
 	if name == "Local" || name == "" {
 		return nil, errors.New(`is not a time zone that is the same on every machine; write a name such as "Europe/Berlin" or "UTC"`)
 	}
-	zone, err := time.LoadLocation(name)
+	zone, err := cronspec.LoadLocation(name)
 	if err != nil {
+		if near := nearestZone(name); near != "" {
+			return nil, fmt.Errorf("is not a time zone; did you mean %q?", near)
+		}
 		return nil, errors.New(`is not a time zone; write a name such as "Europe/Berlin" or "UTC"`)
 	}
 	return zone, nil
+}
+
+// nearestZone returns the known zone that is at most two edits away from what was written, and "" if there is none. Only
+// places are suggested: an abbreviation is easily taken for another, and Etc/GMT+5 is behind UTC.
+func nearestZone(name string) string {
+	const enough = 3
+	best, least := "", enough
+	for _, zone := range cronspec.ZoneNames() {
+		apart := len(zone) - len(name)
+		if !strings.Contains(zone, "/") || strings.HasPrefix(zone, "Etc/") || apart >= enough || apart <= -enough {
+			continue
+		}
+		if d := edits(strings.ToLower(name), strings.ToLower(zone)); d < least {
+			best, least = zone, d
+		}
+	}
+	return best
 }

@@ -195,6 +195,19 @@ func (r *reader) choice(v value, supported string, later ...string) {
 	}
 }
 
+// either reads one of two words, and tells whether it is the second.
+func (r *reader) either(v value, first, second string) (isSecond, ok bool) {
+	e, ok := r.text(v, fmt.Sprintf("%q or %q", first, second))
+	if !ok || e.open {
+		return false, false
+	}
+	if e.text != first && e.text != second {
+		r.fault(v, "%s %q is none of those known; write %q or %q", v.name, v.raw, first, second)
+		return false, false
+	}
+	return e.text == second, true
+}
+
 // list reads the elements of a non-empty list with the given function.
 func list[T any](r *reader, v value, want string, element func(value) (T, bool)) (all []T, ok bool) {
 	if _, isList := v.raw.([]any); !isList {

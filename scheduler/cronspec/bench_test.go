@@ -52,7 +52,7 @@ func BenchmarkPrev(b *testing.B) {
 func BenchmarkParse(b *testing.B) {
 	for _, c := range benchmarkCases() {
 		b.Run(c.name, func(b *testing.B) {
-			zone, err := time.LoadLocation(c.zone)
+			zone, err := LoadLocation(c.zone)
 			if err != nil {
 				b.Fatal(err)
 			}

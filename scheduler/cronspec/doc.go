@@ -8,6 +8,10 @@
 // machine's own zone or at the order in which things were started, so replicas
 // that share a configuration agree on every tick without talking.
 //
+// For zones that holds if they come from [LoadLocation], which reads only the
+// zone data that is built in. [time.LoadLocation] prefers the machine's own zone
+// files, and two machines may have different ones.
+//
 // # Two kinds of clock
 //
 // The fields are read by robfig/cron's parser and matched by its

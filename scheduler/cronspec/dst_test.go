@@ -20,7 +20,7 @@ func checkChanges(t *testing.T, zone string, changes []change) {
 	for _, c := range changes {
 		t.Run(c.name+" "+c.exprs, func(t *testing.T) {
 			s := mustParse(t, zone, strings.Split(c.exprs, "; ")...)
-			location, err := time.LoadLocation(zone)
+			location, err := LoadLocation(zone)
 			if err != nil {
 				t.Fatal(err)
 			}

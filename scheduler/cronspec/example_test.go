@@ -11,7 +11,7 @@ import (
 // A night in spring: half past two does not exist, so the job runs once, right
 // after the hour that was skipped.
 func ExampleParse() {
-	berlin, err := time.LoadLocation("Europe/Berlin")
+	berlin, err := cronspec.LoadLocation("Europe/Berlin")
 	if err != nil {
 		fmt.Println(err)
 		return

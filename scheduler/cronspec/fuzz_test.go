@@ -18,7 +18,7 @@ func FuzzParse(f *testing.F) {
 	}
 	zones := []string{"UTC", "America/New_York", "Australia/Lord_Howe", "Pacific/Apia"}
 	f.Fuzz(func(t *testing.T, expr, job string, zone uint8, at int64) {
-		location, err := time.LoadLocation(zones[int(zone)%len(zones)])
+		location, err := LoadLocation(zones[int(zone)%len(zones)])
 		if err != nil {
 			t.Fatal(err)
 		}

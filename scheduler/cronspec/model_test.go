@@ -147,7 +147,7 @@ func drawChange(t *rapid.T) (*time.Location, time.Time) {
 		"America/Nuuk", "Africa/Casablanca", "Antarctica/Troll", "Antarctica/Casey", "Asia/Gaza",
 		"Asia/Kathmandu", "Asia/Pyongyang",
 	}).Draw(t, "zone")
-	zone, err := time.LoadLocation(name)
+	zone, err := LoadLocation(name)
 	if err != nil {
 		t.Fatal(err)
 	}

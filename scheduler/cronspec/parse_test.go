@@ -96,7 +96,7 @@ func TestFaults(t *testing.T) {
 		{expr: "H-5 * * * *", offset: 1, message: `unexpected "-5"`},
 	} {
 		t.Run(c.expr[:min(len(c.expr), 30)], func(t *testing.T) {
-			zone, err := time.LoadLocation(c.zone)
+			zone, err := LoadLocation(c.zone)
 			if err != nil {
 				t.Fatal(err)
 			}

@@ -20,7 +20,8 @@ const (
 
 // Options tell what an expression alone does not say.
 type Options struct {
-	// Location is the zone whose clock the fields mean; nil is UTC.
+	// Location is the zone whose clock the fields mean; nil is UTC. Take it from
+	// [LoadLocation], and it is the same on every machine.
 	Location *time.Location
 	// Name is the job's name; it places H.
 	Name string

@@ -14,7 +14,7 @@ func mustParse(t testing.TB, zone string, exprs ...string) *Schedule {
 
 func mustParseFor(t testing.TB, job, zone string, exprs ...string) *Schedule {
 	t.Helper()
-	location, err := time.LoadLocation(zone)
+	location, err := LoadLocation(zone)
 	if err != nil {
 		t.Fatalf("load zone: %v", err)
 	}

@@ -70,10 +70,10 @@ func TestHLeavesTheDaysAfterThe28th(t *testing.T) {
 // milliseconds = floor(limit in ns * h / 2^64) / 10^6.
 func TestJitterIsFixed(t *testing.T) {
 	tick := date(2026, 1, 1)
-	for i, want := range []time.Duration{10016, 10807, 12051} {
+	for i, want := range []time.Duration{10_016 * time.Millisecond, 10_807 * time.Millisecond, 12_051 * time.Millisecond} {
 		at := tick.Add(time.Duration(i) * time.Minute)
-		if got := Jitter("backup", at, at.Add(time.Hour), 30*time.Second); got != want*time.Millisecond {
-			t.Errorf("tick %d: %v, want %v", i, got, want*time.Millisecond)
+		if got := Jitter("backup", at, at.Add(time.Hour), 30*time.Second); got != want {
+			t.Errorf("tick %d: %v, want %v", i, got, want)
 		}
 	}
 	// Where the next tick is closer than max it is the limit.

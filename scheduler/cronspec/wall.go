@@ -37,14 +37,15 @@ func (w *wall) next(after, limit int64) (int64, bool) {
 // time. It looks at one period after the other, since the clock may show the
 // same times again in the next.
 func (w *wall) nextShown(after, limit int64) (int64, bool) {
-	searched, match, ok := int64(0), int64(math.MinInt64), true // no match in between
+	searched, match := int64(0), int64(math.MinInt64) // no match in between
 	for from := after + 1; from <= limit; {
 		p := periodAt(w.zone, from)
 		if shown := p.wallClock(from) - 1; shown < searched || shown >= match {
-			if match, ok = w.nextOnFace(shown, limit); !ok {
+			found, ok := w.nextOnFace(shown, limit)
+			if !ok {
 				return 0, false
 			}
-			searched = shown
+			searched, match = shown, found
 		}
 		if tick := p.instant(match); tick < p.end {
 			return tick, tick <= limit

@@ -3,7 +3,6 @@ package cronspec
 import (
 	"math"
 	"time"
-	_ "time/tzdata" // zone data is built in: a replica in a bare container knows its zones
 )
 
 // period is a stretch of time in which a zone's offset stays the same. Two
