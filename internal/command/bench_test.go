@@ -6,9 +6,11 @@ import (
 	"bytes"
 	"os/exec"
 	"testing"
+
+	"github.com/cronclave/cronclave/internal/warden"
 )
 
-// BenchmarkRun runs /bin/true in each mode, beside a bare exec.Cmd whose output is captured.
+// BenchmarkRun runs /bin/true in each mode, without and with a warden, beside a bare exec.Cmd whose output is captured.
 func BenchmarkRun(b *testing.B) {
 	b.Run("exec.Cmd", func(b *testing.B) {
 		for b.Loop() {
@@ -27,10 +29,20 @@ func BenchmarkRun(b *testing.B) {
 	for _, mode := range []struct {
 		name    string
 		cgroups bool
+		warden  bool
 		spec    Spec
-	}{{"cgroup", true, spec}, {"group", false, spec}, {"group, umask", false, masked}} {
+	}{{"cgroup", true, false, spec}, {"group", false, false, spec}, {"group, umask", false, false, masked},
+		{"cgroup, warden", true, true, spec}, {"group, warden", false, true, spec}} {
 		b.Run(mode.name, func(b *testing.B) {
 			h := newTestHost(b, mode.cgroups)
+			if mode.warden {
+				w, err := warden.Start(warden.Config{})
+				if err != nil {
+					b.Fatal(err)
+				}
+				defer w.Close()
+				h.warden = watchman{w, false}
+			}
 			for b.Loop() {
 				if e := h.Run(b.Context(), b.Context(), mode.spec); e.Code != 0 {
 					b.Fatalf("%+v", e)

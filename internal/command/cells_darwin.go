@@ -16,6 +16,7 @@ func newCells(hclog.Logger) *cells { return &cells{} }
 
 func (*cells) describe() string { return "process groups (macOS has no cgroups)" }
 func (*cells) tree(*Spec) tree  { return group{} }
+func (*cells) cgroup() string   { return "" }
 func (*cells) close() error     { return nil }
 
 // start starts the command. The umask belongs to the whole process here, so a shell sets it for the command.

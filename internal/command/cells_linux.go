@@ -30,6 +30,14 @@ func (c *cells) describe() string {
 	return "cgroup v2 at " + c.base.dir
 }
 
+// cgroup is the directory of the replica's cgroup; "" if it has none.
+func (c *cells) cgroup() string {
+	if c.base == nil {
+		return ""
+	}
+	return c.base.dir
+}
+
 func (c *cells) tree(s *Spec) tree {
 	if c.base != nil {
 		t, err := c.base.child(s.Name)
@@ -42,7 +50,7 @@ func (c *cells) tree(s *Spec) tree {
 	}
 	g := group{}
 	if id, ok := variable(s.Env, runID); ok && id != "" && id == s.Name {
-		g.sweep = func() { c.orphans.sweep(id) }
+		g.id, g.sweep = id, func() { c.orphans.sweep(id) }
 	}
 	return g
 }

@@ -141,6 +141,8 @@ func (c *cgroup) place(attr *syscall.SysProcAttr) {
 	attr.UseCgroupFD, attr.CgroupFD = true, int(c.fd.Fd())
 }
 
+func (c *cgroup) describe(r *Watched) { r.Cgroup = c.dir }
+
 // terminate signals each process by a handle that was opened before the process was seen in the cgroup: if
 // the number was given to a stranger meanwhile, the handle belongs to the dead one.
 func (c *cgroup) terminate(leader int) {

@@ -76,8 +76,8 @@ func TestRunIsBornInACgroupOfItsOwn(t *testing.T) {
 func TestCgroupsBelowTheRunsOwn(t *testing.T) {
 	h := newTestHost(t, true)
 	s := newScript(t, h, `d=$CELL/$(basename $(sed -n 's/^0:://p' /proc/self/cgroup))/inner
-		mkdir $d && setsid sh -c "trap 'echo told' TERM; echo \$\$ >$d/cgroup.procs; echo inner \$\$; while :; do read _ <$HOLD; done" &
-		trap '' TERM; while :; do read _ <$HOLD; done`)
+		mkdir $d && setsid sh -c "trap 'echo told' TERM; echo \$\$ >$d/cgroup.procs; echo inner \$\$; while :; do sleep 1; done" &
+		trap '' TERM; while :; do sleep 1; done`)
 	s.spec.Env = append(s.spec.Env, "CELL="+h.cells.base.dir)
 	s.start()
 	inner := s.awaitPID("inner")
@@ -97,7 +97,7 @@ func TestLeaderThatLeavesTheCgroup(t *testing.T) {
 	if err != nil {
 		t.Fatal(err)
 	}
-	s := newScript(t, h, `echo $$ >$OWN/cgroup.procs; trap 'echo told' TERM; sh -c 'trap "" TERM; echo child $$; exec cat $HOLD' & echo leader $$; while :; do read _ <$HOLD; done`)
+	s := newScript(t, h, `echo $$ >$OWN/cgroup.procs; trap 'echo told' TERM; sh -c 'trap "" TERM; echo child $$; exec cat $HOLD' & echo leader $$; while :; do sleep 1; done`)
 	s.spec.Env = append(s.spec.Env, "OWN="+own)
 	s.start()
 	leader, child := s.awaitPID("leader"), s.awaitPID("child")

@@ -16,8 +16,8 @@
 // killed: as long as it is there, the kernel gives its number to nobody else and the signal can't hit a
 // stranger.
 //
-// What dies with the replica, or stands still with it, is not covered here: that is the place of a helper
-// process outside of the replica, the warden.
+// What dies with the replica, or stands still with it, can't be kept here: that is the place of a helper process
+// outside of the replica, the [Warden]. A Host that has one makes each run known to it before the command starts.
 //
 // Production is on Linux. On macOS there are process groups only; elsewhere [NewHost] refuses.
 package command
@@ -26,6 +26,7 @@ import (
 	"errors"
 	"strconv"
 	"strings"
+	"time"
 
 	"github.com/hashicorp/go-hclog"
 )
@@ -46,6 +47,8 @@ type HostConfig struct {
 	// Logger gets what concerns no single run's result, such as a cgroup that could not be made.
 	// Defaults to none.
 	Logger hclog.Logger
+	// Warden ends runs in this process' place. Defaults to none: then runs outlive a process that is killed.
+	Warden Warden
 }
 
 // Spec tells what to run.
@@ -67,6 +70,10 @@ type Spec struct {
 	User, Group string
 	// Umask is the command's file mode creation mask. Defaults to the replica's.
 	Umask *uint32
+	// Lease is what the run must not outlive, and KillGrace the time between SIGTERM and SIGKILL before its end, as far as a third
+	// of the lease allows. They are for the [Warden] alone: stop and kill are up to the caller. Lease defaults to none.
+	Lease     Lease
+	KillGrace time.Duration
 	// Keep is how many bytes of the output's end [Exit.Tail] has. Defaults to none.
 	Keep int64
 	// Line gets each line of the output without its newline, stream being "stdout" or "stderr". Lines longer

@@ -11,11 +11,14 @@ import (
 
 // group is a tree that is held by nothing but its process group, whose number is the leader's.
 type group struct {
-	// sweep kills what escaped from the group and can be told to be this run's; nil if there is no way.
+	// sweep kills what escaped from the group and can be told to be this run's by its id; nil if there is no way.
 	sweep func()
+	id    string
 }
 
 func (group) place(attr *syscall.SysProcAttr) { attr.Setpgid = true }
+
+func (g group) describe(r *Watched) { r.ID = g.id }
 
 func (group) terminate(leader int) { _ = unix.Kill(-leader, unix.SIGTERM) }
 

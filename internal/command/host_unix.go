@@ -23,6 +23,7 @@ const killWarning = 5 * time.Second
 type Host struct {
 	log     hclog.Logger
 	cells   *cells
+	warden  Warden    // nil: none
 	buffers sync.Pool // *bufio.Reader of maxLine bytes, for the output of runs
 }
 
@@ -32,11 +33,14 @@ func NewHost(c HostConfig) (*Host, error) {
 	if c.Logger == nil {
 		c.Logger = hclog.NewNullLogger()
 	}
-	return newHost(c.Logger, newCells(c.Logger)), nil
+	return newHost(c.Logger, newCells(c.Logger), c.Warden), nil
 }
 
-func newHost(log hclog.Logger, c *cells) *Host {
-	h := &Host{log: log, cells: c}
+func newHost(log hclog.Logger, c *cells, w Warden) *Host {
+	h := &Host{log: log, cells: c, warden: w}
+	if dir := c.cgroup(); dir != "" && w != nil {
+		w.Inherit(dir)
+	}
 	h.buffers.New = func() any { return bufio.NewReaderSize(nil, maxLine) }
 	return h
 }
@@ -52,6 +56,8 @@ func (h *Host) Close() error { return h.cells.close() }
 type tree interface {
 	// place makes the leader start inside.
 	place(*syscall.SysProcAttr)
+	// describe says what the warden has to know of the tree.
+	describe(*Watched)
 	// terminate sends SIGTERM to every process, once.
 	terminate(leader int)
 	// kill sends SIGKILL to every process.
@@ -88,14 +94,21 @@ func (h *Host) Run(stop, kill context.Context, s Spec) Exit {
 	}
 	defer out.close()
 	t := h.cells.tree(&s)
+	ward, unwatch, err := s.watch(stop, h.warden, t)
+	if err != nil {
+		t.remove()
+		return refused(fmt.Errorf("not started: %w", err))
+	}
+	defer unwatch()
 	defer t.remove()
 	t.place(cmd.SysProcAttr)
 	out.attach(cmd)
 	if err := start(cmd, s.Umask); err != nil {
 		return refused(s.startError(cmd, err))
 	}
+	ward.Started(cmd.Process.Pid)
 	out.begin()
-	err = h.supervise(stop, kill, cmd, t)
+	err = h.supervise(stop, kill, cmd, t, ward)
 	if !out.drain(drainTime) {
 		h.log.Warn("a process outside the run's tree holds its output open, the rest is not read", "run_id", s.Name)
 	}
@@ -103,7 +116,7 @@ func (h *Host) Run(stop, kill context.Context, s Spec) Exit {
 }
 
 // supervise passes stop and kill on to the tree, and returns when nothing of it is left.
-func (h *Host) supervise(stop, kill context.Context, cmd *exec.Cmd, t tree) error {
+func (h *Host) supervise(stop, kill context.Context, cmd *exec.Cmd, t tree, ward Ward) error {
 	leader := cmd.Process.Pid
 	ended := make(chan error, 1)
 	go func() { ended <- awaitExit(leader) }()
@@ -124,6 +137,7 @@ func (h *Host) supervise(stop, kill context.Context, cmd *exec.Cmd, t tree) erro
 		case <-stopping:
 			stopping, asked = nil, true
 			t.terminate(leader)
+			ward.Told()
 		case <-killing:
 			killing = nil
 			killTree()
@@ -136,6 +150,7 @@ func (h *Host) supervise(stop, kill context.Context, cmd *exec.Cmd, t tree) erro
 	}
 	killTree()
 	defer late.Stop()
+	ward.Reap()
 	err := cmd.Wait() // from here on the leader's number may be anybody's
 	t.settle(leader)
 	return errors.Join(failed, err)

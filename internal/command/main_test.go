@@ -17,9 +17,27 @@ import (
 	"github.com/hashicorp/go-hclog"
 	"go.uber.org/goleak"
 	"golang.org/x/sys/unix"
+
+	"github.com/cronclave/cronclave/internal/warden"
 )
 
-func TestMain(m *testing.M) { goleak.VerifyTestMain(m) }
+// TestMain makes the test binary a replica and its warden, too, so that these can be killed.
+func TestMain(m *testing.M) {
+	switch {
+	case len(os.Args) == 2 && os.Args[1] == warden.Subcommand:
+		if err := warden.Main(os.Stdin, os.Stdout); err != nil {
+			fmt.Fprintln(os.Stderr, err)
+			os.Exit(1)
+		}
+	case os.Getenv(replicaMode) != "":
+		if err := beReplica(); err != nil {
+			fmt.Fprintln(os.Stderr, err)
+			os.Exit(1)
+		}
+	default:
+		goleak.VerifyTestMain(m)
+	}
+}
 
 // patience is how long a test waits for what must come; only a test that fails takes so long.
 const patience = 30 * time.Second
@@ -27,21 +45,29 @@ const patience = 30 * time.Second
 // newTestHost makes a host that uses cgroups, or one that has only process groups.
 func newTestHost(t testing.TB, cgroups bool) *Host {
 	t.Helper()
-	log := hclog.NewNullLogger()
-	c := &cells{log: log, reason: errors.New("switched off by the test"), orphans: newOrphans(log)}
-	if cgroups {
-		if c.base, c.reason = newBase(); c.reason != nil {
-			c.orphans.close()
-			t.Skipf("no writable cgroup v2 on this machine: %v", c.reason)
-		}
+	h, err := hostIn(cgroups, nil)
+	if err != nil {
+		t.Skipf("no writable cgroup v2 on this machine: %v", err)
 	}
-	h := newHost(log, c)
 	t.Cleanup(func() {
 		if err := h.Close(); err != nil {
 			t.Errorf("close the host: %v", err)
 		}
 	})
 	return h
+}
+
+// hostIn makes a host of one mode, whatever the machine offers.
+func hostIn(cgroups bool, w Warden) (*Host, error) {
+	log := hclog.NewNullLogger()
+	c := &cells{log: log, reason: errors.New("switched off by the test"), orphans: newOrphans(log)}
+	if cgroups {
+		if c.base, c.reason = newBase(); c.reason != nil {
+			c.orphans.close()
+			return nil, c.reason
+		}
+	}
+	return newHost(log, c, w), nil
 }
 
 // everyMode runs a test with cgroups and with process groups only.
@@ -65,7 +91,8 @@ type script struct {
 }
 
 // newScript prepares a script. In it $HOLD is a pipe that nobody writes: "read _ <$HOLD" and "exec cat $HOLD"
-// wait for ever, without a process more. $GO is another one, for the script's own use.
+// wait for ever, without a process more. $GO is another one, for the script's own use. A script with a trap waits by
+// "while :; do sleep 1; done" instead: a signal between the look for signals and open(2) would not wake the shell.
 func newScript(t *testing.T, h *Host, text string) *script {
 	t.Helper()
 	dir := t.TempDir()

@@ -95,7 +95,7 @@ func TestStopIsSIGTERMToEveryProcessOnce(t *testing.T) {
 	everyMode(t, func(t *testing.T, h *Host) {
 		// Each member tells of each SIGTERM; the last of many is signalled when the first has had time to
 		// handle its own, so that one too many is not merged with it by the kernel.
-		const member = `trap "echo $0 stopped" TERM; echo $0 ready; while :; do read _ <$HOLD; done 2>&-`
+		const member = `trap "echo $0 stopped" TERM; echo $0 ready; while :; do sleep 1; done`
 		s := newScript(t, h, `for i in $(seq `+strconv.Itoa(members)+`); do sh -c "$M" member$i & done; exec sh -c "$M" leader`)
 		s.spec.Env = append(s.spec.Env, "M="+member)
 		s.start()
@@ -122,7 +122,7 @@ func TestStopIsSIGTERMToEveryProcessOnce(t *testing.T) {
 
 func TestStopReachesOtherSessionsInACgroup(t *testing.T) {
 	h := newTestHost(t, true)
-	s := newScript(t, h, `(setsid sh -c 'trap "echo far stopped; exit" TERM; echo far ready; while :; do read _ <$HOLD; done' &); read _ <$HOLD`)
+	s := newScript(t, h, `(setsid sh -c 'trap "echo far stopped; exit" TERM; echo far ready; while :; do sleep 1; done' &); read _ <$HOLD`)
 	s.start()
 	s.await("far ready")
 	s.stop()
@@ -134,7 +134,7 @@ func TestStopReachesOtherSessionsInACgroup(t *testing.T) {
 
 func TestStopGivesTheTreeItsGraceAlsoWhenTheLeaderIsDead(t *testing.T) {
 	everyMode(t, func(t *testing.T, h *Host) {
-		s := newScript(t, h, `sh -c 'trap "read _ <\$GO; echo cleaned up; exit" TERM; echo ready; while :; do read _ <$HOLD; done' & echo leader $$; wait`)
+		s := newScript(t, h, `sh -c 'trap "read _ <\$GO; echo cleaned up; exit" TERM; echo ready; while :; do sleep 1; done' & echo leader $$; wait`)
 		s.start()
 		s.await("ready")
 		leader := s.awaitPID("leader")
@@ -153,7 +153,7 @@ func TestTermThenKill(t *testing.T) {
 	everyMode(t, func(t *testing.T, h *Host) {
 		s := newScript(t, h, `trap 'echo got TERM' TERM
 			sh -c 'trap "" TERM; echo child $$; read _ <$HOLD' &
-			echo leader $$; while :; do read _ <$HOLD; done`)
+			echo leader $$; while :; do sleep 1; done`)
 		s.start()
 		leader, child := s.awaitPID("leader"), s.awaitPID("child")
 		s.stop()
@@ -277,7 +277,7 @@ func TestLeaderIsReapedAfterItsGroupWasKilled(t *testing.T) {
 	if err := cmd.Start(); err != nil {
 		t.Fatal(err)
 	}
-	if err := h.supervise(t.Context(), t.Context(), cmd, s); err != nil {
+	if err := h.supervise(t.Context(), t.Context(), cmd, s, unwatched{}); err != nil {
 		t.Error(err)
 	}
 	if s.signals != 1 || s.unreaped != 1 || !s.settled {

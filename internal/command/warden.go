@@ -1,0 +1,52 @@
+package command
+
+import (
+	"context"
+	"time"
+)
+
+// Warden is a process beside this one that ends the processes of runs where this one can't: because it is gone, or because it
+// stands still until a lease has ended. It is safe for concurrent use.
+type Warden interface {
+	// Inherit has a cgroup removed once this process is gone.
+	Inherit(cgroup string)
+	// Watch returns when the warden knows of a run, which may start then. ctx ends the wait.
+	Watch(ctx context.Context, r Watched) (Ward, error)
+}
+
+// Watched is what a [Warden] has to know of a run before it starts.
+type Watched struct {
+	// Name is the run's.
+	Name string
+	// ID is the CRONCLAVE_RUN_ID by which the run's processes are to be told; "" if they are not.
+	ID string
+	// Cgroup is the directory of the run's cgroup; "" if it has none.
+	Cgroup string
+	// Deadline is when the run must be dead, by CLOCK_BOOTTIME; 0 for no such instant. Before it the tree has min(Grace, Lease/3)
+	// from SIGTERM on.
+	Deadline, Lease, Grace time.Duration
+}
+
+// Ward is a run that a [Warden] watches. None of its methods but Reap waits for anything.
+type Ward interface {
+	// Started tells of the leader of the run's process group.
+	Started(leader int)
+	// Extend moves the deadline.
+	Extend(deadline time.Duration)
+	// Told says that the tree has had its SIGTERM.
+	Told()
+	// Reap returns when the leader's number is not signalled any more, so that the leader may be waited for.
+	Reap()
+	// Release says that nothing is left of the run.
+	Release()
+}
+
+// Lease is what bounds a run also when this process can't end it any more.
+type Lease interface {
+	// Length is how long it lasts without an extension.
+	Length() time.Duration
+	// Deadline is when it ends if no extension comes, by CLOCK_BOOTTIME.
+	Deadline() time.Duration
+	// OnExtend has f called with each new deadline, until stop is called.
+	OnExtend(f func(deadline time.Duration)) (stop func())
+}

@@ -1,0 +1,71 @@
+package warden
+
+import (
+	"strings"
+	"testing"
+)
+
+// An answer that is due may be late by some looks, but not by more, however much else is asked meanwhile.
+func TestHangIsToldByLooksWithoutProgress(t *testing.T) {
+	h := &helper{wake: make(chan struct{}, 1)}
+	look := func(want bool) {
+		t.Helper()
+		if got := h.hangs(); got != want {
+			t.Errorf("hangs: %v, want %v (sent %d, acknowledged %d)", got, want, h.sent, h.acked)
+		}
+	}
+	look(false) // asks for an answer
+	for range 20 {
+		look(false)
+		h.acknowledge(h.sent)
+		look(false)
+	}
+	for range 10 { // it is slow, but goes on
+		h.send(message{Verb: ping})
+		h.send(message{Verb: ping})
+		h.acknowledge(h.acked + 1)
+		look(false)
+	}
+	for range mostSilence - 1 {
+		h.send(message{Verb: ping})
+		look(false)
+	}
+	look(true)
+}
+
+func TestAcknowledgementIsForAllBefore(t *testing.T) {
+	h := &helper{wake: make(chan struct{}, 1)}
+	var known []<-chan struct{}
+	for range 5 {
+		known = append(known, h.send(message{Verb: ping}))
+	}
+	h.acknowledge(3)
+	h.acknowledge(2) // never less than it was
+	for i, k := range known {
+		select {
+		case <-k:
+			if i >= 3 {
+				t.Errorf("message %d counts as known", i+1)
+			}
+		default:
+			if i < 3 {
+				t.Errorf("message %d does not count as known", i+1)
+			}
+		}
+	}
+	if h.acked != 3 || len(h.waits) != 2 {
+		t.Errorf("acknowledged %d, %d wait", h.acked, len(h.waits))
+	}
+}
+
+func TestWordsAreBounded(t *testing.T) {
+	var w words
+	for range 100 {
+		if n, err := w.Write([]byte(strings.Repeat("x", 100))); n != 100 || err != nil {
+			t.Fatal(n, err)
+		}
+	}
+	if n := len(w.String()); n != 2048 {
+		t.Errorf("%d bytes are kept", n)
+	}
+}

@@ -1,0 +1,175 @@
+package warden
+
+import (
+	"context"
+	"fmt"
+	"os"
+	"time"
+)
+
+// keep attends to one helper after the other, until the end.
+func (w *Warden) keep(h *helper) {
+	failures := 0
+	for {
+		begun := time.Now()
+		if h != nil {
+			w.attend(h)
+		}
+		if w.life.Err() != nil {
+			w.fail(ErrClosed)
+			return
+		}
+		if time.Since(begun) >= steady {
+			failures = 0
+		}
+		if failures++; failures > mostFailures {
+			w.cfg.Logger.Error("the warden can't be kept alive", "attempts", failures)
+			w.fail(ErrGone)
+			close(w.failed)
+			return
+		}
+		w.pause(failures)
+		var err error
+		if h, err = w.launch(); err != nil {
+			w.cfg.Logger.Error("start the warden", "error", err)
+			continue
+		}
+		w.become(true)
+		w.cfg.Logger.Info("there is a warden again", "pid", h.pid())
+	}
+}
+
+// pause lies before each start but for the first after a good while.
+func (w *Warden) pause(failures int) {
+	if failures <= 1 {
+		return
+	}
+	pause := time.NewTimer(min(firstPause<<(failures-2), lastPause))
+	defer pause.Stop()
+	select {
+	case <-pause.C:
+	case <-w.life.Done():
+	}
+}
+
+// attend returns when the helper is dead: because it died, because it hung and was killed, or because it is not needed any more.
+func (w *Warden) attend(h *helper) {
+	beat := time.NewTicker(beatEvery)
+	defer beat.Stop()
+	for alive := true; alive; {
+		select {
+		case <-w.life.Done():
+			h.dismiss()
+			alive = false
+		case <-h.dead:
+			alive = false
+		case <-beat.C:
+			if h.hangs() {
+				w.cfg.Logger.Warn("the warden does not answer: replacing it", "pid", h.pid())
+				h.kill()
+			}
+		}
+	}
+	w.abandon()
+	if w.life.Err() == nil {
+		w.cfg.Logger.Warn("the warden has ended; nothing is started until there is another", "pid", h.pid(), "state", h.state(), "said", h.said.String())
+	}
+}
+
+// abandon is called when a helper is dead.
+func (w *Warden) abandon() {
+	w.mu.Lock()
+	w.helper = nil
+	w.mu.Unlock()
+	w.become(false)
+}
+
+// launch starts a helper and tells it all there is to know. It returns when the helper has acted on it.
+func (w *Warden) launch() (*helper, error) {
+	h, err := startHelper(w.cfg.Command, w.heard)
+	if err != nil {
+		return nil, err
+	}
+	known := w.introduce(h)
+	patience, cancel := context.WithTimeout(w.life, startTime)
+	defer cancel()
+	select {
+	case <-known:
+		return h, nil
+	case <-h.dead:
+		err = fmt.Errorf("it ended: %s: %s", h.state(), h.said.String())
+	case <-patience.Done():
+		h.kill()
+		<-h.dead
+		err = fmt.Errorf("no answer: %w", patience.Err())
+	}
+	w.abandon()
+	return nil, err
+}
+
+// introduce makes a helper the one that is told what happens, from a state of which it is told first.
+func (w *Warden) introduce(h *helper) (known <-chan struct{}) {
+	w.mu.Lock()
+	defer w.mu.Unlock()
+	known = h.send(message{Verb: hello, PID: os.Getpid()})
+	for _, base := range w.bases {
+		known = h.send(message{Verb: inherit, Cgroup: base})
+	}
+	for _, ward := range w.wards {
+		known = h.send(ward.known())
+	}
+	w.helper = h
+	return known
+}
+
+// heard is told what a helper says of itself.
+func (w *Warden) heard(m message) {
+	if m.Verb == killed {
+		w.cfg.Logger.Warn("the warden has killed a run: its lease was about to end, and no extension came", "run_id", m.Name)
+	}
+}
+
+// become changes whether there is a helper that knows all.
+func (w *Warden) become(ready bool) {
+	w.mu.Lock()
+	different := w.ready != ready
+	w.ready = ready
+	w.stir()
+	w.mu.Unlock()
+	if different {
+		w.cfg.OnChange(ready)
+	}
+}
+
+func (w *Warden) fail(why error) {
+	w.mu.Lock()
+	defer w.mu.Unlock()
+	w.failure = why
+	w.stir()
+}
+
+// stir wakes those who wait for a change. mu is held.
+func (w *Warden) stir() {
+	close(w.changed)
+	w.changed = make(chan struct{})
+}
+
+// await waits until there is a helper that knows all, other than one that is dead.
+func (w *Warden) await(ctx context.Context, dead *helper) error {
+	for {
+		w.mu.Lock()
+		ready, failure, changed := w.ready && w.helper != dead, w.failure, w.changed
+		w.mu.Unlock()
+		switch {
+		case failure != nil:
+			return failure
+		case ready:
+			return nil
+		}
+		select {
+		case <-changed:
+		case <-ctx.Done():
+			return context.Cause(ctx)
+		}
+	}
+}

@@ -1,0 +1,105 @@
+package warden
+
+import (
+	"fmt"
+	"os"
+	"testing"
+
+	"golang.org/x/sys/unix"
+)
+
+// A number that was given to a stranger is known by the stranger's birth.
+func TestStrangerIsNotHit(t *testing.T) {
+	for _, byNumber := range []bool{false, true} {
+		s := newSweeper()
+		s.byNumber = byNumber
+		leader := startGroup(t).Process.Pid
+		p := s.target("", "")
+		p.begun(leader, birth(leader)-1)
+		p.terminate()
+		p.strike()
+		if !p.sweep() {
+			t.Error("somebody else is taken for the run")
+		}
+		if !living(leader) {
+			t.Error("somebody else was killed")
+		}
+	}
+}
+
+func TestGroupIsKilledByHandleAndByNumber(t *testing.T) {
+	for _, how := range []string{"by handle", "by number", "without handles"} {
+		t.Run(how, func(t *testing.T) {
+			s := newSweeper()
+			s.byNumber = how == "by number"
+			leader := startGroup(t).Process.Pid
+			eventually(t, "there is a member", func() bool { return members(leader) == 2 })
+			p := s.target("", "")
+			p.begun(leader, birth(leader))
+			if how == "without handles" {
+				own := p.(*processes)
+				unix.Close(own.handle)
+				own.handle = -1
+			}
+			if p.sweep() {
+				t.Error("nobody was found")
+			}
+			p.strike()
+			eventually(t, "the group is dead", func() bool { s.begin(); return p.sweep() && !groupLives(leader) })
+			p.forget()
+			p.strike() // nobody
+		})
+	}
+}
+
+// members counts the living of a group.
+func members(group int) int {
+	n := 0
+	entries, _ := os.ReadDir("/proc")
+	for _, e := range entries {
+		var pid int
+		if _, err := fmt.Sscan(e.Name(), &pid); err != nil {
+			continue
+		}
+		if s, ok := statOf(pid); ok && !s.dead() && s.group == group {
+			n++
+		}
+	}
+	return n
+}
+
+// When the leader is dead and reaped, its group is still reached by the handle, since that stands for the group as well.
+func TestGroupIsKilledAfterItsLeaderWasReaped(t *testing.T) {
+	s := newSweeper()
+	cmd := startGroup(t)
+	leader := cmd.Process.Pid
+	eventually(t, "there is a member", func() bool { return members(leader) == 2 })
+	p := s.target("", "")
+	p.begun(leader, birth(leader))
+	if err := cmd.Process.Kill(); err != nil {
+		t.Fatal(err)
+	}
+	_ = cmd.Wait()
+	s.begin()
+	p.strike()
+	if s.byNumber {
+		t.Skip("the kernel is older than 6.9: it can't signal a group by a handle")
+	}
+	eventually(t, "the member is dead", func() bool { s.begin(); return p.sweep() && !groupLives(leader) })
+}
+
+func TestParseStat(t *testing.T) {
+	text, err := os.ReadFile("/proc/self/stat")
+	if err != nil {
+		t.Fatal(err)
+	}
+	s, ok := parseStat(text)
+	if !ok || s.group != unix.Getpgrp() || s.dead() || s.kernel() || s.start == 0 || s.env == "0" {
+		t.Errorf("%+v, %v of %s", s, ok, text)
+	}
+	for _, bad := range []string{"", "7 (a", "7 (a) S", "7 (a) S x y z"} {
+		if _, ok := parseStat([]byte(bad)); ok {
+			t.Errorf("%q was read", bad)
+		}
+	}
+}

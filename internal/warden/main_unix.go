@@ -1,0 +1,175 @@
+//go:build linux || darwin
+
+package warden
+
+import (
+	"errors"
+	"fmt"
+	"os"
+	"os/signal"
+	"syscall"
+	"time"
+
+	"golang.org/x/sys/unix"
+)
+
+const (
+	// checkEvery bounds the sleep while there are deadlines: timers of the kernel's monotonic clock stand still in suspend.
+	checkEvery = 200 * time.Millisecond
+	// giveUp is how long the helper waits for processes that do not die of SIGKILL, because they hang in the kernel.
+	giveUp = time.Minute
+)
+
+// Main is the helper's side: it reads what is to be watched from in, answers to out, and kills. It returns when the replica
+// has ended and nothing is left of its runs. The process must be nothing else's: its signals, its folder and its open files
+// are changed.
+func Main(in, out *os.File) error {
+	signal.Ignore(syscall.SIGTERM, syscall.SIGINT, syscall.SIGHUP, syscall.SIGPIPE)
+	k := &helperMain{in: int(in.Fd()), out: int(out.Fd()), buffer: make([]byte, 64<<10), replica: -1, bases: map[string]bool{}, sweeper: newSweeper()}
+	k.list = watchlist{runs: map[uint64]*entry{}, killed: k.tellKilled}
+	if err := unix.SetNonblock(k.out, true); err != nil {
+		return fmt.Errorf("the warden is started by the replica itself, with pipes: %w", err)
+	}
+	settle()
+	return k.run()
+}
+
+// helperMain is the state of the helper. It has one goroutine.
+type helperMain struct {
+	in, out int
+	buffer  []byte
+	input   lines
+	list    watchlist
+	sweeper *sweeper
+	bases   map[string]bool // cgroups to be removed at the end
+
+	replica  int    // a handle that tells of the replica's end; -1 if there is none
+	greeted  bool   // hello was read
+	done     uint64 // the newest message that was acted on
+	answered uint64 // and the newest that was acknowledged
+	closed   bool   // the pipe has no writer any more: neither the replica nor a child of it before its exec
+	gone     bool   // the replica has ended
+	goneAt   time.Duration
+}
+
+func (k *helperMain) run() error {
+	for {
+		now := bootTime()
+		k.sweeper.begin()
+		if k.gone {
+			k.list.end(now)
+		}
+		k.list.judge(now)
+		if k.gone && (k.closed && k.list.over() || now > k.goneAt+giveUp) {
+			break
+		}
+		if err := k.wait(now); err != nil {
+			return err
+		}
+		k.answer()
+	}
+	for base := range k.bases {
+		_ = removeCgroup(base) // what is left hangs in the kernel; the next replica removes it
+	}
+	return nil
+}
+
+// wait sleeps until something is to be read or to be done, and reads.
+func (k *helperMain) wait(now time.Duration) error {
+	fds := []unix.PollFd{{Fd: -1, Events: unix.POLLIN}, {Fd: -1, Events: unix.POLLIN}} // less than 0: passed over
+	if !k.closed {
+		fds[0].Fd = int32(k.in)
+	}
+	if !k.gone {
+		fds[1].Fd = int32(k.replica)
+	}
+	if _, err := unix.Poll(fds, k.patience(now)); err != nil && !errors.Is(err, unix.EINTR) {
+		return fmt.Errorf("wait for the replica: %w", err)
+	}
+	if fds[1].Revents != 0 {
+		k.end()
+	}
+	if fds[0].Revents != 0 {
+		return k.read()
+	}
+	return nil
+}
+
+// patience is how long to sleep, in milliseconds; -1 is for ever.
+func (k *helperMain) patience(now time.Duration) int {
+	at, ok := k.list.next()
+	switch {
+	case k.gone && !ok:
+		at = now + lastLook
+	case !ok && k.answered == k.done:
+		return -1
+	case !ok:
+		at = now + checkEvery
+	}
+	wait := min(max(at-now, 0), checkEvery)
+	return int((wait + time.Millisecond - 1) / time.Millisecond)
+}
+
+// end notes that the replica is no more.
+func (k *helperMain) end() {
+	if !k.gone {
+		k.gone, k.goneAt = true, bootTime()
+	}
+}
+
+// read takes in what the replica has written. All that is there is taken into account before anybody is judged.
+func (k *helperMain) read() error {
+	n, err := unix.Read(k.in, k.buffer)
+	switch {
+	case errors.Is(err, unix.EINTR), errors.Is(err, unix.EAGAIN):
+		return nil
+	case err != nil:
+		return fmt.Errorf("read from the replica: %w", err)
+	case n == 0:
+		// What was between fork and exec has its own program and environment now: whatever was seen before, look again.
+		k.closed = true
+		k.end()
+		k.list.restart(bootTime())
+		return nil
+	}
+	all, err := k.input.add(k.buffer[:n])
+	for _, m := range all {
+		if !k.greeted && m.Verb != hello {
+			return errors.New("the warden is started by the replica itself")
+		}
+		k.obey(m)
+	}
+	return err
+}
+
+func (k *helperMain) obey(m message) {
+	switch m.Verb {
+	case hello:
+		k.greeted, k.replica = true, watchProcess(m.PID)
+	case inherit:
+		k.bases[m.Cgroup] = true
+	case watch:
+		k.list.add(m, k.sweeper.target(m.ID, m.Cgroup))
+	case ping:
+	default:
+		k.list.apply(m, bootTime())
+	}
+	k.done = max(k.done, m.Seq)
+}
+
+// answer acknowledges. A pipe that is full is written to later.
+func (k *helperMain) answer() {
+	if k.answered < k.done && k.write(message{Verb: ack, Seq: k.done}) {
+		k.answered = k.done
+	}
+}
+
+func (k *helperMain) tellKilled(run uint64, e *entry) {
+	k.write(message{Verb: killed, Run: run, Name: e.name})
+}
+
+// write tells whether the message went out: all of it or nothing, since it is shorter than PIPE_BUF. The replica may be gone.
+func (k *helperMain) write(m message) bool {
+	_, err := unix.Write(k.out, m.line())
+	return err == nil
+}

@@ -1,0 +1,19 @@
+//go:build !linux && !darwin
+
+package warden
+
+import (
+	"errors"
+	"os"
+	"syscall"
+	"time"
+)
+
+// Main is not supported on this platform, where no commands are run either.
+func Main(_, _ *os.File) error { return errors.New("there is no warden on this platform") }
+
+func ownSession() *syscall.SysProcAttr { return nil }
+
+func bootTime() time.Duration { return 0 }
+
+func birth(int) uint64 { return 0 }

@@ -1,0 +1,165 @@
+package warden
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"time"
+)
+
+// Ward is a run that is watched over. Its methods may be called from any goroutine, and but for [Ward.Reap] they return at
+// once.
+type Ward struct {
+	warden *Warden
+	number uint64
+
+	// What follows is guarded by the warden's mu.
+	run    Run
+	leader int // 0 before it is known, and once it is reaped
+	start  uint64
+	told   bool
+	over   bool // released: nothing is sent any more
+}
+
+// receipt is for a message: known is closed when it was acted on, if there was a helper.
+type receipt struct {
+	helper *helper
+	known  <-chan struct{}
+}
+
+// post changes what is known, and tells the helper if there is one.
+func (w *Warden) post(change func() message) receipt {
+	w.mu.Lock()
+	defer w.mu.Unlock()
+	m := change()
+	if w.helper == nil {
+		return receipt{}
+	}
+	return receipt{w.helper, w.helper.send(m)}
+}
+
+// post does so for a run, unless it is over.
+func (w *Ward) post(change func() message) receipt {
+	w.warden.mu.Lock()
+	defer w.warden.mu.Unlock()
+	if w.over {
+		return receipt{}
+	}
+	m := change()
+	m.Run = w.number
+	if w.warden.helper == nil {
+		return receipt{}
+	}
+	return receipt{w.warden.helper, w.warden.helper.send(m)}
+}
+
+// Inherit has a cgroup removed, with all below it, once this process is gone.
+func (w *Warden) Inherit(cgroup string) {
+	w.post(func() message {
+		w.bases = append(w.bases, cgroup)
+		return message{Verb: inherit, Cgroup: cgroup}
+	})
+}
+
+// Watch returns when the helper knows of the run, which may start then. While there is no helper it waits, until ctx ends or
+// some seconds have passed. [Ward.Release] must follow, unless there is an error.
+func (w *Warden) Watch(ctx context.Context, r Run) (*Ward, error) {
+	ward := &Ward{warden: w, run: r}
+	known := w.post(func() message {
+		w.latest++
+		ward.number = w.latest
+		w.wards[ward.number] = ward
+		return ward.known()
+	})
+	ctx, cancel := context.WithTimeoutCause(ctx, watchTime, errors.New("it does not answer"))
+	defer cancel()
+	err := w.settled(ctx, known)
+	if err != nil {
+		ward.Release()
+		return nil, fmt.Errorf("no warden for run %s: %w", r.Name, err)
+	}
+	return ward, nil
+}
+
+// settled waits until what was posted is known to the helper, or to the one that has taken its place.
+func (w *Warden) settled(ctx context.Context, r receipt) error {
+	if r.helper != nil {
+		select {
+		case <-r.known:
+			return nil
+		case <-r.helper.dead:
+			// Its successor is told of all runs before it counts as ready.
+		case <-ctx.Done():
+			return context.Cause(ctx)
+		}
+	}
+	return w.await(ctx, r.helper)
+}
+
+// known is all that a helper has to know. The warden's mu is held.
+func (w *Ward) known() message {
+	return message{Verb: watch, Run: w.number, Name: w.run.Name, ID: w.run.ID, Cgroup: w.run.Cgroup, PID: w.leader, Start: w.start,
+		Deadline: w.run.Deadline, Lease: w.run.Lease, Grace: w.run.Grace, Told: w.told}
+}
+
+// Started tells of the leader of the run's process group, which must not have been waited for.
+func (w *Ward) Started(leader int) {
+	start := birth(leader)
+	w.post(func() message {
+		w.leader, w.start = leader, start
+		return message{Verb: started, PID: leader, Start: start}
+	})
+}
+
+// Extend moves the deadline. An extension that comes when the run should have been killed already, or that is for less, has no
+// effect; nor has one for a run without a deadline.
+func (w *Ward) Extend(deadline time.Duration) {
+	at := bootTime()
+	w.post(func() message {
+		if w.run.Deadline != 0 && at < w.run.Deadline-killLead(w.run.Lease) {
+			w.run.Deadline = max(w.run.Deadline, deadline)
+		}
+		return message{Verb: extend, Deadline: deadline, At: at}
+	})
+}
+
+// Told says that the run has got SIGTERM, so that it does not get another one from the helper.
+func (w *Ward) Told() {
+	w.post(func() message {
+		w.told = true
+		return message{Verb: told}
+	})
+}
+
+// Reap is called before the leader of the run's group is waited for, after which its number may be given to a stranger. When
+// it returns, no helper signals that number or group any more. What it does not take from it is the run's other processes.
+func (w *Ward) Reap() {
+	heard := w.post(func() message {
+		w.leader, w.start = 0, 0
+		return message{Verb: reap}
+	})
+	if heard.helper == nil {
+		return // there was none, and the next one is not told
+	}
+	select {
+	case <-heard.known:
+		return
+	case <-heard.helper.dead:
+		return
+	case <-time.After(patience):
+	}
+	heard.helper.kill() // a stopped or hanging one never gets to signal anything any more
+	select {
+	case <-heard.helper.dead:
+	case <-time.After(patience): // it hangs in the kernel, from where it does not return
+	}
+}
+
+// Release ends the watch. It may be called more than once.
+func (w *Ward) Release() {
+	w.post(func() message {
+		w.over = true
+		delete(w.warden.wards, w.number)
+		return message{Verb: release}
+	})
+}
