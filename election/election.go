@@ -10,6 +10,7 @@ import (
 	"context"
 	"errors"
 	"fmt"
+	"strings"
 	"time"
 
 	"github.com/cronclave/cronclave/locking"
@@ -85,6 +86,13 @@ func New(cfg Config) (*Elector, error) {
 // lockOf names a job's lock. The job is the hash tag, which all its keys share.
 func lockOf(job string) string { return "{" + job + "}:job" }
 
+// jobOf is the inverse of lockOf.
+func jobOf(lock string) (job string, ok bool) {
+	rest, tagged := strings.CutPrefix(lock, "{")
+	job, ofJob := strings.CutSuffix(rest, "}:job")
+	return job, tagged && ofJob
+}
+
 // Claim asks for many claims in one round trip and returns a result for each, in order.
 func (e *Elector) Claim(ctx context.Context, claims []Claim) []Result {
 	requests := make([]locking.Request, len(claims))
@@ -140,6 +148,39 @@ func result(a locking.Answer) Result {
 // returns at once and goes on in the background.
 func (e *Elector) Withdraw(c Claim) { e.locks.Withdraw(c.request(), c.ID) }
 
+// Notice says that a tick was granted to By, until Until unless the term is renewed.
+type Notice struct {
+	Job         string
+	Tick, Until time.Time
+	By          string
+}
+
+// Tell spreads the word of terms that were granted for ticks and have begun, so that others need not ask. A notice that gets lost
+// costs them a request, and nothing else.
+func (e *Elector) Tell(ctx context.Context, terms []*Term) error {
+	leases := make([]*locking.Lease, len(terms))
+	for i, t := range terms {
+		leases[i] = t.lease
+	}
+	if err := e.locks.Tell(ctx, leases); err != nil {
+		return fmt.Errorf("election: %w", err)
+	}
+	return nil
+}
+
+// Hear calls f with the notices of all electors, its own included, until ctx ends. f is called from one goroutine.
+func (e *Elector) Hear(ctx context.Context, f func([]Notice)) {
+	e.locks.Hear(ctx, func(heard []locking.Notice) {
+		notices := make([]Notice, 0, len(heard))
+		for _, n := range heard {
+			if job, ok := jobOf(n.Lock); ok {
+				notices = append(notices, Notice{Job: job, Tick: n.Tick, Until: n.Until, By: n.Owner})
+			}
+		}
+		f(notices)
+	})
+}
+
 // Now is the server's clock as far as replies have told it; ok is false before the first one.
 func (e *Elector) Now() (now time.Time, ok bool) { return e.locks.EstimatedTime() }
 
@@ -166,6 +207,15 @@ func (t *Term) Endangered() <-chan struct{} { return t.lease.Endangered() }
 
 // Remaining is how long the term lasts if no renewal comes through.
 func (t *Term) Remaining() time.Duration { return t.lease.Remaining() }
+
+// Length is how long the term lasts without renewal.
+func (t *Term) Length() time.Duration { return t.lease.Length() }
+
+// Deadline is the instant at which the term ends if no renewal comes through: see [locking.Lease.Deadline] for the clock.
+func (t *Term) Deadline() time.Duration { return t.lease.Deadline() }
+
+// OnExtend has f called with the new deadline after each renewal, until stop is called. f must return at once.
+func (t *Term) OnExtend(f func(deadline time.Duration)) (stop func()) { return t.lease.OnExtend(f) }
 
 // End releases the term. Call it when the work is over, not before: another may start at once. ErrLost of package locking tells
 // that the term had ended before.

@@ -2,6 +2,7 @@ package locking
 
 import (
 	"context"
+	"crypto/rand"
 	"errors"
 	"fmt"
 	"strings"
@@ -40,7 +41,7 @@ func (c *Client) AcquireAll(ctx context.Context, requests []Request) []Answer {
 func (c *Client) acquireRound(ctx context.Context, asked []Request, answers []Answer, todo []int) (late []int) {
 	ctx, cancel := context.WithTimeout(ctx, c.cfg.Timeout)
 	defer cancel()
-	if err := c.ready(ctx); err != nil {
+	if err := c.ready(); err != nil {
 		for _, i := range todo {
 			answers[i].Verdict, answers[i].Err = Unknown, fmt.Errorf("acquire %q: %w", asked[i].Lock, err)
 		}
@@ -56,24 +57,25 @@ func (c *Client) acquireRound(ctx context.Context, asked []Request, answers []An
 			late = append(late, i)
 		}
 		answers[i] = c.answer(asked[i], r)
+		if c.overdue(asked[i], r) {
+			answers[i] = c.settle(ctx, asked[i])
+		}
 	}
 	return late
 }
 
-// ready makes sure that requests can be bounded by the server's clock.
-func (c *Client) ready(ctx context.Context) error {
+// ready tells whether requests can be made at all.
+func (c *Client) ready() error {
 	if c.life.Err() != nil {
 		return ErrClosed
 	}
-	return c.learnTime(ctx)
+	return nil
 }
 
-// call prepares one execution: it carries what this client has witnessed, and the instant after which it is void.
+// call prepares one execution: it carries what this client has witnessed.
 func (c *Client) call(s script, lock, id string, permanent bool, args ...any) call {
-	local := c.cfg.Clock()
-	micros, _ := c.server.at(local)
-	k := call{script: s, lock: lock, id: id, args: args, until: micros + c.cfg.Timeout.Microseconds(),
-		know: c.seen.of(lock, local, c.cfg.Idle)}
+	k := call{script: s, lock: lock, id: id, args: args, know: c.seen.of(lock, c.cfg.Clock(), c.cfg.Idle),
+		sync: c.cfg.AckedReplicas > 0 && s != c.scripts.release} // a release that a failover undoes harms nobody: the lease runs out
 	if !permanent {
 		k.idle = c.cfg.Idle.Microseconds()
 	}
@@ -82,6 +84,10 @@ func (c *Client) call(s script, lock, id string, permanent bool, args ...any) ca
 
 func (c *Client) answer(r Request, got reply) Answer {
 	a := Answer{Verdict: Verdict(got.verdict), ID: r.ID, Orphans: got.orphans}
+	if got.err == nil && !got.acked && c.mustLast(r, got) {
+		a.Verdict, a.Err = Unknown, fmt.Errorf("acquire %q: %w", r.Lock, c.unacked())
+		return a
+	}
 	switch got.verdict {
 	case "granted":
 		return c.grant(r, got, a)
@@ -117,6 +123,40 @@ func (c *Client) grant(r Request, got reply, a Answer) Answer {
 	return a
 }
 
+// mustLast tells whether a verdict counts only if no failover can undo it. A refusal that leaves all open does no harm.
+func (c *Client) mustLast(r Request, got reply) bool {
+	switch got.verdict {
+	case "granted":
+		return c.keeper.known(r.ID, Token(got.number(1))) == nil // else it was acknowledged before
+	case "settled", "decided":
+		return true
+	}
+	return false
+}
+
+// overdue tells whether a tick is held, past its deadline, by a grant that replicas have not acknowledged, or that was given
+// back for that reason when the server could not say how the tick ended.
+func (c *Client) overdue(r Request, got reply) bool {
+	late := r.Tick != nil && !r.Tick.Deadline.IsZero() && got.now > toMicros(r.Tick.Deadline)
+	if got.err != nil || !late || c.cfg.AckedReplicas == 0 {
+		return false
+	}
+	return got.verdict == "dead" || got.verdict == "granted" && !got.acked && c.mustLast(r, got)
+}
+
+// settle gives an overdue grant back, and lets the server settle the tick.
+func (c *Client) settle(ctx context.Context, r Request) Answer {
+	if _, err := c.release(ctx, r.withdrawal()); err != nil {
+		return Answer{Verdict: Unknown, ID: r.ID, Err: fmt.Errorf("give back the late grant of %q: %w", r.Lock, err)}
+	}
+	again := r
+	again.ID, again.Abstain = rand.Text(), true // that of the grant is dead
+	k := c.call(c.scripts.acquire, again.Lock, again.ID, again.Permanent, again.args(c.cfg.Owner)...)
+	a := c.answer(again, c.exec(ctx, []call{k})[0])
+	a.ID = r.ID
+	return a
+}
+
 // Withdraw gives back what a request with an unknown outcome may have been granted: its tick is open again. It
 // keeps trying until the server has answered or the lease must have ended, and returns at once. [Client.Close] waits
 // for it, up to twice [Config.Timeout].
@@ -128,9 +168,13 @@ func (c *Client) Withdraw(r Request, id string) {
 		defer cancel()
 		hurry := context.AfterFunc(c.life, func() { time.AfterFunc(2*c.cfg.Timeout, cancel) })
 		defer hurry()
-		_, _ = c.release(ctx, releaseCall{lock: r.Lock, id: r.ID, permanent: r.Permanent, undo: true,
-			previous: r.previous(), perTick: r.perTick()})
+		_, _ = c.release(ctx, r.withdrawal())
 	})
+}
+
+// withdrawal undoes the request's grant.
+func (r Request) withdrawal() releaseCall {
+	return releaseCall{lock: r.Lock, id: r.ID, permanent: r.Permanent, undo: true, previous: r.previous(), perTick: r.perTick()}
 }
 
 func (r Request) perTick() int {

@@ -52,6 +52,16 @@ func (k *keeper) add(l *Lease) *Lease {
 	return l
 }
 
+// known is the lease of a grant, if it is held.
+func (k *keeper) known(id string, token Token) *Lease {
+	k.mu.Lock()
+	defer k.mu.Unlock()
+	if l := k.held[id]; l != nil && l.token == token && l.ctx.Err() == nil {
+		return l
+	}
+	return nil
+}
+
 // push queues a lease for its next renewal. mu is held.
 func (k *keeper) push(l *Lease) {
 	heap.Push(&k.due, l)
@@ -144,14 +154,18 @@ func (k *keeper) renew(batch []*Lease) {
 	}
 	ctx, cancel := context.WithTimeout(c.life, limit)
 	defer cancel()
-	for i, got := range c.exec(ctx, calls) {
+	for i, got := range c.send(ctx, calls) {
 		k.renewed(batch[i], got)
 	}
 }
 
 func (k *keeper) renewed(l *Lease, got reply) {
 	now := k.client.cfg.Clock()
-	switch got.verdict {
+	verdict := got.verdict
+	if !got.acked { // a failover may undo it, or has done so already: what the holder relies on stays as it is
+		verdict = ""
+	}
+	switch verdict {
 	case "renewed":
 		left := time.Duration(got.number(0)-got.now) * time.Microsecond
 		l.extend(got.sent + holdFor(left))
@@ -160,7 +174,7 @@ func (k *keeper) renewed(l *Lease, got reply) {
 		k.remove(l)
 		l.stop(fmt.Errorf("%w: %s", ErrLost, lostWhy(got)))
 		return
-	default: // unknown, or the request was late: soon again, but not all at once
+	default: // unknown, not acknowledged, or the request was late: soon again, but not all at once
 		pause := min(l.length/20, k.client.cfg.Timeout)
 		l.renewAt = now + pause/2 + rand.N(pause/2+1)
 	}

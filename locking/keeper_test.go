@@ -228,10 +228,10 @@ func TestSteppedServerClockDelaysNobody(t *testing.T) {
 		defer closeAll()
 		l := w.lock(c, "x", 3*time.Second)
 		for _, step := range []time.Duration{-time.Hour, time.Hour} {
-			c.server.step(step) // as if it had been so before the step
+			c.servers.clock("").step(step) // as if it had been so before the step
 			w.release(w.lock(c, "y", time.Minute))
 			w.pass(10 * time.Second)
-			c.server.step(step)
+			c.servers.clock("").step(step)
 			w.pass(10 * time.Second)
 			if err := context.Cause(l.Context()); err != nil {
 				w.Fatal(err)
@@ -290,6 +290,46 @@ func TestGrantAfterTheEndOfALeaseIsANewLease(t *testing.T) {
 		w.pass(2 * time.Hour)
 		if second.Context().Err() != nil {
 			w.Error("the second one was not renewed")
+		}
+	})
+}
+
+// What is told of a lease is its deadline, each time that it moves, and no later than the server's.
+func TestExtensionsAreTold(t *testing.T) {
+	inBubble(t, func(w *wire) {
+		c, closeAll := w.client(Config{})
+		defer closeAll()
+		l := w.lock(c, "x", 9*time.Second)
+		first := l.Deadline()
+		var told []time.Duration
+		stop := l.OnExtend(func(deadline time.Duration) {
+			if deadline != l.Deadline() { // it may ask the lease, too
+				w.Errorf("told %v, but it is %v", deadline, l.Deadline())
+			}
+			told = append(told, deadline)
+		})
+		w.pass(10 * time.Second)
+		if len(told) != 3 || !slices.IsSorted(told) || told[0] <= first {
+			w.Fatalf("after three renewals: told %v, at first %v", told, first)
+		}
+		if got, want := l.Remaining(), l.Deadline()-c.cfg.Clock(); got != want {
+			w.Errorf("%v remain until a deadline in %v", got, want)
+		}
+		w.fail("mute")
+		w.pass(5 * time.Second)
+		if len(told) != 3 {
+			w.Errorf("told %v while renewals fail", told)
+		}
+		w.fail()
+		w.pass(2 * time.Second)
+		n := len(told)
+		if n < 4 {
+			w.Fatalf("told %v, though renewals come through again", told)
+		}
+		stop()
+		w.pass(10 * time.Second)
+		if len(told) != n || l.Deadline() <= told[n-1] {
+			w.Errorf("told %v after the stop, the deadline is %v", told, l.Deadline())
 		}
 	})
 }

@@ -4,6 +4,8 @@ import (
 	"context"
 	"errors"
 	"fmt"
+	"maps"
+	"slices"
 	"sync"
 	"time"
 )
@@ -22,6 +24,7 @@ type Lease struct {
 	trigger   string
 	memo      string
 	permanent bool
+	granted   granted // for those who hear of it
 
 	ctx        context.Context
 	end        context.CancelCauseFunc
@@ -31,6 +34,8 @@ type Lease struct {
 	deadline time.Duration // local clock: the lease ends for us
 	warned   bool
 	timer    *time.Timer // runs watch at the warning and at the deadline
+	hearers  map[int]func(deadline time.Duration)
+	hearer   int // the newest key
 
 	renewAt time.Duration // local clock; the keeper's
 	index   int           // in the keeper's heap, -1 outside; the keeper's
@@ -45,6 +50,8 @@ func newLease(c *Client, r Request, got reply) *Lease {
 		tick: got.number(3), previous: r.previous(), perTick: r.perTick(), attempt: int(got.number(4)), trigger: r.Trigger, memo: r.Memo,
 		permanent: r.Permanent, endangered: make(chan struct{}), index: -1,
 	}
+	l.granted = granted{lock: r.Lock, owner: c.cfg.Owner, ledger: got.ledger, tick: l.tick, until: got.number(2),
+		now: got.now, floor: got.floor, longest: got.longest, low: got.low, permanent: r.Permanent}
 	l.ctx, l.end = context.WithCancelCause(context.Background())
 	left := min(l.length, time.Duration(got.number(2)-got.now)*time.Microsecond) // the server's clock may have been stepped back
 	l.deadline = got.sent + holdFor(left)
@@ -84,6 +91,32 @@ func (l *Lease) Remaining() time.Duration {
 	return l.deadline - l.client.cfg.Clock()
 }
 
+// Deadline is until when the holder may rely on the lease if no renewal comes through: an instant of [Config.Clock], which unless it
+// is set is CLOCK_BOOTTIME on Linux, the same for all processes of the machine.
+func (l *Lease) Deadline() time.Duration {
+	l.mu.Lock()
+	defer l.mu.Unlock()
+	return l.deadline
+}
+
+// OnExtend has f called with the new deadline after each renewal, in their order, until stop is called; a call that is under way
+// then may end later. All renewals wait for f, so it must return at once. Renewals before OnExtend are in [Lease.Deadline].
+func (l *Lease) OnExtend(f func(deadline time.Duration)) (stop func()) {
+	l.mu.Lock()
+	defer l.mu.Unlock()
+	if l.hearers == nil {
+		l.hearers = map[int]func(time.Duration){}
+	}
+	l.hearer++
+	key := l.hearer
+	l.hearers[key] = f
+	return func() {
+		l.mu.Lock()
+		defer l.mu.Unlock()
+		delete(l.hearers, key)
+	}
+}
+
 // Release ends the lease: first its context, then, when that work must be over, its row. It is done even if ctx has ended, in
 // at most twice [Config.Timeout]. [ErrLost] tells that the lease had ended before; [ErrUnknown] that the server
 // did not answer: the row runs out by itself then.
@@ -121,13 +154,21 @@ func (l *Lease) stop(why error) {
 
 // extend moves the deadline after a renewal; one that comes too late revives nothing.
 func (l *Lease) extend(deadline time.Duration) {
+	for _, hear := range l.move(deadline) {
+		hear(deadline)
+	}
+}
+
+// move moves the deadline and returns who is to be told.
+func (l *Lease) move(deadline time.Duration) []func(time.Duration) {
 	l.mu.Lock()
 	defer l.mu.Unlock()
-	if l.ctx.Err() != nil {
-		return
+	if l.ctx.Err() != nil || deadline <= l.deadline {
+		return nil
 	}
-	l.deadline = max(l.deadline, deadline)
+	l.deadline = deadline
 	l.schedule()
+	return slices.Collect(maps.Values(l.hearers))
 }
 
 // schedule sets the timer to the warning or to the deadline. mu is held.

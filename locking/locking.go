@@ -25,7 +25,7 @@
 // # What is not
 //
 // A process that stands still cannot notice that its lease has ended: only the token protects then. One Redis
-// master must serve at a time. After Redis has forgotten (FLUSHALL, restart without memory), exclusivity holds as far as a client
+// master must serve at a time, or [Config.AckedReplicas] be set, so that no failover loses what counts. After Redis has forgotten (FLUSHALL, restart without memory), exclusivity holds as far as a client
 // had witnessed the lock before: it closes the lock for one lease, in which living holders put their rows back.
 package locking
 
@@ -62,7 +62,8 @@ type Token int64
 // Config says what a [Client] works with.
 type Config struct {
 	// Redis is where the locks live. Its option ContextTimeoutEnabled must be on: else a hung socket could
-	// outlast a lease. The client stays the caller's to close.
+	// outlast a lease. It may be one that follows Sentinels. Of a Cluster's client the nodes are asked one by one: hooks on it
+	// see nothing of that, but those that OnNewNode adds to each node do. The client stays the caller's to close.
 	Redis redis.UniversalClient
 	// Prefix begins every key. Defaults to "locking:".
 	Prefix string
@@ -70,6 +71,11 @@ type Config struct {
 	Owner string
 	// Timeout bounds one round trip to the server. Defaults to 1s.
 	Timeout time.Duration
+	// AckedReplicas is how many replicas of the server must have a grant or a renewal before it counts, so that a failover
+	// loses none. Defaults to 0: the server's word is enough.
+	AckedReplicas int
+	// AckTimeout is how long the replicas have for that. Defaults to 100ms, or half of Timeout if that is less; it must be less than Timeout.
+	AckTimeout time.Duration
 	// Idle is how long a lock that nobody uses is remembered; [Request.Permanent] locks never expire. Defaults to 10m.
 	Idle time.Duration
 	// Clock is a local clock that nothing steps and that runs on in suspend. Defaults to CLOCK_BOOTTIME on Linux;
@@ -81,9 +87,10 @@ type Config struct {
 type Client struct {
 	cfg     Config
 	scripts scripts
-	server  serverClock
+	servers *servers
 	seen    witness
 	keeper  *keeper
+	convoy  convoy
 
 	mu         sync.Mutex     // orders Close and what goes to the background
 	background sync.WaitGroup // what runs on after a call has returned; Close waits for it
@@ -105,14 +112,21 @@ func New(cfg Config) (*Client, error) {
 	if cfg.Timeout < 0 || cfg.Idle < 0 {
 		return nil, errors.New("locking: Config.Timeout and Config.Idle must not be negative")
 	}
+	if cfg.AckedReplicas < 0 || cfg.AckTimeout < 0 {
+		return nil, errors.New("locking: Config.AckedReplicas and Config.AckTimeout must not be negative")
+	}
 	cfg.Prefix = orDefault(cfg.Prefix, "locking:")
 	cfg.Owner = orDefault(cfg.Owner, rand.Text()[:10])
 	cfg.Timeout = orDefault(cfg.Timeout, time.Second)
 	cfg.Idle = orDefault(cfg.Idle, 10*time.Minute)
+	cfg.AckTimeout = orDefault(cfg.AckTimeout, min(100*time.Millisecond, cfg.Timeout/2))
+	if cfg.AckTimeout >= cfg.Timeout {
+		return nil, errors.New("locking: Config.AckTimeout must be less than Config.Timeout, which bounds the whole round trip")
+	}
 	if cfg.Clock == nil {
 		cfg.Clock = localClock()
 	}
-	c := &Client{cfg: cfg, scripts: loadScripts(), seen: witness{locks: map[string]knowledge{}}}
+	c := &Client{cfg: cfg, scripts: loadScripts(), servers: newServers(cfg.Redis), seen: witness{locks: map[string]knowledge{}}}
 	c.life, c.end = context.WithCancel(context.Background())
 	c.keeper = newKeeper(c)
 	c.background.Go(c.keeper.run)
@@ -144,49 +158,53 @@ func (c *Client) Close() error {
 	c.end()
 	c.mu.Unlock()
 	c.background.Wait()
-	return nil
+	return c.servers.close()
 }
 
-// later runs f in the background, unless the client is closed.
-func (c *Client) later(f func()) {
+// later runs f in the background, unless the client is closed: then it is false.
+func (c *Client) later(f func()) bool {
 	c.mu.Lock()
 	defer c.mu.Unlock()
-	if c.life.Err() == nil {
-		c.background.Go(f)
+	if c.life.Err() != nil {
+		return false
 	}
+	c.background.Go(f)
+	return true
 }
 
-// ServerTime estimates the server's clock. It asks the server if no reply has told it yet.
+// ServerTime estimates the server's clock. It asks the server if no reply has told it yet. With a Cluster it is the
+// middle one of its nodes' clocks.
 func (c *Client) ServerTime(ctx context.Context) (time.Time, error) {
-	if err := c.learnTime(ctx); err != nil {
-		return time.Time{}, err
+	if t, ok := c.EstimatedTime(); ok {
+		return t, nil
 	}
-	micros, _ := c.server.at(c.cfg.Clock())
-	return fromMicros(micros), nil
+	s, err := c.servers.holder(ctx, c.cfg.Prefix)
+	if err == nil {
+		err = c.learnTime(ctx, s)
+	}
+	t, _ := c.EstimatedTime()
+	return t, unknown(err)
 }
 
 // EstimatedTime is the estimate of the server's clock without a call; ok is false before the first reply.
 func (c *Client) EstimatedTime() (t time.Time, ok bool) {
-	micros, ok := c.server.at(c.cfg.Clock())
+	micros, ok := c.servers.estimate(c.cfg.Clock())
 	return fromMicros(micros), ok
 }
 
-// learnTime makes sure that there is an estimate of the server's clock.
-func (c *Client) learnTime(ctx context.Context) error {
-	if _, known := c.server.at(0); known {
+// learnTime makes sure that there is an estimate of a server's clock, by which requests are bounded.
+func (c *Client) learnTime(ctx context.Context, s server) error {
+	if _, known := s.clock.at(0); known {
 		return nil
 	}
-	return c.askTime(ctx)
-}
-
-func (c *Client) askTime(ctx context.Context) error {
 	ctx, cancel := context.WithTimeout(ctx, c.cfg.Timeout)
 	defer cancel()
 	sent := c.cfg.Clock()
-	t, err := c.cfg.Redis.Time(ctx).Result()
+	t, err := s.redis.Time(ctx).Result()
 	if err != nil {
+		c.servers.suspect(ctx)
 		return fmt.Errorf("read the server's clock: %w", unknown(err))
 	}
-	c.server.observe(t.UnixMicro(), sent, c.cfg.Clock())
+	s.clock.observe(t.UnixMicro(), sent, c.cfg.Clock())
 	return nil
 }

@@ -52,7 +52,7 @@ func (c *Client) Look(ctx context.Context, locks []LookRequest) []State {
 	ctx, cancel := context.WithTimeout(ctx, c.cfg.Timeout)
 	defer cancel()
 	states := make([]State, len(locks))
-	err := c.ready(ctx)
+	err := c.ready()
 	var calls []call
 	var valid []int
 	for i, l := range locks {

@@ -100,6 +100,16 @@ func (m *model) acquire(a ask, w *memory) answer {
 	if m.closed {
 		return answer{verdict: "closed"}
 	}
+	own, ok := m.orphans[a.id]
+	if ok && own.attempt == 1 && a.adopt == "" && !a.abstain { // nobody has heard of it
+		if len(m.rows) >= a.slots {
+			return answer{verdict: "held"}
+		}
+		delete(m.orphans, a.id)
+		if own.tick >= 0 {
+			m.reopen(own, a.perTick)
+		}
+	}
 	e := &entry{}
 	if a.tick >= 0 {
 		if e = m.tick(a.tick); !m.known {

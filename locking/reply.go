@@ -11,32 +11,40 @@ type reply struct {
 	orphans int
 	now     int64 // the server's clock
 	floor   int64
+	longest int64
 	low     int64
+	ledger  string
 	rest    []any
 	sent    time.Duration // local clock, before the request was sent
+	acked   bool          // as many replicas have it as must
 	err     error         // the outcome is unknown
 }
 
 // common is the number of values with which every reply begins.
 const common = 7
 
-// read takes in what a reply tells of the server's clock and of the lock.
-func (c *Client) read(k call, raw []any, err error, sent, received time.Duration) reply {
+// read takes in what a reply tells of the server's clock.
+func (c *Client) read(clock *serverClock, raw []any, err error, sent, received time.Duration) reply {
 	if err != nil {
 		return reply{err: unknown(err)}
 	}
 	if len(raw) < common {
 		return reply{err: fmt.Errorf("%w: a reply of %d values from the server", ErrUnknown, len(raw))}
 	}
-	r := reply{verdict: text(raw[0]), now: number(raw[1]), floor: number(raw[2]), low: number(raw[4]),
-		orphans: int(number(raw[6])), rest: raw[common:], sent: sent}
-	c.server.observe(r.now, sent, received)
-	if r.verdict == "late" || r.verdict == "dead" {
-		return r // refused before the lock was looked at
-	}
-	news := knowledge{floor: r.floor, longest: number(raw[3]), low: r.low, ledger: text(raw[5]), seen: sent, permanent: k.idle == 0}
-	c.seen.learn(k.lock, news, c.cfg.Idle, r.now, r.inUse())
+	r := reply{verdict: text(raw[0]), now: number(raw[1]), floor: number(raw[2]), longest: number(raw[3]), low: number(raw[4]),
+		ledger: text(raw[5]), orphans: int(number(raw[6])), rest: raw[common:], sent: sent}
+	clock.observe(r.now, sent, received)
 	return r
+}
+
+// learn remembers what a reply tells of the lock, unless a failover may undo it: who told the new master of a grant that it
+// never had, and that nobody used, would take the tick from everybody.
+func (c *Client) learn(k call, r reply) {
+	if r.err != nil || !r.acked || r.verdict == "late" || r.verdict == "dead" { // the last two did not look at the lock
+		return
+	}
+	news := knowledge{floor: r.floor, longest: r.longest, low: r.low, ledger: r.ledger, seen: r.sent, permanent: k.idle == 0}
+	c.seen.learn(k.lock, news, c.cfg.Idle, r.now, r.inUse())
 }
 
 // inUse tells that the lock was used about now, so that the server keeps it for a while.

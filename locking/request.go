@@ -13,8 +13,8 @@ type Request struct {
 	// Lock is its name. A name with a part in braces, as in "{orders}:archive", shares a Cluster's node with other
 	// keys of that hash tag; else the whole name is the tag.
 	Lock string
-	// ID is the lease id. Asking again with the same id gives the same grant, which is how an unknown outcome gets resolved.
-	// Defaults to a random one.
+	// ID is the lease id. Asking again with the same id gives the same grant, which is how an unknown outcome gets resolved; it also
+	// says that the work has not begun: a tick whose lease has ended meanwhile is granted again. Defaults to a random one.
 	ID string
 	// Slots is the number of rows. Defaults to 1; at most 1,000.
 	Slots int

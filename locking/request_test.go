@@ -100,13 +100,19 @@ func TestNewRefusesWhatCannotWork(t *testing.T) {
 	defer bad.Close()
 	cluster := redis.NewClusterClient(&redis.ClusterOptions{})
 	defer cluster.Close()
+	failover := redis.NewFailoverClient(&redis.FailoverOptions{SentinelAddrs: []string{"127.0.0.1:1"}})
+	defer failover.Close()
 	for want, cfg := range map[string]Config{
 		"Config.Redis is missing":              {},
 		"ContextTimeoutEnabled":                {Redis: bad},
 		"without it a hung socket can outlast": {Redis: cluster},
+		"in the options of Config.Redis":       {Redis: failover},
 		"line break":                           {Redis: good, Owner: "a\nb"},
 		"must not be negative":                 {Redis: good, Timeout: -1},
 		"Config.Idle must":                     {Redis: good, Idle: -1},
+		"Config.AckTimeout must not":           {Redis: good, AckTimeout: -1},
+		"Config.AckedReplicas and":             {Redis: good, AckedReplicas: -1},
+		"must be less than Config.Timeout":     {Redis: good, AckTimeout: time.Second},
 	} {
 		c, err := New(cfg)
 		if err == nil || !strings.Contains(err.Error(), want) {

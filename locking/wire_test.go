@@ -26,7 +26,9 @@ type wire struct {
 	delay     time.Duration // replies come back later
 	cuts      int           // so many connections break instead of the next replies
 	asleep    time.Duration // local clock: how long the machine was suspended
-	pipelines []int         // sizes of those that were sent
+	pipelines []int         // sizes of those that were sent, without WAIT
+	waits     int           // pipelines that ended with WAIT
+	acks      int           // replicas that have what was written: the server itself has none
 }
 
 // inBubble runs a test in fake time. Everything of it must end with it.
@@ -99,6 +101,13 @@ func (w *wire) slow(delay time.Duration) {
 	w.delay = delay
 }
 
+// replicas sets how many replicas follow the server from now on.
+func (w *wire) replicas(n int) {
+	w.mu.Lock()
+	defer w.mu.Unlock()
+	w.acks = n
+}
+
 func (w *wire) cut(n int) {
 	w.mu.Lock()
 	defer w.mu.Unlock()
@@ -168,10 +177,21 @@ func (w *wire) DialHook(next redis.DialHook) redis.DialHook          { return ne
 func (w *wire) ProcessHook(next redis.ProcessHook) redis.ProcessHook { return next }
 func (w *wire) ProcessPipelineHook(next redis.ProcessPipelineHook) redis.ProcessPipelineHook {
 	return func(ctx context.Context, cmds []redis.Cmder) error {
+		last, waits := cmds[len(cmds)-1].(*redis.Cmd)
+		waits = waits && last.Name() == "wait"
 		w.mu.Lock()
 		w.pipelines = append(w.pipelines, len(cmds))
+		if waits {
+			w.waits++
+			w.pipelines[len(w.pipelines)-1]--
+		}
+		acks := int64(w.acks)
 		w.mu.Unlock()
-		return next(ctx, cmds)
+		err := next(ctx, cmds)
+		if waits && last.Err() == nil {
+			last.SetVal(acks)
+		}
+		return err
 	}
 }
 

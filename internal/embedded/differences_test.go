@@ -2,6 +2,7 @@ package embedded
 
 import (
 	"fmt"
+	"strings"
 	"testing"
 )
 
@@ -10,7 +11,7 @@ import (
 func TestDifferencesFromRedis(t *testing.T) {
 	c := overTCP(t, start(t, Config{}))
 	for _, command := range [][]any{
-		{"INFO", "server"}, {"INFO", "replication"}, {"INFO", "persistence"},
+		{"INFO", "replication"}, {"INFO", "persistence"},
 		{"CONFIG", "GET", "maxmemory-policy"}, {"ROLE"}, {"CLIENT", "ID"},
 	} {
 		if v, err := c.Do(background, command...).Result(); err == nil {
@@ -26,6 +27,11 @@ func TestDifferencesFromRedis(t *testing.T) {
 	} {
 		if v := must[any](t)(c.Eval(background, tt.script, nil).Result()); fmt.Sprint(v) != tt.want {
 			t.Errorf("%s: %v", tt.script, v)
+		}
+	}
+	for section, want := range map[string]string{"server": "redis_mode:embedded", "SERVER": "redis_mode:embedded", "clients": "connected_clients:1"} {
+		if v := must[string](t)(c.Info(background, section).Result()); !strings.Contains(v, "\n"+want+"\r\n") {
+			t.Errorf("INFO %s: %q", section, v)
 		}
 	}
 	if n := must[int64](t)(c.Wait(background, 1, 0).Result()); n != 0 {

@@ -26,9 +26,11 @@
 //
 // Differences from Redis 7 that were found, and matter to who writes for both:
 //
-//   - INFO knows the sections clients and stats alone (others are an error);
-//     CONFIG, ROLE, DEBUG and most of CLIENT and COMMAND are unknown commands,
-//     so checks of a server's settings have nothing to ask here.
+//   - INFO knows the sections server (which tells [Mode], and nothing else),
+//     clients and stats alone (others are an error). It is answered at once,
+//     inside MULTI too.
+//   - CONFIG, ROLE, DEBUG and most of CLIENT and COMMAND are unknown commands, so
+//     checks of a server's settings have nothing to ask here.
 //   - WAIT answers 0 at once: there are no replicas.
 //   - Each command of a client sorts and walks all keys to expire some. Measured:
 //     0.2 ms beside 1,000 keys, 2.5 ms beside 10,000 (BenchmarkScript), so
@@ -48,6 +50,7 @@ import (
 	"errors"
 	"fmt"
 	"net"
+	"strings"
 	"sync"
 	"time"
 
@@ -59,6 +62,10 @@ import (
 // that clients need no DNS, with a port on which nobody serves, so that a
 // client that was given no Dialer fails instead of reaching some other Redis.
 const DialOnlyAddr = "127.0.0.1:1"
+
+// Mode is the redis_mode that INFO tells, by which a client knows this server
+// from a Redis, where it is standalone, sentinel or cluster.
+const Mode = "embedded"
 
 // acceptPause is how long accept rests after an error, so that a process out of
 // file descriptors does not spin.
@@ -86,6 +93,7 @@ type Server struct {
 	listener net.Listener   // nil if DialOnly
 
 	running sync.WaitGroup // the accept loop, and one writer for each connection
+	closing chan struct{}  // closed by Close
 
 	mu     sync.Mutex // orders Dial and accept before Close
 	closed bool
@@ -94,7 +102,7 @@ type Server struct {
 // Start starts a server that is empty and serves until Close. It returns an
 // error if the address can't be listened on.
 func Start(cfg Config) (*Server, error) {
-	s := &Server{redis: miniredis.NewMiniRedis()}
+	s := &Server{redis: miniredis.NewMiniRedis(), closing: make(chan struct{})}
 	if err := s.startRedis(); err != nil {
 		return nil, fmt.Errorf("start embedded redis: %w", err)
 	}
@@ -125,8 +133,19 @@ func (s *Server) startRedis() error {
 	s.peers = s.redis.Server()
 	c := newClock(s.redis)
 	s.redis.ClockTTL(true)
-	s.peers.SetPreHook(c.beforeCommand)
+	s.peers.SetPreHook(func(p *server.Peer, cmd string, args ...string) (done bool) {
+		return c.beforeCommand(p, cmd, args...) || tellMode(p, cmd, args)
+	})
 	return first.Close()
+}
+
+// tellMode answers INFO server, which miniredis does not know.
+func tellMode(p *server.Peer, cmd string, args []string) (done bool) {
+	if cmd != "INFO" || len(args) != 1 || !strings.EqualFold(args[0], "server") {
+		return false
+	}
+	p.WriteBulk("# Server\r\nredis_mode:" + Mode + "\r\n")
+	return true
 }
 
 // Addr is the address that the server listens on as IP:port, or DialOnlyAddr.
@@ -166,6 +185,7 @@ func (s *Server) Close() {
 	if already {
 		return
 	}
+	close(s.closing)
 	if s.listener != nil {
 		s.listener.Close()
 	}
@@ -182,12 +202,22 @@ func (s *Server) accept() {
 		case errors.Is(err, net.ErrClosed):
 			return
 		case err != nil:
-			time.Sleep(acceptPause)
+			s.rest(acceptPause)
 			continue
 		}
 		if !s.serve(conn) {
 			return
 		}
+	}
+}
+
+// rest waits for a while, or until Close.
+func (s *Server) rest(d time.Duration) {
+	timer := time.NewTimer(d)
+	defer timer.Stop()
+	select {
+	case <-timer.C:
+	case <-s.closing:
 	}
 }
 

@@ -53,4 +53,7 @@ func must[T any](t testing.TB) func(T, error) T {
 	}
 }
 
+// pass lets fake time pass.
+func pass(d time.Duration) { <-time.After(d) }
+
 var background = context.Background()

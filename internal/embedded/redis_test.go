@@ -1,6 +1,7 @@
 package embedded
 
 import (
+	"errors"
 	"fmt"
 	"strings"
 	"testing"
@@ -139,7 +140,7 @@ func TestTransactions(t *testing.T) {
 			})
 			return err
 		}, "w")
-		if err != redis.TxFailedErr {
+		if !errors.Is(err, redis.TxFailedErr) {
 			t.Fatalf("watched key was written: %v", err)
 		}
 	})

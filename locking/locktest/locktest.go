@@ -73,7 +73,11 @@ func newBench(t *testing.T, rdb redis.UniversalClient) *bench {
 	t.Helper()
 	b := &bench{T: t, ctx: t.Context(), rdb: rdb, sent: &recorder{arrived: make(chan struct{}, 1)},
 		prefix: "locktest:" + rand.Text()[:10] + ":"}
-	rdb.AddHook(b.sent)
+	if cluster, ok := rdb.(*redis.ClusterClient); ok { // whose nodes are asked one by one
+		cluster.OnNewNode(func(node *redis.Client) { node.AddHook(b.sent) })
+	} else {
+		rdb.AddHook(b.sent)
+	}
 	t.Cleanup(b.clean)
 	b.first = b.now().Truncate(time.Minute).Add(-2 * time.Hour)
 	b.a, b.b = b.client("a"), b.client("b")

@@ -11,6 +11,7 @@ func orphans() []theorem {
 		{"AdoptionThatIsGivenBackLeavesTheOrphan", adoptionGivenBack},
 		{"HolderThatIsAliveBuriesItself", aliveHolder},
 		{"RunThatNeverStartedGivesItsTickBackAlthoughItsLeaseEnded", neverStarted},
+		{"GrantThatNobodyHeardOfIsMadeAgain", unheard},
 		{"PlainLeaseLeavesNoOrphan", plainLease},
 	}
 }
@@ -126,4 +127,27 @@ func plainLease(b *bench) {
 	if s := b.state(); len(s.Orphans)+len(s.Rows) != 0 {
 		b.Errorf("%+v", s)
 	}
+}
+
+// unheard: who asks under the id of a run whose lease has ended did not hear of the grant, and has never begun.
+func unheard(b *bench) {
+	b.known()
+	l := b.died("one", 1)
+	again := b.wins(b.a, locking.Request{ID: "one", Tick: b.tick(1), Trigger: "schedule"})
+	if again.Attempt() != 1 || again.Token() <= l.Token() {
+		b.Errorf("attempt %d, token %d after %d", again.Attempt(), again.Token(), l.Token())
+	}
+	b.gets(b.b, locking.Request{Tick: b.tick(1)}, locking.Decided)
+	if s := b.state(); len(s.Orphans) != 0 {
+		b.Errorf("orphans %+v", s.Orphans)
+	}
+	b.release(again)
+	b.died("two", 2)
+	if s := b.state(); len(s.Orphans) != 1 {
+		b.Errorf("orphans %+v", s.Orphans)
+	}
+	if err := b.b.Bury(b.ctx, lock, "two"); err != nil { // its end was recorded
+		b.Error(err)
+	}
+	b.gets(b.a, locking.Request{ID: "two", Tick: b.tick(2), Trigger: "schedule"}, locking.Decided)
 }

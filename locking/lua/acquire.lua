@@ -15,12 +15,18 @@
 if is_late() then return reply('late') end
 if redis.call('EXISTS', TOMBSTONE) == 1 then return reply('dead') end
 
+local PATIENCE = 10000000 -- more than the pauses of whoever asks again
 local owner, slots, lease = ARGV[8], num(ARGV[9]), num(ARGV[10])
 local tick, previous, per_tick = tonumber(ARGV[16]), num(ARGV[17]), num(ARGV[20])
 
 local mine = slot_of_id and row_at(slot_of_id)
 local expiry = mine and num(redis.call('ZSCORE', EXPIRY, slot_of_id)) or 0
 if expiry > now then -- the same request again, whose first reply was lost: the same grant
+  if sync then -- or replicas had not acknowledged it: it stays until they have, however seldom it is asked for
+    expiry = math.max(expiry, now + math.max(lease, PATIENCE))
+    redis.call('ZADD', EXPIRY, int(expiry), slot_of_id)
+    touch()
+  end
   return reply('granted', tonumber(slot_of_id), tonumber(mine.token), expiry, num(mine.tick), num(mine.attempt))
 end
 local not_before = math.max(num(ARGV[18]), (tick or 0) * 1000000)
@@ -28,18 +34,31 @@ if not_before > now then return reply('early', not_before) end
 
 remember()
 mend()
-purge()
+local held = holds()
 if closed > now then return reply('closed', closed) end
 if ARGV[15] == '1' and limit > 0 and limit ~= slots then return reply('limit', limit) end
 
 -- Who holds a row: of this tick, or any; the one whose lease ends first.
 local function holder(of)
-  local list = redis.call('ZRANGE', EXPIRY, 0, -1, 'WITHSCORES')
-  for i = 1, #list, 2 do
-    local row = row_at(list[i])
-    if row and (not of or row.tick == int(of)) then return num(list[i + 1]), row.owner end
+  for i = 1, #held, 2 do
+    local row = row_at(held[i])
+    if row and (not of or row.tick == int(of)) then return held[i + 1], row.owner end
   end
   return 0, ''
+end
+
+-- Granted under this id, and ended before anybody had heard of it: the run never began, so its tick is open again, as soon as
+-- there is a row. Until then it stays an orphan, for those who mourn it if nobody asks any more.
+local unheard = ARGV[13] ~= '1' and ARGV[14] == '' and redis.call('HGET', ORPHANS, id)
+if unheard then
+  local slot, text = string.match(unheard, '^(%d+)\n(.*)$')
+  local row = unpack_row(text)
+  if num(row.attempt) == 1 then
+    if #held / 2 >= slots then return reply('held', holder()) end
+    redis.call('HDEL', ORPHANS, id)
+    if tonumber(row.tick) then reopen(tonumber(row.tick), slot, previous, per_tick) end
+    touch()
+  end
 end
 
 local entry
@@ -48,7 +67,8 @@ local function decide(how) -- the tick is decided for good
   elseif tick > low then keep(tick, {prev = previous, state = 'done', how = how}) end
   if tick <= low then erase(tick) end
   advance()
-  redis.call('HSET', LOCK, 'last', int(tick) .. ' ' .. how, 'by', id)
+  set('last', int(tick) .. ' ' .. how)
+  set('by', id)
   touch()
 end
 local function began() return entry and entry.how ~= '' end -- it has a grant that was not given back
@@ -87,9 +107,9 @@ if began() then
   if not back and grants >= per_tick then return settle('') end -- by a smaller number than those before said
 end
 local function free_slot()
-  if redis.call('ZCARD', EXPIRY) >= slots then return nil end
+  if #held / 2 >= slots then return nil end
   local taken = {}
-  for _, s in ipairs(redis.call('ZRANGE', EXPIRY, 0, -1)) do taken[tonumber(s)] = true end
+  for i = 1, #held, 2 do taken[tonumber(held[i])] = true end
   for s = 0, slots - 1 do
     if not taken[s] and (fits[s] or fits[s] == nil and not back) then return s end
   end
@@ -110,13 +130,15 @@ if ARGV[14] ~= '' then -- an adoption: the orphan's tick, one attempt on; the le
   attempt, of_tick = num(row.attempt) + 1, row.tick
   if memo == '' then memo = row.memo end
   redis.call('HDEL', ORPHANS, ARGV[14])
-  redis.call('HSET', LOCK, 'a' .. id, ARGV[14] .. '\n' .. found) -- in case that it is given back
+  set('a' .. id, ARGV[14] .. '\n' .. found) -- in case that it is given back
 end
 
 floor, longest = math.max(floor + 1, now), math.max(longest, lease)
 place(slot, {id = id, owner = owner, lease = int(lease), token = int(floor), tick = of_tick,
   attempt = int(attempt), trigger = ARGV[11], memo = memo}, now + lease)
-redis.call('HSET', LOCK, 'floor', int(floor), 'longest', int(longest), 'limit', int(slots))
+set('floor', int(floor))
+set('longest', int(longest))
+set('limit', int(slots))
 if tick and back then
   fits[slot] = nil
   local left = {}

@@ -10,7 +10,7 @@
 if is_late() then return reply('late') end
 remember()
 mend()
-purge()
+local held = holds()
 if ARGV[8] ~= '' then know(ARGV[8], true) end
 
 local before = math.max(low, math.floor(since / 1000000))
@@ -24,11 +24,11 @@ if through and through > before and now > num(ARGV[10]) then
   touch()
 end
 
-local rows, held = {}, redis.call('ZRANGE', EXPIRY, 0, -1, 'WITHSCORES')
+local rows = {}
 for i = 1, #held, 2 do
   local row, s = row_at(held[i])
   if row then
-    rows[#rows + 1], rows[#rows + 2], rows[#rows + 3] = tonumber(held[i]), tonumber(held[i + 1]), s
+    rows[#rows + 1], rows[#rows + 2], rows[#rows + 3] = tonumber(held[i]), held[i + 1], s
   end
 end
 return reply('state', since, closed, limit, before, rows, redis.call('HGETALL', ORPHANS))

@@ -22,23 +22,6 @@ elseif orphan then
   slot, row = s, unpack_row(text)
 end
 
--- The tick of a run that never started is open again. Of a fan-out that was decided, only this slot is: which
--- others it ran in is not known any more.
-local function reopen(tick)
-  local entry, how, left = ledger[tick], '', {}
-  local prev = entry and entry.prev or num(ARGV[10])
-  if entry and entry.state == 'part' then
-    for s in string.gmatch(entry.how, '%d+') do
-      if s ~= slot then left[#left + 1] = s end
-    end
-  elseif num(ARGV[11]) > 1 then
-    how = slot
-    if entry and entry.state == 'open' then how = entry.how .. ',' .. slot end
-  end
-  if #left > 0 then keep(tick, {prev = prev, state = 'part', how = table.concat(left, ',')})
-  else keep(tick, {prev = prev, state = 'open', how = how}) end
-end
-
 local undo, tick = ARGV[9] == '1', row and tonumber(row.tick)
 if undo and adopted then -- the orphan waits for another heir
   local whose, found = string.match(adopted, '^([^\n]*)\n(.*)$')
@@ -46,7 +29,7 @@ if undo and adopted then -- the orphan waits for another heir
 elseif undo and row and num(row.attempt) > 1 then
   return reply(verdict) -- an heir's lease that ended: its orphan has the tick
 elseif undo and tick then
-  reopen(tick)
+  reopen(tick, slot, num(ARGV[10]), num(ARGV[11]))
 end
 redis.call('HDEL', ORPHANS, id) -- its holder is alive and tells the outcome itself
 if row then touch() end

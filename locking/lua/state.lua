@@ -1,13 +1,14 @@
 -- state.lua: what every script of one lock begins with. It is put before the text of each of them.
 --
 -- KEYS  1 lock     hash: floor, longest, closed, low, last (and by: who decided it), digest, since, digest2, since2, limit,
---                  permanent; r<slot> the row held there, t<slot> the newest token granted there, i<id> the slot of a
+--                  permanent, sync (written so that WAIT has something to wait for); r<slot> the row held there, t<slot> the newest token granted there, i<id> the slot of a
 --                  lease id, a<id> the orphan that it adopted
 --       2 expiry   sorted set: slots that are held, by the instant at which their lease ends
 --       3 ledger   hash: ticks decided (or given back) out of turn; those up to low are not listed
 --       4 orphans  hash: runs whose lease ended without a release, by lease id
 --       5 tombstone of this request's lease id: it was released, whatever still arrives in its name. It holds the verdict
--- ARGV  1 lease id  2 not-after  3 idle  then the witness: 4 floor  5 longest  6 low  7 ledger; the rest is each script's own
+-- ARGV  1 lease id  2 not-after  3 idle  then the witness: 4 floor  5 longest  6 low  7 ledger; the rest is each script's own,
+--       but for the last: '1' if WAIT follows, so that the reply counts only when replicas have what it tells
 --
 -- Instants are microseconds of the server's clock, lengths microseconds, ticks seconds since 1970. Numbers
 -- stay below 2^53, but tostring would print 1.79e+15: they are always written with int().
@@ -24,6 +25,12 @@ local MOST = 1000 -- entries of the ledger: each reply carries them
 local function int(x) return string.format('%.0f', x) end
 local function num(x) return tonumber(x or '0') or 0 end
 
+-- Fields of LOCK are written together, by save(): a call costs more than a field.
+local changes = {}
+local function set(field, value)
+  changes[#changes + 1], changes[#changes + 2] = field, value
+end
+
 local id = ARGV[1]
 local f = redis.call('HMGET', LOCK, 'floor', 'longest', 'closed', 'low', 'last',
   'digest', 'since', 'digest2', 'since2', 'limit', 'i' .. id, 'permanent', 'by')
@@ -39,8 +46,8 @@ local function note(tick, entry)
   ledger[tick] = entry
 end
 local function erase(tick)
-  if ledger[tick] then ledger_size = ledger_size - 1 end
-  ledger[tick] = nil
+  if not ledger[tick] then return end
+  ledger_size, ledger[tick] = ledger_size - 1, nil
   redis.call('HDEL', LEDGER, int(tick))
 end
 local function keep(tick, entry)
@@ -67,7 +74,9 @@ end
 
 -- Ticks that follow low without a gap and are decided need no entry of their own.
 local function advance()
-  local moved = ledger_size > 0
+  set('low', int(low))
+  if ledger_size == 0 then return end
+  local moved = true
   while moved do
     moved = false
     for tick, e in pairs(ledger) do
@@ -87,7 +96,7 @@ local function advance()
     if ledger[ticks[i]].state ~= 'open' then low = math.max(low, ticks[i]) end
     erase(ticks[i])
   end
-  redis.call('HSET', LOCK, 'low', int(low))
+  set('low', int(low))
 end
 
 local function unpack_row(s)
@@ -101,35 +110,73 @@ local function row_at(slot)
   if s then return unpack_row(s), s end
 end
 
--- Rows whose lease has ended make room. A run among them becomes an orphan, until its outcome is recorded.
-local function purge()
-  for _, slot in ipairs(redis.call('ZRANGEBYSCORE', EXPIRY, '-inf', int(now))) do
+-- The slots that are held: {slot, expiry, ...}, the first to end first. Rows whose lease has ended make room; a run
+-- among them becomes an orphan, until its outcome is recorded. No lease lasts beyond the longest from now, whatever the
+-- clock showed once: what its holder relies on is shorter.
+local function holds()
+  local list, first = redis.call('ZRANGE', EXPIRY, 0, -1, 'WITHSCORES'), 1
+  while list[first] and tonumber(list[first + 1]) <= now do
+    local slot = list[first]
     local row, s = row_at(slot)
     if row then
       if row.trigger ~= '' then redis.call('HSET', ORPHANS, row.id, slot .. '\n' .. s) end
       redis.call('HDEL', LOCK, 'r' .. slot, 'i' .. row.id, 'a' .. row.id)
     end
     redis.call('ZREM', EXPIRY, slot)
+    first = first + 2
   end
+  local held, latest = {}, now + longest
+  for i = first, #list, 2 do
+    local slot, expiry = list[i], tonumber(list[i + 1])
+    if expiry > latest + MINUTE then
+      expiry = latest
+      redis.call('ZADD', EXPIRY, int(expiry), slot)
+    end
+    held[#held + 1], held[#held + 2] = slot, expiry
+  end
+  return held
 end
 
 local function place(slot, row, expiry)
-  redis.call('HSET', LOCK, 'r' .. slot, table.concat({row.id, row.owner, row.lease, row.token, row.tick,
-    row.attempt, row.trigger, row.memo}, '\n'), 't' .. slot, row.token, 'i' .. row.id, slot)
+  set('r' .. slot, table.concat({row.id, row.owner, row.lease, row.token, row.tick, row.attempt, row.trigger, row.memo}, '\n'))
+  set('t' .. slot, row.token)
+  set('i' .. row.id, slot)
   redis.call('ZADD', EXPIRY, int(expiry), slot)
 end
 
+-- The lock was used: reply() puts off its end.
+local touched = false
+local function touch() touched = true end
+
 -- Locks of jobs stay, whoever else asks for them; others go when they have been idle, but not before their leases.
-local function touch()
+local function save()
   local idle = num(ARGV[3])
-  if idle == 0 and not permanent then
-    permanent = true
-    redis.call('HSET', LOCK, 'permanent', '1')
+  local stays = touched and idle == 0 and not permanent
+  if stays then set('permanent', '1') end
+  if #changes > 0 then redis.call('HSET', LOCK, unpack(changes)) end
+  if stays then
     for i = 1, 3 do redis.call('PERSIST', KEYS[i]) end
-  elseif not permanent then
+  elseif touched and not permanent then
     local life = int(math.max(idle, 2 * longest) / 1000)
     for i = 1, 3 do redis.call('PEXPIRE', KEYS[i], life) end
   end
+end
+
+-- The tick of a run that never started is open again. Of a fan-out that was decided, only its slot is: which others it
+-- ran in is not known any more.
+local function reopen(tick, slot, previous, per_tick)
+  local entry, how, left = ledger[tick], '', {}
+  local prev = entry and entry.prev or previous
+  if entry and entry.state == 'part' then
+    for s in string.gmatch(entry.how, '%d+') do
+      if s ~= slot then left[#left + 1] = s end
+    end
+  elseif per_tick > 1 then
+    how = slot
+    if entry and entry.state == 'open' then how = entry.how .. ',' .. slot end
+  end
+  if #left > 0 then keep(tick, {prev = prev, state = 'part', how = table.concat(left, ',')})
+  else keep(tick, {prev = prev, state = 'open', how = how}) end
 end
 
 -- What a witness knows of a tick that the server may know less of. In doubt a tick is decided, and a slot used.
@@ -164,21 +211,20 @@ local function remember()
     if e.state == 'open' and tick <= w_low and not open[tick] then erase(tick) end
   end
   closed = math.max(closed, now + longest)
-  redis.call('HSET', LOCK, 'floor', int(floor), 'low', int(low), 'longest', int(longest), 'closed', int(closed))
+  set('floor', int(floor))
+  set('low', int(low))
+  set('longest', int(longest))
+  set('closed', int(closed))
   touch()
 end
 
--- What is ahead of the server's clock by more than a minute is a glitch of that clock, corrected since. No lease
--- lasts beyond the longest from now: what its holder relies on is shorter.
+-- What is ahead of the server's clock by more than a minute is a glitch of that clock, corrected since.
 local function mend()
-  local bound, latest = now + MINUTE, now + longest
-  if low * 1000000 > bound then low = math.floor(now / 1000000); redis.call('HSET', LOCK, 'low', int(low)) end
-  if since > bound then since = now; redis.call('HSET', LOCK, 'since', int(since)) end
-  if since2 > bound then since2 = now; redis.call('HSET', LOCK, 'since2', int(since2)) end
-  if closed > latest + MINUTE then closed = latest; redis.call('HSET', LOCK, 'closed', int(closed)) end
-  for _, slot in ipairs(redis.call('ZRANGEBYSCORE', EXPIRY, '(' .. int(latest + MINUTE), '+inf')) do
-    redis.call('ZADD', EXPIRY, int(latest), slot)
-  end
+  local bound = now + MINUTE
+  if low * 1000000 > bound then low = math.floor(now / 1000000); set('low', int(low)) end
+  if since > bound then since = now; set('since', int(since)) end
+  if since2 > bound then since2 = now; set('since2', int(since2)) end
+  if closed > bound + longest then closed = now + longest; set('closed', int(closed)) end
 end
 
 -- A schedule that the lock does not know begins now: an edited schedule never fires in retrospect. Two are
@@ -190,11 +236,18 @@ local function know(schedule, announced)
   local fresh = now
   if digest == '' and low > 0 then fresh = 0 end -- only a witness' word is left: the ledger itself decides
   digest2, since2, digest, since = digest, since, schedule, fresh
-  redis.call('HSET', LOCK, 'digest', digest, 'since', int(since), 'digest2', digest2, 'since2', int(since2))
+  set('digest', digest)
+  set('since', int(since))
+  set('digest2', digest2)
+  set('since2', int(since2))
   touch()
 end
 
+-- WAIT is about what its own connection has written: a reply that only tells what others wrote would count at once.
+local sync = ARGV[#ARGV] == '1'
 local function reply(verdict, ...)
+  if sync and (#changes > 0 or redis.call('EXISTS', LOCK) == 1) then set('sync', '') end
+  save()
   return {verdict, now, floor, longest, low, ledger_text(), redis.call('HLEN', ORPHANS), ...}
 end
 local function is_late() return now > num(ARGV[2]) end

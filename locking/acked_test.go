@@ -1,0 +1,208 @@
+package locking
+
+import (
+	"context"
+	"errors"
+	"testing"
+	"time"
+)
+
+// acked wants one replica to have each grant.
+func (w *wire) acked() (c *Client, closeAll func()) {
+	w.Helper()
+	return w.client(Config{AckedReplicas: 1})
+}
+
+// wants fails the test unless the verdict is the one wanted; Unknown must be worth asking again.
+func (w *wire) wants(a Answer, want Verdict) Answer {
+	w.Helper()
+	if a.Verdict != want || want == Unknown && !errors.Is(a.Err, ErrUnknown) {
+		w.Fatalf("verdict %q (outcome %q), %v; want %q", a.Verdict, a.Outcome, a.Err, want)
+	}
+	return a
+}
+
+// tickOf is a tick that is due now, of a schedule that the lock knows since a minute ago.
+func (w *wire) tickOf(c *Client, lease, patience time.Duration) Request {
+	w.Helper()
+	w.replicas(1)
+	c.Look(w.Context(), []LookRequest{{Lock: "x", Permanent: true, Schedule: "s"}})
+	w.pass(time.Minute)
+	now := time.Now().Truncate(time.Second)
+	return Request{Lock: "x", ID: "one", Permanent: true, Lease: lease, Trigger: "schedule", Tick: &Tick{
+		At: now, Previous: now.Add(-time.Second), Schedule: "s", Deadline: now.Add(patience), IfLate: "missed"}}
+}
+
+func TestGrantCountsOnlyWhenReplicasHaveIt(t *testing.T) {
+	inBubble(t, func(w *wire) {
+		c, closeAll := w.acked()
+		defer closeAll()
+		r := Request{Lock: "x", ID: "one", Lease: time.Minute}
+		a := w.wants(c.Acquire(w.Context(), r), Unknown)
+		if a.Lease != nil || a.ID != "one" || len(w.rows("x")) != 1 {
+			w.Fatalf("%+v, rows %+v", a, w.rows("x"))
+		}
+		w.replicas(1)
+		l := w.wants(c.Acquire(w.Context(), r), Granted).Lease
+		if rows := w.rows("x"); rows[0].Token != l.Token() {
+			w.Errorf("rows %+v, token %d", rows, l.Token())
+		}
+		w.replicas(0) // a grant that has counted once goes on counting
+		if again := w.wants(c.Acquire(w.Context(), r), Granted); again.Lease != l {
+			w.Error("a second lease of the same grant")
+		}
+		w.waits = 0
+		w.release(l)
+		if w.waits != 0 {
+			w.Error("a release waits for replicas")
+		}
+	})
+}
+
+func TestRenewalExtendsOnlyWhatReplicasHave(t *testing.T) {
+	for _, back := range []bool{false, true} {
+		inBubble(t, func(w *wire) {
+			c, closeAll := w.acked()
+			defer closeAll()
+			const lease = 3 * time.Second
+			w.replicas(1)
+			l := w.lock(c, "x", lease)
+			w.pass(5 * time.Second)
+			if l.Context().Err() != nil {
+				w.Fatal("acknowledged renewals did not keep it")
+			}
+			w.replicas(0)
+			began := time.Now()
+			if back {
+				time.AfterFunc(lease/2, func() { w.replicas(1) })
+			}
+			w.pass(lease)
+			if alive := l.Context().Err() == nil; alive != back {
+				w.Errorf("replicas back in time: %v, but alive: %v", back, alive)
+			}
+			if rows := w.rows("x"); len(rows) != 1 || !rows[0].Expiry.After(began.Add(lease)) {
+				w.Errorf("the server has not renewed it: %+v", rows)
+			}
+			if !back && !errors.Is(context.Cause(l.Context()), ErrLost) {
+				w.Error(context.Cause(l.Context()))
+			}
+		})
+	}
+}
+
+// A tick is asked for again until its deadline, at pauses that may be longer than its lease.
+func TestUnacknowledgedTickWaitsForReplicas(t *testing.T) {
+	inBubble(t, func(w *wire) {
+		c, closeAll := w.acked()
+		defer closeAll()
+		r := w.tickOf(c, time.Second, time.Minute)
+		w.replicas(0)
+		w.wants(c.Acquire(w.Context(), r), Unknown)
+		w.pass(500 * time.Millisecond)
+		for range 10 {
+			w.wants(c.Acquire(w.Context(), r), Unknown)
+			w.pass(3 * time.Second)
+			if n := len(w.rows("x")); n != 1 { // else others could mourn it
+				w.Fatalf("%d rows while replicas are waited for", n)
+			}
+		}
+		w.replicas(1)
+		a := w.wants(c.Acquire(w.Context(), r), Granted)
+		if a.Orphans != 0 || a.Lease.Attempt() != 1 || a.Lease.Remaining() > time.Second {
+			w.Errorf("%d orphans, attempt %d, %v remain", a.Orphans, a.Lease.Attempt(), a.Lease.Remaining())
+		}
+	})
+}
+
+func TestUnacknowledgedTickIsSettledAfterItsDeadline(t *testing.T) {
+	for _, after := range []int{0, 1, 5} { // questions past the deadline before replicas are back
+		inBubble(t, func(w *wire) {
+			c, closeAll := w.acked()
+			defer closeAll()
+			r := w.tickOf(c, 30*time.Second, 4*time.Second)
+			w.replicas(0)
+			w.wants(c.Acquire(w.Context(), r), Unknown)
+			w.pass(5 * time.Second)
+			for range after {
+				w.wants(c.Acquire(w.Context(), r), Unknown)
+				w.pass(2 * time.Second)
+			}
+			w.replicas(1)
+			if after == 0 { // who gets it looks at the clock, and gives it back
+				w.wants(c.Acquire(w.Context(), r), Granted)
+				return
+			}
+			if a := w.wants(c.Acquire(w.Context(), r), Decided); a.Outcome != "missed" || a.ID != r.ID {
+				w.Errorf("%+v", a)
+			}
+			if len(w.rows("x")) != 0 {
+				w.Errorf("rows %+v", w.rows("x"))
+			}
+		})
+	}
+}
+
+func TestRefusalsCountOnlyWhenReplicasHaveThem(t *testing.T) {
+	inBubble(t, func(w *wire) {
+		c, closeAll := w.acked()
+		defer closeAll()
+		other, closeOther := w.acked()
+		defer closeOther()
+		r := w.tickOf(c, time.Minute, time.Hour)
+		w.wants(c.Acquire(w.Context(), r), Granted)
+		r.ID = "other"
+		w.replicas(0)
+		w.wants(other.Acquire(w.Context(), r), Unknown)
+		plain := Request{Lock: "y", Lease: time.Minute}
+		w.wants(c.Acquire(w.Context(), plain), Unknown)
+		w.wants(other.Acquire(w.Context(), plain), Held) // which decides nothing
+		w.replicas(1)
+		w.wants(other.Acquire(w.Context(), r), Decided)
+	})
+}
+
+// The new master never had what its replicas had not acknowledged: whoever told it would take the tick from everybody.
+func TestUnacknowledgedReplyTeachesNothing(t *testing.T) {
+	inBubble(t, func(w *wire) {
+		c, closeAll := w.acked()
+		defer closeAll()
+		other, closeOther := w.acked()
+		defer closeOther()
+		r := w.tickOf(c, time.Minute, time.Hour)
+		s := c.Look(w.Context(), []LookRequest{{Lock: "x", Permanent: true}})[0]
+		w.replicas(0)
+		w.wants(c.Acquire(w.Context(), r), Unknown)
+		theirs := r
+		theirs.ID = "theirs"
+		w.wants(other.Acquire(w.Context(), theirs), Unknown)
+		// A failover to a replica that has all but the grant.
+		keys := c.keys("x", "")
+		if err := errors.Join(c.cfg.Redis.Del(w.Context(), keys[:3]...).Err(), c.cfg.Redis.HSet(w.Context(), keys[0],
+			"digest", "s", "since", s.Now.Add(-time.Minute).UnixMicro(), "low", s.Decided.Unix()).Err()); err != nil {
+			w.Fatal(err)
+		}
+		w.replicas(1)
+		w.wants(other.Acquire(w.Context(), theirs), Granted)
+		w.wants(c.Acquire(w.Context(), r), Decided)
+	})
+}
+
+func TestPlainLockThatIsNotAcknowledgedIsGivenBack(t *testing.T) {
+	inBubble(t, func(w *wire) {
+		c, closeAll := w.acked()
+		defer closeAll()
+		ctx, cancel := context.WithTimeout(w.Context(), 3*time.Second)
+		defer cancel()
+		if l, ok, err := c.Mutex("x").TryLock(ctx); l != nil || ok || !errors.Is(err, ErrUnknown) {
+			w.Fatalf("%v %v %v", l, ok, err)
+		}
+		w.pass(time.Second)
+		if len(w.rows("x")) != 0 {
+			w.Errorf("rows %+v", w.rows("x"))
+		}
+		time.AfterFunc(time.Second, func() { w.replicas(1) })
+		if _, ok, err := c.Mutex("x").TryLock(w.Context()); !ok {
+			w.Errorf("replicas came back: %v", err)
+		}
+	})
+}

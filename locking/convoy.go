@@ -1,0 +1,144 @@
+package locking
+
+import (
+	"context"
+	"slices"
+	"sync"
+	"time"
+)
+
+// convoy has single calls travel together (group commit): those that come while a round trip is under way go together in
+// the next one, and nobody lingers. One of the callers leads: it has all sent, and the next is led by one of those that wait then.
+type convoy struct {
+	mu      sync.Mutex
+	waiting []*traveller
+	under   int // leaders: round trips under way, and callers that are told to make one
+}
+
+// traveller is one call, and who waits for its reply.
+type traveller struct {
+	call   call
+	reply  reply
+	landed chan struct{} // closed when the reply is there
+	lead   chan struct{} // capacity 1: it is this one's turn to lead
+}
+
+// patience is for which part of its time-out a round trip is waited for by others. Then they send beside it: a connection that
+// hangs holds up nobody for longer.
+const patience = 4
+
+// together executes a call in company.
+func (c *Client) together(ctx context.Context, k call) reply {
+	t := &traveller{call: k, landed: make(chan struct{}), lead: make(chan struct{}, 1)}
+	c.convoy.join(t)
+	tired := time.NewTimer(c.cfg.Timeout / patience)
+	defer tired.Stop()
+	for {
+		select {
+		case <-t.landed:
+			return t.reply
+		case <-t.lead:
+			travel := func() { c.travel(context.WithoutCancel(ctx)) } // it is not only this one's
+			if !c.later(travel) {
+				travel()
+			}
+		case <-tired.C:
+			c.convoy.hurry(t)
+		case <-ctx.Done():
+			c.convoy.leave(t)
+			return reply{err: unknown(ctx.Err())}
+		}
+	}
+}
+
+// travel makes one round trip for all who wait, and hands on.
+func (c *Client) travel(ctx context.Context) {
+	group := c.convoy.depart()
+	if len(group) > 0 {
+		calls := make([]call, len(group))
+		for i, t := range group {
+			calls[i] = t.call
+		}
+		ctx, cancel := context.WithTimeout(ctx, c.cfg.Timeout)
+		defer cancel()
+		for i, r := range c.send(ctx, calls) {
+			group[i].reply = r
+			close(group[i].landed)
+		}
+	}
+	c.convoy.arrive()
+}
+
+// join lets a caller wait, or lead at once if nobody does.
+func (v *convoy) join(t *traveller) {
+	v.mu.Lock()
+	defer v.mu.Unlock()
+	v.waiting = append(v.waiting, t)
+	if v.under == 0 {
+		v.appoint(t)
+	}
+}
+
+// appoint makes a waiting caller a leader, unless it is one. mu is held.
+func (v *convoy) appoint(t *traveller) {
+	select {
+	case t.lead <- struct{}{}:
+		v.under++
+	default:
+	}
+}
+
+// depart returns who goes along. Whoever was to lead besides has no reason to any more.
+func (v *convoy) depart() []*traveller {
+	v.mu.Lock()
+	defer v.mu.Unlock()
+	n := min(len(v.waiting), maxBatch)
+	group := slices.Clone(v.waiting[:n])
+	v.waiting = slices.Delete(v.waiting, 0, n)
+	for _, t := range group {
+		v.dismiss(t)
+	}
+	return group
+}
+
+// dismiss takes back that a caller is to lead; false if it is not, or has begun. mu is held.
+func (v *convoy) dismiss(t *traveller) bool {
+	select {
+	case <-t.lead:
+		v.under--
+		return true
+	default:
+		return false
+	}
+}
+
+// arrive ends a round trip. The next one is led by the first of those that wait.
+func (v *convoy) arrive() {
+	v.mu.Lock()
+	defer v.mu.Unlock()
+	v.under--
+	if len(v.waiting) > 0 {
+		v.appoint(v.waiting[0])
+	}
+}
+
+// hurry has a caller that still waits lead a round trip beside those under way.
+func (v *convoy) hurry(t *traveller) {
+	v.mu.Lock()
+	defer v.mu.Unlock()
+	if slices.Contains(v.waiting, t) {
+		v.appoint(t)
+	}
+}
+
+// leave takes a caller out, unless its call is on its way.
+func (v *convoy) leave(t *traveller) {
+	v.mu.Lock()
+	defer v.mu.Unlock()
+	if i := slices.Index(v.waiting, t); i >= 0 {
+		v.waiting = slices.Delete(v.waiting, i, i+1)
+	}
+	if v.dismiss(t) && len(v.waiting) > 0 {
+		v.appoint(v.waiting[0])
+	}
+}

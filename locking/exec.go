@@ -1,0 +1,205 @@
+package locking
+
+import (
+	"context"
+	"fmt"
+	"slices"
+	"sync"
+	"time"
+
+	"github.com/redis/go-redis/v9"
+)
+
+// errand is a call on its way to the server that has its lock.
+type errand struct {
+	call int    // its place among the calls
+	to   string // where a node has sent it; "" leaves that to its key
+	ask  bool   // that node takes it as an exception, since the slot is still on its way there
+	load bool   // the server does not know the script: it may have to carry its text
+	anew bool   // a server that can't be written to has sent it away once
+}
+
+// maxRounds bounds how often a call is sent in one go: to a node that knows better, once more with the text of its script, and
+// both again where SCRIPT FLUSH or another move of the slot came in between.
+const maxRounds = 8
+
+// exec sends calls, all those for one server in one pipeline, and returns a reply or an error for each. An error of one says
+// nothing about the others. A single call travels with those of other callers; not in a Cluster, where those to a node that
+// answers would wait for one that does not.
+func (c *Client) exec(ctx context.Context, calls []call) []reply {
+	if len(calls) == 1 && c.servers.cluster == nil {
+		return []reply{c.together(ctx, calls[0])}
+	}
+	return c.send(ctx, calls)
+}
+
+// send is exec without company: for many, and for renewals, which wait for nobody.
+func (c *Client) send(ctx context.Context, calls []call) []reply {
+	replies := make([]reply, len(calls))
+	todo := make([]errand, len(calls))
+	for i := range calls {
+		todo[i].call = i
+	}
+	for round := 0; len(todo) > 0 && round < maxRounds; round++ {
+		batches := c.sort(ctx, calls, replies, todo)
+		again := make([][]errand, len(batches))
+		var trips sync.WaitGroup
+		for n, b := range batches {
+			trips.Go(func() { again[n] = c.trip(ctx, b, calls, replies) })
+		}
+		trips.Wait()
+		todo = slices.Concat(again...)
+	}
+	return replies
+}
+
+// batch is what goes to one server together.
+type batch struct {
+	server  server
+	errands []errand
+}
+
+// sort finds the server of each errand. Those that have none get an error as their reply.
+func (c *Client) sort(ctx context.Context, calls []call, replies []reply, todo []errand) []*batch {
+	var batches []*batch
+	byAddr, sentTo := map[string]*batch{}, map[string]server{}
+	var lost error // the servers can't be found out at all
+	for _, e := range todo {
+		s, known := sentTo[e.to]
+		err := lost
+		switch {
+		case err != nil || known:
+		case e.to == "":
+			s, err = c.servers.holder(ctx, c.key(calls[e.call].lock))
+			lost = err
+		default:
+			if s, err = c.servers.at(ctx, e.to); err == nil {
+				sentTo[e.to] = s
+			}
+		}
+		if err != nil {
+			replies[e.call] = reply{err: unknown(err)}
+			continue
+		}
+		b := byAddr[s.addr]
+		if b == nil {
+			b = &batch{server: s}
+			byAddr[s.addr] = b
+			batches = append(batches, b)
+		}
+		b.errands = append(b.errands, e)
+	}
+	return batches
+}
+
+// trip is one round trip to one server; it returns what has to be sent again. EVALSHA's own fallback does not work inside
+// pipelines: the first call of each script that the server did not know carries its text.
+func (c *Client) trip(ctx context.Context, b *batch, calls []call, replies []reply) (again []errand) {
+	if err := c.learnTime(ctx, b.server); err != nil {
+		for _, e := range b.errands {
+			replies[e.call] = reply{err: err}
+		}
+		return nil
+	}
+	pipe := b.server.redis.Pipeline()
+	cmds := c.enqueue(ctx, pipe, b, calls)
+	acks := c.awaitReplicas(ctx, pipe, b, calls)
+	sent := c.cfg.Clock()
+	_, _ = pipe.Exec(ctx) // each command has its own error
+	received := c.cfg.Clock()
+	silent := false
+	for n, e := range b.errands {
+		raw, err := cmds[n].Slice()
+		if next, ok := e.follow(err, b.server.addr); ok {
+			replies[e.call] = reply{err: unknown(err)}
+			again = append(again, next)
+			continue
+		}
+		silent = silent || err != nil && !isReply(err)
+		replies[e.call] = c.read(b.server.clock, raw, err, sent, received)
+		replies[e.call].acked = c.acked(acks)
+	}
+	for _, e := range b.errands {
+		c.learn(calls[e.call], replies[e.call])
+	}
+	if silent {
+		c.servers.suspect(ctx)
+	}
+	return again
+}
+
+// enqueue puts a batch into a pipeline and returns the scripts' commands. They are void after the time that a round trip may take.
+func (c *Client) enqueue(ctx context.Context, pipe redis.Pipeliner, b *batch, calls []call) []*redis.Cmd {
+	micros, _ := b.server.clock.at(c.cfg.Clock())
+	until := micros + c.cfg.Timeout.Microseconds()
+	cmds := make([]*redis.Cmd, len(b.errands))
+	loaded := map[string]bool{}
+	for n, e := range b.errands {
+		k := calls[e.call]
+		if e.ask {
+			pipe.Do(ctx, "ASKING")
+		}
+		if e.load && !loaded[k.script.sha] {
+			loaded[k.script.sha] = true
+			cmds[n] = pipe.Eval(ctx, k.script.text, c.keys(k.lock, k.id), k.argv(until)...)
+			continue
+		}
+		cmds[n] = pipe.EvalSha(ctx, k.script.sha, c.keys(k.lock, k.id), k.argv(until)...)
+	}
+	return cmds
+}
+
+// follow says where to send an errand that was surely not done, and that may be done at once elsewhere or in another way.
+// What needs time (TRYAGAIN, CLUSTERDOWN, LOADING, MASTERDOWN, NOREPLICAS) is for whoever asks again with the same id.
+func (e errand) follow(err error, from string) (next errand, ok bool) {
+	if err == nil {
+		return e, false
+	}
+	if addr, moved := redis.IsMovedError(err); moved {
+		e.to, e.ask = redirection(addr, from), false
+		return e, from != ""
+	}
+	if addr, ask := redis.IsAskError(err); ask {
+		e.to, e.ask = redirection(addr, from), true
+		return e, from != ""
+	}
+	if redis.HasErrorPrefix(err, "NOSCRIPT") {
+		e.load = true
+		return e, true
+	}
+	if redis.IsReadOnlyError(err) && !e.anew { // a master no more: the client has dropped the connection, and looks for the new one
+		e.anew = true
+		return e, true
+	}
+	return e, false
+}
+
+// isReply tells errors that a server has answered with from those of the network.
+func isReply(err error) bool { return redis.HasErrorPrefix(err, "") }
+
+// awaitReplicas lets a pipeline end with WAIT, if its calls count only once replicas have them: on the connection of the
+// scripts, since WAIT is about what its own connection has written.
+func (c *Client) awaitReplicas(ctx context.Context, pipe redis.Pipeliner, b *batch, calls []call) *redis.Cmd {
+	if !slices.ContainsFunc(b.errands, func(e errand) bool { return calls[e.call].sync }) {
+		return nil
+	}
+	patience := c.cfg.AckTimeout
+	if end, ok := ctx.Deadline(); ok { // the reply needs time as well
+		patience = max(min(patience, time.Until(end)/2), time.Millisecond)
+	}
+	return pipe.Do(ctx, "WAIT", c.cfg.AckedReplicas, patience.Milliseconds())
+}
+
+// acked tells whether what was done will outlast its server.
+func (c *Client) acked(acks *redis.Cmd) bool {
+	if c.cfg.AckedReplicas == 0 || acks == nil {
+		return c.cfg.AckedReplicas == 0
+	}
+	n, err := acks.Int()
+	return err == nil && n >= c.cfg.AckedReplicas
+}
+
+// unacked is the error of a request that was done, and that a failover may undo.
+func (c *Client) unacked() error {
+	return fmt.Errorf("%w: not acknowledged by %d replicas within %v", ErrUnknown, c.cfg.AckedReplicas, c.cfg.AckTimeout)
+}

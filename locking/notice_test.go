@@ -1,0 +1,111 @@
+package locking
+
+import (
+	"context"
+	"testing"
+	"testing/synctest"
+	"time"
+)
+
+// hearing has a client hear until the test's end; what it has heard is read after synctest.Wait.
+func hearing(w *wire, c *Client) (heard func() []Notice, stop func()) {
+	ctx, cancel := context.WithCancel(w.Context())
+	var all []Notice
+	over := make(chan struct{})
+	go func() {
+		defer close(over)
+		c.Hear(ctx, func(n []Notice) { all = append(all, n...) })
+	}()
+	synctest.Wait()
+	return func() []Notice { synctest.Wait(); return all }, func() { cancel(); <-over }
+}
+
+// Who has heard of a grant is its witness: a server that forgets it, and a holder that is gone, do not make it grant the
+// tick again.
+func TestHearsayIsTestimony(t *testing.T) {
+	inBubble(t, func(w *wire) {
+		winner, closeWinner := w.client(Config{})
+		hearer, closeHearer := w.client(Config{})
+		defer closeWinner()
+		defer closeHearer()
+		w.release(w.lock(hearer, "warm", time.Minute)) // it knows the server's clock
+		heard, stop := hearing(w, hearer)
+		defer stop()
+		winner.Look(w.Context(), []LookRequest{{Lock: "x", Permanent: true, Schedule: "s"}})
+		w.pass(2 * time.Second)
+		tick := Tick{At: time.Now().Truncate(time.Second), Previous: time.Now().Add(-time.Hour), Schedule: "s"}
+		r := Request{Lock: "x", Lease: time.Minute, Permanent: true, AnyLimit: true, Tick: &tick}
+		a := winner.Acquire(w.Context(), r)
+		if a.Verdict != Granted {
+			w.Fatalf("%+v", a)
+		}
+		if err := winner.Tell(w.Context(), []*Lease{a.Lease}); err != nil {
+			w.Fatal(err)
+		}
+		got := heard()
+		if len(got) != 1 || got[0].Lock != "x" || !got[0].Tick.Equal(tick.At) || got[0].Until.Before(time.Now().Add(59*time.Second)) {
+			w.Fatalf("heard %+v", got)
+		}
+		if err := winner.cfg.Redis.FlushAll(w.Context()).Err(); err != nil {
+			w.Fatal(err)
+		}
+		if a := hearer.Acquire(w.Context(), r); a.Verdict != Closed {
+			w.Errorf("after the loss: %q", a.Verdict)
+		}
+		w.pass(2 * time.Minute)
+		if a := hearer.Acquire(w.Context(), r); a.Verdict != Decided {
+			w.Errorf("when the lock is open again: %q", a.Verdict)
+		}
+	})
+}
+
+// A server that is away ends no subscription for good.
+func TestHearAgainAfterAnOutage(t *testing.T) {
+	for _, how := range []string{"deaf", "mute", "cut"} {
+		t.Run(how, func(t *testing.T) {
+			inBubble(t, func(w *wire) {
+				teller, closeTeller := w.client(Config{})
+				hearer, closeHearer := w.client(Config{})
+				defer closeTeller()
+				defer closeHearer()
+				heard, stop := hearing(w, hearer)
+				defer stop()
+				if how == "cut" {
+					w.cut(3)
+					teller.Acquire(w.Context(), Request{Lock: "y"})
+				} else {
+					w.fail(how)
+				}
+				w.pass(time.Minute)
+				w.fail()
+				w.pass(time.Minute)
+				l := w.lock(teller, "x", time.Minute)
+				defer w.release(l)
+				if err := teller.Tell(w.Context(), []*Lease{l}); err != nil {
+					w.Fatal(err)
+				}
+				if n := len(heard()); n != 1 {
+					w.Errorf("heard %d notices", n)
+				}
+			})
+		})
+	}
+}
+
+// What others write into the channel is no notice, and harms nobody.
+func TestStrangeNotices(t *testing.T) {
+	inBubble(t, func(w *wire) {
+		c, closeAll := w.client(Config{})
+		defer closeAll()
+		heard, stop := hearing(w, c)
+		defer stop()
+		for _, s := range []string{"", "x", "{}", "null", "x\t1\t2", "x\ta\tb\tc\td\te\tf\ttrue\to\t", "\t1\t2\t3\t4\t5\t6\ttrue\to\t\n", "x\t-1\t2\t3\t4\t5\t6\ttrue\to\t\n"} {
+			if err := c.cfg.Redis.Publish(w.Context(), c.channel(), s).Err(); err != nil {
+				w.Fatal(err)
+			}
+		}
+		if got := heard(); len(got) != 0 {
+			w.Errorf("heard %+v", got)
+		}
+	})
+}
