@@ -2,6 +2,7 @@ package scheduler_test
 
 import (
 	"fmt"
+	"sync/atomic"
 	"testing"
 	"time"
 
@@ -52,4 +53,31 @@ func TestManyJobsAtOnce(t *testing.T) {
 			t.Errorf("the last began at %v: places were left empty", last.Sub(c.start))
 		}
 	})
+}
+
+// TestUnreadyReplicaStartsNothing: its ticks wait, or are left to others, until runs may be started again.
+func TestUnreadyReplicaStartsNothing(t *testing.T) {
+	for _, others := range []int{0, 2} {
+		t.Run(fmt.Sprint(others, " others"), func(t *testing.T) {
+			inCluster(t, func(c *cluster) {
+				jobs := []scheduler.Job{c.job("j", "* * * * * *", time.Millisecond, startDeadline(30*time.Second))}
+				var unready atomic.Bool
+				c.join("r", jobs, func(cfg *scheduler.Config) { cfg.Ready = func() bool { return !unready.Load() } })
+				for i := range others {
+					c.join(fmt.Sprint("other", i), jobs)
+				}
+				c.at(10500 * time.Millisecond)
+				unready.Store(true)
+				c.at(20500 * time.Millisecond)
+				for _, r := range c.runs("j") {
+					if r.Replica == "r" && c.second(r.Tick) > 10 {
+						t.Errorf("started tick %d", c.second(r.Tick))
+					}
+				}
+				unready.Store(false)
+				c.at(21900 * time.Millisecond)
+				want(t, "ticks in the order of their starts", c.ticks("j"), seconds(1, 21, 1))
+			})
+		})
+	}
 }

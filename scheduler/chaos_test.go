@@ -100,7 +100,7 @@ func (c *cluster) havoc(rng *rand.Rand, jobs []scheduler.Job, length time.Durati
 	join := func() *replica {
 		born++
 		seed := rand.New(rand.NewPCG(rng.Uint64(), 0))
-		return c.join("r"+strconv.Itoa(born), jobs, func(cfg *scheduler.Config) { cfg.Journal = flaky{cfg.Journal, seed} })
+		return c.join("r"+strconv.Itoa(born), jobs, func(cfg *scheduler.Config) { cfg.Journal = flaky{cfg.Journal, seed}; c.ranked(cfg) })
 	}
 	all := []*replica{join(), join(), join(), join()}
 	pass(time.Second) // before the cluster has heard of a schedule it has no ticks

@@ -39,7 +39,7 @@ func (s *Scheduler) claim(ctx context.Context, now time.Time) {
 				continue
 			}
 		}
-		if !k.placed && !k.mayWin() && !now.After(k.deadline) {
+		if k.mustWait(now) {
 			k.full = false
 			s.agenda.park(k, now)
 			continue
@@ -63,7 +63,7 @@ func (s *Scheduler) claim(ctx context.Context, now time.Time) {
 // claimOf makes a tick's claim. A replica that has no place for it abstains.
 func (s *Scheduler) claimOf(k *tick) election.Claim {
 	t := k.task
-	k.full = s.running >= s.cfg.MaxRunning
+	k.full = s.places() <= 0
 	if !k.placed && !s.leaving && !k.full && k.mayWin() && t.running < t.PerReplica {
 		s.place(k)
 	}
@@ -84,6 +84,14 @@ func (k *tick) claim() election.Claim {
 	t := k.task
 	return election.Claim{Job: t.Name, ID: k.id, Trigger: "schedule", Tick: k.at, Previous: k.previous, Schedule: t.spec.Digest(),
 		NotBefore: k.due, Deadline: k.deadline, Slots: t.Parallel, PerTick: t.PerTick, Lease: t.Lease}
+}
+
+// places is how many more runs this replica may start now.
+func (s *Scheduler) places() int {
+	if s.unready {
+		return 0
+	}
+	return s.cfg.MaxRunning - s.running
 }
 
 // place counts a run that a claim may start.
@@ -114,24 +122,35 @@ func (s *Scheduler) fallBehind(given []*tick, now time.Time) {
 	s.wake(now, given...)
 }
 
-// giveUp closes a tick that may be undecided. A claim that is under way keeps its place until it is answered.
+// giveUp closes a tick that may be undecided. A claim that is under way keeps its place until it is answered: a withdrawal
+// beside it might give back what it brings.
 func (s *Scheduler) giveUp(k *tick) {
 	s.agenda.close(k)
-	if k.unsure { // it may have been granted, and nobody will run it
-		s.cfg.Claimer.Withdraw(k.claim())
+	if k.asking {
+		return
 	}
-	if !k.asking {
-		s.unplace(k)
+	s.withdraw(k)
+	s.unplace(k)
+}
+
+// withdraw gives back what a claim may have been granted, or may yet be, of which nobody has heard.
+func (s *Scheduler) withdraw(k *tick) {
+	if k.doubted {
+		s.cfg.Claimer.Withdraw(k.claim())
 	}
 }
 
 // settleClaims deals with the results, in the order of the ticks.
 func (s *Scheduler) settleClaims(b claimedBatch) {
 	s.claiming = false
-	now, unknown := s.now(), 0
+	now, unknown := s.now(), 0 // how many nobody has answered
 	for i, k := range b.ticks {
 		r := b.results[i]
 		k.asking, k.unsure = false, r.Verdict == election.CannotTell
+		if k.unsure {
+			k.doubted = true
+			unknown++
+		}
 		if r.Orphans > 0 {
 			s.watch(k.task, now)
 		}
@@ -139,16 +158,17 @@ func (s *Scheduler) settleClaims(b claimedBatch) {
 		case r.Verdict == election.Granted:
 			s.granted(k, r.Term, now)
 			continue
-		case r.Verdict == election.CannotTell && !k.closed:
-			unknown++ // it keeps its place: it may have been granted
+		case r.Verdict == election.CannotTell && !k.closed: // it keeps its place: it may have been granted
 		case r.Verdict == election.CannotTell: // it was given up meanwhile
-			s.cfg.Claimer.Withdraw(k.claim())
+			s.withdraw(k)
 			s.unplace(k)
 		default:
 			s.unplace(k)
 		}
 		if !k.closed {
 			s.settleClaim(k, r, now)
+		} else if r.Verdict == election.Held {
+			s.withdraw(k)
 		}
 	}
 	if unknown == 0 && s.away {
@@ -165,9 +185,9 @@ func (s *Scheduler) wake(now time.Time, changed ...*tick) {
 		return
 	}
 	for _, k := range changed {
-		s.agenda.wake(k.task, s.cfg.MaxRunning-s.running, now)
+		s.agenda.wake(k.task, s.places(), now)
 	}
-	s.agenda.wakeStarved(s.cfg.MaxRunning-s.running, now)
+	s.agenda.wakeStarved(s.places(), now)
 }
 
 // settleClaim deals with the result for an open tick that was not granted.
@@ -196,6 +216,7 @@ func (s *Scheduler) stillOpen(k *tick, r election.Result, now time.Time) {
 	switch {
 	case s.leaving:
 		s.agenda.close(k)
+		s.withdraw(k)
 	case r.Verdict == election.Early:
 		s.agenda.askSoon(k, r.Until, now)
 	case r.Verdict == election.Closed:
@@ -230,6 +251,7 @@ func (s *Scheduler) cannotTell(k *tick, r election.Result, now time.Time) {
 		s.askAgain = now.Add(s.retry.next())
 	}
 	k.waited, k.reason = true, "redis"
+	s.agenda.lineUp(k)
 	s.agenda.asks.set(k, s.askAgain)
 }
 
@@ -240,12 +262,15 @@ func (s *Scheduler) granted(k *tick, term *election.Term, now time.Time) {
 		s.place(k)
 	}
 	k.placed = false // from here on it is the run that has the place
-	if k.waited && now.After(k.deadline) && !k.closed {
+	if k.waited && k.late(now) && !k.closed {
 		s.giveBack(k, term)
 		return
 	}
 	s.start(k, term)
 	s.agenda.close(k)
+	if s.cfg.Notices != nil && !s.leaving {
+		s.begun = append(s.begun, term)
+	}
 	if k.task.PerTick > 1 && !s.leaving { // it may be granted here again, or has to be settled at its deadline
 		again := s.agenda.open(k.task, k.at, k.previous, now)
 		again.won = k.won + 1
@@ -265,7 +290,7 @@ func (s *Scheduler) start(k *tick, term *election.Term) {
 }
 
 func (s *Scheduler) giveBack(k *tick, term *election.Term) {
-	k.late = true
+	k.returned = true
 	s.active.Add(1)
 	go func() {
 		defer func() { s.finished <- k }()
@@ -281,8 +306,8 @@ func (s *Scheduler) freed(k *tick) {
 	k.task.running--
 	s.running--
 	now := s.now()
-	if k.late && !k.closed {
-		k.late, k.id = false, newRunID()
+	if k.returned && !k.closed {
+		k.returned, k.id = false, newRunID()
 		s.agenda.ask(k, now, now)
 	}
 	s.wake(now, k)

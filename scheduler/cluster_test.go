@@ -32,6 +32,7 @@ type cluster struct {
 	ran      []*ran
 	records  []scheduler.Record
 	replicas []*replica
+	members  []string // their names, for each other
 }
 
 // ran is what a job's function saw.
@@ -79,6 +80,7 @@ type replica struct {
 
 	mu    sync.Mutex
 	dead  bool // what it says does not reach the journal
+	hangs bool // its journal does not answer
 	asked []asked
 }
 
@@ -103,7 +105,8 @@ func (c *cluster) replica(name string, jobs []scheduler.Job, edits ...func(*sche
 	if err != nil {
 		c.t.Fatal(err)
 	}
-	cfg := scheduler.Config{Jobs: jobs, Claimer: spy{elector, r}, Journal: r, Replica: name, Logger: c.logger(name)}
+	cfg := scheduler.Config{Jobs: jobs, Claimer: spy{elector, r}, Journal: r, Replica: name, Logger: c.logger(name),
+		Notices: elector}
 	for _, edit := range edits {
 		edit(&cfg)
 	}
@@ -111,7 +114,20 @@ func (c *cluster) replica(name string, jobs []scheduler.Job, edits ...func(*sche
 		c.t.Fatal(err)
 	}
 	c.replicas = append(c.replicas, r)
+	c.mu.Lock()
+	c.members = append(c.members, name)
+	c.mu.Unlock()
 	return r
+}
+
+// ranked lets replicas take ranks for each job. To their peers those that have died or left still seem alive.
+func (c *cluster) ranked(cfg *scheduler.Config) {
+	name := cfg.Replica
+	cfg.Peers = func() (string, []string) {
+		c.mu.Lock()
+		defer c.mu.Unlock()
+		return name, slices.Clone(c.members)
+	}
 }
 
 func (c *cluster) logger(name string) hclog.Logger {
@@ -159,6 +175,20 @@ func (r *replica) run() {
 	}()
 }
 
+// hold takes a slot of a job outside its schedule.
+func (r *replica) hold(job string) *election.Term {
+	r.cluster.t.Helper()
+	elector, err := election.New(election.Config{Locks: r.locks})
+	if err != nil {
+		r.cluster.t.Fatal(err)
+	}
+	got := elector.Claim(context.Background(), []election.Claim{{Job: job, ID: "manual", Trigger: "manual", Slots: 1, PerTick: 1, Lease: time.Minute}})[0]
+	if got.Verdict != election.Granted {
+		r.cluster.t.Fatalf("%+v", got)
+	}
+	return got.Term
+}
+
 // leave drains the replica and closes its connections.
 func (r *replica) leave() {
 	if r.stop != nil {
@@ -179,13 +209,24 @@ func (r *replica) die() {
 	r.wire.silence()
 }
 
+// journalHangs has the replica's journal take nothing any more, and say nothing.
+func (r *replica) journalHangs() {
+	r.mu.Lock()
+	defer r.mu.Unlock()
+	r.hangs = true
+}
+
 var errDead = errors.New("the dead tell no tales")
 
 // Record keeps records in memory, as the journal of all replicas.
-func (r *replica) Record(_ context.Context, records []scheduler.Record) error {
+func (r *replica) Record(ctx context.Context, records []scheduler.Record) error {
 	r.mu.Lock()
-	dead := r.dead
+	dead, hangs := r.dead, r.hangs
 	r.mu.Unlock()
+	if hangs {
+		<-ctx.Done()
+		return ctx.Err()
+	}
 	if dead {
 		return errDead
 	}

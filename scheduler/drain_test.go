@@ -1,7 +1,9 @@
 package scheduler_test
 
 import (
+	"context"
 	"errors"
+	"fmt"
 	"testing"
 	"time"
 
@@ -165,5 +167,98 @@ func TestStopBeforeTheServerWasThere(t *testing.T) {
 		if d := time.Since(c.start); d > 12*time.Second {
 			t.Errorf("Run returned at %v", d)
 		}
+	})
+}
+
+// TestDrainWithSilentServer: what is still to be told waits for one server in vain, and not one after the other.
+func TestDrainWithSilentServer(t *testing.T) {
+	for name, how := range waysToBeAway {
+		for _, abort := range []bool{false, true} {
+			t.Run(fmt.Sprintf("%s, abort %v", name, abort), func(t *testing.T) {
+				inCluster(t, func(c *cluster) {
+					var jobs []scheduler.Job
+					for i := range 20 {
+						jobs = append(jobs, c.job(fmt.Sprint("j", i), "5/10 * * * * *", time.Hour, lease(time.Minute)))
+					}
+					r := c.join("r", jobs, drainTimeout(2*time.Second))
+					c.at(10500 * time.Millisecond)
+					how(&r.wire)
+					r.journalHangs()
+					c.at(12 * time.Second)
+					r.stop()
+					limit := 2*time.Second + 4*time.Second // drain_timeout; the last record, and the release
+					if abort {
+						r.Abort()
+						limit = 2 * time.Second // the release alone
+					}
+					<-r.done
+					if d := time.Since(c.start) - 12*time.Second; d > limit+50*time.Millisecond {
+						t.Errorf("the drain took %v", d)
+					}
+				})
+			})
+		}
+	}
+}
+
+// TestGrantAfterTheAbort starts nothing, and is told of.
+func TestGrantAfterTheAbort(t *testing.T) {
+	inCluster(t, func(c *cluster) {
+		r := c.join("r", []scheduler.Job{c.job("j", "*/10 * * * * *", time.Second)})
+		c.at(19 * time.Second)
+		r.wire.plan(fault{lateRequest, 800 * time.Millisecond})
+		c.at(20*time.Second + 10*time.Millisecond)
+		r.stop()
+		r.Abort()
+		<-r.done
+		want(t, "ticks that ran", c.ticks("j"), []int{10})
+		want(t, "told", c.told("j")[20], []string{"canceled drain"})
+		want(t, "rows that are left", len(r.state("j").Running), 0)
+	})
+}
+
+// TestDrainGivesUpAClaimThatIsUnderWay: what it may be granted is either run here or given back, and not both.
+func TestDrainGivesUpAClaimThatIsUnderWay(t *testing.T) {
+	for try := range 10 { // the withdrawal and the claim race
+		t.Run(fmt.Sprint(try), func(t *testing.T) {
+			inCluster(t, func(c *cluster) {
+				jobs := []scheduler.Job{c.job("j", "*/10 * * * * *", 8*time.Second, lease(30*time.Second), startDeadline(time.Hour))}
+				other := c.join("other", jobs)
+				leaver := c.join("leaver", jobs)
+				c.at(19 * time.Second)
+				other.wire.silence()
+				leaver.wire.plan(fault{kind: noReply}, fault{kind: noReply}, fault{lateRequest, 950 * time.Millisecond},
+					fault{lateRequest, 400 * time.Millisecond})
+				c.at(20*time.Second + 50*time.Millisecond)
+				leaver.stop()
+				c.at(24 * time.Second)
+				other.wire.restore()
+				c.at(50 * time.Second)
+				c.checkRuns("j", 1, 1)
+			})
+		})
+	}
+}
+
+// TestDrainLeavesNoClaimBehind: one that is still on its way when a later one was answered may not take the tick.
+func TestDrainLeavesNoClaimBehind(t *testing.T) {
+	inCluster(t, func(c *cluster) {
+		jobs := []scheduler.Job{c.job("j", "10/10 * * * * *", time.Millisecond, startDeadline(time.Minute), lease(5*time.Second))}
+		leaver := c.join("leaver", jobs)
+		c.at(15 * time.Second)
+		manual := c.replica("manual", jobs).hold("j")
+		c.at(19 * time.Second)
+		leaver.wire.plan(fault{lateAndCut, 900 * time.Millisecond})
+		c.at(20*time.Second + 10*time.Millisecond)
+		leaver.stop()
+		<-leaver.done
+		want(t, "faults", leaver.wire.count(), 1)
+		if err := manual.End(context.Background()); err != nil {
+			t.Fatal(err)
+		}
+		c.at(25 * time.Second)
+		c.join("other", jobs)
+		c.at(35 * time.Second)
+		want(t, "ticks that ran", c.ticks("j"), []int{10, 20, 30})
 	})
 }

@@ -24,17 +24,21 @@ type executor struct {
 	drain    func(time.Duration) // begins it
 	limit    time.Time           // when the drain is over; read after draining has ended
 	abort    context.Context     // ends when runs must be killed at once
+	parting  context.Context     // ends lastWords after the drain's limit, or after the abort: no record is waited for any more
 }
 
 func newExecutor(cfg Config, now func() time.Time, abort context.Context) *executor {
 	x := &executor{replica: cfg.Replica, now: now, log: cfg.Logger, abort: abort,
 		recorder: newRecorder(cfg.Journal, cfg.Logger)}
-	draining, cancel := context.WithCancel(context.Background())
-	x.draining = draining
+	draining, begin := context.WithCancel(context.Background())
+	parting, part := context.WithCancel(context.Background())
+	x.draining, x.parting = draining, parting
 	x.drain = func(timeout time.Duration) {
 		x.limit = time.Now().Add(timeout)
-		cancel()
+		time.AfterFunc(timeout+lastWords, part)
+		begin()
 	}
+	context.AfterFunc(abort, func() { time.AfterFunc(lastWords, part) })
 	return x
 }
 
@@ -89,12 +93,16 @@ func (r *Record) conclude(result Result, cause error) {
 
 // announce records a start before launching, and an end before the release, if the journal answers.
 func (x *executor) announce(record Record, most time.Duration) {
+	if x.recorder.journal == nil {
+		return
+	}
 	written, _ := x.recorder.add(record)
 	if x.recorder.failing.Load() {
 		return
 	}
-	patience, cancel := context.WithTimeout(x.abort, min(most, recordTimeout))
+	patience, cancel := context.WithTimeout(x.parting, min(most, recordTimeout))
 	defer cancel()
+	defer context.AfterFunc(x.abort, cancel)()
 	_ = written.wait(patience) // the recorder tells what it could not write
 }
 
@@ -105,8 +113,14 @@ func (x *executor) launch(ctx context.Context, job *Job, run *Run, term *electio
 	defer killNow()
 	defer stopNow(nil)
 	run.Kill = kill
-	if term != nil && term.Context().Err() != nil { // it took too long to get here
-		return Result{}, ErrLost
+	if why := x.tooLate(term); why != nil {
+		return Result{}, why
+	}
+	if job.OutlivesLease {
+		term = nil
+	}
+	if term != nil {
+		run.Lease = term
 	}
 	over := make(chan struct{})
 	go func() {
@@ -117,6 +131,17 @@ func (x *executor) launch(ctx context.Context, job *Job, run *Run, term *electio
 	g := guard{executor: x, job: job, term: term, cancel: ctx, stop: stopNow, kill: killNow}
 	cause = g.watch(over)
 	return result, cause
+}
+
+// tooLate tells why a run must not be started any more: it took too long to get here.
+func (x *executor) tooLate(term *election.Term) error {
+	switch {
+	case term != nil && term.Context().Err() != nil:
+		return ErrLost
+	case x.abort.Err() != nil, x.draining.Err() != nil && time.Now().After(x.limit):
+		return ErrDrain
+	}
+	return nil
 }
 
 // errNoReturn is the result of a function that ended its goroutine.

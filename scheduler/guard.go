@@ -12,7 +12,7 @@ import (
 type guard struct {
 	*executor
 	job    *Job
-	term   *election.Term  // nil without a lock
+	term   *election.Term  // nil without a lock, or if the run outlives it
 	cancel context.Context // ends when somebody asks for the end of this run
 	stop   context.CancelCauseFunc
 	kill   context.CancelFunc

@@ -17,6 +17,7 @@ type Job struct {
 	// Name is [A-Za-z0-9][A-Za-z0-9_-]{0,127}. All replicas know the job by it.
 	Name string
 	// Schedule is one or more expressions: see package cronspec. Location is the zone they are read in; defaults to UTC.
+	// [cronspec.LoadLocation] gives the same zone on every machine.
 	Schedule []string
 	Location *time.Location
 	// Jitter delays each tick by a hash of the job and the tick, the same on every replica, never past the next tick.
@@ -33,6 +34,9 @@ type Job struct {
 	Timeout, KillGrace time.Duration
 	// Lease is how long the cluster waits for a replica that has died. Defaults to 30s; at least 1s.
 	Lease time.Duration
+	// OutlivesLease lets a run go on when its lease is lost: then another may start beside it, and only the token protects. By
+	// default the run is stopped in time.
+	OutlivesLease bool
 }
 
 // Runner runs a job. It returns when nothing of the run is left: no process, no goroutine.
@@ -52,8 +56,20 @@ type Run struct {
 	Slot, Slots int
 	Attempt     int
 	Token       int64           // the fencing token; 0 without a lock
+	Lease       Lease           // by whose end the run must be dead; nil without a lock, or if the run outlives it
 	Kill        context.Context // ends when the run must be dead at once
 	Logger      hclog.Logger    // with the run's keys
+}
+
+// Lease is what a [Runner] may know of the lease of its run, to have it ended in time even if this process can't any more.
+// [election.Term] is one.
+type Lease interface {
+	// Length is how long it lasts without renewal.
+	Length() time.Duration
+	// Deadline is the instant at which it ends if no renewal comes through, by CLOCK_BOOTTIME.
+	Deadline() time.Duration
+	// OnExtend has f called with the new deadline after each renewal, until stop is called. f must return at once.
+	OnExtend(f func(deadline time.Duration)) (stop func())
 }
 
 // Result tells how a run ended. It is ok if Err is nil.
@@ -132,19 +148,21 @@ func (t *task) due(at, next time.Time) time.Time {
 // longestAuto bounds the deadline of rare jobs.
 const longestAuto = time.Hour
 
-// deadline is the instant until which a tick may start.
-func (t *task) deadline(at time.Time) time.Time {
-	next := t.spec.Next(at)
+// deadline is the instant until which a tick may start; next is the one after it.
+func (t *task) deadline(at, next time.Time) time.Time {
 	due := t.due(at, next)
 	if t.StartDeadline > 0 {
 		return due.Add(t.StartDeadline)
 	}
-	latest := due.Add(longestAuto)
-	if next.IsZero() {
-		return latest
-	}
-	if end := t.due(next, t.spec.Next(next)); end.Before(latest) {
+	end := due.Add(longestAuto)
+	if next.IsZero() || next.After(end) {
 		return end
 	}
-	return latest
+	if t.Jitter > 0 { // else there is no need to know the tick after the next, which costs more than all the rest
+		next = t.due(next, t.spec.Next(next))
+	}
+	if next.Before(end) {
+		return next
+	}
+	return end
 }

@@ -3,6 +3,7 @@ package scheduler_test
 import (
 	"context"
 	"errors"
+	"sync"
 	"testing"
 	"time"
 
@@ -114,7 +115,8 @@ func TestSweepFindsOrphans(t *testing.T) {
 	})
 }
 
-// TestLateAnswer: a grant that becomes known when it is too late to start is given back, and the tick is missed.
+// TestLateAnswer: a grant that becomes known when it is too late to start is given back, and the tick is missed; one that nobody
+// has heard of before its lease was over is made again.
 func TestLateAnswer(t *testing.T) {
 	for _, tc := range []struct {
 		name     string
@@ -124,8 +126,8 @@ func TestLateAnswer(t *testing.T) {
 	}{
 		{"in time", 20 * time.Second, 20 * time.Second, "ok"},
 		{"too late", 20 * time.Second, 5 * time.Second, "missed redis"},
-		{"when the lease is over", 2 * time.Second, 20 * time.Second, "abandoned"},
-		{"too late, when the lease is over", 2 * time.Second, 5 * time.Second, "abandoned"},
+		{"when the lease is over", 2 * time.Second, 20 * time.Second, "ok"},
+		{"too late, when the lease is over", 2 * time.Second, 5 * time.Second, "missed redis"},
 	} {
 		t.Run(tc.name, func(t *testing.T) {
 			inCluster(t, func(c *cluster) {
@@ -143,4 +145,55 @@ func TestLateAnswer(t *testing.T) {
 			})
 		})
 	}
+}
+
+// TestRunOutlivesItsLease: a job may ask to go on when its lease is lost. Then another one starts beside it.
+func TestRunOutlivesItsLease(t *testing.T) {
+	inCluster(t, func(c *cluster) {
+		job := c.job("j", "*/20 * * * * *", 50*time.Second, lease(5*time.Second), func(j *scheduler.Job) { j.OutlivesLease = true })
+		r := c.join("r", []scheduler.Job{job})
+		c.at(21 * time.Second)
+		other := c.join("other", []scheduler.Job{job})
+		want(t, "runs the first tick", c.runs("j")[0].Replica, "r")
+		want(t, "told its runner of the lease", c.runs("j")[0].Lease, scheduler.Lease(nil))
+		r.wire.silence()
+		c.at(65 * time.Second)
+		r.wire.restore()
+		c.at(100 * time.Second)
+		runs := c.runs("j")
+		want(t, "stopped with", runs[0].cause, error(nil))
+		want(t, "lasted", runs[0].to.Sub(runs[0].from), 50*time.Second)
+		want(t, "runs the next tick", runs[1].Replica, other.name)
+		if runs[1].from.After(runs[0].to) || runs[1].Token <= runs[0].Token {
+			t.Errorf("the next run is not beside it, with a greater token: %+v, %+v", runs[0].Run, runs[1].Run)
+		}
+	})
+}
+
+// TestRunKnowsItsLease: a runner can follow the lease of its run.
+func TestRunKnowsItsLease(t *testing.T) {
+	inCluster(t, func(c *cluster) {
+		var mu sync.Mutex
+		var told []time.Duration
+		runner := scheduler.Func(func(ctx context.Context, run *scheduler.Run) error {
+			stop := run.Lease.OnExtend(func(deadline time.Duration) {
+				mu.Lock()
+				defer mu.Unlock()
+				told = append(told, deadline)
+			})
+			defer stop()
+			want(t, "length", run.Lease.Length(), 9*time.Second)
+			first := run.Lease.Deadline()
+			pass(10 * time.Second)
+			mu.Lock()
+			defer mu.Unlock()
+			if len(told) != 3 || told[0] <= first || told[2] != run.Lease.Deadline() {
+				t.Errorf("at first %v, then told %v, at last %v", first, told, run.Lease.Deadline())
+			}
+			return nil
+		})
+		c.join("r", []scheduler.Job{{Name: "j", Schedule: []string{"*/30 * * * * *"}, Lease: 9 * time.Second, Runner: runner}})
+		c.at(55 * time.Second)
+		want(t, "told", c.told("j"), map[int][]string{30: {"ok"}})
+	})
 }

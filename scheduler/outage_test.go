@@ -44,6 +44,21 @@ func TestTicksWaitForTheServer(t *testing.T) {
 	}
 }
 
+// TestSecondTickOfASilence: the server is back just when the second tick has come due, and before the claim of the first was
+// given up. That tick waited too, and does not skip.
+func TestSecondTickOfASilence(t *testing.T) {
+	for _, after := range []time.Duration{1, 5, 20, 60} {
+		t.Run(fmt.Sprintf("back %d ms after the tick", after), func(t *testing.T) {
+			inCluster(t, func(c *cluster) {
+				c.joinAll(20, []scheduler.Job{c.job("j", "* * * * * *", 300*time.Millisecond, startDeadline(30*time.Second))}, c.ranked)
+				c.away(10900*time.Millisecond, 12*time.Second+after*time.Millisecond, (*wire).silence)
+				c.at(60*time.Second + 900*time.Millisecond)
+				checkBacklog(t, c, 12, 300*time.Millisecond)
+			})
+		})
+	}
+}
+
 // checkBacklog holds that all ticks ran in order, and the backlog came to an end. At its end the last run of it, which
 // is late, may overlap the first tick that is not.
 func checkBacklog(t *testing.T, c *cluster, waited int, length time.Duration) {
@@ -249,6 +264,60 @@ func TestServerForgets(t *testing.T) {
 		}
 		c.at(60*time.Second + 900*time.Millisecond)
 		want(t, "ticks in the order of their starts", c.ticks("j"), seconds(1, 60, 1))
+		c.checkRuns("j", 1, 1)
+	})
+}
+
+// TestBacklogIsGrantedInOrder although many replicas ask for it, each in its own time, and runs take long.
+func TestBacklogIsGrantedInOrder(t *testing.T) {
+	inCluster(t, func(c *cluster) {
+		c.quiet = true
+		c.joinAll(5, []scheduler.Job{c.job("j", "* * * * * *", 730*time.Millisecond, startDeadline(time.Minute))})
+		c.away(10500*time.Millisecond, 30500*time.Millisecond, (*wire).refuse)
+		c.at(2 * time.Minute)
+		ticks := c.ticks("j")
+		if !slices.IsSorted(ticks) || !slices.Equal(ticks[:70], seconds(1, 70, 1)) {
+			t.Errorf("ticks in the order of their starts: %v", ticks)
+		}
+	})
+}
+
+// TestLostReplyOfABacklog: whatever replies are lost when the server is back, each tick that was missed is told of.
+func TestLostReplyOfABacklog(t *testing.T) {
+	for name, faults := range map[string][]fault{
+		"the first":              {{kind: noReply}},
+		"the second":             {{}, {kind: noReply}},
+		"one in the middle":      {{}, {}, {}, {}, {}, {}, {}, {}, {kind: cutAtReply}},
+		"two, one after another": {{}, {}, {kind: cutAtReply}, {kind: noReply}},
+	} {
+		t.Run(name, func(t *testing.T) {
+			inCluster(t, func(c *cluster) {
+				r := c.join("r", []scheduler.Job{c.job("j", "* * * * * *", time.Millisecond, startDeadline(5*time.Second))})
+				c.away(10500*time.Millisecond, 60500*time.Millisecond, (*wire).refuse)
+				r.wire.plan(faults...)
+				c.at(80*time.Second + 900*time.Millisecond)
+				want(t, "faults", r.wire.count(), len(faults))
+				told := c.told("j")
+				for s := 1; s <= 80; s++ {
+					if len(told[s]) != 1 || s <= 10 && told[s][0] != "ok" || s > 10 && s <= 55 && told[s][0] != "missed redis" {
+						t.Errorf("tick %d: %v", s, told[s])
+					}
+				}
+				c.checkRuns("j", 1, 1)
+			})
+		})
+	}
+}
+
+// TestTickAfterALostReplyIsNotSkipped: it came due while the claim of the tick before was unanswered, so it waits behind it.
+func TestTickAfterALostReplyIsNotSkipped(t *testing.T) {
+	inCluster(t, func(c *cluster) {
+		r := c.join("r", []scheduler.Job{c.job("j", "* * * * * *", time.Millisecond, startDeadline(30*time.Second))})
+		c.at(19500 * time.Millisecond)
+		r.wire.plan(fault{kind: noReply})
+		c.at(30500 * time.Millisecond)
+		want(t, "faults", r.wire.count(), 1)
+		want(t, "ticks in the order of their starts", c.ticks("j"), seconds(1, 30, 1))
 		c.checkRuns("j", 1, 1)
 	})
 }

@@ -64,7 +64,7 @@ const (
 	dropAtOnce     = maxWaiting / 10 // so that the log tells of many at once
 	maxRecordBatch = 500
 	recordTimeout  = 2 * time.Second
-	lastWords      = 3 * time.Second // how long the rest is tried to be written at the end
+	lastWords      = 2 * time.Second // how long the rest is tried to be written at the end
 )
 
 var (
@@ -115,10 +115,11 @@ func (r *recorder) settle(records []waitingRecord, err error) {
 	}
 }
 
-// run writes until ctx ends, and then what is left, for a bounded time.
-func (r *recorder) run(ctx context.Context) {
+// run writes until ctx ends, and then what is left, for lastWords, but not beyond parting.
+func (r *recorder) run(ctx, parting context.Context) {
 	hard, cancel := context.WithCancel(context.WithoutCancel(ctx))
 	defer cancel()
+	defer context.AfterFunc(ctx, func() { context.AfterFunc(parting, cancel) })()
 	defer context.AfterFunc(ctx, func() { time.AfterFunc(lastWords, cancel) })()
 	for {
 		batch := r.take()

@@ -56,7 +56,7 @@ func recording(t *testing.T, n *notebook, test func(t *testing.T, r *recorder, e
 		r.begin()
 		go func() {
 			defer close(done)
-			r.run(ctx)
+			r.run(ctx, context.Background())
 		}()
 		end := func() time.Duration {
 			start := time.Now()

@@ -49,18 +49,35 @@ type Journal interface {
 	Record(ctx context.Context, records []Record) error
 }
 
+// Notices spread who won a tick, so that the other replicas need not ask the server for it. [election.Elector] has them.
+// Correctness does not depend on them.
+type Notices interface {
+	// Tell is called with terms whose runs have begun, by one goroutine at a time.
+	Tell(ctx context.Context, terms []*election.Term) error
+	// Hear calls f, from one goroutine, until ctx ends.
+	Hear(ctx context.Context, f func([]election.Notice))
+}
+
 // Config says what a [Scheduler] runs, and with whom.
 type Config struct {
 	Jobs []Job
 	// Claimer is required, but for [Scheduler.RunNow] without a lock.
 	Claimer Claimer
 	Journal Journal // defaults to none
+	Notices Notices // defaults to none: each replica asks for each tick
+	// Peers tells the replicas that are alive by identities that differ, and which of them this one is. For each tick they take
+	// ranks, and a later rank asks a few milliseconds later, so that wins are spread. Called by one goroutine at a time.
+	// Defaults to none: all ask at once.
+	Peers func() (self string, all []string)
 	// Logger defaults to none.
 	Logger hclog.Logger
 	// Replica names this replica in records and logs. Defaults to "replica".
 	Replica string
 	// MaxRunning is how many runs this replica has at once; a full replica leaves its ticks to the others. Defaults to 100.
 	MaxRunning int
+	// Ready tells whether runs may be started now; while they may not, the replica leaves its ticks to the others, as a full
+	// one does. Called by one goroutine at a time, often. Defaults to always.
+	Ready func() bool
 	// DrainTimeout is how long a drain waits for running jobs, their kill grace included. Defaults to 25s.
 	DrainTimeout time.Duration
 	// Clock is the replica's wall clock, used until the server's is known. Defaults to time.Now.
@@ -85,6 +102,7 @@ type Scheduler struct {
 	claimed  chan claimedBatch
 	surveyed chan surveyedBatch
 	finished chan *tick
+	heard    chan []election.Notice
 
 	// What follows belongs to the loop.
 	agenda    agenda
@@ -94,9 +112,12 @@ type Scheduler struct {
 	surveying bool         // and one of surveys
 	away      bool         // the server does not answer
 	leaving   bool         // the drain has begun
+	unready   bool         // no run may be started
 	retry     backoff
-	askAgain  time.Time // while it is away
-	latest    time.Time // the newest instant that the loop has seen
+	askAgain  time.Time        // while it is away
+	latest    time.Time        // the newest instant that the loop has seen
+	begun     []*election.Term // of which the others are to be told
+	telling   chan struct{}    // closed when they were told of the last ones; nil while nothing is told
 }
 
 // New validates the configuration. Every fault is in the error.
@@ -117,7 +138,9 @@ func New(cfg Config) (*Scheduler, error) {
 	s := &Scheduler{
 		cfg: cfg, tasks: map[string]*task{}, log: cfg.Logger,
 		claimed: make(chan claimedBatch, 1), surveyed: make(chan surveyedBatch, 1), finished: make(chan *tick),
+		heard: make(chan []election.Notice, 100), // so that much can be heard before the next batch of claims
 	}
+	s.agenda.turn = s.turn
 	s.abort, s.abortNow = context.WithCancel(context.Background())
 	s.exec = newExecutor(cfg, s.now, s.abort)
 	for _, job := range cfg.Jobs {
@@ -163,6 +186,7 @@ func (s *Scheduler) Run(ctx context.Context) error {
 	}
 	defer s.abortNow()
 	defer s.record()()
+	defer s.hear(ctx)()
 	if err := s.loop(ctx); err != nil {
 		return err
 	}
@@ -175,7 +199,7 @@ func (s *Scheduler) record() (end func()) {
 	ctx, cancel := context.WithCancel(context.Background())
 	var recorder sync.WaitGroup
 	s.exec.recorder.begin()
-	recorder.Go(func() { s.exec.recorder.run(ctx) })
+	recorder.Go(func() { s.exec.recorder.run(ctx, s.exec.parting) })
 	return func() {
 		cancel()
 		recorder.Wait()
@@ -192,7 +216,9 @@ func (s *Scheduler) loop(ctx context.Context) error {
 	for {
 		now := s.now()
 		s.noticeStep(now)
+		s.noticeReady(now)
 		s.fallBehind(s.agenda.collect(now), now)
+		s.heedAll()
 		s.claim(ctx, now)
 		s.survey(ctx, now)
 		timer.Reset(s.sleep(now))
@@ -206,7 +232,12 @@ func (s *Scheduler) loop(ctx context.Context) error {
 			s.settleSurvey(b)
 		case k := <-s.finished:
 			s.freed(k)
+		case n := <-s.heard:
+			s.heed(n)
+		case <-s.telling:
+			s.telling = nil
 		}
+		s.tell()
 	}
 }
 
@@ -220,6 +251,9 @@ func (s *Scheduler) sleep(now time.Time) time.Duration {
 			wake = t
 		}
 	}
+	if s.unready {
+		earlier(now.Add(shortestPause))
+	}
 	if t, ok := s.agenda.timeline.next(); ok {
 		earlier(t)
 	}
@@ -230,6 +264,15 @@ func (s *Scheduler) sleep(now time.Time) time.Duration {
 		earlier(t)
 	}
 	return wake.Sub(now)
+}
+
+// noticeReady asks for what was put aside while no run might be started.
+func (s *Scheduler) noticeReady(now time.Time) {
+	was := s.unready
+	s.unready = s.cfg.Ready != nil && !s.cfg.Ready()
+	if was && !s.unready {
+		s.wake(now)
+	}
 }
 
 const (
@@ -274,7 +317,7 @@ func (s *Scheduler) drain() {
 	s.exec.drain(s.cfg.DrainTimeout)
 	s.leaving = true
 	s.agenda.timeline, s.watches = timeline[*task]{}, queue[*task]{}
-	s.forget(func(k *tick) bool { return !k.placed && !k.late })
+	s.forget(func(k *tick) bool { return !k.placed && !k.returned })
 	ask := time.NewTimer(0)
 	defer ask.Stop()
 	patience := time.NewTimer(min(s.cfg.DrainTimeout, lastAnswers))

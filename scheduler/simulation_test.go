@@ -40,7 +40,7 @@ func TestThirtyDays(t *testing.T) {
 		for _, j := range simulated {
 			jobs = append(jobs, scheduler.Job{Name: j.name, Schedule: []string{j.schedule}, Runner: scheduler.Func(truth.witness)})
 		}
-		replicas := c.joinAll(5, jobs)
+		replicas := c.joinAll(5, jobs, c.ranked)
 		end := c.start.Add(time.Duration(days) * 24 * time.Hour)
 		for time.Now().Before(end) {
 			annoy(rng, replicas)

@@ -129,7 +129,7 @@ func (s *Scheduler) settleSurvey(b surveyedBatch) {
 		if through := b.inquiries[i].SettleThrough; !through.IsZero() {
 			s.missed(t, st, through, "redis")
 			t.behind = len(t.open) > 0 && through.Before(t.open[0].previous)
-			s.agenda.wake(t, s.cfg.MaxRunning-s.running, now)
+			s.agenda.wake(t, s.places(), now)
 		}
 		if t.behind { // further than the inquiry knew
 			s.watch(t, now)
@@ -236,11 +236,12 @@ func (s *Scheduler) resume(t *task, st election.State, now time.Time) election.I
 		singly = maxMissed // since one that ran, though not as often as it might, was not missed
 	}
 	for at := t.spec.Prev(now.Add(time.Nanosecond)); at.After(st.Decided); at = t.spec.Prev(at) {
-		late := t.deadline(at).Before(st.Now)
+		deadline := t.deadline(at, t.spec.Next(at))
+		late := deadline.Before(st.Now)
 		if late && singly == 0 || len(open) == maxOpen {
 			settle.SettleThrough = at
 			if late { // else whatever its deadline, as nobody keeps more open ticks than that
-				settle.SettleDeadline = t.deadline(at)
+				settle.SettleDeadline = deadline
 			}
 			break
 		}

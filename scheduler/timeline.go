@@ -9,29 +9,23 @@ import (
 	"github.com/cronclave/cronclave/scheduler/cronspec"
 )
 
-// timeline tells which entries are due when. It is a heap of instants, not of entries: an instant leads to the lines that
-// are due then, and a line is all entries with the same schedule at the same place of it. So a wake-up costs one
-// computation of the next tick a schedule, however many entries share it, and their list is handed over as it is.
+// timeline tells which entries are due when. It is a heap of lines, not of entries: a line is all entries with the same
+// schedule at the same place of it. So a wake-up costs one computation of the next tick a schedule, however many entries
+// share it, and their list is handed over as it is.
 //
 // The zero value is empty and ready. A timeline belongs to one goroutine.
 type timeline[E any] struct {
-	instants instants              // each once
-	due      map[int64]*line[E]    // the lines of an instant, chained
-	lines    map[position]*line[E] // all lines
-}
-
-// position identifies a line: entries with equal keys that are due at the same instant stay together from then on.
-type position struct {
-	key string // of the schedule
-	at  int64
+	queue lineHeap[E]
+	// latest is, by the schedule's key, the line that is due last. The schedule's other lines, if there are any, are on
+	// their way to its place, where they become one with it.
+	latest map[string]*line[E]
 }
 
 // line is a list of entries that share their ticks. Instants are in Unix seconds, as ticks are whole.
 type line[E any] struct {
 	spec     *cronspec.Schedule
-	at       int64    // when it is due
-	previous int64    // the tick before that; unknownTick until it is needed
-	chained  *line[E] // the next line that is due at the same instant
+	at       int64 // when it is due
+	previous int64 // the tick before that; unknownTick until it is needed
 	entries  []E
 }
 
@@ -49,28 +43,31 @@ const takeEnough = 10_000
 
 // add enters an entry, due from its schedule's first tick after an instant on. A schedule that has none is left out.
 func (t *timeline[E]) add(spec *cronspec.Schedule, entry E, after time.Time) {
-	if t.lines == nil {
-		t.due = map[int64]*line[E]{}
-		t.lines = map[position]*line[E]{}
-	}
 	first := spec.Next(after)
 	if first.IsZero() {
 		return
 	}
-	at := first.Unix()
-	if l := t.lines[position{spec.Key(), at}]; l != nil {
-		l.entries = append(l.entries, entry)
+	latest, at := t.latest[spec.Key()], first.Unix()
+	if latest != nil && latest.at == at {
+		latest.entries = append(latest.entries, entry)
 		return
 	}
-	t.enqueue(&line[E]{spec: spec, at: at, previous: unknownTick, entries: []E{entry}})
+	l := &line[E]{spec: spec, at: at, previous: unknownTick, entries: []E{entry}}
+	heap.Push(&t.queue, l)
+	if t.latest == nil {
+		t.latest = map[string]*line[E]{}
+	}
+	if latest == nil || latest.at < at {
+		t.latest[spec.Key()] = l
+	}
 }
 
 // next tells the earliest instant at which something is due, if anything ever is.
 func (t *timeline[E]) next() (at time.Time, ok bool) {
-	if len(t.instants) == 0 {
+	if len(t.queue) == 0 {
 		return time.Time{}, false
 	}
-	return instant(t.instants[0]), true
+	return instant(t.queue[0].at), true
 }
 
 // take hands over what is due up to now, the oldest instant first, and enters it again for its next tick. After a jump of
@@ -78,64 +75,54 @@ func (t *timeline[E]) next() (at time.Time, ok bool) {
 // has enough entries; next then still tells an instant that is not after now, and the caller calls again.
 func (t *timeline[E]) take(now time.Time) []dueBucket[E] {
 	var buckets []dueBucket[E]
-	for taken := 0; taken < takeEnough && len(t.instants) > 0 && t.instants[0] <= now.Unix(); {
-		at := heap.Pop(&t.instants).(int64)
-		l := t.due[at]
-		delete(t.due, at)
-		for l != nil {
-			if l.previous == unknownTick {
-				l.previous = l.spec.Prev(instant(at)).Unix()
-			}
-			buckets = append(buckets, dueBucket[E]{at: instant(at), previous: instant(l.previous), entries: slices.Clip(l.entries)})
-			taken += len(l.entries)
-			chained := l.chained
-			t.advance(l)
-			l = chained
+	taken, at := 0, int64(0)
+	for len(t.queue) > 0 && t.queue[0].at <= now.Unix() {
+		l := t.queue[0]
+		if l.at != at && taken >= takeEnough {
+			break
 		}
+		at = l.at
+		if l.previous == unknownTick {
+			l.previous = l.spec.Prev(instant(at)).Unix()
+		}
+		buckets = append(buckets, dueBucket[E]{at: instant(at), previous: instant(l.previous), entries: slices.Clip(l.entries)})
+		taken += len(l.entries)
+		t.advance(l)
 	}
 	return buckets
 }
 
-// advance enters a line for the tick after the one at which it was due. Where another line of the same schedule waits for
-// that tick, the two become one.
+// advance moves the queue's first line, l, on to its next tick. Where it meets the latest line of its schedule, the two
+// become one.
 func (t *timeline[E]) advance(l *line[E]) {
-	key := l.spec.Key()
-	delete(t.lines, position{key, l.at})
 	next := l.spec.Next(instant(l.at))
-	if next.IsZero() {
-		return
+	latest := t.latest[l.spec.Key()]
+	switch {
+	case next.IsZero():
+		delete(t.latest, l.spec.Key())
+		heap.Pop(&t.queue)
+	case latest != l && latest.at == next.Unix():
+		latest.entries = append(latest.entries, l.entries...)
+		heap.Pop(&t.queue)
+	default:
+		l.previous, l.at = l.at, next.Unix()
+		heap.Fix(&t.queue, 0)
 	}
-	if other := t.lines[position{key, next.Unix()}]; other != nil {
-		other.entries = append(other.entries, l.entries...)
-		return
-	}
-	l.previous, l.at = l.at, next.Unix()
-	t.enqueue(l)
-}
-
-// enqueue enters a line at the instant that it is due.
-func (t *timeline[E]) enqueue(l *line[E]) {
-	t.lines[position{l.spec.Key(), l.at}] = l
-	first, known := t.due[l.at]
-	if !known {
-		heap.Push(&t.instants, l.at)
-	}
-	l.chained = first
-	t.due[l.at] = l
 }
 
 func instant(unix int64) time.Time { return time.Unix(unix, 0).UTC() }
 
-// instants is a heap of Unix seconds.
-type instants []int64
+// lineHeap is a heap of lines by when they are due.
+type lineHeap[E any] []*line[E]
 
-func (h instants) Len() int           { return len(h) }
-func (h instants) Less(i, j int) bool { return h[i] < h[j] }
-func (h instants) Swap(i, j int)      { h[i], h[j] = h[j], h[i] }
-func (h *instants) Push(x any)        { *h = append(*h, x.(int64)) }
-func (h *instants) Pop() any {
+func (h lineHeap[E]) Len() int           { return len(h) }
+func (h lineHeap[E]) Less(i, j int) bool { return h[i].at < h[j].at }
+func (h lineHeap[E]) Swap(i, j int)      { h[i], h[j] = h[j], h[i] }
+func (h *lineHeap[E]) Push(x any)        { *h = append(*h, x.(*line[E])) }
+func (h *lineHeap[E]) Pop() any {
 	last := len(*h) - 1
-	at := (*h)[last]
+	l := (*h)[last]
+	(*h)[last] = nil // so that it can be freed
 	*h = (*h)[:last]
-	return at
+	return l
 }

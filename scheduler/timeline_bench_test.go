@@ -52,16 +52,52 @@ func secondsOfTheMinute() []string {
 
 // BenchmarkTimelineMemory reports the memory of an entry where no two share a schedule: the worst case.
 func BenchmarkTimelineMemory(b *testing.B) {
+	for _, n := range []int{100_000, 120_000} { // the map has just grown at the second
+		b.Run(fmt.Sprint(n), func(b *testing.B) {
+			specs := distinctSchedules(b, n, false)
+			jobs := make([]*benchJob, n)
+			for range b.N {
+				_, bytes := fillTimeline(specs, jobs)
+				b.ReportMetric(bytes, "ours-B/entry")
+			}
+		})
+	}
+}
+
+// BenchmarkTimelineTake reports the time of one tick of one entry, its next one computed, where no two entries share a
+// schedule: due at instants of their own, and due all at once.
+func BenchmarkTimelineTake(b *testing.B) {
 	const n = 100_000
+	for _, together := range []bool{false, true} {
+		b.Run(fmt.Sprintf("together=%t", together), func(b *testing.B) {
+			specs := distinctSchedules(b, n, together)
+			line, _ := fillTimeline(specs, make([]*benchJob, n))
+			taken := 0
+			for b.Loop() {
+				at, _ := line.next()
+				for again := true; again; {
+					buckets := line.take(at)
+					taken += len(buckets)
+					again = len(buckets) > 0
+				}
+			}
+			b.ReportMetric(float64(b.Elapsed().Nanoseconds())/float64(taken), "ns/tick")
+		})
+	}
+}
+
+// distinctSchedules returns schedules of which no two are equal: all due at each full minute, or spread over the day.
+func distinctSchedules(b *testing.B, n int, together bool) []*cronspec.Schedule {
 	var specs []*cronspec.Schedule
 	for i := range n {
-		specs = append(specs, parseSchedule(b, fmt.Sprintf("%d %d %d * * *", i%60, i/60%60, i/3600%24), fmt.Sprintf("@every %ds", 100_000+i)))
+		second, minute, hour, day := i%60, i/60%60, i/3600%24, i/86_400+1
+		exprs := []string{fmt.Sprintf("%d %d %d * * *", second, minute, hour), fmt.Sprintf("@every %ds", 100_000+i)}
+		if together {
+			exprs = []string{"0 * * * * *", fmt.Sprintf("%d %d %d %d 1 *", second, minute, hour, day)}
+		}
+		specs = append(specs, parseSchedule(b, exprs...))
 	}
-	jobs := make([]*benchJob, n)
-	for range b.N {
-		_, bytes := fillTimeline(specs, jobs)
-		b.ReportMetric(bytes, "ours-B/entry")
-	}
+	return specs
 }
 
 // benchJob notes how late it is, within its second.

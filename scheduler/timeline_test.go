@@ -2,7 +2,6 @@ package scheduler
 
 import (
 	"cmp"
-	"fmt"
 	"slices"
 	"testing"
 	"time"
@@ -165,46 +164,70 @@ func TestTimelineAfterSuspend(t *testing.T) {
 	}
 }
 
-// Entries with equal keys share a line, also when they came at different places of the schedule and have met since.
+// Entries with equal keys share a line, also when they came at different places of the schedule and have met since. Who
+// comes before the latest is alone until then.
 func TestTimelineSharesEqualKeys(t *testing.T) {
 	start := time.Date(2026, 1, 1, 0, 0, 0, 0, time.UTC)
-	var line timeline[int]
-	for i := range 100 {
-		line.add(parseSchedule(t, "*/10 * * * * *"), i, start)
-		line.add(parseSchedule(t, "0/10 * * * * *", "*/10 * * * * *"), 100+i, start.Add(20*time.Second))
-	}
-	if len(line.lines) != 2 {
-		t.Fatalf("%d lines for two places of one schedule", len(line.lines))
-	}
-	for second, want := range []int{10: 100, 20: 100, 30: 200, 40: 200} {
-		taken := 0
-		for _, b := range line.take(start.Add(time.Duration(second) * time.Second)) {
-			taken += len(b.entries)
+	for _, inOrder := range []bool{true, false} {
+		var line timeline[int]
+		early := func() {
+			for i := range 100 {
+				line.add(parseSchedule(t, "*/10 * * * * *"), i, start)
+			}
 		}
-		if taken != want {
-			t.Errorf("%d entries at second %d, want %d", taken, second, want)
+		late := func() {
+			for i := range 100 {
+				line.add(parseSchedule(t, "0/10 * * * * *", "*/10 * * * * *"), 100+i, start.Add(20*time.Second))
+			}
 		}
-	}
-	if len(line.lines) != 1 || len(line.due) != 1 || len(line.instants) != 1 {
-		t.Errorf("%d lines, %d and %d instants, want 1 of each", len(line.lines), len(line.due), len(line.instants))
-	}
-	if buckets := line.take(start.Add(50 * time.Second)); len(buckets) != 1 || len(buckets[0].entries) != 200 {
-		t.Errorf("%d buckets, want one of 200 entries", len(buckets))
+		first, then, lines := early, late, 2
+		if !inOrder {
+			first, then, lines = late, early, 101
+		}
+		first()
+		then()
+		if len(line.queue) != lines || len(line.latest) != 1 {
+			t.Fatalf("in order %t: %d lines of %d schedules, want %d of 1", inOrder, len(line.queue), len(line.latest), lines)
+		}
+		for i, want := range []int{100, 100, 200, 200} {
+			taken := 0
+			for _, b := range line.take(start.Add(time.Duration(i+1) * 10 * time.Second)) {
+				taken += len(b.entries)
+			}
+			if taken != want {
+				t.Errorf("in order %t: %d entries at second %d, want %d", inOrder, taken, 10*(i+1), want)
+			}
+		}
+		if len(line.queue) != 1 || line.latest[parseSchedule(t, "*/10 * * * * *").Key()] != line.queue[0] {
+			t.Errorf("in order %t: %d lines, want one, the latest", inOrder, len(line.queue))
+		}
+		if buckets := line.take(start.Add(50 * time.Second)); len(buckets) != 1 || len(buckets[0].entries) != 200 {
+			t.Errorf("in order %t: %d buckets, want one of 200 entries", inOrder, len(buckets))
+		}
 	}
 }
 
-// The heap holds instants, however many schedules are due at each.
-func TestTimelineKeepsEachInstantOnce(t *testing.T) {
+// An instant is handed over whole, however many schedules and entries are due at it, and the next one is left alone then.
+func TestTimelineHandsOverWholeInstants(t *testing.T) {
 	start := time.Date(2026, 1, 1, 0, 0, 0, 0, time.UTC)
 	var line timeline[int]
-	for minute := range 60 {
-		line.add(parseSchedule(t, fmt.Sprintf("0,%d * * * *", minute)), minute, start.Add(-time.Second))
+	every, even := parseSchedule(t, "* * * * * *"), parseSchedule(t, "*/2 * * * * *")
+	for i := range takeEnough {
+		line.add(every, i, start)
+		line.add(even, i, start)
 	}
-	if len(line.lines) != 60 || len(line.instants) != 1 {
-		t.Errorf("%d lines at %d instants, want 60 at 1", len(line.lines), len(line.instants))
-	}
-	if buckets := line.take(start.Add(time.Hour)); len(buckets) != 3*60-1 || len(line.instants) != 60 {
-		t.Errorf("%d buckets, then %d instants, want 179 and 60", len(buckets), len(line.instants))
+	at := start
+	for _, want := range []int{1, 2, 1, 2} {
+		at = at.Add(time.Second)
+		buckets := line.take(start.Add(time.Minute))
+		if len(buckets) != want {
+			t.Fatalf("%d buckets for %v, want %d", len(buckets), at, want)
+		}
+		for _, b := range buckets {
+			if b.at != at || len(b.entries) != takeEnough {
+				t.Errorf("%d entries at %v, want %d at %v", len(b.entries), b.at, takeEnough, at)
+			}
+		}
 	}
 }
 
@@ -240,7 +263,7 @@ func TestTimelineWithoutTicks(t *testing.T) {
 	if buckets := line.take(lastYear.AddDate(2, 0, 0)); len(buckets) != 1 || !slices.Equal(buckets[0].entries, []int{1}) {
 		t.Errorf("the last tick of all: %v", buckets)
 	}
-	if at, ok := line.next(); ok {
-		t.Errorf("after the last tick next is %v", at)
+	if at, ok := line.next(); ok || len(line.latest) != 0 {
+		t.Errorf("after the last tick next is %v, and %d schedules are kept", at, len(line.latest))
 	}
 }

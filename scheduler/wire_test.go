@@ -38,6 +38,7 @@ const (
 	cutAtReply  faultKind = "cut at reply"  // the connection ends when the first reply comes
 	cutAtOnce   faultKind = "cut at once"   // the request does not get through
 	lateRequest faultKind = "late"          // it gets through, later, even if nobody waits for it any more
+	lateAndCut  faultKind = "late, and cut" // the same, and the connection ends at once
 	noDial      faultKind = "refused dials" // and the connection is cut
 )
 
@@ -86,6 +87,9 @@ func (w *wire) Dial(ctx context.Context, network, addr string) (net.Conn, error)
 	if w.refused {
 		return nil, errRefused
 	}
+	if err := ctx.Err(); err != nil {
+		return nil, err
+	}
 	if len(w.planned) > 0 && w.planned[0].kind == noDial {
 		w.next()
 		return nil, errRefused
@@ -120,6 +124,7 @@ type conn struct {
 
 	deaf, mute bool // what the server says does not arrive; what the client says does not
 	cutAtReply bool
+	gone       bool          // what the server says is not waited for
 	late       chan struct{} // closed when a late request has been delivered
 }
 
@@ -145,7 +150,8 @@ func (c *conn) Write(p []byte) (int, error) {
 		}
 		c.Conn.Close()
 		return 0, io.ErrClosedPipe
-	case lateRequest:
+	case lateRequest, lateAndCut:
+		c.gone = f.kind == lateAndCut
 		c.late = make(chan struct{})
 		request, late := bytes.Clone(p), c.late
 		c.wire.deliveries.Go(func() { c.deliver(request, f.late, late) })
@@ -175,6 +181,12 @@ func (c *conn) deliver(p []byte, after time.Duration, done chan struct{}) {
 // Read receives a reply, unless a fault is in the way.
 func (c *conn) Read(p []byte) (int, error) {
 	for {
+		c.wire.mu.Lock()
+		gone := c.gone
+		c.wire.mu.Unlock()
+		if gone {
+			return 0, io.EOF
+		}
 		n, err := c.Conn.Read(p)
 		c.wire.mu.Lock()
 		deaf, cut := c.deaf, c.cutAtReply

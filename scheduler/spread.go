@@ -1,0 +1,114 @@
+package scheduler
+
+import (
+	"context"
+	"strconv"
+	"time"
+
+	"github.com/cespare/xxhash/v2"
+
+	"github.com/cronclave/cronclave/election"
+)
+
+const (
+	// rankStep is by how much each rank asks later than the one before: about how long a grant and its notice take.
+	rankStep = 5 * time.Millisecond
+	// maxRankDelay bounds that, where there are many replicas.
+	maxRankDelay = 100 * time.Millisecond
+)
+
+// rank tells how many of the peers come before self for a tick of a job: rendezvous hashing (Thaler and Ravishankar
+// 1998), so that each tick has its favourite, and each peer as many of them, also where there are few jobs.
+func rank(job string, tick time.Time, self string, peers []string) int {
+	place := job + "\x00" + strconv.FormatInt(tick.Unix(), 10) + "\x00"
+	n, own := 0, xxhash.Sum64String(place+self)
+	for _, p := range peers {
+		if w := xxhash.Sum64String(place + p); p != self && (w > own || w == own && p > self) {
+			n++
+		}
+	}
+	return n
+}
+
+// turn is how long this replica lets others ask first for a tick of a job; as many as the tick has grants ask at once.
+func (s *Scheduler) turn(t *task, tick time.Time) time.Duration {
+	if s.cfg.Peers == nil {
+		return 0
+	}
+	self, all := s.cfg.Peers()
+	place := max(rank(t.Name, tick, self, all)-(t.PerTick-1), 0)
+	return min(time.Duration(place)*rankStep, maxRankDelay)
+}
+
+// hear has the loop told of notices until ctx ends or the loop does; the function it returns waits.
+func (s *Scheduler) hear(ctx context.Context) (end func()) {
+	if s.cfg.Notices == nil {
+		return func() {}
+	}
+	ctx, cancel := context.WithCancel(ctx)
+	over := make(chan struct{})
+	go func() {
+		defer close(over)
+		s.cfg.Notices.Hear(ctx, func(n []election.Notice) {
+			select {
+			case s.heard <- n:
+			case <-ctx.Done():
+			}
+		})
+	}()
+	return func() {
+		cancel()
+		<-over
+		if s.telling != nil {
+			<-s.telling
+		}
+	}
+}
+
+// tell spreads the word of runs that have begun, one message after the other.
+func (s *Scheduler) tell() {
+	if s.cfg.Notices == nil || s.telling != nil || len(s.begun) == 0 {
+		return
+	}
+	begun, told := s.begun, make(chan struct{})
+	s.begun, s.telling = nil, told
+	go func() {
+		defer close(told)
+		if err := s.cfg.Notices.Tell(context.Background(), begun); err != nil {
+			s.log.Debug("the others were not told of runs", "error", err)
+		}
+	}()
+}
+
+// heedAll heeds what was heard so far: a tick that another has won need not be asked for.
+func (s *Scheduler) heedAll() {
+	for {
+		select {
+		case n := <-s.heard:
+			s.heed(n)
+		default:
+			return
+		}
+	}
+}
+
+// heed closes ticks that others have won. A tick that was asked for here already is left to its reply, and of one with several
+// grants a notice tells not enough.
+func (s *Scheduler) heed(notices []election.Notice) {
+	now := s.now()
+	var won []*tick
+	for _, n := range notices {
+		t := s.tasks[n.Job]
+		if t == nil || t.PerTick > 1 {
+			continue
+		}
+		i, open := t.find(n.Tick)
+		if !open || t.open[i].placed || t.open[i].asking {
+			continue
+		}
+		won = append(won, t.open[i])
+		s.watch(t, n.Until)
+		s.agenda.close(t.open[i])
+	}
+	s.wake(now, won...)
+}
