@@ -17,6 +17,8 @@ func (a *app) checkCommand() *cobra.Command {
 		Short:   "Validate a configuration: every fault at once, each with its place",
 		Example: "  cronclave check jobs.toml",
 		Args:    cobra.MaximumNArgs(1),
+
+		ValidArgsFunction: tomlFiles,
 		RunE: func(_ *cobra.Command, args []string) error {
 			path, _ := a.configFile()
 			if len(args) > 0 {

@@ -11,7 +11,6 @@ import (
 	"syscall"
 	"time"
 
-	"github.com/redis/go-redis/v9"
 	"github.com/spf13/cobra"
 
 	"github.com/cronclave/cronclave/election"
@@ -45,6 +44,8 @@ With a FILE its commands really run, and one of them loses its replica: it goes 
 to that of the demo. Its [redis] is ignored.`,
 		Example: "  cronclave demo --for 30s",
 		Args:    cobra.MaximumNArgs(1),
+
+		ValidArgsFunction: tomlFiles,
 		RunE: func(cmd *cobra.Command, args []string) error {
 			for _, name := range []string{"config", "redis", "namespace", "log-level", "log-format"} {
 				if cmd.Flags().Changed(name) {
@@ -79,7 +80,7 @@ type demo struct {
 	length  time.Duration
 
 	server  *embedded.Server
-	redis   *redis.Client
+	redis   *store
 	locks   *locking.Client
 	elector *election.Elector
 	crew    *crew

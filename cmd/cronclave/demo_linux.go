@@ -9,6 +9,7 @@ import (
 	"strconv"
 	"strings"
 	"syscall"
+	"time"
 
 	"golang.org/x/sys/unix"
 )
@@ -28,24 +29,39 @@ func adoptOrphans() error {
 	return nil
 }
 
-// endOrphans kills what killed replicas have left behind, with all that comes to us when its parents die. It is called when
-// this process has no child of its own any more, and tells how many it had to kill.
+// wardenTime is how long the wardens of killed replicas have for their work.
+const wardenTime = 3 * time.Second
+
+// endOrphans kills what the wardens of killed replicas have left behind, with all that comes to us when its parents die. It is
+// called when this process has no child of its own any more, and tells how many it had to kill.
 func endOrphans() int {
+	look := time.NewTicker(10 * time.Millisecond)
+	defer look.Stop()
+	for late := time.Now().Add(wardenTime); len(reapChildren()) > 0 && time.Now().Before(late); {
+		<-look.C
+	}
 	killed := map[int]bool{}
 	for {
-		children := childrenOf(os.Getpid())
+		children := reapChildren()
 		if len(children) == 0 {
 			return len(killed)
 		}
 		for _, pid := range children {
-			if n, err := unix.Wait4(pid, nil, unix.WNOHANG, nil); n == pid || errors.Is(err, unix.ECHILD) {
-				continue // it was dead already
-			}
 			killed[pid] = true
 			_ = unix.Kill(pid, unix.SIGKILL)
 			_, _ = unix.Wait4(pid, nil, 0, nil)
 		}
 	}
+}
+
+// reapChildren reaps the dead ones and returns the others.
+func reapChildren() (living []int) {
+	for _, pid := range childrenOf(os.Getpid()) {
+		if n, err := unix.Wait4(pid, nil, unix.WNOHANG, nil); n != pid && !errors.Is(err, unix.ECHILD) {
+			living = append(living, pid)
+		}
+	}
+	return living
 }
 
 func childrenOf(parent int) []int {

@@ -1,121 +1,18 @@
 package main
 
 import (
-	"bufio"
-	"bytes"
-	"errors"
-	"io"
 	"os"
-	"os/exec"
 	"path/filepath"
 	"regexp"
-	"runtime"
 	"strings"
 	"syscall"
 	"testing"
-	"time"
 )
 
-// exitCode is how a process ended: -1 by a signal, -2 if it did not even start.
-func exitCode(err error) int {
-	var exit *exec.ExitError
-	if errors.As(err, &exit) {
-		return exit.ExitCode()
-	}
-	if err != nil {
-		return -2
-	}
-	return 0
-}
-
-// demoProcess is a demo as a user starts it.
-type demoProcess struct {
-	*exec.Cmd
-	out    *bufio.Reader
-	stderr bytes.Buffer
-	tmp    string // its folder for temporary files
-}
-
-func startDemo(t *testing.T, args ...string) *demoProcess {
+func startDemo(t *testing.T, args ...string) *process {
 	t.Helper()
-	d := &demoProcess{Cmd: exec.Command("cronclave", append([]string{"demo"}, args...)...), tmp: t.TempDir()}
-	d.Env = append(os.Environ(), "TMPDIR="+d.tmp, "CRONCLAVE_REDIS=redis://127.0.0.1:1/0", "CRONCLAVE_CLOCK_OFFSET=-7s")
-	d.Stderr = &d.stderr
-	out, err := d.StdoutPipe()
-	if err != nil {
-		t.Fatal(err)
-	}
-	d.out = bufio.NewReader(out)
-	if err := d.Start(); err != nil {
-		t.Fatal(err)
-	}
-	t.Cleanup(func() {
-		if d.ProcessState == nil { // the test has failed
-			_ = d.Process.Kill()
-			_ = d.Wait()
-		}
-	})
-	return d
-}
-
-// read waits for a line that matches.
-func (d *demoProcess) read(t *testing.T, pattern string) {
-	t.Helper()
-	var text strings.Builder
-	for want := regexp.MustCompile(pattern); ; {
-		line, err := d.out.ReadString('\n')
-		text.WriteString(line)
-		if err != nil {
-			t.Fatalf("no line with %s: %v\n%s%s", pattern, err, &text, &d.stderr)
-		}
-		if want.MatchString(line) {
-			return
-		}
-	}
-}
-
-// end waits for the end and returns what it printed until then.
-func (d *demoProcess) end(t *testing.T, code int) string {
-	t.Helper()
-	text, err := io.ReadAll(d.out)
-	if err != nil {
-		t.Error(err)
-	}
-	if got := exitCode(d.Wait()); got != code {
-		t.Errorf("exit code %d, want %d\n%s%s", got, code, text, &d.stderr)
-	}
-	return string(text)
-}
-
-// nothingLeft demands that no process, and no file, outlives the demo.
-func (d *demoProcess) nothingLeft(t *testing.T) {
-	t.Helper()
-	if left, err := filepath.Glob(filepath.Join(d.tmp, "*")); err != nil || len(left) > 0 {
-		t.Errorf("files left behind: %v, %v", left, err)
-	}
-	if pids := d.processes(t); len(pids) > 0 {
-		t.Errorf("processes left behind: %v", pids)
-	}
-}
-
-// processes are those with the demo's folder in their environment: its replicas, and their jobs.
-func (d *demoProcess) processes(t *testing.T) []string {
-	t.Helper()
-	if runtime.GOOS != "linux" {
-		t.Skip("looks into /proc")
-	}
-	paths, err := filepath.Glob("/proc/[0-9]*/environ")
-	if err != nil {
-		t.Fatal(err)
-	}
-	var found []string
-	for _, path := range paths {
-		env, err := os.ReadFile(path) // an error is a process that is gone, or somebody else's
-		if err == nil && bytes.Contains(env, []byte("TMPDIR="+d.tmp+"\x00")) {
-			found = append(found, filepath.Base(filepath.Dir(path)))
-		}
-	}
-	return found
+	return startProcess(t, []string{"CRONCLAVE_REDIS=redis://127.0.0.1:1/0", "CRONCLAVE_CLOCK_OFFSET=-7s"},
+		append([]string{"cronclave", "demo"}, args...)...)
 }
 
 // TestDemoTranscript runs the demo that the README shows.
@@ -229,9 +126,7 @@ func TestDemoEnds(t *testing.T) {
 	t.Run("with a summary at Ctrl-C", func(t *testing.T) {
 		d := startDemo(t)
 		d.read(t, "beat .* ok  ")
-		if err := d.Process.Signal(syscall.SIGINT); err != nil {
-			t.Fatal(err)
-		}
+		d.signal(t, syscall.SIGINT)
 		text := d.end(t, 0)
 		if !regexp.MustCompile(`3 jobs  \d+ ticks? due  \d+ settled  0 doubled  0 early    r`).MatchString(text) ||
 			!strings.Contains(text, "no replica was killed: it ended before") {
@@ -249,36 +144,19 @@ func TestDemoEnds(t *testing.T) {
 			t.Fatal(err)
 		}
 		_ = d.Wait()
-		awaitNone(t, d)
+		d.awaitNone(t)
 	})
 	t.Run("badly when a replica ends by itself", func(t *testing.T) {
 		d := startDemo(t)
 		d.read(t, "beat .* ok  ")
 		killChild(t, d.Process.Pid)
 		d.read(t, "-- .* has ended by itself: signal: killed")
-		if err := d.Process.Signal(syscall.SIGTERM); err != nil {
-			t.Fatal(err)
-		}
+		d.signal(t, syscall.SIGTERM)
 		if text := d.end(t, 1); !strings.Contains(text, "1 replica ended by itself") {
 			t.Errorf("not told:\n%s", text)
 		}
 		d.nothingLeft(t)
 	})
-}
-
-// awaitNone waits until all processes of a demo are gone. Jobs may live on for a moment.
-func awaitNone(t *testing.T, d *demoProcess) {
-	t.Helper()
-	tick := time.NewTicker(20 * time.Millisecond)
-	defer tick.Stop()
-	limit := time.After(20 * time.Second)
-	for len(d.processes(t)) > 0 {
-		select {
-		case <-tick.C:
-		case <-limit:
-			t.Fatalf("processes left behind: %v", d.processes(t))
-		}
-	}
 }
 
 // TestDemoOfAFile runs a file whose Redis is somewhere else, and whose job leaves a process behind that no replica lives to end.

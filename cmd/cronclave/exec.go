@@ -5,13 +5,10 @@ import (
 	"errors"
 	"fmt"
 	"os"
-	"os/signal"
 	"strings"
-	"syscall"
 	"time"
 
 	"github.com/hashicorp/go-hclog"
-	"github.com/redis/go-redis/v9"
 	"github.com/spf13/cobra"
 
 	"github.com/cronclave/cronclave/election"
@@ -27,9 +24,13 @@ func (a *app) execCommand() *cobra.Command {
 		Use:   "exec JOB",
 		Short: "Run a job here and now in the foreground, under its lock",
 		Long: `Run a job here and now in the foreground, in one of its slots, so that no replica runs it meanwhile. The exit
-code is the command's own, 75 if all slots are held.`,
+code is the command's own, 75 if all slots are held.
+
+Ctrl-C stops the job: SIGTERM, and SIGKILL at the end of its kill_grace. A second one kills it at once.`,
 		Example: "  cronclave exec nightly-backup --print",
 		Args:    cobra.ExactArgs(1),
+
+		ValidArgsFunction: a.completeJobs(1),
 		RunE: func(cmd *cobra.Command, args []string) error {
 			cfg, err := a.load()
 			if err != nil {
@@ -59,24 +60,7 @@ func (a *app) exec(ctx context.Context, cfg *config.Config, job *config.Job, loc
 	if err != nil {
 		return err
 	}
-	ctx, stop := signal.NotifyContext(ctx, syscall.SIGINT, syscall.SIGTERM)
-	defer stop()
-	host, err := command.NewHost(command.HostConfig{Logger: log})
-	if err != nil {
-		return fmt.Errorf("prepare to run commands: %w", err)
-	}
-	defer func() {
-		if err := host.Close(); err != nil {
-			log.Warn("clean up after commands", "error", err)
-		}
-	}()
-	only := *cfg
-	only.Jobs = []config.Job{*job}
-	only.Jobs[0].Enabled = true
-	jobs := jobsOf(&only, host, a.printLine)
-	jobs[0].Runner.(*commandRunner).withheld = cfg.Withheld(job)
-
-	sc := scheduler.Config{Jobs: jobs, Replica: name, Logger: quieter(log)}
+	sc := scheduler.Config{Replica: name, Logger: quieter(log)}
 	if lock {
 		end, err := a.coordinate(ctx, cfg, name, &sc)
 		if err != nil {
@@ -84,12 +68,33 @@ func (a *app) exec(ctx context.Context, cfg *config.Config, job *config.Job, loc
 		}
 		defer end()
 	}
+	processes, err := newProcesses(log)
+	if err != nil {
+		return err
+	}
+	defer processes.close()
+	sc.Jobs = a.foreground(cfg, job, processes.host)
 	s, err := scheduler.New(sc)
 	if err != nil {
 		return err
 	}
-	record, err := s.RunNow(ctx, job.Name, lock)
+	run, done := stopOnSignal(ctx, log, s.Abort)
+	defer done()
+	record, err := s.RunNow(run, job.Name, lock)
+	if run.Err() != nil && errors.Is(err, election.ErrUnknown) {
+		return fmt.Errorf("job %s: not started: interrupted while asking for its lock", job.Name)
+	}
 	return execResult(record, err)
+}
+
+// foreground is the one job, also if it is not enabled, with its output handed on.
+func (a *app) foreground(cfg *config.Config, job *config.Job, host *command.Host) []scheduler.Job {
+	only := *cfg
+	only.Jobs = []config.Job{*job}
+	only.Jobs[0].Enabled = true
+	jobs := jobsOf(&only, host, a.printLine)
+	jobs[0].Runner.(*commandRunner).withheld = cfg.Withheld(job)
+	return jobs
 }
 
 // quieter leaves the start and the end of the one run out of the log.
@@ -122,7 +127,7 @@ func (a *app) coordinate(ctx context.Context, cfg *config.Config, name string, s
 	return end, nil
 }
 
-func connect(ctx context.Context, cfg *config.Config, rdb *redis.Client, locks *locking.Client, sc *scheduler.Config) error {
+func connect(ctx context.Context, cfg *config.Config, rdb *store, locks *locking.Client, sc *scheduler.Config) error {
 	if err := ping(ctx, rdb); err != nil {
 		return err
 	}
@@ -143,7 +148,7 @@ func execResult(r scheduler.Record, err error) error {
 	case errors.Is(err, scheduler.ErrHeld):
 		return exitError{exitNotAcquired, err}
 	case errors.Is(err, election.ErrUnknown):
-		return exitError{exitUnavailable, err}
+		return unavailable("ask for the lock", err)
 	case err != nil:
 		return err
 	case r.Outcome == scheduler.OK:

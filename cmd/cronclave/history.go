@@ -1,13 +1,14 @@
 package main
 
 import (
+	"context"
 	"errors"
 	"fmt"
+	"slices"
 	"strings"
 	"text/tabwriter"
 	"time"
 
-	"github.com/redis/go-redis/v9"
 	"github.com/spf13/cobra"
 
 	"github.com/cronclave/cronclave/internal/config"
@@ -22,26 +23,19 @@ func (a *app) historyCommand() *cobra.Command {
 		Short:   "Print the newest runs, and the ticks that were not run",
 		Example: "  cronclave history nightly-backup -n 10 --output",
 		Args:    cobra.MaximumNArgs(1),
+
+		ValidArgsFunction: a.completeJobs(1),
 		RunE: func(cmd *cobra.Command, args []string) error {
 			if n < 1 {
 				return usageError("-n %d: it must be at least 1", n)
 			}
-			cfg, rdb, j, err := a.openHistory(cmd)
-			if err != nil {
-				return err
-			}
-			defer rdb.Close()
 			job := ""
 			if len(args) > 0 {
 				job = args[0]
 			}
-			records, err := j.Runs(cmd.Context(), job, n, output)
-			if errors.Is(err, journal.ErrCorrupt) { // the others are good
-				fmt.Fprintln(a.err, "cronclave: warning:", err)
-				err = nil
-			}
+			records, err := a.history(cmd.Context(), job, n, output)
 			if err != nil {
-				return exitError{exitUnavailable, fmt.Errorf("read the history of namespace %s: %w", cfg.Namespace, err)}
+				return err
 			}
 			if asJSON {
 				return a.printJSON(records)
@@ -55,27 +49,76 @@ func (a *app) historyCommand() *cobra.Command {
 	return cmd
 }
 
-// openHistory connects a command that only looks.
-func (a *app) openHistory(cmd *cobra.Command) (*config.Config, *redis.Client, *journal.Journal, error) {
+// history reads the newest runs of a job, or of all.
+func (a *app) history(ctx context.Context, job string, n int, output bool) ([]journal.Record, error) {
+	v, err := a.openView(ctx)
+	if err != nil {
+		return nil, err
+	}
+	defer v.close()
+	records, err := v.journal.Runs(ctx, job, n, output)
+	switch {
+	case errors.Is(err, journal.ErrCorrupt): // the others are good
+		fmt.Fprintln(a.err, "cronclave: warning:", err)
+	case err != nil:
+		return nil, unavailable("read the history of namespace "+v.cfg.Namespace, err)
+	case len(records) == 0 && job != "":
+		return []journal.Record{}, v.knows(ctx, job)
+	}
+	return append([]journal.Record{}, records...), nil // an empty list, never null
+}
+
+// view is what a command that only looks works with.
+type view struct {
+	cfg     *config.Config
+	redis   *store
+	journal *journal.Journal
+}
+
+func (a *app) openView(ctx context.Context) (*view, error) {
 	cfg, err := a.loadIfAny()
 	if err != nil {
-		return nil, nil, nil, err
+		return nil, err
 	}
 	rdb, err := a.openRedis(cfg.Redis)
 	if err != nil {
-		return nil, nil, nil, err
+		return nil, err
 	}
 	j, err := openJournal(rdb, cfg)
 	if err == nil {
-		err = ping(cmd.Context(), rdb)
+		err = ping(ctx, rdb)
 	}
 	if err == nil {
-		err = checkFormat(cmd.Context(), j)
+		err = checkFormat(ctx, j)
 	}
 	if err != nil {
-		return nil, nil, nil, errors.Join(err, rdb.Close())
+		return nil, errors.Join(err, rdb.Close())
 	}
-	return cfg, rdb, j, nil
+	return &view{cfg, rdb, j}, nil
+}
+
+func (v *view) close() { _ = v.redis.Close() } // nothing is under way
+
+// knows demands of a job without a history that it is configured, here or on a replica.
+func (v *view) knows(ctx context.Context, job string) error {
+	names := namesOf(v.cfg)
+	infos, err := v.journal.Jobs(ctx)
+	if err != nil && !errors.Is(err, journal.ErrCorrupt) {
+		return unavailable("list the jobs of namespace "+v.cfg.Namespace, err)
+	}
+	for _, info := range infos {
+		names = append(names, info.Name)
+	}
+	if slices.Contains(names, job) {
+		return nil
+	}
+	// Jobs of the past are good for a hint only.
+	const enough = 1000
+	past, _ := v.journal.Runs(ctx, "", enough, false)
+	for _, r := range past {
+		names = append(names, r.Job)
+	}
+	return noJob(job, names)
 }
 
 func (a *app) printHistory(records []journal.Record) error {

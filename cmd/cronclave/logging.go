@@ -15,7 +15,7 @@ func (a *app) logger() (hclog.Logger, error) {
 		return nil, usageError("--log-level %q: it is one of trace, debug, info, warn, error", a.logLevel)
 	}
 	terminal := isTerminal(a.err)
-	o := &hclog.LoggerOptions{Level: level, Output: a.err}
+	o := &hclog.LoggerOptions{Level: level, Output: a.err, IndependentLevels: true}
 	switch {
 	case a.logFormat == "json", a.logFormat == "" && !terminal:
 		o.JSONFormat = true

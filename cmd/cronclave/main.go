@@ -5,14 +5,20 @@ package main
 import (
 	"context"
 	"os"
+	_ "time/tzdata" // for what is shown on a terminal, by TZ or in a job's zone, where the machine has no zone files
 
 	"github.com/redis/go-redis/v9"
+
+	"github.com/cronclave/cronclave/internal/warden"
 )
 
 // version is set by the linker.
 var version = "dev"
 
 func main() {
+	if len(os.Args) == 2 && os.Args[1] == warden.Subcommand { // with nothing else of this program
+		os.Exit(beWarden())
+	}
 	redis.SetLogger(silence{}) // every error is returned as well, and told once
 	os.Exit(execute(context.Background(), os.Args[1:], streams{os.Stdin, os.Stdout, os.Stderr}))
 }

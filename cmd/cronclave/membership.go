@@ -2,7 +2,10 @@ package main
 
 import (
 	"context"
+	"sync/atomic"
 	"time"
+
+	"github.com/hashicorp/go-hclog"
 
 	"github.com/cronclave/cronclave/election"
 	"github.com/cronclave/cronclave/internal/journal"
@@ -15,26 +18,109 @@ const (
 	sweepEvery    = time.Minute
 )
 
+// membership is what a replica remembers of its own registration. It belongs to one goroutine.
+type membership struct {
+	registered bool      // it has been, once
+	forgotten  bool      // and was no more: the server is to be told what is known of all jobs
+	described  time.Time // when the cluster was told what the jobs are
+	clock      clockWatch
+}
+
 // register keeps the replica in the registry until ctx ends, through the drain, and tells the cluster what its jobs are.
 func (r *replica) register(ctx context.Context) {
-	var described time.Time
+	var m membership
 	every(ctx, registerEvery, func() {
-		if err := r.journal.Register(ctx, r.entry(), registerTTL); err != nil {
+		entry := r.entry()
+		known, err := r.journal.Register(ctx, entry, registerTTL)
+		if err != nil {
 			r.log.Debug("not registered", "error", err)
+			m.forgotten = m.registered // it may have been done, and then the next time finds what this one wrote
 			return
 		}
-		if time.Since(described) < describeEvery {
-			return
-		}
-		if err := r.journal.DescribeJobs(ctx, describe(r.cfg, r.now())); err != nil {
-			r.log.Debug("jobs not described", "error", err)
-			return
-		}
-		described = time.Now()
+		m.clock.look(entry.ClockOffsetMS, r.log)
+		r.meetPeers(ctx)
+		r.remind(ctx, &m, known)
+		r.describe(ctx, &m)
 	})
-	if err := r.journal.Deregister(context.WithoutCancel(ctx), r.id); err != nil {
+	last, cancel := context.WithTimeout(context.WithoutCancel(ctx), redisTimeout) // the drain has waited for the server enough
+	defer cancel()
+	if err := r.journal.Deregister(last, r.id); err != nil {
 		r.log.Debug("not deregistered; the entry ends by itself", "error", err)
 	}
+}
+
+// remind tells a server that has forgotten this replica what it knows of all jobs: each look at one carries that. Else the
+// server would hear of a job when it is next due, and until then somebody who never knew its lock could have it.
+func (r *replica) remind(ctx context.Context, m *membership, known bool) {
+	if m.registered && !known {
+		r.log.Warn("this replica's entry was gone from Redis, which may have forgotten more; telling it what is known of all jobs")
+		m.forgotten, m.described = true, time.Time{}
+	}
+	m.registered = true
+	if !m.forgotten {
+		return
+	}
+	if err := r.scheduler.Sweep(ctx); err != nil {
+		r.log.Debug("what is known of the jobs is not told yet", "error", err)
+		return
+	}
+	m.forgotten = false
+}
+
+// describe tells the cluster from time to time what the jobs are.
+func (r *replica) describe(ctx context.Context, m *membership) {
+	if time.Since(m.described) < describeEvery {
+		return
+	}
+	if err := r.journal.DescribeJobs(ctx, describe(r.cfg, r.now())); err != nil {
+		r.log.Debug("jobs not described", "error", err)
+		return
+	}
+	m.described = time.Now()
+}
+
+// clockWatch warns of this machine's clock, once until it is right again.
+type clockWatch struct{ off bool }
+
+// look takes the offset to the server's clock, in milliseconds. Who was warned of is right again well below farOff, so that an
+// offset near it does not fill the log.
+func (w *clockWatch) look(offset int64, log hclog.Logger) {
+	size := max(offset, -offset)
+	switch {
+	case !w.off && size > farOff:
+		w.off = true
+		log.Warn("this machine's clock differs from that of Redis; promises hold, but set it right", "code", "clock_off", "offset_ms", offset)
+	case w.off && size < farOff/2:
+		w.off = false
+		log.Info("this machine's clock agrees with that of Redis again", "offset_ms", offset)
+	}
+}
+
+// peers is the replicas that were alive when last looked at, by their ids.
+type peers struct {
+	self string
+	all  atomic.Pointer[[]string]
+}
+
+func (p *peers) get() (self string, all []string) {
+	if known := p.all.Load(); known != nil {
+		all = *known
+	}
+	return p.self, all
+}
+
+// meetPeers looks who is there. Who can't tell keeps to those it has met.
+func (r *replica) meetPeers(ctx context.Context) {
+	replicas, err := r.journal.Replicas(ctx)
+	if err != nil {
+		r.log.Debug("the other replicas are not known", "error", err)
+		return
+	}
+	ids := make([]string, len(replicas))
+	for i, other := range replicas {
+		ids[i] = other.ID
+	}
+	r.peers.all.Store(&ids)
 }
 
 // now is the server's clock as far as it is known.

@@ -20,6 +20,8 @@ func (a *app) nextCommand() *cobra.Command {
 		Use:     "next [JOB...]",
 		Short:   "Print the coming ticks, merged in time order, each in its job's zone",
 		Example: "  cronclave next nightly-backup --from 2026-10-24T00:00:00Z -n 3",
+
+		ValidArgsFunction: a.completeJobs(0),
 		RunE: func(cmd *cobra.Command, args []string) error {
 			w, err := newWindow(time.Now(), from, until, n, cmd.Flags().Changed("number"))
 			if err != nil {
@@ -101,7 +103,7 @@ func selectJobs(cfg *config.Config, names []string) ([]*config.Job, error) {
 	slices.Sort(names)
 	for _, name := range slices.Compact(names) {
 		if byName[name] == nil {
-			return nil, usageError("no job %q in the configuration", name)
+			return nil, noJob(name, namesOf(cfg))
 		}
 		jobs = append(jobs, byName[name])
 	}

@@ -3,6 +3,7 @@ package main
 import (
 	"context"
 	"errors"
+	"fmt"
 	"time"
 
 	"github.com/cronclave/cronclave/internal/config"
@@ -52,14 +53,23 @@ func describe(cfg *config.Config, now time.Time) []journal.JobInfo {
 	return infos
 }
 
-// checkFormat refuses data of a newer version.
+// checkFormat refuses data of a newer version, and of nobody knows whom.
 func checkFormat(ctx context.Context, j *journal.Journal) error {
 	err := j.CheckFormat(ctx)
+	if unfit := unfitData(err); unfit != nil || err == nil {
+		return unfit
+	}
+	return unavailable("look at the data in Redis", err)
+}
+
+// unfitData tells whether an error of a look at the data's format is no matter of waiting: nil if it is.
+func unfitData(err error) error {
 	switch {
 	case errors.Is(err, journal.ErrNewerFormat):
 		return exitError{exitUsage, err}
-	case err != nil:
-		return exitError{exitUnavailable, err}
+	case errors.Is(err, journal.ErrCorrupt):
+		return exitError{exitFailed, fmt.Errorf("%w: %w; if another program writes that key, take another namespace or database; else delete it",
+			errUnfit, err)}
 	}
 	return nil
 }

@@ -11,6 +11,7 @@ import (
 	"github.com/spf13/cobra"
 
 	"github.com/cronclave/cronclave/internal/config"
+	"github.com/cronclave/cronclave/scheduler/cronspec"
 )
 
 // The exit codes, beside 0 for done.
@@ -60,7 +61,7 @@ type app struct {
 // execute runs one command line and returns the exit code.
 func execute(ctx context.Context, args []string, s streams) int {
 	a := &app{streams: s}
-	root := newRoot(a)
+	root := newRoot(a) //nolint:contextcheck // the commands get the context from cobra
 	root.SetArgs(args)
 	root.SetIn(s.in)
 	root.SetOut(s.out)
@@ -116,6 +117,8 @@ Redis (or on the K replicas that win its K slots).`,
 	root.AddCommand(a.runCommand(), a.demoCommand(), a.checkCommand(), a.nextCommand(), a.execCommand(),
 		a.statusCommand(), a.historyCommand(), a.versionCommand(), a.demoWorkCommand())
 	root.AddCommand(plannedCommands()...)
+	addCompletion(root)
+	addExamples(root)
 	return root
 }
 
@@ -188,8 +191,21 @@ func orDefault[T comparable](v, def T) T {
 }
 
 func (a *app) versionCommand() *cobra.Command {
-	return &cobra.Command{
-		Use: "version", Short: "Print the version", Args: cobra.NoArgs, Example: "  cronclave version",
-		Run: func(*cobra.Command, []string) { fmt.Fprintln(a.out, "cronclave", strings.TrimPrefix(version, "v")) },
+	var asJSON bool
+	cmd := &cobra.Command{
+		Use: "version", Short: "Print the version, and that of the zone data", Args: cobra.NoArgs, Example: "  cronclave version",
+		RunE: func(*cobra.Command, []string) error {
+			v := struct {
+				Version  string `json:"version"`
+				ZoneData string `json:"zone_data"`
+			}{strings.TrimPrefix(version, "v"), cronspec.ZoneDataVersion()}
+			if asJSON {
+				return a.printJSON(v)
+			}
+			fmt.Fprintf(a.out, "cronclave %s\nzone data %s\n", v.Version, v.ZoneData)
+			return nil
+		},
 	}
+	cmd.Flags().BoolVar(&asJSON, "json", false, "print JSON")
+	return cmd
 }

@@ -6,9 +6,7 @@ import (
 	"errors"
 	"fmt"
 	"os"
-	"os/signal"
 	"strings"
-	"sync"
 	"syscall"
 	"time"
 
@@ -108,33 +106,20 @@ func clockOffset(s string) (time.Duration, error) {
 // drainOnSignal ends the context at the first SIGTERM or SIGINT, and calls abort at the second. stop ends the watch.
 func drainOnSignal(ctx context.Context, log hclog.Logger, abort func()) (drain context.Context, stop func()) {
 	drain, cancel := context.WithCancel(ctx)
-	signals := make(chan os.Signal, 4)
-	signal.Notify(signals, syscall.SIGTERM, syscall.SIGINT, syscall.SIGHUP)
-	over := make(chan struct{})
-	var watcher sync.WaitGroup
-	watcher.Go(func() {
-		for {
-			select {
-			case <-over:
-				return
-			case s := <-signals:
-				switch {
-				case s == syscall.SIGHUP:
-					log.Warn("SIGHUP ignored: reload is not supported yet; restart the replica")
-				case drain.Err() == nil:
-					log.Info("signal: draining; a second one stops at once", "signal", s.String())
-					cancel()
-				default:
-					log.Warn("second signal: stopping at once", "signal", s.String())
-					abort()
-				}
-			}
+	end := watchSignals(func(s os.Signal) {
+		switch {
+		case s == syscall.SIGHUP:
+			log.Warn("SIGHUP ignored: reload is not supported yet; restart the replica")
+		case drain.Err() == nil:
+			log.Info("signal: draining; a second one stops at once", "signal", s.String())
+			cancel()
+		default:
+			log.Warn("second signal: stopping at once", "signal", s.String())
+			abort()
 		}
-	})
+	}, syscall.SIGTERM, syscall.SIGINT, syscall.SIGHUP)
 	return drain, func() {
-		signal.Stop(signals)
-		close(over)
-		watcher.Wait()
+		end()
 		cancel()
 	}
 }

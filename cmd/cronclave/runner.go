@@ -33,10 +33,18 @@ func (r *commandRunner) Run(ctx context.Context, run *scheduler.Run) scheduler.R
 	}
 	exit := r.host.Run(ctx, run.Kill, command.Spec{
 		Name: run.ID, Argv: r.job.Command, Dir: r.job.Dir, Env: env, User: r.job.User, Group: r.job.Group,
-		Umask: r.job.Umask, Keep: r.job.Output.Keep,
+		Umask: r.job.Umask, Lease: leaseOf(run), KillGrace: r.job.KillGrace, Keep: r.job.Output.Keep,
 		Line: func(stream string, line []byte) { r.line(r.job, run, stream, line) },
 	})
 	return r.result(exit)
+}
+
+// leaseOf is the run's lease, or none: a nil of the scheduler's interface is not one of the command's.
+func leaseOf(run *scheduler.Run) command.Lease {
+	if run.Lease == nil {
+		return nil
+	}
+	return run.Lease
 }
 
 func (r *commandRunner) result(exit command.Exit) scheduler.Result {

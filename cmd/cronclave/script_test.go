@@ -8,6 +8,8 @@ import (
 
 	"github.com/rogpeppe/go-internal/testscript"
 	"go.uber.org/goleak"
+
+	"github.com/cronclave/cronclave/internal/embedded"
 )
 
 // TestMain makes the command cronclave available to the scripts and to tests that run it as a process: the test binary
@@ -38,7 +40,17 @@ func TestScripts(t *testing.T) {
 		Setup: func(env *testscript.Env) error {
 			example, err := filepath.Abs("../../jobs.example.toml")
 			env.Setenv("EXAMPLE", example)
-			return err
+			env.Setenv("GORACE", "atexit_sleep_ms=0") // else each program that was built with the race detector pauses at its end
+			if err != nil {
+				return err
+			}
+			server, err := embedded.Start(embedded.Config{})
+			if err != nil {
+				return err
+			}
+			env.Defer(server.Close)
+			env.Setenv("EMBEDDED", server.URL())
+			return nil
 		},
 		Cmds: map[string]func(*testscript.TestScript, bool, []string){"exits": exits},
 	})

@@ -27,24 +27,24 @@ func (a *app) statusCommand() *cobra.Command {
 		Example: "  cronclave status --redis redis://10.0.0.5:6379/0 --json",
 		Args:    cobra.NoArgs,
 		RunE: func(cmd *cobra.Command, _ []string) error {
-			cfg, rdb, j, err := a.openHistory(cmd)
+			v, err := a.openView(cmd.Context())
 			if err != nil {
 				return err
 			}
-			defer rdb.Close()
-			locks, err := openLocks(rdb, cfg.Namespace, "status")
+			defer v.close()
+			locks, err := openLocks(v.redis, v.cfg.Namespace, "status")
 			if err != nil {
 				return err
 			}
-			defer locks.Close()
-			h, err := examine(cmd.Context(), rdb)
+			defer func() { _ = locks.Close() }() // it only waits
+			h, err := examine(cmd.Context(), v.redis)
 			if err != nil {
 				h.warn("redis", "%v", err)
 			}
-			s := survey{cfg: cfg, locks: locks, journal: j, warnings: h.Warnings}
+			s := survey{cfg: v.cfg, locks: locks, journal: v.journal, warnings: h.Warnings}
 			st, err := s.status(cmd.Context())
 			if err != nil {
-				return exitError{exitUnavailable, fmt.Errorf("read the status of namespace %s: %w", cfg.Namespace, err)}
+				return unavailable("read the status of namespace "+v.cfg.Namespace, err)
 			}
 			if asJSON {
 				return a.printJSON(st)
@@ -205,7 +205,7 @@ func nextTick(info journal.JobInfo, now time.Time) *time.Time {
 	if !info.Enabled {
 		return nil
 	}
-	zone, err := time.LoadLocation(info.Timezone)
+	zone, err := cronspec.LoadLocation(info.Timezone)
 	if err != nil {
 		return nil
 	}

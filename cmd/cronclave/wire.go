@@ -9,12 +9,12 @@ import (
 	"time"
 
 	"github.com/hashicorp/go-hclog"
-	"github.com/redis/go-redis/v9"
 
 	"github.com/cronclave/cronclave/election"
 	"github.com/cronclave/cronclave/internal/command"
 	"github.com/cronclave/cronclave/internal/config"
 	"github.com/cronclave/cronclave/internal/journal"
+	"github.com/cronclave/cronclave/internal/warden"
 	"github.com/cronclave/cronclave/locking"
 	"github.com/cronclave/cronclave/scheduler"
 )
@@ -27,12 +27,13 @@ type replica struct {
 	identity
 	cfg       *config.Config
 	log       hclog.Logger
-	redis     *redis.Client
+	redis     *store
 	locks     *locking.Client
-	host      *command.Host
+	processes *processes
 	scheduler *scheduler.Scheduler
 	journal   *journal.Journal
 	office    *election.Office
+	peers     peers
 	clock     func() time.Time // this machine's wall clock
 	started   time.Time
 }
@@ -42,7 +43,7 @@ const leaderOffice = "leader"
 
 func (a *app) newReplica(cfg *config.Config, who identity, log hclog.Logger, offset time.Duration) (r *replica, err error) {
 	r = &replica{identity: who, cfg: cfg, log: log.With("replica", who.name), started: time.Now(),
-		clock: func() time.Time { return time.Now().Add(offset) }}
+		peers: peers{self: who.id}, clock: func() time.Time { return time.Now().Add(offset) }}
 	defer func() {
 		if err != nil {
 			r.close()
@@ -57,13 +58,13 @@ func (a *app) newReplica(cfg *config.Config, who identity, log hclog.Logger, off
 	if r.journal, err = openJournal(r.redis, cfg); err != nil {
 		return r, err
 	}
-	if r.host, err = command.NewHost(command.HostConfig{Logger: r.log}); err != nil {
-		return r, fmt.Errorf("prepare to run commands: %w", err)
+	if r.processes, err = newProcesses(r.log); err != nil {
+		return r, err
 	}
 	if r.office, err = election.NewOffice(election.OfficeConfig{Locks: r.locks, Name: leaderOffice}); err != nil {
 		return r, err
 	}
-	r.scheduler, err = r.newScheduler(jobsOf(cfg, r.host, toLog))
+	r.scheduler, err = r.newScheduler(jobsOf(cfg, r.processes.host, toLog))
 	return r, err
 }
 
@@ -75,15 +76,17 @@ func (r *replica) newScheduler(jobs []scheduler.Job) (*scheduler.Scheduler, erro
 	return scheduler.New(scheduler.Config{
 		Jobs: jobs, Claimer: elector, Journal: recorder{r.journal}, Logger: r.log, Replica: r.name,
 		MaxRunning: r.cfg.Replica.MaxRunning, DrainTimeout: r.cfg.Replica.DrainTimeout, Clock: r.clock,
+		Notices: elector, Peers: r.peers.get, Ready: r.processes.warden.Ready,
 	})
 }
 
-func openLocks(rdb *redis.Client, namespace, owner string) (*locking.Client, error) {
-	return locking.New(locking.Config{Redis: rdb, Prefix: "cronclave:" + namespace + ":", Owner: owner, Timeout: redisTimeout})
+func openLocks(s *store, namespace, owner string) (*locking.Client, error) {
+	return locking.New(locking.Config{Redis: s.UniversalClient, Prefix: "cronclave:" + namespace + ":", Owner: owner,
+		Timeout: redisTimeout, AckedReplicas: s.acked, AckTimeout: s.ackTimeout})
 }
 
-func openJournal(rdb *redis.Client, cfg *config.Config) (*journal.Journal, error) {
-	return journal.New(journal.Config{Redis: rdb, Namespace: cfg.Namespace, Runs: cfg.History.Runs, MaxAge: cfg.History.MaxAge,
+func openJournal(s *store, cfg *config.Config) (*journal.Journal, error) {
+	return journal.New(journal.Config{Redis: s.UniversalClient, Namespace: cfg.Namespace, Runs: cfg.History.Runs, MaxAge: cfg.History.MaxAge,
 		MaxBytes: cfg.History.MaxBytes, Timeout: 2 * redisTimeout})
 }
 
@@ -98,7 +101,7 @@ func jobsOf(cfg *config.Config, host *command.Host, line outputLine) []scheduler
 		jobs = append(jobs, scheduler.Job{
 			Name: j.Name, Schedule: j.Schedule, Location: j.Location, Jitter: j.Jitter,
 			Parallel: j.Parallel, PerTick: j.PerTick, PerReplica: j.PerReplica, StartDeadline: j.StartDeadline,
-			Timeout: noneIfZero(j.Timeout), KillGrace: noneIfZero(j.KillGrace), Lease: j.Lease,
+			Timeout: noneIfZero(j.Timeout), KillGrace: noneIfZero(j.KillGrace), Lease: j.Lease, OutlivesLease: j.OutlivesLease,
 			Runner: &commandRunner{host: host, job: j, namespace: cfg.Namespace, withheld: cfg.Withheld(j), line: line},
 		})
 	}
@@ -115,10 +118,8 @@ func noneIfZero(d time.Duration) time.Duration {
 
 // close ends what newReplica has opened, in the reverse order.
 func (r *replica) close() {
-	if r.host != nil {
-		if err := r.host.Close(); err != nil {
-			r.log.Warn("clean up after commands", "error", err)
-		}
+	if r.processes != nil {
+		r.processes.close()
 	}
 	if r.locks != nil {
 		_ = r.locks.Close() // it only waits
@@ -138,18 +139,25 @@ func (r *replica) run(ctx context.Context, embedded bool) error {
 	for _, w := range h.Warnings {
 		r.log.Warn(w.Message, "code", w.Code)
 	}
-	campaign, resign := context.WithCancel(ctx)
-	registered, leave := context.WithCancel(context.Background())
+	work, drain := context.WithCancelCause(ctx)
+	campaign, resign := context.WithCancel(work)
+	registered, leave := context.WithCancel(context.WithoutCancel(ctx))
 	var beside sync.WaitGroup
 	beside.Go(func() { r.office.Campaign(campaign, r.lead) })
 	beside.Go(func() { r.register(registered) })
-	err = r.scheduler.Run(ctx)
+	beside.Go(func() { r.processes.mind(work, drain) })
+	err = r.scheduler.Run(work)
+	drain(nil) // unless it has a cause already
 	resign()
 	leave()
 	beside.Wait()
-	if ctx.Err() != nil { // drained; a server that was never there is no failure then
-		r.log.Info("drained")
+	if ctx.Err() != nil {
+		r.log.Info("drained") // a server that was never there is no failure then
 		return nil
+	}
+	if err == nil && errors.Is(context.Cause(work), warden.ErrGone) {
+		r.log.Error("drained, since without a warden nothing may be started")
+		return exitError{exitFailed, context.Cause(work)}
 	}
 	return err
 }
@@ -161,7 +169,7 @@ func (r *replica) awaitRedis(ctx context.Context, embedded bool) (health, error)
 		if err == nil || refused(err) {
 			return h, err
 		}
-		r.log.Warn("Redis does not answer; trying again", "redis", where(r.redis.Options()), "error", err, "in", pause.String())
+		r.complain(err, pause)
 		select {
 		case <-ctx.Done():
 			return h, nil
@@ -170,25 +178,40 @@ func (r *replica) awaitRedis(ctx context.Context, embedded bool) (health, error)
 	}
 }
 
+// complain tells why the replica does not start yet. It is an error where somebody has to do something; that may be on the server
+// (a user, a permission), so the replica tries on.
+func (r *replica) complain(err error, pause time.Duration) {
+	args := []any{"redis", r.redis.where(), "error", err, "in", pause.String()}
+	switch t := troubleOf(err); {
+	case t == unreachable:
+		r.log.Warn("Redis does not answer; trying again", args...)
+	case t.remedy == "":
+		r.log.Warn("Redis "+t.what+"; trying again", args...)
+	default:
+		r.log.Error("Redis "+t.what+"; trying again", append(args, "remedy", t.remedy)...)
+	}
+}
+
 func (r *replica) lookAtRedis(ctx context.Context, embedded bool) (h health, err error) {
-	if !embedded { // which has no settings to look at
+	if !embedded { // which was announced
 		h, err = examine(ctx, r.redis)
 	}
 	if err == nil {
 		err = r.journal.ClaimFormat(ctx)
 	}
-	switch {
-	case errors.Is(err, errUnfit):
+	if unfit := unfitData(err); unfit != nil {
+		return h, unfit
+	}
+	if errors.Is(err, errUnfit) {
 		return h, exitError{exitFailed, err}
-	case errors.Is(err, journal.ErrNewerFormat):
-		return h, exitError{exitUsage, err}
 	}
 	return h, err
 }
 
 // announce is the first word of a replica: with whom it coordinates, and how it isolates processes.
 func (r *replica) announce(embedded bool) {
-	args := []any{"redis", where(r.redis.Options()), "namespace", r.cfg.Namespace, "isolation", r.host.Isolation(),
+	args := []any{"redis", r.redis.where(), "namespace", r.cfg.Namespace, "isolation", r.processes.host.Isolation(),
+		"warden", fmt.Sprintf("process %d", r.processes.warden.PID()),
 		"jobs", len(r.cfg.Jobs), "config", r.cfg.Digest()[:12], "version", version}
 	if embedded {
 		r.log.Warn("starting with an embedded Redis: a trial, coordinates with nobody else", args...)

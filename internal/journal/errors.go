@@ -4,6 +4,7 @@ import (
 	"context"
 	"errors"
 	"fmt"
+	"slices"
 	"strings"
 
 	"github.com/redis/go-redis/v9"
@@ -46,10 +47,11 @@ func allErrors(ctx context.Context, cmds []redis.Cmder, err error) error {
 }
 
 // wholeFailure is err if it comes from the network, or every command was refused
-// for one reason, which then is told once.
+// for one reason, which then is told once. Where the server refuses the connection
+// itself, no command has an error of its own.
 func wholeFailure(cmds []redis.Cmder, err error) error {
 	var reply redis.Error
-	if !errors.As(err, &reply) {
+	if !errors.As(err, &reply) || !slices.ContainsFunc(cmds, func(c redis.Cmder) bool { return c.Err() != nil }) {
 		return err
 	}
 	for _, c := range cmds {

@@ -204,19 +204,7 @@ func TestTimeLimit(t *testing.T) {
 			client := redis.NewClient(o)
 			defer client.Close()
 			j := open(t, journal.Config{Redis: client, Timeout: 100 * time.Millisecond})
-			ctx, now := t.Context(), time.Now()
-			for call, f := range map[string]func() error{
-				"Record":       func() error { return j.Record(ctx, []journal.Record{ended("a", "1", now)}) },
-				"Runs":         func() error { _, err := j.Runs(ctx, "", 1, true); return err },
-				"Last":         func() error { _, err := j.Last(ctx, []string{"a"}); return err },
-				"Register":     func() error { return j.Register(ctx, journal.Replica{ID: "r", Seen: now}, time.Second) },
-				"Deregister":   func() error { return j.Deregister(ctx, "r") },
-				"Replicas":     func() error { _, err := j.Replicas(ctx); return err },
-				"DescribeJobs": func() error { return j.DescribeJobs(ctx, []journal.JobInfo{{Name: "a", Seen: now}}) },
-				"Jobs":         func() error { _, err := j.Jobs(ctx); return err },
-				"ForgetJobs":   func() error { _, err := j.ForgetJobs(ctx, now); return err },
-				"CheckFormat":  func() error { return j.CheckFormat(ctx) },
-			} {
+			for call, f := range calls(t, j) {
 				began := time.Now()
 				err := f()
 				if took := time.Since(began); err == nil || took > 3*time.Second {
@@ -224,6 +212,41 @@ func TestTimeLimit(t *testing.T) {
 				}
 			}
 		})
+	}
+}
+
+// calls is one of each.
+func calls(t *testing.T, j *journal.Journal) map[string]func() error {
+	ctx, now := t.Context(), time.Now()
+	return map[string]func() error{
+		"Record":       func() error { return j.Record(ctx, []journal.Record{ended("a", "1", now)}) },
+		"Runs":         func() error { _, err := j.Runs(ctx, "", 1, true); return err },
+		"Last":         func() error { _, err := j.Last(ctx, []string{"a"}); return err },
+		"Register":     func() error { _, err := j.Register(ctx, journal.Replica{ID: "r", Seen: now}, time.Second); return err },
+		"Deregister":   func() error { return j.Deregister(ctx, "r") },
+		"Replicas":     func() error { _, err := j.Replicas(ctx); return err },
+		"DescribeJobs": func() error { return j.DescribeJobs(ctx, []journal.JobInfo{{Name: "a", Seen: now}}) },
+		"Jobs":         func() error { _, err := j.Jobs(ctx); return err },
+		"ForgetJobs":   func() error { _, err := j.ForgetJobs(ctx, now); return err },
+		"CheckFormat":  func() error { return j.CheckFormat(ctx) },
+	}
+}
+
+// TestConnectionIsRefused by the server's own word, as it does without a password: go-redis then leaves the commands of a
+// pipeline without an error of their own.
+func TestConnectionIsRefused(t *testing.T) {
+	url, err := redis.ParseURL(serve(t))
+	if err != nil {
+		t.Fatal(err)
+	}
+	url.ContextTimeoutEnabled, url.MaxRetries = true, -1
+	url.OnConnect = func(ctx context.Context, cn *redis.Conn) error { return cn.Do(ctx, "NOSUCHCOMMAND").Err() }
+	client := redis.NewClient(url)
+	defer client.Close()
+	for call, f := range calls(t, open(t, journal.Config{Redis: client})) {
+		if err := f(); err == nil || !strings.Contains(err.Error(), "NOSUCHCOMMAND") {
+			t.Errorf("%s: %v", call, err)
+		}
 	}
 }
 

@@ -38,29 +38,32 @@ type Replica struct {
 }
 
 // Register says that a replica is alive, for ttl by the server's clock. Call it
-// again, with news, well before ttl has passed.
-func (j *Journal) Register(ctx context.Context, r Replica, ttl time.Duration) error {
+// again, with news, well before ttl has passed. known tells whether what it said
+// before was still there: if not, ttl has passed, or the server has forgotten.
+func (j *Journal) Register(ctx context.Context, r Replica, ttl time.Duration) (known bool, err error) {
 	ctx, cancel := j.within(ctx)
 	defer cancel()
 	if !isRunID(r.ID) || ttl < time.Millisecond || r.Seen.IsZero() {
-		return fmt.Errorf("register replica: %w: id %.40q, ttl %v, seen %v", ErrInvalid, r.ID, ttl, r.Seen)
+		return false, fmt.Errorf("register replica: %w: id %.40q, ttl %v, seen %v", ErrInvalid, r.ID, ttl, r.Seen)
 	}
 	r.Started, r.Seen = r.Started.UTC(), r.Seen.UTC()
 	text, err := json.Marshal(r)
 	if err != nil {
-		return fmt.Errorf("register replica %s: %w: %w", r.ID, ErrInvalid, err)
+		return false, fmt.Errorf("register replica %s: %w: %w", r.ID, ErrInvalid, err)
 	}
 	gone := r.Seen.Add(-max(forgetReplica, 10*ttl)).UnixMilli()
+	var before *redis.IntCmd // SET tells it too, from Redis 6.2 on; nobody else writes this key
 	cmds, err := j.redis.Pipelined(ctx, func(p redis.Pipeliner) error {
+		before = p.Exists(ctx, j.key("replica:"+r.ID))
 		p.Set(ctx, j.key("replica:"+r.ID), text, ttl)
 		p.ZAdd(ctx, j.key("replicas"), redis.Z{Score: float64(r.Seen.UnixMilli()), Member: r.ID})
 		p.ZRemRangeByScore(ctx, j.key("replicas"), "-inf", number(gone))
 		return nil
 	})
 	if err := allErrors(ctx, cmds, err); err != nil {
-		return fmt.Errorf("register replica %s: %w", r.ID, err)
+		return false, fmt.Errorf("register replica %s: %w", r.ID, err)
 	}
-	return nil
+	return before.Val() > 0, nil
 }
 
 // Deregister says that a replica has ended. An id that is not there is no error.

@@ -9,6 +9,7 @@ import (
 	"crypto/rand"
 	"slices"
 	"strings"
+	"sync"
 	"testing"
 	"time"
 
@@ -45,6 +46,7 @@ func Run(t *testing.T, connect func(t *testing.T) redis.UniversalClient) {
 		"foreign keys fail one job alone": (*suite).foreignKeys,
 		"replicas come and go":            (*suite).replicas,
 		"foreign replicas":                (*suite).foreignReplicas,
+		"forgotten replica":               (*suite).forgottenReplica,
 		"jobs are described":              (*suite).jobs,
 		"format":                          (*suite).format,
 		"all keys in the namespace":       (*suite).keys,
@@ -142,11 +144,16 @@ func describe(records []journal.Record) []string {
 // allKeys of the namespace, and of namespaces that begin with its name.
 func (s *suite) allKeys() []string {
 	s.Helper()
-	var keys []string
+	var (
+		mu   sync.Mutex // nodes of a Cluster are scanned at once
+		keys []string
+	)
 	scan := func(ctx context.Context, c redis.Cmdable) error {
 		it := c.Scan(ctx, 0, "*"+s.namespace+"*", 1000).Iterator()
 		for it.Next(ctx) {
+			mu.Lock()
 			keys = append(keys, it.Val())
+			mu.Unlock()
 		}
 		return it.Err()
 	}

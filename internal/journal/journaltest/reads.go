@@ -116,7 +116,7 @@ func (s *suite) keys() {
 	r.Output = new("x")
 	s.record(j, r)
 	must(s, j.ClaimFormat(s.ctx))
-	must(s, j.Register(s.ctx, s.replica("id"), hour))
+	s.register(j, s.replica("id"), hour)
 	must(s, j.DescribeJobs(s.ctx, []journal.JobInfo{s.job("a")}))
 	var want []string
 	for _, name := range []string{"format", "history", "jobs", "replica:id", "replicas", "{a}:output", "{a}:records", "{a}:runs"} {
@@ -130,7 +130,7 @@ func (s *suite) keys() {
 func (s *suite) namespaces() {
 	j, other := s.journal(journal.Config{}), s.journal(journal.Config{Namespace: s.namespace + "-other"})
 	s.record(j, s.ended("a", "1", journal.OutcomeOK, 1))
-	must(s, j.Register(s.ctx, s.replica("id"), hour))
+	s.register(j, s.replica("id"), hour)
 	must(s, j.DescribeJobs(s.ctx, []journal.JobInfo{s.job("a")}))
 	s.expect(other, "")
 	s.expect(other, "a")

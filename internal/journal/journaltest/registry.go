@@ -23,6 +23,14 @@ func (s *suite) replica(id string) journal.Replica {
 		ConfigDigest: "0123456789abcdef", ClockOffsetMS: -12, Running: 3}
 }
 
+// register returns whether the replica was known before.
+func (s *suite) register(j *journal.Journal, r journal.Replica, ttl time.Duration) (known bool) {
+	s.Helper()
+	known, err := j.Register(s.ctx, r, ttl)
+	must(s, err)
+	return known
+}
+
 func (s *suite) job(name string) journal.JobInfo {
 	return journal.JobInfo{Name: name, Schedule: []string{"* * * * *", "@every 90s"}, Timezone: "Europe/Berlin",
 		Parallel: 4, PerTick: 2, Digest: "0123456789abcdef", Enabled: true, Seen: s.now}
@@ -43,11 +51,11 @@ func (s *suite) replicas() {
 	j := s.journal(journal.Config{})
 	a, b, c := s.replica("a"), s.replica("b"), s.replica("c")
 	a.Name, b.Name, c.Name = "z", "y", "z"
-	must(s, j.Register(s.ctx, c, hour))
-	must(s, j.Register(s.ctx, a, hour))
-	must(s, j.Register(s.ctx, b, 400*time.Millisecond))
+	s.register(j, c, hour)
+	s.register(j, a, hour)
+	s.register(j, b, 400*time.Millisecond)
 	a.Running, a.Draining = 0, true
-	must(s, j.Register(s.ctx, a, hour))
+	s.register(j, a, hour)
 	got, err := j.Replicas(s.ctx)
 	must(s, err)
 	got = slices.DeleteFunc(got, func(r journal.Replica) bool { return r.ID == "b" }) // on a slow machine it has gone
@@ -62,25 +70,43 @@ func (s *suite) replicas() {
 	}
 	later := s.replica("d")
 	later.Seen = s.now.Add(11 * hour)
-	must(s, j.Register(s.ctx, later, hour))
+	s.register(j, later, hour)
 	n, err := s.client.ZCard(s.ctx, "cronclave:"+s.namespace+":replicas").Result()
 	if err != nil || n != 1 {
 		s.Errorf("the index has %d entries, %v", n, err)
 	}
-	must(s, j.Register(s.ctx, c, hour))
+	s.register(j, c, hour)
 	if ids := s.replicaIDs(j); !slices.Equal(ids, []string{"d", "c"}) {
 		s.Errorf("one that was away: %q", ids)
 	}
 }
 
+func (s *suite) forgottenReplica() {
+	j := s.journal(journal.Config{})
+	a := s.replica("a")
+	for i, want := range []bool{false, true, true} {
+		if known := s.register(j, a, hour); known != want {
+			s.Errorf("registration %d: known %v", i, known)
+		}
+	}
+	s.client.Del(s.ctx, "cronclave:"+s.namespace+":replica:a")
+	if s.register(j, s.replica("b"), hour) || s.register(j, a, hour) {
+		s.Error("known though it was not there")
+	}
+	must(s, j.Deregister(s.ctx, "b"))
+	if s.register(j, s.replica("b"), hour) || !s.register(j, a, hour) {
+		s.Error("the one that left is known, or the other is not")
+	}
+}
+
 func (s *suite) foreignReplicas() {
 	j := s.journal(journal.Config{})
-	must(s, j.Register(s.ctx, s.replica("a"), hour))
+	s.register(j, s.replica("a"), hour)
 	for id, text := range map[string]string{"b": "not json", "c": `{"id":"x"}`, "d": `[]`} {
-		must(s, j.Register(s.ctx, s.replica(id), hour))
+		s.register(j, s.replica(id), hour)
 		s.client.Set(s.ctx, "cronclave:"+s.namespace+":replica:"+id, text, 0)
 	}
-	must(s, j.Register(s.ctx, s.replica("e"), hour))
+	s.register(j, s.replica("e"), hour)
 	s.client.Del(s.ctx, "cronclave:"+s.namespace+":replica:e")
 	s.client.SAdd(s.ctx, "cronclave:"+s.namespace+":replica:e", "of another type")
 	replicas, err := j.Replicas(s.ctx)
@@ -88,11 +114,11 @@ func (s *suite) foreignReplicas() {
 		s.Errorf("%+v, %v", replicas, err)
 	}
 	for _, bad := range []journal.Replica{{}, {ID: "a"}, {ID: "a b", Seen: s.now}} {
-		if err := j.Register(s.ctx, bad, hour); !errors.Is(err, journal.ErrInvalid) {
+		if _, err := j.Register(s.ctx, bad, hour); !errors.Is(err, journal.ErrInvalid) {
 			s.Errorf("%+v: %v", bad, err)
 		}
 	}
-	if err := j.Register(s.ctx, s.replica("a"), 0); !errors.Is(err, journal.ErrInvalid) {
+	if _, err := j.Register(s.ctx, s.replica("a"), 0); !errors.Is(err, journal.ErrInvalid) {
 		s.Errorf("no ttl: %v", err)
 	}
 }

@@ -1,0 +1,96 @@
+package main
+
+import (
+	"cmp"
+	"slices"
+	"strings"
+
+	"github.com/spf13/cobra"
+
+	"github.com/cronclave/cronclave/internal/config"
+)
+
+// namesOf are the names of the configured jobs, also of those that are not enabled.
+func namesOf(cfg *config.Config) []string {
+	names := make([]string, len(cfg.Jobs))
+	for i, j := range cfg.Jobs {
+		names[i] = j.Name
+	}
+	return names
+}
+
+// noJob says that there is no job of this name, and which one may be meant.
+func noJob(name string, known []string) error {
+	if near := nearest(name, known); near != "" {
+		return usageError("no job %q; did you mean %q?", name, near)
+	}
+	return usageError("no job %q", name)
+}
+
+// nearest is the name that cobra would suggest first for what was typed if the names were commands; "" if there is none.
+func nearest(typed string, names []string) string {
+	parent := &cobra.Command{}
+	for _, name := range slices.Compact(slices.Sorted(slices.Values(names))) {
+		parent.AddCommand(&cobra.Command{Use: name, Run: func(*cobra.Command, []string) {}})
+	}
+	for most := max(1, len(typed)/3); parent.SuggestionsMinimumDistance <= most; parent.SuggestionsMinimumDistance++ {
+		if near := parent.SuggestionsFor(typed); len(near) > 0 {
+			return near[0]
+		}
+	}
+	return ""
+}
+
+// tomlFiles offers the files that a command takes, and folders.
+func tomlFiles(*cobra.Command, []string, string) ([]cobra.Completion, cobra.ShellCompDirective) {
+	return []cobra.Completion{"toml"}, cobra.ShellCompDirectiveFilterFileExt
+}
+
+// addCompletion has the shell offer no files where a command or flag takes none.
+func addCompletion(root *cobra.Command) {
+	root.CompletionOptions.SetDefaultShellCompDirective(cobra.ShellCompDirectiveNoFileComp)
+	for flag, complete := range map[string]cobra.CompletionFunc{
+		"config":     tomlFiles,
+		"log-level":  cobra.FixedCompletions([]string{"trace", "debug", "info", "warn", "error"}, cobra.ShellCompDirectiveNoFileComp),
+		"log-format": cobra.FixedCompletions([]string{"text", "json"}, cobra.ShellCompDirectiveNoFileComp),
+	} {
+		_ = root.RegisterFlagCompletionFunc(flag, complete) // it is there
+	}
+}
+
+// addExamples gives cobra's own commands what all others have.
+func addExamples(root *cobra.Command) {
+	root.InitDefaultHelpCmd()
+	root.InitDefaultCompletionCmd()
+	for line, example := range map[string]string{
+		"help":                  "cronclave help run",
+		"completion":            "cronclave completion bash",
+		"completion bash":       "source <(cronclave completion bash)",
+		"completion zsh":        `cronclave completion zsh > "${fpath[1]}/_cronclave"`,
+		"completion fish":       "cronclave completion fish > ~/.config/fish/completions/cronclave.fish",
+		"completion powershell": "cronclave completion powershell | Out-String | Invoke-Expression",
+	} {
+		if cmd, _, err := root.Find(strings.Fields(line)); err == nil {
+			cmd.Example = "  " + example
+		}
+	}
+}
+
+// completeJobs offers the configured jobs to the shell: as many as the command takes, each once. A configuration with faults offers
+// none: a shell that waits for the next key is no place to tell of them.
+func (a *app) completeJobs(most int) cobra.CompletionFunc {
+	return func(_ *cobra.Command, args []string, begun string) ([]cobra.Completion, cobra.ShellCompDirective) {
+		path, _ := a.configFile()
+		cfg, err := config.Load(path, config.Options{KeepUnset: true})
+		if err != nil || most > 0 && len(args) >= most {
+			return nil, cobra.ShellCompDirectiveNoFileComp
+		}
+		var offers []cobra.Completion
+		for _, j := range cfg.Jobs {
+			if strings.HasPrefix(j.Name, begun) && !slices.Contains(args, j.Name) {
+				offers = append(offers, cobra.CompletionWithDesc(j.Name, cmp.Or(j.Description, strings.Join(j.Schedule, " | "))))
+			}
+		}
+		return offers, cobra.ShellCompDirectiveNoFileComp
+	}
+}

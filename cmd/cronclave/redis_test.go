@@ -1,0 +1,307 @@
+package main
+
+import (
+	"bytes"
+	"encoding/json"
+	"os"
+	"path/filepath"
+	"slices"
+	"strings"
+	"syscall"
+	"testing"
+	"time"
+
+	"github.com/alicebob/miniredis/v2"
+	"github.com/alicebob/miniredis/v2/server"
+	"github.com/redis/go-redis/v9"
+
+	"github.com/cronclave/cronclave/internal/config"
+	"github.com/cronclave/cronclave/internal/embedded"
+	"github.com/cronclave/cronclave/internal/journal"
+)
+
+const password = "hush-hush"
+
+// beats is a configuration with a job that prints a line each second.
+func beats(t *testing.T) (file string) {
+	t.Helper()
+	file = filepath.Join(t.TempDir(), "jobs.toml")
+	if err := os.WriteFile(file, []byte("[jobs.beat]\nschedule = \"* * * * * *\"\ncommand = \"echo boom\"\n"), 0o600); err != nil {
+		t.Fatal(err)
+	}
+	return file
+}
+
+// startWith starts a command on a Redis; what it says goes to its stdout, too.
+func startWith(t *testing.T, url string, args ...string) *process {
+	t.Helper()
+	line := slices.Concat([]string{"sh", "-c", `exec "$@" 2>&1`, "sh", "cronclave", "--config", beats(t)}, args)
+	return startProcess(t, []string{"CRONCLAVE_REDIS=" + url}, line...)
+}
+
+// withAuth is the URL of a server for a client with a password.
+func withAuth(s *miniredis.Miniredis, password string) string {
+	return "redis://:" + password + "@" + s.Addr() + "/0"
+}
+
+// repeats has a server that does not know AUTH and HELLO.
+func repeats(s *miniredis.Miniredis) { forget(s, "AUTH", "HELLO") }
+
+// forget has a server that does not know some commands, and repeats what it was sent, as Redis does.
+func forget(s *miniredis.Miniredis, commands ...string) {
+	refuse(s, func(cmd string, args []string) string {
+		return "ERR unknown command '" + cmd + "', with args beginning with: '" + strings.Join(args, "' '") + "'"
+	}, commands...)
+}
+
+func refuse(s *miniredis.Miniredis, reply func(cmd string, args []string) string, commands ...string) {
+	s.Server().SetPreHook(func(p *server.Peer, cmd string, args ...string) bool {
+		if !slices.Contains(commands, cmd) {
+			return false
+		}
+		p.WriteError(reply(cmd, args))
+		return true
+	})
+}
+
+// TestRefusals has servers that answer, but not as they should: each is told as what it is, by the commands that give up at once and
+// by a replica, which tries on where that may help.
+func TestRefusals(t *testing.T) {
+	t.Parallel()
+	const format = "cronclave:default:format"
+	for _, tc := range []struct {
+		name    string
+		prepare func(*miniredis.Miniredis)
+		auth    string // the client's password
+		code    int    // of the commands
+		says    []string
+		logs    string // the replica's word; "" if it gives up, too
+	}{
+		{
+			"no password", func(s *miniredis.Miniredis) { s.RequireAuth(password) }, "",
+			69, []string{"refuses the credentials (", "NOAUTH", "CRONCLAVE_REDIS, [redis].url or [redis].password_file"}, "Redis refuses the credentials; trying again",
+		},
+		{
+			"wrong password", func(s *miniredis.Miniredis) { s.RequireAuth("another") }, password,
+			69, []string{"refuses the credentials (", "WRONGPASS"}, "Redis refuses the credentials; trying again",
+		},
+		{
+			"wrong password before Redis 6", func(s *miniredis.Miniredis) { s.SetError("ERR invalid password") }, password,
+			69, []string{"refuses the credentials (", "invalid password"}, "Redis refuses the credentials; trying again",
+		},
+		{
+			"a password too many before Redis 6", func(s *miniredis.Miniredis) { s.SetError("ERR Client sent AUTH, but no password is set") }, password,
+			69, []string{"refuses the credentials (", "no password is set"}, "Redis refuses the credentials; trying again",
+		},
+		{
+			"no permission", func(s *miniredis.Miniredis) {
+				s.SetError("NOPERM User cron has no permissions to run the 'ping' command")
+			}, "",
+			69, []string{"does not permit its user what is needed (", "NOPERM User cron", "~cronclave:*"}, "Redis does not permit its user what is needed; trying again",
+		},
+		{
+			"not ready", func(s *miniredis.Miniredis) { s.SetError("LOADING Redis is loading the dataset in memory") }, "",
+			69, []string{"answers with an error: ", "LOADING"}, "Redis answers with an error; trying again",
+		},
+		{
+			"AUTH is repeated", repeats, password,
+			69, []string{"answers with an error: ", "unknown command"}, "Redis answers with an error; trying again",
+		},
+		{
+			"foreign format", func(s *miniredis.Miniredis) { _ = s.Set(format, "v0.9-beta") }, "",
+			1, []string{"this Redis can't coordinate", format + ` is "v0.9-beta"`, "take another namespace or database"}, "",
+		},
+		{
+			"foreign type", func(s *miniredis.Miniredis) { s.HSet(format, "a", "b") }, "",
+			1, []string{"this Redis can't coordinate", format, "take another namespace or database"}, "",
+		},
+		{
+			"newer format", func(s *miniredis.Miniredis) { _ = s.Set(format, "2") }, "",
+			2, []string{"newer format", "update cronclave"}, "",
+		},
+	} {
+		t.Run(tc.name, func(t *testing.T) {
+			t.Parallel()
+			s := miniredis.RunT(t)
+			tc.prepare(s)
+			url := "redis://" + s.Addr() + "/0"
+			if tc.auth != "" {
+				url = withAuth(s, tc.auth)
+			}
+			for _, args := range [][]string{{"status"}, {"history"}, {"exec", "beat"}} {
+				said := startWith(t, url, args...).end(t, tc.code)
+				wantWords(t, said, tc.says)
+				if strings.Contains(said, "can't be reached") {
+					t.Errorf("%s: Redis was reached:\n%s", args, said)
+				}
+			}
+			r := startWith(t, url, "run", "--trial") // miniredis has no settings to look at
+			if tc.logs == "" {
+				wantWords(t, r.end(t, tc.code), tc.says)
+				return
+			}
+			said := r.read(t, tc.logs)
+			s.Close()
+			s.RequireAuth(tc.auth)
+			if err := s.Restart(); err != nil {
+				t.Fatal(err)
+			}
+			said += r.read(t, "boom")
+			r.signal(t, syscall.SIGTERM)
+			wantWords(t, said+r.end(t, 0), nil)
+		})
+	}
+}
+
+// wantWords demands words, and that there is no password among what was said.
+func wantWords(t *testing.T, said string, words []string) {
+	t.Helper()
+	for _, want := range words {
+		if !strings.Contains(said, want) {
+			t.Errorf("nothing of %q in\n%s", want, said)
+		}
+	}
+	if strings.Contains(said, password) {
+		t.Errorf("the password shows:\n%s", said)
+	}
+}
+
+// TestRefusedScript has a user who may do all but what exec needs last.
+func TestRefusedScript(t *testing.T) {
+	t.Parallel()
+	s := miniredis.RunT(t)
+	refuse(s, func(cmd string, _ []string) string {
+		return "NOPERM this user has no permissions to run the '" + strings.ToLower(cmd) + "' command"
+	}, "EVAL", "EVALSHA")
+	said := startWith(t, "redis://"+s.Addr()+"/0", "exec", "beat").end(t, 69)
+	wantWords(t, said, []string{"does not permit its user what is needed (", "the 'evalsha' command", "+@all -@dangerous"})
+}
+
+// TestHiddenSettings has a server whose INFO was renamed, as some providers do.
+func TestHiddenSettings(t *testing.T) {
+	t.Parallel()
+	s := miniredis.RunT(t)
+	forget(s, "INFO")
+	url := "redis://" + s.Addr() + "/0"
+	if got := warningsOf(t, url); len(got) != 2 || got[0].Code != "settings_hidden" || got[1].Code != "no_replica" {
+		t.Errorf("warnings %q", got)
+	}
+	r := startWith(t, url, "run")
+	said := r.read(t, "boom")
+	r.signal(t, syscall.SIGTERM)
+	wantWords(t, said+r.end(t, 0), []string{"settings_hidden"})
+}
+
+// TestPasswordIsNotRepeated looks at all the ways in which an error can come back.
+func TestPasswordIsNotRepeated(t *testing.T) {
+	t.Parallel()
+	s := miniredis.RunT(t)
+	repeats(s)
+	rdb, err := (&app{}).openRedis(config.Redis{URL: withAuth(s, password)})
+	if err != nil {
+		t.Fatal(err)
+	}
+	t.Cleanup(func() { _ = rdb.Close() })
+	single := rdb.Get(t.Context(), "k").Err()
+	cmds, whole := rdb.Pipelined(t.Context(), func(p redis.Pipeliner) error {
+		return p.Get(t.Context(), "k").Err()
+	})
+	for name, err := range map[string]error{"command": single, "pipeline": whole, "command in it": cmds[0].Err()} {
+		if err == nil || strings.Contains(err.Error(), password) || !redis.HasErrorPrefix(err, "unknown command") {
+			t.Errorf("%s: %v", name, err)
+		}
+	}
+}
+
+// TestEmbeddedRedisIsTold asks an embedded Redis for the status, without and with a replica.
+func TestEmbeddedRedisIsTold(t *testing.T) {
+	t.Parallel()
+	s, err := embedded.Start(embedded.Config{})
+	if err != nil {
+		t.Fatal(err)
+	}
+	t.Cleanup(s.Close)
+	const trial = "an embedded Redis: a trial, coordinates with nobody else"
+	want := []warning{{"embedded", trial}, {"no_replica", "no replica is up in namespace default"}}
+	if got := warningsOf(t, s.URL()); !slices.Equal(got, want) {
+		t.Errorf("warnings %q, want %q", got, want)
+	}
+	for i, args := range [][]string{{"run"}, {"run", "--trial"}, {"run", "--embedded-redis"}} {
+		r := startWith(t, s.URL(), args...)
+		said := r.read(t, "boom")
+		if i == 0 {
+			awaitWarnings(t, s.URL(), want[:1])
+		}
+		r.signal(t, syscall.SIGTERM)
+		if said += r.end(t, 0); strings.Count(said, trial) != 1 {
+			t.Errorf("%s does not say once that it is a trial:\n%s", args, said)
+		}
+	}
+}
+
+func warningsOf(t *testing.T, url string) []warning {
+	t.Helper()
+	var out, said bytes.Buffer
+	var st status
+	if code := execute(t.Context(), []string{"status", "--json", "--redis", url}, streams{out: &out, err: &said}); code != 0 || said.Len() > 0 {
+		t.Fatalf("exit code %d\n%s", code, &said)
+	}
+	if err := json.Unmarshal(out.Bytes(), &st); err != nil {
+		t.Fatal(err)
+	}
+	return st.Warnings
+}
+
+// awaitWarnings waits until the status has these warnings: a replica registers a moment after its start.
+func awaitWarnings(t *testing.T, url string, want []warning) {
+	t.Helper()
+	tick := time.NewTicker(50 * time.Millisecond)
+	defer tick.Stop()
+	limit := time.After(30 * time.Second)
+	for got := warningsOf(t, url); !slices.Equal(got, want); got = warningsOf(t, url) {
+		select {
+		case <-tick.C:
+		case <-limit:
+			t.Fatalf("warnings %q, want %q", got, want)
+		}
+	}
+}
+
+// TestHistoryWithoutAConfiguration asks where only the replicas have one.
+func TestHistoryWithoutAConfiguration(t *testing.T) {
+	t.Parallel()
+	s, err := embedded.Start(embedded.Config{})
+	if err != nil {
+		t.Fatal(err)
+	}
+	t.Cleanup(s.Close)
+	rdb, err := (&app{redisURL: s.URL()}).openRedis(config.Redis{})
+	if err != nil {
+		t.Fatal(err)
+	}
+	t.Cleanup(func() { _ = rdb.Close() })
+	j, err := journal.New(journal.Config{Redis: rdb, Namespace: "default"})
+	if err != nil {
+		t.Fatal(err)
+	}
+	if err := j.DescribeJobs(t.Context(), []journal.JobInfo{{Name: "far", Seen: time.Now()}}); err != nil {
+		t.Fatal(err)
+	}
+	if err := rdb.Set(t.Context(), "cronclave:default:{damaged}:runs", "x", 0).Err(); err != nil {
+		t.Fatal(err)
+	}
+	for job, want := range map[string]struct {
+		code      int
+		out, said string // the beginning
+	}{
+		"far":     {0, "no runs\n", ""},
+		"fr":      {2, "", "cronclave: no job \"fr\"; did you mean \"far\"?\n"},
+		"damaged": {0, "no runs\n", "cronclave: warning: read the history: "}, // something is there
+	} {
+		var out, said bytes.Buffer
+		code := execute(t.Context(), []string{"history", job, "--redis", s.URL()}, streams{out: &out, err: &said})
+		if code != want.code || out.String() != want.out || !strings.HasPrefix(said.String(), want.said) || want.said == "" && said.Len() > 0 {
+			t.Errorf("history %s: %d, %q, %q, want %v", job, code, &out, &said, want)
+		}
+	}
+}

@@ -1,0 +1,66 @@
+package main
+
+import (
+	"context"
+	"errors"
+	"slices"
+	"strings"
+
+	"github.com/redis/go-redis/v9"
+
+	"github.com/cronclave/cronclave/internal/command"
+)
+
+// redisHook makes the errors of a client complete, and discreet.
+//
+// Complete: where a new connection is refused (NOAUTH, WRONGPASS) the client tells it of a pipeline as a whole, and leaves the
+// pipeline's commands without an error, as if they had been done.
+//
+// Discreet: a server, or a proxy, that does not know AUTH or HELLO repeats what it was sent, the password, or the beginning of it.
+type redisHook struct{ password string }
+
+// DialHook changes nothing.
+func (redisHook) DialHook(next redis.DialHook) redis.DialHook { return next }
+
+// ProcessHook looks at single commands. AUTH and HELLO are.
+func (h redisHook) ProcessHook(next redis.ProcessHook) redis.ProcessHook {
+	return func(ctx context.Context, cmd redis.Cmder) error { return h.hide(next(ctx, cmd)) }
+}
+
+// ProcessPipelineHook looks at many.
+func (redisHook) ProcessPipelineHook(next redis.ProcessPipelineHook) redis.ProcessPipelineHook {
+	return func(ctx context.Context, cmds []redis.Cmder) error {
+		err := next(ctx, cmds)
+		if err == nil || slices.ContainsFunc(cmds, func(cmd redis.Cmder) bool { return cmd.Err() != nil }) {
+			return err
+		}
+		for _, cmd := range cmds {
+			cmd.SetErr(err)
+		}
+		return err
+	}
+}
+
+// hide returns the error itself if there is nothing to hide.
+func (h redisHook) hide(err error) error {
+	var reply redis.Error
+	if h.password == "" || !errors.As(err, &reply) {
+		return err
+	}
+	text, _, repeats := strings.Cut(err.Error(), ", with args beginning with")
+	if !repeats && !strings.Contains(text, h.password) {
+		return err
+	}
+	return maskedReply{err, strings.ReplaceAll(text, h.password, command.Mask)}
+}
+
+// maskedReply is an error reply with another text.
+type maskedReply struct {
+	cause error
+	text  string
+}
+
+func (m maskedReply) Error() string { return m.text }
+
+// Unwrap lets the client see that it is a reply.
+func (m maskedReply) Unwrap() error { return m.cause }
