@@ -9,7 +9,7 @@ VERSION := $(shell git describe --tags --always --dirty 2>/dev/null || echo dev)
 # The race detector needs a C compiler; Go turns cgo off where there is none.
 RACE := $(if $(filter 1,$(shell go env CGO_ENABLED)),-race)
 
-.PHONY: help build test lint golangci bench mutants clean
+.PHONY: help build test lint golangci bench mutants model clean
 
 help: ## print this list
 	@awk -F ':.*## ' '/^[a-z]+:.*## / { printf "  %-9s %s\n", $$1, $$2 }' $(MAKEFILE_LIST)
@@ -37,6 +37,9 @@ bench: ## run the benchmarks
 
 mutants: ## break each promise on purpose and demand that its test notices; RUN=NAME runs one
 	CRONCLAVE_TEST_INSTALL=1 go test -tags mutants -count=1 -v -timeout 60m -run 'TestMutants/$(RUN)' ./integration/mutants
+
+model: ## search the model of the protocol for broken promises, and compare it with the scripts; about six minutes and 4 GB of memory
+	go test -count=1 -v -timeout 30m -run 'TestFullModel|TestModelAgreesWithScripts' ./integration/model -full -traces 10000
 
 clean: ## remove what make built
 	rm -rf bin

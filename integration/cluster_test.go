@@ -36,6 +36,13 @@ func newClusterOn(t *testing.T, s *redisServer, config string) *cluster {
 	return clusterOn(t, s.URL, s.Client, "it", config)
 }
 
+// newClusterAt does the same on the servers behind a URL that names several. The clock is that of the shared Redis, on the
+// same machine.
+func newClusterAt(t *testing.T, url, config string) *cluster {
+	t.Helper()
+	return clusterOn(t, url, sharedRedis(t).Client, "it", config)
+}
+
 func clusterOn(t *testing.T, url string, client *redis.Client, namespace, config string) *cluster {
 	t.Helper()
 	c := &cluster{chronicle: newChronicle(t), Namespace: namespace, Client: client, url: url}

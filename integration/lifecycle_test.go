@@ -139,6 +139,64 @@ kill_grace = "2s"
 	t.Logf("drain_timeout %v: dead after %v, next run %v later", limit, dead.Round(time.Millisecond), (began - dead).Round(time.Millisecond))
 }
 
+// TestDrainRenewsTheLeaseToTheEnd has a drain that is three times as long as the lease of the job that it waits for, and in the
+// grace of which that job goes on: nobody else starts it before its processes are dead, and other jobs go on elsewhere.
+func TestDrainRenewsTheLeaseToTheEnd(t *testing.T) {
+	t.Parallel()
+	const limit, grace = 9 * time.Second, 5 * time.Second
+	c := newCluster(t, `
+[replica]
+drain_timeout = "9s"
+
+[jobs.stubborn]
+schedule = "* * * * * *"
+command = 'exec "$SCRIBE" -for 1m -beat 20ms -ignore-term -child'
+lease = "3s"
+kill_grace = "5s"
+
+[jobs.quick]
+schedule = "* * * * * *"
+command = 'exec "$SCRIBE"'
+start_deadline = "20s"
+`)
+	replicas := c.startAll(t, 3)
+	first := c.awaitTick(t, soon, "stubborn", 0)
+	c.await(t, soon, "stubborn", "child", func(l line) bool { return l.PID != first.PID })
+	r := named(t, replicas, first.Replica)
+	r.Term(t)
+	r.WaitLog(t, soon, "drain", draining)
+	asked := redisTime(t, c.Client)
+	meanwhile := c.awaitTick(t, soon, "quick", asked.Unix()+2)
+	if meanwhile.Replica == r.Name || r.Ended() {
+		t.Errorf("the drain was over (%v), or its replica took a tick: %v", r.Ended(), meanwhile)
+	}
+	r.wantDrained(t)
+	next := c.await(t, soon, "stubborn", "next run", func(l line) bool { return l.Event == "start" && l.RunID != first.RunID })
+
+	lines := c.lines(t, "stubborn")
+	mine := of(first.RunID, lines)
+	if dead := latest(mine).Sub(asked); dead < limit-time.Second {
+		t.Errorf("dead %v after the drain began, want %v", dead, limit)
+	}
+	if terms := event("term", mine); len(terms) == 0 || terms[0].At().Sub(asked) < limit-grace-time.Second {
+		t.Errorf("SIGTERM came too early, or never: drain at %v:\n%s", asked, text(terms))
+	}
+	if next.Replica == r.Name || next.Token <= first.Token {
+		t.Errorf("the next run is not elsewhere, or its token is not greater:\n%s", text([]line{first, next}))
+	}
+	checkAlone(t, lines)
+	checkOnce(t, starts(c.lines(t, "")), 1)
+	past := c.awaitRun(t, slack, "stubborn", "end of the run", func(r pastRun) bool { return r.RunID == first.RunID && r.Outcome != "running" })
+	if past.verdict() != "canceled drain" {
+		t.Errorf("outcome %q, want canceled drain", past.verdict())
+	}
+	for _, o := range replicas { // nobody waits for the run that has taken its place
+		if o != r {
+			o.Kill(t)
+		}
+	}
+}
+
 // TestSecondSignalStopsAtOnce sends SIGTERM twice.
 func TestSecondSignalStopsAtOnce(t *testing.T) {
 	t.Parallel()

@@ -3,7 +3,8 @@
 //
 // The Redis is found once, when the first test asks for it ([realRedis]): a container where an engine answers, else
 // a redis-server process; where neither can be had the tests fail and say what to install. They never skip, since
-// a promise that was not tested is not kept. A test takes a namespace of the shared server ([sharedRedis]), or a
+// a promise that was not tested is not kept. Sentinels and the nodes of a Cluster are always processes of redis-server
+// ([startTrio], [startCluster]): containers do not reach each other by the addresses that this machine has for them. A test takes a namespace of the shared server ([sharedRedis]), or a
 // server of its own to kill, pause or flush ([startRedis]), and starts replicas ([startReplica]). Whatever a
 // test starts ends with it.
 //

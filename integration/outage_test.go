@@ -2,6 +2,7 @@ package integration
 
 import (
 	"slices"
+	"strings"
 	"testing"
 	"time"
 )
@@ -60,6 +61,58 @@ lease = "3s"
 		}
 	}
 	t.Logf("away for %v: %d ticks due", back.Sub(down).Round(time.Millisecond), 2*(last-first+1))
+}
+
+// TestSlowRedis freezes Redis twice for two seconds, so that a renewal of the lease of a long run gets no answer. The lease leaves
+// time for that: a run is asked to stop at its end less the grace, which takes a third of it at most. No run is stopped, none
+// is told to have ended otherwise than it did, and every tick runs once (P1, P3, P5).
+func TestSlowRedis(t *testing.T) {
+	t.Parallel()
+	const frozen, lease = 2 * time.Second, 9 * time.Second
+	s := startRedis(t, redisOpts{Persist: true})
+	c := newClusterOn(t, s, backlog+`
+[jobs.long]
+command = 'exec "$SCRIBE" -for 7s -beat 50ms'
+kill_grace = "1s"
+`)
+	c.config = strings.Replace(c.config, `lease = "3s"`, `lease = "9s"`, 1)
+	replicas := c.startAll(t, 5)
+	var long line
+	var outages []*outage
+	for range 2 {
+		o := &outage{cluster: c, replicas: replicas}
+		long = c.await(t, soon, "long", "next run", func(l line) bool { return l.Event == "start" && l.Token > long.Token })
+		awaitTime(t, c.Client, long.At().Add(lease/4)) // it is renewed a third of the way through
+		now := redisTime(t, c.Client).Unix()
+		o.first = max(c.awaitTick(t, soon, "a", now).Tick, c.awaitTick(t, soon, "b", now).Tick)
+		o.down = redisTime(t, c.Client).Unix()
+		s.Pause()
+		began := time.Now()
+		eventually(t, soon, "end of the silence", func() bool { return time.Since(began) > frozen })
+		s.Unpause()
+		o.back = redisTime(t, c.Client).Unix()
+		o.last = o.back + 3
+		for _, job := range []string{"a", "b"} {
+			c.awaitTick(t, soon, job, o.last)
+		}
+		outages = append(outages, o)
+	}
+	stopAll(t, replicas)
+	for _, o := range outages {
+		o.checkTicks(t, o.first)
+	}
+	lines := c.lines(t, "long")
+	checkAlone(t, lines)
+	if len(event("end", lines)) < len(starts(lines)) {
+		t.Errorf("not every run came to its end:\n%s", text(starts(lines)))
+	}
+	for _, job := range []string{"a", "b", "long"} {
+		for _, r := range c.history(t, job) {
+			if v := r.verdict(); v != "ok" && v != "skipped overlap" {
+				t.Errorf("job %s: %+v", job, r)
+			}
+		}
+	}
 }
 
 // TestLostLease cuts a replica off from Redis while it runs a job that does not want to end. Its whole tree is dead before
@@ -151,11 +204,17 @@ start_deadline = "20s"
 	}
 	first := max(c.awaitTick(t, soon, "a", 0).Tick, c.awaitTick(t, soon, "b", 0).Tick)
 	wantOffsets(t, c, offsets)
-	last := first + 8
+	last := max(first, redisTime(t, c.Client).Unix()) + 6 // time enough for a second registration, which must not warn again
 	for _, job := range []string{"a", "b"} {
 		c.awaitTick(t, soon, job, last)
 	}
 	stopAll(t, replicas)
+	for _, r := range replicas {
+		said := slices.DeleteFunc(r.LogEntries(), func(e logEntry) bool { return e["code"] != "clock_off" })
+		if wrong := offsets[r.Name] != 0; wrong != (len(said) == 1) || len(said) > 1 {
+			t.Errorf("replica %s warns of its clock %d times: %v", r.Name, len(said), said)
+		}
+	}
 
 	runs := starts(c.lines(t, ""))
 	checkOnce(t, runs, 1)

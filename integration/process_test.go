@@ -65,6 +65,8 @@ type redisProcess struct {
 	path string
 	port int
 	args []string
+	env  []string // NAME=value, beside the test's
+	file string   // the text of its configuration file, which a Sentinel rewrites; "" for none
 	dir  string
 	cmd  *exec.Cmd     // nil before the first start
 	done chan struct{} // closed when the process has ended and is reaped
@@ -104,7 +106,18 @@ func (p *redisProcess) start(_ context.Context, fresh bool) error {
 		return fmt.Errorf("open the log of redis-server: %w", err)
 	}
 	defer said.Close() // the child has its own
-	p.cmd = exec.Command(p.path, append([]string{"--port", strconv.Itoa(p.port), "--bind", "127.0.0.1", "--dir", p.dir}, p.args...)...)
+	args := append([]string{"--port", strconv.Itoa(p.port), "--bind", "127.0.0.1", "--dir", p.dir}, p.args...)
+	if p.file != "" {
+		name := filepath.Join(p.dir, "redis.conf")
+		if _, err := os.Stat(name); err != nil {
+			if err := os.WriteFile(name, []byte(p.file), 0o600); err != nil {
+				return fmt.Errorf("write the configuration of redis-server: %w", err)
+			}
+		}
+		args = append([]string{name}, args...)
+	}
+	p.cmd = exec.Command(p.path, args...)
+	p.cmd.Env = append(os.Environ(), p.env...)
 	p.cmd.Stdout, p.cmd.Stderr = said, said
 	dieWithUs(p.cmd)
 	if err := p.cmd.Start(); err != nil {

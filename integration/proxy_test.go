@@ -7,8 +7,7 @@ import (
 	"testing"
 )
 
-// proxy stands between replicas and a Redis. It can fall silent, as a network does that drops everything, without
-// anybody else noticing.
+// proxy stands between replicas and a Redis. It can be a bad link, without anybody else noticing.
 type proxy struct {
 	url    string
 	target string
@@ -16,9 +15,25 @@ type proxy struct {
 	edit   func(reply []byte) []byte // nil leaves replies as they are
 	work   sync.WaitGroup
 
-	mu     sync.Mutex
-	silent bool
-	conns  map[net.Conn]bool
+	mu    sync.Mutex
+	fault fault
+	conns map[net.Conn]bool
+}
+
+// fault is what is wrong with a link; the zero value is one that works. Requests and replies tell whether the next part that
+// comes gets through, nil that all do; what does not is lost, while connections stay and are accepted.
+type fault struct {
+	reset             bool // connections are reset, new ones too
+	requests, replies func() bool
+}
+
+// nothing gets through.
+func nothing() bool { return false }
+
+// butOneIn lets all through but each nth.
+func butOneIn(n int) func() bool {
+	seen := 0
+	return func() bool { seen++; return seen%n != 0 }
 }
 
 // startProxy listens on a port of its own, with TLS if a configuration is given. It ends with the test.
@@ -42,11 +57,18 @@ func startProxy(t *testing.T, target string, secure *tls.Config, edit func([]byt
 	return p
 }
 
+// addr is host:port, for those who take no URL.
+func (p *proxy) addr() string { return p.listen.Addr().String() }
+
 func (p *proxy) accept() {
 	for {
 		client, err := p.listen.Accept()
 		if err != nil {
 			return
+		}
+		if p.resets() {
+			reset(client)
+			continue
 		}
 		server, err := net.Dial("tcp", p.target)
 		if err != nil {
@@ -56,13 +78,27 @@ func (p *proxy) accept() {
 		p.mu.Lock()
 		p.conns[client], p.conns[server] = true, true
 		p.mu.Unlock()
-		p.work.Go(func() { p.pump(server, client, nil) })
-		p.work.Go(func() { p.pump(client, server, p.edit) })
+		p.work.Go(func() { p.pump(server, client, nil, func(f fault) func() bool { return f.requests }) })
+		p.work.Go(func() { p.pump(client, server, p.edit, func(f fault) func() bool { return f.replies }) })
 	}
 }
 
-// pump hands on what comes from one side, until one of them is closed.
-func (p *proxy) pump(to, from net.Conn, edit func([]byte) []byte) {
+func (p *proxy) resets() bool {
+	p.mu.Lock()
+	defer p.mu.Unlock()
+	return p.fault.reset
+}
+
+// reset closes a connection so that the other side is told that it broke.
+func reset(c net.Conn) {
+	if tcp, ok := c.(*net.TCPConn); ok {
+		_ = tcp.SetLinger(0) // it may be closed already
+	}
+	c.Close()
+}
+
+// pump hands on what comes from one side, until one of them is closed. way picks what a fault says of this direction.
+func (p *proxy) pump(to, from net.Conn, edit func([]byte) []byte, way func(fault) func() bool) {
 	defer p.forget(to, from)
 	buf := make([]byte, 64<<10)
 	for {
@@ -71,17 +107,17 @@ func (p *proxy) pump(to, from net.Conn, edit func([]byte) []byte) {
 		if edit != nil {
 			part = edit(part)
 		}
-		if !p.pass(to, part) || err != nil {
+		if !p.pass(to, part, way) || err != nil {
 			return
 		}
 	}
 }
 
-// pass writes unless the proxy is silent; once Cut has returned, nothing more gets through.
-func (p *proxy) pass(to net.Conn, part []byte) bool {
+// pass writes what gets through; once Cut has returned, nothing more does.
+func (p *proxy) pass(to net.Conn, part []byte, way func(fault) func() bool) bool {
 	p.mu.Lock()
 	defer p.mu.Unlock()
-	if p.silent {
+	if gets := way(p.fault); gets != nil && !gets() {
 		return true
 	}
 	_, err := to.Write(part)
@@ -97,19 +133,26 @@ func (p *proxy) forget(conns ...net.Conn) {
 	}
 }
 
-// Cut makes the proxy silent: connections stay and are accepted, and whatever is sent on them is lost.
-func (p *proxy) Cut() {
+// Break makes it a bad link.
+func (p *proxy) Break(f fault) {
 	p.mu.Lock()
 	defer p.mu.Unlock()
-	p.silent = true
+	p.fault = f
+	for c := range p.conns {
+		if f.reset {
+			reset(c)
+			delete(p.conns, c)
+		}
+	}
 }
+
+// Cut makes the proxy silent, as a network is that drops everything.
+func (p *proxy) Cut() { p.Break(fault{requests: nothing, replies: nothing}) }
 
 // Mend lets it work again. Connections that have lost something are closed.
 func (p *proxy) Mend() {
 	p.drop()
-	p.mu.Lock()
-	defer p.mu.Unlock()
-	p.silent = false
+	p.Break(fault{})
 }
 
 func (p *proxy) drop() {

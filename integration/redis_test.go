@@ -73,10 +73,15 @@ func startRedis(t *testing.T, opts redisOpts) *redisServer {
 	if opts.Persist {
 		args = []string{"--save", "", "--appendonly", "yes", "--appendfsync", "always"}
 	}
-	r := mustRealRedis(t)
+	return startFrom(t, mustRealRedis(t).source, append(args, opts.Args...))
+}
+
+// startFrom starts a server of one kind with the given arguments, and removes it after the test.
+func startFrom(t *testing.T, source redisSource, args []string) *redisServer {
+	t.Helper()
 	ctx, cancel := context.WithTimeout(t.Context(), startTimeout)
 	defer cancel()
-	instance, err := launch(ctx, r.source, append(args, opts.Args...))
+	instance, err := launch(ctx, source, args)
 	if err != nil {
 		t.Fatal("start a Redis for the test:", err)
 	}

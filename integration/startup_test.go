@@ -166,7 +166,7 @@ func TestPassword(t *testing.T) {
 
 	c.command(t, "status").want(t, 69, "NOAUTH")
 	without := c.start(t, "r0")
-	without.WaitLog(t, soon, "complaint", message("Redis does not answer; trying again"))
+	without.WaitLog(t, soon, "complaint", message("Redis refuses the credentials; trying again"))
 	without.Kill(t)
 
 	file := filepath.Join(t.TempDir(), "password")

@@ -8,7 +8,8 @@
 //	end    when it ends by itself
 //
 // SCRIBE_FILE is the file, which must be there: a scribe whose file has gone ends, so that nothing outlives its test.
-// SCRIBE_REDIS is host:port of the Redis; where it does not answer, the instant is 0.
+// SCRIBE_REDIS is host:port of the Redis; where it does not answer, the instant is 0. Beside it stands the machine's
+// monotonic clock, which answers always, and which nobody sets.
 package main
 
 import (
@@ -25,6 +26,8 @@ import (
 	"strings"
 	"syscall"
 	"time"
+
+	"golang.org/x/sys/unix"
 )
 
 func main() {
@@ -32,14 +35,15 @@ func main() {
 	beat := flag.Duration("beat", 50*time.Millisecond, "pause between beats")
 	stubborn := flag.Bool("ignore-term", false, "go on after SIGTERM")
 	child := flag.Bool("child", false, "have a child that does the same")
+	far := flag.Bool("far", false, "have one in a session of its own, whose parent is gone, too")
 	flag.Parse()
-	if err := run(*length, *beat, *stubborn, *child); err != nil {
+	if err := run(*length, *beat, *stubborn, *child, *far); err != nil {
 		fmt.Fprintln(os.Stderr, "scribe:", err)
 		os.Exit(1)
 	}
 }
 
-func run(length, beat time.Duration, stubborn, child bool) error {
+func run(length, beat time.Duration, stubborn, child, far bool) error {
 	terms := make(chan os.Signal, 8)
 	signal.Notify(terms, syscall.SIGTERM)
 	s, err := newScribe(os.Getenv)
@@ -48,6 +52,11 @@ func run(length, beat time.Duration, stubborn, child bool) error {
 	}
 	if child {
 		if err := bear(length, beat, stubborn); err != nil {
+			return err
+		}
+	}
+	if far {
+		if err := bearFar(length, beat, stubborn); err != nil {
 			return err
 		}
 	}
@@ -83,6 +92,17 @@ func bear(length, beat time.Duration, stubborn bool) error {
 	return exec.Command(self, "-for", length.String(), "-beat", beat.String(), fmt.Sprintf("-ignore-term=%v", stubborn)).Start()
 }
 
+// bearFar starts a child that leads a session, and which loses its parent: one that bears it and ends.
+func bearFar(length, beat time.Duration, stubborn bool) error {
+	self, err := os.Executable()
+	if err != nil {
+		return err
+	}
+	far := exec.Command("/bin/sh", "-c", `"$@" &`, "sh", self, "-for", length.String(), "-beat", beat.String(), fmt.Sprintf("-ignore-term=%v", stubborn))
+	far.SysProcAttr = &syscall.SysProcAttr{Setsid: true}
+	return far.Run()
+}
+
 // scribe knows what it was told, and where to write.
 type scribe struct {
 	path, redis string
@@ -102,7 +122,8 @@ type line struct {
 	Replica string `json:"replica"`
 	RunID   string `json:"run_id"`
 	PID     int    `json:"pid"`
-	At      int64  `json:"at"` // microseconds since 1970 by the clock of Redis; 0 if it does not answer
+	At      int64  `json:"at"`   // microseconds since 1970 by the clock of Redis; 0 if it does not answer
+	Mono    int64  `json:"mono"` // microseconds by CLOCK_MONOTONIC, taken after it
 }
 
 func newScribe(env func(string) string) (*scribe, error) {
@@ -131,6 +152,11 @@ func (s *scribe) say(event string) error {
 		s.conn.Close()
 		s.conn = nil
 	}
+	var mono unix.Timespec
+	if err := unix.ClockGettime(unix.CLOCK_MONOTONIC, &mono); err != nil {
+		return err
+	}
+	s.line.Mono = mono.Nano() / 1000
 	text, err := json.Marshal(s.line)
 	if err != nil {
 		return err

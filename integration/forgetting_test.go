@@ -1,0 +1,207 @@
+package integration
+
+import (
+	"slices"
+	"testing"
+	"time"
+)
+
+// backlog has ticks that wait up to half a minute for their Redis.
+const backlog = `
+[history]
+runs = 1000
+
+[defaults]
+schedule = "* * * * * *"
+command = 'exec "$SCRIBE"'
+start_deadline = "30s"
+lease = "3s"
+
+[jobs.a]
+[jobs.b]
+`
+
+// killed is how long Redis is away in the tests that kill it.
+const killed = 6 * time.Second
+
+// outage is what befell a cluster of these jobs: its ticks from the first to the last are judged.
+type outage struct {
+	*cluster
+	down, back  int64 // between these seconds Redis was away
+	first, last int64
+	replicas    []*replica
+}
+
+// killRedis kills the Redis of five replicas, and starts it again; it returns when they are up to date.
+func killRedis(t *testing.T, s *redisServer, m memory) *outage {
+	t.Helper()
+	c := newClusterOn(t, s, backlog)
+	o := &outage{cluster: c, replicas: c.startAll(t, 5)}
+	o.first = max(c.awaitTick(t, soon, "a", 0).Tick, c.awaitTick(t, soon, "b", 0).Tick)
+	c.awaitTick(t, soon, "a", o.first+2)
+	s.Kill()
+	down := time.Now() // its clock is this machine's
+	for _, r := range o.replicas {
+		r.WaitLog(t, killed+soon, "warning that Redis is away", message("does not answer"))
+	}
+	eventually(t, killed+soon, "end of the outage", func() bool { return time.Since(down) > killed })
+	s.Start(m)
+	o.down, o.back = down.Unix(), redisTime(t, c.Client).Unix()
+	o.last = o.back + 5
+	for _, job := range []string{"a", "b"} {
+		c.awaitTick(t, 2*soon, job, o.last)
+	}
+	return o
+}
+
+// checkTicks demands that all ticks ran, once and in their order; and that the history has one outcome for each since an
+// instant. A tick that came due after the return waited for nobody: it may find a run of the backlog in its slot.
+func (o *outage) checkTicks(t *testing.T, since int64) {
+	t.Helper()
+	runs := starts(o.lines(t, ""))
+	checkOnce(t, runs, 1)
+	checkNotEarly(t, runs)
+	checkTokensGrow(t, runs)
+	for _, job := range []string{"a", "b"} {
+		mine := starts(o.lines(t, job))
+		if !slices.IsSortedFunc(mine, func(a, b line) int { return int(a.Tick - b.Tick) }) {
+			t.Errorf("ticks ran out of order:\n%s", text(mine))
+		}
+		outcomes := outcomesOf(o.history(t, job))
+		for tick := o.first; tick <= o.last; tick++ {
+			ran := slices.ContainsFunc(mine, func(l line) bool { return l.Tick == tick })
+			past := outcomes[tick]
+			one := len(past) == 1
+			overlap := one && tick > o.back && past[0].verdict() == "skipped overlap"
+			// A run that was on in the moment of the kill could not be renewed, or not be released.
+			cut := one && tick >= o.down-1 && tick <= o.down && past[0].Replica != "" && past[0].Outcome != "missed"
+			told := one && past[0].Outcome == "ok" || cut || tick < since
+			if ran && !told || !ran && !overlap {
+				t.Errorf("job %s, tick %d (%ds after the kill, %ds after the return): ran %v, outcomes %+v", job, tick, tick-o.down, tick-o.back, ran, past)
+			}
+		}
+	}
+	t.Logf("away for %ds; lateness: %s", o.back-o.down, lateness(runs))
+}
+
+// TestRedisKilledWithItsMemoryKept kills a Redis that writes everything to its disk (P1, P2, P4, P5, P6).
+func TestRedisKilledWithItsMemoryKept(t *testing.T) {
+	t.Parallel()
+	o := killRedis(t, startRedis(t, redisOpts{Persist: true}), kept)
+	stopAll(t, o.replicas)
+	o.checkTicks(t, o.first)
+}
+
+// TestRedisKilledWithItsMemoryLost kills a Redis that keeps nothing. The replicas tell it what was decided and which tokens
+// there were, and leave each lock closed for one lease (P1, P2, P3, P4, P5). In the end nobody is left who knows: replicas
+// that start then can tell nothing, and tokens grow all the same.
+func TestRedisKilledWithItsMemoryLost(t *testing.T) {
+	t.Parallel()
+	const lease = 3 * time.Second
+	s := startRedis(t, redisOpts{})
+	o := killRedis(t, s, lost)
+	stopAll(t, o.replicas)
+	o.checkTicks(t, o.down+1) // the history of what was before is lost
+	runs := starts(o.lines(t, ""))
+	back := slices.IndexFunc(runs, func(l line) bool { return l.Tick > o.down && l.Micros > o.back*1e6 })
+	if early := runs[back].At().Sub(time.Unix(o.back, 0)); early < lease {
+		t.Errorf("a lock of which Redis had forgotten all was open %v after its return, with leases of %v: %v", early, lease, runs[back])
+	}
+
+	if err := s.Client.FlushAll(t.Context()).Err(); err != nil {
+		t.Fatal(err)
+	}
+	fresh := o.start(t, "fresh")
+	for _, job := range []string{"a", "b"} {
+		o.await(t, soon, job, "run on the fresh replica", func(l line) bool { return l.Replica == fresh.Name })
+	}
+	stopAll(t, []*replica{fresh})
+	checkTokensGrow(t, starts(o.lines(t, "")))
+}
+
+// TestRedisForgetsJustBeforeATick empties Redis five times, each time just before a tick and while runs are on that last longer
+// than the lock of their job stays closed. Never are there more runs than may be (P3), none is stopped since its
+// lease could not be renewed, no tick runs twice (P1), and the tokens grow (P4).
+func TestRedisForgetsJustBeforeATick(t *testing.T) {
+	t.Parallel()
+	const times, short = 5, 100 * time.Millisecond
+	s := startRedis(t, redisOpts{})
+	c := newClusterOn(t, s, `
+[defaults]
+schedule = "* * * * * *"
+command = 'exec "$SCRIBE" -for 6s'
+lease = "3s"
+
+[jobs.one]
+[jobs.two]
+parallel = 2
+per_tick = 1
+[jobs.quick]
+command = 'exec "$SCRIBE"'
+start_deadline = "20s"
+`)
+	parallel := map[string]int{"one": 1, "two": 2, "quick": 1}
+	replicas := c.startAll(t, 5)
+	var last line
+	for range times {
+		last = c.await(t, 2*soon, "one", "next run", func(l line) bool { return l.Event == "start" && l.Token > last.Token })
+		eventually(t, 2*soon, "two runs at once", func() bool {
+			lines := c.lines(t, "two")
+			ended := event("end", lines)
+			return len(starts(lines))-len(ended) == 2
+		})
+		now := redisTime(t, c.Client)
+		awaitTime(t, c.Client, now.Truncate(time.Second).Add(2*time.Second-short))
+		if err := s.Client.FlushAll(t.Context()).Err(); err != nil {
+			t.Fatal(err)
+		}
+	}
+	again := c.await(t, 2*soon, "one", "run after all this", func(l line) bool { return l.Event == "start" && l.Token > last.Token })
+	c.awaitTick(t, soon, "quick", again.Tick)
+	stopAll(t, replicas)
+
+	for job, n := range parallel {
+		lines := c.lines(t, job)
+		runs := starts(lines)
+		checkOnce(t, runs, 1)
+		checkNotEarly(t, runs)
+		checkTokensGrow(t, runs)
+		checkAtMost(t, lines, n)
+		for _, l := range runs {
+			if job != "quick" && len(event("end", of(l.RunID, lines))) == 0 {
+				t.Errorf("a run did not come to its end: %v", l)
+			}
+		}
+		t.Logf("job %s: %d runs", job, len(runs))
+	}
+}
+
+// TestForgottenLockIsKnownAgainWithoutATick empties Redis while no tick is due for long. The replicas notice that they are not
+// registered any more and tell what they know of all jobs. Until then nobody who never knew a lock can be kept
+// from it; from then on it is closed to him for one lease.
+func TestForgottenLockIsKnownAgainWithoutATick(t *testing.T) {
+	t.Parallel()
+	s := startRedis(t, redisOpts{})
+	c := newClusterOn(t, s, `
+[jobs.rare]
+schedule = "0 0 29 2 *"
+command = ["true"]
+lease = "5m"
+`)
+	c.command(t, "exec", "rare").want(t, 0, "")
+	replicas := c.startAll(t, 2)
+	eventually(t, soon, "replicas in status", func() bool { return len(c.status(t).Replicas) == len(replicas) })
+	eventually(t, soon, "leader", func() bool { return c.status(t).Leader != nil }) // who looks at all jobs once a minute
+
+	if err := s.Client.FlushAll(t.Context()).Err(); err != nil {
+		t.Fatal(err)
+	}
+	const registerEvery = 5 * time.Second
+	eventually(t, registerEvery+soon, "lock of the job", func() bool {
+		keys, err := s.Client.Keys(t.Context(), "cronclave:it:{rare}:job*").Result()
+		return err == nil && len(keys) > 0
+	})
+	c.command(t, "exec", "rare").want(t, 75, "the server had forgotten the lock")
+	eventually(t, soon, "jobs in status", func() bool { return len(c.status(t).Jobs) == 1 })
+	stopAll(t, replicas)
+}

@@ -1,0 +1,186 @@
+package integration
+
+import (
+	"fmt"
+	"slices"
+	"testing"
+	"time"
+)
+
+// linked are quick jobs, and one whose runs last longer than its lease and do not end when they are asked to.
+const linked = `
+[history]
+runs = 1000
+
+[defaults]
+schedule = "* * * * * *"
+command = 'exec "$SCRIBE"'
+start_deadline = "20s"
+lease = "%s"
+
+[jobs.a]
+[jobs.b]
+[jobs.c]
+
+[jobs.pair]
+command = 'exec "$SCRIBE" -for 6s -beat 20ms -ignore-term'
+parallel = 2
+per_tick = 1
+kill_grace = "1s"
+`
+
+// badLink is a fault of the links of some replicas.
+type badLink struct {
+	fault func() fault // for one link
+	lease time.Duration
+	lasts time.Duration
+	asked bool // answers get through in the end: who asks again learns of its grant while its lease lasts
+}
+
+// TestBadLinks has three of five replicas behind links that break, each in its own way, while one of them runs a job. The
+// promises hold for all (P1 to P4), each tick has one outcome (P6), and the healthy replicas run what they can (P5).
+func TestBadLinks(t *testing.T) {
+	t.Parallel()
+	const short, long = 3 * time.Second, 10 * time.Second
+	for name, l := range map[string]badLink{
+		"cut":                      {func() fault { return fault{reset: true} }, short, 9 * time.Second, false},
+		"replies are lost":         {func() fault { return fault{replies: nothing} }, short, 9 * time.Second, false},
+		"requests are lost":        {func() fault { return fault{requests: nothing} }, short, 9 * time.Second, false},
+		"one reply in six is lost": {func() fault { return fault{replies: butOneIn(6)} }, long, 15 * time.Second, true},
+	} {
+		t.Run(name, func(t *testing.T) {
+			t.Parallel()
+			startLinks(t, l).endure(t)
+		})
+	}
+}
+
+// links is a cluster of which some replicas are behind bad links.
+type links struct {
+	*cluster
+	badLink
+	proxies        []*proxy
+	behind         map[string]bool // their replicas
+	replicas       []*replica
+	first          int64     // the first tick that is judged
+	broken, mended time.Time // by the clock of Redis
+}
+
+var quickJobs = []string{"a", "b", "c"}
+
+func startLinks(t *testing.T, l badLink) *links {
+	t.Helper()
+	c := &links{cluster: newCluster(t, fmt.Sprintf(linked, l.lease)), badLink: l, behind: map[string]bool{}}
+	for i := range 5 {
+		name, url := fmt.Sprintf("r%d", i+1), c.url
+		if i < 3 {
+			p := startProxy(t, c.Client.Options().Addr, nil, nil)
+			c.proxies = append(c.proxies, p)
+			c.behind[name], url = true, p.url
+		}
+		c.replicas = append(c.replicas, c.startAt(t, name, url))
+	}
+	for _, r := range c.replicas {
+		r.WaitLog(t, soon, "announcement", announced)
+	}
+	for _, job := range quickJobs {
+		c.first = max(c.first, c.awaitTick(t, soon, job, 0).Tick)
+	}
+	return c
+}
+
+// endure breaks the links just after a run has begun behind one of them, mends them after a while, and judges.
+func (c *links) endure(t *testing.T) {
+	t.Helper()
+	seen := len(c.lines(t, "pair"))
+	eventually(t, startTimeout, "run behind a link", func() bool {
+		return slices.ContainsFunc(c.lines(t, "pair")[seen:], func(l line) bool { return l.Event == "start" && c.behind[l.Replica] })
+	})
+	c.broken = redisTime(t, c.Client)
+	for _, p := range c.proxies {
+		p.Break(c.fault())
+	}
+	awaitTime(t, c.Client, c.broken.Add(c.lasts))
+	for _, p := range c.proxies {
+		p.Mend()
+	}
+	c.mended = redisTime(t, c.Client)
+	last := c.mended.Unix() + 4
+	for _, job := range quickJobs {
+		c.awaitTick(t, startTimeout, job, last)
+	}
+	past := map[string]map[int64][]pastRun{}
+	for _, job := range append([]string{"pair"}, quickJobs...) {
+		eventually(t, startTimeout, "outcome of each tick of job "+job, func() bool {
+			past[job] = outcomesOf(c.history(t, job))
+			for tick := c.first; tick <= last; tick++ {
+				if o := past[job][tick]; len(o) == 0 || o[0].Outcome == "running" && job != "pair" {
+					return false
+				}
+			}
+			return true
+		})
+	}
+	stopAll(t, c.replicas)
+
+	runs := starts(c.lines(t, ""))
+	checkOnce(t, runs, 1)
+	checkNotEarly(t, runs)
+	checkTokensGrow(t, runs)
+	checkAtMost(t, c.lines(t, "pair"), 2)
+	for _, job := range quickJobs {
+		checkAtMost(t, c.lines(t, job), 1)
+		c.checkTicks(t, job, last, past[job])
+	}
+	for tick := c.first; tick <= last; tick++ {
+		if o := past["pair"][tick]; len(o) != 1 {
+			t.Errorf("job pair, tick %d: outcomes %+v", tick, o)
+		}
+	}
+}
+
+// checkTicks demands that each tick of a quick job has one outcome, and ran unless a bad link is to blame.
+func (c *links) checkTicks(t *testing.T, job string, last int64, past map[int64][]pastRun) {
+	t.Helper()
+	ran := map[int64]line{}
+	for _, l := range starts(c.lines(t, job)) {
+		ran[l.Tick] = l
+	}
+	meanwhile, count := 0, map[string]int{}
+	for tick := c.first; tick <= last; tick++ {
+		l, did := ran[tick]
+		o := past[tick]
+		if len(o) != 1 {
+			t.Errorf("job %s, tick %d (ran: %v): outcomes %+v", job, tick, did, o)
+			continue
+		}
+		well := did && o[0].Outcome == "ok" && o[0].RunID == l.RunID
+		if !well && !c.excuses(tick, did, o[0]) {
+			t.Errorf("job %s, tick %d, the links were broken from %v to %v: ran %v, and the outcome is %+v", job, tick, c.broken, c.mended, did, o[0])
+		}
+		if did && tick > c.broken.Unix() && tick <= c.mended.Unix() {
+			meanwhile++
+		}
+		count[fmt.Sprintf("%s, ran %v", o[0].verdict(), did)]++
+	}
+	if meanwhile == 0 {
+		t.Errorf("job %s did not run at all while the links were broken", job)
+	}
+	t.Logf("job %s: %v, %d ran while links were broken", job, count, meanwhile)
+}
+
+// excuses tells whether a broken link may be the reason why a tick did not run well. A replica behind one could not tell of a
+// run, or did not learn of its grant; and until the lease of such a grant has ended the slot is taken.
+func (c *links) excuses(tick int64, ran bool, r pastRun) bool {
+	at := time.Unix(tick, 0)
+	if at.Before(c.broken.Add(-2*time.Second)) || at.After(c.mended.Add(c.lease+2*time.Second)) {
+		return false
+	}
+	switch r.verdict() {
+	case "abandoned", "lost":
+		return c.behind[r.Replica] && (ran || !c.asked)
+	case "skipped overlap":
+		return !ran
+	}
+	return false
+}

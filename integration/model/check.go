@@ -1,0 +1,54 @@
+package model
+
+import "math/bits"
+
+// judge holds a state against the promises that can be read from it alone.
+func (x *steps) judge(n *State) {
+	if n.Broken != 0 || n.Blind {
+		return
+	}
+	if bits.OnesCount16(uint16(n.alive())) > x.Slots {
+		n.Broken = brokenExclusive
+	}
+	for tick := 1; tick <= x.Ticks; tick++ {
+		outcomes := n.True.Outcomes[tick]
+		if n.True.Runs[tick] > 0 {
+			outcomes |= 1 << granted
+		}
+		if bits.OnesCount8(outcomes) > 1 {
+			n.Broken = brokenDecider
+		}
+		if outcomes == 0 && n.True.Settled&idsFor[tick] == 0 && x.wasted(n, tick) {
+			n.Broken = brokenLost
+		}
+	}
+}
+
+// wasted tells that a tick that might still start counts as decided though nobody has run it, has settled it, or will. Who died before the start,
+// or stands still, is not blamed: a dead holder's lease counts as held. Nor is a server that has forgotten to whom a
+// tick was granted, or that it was given back: in doubt a tick is decided.
+func (x *steps) wasted(n *State, tick int) bool {
+	master := &n.Servers[0]
+	if n.Split {
+		master = &n.Servers[1]
+	}
+	if !master.decided(tick, x.At[tick]) || n.Now-n.Back > x.At[tick]+x.StartWithin {
+		return false
+	}
+	if n.Lost && n.True.Issued&idsFor[tick] != 0 {
+		return false
+	}
+	for r := range x.Replicas {
+		p := &n.Replicas[r]
+		for g := range generations {
+			id := newID(r, tick, g)
+			if !n.True.Issued.has(id) || n.True.Undone.has(id) {
+				continue
+			}
+			if k := &p.Work[tick]; p.Mode != up || int(k.Generation) == g && k.Phase != over {
+				return false
+			}
+		}
+	}
+	return true
+}

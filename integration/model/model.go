@@ -1,0 +1,83 @@
+// Package model searches all short schedules of the protocol of granting, holding and forgetting for one that breaks a promise.
+//
+// The protocol is told once more, as a machine of small steps: one lock of K rows with its ledger on a server, two
+// or three replicas that claim ticks, hold leases and remember what they were told, and a network in which every request
+// and every reply is a message of its own that arrives, is lost, or arrives much later. [Explore] starts from an empty
+// lock and takes every step that is possible in every state, breadth first, within the bounds of a [Setup]: how many
+// ticks, how long, how many faults of each kind. The first state that breaks a promise ends the search, and the shortest way to
+// it is told, one step a line.
+//
+// [Rules] has a switch for each rule. With one of them off, the schedule that the rule was made for must be found, and
+// within the same bounds none with all of them on: that is what the regression cases of this package demand. A rule that
+// is off makes the model wrong on purpose; nothing else in the program reads it.
+//
+// Wider bounds find schedules that break a promise with all rules on. TestGaps has them, each with a rule that would close
+// it, and TestFullModel searches on with those.
+//
+// # What is true here
+//
+//   - Time is a whole number of units. A lease lasts some of them, a round trip less than one or as long as it takes. All
+//     clocks run at the same rate, so the 1 % of the holder's margin is not there; the server's may be set back.
+//   - The scripts are told line by line, and compared with the Lua in TestModelAgreesWithScripts. The clients are told as their
+//     packages are built: a time-out leaves a claim unsure, the same id asks again, who gives up withdraws. Of two replies that
+//     tell the same floor and low, either may be taken for the newer.
+//   - A replica asks whenever it likes, also too early: what its wall clock says decides nothing.
+//   - After a loss of memory the search goes on as long as all who are granted something had witnessed what matters, or
+//     another who had was there before: docs/guarantees.md promises no more. Where a claimant had not, it is
+//     still checked that what it did know is kept, and the schedule ends there.
+//
+// # What is left out
+//
+// Quorum, chains, the waiting queue and the adoption of orphans; a second schedule of the same lock, plain locks that expire
+// when idle, ledgers and clocks that are ahead by more than a minute; different limits in a roll-out; WAIT is told for
+// one follower. Processes die at once when they are killed.
+package model
+
+// Units and sizes. The arrays of a [State] have them, so that states can be compared.
+const (
+	maxReplicas = 3
+	works       = 3 // what can be run: 0 is a manual trigger, then come the ticks
+	maxTicks    = works - 1
+	maxSlots    = 2
+	maxMessages = 5
+	masters     = 2 // the second is the follower of the first, or what was saved of it
+	perUnit     = 4 // tokens of one unit of time: microseconds, as it were
+	generations = 2 // lease ids that a replica may use for one tick
+)
+
+// Setup bounds a search. Lengths and instants are units of time.
+type Setup struct {
+	Replicas    int // at most 3
+	Ticks       int // at most 2
+	Slots       int // of the lock: its parallel; at most 2
+	PerTick     int
+	At          [works]uint8 // the instant of each tick; that of the manual trigger does not count
+	Lease       uint8
+	Timeout     uint8 // of a round trip: then the client gives up waiting
+	Tombstone   uint8 // how long a released id is remembered
+	StartWithin uint8 // how late a tick may start
+	Horizon     uint8 // when the search ends
+	Early       uint8 // how much too early a replica may ask
+	InFlight    int   // messages at once; at most 5
+	Manual      bool  // each replica may start one run without a tick
+	Queue       bool  // overlap: a tick whose slots are all held stays open; else it is skipped
+	Acked       bool  // acked_replicas: what was not replicated does not count
+	Faults      Faults
+}
+
+// Faults is how many there may be of each kind in one schedule.
+type Faults struct {
+	Silences  uint8 // requests or replies that never arrive, or too late for who waits
+	Strays    uint8 // of these, requests that stay in the network and may arrive at any time later
+	Flushes   uint8 // the server forgets everything
+	Saves     uint8 // the follower takes over the server's state
+	Failovers uint8 // the server falls back to what was saved
+	Renewals  bool  // and a failover may lose renewals, which nobody can witness
+	Splits    uint8 // the follower becomes master, and the old master serves on without one
+	StepsBack uint8 // the server's clock is set back by StepBack
+	StepBack  uint8
+	Freezes   uint8 // a replica's process stands still; its jobs run on
+	Suspends  uint8 // a replica's machine sleeps
+	Deaths    uint8 // a replica is killed
+	GiveUps   uint8 // a replica gives a tick up, for instance since it drains
+}

@@ -1,0 +1,76 @@
+package model
+
+// reduce forgets what can make no difference any more, so that fewer states differ. What is dropped is read by no step that
+// may still come.
+func (x *steps) reduce(n *State) {
+	forgetful := n.Lost || n.Split || n.Left.Flushes+n.Left.Failovers+n.Left.Splits > 0
+	if !forgetful {
+		n.knowNothing()
+		n.Servers[1] = Server{}
+	}
+	if n.Left.Failovers+n.Left.Splits == 0 && !n.Split {
+		n.Servers[1] = Server{}
+	}
+	for tick := 1; tick <= x.Ticks; tick++ {
+		if !forgetful && (n.True.Runs[tick] > 0 || n.True.Outcomes[tick] > 0) {
+			n.True.Issued &^= idsFor[tick]
+			n.True.Undone &^= idsFor[tick]
+			n.True.Settled &^= idsFor[tick]
+		}
+	}
+	if x.PerTick == 1 {
+		n.True.Slots = [works]uint8{}
+	}
+	if n.Left.GiveUps == 0 && x.SameID {
+		for r := range n.Replicas {
+			for w := range n.Replicas[r].Work {
+				if k := &n.Replicas[r].Work[w]; k.Phase != leaving {
+					k.Asked = false
+				}
+			}
+		}
+	}
+	x.bury(n)
+}
+
+// knowNothing drops what replicas witnessed: a server that never forgets is never told.
+func (s *State) knowNothing() {
+	for i := range s.Net {
+		s.Net[i].Knows = Knowledge{}
+	}
+	for r := range s.Replicas {
+		s.Replicas[r].Knows = Knowledge{}
+	}
+	s.Servers[0].Told = 0
+}
+
+// bury drops what servers keep of ids in whose name nothing can arrive any more.
+func (x *steps) bury(n *State) {
+	var alive IDs
+	for i := range n.Net {
+		alive |= setOf(n.Net[i].ID)
+	}
+	for r := range n.Replicas {
+		for w, k := range n.Replicas[r].Work {
+			if k.Phase == over {
+				continue
+			}
+			for g := int(k.Generation); g < generations && (g == 0 || w > 0); g++ {
+				alive |= setOf(newID(r, w, g))
+			}
+		}
+	}
+	for i := range n.Servers {
+		s := &n.Servers[i]
+		s.Buried &= alive
+		for o := range s.Orphans {
+			s.Orphans[o] &= alive
+		}
+		for id := range s.Tombs {
+			expired := s.Tombs[id]&^gone <= n.Now-n.Back && n.Left.StepsBack == 0
+			if expired || !alive.has(ID(id)) {
+				s.Tombs[id] = 0
+			}
+		}
+	}
+}

@@ -1,0 +1,348 @@
+package model
+
+// steps finds every state that may come next.
+type steps struct {
+	*Setup
+	*Rules
+	from *State
+	emit func(Step, *State)
+}
+
+// Step is one line of a schedule: what happened, to whom.
+type Step struct {
+	Act     Act
+	Replica uint8
+	Work    uint8
+	Net     uint8 // which message
+}
+
+// Act is a kind of step.
+type Act uint8
+
+const (
+	asks Act = iota
+	givesUp
+	renews
+	ends
+	dies // the processes of a run that was told to end
+	givesBackRun
+	releases
+	decidesAlone
+	arrives
+	isAnswered
+	timePasses
+	timePassesWithStray
+	breaks
+	forgets
+	saves
+	failsOver
+	splits
+	replicates
+	stepsBack
+	freezes
+	thaws
+	sleeps
+	wakes
+	isKilled
+)
+
+// all emits what may come next.
+func (x *steps) all() {
+	for r := range x.Replicas {
+		if x.from.Replicas[r].Mode == up {
+			for w := range 1 + x.Ticks {
+				x.work(r, w)
+			}
+		}
+	}
+	for i := range x.from.Net {
+		x.message(i)
+	}
+	x.pass()
+	x.faults()
+}
+
+// work is what a replica may do about one piece of work.
+func (x *steps) work(r, w int) {
+	switch k := &x.from.Replicas[r].Work[w]; k.Phase {
+	case quiet:
+		x.ask(r, w)
+		x.giveUp(r, w)
+	case running:
+		x.hold(r, w)
+	case ending, returning, withdrawn:
+		x.release(r, w)
+		if k.Alive {
+			n := *x.from
+			n.Replicas[r].Work[w].Alive = false
+			x.done(dies, r, w, &n)
+		}
+	case leaving, over:
+	}
+}
+
+func (x *steps) done(act Act, r, w int, n *State) {
+	x.emit(Step{Act: act, Replica: uint8(r), Work: uint8(w)}, n)
+}
+
+// awaits tells whether the reply to a message of this kind is waited for.
+func (s *State) awaits(kind Kind, r, w int) bool {
+	for i := range s.Net {
+		m := &s.Net[i]
+		if m.Kind == kind && m.Phase != stray && m.ID.owner() == r && m.ID.work() == w {
+			return true
+		}
+	}
+	return false
+}
+
+// claiming tells whether a replica's claims are under way: those that come due meanwhile go in the next batch.
+func (s *State) claiming(r int) bool {
+	for w := range works {
+		if s.awaits(claim, r, w) {
+			return true
+		}
+	}
+	return false
+}
+
+// send puts a request for a piece of work on the network. Where there are two masters the replica may reach either.
+func (x *steps) send(act Act, m Message, r, w int, change func(n *State)) {
+	for to := range uint8(masters) {
+		if to > 0 && !x.from.Split {
+			break
+		}
+		n := *x.from
+		change(&n)
+		p := &n.Replicas[r]
+		q := m
+		q.ID, q.To, q.Sent = newID(r, w, int(p.Work[w].Generation)), to, n.Now
+		q.Until = n.Now - p.Lag + x.Timeout
+		q.Knows = p.Knows
+		if !x.Witnesses {
+			q.Knows = Knowledge{Told: p.Knows.Told}
+		}
+		if n.post(q, x.InFlight) {
+			x.done(act, r, w, &n)
+		}
+	}
+}
+
+// post finds room for a message, of which there are at most so many at once.
+func (s *State) post(m Message, most int) bool {
+	for i := range most {
+		if s.Net[i].Kind == 0 {
+			s.Net[i] = m
+			return true
+		}
+	}
+	return false
+}
+
+// ask claims a tick. Each claim asks under the same id, unless that was given back.
+func (x *steps) ask(r, w int) {
+	k := &x.from.Replicas[r].Work[w]
+	if w == 0 && !x.Manual || x.from.Now+x.Early < x.At[w] || k.Rests || x.from.claiming(r) {
+		return
+	}
+	if w > 0 && !x.SettledInScript && x.from.Now >= x.At[w]+x.StartWithin {
+		n := *x.from
+		n.Replicas[r].Work[w].Phase = over
+		n.True.Outcomes[w] |= 1 << missed
+		x.done(decidesAlone, r, w, &n)
+	}
+	m := Message{Kind: claim, Waited: k.Waited, Skip: !x.Queue && (!k.Waited || !x.WaitingNeverSkips)}
+	x.send(asks, m, r, w, func(n *State) {
+		if k := &n.Replicas[r].Work[w]; k.Asked && !x.SameID && w > 0 {
+			k.Generation, k.Asked = 1, false
+		}
+	})
+}
+
+// giveUp closes a tick that may be undecided.
+func (x *steps) giveUp(r, w int) {
+	k, asking := &x.from.Replicas[r].Work[w], x.from.awaits(claim, r, w)
+	if x.from.Left.GiveUps == 0 || !asking && !k.Asked {
+		return
+	}
+	change := func(n *State) {
+		n.Left.GiveUps--
+		k := &n.Replicas[r].Work[w]
+		switch {
+		case asking:
+			k.Phase = leaving // the answer tells what to do
+		case x.WithdrawGivenUp:
+			k.Phase = withdrawn
+		default:
+			k.Phase = over
+		}
+	}
+	if asking && k.Asked && !x.WithdrawUnasked {
+		x.send(givesUp, Message{Kind: release, Undo: true}, r, w, change)
+		return
+	}
+	n := *x.from
+	change(&n)
+	x.done(givesUp, r, w, &n)
+}
+
+// hold is what the holder of a lease does.
+func (x *steps) hold(r, w int) {
+	k := &x.from.Replicas[r].Work[w]
+	if !x.from.awaits(renewal, r, w) && x.from.Now+x.Lease > k.Deadline {
+		x.send(renews, Message{Kind: renewal, Slot: k.Slot, Token: k.Token}, r, w, func(*State) {})
+	}
+	end := func(alive bool) func(*State) {
+		return func(n *State) {
+			k := &n.Replicas[r].Work[w]
+			*k = Work{Phase: ending, Generation: k.Generation, Alive: alive}
+		}
+	}
+	x.send(ends, Message{Kind: release}, r, w, end(!x.ReleaseAfterDead))
+	if !x.GiveBackOnlyUnrun {
+		x.send(givesBackRun, Message{Kind: release, Undo: true}, r, w, end(false))
+	}
+}
+
+// release sends what ends a lease for the server, until it is answered.
+func (x *steps) release(r, w int) {
+	if !x.from.awaits(release, r, w) {
+		undo := x.from.Replicas[r].Work[w].Phase != ending
+		x.send(releases, Message{Kind: release, Undo: undo}, r, w, func(*State) {})
+	}
+}
+
+// take makes a replica deal with the reply in a message, which is gone then.
+func (x *steps) take(n *State, i int) {
+	m := n.Net[i]
+	n.Net[i] = Message{}
+	r, w := m.ID.owner(), m.ID.work()
+	p := &n.Replicas[r]
+	p.Lag = m.Lag
+	unheard := x.Acked && x.AcknowledgedWitness && !m.Acked
+	if m.Verdict != isLate && m.Verdict != isDead && !unheard {
+		var ok bool
+		if p.Knows, ok = p.Knows.with(m.Knows); !ok {
+			n.Blind = true // beyond the model's bounds
+		}
+	}
+	k := &p.Work[w]
+	if m.ID.generation() != int(k.Generation) {
+		return
+	}
+	switch m.Kind {
+	case claim:
+		x.claimed(n, k, &m)
+	case renewal:
+		x.renewed(n, k, &m)
+	case release:
+		x.released(k)
+	}
+}
+
+// deadline is until when the holder may rely on a lease of which this much is left.
+func (x *steps) deadline(n *State, m *Message) uint8 {
+	if !x.DeadlineFromSend {
+		return n.Now + min(m.Left, x.Lease)
+	}
+	return m.Sent + min(m.Left, x.Lease)
+}
+
+func (x *steps) claimed(n *State, k *Work, m *Message) {
+	if k.Phase != quiet && k.Phase != leaving {
+		return
+	}
+	unheard := x.Acked && !m.Acked
+	switch m.Verdict {
+	case isGranted:
+		if n.Now >= x.deadline(n, m) || unheard && x.AcknowledgedGrants {
+			x.unanswered(k)
+			return
+		}
+		x.start(n, k, m)
+	case isSettled, isDecided:
+		if unheard && x.AcknowledgedRefusal {
+			x.unanswered(k)
+			return
+		}
+		if m.Verdict == isSettled {
+			n.True.Outcomes[m.ID.work()] |= 1 << m.How
+		}
+		*k = Work{Phase: over}
+	case isLate:
+		if k.Phase == leaving {
+			x.unanswered(k)
+		}
+	case isHeld, isEarly, isClosed:
+		x.stillOpen(k, m)
+	default:
+		*k = Work{Phase: over}
+	}
+}
+
+// stillOpen deals with a tick that is undecided. Who leaves has no interest in it any more, but for claims that were
+// never answered: one of them may still arrive.
+func (x *steps) stillOpen(k *Work, m *Message) {
+	switch {
+	case k.Phase == leaving && k.Asked && x.WithdrawDoubted:
+		k.Phase = withdrawn
+	case k.Phase == leaving:
+		*k = Work{Phase: over}
+	default:
+		k.Asked, k.Rests = k.Asked && x.WithdrawDoubted, true
+		k.Waited = k.Waited || m.Verdict == isClosed
+	}
+}
+
+// unanswered is what becomes of a claim whose outcome is unknown.
+func (x *steps) unanswered(k *Work) {
+	k.Asked, k.Waited = true, true
+	if k.Phase == leaving {
+		k.Phase = over
+		if x.WithdrawGivenUp {
+			k.Phase = withdrawn
+		}
+	}
+}
+
+// start runs what was granted, unless it is known only now that it is too late to start.
+func (x *steps) start(n *State, k *Work, m *Message) {
+	w, lag := m.ID.work(), n.Replicas[m.ID.owner()].Lag
+	if w > 0 && k.Waited && k.Phase == quiet && n.Now-lag > x.At[w]+x.StartWithin {
+		k.Phase = returning
+		return
+	}
+	*k = Work{Phase: running, Generation: k.Generation, Alive: true, Slot: m.Slot, Token: m.Token, Deadline: x.deadline(n, m)}
+	n.True.Started |= setOf(m.ID)
+	if w == 0 {
+		return
+	}
+	n.True.Runs[w]++
+	if n.True.Slots[w]>>m.Slot&1 == 1 {
+		n.Broken = brokenSlot
+	}
+	n.True.Slots[w] |= 1 << m.Slot
+	if int(n.True.Runs[w]) > x.PerTick {
+		n.Broken = brokenOnce
+	}
+}
+
+func (x *steps) renewed(n *State, k *Work, m *Message) {
+	switch {
+	case k.Phase != running || n.Now >= k.Deadline:
+	case m.Verdict == isLost:
+		*k = Work{Phase: ending, Generation: k.Generation}
+	case m.Verdict == isRenewed && (m.Acked || !x.Acked || !x.AcknowledgedRenewals):
+		k.Deadline = max(k.Deadline, x.deadline(n, m))
+	}
+}
+
+func (x *steps) released(k *Work) {
+	switch {
+	case k.Phase == returning && k.Generation+1 < generations: // asked for again, so that the server settles it
+		*k = Work{Generation: k.Generation + 1, Waited: true}
+	case k.Phase == leaving || k.Phase == running: // withdrawn while it was asked for
+	default:
+		*k = Work{Phase: over, Alive: k.Alive}
+	}
+}

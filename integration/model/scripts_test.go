@@ -1,0 +1,346 @@
+package model
+
+import (
+	"context"
+	"flag"
+	"fmt"
+	"math/rand/v2"
+	"os"
+	"strconv"
+	"strings"
+	"testing"
+	"time"
+
+	"github.com/alicebob/miniredis/v2"
+	"github.com/redis/go-redis/v9"
+)
+
+var traces = flag.Int("traces", 60, "random traces of TestModelAgreesWithScripts")
+
+// TestModelAgreesWithScripts sends random requests, late, doubled, with all kinds of witnesses, through losses of memory and
+// steps of the clock, to the model's server and to the scripts. They must answer the same.
+func TestModelAgreesWithScripts(t *testing.T) {
+	t.Parallel()
+	seed := uint64(time.Now().UnixNano())
+	t.Logf("%d traces, seed %d", *traces, seed)
+	lua := loadScripts(t)
+	server := miniredis.RunT(t)
+	client := redis.NewClient(&redis.Options{Addr: server.Addr(), ContextTimeoutEnabled: true, ReadTimeout: time.Minute})
+	defer client.Close()
+	requests := 0
+	for i := range *traces {
+		tr := newTrace(t, rand.New(rand.NewPCG(seed, uint64(i))), server, client, lua)
+		for range 30 {
+			tr.step()
+		}
+		requests += tr.requests
+	}
+	t.Logf("%d requests were answered the same", requests)
+}
+
+func loadScripts(t *testing.T) (scripts [release + 1]*redis.Script) {
+	read := func(name string) string {
+		text, err := os.ReadFile("../../locking/lua/" + name + ".lua")
+		if err != nil {
+			t.Fatal(err)
+		}
+		return string(text)
+	}
+	for kind, name := range map[Kind]string{claim: "acquire", renewal: "renew", release: "release"} {
+		scripts[kind] = redis.NewScript(read("state") + "\n" + read(name))
+	}
+	return scripts
+}
+
+// unit is the model's unit of time, in microseconds; epoch its beginning.
+const (
+	unit  = int64(7_000_000)
+	epoch = int64(1_700_000_000_000_000)
+)
+
+// trace is a server of the model beside a real one.
+type trace struct {
+	*testing.T
+	*rand.Rand
+	setup    Setup
+	rules    Rules
+	model    Server
+	saved    Server
+	now      uint8
+	real     *miniredis.Miniredis
+	client   *redis.Client
+	lua      [release + 1]*redis.Script
+	backup   map[string]func() // puts a key back
+	known    []Knowledge       // that replies have told
+	grants   map[ID]Message
+	requests int
+	log      []string
+}
+
+var keys = []string{"{x}", "{x}:expiry", "{x}:ledger", "{x}:orphans"}
+
+func newTrace(t *testing.T, r *rand.Rand, real *miniredis.Miniredis, client *redis.Client, lua [release + 1]*redis.Script) *trace {
+	real.FlushAll()
+	tr := &trace{T: t, Rand: r, rules: AllRules(), real: real, client: client, lua: lua, known: []Knowledge{{}}, grants: map[ID]Message{}}
+	tr.setup = Setup{Slots: 1 + r.IntN(2), Ticks: maxTicks, At: [works]uint8{0, 2, 3}, Lease: 2, Timeout: 1, Tombstone: 3, StartWithin: uint8(1 + r.IntN(4))}
+	tr.setup.PerTick = 1 + r.IntN(tr.setup.Slots)
+	tr.model.Known = true
+	real.HSet(keys[0], "digest", "s", "since", fmt.Sprint(epoch))
+	tr.tick(1)
+	tr.save()
+	return tr
+}
+
+func (tr *trace) step() {
+	switch n := tr.IntN(40); {
+	case n < 7:
+		tr.tick(1)
+	case n == 7 && tr.now > 1 && tr.model.Tombs == [1 + maxReplicas*idsOf]uint8{}: // TTLs of miniredis do not follow the clock
+		tr.now -= min(tr.now-1, uint8(1+tr.IntN(2)))
+		tr.tick(0)
+	case n == 8:
+		tr.model = Server{}
+		tr.real.FlushAll()
+		tr.log = append(tr.log, "forgets")
+	case n == 9:
+		tr.save()
+	case n == 10:
+		tr.restore()
+	default:
+		if tr.model.Floor%perUnit != perUnit-1 { // tokens of one unit have room for no more
+			tr.request()
+		}
+	}
+	if tr.model.Floor%perUnit == perUnit-1 {
+		tr.tick(1)
+	}
+}
+
+// tick lets time pass, for both.
+func (tr *trace) tick(units uint8) {
+	tr.now += units
+	tr.real.SetTime(time.UnixMicro(tr.at(tr.now)))
+	tr.real.FastForward(time.Duration(int64(units)*unit) * time.Microsecond)
+	for id, tomb := range tr.model.Tombs {
+		if tomb&^gone <= tr.now {
+			tr.model.Tombs[id] = 0
+		}
+	}
+	tr.log = append(tr.log, fmt.Sprint("it is ", tr.now))
+}
+
+func (tr *trace) at(instant uint8) int64 { return epoch + int64(instant)*unit }
+
+// save remembers the state without the tombstones, whose life goes on.
+func (tr *trace) save() {
+	tr.saved, tr.backup = tr.model, map[string]func(){}
+	for _, key := range keys {
+		switch tr.real.Type(key) {
+		case "hash":
+			fields, err := tr.client.HGetAll(context.Background(), key).Result()
+			tr.must(err)
+			tr.backup[key] = func() {
+				for f, v := range fields {
+					tr.real.HSet(key, f, v)
+				}
+			}
+		case "zset":
+			members, err := tr.client.ZRangeWithScores(context.Background(), key, 0, -1).Result()
+			tr.must(err)
+			tr.backup[key] = func() { tr.must(tr.client.ZAdd(context.Background(), key, members...).Err()) }
+		}
+	}
+	tr.log = append(tr.log, "saved")
+}
+
+func (tr *trace) restore() {
+	tombs := tr.model.Tombs
+	tr.model = tr.saved
+	tr.model.Tombs = tombs
+	for _, key := range keys {
+		tr.real.Del(key)
+		if put := tr.backup[key]; put != nil {
+			put()
+		}
+	}
+	tr.log = append(tr.log, "restored")
+}
+
+func (tr *trace) must(err error) {
+	if err != nil {
+		tr.Helper()
+		tr.Fatal(err)
+	}
+}
+
+// request sends one to both.
+func (tr *trace) request() {
+	q := Message{Kind: claim, ID: ID(1 + tr.IntN(2*idsOf)), Until: tr.now + 1, Skip: tr.IntN(2) == 0}
+	q.Knows = tr.known[tr.IntN(len(tr.known))]
+	if tr.IntN(4) == 0 {
+		q.Knows, _ = q.Knows.with(tr.known[tr.IntN(len(tr.known))])
+	}
+	if tr.IntN(15) == 0 && tr.now > 0 {
+		q.Until = tr.now - 1
+	}
+	if g, ok := tr.grants[q.ID]; ok && tr.IntN(3) > 0 {
+		q.Kind, q.Slot, q.Token = renewal, g.Slot, g.Token
+		if tr.IntN(2) == 0 {
+			q.Kind, q.Undo = release, tr.IntN(2) == 0
+		}
+	}
+	asked := q
+	(&machine{Setup: &tr.setup, Rules: &tr.rules, s: &tr.model, q: &q, now: tr.now}).execute()
+	got, err := tr.lua[q.Kind].Run(context.Background(), tr.client, append(keys, fmt.Sprintf("{x}:dead:%d", q.ID)), tr.argv(asked)...).Slice()
+	tr.must(err)
+	tr.log = append(tr.log, fmt.Sprintf("%+v -> %v", asked, got))
+	tr.requests++
+	tr.compare(&q, got)
+	if q.Verdict != isLate && q.Verdict != isDead {
+		tr.known = append(tr.known, q.Knows)
+	}
+	if q.Verdict == isGranted {
+		tr.grants[q.ID] = q
+	}
+}
+
+// argv is the request as locking sends it.
+func (tr *trace) argv(q Message) []any {
+	w, tick := q.ID.work(), ""
+	previous := int64(0)
+	if w > 0 {
+		tick = fmt.Sprint(tr.seconds(uint8(w)))
+		previous = tr.seconds(uint8(w - 1))
+	}
+	k := q.Knows
+	argv := []any{int(q.ID), tr.at(q.Until), 0, token(k.Floor), int64(k.Longest) * unit, tr.seconds(k.Low), tr.ledger(k)}
+	lease := int64(tr.setup.Lease) * unit
+	switch q.Kind {
+	case renewal:
+		return append(argv, "owner", q.Slot, lease, "t", "", token(q.Token), tick, 1)
+	case release:
+		return append(argv, int64(tr.setup.Tombstone)*unit, flagText(q.Undo), previous, tr.setup.PerTick)
+	}
+	held := ""
+	if q.Skip {
+		held = "skipped"
+	}
+	argv = append(argv, "owner", tr.setup.Slots, lease, "t", "", "", "", "")
+	if w == 0 {
+		return append(argv, "", 0, 0, 0, 0, "", "", "")
+	}
+	return append(argv, tick, previous, tr.at(tr.setup.At[w]), tr.at(tr.setup.At[w]+tr.setup.StartWithin), tr.setup.PerTick, "s", held, "missed")
+}
+
+func flagText(b bool) string {
+	if b {
+		return "1"
+	}
+	return ""
+}
+
+// seconds is a tick in the scripts' terms.
+func (tr *trace) seconds(tick uint8) int64 {
+	if tick == 0 {
+		return 0
+	}
+	return tr.at(tr.setup.At[tick]) / 1e6
+}
+
+// token is a token in the scripts' terms: the first of a unit is the clock.
+func token(n uint8) int64 {
+	if n == 0 {
+		return 0
+	}
+	return epoch + int64(n/perUnit)*unit + int64(n%perUnit)
+}
+
+var outcomeTexts = [...]string{noOutcome: "", granted: "granted", skipped: "skipped", missed: "missed"}
+
+// ledger is what a witness tells, in the scripts' terms.
+func (tr *trace) ledger(k Knowledge) string {
+	var entries []string
+	for _, l := range k.Ledgers[:k.Layers] {
+		for tick, e := range l {
+			if e == 0 {
+				continue
+			}
+			how := outcomeTexts[e.how()]
+			if e.state() != done {
+				how = slotsText(e.slots())
+			}
+			state := [...]string{part: "part", done: "done", open: "open"}[e.state()]
+			entries = append(entries, fmt.Sprint(tr.seconds(uint8(tick)), " ", tr.seconds(uint8(tick-1)), " ", state, " ", how))
+		}
+	}
+	return strings.Join(entries, ";")
+}
+
+func slotsText(slots uint8) string {
+	var list []string
+	for i := range maxSlots {
+		if slots>>i&1 == 1 {
+			list = append(list, strconv.Itoa(i))
+		}
+	}
+	return strings.Join(list, ",")
+}
+
+// compare holds a real reply against the model's.
+func (tr *trace) compare(q *Message, got []any) {
+	tr.Helper()
+	verdict := [...]string{isLate: "late", isDead: "dead", isEarly: "early", isClosed: "closed", isSettled: "settled", isDecided: "decided",
+		isHeld: "held", isGranted: "granted", isRenewed: "renewed", isLost: "lost", isReleased: "released", isGone: "gone"}[q.Verdict]
+	want := []string{verdict, fmt.Sprint(tr.at(tr.now)), fmt.Sprint(token(tr.model.Floor)), fmt.Sprint(int64(tr.model.Longest) * unit),
+		fmt.Sprint(tr.seconds(tr.model.Low)), tr.ledger(Knowledge{Layers: 1, Ledgers: [2]Ledger{tr.model.Ledger}}), ""}
+	switch q.Verdict {
+	case isGranted:
+		want = append(want, fmt.Sprint(q.Slot), fmt.Sprint(token(q.Token)), fmt.Sprint(tr.at(tr.now+q.Left)))
+	case isClosed:
+		want = append(want, fmt.Sprint(tr.at(tr.model.Closed)))
+	case isSettled, isDecided:
+		want = append(want, outcomeTexts[q.How])
+	case isRenewed:
+		want = append(want, fmt.Sprint(tr.at(tr.now+q.Left)))
+	}
+	for i, w := range want {
+		is := fmt.Sprint(got[i])
+		if i == 5 {
+			is = tidy(is)
+		}
+		if i == 6 { // orphans: the model has them as sets
+			w = fmt.Sprint(popcount(tr.model.Orphans[0]) + popcount(tr.model.Orphans[1]))
+		}
+		if is != w {
+			tr.Fatalf("value %d of the reply is %q; the model says %q in %q\n%+v\nslots %d, per tick %d, start within %d\n%s", i, is, w, want, tr.model,
+				tr.setup.Slots, tr.setup.PerTick, tr.setup.StartWithin, strings.Join(tr.log, "\n"))
+		}
+	}
+}
+
+func popcount(s IDs) (n int) {
+	for ; s != 0; s &= s - 1 {
+		n++
+	}
+	return n
+}
+
+// tidy writes the slots of a ledger's entries in order, each once.
+func tidy(ledger string) string {
+	entries := strings.Split(ledger, ";")
+	for i, e := range entries {
+		f := strings.Split(e, " ")
+		if len(f) != 4 || f[2] == "done" {
+			continue
+		}
+		slots := uint8(0)
+		for _, s := range strings.Split(f[3], ",") {
+			if n, err := strconv.Atoi(s); err == nil {
+				slots |= 1 << n
+			}
+		}
+		f[3] = slotsText(slots)
+		entries[i] = strings.Join(f, " ")
+	}
+	return strings.Join(entries, ";")
+}

@@ -1,0 +1,172 @@
+package model
+
+// machine is one execution of a script: what lua/state.lua puts before each of them.
+type machine struct {
+	*Setup
+	*Rules
+	s   *Server
+	q   *Message
+	now uint8 // the server's clock
+
+	fresh  bool // a new grant was made
+	learnt bool // the schedule was new
+}
+
+// decided tells whether a tick is refused for good.
+func (s *Server) decided(tick int, at uint8) bool {
+	e := s.Ledger[tick].state()
+	return tick <= int(s.Low) && e != open || at <= s.Since || e == done
+}
+
+func (m *machine) decided(tick int) bool { return m.s.decided(tick, m.At[tick]) }
+
+func (m *machine) row() *Row {
+	for i := range m.s.Rows {
+		if m.s.Rows[i].ID == m.q.ID {
+			return &m.s.Rows[i]
+		}
+	}
+	return nil
+}
+
+func (m *machine) late() bool { return m.NotAfter && m.now > m.q.Until }
+
+// buried tells whether this id was released.
+func (m *machine) buried() bool { return m.Tombstones && m.s.Tombs[m.q.ID]&^gone > m.now }
+
+// purge makes room: rows whose lease has ended become orphans.
+func (m *machine) purge() {
+	for i, r := range m.s.Rows {
+		if r.ID != 0 && r.Expiry <= m.now {
+			for o := range m.s.Orphans {
+				m.s.Orphans[o] &^= setOf(r.ID)
+			}
+			m.s.Orphans[i] |= setOf(r.ID)
+			m.s.Rows[i] = Row{}
+		}
+	}
+}
+
+// joins tells whether low may move up to a tick, as far as the tick before it is concerned.
+func (m *machine) joins(tick int) bool {
+	return !m.LowWithoutGaps || tick-1 <= int(m.s.Low) || m.At[tick-1] <= m.s.Since
+}
+
+// decide makes a tick decided for good.
+func (m *machine) decide(tick int, how Outcome) {
+	switch {
+	case tick > int(m.s.Low) && m.joins(tick):
+		m.s.Low = uint8(tick)
+	case tick > int(m.s.Low):
+		m.s.Ledger[tick] = newEntry(done, how, 0)
+	}
+	if tick <= int(m.s.Low) {
+		m.s.Ledger[tick] = 0
+	}
+	m.advance()
+	m.s.Last = Settlement{uint8(tick), how, m.q.ID}
+}
+
+// advance drops the entries of ticks that follow low without a gap and are decided.
+func (m *machine) advance() {
+	for moved := true; moved; {
+		moved = false
+		for tick := 1; tick <= m.Ticks; tick++ {
+			e := m.s.Ledger[tick]
+			if e.state() == done && tick > int(m.s.Low) && m.joins(tick) {
+				m.s.Low, moved = uint8(tick), true
+			}
+			if e.state() != open && tick <= int(m.s.Low) {
+				m.s.Ledger[tick] = 0
+			}
+		}
+	}
+}
+
+// remember takes over what the witness knows, if the server knows less, and closes the lock to new grants.
+func (m *machine) remember(closes bool) {
+	w, s := &m.q.Knows, m.s
+	s.Told |= w.Told // whatever the numbers make of it
+	if w.Floor <= s.Floor && w.Low <= s.Low {
+		return
+	}
+	s.Floor, s.Low, s.Longest = max(s.Floor, w.Floor), max(s.Low, w.Low), max(s.Longest, w.Longest)
+	var still Ledger // given back, by the word of both
+	for _, ledger := range w.Ledgers[:w.Layers] {
+		for tick, told := range ledger {
+			known := s.Ledger[tick]
+			switch {
+			case told == 0:
+			case told.state() != open:
+				m.recall(tick, told)
+			case known == told:
+				still[tick] = told
+			case told.slots() != 0:
+				m.recall(tick, newEntry(done, granted, 0))
+			}
+		}
+	}
+	for tick, e := range s.Ledger { // given back, and decided again since
+		if e.state() == open && tick <= int(w.Low) && still[tick] == 0 {
+			s.Ledger[tick] = 0
+		}
+	}
+	if m.ForgottenCloses && closes {
+		s.Closed = max(s.Closed, m.now+s.Longest)
+	}
+}
+
+// recall takes over the word of a witness on one tick. In doubt a tick is decided, and a slot used.
+func (m *machine) recall(tick int, told Entry) {
+	known := m.s.Ledger[tick]
+	if known.state() == open && known.slots() != 0 {
+		told = newEntry(done, granted, 0)
+	}
+	switch {
+	case tick <= int(m.s.Low):
+		if known.state() == open {
+			m.s.Ledger[tick] = 0
+		}
+	case known.state() == part && told.state() == part:
+		m.s.Ledger[tick] = newEntry(part, 0, known.slots()|told.slots())
+	case known.state() != done:
+		m.s.Ledger[tick] = told
+	}
+}
+
+// know lets a schedule that the server does not know begin now, unless a witness has told of its ledger.
+func (m *machine) know() {
+	if m.s.Known {
+		return
+	}
+	m.s.Known, m.learnt = true, true
+	if m.s.Low == 0 && !(m.ScheduleIsWitnessed && m.q.Knows.Schedule) {
+		m.s.Since = m.now
+	}
+}
+
+// execute runs the script that a request asks for, and makes its message the reply.
+func (m *machine) execute() {
+	switch m.q.Kind {
+	case claim:
+		m.q.Verdict = m.acquire()
+	case renewal:
+		m.q.Verdict = m.renew()
+	case release:
+		m.q.Verdict = m.release()
+	}
+	m.q.Phase = answered
+	m.tell()
+}
+
+// tell puts what the server knows into the reply.
+func (m *machine) tell() {
+	k := Knowledge{Floor: m.s.Floor, Longest: m.s.Longest, Low: m.s.Low, Told: m.s.Told, Schedule: m.s.Known && m.ScheduleIsWitnessed}
+	if m.RepliesTellLedger && m.s.Ledger != (Ledger{}) {
+		k.Layers, k.Ledgers[0] = 1, m.s.Ledger
+	}
+	if m.q.Verdict == isLate || m.q.Verdict == isDead { // refused before the lock was looked at
+		k = Knowledge{}
+	}
+	m.q.Knows = k
+}

@@ -1,0 +1,215 @@
+package integration
+
+import (
+	"context"
+	"fmt"
+	"slices"
+	"strconv"
+	"strings"
+	"testing"
+	"time"
+
+	"github.com/redis/go-redis/v9"
+)
+
+// shards is a Cluster of masters, processes on this machine.
+type shards struct {
+	nodes []*redisServer
+	URL   string
+}
+
+// nodeProgram makes nodes of a Cluster.
+type nodeProgram struct{ redisProgram }
+
+// busOffset is how far the port of a Cluster's bus is above a node's own.
+const busOffset = 10_000
+
+func (s nodeProgram) create(args []string) (redisInstance, error) {
+	for {
+		instance, err := s.redisProgram.create(args)
+		if err != nil || instance.(*redisProcess).port+busOffset < 1<<16 {
+			return instance, err
+		}
+		if err := instance.remove(context.Background()); err != nil {
+			return nil, err
+		}
+	}
+}
+
+func startNode(t *testing.T) *redisServer {
+	t.Helper()
+	return startFrom(t, nodeProgram{mustProgram(t)}, append(slices.Clone(persistent), "--cluster-enabled", "yes", "--cluster-node-timeout", "5000"))
+}
+
+// startCluster returns when all of three nodes answer for all slots.
+func startCluster(t *testing.T) *shards {
+	t.Helper()
+	const slots, count = 16384, 3
+	c := &shards{}
+	var addrs []string
+	for i := range count {
+		n := startNode(t)
+		must(t, n.Client.ClusterAddSlotsRange(t.Context(), i*slots/count, (i+1)*slots/count-1).Err())
+		must(t, n.Client.Do(t.Context(), "CLUSTER", "SET-CONFIG-EPOCH", i+1).Err())
+		c.join(t, n)
+		addrs = append(addrs, n.instance.addr())
+	}
+	c.URL = "redis-cluster://" + strings.Join(addrs, ",")
+	c.awaitWhole(t)
+	return c
+}
+
+// join makes a node one of the Cluster.
+func (c *shards) join(t *testing.T, n *redisServer) {
+	t.Helper()
+	if len(c.nodes) > 0 {
+		host, port, _ := strings.Cut(c.nodes[0].instance.addr(), ":")
+		must(t, n.Client.ClusterMeet(t.Context(), host, port).Err())
+	}
+	c.nodes = append(c.nodes, n)
+}
+
+// awaitWhole waits until all nodes know each other, and of all slots who has them.
+func (c *shards) awaitWhole(t *testing.T) {
+	t.Helper()
+	want := fmt.Sprintf("cluster_known_nodes:%d\r\n", len(c.nodes))
+	eventually(t, startTimeout, "whole Cluster", func() bool {
+		return !slices.ContainsFunc(c.nodes, func(n *redisServer) bool {
+			info, err := n.Client.ClusterInfo(t.Context()).Result()
+			return err != nil || !strings.Contains(info, "cluster_state:ok") || !strings.Contains(info, want)
+		})
+	})
+}
+
+// client returns one that goes by the Cluster's rules.
+func (c *shards) client(t *testing.T) *redis.ClusterClient {
+	t.Helper()
+	var addrs []string
+	for _, n := range c.nodes {
+		addrs = append(addrs, n.instance.addr())
+	}
+	return redis.NewClusterClient(&redis.ClusterOptions{Addrs: addrs, ContextTimeoutEnabled: true, ReadTimeout: time.Minute})
+}
+
+// owner is the node that has a slot.
+func (c *shards) owner(t *testing.T, slot int) *redisServer {
+	t.Helper()
+	ranges := must1(c.nodes[0].Client.Do(t.Context(), "CLUSTER", "SLOTS").Slice())(t)
+	for _, r := range ranges { // first slot, last slot, master, replicas; of a node: host, port ...
+		r := r.([]any)
+		port := r[2].([]any)[1].(int64)
+		for _, n := range c.nodes {
+			if r[0].(int64) <= int64(slot) && int64(slot) <= r[1].(int64) && portOf(n.instance.addr()) == strconv.FormatInt(port, 10) {
+				return n
+			}
+		}
+	}
+	t.Fatalf("slot %d has no owner", slot)
+	return nil
+}
+
+func (c *shards) id(t *testing.T, n *redisServer) string {
+	t.Helper()
+	return must1(n.Client.ClusterMyID(t.Context()).Result())(t)
+}
+
+// move hands a slot over, as redis-cli --cluster reshard does. between is called when half of the slot's keys have moved: scripts
+// are refused then (TRYAGAIN), since they see only a part of their keys. It is called again when all have, and the other nodes
+// have not heard of it yet (ASK).
+func (c *shards) move(t *testing.T, slot int, to *redisServer, between func()) {
+	t.Helper()
+	from := c.owner(t, slot)
+	if from == to {
+		return
+	}
+	must(t, setSlot(t, to, slot, "IMPORTING", c.id(t, from)))
+	must(t, setSlot(t, from, slot, "MIGRATING", c.id(t, to)))
+	half := (must1(from.Client.ClusterCountKeysInSlot(t.Context(), slot).Result())(t) + 1) / 2
+	moved := int64(0)
+	for {
+		keys := must1(from.Client.ClusterGetKeysInSlot(t.Context(), slot, 1).Result())(t)
+		if len(keys) == 0 {
+			break
+		}
+		host, port, _ := strings.Cut(to.instance.addr(), ":")
+		must(t, from.Client.Do(t.Context(), "MIGRATE", host, port, keys[0], 0, 5000).Err())
+		if moved++; moved == half {
+			between()
+		}
+	}
+	between()
+	must(t, setSlot(t, to, slot, "NODE", c.id(t, to)))
+	for _, n := range c.nodes { // who has no slot left may be a replica by now, which hears of it anyway
+		if err := setSlot(t, n, slot, "NODE", c.id(t, to)); err != nil && !strings.Contains(err.Error(), "only with masters") {
+			t.Fatal(err)
+		}
+	}
+}
+
+func setSlot(t *testing.T, n *redisServer, slot int, how, node string) error {
+	return n.Client.Do(t.Context(), "CLUSTER", "SETSLOT", slot, how, node).Err()
+}
+
+func must(t *testing.T, err error) {
+	t.Helper()
+	if err != nil {
+		t.Fatal(err)
+	}
+}
+
+func must1[T any](v T, err error) func(t *testing.T) T {
+	return func(t *testing.T) T {
+		t.Helper()
+		must(t, err)
+		return v
+	}
+}
+
+// TestResharding moves the slots of jobs while they run, from node to node and to one that had none: no tick is lost or runs
+// twice, and no lease is lost (P1, P3, P4, P5).
+func TestResharding(t *testing.T) {
+	t.Parallel()
+	s := startCluster(t)
+	c := newClusterAt(t, s.URL, everyTick)
+	replicas := c.startAll(t, 5)
+	if e := replicas[0].WaitLog(t, soon, "announcement", announced); e["redis"] != s.URL {
+		t.Errorf("announced %v, want %s", e["redis"], s.URL)
+	}
+	first := max(c.awaitTick(t, soon, "a", 0).Tick, c.awaitTick(t, soon, "b", 0).Tick)
+	c.awaitTick(t, soon, "long", 0)
+	fresh := startNode(t)
+	s.join(t, fresh)
+	s.awaitWhole(t)
+
+	began := redisTime(t, c.Client)
+	tick := began.Unix()
+	for _, to := range []*redisServer{fresh, s.nodes[0]} {
+		for _, job := range []string{"a", "b", "long"} {
+			slot := int(must1(fresh.Client.ClusterKeySlot(t.Context(), job).Result())(t))
+			s.move(t, slot, to, func() { // a tick comes due meanwhile
+				awaitTime(t, c.Client, time.Unix(redisTime(t, c.Client).Unix()+1, 300_000_000))
+			})
+			tick = c.awaitTick(t, startTimeout, "a", tick+1).Tick
+		}
+	}
+	last := redisTime(t, c.Client).Unix() + 2
+	for _, job := range []string{"a", "b"} {
+		c.awaitTick(t, startTimeout, job, last)
+	}
+	c.status(t)
+	c.awaitTick(t, startTimeout, "long", last)
+	checkNothingLost(t, c, []string{"a", "b"}, first, last, time.Unix(0, 0)) // a slot may be away, never what it held
+	stopAll(t, replicas)
+
+	runs := starts(c.lines(t, ""))
+	checkOnce(t, runs, 1)
+	checkNotEarly(t, runs)
+	checkTokensGrow(t, runs)
+	checkAlone(t, c.lines(t, "long"))
+	for _, r := range c.history(t, "long") {
+		if r.Outcome != "ok" && r.verdict() != "skipped overlap" && r.verdict() != "canceled drain" {
+			t.Errorf("a long run, or its lease, did not outlast the move: %+v", r)
+		}
+	}
+	t.Logf("6 moves in %v; %d runs; lateness: %s", redisTime(t, c.Client).Sub(began).Round(time.Second), len(runs), lateness(runs))
+}
