@@ -55,13 +55,7 @@ func (p *processes) mind(ctx context.Context, drain func(cause error)) {
 type watchman struct{ *warden.Warden }
 
 // Watch registers a run.
-func (w watchman) Watch(ctx context.Context, r command.Watched) (command.Ward, error) {
-	ward, err := w.Warden.Watch(ctx, warden.Run(r))
-	if err != nil {
-		return nil, err // and no ward, rather than one that is nil
-	}
-	return ward, nil
-}
+func (w watchman) Watch(r command.Watched) command.Ward { return w.Warden.Watch(warden.Run(r)) }
 
 // beWarden is what this program does as the helper of another: see package warden.
 func beWarden() int {

@@ -81,15 +81,12 @@ type watchman struct {
 	silent bool
 }
 
-func (w watchman) Watch(ctx context.Context, r Watched) (Ward, error) {
-	ward, err := w.Warden.Watch(ctx, warden.Run(r))
-	if err != nil {
-		return nil, err
-	}
+func (w watchman) Watch(r Watched) Ward {
+	ward := w.Warden.Watch(warden.Run(r))
 	if w.silent {
-		return silentWard{ward}, nil
+		return silentWard{ward}
 	}
-	return ward, nil
+	return ward
 }
 
 // silentWard belongs to a replica that is killed right after a start.

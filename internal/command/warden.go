@@ -10,8 +10,8 @@ import (
 type Warden interface {
 	// Inherit has a cgroup removed once this process is gone.
 	Inherit(cgroup string)
-	// Watch returns when the warden knows of a run, which may start then. ctx ends the wait.
-	Watch(ctx context.Context, r Watched) (Ward, error)
+	// Watch has a run watched, and returns at once: the run may start when [Ward.Known] says so.
+	Watch(r Watched) Ward
 }
 
 // Watched is what a [Warden] has to know of a run before it starts.
@@ -27,8 +27,10 @@ type Watched struct {
 	Deadline, Lease, Grace time.Duration
 }
 
-// Ward is a run that a [Warden] watches. None of its methods but Reap waits for anything.
+// Ward is a run that a [Warden] watches. None of its methods but Known and Reap waits for anything.
 type Ward interface {
+	// Known returns when the warden knows of the run, which may start then, and of what was said of it before. ctx ends the wait.
+	Known(ctx context.Context) error
 	// Started tells of the leader of the run's process group.
 	Started(leader int)
 	// Extend moves the deadline.

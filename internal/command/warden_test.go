@@ -15,6 +15,8 @@ import (
 	"time"
 
 	"golang.org/x/sys/unix"
+
+	"github.com/cronclave/cronclave/internal/warden"
 )
 
 // everyReplica runs a test on replicas of both modes.
@@ -307,12 +309,19 @@ func (w *leaderSpy) Reap() {
 	w.there = unix.Kill(w.leader, 0) == nil
 }
 
-// fakeWarden does something when it is told of a run.
+// fakeWarden does something before it knows of a run.
 type fakeWarden func(Watched) error
 
 func (fakeWarden) Inherit(string) {}
 
-func (f fakeWarden) Watch(_ context.Context, r Watched) (Ward, error) { return unwatched{}, f(r) }
+func (f fakeWarden) Watch(r Watched) Ward { return fakeWard{err: f(r)} }
+
+type fakeWard struct {
+	unwatched
+	err error
+}
+
+func (w fakeWard) Known(context.Context) error { return w.err }
 
 func TestNothingStartsWithoutTheWardensWord(t *testing.T) {
 	everyMode(t, func(t *testing.T, h *Host) {
@@ -334,6 +343,42 @@ func TestNothingStartsWithoutTheWardensWord(t *testing.T) {
 			}
 		}
 	})
+}
+
+// A lease that is extended while the warden's word is awaited lasts, however long that takes.
+func TestExtensionCountsWhileTheWardenIsAwaited(t *testing.T) {
+	t.Parallel()
+	self, err := os.Executable()
+	if err != nil {
+		t.Fatal(err)
+	}
+	gate := filepath.Join(t.TempDir(), "gate") // while it is there no warden gets ready
+	w, err := warden.Start(warden.Config{Command: []string{"/bin/sh", "-c", `while [ -e "$0" ]; do sleep 0.01; done; exec "$1" warden`, gate, self}})
+	if err != nil {
+		t.Fatal(err)
+	}
+	t.Cleanup(w.Close)
+	put(t, gate, "", 0o600)
+	if err := unix.Kill(w.PID(), unix.SIGKILL); err != nil {
+		t.Fatal(err)
+	}
+	eventually(t, "the warden is missed", func() bool { return !w.Ready() })
+	h := newTestHost(t, false)
+	h.warden = watchman{Warden: w}
+	s := newScript(t, h, "echo started; exec sleep 1")
+	lease := &testLease{length: 3 * time.Second}
+	lease.extend()
+	first := lease.Deadline()
+	s.spec.Lease = lease
+	s.start()
+	eventually(t, "the first deadline has passed", func() bool { lease.extend(); return clock() > first })
+	if err := os.Remove(gate); err != nil {
+		t.Fatal(err)
+	}
+	eventually(t, "the end of the run", func() bool { lease.extend(); return len(s.ended) > 0 })
+	if e := s.end(); e.Status() != 0 || len(s.lines) != 1 {
+		t.Errorf("ended as %+v, said %q", e, s.lines)
+	}
 }
 
 // The replica stood still between the warden's word and the start, until its lease had ended: the warden has removed the cgroup.

@@ -14,27 +14,29 @@ func (s *Spec) watch(ctx context.Context, w Warden, t tree) (ward Ward, end func
 	}
 	r := Watched{Name: s.Name, Grace: s.KillGrace}
 	t.describe(&r)
-	if s.Lease == nil {
-		ward, err = w.Watch(ctx, r)
-		if err != nil {
-			return nil, nil, err
-		}
-		return ward, ward.Release, nil
+	if s.Lease != nil {
+		r.Deadline, r.Lease = s.Lease.Deadline(), s.Lease.Length()
 	}
-	r.Deadline, r.Lease = s.Lease.Deadline(), s.Lease.Length()
-	if ward, err = w.Watch(ctx, r); err != nil {
+	ward = w.Watch(r)
+	end = ward.Release
+	if s.Lease != nil { // extensions count from now on: the warden's word may take longer than the lease lasts
+		stop := s.Lease.OnExtend(ward.Extend)
+		end = func() { stop(); ward.Release() }
+		ward.Extend(s.Lease.Deadline()) // there may have been one in between
+	}
+	if err = ward.Known(ctx); err != nil {
+		end()
 		return nil, nil, err
 	}
-	stop := s.Lease.OnExtend(ward.Extend)
-	ward.Extend(s.Lease.Deadline()) // there may have been one meanwhile
-	return ward, func() { stop(); ward.Release() }, nil
+	return ward, end, nil
 }
 
 // unwatched is a run without a warden.
 type unwatched struct{}
 
-func (unwatched) Started(int)          {}
-func (unwatched) Extend(time.Duration) {}
-func (unwatched) Told()                {}
-func (unwatched) Reap()                {}
-func (unwatched) Release()             {}
+func (unwatched) Known(context.Context) error { return nil }
+func (unwatched) Started(int)                 {}
+func (unwatched) Extend(time.Duration)        {}
+func (unwatched) Told()                       {}
+func (unwatched) Reap()                       {}
+func (unwatched) Release()                    {}

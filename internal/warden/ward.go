@@ -7,11 +7,12 @@ import (
 	"time"
 )
 
-// Ward is a run that is watched over. Its methods may be called from any goroutine, and but for [Ward.Reap] they return at
-// once.
+// Ward is a run that is watched over. Its methods may be called from any goroutine, and but for [Ward.Known] and [Ward.Reap]
+// they return at once.
 type Ward struct {
-	warden *Warden
-	number uint64
+	warden     *Warden
+	number     uint64
+	registered receipt
 
 	// What follows is guarded by the warden's mu.
 	run    Run
@@ -61,24 +62,27 @@ func (w *Warden) Inherit(cgroup string) {
 	})
 }
 
-// Watch returns when the helper knows of the run, which may start then. While there is no helper it waits, until ctx ends or
-// some seconds have passed. [Ward.Release] must follow, unless there is an error.
-func (w *Warden) Watch(ctx context.Context, r Run) (*Ward, error) {
+// Watch has a run watched, which may start when [Ward.Known] says so. [Ward.Release] must follow.
+func (w *Warden) Watch(r Run) *Ward {
 	ward := &Ward{warden: w, run: r}
-	known := w.post(func() message {
+	ward.registered = w.post(func() message {
 		w.latest++
 		ward.number = w.latest
 		w.wards[ward.number] = ward
 		return ward.known()
 	})
+	return ward
+}
+
+// Known returns when the helper knows of the run, which may start then. While there is no helper it waits, until ctx ends or
+// some seconds have passed. What is said of the run meanwhile, an extension for one, the helper learns as well.
+func (w *Ward) Known(ctx context.Context) error {
 	ctx, cancel := context.WithTimeoutCause(ctx, watchTime, errors.New("it does not answer"))
 	defer cancel()
-	err := w.settled(ctx, known)
-	if err != nil {
-		ward.Release()
-		return nil, fmt.Errorf("no warden for run %s: %w", r.Name, err)
+	if err := w.warden.settled(ctx, w.registered); err != nil {
+		return fmt.Errorf("no warden for run %s: %w", w.run.Name, err)
 	}
-	return ward, nil
+	return nil
 }
 
 // settled waits until what was posted is known to the helper, or to the one that has taken its place.

@@ -62,8 +62,8 @@ func groupLives(id int) bool { return lookAround().groups[id] }
 
 func watchGroup(t *testing.T, w *Warden, r Run) (*Ward, int) {
 	t.Helper()
-	ward, err := w.Watch(t.Context(), r)
-	if err != nil {
+	ward := w.Watch(r)
+	if err := ward.Known(t.Context()); err != nil {
 		t.Fatal(err)
 	}
 	leader := startGroup(t).Process.Pid
@@ -86,7 +86,7 @@ func TestCloseEndsTheHelper(t *testing.T) {
 	if !living(leader) {
 		t.Error("a run that was released was killed")
 	}
-	if _, err := w.Watch(t.Context(), Run{}); !errors.Is(err, ErrClosed) || w.Ready() || !errors.Is(w.Err(), ErrClosed) {
+	if err := w.Watch(Run{}).Known(t.Context()); !errors.Is(err, ErrClosed) || w.Ready() || !errors.Is(w.Err(), ErrClosed) {
 		t.Errorf("after the end: %v, %v", err, w.Err())
 	}
 }
@@ -153,7 +153,7 @@ func TestStoppedHelperIsReplacedAndHoldsUpNobody(t *testing.T) {
 	for range 20_000 { // more than a pipe holds
 		ward.Extend(bootTime() + time.Hour)
 	}
-	if _, err := w.Watch(t.Context(), Run{Name: "b"}); err != nil {
+	if err := w.Watch(Run{Name: "b"}).Known(t.Context()); err != nil {
 		t.Error(err)
 	}
 	if w.PID() == first || living(first) {
@@ -195,7 +195,7 @@ func TestWatchEndsWithItsContext(t *testing.T) {
 	why := errors.New("stopped")
 	ctx, cancel := context.WithCancelCause(t.Context())
 	cancel(why)
-	if _, err := w.Watch(ctx, Run{Name: "a"}); !errors.Is(err, why) {
+	if err := w.Watch(Run{Name: "a"}).Known(ctx); !errors.Is(err, why) {
 		t.Errorf("got %v", err)
 	}
 }
@@ -225,7 +225,7 @@ func TestHelperThatCanNotBeStarted(t *testing.T) {
 	if err := unix.Kill(w.PID(), unix.SIGKILL); err != nil {
 		t.Fatal(err)
 	}
-	if _, err := w.Watch(t.Context(), Run{Name: "a"}); !errors.Is(err, ErrGone) {
+	if err := w.Watch(Run{Name: "a"}).Known(t.Context()); !errors.Is(err, ErrGone) {
 		t.Errorf("got %v", err)
 	}
 	<-w.Failed()
