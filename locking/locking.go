@@ -63,7 +63,7 @@ type Token int64
 type Config struct {
 	// Redis is where the locks live. Its option ContextTimeoutEnabled must be on: else a hung socket could
 	// outlast a lease. It may be one that follows Sentinels. Of a Cluster's client the nodes are asked one by one: hooks on it
-	// see nothing of that, but those that OnNewNode adds to each node do. The client stays the caller's to close.
+	// see nothing of that, but those that its option NewClient adds to each node do. The client stays the caller's to close.
 	Redis redis.UniversalClient
 	// Prefix begins every key. Defaults to "locking:".
 	Prefix string

@@ -87,7 +87,8 @@ func (s *servers) stray(addr string, masters map[string]*redis.Client) (server, 
 		}
 		o := *known.Options()
 		o.Addr, o.NodeAddress, o.MaintNotificationsConfig = addr, addr, nil
-		node = redis.NewClient(&o)
+		o.PushNotificationProcessor = s.cluster.Options().PushNotificationProcessor // the known one's is its own
+		node = s.cluster.Options().NewClient(&o)                                    // with what its maker adds to each: hooks, for one
 		s.strays[addr] = node
 	}
 	if node == nil {

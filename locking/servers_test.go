@@ -10,6 +10,7 @@ import (
 	"time"
 
 	"github.com/alicebob/miniredis/v2"
+	resp "github.com/alicebob/miniredis/v2/server"
 	"github.com/redis/go-redis/v9"
 )
 
@@ -29,14 +30,17 @@ func newHalves(t *testing.T) *halves {
 		{Start: 0, End: 8191, Nodes: []redis.ClusterNode{{Addr: h.servers[0].Addr()}}},
 		{Start: 8192, End: 16383, Nodes: []redis.ClusterNode{{Addr: h.servers[1].Addr()}}},
 	}
-	h.client = redis.NewClusterClient(&redis.ClusterOptions{ContextTimeoutEnabled: true,
+	h.client = redis.NewClusterClient(&redis.ClusterOptions{ContextTimeoutEnabled: true, NewClient: h.node,
 		ClusterSlots: func(context.Context) ([]redis.ClusterSlot, error) { return slots, nil }})
-	h.client.OnNewNode(func(node *redis.Client) {
-		_, port, _ := net.SplitHostPort(node.Options().Addr)
-		node.AddHook(&untilHook{halves: h, port: port})
-	})
 	t.Cleanup(func() { _ = h.client.Close() })
 	return h
+}
+
+func (h *halves) node(o *redis.Options) *redis.Client {
+	node := redis.NewClient(o)
+	_, port, _ := net.SplitHostPort(o.Addr)
+	node.AddHook(&untilHook{halves: h, port: port})
+	return node
 }
 
 type untilHook struct {
@@ -122,6 +126,33 @@ func TestLocksOfADeadNodeAreUnknownAndNoOthers(t *testing.T) {
 	}
 	if verdicts[Granted] == 0 || verdicts[Unknown] == 0 || verdicts[Granted]+verdicts[Unknown] != len(requests) {
 		t.Errorf("%v", verdicts)
+	}
+}
+
+// A node that has no slot yet is spoken to by a client like those of the others.
+func TestClientOfANodeWithoutASlotIsMadeAsTheOthersAre(t *testing.T) {
+	h := newHalves(t)
+	third := miniredis.RunT(t)
+	for _, s := range h.servers {
+		s.Server().SetPreHook(func(p *resp.Peer, cmd string, _ ...string) bool {
+			if cmd == "EVALSHA" {
+				p.WriteError("MOVED 1 " + third.Addr())
+			}
+			return cmd == "EVALSHA"
+		})
+	}
+	c, err := New(Config{Redis: h.client, Timeout: 20 * time.Second})
+	if err != nil {
+		t.Fatal(err)
+	}
+	defer c.Close()
+	if a := c.Acquire(t.Context(), Request{Lock: "x", Lease: time.Hour}); a.Verdict != Granted {
+		t.Fatalf("%q, %v", a.Verdict, a.Err)
+	}
+	h.mu.Lock()
+	defer h.mu.Unlock()
+	if len(h.untils[third.Port()]) == 0 {
+		t.Error("its client has not the hooks of the others")
 	}
 }
 

@@ -56,9 +56,7 @@ func (a *app) openRedis(cfg config.Redis) (*store, error) {
 	case config.Sentinel:
 		s.UniversalClient = redis.NewFailoverClient(failoverOptions(u, secure))
 	case config.Cluster:
-		c := redis.NewClusterClient(clusterOptions(u, secure))
-		c.OnNewNode(func(node *redis.Client) { node.AddHook(redisHook{u.Password}) })
-		s.UniversalClient = c
+		s.UniversalClient = redis.NewClusterClient(clusterOptions(u, secure))
 	default:
 		s.UniversalClient = redis.NewClient(singleOptions(u, secure))
 	}
@@ -98,6 +96,11 @@ func failoverOptions(u config.RedisURL, secure *tls.Config) *redis.FailoverOptio
 func clusterOptions(u config.RedisURL, secure *tls.Config) *redis.ClusterOptions {
 	return &redis.ClusterOptions{
 		Addrs: u.Addrs, Username: u.User, Password: u.Password, TLSConfig: secure,
+		NewClient: func(o *redis.Options) *redis.Client { // also for a node that has no slot yet, of which only package locking knows
+			node := redis.NewClient(o)
+			node.AddHook(redisHook{u.Password})
+			return node
+		},
 		MaxRetries: -1, MaxRedirects: 3, ContextTimeoutEnabled: true, ClusterStateReloadInterval: 10 * time.Second,
 		DialTimeout: redisTimeout, ReadTimeout: redisTimeout, WriteTimeout: redisTimeout,
 		DialerRetries: 1, ClientName: clientName,

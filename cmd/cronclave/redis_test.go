@@ -213,6 +213,19 @@ func TestPasswordIsNotRepeated(t *testing.T) {
 	}
 }
 
+// TestPasswordIsNotRepeatedByNodes has a node of a Cluster that repeats it; each client of a node is made by that option.
+func TestPasswordIsNotRepeatedByNodes(t *testing.T) {
+	t.Parallel()
+	s := miniredis.RunT(t)
+	repeats(s)
+	o := clusterOptions(config.RedisURL{Addrs: []string{s.Addr()}, Password: password}, nil)
+	node := o.NewClient(&redis.Options{Addr: s.Addr(), Password: password, MaxRetries: -1})
+	defer node.Close()
+	if err := node.Ping(t.Context()).Err(); err == nil || strings.Contains(err.Error(), password) {
+		t.Errorf("error %v", err)
+	}
+}
+
 // TestEmbeddedRedisIsTold asks an embedded Redis for the status, without and with a replica.
 func TestEmbeddedRedisIsTold(t *testing.T) {
 	t.Parallel()
