@@ -78,6 +78,9 @@ type Config struct {
 	AckTimeout time.Duration
 	// Idle is how long a lock that nobody uses is remembered; [Request.Permanent] locks never expire. Defaults to 10m.
 	Idle time.Duration
+	// OnForbidden is called when the server's ACL keeps [Client.Hear] from the channel of notices, and then only after that has
+	// worked again. Hear tries on, and waits for it to return. May be nil.
+	OnForbidden func(channel string, err error)
 	// Clock is a local clock that nothing steps and that runs on in suspend. Defaults to CLOCK_BOOTTIME on Linux;
 	// tests with fake time set it.
 	Clock func() time.Duration
@@ -122,6 +125,9 @@ func New(cfg Config) (*Client, error) {
 	cfg.AckTimeout = orDefault(cfg.AckTimeout, min(100*time.Millisecond, cfg.Timeout/2))
 	if cfg.AckTimeout >= cfg.Timeout {
 		return nil, errors.New("locking: Config.AckTimeout must be less than Config.Timeout, which bounds the whole round trip")
+	}
+	if cfg.OnForbidden == nil {
+		cfg.OnForbidden = func(string, error) {}
 	}
 	if cfg.Clock == nil {
 		cfg.Clock = localClock()

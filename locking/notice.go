@@ -86,12 +86,18 @@ func (c *Client) Tell(ctx context.Context, leases []*Lease) error {
 }
 
 // Hear calls f with notices, and remembers what they tell as this client's own witness, until ctx ends. While the server is
-// away it tries again and again, with growing pauses. f is called from one goroutine.
+// away, or forbids it (see [Config.OnForbidden]), it tries again and again, with growing pauses. f is called from one goroutine.
 func (c *Client) Hear(ctx context.Context, f func([]Notice)) {
 	const shortest, longest = 50 * time.Millisecond, 2 * time.Second
+	told := false // that the server forbids it
 	for pause := shortest; ctx.Err() == nil; pause = min(2*pause, longest) {
-		if heard := c.listen(ctx, f); heard {
-			pause = shortest
+		heard, err := c.listen(ctx, f)
+		if heard {
+			pause, told = shortest, false
+		}
+		if redis.IsPermissionError(err) && !told {
+			told = true
+			c.cfg.OnForbidden(c.channel(), err)
 		}
 		select {
 		case <-ctx.Done():
@@ -100,12 +106,12 @@ func (c *Client) Hear(ctx context.Context, f func([]Notice)) {
 	}
 }
 
-// listen subscribes once, and returns when that has ended; heard tells whether it worked.
-func (c *Client) listen(ctx context.Context, f func([]Notice)) (heard bool) {
+// listen subscribes once, and returns why that has ended; heard tells whether it worked.
+func (c *Client) listen(ctx context.Context, f func([]Notice)) (heard bool, err error) {
 	sub := c.cfg.Redis.Subscribe(ctx)
 	defer sub.Close()
 	if err := c.subscribe(ctx, sub); err != nil {
-		return false
+		return false, err
 	}
 	defer context.AfterFunc(ctx, func() { sub.Close() })() // no context ends a read
 	for asked := false; ; {
@@ -113,13 +119,13 @@ func (c *Client) listen(ctx context.Context, f func([]Notice)) (heard bool) {
 		var late net.Error
 		switch {
 		case errors.As(err, &late) && late.Timeout() && !asked:
-			if sub.Ping(noRedial) != nil {
-				return heard
+			if err := sub.Ping(noRedial); err != nil {
+				return heard, err
 			}
 			asked = true
 			continue
 		case err != nil:
-			return heard
+			return heard, err
 		}
 		heard, asked = true, false
 		if m, ok := m.(*redis.Message); ok {

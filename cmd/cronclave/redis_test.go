@@ -177,6 +177,23 @@ func TestRefusedScript(t *testing.T) {
 	wantWords(t, said, []string{"does not permit its user what is needed (", "the 'evalsha' command", "+@all -@dangerous"})
 }
 
+// TestForbiddenChannel has a user who may do all but subscribe: the replica works, and says what it lacks.
+func TestForbiddenChannel(t *testing.T) {
+	t.Parallel()
+	s := miniredis.RunT(t)
+	refuse(s, func(string, []string) string {
+		return "NOPERM this user has no permissions to access one of the channels used as arguments"
+	}, "SUBSCRIBE")
+	r := startWith(t, "redis://"+s.Addr()+"/0", "run", "--trial", "--log-format", "text") // JSON has \u0026 for &
+	const warning = "Redis forbids the channel"
+	said := r.read(t, warning) + r.read(t, "boom") + r.read(t, "boom")
+	r.signal(t, syscall.SIGTERM)
+	if said += r.end(t, 0); strings.Count(said, warning) != 1 {
+		t.Errorf("not said once:\n%s", said)
+	}
+	wantWords(t, said, []string{"NOPERM", "allow that user &cronclave:default:granted, with ACL SETUSER"})
+}
+
 // TestHiddenSettings has a server whose INFO was renamed, as some providers do.
 func TestHiddenSettings(t *testing.T) {
 	t.Parallel()

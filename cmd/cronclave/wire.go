@@ -52,7 +52,9 @@ func (a *app) newReplica(cfg *config.Config, who identity, log hclog.Logger, off
 	if r.redis, err = a.openRedis(cfg.Redis); err != nil {
 		return r, err
 	}
-	if r.locks, err = openLocks(r.redis, cfg.Namespace, who.name); err != nil {
+	locks := locksConfig(r.redis, cfg.Namespace, who.name)
+	locks.OnForbidden = r.forbidden
+	if r.locks, err = locking.New(locks); err != nil {
 		return r, err
 	}
 	if r.journal, err = openJournal(r.redis, cfg); err != nil {
@@ -81,8 +83,12 @@ func (r *replica) newScheduler(jobs []scheduler.Job) (*scheduler.Scheduler, erro
 }
 
 func openLocks(s *store, namespace, owner string) (*locking.Client, error) {
-	return locking.New(locking.Config{Redis: s.UniversalClient, Prefix: "cronclave:" + namespace + ":", Owner: owner,
-		Timeout: redisTimeout, AckedReplicas: s.acked, AckTimeout: s.ackTimeout})
+	return locking.New(locksConfig(s, namespace, owner))
+}
+
+func locksConfig(s *store, namespace, owner string) locking.Config {
+	return locking.Config{Redis: s.UniversalClient, Prefix: "cronclave:" + namespace + ":", Owner: owner,
+		Timeout: redisTimeout, AckedReplicas: s.acked, AckTimeout: s.ackTimeout}
 }
 
 func openJournal(s *store, cfg *config.Config) (*journal.Journal, error) {
@@ -190,6 +196,12 @@ func (r *replica) complain(err error, pause time.Duration) {
 	default:
 		r.log.Error("Redis "+t.what+"; trying again", append(args, "remedy", t.remedy)...)
 	}
+}
+
+// forbidden tells of an ACL that keeps the replica from the channel of notices. It works without them.
+func (r *replica) forbidden(channel string, err error) {
+	r.log.Warn("Redis forbids the channel on which replicas tell each other what they have won; promises hold, but each replica asks for each tick",
+		"channel", channel, "error", err, "remedy", "allow that user &"+channel+", with ACL SETUSER")
 }
 
 func (r *replica) lookAtRedis(ctx context.Context, embedded bool) (h health, err error) {
