@@ -3,7 +3,9 @@ package locking
 import (
 	"context"
 	"errors"
+	"sync"
 	"testing"
+	"testing/synctest"
 	"time"
 )
 
@@ -56,6 +58,35 @@ func TestGrantCountsOnlyWhenReplicasHaveIt(t *testing.T) {
 		if w.waits != 0 {
 			w.Error("a release waits for replicas")
 		}
+	})
+}
+
+// A release needs no replica, so it does not wait with claims that do: those under way, and those that came with it.
+func TestReleaseDoesNotWaitWithClaims(t *testing.T) {
+	inBubble(t, func(w *wire) {
+		c, closeAll := w.acked()
+		defer closeAll()
+		w.replicas(1)
+		l := w.lock(c, "x", time.Minute)
+		const lag = 80 * time.Millisecond
+		w.mu.Lock()
+		w.lag = lag
+		w.mu.Unlock()
+		var claims sync.WaitGroup
+		for _, lock := range []string{"under way", "waiting"} {
+			claims.Go(func() {
+				if a := c.Acquire(w.Context(), Request{Lock: lock, Lease: time.Minute}); a.Verdict != Granted {
+					w.Errorf("%s: %q, %v", lock, a.Verdict, a.Err)
+				}
+			})
+			synctest.Wait()
+		}
+		start := time.Now()
+		w.release(l)
+		if took := time.Since(start); took >= lag {
+			w.Errorf("it took %v", took)
+		}
+		claims.Wait()
 	})
 }
 

@@ -27,10 +27,19 @@ type traveller struct {
 // hangs holds up nobody for longer.
 const patience = 4
 
+// convoyOf is where a call travels: those that need no replica's word do not wait with those that do.
+func (c *Client) convoyOf(k call) *convoy {
+	if k.sync {
+		return &c.acknowledged
+	}
+	return &c.convoy
+}
+
 // together executes a call in company.
 func (c *Client) together(ctx context.Context, k call) reply {
+	v := c.convoyOf(k)
 	t := &traveller{call: k, landed: make(chan struct{}), lead: make(chan struct{}, 1)}
-	c.convoy.join(t)
+	v.join(t)
 	tired := time.NewTimer(c.cfg.Timeout / patience)
 	defer tired.Stop()
 	for {
@@ -38,22 +47,22 @@ func (c *Client) together(ctx context.Context, k call) reply {
 		case <-t.landed:
 			return t.reply
 		case <-t.lead:
-			travel := func() { c.travel(context.WithoutCancel(ctx)) } // it is not only this one's
+			travel := func() { c.travel(context.WithoutCancel(ctx), v) } // it is not only this one's
 			if !c.later(travel) {
 				travel()
 			}
 		case <-tired.C:
-			c.convoy.hurry(t)
+			v.hurry(t)
 		case <-ctx.Done():
-			c.convoy.leave(t)
+			v.leave(t)
 			return reply{err: unknown(ctx.Err())}
 		}
 	}
 }
 
 // travel makes one round trip for all who wait, and hands on.
-func (c *Client) travel(ctx context.Context) {
-	group := c.convoy.depart()
+func (c *Client) travel(ctx context.Context, v *convoy) {
+	group := v.depart()
 	if len(group) > 0 {
 		calls := make([]call, len(group))
 		for i, t := range group {
@@ -66,7 +75,7 @@ func (c *Client) travel(ctx context.Context) {
 			close(group[i].landed)
 		}
 	}
-	c.convoy.arrive()
+	v.arrive()
 }
 
 // join lets a caller wait, or lead at once if nobody does.

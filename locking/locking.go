@@ -88,12 +88,13 @@ type Config struct {
 
 // Client acquires leases and keeps them renewed. It is safe for concurrent use.
 type Client struct {
-	cfg     Config
-	scripts scripts
-	servers *servers
-	seen    witness
-	keeper  *keeper
-	convoy  convoy
+	cfg          Config
+	scripts      scripts
+	servers      *servers
+	seen         witness
+	keeper       *keeper
+	convoy       convoy // of single calls
+	acknowledged convoy // of those that count only once replicas have them
 
 	mu         sync.Mutex     // orders Close and what goes to the background
 	background sync.WaitGroup // what runs on after a call has returned; Close waits for it

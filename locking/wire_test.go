@@ -29,6 +29,7 @@ type wire struct {
 	pipelines []int         // sizes of those that were sent, without WAIT
 	waits     int           // pipelines that ended with WAIT
 	acks      int           // replicas that have what was written: the server itself has none
+	lag       time.Duration // they have it later
 }
 
 // inBubble runs a test in fake time. Everything of it must end with it.
@@ -185,10 +186,11 @@ func (w *wire) ProcessPipelineHook(next redis.ProcessPipelineHook) redis.Process
 			w.waits++
 			w.pipelines[len(w.pipelines)-1]--
 		}
-		acks := int64(w.acks)
+		acks, lag := int64(w.acks), w.lag
 		w.mu.Unlock()
 		err := next(ctx, cmds)
 		if waits && last.Err() == nil {
+			<-time.After(lag)
 			last.SetVal(acks)
 		}
 		return err
