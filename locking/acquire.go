@@ -159,16 +159,21 @@ func (c *Client) settle(ctx context.Context, r Request) Answer {
 
 // Withdraw gives back what a request with an unknown outcome may have been granted: its tick is open again. It
 // keeps trying until the server has answered or the lease must have ended, and returns at once. [Client.Close] waits
-// for it, up to twice [Config.Timeout].
+// for it, until it has been tried for twice [Config.Timeout]; where it has been already, for one more try.
 func (c *Client) Withdraw(r Request, id string) {
 	r.ID = id
 	r = r.withDefaults()
 	c.later(func() {
-		ctx, cancel := context.WithTimeout(context.Background(), r.Lease+c.cfg.Timeout)
+		begun := c.cfg.Clock()
+		ctx, cancel := context.WithTimeout(c.life, r.Lease+c.cfg.Timeout)
 		defer cancel()
-		hurry := context.AfterFunc(c.life, func() { time.AfterFunc(2*c.cfg.Timeout, cancel) })
-		defer hurry()
-		_, _ = c.release(ctx, r.withdrawal())
+		if _, err := c.release(ctx, r.withdrawal()); err == nil || c.life.Err() == nil {
+			return
+		}
+		end := max(begun+2*c.cfg.Timeout, c.closed+c.cfg.Timeout)
+		last, cancel := context.WithTimeout(context.Background(), end-c.cfg.Clock())
+		defer cancel()
+		_, _ = c.release(last, r.withdrawal())
 	})
 }
 

@@ -25,9 +25,9 @@ const maxRounds = 8
 
 // exec sends calls, all those for one server in one pipeline, and returns a reply or an error for each. An error of one says
 // nothing about the others. A single call travels with those of other callers; not in a Cluster, where those to a node that
-// answers would wait for one that does not.
+// answers would wait for one that does not; nor while the client closes, which would wait for the company's time-out.
 func (c *Client) exec(ctx context.Context, calls []call) []reply {
-	if len(calls) == 1 && c.servers.cluster == nil {
+	if len(calls) == 1 && c.servers.cluster == nil && c.ready() == nil {
 		return []reply{c.together(ctx, calls[0])}
 	}
 	return c.send(ctx, calls)

@@ -100,6 +100,7 @@ type Client struct {
 	background sync.WaitGroup // what runs on after a call has returned; Close waits for it
 	life       context.Context
 	end        context.CancelFunc
+	closed     time.Duration // local clock: when life ended; read after that
 }
 
 // New returns a client and starts its keeper, the goroutine that renews leases; [Client.Close] ends it.
@@ -162,6 +163,9 @@ func orDefault[T comparable](v, def T) T {
 // released end with [ErrClosed]; on the server they run out by themselves.
 func (c *Client) Close() error {
 	c.mu.Lock()
+	if c.life.Err() == nil {
+		c.closed = c.cfg.Clock()
+	}
 	c.end()
 	c.mu.Unlock()
 	c.background.Wait()
