@@ -111,9 +111,11 @@ type logEntry map[string]any
 func (e logEntry) Message() string { s, _ := e["@message"].(string); return s }
 
 // LogEntries returns the JSON lines of the log so far. Numbers are [json.Number]: tokens need all their digits.
-func (r *replica) LogEntries() []logEntry {
+func (r *replica) LogEntries() []logEntry { return logEntries(r.Log()) }
+
+func logEntries(lines []string) []logEntry {
 	var entries []logEntry
-	for _, line := range r.Log() {
+	for _, line := range lines {
 		var e logEntry
 		d := json.NewDecoder(strings.NewReader(line))
 		d.UseNumber()
