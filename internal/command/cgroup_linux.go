@@ -187,12 +187,23 @@ func (c *cgroup) remove() {
 
 // populated tells whether a living process is in the cgroup or in one that was made below it.
 func (c *cgroup) populated() bool {
-	events, err := os.ReadFile(filepath.Join(c.dir, "cgroup.events"))
+	var events [64]byte
+	n, err := readAt(c.fd, "cgroup.events", events[:])
 	if err != nil {
 		// A cgroup with a process in it can't be removed, so one that is gone is empty.
 		return !errors.Is(err, fs.ErrNotExist) && !errors.Is(err, unix.ENODEV)
 	}
-	return bytes.Contains(events, []byte("populated 1"))
+	return bytes.Contains(events[:n], []byte("populated 1"))
+}
+
+// readAt reads the beginning of a file in a directory, with fewer system calls than os.ReadFile.
+func readAt(dir *os.File, name string, buffer []byte) (int, error) {
+	fd, err := unix.Openat(int(dir.Fd()), name, unix.O_RDONLY|unix.O_CLOEXEC, 0)
+	if err != nil {
+		return 0, err
+	}
+	defer unix.Close(fd)
+	return unix.Read(fd, buffer)
 }
 
 // pids lists the processes in the cgroup and below it.
@@ -223,15 +234,20 @@ func (c *cgroup) write(file, text string) error {
 	return errors.Join(err, f.Close())
 }
 
-// removeCgroup removes an empty cgroup and those below it. One that is gone is fine.
+// removeCgroup removes an empty cgroup and those below it, which are rare: it looks for them when it must. One that is gone
+// is fine.
 func removeCgroup(dir string) error {
-	entries, _ := os.ReadDir(dir)
-	for _, e := range entries {
-		if e.IsDir() {
-			_ = removeCgroup(filepath.Join(dir, e.Name()))
+	err := unix.Rmdir(dir)
+	if errors.Is(err, unix.EBUSY) || errors.Is(err, unix.ENOTEMPTY) {
+		entries, _ := os.ReadDir(dir)
+		for _, e := range entries {
+			if e.IsDir() {
+				_ = removeCgroup(filepath.Join(dir, e.Name()))
+			}
 		}
+		err = unix.Rmdir(dir)
 	}
-	if err := unix.Rmdir(dir); err != nil && !errors.Is(err, unix.ENOENT) {
+	if err != nil && !errors.Is(err, unix.ENOENT) {
 		return fmt.Errorf("rmdir %s: %w", dir, err)
 	}
 	return nil
