@@ -12,10 +12,13 @@ const (
 	// beatEvery is how often a helper is looked after.
 	beatEvery = 300 * time.Millisecond
 	// mostSilence is how many looks in a row may find no progress while an answer is due. Looks are counted, and not time: when
-	// this process was stopped, the helper did not hang.
-	mostSilence = 3
-	// patience is how long an acknowledgement or an end is waited for before the helper is killed.
-	patience = time.Second
+	// this process was stopped, the helper did not hang. They are many, since on a machine that starts a thousand processes a
+	// second the helper may wait for seconds too, and its replacement would do no better.
+	mostSilence = 10
+	// patience is how long the acknowledgement of a Reap is waited for before the helper is killed.
+	patience = mostSilence * beatEvery
+	// farewell is how long the end of a helper that is not needed any more is waited for.
+	farewell = time.Second
 )
 
 // helper is one process, from its start until it was waited for.
@@ -98,7 +101,7 @@ func (h *helper) dismiss() {
 	select {
 	case <-h.dead:
 		return
-	case <-time.After(patience):
+	case <-time.After(farewell):
 	}
 	h.kill()
 	<-h.dead

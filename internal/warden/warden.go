@@ -60,7 +60,7 @@ type Run struct {
 }
 
 // Warden is the owner of the helper. It is safe for concurrent use, and none of its methods waits for a helper that hangs
-// for longer than about a second.
+// for longer than about three seconds.
 type Warden struct {
 	cfg    Config
 	life   context.Context // ends with Close
