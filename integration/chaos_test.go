@@ -244,12 +244,18 @@ func (k kill) String() string {
 
 func newDisorder(t *testing.T, c *cluster, n int) *disorder {
 	t.Helper()
+	return &disorder{cluster: c, random: newRandom(t), up: c.startAll(t, n)}
+}
+
+// newRandom draws lots by a seed that it logs; CRONCLAVE_TEST_SEED repeats those of an earlier run.
+func newRandom(t *testing.T) *rand.Rand {
+	t.Helper()
 	seed, err := strconv.ParseUint(cmp.Or(os.Getenv("CRONCLAVE_TEST_SEED"), strconv.FormatInt(time.Now().UnixNano(), 10)), 10, 64)
 	if err != nil {
 		t.Fatal("CRONCLAVE_TEST_SEED:", err)
 	}
 	t.Logf("CRONCLAVE_TEST_SEED=%d", seed)
-	return &disorder{cluster: c, random: rand.New(rand.NewPCG(seed, 0)), up: c.startAll(t, n)}
+	return rand.New(rand.NewPCG(seed, 0))
 }
 
 // stir goes on until an instant of the clock of Redis.

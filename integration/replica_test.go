@@ -22,6 +22,7 @@ type replicaOpts struct {
 	RedisURL  string   // CRONCLAVE_REDIS
 	Env       []string // NAME=value, added to the test's environment less its CRONCLAVE_ variables
 	Program   string   // a main package; "" means cronclave itself
+	LogFile   string   // where its log goes, and stays, if it is too long for memory; "" keeps it there
 }
 
 // replica is a `cronclave run` in a process of its own. All methods may be called from any goroutine, unless they
@@ -57,6 +58,15 @@ func startReplica(t *testing.T, opts replicaOpts) *replica {
 	r.cmd.Env = append(cleanEnv(), "CRONCLAVE_REDIS="+opts.RedisURL)
 	r.cmd.Env = append(r.cmd.Env, opts.Env...)
 	r.cmd.Stdout, r.cmd.Stderr = r.log, r.log
+	if opts.LogFile != "" {
+		r.log.path = opts.LogFile
+		f, err := os.OpenFile(opts.LogFile, os.O_CREATE|os.O_APPEND|os.O_WRONLY, 0o600)
+		if err != nil {
+			t.Fatal(err)
+		}
+		defer f.Close() // the replica has its own
+		r.cmd.Stdout, r.cmd.Stderr = f, f
+	}
 	// A job that outlives its killed replica may hold the pipe open: the log is complete without it.
 	r.cmd.WaitDelay = 2 * time.Second
 	dieWithUs(r.cmd)
@@ -158,7 +168,7 @@ func (r *replica) cleanUp(t *testing.T) {
 	if strings.Contains(text, "WARNING: DATA RACE") {
 		t.Errorf("replica %s has a data race", r.Name)
 	}
-	if t.Failed() {
+	if t.Failed() && r.log.path == "" {
 		t.Logf("replica %s logged:\n%s", r.Name, text)
 	}
 }
@@ -176,6 +186,8 @@ func cleanEnv() []string {
 
 // lineLog collects what a process writes.
 type lineLog struct {
+	path string // the file that has it; "" if it is here
+
 	mu   sync.Mutex
 	text bytes.Buffer
 }
@@ -189,6 +201,10 @@ func (l *lineLog) Write(p []byte) (int, error) {
 
 // lines returns the lines so far; the last one may be unfinished while the process runs.
 func (l *lineLog) lines() []string {
+	if l.path != "" {
+		text, _ := os.ReadFile(l.path) // what cannot be read says nothing
+		return strings.Split(strings.TrimRight(string(text), "\n"), "\n")
+	}
 	l.mu.Lock()
 	defer l.mu.Unlock()
 	return strings.Split(strings.TrimRight(l.text.String(), "\n"), "\n")
