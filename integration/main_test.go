@@ -13,6 +13,8 @@
 //	CRONCLAVE_TEST_REDIS_IMAGE  image for the containers, redis:7-alpine if not set
 //	CRONCLAVE_TEST_INSTALL=1    allows to install redis-server with apt-get where nothing else is there (make test sets it)
 //	CRONCLAVE_TEST_RACE=0       builds the binary without the race detector
+//	CRONCLAVE_TEST_SEED=N       repeats the choices of an earlier run of a test that draws lots
+//	CRONCLAVE_TEST_SOAK=1h      has [TestSoak] last so long (make soak sets it)
 package integration
 
 import (

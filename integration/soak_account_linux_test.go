@@ -1,0 +1,354 @@
+package integration
+
+import (
+	"bytes"
+	"cmp"
+	"encoding/json"
+	"fmt"
+	"io"
+	"os"
+	"path/filepath"
+	"slices"
+	"strings"
+	"testing"
+	"time"
+)
+
+// truth is what the jobs have written, as far as it is needed: all starts, and the last word of runs that say more.
+type truth struct {
+	path   string
+	offset int64
+	names  map[string]string // one copy of each
+	runs   []line
+	last   map[string]line // by run
+}
+
+// read takes in what was written since the last time.
+func (w *truth) read(t *testing.T) {
+	t.Helper()
+	f, err := os.Open(w.path)
+	must(t, err)
+	defer f.Close()
+	_, err = f.Seek(w.offset, io.SeekStart)
+	must(t, err)
+	text, err := io.ReadAll(f)
+	must(t, err)
+	text = text[:bytes.LastIndexByte(text, '\n')+1]
+	w.offset += int64(len(text))
+	for one := range bytes.Lines(text) {
+		var l line
+		if err := json.Unmarshal(one, &l); err != nil {
+			t.Fatalf("%s: %v: %s", w.path, err, one)
+		}
+		l.Event, l.Job, l.Replica = w.once(l.Event), w.once(l.Job), w.once(l.Replica)
+		if l.Event == "start" {
+			w.runs = append(w.runs, l)
+		} else {
+			w.last[l.Job+l.RunID] = l
+		}
+	}
+}
+
+func (w *truth) once(s string) string {
+	if _, ok := w.names[s]; !ok {
+		w.names[s] = s
+	}
+	return w.names[s]
+}
+
+// lines are those of one job that matter.
+func (w *truth) lines(job string) (list []line) {
+	for _, l := range w.runs {
+		if l.Job != job {
+			continue
+		}
+		list = append(list, l)
+		if end, ok := w.last[l.Job+l.RunID]; ok {
+			list = append(list, end)
+		}
+	}
+	return list
+}
+
+// record is the history of all jobs since the beginning, of which Redis keeps the end only.
+type record map[tickOf][]pastRun
+
+// take adds what the history says now.
+func (r record) take(runs []pastRun) {
+	for _, run := range runs {
+		key := tickOf{run.Job, run.Tick.Unix()}
+		same := func(o pastRun) bool { return o.RunID == run.RunID }
+		if i := slices.IndexFunc(r[key], same); i >= 0 {
+			r[key][i] = run
+		} else {
+			r[key] = append(r[key], run)
+		}
+	}
+}
+
+// account judges what happened until an instant.
+type account struct {
+	*soak
+	to   time.Time
+	told int // ticks that were complained of: only the first ones are told in detail
+}
+
+// due are the ticks that are judged.
+func (a *account) due(do func(tickOf)) {
+	for job, k := range a.kinds {
+		for tick := a.from.Unix(); tick <= a.to.Unix(); tick++ {
+			if tick%k.every == 0 {
+				do(tickOf{job, tick})
+			}
+		}
+	}
+}
+
+// settled tells whether each tick has an outcome, as far as Redis has not forgotten it.
+func (a *account) settled() bool {
+	all, ran := true, a.ran()
+	a.due(func(key tickOf) {
+		all = all && (len(a.past[key]) > 0 && a.past[key][0].Outcome != "running" || a.forgotten(key, ran[key]))
+	})
+	return all
+}
+
+// ran are the ticks that did.
+func (a *account) ran() map[tickOf]bool {
+	ran := map[tickOf]bool{}
+	for _, l := range a.truth.runs {
+		ran[l.key()] = true
+	}
+	return ran
+}
+
+// forgotten tells whether the outcome of a tick may be lost with the memory of Redis: it was not read back before, or the tick was
+// granted without a witness. What was due while Redis was away is not forgotten: nobody could have decided it.
+func (a *account) forgotten(key tickOf, ran bool) bool {
+	before, after := a.kinds[key.job].lasts+2*time.Second, time.Second
+	if a.length == 0 { // one fault comes right after another
+		before += betweenFaults
+	}
+	return slices.ContainsFunc(a.faults, func(m mishap) bool {
+		until := m.from
+		if ran {
+			until = m.to.Add(soakLease)
+		}
+		return m.forgets() && !time.Unix(key.tick, 0).Before(m.from.Add(-before)) && !time.Unix(key.tick, 0).After(until.Add(after))
+	})
+}
+
+func (a *account) judge(t *testing.T) {
+	t.Helper()
+	runs := a.truth.runs
+	one := slices.DeleteFunc(slices.Clone(runs), func(l line) bool { return a.kinds[l.Job].perTick > 1 })
+	two := slices.DeleteFunc(slices.Clone(runs), func(l line) bool { return a.kinds[l.Job].perTick == 1 })
+	checkOnce(t, one, 1)
+	checkOnce(t, two, 2)
+	checkNotEarly(t, runs)
+	checkTokensGrow(t, one)
+	checkTokensGrowInSlots(t, runs)
+	for job, k := range a.kinds {
+		if k.lasts > 0 {
+			checkAtMost(t, a.truth.lines(job), k.parallel)
+		}
+	}
+	verdicts := a.checkOutcomes(t)
+	all := append(slices.Clone(a.gauges), goroutines(t, a.logOf(a.seats[0]), a.from)...)
+	a.tell(t, verdicts, all.judge(t, a.from, a.to, 5*time.Minute/2))
+}
+
+func (a *account) logOf(at *seat) string { return at.log.path }
+
+// checkTokensGrowInSlots demands that of two runs in one slot of a job the later has the greater token: no two are at once (P4).
+func checkTokensGrowInSlots(t *testing.T, runs []line) {
+	t.Helper()
+	sorted := slices.SortedFunc(slices.Values(runs), func(a, b line) int {
+		return cmp.Or(cmp.Compare(a.Job, b.Job), cmp.Compare(a.Slot, b.Slot), cmp.Compare(a.Mono, b.Mono))
+	})
+	for i, l := range sorted {
+		if i > 0 && l.Job == sorted[i-1].Job && l.Slot == sorted[i-1].Slot && l.Token <= sorted[i-1].Token {
+			t.Errorf("the token of a slot did not grow:\n%s", text(sorted[i-1:i+1]))
+		}
+	}
+}
+
+// checkOutcomes demands that each tick has as many outcomes as grants at most, and one at least; and counts them.
+func (a *account) checkOutcomes(t *testing.T) map[string]int {
+	t.Helper()
+	ran := map[string]bool{}
+	for _, l := range a.truth.runs {
+		ran[l.Job+l.RunID] = true
+	}
+	ticks := a.ran()
+	count := map[string]int{}
+	a.due(func(key tickOf) {
+		outcomes := a.past[key]
+		unsure := a.forgotten(key, ticks[key])
+		if len(outcomes) == 0 {
+			count[fmt.Sprintf("none left, ran %v", ticks[key])]++
+			if !unsure {
+				a.complain(t, key, "no outcome")
+			}
+		}
+		if len(outcomes) > a.kinds[key.job].perTick {
+			a.complain(t, key, "%d outcomes", len(outcomes))
+		}
+		for _, o := range outcomes {
+			did := ran[o.Job+o.RunID]
+			count[fmt.Sprintf("%s, ran %v", o.verdict(), did)]++
+			if !unsure && !a.fits(o, did) {
+				a.complain(t, key, "outcome %s is not excused; it ran: %v", o.verdict(), did)
+			}
+		}
+	})
+	return count
+}
+
+// fits tells whether an outcome is what may be. The short soak is for busy machines: there whatever tells the truth will do.
+func (a *account) fits(o pastRun, ran bool) bool {
+	switch {
+	case o.Outcome == "ok":
+		return ran
+	case o.Outcome == "running":
+		return false
+	case a.length == 0:
+		return true
+	}
+	switch o.verdict() {
+	case "abandoned", "lost":
+		return slices.ContainsFunc(a.faults, func(m mishap) bool {
+			return m.hits(o.Replica) && m.during(granted(o), a.kinds[o.Job].lasts+time.Second, time.Second)
+		})
+	case "skipped overlap":
+		return !ran && (a.occupied(o) || a.blocked(o.Tick))
+	}
+	return false
+}
+
+// granted is when a run was granted. Its token tells: by the clock of Redis, other than what its replica says.
+func granted(o pastRun) time.Time { return time.UnixMicro(o.Token) }
+
+// occupied tells whether as many runs as may be were on when a tick came due, or a slot was held by a replica that could not
+// let go of it.
+func (a *account) occupied(o pastRun) bool {
+	const late = 300 * time.Millisecond // for a tick to be asked for, or a slot to be given up
+	alive := 0
+	for tick := o.Tick.Unix() - int64(soakDeadline.Seconds()); tick < o.Tick.Unix(); tick++ {
+		for _, before := range a.past[tickOf{o.Job, tick}] {
+			if before.Token == 0 || granted(before).After(o.Tick.Add(late)) {
+				continue
+			}
+			end := before.Finished
+			if slices.ContainsFunc(a.faults, func(m mishap) bool { return m.hits(before.Replica) && m.during(end, 0, 0) }) {
+				end = end.Add(soakLease)
+			}
+			if !end.Before(o.Tick.Add(-late)) {
+				alive++
+			}
+		}
+	}
+	return alive >= a.kinds[o.Job].parallel
+}
+
+// blocked tells whether a slot may have been held by a grant of which nobody has heard, or was closed since Redis forgot.
+func (a *account) blocked(at time.Time) bool {
+	return slices.ContainsFunc(a.faults, func(m mishap) bool { return m.silent && m.during(at, 0, soakLease+time.Second) })
+}
+
+// complain tells all about a tick; of the first ones also what the replicas logged.
+func (a *account) complain(t *testing.T, key tickOf, format string, args ...any) {
+	t.Helper()
+	a.told++
+	if a.told > 20 {
+		t.Errorf("job %s, tick %d: %s", key.job, key.tick, fmt.Sprintf(format, args...))
+		return
+	}
+	var b strings.Builder
+	for _, o := range a.past[key] {
+		fmt.Fprintf(&b, "  outcome %s of run %s on %s, token %d, ended %v\n", o.verdict(), o.RunID, o.Replica, o.Token, o.Finished)
+	}
+	b.WriteString(text(slices.DeleteFunc(slices.Clone(a.truth.runs), func(l line) bool { return l.key() != key })))
+	near := slices.DeleteFunc(slices.Clone(a.faults), func(m mishap) bool { return !m.during(time.Unix(key.tick, 0), soakDeadline, soakDeadline) })
+	b.WriteString(describe(near))
+	if a.told <= 5 {
+		b.WriteString(a.logged(t, key))
+	}
+	t.Errorf("job %s, tick %d: %s\n%s", key.job, key.tick, fmt.Sprintf(format, args...), b.String())
+}
+
+// logged is what the replicas have logged of a tick.
+func (a *account) logged(t *testing.T, key tickOf) string {
+	t.Helper()
+	job, tick := fmt.Sprintf("%q:%q", "job", key.job), time.Unix(key.tick, 0).UTC().Format(time.RFC3339)
+	logs, err := filepath.Glob(filepath.Join(a.dir, "*.log"))
+	must(t, err)
+	var b strings.Builder
+	for _, path := range logs {
+		for _, l := range readLines(t, path) {
+			if strings.Contains(l, job) && strings.Contains(l, tick) {
+				fmt.Fprintf(&b, "  %s: %s\n", filepath.Base(path), l)
+			}
+		}
+	}
+	return b.String()
+}
+
+// tell sums it all up.
+func (a *account) tell(t *testing.T, verdicts map[string]int, flat [][2]string) {
+	t.Helper()
+	due := 0
+	a.due(func(tickOf) { due++ })
+	rows := [][2]string{
+		{"time, replicas, jobs", fmt.Sprintf("%v, %d, %d", a.to.Sub(a.from).Round(time.Second), len(a.seats), len(a.kinds))},
+		{"ticks due, runs", fmt.Sprintf("%d, %d", due, len(a.truth.runs))},
+		{"doubled, early, not accounted for or not excused", fmt.Sprintf("%d, %d, %d", a.doubled(), early(a.truth.runs), a.told)},
+		{"faults", listed(byKind(a.faults))},
+		{"outcomes", listed(verdicts)},
+		{"lateness of runs", lateness(slices.DeleteFunc(slices.Clone(a.truth.runs), func(l line) bool { return l.Micros == 0 }))},
+	}
+	var b strings.Builder
+	for _, row := range append(rows, flat...) {
+		fmt.Fprintf(&b, "| %s | %s |\n", row[0], row[1])
+	}
+	t.Logf("\n| | |\n| --- | --- |\n%s", b.String())
+}
+
+// doubled counts the runs beyond the first of each tick and slot.
+func (a *account) doubled() int {
+	type place struct {
+		tickOf
+		slot int
+	}
+	once := map[place]bool{}
+	for _, l := range a.truth.runs {
+		once[place{l.key(), l.Slot}] = true
+	}
+	return len(a.truth.runs) - len(once)
+}
+
+func early(runs []line) (n int) {
+	for _, l := range runs {
+		if l.Micros != 0 && l.At().Before(time.Unix(l.Tick, 0)) {
+			n++
+		}
+	}
+	return n
+}
+
+func byKind(faults []mishap) map[string]int {
+	count := map[string]int{}
+	for _, m := range faults {
+		count[m.name]++
+	}
+	return count
+}
+
+func listed(count map[string]int) string {
+	var list []string
+	for name, n := range count {
+		list = append(list, fmt.Sprintf("%s: %d", name, n))
+	}
+	slices.Sort(list)
+	return strings.Join(list, ", ")
+}
