@@ -9,7 +9,7 @@ VERSION := $(shell git describe --tags --always --dirty 2>/dev/null || echo dev)
 # The race detector needs a C compiler; Go turns cgo off where there is none.
 RACE := $(if $(filter 1,$(shell go env CGO_ENABLED)),-race)
 
-.PHONY: help build test lint golangci bench mutants model clean
+.PHONY: help build test lint golangci bench mutants model soak clean
 
 help: ## print this list
 	@awk -F ':.*## ' '/^[a-z]+:.*## / { printf "  %-9s %s\n", $$1, $$2 }' $(MAKEFILE_LIST)
@@ -40,6 +40,11 @@ mutants: ## break each promise on purpose and demand that its test notices; RUN=
 
 model: ## search the model of the protocol for broken promises, and compare it with the scripts; about six minutes and 4 GB of memory
 	go test -count=1 -v -timeout 30m -run 'TestFullModel|TestModelAgreesWithScripts' ./integration/model -full -traces 10000
+
+DURATION := 1h
+
+soak: ## fifty jobs of each second on five replicas, and a fault every ten seconds, for an hour; DURATION=10m for less
+	CRONCLAVE_TEST_INSTALL=1 CRONCLAVE_TEST_RACE=0 CRONCLAVE_TEST_SOAK=$(DURATION) go test -count=1 -v -timeout 0 -run '^TestSoak$$' ./integration
 
 clean: ## remove what make built
 	rm -rf bin
