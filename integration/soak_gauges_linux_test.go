@@ -31,10 +31,10 @@ var limits = []struct {
 	besides float64
 }{
 	{"memory of the replica, MiB", 0.15, 4},
-	{"open files", 0, 5},
+	{"open files", 0.25, 5},
 	{"threads", 0.25, 5},
 	{"goroutines", 0.25, 5},
-	{"keys in Redis", 0.05, 20},
+	{"keys in Redis", 0.25, 20},
 	{"memory of Redis, MiB", 0.15, 1},
 }
 
