@@ -74,7 +74,7 @@ func (c *Client) ready() error {
 
 // call prepares one execution: it carries what this client has witnessed.
 func (c *Client) call(s script, lock, id string, permanent bool, args ...any) call {
-	k := call{script: s, lock: lock, id: id, args: args, know: c.seen.of(lock, c.cfg.Clock(), c.cfg.Idle),
+	k := call{script: s, lock: lock, keys: c.keys(lock, id), id: id, args: args, know: c.seen.of(lock, c.cfg.Clock(), c.cfg.Idle),
 		sync: c.cfg.AckedReplicas > 0 && s != c.scripts.release} // a release that a failover undoes harms nobody: the lease runs out
 	if !permanent {
 		k.idle = c.cfg.Idle.Microseconds()
@@ -196,10 +196,13 @@ func (r Request) previous() int64 {
 	return max(r.Tick.Previous.Unix(), 0)
 }
 
+// fencePart ends the key of a fence.
+const fencePart = ":fence"
+
 // checkName refuses names whose keys would not share one hash slot of a Cluster, or would be another lock's.
 func checkName(name string) error {
 	if name == "" {
-		return errors.New("a lock needs a name")
+		return errors.New("the name is empty")
 	}
 	if !strings.ContainsAny(name, "{}") {
 		return nil
@@ -209,9 +212,9 @@ func checkName(name string) error {
 	if !ok || !closed || tag == "" || strings.ContainsAny(before+tag+after, "{}") {
 		return errors.New("a name may have one hash tag in braces, as in {orders}:archive")
 	}
-	for _, part := range []string{":expiry", ":ledger", ":orphans"} {
+	for _, part := range []string{":expiry", ":ledger", ":orphans", fencePart} {
 		if strings.HasSuffix(after, part) || strings.Contains(after, ":dead:") {
-			return fmt.Errorf("a name with a hash tag can't end with %s or contain :dead:, the keys of another lock do", part)
+			return fmt.Errorf("a name with a hash tag can't end with %s or contain :dead:, other keys of that tag do", part)
 		}
 	}
 	return nil

@@ -70,7 +70,7 @@ func (c *Client) sort(ctx context.Context, calls []call, replies []reply, todo [
 		switch {
 		case err != nil || known:
 		case e.to == "":
-			s, err = c.servers.holder(ctx, c.key(calls[e.call].lock))
+			s, err = c.servers.holder(ctx, calls[e.call].keys[0])
 			lost = err
 		default:
 			if s, err = c.servers.at(ctx, e.to); err == nil {
@@ -141,10 +141,10 @@ func (c *Client) enqueue(ctx context.Context, pipe redis.Pipeliner, b *batch, ca
 		}
 		if e.load && !loaded[k.script.sha] {
 			loaded[k.script.sha] = true
-			cmds[n] = pipe.Eval(ctx, k.script.text, c.keys(k.lock, k.id), k.argv(until)...)
+			cmds[n] = pipe.Eval(ctx, k.script.text, k.keys, k.argv(until)...)
 			continue
 		}
-		cmds[n] = pipe.EvalSha(ctx, k.script.sha, c.keys(k.lock, k.id), k.argv(until)...)
+		cmds[n] = pipe.EvalSha(ctx, k.script.sha, k.keys, k.argv(until)...)
 	}
 	return cmds
 }

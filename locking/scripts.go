@@ -20,25 +20,28 @@ var (
 	luaRelease string
 	//go:embed lua/look.lua
 	luaLook string
+	//go:embed lua/fence.lua
+	luaFence string
 )
 
 type script struct{ text, sha string }
 
-type scripts struct{ acquire, renew, release, look script }
+type scripts struct{ acquire, renew, release, look, fence script }
 
 func loadScripts() scripts {
-	load := func(body string) script {
-		text := luaState + "\n" + body
+	load := func(text string) script {
 		sum := sha1.Sum([]byte(text)) //nolint:gosec // see above
 		return script{text, hex.EncodeToString(sum[:])}
 	}
-	return scripts{load(luaAcquire), load(luaRenew), load(luaRelease), load(luaLook)}
+	ofLock := func(body string) script { return load(luaState + "\n" + body) }
+	return scripts{ofLock(luaAcquire), ofLock(luaRenew), ofLock(luaRelease), ofLock(luaLook), load(luaFence)}
 }
 
 // call is one execution of a script.
 type call struct {
 	script script
 	lock   string
+	keys   []string // the first one tells the server that has them all
 	id     string
 	args   []any // ARGV[8] and following
 	know   knowledge

@@ -1,0 +1,196 @@
+package locktest
+
+import (
+	"errors"
+	"sync"
+	"time"
+
+	"github.com/cronclave/cronclave/locking"
+)
+
+func fences() []theorem {
+	return []theorem{
+		{"FenceRefusesSmallerTokens", fenceRefuses},
+		{"FenceRefusesAHolderThatStoodStill", fenceHolders},
+		{"FencePassesInOneOrderWhoeverAsks", fenceRace},
+		{"FencesAndLocksOfOneNameAreApart", fenceApart},
+		{"FenceStaysUnlessEverybodyForgetsIt", fenceIdle},
+		{"FenceIsRememberedByItsWitness", fenceWitness},
+		{"FenceWithADamagedRecordLetsNobodyIn", fenceDamaged},
+	}
+}
+
+const (
+	resource = "reports"
+	fenceKey = "{reports}:fence"
+	greatest = locking.Token(1<<53 - 1)
+)
+
+// passes fails the test unless the token passes.
+func (b *bench) passes(f *locking.Fence, token locking.Token) {
+	b.Helper()
+	if err := f.Pass(b.ctx, token); err != nil {
+		b.Fatalf("token %d: %v", token, err)
+	}
+}
+
+// refuses fails the test unless the token is stale after the newest.
+func (b *bench) refuses(f *locking.Fence, token, newest locking.Token) {
+	b.Helper()
+	var stale *locking.StaleError
+	err := f.Pass(b.ctx, token)
+	if !errors.Is(err, locking.ErrStale) || !errors.As(err, &stale) || stale.Token != token || stale.Newest != newest {
+		b.Fatalf("token %d after %d: %v", token, newest, err)
+	}
+}
+
+func fenceRefuses(b *bench) {
+	one, two := b.a.Fence(resource), b.b.Fence(resource)
+	b.passes(one, 7)
+	b.passes(one, 7) // the same holder, again
+	b.refuses(two, 6, 7)
+	b.refuses(two, 1, 7)
+	b.passes(two, 7) // a run and its retry by another process have one token
+	b.passes(two, 1795187352000823)
+	b.refuses(one, 1795187352000822, 1795187352000823)
+	b.passes(one, greatest) // every digit counts
+	b.refuses(two, greatest-1, greatest)
+	for _, f := range []*locking.Fence{b.client("newcomer").Fence(resource), b.a.Fence("{" + resource + "}")} {
+		b.refuses(f, 1795187352000823, greatest)
+	}
+	b.passes(b.b.Fence("another"), 1)
+}
+
+// The schedule that fences are for.
+func fenceHolders(b *bench) {
+	paused := b.wins(b.a, locking.Request{})
+	b.passes(b.a.Fence(resource), paused.Token())
+	b.expire(paused)
+	b.passes(b.b.Fence(resource), b.wins(b.b, locking.Request{}).Token())
+	var stale *locking.StaleError
+	if err := b.a.Fence(resource).Pass(b.ctx, paused.Token()); !errors.As(err, &stale) || stale.Token != paused.Token() {
+		b.Errorf("a holder whose lease has ended: %v", err)
+	}
+}
+
+// Whoever asks at the same time: a token that has passed keeps out all smaller ones that are brought after that.
+func fenceRace(b *bench) {
+	const holders, turns = 8, 20
+	var mu sync.Mutex
+	var passed locking.Token
+	var wg sync.WaitGroup
+	for h := range holders {
+		c := []*locking.Client{b.a, b.b}[h%2]
+		wg.Go(func() {
+			for turn := range turns {
+				token := locking.Token(1 + (turn*holders+h*7)%(holders*turns))
+				mu.Lock()
+				before := passed
+				mu.Unlock()
+				err := c.Fence(resource).Pass(b.ctx, token)
+				switch {
+				case err == nil && token < before:
+					b.Errorf("token %d passed after %d had", token, before)
+				case err != nil && !errors.Is(err, locking.ErrStale):
+					b.Error(err)
+				}
+				if mu.Lock(); err == nil {
+					passed = max(passed, token)
+				}
+				mu.Unlock()
+			}
+		})
+	}
+	wg.Wait()
+	b.refuses(b.client("newcomer").Fence(resource), passed-1, passed)
+}
+
+func fenceApart(b *bench) {
+	held := b.wins(b.a, locking.Request{Lock: resource})
+	b.passes(b.a.Fence(resource), 5)
+	b.gets(b.b, locking.Request{Lock: resource}, locking.Held)
+	b.release(held)
+	b.wins(b.b, locking.Request{Lock: resource})
+	b.refuses(b.b.Fence(resource), 4, 5)
+	a := b.ask(b.a, locking.Request{Lock: fenceKey})
+	if a.Verdict != locking.Unknown || errors.Is(a.Err, locking.ErrUnknown) {
+		b.Errorf("a lock with the key of a fence: %q, %v", a.Verdict, a.Err)
+	}
+	for _, bad := range []string{"", "a}", "{a}{b}"} {
+		if err := b.a.Fence(bad).Pass(b.ctx, 5); err == nil || errors.Is(err, locking.ErrUnknown) {
+			b.Errorf("resource %q: %v", bad, err)
+		}
+	}
+	for _, bad := range []locking.Token{0, -5, greatest + 1} {
+		if err := b.a.Fence(resource).Pass(b.ctx, bad); err == nil || errors.Is(err, locking.ErrUnknown) {
+			b.Errorf("token %d: %v", bad, err)
+		}
+	}
+}
+
+// life is how long the server keeps the fence when nobody asks; 0 is for good.
+func (b *bench) life() time.Duration {
+	b.Helper()
+	d, err := b.rdb.PTTL(b.ctx, b.prefix+fenceKey).Result()
+	if err != nil || d == -2 {
+		b.Fatalf("there is no fence (%v)", err)
+	}
+	return max(d, 0)
+}
+
+func fenceIdle(b *bench) {
+	short, longer, ever := b.a.Fence(resource, locking.ForgetAfter(long)), b.b.Fence(resource, locking.ForgetAfter(2*long)), b.a.Fence(resource)
+	b.passes(short, 3)
+	if d := b.life(); d == 0 || d > long {
+		b.Errorf("life %v, want at most %v", d, long)
+	}
+	b.passes(longer, 3)
+	b.refuses(short, 2, 3)
+	if d := b.life(); d <= long || d > 2*long {
+		b.Errorf("life %v, want nearly %v", d, 2*long)
+	}
+	if err := b.rdb.PExpire(b.ctx, b.prefix+fenceKey, long/2).Err(); err != nil {
+		b.Fatal(err)
+	}
+	b.refuses(short, 2, 3) // who is refused asks, too
+	if d := b.life(); d <= long/2 {
+		b.Errorf("life %v although somebody has just asked", d)
+	}
+	b.refuses(ever, 2, 3)
+	b.passes(short, 4)
+	if d := b.life(); d != 0 {
+		b.Errorf("a fence that somebody wants for good lives %v", d)
+	}
+	if err := b.a.Fence("negative", locking.ForgetAfter(-1)).Pass(b.ctx, 1); err == nil {
+		b.Error("a negative time is taken")
+	}
+}
+
+// What nobody has seen who asks again is gone with the server's memory.
+func fenceWitness(b *bench) {
+	b.passes(b.a.Fence(resource), 9)
+	if err := b.rdb.Del(b.ctx, b.prefix+fenceKey).Err(); err != nil {
+		b.Fatal(err)
+	}
+	b.passes(b.client("newcomer").Fence(resource), 5)
+	b.refuses(b.a.Fence(resource), 8, 9)
+	b.refuses(b.client("newcomer").Fence(resource), 5, 9)
+}
+
+func fenceDamaged(b *bench) {
+	for _, record := range []string{"", "x"} {
+		if err := b.rdb.Set(b.ctx, b.prefix+fenceKey, record, 0).Err(); err != nil {
+			b.Fatal(err)
+		}
+		if err := b.a.Fence(resource).Pass(b.ctx, greatest); err == nil || errors.Is(err, locking.ErrStale) {
+			b.Errorf("record %q: %v", record, err)
+		}
+	}
+	err := errors.Join(b.rdb.Del(b.ctx, b.prefix+fenceKey).Err(), b.rdb.HSet(b.ctx, b.prefix+fenceKey, "a", "b").Err())
+	if err != nil {
+		b.Fatal(err)
+	}
+	if err := b.a.Fence(resource).Pass(b.ctx, greatest); err == nil || errors.Is(err, locking.ErrStale) {
+		b.Errorf("a record of another type: %v", err)
+	}
+}
