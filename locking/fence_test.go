@@ -113,6 +113,22 @@ func TestGateLetsNoSmallerTokenIn(t *testing.T) {
 	}
 }
 
+// Check and act are one step.
+func TestGateIsClosedWhileSomebodyActs(t *testing.T) {
+	t.Parallel()
+	var g Gate
+	err := g.Do(5, func() error {
+		if g.mu.TryLock() {
+			g.mu.Unlock()
+			t.Error("another could act at the same time")
+		}
+		return nil
+	})
+	if err != nil {
+		t.Error(err)
+	}
+}
+
 // Check and act are one step: what was done last was done with the greatest token.
 func TestGateActsInTheOrderOfItsTokens(t *testing.T) {
 	t.Parallel()
