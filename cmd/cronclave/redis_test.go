@@ -128,7 +128,7 @@ func TestRefusals(t *testing.T) {
 			if tc.auth != "" {
 				url = withAuth(s, tc.auth)
 			}
-			for _, args := range [][]string{{"status"}, {"history"}, {"exec", "beat"}} {
+			for _, args := range [][]string{{"status"}, {"history"}, {"exec", "beat"}, {"fence", "reports", "5"}} {
 				said := startWith(t, url, args...).end(t, tc.code)
 				wantWords(t, said, tc.says)
 				if strings.Contains(said, "can't be reached") {
@@ -166,15 +166,17 @@ func wantWords(t *testing.T, said string, words []string) {
 	}
 }
 
-// TestRefusedScript has a user who may do all but what exec needs last.
+// TestRefusedScript has a user who may do all but what exec and fence need last.
 func TestRefusedScript(t *testing.T) {
 	t.Parallel()
 	s := miniredis.RunT(t)
 	refuse(s, func(cmd string, _ []string) string {
 		return "NOPERM this user has no permissions to run the '" + strings.ToLower(cmd) + "' command"
 	}, "EVAL", "EVALSHA")
-	said := startWith(t, "redis://"+s.Addr()+"/0", "exec", "beat").end(t, 69)
-	wantWords(t, said, []string{"does not permit its user what is needed (", "the 'evalsha' command", "+@all -@dangerous"})
+	for _, args := range [][]string{{"exec", "beat"}, {"fence", "reports", "5"}} {
+		said := startWith(t, "redis://"+s.Addr()+"/0", args...).end(t, 69)
+		wantWords(t, said, []string{"does not permit its user what is needed (", "the 'evalsha' command", "+@all -@dangerous"})
+	}
 }
 
 // TestForbiddenChannel has a user who may do all but subscribe: the replica works, and says what it lacks.

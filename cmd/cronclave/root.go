@@ -20,6 +20,7 @@ const (
 	exitUsage       = 2
 	exitUnavailable = 69 // Redis can't be reached
 	exitNotAcquired = 75
+	exitStale       = 77 // a fencing token
 )
 
 // streams are where a command reads and writes.
@@ -115,7 +116,7 @@ Redis (or on the K replicas that win its K slots).`,
 	flags.StringVar(&a.logFormat, "log-format", "", "text or json (default: text on a terminal)")
 	root.SetVersionTemplate("cronclave {{.Version}}\n")
 	root.AddCommand(a.runCommand(), a.demoCommand(), a.checkCommand(), a.nextCommand(), a.execCommand(),
-		a.statusCommand(), a.historyCommand(), a.versionCommand(), a.demoWorkCommand())
+		a.statusCommand(), a.historyCommand(), a.fenceCommand(), a.versionCommand(), a.demoWorkCommand())
 	root.AddCommand(plannedCommands()...)
 	addCompletion(root)
 	addExamples(root)
@@ -134,7 +135,7 @@ func (a *app) checkFlags() error {
 // plannedCommands are in the contract with users, and refused until they work.
 func plannedCommands() []*cobra.Command {
 	var commands []*cobra.Command
-	for _, name := range []string{"logs", "trigger", "cancel", "pause", "resume", "lock", "fence", "import"} {
+	for _, name := range []string{"logs", "trigger", "cancel", "pause", "resume", "lock", "import"} {
 		commands = append(commands, &cobra.Command{
 			Use: name, Hidden: true, DisableFlagParsing: true,
 			RunE: func(*cobra.Command, []string) error { return usageError("the command %s is not supported yet", name) },
@@ -142,6 +143,9 @@ func plannedCommands() []*cobra.Command {
 	}
 	return commands
 }
+
+// defaultNamespace is where nobody names another.
+const defaultNamespace = "default"
 
 // defaultConfig is read if no other is named.
 const defaultConfig = "jobs.toml"
@@ -173,11 +177,19 @@ func (a *app) load() (*config.Config, error) {
 	return cfg, nil
 }
 
+// loadIfNamed reads the configuration if somebody named it; else it is empty, for commands that are run in any folder.
+func (a *app) loadIfNamed() (*config.Config, error) {
+	if _, named := a.configFile(); named {
+		return a.load()
+	}
+	return &config.Config{Namespace: orDefault(a.namespace, defaultNamespace)}, nil
+}
+
 // loadIfAny reads the configuration if it is named or there; else it is empty, for commands that need only Redis.
 func (a *app) loadIfAny() (*config.Config, error) {
 	path, named := a.configFile()
 	if _, err := os.Stat(path); errors.Is(err, os.ErrNotExist) && !named {
-		return &config.Config{Namespace: orDefault(a.namespace, "default")}, nil
+		return &config.Config{Namespace: orDefault(a.namespace, defaultNamespace)}, nil
 	}
 	return a.load()
 }

@@ -1,0 +1,138 @@
+package main
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"strconv"
+	"time"
+
+	"github.com/spf13/cobra"
+
+	"github.com/cronclave/cronclave/internal/config"
+	"github.com/cronclave/cronclave/locking"
+)
+
+func (a *app) fenceCommand() *cobra.Command {
+	var asJSON bool
+	var idle string
+	cmd := &cobra.Command{
+		Use:   "fence RESOURCE TOKEN",
+		Short: "Record a token for a resource, unless a greater one was recorded before",
+		Long: `Record TOKEN for RESOURCE, a name of your own, and exit with 0 if none greater was recorded before; else print the greater
+one and exit with 77: whoever holds TOKEN holds its lock no more, and must leave RESOURCE alone. The same token may be recorded
+again. With any other exit code nobody knows: leave RESOURCE alone as well, or ask again.
+
+A holder that stands still after this command may still write late. Where the resource itself can compare tokens in the step that
+writes, let it: docs/fencing.md has examples. Recorded tokens stay in Redis (some 110 bytes each) unless --idle is given, and
+are gone when Redis loses its memory.`,
+		Example: `  cronclave fence reports "$CRONCLAVE_FENCING_TOKEN" && rsync -a out/ web:/srv/reports/`,
+		Args:    cobra.ExactArgs(2),
+
+		RunE: func(cmd *cobra.Command, args []string) error {
+			f := fencing{resource: args[0]}
+			var err error
+			if f.token, err = parseToken(args[1]); err != nil {
+				return err
+			}
+			if idle != "" {
+				if f.idle, err = config.ParseDuration(idle); err != nil || f.idle <= 0 {
+					return usageError("--idle %q: it must be a duration such as 36h or 30d", idle)
+				}
+			}
+			return a.fence(cmd.Context(), f, asJSON)
+		},
+	}
+	cmd.Flags().StringVar(&idle, "idle", "", "forget the token when nobody has asked for so long, such as 30d (default: never)")
+	cmd.Flags().BoolVar(&asJSON, "json", false, "print JSON")
+	return cmd
+}
+
+// fencing is what the command is asked.
+type fencing struct {
+	resource string
+	token    locking.Token
+	idle     time.Duration
+}
+
+// parseToken reads what a job finds in its environment. An empty one is no token: that of a job that was run without a lock.
+func parseToken(s string) (locking.Token, error) {
+	n, err := strconv.ParseUint(s, 10, 53)
+	if err != nil || n == 0 {
+		return 0, usageError("token %q: it must be a number from 1 to 9007199254740991, as in CRONCLAVE_FENCING_TOKEN", s)
+	}
+	return locking.Token(n), nil //nolint:gosec // below 2^53
+}
+
+// fenceVerdict is the JSON of the command.
+type fenceVerdict struct {
+	Resource string        `json:"resource"`
+	Token    locking.Token `json:"token"`
+	Newest   locking.Token `json:"newest"` // the greatest that is recorded now
+	Stale    bool          `json:"stale"`
+}
+
+func (a *app) fence(ctx context.Context, f fencing, asJSON bool) error {
+	err := a.passFence(ctx, f)
+	var stale *locking.StaleError
+	if !errors.As(err, &stale) && err != nil {
+		return err
+	}
+	verdict := fenceVerdict{f.resource, f.token, f.token, stale != nil}
+	if stale != nil {
+		verdict.Newest = stale.Newest
+	}
+	switch {
+	case asJSON:
+		if err := a.printJSON(verdict); err != nil {
+			return err
+		}
+	case stale != nil:
+		fmt.Fprintln(a.out, verdict.Newest)
+	}
+	if stale != nil {
+		return exitError{exitStale, err}
+	}
+	return nil
+}
+
+// passFence asks Redis. Its error tells what the exit code is, unless it is a stale token.
+func (a *app) passFence(ctx context.Context, f fencing) error {
+	cfg, err := a.loadIfNamed()
+	if err != nil {
+		return err
+	}
+	rdb, err := a.openRedis(cfg.Redis)
+	if err != nil {
+		return err
+	}
+	defer rdb.Close() //nolint:errcheck // nothing is under way
+	locks, err := openLocks(rdb, cfg.Namespace, "")
+	if err != nil {
+		return err
+	}
+	defer locks.Close() //nolint:errcheck // it only waits
+	if err := a.checkServer(ctx, cfg, rdb); err != nil {
+		return err
+	}
+	err = locks.Fence(f.resource, locking.ForgetAfter(f.idle)).Pass(ctx, f.token)
+	switch {
+	case err == nil, errors.Is(err, locking.ErrStale):
+		return err
+	case errors.Is(err, locking.ErrUnknown):
+		return unavailable("record the token", err)
+	}
+	return exitError{exitUsage, err}
+}
+
+// checkServer demands a Redis that answers, and whose data is of this version or an earlier one.
+func (a *app) checkServer(ctx context.Context, cfg *config.Config, rdb *store) error {
+	if err := ping(ctx, rdb); err != nil {
+		return err
+	}
+	journal, err := openJournal(rdb, cfg)
+	if err != nil {
+		return err
+	}
+	return checkFormat(ctx, journal)
+}
