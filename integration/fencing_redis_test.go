@@ -1,0 +1,88 @@
+package integration
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"testing"
+	"time"
+
+	"github.com/redis/go-redis/v9"
+
+	"github.com/cronclave/cronclave/locking"
+)
+
+// setReport writes a report and its fence in one step, unless a newer holder was here.
+var setReport = redis.NewScript(`
+local newest = tonumber(redis.call('HGET', KEYS[1], 'fence') or '0')
+if tonumber(ARGV[1]) >= newest then
+  redis.call('HSET', KEYS[1], 'fence', ARGV[1], 'body', ARGV[2])
+end
+return newest`)
+
+func writeReport(ctx context.Context, rdb redis.Scripter, key string, token locking.Token, body string) error {
+	newest, err := setReport.Run(ctx, rdb, []string{key}, int64(token), body).Int64()
+	switch {
+	case err != nil:
+		return err // it may have been written; doing it again does no harm
+	case int64(token) < newest:
+		return fmt.Errorf("token %d is stale: %d was here", token, newest)
+	}
+	return nil
+}
+
+// standStill plays the schedule of a holder that stands still: tokens of two leases of one lock, of which the first ended
+// because nobody renewed it, with its holder still about to write.
+func standStill(t *testing.T, r redisSpace) (first, second locking.Token) {
+	t.Helper()
+	holder := func() *locking.Client {
+		c, err := locking.New(locking.Config{Redis: r.Client, Prefix: "cronclave:" + r.Namespace + ":"})
+		if err != nil {
+			t.Fatal(err)
+		}
+		t.Cleanup(func() { _ = c.Close() })
+		return c
+	}
+	one, two := holder(), holder()
+	lease, ok, err := one.Mutex("reports", locking.WithLease(time.Second)).TryLock(t.Context())
+	if err != nil || !ok {
+		t.Fatal(ok, err)
+	}
+	_ = one.Close() // to the server that is what standing still looks like: no renewals, and no release
+	var next *locking.Lease
+	eventually(t, soon, "second holder", func() bool {
+		l, ok, err := two.Mutex("reports").TryLock(t.Context())
+		next = l
+		return ok && err == nil
+	})
+	return lease.Token(), next.Token()
+}
+
+func TestStillHolderAndRedis(t *testing.T) {
+	t.Parallel()
+	r := sharedRedis(t)
+	key := "cronclave:" + r.Namespace + ":report"
+	first, second := standStill(t, r)
+	for _, step := range []struct {
+		token locking.Token
+		body  string
+		ok    bool
+	}{
+		{first, "by one, before", true},
+		{second, "by two", true},
+		{first, "by one, late", false},
+		{second, "by two, again", true},
+	} {
+		if err := writeReport(t.Context(), r.Client, key, step.token, step.body); (err == nil) != step.ok {
+			t.Errorf("%s: %v", step.body, err)
+		}
+	}
+	if got := r.Client.HGet(t.Context(), key, "body").Val(); got != "by two, again" {
+		t.Errorf("the report is %q", got)
+	}
+	lost, cancel := context.WithCancel(t.Context())
+	cancel()
+	if err := writeReport(lost, r.Client, key, second, "unknown"); !errors.Is(err, context.Canceled) {
+		t.Error(err)
+	}
+}
