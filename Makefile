@@ -17,7 +17,7 @@ help: ## print this list
 build: ## build a static binary into ./bin
 	CGO_ENABLED=0 go build -trimpath -ldflags '-s -w -X main.version=$(VERSION)' -o bin/cronclave ./cmd/cronclave
 
-test: ## run all tests; a real Redis is brought along (container, else redis-server, which root gets installed)
+test: ## run all tests; a real Redis is brought along (container, else redis-server), and PostgreSQL; root gets them installed
 	$(if $(RACE),,@echo 'note: no C compiler, so without the race detector')
 	CRONCLAVE_TEST_INSTALL=1 go test $(RACE) -count=1 -timeout 20m ./...
 	go test -count=1 -v -timeout 15m -run TestThirtyDays ./scheduler # the whole of it, without the race detector

@@ -6,12 +6,12 @@
 // a promise that was not tested is not kept. Sentinels and the nodes of a Cluster are always processes of redis-server
 // ([startTrio], [startCluster]): containers do not reach each other by the addresses that this machine has for them. A test takes a namespace of the shared server ([sharedRedis]), or a
 // server of its own to kill, pause or flush ([startRedis]), and starts replicas ([startReplica]). Whatever a
-// test starts ends with it.
+// test starts ends with it. The examples of docs/fencing.md also want a PostgreSQL, which is always a process ([startPostgres]).
 //
 // Settings, all optional:
 //
 //	CRONCLAVE_TEST_REDIS_IMAGE  image for the containers, redis:7-alpine if not set
-//	CRONCLAVE_TEST_INSTALL=1    allows to install redis-server with apt-get where nothing else is there (make test sets it)
+//	CRONCLAVE_TEST_INSTALL=1    allows to install redis-server and postgresql with apt-get where nothing else is there (make test sets it)
 //	CRONCLAVE_TEST_RACE=0       builds the binary without the race detector
 //	CRONCLAVE_TEST_SEED=N       repeats the choices of an earlier run of a test that draws lots
 //	CRONCLAVE_TEST_SOAK=1h      has [TestSoak] last so long (make soak sets it)

@@ -9,6 +9,7 @@ import (
 	"os/exec"
 	"path/filepath"
 	"strconv"
+	"sync"
 	"syscall"
 	"time"
 )
@@ -27,7 +28,7 @@ func programSource(ctx context.Context) (redisSource, error) {
 	if os.Getenv("CRONCLAVE_TEST_INSTALL") != "1" {
 		return nil, err
 	}
-	if err := installRedis(ctx); err != nil {
+	if err := install(ctx, "redis-server"); err != nil {
 		return nil, err
 	}
 	if path, err = exec.LookPath("redis-server"); err != nil {
@@ -36,25 +37,30 @@ func programSource(ctx context.Context) (redisSource, error) {
 	return redisProgram{path}, nil
 }
 
-// installRedis installs redis-server as root on Debian and Ubuntu. The run level keeps the package from starting
-// the server as a service of the machine.
-func installRedis(ctx context.Context) error {
+// installing is for one at a time: apt-get does not wait for its own locks.
+var installing sync.Mutex
+
+// install installs a package as root on Debian and Ubuntu. The run level keeps it from starting a server as a service
+// of the machine.
+func install(ctx context.Context, name string) error {
 	if os.Geteuid() != 0 {
-		return errors.New("redis-server is not installed, and installing it needs root")
+		return fmt.Errorf("%s is not installed, and installing it needs root", name)
 	}
 	if _, err := exec.LookPath("apt-get"); err != nil {
-		return fmt.Errorf("redis-server is not installed, and no package manager known here: %w", err)
+		return fmt.Errorf("%s is not installed, and no package manager known here: %w", name, err)
 	}
+	installing.Lock()
+	defer installing.Unlock()
 	ctx, cancel := context.WithTimeout(ctx, 3*time.Minute)
 	defer cancel()
 	for _, args := range [][]string{
 		{"-qq", "update"},
-		{"-qq", "-o", "DPkg::Lock::Timeout=60", "install", "-y", "--no-install-recommends", "redis-server"},
+		{"-qq", "-o", "DPkg::Lock::Timeout=60", "install", "-y", "--no-install-recommends", name},
 	} {
 		cmd := exec.CommandContext(ctx, "apt-get", args...)
 		cmd.Env = append(os.Environ(), "DEBIAN_FRONTEND=noninteractive", "RUNLEVEL=1")
 		if out, err := cmd.CombinedOutput(); err != nil {
-			return fmt.Errorf("install redis-server: %s: %w\n%s", cmd, err, out)
+			return fmt.Errorf("install %s: %s: %w\n%s", name, cmd, err, out)
 		}
 	}
 	return nil

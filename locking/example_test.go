@@ -2,6 +2,7 @@ package locking_test
 
 import (
 	"context"
+	"errors"
 	"fmt"
 	"log"
 	"time"
@@ -127,4 +128,59 @@ func ExampleClient_Acquire() {
 	// Output:
 	// one: granted
 	// two: decided as granted
+}
+
+// A holder that stood still brings its token to a resource that has seen a greater one. A resource that can compare tokens itself is
+// safer: see docs/fencing.md.
+func ExampleFence() {
+	rdb, closeAll := connect()
+	defer closeAll()
+	client, err := locking.New(locking.Config{Redis: rdb, Prefix: "shop:"})
+	if err != nil {
+		log.Fatal(err)
+	}
+	defer client.Close()
+	ctx := context.Background()
+
+	reports := client.Fence("reports", locking.ForgetAfter(30*24*time.Hour))
+	var tokens []locking.Token
+	for range 2 {
+		lease, _, err := client.Mutex("reports").TryLock(ctx)
+		if err != nil {
+			log.Fatal(err)
+		}
+		tokens = append(tokens, lease.Token())
+		_ = lease.Release(ctx)
+	}
+	fmt.Println("the newer holder:", reports.Pass(ctx, tokens[1]))
+
+	err = reports.Pass(ctx, tokens[0])
+	var stale *locking.StaleError
+	switch {
+	case errors.As(err, &stale):
+		fmt.Println("the older one is stale, after the newer:", stale.Newest == tokens[1])
+	case err != nil:
+		fmt.Println("nobody knows: leave the reports alone, or ask again")
+	}
+	// Output:
+	// the newer holder: <nil>
+	// the older one is stale, after the newer: true
+}
+
+// What a gate guards is written in the order of the tokens.
+func ExampleGate() {
+	var gate locking.Gate
+	latest := ""
+	write := func(token locking.Token, text string) error {
+		return gate.Do(token, func() error { latest = text; return nil })
+	}
+	fmt.Println(write(33, "by one"))
+	fmt.Println(write(34, "by two"))
+	fmt.Println(write(33, "by one, late"))
+	fmt.Println(latest)
+	// Output:
+	// <nil>
+	// <nil>
+	// gate: stale fencing token: 33, after 34
+	// by two
 }

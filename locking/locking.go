@@ -24,7 +24,8 @@
 //
 // # What is not
 //
-// A process that stands still cannot notice that its lease has ended: only the token protects then. One Redis
+// A process that stands still cannot notice that its lease has ended: only the token protects then, where the resource refuses
+// smaller ones. [Gate] and [Fence] do that for resources that have no such comparison of their own. One Redis
 // master must serve at a time, or [Config.AckedReplicas] be set, so that no failover loses what counts. After Redis has forgotten (FLUSHALL, restart without memory), exclusivity holds as far as a client
 // had witnessed the lock before: it closes the lock for one lease, in which living holders put their rows back.
 package locking
