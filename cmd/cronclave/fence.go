@@ -21,12 +21,13 @@ func (a *app) fenceCommand() *cobra.Command {
 		Short: "Record a token for a resource, unless a greater one was recorded before",
 		Long: `Record TOKEN for RESOURCE, a name of your own, and exit with 0 if none greater was recorded before; else print the greater
 one and exit with 77: whoever holds TOKEN holds its lock no more, and must leave RESOURCE alone. The same token may be recorded
-again. With any other exit code nobody knows: leave RESOURCE alone as well, or ask again.
+again. With any other exit code nobody knows: leave RESOURCE alone as well, or ask again. A configuration is read only if --config or
+CRONCLAVE_CONFIG names it; a job inherits neither that nor CRONCLAVE_REDIS.
 
 A holder that stands still after this command may still write late. Where the resource itself can compare tokens in the step that
 writes, let it: docs/fencing.md has examples. Recorded tokens stay in Redis (some 110 bytes each) unless --idle is given, and
 are gone when Redis loses its memory.`,
-		Example: `  cronclave fence reports "$CRONCLAVE_FENCING_TOKEN" && rsync -a out/ web:/srv/reports/`,
+		Example: `  cronclave fence -c /etc/cronclave/jobs.toml reports "$CRONCLAVE_FENCING_TOKEN" && rsync -a out/ web:/srv/reports/`,
 		Args:    cobra.ExactArgs(2),
 
 		RunE: func(cmd *cobra.Command, args []string) error {
