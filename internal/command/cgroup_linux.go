@@ -153,13 +153,13 @@ func (c *cgroup) terminate(leader int) {
 		}
 	}
 	inside := c.pids()
+	_ = unix.Kill(leader, unix.SIGTERM) // wherever it is: unreaped, so its number is safe
 	for pid, fd := range handles {
 		if inside[pid] && pid != leader {
 			_ = unix.PidfdSendSignal(fd, unix.SIGTERM, nil, 0)
 		}
 		unix.Close(fd)
 	}
-	_ = unix.Kill(leader, unix.SIGTERM) // wherever it is: unreaped, so its number is safe
 }
 
 // kill leaves nothing out: the kernel kills what is being forked, too.

@@ -120,6 +120,23 @@ func TestStopIsSIGTERMToEveryProcessOnce(t *testing.T) {
 	})
 }
 
+// A shell that sees its command end before it is told itself would go on with the next one.
+func TestStopTellsTheLeaderFirst(t *testing.T) {
+	everyMode(t, func(t *testing.T, h *Host) {
+		s := newScript(t, h, `trap 'echo told; exit' TERM
+			for i in $(seq 100); do sleep 1000 & : ${first:=$!}; done; echo ready; wait $first; echo went on`)
+		s.start()
+		s.await("ready")
+		s.stop()
+		s.await("told")
+		s.kill()
+		s.end()
+		if slices.Contains(s.lines, "stdout went on") {
+			t.Errorf("it said %q", s.lines)
+		}
+	})
+}
+
 func TestStopReachesOtherSessionsInACgroup(t *testing.T) {
 	h := newTestHost(t, true)
 	s := newScript(t, h, `(setsid sh -c 'trap "echo far stopped; exit" TERM; echo far ready; while :; do sleep 1; done' &); read _ <$HOLD`)

@@ -52,11 +52,11 @@ func (p *processes) terminate() {
 	switch {
 	case p.cgroup != "":
 		leader := p.leader
+		_ = p.sendLeader(unix.SIGTERM) // wherever it is, and first: a shell that saw its command end would go on with the next one
 		for pid := range cgroupProcesses(p.cgroup) {
 			inside := func() bool { return pid != leader && cgroupProcesses(p.cgroup)[pid] }
 			signalIf(pid, unix.SIGTERM, inside)
 		}
-		_ = p.sendLeader(unix.SIGTERM) // wherever it is
 	case p.leader != 0:
 		p.signalGroup(unix.SIGTERM)
 	default: // it may have started a moment ago
