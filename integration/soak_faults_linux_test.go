@@ -108,7 +108,7 @@ func (s *soak) befall(t *testing.T, k faultKind) {
 	pass(t, time.Now().Add(moment))
 	m := mishap{faultKind: k, from: time.Now()}
 	if m.forgets() {
-		s.past.take(s.history(t, ""))
+		s.readBack(t)
 	}
 	for _, v := range victims {
 		m.victims = append(m.victims, v.name)
