@@ -127,6 +127,7 @@ func TestImportRulesAreEnforced(t *testing.T) {
 		{"cmd of toml", imports("cmd/cronclave", toml), "one reader"},
 		{"cmd of miniredis", imports("cmd/cronclave", miniredi), "for trials"},
 		{"a test of testcontainers", pkg{ImportPath: ours + "locking", XTestImports: []string{docker}}, "container engine"},
+		{"a suite of the checker", imports("locking/locktest", "github.com/anishathalye/porcupine"), "histories"},
 		{"integration of all", pkg{ImportPath: ours + "integration", TestImports: []string{docker, goredis, ours + "locking"}}, ""},
 		{"a package of no room", imports("internal/utils"), "no place in the house"},
 		{"a name that only begins alike", imports("lockingextra"), "no place in the house"},
