@@ -9,7 +9,7 @@ VERSION := $(shell git describe --tags --always --dirty 2>/dev/null || echo dev)
 # The race detector needs a C compiler; Go turns cgo off where there is none.
 RACE := $(if $(filter 1,$(shell go env CGO_ENABLED)),-race)
 
-.PHONY: help build test lint golangci bench mutants model soak clean
+.PHONY: help build test lint golangci bench mutants model histories soak clean
 
 help: ## print this list
 	@awk -F ':.*## ' '/^[a-z]+:.*## / { printf "  %-9s %s\n", $$1, $$2 }' $(MAKEFILE_LIST)
@@ -40,6 +40,9 @@ mutants: ## break each promise on purpose and demand that its test notices; RUN=
 
 model: ## search the model of the protocol for broken promises, and compare it with the scripts; about six minutes and 4 GB of memory
 	go test -count=1 -v -timeout 30m -run 'TestFullModel|TestModelAgreesWithScripts' ./integration/model -full -traces 10000
+
+histories: ## record 120,000 operations on locks over bad links, and judge them; about five minutes
+	CRONCLAVE_TEST_INSTALL=1 go test -count=1 -v -timeout 30m -run 'TestHistories$$' ./integration -histories 120000
 
 DURATION := 1h
 

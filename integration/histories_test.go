@@ -1,0 +1,273 @@
+package integration
+
+import (
+	"context"
+	"errors"
+	"flag"
+	"fmt"
+	"math/rand/v2"
+	"sync"
+	"sync/atomic"
+	"testing"
+	"time"
+
+	"github.com/redis/go-redis/v9"
+
+	"github.com/cronclave/cronclave/integration/history"
+	"github.com/cronclave/cronclave/locking"
+)
+
+var historyOps = flag.Int("histories", 6000, "operations that TestHistories records at least")
+
+// recording is a real Redis, clients of locks behind links that break, and what they all saw.
+type recording struct {
+	t       *testing.T
+	server  *redisServer
+	began   time.Time
+	members []*member
+	counts  struct{ grants, refusals, unknown, lost atomic.Int64 }
+	faults  atomic.Int64
+}
+
+// recordedLocks are recorded beside each other, each in a history of its own.
+var recordedLocks = []struct {
+	name  string
+	slots int
+}{{"mutex", 1}, {"pair", 2}, {"five", 5}}
+
+const (
+	recordedLease   = 1500 * time.Millisecond
+	recordedTimeout = 150 * time.Millisecond
+	// pieceOps bounds a history: a lock gets a successor then. A search is about linear as long as all is well.
+	pieceOps = 4000
+)
+
+// TestHistories has clients lock and unlock over links that lose requests, replies and connections, while the server drops its
+// scripts and clients die with leases in their hands. All that they saw must be what a lock with so many slots does: at most as
+// many holders, a free slot refused to nobody, released by nobody but its holder, tokens that grow (P3, P4).
+func TestHistories(t *testing.T) {
+	t.Parallel()
+	s := &recording{t: t, server: startRedis(t, redisOpts{}), began: time.Now()}
+	for i := range 3 {
+		s.members = append(s.members, newMember(t, fmt.Sprintf("m%d", i), s.server.Client.Options().Addr))
+	}
+	checked := 0
+	for piece := 0; checked < *historyOps || s.quiet(); piece++ {
+		ops := min(*historyOps/len(recordedLocks), pieceOps)
+		for i, h := range s.record(piece, ops) {
+			began := time.Now()
+			faults := h.Check(5 * time.Minute)
+			t.Logf("piece %d, %s: %d operations, judged in %v", piece, recordedLocks[i].name, h.Len(), time.Since(began).Round(time.Millisecond))
+			if len(faults) > 0 {
+				t.Fatalf("%s: %v", recordedLocks[i].name, faults)
+			}
+			checked += h.Len()
+		}
+	}
+	c := &s.counts
+	t.Logf("%d operations in %v: %d grants, %d refusals, %d unknown outcomes, %d leases lost; %d faults of links", checked,
+		time.Since(s.began).Round(time.Second), c.grants.Load(), c.refusals.Load(), c.unknown.Load(), c.lost.Load(), s.faults.Load())
+}
+
+// quiet tells whether too little has happened yet to show anything.
+func (s *recording) quiet() bool {
+	const few = 3
+	c := &s.counts
+	return min(c.grants.Load(), c.refusals.Load(), c.unknown.Load(), c.lost.Load(), s.faults.Load()) < few
+}
+
+func (s *recording) clock() time.Duration { return time.Since(s.began) }
+
+// record lets all work until each lock has so many operations.
+func (s *recording) record(piece, ops int) []*history.History {
+	all := make([]*history.History, len(recordedLocks))
+	var work, weather sync.WaitGroup
+	ctx, calm := context.WithCancel(s.t.Context())
+	for i, lock := range recordedLocks {
+		h := history.New(lock.slots, s.clock)
+		all[i] = h
+		guarded := &resource{}
+		for n := range 6 {
+			w := worker{recording: s, member: s.members[n%len(s.members)], name: fmt.Sprintf("w%d", n),
+				lock: fmt.Sprintf("%s-%d", lock.name, piece), slots: lock.slots, history: h, resource: guarded}
+			work.Go(func() {
+				for h.Len() < ops && s.t.Context().Err() == nil {
+					w.turn(s.t.Context())
+				}
+			})
+		}
+	}
+	for _, m := range s.members {
+		weather.Go(func() { s.breakLinks(ctx, m) })
+	}
+	weather.Go(func() { s.killClients(ctx) })
+	weather.Go(func() { s.dropScripts(ctx) })
+	work.Wait()
+	calm()
+	weather.Wait()
+	return all
+}
+
+// breakLinks spoils a member's link again and again, each time in another way.
+func (s *recording) breakLinks(ctx context.Context, m *member) {
+	faults := []func() fault{
+		func() fault { return fault{replies: butOneIn(3)} },
+		func() fault { return fault{requests: butOneIn(3)} },
+		func() fault { return fault{replies: nothing} },
+		func() fault { return fault{requests: nothing} },
+		func() fault { return fault{requests: nothing, replies: nothing} },
+		func() fault { return fault{reset: true} },
+	}
+	for pass(ctx, 30, 200) {
+		m.link.Break(faults[rand.N(len(faults))]())
+		s.faults.Add(1)
+		pass(ctx, 50, 600)
+		m.link.Mend()
+	}
+}
+
+// killClients closes a client now and then, whose leases are left to run out; another takes its place.
+func (s *recording) killClients(ctx context.Context) {
+	for pass(ctx, 300, 1000) {
+		s.members[rand.N(len(s.members))].restart()
+	}
+}
+
+func (s *recording) dropScripts(ctx context.Context) {
+	for pass(ctx, 50, 150) {
+		if err := s.server.Client.ScriptFlush(ctx).Err(); err != nil && ctx.Err() == nil {
+			s.t.Error(err)
+		}
+	}
+}
+
+// pass lets some milliseconds pass; it tells whether ctx still lives.
+func pass(ctx context.Context, least, most int) bool {
+	select {
+	case <-ctx.Done():
+		return false
+	case <-time.After(time.Duration(least+rand.N(most-least+1)) * time.Millisecond):
+		return true
+	}
+}
+
+// member is a client behind a link of its own, and its successors.
+type member struct {
+	t    *testing.T
+	name string
+	link *proxy
+	rdb  *redis.Client
+
+	mu     sync.Mutex
+	client *locking.Client
+}
+
+func newMember(t *testing.T, name, server string) *member {
+	m := &member{t: t, name: name, link: startProxy(t, server, nil, nil)}
+	m.rdb = newClient(t, m.link.addr())
+	m.restart()
+	t.Cleanup(func() { m.now().Close() })
+	return m
+}
+
+func (m *member) now() *locking.Client {
+	m.mu.Lock()
+	defer m.mu.Unlock()
+	return m.client
+}
+
+func (m *member) restart() {
+	next, err := locking.New(locking.Config{Redis: m.rdb, Owner: m.name, Timeout: recordedTimeout})
+	if err != nil {
+		m.t.Error(err)
+		return
+	}
+	m.mu.Lock()
+	last := m.client
+	m.client = next
+	m.mu.Unlock()
+	if last != nil {
+		if err := last.Close(); err != nil {
+			m.t.Error(err)
+		}
+	}
+}
+
+// resource is what a lock guards: it refuses tokens that are older than what it has seen.
+type resource struct {
+	mu       sync.Mutex
+	greatest locking.Token
+}
+
+func (r *resource) write(t locking.Token) history.Outcome {
+	r.mu.Lock()
+	defer r.mu.Unlock()
+	if t < r.greatest {
+		return history.Refused
+	}
+	r.greatest = t
+	return history.OK
+}
+
+// worker asks for a lock, holds it for a moment, and notes what it sees.
+type worker struct {
+	*recording
+	member     *member
+	name, lock string
+	slots      int
+	history    *history.History
+	resource   *resource
+}
+
+func (w worker) turn(ctx context.Context) {
+	const patience = 400 * time.Millisecond
+	asking, cancel := context.WithTimeout(ctx, patience)
+	defer cancel()
+	s := w.member.now().Semaphore(w.lock, w.slots, locking.WithLease(recordedLease))
+	call := w.history.Acquire(w.name)
+	lease, ok, err := s.TryAcquire(asking)
+	switch {
+	case err != nil:
+		call.Unanswered(history.Never)
+		w.counts.unknown.Add(1)
+	case !ok:
+		call.End(history.Refused)
+		w.counts.refusals.Add(1)
+		pass(ctx, 1, 10)
+	default:
+		w.counts.grants.Add(1)
+		w.hold(lease, call.Granted(int64(lease.Token()), lease.Slot()))
+	}
+}
+
+// hold holds a lease, now and then until it is renewed, and ends it.
+func (w worker) hold(l *locking.Lease, hold history.Hold) {
+	if rand.N(40) == 0 {
+		pass(l.Context(), int(recordedLease.Milliseconds())/3, int(recordedLease.Milliseconds())/2)
+	} else {
+		pass(l.Context(), 0, 3)
+	}
+	call := w.history.Write(hold)
+	call.End(w.resource.write(l.Token()))
+	w.release(l, hold)
+}
+
+func (w worker) release(l *locking.Lease, hold history.Hold) {
+	now := w.clock()
+	over := now + min(l.Remaining(), 0) // until then it relied on the lease
+	ended := l.Context().Err() != nil
+	call := w.history.Release(hold)
+	err := l.Release(w.t.Context())
+	switch {
+	case err == nil:
+		call.End(history.OK)
+	case errors.Is(err, locking.ErrLost):
+		call.End(history.Refused)
+	default:
+		call.End(history.Unknown)
+	}
+	if err != nil || ended {
+		w.counts.lost.Add(1)
+		w.history.Expires(hold, over, history.Never)
+	}
+}
