@@ -157,6 +157,7 @@ func TestSourceRulesAreEnforced(t *testing.T) {
 		{"panic in a comment", "locking", "a.go", `// panic("x")`, ""},
 		{"a script in locking", "locking", "a.go", `import "github.com/redis/go-redis/v9"; var s = redis.NewScript("x")`, ""},
 		{"a script elsewhere", "internal/journal", "a.go", `import "github.com/redis/go-redis/v9"; var s = redis.NewScript("x")`, "Lua is in locking"},
+		{"a script of a classic", "integration/classics", "a.go", `import "github.com/redis/go-redis/v9"; var s = redis.NewScript("x")`, ""},
 		{"a script of a client's field", "internal/journal", "a.go", `import _ "github.com/redis/go-redis/v9"; func f(j j) { j.redis.EvalSha() }`, "Lua is in locking"},
 		{"an Eval that is not of Redis", "scheduler", "a.go", `func f(x x) { x.Eval() }`, ""},
 	} {

@@ -39,7 +39,7 @@ type callFault struct {
 // fileFaults looks at every call of a file; exits tells whether it may end the process.
 func fileFaults(file *ast.File, importPath, name string) []callFault {
 	exits := within(importPath, module+"/cmd") && path.Base(name) == "main.go"
-	lua := within(importPath, module+"/locking")
+	lua := within(importPath, module+"/locking") || within(importPath, module+"/integration/classics") // what others have published
 	redis := importsGuest(file, "github.com/redis/go-redis")
 	var faults []callFault
 	ast.Inspect(file, func(n ast.Node) bool {

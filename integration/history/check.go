@@ -13,8 +13,8 @@ import (
 // Rule is what a history may break.
 type Rule string
 
-// The rules. Overlap and Tokens are found by looking at the operations one by one, so they come with what is wrong; Order is
-// the whole, found by search. A history that overlaps or whose tokens fall back breaks Order as well.
+// The rules. Overlap and Tokens are found by looking at the operations one by one; Order is the whole, found by search. A history
+// that overlaps, or whose tokens fall back, has no order either.
 const (
 	Overlap   Rule = "overlap"   // more holders at one instant than slots
 	Tokens    Rule = "tokens"    // a grant that returned before another was called has no smaller token
@@ -35,20 +35,27 @@ func (f Fault) String() string { return string(f.Rule) + ": " + f.Detail }
 const MaxOps = 60_000
 
 // Check returns what is wrong with the history; nothing if all is well. Not to know is a fault too. The search for an order may
-// take as long as patience.
+// take as long as patience; it is left out where there is none for certain, since such searches are the longest.
 func (h *History) Check(patience time.Duration) []Fault {
 	ops := h.Ops()
-	faults := slices.Concat(overlaps(ops, h.slots), fallBacks(ops))
-	if len(ops) > MaxOps {
-		return append(faults, Fault{Undecided, fmt.Sprintf("%d operations, more than %d", len(ops), MaxOps)})
-	}
-	switch porcupine.CheckOperationsTimeout(model(h.slots), operations(ops), patience) {
-	case porcupine.Ok:
+	if faults := slices.Concat(overlaps(ops, h.slots), fallBacks(ops)); len(faults) > 0 {
 		return faults
+	}
+	return search(ops, h.slots, patience)
+}
+
+// search looks for an order of the operations that the model could have done.
+func search(ops []Op, slots int, patience time.Duration) []Fault {
+	if len(ops) > MaxOps {
+		return []Fault{{Undecided, fmt.Sprintf("%d operations, more than %d", len(ops), MaxOps)}}
+	}
+	switch porcupine.CheckOperationsTimeout(model(slots), operations(ops), patience) {
+	case porcupine.Ok:
+		return nil
 	case porcupine.Illegal:
-		return append(faults, Fault{Order, unexplained(ops, h.slots)})
+		return []Fault{{Order, unexplained(ops, slots)}}
 	default:
-		return append(faults, Fault{Undecided, fmt.Sprintf("no answer for %d operations within %v", len(ops), patience)})
+		return []Fault{{Undecided, fmt.Sprintf("no answer for %d operations within %v", len(ops), patience)}}
 	}
 }
 
