@@ -124,6 +124,7 @@ func TestImportRulesAreEnforced(t *testing.T) {
 		{"httpapi of ours", imports("internal/httpapi", ours+"scheduler"), "small interfaces"},
 		{"embedded of ours", imports("internal/embedded", ours+"internal/config", goredis, miniredi), "takes the place of Redis"},
 		{"cmd of all", imports("cmd/cronclave", ours+"scheduler", ours+"internal/embedded", goredis), ""},
+		{"cmd of a broken lock", imports("cmd/cronclave", ours+"integration/classics"), "for tests"},
 		{"cmd of toml", imports("cmd/cronclave", toml), "one reader"},
 		{"cmd of miniredis", imports("cmd/cronclave", miniredi), "for trials"},
 		{"a test of testcontainers", pkg{ImportPath: ours + "locking", XTestImports: []string{docker}}, "container engine"},

@@ -109,6 +109,10 @@ func houseFaults(p pkg, here room) []string {
 			continue
 		}
 		there, ok := roomOf(imported)
+		if there.path == "integration" && here.path != "integration" {
+			faults = append(faults, fmt.Sprintf("%s imports %s: %s", p.ImportPath, imported, "what is there is for tests, some of it broken on purpose"))
+			continue
+		}
 		if ok && (there.path == here.path || slices.Contains(here.may, there.path) || slices.Equal(here.may, everything)) {
 			continue
 		}
