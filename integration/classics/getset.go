@@ -32,6 +32,6 @@ func (l GetSet) Acquire(ctx context.Context, key string) (bool, error) {
 	if err != nil || until > l.Clock().Unix() {
 		return false, err
 	}
-	before, err := l.Redis.GetSet(ctx, key, mine).Int64() //nolint:staticcheck // as it was published
+	before, err := l.Redis.GetSet(ctx, key, mine).Int64()
 	return err == nil && before <= l.Clock().Unix(), err
 }

@@ -33,7 +33,7 @@ func TestLegalHistoriesPass(t *testing.T) {
 	rapid.Check(t, func(t *rapid.T) {
 		slots := rapid.IntRange(1, 3).Draw(t, "slots")
 		l := &lock{T: t, slots: slots, history: New(slots, nil)}
-		for range rapid.IntRange(1, 30).Draw(t, "steps") {
+		for range rapid.IntRange(1, 20).Draw(t, "steps") {
 			l.now += 10
 			rapid.SampledFrom([]func(){l.acquire, l.acquire, l.release, l.expire, l.write, l.releaseLate}).Draw(t, "step")()
 		}
