@@ -86,9 +86,9 @@ func run(ctx context.Context, o options) (err error) {
 		}
 	}
 	if o.profile != "" {
-		stop, err := profile(o.profile)
-		if err != nil {
-			return err
+		stop, failed := profile(o.profile)
+		if failed != nil {
+			return failed
 		}
 		defer func() { err = errors.Join(err, stop()) }()
 	}
