@@ -118,31 +118,31 @@ func (s *recording) breakLinks(ctx context.Context, m *member) {
 		func() fault { return fault{requests: nothing, replies: nothing} },
 		func() fault { return fault{reset: true} },
 	}
-	for pass(ctx, 30, 200) {
+	for linger(ctx, 30, 200) {
 		m.link.Break(faults[rand.N(len(faults))]())
 		s.faults.Add(1)
-		pass(ctx, 50, 600)
+		linger(ctx, 50, 600)
 		m.link.Mend()
 	}
 }
 
 // killClients closes a client now and then, whose leases are left to run out; another takes its place.
 func (s *recording) killClients(ctx context.Context) {
-	for pass(ctx, 300, 1000) {
+	for linger(ctx, 300, 1000) {
 		s.members[rand.N(len(s.members))].restart()
 	}
 }
 
 func (s *recording) dropScripts(ctx context.Context) {
-	for pass(ctx, 50, 150) {
+	for linger(ctx, 50, 150) {
 		if err := s.server.Client.ScriptFlush(ctx).Err(); err != nil && ctx.Err() == nil {
 			s.t.Error(err)
 		}
 	}
 }
 
-// pass lets some milliseconds pass; it tells whether ctx still lives.
-func pass(ctx context.Context, least, most int) bool {
+// linger lets some milliseconds pass; it tells whether ctx still lives.
+func linger(ctx context.Context, least, most int) bool {
 	select {
 	case <-ctx.Done():
 		return false
@@ -233,7 +233,7 @@ func (w worker) turn(ctx context.Context) {
 	case !ok:
 		call.End(history.Refused)
 		w.counts.refusals.Add(1)
-		pass(ctx, 1, 10)
+		linger(ctx, 1, 10)
 	default:
 		w.counts.grants.Add(1)
 		w.hold(lease, call.Granted(int64(lease.Token()), lease.Slot()))
@@ -243,9 +243,9 @@ func (w worker) turn(ctx context.Context) {
 // hold holds a lease, now and then until it is renewed, and ends it.
 func (w worker) hold(l *locking.Lease, hold history.Hold) {
 	if rand.N(40) == 0 {
-		pass(l.Context(), int(recordedLease.Milliseconds())/3, int(recordedLease.Milliseconds())/2)
+		linger(l.Context(), int(recordedLease.Milliseconds())/3, int(recordedLease.Milliseconds())/2)
 	} else {
-		pass(l.Context(), 0, 3)
+		linger(l.Context(), 0, 3)
 	}
 	call := w.history.Write(hold)
 	call.End(w.resource.write(l.Token()))
