@@ -78,6 +78,7 @@ func (c *Client) call(s script, lock, id string, permanent bool, args ...any) ca
 		sync: c.cfg.AckedReplicas > 0 && s != c.scripts.release} // a release that a failover undoes harms nobody: the lease runs out
 	if !permanent {
 		k.idle = c.cfg.Idle.Microseconds()
+		k.keys = append(k.keys, k.keys[0]+":queue", k.keys[0]+":patience") // nobody waits for a permanent lock
 	}
 	return k
 }
@@ -95,6 +96,9 @@ func (c *Client) answer(r Request, got reply) Answer {
 		a.Until = fromMicros(got.number(0))
 	case "held":
 		a.Until, a.Holder = fromMicros(got.number(0)), got.text(1)
+	case "queued":
+		a.Verdict, a.Until, a.Holder = Held, fromMicros(got.number(0)), got.text(1)
+		a.line = inLine{since: got.sent, now: got.now, ahead: int(got.number(2))}
 	case "settled":
 		a.Outcome = got.text(0)
 	case "decided":
@@ -212,7 +216,7 @@ func checkName(name string) error {
 	if !ok || !closed || tag == "" || strings.ContainsAny(before+tag+after, "{}") {
 		return errors.New("a name may have one hash tag in braces, as in {orders}:archive")
 	}
-	for _, part := range []string{":expiry", ":ledger", ":orphans", fencePart} {
+	for _, part := range []string{":expiry", ":ledger", ":orphans", ":queue", ":patience", fencePart} {
 		if strings.HasSuffix(after, part) || strings.Contains(after, ":dead:") {
 			return fmt.Errorf("a name with a hash tag can't end with %s or contain :dead:, other keys of that tag do", part)
 		}

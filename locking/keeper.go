@@ -175,7 +175,7 @@ func (k *keeper) renewed(l *Lease, got reply) {
 		l.stop(fmt.Errorf("%w: %s", ErrLost, lostWhy(got)))
 		return
 	default: // unknown, not acknowledged, or the request was late: soon again, but not all at once
-		pause := min(l.length/20, k.client.cfg.Timeout)
+		pause := min(l.length/20, k.client.cfg.Timeout, max(l.Remaining()/4, time.Millisecond))
 		l.renewAt = now + pause/2 + rand.N(pause/2+1)
 	}
 	k.again(l)

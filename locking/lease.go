@@ -30,12 +30,13 @@ type Lease struct {
 	end        context.CancelCauseFunc
 	endangered chan struct{} // closed by watch, once
 
-	mu       sync.Mutex
-	deadline time.Duration // local clock: the lease ends for us
-	warned   bool
-	timer    *time.Timer // runs watch at the warning and at the deadline
-	hearers  map[int]func(deadline time.Duration)
-	hearer   int // the newest key
+	mu          sync.Mutex
+	deadline    time.Duration // local clock: the lease ends for us
+	provisional bool          // granted by another's script for a moment, and not confirmed yet: too early for a warning
+	warned      bool
+	timer       *time.Timer // runs watch at the warning and at the deadline
+	hearers     map[int]func(deadline time.Duration)
+	hearer      int // the newest key
 
 	renewAt time.Duration // local clock; the keeper's
 	index   int           // in the keeper's heap, -1 outside; the keeper's
@@ -166,7 +167,7 @@ func (l *Lease) move(deadline time.Duration) []func(time.Duration) {
 	if l.ctx.Err() != nil || deadline <= l.deadline {
 		return nil
 	}
-	l.deadline = deadline
+	l.deadline, l.provisional = deadline, false
 	l.schedule()
 	return slices.Collect(maps.Values(l.hearers))
 }
@@ -174,7 +175,7 @@ func (l *Lease) move(deadline time.Duration) []func(time.Duration) {
 // schedule sets the timer to the warning or to the deadline. mu is held.
 func (l *Lease) schedule() {
 	at := l.deadline
-	if !l.warned {
+	if !l.warned && !l.provisional {
 		at -= l.length / 3
 	}
 	wait := at - l.client.cfg.Clock()
@@ -194,7 +195,7 @@ func (l *Lease) watch() {
 	l.mu.Lock()
 	defer l.mu.Unlock()
 	now := l.client.cfg.Clock()
-	if !l.warned && now >= l.deadline-l.length/3 {
+	if !l.warned && !l.provisional && now >= l.deadline-l.length/3 {
 		l.warned = true
 		close(l.endangered)
 	}

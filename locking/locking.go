@@ -96,6 +96,7 @@ type Client struct {
 	keeper       *keeper
 	convoy       convoy // of single calls
 	acknowledged convoy // of those that count only once replicas have them
+	bell         *bell
 
 	mu         sync.Mutex     // orders Close and what goes to the background
 	background sync.WaitGroup // what runs on after a call has returned; Close waits for it
@@ -137,7 +138,7 @@ func New(cfg Config) (*Client, error) {
 	}
 	c := &Client{cfg: cfg, scripts: loadScripts(), servers: newServers(cfg.Redis), seen: witness{locks: map[string]knowledge{}}}
 	c.life, c.end = context.WithCancel(context.Background())
-	c.keeper = newKeeper(c)
+	c.keeper, c.bell = newKeeper(c), newBell(c)
 	c.background.Go(c.keeper.run)
 	return c, nil
 }

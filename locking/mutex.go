@@ -24,6 +24,9 @@ type Option func(*Request)
 // WithLease sets how long a lease lasts without renewal. The default is 30s.
 func WithLease(d time.Duration) Option { return func(r *Request) { r.Lease = d } }
 
+// WithDelay keeps a row shut for a while after its lease ended without a release: see [Request.Delay]. The default is none.
+func WithDelay(d time.Duration) Option { return func(r *Request) { r.Delay = d } }
+
 // Mutex is the mutex of this name. It makes no call.
 func (c *Client) Mutex(name string, options ...Option) *Mutex {
 	return &Mutex{*c.Semaphore(name, 1, options...)}

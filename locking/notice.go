@@ -2,16 +2,11 @@ package locking
 
 import (
 	"context"
-	"errors"
 	"fmt"
-	"math/rand/v2"
-	"net"
 	"slices"
 	"strconv"
 	"strings"
 	"time"
-
-	"github.com/redis/go-redis/v9"
 )
 
 // Notice says that a tick was granted, to those who were about to ask for it.
@@ -59,10 +54,7 @@ func parseGranted(line string) (g granted, ok bool) {
 	return g, true
 }
 
-const (
-	maxNotices = 1000             // in one message
-	quiet      = 15 * time.Second // after that a subscription is checked
-)
+const maxNotices = 1000 // in one message
 
 func (c *Client) channel() string { return c.cfg.Prefix + "granted" }
 
@@ -88,65 +80,8 @@ func (c *Client) Tell(ctx context.Context, leases []*Lease) error {
 // Hear calls f with notices, and remembers what they tell as this client's own witness, until ctx ends. While the server is
 // away, or forbids it (see [Config.OnForbidden]), it tries again and again, with growing pauses. f is called from one goroutine.
 func (c *Client) Hear(ctx context.Context, f func([]Notice)) {
-	const shortest, longest = 50 * time.Millisecond, 2 * time.Second
-	told := false // that the server forbids it
-	for pause := shortest; ctx.Err() == nil; pause = min(2*pause, longest) {
-		heard, err := c.listen(ctx, f)
-		if heard {
-			pause, told = shortest, false
-		}
-		if redis.IsPermissionError(err) && !told {
-			told = true
-			c.cfg.OnForbidden(c.channel(), err)
-		}
-		select {
-		case <-ctx.Done():
-		case <-time.After(pause/2 + rand.N(pause)):
-		}
-	}
+	c.subscribe(ctx, channel{name: c.channel()}, listener{hear: func(message string) { f(c.overhear(message)) }})
 }
-
-// listen subscribes once, and returns why that has ended; heard tells whether it worked.
-func (c *Client) listen(ctx context.Context, f func([]Notice)) (heard bool, err error) {
-	sub := c.cfg.Redis.Subscribe(ctx)
-	defer sub.Close()
-	if err := c.subscribe(ctx, sub); err != nil {
-		return false, err
-	}
-	defer context.AfterFunc(ctx, func() { sub.Close() })() // no context ends a read
-	for asked := false; ; {
-		m, err := sub.ReceiveTimeout(noRedial, quiet)
-		var late net.Error
-		switch {
-		case errors.As(err, &late) && late.Timeout() && !asked:
-			if err := sub.Ping(noRedial); err != nil {
-				return heard, err
-			}
-			asked = true
-			continue
-		case err != nil:
-			return heard, err
-		}
-		heard, asked = true, false
-		if m, ok := m.(*redis.Message); ok {
-			f(c.overhear(m.Payload))
-		}
-	}
-}
-
-func (c *Client) subscribe(ctx context.Context, sub *redis.PubSub) error {
-	ctx, cancel := context.WithTimeout(ctx, c.cfg.Timeout)
-	defer cancel()
-	return sub.Subscribe(ctx, c.channel())
-}
-
-// noRedial is a context that has ended. Reading takes no notice of that, but go-redis does where it would connect again by
-// itself: without a pause, and while nobody can close the subscription.
-var noRedial = func() context.Context {
-	ctx, cancel := context.WithCancel(context.Background())
-	cancel()
-	return ctx
-}()
 
 // overhear takes in a message. What can't be read is none of ours.
 func (c *Client) overhear(message string) []Notice {

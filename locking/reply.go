@@ -50,7 +50,7 @@ func (c *Client) learn(k call, r reply) {
 // inUse tells that the lock was used about now, so that the server keeps it for a while.
 func (r reply) inUse() bool {
 	switch r.verdict {
-	case "granted", "renewed", "released", "closed", "settled", "passed", "stale":
+	case "granted", "renewed", "released", "closed", "settled", "queued", "passed", "stale":
 		return true
 	case "held":
 		return r.number(0) > 0

@@ -31,8 +31,13 @@ type Request struct {
 	Abstain bool
 	// Adopt is the lease id of an orphan whose tick this lease carries on, as the next attempt.
 	Adopt string
+	// Delay keeps a row shut for so long after its lease ended without a release: for resources that can't check tokens, so
+	// that what a dead holder has sent can arrive first (the lock-delay of Chubby, Burrows 2006). The last grant's counts.
+	Delay time.Duration
 	// Tick, if not nil, is granted at most PerTick times, ever.
 	Tick *Tick
+
+	channel string // by which the server tells of a grant: the request waits in the queue
 }
 
 // Tick is an instant of a schedule, to be entered in the lock's ledger by the grant.
@@ -74,6 +79,8 @@ type Answer struct {
 	Outcome string    // IfHeld or IfLate of the request that settled the tick; "granted" if it was granted
 	Orphans int       // runs of this lock whose outcome nobody has recorded yet: see [Client.Look]
 	Err     error
+
+	line inLine
 }
 
 func (r Request) withDefaults() Request {
@@ -97,6 +104,8 @@ func (r Request) validate() error {
 		return fmt.Errorf("slots is %d: it must be from 1 to 1000", r.Slots)
 	case r.Lease < 10*time.Millisecond:
 		return fmt.Errorf("lease is %v: it must be at least 10ms", r.Lease)
+	case r.Delay < 0 || r.Delay > time.Hour:
+		return fmt.Errorf("delay is %v: it must be from 0 to 1h", r.Delay)
 	case r.Adopt != "" && r.Tick != nil:
 		return errors.New("an adopted run brings its own tick")
 	case r.Adopt != "" && r.Trigger == "":
@@ -125,12 +134,13 @@ func (t Tick) validate(slots int) error {
 
 func (r Request) args(owner string) []any {
 	args := []any{owner, r.Slots, r.Lease.Microseconds(), r.Trigger, r.Memo, flag(r.Abstain), r.Adopt, flag(!r.AnyLimit)}
-	if r.Tick == nil {
-		return append(args, "", 0, 0, 0, 0, "", "", "")
+	if t := r.Tick; t == nil {
+		args = append(args, "", 0, 0, 0, 0, "", "", "")
+	} else {
+		args = append(args, t.At.Unix(), max(t.Previous.Unix(), 0), toMicros(t.NotBefore), toMicros(t.Deadline),
+			t.PerTick, t.Schedule, t.IfHeld, t.IfLate)
 	}
-	t := r.Tick
-	return append(args, t.At.Unix(), max(t.Previous.Unix(), 0), toMicros(t.NotBefore), toMicros(t.Deadline),
-		t.PerTick, t.Schedule, t.IfHeld, t.IfLate)
+	return append(args, r.channel, patienceInLine.Microseconds(), r.Delay.Microseconds())
 }
 
 func flag(b bool) string {

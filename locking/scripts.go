@@ -12,6 +12,8 @@ import (
 var (
 	//go:embed lua/state.lua
 	luaState string
+	//go:embed lua/queue.lua
+	luaQueue string
 	//go:embed lua/acquire.lua
 	luaAcquire string
 	//go:embed lua/renew.lua
@@ -33,8 +35,11 @@ func loadScripts() scripts {
 		sum := sha1.Sum([]byte(text)) //nolint:gosec // see above
 		return script{text, hex.EncodeToString(sum[:])}
 	}
-	ofLock := func(body string) script { return load(luaState + "\n" + body) }
-	return scripts{ofLock(luaAcquire), ofLock(luaRenew), ofLock(luaRelease), ofLock(luaLook), load(luaFence)}
+	ofLock := func(parts ...string) script { return load(luaState + "\n" + strings.Join(parts, "\n")) }
+	return scripts{
+		acquire: ofLock(luaQueue, luaAcquire), renew: ofLock(luaRenew), release: ofLock(luaQueue, luaRelease), look: ofLock(luaLook),
+		fence: load(luaFence),
+	}
 }
 
 // call is one execution of a script.
@@ -57,6 +62,7 @@ func (c *Client) key(lock string) string {
 	return c.cfg.Prefix + "{" + lock + "}"
 }
 
+// keys are those of a lock, and of a lease id.
 func (c *Client) keys(lock, id string) []string {
 	base := c.key(lock)
 	return []string{base, base + ":expiry", base + ":ledger", base + ":orphans", base + ":dead:" + id}

@@ -53,9 +53,9 @@ func (h *untilHook) ProcessHook(next redis.ProcessHook) redis.ProcessHook { retu
 func (h *untilHook) ProcessPipelineHook(next redis.ProcessPipelineHook) redis.ProcessPipelineHook {
 	return func(ctx context.Context, cmds []redis.Cmder) error {
 		h.mu.Lock()
-		const until = 9 // behind name, script, number of keys, five keys and the lease id
 		for _, cmd := range cmds {
-			if args := cmd.Args(); len(args) > until {
+			if args := cmd.Args(); cmd.Name() == "evalsha" || cmd.Name() == "eval" {
+				until := 3 + args[2].(int) + 1 // behind name, script, number of keys, the keys, and the lease id
 				h.untils[h.port] = append(h.untils[h.port], args[until].(int64))
 			}
 		}

@@ -80,7 +80,7 @@ func lateRequest(b *bench) {
 			args[i] = strings.ReplaceAll(s, "first", "second")
 		}
 	}
-	args[notAfter] = b.now().Add(-time.Microsecond).UnixMicro()
+	args[notAfter(args)] = b.now().Add(-time.Microsecond).UnixMicro()
 	if verdict, _ := b.again(args); verdict != "late" {
 		b.Errorf("a request after its not-after: %q", verdict)
 	}

@@ -12,6 +12,7 @@ import (
 	"errors"
 	"fmt"
 	"strconv"
+	"strings"
 	"sync"
 	"testing"
 	"time"
@@ -29,7 +30,7 @@ func Run(t *testing.T, connect func(t *testing.T) redis.UniversalClient) {
 	for _, th := range batches() {
 		t.Run(th.name, func(t *testing.T) { th.test(newBench(t, connect(t))) })
 	}
-	for _, group := range [][]theorem{granting(), tokens(), ledger(), fanOut(), orphans(), forgetting(), lifetime(), fences()} {
+	for _, group := range [][]theorem{granting(), tokens(), ledger(), fanOut(), orphans(), forgetting(), lifetime(), waiting(), fences()} {
 		for _, th := range group {
 			t.Run(th.name, func(t *testing.T) {
 				t.Parallel()
@@ -336,7 +337,7 @@ func (r *recorder) ProcessPipelineHook(next redis.ProcessPipelineHook) redis.Pro
 		r.mu.Lock()
 		defer r.mu.Unlock()
 		for _, cmd := range cmds {
-			if cmd.Err() == nil {
+			if cmd.Err() == nil && strings.HasPrefix(cmd.Name(), "eval") {
 				r.calls = append(r.calls, cmd.Args())
 			}
 		}
@@ -353,7 +354,7 @@ func (r *recorder) of(id string) (calls [][]any) {
 	r.mu.Lock()
 	defer r.mu.Unlock()
 	for _, args := range r.calls {
-		if len(args) > notAfter && args[notAfter-1] == any(id) {
+		if args[notAfter(args)-1] == any(id) {
 			calls = append(calls, args)
 		}
 	}
@@ -386,5 +387,5 @@ func (b *bench) again(args []any) (verdict string, rest []any) {
 	return fmt.Sprint(reply[0]), reply[1:]
 }
 
-// notAfter is the place of a call's not-after: behind name, script, number of keys, five keys and the lease id.
-const notAfter = 9
+// notAfter is the place of a call's not-after: behind name, script, number of keys, the keys and the lease id.
+func notAfter(call []any) int { return 3 + call[2].(int) + 1 }

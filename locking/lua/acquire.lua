@@ -4,10 +4,12 @@
 --       14 orphan (a lease id to adopt, or '')  15 strict ('1': another limit than the stored one is refused)
 --       16 tick (or '')  17 previous tick  18 not-before  19 start deadline (0: none)  20 per tick
 --       21 schedule digest  22 outcome if all rows are held ('': leave the tick open)  23 outcome if too late
+--       24 channel by which to be told of a grant ('': the request does not wait)  25 how long it waits without asking again
+--       26 how long the slot stays shut after an expiry
 -- Reply after the common part:
 --       granted, slot, token, expiry, tick, attempt | late | dead | early, instant | closed, until
 --       settled, outcome (by this request)          | decided, how, until, holder  | held, until, holder
---       limit, stored number
+--       queued, until, holder, how many are ahead   | limit, stored number
 --
 -- Why it is atomic: a lock without the ledger runs a short job twice when a replica's clock is late, and a
 -- ledger without the lock says nothing about who runs. The order of the checks is part of the protocol.
@@ -15,15 +17,21 @@
 if is_late() then return reply('late') end
 if redis.call('EXISTS', TOMBSTONE) == 1 then return reply('dead') end
 
-local PATIENCE = 10000000 -- more than the pauses of whoever asks again
+local ASKS_AGAIN = 10000000 -- more than the pauses of whoever does
 local owner, slots, lease = ARGV[8], num(ARGV[9]), num(ARGV[10])
 local tick, previous, per_tick = tonumber(ARGV[16]), num(ARGV[17]), num(ARGV[20])
+local channel, patience = ARGV[24] or '', num(ARGV[25])
+local waits = QUEUE and channel ~= ''
 
 local mine = slot_of_id and row_at(slot_of_id)
 local expiry = mine and num(redis.call('ZSCORE', EXPIRY, slot_of_id)) or 0
 if expiry > now then -- the same request again, whose first reply was lost: the same grant
   if sync then -- or replicas had not acknowledged it: it stays until they have, however seldom it is asked for
-    expiry = math.max(expiry, now + math.max(lease, PATIENCE))
+    expiry = math.max(expiry, now + math.max(lease, ASKS_AGAIN))
+    redis.call('ZADD', EXPIRY, int(expiry), slot_of_id)
+    touch()
+  elseif waits then -- it was granted by another's script: now it is confirmed
+    expiry = math.max(expiry, now + lease)
     redis.call('ZADD', EXPIRY, int(expiry), slot_of_id)
     touch()
   end
@@ -35,8 +43,12 @@ if not_before > now then return reply('early', not_before) end
 remember()
 mend()
 local held = holds()
-if closed > now then return reply('closed', closed) end
+if closed > now then
+  if waits then line_up(owner, lease, channel, patience) end
+  return reply('closed', closed)
+end
 if ARGV[15] == '1' and limit > 0 and limit ~= slots then return reply('limit', limit) end
+if QUEUE then serve(held, slots, id) end
 
 -- Who holds a row: of this tick, or any; the one whose lease ends first.
 local function holder(of)
@@ -44,6 +56,7 @@ local function holder(of)
     local row = row_at(held[i])
     if row and (not of or row.tick == int(of)) then return held[i + 1], row.owner end
   end
+  if not of and held[1] then return held[2], '' end -- shut
   return 0, ''
 end
 
@@ -106,21 +119,18 @@ if began() then
   end
   if not back and grants >= per_tick then return settle('') end -- by a smaller number than those before said
 end
-local function free_slot()
-  if #held / 2 >= slots then return nil end
-  local taken = {}
-  for i = 1, #held, 2 do taken[tonumber(held[i])] = true end
-  for s = 0, slots - 1 do
-    if not taken[s] and (fits[s] or fits[s] == nil and not back) then return s end
-  end
-end
-
-local slot = free_slot()
+local slot = free_slot(held, slots, fits, back)
 if not slot then
+  if waits then
+    local ahead = line_up(owner, lease, channel, patience)
+    local till, whose = holder()
+    return reply('queued', till, whose, ahead)
+  end
   if tick and not began() and ARGV[22] ~= '' then return settle(ARGV[22]) end
   return reply('held', holder())
 end
 if ARGV[13] == '1' then return reply('held', 0, '') end
+if waits then leave_line(id) end
 
 local attempt, of_tick, memo = 1, ARGV[16], ARGV[12]
 if ARGV[14] ~= '' then -- an adoption: the orphan's tick, one attempt on; the ledger is not asked
@@ -139,6 +149,7 @@ place(slot, {id = id, owner = owner, lease = int(lease), token = int(floor), tic
 set('floor', int(floor))
 set('longest', int(longest))
 set('limit', int(slots))
+if num(ARGV[26]) ~= delay then set('delay', int(num(ARGV[26]))) end
 if tick and back then
   fits[slot] = nil
   local left = {}

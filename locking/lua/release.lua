@@ -33,4 +33,9 @@ elseif undo and tick then
 end
 redis.call('HDEL', ORPHANS, id) -- its holder is alive and tells the outcome itself
 if row then touch() end
+if QUEUE and redis.call('EXISTS', QUEUE) == 1 then
+  leave_line(id)
+  local held = holds()
+  if closed <= now then serve(held, limit) end
+end
 return reply(verdict)

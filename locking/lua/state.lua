@@ -1,12 +1,14 @@
 -- state.lua: what every script of one lock begins with. It is put before the text of each of them.
 --
 -- KEYS  1 lock     hash: floor, longest, closed, low, last (and by: who decided it), digest, since, digest2, since2, limit,
---                  permanent, sync (written so that WAIT has something to wait for); r<slot> the row held there, t<slot> the newest token granted there, i<id> the slot of a
---                  lease id, a<id> the orphan that it adopted
+--                  permanent, sync (written so that WAIT has something to wait for); r<slot> the row held there, t<slot> the
+--                  newest token granted there, i<id> the slot of a lease id, a<id> the orphan that it adopted; delay: how long
+--                  a slot stays shut after an expiry, delayed: the slots that are, as "slot until;..."
 --       2 expiry   sorted set: slots that are held, by the instant at which their lease ends
 --       3 ledger   hash: ticks decided (or given back) out of turn; those up to low are not listed
 --       4 orphans  hash: runs whose lease ended without a release, by lease id
 --       5 tombstone of this request's lease id: it was released, whatever still arrives in its name. It holds the verdict
+--       6, 7 see queue.lua
 -- ARGV  1 lease id  2 not-after  3 idle  then the witness: 4 floor  5 longest  6 low  7 ledger; the rest is each script's own,
 --       but for the last: '1' if WAIT follows, so that the reply counts only when replicas have what it tells
 --
@@ -33,10 +35,11 @@ end
 
 local id = ARGV[1]
 local f = redis.call('HMGET', LOCK, 'floor', 'longest', 'closed', 'low', 'last',
-  'digest', 'since', 'digest2', 'since2', 'limit', 'i' .. id, 'permanent', 'by')
+  'digest', 'since', 'digest2', 'since2', 'limit', 'i' .. id, 'permanent', 'by', 'delay', 'delayed')
 local floor, longest, closed, low = num(f[1]), num(f[2]), num(f[3]), num(f[4])
 local last, limit, slot_of_id, permanent, by = f[5] or '', num(f[10]), f[11], f[12] == '1', f[13]
 local digest, since, digest2, since2 = f[6] or '', num(f[7]), f[8] or '', num(f[9])
+local delay, delayed = num(f[14]), f[15] or ''
 
 -- ledger: tick -> {prev = tick before it, state, how}. 'part': granted in the slots that how lists, and open to others;
 -- 'done': decided as how says; 'open': given back before its start, to all slots, or only to those that how lists.
@@ -110,6 +113,20 @@ local function row_at(slot)
   if s then return unpack_row(s), s end
 end
 
+-- Slots that are shut count as held, but for one that is given back to its holder.
+local function shut(held, but)
+  local still = {}
+  for slot, till in string.gmatch(delayed, '(%d+) (%d+);') do
+    till = math.min(tonumber(till), now + delay)
+    if till > now and tonumber(slot) ~= tonumber(but) then
+      held[#held + 1], held[#held + 2] = slot, till
+      still[#still + 1] = slot .. ' ' .. int(till) .. ';'
+    end
+  end
+  delayed = table.concat(still)
+  set('delayed', delayed)
+end
+
 -- The slots that are held: {slot, expiry, ...}, the first to end first. Rows whose lease has ended make room; a run
 -- among them becomes an orphan, until its outcome is recorded. No lease lasts beyond the longest from now, whatever the
 -- clock showed once: what its holder relies on is shorter.
@@ -123,6 +140,7 @@ local function holds()
       redis.call('HDEL', LOCK, 'r' .. slot, 'i' .. row.id, 'a' .. row.id)
     end
     redis.call('ZREM', EXPIRY, slot)
+    if delay > 0 then delayed = delayed .. slot .. ' ' .. int(tonumber(list[first + 1]) + delay) .. ';' end
     first = first + 2
   end
   local held, latest = {}, now + longest
@@ -134,6 +152,7 @@ local function holds()
     end
     held[#held + 1], held[#held + 2] = slot, expiry
   end
+  if delayed ~= '' then shut(held) end
   return held
 end
 
@@ -142,6 +161,7 @@ local function place(slot, row, expiry)
   set('t' .. slot, row.token)
   set('i' .. row.id, slot)
   redis.call('ZADD', EXPIRY, int(expiry), slot)
+  if delayed ~= '' then shut({}, slot) end
 end
 
 -- The lock was used: reply() puts off its end.
@@ -158,7 +178,7 @@ local function save()
     for i = 1, 3 do redis.call('PERSIST', KEYS[i]) end
   elseif touched and not permanent then
     local life = int(math.max(idle, 2 * longest) / 1000)
-    for i = 1, 3 do redis.call('PEXPIRE', KEYS[i], life) end
+    for _, key in ipairs({LOCK, EXPIRY, LEDGER, KEYS[6], KEYS[7]}) do redis.call('PEXPIRE', key, life) end
   end
 end
 

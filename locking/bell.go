@@ -1,0 +1,165 @@
+package locking
+
+import (
+	"context"
+	"crypto/rand"
+	"fmt"
+	"sync"
+	"time"
+)
+
+// bell is how the server tells a client's waiters that they were granted a row: one subscription for all of them, but in a
+// Cluster one for each lock, on the node that has it. What it says is a hint, since messages get lost: waiters ask, too.
+type bell struct {
+	client *Client
+	name   string // of this client's channels
+
+	mu    sync.Mutex
+	lines map[string]*line      // by channel
+	rings map[string]chan grant // by lease id of a waiter
+}
+
+// grant is what the server tells of a row that another's script has given to a waiter.
+type grant struct {
+	id                                string
+	slot, token, expiry, now, longest int64
+}
+
+func parseGrant(message string) (g grant, ok bool) {
+	n, err := fmt.Sscan(message, &g.id, &g.slot, &g.token, &g.expiry, &g.now, &g.longest)
+	return g, n == 6 && err == nil
+}
+
+// line is one subscription.
+type line struct {
+	channel channel
+	waiters int
+	up      chan struct{} // closed while it is subscribed
+	hangUp  context.CancelFunc
+}
+
+// linger is how long a subscription that nobody needs is kept.
+const linger = time.Minute
+
+func newBell(c *Client) *bell {
+	return &bell{client: c, name: "bell:" + rand.Text(), lines: map[string]*line{}, rings: map[string]chan grant{}}
+}
+
+// channel is where grants of a lock are told to this client.
+func (b *bell) channel(lock string) channel {
+	if b.client.servers.cluster == nil {
+		return channel{name: b.client.cfg.Prefix + b.name}
+	}
+	return channel{name: b.client.key(lock) + ":" + b.name, sharded: true}
+}
+
+// wire is the channel as the scripts have it.
+func (c channel) wire() string {
+	if c.sharded {
+		return "s:" + c.name
+	}
+	return ":" + c.name
+}
+
+// await has a lease id called. Its waiter must leave.
+func (b *bell) await(id string) <-chan grant {
+	b.mu.Lock()
+	defer b.mu.Unlock()
+	ring := make(chan grant, 1)
+	b.rings[id] = ring
+	return ring
+}
+
+func (b *bell) leave(id string) {
+	b.mu.Lock()
+	defer b.mu.Unlock()
+	delete(b.rings, id)
+}
+
+// ready tells whether a channel is heard now.
+func (b *bell) ready(ch channel) bool {
+	b.mu.Lock()
+	defer b.mu.Unlock()
+	l := b.lines[ch.name]
+	return l != nil && isClosed(l.up)
+}
+
+func isClosed(c <-chan struct{}) bool {
+	select {
+	case <-c:
+		return true
+	default:
+		return false
+	}
+}
+
+// join begins to listen, if nobody does yet.
+func (b *bell) join(ch channel) (l *line, leave func()) {
+	b.mu.Lock()
+	defer b.mu.Unlock()
+	l = b.lines[ch.name]
+	if l == nil {
+		l = &line{channel: ch, up: make(chan struct{})}
+		ctx, cancel := context.WithCancel(b.client.life)
+		l.hangUp = cancel
+		b.lines[ch.name] = l
+		if !b.client.later(func() { b.client.subscribe(ctx, ch, b.listener(l)) }) {
+			cancel()
+		}
+	}
+	l.waiters++
+	return l, func() { b.part(l) }
+}
+
+func (b *bell) listener(l *line) listener {
+	return listener{
+		up: func() {
+			b.mu.Lock()
+			defer b.mu.Unlock()
+			close(l.up)
+		},
+		down: func() {
+			b.mu.Lock()
+			defer b.mu.Unlock()
+			l.up = make(chan struct{})
+		},
+		hear: b.ring,
+	}
+}
+
+// subscribed is closed while the line is heard.
+func (b *bell) subscribed(l *line) <-chan struct{} {
+	b.mu.Lock()
+	defer b.mu.Unlock()
+	return l.up
+}
+
+func (b *bell) part(l *line) {
+	b.mu.Lock()
+	defer b.mu.Unlock()
+	if l.waiters--; l.waiters > 0 {
+		return
+	}
+	time.AfterFunc(linger, func() {
+		b.mu.Lock()
+		defer b.mu.Unlock()
+		if l.waiters == 0 && b.lines[l.channel.name] == l {
+			delete(b.lines, l.channel.name)
+			l.hangUp()
+		}
+	})
+}
+
+// ring tells the waiter.
+func (b *bell) ring(message string) {
+	g, ok := parseGrant(message)
+	if !ok {
+		return
+	}
+	b.mu.Lock()
+	defer b.mu.Unlock()
+	select {
+	case b.rings[g.id] <- g:
+	default: // it waits no more, or was told before
+	}
+}

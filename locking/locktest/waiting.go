@@ -1,0 +1,342 @@
+package locktest
+
+import (
+	"context"
+	"errors"
+	"slices"
+	"time"
+
+	"github.com/redis/go-redis/v9"
+
+	"github.com/cronclave/cronclave/locking"
+)
+
+func waiting() []theorem {
+	return []theorem{
+		{"ReleaseHandsTheRowToTheFirstInLine", firstInLine},
+		{"NewcomerPassesNobody", newcomer},
+		{"CancelledWaiterNeverHolds", cancelled},
+		{"WaiterThatIsGrantedAndCancelledPassesItOn", grantedAndCancelled},
+		{"DeadWaiterIsDropped", deadWaiter},
+		{"GrantThatNobodyConfirmsIsPassedOn", unconfirmed},
+		{"ExpiredRowGoesToTheFirstInLine", expiredRow},
+		{"SemaphoreHandsOutItsRowsInOrder", rowsInOrder},
+		{"ForgottenQueueIsLinedUpAgain", forgottenQueue},
+		{"WaiterThatWantsAnotherLimitIsToldSo", otherLimit},
+		{"QueueLeavesNothingBehind", nothingLeft},
+		{"ExpiredSlotStaysShutForTheDelay", delayAfterExpiry},
+		{"ReleasedSlotIsOpenAtOnce", noDelayAfterRelease},
+	}
+}
+
+func (b *bench) queueKey() string { return b.base() + ":queue" }
+
+// attempt is a call of Lock that goes on.
+type attempt struct {
+	cancel context.CancelFunc
+	lease  chan *locking.Lease
+	err    chan error
+}
+
+// lines up a waiter and returns when it is in the queue.
+func (b *bench) linesUp(c *locking.Client, slots int, options ...locking.Option) *attempt {
+	b.Helper()
+	before := b.inLine()
+	a := b.waits(c, slots, options...)
+	b.until("it is in line", func() bool { return b.inLine() > before })
+	return a
+}
+
+func (b *bench) waits(c *locking.Client, slots int, options ...locking.Option) *attempt {
+	ctx, cancel := context.WithCancel(b.ctx)
+	b.Cleanup(cancel)
+	a := &attempt{cancel, make(chan *locking.Lease, 1), make(chan error, 1)}
+	go func() {
+		l, err := c.Semaphore(lock, slots, append(options, locking.WithLease(long))...).Acquire(ctx)
+		if err != nil {
+			a.err <- err
+			return
+		}
+		a.lease <- l
+	}()
+	return a
+}
+
+func (b *bench) inLine() int64 {
+	b.Helper()
+	n, err := b.rdb.ZCard(b.ctx, b.queueKey()).Result()
+	if err != nil {
+		b.Fatal(err)
+	}
+	return n
+}
+
+// until waits for a condition.
+func (b *bench) until(what string, holds func() bool) {
+	b.Helper()
+	for giveUp := time.Now().Add(timeout); !holds(); {
+		if time.Now().After(giveUp) {
+			b.Fatalf("not within %v: %s", timeout, what)
+		}
+		<-time.After(2 * time.Millisecond)
+	}
+}
+
+func (b *bench) granted(a *attempt) *locking.Lease {
+	b.Helper()
+	select {
+	case l := <-a.lease:
+		return l
+	case err := <-a.err:
+		b.Fatal(err)
+	case <-time.After(timeout):
+		b.Fatalf("not granted within %v", timeout)
+	}
+	return nil
+}
+
+// stillWaits fails the test if a waiter has an answer.
+func (b *bench) stillWaits(a *attempt) {
+	b.Helper()
+	select {
+	case l := <-a.lease:
+		b.Fatalf("granted: slot %d, token %d", l.Slot(), l.Token())
+	case err := <-a.err:
+		b.Fatal(err)
+	default:
+	}
+}
+
+func (b *bench) fails(a *attempt, want error) {
+	b.Helper()
+	select {
+	case l := <-a.lease:
+		b.Fatalf("granted: slot %d, token %d", l.Slot(), l.Token())
+	case err := <-a.err:
+		if !errors.Is(err, want) {
+			b.Fatalf("%v, want %v", err, want)
+		}
+	case <-time.After(timeout):
+		b.Fatalf("no answer within %v", timeout)
+	}
+}
+
+func firstInLine(b *bench) {
+	last := b.wins(b.a, locking.Request{})
+	var line []*attempt
+	for i := range 5 {
+		c := []*locking.Client{b.a, b.b}[i%2]
+		line = append(line, b.linesUp(c, 1))
+	}
+	for i, a := range line {
+		for _, later := range line[i:] {
+			b.stillWaits(later)
+		}
+		b.release(last)
+		next := b.granted(a)
+		if next.Token() <= last.Token() {
+			b.Errorf("token %d after %d", next.Token(), last.Token())
+		}
+		if rows := b.state().Rows; len(rows) != 1 || rows[0].ID != next.ID() {
+			b.Errorf("the lock has %v", rows)
+		}
+		last = next
+	}
+	b.confirmed(last)
+	b.release(last)
+}
+
+// confirmed waits until a row that another's script has granted has its holder's whole lease.
+func (b *bench) confirmed(l *locking.Lease) {
+	b.Helper()
+	b.until("the holder has confirmed", func() bool {
+		return slices.ContainsFunc(b.state().Rows, func(r locking.Row) bool {
+			return r.ID == l.ID() && r.Expiry.Sub(b.now()) > long/2
+		})
+	})
+	b.until("the holder knows", func() bool { return l.Remaining() > long/2 })
+	select {
+	case <-l.Endangered():
+		b.Error("warned of a loss")
+	default:
+	}
+}
+
+func newcomer(b *bench) {
+	held := b.wins(b.a, locking.Request{})
+	a := b.linesUp(b.b, 1)
+	b.gets(b.a, locking.Request{}, locking.Held)
+	b.expire(held) // nobody has told the one in line yet
+	b.gets(b.client("newcomer"), locking.Request{}, locking.Held)
+	b.release(b.granted(a))
+	b.release(b.wins(b.client("later"), locking.Request{}))
+}
+
+func cancelled(b *bench) {
+	held := b.wins(b.a, locking.Request{})
+	gone, next := b.linesUp(b.b, 1), b.linesUp(b.b, 1)
+	gone.cancel()
+	b.fails(gone, context.Canceled)
+	b.until("it is out of the line", func() bool { return b.inLine() == 1 })
+	b.release(held)
+	b.release(b.granted(next))
+}
+
+// The server has granted the row, and the waiter that is told of it has given up.
+func grantedAndCancelled(b *bench) {
+	held := b.wins(b.a, locking.Request{})
+	gone, next := b.linesUp(b.b, 1), b.linesUp(b.a, 1)
+	gone.cancel()
+	b.release(held)
+	select {
+	case l := <-gone.lease: // it was told before it heard of its end
+		b.release(l)
+	case err := <-gone.err:
+		if !errors.Is(err, context.Canceled) {
+			b.Error(err)
+		}
+	}
+	b.release(b.granted(next))
+}
+
+// leaves makes a waiter whose process is gone without a word.
+func (b *bench) leaves() {
+	b.Helper()
+	c := b.client("dead")
+	a := b.linesUp(c, 1)
+	if err := c.Close(); err != nil {
+		b.Fatal(err)
+	}
+	b.fails(a, locking.ErrClosed)
+}
+
+func deadWaiter(b *bench) {
+	held := b.wins(b.a, locking.Request{})
+	b.leaves()
+	next := b.linesUp(b.b, 1)
+	if n := b.inLine(); n != 2 {
+		b.Fatalf("%d in line", n)
+	}
+	dead, err := b.rdb.ZRange(b.ctx, b.queueKey(), 0, 0).Result()
+	if err == nil { // its patience has run out
+		err = b.rdb.ZAdd(b.ctx, b.base()+":patience", redis.Z{Score: 1, Member: dead[0]}).Err()
+	}
+	if err != nil {
+		b.Fatal(err)
+	}
+	b.release(held)
+	if rows := b.state().Rows; len(rows) != 1 || rows[0].ID == dead[0] {
+		b.Errorf("granted to the dead: %v", rows)
+	}
+	b.release(b.granted(next))
+}
+
+func unconfirmed(b *bench) {
+	held := b.wins(b.a, locking.Request{})
+	b.leaves()
+	next := b.linesUp(b.b, 1)
+	b.release(held)
+	b.stillWaits(next)
+	b.release(b.granted(next))
+}
+
+func expiredRow(b *bench) {
+	held := b.wins(b.a, locking.Request{})
+	first, second := b.linesUp(b.b, 1), b.linesUp(b.b, 1)
+	b.expire(held)
+	l := b.granted(first)
+	b.stillWaits(second)
+	b.release(l)
+	b.release(b.granted(second))
+}
+
+func rowsInOrder(b *bench) {
+	two := []*locking.Lease{b.wins(b.a, locking.Request{Slots: 2}), b.wins(b.a, locking.Request{Slots: 2})}
+	line := []*attempt{b.linesUp(b.b, 2), b.linesUp(b.a, 2), b.linesUp(b.b, 2)}
+	b.release(two[1])
+	first := b.granted(line[0])
+	if first.Slot() != two[1].Slot() {
+		b.Errorf("slot %d, want the one that was released, %d", first.Slot(), two[1].Slot())
+	}
+	b.stillWaits(line[1])
+	b.release(two[0])
+	second := b.granted(line[1])
+	b.stillWaits(line[2])
+	b.release(first)
+	third := b.granted(line[2])
+	if rows := b.state().Rows; len(rows) != 2 || second.Slot() == third.Slot() {
+		b.Errorf("the lock has %v", rows)
+	}
+}
+
+func forgottenQueue(b *bench) {
+	held := b.wins(b.a, locking.Request{})
+	a := b.linesUp(b.b, 1)
+	b.forget()
+	b.forgetQueue()
+	_ = held.Release(b.ctx) // its row is not there
+	b.open()
+	b.until("it lines up again, or holds", func() bool { return b.inLine() > 0 || len(b.state().Rows) > 0 })
+	b.open()
+	b.release(b.granted(a))
+}
+
+func (b *bench) forgetQueue() {
+	b.Helper()
+	if err := b.rdb.Del(b.ctx, b.queueKey(), b.base()+":patience").Err(); err != nil {
+		b.Fatal(err)
+	}
+}
+
+func otherLimit(b *bench) {
+	b.wins(b.a, locking.Request{})
+	b.fails(b.waits(b.b, 2), locking.ErrLimit)
+	if n := b.inLine(); n != 0 {
+		b.Errorf("%d in line", n)
+	}
+}
+
+func nothingLeft(b *bench) {
+	held := b.wins(b.a, locking.Request{})
+	a := b.linesUp(b.b, 1)
+	b.release(held)
+	b.release(b.granted(a))
+	fields, err := b.rdb.HGetAll(b.ctx, b.base()).Result()
+	if err != nil {
+		b.Fatal(err)
+	}
+	for field := range fields {
+		if field[0] == 'w' || field[0] == 'i' || field[0] == 'r' {
+			b.Errorf("field %s", field)
+		}
+	}
+	for _, part := range []string{":queue", ":patience", ":expiry"} {
+		if n, err := b.rdb.Exists(b.ctx, b.base()+part).Result(); n != 0 || err != nil {
+			b.Errorf("key %s is there, %v", part, err)
+		}
+	}
+}
+
+func delayAfterExpiry(b *bench) {
+	r := locking.Request{Delay: time.Hour}
+	held := b.wins(b.a, r)
+	b.expire(held)
+	a := b.gets(b.b, r, locking.Held)
+	if left := a.Until.Sub(b.now()); left < 50*time.Minute || left > time.Hour || a.Holder != "" {
+		b.Errorf("held by %q for %v", a.Holder, left)
+	}
+	b.set("delayed", "0 1;")
+	b.release(b.wins(b.b, r))
+}
+
+func noDelayAfterRelease(b *bench) {
+	r := locking.Request{Delay: time.Hour, Slots: 2}
+	b.expire(b.wins(b.a, r))
+	second := b.wins(b.b, r)
+	if second.Slot() != 1 {
+		b.Errorf("slot %d, the other is shut", second.Slot())
+	}
+	b.gets(b.b, r, locking.Held)
+	b.release(second)
+	b.release(b.wins(b.b, r))
+}

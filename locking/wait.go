@@ -1,0 +1,141 @@
+package locking
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"math/rand/v2"
+	"time"
+)
+
+// patienceInLine is how long a waiter keeps its place without asking again. It asks three times as often.
+const patienceInLine = 5 * time.Second
+
+// inLine is what a waiter was told when it asked last.
+type inLine struct {
+	since time.Duration // local clock, before it asked
+	now   int64         // the server's clock then
+	ahead int           // how many are before it
+}
+
+// Lock waits until the mutex is this caller's, first come, first served, or ctx ends: see [Semaphore.Acquire].
+func (m *Mutex) Lock(ctx context.Context) (*Lease, error) { return m.sem.Acquire(ctx) }
+
+// Acquire waits for a row in the lock's queue, in which nobody is passed: whoever releases a row hands it to the first in line,
+// and only that waiter is told. A waiter whose process has died is dropped when it has not asked for some seconds. While the
+// server is away it goes on trying. The error wraps the cause of ctx if that has ended; the waiter is out of the queue then, or
+// will be as soon as the server answers, and never holds a row.
+func (s *Semaphore) Acquire(ctx context.Context) (*Lease, error) {
+	r := s.request.withDefaults()
+	w := &waiter{Client: s.client, request: r, channel: s.client.bell.channel(r.Lock), ring: s.client.bell.await(r.ID)}
+	defer w.leave()
+	w.request.channel = w.channel.wire()
+	lease, err := w.wait(ctx)
+	if err != nil {
+		return nil, fmt.Errorf("lock %q: %w", r.Lock, err)
+	}
+	return lease, nil
+}
+
+// waiter is one call that waits.
+type waiter struct {
+	*Client
+	request Request
+	channel channel
+	ring    <-chan grant
+	line    *line // nil until there is something to wait for
+	part    func()
+	pause   time.Duration
+}
+
+func (w *waiter) leave() {
+	w.bell.leave(w.request.ID)
+	if w.part != nil {
+		w.part()
+	}
+}
+
+func (w *waiter) wait(ctx context.Context) (*Lease, error) {
+	for ctx.Err() == nil {
+		heard := w.bell.ready(w.channel)
+		a := w.Acquire(ctx, w.request)
+		switch {
+		case a.Verdict == Granted:
+			return a.Lease, nil
+		case a.Verdict == Unknown && !errors.Is(a.Err, ErrUnknown):
+			return nil, a.Err
+		case a.Verdict == Unknown:
+			w.pause = min(max(2*w.pause, 5*time.Millisecond), w.cfg.Timeout)
+			w.sleep(ctx, w.pause/2+rand.N(w.pause))
+			continue
+		}
+		w.pause = 0
+		if lease := w.stand(ctx, a, heard); lease != nil {
+			return lease, nil
+		}
+	}
+	w.Withdraw(w.request, w.request.ID)
+	return nil, context.Cause(ctx)
+}
+
+func (w *waiter) sleep(ctx context.Context, d time.Duration) {
+	select {
+	case <-ctx.Done():
+	case <-time.After(d):
+	}
+}
+
+// stand waits until the server tells of a grant, or it is time to ask again. heard: what it has told since the last request
+// was sent was not missed.
+func (w *waiter) stand(ctx context.Context, a Answer, heard bool) *Lease {
+	if w.line == nil {
+		w.line, w.part = w.bell.join(w.channel)
+	}
+	var up <-chan struct{}
+	if !heard {
+		up = w.bell.subscribed(w.line)
+	}
+	timer := time.NewTimer(w.nextLook(a))
+	defer timer.Stop()
+	select {
+	case g := <-w.ring:
+		return w.take(g, a.line)
+	case <-up:
+	case <-timer.C:
+	case <-ctx.Done():
+	case <-w.life.Done():
+	}
+	return nil
+}
+
+// nextLook is when to ask again if nothing is heard: in time to keep the place, and when the first row may have run out. The
+// first in line looks first.
+func (w *waiter) nextLook(a Answer) time.Duration {
+	const step, most = 20 * time.Millisecond, time.Second
+	often := patienceInLine / 3
+	next := often - rand.N(often/5)
+	if a.Until.IsZero() || a.line.now == 0 {
+		return min(next, 100*time.Millisecond)
+	}
+	out := time.Duration(toMicros(a.Until)-a.line.now)*time.Microsecond - (w.cfg.Clock() - a.line.since)
+	return max(min(next, out+min(time.Duration(a.line.ahead+1)*step, most)), step)
+}
+
+// take makes the lease of a grant that the server has told of. It can be used at once: the row's end is counted from when this
+// waiter asked last, plus the time that has passed since then by the server's clock, less 1 %. The keeper confirms it. Where
+// replicas have to acknowledge a grant, the server is asked for it instead.
+func (w *waiter) take(g grant, asked inLine) *Lease {
+	passed := time.Duration(g.now-asked.now) * time.Microsecond
+	if w.cfg.AckedReplicas > 0 || asked.now == 0 || passed < 0 {
+		return nil
+	}
+	now := w.cfg.Clock()
+	got := reply{verdict: "granted", now: g.now, floor: g.token, longest: g.longest, sent: min(asked.since+passed-passed/100, now),
+		rest: []any{g.slot, g.token, g.expiry, int64(0), int64(1)}}
+	l := newLease(w.Client, w.request, got)
+	if now >= l.deadline {
+		return nil
+	}
+	l.provisional, l.renewAt = true, now
+	return w.keeper.add(l)
+}
