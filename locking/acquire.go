@@ -200,9 +200,6 @@ func (r Request) previous() int64 {
 	return max(r.Tick.Previous.Unix(), 0)
 }
 
-// fencePart ends the key of a fence.
-const fencePart = ":fence"
-
 // checkName refuses names whose keys would not share one hash slot of a Cluster, or would be another lock's.
 func checkName(name string) error {
 	if name == "" {
@@ -216,9 +213,9 @@ func checkName(name string) error {
 	if !ok || !closed || tag == "" || strings.ContainsAny(before+tag+after, "{}") {
 		return errors.New("a name may have one hash tag in braces, as in {orders}:archive")
 	}
-	for _, part := range []string{":expiry", ":ledger", ":orphans", ":queue", ":patience", fencePart} {
-		if strings.HasSuffix(after, part) || strings.Contains(after, ":dead:") {
-			return fmt.Errorf("a name with a hash tag can't end with %s or contain :dead:, other keys of that tag do", part)
+	for _, part := range keyParts {
+		if strings.HasSuffix(after, ":"+part) || strings.Contains(after, ":dead:") {
+			return fmt.Errorf("a name with a hash tag can't end with :%s or contain :dead:, other keys of that tag do", part)
 		}
 	}
 	return nil

@@ -184,3 +184,13 @@ func ExampleGate() {
 	// gate: stale fencing token: 33, after 34
 	// by two
 }
+
+func ExampleName() {
+	fmt.Println(locking.Name("orders", "17"))
+	fmt.Println(locking.Name("files", "a:b", "{c}"))
+	fmt.Println(locking.Tagged("orders", "17"))
+	// Output:
+	// orders:17
+	// files:a%3Ab:%7Bc%7D
+	// {orders}:17
+}

@@ -116,7 +116,7 @@ func (f *Fence) pass(ctx context.Context, token Token) error {
 // of a Cluster that moves is never in between two places for it.
 func (f *Fence) call(token Token) call {
 	c := f.client
-	name := strings.TrimPrefix(c.key(f.resource), c.cfg.Prefix) + fencePart
+	name := strings.TrimPrefix(c.key(f.resource), c.cfg.Prefix) + ":fence"
 	k := c.call(c.scripts.fence, name, "", true, int64(token))
 	k.keys, k.idle = k.keys[:1], f.idle.Microseconds()
 	return k
