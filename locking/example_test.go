@@ -194,3 +194,40 @@ func ExampleName() {
 	// files:a%3Ab:%7Bc%7D
 	// {orders}:17
 }
+
+// A function that locks by itself, and is also called where the lock is held already.
+func ExampleMutex_Enter() {
+	rdb, closeAll := connect()
+	defer closeAll()
+	client, err := locking.New(locking.Config{Redis: rdb, Prefix: "shop:"})
+	if err != nil {
+		log.Fatal(err)
+	}
+	defer client.Close()
+	stock := client.Mutex("stock")
+
+	var newest locking.Token
+	count := func(ctx context.Context) error {
+		_, lease, err := stock.Enter(ctx)
+		if err != nil {
+			return err
+		}
+		defer lease.Release(ctx)
+		fmt.Println("the lease from before:", lease.Token() == newest)
+		newest = lease.Token()
+		return nil
+	}
+	ctx, lease, err := stock.Enter(context.Background())
+	if err != nil {
+		log.Fatal(err)
+	}
+	newest = lease.Token()
+	err = errors.Join(count(ctx), count(ctx), lease.Release(ctx))
+	err = errors.Join(err, count(context.Background()))
+	fmt.Println(err)
+	// Output:
+	// the lease from before: true
+	// the lease from before: true
+	// the lease from before: false
+	// <nil>
+}

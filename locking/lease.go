@@ -37,6 +37,7 @@ type Lease struct {
 	timer       *time.Timer // runs watch at the warning and at the deadline
 	hearers     map[int]func(deadline time.Duration)
 	hearer      int // the newest key
+	holds       holds
 
 	renewAt time.Duration // local clock; the keeper's
 	index   int           // in the keeper's heap, -1 outside; the keeper's
@@ -120,19 +121,25 @@ func (l *Lease) OnExtend(f func(deadline time.Duration)) (stop func()) {
 
 // Release ends the lease: first its context, then, when that work must be over, its row. It is done even if ctx has ended, in
 // at most twice [Config.Timeout]. [ErrLost] tells that the lease had ended before; [ErrUnknown] that the server
-// did not answer: the row runs out by itself then.
+// did not answer: the row runs out by itself then. Of a lease that was entered more than once, see [Mutex.Enter], it gives one hold up,
+// and all that only with the last.
 func (l *Lease) Release(ctx context.Context) error { return l.release(ctx, false) }
 
-// GiveBack releases a lease whose work was never begun: its tick is open to others again.
+// GiveBack releases a lease whose work was never begun: its tick is open to others again. As Release, it gives up one hold of a lease that
+// was entered.
 func (l *Lease) GiveBack(ctx context.Context) error { return l.release(ctx, true) }
 
 func (l *Lease) release(ctx context.Context, undo bool) error {
+	if last, err := l.leave(); !last {
+		return err
+	}
 	c := l.client
 	c.keeper.remove(l)
 	l.stop(ErrReleased)
 	ctx, cancel := context.WithTimeout(context.WithoutCancel(ctx), 2*c.cfg.Timeout)
 	defer cancel()
 	verdict, err := c.release(ctx, releaseCall{lock: l.lock, id: l.id, permanent: l.permanent, undo: undo, previous: l.previous, perTick: l.perTick})
+	l.answered(err)
 	switch {
 	case err != nil:
 		return fmt.Errorf("release %q: %w", l.lock, err)

@@ -1,0 +1,130 @@
+package locking
+
+import (
+	"context"
+	"fmt"
+)
+
+// Enter is [Mutex.Lock] for callers that may hold the mutex already (a reentrant lock). If ctx carries a lease of this mutex and this client that
+// is still held, that lease is returned, with its token, and has one hold more; else it waits for a new one. Each Enter needs
+// one [Lease.Release], in any order; the last gives the lease up, and one too many is an error that is [ErrReleased].
+//
+// The context returned carries the lease. It is derived from ctx, and ends a moment after the lease does, with the same cause: pass it
+// on, and work under it. All goroutines that have it hold the lock, and none of them is kept from another. Who starts one that may outlive its
+// own hold enters once for it.
+//
+// A lease that was lost is never returned again. Its context has ended, so what enters with that gets [ErrLost]; what enters with a context
+// that goes on all the same ([context.WithoutCancel]) gets a new lease, with a greater token, which the holds of the lost one do not count for.
+// Where Enter fails it returns ctx itself.
+func (m *Mutex) Enter(ctx context.Context) (context.Context, *Lease, error) {
+	if inner, lease, err := m.reenter(ctx); lease != nil || err != nil {
+		return inner, lease, err
+	}
+	lease, err := m.Lock(ctx)
+	if err != nil {
+		return ctx, nil, err
+	}
+	lease.count()
+	return lease.carry(ctx), lease, nil
+}
+
+// TryEnter is [Mutex.Enter] without waiting, as [Mutex.TryLock] is; ok tells whether the mutex is held by this caller now.
+func (m *Mutex) TryEnter(ctx context.Context) (inner context.Context, lease *Lease, ok bool, err error) {
+	if inner, lease, err = m.reenter(ctx); lease != nil || err != nil {
+		return inner, lease, lease != nil, err
+	}
+	lease, ok, err = m.TryLock(ctx)
+	if !ok {
+		return ctx, nil, false, err
+	}
+	lease.count()
+	return lease.carry(ctx), lease, true, nil
+}
+
+// carriedKey is where a context has the lease of a lock.
+type carriedKey struct {
+	client *Client
+	lock   string
+}
+
+// carried is a lease that a context has, and by what to tell that it ends with it.
+type carried struct {
+	lease *Lease
+	done  <-chan struct{}
+}
+
+// reenter takes one hold more of the lease that ctx carries; it is nil if there is none that is held.
+func (m *Mutex) reenter(ctx context.Context) (context.Context, *Lease, error) {
+	if ctx.Err() != nil {
+		return ctx, nil, fmt.Errorf("enter %q: %w", m.sem.request.Lock, context.Cause(ctx))
+	}
+	held, ok := ctx.Value(carriedKey{m.sem.client, m.sem.request.Lock}).(carried)
+	switch {
+	case !ok || !held.lease.again():
+		return ctx, nil, nil
+	case ctx.Done() == held.done:
+		return ctx, held.lease, nil
+	}
+	return held.lease.carry(ctx), held.lease, nil
+}
+
+// carry derives a context that carries the lease and ends with it.
+func (l *Lease) carry(ctx context.Context) context.Context {
+	inner, end := context.WithCancelCause(ctx)
+	forget := context.AfterFunc(l.ctx, func() { end(context.Cause(l.ctx)) })
+	context.AfterFunc(inner, func() { forget() }) // a lease may outlive many contexts
+	return context.WithValue(inner, carriedKey{l.client, l.lock}, carried{l, inner.Done()})
+}
+
+// holds counts the holds of a lease that was entered.
+type holds struct {
+	counted bool // it was entered: other leases are released as often as anybody likes
+	n       int
+	unheard bool // the server did not answer the last release: it may be asked again
+}
+
+// count makes a new lease one of which holds are counted.
+func (l *Lease) count() {
+	l.mu.Lock()
+	defer l.mu.Unlock()
+	l.holds = holds{counted: true, n: 1}
+}
+
+// again takes one hold more, unless the lease has ended or is being released.
+func (l *Lease) again() bool {
+	l.mu.Lock()
+	defer l.mu.Unlock()
+	if l.holds.n == 0 || l.ctx.Err() != nil || l.client.cfg.Clock() >= l.deadline {
+		return false
+	}
+	l.holds.n++
+	return true
+}
+
+// leave gives one hold up; last tells that the lease is to be released.
+func (l *Lease) leave() (last bool, err error) {
+	l.mu.Lock()
+	defer l.mu.Unlock()
+	h := &l.holds
+	switch {
+	case !h.counted:
+		return true, nil
+	case h.n > 0:
+		h.n--
+		if h.n > 0 && l.ctx.Err() != nil {
+			err = fmt.Errorf("release %q: %w before", l.lock, context.Cause(l.ctx))
+		}
+		return h.n == 0, err
+	case h.unheard:
+		h.unheard = false
+		return true, nil
+	}
+	return false, fmt.Errorf("release %q more often than it was entered: %w", l.lock, ErrReleased)
+}
+
+// answered notes whether the server has answered a release.
+func (l *Lease) answered(err error) {
+	l.mu.Lock()
+	defer l.mu.Unlock()
+	l.holds.unheard = err != nil
+}
