@@ -231,3 +231,32 @@ func ExampleMutex_Enter() {
 	// the lease from before: false
 	// <nil>
 }
+
+// A transfer needs both accounts, or none: nobody waits with one of them in hand.
+func ExampleClient_Several() {
+	rdb, closeAll := connect()
+	defer closeAll()
+	client, err := locking.New(locking.Config{Redis: rdb, Prefix: "bank:"})
+	if err != nil {
+		log.Fatal(err)
+	}
+	defer client.Close()
+	ctx := context.Background()
+	from, to := locking.Tagged("accounts", "17"), locking.Tagged("accounts", "4")
+
+	leases, err := client.Several(from, to).With(locking.WithLease(time.Minute)).Lock(ctx)
+	if err != nil {
+		log.Fatal(err)
+	}
+	// Work under leases.Context(): it ends with the first of the leases.
+	tokens := leases.Tokens()
+	fmt.Println("tokens of both:", tokens[from] > 0 && tokens[to] > 0)
+
+	_, ok, err := client.Several(to, locking.Tagged("accounts", "5")).TryLock(ctx)
+	fmt.Println("another transfer meanwhile:", ok, err)
+	fmt.Println("released:", leases.Release(ctx))
+	// Output:
+	// tokens of both: true
+	// another transfer meanwhile: false <nil>
+	// released: <nil>
+}

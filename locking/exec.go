@@ -116,7 +116,11 @@ func (c *Client) trip(ctx context.Context, b *batch, calls []call, replies []rep
 			continue
 		}
 		silent = silent || err != nil && !isReply(err)
-		replies[e.call] = c.read(b.server.clock, raw, err, sent, received)
+		read := c.read
+		if len(calls[e.call].parts) > 0 {
+			read = c.readSeveral
+		}
+		replies[e.call] = read(b.server.clock, raw, err, sent, received)
 		replies[e.call].acked = c.acked(acks)
 	}
 	for _, e := range b.errands {

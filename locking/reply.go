@@ -18,10 +18,31 @@ type reply struct {
 	sent    time.Duration // local clock, before the request was sent
 	acked   bool          // as many replicas have it as must
 	err     error         // the outcome is unknown
+
+	place int     // of a set of locks: which one refused, from 1
+	parts []reply // and the replies of its locks
 }
 
 // common is the number of values with which every reply begins.
 const common = 7
+
+// readSeveral takes in the reply for a set of locks: a verdict, a place, and replies of single locks.
+func (c *Client) readSeveral(clock *serverClock, raw []any, err error, sent, received time.Duration) reply {
+	switch {
+	case err != nil:
+		return reply{err: unknown(err)}
+	case len(raw) == 0:
+		return reply{err: fmt.Errorf("%w: an empty reply from the server", ErrUnknown)}
+	case len(raw) == 1:
+		return reply{verdict: text(raw[0])}
+	}
+	r := reply{verdict: text(raw[0]), place: int(number(raw[1])), sent: sent}
+	for _, part := range raw[2:] {
+		values, _ := part.([]any)
+		r.parts = append(r.parts, c.read(clock, values, nil, sent, received))
+	}
+	return r
+}
 
 // read takes in what a reply tells of the server's clock.
 func (c *Client) read(clock *serverClock, raw []any, err error, sent, received time.Duration) reply {
@@ -40,11 +61,30 @@ func (c *Client) read(clock *serverClock, raw []any, err error, sent, received t
 // learn remembers what a reply tells of the lock, unless a failover may undo it: who told the new master of a grant that it
 // never had, and that nobody used, would take the tick from everybody.
 func (c *Client) learn(k call, r reply) {
+	if len(k.parts) > 0 {
+		c.learnSeveral(k, r)
+		return
+	}
 	if r.err != nil || !r.acked || r.verdict == "late" || r.verdict == "dead" { // the last two did not look at the lock
 		return
 	}
 	news := knowledge{floor: r.floor, longest: r.longest, low: r.low, ledger: r.ledger, seen: r.sent, permanent: k.idle == 0}
 	c.seen.learn(k.lock, news, c.cfg.Idle, r.now, r.inUse())
+}
+
+// learnSeveral learns of each lock of a set: see lua/several.lua for which reply is whose.
+func (c *Client) learnSeveral(k call, r reply) {
+	parts := r.parts
+	if r.verdict == "refused" && len(parts) > 0 && r.place >= 1 && r.place <= len(k.parts) {
+		refusal := parts[0]
+		refusal.acked = r.acked
+		c.learn(k.parts[r.place-1], refusal)
+		parts = parts[1:]
+	}
+	for i := range min(len(parts), len(k.parts)) {
+		parts[i].acked = r.acked
+		c.learn(k.parts[i], parts[i])
+	}
 }
 
 // inUse tells that the lock was used about now, so that the server keeps it for a while.

@@ -24,22 +24,30 @@ var (
 	luaLook string
 	//go:embed lua/fence.lua
 	luaFence string
+	//go:embed lua/several.lua
+	luaSeveral string
 )
 
 type script struct{ text, sha string }
 
-type scripts struct{ acquire, renew, release, look, fence script }
+type scripts struct{ acquire, renew, release, look, several, fence script }
 
 func loadScripts() scripts {
-	load := func(text string) script {
-		sum := sha1.Sum([]byte(text)) //nolint:gosec // see above
-		return script{text, hex.EncodeToString(sum[:])}
+	load := func(parts ...string) script { return newScript(append([]string{luaState}, parts...)...) }
+	function := func(name string, parts ...string) string {
+		return "local function " + name + "(KEYS, ARGV)\n" + luaState + "\n" + strings.Join(parts, "\n") + "\nend"
 	}
-	ofLock := func(parts ...string) script { return load(luaState + "\n" + strings.Join(parts, "\n")) }
 	return scripts{
-		acquire: ofLock(luaQueue, luaAcquire), renew: ofLock(luaRenew), release: ofLock(luaQueue, luaRelease), look: ofLock(luaLook),
-		fence: load(luaFence),
+		acquire: load(luaQueue, luaAcquire), renew: load(luaRenew), release: load(luaQueue, luaRelease), look: load(luaLook),
+		several: newScript(function("acquire", luaQueue, luaAcquire), function("release", luaQueue, luaRelease), luaSeveral),
+		fence:   newScript(luaFence),
 	}
+}
+
+func newScript(parts ...string) script {
+	text := strings.Join(parts, "\n")
+	sum := sha1.Sum([]byte(text)) //nolint:gosec // see above
+	return script{text, hex.EncodeToString(sum[:])}
 }
 
 // call is one execution of a script.
@@ -50,8 +58,9 @@ type call struct {
 	id     string
 	args   []any // ARGV[8] and following
 	know   knowledge
-	idle   int64 // microseconds, 0 for permanent locks
-	sync   bool  // it counts only when replicas have it
+	idle   int64  // microseconds, 0 for permanent locks
+	sync   bool   // it counts only when replicas have it
+	parts  []call // of a set of locks: those for each of them; then only script, lock, id, args and sync count here
 }
 
 // key is the first of a lock's keys; it begins the others, and its hash tag is theirs.
@@ -70,6 +79,13 @@ func (c *Client) keys(lock, id string) []string {
 
 // argv is what the script is told. It must not run after the instant until of the server's clock.
 func (k call) argv(until int64) []any {
+	if len(k.parts) > 0 {
+		args := append([]any{k.id, until}, k.args...)
+		for _, part := range k.parts {
+			args = append(args, part.argv(until)...)
+		}
+		return args
+	}
 	args := append([]any{k.id, until, k.idle, k.know.floor, k.know.longest, k.know.low, k.know.ledger}, k.args...)
 	return append(args, flag(k.sync))
 }

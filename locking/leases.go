@@ -1,0 +1,70 @@
+package locking
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"slices"
+	"sync"
+	"time"
+)
+
+// Leases are those of a set of locks: see [Client.Several]. Each is renewed by itself. It is safe for concurrent use.
+type Leases struct {
+	all []*Lease // by name
+	ctx context.Context
+	end context.CancelCauseFunc
+}
+
+func newLeases(all []*Lease) *Leases {
+	s := &Leases{all: all}
+	s.ctx, s.end = context.WithCancelCause(context.Background())
+	for _, l := range all {
+		context.AfterFunc(l.ctx, func() { s.end(fmt.Errorf("lock %q: %w", l.lock, context.Cause(l.ctx))) })
+	}
+	return s
+}
+
+// Context ends a moment after the first of the leases has ended, or when they are released; context.Cause tells which one and why. The others are
+// held until [Leases.Release].
+func (s *Leases) Context() context.Context { return s.ctx }
+
+// Lease is that of a lock, nil if the set has none of this name.
+func (s *Leases) Lease(name string) *Lease {
+	i := slices.IndexFunc(s.all, func(l *Lease) bool { return l.lock == name })
+	if i < 0 {
+		return nil
+	}
+	return s.all[i]
+}
+
+// Tokens are the fencing tokens by the names of their locks. Each is to be compared with others of its own lock only.
+func (s *Leases) Tokens() map[string]Token {
+	tokens := make(map[string]Token, len(s.all))
+	for _, l := range s.all {
+		tokens[l.lock] = l.token
+	}
+	return tokens
+}
+
+// Remaining is how long the holder may rely on all of the leases if no renewal comes through; negative once one has ended.
+func (s *Leases) Remaining() time.Duration {
+	least := s.all[0].Remaining()
+	for _, l := range s.all[1:] {
+		least = min(least, l.Remaining())
+	}
+	return least
+}
+
+// Release ends all leases: first the context, then, when that work must be over, the rows, together. As [Lease.Release] it is done even if ctx
+// has ended. The error tells of each lease that was lost before or of which the server did not answer.
+func (s *Leases) Release(ctx context.Context) error {
+	s.end(ErrReleased)
+	errs := make([]error, len(s.all))
+	var releases sync.WaitGroup
+	for i, l := range s.all {
+		releases.Go(func() { errs[i] = l.Release(ctx) })
+	}
+	releases.Wait()
+	return errors.Join(errs...)
+}

@@ -1,0 +1,399 @@
+package locktest
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"slices"
+	"strings"
+	"sync"
+	"sync/atomic"
+
+	"github.com/redis/go-redis/v9"
+
+	"github.com/cronclave/cronclave/locking"
+)
+
+func several() []theorem {
+	return []theorem{
+		{"SetIsGrantedTogether", setGranted},
+		{"SetIsGrantedAsAWholeOrNotAtAll", setRefused},
+		{"SetAskedForAgainIsTheSameGrant", setAgain},
+		{"RefusedSetStaysDead", setStaysDead},
+		{"SetOfWhichOneWasLostMeanwhileIsRolledBack", setPartlyLost},
+		{"SetThatFailsHalfwayIsRolledBack", setFailsHalfway},
+		{"SetPassesNoWaiter", setPassesNobody},
+		{"RolledBackRowGoesToTheFirstInLine", setHandsOn},
+		{"WaitingSetIsGrantedWhenItsLocksAreFree", setWaits},
+		{"SetOfAForgottenLockStaysClosed", setForgotten},
+		{"SetWithAnotherLimitIsToldSo", setOtherLimit},
+		{"SetLeavesNothingBehind", setLeavesNothing},
+		{"OverlappingSetsExcludeEachOtherWithoutADeadlock", philosophers},
+	}
+}
+
+// member is the name of one of the locks that sets of the bench are made of. The first is the bench's own in another guise.
+func member(n int) string { return locking.Tagged("set", fmt.Sprint(n)) }
+
+func (b *bench) set3(c *locking.Client) *locking.Several {
+	return c.Several(member(3), member(1), member(2)).With(locking.WithLease(long))
+}
+
+func (b *bench) locksAll(s *locking.Several) *locking.Leases {
+	b.Helper()
+	leases, ok, err := s.TryLock(b.ctx)
+	if err != nil || !ok {
+		b.Fatalf("granted: %v, %v", ok, err)
+	}
+	return leases
+}
+
+func (b *bench) refused(s *locking.Several) {
+	b.Helper()
+	if leases, ok, err := s.TryLock(b.ctx); leases != nil || ok || err != nil {
+		b.Fatalf("granted: %v, %v", ok, err)
+	}
+}
+
+func (b *bench) releaseAll(leases *locking.Leases) {
+	b.Helper()
+	if err := leases.Release(b.ctx); err != nil {
+		b.Fatal(err)
+	}
+}
+
+// holders are the lease ids in the rows of the members.
+func (b *bench) holders() (ids []string) {
+	b.Helper()
+	for n := 1; n <= 3; n++ {
+		id := ""
+		for _, row := range b.look(b.a, locking.LookRequest{Lock: member(n)}).Rows {
+			id += row.ID
+		}
+		ids = append(ids, id)
+	}
+	return ids
+}
+
+func (b *bench) noneHeld() {
+	b.Helper()
+	if ids := b.holders(); !slices.Equal(ids, []string{"", "", ""}) {
+		b.Fatalf("the rows are held by %q", ids)
+	}
+}
+
+func setGranted(b *bench) {
+	leases := b.locksAll(b.set3(b.a))
+	tokens := leases.Tokens()
+	for n, id := range b.holders() {
+		l := leases.Lease(member(n + 1))
+		if l == nil || l.ID() != id || tokens[member(n+1)] != l.Token() {
+			b.Errorf("%s is held by %q, lease %+v, tokens %v", member(n+1), id, l, tokens)
+		}
+		b.gets(b.b, locking.Request{Lock: member(n + 1)}, locking.Held)
+	}
+	if len(tokens) != 3 || leases.Lease("other") != nil || leases.Context().Err() != nil || leases.Remaining() <= 0 {
+		b.Errorf("tokens %v", tokens)
+	}
+	b.releaseAll(leases)
+	b.noneHeld()
+	if cause := context.Cause(leases.Context()); !errors.Is(cause, locking.ErrReleased) {
+		b.Error(cause)
+	}
+	for name, token := range b.locksAll(b.set3(b.b)).Tokens() {
+		if token <= tokens[name] {
+			b.Errorf("%s: token %d after %d", name, token, tokens[name])
+		}
+	}
+}
+
+func setRefused(b *bench) {
+	for n := 1; n <= 3; n++ {
+		held := b.wins(b.b, locking.Request{Lock: member(n)})
+		b.refused(b.set3(b.a))
+		want := []string{"", "", ""}
+		want[n-1] = held.ID()
+		if ids := b.holders(); !slices.Equal(ids, want) {
+			b.Errorf("the rows are held by %q, want %q", ids, want)
+		}
+		b.release(held)
+	}
+	b.releaseAll(b.locksAll(b.set3(b.a)))
+}
+
+// resend sends a call for a set once more, as it was.
+func (b *bench) resend(args []any) (verdict string) {
+	b.Helper()
+	verdict, _ = b.again(args)
+	return verdict
+}
+
+// lastCall is the newest call for a set, nil if there was none.
+func (b *bench) lastCall() []any {
+	b.sent.mu.Lock()
+	defer b.sent.mu.Unlock()
+	for _, args := range slices.Backward(b.sent.calls) {
+		if keys := args[2].(int); keys > 7 { // more than a lock has
+			return args
+		}
+	}
+	return nil
+}
+
+func setAgain(b *bench) {
+	leases := b.locksAll(b.set3(b.a))
+	before := b.holders()
+	call := b.lastCall()
+	if v := b.resend(call); v != "granted" || !slices.Equal(b.holders(), before) {
+		b.Errorf("again: %s, rows of %q, before of %q", v, b.holders(), before)
+	}
+	b.releaseAll(leases)
+	if v := b.resend(call); v != "refused" {
+		b.Errorf("after the release: %s", v)
+	}
+	b.noneHeld()
+}
+
+func setStaysDead(b *bench) {
+	for n := 1; n <= 3; n++ {
+		held := b.wins(b.b, locking.Request{Lock: member(n)})
+		b.refused(b.set3(b.a))
+		b.release(held)
+		if v := b.resend(b.lastCall()); v != "refused" {
+			b.Errorf("refused because of lock %d, and later %s", n, v)
+		}
+		b.noneHeld()
+	}
+}
+
+func setPartlyLost(b *bench) {
+	for n := 1; n <= 3; n++ {
+		leases := b.locksAll(b.set3(b.a))
+		b.expireIn(member(n), leases.Lease(member(n)))
+		other := b.wins(b.b, locking.Request{Lock: member(n)})
+		if v := b.resend(b.lastCall()); v != "refused" {
+			b.Errorf("asked again for what another holds: %s", v)
+		}
+		want := []string{"", "", ""}
+		want[n-1] = other.ID()
+		if ids := b.holders(); !slices.Equal(ids, want) {
+			b.Errorf("the rows are held by %q, want %q", ids, want)
+		}
+		b.release(other)
+		_ = leases.Release(b.ctx)
+	}
+}
+
+// expireIn lets the lease of a lock end now by the server's clock.
+func (b *bench) expireIn(name string, l *locking.Lease) {
+	b.Helper()
+	z := redis.Z{Score: 1, Member: l.Slot()}
+	if err := b.rdb.ZAdd(b.ctx, b.prefix+name+":expiry", z).Err(); err != nil {
+		b.Fatal(err)
+	}
+}
+
+func setFailsHalfway(b *bench) {
+	key := b.prefix + member(2)
+	if err := b.rdb.Set(b.ctx, key, "something else", 0).Err(); err != nil {
+		b.Fatal(err)
+	}
+	ctx, cancel := context.WithCancel(b.ctx)
+	answer := make(chan error)
+	go func() {
+		leases, ok, err := b.set3(b.a).TryLock(ctx)
+		if leases != nil || ok || err == nil {
+			err = fmt.Errorf("granted: %v, %w", ok, err)
+		}
+		answer <- err
+	}()
+	b.until("it was tried", func() bool {
+		n, err := b.rdb.Exists(b.ctx, b.prefix+member(1)).Result()
+		return n > 0 && err == nil
+	})
+	for _, n := range []int{1, 3} {
+		if rows := b.look(b.b, locking.LookRequest{Lock: member(n)}).Rows; len(rows) > 0 {
+			b.Errorf("%s is held: %v", member(n), rows)
+		}
+	}
+	cancel()
+	if err := <-answer; !errors.Is(err, locking.ErrUnknown) || !errors.Is(err, context.Canceled) {
+		b.Error(err)
+	}
+	if err := b.rdb.Del(b.ctx, key).Err(); err != nil {
+		b.Fatal(err)
+	}
+	b.releaseAll(b.locksAll(b.set3(b.b)))
+}
+
+// waitsFor lines up for a member by itself.
+func (b *bench) waitsFor(c *locking.Client, name string) chan *locking.Lease {
+	b.Helper()
+	granted := make(chan *locking.Lease, 1)
+	go func() {
+		l, err := c.Mutex(name, locking.WithLease(long)).Lock(b.ctx)
+		if err != nil && b.ctx.Err() == nil {
+			b.Error(err)
+		}
+		granted <- l
+	}()
+	b.until("it is in line", func() bool {
+		n, err := b.rdb.ZCard(b.ctx, b.prefix+name+":queue").Result()
+		return n > 0 && err == nil
+	})
+	return granted
+}
+
+func (b *bench) receives(granted chan *locking.Lease) *locking.Lease {
+	b.Helper()
+	return b.granted(&attempt{lease: granted})
+}
+
+func setPassesNobody(b *bench) {
+	held := b.wins(b.b, locking.Request{Lock: member(2)})
+	waiter := b.waitsFor(b.b, member(2))
+	b.expireIn(member(2), held) // nobody has told the one in line yet
+	b.refused(b.set3(b.a))
+	l := b.receives(waiter)
+	b.refused(b.set3(b.a))
+	b.release(l)
+	b.releaseAll(b.locksAll(b.set3(b.a)))
+}
+
+func setHandsOn(b *bench) {
+	first := b.wins(b.b, locking.Request{Lock: member(1)})
+	third := b.wins(b.b, locking.Request{Lock: member(3)})
+	waiter := b.waitsFor(b.b, member(1))
+	b.refused(b.set3(b.a))
+	b.release(first)
+	l := b.receives(waiter)
+	b.refused(b.set3(b.a))
+	b.release(l)
+	b.release(third)
+}
+
+func setWaits(b *bench) {
+	held := b.wins(b.b, locking.Request{Lock: member(2)})
+	got := make(chan *locking.Leases, 1)
+	go func() {
+		leases, err := b.set3(b.a).Lock(b.ctx)
+		if err != nil {
+			b.Error(err)
+		}
+		got <- leases
+	}()
+	b.until("it was tried", func() bool { return b.lastCall() != nil })
+	for n := 1; n <= 3; n += 2 { // it holds nothing while it waits
+		l, err := b.b.Mutex(member(n), locking.WithLease(long)).Lock(b.ctx)
+		if err != nil {
+			b.Fatal(err)
+		}
+		b.release(l)
+	}
+	b.release(held)
+	leases := <-got
+	if leases == nil {
+		return
+	}
+	if len(slices.DeleteFunc(b.holders(), func(id string) bool { return id == "" })) != 3 {
+		b.Errorf("the rows are held by %q", b.holders())
+	}
+	b.releaseAll(leases)
+}
+
+// The reply for a set teaches its client what that of each lock would have: also if it was refused.
+func setForgotten(b *bench) {
+	for _, refuse := range []bool{false, true} {
+		if refuse {
+			held := b.wins(b.b, locking.Request{Lock: member(3)})
+			b.refused(b.set3(b.a))
+			b.release(held)
+		} else {
+			b.releaseAll(b.locksAll(b.set3(b.a)))
+		}
+		for n := 1; n <= 3; n++ {
+			key := b.prefix + member(n)
+			if err := b.rdb.Del(b.ctx, key, key+":expiry", key+":ledger").Err(); err != nil {
+				b.Fatal(err)
+			}
+		}
+		for n := 1; n <= 3; n++ {
+			b.gets(b.a, locking.Request{Lock: member(n)}, locking.Closed)
+		}
+		b.refused(b.set3(b.a))
+		b.noneHeld()
+		for n := 1; n <= 3; n++ {
+			if err := b.rdb.HSet(b.ctx, b.prefix+member(n), "closed", 1).Err(); err != nil {
+				b.Fatal(err)
+			}
+		}
+	}
+}
+
+func setOtherLimit(b *bench) {
+	b.wins(b.b, locking.Request{Lock: member(2), Slots: 2})
+	leases, ok, err := b.set3(b.a).TryLock(b.ctx)
+	if leases != nil || ok || !errors.Is(err, locking.ErrLimit) {
+		b.Fatalf("granted: %v, %v", ok, err)
+	}
+	if ids := b.holders(); ids[0] != "" || ids[2] != "" {
+		b.Errorf("the rows are held by %q", ids)
+	}
+}
+
+func setLeavesNothing(b *bench) {
+	held := b.wins(b.b, locking.Request{Lock: member(3)})
+	b.refused(b.set3(b.a))
+	b.release(held)
+	b.releaseAll(b.locksAll(b.set3(b.a)))
+	for n := 1; n <= 3; n++ {
+		key := b.prefix + member(n)
+		fields, err := b.rdb.HGetAll(b.ctx, key).Result()
+		if err != nil {
+			b.Fatal(err)
+		}
+		for field := range fields {
+			if strings.ContainsRune("wira", rune(field[0])) {
+				b.Errorf("%s has the field %s", key, field)
+			}
+		}
+		if ttl := b.rdb.PTTL(b.ctx, key).Val(); ttl <= 0 {
+			b.Errorf("%s stays for %v", key, ttl)
+		}
+		for _, part := range []string{":queue", ":patience", ":expiry"} {
+			if there, err := b.rdb.Exists(b.ctx, key+part).Result(); there != 0 || err != nil {
+				b.Errorf("%s is there, %v", key+part, err)
+			}
+		}
+	}
+}
+
+// Philosophers who take two forks at once never starve all together, and no fork is in two hands.
+func philosophers(b *bench) {
+	const seats, meals = 3, 5
+	var hands [seats]atomic.Int32
+	var dinner sync.WaitGroup
+	for seat := range seats {
+		c := b.client(fmt.Sprint("philosopher ", seat))
+		left, right := seat, (seat+1)%seats
+		dinner.Go(func() {
+			for range meals {
+				leases, err := c.Several(member(left+1), member(right+1)).With(locking.WithLease(long)).Lock(b.ctx)
+				if err != nil {
+					b.Error(err)
+					return
+				}
+				if hands[left].Add(1) != 1 || hands[right].Add(1) != 1 {
+					b.Errorf("a fork of seat %d is in two hands", seat)
+				}
+				hands[left].Store(0)
+				hands[right].Store(0)
+				if err := leases.Release(b.ctx); err != nil {
+					b.Error(err)
+				}
+			}
+		})
+	}
+	dinner.Wait()
+	b.noneHeld()
+}

@@ -1,0 +1,52 @@
+-- several.lua: one atomic step that grants a row of each of several locks, or of none. acquire and release are the scripts of those
+-- names, each with the keys and arguments that it has for one lock: the rules are theirs.
+--
+-- KEYS  those of each lock, one lock after the other
+-- ARGV   1 lease id of the first lock  2 not-after  3 how many locks  4 the tombstones' life; then, one lock after the other, the
+--        arguments of acquire.lua
+-- Reply: granted, 0, the reply of acquire for each lock
+--        late
+--        refused, by which lock (from 1), its reply of acquire, the reply of release for each lock
+--
+-- A refused set is dead as a whole: no lease id of it is ever granted again, so that neither a request that arrives twice nor one that asks
+-- again for what had been granted leaves some of the rows held.
+
+local locks, life, FIRST = tonumber(ARGV[3]), ARGV[4], 5
+local LATER = '9007199254740991' -- the set is late, or it is not: not some of it
+local keys_each, args_each = #KEYS / locks, (#ARGV - FIRST + 1) / locks
+
+local function part(list, from, n)
+  local out = {}
+  for i = 1, n do out[i] = list[from + i - 1] end
+  return out
+end
+
+local keys, args = {}, {}
+for i = 1, locks do
+  keys[i] = part(KEYS, (i - 1) * keys_each + 1, keys_each)
+  args[i] = part(ARGV, (i - 1) * args_each + FIRST, args_each)
+end
+
+-- What fails, fails where the keys of a lock hold something else: the other rows are given up all the same.
+local function undo(replies)
+  for i = 1, locks do
+    local a = args[i]
+    local done, got = pcall(release, keys[i], {a[1], LATER, a[3], '0', '0', '0', '', life, '1', '0', '1', a[#a]})
+    replies[#replies + 1] = done and got or {}
+  end
+  return replies
+end
+
+local granted = {'granted', 0}
+for i = 1, locks do
+  if i > 1 then args[i][2] = LATER end
+  local done, got = pcall(acquire, keys[i], args[i])
+  if not done then
+    undo({})
+    error(got)
+  end
+  if got[1] == 'late' then return {'late'} end
+  if got[1] ~= 'granted' then return undo({'refused', i, got}) end
+  granted[#granted + 1] = got
+end
+return granted

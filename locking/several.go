@@ -1,0 +1,225 @@
+package locking
+
+import (
+	"cmp"
+	"context"
+	"crypto/rand"
+	"errors"
+	"fmt"
+	mathrand "math/rand/v2"
+	"slices"
+	"strconv"
+	"strings"
+	"time"
+)
+
+// Several is a set of mutexes that are locked together, all of them or none, in one atomic step on the server. Whoever waits for a set
+// holds nothing of it meanwhile, so that no two sets, and no set and a single lock, can wait for each other for ever.
+type Several struct {
+	client  *Client
+	names   []string
+	options []Option
+}
+
+// mostLocks bounds a set: the server does nothing else while it grants one.
+const mostLocks = 100
+
+// Several is the set of the mutexes of these names, in any order. It makes no call. If there are more than one, they must have one hash tag, as in
+// "{orders}:1" and "{orders}:2", so that they are on one node of a Cluster: see [Tagged].
+func (c *Client) Several(names ...string) *Several {
+	return &Several{client: c, names: slices.Sorted(slices.Values(names))}
+}
+
+// With is the same set with options, of which [WithLease] and [WithDelay] have a meaning here. They are for all its locks.
+func (s *Several) With(options ...Option) *Several {
+	return &Several{s.client, s.names, slices.Concat(s.options, options)}
+}
+
+// TryLock locks all mutexes if nobody holds any of them; ok tells whether it did. While the outcome is unknown it asks again with the same lease ids,
+// as [Semaphore.TryAcquire] does.
+func (s *Several) TryLock(ctx context.Context) (leases *Leases, ok bool, err error) {
+	requests, err := s.requests()
+	if err != nil {
+		return nil, false, err
+	}
+	ctx, cancel := context.WithTimeout(ctx, requests[0].Lease)
+	defer cancel()
+	leases, _, err = s.try(ctx, requests)
+	return leases, leases != nil, err
+}
+
+// Lock waits until it has locked all mutexes, or ctx ends. There is no queue for sets: it asks again and again, the sooner the less it has waited,
+// and when the lease that is in its way runs out. It passes nobody who waits for one of the mutexes by itself, and so it may wait for long where
+// these never rest.
+func (s *Several) Lock(ctx context.Context) (*Leases, error) {
+	requests, err := s.requests()
+	if err != nil {
+		return nil, err
+	}
+	const shortest, longest = 10 * time.Millisecond, 500 * time.Millisecond
+	for pause := shortest; ; pause = min(2*pause, longest) {
+		leases, refusal, err := s.try(ctx, requests)
+		if leases != nil || err != nil {
+			return leases, err
+		}
+		wait := pause/2 + mathrand.N(pause)
+		if now, ok := s.client.EstimatedTime(); ok && !refusal.Until.IsZero() {
+			wait = min(wait, max(refusal.Until.Sub(now), 0)+shortest/2+mathrand.N(shortest))
+		}
+		select {
+		case <-ctx.Done():
+			return nil, fmt.Errorf("lock %s: %w", quoted(s.names), context.Cause(ctx))
+		case <-time.After(wait):
+		}
+	}
+}
+
+// requests are what is asked for each lock, without lease ids.
+func (s *Several) requests() ([]Request, error) {
+	if err := checkNames(s.names); err != nil {
+		return nil, fmt.Errorf("lock %s: %w", quoted(s.names), err)
+	}
+	requests := make([]Request, len(s.names))
+	for i, name := range s.names {
+		r := Request{Lock: name, Slots: 1}
+		for _, o := range s.options {
+			o(&r)
+		}
+		if r != (Request{Lock: name, Slots: 1, Lease: r.Lease, Delay: r.Delay}) {
+			return nil, fmt.Errorf("lock %s: a set of mutexes takes a lease and a delay, and neither ticks nor anything else of a Request", quoted(s.names))
+		}
+		requests[i] = r.withDefaults()
+		if err := requests[i].validate(); err != nil {
+			return nil, fmt.Errorf("lock %s: %w", quoted(s.names), err)
+		}
+	}
+	return requests, nil
+}
+
+// checkNames refuses what can't be locked together; the names are sorted.
+func checkNames(names []string) error {
+	if len(names) == 0 || len(names) > mostLocks {
+		return fmt.Errorf("%d locks at once: it must be from 1 to %d", len(names), mostLocks)
+	}
+	for i, name := range names {
+		if err := checkName(name); err != nil {
+			return fmt.Errorf("%q: %w", name, err)
+		}
+		if i > 0 && name == names[i-1] {
+			return fmt.Errorf("%q is named twice", name)
+		}
+		if len(names) > 1 && (tagOf(name) == "" || tagOf(name) != tagOf(names[0])) {
+			return fmt.Errorf("%q and %q have no hash tag in common, without which they could be on different nodes of a Cluster: "+
+				"name them as in \"{orders}:1\" and \"{orders}:2\"", names[0], name)
+		}
+	}
+	return nil
+}
+
+// tagOf is what a name has in braces.
+func tagOf(name string) string {
+	_, rest, _ := strings.Cut(name, "{")
+	tag, _, _ := strings.Cut(rest, "}")
+	return tag
+}
+
+func quoted(names []string) string {
+	var all []string
+	for i, name := range names {
+		if i == 5 {
+			all = append(all, fmt.Sprintf("%d more", len(names)-i))
+			break
+		}
+		all = append(all, strconv.Quote(name))
+	}
+	return strings.Join(all, ", ")
+}
+
+// try asks until the outcome is known, or ctx has ended. Without leases and error, the refusal tells who is in the way.
+func (s *Several) try(ctx context.Context, requests []Request) (leases *Leases, refusal Answer, err error) {
+	requests = withIDs(requests)
+	for pause := 5 * time.Millisecond; ; pause = min(2*pause, s.client.cfg.Timeout) {
+		all, a := s.client.ask(ctx, requests)
+		switch {
+		case all != nil:
+			return newLeases(all), a, nil
+		case a.Verdict != Unknown:
+			return nil, a, nil
+		case errors.Is(a.Err, ErrReleased): // it was refused before, and nothing was heard of it
+			requests = withIDs(requests)
+			err = cmp.Or(err, ErrUnknown)
+		case !errors.Is(a.Err, ErrUnknown):
+			return nil, a, a.Err
+		default:
+			err = a.Err
+		}
+		select {
+		case <-ctx.Done():
+			for _, r := range requests {
+				s.client.Withdraw(r, r.ID)
+			}
+			return nil, a, fmt.Errorf("lock %s: %w (%w)", quoted(s.names), err, context.Cause(ctx))
+		case <-time.After(pause/2 + mathrand.N(pause)):
+		}
+	}
+}
+
+// withIDs are the requests with new lease ids, which show that they belong together.
+func withIDs(requests []Request) []Request {
+	requests = slices.Clone(requests)
+	set := rand.Text()
+	for i := range requests {
+		requests[i].ID = fmt.Sprintf("%s.%d", set, i+1)
+	}
+	return requests
+}
+
+// ask asks once for a row of each lock. Without leases, the answer is that of the lock which refused.
+func (c *Client) ask(ctx context.Context, requests []Request) ([]*Lease, Answer) {
+	if err := c.ready(); err != nil {
+		return nil, Answer{Verdict: Unknown, Err: fmt.Errorf("lock %q and more: %w", requests[0].Lock, err)}
+	}
+	ctx, cancel := context.WithTimeout(ctx, c.cfg.Timeout)
+	defer cancel()
+	got := c.exec(ctx, []call{c.several(requests)})[0]
+	switch {
+	case got.err == nil && got.verdict == "granted" && len(got.parts) == len(requests):
+		return c.grantAll(requests, got)
+	case got.err == nil && got.verdict == "refused" && got.place >= 1 && got.place <= len(requests) && len(got.parts) > 0:
+		return nil, c.answer(requests[got.place-1], got.parts[0])
+	case got.err == nil && got.verdict == "late":
+		return nil, c.answer(requests[0], reply{verdict: "late", acked: true})
+	}
+	return nil, c.answer(requests[0], reply{err: orDefault(got.err, ErrUnknown)})
+}
+
+// several is the call for a set of locks.
+func (c *Client) several(requests []Request) call {
+	k := call{script: c.scripts.several, lock: requests[0].Lock, id: requests[0].ID, args: []any{len(requests), c.tombstone().Microseconds()}}
+	for _, r := range requests {
+		part := c.call(c.scripts.acquire, r.Lock, r.ID, false, r.args(c.cfg.Owner)...)
+		k.parts, k.keys = append(k.parts, part), append(k.keys, part.keys...)
+	}
+	k.sync = k.parts[0].sync
+	return k
+}
+
+// grantAll makes the leases of a set.
+func (c *Client) grantAll(requests []Request, got reply) ([]*Lease, Answer) {
+	leases := make([]*Lease, len(requests))
+	now := c.cfg.Clock()
+	for i, r := range requests {
+		part := got.parts[i]
+		if !got.acked && c.mustLast(r, part) {
+			return nil, Answer{Verdict: Unknown, Err: fmt.Errorf("acquire %q: %w", r.Lock, c.unacked())}
+		}
+		leases[i] = newLease(c, r, part)
+		if now >= leases[i].deadline {
+			return nil, Answer{Verdict: Unknown, Err: fmt.Errorf("acquire %q: %w: the reply took longer than the lease of %v", r.Lock, ErrUnknown, r.Lease)}
+		}
+	}
+	for i, l := range leases {
+		leases[i] = c.keeper.add(l)
+	}
+	return leases, Answer{Verdict: Granted}
+}

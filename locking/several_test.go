@@ -1,0 +1,253 @@
+package locking
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"strings"
+	"testing"
+	"time"
+)
+
+// locksAll locks a set.
+func (w *wire) locksAll(s *Several) *Leases {
+	w.Helper()
+	leases, ok, err := s.TryLock(w.Context())
+	if err != nil || !ok {
+		w.Fatalf("granted: %v, %v", ok, err)
+	}
+	return leases
+}
+
+// held are how many rows of two locks the server has.
+func (w *wire) held() int { w.Helper(); return len(w.rows("{s}:1")) + len(w.rows("{s}:2")) }
+
+func pair(c *Client, lease time.Duration) *Several {
+	return c.Several("{s}:2", "{s}:1").With(WithLease(lease))
+}
+
+func TestSetsThatCannotBe(t *testing.T) {
+	inBubble(t, func(w *wire) {
+		c, closeAll := w.client(Config{})
+		defer closeAll()
+		var many []string
+		for i := range mostLocks + 1 {
+			many = append(many, Tagged("s", fmt.Sprint(i)))
+		}
+		tick := func(r *Request) { r.Tick = &Tick{At: time.Unix(1, 0)} }
+		for _, tc := range []struct {
+			set  *Several
+			want string
+		}{
+			{c.Several(), "0 locks at once"},
+			{c.Several(many...), "101 locks at once"},
+			{c.Several("a", "b"), `as in "{orders}:1"`},
+			{c.Several("{a}:1", "{b}:1"), `as in "{orders}:1"`},
+			{c.Several("{a}:1", "a"), `as in "{orders}:1"`},
+			{c.Several("{a}:1", "{a}:2", "{a}:1"), `"{a}:1" is named twice`},
+			{c.Several("{a}:1", "{a}:queue"), "can't end with :queue"},
+			{c.Several("{a}:1", ""), "needs a name"},
+			{c.Several("a").With(WithLease(time.Millisecond)), "at least 10ms"},
+			{c.Several("a").With(tick), "ticks"},
+			{c.Several("a").With(func(r *Request) { r.Slots = 2 }), "neither"},
+			{c.Several("a").With(func(r *Request) { r.ID = "mine" }), "neither"},
+			{c.Several("a").With(func(r *Request) { r.Lock = "b" }), "neither"},
+			{c.Several("a").With(func(r *Request) { r.Permanent = true }), "neither"},
+		} {
+			_, ok, err := tc.set.TryLock(w.Context())
+			_, err2 := tc.set.Lock(w.Context())
+			if ok || err == nil || err2 == nil || !strings.Contains(err.Error(), tc.want) || err.Error() != err2.Error() {
+				w.Errorf("want %q: %v, %v", tc.want, err, err2)
+			}
+			if errors.Is(err, ErrUnknown) {
+				w.Errorf("%v: nothing was asked", err)
+			}
+		}
+		if len(w.sent()) != 0 {
+			w.Error("the server was asked")
+		}
+		_ = w.locksAll(c.Several("one without braces").With(WithDelay(time.Second)))
+	})
+}
+
+func TestLostReplyForASetIsResolvedByTheSameIDs(t *testing.T) {
+	for _, how := range []string{"deaf", "mute"} {
+		inBubble(t, func(w *wire) {
+			c, closeAll := w.client(Config{})
+			defer closeAll()
+			w.release(w.lock(c, "warm", time.Minute))
+			w.fail(how)
+			time.AfterFunc(2500*time.Millisecond, func() { w.fail() })
+			leases := w.locksAll(pair(c, time.Minute))
+			for name, token := range leases.Tokens() {
+				if rows := w.rows(name); len(rows) != 1 || rows[0].Token != token || rows[0].ID != leases.Lease(name).ID() {
+					w.Errorf("%s: rows %+v, token %d", name, rows, token)
+				}
+			}
+			if err := leases.Release(w.Context()); err != nil || w.held() != 0 {
+				w.Errorf("%v, %d held", err, w.held())
+			}
+		})
+	}
+}
+
+func TestSetThatCannotTellLeavesNoGhost(t *testing.T) {
+	for _, waits := range []bool{false, true} {
+		inBubble(t, func(w *wire) {
+			c, closeAll := w.client(Config{})
+			defer closeAll()
+			w.release(w.lock(c, "warm", time.Minute))
+			w.fail("deaf")
+			ctx, cancel := context.WithTimeout(w.Context(), 3*time.Second)
+			defer cancel()
+			set := pair(c, 10*time.Minute)
+			leases, ok, err := set.TryLock(ctx)
+			if waits {
+				leases, err = set.Lock(ctx)
+			}
+			if leases != nil || ok || !errors.Is(err, ErrUnknown) || !errors.Is(err, context.DeadlineExceeded) {
+				w.Fatalf("%v, %v, %v", leases, ok, err)
+			}
+			w.pass(10 * time.Second)
+			w.fail()
+			w.pass(5 * time.Second)
+			if n := w.held(); n != 0 {
+				w.Errorf("ghosts hold %d locks", n)
+			}
+		})
+	}
+}
+
+// The refusal was not heard, and the ids are dead: others are needed to tell how it stands now.
+func TestUnheardRefusalOfASetIsAskedAnew(t *testing.T) {
+	inBubble(t, func(w *wire) {
+		c, closeAll := w.client(Config{})
+		defer closeAll()
+		other, closeOther := (&wire{T: w.T, server: w.server, start: w.start}).client(Config{})
+		defer closeOther()
+		held := w.lock(other, "{s}:2", time.Minute)
+		w.release(w.lock(c, "warm", time.Minute))
+		w.fail("deaf")
+		time.AfterFunc(2500*time.Millisecond, func() {
+			w.release(held)
+			w.fail()
+		})
+		w.locksAll(pair(c, time.Minute))
+		if w.held() != 2 {
+			w.Errorf("%d held", w.held())
+		}
+	})
+}
+
+func TestSetIsRenewedAndEndsWithTheFirstThatIsLost(t *testing.T) {
+	inBubble(t, func(w *wire) {
+		c, closeAll := w.client(Config{})
+		defer closeAll()
+		leases := w.locksAll(pair(c, 3*time.Second))
+		w.pass(10 * time.Second)
+		if leases.Context().Err() != nil || w.held() != 2 || leases.Remaining() <= time.Second {
+			w.Fatalf("%v, %d held", context.Cause(leases.Context()), w.held())
+		}
+		if err := c.cfg.Redis.Del(w.Context(), c.key("{s}:2")+":expiry").Err(); err != nil {
+			w.Fatal(err)
+		}
+		if err := c.cfg.Redis.HDel(w.Context(), c.key("{s}:2"), "r0").Err(); err != nil {
+			w.Fatal(err)
+		}
+		w.pass(2 * time.Second)
+		cause := context.Cause(leases.Context())
+		if !errors.Is(cause, ErrLost) || !strings.Contains(cause.Error(), "{s}:2") || leases.Lease("{s}:1").Context().Err() != nil {
+			w.Errorf("%v", cause)
+		}
+		if err := leases.Release(w.Context()); !errors.Is(err, ErrLost) || w.held() != 0 {
+			w.Errorf("%v, %d held", err, w.held())
+		}
+	})
+}
+
+func TestSetCountsOnlyWhenReplicasHaveIt(t *testing.T) {
+	inBubble(t, func(w *wire) {
+		c, closeAll := w.acked()
+		defer closeAll()
+		ctx, cancel := context.WithTimeout(w.Context(), 3*time.Second)
+		defer cancel()
+		if leases, ok, err := pair(c, time.Minute).TryLock(ctx); leases != nil || ok || !errors.Is(err, ErrUnknown) {
+			w.Fatalf("%v, %v, %v", leases, ok, err)
+		}
+		w.pass(5 * time.Second)
+		if n := w.held(); n != 0 {
+			w.Fatalf("%d are held that no replica has", n)
+		}
+		if know := c.seen.of("{s}:1", c.cfg.Clock(), c.cfg.Idle); know.floor != 0 {
+			w.Errorf("learnt what a failover may undo: %+v", know)
+		}
+		time.AfterFunc(2*time.Second, func() { w.replicas(1) })
+		w.waits = 0
+		leases := w.locksAll(pair(c, time.Minute))
+		if w.waits == 0 || w.held() != 2 {
+			w.Errorf("%d held, %d waits", w.held(), w.waits)
+		}
+		for name, token := range leases.Tokens() {
+			if know := c.seen.of(name, c.cfg.Clock(), c.cfg.Idle); know.floor != int64(token) {
+				w.Errorf("%s: token %d, learnt %+v", name, token, know)
+			}
+		}
+	})
+}
+
+func TestWaitingForASetEndsWithItsContext(t *testing.T) {
+	inBubble(t, func(w *wire) {
+		c, closeAll := w.client(Config{})
+		defer closeAll()
+		held := w.lock(c, "{s}:1", 10*time.Second)
+		ctx, cancel := context.WithTimeout(w.Context(), time.Minute)
+		defer cancel()
+		w.sent()
+		if leases, err := pair(c, time.Minute).Lock(ctx); leases != nil || !errors.Is(err, context.DeadlineExceeded) || errors.Is(err, ErrUnknown) {
+			w.Errorf("%v, %v", leases, err)
+		}
+		if n := len(w.sent()); n > 200 {
+			w.Errorf("%d requests in a minute", n)
+		}
+		w.pass(time.Second)
+		if n := w.held(); n != 1 {
+			w.Errorf("%d held", n)
+		}
+		w.release(held)
+	})
+}
+
+// It looks when the lease that is in its way runs out.
+func TestWaitingSetTakesOverWhatRanOut(t *testing.T) {
+	inBubble(t, func(w *wire) {
+		c, closeAll := w.client(Config{})
+		defer closeAll()
+		other, closeOther := w.client(Config{})
+		w.lock(other, "{s}:2", 3*time.Second)
+		closeOther()
+		began := time.Now()
+		if _, err := pair(c, time.Minute).Lock(w.Context()); err != nil {
+			w.Fatal(err)
+		}
+		if took := time.Since(began); took > 3100*time.Millisecond {
+			w.Errorf("it took %v", took)
+		}
+	})
+}
+
+func TestSetsOfAClosedClient(t *testing.T) {
+	inBubble(t, func(w *wire) {
+		c, closeAll := w.client(Config{})
+		leases := w.locksAll(pair(c, time.Minute))
+		closeAll()
+		w.pass(time.Millisecond)
+		if cause := context.Cause(leases.Context()); !errors.Is(cause, ErrClosed) {
+			w.Error(cause)
+		}
+		_, ok, err := pair(c, time.Minute).TryLock(w.Context())
+		_, err2 := pair(c, time.Minute).Lock(w.Context())
+		if ok || !errors.Is(err, ErrClosed) || !errors.Is(err2, ErrClosed) {
+			w.Errorf("%v, %v", err, err2)
+		}
+	})
+}
