@@ -260,3 +260,32 @@ func ExampleClient_Several() {
 	// another transfer meanwhile: false <nil>
 	// released: <nil>
 }
+
+// A counter needs no lock: who was too late tries again.
+func ExampleClient_Update() {
+	rdb, closeAll := connect()
+	defer closeAll()
+	client, err := locking.New(locking.Config{Redis: rdb})
+	if err != nil {
+		log.Fatal(err)
+	}
+	defer client.Close()
+	ctx := context.Background()
+
+	tries := 0
+	err = client.Update(ctx, []string{"stock"}, func(tx *locking.Tx) error {
+		tries++
+		n, err := tx.Read.Get(ctx, "stock").Int()
+		if err != nil && !errors.Is(err, redis.Nil) {
+			return err
+		}
+		if tries == 1 {
+			rdb.Set(ctx, "stock", 10, 0) // somebody else is faster
+		}
+		tx.Write.Set(ctx, "stock", n+1, 0)
+		return nil
+	})
+	fmt.Println(rdb.Get(ctx, "stock").Val(), "after", tries, "tries:", err)
+	// Output:
+	// 11 after 2 tries: <nil>
+}

@@ -30,7 +30,7 @@ func Run(t *testing.T, connect func(t *testing.T) redis.UniversalClient) {
 	for _, th := range batches() {
 		t.Run(th.name, func(t *testing.T) { th.test(newBench(t, connect(t))) })
 	}
-	for _, group := range [][]theorem{granting(), tokens(), ledger(), fanOut(), orphans(), forgetting(), lifetime(), waiting(), entering(), several(), fences()} {
+	for _, group := range [][]theorem{granting(), tokens(), ledger(), fanOut(), orphans(), forgetting(), lifetime(), waiting(), entering(), several(), updating(), fences()} {
 		for _, th := range group {
 			t.Run(th.name, func(t *testing.T) {
 				t.Parallel()
