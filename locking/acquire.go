@@ -34,6 +34,11 @@ func (c *Client) AcquireAll(ctx context.Context, requests []Request) []Answer {
 	for try := 0; try < tries && len(todo) > 0; try++ {
 		todo = c.acquireRound(ctx, asked, answers, todo)
 	}
+	for i, r := range asked {
+		if !r.Abstain && r.channel == "" { // those that wait in line tell by themselves
+			c.cfg.Hooks.contended(answers[i], r.Lock)
+		}
+	}
 	return answers
 }
 

@@ -289,3 +289,32 @@ func ExampleClient_Update() {
 	// Output:
 	// 11 after 2 tries: <nil>
 }
+
+// Hooks feed metrics, of whichever kind.
+func ExampleHooks() {
+	rdb, closeAll := connect()
+	defer closeAll()
+	client, err := locking.New(locking.Config{Redis: rdb, Owner: "one", Hooks: locking.Hooks{
+		Waited: func(lock string, wait time.Duration) {
+			fmt.Println(lock, "was granted after less than a minute:", wait < time.Minute)
+		},
+		Contended: func(lock, holder string) { fmt.Println(lock, "is held by", holder) },
+	}})
+	if err != nil {
+		log.Fatal(err)
+	}
+	defer client.Close()
+	ctx := context.Background()
+
+	orders := client.Mutex("orders")
+	lease, err := orders.Lock(ctx)
+	if err != nil {
+		log.Fatal(err)
+	}
+	_, ok, err := orders.TryLock(ctx)
+	fmt.Println(ok, err, lease.Release(ctx))
+	// Output:
+	// orders was granted after less than a minute: true
+	// orders is held by one
+	// false <nil> <nil>
+}

@@ -45,6 +45,7 @@ func (k *keeper) add(l *Lease) *Lease {
 		return l
 	}
 	k.held[l.id] = l
+	k.client.cfg.Hooks.follow(l)
 	l.mu.Lock()
 	l.schedule()
 	l.mu.Unlock()
@@ -168,6 +169,9 @@ func (k *keeper) renewed(l *Lease, got reply) {
 	switch verdict {
 	case "renewed":
 		left := time.Duration(got.number(0)-got.now) * time.Microsecond
+		if margin, counts := l.margin(); counts {
+			defer k.client.cfg.Hooks.renewed(l.lock, margin)
+		}
 		l.extend(got.sent + holdFor(left))
 		l.renewAt = got.sent + l.length/3
 	case "lost":

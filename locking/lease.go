@@ -93,6 +93,14 @@ func (l *Lease) Remaining() time.Duration {
 	return l.deadline - l.client.cfg.Clock()
 }
 
+// margin is what is left when a renewal comes through. It does not count where the lease has ended, or is only confirmed.
+func (l *Lease) margin() (left time.Duration, counts bool) {
+	l.mu.Lock()
+	defer l.mu.Unlock()
+	left = l.deadline - l.client.cfg.Clock()
+	return left, left > 0 && !l.provisional && l.ctx.Err() == nil
+}
+
 // Deadline is until when the holder may rely on the lease if no renewal comes through: an instant of [Config.Clock], which unless it
 // is set is CLOCK_BOOTTIME on Linux, the same for all processes of the machine.
 func (l *Lease) Deadline() time.Duration {

@@ -15,6 +15,13 @@
 // below both; with a [Tick] the grant is also entered in a ledger, in the same atomic step, so that no tick of a
 // schedule is ever granted twice, however short its lease was.
 //
+// # More than one lock
+//
+// [Name] makes the names of fine-grained locks, one for each thing. [Client.Several] locks some of them together, all or none, and
+// holds nothing while it waits. Who takes locks one after the other takes the smaller name first, everywhere, so that nobody waits in a circle.
+// [Mutex.Enter] is for functions that lock by themselves and are also called where the lock is held already.
+// [Client.Update] changes keys of the same Redis with no lock at all.
+//
 // # What is promised
 //
 // By the server's clock there are never more leases than rows, and of two grants the later has the greater
@@ -82,6 +89,8 @@ type Config struct {
 	// OnForbidden is called when the server's ACL keeps [Client.Hear] from the channel of notices, and then only after that has
 	// worked again. Hear tries on, and waits for it to return. May be nil.
 	OnForbidden func(channel string, err error)
+	// Hooks tell of waiting, holding, renewing, losing and contention, for metrics.
+	Hooks Hooks
 	// Clock is a local clock that nothing steps and that runs on in suspend. Defaults to CLOCK_BOOTTIME on Linux;
 	// tests with fake time set it.
 	Clock func() time.Duration

@@ -44,7 +44,8 @@ func (s *Several) TryLock(ctx context.Context) (leases *Leases, ok bool, err err
 	}
 	ctx, cancel := context.WithTimeout(ctx, requests[0].Lease)
 	defer cancel()
-	leases, _, err = s.try(ctx, requests)
+	leases, refusal, err := s.try(ctx, requests)
+	s.client.cfg.Hooks.contended(refusal.Answer, refusal.lock)
 	return leases, leases != nil, err
 }
 
@@ -56,21 +57,43 @@ func (s *Several) Lock(ctx context.Context) (*Leases, error) {
 	if err != nil {
 		return nil, err
 	}
-	const shortest, longest = 10 * time.Millisecond, 500 * time.Millisecond
-	for pause := shortest; ; pause = min(2*pause, longest) {
+	began, told := s.client.cfg.Clock(), false
+	for pause := shortestPause; ; pause = min(2*pause, longestPause) {
 		leases, refusal, err := s.try(ctx, requests)
-		if leases != nil || err != nil {
-			return leases, err
-		}
-		wait := pause/2 + mathrand.N(pause)
-		if now, ok := s.client.EstimatedTime(); ok && !refusal.Until.IsZero() {
-			wait = min(wait, max(refusal.Until.Sub(now), 0)+shortest/2+mathrand.N(shortest))
+		switch {
+		case err != nil:
+			return nil, err
+		case leases != nil:
+			s.waited(s.client.cfg.Clock() - began)
+			return leases, nil
+		case !told && refusal.Verdict == Held:
+			told = true
+			s.client.cfg.Hooks.contended(refusal.Answer, refusal.lock)
 		}
 		select {
 		case <-ctx.Done():
 			return nil, fmt.Errorf("lock %s: %w", quoted(s.names), context.Cause(ctx))
-		case <-time.After(wait):
+		case <-time.After(s.client.untilNextTry(refusal.Until, pause)):
 		}
+	}
+}
+
+// A set is asked for again at pauses that grow.
+const shortestPause, longestPause = 10 * time.Millisecond, 500 * time.Millisecond
+
+// untilNextTry is a pause, or less if the lease that is in the way runs out before.
+func (c *Client) untilNextTry(runsOut time.Time, pause time.Duration) time.Duration {
+	wait := pause/2 + mathrand.N(pause)
+	now, ok := c.EstimatedTime()
+	if !ok || runsOut.IsZero() {
+		return wait
+	}
+	return min(wait, max(runsOut.Sub(now), 0)+shortestPause/2+mathrand.N(shortestPause))
+}
+
+func (s *Several) waited(wait time.Duration) {
+	for _, name := range s.names {
+		s.client.cfg.Hooks.waited(name, wait)
 	}
 }
 
@@ -135,8 +158,14 @@ func quoted(names []string) string {
 	return strings.Join(all, ", ")
 }
 
+// refusal is the answer of the lock that refused a set.
+type refusal struct {
+	Answer
+	lock string
+}
+
 // try asks until the outcome is known, or ctx has ended. Without leases and error, the refusal tells who is in the way.
-func (s *Several) try(ctx context.Context, requests []Request) (leases *Leases, refusal Answer, err error) {
+func (s *Several) try(ctx context.Context, requests []Request) (leases *Leases, r refusal, err error) {
 	requests = withIDs(requests)
 	for pause := 5 * time.Millisecond; ; pause = min(2*pause, s.client.cfg.Timeout) {
 		all, a := s.client.ask(ctx, requests)
@@ -175,22 +204,24 @@ func withIDs(requests []Request) []Request {
 }
 
 // ask asks once for a row of each lock. Without leases, the answer is that of the lock which refused.
-func (c *Client) ask(ctx context.Context, requests []Request) ([]*Lease, Answer) {
+func (c *Client) ask(ctx context.Context, requests []Request) ([]*Lease, refusal) {
 	if err := c.ready(); err != nil {
-		return nil, Answer{Verdict: Unknown, Err: fmt.Errorf("lock %q and more: %w", requests[0].Lock, err)}
+		return nil, refusal{Answer{Verdict: Unknown, Err: fmt.Errorf("lock %q and more: %w", requests[0].Lock, err)}, ""}
 	}
 	ctx, cancel := context.WithTimeout(ctx, c.cfg.Timeout)
 	defer cancel()
 	got := c.exec(ctx, []call{c.several(requests)})[0]
 	switch {
 	case got.err == nil && got.verdict == "granted" && len(got.parts) == len(requests):
-		return c.grantAll(requests, got)
+		leases, a := c.grantAll(requests, got)
+		return leases, refusal{a, ""}
 	case got.err == nil && got.verdict == "refused" && got.place >= 1 && got.place <= len(requests) && len(got.parts) > 0:
-		return nil, c.answer(requests[got.place-1], got.parts[0])
+		refused := requests[got.place-1]
+		return nil, refusal{c.answer(refused, got.parts[0]), refused.Lock}
 	case got.err == nil && got.verdict == "late":
-		return nil, c.answer(requests[0], reply{verdict: "late", acked: true})
+		return nil, refusal{c.answer(requests[0], reply{verdict: "late", acked: true}), ""}
 	}
-	return nil, c.answer(requests[0], reply{err: orDefault(got.err, ErrUnknown)})
+	return nil, refusal{c.answer(requests[0], reply{err: orDefault(got.err, ErrUnknown)}), ""}
 }
 
 // several is the call for a set of locks.

@@ -30,10 +30,12 @@ func (s *Semaphore) Acquire(ctx context.Context) (*Lease, error) {
 	w := &waiter{Client: s.client, request: r, channel: s.client.bell.channel(r.Lock), ring: s.client.bell.await(r.ID)}
 	defer w.leave()
 	w.request.channel = w.channel.wire()
+	began := w.cfg.Clock()
 	lease, err := w.wait(ctx)
 	if err != nil {
 		return nil, fmt.Errorf("lock %q: %w", r.Lock, err)
 	}
+	w.cfg.Hooks.waited(r.Lock, w.cfg.Clock()-began)
 	return lease, nil
 }
 
@@ -46,6 +48,7 @@ type waiter struct {
 	line    *line // nil until there is something to wait for
 	part    func()
 	pause   time.Duration
+	told    bool // that others hold it
 }
 
 func (w *waiter) leave() {
@@ -70,6 +73,10 @@ func (w *waiter) wait(ctx context.Context) (*Lease, error) {
 			continue
 		}
 		w.pause = 0
+		if !w.told && a.Verdict == Held {
+			w.told = true
+			w.cfg.Hooks.contended(a, w.request.Lock)
+		}
 		if lease := w.stand(ctx, a, heard); lease != nil {
 			return lease, nil
 		}
