@@ -12,9 +12,9 @@ import (
 
 func TestCheckName(t *testing.T) {
 	for name, ok := range map[string]bool{
-		"a": true, "a b": true, "job:x": true, "{a}": true, "{a}:b": true, "p:{a}:b": true, "ü/?*": true, "a:expiry": true, "{a}:dead": true,
+		"a": true, "a b": true, "job:x": true, "{a}": true, "{a}:b": true, "p:{a}:b": true, "ü/?*": true, "a:expiry": true, "a:dead": true,
 		"": false, "{": false, "}": false, "{}": false, "a{}b": false, "{a": false, "a}": false, "}{": false, "{a}{b}": false,
-		"{{a}}": false, "{a}}": false, "x{{a}": false, "{a}:expiry": false, "{a}:b:ledger": false, "{a}:orphans": false, "{a}:dead:x": false,
+		"{{a}}": false, "{a}}": false, "x{{a}": false, "{a}:expiry": false, "{a}:b:ledger": false, "{a}:orphans": false, "{a}:dead": false, "{a}:dead:x": false,
 	} {
 		if err := checkName(name); (err == nil) != ok {
 			t.Errorf("%q: %v", name, err)
