@@ -230,13 +230,16 @@ type releaseCall struct {
 	perTick   int
 }
 
-// tombstone is how long one stays: until nothing sent before can arrive, see not-after.
-func (c *Client) tombstone() time.Duration { return 2*c.cfg.Timeout + time.Second }
+// releasing is the call of a release.
+func (c *Client) releasing(r releaseCall) call {
+	life := 2*c.cfg.Timeout + time.Second // until nothing sent before can arrive: see not-after
+	return c.call(c.scripts.release, r.lock, r.id, r.permanent, life.Microseconds(), flag(r.undo), r.previous, r.perTick)
+}
 
 // release asks until the server answers or ctx ends.
 func (c *Client) release(ctx context.Context, r releaseCall) (verdict string, err error) {
 	for pause := 5 * time.Millisecond; ; pause = min(2*pause, c.cfg.Timeout) {
-		k := c.call(c.scripts.release, r.lock, r.id, r.permanent, c.tombstone().Microseconds(), flag(r.undo), r.previous, r.perTick)
+		k := c.releasing(r)
 		attempt, cancel := context.WithTimeout(ctx, c.cfg.Timeout)
 		got := c.exec(attempt, []call{k})[0]
 		cancel()

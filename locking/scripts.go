@@ -6,6 +6,7 @@ import (
 	"encoding/hex"
 	"errors"
 	"fmt"
+	"slices"
 	"strings"
 )
 
@@ -60,7 +61,8 @@ type call struct {
 	know   knowledge
 	idle   int64  // microseconds, 0 for permanent locks
 	sync   bool   // it counts only when replicas have it
-	parts  []call // of a set of locks: those for each of them; then only script, lock, id, args and sync count here
+	parts  []call // of a set of locks: those for each of them; then only script, lock, id and sync count here
+	undo   []call // and what takes them back
 }
 
 // key is the first of a lock's keys; it begins the others, and its hash tag is theirs.
@@ -80,8 +82,9 @@ func (c *Client) keys(lock, id string) []string {
 // argv is what the script is told. It must not run after the instant until of the server's clock.
 func (k call) argv(until int64) []any {
 	if len(k.parts) > 0 {
-		args := append([]any{k.id, until}, k.args...)
-		for _, part := range k.parts {
+		each := len(k.parts[0].argv(until))
+		args := []any{k.id, until, len(k.parts), each}
+		for _, part := range slices.Concat(k.parts, k.undo) {
 			args = append(args, part.argv(until)...)
 		}
 		return args

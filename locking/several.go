@@ -226,10 +226,11 @@ func (c *Client) ask(ctx context.Context, requests []Request) ([]*Lease, refusal
 
 // several is the call for a set of locks.
 func (c *Client) several(requests []Request) call {
-	k := call{script: c.scripts.several, lock: requests[0].Lock, id: requests[0].ID, args: []any{len(requests), c.tombstone().Microseconds()}}
+	k := call{script: c.scripts.several, lock: requests[0].Lock, id: requests[0].ID}
 	for _, r := range requests {
 		part := c.call(c.scripts.acquire, r.Lock, r.ID, false, r.args(c.cfg.Owner)...)
 		k.parts, k.keys = append(k.parts, part), append(k.keys, part.keys...)
+		k.undo = append(k.undo, c.releasing(r.withdrawal()))
 	}
 	k.sync = k.parts[0].sync
 	return k

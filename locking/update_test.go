@@ -90,8 +90,10 @@ func TestUpdateWhoseReplyIsLostIsNotRepeated(t *testing.T) {
 					w.Fatal(err)
 				}
 				defer c.Close()
+				ctx, cancel := context.WithTimeout(w.Context(), time.Minute)
+				defer cancel()
 				tries := 0
-				err = c.Update(w.Context(), []string{"n"}, increment(w.Context(), func() { tries++; fault(w) }))
+				err = c.Update(ctx, []string{"n"}, increment(w.Context(), func() { tries++; fault(w) }))
 				if !errors.Is(err, ErrUnknown) || tries != 1 || w.number() > 1 || name == "deaf" && w.number() != 1 {
 					w.Errorf("%d tries, n is %d, %v", tries, w.number(), err)
 				}

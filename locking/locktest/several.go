@@ -303,29 +303,30 @@ func setWaits(b *bench) {
 
 // The reply for a set teaches its client what that of each lock would have: also if it was refused.
 func setForgotten(b *bench) {
-	for _, refuse := range []bool{false, true} {
-		if refuse {
-			held := b.wins(b.b, locking.Request{Lock: member(3)})
-			b.refused(b.set3(b.a))
-			b.release(held)
+	for _, refused := range []bool{false, true} {
+		b.forgetMembers()
+		witness := b.client("witness")
+		if refused {
+			b.wins(b.b, locking.Request{Lock: member(3)})
+			b.refused(b.set3(witness))
 		} else {
-			b.releaseAll(b.locksAll(b.set3(b.a)))
+			b.locksAll(b.set3(witness))
 		}
+		b.forgetMembers()
 		for n := 1; n <= 3; n++ {
-			key := b.prefix + member(n)
-			if err := b.rdb.Del(b.ctx, key, key+":expiry", key+":ledger").Err(); err != nil {
-				b.Fatal(err)
-			}
+			b.gets(witness, locking.Request{Lock: member(n)}, locking.Closed)
 		}
-		for n := 1; n <= 3; n++ {
-			b.gets(b.a, locking.Request{Lock: member(n)}, locking.Closed)
-		}
-		b.refused(b.set3(b.a))
+		b.refused(b.set3(witness))
 		b.noneHeld()
-		for n := 1; n <= 3; n++ {
-			if err := b.rdb.HSet(b.ctx, b.prefix+member(n), "closed", 1).Err(); err != nil {
-				b.Fatal(err)
-			}
+	}
+}
+
+func (b *bench) forgetMembers() {
+	b.Helper()
+	for n := 1; n <= 3; n++ {
+		key := b.prefix + member(n)
+		if err := b.rdb.Del(b.ctx, key, key+":expiry", key+":ledger").Err(); err != nil {
+			b.Fatal(err)
 		}
 	}
 }

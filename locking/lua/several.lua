@@ -2,8 +2,8 @@
 -- names, each with the keys and arguments that it has for one lock: the rules are theirs.
 --
 -- KEYS  those of each lock, one lock after the other
--- ARGV   1 lease id of the first lock  2 not-after  3 how many locks  4 the tombstones' life; then, one lock after the other, the
---        arguments of acquire.lua
+-- ARGV   1 lease id of the first lock  2 not-after  3 how many locks  4 how many arguments acquire has; then those of acquire for each lock,
+--        then those of release
 -- Reply: granted, 0, the reply of acquire for each lock
 --        late
 --        refused, by which lock (from 1), its reply of acquire, the reply of release for each lock
@@ -11,9 +11,9 @@
 -- A refused set is dead as a whole: no lease id of it is ever granted again, so that neither a request that arrives twice nor one that asks
 -- again for what had been granted leaves some of the rows held.
 
-local locks, life, FIRST = tonumber(ARGV[3]), ARGV[4], 5
+local locks, acquires, FIRST = tonumber(ARGV[3]), tonumber(ARGV[4]), 5
 local LATER = '9007199254740991' -- the set is late, or it is not: not some of it
-local keys_each, args_each = #KEYS / locks, (#ARGV - FIRST + 1) / locks
+local keys_each, releases = #KEYS / locks, (#ARGV - FIRST + 1) / locks - acquires
 
 local function part(list, from, n)
   local out = {}
@@ -21,17 +21,17 @@ local function part(list, from, n)
   return out
 end
 
-local keys, args = {}, {}
+local keys, args, undoing = {}, {}, {}
 for i = 1, locks do
   keys[i] = part(KEYS, (i - 1) * keys_each + 1, keys_each)
-  args[i] = part(ARGV, (i - 1) * args_each + FIRST, args_each)
+  args[i] = part(ARGV, (i - 1) * acquires + FIRST, acquires)
+  undoing[i] = part(ARGV, locks * acquires + (i - 1) * releases + FIRST, releases)
 end
 
 -- What fails, fails where the keys of a lock hold something else: the other rows are given up all the same.
 local function undo(replies)
   for i = 1, locks do
-    local a = args[i]
-    local done, got = pcall(release, keys[i], {a[1], LATER, a[3], '0', '0', '0', '', life, '1', '0', '1', a[#a]})
+    local done, got = pcall(release, keys[i], undoing[i])
     replies[#replies + 1] = done and got or {}
   end
   return replies
