@@ -46,7 +46,7 @@ func TestSetsThatCannotBe(t *testing.T) {
 			{c.Several("{a}:1", "a"), `as in "{orders}:1"`},
 			{c.Several("{a}:1", "{a}:2", "{a}:1"), `"{a}:1" is named twice`},
 			{c.Several("{a}:1", "{a}:queue"), "can't end with :queue"},
-			{c.Several("{a}:1", ""), "needs a name"},
+			{c.Several("{a}:1", ""), "name is empty"},
 			{c.Several("a").With(WithLease(time.Millisecond)), "at least 10ms"},
 			{c.Several("a").With(tick), "ticks"},
 			{c.Several("a").With(func(r *Request) { r.Slots = 2 }), "neither"},
