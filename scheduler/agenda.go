@@ -16,11 +16,16 @@ type tick struct {
 	deadline  time.Time     // until when it may start
 	id        string        // of the claim, the same each time it is asked for, and of the run
 	reason    string        // why it is missed if its deadline passes
+	nth       int           // of the ticks of its job that were opened
+	opened    time.Time     // when that was
 	waited    bool          // nobody could decide it in time: it waits for its turn, and does not skip
+	follows   bool          // its reason is that of the ticks that it waits behind
 	placed    bool          // it has a place on this replica: its claim is under way, or nobody knows what became of it
 	asking    bool          // its claim is under way
+	asked     time.Time     // since when, if it is
 	unsure    bool          // nobody has answered its last claim
 	doubted   bool          // nor some claim before: one may still be on its way
+	shut      bool          // the lock was closed to grants when it was last asked for
 	parked    bool          // it waits for a place on this replica, or for its turn
 	abstained bool          // the last claim was one that could not win
 	full      bool          // since the replica was full
@@ -55,30 +60,78 @@ func (a *agenda) collect(now time.Time) (given []*tick) {
 	return given
 }
 
-// unanswered is how long after it was due a tick is still undecided only if the server is silent.
+// unanswered is how long after it was due, or asked for, a tick is still undecided only if the server is silent.
 const unanswered = 500 * time.Millisecond
 
-// waits tells whether whatever comes due after a tick waits behind it: its turn has not come, or nobody has answered for long,
-// though its claim was not given up yet. (A fan-out may be open until its deadline.)
-func (k *tick) waits(now time.Time) bool {
-	return k.waited || now.Sub(k.due) >= unanswered && (k.asking || k.task.PerTick == 1)
+// silent tells whether nobody decides a tick: its last claim was not answered, or found the lock closed; or there was no answer for
+// long, though it was not given up yet. (A fan-out may be open until its deadline.) What comes due after it then waits behind it.
+func (a *agenda) silent(k *tick, now time.Time) bool {
+	switch {
+	case !k.waited:
+		return now.Sub(k.due) >= unanswered && (k.asking || k.task.PerTick == 1)
+	case k.unsure, k.shut:
+		return !k.parked // else nobody has asked since
+	}
+	since, waiting := a.asks.when(k)
+	if k.asking {
+		since, waiting = k.asked, true
+	}
+	return waiting && now.Sub(since) >= unanswered
 }
 
-// open adds a tick of a job. It waits behind a backlog of that job, and is one itself when its successor is due already.
+// open adds a tick of a job. It waits if nobody can decide it as it comes due: its successor is due already, or a tick before
+// it is silent. One that comes due behind a backlog while the server answers does not: it is skipped if all slots are held.
 func (a *agenda) open(t *task, at, previous, now time.Time) *tick {
 	next := t.spec.Next(at)
+	t.opened++
 	k := &tick{task: t, at: at, previous: previous, due: t.due(at, next), deadline: t.deadline(at, next), id: newRunID(), reason: "late",
-		waited: !next.IsZero() && !next.After(now)}
-	if i := slices.IndexFunc(t.open, func(o *tick) bool { return o.waits(now) }); i >= 0 {
-		k.waited, k.reason = true, "redis"
-		if o := t.open[i]; o.waited {
-			k.reason = o.reason
-		}
+		nth: t.opened, opened: now, waited: !next.IsZero() && !next.After(now)}
+	if reason, joins := a.joins(k, now); joins {
+		k.waited, k.reason = true, reason
 	}
 	i, _ := t.find(at)
 	t.open = slices.Insert(t.open, i, k)
 	a.ask(k, k.due.Add(a.turn(t, at)), now)
 	return k
+}
+
+// joins tells whether a tick that is opened joins the backlog of its job, and for what reason.
+func (a *agenda) joins(k *tick, now time.Time) (reason string, joins bool) {
+	for _, o := range k.task.open {
+		together := o.waited && o.opened.Equal(now) // after a long sleep, or a step of the clock
+		far := o.inLine() && k.nth-o.nth >= maxPassed
+		switch {
+		case o.waited && (together || far || a.silent(o, now)):
+			return o.reason, true
+		case a.silent(o, now):
+			return "redis", true
+		}
+	}
+	return "", false
+}
+
+// maxPassed is how far behind the oldest tick of a backlog others are skipped: the ledger has an entry for each of them until
+// the backlog is gone, and takes for decided what lies before more than a thousand.
+const maxPassed = maxOpen - 2
+
+// inLine tells whether a tick waits to be granted here.
+func (k *tick) inLine() bool { return k.waited && k.won < k.task.PerReplica }
+
+// ahead is the open ticks of its job before one.
+func (k *tick) ahead() []*tick {
+	i, _ := k.task.find(k.at)
+	return k.task.open[:i]
+}
+
+// aside is why a tick waits that is not asked for to be granted here: it is behind a backlog, or this replica has no place
+// for it. What has its reason from the ticks before it does not hand it on: else the reason would outlive its cause.
+func (k *tick) aside() (reason string, follows bool) {
+	for _, o := range k.ahead() {
+		if o.inLine() && !o.follows {
+			return o.reason, true
+		}
+	}
+	return "capacity", false
 }
 
 // find tells where among the open ticks of a job one is, or belongs.
@@ -127,7 +180,8 @@ func (k *tick) late(now time.Time) bool { return now.After(k.deadline) }
 // oldest tells whether a tick is the first open one of its job.
 func (k *tick) oldest() bool { return k == k.task.open[0] }
 
-// mustWait tells whether a tick is not to be asked for yet. Ticks that are too late are settled one after the other: the
+// mustWait tells whether a tick is not to be asked for yet. One that comes due behind a backlog is, once, though it can't win:
+// it is skipped if all slots are held, and else waits with the others. Ticks that are too late are settled one after the other: the
 // server remembers how it decided the last tick of a job, so a lost reply costs no record.
 func (k *tick) mustWait(now time.Time) bool {
 	if k.placed {
@@ -136,7 +190,7 @@ func (k *tick) mustWait(now time.Time) bool {
 	if k.late(now) {
 		return !k.oldest()
 	}
-	return !k.mayWin()
+	return !k.mayWin() && (k.waited || k.won >= k.task.PerReplica || k.task.behind)
 }
 
 // park puts a tick aside until there is a place for it, or it is its turn; past its deadline somebody has to settle it,
@@ -174,9 +228,12 @@ func (a *agenda) wake(t *task, free int, now time.Time) {
 	places := t.PerReplica - t.running
 	for _, k := range t.open {
 		switch {
+		case !k.parked || k.late(now) || k.mustWait(now):
+			continue
+		case !k.mayWin(): // it needs no place
+			a.ask(k, k.due, now)
+			continue
 		case places <= 0:
-			return
-		case !k.parked || k.late(now) || !k.mayWin():
 			continue
 		case free > 0:
 			a.ask(k, k.due, now)
@@ -199,19 +256,22 @@ func (a *agenda) wakeStarved(places int, now time.Time) {
 }
 
 // mayWin tells whether a tick may be granted on this replica, as far as its job is concerned: not more often than the job may
-// run here at once; of the ticks that wait only the oldest, so that they are granted in order; and none while
-// there may be undecided ones before the open ones, which would stay in the ledger as a gap.
+// run here at once; of the ticks that wait only the oldest, so that they are granted in order, and one that does not wait only
+// when there are none; and none while there may be undecided ones before the open ones, which would stay in the ledger as a gap.
 func (k *tick) mayWin() bool {
 	places := k.task.PerReplica
-	if k.won >= places || k.task.behind || !k.waited {
-		return k.won < places && !k.task.behind
+	if k.won >= places || k.task.behind {
+		return false
+	}
+	if !k.waited {
+		return !slices.ContainsFunc(k.ahead(), (*tick).inLine)
 	}
 	ahead := 0
 	for _, o := range k.task.open {
 		if o == k || ahead >= places {
 			break
 		}
-		if o.waited && o.won < places {
+		if o.inLine() {
 			ahead++
 		}
 	}

@@ -45,7 +45,7 @@ func (s *Scheduler) claim(ctx context.Context, now time.Time) {
 			continue
 		}
 		s.agenda.unpark(k)
-		k.asking = true
+		k.asking, k.asked = true, now
 		b.ticks = append(b.ticks, k)
 		b.claims = append(b.claims, s.claimOf(k))
 	}
@@ -69,7 +69,7 @@ func (s *Scheduler) claimOf(k *tick) election.Claim {
 	}
 	k.abstained = !k.placed || s.leaving
 	if k.abstained && !k.waited {
-		k.reason = "capacity"
+		k.reason, k.follows = k.aside()
 	}
 	c := k.claim()
 	c.Abstain, c.IfLate = k.abstained, string(Missed)+" "+k.reason
@@ -147,6 +147,7 @@ func (s *Scheduler) settleClaims(b claimedBatch) {
 	for i, k := range b.ticks {
 		r := b.results[i]
 		k.asking, k.unsure = false, r.Verdict == election.CannotTell
+		k.shut = r.Verdict == election.Closed
 		if k.unsure {
 			k.doubted = true
 			unknown++
@@ -273,7 +274,7 @@ func (s *Scheduler) granted(k *tick, term *election.Term, now time.Time) {
 	}
 	if k.task.PerTick > 1 && !s.leaving { // it may be granted here again, or has to be settled at its deadline
 		again := s.agenda.open(k.task, k.at, k.previous, now)
-		again.won = k.won + 1
+		again.won, again.nth = k.won+1, k.nth
 	}
 }
 

@@ -121,6 +121,7 @@ type task struct {
 	Job
 	spec    *cronspec.Schedule
 	open    []*tick // oldest first
+	opened  int     // how many ticks were opened
 	running int     // runs on this replica, and claims that may become one
 	behind  bool    // ticks before the oldest open one may be undecided
 }

@@ -1,0 +1,129 @@
+package scheduler_test
+
+import (
+	"fmt"
+	"slices"
+	"testing"
+	"time"
+
+	"github.com/cronclave/cronclave/scheduler"
+)
+
+// TestBacklogComesToAnEnd although runs last longer than the period: the ticks of an outage are granted, the oldest first, and
+// those that come due behind them, when the server answers again, are skipped while all slots are held.
+func TestBacklogComesToAnEnd(t *testing.T) {
+	for _, tc := range []struct {
+		replicas, parallel, perReplica int
+		length                         time.Duration
+	}{
+		{1, 1, 1, 1500 * time.Millisecond},
+		{3, 1, 1, 1500 * time.Millisecond},
+		{1, 2, 2, 2500 * time.Millisecond},
+		{3, 2, 1, 2500 * time.Millisecond},
+	} {
+		t.Run(fmt.Sprintf("%d replicas, parallel %d", tc.replicas, tc.parallel), func(t *testing.T) {
+			inCluster(t, func(c *cluster) {
+				c.quiet = true
+				c.joinAll(tc.replicas, []scheduler.Job{c.job("j", "* * * * * *", tc.length, startDeadline(time.Minute),
+					parallel(tc.parallel, 1, tc.perReplica))})
+				c.away(10500*time.Millisecond, 16500*time.Millisecond, (*wire).refuse)
+				c.at(5*time.Minute + 900*time.Millisecond)
+				c.checkDrained("j", 16, 5*60)
+				c.checkRuns("j", tc.parallel, 1)
+				if ticks := c.ticks("j"); tc.perReplica == 1 && !slices.IsSorted(ticks) {
+					t.Errorf("ticks in the order of their starts: %v", ticks)
+				}
+			})
+		})
+	}
+}
+
+// checkDrained holds that the ticks from second 11 to last ran, that all others ran or were skipped, and that at the end ticks
+// are on time.
+func (c *cluster) checkDrained(job string, last, end int) {
+	c.t.Helper()
+	ticks, told := c.ticks(job), c.told(job)
+	for s := 1; s <= end; s++ {
+		outcome := "none"
+		if len(told[s]) == 1 {
+			outcome = told[s][0]
+		}
+		switch {
+		case slices.Contains(ticks, s) && (outcome == "ok" || outcome == "running"):
+		case outcome == "skipped overlap" && (s < 11 || s > last):
+		default:
+			c.t.Errorf("tick %d: %v", s, told[s])
+		}
+	}
+	for _, r := range c.runs(job) {
+		if late := r.from.Sub(r.Tick); c.second(r.Tick) > end-60 && late > 300*time.Millisecond {
+			c.t.Errorf("the backlog is still there: tick %d began %v late", c.second(r.Tick), late)
+		}
+	}
+}
+
+// TestTickBehindABacklogDoesNotPassIt, though it is the first to ask when a slot is free again. It waits.
+func TestTickBehindABacklogDoesNotPassIt(t *testing.T) {
+	for _, before := range []time.Duration{5, 45, 95, 145, 195, 245} {
+		t.Run(fmt.Sprintf("free %d ms before the tick", before), func(t *testing.T) {
+			inCluster(t, func(c *cluster) {
+				jobs := []scheduler.Job{c.job("j", "* * * * * *", time.Millisecond, startDeadline(30*time.Second))}
+				r, other := c.join("r", jobs), c.replica("other", jobs) // which does not run
+				c.at(10500 * time.Millisecond)
+				r.wire.refuse()
+				c.at(16200 * time.Millisecond)
+				holder := other.hold("j")
+				c.at(16500 * time.Millisecond)
+				r.wire.restore()
+				c.at(22*time.Second - before*time.Millisecond)
+				if err := holder.End(t.Context()); err != nil {
+					t.Error(err)
+				}
+				c.at(30*time.Second + 900*time.Millisecond)
+				told := c.told("j")
+				for s := 19; s <= 21; s++ { // they came due while another held the slot, and the server answered
+					want(t, fmt.Sprint("told of ", s), told[s], []string{"skipped overlap"})
+				}
+				ticks := c.ticks("j")
+				expected := slices.DeleteFunc(seconds(1, 30, 1), func(s int) bool {
+					// 17 and 18 came due maybe before it was known that the server answers, 22 when maybe the backlog ran already.
+					maybe := s == 17 || s == 18 || s == 22
+					return len(told[s]) == 1 && told[s][0] == "skipped overlap" && (maybe || s >= 19 && s <= 21)
+				})
+				want(t, "ticks in the order of their starts", ticks, expected)
+			})
+		})
+	}
+}
+
+// TestTickBehindABacklogWaitsForAFreeSlot: where it is not a slot that is wanting, but a place on the only replica, nothing is skipped.
+func TestTickBehindABacklogWaitsForAFreeSlot(t *testing.T) {
+	inCluster(t, func(c *cluster) {
+		c.join("r", []scheduler.Job{c.job("j", "* * * * * *", 700*time.Millisecond, parallel(2, 1, 1), startDeadline(time.Minute))})
+		c.away(10800*time.Millisecond, 16500*time.Millisecond, (*wire).refuse)
+		c.at(60*time.Second + 900*time.Millisecond)
+		want(t, "ticks in the order of their starts", c.ticks("j"), seconds(1, 60, 1))
+		c.checkRuns("j", 2, 1)
+	})
+}
+
+// TestReasonOfATickBehindABacklog: what waits behind the ticks of an outage, and is missed, was missed for the outage. What waits
+// when those are gone has another reason.
+func TestReasonOfATickBehindABacklog(t *testing.T) {
+	inCluster(t, func(c *cluster) {
+		c.join("r", []scheduler.Job{c.job("j", "* * * * * *", time.Minute, parallel(2, 1, 1), startDeadline(5*time.Second))})
+		c.at(500 * time.Millisecond)
+		c.away(500*time.Millisecond, 6500*time.Millisecond, (*wire).refuse)
+		c.at(50*time.Second + 900*time.Millisecond)
+		told, ran := c.told("j"), c.ticks("j")
+		for s := 1; s <= 45; s++ {
+			switch {
+			case slices.Contains(ran, s):
+			case s <= 10:
+				want(t, fmt.Sprint("told of ", s), told[s], []string{"missed redis"})
+			case s >= 20:
+				want(t, fmt.Sprint("told of ", s), told[s], []string{"missed capacity"})
+			}
+		}
+	})
+}
