@@ -11,7 +11,8 @@
 //		err = work(lease.Context(), lease.Token()) // ends when the lease does; context.Cause tells why
 //	}
 //
-// Use [Client.Mutex] for one holder at a time and [Client.Semaphore] for up to K. [Client.Acquire] is the primitive
+// Use [Client.Mutex] for one holder at a time and [Client.Semaphore] for up to K. [Mutex.Lock] and [Semaphore.Acquire] wait in line,
+// first come, first served; [Mutex.TryLock] and [Semaphore.TryAcquire] do not wait, and pass nobody who does. [Client.Acquire] is the primitive
 // below both; with a [Tick] the grant is also entered in a ledger, in the same atomic step, so that no tick of a
 // schedule is ever granted twice, however short its lease was.
 //
@@ -31,7 +32,8 @@
 //
 // # What is not
 //
-// A process that stands still cannot notice that its lease has ended: only the token protects then, where the resource refuses
+// A waiter is told of its grant through a channel that begins with [Config.Prefix]; where the server's ACL forbids that
+// ([Config.OnForbidden]), it finds out by asking, some seconds later. A process that stands still cannot notice that its lease has ended: only the token protects then, where the resource refuses
 // smaller ones. [Gate] and [Fence] do that for resources that have no such comparison of their own. One Redis
 // master must serve at a time, or [Config.AckedReplicas] be set, so that no failover loses what counts. After Redis has forgotten (FLUSHALL, restart without memory), exclusivity holds as far as a client
 // had witnessed the lock before: it closes the lock for one lease, in which living holders put their rows back.
