@@ -40,6 +40,8 @@ type Config struct {
 	Redis    Redis
 	Replica  Replica
 	History  History
+	// Pools are the semaphores that jobs and locks share, by their names.
+	Pools map[string]Pool
 	// Jobs are sorted by name; those with `enabled = false` are among them.
 	Jobs []Job
 	// Warnings tell what is accepted, but is hardly meant.
@@ -83,6 +85,12 @@ type History struct {
 	MaxAge time.Duration
 	// MaxBytes bounds the output of a job's runs together; 1 MiB if not set.
 	MaxBytes int64
+}
+
+// Pool is a semaphore.
+type Pool struct {
+	// Slots is how many may be in it at once.
+	Slots int
 }
 
 // Job is one job with its defaults filled in. Paths that the configuration gives as relative ones have become relative

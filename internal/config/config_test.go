@@ -60,6 +60,9 @@ timezone = "Asia/Tokyo"
 schedule = "H 3 * * *"
 command = "echo ${A}"
 shell = ["/bin/bash", "-c"]
+
+[pools.warehouse]
+slots = 4
 `
 
 func TestLoadFillsEverything(t *testing.T) {
@@ -107,6 +110,7 @@ func TestLoadFillsEverything(t *testing.T) {
 			AckedReplicas: 2, AckTimeout: 50 * time.Millisecond},
 		Replica: Replica{DrainTimeout: 90 * time.Second, MaxRunning: 7},
 		History: History{Runs: 5, MaxAge: 36 * time.Hour, MaxBytes: 2 << 30}, EnvTaken: map[string]bool{"PASSWORD": true},
+		Pools: map[string]Pool{"warehouse": {Slots: 4}},
 	}
 	if !reflect.DeepEqual(c, want) {
 		t.Errorf("got  %+v\nwant %+v", *c, *want)

@@ -97,6 +97,8 @@ func belongs(key, table string) string {
 		return "in [replica]"
 	case historyKeys().has(key):
 		return "in [history]"
+	case poolKeys().has(key):
+		return "in [pools.NAME]"
 	}
 	return ""
 }

@@ -149,8 +149,8 @@ func (s *source) twice(t twin) Fault {
 // alreadyDefined is the message for a job, table or key that is there twice; it names the place of the first.
 func alreadyDefined(kind, name, before string) string {
 	switch kind {
-	case "job":
-		return fmt.Sprintf("job %q is already defined at %s; give one of them another name", name, before)
+	case "job", "pool":
+		return fmt.Sprintf("%s %q is already defined at %s; give one of them another name", kind, name, before)
 	case "table":
 		return fmt.Sprintf("table %q is already defined at %s; join the two", name, before)
 	}

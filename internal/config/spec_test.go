@@ -34,7 +34,7 @@ var specified = []struct {
 	{false, `>server = { listen = "127.0.0.1:7377", token_file = "/run/secrets/token" }`},
 	{true, `>history = { runs = 50, max_age = "30d", max_bytes = "1MiB" }`},
 	{false, `>heartbeat = { url = "https://hc.example/ping/abc", every = "1m" }`},
-	{false, `>pools.warehouse.slots = 4`},
+	{true, `>pools.warehouse.slots = 4`},
 	{false, `>calendars.holidays.dates = ["2026-12-25", "2027-01-01"]`},
 	{false, `>notify.mail = { on = ["failed"], webhook = "https://hc.example" }`},
 	{true, `defaults.>timeout = "1h"`},
@@ -134,7 +134,7 @@ func TestEverySpecifiedKeyIsKnown(t *testing.T) {
 		named[parts[0]] = true
 		named[parts[len(parts)-1]] = true
 	}
-	for _, s := range [][]string{known(topKeys()), known(redisKeys()), known(replicaKeys()), known(jobKeys())} {
+	for _, s := range [][]string{known(topKeys()), known(redisKeys()), known(replicaKeys()), known(poolKeys()), known(jobKeys())} {
 		for _, key := range s {
 			if !named[key] {
 				t.Errorf("%q is known, but not named", key)

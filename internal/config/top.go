@@ -39,8 +39,9 @@ func topKeys() section[top] {
 			"history":  func(r *reader, v value, t *top) { read(r, v, historyKeys(), &t.History) },
 			"defaults": func(_ *reader, v value, t *top) { t.defaults = append(t.defaults, v) },
 			"jobs":     readJobs,
+			"pools":    readPools,
 		},
-		later: []string{"server", "heartbeat", "pools", "calendars", "notify"},
+		later: []string{"server", "heartbeat", "calendars", "notify"},
 	}
 }
 
@@ -77,21 +78,44 @@ func assign[T any](to *T) func(T, bool) {
 
 // readJobs reads [jobs]: a table of named jobs.
 func readJobs(r *reader, v value, t *top) {
+	r.named(v, "job", func(job value) { t.jobs = append(t.jobs, job) })
+}
+
+// readPools reads [pools]: a table of named semaphores.
+func readPools(r *reader, v value, t *top) {
+	r.named(v, "pool", func(pool value) {
+		var p Pool
+		read(r, pool, poolKeys(), &p)
+		if _, set := pool.get("slots"); !set && !r.meant[pool.path+".slots"] {
+			r.faultAt(pool, pool.at.key, "[%s] has no slots; set slots", pool.path)
+		}
+		t.Pools[pool.name] = p
+	})
+}
+
+func poolKeys() section[Pool] {
+	return section[Pool]{keys: map[string]func(*reader, value, *Pool){
+		"slots": func(r *reader, v value, to *Pool) { assign(&to.Slots)(r.integer(v, 1, 1000)) },
+	}}
+}
+
+// named reads a table of named tables of one kind: [jobs] and [pools].
+func (r *reader) named(v value, kind string, each func(value)) {
 	table, ok := v.raw.(map[string]any)
 	if !ok {
-		r.mistyped(v, "a table with a table for each job: [jobs.NAME]")
+		r.mistyped(v, fmt.Sprintf("a table with a table for each %s: [%ss.NAME]", kind, kind))
 		return
 	}
 	for _, name := range slices.Sorted(maps.Keys(table)) {
-		job, _ := v.get(name)
+		one, _ := v.get(name)
 		switch {
-		case !job.isTable():
-			r.faultAt(job, job.at.key, "%q is not a job; a job is a table with a name: [jobs.NAME]", name)
+		case !one.isTable():
+			r.faultAt(one, one.at.key, "%q is not a %s; a %s is a table with a name: [%ss.NAME]", name, kind, kind, kind)
 		case !ValidName(name):
 			_, err := validName(name)
-			r.faultAt(job, job.at.key, "job %q %v", name, err)
-		case r.first(job, "job"):
-			t.jobs = append(t.jobs, job)
+			r.faultAt(one, one.at.key, "%s %q %v", kind, name, err)
+		case r.first(one, kind):
+			each(one)
 		}
 	}
 }
@@ -104,6 +128,7 @@ func (r *reader) config() *Config {
 		Redis:     Redis{AckTimeout: 100 * time.Millisecond},
 		Replica:   Replica{DrainTimeout: 25 * time.Second, MaxRunning: 100},
 		History:   History{Runs: 50, MaxAge: 30 * 24 * time.Hour, MaxBytes: 1 << 20},
+		Pools:     map[string]Pool{},
 		EnvTaken:  r.taken,
 	}}
 	for _, s := range r.sources {
