@@ -17,13 +17,43 @@ import (
 // once, unless a pipe was handed to a process outside the tree.
 const drainTime = 2 * time.Second
 
+// stdio is where a command reads and writes.
+type stdio interface {
+	// attach hands it to a command that is about to start; begin is called once it has.
+	attach(cmd *exec.Cmd)
+	begin()
+	// drain waits for the end of the output, at most for the time given. It tells whether it saw it.
+	drain(most time.Duration) bool
+	// tail is what Spec.Keep says.
+	tail() []byte
+	close()
+}
+
+func (s *Spec) stdio(buffers *sync.Pool) (stdio, error) {
+	if s.Attached {
+		return ownStdio{}, nil
+	}
+	return newCapture(s, buffers)
+}
+
+// ownStdio is this process' own, of which the command gets the very files: what is a terminal stays one.
+type ownStdio struct{}
+
+func (ownStdio) attach(cmd *exec.Cmd) {
+	cmd.Stdin, cmd.Stdout, cmd.Stderr = os.Stdin, os.Stdout, os.Stderr
+}
+func (ownStdio) begin()                   {}
+func (ownStdio) drain(time.Duration) bool { return true }
+func (ownStdio) tail() []byte             { return nil }
+func (ownStdio) close()                   {}
+
 // pipe carries one stream from the command to us.
 type pipe struct {
 	stream string
 	r, w   *os.File
 }
 
-// capture is the pipes of one run and the goroutines that read them.
+// capture is the pipes of one run, whose stdin is empty, and the goroutines that read them.
 type capture struct {
 	output
 	pipes   []*pipe
@@ -74,7 +104,7 @@ func (c *capture) begin() {
 	}
 }
 
-// drain waits for the end of both streams, at most for the time given. It tells whether it saw them.
+// drain waits for the end of both streams.
 func (c *capture) drain(most time.Duration) bool {
 	for _, p := range c.pipes {
 		_ = p.r.SetReadDeadline(time.Now().Add(most))
@@ -82,6 +112,8 @@ func (c *capture) drain(most time.Duration) bool {
 	c.readers.Wait()
 	return !c.cut.Load()
 }
+
+func (c *capture) tail() []byte { return c.kept.bytes() }
 
 func (c *capture) close() {
 	for _, p := range c.pipes {

@@ -24,6 +24,7 @@ package command
 
 import (
 	"errors"
+	"os"
 	"strconv"
 	"strings"
 	"time"
@@ -80,6 +81,11 @@ type Spec struct {
 	// than 64 KiB come in pieces. It is called from one goroutine at a time, never after Run has returned,
 	// and must not keep line. May be nil.
 	Line func(stream string, line []byte)
+	// Attached hands this process' own stdin, stdout and stderr to the command, in place of an empty stdin and of Keep and Line.
+	// Where this process has a terminal the command may use it, and is stopped (Ctrl-Z) and continued together with this process.
+	Attached bool
+	// Signals are passed on to the command's process group, as a terminal does with that of Ctrl-C. May be nil.
+	Signals <-chan os.Signal
 }
 
 // Exit tells how a run ended.

@@ -74,7 +74,7 @@ type tree interface {
 //
 // When stop is done the tree gets SIGTERM, and when kill is done SIGKILL; between the two, processes that
 // outlive the command itself keep their time. After an end that nobody asked for, those left behind are
-// killed at once. Stdin is empty. If stop or kill is done already, nothing is started.
+// killed at once. If stop or kill is done already, nothing is started.
 //
 // A process that SIGKILL can't end (it hangs in the kernel, or changed its user and we are not root and have
 // no cgroup) keeps Run waiting: the tree is not dead.
@@ -88,7 +88,7 @@ func (h *Host) Run(stop, kill context.Context, s Spec) Exit {
 	if err != nil {
 		return refused(err)
 	}
-	out, err := newCapture(&s, &h.buffers)
+	out, err := s.stdio(&h.buffers)
 	if err != nil {
 		return refused(err)
 	}
@@ -103,20 +103,25 @@ func (h *Host) Run(stop, kill context.Context, s Spec) Exit {
 	defer t.remove()
 	t.place(cmd.SysProcAttr)
 	out.attach(cmd)
+	ours := s.attend()
 	if err := start(cmd, s.Umask); err != nil {
+		ours.leave()
 		return refused(s.startError(cmd, err))
 	}
 	ward.Started(cmd.Process.Pid)
 	out.begin()
-	err = h.supervise(stop, kill, cmd, t, ward)
+	ours.begin(cmd.Process.Pid)
+	err = h.supervise(stop, kill, cmd, t, ward, ours)
 	if !out.drain(drainTime) {
 		h.log.Warn("a process outside the run's tree holds its output open, the rest is not read", "run_id", s.Name)
 	}
-	return exitOf(cmd, err, out.kept.bytes())
+	exit := exitOf(cmd, err, out.tail())
+	ours.resound(exit)
+	return exit
 }
 
-// supervise passes stop and kill on to the tree, and returns when nothing of it is left.
-func (h *Host) supervise(stop, kill context.Context, cmd *exec.Cmd, t tree, ward Ward) error {
+// supervise passes stop and kill on to the tree, and signals; it returns when nothing of the tree is left.
+func (h *Host) supervise(stop, kill context.Context, cmd *exec.Cmd, t tree, ward Ward, ours *attendance) error {
 	leader := cmd.Process.Pid
 	ended := make(chan error, 1)
 	go func() { ended <- awaitExit(leader) }()
@@ -141,6 +146,8 @@ func (h *Host) supervise(stop, kill context.Context, cmd *exec.Cmd, t tree, ward
 		case <-killing:
 			killing = nil
 			killTree()
+		case signal := <-ours.signals:
+			ours.pass(signal)
 		case failed = <-ended:
 			running = false
 		}
@@ -150,6 +157,7 @@ func (h *Host) supervise(stop, kill context.Context, cmd *exec.Cmd, t tree, ward
 	}
 	killTree()
 	defer late.Stop()
+	ours.leave()
 	ward.Reap()
 	err := cmd.Wait() // from here on the leader's number may be anybody's
 	t.settle(leader)

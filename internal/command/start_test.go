@@ -44,7 +44,7 @@ func TestWhyACommandCantBeStarted(t *testing.T) {
 		"nothing":             {Spec{}, ErrNotFound, "empty", 127},
 		"no such path":        {Spec{Argv: []string{"/no/such"}}, ErrNotFound, "/no/such", 127},
 		"below a file":        {Spec{Argv: []string{dir + "/plain/x"}}, ErrNotFound, "plain/x", 127},
-		"not in PATH":         {Spec{Argv: []string{"sh"}, Env: []string{path}}, ErrNotFound, "sh is not in the job's PATH " + dir, 127},
+		"not in PATH":         {Spec{Argv: []string{"sh"}, Env: []string{path}}, ErrNotFound, "sh is not in the PATH " + dir, 127},
 		"no PATH":             {Spec{Argv: []string{"sh"}}, ErrNotFound, "no PATH", 127},
 		"PATH not of replica": {Spec{Argv: []string{"sh"}, Env: []string{"PATH="}}, ErrNotFound, "sh", 127},
 		"relative PATH":       {Spec{Argv: []string{"orphaned"}, Dir: dir, Env: []string{"PATH=.::"}}, ErrNotFound, "orphaned", 127},

@@ -104,7 +104,7 @@ func lookup(name, dir string, env []string) (string, error) {
 	}
 	search, ok := variable(env, "PATH")
 	if !ok {
-		return "", fmt.Errorf("%w: %s: the job's environment has no PATH", ErrNotFound, name)
+		return "", fmt.Errorf("%w: %s: the environment has no PATH", ErrNotFound, name)
 	}
 	var found error // the first file of that name that can't be executed
 	for _, d := range filepath.SplitList(search) {
@@ -123,7 +123,7 @@ func lookup(name, dir string, env []string) (string, error) {
 	if found != nil {
 		return "", found
 	}
-	return "", fmt.Errorf("%w: %s is not in the job's PATH %s", ErrNotFound, name, search)
+	return "", fmt.Errorf("%w: %s is not in the PATH %s", ErrNotFound, name, search)
 }
 
 // executable says what keeps a file from being executed, as far as its mode tells.

@@ -289,7 +289,7 @@ func TestNumberIsGivenUpBeforeTheLeaderIsReaped(t *testing.T) {
 		t.Fatal(err)
 	}
 	w := &leaderSpy{leader: cmd.Process.Pid}
-	if err := h.supervise(t.Context(), t.Context(), cmd, s, w); err != nil {
+	if err := h.supervise(t.Context(), t.Context(), cmd, s, w, &attendance{}); err != nil {
 		t.Error(err)
 	}
 	if w.calls != 1 || !w.there {

@@ -1,0 +1,188 @@
+//go:build linux || darwin
+
+package command
+
+import (
+	"os"
+	"os/signal"
+	"slices"
+	"sync"
+	"syscall"
+	"time"
+
+	"golang.org/x/sys/unix"
+)
+
+// attendance is what a command shares with this process: the signals that are passed on to it, and the terminal.
+type attendance struct {
+	signals  <-chan os.Signal
+	terminal *terminal // nil: there is none, or the command does not get it
+	leader   int
+	passed   []os.Signal
+}
+
+// attend is called before the start, so that none of the terminal's keys is missed.
+func (s *Spec) attend() *attendance {
+	a := &attendance{signals: s.Signals}
+	if s.Attached {
+		a.terminal = openTerminal()
+	}
+	return a
+}
+
+func (a *attendance) begin(leader int) {
+	a.leader = leader
+	if a.terminal != nil {
+		a.terminal.lend(leader)
+	}
+}
+
+// pass passes a signal on to the whole group, once: a member that starts commands itself, in groups of their own, does the same.
+func (a *attendance) pass(s os.Signal) {
+	if number, ok := s.(syscall.Signal); ok {
+		a.passed = append(a.passed, s)
+		_ = unix.Kill(-a.leader, number)
+	}
+}
+
+// leave takes the terminal back. The leader is dead and not reaped yet, or was not started.
+func (a *attendance) leave() {
+	if a.terminal != nil {
+		a.terminal.takeBack()
+	}
+}
+
+// resound has Ctrl-C reach those who would have got it if the command had no group of its own: the shell script, say, that this
+// process is a part of. This process itself gets it too, and is expected to take it for one of Spec.Signals.
+func (a *attendance) resound(exit Exit) {
+	for _, s := range []syscall.Signal{unix.SIGINT, unix.SIGQUIT} {
+		if a.terminal != nil && a.terminal.lent && a.signals != nil && exit.Signal == signalName(s) && !slices.Contains(a.passed, os.Signal(s)) {
+			_ = unix.Kill(0, s)
+		}
+	}
+}
+
+// terminal is the controlling terminal of this process. Only the processes of its foreground group may read it, and they get the
+// signals of its keys. The command has a group of its own, so it must be made that one; and like a shell, this process has to
+// see to what happens when the command is stopped: unless it stops as well, nobody could go on working on the terminal.
+type terminal struct {
+	fd     int
+	own    int // our own process group
+	leader int // that of the command
+	lent   bool
+	stops  chan os.Signal // Ctrl-Z, where it was we who got it
+	over   chan struct{}
+	work   sync.WaitGroup
+}
+
+// openTerminal returns nil if there is none.
+func openTerminal() *terminal {
+	fd, err := unix.Open("/dev/tty", unix.O_RDWR|unix.O_CLOEXEC|unix.O_NOCTTY, 0)
+	if err != nil {
+		return nil
+	}
+	t := &terminal{fd: fd, own: unix.Getpgrp(), stops: make(chan os.Signal, 1), over: make(chan struct{})}
+	signal.Notify(t.stops, unix.SIGTSTP)
+	return t
+}
+
+// lend gives the terminal to a command that has just started. Where it looks as if the command stood in a pipeline, other programs of
+// which may want the terminal, it gets it only when it asks for it.
+func (t *terminal) lend(leader int) {
+	t.leader = leader
+	signal.Ignore(unix.SIGTTOU) // it would stop us when we take the terminal back. The command does not inherit that any more
+	if isTerminal(0) && isTerminal(1) {
+		t.give()
+	}
+	t.work.Go(func() { t.watch(leader) })
+	t.work.Go(t.hear)
+}
+
+func isTerminal(fd int) bool {
+	_, err := unix.IoctlGetInt(fd, unix.TIOCGPGRP)
+	return err == nil
+}
+
+func (t *terminal) foreground() int {
+	group, err := unix.IoctlGetInt(t.fd, unix.TIOCGPGRP)
+	if err != nil {
+		return 0
+	}
+	return group
+}
+
+// give hands the terminal to the command if it is ours to give. It tells whether the command has it.
+func (t *terminal) give() bool {
+	switch t.foreground() {
+	case t.leader:
+		return true
+	case t.own:
+		t.lent = true
+		return unix.IoctlSetPointerInt(t.fd, unix.TIOCSPGRP, t.leader) == nil
+	}
+	return false
+}
+
+// reclaim takes the terminal from the command, and tells whether it had it.
+func (t *terminal) reclaim() (had bool) {
+	if had = t.foreground() == t.leader; had {
+		_ = unix.IoctlSetPointerInt(t.fd, unix.TIOCSPGRP, t.own)
+	}
+	return had
+}
+
+func (t *terminal) takeBack() {
+	close(t.over)
+	t.work.Wait()
+	if t.leader != 0 {
+		t.reclaim()
+	}
+	signal.Stop(t.stops)
+	signal.Reset(unix.SIGTTOU)
+	unix.Close(t.fd)
+}
+
+// hear hands Ctrl-Z on when the terminal was not the command's.
+func (t *terminal) hear() {
+	for {
+		select {
+		case <-t.stops:
+			_ = unix.Kill(-t.leader, unix.SIGTSTP)
+		case <-t.over:
+			return
+		}
+	}
+}
+
+// stopped is called when the command was stopped by a signal.
+func (t *terminal) stopped(by syscall.Signal) {
+	switch by {
+	case unix.SIGTTIN, unix.SIGTTOU: // it wants to use the terminal
+		if !t.give() {
+			t.suspend()
+			t.give()
+		}
+	case unix.SIGTSTP:
+		had := t.reclaim()
+		t.suspend()
+		if had {
+			t.give()
+		}
+	default: // it is not the terminal's doing
+		return
+	}
+	_ = unix.Kill(-t.leader, unix.SIGCONT)
+}
+
+// suspend stops this process and whoever is in its group, as Ctrl-Z does, and returns when it goes on. Where nobody could have it go
+// on (the group is that of the session's leader, as in a container, or the leader has gone) it does not stop, as the system would
+// have it with SIGTSTP. SIGSTOP is taken because the runtime does not give SIGTSTP back once it has caught it.
+func (t *terminal) suspend() {
+	const effect = 100 * time.Millisecond // more than the signal needs
+	stopped := time.NewTimer(effect)
+	defer stopped.Stop()
+	if leader, err := unix.Getsid(0); err == nil && leader != t.own && unix.Kill(leader, 0) == nil {
+		_ = unix.Kill(0, unix.SIGSTOP)
+	}
+	<-stopped.C
+}

@@ -1,0 +1,36 @@
+package command
+
+import (
+	"errors"
+	"syscall"
+	"unsafe"
+
+	"golang.org/x/sys/unix"
+)
+
+// childInfo is the beginning of siginfo_t as waitid fills it in. What follows the code is aligned as a pointer is.
+type childInfo struct {
+	_, _, code int32
+	_          [unsafe.Sizeof(uintptr(0))/4 - 1]int32
+	_, _       int32
+	status     int32
+}
+
+// watch sees to each stop of the command, until it is dead; it is left to be reaped.
+func (t *terminal) watch(leader int) {
+	const stopped = 5 // CLD_STOPPED
+	for {
+		var info unix.Siginfo
+		err := unix.Waitid(unix.P_PID, leader, &info, unix.WSTOPPED|unix.WEXITED|unix.WNOWAIT, nil)
+		if errors.Is(err, unix.EINTR) {
+			continue
+		}
+		child := (*childInfo)(unsafe.Pointer(&info))
+		if err != nil || child.code != stopped {
+			return
+		}
+		by := syscall.Signal(child.status)
+		_ = unix.Waitid(unix.P_PID, leader, &info, unix.WSTOPPED|unix.WNOHANG, nil) // it is told once
+		t.stopped(by)
+	}
+}
