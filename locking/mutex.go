@@ -27,6 +27,9 @@ func WithLease(d time.Duration) Option { return func(r *Request) { r.Lease = d }
 // WithDelay keeps a row shut for a while after its lease ended without a release: see [Request.Delay]. The default is none.
 func WithDelay(d time.Duration) Option { return func(r *Request) { r.Delay = d } }
 
+// WithAnyLimit accepts a lock that is in use with another number of slots: see [Request.AnyLimit].
+func WithAnyLimit() Option { return func(r *Request) { r.AnyLimit = true } }
+
 // Mutex is the mutex of this name. It makes no call.
 func (c *Client) Mutex(name string, options ...Option) *Mutex {
 	return &Mutex{*c.Semaphore(name, 1, options...)}
