@@ -14,6 +14,7 @@ import (
 	"github.com/cronclave/cronclave/election"
 	"github.com/cronclave/cronclave/internal/command"
 	"github.com/cronclave/cronclave/internal/config"
+	"github.com/cronclave/cronclave/internal/journal"
 	"github.com/cronclave/cronclave/locking"
 	"github.com/cronclave/cronclave/scheduler"
 )
@@ -60,7 +61,7 @@ func (a *app) exec(ctx context.Context, cfg *config.Config, job *config.Job, loc
 	if err != nil {
 		return err
 	}
-	sc := scheduler.Config{Replica: name, Logger: quieter(log)}
+	sc := scheduler.Config{Replica: name, Logger: quieter(log.Named("exec"))}
 	if lock {
 		end, err := a.coordinate(ctx, cfg, name, &sc)
 		if err != nil {
@@ -99,11 +100,10 @@ func (a *app) foreground(cfg *config.Config, job *config.Job, host *command.Host
 
 // quieter leaves the start and the end of the one run out of the log.
 func quieter(log hclog.Logger) hclog.Logger {
-	q := log.Named("exec")
 	if !log.IsDebug() {
-		q.SetLevel(hclog.Warn)
+		log.SetLevel(hclog.Warn)
 	}
-	return q
+	return log
 }
 
 // coordinate connects a scheduler to Redis.
@@ -128,19 +128,25 @@ func (a *app) coordinate(ctx context.Context, cfg *config.Config, name string, s
 }
 
 func connect(ctx context.Context, cfg *config.Config, rdb *store, locks *locking.Client, sc *scheduler.Config) error {
-	if err := ping(ctx, rdb); err != nil {
-		return err
-	}
-	journal, err := openJournal(rdb, cfg)
+	journal, err := greet(ctx, cfg, rdb)
 	if err != nil {
-		return err
-	}
-	if err := checkFormat(ctx, journal); err != nil {
 		return err
 	}
 	elector, err := election.New(election.Config{Locks: locks})
 	sc.Claimer, sc.Journal = elector, recorder{journal}
 	return err
+}
+
+// greet tells whether Redis answers, and has data that this version understands.
+func greet(ctx context.Context, cfg *config.Config, rdb *store) (*journal.Journal, error) {
+	if err := ping(ctx, rdb); err != nil {
+		return nil, err
+	}
+	j, err := openJournal(rdb, cfg)
+	if err != nil {
+		return nil, err
+	}
+	return j, checkFormat(ctx, j)
 }
 
 func execResult(r scheduler.Record, err error) error {

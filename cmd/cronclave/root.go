@@ -20,6 +20,7 @@ const (
 	exitUsage       = 2
 	exitUnavailable = 69 // Redis can't be reached
 	exitNotAcquired = 75
+	exitLeaseLost   = 76
 	exitStale       = 77 // a fencing token
 )
 
@@ -115,7 +116,7 @@ Redis (or on the K replicas that win its K slots).`,
 	flags.StringVar(&a.logLevel, "log-level", "info", "trace, debug, info, warn or error")
 	flags.StringVar(&a.logFormat, "log-format", "", "text or json (default: text on a terminal)")
 	root.SetVersionTemplate("cronclave {{.Version}}\n")
-	root.AddCommand(a.runCommand(), a.demoCommand(), a.checkCommand(), a.nextCommand(), a.execCommand(),
+	root.AddCommand(a.runCommand(), a.demoCommand(), a.checkCommand(), a.nextCommand(), a.execCommand(), a.lockCommand(),
 		a.statusCommand(), a.historyCommand(), a.fenceCommand(), a.versionCommand(), a.demoWorkCommand())
 	root.AddCommand(plannedCommands()...)
 	addCompletion(root)
@@ -135,7 +136,7 @@ func (a *app) checkFlags() error {
 // plannedCommands are in the contract with users, and refused until they work.
 func plannedCommands() []*cobra.Command {
 	var commands []*cobra.Command
-	for _, name := range []string{"logs", "trigger", "cancel", "pause", "resume", "lock", "import"} {
+	for _, name := range []string{"logs", "trigger", "cancel", "pause", "resume", "import"} {
 		commands = append(commands, &cobra.Command{
 			Use: name, Hidden: true, DisableFlagParsing: true,
 			RunE: func(*cobra.Command, []string) error { return usageError("the command %s is not supported yet", name) },
@@ -182,16 +183,20 @@ func (a *app) loadIfNamed() (*config.Config, error) {
 	if _, named := a.configFile(); named {
 		return a.load()
 	}
-	return &config.Config{Namespace: orDefault(a.namespace, defaultNamespace)}, nil
+	return a.noConfig(), nil
 }
 
 // loadIfAny reads the configuration if it is named or there; else it is empty, for commands that need only Redis.
 func (a *app) loadIfAny() (*config.Config, error) {
 	path, named := a.configFile()
 	if _, err := os.Stat(path); errors.Is(err, os.ErrNotExist) && !named {
-		return &config.Config{Namespace: orDefault(a.namespace, defaultNamespace)}, nil
+		return a.noConfig(), nil
 	}
 	return a.load()
+}
+
+func (a *app) noConfig() *config.Config {
+	return &config.Config{Namespace: orDefault(a.namespace, defaultNamespace)}
 }
 
 func orDefault[T comparable](v, def T) T {

@@ -1,0 +1,263 @@
+package main
+
+import (
+	"cmp"
+	"context"
+	"errors"
+	"fmt"
+	"maps"
+	"os"
+	"slices"
+	"time"
+
+	"github.com/hashicorp/go-hclog"
+	"github.com/spf13/cobra"
+
+	"github.com/cronclave/cronclave/internal/config"
+	"github.com/cronclave/cronclave/locking"
+)
+
+// lockJob is what a command line of lock asks for.
+type lockJob struct {
+	name     string // of the lock, or of the pool
+	pool     bool
+	slots    int
+	wait     time.Duration
+	forever  bool
+	lease    time.Duration
+	fair     bool
+	busyCode int // the exit code if the lock is not acquired in time
+	argv     []string
+}
+
+// shortestLease leaves the warden and the network some time.
+const shortestLease = time.Second
+
+func (a *app) lockCommand() *cobra.Command {
+	j := &lockJob{}
+	var pool, wait, lease string
+	cmd := &cobra.Command{
+		Use:   "lock {NAME [--slots N] | --pool NAME} [flags] -- COMMAND [ARG...]",
+		Short: "Run a command under a distributed lock",
+		Long: `Run a command while holding a lock in Redis: a mutex, one of N slots, or a slot of a pool of the configuration. The lock is
+renewed until the command and all that it started is dead: what it leaves running is killed before the lock is given back. If
+renewals fail (Redis is away, or this process is stopped) the command gets SIGTERM, and SIGKILL up to 5s later and
+before the lease ends. If this process is killed, so is the command.
+
+The command has this process' stdin, stdout, stderr and terminal, and its environment less cronclave's own settings. SIGINT, SIGTERM,
+SIGHUP, SIGQUIT, SIGUSR1 and SIGUSR2 are passed on to it, each time: what they mean is up to the command. Ctrl-Z stops both; a lock that is stopped is not
+renewed, so the command is killed unless it goes on within the lease.
+
+  CRONCLAVE_LOCK            the name
+  CRONCLAVE_FENCING_TOKEN   a number that grows with every holder, for the resource to refuse stale ones
+  CRONCLAVE_SLOT, _SLOTS    which slot of how many
+
+The exit code is the command's own (128+N where signal N ended it, 126 and 127 where it can't be run or found); 75 if the lock was
+not acquired in time, 76 if the lease was lost and the command was killed, 69 if Redis can't be reached.`,
+		Example: `  cronclave lock deploy --redis redis://10.0.0.5:6379/0 -- ./deploy.sh
+  cronclave lock reports --slots 2 --wait 5m --fair -- ./report --all`,
+
+		ValidArgsFunction: completeLock,
+		RunE: func(cmd *cobra.Command, args []string) error {
+			if err := j.parse(args, cmd.ArgsLenAtDash(), pool, wait, lease, cmd.Flags().Changed("slots")); err != nil {
+				return err
+			}
+			return a.lock(cmd.Context(), j)
+		},
+	}
+	flags := cmd.Flags()
+	flags.IntVar(&j.slots, "slots", 1, "how many may hold the lock at once; all must say the same number")
+	flags.StringVar(&pool, "pool", "", "take a slot of this pool of the configuration, in line, in place of a lock")
+	flags.StringVar(&wait, "wait", "0s", `how long to wait for the lock; "forever" waits until there is a signal`)
+	flags.StringVar(&lease, "lease", "30s", "how long the lock outlives a holder that has died; it is renewed every third of that")
+	flags.BoolVar(&j.fair, "fair", false, "wait in line: first come, first served")
+	flags.IntVarP(&j.busyCode, "conflict-exit-code", "E", exitNotAcquired, "the exit code if the lock is not acquired in time")
+	_ = cmd.RegisterFlagCompletionFunc("pool", a.completePools) // they are there
+	_ = cmd.RegisterFlagCompletionFunc("wait", cobra.FixedCompletions([]string{"0s", "1m", "forever"}, cobra.ShellCompDirectiveNoFileComp))
+	return cmd
+}
+
+// parse checks the command line; args are all arguments, of which those from dash on stand behind the --.
+func (j *lockJob) parse(args []string, dash int, pool, wait, lease string, slotsSet bool) error {
+	if dash < 0 || dash == len(args) {
+		return usageError("no command: put it behind --, as in: cronclave lock NAME -- COMMAND")
+	}
+	names := args[:dash]
+	j.argv = args[dash:]
+	switch {
+	case pool != "" && len(names) > 0:
+		return usageError("--pool takes the place of the name %q: the pool is what is locked", names[0])
+	case pool != "" && slotsSet:
+		return usageError("--pool takes no --slots: the configuration says how many slots the pool has")
+	case pool != "":
+		j.name, j.pool, j.fair = pool, true, true
+	case len(names) == 1:
+		j.name = names[0]
+	default:
+		return usageError("lock takes one name before the --, not %d", len(names))
+	}
+	if !config.ValidName(j.name) {
+		return usageError("lock %q: a name is made of letters, digits, _ and -", j.name)
+	}
+	return j.parseLimits(wait, lease)
+}
+
+func (j *lockJob) parseLimits(wait, lease string) (err error) {
+	if j.slots < 1 || j.slots > 1000 {
+		return usageError("--slots %d: it must be from 1 to 1000", j.slots)
+	}
+	if j.busyCode < 0 || j.busyCode > 255 {
+		return usageError("-E %d: an exit code is from 0 to 255", j.busyCode)
+	}
+	if j.lease, err = config.ParseDuration(lease); err != nil {
+		return usageError("--lease %q %w", lease, err)
+	}
+	if j.lease < shortestLease {
+		return usageError("--lease %s: it must be at least %v", lease, shortestLease)
+	}
+	if j.forever = wait == "forever"; j.forever {
+		return nil
+	}
+	if j.wait, err = config.ParseDuration(wait); err != nil {
+		return usageError("--wait %q %w; or write forever", wait, err)
+	}
+	if j.wait < 0 {
+		return usageError("--wait %s: it must not be negative", wait)
+	}
+	return nil
+}
+
+// lockName is the lock in Redis. Its second part keeps it apart from those of jobs ({NAME}:job) and offices ({NAME}:office).
+func (j *lockJob) lockName() string {
+	if j.pool {
+		return "{" + j.name + "}:pool"
+	}
+	return "{" + j.name + "}:lock"
+}
+
+// what names the lock to people.
+func (j *lockJob) what() string {
+	if j.pool {
+		return "pool " + j.name
+	}
+	return "lock " + j.name
+}
+
+func (a *app) lock(ctx context.Context, j *lockJob) error {
+	cfg, err := a.loadIfNamed()
+	if err != nil {
+		return err
+	}
+	if err := j.findPool(cfg); err != nil {
+		return err
+	}
+	log, err := a.logger()
+	if err != nil {
+		return err
+	}
+	rdb, err := a.openRedis(cfg.Redis)
+	if err != nil {
+		return err
+	}
+	defer func() { _ = rdb.Close() }() // nothing is under way
+	if err := a.inspect(ctx, cfg, rdb); err != nil {
+		return err
+	}
+	host, err := replicaName("")
+	if err != nil {
+		return err
+	}
+	locks, err := openLocks(rdb, cfg.Namespace, fmt.Sprintf("%s (pid %d)", host, os.Getpid()))
+	if err != nil {
+		return err
+	}
+	defer func() { _ = locks.Close() }() // it only waits
+	return a.lockAndRun(ctx, j, cfg, locks, quieter(log.Named("lock")))
+}
+
+// lockAndRun attends to signals from before the lock is asked for, so that none ends this process while it holds the lock.
+func (a *app) lockAndRun(ctx context.Context, j *lockJob, cfg *config.Config, locks *locking.Client, log hclog.Logger) error {
+	signals := takeSignals()
+	defer signals.stop()
+	waiting, done := signals.interrupting(ctx)
+	lease, err := (&contest{lockJob: j, locks: locks, say: a.sayWaiting}).win(waiting)
+	done()
+	var interrupted interruption
+	switch {
+	case errors.As(context.Cause(waiting), &interrupted):
+		if lease != nil {
+			_ = lease.GiveBack(ctx) // or it ends by itself
+		}
+		return exitError{interrupted.code(), fmt.Errorf("%s: %w", j.what(), interrupted)}
+	case err != nil:
+		return err
+	}
+	return a.runUnderLease(ctx, j, cfg, lease, signals, log)
+}
+
+// findPool looks a pool up.
+func (j *lockJob) findPool(cfg *config.Config) error {
+	if !j.pool {
+		return nil
+	}
+	p, ok := cfg.Pools[j.name]
+	if ok {
+		j.slots = p.Slots
+		return nil
+	}
+	if cfg.Timezone == nil { // nothing was read
+		return usageError("--pool %s needs the configuration with [pools.%s]: name it with --config or CRONCLAVE_CONFIG", j.name, j.name)
+	}
+	message := fmt.Sprintf("no pool %q in the configuration", j.name)
+	if near := nearest(j.name, slices.Collect(maps.Keys(cfg.Pools))); near != "" {
+		message += fmt.Sprintf("; did you mean %q?", near)
+	}
+	return usageError("%s", message)
+}
+
+// inspect refuses a Redis on which a lock would be none: there may be no replica that looks at it.
+func (a *app) inspect(ctx context.Context, cfg *config.Config, rdb *store) error {
+	if _, err := greet(ctx, cfg, rdb); err != nil {
+		return err
+	}
+	_, err := examine(ctx, rdb)
+	switch {
+	case errors.Is(err, errUnfit):
+		return exitError{exitFailed, err}
+	case err != nil:
+		return unavailable("look at Redis", err)
+	}
+	return nil
+}
+
+// sayWaiting tells somebody at a terminal what there is to wait for. Elsewhere only what went wrong is told.
+func (a *app) sayWaiting(format string, args ...any) {
+	if isTerminal(a.err) {
+		fmt.Fprintf(a.err, "cronclave: "+format+"\n", args...)
+	}
+}
+
+// completeLock offers nothing for a name, and leaves the command behind the -- to the shell.
+func completeLock(cmd *cobra.Command, _ []string, _ string) ([]cobra.Completion, cobra.ShellCompDirective) {
+	if cmd.ArgsLenAtDash() >= 0 {
+		return nil, cobra.ShellCompDirectiveDefault
+	}
+	return nil, cobra.ShellCompDirectiveNoFileComp
+}
+
+// completePools offers the configured pools.
+func (a *app) completePools(*cobra.Command, []string, string) ([]cobra.Completion, cobra.ShellCompDirective) {
+	path, _ := a.configFile()
+	cfg, err := config.Load(path, config.Options{KeepUnset: true})
+	if err != nil {
+		return nil, cobra.ShellCompDirectiveNoFileComp
+	}
+	var offers []cobra.Completion
+	for _, name := range slices.Sorted(maps.Keys(cfg.Pools)) {
+		offers = append(offers, cobra.CompletionWithDesc(name, count(cfg.Pools[name].Slots, "slot")))
+	}
+	return offers, cobra.ShellCompDirectiveNoFileComp
+}
+
+// orNobody names the holder of a row, who may have gone.
+func orNobody(holder string) string { return cmp.Or(holder, "nobody any more") }

@@ -1,0 +1,188 @@
+package main
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"maps"
+	"os"
+	"os/signal"
+	"slices"
+	"strconv"
+	"syscall"
+	"time"
+
+	"github.com/hashicorp/go-hclog"
+
+	"github.com/cronclave/cronclave/internal/command"
+	"github.com/cronclave/cronclave/internal/config"
+	"github.com/cronclave/cronclave/locking"
+)
+
+// lockGrace is the time between SIGTERM and SIGKILL when a lease is about to be lost, as far as a third of it allows.
+const lockGrace = 5 * time.Second
+
+// runUnderLease runs the command, and gives the lease back when all of it is dead.
+func (a *app) runUnderLease(ctx context.Context, j *lockJob, cfg *config.Config, lease *locking.Lease, s *signals, log hclog.Logger) error {
+	exit, lost, err := runLocked(j, cfg, lease, s, log)
+	why := context.Cause(lease.Context())
+	released := lease.Release(ctx)
+	switch {
+	case err != nil:
+		return err
+	case lost:
+		return exitError{exitLeaseLost, fmt.Errorf("%s: %w, so its command was killed", j.what(), orDefault(why, locking.ErrLost))}
+	case errors.Is(released, locking.ErrLost):
+		fmt.Fprintf(a.err, "cronclave: %s: Redis has lost it while the command ran: another may have had it, too\n", j.what())
+	case released != nil:
+		fmt.Fprintf(a.err, "cronclave: %s: not given back, it ends by itself within %v: %v\n", j.what(), j.lease, released)
+	}
+	if exit.Err != nil {
+		return exitError{exit.Status(), exit.Err}
+	}
+	if code := exit.Status(); code != 0 {
+		return exitError{code: code} // which says it all
+	}
+	return nil
+}
+
+// runLocked runs the command under a warden. lost: it was killed because the lease is.
+func runLocked(j *lockJob, cfg *config.Config, lease *locking.Lease, s *signals, log hclog.Logger) (exit command.Exit, lost bool, err error) {
+	env, err := command.Environment(lockEnvironment(j, cfg, lease))
+	if err != nil {
+		return exit, false, fmt.Errorf("prepare the environment: %w", err)
+	}
+	processes, err := newProcesses(log)
+	if err != nil {
+		return exit, false, err
+	}
+	defer processes.close()
+	stop, stopNow := context.WithCancelCause(context.Background())
+	defer stopNow(nil)
+	kill, killNow := context.WithCancel(context.Background())
+	defer killNow()
+	over := make(chan struct{})
+	go func() {
+		defer close(over)
+		exit = processes.host.Run(stop, kill, command.Spec{
+			Name: lease.ID(), Argv: j.argv, Env: env, Lease: lease, KillGrace: lockGrace, Attached: true, Signals: s.passing(),
+		})
+	}()
+	lost = guardLease(lease, over, func() { stopNow(locking.ErrLost) }, killNow)
+	// A process that was frozen may find the command killed by the warden before it sees how late it is.
+	return exit, lost || exit.Signal != "" && lease.Remaining() < leaseMargin(lease), nil
+}
+
+// leaseMargin is how long before the lease's end the command is killed, so that dying has time. The warden waits for half as long.
+func leaseMargin(lease *locking.Lease) time.Duration {
+	return max(lease.Length()/20, 50*time.Millisecond)
+}
+
+// guardLease stops the command before the lease ends, and returns when it is over. lost tells whether it was stopped.
+func guardLease(lease *locking.Lease, over <-chan struct{}, stop, kill func()) (lost bool) {
+	margin := leaseMargin(lease)
+	if !outlast(lease, margin+min(lockGrace, lease.Length()/3), over) {
+		return false
+	}
+	stop()
+	if outlast(lease, margin, over) {
+		kill()
+		<-over
+	}
+	return true
+}
+
+// outlast waits until no more than a rest of the lease is left, whatever renewals have added meanwhile; false if the command is over
+// before.
+func outlast(lease *locking.Lease, rest time.Duration, over <-chan struct{}) bool {
+	for lease.Context().Err() == nil && lease.Remaining() > rest {
+		alarm := time.NewTimer(lease.Remaining() - rest)
+		select {
+		case <-alarm.C:
+		case <-lease.Context().Done(): // another has its row
+		case <-over:
+			alarm.Stop()
+			return false
+		}
+		alarm.Stop()
+	}
+	return true
+}
+
+// ownNames are the variables of a job that its command may need as well when it runs under a lock of its own.
+var ownNames = []string{"CRONCLAVE_JOB", "CRONCLAVE_NAMESPACE", "CRONCLAVE_REPLICA", "CRONCLAVE_TICK", "CRONCLAVE_TICK_UNIX",
+	"CRONCLAVE_ATTEMPT", "CRONCLAVE_TRIGGER"}
+
+func lockEnvironment(j *lockJob, cfg *config.Config, lease *locking.Lease) command.EnvSpec {
+	extra := map[string]string{}
+	for _, name := range ownNames {
+		if value, set := os.LookupEnv(name); set {
+			extra[name] = value
+		}
+	}
+	maps.Copy(extra, map[string]string{
+		"CRONCLAVE_LOCK":          j.name,
+		"CRONCLAVE_FENCING_TOKEN": strconv.FormatInt(int64(lease.Token()), 10),
+		"CRONCLAVE_SLOT":          strconv.Itoa(lease.Slot()),
+		"CRONCLAVE_SLOTS":         strconv.Itoa(j.slots),
+		"CRONCLAVE_RUN_ID":        lease.ID(), // by which the processes of this run are told from others
+	})
+	taken := maps.Clone(cfg.EnvTaken)
+	for _, name := range []string{"PATH", "HOME", "LANG", "TZ"} { // which no configuration makes a secret
+		delete(taken, name)
+	}
+	return command.EnvSpec{Base: os.Environ(), InheritEnv: true, EnvTaken: taken, Extra: extra}
+}
+
+// signals are those that end this process unless it attends to them: at first they end the wait, then they are the command's.
+type signals struct {
+	arrived chan os.Signal
+	broken  chan os.Signal // SIGPIPE: whoever read what we say has gone. That is no reason to let the command die
+	ending  []os.Signal
+}
+
+func takeSignals() *signals {
+	s := &signals{arrived: make(chan os.Signal, 16), broken: make(chan os.Signal, 1), ending: []os.Signal{syscall.SIGTERM, syscall.SIGQUIT}}
+	for _, one := range []os.Signal{syscall.SIGINT, syscall.SIGHUP} {
+		if !signal.Ignored(one) { // in the background of a script, and under nohup; the command ignores it, too
+			s.ending = append(s.ending, one)
+		}
+	}
+	signal.Notify(s.arrived, s.ending...)
+	signal.Notify(s.broken, syscall.SIGPIPE)
+	return s
+}
+
+func (s *signals) stop() {
+	signal.Stop(s.arrived)
+	signal.Stop(s.broken)
+}
+
+// interrupting ends a context at the first signal. done must be called: it ends the watch, and waits for it.
+func (s *signals) interrupting(ctx context.Context) (waiting context.Context, done func()) {
+	waiting, cancel := context.WithCancelCause(ctx)
+	end := watchSignals(func(one os.Signal) { cancel(interruption{one}) }, s.ending...)
+	return waiting, func() {
+		end()
+		cancel(nil)
+	}
+}
+
+// passing are the signals for the command.
+func (s *signals) passing() <-chan os.Signal {
+	signal.Notify(s.arrived, slices.Concat(s.ending, userSignals)...)
+	return s.arrived
+}
+
+// interruption is why somebody does not wait any more.
+type interruption struct{ os.Signal }
+
+func (i interruption) Error() string {
+	return "ended by a signal before it was acquired: " + i.String()
+}
+
+// code is that of a program that the signal has ended.
+func (i interruption) code() int {
+	n, _ := i.Signal.(syscall.Signal)
+	return 128 + int(n)
+}
