@@ -54,9 +54,14 @@ func startReplica(t *testing.T, opts replicaOpts) *replica {
 	if opts.Namespace != "" {
 		args = append(args, "--namespace", opts.Namespace)
 	}
-	r := &replica{Name: opts.Name, cmd: exec.Command(program(t, opts.Program), args...), log: &lineLog{}, ended: make(chan struct{})}
-	r.cmd.Env = append(cleanEnv(), "CRONCLAVE_REDIS="+opts.RedisURL)
-	r.cmd.Env = append(r.cmd.Env, opts.Env...)
+	return startObserved(t, opts.Name, append(opts.Env, "CRONCLAVE_REDIS="+opts.RedisURL), program(t, opts.Program), args...)
+}
+
+// startObserved starts any program as such a process.
+func startObserved(t *testing.T, name string, env []string, program string, args ...string) *replica {
+	t.Helper()
+	r := &replica{Name: name, cmd: exec.Command(program, args...), log: &lineLog{}, ended: make(chan struct{})}
+	r.cmd.Env = append(cleanEnv(), env...)
 	r.cmd.Stdout, r.cmd.Stderr = r.log, r.log
 	if opts.LogFile != "" {
 		r.log.path = opts.LogFile

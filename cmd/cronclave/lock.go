@@ -237,9 +237,9 @@ func (a *app) sayWaiting(format string, args ...any) {
 	}
 }
 
-// completeLock offers nothing for a name, and leaves the command behind the -- to the shell.
-func completeLock(cmd *cobra.Command, _ []string, _ string) ([]cobra.Completion, cobra.ShellCompDirective) {
-	if cmd.ArgsLenAtDash() >= 0 {
+// completeLock offers nothing for a name, and leaves the command to the shell.
+func completeLock(cmd *cobra.Command, args []string, _ string) ([]cobra.Completion, cobra.ShellCompDirective) {
+	if len(args) > 0 || cmd.Flags().Changed("pool") {
 		return nil, cobra.ShellCompDirectiveDefault
 	}
 	return nil, cobra.ShellCompDirectiveNoFileComp

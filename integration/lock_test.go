@@ -1,0 +1,257 @@
+package integration
+
+import (
+	"fmt"
+	"slices"
+	"strconv"
+	"strings"
+	"syscall"
+	"testing"
+	"time"
+)
+
+// What commands under a lock do is written by scribes: the lock's name is their job, and a name of the test's their replica. Both
+// are handed on to them by the environment, as to the command of a job that takes a lock itself.
+
+// lock starts `cronclave lock` with a scribe as its command, and returns at once.
+func (c *cluster) lock(t *testing.T, who, name string, flags []string, scribe ...string) *replica {
+	t.Helper()
+	args := slices.Concat([]string{"lock"}, flags, []string{"--namespace", c.Namespace})
+	if !slices.Contains(flags, "--pool") {
+		args = append(args, name)
+	}
+	args = slices.Concat(args, []string{"--", absolute(t, program(t, scribeProgram))}, scribe)
+	return startObserved(t, who, []string{
+		"CRONCLAVE_REDIS=" + c.url, "CRONCLAVE_CONFIG=" + c.path, quickExit,
+		"SCRIBE_FILE=" + c.chronicle.path, "SCRIBE_REDIS=" + c.Client.Options().Addr,
+		"CRONCLAVE_JOB=" + name, "CRONCLAVE_REPLICA=" + who, "CRONCLAVE_TICK_UNIX=0", "CRONCLAVE_ATTEMPT=1",
+	}, program(t, cronclaveProgram), args...)
+}
+
+// wantEnd waits for the end of a lock, and demands its exit code and a text on its stderr; nothing is said if that is "".
+func (r *replica) wantEnd(t *testing.T, within time.Duration, code int, said string) {
+	t.Helper()
+	got := r.Wait(t, within)
+	text := strings.Join(r.Log(), "\n")
+	if got != code || !strings.Contains(text, said) || said == "" && text != "" {
+		t.Errorf("%s: exit code %d, want %d and %q in\n%s", r.Name, got, code, said, text)
+	}
+}
+
+// awaitHolder waits until the command of one that asked for a lock has started.
+func (c *cluster) awaitHolder(t *testing.T, who, name string) line {
+	t.Helper()
+	return c.await(t, soon, name, "start by "+who, func(l line) bool { return l.Event == "start" && l.Replica == who })
+}
+
+// lockEnd is when the lease of a lock's slot ends, as Redis has it.
+func (c *cluster) lockEnd(t *testing.T, name string) time.Time {
+	t.Helper()
+	micros, err := c.Client.ZScore(t.Context(), c.lockKey(name)+":expiry", "0").Result()
+	if err != nil {
+		t.Fatalf("lock %s: %v", name, err)
+	}
+	return time.UnixMicro(int64(micros))
+}
+
+func (c *cluster) lockKey(name string) string {
+	return fmt.Sprintf("cronclave:%s:{%s}:lock", c.Namespace, name)
+}
+
+// forever is a command that ends by a signal only.
+var forever = []string{"-for", "5m", "-beat", "20ms"}
+
+func TestLockHasOneHolder(t *testing.T) {
+	t.Parallel()
+	c := newCluster(t, "")
+	first := c.lock(t, "first", "deploy", nil, forever...)
+	held := c.awaitHolder(t, "first", "deploy")
+	c.lock(t, "second", "deploy", nil).wantEnd(t, soon, 75, fmt.Sprintf("(pid %d)", first.PID))
+	c.lock(t, "third", "deploy", []string{"-E", "9", "--wait", "300ms"}).wantEnd(t, soon, 9, "lock deploy: not acquired after ")
+	c.lock(t, "other", "elsewhere", nil).wantEnd(t, soon, 0, "")
+	patient := c.lock(t, "patient", "deploy", []string{"--wait", "forever"})
+	first.Term(t)
+	first.wantEnd(t, soon, 143, "")
+	patient.wantEnd(t, soon, 0, "")
+	lines := c.lines(t, "deploy")
+	checkAlone(t, lines)
+	runs := starts(lines)
+	if len(runs) != 2 || runs[1].Replica != "patient" || runs[1].Token <= held.Token {
+		t.Errorf("want one run after the other, with a greater token:\n%s", text(runs))
+	}
+}
+
+// TestLockInLine has three wait in line, and others beside the line.
+func TestLockInLine(t *testing.T) {
+	t.Parallel()
+	c := newCluster(t, "")
+	first := c.lock(t, "holder", "line", nil, forever...)
+	c.awaitHolder(t, "holder", "line")
+	var line []*replica
+	for i, who := range []string{"w1", "w2", "w3"} {
+		line = append(line, c.lock(t, who, "line", []string{"--fair", "--wait", "5m"}, "-for", "300ms"))
+		eventually(t, soon, "place in line", func() bool {
+			n, err := c.Client.ZCard(t.Context(), c.lockKey("line")+":queue").Result()
+			return err == nil && n == int64(i+1)
+		})
+	}
+	gaveUp := c.lock(t, "hasty", "line", []string{"--fair", "--wait", "200ms"})
+	gaveUp.wantEnd(t, soon, 75, "held by ")
+	beside := c.lock(t, "beside", "line", []string{"--wait", "5m"})
+	first.Term(t)
+	for _, r := range append(line, beside) {
+		r.wantEnd(t, soon, 0, "")
+	}
+	lines := c.lines(t, "line")
+	checkAlone(t, lines)
+	var order []string
+	for _, l := range starts(lines) {
+		order = append(order, l.Replica)
+	}
+	if got := strings.Join(order, " "); got != "holder w1 w2 w3 beside" {
+		t.Errorf("the order was %s", got)
+	}
+}
+
+func TestLockSlotsAndPools(t *testing.T) {
+	t.Parallel()
+	c := newCluster(t, "[pools.warehouse]\nslots = 2\n")
+	for name, flags := range map[string][]string{"gate": {"--slots", "2"}, "warehouse": {"--pool", "warehouse"}} {
+		one, two := c.lock(t, "one", name, flags, forever...), c.lock(t, "two", name, flags, forever...)
+		a, b := c.awaitHolder(t, "one", name), c.awaitHolder(t, "two", name)
+		if a.Slot+b.Slot != 1 || a.Slots != 2 || b.Slots != 2 || a.Token == b.Token {
+			t.Errorf("want slots 0 and 1 of 2:\n%s", text([]line{a, b}))
+		}
+		c.lock(t, "three", name, flags).wantEnd(t, soon, 75, "all 2 slots are held")
+		if name == "gate" {
+			c.lock(t, "four", name, []string{"--slots", "3"}).wantEnd(t, soon, 2, "another number of slots than 3")
+		}
+		one.Term(t)
+		one.wantEnd(t, soon, 143, "")
+		c.lock(t, "five", name, append(flags, "--wait", "1m")).wantEnd(t, soon, 0, "")
+		two.Kill(t)
+		checkAtMost(t, c.lines(t, name), 2)
+	}
+}
+
+// TestLockPassesSignalsOn sends each signal twice to a command that does not end by it, and that has a child.
+func TestLockPassesSignalsOn(t *testing.T) {
+	t.Parallel()
+	c := newCluster(t, "")
+	r := c.lock(t, "r", "signals", nil, append([]string{"-ignore-term", "-child"}, forever...)...)
+	first := c.awaitHolder(t, "r", "signals")
+	eventually(t, soon, "child", func() bool {
+		return slices.ContainsFunc(c.lines(t, "signals"), func(l line) bool { return l.PID != first.PID })
+	})
+	for n := 1; n <= 2; n++ {
+		r.Term(t)
+		eventually(t, soon, "SIGTERM at both processes", func() bool { return len(event("term", c.lines(t, "signals"))) == 2*n })
+	}
+	r.signal(t, syscall.SIGINT) // which a scribe does not catch
+	r.wantEnd(t, soon, 130, "")
+	awaitDead(t, c.lines(t, "signals"))
+}
+
+// TestKilledLockLeavesNothing kills the lock, and with it a tree of three processes, one of them in a session of its own (P7).
+func TestKilledLockLeavesNothing(t *testing.T) {
+	t.Parallel()
+	const promised = time.Second
+	c := newCluster(t, "")
+	r := c.lock(t, "r", "killed", nil, append([]string{"-ignore-term", "-child", "-far"}, forever...)...)
+	eventually(t, soon, "whole family", func() bool {
+		pids := map[int]bool{}
+		for _, l := range c.lines(t, "killed") {
+			pids[l.PID] = true
+		}
+		return len(pids) == 3
+	})
+	killed := redisTime(t, c.Client)
+	r.Kill(t)
+	awaitDead(t, c.lines(t, "killed"))
+	lived := latest(c.lines(t, "killed")).Sub(killed)
+	t.Logf("the last word came %v after the kill", lived.Round(time.Millisecond))
+	if lived > promised+slack/5 {
+		t.Errorf("the last word came %v after the kill", lived)
+	}
+}
+
+// TestFrozenLockLosesItsCommand stops the lock for longer than its lease (P3, P4).
+func TestFrozenLockLosesItsCommand(t *testing.T) {
+	t.Parallel()
+	c := newCluster(t, "")
+	r := c.lock(t, "frozen", "ice", []string{"--lease", "4s"}, append([]string{"-ignore-term", "-child"}, forever...)...)
+	first := c.awaitHolder(t, "frozen", "ice")
+	r.Stop(t)
+	eventually(t, soon, "frozen lock", func() bool { return strings.Contains(processState(r.PID), "T") })
+	end := c.lockEnd(t, "ice")
+	next := c.lock(t, "next", "ice", []string{"--wait", "1m", "--fair"}, "-for", "100ms")
+	second := c.awaitHolder(t, "next", "ice")
+	mine := of(first.RunID, c.lines(t, "ice"))
+	if i := slices.IndexFunc(mine, func(l line) bool { return !over(l.PID) }); i >= 0 {
+		t.Errorf("process %d is alive when the next command starts", mine[i].PID)
+	}
+	if dead := latest(mine); !dead.Before(end) {
+		t.Errorf("its processes wrote %v after the lease's end", dead.Sub(end))
+	}
+	if second.At().Before(end) || second.Token <= first.Token {
+		t.Errorf("want the next one after %v, with a greater token:\n%s", end, text([]line{first, second}))
+	}
+	r.Cont(t)
+	r.wantEnd(t, soon, 76, "lock ice: lease lost")
+	next.wantEnd(t, soon, 0, "")
+	checkAlone(t, c.lines(t, "ice"))
+}
+
+// TestLockWithoutRedis has Redis away for longer than the lease: the command is dead before its end (P3).
+func TestLockWithoutRedis(t *testing.T) {
+	t.Parallel()
+	s := startRedis(t, redisOpts{})
+	c := newClusterOn(t, s, "")
+	c.lock(t, "short", "away", []string{"--lease", "3s"}).wantEnd(t, soon, 0, "")
+	r := c.lock(t, "r", "away", []string{"--lease", "6s"}, append([]string{"-ignore-term", "-child"}, forever...)...)
+	first := c.awaitHolder(t, "r", "away")
+	before := c.lockEnd(t, "away")
+	eventually(t, soon, "renewal", func() bool { return c.lockEnd(t, "away").After(before) })
+	end, lines := c.lockEnd(t, "away"), c.lines(t, "away")
+	s.Pause() // before the next renewal, which is due two seconds after the latest
+	latest := lines[len(lines)-1]
+	endMono := latest.Mono + end.UnixMicro() - latest.Micros // the same instant by the machine's clock
+	r.wantEnd(t, soon, 76, "lock away: lease lost")
+	for _, l := range of(first.RunID, c.lines(t, "away")) {
+		if l.Mono >= endMono {
+			t.Errorf("it wrote after the lease's end at %dµs: %v", endMono, l)
+		}
+		if !over(l.PID) {
+			t.Errorf("process %d is alive after the end of the lock", l.PID)
+		}
+	}
+	c.lock(t, "late", "away", []string{"--wait", "100ms"}).wantEnd(t, soon, 69, "can't be reached")
+	s.Unpause()
+	c.lock(t, "again", "away", []string{"--wait", "1m"}).wantEnd(t, soon, 0, "")
+	second := c.awaitHolder(t, "again", "away")
+	if second.Token <= first.Token {
+		t.Errorf("the token did not grow:\n%s", text([]line{first, second}))
+	}
+}
+
+// TestLockKeepsItsSecrets looks at the command's environment.
+func TestLockKeepsItsSecrets(t *testing.T) {
+	t.Parallel()
+	c := newCluster(t, "")
+	env := []string{"CRONCLAVE_REDIS=" + c.url, "CRONCLAVE_SECRET=" + secret, "PLAIN=plain"}
+	said := runCommand(t, env, "lock", "a", "--namespace", c.Namespace, "--", "env")
+	said.want(t, 0, "PLAIN=plain")
+	got := map[string]string{}
+	for _, l := range strings.Split(said.stdout, "\n") {
+		name, value, _ := strings.Cut(l, "=")
+		got[name] = value
+	}
+	if _, err := strconv.ParseInt(got["CRONCLAVE_FENCING_TOKEN"], 10, 64); err != nil {
+		t.Error(err)
+	}
+	for name, want := range map[string]string{"CRONCLAVE_LOCK": "a", "CRONCLAVE_SLOT": "0", "CRONCLAVE_SLOTS": "1", "CRONCLAVE_REDIS": "", "CRONCLAVE_SECRET": ""} {
+		if got[name] != want {
+			t.Errorf("%s is %q, want %q", name, got[name], want)
+		}
+	}
+}
