@@ -21,7 +21,7 @@ func (c *cluster) lock(t *testing.T, who, name string, flags []string, scribe ..
 		args = append(args, name)
 	}
 	args = slices.Concat(args, []string{"--", absolute(t, program(t, scribeProgram))}, scribe)
-	return startObserved(t, who, []string{
+	return startObserved(t, who, "", []string{
 		"CRONCLAVE_REDIS=" + c.url, "CRONCLAVE_CONFIG=" + c.path, quickExit,
 		"SCRIBE_FILE=" + c.chronicle.path, "SCRIBE_REDIS=" + c.Client.Options().Addr,
 		"CRONCLAVE_JOB=" + name, "CRONCLAVE_REPLICA=" + who, "CRONCLAVE_TICK_UNIX=0", "CRONCLAVE_ATTEMPT=1",

@@ -54,18 +54,18 @@ func startReplica(t *testing.T, opts replicaOpts) *replica {
 	if opts.Namespace != "" {
 		args = append(args, "--namespace", opts.Namespace)
 	}
-	return startObserved(t, opts.Name, append(opts.Env, "CRONCLAVE_REDIS="+opts.RedisURL), program(t, opts.Program), args...)
+	return startObserved(t, opts.Name, opts.LogFile, append(opts.Env, "CRONCLAVE_REDIS="+opts.RedisURL), program(t, opts.Program), args...)
 }
 
-// startObserved starts any program as such a process.
-func startObserved(t *testing.T, name string, env []string, program string, args ...string) *replica {
+// startObserved starts any program as such a process. Its log goes to a file if there is a name for one.
+func startObserved(t *testing.T, name, logFile string, env []string, program string, args ...string) *replica {
 	t.Helper()
 	r := &replica{Name: name, cmd: exec.Command(program, args...), log: &lineLog{}, ended: make(chan struct{})}
 	r.cmd.Env = append(cleanEnv(), env...)
 	r.cmd.Stdout, r.cmd.Stderr = r.log, r.log
-	if opts.LogFile != "" {
-		r.log.path = opts.LogFile
-		f, err := os.OpenFile(opts.LogFile, os.O_CREATE|os.O_APPEND|os.O_WRONLY, 0o600)
+	if logFile != "" {
+		r.log.path = logFile
+		f, err := os.OpenFile(logFile, os.O_CREATE|os.O_APPEND|os.O_WRONLY, 0o600)
 		if err != nil {
 			t.Fatal(err)
 		}

@@ -47,7 +47,7 @@ func loadScripts(t *testing.T) (scripts [release + 1]*redis.Script) {
 		return string(text)
 	}
 	for kind, name := range map[Kind]string{claim: "acquire", renewal: "renew", release: "release"} {
-		scripts[kind] = redis.NewScript(read("state") + "\n" + read(name))
+		scripts[kind] = redis.NewScript(read("state") + "\n" + read("queue") + "\n" + read(name)) // the queue has no keys here
 	}
 	return scripts
 }
