@@ -98,7 +98,7 @@ func (c *Client) answer(r Request, got reply) Answer {
 	case "granted":
 		return c.grant(r, got, a)
 	case "early", "closed":
-		a.Until = fromMicros(got.number(0))
+		a.Until, a.line = fromMicros(got.number(0)), inLine{since: got.sent, now: got.now}
 	case "held":
 		a.Until, a.Holder = fromMicros(got.number(0)), got.text(1)
 	case "queued":

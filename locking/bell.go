@@ -36,10 +36,11 @@ type line struct {
 	waiters int
 	up      chan struct{} // closed while it is subscribed
 	hangUp  context.CancelFunc
+	idle    *time.Timer // runs while nobody waits
 }
 
-// linger is how long a subscription that nobody needs is kept.
-const linger = time.Minute
+// linger is how long a subscription that nobody needs is kept: not for long, since in a Cluster each lock has a connection.
+const linger = 5 * time.Second
 
 func newBell(c *Client) *bell {
 	return &bell{client: c, name: "bell:" + rand.Text(), lines: map[string]*line{}, rings: map[string]chan grant{}}
@@ -107,6 +108,9 @@ func (b *bell) join(ch channel) (l *line, leave func()) {
 			cancel()
 		}
 	}
+	if l.idle != nil {
+		l.idle.Stop()
+	}
 	l.waiters++
 	return l, func() { b.part(l) }
 }
@@ -140,7 +144,7 @@ func (b *bell) part(l *line) {
 	if l.waiters--; l.waiters > 0 {
 		return
 	}
-	time.AfterFunc(linger, func() {
+	l.idle = time.AfterFunc(linger, func() {
 		b.mu.Lock()
 		defer b.mu.Unlock()
 		if l.waiters == 0 && b.lines[l.channel.name] == l {

@@ -145,7 +145,7 @@ func (k *keeper) renew(batch []*Lease) {
 	limit := c.cfg.Timeout
 	calls := make([]call, len(batch))
 	for i, l := range batch {
-		limit = min(limit, l.length/4)
+		limit = min(limit, l.length/4, max(l.Remaining()/3, 10*time.Millisecond))
 		tick := ""
 		if l.tick > 0 {
 			tick = fmt.Sprint(l.tick)

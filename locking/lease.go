@@ -33,6 +33,7 @@ type Lease struct {
 	mu          sync.Mutex
 	deadline    time.Duration // local clock: the lease ends for us
 	provisional bool          // granted by another's script for a moment, and not confirmed yet: too early for a warning
+	confirmed   chan struct{} // closed when it is; nil if it was never provisional
 	warned      bool
 	timer       *time.Timer // runs watch at the warning and at the deadline
 	hearers     map[int]func(deadline time.Duration)
@@ -85,6 +86,21 @@ func (l *Lease) Context() context.Context { return l.ctx }
 // Endangered is closed when a third of the lease is left because renewals have failed: time to save work.
 // A renewal may still come through, so the context tells whether the lease is held.
 func (l *Lease) Endangered() <-chan struct{} { return l.endangered }
+
+// Confirmed is closed when the lease has its whole length. One that was waited for begins with a second at most, until the keeper
+// has renewed it: who needs more than that to stop its work waits for this first, or for the end of [Lease.Context].
+func (l *Lease) Confirmed() <-chan struct{} {
+	if l.confirmed == nil {
+		return atOnce
+	}
+	return l.confirmed
+}
+
+var atOnce = func() chan struct{} {
+	c := make(chan struct{})
+	close(c)
+	return c
+}()
 
 // Remaining is how long the holder may rely on the lease if no renewal comes through; negative once it has ended.
 func (l *Lease) Remaining() time.Duration {
@@ -182,7 +198,10 @@ func (l *Lease) move(deadline time.Duration) []func(time.Duration) {
 	if l.ctx.Err() != nil || deadline <= l.deadline {
 		return nil
 	}
-	l.deadline, l.provisional = deadline, false
+	if l.deadline = deadline; l.provisional {
+		l.provisional = false
+		close(l.confirmed)
+	}
 	l.schedule()
 	return slices.Collect(maps.Values(l.hearers))
 }

@@ -174,7 +174,8 @@ func (s *Several) try(ctx context.Context, requests []Request) (leases *Leases, 
 			return newLeases(all), a, nil
 		case a.Verdict != Unknown:
 			return nil, a, nil
-		case errors.Is(a.Err, ErrReleased): // it was refused before, and nothing was heard of it
+		case errors.Is(a.Err, ErrReleased): // it was refused before, and nothing was heard of it; or granted, and lost in part
+			s.withdraw(requests)
 			requests = withIDs(requests)
 			err = cmp.Or(err, ErrUnknown)
 		case !errors.Is(a.Err, ErrUnknown):
@@ -184,12 +185,16 @@ func (s *Several) try(ctx context.Context, requests []Request) (leases *Leases, 
 		}
 		select {
 		case <-ctx.Done():
-			for _, r := range requests {
-				s.client.Withdraw(r, r.ID)
-			}
+			s.withdraw(requests)
 			return nil, a, fmt.Errorf("lock %s: %w (%w)", quoted(s.names), err, context.Cause(ctx))
 		case <-time.After(pause/2 + mathrand.N(pause)):
 		}
+	}
+}
+
+func (s *Several) withdraw(requests []Request) {
+	for _, r := range requests {
+		s.client.Withdraw(r, r.ID)
 	}
 }
 

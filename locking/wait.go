@@ -66,6 +66,7 @@ func (w *waiter) wait(ctx context.Context) (*Lease, error) {
 		case a.Verdict == Granted:
 			return a.Lease, nil
 		case a.Verdict == Unknown && !errors.Is(a.Err, ErrUnknown):
+			w.Withdraw(w.request, w.request.ID) // it may be in line
 			return nil, a.Err
 		case a.Verdict == Unknown:
 			w.pause = min(max(2*w.pause, 5*time.Millisecond), w.cfg.Timeout)
@@ -143,6 +144,6 @@ func (w *waiter) take(g grant, asked inLine) *Lease {
 	if now >= l.deadline {
 		return nil
 	}
-	l.provisional, l.renewAt = true, now
+	l.provisional, l.confirmed, l.renewAt = true, make(chan struct{}), now
 	return w.keeper.add(l)
 }

@@ -184,7 +184,7 @@ func (k *tick) oldest() bool { return k == k.task.open[0] }
 // it is skipped if all slots are held, and else waits with the others. Ticks that are too late are settled one after the other: the
 // server remembers how it decided the last tick of a job, so a lost reply costs no record.
 func (k *tick) mustWait(now time.Time) bool {
-	if k.placed {
+	if k.placed || k.unsure { // what nobody has answered may have decided it: the server forgets how, once those before it are decided
 		return false
 	}
 	if k.late(now) {

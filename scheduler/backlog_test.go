@@ -127,3 +127,30 @@ func TestReasonOfATickBehindABacklog(t *testing.T) {
 		}
 	})
 }
+
+// The server has skipped a tick behind a backlog, and its reply is lost: the replica asks again, before the backlog is gone.
+func TestLostReplyOfASkipBehindABacklog(t *testing.T) {
+	inCluster(t, func(c *cluster) {
+		jobs := []scheduler.Job{c.job("j", "* * * * * *", time.Millisecond, startDeadline(30*time.Second))}
+		r, other := c.join("r", jobs), c.replica("other", jobs)
+		c.at(10500 * time.Millisecond)
+		r.wire.refuse()
+		c.at(16200 * time.Millisecond)
+		holder := other.hold("j")
+		c.at(16500 * time.Millisecond)
+		r.wire.restore()
+		c.at(20*time.Second - time.Microsecond)
+		r.wire.plan(fault{kind: cutAtReply})
+		c.at(23*time.Second - 500*time.Millisecond)
+		if err := holder.End(t.Context()); err != nil {
+			t.Error(err)
+		}
+		c.at(30*time.Second + 900*time.Millisecond)
+		told := c.told("j")
+		for s := 1; s <= 30; s++ {
+			if len(told[s]) != 1 {
+				t.Errorf("tick %d has the outcomes %v", s, told[s])
+			}
+		}
+	})
+}

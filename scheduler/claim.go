@@ -166,7 +166,7 @@ func (s *Scheduler) settleClaims(b claimedBatch) {
 		default:
 			s.unplace(k)
 		}
-		if !k.closed {
+		if !k.closed || r.Verdict == election.Settled || r.Verdict == election.Before { // given up meanwhile, and yet it has an outcome
 			s.settleClaim(k, r, now)
 		} else if r.Verdict == election.Held {
 			s.withdraw(k)
@@ -221,7 +221,7 @@ func (s *Scheduler) stillOpen(k *tick, r election.Result, now time.Time) {
 	case r.Verdict == election.Early:
 		s.agenda.askSoon(k, r.Until, now)
 	case r.Verdict == election.Closed:
-		k.waited, k.reason = true, "redis"
+		k.waited, k.reason, k.follows = true, "redis", false
 		s.agenda.askSoon(k, r.Until, now)
 	case k.abstained:
 		k.waited = true
@@ -251,7 +251,7 @@ func (s *Scheduler) cannotTell(k *tick, r election.Result, now time.Time) {
 	if !s.askAgain.After(now) {
 		s.askAgain = now.Add(s.retry.next())
 	}
-	k.waited, k.reason = true, "redis"
+	k.waited, k.reason, k.follows = true, "redis", false
 	s.agenda.lineUp(k)
 	s.agenda.asks.set(k, s.askAgain)
 }

@@ -51,9 +51,9 @@ func (p *processes) forget() {
 func (p *processes) terminate() {
 	switch {
 	case p.cgroup != "":
-		leader := p.leader
-		_ = p.sendLeader(unix.SIGTERM) // wherever it is, and first: a shell that saw its command end would go on with the next one
-		for pid := range cgroupProcesses(p.cgroup) {
+		leader, pids := p.leader, cgroupProcesses(p.cgroup) // before the leader's trap can start others
+		_ = p.sendLeader(unix.SIGTERM)                      // wherever it is, and first: a shell that saw its command end would go on with the next one
+		for pid := range pids {
 			inside := func() bool { return pid != leader && cgroupProcesses(p.cgroup)[pid] }
 			signalIf(pid, unix.SIGTERM, inside)
 		}

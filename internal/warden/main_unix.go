@@ -89,11 +89,21 @@ func (k *helperMain) wait(now time.Duration) error {
 	if fds[1].Revents != 0 {
 		k.end()
 	}
-	if fds[0].Revents != 0 {
-		return k.read()
+	for reads := 0; fds[0].Revents != 0 && reads < mostReads; reads++ {
+		fds[0].Revents = 0
+		full, err := k.read()
+		if err != nil {
+			return err
+		}
+		if full { // the replica may wait for room in the pipe, with an extension for somebody who is late by what was read
+			_, _ = unix.Poll(fds[:1], 5)
+		}
 	}
 	return nil
 }
+
+// mostReads bounds how much is read in a row; each is all that the pipe holds at most.
+const mostReads = 100
 
 // patience is how long to sleep, in milliseconds; -1 is for ever.
 func (k *helperMain) patience(now time.Duration) int {
@@ -117,29 +127,30 @@ func (k *helperMain) end() {
 	}
 }
 
-// read takes in what the replica has written. All that is there is taken into account before anybody is judged.
-func (k *helperMain) read() error {
+// read takes in what the replica has written. All that is there is taken into account before anybody is judged: full tells that
+// there may be more.
+func (k *helperMain) read() (full bool, err error) {
 	n, err := unix.Read(k.in, k.buffer)
 	switch {
 	case errors.Is(err, unix.EINTR), errors.Is(err, unix.EAGAIN):
-		return nil
+		return false, nil
 	case err != nil:
-		return fmt.Errorf("read from the replica: %w", err)
+		return false, fmt.Errorf("read from the replica: %w", err)
 	case n == 0:
 		// What was between fork and exec has its own program and environment now: whatever was seen before, look again.
 		k.closed = true
 		k.end()
 		k.list.restart(bootTime())
-		return nil
+		return false, nil
 	}
 	all, err := k.input.add(k.buffer[:n])
 	for _, m := range all {
 		if !k.greeted && m.Verb != hello {
-			return errors.New("the warden is started by the replica itself")
+			return false, errors.New("the warden is started by the replica itself")
 		}
 		k.obey(m)
 	}
-	return err
+	return n == len(k.buffer), err
 }
 
 func (k *helperMain) obey(m message) {

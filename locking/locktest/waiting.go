@@ -3,6 +3,7 @@ package locktest
 import (
 	"context"
 	"errors"
+	"fmt"
 	"slices"
 	"time"
 
@@ -24,6 +25,8 @@ func waiting() []theorem {
 		{"ForgottenQueueIsLinedUpAgain", forgottenQueue},
 		{"WaiterThatWantsAnotherLimitIsToldSo", otherLimit},
 		{"QueueLeavesNothingBehind", nothingLeft},
+		{"ManyWaitersAreServedInTurns", manyWaiters},
+		{"WaiterHasNoSlotBeyondItsOwnNumber", fewerSlots},
 		{"ExpiredSlotStaysShutForTheDelay", delayAfterExpiry},
 		{"ReleasedSlotIsOpenAtOnce", noDelayAfterRelease},
 	}
@@ -154,7 +157,14 @@ func (b *bench) confirmed(l *locking.Lease) {
 			return r.ID == l.ID() && r.Expiry.Sub(b.now()) > long/2
 		})
 	})
-	b.until("the holder knows", func() bool { return l.Remaining() > long/2 })
+	select {
+	case <-l.Confirmed():
+	case <-time.After(timeout):
+		b.Fatal("the holder does not know")
+	}
+	if left := l.Remaining(); left < long/2 {
+		b.Errorf("confirmed, and %v left", left)
+	}
 	select {
 	case <-l.Endangered():
 		b.Error("warned of a loss")
@@ -314,6 +324,44 @@ func nothingLeft(b *bench) {
 		if n, err := b.rdb.Exists(b.ctx, b.base()+part).Result(); n != 0 || err != nil {
 			b.Errorf("key %s is there, %v", part, err)
 		}
+	}
+}
+
+// A script can write only so much at once: the rest of a long line is served by those who come next.
+func manyWaiters(b *bench) {
+	const waiters, slots = 1200, 1000
+	held := b.wins(b.a, locking.Request{Slots: slots})
+	pipe := b.rdb.Pipeline()
+	for i := range waiters {
+		id := fmt.Sprint("faked-", i)
+		pipe.HSet(b.ctx, b.base(), "w"+id, fmt.Sprintf("owner\n%d\n%d\n:nobody", long.Microseconds(), slots))
+		pipe.ZAdd(b.ctx, b.queueKey(), redis.Z{Score: float64(i), Member: id})
+		pipe.ZAdd(b.ctx, b.base()+":patience", redis.Z{Score: 1e16, Member: id})
+	}
+	if _, err := pipe.Exec(b.ctx); err != nil {
+		b.Fatal(err)
+	}
+	b.release(held)
+	rows := b.state().Rows
+	if n := b.inLine(); len(rows) == 0 || len(rows)+int(n) != waiters {
+		b.Errorf("%d rows, %d in line", len(rows), n)
+	}
+	for _, r := range rows {
+		if r.Owner != "owner" {
+			b.Fatalf("a row without its holder: %+v", r)
+		}
+	}
+}
+
+// Clients of a pool whose number of slots is being lowered.
+func fewerSlots(b *bench) {
+	three := []*locking.Lease{b.wins(b.a, locking.Request{Slots: 3}), b.wins(b.a, locking.Request{Slots: 3}), b.wins(b.a, locking.Request{Slots: 3})}
+	a := b.linesUp(b.b, 2, locking.WithAnyLimit())
+	b.release(three[2])
+	b.stillWaits(a)
+	b.release(three[0])
+	if l := b.granted(a); l.Slot() != 0 {
+		b.Errorf("slot %d", l.Slot())
 	}
 }
 

@@ -44,11 +44,11 @@ remember()
 mend()
 local held = holds()
 if closed > now then
-  if waits then line_up(owner, lease, channel, patience) end
+  if waits then line_up(owner, lease, slots, channel, patience) end
   return reply('closed', closed)
 end
 if ARGV[15] == '1' and limit > 0 and limit ~= slots then return reply('limit', limit) end
-if QUEUE then serve(held, slots, id) end
+if QUEUE then serve(held, id) end
 
 -- Who holds a row: of this tick, or any; the one whose lease ends first.
 local function holder(of)
@@ -122,7 +122,7 @@ end
 local slot = free_slot(held, slots, fits, back)
 if not slot then
   if waits then
-    local ahead = line_up(owner, lease, channel, patience)
+    local ahead = line_up(owner, lease, slots, channel, patience)
     local till, whose = holder()
     return reply('queued', till, whose, ahead)
   end
@@ -162,4 +162,9 @@ elseif tick then
   advance()
 end
 touch()
-return reply('granted', slot, floor, now + lease, num(of_tick), attempt)
+local token = floor
+if QUEUE then -- there may be more free rows
+  held[#held + 1], held[#held + 2] = slot, now + lease
+  serve(held)
+end
+return reply('granted', slot, token, now + lease, num(of_tick), attempt)

@@ -3,13 +3,14 @@
 -- KEYS  6 queue     sorted set: the lease ids that wait, in the order in which they came
 --       7 patience  sorted set: the same, by until when each has said that it waits
 --       Permanent locks have none of them: nobody waits there.
--- LOCK  came: how many have lined up so far;  w<id>: "owner\nlease\nchannel" of one that waits
+-- LOCK  came: how many have lined up so far;  w<id>: "owner\nlease\nslots\nchannel" of one that waits
 --
 -- A grant that another's script writes is unconfirmed: its row ends after CONFIRM, unless the holder, who is told
 -- through its channel, renews it or asks again.
 
 local QUEUE, PATIENCE = KEYS[6], KEYS[7]
 local CONFIRM = 1000000
+local AT_ONCE = 100 -- grants of one script: HSET has to take them all, and others want to be served, too
 
 -- The lowest slot that is not held. fits: slot -> may this request have it (nil: only if others may, too).
 local function free_slot(held, slots, fits, only)
@@ -30,41 +31,47 @@ if QUEUE then
   end
 
   -- How many are ahead.
-  function line_up(owner, lease, channel, patience)
+  function line_up(owner, lease, slots, channel, patience)
     if not redis.call('ZSCORE', QUEUE, id) then
       redis.call('ZADD', QUEUE, redis.call('HINCRBY', LOCK, 'came', 1), id)
-      set('w' .. id, owner .. '\n' .. int(lease) .. '\n' .. channel)
+      set('w' .. id, owner .. '\n' .. int(lease) .. '\n' .. int(slots) .. '\n' .. channel)
     end
     redis.call('ZADD', PATIENCE, int(now + patience), id)
     touch()
     return redis.call('ZRANK', QUEUE, id)
   end
 
-  local function grant_to(waiter, slot)
-    local owner, lease, channel = string.match(redis.call('HGET', LOCK, 'w' .. waiter) or '', '^([^\n]*)\n(%d+)\n(.*)$')
+  local function grant_to(waiter, slot, owner, lease, slots, channel)
     leave_line(waiter)
-    if not owner then return end
     floor, longest = math.max(floor + 1, now), math.max(longest, num(lease))
     place(slot, {id = waiter, owner = owner, lease = lease, token = int(floor), tick = '', attempt = '1', trigger = '', memo = ''},
       now + CONFIRM)
     set('floor', int(floor))
     set('longest', int(longest))
+    set('limit', slots)
     touch()
     local sharded, name = string.match(channel, '^(s?):(.*)$')
     redis.pcall(sharded == 's' and 'SPUBLISH' or 'PUBLISH', name, -- which this user may not be allowed to
       table.concat({waiter, slot, int(floor), int(now + CONFIRM), int(now), int(longest)}, ' '))
-    return true
   end
 
   -- Free rows go to those that wait, in their order, but for those who have not said for too long that they still do.
-  -- own: who asks, and takes its turn itself.
-  function serve(held, slots, own)
-    if #held / 2 >= slots or redis.call('EXISTS', QUEUE) == 0 then return end
-    for _, gone in ipairs(redis.call('ZRANGEBYSCORE', PATIENCE, '-inf', int(now))) do leave_line(gone) end
-    while true do
-      local head, slot = redis.call('ZRANGE', QUEUE, 0, 0)[1], free_slot(held, slots, {})
-      if not slot or not head or head == own then return end
-      if grant_to(head, slot) then held[#held + 1], held[#held + 2] = slot, now + CONFIRM end
+  -- Of how many slots there are, each knows its own number. own: who asks, and takes its turn itself.
+  function serve(held, own)
+    if redis.call('EXISTS', QUEUE) == 0 then return end
+    for _, gone in ipairs(redis.call('ZRANGEBYSCORE', PATIENCE, '-inf', int(now), 'LIMIT', 0, AT_ONCE)) do
+      if gone ~= own then leave_line(gone) end
+    end
+    for _ = 1, AT_ONCE do
+      local head = redis.call('ZRANGE', QUEUE, 0, 0)[1]
+      if not head or head == own then return end
+      local owner, lease, slots, channel = string.match(redis.call('HGET', LOCK, 'w' .. head) or '', '^([^\n]*)\n(%d+)\n(%d+)\n(.*)$')
+      local slot = owner and free_slot(held, tonumber(slots), {})
+      if slot then
+        grant_to(head, slot, owner, lease, slots, channel)
+        held[#held + 1], held[#held + 2] = slot, now + CONFIRM
+      elseif owner then return
+      else leave_line(head) end
     end
   end
 end

@@ -36,6 +36,6 @@ if row then touch() end
 if QUEUE and redis.call('EXISTS', QUEUE) == 1 then
   leave_line(id)
   local held = holds()
-  if closed <= now then serve(held, limit) end
+  if closed <= now then serve(held) end
 end
 return reply(verdict)

@@ -37,6 +37,18 @@ local function undo(replies)
   return replies
 end
 
+-- A set that was granted is granted again, as a whole. What is left of one that was refused, or lost or released in part, is dead; its
+-- rows are its holder's, since this may be a request that arrives twice.
+local held = 0
+for i = 1, locks do
+  if redis.call('EXISTS', keys[i][5]) == 1 then held = -locks end
+  if redis.pcall('HEXISTS', keys[i][1], 'i' .. args[i][1]) == 1 then held = held + 1 end
+end
+if held < 0 or held > 0 and held < locks then
+  local clock = redis.call('TIME')
+  return {'refused', 1, {'dead', clock[1] * 1000000 + clock[2], 0, 0, 0, '', 0}}
+end
+
 local granted = {'granted', 0}
 for i = 1, locks do
   if i > 1 then args[i][2] = LATER end
