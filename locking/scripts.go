@@ -15,10 +15,6 @@ var (
 	luaState string
 	//go:embed lua/queue.lua
 	luaQueue string
-	//go:embed lua/grant.lua
-	luaGrant string
-	//go:embed lua/free.lua
-	luaFree string
 	//go:embed lua/acquire.lua
 	luaAcquire string
 	//go:embed lua/renew.lua
@@ -38,20 +34,16 @@ type script struct{ text, sha string }
 type scripts struct{ acquire, renew, release, look, several, fence script }
 
 func loadScripts() scripts {
+	load := func(parts ...string) script { return newScript(append([]string{luaState}, parts...)...) }
 	function := func(name string, parts ...string) string {
-		return "local function " + name + "(KEYS, ARGV)\n" + strings.Join(parts, "\n") + "\nend"
+		return "local function " + name + "(KEYS, ARGV)\n" + luaState + "\n" + strings.Join(parts, "\n") + "\nend"
 	}
-	acquire, release := []string{luaState, luaQueue, luaAcquire}, []string{luaState, luaQueue, luaRelease}
 	return scripts{
-		acquire: newScript(ordinary(luaGrant, acquire)...), release: newScript(ordinary(luaFree, release)...),
-		renew: newScript(luaState, luaRenew), look: newScript(luaState, luaLook),
-		several: newScript(function("acquire", acquire...), function("release", release...), luaSeveral),
+		acquire: load(luaQueue, luaAcquire), renew: load(luaRenew), release: load(luaQueue, luaRelease), look: load(luaLook),
+		several: newScript(function("acquire", luaQueue, luaAcquire), function("release", luaQueue, luaRelease), luaSeveral),
 		fence:   newScript(luaFence),
 	}
 }
-
-// ordinary puts the short way before the whole.
-func ordinary(short string, whole []string) []string { return append([]string{short}, whole...) }
 
 func newScript(parts ...string) script {
 	text := strings.Join(parts, "\n")

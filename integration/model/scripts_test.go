@@ -46,14 +46,8 @@ func loadScripts(t *testing.T) (scripts [release + 1]*redis.Script) {
 		}
 		return string(text)
 	}
-	for kind, parts := range map[Kind][]string{
-		claim: {"grant", "state", "queue", "acquire"}, renewal: {"state", "renew"}, release: {"free", "state", "queue", "release"}, // without keys of a queue
-	} {
-		var texts []string
-		for _, part := range parts {
-			texts = append(texts, read(part))
-		}
-		scripts[kind] = redis.NewScript(strings.Join(texts, "\n"))
+	for kind, name := range map[Kind]string{claim: "acquire", renewal: "renew", release: "release"} {
+		scripts[kind] = redis.NewScript(read("state") + "\n" + read("queue") + "\n" + read(name)) // the queue has no keys here
 	}
 	return scripts
 }
