@@ -143,6 +143,14 @@ func (c *cgroup) place(attr *syscall.SysProcAttr) {
 
 func (c *cgroup) describe(r *Watched) { r.Cgroup = c.dir }
 
+// missing is asked when nothing could be started. The warden removes the cgroup of a run that is late.
+func (c *cgroup) missing() error {
+	if err := unix.Access(c.dir, unix.F_OK); err != nil {
+		return fmt.Errorf("its cgroup %s was removed", c.dir)
+	}
+	return nil
+}
+
 // terminate signals each process by a handle that was opened before the process was seen in the cgroup: if
 // the number was given to a stranger meanwhile, the handle belongs to the dead one.
 func (c *cgroup) terminate(leader int) {

@@ -94,6 +94,9 @@ type Exit struct {
 	Code int
 	// Signal is the name of the signal that ended the command, such as "SIGKILL"; else "".
 	Signal string
+	// Late says that the [Warden] has stopped the run, or killed it, or kept it from being started, since its lease was about to end:
+	// then how it ended is none of the command's doing.
+	Late bool
 	// Tail is the end of the output, at most Spec.Keep bytes, both streams in the order of their lines.
 	Tail []byte
 	// Err says why the command could not be started, or not be waited for. It wraps [ErrNotFound] or [ErrNotExecutable] where

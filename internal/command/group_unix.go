@@ -20,6 +20,8 @@ func (group) place(attr *syscall.SysProcAttr) { attr.Setpgid = true }
 
 func (g group) describe(r *Watched) { r.ID = g.id }
 
+func (group) missing() error { return nil }
+
 func (group) terminate(leader int) { _ = unix.Kill(-leader, unix.SIGTERM) }
 
 // kill can't miss a process that is being forked: the kernel lets no fork of a group through between a

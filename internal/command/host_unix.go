@@ -58,6 +58,8 @@ type tree interface {
 	place(*syscall.SysProcAttr)
 	// describe says what the warden has to know of the tree.
 	describe(*Watched)
+	// missing says what was taken from the tree, so that nothing can start in it any more; nil if all is there.
+	missing() error
 	// terminate sends SIGTERM to every process, once.
 	terminate(leader int)
 	// kill sends SIGKILL to every process.
@@ -106,31 +108,34 @@ func (h *Host) Run(stop, kill context.Context, s Spec) Exit {
 	ours := s.attend()
 	if err := start(cmd, s.Umask); err != nil {
 		ours.leave()
-		return refused(s.startError(cmd, err))
+		exit := refused(s.startError(cmd, t, err))
+		exit.Late = ward.Reap()
+		return exit
 	}
 	ward.Started(cmd.Process.Pid)
 	out.begin()
 	ours.begin(cmd.Process.Pid)
-	err = h.supervise(stop, kill, cmd, t, ward, ours)
+	late, err := h.supervise(stop, kill, cmd, t, ward, ours)
 	if !out.drain(drainTime) {
 		h.log.Warn("a process outside the run's tree holds its output open, the rest is not read", "run_id", s.Name)
 	}
 	exit := exitOf(cmd, err, out.tail())
+	exit.Late = late
 	ours.resound(exit)
 	return exit
 }
 
-// supervise passes stop and kill on to the tree, and signals; it returns when nothing of the tree is left.
-func (h *Host) supervise(stop, kill context.Context, cmd *exec.Cmd, t tree, ward Ward, ours *attendance) error {
+// supervise passes stop and kill on to the tree, and signals; it returns when nothing of the tree is left. late: the warden had a part.
+func (h *Host) supervise(stop, kill context.Context, cmd *exec.Cmd, t tree, ward Ward, ours *attendance) (late bool, err error) {
 	leader := cmd.Process.Pid
 	ended := make(chan error, 1)
 	go func() { ended <- awaitExit(leader) }()
 
 	var failed error
-	var late *time.Timer
+	var outlived *time.Timer
 	killTree := func() {
-		if late == nil {
-			late = time.AfterFunc(killWarning, func() {
+		if outlived == nil {
+			outlived = time.AfterFunc(killWarning, func() {
 				h.log.Warn("processes of a run outlive SIGKILL, it can't end before them", "process_group", leader)
 			})
 		}
@@ -156,12 +161,12 @@ func (h *Host) supervise(stop, kill context.Context, cmd *exec.Cmd, t tree, ward
 		poll(func() bool { return !t.alive(leader) }, kill.Done())
 	}
 	killTree()
-	defer late.Stop()
+	defer outlived.Stop()
 	ours.leave()
-	ward.Reap()
-	err := cmd.Wait() // from here on the leader's number may be anybody's
+	late = ward.Reap()
+	err = cmd.Wait() // from here on the leader's number may be anybody's
 	t.settle(leader)
-	return errors.Join(failed, err)
+	return late, errors.Join(failed, err)
 }
 
 // exitOf tells how a command that was started has ended; err is what waiting for it returned.

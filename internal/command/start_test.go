@@ -250,7 +250,7 @@ func TestTreeOfAnotherUserIsKilled(t *testing.T) {
 func TestOnlyRootMayChangeTheUser(t *testing.T) {
 	s := Spec{User: "nobody", Dir: "/tmp"}
 	cmd := &exec.Cmd{Path: "/bin/true", SysProcAttr: &syscall.SysProcAttr{Credential: &syscall.Credential{}}}
-	err := s.startError(cmd, &os.PathError{Op: "fork/exec", Path: "/bin/true", Err: syscall.EPERM})
+	err := s.startError(cmd, group{}, &os.PathError{Op: "fork/exec", Path: "/bin/true", Err: syscall.EPERM})
 	if !errors.Is(err, syscall.EPERM) || !strings.Contains(err.Error(), "start /bin/true as nobody in /tmp: operation not permitted (only root") {
 		t.Error(err)
 	}

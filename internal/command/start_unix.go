@@ -58,7 +58,7 @@ func (s *Spec) checkDir() error {
 
 // startError says why the command could not be started. The kernel gives one number for the whole of
 // changing user, entering the directory and executing, so the message names all that had a part.
-func (s *Spec) startError(cmd *exec.Cmd, err error) error {
+func (s *Spec) startError(cmd *exec.Cmd, t tree, err error) error {
 	what := "start " + cmd.Path
 	if s.User != "" || s.Group != "" {
 		what += " as " + strings.Trim(s.User+":"+s.Group, ":")
@@ -67,18 +67,30 @@ func (s *Spec) startError(cmd *exec.Cmd, err error) error {
 		what += " in " + s.Dir
 	}
 	err = reason(err)
-	switch {
+	switch gone := t.missing(); {
+	case gone != nil:
+		return fmt.Errorf("%s: %w", what, gone)
 	case errors.Is(err, syscall.EPERM) && cmd.SysProcAttr.Credential != nil:
 		return fmt.Errorf("%s: %w (only root may change the user; the replica's is %d)", what, err, os.Geteuid())
 	case errors.Is(err, syscall.ENOENT):
-		// It was there a moment ago, so it is what its first line names that is missing.
-		return fmt.Errorf("%s: %w: its interpreter is missing", what, ErrNotExecutable)
+		return fmt.Errorf("%s: %w", what, s.notThere(cmd))
 	case errors.Is(err, syscall.ENOEXEC):
 		return fmt.Errorf("%s: %w: neither a program for this machine nor a script with a #! line", what, ErrNotExecutable)
 	case errors.Is(err, syscall.EACCES), errors.Is(err, syscall.ETXTBSY):
 		return fmt.Errorf("%s: %w: %w", what, ErrNotExecutable, err)
 	}
 	return fmt.Errorf("%s: %w", what, err)
+}
+
+// notThere says what the kernel has not found. All was there a moment ago, so it is looked for again.
+func (s *Spec) notThere(cmd *exec.Cmd) error {
+	if err := s.checkDir(); err != nil {
+		return err
+	}
+	if err := executable(cmd.Path); err != nil {
+		return err
+	}
+	return fmt.Errorf("%w: its interpreter is missing", ErrNotExecutable) // which its first line names, or its header
 }
 
 // reason strips a PathError of its path, which the message around it names already.

@@ -37,8 +37,9 @@ type Ward interface {
 	Extend(deadline time.Duration)
 	// Told says that the tree has had its SIGTERM.
 	Told()
-	// Reap returns when the leader's number is not signalled any more, so that the leader may be waited for.
-	Reap()
+	// Reap returns when the leader's number is not signalled any more, so that the leader may be waited for. late tells whether the
+	// warden has stopped the run, or killed it, since its deadline was near.
+	Reap() (late bool)
 	// Release says that nothing is left of the run.
 	Release()
 }

@@ -289,7 +289,7 @@ func TestNumberIsGivenUpBeforeTheLeaderIsReaped(t *testing.T) {
 		t.Fatal(err)
 	}
 	w := &leaderSpy{leader: cmd.Process.Pid}
-	if err := h.supervise(t.Context(), t.Context(), cmd, s, w, &attendance{}); err != nil {
+	if _, err := h.supervise(t.Context(), t.Context(), cmd, s, w, &attendance{}); err != nil {
 		t.Error(err)
 	}
 	if w.calls != 1 || !w.there {
@@ -304,9 +304,10 @@ type leaderSpy struct {
 	there         bool
 }
 
-func (w *leaderSpy) Reap() {
+func (w *leaderSpy) Reap() (late bool) {
 	w.calls++
 	w.there = unix.Kill(w.leader, 0) == nil
+	return false
 }
 
 // fakeWarden does something before it knows of a run.
@@ -387,7 +388,69 @@ func TestNothingIsBornInACgroupOfALateRun(t *testing.T) {
 	h.warden = fakeWarden(func(r Watched) error { return removeCgroup(r.Cgroup) })
 	s := newScript(t, h, "echo started")
 	s.start()
-	if e := s.end(); e.Err == nil || len(s.lines) > 0 {
+	e := s.end()
+	if e.Err == nil || len(s.lines) > 0 {
 		t.Errorf("ended as %+v, said %q", e, s.lines)
+	}
+	if errors.Is(e.Err, ErrNotExecutable) || !strings.Contains(e.Err.Error(), "cgroup") {
+		t.Errorf("the command, which is fine, is blamed: %v", e.Err)
+	}
+}
+
+// lateWarden lets a run start only when it should be dead already, as a replica does that stands still in between.
+type lateWarden struct{ *warden.Warden }
+
+func (w lateWarden) Watch(r Watched) Ward { return lateWard{w.Warden.Watch(warden.Run(r)), r} }
+
+type lateWard struct {
+	Ward
+	run Watched
+}
+
+func (w lateWard) Known(ctx context.Context) error {
+	err := w.Ward.Known(ctx)
+	poll(func() bool { return clock() > w.run.Deadline && !isThere(w.run.Cgroup) }, ctx.Done())
+	return err
+}
+
+func isThere(path string) bool {
+	_, err := os.Stat(path)
+	return err == nil
+}
+
+// A run that the warden has ended is told as such, whether it was to be started or was under way: what it died of is not its own.
+func TestRunThatIsLateIsTold(t *testing.T) {
+	t.Parallel()
+	w, err := warden.Start(warden.Config{})
+	if err != nil {
+		t.Fatal(err)
+	}
+	t.Cleanup(w.Close)
+	for _, tt := range []struct {
+		name, script string
+		lease        time.Duration
+		warden       Warden
+		late         bool
+	}{
+		{"before the start", "echo started; exec cat $HOLD", 300 * time.Millisecond, lateWarden{w}, true},
+		{"killed", "trap '' TERM; while :; do sleep 1; done", 300 * time.Millisecond, watchman{Warden: w}, true},
+		{"obeyed", "trap 'exit 0' TERM; while :; do sleep 0.01; done", 6 * time.Second, watchman{Warden: w}, true},
+		{"killed by another", "kill -KILL $$", time.Hour, watchman{Warden: w}, false},
+		{"ended", "exit 3", time.Hour, watchman{Warden: w}, false},
+	} {
+		t.Run(tt.name, func(t *testing.T) {
+			t.Parallel()
+			everyMode(t, func(t *testing.T, h *Host) {
+				h.warden = tt.warden
+				s := newScript(t, h, tt.script)
+				lease := &testLease{length: tt.lease}
+				lease.extend()
+				s.spec.Lease, s.spec.KillGrace = lease, tt.lease
+				s.start()
+				if e := s.end(); e.Late != tt.late || errors.Is(e.Err, ErrNotExecutable) {
+					t.Errorf("ended as %+v", e)
+				}
+			})
+		})
 	}
 }

@@ -15,8 +15,9 @@ const (
 	// this process was stopped, the helper did not hang. They are many, since on a machine that starts a thousand processes a
 	// second the helper may wait for seconds too, and its replacement would do no better.
 	mostSilence = 10
-	// patience is how long the acknowledgement of a Reap is waited for before the helper is killed.
-	patience = mostSilence * beatEvery
+	// patience is how long the acknowledgement of a Reap is waited for before the helper is killed, and dying how long its death is waited
+	// for then: no longer in all than for a helper that hangs.
+	patience, dying = mostSilence*beatEvery - dying, 500 * time.Millisecond
 	// farewell is how long the end of a helper that is not needed any more is waited for.
 	farewell = time.Second
 )

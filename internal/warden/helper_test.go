@@ -1,8 +1,11 @@
 package warden
 
 import (
+	"os/exec"
 	"strings"
 	"testing"
+	"testing/synctest"
+	"time"
 )
 
 // An answer that is due may be late by some looks, but not by more, however much else is asked meanwhile.
@@ -56,6 +59,26 @@ func TestAcknowledgementIsForAllBefore(t *testing.T) {
 	if h.acked != 3 || len(h.waits) != 2 {
 		t.Errorf("acknowledged %d, %d wait", h.acked, len(h.waits))
 	}
+}
+
+// A helper that neither answers nor dies, since it hangs in the kernel, holds up the end of a run for no longer than any other.
+func TestReapIsBounded(t *testing.T) {
+	child := exec.Command("/bin/true")
+	if err := child.Run(); err != nil {
+		t.Fatal(err)
+	}
+	synctest.Test(t, func(t *testing.T) {
+		h := &helper{cmd: child, wake: make(chan struct{}, 1), dead: make(chan struct{})}
+		w := &Warden{helper: h, wards: map[uint64]*Ward{}}
+		ward := w.Watch(Run{Name: "a"})
+		begun := time.Now()
+		if ward.Reap() {
+			t.Error("the run is told to be late")
+		}
+		if took := time.Since(begun); took != 3*time.Second {
+			t.Errorf("it took %v", took)
+		}
+	})
 }
 
 func TestWordsAreBounded(t *testing.T) {

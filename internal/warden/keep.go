@@ -124,6 +124,11 @@ func (w *Warden) introduce(h *helper) (known <-chan struct{}) {
 
 // heard is told what a helper says of itself.
 func (w *Warden) heard(m message) {
+	w.mu.Lock()
+	if ward := w.wards[m.Run]; ward != nil {
+		ward.late = true
+	}
+	w.mu.Unlock()
 	if m.Verb == killed {
 		w.cfg.Logger.Warn("the warden has killed a run: its lease was about to end, and no extension came", "run_id", m.Name)
 	}

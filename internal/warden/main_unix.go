@@ -26,7 +26,7 @@ const (
 func Main(in, out *os.File) error {
 	signal.Ignore(syscall.SIGTERM, syscall.SIGINT, syscall.SIGHUP, syscall.SIGPIPE)
 	k := &helperMain{in: int(in.Fd()), out: int(out.Fd()), buffer: make([]byte, 64<<10), replica: -1, bases: map[string]bool{}, sweeper: newSweeper()}
-	k.list = watchlist{runs: map[uint64]*entry{}, killed: k.tellKilled}
+	k.list = watchlist{runs: map[uint64]*entry{}, tell: k.tell}
 	if err := unix.SetNonblock(k.out, true); err != nil {
 		return fmt.Errorf("the warden is started by the replica itself, with pipes: %w", err)
 	}
@@ -175,8 +175,8 @@ func (k *helperMain) answer() {
 	}
 }
 
-func (k *helperMain) tellKilled(run uint64, e *entry) {
-	k.write(message{Verb: killed, Run: run, Name: e.name})
+func (k *helperMain) tell(what verb, run uint64, e *entry) {
+	k.write(message{Verb: what, Run: run, Name: e.name})
 }
 
 // write tells whether the message went out: all of it or nothing, since it is shorter than PIPE_BUF. The replica may be gone.

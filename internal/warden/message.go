@@ -23,8 +23,9 @@ const (
 	ping    verb = "ping"
 
 	// Of the helper.
-	ack    verb = "ack"    // all up to Seq are done
-	killed verb = "killed" // the run was late
+	ack     verb = "ack"     // all up to Seq are done
+	stopped verb = "stopped" // the run was sent SIGTERM: its deadline is near
+	killed  verb = "killed"  // the run was late
 )
 
 // message is one line of JSON on the pipe, in either direction. Instants are by CLOCK_BOOTTIME.

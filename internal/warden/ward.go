@@ -19,6 +19,7 @@ type Ward struct {
 	leader int // 0 before it is known, and once it is reaped
 	start  uint64
 	told   bool
+	late   bool // a helper has stopped or killed it
 	over   bool // released: nothing is sent any more
 }
 
@@ -137,7 +138,18 @@ func (w *Ward) Told() {
 
 // Reap is called before the leader of the run's group is waited for, after which its number may be given to a stranger. When
 // it returns, no helper signals that number or group any more. What it does not take from it is the run's other processes.
-func (w *Ward) Reap() {
+//
+// late tells whether a helper has stopped the run, or killed it, since its deadline was near and no extension came: what a helper
+// has done before is known here by then.
+func (w *Ward) Reap() (late bool) {
+	w.giveUp()
+	w.warden.mu.Lock()
+	defer w.warden.mu.Unlock()
+	return w.late
+}
+
+// giveUp has the leader's number given up.
+func (w *Ward) giveUp() {
 	heard := w.post(func() message {
 		w.leader, w.start = 0, 0
 		return message{Verb: reap}
@@ -155,7 +167,7 @@ func (w *Ward) Reap() {
 	heard.helper.kill() // a stopped or hanging one never gets to signal anything any more
 	select {
 	case <-heard.helper.dead:
-	case <-time.After(patience): // it hangs in the kernel, from where it does not return
+	case <-time.After(dying): // it hangs in the kernel, from where it does not return
 	}
 }
 

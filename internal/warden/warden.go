@@ -59,8 +59,8 @@ type Run struct {
 	Deadline, Lease, Grace time.Duration
 }
 
-// Warden is the owner of the helper. It is safe for concurrent use, and none of its methods waits for a helper that hangs
-// for longer than about three seconds.
+// Warden is the owner of the helper. It is safe for concurrent use. Of its methods and those of a [Ward] only [Ward.Known] waits for a
+// helper that hangs for longer than three seconds, for as long as it takes to replace it: fifteen seconds at most.
 type Warden struct {
 	cfg    Config
 	life   context.Context // ends with Close

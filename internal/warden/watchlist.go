@@ -43,8 +43,8 @@ func (e *entry) termAt() time.Duration { return e.deadline - min(e.grace, e.leas
 // watchlist decides who is killed, and when. It does no more than that: the clock is handed in, and the killing is the
 // targets'. It belongs to one goroutine.
 type watchlist struct {
-	runs   map[uint64]*entry
-	killed func(run uint64, e *entry) // is told of each run that was late
+	runs map[uint64]*entry
+	tell func(what verb, run uint64, e *entry) // of each run that had to be stopped, and that had to be killed
 }
 
 const (
@@ -107,10 +107,11 @@ func (w *watchlist) judge(now time.Duration) {
 		case e.deadline == 0:
 		case e.pause == 0 && (e.late || now >= e.killAt()):
 			w.strike(e, now)
-			w.killed(run, e)
+			w.tell(killed, run, e)
 		case !e.told && now >= e.termAt():
 			e.told = true
 			e.target.terminate()
+			w.tell(stopped, run, e)
 		}
 	}
 	for _, e := range w.runs {

@@ -42,7 +42,7 @@ type step struct {
 func play(m message, until time.Duration, steps ...step) *actor {
 	now := time.Duration(0)
 	a := &actor{now: &now}
-	w := watchlist{runs: map[uint64]*entry{}, killed: func(uint64, *entry) {}}
+	w := watchlist{runs: map[uint64]*entry{}, tell: func(verb, uint64, *entry) {}}
 	m.Run = 1
 	w.add(m, a)
 	for {
@@ -133,7 +133,7 @@ func TestNothingRevivesALateRun(t *testing.T) {
 func TestKillIsRepeatedUntilNothingIsFound(t *testing.T) {
 	now := time.Duration(0)
 	a := &actor{now: &now, alive: true}
-	w := watchlist{runs: map[uint64]*entry{}, killed: func(uint64, *entry) {}}
+	w := watchlist{runs: map[uint64]*entry{}, tell: func(verb, uint64, *entry) {}}
 	w.add(message{Run: 1}, a)
 	w.end(now)
 	const last = 5 * sec
@@ -164,15 +164,15 @@ func TestKillIsRepeatedUntilNothingIsFound(t *testing.T) {
 	}
 }
 
-func TestKilledIsToldOnce(t *testing.T) {
-	now, n := time.Duration(0), 0
-	w := watchlist{runs: map[uint64]*entry{}, killed: func(run uint64, _ *entry) { n += int(run) }}
-	w.add(message{Run: 1, Deadline: sec, Lease: sec}, &actor{now: &now})
+func TestStopAndKillAreToldOnce(t *testing.T) {
+	now, told := time.Duration(0), []string{}
+	w := watchlist{runs: map[uint64]*entry{}, tell: func(what verb, run uint64, _ *entry) { told = append(told, fmt.Sprint(what, run)) }}
+	w.add(message{Run: 7, Deadline: sec, Lease: sec, Grace: sec / 4}, &actor{now: &now})
 	for now < 5*sec {
 		w.judge(now)
 		now += 10 * time.Millisecond
 	}
-	if n != 1 {
-		t.Errorf("told %d times", n)
+	if want := []string{"stopped7", "killed7"}; !slices.Equal(told, want) {
+		t.Errorf("told %v, want %v", told, want)
 	}
 }
