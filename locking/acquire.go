@@ -9,7 +9,8 @@ import (
 	"time"
 )
 
-// Acquire asks once for one row. See [Client.AcquireAll].
+// Acquire asks once for one row. See [Client.AcquireAll]. A request that was sent can't be taken back: if ctx is cancelled meanwhile, it returns with
+// the reply, or after [Config.Timeout].
 func (c *Client) Acquire(ctx context.Context, r Request) Answer {
 	return c.AcquireAll(ctx, []Request{r})[0]
 }
@@ -29,6 +30,10 @@ func (c *Client) AcquireAll(ctx context.Context, requests []Request) []Answer {
 			continue
 		}
 		todo = append(todo, i)
+	}
+	if c.quorum != nil && c.ready() == nil {
+		c.quorum.acquire(ctx, asked, answers, todo)
+		todo = nil
 	}
 	const tries = 3 // a request is late when the server's clock was stepped; the reply has told the new time
 	for try := 0; try < tries && len(todo) > 0; try++ {
@@ -55,6 +60,7 @@ func (c *Client) acquireRound(ctx context.Context, asked []Request, answers []An
 	calls := make([]call, len(todo))
 	for n, i := range todo {
 		calls[n] = c.call(c.scripts.acquire, asked[i].Lock, asked[i].ID, asked[i].Permanent, asked[i].args(c.cfg.Owner)...)
+		calls[n].heavy = calls[n].heavy || asked[i].Slots > manySlots
 	}
 	for n, r := range c.exec(ctx, calls) {
 		i := todo[n]
@@ -78,13 +84,24 @@ func (c *Client) ready() error {
 }
 
 // call prepares one execution: it carries what this client has witnessed.
-func (c *Client) call(s script, lock, id string, permanent bool, args ...any) call {
-	k := call{script: s, lock: lock, keys: c.keys(lock, id), id: id, args: args, know: c.seen.of(lock, c.cfg.Clock(), c.cfg.Idle),
-		sync: c.cfg.AckedReplicas > 0 && s != c.scripts.release} // a release that a failover undoes harms nobody: the lease runs out
+func (c *Client) call(s *script, lock, id string, permanent bool, args ...any) call {
+	keys, idle := c.keys(lock, id), time.Duration(0)
 	if !permanent {
-		k.idle = c.cfg.Idle.Microseconds()
-		k.keys = append(k.keys, k.keys[0]+":queue", k.keys[0]+":patience") // nobody waits for a permanent lock
+		keys, idle = append(keys, keys[0]+":queue", keys[0]+":patience"), c.cfg.Idle // nobody waits for a permanent lock
 	}
+	return c.callOn(keys, idle, s, lock, id, args...)
+}
+
+// A script reads all rows of a lock, and all entries of its ledger, each of some thirty bytes.
+const manySlots, longLedger = 50, 1500
+
+func (c *Client) callOn(keys []string, idle time.Duration, s *script, lock, id string, args ...any) call {
+	know := c.seen.of(lock, c.cfg.Clock, c.cfg.Idle)
+	k := call{script: s, lock: lock, keys: keys, id: id, idle: idle.Microseconds(), heavy: len(know.ledger) > longLedger,
+		sync: c.cfg.AckedReplicas > 0 && s != c.scripts.release} // a release that a failover undoes harms nobody: the lease runs out
+	k.args = make([]any, 0, 8+len(args))
+	k.args = append(k.args, id, 0, k.idle, know.floor, know.longest, know.low, know.ledger, flag(k.sync))
+	k.args = append(k.args, args...)
 	return k
 }
 
@@ -124,7 +141,7 @@ func (c *Client) answer(r Request, got reply) Answer {
 func (c *Client) grant(r Request, got reply, a Answer) Answer {
 	length := time.Duration(got.number(2)-got.now) * time.Microsecond
 	l := newLease(c, r, got)
-	if c.cfg.Clock() >= l.deadline {
+	if got.received >= l.deadline {
 		a.Verdict, a.Err = Unknown, fmt.Errorf("acquire %q: %w: the reply took longer than the lease of %v", r.Lock, ErrUnknown, length)
 		return a
 	}
@@ -188,8 +205,12 @@ func (c *Client) Withdraw(r Request, id string) {
 
 // withdrawal undoes the request's grant.
 func (r Request) withdrawal() releaseCall {
-	return releaseCall{lock: r.Lock, id: r.ID, permanent: r.Permanent, undo: true, previous: r.previous(), perTick: r.perTick()}
+	return releaseCall{lock: r.Lock, id: r.ID, permanent: r.Permanent, undo: true, previous: r.previous(), perTick: r.perTick(),
+		slot: -1, length: r.Lease, accounted: r.accounted()}
 }
+
+// accounted tells whether it matters later that the request was granted: it has a tick, or its run is an orphan if it dies.
+func (r Request) accounted() bool { return r.Tick != nil || r.Trigger != "" || r.Adopt != "" }
 
 func (r Request) perTick() int {
 	if r.Tick == nil {

@@ -23,6 +23,25 @@ func TestConformance(t *testing.T) {
 	})
 }
 
+// TestConformanceOfAQuorum runs the suite on five in-process servers.
+func TestConformanceOfAQuorum(t *testing.T) {
+	if os.Getenv("CRONCLAVE_TEST_QUORUM") == "" {
+		t.Skip("the quorum is new and its tests are not steady yet: make quorum runs them")
+	}
+	locktest.RunQuorum(t, func(t *testing.T) []redis.UniversalClient {
+		var clients []redis.UniversalClient
+		for range 5 {
+			s, err := embedded.Start(embedded.Config{})
+			if err != nil {
+				t.Fatal(err)
+			}
+			t.Cleanup(s.Close)
+			clients = append(clients, redis.NewClient(&redis.Options{Addr: s.Addr(), ContextTimeoutEnabled: true, ReadTimeout: time.Minute}))
+		}
+		return clients
+	})
+}
+
 // TestConformanceOfRedis runs the suite on the Redis that CRONCLAVE_TEST_REDIS names, if any.
 func TestConformanceOfRedis(t *testing.T) {
 	url := os.Getenv("CRONCLAVE_TEST_REDIS")

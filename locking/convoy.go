@@ -38,6 +38,13 @@ func (c *Client) convoyOf(k call) *convoy {
 // together executes a call in company.
 func (c *Client) together(ctx context.Context, k call) reply {
 	v := c.convoyOf(k)
+	if v.first() {
+		defer v.arrive()
+		if c.begin() {
+			defer c.background.Done()
+		}
+		return c.alone(ctx, k)
+	}
 	t := &traveller{call: k, landed: make(chan struct{}), lead: make(chan struct{}, 1)}
 	v.join(t)
 	tired := time.NewTimer(c.cfg.Timeout / patience)
@@ -76,6 +83,18 @@ func (c *Client) travel(ctx context.Context, v *convoy) {
 		}
 	}
 	v.arrive()
+}
+
+// first tells a caller that nobody else is under way or waits: it goes at once, by itself and in its own goroutine. What was sent can't be
+// taken back, so it is not left before its time-out if ctx is cancelled meanwhile.
+func (v *convoy) first() bool {
+	v.mu.Lock()
+	defer v.mu.Unlock()
+	if v.under > 0 || len(v.waiting) > 0 {
+		return false
+	}
+	v.under++
+	return true
 }
 
 // join lets a caller wait, or lead at once if nobody does.

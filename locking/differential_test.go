@@ -124,7 +124,7 @@ func (w *world) noError(err error) {
 func (w *world) key(part string) string { return w.prefix + "{x}" + part }
 
 func (w *world) forgetKeys() {
-	w.noError(w.rdb.Del(w.ctx, w.key(""), w.key(":expiry"), w.key(":ledger"), w.key(":orphans")).Err())
+	w.noError(w.rdb.Del(w.ctx, w.key(""), w.key(":ledger"), w.key(":orphans")).Err())
 }
 
 func perTick(n int) int { return 1 + n%2 }
@@ -240,7 +240,7 @@ func (w *world) expire() {
 		return
 	}
 	slot := rapid.SampledFrom(keys(w.model.rows)).Draw(w.T, "slot")
-	w.noError(w.rdb.ZAdd(w.ctx, w.key(":expiry"), redis.Z{Score: 1, Member: slot}).Err())
+	w.noError(w.rdb.HSet(w.ctx, w.key(""), fmt.Sprint("e", slot), 1).Err())
 	w.model.expire(slot)
 	observer := w.client("observer")
 	defer observer.Close()
@@ -294,7 +294,7 @@ type history struct {
 	runs   map[[2]int]string // tick, slot: the run's id
 	token  locking.Token
 	leases []*locking.Lease
-	saved  []map[string]any
+	saved  []map[string]map[string]string
 }
 
 func shares(n int) int { return 1 + n%3 }
@@ -352,30 +352,22 @@ func (h *history) witness() {
 }
 
 func (h *history) save() {
-	state := map[string]any{}
+	state := map[string]map[string]string{}
 	for _, part := range []string{"", ":ledger", ":orphans"} {
 		if fields := h.rdb.HGetAll(h.ctx, h.key(part)).Val(); len(fields) > 0 {
 			state[h.key(part)] = fields
 		}
 	}
-	if held := h.rdb.ZRangeWithScores(h.ctx, h.key(":expiry"), 0, -1).Val(); len(held) > 0 {
-		state[h.key(":expiry")] = held
-	}
 	h.saved = append(h.saved, state)
 }
 
 func (h *history) restore() {
-	state := map[string]any{}
+	state := map[string]map[string]string{}
 	if len(h.saved) > 0 {
 		state = rapid.SampledFrom(h.saved).Draw(h.T, "state")
 	}
 	h.forgetKeys()
-	for key, value := range state {
-		switch value := value.(type) {
-		case map[string]string:
-			h.noError(h.rdb.HSet(h.ctx, key, value).Err())
-		case []redis.Z:
-			h.noError(h.rdb.ZAdd(h.ctx, key, value...).Err())
-		}
+	for key, fields := range state {
+		h.noError(h.rdb.HSet(h.ctx, key, fields).Err())
 	}
 }

@@ -12,11 +12,12 @@ import (
 
 // errand is a call on its way to the server that has its lock.
 type errand struct {
-	call int    // its place among the calls
-	to   string // where a node has sent it; "" leaves that to its key
-	ask  bool   // that node takes it as an exception, since the slot is still on its way there
-	load bool   // the server does not know the script: it may have to carry its text
-	anew bool   // a server that can't be written to has sent it away once
+	call  int    // its place among the calls
+	to    string // where a node has sent it; "" leaves that to its key
+	ask   bool   // that node takes it as an exception, since the slot is still on its way there
+	load  bool   // the server does not know the script: it may have to carry its text
+	anew  bool   // a server that can't be written to has sent it away once
+	alone bool   // it was refused in company, perhaps for a key of another's
 }
 
 // maxRounds bounds how often a call is sent in one go: to a node that knows better, once more with the text of its script, and
@@ -31,6 +32,34 @@ func (c *Client) exec(ctx context.Context, calls []call) []reply {
 		return []reply{c.together(ctx, calls[0])}
 	}
 	return c.send(ctx, calls)
+}
+
+// alone sends a call to the only server there is, by the shortest way.
+func (c *Client) alone(ctx context.Context, k call) reply {
+	if k.sync { // a pipeline, for WAIT
+		return c.send(ctx, []call{k})[0]
+	}
+	s := server{redis: c.servers.single, clock: c.servers.only}
+	if err := c.learnTime(ctx, s); err != nil {
+		return reply{err: err}
+	}
+	p, calls := parcel{errands: make([]errand, 1)}, []call{k}
+	for round := 1; ; round++ {
+		pipe := s.redis.Pipeline() // a broken connection is replaced then, whatever broke it
+		sent := c.cfg.Clock()
+		micros, _ := s.clock.at(sent)
+		p.enqueue(ctx, pipe, calls, micros+c.cfg.Timeout.Microseconds())
+		_, _ = pipe.Exec(ctx)
+		raw, err := p.reply(0)
+		if next, ok := p.errands[0].follow(err, "", false); ok && round < maxRounds {
+			p.errands[0], p.load = next, next.load
+			continue
+		}
+		r := c.readOne(k, s.clock, raw, err, sent, c.cfg.Clock())
+		r.acked = c.acked(nil)
+		c.learn(k, r)
+		return r
+	}
 }
 
 // send is exec without company: for many, and for renewals, which wait for nobody.
@@ -102,26 +131,24 @@ func (c *Client) trip(ctx context.Context, b *batch, calls []call, replies []rep
 		return nil
 	}
 	pipe := b.server.redis.Pipeline()
-	cmds := c.enqueue(ctx, pipe, b, calls)
+	parcels := c.enqueue(ctx, pipe, b, calls)
 	acks := c.awaitReplicas(ctx, pipe, b, calls)
 	sent := c.cfg.Clock()
 	_, _ = pipe.Exec(ctx) // each command has its own error
 	received := c.cfg.Clock()
 	silent := false
-	for n, e := range b.errands {
-		raw, err := cmds[n].Slice()
-		if next, ok := e.follow(err, b.server.addr); ok {
-			replies[e.call] = reply{err: unknown(err)}
-			again = append(again, next)
-			continue
+	for _, p := range parcels {
+		for n, e := range p.errands {
+			raw, err := p.reply(n)
+			if next, ok := e.follow(err, b.server.addr, len(p.errands) > 1); ok {
+				replies[e.call] = reply{err: unknown(err)}
+				again = append(again, next)
+				continue
+			}
+			silent = silent || err != nil && !isReply(err)
+			replies[e.call] = c.readOne(calls[e.call], b.server.clock, raw, err, sent, received)
+			replies[e.call].acked = c.acked(acks)
 		}
-		silent = silent || err != nil && !isReply(err)
-		read := c.read
-		if len(calls[e.call].parts) > 0 {
-			read = c.readSeveral
-		}
-		replies[e.call] = read(b.server.clock, raw, err, sent, received)
-		replies[e.call].acked = c.acked(acks)
 	}
 	for _, e := range b.errands {
 		c.learn(calls[e.call], replies[e.call])
@@ -132,32 +159,25 @@ func (c *Client) trip(ctx context.Context, b *batch, calls []call, replies []rep
 	return again
 }
 
-// enqueue puts a batch into a pipeline and returns the scripts' commands. They are void after the time that a round trip may take.
-func (c *Client) enqueue(ctx context.Context, pipe redis.Pipeliner, b *batch, calls []call) []*redis.Cmd {
+// enqueue puts a batch into a pipeline and returns its parcels. They are void after the time that a round trip may take.
+func (c *Client) enqueue(ctx context.Context, pipe redis.Pipeliner, b *batch, calls []call) []*parcel {
 	micros, _ := b.server.clock.at(c.cfg.Clock())
-	until := micros + c.cfg.Timeout.Microseconds()
-	cmds := make([]*redis.Cmd, len(b.errands))
-	loaded := map[string]bool{}
-	for n, e := range b.errands {
-		k := calls[e.call]
-		if e.ask {
-			pipe.Do(ctx, "ASKING")
-		}
-		if e.load && !loaded[k.script.sha] {
-			loaded[k.script.sha] = true
-			cmds[n] = pipe.Eval(ctx, k.script.text, k.keys, k.argv(until)...)
-			continue
-		}
-		cmds[n] = pipe.EvalSha(ctx, k.script.sha, k.keys, k.argv(until)...)
+	parcels := c.pack(b, calls)
+	for _, p := range parcels {
+		p.enqueue(ctx, pipe, calls, micros+c.cfg.Timeout.Microseconds())
 	}
-	return cmds
+	return parcels
 }
 
 // follow says where to send an errand that was surely not done, and that may be done at once elsewhere or in another way.
 // What needs time (TRYAGAIN, CLUSTERDOWN, LOADING, MASTERDOWN, NOREPLICAS) is for whoever asks again with the same id.
-func (e errand) follow(err error, from string) (next errand, ok bool) {
+func (e errand) follow(err error, from string, inCompany bool) (next errand, ok bool) {
 	if err == nil {
 		return e, false
+	}
+	if inCompany && (redis.HasErrorPrefix(err, "NOPERM") || redis.HasErrorPrefix(err, "CROSSSLOT")) { // all keys are looked at before anything is done
+		e.alone = true
+		return e, true
 	}
 	if addr, moved := redis.IsMovedError(err); moved {
 		e.to, e.ask = redirection(addr, from), false

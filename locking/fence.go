@@ -89,6 +89,9 @@ func (f *Fence) Pass(ctx context.Context, token Token) error {
 }
 
 func (f *Fence) pass(ctx context.Context, token Token) error {
+	if err := f.client.single("pass the fence of " + f.resource); err != nil {
+		return err
+	}
 	c := f.client
 	if err := errors.Join(checkName(f.resource), token.check(), c.ready()); err != nil {
 		return err
@@ -117,9 +120,7 @@ func (f *Fence) pass(ctx context.Context, token Token) error {
 func (f *Fence) call(token Token) call {
 	c := f.client
 	name := strings.TrimPrefix(c.key(f.resource), c.cfg.Prefix) + ":fence"
-	k := c.call(c.scripts.fence, name, "", true, int64(token))
-	k.keys, k.idle = k.keys[:1], f.idle.Microseconds()
-	return k
+	return c.callOn(c.keys(name, "")[:1], f.idle, c.scripts.fence, name, "", int64(token))
 }
 
 // Gate is a fence in memory, for a resource that lives in this process and is gone with it. The zero value lets every token

@@ -63,6 +63,16 @@ func (k *keeper) known(id string, token Token) *Lease {
 	return nil
 }
 
+// token is that of a lease which is held, or 0.
+func (k *keeper) token(id string) Token {
+	k.mu.Lock()
+	defer k.mu.Unlock()
+	if l := k.held[id]; l != nil && l.ctx.Err() == nil {
+		return l.token
+	}
+	return 0
+}
+
 // push queues a lease for its next renewal. mu is held.
 func (k *keeper) push(l *Lease) {
 	heap.Push(&k.due, l)
@@ -143,9 +153,24 @@ func (k *keeper) take() (batch []*Lease, sleep time.Duration) {
 func (k *keeper) renew(batch []*Lease) {
 	c := k.client
 	limit := c.cfg.Timeout
+	for _, l := range batch {
+		limit = min(limit, l.length/4, max(l.Remaining()/3, 10*time.Millisecond))
+	}
+	ctx, cancel := context.WithTimeout(c.life, limit)
+	defer cancel()
+	for i, got := range k.ask(ctx, batch) {
+		k.renewed(batch[i], got)
+	}
+}
+
+// ask has the server, or the quorum, renew leases.
+func (k *keeper) ask(ctx context.Context, batch []*Lease) []reply {
+	c := k.client
+	if c.quorum != nil {
+		return c.quorum.renew(ctx, batch)
+	}
 	calls := make([]call, len(batch))
 	for i, l := range batch {
-		limit = min(limit, l.length/4, max(l.Remaining()/3, 10*time.Millisecond))
 		tick := ""
 		if l.tick > 0 {
 			tick = fmt.Sprint(l.tick)
@@ -153,11 +178,7 @@ func (k *keeper) renew(batch []*Lease) {
 		calls[i] = c.call(c.scripts.renew, l.lock, l.id, l.permanent,
 			c.cfg.Owner, l.slot, l.length.Microseconds(), l.trigger, l.memo, int64(l.token), tick, l.attempt)
 	}
-	ctx, cancel := context.WithTimeout(c.life, limit)
-	defer cancel()
-	for i, got := range c.send(ctx, calls) {
-		k.renewed(batch[i], got)
-	}
+	return c.send(ctx, calls)
 }
 
 func (k *keeper) renewed(l *Lease, got reply) {
@@ -174,6 +195,12 @@ func (k *keeper) renewed(l *Lease, got reply) {
 		}
 		l.extend(got.sent + holdFor(left))
 		l.renewAt = got.sent + l.length/3
+		if got.partial {
+			l.renewAt = min(l.renewAt, got.sent+l.repair)
+			l.repair = min(2*l.repair, l.length)
+		} else {
+			l.repair = spreadAfter
+		}
 	case "lost":
 		k.remove(l)
 		l.stop(fmt.Errorf("%w: %s", ErrLost, lostWhy(got)))

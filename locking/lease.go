@@ -24,6 +24,9 @@ type Lease struct {
 	trigger   string
 	memo      string
 	permanent bool
+	slots     int
+	delay     time.Duration
+	accounted bool
 	granted   granted // for those who hear of it
 
 	ctx        context.Context
@@ -39,19 +42,25 @@ type Lease struct {
 	hearers     map[int]func(deadline time.Duration)
 	hearer      int // the newest key
 	holds       holds
+	narrow      bool // of a quorum no more than a majority has been asked for it
 
 	renewAt time.Duration // local clock; the keeper's
+	repair  time.Duration // the keeper's: when to try again to bring it to all nodes of a quorum
 	index   int           // in the keeper's heap, -1 outside; the keeper's
 }
 
 // holdFor is how much of a lease its holder relies on: less 1 % for clocks of different rates, and 2 ms for timers.
 func holdFor(length time.Duration) time.Duration { return length - length/100 - 2*time.Millisecond }
 
+// spreadAfter is when a lease that a majority of a quorum has granted is brought to the others, if it is still held. Where some do not
+// answer, it is tried again after pauses that double, up to a third of the lease.
+const spreadAfter = 50 * time.Millisecond
+
 func newLease(c *Client, r Request, got reply) *Lease {
 	l := &Lease{
 		client: c, lock: r.Lock, id: r.ID, slot: int(got.number(0)), token: Token(got.number(1)), length: r.Lease,
 		tick: got.number(3), previous: r.previous(), perTick: r.perTick(), attempt: int(got.number(4)), trigger: r.Trigger, memo: r.Memo,
-		permanent: r.Permanent, endangered: make(chan struct{}), index: -1,
+		permanent: r.Permanent, slots: r.Slots, delay: r.Delay, accounted: r.accounted(), endangered: make(chan struct{}), index: -1,
 	}
 	l.granted = granted{lock: r.Lock, owner: c.cfg.Owner, ledger: got.ledger, tick: l.tick, until: got.number(2),
 		now: got.now, floor: got.floor, longest: got.longest, low: got.low, permanent: r.Permanent}
@@ -59,6 +68,9 @@ func newLease(c *Client, r Request, got reply) *Lease {
 	left := min(l.length, time.Duration(got.number(2)-got.now)*time.Microsecond) // the server's clock may have been stepped back
 	l.deadline = got.sent + holdFor(left)
 	l.renewAt = got.sent + left/3
+	if l.narrow = got.narrow; got.partial {
+		l.renewAt, l.repair = min(l.renewAt, got.sent+spreadAfter), 2*spreadAfter
+	}
 	return l
 }
 
@@ -160,9 +172,9 @@ func (l *Lease) release(ctx context.Context, undo bool) error {
 	c := l.client
 	c.keeper.remove(l)
 	l.stop(ErrReleased)
-	ctx, cancel := context.WithTimeout(context.WithoutCancel(ctx), 2*c.cfg.Timeout)
-	defer cancel()
-	verdict, err := c.release(ctx, releaseCall{lock: l.lock, id: l.id, permanent: l.permanent, undo: undo, previous: l.previous, perTick: l.perTick})
+	r := releaseCall{lock: l.lock, id: l.id, permanent: l.permanent, undo: undo, previous: l.previous, perTick: l.perTick,
+		slot: l.slot, length: l.length, accounted: l.accounted, narrow: l.isNarrow()}
+	verdict, err := c.releaseWithin(context.WithoutCancel(ctx), r, 2*c.cfg.Timeout)
 	l.answered(err)
 	switch {
 	case err != nil:
@@ -171,6 +183,19 @@ func (l *Lease) release(ctx context.Context, undo bool) error {
 		return fmt.Errorf("release %q: %w before", l.lock, ErrLost)
 	}
 	return nil
+}
+
+// widen notes that all nodes of a quorum are told of the lease.
+func (l *Lease) widen() {
+	l.mu.Lock()
+	defer l.mu.Unlock()
+	l.narrow = false
+}
+
+func (l *Lease) isNarrow() bool {
+	l.mu.Lock()
+	defer l.mu.Unlock()
+	return l.narrow
 }
 
 // stop ends the lease for its holder.
@@ -247,27 +272,57 @@ type releaseCall struct {
 	undo      bool
 	previous  int64
 	perTick   int
+
+	slot      int // -1 if it is not known; this and the rest matter on a quorum only
+	length    time.Duration
+	accounted bool
+	narrow    bool
 }
 
 // releasing is the call of a release.
 func (c *Client) releasing(r releaseCall) call {
 	life := 2*c.cfg.Timeout + time.Second // until nothing sent before can arrive: see not-after
-	return c.call(c.scripts.release, r.lock, r.id, r.permanent, life.Microseconds(), flag(r.undo), r.previous, r.perTick)
+	if !r.undo {
+		return c.call(c.scripts.release, r.lock, r.id, r.permanent, life.Microseconds())
+	}
+	return c.call(c.scripts.release, r.lock, r.id, r.permanent, life.Microseconds(), flag(true), r.previous, r.perTick)
+}
+
+// releaseWithin is release for so long.
+func (c *Client) releaseWithin(ctx context.Context, r releaseCall, most time.Duration) (verdict string, err error) {
+	if c.quorum != nil {
+		ctx, cancel := context.WithTimeout(ctx, most)
+		defer cancel()
+		return c.quorum.release(ctx, r)
+	}
+	begun := c.cfg.Clock()
+	if verdict, err = c.releaseOnce(ctx, r); err == nil {
+		return verdict, nil
+	}
+	ctx, cancel := context.WithTimeout(ctx, most-(c.cfg.Clock()-begun))
+	defer cancel()
+	return c.release(ctx, r)
+}
+
+func (c *Client) releaseOnce(ctx context.Context, r releaseCall) (verdict string, err error) {
+	ctx, cancel := context.WithTimeout(ctx, c.cfg.Timeout)
+	defer cancel()
+	got := c.exec(ctx, []call{c.releasing(r)})[0]
+	return got.verdict, got.err
 }
 
 // release asks until the server answers or ctx ends.
 func (c *Client) release(ctx context.Context, r releaseCall) (verdict string, err error) {
+	if c.quorum != nil {
+		return c.quorum.release(ctx, r)
+	}
 	for pause := 5 * time.Millisecond; ; pause = min(2*pause, c.cfg.Timeout) {
-		k := c.releasing(r)
-		attempt, cancel := context.WithTimeout(ctx, c.cfg.Timeout)
-		got := c.exec(attempt, []call{k})[0]
-		cancel()
-		if got.err == nil {
-			return got.verdict, nil
+		if verdict, err = c.releaseOnce(ctx, r); err == nil {
+			return verdict, nil
 		}
 		select {
 		case <-ctx.Done():
-			return "", errors.Join(got.err, ctx.Err())
+			return "", errors.Join(err, ctx.Err())
 		case <-time.After(pause):
 		}
 	}

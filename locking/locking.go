@@ -75,6 +75,9 @@ type Config struct {
 	// outlast a lease. It may be one that follows Sentinels. Of a Cluster's client the nodes are asked one by one: hooks on it
 	// see nothing of that, but those that its option NewClient adds to each node do. The client stays the caller's to close.
 	Redis redis.UniversalClient
+	// Quorum, in the place of Redis, is an odd number of independent masters, 3 at least, of which a majority has to keep a lock. What is said of Redis
+	// is said of each. See [ErrQuorum] for what they can't do.
+	Quorum []redis.UniversalClient
 	// Prefix begins every key. Defaults to "locking:".
 	Prefix string
 	// Owner names the holder to others, for people; it need not be unique. Defaults to a random name.
@@ -101,6 +104,7 @@ type Config struct {
 // Client acquires leases and keeps them renewed. It is safe for concurrent use.
 type Client struct {
 	cfg          Config
+	quorum       *quorum // nil with one server
 	scripts      scripts
 	servers      *servers
 	seen         witness
@@ -118,11 +122,8 @@ type Client struct {
 
 // New returns a client and starts its keeper, the goroutine that renews leases; [Client.Close] ends it.
 func New(cfg Config) (*Client, error) {
-	if cfg.Redis == nil {
-		return nil, errors.New("locking: Config.Redis is missing")
-	}
-	if !obeysContext(cfg.Redis) {
-		return nil, errors.New("locking: set ContextTimeoutEnabled in the options of Config.Redis: without it a hung socket can outlast a lease")
+	if err := checkServers(cfg); err != nil {
+		return nil, err
 	}
 	if strings.Contains(cfg.Owner, "\n") {
 		return nil, errors.New("locking: Config.Owner contains a line break")
@@ -150,8 +151,25 @@ func New(cfg Config) (*Client, error) {
 	c := &Client{cfg: cfg, scripts: loadScripts(), servers: newServers(cfg.Redis), seen: witness{locks: map[string]knowledge{}}}
 	c.life, c.end = context.WithCancel(context.Background())
 	c.keeper, c.bell = newKeeper(c), newBell(c)
+	if len(cfg.Quorum) > 0 {
+		c.quorum = newQuorum(c, cfg.Quorum)
+		c.background.Go(c.quorum.tender.run)
+	}
 	c.background.Go(c.keeper.run)
 	return c, nil
+}
+
+// checkServers tells what is wrong with the servers of a configuration.
+func checkServers(cfg Config) error {
+	switch {
+	case len(cfg.Quorum) > 0:
+		return checkQuorum(cfg)
+	case cfg.Redis == nil:
+		return errors.New("locking: Config.Redis is missing")
+	case !obeysContext(cfg.Redis):
+		return errors.New("locking: set ContextTimeoutEnabled in the options of Config.Redis: without it a hung socket can outlast a lease")
+	}
+	return nil
 }
 
 func obeysContext(c redis.UniversalClient) bool {
@@ -182,7 +200,21 @@ func (c *Client) Close() error {
 	c.end()
 	c.mu.Unlock()
 	c.background.Wait()
+	if c.quorum != nil {
+		c.quorum.close()
+	}
 	return c.servers.close()
+}
+
+// begin has Close wait for a call until background.Done, unless the client is closed: then it is false.
+func (c *Client) begin() bool {
+	c.mu.Lock()
+	defer c.mu.Unlock()
+	if c.life.Err() != nil {
+		return false
+	}
+	c.background.Add(1)
+	return true
 }
 
 // later runs f in the background, unless the client is closed: then it is false.
@@ -197,8 +229,11 @@ func (c *Client) later(f func()) bool {
 }
 
 // ServerTime estimates the server's clock. It asks the server if no reply has told it yet. With a Cluster it is the
-// middle one of its nodes' clocks.
+// middle one of its nodes' clocks, as with a quorum.
 func (c *Client) ServerTime(ctx context.Context) (time.Time, error) {
+	if c.quorum != nil {
+		return c.quorum.serverTime(ctx)
+	}
 	if t, ok := c.EstimatedTime(); ok {
 		return t, nil
 	}
@@ -212,7 +247,11 @@ func (c *Client) ServerTime(ctx context.Context) (time.Time, error) {
 
 // EstimatedTime is the estimate of the server's clock without a call; ok is false before the first reply.
 func (c *Client) EstimatedTime() (t time.Time, ok bool) {
-	micros, ok := c.servers.estimate(c.cfg.Clock())
+	estimate := c.servers.estimate
+	if c.quorum != nil {
+		estimate = c.quorum.estimate
+	}
+	micros, ok := estimate(c.cfg.Clock())
 	return fromMicros(micros), ok
 }
 

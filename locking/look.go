@@ -61,7 +61,13 @@ func (c *Client) Look(ctx context.Context, locks []LookRequest) []State {
 			continue
 		}
 		valid = append(valid, i)
-		calls = append(calls, c.look(l))
+		if c.quorum == nil {
+			calls = append(calls, c.look(l))
+		}
+	}
+	if c.quorum != nil {
+		c.quorum.look(ctx, locks, states, valid)
+		return states
 	}
 	for n, got := range c.exec(ctx, calls) {
 		states[valid[n]] = state(locks[valid[n]].Lock, got)
@@ -87,7 +93,13 @@ func (c *Client) Bury(ctx context.Context, lock string, ids ...string) error {
 	}
 	ctx, cancel := context.WithTimeout(ctx, c.cfg.Timeout)
 	defer cancel()
-	if err := c.cfg.Redis.HDel(ctx, c.keys(lock, "")[3], ids...).Err(); err != nil {
+	if c.quorum != nil {
+		if err := c.quorum.bury(ctx, lock, ids); err != nil {
+			return fmt.Errorf("bury orphans of %q: %w", lock, err)
+		}
+		return nil
+	}
+	if err := c.cfg.Redis.HDel(ctx, c.keys(lock, "")[2], ids...).Err(); err != nil {
 		return fmt.Errorf("bury orphans of %q: %w", lock, unknown(err))
 	}
 	return nil

@@ -34,7 +34,7 @@ func Tagged(kind string, ids ...string) string {
 }
 
 // keyParts are what follows a lock's name in its keys, after a colon.
-var keyParts = []string{"expiry", "ledger", "orphans", "queue", "patience", "dead", "fence"}
+var keyParts = []string{"ledger", "orphans", "queue", "patience", "dead", "fence"}
 
 // escaped are the parts without what has a meaning between them.
 func escaped(parts []string) []string {

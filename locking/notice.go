@@ -59,8 +59,11 @@ const maxNotices = 1000 // in one message
 func (c *Client) channel() string { return c.cfg.Prefix + "granted" }
 
 // Tell publishes the grants of leases with a tick to all clients that [Client.Hear], so that they need not ask. A notice that
-// gets lost costs them a request, and nothing else; no answer is waited for longer than [Config.Timeout].
+// gets lost costs them a request, and nothing else; no answer is waited for longer than [Config.Timeout]. On a quorum nothing is told.
 func (c *Client) Tell(ctx context.Context, leases []*Lease) error {
+	if c.quorum != nil {
+		return nil
+	}
 	ctx, cancel := context.WithTimeout(ctx, c.cfg.Timeout)
 	defer cancel()
 	pipe := c.cfg.Redis.Pipeline()
@@ -80,6 +83,10 @@ func (c *Client) Tell(ctx context.Context, leases []*Lease) error {
 // Hear calls f with notices, and remembers what they tell as this client's own witness, until ctx ends. While the server is
 // away, or forbids it (see [Config.OnForbidden]), it tries again and again, with growing pauses. f is called from one goroutine.
 func (c *Client) Hear(ctx context.Context, f func([]Notice)) {
+	if c.quorum != nil {
+		<-ctx.Done()
+		return
+	}
 	c.subscribe(ctx, channel{name: c.channel()}, listener{hear: func(message string) { f(c.overhear(message)) }})
 }
 

@@ -7,24 +7,36 @@ import (
 
 // reply is a script's answer: the common part is taken in already, rest is the script's own.
 type reply struct {
-	verdict string
-	orphans int
-	now     int64 // the server's clock
-	floor   int64
-	longest int64
-	low     int64
-	ledger  string
-	rest    []any
-	sent    time.Duration // local clock, before the request was sent
-	acked   bool          // as many replicas have it as must
-	err     error         // the outcome is unknown
+	verdict  string
+	orphans  int
+	now      int64 // the server's clock
+	floor    int64
+	longest  int64
+	low      int64
+	ledger   string
+	rest     []any
+	sent     time.Duration // local clock, before the request was sent
+	received time.Duration // and when the reply was there
+	acked    bool          // as many replicas have it as must
+	err      error         // the outcome is unknown
 
 	place int     // of a set of locks: which one refused, from 1
 	parts []reply // and the replies of its locks
+
+	narrow  bool // no more than a majority of a quorum was asked
+	partial bool // not all nodes of a quorum may have it
 }
 
 // common is the number of values with which every reply begins.
 const common = 7
+
+// readOne takes in the reply to a call.
+func (c *Client) readOne(k call, clock *serverClock, raw []any, err error, sent, received time.Duration) reply {
+	if len(k.parts) > 0 {
+		return c.readSeveral(clock, raw, err, sent, received)
+	}
+	return c.read(clock, raw, err, sent, received)
+}
 
 // readSeveral takes in the reply for a set of locks: a verdict, a place, and replies of single locks.
 func (c *Client) readSeveral(clock *serverClock, raw []any, err error, sent, received time.Duration) reply {
@@ -53,7 +65,7 @@ func (c *Client) read(clock *serverClock, raw []any, err error, sent, received t
 		return reply{err: fmt.Errorf("%w: a reply of %d values from the server", ErrUnknown, len(raw))}
 	}
 	r := reply{verdict: text(raw[0]), now: number(raw[1]), floor: number(raw[2]), longest: number(raw[3]), low: number(raw[4]),
-		ledger: text(raw[5]), orphans: int(number(raw[6])), rest: raw[common:], sent: sent}
+		ledger: text(raw[5]), orphans: int(number(raw[6])), rest: raw[common:], sent: sent, received: received}
 	clock.observe(r.now, sent, received)
 	return r
 }

@@ -133,14 +133,19 @@ func (t Tick) validate(slots int) error {
 }
 
 func (r Request) args(owner string) []any {
-	args := []any{owner, r.Slots, r.Lease.Microseconds(), r.Trigger, r.Memo, flag(r.Abstain), r.Adopt, flag(!r.AnyLimit)}
-	if t := r.Tick; t == nil {
-		args = append(args, "", 0, 0, 0, 0, "", "", "")
-	} else {
+	args := make([]any, 0, 19)
+	args = append(args, owner, r.Slots, r.Lease.Microseconds(), r.Trigger, r.Memo, flag(r.Abstain), r.Adopt, flag(!r.AnyLimit))
+	switch t := r.Tick; {
+	case t != nil:
 		args = append(args, t.At.Unix(), max(t.Previous.Unix(), 0), toMicros(t.NotBefore), toMicros(t.Deadline),
 			t.PerTick, t.Schedule, t.IfHeld, t.IfLate)
+	case r.channel != "" || r.Delay > 0:
+		args = append(args, "", 0, 0, 0, 0, "", "", "")
 	}
-	return append(args, r.channel, patienceInLine.Microseconds(), r.Delay.Microseconds())
+	if r.channel != "" || r.Delay > 0 {
+		args = append(args, r.channel, patienceInLine.Microseconds(), r.Delay.Microseconds())
+	}
+	return args
 }
 
 func flag(b bool) string {

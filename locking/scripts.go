@@ -15,6 +15,10 @@ var (
 	luaState string
 	//go:embed lua/queue.lua
 	luaQueue string
+	//go:embed lua/grant.lua
+	luaGrant string
+	//go:embed lua/free.lua
+	luaFree string
 	//go:embed lua/acquire.lua
 	luaAcquire string
 	//go:embed lua/renew.lua
@@ -27,43 +31,64 @@ var (
 	luaFence string
 	//go:embed lua/several.lua
 	luaSeveral string
+	//go:embed lua/each.lua
+	luaEach string
 )
 
-type script struct{ text, sha string }
+// script is a text that the server executes, and the same for calls that travel together: nil if those go each by itself.
+type script struct {
+	text, sha string
+	each      *script
+}
 
-type scripts struct{ acquire, renew, release, look, several, fence script }
+type scripts struct{ acquire, renew, release, look, several, fence *script }
 
 func loadScripts() scripts {
-	load := func(parts ...string) script { return newScript(append([]string{luaState}, parts...)...) }
-	function := func(name string, parts ...string) string {
-		return "local function " + name + "(KEYS, ARGV)\n" + luaState + "\n" + strings.Join(parts, "\n") + "\nend"
-	}
+	acquire, release := []string{luaState, luaQueue, luaAcquire}, []string{luaState, luaQueue, luaRelease}
 	return scripts{
-		acquire: load(luaQueue, luaAcquire), renew: load(luaRenew), release: load(luaQueue, luaRelease), look: load(luaLook),
-		several: newScript(function("acquire", luaQueue, luaAcquire), function("release", luaQueue, luaRelease), luaSeveral),
+		acquire: forMany(ordinary(luaGrant, acquire)...), release: forMany(ordinary(luaFree, release)...),
+		renew: forMany(luaState, luaRenew), look: newScript(luaState, luaLook),
+		several: newScript(function("acquire", acquire...), function("release", release...), luaSeveral),
 		fence:   newScript(luaFence),
 	}
 }
 
-func newScript(parts ...string) script {
+// ordinary puts the short way before the whole.
+func ordinary(short string, whole []string) []string { return append([]string{short}, whole...) }
+
+func forMany(parts ...string) *script {
+	s := newScript(parts...)
+	s.each = newScript(function("one", parts...), luaEach)
+	return s
+}
+
+// function makes a script one that others can call.
+func function(name string, parts ...string) string {
+	return "local function " + name + "(KEYS, ARGV)\n" + strings.Join(parts, "\n") + "\nend"
+}
+
+func newScript(parts ...string) *script {
 	text := strings.Join(parts, "\n")
 	sum := sha1.Sum([]byte(text)) //nolint:gosec // see above
-	return script{text, hex.EncodeToString(sum[:])}
+	return &script{text: text, sha: hex.EncodeToString(sum[:])}
 }
 
 // call is one execution of a script.
 type call struct {
-	script script
+	script *script
 	lock   string
 	keys   []string // the first one tells the server that has them all
 	id     string
-	args   []any // ARGV[8] and following
-	know   knowledge
+	args   []any  // as lua/state.lua has them, but for the instant at untilAt
 	idle   int64  // microseconds, 0 for permanent locks
 	sync   bool   // it counts only when replicas have it
+	heavy  bool   // it may take the server long
 	parts  []call // of a set of locks: those for each of them; then only script, lock, id and sync count here
 	undo   []call // and what takes them back
 }
+
+// untilAt is the place of the instant of the server's clock after which a script must not run any more.
+const untilAt = 1
 
 // key is the first of a lock's keys; it begins the others, and its hash tag is theirs.
 func (c *Client) key(lock string) string {
@@ -76,21 +101,22 @@ func (c *Client) key(lock string) string {
 // keys are those of a lock, and of a lease id.
 func (c *Client) keys(lock, id string) []string {
 	base := c.key(lock)
-	return []string{base, base + ":expiry", base + ":ledger", base + ":orphans", base + ":dead:" + id}
+	return []string{base, base + ":ledger", base + ":orphans", base + ":dead:" + id}
 }
 
-// argv is what the script is told. It must not run after the instant until of the server's clock.
-func (k call) argv(until int64) []any {
+// append adds what the script is told. It must not run after the instant until.
+func (k call) append(words []any, until int64) []any {
 	if len(k.parts) > 0 {
-		each := len(k.parts[0].argv(until))
-		args := []any{k.id, until, len(k.parts), each}
+		words = append(words, k.id, until, len(k.parts), len(k.parts[0].args))
 		for _, part := range slices.Concat(k.parts, k.undo) {
-			args = append(args, part.argv(until)...)
+			words = part.append(words, until)
 		}
-		return args
+		return words
 	}
-	args := append([]any{k.id, until, k.idle, k.know.floor, k.know.longest, k.know.low, k.know.ledger}, k.args...)
-	return append(args, flag(k.sync))
+	at := len(words) + untilAt
+	words = append(words, k.args...)
+	words[at] = until
+	return words
 }
 
 // unknown marks an error as one that leaves the outcome unknown.

@@ -20,6 +20,8 @@ import (
 // client tries again by itself would hide time-outs.
 type servers struct {
 	single  redis.UniversalClient // nil with a Cluster
+	only    *serverClock          // that of single
+	one     bool                  // single is surely one server, and no front of several
 	cluster *redis.ClusterClient  // nil without one
 
 	mu     sync.Mutex
@@ -39,8 +41,9 @@ func newServers(client redis.UniversalClient) *servers {
 	if cluster, ok := client.(*redis.ClusterClient); ok {
 		s.cluster = cluster
 	} else {
-		s.single = client
-		s.clocks[""] = &serverClock{}
+		s.single, s.only = client, &serverClock{}
+		_, s.one = client.(*redis.Client)
+		s.clocks[""] = s.only
 	}
 	return s
 }
@@ -48,7 +51,7 @@ func newServers(client redis.UniversalClient) *servers {
 // holder is the server that has a key, as far as the client knows.
 func (s *servers) holder(ctx context.Context, key string) (server, error) {
 	if s.cluster == nil {
-		return server{redis: s.single, clock: s.clock("")}, nil
+		return server{redis: s.single, clock: s.only}, nil
 	}
 	node, err := s.cluster.MasterForKey(ctx, key)
 	if err != nil {

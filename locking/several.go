@@ -99,6 +99,9 @@ func (s *Several) waited(wait time.Duration) {
 
 // requests are what is asked for each lock, without lease ids.
 func (s *Several) requests() ([]Request, error) {
+	if err := s.client.single("lock several at once"); err != nil {
+		return nil, err
+	}
 	if err := checkNames(s.names); err != nil {
 		return nil, fmt.Errorf("lock %s: %w", quoted(s.names), err)
 	}

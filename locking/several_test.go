@@ -148,10 +148,7 @@ func TestSetIsRenewedAndEndsWithTheFirstThatIsLost(t *testing.T) {
 		if leases.Context().Err() != nil || w.held() != 2 || leases.Remaining() <= time.Second {
 			w.Fatalf("%v, %d held", context.Cause(leases.Context()), w.held())
 		}
-		if err := c.cfg.Redis.Del(w.Context(), c.key("{s}:2")+":expiry").Err(); err != nil {
-			w.Fatal(err)
-		}
-		if err := c.cfg.Redis.HDel(w.Context(), c.key("{s}:2"), "r0").Err(); err != nil {
+		if err := c.cfg.Redis.HDel(w.Context(), c.key("{s}:2"), "r0", "e0").Err(); err != nil {
 			w.Fatal(err)
 		}
 		w.pass(2 * time.Second)
@@ -178,7 +175,7 @@ func TestSetCountsOnlyWhenReplicasHaveIt(t *testing.T) {
 		if n := w.held(); n != 0 {
 			w.Fatalf("%d are held that no replica has", n)
 		}
-		if know := c.seen.of("{s}:1", c.cfg.Clock(), c.cfg.Idle); know.floor != 0 {
+		if know := c.seen.of("{s}:1", c.cfg.Clock, c.cfg.Idle); know.floor != 0 {
 			w.Errorf("learnt what a failover may undo: %+v", know)
 		}
 		time.AfterFunc(2*time.Second, func() { w.replicas(1) })
@@ -188,7 +185,7 @@ func TestSetCountsOnlyWhenReplicasHaveIt(t *testing.T) {
 			w.Errorf("%d held, %d waits", w.held(), w.waits)
 		}
 		for name, token := range leases.Tokens() {
-			if know := c.seen.of(name, c.cfg.Clock(), c.cfg.Idle); know.floor != int64(token) {
+			if know := c.seen.of(name, c.cfg.Clock, c.cfg.Idle); know.floor != int64(token) {
 				w.Errorf("%s: token %d, learnt %+v", name, token, know)
 			}
 		}

@@ -32,6 +32,9 @@ type Tx struct {
 // done twice. After any other error nothing was done, with one exception that is Redis' own: where a command of several is refused
 // only when it runs (WRONGTYPE), the others are done all the same.
 func (c *Client) Update(ctx context.Context, keys []string, change func(tx *Tx) error) error {
+	if err := c.single("update"); err != nil {
+		return err
+	}
 	if len(keys) == 0 {
 		return errors.New("update: there are no keys to watch")
 	}

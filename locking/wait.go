@@ -25,8 +25,13 @@ func (m *Mutex) Lock(ctx context.Context) (*Lease, error) { return m.sem.Acquire
 // and only that waiter is told. A waiter whose process has died is dropped when it has not asked for some seconds. While the
 // server is away it goes on trying. The error wraps the cause of ctx if that has ended; the waiter is out of the queue then, or
 // will be as soon as the server answers, and never holds a row.
+//
+// On a quorum there is no queue: it asks again with random pauses, so that who has waited longest need not be next.
 func (s *Semaphore) Acquire(ctx context.Context) (*Lease, error) {
 	r := s.request.withDefaults()
+	if s.client.quorum != nil {
+		return s.client.quorum.wait(ctx, r)
+	}
 	w := &waiter{Client: s.client, request: r, channel: s.client.bell.channel(r.Lock), ring: s.client.bell.await(r.ID)}
 	defer w.leave()
 	w.request.channel = w.channel.wire()

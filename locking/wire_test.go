@@ -4,6 +4,7 @@ import (
 	"context"
 	"io"
 	"net"
+	"strings"
 	"sync"
 	"testing"
 	"testing/synctest"
@@ -26,7 +27,7 @@ type wire struct {
 	delay     time.Duration // replies come back later
 	cuts      int           // so many connections break instead of the next replies
 	asleep    time.Duration // local clock: how long the machine was suspended
-	pipelines []int         // sizes of those that were sent, without WAIT
+	pipelines []int         // requests in those that were sent, without WAIT
 	waits     int           // pipelines that ended with WAIT
 	acks      int           // replicas that have what was written: the server itself has none
 	lag       time.Duration // they have it later
@@ -121,7 +122,7 @@ func (w *wire) pass(d time.Duration) {
 	synctest.Wait()
 }
 
-// sent returns the sizes of the pipelines since the last call.
+// sent returns how many requests were in each of the pipelines since the last call.
 func (w *wire) sent() []int {
 	w.mu.Lock()
 	defer w.mu.Unlock()
@@ -181,7 +182,11 @@ func (w *wire) ProcessPipelineHook(next redis.ProcessPipelineHook) redis.Process
 		last, waits := cmds[len(cmds)-1].(*redis.Cmd)
 		waits = waits && last.Name() == "wait"
 		w.mu.Lock()
-		w.pipelines = append(w.pipelines, len(cmds))
+		requests := 0
+		for _, cmd := range cmds {
+			requests += requestsOf(cmd.Args())
+		}
+		w.pipelines = append(w.pipelines, requests)
 		if waits {
 			w.waits++
 			w.pipelines[len(w.pipelines)-1]--
@@ -195,6 +200,16 @@ func (w *wire) ProcessPipelineHook(next redis.ProcessPipelineHook) redis.Process
 		}
 		return err
 	}
+}
+
+// requestsOf tells how many requests a command carries: see lua/each.lua, whose arguments begin with their number, not with a lease id.
+func requestsOf(command []any) int {
+	if name, _ := command[0].(string); strings.HasPrefix(name, "eval") {
+		if n, several := command[3+command[2].(int)].(int); several {
+			return n
+		}
+	}
+	return 1
 }
 
 // lock takes a mutex.

@@ -30,11 +30,12 @@ func (k knowledge) stale(now, idle time.Duration) bool {
 	return !k.permanent && now-k.seen > idle/2
 }
 
-func (w *witness) of(lock string, now, idle time.Duration) knowledge {
+// of is what is known of a lock, if it still counts.
+func (w *witness) of(lock string, clock func() time.Duration, idle time.Duration) knowledge {
 	w.mu.Lock()
-	defer w.mu.Unlock()
 	k, ok := w.locks[lock]
-	if !ok || k.stale(now, idle) {
+	w.mu.Unlock()
+	if !ok || !k.permanent && k.stale(clock(), idle) {
 		return knowledge{}
 	}
 	return k

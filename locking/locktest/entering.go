@@ -9,8 +9,8 @@ import (
 
 func entering() []theorem {
 	return []theorem{
-		{"EnteredLockIsHeldUntilTheLastRelease", enteredTwice},
-		{"EnteredLockGoesToTheFirstInLine", enteredAndHandedOn},
+		{"EnteredLockIsHeldUntilTheLastRelease", enteredTwice, nothing},
+		{"EnteredLockGoesToTheFirstInLine", enteredAndHandedOn, queue},
 	}
 }
 

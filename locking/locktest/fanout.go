@@ -8,12 +8,12 @@ import (
 
 func fanOut() []theorem {
 	return []theorem{
-		{"PerTickFansOutEachSlotOnce", perTick},
-		{"FanOutNeedsNoFreeSlotOfItsOwnTickTwice", fanOutReleased},
-		{"FanOutThatBeganIsNeverSkippedNorLate", fanOutBegan},
-		{"SmallerPerTickOfARollOutCounts", fanOutSmaller},
-		{"SlotGivenBackOfAFanOutIsTheOnlyOneOpen", fanOutGivenBack},
-		{"SlotGivenBackOutOfTurnIsTheOnlyOneOpen", fanOutGivenBackOutOfTurn},
+		{"PerTickFansOutEachSlotOnce", perTick, nothing},
+		{"FanOutNeedsNoFreeSlotOfItsOwnTickTwice", fanOutReleased, nothing},
+		{"FanOutThatBeganIsNeverSkippedNorLate", fanOutBegan, nothing},
+		{"SmallerPerTickOfARollOutCounts", fanOutSmaller, nothing},
+		{"SlotGivenBackOfAFanOutIsTheOnlyOneOpen", fanOutGivenBack, nothing},
+		{"SlotGivenBackOutOfTurnIsTheOnlyOneOpen", fanOutGivenBackOutOfTurn, nothing},
 	}
 }
 

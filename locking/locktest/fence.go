@@ -10,13 +10,13 @@ import (
 
 func fences() []theorem {
 	return []theorem{
-		{"FenceRefusesSmallerTokens", fenceRefuses},
-		{"FenceRefusesAHolderThatStoodStill", fenceHolders},
-		{"FencePassesInOneOrderWhoeverAsks", fenceRace},
-		{"FencesAndLocksOfOneNameAreApart", fenceApart},
-		{"FenceStaysUnlessEverybodyForgetsIt", fenceIdle},
-		{"FenceIsRememberedByItsWitness", fenceWitness},
-		{"FenceWithADamagedRecordLetsNobodyIn", fenceDamaged},
+		{"FenceRefusesSmallerTokens", fenceRefuses, fenced},
+		{"FenceRefusesAHolderThatStoodStill", fenceHolders, fenced},
+		{"FencePassesInOneOrderWhoeverAsks", fenceRace, fenced},
+		{"FencesAndLocksOfOneNameAreApart", fenceApart, fenced},
+		{"FenceStaysUnlessEverybodyForgetsIt", fenceIdle, fenced},
+		{"FenceIsRememberedByItsWitness", fenceWitness, fenced},
+		{"FenceWithADamagedRecordLetsNobodyIn", fenceDamaged, fenced},
 	}
 }
 

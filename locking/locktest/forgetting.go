@@ -8,19 +8,20 @@ import (
 
 func forgetting() []theorem {
 	return []theorem{
-		{"ForgottenLockStaysClosedForOneLease", closedForOneLease},
-		{"LivingHolderPutsItsRowBack", putsBack},
-		{"PutBackLosesToALaterGrant", putBackLoses},
-		{"PutBackClosesTheLock", putBackCloses},
-		{"PutBackOfALeaseThatEndedIsRefused", putBackEnded},
-		{"PutBackIsComparedWithItsSlotNotWithTheFloor", putBackSlot},
-		{"RenewalsOfABatchFareEachOnItsOwn", mixedRenewals},
-		{"ForgottenTicksStayDecided", ticksStayDecided},
-		{"ManualRunDoesNotMakeAWitnessForgetTheLedger", manualRun},
-		{"LostGrantOfAFanOutIsNotMadeTwice", lostGrant},
-		{"LostGrantOfATickThatWasGivenBackIsNotMadeTwice", lostRegrant},
-		{"ForgetfulReplyDoesNotTeachTheWitness", forgetfulReply},
-		{"BacklogOfAForgottenLockIsStillGranted", forgottenBacklog},
+		{"ForgottenLockStaysClosedForOneLease", closedForOneLease, memory},
+		{"NewcomerPassesNobodyWhenAClosedLockOpens", newcomerAfterClosing, memory},
+		{"LivingHolderPutsItsRowBack", putsBack, memory},
+		{"PutBackLosesToALaterGrant", putBackLoses, memory},
+		{"PutBackClosesTheLock", putBackCloses, memory},
+		{"PutBackOfALeaseThatEndedIsRefused", putBackEnded, memory},
+		{"PutBackIsComparedWithItsSlotNotWithTheFloor", putBackSlot, memory},
+		{"RenewalsOfABatchFareEachOnItsOwn", mixedRenewals, memory},
+		{"ForgottenTicksStayDecided", ticksStayDecided, memory},
+		{"ManualRunDoesNotMakeAWitnessForgetTheLedger", manualRun, memory},
+		{"LostGrantOfAFanOutIsNotMadeTwice", lostGrant, memory},
+		{"LostGrantOfATickThatWasGivenBackIsNotMadeTwice", lostRegrant, memory},
+		{"ForgetfulReplyDoesNotTeachTheWitness", forgetfulReply, memory},
+		{"BacklogOfAForgottenLockIsStillGranted", forgottenBacklog, memory},
 	}
 }
 
@@ -48,6 +49,16 @@ func closedForOneLease(b *bench) {
 		}
 		return
 	}
+}
+
+func newcomerAfterClosing(b *bench) {
+	l := b.wins(b.a, locking.Request{})
+	b.release(l)
+	b.forget()
+	b.gets(b.a, locking.Request{}, locking.Closed)
+	b.leaves() // stays in line, and does not ask again
+	b.open()
+	b.gets(b.client("newcomer"), locking.Request{}, locking.Held)
 }
 
 // held waits until a lease has a row again.
@@ -109,7 +120,7 @@ func putBackCloses(b *bench) {
 
 func putBackEnded(b *bench) {
 	l := b.wins(b.a, locking.Request{ID: "one", Lease: renewing, Trigger: "manual"})
-	renewal := b.await("one", 2)
+	renewal := b.renewal("one")
 	b.expire(l)
 	b.state() // its row makes room, and it becomes an orphan
 	if verdict, _ := b.again(renewal); verdict != "lost" {
@@ -146,7 +157,7 @@ func mixedRenewals(b *bench) {
 		leases = append(leases, a.Lease)
 	}
 	base := b.prefix + "{y}"
-	if err := b.rdb.Del(b.ctx, base, base+":expiry").Err(); err != nil {
+	if err := b.rdb.Del(b.ctx, base).Err(); err != nil {
 		b.Fatal(err)
 	}
 	b.wins(b.client("newcomer"), locking.Request{Lock: "y"})

@@ -15,17 +15,17 @@ import (
 
 func lifetime() []theorem {
 	return []theorem{
-		{"PlainLocksExpireWhenIdle", plainExpire},
-		{"PermanentLocksStay", permanentStay},
-		{"HeldLockDoesNotExpireBeforeItsLease", heldStays},
-		{"IdleLockThatExpiredWasNotForgotten", idleExpired},
+		{"PlainLocksExpireWhenIdle", plainExpire, memory},
+		{"PermanentLocksStay", permanentStay, nothing},
+		{"HeldLockDoesNotExpireBeforeItsLease", heldStays, nothing},
+		{"IdleLockThatExpiredWasNotForgotten", idleExpired, memory},
 	}
 }
 
 func batches() []theorem {
 	return []theorem{
-		{"BatchAnswersEachRequestInOrder", batch},
-		{"BatchOutlivesScriptFlush", scriptFlush},
+		{"BatchAnswersEachRequestInOrder", batch, nothing},
+		{"BatchOutlivesScriptFlush", scriptFlush, nothing},
 	}
 }
 
@@ -165,10 +165,12 @@ func scriptFlush(b *bench) {
 	flush := func() {
 		b.Helper()
 		var err error
-		if cluster, ok := b.rdb.(*redis.ClusterClient); ok {
-			err = cluster.ForEachMaster(b.ctx, flushNode)
-		} else {
-			err = b.rdb.ScriptFlush(b.ctx).Err()
+		for _, node := range b.nodes {
+			if cluster, ok := node.(*redis.ClusterClient); ok {
+				err = errors.Join(err, cluster.ForEachMaster(b.ctx, flushNode))
+			} else {
+				err = errors.Join(err, node.ScriptFlush(b.ctx).Err())
+			}
 		}
 		if err != nil {
 			b.Fatal(err)

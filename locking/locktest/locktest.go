@@ -11,9 +11,8 @@ import (
 	"crypto/rand"
 	"errors"
 	"fmt"
+	"slices"
 	"strconv"
-	"strings"
-	"sync"
 	"testing"
 	"time"
 
@@ -27,22 +26,48 @@ import (
 // and a random part, and are deleted, so the server may serve others too; only its scripts are flushed, before the rest of the
 // suite runs, in parallel.
 func Run(t *testing.T, connect func(t *testing.T) redis.UniversalClient) {
+	run(t, oneServer, func(t *testing.T) []redis.UniversalClient { return []redis.UniversalClient{connect(t)} })
+}
+
+// RunQuorum is [Run] for a quorum: connect returns a client of each of its masters. Theorems that need what a quorum does not have are listed by the
+// subtest NotOnAQuorum, which also demands that whoever asks for it is told.
+func RunQuorum(t *testing.T, connect func(t *testing.T) []redis.UniversalClient) {
+	run(t, ofQuorum, connect)
+	t.Run("NotOnAQuorum", func(t *testing.T) {
+		t.Parallel()
+		for _, th := range theorems() {
+			if th.needs&^ofQuorum != 0 {
+				t.Logf("%s needs %v", th.name, th.needs&^ofQuorum)
+			}
+		}
+		refuses(newBench(t, connect(t)))
+	})
+}
+
+func theorems() []theorem {
+	return slices.Concat(granting(), tokens(), ledger(), fanOut(), orphans(), forgetting(), lifetime(), waiting(), entering(), several(), updating(),
+		fences(), quorums())
+}
+
+func run(t *testing.T, has capability, connect func(t *testing.T) []redis.UniversalClient) {
 	for _, th := range batches() {
 		t.Run(th.name, func(t *testing.T) { th.test(newBench(t, connect(t))) })
 	}
-	for _, group := range [][]theorem{granting(), tokens(), ledger(), fanOut(), orphans(), forgetting(), lifetime(), waiting(), entering(), several(), updating(), fences()} {
-		for _, th := range group {
-			t.Run(th.name, func(t *testing.T) {
-				t.Parallel()
-				th.test(newBench(t, connect(t)))
-			})
+	for _, th := range theorems() {
+		if th.needs&^has != 0 {
+			continue
 		}
+		t.Run(th.name, func(t *testing.T) {
+			t.Parallel()
+			th.test(newBench(t, connect(t)))
+		})
 	}
 }
 
 type theorem struct {
-	name string
-	test func(b *bench)
+	name  string
+	test  func(b *bench)
+	needs capability
 }
 
 const (
@@ -60,7 +85,8 @@ const (
 type bench struct {
 	*testing.T
 	ctx    context.Context
-	rdb    redis.UniversalClient
+	rdb    redis.UniversalClient   // the only server, or the first
+	nodes  []redis.UniversalClient // all of them
 	sent   *recorder
 	prefix string
 	first  time.Time // instant of tick 0
@@ -70,24 +96,29 @@ type bench struct {
 // lock is the name of the lock that most tests ask for.
 const lock = "lock"
 
-func newBench(t *testing.T, rdb redis.UniversalClient) *bench {
+func newBench(t *testing.T, nodes []redis.UniversalClient) *bench {
 	t.Helper()
-	b := &bench{T: t, ctx: t.Context(), rdb: rdb, sent: &recorder{arrived: make(chan struct{}, 1)},
+	b := &bench{T: t, ctx: t.Context(), rdb: nodes[0], nodes: nodes, sent: &recorder{arrived: make(chan struct{}, 1)},
 		prefix: "locktest:" + rand.Text()[:10] + ":"}
-	if cluster, ok := rdb.(*redis.ClusterClient); ok { // whose nodes are asked one by one
-		cluster.OnNewNode(func(node *redis.Client) { node.AddHook(b.sent) })
-	} else {
-		rdb.AddHook(b.sent)
+	for _, rdb := range nodes {
+		if cluster, ok := rdb.(*redis.ClusterClient); ok { // whose nodes are asked one by one
+			cluster.OnNewNode(func(node *redis.Client) { node.AddHook(b.sent) })
+		} else {
+			rdb.AddHook(b.sent)
+		}
+		t.Cleanup(func() { b.clean(rdb) })
 	}
-	t.Cleanup(b.clean)
 	b.first = b.now().Truncate(time.Minute).Add(-2 * time.Hour)
 	b.a, b.b = b.client("a"), b.client("b")
+	if b.onQuorum() { // it begins with the first request
+		b.ask(b.a, locking.Request{Lock: "first", Abstain: true})
+	}
 	return b
 }
 
 // clean deletes what the test wrote.
-func (b *bench) clean() {
-	defer b.rdb.Close()
+func (b *bench) clean(rdb redis.UniversalClient) {
+	defer rdb.Close()
 	ctx := context.WithoutCancel(b.ctx)
 	node := func(ctx context.Context, node *redis.Client) error {
 		keys := node.Scan(ctx, 0, b.prefix+"*", 1000).Iterator()
@@ -98,7 +129,7 @@ func (b *bench) clean() {
 		return errors.Join(err, keys.Err())
 	}
 	var err error
-	switch c := b.rdb.(type) {
+	switch c := rdb.(type) {
 	case *redis.ClusterClient:
 		err = c.ForEachMaster(ctx, node)
 	case *redis.Client:
@@ -112,13 +143,23 @@ func (b *bench) clean() {
 // client returns a client that has witnessed nothing.
 func (b *bench) client(owner string) *locking.Client {
 	b.Helper()
-	c, err := locking.New(locking.Config{Redis: b.rdb, Prefix: b.prefix, Owner: owner, Timeout: timeout})
+	c, err := locking.New(b.config(owner))
 	if err != nil {
 		b.Fatal(err)
 	}
 	b.Cleanup(func() { _ = c.Close() })
 	return c
 }
+
+func (b *bench) config(owner string) locking.Config {
+	cfg := locking.Config{Redis: b.rdb, Prefix: b.prefix, Owner: owner, Timeout: timeout}
+	if b.onQuorum() {
+		cfg.Redis, cfg.Quorum = nil, b.nodes
+	}
+	return cfg
+}
+
+func (b *bench) onQuorum() bool { return len(b.nodes) > 1 }
 
 // now is the server's clock.
 func (b *bench) now() time.Time {
@@ -140,7 +181,32 @@ func (b *bench) tick(n int) *locking.Tick {
 func (b *bench) known() {
 	b.Helper()
 	b.look(b.client("announcer"), locking.LookRequest{Lock: lock, Permanent: true, Schedule: schedule})
-	b.set("since", b.first.Add(-time.Second).UnixMicro())
+	b.setSince(b.first.Add(-time.Second))
+}
+
+// setSince fakes when the lock heard of its schedule.
+func (b *bench) setSince(at time.Time) {
+	b.Helper()
+	if b.onQuorum() {
+		b.setRegister("since", at.UnixMicro())
+		return
+	}
+	b.set("since", at.UnixMicro())
+}
+
+// same tells whether two instants are one. The nodes of a quorum tell their own.
+func (b *bench) same(x, y time.Time) bool {
+	return x.Equal(y) || b.onQuorum() && x.Sub(y).Abs() < timeout
+}
+
+// entries is how many ticks the ledger has out of turn.
+func (b *bench) entries() int64 {
+	b.Helper()
+	if b.onQuorum() {
+		ticks, _ := b.register(b.rdb)["ticks"].(map[string]any)
+		return int64(len(ticks))
+	}
+	return b.rdb.HLen(b.ctx, b.ledgerKey()).Val()
 }
 
 // ask fills in what the test does not care for: the lock and a long lease.
@@ -238,12 +304,16 @@ func (b *bench) waitUntil(at time.Time) {
 }
 
 // The keys of the lock, as in lua/state.lua.
-func (b *bench) base() string      { return b.prefix + "{" + lock + "}" }
-func (b *bench) keys() []string    { return append([]string{b.base()}, b.parts()...) }
-func (b *bench) expiryKey() string { return b.base() + ":expiry" }
+func (b *bench) base() string { return b.prefix + "{" + lock + "}" }
+func (b *bench) keys() []string {
+	if b.onQuorum() {
+		return []string{b.base()}
+	}
+	return append([]string{b.base()}, b.parts()...)
+}
 func (b *bench) ledgerKey() string { return b.base() + ":ledger" }
 func (b *bench) parts() []string {
-	return []string{b.expiryKey(), b.ledgerKey(), b.base() + ":orphans"}
+	return []string{b.ledgerKey(), b.base() + ":orphans"}
 }
 
 // set fakes a field of the lock.
@@ -273,9 +343,11 @@ func (b *bench) expire(l *locking.Lease) {
 
 func (b *bench) setExpiry(l *locking.Lease, at time.Time) {
 	b.Helper()
-	if err := b.rdb.ZAdd(b.ctx, b.expiryKey(), redis.Z{Score: float64(at.UnixMicro()), Member: l.Slot()}).Err(); err != nil {
-		b.Fatal(err)
+	if b.onQuorum() {
+		b.setRowExpiry(l, at)
+		return
 	}
+	b.set(fmt.Sprint("e", l.Slot()), at.UnixMicro())
 }
 
 // forget does to the lock what FLUSHALL does to all.
@@ -300,92 +372,17 @@ func (b *bench) snapshot() (restore func()) {
 		}
 		hashes[key] = fields
 	}
-	expiry, err := b.rdb.ZRangeWithScores(b.ctx, b.expiryKey(), 0, -1).Result()
-	if err != nil {
-		b.Fatal(err)
-	}
 	return func() {
 		b.Helper()
 		b.forget()
+		var err error
 		for key, fields := range hashes {
 			if len(fields) > 0 {
 				err = errors.Join(err, b.rdb.HSet(b.ctx, key, fields).Err())
 			}
-		}
-		if len(expiry) > 0 {
-			err = errors.Join(err, b.rdb.ZAdd(b.ctx, b.expiryKey(), expiry...).Err())
 		}
 		if err != nil {
 			b.Fatal(err)
 		}
 	}
 }
-
-// recorder is a hook that keeps the scripts' calls, so that a test can send one again as the network might.
-type recorder struct {
-	arrived chan struct{}
-
-	mu    sync.Mutex
-	calls [][]any
-}
-
-func (r *recorder) DialHook(next redis.DialHook) redis.DialHook          { return next }
-func (r *recorder) ProcessHook(next redis.ProcessHook) redis.ProcessHook { return next }
-func (r *recorder) ProcessPipelineHook(next redis.ProcessPipelineHook) redis.ProcessPipelineHook {
-	return func(ctx context.Context, cmds []redis.Cmder) error {
-		err := next(ctx, cmds)
-		r.mu.Lock()
-		defer r.mu.Unlock()
-		for _, cmd := range cmds {
-			if cmd.Err() == nil && strings.HasPrefix(cmd.Name(), "eval") {
-				r.calls = append(r.calls, cmd.Args())
-			}
-		}
-		select {
-		case r.arrived <- struct{}{}:
-		default:
-		}
-		return err
-	}
-}
-
-// of returns the calls that were made with a lease id, in order.
-func (r *recorder) of(id string) (calls [][]any) {
-	r.mu.Lock()
-	defer r.mu.Unlock()
-	for _, args := range r.calls {
-		if args[notAfter(args)-1] == any(id) {
-			calls = append(calls, args)
-		}
-	}
-	return calls
-}
-
-// await returns the n-th call that was made with a lease id, from 1.
-func (b *bench) await(id string, n int) []any {
-	b.Helper()
-	giveUp := time.After(timeout)
-	for {
-		if calls := b.sent.of(id); len(calls) >= n {
-			return calls[n-1]
-		}
-		select {
-		case <-b.sent.arrived:
-		case <-giveUp:
-			b.Fatalf("no call %d for lease %s", n, id)
-		}
-	}
-}
-
-// again sends a call once more, as it was.
-func (b *bench) again(args []any) (verdict string, rest []any) {
-	b.Helper()
-	reply, err := b.rdb.Do(b.ctx, args...).Slice()
-	if err != nil {
-		b.Fatal(err)
-	}
-	return fmt.Sprint(reply[0]), reply[1:]
-}
-
-// notAfter is the place of a call's not-after: behind name, script, number of keys, the keys and the lease id.
-func notAfter(call []any) int { return 3 + call[2].(int) + 1 }

@@ -6,13 +6,13 @@ import (
 
 func orphans() []theorem {
 	return []theorem{
-		{"OrphanIsFoundAdoptedAndBuried", orphan},
-		{"OrphanIsAdoptedOnce", adoptedOnce},
-		{"AdoptionThatIsGivenBackLeavesTheOrphan", adoptionGivenBack},
-		{"HolderThatIsAliveBuriesItself", aliveHolder},
-		{"RunThatNeverStartedGivesItsTickBackAlthoughItsLeaseEnded", neverStarted},
-		{"GrantThatNobodyHeardOfIsMadeAgain", unheard},
-		{"PlainLeaseLeavesNoOrphan", plainLease},
+		{"OrphanIsFoundAdoptedAndBuried", orphan, nothing},
+		{"OrphanIsAdoptedOnce", adoptedOnce, nothing},
+		{"AdoptionThatIsGivenBackLeavesTheOrphan", adoptionGivenBack, nothing},
+		{"HolderThatIsAliveBuriesItself", aliveHolder, nothing},
+		{"RunThatNeverStartedGivesItsTickBackAlthoughItsLeaseEnded", neverStarted, nothing},
+		{"GrantThatNobodyHeardOfIsMadeAgain", unheard, nothing},
+		{"PlainLeaseLeavesNoOrphan", plainLease, nothing},
 	}
 }
 

@@ -9,27 +9,25 @@ import (
 	"sync"
 	"sync/atomic"
 
-	"github.com/redis/go-redis/v9"
-
 	"github.com/cronclave/cronclave/locking"
 )
 
 func several() []theorem {
 	return []theorem{
-		{"SetIsGrantedTogether", setGranted},
-		{"SetIsGrantedAsAWholeOrNotAtAll", setRefused},
-		{"SetAskedForAgainIsTheSameGrant", setAgain},
-		{"RefusedSetStaysDead", setStaysDead},
-		{"SetOfWhichOneWasLostMeanwhileIsNotGrantedAgain", setPartlyLost},
-		{"RequestThatArrivesTwiceTakesNothingFromItsHolder", setPartlyReleased},
-		{"SetThatFailsHalfwayIsRolledBack", setFailsHalfway},
-		{"SetPassesNoWaiter", setPassesNobody},
-		{"RolledBackRowGoesToTheFirstInLine", setHandsOn},
-		{"WaitingSetIsGrantedWhenItsLocksAreFree", setWaits},
-		{"SetOfAForgottenLockStaysClosed", setForgotten},
-		{"SetWithAnotherLimitIsToldSo", setOtherLimit},
-		{"SetLeavesNothingBehind", setLeavesNothing},
-		{"OverlappingSetsExcludeEachOtherWithoutADeadlock", philosophers},
+		{"SetIsGrantedTogether", setGranted, sets},
+		{"SetIsGrantedAsAWholeOrNotAtAll", setRefused, sets},
+		{"SetAskedForAgainIsTheSameGrant", setAgain, sets},
+		{"RefusedSetStaysDead", setStaysDead, sets},
+		{"SetOfWhichOneWasLostMeanwhileIsNotGrantedAgain", setPartlyLost, sets},
+		{"RequestThatArrivesTwiceTakesNothingFromItsHolder", setPartlyReleased, sets},
+		{"SetThatFailsHalfwayIsRolledBack", setFailsHalfway, sets},
+		{"SetPassesNoWaiter", setPassesNobody, sets},
+		{"RolledBackRowGoesToTheFirstInLine", setHandsOn, sets},
+		{"WaitingSetIsGrantedWhenItsLocksAreFree", setWaits, sets},
+		{"SetOfAForgottenLockStaysClosed", setForgotten, sets},
+		{"SetWithAnotherLimitIsToldSo", setOtherLimit, sets},
+		{"SetLeavesNothingBehind", setLeavesNothing, sets},
+		{"OverlappingSetsExcludeEachOtherWithoutADeadlock", philosophers, sets},
 	}
 }
 
@@ -209,8 +207,7 @@ func setPartlyReleased(b *bench) {
 // expireIn lets the lease of a lock end now by the server's clock.
 func (b *bench) expireIn(name string, l *locking.Lease) {
 	b.Helper()
-	z := redis.Z{Score: 1, Member: l.Slot()}
-	if err := b.rdb.ZAdd(b.ctx, b.prefix+name+":expiry", z).Err(); err != nil {
+	if err := b.rdb.HSet(b.ctx, b.prefix+name, fmt.Sprint("e", l.Slot()), 1).Err(); err != nil {
 		b.Fatal(err)
 	}
 }
@@ -248,81 +245,6 @@ func setFailsHalfway(b *bench) {
 	b.releaseAll(b.locksAll(b.set3(b.b)))
 }
 
-// waitsFor lines up for a member by itself.
-func (b *bench) waitsFor(c *locking.Client, name string) chan *locking.Lease {
-	b.Helper()
-	granted := make(chan *locking.Lease, 1)
-	go func() {
-		l, err := c.Mutex(name, locking.WithLease(long)).Lock(b.ctx)
-		if err != nil && b.ctx.Err() == nil {
-			b.Error(err)
-		}
-		granted <- l
-	}()
-	b.until("it is in line", func() bool {
-		n, err := b.rdb.ZCard(b.ctx, b.prefix+name+":queue").Result()
-		return n > 0 && err == nil
-	})
-	return granted
-}
-
-func (b *bench) receives(granted chan *locking.Lease) *locking.Lease {
-	b.Helper()
-	return b.granted(&attempt{lease: granted})
-}
-
-func setPassesNobody(b *bench) {
-	held := b.wins(b.b, locking.Request{Lock: member(2)})
-	waiter := b.waitsFor(b.b, member(2))
-	b.expireIn(member(2), held) // nobody has told the one in line yet
-	b.refused(b.set3(b.a))
-	l := b.receives(waiter)
-	b.refused(b.set3(b.a))
-	b.release(l)
-	b.releaseAll(b.locksAll(b.set3(b.a)))
-}
-
-func setHandsOn(b *bench) {
-	first := b.wins(b.b, locking.Request{Lock: member(1)})
-	third := b.wins(b.b, locking.Request{Lock: member(3)})
-	waiter := b.waitsFor(b.b, member(1))
-	b.refused(b.set3(b.a))
-	b.release(first)
-	l := b.receives(waiter)
-	b.refused(b.set3(b.a))
-	b.release(l)
-	b.release(third)
-}
-
-func setWaits(b *bench) {
-	held := b.wins(b.b, locking.Request{Lock: member(2)})
-	got := make(chan *locking.Leases, 1)
-	go func() {
-		leases, err := b.set3(b.a).Lock(b.ctx)
-		if err != nil {
-			b.Error(err)
-		}
-		got <- leases
-	}()
-	b.until("it was tried", func() bool { return b.lastCall() != nil })
-	for n := 1; n <= 3; n += 2 { // it holds nothing while it waits
-		l, err := b.b.Mutex(member(n), locking.WithLease(long)).Lock(b.ctx)
-		if err != nil {
-			b.Fatal(err)
-		}
-		b.release(l)
-	}
-	b.release(held)
-	leases := <-got
-	if leases == nil {
-		return
-	}
-	if len(slices.DeleteFunc(b.holders(), func(id string) bool { return id == "" })) != 3 {
-		b.Errorf("the rows are held by %q", b.holders())
-	}
-	b.releaseAll(leases)
-}
-
 // The reply for a set teaches its client what that of each lock would have: also if it was refused.
 func setForgotten(b *bench) {
 	for _, refused := range []bool{false, true} {
@@ -347,7 +269,7 @@ func (b *bench) forgetMembers() {
 	b.Helper()
 	for n := 1; n <= 3; n++ {
 		key := b.prefix + member(n)
-		if err := b.rdb.Del(b.ctx, key, key+":expiry", key+":ledger").Err(); err != nil {
+		if err := b.rdb.Del(b.ctx, key, key+":ledger").Err(); err != nil {
 			b.Fatal(err)
 		}
 	}
@@ -383,7 +305,7 @@ func setLeavesNothing(b *bench) {
 		if ttl := b.rdb.PTTL(b.ctx, key).Val(); ttl <= 0 {
 			b.Errorf("%s stays for %v", key, ttl)
 		}
-		for _, part := range []string{":queue", ":patience", ":expiry"} {
+		for _, part := range []string{":queue", ":patience"} {
 			if there, err := b.rdb.Exists(b.ctx, key+part).Result(); there != 0 || err != nil {
 				b.Errorf("%s is there, %v", key+part, err)
 			}

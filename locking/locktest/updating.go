@@ -13,9 +13,9 @@ import (
 
 func updating() []theorem {
 	return []theorem{
-		{"UpdatesAreNotLost", updatesCount},
-		{"UpdateIsTriedAgainAfterAConflict", updateConflicts},
-		{"UpdateThatIsRefusedIsNotTriedAgain", updateRefused},
+		{"UpdatesAreNotLost", updatesCount, transactions},
+		{"UpdateIsTriedAgainAfterAConflict", updateConflicts, transactions},
+		{"UpdateThatIsRefusedIsNotTriedAgain", updateRefused, transactions},
 	}
 }
 

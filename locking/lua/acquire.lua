@@ -1,11 +1,12 @@
 -- acquire.lua: one atomic step that grants a row of the lock, or says why not.
 --
--- ARGV   8 owner  9 slots  10 lease  11 trigger  12 memo  13 abstain ('1': decide, but never grant)
---       14 orphan (a lease id to adopt, or '')  15 strict ('1': another limit than the stored one is refused)
---       16 tick (or '')  17 previous tick  18 not-before  19 start deadline (0: none)  20 per tick
---       21 schedule digest  22 outcome if all rows are held ('': leave the tick open)  23 outcome if too late
---       24 channel by which to be told of a grant ('': the request does not wait)  25 how long it waits without asking again
---       26 how long the slot stays shut after an expiry
+-- ARGV   9 owner  10 slots  11 lease  12 trigger  13 memo  14 abstain ('1': decide, but never grant)
+--       15 orphan (a lease id to adopt, or '')  16 strict ('1': another limit than the stored one is refused)
+--       those that follow are left out if the request has neither tick, channel nor delay:
+--       17 tick (or '')  18 previous tick  19 not-before  20 start deadline (0: none)  21 per tick
+--       22 schedule digest  23 outcome if all rows are held ('': leave the tick open)  24 outcome if too late
+--       25 channel by which to be told of a grant ('': the request does not wait)  26 how long it waits without asking again
+--       27 how long the slot stays shut after an expiry
 -- Reply after the common part:
 --       granted, slot, token, expiry, tick, attempt | late | dead | early, instant | closed, until
 --       settled, outcome (by this request)          | decided, how, until, holder  | held, until, holder
@@ -18,26 +19,26 @@ if is_late() then return reply('late') end
 if redis.call('EXISTS', TOMBSTONE) == 1 then return reply('dead') end
 
 local ASKS_AGAIN = 10000000 -- more than the pauses of whoever does
-local owner, slots, lease = ARGV[8], num(ARGV[9]), num(ARGV[10])
-local tick, previous, per_tick = tonumber(ARGV[16]), num(ARGV[17]), num(ARGV[20])
-local channel, patience = ARGV[24] or '', num(ARGV[25])
+local owner, slots, lease = ARGV[9], num(ARGV[10]), num(ARGV[11])
+local tick, previous, per_tick = tonumber(ARGV[17]), num(ARGV[18]), num(ARGV[21])
+local channel, patience = ARGV[25] or '', num(ARGV[26])
 local waits = QUEUE and channel ~= ''
 
 local mine = slot_of_id and row_at(slot_of_id)
-local expiry = mine and num(redis.call('ZSCORE', EXPIRY, slot_of_id)) or 0
+local expiry = mine and num(redis.call('HGET', LOCK, 'e' .. slot_of_id)) or 0
 if expiry > now then -- the same request again, whose first reply was lost: the same grant
   if sync then -- or replicas had not acknowledged it: it stays until they have, however seldom it is asked for
     expiry = math.max(expiry, now + math.max(lease, ASKS_AGAIN))
-    redis.call('ZADD', EXPIRY, int(expiry), slot_of_id)
+    set('e' .. slot_of_id, int(expiry))
     touch()
   elseif waits then -- it was granted by another's script: now it is confirmed
     expiry = math.max(expiry, now + lease)
-    redis.call('ZADD', EXPIRY, int(expiry), slot_of_id)
+    set('e' .. slot_of_id, int(expiry))
     touch()
   end
   return reply('granted', tonumber(slot_of_id), tonumber(mine.token), expiry, num(mine.tick), num(mine.attempt))
 end
-local not_before = math.max(num(ARGV[18]), (tick or 0) * 1000000)
+local not_before = math.max(num(ARGV[19]), (tick or 0) * 1000000)
 if not_before > now then return reply('early', not_before) end
 
 remember()
@@ -47,22 +48,24 @@ if closed > now then
   if waits then line_up(owner, lease, slots, channel, patience) end
   return reply('closed', closed)
 end
-if ARGV[15] == '1' and limit > 0 and limit ~= slots then return reply('limit', limit) end
+if ARGV[16] == '1' and limit > 0 and limit ~= slots then return reply('limit', limit) end
 if QUEUE then serve(held, id) end
 
--- Who holds a row: of this tick, or any; the one whose lease ends first.
+-- Who holds a row: of this tick, or any; the one whose lease ends first. A slot that is shut has no owner.
 local function holder(of)
+  local till, owner = 0, ''
   for i = 1, #held, 2 do
-    local row = row_at(held[i])
-    if row and (not of or row.tick == int(of)) then return held[i + 1], row.owner end
+    if till == 0 or held[i + 1] < till then
+      local row = row_at(held[i])
+      if not of or row and row.tick == int(of) then till, owner = held[i + 1], row and row.owner or '' end
+    end
   end
-  if not of and held[1] then return held[2], '' end -- shut
-  return 0, ''
+  return till, owner
 end
 
 -- Granted under this id, and ended before anybody had heard of it: the run never began, so its tick is open again, as soon as
 -- there is a row. Until then it stays an orphan, for those who mourn it if nobody asks any more.
-local unheard = ARGV[13] ~= '1' and ARGV[14] == '' and redis.call('HGET', ORPHANS, id)
+local unheard = ARGV[14] ~= '1' and ARGV[15] == '' and redis.call('HGET', ORPHANS, id)
 if unheard then
   local slot, text = string.match(unheard, '^(%d+)\n(.*)$')
   local row = unpack_row(text)
@@ -95,7 +98,7 @@ local function settle(outcome)
 end
 
 if tick then
-  know(ARGV[21], false)
+  know(ARGV[22], false)
   entry = ledger[tick]
   local open = entry and entry.state == 'open'
   local over = (tick <= low and not open) or tick * 1000000 <= since or (entry and entry.state == 'done')
@@ -106,8 +109,8 @@ if tick then
     if by == id and how ~= 'granted' then return reply('settled', how) end -- again, the first reply was lost
     return reply('decided', how, holder(tick))
   end
-  local deadline = num(ARGV[19])
-  if deadline > 0 and now > deadline then return settle(ARGV[23]) end
+  local deadline = num(ARGV[20])
+  if deadline > 0 and now > deadline then return settle(ARGV[24]) end
 end
 
 local fits = {} -- slot -> false: this tick used it; true: this tick may have it, and no other
@@ -126,30 +129,30 @@ if not slot then
     local till, whose = holder()
     return reply('queued', till, whose, ahead)
   end
-  if tick and not began() and ARGV[22] ~= '' then return settle(ARGV[22]) end
+  if tick and not began() and ARGV[23] ~= '' then return settle(ARGV[23]) end
   return reply('held', holder())
 end
-if ARGV[13] == '1' then return reply('held', 0, '') end
+if ARGV[14] == '1' then return reply('held', 0, '') end
 if waits then leave_line(id) end
 
-local attempt, of_tick, memo = 1, ARGV[16], ARGV[12]
-if ARGV[14] ~= '' then -- an adoption: the orphan's tick, one attempt on; the ledger is not asked
-  local found = redis.call('HGET', ORPHANS, ARGV[14])
+local attempt, of_tick, memo = 1, ARGV[17] or '', ARGV[13]
+if ARGV[15] ~= '' then -- an adoption: the orphan's tick, one attempt on; the ledger is not asked
+  local found = redis.call('HGET', ORPHANS, ARGV[15])
   if not found then return reply('decided', 'adopted', 0, '') end
   local row = unpack_row(string.match(found, '^%d+\n(.*)$'))
   attempt, of_tick = num(row.attempt) + 1, row.tick
   if memo == '' then memo = row.memo end
-  redis.call('HDEL', ORPHANS, ARGV[14])
-  set('a' .. id, ARGV[14] .. '\n' .. found) -- in case that it is given back
+  redis.call('HDEL', ORPHANS, ARGV[15])
+  set('a' .. id, ARGV[15] .. '\n' .. found) -- in case that it is given back
 end
 
 floor, longest = math.max(floor + 1, now), math.max(longest, lease)
 place(slot, {id = id, owner = owner, lease = int(lease), token = int(floor), tick = of_tick,
-  attempt = int(attempt), trigger = ARGV[11], memo = memo}, now + lease)
+  attempt = int(attempt), trigger = ARGV[12], memo = memo}, now + lease)
 set('floor', int(floor))
 set('longest', int(longest))
 set('limit', int(slots))
-if num(ARGV[26]) ~= delay then set('delay', int(num(ARGV[26]))) end
+if num(ARGV[27]) ~= delay then set('delay', int(num(ARGV[27]))) end
 if tick and back then
   fits[slot] = nil
   local left = {}

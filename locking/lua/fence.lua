@@ -3,7 +3,7 @@
 --
 -- KEYS  1 fence  string: the greatest token, in decimal
 -- ARGV  1 (unused)  2 (unused)  3 how long to keep it when nobody asks (0: for good)  4 the greatest that the witness saw
---       5-7 (unused)  8 token
+--       5-8 (unused)  9 token
 -- Reply: passed | stale, now, the greatest token, 0, 0, '', 0
 --
 -- Why it is atomic: between the comparison and the record a greater token could come. Why it may be done twice: the
@@ -11,7 +11,7 @@
 
 local FENCE = KEYS[1]
 local clock = redis.call('TIME')
-local idle, token = tonumber(ARGV[3]), tonumber(ARGV[8])
+local idle, token = tonumber(ARGV[3]), tonumber(ARGV[9])
 
 local newest = math.max(tonumber(redis.call('GET', FENCE) or '0'), tonumber(ARGV[4]), token)
 local left = redis.call('PTTL', FENCE) -- -1: somebody wants it for good; -2: there is none

@@ -1,7 +1,7 @@
 -- look.lua: what the lock knows. Rows whose lease has ended become orphans first; a replica that starts
 -- announces its schedule, and ticks that are past every deadline can be settled together.
 --
--- ARGV   8 schedule digest to announce (or '')  9 settle every tick up to this one (or '')  10 their deadline
+-- ARGV   9 schedule digest to announce (or '')  10 settle every tick up to this one (or '')  11 their deadline
 -- Reply after the common part: state, since, closed, limit, low before,
 --        {slot, expiry, row, ...}, {lease id, "slot\nrow", ...}
 --
@@ -11,11 +11,11 @@ if is_late() then return reply('late') end
 remember()
 mend()
 local held = holds()
-if ARGV[8] ~= '' then know(ARGV[8], true) end
+if ARGV[9] ~= '' then know(ARGV[9], true) end
 
 local before = math.max(low, math.floor(since / 1000000))
-local through = tonumber(ARGV[9])
-if through and through > before and now > num(ARGV[10]) then
+local through = tonumber(ARGV[10])
+if through and through > before and now > num(ARGV[11]) then
   low = through
   for tick, e in pairs(ledger) do
     if tick <= low then erase(tick) end

@@ -1,14 +1,14 @@
 -- queue.lua: who waits for a row, first come, first served. Put between state.lua and the scripts that grant and release.
 --
--- KEYS  6 queue     sorted set: the lease ids that wait, in the order in which they came
---       7 patience  sorted set: the same, by until when each has said that it waits
+-- KEYS  5 queue     sorted set: the lease ids that wait, in the order in which they came
+--       6 patience  sorted set: the same, by until when each has said that it waits
 --       Permanent locks have none of them: nobody waits there.
 -- LOCK  came: how many have lined up so far;  w<id>: "owner\nlease\nslots\nchannel" of one that waits
 --
 -- A grant that another's script writes is unconfirmed: its row ends after CONFIRM, unless the holder, who is told
 -- through its channel, renews it or asks again.
 
-local QUEUE, PATIENCE = KEYS[6], KEYS[7]
+local QUEUE, PATIENCE = KEYS[5], KEYS[6]
 local CONFIRM = 1000000
 local AT_ONCE = 100 -- grants of one script: HSET has to take them all, and others want to be served, too
 

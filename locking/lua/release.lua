@@ -1,7 +1,7 @@
 -- release.lua: ends a lease. Whatever arrives later in its name finds the tombstone.
 --
--- ARGV   8 tombstone's life  9 give back ('1': the run never started, its tick is open again)  10 previous tick
---       11 per tick
+-- ARGV   9 tombstone's life  10 give back ('1': the run never started, its tick is open again)  11 previous tick
+--       12 per tick; the last three are left out if nothing is given back
 -- Reply after the common part: released | gone (the row was not there: expired, forgotten or released before)
 --
 -- Why it is atomic: the row must be ours when it is deleted, and a renewal under way must not bring it back.
@@ -9,27 +9,26 @@
 local row = slot_of_id and row_at(slot_of_id)
 local again = redis.call('GET', TOMBSTONE) -- asked again, the first reply was lost: the same verdict
 local verdict = again or (row and 'released' or 'gone')
-redis.call('SET', TOMBSTONE, verdict, 'PX', int(num(ARGV[8]) / 1000))
+redis.call('SET', TOMBSTONE, verdict, 'PX', int(num(ARGV[9]) / 1000))
 if again then return reply(verdict) end
 
 local orphan, adopted = redis.call('HGET', ORPHANS, id), redis.call('HGET', LOCK, 'a' .. id)
 local slot = slot_of_id
 if row then
-  redis.call('HDEL', LOCK, 'r' .. slot, 'i' .. id, 'a' .. id)
-  redis.call('ZREM', EXPIRY, slot)
+  vacate(slot, id)
 elseif orphan then
   local s, text = string.match(orphan, '^(%d+)\n(.*)$')
   slot, row = s, unpack_row(text)
 end
 
-local undo, tick = ARGV[9] == '1', row and tonumber(row.tick)
+local undo, tick = ARGV[10] == '1', row and tonumber(row.tick)
 if undo and adopted then -- the orphan waits for another heir
   local whose, found = string.match(adopted, '^([^\n]*)\n(.*)$')
   redis.call('HSET', ORPHANS, whose, found)
 elseif undo and row and num(row.attempt) > 1 then
   return reply(verdict) -- an heir's lease that ended: its orphan has the tick
 elseif undo and tick then
-  reopen(tick, slot, num(ARGV[10]), num(ARGV[11]))
+  reopen(tick, slot, num(ARGV[11]), num(ARGV[12]))
 end
 redis.call('HDEL', ORPHANS, id) -- its holder is alive and tells the outcome itself
 if row then touch() end

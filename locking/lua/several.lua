@@ -41,7 +41,7 @@ end
 -- rows are its holder's, since this may be a request that arrives twice.
 local held = 0
 for i = 1, locks do
-  if redis.call('EXISTS', keys[i][5]) == 1 then held = -locks end
+  if redis.call('EXISTS', keys[i][4]) == 1 then held = -locks end
   if redis.pcall('HEXISTS', keys[i][1], 'i' .. args[i][1]) == 1 then held = held + 1 end
 end
 if held < 0 or held > 0 and held < locks then

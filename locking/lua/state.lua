@@ -2,22 +2,22 @@
 --
 -- KEYS  1 lock     hash: floor, longest, closed, low, last (and by: who decided it), digest, since, digest2, since2, limit,
 --                  permanent, sync (written so that WAIT has something to wait for); r<slot> the row held there, t<slot> the
---                  newest token granted there, i<id> the slot of a lease id, a<id> the orphan that it adopted; delay: how long
+--                  newest token granted there, e<slot> the instant at which its lease ends (a slot with one is held), used: slots from this
+--                  one on were never used; i<id> the slot of a lease id, a<id> the orphan that it adopted; delay: how long
 --                  a slot stays shut after an expiry, delayed: the slots that are, as "slot until;..."
---       2 expiry   sorted set: slots that are held, by the instant at which their lease ends
---       3 ledger   hash: ticks decided (or given back) out of turn; those up to low are not listed
---       4 orphans  hash: runs whose lease ended without a release, by lease id
---       5 tombstone of this request's lease id: it was released, whatever still arrives in its name. It holds the verdict
---       6, 7 see queue.lua
--- ARGV  1 lease id  2 not-after  3 idle  then the witness: 4 floor  5 longest  6 low  7 ledger; the rest is each script's own,
---       but for the last: '1' if WAIT follows, so that the reply counts only when replicas have what it tells
+--       2 ledger   hash: ticks decided (or given back) out of turn; those up to low are not listed
+--       3 orphans  hash: runs whose lease ended without a release, by lease id
+--       4 tombstone of this request's lease id: it was released, whatever still arrives in its name. It holds the verdict
+--       5, 6 see queue.lua
+-- ARGV  1 lease id  2 not-after  3 idle  then the witness: 4 floor  5 longest  6 low  7 ledger
+--       8 '1' if WAIT follows, so that the reply counts only when replicas have what it tells; the rest is each script's own
 --
 -- Instants are microseconds of the server's clock, lengths microseconds, ticks seconds since 1970. Numbers
 -- stay below 2^53, but tostring would print 1.79e+15: they are always written with int().
 -- A row is "id\nowner\nlease\ntoken\ntick\nattempt\ntrigger\nmemo"; the memo may hold anything.
 -- Every reply begins with: verdict, now, floor, longest, low, ledger, number of orphans.
 
-local LOCK, EXPIRY, LEDGER, ORPHANS, TOMBSTONE = KEYS[1], KEYS[2], KEYS[3], KEYS[4], KEYS[5]
+local LOCK, LEDGER, ORPHANS, TOMBSTONE = KEYS[1], KEYS[2], KEYS[3], KEYS[4]
 local clock = redis.call('TIME')
 local now = clock[1] * 1000000 + clock[2]
 
@@ -35,11 +35,12 @@ end
 
 local id = ARGV[1]
 local f = redis.call('HMGET', LOCK, 'floor', 'longest', 'closed', 'low', 'last',
-  'digest', 'since', 'digest2', 'since2', 'limit', 'i' .. id, 'permanent', 'by', 'delay', 'delayed')
+  'digest', 'since', 'digest2', 'since2', 'limit', 'i' .. id, 'permanent', 'by', 'delay', 'delayed', 'used', 'e0')
 local floor, longest, closed, low = num(f[1]), num(f[2]), num(f[3]), num(f[4])
 local last, limit, slot_of_id, permanent, by = f[5] or '', num(f[10]), f[11], f[12] == '1', f[13]
 local digest, since, digest2, since2 = f[6] or '', num(f[7]), f[8] or '', num(f[9])
 local delay, delayed = num(f[14]), f[15] or ''
+local used, first_end = num(f[16]), f[17]
 
 -- ledger: tick -> {prev = tick before it, state, how}. 'part': granted in the slots that how lists, and open to others;
 -- 'done': decided as how says; 'open': given back before its start, to all slots, or only to those that how lists.
@@ -127,30 +128,38 @@ local function shut(held, but)
   set('delayed', delayed)
 end
 
--- The slots that are held: {slot, expiry, ...}, the first to end first. Rows whose lease has ended make room; a run
+-- When the leases of the slots end; false for those that are free.
+local function all_ends()
+  if used <= 1 then return {first_end} end
+  local fields = {}
+  for slot = 0, used - 1 do fields[slot + 1] = 'e' .. slot end
+  return redis.call('HMGET', LOCK, unpack(fields))
+end
+
+local function vacate(slot, whose)
+  if tonumber(slot) == 0 then first_end = false end
+  redis.call('HDEL', LOCK, 'r' .. slot, 'e' .. slot, 'i' .. whose, 'a' .. whose)
+end
+
+-- The slots that are held: {slot, expiry, ...}. Rows whose lease has ended make room; a run
 -- among them becomes an orphan, until its outcome is recorded. No lease lasts beyond the longest from now, whatever the
 -- clock showed once: what its holder relies on is shorter.
 local function holds()
-  local list, first = redis.call('ZRANGE', EXPIRY, 0, -1, 'WITHSCORES'), 1
-  while list[first] and tonumber(list[first + 1]) <= now do
-    local slot = list[first]
-    local row, s = row_at(slot)
-    if row then
-      if row.trigger ~= '' then redis.call('HSET', ORPHANS, row.id, slot .. '\n' .. s) end
-      redis.call('HDEL', LOCK, 'r' .. slot, 'i' .. row.id, 'a' .. row.id)
+  local held, latest, ends = {}, now + longest, all_ends()
+  for slot = 0, used - 1 do
+    local expiry = tonumber(ends[slot + 1])
+    if expiry and expiry <= now then
+      local row, s = row_at(slot)
+      if row and row.trigger ~= '' then redis.call('HSET', ORPHANS, row.id, slot .. '\n' .. s) end
+      vacate(slot, row and row.id or '')
+      if delay > 0 then delayed = delayed .. slot .. ' ' .. int(expiry + delay) .. ';' end
+    elseif expiry then
+      if expiry > latest + MINUTE then
+        expiry = latest
+        set('e' .. slot, int(expiry))
+      end
+      held[#held + 1], held[#held + 2] = slot, expiry
     end
-    redis.call('ZREM', EXPIRY, slot)
-    if delay > 0 then delayed = delayed .. slot .. ' ' .. int(tonumber(list[first + 1]) + delay) .. ';' end
-    first = first + 2
-  end
-  local held, latest = {}, now + longest
-  for i = first, #list, 2 do
-    local slot, expiry = list[i], tonumber(list[i + 1])
-    if expiry > latest + MINUTE then
-      expiry = latest
-      redis.call('ZADD', EXPIRY, int(expiry), slot)
-    end
-    held[#held + 1], held[#held + 2] = slot, expiry
   end
   if delayed ~= '' then shut(held) end
   return held
@@ -160,7 +169,11 @@ local function place(slot, row, expiry)
   set('r' .. slot, table.concat({row.id, row.owner, row.lease, row.token, row.tick, row.attempt, row.trigger, row.memo}, '\n'))
   set('t' .. slot, row.token)
   set('i' .. row.id, slot)
-  redis.call('ZADD', EXPIRY, int(expiry), slot)
+  set('e' .. slot, int(expiry))
+  if tonumber(slot) >= used then
+    used = slot + 1
+    set('used', int(used))
+  end
   if delayed ~= '' then shut({}, slot) end
 end
 
@@ -175,10 +188,10 @@ local function save()
   if stays then set('permanent', '1') end
   if #changes > 0 then redis.call('HSET', LOCK, unpack(changes)) end
   if stays then
-    for i = 1, 3 do redis.call('PERSIST', KEYS[i]) end
+    for i = 1, 2 do redis.call('PERSIST', KEYS[i]) end
   elseif touched and not permanent then
     local life = int(math.max(idle, 2 * longest) / 1000)
-    for _, key in ipairs({LOCK, EXPIRY, LEDGER, KEYS[6], KEYS[7]}) do redis.call('PEXPIRE', key, life) end
+    for _, key in ipairs({LOCK, LEDGER, KEYS[5], KEYS[6]}) do redis.call('PEXPIRE', key, life) end
   end
 end
 
@@ -264,7 +277,7 @@ local function know(schedule, announced)
 end
 
 -- WAIT is about what its own connection has written: a reply that only tells what others wrote would count at once.
-local sync = ARGV[#ARGV] == '1'
+local sync = ARGV[8] == '1'
 local function reply(verdict, ...)
   if sync and (#changes > 0 or redis.call('EXISTS', LOCK) == 1) then set('sync', '') end
   save()

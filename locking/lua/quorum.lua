@@ -1,0 +1,60 @@
+-- quorum.lua: what every script of one node of a quorum begins with. Such a node has a layout of its own, and knows nothing of the
+-- others: rows are its votes, and the register is what the client that merges the votes has written. See docs/design.md, D13.
+--
+-- KEYS  1 member  hash, one for all locks of a prefix: state ('voting', or 'joining': it has forgotten, or may have), run (Redis' run
+--                 id when it said so), epoch and since of that state, base: no floor is below it, top: no token that was accepted is
+--                 above it, longest: the longest lease
+--       2 lock    hash: floor, limit, longest, permanent; r<slot> the vote for who has that row;
+--                 or "-id" where that was released at once; dead: until when there may be tombstones;
+--                 ballot and value: the register as accepted last. Its value is the client's, see register.go
+--       3 tombstone of this request's lease id: 'released' or 'gone' for good; 'shut TOKEN' against renewals and
+--                 claims up to that; or the token up to which claims of it were dropped
+--       4 index   set: the locks that have a register (where a script writes one)
+-- ARGV  1 lease id  2 not-after  3 idle (0: permanent); the rest is each script's own
+--
+-- Instants are microseconds of the node's own clock, lengths microseconds. A row is "id\ntoken\nexpiry\nlease\ndelay\nstate\nowner"; its
+-- state is 'tentative' until the register knows of it, where it has to, else ''. It is free when its lease, and the delay after that, have ended. Every reply begins with: verdict, now, floor.
+
+local MEMBER, LOCK, TOMBSTONE, INDEX = KEYS[1], KEYS[2], KEYS[3], KEYS[4]
+local SECOND, MINUTE = 1000000, 60000000
+local clock = redis.call('TIME')
+local now = clock[1] * 1000000 + clock[2]
+local id = ARGV[1]
+
+local function int(x) return string.format('%.0f', x) end
+local function num(x) return tonumber(x or '0') or 0 end
+local function is_late() return now > num(ARGV[2]) end
+
+local m = redis.call('HMGET', MEMBER, 'state', 'base', 'top', 'longest')
+local votes, floor, top, longest = m[1] == 'voting', num(m[2]), num(m[3]), num(m[4])
+
+local function row_of(s)
+  if not s then return nil end
+  local r = {}
+  r.id, r.token, r.expiry, r.lease, r.delay, r.state, r.owner = string.match(s,
+    '^([^\n]*)\n(%d+)\n(%d+)\n(%d+)\n(%d+)\n(%a*)\n(.*)$')
+  if not r.id then return nil end
+  r.token, r.expiry, r.lease, r.delay = tonumber(r.token), tonumber(r.expiry), tonumber(r.lease), tonumber(r.delay)
+  return r
+end
+local function text_of(r)
+  return table.concat({r.id, int(r.token), int(r.expiry), int(r.lease), int(r.delay), r.state, r.owner}, '\n')
+end
+
+local changes = {}
+local function set(field, value) changes[#changes + 1], changes[#changes + 2] = field, value end
+
+-- Writes what set() was told. token and lease are those of a row that was placed, if any. lock_longest is what LOCK knows.
+local function save(token, lease, lock_longest, permanent)
+  local idle = num(ARGV[3])
+  if lease > lock_longest then lock_longest = lease; set('longest', int(lease)) end
+  if idle == 0 and not permanent then
+    set('permanent', '1')
+    redis.call('PERSIST', LOCK)
+  end
+  if #changes > 0 then redis.call('HSET', LOCK, unpack(changes)) end
+  if idle > 0 and not permanent then redis.call('PEXPIRE', LOCK, int(math.max(idle, 2 * lock_longest) / 1000)) end
+  if token > top or lease > longest then -- a second ahead, so that this is not written each time
+    redis.call('HSET', MEMBER, 'top', int(math.max(top, token + SECOND)), 'longest', int(math.max(longest, lease)))
+  end
+end

@@ -1,0 +1,23 @@
+-- quorum_admit.lua: lets a node vote that has learnt what a majority of the others knows.
+--
+-- KEYS  1 member, as in quorum.lua
+-- ARGV  1 the epoch of which the others were asked  2 base: the greatest token of theirs  3 the longest lease that they know
+-- Reply: voting | wait, for how long | other: it has forgotten once more since
+
+local clock = redis.call('TIME')
+local now = clock[1] * 1000000 + clock[2]
+local m = redis.call('HMGET', KEYS[1], 'state', 'base', 'longest', 'epoch', 'since')
+local function n(x) return tonumber(x or '0') or 0 end
+if m[4] ~= ARGV[1] then return {'other', 0} end
+if m[1] == 'voting' then return {'voting', 0} end
+local longest = math.max(n(m[3]), n(ARGV[3]))
+local since = n(m[5])
+if since > now then -- the clock was set back
+  since = now
+  redis.call('HSET', KEYS[1], 'since', string.format('%.0f', now))
+end
+local left = since + longest - now
+if left > 0 then return {'wait', left} end
+redis.call('HSET', KEYS[1], 'state', 'voting', 'base', string.format('%.0f', math.max(n(m[2]), n(ARGV[2]))),
+  'longest', string.format('%.0f', longest))
+return {'voting', 0}

@@ -1,0 +1,20 @@
+-- quorum_enrol.lua: gives a node its marker, and finds out whether it was restarted since. It is sent with its text, before the
+-- other scripts are loaded and on the same connection: a Redis that was restarted knows none of them, so it votes for nobody before this.
+--
+-- KEYS  1 member, as in quorum.lua
+-- ARGV  1 a new epoch
+-- Reply: state, now, base, top, longest, epoch, since
+--
+-- A restart counts as forgetting, whatever was on the disk: the last votes may not have been.
+
+local clock = redis.call('TIME')
+local now = string.format('%.0f', clock[1] * 1000000 + clock[2])
+local info = redis.pcall('INFO', 'server')
+local run = type(info) == 'string' and string.match(info, 'run_id:(%x+)') or ''
+local m = redis.call('HMGET', KEYS[1], 'state', 'run')
+if not m[1] or m[2] ~= run then
+  redis.call('HSET', KEYS[1], 'state', 'joining', 'run', run, 'epoch', ARGV[1], 'since', now)
+end
+m = redis.call('HMGET', KEYS[1], 'state', 'base', 'top', 'longest', 'epoch', 'since')
+local function n(x) return tonumber(x or '0') or 0 end
+return {m[1], n(now), n(m[2]), n(m[3]), n(m[4]), m[5], n(m[6])}

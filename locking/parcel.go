@@ -1,0 +1,132 @@
+package locking
+
+import (
+	"context"
+	"fmt"
+
+	"github.com/redis/go-redis/v9"
+)
+
+// parcel is one command on its way to a server: a call, or several of the same script, see lua/each.lua.
+type parcel struct {
+	errands []errand
+	load    bool // it carries the script's text
+	cmd     *redis.Cmd
+}
+
+// mostTogether bounds a parcel: a script has the server to itself while it runs, a millisecond with as many. What takes longer for each
+// goes by itself.
+const mostTogether = 50
+
+// pack puts calls of the same script together, where their keys are surely on one server.
+func (c *Client) pack(b *batch, calls []call) []*parcel {
+	var parcels []*parcel
+	open := map[string]*parcel{} // the last one of a script
+	loaded := map[string]bool{}
+	for _, e := range b.errands {
+		k := calls[e.call]
+		alone := !c.servers.one || k.script.each == nil || k.heavy || e.alone
+		if p := open[k.script.sha]; p != nil && !alone && len(p.errands) < mostTogether && k.like(calls[p.errands[0].call]) {
+			p.errands = append(p.errands, e)
+			continue
+		}
+		p := &parcel{errands: []errand{e}}
+		parcels = append(parcels, p)
+		if !alone {
+			open[k.script.sha] = p
+		}
+	}
+	for _, p := range parcels {
+		s := p.script(calls)
+		for _, e := range p.errands {
+			p.load = p.load || e.load && !loaded[s.sha]
+		}
+		loaded[s.sha] = loaded[s.sha] || p.load
+	}
+	return parcels
+}
+
+// like tells whether two calls of a script have as many keys and arguments.
+func (k call) like(other call) bool {
+	return len(k.keys) == len(other.keys) && len(k.args) == len(other.args)
+}
+
+// script is what the server executes.
+func (p *parcel) script(calls []call) *script {
+	s := calls[p.errands[0].call].script
+	if len(p.errands) > 1 {
+		return s.each
+	}
+	return s
+}
+
+// enqueue puts a parcel into a pipeline. It is void after the instant until of the server's clock.
+func (p *parcel) enqueue(ctx context.Context, pipe redis.Pipeliner, calls []call, until int64) {
+	if p.errands[0].ask {
+		pipe.Do(ctx, "ASKING")
+	}
+	s := p.script(calls)
+	first, n := calls[p.errands[0].call], len(p.errands)
+	words := make([]any, 0, 5+n*len(first.keys)+len(first.args)+8*(n-1))
+	if p.load {
+		words = append(words, "eval", s.text)
+	} else {
+		words = append(words, "evalsha", s.sha)
+	}
+	words = append(words, n*len(first.keys))
+	for _, e := range p.errands {
+		for _, key := range calls[e.call].keys {
+			words = append(words, key)
+		}
+	}
+	if n == 1 {
+		words = first.append(words, until)
+	} else {
+		words = p.appendAll(words, calls, until)
+	}
+	p.cmd = pipe.Do(ctx, words...)
+}
+
+// appendAll writes the arguments of the first call, and in what those of the others differ.
+func (p *parcel) appendAll(words []any, calls []call, until int64) []any {
+	words = append(words, len(p.errands), 0)
+	head := len(words)
+	words = calls[p.errands[0].call].append(words, until)
+	width := len(words) - head
+	words[head-1] = width
+	for _, e := range p.errands[1:] {
+		count := len(words)
+		words = append(words, 0)
+		for i, arg := range calls[e.call].args {
+			if arg != words[head+i] && i != untilAt {
+				words = append(words, i+1, arg)
+			}
+		}
+		words[count] = (len(words) - count) / 2
+	}
+	return words
+}
+
+// reply is what the server has answered to one of the errands.
+func (p *parcel) reply(n int) ([]any, error) {
+	raw, err := p.cmd.Slice()
+	if err != nil || len(p.errands) == 1 {
+		return raw, err
+	}
+	if len(raw) != len(p.errands) {
+		return nil, fmt.Errorf("%w: %d replies from the server to %d requests", ErrUnknown, len(raw), len(p.errands))
+	}
+	one, _ := raw[n].([]any)
+	if len(one) == 2 && text(one[0]) == "error" {
+		return nil, serverError(text(one[1]))
+	}
+	return one, nil
+}
+
+// serverError is what the server has told of one request among several.
+type serverError string
+
+func (e serverError) Error() string { return string(e) }
+
+// RedisError makes it one of those that [redis.HasErrorPrefix] knows.
+func (serverError) RedisError() {}

@@ -1,0 +1,190 @@
+package locking
+
+import (
+	"fmt"
+	"math/rand/v2"
+	"strings"
+	"time"
+)
+
+// change changes the register of a lock without a row: it prepares a ballot, and accepts. With look it looks first, and is done
+// if there is nothing to change and all have the same.
+type change struct {
+	*quorum
+	lock      string
+	key       string // of the lock; "" leaves that to its name
+	permanent bool
+	id        string // of the lease that ends with it, or ""
+	ends      bool
+	look      bool
+	everyone  bool // also nodes that do not vote count; only where all answer
+	// edit changes the register; it may be called more than once, the last time counts.
+	edit func(g *register, v view)
+	// failed tells why there is no outcome; nil on success.
+	failed error
+	seen   view
+	rows   int // how many nodes still had the row of what ended
+	heard  int
+
+	phase string // "look", "prepare" or "accept"
+	token int64
+	floor int64
+	value string
+	shut  []string
+	tries int
+}
+
+func (t *change) next() (nodeCall, int) {
+	if t.phase == "" {
+		if t.phase = "prepare"; t.look {
+			t.phase = "look"
+		}
+	}
+	keys, all := t.keys(t.lock, t.id), len(t.nodes)
+	if t.key != "" {
+		keys[1], keys[2] = t.key, t.key+":dead:"+t.id
+	}
+	k := nodeCall{script: t.quorum.scripts.claim, keys: keys, id: t.id, idle: t.idleOf(t.permanent)}
+	switch t.phase {
+	case "look":
+		k.args = []any{-1, 0, 0, 0, "", 0, "", "", "", flag(t.everyone), "", 0, "1"}
+	case "prepare":
+		t.token = t.propose(t.floor)
+		k.args = []any{-1, 0, 0, 0, "", t.token, "any", "", "", flag(t.everyone), strings.Join(t.shut, "\n"), t.tombstoneLife(), "1"}
+	default:
+		k.script, k.keys = t.quorum.scripts.accept, append(keys, t.indexKey())
+		k.args = []any{t.token, t.value, -1, 0, 0, flag(t.ends), t.tombstoneLife(), flag(t.everyone)}
+	}
+	return k, all
+}
+
+// propose is a token above a floor, near the servers' time.
+func (q *quorum) propose(floor int64) int64 {
+	now, _ := q.estimate(q.cfg.Clock())
+	return max(now, floor+1)
+}
+
+// tombstoneLife is until when nothing that was sent before can arrive, in microseconds.
+func (q *quorum) tombstoneLife() int64 { return (2*q.cfg.Timeout + time.Second).Microseconds() }
+
+func (t *change) enough() int {
+	if t.everyone {
+		return len(t.nodes)
+	}
+	return t.majority
+}
+
+func (t *change) sure(votes []vote, late bool) bool {
+	switch t.phase {
+	case "look":
+		silent, told := silentNodes(votes), count(votes, vote.told)
+		return silent == 0 || told >= t.enough() && late || told+silent < t.enough()
+	case "prepare":
+		yes := words(votes, "promised")
+		return yes >= t.enough() || yes+silentNodes(votes) < t.enough()
+	}
+	yes := words(votes, "accepted")
+	return yes >= t.enough() || yes+silentNodes(votes) < t.enough()
+}
+
+func (t *change) take(votes []vote, _ time.Duration) (time.Duration, bool) {
+	t.floor = max(t.floor, floorOf(votes))
+	switch t.phase {
+	case "look":
+		return t.looked(votes)
+	case "prepare":
+		if words(votes, "promised") < t.enough() {
+			return t.again()
+		}
+		t.edited(votes)
+		t.phase = "accept"
+		return 0, t.failed != nil
+	}
+	if words(votes, "accepted") < t.enough() {
+		return t.again()
+	}
+	t.rows = count(votes, func(v vote) bool { return v.heard() && v.number(0) == 1 })
+	t.heard = words(votes, "accepted")
+	return 0, true
+}
+
+func (t *change) looked(votes []vote) (time.Duration, bool) {
+	if count(votes, vote.told) < t.enough() {
+		return t.backOff(), false
+	}
+	_, _, agree := newest(votes)
+	before, after := t.edited(votes)
+	if t.failed != nil || before == after && agree >= t.enough() && len(t.shut) == 0 {
+		return 0, true
+	}
+	t.phase = "prepare"
+	return 0, false
+}
+
+// edited applies the edit to the newest register that the votes tell.
+func (t *change) edited(votes []vote) (before, after string) {
+	value, _, _ := newest(votes)
+	g, err := readRegister(value)
+	if err != nil {
+		t.failed = fmt.Errorf("lock %q: %w", t.lock, err)
+		return "", ""
+	}
+	before = g.value()
+	t.seen = t.viewOf(g, votes)
+	if t.phase == "prepare" { // what the promises have shut is dead
+		g.mourn(intersection(t.shut, t.seen.shut), t.token)
+	} else {
+		t.shut = t.seen.shut
+	}
+	t.edit(g, t.seen)
+	t.value = g.value()
+	return before, t.value
+}
+
+// viewOf is what votes tell of the rows. Those runs are suspected of being dead that no majority can have a live row of.
+func (q *quorum) viewOf(g *register, votes []vote) view {
+	told := count(votes, vote.told)
+	v := view{now: q.time(votes), slot: -1, rows: liveRows(votes), unheard: len(q.nodes) - told}
+	for id := range g.Runs {
+		live := 0
+		for _, row := range v.rows {
+			if row.id == id {
+				live += row.votes
+			}
+		}
+		if told-live >= q.majority {
+			v.shut = append(v.shut, id)
+		}
+	}
+	return v
+}
+
+func intersection(a, b []string) (both []string) {
+	for _, s := range a {
+		for _, t := range b {
+			if s == t {
+				both = append(both, s)
+			}
+		}
+	}
+	return both
+}
+
+// again prepares once more, with a greater token: another's ballot came in between, or too few nodes have answered.
+func (t *change) again() (time.Duration, bool) {
+	t.phase = "prepare"
+	return t.backOff(), false
+}
+
+// backOff is a random pause, so that those who disturb each other come apart.
+func (t *change) backOff() time.Duration {
+	t.tries++
+	return randomPause(t.tries)
+}
+
+func randomPause(tries int) time.Duration {
+	most := min(time.Millisecond<<min(tries, 6), 50*time.Millisecond)
+	return most/4 + rand.N(most)
+}
+
+func (t *change) fail(err error) { t.failed = err }

@@ -1,0 +1,388 @@
+package locking
+
+import (
+	"cmp"
+	"fmt"
+	"math/rand/v2"
+	"slices"
+	"strconv"
+	"strings"
+	"time"
+)
+
+// claim is a request on its way to the same row on a majority of nodes and, if it is accounted for, into the register.
+type claim struct {
+	*quorum
+	r       Request
+	answer  Answer
+	account bool // it has a tick, or leaves an orphan: the register has to know
+
+	phase   string // "row", "read" (what the nodes know), "prepare" (a ballot without a row) or "accept"
+	slot    int
+	token   int64
+	floor   int64
+	tries   int
+	refused int // rounds in which it got no row although no other had a majority for it
+	value   string
+	out     verdict
+	mine    bool // the verdict is a grant
+	shut    []string
+	suspect int // runs that may be dead
+	orphans int
+	placed  bool // nodes may have a row of it
+	ballots []int64
+	holders []string // lease ids that were seen in the last round
+}
+
+func (q *quorum) newClaim(r Request) *claim {
+	t := &claim{quorum: q, r: r, phase: "row", account: r.accounted()}
+	if r.Tick != nil { // no token is from before its tick
+		t.floor = toMicros(r.Tick.NotBefore) - 1
+	}
+	now, _ := q.estimate(q.cfg.Clock())
+	if r.Abstain || r.Tick != nil && toMicros(r.Tick.NotBefore) > now { // it is to take no row, or too early for one
+		t.phase = "read"
+	}
+	return t
+}
+
+// mostRefused is after how many split votes a claim says that the lock is held.
+const mostRefused = 16
+
+func (t *claim) next() (nodeCall, int) {
+	k := nodeCall{script: t.quorum.scripts.claim, keys: t.keys(t.r.Lock, t.r.ID), id: t.r.ID, idle: t.idleOf(t.r.Permanent)}
+	lease, delay, wave := t.r.Lease.Microseconds(), t.r.Delay.Microseconds(), len(t.nodes)
+	switch t.phase {
+	case "row":
+		promise := "row"
+		if !t.account {
+			promise, wave = "", t.majority
+		}
+		t.token, t.placed = t.propose(t.floor), true
+		k.args = []any{t.slot, t.r.Slots, lease, delay, flag(!t.r.AnyLimit), t.token, promise, t.cfg.Owner, t.moves(), "", t.r.Adopt,
+			t.tombstoneLife(), flag(t.account || t.r.Slots > 1)}
+		t.ballots = append(t.ballots, t.token)
+	case "read":
+		k.args = []any{-1, t.r.Slots, 0, 0, "", 0, "", "", "", "", "", 0, "1"}
+	case "prepare":
+		t.token = t.propose(t.floor)
+		k.args = []any{-1, t.r.Slots, 0, 0, "", t.token, "any", "", "", "", strings.Join(t.shut, "\n"), t.tombstoneLife(), "1"}
+	default:
+		slot, token := -1, int64(0)
+		if t.mine {
+			slot, token = t.out.run.Slot, t.out.run.Token
+		}
+		k.script, k.keys = t.quorum.scripts.accept, append(k.keys, t.indexKey())
+		k.args = []any{t.token, t.value, slot, lease, token, "", 0, ""}
+	}
+	return k, wave
+}
+
+func (t *claim) sure(votes []vote, late bool) bool {
+	silent := silentNodes(votes)
+	word := map[string]string{"row": "yes", "prepare": "promised", "accept": "accepted"}[t.phase]
+	if word != "" {
+		yes := words(votes, word)
+		if yes >= t.majority { // who is to say that all rows are held needs to know more than that
+			return t.phase != "prepare" || t.r.Tick == nil || t.r.Tick.IfHeld == "" || silent == 0 || late
+		}
+		if yes+silent >= t.majority {
+			return false
+		}
+	}
+	switch t.phase {
+	case "read":
+		return silent == 0 || late && count(votes, vote.told) >= t.majority
+	case "row":
+		if !t.account {
+			return true
+		}
+	default:
+		return true
+	}
+	_, _, agree := newest(votes) // a majority with the same ballot is an answer without a second phase
+	told := count(votes, vote.told)
+	return agree >= t.majority || told >= t.majority && late || told+silent < t.majority
+}
+
+func (t *claim) take(votes []vote, sent time.Duration) (time.Duration, bool) {
+	t.floor = max(t.floor, floorOf(votes))
+	switch t.phase {
+	case "row":
+		if done := t.ended(votes); done {
+			return 0, true
+		}
+		if words(votes, "yes") >= t.majority {
+			return t.won(votes, sent)
+		}
+		return t.lost(votes)
+	case "read":
+		if count(votes, vote.told) < t.majority {
+			return t.retry("read")
+		}
+		return t.read(votes)
+	case "prepare":
+		if words(votes, "promised") < t.majority {
+			return t.retry("prepare")
+		}
+		return t.decide(votes, t.view(votes))
+	}
+	return t.accepted(votes, sent)
+}
+
+// moves tells which rows of its id a claim does not leave as they are: those of its earlier tries. Where no register knows the lease, all but
+// those of a lease that is held: what is left of a claim before this one, a drop of it may still be on its way to.
+func (t *claim) moves() string {
+	if !t.account {
+		return fmt.Sprintf("but,%d,", t.keeper.token(t.r.ID))
+	}
+	if len(t.ballots) == 0 {
+		return ""
+	}
+	text := []byte{','}
+	for _, b := range t.ballots {
+		text = append(strconv.AppendInt(text, b, 10), ',')
+	}
+	return string(text)
+}
+
+// ended deals with replies that end a request whoever else says what.
+func (t *claim) ended(votes []vote) bool {
+	switch {
+	case words(votes, "dead") > 0:
+		t.end(Unknown, fmt.Errorf("lease id %s: %w", t.r.ID, ErrReleased))
+	case words(votes, "limit") > len(t.nodes)-t.majority || words(votes, "limit") > 0 && words(votes, "yes") < t.majority:
+		n := slices.IndexFunc(votes, func(v vote) bool { return v.heard() && v.word == "limit" })
+		t.answer = Answer{Verdict: Unknown, ID: t.r.ID, Err: fmt.Errorf("lock %q asked for with %d slots has %d: %w",
+			t.r.Lock, t.r.Slots, votes[n].claim().limit, ErrLimit)}
+	default:
+		return false
+	}
+	return true
+}
+
+func (t *claim) end(v Verdict, err error) {
+	t.answer = Answer{Verdict: v, ID: t.r.ID}
+	if err != nil {
+		t.answer.Err = fmt.Errorf("acquire %q: %w", t.r.Lock, err)
+	}
+}
+
+func (t *claim) fail(err error) { t.end(Unknown, unknown(err)) }
+
+// retry goes on with another phase after a pause.
+func (t *claim) retry(phase string) (time.Duration, bool) {
+	t.phase = phase
+	t.tries++
+	return randomPause(t.tries), false
+}
+
+// won has the same row on a majority, if they agree on the slot and the token.
+func (t *claim) won(votes []vote, sent time.Duration) (time.Duration, bool) {
+	slot, token, agree := agreed(votes)
+	if agree < t.majority { // what is left of an earlier try of the same id
+		t.slot = max(slot, 0)
+		return t.retry("row")
+	}
+	t.slot = slot
+	if !t.account {
+		t.grant(votes, sent, verdict{run: runRow{Slot: slot, Token: token, Attempt: 1}})
+		return 0, true
+	}
+	v := t.view(votes)
+	v.slot, v.token, v.kept = slot, t.token, token
+	return t.decide(votes, v)
+}
+
+// agreed is the slot and the token that most of the nodes have given.
+func agreed(votes []vote) (slot int, token int64, agree int) {
+	for _, v := range votes {
+		if !v.heard() || v.word != "yes" {
+			continue
+		}
+		of := v.claim()
+		same := count(votes, func(w vote) bool {
+			return w.heard() && w.word == "yes" && w.claim().slot == of.slot && w.claim().token == of.token
+		})
+		if same > agree {
+			slot, token, agree = of.slot, of.token, same
+		}
+	}
+	return slot, token, agree
+}
+
+// lost has no majority for its row: it tries another one, or later, or finds that all are held.
+func (t *claim) lost(votes []vote) (time.Duration, bool) {
+	if count(votes, vote.told) < t.majority {
+		if words(votes, "stranger", "joining") > 0 { // a quorum that begins: those of a batch keep their order
+			return tendPause / 10, false
+		}
+		return t.retry("row")
+	}
+	if words(votes, "stale", "far")+words(votes, "yes") >= t.majority { // nobody has it: the proposal was too small
+		t.tries++
+		return randomPause(min(t.tries, 2)) / 4, false
+	}
+	v := t.view(votes)
+	if slot, ok := t.another(votes, v.rows); ok && t.refused < mostRefused {
+		moved := slot != t.slot
+		t.slot = slot
+		if t.refused++; moved && t.refused < 3 {
+			return 0, false
+		}
+		t.drop()
+		return t.retry("row")
+	}
+	if !v.full && t.refused < mostRefused { // votes are split: those who have them let go, and come again
+		t.refused++
+		t.drop()
+		return t.retry("row")
+	}
+	if v.full && !t.confirmed(v.rows) {
+		return 0, false
+	}
+	if t.account {
+		return t.read(votes)
+	}
+	t.refuse(v.rows)
+	return 0, true
+}
+
+// confirmed tells whether the same holders were seen a round before. Of several rows, one may have been let go and another taken while the nodes
+// were asked; who was seen before and is seen again held its row in between, and so did the others.
+func (t *claim) confirmed(rows []nodeRow) bool {
+	if t.r.Slots == 1 {
+		return true
+	}
+	before := t.holders
+	t.holders = nil
+	same := true
+	for _, r := range rows {
+		t.holders = append(t.holders, r.id)
+		same = same && (r.votes < t.majority || slices.Contains(before, r.id))
+	}
+	return same
+}
+
+// another is a row that a majority may still give, in view of what the register says of the tick.
+func (t *claim) another(votes []vote, rows []nodeRow) (slot int, ok bool) {
+	value, _, _ := newest(votes)
+	g, err := readRegister(value)
+	if err != nil {
+		return 0, false
+	}
+	var free []int
+	for s := range t.r.Slots {
+		taken := 0
+		for _, r := range rows {
+			if r.slot == s {
+				taken += r.votes
+			}
+		}
+		if len(t.nodes)-taken >= t.majority && g.fits(t.r, s) {
+			free = append(free, s)
+		}
+		if len(free) > 0 && t.refused == 0 { // the lowest, until others turn out to want it too
+			break
+		}
+	}
+	if len(free) == 0 {
+		return 0, false
+	}
+	return free[rand.IntN(len(free))], true
+}
+
+// refuse says that the lock is held, by whom and until when.
+func (t *claim) refuse(rows []nodeRow) {
+	t.end(Held, nil)
+	t.answer.Orphans = t.orphans
+	slices.SortFunc(rows, func(a, b nodeRow) int { return cmp.Or(cmp.Compare(b.votes, a.votes), cmp.Compare(a.expiry, b.expiry)) })
+	rows = slices.DeleteFunc(rows, func(r nodeRow) bool { return r.votes < rows[0].votes })
+	if len(rows) > 0 {
+		t.answer.Until, t.answer.Holder = fromMicros(rows[0].expiry), rows[0].owner
+	}
+	t.drop()
+}
+
+// read answers from what a majority knows, without a ballot, if there is nothing to write.
+func (t *claim) read(votes []vote) (time.Duration, bool) {
+	value, _, agree := newest(votes)
+	g, err := readRegister(value)
+	if err != nil {
+		t.end(Unknown, err)
+		return 0, true
+	}
+	before := g.value()
+	v := t.view(votes)
+	t.orphans = len(g.Orphans) + t.suspect
+	out := g.claim(t.r, t.cfg.Owner, v)
+	switch {
+	case out.word == "held" && !v.full && t.r.Abstain && len(v.rows) > 0 && t.refused < mostRefused: // they may turn out to be held
+		t.refused++
+		return t.retry("read")
+	case out.word == "held" && !v.full && !t.r.Abstain && t.refused < mostRefused: // there may be a row
+		return t.retry("row")
+	case g.value() != before || agree < t.majority:
+		t.phase = "prepare"
+		return 0, false
+	}
+	t.tell(out)
+	return 0, true
+}
+
+// decide applies the rules to what was promised, and goes on to write what they changed.
+func (t *claim) decide(votes []vote, v view) (time.Duration, bool) {
+	value, _, agree := newest(votes)
+	g, err := readRegister(value)
+	if err != nil {
+		t.end(Unknown, err)
+		return 0, true
+	}
+	before := g.value()
+	t.orphans = len(g.Orphans) + t.suspect
+	switch t.phase { // what these votes have shut is dead
+	case "prepare":
+		g.mourn(intersection(t.shut, v.shut), t.token)
+	case "row":
+		g.mourn(intersection([]string{t.r.Adopt}, v.shut), t.token)
+	}
+	t.out = g.claim(t.r, t.cfg.Owner, v)
+	if t.out.word == "slot" {
+		if slot, ok := t.another(votes, v.rows); ok && t.refused < mostRefused {
+			t.slot = slot
+			t.refused++
+			return 0, false
+		}
+		v.slot = -1
+		g, _ = readRegister(value)
+		t.out = g.claim(t.r, t.cfg.Owner, v)
+	}
+	if t.phase == "prepare" && t.out.word == "held" && !v.full && t.refused < mostRefused {
+		t.refused++
+		return t.retry("read")
+	}
+	t.mine = t.out.word == grantedOutcome
+	t.value = g.value()
+	if !t.mine && t.value == before && agree >= t.majority {
+		t.tell(t.out)
+		return 0, true
+	}
+	t.phase = "accept"
+	return 0, false
+}
+
+// accepted deals with what became of the register.
+func (t *claim) accepted(votes []vote, sent time.Duration) (time.Duration, bool) {
+	if words(votes, "accepted") < t.majority {
+		if t.mine {
+			return t.retry("row")
+		}
+		return t.retry("prepare")
+	}
+	if t.mine {
+		t.grant(votes, sent, t.out)
+	} else {
+		t.tell(t.out)
+	}
+	return 0, true
+}

@@ -1,0 +1,188 @@
+package locking
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"slices"
+	"time"
+)
+
+// acquire brings requests to their answers.
+func (q *quorum) acquire(ctx context.Context, asked []Request, answers []Answer, todo []int) {
+	ctx, cancel := context.WithTimeout(ctx, 2*q.cfg.Timeout)
+	defer cancel()
+	_, _ = q.serverTime(ctx) // without which the first proposal would be refused
+	claims := make([]*claim, len(todo))
+	tasks := make([]task, len(todo))
+	for n, i := range todo {
+		claims[n] = q.newClaim(asked[i])
+		tasks[n] = claims[n]
+	}
+	if len(todo) > 0 {
+		q.run(ctx, asked[todo[0]].Lock, tasks)
+	}
+	for n, i := range todo {
+		answers[i] = claims[n].answer
+	}
+}
+
+// release gives a row back on all nodes, and first, if it is accounted for, takes its run out of the register. It returns when a majority has
+// answered; the others are told in the background.
+func (q *quorum) release(ctx context.Context, r releaseCall) (verdict string, err error) {
+	if r.accounted {
+		return q.endRun(ctx, r)
+	}
+	k := nodeCall{script: q.scripts.release, keys: q.keys(r.lock, r.id), id: r.id, args: []any{r.slot, 0, q.tombstoneLife(), flag(r.narrow)}}
+	end := q.cfg.Clock() + r.length
+	p := poll{calls: []nodeCall{k}, order: q.order(r.lock), wave: len(q.nodes), patience: 10, missed: func(n *node) { n.owe(k, end) }}
+	if r.narrow {
+		p.wave = q.majority
+	}
+	p.sure = func(votes [][]vote, late bool) bool {
+		released, gone := words(votes[0], "released"), words(votes[0], "gone")
+		return released >= q.majority || gone > len(q.nodes)-q.majority || late && released+gone >= q.majority
+	}
+	for tries := 1; ; tries++ {
+		votes, _ := q.ask(ctx, p)
+		released, gone := words(votes[0], "released"), words(votes[0], "gone")
+		switch {
+		case released+gone < q.majority:
+			err = errorOf(votes[0])
+		case gone > len(q.nodes)-q.majority:
+			return "gone", nil
+		default:
+			return "released", nil
+		}
+		if ctx.Err() != nil {
+			return "", errors.Join(err, ctx.Err())
+		}
+		sleep(ctx, randomPause(tries))
+	}
+}
+
+// endRun takes a run out of the register, and its row with it. Where no majority can be reached, the row at least is given back.
+func (q *quorum) endRun(ctx context.Context, r releaseCall) (string, error) {
+	t := &change{quorum: q, lock: r.lock, permanent: r.permanent, id: r.id, ends: true}
+	known := false
+	t.edit = func(g *register, _ view) {
+		_, running := g.Runs[r.id]
+		_, orphaned := g.Orphans[r.id]
+		known = known || running || orphaned
+		g.end(r.id, r.undo, r.previous, r.perTick)
+	}
+	q.run(ctx, r.lock, []task{t})
+	k := nodeCall{script: q.scripts.release, keys: q.keys(r.lock, r.id), id: r.id, args: []any{-1, 0, q.tombstoneLife(), ""}}
+	end := q.cfg.Clock() + r.length
+	q.launch(func() { // also where the register was not accepted
+		_, _ = q.ask(q.life, poll{calls: []nodeCall{k}, order: q.order(r.lock), wave: len(q.nodes),
+			sure: func([][]vote, bool) bool { return false }, missed: func(n *node) { n.owe(k, end) }})
+	})
+	switch {
+	case t.failed != nil:
+		return "", t.failed
+	case !known || t.rows == 0:
+		return "gone", nil
+	}
+	return "released", nil
+}
+
+// renew asks all nodes to renew a batch of leases. The result counts with a majority.
+func (q *quorum) renew(ctx context.Context, batch []*Lease) []reply {
+	calls := make([]nodeCall, len(batch))
+	for i, l := range batch {
+		calls[i] = nodeCall{script: q.scripts.renew, keys: q.keys(l.lock, l.id), id: l.id, idle: q.idleOf(l.permanent),
+			args: []any{l.slot, l.length.Microseconds(), int64(l.token), q.cfg.Owner, l.delay.Microseconds(), l.slots}}
+	}
+	for _, l := range batch {
+		l.widen()
+	}
+	order := q.order(batch[0].lock)
+	votes, sent := q.ask(ctx, poll{calls: calls, order: order, wave: len(q.nodes), sure: func(votes [][]vote, late bool) bool {
+		return !slices.ContainsFunc(votes, func(of []vote) bool {
+			renewed, silent := words(of, "renewed"), silentNodes(of)
+			return silent > 0 && (!late || renewed < q.majority && renewed+silent >= q.majority)
+		})
+	}})
+	q.notice(votes)
+	replies := make([]reply, len(batch))
+	for i, of := range votes {
+		replies[i] = q.renewed(of, batch[i].length, sent)
+	}
+	return replies
+}
+
+// renewed merges the votes for one lease. It is lost when so many nodes have refused that no majority is left.
+func (q *quorum) renewed(votes []vote, length, sent time.Duration) reply {
+	now := q.time(votes)
+	switch {
+	case words(votes, "renewed") >= q.majority:
+		return reply{verdict: "renewed", now: now, sent: sent, acked: true, rest: []any{now + length.Microseconds(), int64(0)},
+			partial: words(votes, "renewed") < len(q.nodes)}
+	case words(votes, "lost") > len(q.nodes)-q.majority:
+		n := slices.IndexFunc(votes, func(v vote) bool { return v.heard() && v.word == "lost" })
+		return reply{verdict: "lost", now: now, sent: sent, acked: true, rest: []any{votes[n].text(0), ""}}
+	}
+	return reply{err: errorOf(votes)}
+}
+
+// look tells the states of locks.
+func (q *quorum) look(ctx context.Context, locks []LookRequest, states []State, valid []int) {
+	changes := make([]*change, len(valid))
+	tasks := make([]task, len(valid))
+	for n, i := range valid {
+		l := locks[i]
+		t := &change{quorum: q, lock: l.Lock, permanent: l.Permanent, look: true}
+		through := int64(0)
+		if !l.SettleThrough.IsZero() {
+			through = l.SettleThrough.Unix()
+		}
+		t.edit = func(g *register, v view) {
+			before := g.look(l.Schedule, through, toMicros(l.SettleDeadline), v.now)
+			states[i] = q.state(g, v, before, t.floor)
+		}
+		changes[n], tasks[n] = t, t
+	}
+	if len(tasks) > 0 {
+		q.run(ctx, locks[valid[0]].Lock, tasks)
+	}
+	for n, i := range valid {
+		if err := changes[n].failed; err != nil {
+			states[i] = State{Err: fmt.Errorf("look at %q: %w", locks[i].Lock, err)}
+		}
+	}
+}
+
+// state is what the register and the rows tell together.
+func (q *quorum) state(g *register, v view, before, floor int64) State {
+	s := State{Now: fromMicros(v.now), Floor: Token(floor), Decided: fromMicros(max(g.Low, g.Since/1e6) * 1e6), Before: fromMicros(before * 1e6)}
+	for _, row := range v.rows {
+		run, known := g.Runs[row.id]
+		if !known && (row.tentative || row.votes+v.unheard < q.majority) {
+			continue // of a claim that is on its way, or was given up
+		}
+		if !known {
+			run = runRow{Attempt: 1}
+		}
+		s.Rows = append(s.Rows, Row{ID: row.id, Owner: row.owner, Slot: row.slot, Token: Token(row.token), Length: time.Duration(row.lease) * time.Microsecond,
+			Expiry: fromMicros(row.expiry), Tick: fromMicros(run.Tick * 1e6), Attempt: run.Attempt, Trigger: run.Trigger, Memo: run.Memo})
+	}
+	for id, run := range g.Orphans {
+		s.Orphans = append(s.Orphans, Row{ID: id, Owner: run.Owner, Slot: run.Slot, Token: Token(run.Token),
+			Length: time.Duration(run.Lease) * time.Microsecond, Tick: fromMicros(run.Tick * 1e6), Attempt: run.Attempt, Trigger: run.Trigger, Memo: run.Memo})
+	}
+	slices.SortFunc(s.Rows, func(a, b Row) int { return a.Slot - b.Slot })
+	return s
+}
+
+// bury forgets orphans.
+func (q *quorum) bury(ctx context.Context, lock string, ids []string) error {
+	t := &change{quorum: q, lock: lock, look: true}
+	t.edit = func(g *register, _ view) {
+		for _, id := range ids {
+			delete(g.Orphans, id)
+		}
+	}
+	q.run(ctx, lock, []task{t})
+	return t.failed
+}

@@ -1,0 +1,272 @@
+package locking
+
+import (
+	"context"
+	"crypto/rand"
+	"errors"
+	"fmt"
+	"sync"
+	"time"
+
+	"github.com/redis/go-redis/v9"
+)
+
+// node is one master of a quorum.
+type node struct {
+	client *Client
+	redis  redis.UniversalClient
+	clock  serverClock
+
+	mu       sync.Mutex
+	under    int           // calls under way
+	progress time.Duration // local clock: when it answered last, or the first of those was sent
+	lame     time.Duration // local clock: until then it is asked last, since it has failed
+	owed     []owed
+}
+
+// owed is a vote to be taken back on a node that did not answer, as soon as it does.
+type owed struct {
+	call  nodeCall
+	until time.Duration // local clock: then it has run out by itself
+}
+
+const (
+	// hesitation is how long a node may be silent, at least, before others are asked in its place.
+	hesitation = 25 * time.Millisecond
+	// lameFor is for how long a node that failed is asked last.
+	lameFor = time.Second
+	// mostUnder bounds the calls that wait for a silent node, and mostOwed what it is told afterwards.
+	mostUnder, mostOwed = 32, 10_000
+)
+
+// errSilent is the reply of a node that is not asked, since enough others wait for it already.
+var errSilent = fmt.Errorf("%w: the node does not answer", ErrUnknown)
+
+// suspect tells whether a node is better asked last.
+func (n *node) suspect(now time.Duration) bool {
+	n.mu.Lock()
+	defer n.mu.Unlock()
+	return n.silent(now) || now < n.lame
+}
+
+// silent tells whether a node has calls under way and did not answer for a while. mu is held.
+func (n *node) silent(now time.Duration) bool {
+	return n.under > 0 && now-n.progress > max(hesitation, n.client.quorum.slowAfter(1))
+}
+
+// begin tells whether one more call may be made.
+func (n *node) begin(now time.Duration) bool {
+	n.mu.Lock()
+	defer n.mu.Unlock()
+	if n.under >= mostUnder && n.silent(now) {
+		return false
+	}
+	if n.under == 0 {
+		n.progress = now
+	}
+	n.under++
+	return true
+}
+
+func (n *node) end(now time.Duration, err error) {
+	n.mu.Lock()
+	defer n.mu.Unlock()
+	n.under--
+	if err != nil && !isReply(err) {
+		n.lame = now + lameFor
+		return
+	}
+	n.progress, n.lame = now, 0
+}
+
+// owe keeps a call that is to be made when the node answers again.
+func (n *node) owe(k nodeCall, until time.Duration) {
+	n.mu.Lock()
+	defer n.mu.Unlock()
+	if len(n.owed) < mostOwed {
+		n.owed = append(n.owed, owed{k, until})
+	}
+}
+
+// debts takes what the node is still to be told.
+func (n *node) debts(now time.Duration) (calls []nodeCall) {
+	n.mu.Lock()
+	defer n.mu.Unlock()
+	for _, o := range n.owed {
+		if o.until > now {
+			calls = append(calls, o.call)
+		}
+	}
+	n.owed = nil
+	return calls
+}
+
+func (n *node) owes() bool {
+	n.mu.Lock()
+	defer n.mu.Unlock()
+	return len(n.owed) > 0
+}
+
+// nodeCall is one execution of a script on each node.
+type nodeCall struct {
+	script *script
+	keys   []string
+	id     string
+	idle   int64
+	args   []any // ARGV[4] and following
+}
+
+// vote is a node's reply to one call.
+type vote struct {
+	word   string
+	now    int64 // the node's clock
+	floor  int64
+	rest   []any
+	err    error // nothing was heard, and it may have been done
+	silent bool  // nothing was heard yet
+	asked  bool
+}
+
+func (v vote) heard() bool { return !v.silent && v.err == nil }
+
+// trip makes calls in one round trip, which ends with ctx. Where the node knows no scripts, it is enrolled first.
+func (n *node) trip(ctx context.Context, calls []nodeCall) []vote {
+	now := n.client.cfg.Clock()
+	if !n.begin(now) {
+		return allFailed(len(calls), errSilent)
+	}
+	votes, err := n.send(ctx, calls)
+	n.end(n.client.cfg.Clock(), err)
+	return votes
+}
+
+func allFailed(calls int, err error) []vote {
+	votes := make([]vote, calls)
+	for i := range votes {
+		votes[i].err = unknown(err)
+	}
+	return votes
+}
+
+func (n *node) send(ctx context.Context, calls []nodeCall) ([]vote, error) {
+	if _, known := n.clock.at(0); !known {
+		if _, err := n.enrol(ctx); err != nil {
+			return allFailed(len(calls), err), err
+		}
+	}
+	votes, again, err := n.once(ctx, calls)
+	if !again {
+		return votes, err
+	}
+	if _, err := n.enrol(ctx); err != nil {
+		return allFailed(len(calls), err), err
+	}
+	votes, _, err = n.once(ctx, calls)
+	return votes, err
+}
+
+// once sends calls. again: the node does not know a script, and has done none of those for which it says so; that the others are
+// made twice is what lease ids and ballots are for.
+func (n *node) once(ctx context.Context, calls []nodeCall) (votes []vote, again bool, err error) {
+	sent := n.client.cfg.Clock()
+	micros, _ := n.clock.at(sent)
+	until := micros + n.client.cfg.Timeout.Microseconds()
+	cmds := make([]*redis.Cmd, len(calls))
+	if len(calls) == 1 {
+		cmds[0] = calls[0].command(ctx, until)
+		_ = n.redis.Process(ctx, cmds[0])
+	} else {
+		pipe := n.redis.Pipeline()
+		for i, k := range calls {
+			cmds[i] = k.command(ctx, until)
+			_ = pipe.Process(ctx, cmds[i]) // which only queues it
+		}
+		_, _ = pipe.Exec(ctx) // each command has its own error
+	}
+	received := n.client.cfg.Clock()
+	if cmds[0].Err() == nil {
+		n.client.quorum.took(received - sent)
+	}
+	votes = make([]vote, len(calls))
+	for i, cmd := range cmds {
+		raw, fault := cmd.Slice()
+		if fault != nil {
+			again = again || redis.HasErrorPrefix(fault, "NOSCRIPT")
+			err = errors.Join(err, fault)
+			votes[i].err = unknown(fault)
+			continue
+		}
+		votes[i] = readVote(raw)
+		if votes[i].now > 0 {
+			n.clock.observe(votes[i].now, sent, received)
+		}
+	}
+	return votes, again, err
+}
+
+func (k nodeCall) command(ctx context.Context, until int64) *redis.Cmd {
+	args := make([]any, 0, 6+len(k.keys)+len(k.args))
+	args = append(args, "evalsha", k.script.sha, len(k.keys))
+	for _, key := range k.keys {
+		args = append(args, key)
+	}
+	args = append(args, k.id, until, k.idle)
+	return redis.NewCmd(ctx, append(args, k.args...)...)
+}
+
+func readVote(raw []any) vote {
+	if len(raw) < 3 {
+		return vote{err: fmt.Errorf("%w: a reply of %d values from the server", ErrUnknown, len(raw))}
+	}
+	return vote{word: text(raw[0]), now: number(raw[1]), floor: number(raw[2]), rest: raw[3:]}
+}
+
+func (v vote) number(i int) int64 {
+	if i >= len(v.rest) {
+		return 0
+	}
+	return number(v.rest[i])
+}
+
+func (v vote) text(i int) string {
+	if i >= len(v.rest) {
+		return ""
+	}
+	return text(v.rest[i])
+}
+
+// membership is what a node's marker says.
+type membership struct {
+	state                            string
+	now, base, top, longest, sinceAt int64
+	epoch                            string
+}
+
+const votingState = "voting"
+
+// enrol makes sure that a node has a marker, and the scripts: in this order, on one connection.
+func (n *node) enrol(ctx context.Context) (membership, error) {
+	q := n.client.quorum
+	pipe := n.redis.Pipeline()
+	sent := n.client.cfg.Clock()
+	marker := pipe.Eval(ctx, q.scripts.enrol.text, []string{q.memberKey()}, rand.Text())
+	for _, s := range q.scripts.all() {
+		pipe.ScriptLoad(ctx, s.text)
+	}
+	if _, err := pipe.Exec(ctx); err != nil {
+		return membership{}, fmt.Errorf("enrol a node: %w", unknown(err))
+	}
+	raw, err := marker.Slice()
+	if err != nil || len(raw) < 7 {
+		return membership{}, fmt.Errorf("enrol a node: %w", unknown(errors.Join(err, errShortReply)))
+	}
+	m := membership{state: text(raw[0]), now: number(raw[1]), base: number(raw[2]), top: number(raw[3]), longest: number(raw[4]),
+		epoch: text(raw[5]), sinceAt: number(raw[6])}
+	n.clock.observe(m.now, sent, n.client.cfg.Clock())
+	if m.state != votingState {
+		q.tender.rouse()
+	}
+	return m, nil
+}
+
+var errShortReply = errors.New("a short reply from the server")

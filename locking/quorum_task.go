@@ -1,0 +1,209 @@
+package locking
+
+import (
+	"context"
+	"slices"
+	"strconv"
+	"strings"
+	"time"
+)
+
+// task is one lock's way to an outcome, in rounds. Those of a batch travel together.
+type task interface {
+	// next is what to ask the nodes, and of how many at once.
+	next() (k nodeCall, wave int)
+	// sure tells whether the votes are enough to go on.
+	sure(votes []vote, late bool) bool
+	// take goes on with the votes. Unless the task is done, it is asked for its next call after the pause.
+	take(votes []vote, sent time.Duration) (pause time.Duration, done bool)
+	// fail ends it without an outcome.
+	fail(err error)
+}
+
+// run brings tasks to their ends, or fails those that have none when ctx ends. lock gives the order of the nodes.
+func (q *quorum) run(ctx context.Context, lock string, tasks []task) {
+	ready := make([]time.Duration, len(tasks)) // when each may go on; -1 when it is done
+	fault := make([]error, len(tasks))
+	for {
+		var batch []int
+		soonest, now := time.Duration(-1), q.cfg.Clock()
+		for i, at := range ready {
+			switch {
+			case at < 0:
+			case at <= now && len(batch) < maxBatch:
+				batch = append(batch, i)
+			case soonest < 0 || at < soonest:
+				soonest = at
+			}
+		}
+		switch {
+		case len(batch) == 0 && soonest < 0:
+			return
+		case len(batch) == 0:
+			sleep(ctx, soonest-now)
+		default:
+			q.round(ctx, lock, tasks, batch, ready, fault)
+		}
+		if ctx.Err() == nil {
+			continue
+		}
+		for i, at := range ready {
+			if at >= 0 {
+				tasks[i].fail(orDefault(fault[i], unknown(context.Cause(ctx))))
+			}
+		}
+		return
+	}
+}
+
+func sleep(ctx context.Context, d time.Duration) {
+	timer := time.NewTimer(d)
+	defer timer.Stop()
+	select {
+	case <-ctx.Done():
+	case <-timer.C:
+	}
+}
+
+// round asks the nodes once for all tasks of a batch.
+func (q *quorum) round(ctx context.Context, lock string, tasks []task, batch []int, ready []time.Duration, fault []error) {
+	calls, wave := make([]nodeCall, len(batch)), 0
+	for n, i := range batch {
+		var all int
+		calls[n], all = tasks[i].next()
+		wave = max(wave, all)
+	}
+	order := q.order(lock)
+	p := poll{calls: calls, order: order, wave: min(wave, q.healthy(order))}
+	p.sure = func(votes [][]vote, late bool) bool {
+		for n, i := range batch {
+			if !tasks[i].sure(votes[n], late) {
+				return false
+			}
+		}
+		return true
+	}
+	votes, sent := q.ask(ctx, p)
+	q.notice(votes)
+	now := q.cfg.Clock()
+	for n, i := range batch {
+		fault[i] = errorOf(votes[n])
+		pause, done := tasks[i].take(votes[n], sent)
+		if ready[i] = now + pause; done {
+			ready[i] = -1
+		}
+	}
+}
+
+// notice has a node looked after that has forgotten, and tells one that was away what it missed.
+func (q *quorum) notice(votes [][]vote) {
+	for _, of := range votes {
+		for n, v := range of {
+			if v.heard() && (v.word == "stranger" || v.word == "joining" || q.nodes[n].owes()) {
+				q.tender.rouse()
+				return
+			}
+		}
+	}
+}
+
+// nodeRow is a row as the nodes tell it: the votes for one lease id in one slot.
+type nodeRow struct {
+	slot         int
+	id, owner    string
+	token, lease int64
+	expiry       int64 // the latest of the nodes that vote for it
+	votes        int
+	tentative    bool // a claim's on its way to the register
+}
+
+// claimReply is what a claim, or a look without one, tells besides its verdict.
+type claimReply struct {
+	slot         int
+	token, limit int64
+	ballot       int64
+	value        string
+	rows         []any // slot, row, ...
+	permanent    bool
+}
+
+func (v vote) claim() claimReply {
+	r := claimReply{slot: int(v.number(0)), token: v.number(1), limit: v.number(2), ballot: v.number(3), value: v.text(4)}
+	r.permanent = v.text(6) != ""
+	if len(v.rest) > 5 {
+		r.rows, _ = v.rest[5].([]any)
+	}
+	return r
+}
+
+// told tells votes that say what a node knows, and count: it neither has forgotten nor refused to look.
+func (v vote) told() bool {
+	return v.heard() && slices.Contains([]string{"yes", "held", "seen", "promised", "stale", "far", "limit"}, v.word)
+}
+
+// liveRows are the rows whose lease, and the delay after it, have not ended by the clocks of the nodes that tell them.
+func liveRows(votes []vote) []nodeRow {
+	var rows []nodeRow
+	for _, v := range votes {
+		if !v.told() {
+			continue
+		}
+		list := v.claim().rows
+		for i := 0; i+1 < len(list); i += 2 {
+			row, delay, ok := parseNodeRow(text(list[i+1]))
+			if row.slot = int(number(list[i])); !ok || row.expiry+delay <= v.now {
+				continue
+			}
+			at := slices.IndexFunc(rows, func(r nodeRow) bool { return r.slot == row.slot && r.id == row.id })
+			if at < 0 {
+				rows = append(rows, row)
+				at = len(rows) - 1
+			}
+			rows[at].votes++
+			rows[at].expiry = max(rows[at].expiry, row.expiry)
+			rows[at].tentative = rows[at].tentative && row.tentative
+		}
+	}
+	return rows
+}
+
+// parseNodeRow reads "id\ntoken\nexpiry\nlease\ndelay\nstate\nowner", as lua/quorum.lua has it.
+func parseNodeRow(s string) (row nodeRow, delay int64, ok bool) {
+	part := strings.SplitN(s, "\n", 7)
+	if len(part) < 7 {
+		return nodeRow{}, 0, false
+	}
+	return nodeRow{id: part[0], token: toNumber(part[1]), expiry: toNumber(part[2]), lease: toNumber(part[3]),
+		tentative: part[5] == "tentative", owner: part[6]}, toNumber(part[4]), true
+}
+
+// newest is the register of the greatest ballot, and how many nodes have accepted just that.
+func newest(votes []vote) (value string, ballot int64, agree int) {
+	for _, v := range votes {
+		if !v.told() {
+			continue
+		}
+		switch r := v.claim(); {
+		case agree == 0 || r.ballot > ballot:
+			value, ballot, agree = r.value, r.ballot, 1
+		case r.ballot == ballot:
+			agree++
+		}
+	}
+	return value, ballot, agree
+}
+
+// floorOf is the greatest floor that the votes tell.
+func floorOf(votes []vote) (floor int64) {
+	for _, v := range votes {
+		if v.heard() {
+			floor = max(floor, v.floor)
+		}
+	}
+	return floor
+}
+
+// silentNodes are those of which nothing was heard yet.
+func silentNodes(votes []vote) int { return count(votes, func(v vote) bool { return v.silent }) }
+
+func toNumber(s string) int64 { n, _ := strconv.ParseInt(s, 10, 64); return n }

@@ -1,0 +1,224 @@
+package locking
+
+import (
+	"context"
+	"math/rand/v2"
+	"slices"
+	"time"
+)
+
+// tender has nodes that have forgotten vote again, and begins a quorum that is new. It works when a reply has told of such a node.
+type tender struct {
+	q    *quorum
+	wake chan struct{} // capacity 1
+}
+
+func newTender(q *quorum) *tender { return &tender{q, make(chan struct{}, 1)} }
+
+// rouse has the nodes looked after.
+func (t *tender) rouse() {
+	select {
+	case t.wake <- struct{}{}:
+	default:
+	}
+}
+
+const (
+	// tendPause is between two looks at nodes that do not vote yet.
+	tendPause = 100 * time.Millisecond
+	// tendMost bounds it while they can't be helped.
+	tendMost = 5 * time.Second
+)
+
+// run is the tender's goroutine; it ends with the client.
+func (t *tender) run() {
+	pause := tendPause
+	for {
+		select {
+		case <-t.q.life.Done():
+			return
+		case <-t.wake:
+		}
+		t.q.payDebts()
+		left, helped := t.look()
+		if helped {
+			pause = tendPause
+		}
+		if left == 0 {
+			continue
+		}
+		sleep(t.q.life, min(left, pause)/2+rand.N(min(left, pause)))
+		pause = min(2*pause, tendMost)
+		t.rouse()
+	}
+}
+
+// payDebts tells nodes that answer again what they missed.
+func (q *quorum) payDebts() {
+	now := q.cfg.Clock()
+	for _, n := range q.nodes {
+		if n.suspect(now) {
+			continue
+		}
+		for calls := range slices.Chunk(n.debts(now), maxBatch) {
+			ctx, cancel := context.WithTimeout(q.life, q.cfg.Timeout)
+			n.trip(ctx, calls)
+			cancel()
+		}
+	}
+}
+
+// survey enrols all nodes and returns what their markers say, nil for those that do not answer.
+func (q *quorum) survey() []*membership {
+	ctx, cancel := context.WithTimeout(q.life, q.cfg.Timeout)
+	defer cancel()
+	type found struct {
+		node int
+		m    membership
+		err  error
+	}
+	back := make(chan found, len(q.nodes))
+	for i, n := range q.nodes {
+		q.launch(func() {
+			m, err := n.enrol(ctx)
+			back <- found{i, m, err}
+		})
+	}
+	members := make([]*membership, len(q.nodes))
+	for range q.nodes {
+		if f := <-back; f.err == nil {
+			members[f.node] = &f.m
+		}
+	}
+	return members
+}
+
+// look does for the nodes that do not vote what can be done now. left is when to look again, 0 if all is well; helped: some vote again.
+func (t *tender) look() (left time.Duration, helped bool) {
+	q := t.q
+	members := q.survey()
+	var voters, joining []int
+	heard := 0
+	for i, m := range members {
+		switch {
+		case m == nil:
+			continue
+		case m.state == votingState:
+			voters = append(voters, i)
+		default:
+			joining = append(joining, i)
+		}
+		heard++
+	}
+	switch {
+	case len(joining) == 0:
+		return 0, false
+	case len(voters) >= q.majority:
+		return q.admit(members, voters, joining, false)
+	case heard == len(q.nodes): // it is new, or a majority has forgotten: all that is left to know is here
+		return q.admit(members, slices.Concat(voters, joining), joining, true)
+	}
+	return tendMost, false
+}
+
+// admit lets nodes vote, once what sources know is theirs, too.
+func (q *quorum) admit(members []*membership, sources, joining []int, everyone bool) (left time.Duration, helped bool) {
+	base, longest := int64(0), int64(0)
+	for _, i := range sources {
+		base, longest = max(base, members[i].top, members[i].base), max(longest, members[i].longest)
+	}
+	ready := slices.DeleteFunc(slices.Clone(joining), func(i int) bool {
+		wait := time.Duration(members[i].sinceAt+longest-members[i].now) * time.Microsecond
+		if wait > 0 {
+			left = max(left, wait)
+		}
+		return wait > 0
+	})
+	if len(ready) == 0 {
+		return left, false
+	}
+	if everyone && len(ready) < len(joining) {
+		return left, false
+	}
+	if !q.reseed(sources, ready, everyone) {
+		return tendPause, false
+	}
+	for _, i := range ready {
+		if q.letVote(q.nodes[i], members[i].epoch, base, longest) {
+			helped = true
+		} else {
+			left = max(left, tendPause)
+		}
+	}
+	return left, helped
+}
+
+func (q *quorum) letVote(n *node, epoch string, base, longest int64) bool {
+	ctx, cancel := context.WithTimeout(q.life, q.cfg.Timeout)
+	defer cancel()
+	got, err := n.redis.EvalSha(ctx, q.scripts.admit.sha, []string{q.memberKey()}, epoch, base, longest).Slice()
+	return err == nil && len(got) > 0 && text(got[0]) == votingState
+}
+
+// reseed reads each register that a majority of the sources has, and writes it once more, until the nodes that are to vote have accepted it.
+func (q *quorum) reseed(sources, ready []int, everyone bool) bool {
+	locks, ok := q.index(sources)
+	if !ok {
+		return false
+	}
+	for some := range slices.Chunk(locks, maxBatch/10) {
+		tasks := make([]task, len(some))
+		for i, key := range some {
+			tasks[i] = &seeding{change: change{quorum: q, key: key, everyone: everyone, edit: func(*register, view) {}}, ready: ready}
+		}
+		ctx, cancel := context.WithTimeout(q.life, 4*q.cfg.Timeout)
+		q.run(ctx, some[0], tasks)
+		cancel()
+		if slices.ContainsFunc(tasks, func(t task) bool { return t.(*seeding).failed != nil }) {
+			return false
+		}
+	}
+	return true
+}
+
+// index is the keys of the locks that have a register.
+func (q *quorum) index(sources []int) (locks []string, ok bool) {
+	ctx, cancel := context.WithTimeout(q.life, q.cfg.Timeout)
+	defer cancel()
+	for _, i := range sources {
+		some, err := q.nodes[i].redis.SMembers(ctx, q.indexKey()).Result()
+		if err != nil {
+			return nil, false
+		}
+		locks = append(locks, some...)
+	}
+	slices.Sort(locks)
+	return slices.Compact(locks), true
+}
+
+// seeding is a change of nothing, which counts only when nodes that do not vote yet have it, too.
+type seeding struct {
+	change
+	ready []int
+}
+
+func (t *seeding) sure(votes []vote, late bool) bool {
+	if t.phase != "accept" {
+		return t.change.sure(votes, late)
+	}
+	return silentNodes(votes) == 0
+}
+
+func (t *seeding) take(votes []vote, sent time.Duration) (time.Duration, bool) {
+	for _, v := range votes { // what stays on the others stays on these
+		t.permanent = t.permanent || v.heard() && t.phase != "accept" && v.claim().permanent
+	}
+	if t.phase == "accept" {
+		for _, n := range t.ready {
+			if v := votes[n]; !v.heard() || v.word != "accepted" && v.word != "joining" {
+				return t.again()
+			}
+		}
+	}
+	return t.change.take(votes, sent)
+}

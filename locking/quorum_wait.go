@@ -1,0 +1,56 @@
+package locking
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"time"
+)
+
+// longestRest is the longest pause between two tries.
+const longestRest = 100 * time.Millisecond
+
+// wait asks for a row until it is granted or ctx ends.
+func (q *quorum) wait(ctx context.Context, r Request) (*Lease, error) {
+	began, told := q.cfg.Clock(), false
+	for pause := shortestPause; ; pause = min(2*pause, longestRest) {
+		a := q.acquireOne(ctx, r)
+		switch {
+		case a.Verdict == Granted:
+			q.cfg.Hooks.waited(r.Lock, q.cfg.Clock()-began)
+			return a.Lease, nil
+		case a.Verdict == Unknown && !errors.Is(a.Err, ErrUnknown):
+			q.Withdraw(r, r.ID)
+			return nil, fmt.Errorf("lock %q: %w", r.Lock, a.Err)
+		case a.Verdict == Held && !told:
+			told = true
+			q.cfg.Hooks.contended(a, r.Lock)
+		}
+		select {
+		case <-ctx.Done():
+			q.Withdraw(r, r.ID)
+			return nil, fmt.Errorf("lock %q: %w", r.Lock, context.Cause(ctx))
+		case <-q.life.Done():
+			return nil, fmt.Errorf("lock %q: %w", r.Lock, ErrClosed)
+		case <-time.After(q.untilNextTry(a.Until, pause)):
+		}
+	}
+}
+
+// acquireOne is [Client.Acquire] without the hook of contention, which is told once for all tries.
+func (q *quorum) acquireOne(ctx context.Context, r Request) Answer {
+	if err := errors.Join(r.validate(), checkName(r.Lock), q.ready()); err != nil {
+		return Answer{Verdict: Unknown, ID: r.ID, Err: err}
+	}
+	answers := make([]Answer, 1)
+	q.acquire(ctx, []Request{r}, answers, []int{0})
+	return answers[0]
+}
+
+// single tells what can't be done on a quorum.
+func (c *Client) single(what string) error {
+	if c.quorum == nil {
+		return nil
+	}
+	return fmt.Errorf("%s: %w", what, ErrQuorum)
+}
