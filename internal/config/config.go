@@ -54,6 +54,8 @@ type Config struct {
 type Redis struct {
 	// URL is what [ParseRedisURL] accepts; "" if the configuration names none. It may hold a password.
 	URL string
+	// Quorum are the URLs of independent masters for leases, an odd number, 3 at least; URL keeps the history then. nil if not set.
+	Quorum []string
 	// PasswordFile is a file with the password; "" for none.
 	PasswordFile string
 	// TLS is nil unless [redis].tls is set.

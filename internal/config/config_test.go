@@ -149,7 +149,7 @@ func TestDefaults(t *testing.T) {
 	if !reflect.DeepEqual(c.Jobs[0], want) {
 		t.Errorf("got  %+v\nwant %+v", c.Jobs[0], want)
 	}
-	if c.Namespace != "default" || c.Redis != (Redis{AckTimeout: 100 * time.Millisecond}) || c.Replica != (Replica{25 * time.Second, 100}) ||
+	if c.Namespace != "default" || !reflect.DeepEqual(c.Redis, Redis{AckTimeout: 100 * time.Millisecond}) || c.Replica != (Replica{25 * time.Second, 100}) ||
 		c.History != (History{50, 30 * 24 * time.Hour, 1 << 20}) || len(c.Warnings) > 0 {
 		t.Errorf("%+v", c)
 	}

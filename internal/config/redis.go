@@ -1,6 +1,8 @@
 package config
 
 import (
+	"errors"
+	"slices"
 	"strings"
 	"time"
 )
@@ -16,7 +18,8 @@ func redisKeys() section[Redis] {
 	return section[Redis]{
 		once: true,
 		keys: map[string]func(*reader, value, *Redis){
-			"url": readURL,
+			"url":    readURL,
+			"quorum": readQuorum,
 			"password_file": func(r *reader, v value, to *Redis) {
 				assign(&to.PasswordFile)(r.path(v))
 			},
@@ -27,7 +30,6 @@ func redisKeys() section[Redis] {
 			"acked_replicas": func(r *reader, v value, to *Redis) { assign(&to.AckedReplicas)(r.integer(v, 0, mostAcked)) },
 			"ack_timeout":    func(r *reader, v value, to *Redis) { assign(&to.AckTimeout)(r.ackTimeout(v)) },
 		},
-		later: []string{"quorum"},
 	}
 }
 
@@ -49,23 +51,57 @@ func (r *reader) path(v value) (string, bool) {
 	return v.relative(path), ok
 }
 
-// readURL reads [redis].url. No message repeats it, since it may hold a password.
+// readURL reads [redis].url.
 func readURL(r *reader, v value, to *Redis) {
-	e, ok := r.text(v, "a URL in a string")
+	assign(&to.URL)(r.redisURL(v, "url", func(RedisURL) error { return nil }))
+}
+
+// leastMasters is of how many masters a majority is more than all but one of them.
+const leastMasters = 3
+
+// readQuorum reads [redis].quorum.
+func readQuorum(r *reader, v value, to *Redis) {
+	urls, ok := list(r, v, "a list of URLs", func(item value) (string, bool) { return r.redisURL(item, "quorum", oneMaster) })
 	if !ok {
 		return
 	}
-	to.URL = e.text
-	if e.open {
-		return
+	to.Quorum = urls
+	if n := len(urls); n < leastMasters || n%2 == 0 {
+		r.fault(v, "quorum names %d masters; write an odd number, %d at least", n, leastMasters)
 	}
-	if err := CheckRedisURL(e.text); err != nil {
-		r.fault(v, "url %v", err)
-		return
+	for i, item := range v.items() {
+		if slices.Contains(urls[:i], urls[i]) {
+			r.fault(item, "quorum names this master twice")
+		}
+	}
+}
+
+// oneMaster refuses what is not one independent server.
+func oneMaster(u RedisURL) error {
+	if u.Topology != Single {
+		return errors.New("must name one server: redis://, rediss:// or unix://")
+	}
+	return nil
+}
+
+// redisURL reads the URL of a Redis. No message repeats it, since it may hold a password.
+func (r *reader) redisURL(v value, name string, check func(RedisURL) error) (string, bool) {
+	e, ok := r.text(v, "a URL in a string")
+	if !ok || e.open {
+		return e.text, ok
+	}
+	u, err := ParseRedisURL(e.text)
+	if err == nil {
+		err = check(u)
+	}
+	if err != nil {
+		r.fault(v, "%s %v", name, err)
+		return e.text, true
 	}
 	if u, err := ParseRedisURL(e.literal); err == nil && u.Password != "" {
 		r.warn(v, v.at.val, "a password stands in this file; take it from the environment, as in redis://:${REDIS_PASSWORD}@HOST, or use password_file")
 	}
+	return e.text, true
 }
 
 func (r *reader) ackTimeout(v value) (time.Duration, bool) {
@@ -83,7 +119,15 @@ func (r *reader) checkRedis(to *Redis) {
 	if file, set := r.set["redis.password_file"]; set && err == nil && u.Password != "" {
 		r.faultAt(file, file.at.key, "url holds a password as well; keep one of the two")
 	}
-	_, acked := r.set["redis.acked_replicas"]
+	acks, acked := r.set["redis.acked_replicas"]
+	if quorum, set := r.set["redis.quorum"]; set {
+		if acked {
+			r.faultAt(acks, acks.at.key, "acked_replicas has no meaning with quorum, whose masters stand alone; remove one of the two")
+		}
+		if to.URL == "" {
+			r.faultAt(quorum, quorum.at.key, "quorum keeps locks and ticks alone; set url for the history")
+		}
+	}
 	if timeout, set := r.set["redis.ack_timeout"]; set && !acked {
 		r.warn(timeout, timeout.at.key, "ack_timeout has no effect without acked_replicas; set acked_replicas = 1, or remove it")
 	}
@@ -91,10 +135,16 @@ func (r *reader) checkRedis(to *Redis) {
 		return
 	}
 	tls := r.set["redis.tls"]
-	if name, _, _ := strings.Cut(to.URL, "://"); err == nil && !u.TLS && u.Topology == Single {
+	if name, _, _ := strings.Cut(to.URL, "://"); err == nil && !u.TLS && u.Topology == Single && !slices.ContainsFunc(to.Quorum, secure) {
 		r.faultAt(tls, tls.at.key, "tls has no effect with %s://; write rediss:// in url", name)
 	}
 	if (to.TLS.CertFile == "") != (to.TLS.KeyFile == "") {
 		r.faultAt(tls, tls.at.key, "cert_file and key_file go together; set both or none")
 	}
+}
+
+// secure tells whether a URL asks for TLS.
+func secure(raw string) bool {
+	u, err := ParseRedisURL(raw)
+	return err == nil && u.TLS
 }

@@ -23,7 +23,7 @@ var specified = []struct {
 	{true, `redis.>url = "unix:///run/redis.sock"`},
 	{true, `redis.>url = "redis-sentinel://h1:26379,h2:26379/MASTER/0"`},
 	{true, `redis.>url = "redis-cluster://h1:6379,h2:6379"`},
-	{false, `redis.>quorum = ["redis://a", "redis://b", "redis://c"]`},
+	{true, "redis.>quorum = ['redis://a', 'redis://b', 'redis://c']\nredis.url = 'redis://h'"},
 	{true, `redis.>password_file = "/run/secrets/redis"`},
 	{true, `redis.>tls = { ca_file = "a", cert_file = "b", key_file = "c", server_name = "d" }`},
 	{true, `redis.>acked_replicas = 1`},

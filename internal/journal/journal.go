@@ -25,6 +25,7 @@
 //	history        sorted set: job by when something was last said of it
 //	replicas       sorted set: replica's id by when it was last seen
 //	replica:ID     the replica as JSON, with its time to live
+//	canary:ID:N    one of a replica's on each master of a Cluster, see [Canary]; with the same time to live
 //	jobs           hash: job -> its description as JSON
 //	format         the number of this layout
 //

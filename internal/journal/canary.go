@@ -1,0 +1,106 @@
+package journal
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"maps"
+	"slices"
+	"time"
+
+	"github.com/redis/go-redis/v9"
+)
+
+// Canary tells a replica that a master of a Cluster has forgotten, each of which may, alone: on each it has a key of its own. What it
+// reads there is whether that was gone. With a single server the entry of [Journal.Register] is as good, and a Canary does nothing.
+// It belongs to one goroutine.
+type Canary struct {
+	journal *Journal
+	replica string
+	alive   map[string]bool // the keys that were written; false: it is not known whether the last time found them
+}
+
+// Canary returns one for a replica, by its id.
+func (j *Journal) Canary(replica string) *Canary {
+	return &Canary{journal: j, replica: replica, alive: map[string]bool{}}
+}
+
+// Look writes to each master, for ttl by its clock, and is called again well before that has passed. intact tells whether all that was
+// written before was still there; when a master has not answered, which is an error, its next answer counts as a loss.
+func (c *Canary) Look(ctx context.Context, ttl time.Duration) (intact bool, err error) {
+	cluster, ok := c.journal.redis.(*redis.ClusterClient)
+	if !ok {
+		return true, nil
+	}
+	ctx, cancel := c.journal.within(ctx)
+	defer cancel()
+	chosen, err := c.choose(ctx, cluster)
+	if err != nil {
+		return true, fmt.Errorf("look at each master: %w", err)
+	}
+	keys := slices.Collect(maps.Keys(c.alive)) // whoever has them by now
+	for _, key := range chosen {
+		if _, known := c.alive[key]; !known {
+			keys = append(keys, key)
+		}
+	}
+	intact = true
+	before, set := c.write(ctx, keys, ttl)
+	for i, key := range keys {
+		failed := errors.Join(before[i].Err(), set[i].Err())
+		if c.lost(key, before[i].Val() > 0, failed) {
+			intact = false
+		}
+		if failed == nil && !slices.Contains(chosen, key) {
+			delete(c.alive, key) // its master has another one, or is none any more
+		}
+		err = errors.Join(err, failed)
+	}
+	if err != nil {
+		return intact, fmt.Errorf("look at each master: %w", err)
+	}
+	return intact, nil
+}
+
+// lost takes in what became of one key, and tells whether it was forgotten since it was written.
+func (c *Canary) lost(key string, found bool, failed error) bool {
+	sure, known := c.alive[key]
+	if failed != nil {
+		if known {
+			c.alive[key] = false
+		}
+		return false
+	}
+	c.alive[key] = true
+	return known && (!sure || !found)
+}
+
+// choose finds a key for each master. A few for each would do: with so many also a master is found that has one slot in 200.
+func (c *Canary) choose(ctx context.Context, cluster *redis.ClusterClient) (keys []string, err error) {
+	const enough = 1000
+	found := map[string]bool{}
+	for i := range enough {
+		key := c.journal.key(fmt.Sprintf("canary:%s:%d", c.replica, i))
+		master, err := cluster.MasterForKey(ctx, key)
+		if err != nil {
+			return nil, err
+		}
+		if addr := master.Options().Addr; !found[addr] {
+			found[addr] = true
+			keys = append(keys, key)
+		}
+	}
+	return keys, nil
+}
+
+// write has a result for each key: whether it was there, and whether it is now. Errors are in them.
+func (c *Canary) write(ctx context.Context, keys []string, ttl time.Duration) (before []*redis.IntCmd, set []*redis.StatusCmd) {
+	_, _ = c.journal.redis.Pipelined(ctx, func(p redis.Pipeliner) error {
+		for _, key := range keys {
+			before = append(before, p.Exists(ctx, key))
+			set = append(set, p.Set(ctx, key, "", ttl))
+		}
+		return nil
+	})
+	return before, set
+}
