@@ -9,9 +9,8 @@ import (
 
 // tick is an open tick of a job: due, and not yet known to be decided.
 type tick struct {
-	task      *task
-	at        time.Time     // by the schedule
-	previous  time.Time     // the one before it
+	task *task
+	instants
 	due       time.Time     // from when it may start: its jitter later
 	deadline  time.Time     // until when it may start
 	id        string        // of the claim, the same each time it is asked for, and of the run
@@ -22,7 +21,7 @@ type tick struct {
 	follows   bool          // its reason is that of the ticks that it waits behind
 	placed    bool          // it has a place on this replica: its claim is under way, or nobody knows what became of it
 	asking    bool          // its claim is under way
-	asked     time.Time     // since when, if it is
+	asked     time.Time     // since when, or since when it waits to be; when it was to be, if that is to come
 	unsure    bool          // nobody has answered its last claim
 	doubted   bool          // nor some claim before: one may still be on its way
 	shut      bool          // the lock was closed to grants when it was last asked for
@@ -51,7 +50,7 @@ const maxOpen = 1000
 func (a *agenda) collect(now time.Time) (given []*tick) {
 	for _, b := range a.timeline.take(now) {
 		for _, t := range b.entries {
-			a.open(t, b.at, b.previous, now)
+			a.open(t, b.instants, now)
 			if len(t.open) > maxOpen {
 				given = append(given, t.open[len(t.open)-maxOpen-1])
 			}
@@ -72,26 +71,22 @@ func (a *agenda) silent(k *tick, now time.Time) bool {
 	case k.unsure, k.shut:
 		return !k.parked // else nobody has asked since
 	}
-	since, waiting := a.asks.when(k)
-	if k.asking {
-		since, waiting = k.asked, true
-	}
-	return waiting && now.Sub(since) >= unanswered
+	_, waiting := a.asks.when(k)
+	return (waiting || k.asking) && now.Sub(k.asked) >= unanswered
 }
 
 // open adds a tick of a job. It waits if nobody can decide it as it comes due: its successor is due already, or a tick before
 // it is silent. One that comes due behind a backlog while the server answers does not: it is skipped if all slots are held.
-func (a *agenda) open(t *task, at, previous, now time.Time) *tick {
-	next := t.spec.Next(at)
+func (a *agenda) open(t *task, of instants, now time.Time) *tick {
 	t.opened++
-	k := &tick{task: t, at: at, previous: previous, due: t.due(at, next), deadline: t.deadline(at, next), id: newRunID(), reason: "late",
-		nth: t.opened, opened: now, waited: !next.IsZero() && !next.After(now)}
+	k := &tick{task: t, instants: of, due: t.due(of.at, of.next), deadline: t.deadline(of.at, of.next), id: newRunID(), reason: "late",
+		nth: t.opened, opened: now, waited: !of.next.IsZero() && !of.next.After(now)}
 	if reason, joins := a.joins(k, now); joins {
 		k.waited, k.reason = true, reason
 	}
-	i, _ := t.find(at)
+	i, _ := t.find(k.at)
 	t.open = slices.Insert(t.open, i, k)
-	a.ask(k, k.due.Add(a.turn(t, at)), now)
+	a.ask(k, k.due.Add(a.turn(t, k.at)), now)
 	return k
 }
 
@@ -155,6 +150,10 @@ func (a *agenda) ask(k *tick, at, now time.Time) {
 	}
 	a.unpark(k)
 	a.asks.set(k, at)
+	k.asked = at
+	if at.Before(now) { // that is its place among others: nobody was asked so far
+		k.asked = now
+	}
 }
 
 // clockSlack is about how far our idea of the server's clock may be ahead of it: a round trip.
@@ -276,6 +275,20 @@ func (k *tick) mayWin() bool {
 		}
 	}
 	return ahead < places
+}
+
+// behind tells until when a tick of a backlog lets an older one go first, which waits for its next look: else whichever looks first would
+// be granted. Then both are asked for in one batch, the older one before.
+func (a *agenda) behind(k *tick) (until time.Time, waits bool) {
+	if !k.waited {
+		return until, false // it can't win
+	}
+	for _, o := range k.ahead() {
+		if at, waiting := a.asks.when(o); waiting && !o.parked && o.inLine() && at.After(until) {
+			until, waits = at, true
+		}
+	}
+	return until, waits
 }
 
 // asked removes at most limit of the ticks to claim now, the oldest first.

@@ -1,11 +1,13 @@
 package scheduler_test
 
 import (
+	"cmp"
 	"fmt"
 	"slices"
 	"testing"
 	"time"
 
+	"github.com/cronclave/cronclave/election"
 	"github.com/cronclave/cronclave/scheduler"
 )
 
@@ -19,6 +21,8 @@ func TestBacklogComesToAnEnd(t *testing.T) {
 		{1, 1, 1, 1500 * time.Millisecond},
 		{3, 1, 1, 1500 * time.Millisecond},
 		{1, 2, 2, 2500 * time.Millisecond},
+		{3, 2, 2, 2500 * time.Millisecond},
+		{3, 4, 2, 4700 * time.Millisecond},
 		{3, 2, 1, 2500 * time.Millisecond},
 	} {
 		t.Run(fmt.Sprintf("%d replicas, parallel %d", tc.replicas, tc.parallel), func(t *testing.T) {
@@ -30,12 +34,53 @@ func TestBacklogComesToAnEnd(t *testing.T) {
 				c.at(5*time.Minute + 900*time.Millisecond)
 				c.checkDrained("j", 16, 5*60)
 				c.checkRuns("j", tc.parallel, 1)
-				if ticks := c.ticks("j"); tc.perReplica == 1 && !slices.IsSorted(ticks) {
-					t.Errorf("ticks in the order of their starts: %v", ticks)
+				if ticks := c.granted("j"); !slices.IsSorted(ticks) {
+					t.Errorf("ticks in the order of their grants: %v", ticks)
 				}
 			})
 		})
 	}
+}
+
+// TestBacklogTakesNoPlaceFromOthers: ticks that wait for a slot let each other go first, and those of other jobs run meanwhile, on a
+// replica that has place for one.
+func TestBacklogTakesNoPlaceFromOthers(t *testing.T) {
+	inCluster(t, func(c *cluster) {
+		jobs := []scheduler.Job{c.job("j", "* * * * * *", time.Millisecond, parallel(2, 1, 2), startDeadline(time.Minute)),
+			c.job("m", "* * * * * *", 200*time.Millisecond, startDeadline(time.Minute)),
+			c.job("n", "* * * * * *", 200*time.Millisecond, startDeadline(time.Minute))}
+		r := c.join("r", jobs, func(cfg *scheduler.Config) { cfg.MaxRunning = 1 })
+		other := c.replica("other", jobs)
+		c.at(10500 * time.Millisecond)
+		r.wire.refuse()
+		c.at(16200 * time.Millisecond)
+		holders := []*election.Term{other.take("j", "one", 2), other.take("j", "two", 2)}
+		c.at(16500 * time.Millisecond)
+		r.wire.restore()
+		c.at(40*time.Second + 900*time.Millisecond)
+		for _, one := range []string{"m", "n"} {
+			ticks := slices.DeleteFunc(c.ticks(one), func(s int) bool { return s <= 30 }) // when their own backlog is gone
+			want(t, "ticks of "+one+", which needs no slot of j", ticks, seconds(31, 40, 1))
+		}
+		for _, one := range holders {
+			if err := one.End(t.Context()); err != nil {
+				t.Error(err)
+			}
+		}
+		c.at(50*time.Second + 900*time.Millisecond)
+		if ticks := c.granted("j"); !slices.IsSorted(ticks) {
+			t.Errorf("ticks in the order of their grants: %v", ticks)
+		}
+		want(t, "told of the last tick", c.told("j")[50], []string{"ok"})
+	})
+}
+
+// granted tells which ticks of a job were granted, as seconds of the test, in that order.
+func (c *cluster) granted(job string) (ticks []int) {
+	for _, r := range slices.SortedFunc(slices.Values(c.runs(job)), func(a, b ran) int { return cmp.Compare(a.Token, b.Token) }) {
+		ticks = append(ticks, c.second(r.Tick))
+	}
+	return ticks
 }
 
 // checkDrained holds that the ticks from second 11 to last ran, that all others ran or were skipped, and that at the end ticks
@@ -125,6 +170,26 @@ func TestReasonOfATickBehindABacklog(t *testing.T) {
 				want(t, fmt.Sprint("told of ", s), told[s], []string{"missed capacity"})
 			}
 		}
+	})
+}
+
+// TestBacklogThatFindsNoSlot: the ticks of an outage that are missed when the server has answered for long, since another holds the slot
+// all the time, were missed for that.
+func TestBacklogThatFindsNoSlot(t *testing.T) {
+	inCluster(t, func(c *cluster) {
+		jobs := []scheduler.Job{c.job("j", "* * * * * *", time.Millisecond, startDeadline(10*time.Second))}
+		r, other := c.join("r", jobs), c.replica("other", jobs)
+		c.at(10500 * time.Millisecond)
+		r.wire.refuse()
+		c.at(13200 * time.Millisecond)
+		other.hold("j")
+		c.at(16500 * time.Millisecond)
+		r.wire.restore()
+		c.at(40*time.Second + 900*time.Millisecond)
+		for s := 11; s <= 16; s++ {
+			want(t, fmt.Sprint("told of ", s), c.told("j")[s], []string{"missed slots"})
+		}
+		want(t, "told of 30", c.told("j")[30], []string{"skipped overlap"})
 	})
 }
 

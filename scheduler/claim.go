@@ -15,8 +15,9 @@ type claimedBatch struct {
 	results []election.Result
 }
 
-// maxClaims bounds one batch: a claim waits for those before it on the server.
-const maxClaims = 1000
+// maxClaims bounds one batch: a claim waits for those before it on the server, and what others tell to have won meanwhile need not be
+// asked for in the next.
+const maxClaims = 250
 
 // maxProbes bounds how many ticks find out whether a server that is away is back.
 const maxProbes = 16
@@ -42,6 +43,10 @@ func (s *Scheduler) claim(ctx context.Context, now time.Time) {
 		if k.mustWait(now) {
 			k.full = false
 			s.agenda.park(k, now)
+			continue
+		}
+		if until, waits := s.agenda.behind(k); waits {
+			s.agenda.ask(k, until, now)
 			continue
 		}
 		s.agenda.unpark(k)
@@ -226,10 +231,8 @@ func (s *Scheduler) stillOpen(k *tick, r election.Result, now time.Time) {
 	case k.abstained:
 		k.waited = true
 		s.agenda.park(k, now)
-	default: // all slots are held, and it waits for its turn
-		if !k.waited {
-			k.reason = "slots"
-		}
+	default: // all slots are held, whatever it waited for before
+		k.reason, k.follows = "slots", false
 		s.watch(k.task, r.Until)
 		s.agenda.ask(k, now.Add(heldPause), now)
 	}
@@ -273,7 +276,7 @@ func (s *Scheduler) granted(k *tick, term *election.Term, now time.Time) {
 		s.begun = append(s.begun, term)
 	}
 	if k.task.PerTick > 1 && !s.leaving { // it may be granted here again, or has to be settled at its deadline
-		again := s.agenda.open(k.task, k.at, k.previous, now)
+		again := s.agenda.open(k.task, k.instants, now)
 		again.won, again.nth = k.won+1, k.nth
 	}
 }

@@ -50,10 +50,7 @@ func stopLead(job *Job) time.Duration { return min(job.KillGrace, job.Lease/3) +
 
 // execute runs the job and returns its final record, which is queued for the journal. When ctx ends the run is stopped.
 func (x *executor) execute(ctx context.Context, job *Job, run *Run, term *election.Term) Record {
-	log := x.log.With("job", run.Job, "run_id", run.ID, "token", run.Token)
-	if !run.Tick.IsZero() {
-		log = log.With("tick", run.Tick.UTC().Format(time.RFC3339))
-	}
+	log := x.logger(run)
 	run.Replica, run.Logger = x.replica, log
 	record := Record{RunID: run.ID, Job: run.Job, Tick: run.Tick, Trigger: run.Trigger, Slot: run.Slot, Attempt: run.Attempt,
 		Token: run.Token, Replica: x.replica, Outcome: Running, Started: x.now()}
@@ -61,7 +58,7 @@ func (x *executor) execute(ctx context.Context, job *Job, run *Run, term *electi
 	log.Info("started", "slot", run.Slot, "attempt", run.Attempt)
 	result, cause := x.launch(ctx, job, run, term)
 	record.Finished = x.now()
-	record.conclude(result, cause)
+	record.conclude(result, cause, lapsed(job, term))
 	x.announce(record, job.Lease/4) // before the release: else a replica that dies in between leaves a run that seems to go on for ever
 	if term != nil {
 		if err := term.End(context.Background()); err != nil {
@@ -72,9 +69,22 @@ func (x *executor) execute(ctx context.Context, job *Job, run *Run, term *electi
 	return record
 }
 
-// conclude derives the outcome: of the stop if there was one, else of the result.
-func (r *Record) conclude(result Result, cause error) {
+// logger tells of one run.
+func (x *executor) logger(run *Run) hclog.Logger {
+	about := []any{"job", run.Job, "run_id", run.ID, "token", run.Token}
+	if !run.Tick.IsZero() {
+		about = append(about, "tick", run.Tick.UTC().Format(time.RFC3339))
+	}
+	return x.log.With(about...)
+}
+
+// conclude derives the outcome: of the stop if there was one, else of the result. What fails when the lease has lapsed may have failed
+// of that before anybody here could see it: this process stood still, and the run was killed.
+func (r *Record) conclude(result Result, cause error, lapsed bool) {
 	r.ExitCode, r.Signal, r.Output = result.ExitCode, result.Signal, result.Output
+	if cause == nil && result.Err != nil && (lapsed || errors.Is(result.Err, ErrLost)) {
+		cause = ErrLost
+	}
 	switch {
 	case errors.Is(cause, ErrTimeout):
 		r.Outcome = TimedOut

@@ -20,12 +20,13 @@ type guard struct {
 
 // watch returns why it stopped the run; nil if the run was over before.
 func (g *guard) watch(over <-chan struct{}) (cause error) {
-	timeout := newAlarm(g.job.Timeout, g.job.Timeout > 0)
-	grace := newAlarm(0, false)
-	drain := newAlarm(0, false)
-	lease := newAlarm(g.leaseLeft(), g.term != nil)
-	for _, a := range []*alarm{timeout, grace, drain, lease} {
-		defer a.Stop()
+	var timeout, grace, drain, lease alarm
+	defer stopAll(&timeout, &grace, &drain, &lease)
+	if g.job.Timeout > 0 {
+		timeout.Reset(g.job.Timeout)
+	}
+	if g.term != nil {
+		lease.Reset(g.leaseLeft())
 	}
 	draining, canceled := g.draining.Done(), g.cancel.Done()
 	halt := func(why error, within time.Duration) {
@@ -81,6 +82,11 @@ func (g *guard) ended() <-chan struct{} {
 	return g.term.Context().Done()
 }
 
+// lapsed tells whether a term is over that its run must not outlive.
+func lapsed(job *Job, term *election.Term) bool {
+	return term != nil && !job.OutlivesLease && (term.Context().Err() != nil || term.Remaining() <= 0)
+}
+
 // leaseLeft is how long the run may go on if no renewal comes through.
 func (g *guard) leaseLeft() time.Duration {
 	if g.term == nil {
@@ -104,13 +110,25 @@ func (g *guard) checkLease(halt func(error, time.Duration)) time.Duration {
 	return rest
 }
 
-// alarm is a timer that may be unset.
-type alarm struct{ *time.Timer }
+// alarm is a timer that is made when it is needed: most are not, and runs may be many.
+type alarm struct {
+	C     <-chan time.Time // nil until then
+	timer *time.Timer
+}
 
-func newAlarm(d time.Duration, set bool) *alarm {
-	t := time.NewTimer(d)
-	if !set {
-		t.Stop()
+func (a *alarm) Reset(d time.Duration) {
+	if a.timer != nil {
+		a.timer.Reset(d)
+		return
 	}
-	return &alarm{t}
+	a.timer = time.NewTimer(d)
+	a.C = a.timer.C
+}
+
+func stopAll(alarms ...*alarm) {
+	for _, a := range alarms {
+		if a.timer != nil {
+			a.timer.Stop()
+		}
+	}
 }

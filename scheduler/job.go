@@ -42,7 +42,7 @@ type Job struct {
 // Runner runs a job. It returns when nothing of the run is left: no process, no goroutine.
 type Runner interface {
 	// Run starts to stop when ctx ends; context.Cause tells why: [ErrTimeout], [ErrDrain] or [ErrLost]. It stops by force when
-	// run.Kill ends.
+	// run.Kill ends. A Result whose Err is ErrLost, though nobody has told it to stop, tells of a run that others have stopped in time.
 	Run(ctx context.Context, run *Run) Result
 }
 

@@ -243,7 +243,7 @@ func TestFullReplicaLeavesTicksToOthers(t *testing.T) {
 			jobs = append(jobs, c.job(name, "*/10 * * * * *", 9*time.Second))
 		}
 		c.join("small", jobs, func(cfg *scheduler.Config) { cfg.MaxRunning = 1 })
-		c.join("big", jobs)
+		c.join("big", jobs, func(cfg *scheduler.Config) { cfg.MaxRunning = 5 })
 		c.at(65 * time.Second)
 		small := 0
 		for _, j := range jobs {

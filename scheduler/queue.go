@@ -7,35 +7,38 @@ import (
 
 // queue holds values by an instant, each once.
 type queue[T comparable] struct {
-	items []queued[T]
-	index map[T]int
+	items []*queued[T]
+	of    map[T]*queued[T]
 }
 
 type queued[T comparable] struct {
 	value T
 	at    time.Time
+	index int // in items
 }
 
 // set puts a value at an instant, wherever it was before.
 func (q *queue[T]) set(v T, at time.Time) {
-	if i, ok := q.index[v]; ok {
-		q.items[i].at = at
-		heap.Fix((*queueHeap[T])(q), i)
+	if item := q.of[v]; item != nil {
+		item.at = at
+		heap.Fix((*queueHeap[T])(q), item.index)
 		return
 	}
-	if q.index == nil {
-		q.index = map[T]int{}
+	if q.of == nil {
+		q.of = map[T]*queued[T]{}
 	}
-	heap.Push((*queueHeap[T])(q), queued[T]{v, at})
+	item := &queued[T]{value: v, at: at}
+	q.of[v] = item
+	heap.Push((*queueHeap[T])(q), item)
 }
 
 // when tells the instant of a value.
 func (q *queue[T]) when(v T) (time.Time, bool) {
-	i, ok := q.index[v]
-	if !ok {
+	item := q.of[v]
+	if item == nil {
 		return time.Time{}, false
 	}
-	return q.items[i].at, true
+	return item.at, true
 }
 
 // first tells the earliest instant.
@@ -50,7 +53,7 @@ func (q *queue[T]) first() (time.Time, bool) {
 func (q *queue[T]) take(now time.Time, limit int) []T {
 	var taken []T
 	for len(q.items) > 0 && len(taken) < limit && !q.items[0].at.After(now) {
-		taken = append(taken, heap.Pop((*queueHeap[T])(q)).(queued[T]).value)
+		taken = append(taken, heap.Pop((*queueHeap[T])(q)).(*queued[T]).value)
 	}
 	return taken
 }
@@ -60,22 +63,22 @@ func (q *queue[T]) pop() (v T, ok bool) {
 	if len(q.items) == 0 {
 		return v, false
 	}
-	return heap.Pop((*queueHeap[T])(q)).(queued[T]).value, true
+	return heap.Pop((*queueHeap[T])(q)).(*queued[T]).value, true
 }
 
 // advance brings what lies after an instant forward to it.
 func (q *queue[T]) advance(to time.Time) {
-	for i := range q.items {
-		if q.items[i].at.After(to) {
-			q.items[i].at = to
+	for _, item := range q.items {
+		if item.at.After(to) {
+			item.at = to
 		}
 	}
 	heap.Init((*queueHeap[T])(q))
 }
 
 func (q *queue[T]) remove(v T) {
-	if i, ok := q.index[v]; ok {
-		heap.Remove((*queueHeap[T])(q), i)
+	if item := q.of[v]; item != nil {
+		heap.Remove((*queueHeap[T])(q), item.index)
 	}
 }
 
@@ -85,18 +88,18 @@ func (h *queueHeap[T]) Len() int           { return len(h.items) }
 func (h *queueHeap[T]) Less(i, j int) bool { return h.items[i].at.Before(h.items[j].at) }
 func (h *queueHeap[T]) Swap(i, j int) {
 	h.items[i], h.items[j] = h.items[j], h.items[i]
-	h.index[h.items[i].value], h.index[h.items[j].value] = i, j
+	h.items[i].index, h.items[j].index = i, j
 }
 func (h *queueHeap[T]) Push(x any) {
-	item := x.(queued[T])
-	h.index[item.value] = len(h.items)
+	item := x.(*queued[T])
+	item.index = len(h.items)
 	h.items = append(h.items, item)
 }
 func (h *queueHeap[T]) Pop() any {
 	last := len(h.items) - 1
 	item := h.items[last]
-	h.items[last] = queued[T]{}
+	h.items[last] = nil
 	h.items = h.items[:last]
-	delete(h.index, item.value)
+	delete(h.of, item.value)
 	return item
 }

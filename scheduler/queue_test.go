@@ -69,8 +69,8 @@ func TestQueueAgreesWithModel(t *testing.T) {
 				}
 			},
 			"": func(t *rapid.T) {
-				if len(q.items) != len(model) || len(q.index) != len(model) {
-					t.Fatalf("%d items, %d in the index, %d in the model", len(q.items), len(q.index), len(model))
+				if len(q.items) != len(model) || len(q.of) != len(model) {
+					t.Fatalf("%d items, %d in the index, %d in the model", len(q.items), len(q.of), len(model))
 				}
 				for v, s := range model {
 					if when, ok := q.when(v); !ok || !when.Equal(at(s)) {

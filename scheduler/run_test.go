@@ -3,6 +3,7 @@ package scheduler_test
 import (
 	"context"
 	"errors"
+	"fmt"
 	"runtime"
 	"strings"
 	"sync/atomic"
@@ -31,6 +32,7 @@ func TestResults(t *testing.T) {
 			return nil
 		}), scheduler.Failed, "runtime.Goexit"},
 		{"a command's", fixed{scheduler.Result{Err: errors.New("exit 3"), ExitCode: &code, Signal: "SIGHUP", Output: []byte("tail")}}, scheduler.Failed, "exit 3"},
+		{"a word of the loss", fixed{scheduler.Result{Err: fmt.Errorf("killed: %w", scheduler.ErrLost), Signal: "SIGKILL"}}, scheduler.Lost, ""},
 	} {
 		t.Run(tc.name, func(t *testing.T) {
 			inCluster(t, func(c *cluster) {

@@ -31,6 +31,7 @@ import (
 	"github.com/hashicorp/go-hclog"
 
 	"github.com/cronclave/cronclave/election"
+	"github.com/cronclave/cronclave/scheduler/cronspec"
 )
 
 // Claimer decides who runs a tick. [election.Elector] is one.
@@ -143,8 +144,13 @@ func New(cfg Config) (*Scheduler, error) {
 	s.agenda.turn = s.turn
 	s.abort, s.abortNow = context.WithCancel(context.Background())
 	s.exec = newExecutor(cfg, s.now, s.abort)
+	specs := map[string]*cronspec.Schedule{} // jobs with one schedule share it: there may be many
 	for _, job := range cfg.Jobs {
 		t, err := newTask(job)
+		if err == nil {
+			specs[t.spec.Key()] = orDefault(specs[t.spec.Key()], t.spec)
+			t.spec = specs[t.spec.Key()]
+		}
 		if _, twice := s.tasks[job.Name]; twice {
 			err = errors.Join(err, fmt.Errorf("job %s: there are two of this name", job.Name))
 		}

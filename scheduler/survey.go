@@ -251,7 +251,7 @@ func (s *Scheduler) resume(t *task, st election.State, now time.Time) election.I
 		open = append(open, at)
 	}
 	for _, tick := range slices.Backward(open) {
-		k := s.agenda.open(t, tick, t.spec.Prev(tick), now)
+		k := s.agenda.open(t, instantsOf(t.spec, tick), now)
 		k.waited, k.reason = true, "down"
 	}
 	return settle

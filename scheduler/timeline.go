@@ -31,11 +31,22 @@ type line[E any] struct {
 
 const unknownTick = math.MinInt64
 
+// instants are a tick and its neighbours by the schedule, whether they were taken or not.
+type instants struct {
+	at       time.Time
+	previous time.Time // zero if there was none since 1970
+	next     time.Time // zero if there will be none
+}
+
+// instantsOf finds the neighbours of a tick.
+func instantsOf(spec *cronspec.Schedule, at time.Time) instants {
+	return instants{at: at, previous: spec.Prev(at), next: spec.Next(at)}
+}
+
 // dueBucket is what one schedule has due at one instant.
 type dueBucket[E any] struct {
-	at       time.Time
-	previous time.Time // the tick before it by the schedule, taken or not; zero if there was none since 1970
-	entries  []E       // read only: the timeline goes on using it
+	instants
+	entries []E // read only: the timeline goes on using it
 }
 
 // takeEnough is how many entries one call of take hands over before it leaves the remaining instants to the next call.
@@ -85,17 +96,18 @@ func (t *timeline[E]) take(now time.Time) []dueBucket[E] {
 		if l.previous == unknownTick {
 			l.previous = l.spec.Prev(instant(at)).Unix()
 		}
-		buckets = append(buckets, dueBucket[E]{at: instant(at), previous: instant(l.previous), entries: slices.Clip(l.entries)})
+		b := dueBucket[E]{instants{at: instant(at), previous: instant(l.previous)}, slices.Clip(l.entries)}
 		taken += len(l.entries)
-		t.advance(l)
+		b.next = t.advance(l)
+		buckets = append(buckets, b)
 	}
 	return buckets
 }
 
-// advance moves the queue's first line, l, on to its next tick. Where it meets the latest line of its schedule, the two
-// become one.
-func (t *timeline[E]) advance(l *line[E]) {
-	next := l.spec.Next(instant(l.at))
+// advance moves the queue's first line, l, on to its next tick, which it returns. Where it meets the latest line of its
+// schedule, the two become one.
+func (t *timeline[E]) advance(l *line[E]) (next time.Time) {
+	next = l.spec.Next(instant(l.at))
 	latest := t.latest[l.spec.Key()]
 	switch {
 	case next.IsZero():
@@ -108,6 +120,7 @@ func (t *timeline[E]) advance(l *line[E]) {
 		l.previous, l.at = l.at, next.Unix()
 		heap.Fix(&t.queue, 0)
 	}
+	return next
 }
 
 func instant(unix int64) time.Time { return time.Unix(unix, 0).UTC() }
