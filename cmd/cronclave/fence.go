@@ -113,7 +113,7 @@ func (a *app) passFence(ctx context.Context, f fencing) error {
 		return err
 	}
 	defer locks.Close() //nolint:errcheck // it only waits
-	if err := a.checkServer(ctx, cfg, rdb); err != nil {
+	if _, err := greet(ctx, cfg, rdb); err != nil {
 		return err
 	}
 	err = locks.Fence(f.resource, locking.ForgetAfter(f.idle)).Pass(ctx, f.token)
@@ -124,16 +124,4 @@ func (a *app) passFence(ctx context.Context, f fencing) error {
 		return unavailable("record the token", err)
 	}
 	return exitError{exitUsage, err}
-}
-
-// checkServer demands a Redis that answers, and whose data is of this version or an earlier one.
-func (a *app) checkServer(ctx context.Context, cfg *config.Config, rdb *store) error {
-	if err := ping(ctx, rdb); err != nil {
-		return err
-	}
-	journal, err := openJournal(rdb, cfg)
-	if err != nil {
-		return err
-	}
-	return checkFormat(ctx, journal)
 }

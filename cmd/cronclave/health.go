@@ -62,6 +62,9 @@ func examine(ctx context.Context, s *store) (health, error) {
 	cluster, ok := s.UniversalClient.(*redis.ClusterClient)
 	if !ok {
 		h, err := s.examineServer(ctx, s)
+		if err == nil && len(s.quorum) > 0 {
+			h.Warnings, err = s.examineQuorum(ctx)
+		}
 		return h, s.explain(err)
 	}
 	var (
@@ -83,6 +86,39 @@ func examine(ctx context.Context, s *store) (health, error) {
 		err = clusterState(ctx, cluster)
 	}
 	return mergeHealth(found), s.explain(err)
+}
+
+// examineQuorum looks at the masters that have the locks. A minority may be away.
+func (s *store) examineQuorum(ctx context.Context) ([]warning, error) {
+	var (
+		mu    sync.Mutex
+		looks sync.WaitGroup
+		fault error
+		away  = 0
+		found = map[string]health{}
+	)
+	for _, m := range s.quorum {
+		looks.Go(func() {
+			one := store{UniversalClient: m.Client, url: m.url}
+			h, err := one.examineServer(ctx, m)
+			mu.Lock()
+			defer mu.Unlock()
+			switch {
+			case errors.Is(err, errUnfit):
+				fault = errors.Join(fault, fmt.Errorf("quorum: %s: %w", where(m.url), err))
+			case err != nil:
+				away++
+				h = health{}
+				h.warn("quorum", "a master of the quorum does not answer: %v", troubleOf(err).because(err))
+			}
+			found[where(m.url)] = h
+		})
+	}
+	looks.Wait()
+	if away > len(s.quorum)/2 {
+		fault = errors.Join(fault, fmt.Errorf("%d of the %d masters of the quorum do not answer", away, len(s.quorum)))
+	}
+	return mergeHealth(found).Warnings, fault
 }
 
 // clusterState demands that the Cluster answers for all keys.

@@ -84,13 +84,7 @@ func (a *app) openView(ctx context.Context) (*view, error) {
 	if err != nil {
 		return nil, err
 	}
-	j, err := openJournal(rdb, cfg)
-	if err == nil {
-		err = ping(ctx, rdb)
-	}
-	if err == nil {
-		err = checkFormat(ctx, j)
-	}
+	j, err := greet(ctx, cfg, rdb)
 	if err != nil {
 		return nil, errors.Join(err, rdb.Close())
 	}

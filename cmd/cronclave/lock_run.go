@@ -69,8 +69,7 @@ func runLocked(j *lockJob, cfg *config.Config, lease *locking.Lease, s *signals,
 		})
 	}()
 	lost = guardLease(lease, over, func() { stopNow(locking.ErrLost) }, killNow)
-	// A process that was frozen may find the command killed by the warden before it sees how late it is.
-	return exit, lost || exit.Signal != "" && lease.Remaining() < leaseMargin(lease), nil
+	return exit, lost || exit.Late, nil // which a process that was frozen may learn before it sees how late it is
 }
 
 // leaseMargin is how long before the lease's end the command is killed, so that dying has time. The warden waits for half as long.

@@ -20,15 +20,16 @@ const (
 
 // membership is what a replica remembers of its own registration. It belongs to one goroutine.
 type membership struct {
-	registered bool      // it has been, once
-	forgotten  bool      // and was no more: the server is to be told what is known of all jobs
+	registered bool // it has been, once
+	forgotten  bool // and was no more: the server is to be told what is known of all jobs
+	canary     *journal.Canary
 	described  time.Time // when the cluster was told what the jobs are
 	clock      clockWatch
 }
 
 // register keeps the replica in the registry until ctx ends, through the drain, and tells the cluster what its jobs are.
 func (r *replica) register(ctx context.Context) {
-	var m membership
+	m := membership{canary: r.journal.Canary(r.id)}
 	every(ctx, registerEvery, func() {
 		entry := r.entry()
 		known, err := r.journal.Register(ctx, entry, registerTTL)
@@ -39,7 +40,11 @@ func (r *replica) register(ctx context.Context) {
 		}
 		m.clock.look(entry.ClockOffsetMS, r.log)
 		r.meetPeers(ctx)
-		r.remind(ctx, &m, known)
+		intact, err := m.canary.Look(ctx, registerTTL)
+		if err != nil {
+			r.log.Debug("not each node answers; what it has forgotten it is told later", "error", err)
+		}
+		r.remind(ctx, &m, known && intact)
 		r.describe(ctx, &m)
 	})
 	last, cancel := context.WithTimeout(context.WithoutCancel(ctx), redisTimeout) // the drain has waited for the server enough
@@ -53,7 +58,7 @@ func (r *replica) register(ctx context.Context) {
 // server would hear of a job when it is next due, and until then somebody who never knew its lock could have it.
 func (r *replica) remind(ctx context.Context, m *membership, known bool) {
 	if m.registered && !known {
-		r.log.Warn("this replica's entry was gone from Redis, which may have forgotten more; telling it what is known of all jobs")
+		r.log.Warn("what this replica says of itself was gone from Redis, which may have forgotten more; telling it what is known of all jobs")
 		m.forgotten, m.described = true, time.Time{}
 	}
 	m.registered = true

@@ -4,6 +4,7 @@ import (
 	"context"
 	"crypto/tls"
 	"crypto/x509"
+	"errors"
 	"fmt"
 	"net"
 	"os"
@@ -26,6 +27,23 @@ type store struct {
 	// acked is how many replicas must have a grant before it counts, within ackTimeout.
 	acked      int
 	ackTimeout time.Duration
+	// quorum are the independent masters that have the locks in its place; nil if there are none.
+	quorum []*master
+}
+
+// master is one of a quorum.
+type master struct {
+	*redis.Client
+	url config.RedisURL
+}
+
+// Close closes all clients.
+func (s *store) Close() error {
+	err := s.UniversalClient.Close()
+	for _, m := range s.quorum {
+		err = errors.Join(err, m.Close())
+	}
+	return err
 }
 
 // openRedis makes a client for the Redis that the flag, the environment or the configuration names, in this order. It makes no call.
@@ -61,7 +79,28 @@ func (a *app) openRedis(cfg config.Redis) (*store, error) {
 		s.UniversalClient = redis.NewClient(singleOptions(u, secure))
 	}
 	s.AddHook(redisHook{u.Password})
-	return s, nil
+	if from != "[redis].url" { // which names another Redis than the file
+		return s, nil
+	}
+	return s, s.openQuorum(cfg)
+}
+
+// openQuorum makes the clients of the masters that have the locks. It makes no call.
+func (s *store) openQuorum(cfg config.Redis) error {
+	for _, raw := range cfg.Quorum {
+		u, err := config.ParseRedisURL(raw)
+		if err != nil {
+			return usageError("[redis].quorum: %w", err)
+		}
+		secure, err := credentials(&u, cfg)
+		if err != nil {
+			return exitError{exitUsage, err}
+		}
+		m := &master{redis.NewClient(singleOptions(u, secure)), u}
+		m.AddHook(redisHook{u.Password})
+		s.quorum = append(s.quorum, m)
+	}
+	return nil
 }
 
 const clientName = "cronclave"
@@ -165,8 +204,18 @@ func certificates(t *tls.Config, cfg config.TLS) error {
 }
 
 // where names the Redis without its password.
-func (s *store) where() string {
-	u := s.url
+func (s *store) where() string { return where(s.url) }
+
+// whereLocks names the masters that have the locks, without their passwords.
+func (s *store) whereLocks() string {
+	all := make([]string, len(s.quorum))
+	for i, m := range s.quorum {
+		all[i] = where(m.url)
+	}
+	return strings.Join(all, " ")
+}
+
+func where(u config.RedisURL) string {
 	scheme := map[config.Topology]string{config.Single: "redis", config.Sentinel: "redis-sentinel", config.Cluster: "redis-cluster"}[u.Topology]
 	if u.TLS {
 		scheme = strings.Replace(scheme, "redis", "rediss", 1)

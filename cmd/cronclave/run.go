@@ -6,6 +6,7 @@ import (
 	"errors"
 	"fmt"
 	"os"
+	"runtime/debug"
 	"strings"
 	"syscall"
 	"time"
@@ -36,7 +37,14 @@ func (a *app) runCommand() *cobra.Command {
 	return cmd
 }
 
+// heapGrowth is GOGC of a replica, in percent: it holds little and allocates in bursts, when many jobs are due at once. With Go's 100 the
+// collector takes half of the time in which ten thousand are claimed; the price are some ten megabytes.
+const heapGrowth = 400
+
 func (a *app) run(ctx context.Context, name string, embed, trial bool) error {
+	if os.Getenv("GOGC") == "" {
+		debug.SetGCPercent(heapGrowth)
+	}
 	cfg, err := a.load()
 	if err != nil {
 		return err

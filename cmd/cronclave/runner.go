@@ -63,6 +63,9 @@ func (r *commandRunner) result(exit command.Exit) scheduler.Result {
 			result.Err = fmt.Errorf("exit code %d", exit.Code)
 		}
 	}
+	if exit.Late { // whatever it made of that
+		result.Err = scheduler.ErrLost
+	}
 	return result
 }
 

@@ -87,8 +87,12 @@ func openLocks(s *store, namespace, owner string) (*locking.Client, error) {
 }
 
 func locksConfig(s *store, namespace, owner string) locking.Config {
-	return locking.Config{Redis: s.UniversalClient, Prefix: "cronclave:" + namespace + ":", Owner: owner,
+	c := locking.Config{Redis: s.UniversalClient, Prefix: "cronclave:" + namespace + ":", Owner: owner,
 		Timeout: redisTimeout, AckedReplicas: s.acked, AckTimeout: s.ackTimeout}
+	for _, m := range s.quorum {
+		c.Redis, c.Quorum = nil, append(c.Quorum, m.Client)
+	}
+	return c
 }
 
 func openJournal(s *store, cfg *config.Config) (*journal.Journal, error) {
@@ -225,6 +229,9 @@ func (r *replica) announce(embedded bool) {
 	args := []any{"redis", r.redis.where(), "namespace", r.cfg.Namespace, "isolation", r.processes.host.Isolation(),
 		"warden", fmt.Sprintf("process %d", r.processes.warden.PID()),
 		"jobs", len(r.cfg.Jobs), "config", r.cfg.Digest()[:12], "version", version}
+	if len(r.redis.quorum) > 0 {
+		args = append(args, "quorum", r.redis.whereLocks())
+	}
 	if embedded {
 		r.log.Warn("starting with an embedded Redis: a trial, coordinates with nobody else", args...)
 		return
