@@ -19,7 +19,7 @@ import (
 
 // cronclaveLocks is ours. It has a token for each grant and renews the lease meanwhile.
 type cronclaveLocks struct {
-	redis *redis.Client
+	redis []*redis.Client
 	locks *locking.Client
 }
 
@@ -29,7 +29,22 @@ func openCronclave(addrs []string) (locker, error) {
 	if err != nil {
 		return nil, errors.Join(err, rdb.Close())
 	}
-	return &cronclaveLocks{rdb, locks}, nil
+	return &cronclaveLocks{[]*redis.Client{rdb}, locks}, nil
+}
+
+// openCronclaveQuorum is ours on several masters.
+func openCronclaveQuorum(addrs []string) (locker, error) {
+	c := &cronclaveLocks{}
+	var masters []redis.UniversalClient
+	for _, addr := range addrs {
+		rdb := newRedis(addr)
+		c.redis, masters = append(c.redis, rdb), append(masters, rdb)
+	}
+	var err error
+	if c.locks, err = locking.New(locking.Config{Quorum: masters}); err != nil {
+		return nil, errors.Join(err, c.closeRedis())
+	}
+	return c, nil
 }
 
 func (c *cronclaveLocks) lock(ctx context.Context, name string) (func(context.Context) error, error) {
@@ -43,7 +58,14 @@ func (c *cronclaveLocks) lock(ctx context.Context, name string) (func(context.Co
 	return held.Release, nil
 }
 
-func (c *cronclaveLocks) close() error { return errors.Join(c.locks.Close(), c.redis.Close()) }
+func (c *cronclaveLocks) close() error { return errors.Join(c.locks.Close(), c.closeRedis()) }
+
+func (c *cronclaveLocks) closeRedis() (err error) {
+	for _, rdb := range c.redis {
+		err = errors.Join(err, rdb.Close())
+	}
+	return err
+}
 
 // rawLocks is what everybody can do with two commands: no renewal, no token.
 type rawLocks struct{ redis *redis.Client }

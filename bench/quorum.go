@@ -12,6 +12,7 @@ import (
 func quorumContenders() []contender {
 	return []contender{
 		{"redsync", openRedsync},
+		{ours, openCronclaveQuorum},
 		{"redsync, fail-fast", openRedsyncFailFast},
 	}
 }

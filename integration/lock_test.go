@@ -47,11 +47,11 @@ func (c *cluster) awaitHolder(t *testing.T, who, name string) line {
 // lockEnd is when the lease of a lock's slot ends, as Redis has it.
 func (c *cluster) lockEnd(t *testing.T, name string) time.Time {
 	t.Helper()
-	micros, err := c.Client.ZScore(t.Context(), c.lockKey(name)+":expiry", "0").Result()
+	micros, err := c.Client.HGet(t.Context(), c.lockKey(name), "e0").Int64()
 	if err != nil {
 		t.Fatalf("lock %s: %v", name, err)
 	}
-	return time.UnixMicro(int64(micros))
+	return time.UnixMicro(micros)
 }
 
 func (c *cluster) lockKey(name string) string {

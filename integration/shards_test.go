@@ -213,3 +213,40 @@ func TestResharding(t *testing.T) {
 	}
 	t.Logf("6 moves in %v; %d runs; lateness: %s", redisTime(t, c.Client).Sub(began).Round(time.Second), len(runs), lateness(runs))
 }
+
+// TestForgottenNodeIsKnownAgainWithoutATick empties a node of a Cluster that has neither the entry of the only replica nor the leader's
+// lock, while no tick is due for long. The replica notices all the same, and tells what it knows (P1, P3).
+func TestForgottenNodeIsKnownAgainWithoutATick(t *testing.T) {
+	t.Parallel()
+	const registerEvery = 5 * time.Second
+	s := startCluster(t)
+	var config strings.Builder
+	jobs := map[*redisServer]string{}
+	for i := 0; len(jobs) < len(s.nodes); i++ {
+		job := fmt.Sprintf("rare-%d", i)
+		slot := int(must1(s.nodes[0].Client.ClusterKeySlot(t.Context(), job).Result())(t))
+		if node := s.owner(t, slot); jobs[node] == "" {
+			jobs[node] = job
+			fmt.Fprintf(&config, "[jobs.%s]\nschedule = \"0 0 29 2 *\"\ncommand = [\"true\"]\nlease = \"5m\"\n", job)
+		}
+	}
+	c := newClusterAt(t, s.URL, config.String())
+	for _, job := range jobs {
+		c.command(t, "exec", job).want(t, 0, "")
+	}
+	replicas := c.startAll(t, 1)
+	eventually(t, soon, "replica in status", func() bool { return len(c.status(t).Replicas) == 1 })
+	eventually(t, soon, "leader", func() bool { return c.status(t).Leader != nil }) // who looks at all jobs once a minute
+	has := func(n *redisServer, pattern string) bool {
+		return len(must1(n.Client.Keys(t.Context(), pattern).Result())(t)) > 0
+	}
+	victim := s.nodes[slices.IndexFunc(s.nodes, func(n *redisServer) bool {
+		return !has(n, "cronclave:it:replica:*") && !has(n, "cronclave:it:{leader}*")
+	})]
+	lock := "cronclave:it:{" + jobs[victim] + "}:job*"
+	eventually(t, registerEvery+soon, "first look around", func() bool { return has(victim, "cronclave:it:canary:*") })
+	must(t, victim.Client.FlushAll(t.Context()).Err())
+	eventually(t, registerEvery+soon, "lock of the job", func() bool { return has(victim, lock) })
+	c.command(t, "exec", jobs[victim]).want(t, 75, "the server had forgotten the lock")
+	stopAll(t, replicas)
+}

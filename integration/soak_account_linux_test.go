@@ -90,6 +90,7 @@ func (r record) take(runs []pastRun) {
 type account struct {
 	*soak
 	to   time.Time
+	said hearsay
 	told int // ticks that were complained of: only the first ones are told in detail
 }
 
@@ -159,6 +160,7 @@ func (a *account) judge(t *testing.T) {
 			checkAtMost(t, a.truth.lines(job), k.parallel)
 		}
 	}
+	a.said = heard(t, a.dir)
 	verdicts := a.checkOutcomes(t)
 	all := append(slices.Clone(a.gauges), goroutines(t, a.logOf(a.seats[0]), a.from)...)
 	a.tell(t, verdicts, all.judge(t, a.from, a.to, 5*time.Minute/2))
@@ -234,28 +236,6 @@ func (a *account) fits(o pastRun, ran bool) bool {
 
 // granted is when a run was granted. Its token tells: by the clock of Redis, other than what its replica says.
 func granted(o pastRun) time.Time { return time.UnixMicro(o.Token) }
-
-// occupied tells whether as many runs as may be were on when a tick came due, or a slot was held by a replica that could not
-// let go of it.
-func (a *account) occupied(o pastRun) bool {
-	const late = 300 * time.Millisecond // for a tick to be asked for, or a slot to be given up
-	alive := 0
-	for tick := o.Tick.Unix() - int64(soakDeadline.Seconds()); tick < o.Tick.Unix(); tick++ {
-		for _, before := range a.past[tickOf{o.Job, tick}] {
-			if before.Token == 0 || granted(before).After(o.Tick.Add(late)) {
-				continue
-			}
-			end := before.Finished
-			if slices.ContainsFunc(a.faults, func(m mishap) bool { return m.hits(before.Replica) && m.during(end, 0, 0) }) {
-				end = end.Add(soakLease)
-			}
-			if !end.Before(o.Tick.Add(-late)) {
-				alive++
-			}
-		}
-	}
-	return alive >= a.kinds[o.Job].parallel
-}
 
 // blocked tells whether a slot may have been held by a grant of which nobody has heard, or was closed since Redis forgot.
 func (a *account) blocked(at time.Time) bool {

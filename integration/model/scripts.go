@@ -168,13 +168,17 @@ func (m *machine) renew() Verdict {
 	}
 	m.remember(m.PutBackCloses)
 	m.q.Left = m.Lease
-	if r := m.row(); r != nil {
+	if r := &m.s.Rows[m.q.Slot]; r.ID == m.q.ID {
 		r.Expiry = m.now + m.Lease
 		return isRenewed
 	}
 	m.q.Left = 0
-	if !m.mayPutBack() {
+	other := m.row()
+	if !m.mayPutBack() || other != nil && other.Token >= m.q.Token {
 		return isLost
+	}
+	if other != nil { // a lease id holds one row
+		*other = Row{}
 	}
 	m.place(int(m.q.Slot), m.q.Token)
 	m.s.Floor, m.s.Longest = max(m.s.Floor, m.q.Token), max(m.s.Longest, m.Lease, m.q.Knows.Longest)

@@ -46,8 +46,14 @@ func loadScripts(t *testing.T) (scripts [release + 1]*redis.Script) {
 		}
 		return string(text)
 	}
-	for kind, name := range map[Kind]string{claim: "acquire", renewal: "renew", release: "release"} {
-		scripts[kind] = redis.NewScript(read("state") + "\n" + read("queue") + "\n" + read(name)) // the queue has no keys here
+	for kind, parts := range map[Kind][]string{
+		claim: {"grant", "state", "queue", "acquire"}, renewal: {"state", "renew"}, release: {"free", "state", "queue", "release"}, // without keys of a queue
+	} {
+		var texts []string
+		for _, part := range parts {
+			texts = append(texts, read(part))
+		}
+		scripts[kind] = redis.NewScript(strings.Join(texts, "\n"))
 	}
 	return scripts
 }
@@ -77,7 +83,7 @@ type trace struct {
 	log      []string
 }
 
-var keys = []string{"{x}", "{x}:expiry", "{x}:ledger", "{x}:orphans"}
+var keys = []string{"{x}", "{x}:ledger", "{x}:orphans"}
 
 func newTrace(t *testing.T, r *rand.Rand, real *miniredis.Miniredis, client *redis.Client, lua [release + 1]*redis.Script) *trace {
 	real.FlushAll()
@@ -213,7 +219,7 @@ func (tr *trace) argv(q Message) []any {
 		previous = tr.seconds(uint8(w - 1))
 	}
 	k := q.Knows
-	argv := []any{int(q.ID), tr.at(q.Until), 0, token(k.Floor), int64(k.Longest) * unit, tr.seconds(k.Low), tr.ledger(k)}
+	argv := []any{int(q.ID), tr.at(q.Until), 0, token(k.Floor), int64(k.Longest) * unit, tr.seconds(k.Low), tr.ledger(k), "0"}
 	lease := int64(tr.setup.Lease) * unit
 	switch q.Kind {
 	case renewal:

@@ -1,0 +1,197 @@
+package quorum
+
+import "fmt"
+
+// steps are all that can happen next.
+func (x *search) steps(s state) (all []successor) {
+	add := func(to state, format string, args ...any) {
+		x.check(&to)
+		to.canonical()
+		all = append(all, successor{to, func() string { return fmt.Sprintf(format, args...) }})
+	}
+	for i, m := range s.net {
+		if m.kind == 0 {
+			continue
+		}
+		to := s
+		to.net[i] = message{}
+		x.deliver(&to, m, true)
+		add(to, "%v", m)
+		if s.losses < x.setup.Losses {
+			lost := s
+			lost.net[i], lost.losses, lost.dropped = message{}, s.losses+1, true
+			add(lost, "lost: %v", m)
+			unheard := s
+			unheard.net[i], unheard.losses, unheard.dropped = message{}, s.losses+1, true
+			x.deliver(&unheard, m, false)
+			add(unheard, "%v; its reply is lost", m)
+		}
+	}
+	if s.time < x.setup.Horizon {
+		to := s
+		to.time++
+		x.timeOut(&to)
+		add(to, "time passes")
+	}
+	x.nodeSteps(s, add)
+	x.claimantSteps(s, add)
+	return all
+}
+
+func (x *search) nodeSteps(s state, add func(state, string, ...any)) {
+	silent := 0
+	for n := range s.nodes {
+		if s.nodes[n].silent {
+			silent++
+		}
+	}
+	for n, node := range s.nodes {
+		if s.forgets < x.setup.Forgets && !node.silent {
+			to := s
+			to.nodes[n] = fresh(s.time, x.setup.Rules.ForgottenIsSilent || !x.setup.Rules.AllFound)
+			to.forgets++
+			add(to, "node %d forgets", n+1)
+		}
+		if node.silent && !x.setup.Rules.AllFound && silent >= majority {
+			to := s
+			for i := range to.nodes {
+				to.nodes[i].silent = false
+			}
+			add(to, "a majority without markers begins")
+		}
+		if !node.silent || s.time < node.since+lease || nodes-silent < majority {
+			continue
+		}
+		to := s
+		joined := &to.nodes[n]
+		joined.silent = false
+		if x.setup.Rules.Reseeded {
+			x.reseed(&to, n)
+		}
+		add(to, "node %d votes again", n+1)
+	}
+}
+
+func fresh(time uint8, silent bool) node { return node{silent: silent, since: time} }
+
+// reseed writes what a majority of the others has once more, there and on the node that joins.
+func (x *search) reseed(s *state, n int) {
+	var floor, ballot, value uint8
+	for i, node := range s.nodes {
+		if i == n || node.silent {
+			continue
+		}
+		floor = max(floor, node.floor)
+		if node.ballot >= ballot {
+			ballot, value = node.ballot, node.value
+		}
+	}
+	for i := range s.nodes {
+		if i == n || !s.nodes[i].silent {
+			s.nodes[i].floor, s.nodes[i].ballot, s.nodes[i].value = floor+1, floor+1, value
+		}
+	}
+}
+
+func (x *search) claimantSteps(s state, add func(state, string, ...any)) {
+	for who := uint8(1); int(who) <= x.setup.Claimants; who++ {
+		c := s.claimants[who]
+		name := string('A' + who - 1)
+		mourner := x.setup.Mourner && int(who) == x.setup.Claimants
+		switch {
+		case c.phase == idle && mourner && !s.claimants[1].granted: // there is no run to look for
+		case c.phase == idle && mourner:
+			to := s
+			to.claimants[who].phase, to.claimants[who].sent = mourning, s.time
+			if x.ask(&to, who, mourn) {
+				add(to, "%s looks for the dead", name)
+			}
+		case c.phase == idle:
+			to := s
+			if x.begin(&to, who) {
+				add(to, "%s claims", name)
+			}
+		case x.setup.GivesUp && (c.phase == claiming || c.phase == preparing || c.phase == accepting):
+			to := s
+			x.giveUp(&to, who)
+			add(to, "%s gives up", name)
+		case c.phase == holding && c.until > s.time && x.setup.Renews && !s.flying(who, renew):
+			to := s
+			to.claimants[who].renewing, to.claimants[who].sent = 0, s.time
+			if x.ask(&to, who, renew) {
+				add(to, "%s renews", name)
+			}
+		}
+		if c.phase == holding && !x.setup.Renews {
+			to := s
+			x.giveUp(&to, who)
+			add(to, "%s releases", name)
+		}
+		if c.phase != over && c.phase != idle && s.deaths < x.setup.Deaths {
+			to := s
+			to.deaths, to.dropped = s.deaths+1, true
+			to.claimants[who].phase, to.claimants[who].until = over, min(c.until, s.time)
+			add(to, "%s dies", name)
+		}
+	}
+}
+
+func (s *state) flying(who uint8, k kind) bool {
+	for _, m := range s.net {
+		if m.kind == k && m.who == who {
+			return true
+		}
+	}
+	return false
+}
+
+// begin proposes a token.
+func (x *search) begin(s *state, who uint8) bool {
+	c := &s.claimants[who]
+	c.token = max(c.floor+1, s.time*perUnit+who)
+	c.phase, c.yes, c.no, c.ballot, c.value, c.sent = claiming, 0, 0, 0, 0, s.time
+	return x.ask(s, who, claim)
+}
+
+// ask sends a request to all nodes.
+func (x *search) ask(s *state, who uint8, k kind) bool {
+	c := s.claimants[who]
+	for n := range uint8(nodes) {
+		if !s.send(message{kind: k, who: who, node: n, token: c.token, value: c.write, slot: c.slot, sent: s.time}) {
+			return false
+		}
+	}
+	return true
+}
+
+// timeOut voids what is too late to be executed, and ends the waiting for it.
+func (x *search) timeOut(s *state) {
+	for i, m := range s.net {
+		if m.kind != 0 && s.time > m.sent+1 {
+			s.net[i] = message{}
+		}
+	}
+	for who := uint8(1); int(who) <= x.setup.Claimants; who++ {
+		c := s.claimants[who]
+		if c.phase != over && c.phase != idle && c.phase != holding && s.time > c.sent+1 {
+			x.giveUp(s, who)
+		}
+	}
+}
+
+// giveUp takes back what nodes may have given, also to what is still on its way. That it takes its time harms nobody, so it takes none here.
+func (x *search) giveUp(s *state, who uint8) {
+	c := &s.claimants[who]
+	c.phase, c.until = over, 0
+	if !x.setup.Rules.DropStragglers {
+		return
+	}
+	for i := range s.nodes {
+		s.nodes[i].drop(who, c.token)
+	}
+	for i := range s.net { // what the tombstones refuse
+		if m := s.net[i]; m.who == who && m.kind != accept {
+			s.net[i] = message{}
+		}
+	}
+}

@@ -1,0 +1,172 @@
+package integration
+
+import (
+	"bufio"
+	"encoding/json"
+	"fmt"
+	"os"
+	"path/filepath"
+	"slices"
+	"strings"
+	"testing"
+	"time"
+)
+
+// hearsay is what the replicas have logged of slots and ticks, by this machine's clock, which is that of Redis. What the history tells
+// of a run is its end. The slot is held for longer: until that end is recorded, and the release answered, which the log tells.
+type hearsay struct {
+	released map[string]time.Time // by run: the slot was given up by then
+	decided  map[tickOf]time.Time // the tick was settled by then
+}
+
+// heard reads the logs of all lives of all replicas.
+func heard(t *testing.T, dir string) hearsay {
+	t.Helper()
+	h := hearsay{map[string]time.Time{}, map[tickOf]time.Time{}}
+	logs, err := filepath.Glob(filepath.Join(dir, "*.log"))
+	must(t, err)
+	for _, path := range logs {
+		f, err := os.Open(path)
+		must(t, err)
+		lines := bufio.NewScanner(f) // an hour's log is long
+		lines.Buffer(nil, 1<<20)
+		for lines.Scan() {
+			h.take(lines.Text())
+		}
+		must(t, lines.Err())
+		must(t, f.Close())
+	}
+	return h
+}
+
+func (h hearsay) take(text string) {
+	var l struct {
+		Message string    `json:"@message"`
+		At      time.Time `json:"@timestamp"`
+		Job     string    `json:"job"`
+		RunID   string    `json:"run_id"`
+		Tick    time.Time `json:"tick"`
+	}
+	if !strings.Contains(text, `"finished"`) && !strings.Contains(text, `"tick not run"`) && !strings.Contains(text, "could not be released") {
+		return
+	}
+	if json.Unmarshal([]byte(text), &l) != nil {
+		return // the last line of one that was killed
+	}
+	switch key := (tickOf{l.Job, l.Tick.Unix()}); {
+	case strings.Contains(l.Message, "could not be released"):
+		h.released[l.RunID] = l.At.Add(soakLease)
+	case l.Message == "finished" && h.released[l.RunID].Before(l.At):
+		h.released[l.RunID] = l.At
+	case l.Message == "tick not run" && (h.decided[key].IsZero() || l.At.Before(h.decided[key])):
+		h.decided[key] = l.At
+	}
+}
+
+// tenure is the time for which a slot may have been held.
+type tenure struct {
+	slot     int
+	from, to time.Time
+}
+
+// tenures are those of a job's runs near a tick, each over at the latest when the slot was granted again.
+func (a *account) tenures(o pastRun) (all []tenure) {
+	reach := int64(soakDeadline.Seconds())
+	for tick := o.Tick.Unix() - reach; tick <= o.Tick.Unix()+reach; tick++ {
+		for _, run := range a.past[tickOf{o.Job, tick}] {
+			if run.Token != 0 && run.Slot != nil {
+				all = append(all, tenure{*run.Slot, granted(run), a.letGo(run)})
+			}
+		}
+	}
+	slices.SortFunc(all, func(x, y tenure) int { return x.from.Compare(y.from) })
+	for i := range all {
+		next := slices.IndexFunc(all[i+1:], func(n tenure) bool { return n.slot == all[i].slot })
+		if next >= 0 && all[i+1+next].from.Before(all[i].to) {
+			all[i].to = all[i+1+next].from
+		}
+	}
+	return all
+}
+
+// letGo is until when a run may have held its slot: a replica that could not let go of it held it until the lease was over.
+func (a *account) letGo(run pastRun) time.Time {
+	end := run.Finished
+	if slices.ContainsFunc(a.faults, func(m mishap) bool { return m.hits(run.Replica) && m.during(end, 0, 0) }) {
+		end = end.Add(soakLease)
+	}
+	return later(end, a.said.released[run.RunID])
+}
+
+// occupied tells whether at some moment between the time a tick came due and the word that it was skipped as many slots were held as
+// there are.
+func (a *account) occupied(o pastRun) bool {
+	decided, ok := a.said.decided[tickOf{o.Job, o.Tick.Unix()}]
+	if !ok {
+		decided = o.Finished
+	}
+	all := a.tenures(o)
+	moments := []time.Time{o.Tick}
+	for _, one := range all {
+		moments = append(moments, one.from)
+	}
+	return slices.ContainsFunc(moments, func(at time.Time) bool {
+		held := 0
+		for _, one := range all {
+			if !at.Before(one.from) && at.Before(one.to) {
+				held++
+			}
+		}
+		return held >= a.kinds[o.Job].parallel && !at.Before(o.Tick) && !at.After(decided)
+	})
+}
+
+// TestSoakJudgesSkips: a skip is excused by slots that were held when it was decided, as long as they were held and no longer.
+func TestSoakJudgesSkips(t *testing.T) {
+	second := func(s float64) time.Time { return time.UnixMicro(int64(1e15 + s*1e6)) }
+	run := func(id string, tick, slot int, from, to float64) pastRun {
+		return pastRun{RunID: id, Job: "j", Tick: second(float64(tick)), Slot: &slot, Token: second(from).UnixMicro(), Replica: "r1", Outcome: "ok", Finished: second(to)}
+	}
+	logged := func(at float64, message, rest string) string {
+		return fmt.Sprintf("{\"@message\":%q,\"@timestamp\":%q,\"job\":\"j\",%s}\n", message, second(at).Format(time.RFC3339Nano), rest)
+	}
+	decided := func(at float64) string {
+		return logged(at, "tick not run", fmt.Sprintf(`"tick":%q`, second(10).UTC().Format(time.RFC3339)))
+	}
+	for _, tc := range []struct {
+		name     string
+		parallel int
+		runs     []pastRun
+		log      string
+		faults   []mishap
+		want     bool
+	}{
+		{"nobody held it", 1, []pastRun{run("a", 9, 0, 9, 9.1)}, logged(9.2, "finished", `"run_id":"a"`) + decided(10.1), nil, false},
+		{"it was on", 1, []pastRun{run("a", 9, 0, 9, 11)}, logged(11.1, "finished", `"run_id":"a"`) + decided(10.1), nil, true},
+		{"its end was being recorded", 1, []pastRun{run("a", 9, 0, 9, 9.4)}, logged(10.1, "finished", `"run_id":"a"`) + decided(10.2), nil, true},
+		{"its end was being recorded, and another's", 1, []pastRun{run("a", 8, 0, 8, 8.4), run("b", 9, 0, 9, 9.1)},
+			logged(10.1, "finished", `"run_id":"a"`) + logged(9.9, "finished", `"run_id":"b"`) + decided(10.2), nil, false},
+		{"granted before it was decided", 1, []pastRun{run("a", 9, 0, 10.2, 10.3)}, logged(10.4, "finished", `"run_id":"a"`) + decided(10.3), nil, true},
+		{"granted after it was decided", 1, []pastRun{run("a", 9, 0, 10.2, 10.3)}, logged(10.4, "finished", `"run_id":"a"`) + decided(10.1), nil, false},
+		{"one of two", 2, []pastRun{run("a", 9, 0, 9, 11)}, decided(10.1), nil, false},
+		{"both", 2, []pastRun{run("a", 8, 0, 8, 11), run("b", 9, 1, 9, 11)}, decided(10.1), nil, true},
+		{"one after the other", 2, []pastRun{run("a", 8, 0, 8, 10.1), run("b", 9, 1, 10.2, 11)}, decided(10.3), nil, false},
+		{"a lease that nobody released", 1, []pastRun{run("a", 9, 0, 9, 9.1)}, logged(9.2, "the lease could not be released; it ends by itself", `"run_id":"a"`) +
+			logged(9.2, "finished", `"run_id":"a"`) + decided(10.1), nil, true},
+		{"a replica in trouble", 1, []pastRun{run("a", 9, 0, 9, 9.1)}, decided(10.1),
+			[]mishap{{faultKind{most: 1}, []string{"r1"}, second(9), second(12)}}, true},
+		{"another one in trouble", 1, []pastRun{run("a", 9, 0, 9, 9.1)}, decided(10.1),
+			[]mishap{{faultKind{most: 1}, []string{"r2"}, second(9), second(12)}}, false},
+	} {
+		t.Run(tc.name, func(t *testing.T) {
+			dir := t.TempDir()
+			must(t, os.WriteFile(filepath.Join(dir, "r1-0001.log"), []byte(tc.log+"{\"@mess\n"), 0o600))
+			a := &account{soak: &soak{dir: dir, kinds: map[string]soakKind{"j": {parallel: tc.parallel}}, past: record{}, faults: tc.faults}, said: heard(t, dir)}
+			a.past.take(tc.runs)
+			skipped := pastRun{RunID: "s", Job: "j", Tick: second(10), Outcome: "skipped", Reason: "overlap", Finished: second(10.5)}
+			if got := a.occupied(skipped); got != tc.want {
+				t.Errorf("occupied: %v", got)
+			}
+		})
+	}
+}
