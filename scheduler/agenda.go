@@ -13,7 +13,7 @@ type tick struct {
 	instants
 	due       time.Time     // from when it may start: its jitter later
 	deadline  time.Time     // until when it may start
-	id        string        // of the claim, the same each time it is asked for, and of the run
+	id        string        // of the claim, the same each time it is asked for, and of the run; made when it is first asked for
 	reason    string        // why it is missed if its deadline passes
 	nth       int           // of the ticks of its job that were opened
 	opened    time.Time     // when that was
@@ -79,7 +79,7 @@ func (a *agenda) silent(k *tick, now time.Time) bool {
 // it is silent. One that comes due behind a backlog while the server answers does not: it is skipped if all slots are held.
 func (a *agenda) open(t *task, of instants, now time.Time) *tick {
 	t.opened++
-	k := &tick{task: t, instants: of, due: t.due(of.at, of.next), deadline: t.deadline(of.at, of.next), id: newRunID(), reason: "late",
+	k := &tick{task: t, instants: of, due: t.due(of.at, of.next), deadline: t.deadline(of.at, of.next), reason: "late",
 		nth: t.opened, opened: now, waited: !of.next.IsZero() && !of.next.After(now)}
 	if reason, joins := a.joins(k, now); joins {
 		k.waited, k.reason = true, reason

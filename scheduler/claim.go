@@ -73,6 +73,9 @@ func (s *Scheduler) claimOf(k *tick) election.Claim {
 		s.place(k)
 	}
 	k.abstained = !k.placed || s.leaving
+	if k.id == "" {
+		k.id = newRunID()
+	}
 	if k.abstained && !k.waited {
 		k.reason, k.follows = k.aside()
 	}
@@ -311,7 +314,7 @@ func (s *Scheduler) freed(k *tick) {
 	s.running--
 	now := s.now()
 	if k.returned && !k.closed {
-		k.returned, k.id = false, newRunID()
+		k.returned, k.id = false, ""
 		s.agenda.ask(k, now, now)
 	}
 	s.wake(now, k)
