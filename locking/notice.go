@@ -40,8 +40,14 @@ func (g granted) append(b []byte) []byte {
 }
 
 func parseGranted(line string) (g granted, ok bool) {
-	fields := strings.Split(line, "\t")
-	if len(fields) != 10 || fields[0] == "" {
+	var fields [10]string
+	for i := range fields {
+		var more bool
+		if fields[i], line, more = strings.Cut(line, "\t"); more != (i < len(fields)-1) {
+			return g, false
+		}
+	}
+	if fields[0] == "" {
 		return g, false
 	}
 	for i, n := range []*int64{&g.tick, &g.until, &g.now, &g.floor, &g.longest, &g.low} {
@@ -94,7 +100,7 @@ func (c *Client) Hear(ctx context.Context, f func([]Notice)) {
 func (c *Client) overhear(message string) []Notice {
 	local := c.cfg.Clock()
 	micros, known := c.servers.estimate(local)
-	var notices []Notice
+	notices := make([]Notice, 0, strings.Count(message, "\n"))
 	for line := range strings.Lines(message) {
 		g, ok := parseGranted(strings.TrimSuffix(line, "\n"))
 		if !ok {

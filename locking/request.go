@@ -84,7 +84,9 @@ type Answer struct {
 }
 
 func (r Request) withDefaults() Request {
-	r.ID = orDefault(r.ID, rand.Text())
+	if r.ID == "" {
+		r.ID = rand.Text()
+	}
 	r.Slots = orDefault(r.Slots, 1)
 	r.Lease = orDefault(r.Lease, 30*time.Second)
 	if r.Tick != nil {

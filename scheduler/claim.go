@@ -31,9 +31,12 @@ func (s *Scheduler) claim(ctx context.Context, now time.Time) {
 	if s.claiming {
 		return
 	}
-	var b claimedBatch
-	probes := 0
-	for _, k := range s.agenda.asked(now, maxClaims) {
+	probes, asked := 0, s.agenda.asked(now, maxClaims)
+	if len(asked) == 0 {
+		return
+	}
+	b := claimedBatch{claims: make([]election.Claim, 0, len(asked))}
+	for _, k := range asked {
 		if s.away && k.unsure {
 			if probes++; probes > maxProbes {
 				s.agenda.asks.set(k, now.Add(max(s.retry.pause/2, shortestPause))) // before those that are asked for now
