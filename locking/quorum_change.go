@@ -49,7 +49,7 @@ func (t *change) next() (nodeCall, int) {
 	case "look":
 		k.args = []any{-1, 0, 0, 0, "", 0, "", "", "", flag(t.everyone), "", 0, "1"}
 	case "prepare":
-		t.token = t.propose(t.floor)
+		t.token = t.propose(t.lock, t.floor)
 		k.args = []any{-1, 0, 0, 0, "", t.token, "any", "", "", flag(t.everyone), strings.Join(t.shut, "\n"), t.tombstoneLife(), "1"}
 	default:
 		k.script, k.keys = t.quorum.scripts.accept, append(keys, t.indexKey())
@@ -58,10 +58,17 @@ func (t *change) next() (nodeCall, int) {
 	return k, all
 }
 
-// propose is a token above a floor, near the servers' time.
-func (q *quorum) propose(floor int64) int64 {
-	now, _ := q.estimate(q.cfg.Clock())
-	return max(now, floor+1)
+// propose is a token above a floor, near the servers' time. It is above all that this client proposed for the lock before, too: a node
+// tells a later try from an earlier one by their tokens, and the estimate of the time may step back.
+func (q *quorum) propose(lock string, floor int64) int64 {
+	local := q.cfg.Clock()
+	now, _ := q.estimate(local)
+	if own := q.seen.of(lock, q.cfg.Clock, q.cfg.Idle).floor; own < now+glitch {
+		floor = max(floor, own)
+	}
+	token := max(now, floor+1)
+	q.seen.learn(lock, knowledge{floor: token, seen: local}, q.cfg.Idle, now, true)
+	return token
 }
 
 // tombstoneLife is until when nothing that was sent before can arrive, in microseconds.

@@ -58,14 +58,14 @@ func (t *claim) next() (nodeCall, int) {
 		if !t.account {
 			promise, wave = "", t.majority
 		}
-		t.token, t.placed = t.propose(t.floor), true
+		t.token, t.placed = t.propose(t.r.Lock, t.floor), true
 		k.args = []any{t.slot, t.r.Slots, lease, delay, flag(!t.r.AnyLimit), t.token, promise, t.cfg.Owner, t.moves(), "", t.r.Adopt,
 			t.tombstoneLife(), flag(t.account || t.r.Slots > 1)}
 		t.ballots = append(t.ballots, t.token)
 	case "read":
 		k.args = []any{-1, t.r.Slots, 0, 0, "", 0, "", "", "", "", "", 0, "1"}
 	case "prepare":
-		t.token = t.propose(t.floor)
+		t.token = t.propose(t.r.Lock, t.floor)
 		k.args = []any{-1, t.r.Slots, 0, 0, "", t.token, "any", "", "", "", strings.Join(t.shut, "\n"), t.tombstoneLife(), "1"}
 	default:
 		slot, token := -1, int64(0)

@@ -169,7 +169,7 @@ func (q *quorum) reseed(sources, ready []int, everyone bool) bool {
 	for some := range slices.Chunk(locks, maxBatch/10) {
 		tasks := make([]task, len(some))
 		for i, key := range some {
-			tasks[i] = &seeding{change: change{quorum: q, key: key, everyone: everyone, edit: func(*register, view) {}}, ready: ready}
+			tasks[i] = &seeding{change: change{quorum: q, lock: key, key: key, everyone: everyone, edit: func(*register, view) {}}, ready: ready}
 		}
 		ctx, cancel := context.WithTimeout(q.life, 4*q.cfg.Timeout)
 		q.run(ctx, some[0], tasks)

@@ -112,6 +112,7 @@ func newBench(t *testing.T, nodes []redis.UniversalClient) *bench {
 	b.a, b.b = b.client("a"), b.client("b")
 	if b.onQuorum() { // it begins with the first request
 		b.ask(b.a, locking.Request{Lock: "first", Abstain: true})
+		b.founded()
 	}
 	return b
 }

@@ -4,6 +4,7 @@ import (
 	"encoding/json"
 	"errors"
 	"fmt"
+	"slices"
 	"strconv"
 	"strings"
 	"time"
@@ -31,6 +32,7 @@ func quorums() []theorem {
 		{"RowStaysShutAfterAnExpiryWithADelay", shutOnQuorum, votes},
 		{"MajoritiesOfDifferentRowsLetNobodyIn", differentRows, votes},
 		{"LateWriteBackChangesNothing", lateWriteBack, votes},
+		{"LateTryLeavesALaterOneAlone", lateTry, votes},
 		{"OrphanIsNotRenewed", orphanStaysDead, votes},
 	}
 }
@@ -155,12 +157,24 @@ func (b *bench) forgets(node redis.UniversalClient) {
 	}
 }
 
+func (b *bench) isVoting(node redis.UniversalClient) bool {
+	return node.HGet(b.ctx, b.prefix+"quorum", "state").Val() == "voting"
+}
+
+// founded waits until all nodes vote: while they join, registers are written once more, and what a test fakes in one may be undone.
+func (b *bench) founded() {
+	b.Helper()
+	b.until("all nodes vote", func() bool {
+		return !slices.ContainsFunc(b.nodes, func(node redis.UniversalClient) bool { return !b.isVoting(node) })
+	})
+}
+
 // votesAgain waits until a node has joined anew.
 func (b *bench) votesAgain(node redis.UniversalClient) {
 	b.Helper()
 	b.until("the node votes again", func() bool {
 		b.ask(b.b, locking.Request{Lock: "other", Abstain: true}) // somebody has to talk to it
-		return node.HGet(b.ctx, b.prefix+"quorum", "state").Val() == "voting"
+		return b.isVoting(node)
 	})
 }
 
@@ -181,7 +195,7 @@ func forgetfulNode(b *bench) {
 		if a := b.ask(newcomer, locking.Request{Lease: lease}); a.Verdict == locking.Granted && l.Context().Err() == nil {
 			b.Fatal("granted beside a living holder")
 		}
-		if forgot.HGet(b.ctx, b.prefix+"quorum", "state").Val() == "voting" {
+		if b.isVoting(forgot) {
 			if since := b.now().Sub(before); since < lease {
 				b.Fatalf("it votes after %v", since)
 			}
@@ -309,6 +323,26 @@ func differentRows(b *bench) {
 	b.on(b.nodes[:few], func(node redis.UniversalClient) error { return node.HDel(b.ctx, b.base(), "r1").Err() })
 	b.on(b.nodes[few+1:], func(node redis.UniversalClient) error { return node.HDel(b.ctx, b.base(), "r0").Err() })
 	b.gets(b.client("third"), r, locking.Held)
+}
+
+// A claim finds its first slot taken and wins another; then its first try arrives at nodes that it had not reached yet.
+func lateTry(b *bench) {
+	r := locking.Request{Slots: 2}
+	b.everywhere(b.wins(b.a, r))
+	r.ID = "mover"
+	moved := b.wins(b.b, r)
+	b.everywhere(moved)
+	tombstone := b.base() + ":dead:mover" // of the first try, which would refuse it
+	b.on(b.nodes, func(node redis.UniversalClient) error {
+		b.until("the first try is dropped", func() bool { return node.Exists(b.ctx, tombstone).Val() == 1 })
+		return node.Del(b.ctx, tombstone).Err()
+	})
+	if verdict, _ := b.again(b.await("mover", 1)); verdict != "stale" {
+		b.Errorf("it was %s", verdict)
+	}
+	if n := b.voters(moved); n != len(b.nodes) {
+		b.Errorf("%d nodes have its row", n)
+	}
 }
 
 // A claimant's last word arrives when others have decided more.

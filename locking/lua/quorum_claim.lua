@@ -48,6 +48,7 @@ if token - math.max(now, floor) > MINUTE then acceptable = 'far' end
 
 local promised = false -- by this very request: the same number may have been promised to another
 local function stays(row)
+  if row.token == token then return true end -- this very try, sent twice
   local named = string.find(ARGV[12], ',' .. int(row.token) .. ',', 1, true)
   if string.sub(ARGV[12], 1, 3) == 'but' then return named end
   return not named
@@ -63,6 +64,7 @@ local function vote()
     set('r' .. mine, text_of(row))
     return 'yes'
   end
+  if mine and rows[mine].token > token then return 'stale' end -- a later try came first
   local row = rows[slot]
   if row and row.id ~= id and row.expiry + row.delay > now then
     if mine then redis.call('HDEL', LOCK, 'r' .. mine); rows[mine] = nil end
