@@ -119,7 +119,7 @@ func noTick(b *bench) {
 func newSchedule(b *bench) {
 	b.decided(b.a, 119, "") // the first word of a schedule: it begins now
 	b.look(b.a, locking.LookRequest{Permanent: true, Schedule: "another"})
-	past := b.now().Truncate(time.Second)
+	past := b.now().Truncate(time.Second).Add(-time.Second) // a client of a quorum estimates the time, by some milliseconds
 	r := locking.Request{Tick: &locking.Tick{At: past, Previous: past.Add(-time.Second), Schedule: "another"}}
 	b.gets(b.b, r, locking.Decided)
 	if d := b.state().Decided; b.now().Sub(d) > timeout {

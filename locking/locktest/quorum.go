@@ -356,13 +356,11 @@ func lateWriteBack(b *bench) {
 		late = b.await("slow", n)
 	}
 	b.runs(b.b, 2)
-	b.until("all nodes have heard of it", func() bool {
-		same := true
-		b.on(b.nodes, func(node redis.UniversalClient) error {
-			same = same && fmt.Sprint(b.register(node)["last"]) == fmt.Sprint(b.tick(2).At.Unix())
-			return nil
+	ballot := fmt.Sprint(late[notAfter(late)+2])
+	b.until("all nodes have heard of a later ballot", func() bool {
+		return !slices.ContainsFunc(b.nodes, func(node redis.UniversalClient) bool {
+			return node.HGet(b.ctx, b.base(), "floor").Val() <= ballot
 		})
-		return same
 	})
 	if verdict, _ := b.again(late); verdict != "stale" {
 		b.Errorf("it was %s", verdict)
