@@ -28,6 +28,7 @@ func enteredTwice(b *bench) {
 	b.release(l)
 	b.gets(b.b, locking.Request{}, locking.Held)
 	b.release(again)
+	b.gone(l)
 	next := b.wins(b.b, locking.Request{})
 	if err := l.Release(b.ctx); !errors.Is(err, locking.ErrReleased) {
 		b.Errorf("released more often than entered: %v", err)
