@@ -127,8 +127,12 @@ func (q *quorum) admit(members []*membership, sources, joining []int, everyone b
 	for _, i := range sources {
 		base, longest = max(base, members[i].top, members[i].base), max(longest, members[i].longest)
 	}
+	least := longest
+	if !everyone { // a claim of a longer lease may be on its way to the others, with a vote that was forgotten here
+		least = max(longest, q.underWay())
+	}
 	ready := slices.DeleteFunc(slices.Clone(joining), func(i int) bool {
-		wait := time.Duration(members[i].sinceAt+longest-members[i].now) * time.Microsecond
+		wait := time.Duration(members[i].sinceAt+least-members[i].now) * time.Microsecond
 		if wait > 0 {
 			left = max(left, wait)
 		}
@@ -152,6 +156,9 @@ func (q *quorum) admit(members []*membership, sources, joining []int, everyone b
 	}
 	return left, helped
 }
+
+// underWay is for how long a node may take what was sent when another was asked the same, in microseconds.
+func (q *quorum) underWay() int64 { return (q.cfg.Timeout + time.Second).Microseconds() }
 
 func (q *quorum) letVote(n *node, epoch string, base, longest int64) bool {
 	ctx, cancel := context.WithTimeout(q.life, q.cfg.Timeout)

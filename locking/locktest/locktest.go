@@ -77,6 +77,8 @@ const (
 	renewing = 3 * time.Second
 	// timeout bounds a round trip on a machine that has other things to do.
 	timeout = 20 * time.Second
+	// quorumTimeout does so on a quorum, where a node that has forgotten does not vote for longer than that.
+	quorumTimeout = 4 * time.Second
 	// schedule is the digest that ticks of the bench carry.
 	schedule = "every minute"
 )
@@ -155,7 +157,7 @@ func (b *bench) client(owner string) *locking.Client {
 func (b *bench) config(owner string) locking.Config {
 	cfg := locking.Config{Redis: b.rdb, Prefix: b.prefix, Owner: owner, Timeout: timeout}
 	if b.onQuorum() {
-		cfg.Redis, cfg.Quorum = nil, b.nodes
+		cfg.Redis, cfg.Quorum, cfg.Timeout = nil, b.nodes, quorumTimeout
 	}
 	return cfg
 }

@@ -7,6 +7,7 @@ import (
 	"slices"
 	"strconv"
 	"strings"
+	"sync/atomic"
 	"time"
 
 	"github.com/redis/go-redis/v9"
@@ -17,12 +18,16 @@ import (
 // quorumRenewal is how many words a renewal of lua/quorum_renew.lua has.
 const quorumRenewal = 3 + 3 + 3 + 6
 
+// quorumRelease is how many lua/quorum_release.lua has.
+const quorumRelease = 3 + 3 + 3 + 4
+
 // quorumAccept is how many lua/quorum_accept.lua has.
 const quorumAccept = 3 + 4 + 3 + 8
 
 func quorums() []theorem {
 	return []theorem{
 		{"NodeThatForgotDoesNotVoteForALease", forgetfulNode, votes},
+		{"NodeThatForgotWaitsForWhatIsOnItsWay", forgetfulInAMoment, votes},
 		{"NodeThatForgotKnowsTheLedgerWhenItVotes", reseededNode, votes},
 		{"MinorityThatForgotOneAfterTheOtherLosesNothing", rollingLoss, votes},
 		{"KeeperRepairsAMinority", repairedMinority, votes},
@@ -33,6 +38,8 @@ func quorums() []theorem {
 		{"MajoritiesOfDifferentRowsLetNobodyIn", differentRows, votes},
 		{"LateWriteBackChangesNothing", lateWriteBack, votes},
 		{"LateTryLeavesALaterOneAlone", lateTry, votes},
+		{"LateDropLeavesALaterTryAlone", lateDrop, votes},
+		{"NumberIsPromisedOnce", promisedOnce, votes},
 		{"OrphanIsNotRenewed", orphanStaysDead, votes},
 	}
 }
@@ -215,6 +222,22 @@ func reseededNode(b *bench) {
 	if low := fmt.Sprint(b.register(b.nodes[1])["low"]); low != fmt.Sprint(b.tick(2).At.Unix()) {
 		b.Errorf("it knows of ticks up to %s", low)
 	}
+	if life := b.nodes[1].TTL(b.ctx, b.base()).Val(); life != -1 { // what has a ledger stays
+		b.Errorf("it knows so for %v", life)
+	}
+}
+
+// A node forgets a vote for a lease longer than any so far, while the claim is on its way to the others.
+func forgetfulInAMoment(b *bench) {
+	b.forgets(b.nodes[1])
+	b.votesAgain(b.nodes[1])
+	since, err := b.nodes[1].HGet(b.ctx, b.prefix+"quorum", "since").Int64()
+	if err != nil {
+		b.Fatal(err)
+	}
+	if now, err := b.nodes[1].Time(b.ctx).Result(); err != nil || now.Sub(time.UnixMicro(since)) < quorumTimeout {
+		b.Errorf("it votes after %v (%v), but what takes %v could be on its way", now.Sub(time.UnixMicro(since)), err, quorumTimeout)
+	}
 }
 
 func rollingLoss(b *bench) {
@@ -345,6 +368,63 @@ func lateTry(b *bench) {
 	})
 	if n := b.voters(moved); n != len(b.nodes) {
 		b.Errorf("%d nodes have its row", n)
+	}
+}
+
+// What a refused claim sends to take its votes back arrives after the same lease id was asked for again, by a client whose clock has stepped back.
+func lateDrop(b *bench) {
+	var behind atomic.Int64
+	cfg := b.config("stepped")
+	begun := time.Now()
+	cfg.Clock = func() time.Duration { return time.Hour + time.Since(begun) - time.Duration(behind.Load()) }
+	c, err := locking.New(cfg)
+	if err != nil {
+		b.Fatal(err)
+	}
+	b.Cleanup(func() { _ = c.Close() })
+	first := b.wins(b.a, locking.Request{})
+	b.everywhere(first)
+	r := locking.Request{ID: "twice"}
+	b.gets(c, r, locking.Held)
+	var drop []any
+	for n := 2; len(drop) != quorumRelease; n++ {
+		drop = b.await("twice", n)
+	}
+	b.release(first)
+	b.gone(first)
+	behind.Store(int64(500 * time.Millisecond))
+	second := b.wins(c, r)
+	b.everywhere(second)
+	if verdict, _ := b.again(drop); verdict != "dropped" {
+		b.Errorf("it was %s", verdict)
+	}
+	if n := b.voters(second); n != len(b.nodes) {
+		b.Errorf("%d nodes have its row", n)
+	}
+}
+
+// A claim asks again with the very number that a node has promised to another since.
+func promisedOnce(b *bench) {
+	b.known()
+	b.runs(b.a, 0)
+	l := b.wins(b.a, locking.Request{ID: "one", Tick: b.tick(1)})
+	b.everywhere(l)
+	claim := slices.Clone(b.await("one", 1))
+	b.wins(b.b, locking.Request{ID: "two", Slots: 2, Permanent: true, AnyLimit: true, Trigger: "manual"})
+	for _, node := range b.nodes {
+		floor := node.HGet(b.ctx, b.base(), "floor").Val()
+		at := notAfter(claim) + 2
+		for _, moves := range []string{"", fmt.Sprintf(",%v,", claim[at+5])} {
+			again := slices.Clone(claim)
+			again[at+5], again[at+8] = floor, moves
+			reply, err := node.Do(b.ctx, again...).Slice()
+			if err != nil {
+				b.Fatal(err)
+			}
+			if reply[0] != "stale" {
+				b.Errorf("%s: promised again: %v", floor, reply[0])
+			}
+		}
 	}
 }
 
