@@ -384,6 +384,8 @@ func lateDrop(b *bench) {
 	b.Cleanup(func() { _ = c.Close() })
 	first := b.wins(b.a, locking.Request{})
 	b.everywhere(first)
+	const step = time.Second
+	b.until("the floor is older than the step", func() bool { return b.now().UnixMicro()-int64(first.Token()) > 2*step.Microseconds() })
 	r := locking.Request{ID: "twice"}
 	b.gets(c, r, locking.Held)
 	var drop []any
@@ -392,7 +394,7 @@ func lateDrop(b *bench) {
 	}
 	b.release(first)
 	b.gone(first)
-	behind.Store(int64(500 * time.Millisecond))
+	behind.Store(int64(step))
 	second := b.wins(c, r)
 	b.everywhere(second)
 	if verdict, _ := b.again(drop); verdict != "dropped" {
