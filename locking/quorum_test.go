@@ -2,9 +2,13 @@ package locking_test
 
 import (
 	"context"
+	"crypto/sha1"
 	"errors"
 	"fmt"
 	"io"
+	"strings"
+	"sync"
+	"sync/atomic"
 	"testing"
 	"time"
 
@@ -129,5 +133,170 @@ func TestQuorumGrantsEachRowOnce(t *testing.T) {
 	}
 	if l, ok, err := b.Semaphore("s", 3).TryAcquire(t.Context()); !ok || err != nil || l.Slot() != 1 {
 		t.Fatal(fmt.Sprint(l, ok, err))
+	}
+}
+
+// faulty is a node's connection that can be cut, and a node's clock that can be wrong: what it is taught reads the time with an offset.
+type faulty struct {
+	node   redis.UniversalClient
+	cut    atomic.Bool
+	shas   sync.Map // what the client calls a script -> what the node does
+	offset string   // key of the offset in seconds
+}
+
+func (f *faulty) DialHook(next redis.DialHook) redis.DialHook { return next }
+
+func (f *faulty) ProcessHook(next redis.ProcessHook) redis.ProcessHook {
+	return func(ctx context.Context, cmd redis.Cmder) error {
+		if f.cut.Load() {
+			cmd.SetErr(io.ErrUnexpectedEOF)
+			return cmd.Err()
+		}
+		f.rewrite(cmd)
+		return next(ctx, cmd)
+	}
+}
+
+func (f *faulty) ProcessPipelineHook(next redis.ProcessPipelineHook) redis.ProcessPipelineHook {
+	return func(ctx context.Context, cmds []redis.Cmder) error {
+		for _, cmd := range cmds {
+			if f.cut.Load() {
+				cmd.SetErr(io.ErrUnexpectedEOF)
+				continue
+			}
+			f.rewrite(cmd)
+		}
+		if f.cut.Load() {
+			return io.ErrUnexpectedEOF
+		}
+		return next(ctx, cmds)
+	}
+}
+
+func (f *faulty) rewrite(cmd redis.Cmder) {
+	args := cmd.Args()
+	switch {
+	case len(args) > 2 && args[0] == "script" && args[1] == "load":
+		text := args[2].(string)
+		args[2] = f.wrong(text)
+		f.shas.Store(sha(text), sha(args[2].(string)))
+	case len(args) > 1 && args[0] == "eval":
+		args[1] = f.wrong(args[1].(string))
+	case len(args) > 1 && args[0] == "evalsha":
+		if other, ok := f.shas.Load(args[1]); ok {
+			args[1] = other
+		}
+	}
+}
+
+func (f *faulty) wrong(text string) string {
+	return strings.ReplaceAll(text, "redis.call('TIME')",
+		"(function() local t = redis.call('TIME'); return {t[1] + tonumber(redis.call('GET', '"+f.offset+"') or 0), t[2]} end)()")
+}
+
+func (f *faulty) step(t *testing.T, by time.Duration) {
+	t.Helper()
+	if err := f.node.Set(t.Context(), f.offset, int(by.Seconds()), 0).Err(); err != nil {
+		t.Fatal(err)
+	}
+}
+
+func sha(text string) string { return fmt.Sprintf("%x", sha1.Sum([]byte(text))) }
+
+// faultyQuorum is a client of masters that can fail, and the masters as a client sees them.
+func faultyQuorum(t *testing.T, n int) (*locking.Client, []*faulty) {
+	t.Helper()
+	_, clients := masters(t, n)
+	var nodes []*faulty
+	for _, c := range clients {
+		f := &faulty{node: c, offset: "offset"}
+		c.AddHook(f)
+		nodes = append(nodes, f)
+	}
+	return quorumOf(t, clients), nodes
+}
+
+// Two of five clocks are an hour ahead, and two of the others are silent: of those that answer, most are wrong.
+func TestQuorumTrustsNoMinorityOfClocks(t *testing.T) {
+	c, nodes := faultyQuorum(t, 5)
+	nodes[0].step(t, time.Hour)
+	nodes[1].step(t, time.Hour)
+	if l, ok, err := c.Mutex("first").TryLock(t.Context()); !ok || err != nil { // all have told the time
+		t.Fatal(l, ok, err)
+	}
+	awaitVotes(t, nodes)
+	nodes[3].cut.Store(true)
+	nodes[4].cut.Store(true)
+	soon := time.Now().Add(10 * time.Minute).Truncate(time.Second)
+	a := c.Acquire(t.Context(), locking.Request{Lock: "job", Permanent: true, AnyLimit: true,
+		Tick: &locking.Tick{At: soon, Previous: soon.Add(-time.Minute), Schedule: "every minute"}})
+	if a.Verdict != locking.Early {
+		t.Errorf("a tick in ten minutes: %s, %v", a.Verdict, a.Err)
+	}
+}
+
+// awaitVotes waits until all nodes vote.
+func awaitVotes(t *testing.T, nodes []*faulty) {
+	t.Helper()
+	for _, n := range nodes {
+		for n.node.HGet(t.Context(), "locking:quorum", "state").Val() != "voting" {
+			<-time.After(time.Millisecond)
+		}
+	}
+}
+
+// One clock steps back by ten minutes: nothing stands still, and no token shrinks.
+func TestQuorumGoesOnWhenAClockStepsBack(t *testing.T) {
+	c, nodes := faultyQuorum(t, 5)
+	var last locking.Token
+	for i := range 30 {
+		if i == 10 {
+			nodes[0].step(t, -10*time.Minute)
+		}
+		l, ok, err := c.Mutex("m").TryLock(t.Context())
+		if !ok || err != nil {
+			t.Fatal(i, ok, err)
+		}
+		if l.Token() <= last {
+			t.Fatalf("token %d after %d", l.Token(), last)
+		}
+		last = l.Token()
+		if err := l.Release(t.Context()); err != nil {
+			t.Fatal(i, err)
+		}
+	}
+}
+
+// Two of three masters are away while one waits.
+func TestQuorumLockAfterAnOutage(t *testing.T) {
+	c, nodes := faultyQuorum(t, 3)
+	held, ok, err := c.Mutex("m").TryLock(t.Context())
+	if !ok || err != nil {
+		t.Fatal(ok, err)
+	}
+	awaitVotes(t, nodes)
+	got := make(chan error, 1)
+	go func() {
+		l, err := c.Mutex("m").Lock(t.Context())
+		if err == nil {
+			err = l.Release(t.Context())
+		}
+		got <- err
+	}()
+	nodes[0].cut.Store(true)
+	nodes[1].cut.Store(true)
+	<-time.After(time.Second)
+	nodes[0].cut.Store(false)
+	nodes[1].cut.Store(false)
+	if err := held.Release(t.Context()); err != nil {
+		t.Fatal(err)
+	}
+	select {
+	case err := <-got:
+		if err != nil {
+			t.Fatal(err)
+		}
+	case <-time.After(20 * time.Second):
+		t.Fatal("not granted")
 	}
 }
