@@ -38,7 +38,8 @@ func quorums() []theorem {
 		{"MajoritiesOfDifferentRowsLetNobodyIn", differentRows, votes},
 		{"LateWriteBackChangesNothing", lateWriteBack, votes},
 		{"LateTryLeavesALaterOneAlone", lateTry, votes},
-		{"LateDropLeavesALaterTryAlone", lateDrop, votes},
+		{"LateDropLeavesALaterTryAlone", func(b *bench) { b.lateDrop(locking.Request{}) }, votes},
+		{"LateDropLeavesALaterTryForATickAlone", func(b *bench) { b.lateDrop(locking.Request{Tick: b.tick(1)}) }, votes},
 		{"NumberIsPromisedOnce", promisedOnce, votes},
 		{"OrphanIsNotRenewed", orphanStaysDead, votes},
 	}
@@ -372,7 +373,8 @@ func lateTry(b *bench) {
 }
 
 // What a refused claim sends to take its votes back arrives after the same lease id was asked for again, by a client whose clock has stepped back.
-func lateDrop(b *bench) {
+func (b *bench) lateDrop(r locking.Request) {
+	b.known()
 	var behind atomic.Int64
 	cfg := b.config("stepped")
 	begun := time.Now()
@@ -382,11 +384,11 @@ func lateDrop(b *bench) {
 		b.Fatal(err)
 	}
 	b.Cleanup(func() { _ = c.Close() })
-	first := b.wins(b.a, locking.Request{})
+	first := b.wins(b.a, locking.Request{Permanent: true})
 	b.everywhere(first)
 	const step = time.Second
 	b.until("the floor is older than the step", func() bool { return b.now().UnixMicro()-int64(first.Token()) > 2*step.Microseconds() })
-	r := locking.Request{ID: "twice"}
+	r.ID, r.Permanent = "twice", true
 	b.gets(c, r, locking.Held)
 	var drop []any
 	b.until("all nodes have answered", func() bool {
