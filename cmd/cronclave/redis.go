@@ -58,6 +58,9 @@ func (a *app) openRedis(cfg config.Redis) (*store, error) {
 	if raw == "" {
 		return nil, usageError("no Redis named: --redis, CRONCLAVE_REDIS or [redis].url")
 	}
+	if from != "[redis].url" && len(cfg.Quorum) > 0 { // this replica would hold its locks elsewhere than the others
+		return nil, usageError("%s names one Redis, and [redis].quorum several that have the locks: name that of the history in [redis].url", from)
+	}
 	u, err := config.ParseRedisURL(raw)
 	if err != nil {
 		return nil, usageError("%s: %w", from, err)
@@ -79,9 +82,6 @@ func (a *app) openRedis(cfg config.Redis) (*store, error) {
 		s.UniversalClient = redis.NewClient(singleOptions(u, secure))
 	}
 	s.AddHook(redisHook{u.Password})
-	if from != "[redis].url" { // which names another Redis than the file
-		return s, nil
-	}
 	return s, s.openQuorum(cfg)
 }
 
