@@ -55,22 +55,20 @@ func (k *keeper) add(l *Lease) *Lease {
 
 // known is the lease of a grant, if it is held.
 func (k *keeper) known(id string, token Token) *Lease {
-	k.mu.Lock()
-	defer k.mu.Unlock()
-	if l := k.held[id]; l != nil && l.token == token && l.ctx.Err() == nil {
+	if l := k.live(id); l != nil && l.token == token {
 		return l
 	}
 	return nil
 }
 
-// token is that of a lease which is held, or 0.
-func (k *keeper) token(id string) Token {
+// live is the lease of an id, if it is held.
+func (k *keeper) live(id string) *Lease {
 	k.mu.Lock()
 	defer k.mu.Unlock()
 	if l := k.held[id]; l != nil && l.ctx.Err() == nil {
-		return l.token
+		return l
 	}
-	return 0
+	return nil
 }
 
 // push queues a lease for its next renewal. mu is held.

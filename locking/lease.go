@@ -281,23 +281,22 @@ type releaseCall struct {
 
 // releasing is the call of a release.
 func (c *Client) releasing(r releaseCall) call {
-	life := 2*c.cfg.Timeout + time.Second // until nothing sent before can arrive: see not-after
 	if !r.undo {
-		return c.call(c.scripts.release, r.lock, r.id, r.permanent, life.Microseconds())
+		return c.call(c.scripts.release, r.lock, r.id, r.permanent, c.tombstoneLife())
 	}
-	return c.call(c.scripts.release, r.lock, r.id, r.permanent, life.Microseconds(), flag(true), r.previous, r.perTick)
+	return c.call(c.scripts.release, r.lock, r.id, r.permanent, c.tombstoneLife(), flag(true), r.previous, r.perTick)
 }
+
+// tombstoneLife is for how long what was sent before may arrive, in microseconds: see not-after.
+func (c *Client) tombstoneLife() int64 { return (2*c.cfg.Timeout + time.Second).Microseconds() }
 
 // releaseWithin is release for so long.
 func (c *Client) releaseWithin(ctx context.Context, r releaseCall, most time.Duration) (verdict string, err error) {
-	if c.quorum != nil {
-		ctx, cancel := context.WithTimeout(ctx, most)
-		defer cancel()
-		return c.quorum.release(ctx, r)
-	}
 	begun := c.cfg.Clock()
-	if verdict, err = c.releaseOnce(ctx, r); err == nil {
-		return verdict, nil
+	if c.quorum == nil { // the first try mostly is the last, and has a time-out of its own
+		if verdict, err = c.releaseOnce(ctx, r); err == nil {
+			return verdict, nil
+		}
 	}
 	ctx, cancel := context.WithTimeout(ctx, most-(c.cfg.Clock()-begun))
 	defer cancel()

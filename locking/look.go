@@ -140,9 +140,11 @@ func parseRow(s string) (Row, bool) {
 	if len(part) < 8 {
 		return Row{}, false
 	}
-	num := func(s string) int64 { n, _ := strconv.ParseInt(s, 10, 64); return n }
 	return Row{
-		ID: part[0], Owner: part[1], Length: time.Duration(num(part[2])) * time.Microsecond, Token: Token(num(part[3])),
-		Tick: fromMicros(num(part[4]) * 1e6), Attempt: int(num(part[5])), Trigger: part[6], Memo: part[7],
+		ID: part[0], Owner: part[1], Length: time.Duration(parseNumber(part[2])) * time.Microsecond, Token: Token(parseNumber(part[3])),
+		Tick: fromMicros(parseNumber(part[4]) * 1e6), Attempt: int(parseNumber(part[5])), Trigger: part[6], Memo: part[7],
 	}, true
 }
+
+// parseNumber reads what a script wrote.
+func parseNumber(s string) int64 { n, _ := strconv.ParseInt(s, 10, 64); return n }

@@ -1,11 +1,11 @@
 package locking
 
 import (
-	"cmp"
 	"context"
 	_ "embed"
 	"errors"
 	"fmt"
+	"hash/fnv"
 	"slices"
 	"strings"
 	"sync"
@@ -137,153 +137,18 @@ func (q *quorum) order(lock string) []int {
 	return order
 }
 
-// spot is a number below n that all claimants of a lock agree on (FNV-1a).
+// spot is a number below n that all claimants of a lock agree on.
 func spot(lock string, n int) int {
-	h := uint32(2166136261)
-	for i := range len(lock) {
-		h = (h ^ uint32(lock[i])) * 16777619
-	}
-	return int(h % uint32(n))
+	h := fnv.New32a()
+	h.Write([]byte(lock))
+	return int(h.Sum32() % uint32(n))
 }
 
-// healthy is how many nodes at the head of an order answer.
+// healthy is how many nodes of an order are worth asking first: those that answer, and a majority at least.
 func (q *quorum) healthy(order []int) int {
 	now := q.cfg.Clock()
-	return max(q.majority, slices.IndexFunc(append(order, -1), func(n int) bool { return n < 0 || q.nodes[n].suspect(now) }))
-}
-
-// poll is one question to the nodes, in one or two waves.
-type poll struct {
-	calls []nodeCall
-	order []int
-	wave  int // how many are asked at once; the others when one fails, refuses or is slow
-	// patience multiplies the time after which a node is slow; 0 is 1
-	patience int
-	// sure tells whether the votes are enough, by call and node. late: whoever has not answered by now is slow.
-	sure func(votes [][]vote, late bool) bool
-	// missed is called for a node whose answer was not heard, also after the poll.
-	missed func(n *node)
-}
-
-// slowAfter is when the second wave goes out, and when a reply that would only make things clearer is waited for no longer: some
-// round trips, as they were lately.
-func (q *quorum) slowAfter(times int) time.Duration {
-	const least, most, trips = 5 * time.Millisecond, 250 * time.Millisecond, 8
-	lately := time.Duration(q.lately.Load())
-	return time.Duration(times) * min(max(least, trips*lately), most)
-}
-
-// took takes in how long a round trip lasted.
-func (q *quorum) took(d time.Duration) {
-	old := q.lately.Load()
-	q.lately.Store(old + (int64(d)-old)/8) // of two at once one may be lost
-}
-
-type returned struct {
-	node  int
-	votes []vote
-}
-
-// ask polls the nodes and returns as soon as the outcome is sure, all have answered, or ctx has ended. What is under way goes on in the background until
-// Config.Timeout, and Close waits for it.
-func (q *quorum) ask(ctx context.Context, p poll) (votes [][]vote, sent time.Duration) {
-	votes = make([][]vote, len(p.calls))
-	for i := range votes {
-		votes[i] = make([]vote, len(q.nodes))
-		for n := range votes[i] {
-			votes[i][n].silent = true
-		}
-	}
-	back := make(chan returned, len(q.nodes))
-	trips, end := context.WithTimeout(context.WithoutCancel(ctx), q.cfg.Timeout)
-	var left atomic.Int64 // nodes that may still use trips
-	left.Store(int64(len(p.order)))
-	done := func(n int) {
-		if left.Add(int64(-n)) <= 0 {
-			end()
-		}
-	}
-	asked, heard, late := 0, 0, false
-	wave := func(to int) {
-		for ; asked < to; asked++ {
-			n := p.order[asked]
-			for i := range votes {
-				votes[i][n].asked = true
-			}
-			q.launch(func() {
-				got := q.nodes[n].trip(trips, p.calls)
-				if p.missed != nil && got[0].err != nil {
-					p.missed(q.nodes[n])
-				}
-				back <- returned{n, got}
-				done(1)
-			})
-		}
-	}
-	defer func() { done(len(p.order) - asked) }()
-	sent = q.cfg.Clock()
-	wave(min(p.wave, len(p.order)))
-	slow := time.NewTimer(q.slowAfter(max(p.patience, 1)))
-	defer slow.Stop()
-	for {
-		select {
-		case r := <-back:
-			heard++
-			for i := range votes {
-				votes[i][r.node] = r.votes[i]
-				votes[i][r.node].asked = true
-			}
-			if p.sure(votes, late || heard == len(p.order)) {
-				return votes, sent
-			}
-			if asked < len(p.order) && (heard == asked || refused(r.votes)) {
-				wave(len(p.order))
-			}
-			if heard == len(p.order) {
-				return votes, sent
-			}
-		case <-slow.C:
-			wave(len(p.order))
-			if late = true; p.sure(votes, true) {
-				return votes, sent
-			}
-		case <-ctx.Done():
-			return votes, sent
-		}
-	}
-}
-
-// launch runs f in the background, also while the client closes, since a last release is made then; close waits for it.
-func (q *quorum) launch(f func()) {
-	q.mu.Lock()
-	q.under++
-	q.mu.Unlock()
-	go func() {
-		defer func() {
-			q.mu.Lock()
-			defer q.mu.Unlock()
-			if q.under--; q.under == 0 {
-				q.landed.Broadcast()
-			}
-		}()
-		f()
-	}()
-}
-
-// close waits for the trips under way, each of which ends with its time-out.
-func (q *quorum) close() {
-	q.mu.Lock()
-	defer q.mu.Unlock()
-	for q.under > 0 {
-		q.landed.Wait()
-	}
-}
-
-// refused tells whether a node has given less than was asked of it.
-func refused(votes []vote) bool {
-	return slices.ContainsFunc(votes, func(v vote) bool {
-		return v.err != nil || !slices.Contains([]string{"yes", "accepted", "renewed", "released"}, v.word)
-	})
+	well := count(order, func(n int) bool { return !q.nodes[n].suspect(now) })
+	return max(q.majority, well)
 }
 
 // time is the middle one of the clocks of all nodes, as far as they have told it: of those that have voted, a minority could be more than half.
@@ -291,22 +156,14 @@ func (q *quorum) time(votes []vote) int64 {
 	if micros, ok := q.estimate(q.cfg.Clock()); ok {
 		return micros
 	}
-	return middle(votes)
-}
-
-// middle is the middle one of the clocks that votes tell.
-func middle(votes []vote) int64 {
 	var all []int64
 	for _, v := range votes {
 		if v.heard() && v.now > 0 {
 			all = append(all, v.now)
 		}
 	}
-	if len(all) == 0 {
-		return 0
-	}
-	slices.SortFunc(all, cmp.Compare)
-	return all[(len(all)-1)/2]
+	micros, _ := middle(all)
+	return micros
 }
 
 // estimate is the middle one of the nodes' clocks at a local instant.
@@ -317,11 +174,7 @@ func (q *quorum) estimate(local time.Duration) (micros int64, known bool) {
 			all = append(all, at)
 		}
 	}
-	if len(all) == 0 {
-		return 0, false
-	}
-	slices.SortFunc(all, cmp.Compare)
-	return all[(len(all)-1)/2], true
+	return middle(all)
 }
 
 // serverTime asks the nodes for their clocks, if none has told it yet.
@@ -341,8 +194,8 @@ func (q *quorum) serverTime(ctx context.Context) (time.Time, error) {
 	return fromMicros(micros), nil
 }
 
-func count(votes []vote, is func(vote) bool) (n int) {
-	for _, v := range votes {
+func count[T any](all []T, is func(T) bool) (n int) {
+	for _, v := range all {
 		if is(v) {
 			n++
 		}

@@ -3,6 +3,7 @@ package locking
 import (
 	"fmt"
 	"math/rand/v2"
+	"slices"
 	"strings"
 	"time"
 )
@@ -22,9 +23,7 @@ type change struct {
 	edit func(g *register, v view)
 	// failed tells why there is no outcome; nil on success.
 	failed error
-	seen   view
 	rows   int // how many nodes still had the row of what ended
-	heard  int
 
 	phase string // "look", "prepare" or "accept"
 	token int64
@@ -71,9 +70,6 @@ func (q *quorum) propose(lock string, floor int64) int64 {
 	return token
 }
 
-// tombstoneLife is until when nothing that was sent before can arrive, in microseconds.
-func (q *quorum) tombstoneLife() int64 { return (2*q.cfg.Timeout + time.Second).Microseconds() }
-
 func (t *change) enough() int {
 	if t.everyone {
 		return len(t.nodes)
@@ -82,15 +78,11 @@ func (t *change) enough() int {
 }
 
 func (t *change) sure(votes []vote, late bool) bool {
-	switch t.phase {
-	case "look":
+	if t.phase == "look" {
 		silent, told := silentNodes(votes), count(votes, vote.told)
 		return silent == 0 || told >= t.enough() && late || told+silent < t.enough()
-	case "prepare":
-		yes := words(votes, "promised")
-		return yes >= t.enough() || yes+silentNodes(votes) < t.enough()
 	}
-	yes := words(votes, "accepted")
+	yes := words(votes, "promised", "accepted") // of which a phase has one
 	return yes >= t.enough() || yes+silentNodes(votes) < t.enough()
 }
 
@@ -111,7 +103,6 @@ func (t *change) take(votes []vote, _ time.Duration) (time.Duration, bool) {
 		return t.again()
 	}
 	t.rows = count(votes, func(v vote) bool { return v.heard() && v.number(0) == 1 })
-	t.heard = words(votes, "accepted")
 	return 0, true
 }
 
@@ -137,13 +128,13 @@ func (t *change) edited(votes []vote) (before, after string) {
 		return "", ""
 	}
 	before = g.value()
-	t.seen = t.viewOf(g, votes)
+	seen := t.viewOf(g, votes)
 	if t.phase == "prepare" { // what the promises have shut is dead
-		g.mourn(intersection(t.shut, t.seen.shut), t.token)
+		g.mourn(intersection(t.shut, seen.shut), t.token)
 	} else {
-		t.shut = t.seen.shut
+		t.shut = seen.shut
 	}
-	t.edit(g, t.seen)
+	t.edit(g, seen)
 	t.value = g.value()
 	return before, t.value
 }
@@ -166,15 +157,8 @@ func (q *quorum) viewOf(g *register, votes []vote) view {
 	return v
 }
 
-func intersection(a, b []string) (both []string) {
-	for _, s := range a {
-		for _, t := range b {
-			if s == t {
-				both = append(both, s)
-			}
-		}
-	}
-	return both
+func intersection(a, b []string) []string {
+	return slices.DeleteFunc(slices.Clone(a), func(s string) bool { return !slices.Contains(b, s) })
 }
 
 // again prepares once more, with a greater token: another's ballot came in between, or too few nodes have answered.

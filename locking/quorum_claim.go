@@ -134,7 +134,11 @@ func (t *claim) take(votes []vote, sent time.Duration) (time.Duration, bool) {
 // those of a lease that is held: what is left of a claim before this one, a drop of it may still be on its way to.
 func (t *claim) moves() string {
 	if !t.account {
-		return fmt.Sprintf("but,%d,", t.keeper.token(t.r.ID))
+		held := Token(0)
+		if l := t.keeper.live(t.r.ID); l != nil {
+			held = l.token
+		}
+		return fmt.Sprintf("but,%d,", held)
 	}
 	if len(t.ballots) == 0 {
 		return ""

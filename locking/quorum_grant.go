@@ -11,21 +11,12 @@ func (t *claim) view(votes []vote) view {
 	v := view{now: t.quorum.time(votes), slot: -1}
 	if g, err := readRegister(value); err == nil {
 		v = t.viewOf(g, votes)
-		t.suspect = count2(v.shut, func(id string) bool { return g.Runs[id].Trigger != "" && id != t.r.ID })
+		t.suspect = count(v.shut, func(id string) bool { return g.Runs[id].Trigger != "" && id != t.r.ID })
 	}
 	v.rows = slices.DeleteFunc(v.rows, func(r nodeRow) bool { return r.id == t.r.ID })
 	v.ballots = t.ballots
 	v.full = t.full(v.rows)
 	return v
-}
-
-func count2(ids []string, is func(string) bool) (n int) {
-	for _, id := range ids {
-		if is(id) {
-			n++
-		}
-	}
-	return n
 }
 
 // full tells whether each row surely is somebody else's: a majority has given it to the same one.
@@ -70,7 +61,16 @@ func (t *claim) drop() {
 
 // drop has all nodes take back what they gave to attempts of a lease id up to a token, in the background.
 func (q *quorum) drop(lock, id string, token int64, lease time.Duration) {
-	k := nodeCall{script: q.scripts.release, keys: q.keys(lock, id), id: id, args: []any{-1, token, q.tombstoneLife(), ""}}
+	q.releaseEverywhere(lock, q.releaseOf(lock, id, -1, token, false), lease)
+}
+
+// releaseOf is the call that takes a lease id's votes back: those up to a token, or with 0 for good.
+func (q *quorum) releaseOf(lock, id string, slot int, token int64, narrow bool) nodeCall {
+	return nodeCall{script: q.scripts.release, keys: q.keys(lock, id), id: id, args: []any{slot, token, q.tombstoneLife(), flag(narrow)}}
+}
+
+// releaseEverywhere makes that call in the background, and on nodes that do not answer now as soon as they do, while the lease would last.
+func (q *quorum) releaseEverywhere(lock string, k nodeCall, lease time.Duration) {
 	end := q.cfg.Clock() + lease
 	q.launch(func() {
 		_, _ = q.ask(q.life, poll{calls: []nodeCall{k}, order: q.order(lock), wave: len(q.nodes),

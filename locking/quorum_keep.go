@@ -33,7 +33,7 @@ func (q *quorum) release(ctx context.Context, r releaseCall) (verdict string, er
 	if r.accounted {
 		return q.endRun(ctx, r)
 	}
-	k := nodeCall{script: q.scripts.release, keys: q.keys(r.lock, r.id), id: r.id, args: []any{r.slot, 0, q.tombstoneLife(), flag(r.narrow)}}
+	k := q.releaseOf(r.lock, r.id, r.slot, 0, r.narrow)
 	end := q.cfg.Clock() + r.length
 	p := poll{calls: []nodeCall{k}, order: q.order(r.lock), wave: len(q.nodes), patience: 10, missed: func(n *node) { n.owe(k, end) }}
 	if r.narrow {
@@ -72,12 +72,7 @@ func (q *quorum) endRun(ctx context.Context, r releaseCall) (string, error) {
 		g.end(r.id, r.undo, r.previous, r.perTick)
 	}
 	q.run(ctx, r.lock, []task{t})
-	k := nodeCall{script: q.scripts.release, keys: q.keys(r.lock, r.id), id: r.id, args: []any{-1, 0, q.tombstoneLife(), ""}}
-	end := q.cfg.Clock() + r.length
-	q.launch(func() { // also where the register was not accepted
-		_, _ = q.ask(q.life, poll{calls: []nodeCall{k}, order: q.order(r.lock), wave: len(q.nodes),
-			sure: func([][]vote, bool) bool { return false }, missed: func(n *node) { n.owe(k, end) }})
-	})
+	q.releaseEverywhere(r.lock, q.releaseOf(r.lock, r.id, -1, 0, false), r.length) // also where the register was not accepted
 	switch {
 	case t.failed != nil:
 		return "", t.failed

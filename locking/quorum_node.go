@@ -118,10 +118,10 @@ type nodeCall struct {
 
 // vote is a node's reply to one call.
 type vote struct {
-	word   string
-	now    int64 // the node's clock
-	floor  int64
-	rest   []any
+	word  string
+	now   int64 // the node's clock
+	floor int64
+	rest
 	err    error // nothing was heard, and it may have been done
 	silent bool  // nothing was heard yet
 	asked  bool
@@ -219,20 +219,6 @@ func readVote(raw []any) vote {
 		return vote{err: fmt.Errorf("%w: a reply of %d values from the server", ErrUnknown, len(raw))}
 	}
 	return vote{word: text(raw[0]), now: number(raw[1]), floor: number(raw[2]), rest: raw[3:]}
-}
-
-func (v vote) number(i int) int64 {
-	if i >= len(v.rest) {
-		return 0
-	}
-	return number(v.rest[i])
-}
-
-func (v vote) text(i int) string {
-	if i >= len(v.rest) {
-		return ""
-	}
-	return text(v.rest[i])
 }
 
 // membership is what a node's marker says.

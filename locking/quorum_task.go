@@ -3,7 +3,6 @@ package locking
 import (
 	"context"
 	"slices"
-	"strconv"
 	"strings"
 	"time"
 )
@@ -53,15 +52,6 @@ func (q *quorum) run(ctx context.Context, lock string, tasks []task) {
 			}
 		}
 		return
-	}
-}
-
-func sleep(ctx context.Context, d time.Duration) {
-	timer := time.NewTimer(d)
-	defer timer.Stop()
-	select {
-	case <-ctx.Done():
-	case <-timer.C:
 	}
 }
 
@@ -128,12 +118,8 @@ type claimReply struct {
 }
 
 func (v vote) claim() claimReply {
-	r := claimReply{slot: int(v.number(0)), token: v.number(1), limit: v.number(2), ballot: v.number(3), value: v.text(4)}
-	r.permanent = v.text(6) != ""
-	if len(v.rest) > 5 {
-		r.rows, _ = v.rest[5].([]any)
-	}
-	return r
+	return claimReply{slot: int(v.number(0)), token: v.number(1), limit: v.number(2), ballot: v.number(3), value: v.text(4), rows: v.list(5),
+		permanent: v.text(6) != ""}
 }
 
 // told tells votes that say what a node knows, and count: it neither has forgotten nor refused to look.
@@ -173,8 +159,8 @@ func parseNodeRow(s string) (row nodeRow, delay int64, ok bool) {
 	if len(part) < 7 {
 		return nodeRow{}, 0, false
 	}
-	return nodeRow{id: part[0], token: toNumber(part[1]), expiry: toNumber(part[2]), lease: toNumber(part[3]),
-		tentative: part[5] == "tentative", owner: part[6]}, toNumber(part[4]), true
+	return nodeRow{id: part[0], token: parseNumber(part[1]), expiry: parseNumber(part[2]), lease: parseNumber(part[3]),
+		tentative: part[5] == "tentative", owner: part[6]}, parseNumber(part[4]), true
 }
 
 // newest is the register of the greatest ballot, and how many nodes have accepted just that.
@@ -205,5 +191,3 @@ func floorOf(votes []vote) (floor int64) {
 
 // silentNodes are those of which nothing was heard yet.
 func silentNodes(votes []vote) int { return count(votes, func(v vote) bool { return v.silent }) }
-
-func toNumber(s string) int64 { n, _ := strconv.ParseInt(s, 10, 64); return n }

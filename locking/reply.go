@@ -7,14 +7,14 @@ import (
 
 // reply is a script's answer: the common part is taken in already, rest is the script's own.
 type reply struct {
-	verdict  string
-	orphans  int
-	now      int64 // the server's clock
-	floor    int64
-	longest  int64
-	low      int64
-	ledger   string
-	rest     []any
+	verdict string
+	orphans int
+	now     int64 // the server's clock
+	floor   int64
+	longest int64
+	low     int64
+	ledger  string
+	rest
 	sent     time.Duration // local clock, before the request was sent
 	received time.Duration // and when the reply was there
 	acked    bool          // as many replicas have it as must
@@ -110,26 +110,18 @@ func (r reply) inUse() bool {
 	return false
 }
 
-func (r reply) number(i int) int64 {
-	if i >= len(r.rest) {
-		return 0
-	}
-	return number(r.rest[i])
-}
+// rest is a script's own part of its reply. What is not there is zero.
+type rest []any
 
-func (r reply) text(i int) string {
-	if i >= len(r.rest) {
-		return ""
-	}
-	return text(r.rest[i])
-}
+func (r rest) number(i int) int64 { return number(r.value(i)) }
+func (r rest) text(i int) string  { return text(r.value(i)) }
+func (r rest) list(i int) []any   { l, _ := r.value(i).([]any); return l }
 
-func (r reply) list(i int) []any {
-	if i >= len(r.rest) {
+func (r rest) value(i int) any {
+	if i >= len(r) {
 		return nil
 	}
-	l, _ := r.rest[i].([]any)
-	return l
+	return r[i]
 }
 
 func number(v any) int64 { n, _ := v.(int64); return n }

@@ -1,7 +1,6 @@
 package locking
 
 import (
-	"cmp"
 	"context"
 	"errors"
 	"fmt"
@@ -157,10 +156,15 @@ func (s *servers) estimate(local time.Duration) (micros int64, known bool) {
 			all = append(all, at)
 		}
 	}
+	return middle(all)
+}
+
+// middle is the middle one of several instants, which it sorts.
+func middle(all []int64) (micros int64, known bool) {
 	if len(all) == 0 {
 		return 0, false
 	}
-	slices.SortFunc(all, cmp.Compare)
+	slices.Sort(all)
 	return all[(len(all)-1)/2], true
 }
 

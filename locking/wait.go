@@ -75,7 +75,7 @@ func (w *waiter) wait(ctx context.Context) (*Lease, error) {
 			return nil, a.Err
 		case a.Verdict == Unknown:
 			w.pause = min(max(2*w.pause, 5*time.Millisecond), w.cfg.Timeout)
-			w.sleep(ctx, w.pause/2+rand.N(w.pause))
+			sleep(ctx, w.pause/2+rand.N(w.pause))
 			continue
 		}
 		w.pause = 0
@@ -91,7 +91,7 @@ func (w *waiter) wait(ctx context.Context) (*Lease, error) {
 	return nil, context.Cause(ctx)
 }
 
-func (w *waiter) sleep(ctx context.Context, d time.Duration) {
+func sleep(ctx context.Context, d time.Duration) {
 	select {
 	case <-ctx.Done():
 	case <-time.After(d):

@@ -1,0 +1,170 @@
+package locking
+
+import (
+	"context"
+	"slices"
+	"sync/atomic"
+	"time"
+)
+
+// poll is one question to the nodes, in one or two waves.
+type poll struct {
+	calls []nodeCall
+	order []int
+	wave  int // how many are asked at once; the others when one fails, refuses or is slow
+	// patience multiplies the time after which a node is slow; 0 is 1
+	patience int
+	// sure tells whether the votes are enough, by call and node. late: whoever has not answered by now is slow.
+	sure func(votes [][]vote, late bool) bool
+	// missed is called for a node whose answer was not heard, also after the poll.
+	missed func(n *node)
+}
+
+// slowAfter is when the second wave goes out, and when a reply that would only make things clearer is waited for no longer: some
+// round trips, as they were lately.
+func (q *quorum) slowAfter(times int) time.Duration {
+	const least, most, trips = 5 * time.Millisecond, 250 * time.Millisecond, 8
+	lately := time.Duration(q.lately.Load())
+	return time.Duration(times) * min(max(least, trips*lately), most)
+}
+
+// took takes in how long a round trip lasted.
+func (q *quorum) took(d time.Duration) {
+	old := q.lately.Load()
+	q.lately.Store(old + (int64(d)-old)/8) // of two at once one may be lost
+}
+
+// returned is what one node has answered.
+type returned struct {
+	node  int
+	votes []vote
+}
+
+// polling is a poll under way.
+type polling struct {
+	q *quorum
+	poll
+	votes [][]vote // by call and node
+	back  chan returned
+	asked int // how many nodes of the order
+	heard int
+	late  bool
+
+	ctx  context.Context // of the trips
+	end  context.CancelFunc
+	left atomic.Int64 // nodes that may still use ctx
+}
+
+func (q *quorum) newPolling(ctx context.Context, p poll) *polling {
+	o := &polling{q: q, poll: p, votes: make([][]vote, len(p.calls)), back: make(chan returned, len(q.nodes))}
+	for i := range o.votes {
+		o.votes[i] = make([]vote, len(q.nodes))
+		for n := range o.votes[i] {
+			o.votes[i][n].silent = true
+		}
+	}
+	o.ctx, o.end = context.WithTimeout(context.WithoutCancel(ctx), q.cfg.Timeout)
+	o.left.Store(int64(len(p.order)))
+	return o
+}
+
+// done tells that some nodes need the context no more.
+func (o *polling) done(nodes int) {
+	if o.left.Add(int64(-nodes)) <= 0 {
+		o.end()
+	}
+}
+
+// upTo asks nodes of the order, so that so many have been.
+func (o *polling) upTo(wave int) {
+	for ; o.asked < wave; o.asked++ {
+		n := o.order[o.asked]
+		for i := range o.votes {
+			o.votes[i][n].asked = true
+		}
+		o.q.launch(func() {
+			defer o.done(1)
+			got := o.q.nodes[n].trip(o.ctx, o.calls)
+			if o.missed != nil && got[0].err != nil {
+				o.missed(o.q.nodes[n])
+			}
+			o.back <- returned{n, got}
+		})
+	}
+}
+
+// hear takes in what a node has answered. It tells whether that was enough.
+func (o *polling) hear(r returned) (over bool) {
+	o.heard++
+	for i := range o.votes {
+		o.votes[i][r.node] = r.votes[i]
+		o.votes[i][r.node].asked = true
+	}
+	all := o.heard == len(o.order)
+	if o.sure(o.votes, o.late || all) || all {
+		return true
+	}
+	if o.heard == o.asked || refused(r.votes) {
+		o.upTo(len(o.order))
+	}
+	return false
+}
+
+// ask polls the nodes and returns as soon as the outcome is sure, all have answered, or ctx has ended. What is under way goes on in the background until
+// Config.Timeout, and Close waits for it.
+func (q *quorum) ask(ctx context.Context, p poll) (votes [][]vote, sent time.Duration) {
+	o := q.newPolling(ctx, p)
+	defer func() { o.done(len(o.order) - o.asked) }()
+	sent = q.cfg.Clock()
+	o.upTo(min(p.wave, len(p.order)))
+	slow := time.NewTimer(q.slowAfter(max(p.patience, 1)))
+	defer slow.Stop()
+	for {
+		select {
+		case r := <-o.back:
+			if o.hear(r) {
+				return o.votes, sent
+			}
+		case <-slow.C:
+			o.upTo(len(o.order))
+			if o.late = true; o.sure(o.votes, true) {
+				return o.votes, sent
+			}
+		case <-ctx.Done():
+			return o.votes, sent
+		}
+	}
+}
+
+// launch runs f in the background, also while the client closes, since a last release is made then; close waits for it.
+func (q *quorum) launch(f func()) {
+	q.mu.Lock()
+	q.under++
+	q.mu.Unlock()
+	go func() {
+		defer func() {
+			q.mu.Lock()
+			defer q.mu.Unlock()
+			if q.under--; q.under == 0 {
+				q.landed.Broadcast()
+			}
+		}()
+		f()
+	}()
+}
+
+// close waits for the trips under way, each of which ends with its time-out.
+func (q *quorum) close() {
+	q.mu.Lock()
+	defer q.mu.Unlock()
+	for q.under > 0 {
+		q.landed.Wait()
+	}
+}
+
+// refused tells whether a node has given less than was asked of it.
+func refused(votes []vote) bool {
+	return slices.ContainsFunc(votes, func(v vote) bool {
+		return v.err != nil || !slices.Contains([]string{"yes", "accepted", "renewed", "released"}, v.word)
+	})
+}
