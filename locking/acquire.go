@@ -49,8 +49,6 @@ func (c *Client) AcquireAll(ctx context.Context, requests []Request) []Answer {
 
 // acquireRound makes one round trip; it returns what has to be asked again.
 func (c *Client) acquireRound(ctx context.Context, asked []Request, answers []Answer, todo []int) (late []int) {
-	ctx, cancel := context.WithTimeout(ctx, c.cfg.Timeout)
-	defer cancel()
 	if err := c.ready(); err != nil {
 		for _, i := range todo {
 			answers[i].Verdict, answers[i].Err = Unknown, fmt.Errorf("acquire %q: %w", asked[i].Lock, err)
@@ -172,6 +170,8 @@ func (c *Client) overdue(r Request, got reply) bool {
 
 // settle gives an overdue grant back, and lets the server settle the tick.
 func (c *Client) settle(ctx context.Context, r Request) Answer {
+	ctx, cancel := context.WithTimeout(ctx, c.cfg.Timeout)
+	defer cancel()
 	if _, err := c.release(ctx, r.withdrawal()); err != nil {
 		return Answer{Verdict: Unknown, ID: r.ID, Err: fmt.Errorf("give back the late grant of %q: %w", r.Lock, err)}
 	}

@@ -2,6 +2,7 @@ package locking
 
 import (
 	"context"
+	"runtime"
 	"slices"
 	"sync"
 	"time"
@@ -13,15 +14,33 @@ type convoy struct {
 	mu      sync.Mutex
 	waiting []*traveller
 	under   int // leaders: round trips under way, and callers that are told to make one
+	away    int // calls on their way
+}
+
+// lanes is how many round trips are under way at once when there is a crowd: while the server is busy with one, this process is with the replies of the
+// other. A trip beside another needs a crowd to be worth it, and takes half of all, so that they stay alike.
+const lanes, crowd = 2, 8
+
+// worth tells whether those who wait make one more round trip. mu is held.
+func (v *convoy) worth() bool {
+	n := len(v.waiting)
+	return n > 0 && (v.under == 0 || v.under < lanes && n >= crowd)
 }
 
 // traveller is one call, and who waits for its reply.
 type traveller struct {
 	call   call
 	reply  reply
-	landed chan struct{} // closed when the reply is there
-	lead   chan struct{} // capacity 1: it is this one's turn to lead
+	signal chan signal // capacity 1
 }
+
+// signal is what a traveller waits for.
+type signal int
+
+const (
+	lead   signal = iota // it is its turn to make a round trip
+	landed               // its reply is there
+)
 
 // patience is for which part of its time-out a round trip is waited for by others. Then they send beside it: a connection that
 // hangs holds up nobody for longer.
@@ -45,20 +64,28 @@ func (c *Client) together(ctx context.Context, k call) reply {
 		}
 		return c.alone(ctx, k)
 	}
-	t := &traveller{call: k, landed: make(chan struct{}), lead: make(chan struct{}, 1)}
+	t := &traveller{call: k, signal: make(chan signal, 1)}
 	v.join(t)
-	tired := time.NewTimer(c.cfg.Timeout / patience)
+	first := c.cfg.Timeout / patience
+	tired, rested := time.NewTimer(first), true
 	defer tired.Stop()
 	for {
 		select {
-		case <-t.landed:
-			return t.reply
-		case <-t.lead:
+		case s := <-t.signal:
+			if s == landed {
+				return t.reply
+			}
 			travel := func() { c.travel(context.WithoutCancel(ctx), v) } // it is not only this one's
 			if !c.later(travel) {
 				travel()
 			}
 		case <-tired.C:
+			if !rested {
+				v.leave(t)
+				return reply{err: unknown(context.DeadlineExceeded)}
+			}
+			rested = false
+			tired.Reset(c.cfg.Timeout - first)
 			v.hurry(t)
 		case <-ctx.Done():
 			v.leave(t)
@@ -79,10 +106,18 @@ func (c *Client) travel(ctx context.Context, v *convoy) {
 		defer cancel()
 		for i, r := range c.send(ctx, calls) {
 			group[i].reply = r
-			close(group[i].landed)
+			group[i].signal <- landed
 		}
+		v.back(len(group))
+		runtime.Gosched()
 	}
 	v.arrive()
+}
+
+func (v *convoy) back(n int) {
+	v.mu.Lock()
+	defer v.mu.Unlock()
+	v.away -= n
 }
 
 // first tells a caller that nobody else is under way or waits: it goes at once, by itself and in its own goroutine. What was sent can't be
@@ -102,15 +137,15 @@ func (v *convoy) join(t *traveller) {
 	v.mu.Lock()
 	defer v.mu.Unlock()
 	v.waiting = append(v.waiting, t)
-	if v.under == 0 {
-		v.appoint(t)
+	if v.worth() {
+		v.appoint(v.waiting[0])
 	}
 }
 
 // appoint makes a waiting caller a leader, unless it is one. mu is held.
 func (v *convoy) appoint(t *traveller) {
 	select {
-	case t.lead <- struct{}{}:
+	case t.signal <- lead:
 		v.under++
 	default:
 	}
@@ -120,8 +155,9 @@ func (v *convoy) appoint(t *traveller) {
 func (v *convoy) depart() []*traveller {
 	v.mu.Lock()
 	defer v.mu.Unlock()
-	n := min(len(v.waiting), maxBatch)
+	n := min(len(v.waiting), max(crowd, (len(v.waiting)+v.away+1)/lanes), maxBatch)
 	group := slices.Clone(v.waiting[:n])
+	v.away += n
 	v.waiting = slices.Delete(v.waiting, 0, n)
 	for _, t := range group {
 		v.dismiss(t)
@@ -132,7 +168,7 @@ func (v *convoy) depart() []*traveller {
 // dismiss takes back that a caller is to lead; false if it is not, or has begun. mu is held.
 func (v *convoy) dismiss(t *traveller) bool {
 	select {
-	case <-t.lead:
+	case <-t.signal: // as long as it waits, that is all it is told
 		v.under--
 		return true
 	default:
@@ -145,7 +181,7 @@ func (v *convoy) arrive() {
 	v.mu.Lock()
 	defer v.mu.Unlock()
 	v.under--
-	if len(v.waiting) > 0 {
+	if v.worth() {
 		v.appoint(v.waiting[0])
 	}
 }
@@ -163,10 +199,12 @@ func (v *convoy) hurry(t *traveller) {
 func (v *convoy) leave(t *traveller) {
 	v.mu.Lock()
 	defer v.mu.Unlock()
-	if i := slices.Index(v.waiting, t); i >= 0 {
-		v.waiting = slices.Delete(v.waiting, i, i+1)
+	i := slices.Index(v.waiting, t)
+	if i < 0 {
+		return
 	}
-	if v.dismiss(t) && len(v.waiting) > 0 {
+	v.waiting = slices.Delete(v.waiting, i, i+1)
+	if v.dismiss(t) && v.worth() {
 		v.appoint(v.waiting[0])
 	}
 }

@@ -31,11 +31,15 @@ func (c *Client) exec(ctx context.Context, calls []call) []reply {
 	if len(calls) == 1 && c.servers.cluster == nil && c.ready() == nil {
 		return []reply{c.together(ctx, calls[0])}
 	}
+	ctx, cancel := context.WithTimeout(ctx, c.cfg.Timeout)
+	defer cancel()
 	return c.send(ctx, calls)
 }
 
 // alone sends a call to the only server there is, by the shortest way.
 func (c *Client) alone(ctx context.Context, k call) reply {
+	ctx, cancel := context.WithTimeout(ctx, c.cfg.Timeout)
+	defer cancel()
 	if k.sync { // a pipeline, for WAIT
 		return c.send(ctx, []call{k})[0]
 	}

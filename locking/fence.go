@@ -99,8 +99,6 @@ func (f *Fence) pass(ctx context.Context, token Token) error {
 	if f.idle < 0 {
 		return fmt.Errorf("resource %q: ForgetAfter must not be negative", f.resource)
 	}
-	ctx, cancel := context.WithTimeout(ctx, c.cfg.Timeout)
-	defer cancel()
 	r := c.exec(ctx, []call{f.call(token)})[0]
 	switch {
 	case r.err != nil:

@@ -304,8 +304,6 @@ func (c *Client) releaseWithin(ctx context.Context, r releaseCall, most time.Dur
 }
 
 func (c *Client) releaseOnce(ctx context.Context, r releaseCall) (verdict string, err error) {
-	ctx, cancel := context.WithTimeout(ctx, c.cfg.Timeout)
-	defer cancel()
 	got := c.exec(ctx, []call{c.releasing(r)})[0]
 	return got.verdict, got.err
 }

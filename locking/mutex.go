@@ -55,23 +55,32 @@ func (m *Mutex) TryLock(ctx context.Context) (lease *Lease, ok bool, err error) 
 // the server may have granted is given back in the background.
 func (s *Semaphore) TryAcquire(ctx context.Context) (lease *Lease, ok bool, err error) {
 	r := s.request.withDefaults()
+	a := s.client.Acquire(ctx, r)
+	if a.unknown() {
+		a = s.insist(ctx, r, a)
+	}
+	if a.Verdict == Unknown {
+		return nil, false, a.Err
+	}
+	return a.Lease, a.Verdict == Granted, nil
+}
+
+// insist asks again until the outcome is known.
+func (s *Semaphore) insist(ctx context.Context, r Request, a Answer) Answer {
 	ctx, cancel := context.WithTimeout(ctx, r.Lease)
 	defer cancel()
-	for pause := 5 * time.Millisecond; ; pause = min(2*pause, s.client.cfg.Timeout) {
-		a := s.client.Acquire(ctx, r)
-		switch {
-		case a.Verdict == Granted:
-			return a.Lease, true, nil
-		case a.Verdict != Unknown:
-			return nil, false, nil
-		case !errors.Is(a.Err, ErrUnknown):
-			return nil, false, a.Err
-		}
+	for pause := 5 * time.Millisecond; a.unknown(); pause = min(2*pause, s.client.cfg.Timeout) {
 		select {
 		case <-ctx.Done():
 			s.client.Withdraw(r, r.ID)
-			return nil, false, fmt.Errorf("%w (%w)", a.Err, context.Cause(ctx))
+			a.Err = fmt.Errorf("%w (%w)", a.Err, context.Cause(ctx))
+			return a
 		case <-time.After(pause/2 + rand.N(pause)):
 		}
+		a = s.client.Acquire(ctx, r)
 	}
+	return a
 }
+
+// unknown tells whether asking again may tell more.
+func (a Answer) unknown() bool { return a.Verdict == Unknown && errors.Is(a.Err, ErrUnknown) }

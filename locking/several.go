@@ -216,8 +216,6 @@ func (c *Client) ask(ctx context.Context, requests []Request) ([]*Lease, refusal
 	if err := c.ready(); err != nil {
 		return nil, refusal{Answer{Verdict: Unknown, Err: fmt.Errorf("lock %q and more: %w", requests[0].Lock, err)}, ""}
 	}
-	ctx, cancel := context.WithTimeout(ctx, c.cfg.Timeout)
-	defer cancel()
 	got := c.exec(ctx, []call{c.several(requests)})[0]
 	switch {
 	case got.err == nil && got.verdict == "granted" && len(got.parts) == len(requests):
