@@ -6,14 +6,14 @@ import (
 	"time"
 )
 
-// backlog has ticks that wait up to half a minute for their Redis.
+// backlog has ticks that wait up to half a minute for their Redis, and find another in their slot when it is back.
 const backlog = `
 [history]
 runs = 1000
 
 [defaults]
 schedule = "* * * * * *"
-command = 'exec "$SCRIBE"'
+command = 'exec "$SCRIBE" -for 200ms'
 start_deadline = "30s"
 lease = "3s"
 
