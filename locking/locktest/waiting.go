@@ -184,9 +184,18 @@ func newcomer(b *bench) {
 
 func cancelled(b *bench) {
 	held := b.wins(b.a, locking.Request{})
-	gone, next := b.linesUp(b.b, 1), b.linesUp(b.b, 1)
+	gone := b.linesUp(b.b, 1)
+	first, err := b.rdb.ZRange(b.ctx, b.queueKey(), 0, 0).Result()
+	if err != nil || len(first) != 1 {
+		b.Fatal(first, err)
+	}
+	next := b.linesUp(b.b, 1)
 	gone.cancel()
 	b.fails(gone, context.Canceled)
+	patient := redis.ZAddArgs{XX: true, Members: []redis.Z{{Score: 1e16, Member: first[0]}}} // it is not dropped for its silence
+	if err := b.rdb.ZAddArgs(b.ctx, b.base()+":patience", patient).Err(); err != nil {
+		b.Fatal(err)
+	}
 	b.until("it is out of the line", func() bool { return b.inLine() == 1 })
 	b.release(held)
 	b.release(b.granted(next))
