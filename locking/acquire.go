@@ -55,6 +55,11 @@ func (c *Client) acquireRound(ctx context.Context, asked []Request, answers []An
 		}
 		return nil
 	}
+	if c.cfg.AckedReplicas > 0 { // then there may be some to settle, in what is left of the time
+		var cancel context.CancelFunc
+		ctx, cancel = context.WithTimeout(ctx, c.cfg.Timeout)
+		defer cancel()
+	}
 	calls := make([]call, len(todo))
 	for n, i := range todo {
 		calls[n] = c.call(c.scripts.acquire, asked[i].Lock, asked[i].ID, asked[i].Permanent, asked[i].args(c.cfg.Owner)...)
@@ -170,8 +175,6 @@ func (c *Client) overdue(r Request, got reply) bool {
 
 // settle gives an overdue grant back, and lets the server settle the tick.
 func (c *Client) settle(ctx context.Context, r Request) Answer {
-	ctx, cancel := context.WithTimeout(ctx, c.cfg.Timeout)
-	defer cancel()
 	if _, err := c.release(ctx, r.withdrawal()); err != nil {
 		return Answer{Verdict: Unknown, ID: r.ID, Err: fmt.Errorf("give back the late grant of %q: %w", r.Lock, err)}
 	}

@@ -142,6 +142,7 @@ func (k *keeper) take() (batch []*Lease, sleep time.Duration) {
 			delete(k.held, l.id)
 			continue
 		}
+		l.widen()
 		batch = append(batch, l)
 	}
 	return batch, checkEvery

@@ -220,7 +220,7 @@ func (l *Lease) extend(deadline time.Duration) {
 func (l *Lease) move(deadline time.Duration) []func(time.Duration) {
 	l.mu.Lock()
 	defer l.mu.Unlock()
-	if l.ctx.Err() != nil || deadline <= l.deadline {
+	if l.ctx.Err() != nil || deadline <= l.deadline || l.client.cfg.Clock() >= l.deadline {
 		return nil
 	}
 	if l.deadline = deadline; l.provisional {

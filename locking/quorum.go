@@ -6,6 +6,7 @@ import (
 	"errors"
 	"fmt"
 	"hash/fnv"
+	"math"
 	"slices"
 	"strings"
 	"sync"
@@ -71,7 +72,7 @@ type quorum struct {
 func newQuorum(c *Client, clients []redis.UniversalClient) *quorum {
 	q := &quorum{Client: c, scripts: loadQuorumScripts(), majority: len(clients)/2 + 1}
 	for _, r := range clients {
-		q.nodes = append(q.nodes, &node{client: c, redis: r})
+		q.nodes = append(q.nodes, &node{client: c, redis: r.(*redis.Client)})
 	}
 	q.tender, q.landed = newTender(q), sync.NewCond(&q.mu)
 	return q
@@ -88,7 +89,7 @@ func checkQuorum(cfg Config) error {
 		return errors.New("locking: Config.AckedReplicas is for Config.Redis; the masters of a quorum have no replicas that count")
 	}
 	for i, r := range cfg.Quorum {
-		if _, cluster := r.(*redis.ClusterClient); cluster || r == nil {
+		if one, ok := r.(*redis.Client); !ok || one == nil {
 			return fmt.Errorf("locking: Config.Quorum[%d] must be the client of one independent master", i)
 		}
 		if slices.Contains(cfg.Quorum[:i], r) {
@@ -151,30 +152,27 @@ func (q *quorum) healthy(order []int) int {
 	return max(q.majority, well)
 }
 
-// time is the middle one of the clocks of all nodes, as far as they have told it: of those that have voted, a minority could be more than half.
-func (q *quorum) time(votes []vote) int64 {
-	if micros, ok := q.estimate(q.cfg.Clock()); ok {
-		return micros
-	}
-	var all []int64
-	for _, v := range votes {
-		if v.heard() && v.now > 0 {
-			all = append(all, v.now)
-		}
-	}
-	micros, _ := middle(all)
-	return micros
+// estimate is the middle one of all nodes' clocks at a local instant, or what is not after it where some have not told theirs yet. Nothing is
+// known before a majority has.
+func (q *quorum) estimate(local time.Duration) (micros int64, known bool) {
+	micros, _, known = q.bounds(local)
+	return micros, known
 }
 
-// estimate is the middle one of the nodes' clocks at a local instant.
-func (q *quorum) estimate(local time.Duration) (micros int64, known bool) {
+// bounds are what the middle one of all nodes' clocks lies between, whatever those show that this client has not heard of: of those that it has, a
+// minority of wrong ones could be most.
+func (q *quorum) bounds(local time.Duration) (low, high int64, known bool) {
 	all := make([]int64, 0, len(q.nodes))
 	for _, n := range q.nodes {
 		if at, ok := n.clock.at(local); ok {
 			all = append(all, at)
 		}
 	}
-	return middle(all)
+	if len(all) < q.majority {
+		return 0, math.MaxInt64, false
+	}
+	slices.Sort(all)
+	return all[len(all)-q.majority], all[q.majority-1], true
 }
 
 // serverTime asks the nodes for their clocks, if none has told it yet.

@@ -142,7 +142,8 @@ func (t *change) edited(votes []vote) (before, after string) {
 // viewOf is what votes tell of the rows. Those runs are suspected of being dead that no majority can have a live row of.
 func (q *quorum) viewOf(g *register, votes []vote) view {
 	told := count(votes, vote.told)
-	v := view{now: q.time(votes), slot: -1, rows: liveRows(votes), unheard: len(q.nodes) - told}
+	v := view{slot: -1, rows: liveRows(votes), unheard: len(q.nodes) - told}
+	v.now, v.latest, _ = q.bounds(q.cfg.Clock())
 	for id := range g.Runs {
 		live := 0
 		for _, row := range v.rows {

@@ -8,7 +8,8 @@ import (
 // view is what the votes tell of the rows of others.
 func (t *claim) view(votes []vote) view {
 	value, _, _ := newest(votes)
-	v := view{now: t.quorum.time(votes), slot: -1}
+	v := view{slot: -1}
+	v.now, v.latest, _ = t.bounds(t.cfg.Clock())
 	if g, err := readRegister(value); err == nil {
 		v = t.viewOf(g, votes)
 		t.suspect = count(v.shut, func(id string) bool { return g.Runs[id].Trigger != "" && id != t.r.ID })
@@ -32,7 +33,7 @@ func (t *claim) full(rows []nodeRow) bool {
 
 // grant makes the lease. It ends by the clock of each node not before it has lasted its length since it was sent.
 func (t *claim) grant(votes []vote, sent time.Duration, out verdict) {
-	now := t.quorum.time(votes)
+	now, _ := t.estimate(t.cfg.Clock())
 	got := reply{verdict: "granted", now: now, floor: t.token, longest: t.r.Lease.Microseconds(), sent: sent, received: t.cfg.Clock(), acked: true,
 		rest: []any{int64(out.run.Slot), out.run.Token, now + t.r.Lease.Microseconds(), out.run.Tick, int64(out.run.Attempt)}}
 	got.partial = true // for all that was waited for

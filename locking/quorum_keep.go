@@ -12,7 +12,12 @@ import (
 func (q *quorum) acquire(ctx context.Context, asked []Request, answers []Answer, todo []int) {
 	ctx, cancel := context.WithTimeout(ctx, 2*q.cfg.Timeout)
 	defer cancel()
-	_, _ = q.serverTime(ctx) // without which the first proposal would be refused
+	if _, err := q.serverTime(ctx); err != nil { // without which the first proposal would be refused
+		for _, i := range todo {
+			answers[i].Verdict, answers[i].Err = Unknown, fmt.Errorf("acquire %q: %w", asked[i].Lock, err)
+		}
+		return
+	}
 	claims := make([]*claim, len(todo))
 	tasks := make([]task, len(todo))
 	for n, i := range todo {
@@ -89,9 +94,6 @@ func (q *quorum) renew(ctx context.Context, batch []*Lease) []reply {
 		calls[i] = nodeCall{script: q.scripts.renew, keys: q.keys(l.lock, l.id), id: l.id, idle: q.idleOf(l.permanent),
 			args: []any{l.slot, l.length.Microseconds(), int64(l.token), q.cfg.Owner, l.delay.Microseconds(), l.slots}}
 	}
-	for _, l := range batch {
-		l.widen()
-	}
 	order := q.order(batch[0].lock)
 	votes, sent := q.ask(ctx, poll{calls: calls, order: order, wave: len(q.nodes), sure: func(votes [][]vote, late bool) bool {
 		return !slices.ContainsFunc(votes, func(of []vote) bool {
@@ -109,7 +111,7 @@ func (q *quorum) renew(ctx context.Context, batch []*Lease) []reply {
 
 // renewed merges the votes for one lease. It is lost when so many nodes have refused that no majority is left.
 func (q *quorum) renewed(votes []vote, length, sent time.Duration) reply {
-	now := q.time(votes)
+	now, _ := q.estimate(q.cfg.Clock())
 	switch {
 	case words(votes, "renewed") >= q.majority:
 		return reply{verdict: "renewed", now: now, sent: sent, acked: true, rest: []any{now + length.Microseconds(), int64(0)},
@@ -133,7 +135,7 @@ func (q *quorum) look(ctx context.Context, locks []LookRequest, states []State, 
 			through = l.SettleThrough.Unix()
 		}
 		t.edit = func(g *register, v view) {
-			before := g.look(l.Schedule, through, toMicros(l.SettleDeadline), v.now)
+			before := g.look(l.Schedule, through, toMicros(l.SettleDeadline), v.now, v.latest)
 			states[i] = q.state(g, v, before, t.floor)
 		}
 		changes[n], tasks[n] = t, t

@@ -5,6 +5,7 @@ import (
 	"crypto/rand"
 	"errors"
 	"fmt"
+	"slices"
 	"sync"
 	"time"
 
@@ -14,7 +15,7 @@ import (
 // node is one master of a quorum.
 type node struct {
 	client *Client
-	redis  redis.UniversalClient
+	redis  *redis.Client
 	clock  serverClock
 
 	mu       sync.Mutex
@@ -89,16 +90,12 @@ func (n *node) owe(k nodeCall, until time.Duration) {
 }
 
 // debts takes what the node is still to be told.
-func (n *node) debts(now time.Duration) (calls []nodeCall) {
+func (n *node) debts(now time.Duration) []owed {
 	n.mu.Lock()
 	defer n.mu.Unlock()
-	for _, o := range n.owed {
-		if o.until > now {
-			calls = append(calls, o.call)
-		}
-	}
+	due := slices.DeleteFunc(n.owed, func(o owed) bool { return o.until <= now })
 	n.owed = nil
-	return calls
+	return due
 }
 
 func (n *node) owes() bool {
@@ -233,18 +230,22 @@ const votingState = "voting"
 // enrol makes sure that a node has a marker, and the scripts: in this order, on one connection.
 func (n *node) enrol(ctx context.Context) (membership, error) {
 	q := n.client.quorum
-	pipe := n.redis.Pipeline()
+	conn := n.redis.Conn() // a node that restarts in between has closed it
+	defer conn.Close()
 	sent := n.client.cfg.Clock()
-	marker := pipe.Eval(ctx, q.scripts.enrol.text, []string{q.memberKey()}, rand.Text())
+	raw, err := conn.Eval(ctx, q.scripts.enrol.text, []string{q.memberKey()}, rand.Text()).Slice()
+	if err == nil && len(raw) < 7 {
+		err = errShortReply
+	}
+	if err != nil { // it may not have noticed that it was restarted, and is taught nothing
+		return membership{}, fmt.Errorf("enrol a node: %w", unknown(err))
+	}
+	pipe := conn.Pipeline()
 	for _, s := range q.scripts.all() {
 		pipe.ScriptLoad(ctx, s.text)
 	}
 	if _, err := pipe.Exec(ctx); err != nil {
-		return membership{}, fmt.Errorf("enrol a node: %w", unknown(err))
-	}
-	raw, err := marker.Slice()
-	if err != nil || len(raw) < 7 {
-		return membership{}, fmt.Errorf("enrol a node: %w", unknown(errors.Join(err, errShortReply)))
+		return membership{}, fmt.Errorf("teach a node: %w", unknown(err))
 	}
 	m := membership{state: text(raw[0]), now: number(raw[1]), base: number(raw[2]), top: number(raw[3]), longest: number(raw[4]),
 		epoch: text(raw[5]), sinceAt: number(raw[6])}

@@ -60,9 +60,17 @@ func (q *quorum) payDebts() {
 		if n.suspect(now) {
 			continue
 		}
-		for calls := range slices.Chunk(n.debts(now), maxBatch) {
+		for some := range slices.Chunk(n.debts(now), maxBatch) {
+			calls := make([]nodeCall, len(some))
+			for i, o := range some {
+				calls[i] = o.call
+			}
 			ctx, cancel := context.WithTimeout(q.life, q.cfg.Timeout)
-			n.trip(ctx, calls)
+			for i, v := range n.trip(ctx, calls) {
+				if v.err != nil {
+					n.owe(some[i].call, some[i].until)
+				}
+			}
 			cancel()
 		}
 	}

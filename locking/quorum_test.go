@@ -300,3 +300,81 @@ func TestQuorumLockAfterAnOutage(t *testing.T) {
 		t.Fatal("not granted")
 	}
 }
+
+// A client that begins while one of three masters is away knows two clocks, one of which is an hour behind: it takes nothing back that is decided.
+func TestQuorumClockThatIsBehindUndoesNothing(t *testing.T) {
+	c, nodes := faultyQuorum(t, 3)
+	nodes[0].step(t, -time.Hour)
+	schedule := "every minute"
+	if s := c.Look(t.Context(), []locking.LookRequest{{Lock: "job", Permanent: true, Schedule: schedule}})[0]; s.Err != nil {
+		t.Fatal(s.Err)
+	}
+	awaitVotes(t, nodes)
+	at := time.Now().Add(time.Second).Truncate(time.Second)
+	request := locking.Request{Lock: "job", Permanent: true, AnyLimit: true, Tick: &locking.Tick{At: at, Previous: at.Add(-time.Minute), Schedule: schedule}}
+	a := c.Acquire(t.Context(), request)
+	for a.Verdict == locking.Early {
+		<-time.After(10 * time.Millisecond)
+		a = c.Acquire(t.Context(), request)
+	}
+	if a.Verdict != locking.Granted {
+		t.Fatal(a.Verdict, a.Err)
+	}
+	if err := a.Lease.Release(t.Context()); err != nil {
+		t.Fatal(err)
+	}
+	nodes[2].cut.Store(true)
+	var clients []redis.UniversalClient
+	for _, n := range nodes {
+		clients = append(clients, n.node)
+	}
+	fresh := quorumOf(t, clients)
+	if s := fresh.Look(t.Context(), []locking.LookRequest{{Lock: "job", Permanent: true, Schedule: schedule}})[0]; s.Err != nil {
+		t.Fatal(s.Err)
+	}
+	nodes[2].cut.Store(false)
+	if again := c.Acquire(t.Context(), request); again.Verdict != locking.Decided {
+		t.Errorf("asked for again, a tick that was granted: %s", again.Verdict)
+	}
+}
+
+// A node forgets while its clock is an hour ahead, which is put right then. It votes again all the same.
+func TestQuorumNodeVotesAgainAfterAStep(t *testing.T) {
+	_, clients := masters(t, 5)
+	var nodes []*faulty
+	for _, c := range clients {
+		f := &faulty{node: c, offset: "offset"}
+		c.AddHook(f)
+		nodes = append(nodes, f)
+	}
+	c, err := locking.New(locking.Config{Quorum: clients, Timeout: 500 * time.Millisecond})
+	if err != nil {
+		t.Fatal(err)
+	}
+	t.Cleanup(func() { _ = c.Close() })
+	pair := func() {
+		t.Helper()
+		l, ok, err := c.Semaphore("m", 1, locking.WithLease(time.Second)).TryAcquire(t.Context())
+		if err != nil {
+			t.Fatal(err)
+		}
+		if ok {
+			_ = l.Release(t.Context())
+		}
+	}
+	pair()
+	awaitVotes(t, nodes)
+	if err := nodes[0].node.FlushAll(t.Context()).Err(); err != nil {
+		t.Fatal(err)
+	}
+	nodes[0].step(t, time.Hour)
+	for nodes[0].node.HGet(t.Context(), "locking:quorum", "state").Val() != "joining" {
+		pair()
+	}
+	nodes[0].step(t, 0)
+	for end := time.Now().Add(30 * time.Second); nodes[0].node.HGet(t.Context(), "locking:quorum", "state").Val() != "voting"; {
+		if pair(); time.Now().After(end) {
+			t.Fatal("it does not vote")
+		}
+	}
+}

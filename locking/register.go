@@ -4,6 +4,7 @@ import (
 	"encoding/json"
 	"fmt"
 	"maps"
+	"math"
 	"slices"
 )
 
@@ -90,7 +91,7 @@ const (
 
 // mend takes back what is ahead of the servers' clock by more than a minute: a glitch of it, corrected since.
 func (g *register) mend(now int64) {
-	bound := now + minuteMicros
+	bound := min(now, math.MaxInt64-minuteMicros) + minuteMicros
 	if g.Low*1e6 > bound {
 		g.Low = now / 1e6
 	}
@@ -219,8 +220,8 @@ func (g *register) mourn(dead []string, upTo int64) {
 }
 
 // look announces a schedule, and settles ticks that are past every deadline; before is up to which one they were decided.
-func (g *register) look(schedule string, through, deadline, now int64) (before int64) {
-	g.mend(now)
+func (g *register) look(schedule string, through, deadline, now, latest int64) (before int64) {
+	g.mend(latest)
 	if schedule != "" {
 		g.know(schedule, true, now)
 	}

@@ -4,10 +4,11 @@ import "slices"
 
 // view is what the nodes tell of a lock's rows, as one claimant has heard it.
 type view struct {
-	now   int64 // the middle of the nodes' clocks
-	slot  int   // the row that a majority has given to the claimant, -1 for none
-	token int64 // its ballot
-	kept  int64 // the token of that row: not the ballot where the row was this id's already
+	now    int64 // the middle of the nodes' clocks: not before this,
+	latest int64 // nor after this
+	slot   int   // the row that a majority has given to the claimant, -1 for none
+	token  int64 // its ballot
+	kept   int64 // the token of that row: not the ballot where the row was this id's already
 	// ballots are those of this claimant's tries, of which a minority may have accepted one.
 	ballots []int64
 	full    bool // a majority has given each row to somebody else
@@ -60,7 +61,7 @@ func (g *register) claim(r Request, owner string, v view) verdict {
 			return verdict{word: "early", until: from}
 		}
 	}
-	g.mend(v.now)
+	g.mend(v.latest)
 	if g.unheard(r, v) {
 		return g.held(v)
 	}

@@ -44,7 +44,16 @@ end
 local changes = {}
 local function set(field, value) changes[#changes + 1], changes[#changes + 2] = field, value end
 
--- Writes what set() was told. token and lease are those of a row that was placed, if any. lock_longest is what LOCK knows.
+-- A row that ends later than its lease could was written before the clock stepped back. If its holder lives it is renewed in time.
+local function bounded(field, row)
+  if row and row.expiry > now + row.lease + MINUTE then
+    row.expiry = now + row.lease
+    set(field, text_of(row))
+  end
+  return row
+end
+
+-- Writes what set() was told. token and lease are those of a row that was placed, if any, the latter with the delay. lock_longest is what LOCK knows.
 local function save(token, lease, lock_longest, permanent)
   local idle = num(ARGV[3])
   if lease > lock_longest then lock_longest = lease; set('longest', int(lease)) end

@@ -21,7 +21,7 @@ if slot ~= '-1' then
   local held = row and row.id == id and row.expiry > now
   if not held and votes then return {'lost', now, floor} end
   if held then
-    had, placed = 1, lease
+    had, placed = 1, lease + row.delay
     row.token, row.expiry, row.state = num(ARGV[8]), now + lease, ''
     set('r' .. slot, text_of(row))
   end

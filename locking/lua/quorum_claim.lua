@@ -29,10 +29,10 @@ for i = 1, #f, 2 do
   local field, v = f[i], f[i + 1]
   local of = string.match(field, '^r(%d+)$')
   if of then
-    local row = row_of(v) -- nil where a lease was released
+    local row = bounded(field, row_of(v)) -- nil where a lease was released
     of = tonumber(of)
     rows[of] = row
-    if row then list[#list + 1], list[#list + 2] = of, v
+    if row then list[#list + 1], list[#list + 2] = of, text_of(row)
     elseif v == '-' .. id and slot >= 0 then return {'dead', now, 0} end
     if row and row.id == id and row.expiry > now then mine = of end
   elseif field == 'floor' then floor = math.max(floor, num(v))
@@ -99,7 +99,7 @@ for dead in string.gmatch(ARGV[14], '[^\n]+') do
 end
 if #changes > 0 then
   local placed = verdict == 'yes'
-  save(floor, placed and lease or 0, lock_longest, permanent)
+  save(floor, placed and lease + delay or 0, lock_longest, permanent)
 end
 local row = rows[slot]
 if verdict == 'yes' and ARGV[16] ~= '1' then return {verdict, now, floor, slot, row.token} end

@@ -11,10 +11,12 @@ local clock = redis.call('TIME')
 local now = string.format('%.0f', clock[1] * 1000000 + clock[2])
 local info = redis.pcall('INFO', 'server')
 local run = type(info) == 'string' and string.match(info, 'run_id:(%x+)') or ''
-local m = redis.call('HMGET', KEYS[1], 'state', 'run')
+local m = redis.call('HMGET', KEYS[1], 'state', 'run', 'since')
+local function n(x) return tonumber(x or '0') or 0 end
 if not m[1] or m[2] ~= run then
   redis.call('HSET', KEYS[1], 'state', 'joining', 'run', run, 'epoch', ARGV[1], 'since', now)
+elseif n(m[3]) > n(now) then -- the clock was set back
+  redis.call('HSET', KEYS[1], 'since', now)
 end
 m = redis.call('HMGET', KEYS[1], 'state', 'base', 'top', 'longest', 'epoch', 'since')
-local function n(x) return tonumber(x or '0') or 0 end
 return {m[1], n(now), n(m[2]), n(m[3]), n(m[4]), m[5], n(m[6])}

@@ -25,5 +25,5 @@ if not own then
   set('floor', int(floor))
   set('limit', ARGV[9])
 end
-save(token, lease, num(f[2]), f[3] == '1')
+save(token, lease + num(ARGV[8]), num(f[2]), f[3] == '1')
 return {'renewed', now, floor, ''}
