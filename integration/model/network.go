@@ -133,6 +133,9 @@ func (x *steps) judgeRow(n *State, m *machine, was Row) {
 	if is := m.s.Rows[q.Slot]; is.ID == q.ID && was.Token > is.Token {
 		n.Broken = brokenRow
 	}
+	if x.Acked && n.Split && q.To == 0 { // the word of a master that was replaced counts for nobody
+		return
+	}
 	k := &n.Replicas[q.ID.owner()].Work[q.ID.work()]
 	free := m.s.Rows[q.Slot].ID == 0 && m.s.Newest[q.Slot] < q.Token && (m.s.Orphans[0]|m.s.Orphans[1])&id == 0
 	if q.Verdict == isLost && free && m.s.Buried&id == 0 && k.Phase == running && k.Deadline > n.Now {

@@ -328,11 +328,12 @@ func (x *steps) start(n *State, k *Work, m *Message) {
 }
 
 func (x *steps) renewed(n *State, k *Work, m *Message) {
+	counts := m.Acked || !x.Acked || !x.AcknowledgedRenewals // else a failover may undo it, or has done so already
 	switch {
-	case k.Phase != running || n.Now >= k.Deadline:
+	case k.Phase != running || n.Now >= k.Deadline || !counts:
 	case m.Verdict == isLost:
 		*k = Work{Phase: ending, Generation: k.Generation}
-	case m.Verdict == isRenewed && (m.Acked || !x.Acked || !x.AcknowledgedRenewals):
+	case m.Verdict == isRenewed:
 		k.Deadline = max(k.Deadline, x.deadline(n, m))
 	}
 }
