@@ -78,9 +78,12 @@ func (t *claim) next() (nodeCall, int) {
 	return k, wave
 }
 
+// wanted is the word that a majority has to say in a phase.
+var wanted = map[string]string{"row": "yes", "prepare": "promised", "accept": "accepted"}
+
 func (t *claim) sure(votes []vote, late bool) bool {
 	silent := silentNodes(votes)
-	word := map[string]string{"row": "yes", "prepare": "promised", "accept": "accepted"}[t.phase]
+	word := wanted[t.phase]
 	if word != "" {
 		yes := words(votes, word)
 		if yes >= t.majority { // who is to say that all rows are held needs to know more than that

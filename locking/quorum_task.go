@@ -22,7 +22,7 @@ type task interface {
 // run brings tasks to their ends, or fails those that have none when ctx ends. lock gives the order of the nodes.
 func (q *quorum) run(ctx context.Context, lock string, tasks []task) {
 	ready := make([]time.Duration, len(tasks)) // when each may go on; -1 when it is done
-	fault := make([]error, len(tasks))
+	last := make([][]vote, len(tasks))         // what each was told, for the error if there will be one
 	for {
 		var batch []int
 		soonest, now := time.Duration(-1), q.cfg.Clock()
@@ -41,14 +41,18 @@ func (q *quorum) run(ctx context.Context, lock string, tasks []task) {
 		case len(batch) == 0:
 			sleep(ctx, soonest-now)
 		default:
-			q.round(ctx, lock, tasks, batch, ready, fault)
+			q.round(ctx, lock, tasks, batch, ready, last)
 		}
 		if ctx.Err() == nil {
 			continue
 		}
 		for i, at := range ready {
-			if at >= 0 {
-				tasks[i].fail(orDefault(fault[i], unknown(context.Cause(ctx))))
+			switch {
+			case at < 0:
+			case last[i] != nil:
+				tasks[i].fail(errorOf(last[i]))
+			default:
+				tasks[i].fail(unknown(context.Cause(ctx)))
 			}
 		}
 		return
@@ -56,7 +60,7 @@ func (q *quorum) run(ctx context.Context, lock string, tasks []task) {
 }
 
 // round asks the nodes once for all tasks of a batch.
-func (q *quorum) round(ctx context.Context, lock string, tasks []task, batch []int, ready []time.Duration, fault []error) {
+func (q *quorum) round(ctx context.Context, lock string, tasks []task, batch []int, ready []time.Duration, last [][]vote) {
 	calls, wave := make([]nodeCall, len(batch)), 0
 	for n, i := range batch {
 		var all int
@@ -77,7 +81,7 @@ func (q *quorum) round(ctx context.Context, lock string, tasks []task, batch []i
 	q.notice(votes)
 	now := q.cfg.Clock()
 	for n, i := range batch {
-		fault[i] = errorOf(votes[n])
+		last[i] = votes[n]
 		pause, done := tasks[i].take(votes[n], sent)
 		if ready[i] = now + pause; done {
 			ready[i] = -1
