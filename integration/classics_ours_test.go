@@ -165,10 +165,16 @@ func latestClockFirstOurs(s *scene) {
 }
 
 func fortyAtOnce(s *scene) {
+	s.crowd(many, func(name string) *locker { return s.locker(name, nil) })
+}
+
+// crowd has so many clients ask at once, and demands that as many are inside as may be.
+func (s *scene) crowd(clients int, open func(name string) *locker) {
+	s.Helper()
 	var inside atomic.Int64
 	var work sync.WaitGroup
-	for i := range many {
-		l := s.locker(fmt.Sprint("client ", i), nil)
+	for i := range clients {
+		l := open(fmt.Sprint("client ", i))
 		work.Go(func() {
 			if got, _ := l.asks(long); got != nil {
 				inside.Add(1)

@@ -2,9 +2,6 @@ package integration
 
 import (
 	"errors"
-	"fmt"
-	"sync"
-	"sync/atomic"
 
 	"github.com/redis/go-redis/v9"
 
@@ -45,20 +42,7 @@ func (s *scene) quorumLocker(name string, unreached ...int) *locker {
 
 // countedByNodeOurs has twelve ask at once where eight are allowed. Each tries the nodes in an order of its own making.
 func countedByNodeOurs(s *scene) {
-	var inside atomic.Int64
-	var work sync.WaitGroup
-	for i := range 3 * allowed / 2 {
-		l := s.quorumLocker(fmt.Sprint("client ", i))
-		work.Go(func() {
-			if got, _ := l.asks(long); got != nil {
-				inside.Add(1)
-			}
-		})
-	}
-	work.Wait()
-	if int(inside.Load()) != s.slots {
-		s.Errorf("%d are inside where %d are allowed", inside.Load(), s.slots)
-	}
+	s.crowd(3*allowed/2, func(name string) *locker { return s.quorumLocker(name) })
 }
 
 // nodeForgotOurs: A reached the first two nodes, the second restarts without its memory, and B reaches all three.

@@ -6,7 +6,6 @@ import (
 	"flag"
 	"fmt"
 	"math/rand/v2"
-	"os"
 	"sync"
 	"sync/atomic"
 	"testing"
@@ -58,9 +57,7 @@ func TestHistories(t *testing.T) {
 // TestHistoriesOnQuorum does the same on five masters, of which each client reaches two over links that break: some of the other
 // clients' links to the same masters are whole meanwhile.
 func TestHistoriesOnQuorum(t *testing.T) {
-	if os.Getenv("CRONCLAVE_TEST_QUORUM") == "" {
-		t.Skip("the quorum is new and its tests are not steady yet: make quorum runs them")
-	}
+	skipUnsteady(t)
 	t.Parallel()
 	s := &recording{t: t, servers: masters(t), began: time.Now()}
 	for i := range 3 {

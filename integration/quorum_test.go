@@ -23,10 +23,16 @@ func masters(t *testing.T) []*redisServer {
 	return all
 }
 
-func TestOnQuorum(t *testing.T) {
+// skipUnsteady skips a test of the quorum unless those are asked for.
+func skipUnsteady(t *testing.T) {
+	t.Helper()
 	if os.Getenv("CRONCLAVE_TEST_QUORUM") == "" {
 		t.Skip("the quorum is new and its tests are not steady yet: make quorum runs them")
 	}
+}
+
+func TestOnQuorum(t *testing.T) {
+	skipUnsteady(t)
 	t.Parallel()
 	servers := masters(t)
 	locktest.RunQuorum(t, func(*testing.T) []redis.UniversalClient {
@@ -68,9 +74,7 @@ func newQuorumCluster(t *testing.T, config string) (*cluster, []*redisServer) {
 // TestQuorumLosesNodes kills one master and freezes another in turn, never more than a minority at once, and has two forget
 // everything one after the other. No tick is doubled, and none is without an outcome (P1, P2, P4, P6).
 func TestQuorumLosesNodes(t *testing.T) {
-	if os.Getenv("CRONCLAVE_TEST_QUORUM") == "" {
-		t.Skip("the quorum is new and its tests are not steady yet: make quorum runs them")
-	}
+	skipUnsteady(t)
 	t.Parallel()
 	c, servers := newQuorumCluster(t, quorumJobs)
 	replicas := c.startAll(t, 3)
@@ -132,9 +136,7 @@ func awaitVote(t *testing.T, s *redisServer) {
 
 // TestQuorumWithoutAMajority freezes three of five masters for a while. Nothing is granted then, and all that came due is later (P5).
 func TestQuorumWithoutAMajority(t *testing.T) {
-	if os.Getenv("CRONCLAVE_TEST_QUORUM") == "" {
-		t.Skip("the quorum is new and its tests are not steady yet: make quorum runs them")
-	}
+	skipUnsteady(t)
 	t.Parallel()
 	const outage = 3 * time.Second
 	c, servers := newQuorumCluster(t, quorumJobs)
