@@ -107,6 +107,9 @@ func (s *recording) record(piece, ops int) []*history.History {
 	ctx, calm := context.WithCancel(s.t.Context())
 	for i, lock := range recordedLocks {
 		h := history.New(lock.slots, s.clock)
+		if len(s.servers) > 1 {
+			h = h.TokensBySlot()
+		}
 		all[i] = h
 		guarded := &resource{}
 		for n := range 6 {

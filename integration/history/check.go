@@ -38,22 +38,22 @@ const MaxOps = 60_000
 // take as long as patience; it is left out where there is none for certain, since such searches are the longest.
 func (h *History) Check(patience time.Duration) []Fault {
 	ops := h.Ops()
-	if faults := slices.Concat(overlaps(ops, h.slots), fallBacks(ops)); len(faults) > 0 {
+	if faults := slices.Concat(overlaps(ops, h.rules.slots), fallBacks(ops)); len(faults) > 0 {
 		return faults
 	}
-	return search(ops, h.slots, patience)
+	return search(ops, h.rules, patience)
 }
 
 // search looks for an order of the operations that the model could have done.
-func search(ops []Op, slots int, patience time.Duration) []Fault {
+func search(ops []Op, rules rules, patience time.Duration) []Fault {
 	if len(ops) > MaxOps {
 		return []Fault{{Undecided, fmt.Sprintf("%d operations, more than %d", len(ops), MaxOps)}}
 	}
-	switch porcupine.CheckOperationsTimeout(model(slots), operations(ops), patience) {
+	switch porcupine.CheckOperationsTimeout(model(rules), operations(ops), patience) {
 	case porcupine.Ok:
 		return nil
 	case porcupine.Illegal:
-		return []Fault{{Order, unexplained(ops, slots)}}
+		return []Fault{{Order, unexplained(ops, rules)}}
 	default:
 		return []Fault{{Undecided, fmt.Sprintf("no answer for %d operations within %v", len(ops), patience)}}
 	}
@@ -158,9 +158,9 @@ func fallBacks(ops []Op) []Fault {
 }
 
 // unexplained tells where the longest attempt at an order ended: the first operations that had no place in it.
-func unexplained(ops []Op, slots int) string {
+func unexplained(ops []Op, rules rules) string {
 	const patience, show = 10 * time.Second, 5
-	_, info := porcupine.CheckOperationsVerbose(model(slots), operations(ops), patience)
+	_, info := porcupine.CheckOperationsVerbose(model(rules), operations(ops), patience)
 	var longest []porcupine.Operation
 	for _, attempt := range info.PartialLinearizationsOperations()[0] {
 		if len(attempt) > len(longest) {

@@ -75,7 +75,7 @@ func (o Op) String() string {
 
 // History is the operations on one lock. It is safe for concurrent use.
 type History struct {
-	slots int
+	rules rules
 	clock func() time.Duration
 
 	mu    sync.Mutex
@@ -85,7 +85,14 @@ type History struct {
 
 // New returns an empty history of a lock with so many slots. The clock must not be stepped.
 func New(slots int, clock func() time.Duration) *History {
-	return &History{slots: slots, clock: clock}
+	return &History{rules: rules{slots: slots}, clock: clock}
+}
+
+// TokensBySlot has the tokens of grants that overlapped in time compared within each slot only, for locks that give no more than that: a
+// quorum. Grants that did not overlap are compared in any case.
+func (h *History) TokensBySlot() *History {
+	h.rules.bySlot = true
+	return h
 }
 
 // Hold is a grant, as its holder knows it.

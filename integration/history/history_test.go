@@ -107,10 +107,42 @@ func TestHistories(t *testing.T) {
 			if tc.broken != nil {
 				want = []Rule{Order}
 			}
-			if rules := Broken(search(h.Ops(), tc.slots, patience)); !slices.Equal(rules, want) {
+			if rules := Broken(search(h.Ops(), rules{slots: tc.slots}, patience)); !slices.Equal(rules, want) {
 				t.Errorf("the search finds %q broken, want %q", rules, want)
 			}
 		})
+	}
+}
+
+// TestTokensBySlot has grants in two slots, of which the earlier has the greater token: the other slot was not free before it.
+func TestTokensBySlot(t *testing.T) {
+	t.Parallel()
+	history := func(slotOfB int) *History {
+		h := New(2, nil)
+		for _, op := range []Op{got("a", 1, 2, 1, 10, 0), got("b", 3, 6, 2, 13, slotOfB), got("c", 4, 20, 3, 12, 1-slotOfB), freed("a", 7, 8, 1, 10)} {
+			h.Add(op)
+		}
+		return h
+	}
+	for _, tc := range []struct {
+		name   string
+		h      *History
+		broken []Rule
+	}{
+		{"one sequence", history(1), []Rule{Order}},
+		{"a sequence for each slot", history(1).TokensBySlot(), nil},
+		{"a slot that is held", history(0).TokensBySlot(), []Rule{Order}},
+	} {
+		if rules := Broken(tc.h.Check(patience)); !slices.Equal(rules, tc.broken) {
+			t.Errorf("%s: broken: %q, want %q", tc.name, rules, tc.broken)
+		}
+	}
+	h := New(1, nil).TokensBySlot()
+	for _, op := range []Op{got("a", 1, 5, 1, 13, 0), freed("a", 6, 7, 1, 13), got("b", 4, 9, 2, 12, 0)} {
+		h.Add(op)
+	}
+	if rules := Broken(h.Check(patience)); !slices.Equal(rules, []Rule{Order}) {
+		t.Errorf("a smaller token in the same slot breaks %q", rules)
 	}
 }
 

@@ -40,7 +40,7 @@ func TestLegalHistoriesPass(t *testing.T) {
 		if faults := l.history.Check(patience); len(faults) > 0 {
 			t.Fatalf("%v in %v", faults, l.history.Ops())
 		}
-		if faults := search(l.history.Ops(), slots, patience); len(faults) > 0 {
+		if faults := search(l.history.Ops(), rules{slots: slots}, patience); len(faults) > 0 {
 			t.Fatalf("%v in %v", faults, l.history.Ops())
 		}
 		l.spoil()
@@ -57,7 +57,7 @@ func (l *lock) spoil() {
 	}
 	l.now += 1000
 	l.add(Op{Kind: Acquire, Outcome: OK, Hold: -1, Token: rapid.Int64Range(1, l.told).Draw(l.T, "old token"), Slot: NoSlot}, 0)
-	if len(l.history.Check(patience)) == 0 || len(search(l.history.Ops(), l.slots, patience)) == 0 {
+	if len(l.history.Check(patience)) == 0 || len(search(l.history.Ops(), rules{slots: l.slots}, patience)) == 0 {
 		l.Fatalf("no fault in %v", l.history.Ops())
 	}
 }

@@ -6,13 +6,19 @@ import (
 	"github.com/anishathalye/porcupine"
 )
 
+// rules are what a lock is to be.
+type rules struct {
+	slots  int
+	bySlot bool // tokens need grow within each slot only
+}
+
 // state is the lock between two operations: a permit for each slot, who has it, and what the resource has seen. States
 // are values: a step makes a new one.
 type state struct {
 	held   []permit
-	spent  []int // unanswered acquires that found no slot, until their end
-	newest int64 // token granted
-	fence  int64 // greatest token that the resource has seen
+	spent  []int   // unanswered acquires that found no slot, until their end
+	newest []int64 // token granted: of each slot, or one for all
+	fence  int64   // greatest token that the resource has seen
 }
 
 // permit is a slot in use. The grant of an unanswered acquire has no number that anybody knows.
@@ -34,7 +40,7 @@ func (s state) with(p permit) state {
 }
 
 func (s state) equal(to state) bool {
-	return s.newest == to.newest && s.fence == to.fence && slices.Equal(s.held, to.held) && slices.Equal(s.spent, to.spent)
+	return s.fence == to.fence && slices.Equal(s.newest, to.newest) && slices.Equal(s.held, to.held) && slices.Equal(s.spent, to.spent)
 }
 
 // model is a lock with so many slots that is owner-aware (only a holder's release frees its slot) and fenced (tokens grow, and
@@ -42,22 +48,30 @@ func (s state) equal(to state) bool {
 //
 // What may or may not have happened needs no choice in it: an unanswered acquire takes a permit where there is one and gives it
 // back at its end, and the two may stand side by side; an unanswered release may stand at the very end of all.
-func model(slots int) porcupine.Model {
+func model(r rules) porcupine.Model {
 	return porcupine.Model{
-		Init: func() any { return state{} },
+		Init: func() any { return state{newest: make([]int64, r.tokens())} },
 		Step: func(s, input, _ any) (bool, any) {
-			next, ok := s.(state).step(slots, input.(Op))
+			next, ok := s.(state).step(r, input.(Op))
 			return ok, next
 		},
 		Equal: func(a, b any) bool { return a.(state).equal(b.(state)) },
 	}
 }
 
+// tokens is how many sequences of tokens there are.
+func (r rules) tokens() int {
+	if r.bySlot {
+		return r.slots
+	}
+	return 1
+}
+
 // step tells whether the lock may do this now, and what it is then.
-func (s state) step(slots int, op Op) (next state, ok bool) {
+func (s state) step(r rules, op Op) (next state, ok bool) {
 	switch op.Kind {
 	case Acquire:
-		return s.acquire(slots, op)
+		return s.acquire(r, op)
 	case Release:
 		return s.release(op)
 	case Expire:
@@ -68,8 +82,8 @@ func (s state) step(slots int, op Op) (next state, ok bool) {
 	return s, false
 }
 
-func (s state) acquire(slots int, op Op) (state, bool) {
-	full := len(s.held) >= slots
+func (s state) acquire(r rules, op Op) (state, bool) {
+	full := len(s.held) >= r.slots
 	switch {
 	case op.Outcome == Refused:
 		return s, full
@@ -81,10 +95,15 @@ func (s state) acquire(slots int, op Op) (state, bool) {
 		return s.with(permit{op.Hold, NoSlot}), true
 	}
 	taken := slices.ContainsFunc(s.held, func(p permit) bool { return op.Slot != NoSlot && p.slot == op.Slot })
-	if full || taken || op.Slot >= slots || op.Token != 0 && op.Token <= s.newest {
+	if full || taken || op.Slot >= r.slots {
 		return s, false
 	}
-	s.newest = max(s.newest, op.Token)
+	of := max(op.Slot, 0) % len(s.newest)
+	if op.Token != 0 && op.Token <= s.newest[of] {
+		return s, false
+	}
+	s.newest = slices.Clone(s.newest)
+	s.newest[of] = max(s.newest[of], op.Token)
 	return s.with(permit{op.Hold, op.Slot}), true
 }
 
