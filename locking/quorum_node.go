@@ -227,33 +227,51 @@ type membership struct {
 
 const votingState = "voting"
 
-// enrol makes sure that a node has a marker, and the scripts: in this order, on one connection.
-func (n *node) enrol(ctx context.Context) (membership, error) {
+// enrol makes sure that a node has a marker, and the scripts: in this order, on one connection, which a node that restarts in between
+// has closed. Watch lends that connection; [redis.Client.Conn] writes to the options that it shares with the client.
+func (n *node) enrol(ctx context.Context) (m membership, err error) {
+	err = n.redis.Watch(ctx, func(conn *redis.Tx) error {
+		if m, err = n.mark(ctx, conn); err != nil { // it may not have noticed that it was restarted, and is taught nothing
+			return fmt.Errorf("enrol a node: %w", unknown(err))
+		}
+		if err := n.teach(ctx, conn); err != nil {
+			return fmt.Errorf("teach a node: %w", unknown(err))
+		}
+		return nil
+	})
+	if err != nil {
+		return membership{}, err
+	}
+	if m.state != votingState {
+		n.client.quorum.tender.rouse()
+	}
+	return m, nil
+}
+
+// mark has the node write its marker, where there is none, and reads it.
+func (n *node) mark(ctx context.Context, conn *redis.Tx) (membership, error) {
 	q := n.client.quorum
-	conn := n.redis.Conn() // a node that restarts in between has closed it
-	defer conn.Close()
 	sent := n.client.cfg.Clock()
 	raw, err := conn.Eval(ctx, q.scripts.enrol.text, []string{q.memberKey()}, rand.Text()).Slice()
 	if err == nil && len(raw) < 7 {
 		err = errShortReply
 	}
-	if err != nil { // it may not have noticed that it was restarted, and is taught nothing
-		return membership{}, fmt.Errorf("enrol a node: %w", unknown(err))
-	}
-	pipe := conn.Pipeline()
-	for _, s := range q.scripts.all() {
-		pipe.ScriptLoad(ctx, s.text)
-	}
-	if _, err := pipe.Exec(ctx); err != nil {
-		return membership{}, fmt.Errorf("teach a node: %w", unknown(err))
+	if err != nil {
+		return membership{}, err
 	}
 	m := membership{state: text(raw[0]), now: number(raw[1]), base: number(raw[2]), top: number(raw[3]), longest: number(raw[4]),
 		epoch: text(raw[5]), sinceAt: number(raw[6])}
 	n.clock.observe(m.now, sent, n.client.cfg.Clock())
-	if m.state != votingState {
-		q.tender.rouse()
-	}
 	return m, nil
+}
+
+func (n *node) teach(ctx context.Context, conn *redis.Tx) error {
+	pipe := conn.Pipeline()
+	for _, s := range n.client.quorum.scripts.all() {
+		pipe.ScriptLoad(ctx, s.text)
+	}
+	_, err := pipe.Exec(ctx)
+	return err
 }
 
 var errShortReply = errors.New("a short reply from the server")
