@@ -118,9 +118,10 @@ func (q *quorum) idleOf(permanent bool) int64 {
 	return q.cfg.Idle.Microseconds()
 }
 
-// order is in which order the nodes are asked: one that the lock gives, so that its claimants meet early, with those last that do not answer.
-func (q *quorum) order(lock string) []int {
-	order := make([]int, len(q.nodes))
+// order is in which order the nodes are asked: one that the lock gives, so that its claimants meet early, with those last that do not answer; and
+// how many of them do.
+func (q *quorum) order(lock string) (order []int, healthy int) {
+	order = make([]int, len(q.nodes))
 	first := spot(lock, len(q.nodes))
 	now := q.cfg.Clock()
 	last := len(order)
@@ -135,7 +136,7 @@ func (q *quorum) order(lock string) []int {
 		order[next] = n
 		next++
 	}
-	return order
+	return order, next
 }
 
 // spot is a number below n that all claimants of a lock agree on.
@@ -143,13 +144,6 @@ func spot(lock string, n int) int {
 	h := fnv.New32a()
 	h.Write([]byte(lock))
 	return int(h.Sum32() % uint32(n))
-}
-
-// healthy is how many nodes of an order are worth asking first: those that answer, and a majority at least.
-func (q *quorum) healthy(order []int) int {
-	now := q.cfg.Clock()
-	well := count(order, func(n int) bool { return !q.nodes[n].suspect(now) })
-	return max(q.majority, well)
 }
 
 // estimate is the middle one of all nodes' clocks at a local instant, or what is not after it where some have not told theirs yet. Nothing is
@@ -182,7 +176,7 @@ func (q *quorum) serverTime(ctx context.Context) (time.Time, error) {
 	}
 	k := nodeCall{script: q.scripts.claim, keys: q.keys("", "time"), id: "time",
 		args: []any{-1, 0, 0, 0, "", 0, "", "", "", "1", "", 0, "1"}}
-	votes, _ := q.ask(ctx, poll{calls: []nodeCall{k}, order: q.order(""), wave: len(q.nodes), sure: func(votes [][]vote, _ bool) bool {
+	votes, _ := q.ask(ctx, poll{calls: []nodeCall{k}, wave: len(q.nodes), sure: func(votes [][]vote, _ bool) bool {
 		return count(votes[0], func(v vote) bool { return v.heard() }) >= q.majority
 	}})
 	micros, ok := q.estimate(q.cfg.Clock())

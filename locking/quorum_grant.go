@@ -74,7 +74,7 @@ func (q *quorum) releaseOf(lock, id string, slot int, token int64, narrow bool) 
 func (q *quorum) releaseEverywhere(lock string, k nodeCall, lease time.Duration) {
 	end := q.cfg.Clock() + lease
 	q.launch(func() {
-		_, _ = q.ask(q.life, poll{calls: []nodeCall{k}, order: q.order(lock), wave: len(q.nodes),
+		_, _ = q.ask(q.life, poll{calls: []nodeCall{k}, lock: lock, wave: len(q.nodes),
 			sure:   func([][]vote, bool) bool { return false },
 			missed: func(n *node) { n.owe(k, end) }})
 	})

@@ -40,7 +40,7 @@ func (q *quorum) release(ctx context.Context, r releaseCall) (verdict string, er
 	}
 	k := q.releaseOf(r.lock, r.id, r.slot, 0, r.narrow)
 	end := q.cfg.Clock() + r.length
-	p := poll{calls: []nodeCall{k}, order: q.order(r.lock), wave: len(q.nodes), patience: 10, missed: func(n *node) { n.owe(k, end) }}
+	p := poll{calls: []nodeCall{k}, lock: r.lock, wave: len(q.nodes), patience: 10, missed: func(n *node) { n.owe(k, end) }}
 	if r.narrow {
 		p.wave = q.majority
 	}
@@ -94,8 +94,7 @@ func (q *quorum) renew(ctx context.Context, batch []*Lease) []reply {
 		calls[i] = nodeCall{script: q.scripts.renew, keys: q.keys(l.lock, l.id), id: l.id, idle: q.idleOf(l.permanent),
 			args: []any{l.slot, l.length.Microseconds(), int64(l.token), q.cfg.Owner, l.delay.Microseconds(), l.slots}}
 	}
-	order := q.order(batch[0].lock)
-	votes, sent := q.ask(ctx, poll{calls: calls, order: order, wave: len(q.nodes), sure: func(votes [][]vote, late bool) bool {
+	votes, sent := q.ask(ctx, poll{calls: calls, lock: batch[0].lock, wave: len(q.nodes), sure: func(votes [][]vote, late bool) bool {
 		return !slices.ContainsFunc(votes, func(of []vote) bool {
 			renewed, silent := words(of, "renewed"), silentNodes(of)
 			return silent > 0 && (!late || renewed < q.majority && renewed+silent >= q.majority)

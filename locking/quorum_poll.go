@@ -10,8 +10,8 @@ import (
 // poll is one question to the nodes, in one or two waves.
 type poll struct {
 	calls []nodeCall
-	order []int
-	wave  int // how many are asked at once; the others when one fails, refuses or is slow
+	lock  string // gives the order in which nodes are asked
+	wave  int    // how many are asked at once, but for those that did not answer lately; the others when one fails, refuses or is slow
 	// patience multiplies the time after which a node is slow; 0 is 1
 	patience int
 	// sure tells whether the votes are enough, by call and node. late: whoever has not answered by now is slow.
@@ -44,6 +44,7 @@ type returned struct {
 type polling struct {
 	q *quorum
 	poll
+	order []int
 	votes [][]vote // by call and node
 	back  chan returned
 	asked int // how many nodes of the order
@@ -56,7 +57,9 @@ type polling struct {
 }
 
 func (q *quorum) newPolling(ctx context.Context, p poll) *polling {
-	o := &polling{q: q, poll: p, votes: make([][]vote, len(p.calls)), back: make(chan returned, len(q.nodes))}
+	order, healthy := q.order(p.lock)
+	p.wave = min(p.wave, max(q.majority, healthy))
+	o := &polling{q: q, poll: p, order: order, votes: make([][]vote, len(p.calls)), back: make(chan returned, len(q.nodes))}
 	for i := range o.votes {
 		o.votes[i] = make([]vote, len(q.nodes))
 		for n := range o.votes[i] {
@@ -64,7 +67,7 @@ func (q *quorum) newPolling(ctx context.Context, p poll) *polling {
 		}
 	}
 	o.ctx, o.end = context.WithTimeout(context.WithoutCancel(ctx), q.cfg.Timeout)
-	o.left.Store(int64(len(p.order)))
+	o.left.Store(int64(len(order)))
 	return o
 }
 
@@ -116,7 +119,7 @@ func (q *quorum) ask(ctx context.Context, p poll) (votes [][]vote, sent time.Dur
 	o := q.newPolling(ctx, p)
 	defer func() { o.done(len(o.order) - o.asked) }()
 	sent = q.cfg.Clock()
-	o.upTo(min(p.wave, len(p.order)))
+	o.upTo(o.wave)
 	slow := time.NewTimer(q.slowAfter(max(p.patience, 1)))
 	defer slow.Stop()
 	for {

@@ -67,8 +67,7 @@ func (q *quorum) round(ctx context.Context, lock string, tasks []task, batch []i
 		calls[n], all = tasks[i].next()
 		wave = max(wave, all)
 	}
-	order := q.order(lock)
-	p := poll{calls: calls, order: order, wave: min(wave, q.healthy(order))}
+	p := poll{calls: calls, lock: lock, wave: wave}
 	p.sure = func(votes [][]vote, late bool) bool {
 		for n, i := range batch {
 			if !tasks[i].sure(votes[n], late) {

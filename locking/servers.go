@@ -156,11 +156,6 @@ func (s *servers) estimate(local time.Duration) (micros int64, known bool) {
 			all = append(all, at)
 		}
 	}
-	return middle(all)
-}
-
-// middle is the middle one of several instants, which it sorts.
-func middle(all []int64) (micros int64, known bool) {
 	if len(all) == 0 {
 		return 0, false
 	}

@@ -5,6 +5,7 @@ import (
 	"errors"
 	"fmt"
 	"slices"
+	"strings"
 	"sync/atomic"
 	"time"
 
@@ -19,6 +20,7 @@ func lifetime() []theorem {
 		{"PermanentLocksStay", permanentStay, nothing},
 		{"HeldLockDoesNotExpireBeforeItsLease", heldStays, nothing},
 		{"IdleLockThatExpiredWasNotForgotten", idleExpired, memory},
+		{"KeyOfSomethingElseIsNamed", foreignKey, memory},
 	}
 }
 
@@ -26,6 +28,19 @@ func batches() []theorem {
 	return []theorem{
 		{"BatchAnswersEachRequestInOrder", batch, nothing},
 		{"BatchOutlivesScriptFlush", scriptFlush, nothing},
+	}
+}
+
+func foreignKey(b *bench) {
+	if err := b.rdb.Set(b.ctx, b.base(), "an application's", 0).Err(); err != nil {
+		b.Fatal(err)
+	}
+	a := b.a.Acquire(b.ctx, locking.Request{Lock: lock})
+	if a.Err == nil || !strings.Contains(a.Err.Error(), b.base()) {
+		b.Errorf("%s: %v", a.Verdict, a.Err)
+	}
+	if value := b.rdb.Get(b.ctx, b.base()).Val(); value != "an application's" {
+		b.Errorf("it is now %q", value)
 	}
 }
 

@@ -1,0 +1,143 @@
+package locktest
+
+import (
+	"encoding/json"
+	"errors"
+	"fmt"
+	"slices"
+	"strconv"
+	"strings"
+	"time"
+
+	"github.com/redis/go-redis/v9"
+
+	"github.com/cronclave/cronclave/locking"
+)
+
+// on fakes the past on some nodes of a quorum.
+func (b *bench) on(nodes []redis.UniversalClient, do func(node redis.UniversalClient) error) {
+	b.Helper()
+	for _, node := range nodes {
+		if err := do(node); err != nil {
+			b.Fatal(err)
+		}
+	}
+}
+
+// register is what a node has accepted last.
+func (b *bench) register(node redis.UniversalClient) map[string]any {
+	b.Helper()
+	text, err := node.HGet(b.ctx, b.base(), "value").Result()
+	if err != nil && !errors.Is(err, redis.Nil) {
+		b.Fatal(err)
+	}
+	all := map[string]any{}
+	if text == "" {
+		return all
+	}
+	d := json.NewDecoder(strings.NewReader(text))
+	d.UseNumber()
+	if err := d.Decode(&all); err != nil {
+		b.Fatal(err)
+	}
+	return all
+}
+
+// setRegister fakes a field of what all nodes have accepted.
+func (b *bench) setRegister(field string, value any) {
+	b.Helper()
+	var newest map[string]any
+	ballot := ""
+	b.on(b.nodes, func(node redis.UniversalClient) error {
+		if at := node.HGet(b.ctx, b.base(), "ballot").Val(); at >= ballot && at != "" {
+			newest, ballot = b.register(node), at
+		}
+		return nil
+	})
+	newest[field] = value
+	next, _ := strconv.ParseInt(ballot, 10, 64)
+	ballot = fmt.Sprint(next + 1) // what is still on its way comes too late
+	text, err := json.Marshal(newest)
+	if err != nil {
+		b.Fatal(err)
+	}
+	b.on(b.nodes, func(node redis.UniversalClient) error {
+		return node.HSet(b.ctx, b.base(), "value", string(text), "ballot", ballot, "floor", ballot).Err()
+	})
+}
+
+// setRowExpiry fakes the end of a lease on all nodes, and shuts its id so that its keeper, which is alive, does not renew it.
+func (b *bench) setRowExpiry(l *locking.Lease, at time.Time) {
+	b.Helper()
+	b.everywhere(l)
+	field := fmt.Sprint("r", l.Slot())
+	b.on(b.nodes, func(node redis.UniversalClient) error {
+		if err := node.Set(b.ctx, b.base()+":dead:"+l.ID(), fmt.Sprint("shut ", int64(l.Token())), long).Err(); err != nil {
+			return err
+		}
+		parts := strings.SplitN(node.HGet(b.ctx, b.base(), field).Val(), "\n", 7)
+		if len(parts) < 7 || parts[0] != l.ID() {
+			return nil
+		}
+		parts[2] = fmt.Sprint(at.UnixMicro())
+		return node.HSet(b.ctx, b.base(), field, strings.Join(parts, "\n")).Err()
+	})
+}
+
+// voters are how many nodes have a row of a lease.
+func (b *bench) voters(l *locking.Lease) (n int) {
+	b.Helper()
+	b.on(b.nodes, func(node redis.UniversalClient) error {
+		if strings.HasPrefix(node.HGet(b.ctx, b.base(), fmt.Sprint("r", l.Slot())).Val(), l.ID()+"\n") {
+			n++
+		}
+		return nil
+	})
+	return n
+}
+
+// everywhere waits until all nodes have a row of a lease.
+func (b *bench) everywhere(l *locking.Lease) {
+	b.Helper()
+	b.until("a row on each node", func() bool { return b.voters(l) == len(b.nodes) })
+}
+
+// gone waits until no node has a row of a lease that was released: a majority was enough for that.
+func (b *bench) gone(l *locking.Lease) {
+	b.Helper()
+	if b.onQuorum() {
+		b.until("no row of it", func() bool { return b.voters(l) == 0 })
+	}
+}
+
+// forgets does to a node what FLUSHALL does, as far as the bench is concerned.
+func (b *bench) forgets(node redis.UniversalClient) {
+	b.Helper()
+	keys := node.Scan(b.ctx, 0, b.prefix+"*", 1000).Iterator()
+	for keys.Next(b.ctx) {
+		if err := node.Del(b.ctx, keys.Val()).Err(); err != nil {
+			b.Fatal(err)
+		}
+	}
+}
+
+func (b *bench) isVoting(node redis.UniversalClient) bool {
+	return node.HGet(b.ctx, b.prefix+"quorum", "state").Val() == "voting"
+}
+
+// founded waits until all nodes vote: while they join, registers are written once more, and what a test fakes in one may be undone.
+func (b *bench) founded() {
+	b.Helper()
+	b.until("all nodes vote", func() bool {
+		return !slices.ContainsFunc(b.nodes, func(node redis.UniversalClient) bool { return !b.isVoting(node) })
+	})
+}
+
+// votesAgain waits until a node has joined anew.
+func (b *bench) votesAgain(node redis.UniversalClient) {
+	b.Helper()
+	b.until("the node votes again", func() bool {
+		b.ask(b.b, locking.Request{Lock: "other", Abstain: true}) // somebody has to talk to it
+		return b.isVoting(node)
+	})
+}
