@@ -35,6 +35,7 @@ type line struct {
 	channel channel
 	waiters int
 	up      chan struct{} // closed while it is subscribed
+	down    chan struct{} // closed when it is no more
 	hangUp  context.CancelFunc
 	idle    *time.Timer // runs while nobody waits
 }
@@ -77,12 +78,14 @@ func (b *bell) leave(id string) {
 	delete(b.rings, id)
 }
 
-// ready tells whether a channel is heard now.
-func (b *bell) ready(ch channel) bool {
+// deaf is closed once a channel that is heard now has been missed for a moment; nil if it is not heard.
+func (b *bell) deaf(ch channel) <-chan struct{} {
 	b.mu.Lock()
 	defer b.mu.Unlock()
-	l := b.lines[ch.name]
-	return l != nil && isClosed(l.up)
+	if l := b.lines[ch.name]; l != nil && isClosed(l.up) {
+		return l.down
+	}
+	return nil
 }
 
 func isClosed(c <-chan struct{}) bool {
@@ -120,12 +123,14 @@ func (b *bell) listener(l *line) listener {
 		up: func() {
 			b.mu.Lock()
 			defer b.mu.Unlock()
+			l.down = make(chan struct{})
 			close(l.up)
 		},
 		down: func() {
 			b.mu.Lock()
 			defer b.mu.Unlock()
 			l.up = make(chan struct{})
+			close(l.down)
 		},
 		hear: b.ring,
 	}

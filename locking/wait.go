@@ -65,7 +65,7 @@ func (w *waiter) leave() {
 
 func (w *waiter) wait(ctx context.Context) (*Lease, error) {
 	for ctx.Err() == nil {
-		heard := w.bell.ready(w.channel)
+		deaf := w.bell.deaf(w.channel)
 		a := w.Acquire(ctx, w.request)
 		switch {
 		case a.Verdict == Granted:
@@ -83,7 +83,7 @@ func (w *waiter) wait(ctx context.Context) (*Lease, error) {
 			w.told = true
 			w.cfg.Hooks.contended(a, w.request.Lock)
 		}
-		if lease := w.stand(ctx, a, heard); lease != nil {
+		if lease := w.stand(ctx, a, deaf); lease != nil {
 			return lease, nil
 		}
 	}
@@ -98,22 +98,22 @@ func sleep(ctx context.Context, d time.Duration) {
 	}
 }
 
-// stand waits until the server tells of a grant, or it is time to ask again. heard: what it has told since the last request
-// was sent was not missed.
-func (w *waiter) stand(ctx context.Context, a Answer, heard bool) *Lease {
+// stand waits until the server tells of a grant, or it is time to ask again. deaf is closed once what the server tells may have been missed
+// since the last request was sent; nil if nobody listened then.
+func (w *waiter) stand(ctx context.Context, a Answer, deaf <-chan struct{}) *Lease {
 	if w.line == nil {
 		w.line, w.part = w.bell.join(w.channel)
 	}
-	var up <-chan struct{}
-	if !heard {
-		up = w.bell.subscribed(w.line)
+	turn := deaf
+	if turn == nil {
+		turn = w.bell.subscribed(w.line)
 	}
 	timer := time.NewTimer(w.nextLook(a))
 	defer timer.Stop()
 	select {
 	case g := <-w.ring:
 		return w.take(g, a.line)
-	case <-up:
+	case <-turn:
 	case <-timer.C:
 	case <-ctx.Done():
 	case <-w.life.Done():
