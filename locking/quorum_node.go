@@ -128,12 +128,12 @@ func (v vote) heard() bool { return !v.silent && v.err == nil }
 
 // trip makes calls in one round trip, which ends with ctx. Where the node knows no scripts, it is enrolled first.
 func (n *node) trip(ctx context.Context, calls []nodeCall) []vote {
-	now := n.client.cfg.Clock()
-	if !n.begin(now) {
+	sent := n.client.cfg.Clock()
+	if !n.begin(sent) {
 		return allFailed(len(calls), errSilent)
 	}
-	votes, err := n.send(ctx, calls)
-	n.end(n.client.cfg.Clock(), err)
+	votes, received, err := n.send(ctx, calls, sent)
+	n.end(received, err)
 	return votes
 }
 
@@ -145,27 +145,23 @@ func allFailed(calls int, err error) []vote {
 	return votes
 }
 
-func (n *node) send(ctx context.Context, calls []nodeCall) ([]vote, error) {
-	if _, known := n.clock.at(0); !known {
-		if _, err := n.enrol(ctx); err != nil {
-			return allFailed(len(calls), err), err
+func (n *node) send(ctx context.Context, calls []nodeCall, sent time.Duration) (votes []vote, received time.Duration, err error) {
+	if _, known := n.clock.at(0); known {
+		var again bool
+		if votes, received, again, err = n.once(ctx, calls, sent); !again {
+			return votes, received, err
 		}
 	}
-	votes, again, err := n.once(ctx, calls)
-	if !again {
-		return votes, err
-	}
 	if _, err := n.enrol(ctx); err != nil {
-		return allFailed(len(calls), err), err
+		return allFailed(len(calls), err), n.client.cfg.Clock(), err
 	}
-	votes, _, err = n.once(ctx, calls)
-	return votes, err
+	votes, received, _, err = n.once(ctx, calls, n.client.cfg.Clock())
+	return votes, received, err
 }
 
 // once sends calls. again: the node does not know a script, and has done none of those for which it says so; that the others are
 // made twice is what lease ids and ballots are for.
-func (n *node) once(ctx context.Context, calls []nodeCall) (votes []vote, again bool, err error) {
-	sent := n.client.cfg.Clock()
+func (n *node) once(ctx context.Context, calls []nodeCall, sent time.Duration) (votes []vote, received time.Duration, again bool, err error) {
 	micros, _ := n.clock.at(sent)
 	until := micros + n.client.cfg.Timeout.Microseconds()
 	cmds := make([]*redis.Cmd, len(calls))
@@ -180,7 +176,7 @@ func (n *node) once(ctx context.Context, calls []nodeCall) (votes []vote, again 
 		}
 		_, _ = pipe.Exec(ctx) // each command has its own error
 	}
-	received := n.client.cfg.Clock()
+	received = n.client.cfg.Clock()
 	if cmds[0].Err() == nil {
 		n.client.quorum.took(received - sent)
 	}
@@ -198,7 +194,7 @@ func (n *node) once(ctx context.Context, calls []nodeCall) (votes []vote, again 
 			n.clock.observe(votes[i].now, sent, received)
 		}
 	}
-	return votes, again, err
+	return votes, received, again, err
 }
 
 func (k nodeCall) command(ctx context.Context, until int64) *redis.Cmd {
