@@ -33,6 +33,8 @@ type change struct {
 	tries int
 }
 
+func (t *change) name() string { return t.lock }
+
 func (t *change) next() (nodeCall, int) {
 	if t.phase == "" {
 		if t.phase = "prepare"; t.look {

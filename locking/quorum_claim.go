@@ -46,6 +46,8 @@ func (q *quorum) newClaim(r Request) *claim {
 	return t
 }
 
+func (t *claim) name() string { return t.r.Lock }
+
 // mostRefused is after how many split votes a claim says that the lock is held.
 const mostRefused = 16
 

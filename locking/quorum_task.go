@@ -9,6 +9,8 @@ import (
 
 // task is one lock's way to an outcome, in rounds. Those of a batch travel together.
 type task interface {
+	// name is the lock. Tasks on one lock run one after the other, in their order: what is due first is granted first.
+	name() string
 	// next is what to ask the nodes, and of how many at once.
 	next() (k nodeCall, wave int)
 	// sure tells whether the votes are enough to go on.
@@ -24,17 +26,8 @@ func (q *quorum) run(ctx context.Context, lock string, tasks []task) {
 	ready := make([]time.Duration, len(tasks)) // when each may go on; -1 when it is done
 	last := make([][]vote, len(tasks))         // what each was told, for the error if there will be one
 	for {
-		var batch []int
-		soonest, now := time.Duration(-1), q.cfg.Clock()
-		for i, at := range ready {
-			switch {
-			case at < 0:
-			case at <= now && len(batch) < maxBatch:
-				batch = append(batch, i)
-			case soonest < 0 || at < soonest:
-				soonest = at
-			}
-		}
+		now := q.cfg.Clock()
+		batch, soonest := due(tasks, ready, now)
 		switch {
 		case len(batch) == 0 && soonest < 0:
 			return
@@ -57,6 +50,25 @@ func (q *quorum) run(ctx context.Context, lock string, tasks []task) {
 		}
 		return
 	}
+}
+
+// due are the tasks to go on with now, or else when the first may be; -1 if all are done.
+func due(tasks []task, ready []time.Duration, now time.Duration) (batch []int, soonest time.Duration) {
+	soonest = -1
+	before := map[string]bool{} // locks that an earlier task is not done with
+	for i, at := range ready {
+		if at < 0 || before[tasks[i].name()] {
+			continue
+		}
+		before[tasks[i].name()] = true
+		switch {
+		case at <= now && len(batch) < maxBatch:
+			batch = append(batch, i)
+		case soonest < 0 || at < soonest:
+			soonest = at
+		}
+	}
+	return batch, soonest
 }
 
 // round asks the nodes once for all tasks of a batch.

@@ -23,6 +23,7 @@ func quorums() []theorem {
 		{"HalfMadeGrantIsCompletedOnce", halfMade, votes},
 		{"RowStaysShutAfterAnExpiryWithADelay", shutOnQuorum, votes},
 		{"MajoritiesOfDifferentRowsLetNobodyIn", differentRows, votes},
+		{"OlderTickOfABatchIsGrantedFirst", olderFirst, votes},
 		{"LateWriteBackChangesNothing", lateWriteBack, votes},
 		{"LateTryLeavesALaterOneAlone", lateTry, votes},
 		{"LateDropLeavesALaterTryAlone", func(b *bench) { b.lateDrop(locking.Request{}) }, votes},
@@ -155,6 +156,26 @@ func refusedLeavesNothing(b *bench) {
 		})
 		return left == 0
 	})
+}
+
+// Votes are split at first, each time, so that claims come again after random pauses.
+func olderFirst(b *bench) {
+	b.known()
+	const rounds, split = 8, 30 * time.Millisecond
+	for i := range rounds {
+		for n, node := range b.nodes[len(b.nodes)/2:] {
+			row := fmt.Sprintf("other%d\n1\n%d\n%d\n0\n\nother", n, b.now().Add(split).UnixMicro(), split.Microseconds())
+			if err := node.HSet(b.ctx, b.base(), "r0", row).Err(); err != nil {
+				b.Fatal(err)
+			}
+		}
+		older, newer := locking.Request{Lock: lock, Permanent: true, Tick: b.tick(2 * i)}, locking.Request{Lock: lock, Permanent: true, Tick: b.tick(2*i + 1)}
+		answers := b.a.AcquireAll(b.ctx, []locking.Request{older, newer})
+		b.wants(answers[0], locking.Granted)
+		b.wants(answers[1], locking.Held)
+		b.release(answers[0].Lease)
+		b.runs(b.b, 2*i+1)
+	}
 }
 
 func shutOnQuorum(b *bench) {
