@@ -192,17 +192,22 @@ func (c *Client) settle(ctx context.Context, r Request) Answer {
 func (c *Client) Withdraw(r Request, id string) {
 	r.ID = id
 	r = r.withDefaults()
+	c.giveUp(r.withdrawal())
+}
+
+// giveUp goes on with a release in the background, until the server has answered or the lease must have ended.
+func (c *Client) giveUp(r releaseCall) {
 	c.later(func() {
 		begun := c.cfg.Clock()
-		ctx, cancel := context.WithTimeout(c.life, r.Lease+c.cfg.Timeout)
+		ctx, cancel := context.WithTimeout(c.life, r.length+c.cfg.Timeout)
 		defer cancel()
-		if _, err := c.release(ctx, r.withdrawal()); err == nil || c.life.Err() == nil {
+		if _, err := c.release(ctx, r); err == nil || c.life.Err() == nil {
 			return
 		}
 		end := max(begun+2*c.cfg.Timeout, c.closed+c.cfg.Timeout)
 		last, cancel := context.WithTimeout(context.Background(), end-c.cfg.Clock())
 		defer cancel()
-		_, _ = c.release(last, r.withdrawal())
+		_, _ = c.release(last, r)
 	})
 }
 

@@ -41,10 +41,10 @@ func (m *Mutex) TryEnter(ctx context.Context) (inner context.Context, lease *Lea
 	return lease.carry(ctx), lease, true, nil
 }
 
-// carriedKey is where a context has the lease of a lock.
+// carriedKey is where a context has the lease of a lock: by its key, since "x" and "{x}" are one.
 type carriedKey struct {
 	client *Client
-	lock   string
+	key    string
 }
 
 // carried is a lease that a context has, and by what to tell that it ends with it.
@@ -58,7 +58,7 @@ func (m *Mutex) reenter(ctx context.Context) (context.Context, *Lease, error) {
 	if ctx.Err() != nil {
 		return ctx, nil, fmt.Errorf("enter %q: %w", m.sem.request.Lock, context.Cause(ctx))
 	}
-	held, ok := ctx.Value(carriedKey{m.sem.client, m.sem.request.Lock}).(carried)
+	held, ok := ctx.Value(carriedKey{m.sem.client, m.sem.client.key(m.sem.request.Lock)}).(carried)
 	switch {
 	case !ok || !held.lease.again():
 		return ctx, nil, nil
@@ -73,7 +73,7 @@ func (l *Lease) carry(ctx context.Context) context.Context {
 	inner, end := context.WithCancelCause(ctx)
 	forget := context.AfterFunc(l.ctx, func() { end(context.Cause(l.ctx)) })
 	context.AfterFunc(inner, func() { forget() }) // a lease may outlive many contexts
-	return context.WithValue(inner, carriedKey{l.client, l.lock}, carried{l, inner.Done()})
+	return context.WithValue(inner, carriedKey{l.client, l.client.key(l.lock)}, carried{l, inner.Done()})
 }
 
 // holds counts the holds of a lease that was entered.
@@ -108,7 +108,7 @@ func (l *Lease) leave() (last bool, err error) {
 	h := &l.holds
 	switch {
 	case !h.counted:
-		return true, nil
+		return !l.released, nil
 	case h.n > 0:
 		h.n--
 		if h.n > 0 && l.ctx.Err() != nil {

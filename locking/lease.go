@@ -42,6 +42,7 @@ type Lease struct {
 	hearers     map[int]func(deadline time.Duration)
 	hearer      int // the newest key
 	holds       holds
+	released    bool // the server has said so
 	narrow      bool // of a quorum no more than a majority has been asked for it
 
 	renewAt time.Duration // local clock; the keeper's
@@ -156,8 +157,8 @@ func (l *Lease) OnExtend(f func(deadline time.Duration)) (stop func()) {
 }
 
 // Release ends the lease: first its context, then, when that work must be over, its row. It is done even if ctx has ended, in
-// at most twice [Config.Timeout]. [ErrLost] tells that the lease had ended before; [ErrUnknown] that the server
-// did not answer: the row runs out by itself then. Of a lease that was entered more than once, see [Mutex.Enter], it gives one hold up,
+// at most twice [Config.Timeout]. [ErrLost] tells that the server did not have it any more; [ErrUnknown] that the server
+// did not answer: it is tried again in the background then, until the row has run out by itself or the client closes. To release it again is no error. Of a lease that was entered more than once, see [Mutex.Enter], it gives one hold up,
 // and all that only with the last.
 func (l *Lease) Release(ctx context.Context) error { return l.release(ctx, false) }
 
@@ -177,11 +178,17 @@ func (l *Lease) release(ctx context.Context, undo bool) error {
 	verdict, err := c.releaseWithin(context.WithoutCancel(ctx), r, 2*c.cfg.Timeout)
 	l.answered(err)
 	switch {
+	case errors.Is(err, ErrUnknown):
+		c.giveUp(r)
+		return fmt.Errorf("release %q: %w", l.lock, err)
 	case err != nil:
 		return fmt.Errorf("release %q: %w", l.lock, err)
 	case verdict == "gone":
 		return fmt.Errorf("release %q: %w before", l.lock, ErrLost)
 	}
+	l.mu.Lock()
+	defer l.mu.Unlock()
+	l.released = true
 	return nil
 }
 
@@ -314,12 +321,12 @@ func (c *Client) release(ctx context.Context, r releaseCall) (verdict string, er
 		return c.quorum.release(ctx, r)
 	}
 	for pause := 5 * time.Millisecond; ; pause = min(2*pause, c.cfg.Timeout) {
-		if verdict, err = c.releaseOnce(ctx, r); err == nil {
-			return verdict, nil
+		if verdict, err = c.releaseOnce(ctx, r); err == nil || errors.Is(err, ErrRefused) {
+			return verdict, err
 		}
 		select {
 		case <-ctx.Done():
-			return "", errors.Join(err, ctx.Err())
+			return "", fmt.Errorf("%w (%w)", err, ctx.Err())
 		case <-time.After(pause):
 		}
 	}

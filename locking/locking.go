@@ -54,6 +54,9 @@ import (
 var (
 	// ErrUnknown means that the server did not answer in time: it may or may not have done what was asked.
 	ErrUnknown = errors.New("outcome unknown")
+	// ErrRefused comes with ErrUnknown where asking again would change nothing: the server refuses the credentials, does not permit its
+	// user what is needed, or has something else than a lock under the key.
+	ErrRefused = errors.New("refused by the server")
 	// ErrLost ends a lease's context when the lease was not renewed in time, or another holds its row.
 	ErrLost = errors.New("lease lost")
 	// ErrReleased ends a lease's context when it was released.
@@ -190,7 +193,7 @@ func orDefault[T comparable](v, def T) T {
 	return v
 }
 
-// Close ends the renewal of all leases and waits for what runs in the background. Leases that were not
+// Close ends the renewal of all leases and waits for what runs in the background, and for those who wait for a lock: they leave the queue. Leases that were not
 // released end with [ErrClosed]; on the server they run out by themselves.
 func (c *Client) Close() error {
 	c.mu.Lock()

@@ -35,8 +35,13 @@ func (c *Client) Mutex(name string, options ...Option) *Mutex {
 	return &Mutex{*c.Semaphore(name, 1, options...)}
 }
 
-// Semaphore is the semaphore of this name. It makes no call.
+const noSlots = -1
+
+// Semaphore is the semaphore of this name, with 1 to 1000 slots. It makes no call.
 func (c *Client) Semaphore(name string, slots int, options ...Option) *Semaphore {
+	if slots == 0 { // which a Request may leave out
+		slots = noSlots
+	}
 	s := &Semaphore{client: c, request: Request{Lock: name, Slots: slots}}
 	for _, o := range options {
 		o(&s.request)
@@ -51,8 +56,8 @@ func (m *Mutex) TryLock(ctx context.Context) (lease *Lease, ok bool, err error) 
 }
 
 // TryAcquire takes a row if one is free; ok tells whether it did. While the outcome is unknown it asks again with
-// the same lease id, until ctx ends or the lease would have; then it returns an error that is [ErrUnknown], and what
-// the server may have granted is given back in the background.
+// the same lease id, until ctx ends, or the lease would have, or the server says [ErrRefused]; then it returns an error that is [ErrUnknown], and what
+// the server may have granted is given back in the background. So with a server that is away it lasts as long as ctx allows.
 func (s *Semaphore) TryAcquire(ctx context.Context) (lease *Lease, ok bool, err error) {
 	r := s.request.withDefaults()
 	a := s.client.Acquire(ctx, r)
@@ -65,11 +70,11 @@ func (s *Semaphore) TryAcquire(ctx context.Context) (lease *Lease, ok bool, err 
 	return a.Lease, a.Verdict == Granted, nil
 }
 
-// insist asks again until the outcome is known.
+// insist asks again until the outcome is known, or can't be.
 func (s *Semaphore) insist(ctx context.Context, r Request, a Answer) Answer {
 	ctx, cancel := context.WithTimeout(ctx, r.Lease)
 	defer cancel()
-	for pause := 5 * time.Millisecond; a.unknown(); pause = min(2*pause, s.client.cfg.Timeout) {
+	for pause := 5 * time.Millisecond; !errors.Is(a.Err, ErrRefused); pause = min(2*pause, s.client.cfg.Timeout) {
 		select {
 		case <-ctx.Done():
 			s.client.Withdraw(r, r.ID)
@@ -77,8 +82,15 @@ func (s *Semaphore) insist(ctx context.Context, r Request, a Answer) Answer {
 			return a
 		case <-time.After(pause/2 + rand.N(pause)):
 		}
-		a = s.client.Acquire(ctx, r)
+		again := s.client.Acquire(ctx, r)
+		switch {
+		case !again.unknown():
+			return again
+		case ctx.Err() == nil: // else that is all it tells
+			a = again
+		}
 	}
+	s.client.Withdraw(r, r.ID)
 	return a
 }
 

@@ -2,7 +2,6 @@ package locking
 
 import (
 	"context"
-	"errors"
 	"fmt"
 	"slices"
 	"time"
@@ -60,7 +59,7 @@ func (q *quorum) release(ctx context.Context, r releaseCall) (verdict string, er
 			return "released", nil
 		}
 		if ctx.Err() != nil {
-			return "", errors.Join(err, ctx.Err())
+			return "", fmt.Errorf("%w (%w)", err, ctx.Err())
 		}
 		sleep(ctx, randomPause(tries))
 	}

@@ -2,7 +2,6 @@ package locking
 
 import (
 	"fmt"
-	"strings"
 	"time"
 )
 
@@ -33,8 +32,8 @@ const common = 7
 
 // readOne takes in the reply to a call.
 func (c *Client) readOne(k call, clock *serverClock, raw []any, err error, sent, received time.Duration) reply {
-	if err != nil && isReply(err) && strings.Contains(err.Error(), "WRONGTYPE") { // not every server has it at the start of a script's error
-		err = fmt.Errorf("key %q, or one that begins with it, is of something else: delete that, or set another Config.Prefix: %w", k.keys[0], err)
+	if err != nil && isReply(err) && ofSomethingElse(err) {
+		err = fmt.Errorf("key %q, or one that begins with it, is of something else: delete that, or take another prefix, namespace or database: %w", k.keys[0], err)
 	}
 	if len(k.parts) > 0 {
 		return c.readSeveral(clock, raw, err, sent, received)

@@ -103,7 +103,7 @@ func (r Request) validate() error {
 	case strings.ContainsAny(r.ID+r.Trigger, "\n"):
 		return errors.New("a lease id or trigger contains a line break")
 	case r.Slots < 1 || r.Slots > 1000:
-		return fmt.Errorf("slots is %d: it must be from 1 to 1000", r.Slots)
+		return fmt.Errorf("slots is %d: it must be from 1 to 1000", max(r.Slots, 0))
 	case r.Lease < 10*time.Millisecond:
 		return fmt.Errorf("lease is %v: it must be at least 10ms", r.Lease)
 	case r.Delay < 0 || r.Delay > time.Hour:

@@ -66,7 +66,7 @@ func TestRequestsThatCannotBeValid(t *testing.T) {
 		return Request{Tick: &t, Slots: 2}
 	}
 	for want, r := range map[string]Request{
-		"slots is -1":                 {Slots: -1},
+		"slots is 0":                  {Slots: -1},
 		"slots is 1001":               {Slots: 1001},
 		"lease is 1ms":                {Lease: time.Millisecond},
 		"line break":                  {ID: "a\nb"},

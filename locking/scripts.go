@@ -8,6 +8,8 @@ import (
 	"fmt"
 	"slices"
 	"strings"
+
+	"github.com/redis/go-redis/v9"
 )
 
 var (
@@ -124,5 +126,19 @@ func unknown(err error) error {
 	if err == nil || errors.Is(err, ErrUnknown) {
 		return err
 	}
+	if isReply(err) && (redis.IsPermissionError(err) || redis.IsAuthError(err) || ofSomethingElse(err)) {
+		err = hopeless{err}
+	}
 	return fmt.Errorf("%w: %w", ErrUnknown, err)
+}
+
+// hopeless makes an error one that is [ErrRefused].
+type hopeless struct{ error }
+
+func (h hopeless) Unwrap() error        { return h.error }
+func (h hopeless) Is(target error) bool { return target == ErrRefused }
+
+// ofSomethingElse tells that a key is not a lock's.
+func ofSomethingElse(err error) bool {
+	return strings.Contains(err.Error(), "WRONGTYPE") // not every server has it at the start of a script's error
 }

@@ -248,3 +248,25 @@ func TestSetsOfAClosedClient(t *testing.T) {
 		}
 	})
 }
+
+// A server whose clock is ahead of what the client knows tells it by its first refusal.
+func TestSetLearnsTheTimeOfTheServer(t *testing.T) {
+	inBubble(t, func(w *wire) {
+		c, closeAll := w.client(Config{})
+		defer closeAll()
+		set := c.Several("{a}:1", "{a}:2")
+		first, _, err := set.TryLock(w.Context())
+		if err != nil {
+			w.Fatal(err)
+		}
+		if err := first.Release(w.Context()); err != nil {
+			w.Fatal(err)
+		}
+		c.servers.clock("").step(-10 * time.Second) // as if it had been so before the server's clock was stepped ahead
+		ctx, cancel := context.WithTimeout(w.Context(), 5*time.Second)
+		defer cancel()
+		if _, ok, err := set.TryLock(ctx); !ok {
+			w.Error(err)
+		}
+	})
+}

@@ -3,6 +3,7 @@ package locking
 import (
 	"context"
 	"errors"
+	"strings"
 	"testing"
 	"time"
 )
@@ -290,6 +291,117 @@ func TestRetriesOfTheRedisClientAreHarmless(t *testing.T) {
 		w.release(l)
 		if w.cuts != 0 {
 			w.Errorf("%d replies still to be cut", w.cuts)
+		}
+	})
+}
+
+// A release that nobody has answered goes on in the background.
+func TestReleaseGoesOnAfterAnOutage(t *testing.T) {
+	inBubble(t, func(w *wire) {
+		c, closeAll := w.client(Config{})
+		defer closeAll()
+		l := w.lock(c, "x", time.Minute)
+		w.fail("mute")
+		if err := l.Release(w.Context()); !errors.Is(err, ErrUnknown) || strings.Contains(err.Error(), "\n") {
+			w.Errorf("%q", err)
+		}
+		w.pass(2 * time.Second)
+		w.fail()
+		w.pass(5 * time.Second)
+		if rows := w.rows("x"); len(rows) > 0 {
+			w.Errorf("it is held still: %v", rows)
+		}
+	})
+}
+
+// The tombstone of the first release is gone by then.
+func TestReleaseAgainMuchLater(t *testing.T) {
+	inBubble(t, func(w *wire) {
+		c, closeAll := w.client(Config{})
+		defer closeAll()
+		l := w.lock(c, "x", time.Minute)
+		for range 2 {
+			if err := l.Release(w.Context()); err != nil {
+				w.Error(err)
+			}
+			w.pass(time.Minute)
+		}
+	})
+}
+
+// Whoever waits in vain is told why: others have it, or nobody answers.
+func TestWaitingTellsItsReason(t *testing.T) {
+	inBubble(t, func(w *wire) {
+		c, closeAll := w.client(Config{})
+		defer closeAll()
+		wait := func() error {
+			ctx, cancel := context.WithTimeout(w.Context(), 3*time.Second)
+			defer cancel()
+			l, err := c.Mutex("x").Lock(ctx)
+			if l != nil || !errors.Is(err, context.DeadlineExceeded) {
+				w.Errorf("%v, %v", l, err)
+			}
+			return err
+		}
+		held := w.lock(c, "x", time.Minute)
+		if err := wait(); errors.Is(err, ErrUnknown) {
+			w.Error(err)
+		}
+		w.fail("mute")
+		if err := wait(); !errors.Is(err, ErrUnknown) || errors.Is(err, ErrRefused) {
+			w.Error(err)
+		}
+		w.fail()
+		w.pass(time.Second)
+		if err := held.Release(w.Context()); err != nil {
+			w.Error(err)
+		}
+	})
+}
+
+// What asking again would not change is not asked again, however long there is.
+func TestRefusalIsToldAtOnce(t *testing.T) {
+	inBubble(t, func(w *wire) {
+		c, closeAll := w.client(Config{Prefix: "p:"})
+		defer closeAll()
+		c.cfg.Redis.Set(w.Context(), "p:{x}", "of something else", 0)
+		begun := time.Now()
+		_, err := c.Mutex("x").Lock(w.Context())
+		_, _, tried := c.Mutex("x").TryLock(w.Context())
+		for _, err := range []error{err, tried} {
+			if !errors.Is(err, ErrRefused) || !errors.Is(err, ErrUnknown) || !strings.Contains(err.Error(), "p:{x}") {
+				w.Error(err)
+			}
+		}
+		if took := time.Since(begun); took > time.Second {
+			w.Errorf("told after %v", took)
+		}
+	})
+}
+
+func TestSemaphoreOfNone(t *testing.T) {
+	inBubble(t, func(w *wire) {
+		c, closeAll := w.client(Config{})
+		defer closeAll()
+		if _, ok, err := c.Semaphore("x", 0).TryAcquire(w.Context()); ok || err == nil || !strings.Contains(err.Error(), "slots is 0") {
+			w.Errorf("%v, %v", ok, err)
+		}
+	})
+}
+
+// Lock with a context that has ended sends nothing.
+func TestLockWithAnEndedContext(t *testing.T) {
+	inBubble(t, func(w *wire) {
+		c, closeAll := w.client(Config{})
+		defer closeAll()
+		ctx, cancel := context.WithCancel(w.Context())
+		cancel()
+		if _, err := c.Mutex("x").Lock(ctx); !errors.Is(err, context.Canceled) {
+			w.Error(err)
+		}
+		w.pass(time.Second)
+		if sent := w.sent(); len(sent) > 0 {
+			w.Errorf("sent %v", sent)
 		}
 	})
 }

@@ -123,8 +123,14 @@ func (t transaction) write(ctx context.Context, pipe redis.Pipeliner) (again boo
 	ctx, cancel := context.WithTimeout(ctx, t.cfg.Timeout)
 	defer cancel()
 	cmds, err := pipe.Exec(ctx)
+	if errors.Is(err, redis.Nil) { // the answer of a command that reads: what counts is whether another has failed
+		err = nil
+		if i := slices.IndexFunc(cmds, func(cmd redis.Cmder) bool { return cmd.Err() != nil && !errors.Is(cmd.Err(), redis.Nil) }); i >= 0 {
+			err = cmds[i].Err()
+		}
+	}
 	switch {
-	case err == nil, errors.Is(err, redis.Nil): // the answer of a command that reads
+	case err == nil:
 		return false, nil
 	case errors.Is(err, redis.TxFailedErr):
 		return true, fmt.Errorf("update %s: the keys change all the time", quoted(t.keys))

@@ -211,3 +211,23 @@ func TestUpdatesThatCannotBe(t *testing.T) {
 		}
 	})
 }
+
+// A command that finds nothing hides no other that has failed.
+func TestUpdateTellsOfTheCommandThatFailed(t *testing.T) {
+	inBubble(t, func(w *wire) {
+		c, closeAll := w.client(Config{})
+		defer closeAll()
+		c.cfg.Redis.LPush(w.Context(), "list", "x")
+		err := c.Update(w.Context(), []string{"n"}, func(tx *Tx) error {
+			tx.Write.Get(w.Context(), "missing")
+			tx.Write.Incr(w.Context(), "list")
+			return nil
+		})
+		if err == nil || !strings.Contains(err.Error(), "WRONGTYPE") {
+			w.Error(err)
+		}
+		if err := c.Update(w.Context(), []string{"n"}, func(tx *Tx) error { tx.Write.Get(w.Context(), "missing"); return nil }); err != nil {
+			w.Error(err)
+		}
+	})
+}

@@ -23,12 +23,20 @@ func (m *Mutex) Lock(ctx context.Context) (*Lease, error) { return m.sem.Acquire
 
 // Acquire waits for a row in the lock's queue, in which nobody is passed: whoever releases a row hands it to the first in line,
 // and only that waiter is told. A waiter whose process has died is dropped when it has not asked for some seconds. While the
-// server is away it goes on trying. The error wraps the cause of ctx if that has ended; the waiter is out of the queue then, or
-// will be as soon as the server answers, and never holds a row.
+// server is away it goes on trying, but not where it says [ErrRefused]. The error wraps the cause of ctx if that has ended, and is [ErrUnknown] too if
+// the server did not answer then; the waiter is out of the queue, or will be as soon as the server answers, and never holds a row.
+// A lease that was waited for may have a second only until [Lease.Confirmed].
 //
 // On a quorum there is no queue: it asks again with random pauses, so that who has waited longest need not be next.
 func (s *Semaphore) Acquire(ctx context.Context) (*Lease, error) {
 	r := s.request.withDefaults()
+	if ctx.Err() != nil {
+		return nil, fmt.Errorf("lock %q: %w", r.Lock, context.Cause(ctx))
+	}
+	if !s.client.begin() { // which has Close wait for it
+		return nil, fmt.Errorf("lock %q: %w", r.Lock, ErrClosed)
+	}
+	defer s.client.background.Done()
 	if s.client.quorum != nil {
 		return s.client.quorum.wait(ctx, r)
 	}
@@ -53,7 +61,8 @@ type waiter struct {
 	line    *line // nil until there is something to wait for
 	part    func()
 	pause   time.Duration
-	told    bool // that others hold it
+	told    bool  // that others hold it
+	fault   error // why nothing is known, if that is so
 }
 
 func (w *waiter) leave() {
@@ -70,15 +79,18 @@ func (w *waiter) wait(ctx context.Context) (*Lease, error) {
 		switch {
 		case a.Verdict == Granted:
 			return a.Lease, nil
-		case a.Verdict == Unknown && !errors.Is(a.Err, ErrUnknown):
-			w.Withdraw(w.request, w.request.ID) // it may be in line
+		case a.Verdict == Unknown && (!a.unknown() || errors.Is(a.Err, ErrRefused)):
+			w.quit() // it may be in line
 			return nil, a.Err
 		case a.Verdict == Unknown:
+			if ctx.Err() == nil { // else that is all it tells
+				w.fault = a.Err
+			}
 			w.pause = min(max(2*w.pause, 5*time.Millisecond), w.cfg.Timeout)
 			sleep(ctx, w.pause/2+rand.N(w.pause))
 			continue
 		}
-		w.pause = 0
+		w.pause, w.fault = 0, nil
 		if !w.told && a.Verdict == Held {
 			w.told = true
 			w.cfg.Hooks.contended(a, w.request.Lock)
@@ -87,8 +99,22 @@ func (w *waiter) wait(ctx context.Context) (*Lease, error) {
 			return lease, nil
 		}
 	}
-	w.Withdraw(w.request, w.request.ID)
+	w.quit()
+	if w.fault != nil {
+		return nil, fmt.Errorf("%w (%w)", w.fault, context.Cause(ctx))
+	}
 	return nil, context.Cause(ctx)
+}
+
+// quit leaves the queue: in the background, but at once where the client closes, since those behind it would wait for a dead one.
+func (w *waiter) quit() {
+	if w.life.Err() == nil {
+		w.Withdraw(w.request, w.request.ID)
+		return
+	}
+	ctx, cancel := context.WithTimeout(context.Background(), w.cfg.Timeout)
+	defer cancel()
+	_, _ = w.releaseOnce(ctx, w.request.withdrawal())
 }
 
 func sleep(ctx context.Context, d time.Duration) {

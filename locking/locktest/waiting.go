@@ -5,6 +5,7 @@ import (
 	"errors"
 	"fmt"
 	"slices"
+	"strings"
 	"time"
 
 	"github.com/redis/go-redis/v9"
@@ -218,15 +219,28 @@ func grantedAndCancelled(b *bench) {
 	b.release(b.granted(next))
 }
 
-// leaves makes a waiter whose process is gone without a word.
+// leaves makes a waiter whose process is gone without a word: one that leaves has asked in its name, too.
 func (b *bench) leaves() {
 	b.Helper()
 	c := b.client("dead")
 	a := b.linesUp(c, 1)
+	ids := b.rdb.ZRange(b.ctx, b.queueKey(), -1, -1).Val()
+	call := slices.Clone(b.await(ids[0], 1))
 	if err := c.Close(); err != nil {
 		b.Fatal(err)
 	}
 	b.fails(a, locking.ErrClosed)
+	if n := b.inLine(); n != 0 {
+		b.Errorf("%d in line behind a client that has closed", n)
+	}
+	for i, arg := range call {
+		if text, ok := arg.(string); ok {
+			call[i] = strings.ReplaceAll(text, ids[0], "dead")
+		}
+	}
+	if verdict, _ := b.again(call); verdict != "queued" && verdict != "closed" {
+		b.Fatalf("it was told %q", verdict)
+	}
 }
 
 func deadWaiter(b *bench) {

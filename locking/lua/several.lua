@@ -5,7 +5,7 @@
 -- ARGV   1 lease id of the first lock  2 not-after  3 how many locks  4 how many arguments acquire has; then those of acquire for each lock,
 --        then those of release
 -- Reply: granted, 0, the reply of acquire for each lock
---        late
+--        late, 0, the reply of acquire for the first lock
 --        refused, by which lock (from 1), its reply of acquire, the reply of release for each lock
 --
 -- A refused set is dead as a whole: no lease id of it is ever granted again, so that neither a request that arrives twice nor one that asks
@@ -57,7 +57,7 @@ for i = 1, locks do
     undo({})
     error(got)
   end
-  if got[1] == 'late' then return {'late'} end
+  if got[1] == 'late' then return {'late', 0, got} end -- whose client learns the time from it
   if got[1] ~= 'granted' then return undo({'refused', i, got}) end
   granted[#granted + 1] = got
 end
