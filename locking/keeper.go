@@ -175,7 +175,7 @@ func (k *keeper) ask(ctx context.Context, batch []*Lease) []reply {
 			tick = fmt.Sprint(l.tick)
 		}
 		calls[i] = c.call(c.scripts.renew, l.lock, l.id, l.permanent,
-			c.cfg.Owner, l.slot, l.length.Microseconds(), l.trigger, l.memo, int64(l.token), tick, l.attempt)
+			c.cfg.Owner, l.slot, l.length.Microseconds(), l.trigger, l.memo, int64(l.token), tick, l.attempt, l.delay.Microseconds(), l.slots)
 	}
 	return c.send(ctx, calls)
 }

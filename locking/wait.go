@@ -134,7 +134,7 @@ func (w *waiter) stand(ctx context.Context, a Answer, deaf <-chan struct{}) *Lea
 	if turn == nil {
 		turn = w.bell.subscribed(w.line)
 	}
-	timer := time.NewTimer(w.nextLook(a))
+	timer := time.NewTimer(w.nextLook(a, deaf != nil))
 	defer timer.Stop()
 	select {
 	case g := <-w.ring:
@@ -148,10 +148,13 @@ func (w *waiter) stand(ctx context.Context, a Answer, deaf <-chan struct{}) *Lea
 }
 
 // nextLook is when to ask again if nothing is heard: in time to keep the place, and when the first row may have run out. The
-// first in line looks first.
-func (w *waiter) nextLook(a Answer) time.Duration {
+// first in line looks first. Who is not told of a grant has to ask before that has run out.
+func (w *waiter) nextLook(a Answer, hears bool) time.Duration {
 	const step, most = 20 * time.Millisecond, time.Second
 	often := patienceInLine / 3
+	if !hears {
+		often = patienceInLine / 10
+	}
 	next := often - rand.N(often/5)
 	if a.Until.IsZero() || a.line.now == 0 {
 		return min(next, 100*time.Millisecond)
@@ -162,10 +165,10 @@ func (w *waiter) nextLook(a Answer) time.Duration {
 
 // take makes the lease of a grant that the server has told of. It can be used at once: the row's end is counted from when this
 // waiter asked last, plus the time that has passed since then by the server's clock, less 1 %. The keeper confirms it. Where
-// replicas have to acknowledge a grant, the server is asked for it instead.
+// replicas have to acknowledge a grant, or a delay follows its end, the server is asked for it instead.
 func (w *waiter) take(g grant, asked inLine) *Lease {
 	passed := time.Duration(g.now-asked.now) * time.Microsecond
-	if w.cfg.AckedReplicas > 0 || asked.now == 0 || passed < 0 {
+	if w.cfg.AckedReplicas > 0 || w.request.Delay > 0 || asked.now == 0 || passed < 0 {
 		return nil
 	}
 	now := w.cfg.Clock()

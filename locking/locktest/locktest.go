@@ -45,7 +45,7 @@ func RunQuorum(t *testing.T, connect func(t *testing.T) []redis.UniversalClient)
 }
 
 func theorems() []theorem {
-	return slices.Concat(granting(), tokens(), ledger(), fanOut(), orphans(), forgetting(), lifetime(), waiting(), entering(), several(), updating(),
+	return slices.Concat(granting(), tokens(), ledger(), fanOut(), orphans(), forgetting(), lifetime(), waiting(), delays(), entering(), several(), updating(),
 		fences(), quorums())
 }
 

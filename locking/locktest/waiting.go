@@ -28,8 +28,6 @@ func waiting() []theorem {
 		{"QueueLeavesNothingBehind", nothingLeft, queue},
 		{"ManyWaitersAreServedInTurns", manyWaiters, queue},
 		{"WaiterHasNoSlotBeyondItsOwnNumber", fewerSlots, queue},
-		{"ExpiredSlotStaysShutForTheDelay", delayAfterExpiry, queue},
-		{"ReleasedSlotIsOpenAtOnce", noDelayAfterRelease, queue},
 	}
 }
 
@@ -220,10 +218,10 @@ func grantedAndCancelled(b *bench) {
 }
 
 // leaves makes a waiter whose process is gone without a word: one that leaves has asked in its name, too.
-func (b *bench) leaves() {
+func (b *bench) leaves(options ...locking.Option) {
 	b.Helper()
 	c := b.client("dead")
-	a := b.linesUp(c, 1)
+	a := b.linesUp(c, 1, options...)
 	ids := b.rdb.ZRange(b.ctx, b.queueKey(), -1, -1).Val()
 	call := slices.Clone(b.await(ids[0], 1))
 	if err := c.Close(); err != nil {
@@ -357,7 +355,7 @@ func manyWaiters(b *bench) {
 	pipe := b.rdb.Pipeline()
 	for i := range waiters {
 		id := fmt.Sprint("faked-", i)
-		pipe.HSet(b.ctx, b.base(), "w"+id, fmt.Sprintf("owner\n%d\n%d\n:nobody", long.Microseconds(), slots))
+		pipe.HSet(b.ctx, b.base(), "w"+id, fmt.Sprintf("owner\n%d\n%d\n0\n:nobody", long.Microseconds(), slots))
 		pipe.ZAdd(b.ctx, b.queueKey(), redis.Z{Score: float64(i), Member: id})
 		pipe.ZAdd(b.ctx, b.base()+":patience", redis.Z{Score: 1e16, Member: id})
 	}
@@ -386,28 +384,4 @@ func fewerSlots(b *bench) {
 	if l := b.granted(a); l.Slot() != 0 {
 		b.Errorf("slot %d", l.Slot())
 	}
-}
-
-func delayAfterExpiry(b *bench) {
-	r := locking.Request{Delay: time.Hour}
-	held := b.wins(b.a, r)
-	b.expire(held)
-	a := b.gets(b.b, r, locking.Held)
-	if left := a.Until.Sub(b.now()); left < 50*time.Minute || left > time.Hour || a.Holder != "" {
-		b.Errorf("held by %q for %v", a.Holder, left)
-	}
-	b.set("delayed", "0 1;")
-	b.release(b.wins(b.b, r))
-}
-
-func noDelayAfterRelease(b *bench) {
-	r := locking.Request{Delay: time.Hour, Slots: 2}
-	b.expire(b.wins(b.a, r))
-	second := b.wins(b.b, r)
-	if second.Slot() != 1 {
-		b.Errorf("slot %d, the other is shut", second.Slot())
-	}
-	b.gets(b.b, r, locking.Held)
-	b.release(second)
-	b.release(b.wins(b.b, r))
 }

@@ -33,7 +33,8 @@ if expiry > now then -- the same request again, whose first reply was lost: the 
     touch()
   elseif waits then -- it was granted by another's script: now it is confirmed
     expiry = math.max(expiry, now + lease)
-    set('e' .. slot_of_id, int(expiry))
+    mine.attempt = int(math.max(num(mine.attempt), 1))
+    place(tonumber(slot_of_id), mine, expiry)
     touch()
   end
   return reply('granted', tonumber(slot_of_id), tonumber(mine.token), expiry, num(mine.tick), num(mine.attempt))
@@ -44,11 +45,11 @@ if not_before > now then return reply('early', not_before) end
 remember()
 mend()
 local held = holds()
+if ARGV[16] == '1' and limit > 0 and limit ~= slots then return reply('limit', limit) end
 if closed > now then
-  if waits then line_up(owner, lease, slots, channel, patience) end
+  if waits then line_up(owner, lease, slots, channel, patience, num(ARGV[27])) end
   return reply('closed', closed)
 end
-if ARGV[16] == '1' and limit > 0 and limit ~= slots then return reply('limit', limit) end
 if QUEUE then serve(held, id) end
 
 -- Who holds a row: of this tick, or any; the one whose lease ends first. A slot that is shut has no owner.
@@ -125,7 +126,7 @@ end
 local slot = free_slot(held, slots, fits, back)
 if not slot then
   if waits then
-    local ahead = line_up(owner, lease, slots, channel, patience)
+    local ahead = line_up(owner, lease, slots, channel, patience, num(ARGV[27]))
     local till, whose = holder()
     return reply('queued', till, whose, ahead)
   end
@@ -152,7 +153,7 @@ place(slot, {id = id, owner = owner, lease = int(lease), token = int(floor), tic
 set('floor', int(floor))
 set('longest', int(longest))
 set('limit', int(slots))
-if num(ARGV[27]) ~= delay then set('delay', int(num(ARGV[27]))) end
+set_delay(num(ARGV[27]))
 if tick and back then
   fits[slot] = nil
   local left = {}

@@ -48,7 +48,7 @@ if ARGV[10] == '1' and ARGV[14] ~= '1' and ARGV[15] == '' and (tonumber(ARGV[21]
     end
     redis.call('HSET', KEYS[1], unpack(changes))
     if idle > 0 then
-      redis.call('PEXPIRE', KEYS[1], string.format('%.0f', math.max(idle, 2 * longest) / 1000))
+      redis.call('PEXPIRE', KEYS[1], string.format('%.0f', math.max(idle, 2 * longest, longest + (tonumber(f[9]) or 0)) / 1000))
     end
     return {'granted', now, token, longest, low, '', 0, 0, token, expiry, tick or 0, 1}
   end

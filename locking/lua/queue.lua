@@ -3,7 +3,7 @@
 -- KEYS  5 queue     sorted set: the lease ids that wait, in the order in which they came
 --       6 patience  sorted set: the same, by until when each has said that it waits
 --       Permanent locks have none of them: nobody waits there.
--- LOCK  came: how many have lined up so far;  w<id>: "owner\nlease\nslots\nchannel" of one that waits
+-- LOCK  came: how many have lined up so far;  w<id>: "owner\nlease\nslots\ndelay\nchannel" of one that waits
 --
 -- A grant that another's script writes is unconfirmed: its row ends after CONFIRM, unless the holder, who is told
 -- through its channel, renews it or asks again.
@@ -31,24 +31,25 @@ if QUEUE then
   end
 
   -- How many are ahead.
-  function line_up(owner, lease, slots, channel, patience)
+  function line_up(owner, lease, slots, channel, patience, its_delay)
     if not redis.call('ZSCORE', QUEUE, id) then
       redis.call('ZADD', QUEUE, redis.call('HINCRBY', LOCK, 'came', 1), id)
-      set('w' .. id, owner .. '\n' .. int(lease) .. '\n' .. int(slots) .. '\n' .. channel)
+      set('w' .. id, owner .. '\n' .. int(lease) .. '\n' .. int(slots) .. '\n' .. int(its_delay) .. '\n' .. channel)
     end
     redis.call('ZADD', PATIENCE, int(now + patience), id)
     touch()
     return redis.call('ZRANK', QUEUE, id)
   end
 
-  local function grant_to(waiter, slot, owner, lease, slots, channel)
+  local function grant_to(waiter, slot, owner, lease, slots, its_delay, channel)
     leave_line(waiter)
     floor, longest = math.max(floor + 1, now), math.max(longest, num(lease))
-    place(slot, {id = waiter, owner = owner, lease = lease, token = int(floor), tick = '', attempt = '1', trigger = '', memo = ''},
+    place(slot, {id = waiter, owner = owner, lease = lease, token = int(floor), tick = '', attempt = num(its_delay) > 0 and UNHEARD or '1', trigger = '', memo = ''},
       now + CONFIRM)
     set('floor', int(floor))
     set('longest', int(longest))
     set('limit', slots)
+    set_delay(num(its_delay))
     touch()
     local sharded, name = string.match(channel, '^(s?):(.*)$')
     redis.pcall(sharded == 's' and 'SPUBLISH' or 'PUBLISH', name, -- which this user may not be allowed to
@@ -65,10 +66,10 @@ if QUEUE then
     for _ = 1, AT_ONCE do
       local head = redis.call('ZRANGE', QUEUE, 0, 0)[1]
       if not head or head == own then return end
-      local owner, lease, slots, channel = string.match(redis.call('HGET', LOCK, 'w' .. head) or '', '^([^\n]*)\n(%d+)\n(%d+)\n(.*)$')
+      local owner, lease, slots, its_delay, channel = string.match(redis.call('HGET', LOCK, 'w' .. head) or '', '^([^\n]*)\n(%d+)\n(%d+)\n(%d+)\n(.*)$')
       local slot = owner and free_slot(held, tonumber(slots), {})
       if slot then
-        grant_to(head, slot, owner, lease, slots, channel)
+        grant_to(head, slot, owner, lease, slots, its_delay, channel)
         held[#held + 1], held[#held + 2] = slot, now + CONFIRM
       elseif owner then return
       else leave_line(head) end

@@ -1,6 +1,6 @@
 -- renew.lua: extends a lease, or puts its row back where the server has forgotten it.
 --
--- ARGV   9 owner  10 slot  11 lease  12 trigger  13 memo  14 token  15 tick (or '')  16 attempt
+-- ARGV   9 owner  10 slot  11 lease  12 trigger  13 memo  14 token  15 tick (or '')  16 attempt  17 delay  18 slots
 -- Reply after the common part: renewed, expiry, put back (0 or 1) | late | lost, why, by whom
 --
 -- Why it is atomic: a row may be put back only if no later grant was made in its slot, and the lock must be
@@ -33,5 +33,7 @@ closed = math.max(closed, now + longest)
 set('floor', int(floor))
 set('longest', int(longest))
 set('closed', int(closed))
+if limit == 0 then set('limit', ARGV[18]) end
+set_delay(math.max(delay, num(ARGV[17])))
 touch()
 return reply('renewed', now + lease, 1)

@@ -114,6 +114,15 @@ local function row_at(slot)
   if s then return unpack_row(s), s end
 end
 
+-- The attempt in a row that was granted to a waiter which has not confirmed it: where there is a delay nobody works on such a row.
+local UNHEARD = '0'
+
+local function set_delay(new)
+  if new == delay then return end
+  delay = new
+  set('delay', int(delay))
+end
+
 -- Slots that are shut count as held, but for one that is given back to its holder.
 local function shut(held, but)
   local still = {}
@@ -152,7 +161,7 @@ local function holds()
       local row, s = row_at(slot)
       if row and row.trigger ~= '' then redis.call('HSET', ORPHANS, row.id, slot .. '\n' .. s) end
       vacate(slot, row and row.id or '')
-      if delay > 0 then delayed = delayed .. slot .. ' ' .. int(expiry + delay) .. ';' end
+      if delay > 0 and not (row and row.attempt == UNHEARD) then delayed = delayed .. slot .. ' ' .. int(expiry + delay) .. ';' end
     elseif expiry then
       if expiry > latest + MINUTE then
         expiry = latest
@@ -190,7 +199,7 @@ local function save()
   if stays then
     for i = 1, 2 do redis.call('PERSIST', KEYS[i]) end
   elseif touched and not permanent then
-    local life = int(math.max(idle, 2 * longest) / 1000)
+    local life = int(math.max(idle, 2 * longest, longest + delay) / 1000)
     for _, key in ipairs({LOCK, LEDGER, KEYS[5], KEYS[6]}) do redis.call('PEXPIRE', key, life) end
   end
 end
