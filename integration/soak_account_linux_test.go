@@ -2,7 +2,6 @@ package integration
 
 import (
 	"bytes"
-	"cmp"
 	"encoding/json"
 	"fmt"
 	"io"
@@ -176,19 +175,6 @@ func (a *account) judge(t *testing.T) {
 }
 
 func (a *account) logOf(at *seat) string { return at.log.path }
-
-// checkTokensGrowInSlots demands that of two runs in one slot of a job the later has the greater token: no two are at once (P4).
-func checkTokensGrowInSlots(t *testing.T, runs []line) {
-	t.Helper()
-	sorted := slices.SortedFunc(slices.Values(runs), func(a, b line) int {
-		return cmp.Or(cmp.Compare(a.Job, b.Job), cmp.Compare(a.Slot, b.Slot), cmp.Compare(a.Mono, b.Mono))
-	})
-	for i, l := range sorted {
-		if i > 0 && l.Job == sorted[i-1].Job && l.Slot == sorted[i-1].Slot && l.Token <= sorted[i-1].Token {
-			t.Errorf("the token of a slot did not grow:\n%s", text(sorted[i-1:i+1]))
-		}
-	}
-}
 
 // checkOutcomes demands that each tick has as many outcomes as grants at most, and one at least; and counts them.
 func (a *account) checkOutcomes(t *testing.T) map[string]int {

@@ -171,6 +171,19 @@ func checkTokensGrow(t *testing.T, runs []line) {
 	}
 }
 
+// checkTokensGrowInSlots demands that of two runs in one slot of a job the later has the greater token: no two are at once (P4).
+func checkTokensGrowInSlots(t *testing.T, runs []line) {
+	t.Helper()
+	sorted := slices.SortedFunc(slices.Values(runs), func(a, b line) int {
+		return cmp.Or(cmp.Compare(a.Job, b.Job), cmp.Compare(a.Slot, b.Slot), cmp.Compare(a.Mono, b.Mono))
+	})
+	for i, l := range sorted {
+		if i > 0 && l.Job == sorted[i-1].Job && l.Slot == sorted[i-1].Slot && l.Token <= sorted[i-1].Token {
+			t.Errorf("the token of a slot did not grow:\n%s", text(sorted[i-1:i+1]))
+		}
+	}
+}
+
 // checkAlone demands that at no time more than one run of a job was alive, children included (P3 with parallel = 1).
 func checkAlone(t *testing.T, lines []line) { t.Helper(); checkAtMost(t, lines, 1) }
 

@@ -15,7 +15,9 @@ type claim struct {
 	*quorum
 	r       Request
 	answer  Answer
-	account bool // it has a tick, or leaves an orphan: the register has to know
+	account bool   // it has a tick, or leaves an orphan: the register has to know
+	older   *claim // the one before it on the same lock
+	torn    bool   // it was told that the lock is held since its votes were split, though somebody may get a row the next moment
 
 	phase   string // "row", "read" (what the nodes know), "prepare" (a ballot without a row) or "accept"
 	slot    int
@@ -51,7 +53,16 @@ func (t *claim) name() string { return t.r.Lock }
 // mostRefused is after how many split votes a claim says that the lock is held.
 const mostRefused = 16
 
+// begin is before the first round. A tick behind an older one that is still open takes no row that it might find meanwhile: P5.
+func (t *claim) begin() {
+	if o := t.older; o != nil && t.r.Tick != nil && o.r.Tick != nil && (o.torn || o.answer.Verdict == Unknown) {
+		t.r.Abstain, t.phase = true, "read"
+	}
+	t.older = nil
+}
+
 func (t *claim) next() (nodeCall, int) {
+	t.begin()
 	k := nodeCall{script: t.quorum.scripts.claim, keys: t.keys(t.r.Lock, t.r.ID), id: t.r.ID, idle: t.idleOf(t.r.Permanent)}
 	lease, delay, wave := t.r.Lease.Microseconds(), t.r.Delay.Microseconds(), len(t.nodes)
 	switch t.phase {
@@ -325,6 +336,7 @@ func (t *claim) read(votes []vote) (time.Duration, bool) {
 	v := t.view(votes)
 	t.orphans = len(g.Orphans) + t.suspect
 	out := g.claim(t.r, t.cfg.Owner, v)
+	t.torn = out.word == "held" && !v.full
 	switch {
 	case out.word == "held" && !v.full && t.r.Abstain && len(v.rows) > 0 && t.refused < mostRefused: // they may turn out to be held
 		t.refused++
@@ -370,6 +382,7 @@ func (t *claim) decide(votes []vote, v view) (time.Duration, bool) {
 		t.refused++
 		return t.retry("read")
 	}
+	t.torn = t.out.word == "held" && !v.full
 	t.mine = t.out.word == grantedOutcome
 	t.value = g.value()
 	if !t.mine && t.value == before && agree >= t.majority {

@@ -19,9 +19,11 @@ func (q *quorum) acquire(ctx context.Context, asked []Request, answers []Answer,
 	}
 	claims := make([]*claim, len(todo))
 	tasks := make([]task, len(todo))
+	last := map[string]*claim{} // by lock
 	for n, i := range todo {
 		claims[n] = q.newClaim(asked[i])
-		tasks[n] = claims[n]
+		claims[n].older = last[asked[i].Lock]
+		last[asked[i].Lock], tasks[n] = claims[n], claims[n]
 	}
 	if len(todo) > 0 {
 		q.run(ctx, asked[todo[0]].Lock, tasks)
