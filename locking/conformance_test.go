@@ -25,9 +25,6 @@ func TestConformance(t *testing.T) {
 
 // TestConformanceOfAQuorum runs the suite on five in-process servers.
 func TestConformanceOfAQuorum(t *testing.T) {
-	if os.Getenv("CRONCLAVE_TEST_QUORUM") == "" {
-		t.Skip("the quorum is new and its tests are not steady yet: make quorum runs them")
-	}
 	locktest.RunQuorum(t, func(t *testing.T) []redis.UniversalClient {
 		var clients []redis.UniversalClient
 		for range 5 {
