@@ -218,7 +218,7 @@ func (s *Scheduler) insist(ctx context.Context, b *surveyedBatch) error {
 			break
 		}
 		if first {
-			s.log.Warn("the server does not answer; trying again", "error", b.states[todo[0]].Err)
+			s.log.Warn("the server can't tell what the cluster knows; trying again", "error", b.states[todo[0]].Err)
 		}
 		if !s.retry.wait(ctx) {
 			return fmt.Errorf("wait for the server: %w", b.states[todo[0]].Err)

@@ -58,6 +58,8 @@ func (a *app) history(ctx context.Context, job string, n int, output bool) ([]jo
 	defer v.close()
 	records, err := v.journal.Runs(ctx, job, n, output)
 	switch {
+	case errors.Is(err, journal.ErrCorrupt) && len(records) == 0:
+		return nil, fmt.Errorf("read the history of namespace %s: %w", v.cfg.Namespace, err)
 	case errors.Is(err, journal.ErrCorrupt): // the others are good
 		fmt.Fprintln(a.err, "cronclave: warning:", err)
 	case err != nil:

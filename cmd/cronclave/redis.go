@@ -58,8 +58,8 @@ func (a *app) openRedis(cfg config.Redis) (*store, error) {
 	if raw == "" {
 		return nil, usageError("no Redis named: --redis, CRONCLAVE_REDIS or [redis].url")
 	}
-	if from != "[redis].url" && len(cfg.Quorum) > 0 { // this replica would hold its locks elsewhere than the others
-		return nil, usageError("%s names one Redis, and [redis].quorum several that have the locks: name that of the history in [redis].url", from)
+	if from != "[redis].url" { // it is in the place of all that the file names
+		cfg.Quorum = nil
 	}
 	u, err := config.ParseRedisURL(raw)
 	if err != nil {

@@ -111,7 +111,7 @@ Redis (or on the K replicas that win its K slots).`,
 	}
 	flags := root.PersistentFlags()
 	flags.StringVarP(&a.configPath, "config", "c", "", "a file, or a folder of *.toml (default jobs.toml; env CRONCLAVE_CONFIG)")
-	flags.StringVar(&a.redisURL, "redis", "", "Redis URL without a password (env CRONCLAVE_REDIS, which may have one)")
+	flags.StringVar(&a.redisURL, "redis", "", "Redis URL without a password, in the place of the file's url and quorum (env CRONCLAVE_REDIS, which may have one)")
 	flags.StringVar(&a.namespace, "namespace", "", "the cluster's name in Redis (default: the configuration's)")
 	flags.StringVar(&a.logLevel, "log-level", "info", "trace, debug, info, warn or error")
 	flags.StringVar(&a.logFormat, "log-format", "", "text or json (default: text on a terminal)")

@@ -59,6 +59,9 @@ func (a *app) run(ctx context.Context, name string, embed, trial bool) error {
 	if name, err = replicaName(name); err != nil {
 		return err
 	}
+	if embed && a.redisURL != "" {
+		return usageError("--embedded-redis and --redis name two: which is it to be?")
+	}
 	if embed {
 		server, err := embedded.Start(embedded.Config{})
 		if err != nil {
