@@ -328,7 +328,7 @@ func TestHistoryWithoutAConfiguration(t *testing.T) {
 	}{
 		"far":     {0, "no runs\n", ""},
 		"fr":      {2, "", "cronclave: no job \"fr\"; did you mean \"far\"?\n"},
-		"damaged": {0, "no runs\n", "cronclave: warning: read the history: "}, // something is there
+		"damaged": {1, "", "cronclave: read the history of namespace default: "}, // something is there
 	} {
 		var out, said bytes.Buffer
 		code := execute(t.Context(), []string{"history", job, "--redis", s.URL()}, streams{out: &out, err: &said})

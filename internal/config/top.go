@@ -111,11 +111,11 @@ func (r *reader) named(v value, kind string, each func(value)) {
 		switch {
 		case !one.isTable():
 			r.faultAt(one, one.at.key, "%q is not a %s; a %s is a table with a name: [%ss.NAME]", name, kind, kind, kind)
-		case !ValidName(name):
-			_, err := validName(name)
-			r.faultAt(one, one.at.key, "%s %q %v", kind, name, err)
 		case r.first(one, kind):
-			each(one)
+			if _, err := validName(name); err != nil {
+				r.faultAt(one, one.at.key, "%s %q %v", kind, name, err)
+			}
+			each(one) // its other faults are told, too
 		}
 	}
 }
