@@ -8,6 +8,7 @@ import (
 	"math/rand/v2"
 	"sync"
 	"sync/atomic"
+	"syscall"
 	"testing"
 	"time"
 
@@ -27,7 +28,7 @@ type recording struct {
 	began   time.Time
 	members []*member
 	counts  struct{ grants, refusals, unknown, lost atomic.Int64 }
-	faults  atomic.Int64
+	faults  struct{ links, flushes, restarts atomic.Int64 }
 }
 
 // recordedLocks are recorded beside each other, each in a history of its own.
@@ -43,12 +44,12 @@ const (
 	pieceOps = 4000
 )
 
-// TestHistories has clients lock and unlock over links that lose requests, replies and connections, while the server drops its
-// scripts and clients die with leases in their hands. All that they saw must be what a lock with so many slots does: at most as
+// TestHistories has clients lock and unlock, some of them in line, over links that lose requests, replies and connections, while the server drops
+// its scripts, is killed and comes back with its memory, and clients die with leases in their hands. All that they saw must be what a lock with so many slots does: at most as
 // many holders, a free slot refused to nobody, released by nobody but its holder, tokens that grow (P3, P4).
 func TestHistories(t *testing.T) {
 	t.Parallel()
-	s := &recording{t: t, ops: *historyOps, servers: []*redisServer{startRedis(t, redisOpts{})}, began: time.Now()}
+	s := &recording{t: t, ops: *historyOps, servers: []*redisServer{startRedis(t, redisOpts{Persist: true})}, began: time.Now()}
 	for i := range 3 {
 		s.members = append(s.members, newMember(t, fmt.Sprintf("m%d", i), s.servers, 0))
 	}
@@ -83,19 +84,21 @@ func (s *recording) judge() {
 		}
 	}
 	c := &s.counts
-	t.Logf("%d operations in %v: %d grants, %d refusals, %d unknown outcomes, %d leases lost; %d faults of links", checked,
-		time.Since(s.began).Round(time.Second), c.grants.Load(), c.refusals.Load(), c.unknown.Load(), c.lost.Load(), s.faults.Load())
+	f := &s.faults
+	t.Logf("%d operations in %v: %d grants, %d refusals, %d unknown outcomes, %d leases lost; %d faults of links, %d SCRIPT FLUSH, %d restarts", checked,
+		time.Since(s.began).Round(time.Second), c.grants.Load(), c.refusals.Load(), c.unknown.Load(), c.lost.Load(),
+		f.links.Load(), f.flushes.Load(), f.restarts.Load())
 }
 
 // quiet tells whether too little has happened yet to show anything.
 func (s *recording) quiet() bool {
 	const few = 3
-	c := &s.counts
-	unknown := c.unknown.Load()
-	if len(s.servers) > 1 { // where a minority's silence leaves no outcome unknown
-		unknown = few
+	c, f := &s.counts, &s.faults
+	unknown, restarts := c.unknown.Load(), f.restarts.Load()
+	if len(s.servers) > 1 { // where a minority's silence leaves no outcome unknown, and one that restarts does not vote for long
+		unknown, restarts = few, few
 	}
-	return min(c.grants.Load(), c.refusals.Load(), unknown, c.lost.Load(), s.faults.Load()) < few
+	return min(c.grants.Load(), c.refusals.Load(), unknown, c.lost.Load(), f.links.Load(), f.flushes.Load(), restarts) < few
 }
 
 func (s *recording) clock() time.Duration { return time.Since(s.began) }
@@ -127,6 +130,9 @@ func (s *recording) record(piece, ops int) []*history.History {
 	}
 	weather.Go(func() { s.killClients(ctx) })
 	weather.Go(func() { s.dropScripts(ctx) })
+	if len(s.servers) == 1 {
+		weather.Go(func() { s.restart(ctx) })
+	}
 	work.Wait()
 	calm()
 	weather.Wait()
@@ -146,7 +152,7 @@ func (s *recording) breakLinks(ctx context.Context, m *member) {
 	for linger(ctx, 30, 200) {
 		link := m.links[rand.N(len(m.links))]
 		link.Break(faults[rand.N(len(faults))]())
-		s.faults.Add(1)
+		s.faults.links.Add(1)
 		linger(ctx, 50, 600)
 		link.Mend()
 	}
@@ -162,9 +168,22 @@ func (s *recording) killClients(ctx context.Context) {
 func (s *recording) dropScripts(ctx context.Context) {
 	for linger(ctx, 50, 150) {
 		server := s.servers[rand.N(len(s.servers))]
-		if err := server.Client.ScriptFlush(ctx).Err(); err != nil && ctx.Err() == nil {
+		if server.Client.ScriptFlush(ctx).Err() == nil { // it may be away
+			s.faults.flushes.Add(1)
+		}
+	}
+}
+
+// restart kills the server now and then. It comes back with all that it had said.
+func (s *recording) restart(ctx context.Context) {
+	for linger(ctx, 1000, 3000) {
+		up, cancel := context.WithTimeout(s.t.Context(), startTimeout)
+		server := s.servers[0].instance
+		if err := errors.Join(server.signal(up, syscall.SIGKILL), server.start(up, false), awaitPing(up, server.addr())); err != nil {
 			s.t.Error(err)
 		}
+		cancel()
+		s.faults.restarts.Add(1)
 	}
 }
 
@@ -258,13 +277,22 @@ type worker struct {
 	resource   *resource
 }
 
+// ask tries, or now and then waits in line: whoever waits in vain may have been granted what it has left.
+func (w worker) ask(ctx context.Context, s *locking.Semaphore) (lease *locking.Lease, ok bool, err error) {
+	if rand.N(3) > 0 {
+		return s.TryAcquire(ctx)
+	}
+	lease, err = s.Acquire(ctx)
+	return lease, err == nil, err
+}
+
 func (w worker) turn(ctx context.Context) {
 	const patience = 400 * time.Millisecond
 	asking, cancel := context.WithTimeout(ctx, patience)
 	defer cancel()
 	s := w.member.now().Semaphore(w.lock, w.slots, locking.WithLease(recordedLease))
 	call := w.history.Acquire(w.name)
-	lease, ok, err := s.TryAcquire(asking)
+	lease, ok, err := w.ask(asking, s)
 	switch {
 	case err != nil:
 		call.Unanswered(history.Never)
