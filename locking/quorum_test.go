@@ -54,7 +54,8 @@ func (deaf) ProcessPipelineHook(next redis.ProcessPipelineHook) redis.ProcessPip
 func (deaf) ProcessHook(next redis.ProcessHook) redis.ProcessHook {
 	return func(ctx context.Context, cmd redis.Cmder) error {
 		if args := cmd.Args(); len(args) > 3 && args[0] == "evalsha" && args[2] == 4 { // the only script of four keys
-			cmd.SetErr(io.ErrUnexpectedEOF)
+			<-ctx.Done() // after the others have answered
+			cmd.SetErr(ctx.Err())
 			return cmd.Err()
 		}
 		return next(ctx, cmd)
