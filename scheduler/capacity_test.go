@@ -18,9 +18,10 @@ func TestPlacesThatWereNotWonAreUsed(t *testing.T) {
 			jobs = append(jobs, c.job(fmt.Sprint("j", i), "0 * * * * *", 50*time.Second, startDeadline(5*time.Second)))
 		}
 		c.joinAll(4, jobs, func(cfg *scheduler.Config) { cfg.MaxRunning = 10 })
-		c.at(3*time.Minute + 30*time.Second)
+		const minutes = 20 // who asks for what is chance
+		c.at(minutes*time.Minute + 30*time.Second)
 		for _, j := range jobs {
-			want(t, j.Name, c.ticks(j.Name), seconds(60, 180, 60))
+			want(t, j.Name, c.ticks(j.Name), seconds(60, minutes*60, 60))
 		}
 	})
 }
