@@ -33,6 +33,8 @@ type claim struct {
 	orphans int
 	placed  bool // nodes may have a row of it
 	ballots []int64
+	mixed   bool     // nodes have rows of it from before this call, that do not agree
+	keep    int64    // and this is the token of its run in the register, if it has one: those rows stay
 	holders []string // lease ids that were seen in the last round
 }
 
@@ -146,8 +148,9 @@ func (t *claim) take(votes []vote, sent time.Duration) (time.Duration, bool) {
 	return t.accepted(votes, sent)
 }
 
-// moves tells which rows of its id a claim does not leave as they are: those of its earlier tries. Where no register knows the lease, all but
-// those of a lease that is held: what is left of a claim before this one, a drop of it may still be on its way to.
+// moves tells which rows of its id a claim does not leave as they are: those of its earlier tries; all but those of the run that the register
+// knows, where votes that this call did not ask for disagree. (They were renewed by each call that found them, and none got a majority ever after.)
+// Where no register knows the lease, all but those of a lease that is held: what is left of a claim before this one, a drop of it may still be on its way to.
 func (t *claim) moves() string {
 	if !t.account {
 		held := Token(0)
@@ -155,6 +158,9 @@ func (t *claim) moves() string {
 			held = l.token
 		}
 		return fmt.Sprintf("but,%d,", held)
+	}
+	if t.mixed {
+		return fmt.Sprintf("but,%d,", t.keep)
 	}
 	if len(t.ballots) == 0 {
 		return ""
@@ -202,6 +208,9 @@ func (t *claim) won(votes []vote, sent time.Duration) (time.Duration, bool) {
 	slot, token, agree := agreed(votes)
 	if agree < t.majority { // what is left of an earlier try of the same id
 		t.slot = max(slot, 0)
+		if g, err := readRegister(valueOf(votes)); err == nil {
+			t.mixed, t.keep = true, g.Runs[t.r.ID].Token
+		}
 		return t.retry("row")
 	}
 	t.slot = slot

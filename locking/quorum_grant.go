@@ -7,10 +7,9 @@ import (
 
 // view is what the votes tell of the rows of others.
 func (t *claim) view(votes []vote) view {
-	value, _, _ := newest(votes)
 	v := view{slot: -1}
 	v.now, v.latest, _ = t.bounds(t.cfg.Clock())
-	if g, err := readRegister(value); err == nil {
+	if g, err := readRegister(valueOf(votes)); err == nil {
 		v = t.viewOf(g, votes)
 		t.suspect = count(v.shut, func(id string) bool { return g.Runs[id].Trigger != "" && id != t.r.ID })
 	}

@@ -194,6 +194,11 @@ func newest(votes []vote) (value string, ballot int64, agree int) {
 	return value, ballot, agree
 }
 
+func valueOf(votes []vote) string {
+	value, _, _ := newest(votes)
+	return value
+}
+
 // floorOf is the greatest floor that the votes tell.
 func floorOf(votes []vote) (floor int64) {
 	for _, v := range votes {

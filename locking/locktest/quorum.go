@@ -24,6 +24,7 @@ func quorums() []theorem {
 		{"RowStaysShutAfterAnExpiryWithADelay", shutOnQuorum, votes},
 		{"MajoritiesOfDifferentRowsLetNobodyIn", differentRows, votes},
 		{"OlderTickOfABatchIsGrantedFirst", olderFirst, votes},
+		{"VotesOfEarlierCallsAreNotInTheWay", votesOfBefore, votes},
 		{"LateWriteBackChangesNothing", lateWriteBack, votes},
 		{"LateTryLeavesALaterOneAlone", lateTry, votes},
 		{"LateDropLeavesALaterTryAlone", func(b *bench) { b.lateDrop(locking.Request{}) }, votes},
@@ -176,6 +177,20 @@ func olderFirst(b *bench) {
 		b.release(answers[0].Lease)
 		b.runs(b.b, 2*i+1)
 	}
+}
+
+// Calls of which nobody has heard left votes with tokens of their own on a majority, and the same lease id is asked for again.
+func votesOfBefore(b *bench) {
+	b.known()
+	b.runs(b.a, 0)
+	for i, node := range b.nodes[:len(b.nodes)/2+1] {
+		row := fmt.Sprintf("again\n%d\n%d\n%d\n0\ntentative\na", i+1, b.now().Add(long).UnixMicro(), long.Microseconds())
+		if err := node.HSet(b.ctx, b.base(), "r0", row).Err(); err != nil {
+			b.Fatal(err)
+		}
+	}
+	b.release(b.wins(b.a, locking.Request{ID: "again", Tick: b.tick(1)}))
+	b.decided(b.b, 1, "granted")
 }
 
 func shutOnQuorum(b *bench) {
