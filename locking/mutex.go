@@ -12,7 +12,7 @@ import (
 type Mutex struct{ sem Semaphore }
 
 // Semaphore is a lock with a number of rows, so that up to as many leases are held at once. The number is kept
-// with the lock while it is in use: asking with another one is [ErrLimit].
+// with the lock for [Config.Idle] after it was used last: asking with another one is [ErrLimit] until then.
 type Semaphore struct {
 	client  *Client
 	request Request
@@ -24,7 +24,7 @@ type Option func(*Request)
 // WithLease sets how long a lease lasts without renewal. The default is 30s.
 func WithLease(d time.Duration) Option { return func(r *Request) { r.Lease = d } }
 
-// WithDelay keeps a row shut for a while after its lease ended without a release: see [Request.Delay]. The default is none.
+// WithDelay keeps a row shut for a while, 1h at most, after its lease ended without a release: see [Request.Delay]. The default is none.
 func WithDelay(d time.Duration) Option { return func(r *Request) { r.Delay = d } }
 
 // WithAnyLimit accepts a lock that is in use with another number of slots: see [Request.AnyLimit].
