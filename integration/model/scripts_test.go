@@ -223,7 +223,7 @@ func (tr *trace) argv(q Message) []any {
 	lease := int64(tr.setup.Lease) * unit
 	switch q.Kind {
 	case renewal:
-		return append(argv, "owner", q.Slot, lease, "t", "", token(q.Token), tick, 1)
+		return append(argv, "owner", q.Slot, lease, "t", "", token(q.Token), tick, 1, 0, tr.setup.Slots)
 	case release:
 		return append(argv, int64(tr.setup.Tombstone)*unit, flagText(q.Undo), previous, tr.setup.PerTick)
 	}

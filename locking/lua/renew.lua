@@ -33,7 +33,7 @@ closed = math.max(closed, now + longest)
 set('floor', int(floor))
 set('longest', int(longest))
 set('closed', int(closed))
-if limit == 0 then set('limit', ARGV[18]) end
+if limit == 0 and ARGV[18] then set('limit', ARGV[18]) end -- a client of before does not say it
 set_delay(math.max(delay, num(ARGV[17])))
 touch()
 return reply('renewed', now + lease, 1)

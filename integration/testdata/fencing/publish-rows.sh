@@ -1,5 +1,5 @@
 #!/bin/sh
-# publish-rows.sh NAME: the same for a transaction of any size.
+# publish-rows.sh NAME: the same for a transaction of any size. (A stale token is an error of the SQL here: psql exits with 3.)
 set -eu
 psql -qtAX -v ON_ERROR_STOP=1 -v name="$1" -v body="$(cat)" -v token="$CRONCLAVE_FENCING_TOKEN" <<'SQL'
 BEGIN;
