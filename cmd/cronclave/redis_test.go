@@ -143,13 +143,29 @@ func TestRefusals(t *testing.T) {
 			said := r.read(t, tc.logs)
 			s.Close()
 			s.RequireAuth(tc.auth)
-			if err := s.Restart(); err != nil {
-				t.Fatal(err)
-			}
+			restart(t, s)
 			said += r.read(t, "boom")
 			r.signal(t, syscall.SIGTERM)
 			wantWords(t, said+r.end(t, 0), nil)
 		})
+	}
+}
+
+// restart has a server listen on its port again. For a moment that may be the port of somebody's connection.
+func restart(t *testing.T, s *miniredis.Miniredis) {
+	t.Helper()
+	tick := time.NewTicker(50 * time.Millisecond)
+	defer tick.Stop()
+	for patience := time.After(20 * time.Second); ; {
+		err := s.Restart()
+		if err == nil {
+			return
+		}
+		select {
+		case <-tick.C:
+		case <-patience:
+			t.Fatal(err)
+		}
 	}
 }
 
