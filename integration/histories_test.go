@@ -6,6 +6,7 @@ import (
 	"flag"
 	"fmt"
 	"math/rand/v2"
+	"os"
 	"sync"
 	"sync/atomic"
 	"syscall"
@@ -59,6 +60,9 @@ func TestHistories(t *testing.T) {
 // TestHistoriesOnQuorum does the same on five masters, of which each client reaches two over links that break: some of the other
 // clients' links to the same masters are whole meanwhile.
 func TestHistoriesOnQuorum(t *testing.T) {
+	if os.Getenv("CRONCLAVE_TEST_QUORUM") == "" {
+		t.Skip("the search for an order sometimes takes minutes and gigabytes, as tokens order grants only within a slot: make quorum runs it")
+	}
 	t.Parallel()
 	s := &recording{t: t, ops: *historyOps / 3, servers: masters(t), began: time.Now()}
 	for i := range 3 {
