@@ -159,9 +159,8 @@ func TestStoppedHelperIsReplacedAndHoldsUpNobody(t *testing.T) {
 	if w.PID() == first || living(first) {
 		t.Error("it was not replaced")
 	}
-	if got := c.seen(); !slices.Equal(got, []bool{true, false, true}) {
-		t.Errorf("ready was %v", got)
-	}
+	// It is told in the same moment as those who wait for the next helper.
+	eventually(t, "word that there was none, and is one again", func() bool { return slices.Equal(c.seen(), []bool{true, false, true}) })
 	if !living(leader) {
 		t.Error("the run died of it")
 	}
