@@ -55,44 +55,37 @@ func (m *Mutex) TryLock(ctx context.Context) (lease *Lease, ok bool, err error) 
 	return m.sem.TryAcquire(ctx)
 }
 
-// TryAcquire takes a row if one is free; ok tells whether it did. While the outcome is unknown it asks again with
+// TryAcquire takes a row if one is free, and not for somebody in line; ok tells whether it did. While the outcome is unknown it asks again with
 // the same lease id, until ctx ends, or the lease would have, or the server says [ErrRefused]; then it returns an error that is [ErrUnknown], and what
 // the server may have granted is given back in the background. So with a server that is away it lasts as long as ctx allows.
 func (s *Semaphore) TryAcquire(ctx context.Context) (lease *Lease, ok bool, err error) {
-	r := s.request.withDefaults()
-	a := s.client.Acquire(ctx, r)
-	if a.unknown() {
-		a = s.insist(ctx, r, a)
-	}
+	a := s.insist(ctx, s.request.withDefaults())
 	if a.Verdict == Unknown {
 		return nil, false, a.Err
 	}
 	return a.Lease, a.Verdict == Granted, nil
 }
 
-// insist asks again until the outcome is known, or can't be.
-func (s *Semaphore) insist(ctx context.Context, r Request, a Answer) Answer {
+// insist asks until the outcome is known, or can't be.
+func (s *Semaphore) insist(ctx context.Context, r Request) Answer {
+	a := s.client.Acquire(ctx, r)
+	if a.Verdict != Unknown {
+		return a // without a timer
+	}
 	ctx, cancel := context.WithTimeout(ctx, r.Lease)
 	defer cancel()
-	for pause := 5 * time.Millisecond; !errors.Is(a.Err, ErrRefused); pause = min(2*pause, s.client.cfg.Timeout) {
-		select {
-		case <-ctx.Done():
-			s.client.Withdraw(r, r.ID)
+	for pause := 5 * time.Millisecond; a.Unsure(); pause = min(2*pause, s.client.cfg.Timeout) {
+		sleep(ctx, pause/2+rand.N(pause))
+		if ctx.Err() != nil {
 			a.Err = fmt.Errorf("%w (%w)", a.Err, context.Cause(ctx))
-			return a
-		case <-time.After(pause/2 + rand.N(pause)):
+			break
 		}
-		again := s.client.Acquire(ctx, r)
-		switch {
-		case !again.unknown():
-			return again
-		case ctx.Err() == nil: // else that is all it tells
+		if again := s.client.Acquire(ctx, r); !again.Unsure() || ctx.Err() == nil { // else that is all it tells
 			a = again
 		}
 	}
-	s.client.Withdraw(r, r.ID)
+	if errors.Is(a.Err, ErrUnknown) {
+		s.client.Withdraw(r, r.ID)
+	}
 	return a
 }
-
-// unknown tells whether asking again may tell more.
-func (a Answer) unknown() bool { return a.Verdict == Unknown && errors.Is(a.Err, ErrUnknown) }

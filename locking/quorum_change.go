@@ -123,8 +123,7 @@ func (t *change) looked(votes []vote) (time.Duration, bool) {
 
 // edited applies the edit to the newest register that the votes tell.
 func (t *change) edited(votes []vote) (before, after string) {
-	value, _, _ := newest(votes)
-	g, err := readRegister(value)
+	g, err := readRegister(valueOf(votes))
 	if err != nil {
 		t.failed = fmt.Errorf("lock %q: %w", t.lock, err)
 		return "", ""

@@ -61,7 +61,7 @@ type Verdict string
 // The verdicts.
 const (
 	Granted Verdict = "granted" // Lease is set
-	Held    Verdict = "held"    // all rows are held: by Holder, the first until Until
+	Held    Verdict = "held"    // all rows are held, the first until Until, by Holder; or those that are free are for a crowd in line
 	Early   Verdict = "early"   // ask again at Until
 	Closed  Verdict = "closed"  // the server had forgotten the lock: no grants until Until
 	Settled Verdict = "settled" // by this request, with Outcome
@@ -81,6 +81,11 @@ type Answer struct {
 	Err     error
 
 	line inLine
+}
+
+// Unsure tells whether nothing is known, and asking again with the same id may tell more.
+func (a Answer) Unsure() bool {
+	return a.Verdict == Unknown && errors.Is(a.Err, ErrUnknown) && !errors.Is(a.Err, ErrRefused)
 }
 
 func (r Request) withDefaults() Request {

@@ -2,7 +2,6 @@ package locking
 
 import (
 	"context"
-	"errors"
 	"fmt"
 	"math/rand/v2"
 	"time"
@@ -79,7 +78,7 @@ func (w *waiter) wait(ctx context.Context) (*Lease, error) {
 		switch {
 		case a.Verdict == Granted:
 			return a.Lease, nil
-		case a.Verdict == Unknown && (!a.unknown() || errors.Is(a.Err, ErrRefused)):
+		case a.Verdict == Unknown && !a.Unsure():
 			w.quit() // it may be in line
 			return nil, a.Err
 		case a.Verdict == Unknown:

@@ -74,7 +74,7 @@ func (c *contest) ask(ctx context.Context) locking.Answer {
 	}
 	for pause := 5 * time.Millisecond; ; pause = min(2*pause, redisTimeout) {
 		a := c.locks.Acquire(ctx, c.request)
-		if a.Verdict != locking.Unknown || !errors.Is(a.Err, locking.ErrUnknown) || errors.Is(a.Err, locking.ErrRefused) || ctx.Err() != nil {
+		if !a.Unsure() || ctx.Err() != nil {
 			return a
 		}
 		c.sleep(ctx, pause/2+rand.N(pause))

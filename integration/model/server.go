@@ -106,8 +106,8 @@ func (m *machine) remember(closes bool) {
 			}
 		}
 	}
-	for tick, e := range s.Ledger { // given back, and decided again since
-		if e.state() == open && tick <= int(w.Low) && still[tick] == 0 {
+	for tick := range s.Ledger { // it was decided since, for the last time
+		if tick <= int(w.Low) && still[tick] == 0 {
 			s.Ledger[tick] = 0
 		}
 	}

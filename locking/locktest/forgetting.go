@@ -1,6 +1,7 @@
 package locktest
 
 import (
+	"fmt"
 	"time"
 
 	"github.com/cronclave/cronclave/locking"
@@ -10,6 +11,8 @@ func forgetting() []theorem {
 	return []theorem{
 		{"ForgottenLockStaysClosedForOneLease", closedForOneLease, memory},
 		{"NewcomerPassesNobodyWhenAClosedLockOpens", newcomerAfterClosing, memory},
+		{"NewcomerPassesNobodyOfACrowd", newcomerBehindCrowd, memory},
+		{"NewcomerIsServedBehindACrowdThatIsServed", newcomerBehindAll, memory},
 		{"LivingHolderPutsItsRowBack", putsBack, memory},
 		{"PutBackLosesToALaterGrant", putBackLoses, memory},
 		{"PutBackClosesTheLock", putBackCloses, memory},
@@ -20,6 +23,7 @@ func forgetting() []theorem {
 		{"ManualRunDoesNotMakeAWitnessForgetTheLedger", manualRun, memory},
 		{"LostGrantOfAFanOutIsNotMadeTwice", lostGrant, memory},
 		{"LostGrantOfATickThatWasGivenBackIsNotMadeTwice", lostRegrant, memory},
+		{"GivenBackAfterALossItsSlotIsTheOnlyOneOpen", givenBackAfterLoss, memory},
 		{"ForgetfulReplyDoesNotTeachTheWitness", forgetfulReply, memory},
 		{"BacklogOfAForgottenLockIsStillGranted", forgottenBacklog, memory},
 	}
@@ -61,7 +65,50 @@ func newcomerAfterClosing(b *bench) {
 	b.gets(b.client("newcomer"), locking.Request{}, locking.Held)
 }
 
-// held waits until a lease has a row again.
+// One script serves a hundred.
+const servedAtOnce = 100
+
+// crowd has so many wait for slots that are all free.
+func (b *bench) crowd(n, slots int) {
+	b.Helper()
+	l := b.wins(b.a, locking.Request{Slots: slots})
+	b.release(l)
+	b.forget()
+	b.gets(b.a, locking.Request{Slots: slots}, locking.Closed)
+	say := b.lastWords(slots)
+	for i := range n {
+		say(fmt.Sprint("dead", i))
+	}
+	b.open()
+}
+
+func newcomerBehindCrowd(b *bench) {
+	const slots = servedAtOnce + 50
+	b.crowd(servedAtOnce+20, slots)
+	newcomer := b.client("newcomer")
+	tick := b.tick(1)
+	tick.IfHeld = "skipped"
+	b.set("digest", schedule)
+	b.setSince(b.first.Add(-time.Second))
+	r := locking.Request{Lock: lock, Slots: slots, Lease: long, Tick: tick}
+	b.wants(newcomer.Acquire(b.ctx, r), locking.Held) // and not settled
+	if n := len(b.state().Rows); n != servedAtOnce {
+		b.Errorf("%d were served", n)
+	}
+	b.wins(newcomer, locking.Request{Slots: slots})
+	if n := b.inLine(); n != 0 {
+		b.Errorf("a newcomer has passed %d", n)
+	}
+}
+
+// After as many as one script serves there is nobody in line.
+func newcomerBehindAll(b *bench) {
+	const slots = servedAtOnce + 50
+	b.crowd(servedAtOnce, slots)
+	b.wins(b.client("newcomer"), locking.Request{Slots: slots})
+}
+
+// heldAgain waits until a lease has a row again.
 func (b *bench) heldAgain(l *locking.Lease) locking.Row {
 	b.Helper()
 	for n := 2; ; n++ {
@@ -264,4 +311,24 @@ func forgottenBacklog(b *bench) {
 		b.runs(b.a, n)
 	}
 	b.gets(b.a, locking.Request{Tick: b.tick(1)}, locking.Decided)
+}
+
+// The server has lost that the tick was decided, but knows of its first grant, which is given back then.
+func givenBackAfterLoss(b *bench) {
+	b.known()
+	b.runs(b.a, 0)
+	first := b.wins(b.a, b.share(1))
+	restore := b.snapshot()
+	b.wins(b.b, b.share(1))
+	restore()
+	b.gets(b.b, b.share(2), locking.Closed)
+	b.giveBack(first)
+	b.open()
+	blocker := b.wins(b.a, locking.Request{Slots: 3, AnyLimit: true, Permanent: true})
+	b.gets(b.a, b.share(1), locking.Held) // the other slot ran it
+	b.release(blocker)
+	if l := b.wins(b.a, b.share(1)); l.Slot() != first.Slot() {
+		b.Errorf("slot %d was granted twice for one tick", l.Slot())
+	}
+	b.gets(b.a, b.share(1), locking.Decided)
 }

@@ -220,10 +220,16 @@ func grantedAndCancelled(b *bench) {
 // leaves makes a waiter whose process is gone without a word: one that leaves has asked in its name, too.
 func (b *bench) leaves(options ...locking.Option) {
 	b.Helper()
+	b.lastWords(1, options...)("dead")
+}
+
+// lastWords is what a client that is closed has said to wait, for others to say.
+func (b *bench) lastWords(slots int, options ...locking.Option) (say func(id string)) {
+	b.Helper()
 	c := b.client("dead")
-	a := b.linesUp(c, 1, options...)
-	ids := b.rdb.ZRange(b.ctx, b.queueKey(), -1, -1).Val()
-	call := slices.Clone(b.await(ids[0], 1))
+	a := b.linesUp(c, slots, options...)
+	own := b.rdb.ZRange(b.ctx, b.queueKey(), -1, -1).Val()[0]
+	call := slices.Clone(b.await(own, 1))
 	if err := c.Close(); err != nil {
 		b.Fatal(err)
 	}
@@ -231,13 +237,17 @@ func (b *bench) leaves(options ...locking.Option) {
 	if n := b.inLine(); n != 0 {
 		b.Errorf("%d in line behind a client that has closed", n)
 	}
-	for i, arg := range call {
-		if text, ok := arg.(string); ok {
-			call[i] = strings.ReplaceAll(text, ids[0], "dead")
+	return func(id string) {
+		b.Helper()
+		said := slices.Clone(call)
+		for i, arg := range said {
+			if text, ok := arg.(string); ok {
+				said[i] = strings.ReplaceAll(text, own, id)
+			}
 		}
-	}
-	if verdict, _ := b.again(call); verdict != "queued" && verdict != "closed" {
-		b.Fatalf("it was told %q", verdict)
+		if verdict, _ := b.again(said); verdict != "queued" && verdict != "closed" {
+			b.Fatalf("it was told %q", verdict)
+		}
 	}
 }
 

@@ -50,7 +50,7 @@ if closed > now then
   if waits then line_up(owner, lease, slots, channel, patience, num(ARGV[27])) end
   return reply('closed', closed)
 end
-if QUEUE then serve(held, id) end
+local crowd = QUEUE and serve(held, id)
 
 -- Who holds a row: of this tick, or any; the one whose lease ends first. A slot that is shut has no owner.
 local function holder(of)
@@ -123,14 +123,14 @@ if began() then
   end
   if not back and grants >= per_tick then return settle('') end -- by a smaller number than those before said
 end
-local slot = free_slot(held, slots, fits, back)
+local slot = not crowd and free_slot(held, slots, fits, back)
 if not slot then
   if waits then
     local ahead = line_up(owner, lease, slots, channel, patience, num(ARGV[27]))
     local till, whose = holder()
     return reply('queued', till, whose, ahead)
   end
-  if tick and not began() and ARGV[23] ~= '' then return settle(ARGV[23]) end
+  if tick and not crowd and not began() and ARGV[23] ~= '' then return settle(ARGV[23]) end
   return reply('held', holder())
 end
 if ARGV[14] == '1' then return reply('held', 0, '') end

@@ -22,7 +22,7 @@ for i = 1, requests do
   local keys, args = {unpack(KEYS, (i - 1) * keys_each + 1, i * keys_each)}, {unpack(ARGV, 3, width + 2)}
   if i > 1 then
     local last = at + 2 * ARGV[at]
-    for place = at + 1, last, 2 do args[tonumber(ARGV[place])] = ARGV[place + 1] end
+    for place = at + 1, last, 2 do args[ARGV[place] + 0] = ARGV[place + 1] end
     at = last + 1
   end
   local done, got = pcall(one, keys, args)

@@ -57,7 +57,7 @@ if QUEUE then
   end
 
   -- Free rows go to those that wait, in their order, but for those who have not said for too long that they still do.
-  -- Of how many slots there are, each knows its own number. own: who asks, and takes its turn itself.
+  -- Of how many slots there are, each knows its own number. own: who asks, and takes its turn itself. True if more are in line than that.
   function serve(held, own)
     if redis.call('EXISTS', QUEUE) == 0 then return end
     for _, gone in ipairs(redis.call('ZRANGEBYSCORE', PATIENCE, '-inf', int(now), 'LIMIT', 0, AT_ONCE)) do
@@ -74,5 +74,7 @@ if QUEUE then
       elseif owner then return
       else leave_line(head) end
     end
+    local head = redis.call('ZRANGE', QUEUE, 0, 0)[1]
+    return head and head ~= own
   end
 end

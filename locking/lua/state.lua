@@ -249,8 +249,8 @@ local function remember()
     elseif e and e.state == 'open' and e.how == how then open[t] = true
     elseif how ~= '' then recall(t, {prev = tonumber(prev), state = 'done', how = 'granted'}) end
   end
-  for tick, e in pairs(ledger) do -- given back, and decided again since
-    if e.state == 'open' and tick <= w_low and not open[tick] then erase(tick) end
+  for tick in pairs(ledger) do -- it was decided since, for the last time
+    if tick <= w_low and not open[tick] then erase(tick) end
   end
   closed = math.max(closed, now + longest)
   set('floor', int(floor))
