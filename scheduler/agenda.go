@@ -32,12 +32,16 @@ type tick struct {
 	returned  bool          // its grant became known too late, and is being given back
 	closed    bool          // it is open no more
 	pause     time.Duration // before it is asked for again: see askSoon
+
+	inAsks, inStarved entry[*tick] // of the agenda
 }
 
 // agenda holds what is to come: the timeline of all jobs, and the open ticks by when to ask for them.
 type agenda struct {
 	turn     func(t *task, tick time.Time) time.Duration // how long others are given to ask first
 	timeline timeline[*task]
+	due      []dueBucket[*task] // what the timeline has handed over, and is not open yet
+	taken    time.Time          // when that was
 	asks     queue[*tick]
 	starved  queue[*tick] // parked since the replica is full, by tick
 }
@@ -46,18 +50,38 @@ type agenda struct {
 // settled together, as soon as the server answers.
 const maxOpen = 1000
 
-// collect opens the ticks that are due. It returns those that must be given up for them.
+// openAtOnce is how many ticks of one instant are opened before the first are asked for: the server works while the others are opened.
+const openAtOnce = 500
+
+// collect opens ticks that are due: of one instant some, then more tells it; of several all, as those of a job belong together. It returns
+// those that must be given up for them.
 func (a *agenda) collect(now time.Time) (given []*tick) {
-	for _, b := range a.timeline.take(now) {
-		for _, t := range b.entries {
-			a.open(t, b.instants, now)
+	if !a.more() {
+		a.due, a.taken = a.timeline.take(now), now
+	}
+	several := a.more() && !a.due[0].at.Equal(a.due[len(a.due)-1].at)
+	for opened := 0; a.more() && (several || opened < openAtOnce); {
+		b := &a.due[0]
+		n := min(openAtOnce, len(b.entries))
+		for _, t := range b.entries[:n] {
+			a.open(t, b.instants, a.taken)
 			if len(t.open) > maxOpen {
 				given = append(given, t.open[len(t.open)-maxOpen-1])
 			}
 		}
+		opened += n
+		if b.entries = b.entries[n:]; len(b.entries) == 0 {
+			a.due = a.due[1:]
+		}
 	}
 	return given
 }
+
+// more tells whether ticks are due that are not open yet.
+func (a *agenda) more() bool { return len(a.due) > 0 }
+
+// clear forgets what is due, and to come.
+func (a *agenda) clear() { a.timeline, a.due = timeline[*task]{}, nil }
 
 // unanswered is how long after it was due, or asked for, a tick is still undecided only if the server is silent.
 const unanswered = 500 * time.Millisecond
@@ -71,7 +95,7 @@ func (a *agenda) silent(k *tick, now time.Time) bool {
 	case k.unsure, k.shut:
 		return !k.parked // else nobody has asked since
 	}
-	_, waiting := a.asks.when(k)
+	_, waiting := k.inAsks.when()
 	return (waiting || k.asking) && now.Sub(k.asked) >= unanswered
 }
 
@@ -84,6 +108,7 @@ func (a *agenda) open(t *task, of instants, now time.Time) *tick {
 	if reason, joins := a.joins(k, now); joins {
 		k.waited, k.reason = true, reason
 	}
+	k.inAsks.value, k.inStarved.value = k, k
 	i, _ := t.find(k.at)
 	t.open = slices.Insert(t.open, i, k)
 	a.ask(k, k.due.Add(a.turn(t, k.at)), now)
@@ -149,7 +174,7 @@ func (a *agenda) ask(k *tick, at, now time.Time) {
 		at = last
 	}
 	a.unpark(k)
-	a.asks.set(k, at)
+	a.asks.set(&k.inAsks, at)
 	k.asked = at
 	if at.Before(now) { // that is its place among others: nobody was asked so far
 		k.asked = now
@@ -196,24 +221,24 @@ func (k *tick) mustWait(now time.Time) bool {
 // one tick of a job after the other.
 func (a *agenda) park(k *tick, now time.Time) {
 	if k.late(now) && !k.oldest() {
-		a.asks.remove(k)
+		a.asks.remove(&k.inAsks)
 	} else {
 		a.askSoon(k, k.afterDeadline(), now)
 	}
 	k.parked = true
 	if k.full {
-		a.starved.set(k, k.at)
+		a.starved.set(&k.inStarved, k.at)
 	}
 }
 
 func (a *agenda) unpark(k *tick) {
 	k.parked = false
-	a.starved.remove(k)
+	a.starved.remove(&k.inStarved)
 }
 
 // close forgets a tick: it is decided, or given up.
 func (a *agenda) close(k *tick) {
-	a.asks.remove(k)
+	a.asks.remove(&k.inAsks)
 	a.unpark(k)
 	k.closed = true
 	k.task.open = slices.DeleteFunc(k.task.open, func(o *tick) bool { return o == k })
@@ -237,7 +262,7 @@ func (a *agenda) wake(t *task, free int, now time.Time) {
 		case free > 0:
 			a.ask(k, k.due, now)
 		default:
-			a.starved.set(k, k.at)
+			a.starved.set(&k.inStarved, k.at)
 		}
 		places, free = places-1, free-1
 	}
@@ -284,7 +309,7 @@ func (a *agenda) behind(k *tick) (until time.Time, waits bool) {
 		return until, false // it can't win
 	}
 	for _, o := range k.ahead() {
-		if at, waiting := a.asks.when(o); waiting && !o.parked && o.inLine() && at.After(until) {
+		if at, waiting := o.inAsks.when(); waiting && !o.parked && o.inLine() && at.After(until) {
 			until, waits = at, true
 		}
 	}

@@ -39,7 +39,7 @@ func (s *Scheduler) claim(ctx context.Context, now time.Time) {
 	for _, k := range asked {
 		if s.away && k.unsure {
 			if probes++; probes > maxProbes {
-				s.agenda.asks.set(k, now.Add(max(s.retry.pause/2, shortestPause))) // before those that are asked for now
+				s.agenda.asks.set(&k.inAsks, now.Add(max(s.retry.pause/2, shortestPause))) // before those that are asked for now
 				continue
 			}
 		}
@@ -262,7 +262,7 @@ func (s *Scheduler) cannotTell(k *tick, r election.Result, now time.Time) {
 	}
 	k.waited, k.reason, k.follows = true, "redis", false
 	s.agenda.lineUp(k)
-	s.agenda.asks.set(k, s.askAgain)
+	s.agenda.asks.set(&k.inAsks, s.askAgain)
 }
 
 // granted starts a run, unless the grant is known only now that it is too late to start: then it is given back, and the

@@ -124,6 +124,8 @@ type task struct {
 	opened  int     // how many ticks were opened
 	running int     // runs on this replica, and claims that may become one
 	behind  bool    // ticks before the oldest open one may be undecided
+
+	inWatches entry[*task] // of the scheduler
 }
 
 func newTask(job Job) (*task, error) {
@@ -135,7 +137,9 @@ func newTask(job Job) (*task, error) {
 	if err := errors.Join(job.validate(), err); err != nil {
 		return nil, err
 	}
-	return &task{Job: job, spec: spec}, nil
+	t := &task{Job: job, spec: spec}
+	t.inWatches.value = t
+	return t, nil
 }
 
 // due is the instant from which a tick may start.

@@ -195,7 +195,7 @@ func TestBehindWithNothingOpen(t *testing.T) {
 			t.Fatal(err)
 		}
 		s.tasks["j"].behind = true
-		s.watches.set(s.tasks["j"], time.Now().Add(5*time.Second))
+		s.watches.set(&s.tasks["j"].inWatches, time.Now().Add(5*time.Second))
 		ctx, cancel := context.WithCancel(context.Background())
 		done := make(chan error)
 		go func() { done <- s.Run(ctx) }()

@@ -5,40 +5,28 @@ import (
 	"time"
 )
 
-// queue holds values by an instant, each once.
-type queue[T comparable] struct {
-	items []*queued[T]
-	of    map[T]*queued[T]
-}
+// queue holds values by an instant, each once. A value keeps its entry itself, one for each queue that it may be in: finding it takes no
+// time then, and entering it no memory.
+type queue[T any] struct{ items []*entry[T] }
 
-type queued[T comparable] struct {
+// entry is the place of a value in one queue.
+type entry[T any] struct {
 	value T
 	at    time.Time
-	index int // in items
+	place int // in items, from 1; 0 while it is in none
 }
+
+// when tells the instant of an entry, if it is in its queue.
+func (e *entry[T]) when() (time.Time, bool) { return e.at, e.place > 0 }
 
 // set puts a value at an instant, wherever it was before.
-func (q *queue[T]) set(v T, at time.Time) {
-	if item := q.of[v]; item != nil {
-		item.at = at
-		heap.Fix((*queueHeap[T])(q), item.index)
+func (q *queue[T]) set(e *entry[T], at time.Time) {
+	e.at = at
+	if e.place > 0 {
+		heap.Fix((*queueHeap[T])(q), e.place-1)
 		return
 	}
-	if q.of == nil {
-		q.of = map[T]*queued[T]{}
-	}
-	item := &queued[T]{value: v, at: at}
-	q.of[v] = item
-	heap.Push((*queueHeap[T])(q), item)
-}
-
-// when tells the instant of a value.
-func (q *queue[T]) when(v T) (time.Time, bool) {
-	item := q.of[v]
-	if item == nil {
-		return time.Time{}, false
-	}
-	return item.at, true
+	heap.Push((*queueHeap[T])(q), e)
 }
 
 // first tells the earliest instant.
@@ -53,7 +41,7 @@ func (q *queue[T]) first() (time.Time, bool) {
 func (q *queue[T]) take(now time.Time, limit int) []T {
 	var taken []T
 	for len(q.items) > 0 && len(taken) < limit && !q.items[0].at.After(now) {
-		taken = append(taken, heap.Pop((*queueHeap[T])(q)).(*queued[T]).value)
+		taken = append(taken, heap.Pop((*queueHeap[T])(q)).(*entry[T]).value)
 	}
 	return taken
 }
@@ -63,43 +51,50 @@ func (q *queue[T]) pop() (v T, ok bool) {
 	if len(q.items) == 0 {
 		return v, false
 	}
-	return heap.Pop((*queueHeap[T])(q)).(*queued[T]).value, true
+	return heap.Pop((*queueHeap[T])(q)).(*entry[T]).value, true
 }
 
 // advance brings what lies after an instant forward to it.
 func (q *queue[T]) advance(to time.Time) {
-	for _, item := range q.items {
-		if item.at.After(to) {
-			item.at = to
+	for _, e := range q.items {
+		if e.at.After(to) {
+			e.at = to
 		}
 	}
 	heap.Init((*queueHeap[T])(q))
 }
 
-func (q *queue[T]) remove(v T) {
-	if item := q.of[v]; item != nil {
-		heap.Remove((*queueHeap[T])(q), item.index)
+func (q *queue[T]) remove(e *entry[T]) {
+	if e.place > 0 {
+		heap.Remove((*queueHeap[T])(q), e.place-1)
 	}
 }
 
-type queueHeap[T comparable] queue[T]
+// clear removes all.
+func (q *queue[T]) clear() {
+	for _, e := range q.items {
+		e.place = 0
+	}
+	q.items = nil
+}
+
+type queueHeap[T any] queue[T]
 
 func (h *queueHeap[T]) Len() int           { return len(h.items) }
 func (h *queueHeap[T]) Less(i, j int) bool { return h.items[i].at.Before(h.items[j].at) }
 func (h *queueHeap[T]) Swap(i, j int) {
 	h.items[i], h.items[j] = h.items[j], h.items[i]
-	h.items[i].index, h.items[j].index = i, j
+	h.items[i].place, h.items[j].place = i+1, j+1
 }
 func (h *queueHeap[T]) Push(x any) {
-	item := x.(*queued[T])
-	item.index = len(h.items)
-	h.items = append(h.items, item)
+	e := x.(*entry[T])
+	h.items = append(h.items, e)
+	e.place = len(h.items)
 }
 func (h *queueHeap[T]) Pop() any {
 	last := len(h.items) - 1
-	item := h.items[last]
-	h.items[last] = nil
+	e := h.items[last]
+	h.items[last], e.place = nil, 0
 	h.items = h.items[:last]
-	delete(h.of, item.value)
-	return item
+	return e
 }

@@ -14,6 +14,10 @@ func TestQueueAgreesWithModel(t *testing.T) {
 	at := func(s int) time.Time { return time.Unix(int64(s), 0) }
 	rapid.Check(t, func(t *rapid.T) {
 		var q queue[int]
+		entries := make([]entry[int], 21)
+		for v := range entries {
+			entries[v].value = v
+		}
 		model := map[int]int{}
 		value, second := rapid.IntRange(0, 20), rapid.IntRange(0, 30)
 		oldest := func(to int) []int { // the model's values up to a second, by their seconds
@@ -29,12 +33,12 @@ func TestQueueAgreesWithModel(t *testing.T) {
 		t.Repeat(map[string]func(*rapid.T){
 			"set": func(t *rapid.T) {
 				v, s := value.Draw(t, "value"), second.Draw(t, "second")
-				q.set(v, at(s))
+				q.set(&entries[v], at(s))
 				model[v] = s
 			},
 			"remove": func(t *rapid.T) {
 				v := value.Draw(t, "value")
-				q.remove(v)
+				q.remove(&entries[v])
 				delete(model, v)
 			},
 			"take": func(t *rapid.T) {
@@ -61,6 +65,10 @@ func TestQueueAgreesWithModel(t *testing.T) {
 				}
 				delete(model, v)
 			},
+			"clear": func(t *rapid.T) {
+				q.clear()
+				clear(model)
+			},
 			"advance": func(t *rapid.T) {
 				to := second.Draw(t, "to")
 				q.advance(at(to))
@@ -69,12 +77,13 @@ func TestQueueAgreesWithModel(t *testing.T) {
 				}
 			},
 			"": func(t *rapid.T) {
-				if len(q.items) != len(model) || len(q.of) != len(model) {
-					t.Fatalf("%d items, %d in the index, %d in the model", len(q.items), len(q.of), len(model))
+				if len(q.items) != len(model) {
+					t.Fatalf("%d items, %d in the model", len(q.items), len(model))
 				}
-				for v, s := range model {
-					if when, ok := q.when(v); !ok || !when.Equal(at(s)) {
-						t.Fatalf("%d is at %v, not at second %d", v, when, s)
+				for v := range entries {
+					s, in := model[v]
+					if when, ok := entries[v].when(); ok != in || ok && !when.Equal(at(s)) {
+						t.Fatalf("%d is at %v (%v), not at second %d (%v)", v, when, ok, s, in)
 					}
 				}
 				first, ok := q.first()

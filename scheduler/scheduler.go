@@ -226,7 +226,9 @@ func (s *Scheduler) loop(ctx context.Context) error {
 		s.fallBehind(s.agenda.collect(now), now)
 		s.heedAll()
 		s.claim(ctx, now)
-		s.survey(ctx, now)
+		if !s.agenda.more() { // of a job with no open tick all are decided
+			s.survey(ctx, now)
+		}
 		timer.Reset(s.sleep(now))
 		select {
 		case <-ctx.Done():
@@ -238,7 +240,7 @@ func (s *Scheduler) loop(ctx context.Context) error {
 			s.settleSurvey(b)
 		case k := <-s.finished:
 			s.freed(k)
-		case n := <-s.heard:
+		case n := <-s.notices():
 			s.heed(n)
 		case <-s.telling:
 			s.telling = nil
@@ -262,6 +264,9 @@ func (s *Scheduler) sleep(now time.Time) time.Duration {
 	}
 	if t, ok := s.agenda.timeline.next(); ok {
 		earlier(t)
+	}
+	if s.agenda.more() {
+		earlier(now)
 	}
 	if t, ok := s.agenda.asks.first(); ok && !s.claiming {
 		earlier(t)
@@ -303,7 +308,10 @@ func (s *Scheduler) noticeStep(now time.Time) {
 	s.agenda.asks.advance(now)
 	s.watches.advance(now)
 	if back > bigStep {
-		s.agenda.timeline = timeline[*task]{}
+		for s.agenda.more() { // it came due
+			s.fallBehind(s.agenda.collect(now), now)
+		}
+		s.agenda.clear()
 		for _, t := range s.tasks {
 			s.agenda.timeline.add(t.spec, t, now)
 		}
@@ -322,7 +330,8 @@ func (s *Scheduler) drain() {
 	}
 	s.exec.drain(s.cfg.DrainTimeout)
 	s.leaving = true
-	s.agenda.timeline, s.watches = timeline[*task]{}, queue[*task]{}
+	s.agenda.clear()
+	s.watches.clear()
 	s.forget(func(k *tick) bool { return !k.placed && !k.returned })
 	ask := time.NewTimer(0)
 	defer ask.Stop()

@@ -20,10 +20,12 @@ const (
 // rank tells how many of the peers come before self for a tick of a job: rendezvous hashing (Thaler and Ravishankar
 // 1998), so that each tick has its favourite, and each peer as many of them, also where there are few jobs.
 func rank(job string, tick time.Time, self string, peers []string) int {
-	place := job + "\x00" + strconv.FormatInt(tick.Unix(), 10) + "\x00"
-	n, own := 0, xxhash.Sum64String(place+self)
+	place := append(make([]byte, 0, 128), job...)
+	place = append(strconv.AppendInt(append(place, 0), tick.Unix(), 10), 0)
+	weight := func(peer string) uint64 { return xxhash.Sum64(append(place, peer...)) }
+	n, own := 0, weight(self)
 	for _, p := range peers {
-		if w := xxhash.Sum64String(place + p); p != self && (w > own || w == own && p > self) {
+		if w := weight(p); p != self && (w > own || w == own && p > self) {
 			n++
 		}
 	}
@@ -80,11 +82,19 @@ func (s *Scheduler) tell() {
 	}()
 }
 
+// notices is where word comes from of what others have won. It waits until all is open that is due: a tick that isn't could not be closed.
+func (s *Scheduler) notices() <-chan []election.Notice {
+	if s.agenda.more() {
+		return nil
+	}
+	return s.heard
+}
+
 // heedAll heeds what was heard so far: a tick that another has won need not be asked for.
 func (s *Scheduler) heedAll() {
 	for {
 		select {
-		case n := <-s.heard:
+		case n := <-s.notices():
 			s.heed(n)
 		default:
 			return

@@ -34,8 +34,8 @@ func (s *Scheduler) watch(t *task, until time.Time) {
 		return
 	}
 	at := until.Add(watchMargin)
-	if known, ok := s.watches.when(t); !ok || at.Before(known) {
-		s.watches.set(t, at)
+	if known, ok := t.inWatches.when(); !ok || at.Before(known) {
+		s.watches.set(&t.inWatches, at)
 	}
 }
 
@@ -92,7 +92,7 @@ func (s *Scheduler) mourn(job string, st election.State) (written []*receipt) {
 			Token: o.Token, Replica: o.Holder, Outcome: Abandoned, Finished: st.Now})
 		written = append(written, r)
 		if !known {
-			s.log.Warn("run abandoned: its replica died", "job", job, "run_id", o.ID, "replica_lost", o.Holder, "token", o.Token)
+			s.log.Warn("run abandoned: its lease ran out", "job", job, "run_id", o.ID, "replica_lost", o.Holder, "token", o.Token)
 		}
 	}
 	return written
