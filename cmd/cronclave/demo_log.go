@@ -40,7 +40,7 @@ const (
 	saidStarted   = "started"
 	saidFinished  = "finished"
 	saidNotRun    = "tick not run"
-	saidAbandoned = "run abandoned: its replica died"
+	saidAbandoned = "run abandoned: its lease ran out"
 )
 
 func parseLog(line []byte) logLine {
