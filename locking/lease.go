@@ -38,6 +38,7 @@ type Lease struct {
 	provisional bool          // granted by another's script for a moment, and not confirmed yet: too early for a warning
 	confirmed   chan struct{} // closed when it is; nil if it was never provisional
 	warned      bool
+	ofSet       *warning    // that of the set it belongs to; nil if it is by itself
 	timer       *time.Timer // runs watch at the warning and at the deadline
 	hearers     map[int]func(deadline time.Duration)
 	hearer      int // the newest key
@@ -264,6 +265,7 @@ func (l *Lease) watch() {
 	if !l.warned && !l.provisional && now >= l.deadline-l.length/3 {
 		l.warned = true
 		close(l.endangered)
+		l.ofSet.give()
 	}
 	if now >= l.deadline {
 		l.end(fmt.Errorf("%w: not renewed in time", ErrLost))

@@ -11,16 +11,18 @@ import (
 
 // Leases are those of a set of locks: see [Client.Several]. Each is renewed by itself. It is safe for concurrent use.
 type Leases struct {
-	all []*Lease // by name
-	ctx context.Context
-	end context.CancelCauseFunc
+	all        []*Lease // by name
+	ctx        context.Context
+	end        context.CancelCauseFunc
+	endangered warning
 }
 
 func newLeases(all []*Lease) *Leases {
-	s := &Leases{all: all}
+	s := &Leases{all: all, endangered: warning{given: make(chan struct{})}}
 	s.ctx, s.end = context.WithCancelCause(context.Background())
 	for _, l := range all {
 		context.AfterFunc(l.ctx, func() { s.end(fmt.Errorf("lock %q: %w", l.lock, context.Cause(l.ctx))) })
+		l.joins(&s.endangered)
 	}
 	return s
 }
@@ -28,6 +30,31 @@ func newLeases(all []*Lease) *Leases {
 // Context ends a moment after the first of the leases has ended, or when they are released; context.Cause tells which one and why. The others are
 // held until [Leases.Release].
 func (s *Leases) Context() context.Context { return s.ctx }
+
+// Endangered is closed when that of the first lease is: see [Lease.Endangered].
+func (s *Leases) Endangered() <-chan struct{} { return s.endangered.given }
+
+// warning is given once, by whichever lease of a set is in danger first.
+type warning struct {
+	once  sync.Once
+	given chan struct{}
+}
+
+// give does nothing without a set.
+func (w *warning) give() {
+	if w != nil {
+		w.once.Do(func() { close(w.given) })
+	}
+}
+
+// joins makes a lease one of a set.
+func (l *Lease) joins(set *warning) {
+	l.mu.Lock()
+	defer l.mu.Unlock()
+	if l.ofSet = set; l.warned {
+		set.give()
+	}
+}
 
 // Lease is that of a lock, nil if the set has none of this name.
 func (s *Leases) Lease(name string) *Lease {

@@ -302,6 +302,34 @@ func TestQuorumLockAfterAnOutage(t *testing.T) {
 	}
 }
 
+// Whoever waits in vain since there is no majority is told so.
+func TestQuorumWaiterIsToldOfSilence(t *testing.T) {
+	servers, clients := masters(t, 3)
+	c, err := locking.New(locking.Config{Quorum: clients, Timeout: 50 * time.Millisecond})
+	if err != nil {
+		t.Fatal(err)
+	}
+	t.Cleanup(func() { _ = c.Close() })
+	held, ok, err := c.Mutex("m").TryLock(t.Context())
+	if !ok || err != nil {
+		t.Fatal(ok, err)
+	}
+	wait := func() error {
+		ctx, cancel := context.WithTimeout(t.Context(), time.Second)
+		defer cancel()
+		_, err := c.Mutex("m").Lock(ctx)
+		return err
+	}
+	if err := wait(); errors.Is(err, locking.ErrUnknown) || !errors.Is(err, context.DeadlineExceeded) {
+		t.Errorf("of a lock that %s holds: %v", held.ID(), err)
+	}
+	servers[0].Close()
+	servers[1].Close()
+	if err := wait(); !errors.Is(err, locking.ErrUnknown) || !errors.Is(err, context.DeadlineExceeded) {
+		t.Errorf("of a quorum without a majority: %v", err)
+	}
+}
+
 // A client that begins while one of three masters is away knows two clocks, one of which is an hour behind: it takes nothing back that is decided.
 func TestQuorumClockThatIsBehindUndoesNothing(t *testing.T) {
 	c, nodes := faultyQuorum(t, 3)

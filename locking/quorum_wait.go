@@ -13,15 +13,21 @@ const longestRest = 100 * time.Millisecond
 // wait asks for a row until it is granted or ctx ends.
 func (q *quorum) wait(ctx context.Context, r Request) (*Lease, error) {
 	began, told := q.cfg.Clock(), false
+	var fault error // why nothing is known, if that is so
 	for pause := shortestPause; ; pause = min(2*pause, longestRest) {
 		a := q.acquireOne(ctx, r)
+		if a.Verdict != Unknown {
+			fault = nil
+		}
 		switch {
 		case a.Verdict == Granted:
 			q.cfg.Hooks.waited(r.Lock, q.cfg.Clock()-began)
 			return a.Lease, nil
-		case a.Verdict == Unknown && !errors.Is(a.Err, ErrUnknown):
+		case a.Verdict == Unknown && !a.Unsure():
 			q.Withdraw(r, r.ID)
 			return nil, fmt.Errorf("lock %q: %w", r.Lock, a.Err)
+		case a.Verdict == Unknown && ctx.Err() == nil: // else that is all it tells
+			fault = a.Err
 		case a.Verdict == Held && !told:
 			told = true
 			q.cfg.Hooks.contended(a, r.Lock)
@@ -29,7 +35,7 @@ func (q *quorum) wait(ctx context.Context, r Request) (*Lease, error) {
 		select {
 		case <-ctx.Done():
 			q.Withdraw(r, r.ID)
-			return nil, fmt.Errorf("lock %q: %w", r.Lock, context.Cause(ctx))
+			return nil, fmt.Errorf("lock %q: %w", r.Lock, inVain(ctx, fault))
 		case <-q.life.Done():
 			return nil, fmt.Errorf("lock %q: %w", r.Lock, ErrClosed)
 		case <-time.After(q.untilNextTry(a.Until, pause)):

@@ -145,8 +145,8 @@ func TestSetIsRenewedAndEndsWithTheFirstThatIsLost(t *testing.T) {
 		defer closeAll()
 		leases := w.locksAll(pair(c, 3*time.Second))
 		w.pass(10 * time.Second)
-		if leases.Context().Err() != nil || w.held() != 2 || leases.Remaining() <= time.Second {
-			w.Fatalf("%v, %d held", context.Cause(leases.Context()), w.held())
+		if leases.Context().Err() != nil || w.held() != 2 || leases.Remaining() <= time.Second || closed(leases.Endangered()) {
+			w.Fatalf("%v, %d held, warned: %v", context.Cause(leases.Context()), w.held(), closed(leases.Endangered()))
 		}
 		if err := c.cfg.Redis.HDel(w.Context(), c.key("{s}:2"), "r0", "e0").Err(); err != nil {
 			w.Fatal(err)
@@ -158,6 +158,24 @@ func TestSetIsRenewedAndEndsWithTheFirstThatIsLost(t *testing.T) {
 		}
 		if err := leases.Release(w.Context()); !errors.Is(err, ErrLost) || w.held() != 0 {
 			w.Errorf("%v, %d held", err, w.held())
+		}
+	})
+}
+
+func TestSetWarnsWithTheFirstThatIsInDanger(t *testing.T) {
+	inBubble(t, func(w *wire) {
+		c, closeAll := w.client(Config{})
+		defer closeAll()
+		leases := w.locksAll(pair(c, 3*time.Second))
+		w.fail("mute")
+		warning := holdFor(3*time.Second) - time.Second
+		w.pass(warning - time.Millisecond)
+		if closed(leases.Endangered()) {
+			w.Error("warned too soon")
+		}
+		w.pass(time.Millisecond)
+		if !closed(leases.Endangered()) || leases.Context().Err() != nil {
+			w.Errorf("a third before the end: warned %v, context %v", closed(leases.Endangered()), leases.Context().Err())
 		}
 	})
 }

@@ -99,10 +99,15 @@ func (w *waiter) wait(ctx context.Context) (*Lease, error) {
 		}
 	}
 	w.quit()
-	if w.fault != nil {
-		return nil, fmt.Errorf("%w (%w)", w.fault, context.Cause(ctx))
+	return nil, inVain(ctx, w.fault)
+}
+
+// inVain is the error of a wait that has ended with its context; fault is why nothing was known at last, if that is so.
+func inVain(ctx context.Context, fault error) error {
+	if fault != nil {
+		return fmt.Errorf("%w (%w)", fault, context.Cause(ctx))
 	}
-	return nil, context.Cause(ctx)
+	return context.Cause(ctx)
 }
 
 // quit leaves the queue: in the background, but at once where the client closes, since those behind it would wait for a dead one.

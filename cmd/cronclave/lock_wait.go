@@ -125,7 +125,7 @@ func (c *contest) lineUp(ctx context.Context) (*locking.Lease, error) {
 	switch {
 	case err == nil:
 		return c.won(lease), nil
-	case !errors.Is(err, errWaited):
+	case !errors.Is(err, errWaited) || errors.Is(err, locking.ErrUnknown): // nobody would answer who has it
 		return nil, c.failure(err)
 	}
 	c.request.Abstain = true // only who has it
@@ -169,7 +169,7 @@ func (c *contest) why(a locking.Answer) string {
 	case a.Until.IsZero():
 		return "nobody holds it at the moment"
 	case c.slots > 1:
-		return fmt.Sprintf("all %d slots are held; the lease that ends first, at %s unless it is renewed, is held by %s", c.slots, stamp(a.Until), orNobody(a.Holder))
+		return fmt.Sprintf("all %d slots are held, or meant for those in line; the lease that ends first, at %s unless it is renewed, is held by %s", c.slots, stamp(a.Until), orNobody(a.Holder))
 	}
 	return fmt.Sprintf("held by %s until %s, unless it is renewed", orNobody(a.Holder), stamp(a.Until))
 }
