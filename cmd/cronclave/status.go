@@ -255,9 +255,9 @@ func (a *app) printStatus(st *status) error {
 	}
 	fmt.Fprintf(a.out, "namespace %s at %s, leader %s\n\n", st.Namespace, stamp(st.Now), leader)
 	table := tabwriter.NewWriter(a.out, 0, 0, 2, ' ', 0)
-	fmt.Fprintln(table, "REPLICA\tVERSION\tSTARTED\tCONFIG\tCLOCK\tRUNNING")
+	fmt.Fprintln(table, "REPLICA\tVERSION\tSTARTED\tSEEN\tCONFIG\tCLOCK\tRUNNING")
 	for _, r := range st.Replicas {
-		fmt.Fprintf(table, "%s\t%s\t%s\t%.12s\t%+dms\t%d\n", r.Name, r.Version, stamp(r.Started), r.ConfigDigest, r.ClockOffsetMS, r.Running)
+		fmt.Fprintf(table, "%s\t%s\t%s\t%s\t%.12s\t%+dms\t%d\n", r.Name, r.Version, stamp(r.Started), ago(st.Now.Sub(r.Seen)), r.ConfigDigest, r.ClockOffsetMS, r.Running)
 	}
 	fmt.Fprintln(table, "\nJOB\tSCHEDULE\tLAST\tNEXT\tHELD BY")
 	for _, j := range st.Jobs {
@@ -279,7 +279,20 @@ func lastRun(r *journal.Record) string {
 	if r == nil {
 		return "-"
 	}
-	return strings.TrimSpace(stamp(r.Tick) + " " + r.Outcome + " " + r.Reason)
+	return strings.TrimSpace(stamp(r.Tick) + " " + r.Outcome + " " + brief(r.Reason))
+}
+
+// ago is how long ago something was, in whole seconds.
+func ago(d time.Duration) string { return fmt.Sprint(max(d, 0).Round(time.Second), " ago") }
+
+// brief is the beginning of a reason, which may be the whole of what a program had to say: the history has it all.
+func brief(reason string) string {
+	const most = 40
+	line, _, _ := strings.Cut(reason, "\n")
+	if letters := []rune(line); len(letters) > most {
+		return string(letters[:most-1]) + "…"
+	}
+	return line
 }
 
 func nextOf(j statusJob) string {
