@@ -31,6 +31,7 @@ type tick struct {
 	won       int           // how often it was granted here
 	returned  bool          // its grant became known too late, and is being given back
 	closed    bool          // it is open no more
+	dropped   bool          // since its schedule is no more
 	pause     time.Duration // before it is asked for again: see askSoon
 
 	inAsks, inStarved entry[*tick] // of the agenda

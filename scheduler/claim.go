@@ -281,7 +281,7 @@ func (s *Scheduler) granted(k *tick, term *election.Term, now time.Time) {
 	if s.cfg.Notices != nil && !s.leaving {
 		s.begun = append(s.begun, term)
 	}
-	if k.task.PerTick > 1 && !s.leaving { // it may be granted here again, or has to be settled at its deadline
+	if k.task.PerTick > 1 && !s.leaving && !k.dropped { // it may be granted here again, or has to be settled at its deadline
 		again := s.agenda.open(k.task, k.instants, now)
 		again.won, again.nth = k.won+1, k.nth
 	}
@@ -292,10 +292,11 @@ func (s *Scheduler) start(k *tick, term *election.Term) {
 	t := k.task
 	run := &Run{ID: term.ID(), Job: t.Name, Tick: k.at, Trigger: "schedule", Slot: term.Slot(), Slots: t.Parallel,
 		Attempt: term.Attempt(), Token: term.Token()}
+	job := t.Job // a reload changes that of the task
 	s.active.Add(1)
 	go func() {
 		defer func() { s.finished <- k }()
-		s.exec.execute(context.Background(), &t.Job, run, term)
+		s.exec.execute(context.Background(), &job, run, term)
 	}()
 }
 

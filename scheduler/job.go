@@ -119,11 +119,14 @@ func (j Job) validate() error {
 // task is a job and what this replica knows of it. It belongs to the loop.
 type task struct {
 	Job
-	spec    *cronspec.Schedule
-	open    []*tick // oldest first
-	opened  int     // how many ticks were opened
-	running int     // runs on this replica, and claims that may become one
-	behind  bool    // ticks before the oldest open one may be undecided
+	spec      *cronspec.Schedule
+	open      []*tick // oldest first
+	opened    int     // how many ticks were opened
+	running   int     // runs on this replica, and claims that may become one
+	behind    bool    // ticks before the oldest open one may be undecided
+	why       string  // they were missed; "redis" if it is not set
+	unknown   bool    // the server has not been told of its schedule yet: it has no ticks
+	dismissed bool    // it is no job of this replica any more
 
 	inWatches entry[*task] // of the scheduler
 }

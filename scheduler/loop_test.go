@@ -303,3 +303,27 @@ func TestClockStepsForward(t *testing.T) {
 		}
 	})
 }
+
+// What is due in the moment of a reload is due by the schedules of before.
+func TestReloadOpensWhatIsDueBefore(t *testing.T) {
+	jobs := func(schedule string) []Job {
+		return []Job{{Name: "j", Schedule: []string{schedule}, Runner: Func(nil)}, {Name: "k", Schedule: []string{"@daily"}, Runner: Func(nil)}}
+	}
+	s, err := New(Config{Jobs: jobs("* * * * * *"), Claimer: &oracle{}})
+	if err != nil {
+		t.Fatal(err)
+	}
+	begin := time.Unix(1_000_000, 0)
+	s.agenda.timeline.add(s.tasks["j"].spec, s.tasks["j"], begin)
+	tasks, err := newTasks(jobs("* * * * * *"))
+	if err != nil {
+		t.Fatal(err)
+	}
+	s.heedReload(reload{tasks, make(chan struct{})}, begin.Add(time.Second))
+	if open := s.tasks["j"].open; len(open) != 1 || !open[0].at.Equal(begin.Add(time.Second)) {
+		t.Errorf("open: %+v", open)
+	}
+	if at, ok := s.agenda.timeline.next(); !ok || !at.Equal(begin.Add(2*time.Second)) {
+		t.Errorf("next: %v", at)
+	}
+}

@@ -31,7 +31,6 @@ import (
 	"github.com/hashicorp/go-hclog"
 
 	"github.com/cronclave/cronclave/election"
-	"github.com/cronclave/cronclave/scheduler/cronspec"
 )
 
 // Claimer decides who runs a tick. [election.Elector] is one.
@@ -92,10 +91,9 @@ var errNoClaimer = errors.New("scheduler: Config.Claimer is missing")
 
 // Scheduler is one replica. Run it once.
 type Scheduler struct {
-	cfg   Config
-	tasks map[string]*task
-	exec  *executor
-	log   hclog.Logger
+	cfg  Config
+	exec *executor
+	log  hclog.Logger
 
 	abort    context.Context // ends when running jobs must be killed at once
 	abortNow context.CancelFunc
@@ -104,8 +102,11 @@ type Scheduler struct {
 	surveyed chan surveyedBatch
 	finished chan *tick
 	heard    chan []election.Notice
+	reloads  chan reload
+	names    atomic.Pointer[[]string] // of the jobs
 
 	// What follows belongs to the loop.
+	tasks     map[string]*task
 	agenda    agenda
 	watches   queue[*task] // when to look at jobs that other replicas run
 	running   int          // runs, and claims that may become one
@@ -137,29 +138,20 @@ func New(cfg Config) (*Scheduler, error) {
 		cfg.Clock = time.Now
 	}
 	s := &Scheduler{
-		cfg: cfg, tasks: map[string]*task{}, log: cfg.Logger,
+		cfg: cfg, log: cfg.Logger, reloads: make(chan reload),
 		claimed: make(chan claimedBatch, 1), surveyed: make(chan surveyedBatch, 1), finished: make(chan *tick),
 		heard: make(chan []election.Notice, 100), // so that much can be heard before the next batch of claims
 	}
 	s.agenda.turn = s.turn
 	s.abort, s.abortNow = context.WithCancel(context.Background())
 	s.exec = newExecutor(cfg, s.now, s.abort)
-	specs := map[string]*cronspec.Schedule{} // jobs with one schedule share it: there may be many
-	for _, job := range cfg.Jobs {
-		t, err := newTask(job)
-		if err == nil {
-			specs[t.spec.Key()] = orDefault(specs[t.spec.Key()], t.spec)
-			t.spec = specs[t.spec.Key()]
-		}
-		if _, twice := s.tasks[job.Name]; twice {
-			err = errors.Join(err, fmt.Errorf("job %s: there are two of this name", job.Name))
-		}
-		faults = append(faults, err)
-		s.tasks[job.Name] = t
-	}
+	var err error
+	s.tasks, err = newTasks(cfg.Jobs)
+	faults = append(faults, err)
 	if err := errors.Join(faults...); err != nil {
 		return nil, fmt.Errorf("scheduler: %w", err)
 	}
+	s.nameTasks()
 	return s, nil
 }
 
@@ -244,6 +236,8 @@ func (s *Scheduler) loop(ctx context.Context) error {
 			s.heed(n)
 		case <-s.telling:
 			s.telling = nil
+		case r := <-s.reloads:
+			s.heedReload(r, s.now())
 		}
 		s.tell()
 	}
@@ -308,13 +302,8 @@ func (s *Scheduler) noticeStep(now time.Time) {
 	s.agenda.asks.advance(now)
 	s.watches.advance(now)
 	if back > bigStep {
-		for s.agenda.more() { // it came due
-			s.fallBehind(s.agenda.collect(now), now)
-		}
-		s.agenda.clear()
-		for _, t := range s.tasks {
-			s.agenda.timeline.add(t.spec, t, now)
-		}
+		s.collectAll(now) // it came due
+		s.replan(now)
 	}
 }
 

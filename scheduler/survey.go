@@ -30,7 +30,7 @@ const (
 // watch looks at a job just after an instant, when the lease of another replica's run has ended unless it is renewed. A
 // replica that leaves leaves that to the others.
 func (s *Scheduler) watch(t *task, until time.Time) {
-	if until.IsZero() || s.leaving {
+	if until.IsZero() || s.leaving || t.dismissed {
 		return
 	}
 	at := until.Add(watchMargin)
@@ -51,7 +51,10 @@ func (s *Scheduler) survey(ctx context.Context, now time.Time) {
 	var b surveyedBatch
 	for _, t := range tasks {
 		q := election.Inquiry{Job: t.Name}
-		if t.behind { // whatever the deadlines: nobody keeps more open ticks than that
+		switch {
+		case t.unknown:
+			q.Schedule = t.spec.Digest()
+		case t.behind: // whatever the deadlines: nobody keeps more open ticks than that
 			q.SettleThrough = t.spec.Prev(now.Add(time.Nanosecond))
 			if len(t.open) > 0 {
 				q.SettleThrough = t.open[0].previous
@@ -126,8 +129,12 @@ func (s *Scheduler) settleSurvey(b surveyedBatch) {
 		if st.Err != nil {
 			continue
 		}
-		if through := b.inquiries[i].SettleThrough; !through.IsZero() {
-			s.missed(t, st, through, "redis")
+		if t.unknown {
+			s.welcome(t, b.inquiries[i], st, now)
+		}
+		if through := b.inquiries[i].SettleThrough; !through.IsZero() && !t.unknown { // of the schedule that it has
+			s.missed(t, st, through, orDefault(t.why, "redis"))
+			t.why = ""
 			t.behind = len(t.open) > 0 && through.Before(t.open[0].previous)
 			s.agenda.wake(t, s.places(), now)
 		}
@@ -261,8 +268,8 @@ func (s *Scheduler) resume(t *task, st election.State, now time.Time) election.I
 // leader of a cluster calls it from time to time, since all who watched may have been restarted. It may be called
 // while Run is under way.
 func (s *Scheduler) Sweep(ctx context.Context) error {
-	inquiries := make([]election.Inquiry, 0, len(s.tasks))
-	for name := range s.tasks {
+	var inquiries []election.Inquiry
+	for _, name := range *s.names.Load() {
 		inquiries = append(inquiries, election.Inquiry{Job: name})
 	}
 	states, faults := s.look(ctx, inquiries)

@@ -1,0 +1,246 @@
+package scheduler_test
+
+import (
+	"context"
+	"errors"
+	"strings"
+	"sync"
+	"testing"
+	"time"
+
+	"github.com/cronclave/cronclave/election"
+	"github.com/cronclave/cronclave/scheduler"
+)
+
+// reload has replicas take new jobs, in the midst of whatever they do.
+func reload(t *testing.T, replicas []*replica, jobs ...scheduler.Job) {
+	t.Helper()
+	for _, r := range replicas {
+		if err := r.Reload(context.Background(), jobs); err != nil {
+			t.Fatal(err)
+		}
+	}
+}
+
+func TestReload(t *testing.T) {
+	for _, tc := range []struct {
+		name     string
+		before   func(c *cluster) []scheduler.Job
+		after    func(c *cluster) []scheduler.Job
+		at       time.Duration
+		ticks    []int
+		outcomes map[string]int
+	}{
+		{"an added job has ticks from then on",
+			func(*cluster) []scheduler.Job { return nil },
+			func(c *cluster) []scheduler.Job {
+				return []scheduler.Job{c.job("j", "*/10 * * * * *", time.Second)}
+			},
+			25 * time.Second, []int{30, 40, 50, 60}, map[string]int{"ok": 4}},
+		{"a removed job has none any more, and its run goes on",
+			func(c *cluster) []scheduler.Job {
+				return []scheduler.Job{c.job("j", "*/10 * * * * *", 8*time.Second)}
+			},
+			func(*cluster) []scheduler.Job { return nil },
+			25 * time.Second, []int{10, 20}, map[string]int{"ok": 2}},
+		{"a job that keeps its schedule keeps its place in it",
+			func(c *cluster) []scheduler.Job {
+				return []scheduler.Job{c.job("j", "*/10 * * * * *", 8*time.Second)}
+			},
+			func(c *cluster) []scheduler.Job {
+				return []scheduler.Job{c.job("j", "*/10 * * * * *", 12*time.Second)} // and so skips every second tick
+			},
+			25 * time.Second, []int{10, 20, 30, 50}, map[string]int{"ok": 4, "skipped overlap": 2}},
+		{"an edited schedule never fires in retrospect",
+			func(c *cluster) []scheduler.Job { return []scheduler.Job{c.job("j", "30 * * * * *", time.Second)} },
+			func(c *cluster) []scheduler.Job {
+				return []scheduler.Job{c.job("j", "*/5 * * * * *", time.Second)}
+			},
+			38 * time.Second, []int{30, 40, 45, 50, 55, 60}, map[string]int{"ok": 6}},
+		{"an edited schedule leaves a run alone",
+			func(c *cluster) []scheduler.Job { return []scheduler.Job{c.job("j", "30 * * * * *", 15*time.Second)} },
+			func(c *cluster) []scheduler.Job {
+				return []scheduler.Job{c.job("j", "*/10 * * * * *", time.Second)}
+			},
+			38 * time.Second, []int{30, 50, 60}, map[string]int{"ok": 3, "skipped overlap": 1}},
+		{"a fan-out whose schedule is edited is not opened again",
+			func(c *cluster) []scheduler.Job {
+				return []scheduler.Job{c.job("j", "*/30 * * * * *", time.Second, parallel(3, 3, 1))}
+			},
+			func(c *cluster) []scheduler.Job {
+				return []scheduler.Job{c.job("j", "*/20 * * * * *", time.Second, parallel(3, 3, 1))}
+			},
+			35 * time.Second, []int{30, 30, 40, 40, 60, 60}, map[string]int{"ok": 6}},
+	} {
+		t.Run(tc.name, func(t *testing.T) {
+			inCluster(t, func(c *cluster) {
+				replicas := c.joinAll(2, tc.before(c))
+				c.at(tc.at)
+				reload(t, replicas, tc.after(c)...)
+				c.at(62 * time.Second)
+				for _, r := range replicas {
+					r.stop()
+				}
+				c.at(100 * time.Second)
+				want(t, "ticks that ran", c.ticks("j"), tc.ticks)
+				want(t, "outcomes", c.outcomes("j"), tc.outcomes)
+			})
+		})
+	}
+}
+
+func TestFaultyReloadChangesNothing(t *testing.T) {
+	inCluster(t, func(c *cluster) {
+		r := c.join("a", []scheduler.Job{c.job("j", "*/10 * * * * *", time.Second)})
+		c.at(15 * time.Second)
+		err := r.Reload(context.Background(), []scheduler.Job{c.job("j", "* * * * * *", time.Second), c.job("k", "never", time.Second), c.job("l", "@daily", 0, lease(time.Millisecond))})
+		if err == nil || !strings.Contains(err.Error(), "job k") || !strings.Contains(err.Error(), "job l") {
+			t.Errorf("%v", err)
+		}
+		c.at(45 * time.Second)
+		want(t, "ticks that ran", c.ticks("j"), []int{10, 20, 30, 40})
+	})
+}
+
+// What waits for Redis keeps waiting through a reload, and new jobs begin when Redis has been told of them.
+func TestReloadWhileTheServerIsAway(t *testing.T) {
+	inCluster(t, func(c *cluster) {
+		r := c.join("a", []scheduler.Job{c.job("j", "*/10 * * * * *", time.Second, startDeadline(time.Minute))})
+		c.at(15 * time.Second)
+		r.wire.refuse()
+		c.at(25 * time.Second)
+		reload(t, []*replica{r}, c.job("j", "*/10 * * * * *", 2*time.Second, startDeadline(time.Minute)), c.job("k", "*/10 * * * * *", time.Second))
+		c.at(31 * time.Second)
+		r.wire.restore()
+		c.at(65 * time.Second)
+		want(t, "ticks that waited", c.ticks("j"), []int{10, 20, 30, 40, 50, 60})
+		want(t, "ticks of the new job", c.ticks("k"), []int{40, 50, 60})
+	})
+}
+
+// Whoever has the jobs taken away from all replicas, and given back, has missed what was due meanwhile.
+func TestReloadBringsAJobBack(t *testing.T) {
+	inCluster(t, func(c *cluster) {
+		jobs := []scheduler.Job{c.job("j", "*/10 * * * * *", time.Second, startDeadline(5*time.Second))}
+		replicas := c.joinAll(2, jobs)
+		c.at(15 * time.Second)
+		reload(t, replicas)
+		c.at(52 * time.Second)
+		reload(t, replicas, jobs...)
+		c.at(65 * time.Second)
+		want(t, "ticks that ran", c.ticks("j"), []int{10, 50, 60})
+		want(t, "outcomes", c.outcomes("j"), map[string]int{"missed down": 3, "ok": 3})
+	})
+}
+
+func TestReloadOutsideOfRun(t *testing.T) {
+	inCluster(t, func(c *cluster) {
+		r := c.replica("a", nil)
+		ctx, cancel := context.WithTimeout(context.Background(), time.Second)
+		defer cancel()
+		if err := r.Reload(ctx, nil); !errors.Is(err, context.DeadlineExceeded) {
+			t.Errorf("before: %v", err)
+		}
+		r.run()
+		reload(t, []*replica{r}, c.job("j", "* * * * * *", time.Minute))
+		pass(2 * time.Second)
+		r.stop()
+		pass(time.Second)
+		if err := r.Reload(context.Background(), nil); !errors.Is(err, scheduler.ErrDraining) {
+			t.Errorf("while it drains: %v", err)
+		}
+		<-r.done
+		if err := r.Reload(context.Background(), nil); !errors.Is(err, scheduler.ErrDraining) {
+			t.Errorf("after: %v", err)
+		}
+	})
+}
+
+// slow answers when a test lets it.
+type slow struct {
+	scheduler.Claimer
+	claims, surveys <-chan struct{} // closed then
+	asked           func(election.Inquiry)
+}
+
+func (s slow) Claim(ctx context.Context, claims []election.Claim) []election.Result {
+	results := s.Claimer.Claim(ctx, claims)
+	<-s.claims
+	return results
+}
+
+func (s slow) Survey(ctx context.Context, inquiries []election.Inquiry) []election.State {
+	states := s.Claimer.Survey(ctx, inquiries)
+	for _, q := range inquiries {
+		s.asked(q)
+	}
+	<-s.surveys
+	return states
+}
+
+// A job is removed while the answer to its claim is under way: what was granted is run, and no more of it is asked for.
+func TestReloadWhileAClaimIsUnderWay(t *testing.T) {
+	inCluster(t, func(c *cluster) {
+		claims, surveys := make(chan struct{}), make(chan struct{})
+		close(surveys)
+		r := c.join("a", []scheduler.Job{c.job("j", "30 * * * * *", time.Second, parallel(3, 3, 3))}, func(cfg *scheduler.Config) {
+			cfg.Claimer = slow{cfg.Claimer, claims, surveys, func(election.Inquiry) {}}
+		})
+		c.at(31 * time.Second)
+		reload(t, []*replica{r})
+		close(claims)
+		c.at(3 * time.Minute)
+		want(t, "ticks that ran", c.ticks("j"), []int{30})
+	})
+}
+
+// A job that is removed is not looked at again, not even if the answer to a look at it is under way.
+func TestRemovedJobIsNotLookedAt(t *testing.T) {
+	for _, underWay := range []int{0, 1} {
+		inCluster(t, func(c *cluster) {
+			jobs := []scheduler.Job{c.job("j", "*/30 * * * * *", time.Minute)}
+			c.join("holder", jobs)
+			c.at(45 * time.Second)
+			claims, surveys := make(chan struct{}), make(chan struct{}, 100)
+			close(claims)
+			surveys <- struct{}{} // the one at the start
+			looks := 0
+			r := c.join("a", jobs, func(cfg *scheduler.Config) {
+				cfg.Claimer = slow{cfg.Claimer, claims, surveys, func(election.Inquiry) { looks++ }}
+			})
+			pass(time.Millisecond)
+			for looks < 1+underWay {
+				pass(time.Second)
+			}
+			reload(t, []*replica{r})
+			before := looks
+			for range cap(surveys) {
+				surveys <- struct{}{}
+			}
+			pass(3 * time.Minute)
+			want(t, "looks since", looks-before, 0)
+		})
+	}
+}
+
+// Reloads and looks at all jobs come from goroutines of their own.
+func TestReloadBesideASweep(t *testing.T) {
+	inCluster(t, func(c *cluster) {
+		r := c.join("a", nil)
+		var beside sync.WaitGroup
+		for i := range 20 {
+			beside.Go(func() { reload(t, []*replica{r}, c.job("j", "* * * * * *", time.Duration(i)*100*time.Millisecond)) })
+			beside.Go(func() {
+				if err := r.Sweep(context.Background()); err != nil {
+					t.Error(err)
+				}
+			})
+		}
+		beside.Wait()
+		c.at(5 * time.Second)
+		if n := len(c.runs("j")); n < 2 {
+			t.Errorf("%d runs", n)
+		}
+		c.checkRuns("j", 1, 1)
+	})
+}
