@@ -28,8 +28,9 @@ type replicaOpts struct {
 // replica is a `cronclave run` in a process of its own. All methods may be called from any goroutine, unless they
 // take the test.
 type replica struct {
-	Name string
-	PID  int
+	Name   string
+	PID    int
+	Config string // where its jobs.toml is
 
 	cmd   *exec.Cmd
 	log   *lineLog
@@ -54,7 +55,9 @@ func startReplica(t *testing.T, opts replicaOpts) *replica {
 	if opts.Namespace != "" {
 		args = append(args, "--namespace", opts.Namespace)
 	}
-	return startObserved(t, opts.Name, opts.LogFile, append(opts.Env, "CRONCLAVE_REDIS="+opts.RedisURL), program(t, opts.Program), args...)
+	r := startObserved(t, opts.Name, opts.LogFile, append(opts.Env, "CRONCLAVE_REDIS="+opts.RedisURL), program(t, opts.Program), args...)
+	r.Config = config
+	return r
 }
 
 // startObserved starts any program as such a process. Its log goes to a file if there is a name for one.

@@ -74,10 +74,11 @@ func (r *replica) remind(ctx context.Context, m *membership, known bool) {
 
 // describe tells the cluster from time to time what the jobs are.
 func (r *replica) describe(ctx context.Context, m *membership) {
-	if time.Since(m.described) < describeEvery {
+	if time.Since(m.described) < describeEvery && !r.edited.Swap(false) {
 		return
 	}
-	if err := r.journal.DescribeJobs(ctx, describe(r.cfg, r.now())); err != nil {
+	if err := r.journal.DescribeJobs(ctx, describe(r.cfg.Load(), r.now())); err != nil {
+		m.described = time.Time{}
 		r.log.Debug("jobs not described", "error", err)
 		return
 	}
@@ -138,10 +139,14 @@ func (r *replica) now() time.Time {
 
 func (r *replica) entry() journal.Replica {
 	now := r.now()
-	return journal.Replica{
-		ID: r.id, Name: r.name, Version: version, Started: r.started, Seen: now, ConfigDigest: r.cfg.Digest(),
+	entry := journal.Replica{
+		ID: r.id, Name: r.name, Version: version, Started: r.started, Seen: now, ConfigDigest: r.cfg.Load().Digest(),
 		ClockOffsetMS: r.clock().Sub(now).Milliseconds(), Running: r.scheduler.Running(),
 	}
+	if refused := r.refused.Load(); refused != nil {
+		entry.Refused = *refused
+	}
+	return entry
 }
 
 // lead is the housekeeping of the cluster's leader.

@@ -164,18 +164,31 @@ func (a *app) configFile() (path string, named bool) {
 
 // load reads the configuration that a command can't do without.
 func (a *app) load() (*config.Config, error) {
-	path, named := a.configFile()
-	if _, err := os.Stat(path); errors.Is(err, os.ErrNotExist) && !named {
-		return nil, usageError("no configuration: there is no %s here; name one with --config or CRONCLAVE_CONFIG", path)
-	}
-	cfg, err := config.Load(path, config.Options{})
-	if err != nil {
+	if err := a.needConfig(); err != nil {
 		return nil, err
 	}
-	if a.namespace != "" {
+	cfg, _, err := a.read()
+	return cfg, err
+}
+
+// needConfig demands that a configuration is named, or there.
+func (a *app) needConfig() error {
+	path, named := a.configFile()
+	if _, err := os.Stat(path); errors.Is(err, os.ErrNotExist) && !named {
+		return usageError("no configuration: there is no %s here; name one with --config or CRONCLAVE_CONFIG", path)
+	}
+	return nil
+}
+
+// read reads the configuration, and tells which files that took, also if it is faulty.
+func (a *app) read() (*config.Config, *config.Files, error) {
+	path, _ := a.configFile()
+	files := &config.Files{}
+	cfg, err := config.Load(path, config.Options{Files: files})
+	if err == nil && a.namespace != "" {
 		cfg.Namespace = a.namespace
 	}
-	return cfg, nil
+	return cfg, files, err
 }
 
 // loadIfNamed reads the configuration if somebody named it; else it is empty, for commands that are run in any folder.

@@ -45,7 +45,10 @@ func (a *app) run(ctx context.Context, name string, embed, trial bool) error {
 	if os.Getenv("GOGC") == "" {
 		debug.SetGCPercent(heapGrowth)
 	}
-	cfg, err := a.load()
+	if err := a.needConfig(); err != nil {
+		return err
+	}
+	cfg, files, err := a.read()
 	if err != nil {
 		return err
 	}
@@ -53,9 +56,7 @@ func (a *app) run(ctx context.Context, name string, embed, trial bool) error {
 	if err != nil {
 		return err
 	}
-	for _, w := range cfg.Warnings {
-		log.Warn("configuration", "at", fmt.Sprintf("%s:%d:%d", w.File, w.Line, w.Column), "message", w.Message)
-	}
+	logWarnings(log, cfg)
 	if name, err = replicaName(name); err != nil {
 		return err
 	}
@@ -82,9 +83,23 @@ func (a *app) run(ctx context.Context, name string, embed, trial bool) error {
 		return err
 	}
 	defer r.close()
-	ctx, stop := drainOnSignal(ctx, log, r.scheduler.Abort)
+	reload := make(chan struct{}, 1)
+	ctx, stop := drainOnSignal(ctx, log, r.scheduler.Abort, reload)
 	defer stop()
-	return r.run(ctx, trial)
+	l := reloader{replica: r, files: files, load: func() (*config.Config, *config.Files, error) {
+		cfg, files, err := a.read()
+		if trial && err == nil {
+			cfg.Redis = config.Redis{}
+		}
+		return cfg, files, err
+	}}
+	return r.run(ctx, trial, func(ctx context.Context) { l.run(ctx, reload) })
+}
+
+func logWarnings(log hclog.Logger, cfg *config.Config) {
+	for _, w := range cfg.Warnings {
+		log.Warn("configuration", "at", w.Place(), "message", w.Message)
+	}
 }
 
 // replicaName defaults to the host's name.
@@ -114,13 +129,16 @@ func clockOffset(s string) (time.Duration, error) {
 	return d, nil
 }
 
-// drainOnSignal ends the context at the first SIGTERM or SIGINT, and calls abort at the second. stop ends the watch.
-func drainOnSignal(ctx context.Context, log hclog.Logger, abort func()) (drain context.Context, stop func()) {
+// drainOnSignal ends the context at the first SIGTERM or SIGINT, and calls abort at the second; SIGHUP asks for a reload. stop ends the watch.
+func drainOnSignal(ctx context.Context, log hclog.Logger, abort func(), reload chan<- struct{}) (drain context.Context, stop func()) {
 	drain, cancel := context.WithCancel(ctx)
 	end := watchSignals(func(s os.Signal) {
 		switch {
 		case s == syscall.SIGHUP:
-			log.Warn("SIGHUP ignored: reload is not supported yet; restart the replica")
+			select {
+			case reload <- struct{}{}:
+			default: // one is asked for already
+			}
 		case drain.Err() == nil:
 			log.Info("signal: draining; a second one stops at once", "signal", s.String())
 			cancel()

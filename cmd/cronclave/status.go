@@ -141,6 +141,9 @@ func (s *survey) cluster(ctx context.Context, st *status) error {
 		return err
 	}
 	for _, r := range replicas {
+		if r.Refused != "" {
+			s.warnings = append(s.warnings, warning{"config_refused", fmt.Sprintf("replica %s keeps its last good configuration; the new one is faulty: %s", r.Name, r.Refused)})
+		}
 		st.Replicas = append(st.Replicas, statusReplica{r.Name, r.Version, r.Started, r.Seen, r.ConfigDigest, r.ClockOffsetMS, r.Running})
 	}
 	slices.SortFunc(st.Replicas, func(a, b statusReplica) int { return cmp.Compare(a.Name, b.Name) })

@@ -6,6 +6,7 @@ import (
 	"fmt"
 	"math/rand/v2"
 	"sync"
+	"sync/atomic"
 	"time"
 
 	"github.com/hashicorp/go-hclog"
@@ -25,7 +26,9 @@ type identity struct{ name, id string }
 // replica is all that one `cronclave run` is made of. This file is the only place that knows every package.
 type replica struct {
 	identity
-	cfg       *config.Config
+	cfg       atomic.Pointer[config.Config] // what is in force
+	refused   atomic.Pointer[string]        // what is wrong with a newer one
+	edited    atomic.Bool                   // the cluster is to be told of other jobs
 	log       hclog.Logger
 	redis     *store
 	locks     *locking.Client
@@ -42,8 +45,9 @@ type replica struct {
 const leaderOffice = "leader"
 
 func (a *app) newReplica(cfg *config.Config, who identity, log hclog.Logger, offset time.Duration) (r *replica, err error) {
-	r = &replica{identity: who, cfg: cfg, log: log.With("replica", who.name), started: time.Now(),
+	r = &replica{identity: who, log: log.With("replica", who.name), started: time.Now(),
 		peers: peers{self: who.id}, clock: func() time.Time { return time.Now().Add(offset) }}
+	r.cfg.Store(cfg)
 	defer func() {
 		if err != nil {
 			r.close()
@@ -66,18 +70,18 @@ func (a *app) newReplica(cfg *config.Config, who identity, log hclog.Logger, off
 	if r.office, err = election.NewOffice(election.OfficeConfig{Locks: r.locks, Name: leaderOffice}); err != nil {
 		return r, err
 	}
-	r.scheduler, err = r.newScheduler(jobsOf(cfg, r.processes.host, toLog))
+	r.scheduler, err = r.newScheduler(cfg)
 	return r, err
 }
 
-func (r *replica) newScheduler(jobs []scheduler.Job) (*scheduler.Scheduler, error) {
+func (r *replica) newScheduler(cfg *config.Config) (*scheduler.Scheduler, error) {
 	elector, err := election.New(election.Config{Locks: r.locks})
 	if err != nil {
 		return nil, err
 	}
 	return scheduler.New(scheduler.Config{
-		Jobs: jobs, Claimer: elector, Journal: recorder{r.journal}, Logger: r.log, Replica: r.name,
-		MaxRunning: r.cfg.Replica.MaxRunning, DrainTimeout: r.cfg.Replica.DrainTimeout, Clock: r.clock,
+		Jobs: jobsOf(cfg, r.processes.host, toLog), Claimer: elector, Journal: recorder{r.journal}, Logger: r.log, Replica: r.name,
+		MaxRunning: cfg.Replica.MaxRunning, DrainTimeout: cfg.Replica.DrainTimeout, Clock: r.clock,
 		Notices: elector, Peers: r.peers.get, Ready: r.processes.warden.Ready,
 	})
 }
@@ -139,8 +143,8 @@ func (r *replica) close() {
 	}
 }
 
-// run waits for Redis, and then schedules until ctx ends and the drain is over.
-func (r *replica) run(ctx context.Context, embedded bool) error {
+// run waits for Redis, and then schedules until ctx ends and the drain is over. reload runs beside it until the drain begins.
+func (r *replica) run(ctx context.Context, embedded bool, reload func(context.Context)) error {
 	r.announce(embedded)
 	h, err := r.awaitRedis(ctx, embedded)
 	if err != nil || ctx.Err() != nil {
@@ -156,6 +160,7 @@ func (r *replica) run(ctx context.Context, embedded bool) error {
 	beside.Go(func() { r.office.Campaign(campaign, r.lead) })
 	beside.Go(func() { r.register(registered) })
 	beside.Go(func() { r.processes.mind(work, drain) })
+	beside.Go(func() { reload(work) })
 	err = r.scheduler.Run(work)
 	drain(nil) // unless it has a cause already
 	resign()
@@ -226,9 +231,10 @@ func (r *replica) lookAtRedis(ctx context.Context, embedded bool) (h health, err
 
 // announce is the first word of a replica: with whom it coordinates, and how it isolates processes.
 func (r *replica) announce(embedded bool) {
-	args := []any{"redis", r.redis.where(), "namespace", r.cfg.Namespace, "isolation", r.processes.host.Isolation(),
+	cfg := r.cfg.Load()
+	args := []any{"redis", r.redis.where(), "namespace", cfg.Namespace, "isolation", r.processes.host.Isolation(),
 		"warden", fmt.Sprintf("process %d", r.processes.warden.PID()),
-		"jobs", len(r.cfg.Jobs), "config", r.cfg.Digest()[:12], "version", version}
+		"jobs", len(cfg.Jobs), "config", cfg.Digest()[:12], "version", version}
 	if len(r.redis.quorum) > 0 {
 		args = append(args, "quorum", r.redis.whereLocks())
 	}

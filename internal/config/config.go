@@ -29,6 +29,8 @@ type Options struct {
 	// KeepUnset takes a variable that is not set as given: ${NAME} stays as it is written, and what it stands in is
 	// not checked. Such a configuration is good for checking only; a job's Spec may be nil in it.
 	KeepUnset bool
+	// Files, if set, gets the names of all files and folders that were looked at, also if there are faults.
+	Files *Files
 }
 
 // Config is a configuration without faults.

@@ -24,10 +24,13 @@ type Fault struct {
 // String returns the fault as compilers write theirs: FILE:LINE:COL: message.
 func (f Fault) String() string {
 	if f.Warning {
-		return fmt.Sprintf("%s:%d:%d: warning: %s", f.File, f.Line, f.Column, f.Message)
+		return f.Place() + ": warning: " + f.Message
 	}
-	return fmt.Sprintf("%s:%d:%d: %s", f.File, f.Line, f.Column, f.Message)
+	return f.Place() + ": " + f.Message
 }
+
+// Place is FILE:LINE:COL.
+func (f Fault) Place() string { return fmt.Sprintf("%s:%d:%d", f.File, f.Line, f.Column) }
 
 // Faults are all the faults of a configuration, and its warnings, in the order of the files and their lines.
 type Faults []Fault

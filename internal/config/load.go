@@ -34,6 +34,7 @@ func newReader(o Options) *reader {
 func (r *reader) load(path string) {
 	nowhere := newSource(path, "")
 	r.order[path] = 0
+	r.options.Files.add(path)
 	at := value{src: nowhere, at: &place{}}
 	info, err := os.Stat(path)
 	switch {
@@ -60,6 +61,7 @@ func (r *reader) file(name string, from value) {
 		return
 	}
 	r.known[path] = true
+	r.options.Files.add(name)
 	s, err := readSource(name)
 	if err != nil {
 		r.fault(from, "%s cannot be read: %v", name, err)
@@ -133,6 +135,7 @@ func (r *reader) matches(folder, pattern string, from value) []string {
 	if folder != "" {
 		full = filepath.Join(literally(folder), pattern)
 	}
+	r.options.Files.addPattern(full)
 	names, err := filepath.Glob(full)
 	if err != nil {
 		r.fault(from, "%q is not a pattern; a bracket is not closed, or write \\[ for a literal [", pattern)

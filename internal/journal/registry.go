@@ -29,6 +29,8 @@ type Replica struct {
 	Seen    time.Time `json:"seen"`
 	// ConfigDigest tells replicas with different configurations apart.
 	ConfigDigest string `json:"config_digest"`
+	// Refused tells what is wrong with a newer configuration, in whose place it keeps the one it had; "" if there is none.
+	Refused string `json:"refused,omitempty"`
 	// ClockOffsetMS is how far its wall clock is ahead of the server's.
 	ClockOffsetMS int64 `json:"clock_offset_ms"`
 	// Running is how many runs it has.

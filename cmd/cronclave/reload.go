@@ -1,0 +1,138 @@
+package main
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"reflect"
+	"strings"
+	"time"
+
+	"github.com/cronclave/cronclave/internal/config"
+)
+
+// lookEvery is how often a replica looks whether its configuration has changed, which takes a system call for each file. What has changed is read
+// when it is the same at the next look: until then it may be half written.
+const lookEvery = time.Second
+
+// reloader keeps the jobs of a replica those of its configuration.
+type reloader struct {
+	*replica
+	load  func() (*config.Config, *config.Files, error)
+	files *config.Files // that were read last
+	fresh string        // their stamp at the last look, if it is another than when they were read
+}
+
+// run reloads when a file has changed, and when somebody asks for it, until ctx ends.
+func (l *reloader) run(ctx context.Context, asked <-chan struct{}) {
+	look := time.NewTicker(lookEvery)
+	defer look.Stop()
+	for {
+		select {
+		case <-ctx.Done():
+			return
+		case <-asked:
+			if _, err := l.files.Stamp(); err != nil { // nor would it be noticed if that changed
+				l.log.Error("the configuration can't be reloaded", "error", err)
+				continue
+			}
+			l.reload(ctx)
+		case <-look.C:
+			if l.changed() {
+				l.reload(ctx)
+			}
+		}
+	}
+}
+
+// changed tells whether the files have changed, and have been as they are for two looks.
+func (l *reloader) changed() bool {
+	now, err := l.files.Stamp()
+	if err != nil || now == l.files.AsRead() {
+		l.fresh = ""
+		return false
+	}
+	settled := now == l.fresh
+	l.fresh = now
+	return settled
+}
+
+// reload puts the configuration in force, unless it has faults: then the last good one stays.
+func (l *reloader) reload(ctx context.Context) {
+	cfg, files, err := l.load()
+	l.files, l.fresh = files, ""
+	if err != nil {
+		l.refuse(err)
+		return
+	}
+	logWarnings(l.log, cfg)
+	before := l.cfg.Load()
+	if sections := retain(cfg, before); len(sections) > 0 {
+		l.log.Warn("what has changed besides jobs takes effect with a restart", "sections", strings.Join(sections, ", "))
+	}
+	if err := l.scheduler.Reload(ctx, jobsOf(cfg, l.processes.host, toLog)); err != nil {
+		if ctx.Err() == nil {
+			l.refuse(err)
+		}
+		return
+	}
+	l.cfg.Store(cfg)
+	l.refused.Store(nil)
+	l.edited.Store(true)
+	added, changed, removed := compare(before, cfg)
+	l.log.Info("configuration reloaded", "jobs", len(cfg.Jobs), "added", added, "changed", changed, "removed", removed, "config", cfg.Digest()[:12])
+}
+
+// retain gives a new configuration what this replica was started with and can't change, and tells what would have been another.
+func retain(cfg, started *config.Config) (sections []string) {
+	differs := func(name string, a, b any) {
+		if !reflect.DeepEqual(a, b) {
+			sections = append(sections, name)
+		}
+	}
+	differs("namespace", cfg.Namespace, started.Namespace)
+	differs("[redis]", cfg.Redis, started.Redis)
+	differs("[replica]", cfg.Replica, started.Replica)
+	differs("[history]", cfg.History, started.History)
+	cfg.Namespace, cfg.Redis, cfg.Replica, cfg.History = started.Namespace, started.Redis, started.Replica, started.History
+	return sections
+}
+
+// compare counts the jobs that differ.
+func compare(before, after *config.Config) (added, changed, removed int) {
+	digests := map[string]string{}
+	for i := range before.Jobs {
+		digests[before.Jobs[i].Name] = before.Jobs[i].Digest
+	}
+	for i := range after.Jobs {
+		digest, known := digests[after.Jobs[i].Name]
+		switch {
+		case !known:
+			added++
+		case digest != after.Jobs[i].Digest:
+			changed++
+		}
+		delete(digests, after.Jobs[i].Name)
+	}
+	return added, changed, len(digests)
+}
+
+// refuse tells all that is wrong with a new configuration, and has status tell the first of it.
+func (l *reloader) refuse(err error) {
+	const refused = "configuration refused; the last good one stays"
+	first := err.Error()
+	var faults config.Faults
+	if !errors.As(err, &faults) {
+		l.log.Error(refused, "error", err)
+	}
+	for i, f := range faults {
+		l.log.Error(refused, "at", f.Place(), "message", f.Message)
+		if i == 0 {
+			first = f.String()
+		}
+	}
+	if n := len(faults); n > 1 {
+		first += fmt.Sprintf(" (and %d more)", n-1)
+	}
+	l.refused.Store(&first)
+}

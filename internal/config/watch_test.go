@@ -1,0 +1,96 @@
+package config
+
+import (
+	"errors"
+	"os"
+	"path/filepath"
+	"testing"
+	"time"
+)
+
+// writeAt writes a file that is as old as the first one was, so that only its content and its name tell it apart.
+func writeAt(t *testing.T, name, text string, at time.Time) {
+	t.Helper()
+	if err := os.MkdirAll(filepath.Dir(name), 0o755); err != nil {
+		t.Fatal(err)
+	}
+	if err := os.WriteFile(name, []byte(text), 0o644); err != nil {
+		t.Fatal(err)
+	}
+	if err := os.Chtimes(name, at, at); err != nil {
+		t.Fatal(err)
+	}
+}
+
+func TestFilesThatChange(t *testing.T) {
+	const main = "include = [\"jobs.d/*.toml\", \"more/*/jobs.toml\", \"absent.toml\"]\n"
+	old := time.Now().Add(-time.Hour)
+	must := func(err error) {
+		t.Helper()
+		if err != nil {
+			t.Fatal(err)
+		}
+	}
+	for _, tc := range []struct {
+		name    string
+		change  func(dir string)
+		noticed bool
+	}{
+		{"nothing", func(string) {}, false},
+		{"a file of another folder", func(dir string) { writeAt(t, dir+"/more/x/else.toml", "", old) }, true}, // better once too often
+		{"written in place", func(dir string) { writeAt(t, dir+"/jobs.toml", main+"#", old) }, true},
+		{"written later", func(dir string) { writeAt(t, dir+"/jobs.toml", main, old.Add(time.Second)) }, true},
+		{"included one written", func(dir string) { writeAt(t, dir+"/jobs.d/a.toml", "# other", old) }, true},
+		{"one added", func(dir string) { writeAt(t, dir+"/jobs.d/b.toml", "", old) }, true},
+		{"one removed", func(dir string) { must(os.Remove(dir + "/jobs.d/a.toml")) }, true},
+		{"the folder removed", func(dir string) { must(os.RemoveAll(dir + "/jobs.d")) }, true},
+		{"a folder added", func(dir string) { writeAt(t, dir+"/more/x/jobs.toml", "", old) }, true},
+		{"what was missing is there", func(dir string) { writeAt(t, dir+"/absent.toml", "", old) }, true},
+	} {
+		t.Run(tc.name, func(t *testing.T) {
+			dir := t.TempDir()
+			writeAt(t, dir+"/jobs.toml", main, old)
+			writeAt(t, dir+"/jobs.d/a.toml", "", old)
+			must(os.MkdirAll(dir+"/more", 0o755))
+			var files Files
+			if _, err := Load(dir+"/jobs.toml", Options{Files: &files}); err == nil {
+				t.Fatal("a missing file is no fault")
+			}
+			tc.change(dir)
+			now, err := files.Stamp()
+			must(err)
+			if (now != files.AsRead()) != tc.noticed {
+				t.Errorf("as read:\n%s\nnow:\n%s", files.AsRead(), now)
+			}
+		})
+	}
+}
+
+// Kubernetes gives a pod a folder of symbolic links, and replaces what they lead to at once.
+func TestFilesBehindSymbolicLinks(t *testing.T) {
+	dir, old := t.TempDir(), time.Now().Add(-time.Hour)
+	writeAt(t, dir+"/..1/jobs.toml", "# one", old)
+	writeAt(t, dir+"/..2/jobs.toml", "# two", old)
+	for link, to := range map[string]string{"/..data": "..1", "/jobs.toml": "..data/jobs.toml", "/..next": "..2"} {
+		if err := os.Symlink(to, dir+link); err != nil {
+			t.Fatal(err)
+		}
+	}
+	var files Files
+	if _, err := Load(dir+"/jobs.toml", Options{Files: &files}); err != nil {
+		t.Fatal(err)
+	}
+	if err := os.Rename(dir+"/..next", dir+"/..data"); err != nil {
+		t.Fatal(err)
+	}
+	if now, err := files.Stamp(); err != nil || now == files.AsRead() {
+		t.Errorf("%v: not noticed: %s", err, now)
+	}
+}
+
+func TestPipesAreReadOnce(t *testing.T) {
+	files := Files{names: []string{os.DevNull}} // the next best that is everywhere
+	if _, err := files.Stamp(); !errors.Is(err, ErrOnce) {
+		t.Error(err)
+	}
+}
