@@ -3,7 +3,9 @@ package command
 import (
 	"errors"
 	"fmt"
+	"os"
 	"os/exec"
+	"strconv"
 
 	"github.com/hashicorp/go-hclog"
 	"golang.org/x/sys/unix"
@@ -15,16 +17,44 @@ type cells struct{}
 func newCells(hclog.Logger) *cells { return &cells{} }
 
 func (*cells) describe() string { return "process groups (macOS has no cgroups)" }
-func (*cells) tree(*Spec) tree  { return group{} }
 func (*cells) cgroup() string   { return "" }
 func (*cells) close() error     { return nil }
 
-// start starts the command. The umask belongs to the whole process here, so a shell sets it for the command.
-func start(cmd *exec.Cmd, umask *uint32) error {
-	if umask != nil {
-		throughShell(cmd, *umask)
+func (c *cells) tree(s *Spec) (tree, error) {
+	if s.Limits != (Limits{}) {
+		return nil, c.allow(s.Limits)
+	}
+	return group{}, nil
+}
+
+func (*cells) allow(Limits) error {
+	return fmt.Errorf("%w: they take a cgroup, which only Linux has", ErrLimits)
+}
+
+// start starts the command. Umask and priority belong to the whole process here, so a shell sets them for the command: as the command's
+// user, who may not raise the priority unless it is root.
+func start(cmd *exec.Cmd, s *Spec) error {
+	if s.Umask != nil {
+		maskThroughShell(cmd, *s.Umask)
+	}
+	if s.Nice != nil {
+		if err := checkNice(*s.Nice); err != nil {
+			return err
+		}
+		throughShell(cmd, `/usr/bin/renice "$0" $$ >/dev/null`, strconv.Itoa(*s.Nice))
 	}
 	return cmd.Start()
+}
+
+func checkNice(n int) error {
+	own, err := unix.Getpriority(unix.PRIO_PROCESS, 0)
+	if err == nil && n < own && os.Geteuid() != 0 {
+		err = unix.EACCES
+	}
+	if err != nil {
+		return niceError(n, err)
+	}
+	return nil
 }
 
 // awaitExit blocks until the child is dead, and leaves it to be reaped. waitid can't: on macOS it also

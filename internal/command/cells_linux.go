@@ -38,11 +38,19 @@ func (c *cells) cgroup() string {
 	return c.base.dir
 }
 
-func (c *cells) tree(s *Spec) tree {
+// tree makes that of a run. Without a cgroup there are no limits.
+func (c *cells) tree(s *Spec) (tree, error) {
+	limited := s.Limits != (Limits{})
+	if c.base == nil && limited {
+		return nil, c.allow(s.Limits)
+	}
 	if c.base != nil {
 		t, err := c.base.child(s.Name)
 		if err == nil {
-			return t
+			return t.limited(s.Limits)
+		}
+		if limited {
+			return nil, fmt.Errorf("%w: %w", ErrLimits, err)
 		}
 		c.warned.Do(func() {
 			c.log.Warn("no cgroup for a run, it has only its process group; this is said once", "run_id", s.Name, "error", err)
@@ -52,7 +60,7 @@ func (c *cells) tree(s *Spec) tree {
 	if id, ok := variable(s.Env, runID); ok && id != "" && id == s.Name {
 		g.id, g.sweep = id, func() { c.orphans.sweep(id) }
 	}
-	return g
+	return g, nil
 }
 
 func (c *cells) close() error {

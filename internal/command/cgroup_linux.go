@@ -233,8 +233,11 @@ func (c *cgroup) pids() map[int]bool {
 	return found
 }
 
-func (c *cgroup) write(file, text string) error {
-	f, err := os.OpenFile(filepath.Join(c.dir, file), os.O_WRONLY, 0)
+func (c *cgroup) write(file, text string) error { return writeControl(c.dir, file, text) }
+
+// writeControl writes to a file of a cgroup. It is there, or the cgroup can't do that.
+func writeControl(dir, file, text string) error {
+	f, err := os.OpenFile(filepath.Join(dir, file), os.O_WRONLY, 0)
 	if err != nil {
 		return err
 	}

@@ -39,6 +39,10 @@ var (
 	ErrNotFound = errors.New("command not found")
 	// ErrNotExecutable says that the command is there, but the system won't execute it.
 	ErrNotExecutable = errors.New("command can't be executed")
+	// ErrNice says that the command's priority can't be set: it is above the replica's own, which takes a privilege.
+	ErrNice = errors.New("the priority can't be set")
+	// ErrLimits says that this machine can't limit what a run takes.
+	ErrLimits = errors.New("limits can't be kept on this machine")
 	// ErrNotSupported says that this platform runs no commands.
 	ErrNotSupported = errors.New("running commands is not supported on this platform")
 )
@@ -71,6 +75,10 @@ type Spec struct {
 	User, Group string
 	// Umask is the command's file mode creation mask. Defaults to the replica's.
 	Umask *uint32
+	// Nice is the command's priority, from -20 (goes first) to 19 (goes last). Defaults to the replica's.
+	Nice *int
+	// Limits are what the command may take together with all processes that come from it. Default to none.
+	Limits Limits
 	// Lease is what the run must not outlive, and KillGrace the time between SIGTERM and SIGKILL before its end, as far as a third
 	// of the lease allows. They are for the [Warden] alone: stop and kill are up to the caller. Lease defaults to none.
 	Lease     Lease
@@ -88,6 +96,14 @@ type Spec struct {
 	Signals <-chan os.Signal
 }
 
+// Limits bound what the processes of a run may take together. The kernel keeps them, by the run's cgroup: see [Host.Check].
+type Limits struct {
+	// Memory is in bytes; whoever needs more is killed, and all of the run with it: [Exit.OutOfMemory]. Nothing of it is swapped out. 0 is no limit.
+	Memory int64
+	// Pids is the number of processes and threads; beyond it fork fails. 0 is no limit.
+	Pids int
+}
+
 // Exit tells how a run ended.
 type Exit struct {
 	// Code is the command's exit code, 0 to 255; -1 if a signal ended it or if it never started.
@@ -97,6 +113,9 @@ type Exit struct {
 	// Late says that the [Warden] has stopped the run, or killed it, or kept it from being started, since its lease was about to end:
 	// then how it ended is none of the command's doing.
 	Late bool
+	// OutOfMemory says that the kernel has killed processes of a run that did not end well, since memory was short: that of its Limits, or what
+	// a cgroup around it has.
+	OutOfMemory bool
 	// Tail is the end of the output, at most Spec.Keep bytes, both streams in the order of their lines.
 	Tail []byte
 	// Err says why the command could not be started, or not be waited for. It wraps [ErrNotFound] or [ErrNotExecutable] where

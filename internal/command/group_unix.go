@@ -39,6 +39,8 @@ func (g group) settle(leader int) {
 	}
 }
 
+func (group) starved() bool { return false }
+
 func (group) remove() {}
 
 // groupGone tells whether the group with this number has no living member. Dead ones that are ours are

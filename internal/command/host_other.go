@@ -13,6 +13,9 @@ func NewHost(HostConfig) (*Host, error) { return nil, ErrNotSupported }
 // Isolation says that nothing is run here.
 func (*Host) Isolation() string { return ErrNotSupported.Error() }
 
+// Check returns [ErrNotSupported].
+func (*Host) Check(Spec) error { return ErrNotSupported }
+
 // Run starts nothing; its Err is [ErrNotSupported].
 func (*Host) Run(_, _ context.Context, _ Spec) Exit { return refused(ErrNotSupported) }
 

@@ -68,8 +68,24 @@ type tree interface {
 	alive(leader int) bool
 	// settle waits, once the tree was killed and the leader reaped, until every process is dead.
 	settle(leader int)
+	// starved tells whether the kernel has killed a process of the tree since memory was short.
+	starved() bool
 	// remove gives back what the tree held. Nothing runs in it.
 	remove()
+}
+
+// Check tells what of a [Spec] this machine can't do, however often it is tried: its Nice ([ErrNice]) and its Limits ([ErrLimits]). Limits
+// take a cgroup (version 2) that hands its controllers on to those below it. Where that can be had Check prepares it, for which
+// it may move this process and its children to a cgroup of their own. It is called before the first Run.
+func (h *Host) Check(s Spec) error {
+	var faults []error
+	if s.Nice != nil {
+		faults = append(faults, checkNice(*s.Nice))
+	}
+	if s.Limits != (Limits{}) {
+		faults = append(faults, h.cells.allow(s.Limits))
+	}
+	return errors.Join(faults...)
 }
 
 // Run starts the command and blocks until it and every process that it left behind are dead.
@@ -95,7 +111,10 @@ func (h *Host) Run(stop, kill context.Context, s Spec) Exit {
 		return refused(err)
 	}
 	defer out.close()
-	t := h.cells.tree(&s)
+	t, err := h.cells.tree(&s)
+	if err != nil {
+		return refused(err)
+	}
 	ward, unwatch, err := s.watch(stop, h.warden, t)
 	if err != nil {
 		t.remove()
@@ -106,7 +125,7 @@ func (h *Host) Run(stop, kill context.Context, s Spec) Exit {
 	t.place(cmd.SysProcAttr)
 	out.attach(cmd)
 	ours := s.attend()
-	if err := start(cmd, s.Umask); err != nil {
+	if err := start(cmd, &s); err != nil {
 		ours.leave()
 		exit := refused(s.startError(cmd, t, err))
 		exit.Late = ward.Reap()
@@ -120,7 +139,7 @@ func (h *Host) Run(stop, kill context.Context, s Spec) Exit {
 		h.log.Warn("a process outside the run's tree holds its output open, the rest is not read", "run_id", s.Name)
 	}
 	exit := exitOf(cmd, err, out.tail())
-	exit.Late = late
+	exit.Late, exit.OutOfMemory = late, exit.Status() != 0 && t.starved()
 	ours.resound(exit)
 	return exit
 }

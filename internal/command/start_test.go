@@ -153,7 +153,7 @@ func TestUmaskThroughAShell(t *testing.T) {
 	if err != nil {
 		t.Fatal(err)
 	}
-	throughShell(cmd, mask)
+	maskThroughShell(cmd, mask)
 	out, err := cmd.Output()
 	if err != nil || string(out) != "0027\na b $c\n" {
 		t.Errorf("got %q, %v", out, err)

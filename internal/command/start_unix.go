@@ -164,11 +164,20 @@ func variable(env []string, name string) (string, bool) {
 	return "", false
 }
 
-// throughShell makes the command set its own umask, by a shell that executes it in its place. The shell may
+// maskThroughShell makes the command set its own umask.
+func maskThroughShell(cmd *exec.Cmd, mask uint32) {
+	throughShell(cmd, `umask "$0"`, fmt.Sprintf("%04o", mask))
+}
+
+// throughShell has a shell do something, with an argument in $0, before it executes the command in its place. The shell may
 // add variables of its own (PWD, for one) to the environment, and tells of a file that can't be executed by
 // exit code 126.
-func throughShell(cmd *exec.Cmd, mask uint32) {
-	const script = `umask "$0" && exec "$@"`
-	cmd.Args = append([]string{"sh", "-c", script, fmt.Sprintf("%04o", mask), cmd.Path}, cmd.Args[1:]...)
+func throughShell(cmd *exec.Cmd, before, arg string) {
+	cmd.Args = append([]string{"sh", "-c", before + ` && exec "$@"`, arg, cmd.Path}, cmd.Args[1:]...)
 	cmd.Path = "/bin/sh"
+}
+
+// niceError tells why a priority can't be set. The system's error is none of the start's: EACCES would blame the program.
+func niceError(n int, err error) error {
+	return fmt.Errorf("%w: nice = %d: %s; one above the replica's own takes root, CAP_SYS_NICE or (on Linux) a higher RLIMIT_NICE", ErrNice, n, err.Error())
 }
