@@ -145,7 +145,7 @@ func ourStorm(b *testing.B, addr string) storm {
 			b.Fatal(err)
 		}
 		s, err := scheduler.New(scheduler.Config{Jobs: jobs, Claimer: answered.by(elector), MaxRunning: stormJobs, Replica: names[i],
-			Notices: elector, Peers: func() (string, []string) { return names[i], names }})
+			Notices: elector, Peers: func(scheduler.Labels) (string, []string) { return names[i], names }})
 		if err != nil {
 			b.Fatal(err)
 		}

@@ -106,13 +106,20 @@ func (a *agenda) open(t *task, of instants, now time.Time) *tick {
 	t.opened++
 	k := &tick{task: t, instants: of, due: t.due(of.at, of.next), deadline: t.deadline(of.at, of.next), reason: "late",
 		nth: t.opened, opened: now, waited: !of.next.IsZero() && !of.next.After(now)}
+	if t.foreign { // it can't win: if nobody who can has decided it in time, none of them was there
+		k.waited, k.reason = true, "down"
+	}
 	if reason, joins := a.joins(k, now); joins {
 		k.waited, k.reason = true, reason
 	}
 	k.inAsks.value, k.inStarved.value = k, k
 	i, _ := t.find(k.at)
 	t.open = slices.Insert(t.open, i, k)
-	a.ask(k, k.due.Add(a.turn(t, k.at)), now)
+	if t.foreign {
+		a.park(k, now)
+	} else {
+		a.ask(k, k.due.Add(a.turn(t, k.at)), now)
+	}
 	return k
 }
 
@@ -197,10 +204,10 @@ func (a *agenda) askSoon(k *tick, at, now time.Time) {
 	a.ask(k, at, now)
 }
 
-func (k *tick) afterDeadline() time.Time { return k.deadline.Add(time.Millisecond) }
+func (k *tick) afterDeadline() time.Time { return k.deadline.Add(k.task.lag() + time.Millisecond) }
 
 // late tells whether a tick can only be settled any more.
-func (k *tick) late(now time.Time) bool { return now.After(k.deadline) }
+func (k *tick) late(now time.Time) bool { return now.After(k.deadline.Add(k.task.lag())) }
 
 // oldest tells whether a tick is the first open one of its job.
 func (k *tick) oldest() bool { return k == k.task.open[0] }
@@ -280,12 +287,12 @@ func (a *agenda) wakeStarved(places int, now time.Time) {
 	}
 }
 
-// mayWin tells whether a tick may be granted on this replica, as far as its job is concerned: not more often than the job may
-// run here at once; of the ticks that wait only the oldest, so that they are granted in order, and one that does not wait only
+// mayWin tells whether a tick may be granted on this replica, as far as its job is concerned: only if it has the job's labels, and not more
+// often than the job may run here at once; of the ticks that wait only the oldest, so that they are granted in order, and one that does not wait only
 // when there are none; and none while there may be undecided ones before the open ones, which would stay in the ledger as a gap.
 func (k *tick) mayWin() bool {
 	places := k.task.PerReplica
-	if k.won >= places || k.task.behind {
+	if k.task.foreign || k.won >= places || k.task.behind {
 		return false
 	}
 	if !k.waited {

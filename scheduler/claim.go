@@ -71,7 +71,7 @@ func (s *Scheduler) claim(ctx context.Context, now time.Time) {
 // claimOf makes a tick's claim. A replica that has no place for it abstains.
 func (s *Scheduler) claimOf(k *tick) election.Claim {
 	t := k.task
-	k.full = s.places() <= 0
+	k.full = !t.foreign && s.places() <= 0
 	if !k.placed && !s.leaving && !k.full && k.mayWin() && t.running < t.PerReplica {
 		s.place(k)
 	}

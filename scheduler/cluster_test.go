@@ -123,7 +123,7 @@ func (c *cluster) replica(name string, jobs []scheduler.Job, edits ...func(*sche
 // ranked lets replicas take ranks for each job. To their peers those that have died or left still seem alive.
 func (c *cluster) ranked(cfg *scheduler.Config) {
 	name := cfg.Replica
-	cfg.Peers = func() (string, []string) {
+	cfg.Peers = func(scheduler.Labels) (string, []string) {
 		c.mu.Lock()
 		defer c.mu.Unlock()
 		return name, slices.Clone(c.members)

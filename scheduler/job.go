@@ -34,6 +34,9 @@ type Job struct {
 	Timeout, KillGrace time.Duration
 	// Lease is how long the cluster waits for a replica that has died. Defaults to 30s; at least 1s.
 	Lease time.Duration
+	// Where are the labels that a replica must have to run the job: see [Config.Labels]. The others only see to it that each tick has an
+	// outcome. Defaults to none: any replica may run it.
+	Where Labels
 	// OutlivesLease lets a run go on when its lease is lost: then another may start beside it, and only the token protects. By
 	// default the run is stopped in time.
 	OutlivesLease bool
@@ -123,6 +126,7 @@ type task struct {
 	open      []*tick // oldest first
 	opened    int     // how many ticks were opened
 	running   int     // runs on this replica, and claims that may become one
+	foreign   bool    // it runs on other replicas only: see Config.Labels
 	behind    bool    // ticks before the oldest open one may be undecided
 	why       string  // they were missed; "redis" if it is not set
 	unknown   bool    // the server has not been told of its schedule yet: it has no ticks

@@ -315,7 +315,7 @@ func TestReloadOpensWhatIsDueBefore(t *testing.T) {
 	}
 	begin := time.Unix(1_000_000, 0)
 	s.agenda.timeline.add(s.tasks["j"].spec, s.tasks["j"], begin)
-	tasks, err := newTasks(jobs("* * * * * *"))
+	tasks, err := newTasks(jobs("* * * * * *"), nil)
 	if err != nil {
 		t.Fatal(err)
 	}

@@ -12,7 +12,7 @@ import (
 var ErrHeld = errors.New("all slots of the job are held")
 
 // RunNow runs a job here and now, outside its schedule, and returns what became of it. It holds one of the job's slots, or fails with
-// [ErrHeld]; without lock it asks nobody, and has no token. When ctx ends the run is stopped. It is for a scheduler that is not running.
+// [ErrHeld], and with [ErrElsewhere] where this replica has not the job's labels; without lock it asks nobody, and has no token. When ctx ends the run is stopped. It is for a scheduler that is not running.
 func (s *Scheduler) RunNow(ctx context.Context, job string, lock bool) (Record, error) {
 	t := s.tasks[job]
 	if t == nil {
@@ -25,6 +25,9 @@ func (s *Scheduler) RunNow(ctx context.Context, job string, lock bool) (Record, 
 	}
 	if s.cfg.Claimer == nil {
 		return Record{}, errNoClaimer
+	}
+	if t.foreign {
+		return Record{}, fmt.Errorf("job %s: %w", job, ErrElsewhere)
 	}
 	term, err := s.claimNow(ctx, t, run.ID)
 	if err != nil {

@@ -26,7 +26,7 @@ type reload struct {
 // retrospect; ticks of the one before that were waiting are dropped. It waits for the loop, that is for the server's first answer after [Scheduler.Run]
 // has begun, until ctx ends; then, and after the drain has begun ([ErrDraining]), nothing is changed. It may be called by several goroutines.
 func (s *Scheduler) Reload(ctx context.Context, jobs []Job) error {
-	tasks, err := newTasks(jobs)
+	tasks, err := newTasks(jobs, s.cfg.Labels)
 	if err != nil {
 		return fmt.Errorf("scheduler: %w", err)
 	}
@@ -44,7 +44,7 @@ func (s *Scheduler) Reload(ctx context.Context, jobs []Job) error {
 }
 
 // newTasks validates jobs. Those with one schedule share it: there may be many.
-func newTasks(jobs []Job) (map[string]*task, error) {
+func newTasks(jobs []Job, labels Labels) (map[string]*task, error) {
 	var faults []error
 	tasks, specs := map[string]*task{}, map[string]*cronspec.Schedule{}
 	for _, job := range jobs {
@@ -52,6 +52,7 @@ func newTasks(jobs []Job) (map[string]*task, error) {
 		if err == nil {
 			specs[t.spec.Key()] = orDefault(specs[t.spec.Key()], t.spec)
 			t.spec = specs[t.spec.Key()]
+			t.foreign = !labels.Include(job.Where)
 		}
 		if _, twice := tasks[job.Name]; twice {
 			err = errors.Join(err, fmt.Errorf("job %s: there are two of this name", job.Name))
@@ -78,10 +79,11 @@ func (s *Scheduler) heedReload(r reload, now time.Time) {
 			s.tasks[name] = to
 			s.introduce(to, now)
 		case t.spec.Key() == to.spec.Key():
-			t.Job = to.Job
+			t.Job, t.foreign = to.Job, to.foreign
+			s.agenda.wake(t, s.places(), now) // there may be more place for it now
 		default:
 			s.dropOpen(t)
-			t.Job, t.spec, t.behind = to.Job, to.spec, false
+			t.Job, t.foreign, t.spec, t.behind = to.Job, to.foreign, to.spec, false
 			s.introduce(t, now)
 		}
 	}

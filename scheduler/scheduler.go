@@ -65,10 +65,12 @@ type Config struct {
 	Claimer Claimer
 	Journal Journal // defaults to none
 	Notices Notices // defaults to none: each replica asks for each tick
-	// Peers tells the replicas that are alive by identities that differ, and which of them this one is. For each tick they take
-	// ranks, and a later rank asks a few milliseconds later, so that wins are spread. Called by one goroutine at a time.
+	// Labels are what jobs may ask for by Job.Where: this replica runs those of which it has all labels. Defaults to none.
+	Labels Labels
+	// Peers tells the replicas that are alive and have all these labels by identities that differ, and which of them this one is. For each
+	// tick they take ranks, and a later rank asks a few milliseconds later, so that wins are spread. Called by one goroutine at a time.
 	// Defaults to none: all ask at once.
-	Peers func() (self string, all []string)
+	Peers func(where Labels) (self string, all []string)
 	// Logger defaults to none.
 	Logger hclog.Logger
 	// Replica names this replica in records and logs. Defaults to "replica".
@@ -146,7 +148,7 @@ func New(cfg Config) (*Scheduler, error) {
 	s.abort, s.abortNow = context.WithCancel(context.Background())
 	s.exec = newExecutor(cfg, s.now, s.abort)
 	var err error
-	s.tasks, err = newTasks(cfg.Jobs)
+	s.tasks, err = newTasks(cfg.Jobs, cfg.Labels)
 	faults = append(faults, err)
 	if err := errors.Join(faults...); err != nil {
 		return nil, fmt.Errorf("scheduler: %w", err)

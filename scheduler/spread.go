@@ -37,7 +37,7 @@ func (s *Scheduler) turn(t *task, tick time.Time) time.Duration {
 	if s.cfg.Peers == nil {
 		return 0
 	}
-	self, all := s.cfg.Peers()
+	self, all := s.cfg.Peers(t.Where)
 	place := max(rank(t.Name, tick, self, all)-(t.PerTick-1), 0)
 	return min(time.Duration(place)*rankStep, maxRankDelay)
 }

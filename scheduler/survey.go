@@ -133,7 +133,11 @@ func (s *Scheduler) settleSurvey(b surveyedBatch) {
 			s.welcome(t, b.inquiries[i], st, now)
 		}
 		if through := b.inquiries[i].SettleThrough; !through.IsZero() && !t.unknown { // of the schedule that it has
-			s.missed(t, st, through, orDefault(t.why, "redis"))
+			reason := orDefault(t.why, "redis")
+			if t.foreign {
+				reason = "down"
+			}
+			s.missed(t, st, through, reason)
 			t.why = ""
 			t.behind = len(t.open) > 0 && through.Before(t.open[0].previous)
 			s.agenda.wake(t, s.places(), now)

@@ -9,6 +9,7 @@ import (
 
 	"github.com/cronclave/cronclave/election"
 	"github.com/cronclave/cronclave/internal/journal"
+	"github.com/cronclave/cronclave/scheduler"
 )
 
 const (
@@ -102,17 +103,32 @@ func (w *clockWatch) look(offset int64, log hclog.Logger) {
 	}
 }
 
-// peers is the replicas that were alive when last looked at, by their ids.
+// peers is the replicas that were alive when last looked at.
 type peers struct {
 	self string
-	all  atomic.Pointer[[]string]
+	all  atomic.Pointer[acquaintance]
 }
 
-func (p *peers) get() (self string, all []string) {
-	if known := p.all.Load(); known != nil {
-		all = *known
+type acquaintance struct {
+	replicas []journal.Replica
+	ids      []string // of all: what most jobs ask for
+}
+
+// get returns the ids of those that have these labels.
+func (p *peers) get(where scheduler.Labels) (self string, ids []string) {
+	known := p.all.Load()
+	if known == nil {
+		return p.self, nil
 	}
-	return p.self, all
+	if len(where) == 0 {
+		return p.self, known.ids
+	}
+	for _, r := range known.replicas {
+		if scheduler.Labels(r.Labels).Include(where) {
+			ids = append(ids, r.ID)
+		}
+	}
+	return p.self, ids
 }
 
 // meetPeers looks who is there. Who can't tell keeps to those it has met.
@@ -126,7 +142,7 @@ func (r *replica) meetPeers(ctx context.Context) {
 	for i, other := range replicas {
 		ids[i] = other.ID
 	}
-	r.peers.all.Store(&ids)
+	r.peers.all.Store(&acquaintance{replicas, ids})
 }
 
 // now is the server's clock as far as it is known.

@@ -26,6 +26,8 @@ type JobInfo struct {
 	Digest string `json:"digest"`
 	// Enabled is false where the job is configured but has no ticks.
 	Enabled bool `json:"enabled"`
+	// Where are the labels that a replica must have to run it; nil also in entries of versions that had none.
+	Where map[string]string `json:"where,omitempty"`
 	// Seen is when a replica last described it, by the server's clock, estimated.
 	Seen time.Time `json:"seen"`
 }

@@ -35,6 +35,8 @@ type Replica struct {
 	ClockOffsetMS int64 `json:"clock_offset_ms"`
 	// Running is how many runs it has.
 	Running int `json:"running"`
+	// Labels are what jobs may ask for; nil in entries of versions that had none.
+	Labels map[string]string `json:"labels,omitempty"`
 	// Draining is set while it ends its last runs and takes no more.
 	Draining bool `json:"draining,omitempty"`
 }

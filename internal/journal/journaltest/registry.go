@@ -20,7 +20,7 @@ func must(s *suite, err error) {
 
 func (s *suite) replica(id string) journal.Replica {
 	return journal.Replica{ID: id, Name: "host", Version: "1.2.3", Started: s.now.Add(-hour), Seen: s.now,
-		ConfigDigest: "0123456789abcdef", ClockOffsetMS: -12, Running: 3}
+		ConfigDigest: "0123456789abcdef", ClockOffsetMS: -12, Running: 3, Labels: map[string]string{"zone": "a"}}
 }
 
 // register returns whether the replica was known before.
@@ -33,7 +33,7 @@ func (s *suite) register(j *journal.Journal, r journal.Replica, ttl time.Duratio
 
 func (s *suite) job(name string) journal.JobInfo {
 	return journal.JobInfo{Name: name, Schedule: []string{"* * * * *", "@every 90s"}, Timezone: "Europe/Berlin",
-		Parallel: 4, PerTick: 2, Digest: "0123456789abcdef", Enabled: true, Seen: s.now}
+		Parallel: 4, PerTick: 2, Digest: "0123456789abcdef", Enabled: true, Where: map[string]string{"zone": "a"}, Seen: s.now}
 }
 
 func (s *suite) replicaIDs(j *journal.Journal) []string {
@@ -54,7 +54,7 @@ func (s *suite) replicas() {
 	s.register(j, c, hour)
 	s.register(j, a, hour)
 	s.register(j, b, 400*time.Millisecond)
-	a.Running, a.Draining = 0, true
+	a.Running, a.Draining, a.Labels = 0, true, nil
 	s.register(j, a, hour)
 	got, err := j.Replicas(s.ctx)
 	must(s, err)
@@ -126,6 +126,7 @@ func (s *suite) foreignReplicas() {
 func (s *suite) jobs() {
 	j := s.journal(journal.Config{})
 	a, b, c := s.job("a"), s.job("b"), s.job("c")
+	a.Where = nil
 	must(s, j.DescribeJobs(s.ctx, nil))
 	must(s, j.DescribeJobs(s.ctx, []journal.JobInfo{b, a, c}))
 	b.Seen, c.Seen, c.Enabled = s.now.Add(hour), s.now.Add(hour), false

@@ -1,0 +1,171 @@
+package scheduler_test
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"slices"
+	"testing"
+	"time"
+
+	"github.com/cronclave/cronclave/scheduler"
+)
+
+func where(labels scheduler.Labels) edit { return func(j *scheduler.Job) { j.Where = labels } }
+
+func labelled(labels scheduler.Labels) func(*scheduler.Config) {
+	return func(cfg *scheduler.Config) { cfg.Labels = labels }
+}
+
+// TestLabelsDecideWhoRuns has three replicas with labels. Who has not those of the job never runs it, asks for hardly anything that others have
+// told to have won (a notice may come before the tick is open), and tells of what nobody ran.
+func TestLabelsDecideWhoRuns(t *testing.T) {
+	replicas := map[string]scheduler.Labels{"a": {"zone": "a", "disk": "ssd"}, "b": {"zone": "b", "disk": "ssd"}, "c": nil}
+	for _, tc := range []struct {
+		name    string
+		where   scheduler.Labels
+		fit     []string
+		outcome string // of each tick
+	}{
+		{"one has it", scheduler.Labels{"zone": "a"}, []string{"a"}, "ok"},
+		{"two have it", scheduler.Labels{"disk": "ssd"}, []string{"a", "b"}, "ok"},
+		{"one has both", scheduler.Labels{"disk": "ssd", "zone": "b"}, []string{"b"}, "ok"},
+		{"none has both", scheduler.Labels{"disk": "hdd", "zone": "b"}, nil, "missed down"},
+		{"none has one of that name", scheduler.Labels{"gpu": "yes"}, nil, "missed down"},
+		{"none is asked for", scheduler.Labels{}, []string{"a", "b", "c"}, "ok"},
+	} {
+		t.Run(tc.name, func(t *testing.T) {
+			inCluster(t, func(c *cluster) {
+				jobs := []scheduler.Job{c.job("j", "* * * * * *", time.Millisecond, where(tc.where))}
+				for _, name := range []string{"a", "b", "c"} {
+					c.join(name, jobs, labelled(replicas[name]))
+				}
+				c.at(30*time.Second + 900*time.Millisecond)
+				for _, r := range c.runs("j") {
+					if !slices.Contains(tc.fit, r.Replica) {
+						t.Errorf("%s ran tick %d", r.Replica, c.second(r.Tick))
+					}
+				}
+				told := c.told("j")
+				for tick := 1; tick <= 29; tick++ {
+					want(t, fmt.Sprint("told of tick ", tick), told[tick], []string{tc.outcome})
+				}
+				c.checkRuns("j", 1, 1)
+				const few = 10
+				for _, r := range c.replicas {
+					if claims := r.claims(c.start); len(tc.fit) > 0 && !slices.Contains(tc.fit, r.name) && len(claims) > few {
+						t.Errorf("%s, which may not run it, has made %d claims", r.name, len(claims))
+					}
+				}
+			})
+		})
+	}
+}
+
+// TestForeignReplicaAsksAtTheDeadline: while those who have the labels are away a tick is open until its deadline, and is theirs if they come
+// in time. It is settled once, after that, by claims that could not win.
+func TestForeignReplicaAsksAtTheDeadline(t *testing.T) {
+	inCluster(t, func(c *cluster) {
+		jobs := []scheduler.Job{c.job("j", "*/10 * * * * *", time.Millisecond, startDeadline(25*time.Second), where(scheduler.Labels{"zone": "a"}))}
+		foreign := c.join("foreign", jobs)
+		c.at(50 * time.Second)
+		fit := c.join("fit", jobs, labelled(scheduler.Labels{"zone": "a"}))
+		c.at(64 * time.Second)
+		fit.die()
+		c.at(110 * time.Second)
+		want(t, "ticks that ran", c.ticks("j"), []int{30, 40, 50, 60})
+		want(t, "told", c.told("j"), map[int][]string{10: {"missed down"}, 20: {"missed down"}, 30: {"ok"}, 40: {"ok"}, 50: {"ok"}, 60: {"ok"},
+			70: {"missed down"}, 80: {"missed down"}})
+		var asked []int
+		for _, claim := range foreign.claims(c.start) {
+			asked = append(asked, c.second(claim.Tick))
+			if !claim.Abstain || !claim.when.After(claim.Deadline) {
+				t.Errorf("a claim for tick %d, %v after it, abstains: %v", c.second(claim.Tick), claim.when.Sub(claim.Tick), claim.Abstain)
+			}
+		}
+		want(t, "asked for", asked, []int{10, 20, 70, 80})
+		c.checkRuns("j", 1, 1)
+	})
+}
+
+// TestForeignReplicaLeavesTheReasonToOthers: who may run a job knows why it did not, and says so first.
+func TestForeignReplicaLeavesTheReasonToOthers(t *testing.T) {
+	inCluster(t, func(c *cluster) {
+		jobs := []scheduler.Job{c.job("long", "5 0 0 * * *", time.Minute), c.job("j", "*/10 * * * * *", time.Millisecond, startDeadline(2*time.Second))}
+		for i := range jobs {
+			jobs[i].Where = scheduler.Labels{"zone": "a"}
+		}
+		c.join("foreign", jobs)
+		c.join("fit", jobs, labelled(scheduler.Labels{"zone": "a"}), func(cfg *scheduler.Config) { cfg.MaxRunning = 1 })
+		c.at(45 * time.Second)
+		want(t, "told", c.told("j"), map[int][]string{10: {"missed capacity"}, 20: {"missed capacity"}, 30: {"missed capacity"}, 40: {"missed capacity"}})
+	})
+}
+
+// TestForeignReplicaKeepsNoMoreThanOthers: of ticks that nobody can run the older ones are settled together, too, each with its outcome.
+func TestForeignReplicaKeepsNoMoreThanOthers(t *testing.T) {
+	inCluster(t, func(c *cluster) {
+		c.quiet = true
+		r := c.join("r", []scheduler.Job{c.job("j", "* * * * * *", time.Millisecond, startDeadline(2*time.Hour), where(scheduler.Labels{"zone": "a"}))})
+		c.at(1100*time.Second + 500*time.Millisecond)
+		want(t, "newest that is decided", c.second(r.state("j").Decided), 100)
+		told := c.told("j")
+		for tick := 1; tick <= 100; tick++ {
+			want(t, fmt.Sprint("told of tick ", tick), told[tick], []string{"missed down"})
+		}
+	})
+}
+
+// TestRanksAmongThoseWithTheLabels: who can't run a job does not go before those who can.
+func TestRanksAmongThoseWithTheLabels(t *testing.T) {
+	inCluster(t, func(c *cluster) {
+		zone := scheduler.Labels{"zone": "a"}
+		jobs := []scheduler.Job{c.job("here", "* * * * * *", time.Millisecond, where(zone)), c.job("anywhere", "* * * * * *", time.Millisecond)}
+		var asked []scheduler.Labels
+		peers := func(where scheduler.Labels) (self string, all []string) {
+			asked = append(asked, where)
+			if where["zone"] == "a" {
+				return "fit", []string{"fit"}
+			}
+			return "fit", []string{"fit", "b", "c", "d", "e", "f", "g"}
+		}
+		c.join("fit", jobs, labelled(zone), func(cfg *scheduler.Config) { cfg.Peers = peers })
+		c.at(20*time.Second + 500*time.Millisecond)
+		waited := false
+		for _, name := range []string{"here", "anywhere"} {
+			for _, r := range c.runs(name) {
+				late := r.from.Sub(r.Tick) >= 5*time.Millisecond
+				waited = waited || late
+				if late && name == "here" {
+					t.Errorf("tick %d began %v late", c.second(r.Tick), r.from.Sub(r.Tick))
+				}
+			}
+		}
+		if !waited || len(asked) == 0 {
+			t.Error("it went first for all ticks of both jobs") // then this has shown nothing
+		}
+	})
+}
+
+// TestRunNowNeedsTheLabels, unless nobody is asked.
+func TestRunNowNeedsTheLabels(t *testing.T) {
+	inCluster(t, func(c *cluster) {
+		jobs := []scheduler.Job{c.job("j", "@yearly", time.Millisecond, where(scheduler.Labels{"zone": "a"}))}
+		for _, tc := range []struct {
+			name   string
+			labels scheduler.Labels
+			lock   bool
+			err    error
+		}{
+			{"fit", scheduler.Labels{"zone": "a"}, true, nil},
+			{"foreign", scheduler.Labels{"zone": "b"}, true, scheduler.ErrElsewhere},
+			{"foreign, without a lock", nil, false, nil},
+		} {
+			r := c.replica(tc.name, jobs, labelled(tc.labels))
+			if _, err := r.RunNow(context.Background(), "j", tc.lock); !errors.Is(err, tc.err) {
+				t.Errorf("%s: %v, want %v", tc.name, err, tc.err)
+			}
+		}
+		want(t, "runs", len(c.runs("j")), 2)
+	})
+}
