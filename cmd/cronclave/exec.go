@@ -25,7 +25,7 @@ func (a *app) execCommand() *cobra.Command {
 		Use:   "exec JOB",
 		Short: "Run a job here and now in the foreground, under its lock",
 		Long: `Run a job here and now in the foreground, in one of its slots, so that no replica runs it meanwhile. The exit
-code is the command's own, 75 if all slots are held.
+code is the command's own, 75 if all slots are held. Where [replica].labels lack what the job's where asks for, it runs with --no-lock only.
 
 Ctrl-C stops the job: SIGTERM, and SIGKILL at the end of its kill_grace. A second one kills it at once.`,
 		Example: "  cronclave exec nightly-backup --print",
@@ -61,7 +61,7 @@ func (a *app) exec(ctx context.Context, cfg *config.Config, job *config.Job, loc
 	if err != nil {
 		return err
 	}
-	sc := scheduler.Config{Replica: name, Logger: quieter(log.Named("exec"))}
+	sc := scheduler.Config{Replica: name, Labels: cfg.Replica.Labels, Logger: quieter(log.Named("exec"))}
 	if lock {
 		end, err := a.coordinate(ctx, cfg, name, &sc)
 		if err != nil {
@@ -74,6 +74,9 @@ func (a *app) exec(ctx context.Context, cfg *config.Config, job *config.Job, loc
 		return err
 	}
 	defer processes.close()
+	if err := fitJob(job, processes.host.Check); err != nil {
+		return exitError{exitUsage, err}
+	}
 	sc.Jobs = a.foreground(cfg, job, processes.host)
 	s, err := scheduler.New(sc)
 	if err != nil {
@@ -84,6 +87,9 @@ func (a *app) exec(ctx context.Context, cfg *config.Config, job *config.Job, loc
 	record, err := s.RunNow(run, job.Name, lock)
 	if run.Err() != nil && errors.Is(err, election.ErrUnknown) {
 		return fmt.Errorf("job %s: not started: interrupted while asking for its lock", job.Name)
+	}
+	if errors.Is(err, scheduler.ErrElsewhere) {
+		return fmt.Errorf("%w (%s): run it on one that has them in [replica].labels, or with --no-lock", err, labelled(job.Where))
 	}
 	return execResult(record, err)
 }
@@ -197,6 +203,7 @@ func (a *app) printJob(cfg *config.Config, job *config.Job) error {
 	if job.Group != "" {
 		fmt.Fprintf(a.out, "group    %s\n", job.Group)
 	}
+	a.printMachine(job)
 	fmt.Fprintf(a.out, "timeout  %s, then SIGTERM, and SIGKILL %s later\n", orDefault(job.Timeout, time.Duration(0)), job.KillGrace)
 	fmt.Fprintln(a.out, "environment")
 	for _, line := range env {
@@ -204,6 +211,19 @@ func (a *app) printJob(cfg *config.Config, job *config.Job) error {
 		fmt.Fprintf(a.out, "  %s=%s\n", name, maskTaken(value, job, r.withheld))
 	}
 	return nil
+}
+
+// printMachine shows what a job asks of the machine, if it does.
+func (a *app) printMachine(job *config.Job) {
+	if job.Nice != nil {
+		fmt.Fprintf(a.out, "nice     %d\n", *job.Nice)
+	}
+	if job.Limits != (config.Limits{}) {
+		fmt.Fprintf(a.out, "limits   %s\n", limitsOf(job.Limits))
+	}
+	if len(job.Where) > 0 {
+		fmt.Fprintf(a.out, "where    %s\n", labelled(job.Where))
+	}
 }
 
 // maskTaken hides a value that the configuration has taken from the environment: what ${NAME} stands for may be a secret.

@@ -158,6 +158,7 @@ func (r *replica) entry() journal.Replica {
 	entry := journal.Replica{
 		ID: r.id, Name: r.name, Version: version, Started: r.started, Seen: now, ConfigDigest: r.cfg.Load().Digest(),
 		ClockOffsetMS: r.clock().Sub(now).Milliseconds(), Running: r.scheduler.Running(),
+		Labels: r.cfg.Load().Replica.Labels,
 	}
 	if refused := r.refused.Load(); refused != nil {
 		entry.Refused = *refused

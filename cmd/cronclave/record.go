@@ -48,7 +48,7 @@ func describe(cfg *config.Config, now time.Time) []journal.JobInfo {
 	infos := make([]journal.JobInfo, 0, len(cfg.Jobs))
 	for _, j := range cfg.Jobs {
 		infos = append(infos, journal.JobInfo{Name: j.Name, Schedule: j.Schedule, Timezone: j.Location.String(),
-			Parallel: j.Parallel, PerTick: j.PerTick, Digest: j.Digest, Enabled: j.Enabled, Seen: now})
+			Parallel: j.Parallel, PerTick: j.PerTick, Digest: j.Digest, Enabled: j.Enabled, Where: j.Where, Seen: now})
 	}
 	return infos
 }

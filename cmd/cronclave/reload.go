@@ -70,7 +70,7 @@ func (l *reloader) reload(ctx context.Context) {
 	if sections := retain(cfg, before); len(sections) > 0 {
 		l.log.Warn("what has changed besides jobs takes effect with a restart", "sections", strings.Join(sections, ", "))
 	}
-	if err := l.scheduler.Reload(ctx, jobsOf(cfg, l.processes.host, toLog)); err != nil {
+	if err := l.take(ctx, cfg); err != nil {
 		if ctx.Err() == nil {
 			l.refuse(err)
 		}
@@ -81,6 +81,14 @@ func (l *reloader) reload(ctx context.Context) {
 	l.edited.Store(true)
 	added, changed, removed := compare(before, cfg)
 	l.log.Info("configuration reloaded", "jobs", len(cfg.Jobs), "added", added, "changed", changed, "removed", removed, "config", cfg.Digest()[:12])
+}
+
+// take has the scheduler run the jobs of a configuration, if this machine can.
+func (l *reloader) take(ctx context.Context, cfg *config.Config) error {
+	if err := fit(cfg, l.processes.host.Check); err != nil {
+		return err
+	}
+	return l.scheduler.Reload(ctx, jobsOf(cfg, l.processes.host, toLog)) //nolint:wrapcheck // it tells what it was doing
 }
 
 // retain gives a new configuration what this replica was started with and can't change, and tells what would have been another.

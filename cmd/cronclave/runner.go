@@ -33,7 +33,7 @@ func (r *commandRunner) Run(ctx context.Context, run *scheduler.Run) scheduler.R
 	}
 	exit := r.host.Run(ctx, run.Kill, command.Spec{
 		Name: run.ID, Argv: r.job.Command, Dir: r.job.Dir, Env: env, User: r.job.User, Group: r.job.Group,
-		Umask: r.job.Umask, Lease: leaseOf(run), KillGrace: r.job.KillGrace, Keep: r.job.Output.Keep,
+		Umask: r.job.Umask, Nice: r.job.Nice, Limits: command.Limits(r.job.Limits), Lease: leaseOf(run), KillGrace: r.job.KillGrace, Keep: r.job.Output.Keep,
 		Line: func(stream string, line []byte) { r.line(r.job, run, stream, line) },
 	})
 	return r.result(exit)
@@ -63,10 +63,21 @@ func (r *commandRunner) result(exit command.Exit) scheduler.Result {
 			result.Err = fmt.Errorf("exit code %d", exit.Code)
 		}
 	}
+	if exit.OutOfMemory && result.Err != nil {
+		result.Err = r.outOfMemory(result.Err)
+	}
 	if exit.Late { // whatever it made of that
 		result.Err = scheduler.ErrLost
 	}
 	return result
+}
+
+// outOfMemory says why a run ended as it did, and by which limit if the job has one.
+func (r *commandRunner) outOfMemory(err error) error {
+	if most := r.job.Limits.Memory; most > 0 {
+		return fmt.Errorf("out of memory (limits.memory is %s): %w", inUnits(most), err)
+	}
+	return fmt.Errorf("out of memory: %w", err)
 }
 
 func (r *commandRunner) environment(run *scheduler.Run) command.EnvSpec {

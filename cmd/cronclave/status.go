@@ -16,6 +16,7 @@ import (
 	"github.com/cronclave/cronclave/internal/config"
 	"github.com/cronclave/cronclave/internal/journal"
 	"github.com/cronclave/cronclave/locking"
+	"github.com/cronclave/cronclave/scheduler"
 	"github.com/cronclave/cronclave/scheduler/cronspec"
 )
 
@@ -79,6 +80,8 @@ type statusReplica struct {
 	ConfigDigest  string    `json:"config_digest"`
 	ClockOffsetMS int64     `json:"clock_offset_ms"`
 	Running       int       `json:"running"`
+
+	labels scheduler.Labels
 }
 
 type statusJob struct {
@@ -89,6 +92,8 @@ type statusJob struct {
 	Last     *journal.Record `json:"last,omitempty"`
 	Next     *time.Time      `json:"next,omitempty"`
 	Holders  []statusHolder  `json:"holders"`
+
+	where scheduler.Labels // nil where it has no ticks
 }
 
 type statusHolder struct {
@@ -144,7 +149,7 @@ func (s *survey) cluster(ctx context.Context, st *status) error {
 		if r.Refused != "" {
 			s.warnings = append(s.warnings, warning{"config_refused", fmt.Sprintf("replica %s keeps its last good configuration; the new one is faulty: %s", r.Name, r.Refused)})
 		}
-		st.Replicas = append(st.Replicas, statusReplica{r.Name, r.Version, r.Started, r.Seen, r.ConfigDigest, r.ClockOffsetMS, r.Running})
+		st.Replicas = append(st.Replicas, statusReplica{r.Name, r.Version, r.Started, r.Seen, r.ConfigDigest, r.ClockOffsetMS, r.Running, r.Labels})
 	}
 	slices.SortFunc(st.Replicas, func(a, b statusReplica) int { return cmp.Compare(a.Name, b.Name) })
 	return nil
@@ -175,6 +180,9 @@ func (s *survey) jobs(ctx context.Context, st *status) error {
 		}
 		job := statusJob{Name: infos[i].Name, Schedule: infos[i].Schedule, Timezone: infos[i].Timezone,
 			Holders: holders(state), Next: nextTick(infos[i], st.Now)}
+		if infos[i].Enabled {
+			job.where = infos[i].Where
+		}
 		if r, ok := last[job.Name]; ok {
 			job.Last = &r
 		}
@@ -248,6 +256,12 @@ func (s *survey) warnAbout(st *status) {
 	}
 	if len(st.Replicas) == 0 {
 		warn("no_replica", "no replica is up in namespace %s", st.Namespace)
+		return
+	}
+	for _, j := range st.Jobs {
+		if !slices.ContainsFunc(st.Replicas, func(r statusReplica) bool { return r.labels.Include(j.where) }) {
+			warn("nowhere", "no replica that is up has the labels of job %s (%s): its ticks are missed", j.Name, labelled(j.where))
+		}
 	}
 }
 

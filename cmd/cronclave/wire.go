@@ -67,6 +67,9 @@ func (a *app) newReplica(cfg *config.Config, who identity, log hclog.Logger, off
 	if r.processes, err = newProcesses(r.log); err != nil {
 		return r, err
 	}
+	if err = fit(cfg, r.processes.host.Check); err != nil {
+		return r, err
+	}
 	if r.office, err = election.NewOffice(election.OfficeConfig{Locks: r.locks, Name: leaderOffice}); err != nil {
 		return r, err
 	}
@@ -82,7 +85,7 @@ func (r *replica) newScheduler(cfg *config.Config) (*scheduler.Scheduler, error)
 	return scheduler.New(scheduler.Config{
 		Jobs: jobsOf(cfg, r.processes.host, toLog), Claimer: elector, Journal: recorder{r.journal}, Logger: r.log, Replica: r.name,
 		MaxRunning: cfg.Replica.MaxRunning, DrainTimeout: cfg.Replica.DrainTimeout, Clock: r.clock,
-		Notices: elector, Peers: r.peers.get, Ready: r.processes.warden.Ready,
+		Notices: elector, Peers: r.peers.get, Ready: r.processes.warden.Ready, Labels: cfg.Replica.Labels,
 	})
 }
 
@@ -115,7 +118,7 @@ func jobsOf(cfg *config.Config, host *command.Host, line outputLine) []scheduler
 		jobs = append(jobs, scheduler.Job{
 			Name: j.Name, Schedule: j.Schedule, Location: j.Location, Jitter: j.Jitter,
 			Parallel: j.Parallel, PerTick: j.PerTick, PerReplica: j.PerReplica, StartDeadline: j.StartDeadline,
-			Timeout: noneIfZero(j.Timeout), KillGrace: noneIfZero(j.KillGrace), Lease: j.Lease, OutlivesLease: j.OutlivesLease,
+			Timeout: noneIfZero(j.Timeout), KillGrace: noneIfZero(j.KillGrace), Lease: j.Lease, OutlivesLease: j.OutlivesLease, Where: j.Where,
 			Runner: &commandRunner{host: host, job: j, namespace: cfg.Namespace, withheld: cfg.Withheld(j), line: line},
 		})
 	}
@@ -237,6 +240,9 @@ func (r *replica) announce(embedded bool) {
 		"jobs", len(cfg.Jobs), "config", cfg.Digest()[:12], "version", version}
 	if len(r.redis.quorum) > 0 {
 		args = append(args, "quorum", r.redis.whereLocks())
+	}
+	if len(cfg.Replica.Labels) > 0 {
+		args = append(args, "labels", labelled(cfg.Replica.Labels))
 	}
 	if embedded {
 		r.log.Warn("starting with an embedded Redis: a trial, coordinates with nobody else", args...)

@@ -79,6 +79,8 @@ type Replica struct {
 	DrainTimeout time.Duration
 	// MaxRunning is how many runs a replica has at once; 100 if not set.
 	MaxRunning int
+	// Labels are what jobs may ask for by their `where`; none if not set.
+	Labels map[string]string
 }
 
 // History says what Redis keeps for each job.
@@ -128,6 +130,11 @@ type Job struct {
 	// Umask is nil where the job keeps the replica's.
 	Umask       *uint32
 	OKExitCodes []int
+	// Nice is nil where the job keeps the replica's. (Digests have what is not set only if it is, as they were before there were the keys.)
+	Nice   *int   `json:",omitempty"`
+	Limits Limits `json:",omitzero"`
+	// Where are the labels that a replica must have to run the job; none: any replica may.
+	Where map[string]string `json:",omitempty"`
 
 	Parallel, PerTick, PerReplica int
 	// StartDeadline is 0 for "auto": until the job's next tick, at most 1h.
@@ -141,6 +148,14 @@ type Job struct {
 
 	// Digest identifies what the job means; see [Config.Digest].
 	Digest string
+}
+
+// Limits bound what a run may take, with all its processes.
+type Limits struct {
+	// Memory is in bytes; 0 for no limit.
+	Memory int64 `json:",omitempty"`
+	// Pids is the number of processes and threads; 0 for no limit.
+	Pids int `json:",omitempty"`
 }
 
 // Output says what becomes of what a run prints.

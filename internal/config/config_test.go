@@ -149,7 +149,7 @@ func TestDefaults(t *testing.T) {
 	if !reflect.DeepEqual(c.Jobs[0], want) {
 		t.Errorf("got  %+v\nwant %+v", c.Jobs[0], want)
 	}
-	if c.Namespace != "default" || !reflect.DeepEqual(c.Redis, Redis{AckTimeout: 100 * time.Millisecond}) || c.Replica != (Replica{25 * time.Second, 100}) ||
+	if c.Namespace != "default" || !reflect.DeepEqual(c.Redis, Redis{AckTimeout: 100 * time.Millisecond}) || !reflect.DeepEqual(c.Replica, Replica{DrainTimeout: 25 * time.Second, MaxRunning: 100}) ||
 		c.History != (History{50, 30 * 24 * time.Hour, 1 << 20}) || len(c.Warnings) > 0 {
 		t.Errorf("%+v", c)
 	}
@@ -223,7 +223,7 @@ func TestDigest(t *testing.T) {
 	base := load(a + b)
 	for name, same := range map[string]*Config{
 		"order":         load(b + a),
-		"the machine":   load("redis.url = 'redis://other'\nreplica.max_running = 3\n"+a+b, "S=secret"),
+		"the machine":   load("redis.url = 'redis://other'\nreplica.max_running = 3\nreplica.labels.zone = 'b'\n"+a+b, "S=secret"),
 		"spelling":      load(strings.Replace(a, "0 3", "00  03", 1) + "timeout = '1440m'\n" + b),
 		"from defaults": load("[defaults]\ncommand = 'true'\n" + a + strings.Replace(b, "command = 'true'\n", "", 1)),
 	} {
@@ -240,7 +240,8 @@ func TestDigest(t *testing.T) {
 		"defaults.dir = '/tmp'", "defaults.env = { X = '' }", "defaults.env_from_file = { X = '/a' }",
 		"defaults.env_from_file = { X = '/b' }", "defaults.env_file = '/a'", "defaults.enabled = false", "defaults.umask = '0'",
 		"defaults.lease = '1m'", "defaults.jitter = '1s'", "defaults.output.log = false", "defaults.inherit_env = false",
-		"defaults.shell = ['/bin/bash', '-c']", "jobs.c = { schedule = '@daily', command = 'true' }",
+		"defaults.shell = ['/bin/bash', '-c']", "defaults.nice = 0", "defaults.nice = 1", "defaults.limits.memory = '1GiB'",
+		"defaults.limits.memory = '2GiB'", "defaults.limits.pids = 9", "defaults.where.zone = 'a'", "defaults.where.zone = 'b'", "jobs.c = { schedule = '@daily', command = 'true' }",
 	} {
 		digest := load(line + "\n" + a + b).Digest()
 		if before, again := seen[digest]; again {

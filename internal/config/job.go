@@ -80,6 +80,9 @@ func jobKeys() section[draft] {
 			"umask": func(r *reader, v value, d *draft) {
 				assign(&d.Umask)(parsed(r, v, `a string such as "027"`, parseUmask))
 			},
+			"nice":           readNice,
+			"limits":         func(r *reader, v value, d *draft) { read(r, v, limitsKeys(), &d.Limits) },
+			"where":          func(r *reader, v value, d *draft) { assign(&d.Where)(r.labels(v)) },
 			"ok_exit_codes":  readExitCodes,
 			"enabled":        func(r *reader, v value, d *draft) { assign(&d.Enabled)(r.boolean(v)) },
 			"description":    func(r *reader, v value, d *draft) { assign(&d.Description)(r.word(v, "a string")) },
@@ -99,8 +102,7 @@ func jobKeys() section[draft] {
 			"recover":        readRecover,
 		},
 		later: []string{
-			"after", "http", "pool", "except", "starts_at", "expires_at", "where", "nice", "limits", "retry",
-			"catch_up_window", "notify", "warn_after", "stale_after",
+			"after", "http", "pool", "except", "starts_at", "expires_at", "retry", "catch_up_window", "notify", "warn_after", "stale_after",
 		},
 	}
 	for key, set := range s.keys {

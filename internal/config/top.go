@@ -51,8 +51,8 @@ func replicaKeys() section[Replica] {
 		keys: map[string]func(*reader, value, *Replica){
 			"drain_timeout": func(r *reader, v value, to *Replica) { assign(&to.DrainTimeout)(r.duration(v, 0)) },
 			"max_running":   func(r *reader, v value, to *Replica) { assign(&to.MaxRunning)(r.integer(v, 1, 100_000)) },
+			"labels":        func(r *reader, v value, to *Replica) { assign(&to.Labels)(r.labels(v)) },
 		},
-		later: []string{"labels"},
 	}
 }
 
