@@ -47,8 +47,20 @@
 // with the field called "second", "minute", "hour", "day of month", "month" or
 // "day of week". It will not change between versions.
 //
+// # Exceptions
+//
+// What [Options] except is no tick for anybody: Next and Prev pass over it, and
+// Key and Digest tell schedules apart that differ in it. An expression excepts
+// the very instants that it names, no more: "0 12 * * *" takes out noon, and
+// "* * 12 * * *" all of the hour. It follows the rules above, those for daylight
+// saving included, by itself: so "30 2 * * *" excepts what a schedule of the same
+// text names on every day, and "* 2 * * *" does not where 2:30 was skipped. A
+// date excepts the instants at which the zone's clock shows it.
+//
 // # Limits
 //
 // Ticks are whole seconds between the years 1 and 9999. A schedule without any
-// tick within the calendar's 400-year cycle is refused by Parse.
+// tick within the calendar's 400-year cycle is refused by Parse, and so is one
+// of which on as many days as 40 years have, which is each kind of year, every
+// instant is excepted.
 package cronspec

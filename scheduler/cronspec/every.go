@@ -16,14 +16,19 @@ type every int64
 // next implements rule.
 func (e every) next(after, limit int64) (int64, bool) {
 	step := int64(e)
-	past := after % step
-	if past < 0 {
-		past += step
-	}
+	past := floorMod(after, step)
 	if limit-after < step-past {
 		return 0, false
 	}
 	return after - past + step, true
+}
+
+// floorMod is what is left of a by the multiples of n, never negative.
+func floorMod(a, n int64) int64 {
+	if past := a % n; past >= 0 {
+		return past
+	}
+	return a%n + n
 }
 
 // parseEvery reads what follows "@every", which starts at the given offset of

@@ -8,6 +8,9 @@ import (
 // ParseError tells what is wrong with one expression, where, and what to write
 // instead.
 type ParseError struct {
+	// Except says that the expression is one of [Options].Except; else it is one
+	// of the schedule's.
+	Except bool
 	// Index says which expression of the list is meant, from 0.
 	Index int
 	// Offset is the byte in that expression at which the fault was noticed; it
@@ -21,7 +24,11 @@ type ParseError struct {
 
 // Error returns place, message and hint in one line.
 func (e *ParseError) Error() string {
-	text := fmt.Sprintf("expression %d, byte %d: %s", e.Index, e.Offset, e.Message)
+	list := ""
+	if e.Except {
+		list = "except, "
+	}
+	text := fmt.Sprintf("%sexpression %d, byte %d: %s", list, e.Index, e.Offset, e.Message)
 	if e.Hint != "" {
 		text += " (" + e.Hint + ")"
 	}

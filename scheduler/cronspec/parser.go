@@ -12,6 +12,7 @@ import (
 // parser reads one expression.
 type parser struct {
 	options Options
+	except  bool // it is one of Options.Except
 	index   int
 	text    string
 }
@@ -34,7 +35,7 @@ const (
 )
 
 func (p *parser) fault(offset int, message, hint string) error {
-	return &ParseError{Index: p.index, Offset: offset, Message: message, Hint: hint}
+	return &ParseError{Except: p.except, Index: p.index, Offset: offset, Message: message, Hint: hint}
 }
 
 // parse returns the expression's rule and its canonical text.
@@ -171,10 +172,12 @@ func (p *parser) assemble(words []word, sets [fieldCount]uint64) (rule, string, 
 	return w, key, nil
 }
 
+// starBit is robfig's mark of a day field whose match is required.
+const starBit = 1 << 63
+
 // readFace reads six canonical fields with robfig's parser and sets the rule for
 // the days: both must match, or either.
 func readFace(text string, both bool) (*cron.SpecSchedule, error) {
-	const starBit = 1 << 63 // robfig's mark of a day field whose match is required
 	parser := cron.NewParser(cron.Second | cron.Minute | cron.Hour | cron.Dom | cron.Month | cron.Dow)
 	schedule, err := parser.Parse(text)
 	if err != nil {

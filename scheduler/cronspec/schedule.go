@@ -4,6 +4,7 @@ import (
 	"crypto/sha256"
 	"encoding/hex"
 	"errors"
+	"fmt"
 	"slices"
 	"strings"
 	"time"
@@ -25,14 +26,27 @@ type Options struct {
 	Location *time.Location
 	// Name is the job's name; it places H.
 	Name string
+	// Except are expressions whose instants are no ticks. They are read as those
+	// of the schedule are, in the same zone.
+	Except []string
+	// ExceptDates are days, such as "2026-12-25", without ticks: an instant is on
+	// the day that the clock of Location shows at it.
+	ExceptDates []string
+	// StartsAt and ExpiresAt bound the ticks: none is before StartsAt, and none at
+	// or after ExpiresAt. Zero is no bound.
+	StartsAt, ExpiresAt time.Time
 }
 
-// Schedule is the union of the instants of its expressions. It is made by
-// [Parse], never changes, and is safe for concurrent use.
+// Schedule is the union of the instants of its expressions, less what the
+// [Options] except. It is made by [Parse], never changes, and is safe for
+// concurrent use.
 type Schedule struct {
-	rules  []rule
-	key    string
-	digest string
+	rules      []rule
+	exceptions exceptions
+	after      int64 // ticks are after this instant
+	until      int64 // and none is after this one
+	key        string
+	digest     string
 }
 
 // rule computes the instants of one expression, in Unix seconds.
@@ -40,11 +54,17 @@ type rule interface {
 	// next returns the first instant after the given one up to limit, and
 	// whether there is one. It takes bounded time.
 	next(after, limit int64) (int64, bool)
+	// on returns what the expression names in a stretch of a day.
+	on(stretch) dial
 }
 
+// ErrNoTick is wrapped by the error of [Parse] for a schedule of which Except,
+// ExceptDates, StartsAt and ExpiresAt leave no tick.
+var ErrNoTick = errors.New("no tick is left")
+
 // Parse reads a list of expressions, which together make one schedule: an
-// instant that several of them name is one tick. Its error is a *[ParseError],
-// or several of them joined (one for each faulty expression); errors.As finds
+// instant that several of them name is one tick. The error of faulty expressions
+// is a *[ParseError], or several of them joined (one for each); errors.As finds
 // the first. It never panics, whatever the input.
 func Parse(exprs []string, o Options) (*Schedule, error) {
 	if o.Location == nil {
@@ -53,48 +73,68 @@ func Parse(exprs []string, o Options) (*Schedule, error) {
 	if len(exprs) == 0 {
 		return nil, &ParseError{Message: "no expression", Hint: `write for example "0 3 * * *"`}
 	}
-	var s Schedule
-	var keys []string
-	var faults []error
-	for i, text := range exprs {
-		p := parser{options: o, index: i, text: text}
-		r, key, err := p.parse()
-		switch {
-		case err != nil:
-			faults = append(faults, err)
-		case !slices.Contains(keys, key):
-			s.rules = append(s.rules, r)
-			keys = append(keys, key)
-		}
-	}
-	if len(faults) == 1 {
+	s := Schedule{after: firstInstant, until: lastInstant}
+	rules, keys, faults := parseAll(exprs, parser{options: o})
+	s.rules = rules
+	more, faulty := s.restrict(o)
+	faults = append(faults, faulty...)
+	switch {
+	case len(faults) == 1:
 		return nil, faults[0]
-	}
-	if len(faults) > 0 {
+	case len(faults) > 0:
 		return nil, errors.Join(faults...)
+	case len(more) > 0 && !s.comes():
+		return nil, fmt.Errorf("%w: all instants of the schedule are excepted, or out of its time", ErrNoTick)
 	}
-	slices.Sort(keys)
-	s.key = strings.Join(keys, "; ")
+	s.key = strings.Join(append(keys, more...), "; ")
 	sum := sha256.Sum256([]byte(s.key))
 	s.digest = hex.EncodeToString(sum[:8])
 	return &s, nil
 }
 
+// parseAll reads a list of expressions. Those that say the same become one rule;
+// keys are their canonical texts, sorted.
+func parseAll(exprs []string, p parser) (rules []rule, keys []string, faults []error) {
+	for i, text := range exprs {
+		p.index, p.text = i, text
+		r, key, err := p.parse()
+		switch {
+		case err != nil:
+			faults = append(faults, err)
+		case !slices.Contains(keys, key):
+			rules = append(rules, r)
+			keys = append(keys, key)
+		}
+	}
+	slices.Sort(keys)
+	return rules, keys, faults
+}
+
 // Next returns the first tick strictly after an instant, in UTC and whole
 // seconds, or the zero time if none comes.
 func (s *Schedule) Next(after time.Time) time.Time {
-	if tick, ok := s.next(after.Unix()); ok {
+	if tick, ok := s.next(after.Unix(), s.until); ok {
 		return time.Unix(tick, 0).UTC()
 	}
 	return time.Time{}
 }
 
-func (s *Schedule) next(after int64) (int64, bool) {
-	if after >= lastInstant {
+// next returns the first tick after the given instant up to limit.
+func (s *Schedule) next(after, limit int64) (int64, bool) {
+	after = max(after, s.after)
+	if after >= limit {
 		return 0, false
 	}
-	after = max(after, firstInstant)
-	limit := min(after+calendarCycle, lastInstant)
+	limit = min(limit, after+calendarCycle)
+	if s.exceptions.none() {
+		return s.named(after, limit)
+	}
+	return s.unexcepted(after, limit)
+}
+
+// named returns the first instant after the given one up to limit that an
+// expression of the schedule names, whether it is excepted or not.
+func (s *Schedule) named(after, limit int64) (int64, bool) {
 	found := false
 	for _, r := range s.rules {
 		// What the others found is the limit for the rest.
@@ -108,53 +148,53 @@ func (s *Schedule) next(after int64) (int64, bool) {
 // Prev returns the last tick strictly before an instant, in UTC and whole
 // seconds, or the zero time if there was none since 1970.
 func (s *Schedule) Prev(before time.Time) time.Time {
-	end := before.Unix()
-	if before.Nanosecond() > 0 {
-		end++
-	}
-	if tick, ok := s.prev(min(end, lastInstant+1)); ok {
+	if tick, ok := s.prev(min(ceil(before), s.until+1)); ok {
 		return time.Unix(tick, 0).UTC()
 	}
 	return time.Time{}
 }
 
-// prev returns the last tick in [0, before). It asks next only: from further and
-// further back until there is a tick, then by bisection for the last one. The
-// distance to the tick after `before` is a good guess at how far back to go.
+// ceil is the first whole second that is not before t.
+func ceil(t time.Time) int64 {
+	if t.Nanosecond() > 0 {
+		return t.Unix() + 1
+	}
+	return t.Unix()
+}
+
+// prev returns the last tick since 1970 before an instant. It asks next only:
+// from further and further back until there is a tick, then by bisection for the
+// last one. The distance to the tick after `before` is a good guess at how far
+// back to go.
 func (s *Schedule) prev(before int64) (int64, bool) {
 	reach := int64(1)
-	if t, ok := s.next(before - 1); ok {
-		if u, ok := s.next(t); ok {
+	if t, ok := s.next(before-1, s.until); ok {
+		if u, ok := s.next(t, s.until); ok {
 			reach = u - t
 		}
 	}
-	last, end := int64(-1), before // no tick in [end, before)
-	for last < 0 {
-		if end <= 0 {
-			return 0, false
+	start := max(s.after+1, 0)
+	for end := before; end > start; reach *= 2 { // no tick in [end, before)
+		from := max(before-reach, start)
+		if tick, ok := s.next(from-1, end-1); ok {
+			return s.lastTick(tick, end), true
 		}
-		from := max(before-reach, 0)
-		if tick, ok := s.next(from - 1); ok && tick < end {
-			last = tick
-		} else {
-			end = from
-		}
-		reach *= 2
+		end = from
 	}
-	return s.lastTick(last, end), true
+	return 0, false
 }
 
 // lastTick returns the last tick in [tick, end), tick being one. Each round at
 // least halves what is left to search.
 func (s *Schedule) lastTick(tick, end int64) int64 {
 	for {
-		next, ok := s.next(tick)
-		if !ok || next >= end {
+		next, ok := s.next(tick, end-1)
+		if !ok {
 			return tick
 		}
 		tick = next
 		middle := tick + (end-tick)/2
-		if next, ok = s.next(middle - 1); ok && next < end {
+		if next, ok = s.next(middle-1, end-1); ok {
 			tick = next
 		} else {
 			end = middle
@@ -163,8 +203,8 @@ func (s *Schedule) lastTick(tick, end int64) int64 {
 }
 
 // Key returns a canonical text of the schedule: fields resolved (H, names, 7 as
-// Sunday, redundant ways to write the same), expressions sorted, and the zone.
-// Schedules with equal keys have the same ticks and may share one computation.
+// Sunday, redundant ways to write the same), expressions sorted, the zone, and
+// after these what is excepted and the bounds, where there are any. Schedules with equal keys have the same ticks and may share one computation.
 // The text is for comparing; its form may change between versions.
 func (s *Schedule) Key() string { return s.key }
 

@@ -58,19 +58,12 @@ func (w *wall) nextShown(after, limit int64) (int64, bool) {
 // nextReached returns the first instant at which the zone's clock shows a
 // matching time or a later one, for a match that it had not reached before.
 func (w *wall) nextReached(after, limit int64) (int64, bool) {
-	from := after - lookBack
-	p := periodAt(w.zone, from)
-	reached := int64(math.MinInt64) // the latest time shown so far
-	for p.end <= after {
-		reached = max(reached, p.wallClock(p.end-1))
-		from = p.end
-		p = periodAt(w.zone, from)
-	}
-	match, ok := w.nextOnFace(max(reached, p.wallClock(after)), limit)
+	p, reached := reachedBy(w.zone, after)
+	match, ok := w.nextOnFace(reached, limit)
 	if !ok {
 		return 0, false
 	}
-	for from <= limit {
+	for from := after; from <= limit; {
 		if tick := max(p.instant(match), from); tick < p.end {
 			return tick, tick <= limit
 		}
@@ -78,6 +71,17 @@ func (w *wall) nextReached(after, limit int64) (int64, bool) {
 		p = periodAt(w.zone, from)
 	}
 	return 0, false
+}
+
+// reachedBy returns the latest time that the zone's clock has shown up to an
+// instant, and the period of that instant.
+func reachedBy(zone *time.Location, instant int64) (p period, reached int64) {
+	p, reached = periodAt(zone, instant-lookBack), math.MinInt64
+	for p.end <= instant {
+		reached = max(reached, p.wallClock(p.end-1))
+		p = periodAt(zone, p.end)
+	}
+	return p, max(reached, p.wallClock(instant))
 }
 
 // nextOnFace returns the first matching time of the wall clock after the given

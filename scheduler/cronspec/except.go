@@ -1,0 +1,248 @@
+package cronspec
+
+import (
+	"fmt"
+	"math/bits"
+	"slices"
+	"strings"
+	"time"
+)
+
+// exceptions are what is no tick of a schedule although it names it.
+type exceptions struct {
+	rules []rule
+	dates []int64 // midnights of the wall clock, sorted
+	zone  *time.Location
+}
+
+func (e *exceptions) none() bool { return len(e.rules)+len(e.dates) == 0 }
+
+// restrict reads what the options except, and the bounds. It returns what they
+// add to the schedule's key, nothing where there are none.
+func (s *Schedule) restrict(o Options) (keys []string, faults []error) {
+	s.exceptions.zone = o.Location
+	rules, texts, faults := parseAll(o.Except, parser{options: o, except: true})
+	s.exceptions.rules = rules
+	for _, text := range texts {
+		keys = append(keys, "except "+text)
+	}
+	dates, err := parseDates(o.ExceptDates)
+	if err != nil {
+		faults = append(faults, err)
+	}
+	for _, date := range dates {
+		s.exceptions.dates = append(s.exceptions.dates, date.Unix())
+	}
+	if len(dates) > 0 {
+		keys = append(keys, "except "+formatDates(dates)+" in "+zoneKey(o.Location))
+	}
+	if !o.StartsAt.IsZero() {
+		s.after = max(s.after, ceil(o.StartsAt)-1)
+		keys = append(keys, fmt.Sprintf("from %d", s.after+1))
+	}
+	if !o.ExpiresAt.IsZero() {
+		s.until = min(s.until, ceil(o.ExpiresAt)-1)
+		keys = append(keys, fmt.Sprintf("until %d", s.until))
+	}
+	return keys, faults
+}
+
+// parseDates returns the days, sorted, each once.
+func parseDates(texts []string) ([]time.Time, error) {
+	var dates []time.Time
+	for _, text := range texts {
+		date, err := time.Parse(time.DateOnly, text)
+		if err != nil {
+			return nil, fmt.Errorf("except date %s: it must be a day such as \"2026-12-25\"", quote(text))
+		}
+		dates = append(dates, date)
+	}
+	slices.SortFunc(dates, time.Time.Compare)
+	return slices.CompactFunc(dates, time.Time.Equal), nil
+}
+
+func formatDates(dates []time.Time) string {
+	texts := make([]string, len(dates))
+	for i, date := range dates {
+		texts[i] = date.Format(time.DateOnly)
+	}
+	return strings.Join(texts, ",")
+}
+
+// comes tells whether any tick is left. Without an end it is looked for where the
+// zones' rules repeat; with one, in the years before it.
+func (s *Schedule) comes() bool {
+	from := max(s.after, lawEnds)
+	if s.until < lastInstant {
+		from = max(s.after, s.until-calendarCycle)
+	}
+	_, ok := s.next(from, s.until)
+	return ok
+}
+
+// enoughDays bounds how many days are searched for an instant that is not
+// excepted. In any 40 years each kind of year comes, which its first weekday and
+// its length make, also where a century leaves out a leap day. A change of the
+// clock may cut a day in two.
+const enoughDays = 40 * (366 + 10)
+
+// unexcepted is named without what is excepted. It goes from one day on which
+// something is named to the next, so no number of excepted instants is walked one
+// by one; and a day that is like the one before is not read again.
+func (s *Schedule) unexcepted(after, limit int64) (int64, bool) {
+	var barren plan // of the last day without a tick
+	for range enoughDays + len(s.exceptions.dates) {
+		first, ok := s.named(after, limit)
+		if !ok {
+			return 0, false
+		}
+		st := stretchAt(s.exceptions.zone, first)
+		after = st.instant(st.to) - 1
+		if _, off := slices.BinarySearch(s.exceptions.dates, st.day); off {
+			continue
+		}
+		p := plan{st.from - st.day, st.to - st.day, dialsOn(st, s.rules), dialsOn(st, s.exceptions.rules)}
+		if p.equal(barren) {
+			continue
+		}
+		if second, ok := p.first(); ok {
+			tick := st.instant(st.day + second)
+			return tick, tick <= limit
+		}
+		barren = p
+	}
+	return 0, false
+}
+
+// plan is what is named, and what is excepted, from a second of a day on up to
+// before another.
+type plan struct {
+	from, to        int64
+	named, excepted dials
+}
+
+func (p plan) equal(o plan) bool {
+	return p.from == o.from && p.to == o.to && slices.Equal(p.named, o.named) && slices.Equal(p.excepted, o.excepted)
+}
+
+// first returns the first second that is named and not excepted.
+func (p plan) first() (second int64, ok bool) {
+	for at := p.from; at < p.to; at = (at/60 + 1) * 60 {
+		seconds := p.named.minute(at/60) &^ below(at%60)
+		if seconds != 0 {
+			seconds &^= p.excepted.minute(at / 60)
+		}
+		if seconds != 0 {
+			second = at/60*60 + int64(bits.TrailingZeros64(seconds))
+			return second, second < p.to
+		}
+	}
+	return 0, false
+}
+
+// stretch is what is left of a day from an instant on, as far as the zone's
+// offset stays the same. Its times are those of the wall clock.
+type stretch struct {
+	period
+	day      int64 // its midnight
+	from, to int64
+	reached  int64 // the latest time that was shown before it
+}
+
+func stretchAt(zone *time.Location, instant int64) stretch {
+	_, reached := reachedBy(zone, instant-1)
+	p := periodAt(zone, instant)
+	from := p.wallClock(instant)
+	day := from - floorMod(from, secondsPerDay)
+	end := min(p.end, p.instant(day+secondsPerDay))
+	return stretch{period: p, day: day, from: from, to: p.wallClock(end), reached: reached}
+}
+
+// dial is what an expression names on one day: for each minute of it, counted
+// from midnight, the set of seconds.
+type dial interface {
+	minute(n int64) (seconds uint64)
+}
+
+// dials is what several expressions name.
+type dials []dial
+
+func dialsOn(st stretch, rules []rule) dials {
+	list := make(dials, len(rules))
+	for i, r := range rules {
+		list[i] = r.on(st)
+	}
+	return list
+}
+
+func (d dials) minute(n int64) (seconds uint64) {
+	for _, one := range d {
+		seconds |= one.minute(n)
+	}
+	return seconds
+}
+
+// below is the set of the seconds of a minute before the n-th.
+func below(n int64) uint64 { return 1<<uint64(min(max(n, 0), 60)) - 1 }
+
+// everyDial is an "@every" expression on one day.
+type everyDial struct{ step, first int64 }
+
+// on implements rule.
+func (e every) on(st stretch) dial {
+	return everyDial{int64(e), floorMod(-st.instant(st.day), int64(e))}
+}
+
+func (d everyDial) minute(n int64) (seconds uint64) {
+	for at := floorMod(d.first-60*n, d.step); at < 60; at += d.step {
+		seconds |= 1 << at
+	}
+	return seconds
+}
+
+// wallDial is an expression of fields on one day, in seconds from midnight.
+type wallDial struct {
+	hours, minutes, seconds uint64 // none on a day that does not match
+	since                   int64  // what was shown before counts only once: for a fixed-time job
+	caught                  int64  // the instant that stands for skipped ones; -1 if there is none
+}
+
+// on implements rule.
+func (w *wall) on(st stretch) dial {
+	d := wallDial{caught: -1}
+	if w.namesDay(st.day) {
+		d.hours, d.minutes, d.seconds = w.face.Hour, w.face.Minute, w.face.Second&below(60)
+	}
+	if w.clock {
+		return d
+	}
+	d.since = st.reached + 1 - st.day
+	if st.from > st.reached+1 { // the clock has skipped something
+		if match, ok := w.nextOnFace(st.reached, st.from); ok && match <= st.from {
+			d.caught = st.from - st.day
+		}
+	}
+	return d
+}
+
+func (d wallDial) minute(n int64) (seconds uint64) {
+	if d.hours>>(n/60)&(d.minutes>>(n%60))&1 != 0 {
+		seconds = d.seconds &^ below(d.since-60*n)
+	}
+	if at := d.caught - 60*n; 0 <= at && at < 60 {
+		seconds |= 1 << at
+	}
+	return seconds
+}
+
+// namesDay tells whether a day, told by its midnight, matches.
+func (w *wall) namesDay(midnight int64) bool {
+	date := time.Unix(midnight, 0).UTC()
+	day := w.face.Dom>>date.Day()&1 != 0
+	weekday := w.face.Dow>>date.Weekday()&1 != 0
+	matches := day || weekday
+	if w.face.Dom&starBit != 0 { // see readFace
+		matches = day && weekday
+	}
+	return matches && w.face.Month>>date.Month()&1 != 0
+}
