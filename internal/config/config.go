@@ -12,7 +12,8 @@
 //   - Each job starts from [defaults], takes its own keys, and is checked as a whole.
 //
 // Nothing here looks at the machine: whether a user, a folder or a program exists is found out where it is used.
-// Only the environment is asked, for ${NAME} in strings, and no message tells a value that came from there.
+// Only the environment is asked, for ${NAME} in strings, and no message tells a value that came from there; and the clock,
+// for the warning of a job that has expired.
 package config
 
 import (
@@ -31,6 +32,8 @@ type Options struct {
 	KeepUnset bool
 	// Files, if set, gets the names of all files and folders that were looked at, also if there are faults.
 	Files *Files
+	// Now is the instant by which a job has expired; nil is time.Now.
+	Now func() time.Time
 }
 
 // Config is a configuration without faults.
@@ -113,6 +116,12 @@ type Job struct {
 	Schedule []string
 	Spec     *cronspec.Schedule
 	Location *time.Location
+	// Except holds the expressions of `except`, and ExceptDates the days of its calendars, sorted: their instants are no ticks.
+	// StartsAt and ExpiresAt bound the ticks; they are zero if not set. (Spec has it all, and so has the digest.)
+	Except      []string  `json:"-"`
+	ExceptDates []string  `json:"-"`
+	StartsAt    time.Time `json:"-"`
+	ExpiresAt   time.Time `json:"-"`
 
 	// Command is what to execute: the list form, or the shell's list and then the string. Shell tells which it was.
 	Command []string

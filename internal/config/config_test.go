@@ -225,6 +225,7 @@ func TestDigest(t *testing.T) {
 		"order":         load(b + a),
 		"the machine":   load("redis.url = 'redis://other'\nreplica.max_running = 3\nreplica.labels.zone = 'b'\n"+a+b, "S=secret"),
 		"spelling":      load(strings.Replace(a, "0 3", "00  03", 1) + "timeout = '1440m'\n" + b),
+		"a calendar":    load("[calendars.unused]\ndates = ['2026-12-25']\n" + a + b),
 		"from defaults": load("[defaults]\ncommand = 'true'\n" + a + strings.Replace(b, "command = 'true'\n", "", 1)),
 	} {
 		if same.Digest() != base.Digest() {
@@ -241,7 +242,10 @@ func TestDigest(t *testing.T) {
 		"defaults.env_from_file = { X = '/b' }", "defaults.env_file = '/a'", "defaults.enabled = false", "defaults.umask = '0'",
 		"defaults.lease = '1m'", "defaults.jitter = '1s'", "defaults.output.log = false", "defaults.inherit_env = false",
 		"defaults.shell = ['/bin/bash', '-c']", "defaults.nice = 0", "defaults.nice = 1", "defaults.limits.memory = '1GiB'",
-		"defaults.limits.memory = '2GiB'", "defaults.limits.pids = 9", "defaults.where.zone = 'a'", "defaults.where.zone = 'b'", "jobs.c = { schedule = '@daily', command = 'true' }",
+		"defaults.limits.memory = '2GiB'", "defaults.limits.pids = 9", "defaults.where.zone = 'a'", "defaults.where.zone = 'b'",
+		"defaults.except = '0 0 1 1 *'", "defaults.except = 'days'\ncalendars.days.dates = ['2026-12-25']",
+		"defaults.except = 'days'\ncalendars.days.dates = ['2026-12-26']", "defaults.starts_at = 2026-12-25T00:00:00Z",
+		"defaults.expires_at = 2126-12-25T00:00:00Z", "jobs.c = { schedule = '@daily', command = 'true' }",
 	} {
 		digest := load(line + "\n" + a + b).Digest()
 		if before, again := seen[digest]; again {

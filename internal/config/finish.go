@@ -14,15 +14,15 @@ import (
 var umaskPattern = regexp.MustCompile(`^0?[0-7]{1,3}$`)
 
 // job reads one job's table on top of the defaults and checks it as a whole.
-func (r *reader) job(v value, base *draft, history History) Job {
+func (r *reader) job(v value, base *draft, t *top) Job {
 	d := base.derive()
 	d.Name, d.File = v.name, v.src.name
 	d.Line, _ = v.src.position(v.at.key)
 	read(r, v, jobKeys(), &d)
 	r.finishCommand(v, &d)
-	r.finishSchedule(v, &d)
+	r.finishSchedule(v, &d, t.calendars)
 	r.checkSlots(&d)
-	if keep, set := d.at["output"]; set && d.Output.Keep > history.MaxBytes {
+	if keep, set := d.at["output"]; set && d.Output.Keep > t.History.MaxBytes {
 		r.warn(keep, keep.at.key, "output.keep is more than [history].max_bytes, which bounds the output of all runs of the job")
 	}
 	d.Digest = d.digest()
@@ -53,23 +53,34 @@ func (r *reader) need(v value, d *draft, key, or string) {
 	}
 }
 
-// finishSchedule finds out what the schedule means for this job.
-func (r *reader) finishSchedule(v value, d *draft) {
+// finishSchedule finds out what the schedule means for this job, and what is excepted from it.
+func (r *reader) finishSchedule(v value, d *draft, known calendars) {
 	r.need(v, d, "schedule", "after")
-	_, set := d.at["schedule"]
-	open := slices.ContainsFunc(d.exprs, func(e expression) bool { return e.open })
-	if !set || d.wrong["schedule"] || open {
-		return
+	d.Schedule = textsOf(d.exprs)
+	except := r.finishExcept(d, known)
+	var err error
+	open := func(e expression) bool { return e.open }
+	if len(d.exprs) > 0 && !d.wrong["schedule"] && !slices.ContainsFunc(slices.Concat(d.exprs, d.except), open) {
+		d.Spec, err = cronspec.Parse(d.Schedule, cronspec.Options{Location: d.Location, Name: d.Name,
+			Except: d.Except, ExceptDates: d.ExceptDates, StartsAt: d.StartsAt, ExpiresAt: d.ExpiresAt})
 	}
-	spec, err := cronspec.Parse(d.Schedule, cronspec.Options{Location: d.Location, Name: d.Name})
-	d.Spec = spec
+	r.wrongSchedule(d, err, except)
+	r.finishBounds(d, err)
+}
+
+// wrongSchedule tells what is wrong with the expressions of a schedule, and with those that it excepts.
+func (r *reader) wrongSchedule(d *draft, err error, except []expression) {
 	for _, one := range unjoin(err) {
 		var wrong *cronspec.ParseError
-		if !errors.As(one, &wrong) || wrong.Index >= len(d.exprs) {
+		switch {
+		case errors.Is(one, cronspec.ErrNoTick): // see finishBounds
+		case errors.As(one, &wrong) && wrong.Except && wrong.Index < len(except):
+			r.wrongExpression(except[wrong.Index], wrong)
+		case errors.As(one, &wrong) && !wrong.Except && wrong.Index < len(d.exprs):
+			r.wrongExpression(d.exprs[wrong.Index], wrong)
+		default:
 			r.fault(d.at["schedule"], "%s", oneLine(one.Error()))
-			continue
 		}
-		r.wrongExpression(d.exprs[wrong.Index], wrong)
 	}
 }
 
@@ -88,10 +99,10 @@ func unjoin(err error) []error {
 // what the environment holds.
 func (r *reader) wrongExpression(e expression, wrong *cronspec.ParseError) {
 	if len(e.names) > 0 {
-		r.fault(e.value, "schedule %q is no schedule with the values that the environment gives", e.raw)
+		r.fault(e.value, "%s %q is no schedule with the values that the environment gives", e.name, e.raw)
 		return
 	}
-	message := "schedule: " + wrong.Message
+	message := e.name + ": " + wrong.Message
 	if wrong.Hint != "" {
 		message += "; " + wrong.Hint
 	}

@@ -15,6 +15,7 @@ type draft struct {
 	named map[string]bool  // variables that this table's own env names
 
 	exprs  []expression
+	except []expression
 	argv   []string // command, if it is a list
 	script string   // command, if it is a string
 	shell  []string
@@ -67,6 +68,9 @@ func jobKeys() section[draft] {
 	s := section[draft]{
 		keys: map[string]func(*reader, value, *draft){
 			"schedule":      readSchedule,
+			"except":        readExcept,
+			"starts_at":     func(r *reader, v value, d *draft) { assign(&d.StartsAt)(r.instant(v)) },
+			"expires_at":    func(r *reader, v value, d *draft) { assign(&d.ExpiresAt)(r.instant(v)) },
 			"timezone":      func(r *reader, v value, d *draft) { assign(&d.Location)(parsed(r, v, "a string", parseZone)) },
 			"command":       readCommand,
 			"shell":         readShell,
@@ -102,7 +106,7 @@ func jobKeys() section[draft] {
 			"recover":        readRecover,
 		},
 		later: []string{
-			"after", "http", "pool", "except", "starts_at", "expires_at", "retry", "catch_up_window", "notify", "warn_after", "stale_after",
+			"after", "http", "pool", "retry", "catch_up_window", "notify", "warn_after", "stale_after",
 		},
 	}
 	for key, set := range s.keys {
@@ -128,22 +132,29 @@ func outputKeys() section[Output] {
 
 // readSchedule reads an expression or a list of them. What they mean is found out when the job's name and zone are known.
 func readSchedule(r *reader, v value, d *draft) {
-	const want = `an expression in a string, such as "0 3 * * *", or a list of them`
-	var exprs []expression
-	one := func(item value) (string, bool) {
+	assign(&d.exprs)(r.expressions(v, `an expression in a string, such as "0 3 * * *", or a list of them`))
+}
+
+// expressions reads a string, or a non-empty list of them.
+func (r *reader) expressions(v value, want string) ([]expression, bool) {
+	one := func(item value) (expression, bool) {
 		e, ok := r.text(item, want)
-		exprs = append(exprs, expression{item, e})
-		return e.text, ok
+		return expression{item, e}, ok
 	}
 	if _, isString := v.raw.(string); isString {
-		if text, ok := one(v); ok {
-			d.Schedule, d.exprs = []string{text}, exprs
-		}
-		return
+		e, ok := one(v)
+		return []expression{e}, ok
 	}
-	if texts, ok := list(r, v, want, one); ok {
-		d.Schedule, d.exprs = texts, exprs
+	return list(r, v, want, one)
+}
+
+// textsOf is what expressions say, with their variables replaced.
+func textsOf(exprs []expression) []string {
+	var texts []string
+	for _, e := range exprs {
+		texts = append(texts, e.text)
 	}
+	return texts
 }
 
 // readCommand reads a list, or a string for the shell. Neither has its variables replaced.

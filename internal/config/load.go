@@ -5,6 +5,7 @@ import (
 	"path/filepath"
 	"slices"
 	"strings"
+	"time"
 )
 
 // reader reads one configuration and gathers what is wrong with it.
@@ -20,6 +21,9 @@ type reader struct {
 }
 
 func newReader(o Options) *reader {
+	if o.Now == nil {
+		o.Now = time.Now
+	}
 	return &reader{
 		options: o,
 		order:   make(map[string]int),

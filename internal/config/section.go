@@ -99,6 +99,8 @@ func belongs(key, table string) string {
 		return "in [history]"
 	case poolKeys().has(key):
 		return "in [pools.NAME]"
+	case calendarKeys().has(key):
+		return "in [calendars.NAME]"
 	}
 	return ""
 }

@@ -149,7 +149,7 @@ func (s *source) twice(t twin) Fault {
 // alreadyDefined is the message for a job, table or key that is there twice; it names the place of the first.
 func alreadyDefined(kind, name, before string) string {
 	switch kind {
-	case "job", "pool":
+	case "job", "pool", "calendar":
 		return fmt.Sprintf("%s %q is already defined at %s; give one of them another name", kind, name, before)
 	case "table":
 		return fmt.Sprintf("table %q is already defined at %s; join the two", name, before)

@@ -35,7 +35,7 @@ var specified = []struct {
 	{true, `>history = { runs = 50, max_age = "30d", max_bytes = "1MiB" }`},
 	{false, `>heartbeat = { url = "https://hc.example/ping/abc", every = "1m" }`},
 	{true, `>pools.warehouse.slots = 4`},
-	{false, `>calendars.holidays.dates = ["2026-12-25", "2027-01-01"]`},
+	{true, `>calendars.holidays.dates = ["2026-12-25", "2027-01-01"]`},
 	{false, `>notify.mail = { on = ["failed"], webhook = "https://hc.example" }`},
 	{true, `defaults.>timeout = "1h"`},
 	{false, `defaults.>retry = { max = 3 }`},
@@ -86,9 +86,11 @@ var specified = []struct {
 	{true, `jobs.a.>on_lease_lost = "stop"`},
 	{true, `jobs.a.>on_lease_lost = "continue"`},
 	{true, `jobs.a.>jitter = "10s"`},
-	{false, `jobs.a.>except = ["holidays"]`},
-	{false, `jobs.a.>starts_at = 2026-01-01T00:00:00Z`},
-	{false, `jobs.a.>expires_at = 2027-01-01T00:00:00Z`},
+	{true, "jobs.a.>except = ['holidays']\ncalendars.holidays.dates = ['2026-12-25']"},
+	{true, `jobs.a.>except = ["0 0 24 12 *", "@weekly"]`},
+	{true, `jobs.a.>starts_at = 2026-01-01T00:00:00Z`},
+	{true, `jobs.a.>starts_at = "2026-01-01T00:00:00+01:00"`},
+	{true, `jobs.a.>expires_at = 2027-01-01T00:00:00Z`},
 	{true, `jobs.a.>output = { keep = "16KiB", log = true }`},
 	{false, `jobs.a.>warn_after = "10m"`},
 	{false, `jobs.a.>stale_after = "2d"`},
@@ -134,7 +136,7 @@ func TestEverySpecifiedKeyIsKnown(t *testing.T) {
 		named[parts[0]] = true
 		named[parts[len(parts)-1]] = true
 	}
-	for _, s := range [][]string{known(topKeys()), known(redisKeys()), known(replicaKeys()), known(poolKeys()), known(jobKeys())} {
+	for _, s := range [][]string{known(topKeys()), known(redisKeys()), known(replicaKeys()), known(poolKeys()), known(calendarKeys()), known(jobKeys())} {
 		for _, key := range s {
 			if !named[key] {
 				t.Errorf("%q is known, but not named", key)

@@ -16,8 +16,9 @@ import (
 // first file may rest on what the last one says.
 type top struct {
 	Config
-	defaults []value
-	jobs     []value
+	calendars calendars
+	defaults  []value
+	jobs      []value
 }
 
 func topKeys() section[top] {
@@ -34,14 +35,15 @@ func topKeys() section[top] {
 					t.Timezone = zone
 				}
 			},
-			"redis":    func(r *reader, v value, t *top) { read(r, v, redisKeys(), &t.Redis) },
-			"replica":  func(r *reader, v value, t *top) { read(r, v, replicaKeys(), &t.Replica) },
-			"history":  func(r *reader, v value, t *top) { read(r, v, historyKeys(), &t.History) },
-			"defaults": func(_ *reader, v value, t *top) { t.defaults = append(t.defaults, v) },
-			"jobs":     readJobs,
-			"pools":    readPools,
+			"redis":     func(r *reader, v value, t *top) { read(r, v, redisKeys(), &t.Redis) },
+			"replica":   func(r *reader, v value, t *top) { read(r, v, replicaKeys(), &t.Replica) },
+			"history":   func(r *reader, v value, t *top) { read(r, v, historyKeys(), &t.History) },
+			"defaults":  func(_ *reader, v value, t *top) { t.defaults = append(t.defaults, v) },
+			"jobs":      readJobs,
+			"pools":     readPools,
+			"calendars": readCalendars,
 		},
-		later: []string{"server", "heartbeat", "calendars", "notify"},
+		later: []string{"server", "heartbeat", "notify"},
 	}
 }
 
@@ -99,7 +101,7 @@ func poolKeys() section[Pool] {
 	}}
 }
 
-// named reads a table of named tables of one kind: [jobs] and [pools].
+// named reads a table of named tables of one kind: [jobs], [pools] and [calendars].
 func (r *reader) named(v value, kind string, each func(value)) {
 	table, ok := v.raw.(map[string]any)
 	if !ok {
@@ -130,7 +132,7 @@ func (r *reader) config() *Config {
 		History:   History{Runs: 50, MaxAge: 30 * 24 * time.Hour, MaxBytes: 1 << 20},
 		Pools:     map[string]Pool{},
 		EnvTaken:  r.taken,
-	}}
+	}, calendars: calendars{}}
 	for _, s := range r.sources {
 		read(r, s.root(r.taken), topKeys(), &t)
 	}
@@ -140,7 +142,7 @@ func (r *reader) config() *Config {
 		read(r, v, defaultKeys(), &base)
 	}
 	for _, v := range t.jobs {
-		t.Jobs = append(t.Jobs, r.job(v, &base, t.History))
+		t.Jobs = append(t.Jobs, r.job(v, &base, &t))
 	}
 	slices.SortFunc(t.Jobs, func(a, b Job) int { return cmp.Compare(a.Name, b.Name) })
 	if faults, _ := r.faults.split(); len(t.jobs)+len(faults) == 0 {
