@@ -20,6 +20,11 @@ type Job struct {
 	// [cronspec.LoadLocation] gives the same zone on every machine.
 	Schedule []string
 	Location *time.Location
+	// Except are expressions, and ExceptDates days of Location's clock such as "2026-12-25", whose instants are no ticks of the job:
+	// they are neither run nor recorded. No tick is before StartsAt, and none at or after ExpiresAt; zero is no bound.
+	// What leaves no tick at all is a fault; a job that has expired is not.
+	Except, ExceptDates []string
+	StartsAt, ExpiresAt time.Time
 	// Jitter delays each tick by a hash of the job and the tick, the same on every replica, never past the next tick.
 	Jitter time.Duration
 	// Runner runs the job. Required.
@@ -137,7 +142,8 @@ type task struct {
 
 func newTask(job Job) (*task, error) {
 	job = job.withDefaults()
-	spec, err := cronspec.Parse(job.Schedule, cronspec.Options{Location: job.Location, Name: job.Name})
+	spec, err := cronspec.Parse(job.Schedule, cronspec.Options{Location: job.Location, Name: job.Name,
+		Except: job.Except, ExceptDates: job.ExceptDates, StartsAt: job.StartsAt, ExpiresAt: job.ExpiresAt})
 	if err != nil {
 		err = fmt.Errorf("job %s: schedule: %w", job.Name, err)
 	}

@@ -4,6 +4,7 @@ import (
 	"context"
 	"errors"
 	"fmt"
+	"slices"
 	"time"
 
 	"github.com/cronclave/cronclave/internal/config"
@@ -48,9 +49,17 @@ func describe(cfg *config.Config, now time.Time) []journal.JobInfo {
 	infos := make([]journal.JobInfo, 0, len(cfg.Jobs))
 	for _, j := range cfg.Jobs {
 		infos = append(infos, journal.JobInfo{Name: j.Name, Schedule: j.Schedule, Timezone: j.Location.String(),
+			Except: j.Except, ExceptDates: datesSince(j.ExceptDates, now.AddDate(0, 0, -2)), StartsAt: j.StartsAt, ExpiresAt: j.ExpiresAt,
 			Parallel: j.Parallel, PerTick: j.PerTick, Digest: j.Digest, Enabled: j.Enabled, Where: j.Where, Seen: now})
 	}
 	return infos
+}
+
+// datesSince leaves out the days, which are sorted, before that of an instant: who asks for a job's next tick needs no others, and calendars
+// may be long.
+func datesSince(dates []string, t time.Time) []string {
+	i, _ := slices.BinarySearch(dates, t.UTC().Format(time.DateOnly))
+	return dates[i:]
 }
 
 // checkFormat refuses data of a newer version, and of nobody knows whom.

@@ -220,7 +220,8 @@ func nextTick(info journal.JobInfo, now time.Time) *time.Time {
 	if err != nil {
 		return nil
 	}
-	spec, err := cronspec.Parse(info.Schedule, cronspec.Options{Name: info.Name, Location: zone})
+	spec, err := cronspec.Parse(info.Schedule, cronspec.Options{Name: info.Name, Location: zone,
+		Except: info.Except, ExceptDates: info.ExceptDates, StartsAt: info.StartsAt, ExpiresAt: info.ExpiresAt})
 	if err != nil {
 		return nil
 	}

@@ -1,40 +1,94 @@
 package main
 
 import (
-	"strings"
+	"bytes"
+	"encoding/json"
 	"testing"
 	"time"
 
+	"github.com/cronclave/cronclave/internal/config"
+	"github.com/cronclave/cronclave/internal/embedded"
 	"github.com/cronclave/cronclave/internal/journal"
 )
 
-func TestStatusReadsWell(t *testing.T) {
-	now := time.Date(2026, 3, 1, 12, 0, 0, 0, time.UTC)
-	next := now.Add(time.Minute)
-	st := &status{
-		Namespace: "default", Now: now, Leader: &statusLeader{"a", 7},
-		Replicas: []statusReplica{
-			{Name: "a", Version: "v1", Started: now.Add(-time.Hour), Seen: now.Add(-1400 * time.Millisecond), ConfigDigest: "0123456789abcdef", ClockOffsetMS: -3},
-			{Name: "b", Version: "v1", Started: now.Add(-time.Hour), Seen: now.Add(time.Millisecond), ConfigDigest: "0123456789abcdef", Running: 2},
-		},
-		Jobs: []statusJob{
-			{Name: "quiet", Schedule: []string{"@daily"}},
-			{Name: "wordy", Schedule: []string{"* * * * *"}, Next: &next, Holders: []statusHolder{{Replica: "b", Slot: 1}},
-				Last: &journal.Record{Tick: now, Outcome: "failed", Reason: "exec: \"/no/such/program\": no such file or directory\nand more"}},
-		},
+// TestStatusTellsTheNextTick by what replicas have described, whatever their jobs except; and by what a replica of before there were
+// exceptions has.
+func TestStatusTellsTheNextTick(t *testing.T) {
+	t.Parallel()
+	s, err := embedded.Start(embedded.Config{})
+	if err != nil {
+		t.Fatal(err)
 	}
-	want := `namespace default at 2026-03-01T12:00:00Z, leader a
+	t.Cleanup(s.Close)
+	rdb, err := (&app{redisURL: s.URL()}).openRedis(config.Redis{})
+	if err != nil {
+		t.Fatal(err)
+	}
+	t.Cleanup(func() { _ = rdb.Close() })
+	j, err := journal.New(journal.Config{Redis: rdb, Namespace: "default"})
+	if err != nil {
+		t.Fatal(err)
+	}
+	day := time.Now().UTC().Truncate(24 * time.Hour)
+	dates := []string{"2020-01-01"}
+	for n := range 6 {
+		dates = append(dates, day.AddDate(0, 0, n-1).Format(time.DateOnly))
+	}
+	daily := config.Job{Schedule: []string{"0 12 * * *"}, Location: time.UTC, Enabled: true}
+	want := map[string]time.Time{}
+	var cfg config.Config
+	add := func(name string, next time.Time, edit func(j *config.Job)) {
+		job := daily
+		job.Name = name
+		edit(&job)
+		cfg.Jobs, want[name] = append(cfg.Jobs, job), next
+	}
+	noon := func(days int) time.Time { return day.AddDate(0, 0, days).Add(12 * time.Hour) }
+	add("dates", noon(5), func(j *config.Job) { j.ExceptDates = dates })
+	add("except", day.AddDate(0, 0, 5), func(j *config.Job) {
+		j.Schedule, j.Except, j.ExceptDates = []string{"0 */12 * * *"}, []string{"0 12 * * *"}, dates
+	})
+	add("starts", noon(100), func(j *config.Job) { j.StartsAt = day.AddDate(0, 0, 100) })
+	add("expired", time.Time{}, func(j *config.Job) { j.ExpiresAt = day.AddDate(0, 0, -1) })
+	if err := j.DescribeJobs(t.Context(), describe(&cfg, time.Now())); err != nil {
+		t.Fatal(err)
+	}
+	const old = `{"name":"old","schedule":["0 0 1 1 *"],"timezone":"UTC","parallel":1,"per_tick":1,"digest":"x","enabled":true,"seen":"2026-01-01T00:00:00Z"}`
+	if err := rdb.HSet(t.Context(), "cronclave:default:jobs", "old", old).Err(); err != nil {
+		t.Fatal(err)
+	}
+	want["old"] = time.Date(day.Year()+1, 1, 1, 0, 0, 0, 0, time.UTC)
+	var out, said bytes.Buffer
+	if code := execute(t.Context(), []string{"status", "--json", "--redis", s.URL()}, streams{out: &out, err: &said}); code != 0 {
+		t.Fatalf("exit code %d\n%s", code, &said)
+	}
+	var st status
+	if err := json.Unmarshal(out.Bytes(), &st); err != nil {
+		t.Fatal(err)
+	}
+	if len(st.Jobs) != len(want) {
+		t.Errorf("%d jobs, want %d", len(st.Jobs), len(want))
+	}
+	for _, got := range st.Jobs {
+		var next time.Time
+		if got.Next != nil {
+			next = *got.Next
+		}
+		if !next.Equal(want[got.Name]) {
+			t.Errorf("%s: next is %v, want %v", got.Name, next, want[got.Name])
+		}
+	}
+}
 
-REPLICA  VERSION  STARTED               SEEN    CONFIG        CLOCK  RUNNING
-a        v1       2026-03-01T11:00:00Z  1s ago  0123456789ab  -3ms   0
-b        v1       2026-03-01T11:00:00Z  0s ago  0123456789ab  +0ms   2
-
-JOB    SCHEDULE   LAST                                                                  NEXT                  HELD BY
-quiet  @daily     -                                                                     -                     -
-wordy  * * * * *  2026-03-01T12:00:00Z failed exec: "/no/such/program": no such file …  2026-03-01T12:01:00Z  b/1
-`
-	var out strings.Builder
-	if err := (&app{streams: streams{out: &out}}).printStatus(st); err != nil || out.String() != want {
-		t.Errorf("%v\n%s", err, out.String())
+// TestDatesSince: what is told of a calendar is what may still matter anywhere.
+func TestDatesSince(t *testing.T) {
+	dates := []string{"2026-01-01", "2026-12-24", "2026-12-25"}
+	for day, want := range map[int]int{23: 2, 24: 2, 25: 1, 26: 0} {
+		if got := datesSince(dates, time.Date(2026, 12, day, 1, 0, 0, 0, time.UTC)); len(got) != want {
+			t.Errorf("from day %d: %v", day, got)
+		}
+	}
+	if got := datesSince(nil, time.Now()); len(got) != 0 {
+		t.Error(got)
 	}
 }

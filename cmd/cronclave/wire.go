@@ -117,6 +117,7 @@ func jobsOf(cfg *config.Config, host *command.Host, line outputLine) []scheduler
 		}
 		jobs = append(jobs, scheduler.Job{
 			Name: j.Name, Schedule: j.Schedule, Location: j.Location, Jitter: j.Jitter,
+			Except: j.Except, ExceptDates: j.ExceptDates, StartsAt: j.StartsAt, ExpiresAt: j.ExpiresAt,
 			Parallel: j.Parallel, PerTick: j.PerTick, PerReplica: j.PerReplica, StartDeadline: j.StartDeadline,
 			Timeout: noneIfZero(j.Timeout), KillGrace: noneIfZero(j.KillGrace), Lease: j.Lease, OutlivesLease: j.OutlivesLease, Where: j.Where,
 			Runner: &commandRunner{host: host, job: j, namespace: cfg.Namespace, withheld: cfg.Withheld(j), line: line},

@@ -19,6 +19,11 @@ type JobInfo struct {
 	// Schedule is the list of its expressions, Timezone the zone's IANA name.
 	Schedule []string `json:"schedule"`
 	Timezone string   `json:"timezone"`
+	// Except and ExceptDates are what is no tick of it, and StartsAt and ExpiresAt bound its ticks; an older replica says nothing of these.
+	Except      []string  `json:"except,omitempty"`
+	ExceptDates []string  `json:"except_dates,omitempty"`
+	StartsAt    time.Time `json:"starts_at,omitzero"`
+	ExpiresAt   time.Time `json:"expires_at,omitzero"`
 	// Parallel is how many slots it has, PerTick how many of them a tick gets.
 	Parallel int `json:"parallel"`
 	PerTick  int `json:"per_tick"`
