@@ -25,10 +25,11 @@ func (e every) next(after, limit int64) (int64, bool) {
 
 // floorMod is what is left of a by the multiples of n, never negative.
 func floorMod(a, n int64) int64 {
-	if past := a % n; past >= 0 {
-		return past
+	past := a % n
+	if past < 0 {
+		past += n
 	}
-	return a%n + n
+	return past
 }
 
 // parseEvery reads what follows "@every", which starts at the given offset of

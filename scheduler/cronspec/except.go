@@ -15,14 +15,10 @@ type exceptions struct {
 	zone  *time.Location
 }
 
-func (e *exceptions) none() bool { return len(e.rules)+len(e.dates) == 0 }
-
 // restrict reads what the options except, and the bounds. It returns what they
 // add to the schedule's key, nothing where there are none.
 func (s *Schedule) restrict(o Options) (keys []string, faults []error) {
-	s.exceptions.zone = o.Location
 	rules, texts, faults := parseAll(o.Except, parser{options: o, except: true})
-	s.exceptions.rules = rules
 	for _, text := range texts {
 		keys = append(keys, "except "+text)
 	}
@@ -30,11 +26,11 @@ func (s *Schedule) restrict(o Options) (keys []string, faults []error) {
 	if err != nil {
 		faults = append(faults, err)
 	}
-	for _, date := range dates {
-		s.exceptions.dates = append(s.exceptions.dates, date.Unix())
-	}
 	if len(dates) > 0 {
 		keys = append(keys, "except "+formatDates(dates)+" in "+zoneKey(o.Location))
+	}
+	if len(keys) > 0 {
+		s.exceptions = &exceptions{rules, midnights(dates), o.Location}
 	}
 	if !o.StartsAt.IsZero() {
 		s.after = max(s.after, ceil(o.StartsAt)-1)
@@ -59,6 +55,14 @@ func parseDates(texts []string) ([]time.Time, error) {
 	}
 	slices.SortFunc(dates, time.Time.Compare)
 	return slices.CompactFunc(dates, time.Time.Equal), nil
+}
+
+func midnights(dates []time.Time) []int64 {
+	list := make([]int64, len(dates))
+	for i, date := range dates {
+		list[i] = date.Unix()
+	}
+	return list
 }
 
 func formatDates(dates []time.Time) string {
@@ -194,10 +198,15 @@ func (e every) on(st stretch) dial {
 }
 
 func (d everyDial) minute(n int64) (seconds uint64) {
-	for at := floorMod(d.first-60*n, d.step); at < 60; at += d.step {
-		seconds |= 1 << at
+	at := floorMod(d.first-60*n, d.step)
+	if at >= 60 {
+		return 0
 	}
-	return seconds
+	seconds = 1 << at
+	for width := d.step; width < 60; width *= 2 { // each turn doubles how many there are
+		seconds |= seconds << width
+	}
+	return seconds & below(60)
 }
 
 // wallDial is an expression of fields on one day, in seconds from midnight.

@@ -321,3 +321,29 @@ func TestExceptedInstantsAreNotWalked(t *testing.T) {
 		t.Errorf("%d days for a tick that is 273 days ago", c.days)
 	}
 }
+
+// BenchmarkExcept takes one step where nothing, a day, and most of a year is excepted in a row.
+func BenchmarkExcept(b *testing.B) {
+	for name, except := range map[string]string{
+		"nothing": "except 0 0 1 1 *",
+		"hours":   "except * * 1-23 * * *",
+		"months":  "except * * * * 1-11 *",
+		"halves":  "except */2 * * * 1-11 *; except 1/2 * * * 1-11 *",
+	} {
+		s, err := Parse([]string{"* * * * * *"}, options(b, "Europe/Berlin", except))
+		if err != nil {
+			b.Fatal(err)
+		}
+		at := time.Date(2026, 1, 2, 1, 0, 0, 0, time.UTC)
+		b.Run("next/"+name, func(b *testing.B) {
+			for b.Loop() {
+				s.Next(at)
+			}
+		})
+		b.Run("prev/"+name, func(b *testing.B) {
+			for b.Loop() {
+				s.Prev(at.AddDate(0, 10, 0))
+			}
+		})
+	}
+}

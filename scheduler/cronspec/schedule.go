@@ -42,9 +42,9 @@ type Options struct {
 // concurrent use.
 type Schedule struct {
 	rules      []rule
-	exceptions exceptions
-	after      int64 // ticks are after this instant
-	until      int64 // and none is after this one
+	exceptions *exceptions // nil for none
+	after      int64       // ticks are after this instant
+	until      int64       // and none is after this one
 	key        string
 	digest     string
 }
@@ -126,7 +126,7 @@ func (s *Schedule) next(after, limit int64) (int64, bool) {
 		return 0, false
 	}
 	limit = min(limit, after+calendarCycle)
-	if s.exceptions.none() {
+	if s.exceptions == nil {
 		return s.named(after, limit)
 	}
 	return s.unexcepted(after, limit)
