@@ -45,8 +45,8 @@ func TestStatusTellsTheNextTick(t *testing.T) {
 	}
 	noon := func(days int) time.Time { return day.AddDate(0, 0, days).Add(12 * time.Hour) }
 	add("dates", noon(5), func(j *config.Job) { j.ExceptDates = dates })
-	add("except", day.AddDate(0, 0, 5), func(j *config.Job) {
-		j.Schedule, j.Except, j.ExceptDates = []string{"0 */12 * * *"}, []string{"0 12 * * *"}, dates
+	add("except", noon(5), func(j *config.Job) {
+		j.Schedule, j.Except, j.ExceptDates = []string{"0 */12 * * *"}, []string{"0 0 * * *"}, dates
 	})
 	add("starts", noon(100), func(j *config.Job) { j.StartsAt = day.AddDate(0, 0, 100) })
 	add("expired", time.Time{}, func(j *config.Job) { j.ExpiresAt = day.AddDate(0, 0, -1) })
