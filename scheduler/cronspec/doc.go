@@ -60,7 +60,7 @@
 // # Limits
 //
 // Ticks are whole seconds between the years 1 and 9999. A schedule without any
-// tick within the calendar's 400-year cycle is refused by Parse, and so is one
-// of which on as many days as 40 years have, which is each kind of year, every
-// instant is excepted.
+// tick within the calendar's 400-year cycle is refused by Parse. So is one of
+// which every instant is excepted on as many of its days as 40 years have: in
+// that time each kind of year comes, and further than that Next does not look.
 package cronspec

@@ -51,6 +51,28 @@ func ExampleParse_list() {
 	// Sat 00:00
 }
 
+// Office hours on working days, less the holidays and the afternoons before them.
+func ExampleParse_except() {
+	s, err := cronspec.Parse([]string{"0 9-17/4 * * MON-FRI"}, cronspec.Options{
+		ExceptDates: []string{"2026-12-25", "2027-01-01"},
+		Except:      []string{"0 13-17 24,31 12 *"},
+	})
+	if err != nil {
+		fmt.Println(err)
+		return
+	}
+	at := time.Date(2026, 12, 23, 12, 0, 0, 0, time.UTC)
+	for range 4 {
+		at = s.Next(at)
+		fmt.Println(at.Format("Mon 2 Jan 15:04"))
+	}
+	// Output:
+	// Wed 23 Dec 13:00
+	// Wed 23 Dec 17:00
+	// Thu 24 Dec 09:00
+	// Mon 28 Dec 09:00
+}
+
 // A fault tells its place and what to write instead.
 func ExampleParseError() {
 	_, err := cronspec.Parse([]string{"*/90 * * * *"}, cronspec.Options{})
