@@ -133,16 +133,25 @@ func TestKeyOfList(t *testing.T) {
 func TestExtremes(t *testing.T) {
 	for _, zone := range []string{"UTC", "America/New_York", "Pacific/Apia"} {
 		for _, expr := range []string{"* * * * * *", "0 3 * * *", "*/5 3 29 2 */7", "59 59 23 31 12 *", "@every 1s", "@every 100000d"} {
-			s := mustParse(t, zone, expr)
-			for _, at := range []time.Time{{}, time.Unix(-1<<62, 0), time.Unix(1<<62, 0), time.Unix(lastInstant, 0),
-				time.Unix(lastInstant-1, 0), time.Unix(lastInstant+1, 1), time.Unix(firstInstant-1, 0), time.Unix(0, 0), time.Unix(-1, 5)} {
-				if next := s.Next(at); !next.IsZero() && (!next.After(at) || next.Unix() > lastInstant) {
-					t.Errorf("%q in %s: Next(%v) = %v", expr, zone, at, next)
-				}
-				if prev := s.Prev(at); !prev.IsZero() && (!prev.Before(at) || prev.Unix() < 0) {
-					t.Errorf("%q in %s: Prev(%v) = %v", expr, zone, at, prev)
-				}
+			atTheEnds(t, mustParse(t, zone, expr), zone+" "+expr)
+			o := options(t, zone, "except * * 1,5-9 * * *; except @every 7d; date 0001-01-01; date 1970-01-01; date 9999-12-30")
+			s, err := Parse([]string{expr}, o)
+			if err != nil {
+				t.Fatal(err)
 			}
+			atTheEnds(t, s, zone+" "+expr+" with exceptions")
+		}
+	}
+}
+
+func atTheEnds(t *testing.T, s *Schedule, name string) {
+	for _, at := range []time.Time{{}, time.Unix(-1<<62, 0), time.Unix(1<<62, 0), time.Unix(lastInstant, 0),
+		time.Unix(lastInstant-1, 0), time.Unix(lastInstant+1, 1), time.Unix(firstInstant-1, 0), time.Unix(0, 0), time.Unix(-1, 5)} {
+		if next := s.Next(at); !next.IsZero() && (!next.After(at) || next.Unix() > lastInstant) {
+			t.Errorf("%s: Next(%v) = %v", name, at, next)
+		}
+		if prev := s.Prev(at); !prev.IsZero() && (!prev.Before(at) || prev.Unix() < 0) {
+			t.Errorf("%s: Prev(%v) = %v", name, at, prev)
 		}
 	}
 }
