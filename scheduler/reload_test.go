@@ -5,6 +5,7 @@ import (
 	"errors"
 	"strings"
 	"sync"
+	"sync/atomic"
 	"testing"
 	"time"
 
@@ -196,7 +197,7 @@ func TestReloadWhileAClaimIsUnderWay(t *testing.T) {
 
 // A job that is removed is not looked at again, not even if the answer to a look at it is under way.
 func TestRemovedJobIsNotLookedAt(t *testing.T) {
-	for _, underWay := range []int{0, 1} {
+	for _, underWay := range []int64{0, 1} {
 		inCluster(t, func(c *cluster) {
 			jobs := []scheduler.Job{c.job("j", "*/30 * * * * *", time.Minute)}
 			c.join("holder", jobs)
@@ -204,21 +205,21 @@ func TestRemovedJobIsNotLookedAt(t *testing.T) {
 			claims, surveys := make(chan struct{}), make(chan struct{}, 100)
 			close(claims)
 			surveys <- struct{}{} // the one at the start
-			looks := 0
+			var looks atomic.Int64
 			r := c.join("a", jobs, func(cfg *scheduler.Config) {
-				cfg.Claimer = slow{cfg.Claimer, claims, surveys, func(election.Inquiry) { looks++ }}
+				cfg.Claimer = slow{cfg.Claimer, claims, surveys, func(election.Inquiry) { looks.Add(1) }}
 			})
 			pass(time.Millisecond)
-			for looks < 1+underWay {
+			for looks.Load() < 1+underWay {
 				pass(time.Second)
 			}
 			reload(t, []*replica{r})
-			before := looks
+			before := looks.Load()
 			for range cap(surveys) {
 				surveys <- struct{}{}
 			}
 			pass(3 * time.Minute)
-			want(t, "looks since", looks-before, 0)
+			want(t, "looks since", looks.Load()-before, 0)
 		})
 	}
 }
