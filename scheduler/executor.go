@@ -56,9 +56,7 @@ func (x *executor) execute(ctx context.Context, job *Job, run *Run, term *electi
 		Token: run.Token, Replica: x.replica, Outcome: Running, Started: x.now()}
 	x.announce(record, job.Lease/4)
 	log.Info("started", "slot", run.Slot, "attempt", run.Attempt)
-	result, cause := x.launch(ctx, job, run, term)
-	record.Finished = x.now()
-	record.conclude(result, cause, lapsed(job, term))
+	x.tries(ctx, job, run, term, &record)
 	x.announce(record, job.Lease/4) // before the release: else a replica that dies in between leaves a run that seems to go on for ever
 	if term != nil {
 		if err := term.End(context.Background()); err != nil {

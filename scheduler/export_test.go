@@ -1,6 +1,9 @@
 package scheduler
 
-import "fmt"
+import (
+	"fmt"
+	"time"
+)
 
 // Leftovers tells what a scheduler that has returned still counts as its own; nothing, if its books are right.
 func (s *Scheduler) Leftovers() (left []string) {
@@ -18,3 +21,6 @@ func (s *Scheduler) Leftovers() (left []string) {
 	}
 	return left
 }
+
+// RetryPause is the time before a try.
+func RetryPause(r Retry, number int) time.Duration { return r.pause(number) }

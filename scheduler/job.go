@@ -37,6 +37,8 @@ type Job struct {
 	// Timeout stops a run, and KillGrace later kills it. They default to 24h and 10s; a negative Timeout is none,
 	// a negative KillGrace kills at once.
 	Timeout, KillGrace time.Duration
+	// Retry has a run that failed tried again.
+	Retry Retry
 	// Lease is how long the cluster waits for a replica that has died. Defaults to 30s; at least 1s.
 	Lease time.Duration
 	// Where are the labels that a replica must have to run the job: see [Config.Labels]. The others only see to it that each tick has an
@@ -62,7 +64,7 @@ type Run struct {
 	Tick        time.Time // zero outside the schedule
 	Trigger     string    // schedule, manual
 	Slot, Slots int
-	Attempt     int
+	Attempt     int             // of its tick: 1, and more for each try after one that failed
 	Token       int64           // the fencing token; 0 without a lock
 	Lease       Lease           // by whose end the run must be dead; nil without a lock, or if the run outlives it
 	Kill        context.Context // ends when the run must be dead at once
@@ -104,6 +106,7 @@ func (j Job) withDefaults() Job {
 	j.Timeout = orDefault(j.Timeout, 24*time.Hour)
 	j.KillGrace = max(orDefault(j.KillGrace, 10*time.Second), 0)
 	j.Lease = orDefault(j.Lease, 30*time.Second)
+	j.Retry = j.Retry.withDefaults()
 	return j
 }
 
@@ -120,6 +123,7 @@ func (j Job) validate() error {
 	fault(j.PerTick < 1 || j.PerTick > j.Parallel, "PerTick is %d: it must be from 1 to Parallel, %d", j.PerTick, j.Parallel)
 	fault(j.PerReplica < 1 || j.PerReplica > j.Parallel, "PerReplica is %d: it must be from 1 to Parallel, %d", j.PerReplica, j.Parallel)
 	fault(j.Lease < time.Second, "Lease is %v: it must be at least 1s", j.Lease)
+	fault(j.Retry.fault() != "", "%s", j.Retry.fault())
 	fault(j.Jitter < 0 || j.StartDeadline < 0, "Jitter and StartDeadline must not be negative")
 	return errors.Join(faults...)
 }

@@ -98,7 +98,7 @@ func (a *app) exec(ctx context.Context, cfg *config.Config, job *config.Job, loc
 func (a *app) foreground(cfg *config.Config, job *config.Job, host *command.Host) []scheduler.Job {
 	only := *cfg
 	only.Jobs = []config.Job{*job}
-	only.Jobs[0].Enabled = true
+	only.Jobs[0].Enabled, only.Jobs[0].Retry = true, config.Retry{} // whoever waits for it decides
 	jobs := jobsOf(&only, host, a.printLine)
 	jobs[0].Runner.(*commandRunner).withheld = cfg.Withheld(job)
 	return jobs

@@ -120,6 +120,7 @@ func jobsOf(cfg *config.Config, host *command.Host, line outputLine) []scheduler
 			Except: j.Except, ExceptDates: j.ExceptDates, StartsAt: j.StartsAt, ExpiresAt: j.ExpiresAt,
 			Parallel: j.Parallel, PerTick: j.PerTick, PerReplica: j.PerReplica, StartDeadline: j.StartDeadline,
 			Timeout: noneIfZero(j.Timeout), KillGrace: noneIfZero(j.KillGrace), Lease: j.Lease, OutlivesLease: j.OutlivesLease, Where: j.Where,
+			Retry:  scheduler.Retry(j.Retry),
 			Runner: &commandRunner{host: host, job: j, namespace: cfg.Namespace, withheld: cfg.Withheld(j), line: line},
 		})
 	}

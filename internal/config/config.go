@@ -155,8 +155,19 @@ type Job struct {
 	OutlivesLease bool `json:",omitempty"`
 	Output        Output
 
+	// Retry says how often a run that failed is tried again; the zero value is not at all.
+	Retry Retry `json:",omitzero"`
+
 	// Digest identifies what the job means; see [Config.Digest].
 	Digest string
+}
+
+// Retry says how a run that failed is tried again.
+type Retry struct {
+	// Max is how many more tries there are at most.
+	Max int
+	// Delay lies before the first of them, and doubles with each, up to MaxDelay; 0 if not set.
+	Delay, MaxDelay time.Duration
 }
 
 // Limits bound what a run may take, with all its processes.

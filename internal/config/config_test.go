@@ -224,6 +224,7 @@ func TestDigest(t *testing.T) {
 	for name, same := range map[string]*Config{
 		"order":         load(b + a),
 		"the machine":   load("redis.url = 'redis://other'\nreplica.max_running = 3\nreplica.labels.zone = 'b'\n"+a+b, "S=secret"),
+		"no retry":      load("defaults.retry.max = 0\n" + a + b),
 		"spelling":      load(strings.Replace(a, "0 3", "00  03", 1) + "timeout = '1440m'\n" + b),
 		"a calendar":    load("[calendars.unused]\ndates = ['2026-12-25']\n" + a + b),
 		"from defaults": load("[defaults]\ncommand = 'true'\n" + a + strings.Replace(b, "command = 'true'\n", "", 1)),
@@ -245,7 +246,8 @@ func TestDigest(t *testing.T) {
 		"defaults.limits.memory = '2GiB'", "defaults.limits.pids = 9", "defaults.where.zone = 'a'", "defaults.where.zone = 'b'",
 		"defaults.except = '0 0 1 1 *'", "defaults.except = 'days'\ncalendars.days.dates = ['2026-12-25']",
 		"defaults.except = 'days'\ncalendars.days.dates = ['2026-12-26']", "defaults.starts_at = 2026-12-25T00:00:00Z",
-		"defaults.expires_at = 2126-12-25T00:00:00Z", "jobs.c = { schedule = '@daily', command = 'true' }",
+		"defaults.expires_at = 2126-12-25T00:00:00Z", "defaults.retry.max = 1", "defaults.retry = { max = 1, delay = '1s' }",
+		"defaults.retry = { max = 1, max_delay = '1h' }", "jobs.c = { schedule = '@daily', command = 'true' }",
 	} {
 		digest := load(line + "\n" + a + b).Digest()
 		if before, again := seen[digest]; again {

@@ -37,6 +37,7 @@ func newDraft(zone *time.Location) draft {
 			Parallel: 1, PerTick: 1, PerReplica: 1,
 			Timeout: 24 * time.Hour, KillGrace: 10 * time.Second, Lease: 30 * time.Second,
 			Output: Output{Keep: 16 << 10, Log: true},
+			Retry:  Retry{Max: noMax},
 		},
 		at:     make(map[string]value),
 		wrong:  make(map[string]bool),
@@ -104,9 +105,10 @@ func jobKeys() section[draft] {
 			"output":         func(r *reader, v value, d *draft) { read(r, v, outputKeys(), &d.Output) },
 			"catch_up":       func(r *reader, v value, _ *draft) { r.choice(v, "none", "latest", "all") },
 			"recover":        readRecover,
+			"retry":          func(r *reader, v value, d *draft) { read(r, v, retryKeys(), &d.Retry) },
 		},
 		later: []string{
-			"after", "http", "pool", "retry", "catch_up_window", "notify", "warn_after", "stale_after",
+			"after", "http", "pool", "catch_up_window", "notify", "warn_after", "stale_after",
 		},
 	}
 	for key, set := range s.keys {

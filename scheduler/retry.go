@@ -1,0 +1,98 @@
+package scheduler
+
+import (
+	"context"
+	"fmt"
+	"math/rand/v2"
+	"time"
+
+	"github.com/cronclave/cronclave/election"
+)
+
+// Retry has a run that failed, or took longer than its timeout, tried again on the same replica, under the same lease and with the same token. Each try has
+// its own timeout. The zero value is none.
+type Retry struct {
+	// Max is how many more tries there are at most; 100 at most.
+	Max int
+	// Delay lies before the second try. It doubles with each try up to MaxDelay, and up to half of it is taken off by chance, so that what failed together
+	// is not tried again together. They default to 5s and 5m.
+	Delay, MaxDelay time.Duration
+}
+
+func (r Retry) withDefaults() Retry {
+	if r.Max == 0 {
+		return Retry{}
+	}
+	r.Delay = orDefault(r.Delay, 5*time.Second)
+	r.MaxDelay = orDefault(r.MaxDelay, max(5*time.Minute, r.Delay))
+	return r
+}
+
+func (r Retry) fault() string {
+	switch {
+	case r.Max < 0 || r.Max > 100:
+		return fmt.Sprintf("Retry.Max is %d: it must be from 0 to 100", r.Max)
+	case r.Delay < 0 || r.MaxDelay < r.Delay:
+		return fmt.Sprintf("Retry.MaxDelay is %v: it must not be less than Delay, %v, nor that negative", r.MaxDelay, r.Delay)
+	}
+	return ""
+}
+
+// pause is the time before a try; before the second it is number 1.
+func (r Retry) pause(number int) time.Duration {
+	d := r.Delay
+	for ; number > 1 && d < r.MaxDelay; number-- {
+		d *= 2
+	}
+	d = min(d, r.MaxDelay)
+	return d - rand.N(d/2+1)
+}
+
+// tries leads a run through its tries. record has the outcome of the last one then; each before has a record of its own.
+func (x *executor) tries(ctx context.Context, job *Job, run *Run, term *election.Term, record *Record) {
+	for number := 1; ; number++ {
+		began := x.now()
+		result, cause := x.launch(ctx, job, run, term)
+		record.Finished = x.now()
+		record.conclude(result, cause, lapsed(job, term))
+		if number > job.Retry.Max || record.Outcome != Failed && record.Outcome != TimedOut {
+			return
+		}
+		pause := job.Retry.pause(number)
+		run.Logger.Warn("failed; trying again", append(record.summary(), "attempt", run.Attempt, "in", pause.Round(time.Millisecond).String())...)
+		if !x.rest(ctx, term, pause) {
+			return
+		}
+		x.recorder.add(record.try(began))
+		next := *run
+		next.Attempt++
+		run, record.Attempt, record.Outcome, record.Reason = &next, next.Attempt, Running, ""
+		run.Logger.Info("started", "slot", run.Slot, "attempt", run.Attempt)
+	}
+}
+
+// try is the record of a try that another has followed. Its id is the run's and the attempt.
+func (r *Record) try(began time.Time) Record {
+	one := *r
+	one.RunID, one.Started = fmt.Sprintf("%s.%d", r.RunID, r.Attempt), began
+	return one
+}
+
+// rest waits between two tries, while the lease is renewed. It tells whether there is to be another one.
+func (x *executor) rest(ctx context.Context, term *election.Term, pause time.Duration) bool {
+	var ended <-chan struct{}
+	if term != nil {
+		ended = term.Context().Done()
+	}
+	timer := time.NewTimer(pause)
+	defer timer.Stop()
+	select {
+	case <-timer.C:
+		return true
+	case <-ctx.Done():
+	case <-x.draining.Done():
+	case <-x.abort.Done():
+	case <-ended:
+	}
+	return false
+}

@@ -1,0 +1,165 @@
+package scheduler_test
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"slices"
+	"strings"
+	"testing"
+	"time"
+
+	"github.com/cronclave/cronclave/scheduler"
+)
+
+// failing ends its first tries, and lets later ones be ok. A try that hangs waits until it is stopped.
+func (c *cluster) failing(tries int, length time.Duration, hangs bool) edit {
+	return func(j *scheduler.Job) {
+		j.Runner = scheduler.Func(func(ctx context.Context, run *scheduler.Run) error {
+			seen := c.began(run)
+			defer func() { c.ended(seen, context.Cause(ctx)) }()
+			if hangs && run.Attempt <= tries {
+				<-ctx.Done()
+				return context.Cause(ctx)
+			}
+			select {
+			case <-time.After(length):
+			case <-ctx.Done():
+				return context.Cause(ctx)
+			}
+			if run.Attempt <= tries {
+				return fmt.Errorf("try %d", run.Attempt)
+			}
+			return nil
+		})
+	}
+}
+
+func retry(most int, delay, longest time.Duration) edit {
+	return func(j *scheduler.Job) { j.Retry = scheduler.Retry{Max: most, Delay: delay, MaxDelay: longest} }
+}
+
+// verdictsOf is what was told of a tick: by the suffixes of the ids, which only tries that were followed by another have.
+func (c *cluster) verdictsOf(job string, second int) []string {
+	var all []string
+	for id, r := range c.words(job) {
+		if c.second(r.Tick) == second {
+			_, suffix, _ := strings.Cut(id, ".")
+			all = append(all, strings.TrimSpace(fmt.Sprint(suffix, " attempt ", r.Attempt, " ", verdict(r))))
+		}
+	}
+	slices.Sort(all)
+	return all
+}
+
+func TestRetry(t *testing.T) {
+	for _, tc := range []struct {
+		name     string
+		edits    func(c *cluster) []edit
+		attempts []int // of the tries
+		told     []string
+	}{
+		{"none is configured", func(c *cluster) []edit { return []edit{c.failing(9, time.Second, false)} },
+			[]int{1}, []string{"attempt 1 failed try 1"}},
+		{"the second try is ok", func(c *cluster) []edit { return []edit{c.failing(1, time.Second, false), retry(3, time.Second, time.Second)} },
+			[]int{1, 2}, []string{"1 attempt 1 failed try 1", "attempt 2 ok"}},
+		{"all fail", func(c *cluster) []edit { return []edit{c.failing(9, time.Second, false), retry(2, time.Second, time.Second)} },
+			[]int{1, 2, 3}, []string{"1 attempt 1 failed try 1", "2 attempt 2 failed try 2", "attempt 3 failed try 3"}},
+		{"each has its own timeout", func(c *cluster) []edit {
+			return []edit{c.failing(2, 4*time.Second, true), retry(2, time.Second, time.Second), func(j *scheduler.Job) { j.Timeout = 5 * time.Second }}
+		}, []int{1, 2, 3}, []string{"1 attempt 1 timeout", "2 attempt 2 timeout", "attempt 3 ok"}},
+	} {
+		t.Run(tc.name, func(t *testing.T) {
+			inCluster(t, func(c *cluster) {
+				c.joinAll(2, []scheduler.Job{c.job("j", "30 * * * * *", 0, append(tc.edits(c), lease(3*time.Second))...)})
+				c.at(55 * time.Second)
+				var attempts []int
+				runs := c.runs("j")
+				for _, r := range runs {
+					attempts = append(attempts, r.Attempt)
+					if r.ID != runs[0].ID || r.Token != runs[0].Token || r.Slot != runs[0].Slot {
+						t.Errorf("run %s with token %d in slot %d, after %s with %d in %d", r.ID, r.Token, r.Slot, runs[0].ID, runs[0].Token, runs[0].Slot)
+					}
+				}
+				want(t, "attempts", attempts, tc.attempts)
+				want(t, "told", c.verdictsOf("j", 30), tc.told)
+			})
+		})
+	}
+}
+
+// A run that is tried again holds its slot meanwhile.
+func TestRetryKeepsItsSlot(t *testing.T) {
+	inCluster(t, func(c *cluster) {
+		c.joinAll(3, []scheduler.Job{c.job("j", "*/10 * * * * *", 0, c.failing(1, time.Second, false), retry(1, 22*time.Second, 22*time.Second), lease(2*time.Second))})
+		c.at(21 * time.Second)
+		want(t, "ticks that ran", c.ticks("j"), []int{10})
+		want(t, "told of the next", c.told("j")[20], []string{"skipped overlap"})
+		c.at(35 * time.Second)
+		want(t, "ticks that ran", c.ticks("j")[:2], []int{10, 10})
+		want(t, "told", c.verdictsOf("j", 10), []string{"1 attempt 1 failed try 1", "attempt 2 ok"})
+	})
+}
+
+// What interrupts the waiting leaves the outcome of the try before.
+func TestRetryIsInterrupted(t *testing.T) {
+	for _, tc := range []struct {
+		name      string
+		interrupt func(r *replica)
+	}{
+		{"by a drain", func(r *replica) { r.stop() }},
+		{"by the loss of the lease", func(r *replica) { r.wire.silence() }},
+		{"by an abort", func(r *replica) { r.Abort() }},
+	} {
+		t.Run(tc.name, func(t *testing.T) {
+			inCluster(t, func(c *cluster) {
+				r := c.join("a", []scheduler.Job{c.job("j", "30 * * * * *", 0, c.failing(9, time.Second, false), retry(5, 8*time.Second, 8*time.Second), lease(3*time.Second))})
+				c.at(32 * time.Second)
+				tc.interrupt(r)
+				c.at(34700 * time.Millisecond)
+				if len(c.runs("j")) != 1 || c.words("j")[c.runs("j")[0].ID].Outcome != scheduler.Failed {
+					t.Errorf("%d tries, told %v", len(c.runs("j")), c.verdictsOf("j", 30))
+				}
+				c.at(50 * time.Second)
+				want(t, "tries", len(c.runs("j")), 1)
+				want(t, "running", r.Running(), 0)
+			})
+		})
+	}
+}
+
+// A replica that dies between two tries, or in one, leaves an orphan as any other does.
+func TestReplicaDiesBetweenTries(t *testing.T) {
+	inCluster(t, func(c *cluster) {
+		jobs := []scheduler.Job{c.job("j", "30 * * * * *", 0, c.failing(1, time.Second, false), retry(1, 20*time.Second, 20*time.Second), lease(3*time.Second))}
+		r := c.join("a", jobs)
+		c.at(32 * time.Second)
+		c.join("b", jobs)
+		r.die()
+		c.at(40 * time.Second)
+		want(t, "told", c.verdictsOf("j", 30), []string{"attempt 1 abandoned"})
+	})
+}
+
+func TestRetryPauses(t *testing.T) {
+	r := scheduler.Retry{Max: 100, Delay: 3 * time.Second, MaxDelay: 20 * time.Second}
+	for number, longest := range map[int]time.Duration{1: 3 * time.Second, 2: 6 * time.Second, 3: 12 * time.Second, 4: 20 * time.Second, 100: 20 * time.Second} {
+		least, most := time.Hour, time.Duration(0)
+		for range 1000 {
+			p := scheduler.RetryPause(r, number)
+			least, most = min(least, p), max(most, p)
+		}
+		if least < longest/2 || most > longest || most-least < longest/3 {
+			t.Errorf("before try %d: %v to %v, want %v to %v", number+1, least, most, longest/2, longest)
+		}
+	}
+}
+
+func TestRetryThatCannotBe(t *testing.T) {
+	for _, r := range []scheduler.Retry{{Max: -1}, {Max: 101}, {Max: 1, Delay: -1}, {Max: 1, Delay: 2, MaxDelay: 1}} {
+		_, err := scheduler.New(scheduler.Config{Jobs: []scheduler.Job{{Name: "j", Schedule: []string{"@daily"}, Runner: scheduler.Func(nil), Retry: r}}})
+		if err == nil || !strings.Contains(err.Error(), "Retry") || errors.Is(err, scheduler.ErrNoJob) {
+			t.Errorf("%+v: %v", r, err)
+		}
+	}
+}
