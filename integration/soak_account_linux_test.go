@@ -144,12 +144,13 @@ func (a *account) forgotten(key tickOf, ran ...time.Time) bool {
 	})
 }
 
-// again tells of runs that may have been granted before, in their turn, when their replica did not hear of it: the lease ended, and the replica
-// was granted the tick again when it asked. Younger ticks were granted meanwhile.
+// again tells of runs that may have been granted before, in their turn, when their replica did not hear of it, since its link was bad, or since Redis was
+// frozen or killed just then: the lease ended, and the replica was granted the tick again when it asked. Younger ticks were granted meanwhile, by replicas that had
+// been told who has it.
 func (a *account) again(l line) bool {
 	due, granted := time.Unix(l.Tick, 0), time.UnixMicro(l.Token)
 	return granted.Sub(due) >= soakLease && slices.ContainsFunc(a.faults, func(m mishap) bool {
-		return m.silent && m.most > 0 && m.hits(l.Replica) && m.to.After(due) && m.from.Before(granted)
+		return m.silent && !m.forgets() && m.hits(l.Replica) && m.to.After(due) && m.from.Before(granted)
 	})
 }
 
