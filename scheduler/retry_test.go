@@ -61,9 +61,13 @@ func TestRetry(t *testing.T) {
 	}{
 		{"none is configured", func(c *cluster) []edit { return []edit{c.failing(9, time.Second, false)} },
 			[]int{1}, []string{"attempt 1 failed try 1"}},
-		{"the second try is ok", func(c *cluster) []edit { return []edit{c.failing(1, time.Second, false), retry(3, time.Second, time.Second)} },
+		{"the second try is ok", func(c *cluster) []edit {
+			return []edit{c.failing(1, time.Second, false), retry(3, time.Second, time.Second)}
+		},
 			[]int{1, 2}, []string{"1 attempt 1 failed try 1", "attempt 2 ok"}},
-		{"all fail", func(c *cluster) []edit { return []edit{c.failing(9, time.Second, false), retry(2, time.Second, time.Second)} },
+		{"all fail", func(c *cluster) []edit {
+			return []edit{c.failing(9, time.Second, false), retry(2, time.Second, time.Second)}
+		},
 			[]int{1, 2, 3}, []string{"1 attempt 1 failed try 1", "2 attempt 2 failed try 2", "attempt 3 failed try 3"}},
 		{"each has its own timeout", func(c *cluster) []edit {
 			return []edit{c.failing(2, 4*time.Second, true), retry(2, time.Second, time.Second), func(j *scheduler.Job) { j.Timeout = 5 * time.Second }}
