@@ -11,6 +11,7 @@ import (
 type tick struct {
 	task *task
 	instants
+	job       *Job          // as it was when the tick was opened: one claim is asked for in the same way each time, and its run is what was granted
 	due       time.Time     // from when it may start: its jitter later
 	deadline  time.Time     // until when it may start
 	id        string        // of the claim, the same each time it is asked for, and of the run; made when it is first asked for
@@ -104,7 +105,7 @@ func (a *agenda) silent(k *tick, now time.Time) bool {
 // it is silent. One that comes due behind a backlog while the server answers does not: it is skipped if all slots are held.
 func (a *agenda) open(t *task, of instants, now time.Time) *tick {
 	t.opened++
-	k := &tick{task: t, instants: of, due: t.due(of.at, of.next), deadline: t.deadline(of.at, of.next), reason: "late",
+	k := &tick{task: t, job: t.Job, instants: of, due: t.due(of.at, of.next), deadline: t.deadline(of.at, of.next), reason: "late",
 		nth: t.opened, opened: now, waited: !of.next.IsZero() && !of.next.After(now)}
 	if t.foreign { // it can't win: if nobody who can has decided it in time, none of them was there
 		k.waited, k.reason = true, "down"

@@ -92,9 +92,9 @@ func (s *Scheduler) claimOf(k *tick) election.Claim {
 
 // claim is what is the same each time that a tick is asked for.
 func (k *tick) claim() election.Claim {
-	t := k.task
-	return election.Claim{Job: t.Name, ID: k.id, Trigger: "schedule", Tick: k.at, Previous: k.previous, Schedule: t.spec.Digest(),
-		NotBefore: k.due, Deadline: k.deadline, Slots: t.Parallel, PerTick: t.PerTick, Lease: t.Lease}
+	j := k.job
+	return election.Claim{Job: j.Name, ID: k.id, Trigger: "schedule", Tick: k.at, Previous: k.previous, Schedule: k.task.spec.Digest(),
+		NotBefore: k.due, Deadline: k.deadline, Slots: j.Parallel, PerTick: j.PerTick, Lease: j.Lease}
 }
 
 // places is how many more runs this replica may start now.
@@ -289,14 +289,12 @@ func (s *Scheduler) granted(k *tick, term *election.Term, now time.Time) {
 
 // start runs a granted tick in a goroutine of its own.
 func (s *Scheduler) start(k *tick, term *election.Term) {
-	t := k.task
-	run := &Run{ID: term.ID(), Job: t.Name, Tick: k.at, Trigger: "schedule", Slot: term.Slot(), Slots: t.Parallel,
+	run := &Run{ID: term.ID(), Job: k.job.Name, Tick: k.at, Trigger: "schedule", Slot: term.Slot(), Slots: k.job.Parallel,
 		Attempt: term.Attempt(), Token: term.Token()}
-	job := t.Job // a reload changes that of the task
 	s.active.Add(1)
 	go func() {
 		defer func() { s.finished <- k }()
-		s.exec.execute(context.Background(), &job, run, term)
+		s.exec.execute(context.Background(), k.job, run, term)
 	}()
 }
 

@@ -130,7 +130,7 @@ func (j Job) validate() error {
 
 // task is a job and what this replica knows of it. It belongs to the loop.
 type task struct {
-	Job
+	*Job      // never changed: a reload brings another
 	spec      *cronspec.Schedule
 	open      []*tick // oldest first
 	opened    int     // how many ticks were opened
@@ -154,7 +154,7 @@ func newTask(job Job) (*task, error) {
 	if err := errors.Join(job.validate(), err); err != nil {
 		return nil, err
 	}
-	t := &task{Job: job, spec: spec}
+	t := &task{Job: &job, spec: spec}
 	t.inWatches.value = t
 	return t, nil
 }

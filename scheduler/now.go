@@ -21,7 +21,7 @@ func (s *Scheduler) RunNow(ctx context.Context, job string, lock bool) (Record, 
 	defer s.record()()
 	run := &Run{ID: newRunID(), Job: t.Name, Trigger: "manual", Slots: t.Parallel, Attempt: 1}
 	if !lock {
-		return s.exec.execute(ctx, &t.Job, run, nil), nil
+		return s.exec.execute(ctx, t.Job, run, nil), nil
 	}
 	if s.cfg.Claimer == nil {
 		return Record{}, errNoClaimer
@@ -34,7 +34,7 @@ func (s *Scheduler) RunNow(ctx context.Context, job string, lock bool) (Record, 
 		return Record{}, fmt.Errorf("job %s: %w", job, err)
 	}
 	run.Slot, run.Token = term.Slot(), term.Token()
-	return s.exec.execute(ctx, &t.Job, run, term), nil
+	return s.exec.execute(ctx, t.Job, run, term), nil
 }
 
 func (s *Scheduler) claimNow(ctx context.Context, t *task, id string) (*election.Term, error) {

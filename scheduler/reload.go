@@ -22,7 +22,7 @@ type reload struct {
 
 // Reload replaces the jobs of a scheduler that runs, and returns when the new ones are in force. If any of them is faulty nothing changes, and every
 // fault is in the error. Runs that are under way go on as they began. A job that keeps its schedule keeps its place in it, and what is due of
-// it; whatever else has changed counts from its next start. A schedule that is new, or edited, counts from when the server has been told of it, so it never fires in
+// it; whatever else has changed counts for ticks that come due from then on. A schedule that is new, or edited, counts from when the server has been told of it, so it never fires in
 // retrospect; ticks of the one before that were waiting are dropped. It waits for the loop, that is for the server's first answer after [Scheduler.Run]
 // has begun, until ctx ends; then, and after the drain has begun ([ErrDraining]), nothing is changed. It may be called by several goroutines.
 func (s *Scheduler) Reload(ctx context.Context, jobs []Job) error {
@@ -83,7 +83,7 @@ func (s *Scheduler) heedReload(r reload, now time.Time) {
 			s.agenda.wake(t, s.places(), now) // there may be more place for it now
 		default:
 			s.dropOpen(t)
-			t.Job, t.foreign, t.spec, t.behind = to.Job, to.foreign, to.spec, false
+			t.Job, t.foreign, t.spec, t.behind, t.why = to.Job, to.foreign, to.spec, false, ""
 			s.introduce(t, now)
 		}
 	}
@@ -91,11 +91,11 @@ func (s *Scheduler) heedReload(r reload, now time.Time) {
 	s.replan(now)
 }
 
-// dismiss forgets a job. Its runs go on.
+// dismiss forgets a job. Its runs go on, and it is looked at until none is left: whoever runs it may die.
 func (s *Scheduler) dismiss(t *task) {
 	s.dropOpen(t)
 	t.dismissed = true
-	s.watches.remove(&t.inWatches)
+	s.watch(t, s.now())
 }
 
 // dropOpen closes the open ticks of a schedule that is no more. One that is granted by a claim under way is run all the same: nobody else will.

@@ -3,6 +3,7 @@ package scheduler_test
 import (
 	"context"
 	"errors"
+	"fmt"
 	"strings"
 	"sync"
 	"sync/atomic"
@@ -195,33 +196,63 @@ func TestReloadWhileAClaimIsUnderWay(t *testing.T) {
 	})
 }
 
-// A job that is removed is not looked at again, not even if the answer to a look at it is under way.
-func TestRemovedJobIsNotLookedAt(t *testing.T) {
-	for _, underWay := range []int64{0, 1} {
-		inCluster(t, func(c *cluster) {
-			jobs := []scheduler.Job{c.job("j", "*/30 * * * * *", time.Minute)}
-			c.join("holder", jobs)
-			c.at(45 * time.Second)
-			claims, surveys := make(chan struct{}), make(chan struct{}, 100)
-			close(claims)
-			surveys <- struct{}{} // the one at the start
-			var looks atomic.Int64
-			r := c.join("a", jobs, func(cfg *scheduler.Config) {
-				cfg.Claimer = slow{cfg.Claimer, claims, surveys, func(election.Inquiry) { looks.Add(1) }}
-			})
-			pass(time.Millisecond)
-			for looks.Load() < 1+underWay {
-				pass(time.Second)
-			}
-			reload(t, []*replica{r})
-			before := looks.Load()
-			for range cap(surveys) {
-				surveys <- struct{}{}
-			}
-			pass(3 * time.Minute)
-			want(t, "looks since", looks.Load()-before, 0)
+// A job that is removed is looked at until its last run has ended: else nobody would tell of a holder that dies.
+func TestRemovedJobIsLookedAtWhileItRuns(t *testing.T) {
+	inCluster(t, func(c *cluster) {
+		jobs := []scheduler.Job{c.job("j", "30 * * * * *", time.Minute, lease(3*time.Second)), c.job("k", "40 * * * * *", 5*time.Second, lease(3*time.Second))}
+		holder := c.join("holder", jobs)
+		c.at(45 * time.Second)
+		open := make(chan struct{})
+		close(open)
+		var looks atomic.Int64
+		r := c.join("a", jobs, func(cfg *scheduler.Config) {
+			cfg.Claimer = slow{cfg.Claimer, open, open, func(election.Inquiry) { looks.Add(1) }}
 		})
-	}
+		pass(time.Second)
+		reload(t, []*replica{holder, r})
+		c.at(75 * time.Second)
+		holder.die()
+		c.at(90 * time.Second)
+		want(t, "told", fmt.Sprint(c.outcomes("j"), c.outcomes("k")), "map[abandoned:1] map[ok:1]")
+		before := looks.Load()
+		c.at(5 * time.Minute)
+		want(t, "looks since", looks.Load()-before, int64(0))
+	})
+}
+
+// A job is added, and removed before the server has answered: it has no ticks.
+func TestReloadTakesBackAJobThatWasJustAdded(t *testing.T) {
+	inCluster(t, func(c *cluster) {
+		open, surveys := make(chan struct{}), make(chan struct{})
+		close(open)
+		r := c.join("a", nil, func(cfg *scheduler.Config) {
+			cfg.Claimer = slow{cfg.Claimer, open, surveys, func(election.Inquiry) {}}
+		})
+		pass(time.Second)
+		reload(t, []*replica{r}, c.job("j", "* * * * * *", time.Millisecond))
+		pass(time.Second)
+		reload(t, []*replica{r})
+		close(surveys)
+		c.at(20 * time.Second)
+		want(t, "ticks that ran", c.ticks("j"), []int(nil))
+	})
+}
+
+// A claim is under way while a reload changes its job: the run has the lease and the slots that were asked for.
+func TestReloadChangesNoClaimThatIsUnderWay(t *testing.T) {
+	inCluster(t, func(c *cluster) {
+		claims, open := make(chan struct{}), make(chan struct{})
+		close(open)
+		r := c.join("a", []scheduler.Job{c.job("j", "30 * * * * *", 5*time.Second, lease(3*time.Second), parallel(3, 1, 1))}, func(cfg *scheduler.Config) {
+			cfg.Claimer = slow{cfg.Claimer, claims, open, func(election.Inquiry) {}}
+		})
+		c.at(30500 * time.Millisecond)
+		reload(t, []*replica{r}, c.job("j", "30 * * * * *", 5*time.Second, lease(10*time.Minute)))
+		close(claims)
+		c.at(50 * time.Second)
+		want(t, "told", c.told("j")[30], []string{"ok"})
+		want(t, "slots", c.runs("j")[0].Slots, 3)
+	})
 }
 
 // Reloads and looks at all jobs come from goroutines of their own.

@@ -15,7 +15,7 @@ type Retry struct {
 	// Max is how many more tries there are at most; 100 at most.
 	Max int
 	// Delay lies before the second try. It doubles with each try up to MaxDelay, and up to half of it is taken off by chance, so that what failed together
-	// is not tried again together. They default to 5s and 5m.
+	// is not tried again together. They default to 5s (or MaxDelay, if that is less) and 5m.
 	Delay, MaxDelay time.Duration
 }
 
@@ -23,7 +23,9 @@ func (r Retry) withDefaults() Retry {
 	if r.Max == 0 {
 		return Retry{}
 	}
-	r.Delay = orDefault(r.Delay, 5*time.Second)
+	if r.Delay == 0 {
+		r.Delay = min(5*time.Second, orDefault(r.MaxDelay, 5*time.Second))
+	}
 	r.MaxDelay = orDefault(r.MaxDelay, max(5*time.Minute, r.Delay))
 	return r
 }
@@ -59,11 +61,12 @@ func (x *executor) tries(ctx context.Context, job *Job, run *Run, term *election
 			return
 		}
 		pause := job.Retry.pause(number)
-		run.Logger.Warn("failed; trying again", append(record.summary(), "attempt", run.Attempt, "in", pause.Round(time.Millisecond).String())...)
+		one := record.try(began)
+		run.Logger.Warn("failed; trying again", append(one.summary(), "attempt", run.Attempt, "in", pause.Round(time.Millisecond).String())...)
 		if !x.rest(ctx, term, pause) {
 			return
 		}
-		x.recorder.add(record.try(began))
+		x.recorder.add(one)
 		next := *run
 		next.Attempt++
 		run, record.Attempt, record.Outcome, record.Reason = &next, next.Attempt, Running, ""
@@ -80,19 +83,18 @@ func (r *Record) try(began time.Time) Record {
 
 // rest waits between two tries, while the lease is renewed. It tells whether there is to be another one.
 func (x *executor) rest(ctx context.Context, term *election.Term, pause time.Duration) bool {
-	var ended <-chan struct{}
+	held := context.Background()
 	if term != nil {
-		ended = term.Context().Done()
+		held = term.Context()
 	}
 	timer := time.NewTimer(pause)
 	defer timer.Stop()
 	select {
 	case <-timer.C:
-		return true
 	case <-ctx.Done():
 	case <-x.draining.Done():
 	case <-x.abort.Done():
-	case <-ended:
+	case <-held.Done():
 	}
-	return false
+	return ctx.Err() == nil && x.draining.Err() == nil && x.abort.Err() == nil && held.Err() == nil // also if it was in the same moment
 }

@@ -132,17 +132,29 @@ func TestRetryIsInterrupted(t *testing.T) {
 	}
 }
 
-// A replica that dies between two tries, or in one, leaves an orphan as any other does.
+// A replica that dies between two tries, or in one, leaves an orphan as any other does. The server knows only of the first attempt.
 func TestReplicaDiesBetweenTries(t *testing.T) {
-	inCluster(t, func(c *cluster) {
-		jobs := []scheduler.Job{c.job("j", "30 * * * * *", 0, c.failing(1, time.Second, false), retry(1, 20*time.Second, 20*time.Second), lease(3*time.Second))}
-		r := c.join("a", jobs)
-		c.at(32 * time.Second)
-		c.join("b", jobs)
-		r.die()
-		c.at(40 * time.Second)
-		want(t, "told", c.verdictsOf("j", 30), []string{"attempt 1 abandoned"})
-	})
+	for at, told := range map[time.Duration][]string{
+		32 * time.Second: {"attempt 1 abandoned"},
+		45 * time.Second: {"1 attempt 1 failed try 1", "attempt 1 abandoned"},
+	} {
+		inCluster(t, func(c *cluster) {
+			jobs := []scheduler.Job{c.job("j", "30 * * * * *", 0, c.failing(1, time.Second, false), retry(1, 10*time.Second, 10*time.Second), lease(3*time.Second))}
+			jobs[0].Runner = scheduler.Func(func(ctx context.Context, run *scheduler.Run) error {
+				if run.Attempt == 1 {
+					return errors.New("try 1")
+				}
+				<-ctx.Done()
+				return context.Cause(ctx)
+			})
+			r := c.join("a", jobs)
+			c.at(at)
+			c.join("b", jobs)
+			r.die()
+			c.at(at + 8*time.Second)
+			want(t, "told", c.verdictsOf("j", 30), told)
+		})
+	}
 }
 
 func TestRetryPauses(t *testing.T) {
@@ -155,6 +167,15 @@ func TestRetryPauses(t *testing.T) {
 		}
 		if least < longest/2 || most > longest || most-least < longest/3 {
 			t.Errorf("before try %d: %v to %v, want %v to %v", number+1, least, most, longest/2, longest)
+		}
+	}
+}
+
+func TestRetryIsFilledIn(t *testing.T) {
+	for _, r := range []scheduler.Retry{{Max: 1}, {Max: 1, Delay: 10 * time.Minute}, {Max: 1, MaxDelay: 2 * time.Second}} {
+		job := scheduler.Job{Name: "j", Schedule: []string{"@daily"}, Runner: scheduler.Func(nil), Retry: r}
+		if _, err := scheduler.New(scheduler.Config{Jobs: []scheduler.Job{job}}); err != nil {
+			t.Errorf("%+v: %v", r, err)
 		}
 	}
 }

@@ -30,7 +30,7 @@ const (
 // watch looks at a job just after an instant, when the lease of another replica's run has ended unless it is renewed. A
 // replica that leaves leaves that to the others.
 func (s *Scheduler) watch(t *task, until time.Time) {
-	if until.IsZero() || s.leaving || t.dismissed {
+	if until.IsZero() || s.leaving {
 		return
 	}
 	at := until.Add(watchMargin)
@@ -129,7 +129,7 @@ func (s *Scheduler) settleSurvey(b surveyedBatch) {
 		if st.Err != nil {
 			continue
 		}
-		if t.unknown {
+		if t.unknown && !t.dismissed {
 			s.welcome(t, b.inquiries[i], st, now)
 		}
 		if through := b.inquiries[i].SettleThrough; !through.IsZero() && !t.unknown { // of the schedule that it has

@@ -4,6 +4,7 @@ import (
 	"context"
 	"errors"
 	"fmt"
+	"maps"
 	"reflect"
 	"strings"
 	"time"
@@ -36,10 +37,10 @@ func (l *reloader) run(ctx context.Context, asked <-chan struct{}) {
 				l.log.Error("the configuration can't be reloaded", "error", err)
 				continue
 			}
-			l.reload(ctx)
+			l.reload(ctx, "")
 		case <-look.C:
 			if l.changed() {
-				l.reload(ctx)
+				l.reload(ctx, l.fresh)
 			}
 		}
 	}
@@ -57,9 +58,14 @@ func (l *reloader) changed() bool {
 	return settled
 }
 
-// reload puts the configuration in force, unless it has faults: then the last good one stays.
-func (l *reloader) reload(ctx context.Context) {
+// reload puts the configuration in force, unless it has faults: then the last good one stays. settled, if set, is what its files must still be after they
+// were read.
+func (l *reloader) reload(ctx context.Context, settled string) {
 	cfg, files, err := l.load()
+	if now, _ := l.files.Stamp(); settled != "" && now != settled { // somebody writes: it may be half of what it is to be
+		l.fresh = now
+		return
+	}
 	l.files, l.fresh = files, ""
 	if err != nil {
 		l.refuse(err)
@@ -67,6 +73,10 @@ func (l *reloader) reload(ctx context.Context) {
 	}
 	logWarnings(l.log, cfg)
 	before := l.cfg.Load()
+	if len(cfg.Jobs) == 0 && len(before.Jobs) > 0 {
+		l.refuse(errors.New("it has no jobs any more, as if its files were emptied or gone; if that is meant, restart the replica"))
+		return
+	}
 	if sections := retain(cfg, before); len(sections) > 0 {
 		l.log.Warn("what has changed besides jobs takes effect with a restart", "sections", strings.Join(sections, ", "))
 	}
@@ -103,6 +113,7 @@ func retain(cfg, started *config.Config) (sections []string) {
 	differs("[replica]", cfg.Replica, started.Replica)
 	differs("[history]", cfg.History, started.History)
 	cfg.Namespace, cfg.Redis, cfg.Replica, cfg.History = started.Namespace, started.Redis, started.Replica, started.History
+	maps.Copy(cfg.EnvTaken, started.EnvTaken) // what comes from there is still in use, and no job is to have it
 	return sections
 }
 
@@ -142,5 +153,6 @@ func (l *reloader) refuse(err error) {
 	if n := len(faults); n > 1 {
 		first += fmt.Sprintf(" (and %d more)", n-1)
 	}
-	l.refused.Store(&first)
+	const most = 500 // it is told every few seconds
+	l.refused.Store(new(shortened(first, most)))
 }

@@ -305,8 +305,12 @@ func ago(d time.Duration) string { return fmt.Sprint(max(d, 0).Round(time.Second
 
 // brief is the beginning of a reason, which may be the whole of what a program had to say: the history has it all.
 func brief(reason string) string {
-	const most = 40
-	line, _, _ := strings.Cut(reason, "\n")
+	return shortened(reason, 40)
+}
+
+// shortened is the first line of a text, with so many characters at most.
+func shortened(text string, most int) string {
+	line, _, _ := strings.Cut(text, "\n")
 	if letters := []rune(line); len(letters) > most {
 		return string(letters[:most-1]) + "…"
 	}
