@@ -305,7 +305,7 @@ func TestQuorumLockAfterAnOutage(t *testing.T) {
 // Whoever waits in vain since there is no majority is told so.
 func TestQuorumWaiterIsToldOfSilence(t *testing.T) {
 	servers, clients := masters(t, 3)
-	c, err := locking.New(locking.Config{Quorum: clients, Timeout: 50 * time.Millisecond})
+	c, err := locking.New(locking.Config{Quorum: clients, Timeout: 500 * time.Millisecond})
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -315,7 +315,7 @@ func TestQuorumWaiterIsToldOfSilence(t *testing.T) {
 		t.Fatal(ok, err)
 	}
 	wait := func() error {
-		ctx, cancel := context.WithTimeout(t.Context(), time.Second)
+		ctx, cancel := context.WithTimeout(t.Context(), 3*time.Second)
 		defer cancel()
 		_, err := c.Mutex("m").Lock(ctx)
 		return err
