@@ -12,7 +12,6 @@ import (
 
 	"github.com/cronclave/cronclave/internal/command"
 	"github.com/cronclave/cronclave/internal/config"
-	"github.com/cronclave/cronclave/internal/embedded"
 	"github.com/cronclave/cronclave/internal/journal"
 	"github.com/cronclave/cronclave/scheduler"
 )
@@ -85,20 +84,7 @@ func TestLimitsAreKeptOrRefused(t *testing.T) {
 // labels have none, and ask for none.
 func TestStatusTellsOfJobsWithoutAPlace(t *testing.T) {
 	t.Parallel()
-	s, err := embedded.Start(embedded.Config{})
-	if err != nil {
-		t.Fatal(err)
-	}
-	t.Cleanup(s.Close)
-	rdb, err := (&app{redisURL: s.URL()}).openRedis(config.Redis{})
-	if err != nil {
-		t.Fatal(err)
-	}
-	t.Cleanup(func() { _ = rdb.Close() })
-	j, err := journal.New(journal.Config{Redis: rdb, Namespace: "default"})
-	if err != nil {
-		t.Fatal(err)
-	}
+	s, _, j := startJournal(t)
 	var jobs []journal.JobInfo
 	for name, where := range map[string]map[string]string{
 		"anywhere": nil, "here": {"zone": "a"}, "there": {"zone": "b"}, "nowhere": {"zone": "b", "disk": "ssd"}, "off": {"zone": "z"},

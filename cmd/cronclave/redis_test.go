@@ -315,9 +315,9 @@ func awaitWarnings(t *testing.T, url string, want []warning) {
 	}
 }
 
-// TestHistoryWithoutAConfiguration asks where only the replicas have one.
-func TestHistoryWithoutAConfiguration(t *testing.T) {
-	t.Parallel()
+// startJournal starts a Redis with an empty journal.
+func startJournal(t *testing.T) (*embedded.Server, *store, *journal.Journal) {
+	t.Helper()
 	s, err := embedded.Start(embedded.Config{})
 	if err != nil {
 		t.Fatal(err)
@@ -332,6 +332,13 @@ func TestHistoryWithoutAConfiguration(t *testing.T) {
 	if err != nil {
 		t.Fatal(err)
 	}
+	return s, rdb, j
+}
+
+// TestHistoryWithoutAConfiguration asks where only the replicas have one.
+func TestHistoryWithoutAConfiguration(t *testing.T) {
+	t.Parallel()
+	s, rdb, j := startJournal(t)
 	if err := j.DescribeJobs(t.Context(), []journal.JobInfo{{Name: "far", Seen: time.Now()}}); err != nil {
 		t.Fatal(err)
 	}

@@ -7,28 +7,13 @@ import (
 	"time"
 
 	"github.com/cronclave/cronclave/internal/config"
-	"github.com/cronclave/cronclave/internal/embedded"
-	"github.com/cronclave/cronclave/internal/journal"
 )
 
 // TestStatusTellsTheNextTick by what replicas have described, whatever their jobs except; and by what a replica of before there were
 // exceptions has.
 func TestStatusTellsTheNextTick(t *testing.T) {
 	t.Parallel()
-	s, err := embedded.Start(embedded.Config{})
-	if err != nil {
-		t.Fatal(err)
-	}
-	t.Cleanup(s.Close)
-	rdb, err := (&app{redisURL: s.URL()}).openRedis(config.Redis{})
-	if err != nil {
-		t.Fatal(err)
-	}
-	t.Cleanup(func() { _ = rdb.Close() })
-	j, err := journal.New(journal.Config{Redis: rdb, Namespace: "default"})
-	if err != nil {
-		t.Fatal(err)
-	}
+	s, rdb, j := startJournal(t)
 	day := time.Now().UTC().Truncate(24 * time.Hour)
 	dates := []string{"2020-01-01"}
 	for n := range 6 {
