@@ -26,6 +26,8 @@ type Claim struct {
 	ID string
 	// Trigger tells why the run starts, as in SPEC: schedule, manual, catch_up, recovery. Required.
 	Trigger string
+	// Adopt, if set, is the id of an orphan, which this run carries on: its tick, one attempt on. Then what follows about ticks is not asked for.
+	Adopt string
 	// Tick is the instant by the schedule, Previous the one before it; Schedule identifies the schedule.
 	Tick, Previous time.Time
 	Schedule       string
@@ -39,6 +41,11 @@ type Claim struct {
 	Abstain bool
 	// IfHeld settles the tick when all slots are held ("" leaves it open); IfLate settles it past its deadline.
 	IfHeld, IfLate string
+	// KeepFirst leaves the tick open, in spite of IfHeld, if all ticks before it are decided: the first waits for a slot.
+	KeepFirst bool
+	// Replace, while all slots are held, has the oldest run stopped that had begun before the tick, one at a time: see
+	// [locking.StopRequest]. The tick stays open meanwhile.
+	Replace bool
 }
 
 // Verdict is what became of a claim.
@@ -103,6 +110,7 @@ func (e *Elector) Claim(ctx context.Context, claims []Claim) []Result {
 	for i, a := range e.locks.AcquireAll(ctx, requests) {
 		results[i] = result(a)
 	}
+	e.replace(ctx, claims, results)
 	return results
 }
 
@@ -111,10 +119,10 @@ func (c Claim) request() locking.Request {
 		Lock: lockOf(c.Job), ID: c.ID, Slots: c.Slots, Lease: c.Lease, Trigger: c.Trigger,
 		Permanent: true, AnyLimit: true, Abstain: c.Abstain,
 	}
-	if !c.Tick.IsZero() {
+	if r.Adopt = c.Adopt; r.Adopt == "" && !c.Tick.IsZero() {
 		r.Tick = &locking.Tick{
 			At: c.Tick, Previous: c.Previous, Schedule: c.Schedule, PerTick: c.PerTick,
-			NotBefore: c.NotBefore, Deadline: c.Deadline, IfHeld: c.IfHeld, IfLate: c.IfLate,
+			NotBefore: c.NotBefore, Deadline: c.Deadline, IfHeld: c.IfHeld, IfLate: c.IfLate, KeepFirst: c.KeepFirst,
 		}
 	}
 	return r
@@ -124,7 +132,7 @@ func result(a locking.Answer) Result {
 	r := Result{Until: a.Until, By: a.Holder, Outcome: a.Outcome, Orphans: a.Orphans, Err: a.Err}
 	switch a.Verdict {
 	case locking.Granted:
-		r.Verdict, r.Term = Granted, &Term{a.Lease}
+		r.Verdict, r.Term = Granted, &Term{lease: a.Lease}
 	case locking.Settled:
 		r.Verdict = Settled
 	case locking.Decided:
@@ -148,24 +156,28 @@ func result(a locking.Answer) Result {
 // returns at once and goes on in the background.
 func (e *Elector) Withdraw(c Claim) { e.locks.Withdraw(c.request(), c.ID) }
 
-// Notice says that a tick was granted to By, until Until unless the term is renewed.
+// Notice says that a tick was granted to By, until Until unless the term is renewed; or with a zero Tick that a term of the job has ended.
 type Notice struct {
 	Job         string
 	Tick, Until time.Time
 	By          string
 }
 
-// Tell spreads the word of terms that were granted for ticks and have begun, so that others need not ask. A notice that gets lost
-// costs them a request, and nothing else.
-func (e *Elector) Tell(ctx context.Context, terms []*Term) error {
+// Tell spreads the word of terms that were granted for ticks and have begun, so that others need not ask, and of terms that have ended, so that
+// those who wait for a slot ask at once. A notice that gets lost costs a request, or a pause, and nothing else.
+func (e *Elector) Tell(ctx context.Context, begun, ended []*Term) error {
+	if err := e.locks.Tell(ctx, leasesOf(begun), leasesOf(ended)); err != nil {
+		return fmt.Errorf("election: %w", err)
+	}
+	return nil
+}
+
+func leasesOf(terms []*Term) []*locking.Lease {
 	leases := make([]*locking.Lease, len(terms))
 	for i, t := range terms {
 		leases[i] = t.lease
 	}
-	if err := e.locks.Tell(ctx, leases); err != nil {
-		return fmt.Errorf("election: %w", err)
-	}
-	return nil
+	return leases
 }
 
 // Hear calls f with the notices of all electors, its own included, until ctx ends. f is called from one goroutine.
@@ -185,7 +197,11 @@ func (e *Elector) Hear(ctx context.Context, f func([]Notice)) {
 func (e *Elector) Now() (now time.Time, ok bool) { return e.locks.EstimatedTime() }
 
 // Term is the right to run a tick, or to hold an office, while its lease lasts. It is safe for concurrent use.
-type Term struct{ lease *locking.Lease }
+type Term struct {
+	lease *locking.Lease
+	slot  *Term           // of a pool: see [Term.With]; nil without one
+	both  *locking.Leases // nil without a slot
+}
 
 // ID is the claim's id.
 func (t *Term) ID() string { return t.lease.ID() }
@@ -196,40 +212,56 @@ func (t *Term) Slot() int { return t.lease.Slot() }
 // Token is the fencing token: of two terms of one job or office, the later has the greater.
 func (t *Term) Token() int64 { return int64(t.lease.Token()) }
 
-// Attempt is 1, or more where a run is recovered.
+// Attempt is 1, or more where a run is recovered or was tried again.
 func (t *Term) Attempt() int { return t.lease.Attempt() }
 
 // Context ends before the lease does, or with the term; context.Cause tells why.
-func (t *Term) Context() context.Context { return t.lease.Context() }
+func (t *Term) Context() context.Context { return t.span().Context() }
 
 // Endangered is closed when a third of the lease is left, because renewals have failed.
-func (t *Term) Endangered() <-chan struct{} { return t.lease.Endangered() }
+func (t *Term) Endangered() <-chan struct{} { return t.span().Endangered() }
 
 // Remaining is how long the term lasts if no renewal comes through.
-func (t *Term) Remaining() time.Duration { return t.lease.Remaining() }
+func (t *Term) Remaining() time.Duration { return t.span().Remaining() }
 
 // Length is how long the term lasts without renewal.
-func (t *Term) Length() time.Duration { return t.lease.Length() }
+func (t *Term) Length() time.Duration { return t.span().Length() }
 
 // Deadline is the instant at which the term ends if no renewal comes through: see [locking.Lease.Deadline] for the clock.
-func (t *Term) Deadline() time.Duration { return t.lease.Deadline() }
+func (t *Term) Deadline() time.Duration { return t.span().Deadline() }
 
 // OnExtend has f called with the new deadline after each renewal, until stop is called. f must return at once.
-func (t *Term) OnExtend(f func(deadline time.Duration)) (stop func()) { return t.lease.OnExtend(f) }
+func (t *Term) OnExtend(f func(deadline time.Duration)) (stop func()) { return t.span().OnExtend(f) }
 
 // End releases the term. Call it when the work is over, not before: another may start at once. ErrLost of package locking tells
 // that the term had ended before.
 func (t *Term) End(ctx context.Context) error {
-	if err := t.lease.Release(ctx); err != nil {
-		return fmt.Errorf("end of term: %w", err)
+	slot := t.endSlot(ctx)
+	return ending("end", slot, t.lease.Release(ctx))
+}
+
+// Again counts another attempt of the run, which the cluster then knows: an heir counts on from there.
+func (t *Term) Again(ctx context.Context) error {
+	if err := t.lease.NextAttempt(ctx); err != nil {
+		return fmt.Errorf("another attempt: %w", err)
 	}
 	return nil
 }
 
-// Return gives a term back whose work never began: its tick is open again.
+// Conclude is [Term.End] with word of whether the run ended well, which is kept for the jobs that follow: see [Inquiry.Follower].
+func (t *Term) Conclude(ctx context.Context, well bool) error {
+	slot := t.endSlot(ctx)
+	return ending("end", slot, t.lease.Conclude(ctx, well))
+}
+
+// Leave ends the term of a run that others are to carry on: it is an orphan at once. Call it when the work is over, as for [Term.End].
+func (t *Term) Leave(ctx context.Context) error {
+	slot := t.endSlot(ctx)
+	return ending("leave", slot, t.lease.Leave(ctx))
+}
+
+// Return gives a term back whose work never began: its tick is open again, or what it has adopted waits for another heir.
 func (t *Term) Return(ctx context.Context) error {
-	if err := t.lease.GiveBack(ctx); err != nil {
-		return fmt.Errorf("return of term: %w", err)
-	}
-	return nil
+	slot := t.endSlot(ctx)
+	return ending("return", slot, t.lease.GiveBack(ctx))
 }

@@ -64,7 +64,7 @@ func (o *Office) Campaign(ctx context.Context, lead func(ctx context.Context, te
 		wait := o.cfg.Lease / 3
 		switch answer.Verdict {
 		case locking.Granted:
-			o.serve(ctx, &Term{answer.Lease}, lead)
+			o.serve(ctx, &Term{lease: answer.Lease}, lead)
 			wait = o.cfg.Lease
 		case locking.Unknown:
 			o.cfg.Locks.Withdraw(o.request(id), id)

@@ -15,17 +15,27 @@ type Inquiry struct {
 	Schedule string
 	// SettleThrough, if set, settles the open ticks up to it, once the server's clock is past SettleDeadline.
 	SettleThrough, SettleDeadline time.Time
+	// Follower, if set, is a job that runs after this one: it is told which ticks have ended well. Used is the tick up to which it needs no outcome any more.
+	Follower string
+	Used     time.Time
 }
 
 // State is what the cluster knows of a job. Times are by the server's clock.
 type State struct {
 	Now     time.Time
-	Decided time.Time // every tick up to it is decided
-	Before  time.Time // the same, before SettleThrough
+	Decided time.Time   // every tick up to it is decided, but for those in Open
+	Open    []time.Time // ticks that were granted, and returned before their start, oldest first
+	Before  time.Time   // the same, before SettleThrough
+	Pause   Pause       // the newest
 	Running []Run
-	Orphans []Run // runs whose holder died, until [Elector.Bury]
-	Err     error // cannot tell
+	Orphans []Run     // runs whose holder died, until [Elector.Bury]
+	Through time.Time // to a follower: every tick up to it has ended, whatever its outcome
+	Ended   []Ended   // and these of them, oldest first, have ended well
+	Err     error     // cannot tell
 }
+
+// Ended is a tick whose runs have all ended well, since Due together with all ticks before it.
+type Ended = locking.Ended
 
 // Run is a grant as others see it.
 type Run struct {
@@ -44,11 +54,13 @@ func (e *Elector) Survey(ctx context.Context, inquiries []Inquiry) []State {
 	requests := make([]locking.LookRequest, len(inquiries))
 	for i, q := range inquiries {
 		requests[i] = locking.LookRequest{Lock: lockOf(q.Job), Permanent: true, Schedule: q.Schedule,
-			SettleThrough: q.SettleThrough, SettleDeadline: q.SettleDeadline}
+			SettleThrough: q.SettleThrough, SettleDeadline: q.SettleDeadline,
+			Follower: q.Follower, Used: q.Used}
 	}
 	states := make([]State, len(inquiries))
 	for i, s := range e.locks.Look(ctx, requests) {
-		states[i] = State{Now: s.Now, Decided: s.Decided, Before: s.Before, Running: runs(s.Rows), Orphans: runs(s.Orphans), Err: s.Err}
+		states[i] = State{Now: s.Now, Decided: s.Decided, Open: s.Open, Before: s.Before, Pause: s.Pause, Running: runs(s.Rows), Orphans: runs(s.Orphans),
+			Through: s.Through, Ended: s.Ended, Err: s.Err}
 	}
 	return states
 }
@@ -68,4 +80,23 @@ func (e *Elector) Bury(ctx context.Context, job string, ids ...string) error {
 		return fmt.Errorf("bury orphans of job %s: %w", job, err)
 	}
 	return nil
+}
+
+// Forget removes from the server what it knows of jobs that nobody has any more, and returns those of which nothing is left. A job stays that
+// runs, that has orphans, or that was used after an instant of the server's clock. One that comes back is new: it begins then.
+func (e *Elector) Forget(ctx context.Context, jobs []string, unusedSince time.Time) (forgotten []string, err error) {
+	locks := make([]string, len(jobs))
+	for i, job := range jobs {
+		locks[i] = lockOf(job)
+	}
+	removed, err := e.locks.Remove(ctx, locks, unusedSince)
+	for i, gone := range removed {
+		if gone {
+			forgotten = append(forgotten, jobs[i])
+		}
+	}
+	if err != nil {
+		return forgotten, fmt.Errorf("forget jobs: %w", err)
+	}
+	return forgotten, nil
 }

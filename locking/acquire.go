@@ -103,7 +103,7 @@ func (c *Client) callOn(keys []string, idle time.Duration, s *script, lock, id s
 	k := call{script: s, lock: lock, keys: keys, id: id, idle: idle.Microseconds(), heavy: len(know.ledger) > longLedger,
 		sync: c.cfg.AckedReplicas > 0 && s != c.scripts.release} // a release that a failover undoes harms nobody: the lease runs out
 	k.args = make([]any, 0, 8+len(args))
-	k.args = append(k.args, id, 0, k.idle, know.floor, know.longest, know.low, know.ledger, flag(k.sync))
+	k.args = append(k.args, id, 0, k.idle, know.floor, know.longest, know.low, joinPause(know.paused, know.ledger), flag(k.sync))
 	k.args = append(k.args, args...)
 	return k
 }

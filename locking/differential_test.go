@@ -215,18 +215,14 @@ func (w *world) release() {
 	i := rapid.IntRange(0, len(w.ids)-1).Draw(w.T, "lease")
 	id := w.ids[i]
 	w.ids = append(w.ids[:i], w.ids[i+1:]...)
-	l, back, per := w.leases[id], rapid.Bool().Draw(w.T, "give back"), 1
+	l, how, per := w.leases[id], rapid.SampledFrom([]string{"release", "give back", "leave"}).Draw(w.T, "how"), 1
 	if !l.Tick().IsZero() && l.Attempt() == 1 {
 		per = perTick(int(l.Tick().Sub(w.first) / time.Minute))
 	}
-	end := l.Release
-	if back {
-		end = l.GiveBack
-	}
-	err := end(w.ctx)
-	want := w.model.release(id, per, back)
+	err := map[string]func(context.Context) error{"release": l.Release, "give back": l.GiveBack, "leave": l.Leave}[how](w.ctx)
+	want := w.model.release(id, per, how)
 	if gone := errors.Is(err, locking.ErrLost); gone != (want == "gone") || err != nil && !gone {
-		w.Fatalf("released %s (back %v): %v; the model says %q", id, back, err, want)
+		w.Fatalf("released %s (%s): %v; the model says %q", id, how, err, want)
 	}
 	for c := range w.clients {
 		if w.clients[c] == w.holders[id] {

@@ -170,14 +170,19 @@ func (k *keeper) ask(ctx context.Context, batch []*Lease) []reply {
 	}
 	calls := make([]call, len(batch))
 	for i, l := range batch {
-		tick := ""
-		if l.tick > 0 {
-			tick = fmt.Sprint(l.tick)
-		}
-		calls[i] = c.call(c.scripts.renew, l.lock, l.id, l.permanent,
-			c.cfg.Owner, l.slot, l.length.Microseconds(), l.trigger, l.memo, int64(l.token), tick, l.attempt, l.delay.Microseconds(), l.slots)
+		calls[i] = c.renewing(l)
 	}
 	return c.send(ctx, calls)
+}
+
+// renewing is the call of a renewal.
+func (c *Client) renewing(l *Lease) call {
+	tick := ""
+	if l.tick > 0 {
+		tick = fmt.Sprint(l.tick)
+	}
+	return c.call(c.scripts.renew, l.lock, l.id, l.permanent,
+		c.cfg.Owner, l.slot, l.length.Microseconds(), l.trigger, l.memo, int64(l.token), tick, l.attempt.Load(), l.delay.Microseconds(), l.slots, l.adopted)
 }
 
 func (k *keeper) renewed(l *Lease, got reply) {
@@ -193,6 +198,7 @@ func (k *keeper) renewed(l *Lease, got reply) {
 			defer k.client.cfg.Hooks.renewed(l.lock, margin)
 		}
 		l.extend(got.sent + holdFor(left))
+		l.askToStop(got.text(2))
 		l.renewAt = got.sent + l.length/3
 		if got.partial {
 			l.renewAt = min(l.renewAt, got.sent+l.repair)

@@ -7,6 +7,7 @@ import (
 	"maps"
 	"slices"
 	"sync"
+	"sync/atomic"
 	"time"
 )
 
@@ -20,9 +21,10 @@ type Lease struct {
 	tick      int64
 	previous  int64
 	perTick   int
-	attempt   int
+	attempt   atomic.Int64 // see NextAttempt
 	trigger   string
 	memo      string
+	adopted   string // the orphan, or ""
 	permanent bool
 	slots     int
 	delay     time.Duration
@@ -32,6 +34,8 @@ type Lease struct {
 	ctx        context.Context
 	end        context.CancelCauseFunc
 	endangered chan struct{} // closed by watch, once
+	stopping   chan struct{} // closed by askToStop, once
+	stopReason string        // read after that
 
 	mu          sync.Mutex
 	deadline    time.Duration // local clock: the lease ends for us
@@ -43,8 +47,10 @@ type Lease struct {
 	hearers     map[int]func(deadline time.Duration)
 	hearer      int // the newest key
 	holds       holds
-	released    bool // the server has said so
-	narrow      bool // of a quorum no more than a majority has been asked for it
+	released    bool  // the server has said so
+	givenBack   bool  // and its tick is open again
+	leftAt      int64 // by the server's clock, when it left an orphan
+	narrow      bool  // of a quorum no more than a majority has been asked for it
 
 	renewAt time.Duration // local clock; the keeper's
 	repair  time.Duration // the keeper's: when to try again to bring it to all nodes of a quorum
@@ -61,10 +67,11 @@ const spreadAfter = 50 * time.Millisecond
 func newLease(c *Client, r Request, got reply) *Lease {
 	l := &Lease{
 		client: c, lock: r.Lock, id: r.ID, slot: int(got.number(0)), token: Token(got.number(1)), length: r.Lease,
-		tick: got.number(3), previous: r.previous(), perTick: r.perTick(), attempt: int(got.number(4)), trigger: r.Trigger, memo: r.Memo,
-		permanent: r.Permanent, slots: r.Slots, delay: r.Delay, accounted: r.accounted(), endangered: make(chan struct{}), index: -1,
+		tick: got.number(3), previous: r.previous(), perTick: r.perTick(), trigger: r.Trigger, memo: r.Memo, adopted: r.Adopt,
+		permanent: r.Permanent, slots: r.Slots, delay: r.Delay, accounted: r.accounted(), endangered: make(chan struct{}), stopping: make(chan struct{}), index: -1,
 	}
-	l.granted = granted{lock: r.Lock, owner: c.cfg.Owner, ledger: got.ledger, tick: l.tick, until: got.number(2),
+	l.attempt.Store(got.number(4))
+	l.granted = granted{lock: r.Lock, owner: c.cfg.Owner, ledger: joinPause(got.paused, got.ledger), tick: l.tick, until: got.number(2),
 		now: got.now, floor: got.floor, longest: got.longest, low: got.low, permanent: r.Permanent}
 	l.ctx, l.end = context.WithCancelCause(context.Background())
 	left := min(l.length, time.Duration(got.number(2)-got.now)*time.Microsecond) // the server's clock may have been stepped back
@@ -85,8 +92,8 @@ func (l *Lease) Slot() int { return l.slot }
 // Token is the fencing token of this grant.
 func (l *Lease) Token() Token { return l.token }
 
-// Attempt is 1, or more for an adopted run.
-func (l *Lease) Attempt() int { return l.attempt }
+// Attempt is 1, or more for an adopted run, and after [Lease.NextAttempt].
+func (l *Lease) Attempt() int { return int(l.attempt.Load()) }
 
 // Tick is the tick that was granted with the lease; zero without one.
 func (l *Lease) Tick() time.Time { return fromMicros(l.tick * 1e6) }
@@ -161,21 +168,22 @@ func (l *Lease) OnExtend(f func(deadline time.Duration)) (stop func()) {
 // at most twice [Config.Timeout]. [ErrLost] tells that the server did not have it any more; [ErrUnknown] that the server
 // did not answer: it is tried again in the background then, until the row has run out by itself or the client closes. To release it again is no error. Of a lease that was entered more than once, see [Mutex.Enter], it gives one hold up,
 // and all that only with the last.
-func (l *Lease) Release(ctx context.Context) error { return l.release(ctx, false) }
+func (l *Lease) Release(ctx context.Context) error { return l.release(ctx, releaseCall{}) }
 
 // GiveBack releases a lease whose work was never begun: its tick is open to others again. As Release, it gives up one hold of a lease that
 // was entered.
-func (l *Lease) GiveBack(ctx context.Context) error { return l.release(ctx, true) }
+func (l *Lease) GiveBack(ctx context.Context) error { return l.release(ctx, releaseCall{undo: true}) }
 
-func (l *Lease) release(ctx context.Context, undo bool) error {
+// release ends the lease as r says.
+func (l *Lease) release(ctx context.Context, r releaseCall) error {
 	if last, err := l.leave(); !last {
 		return err
 	}
 	c := l.client
 	c.keeper.remove(l)
 	l.stop(ErrReleased)
-	r := releaseCall{lock: l.lock, id: l.id, permanent: l.permanent, undo: undo, previous: l.previous, perTick: l.perTick,
-		slot: l.slot, length: l.length, accounted: l.accounted, narrow: l.isNarrow()}
+	r.lock, r.id, r.permanent, r.previous, r.perTick = l.lock, l.id, l.permanent, l.previous, l.perTick
+	r.slot, r.length, r.accounted, r.narrow = l.slot, l.length, l.accounted, l.isNarrow()
 	verdict, err := c.releaseWithin(context.WithoutCancel(ctx), r, 2*c.cfg.Timeout)
 	l.answered(err)
 	switch {
@@ -189,7 +197,7 @@ func (l *Lease) release(ctx context.Context, undo bool) error {
 	}
 	l.mu.Lock()
 	defer l.mu.Unlock()
-	l.released = true
+	l.released, l.givenBack = true, r.undo
 	return nil
 }
 
@@ -278,9 +286,12 @@ func (l *Lease) watch() {
 type releaseCall struct {
 	lock, id  string
 	permanent bool
-	undo      bool
+	undo      bool // the work never began
+	leaves    bool // an orphan, whose attempt is attempt
 	previous  int64
 	perTick   int
+	attempt   int
+	outcome   string // as lua/release.lua has it
 
 	slot      int // -1 if it is not known; this and the rest matter on a quorum only
 	length    time.Duration
@@ -290,7 +301,12 @@ type releaseCall struct {
 
 // releasing is the call of a release.
 func (c *Client) releasing(r releaseCall) call {
-	if !r.undo {
+	switch {
+	case r.leaves:
+		return c.call(c.scripts.release, r.lock, r.id, r.permanent, c.tombstoneLife(), "2", 0, 0, r.attempt)
+	case r.outcome != "":
+		return c.call(c.scripts.release, r.lock, r.id, r.permanent, c.tombstoneLife(), flag(false), r.previous, r.perTick, 0, r.outcome)
+	case !r.undo:
 		return c.call(c.scripts.release, r.lock, r.id, r.permanent, c.tombstoneLife())
 	}
 	return c.call(c.scripts.release, r.lock, r.id, r.permanent, c.tombstoneLife(), flag(true), r.previous, r.perTick)

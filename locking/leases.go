@@ -9,9 +9,9 @@ import (
 	"time"
 )
 
-// Leases are those of a set of locks: see [Client.Several]. Each is renewed by itself. It is safe for concurrent use.
+// Leases are those of a set of locks: see [Client.Several] and [Together]. Each is renewed by itself. It is safe for concurrent use.
 type Leases struct {
-	all        []*Lease // by name
+	all        []*Lease // by name, if they were granted together
 	ctx        context.Context
 	end        context.CancelCauseFunc
 	endangered warning
@@ -25,6 +25,12 @@ func newLeases(all []*Lease) *Leases {
 		l.joins(&s.endangered)
 	}
 	return s
+}
+
+// Together makes a set of leases that were granted one by one, for work that needs all of them. Each may still be released by itself, which ends
+// the set's context. A lease is in one set at most.
+func Together(first *Lease, others ...*Lease) *Leases {
+	return newLeases(append([]*Lease{first}, others...))
 }
 
 // Context ends a moment after the first of the leases has ended, or when they are released; context.Cause tells which one and why. The others are
@@ -81,6 +87,47 @@ func (s *Leases) Remaining() time.Duration {
 		least = min(least, l.Remaining())
 	}
 	return least
+}
+
+// Length is how long the shortest of the leases lasts without renewal.
+func (s *Leases) Length() time.Duration {
+	least := s.all[0].Length()
+	for _, l := range s.all[1:] {
+		least = min(least, l.Length())
+	}
+	return least
+}
+
+// Deadline is until when the holder may rely on all of the leases if no renewal comes through: see [Lease.Deadline].
+func (s *Leases) Deadline() time.Duration {
+	first := s.all[0].Deadline()
+	for _, l := range s.all[1:] {
+		first = min(first, l.Deadline())
+	}
+	return first
+}
+
+// OnExtend has f called with the new deadline of all of them whenever it has moved, until stop is called: see [Lease.OnExtend].
+func (s *Leases) OnExtend(f func(deadline time.Duration)) (stop func()) {
+	var mu sync.Mutex // leases are renewed at the same time
+	told := s.Deadline()
+	hear := func(time.Duration) {
+		mu.Lock()
+		defer mu.Unlock()
+		if d := s.Deadline(); d > told {
+			told = d
+			f(d)
+		}
+	}
+	var stops []func()
+	for _, l := range s.all {
+		stops = append(stops, l.OnExtend(hear))
+	}
+	return func() {
+		for _, end := range stops {
+			end()
+		}
+	}
 }
 
 // Release ends all leases: first the context, then, when that work must be over, the rows, together. As [Lease.Release] it is done even if ctx

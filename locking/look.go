@@ -5,6 +5,7 @@ import (
 	"context"
 	"errors"
 	"fmt"
+	"slices"
 	"strconv"
 	"strings"
 	"time"
@@ -19,18 +20,27 @@ type LookRequest struct {
 	Schedule string
 	// SettleThrough, if set, settles every tick up to it that is still undecided, once the server's clock is past SettleDeadline.
 	SettleThrough, SettleDeadline time.Time
+	// Follower, if set, is the name of a lock whose ticks follow those of this one: it is told which have ended well. Used is the tick up to which
+	// it needs no outcome any more; what all followers have used is forgotten, as are followers that nobody has named for a day, and of more than a
+	// thousand outcomes the oldest. A tick has an outcome only if it was told: see [Lease.Conclude]. A server that has lost its memory has lost the outcomes.
+	Follower string
+	Used     time.Time
 }
 
 // State is what a lock knows. Times are by the server's clock.
 type State struct {
 	Now     time.Time
-	Floor   Token     // the greatest token so far
-	Decided time.Time // every tick up to this one is decided
-	Before  time.Time // the same, before SettleThrough
-	Closed  time.Time // no grants until then; zero or past if the lock is open
+	Floor   Token       // the greatest token so far
+	Decided time.Time   // every tick up to this one is decided, but for those in Open
+	Open    []time.Time // ticks that were given back before their start, oldest first: see [Lease.GiveBack]
+	Before  time.Time   // the same, before SettleThrough
+	Closed  time.Time   // no grants until then; zero or past if the lock is open
+	Pause   Pause       // the newest: see [Pause.On] for whether it is over
 	Rows    []Row
 	Orphans []Row
-	Err     error // the outcome is unknown; the rest is empty
+	Through time.Time // to a follower: every tick up to this one has ended; not known while the lock is closed
+	Ended   []Ended   // and these of them, oldest first, have ended well
+	Err     error     // the outcome is unknown; the rest is empty
 }
 
 // Row is a lease as others see it. An orphan's has ended; its Expiry is zero.
@@ -56,7 +66,7 @@ func (c *Client) Look(ctx context.Context, locks []LookRequest) []State {
 	var calls []call
 	var valid []int
 	for i, l := range locks {
-		if fault := cmp.Or(checkName(l.Lock), err); fault != nil {
+		if fault := cmp.Or(checkName(l.Lock), l.validate(), err); fault != nil {
 			states[i].Err = fmt.Errorf("look at %q: %w", l.Lock, fault)
 			continue
 		}
@@ -80,7 +90,11 @@ func (c *Client) look(l LookRequest) call {
 	if !l.SettleThrough.IsZero() {
 		through = strconv.FormatInt(l.SettleThrough.Unix(), 10)
 	}
-	return c.call(c.scripts.look, l.Lock, "", l.Permanent, l.Schedule, through, toMicros(l.SettleDeadline))
+	args := []any{l.Schedule, through, toMicros(l.SettleDeadline)}
+	if l.Follower != "" {
+		args = append(args, l.Follower, max(l.Used.Unix(), 0))
+	}
+	return c.call(c.scripts.look, l.Lock, "", l.Permanent, args...)
 }
 
 // Bury forgets orphans whose outcome was recorded.
@@ -115,7 +129,8 @@ func state(lock string, got reply) State {
 	}
 	decided := max(got.low, got.number(0)/1e6)
 	s := State{Now: fromMicros(got.now), Floor: Token(got.floor), Decided: fromMicros(decided * 1e6),
-		Closed: fromMicros(got.number(1)), Before: fromMicros(got.number(3) * 1e6)}
+		Closed: fromMicros(got.number(1)), Before: fromMicros(got.number(3) * 1e6), Open: openTicks(got.ledger),
+		Pause: readPause(got.paused).pause()}
 	rows := got.list(4)
 	for i := 0; i+2 < len(rows); i += 3 {
 		if row, ok := parseRow(text(rows[i+2])); ok {
@@ -131,7 +146,20 @@ func state(lock string, got reply) State {
 			s.Orphans = append(s.Orphans, row)
 		}
 	}
+	s.followed(got)
 	return s
+}
+
+// openTicks are those of a ledger, "tick prev state how;...", that are open again.
+func openTicks(ledger string) []time.Time {
+	var open []time.Time
+	for entry := range strings.SplitSeq(ledger, ";") {
+		if part := strings.SplitN(entry, " ", 4); len(part) == 4 && part[2] == reopened {
+			open = append(open, fromMicros(parseNumber(part[0])*1e6))
+		}
+	}
+	slices.SortFunc(open, time.Time.Compare)
+	return open
 }
 
 // parseRow reads "id\nowner\nlease\ntoken\ntick\nattempt\ntrigger\nmemo", as the scripts write it.

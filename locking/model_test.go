@@ -207,8 +207,8 @@ func (m *model) expire(slot int) {
 	m.orphans[row.id] = held{id: row.id, slot: row.slot, token: row.token, tick: row.tick, attempt: row.attempt}
 }
 
-// release ends a lease; back tells that its run never started.
-func (m *model) release(id string, perTick int, back bool) (verdict string) {
+// release ends a lease; "give back" tells that its run never started, "leave" that others are to carry it on.
+func (m *model) release(id string, perTick int, how string) (verdict string) {
 	if verdict, ok := m.dead[id]; ok {
 		return verdict
 	}
@@ -221,7 +221,11 @@ func (m *model) release(id string, perTick int, back bool) (verdict string) {
 		}
 	}
 	m.dead[id] = verdict
+	back := how == "give back"
 	switch {
+	case ok && how == "leave":
+		m.orphans[id] = held{id: id, slot: row.slot, token: row.token, tick: row.tick, attempt: row.attempt}
+		return verdict
 	case ok && back && row.heir != nil:
 		m.orphans[row.of] = *row.heir
 	case ok && back && row.attempt > 1:

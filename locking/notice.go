@@ -9,12 +9,12 @@ import (
 	"time"
 )
 
-// Notice says that a tick was granted, to those who were about to ask for it.
+// Notice says that a tick was granted, to those who were about to ask for it; or that a row was released, to those who wait for one.
 type Notice struct {
 	Lock  string
-	Tick  time.Time
+	Tick  time.Time // zero if a row was released; what follows is, too
 	Owner string
-	Until time.Time // by the server's clock: the lease ends then unless it is renewed
+	Until time.Time // by the server's clock: the lease ends then unless it is renewed, or has ended and was given back, or left an orphan
 }
 
 // granted is a [Notice] on the wire, with all that a reply would have told a witness. Instants and lengths are microseconds,
@@ -60,13 +60,31 @@ func parseGranted(line string) (g granted, ok bool) {
 	return g, true
 }
 
+// released is the word before the name of a lock of which a row was.
+const released = "released\t"
+
 const maxNotices = 1000 // in one message
 
 func (c *Client) channel() string { return c.cfg.Prefix + "granted" }
 
-// Tell publishes the grants of leases with a tick to all clients that [Client.Hear], so that they need not ask. A notice that
-// gets lost costs them a request, and nothing else; no answer is waited for longer than [Config.Timeout]. On a quorum nothing is told.
-func (c *Client) Tell(ctx context.Context, leases []*Lease) error {
+// notice is what there is to tell of a lease: its grant, or that it was given back, or that its run was left to an heir.
+func (l *Lease) notice() granted {
+	g := l.granted
+	l.mu.Lock()
+	defer l.mu.Unlock()
+	switch {
+	case l.givenBack:
+		g.until = g.now
+	case l.leftAt > 0:
+		g.until = l.leftAt
+	}
+	return g
+}
+
+// Tell publishes the grants of leases with a tick to all clients that [Client.Hear], so that they need not ask, and the releases of others, so that those
+// who wait need not ask often. A notice that gets lost costs a request, or a pause, and nothing else; no answer is waited for longer than [Config.Timeout]. On a
+// quorum nothing is told.
+func (c *Client) Tell(ctx context.Context, leases, ended []*Lease) error {
 	if c.quorum != nil {
 		return nil
 	}
@@ -76,7 +94,14 @@ func (c *Client) Tell(ctx context.Context, leases []*Lease) error {
 	for part := range slices.Chunk(leases, maxNotices) {
 		var message []byte
 		for _, l := range part {
-			message = l.granted.append(message)
+			message = l.notice().append(message)
+		}
+		pipe.Publish(ctx, c.channel(), message)
+	}
+	for part := range slices.Chunk(ended, maxNotices) {
+		var message []byte
+		for _, l := range part {
+			message = append(append(append(message, released...), l.lock...), '\n')
 		}
 		pipe.Publish(ctx, c.channel(), message)
 	}
@@ -86,7 +111,8 @@ func (c *Client) Tell(ctx context.Context, leases []*Lease) error {
 	return nil
 }
 
-// Hear calls f with notices, and remembers what they tell as this client's own witness, until ctx ends. While the server is
+// Hear calls f with notices, and remembers what they tell as this client's own witness, until ctx ends; what [Client.Stop] has told reaches
+// the client's leases at once meanwhile. While the server is
 // away, or forbids it (see [Config.OnForbidden]), it tries again and again, with growing pauses. f is called from one goroutine.
 func (c *Client) Hear(ctx context.Context, f func([]Notice)) {
 	if c.quorum != nil {
@@ -102,17 +128,29 @@ func (c *Client) overhear(message string) []Notice {
 	micros, known := c.servers.estimate(local)
 	notices := make([]Notice, 0, strings.Count(message, "\n"))
 	for line := range strings.Lines(message) {
-		g, ok := parseGranted(strings.TrimSuffix(line, "\n"))
+		line = strings.TrimSuffix(line, "\n")
+		if id, reason, ok := parseStop(line); ok {
+			c.keeper.askToStop(id, reason)
+			continue
+		}
+		if lock, ok := strings.CutPrefix(line, released); ok {
+			notices = append(notices, Notice{Lock: lock})
+			continue
+		}
+		g, ok := parseGranted(line)
 		if !ok {
 			continue
 		}
-		notices = append(notices, Notice{Lock: g.lock, Tick: fromMicros(g.tick * 1e6), Owner: g.owner, Until: fromMicros(g.until)})
+		if g.until > 0 { // else it tells of a pause
+			notices = append(notices, Notice{Lock: g.lock, Tick: fromMicros(g.tick * 1e6), Owner: g.owner, Until: fromMicros(g.until)})
+		}
 		if !known {
 			continue // nor has this client asked for anything yet
 		}
 		age := max(time.Duration(micros-g.now)*time.Microsecond, 0)
-		c.seen.learn(g.lock, knowledge{floor: g.floor, longest: g.longest, low: g.low, ledger: g.ledger, seen: local - age, permanent: g.permanent},
-			c.cfg.Idle, g.now, true)
+		paused, ledger := cutPause(g.ledger)
+		c.seen.learn(g.lock, knowledge{floor: g.floor, longest: g.longest, low: g.low, ledger: ledger, paused: paused, seen: local - age,
+			permanent: g.permanent}, c.cfg.Idle, g.now, true)
 	}
 	return notices
 }

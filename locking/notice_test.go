@@ -39,7 +39,7 @@ func TestHearsayIsTestimony(t *testing.T) {
 		if a.Verdict != Granted {
 			w.Fatalf("%+v", a)
 		}
-		if err := winner.Tell(w.Context(), []*Lease{a.Lease}); err != nil {
+		if err := winner.Tell(w.Context(), []*Lease{a.Lease}, nil); err != nil {
 			w.Fatal(err)
 		}
 		got := heard()
@@ -81,7 +81,7 @@ func TestHearAgainAfterAnOutage(t *testing.T) {
 				w.pass(time.Minute)
 				l := w.lock(teller, "x", time.Minute)
 				defer w.release(l)
-				if err := teller.Tell(w.Context(), []*Lease{l}); err != nil {
+				if err := teller.Tell(w.Context(), []*Lease{l}, nil); err != nil {
 					w.Fatal(err)
 				}
 				if n := len(heard()); n != 1 {
@@ -99,12 +99,66 @@ func TestStrangeNotices(t *testing.T) {
 		defer closeAll()
 		heard, stop := hearing(w, c)
 		defer stop()
-		for _, s := range []string{"", "x", "{}", "null", "x\t1\t2", "x\ta\tb\tc\td\te\tf\ttrue\to\t", "\t1\t2\t3\t4\t5\t6\ttrue\to\t\n", "x\t-1\t2\t3\t4\t5\t6\ttrue\to\t\n"} {
+		for _, s := range []string{"", "x", "{}", "null", "stop\tx", "stop\t\tr\n", "stop\tx\tr\ts\n", "x\t1\t2", "x\ta\tb\tc\td\te\tf\ttrue\to\t", "\t1\t2\t3\t4\t5\t6\ttrue\to\t\n", "x\t-1\t2\t3\t4\t5\t6\ttrue\to\t\n"} {
 			if err := c.cfg.Redis.Publish(w.Context(), c.channel(), s).Err(); err != nil {
 				w.Fatal(err)
 			}
 		}
 		if got := heard(); len(got) != 0 {
+			w.Errorf("heard %+v", got)
+		}
+	})
+}
+
+// Who carries on what a run has left hears of it.
+func TestHearsOfWhatIsLeft(t *testing.T) {
+	inBubble(t, func(w *wire) {
+		holder, closeHolder := w.client(Config{})
+		hearer, closeHearer := w.client(Config{})
+		defer closeHolder()
+		defer closeHearer()
+		heard, stop := hearing(w, hearer)
+		defer stop()
+		holder.Look(w.Context(), []LookRequest{{Lock: "x", Permanent: true, Schedule: "s"}})
+		w.pass(2 * time.Second)
+		tick := Tick{At: time.Now().Truncate(time.Second), Previous: time.Now().Add(-time.Hour), Schedule: "s"}
+		a := holder.Acquire(w.Context(), Request{Lock: "x", Lease: time.Minute, Permanent: true, AnyLimit: true, Trigger: "t", Tick: &tick})
+		if a.Verdict != Granted {
+			w.Fatalf("%+v", a)
+		}
+		w.pass(time.Second)
+		if err := a.Lease.Leave(w.Context()); err != nil {
+			w.Fatal(err)
+		}
+		if got := heard(); len(got) != 1 || !got[0].Tick.Equal(tick.At) || time.Until(got[0].Until).Abs() > time.Millisecond {
+			w.Errorf("heard %+v", got)
+		}
+	})
+}
+
+// Of a lease that was given back is told that it has ended, so that whoever believes its tick taken looks again.
+func TestGivenBackIsTold(t *testing.T) {
+	inBubble(t, func(w *wire) {
+		winner, closeWinner := w.client(Config{})
+		hearer, closeHearer := w.client(Config{})
+		defer closeWinner()
+		defer closeHearer()
+		heard, stop := hearing(w, hearer)
+		defer stop()
+		winner.Look(w.Context(), []LookRequest{{Lock: "x", Permanent: true, Schedule: "s"}})
+		w.pass(2 * time.Second)
+		tick := Tick{At: time.Now().Truncate(time.Second), Previous: time.Now().Add(-time.Hour), Schedule: "s"}
+		a := winner.Acquire(w.Context(), Request{Lock: "x", Lease: time.Minute, Permanent: true, AnyLimit: true, Tick: &tick})
+		if a.Verdict != Granted {
+			w.Fatalf("%+v", a)
+		}
+		if err := a.Lease.GiveBack(w.Context()); err != nil {
+			w.Fatal(err)
+		}
+		if err := winner.Tell(w.Context(), []*Lease{a.Lease}, nil); err != nil {
+			w.Fatal(err)
+		}
+		if got := heard(); len(got) != 1 || got[0].Until.After(time.Now()) || !got[0].Tick.Equal(tick.At) {
 			w.Errorf("heard %+v", got)
 		}
 	})

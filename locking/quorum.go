@@ -34,23 +34,25 @@ var (
 	luaQuorumFree string
 	//go:embed lua/quorum_release.lua
 	luaQuorumRelease string
+	//go:embed lua/quorum_stop.lua
+	luaQuorumStop string
 	//go:embed lua/quorum_enrol.lua
 	luaQuorumEnrol string
 	//go:embed lua/quorum_admit.lua
 	luaQuorumAdmit string
 )
 
-type quorumScripts struct{ claim, accept, renew, release, enrol, admit *script }
+type quorumScripts struct{ claim, accept, renew, release, stop, enrol, admit *script }
 
 // all are those that a node is taught when it is enrolled, and not before.
 func (s quorumScripts) all() []*script {
-	return []*script{s.claim, s.accept, s.renew, s.release, s.admit}
+	return []*script{s.claim, s.accept, s.renew, s.release, s.stop, s.admit}
 }
 
 func loadQuorumScripts() quorumScripts {
 	return quorumScripts{
 		claim: newScript(luaQuorumShort, luaQuorum, luaQuorumClaim), accept: newScript(luaQuorum, luaQuorumAccept), renew: newScript(luaQuorum, luaQuorumRenew),
-		release: newScript(luaQuorumFree, luaQuorumRelease), enrol: newScript(luaQuorumEnrol), admit: newScript(luaQuorumAdmit),
+		release: newScript(luaQuorumFree, luaQuorumRelease), stop: newScript(luaQuorumStop), enrol: newScript(luaQuorumEnrol), admit: newScript(luaQuorumAdmit),
 	}
 }
 

@@ -71,11 +71,19 @@ func (q *quorum) release(ctx context.Context, r releaseCall) (verdict string, er
 func (q *quorum) endRun(ctx context.Context, r releaseCall) (string, error) {
 	t := &change{quorum: q, lock: r.lock, permanent: r.permanent, id: r.id, ends: true}
 	known := false
-	t.edit = func(g *register, _ view) {
-		_, running := g.Runs[r.id]
-		_, orphaned := g.Orphans[r.id]
-		known = known || running || orphaned
-		g.end(r.id, r.undo, r.previous, r.perTick)
+	t.edit = func(g *register, v view) {
+		run, running := g.Runs[r.id]
+		if !running {
+			run = g.Orphans[r.id]
+		}
+		known = known || run.Attempt > 0
+		if r.leaves {
+			g.leave(r.id, r.attempt)
+			return
+		}
+		if ended := g.end(r.id, r.undo, r.previous, r.perTick); ended && r.outcome != "" {
+			g.conclude(run.Tick, r.outcome == flag(true), r.perTick, v.now)
+		}
 	}
 	q.run(ctx, r.lock, []task{t})
 	q.releaseEverywhere(r.lock, q.releaseOf(r.lock, r.id, -1, 0, false), r.length) // also where the register was not accepted
@@ -114,7 +122,7 @@ func (q *quorum) renewed(votes []vote, length, sent time.Duration) reply {
 	now, _ := q.estimate(q.cfg.Clock())
 	switch {
 	case words(votes, "renewed") >= q.majority:
-		return reply{verdict: "renewed", now: now, sent: sent, acked: true, rest: []any{now + length.Microseconds(), int64(0)},
+		return reply{verdict: "renewed", now: now, sent: sent, acked: true, rest: []any{now + length.Microseconds(), int64(0), stopOf(votes)},
 			partial: words(votes, "renewed") < len(q.nodes)}
 	case words(votes, "lost") > len(q.nodes)-q.majority:
 		n := slices.IndexFunc(votes, func(v vote) bool { return v.heard() && v.word == "lost" })
@@ -137,6 +145,10 @@ func (q *quorum) look(ctx context.Context, locks []LookRequest, states []State, 
 		t.edit = func(g *register, v view) {
 			before := g.look(l.Schedule, through, toMicros(l.SettleDeadline), v.now, v.latest)
 			states[i] = q.state(g, v, before, t.floor)
+			if l.Follower != "" {
+				through, ended := g.follow(l.Follower, max(l.Used.Unix(), 0), v.now)
+				states[i].Through, states[i].Ended = fromMicros(through*1e6), ended
+			}
 		}
 		changes[n], tasks[n] = t, t
 	}
@@ -152,7 +164,8 @@ func (q *quorum) look(ctx context.Context, locks []LookRequest, states []State, 
 
 // state is what the register and the rows tell together.
 func (q *quorum) state(g *register, v view, before, floor int64) State {
-	s := State{Now: fromMicros(v.now), Floor: Token(floor), Decided: fromMicros(max(g.Low, g.Since/1e6) * 1e6), Before: fromMicros(before * 1e6)}
+	s := State{Now: fromMicros(v.now), Floor: Token(floor), Decided: fromMicros(max(g.Low, g.Since/1e6) * 1e6), Before: fromMicros(before * 1e6),
+		Pause: readPause(g.Paused).pause()}
 	for _, row := range v.rows {
 		run, known := g.Runs[row.id]
 		if !known && (row.tentative || row.votes+v.unheard < q.majority) {
@@ -168,6 +181,12 @@ func (q *quorum) state(g *register, v view, before, floor int64) State {
 		s.Orphans = append(s.Orphans, Row{ID: id, Owner: run.Owner, Slot: run.Slot, Token: Token(run.Token),
 			Length: time.Duration(run.Lease) * time.Microsecond, Tick: fromMicros(run.Tick * 1e6), Attempt: run.Attempt, Trigger: run.Trigger, Memo: run.Memo})
 	}
+	for tick, e := range g.Ticks {
+		if e.State == reopened {
+			s.Open = append(s.Open, fromMicros(tick*1e6))
+		}
+	}
+	slices.SortFunc(s.Open, time.Time.Compare)
 	slices.SortFunc(s.Rows, func(a, b Row) int { return a.Slot - b.Slot })
 	return s
 }

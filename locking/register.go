@@ -23,6 +23,10 @@ type register struct {
 	Last    int64             `json:"last,omitempty"` // the tick decided last, how, and by which lease id
 	How     string            `json:"how,omitempty"`
 	By      string            `json:"by,omitempty"`
+	Paused  string            `json:"paused,omitempty"` // as in lua/pause.lua
+
+	Outcomes  map[int64]int64     `json:"outcomes,omitempty"`  // tick -> since when it and all before have ended; 0: not yet; spoiled: not well
+	Followers map[string]follower `json:"followers,omitempty"` // by name
 }
 
 // entry is a tick that is decided, or given back, out of turn.
@@ -204,6 +208,17 @@ func (g *register) end(id string, undo bool, prev int64, perTick int) (changed b
 	return true
 }
 
+// leave makes an orphan of a run, unless it is one already.
+func (g *register) leave(id string, attempt int) {
+	run, held := g.Runs[id]
+	delete(g.Runs, id)
+	if !held || run.Trigger == "" {
+		return
+	}
+	run.Heir, run.Attempt = nil, max(run.Attempt, attempt)
+	g.Orphans[id] = run
+}
+
 // mourn takes the dead out of the account of runs, which a majority has shut up to a token. Those with a trigger are orphans until they are buried.
 func (g *register) mourn(dead []string, upTo int64) {
 	for _, id := range dead {
@@ -215,6 +230,7 @@ func (g *register) mourn(dead []string, upTo int64) {
 		if run.Trigger != "" {
 			run.Heir = nil
 			g.Orphans[id] = run
+			g.spoil(run.Tick)
 		}
 	}
 }

@@ -72,6 +72,9 @@ func (g *register) claim(r Request, owner string, v view) verdict {
 	if d, over := g.decided(r, v); over {
 		return d
 	}
+	if outcome, ok := readPause(g.Paused).stops(r.Tick, v.now); ok {
+		return g.settle(r, v, outcome)
+	}
 	if deadline := toMicros(r.Tick.Deadline); deadline > 0 && v.now > deadline {
 		return g.settle(r, v, r.Tick.IfLate)
 	}
@@ -164,7 +167,7 @@ func (g *register) claimTick(r Request, owner string, v view) verdict {
 		return g.settle(r, v, "") // by a smaller number than those before said
 	}
 	if v.slot < 0 || !g.fits(r, v.slot) {
-		if v.full && !g.began(tick) && r.Tick.IfHeld != "" {
+		if v.full && !g.began(tick) && r.Tick.IfHeld != "" && !(r.Tick.KeepFirst && g.follows(prev)) {
 			return g.settle(r, v, r.Tick.IfHeld)
 		}
 		if v.slot >= 0 {

@@ -14,6 +14,7 @@ type reply struct {
 	longest int64
 	low     int64
 	ledger  string
+	paused  string
 	rest
 	sent     time.Duration // local clock, before the request was sent
 	received time.Duration // and when the reply was there
@@ -68,7 +69,8 @@ func (c *Client) read(clock *serverClock, raw []any, err error, sent, received t
 		return reply{err: fmt.Errorf("%w: a reply of %d values from the server", ErrUnknown, len(raw))}
 	}
 	r := reply{verdict: text(raw[0]), now: number(raw[1]), floor: number(raw[2]), longest: number(raw[3]), low: number(raw[4]),
-		ledger: text(raw[5]), orphans: int(number(raw[6])), rest: raw[common:], sent: sent, received: received}
+		orphans: int(number(raw[6])), rest: raw[common:], sent: sent, received: received}
+	r.paused, r.ledger = cutPause(text(raw[5]))
 	clock.observe(r.now, sent, received)
 	return r
 }
@@ -83,7 +85,7 @@ func (c *Client) learn(k call, r reply) {
 	if r.err != nil || !r.acked || r.verdict == "late" || r.verdict == "dead" { // the last two did not look at the lock
 		return
 	}
-	news := knowledge{floor: r.floor, longest: r.longest, low: r.low, ledger: r.ledger, seen: r.sent, permanent: k.idle == 0}
+	news := knowledge{floor: r.floor, longest: r.longest, low: r.low, ledger: r.ledger, paused: r.paused, seen: r.sent, permanent: k.idle == 0}
 	c.seen.learn(k.lock, news, c.cfg.Idle, r.now, r.inUse())
 }
 
@@ -105,7 +107,7 @@ func (c *Client) learnSeveral(k call, r reply) {
 // inUse tells that the lock was used about now, so that the server keeps it for a while.
 func (r reply) inUse() bool {
 	switch r.verdict {
-	case "granted", "renewed", "released", "closed", "settled", "queued", "passed", "stale":
+	case "granted", "renewed", "released", "closed", "settled", "queued", "passed", "stale", "paused":
 		return true
 	case "held":
 		return r.number(0) > 0

@@ -21,7 +21,7 @@ type Request struct {
 	// Lease is how long a grant lasts without renewal. Defaults to 30s; at least 10ms.
 	Lease time.Duration
 	// Trigger, if set, makes the lease a run that is accounted for: if it ends without a release, it is an
-	// [Orphan] until [Client.Bury]. Memo goes with it, for whoever finds it.
+	// [Orphan] until [Client.Bury], or until a lock that is not Permanent is forgotten. Memo goes with it, for whoever finds it.
 	Trigger, Memo string
 	// Permanent keeps the lock's state when it is idle.
 	Permanent bool
@@ -53,6 +53,8 @@ type Tick struct {
 	// IfHeld and IfLate are the outcomes that settle the tick when all rows are held, and past the deadline.
 	// With an empty IfHeld a tick stays open then; IfLate is required with a deadline.
 	IfHeld, IfLate string
+	// KeepFirst leaves a tick open, in spite of IfHeld, if all ticks before it are decided: it is the first that waits for a row.
+	KeepFirst bool
 }
 
 // Verdict is the answer to a request.
@@ -140,7 +142,8 @@ func (t Tick) validate(slots int) error {
 }
 
 func (r Request) args(owner string) []any {
-	args := make([]any, 0, 19)
+	args := make([]any, 0, 20)
+	keepFirst := r.Tick != nil && r.Tick.KeepFirst
 	args = append(args, owner, r.Slots, r.Lease.Microseconds(), r.Trigger, r.Memo, flag(r.Abstain), r.Adopt, flag(!r.AnyLimit))
 	switch t := r.Tick; {
 	case t != nil:
@@ -149,8 +152,11 @@ func (r Request) args(owner string) []any {
 	case r.channel != "" || r.Delay > 0:
 		args = append(args, "", 0, 0, 0, 0, "", "", "")
 	}
-	if r.channel != "" || r.Delay > 0 {
+	if r.channel != "" || r.Delay > 0 || keepFirst {
 		args = append(args, r.channel, patienceInLine.Microseconds(), r.Delay.Microseconds())
+	}
+	if keepFirst {
+		args = append(args, "1")
 	}
 	return args
 }

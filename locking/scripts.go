@@ -17,6 +17,8 @@ var (
 	luaState string
 	//go:embed lua/queue.lua
 	luaQueue string
+	//go:embed lua/chain.lua
+	luaChain string
 	//go:embed lua/grant.lua
 	luaGrant string
 	//go:embed lua/free.lua
@@ -29,6 +31,12 @@ var (
 	luaRelease string
 	//go:embed lua/look.lua
 	luaLook string
+	//go:embed lua/stop.lua
+	luaStop string
+	//go:embed lua/pause.lua
+	luaPause string
+	//go:embed lua/remove.lua
+	luaRemove string
 	//go:embed lua/fence.lua
 	luaFence string
 	//go:embed lua/several.lua
@@ -43,13 +51,15 @@ type script struct {
 	each      *script
 }
 
-type scripts struct{ acquire, renew, release, look, several, fence *script }
+type scripts struct{ acquire, renew, release, look, stop, pause, remove, several, fence *script }
 
 func loadScripts() scripts {
-	acquire, release := []string{luaState, luaQueue, luaAcquire}, []string{luaState, luaQueue, luaRelease}
+	acquire, release := []string{luaState, luaQueue, luaAcquire}, []string{luaState, luaQueue, luaChain, luaRelease}
 	return scripts{
 		acquire: forMany(ordinary(luaGrant, acquire)...), release: forMany(ordinary(luaFree, release)...),
-		renew: forMany(luaState, luaRenew), look: newScript(luaState, luaLook),
+		renew: forMany(luaState, luaRenew), look: newScript(luaState, luaChain, luaLook), stop: newScript(luaState, luaStop),
+		pause:   newScript(luaState, luaPause),
+		remove:  newScript(luaState, luaRemove),
 		several: newScript(function("acquire", acquire...), function("release", release...), luaSeveral),
 		fence:   newScript(luaFence),
 	}

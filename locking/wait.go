@@ -51,6 +51,22 @@ func (s *Semaphore) Acquire(ctx context.Context) (*Lease, error) {
 	return lease, nil
 }
 
+// AcquireConfirmed is [Semaphore.Acquire] for work that takes time to stop: the lease has its whole length. One that was lost before
+// it was confirmed is nobody's, and is waited for again. ctx may have ended when it is granted.
+func (s *Semaphore) AcquireConfirmed(ctx context.Context) (*Lease, error) {
+	for {
+		lease, err := s.Acquire(ctx)
+		if err != nil {
+			return nil, err
+		}
+		select {
+		case <-lease.Confirmed():
+			return lease, nil
+		case <-lease.Context().Done():
+		}
+	}
+}
+
 // waiter is one call that waits.
 type waiter struct {
 	*Client

@@ -10,7 +10,7 @@ import (
 // (FLUSHALL, restart without memory, failover that lost writes) know it again.
 type knowledge struct {
 	floor, longest, low int64
-	ledger              string
+	ledger, paused      string        // as the scripts have them
 	seen                time.Duration // local clock, before the request was sent
 	permanent           bool
 }
@@ -44,6 +44,7 @@ func (w *witness) of(lock string, clock func() time.Duration, idle time.Duration
 // with is what is known once news came.
 func (k knowledge) with(news knowledge) knowledge {
 	same := news.floor == k.floor && news.low == k.low
+	news.paused = newerPause(k.paused, news.paused)
 	switch {
 	case same && news.seen < k.seen, news.floor <= k.floor && news.low <= k.low && !same:
 		news.floor, news.low, news.ledger = k.floor, k.low, k.ledger
@@ -87,4 +88,11 @@ func (w *witness) learn(lock string, k knowledge, idle time.Duration, now int64,
 		}
 	}
 	w.sweep = 2 * len(w.locks)
+}
+
+// drop forgets what is known of a lock that was removed on purpose.
+func (w *witness) drop(lock string) {
+	w.mu.Lock()
+	defer w.mu.Unlock()
+	delete(w.locks, lock)
 }

@@ -5,35 +5,43 @@ import (
 	"slices"
 	"strings"
 	"time"
+
+	"github.com/cronclave/cronclave/election"
 )
 
 // tick is an open tick of a job: due, and not yet known to be decided.
 type tick struct {
 	task *task
 	instants
-	job       *Job          // as it was when the tick was opened: one claim is asked for in the same way each time, and its run is what was granted
-	due       time.Time     // from when it may start: its jitter later
-	deadline  time.Time     // until when it may start
-	id        string        // of the claim, the same each time it is asked for, and of the run; made when it is first asked for
-	reason    string        // why it is missed if its deadline passes
-	nth       int           // of the ticks of its job that were opened
-	opened    time.Time     // when that was
-	waited    bool          // nobody could decide it in time: it waits for its turn, and does not skip
-	follows   bool          // its reason is that of the ticks that it waits behind
-	placed    bool          // it has a place on this replica: its claim is under way, or nobody knows what became of it
-	asking    bool          // its claim is under way
-	asked     time.Time     // since when, or since when it waits to be; when it was to be, if that is to come
-	unsure    bool          // nobody has answered its last claim
-	doubted   bool          // nor some claim before: one may still be on its way
-	shut      bool          // the lock was closed to grants when it was last asked for
-	parked    bool          // it waits for a place on this replica, or for its turn
-	abstained bool          // the last claim was one that could not win
-	full      bool          // since the replica was full
-	won       int           // how often it was granted here
-	returned  bool          // its grant became known too late, and is being given back
-	closed    bool          // it is open no more
-	dropped   bool          // since its schedule is no more
-	pause     time.Duration // before it is asked for again: see askSoon
+	job       *Job           // as it was when the tick was opened: one claim is asked for in the same way each time, and its run is what was granted
+	due       time.Time      // from when it may start: its jitter later
+	deadline  time.Time      // until when it may start
+	id        string         // of the claim, the same each time it is asked for, and of the run; made when it is first asked for
+	trigger   string         // of its run
+	reason    string         // why it is missed if its deadline passes
+	nth       int            // of the ticks of its job that were opened
+	opened    time.Time      // when that was
+	waited    bool           // nobody could decide it in time: it waits for its turn, and does not skip
+	follows   bool           // its reason is that of the ticks that it waits behind
+	placed    bool           // it has a place on this replica: its claim is under way, or nobody knows what became of it
+	asking    bool           // its claim is under way
+	asked     time.Time      // since when, or since when it waits to be; when it was to be, if that is to come
+	unsure    bool           // nobody has answered its last claim
+	doubted   bool           // nor some claim before: one may still be on its way
+	held      time.Time      // since when it finds all slots held; zero if it was told something else last
+	shut      bool           // the lock was closed to grants when it was last asked for
+	parked    bool           // it waits for a place on this replica, or for its turn
+	abstained bool           // the last claim was one that could not win
+	full      bool           // since the replica was full
+	term      *election.Term // of its run, if it was granted
+	won       int            // how often it was granted here
+	returned  bool           // its grant became known too late, and is being given back
+	closed    bool           // it is open no more
+	dropped   bool           // since its schedule is no more
+	replaces  bool           // its last claim had a run stopped, if all slots were held
+	contends  bool           // they were: it waits for that run's end
+	displaced bool           // newer ones that wait for the same have all the slots that there will be
+	pause     time.Duration  // before it is asked for again: see askSoon
 
 	inAsks, inStarved entry[*tick] // of the agenda
 }
@@ -105,8 +113,11 @@ func (a *agenda) silent(k *tick, now time.Time) bool {
 // it is silent. One that comes due behind a backlog while the server answers does not: it is skipped if all slots are held.
 func (a *agenda) open(t *task, of instants, now time.Time) *tick {
 	t.opened++
-	k := &tick{task: t, job: t.Job, instants: of, due: t.due(of.at, of.next), deadline: t.deadline(of.at, of.next), reason: "late",
-		nth: t.opened, opened: now, waited: !of.next.IsZero() && !of.next.After(now)}
+	k := &tick{task: t, job: t.Job, instants: of, due: t.due(of.at, of.next), deadline: t.deadline(of.at, of.next), trigger: scheduled,
+		reason: "late", nth: t.opened, opened: now, waited: !of.next.IsZero() && !of.next.After(now)}
+	if t.chained() {
+		k.due, k.deadline, k.waited = of.since, t.deadlineAfter(of.at, of.since), now.Sub(of.since) >= unanswered
+	}
 	if t.foreign { // it can't win: if nobody who can has decided it in time, none of them was there
 		k.waited, k.reason = true, "down"
 	}
@@ -115,7 +126,11 @@ func (a *agenda) open(t *task, of instants, now time.Time) *tick {
 	}
 	k.inAsks.value, k.inStarved.value = k, k
 	i, _ := t.find(k.at)
+	if i == len(t.open) {
+		a.passOver(t, now)
+	}
 	t.open = slices.Insert(t.open, i, k)
+	a.displace(k, now)
 	if t.foreign {
 		a.park(k, now)
 	} else {
@@ -144,7 +159,7 @@ func (a *agenda) joins(k *tick, now time.Time) (reason string, joins bool) {
 const maxPassed = maxOpen - 2
 
 // inLine tells whether a tick waits to be granted here.
-func (k *tick) inLine() bool { return k.waited && k.won < k.task.PerReplica }
+func (k *tick) inLine() bool { return k.waited && !k.displaced && k.won < k.task.PerReplica }
 
 // ahead is the open ticks of its job before one.
 func (k *tick) ahead() []*tick {
@@ -205,10 +220,10 @@ func (a *agenda) askSoon(k *tick, at, now time.Time) {
 	a.ask(k, at, now)
 }
 
-func (k *tick) afterDeadline() time.Time { return k.deadline.Add(k.task.lag() + time.Millisecond) }
+func (k *tick) afterDeadline() time.Time { return k.lastChance().Add(k.task.lag() + time.Millisecond) }
 
 // late tells whether a tick can only be settled any more.
-func (k *tick) late(now time.Time) bool { return now.After(k.deadline.Add(k.task.lag())) }
+func (k *tick) late(now time.Time) bool { return now.After(k.lastChance().Add(k.task.lag())) }
 
 // oldest tells whether a tick is the first open one of its job.
 func (k *tick) oldest() bool { return k == k.task.open[0] }
@@ -217,7 +232,7 @@ func (k *tick) oldest() bool { return k == k.task.open[0] }
 // it is skipped if all slots are held, and else waits with the others. Ticks that are too late are settled one after the other: the
 // server remembers how it decided the last tick of a job, so a lost reply costs no record.
 func (k *tick) mustWait(now time.Time) bool {
-	if k.placed || k.unsure { // what nobody has answered may have decided it: the server forgets how, once those before it are decided
+	if k.displaced || k.placed || k.unsure { // what nobody has answered may have decided it: the server forgets how, once those before it are decided
 		return false
 	}
 	if k.late(now) {
@@ -293,7 +308,7 @@ func (a *agenda) wakeStarved(places int, now time.Time) {
 // when there are none; and none while there may be undecided ones before the open ones, which would stay in the ledger as a gap.
 func (k *tick) mayWin() bool {
 	places := k.task.PerReplica
-	if k.task.foreign || k.won >= places || k.task.behind {
+	if k.task.foreign || k.displaced || k.won >= places || k.task.behind {
 		return false
 	}
 	if !k.waited {

@@ -22,9 +22,6 @@ const maxClaims = 250
 // maxProbes bounds how many ticks find out whether a server that is away is back.
 const maxProbes = 16
 
-// heldPause is how often a tick that waits for its turn asks again while all slots are held elsewhere.
-const heldPause = 250 * time.Millisecond
-
 // claim sends the claims of the ticks that are to be asked for, all in one batch. Ticks that come due while it is under way
 // go together in the next.
 func (s *Scheduler) claim(ctx context.Context, now time.Time) {
@@ -43,6 +40,7 @@ func (s *Scheduler) claim(ctx context.Context, now time.Time) {
 				continue
 			}
 		}
+		k.catchUp(now)
 		if k.mustWait(now) {
 			k.full = false
 			s.agenda.park(k, now)
@@ -85,16 +83,17 @@ func (s *Scheduler) claimOf(k *tick) election.Claim {
 	c := k.claim()
 	c.Abstain, c.IfLate = k.abstained, string(Missed)+" "+k.reason
 	if !k.waited {
-		c.IfHeld = string(Skipped) + " overlap"
+		c.IfHeld, c.KeepFirst = string(Skipped)+" overlap", k.job.Overlap == OverlapQueue
 	}
+	k.contest(&c)
 	return c
 }
 
 // claim is what is the same each time that a tick is asked for.
 func (k *tick) claim() election.Claim {
 	j := k.job
-	return election.Claim{Job: j.Name, ID: k.id, Trigger: "schedule", Tick: k.at, Previous: k.previous, Schedule: k.task.spec.Digest(),
-		NotBefore: k.due, Deadline: k.deadline, Slots: j.Parallel, PerTick: j.PerTick, Lease: j.Lease}
+	return election.Claim{Job: j.Name, ID: k.id, Trigger: k.trigger, Tick: k.at, Previous: k.previous, Schedule: k.task.digest(),
+		NotBefore: k.due, Deadline: k.lastChance(), Slots: j.Parallel, PerTick: j.PerTick, Lease: j.Lease}
 }
 
 // places is how many more runs this replica may start now.
@@ -103,6 +102,15 @@ func (s *Scheduler) places() int {
 		return 0
 	}
 	return s.cfg.MaxRunning - s.running
+}
+
+// noticeReady asks for what was put aside while no run might be started.
+func (s *Scheduler) noticeReady(now time.Time) {
+	was := s.unready
+	s.unready = s.cfg.Ready != nil && !s.cfg.Ready()
+	if was && !s.unready {
+		s.wake(now)
+	}
 }
 
 // place counts a run that a claim may start.
@@ -213,6 +221,7 @@ func (s *Scheduler) settleClaim(k *tick, r election.Result, now time.Time) {
 		if r.Outcome != "" {
 			s.exec.recorder.add(tickRecord(k.task.Name, k.at, r.Outcome, s.cfg.Replica, now))
 		}
+		s.checkAfter(k.task, now) // what has ended after it may be due now
 		if r.Verdict == election.Settled {
 			s.log.Info("tick not run", "job", k.task.Name, "tick", k.at.Format(time.RFC3339), "outcome", r.Outcome)
 		}
@@ -234,13 +243,18 @@ func (s *Scheduler) stillOpen(k *tick, r election.Result, now time.Time) {
 	case r.Verdict == election.Closed:
 		k.waited, k.reason, k.follows = true, "redis", false
 		s.agenda.askSoon(k, r.Until, now)
-	case k.abstained:
+	case k.abstained && !k.displaced && !k.replaces: // where one that replaces finds a slot free, others take it, and it may be this replica's run that is to stop then
 		k.waited = true
+		if k.job.Overlap == OverlapQueue && !r.Until.IsZero() { // which has it wait, more than this replica
+			k.reason, k.follows = "slots", false
+		}
 		s.agenda.park(k, now)
 	default: // all slots are held, whatever it waited for before
+		k.contend()
+		k.waited = k.waited || k.job.Overlap == OverlapQueue
 		k.reason, k.follows = "slots", false
 		s.watch(k.task, r.Until)
-		s.agenda.ask(k, now.Add(heldPause), now)
+		s.agenda.ask(k, now.Add(s.heldPause(k, now)), now)
 	}
 }
 
@@ -253,6 +267,7 @@ func (s *Scheduler) cannotTell(k *tick, r election.Result, now time.Time) {
 		s.agenda.close(k)
 		return
 	}
+	k.contends, k.held = false, time.Time{}
 	if !s.away {
 		s.away = true
 		s.log.Warn("the server does not answer; due ticks wait until their start deadline", "error", r.Err)
@@ -289,9 +304,10 @@ func (s *Scheduler) granted(k *tick, term *election.Term, now time.Time) {
 
 // start runs a granted tick in a goroutine of its own.
 func (s *Scheduler) start(k *tick, term *election.Term) {
-	run := &Run{ID: term.ID(), Job: k.job.Name, Tick: k.at, Trigger: "schedule", Slot: term.Slot(), Slots: k.job.Parallel,
-		Attempt: term.Attempt(), Token: term.Token()}
+	run := &Run{ID: term.ID(), Job: k.job.Name, Tick: k.at, Trigger: k.trigger, Slot: term.Slot(), Slots: k.job.Parallel,
+		Attempt: term.Attempt(), Token: term.Token(), startBy: k.startBy(), followed: k.task.follows(k.at)}
 	s.active.Add(1)
+	k.term = term
 	go func() {
 		defer func() { s.finished <- k }()
 		s.exec.execute(context.Background(), k.job, run, term)
@@ -315,9 +331,19 @@ func (s *Scheduler) freed(k *tick) {
 	k.task.running--
 	s.running--
 	now := s.now()
+	if k.job.Recover.Max > 0 { // it may have left an orphan, and there may be nobody else
+		s.watch(k.task, now)
+	}
 	if k.returned && !k.closed {
 		k.returned, k.id = false, ""
 		s.agenda.ask(k, now, now)
+	}
+	s.checkAfter(k.task, now)
+	if !s.leaving {
+		s.agenda.hurry(k.task, now)
+	}
+	if k.term != nil && (!s.leaving && k.job.Overlap != OverlapSkip || len(k.task.children) > 0) {
+		s.ended = append(s.ended, k.term)
 	}
 	s.wake(now, k)
 }

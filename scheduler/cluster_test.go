@@ -106,7 +106,7 @@ func (c *cluster) replica(name string, jobs []scheduler.Job, edits ...func(*sche
 		c.t.Fatal(err)
 	}
 	cfg := scheduler.Config{Jobs: jobs, Claimer: spy{elector, r}, Journal: r, Replica: name, Logger: c.logger(name),
-		Notices: elector}
+		Notices: elector, Pools: elector}
 	for _, edit := range edits {
 		edit(&cfg)
 	}

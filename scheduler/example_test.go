@@ -3,6 +3,8 @@ package scheduler_test
 import (
 	"context"
 	"fmt"
+	"sync/atomic"
+	"time"
 
 	"github.com/redis/go-redis/v9"
 
@@ -55,4 +57,61 @@ func Example() {
 		fmt.Println(err)
 	}
 	// Output: report runs in slot 0 as attempt 1 with a token: true
+}
+
+// A bounded worker: two jobs come due at the same time, and share a pool of one slot with all other replicas. The second one waits until the first is
+// over, for as long as its start deadline allows.
+func ExamplePool() {
+	server, err := embedded.Start(embedded.Config{}) // yours is a real Redis
+	if err != nil {
+		fmt.Println(err)
+		return
+	}
+	defer server.Close()
+	rdb := redis.NewClient(&redis.Options{Addr: server.Addr(), ContextTimeoutEnabled: true})
+	defer rdb.Close()
+	locks, err := locking.New(locking.Config{Redis: rdb, Prefix: "shop:"})
+	if err != nil {
+		fmt.Println(err)
+		return
+	}
+	defer locks.Close()
+	elector, err := election.New(election.Config{Locks: locks})
+	if err != nil {
+		fmt.Println(err)
+		return
+	}
+
+	ctx, stop := context.WithCancel(context.Background())
+	var ran, inside atomic.Int32
+	work := scheduler.Func(func(context.Context, *scheduler.Run) error {
+		defer inside.Add(-1)
+		beside := inside.Add(1) - 1
+		if n := ran.Add(1); n <= 2 {
+			fmt.Println("beside", beside, "others")
+			if n == 2 {
+				stop()
+			}
+		}
+		return nil
+	})
+	warehouse := scheduler.Pool{Name: "warehouse", Slots: 1}
+	s, err := scheduler.New(scheduler.Config{
+		Claimer: elector,
+		Pools:   elector,
+		Jobs: []scheduler.Job{
+			{Name: "import", Schedule: []string{"* * * * * *"}, Pool: warehouse, Runner: work},
+			{Name: "export", Schedule: []string{"* * * * * *"}, Pool: warehouse, Runner: work, StartDeadline: 10 * time.Second},
+		},
+	})
+	if err != nil {
+		fmt.Println(err)
+		return
+	}
+	if err := s.Run(ctx); err != nil { // drains, and returns
+		fmt.Println(err)
+	}
+	// Output:
+	// beside 0 others
+	// beside 0 others
 }

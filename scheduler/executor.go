@@ -19,6 +19,8 @@ type executor struct {
 	now      func() time.Time
 	log      hclog.Logger
 	recorder *recorder
+	pools    Pools
+	notices  Notices
 
 	draining context.Context     // ends when the drain begins
 	drain    func(time.Duration) // begins it
@@ -29,7 +31,7 @@ type executor struct {
 
 func newExecutor(cfg Config, now func() time.Time, abort context.Context) *executor {
 	x := &executor{replica: cfg.Replica, now: now, log: cfg.Logger, abort: abort,
-		recorder: newRecorder(cfg.Journal, cfg.Logger)}
+		recorder: newRecorder(cfg.Journal, cfg.Logger), pools: cfg.Pools, notices: cfg.Notices}
 	draining, begin := context.WithCancel(context.Background())
 	parting, part := context.WithCancel(context.Background())
 	x.draining, x.parting = draining, parting
@@ -48,18 +50,18 @@ func killMargin(lease time.Duration) time.Duration { return max(lease/20, 50*tim
 // stopLead is how long before the lease's end a run is told to stop when renewals have failed.
 func stopLead(job *Job) time.Duration { return min(job.KillGrace, job.Lease/3) + killMargin(job.Lease) }
 
-// execute runs the job and returns its final record, which is queued for the journal. When ctx ends the run is stopped.
-func (x *executor) execute(ctx context.Context, job *Job, run *Run, term *election.Term) Record {
+// lead runs the job and returns its final record, which is queued for the journal. When ctx ends the run is stopped.
+func (x *executor) lead(ctx context.Context, job *Job, run *Run, term *election.Term) Record {
 	log := x.logger(run)
 	run.Replica, run.Logger = x.replica, log
 	record := Record{RunID: run.ID, Job: run.Job, Tick: run.Tick, Trigger: run.Trigger, Slot: run.Slot, Attempt: run.Attempt,
 		Token: run.Token, Replica: x.replica, Outcome: Running, Started: x.now()}
 	x.announce(record, job.Lease/4)
 	log.Info("started", "slot", run.Slot, "attempt", run.Attempt)
-	x.tries(ctx, job, run, term, &record)
+	interrupted := x.tries(ctx, job, run, term, &record)
 	x.announce(record, job.Lease/4) // before the release: else a replica that dies in between leaves a run that seems to go on for ever
 	if term != nil {
-		if err := term.End(context.Background()); err != nil {
+		if err := x.part(job, run, term, &record, interrupted); err != nil {
 			log.Warn("the lease could not be released; it ends by itself", "error", err)
 		}
 	}
@@ -87,7 +89,9 @@ func (r *Record) conclude(result Result, cause error, lapsed bool) {
 	case errors.Is(cause, ErrTimeout):
 		r.Outcome = TimedOut
 	case errors.Is(cause, ErrDrain):
-		r.Outcome, r.Reason = Canceled, "drain"
+		r.Outcome, r.Reason = Canceled, reasonDrain
+	case errors.Is(cause, ErrReplaced):
+		r.Outcome, r.Reason = Canceled, "replaced"
 	case errors.Is(cause, ErrLost):
 		r.Outcome = Lost
 	case cause != nil:
@@ -124,6 +128,7 @@ func (x *executor) launch(ctx context.Context, job *Job, run *Run, term *electio
 	if why := x.tooLate(term); why != nil {
 		return Result{}, why
 	}
+	asked := term
 	if job.OutlivesLease {
 		term = nil
 	}
@@ -136,7 +141,7 @@ func (x *executor) launch(ctx context.Context, job *Job, run *Run, term *electio
 		result.Err = errNoReturn // unless it does
 		result = job.call(stop, run)
 	}()
-	g := guard{executor: x, job: job, term: term, cancel: ctx, stop: stopNow, kill: killNow}
+	g := guard{executor: x, job: job, term: term, cancel: ctx, asked: asked, stop: stopNow, kill: killNow}
 	cause = g.watch(over)
 	return result, cause
 }
@@ -149,7 +154,7 @@ func (x *executor) tooLate(term *election.Term) error {
 	case x.abort.Err() != nil, x.draining.Err() != nil && time.Now().After(x.limit):
 		return ErrDrain
 	}
-	return nil
+	return whyStopped(term)
 }
 
 // errNoReturn is the result of a function that ended its goroutine.

@@ -14,6 +14,7 @@ type guard struct {
 	job    *Job
 	term   *election.Term  // nil without a lock, or if the run outlives it
 	cancel context.Context // ends when somebody asks for the end of this run
+	asked  *election.Term  // so does it, through the server; nil without a lock
 	stop   context.CancelCauseFunc
 	kill   context.CancelFunc
 }
@@ -28,7 +29,7 @@ func (g *guard) watch(over <-chan struct{}) (cause error) {
 	if g.term != nil {
 		lease.Reset(g.leaseLeft())
 	}
-	draining, canceled := g.draining.Done(), g.cancel.Done()
+	draining, canceled, asked := g.draining.Done(), g.cancel.Done(), stopping(g.asked)
 	halt := func(why error, within time.Duration) {
 		if cause == nil {
 			cause = why
@@ -53,6 +54,9 @@ func (g *guard) watch(over <-chan struct{}) (cause error) {
 		case <-canceled:
 			canceled = nil
 			halt(context.Cause(g.cancel), g.job.KillGrace)
+		case <-asked:
+			asked = nil
+			halt(whyStopped(g.asked), g.job.KillGrace)
 		case <-timeout.C:
 			halt(ErrTimeout, g.job.KillGrace)
 		case <-grace.C:

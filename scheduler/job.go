@@ -25,20 +25,35 @@ type Job struct {
 	// What leaves no tick at all is a fault; a job that has expired is not.
 	Except, ExceptDates []string
 	StartsAt, ExpiresAt time.Time
+	// After, instead of a Schedule, are the jobs that this one runs after: once for each tick that all of them have ended ok, with that tick as its own. A tick is
+	// due when all of them have decided it, and every one before it, and no run of those goes on; so StartDeadline counts from then, and defaults to
+	// the time until the next instant that all their schedules name, at most 1h. Where one of them fails, or is not run, there is no tick. It takes
+	// nothing else that is about a schedule.
+	After []string
 	// Jitter delays each tick by a hash of the job and the tick, the same on every replica, never past the next tick.
 	Jitter time.Duration
 	// Runner runs the job. Required.
 	Runner Runner
 	// Parallel is how many runs there may be at once in the cluster, PerTick how many of them for one tick, PerReplica how many
-	// on one replica. Each defaults to 1. A tick that finds all slots held is skipped.
+	// on one replica. Each defaults to 1.
 	Parallel, PerTick, PerReplica int
-	// StartDeadline is how late a tick may start after its jitter, before it is missed. Defaults to the next tick, at most 1h.
+	// Pool is a semaphore that jobs share: a run also needs one of its slots. Defaults to none.
+	Pool Pool
+	// Overlap is what becomes of a tick that finds all slots held. Defaults to OverlapSkip.
+	Overlap Overlap
+	// StartDeadline is how late a tick may start after its jitter, before it is missed. Defaults to the next tick, at most 1h; with OverlapQueue to 1h.
 	StartDeadline time.Duration
+	// CatchUp is what becomes of ticks that are past their StartDeadline because no replica, or no server, was there; none is caught up that is
+	// older than CatchUpWindow. They default to CatchUpNone and 24h.
+	CatchUp       CatchUp
+	CatchUpWindow time.Duration
 	// Timeout stops a run, and KillGrace later kills it. They default to 24h and 10s; a negative Timeout is none,
 	// a negative KillGrace kills at once.
 	Timeout, KillGrace time.Duration
 	// Retry has a run that failed tried again.
 	Retry Retry
+	// Recover has a tick run again whose run was interrupted.
+	Recover Recover
 	// Lease is how long the cluster waits for a replica that has died. Defaults to 30s; at least 1s.
 	Lease time.Duration
 	// Where are the labels that a replica must have to run the job: see [Config.Labels]. The others only see to it that each tick has an
@@ -51,7 +66,7 @@ type Job struct {
 
 // Runner runs a job. It returns when nothing of the run is left: no process, no goroutine.
 type Runner interface {
-	// Run starts to stop when ctx ends; context.Cause tells why: [ErrTimeout], [ErrDrain] or [ErrLost]. It stops by force when
+	// Run starts to stop when ctx ends; context.Cause tells why: [ErrTimeout], [ErrDrain], [ErrLost], [ErrCanceled] or [ErrReplaced]. It stops by force when
 	// run.Kill ends. A Result whose Err is ErrLost, though nobody has told it to stop, tells of a run that others have stopped in time.
 	Run(ctx context.Context, run *Run) Result
 }
@@ -62,14 +77,25 @@ type Run struct {
 	Job         string
 	Replica     string
 	Tick        time.Time // zero outside the schedule
-	Trigger     string    // schedule, manual
+	Trigger     string    // schedule, catch_up, recovery, manual
 	Slot, Slots int
-	Attempt     int             // of its tick: 1, and more for each try after one that failed
+	Attempt     int             // of its tick: 1, and more for each try after one that failed, or was interrupted
 	Token       int64           // the fencing token; 0 without a lock
 	Lease       Lease           // by whose end the run must be dead; nil without a lock, or if the run outlives it
 	Kill        context.Context // ends when the run must be dead at once
 	Logger      hclog.Logger    // with the run's keys
+
+	startBy  time.Time // until when it may wait for a slot of its pool; zero: as long as its job says
+	followed bool      // some job runs after this one's tick
 }
+
+// What starts a run, as [Run.Trigger] tells it.
+const (
+	scheduled = "schedule"
+	caughtUp  = "catch_up"
+	recovered = "recovery"
+	manual    = "manual"
+)
 
 // Lease is what a [Runner] may know of the lease of its run, to have it ended in time even if this process can't any more.
 // [election.Term] is one.
@@ -107,6 +133,9 @@ func (j Job) withDefaults() Job {
 	j.KillGrace = max(orDefault(j.KillGrace, 10*time.Second), 0)
 	j.Lease = orDefault(j.Lease, 30*time.Second)
 	j.Retry = j.Retry.withDefaults()
+	j.Overlap = orDefault(j.Overlap, OverlapSkip)
+	j.CatchUp = orDefault(j.CatchUp, CatchUpNone)
+	j.CatchUpWindow = orDefault(j.CatchUpWindow, 24*time.Hour)
 	return j
 }
 
@@ -124,6 +153,11 @@ func (j Job) validate() error {
 	fault(j.PerReplica < 1 || j.PerReplica > j.Parallel, "PerReplica is %d: it must be from 1 to Parallel, %d", j.PerReplica, j.Parallel)
 	fault(j.Lease < time.Second, "Lease is %v: it must be at least 1s", j.Lease)
 	fault(j.Retry.fault() != "", "%s", j.Retry.fault())
+	fault(j.Overlap.fault() != "", "%s", j.Overlap.fault())
+	fault(j.Pool.fault() != "", "%s", j.Pool.fault())
+	fault(j.catchUpFault() != "", "%s", j.catchUpFault())
+	fault(j.Recover.fault(j.PerTick) != "", "%s", j.Recover.fault(j.PerTick))
+	fault(j.afterFault() != "", "%s", j.afterFault())
 	fault(j.Jitter < 0 || j.StartDeadline < 0, "Jitter and StartDeadline must not be negative")
 	return errors.Join(faults...)
 }
@@ -141,22 +175,34 @@ type task struct {
 	unknown   bool    // the server has not been told of its schedule yet: it has no ticks
 	dismissed bool    // it is no job of this replica any more
 
-	inWatches entry[*task] // of the scheduler
+	chain    *chain  // instead of spec, if it runs after others
+	children []*task // that run after it
+
+	inWatches, inChecks entry[*task] // of the scheduler
 }
 
 func newTask(job Job) (*task, error) {
 	job = job.withDefaults()
-	spec, err := cronspec.Parse(job.Schedule, cronspec.Options{Location: job.Location, Name: job.Name,
-		Except: job.Except, ExceptDates: job.ExceptDates, StartsAt: job.StartsAt, ExpiresAt: job.ExpiresAt})
-	if err != nil {
-		err = fmt.Errorf("job %s: schedule: %w", job.Name, err)
-	}
+	spec, err := job.parse()
 	if err := errors.Join(job.validate(), err); err != nil {
 		return nil, err
 	}
 	t := &task{Job: &job, spec: spec}
-	t.inWatches.value = t
+	t.inWatches.value, t.inChecks.value = t, t
 	return t, nil
+}
+
+// parse finds out what the schedule means; nil if the job has none, but runs after others.
+func (j *Job) parse() (*cronspec.Schedule, error) {
+	if j.chained() {
+		return nil, nil
+	}
+	spec, err := cronspec.Parse(j.Schedule, cronspec.Options{Location: j.Location, Name: j.Name,
+		Except: j.Except, ExceptDates: j.ExceptDates, StartsAt: j.StartsAt, ExpiresAt: j.ExpiresAt})
+	if err != nil {
+		return nil, fmt.Errorf("job %s: schedule: %w", j.Name, err)
+	}
+	return spec, nil
 }
 
 // due is the instant from which a tick may start.
@@ -177,7 +223,7 @@ func (t *task) deadline(at, next time.Time) time.Time {
 		return due.Add(t.StartDeadline)
 	}
 	end := due.Add(longestAuto)
-	if next.IsZero() || next.After(end) {
+	if next.IsZero() || next.After(end) || t.Overlap == OverlapQueue { // else what waits for the run before it would be missed when the next one is due
 		return end
 	}
 	if t.Jitter > 0 { // else there is no need to know the tick after the next, which costs more than all the rest

@@ -115,6 +115,26 @@ func TestSweepFindsOrphans(t *testing.T) {
 	})
 }
 
+// TestSweepFindsOrphansOfJobsThatAreGone: nobody has the job any more.
+func TestSweepFindsOrphansOfJobsThatAreGone(t *testing.T) {
+	inCluster(t, func(c *cluster) {
+		gone, other := c.job("gone", "10 0 0 * * *", time.Hour), c.job("other", "10 0 0 * * *", time.Second)
+		holder := c.join("holder", []scheduler.Job{gone})
+		c.at(15 * time.Second)
+		holder.die()
+		leader := c.join("leader", []scheduler.Job{other})
+		c.at(5 * time.Minute)
+		want(t, "before", c.outcomes("gone"), map[string]int{"running": 1})
+		for range 2 {
+			if err := leader.Sweep(context.Background(), "gone", "other", "never"); err != nil {
+				t.Error(err)
+			}
+		}
+		want(t, "told", c.outcomes("gone"), map[string]int{"abandoned": 1})
+		want(t, "orphans that are left", len(leader.state("gone").Orphans), 0)
+	})
+}
+
 // TestLateAnswer: a grant that becomes known when it is too late to start is given back, and the tick is missed; one that nobody
 // has heard of before its lease was over is made again.
 func TestLateAnswer(t *testing.T) {

@@ -22,6 +22,11 @@ const (
 	Missed    Outcome = "missed"    // reason late, down, redis, pool, capacity, slots
 )
 
+const reasonDrain = "drain"
+
+// SkippedPaused is what becomes of the ticks of a job that is paused, as [election.PauseOrder] has it.
+const SkippedPaused = string(Skipped) + " paused"
+
 // The causes with which a run's context ends.
 var (
 	ErrTimeout = errors.New("the job's timeout has passed")
@@ -50,7 +55,7 @@ type Record struct {
 // "outcome reason", as the claim had it.
 func tickRecord(job string, at time.Time, verdict, replica string, now time.Time) Record {
 	outcome, reason, _ := strings.Cut(verdict, " ")
-	return Record{RunID: job + "." + at.UTC().Format("20060102T150405Z"), Job: job, Tick: at, Trigger: "schedule",
+	return Record{RunID: job + "." + at.UTC().Format("20060102T150405Z"), Job: job, Tick: at, Trigger: scheduled,
 		Replica: replica, Outcome: Outcome(outcome), Reason: reason, Finished: now}
 }
 

@@ -222,3 +222,15 @@ func (b *backoff) wait(ctx context.Context) bool {
 		return true
 	}
 }
+
+// record starts the recorder; the function it returns ends it, and waits.
+func (s *Scheduler) record() (end func()) {
+	ctx, cancel := context.WithCancel(context.Background())
+	var recorder sync.WaitGroup
+	s.exec.recorder.begin()
+	recorder.Go(func() { s.exec.recorder.run(ctx, s.exec.parting) })
+	return func() {
+		cancel()
+		recorder.Wait()
+	}
+}

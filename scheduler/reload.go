@@ -27,7 +27,7 @@ type reload struct {
 // has begun, until ctx ends; then, and after the drain has begun ([ErrDraining]), nothing is changed. It may be called by several goroutines.
 func (s *Scheduler) Reload(ctx context.Context, jobs []Job) error {
 	tasks, err := newTasks(jobs, s.cfg.Labels)
-	if err != nil {
+	if err := errors.Join(err, s.cfg.poolFault(jobs)); err != nil {
 		return fmt.Errorf("scheduler: %w", err)
 	}
 	r := reload{tasks, make(chan struct{})}
@@ -50,9 +50,11 @@ func newTasks(jobs []Job, labels Labels) (map[string]*task, error) {
 	for _, job := range jobs {
 		t, err := newTask(job)
 		if err == nil {
+			t.foreign = !labels.Include(job.Where)
+		}
+		if err == nil && !t.chained() {
 			specs[t.spec.Key()] = orDefault(specs[t.spec.Key()], t.spec)
 			t.spec = specs[t.spec.Key()]
-			t.foreign = !labels.Include(job.Where)
 		}
 		if _, twice := tasks[job.Name]; twice {
 			err = errors.Join(err, fmt.Errorf("job %s: there are two of this name", job.Name))
@@ -60,7 +62,7 @@ func newTasks(jobs []Job, labels Labels) (map[string]*task, error) {
 		faults = append(faults, err)
 		tasks[job.Name] = t
 	}
-	return tasks, errors.Join(faults...)
+	return tasks, errors.Join(append(faults, link(tasks))...)
 }
 
 // heedReload puts new jobs in force.
@@ -78,15 +80,16 @@ func (s *Scheduler) heedReload(r reload, now time.Time) {
 		case t == nil:
 			s.tasks[name] = to
 			s.introduce(to, now)
-		case t.spec.Key() == to.spec.Key():
+		case t.key() == to.key():
 			t.Job, t.foreign = to.Job, to.foreign
 			s.agenda.wake(t, s.places(), now) // there may be more place for it now
 		default:
 			s.dropOpen(t)
-			t.Job, t.foreign, t.spec, t.behind, t.why = to.Job, to.foreign, to.spec, false, ""
+			t.Job, t.foreign, t.spec, t.chain, t.behind, t.why = to.Job, to.foreign, to.spec, to.chain, false, ""
 			s.introduce(t, now)
 		}
 	}
+	linkChildren(s.tasks)
 	s.nameTasks()
 	s.replan(now)
 }
@@ -112,16 +115,24 @@ func (s *Scheduler) dropOpen(t *task) {
 // introduce has the server told of a job's schedule. It has ticks from then on.
 func (s *Scheduler) introduce(t *task, now time.Time) {
 	t.unknown = true
+	if t.chained() { // those before it are told first
+		s.check(t, now)
+		return
+	}
 	s.watch(t, now)
 }
 
 // welcome begins a job of whose schedule the server has been told, as [Scheduler.begin] does.
 func (s *Scheduler) welcome(t *task, told election.Inquiry, st election.State, now time.Time) {
-	if told.Schedule != t.spec.Digest() { // it was edited again meanwhile, or before it was asked
+	if told.Schedule != t.digest() { // it was edited again meanwhile, or before it was asked
 		s.watch(t, now)
 		return
 	}
 	t.unknown = false
+	if t.chained() {
+		s.check(t, now)
+		return
+	}
 	s.agenda.timeline.add(t.spec, t, now)
 	if q := s.resume(t, st, now); !q.SettleThrough.IsZero() {
 		t.behind, t.why = true, "down"
@@ -143,17 +154,21 @@ func (s *Scheduler) collectAll(now time.Time) {
 func (s *Scheduler) replan(now time.Time) {
 	s.agenda.clear()
 	for _, t := range s.tasks {
-		if !t.unknown {
+		if !t.unknown && !t.chained() {
 			s.agenda.timeline.add(t.spec, t, now)
 		}
 	}
 }
 
-// nameTasks tells other goroutines the names of the jobs.
+// nameTasks tells other goroutines the names of the jobs, and which are recovered.
 func (s *Scheduler) nameTasks() {
-	names := make([]string, 0, len(s.tasks))
-	for name := range s.tasks {
+	names, recovers := make([]string, 0, len(s.tasks)), map[string]Recover{}
+	for name, t := range s.tasks {
 		names = append(names, name)
+		if t.Recover.Max > 0 {
+			recovers[name] = t.Recover
+		}
 	}
 	s.names.Store(&names)
+	s.recovers.Store(&recovers)
 }

@@ -12,7 +12,7 @@ import (
 // Retry has a run that failed, or took longer than its timeout, tried again on the same replica, under the same lease and with the same token. Each try has
 // its own timeout. The zero value is none.
 type Retry struct {
-	// Max is how many more tries there are at most; 100 at most.
+	// Max is how many more tries there are at most; 100 at most. The attempts of [Recover] count, too.
 	Max int
 	// Delay lies before the second try. It doubles with each try up to MaxDelay, and up to half of it is taken off by chance, so that what failed together
 	// is not tried again together. They default to 5s (or MaxDelay, if that is less) and 5m.
@@ -50,21 +50,32 @@ func (r Retry) pause(number int) time.Duration {
 	return d - rand.N(d/2+1)
 }
 
-// tries leads a run through its tries. record has the outcome of the last one then; each before has a record of its own.
-func (x *executor) tries(ctx context.Context, job *Job, run *Run, term *election.Term, record *Record) {
-	for number := 1; ; number++ {
+// tries leads a run through its tries. record has the outcome of the last one then; each before has a record of its own. interrupted tells that
+// there was to be another one, which another replica may have.
+func (x *executor) tries(ctx context.Context, job *Job, run *Run, term *election.Term, record *Record) (interrupted bool) {
+	for {
 		began := x.now()
 		result, cause := x.launch(ctx, job, run, term)
 		record.Finished = x.now()
 		record.conclude(result, cause, lapsed(job, term))
-		if number > job.Retry.Max || record.Outcome != Failed && record.Outcome != TimedOut {
-			return
+		if run.Attempt > job.Retry.Max || record.Outcome != Failed && record.Outcome != TimedOut {
+			return false
 		}
-		pause := job.Retry.pause(number)
+		pause := job.Retry.pause(run.Attempt)
 		one := record.try(began)
 		run.Logger.Warn("failed; trying again", append(one.summary(), "attempt", run.Attempt, "in", pause.Round(time.Millisecond).String())...)
 		if !x.rest(ctx, term, pause) {
-			return
+			if why := whyStopped(term); why != nil { // else its last try tells how it ended
+				record.Finished = x.now()
+				record.conclude(Result{ExitCode: record.ExitCode, Signal: record.Signal, Output: record.Output}, why, false)
+				return false
+			}
+			return ctx.Err() == nil
+		}
+		if term != nil {
+			if err := term.Again(context.Background()); err != nil { // a renewal will tell it
+				run.Logger.Debug("the cluster does not know of another try yet", "error", err)
+			}
 		}
 		x.recorder.add(one)
 		next := *run
@@ -95,6 +106,7 @@ func (x *executor) rest(ctx context.Context, term *election.Term, pause time.Dur
 	case <-x.draining.Done():
 	case <-x.abort.Done():
 	case <-held.Done():
+	case <-stopping(term):
 	}
-	return ctx.Err() == nil && x.draining.Err() == nil && x.abort.Err() == nil && held.Err() == nil // also if it was in the same moment
+	return ctx.Err() == nil && x.draining.Err() == nil && x.abort.Err() == nil && held.Err() == nil && whyStopped(term) == nil // also if it was in the same moment
 }

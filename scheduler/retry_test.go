@@ -132,11 +132,11 @@ func TestRetryIsInterrupted(t *testing.T) {
 	}
 }
 
-// A replica that dies between two tries, or in one, leaves an orphan as any other does. The server knows only of the first attempt.
+// A replica that dies between two tries, or in one, leaves an orphan as any other does, of the attempt that it died in.
 func TestReplicaDiesBetweenTries(t *testing.T) {
 	for at, told := range map[time.Duration][]string{
 		32 * time.Second: {"attempt 1 abandoned"},
-		45 * time.Second: {"1 attempt 1 failed try 1", "attempt 1 abandoned"},
+		45 * time.Second: {"1 attempt 1 failed try 1", "attempt 2 abandoned"},
 	} {
 		inCluster(t, func(c *cluster) {
 			jobs := []scheduler.Job{c.job("j", "30 * * * * *", 0, c.failing(1, time.Second, false), retry(1, 10*time.Second, 10*time.Second), lease(3*time.Second))}

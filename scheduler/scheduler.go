@@ -24,7 +24,6 @@ import (
 	"errors"
 	"fmt"
 	"slices"
-	"sync"
 	"sync/atomic"
 	"time"
 
@@ -52,8 +51,9 @@ type Journal interface {
 // Notices spread who won a tick, so that the other replicas need not ask the server for it. [election.Elector] has them.
 // Correctness does not depend on them.
 type Notices interface {
-	// Tell is called with terms whose runs have begun, by one goroutine at a time.
-	Tell(ctx context.Context, terms []*election.Term) error
+	// Tell is called with terms whose runs have begun, or that were returned, and with those that have ended of jobs whose ticks wait for a slot. It is called
+	// by several goroutines.
+	Tell(ctx context.Context, begun, ended []*election.Term) error
 	// Hear calls f, from one goroutine, until ctx ends.
 	Hear(ctx context.Context, f func([]election.Notice))
 }
@@ -65,6 +65,9 @@ type Config struct {
 	Claimer Claimer
 	Journal Journal // defaults to none
 	Notices Notices // defaults to none: each replica asks for each tick
+	Pools   Pools   // required if a job has a Pool, but for [Scheduler.RunNow] without a lock
+	// Requests defaults to none: nobody can ask for runs outside the schedule.
+	Requests Requests
 	// Labels are what jobs may ask for by Job.Where: this replica runs those of which it has all labels. Defaults to none.
 	Labels Labels
 	// Peers tells the replicas that are alive and have all these labels by identities that differ, and which of them this one is. For each
@@ -102,18 +105,26 @@ type Scheduler struct {
 	active   atomic.Int64 // runs, each with a goroutine
 	claimed  chan claimedBatch
 	surveyed chan surveyedBatch
+	checked  chan checkedBatch
 	finished chan *tick
 	heard    chan []election.Notice
 	reloads  chan reload
-	names    atomic.Pointer[[]string] // of the jobs
+	// requested and errandOver are about runs that somebody has asked for.
+	requested  chan []Request
+	errandOver chan errandResult
+	names      atomic.Pointer[[]string]           // of the jobs
+	recovers   atomic.Pointer[map[string]Recover] // the jobs that have it
 
 	// What follows belongs to the loop.
 	tasks     map[string]*task
 	agenda    agenda
+	heirs     heirs
 	watches   queue[*task] // when to look at jobs that other replicas run
+	checks    queue[*task] // when to look at jobs that run after others
 	running   int          // runs, and claims that may become one
 	claiming  bool         // a batch of claims is under way
 	surveying bool         // and one of surveys
+	checking  bool         // and one of checks
 	away      bool         // the server does not answer
 	leaving   bool         // the drain has begun
 	unready   bool         // no run may be started
@@ -121,7 +132,11 @@ type Scheduler struct {
 	askAgain  time.Time        // while it is away
 	latest    time.Time        // the newest instant that the loop has seen
 	begun     []*election.Term // of which the others are to be told
+	ended     []*election.Term // and these
 	telling   chan struct{}    // closed when they were told of the last ones; nil while nothing is told
+
+	errands        map[string]*errand // what was asked for, by its id, until it has expired
+	waitingErrands queue[*errand]     // those that are to be looked at
 }
 
 // New validates the configuration. Every fault is in the error.
@@ -141,15 +156,16 @@ func New(cfg Config) (*Scheduler, error) {
 	}
 	s := &Scheduler{
 		cfg: cfg, log: cfg.Logger, reloads: make(chan reload),
-		claimed: make(chan claimedBatch, 1), surveyed: make(chan surveyedBatch, 1), finished: make(chan *tick),
-		heard: make(chan []election.Notice, 100), // so that much can be heard before the next batch of claims
+		claimed: make(chan claimedBatch, 1), surveyed: make(chan surveyedBatch, 1), checked: make(chan checkedBatch, 1), finished: make(chan *tick),
+		heard:     make(chan []election.Notice, 100), // so that much can be heard before the next batch of claims
+		requested: make(chan []Request), errandOver: make(chan errandResult), errands: map[string]*errand{},
 	}
-	s.agenda.turn = s.turn
+	s.agenda.turn, s.heirs = s.turn, newHeirs()
 	s.abort, s.abortNow = context.WithCancel(context.Background())
 	s.exec = newExecutor(cfg, s.now, s.abort)
 	var err error
 	s.tasks, err = newTasks(cfg.Jobs, cfg.Labels)
-	faults = append(faults, err)
+	faults = append(faults, err, cfg.poolFault(cfg.Jobs))
 	if err := errors.Join(faults...); err != nil {
 		return nil, fmt.Errorf("scheduler: %w", err)
 	}
@@ -187,23 +203,12 @@ func (s *Scheduler) Run(ctx context.Context) error {
 	defer s.abortNow()
 	defer s.record()()
 	defer s.hear(ctx)()
+	defer s.hearRequests(ctx)()
 	if err := s.loop(ctx); err != nil {
 		return err
 	}
 	s.drain()
 	return nil
-}
-
-// record starts the recorder; the function it returns ends it, and waits.
-func (s *Scheduler) record() (end func()) {
-	ctx, cancel := context.WithCancel(context.Background())
-	var recorder sync.WaitGroup
-	s.exec.recorder.begin()
-	recorder.Go(func() { s.exec.recorder.run(ctx, s.exec.parting) })
-	return func() {
-		cancel()
-		recorder.Wait()
-	}
 }
 
 // loop is the one goroutine that owns the agenda and what is known of each job.
@@ -220,9 +225,12 @@ func (s *Scheduler) loop(ctx context.Context) error {
 		s.fallBehind(s.agenda.collect(now), now)
 		s.heedAll()
 		s.claim(ctx, now)
+		s.runErrands(now)
+		s.adopt(ctx, now)
 		if !s.agenda.more() { // of a job with no open tick all are decided
 			s.survey(ctx, now)
 		}
+		s.followUp(ctx, now)
 		timer.Reset(s.sleep(now))
 		select {
 		case <-ctx.Done():
@@ -232,8 +240,18 @@ func (s *Scheduler) loop(ctx context.Context) error {
 			s.settleClaims(b)
 		case b := <-s.surveyed:
 			s.settleSurvey(b)
+		case b := <-s.heirs.adopted:
+			s.settleAdoptions(b)
+		case jobs := <-s.heirs.swept:
+			s.heedSwept(jobs, s.now())
+		case b := <-s.checked:
+			s.settleChecks(b)
 		case k := <-s.finished:
 			s.freed(k)
+		case r := <-s.requested:
+			s.heedRequests(r)
+		case e := <-s.errandOver:
+			s.settleErrand(e)
 		case n := <-s.notices():
 			s.heed(n)
 		case <-s.telling:
@@ -267,19 +285,19 @@ func (s *Scheduler) sleep(now time.Time) time.Duration {
 	if t, ok := s.agenda.asks.first(); ok && !s.claiming {
 		earlier(t)
 	}
+	if t, ok := s.heirs.queue.first(); ok && !s.heirs.asking {
+		earlier(t)
+	}
 	if t, ok := s.watches.first(); ok && !s.surveying {
 		earlier(t)
 	}
-	return wake.Sub(now)
-}
-
-// noticeReady asks for what was put aside while no run might be started.
-func (s *Scheduler) noticeReady(now time.Time) {
-	was := s.unready
-	s.unready = s.cfg.Ready != nil && !s.cfg.Ready()
-	if was && !s.unready {
-		s.wake(now)
+	if t, ok := s.checks.first(); ok && !s.checking {
+		earlier(t)
 	}
+	if t, ok := s.waitingErrands.first(); ok {
+		earlier(t)
+	}
+	return wake.Sub(now)
 }
 
 const (
@@ -302,7 +320,10 @@ func (s *Scheduler) noticeStep(now time.Time) {
 	s.log.Warn("the server's clock was set back", "by", back.String())
 	s.latest, s.askAgain = now, time.Time{}
 	s.agenda.asks.advance(now)
+	s.heirs.queue.advance(now)
 	s.watches.advance(now)
+	s.checks.advance(now)
+	s.waitingErrands.advance(now)
 	if back > bigStep {
 		s.collectAll(now) // it came due
 		s.replan(now)
@@ -323,13 +344,16 @@ func (s *Scheduler) drain() {
 	s.leaving = true
 	s.agenda.clear()
 	s.watches.clear()
+	s.checks.clear()
+	s.waitingErrands.clear()
+	s.disownAll()
 	s.forget(func(k *tick) bool { return !k.placed && !k.returned })
 	ask := time.NewTimer(0)
 	defer ask.Stop()
 	patience := time.NewTimer(min(s.cfg.DrainTimeout, lastAnswers))
 	defer patience.Stop()
 	abort := s.abort.Done()
-	for s.Running() > 0 || s.claiming || s.surveying || len(s.agenda.asks.items) > 0 {
+	for s.Running() > 0 || s.claiming || s.surveying || s.checking || s.heirs.asking || len(s.agenda.asks.items) > 0 {
 		now := s.now()
 		s.claim(context.Background(), now)
 		ask.Reset(s.sleep(now))
@@ -339,15 +363,25 @@ func (s *Scheduler) drain() {
 			s.settleClaims(b)
 		case <-s.surveyed:
 			s.surveying = false
+		case b := <-s.heirs.adopted:
+			s.settleAdoptions(b)
+		case <-s.checked:
+			s.checking = false
 		case k := <-s.finished:
 			s.freed(k)
+		case e := <-s.errandOver:
+			s.settleErrand(e)
 		case <-patience.C:
 			s.forget(func(*tick) bool { return true })
+		case <-s.telling:
+			s.telling = nil
 		case <-abort:
 			abort = nil
 			s.forget(func(*tick) bool { return true })
 		}
+		s.tell()
 	}
+	s.tellRest()
 }
 
 // forget closes the open ticks that meet a condition.

@@ -28,6 +28,7 @@ var simulated = []struct {
 // granted exactly once (P1, P5), none before its instant (P2), with tokens that grow (P4). Under the race detector, which
 // makes it ten times as slow, it is one day; `make test` runs both.
 func TestThirtyDays(t *testing.T) {
+	t.Parallel() // with the other long one
 	days := 30
 	if raceDetector {
 		days = 1

@@ -67,19 +67,28 @@ func (s *Scheduler) hear(ctx context.Context) (end func()) {
 	}
 }
 
-// tell spreads the word of runs that have begun, one message after the other.
+// tell spreads the word of runs that have begun, and ended, one message after the other.
 func (s *Scheduler) tell() {
-	if s.cfg.Notices == nil || s.telling != nil || len(s.begun) == 0 {
+	if s.cfg.Notices == nil || s.telling != nil || len(s.begun)+len(s.ended) == 0 {
 		return
 	}
-	begun, told := s.begun, make(chan struct{})
-	s.begun, s.telling = nil, told
+	begun, ended, told := s.begun, s.ended, make(chan struct{})
+	s.begun, s.ended, s.telling = nil, nil, told
 	go func() {
 		defer close(told)
-		if err := s.cfg.Notices.Tell(context.Background(), begun); err != nil {
+		if err := s.cfg.Notices.Tell(context.Background(), begun, ended); err != nil {
 			s.log.Debug("the others were not told of runs", "error", err)
 		}
 	}()
+}
+
+// tellRest waits until all is told.
+func (s *Scheduler) tellRest() {
+	for s.telling != nil {
+		<-s.telling
+		s.telling = nil
+		s.tell()
+	}
 }
 
 // notices is where word comes from of what others have won. It waits until all is open that is due: a tick that isn't could not be closed.
@@ -102,13 +111,21 @@ func (s *Scheduler) heedAll() {
 	}
 }
 
-// heed closes ticks that others have won. A tick that was asked for here already is left to its reply, and of one with several
+// heed closes ticks that others have won, and asks for those that wait for a slot, of which one is free. A tick that was asked for here already is left to its reply, and of one with several
 // grants a notice tells not enough.
 func (s *Scheduler) heed(notices []election.Notice) {
 	now := s.now()
 	var won []*tick
 	for _, n := range notices {
 		t := s.tasks[n.Job]
+		switch {
+		case t != nil && n.Tick.IsZero():
+			s.agenda.hasten(t, now)
+			s.checkAfter(t, now)
+		case t != nil && !n.Until.After(now): // it was left to an heir, or given back
+			s.watch(t, n.Until)
+			continue
+		}
 		if t == nil || t.PerTick > 1 {
 			continue
 		}

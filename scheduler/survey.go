@@ -53,7 +53,7 @@ func (s *Scheduler) survey(ctx context.Context, now time.Time) {
 		q := election.Inquiry{Job: t.Name}
 		switch {
 		case t.unknown:
-			q.Schedule = t.spec.Digest()
+			q.Schedule = t.digest()
 		case t.behind: // whatever the deadlines: nobody keeps more open ticks than that
 			q.SettleThrough = t.spec.Prev(now.Add(time.Nanosecond))
 			if len(t.open) > 0 {
@@ -77,6 +77,7 @@ func (s *Scheduler) look(ctx context.Context, inquiries []election.Inquiry) (sta
 	}
 	written := make([][]*receipt, len(states))
 	for i, st := range states {
+		newestFirst(st.Orphans)
 		written[i] = s.mourn(inquiries[i].Job, st)
 	}
 	patience, cancel := context.WithTimeout(ctx, recordTimeout)
@@ -95,17 +96,21 @@ func (s *Scheduler) mourn(job string, st election.State) (written []*receipt) {
 			Token: o.Token, Replica: o.Holder, Outcome: Abandoned, Finished: st.Now})
 		written = append(written, r)
 		if !known {
-			s.log.Warn("run abandoned: its lease ran out", "job", job, "run_id", o.ID, "replica_lost", o.Holder, "token", o.Token)
+			s.log.Warn("run abandoned: its holder is gone", "job", job, "run_id", o.ID, "replica_lost", o.Holder, "token", o.Token)
 		}
 	}
 	return written
 }
 
-// bury has orphans forgotten, once they were recorded: nothing is lost if this replica dies between the two.
+// bury has orphans forgotten that await no heir, once they were recorded: nothing is lost if this replica dies between the two.
 func (s *Scheduler) bury(ctx, patience context.Context, job string, st election.State, written []*receipt) error {
 	var ids []string
 	var unwritten error
+	heirless := s.heirless(job, st.Orphans)
 	for i, w := range written {
+		if !heirless[st.Orphans[i].ID] {
+			continue
+		}
 		if err := w.wait(patience); err != nil {
 			unwritten = fmt.Errorf("record an abandoned run of job %s: %w", job, err)
 			continue
@@ -146,6 +151,9 @@ func (s *Scheduler) settleSurvey(b surveyedBatch) {
 			s.watch(t, now)
 		}
 		s.watchRunning(t, st)
+		s.inherit(t, st.Orphans, now)
+		s.reopen(t, st, now)
+		s.checkAfter(t, now)
 	}
 }
 
@@ -155,20 +163,31 @@ func (s *Scheduler) watchRunning(t *task, st election.State) {
 	}
 }
 
-// maxMissed bounds the records of ticks that were missed together: history keeps no more.
+// maxMissed bounds the records of ticks that were missed together: history keeps no more. One more is for all that were before them.
 const maxMissed = 100
 
-// missed records the ticks that this replica has just settled together, the newest of them one by one.
+// missed records the ticks that this replica has just settled together, the newest of them one by one. Those of paused time are none that were missed.
 func (s *Scheduler) missed(t *task, st election.State, through time.Time, reason string) {
 	if through.IsZero() || st.Decided.Before(through) || !st.Before.Before(through) {
 		return
 	}
-	n := 0
-	for at := through; at.After(st.Before) && n < maxMissed; at = t.spec.Prev(at) {
-		s.exec.recorder.add(tickRecord(t.Name, at, string(Missed)+" "+reason, s.cfg.Replica, st.Now))
+	n, paused, at := 0, 0, through
+	for ; at.After(st.Before) && n < maxMissed; at = t.spec.Prev(at) {
+		if st.Pause.Covers(at) {
+			paused++
+		}
+		s.exec.recorder.add(tickRecord(t.Name, at, afterwards(st, at, reason), s.cfg.Replica, st.Now))
 		n++
 	}
-	s.log.Warn("ticks missed", "job", t.Name, "after", st.Before, "through", through, "reason", reason, "recorded", n)
+	together := ""
+	if at.After(st.Before) {
+		together = s.summarize(t, st, at, afterwards(st, at, reason))
+	}
+	if paused == n {
+		s.log.Info("ticks not run, as the job was paused", "job", t.Name, "after", st.Before, "through", through, "recorded", n, "together", together)
+		return
+	}
+	s.log.Warn("ticks missed", "job", t.Name, "after", st.Before, "through", through, "reason", reason, "recorded", n, "paused", paused, "together", together)
 }
 
 // begin announces the schedules to the cluster, and takes up what is undecided of the past: ticks within their deadline are
@@ -176,7 +195,11 @@ func (s *Scheduler) missed(t *task, st election.State, through time.Time, reason
 func (s *Scheduler) begin(ctx context.Context) error {
 	var announce, settle surveyedBatch
 	for _, t := range s.tasks {
-		announce.add(t, election.Inquiry{Job: t.Name, Schedule: t.spec.Digest()})
+		if t.chained() {
+			s.introduce(t, time.Time{})
+			continue
+		}
+		announce.add(t, election.Inquiry{Job: t.Name, Schedule: t.digest()})
 	}
 	if err := s.insist(ctx, &announce); err != nil {
 		return err
@@ -186,10 +209,12 @@ func (s *Scheduler) begin(ctx context.Context) error {
 	for i, t := range announce.tasks {
 		s.agenda.timeline.add(t.spec, t, now)
 		s.watchRunning(t, announce.states[i])
+		s.inherit(t, announce.states[i].Orphans, now)
 		if q := s.resume(t, announce.states[i], now); !q.SettleThrough.IsZero() {
 			settle.add(t, q)
 			before = append(before, announce.states[i])
 		}
+		s.reopen(t, announce.states[i], now)
 	}
 	if err := s.insist(ctx, &settle); err != nil {
 		return err
@@ -247,7 +272,7 @@ func (s *Scheduler) resume(t *task, st election.State, now time.Time) election.I
 		singly = maxMissed // since one that ran, though not as often as it might, was not missed
 	}
 	for at := t.spec.Prev(now.Add(time.Nanosecond)); at.After(st.Decided); at = t.spec.Prev(at) {
-		deadline := t.deadline(at, t.spec.Next(at))
+		deadline := t.extended(at, t.deadline(at, t.spec.Next(at)), len(open) == 0)
 		late := deadline.Before(st.Now)
 		if late && singly == 0 || len(open) == maxOpen {
 			settle.SettleThrough = at
@@ -270,13 +295,15 @@ func (s *Scheduler) resume(t *task, st election.State, now time.Time) election.I
 
 // Sweep looks at all jobs and records what has become of runs whose holder died while nobody watched. The
 // leader of a cluster calls it from time to time, since all who watched may have been restarted. It may be called
-// while Run is under way.
-func (s *Scheduler) Sweep(ctx context.Context) error {
+// while Run is under way. Of other jobs, that nobody runs any more, it can be told the names.
+func (s *Scheduler) Sweep(ctx context.Context, idle ...string) error {
+	names := slices.Sorted(slices.Values(slices.Concat(*s.names.Load(), idle)))
 	var inquiries []election.Inquiry
-	for _, name := range *s.names.Load() {
+	for _, name := range slices.Compact(names) {
 		inquiries = append(inquiries, election.Inquiry{Job: name})
 	}
 	states, faults := s.look(ctx, inquiries)
+	s.tellSwept(inquiries, states)
 	for _, st := range states {
 		faults = append(faults, st.Err)
 	}

@@ -36,6 +36,7 @@ type instants struct {
 	at       time.Time
 	previous time.Time // zero if there was none since 1970
 	next     time.Time // zero if there will be none
+	since    time.Time // of a job that runs after others: since when these have ended. Then it is the tick before that it has run, and none is next
 }
 
 // instantsOf finds the neighbours of a tick.

@@ -18,6 +18,7 @@ func forgetting() []theorem {
 		{"PutBackClosesTheLock", putBackCloses, memory},
 		{"PutBackOfALeaseThatEndedIsRefused", putBackEnded, memory},
 		{"PutBackIsComparedWithItsSlotNotWithTheFloor", putBackSlot, memory},
+		{"PutBackOfAnHeirTakesItsOrphan", putBackOfAnHeir, memory},
 		{"RenewalsOfABatchFareEachOnItsOwn", mixedRenewals, memory},
 		{"ForgottenTicksStayDecided", ticksStayDecided, memory},
 		{"ManualRunDoesNotMakeAWitnessForgetTheLedger", manualRun, memory},

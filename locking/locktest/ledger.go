@@ -16,11 +16,13 @@ func ledger() []theorem {
 		{"NewScheduleStartsNow", newSchedule, nothing},
 		{"TwoSchedulesOfARollOutLoseNoTick", rollOut, nothing},
 		{"SkipSettlesOnlyWhenAllRowsAreHeld", skip, nothing},
+		{"OnlyTheFirstTickWaitsForARow", keepFirst, nothing},
 		{"DeadlineSettlesAsLate", deadline, nothing},
 		{"AbstainerSettlesButIsNeverGranted", abstainerSettles, nothing},
 		{"SettlerThatLostTheReplyHearsTheSame", settledTwice, nothing},
 		{"GivenBackTickIsOpenAgain", givenBack, nothing},
 		{"GivenBackTickCanBeSettled", givenBackSettled, nothing},
+		{"GivenBackTicksAreSeen", givenBackSeen, nothing},
 		{"LookSettlesWhatIsPastTheDeadline", lookSettles, nothing},
 		{"LedgerIsBounded", ledgerBounded, layout},
 		{"ClockGlitchAheadIsMended", glitch, layout},
@@ -162,6 +164,27 @@ func skip(b *bench) {
 	b.wins(b.a, locking.Request{Slots: 2, AnyLimit: true, Tick: at(4)}) // a row is free: no skip
 }
 
+// keepFirst is a queue of one.
+func keepFirst(b *bench) {
+	b.known()
+	at := func(n int) locking.Request {
+		t := b.tick(n)
+		t.IfHeld, t.KeepFirst = "skipped overlap", true
+		return locking.Request{Tick: t}
+	}
+	running := b.wins(b.a, at(0))
+	b.gets(b.b, at(1), locking.Held)
+	b.gets(b.a, at(2), locking.Settled)
+	b.gets(b.b, at(3), locking.Settled)
+	b.gets(b.a, at(1), locking.Held) // still
+	b.release(running)
+	running = b.wins(b.a, at(1))
+	b.gets(b.a, at(4), locking.Held)
+	b.release(running)
+	b.decided(b.b, 3, "") // before the last one
+	b.wins(b.b, at(4))
+}
+
 func deadline(b *bench) {
 	b.known()
 	t := b.tick(1)
@@ -233,6 +256,31 @@ func givenBackSettled(b *bench) {
 	t.IfHeld = "skipped"
 	b.gets(b.b, locking.Request{Tick: t}, locking.Settled)
 	b.decided(b.a, 1, "skipped")
+}
+
+// Who was told that a tick is taken finds out by a look that it is not any more.
+func givenBackSeen(b *bench) {
+	b.known()
+	b.runs(b.a, 0)
+	var held []*locking.Lease
+	for _, n := range []int{1, 4, 2} { // low is 2 then, and one out of turn
+		held = append(held, b.wins(b.a, locking.Request{Slots: 3, Tick: b.tick(n)}))
+	}
+	for i, want := range [][]int{{1}, {1, 4}, {1, 2, 4}} {
+		b.giveBack(held[i])
+		seen := b.state().Open
+		for i, n := range want {
+			if len(seen) != len(want) || !seen[i].Equal(b.tick(n).At) {
+				b.Fatalf("open are %v, want %v", seen, want)
+			}
+		}
+	}
+	b.runs(b.b, 4)
+	b.runs(b.b, 1)
+	b.runs(b.b, 2)
+	if seen := b.state().Open; len(seen) > 0 {
+		b.Errorf("open are %v, want none", seen)
+	}
 }
 
 func lookSettles(b *bench) {

@@ -45,8 +45,8 @@ func RunQuorum(t *testing.T, connect func(t *testing.T) []redis.UniversalClient)
 }
 
 func theorems() []theorem {
-	return slices.Concat(granting(), tokens(), ledger(), fanOut(), orphans(), forgetting(), lifetime(), waiting(), delays(), entering(), several(), updating(),
-		fences(), quorums())
+	return slices.Concat(granting(), tokens(), ledger(), fanOut(), orphans(), chains(), forgetting(), lifetime(), stopping(), waiting(), delays(), pausing(), entering(), several(), updating(),
+		fences(), removing(), quorums())
 }
 
 func run(t *testing.T, has capability, connect func(t *testing.T) []redis.UniversalClient) {

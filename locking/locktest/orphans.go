@@ -13,6 +13,11 @@ func orphans() []theorem {
 		{"RunThatNeverStartedGivesItsTickBackAlthoughItsLeaseEnded", neverStarted, nothing},
 		{"GrantThatNobodyHeardOfIsMadeAgain", unheard, nothing},
 		{"PlainLeaseLeavesNoOrphan", plainLease, nothing},
+		{"RunThatIsLeftIsAnOrphanAtOnce", left, nothing},
+		{"LostRunThatIsLeftStaysAnOrphan", leftAfterItsLease, nothing},
+		{"RunThatIsLeftTooLateDisturbsNoHeir", leftTooLate, nothing},
+		{"HeirThatLeavesIsAnOrphan", heirLeaves, nothing},
+		{"OrphanHasTheAttemptThatItDiedIn", nextAttempt, nothing},
 	}
 }
 

@@ -40,7 +40,8 @@ func refuses(b *bench) {
 	_, _, sets := b.a.Several("{x}:1", "{x}:2").TryLock(b.ctx)
 	update := b.a.Update(b.ctx, []string{"key"}, func(*locking.Tx) error { return nil })
 	fence := b.a.Fence("resource").Pass(b.ctx, 1)
-	for what, err := range map[string]error{"a set of locks": sets, "an update": update, "a fence": fence} {
+	_, removal := b.a.Remove(b.ctx, []string{lock}, b.now())
+	for what, err := range map[string]error{"a set of locks": sets, "an update": update, "a fence": fence, "a removal": removal} {
 		if !errors.Is(err, locking.ErrQuorum) {
 			b.Errorf("%s: %v", what, err)
 		}

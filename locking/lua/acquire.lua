@@ -2,11 +2,12 @@
 --
 -- ARGV   9 owner  10 slots  11 lease  12 trigger  13 memo  14 abstain ('1': decide, but never grant)
 --       15 orphan (a lease id to adopt, or '')  16 strict ('1': another limit than the stored one is refused)
---       those that follow are left out if the request has neither tick, channel nor delay:
+--       those that follow are left out if the request has neither tick, channel nor delay, 25 and more if that is not asked for:
 --       17 tick (or '')  18 previous tick  19 not-before  20 start deadline (0: none)  21 per tick
 --       22 schedule digest  23 outcome if all rows are held ('': leave the tick open)  24 outcome if too late
 --       25 channel by which to be told of a grant ('': the request does not wait)  26 how long it waits without asking again
 --       27 how long the slot stays shut after an expiry
+--       28 keep first ('1': the outcome if all rows are held is for ticks behind an undecided one; the first stays open)
 -- Reply after the common part:
 --       granted, slot, token, expiry, tick, attempt | late | dead | early, instant | closed, until
 --       settled, outcome (by this request)          | decided, how, until, holder  | held, until, holder
@@ -88,6 +89,14 @@ local function decide(how) -- the tick is decided for good
   set('by', id)
   touch()
 end
+-- How the pause settles the tick: one of paused time, whenever it is asked for; and any that is asked for in it, unless it was too late before.
+local function stopped(deadline)
+  local from, till, outcome = string.match(paused, '^%d+,(%d+),(%d+),([^,]*)')
+  if not from then return end
+  from, till = tonumber(from), till == '0' and math.huge or tonumber(till)
+  local within = tick * 1000000 >= from and tick * 1000000 < till
+  if within or now < till and (deadline == 0 or deadline >= math.min(from, now)) then return outcome end
+end
 local function began() return entry and entry.how ~= '' end -- it has a grant that was not given back
 local function settle(outcome)
   if began() then -- it ran, though not per_tick times: that is its outcome
@@ -111,6 +120,8 @@ if tick then
     return reply('decided', how, holder(tick))
   end
   local deadline = num(ARGV[20])
+  local outcome = paused ~= '' and stopped(deadline)
+  if outcome then return settle(outcome) end
   if deadline > 0 and now > deadline then return settle(ARGV[24]) end
 end
 
@@ -130,7 +141,8 @@ if not slot then
     local till, whose = holder()
     return reply('queued', till, whose, ahead)
   end
-  if tick and not crowd and not began() and ARGV[23] ~= '' then return settle(ARGV[23]) end
+  local keeps = ARGV[28] == '1' and (previous <= low or previous * 1000000 <= since)
+  if tick and not crowd and not began() and ARGV[23] ~= '' and not keeps then return settle(ARGV[23]) end
   return reply('held', holder())
 end
 if ARGV[14] == '1' then return reply('held', 0, '') end

@@ -2,8 +2,9 @@
 -- announces its schedule, and ticks that are past every deadline can be settled together.
 --
 -- ARGV   9 schedule digest to announce (or '')  10 settle every tick up to this one (or '')  11 their deadline
+--       12 a follower by which it is asked, left out without one  13 the tick up to which that needs no outcome any more (0: not known)
 -- Reply after the common part: state, since, closed, limit, low before,
---        {slot, expiry, row, ...}, {lease id, "slot\nrow", ...}
+--        {slot, expiry, row, ...}, {lease id, "slot\nrow", ...}, and to a follower: ended through, {tick that ended well, due, ...}
 --
 -- Why it is atomic: the deadline is compared with the server's clock in the step that moves the ledger.
 
@@ -30,5 +31,9 @@ for i = 1, #held, 2 do
   if row then
     rows[#rows + 1], rows[#rows + 2], rows[#rows + 3] = tonumber(held[i]), held[i + 1], s
   end
+end
+if ARGV[12] then
+  local through, ended = follow(ARGV[12], num(ARGV[13]))
+  return reply('state', since, closed, limit, before, rows, redis.call('HGETALL', ORPHANS), through, ended)
 end
 return reply('state', since, closed, limit, before, rows, redis.call('HGETALL', ORPHANS))

@@ -1,7 +1,7 @@
 -- quorum_renew.lua: one node's vote for a lease that is held, whether it voted for it before or not.
 --
 -- ARGV  4 slot  5 lease  6 token  7 owner  8 delay  9 slots
--- Reply after the common part: why or whose
+-- Reply after the common part: why or whose; of one that is renewed, why its holder is to stop (or '')
 --      renewed | lost | late
 --
 -- Why a node that never voted for the row, or has forgotten, may put it there: it votes for one at a time, and the holder's
@@ -11,7 +11,7 @@ if is_late() then return {'late', now, 0} end
 local slot, lease, token = ARGV[4], num(ARGV[5]), num(ARGV[6])
 local tomb = redis.call('GET', TOMBSTONE)
 if tomb and token <= (tonumber(tomb) or tonumber(string.match(tomb, '^shut (%d+)$') or '') or token) then return {'lost', now, 0, 'released'} end
-local f = redis.call('HMGET', LOCK, 'floor', 'longest', 'permanent', 'r' .. slot)
+local f = redis.call('HMGET', LOCK, 'floor', 'longest', 'permanent', 'r' .. slot, 's' .. slot)
 floor = math.max(floor, num(f[1]))
 if f[4] == '-' .. id then return {'lost', now, floor, 'released'} end
 local row = row_of(f[4])
@@ -26,4 +26,5 @@ if not own then
   set('limit', ARGV[9])
 end
 save(token, lease + num(ARGV[8]), num(f[2]), f[3] == '1')
-return {'renewed', now, floor, ''}
+local whose, reason = string.match(f[5] or '', '^([^\n]*)\n([^\n]*)')
+return {'renewed', now, floor, whose == id and reason or ''}

@@ -1,7 +1,8 @@
 -- release.lua: ends a lease. Whatever arrives later in its name finds the tombstone.
 --
--- ARGV   9 tombstone's life  10 give back ('1': the run never started, its tick is open again)  11 previous tick
---       12 per tick; the last three are left out if nothing is given back
+-- ARGV   9 tombstone's life  10 '1': give back, the run never started and its tick is open again; '2': leave, it is an orphan for an heir
+--       11 previous tick  12 per tick  13 attempt that is left  14 the tick's outcome, for those who follow it ('1': its run ended well, '0': it
+--       did not); those from 10 on are left out where they say nothing
 -- Reply after the common part: released | gone (the row was not there: expired, forgotten or released before)
 --
 -- Why it is atomic: the row must be ours when it is deleted, and a renewal under way must not bring it back.
@@ -22,7 +23,12 @@ elseif orphan then
 end
 
 local undo, tick = ARGV[10] == '1', row and tonumber(row.tick)
-if undo and adopted then -- the orphan waits for another heir
+if ARGV[10] == '2' then -- also one that is an orphan already, since the lease was lost: its holder must not take it from the heirs
+  if row and row.trigger ~= '' then
+    row.attempt = int(math.max(num(row.attempt), num(ARGV[13])))
+    redis.call('HSET', ORPHANS, id, slot .. '\n' .. pack_row(row))
+  end
+elseif undo and adopted then -- the orphan waits for another heir
   local whose, found = string.match(adopted, '^([^\n]*)\n(.*)$')
   redis.call('HSET', ORPHANS, whose, found)
 elseif undo and row and num(row.attempt) > 1 then
@@ -30,8 +36,9 @@ elseif undo and row and num(row.attempt) > 1 then
 elseif undo and tick then
   reopen(tick, slot, num(ARGV[11]), num(ARGV[12]))
 end
-redis.call('HDEL', ORPHANS, id) -- its holder is alive and tells the outcome itself
+if ARGV[10] ~= '2' then redis.call('HDEL', ORPHANS, id) end -- its holder is alive and tells the outcome itself
 if row then touch() end
+if tick and not undo and (ARGV[14] or '') ~= '' then conclude(tick, ARGV[14] == '1', num(ARGV[12])) end
 if QUEUE and redis.call('EXISTS', QUEUE) == 1 then
   leave_line(id)
   local held = holds()

@@ -1,7 +1,8 @@
 -- renew.lua: extends a lease, or puts its row back where the server has forgotten it.
 --
 -- ARGV   9 owner  10 slot  11 lease  12 trigger  13 memo  14 token  15 tick (or '')  16 attempt  17 delay  18 slots
--- Reply after the common part: renewed, expiry, put back (0 or 1) | late | lost, why, by whom
+--       19 the orphan that it adopted (or '')
+-- Reply after the common part: renewed, expiry, put back (0 or 1), why the holder is to stop (or '') | late | lost, why, by whom
 --
 -- Why it is atomic: a row may be put back only if no later grant was made in its slot, and the lock must be
 -- closed to new grants in the same step. t<slot> tells an expired row (same token: lost) from a forgotten one. A lease id holds
@@ -12,11 +13,17 @@ if redis.call('EXISTS', TOMBSTONE) == 1 then return reply('lost', 'released', ''
 
 remember()
 local slot, lease, token = ARGV[10], num(ARGV[11]), num(ARGV[14])
-local row = row_at(slot)
+local found = redis.call('HMGET', LOCK, 'r' .. slot, 's' .. slot)
+local row = found[1] and unpack_row(found[1])
 if row and row.id == id then
   set('e' .. slot, int(now + lease))
+  if num(ARGV[16]) > num(row.attempt) and row.attempt ~= UNHEARD then -- tried again: an heir counts on from there
+    row.attempt = ARGV[16]
+    set('r' .. slot, pack_row(row))
+  end
   touch()
-  return reply('renewed', now + lease, 0)
+  local whose, reason = string.match(found[2] or '', '^([^\n]*)\n([^\n]*)')
+  return reply('renewed', now + lease, 0, whose == id and reason or '')
 end
 local other = slot_of_id and slot_of_id ~= slot and row_at(slot_of_id)
 if redis.call('HEXISTS', ORPHANS, id) == 1 or other and num(other.token) >= token then return reply('lost', 'expired', '') end
@@ -35,5 +42,6 @@ set('longest', int(longest))
 set('closed', int(closed))
 if limit == 0 and ARGV[18] then set('limit', ARGV[18]) end -- a client of before does not say it
 set_delay(math.max(delay, num(ARGV[17])))
+if (ARGV[19] or '') ~= '' then redis.call('HDEL', ORPHANS, ARGV[19]) end -- the server has forgotten that it has an heir
 touch()
-return reply('renewed', now + lease, 1)
+return reply('renewed', now + lease, 1, '')

@@ -2,20 +2,21 @@
 --
 -- KEYS  1 lock     hash: floor, longest, closed, low, last (and by: who decided it), digest, since, digest2, since2, limit,
 --                  permanent, sync (written so that WAIT has something to wait for); r<slot> the row held there, t<slot> the
---                  newest token granted there, e<slot> the instant at which its lease ends (a slot with one is held), used: slots from this
---                  one on were never used; i<id> the slot of a lease id, a<id> the orphan that it adopted; delay: how long
---                  a slot stays shut after an expiry, delayed: the slots that are, as "slot until;..."
+--                  newest token granted there, e<slot> the instant at which its lease ends (a slot with one is held), s<slot> that its holder is to
+--                  stop (see stop.lua), used: slots from this one on were never used; i<id> the slot of a lease id, a<id> the orphan that it adopted; delay: how long
+--                  a slot stays shut after an expiry, delayed: the slots that are, as "slot until;..."; paused: see pause.lua; outcomes, followers:
+--                  see chain.lua
 --       2 ledger   hash: ticks decided (or given back) out of turn; those up to low are not listed
 --       3 orphans  hash: runs whose lease ended without a release, by lease id
 --       4 tombstone of this request's lease id: it was released, whatever still arrives in its name. It holds the verdict
 --       5, 6 see queue.lua
--- ARGV  1 lease id  2 not-after  3 idle  then the witness: 4 floor  5 longest  6 low  7 ledger
+-- ARGV  1 lease id  2 not-after  3 idle  then the witness: 4 floor  5 longest  6 low  7 pause and ledger
 --       8 '1' if WAIT follows, so that the reply counts only when replicas have what it tells; the rest is each script's own
 --
 -- Instants are microseconds of the server's clock, lengths microseconds, ticks seconds since 1970. Numbers
 -- stay below 2^53, but tostring would print 1.79e+15: they are always written with int().
 -- A row is "id\nowner\nlease\ntoken\ntick\nattempt\ntrigger\nmemo"; the memo may hold anything.
--- Every reply begins with: verdict, now, floor, longest, low, ledger, number of orphans.
+-- Every reply begins with: verdict, now, floor, longest, low, pause and ledger, number of orphans.
 
 local LOCK, LEDGER, ORPHANS, TOMBSTONE = KEYS[1], KEYS[2], KEYS[3], KEYS[4]
 local clock = redis.call('TIME')
@@ -35,12 +36,13 @@ end
 
 local id = ARGV[1]
 local f = redis.call('HMGET', LOCK, 'floor', 'longest', 'closed', 'low', 'last',
-  'digest', 'since', 'digest2', 'since2', 'limit', 'i' .. id, 'permanent', 'by', 'delay', 'delayed', 'used', 'e0')
+  'digest', 'since', 'digest2', 'since2', 'limit', 'i' .. id, 'permanent', 'by', 'delay', 'delayed', 'used', 'e0', 'paused')
 local floor, longest, closed, low = num(f[1]), num(f[2]), num(f[3]), num(f[4])
 local last, limit, slot_of_id, permanent, by = f[5] or '', num(f[10]), f[11], f[12] == '1', f[13]
 local digest, since, digest2, since2 = f[6] or '', num(f[7]), f[8] or '', num(f[9])
 local delay, delayed = num(f[14]), f[15] or ''
 local used, first_end = num(f[16]), f[17]
+local paused = f[18] or ''
 
 -- ledger: tick -> {prev = tick before it, state, how}. 'part': granted in the slots that how lists, and open to others;
 -- 'done': decided as how says; 'open': given back before its start, to all slots, or only to those that how lists.
@@ -65,7 +67,7 @@ end
 local stored = redis.call('HGETALL', LEDGER) -- in every script: a reply without the ledger would teach its witness to forget
 for i = 1, #stored, 2 do read_entry(stored[i], stored[i + 1]) end
 
--- The ledger as one string, for the reply and for the witness: "tick prev state how;..."
+-- The ledger as one string, for the reply and for the witness: "tick prev state how;...". The pause goes before it, if there ever was one: "!pause;...".
 local function ledger_text()
   if ledger_size == 0 then return '' end
   local out = {}
@@ -74,6 +76,12 @@ local function ledger_text()
   end
   table.sort(out)
   return table.concat(out, ';')
+end
+
+local function told_text()
+  local text = ledger_text()
+  if paused == '' then return text end
+  return '!' .. paused .. (text ~= '' and ';' or '') .. text
 end
 
 -- Ticks that follow low without a gap and are decided need no entry of their own.
@@ -147,7 +155,13 @@ end
 
 local function vacate(slot, whose)
   if tonumber(slot) == 0 then first_end = false end
-  redis.call('HDEL', LOCK, 'r' .. slot, 'e' .. slot, 'i' .. whose, 'a' .. whose)
+  redis.call('HDEL', LOCK, 'r' .. slot, 'e' .. slot, 's' .. slot, 'i' .. whose, 'a' .. whose)
+end
+
+-- A tick whose run was lost did not end well, unless the run is carried on: see chain.lua.
+local function spoil(tick)
+  local outcomes = tick ~= '' and redis.call('HGET', LOCK, 'outcomes')
+  if outcomes then redis.call('HSET', LOCK, 'outcomes', outcomes .. tick .. ' no;') end
 end
 
 -- The slots that are held: {slot, expiry, ...}. Rows whose lease has ended make room; a run
@@ -159,7 +173,11 @@ local function holds()
     local expiry = tonumber(ends[slot + 1])
     if expiry and expiry <= now then
       local row, s = row_at(slot)
-      if row and row.trigger ~= '' then redis.call('HSET', ORPHANS, row.id, slot .. '\n' .. s) end
+      if row and row.trigger ~= '' then
+        redis.call('HSET', ORPHANS, row.id, slot .. '\n' .. s)
+        spoil(row.tick)
+        if num(ARGV[3]) > 0 and not permanent then redis.call('PEXPIRE', ORPHANS, int(math.max(num(ARGV[3]), 2 * longest) / 1000)) end
+      end
       vacate(slot, row and row.id or '')
       if delay > 0 and not (row and row.attempt == UNHEARD) then delayed = delayed .. slot .. ' ' .. int(expiry + delay) .. ';' end
     elseif expiry then
@@ -174,8 +192,12 @@ local function holds()
   return held
 end
 
+local function pack_row(row)
+  return table.concat({row.id, row.owner, row.lease, row.token, row.tick, row.attempt, row.trigger, row.memo}, '\n')
+end
+
 local function place(slot, row, expiry)
-  set('r' .. slot, table.concat({row.id, row.owner, row.lease, row.token, row.tick, row.attempt, row.trigger, row.memo}, '\n'))
+  set('r' .. slot, pack_row(row))
   set('t' .. slot, row.token)
   set('i' .. row.id, slot)
   set('e' .. slot, int(expiry))
@@ -197,10 +219,10 @@ local function save()
   if stays then set('permanent', '1') end
   if #changes > 0 then redis.call('HSET', LOCK, unpack(changes)) end
   if stays then
-    for i = 1, 2 do redis.call('PERSIST', KEYS[i]) end
+    for i = 1, 3 do redis.call('PERSIST', KEYS[i]) end
   elseif touched and not permanent then
     local life = int(math.max(idle, 2 * longest, longest + delay) / 1000)
-    for _, key in ipairs({LOCK, LEDGER, KEYS[5], KEYS[6]}) do redis.call('PEXPIRE', key, life) end
+    for _, key in ipairs({LOCK, LEDGER, ORPHANS, KEYS[5], KEYS[6]}) do redis.call('PEXPIRE', key, life) end
   end
 end
 
@@ -234,9 +256,20 @@ local function recall(tick, entry)
   end
 end
 
+-- The newer word on the pause counts, whatever else is known: one that ended it counts as well as one that set it.
+local function changed(pause) return num(string.match(pause, '^%d+')) end
+local function remember_pause()
+  local witnessed = string.match(ARGV[7], '^!([^;]*)')
+  if not witnessed or changed(witnessed) <= changed(paused) then return end
+  paused = witnessed
+  set('paused', paused)
+  touch()
+end
+
 -- A server that knows less than the witness has forgotten: it takes over what the witness knows, and
 -- closes the lock to new grants for the longest lease, so that living holders can put their rows back.
 local function remember()
+  remember_pause()
   local w_floor, w_longest, w_low = num(ARGV[4]), num(ARGV[5]), num(ARGV[6])
   if w_low * 1000000 > now + MINUTE then w_low = 0 end -- a glitch of the clock, corrected since
   if w_floor <= floor and w_low <= low then return end
@@ -290,6 +323,6 @@ local sync = ARGV[8] == '1'
 local function reply(verdict, ...)
   if sync and (#changes > 0 or redis.call('EXISTS', LOCK) == 1) then set('sync', '') end
   save()
-  return {verdict, now, floor, longest, low, ledger_text(), redis.call('HLEN', ORPHANS), ...}
+  return {verdict, now, floor, longest, low, told_text(), redis.call('HLEN', ORPHANS), ...}
 end
 local function is_late() return now > num(ARGV[2]) end

@@ -1,0 +1,61 @@
+package election
+
+import (
+	"context"
+	"fmt"
+
+	"github.com/cronclave/cronclave/locking"
+)
+
+// The reasons for which a term's holder is asked to stop.
+const (
+	StopByUser   = "user"     // see [Elector.Cancel]
+	StopReplaced = "replaced" // see [Claim.Replace]
+)
+
+// Cancel asks the holder of each run of a job to stop it, or only that of run, and returns those whose holders are told: see
+// [Term.Stopping]. It does not wait until they have stopped.
+func (e *Elector) Cancel(ctx context.Context, job, run string) ([]Run, error) {
+	state := e.Survey(ctx, []Inquiry{{Job: job}})[0]
+	if state.Err != nil {
+		return nil, fmt.Errorf("cancel job %s: %w", job, state.Err)
+	}
+	var asked []Run
+	var requests []locking.StopRequest
+	for _, r := range state.Running {
+		if run == "" || r.ID == run {
+			asked = append(asked, r)
+			requests = append(requests, locking.StopRequest{Lock: lockOf(job), Permanent: true, ID: r.ID, Reason: StopByUser})
+		}
+	}
+	var told []Run
+	for i, a := range e.locks.Stop(ctx, requests) {
+		if a.Err != nil {
+			return told, fmt.Errorf("cancel job %s: run %s: %w", job, asked[i].ID, a.Err)
+		}
+		if a.ID != "" {
+			told = append(told, asked[i])
+		}
+	}
+	return told, nil
+}
+
+// replace has runs stopped for the claims that found all slots held. What gets lost is asked for again with the claim.
+func (e *Elector) replace(ctx context.Context, claims []Claim, results []Result) {
+	var requests []locking.StopRequest
+	for i, c := range claims {
+		if c.Replace && results[i].Verdict == Held {
+			requests = append(requests, locking.StopRequest{Lock: lockOf(c.Job), Permanent: true, Reason: StopReplaced,
+				Slots: c.Slots, Tick: c.Tick, From: c.NotBefore})
+		}
+	}
+	if len(requests) > 0 {
+		e.locks.Stop(ctx, requests)
+	}
+}
+
+// Stopping is closed when the holder is asked to stop its work; [Term.StopReason] tells why. The term lasts until [Term.End].
+func (t *Term) Stopping() <-chan struct{} { return t.lease.Stopping() }
+
+// StopReason is why the holder is asked to stop; "" if it is not.
+func (t *Term) StopReason() string { return t.lease.StopReason() }

@@ -1,0 +1,53 @@
+package locking
+
+import (
+	"context"
+	"fmt"
+)
+
+// Leave ends the lease of a run that others are to carry on, when its work is over, as for [Lease.Release]: its row makes room, and it is an orphan at
+// once, which may be adopted ([Request.Adopt]); clients that [Client.Hear] are told. One that is an orphan already, since the lease was lost, stays one. Where
+// there is no trigger, or the server has forgotten the run, nothing is left.
+func (l *Lease) Leave(ctx context.Context) error {
+	if err := l.release(ctx, releaseCall{leaves: true, attempt: l.Attempt()}); err != nil {
+		return err
+	}
+	if now, known := l.client.servers.estimate(l.client.cfg.Clock()); known && l.tick > 0 {
+		l.mu.Lock()
+		l.leftAt = now
+		l.mu.Unlock()
+		_ = l.client.Tell(ctx, []*Lease{l}, nil) // else they notice when the lease would have ended
+	}
+	return nil
+}
+
+// NextAttempt counts another attempt of the same work under the same lease, and has the server know: if the holder dies, what it leaves is an orphan
+// of that attempt. An error tells that the server does not know yet; each renewal tells it again.
+func (l *Lease) NextAttempt(ctx context.Context) error {
+	l.attempt.Add(1)
+	c := l.client
+	if c.quorum != nil {
+		return c.quorum.nextAttempt(ctx, l)
+	}
+	ctx, cancel := context.WithTimeout(ctx, c.cfg.Timeout)
+	defer cancel()
+	if got := c.send(ctx, []call{c.renewing(l)})[0]; got.verdict != "renewed" { // the keeper makes of it what there is to make
+		return fmt.Errorf("tell of another attempt under a lease of %q: %w", l.lock, orDefault(got.err, ErrLost))
+	}
+	return nil
+}
+
+// nextAttempt enters the attempt of a run in the register.
+func (q *quorum) nextAttempt(ctx context.Context, l *Lease) error {
+	t := &change{quorum: q, lock: l.lock, permanent: l.permanent, look: true}
+	t.edit = func(g *register, _ view) {
+		if run, held := g.Runs[l.id]; held {
+			run.Attempt = max(run.Attempt, l.Attempt())
+			g.Runs[l.id] = run
+		}
+	}
+	ctx, cancel := context.WithTimeout(ctx, 2*q.cfg.Timeout)
+	defer cancel()
+	q.run(ctx, l.lock, []task{t})
+	return t.failed
+}

@@ -1,0 +1,221 @@
+package locktest
+
+import (
+	"fmt"
+	"slices"
+	"time"
+
+	"github.com/cronclave/cronclave/locking"
+)
+
+func chains() []theorem {
+	return []theorem{
+		{"FollowerIsToldWhichTicksHaveEndedWell", followerIsTold, nothing},
+		{"TickIsDueWhenAllBeforeItHaveEnded", dueInOrder, nothing},
+		{"OrphanHoldsUpWhatFollowsUntilItIsBuried", orphanHoldsUp, nothing},
+		{"HeirDecidesHowItsTickHasEnded", heirDecides, nothing},
+		{"TickOfAFanOutEndsAsItsWorstRun", worstOfAFanOut, nothing},
+		{"OutcomesAreKeptUntilAllFollowersHaveUsedThem", keptForAll, nothing},
+		{"WhatIsGivenBackHasNoOutcome", givenBackHasNone, nothing},
+		{"TickThatWasGivenBackLongAgoHoldsUpNobody", givenBackLongAgo, nothing},
+		{"ForgottenLockTellsItsFollowersNothing", forgottenTellsNothing, memory},
+		{"OldestOutcomesOfTooManyAreDropped", tooManyOutcomes, layout},
+	}
+}
+
+// concludes has a tick granted, and its work end well or not.
+func (b *bench) concludes(n int, well bool) {
+	b.Helper()
+	b.conclude(b.wins(b.a, locking.Request{Tick: b.tick(n), Trigger: "schedule"}), well)
+}
+
+func (b *bench) conclude(l *locking.Lease, well bool) {
+	b.Helper()
+	if err := l.Conclude(b.ctx, well); err != nil {
+		b.Fatal(err)
+	}
+}
+
+// unknown is up to which tick all have ended, where nobody knows.
+const unknown = -2
+
+// follows compares what a follower is told: up to which tick all have ended, and which have ended well.
+func (b *bench) follows(name string, used, through int, well ...int) []locking.Ended {
+	b.Helper()
+	r := locking.LookRequest{Permanent: true, Follower: name}
+	if used >= 0 {
+		r.Used = b.tick(used).At
+	}
+	s := b.look(b.client("follower"), r)
+	number := func(at time.Time) int { return int(at.Sub(b.first).Minutes()) }
+	var told []int
+	for _, e := range s.Ended {
+		told = append(told, number(e.Tick))
+		if e.Due.Before(b.first.Add(time.Hour)) || e.Due.After(b.now().Add(timeout)) {
+			b.Errorf("due since %v", e.Due)
+		}
+	}
+	upTo := unknown
+	if !s.Through.IsZero() {
+		upTo = number(s.Through.Add(time.Minute)) - 1 // one that holds up the others leaves the second before it
+	}
+	if upTo != through || !slices.Equal(told, well) {
+		b.Fatalf("%s is told of %v through %d, want %v through %d", name, told, upTo, well, through)
+	}
+	return s.Ended
+}
+
+func followerIsTold(b *bench) {
+	b.known()
+	b.follows("f", -1, unknown)
+	b.concludes(0, true)
+	b.concludes(1, false)
+	b.concludes(2, true)
+	b.follows("f", -1, 2, 0, 2)
+	b.decided(b.b, 2, "granted")
+	b.follows("f", 0, 2, 2)
+	b.follows("f", 2, 2)
+	b.runs(b.a, 3) // nobody is told how that ended
+	b.concludes(4, true)
+	b.follows("f", 2, 4, 4)
+	if s := b.look(b.a, locking.LookRequest{Permanent: true}); !s.Through.IsZero() || s.Ended != nil {
+		b.Errorf("who does not follow is told %v, %v", s.Through, s.Ended)
+	}
+}
+
+func dueInOrder(b *bench) {
+	b.known()
+	ask := func(n int) *locking.Lease {
+		return b.wins(b.a, locking.Request{Slots: 2, Tick: b.tick(n), Trigger: "schedule"})
+	}
+	b.follows("f", -1, unknown)
+	first, second := ask(0), ask(1)
+	b.conclude(second, true)
+	b.follows("f", -1, -1)
+	third := ask(2)
+	b.conclude(first, true)
+	if told := b.follows("f", -1, 1, 0, 1); !told[0].Due.Equal(told[1].Due) {
+		b.Errorf("due %v", told)
+	}
+	b.conclude(third, true)
+	b.follows("f", -1, 2, 0, 1, 2)
+}
+
+func orphanHoldsUp(b *bench) {
+	b.known()
+	b.follows("f", -1, unknown)
+	b.concludes(0, true)
+	b.died("dead", 1)
+	b.concludes(2, true)
+	b.follows("f", -1, 0, 0)
+	if err := b.b.Bury(b.ctx, lock, "dead"); err != nil {
+		b.Fatal(err)
+	}
+	b.follows("f", -1, 2, 0, 2)
+}
+
+func heirDecides(b *bench) {
+	b.known()
+	b.follows("f", -1, unknown)
+	b.concludes(0, true)
+	b.died("dead", 1)
+	b.follows("f", -1, 0, 0)
+	b.conclude(b.wins(b.b, adoption("dead")), true)
+	b.follows("f", -1, 1, 0, 1)
+}
+
+func worstOfAFanOut(b *bench) {
+	b.known()
+	b.follows("f", -1, unknown)
+	share := func(n int) *locking.Lease {
+		r := b.share(n)
+		r.Trigger = "schedule"
+		return b.wins(b.a, r)
+	}
+	for n, well := range [][2]bool{{true, true}, {true, false}, {false, true}} {
+		first, second := share(n), share(n)
+		b.conclude(first, well[0])
+		b.conclude(second, well[1])
+	}
+	b.follows("f", -1, 2, 0)
+	first, dead := share(3), share(3)
+	b.expire(dead)
+	b.follows("f", -1, 2, 0)
+	b.conclude(first, true)
+	if err := b.b.Bury(b.ctx, lock, dead.ID()); err != nil {
+		b.Fatal(err)
+	}
+	first, dead = share(4), share(4)
+	b.conclude(first, true)
+	b.expire(dead)
+	b.follows("f", -1, 3, 0)
+	if err := b.b.Bury(b.ctx, lock, dead.ID()); err != nil {
+		b.Fatal(err)
+	}
+	b.follows("f", -1, 4, 0)
+}
+
+func keptForAll(b *bench) {
+	b.known()
+	b.follows("f", -1, unknown)
+	b.follows("g", -1, unknown)
+	b.concludes(0, true)
+	b.concludes(1, true)
+	b.follows("f", 1, 1, 0, 1)
+	b.follows("g", -1, 1, 0, 1)
+	b.follows("g", 0, 1, 1)
+	b.follows("f", -1, 1, 1)
+	b.follows("g", 1, 1)
+}
+
+func givenBackHasNone(b *bench) {
+	b.known()
+	b.setSince(b.first.Add(100*time.Minute - time.Second))
+	b.follows("f", -1, unknown)
+	b.concludes(100, true)
+	b.giveBack(b.wins(b.a, locking.Request{Tick: b.tick(101), Trigger: "schedule"}))
+	b.conclude(b.wins(b.a, locking.Request{Trigger: "manual", Permanent: true}), true)
+	b.follows("f", -1, 100, 100)
+	b.concludes(101, true)
+	b.follows("f", -1, 101, 100, 101)
+}
+
+func givenBackLongAgo(b *bench) {
+	b.known()
+	b.follows("f", -1, unknown)
+	b.giveBack(b.wins(b.a, locking.Request{Tick: b.tick(0), Trigger: "schedule"}))
+	b.concludes(1, true)
+	b.follows("f", -1, 1, 1)
+}
+
+func forgottenTellsNothing(b *bench) {
+	b.known()
+	b.follows("f", -1, unknown)
+	b.concludes(0, true)
+	l := b.wins(b.a, locking.Request{Tick: b.tick(1), Trigger: "schedule", Lease: renewing})
+	b.forget()
+	s := b.look(b.a, locking.LookRequest{Permanent: true, Follower: "f"})
+	if !s.Through.IsZero() || len(s.Ended) > 0 {
+		b.Errorf("told of %v through %v", s.Ended, s.Through)
+	}
+	b.heldAgain(l)
+	b.open()
+	b.follows("f", -1, 0)
+	b.conclude(l, true)
+	b.follows("f", -1, 1, 1)
+}
+
+func tooManyOutcomes(b *bench) {
+	b.known()
+	b.follows("f", -1, unknown)
+	many := ""
+	for n := range 1005 {
+		many += fmt.Sprintf("%d %d;", b.first.Unix()-2000+int64(n), b.now().UnixMicro())
+	}
+	b.set("outcomes", many)
+	b.concludes(0, true)
+	s := b.look(b.a, locking.LookRequest{Permanent: true, Follower: "f"})
+	if n := len(s.Ended); n != 1000 || s.Ended[0].Tick.Unix() != b.first.Unix()-2000+6 || !s.Ended[n-1].Tick.Equal(b.first) {
+		b.Errorf("%d are kept, from %v to %v", n, s.Ended[0].Tick, s.Ended[n-1].Tick)
+	}
+}

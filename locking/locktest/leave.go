@@ -1,0 +1,116 @@
+package locktest
+
+import (
+	"errors"
+
+	"github.com/cronclave/cronclave/locking"
+)
+
+// leave ends a lease whose run others are to carry on.
+func (b *bench) leave(l *locking.Lease) {
+	b.Helper()
+	if err := l.Leave(b.ctx); err != nil {
+		b.Errorf("leave: %v", err)
+	}
+}
+
+// orphanOf is the only orphan.
+func (b *bench) orphanOf(id string, attempt int) {
+	b.Helper()
+	s := b.state()
+	if len(s.Rows) != 0 || len(s.Orphans) != 1 || s.Orphans[0].ID != id || s.Orphans[0].Attempt != attempt || !s.Orphans[0].Tick.Equal(b.tick(1).At) {
+		b.Fatalf("rows %+v, orphans %+v", s.Rows, s.Orphans)
+	}
+}
+
+func left(b *bench) {
+	b.known()
+	l := b.wins(b.a, locking.Request{ID: "left", Tick: b.tick(1), Trigger: "schedule", Memo: "note"})
+	b.leave(l)
+	b.orphanOf("left", 1)
+	b.gets(b.a, locking.Request{ID: "left", Tick: b.tick(1), Trigger: "schedule"}, locking.Unknown)
+	heir := b.wins(b.b, adoption("left"))
+	if heir.Attempt() != 2 || heir.Token() <= l.Token() || !heir.Tick().Equal(l.Tick()) {
+		b.Errorf("adopted as attempt %d, token %d, tick %v", heir.Attempt(), heir.Token(), heir.Tick())
+	}
+	b.release(heir)
+	b.decided(b.a, 1, "granted")
+	plain := b.wins(b.a, locking.Request{})
+	b.leave(plain)
+	if s := b.state(); len(s.Orphans)+len(s.Rows) != 0 {
+		b.Errorf("a lease without a trigger has left %+v", s)
+	}
+}
+
+func leftAfterItsLease(b *bench) {
+	b.known()
+	l := b.died("lost", 1)
+	b.orphanOf("lost", 1)
+	if err := l.Leave(b.ctx); err != nil && !errors.Is(err, locking.ErrLost) {
+		b.Error(err)
+	}
+	b.orphanOf("lost", 1)
+	b.wins(b.b, adoption("lost"))
+}
+
+func leftTooLate(b *bench) {
+	b.known()
+	l := b.died("lost", 1)
+	heir := b.wins(b.b, adoption("lost"))
+	_ = l.Leave(b.ctx)
+	if s := b.state(); len(s.Orphans) != 0 || len(s.Rows) != 1 || s.Rows[0].ID != heir.ID() {
+		b.Errorf("rows %+v, orphans %+v", s.Rows, s.Orphans)
+	}
+}
+
+func heirLeaves(b *bench) {
+	b.known()
+	b.died("first", 1)
+	r := adoption("first")
+	r.ID = "heir"
+	b.leave(b.wins(b.b, r))
+	b.orphanOf("heir", 2)
+	if l := b.wins(b.a, adoption("heir")); l.Attempt() != 3 {
+		b.Errorf("attempt %d", l.Attempt())
+	}
+}
+
+func nextAttempt(b *bench) {
+	b.known()
+	l := b.wins(b.a, locking.Request{ID: "tries", Tick: b.tick(1), Trigger: "schedule"})
+	if err := l.NextAttempt(b.ctx); err != nil {
+		b.Fatal(err)
+	}
+	if s := b.state(); l.Attempt() != 2 || len(s.Rows) != 1 || s.Rows[0].Attempt != 2 {
+		b.Errorf("attempt %d, rows %+v", l.Attempt(), s.Rows)
+	}
+	b.expire(l)
+	b.orphanOf("tries", 2)
+	if heir := b.wins(b.b, adoption("tries")); heir.Attempt() != 3 {
+		b.Errorf("the heir's attempt is %d", heir.Attempt())
+	}
+}
+
+// putBackOfAnHeir: the server has forgotten the adoption, and shows its orphan again.
+func putBackOfAnHeir(b *bench) {
+	b.known()
+	b.died("dead", 1)
+	if n := len(b.state().Orphans); n != 1 {
+		b.Fatalf("%d orphans", n)
+	}
+	restore := b.snapshot()
+	r := adoption("dead")
+	r.Lease = renewing
+	heir := b.wins(b.b, r)
+	restore()
+	if after := b.heldAgain(heir); after.Attempt != 2 || heir.Context().Err() != nil {
+		b.Errorf("put back as %+v", after)
+	}
+	b.open()
+	if a := b.ask(b.a, adoption("dead")); a.Verdict == locking.Granted {
+		b.Error("adopted twice")
+	}
+	if n := len(b.state().Orphans); n != 0 {
+		b.Errorf("%d orphans", n)
+	}
+}

@@ -1,0 +1,260 @@
+package locktest
+
+import (
+	"context"
+	"fmt"
+	"strings"
+	"time"
+
+	"github.com/cronclave/cronclave/locking"
+)
+
+func pausing() []theorem {
+	return []theorem{
+		{"PausedTickIsSettledByWhoeverAsks", pausedTick, nothing},
+		{"PauseStopsNothingButTicks", pauseStopsTicks, nothing},
+		{"TicksOfPausedTimeAreSettledAfterIt", pausedTime, nothing},
+		{"PauseEndsByTheServersClock", pauseEnds, nothing},
+		{"PauseThatIsOnIsCarriedOn", pauseCarriedOn, nothing},
+		{"TickThatWasTooLateBeforeThePauseIsLate", lateBeforePause, nothing},
+		{"PauseIsOfOneLineAndBounded", pauseRefused, nothing},
+		{"ForgottenPauseIsToldByAWitness", forgottenPause, memory},
+		{"LostPauseIsToldByAWitnessThoughNothingElseIs", lostPause, memory},
+		{"EndOfAPauseIsNotUndoneByAWitnessOfThePause", endOutlivesWitness, memory},
+		{"EndOfAForgottenPauseCounts", endOfForgotten, memory},
+		{"PauseIsHeardOf", pauseHeard, memory},
+	}
+}
+
+const stopped = "skipped paused"
+
+func (b *bench) pause(c *locking.Client, r locking.PauseRequest) locking.PauseAnswer {
+	b.Helper()
+	r.Lock, r.Permanent = lock, true
+	if r.Outcome == "" {
+		r.Outcome = stopped
+	}
+	a := c.Pause(b.ctx, []locking.PauseRequest{r})[0]
+	if a.Err != nil {
+		b.Fatal(a.Err)
+	}
+	return a
+}
+
+func (b *bench) resume(c *locking.Client) locking.PauseAnswer {
+	b.Helper()
+	return b.pause(c, locking.PauseRequest{End: true})
+}
+
+// setPause fakes when the pause of the lock began and ended.
+func (b *bench) setPause(from, until time.Time) {
+	b.Helper()
+	text := fmt.Sprintf("%d,%d,%d,%s,", from.UnixMicro(), from.UnixMicro(), until.UnixMicro(), stopped)
+	if b.onQuorum() {
+		b.setRegister("paused", text)
+		return
+	}
+	b.set("paused", text)
+}
+
+// settles fails the test unless the pause settles a tick.
+func (b *bench) settles(c *locking.Client, n int) {
+	b.Helper()
+	if a := b.gets(c, locking.Request{Tick: b.tick(n)}, locking.Settled); a.Outcome != stopped {
+		b.Errorf("tick %d is settled as %q", n, a.Outcome)
+	}
+}
+
+func pausedTick(b *bench) {
+	b.known()
+	b.runs(b.a, 0)
+	b.pause(b.b, locking.PauseRequest{Reason: "a, b; c"})
+	b.settles(b.a, 1)
+	b.decided(b.b, 1, stopped)
+	abstains := b.ask(b.b, locking.Request{Tick: b.tick(2), Abstain: true})
+	if b.wants(abstains, locking.Settled); abstains.Outcome != stopped {
+		b.Errorf("by one who abstains: %+v", abstains)
+	}
+	if p := b.state().Pause; p.Reason != "a, b; c" || !p.On(b.now()) || !p.Until.IsZero() {
+		b.Errorf("the lock tells %+v", p)
+	}
+	if a := b.resume(b.b); a.Before.Reason == "" || a.After.On(a.Now) {
+		b.Errorf("the end tells %+v", a)
+	}
+	b.runs(b.a, 3)
+	b.runs(b.b, 4)
+}
+
+func pauseStopsTicks(b *bench) {
+	b.known()
+	l := b.wins(b.a, locking.Request{Tick: b.tick(0), Permanent: true})
+	b.pause(b.a, locking.PauseRequest{})
+	if a := b.gets(b.b, locking.Request{Tick: b.tick(0)}, locking.Decided); a.Holder != "a" {
+		b.Errorf("of a tick that runs: %+v", a)
+	}
+	b.release(l)
+	b.release(b.wins(b.b, locking.Request{Permanent: true, Trigger: "manual"}))
+	if a := b.resume(b.a); !a.Before.On(a.Now) {
+		b.Errorf("the end tells %+v", a)
+	}
+	if a := b.resume(b.a); a.Before.On(a.Now) {
+		b.Errorf("the second end tells %+v", a)
+	}
+}
+
+func pausedTime(b *bench) {
+	b.known()
+	b.setPause(b.tick(1).At, b.tick(3).At)
+	b.runs(b.a, 0)
+	b.settles(b.a, 1)
+	b.settles(b.b, 2)
+	b.runs(b.a, 3)
+	b.runs(b.b, 4)
+	s := b.state()
+	if s.Pause.On(s.Now) || s.Pause.Covers(b.tick(0).At) || !s.Pause.Covers(b.tick(2).At) || s.Pause.Covers(b.tick(3).At) {
+		b.Errorf("the lock tells %+v", s.Pause)
+	}
+}
+
+func pauseEnds(b *bench) {
+	b.known()
+	a := b.pause(b.a, locking.PauseRequest{For: time.Second})
+	if got := a.After.Until.Sub(a.After.From); got != time.Second {
+		b.Errorf("a pause for a second lasts %v", got)
+	}
+	b.settles(b.a, 0)
+	b.waitUntil(a.After.Until.Add(50 * time.Millisecond)) // the nodes of a quorum have clocks of their own
+	b.runs(b.b, 1)
+}
+
+func pauseCarriedOn(b *bench) {
+	first := b.pause(b.a, locking.PauseRequest{For: time.Hour, Reason: "one"})
+	again := b.pause(b.b, locking.PauseRequest{Reason: "two"})
+	if again.Before != first.After || !again.After.From.Equal(first.After.From) || !again.After.Until.IsZero() || again.After.Reason != "two" {
+		b.Errorf("first %+v, then %+v", first, again)
+	}
+	b.resume(b.a)
+	if fresh := b.pause(b.a, locking.PauseRequest{}); !fresh.After.From.After(first.After.From) {
+		b.Errorf("after the end: %+v", fresh)
+	}
+}
+
+func lateBeforePause(b *bench) {
+	b.known()
+	b.pause(b.a, locking.PauseRequest{})
+	late := b.tick(0)
+	late.Deadline, late.IfLate = b.tick(1).At, "missed late"
+	if a := b.gets(b.b, locking.Request{Tick: late}, locking.Settled); a.Outcome != "missed late" {
+		b.Errorf("%+v", a)
+	}
+	b.setPause(b.now().Add(time.Hour), b.now().Add(2*time.Hour)) // by a clock that was ahead
+	soon := b.tick(1)
+	soon.Deadline, soon.IfLate = b.now().Add(time.Minute), "missed late"
+	if a := b.gets(b.b, locking.Request{Tick: soon}, locking.Settled); a.Outcome != stopped {
+		b.Errorf("since a clock was ahead: %+v", a)
+	}
+	b.setPause(b.tick(3).At, b.tick(5).At)
+	within := b.tick(2)
+	within.Deadline, within.IfLate = b.tick(4).At, "missed late"
+	if a := b.gets(b.b, locking.Request{Tick: within}, locking.Settled); a.Outcome != "missed late" {
+		b.Errorf("nobody asked while it was paused: %+v", a)
+	}
+}
+
+func pauseRefused(b *bench) {
+	for _, r := range []locking.PauseRequest{{}, {Outcome: "a;b"}, {Outcome: stopped, For: -1}, {Outcome: stopped, For: 1e6 * time.Hour},
+		{Outcome: stopped, Reason: "two\nlines"}, {Outcome: stopped, Reason: strings.Repeat("é", 201)}} {
+		r.Lock = lock
+		if a := b.a.Pause(b.ctx, []locking.PauseRequest{r})[0]; a.Err == nil {
+			b.Errorf("%+v is taken", r)
+		}
+	}
+	b.pause(b.a, locking.PauseRequest{Reason: strings.Repeat("é", 200)})
+	if p := b.state().Pause; p.Reason != strings.Repeat("é", 200) {
+		b.Errorf("%+v", p)
+	}
+}
+
+func forgottenPause(b *bench) {
+	b.known()
+	b.runs(b.a, 0)
+	b.pause(b.client("operator"), locking.PauseRequest{Reason: "12 34 done x"})
+	b.settles(b.a, 1)
+	b.forgetAndOpen(2)
+	b.settles(b.a, 2)
+	b.settles(b.client("newcomer"), 3)
+	if p := b.state().Pause; p.Reason != "12 34 done x" {
+		b.Errorf("the lock tells %+v", p)
+	}
+}
+
+// forgetAndOpen has one who was there before ask for a tick, so that the lock is closed, and opens it.
+func (b *bench) forgetAndOpen(n int) {
+	b.Helper()
+	b.forget()
+	b.gets(b.a, locking.Request{Tick: b.tick(n)}, locking.Closed)
+	b.open()
+}
+
+func lostPause(b *bench) {
+	b.known()
+	b.runs(b.a, 0)
+	restore := b.snapshot()
+	b.pause(b.a, locking.PauseRequest{})
+	restore()
+	b.settles(b.a, 1)
+	b.settles(b.b, 2)
+}
+
+func endOutlivesWitness(b *bench) {
+	b.known()
+	b.pause(b.a, locking.PauseRequest{})
+	b.settles(b.a, 0)
+	b.resume(b.b)
+	b.runs(b.a, 1)
+	b.forgetAndOpen(2)
+	b.runs(b.a, 2)
+}
+
+func endOfForgotten(b *bench) {
+	b.known()
+	b.pause(b.a, locking.PauseRequest{})
+	b.settles(b.a, 0)
+	b.forget()
+	b.resume(b.client("operator"))
+	b.runs(b.a, 1)
+}
+
+func pauseHeard(b *bench) {
+	b.known()
+	b.look(b.b, locking.LookRequest{Permanent: true})
+	ctx, cancel := context.WithCancel(b.ctx)
+	heard, done := make(chan []locking.Notice), make(chan struct{})
+	go func() {
+		defer close(done)
+		b.b.Hear(ctx, func(n []locking.Notice) {
+			select {
+			case heard <- n:
+			case <-ctx.Done():
+			}
+		})
+	}()
+	defer func() {
+		cancel()
+		<-done
+	}()
+	for listening := false; !listening; { // pauses that nobody hears are asked for again
+		b.pause(b.a, locking.PauseRequest{})
+		select {
+		case n := <-heard:
+			if listening = true; len(n) != 0 {
+				b.Errorf("it is no grant: %+v", n)
+			}
+		case <-time.After(20 * time.Millisecond):
+		}
+	}
+	b.forget()
+	if s := b.look(b.b, locking.LookRequest{Permanent: true}); !s.Pause.On(s.Now) {
+		b.Errorf("who has heard of it tells the server: %+v", s.Pause)
+	}
+}

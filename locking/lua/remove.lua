@@ -1,0 +1,14 @@
+-- remove.lua: all keys of a lock go that nobody knows any more, unless somebody holds it, a run of it is still to be recorded, or it was
+-- used after an instant.
+--
+-- ARGV   9 the instant
+-- Reply after the common part: removed | used
+--
+-- Why it is atomic: whoever takes the lock up again at the same time either keeps it from going, or finds a new one. A server without the
+-- lock is one that has forgotten it: who had witnessed it says so, and for others its schedule begins now.
+
+if is_late() then return reply('late') end
+local held, since_then = holds(), num(ARGV[9])
+if #held > 0 or redis.call('HLEN', ORPHANS) > 0 or math.max(floor, closed, since, since2, low * 1000000) > since_then then return reply('used') end
+redis.call('DEL', LOCK, LEDGER, ORPHANS)
+return {'removed', now, 0, 0, 0, '', 0}

@@ -1,0 +1,179 @@
+package locking
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"slices"
+	"strings"
+	"time"
+)
+
+// StopRequest asks the holder of a lease to stop its work, see [Lease.Stopping]: the one of ID, or, without an ID, one that is to make room for a tick.
+type StopRequest struct {
+	Lock      string
+	Permanent bool // as in [Request]
+	ID        string
+	Reason    string // one line without tabs; required
+	// Tick and From, as in [Tick.At] and [Tick.NotBefore], and Slots: if the tick is undecided and all slots are held, the lease is the oldest
+	// of those that were granted before From. One lease is chosen for a tick at a time, whoever asks and however often: if it has not
+	// ended by then, the same again. One that is about to stop anyway, and not for another tick, is as good.
+	Tick, From time.Time
+	Slots      int
+}
+
+func (r StopRequest) validate() error {
+	switch {
+	case r.Reason == "" || strings.ContainsAny(r.Reason, "\t\n"):
+		return fmt.Errorf("reason %q: it must be one line without tabs", r.Reason)
+	case strings.ContainsAny(r.ID, "\t\n"):
+		return fmt.Errorf("lease id %q: it has a tab or a line break", r.ID)
+	case r.ID == "" && (r.Tick.Unix() <= 0 || r.Slots < 1):
+		return errors.New("neither a lease id, nor a tick and the number of slots")
+	}
+	return nil
+}
+
+// Told is the answer to a [StopRequest].
+type Told struct {
+	ID    string // the lease whose holder is told to stop; "" if there is none: it has ended, or the tick needs none
+	Owner string
+	Slot  int
+	Err   error // [ErrUnknown]: it may be marked, or not; ask again
+}
+
+// Stop asks holders to stop, in one round trip for all, and returns an answer for each request, in order. A holder that [Client.Hear]s is told at once;
+// else, and where that message gets lost, its next renewal tells it, and that is what happens on a quorum. The lease is renewed until its holder
+// releases it. A server that loses its memory before the holder knows has forgotten the request, too: ask again while the lease is held.
+func (c *Client) Stop(ctx context.Context, requests []StopRequest) []Told {
+	ctx, cancel := context.WithTimeout(ctx, c.cfg.Timeout)
+	defer cancel()
+	answers := make([]Told, len(requests))
+	var calls []call
+	var valid []int
+	for i, r := range requests {
+		if err := errors.Join(r.validate(), checkName(r.Lock), c.ready()); err != nil {
+			answers[i].Err = fmt.Errorf("stop a holder of %q: %w", r.Lock, err)
+			continue
+		}
+		valid = append(valid, i)
+		if c.quorum == nil {
+			calls = append(calls, c.call(c.scripts.stop, r.Lock, r.ID, r.Permanent, r.Reason, c.channel(), r.Slots, max(r.Tick.Unix(), 0), toMicros(r.From)))
+		}
+	}
+	if c.quorum != nil {
+		c.quorum.stop(ctx, requests, answers, valid)
+		return answers
+	}
+	for n, got := range c.exec(ctx, calls) {
+		switch {
+		case got.verdict == "told":
+			answers[valid[n]] = Told{ID: got.text(0), Owner: got.text(1), Slot: int(got.number(2))}
+		case got.verdict != "gone":
+			answers[valid[n]].Err = fmt.Errorf("stop a holder of %q: %w", requests[valid[n]].Lock, orDefault(got.err, ErrUnknown))
+		}
+	}
+	return answers
+}
+
+// parseStop reads the message of lua/stop.lua.
+func parseStop(line string) (id, reason string, ok bool) {
+	rest, ok := strings.CutPrefix(line, "stop\t")
+	if !ok {
+		return "", "", false
+	}
+	id, reason, ok = strings.Cut(rest, "\t")
+	return id, reason, ok && id != "" && reason != "" && !strings.Contains(reason, "\t")
+}
+
+// Stopping is closed when somebody asks the holder to stop: see [Client.Stop]. It is up to the holder to do so, in its own time: the lease is
+// renewed until it is released.
+func (l *Lease) Stopping() <-chan struct{} { return l.stopping }
+
+// StopReason tells why the holder is asked to stop; "" if it is not.
+func (l *Lease) StopReason() string {
+	if !isClosed(l.stopping) {
+		return ""
+	}
+	return l.stopReason
+}
+
+// askToStop passes the word on. The first reason is the one; "" is none.
+func (l *Lease) askToStop(reason string) {
+	l.mu.Lock()
+	defer l.mu.Unlock()
+	if reason == "" || isClosed(l.stopping) {
+		return
+	}
+	l.stopReason = reason
+	close(l.stopping)
+}
+
+// askToStop tells the holder of a lease id, if it is one of this client.
+func (k *keeper) askToStop(id, reason string) {
+	if l := k.live(id); l != nil {
+		l.askToStop(reason)
+	}
+}
+
+// stop marks the rows of leases on all nodes that answer, which tell their holders at the next renewal: one is enough for that.
+func (q *quorum) stop(ctx context.Context, requests []StopRequest, answers []Told, asked []int) {
+	if len(asked) == 0 {
+		return
+	}
+	looks := make([]LookRequest, len(asked))
+	for n, i := range asked {
+		looks[n] = LookRequest{Lock: requests[i].Lock, Permanent: requests[i].Permanent}
+	}
+	states := make([]State, len(asked))
+	all := make([]int, len(asked))
+	for n := range all {
+		all[n] = n
+	}
+	q.look(ctx, looks, states, all)
+	for n, i := range asked {
+		row, found := requests[i].choose(states[n])
+		switch {
+		case states[n].Err != nil:
+			answers[i].Err = fmt.Errorf("stop a holder of %q: %w", requests[i].Lock, states[n].Err)
+		case found:
+			answers[i] = q.mark(ctx, requests[i], row)
+		}
+	}
+}
+
+// choose is the row whose holder is to stop, as lua/stop.lua has it, but for marks, which the state does not tell: for two ticks it may
+// be the same row, and the second is served when the next one ends.
+func (r StopRequest) choose(s State) (row Row, found bool) {
+	full := len(s.Rows) >= r.Slots && !s.Closed.After(s.Now) && r.Tick.After(s.Decided)
+	for _, o := range s.Rows {
+		began := o.Token < Token(toMicros(r.From)) && o.Tick.Before(r.Tick)
+		if o.ID == r.ID || r.ID == "" && full && began && (!found || o.Token < row.Token) {
+			row, found = o, true
+		}
+	}
+	return row, found
+}
+
+func (q *quorum) mark(ctx context.Context, r StopRequest, row Row) Told {
+	k := nodeCall{script: q.scripts.stop, keys: q.keys(r.Lock, row.ID), id: row.ID, idle: q.idleOf(r.Permanent), args: []any{row.Slot, r.Reason}}
+	votes, _ := q.ask(ctx, poll{calls: []nodeCall{k}, lock: r.Lock, wave: len(q.nodes), sure: func(votes [][]vote, late bool) bool {
+		return silentNodes(votes[0]) == 0 || late && words(votes[0], "told", "gone") >= q.majority
+	}})
+	switch {
+	case words(votes[0], "told") > 0:
+		return Told{ID: row.ID, Owner: row.Owner, Slot: row.Slot}
+	case words(votes[0], "gone") >= q.majority:
+		return Told{}
+	}
+	return Told{Err: fmt.Errorf("stop a holder of %q: %w", r.Lock, errorOf(votes[0]))}
+}
+
+// stopOf is why a holder is to stop whose lease the votes have renewed; "" if it is not.
+func stopOf(votes []vote) string {
+	n := slices.IndexFunc(votes, func(v vote) bool { return v.heard() && v.word == "renewed" && v.text(0) != "" })
+	if n < 0 {
+		return ""
+	}
+	return votes[n].text(0)
+}

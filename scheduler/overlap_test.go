@@ -1,0 +1,109 @@
+package scheduler_test
+
+import (
+	"context"
+	"slices"
+	"testing"
+	"time"
+
+	"github.com/cronclave/cronclave/election"
+	"github.com/cronclave/cronclave/scheduler"
+)
+
+func queued(j *scheduler.Job) { j.Overlap = scheduler.OverlapQueue }
+
+// TestOverlapQueue runs a job every ten seconds for a minute: the first tick that finds all slots held waits for one, those behind it are skipped.
+func TestOverlapQueue(t *testing.T) {
+	for _, tc := range []struct {
+		name     string
+		replicas int
+		length   time.Duration
+		edits    []edit
+		ran      []int
+		told     map[int][]string
+	}{
+		{"one slot", 3, 16 * time.Second, nil, []int{10, 20, 30, 50}, map[int][]string{
+			10: {"ok"}, 20: {"ok"}, 30: {"ok"}, 40: {"skipped overlap"}, 50: {"ok"}}},
+		{"one slot on one replica", 1, 16 * time.Second, nil, []int{10, 20, 30, 50}, map[int][]string{
+			10: {"ok"}, 20: {"ok"}, 30: {"ok"}, 40: {"skipped overlap"}, 50: {"ok"}}},
+		{"those behind it are skipped", 3, 34 * time.Second, nil, []int{10, 20, 50}, map[int][]string{
+			10: {"ok"}, 20: {"ok"}, 30: {"skipped overlap"}, 40: {"skipped overlap"}, 50: {"ok"}}},
+		{"two slots", 3, 24 * time.Second, []edit{parallel(2, 1, 1)}, []int{10, 20, 30, 40, 50}, map[int][]string{
+			10: {"ok"}, 20: {"ok"}, 30: {"ok"}, 40: {"ok"}, 50: {"ok"}}},
+		{"its own deadline", 3, 34 * time.Second, []edit{startDeadline(15 * time.Second)}, []int{10, 40}, map[int][]string{
+			10: {"ok"}, 20: {"missed slots"}, 30: {"skipped overlap"}, 40: {"ok"}, 50: {"missed slots"}}},
+	} {
+		t.Run(tc.name, func(t *testing.T) {
+			inCluster(t, func(c *cluster) {
+				job := c.job("j", "*/10 0 * * * *", tc.length, append(tc.edits, queued)...)
+				c.joinAll(tc.replicas, []scheduler.Job{job})
+				c.at(2*time.Minute + 30*time.Second)
+				want(t, "ticks that ran", c.ticks("j"), tc.ran)
+				want(t, "what was told", c.told("j"), tc.told)
+				c.checkRuns("j", max(job.Parallel, 1), 1)
+			})
+		})
+	}
+}
+
+// TestQueuedTickOutlivesTheHolder: it is run when the lease of a replica that died is over.
+func TestQueuedTickOutlivesTheHolder(t *testing.T) {
+	inCluster(t, func(c *cluster) {
+		c.joinAll(3, []scheduler.Job{c.job("j", "*/10 0 * * * *", 25*time.Second, queued, lease(25*time.Second))})
+		c.at(15 * time.Second)
+		for _, r := range c.replicas {
+			if r.name == c.runs("j")[0].Replica {
+				r.die()
+			}
+		}
+		c.at(34 * time.Second)
+		want(t, "ticks that ran", c.ticks("j"), []int{10})
+		c.at(45 * time.Second)
+		want(t, "ticks that ran", c.ticks("j"), []int{10, 20})
+		want(t, "what was told", c.told("j")[30], []string{"skipped overlap"})
+	})
+}
+
+// TestQueuedTickStartsWhenTheSlotIsFree: whoever ran the one before tells the others, who ask seldom after a long wait, and less when that word gets lost.
+func TestQueuedTickStartsWhenTheSlotIsFree(t *testing.T) {
+	for _, tc := range []struct {
+		name  string
+		deaf  bool
+		most  time.Duration
+		asked int
+	}{
+		{"told", false, 50 * time.Millisecond, 3000},
+		{"nobody hears it", true, 4 * time.Second, 3000},
+	} {
+		t.Run(tc.name, func(t *testing.T) {
+			inCluster(t, func(c *cluster) {
+				all := c.joinAll(3, []scheduler.Job{c.job("j", "*/10 * * * *", 30*time.Minute+time.Second, queued)}, func(cfg *scheduler.Config) {
+					cfg.Ready = func() bool { // each replica runs it once, and knows nothing of the others' slots by itself
+						return !slices.ContainsFunc(c.runs("j"), func(r ran) bool { return r.Replica == cfg.Replica })
+					}
+					if tc.deaf {
+						cfg.Notices = deaf{cfg.Notices}
+					}
+				})
+				c.at(81 * time.Minute)
+				runs, asked := c.runs("j"), 0
+				for i := 1; i < len(runs); i++ {
+					if late := runs[i].from.Sub(runs[i-1].to); late > tc.most {
+						t.Errorf("run %d began %v after the end of the one before", i, late)
+					}
+				}
+				for _, r := range all {
+					asked += len(r.claims(c.start))
+				}
+				if len(runs) != 3 || asked > tc.asked {
+					t.Errorf("%d runs, %d claims", len(runs), asked)
+				}
+			})
+		})
+	}
+}
+
+// deaf hears nothing.
+type deaf struct{ scheduler.Notices }
+
+func (deaf) Hear(ctx context.Context, _ func([]election.Notice)) { <-ctx.Done() }

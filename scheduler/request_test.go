@@ -1,0 +1,311 @@
+package scheduler_test
+
+import (
+	"context"
+	"fmt"
+	"slices"
+	"sync/atomic"
+	"testing"
+	"time"
+
+	"github.com/cronclave/cronclave/election"
+	"github.com/cronclave/cronclave/scheduler"
+)
+
+// yearly has no tick while a test lasts.
+const yearly = "0 0 31 12 *"
+
+func TestRequestIsRunByOne(t *testing.T) {
+	inCluster(t, func(c *cluster) {
+		b := c.board()
+		c.joinAll(3, []scheduler.Job{c.job("report", yearly, time.Second)}, b.serve)
+		c.at(time.Second)
+		for n := range 20 {
+			b.ask(fmt.Sprint("q", n), "report")
+			pass(3 * time.Second)
+			if runs := c.runs("report"); len(runs) != n+1 || runs[n].Trigger != "manual" || !runs[n].Tick.IsZero() || runs[n].Attempt != 1 {
+				t.Fatalf("request %d: %+v", n, runs)
+			}
+			a := b.want(fmt.Sprint("q", n), scheduler.Running, "")
+			if run := c.runs("report")[n]; a.RunID != run.ID || a.Replica != run.Replica {
+				t.Errorf("run %s of %s, answered %+v", run.ID, run.Replica, a)
+			}
+		}
+		c.at(3 * time.Minute)
+		if n := len(c.runs("report")); n != 20 {
+			t.Errorf("%d runs", n)
+		}
+	})
+}
+
+// TestParallelRequestIsRunByOne: of a job with many slots nothing but the request itself keeps two from running it.
+func TestParallelRequestIsRunByOne(t *testing.T) {
+	inCluster(t, func(c *cluster) {
+		b := c.board()
+		c.joinAll(5, []scheduler.Job{c.job("report", yearly, time.Minute, func(j *scheduler.Job) { j.Parallel = 5 })}, b.serve)
+		c.at(time.Second)
+		b.ask("q", "report")
+		c.at(2 * time.Minute)
+		if runs := c.runs("report"); len(runs) != 1 {
+			t.Errorf("%+v", runs)
+		}
+	})
+}
+
+// TestTakerDiesBeforeItsRun at each step from the moment at which it has the request.
+func TestTakerDiesBeforeItsRun(t *testing.T) {
+	for name, claims := range map[string]bool{"before it asks for a slot": false, "when it has a slot": true} {
+		t.Run(name, func(t *testing.T) {
+			inCluster(t, func(c *cluster) {
+				b := c.board()
+				var dies *replica
+				var taken atomic.Bool
+				dies = c.replica("dies", []scheduler.Job{c.job("report", yearly, time.Second, lease(10*time.Second))},
+					b.serveWith(func(r election.Result) {
+						if r.Verdict != election.Granted {
+							return
+						}
+						if taken.Store(true); !claims {
+							dies.die()
+						}
+					}), func(cfg *scheduler.Config) {
+						cfg.Claimer = fatalClaimer{cfg.Claimer.(spy), func() {
+							if claims {
+								dies.die()
+							}
+						}}
+					})
+				dies.run()
+				c.at(time.Second)
+				b.ask("q", "report")
+				pass(10 * time.Millisecond)
+				if !taken.Load() {
+					t.Fatal("it has not taken the request")
+				}
+				for i := range 2 {
+					c.join(fmt.Sprint("lives", i), []scheduler.Job{c.job("report", yearly, time.Second, lease(10*time.Second))}, b.serve)
+				}
+				pass(5 * time.Second)
+				c.at(50 * time.Second)
+				runs := c.runs("report")
+				if len(runs) != 1 || runs[0].Replica == "dies" {
+					t.Fatalf("runs: %+v", runs)
+				}
+				if took := runs[0].from.Sub(c.start); !claims && took > 8*time.Second || took > 14*time.Second {
+					t.Errorf("it took until %v", took)
+				}
+				b.want("q", scheduler.Running, "")
+			})
+		})
+	}
+}
+
+// fatalClaimer is one whose replica dies when it has claimed a slot.
+type fatalClaimer struct {
+	spy
+	then func()
+}
+
+func (f fatalClaimer) Claim(ctx context.Context, claims []election.Claim) []election.Result {
+	got := f.spy.Claim(ctx, claims)
+	f.then()
+	return got
+}
+
+// TestFrozenTakerDoesNotRun: one that stands still when it has the request, or also a slot, finds, when it goes on, that another has it.
+func TestFrozenTakerDoesNotRun(t *testing.T) {
+	for name, claims := range map[string]bool{"before it asks for a slot": false, "when it has a slot": true} {
+		t.Run(name, func(t *testing.T) {
+			inCluster(t, func(c *cluster) {
+				b := c.board()
+				jobs := []scheduler.Job{c.job("report", yearly, time.Second, func(j *scheduler.Job) { j.Parallel = 3 })}
+				var slow *replica
+				freeze := func() {
+					slow.wire.silence()
+					pass(20 * time.Second)
+					slow.wire.restore()
+				}
+				slow = c.replica("slow", jobs, b.serveWith(func(r election.Result) {
+					if r.Verdict == election.Granted && !claims {
+						freeze()
+					}
+				}), func(cfg *scheduler.Config) {
+					cfg.Claimer = fatalClaimer{cfg.Claimer.(spy), func() {
+						if claims {
+							freeze()
+						}
+					}}
+				})
+				slow.run()
+				c.at(time.Second)
+				b.ask("q", "report")
+				pass(time.Second)
+				c.join("other", jobs, b.serve)
+				c.at(2 * time.Minute)
+				if runs := c.runs("report"); len(runs) != 1 || runs[0].Replica != "other" {
+					t.Errorf("%+v", runs)
+				}
+				b.want("q", scheduler.Running, "")
+			})
+		})
+	}
+}
+
+func TestRequestFindsAllSlotsHeld(t *testing.T) {
+	inCluster(t, func(c *cluster) {
+		b := c.board()
+		c.joinAll(2, []scheduler.Job{c.job("report", yearly, 30*time.Second)}, b.serve)
+		c.at(time.Second)
+		b.ask("first", "report")
+		pass(time.Second)
+		b.ask("second", "report")
+		pass(time.Second)
+		b.want("first", scheduler.Running, "")
+		b.want("second", scheduler.Skipped, "overlap")
+		if r := c.words("report")["second"]; r.Outcome != scheduler.Skipped || r.Trigger != "manual" {
+			t.Errorf("recorded: %+v", r)
+		}
+	})
+}
+
+// TestRequestWaitsForASlot where the job's ticks do, but not longer than it lasts.
+func TestRequestWaitsForASlot(t *testing.T) {
+	inCluster(t, func(c *cluster) {
+		b := c.board()
+		c.joinAll(2, []scheduler.Job{c.job("report", yearly, 40*time.Second, func(j *scheduler.Job) { j.Overlap = scheduler.OverlapQueue })}, b.serve)
+		for i, id := range []string{"first", "second", "third"} {
+			c.at(time.Duration(i+1) * time.Second)
+			b.ask(id, "report")
+		}
+		c.at(2 * time.Minute)
+		b.want("first", scheduler.Running, "")
+		b.mu.Lock()
+		defer b.mu.Unlock()
+		won, lost := 0, 0
+		for _, id := range []string{"second", "third"} {
+			for _, a := range b.answers[id] {
+				switch {
+				case a.Outcome == scheduler.Running:
+					won++
+				case a.Outcome == scheduler.Missed:
+					lost++
+				}
+			}
+		}
+		if won != 1 || lost != 1 {
+			t.Errorf("of those that waited: %v", b.answers)
+		}
+		if runs := c.runs("report"); len(runs) != 2 || runs[1].from.Before(runs[0].to) {
+			t.Errorf("%+v", runs)
+		}
+	})
+}
+
+// TestLoneReplicaThatRunsTheJobSkips, though it has no place for it.
+func TestLoneReplicaThatRunsTheJobSkips(t *testing.T) {
+	inCluster(t, func(c *cluster) {
+		b := c.board()
+		c.joinAll(1, []scheduler.Job{c.job("one", yearly, 30*time.Second),
+			c.job("two", yearly, 30*time.Second, func(j *scheduler.Job) { j.Parallel = 2 })}, b.serve)
+		c.at(time.Second)
+		for _, job := range []string{"one", "two"} {
+			b.ask(job+" first", job)
+			pass(time.Second)
+			b.ask(job+" second", job)
+			pass(time.Second)
+		}
+		b.want("one second", scheduler.Skipped, "overlap")
+		c.at(50 * time.Second)
+		if runs := c.runs("two"); len(runs) != 2 || runs[1].from.Before(runs[0].to) { // the second slot is for another replica, if there is one
+			t.Errorf("%+v", runs)
+		}
+		b.want("two second", scheduler.Running, "")
+	})
+}
+
+func TestRequestWithATick(t *testing.T) {
+	inCluster(t, func(c *cluster) {
+		b := c.board()
+		c.joinAll(3, []scheduler.Job{c.job("report", "*/10 * * * * *", time.Second)}, b.serve)
+		c.at(25 * time.Second)
+		past := c.start.Add(10 * time.Second)
+		b.ask("past", "report", func(q *scheduler.Request) { q.Tick = past })
+		b.ask("none", "report", func(q *scheduler.Request) { q.Tick = past.Add(time.Second) })
+		b.ask("future", "report", func(q *scheduler.Request) { q.Tick = past.Add(time.Minute) })
+		c.at(45 * time.Second)
+		if got, want := c.ticks("report"), []int{10, 20, 10, 30, 40}; !slices.Equal(got, want) { // the ledger is left alone
+			t.Errorf("ticks %v, want %v", got, want)
+		}
+		if runs := c.runs("report"); runs[2].Trigger != "manual" || runs[3].Trigger != "schedule" {
+			t.Errorf("%+v", runs)
+		}
+		b.want("past", scheduler.Running, "")
+		b.want("none", scheduler.Failed, "2000-01-01T00:00:11Z is no tick of the job")
+		b.want("future", scheduler.Failed, "2000-01-01T00:01:10Z is yet to come")
+	})
+}
+
+func TestRequestExpires(t *testing.T) {
+	inCluster(t, func(c *cluster) {
+		b := c.board()
+		jobs := []scheduler.Job{c.job("report", yearly, time.Second)}
+		for i := range 3 {
+			c.join(fmt.Sprint("r", i), jobs, b.serve, func(cfg *scheduler.Config) { cfg.Ready = func() bool { return false } })
+		}
+		c.at(time.Second)
+		b.ask("q", "report")
+		c.at(59 * time.Second)
+		c.join("late", jobs, b.serve, func(cfg *scheduler.Config) {
+			cfg.Ready = func() bool { return time.Since(c.start) > 61001*time.Millisecond }
+		})
+		c.at(2 * time.Minute)
+		if runs := c.runs("report"); len(runs) != 0 {
+			t.Errorf("%+v", runs)
+		}
+		b.want("q", scheduler.Missed, "late")
+		if got := c.outcomes("report"); got["missed late"] != 1 {
+			t.Errorf("recorded: %v", got)
+		}
+	})
+}
+
+// TestReplicaThatDrainsLeavesRequests to the others, also one that it has taken.
+func TestReplicaThatDrainsLeavesRequests(t *testing.T) {
+	inCluster(t, func(c *cluster) {
+		b := c.board()
+		jobs := []scheduler.Job{c.job("report", yearly, time.Second)}
+		var leaves *replica
+		leaves = c.replica("leaves", jobs, b.serveWith(func(r election.Result) {
+			if r.Verdict == election.Granted {
+				stop := leaves.stop
+				stop()
+				pass(time.Second)
+			}
+		}))
+		leaves.run()
+		c.at(time.Second)
+		b.ask("q", "report")
+		pass(100 * time.Millisecond)
+		c.join("stays", jobs, b.serve)
+		c.at(10 * time.Second)
+		if runs := c.runs("report"); len(runs) != 1 || runs[0].Replica != "stays" {
+			t.Errorf("%+v", runs)
+		}
+	})
+}
+
+func TestForeignReplicaLeavesRequests(t *testing.T) {
+	inCluster(t, func(c *cluster) {
+		b := c.board()
+		jobs := []scheduler.Job{c.job("report", yearly, time.Second, func(j *scheduler.Job) { j.Where = scheduler.Labels{"zone": "a"} })}
+		for _, zone := range []string{"b", "a", "c"} {
+			c.join(zone, jobs, b.serve, func(cfg *scheduler.Config) { cfg.Labels = scheduler.Labels{"zone": zone} })
+		}
+		c.at(time.Second)
+		b.ask("q", "report")
+		c.at(time.Minute)
+		if runs := c.runs("report"); len(runs) != 1 || runs[0].Replica != "a" {
+			t.Errorf("%+v", runs)
+		}
+	})
+}
