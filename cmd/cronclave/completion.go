@@ -88,7 +88,7 @@ func (a *app) completeJobs(most int) cobra.CompletionFunc {
 		var offers []cobra.Completion
 		for _, j := range cfg.Jobs {
 			if strings.HasPrefix(j.Name, begun) && !slices.Contains(args, j.Name) {
-				offers = append(offers, cobra.CompletionWithDesc(j.Name, cmp.Or(j.Description, strings.Join(j.Schedule, " | "))))
+				offers = append(offers, cobra.CompletionWithDesc(j.Name, cmp.Or(j.Description, scheduled(j.Schedule, j.After))))
 			}
 		}
 		return offers, cobra.ShellCompDirectiveNoFileComp

@@ -8,6 +8,7 @@ import (
 	"os"
 	"os/signal"
 	"path/filepath"
+	"slices"
 	"syscall"
 	"time"
 
@@ -143,6 +144,9 @@ func (d *demo) prepare() (err error) {
 	}
 	if len(d.jobs) == 0 {
 		return usageError("%s has no job that is enabled: there would be nothing to see", d.path)
+	}
+	if i := slices.IndexFunc(d.jobs, func(j *config.Job) bool { return len(j.After) > 0 }); i >= 0 {
+		return usageError("%s: job %s runs after others; the demo counts ticks by their schedules, and can't take it", d.path, d.jobs[i].Name)
 	}
 	d.view = newDemoView(d.out, d.jobs)
 	d.scene = newScene(d.jobs)

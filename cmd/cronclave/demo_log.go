@@ -40,7 +40,7 @@ const (
 	saidStarted   = "started"
 	saidFinished  = "finished"
 	saidNotRun    = "tick not run"
-	saidAbandoned = "run abandoned: its lease ran out"
+	saidAbandoned = "run abandoned: its holder is gone"
 )
 
 func parseLog(line []byte) logLine {

@@ -24,7 +24,7 @@ func (a *app) execCommand() *cobra.Command {
 	cmd := &cobra.Command{
 		Use:   "exec JOB",
 		Short: "Run a job here and now in the foreground, under its lock",
-		Long: `Run a job here and now in the foreground, in one of its slots, so that no replica runs it meanwhile. The exit
+		Long: `Run a job here and now in the foreground, in one of its slots, so that no replica runs it meanwhile, and in one of its pool's if it has one. The exit
 code is the command's own, 75 if all slots are held. Where [replica].labels lack what the job's where asks for, it runs with --no-lock only.
 
 Ctrl-C stops the job: SIGTERM, and SIGKILL at the end of its kill_grace. A second one kills it at once.`,
@@ -139,7 +139,7 @@ func connect(ctx context.Context, cfg *config.Config, rdb *store, locks *locking
 		return err
 	}
 	elector, err := election.New(election.Config{Locks: locks})
-	sc.Claimer, sc.Journal = elector, recorder{journal}
+	sc.Claimer, sc.Pools, sc.Journal, sc.Notices = elector, elector, recorder{journal}, elector
 	return err
 }
 
@@ -157,7 +157,7 @@ func greet(ctx context.Context, cfg *config.Config, rdb *store) (*journal.Journa
 
 func execResult(r scheduler.Record, err error) error {
 	switch {
-	case errors.Is(err, scheduler.ErrHeld):
+	case errors.Is(err, scheduler.ErrHeld), errors.Is(err, scheduler.ErrPoolHeld):
 		return exitError{exitNotAcquired, err}
 	case errors.Is(err, election.ErrUnknown):
 		return unavailable("ask for the lock", err)
@@ -213,7 +213,7 @@ func (a *app) printJob(cfg *config.Config, job *config.Job) error {
 	return nil
 }
 
-// printMachine shows what a job asks of the machine, if it does.
+// printMachine shows what a job asks of the machine, and of its pool, if it does.
 func (a *app) printMachine(job *config.Job) {
 	if job.Nice != nil {
 		fmt.Fprintf(a.out, "nice     %d\n", *job.Nice)
@@ -223,6 +223,9 @@ func (a *app) printMachine(job *config.Job) {
 	}
 	if len(job.Where) > 0 {
 		fmt.Fprintf(a.out, "where    %s\n", labelled(job.Where))
+	}
+	if job.Pool != "" {
+		fmt.Fprintf(a.out, "pool     %s, %s\n", job.Pool, count(job.PoolSlots, "slot"))
 	}
 }
 

@@ -129,7 +129,7 @@ func (a *app) printHistory(records []journal.Record) error {
 		if at.IsZero() {
 			at = r.Finished
 		}
-		fmt.Fprintf(table, "%s\t%s\t%s\t%s\t%s\t%s\t%s\t%s\t%s\n", stamp(at), r.Job, stamp(r.Tick), r.Replica,
+		fmt.Fprintf(table, "%s\t%s\t%s\t%s\t%s\t%s\t%s\t%s\t%s\n", stamp(at), r.Job, askedTick(r), r.Replica,
 			slotOf(r), ifRun(r, fmt.Sprint(r.Token)), strings.TrimSpace(r.Outcome+" "+r.Reason), duration(r), ifRun(r, r.RunID))
 		if r.Output != nil && *r.Output != "" {
 			if err := table.Flush(); err != nil {
@@ -149,6 +149,17 @@ func ifRun(r journal.Record, s string) string {
 		return "-"
 	}
 	return s
+}
+
+// askedTick is a run's tick, and whether somebody has asked for the run.
+func askedTick(r journal.Record) string {
+	switch {
+	case r.Trigger != "manual":
+		return stamp(r.Tick)
+	case r.Tick.IsZero():
+		return "manual"
+	}
+	return stamp(r.Tick) + " manual"
 }
 
 func stamp(t time.Time) string {

@@ -13,6 +13,7 @@ import (
 	"github.com/hashicorp/go-hclog"
 	"github.com/spf13/cobra"
 
+	"github.com/cronclave/cronclave/election"
 	"github.com/cronclave/cronclave/internal/config"
 	"github.com/cronclave/cronclave/locking"
 )
@@ -127,10 +128,11 @@ func (j *lockJob) parseLimits(wait, lease string) (err error) {
 	return nil
 }
 
-// lockName is the lock in Redis. Its second part keeps it apart from those of jobs ({NAME}:job) and offices ({NAME}:office).
+// lockName is the lock in Redis. Its second part keeps it apart from those of jobs ({NAME}:job) and offices ({NAME}:office). A pool is the one
+// that jobs share.
 func (j *lockJob) lockName() string {
 	if j.pool {
-		return "{" + j.name + "}:pool"
+		return election.PoolLock(j.name)
 	}
 	return "{" + j.name + "}:lock"
 }

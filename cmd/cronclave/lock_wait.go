@@ -94,21 +94,6 @@ func (c *contest) until(a locking.Answer, pause time.Duration) time.Duration {
 	return min(out, pause)
 }
 
-// confirmed waits in line, and until the lease has its whole length: the command needs its grace.
-func confirmed(ctx context.Context, s *locking.Semaphore) (*locking.Lease, error) {
-	for {
-		lease, err := s.Acquire(ctx)
-		if err != nil {
-			return nil, err //nolint:wrapcheck // it tells what was waited for
-		}
-		select {
-		case <-lease.Confirmed():
-			return lease, nil
-		case <-lease.Context().Done(): // in line again
-		}
-	}
-}
-
 // lineUp waits in the queue.
 func (c *contest) lineUp(ctx context.Context) (*locking.Lease, error) {
 	waiting := ctx
@@ -121,7 +106,7 @@ func (c *contest) lineUp(ctx context.Context) (*locking.Lease, error) {
 	if c.pool {
 		options = append(options, locking.WithAnyLimit())
 	}
-	lease, err := confirmed(waiting, c.locks.Semaphore(c.lockName(), c.slots, options...))
+	lease, err := c.locks.Semaphore(c.lockName(), c.slots, options...).AcquireConfirmed(waiting) // the command needs its grace
 	switch {
 	case err == nil:
 		return c.won(lease), nil

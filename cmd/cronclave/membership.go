@@ -7,7 +7,6 @@ import (
 
 	"github.com/hashicorp/go-hclog"
 
-	"github.com/cronclave/cronclave/election"
 	"github.com/cronclave/cronclave/internal/journal"
 	"github.com/cronclave/cronclave/scheduler"
 )
@@ -16,7 +15,6 @@ const (
 	registerEvery = 5 * time.Second
 	registerTTL   = 3 * registerEvery
 	describeEvery = time.Minute
-	sweepEvery    = time.Minute
 )
 
 // membership is what a replica remembers of its own registration. It belongs to one goroutine.
@@ -40,6 +38,7 @@ func (r *replica) register(ctx context.Context) {
 			return
 		}
 		m.clock.look(entry.ClockOffsetMS, r.log)
+		r.tellDigests(ctx)
 		r.meetPeers(ctx)
 		intact, err := m.canary.Look(ctx, registerTTL)
 		if err != nil {
@@ -163,20 +162,10 @@ func (r *replica) entry() journal.Replica {
 	if refused := r.refused.Load(); refused != nil {
 		entry.Refused = *refused
 	}
+	if what := r.heartless.Load(); what != nil {
+		entry.Heartbeat = *what
+	}
 	return entry
-}
-
-// lead is the housekeeping of the cluster's leader.
-func (r *replica) lead(ctx context.Context, term *election.Term) {
-	r.log.Info("leader of the cluster's housekeeping", "token", term.Token())
-	every(ctx, sweepEvery, func() {
-		if err := r.scheduler.Sweep(ctx); err != nil && ctx.Err() == nil {
-			r.log.Warn("housekeeping: look at all jobs", "error", err)
-		}
-		if _, err := r.journal.ForgetJobs(ctx, r.now().Add(-3*describeEvery)); err != nil && ctx.Err() == nil {
-			r.log.Warn("housekeeping: forget jobs that no replica has", "error", err)
-		}
-	})
 }
 
 // every calls f at once, and then again and again until ctx ends.

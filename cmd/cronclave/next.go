@@ -35,6 +35,11 @@ func (a *app) nextCommand() *cobra.Command {
 			if err != nil {
 				return err
 			}
+			for _, j := range jobs {
+				if len(args) > 0 && len(j.After) > 0 {
+					fmt.Fprintf(a.err, "job %s runs %s: whether it has a tick is known when they have ended\n", j.Name, scheduled(nil, j.After))
+				}
+			}
 			return a.printTicks(coming(jobs, w), asJSON)
 		},
 	}
@@ -120,6 +125,9 @@ type upcoming struct {
 func coming(jobs []*config.Job, w window) []upcoming {
 	var next merge
 	for _, j := range jobs {
+		if j.Spec == nil { // it runs after others
+			continue
+		}
 		if t := j.Spec.Next(w.from); !t.IsZero() {
 			next = append(next, upcoming{j, t})
 		}

@@ -48,9 +48,9 @@ func journalRecord(r scheduler.Record) journal.Record {
 func describe(cfg *config.Config, now time.Time) []journal.JobInfo {
 	infos := make([]journal.JobInfo, 0, len(cfg.Jobs))
 	for _, j := range cfg.Jobs {
-		infos = append(infos, journal.JobInfo{Name: j.Name, Schedule: j.Schedule, Timezone: j.Location.String(),
+		infos = append(infos, journal.JobInfo{Name: j.Name, Schedule: j.Schedule, After: j.After, Timezone: j.Location.String(),
 			Except: j.Except, ExceptDates: datesSince(j.ExceptDates, now.AddDate(0, 0, -2)), StartsAt: j.StartsAt, ExpiresAt: j.ExpiresAt,
-			Parallel: j.Parallel, PerTick: j.PerTick, Digest: j.Digest, Enabled: j.Enabled, Where: j.Where, Seen: now})
+			Parallel: j.Parallel, PerTick: j.PerTick, Digest: j.Digest, Enabled: j.Enabled, Where: j.Where, Tags: j.Tags, Seen: now})
 	}
 	return infos
 }

@@ -16,12 +16,16 @@ import (
 // when it is the same at the next look: until then it may be half written.
 const lookEvery = time.Second
 
+// restless is how many looks may find files that have changed again before that is told.
+const restless = 10
+
 // reloader keeps the jobs of a replica those of its configuration.
 type reloader struct {
 	*replica
 	load  func() (*config.Config, *config.Files, error)
 	files *config.Files // that were read last
 	fresh string        // their stamp at the last look, if it is another than when they were read
+	moves int           // how many looks in a row have found another one
 }
 
 // run reloads when a file has changed, and when somebody asks for it, until ctx ends.
@@ -50,11 +54,14 @@ func (l *reloader) run(ctx context.Context, asked <-chan struct{}) {
 func (l *reloader) changed() bool {
 	now, err := l.files.Stamp()
 	if err != nil || now == l.files.AsRead() {
-		l.fresh = ""
+		l.fresh, l.moves = "", 0
 		return false
 	}
 	settled := now == l.fresh
 	l.fresh = now
+	if l.moves++; l.moves == restless && !settled {
+		l.log.Warn("the files of the configuration change all the time; it is reloaded when they are the same for two looks", "look_every", lookEvery.String())
+	}
 	return settled
 }
 
@@ -66,7 +73,7 @@ func (l *reloader) reload(ctx context.Context, settled string) {
 		l.fresh = now
 		return
 	}
-	l.files, l.fresh = files, ""
+	l.files, l.fresh, l.moves = files, "", 0
 	if err != nil {
 		l.refuse(err)
 		return
@@ -98,7 +105,7 @@ func (l *reloader) take(ctx context.Context, cfg *config.Config) error {
 	if err := fit(cfg, l.processes.host.Check); err != nil {
 		return err
 	}
-	return l.scheduler.Reload(ctx, jobsOf(cfg, l.processes.host, toLog)) //nolint:wrapcheck // it tells what it was doing
+	return l.scheduler.Reload(ctx, l.jobs(cfg)) //nolint:wrapcheck // it tells what it was doing
 }
 
 // retain gives a new configuration what this replica was started with and can't change, and tells what would have been another.

@@ -62,3 +62,26 @@ func TestReloadKeepsTheLastGoodConfiguration(t *testing.T) {
 		t.Error("it was taken although it had changed meanwhile")
 	}
 }
+
+func TestReloadTellsOfFilesThatChangeAllTheTime(t *testing.T) {
+	name := t.TempDir() + "/jobs.toml"
+	files, log := &config.Files{}, &strings.Builder{}
+	if _, err := config.Load(name, config.Options{Files: files}); err == nil {
+		t.Fatal("a missing file is no fault")
+	}
+	l := &reloader{replica: &replica{log: hclog.New(&hclog.LoggerOptions{Output: log})}, files: files}
+	for i := range 2 * restless {
+		if err := os.WriteFile(name, make([]byte, i), 0o600); err != nil {
+			t.Fatal(err)
+		}
+		if l.changed() {
+			t.Fatal("taken while it changes")
+		}
+	}
+	if n := strings.Count(log.String(), "change all the time"); n != 1 {
+		t.Errorf("told %d times: %s", n, log)
+	}
+	if !l.changed() {
+		t.Error("not taken now that it is the same")
+	}
+}

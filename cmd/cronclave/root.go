@@ -22,6 +22,7 @@ const (
 	exitNotAcquired = 75
 	exitLeaseLost   = 76
 	exitStale       = 77 // a fencing token
+	exitTimeout     = 124
 )
 
 // streams are where a command reads and writes.
@@ -117,7 +118,8 @@ Redis (or on the K replicas that win its K slots).`,
 	flags.StringVar(&a.logFormat, "log-format", "", "text or json (default: text on a terminal)")
 	root.SetVersionTemplate("cronclave {{.Version}}\n")
 	root.AddCommand(a.runCommand(), a.demoCommand(), a.checkCommand(), a.nextCommand(), a.execCommand(), a.lockCommand(),
-		a.statusCommand(), a.historyCommand(), a.fenceCommand(), a.versionCommand(), a.demoWorkCommand())
+		a.statusCommand(), a.historyCommand(), a.cancelCommand(), a.pauseCommand(), a.resumeCommand(), a.logsCommand(), a.triggerCommand(),
+		a.fenceCommand(), a.versionCommand(), a.demoWorkCommand())
 	root.AddCommand(plannedCommands()...)
 	addCompletion(root)
 	addExamples(root)
@@ -136,7 +138,7 @@ func (a *app) checkFlags() error {
 // plannedCommands are in the contract with users, and refused until they work.
 func plannedCommands() []*cobra.Command {
 	var commands []*cobra.Command
-	for _, name := range []string{"logs", "trigger", "cancel", "pause", "resume", "import"} {
+	for _, name := range []string{"import"} {
 		commands = append(commands, &cobra.Command{
 			Use: name, Hidden: true, DisableFlagParsing: true,
 			RunE: func(*cobra.Command, []string) error { return usageError("the command %s is not supported yet", name) },

@@ -63,6 +63,7 @@ func (a *app) run(ctx context.Context, name string, embed, trial bool) error {
 	if embed && a.redisURL != "" {
 		return usageError("--embedded-redis and --redis name two: which is it to be?")
 	}
+	rehearsal := trial // as a replica of a demo, which tells nobody outside
 	if embed {
 		server, err := embedded.Start(embedded.Config{})
 		if err != nil {
@@ -71,9 +72,15 @@ func (a *app) run(ctx context.Context, name string, embed, trial bool) error {
 		defer server.Close()
 		a.redisURL, trial = server.URL(), true
 	}
-	if trial {
-		cfg.Redis = config.Redis{}
+	confine := func(cfg *config.Config) {
+		if trial {
+			cfg.Redis = config.Redis{}
+		}
+		if rehearsal {
+			cfg.Heartbeat = config.Heartbeat{}
+		}
 	}
+	confine(cfg)
 	offset, err := clockOffset(os.Getenv("CRONCLAVE_CLOCK_OFFSET"))
 	if err != nil {
 		return err
@@ -88,8 +95,8 @@ func (a *app) run(ctx context.Context, name string, embed, trial bool) error {
 	defer stop()
 	l := reloader{replica: r, files: files, load: func() (*config.Config, *config.Files, error) {
 		cfg, files, err := a.read()
-		if trial && err == nil {
-			cfg.Redis = config.Redis{}
+		if err == nil {
+			confine(cfg)
 		}
 		return cfg, files, err
 	}}

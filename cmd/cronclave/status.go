@@ -5,6 +5,7 @@ import (
 	"context"
 	"errors"
 	"fmt"
+	"maps"
 	"slices"
 	"strings"
 	"text/tabwriter"
@@ -42,7 +43,10 @@ func (a *app) statusCommand() *cobra.Command {
 			if err != nil {
 				h.warn("redis", "%v", err)
 			}
-			s := survey{cfg: v.cfg, locks: locks, journal: v.journal, warnings: h.Warnings}
+			s := survey{cfg: v.cfg, locks: locks, journal: v.journal, warnings: h.Warnings, recent: recentRuns}
+			if asJSON {
+				s.recent = 1
+			}
 			st, err := s.status(cmd.Context())
 			if err != nil {
 				return unavailable("read the status of namespace "+v.cfg.Namespace, err)
@@ -87,14 +91,23 @@ type statusReplica struct {
 type statusJob struct {
 	Name     string          `json:"name"`
 	Schedule []string        `json:"schedule"`
+	After    []string        `json:"after,omitempty"`
 	Timezone string          `json:"timezone"`
 	Paused   bool            `json:"paused"`
 	Last     *journal.Record `json:"last,omitempty"`
 	Next     *time.Time      `json:"next,omitempty"`
 	Holders  []statusHolder  `json:"holders"`
 
-	where scheduler.Labels // nil where it has no ticks
+	PausedSince  *time.Time `json:"paused_since,omitempty"`
+	PausedUntil  *time.Time `json:"paused_until,omitempty"` // left out where somebody has to resume it
+	PausedReason string     `json:"paused_reason,omitempty"`
+
+	where  scheduler.Labels // nil where it has no ticks
+	recent []journal.Record // newest first
 }
+
+// recentRuns is of how many ticks and runs of each job the text counts the outcomes.
+const recentRuns = 10
 
 type statusHolder struct {
 	Replica string     `json:"replica"`
@@ -110,6 +123,7 @@ type survey struct {
 	locks    *locking.Client
 	journal  *journal.Journal
 	warnings []warning
+	recent   int // how many records of each job are read
 }
 
 func (s *survey) status(ctx context.Context) (*status, error) {
@@ -149,9 +163,31 @@ func (s *survey) cluster(ctx context.Context, st *status) error {
 		if r.Refused != "" {
 			s.warnings = append(s.warnings, warning{"config_refused", fmt.Sprintf("replica %s keeps its last good configuration; the new one is faulty: %s", r.Name, r.Refused)})
 		}
+		if r.Heartbeat != "" {
+			s.warnings = append(s.warnings, warning{"heartbeat", fmt.Sprintf("leader %s: %s", r.Name, r.Heartbeat)})
+		}
 		st.Replicas = append(st.Replicas, statusReplica{r.Name, r.Version, r.Started, r.Seen, r.ConfigDigest, r.ClockOffsetMS, r.Running, r.Labels})
 	}
+	if err := s.compare(ctx, campsOf(replicas)); err != nil {
+		return err
+	}
 	slices.SortFunc(st.Replicas, func(a, b statusReplica) int { return cmp.Compare(a.Name, b.Name) })
+	return nil
+}
+
+// compare warns of replicas that disagree on the configuration, and names the jobs.
+func (s *survey) compare(ctx context.Context, c camps) error {
+	if len(c) < 2 {
+		return nil
+	}
+	s.warnings = append(s.warnings, warning{"config_differs", "replicas run different configurations: " + c.String()})
+	where, err := disagreement(ctx, s.journal, c)
+	if err = s.tolerate(err); err != nil {
+		return err
+	}
+	for _, line := range where {
+		s.warnings = append(s.warnings, warning{"config_differs", "the configurations differ: " + line})
+	}
 	return nil
 }
 
@@ -170,7 +206,7 @@ func (s *survey) jobs(ctx context.Context, st *status) error {
 		names[i] = info.Name
 		inquiries[i] = election.Inquiry{Job: info.Name}
 	}
-	last, err := s.journal.Last(ctx, names)
+	recent, err := s.journal.Recent(ctx, names, s.recent)
 	if err = s.tolerate(err); err != nil {
 		return err
 	}
@@ -178,13 +214,14 @@ func (s *survey) jobs(ctx context.Context, st *status) error {
 		if state.Err != nil {
 			return state.Err
 		}
-		job := statusJob{Name: infos[i].Name, Schedule: infos[i].Schedule, Timezone: infos[i].Timezone,
+		job := statusJob{Name: infos[i].Name, Schedule: append([]string{}, infos[i].Schedule...), After: infos[i].After, Timezone: infos[i].Timezone,
 			Holders: holders(state), Next: nextTick(infos[i], st.Now)}
+		job.pauseIn(state)
 		if infos[i].Enabled {
 			job.where = infos[i].Where
 		}
-		if r, ok := last[job.Name]; ok {
-			job.Last = &r
+		if job.recent = recent[job.Name]; len(job.recent) > 0 {
+			job.Last = &job.recent[0]
 		}
 		st.Jobs = append(st.Jobs, job)
 	}
@@ -216,12 +253,7 @@ func nextTick(info journal.JobInfo, now time.Time) *time.Time {
 	if !info.Enabled {
 		return nil
 	}
-	zone, err := cronspec.LoadLocation(info.Timezone)
-	if err != nil {
-		return nil
-	}
-	spec, err := cronspec.Parse(info.Schedule, cronspec.Options{Name: info.Name, Location: zone,
-		Except: info.Except, ExceptDates: info.ExceptDates, StartsAt: info.StartsAt, ExpiresAt: info.ExpiresAt})
+	spec, zone, err := scheduleOf(info)
 	if err != nil {
 		return nil
 	}
@@ -233,6 +265,16 @@ func nextTick(info journal.JobInfo, now time.Time) *time.Time {
 	return &next
 }
 
+// scheduleOf is the schedule that a replica has described.
+func scheduleOf(info journal.JobInfo) (spec *cronspec.Schedule, zone *time.Location, err error) {
+	if zone, err = cronspec.LoadLocation(info.Timezone); err != nil {
+		return nil, nil, err
+	}
+	spec, err = cronspec.Parse(info.Schedule, cronspec.Options{Name: info.Name, Location: zone,
+		Except: info.Except, ExceptDates: info.ExceptDates, StartsAt: info.StartsAt, ExpiresAt: info.ExpiresAt})
+	return spec, zone, err
+}
+
 // farOff is the clock offset from which on a replica is warned of.
 const farOff = 500
 
@@ -240,20 +282,10 @@ func (s *survey) warnAbout(st *status) {
 	warn := func(code, format string, args ...any) {
 		s.warnings = append(s.warnings, warning{code, fmt.Sprintf(format, args...)})
 	}
-	digests := map[string][]string{}
 	for _, r := range st.Replicas {
-		digests[r.ConfigDigest] = append(digests[r.ConfigDigest], r.Name)
 		if r.ClockOffsetMS > farOff || r.ClockOffsetMS < -farOff {
 			warn("clock_off", "the clock of replica %s is %+d ms off; promises hold, but set it right", r.Name, r.ClockOffsetMS)
 		}
-	}
-	if len(digests) > 1 {
-		var groups []string
-		for digest, names := range digests {
-			groups = append(groups, fmt.Sprintf("%s (%.12s)", strings.Join(names, ", "), digest))
-		}
-		slices.Sort(groups)
-		warn("config_differs", "replicas run different configurations: %s", strings.Join(groups, "; "))
 	}
 	if len(st.Replicas) == 0 {
 		warn("no_replica", "no replica is up in namespace %s", st.Namespace)
@@ -277,11 +309,14 @@ func (a *app) printStatus(st *status) error {
 	for _, r := range st.Replicas {
 		fmt.Fprintf(table, "%s\t%s\t%s\t%s\t%.12s\t%+dms\t%d\n", r.Name, r.Version, stamp(r.Started), ago(st.Now.Sub(r.Seen)), r.ConfigDigest, r.ClockOffsetMS, r.Running)
 	}
-	fmt.Fprintln(table, "\nJOB\tSCHEDULE\tLAST\tNEXT\tHELD BY")
+	fmt.Fprintf(table, "\nJOB\tSCHEDULE\tLAST\tLAST %d\tNEXT\tHELD BY\n", recentRuns)
 	for _, j := range st.Jobs {
-		fmt.Fprintf(table, "%s\t%s\t%s\t%s\t%s\n", j.Name, strings.Join(j.Schedule, " | "), lastRun(j.Last), nextOf(j), heldBy(j.Holders))
+		fmt.Fprintf(table, "%s\t%s\t%s\t%s\t%s\t%s\n", j.Name, scheduled(j.Schedule, j.After), lastRun(j.Last), outcomesOf(j.recent), nextOf(j), heldBy(j.Holders))
 	}
 	if err := table.Flush(); err != nil {
+		return err
+	}
+	if err := printPauses(a.out, st.Jobs); err != nil {
 		return err
 	}
 	for i, w := range st.Warnings {
@@ -293,11 +328,37 @@ func (a *app) printStatus(st *status) error {
 	return nil
 }
 
+// scheduled tells people when a job runs.
+func scheduled(schedule, after []string) string {
+	if len(after) > 0 {
+		return "after " + strings.Join(after, ", ")
+	}
+	return strings.Join(schedule, " | ")
+}
+
 func lastRun(r *journal.Record) string {
 	if r == nil {
 		return "-"
 	}
 	return strings.TrimSpace(stamp(r.Tick) + " " + r.Outcome + " " + brief(r.Reason))
+}
+
+// outcomesOf tells how often records have each outcome, the most frequent one first.
+func outcomesOf(records []journal.Record) string {
+	if len(records) == 0 {
+		return "-"
+	}
+	counts := map[string]int{}
+	for _, r := range records {
+		counts[r.Outcome]++
+	}
+	outcomes := slices.SortedFunc(maps.Keys(counts), func(a, b string) int {
+		return cmp.Or(cmp.Compare(counts[b], counts[a]), cmp.Compare(a, b))
+	})
+	for i, outcome := range outcomes {
+		outcomes[i] = fmt.Sprintf("%d %s", counts[outcome], outcome)
+	}
+	return strings.Join(outcomes, ", ")
 }
 
 // ago is how long ago something was, in whole seconds.

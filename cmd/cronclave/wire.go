@@ -28,6 +28,7 @@ type replica struct {
 	identity
 	cfg       atomic.Pointer[config.Config] // what is in force
 	refused   atomic.Pointer[string]        // what is wrong with a newer one
+	heartless atomic.Pointer[string]        // what is wrong with the heartbeat that it sends
 	edited    atomic.Bool                   // the cluster is to be told of other jobs
 	log       hclog.Logger
 	redis     *store
@@ -35,6 +36,7 @@ type replica struct {
 	processes *processes
 	scheduler *scheduler.Scheduler
 	journal   *journal.Journal
+	live      *liveOutput
 	office    *election.Office
 	peers     peers
 	clock     func() time.Time // this machine's wall clock
@@ -64,6 +66,7 @@ func (a *app) newReplica(cfg *config.Config, who identity, log hclog.Logger, off
 	if r.journal, err = openJournal(r.redis, cfg); err != nil {
 		return r, err
 	}
+	r.live = newLiveOutput(r.journal, r.log)
 	if r.processes, err = newProcesses(r.log); err != nil {
 		return r, err
 	}
@@ -83,9 +86,10 @@ func (r *replica) newScheduler(cfg *config.Config) (*scheduler.Scheduler, error)
 		return nil, err
 	}
 	return scheduler.New(scheduler.Config{
-		Jobs: jobsOf(cfg, r.processes.host, toLog), Claimer: elector, Journal: recorder{r.journal}, Logger: r.log, Replica: r.name,
+		Jobs: r.jobs(cfg), Claimer: elector, Journal: recorder{r.journal}, Logger: r.log, Replica: r.name,
 		MaxRunning: cfg.Replica.MaxRunning, DrainTimeout: cfg.Replica.DrainTimeout, Clock: r.clock,
-		Notices: elector, Peers: r.peers.get, Ready: r.processes.warden.Ready, Labels: cfg.Replica.Labels,
+		Notices: elector, Requests: requests{r.journal, elector}, Pools: elector, Peers: r.peers.get, Ready: r.processes.warden.Ready,
+		Labels: cfg.Replica.Labels,
 	})
 }
 
@@ -115,12 +119,17 @@ func jobsOf(cfg *config.Config, host *command.Host, line outputLine) []scheduler
 		if !j.Enabled {
 			continue
 		}
+		zone := j.Location
+		if len(j.After) > 0 { // its ticks are those of the jobs before it
+			zone = nil
+		}
 		jobs = append(jobs, scheduler.Job{
-			Name: j.Name, Schedule: j.Schedule, Location: j.Location, Jitter: j.Jitter,
+			Name: j.Name, Schedule: j.Schedule, After: j.After, Location: zone, Jitter: j.Jitter,
 			Except: j.Except, ExceptDates: j.ExceptDates, StartsAt: j.StartsAt, ExpiresAt: j.ExpiresAt,
 			Parallel: j.Parallel, PerTick: j.PerTick, PerReplica: j.PerReplica, StartDeadline: j.StartDeadline,
 			Timeout: noneIfZero(j.Timeout), KillGrace: noneIfZero(j.KillGrace), Lease: j.Lease, OutlivesLease: j.OutlivesLease, Where: j.Where,
-			Retry:  scheduler.Retry(j.Retry),
+			Overlap: scheduler.Overlap(j.Overlap), CatchUp: scheduler.CatchUp(j.CatchUp), CatchUpWindow: j.CatchUpWindow,
+			Retry: scheduler.Retry(j.Retry), Recover: scheduler.Recover{Max: j.Recover}, Pool: scheduler.Pool{Name: j.Pool, Slots: j.PoolSlots},
 			Runner: &commandRunner{host: host, job: j, namespace: cfg.Namespace, withheld: cfg.Withheld(j), line: line},
 		})
 	}
@@ -164,6 +173,7 @@ func (r *replica) run(ctx context.Context, embedded bool, reload func(context.Co
 	var beside sync.WaitGroup
 	beside.Go(func() { r.office.Campaign(campaign, r.lead) })
 	beside.Go(func() { r.register(registered) })
+	beside.Go(func() { r.live.run(registered) })
 	beside.Go(func() { r.processes.mind(work, drain) })
 	beside.Go(func() { reload(work) })
 	err = r.scheduler.Run(work)

@@ -45,6 +45,8 @@ type Config struct {
 	Redis    Redis
 	Replica  Replica
 	History  History
+	// Heartbeat has no URL if the configuration names none.
+	Heartbeat Heartbeat
 	// Pools are the semaphores that jobs and locks share, by their names.
 	Pools map[string]Pool
 	// Jobs are sorted by name; those with `enabled = false` are among them.
@@ -112,6 +114,8 @@ type Job struct {
 	Tags        []string
 	Enabled     bool
 
+	// After names the jobs that it runs after, sorted; then it has no Schedule, and Spec is nil.
+	After []string `json:",omitempty"`
 	// Schedule holds the expressions as they are written, and Spec what they mean, in Location.
 	Schedule []string
 	Spec     *cronspec.Schedule
@@ -146,7 +150,15 @@ type Job struct {
 	Where map[string]string `json:",omitempty"`
 
 	Parallel, PerTick, PerReplica int
-	// StartDeadline is 0 for "auto": until the job's next tick, at most 1h.
+	// Pool is the name of the pool of which each run needs a slot, "" for none; PoolSlots is how many it has.
+	Pool      string `json:",omitempty"`
+	PoolSlots int    `json:",omitempty"`
+	// Overlap is "" for skip, "queue" or "replace".
+	Overlap string `json:",omitempty"`
+	// CatchUp is "" for none, "latest" or "all"; CatchUpWindow is zero without it.
+	CatchUp       string        `json:",omitempty"`
+	CatchUpWindow time.Duration `json:",omitempty"`
+	// StartDeadline is 0 for "auto": until the job's next tick, at most 1h; of a job that queues 1h.
 	StartDeadline time.Duration
 	// Timeout is 0 for "none".
 	Timeout                  time.Duration
@@ -157,6 +169,8 @@ type Job struct {
 
 	// Retry says how often a run that failed is tried again; the zero value is not at all.
 	Retry Retry `json:",omitzero"`
+	// Recover is how many more attempts than the first a tick may have whose run was interrupted; 0 is none.
+	Recover int `json:",omitempty"`
 
 	// Digest identifies what the job means; see [Config.Digest].
 	Digest string

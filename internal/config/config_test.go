@@ -22,6 +22,7 @@ redis.acked_replicas = 2
 redis.ack_timeout = "50ms"
 replica = { drain_timeout = "1m30s", max_running = 7 }
 history = { runs = 5, max_age = "1d12h", max_bytes = "2GiB" }
+heartbeat = { url = "https://hc.example/ping/${PASSWORD}", every = "90s" }
 
 [defaults]
 timeout = "none"
@@ -74,7 +75,7 @@ func TestLoadFillsEverything(t *testing.T) {
 	a, b := c.Jobs[0], c.Jobs[1]
 	umask, defaultMask := uint32(0), uint32(0o77)
 	wantB := Job{
-		Name: "b", File: "jobs.toml", Line: 18, Description: "text", Tags: []string{"x", "y"},
+		Name: "b", File: "jobs.toml", Line: 19, Description: "text", Tags: []string{"x", "y"},
 		Schedule: []string{"@hourly", "0 3 * * *"}, Command: []string{"prog", "$${X}", ""},
 		Dir: "sub", Env: map[string]string{"A": "own", "C": "default", "D": "own", "X": "${literal}fallback"},
 		EnvFile: "/abs.env", EnvFromFile: map[string]string{"B": "b", "E": "e"},
@@ -83,7 +84,7 @@ func TestLoadFillsEverything(t *testing.T) {
 		Timeout: time.Hour, Lease: time.Second, Jitter: time.Minute, Output: Output{Keep: 1 << 10},
 	}
 	wantA := Job{
-		Name: "a", File: "jobs.toml", Line: 44, Enabled: true,
+		Name: "a", File: "jobs.toml", Line: 45, Enabled: true,
 		Schedule: []string{"H 3 * * *"}, Command: []string{"/bin/bash", "-c", "echo ${A}"}, Shell: true,
 		Env:         map[string]string{"A": "default", "B": "default", "C": "default"},
 		EnvFromFile: map[string]string{"D": "d", "E": "e"}, InheritEnv: true, EnvTaken: map[string]bool{},
@@ -110,7 +111,8 @@ func TestLoadFillsEverything(t *testing.T) {
 			AckedReplicas: 2, AckTimeout: 50 * time.Millisecond},
 		Replica: Replica{DrainTimeout: 90 * time.Second, MaxRunning: 7},
 		History: History{Runs: 5, MaxAge: 36 * time.Hour, MaxBytes: 2 << 30}, EnvTaken: map[string]bool{"PASSWORD": true},
-		Pools: map[string]Pool{"warehouse": {Slots: 4}},
+		Heartbeat: Heartbeat{URL: "https://hc.example/ping/s3cr3t", Every: 90 * time.Second},
+		Pools:     map[string]Pool{"warehouse": {Slots: 4}},
 	}
 	if !reflect.DeepEqual(c, want) {
 		t.Errorf("got  %+v\nwant %+v", *c, *want)
@@ -225,6 +227,7 @@ func TestDigest(t *testing.T) {
 		"order":         load(b + a),
 		"the machine":   load("redis.url = 'redis://other'\nreplica.max_running = 3\nreplica.labels.zone = 'b'\n"+a+b, "S=secret"),
 		"no retry":      load("defaults.retry.max = 0\n" + a + b),
+		"no recovery":   load("defaults.recover = false\n" + a + b),
 		"spelling":      load(strings.Replace(a, "0 3", "00  03", 1) + "timeout = '1440m'\n" + b),
 		"a calendar":    load("[calendars.unused]\ndates = ['2026-12-25']\n" + a + b),
 		"from defaults": load("[defaults]\ncommand = 'true'\n" + a + strings.Replace(b, "command = 'true'\n", "", 1)),
@@ -247,7 +250,7 @@ func TestDigest(t *testing.T) {
 		"defaults.except = '0 0 1 1 *'", "defaults.except = 'days'\ncalendars.days.dates = ['2026-12-25']",
 		"defaults.except = 'days'\ncalendars.days.dates = ['2026-12-26']", "defaults.starts_at = 2026-12-25T00:00:00Z",
 		"defaults.expires_at = 2126-12-25T00:00:00Z", "defaults.retry.max = 1", "defaults.retry = { max = 1, delay = '1s' }",
-		"defaults.retry = { max = 1, max_delay = '1h' }", "jobs.c = { schedule = '@daily', command = 'true' }",
+		"defaults.retry = { max = 1, max_delay = '1h' }", "defaults.recover = true", "defaults.recover = { max = 2 }", "jobs.c = { schedule = '@daily', command = 'true' }",
 	} {
 		digest := load(line + "\n" + a + b).Digest()
 		if before, again := seen[digest]; again {

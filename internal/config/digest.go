@@ -46,6 +46,18 @@ func (c *Config) Digest() string {
 	}{c.Namespace, c.History, jobs})
 }
 
+// shortDigest is as much of a job's digest as tells it from another of the same job.
+const shortDigest = 8
+
+// JobDigests identifies each job, by its name, so that replicas whose digests differ can tell where.
+func (c *Config) JobDigests() map[string]string {
+	jobs := make(map[string]string, len(c.Jobs))
+	for i := range c.Jobs {
+		jobs[c.Jobs[i].Name] = c.Jobs[i].Digest[:shortDigest]
+	}
+	return jobs
+}
+
 // digestOf returns 16 hex digits of a hash. JSON has maps in the order of their keys, so it is the same everywhere.
 func digestOf(v any) string {
 	h := sha256.New()

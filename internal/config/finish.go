@@ -20,11 +20,18 @@ func (r *reader) job(v value, base *draft, t *top) Job {
 	d.Line, _ = v.src.position(v.at.key)
 	read(r, v, jobKeys(), &d)
 	r.finishCommand(v, &d)
+	r.finishAfter(v, &d)
 	r.finishSchedule(v, &d, t.calendars)
 	r.checkSlots(&d)
+	r.finishPool(&d, t.Pools)
 	r.finishRetry(&d)
+	r.finishCatchUp(v, &d)
+	r.finishRecover(&d)
 	if keep, set := d.at["output"]; set && d.Output.Keep > t.History.MaxBytes {
 		r.warn(keep, keep.at.key, "output.keep is more than [history].max_bytes, which bounds the output of all runs of the job")
+	}
+	for _, e := range d.before {
+		t.links = append(t.links, link{d.Name, e})
 	}
 	d.Digest = d.digest()
 	return d.Job
@@ -48,7 +55,10 @@ func (r *reader) finishCommand(v value, d *draft) {
 // is spelled nearly so.
 func (r *reader) need(v value, d *draft, key, or string) {
 	_, set := d.at[key]
-	_, instead := v.get(or)
+	_, instead := d.at[or]
+	if _, unsupported := v.get(or); unsupported {
+		instead = true
+	}
 	if !set && !instead && !r.meant[v.path+"."+key] {
 		r.faultAt(v, v.at.key, "[%s] has no %s; set %s", v.path, key, key)
 	}
@@ -125,6 +135,20 @@ func (r *reader) checkSlots(d *draft) {
 			v := d.nearestPlace(key, "parallel")
 			r.fault(v, "%s = %d is more than parallel = %d", key, n, d.Parallel)
 		}
+	}
+}
+
+// finishCatchUp leaves nothing of it where nothing is caught up.
+func (r *reader) finishCatchUp(v value, d *draft) {
+	window, windowed := d.at["catch_up_window"]
+	switch {
+	case d.CatchUp == "none" || d.CatchUp == "":
+		if windowed && window.path == v.path+".catch_up_window" && !d.wrong["catch_up"] {
+			r.warn(window, window.at.key, `catch_up_window has no effect here: set catch_up = "latest" or "all"`)
+		}
+		d.CatchUp, d.CatchUpWindow = "", 0
+	case d.PerTick > 1 && !d.wrong["per_tick"]:
+		r.fault(d.nearestPlace("catch_up", "per_tick"), "catch_up = %q does not go with per_tick = %d: a tick that has run on some replicas was not missed", d.CatchUp, d.PerTick)
 	}
 }
 

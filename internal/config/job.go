@@ -16,6 +16,8 @@ type draft struct {
 
 	exprs  []expression
 	except []expression
+	before []expression // the jobs that it runs after
+	pool   expansion
 	argv   []string // command, if it is a list
 	script string   // command, if it is a string
 	shell  []string
@@ -36,8 +38,9 @@ func newDraft(zone *time.Location) draft {
 			Env: make(map[string]string), EnvFromFile: make(map[string]string),
 			Parallel: 1, PerTick: 1, PerReplica: 1,
 			Timeout: 24 * time.Hour, KillGrace: 10 * time.Second, Lease: 30 * time.Second,
-			Output: Output{Keep: 16 << 10, Log: true},
-			Retry:  Retry{Max: noMax},
+			Output:        Output{Keep: 16 << 10, Log: true},
+			Retry:         Retry{Max: noMax},
+			CatchUpWindow: 24 * time.Hour,
 		},
 		at:     make(map[string]value),
 		wrong:  make(map[string]bool),
@@ -69,6 +72,7 @@ func jobKeys() section[draft] {
 	s := section[draft]{
 		keys: map[string]func(*reader, value, *draft){
 			"schedule":      readSchedule,
+			"after":         readAfter,
 			"except":        readExcept,
 			"starts_at":     func(r *reader, v value, d *draft) { assign(&d.StartsAt)(r.instant(v)) },
 			"expires_at":    func(r *reader, v value, d *draft) { assign(&d.ExpiresAt)(r.instant(v)) },
@@ -85,30 +89,32 @@ func jobKeys() section[draft] {
 			"umask": func(r *reader, v value, d *draft) {
 				assign(&d.Umask)(parsed(r, v, `a string such as "027"`, parseUmask))
 			},
-			"nice":           readNice,
-			"limits":         func(r *reader, v value, d *draft) { read(r, v, limitsKeys(), &d.Limits) },
-			"where":          func(r *reader, v value, d *draft) { assign(&d.Where)(r.labels(v)) },
-			"ok_exit_codes":  readExitCodes,
-			"enabled":        func(r *reader, v value, d *draft) { assign(&d.Enabled)(r.boolean(v)) },
-			"description":    func(r *reader, v value, d *draft) { assign(&d.Description)(r.word(v, "a string")) },
-			"tags":           func(r *reader, v value, d *draft) { assign(&d.Tags)(r.words(v)) },
-			"parallel":       func(r *reader, v value, d *draft) { assign(&d.Parallel)(r.integer(v, 1, 1000)) },
-			"per_tick":       func(r *reader, v value, d *draft) { assign(&d.PerTick)(r.integer(v, 1, 1000)) },
-			"per_replica":    func(r *reader, v value, d *draft) { assign(&d.PerReplica)(r.integer(v, 1, 1000)) },
-			"overlap":        readOverlap,
-			"start_deadline": func(r *reader, v value, d *draft) { assign(&d.StartDeadline)(r.limit(v, "auto")) },
-			"timeout":        func(r *reader, v value, d *draft) { assign(&d.Timeout)(r.limit(v, "none")) },
-			"kill_grace":     func(r *reader, v value, d *draft) { assign(&d.KillGrace)(r.duration(v, 0)) },
-			"lease":          func(r *reader, v value, d *draft) { assign(&d.Lease)(r.duration(v, time.Second)) },
-			"on_lease_lost":  func(r *reader, v value, d *draft) { assign(&d.OutlivesLease)(r.either(v, "stop", "continue")) },
-			"jitter":         func(r *reader, v value, d *draft) { assign(&d.Jitter)(r.duration(v, 0)) },
-			"output":         func(r *reader, v value, d *draft) { read(r, v, outputKeys(), &d.Output) },
-			"catch_up":       func(r *reader, v value, _ *draft) { r.choice(v, "none", "latest", "all") },
-			"recover":        readRecover,
-			"retry":          func(r *reader, v value, d *draft) { read(r, v, retryKeys(), &d.Retry) },
+			"nice":            readNice,
+			"limits":          func(r *reader, v value, d *draft) { read(r, v, limitsKeys(), &d.Limits) },
+			"where":           func(r *reader, v value, d *draft) { assign(&d.Where)(r.labels(v)) },
+			"ok_exit_codes":   readExitCodes,
+			"enabled":         func(r *reader, v value, d *draft) { assign(&d.Enabled)(r.boolean(v)) },
+			"description":     func(r *reader, v value, d *draft) { assign(&d.Description)(r.word(v, "a string")) },
+			"tags":            func(r *reader, v value, d *draft) { assign(&d.Tags)(r.words(v)) },
+			"parallel":        func(r *reader, v value, d *draft) { assign(&d.Parallel)(r.integer(v, 1, 1000)) },
+			"per_tick":        func(r *reader, v value, d *draft) { assign(&d.PerTick)(r.integer(v, 1, 1000)) },
+			"per_replica":     func(r *reader, v value, d *draft) { assign(&d.PerReplica)(r.integer(v, 1, 1000)) },
+			"pool":            readPool,
+			"overlap":         readOverlap,
+			"start_deadline":  func(r *reader, v value, d *draft) { assign(&d.StartDeadline)(r.limit(v, "auto")) },
+			"timeout":         func(r *reader, v value, d *draft) { assign(&d.Timeout)(r.limit(v, "none")) },
+			"kill_grace":      func(r *reader, v value, d *draft) { assign(&d.KillGrace)(r.duration(v, 0)) },
+			"lease":           func(r *reader, v value, d *draft) { assign(&d.Lease)(r.duration(v, time.Second)) },
+			"on_lease_lost":   func(r *reader, v value, d *draft) { assign(&d.OutlivesLease)(r.either(v, "stop", "continue")) },
+			"jitter":          func(r *reader, v value, d *draft) { assign(&d.Jitter)(r.duration(v, 0)) },
+			"output":          func(r *reader, v value, d *draft) { read(r, v, outputKeys(), &d.Output) },
+			"catch_up":        func(r *reader, v value, d *draft) { assign(&d.CatchUp)(r.choice(v, "none", "latest", "all")) },
+			"catch_up_window": func(r *reader, v value, d *draft) { assign(&d.CatchUpWindow)(r.duration(v, time.Second)) },
+			"recover":         readRecover,
+			"retry":           func(r *reader, v value, d *draft) { read(r, v, retryKeys(), &d.Retry) },
 		},
 		later: []string{
-			"after", "http", "pool", "catch_up_window", "notify", "warn_after", "stale_after",
+			"http", "notify", "warn_after", "stale_after",
 		},
 	}
 	for key, set := range s.keys {
@@ -217,20 +223,14 @@ func readExitCodes(r *reader, v value, d *draft) {
 	}))
 }
 
-func readOverlap(r *reader, v value, _ *draft) {
+func readOverlap(r *reader, v value, d *draft) {
 	if v.raw == "allow" {
 		r.fault(v, `overlap "allow" is none of the policies; let runs overlap by parallel, the number of runs at once, and per_tick`)
 		return
 	}
-	r.choice(v, "skip", "queue", "replace")
-}
-
-func readRecover(r *reader, v value, _ *draft) {
-	switch again, isBool := v.raw.(bool); {
-	case again || v.isTable():
-		r.fault(v, "recover is not supported yet; only false is")
-	case !isBool:
-		r.mistyped(v, "false")
+	d.Overlap, _ = r.choice(v, "skip", "queue", "replace")
+	if d.Overlap == "skip" {
+		d.Overlap = ""
 	}
 }
 

@@ -1,6 +1,8 @@
 package config
 
 import (
+	"errors"
+	"io/fs"
 	"os"
 	"path/filepath"
 	"slices"
@@ -38,7 +40,7 @@ func newReader(o Options) *reader {
 func (r *reader) load(path string) {
 	nowhere := newSource(path, "")
 	r.order[path] = 0
-	r.options.Files.add(path)
+	r.options.Files.add(path, false)
 	at := value{src: nowhere, at: &place{}}
 	info, err := os.Stat(path)
 	switch {
@@ -65,7 +67,7 @@ func (r *reader) file(name string, from value) {
 		return
 	}
 	r.known[path] = true
-	r.options.Files.add(name)
+	r.options.Files.add(name, false)
 	s, err := readSource(name)
 	if err != nil {
 		r.fault(from, "%s cannot be read: %v", name, err)
@@ -132,25 +134,36 @@ func (r *reader) include(v value) {
 	})
 }
 
-// matches returns the files that match a pattern in a folder, sorted. As in a shell, hidden ones have to be asked for
-// (an editor's lock file is no configuration).
+// matches returns the files that match a pattern in a folder, sorted.
 func (r *reader) matches(folder, pattern string, from value) []string {
 	full := pattern
 	if folder != "" {
 		full = filepath.Join(literally(folder), pattern)
 	}
-	r.options.Files.addPattern(full)
-	names, err := filepath.Glob(full)
+	r.options.Files.add(full, true)
+	names, err := matching(full)
 	if err != nil {
 		r.fault(from, "%q is not a pattern; a bracket is not closed, or write \\[ for a literal [", pattern)
 	}
+	folders, _ := filepath.Glob(filepath.Dir(full))
+	for _, folder := range folders {
+		if _, err := os.ReadDir(folder); err != nil && !errors.Is(err, fs.ErrNotExist) { // else it would seem to be empty
+			r.fault(from, "%s cannot be read: %v", folder, bare(err))
+		}
+	}
+	return names
+}
+
+// matching is the files that match a pattern, sorted. As in a shell, hidden ones have to be asked for (an editor's lock file is no configuration).
+func matching(pattern string) ([]string, error) {
+	names, err := filepath.Glob(pattern)
 	hidden := strings.HasPrefix(filepath.Base(pattern), ".")
 	names = slices.DeleteFunc(names, func(name string) bool {
 		info, err := os.Stat(name)
 		return err == nil && info.IsDir() || !hidden && strings.HasPrefix(filepath.Base(name), ".")
 	})
 	slices.Sort(names)
-	return names
+	return names, err //nolint:wrapcheck // the caller words it
 }
 
 // literally keeps a folder's name from being taken for a pattern.

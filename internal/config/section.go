@@ -97,6 +97,8 @@ func belongs(key, table string) string {
 		return "in [replica]"
 	case historyKeys().has(key):
 		return "in [history]"
+	case heartbeatKeys().has(key):
+		return "in [heartbeat]"
 	case poolKeys().has(key):
 		return "in [pools.NAME]"
 	case calendarKeys().has(key):

@@ -33,7 +33,7 @@ var specified = []struct {
 	{true, `replica.>labels = { zone = "a" }`},
 	{false, `>server = { listen = "127.0.0.1:7377", token_file = "/run/secrets/token" }`},
 	{true, `>history = { runs = 50, max_age = "30d", max_bytes = "1MiB" }`},
-	{false, `>heartbeat = { url = "https://hc.example/ping/abc", every = "1m" }`},
+	{true, `>heartbeat = { url = "https://hc.example/ping/abc", every = "1m" }`},
 	{true, `>pools.warehouse.slots = 4`},
 	{true, `>calendars.holidays.dates = ["2026-12-25", "2027-01-01"]`},
 	{false, `>notify.mail = { on = ["failed"], webhook = "https://hc.example" }`},
@@ -41,7 +41,7 @@ var specified = []struct {
 	{true, `defaults.>retry = { max = 3 }`},
 	{true, `jobs.a.>schedule = "0 3 * * *"`},
 	{true, `jobs.a.>schedule = ["0 3 * * *", "@hourly", "@every 90s", "H H * * 7"]`},
-	{false, `jobs.a.>after = ["b"]`},
+	{true, `jobs.a.>after = ["b"]`},
 	{true, `jobs.a.>timezone = "America/New_York"`},
 	{true, `jobs.a.>command = "true"`},
 	{true, `jobs.a.>command = ["/usr/local/bin/backup", "--all"]`},
@@ -65,19 +65,19 @@ var specified = []struct {
 	{true, `jobs.a.>parallel = 1`},
 	{true, `jobs.a.>per_tick = 1`},
 	{true, `jobs.a.>per_replica = 1`},
-	{false, `jobs.a.>pool = "warehouse"`},
+	{true, "jobs.a.>pool = 'warehouse'\npools.warehouse.slots = 4"},
 	{true, `jobs.a.>overlap = "skip"`},
-	{false, `jobs.a.overlap = >"queue"`},
-	{false, `jobs.a.overlap = >"replace"`},
+	{true, `jobs.a.overlap = >"queue"`},
+	{true, `jobs.a.overlap = >"replace"`},
 	{true, `jobs.a.>start_deadline = "auto"`},
 	{true, `jobs.a.>start_deadline = "1m"`},
 	{true, `jobs.a.>catch_up = "none"`},
-	{false, `jobs.a.catch_up = >"latest"`},
-	{false, `jobs.a.catch_up = >"all"`},
-	{false, `jobs.a.>catch_up_window = "24h"`},
+	{true, `jobs.a.catch_up = >"latest"`},
+	{true, `jobs.a.catch_up = >"all"`},
+	{true, `jobs.a.>catch_up_window = "24h"`},
 	{true, `jobs.a.>recover = false`},
-	{false, `jobs.a.recover = >true`},
-	{false, `jobs.a.recover = >{ max = 2 }`},
+	{true, `jobs.a.>recover = true`},
+	{true, `jobs.a.>recover = { max = 2 }`},
 	{true, `jobs.a.>retry = { max = 3, delay = "1s", max_delay = "1m" }`},
 	{true, `jobs.a.>timeout = "24h"`},
 	{true, `jobs.a.>timeout = "none"`},
@@ -107,7 +107,10 @@ func TestSpecifiedIsSupportedOrRefused(t *testing.T) {
 			if !strings.Contains(text, "schedule =") && !strings.Contains(text, ".after =") {
 				text += "jobs.a.schedule = '@daily'\n"
 			}
-			if !strings.Contains(text, "command =") && !strings.Contains(text, "http =") {
+			if strings.Contains(text, ".after =") {
+				text += "jobs.b = { schedule = '@daily', command = 'true' }\n"
+			}
+			if !strings.Contains(text, "jobs.a.command =") && !strings.Contains(text, "http =") {
 				text += "jobs.a.command = 'true'\n"
 			}
 		}
@@ -183,7 +186,7 @@ func TestExample(t *testing.T) {
 		t.Errorf("warnings:\n%v", c.Warnings)
 	}
 	for _, j := range c.Jobs {
-		if j.Spec == nil || len(j.Command) == 0 || j.Description == "" {
+		if j.Spec == nil && j.After == nil || len(j.Command) == 0 || j.Description == "" {
 			t.Errorf("%s is not complete: %+v", j.Name, j)
 		}
 	}

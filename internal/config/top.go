@@ -17,8 +17,10 @@ import (
 type top struct {
 	Config
 	calendars calendars
+	heartbeat value // the first of its tables
 	defaults  []value
 	jobs      []value
+	links     []link // between jobs
 }
 
 func topKeys() section[top] {
@@ -38,12 +40,13 @@ func topKeys() section[top] {
 			"redis":     func(r *reader, v value, t *top) { read(r, v, redisKeys(), &t.Redis) },
 			"replica":   func(r *reader, v value, t *top) { read(r, v, replicaKeys(), &t.Replica) },
 			"history":   func(r *reader, v value, t *top) { read(r, v, historyKeys(), &t.History) },
+			"heartbeat": readHeartbeat,
 			"defaults":  func(_ *reader, v value, t *top) { t.defaults = append(t.defaults, v) },
 			"jobs":      readJobs,
 			"pools":     readPools,
 			"calendars": readCalendars,
 		},
-		later: []string{"server", "heartbeat", "notify"},
+		later: []string{"server", "notify"},
 	}
 }
 
@@ -83,24 +86,6 @@ func readJobs(r *reader, v value, t *top) {
 	r.named(v, "job", func(job value) { t.jobs = append(t.jobs, job) })
 }
 
-// readPools reads [pools]: a table of named semaphores.
-func readPools(r *reader, v value, t *top) {
-	r.named(v, "pool", func(pool value) {
-		var p Pool
-		read(r, pool, poolKeys(), &p)
-		if _, set := pool.get("slots"); !set && !r.meant[pool.path+".slots"] {
-			r.faultAt(pool, pool.at.key, "[%s] has no slots; set slots", pool.path)
-		}
-		t.Pools[pool.name] = p
-	})
-}
-
-func poolKeys() section[Pool] {
-	return section[Pool]{keys: map[string]func(*reader, value, *Pool){
-		"slots": func(r *reader, v value, to *Pool) { assign(&to.Slots)(r.integer(v, 1, 1000)) },
-	}}
-}
-
 // named reads a table of named tables of one kind: [jobs], [pools] and [calendars].
 func (r *reader) named(v value, kind string, each func(value)) {
 	table, ok := v.raw.(map[string]any)
@@ -130,6 +115,7 @@ func (r *reader) config() *Config {
 		Redis:     Redis{AckTimeout: 100 * time.Millisecond},
 		Replica:   Replica{DrainTimeout: 25 * time.Second, MaxRunning: 100},
 		History:   History{Runs: 50, MaxAge: 30 * 24 * time.Hour, MaxBytes: 1 << 20},
+		Heartbeat: Heartbeat{Every: time.Minute},
 		Pools:     map[string]Pool{},
 		EnvTaken:  r.taken,
 	}, calendars: calendars{}}
@@ -137,6 +123,7 @@ func (r *reader) config() *Config {
 		read(r, s.root(r.taken), topKeys(), &t)
 	}
 	r.checkRedis(&t.Redis)
+	r.checkHeartbeat(t.heartbeat)
 	base := newDraft(t.Timezone)
 	for _, v := range t.defaults {
 		read(r, v, defaultKeys(), &base)
@@ -145,6 +132,7 @@ func (r *reader) config() *Config {
 		t.Jobs = append(t.Jobs, r.job(v, &base, &t))
 	}
 	slices.SortFunc(t.Jobs, func(a, b Job) int { return cmp.Compare(a.Name, b.Name) })
+	r.checkChains(t.Jobs, t.links)
 	if faults, _ := r.faults.split(); len(t.jobs)+len(faults) == 0 {
 		r.warn(r.sources[0].root(nil), 0, "no jobs: nothing will run")
 	}

@@ -4,6 +4,8 @@ import (
 	"fmt"
 	"path/filepath"
 	"slices"
+	"strconv"
+	"strings"
 	"time"
 )
 
@@ -183,29 +185,29 @@ func (r *reader) boolean(v value) (b, ok bool) {
 	return b, ok
 }
 
-// choice reads one of the words that are supported, and tells those apart that are not yet.
-func (r *reader) choice(v value, supported string, later ...string) {
-	e, ok := r.text(v, fmt.Sprintf("%q", supported))
-	switch {
-	case !ok || e.open || e.text == supported:
-	case slices.Contains(later, e.text):
-		r.fault(v, "%s %q is not supported yet; %q is", v.name, v.raw, supported)
-	default:
-		r.fault(v, "%s %q is none of those known; write %q", v.name, v.raw, supported)
+// choice reads one of the words that are supported.
+func (r *reader) choice(v value, supported ...string) (string, bool) {
+	quoted := make([]string, len(supported))
+	for i, word := range supported {
+		quoted[i] = strconv.Quote(word)
 	}
+	last := len(quoted) - 1
+	words := strings.Join(quoted[:last], ", ") + " or " + quoted[last]
+	e, ok := r.text(v, words)
+	if !ok || e.open {
+		return "", false
+	}
+	if !slices.Contains(supported, e.text) {
+		r.fault(v, "%s %q is none of those known; write %s", v.name, v.raw, words)
+		return "", false
+	}
+	return e.text, true
 }
 
 // either reads one of two words, and tells whether it is the second.
 func (r *reader) either(v value, first, second string) (isSecond, ok bool) {
-	e, ok := r.text(v, fmt.Sprintf("%q or %q", first, second))
-	if !ok || e.open {
-		return false, false
-	}
-	if e.text != first && e.text != second {
-		r.fault(v, "%s %q is none of those known; write %q or %q", v.name, v.raw, first, second)
-		return false, false
-	}
-	return e.text == second, true
+	word, ok := r.choice(v, first, second)
+	return word == second, ok
 }
 
 // list reads the elements of a non-empty list with the given function.

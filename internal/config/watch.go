@@ -4,7 +4,6 @@ import (
 	"errors"
 	"fmt"
 	"os"
-	"path/filepath"
 	"slices"
 	"strings"
 )
@@ -12,61 +11,65 @@ import (
 // ErrOnce means that a configuration can be read only once, since it comes through a pipe or the like.
 var ErrOnce = errors.New("it comes from what is no file, and can be read only once")
 
-// Files are the files and folders that a configuration was looked for in, also those that were not there: to notice when one of them has
+// Files are the files that a configuration was looked for in, also those that were not there, and the patterns: to notice when something has
 // changed since. The zero value is for one [Load].
 type Files struct {
-	names []string
-	read  []string // their stamps just before they were read
+	watched []watched
 }
 
-// add is called before a file or folder is read, so that no later change escapes.
-func (f *Files) add(name string) {
-	if f == nil || slices.Contains(f.names, name) {
-		return
-	}
-	stamp, _ := stampOf(name) // an error is told when it is to be read again
-	f.names, f.read = append(f.names, name), append(f.read, stamp)
+// watched is a file by its name, or a pattern by the names that match it, which need not be looked for in a folder that changes for other reasons.
+type watched struct {
+	name    string
+	pattern bool
+	read    string // its stamp just before it was read
 }
 
-// addPattern adds the folders in which files may come to match a pattern.
-func (f *Files) addPattern(full string) {
-	if f == nil {
+// add is called before a file is read, or a pattern looked for, so that no later change escapes.
+func (f *Files) add(name string, pattern bool) {
+	if f == nil || slices.ContainsFunc(f.watched, func(w watched) bool { return w.name == name && w.pattern == pattern }) {
 		return
 	}
-	dir := filepath.Dir(full)
-	folders, _ := filepath.Glob(dir) // a faulty pattern is told elsewhere
-	for _, folder := range folders {
-		f.add(folder)
-	}
-	for strings.ContainsAny(dir, `*?[`) {
-		dir = filepath.Dir(dir)
-	}
-	f.add(dir) // where more of them may appear
+	w := watched{name: name, pattern: pattern}
+	w.read, _ = w.stamp() // an error is told when it is to be read again
+	f.watched = append(f.watched, w)
 }
 
 // AsRead is the [Files.Stamp] of what was read.
-func (f *Files) AsRead() string { return strings.Join(f.read, "\n") }
+func (f *Files) AsRead() string {
+	var read []string
+	for _, w := range f.watched {
+		read = append(read, w.read)
+	}
+	return strings.Join(read, "\n")
+}
 
 // Stamp is a text that is another one than [Files.AsRead] when a file was written, replaced (itself, or what a symbolic link on the way to it leads to),
-// added or removed since. It asks the system for each file, and reads none. Its error is [ErrOnce] or nil.
+// added or removed since. It asks the system for each file and folder, and reads no file. Its error is [ErrOnce] or nil.
 func (f *Files) Stamp() (string, error) {
-	now := make([]string, len(f.names))
-	for i, name := range f.names {
-		var err error
-		if now[i], err = stampOf(name); err != nil {
+	var now []string
+	for _, w := range f.watched {
+		stamp, err := w.stamp()
+		if err != nil {
 			return "", err
 		}
+		now = append(now, stamp)
 	}
 	return strings.Join(now, "\n"), nil
 }
 
-func stampOf(name string) (string, error) {
-	info, err := os.Stat(name)
+func (w watched) stamp() (string, error) {
+	if w.pattern {
+		names, _ := matching(w.name) // a faulty pattern is told elsewhere
+		return fmt.Sprintf("%s %q", w.name, names), nil
+	}
+	info, err := os.Stat(w.name)
 	switch {
 	case err != nil:
-		return name + " -", nil
-	case info.Mode().IsRegular() || info.IsDir():
-		return fmt.Sprint(realPath(name), " ", info.Size(), " ", info.ModTime().UnixNano()), nil
+		return w.name + " -", nil
+	case info.IsDir(): // of which only what matches counts
+		return realPath(w.name), nil
+	case info.Mode().IsRegular():
+		return fmt.Sprint(realPath(w.name), " ", info.Size(), " ", info.ModTime().UnixNano()), nil
 	}
-	return "", fmt.Errorf("%s: %w", name, ErrOnce)
+	return "", fmt.Errorf("%s: %w", w.name, ErrOnce)
 }

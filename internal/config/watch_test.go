@@ -4,6 +4,7 @@ import (
 	"errors"
 	"os"
 	"path/filepath"
+	"strings"
 	"testing"
 	"time"
 )
@@ -37,7 +38,8 @@ func TestFilesThatChange(t *testing.T) {
 		noticed bool
 	}{
 		{"nothing", func(string) {}, false},
-		{"a file of another folder", func(dir string) { writeAt(t, dir+"/more/x/else.toml", "", old) }, true}, // better once too often
+		{"a file that no pattern is for", func(dir string) { writeAt(t, dir+"/jobs.d/a.toml.tmp", "", old.Add(time.Second)) }, false},
+		{"a folder without what the pattern is for", func(dir string) { writeAt(t, dir+"/more/x/else.toml", "", old) }, false},
 		{"written in place", func(dir string) { writeAt(t, dir+"/jobs.toml", main+"#", old) }, true},
 		{"written later", func(dir string) { writeAt(t, dir+"/jobs.toml", main, old.Add(time.Second)) }, true},
 		{"included one written", func(dir string) { writeAt(t, dir+"/jobs.d/a.toml", "# other", old) }, true},
@@ -91,8 +93,23 @@ func TestFilesBehindSymbolicLinks(t *testing.T) {
 	}
 }
 
+// A folder that can't be read any more is not an empty one, or a reload would remove its jobs.
+func TestUnreadableFolderIsAFault(t *testing.T) {
+	dir := t.TempDir()
+	writeAt(t, dir+"/jobs.toml", "include = [\"jobs.d/*.toml\"]\n", time.Now())
+	if _, err := Load(dir+"/jobs.toml", Options{}); err != nil {
+		t.Fatal("a folder that is not there:", err)
+	}
+	if err := os.Symlink("jobs.d", dir+"/jobs.d"); err != nil {
+		t.Fatal(err)
+	}
+	if _, err := Load(dir+"/jobs.toml", Options{}); err == nil || !strings.Contains(err.Error(), "jobs.toml:1:12: "+dir+"/jobs.d cannot be read") {
+		t.Error(err)
+	}
+}
+
 func TestPipesAreReadOnce(t *testing.T) {
-	files := Files{names: []string{os.DevNull}} // the next best that is everywhere
+	files := Files{watched: []watched{{name: os.DevNull}}} // the next best that is everywhere
 	if _, err := files.Stamp(); !errors.Is(err, ErrOnce) {
 		t.Error(err)
 	}

@@ -19,6 +19,8 @@ type JobInfo struct {
 	// Schedule is the list of its expressions, Timezone the zone's IANA name.
 	Schedule []string `json:"schedule"`
 	Timezone string   `json:"timezone"`
+	// After names the jobs that it runs after; then it has no schedule.
+	After []string `json:"after,omitempty"`
 	// Except and ExceptDates are what is no tick of it, and StartsAt and ExpiresAt bound its ticks; an older replica says nothing of these.
 	Except      []string  `json:"except,omitempty"`
 	ExceptDates []string  `json:"except_dates,omitempty"`
@@ -33,6 +35,8 @@ type JobInfo struct {
 	Enabled bool `json:"enabled"`
 	// Where are the labels that a replica must have to run it; nil also in entries of versions that had none.
 	Where map[string]string `json:"where,omitempty"`
+	// Tags by which jobs are paused together; an older replica says nothing of them.
+	Tags []string `json:"tags,omitempty"`
 	// Seen is when a replica last described it, by the server's clock, estimated.
 	Seen time.Time `json:"seen"`
 }
@@ -85,48 +89,4 @@ func (j *Journal) Jobs(ctx context.Context) ([]JobInfo, error) {
 	}
 	slices.SortFunc(jobs, func(a, b JobInfo) int { return cmp.Compare(a.Name, b.Name) })
 	return jobs, damaged
-}
-
-// ForgetJobs removes the descriptions of jobs that no replica has described
-// since before, and entries that no replica wrote, and returns their names. It is
-// for the leader's housekeeping. If a replica describes a job at the same time
-// nothing is removed, for this time. What was recorded of the jobs' runs stays
-// until it is too old.
-func (j *Journal) ForgetJobs(ctx context.Context, before time.Time) ([]string, error) {
-	ctx, cancel := j.within(ctx)
-	defer cancel()
-	var gone []string
-	err := j.redis.Watch(ctx, func(tx *redis.Tx) error {
-		all, err := tx.HGetAll(ctx, j.key("jobs")).Result()
-		if err != nil {
-			return err
-		}
-		if gone = notSeenSince(all, before); len(gone) == 0 {
-			return nil
-		}
-		_, err = tx.TxPipelined(ctx, func(p redis.Pipeliner) error {
-			return p.HDel(ctx, j.key("jobs"), gone...).Err()
-		})
-		return err
-	}, j.key("jobs"))
-	switch {
-	case errors.Is(err, redis.TxFailedErr):
-		return nil, nil
-	case err != nil:
-		return nil, fmt.Errorf("forget jobs: %w", errors.Join(err, context.Cause(ctx)))
-	}
-	return gone, nil
-}
-
-// notSeenSince are the names of the descriptions from before t, sorted.
-func notSeenSince(all map[string]string, t time.Time) []string {
-	var names []string
-	for name, text := range all {
-		var info JobInfo
-		if decodeEntry(text, &info, &info.Name, name) != nil || info.Seen.Before(t) {
-			names = append(names, name)
-		}
-	}
-	slices.Sort(names)
-	return names
 }

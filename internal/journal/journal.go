@@ -26,7 +26,14 @@
 //	replicas       sorted set: replica's id by when it was last seen
 //	replica:ID     the replica as JSON, with its time to live
 //	canary:ID:N    one of a replica's on each master of a Cluster, see [Canary]; with the same time to live
+//	digests:CONFIG the digests of the jobs of a configuration as JSON, while a replica has it; CONFIG is its own digest
 //	jobs           hash: job -> its description as JSON
+//	requests       sorted set: id of a request by when it expires
+//	request:ID     a request as JSON, until then; request:ID:answer what became of it
+//	asked          the channel on which requests are told of
+//	{JOB}:followed while it is there somebody wants to see what runs print
+//	{JOB}:live:ID  stream of what a run that is followed prints; for a minute after the last
+//	gone           sorted set: job that no replica knows any more by when that was found
 //	format         the number of this layout
 //
 // # Bounds

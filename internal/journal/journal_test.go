@@ -221,13 +221,17 @@ func calls(t *testing.T, j *journal.Journal) map[string]func() error {
 	return map[string]func() error{
 		"Record":       func() error { return j.Record(ctx, []journal.Record{ended("a", "1", now)}) },
 		"Runs":         func() error { _, err := j.Runs(ctx, "", 1, true); return err },
-		"Last":         func() error { _, err := j.Last(ctx, []string{"a"}); return err },
+		"Recent":       func() error { _, err := j.Recent(ctx, []string{"a"}, 2); return err },
 		"Register":     func() error { _, err := j.Register(ctx, journal.Replica{ID: "r", Seen: now}, time.Second); return err },
 		"Deregister":   func() error { return j.Deregister(ctx, "r") },
 		"Replicas":     func() error { _, err := j.Replicas(ctx); return err },
 		"DescribeJobs": func() error { return j.DescribeJobs(ctx, []journal.JobInfo{{Name: "a", Seen: now}}) },
 		"Jobs":         func() error { _, err := j.Jobs(ctx); return err },
 		"ForgetJobs":   func() error { _, err := j.ForgetJobs(ctx, now); return err },
+		"GoneJobs":     func() error { _, err := j.GoneJobs(ctx); return err },
+		"DropGone":     func() error { return j.DropGone(ctx, "a") },
+		"KeepDigests":  func() error { return j.KeepDigests(ctx, "c", nil, time.Second) },
+		"Digests":      func() error { _, err := j.Digests(ctx, []string{"c"}); return err },
 		"CheckFormat":  func() error { return j.CheckFormat(ctx) },
 	}
 }

@@ -51,17 +51,17 @@ func (j *Journal) newest(ctx context.Context, job string, n int, output bool) ([
 	return records, damaged
 }
 
-// Last returns of each job the record that Runs would give first. Jobs of which
-// nothing is known are not in the map. Errors are as with Runs.
-func (j *Journal) Last(ctx context.Context, jobs []string) (map[string]Record, error) {
+// Recent returns of each job the n records that Runs would give first. Jobs of
+// which nothing is known are not in the map. Errors are as with Runs.
+func (j *Journal) Recent(ctx context.Context, jobs []string, n int) (map[string][]Record, error) {
 	ctx, cancel := j.within(ctx)
 	defer cancel()
 	var (
-		last    = map[string]Record{}
+		recent  = map[string][]Record{}
 		damaged error
 	)
-	for part := range slices.Chunk(jobs, maxBatch) {
-		entries, inIndex, err := j.index(ctx, part, 1)
+	for part := range slices.Chunk(jobs, max(1, maxBatch/max(n, 1))) {
+		entries, inIndex, err := j.index(ctx, part, n)
 		if err != nil {
 			return nil, fmt.Errorf("read the history: %w", err)
 		}
@@ -70,14 +70,34 @@ func (j *Journal) Last(ctx context.Context, jobs []string) (map[string]Record, e
 			return nil, fmt.Errorf("read the history: %w", err)
 		}
 		for _, r := range records {
-			last[r.Job] = r
+			recent[r.Job] = append(recent[r.Job], r)
 		}
 		damaged = errors.Join(damaged, inIndex, inRecords)
 	}
 	if damaged != nil {
-		return last, fmt.Errorf("read the history: %w", damaged)
+		return recent, fmt.Errorf("read the history: %w", damaged)
 	}
-	return last, nil
+	return recent, nil
+}
+
+// Run returns the record of one run, with its output; ok is false if there is none. Errors are as with Runs.
+func (j *Journal) Run(ctx context.Context, job, id string) (r Record, ok bool, err error) {
+	ctx, cancel := j.within(ctx)
+	defer cancel()
+	if !isName(job) || !isRunID(id) {
+		return r, false, nil
+	}
+	records, damaged, err := j.records(ctx, []entry{{job: job, id: id}})
+	if err == nil && damaged == nil {
+		damaged, err = j.addOutput(ctx, records)
+	}
+	if err = errors.Join(err, damaged); err != nil {
+		return r, false, fmt.Errorf("read run %s of job %s: %w", id, job, err)
+	}
+	if len(records) == 0 {
+		return r, false, nil
+	}
+	return records[0], true, nil
 }
 
 // recorded are the names of the jobs that have records.

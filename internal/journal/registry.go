@@ -31,6 +31,8 @@ type Replica struct {
 	ConfigDigest string `json:"config_digest"`
 	// Refused tells what is wrong with a newer configuration, in whose place it keeps the one it had; "" if there is none.
 	Refused string `json:"refused,omitempty"`
+	// Heartbeat tells what is wrong with the heartbeat that it sends as the leader; "" if nothing is.
+	Heartbeat string `json:"heartbeat,omitempty"`
 	// ClockOffsetMS is how far its wall clock is ahead of the server's.
 	ClockOffsetMS int64 `json:"clock_offset_ms"`
 	// Running is how many runs it has.

@@ -30,13 +30,15 @@ func (s *suite) orderAndLimits() {
 	}
 }
 
-func (s *suite) lastOfEach() {
+func (s *suite) recentOfEach() {
 	j := s.journal(journal.Config{})
 	s.record(j, s.ended("a", "1", journal.OutcomeOK, 30), s.ended("a", "2", journal.OutcomeFailed, 20),
 		s.ended("b", "3", journal.OutcomeOK, 1), s.running("b", "4", 90))
-	last, err := j.Last(s.ctx, []string{"a", "b", "nobody"})
-	if err != nil || len(last) != 2 || last["a"].RunID != "2" || last["b"].RunID != "4" {
-		s.Errorf("%v, %v", last, err)
+	for n, want := range map[int][]string{1: {"2 failed", "4 running"}, 2: {"2 failed", "1 ok", "4 running", "3 ok"}, 3: {"2 failed", "1 ok", "4 running", "3 ok"}} {
+		recent, err := j.Recent(s.ctx, []string{"a", "b", "nobody"}, n)
+		if got := describe(slices.Concat(recent["a"], recent["b"])); err != nil || len(recent) != 2 || !slices.Equal(got, want) {
+			s.Errorf("%d of each: %q, %v; want %q", n, got, err, want)
+		}
 	}
 }
 

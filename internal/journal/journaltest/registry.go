@@ -2,6 +2,7 @@ package journaltest
 
 import (
 	"errors"
+	"maps"
 	"reflect"
 	"slices"
 	"time"
@@ -151,10 +152,55 @@ func (s *suite) jobs() {
 	if got, err = j.Jobs(s.ctx); err != nil || !reflect.DeepEqual(got, []journal.JobInfo{b, c}) {
 		s.Errorf("left: %+v, %v", got, err)
 	}
+	s.goneJobs(j, a)
 	for _, bad := range []journal.JobInfo{{Name: "a"}, {Name: "a b", Seen: s.now}, {Seen: s.now}} {
 		if err := j.DescribeJobs(s.ctx, []journal.JobInfo{bad}); !errors.Is(err, journal.ErrInvalid) {
 			s.Errorf("%+v: %v", bad, err)
 		}
+	}
+}
+
+// goneJobs: a name is kept after the job was forgotten, until it is dropped or described again.
+func (s *suite) goneJobs(j *journal.Journal, a journal.JobInfo) {
+	gone := func(want map[string]time.Time) {
+		s.Helper()
+		got, err := j.GoneJobs(s.ctx)
+		if err != nil || !maps.EqualFunc(got, want, time.Time.Equal) {
+			s.Errorf("gone: %v, %v; want %v", got, err, want)
+		}
+	}
+	gone(map[string]time.Time{"a": a.Seen.Truncate(time.Millisecond)})
+	must(s, j.DescribeJobs(s.ctx, []journal.JobInfo{a}))
+	gone(nil)
+	again, err := j.ForgetJobs(s.ctx, s.now.Add(time.Minute))
+	if err != nil || !slices.Equal(again, []string{"a"}) {
+		s.Errorf("forgotten again: %q, %v", again, err)
+	}
+	gone(map[string]time.Time{"a": a.Seen.Truncate(time.Millisecond)})
+	must(s, j.DropGone(s.ctx))
+	must(s, j.DropGone(s.ctx, "a", "never"))
+	gone(nil)
+}
+
+// digests are written once for all replicas with one configuration, and end with the last of them.
+func (s *suite) digests() {
+	j := s.journal(journal.Config{})
+	one, other := map[string]string{"a": "1", "b": "2"}, map[string]string{"a": "1"}
+	must(s, j.KeepDigests(s.ctx, "one", one, hour))
+	must(s, j.KeepDigests(s.ctx, "one", map[string]string{"of": "nobody"}, hour)) // which can't be: it is there
+	must(s, j.KeepDigests(s.ctx, "other", other, hour))
+	got, err := j.Digests(s.ctx, []string{"one", "none", "other"})
+	if err != nil || !reflect.DeepEqual(got, map[string]map[string]string{"one": one, "other": other}) {
+		s.Errorf("%v, %v", got, err)
+	}
+	must(s, j.KeepDigests(s.ctx, "one", one, 50*time.Millisecond))
+	s.eventually("the digests end with those who have them", func() bool {
+		got, err := j.Digests(s.ctx, []string{"one", "other"})
+		return err == nil && len(got) == 1
+	})
+	s.client.Set(s.ctx, "cronclave:"+s.namespace+":digests:one", "not json", 0)
+	if got, err = j.Digests(s.ctx, []string{"one", "other"}); !errors.Is(err, journal.ErrCorrupt) || len(got) != 1 {
+		s.Errorf("beside a foreign one: %v, %v", got, err)
 	}
 }
 

@@ -1,0 +1,63 @@
+package journal
+
+import (
+	"context"
+	"encoding/json"
+	"errors"
+	"fmt"
+	"time"
+
+	"github.com/redis/go-redis/v9"
+)
+
+// KeepDigests keeps what tells the jobs of a configuration apart, by their names, for ttl by the server's clock. config is the digest of
+// the whole, under which all replicas that have it say the same: so it is written once, and then only kept. Call it again well before ttl has passed.
+func (j *Journal) KeepDigests(ctx context.Context, config string, jobs map[string]string, ttl time.Duration) error {
+	ctx, cancel := j.within(ctx)
+	defer cancel()
+	key := j.key("digests:" + config)
+	kept := j.redis.PExpire(ctx, key, ttl)
+	err := allErrors(ctx, []redis.Cmder{kept}, kept.Err())
+	if err == nil && !kept.Val() {
+		var text []byte
+		if text, err = json.Marshal(jobs); err == nil {
+			cmd := j.redis.Set(ctx, key, text, ttl)
+			err = allErrors(ctx, []redis.Cmder{cmd}, cmd.Err())
+		}
+	}
+	if err != nil {
+		return fmt.Errorf("keep the digests of jobs: %w", err)
+	}
+	return nil
+}
+
+// Digests returns what KeepDigests has kept, by the digests of the wholes. Those that are not there are left out, and so are those that no
+// replica wrote, with an error that wraps ErrCorrupt.
+func (j *Journal) Digests(ctx context.Context, configs []string) (map[string]map[string]string, error) {
+	ctx, cancel := j.within(ctx)
+	defer cancel()
+	cmds, err := j.redis.Pipelined(ctx, func(p redis.Pipeliner) error {
+		for _, config := range configs {
+			p.Get(ctx, j.key("digests:"+config))
+		}
+		return nil
+	})
+	damaged, err := sortErrors(ctx, cmds, err)
+	if err != nil {
+		return nil, fmt.Errorf("read the digests of jobs: %w", err)
+	}
+	found := map[string]map[string]string{}
+	for i, config := range configs {
+		text, err := cmds[i].(*redis.StringCmd).Bytes()
+		if err != nil {
+			continue // not there, or told as damaged
+		}
+		var jobs map[string]string
+		if err := json.Unmarshal(text, &jobs); err != nil {
+			damaged = errors.Join(damaged, fmt.Errorf("digests of configuration %.40q: %w: %w", config, ErrCorrupt, err))
+			continue
+		}
+		found[config] = jobs
+	}
+	return found, damaged
+}

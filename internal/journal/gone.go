@@ -1,0 +1,121 @@
+package journal
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"slices"
+	"time"
+
+	"github.com/redis/go-redis/v9"
+)
+
+// ForgetJobs removes the descriptions of jobs that no replica has described
+// since before, and entries that no replica wrote, and returns their names. It is
+// for the leader's housekeeping. If a replica describes a job at the same time
+// nothing is removed, for this time. What was recorded of the jobs' runs stays
+// until it is too old, and their names are kept: see GoneJobs.
+func (j *Journal) ForgetJobs(ctx context.Context, before time.Time) ([]string, error) {
+	ctx, cancel := j.within(ctx)
+	defer cancel()
+	var gone []string
+	err := j.redis.Watch(ctx, func(tx *redis.Tx) error {
+		all, err := tx.HGetAll(ctx, j.key("jobs")).Result()
+		if err != nil {
+			return err
+		}
+		var lastSeen []redis.Z
+		if gone, lastSeen = notSeenSince(all, before); len(gone) == 0 {
+			return nil
+		}
+		if len(lastSeen) > 0 { // first, so that no name is lost; of a job that is described again at the same time GoneJobs finds that
+			if err := j.redis.ZAdd(ctx, j.key("gone"), lastSeen...).Err(); err != nil {
+				return err
+			}
+		}
+		_, err = tx.TxPipelined(ctx, func(p redis.Pipeliner) error {
+			return p.HDel(ctx, j.key("jobs"), gone...).Err()
+		})
+		return err
+	}, j.key("jobs"))
+	switch {
+	case errors.Is(err, redis.TxFailedErr):
+		return nil, nil
+	case err != nil:
+		return nil, fmt.Errorf("forget jobs: %w", errors.Join(err, context.Cause(ctx)))
+	}
+	return gone, nil
+}
+
+// notSeenSince are the names of the descriptions from before t, sorted, and
+// those of them that a replica wrote, with when it did.
+func notSeenSince(all map[string]string, t time.Time) (names []string, lastSeen []redis.Z) {
+	for name, text := range all {
+		var info JobInfo
+		foreign := decodeEntry(text, &info, &info.Name, name) != nil || !isName(name)
+		if !foreign && !info.Seen.Before(t) {
+			continue
+		}
+		names = append(names, name)
+		if !foreign {
+			lastSeen = append(lastSeen, redis.Z{Score: float64(info.Seen.UnixMilli()), Member: name})
+		}
+	}
+	slices.Sort(names)
+	return names, lastSeen
+}
+
+// GoneJobs returns the jobs that ForgetJobs has forgotten, with when they were
+// last described, until DropGone: there may still be something of them in Redis.
+// Those that a replica has described since are not gone any more.
+func (j *Journal) GoneJobs(ctx context.Context) (map[string]time.Time, error) {
+	ctx, cancel := j.within(ctx)
+	defer cancel()
+	all := j.redis.ZRangeWithScores(ctx, j.key("gone"), 0, -1)
+	if err := allErrors(ctx, []redis.Cmder{all}, all.Err()); err != nil {
+		return nil, fmt.Errorf("list the jobs that are gone: %w", err)
+	}
+	gone, back := map[string]time.Time{}, []string{}
+	for part := range slices.Chunk(all.Val(), maxBatch) {
+		cmds, err := j.redis.Pipelined(ctx, func(p redis.Pipeliner) error {
+			for _, z := range part {
+				p.HExists(ctx, j.key("jobs"), z.Member.(string))
+			}
+			return nil
+		})
+		if err := allErrors(ctx, cmds, err); err != nil {
+			return nil, fmt.Errorf("list the jobs that are gone: %w", err)
+		}
+		for i, z := range part {
+			name := z.Member.(string)
+			if cmds[i].(*redis.BoolCmd).Val() || !isName(name) {
+				back = append(back, name)
+				continue
+			}
+			gone[name] = time.UnixMilli(int64(z.Score))
+		}
+	}
+	return gone, j.dropGone(ctx, back)
+}
+
+// DropGone forgets the names of jobs of which nothing is left that could matter.
+func (j *Journal) DropGone(ctx context.Context, jobs ...string) error {
+	ctx, cancel := j.within(ctx)
+	defer cancel()
+	return j.dropGone(ctx, jobs)
+}
+
+func (j *Journal) dropGone(ctx context.Context, jobs []string) error {
+	if len(jobs) == 0 {
+		return nil
+	}
+	members := make([]any, len(jobs))
+	for i, name := range jobs {
+		members[i] = name
+	}
+	cmd := j.redis.ZRem(ctx, j.key("gone"), members...)
+	if err := allErrors(ctx, []redis.Cmder{cmd}, cmd.Err()); err != nil {
+		return fmt.Errorf("drop jobs that are gone: %w", err)
+	}
+	return nil
+}

@@ -1,0 +1,80 @@
+package journal
+
+import (
+	"context"
+	"time"
+
+	"github.com/redis/go-redis/v9"
+)
+
+const (
+	// lookForRequests is how often Hear looks by itself: a message may get lost, and an ACL may forbid the channel.
+	lookForRequests = 3 * time.Second
+	// redial is the pause before a subscription that has ended is tried again.
+	redial = 2 * time.Second
+	// quiet is after what silence a subscription is made anew: nothing else tells that its connection is dead.
+	quiet = 30 * time.Second
+)
+
+// Hear calls f with the requests that wait, from one goroutine, whenever one is published and from time to time, until ctx ends. The same
+// request is heard again until it was answered or has expired.
+func (j *Journal) Hear(ctx context.Context, f func([]Request)) {
+	told := make(chan struct{}, 1)
+	over := make(chan struct{})
+	go func() {
+		defer close(over)
+		j.subscribe(ctx, told)
+	}()
+	timer := time.NewTimer(0)
+	defer timer.Stop()
+	for ctx.Err() == nil {
+		select {
+		case <-ctx.Done():
+		case <-told:
+		case <-timer.C:
+		}
+		if requests, err := j.Requests(ctx); err == nil && len(requests) > 0 && ctx.Err() == nil {
+			f(requests)
+		}
+		timer.Reset(lookForRequests)
+	}
+	<-over
+}
+
+// subscribe tells of messages until ctx ends.
+func (j *Journal) subscribe(ctx context.Context, told chan<- struct{}) {
+	for ctx.Err() == nil {
+		j.listen(ctx, told)
+		pause := time.NewTimer(redial)
+		select {
+		case <-ctx.Done():
+		case <-pause.C:
+		}
+		pause.Stop()
+	}
+}
+
+// listen subscribes once, and returns when that has ended.
+func (j *Journal) listen(ctx context.Context, told chan<- struct{}) {
+	sub := j.redis.Subscribe(ctx)
+	defer sub.Close()
+	defer context.AfterFunc(ctx, func() { _ = sub.Close() })() // no context ends a read
+	first, cancel := j.within(ctx)
+	err := sub.Subscribe(first, j.key("asked"))
+	cancel()
+	ended, end := context.WithCancel(ctx)
+	end() // so that go-redis does not connect again by itself
+	for err == nil {
+		var m any
+		if m, err = sub.ReceiveTimeout(ended, quiet); err != nil {
+			return
+		}
+		if _, ok := m.(*redis.Message); !ok {
+			continue
+		}
+		select {
+		case told <- struct{}{}:
+		default: // that is known
+		}
+	}
+}

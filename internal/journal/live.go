@@ -1,0 +1,116 @@
+package journal
+
+import (
+	"context"
+	"encoding/json"
+	"errors"
+	"fmt"
+	"slices"
+	"time"
+
+	"github.com/redis/go-redis/v9"
+)
+
+const (
+	// liveChunks is how many chunks of a run are kept.
+	liveChunks = 64
+	// keepLive is how long they are kept after the last one.
+	keepLive = time.Minute
+	// keepFollower is how long a follower is believed to be there.
+	keepFollower = 10 * time.Second
+)
+
+// Chunk is a part of what a run prints, for those who follow it.
+type Chunk struct {
+	// Number counts the chunks of a try from 1: who misses one finds out.
+	Number int64 `json:"n"`
+	// Lost is how many bytes were left out before it.
+	Lost int64 `json:"lost,omitempty"`
+	// Lines are in the order in which they were read.
+	Lines []Line `json:"lines,omitempty"`
+	// End tells that it is the last one.
+	End bool `json:"end,omitempty"`
+}
+
+// Line is a line of output without its newline.
+type Line struct {
+	Stderr bool   `json:"err,omitempty"`
+	Text   string `json:"text"`
+}
+
+// Follow says that somebody wants to see what runs of a job print while they do, for some seconds: call it again while that is so.
+func (j *Journal) Follow(ctx context.Context, job string) error {
+	ctx, cancel := j.within(ctx)
+	defer cancel()
+	if !isName(job) {
+		return fmt.Errorf("follow: %w: job %.40q", ErrInvalid, job)
+	}
+	cmd := j.redis.Set(ctx, j.jobKey(job, "followed"), "1", keepFollower)
+	return wrapIf("follow job "+job, allErrors(ctx, []redis.Cmder{cmd}, cmd.Err()))
+}
+
+// Followed are those of jobs that somebody follows.
+func (j *Journal) Followed(ctx context.Context, jobs []string) ([]string, error) {
+	ctx, cancel := j.within(ctx)
+	defer cancel()
+	cmds, err := j.redis.Pipelined(ctx, func(p redis.Pipeliner) error {
+		for _, job := range jobs {
+			p.Exists(ctx, j.jobKey(job, "followed"))
+		}
+		return nil
+	})
+	if err := allErrors(ctx, cmds, err); err != nil {
+		return nil, fmt.Errorf("look who follows: %w", err)
+	}
+	var followed []string
+	for i, job := range jobs {
+		if cmds[i].(*redis.IntCmd).Val() > 0 {
+			followed = append(followed, job)
+		}
+	}
+	return followed, nil
+}
+
+func (j *Journal) liveKey(job, run string) string { return j.jobKey(job, "live:"+run) }
+
+// Publish adds a chunk to what a run prints. The newest liveChunks are kept, for keepLive.
+func (j *Journal) Publish(ctx context.Context, job, run string, c Chunk) error {
+	ctx, cancel := j.within(ctx)
+	defer cancel()
+	if !isName(job) || !isRunID(run) {
+		return fmt.Errorf("publish output: %w: job %.40q, run %.40q", ErrInvalid, job, run)
+	}
+	text, err := json.Marshal(c)
+	if err != nil {
+		return fmt.Errorf("publish output of run %s: %w: %w", run, ErrInvalid, err)
+	}
+	cmds, err := j.redis.TxPipelined(ctx, func(p redis.Pipeliner) error {
+		p.XAdd(ctx, &redis.XAddArgs{Stream: j.liveKey(job, run), MaxLen: liveChunks, Values: []any{"chunk", text}})
+		return p.PExpire(ctx, j.liveKey(job, run), keepLive).Err()
+	})
+	return wrapIf("publish output of run "+run, allErrors(ctx, cmds, err))
+}
+
+// Live are the chunks of a run after the place where an earlier call ended, "" for all that are kept, and the place where this one ends.
+func (j *Journal) Live(ctx context.Context, job, run, after string) (chunks []Chunk, place string, err error) {
+	ctx, cancel := j.within(ctx)
+	defer cancel()
+	from := "-"
+	if after != "" {
+		from = after
+	}
+	cmd := j.redis.XRange(ctx, j.liveKey(job, run), from, "+")
+	if err := allErrors(ctx, []redis.Cmder{cmd}, cmd.Err()); err != nil && !errors.Is(err, redis.Nil) {
+		return nil, after, fmt.Errorf("read output of run %s: %w", run, err)
+	}
+	messages := slices.DeleteFunc(cmd.Val(), func(m redis.XMessage) bool { return m.ID == after }) // "(" asks for Redis 6.2
+	for _, m := range messages {
+		after = m.ID
+		text, _ := m.Values["chunk"].(string)
+		var c Chunk
+		if json.Unmarshal([]byte(text), &c) == nil {
+			chunks = append(chunks, c)
+		}
+	}
+	return chunks, after, nil
+}
