@@ -114,6 +114,9 @@ type clusterStatus struct {
 			Tick    *time.Time `json:"tick"`
 			Expires time.Time  `json:"expires"`
 		} `json:"holders"`
+		PausedSince  *time.Time `json:"paused_since"`
+		PausedUntil  *time.Time `json:"paused_until"`
+		PausedReason string     `json:"paused_reason"`
 	} `json:"jobs"`
 	Warnings []struct {
 		Code    string `json:"code"`

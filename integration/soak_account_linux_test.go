@@ -180,9 +180,9 @@ func (a *account) logOf(at *seat) string { return at.log.path }
 // checkOutcomes demands that each tick has as many outcomes as grants at most, and one at least; and counts them.
 func (a *account) checkOutcomes(t *testing.T) map[string]int {
 	t.Helper()
-	ran := map[string]bool{}
+	started := map[string]line{}
 	for _, l := range a.truth.runs {
-		ran[l.Job+l.RunID] = true
+		started[l.Job+l.RunID] = l
 	}
 	ticks := a.ran()
 	count := map[string]int{}
@@ -199,9 +199,9 @@ func (a *account) checkOutcomes(t *testing.T) map[string]int {
 			a.complain(t, key, "%d outcomes", len(outcomes))
 		}
 		for _, o := range outcomes {
-			did := ran[o.Job+o.RunID]
+			start, did := started[o.Job+o.RunID]
 			count[fmt.Sprintf("%s, ran %v", o.verdict(), did)]++
-			if !unsure && !a.fits(o, did) {
+			if !unsure && !a.fits(o, start, did) {
 				a.complain(t, key, "outcome %s is not excused; it ran: %v", o.verdict(), did)
 			}
 		}
@@ -210,7 +210,7 @@ func (a *account) checkOutcomes(t *testing.T) map[string]int {
 }
 
 // fits tells whether an outcome is what may be. The short soak is for busy machines: there whatever tells the truth will do.
-func (a *account) fits(o pastRun, ran bool) bool {
+func (a *account) fits(o pastRun, start line, ran bool) bool {
 	switch {
 	case o.Outcome == "ok":
 		return ran
@@ -222,12 +222,21 @@ func (a *account) fits(o pastRun, ran bool) bool {
 	switch o.verdict() {
 	case "abandoned", "lost":
 		return slices.ContainsFunc(a.faults, func(m mishap) bool {
-			return m.hits(o.Replica) && m.during(granted(o), a.kinds[o.Job].lasts+time.Second, time.Second)
+			return m.hits(o.Replica) && m.during(granted(o), starting(o, start)+a.kinds[o.Job].lasts+time.Second, time.Second)
 		})
 	case "skipped overlap":
 		return !ran && (a.occupied(o) || a.blocked(o.Tick))
 	}
 	return false
+}
+
+// starting is how long a run took from its grant to its start, when the machine was busy. One that never said that it started had a
+// lease for it.
+func starting(o pastRun, start line) time.Duration {
+	if start.Micros == 0 {
+		return soakLease
+	}
+	return max(0, start.At().Sub(granted(o)))
 }
 
 // granted is when a run was granted. Its token tells: by the clock of Redis, other than what its replica says.

@@ -240,15 +240,6 @@ func (s *soak) finish(t *testing.T) {
 	a.judge(t)
 }
 
-// pass waits until an instant.
-func pass(t *testing.T, until time.Time) {
-	t.Helper()
-	select {
-	case <-time.After(time.Until(until)):
-	case <-t.Context().Done():
-	}
-}
-
 func later(a, b time.Time) time.Time {
 	if a.Before(b) {
 		return b

@@ -27,6 +27,7 @@ type line struct {
 	Slot    int    `json:"slot"`
 	Slots   int    `json:"slots"`
 	Attempt int    `json:"attempt"`
+	Trigger string `json:"trigger"`
 	Replica string `json:"replica"`
 	RunID   string `json:"run_id"`
 	PID     int    `json:"pid"`

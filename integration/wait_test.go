@@ -71,3 +71,12 @@ func readLines(t *testing.T, path string) []string {
 	}
 	return strings.Split(string(text[:end]), "\n")
 }
+
+// pass waits until an instant.
+func pass(t *testing.T, until time.Time) {
+	t.Helper()
+	select {
+	case <-time.After(time.Until(until)):
+	case <-t.Context().Done():
+	}
+}

@@ -28,7 +28,7 @@
 //
 // # What is left out
 //
-// Quorum, chains, the waiting queue and the adoption of orphans; a second schedule of the same lock, plain locks that expire
+// Quorum, chains, the waiting queue and the adoption of orphans (package locking has a model of that beside its scripts); a second schedule of the same lock, plain locks that expire
 // when idle, ledgers and clocks that are ahead by more than a minute; different limits in a roll-out; WAIT is told for
 // one follower. Processes die at once when they are killed.
 package model
@@ -60,7 +60,8 @@ type Setup struct {
 	Early       uint8 // how much too early a replica may ask
 	InFlight    int   // messages at once; at most 5
 	Manual      bool  // each replica may start one run without a tick
-	Queue       bool  // overlap: a tick whose slots are all held stays open; else it is skipped
+	Queue       bool  // overlap: the first tick whose slots are all held stays open; else it is skipped
+	Leaves      bool  // runs may be left to an heir, who is not told of here
 	Acked       bool  // acked_replicas: what was not replicated does not count
 	Faults      Faults
 }

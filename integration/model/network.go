@@ -70,7 +70,7 @@ func (x *steps) deliver(n *State, i int) {
 
 // trim drops what nobody reads in a reply, so that fewer states differ.
 func (m *Message) trim() {
-	m.Until, m.Waited, m.Skip, m.Undo = 0, false, false, false
+	m.Until, m.Waited, m.Skip, m.First, m.Undo, m.Leave = 0, false, false, false, false, false
 	if m.Verdict != isGranted && m.Verdict != isRenewed {
 		m.Slot, m.Token, m.Left = 0, 0, 0
 	}
@@ -96,10 +96,25 @@ func (x *steps) judgeClaim(n *State, m *machine, known IDs) {
 		n.True.Settled |= setOf(q.ID)
 		m.s.Told |= setOf(q.ID)
 		q.Knows.Told |= setOf(q.ID)
-		if q.How == skipped && q.Waited {
+		switch {
+		case q.How != skipped:
+		case q.Waited:
 			n.Broken = brokenSkipped
+		case q.First && x.PerTick == 1 && !n.Lost && !n.Split && !x.waitsBefore(n, q.ID.work()):
+			n.Broken = brokenQueue
 		}
 	}
+}
+
+// waitsBefore tells whether a tick before this one is neither granted nor settled.
+func (x *steps) waitsBefore(n *State, tick int) bool {
+	for w := 1; w < tick; w++ {
+		granted := n.True.Runs[w] > 0 || (n.True.Issued&^n.True.Undone)&idsFor[w] != 0
+		if !granted && n.True.Outcomes[w] == 0 && n.True.Settled&idsFor[w] == 0 {
+			return true
+		}
+	}
+	return false
 }
 
 func (x *steps) judgeGrant(n *State, m *machine, known IDs) {

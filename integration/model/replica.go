@@ -26,6 +26,7 @@ const (
 	ends
 	dies // the processes of a run that was told to end
 	givesBackRun
+	leavesRun
 	releases
 	decidesAlone
 	arrives
@@ -151,7 +152,7 @@ func (x *steps) ask(r, w int) {
 		n.True.Outcomes[w] |= 1 << missed
 		x.done(decidesAlone, r, w, &n)
 	}
-	m := Message{Kind: claim, Waited: k.Waited, Skip: !x.Queue && (!k.Waited || !x.WaitingNeverSkips)}
+	m := Message{Kind: claim, Waited: k.Waited, Skip: !k.Waited || !x.WaitingNeverSkips, First: x.Queue}
 	x.send(asks, m, r, w, func(n *State) {
 		if k := &n.Replicas[r].Work[w]; k.Asked && !x.SameID && w > 0 {
 			k.Generation, k.Asked = 1, false
@@ -192,23 +193,26 @@ func (x *steps) hold(r, w int) {
 	if !x.from.awaits(renewal, r, w) && x.from.Now+x.Lease > k.Deadline {
 		x.send(renews, Message{Kind: renewal, Slot: k.Slot, Token: k.Token}, r, w, func(*State) {})
 	}
-	end := func(alive bool) func(*State) {
+	end := func(alive, leaves bool) func(*State) {
 		return func(n *State) {
 			k := &n.Replicas[r].Work[w]
-			*k = Work{Phase: ending, Generation: k.Generation, Alive: alive}
+			*k = Work{Phase: ending, Generation: k.Generation, Alive: alive, Leaves: leaves}
 		}
 	}
-	x.send(ends, Message{Kind: release}, r, w, end(!x.ReleaseAfterDead))
+	x.send(ends, Message{Kind: release}, r, w, end(!x.ReleaseAfterDead, false))
+	if x.Leaves {
+		x.send(leavesRun, Message{Kind: release, Leave: true}, r, w, end(false, true))
+	}
 	if !x.GiveBackOnlyUnrun {
-		x.send(givesBackRun, Message{Kind: release, Undo: true}, r, w, end(false))
+		x.send(givesBackRun, Message{Kind: release, Undo: true}, r, w, end(false, false))
 	}
 }
 
 // release sends what ends a lease for the server, until it is answered.
 func (x *steps) release(r, w int) {
 	if !x.from.awaits(release, r, w) {
-		undo := x.from.Replicas[r].Work[w].Phase != ending
-		x.send(releases, Message{Kind: release, Undo: undo}, r, w, func(*State) {})
+		k := &x.from.Replicas[r].Work[w]
+		x.send(releases, Message{Kind: release, Undo: k.Phase != ending, Leave: k.Leaves}, r, w, func(*State) {})
 	}
 }
 
@@ -290,7 +294,7 @@ func (x *steps) stillOpen(k *Work, m *Message) {
 		*k = Work{Phase: over}
 	default:
 		k.Asked, k.Rests = k.Asked && x.WithdrawDoubted, true
-		k.Waited = k.Waited || m.Verdict == isClosed
+		k.Waited = k.Waited || m.Verdict == isClosed || x.Queue && m.Verdict == isHeld
 	}
 }
 

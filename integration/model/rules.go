@@ -12,6 +12,7 @@ type Rules struct {
 	SkipOnlyUnrun   bool // a tick that has a grant is not settled as skipped or missed
 	SettledInScript bool // an outcome is decided by the server in one step with the grants; else each replica decides by its own clock
 	HybridTokens    bool // token = max(floor + 1, the server's time); else a counter
+	FirstWaits      bool // of the ticks that queue the first is not skipped: all before it are decided
 
 	// Asking.
 	SameID             bool // an unknown outcome is asked again under the same id
@@ -28,6 +29,7 @@ type Rules struct {
 	ReleaseAfterDead     bool // the row is released when the processes are dead; else when they are told to end
 	Warden               bool // kills what a frozen replica runs at the deadline, and what a dead one ran at once
 	Tombstones           bool // whatever arrives in the name of a released lease is refused
+	LeftIsDead           bool // also the id of a run that was left to an heir
 	PutBackBySlot        bool // a row is put back if its slot has had no later grant; else if the lock has had none
 	PutBackNeverOver     bool // and not in any case, whatever was granted since
 	SlotRemembers        bool // a slot knows its newest token when its row is gone
@@ -58,10 +60,10 @@ func Proposed() Rules {
 func AllRules() Rules {
 	return Rules{
 		NotAfter: true, SameGrantAgain: true, NeverEarly: true, LedgerOfTicks: true, LowWithoutGaps: true, SkipOnlyUnrun: true,
-		SettledInScript: true, HybridTokens: true,
+		SettledInScript: true, HybridTokens: true, FirstWaits: true,
 		SameID: true, WithdrawGivenUp: true, WithdrawUnasked: true, WaitingNeverSkips: true, GiveBackOnlyUnrun: true,
 		AcknowledgedGrants: true,
-		DeadlineFromSend:   true, DeadlineInSuspend: true, AcknowledgedRenewals: true, ReleaseAfterDead: true, Warden: true, Tombstones: true,
+		DeadlineFromSend:   true, DeadlineInSuspend: true, AcknowledgedRenewals: true, ReleaseAfterDead: true, Warden: true, Tombstones: true, LeftIsDead: true,
 		PutBackBySlot: true, PutBackNeverOver: true, SlotRemembers: true, PutBackCloses: true,
 		Witnesses: true, ForgottenCloses: true, RepliesTellLedger: true,
 		OwnOrphanReopens: true, AcknowledgedWitness: true, AcknowledgedRefusal: true, WithdrawDoubted: true,

@@ -114,7 +114,8 @@ func (m *machine) settle(tick int, how Outcome, entry Entry) Verdict {
 func (m *machine) take(tick int, entry Entry, back bool) Verdict {
 	slot, ok := m.free(entry, back)
 	if !ok {
-		if tick > 0 && (entry.slots() == 0 || !m.SkipOnlyUnrun) && m.q.Skip {
+		keeps := m.q.First && m.FirstWaits && m.joins(tick)
+		if tick > 0 && (entry.slots() == 0 || !m.SkipOnlyUnrun) && m.q.Skip && !keeps {
 			return m.settle(tick, skipped, entry)
 		}
 		return isHeld
@@ -203,7 +204,8 @@ func (m *machine) mayPutBack() bool {
 	return m.s.Newest[m.q.Slot] < m.q.Token
 }
 
-// release ends a lease and leaves a tombstone: lua/release.lua. With Undo the tick is open again.
+// release ends a lease and leaves a tombstone: lua/release.lua. With Undo the tick is open again, with Leave the run is an
+// orphan.
 func (m *machine) release() Verdict {
 	if m.buried() { // asked again: the same verdict, remembered anew
 		m.s.Tombs[m.q.ID] = m.s.Tombs[m.q.ID]&gone | m.now + m.Tombstone
@@ -214,12 +216,17 @@ func (m *machine) release() Verdict {
 	if !held {
 		tomb |= gone
 	}
-	m.s.Tombs[m.q.ID], m.s.Buried = tomb, m.s.Buried|id
+	if !m.q.Leave || m.LeftIsDead {
+		m.s.Tombs[m.q.ID], m.s.Buried = tomb, m.s.Buried|id
+	}
 	for i := range m.s.Orphans {
 		if m.s.Orphans[i]&id != 0 && !held {
 			slot = i
 		}
 		m.s.Orphans[i] &^= id
+	}
+	if m.q.Leave && slot >= 0 {
+		m.s.Orphans[slot] |= id
 	}
 	if tick := m.q.ID.work(); m.q.Undo && tick > 0 && slot >= 0 {
 		m.reopen(tick, slot)

@@ -181,7 +181,7 @@ func (tr *trace) must(err error) {
 
 // request sends one to both.
 func (tr *trace) request() {
-	q := Message{Kind: claim, ID: ID(1 + tr.IntN(2*idsOf)), Until: tr.now + 1, Skip: tr.IntN(2) == 0}
+	q := Message{Kind: claim, ID: ID(1 + tr.IntN(2*idsOf)), Until: tr.now + 1, Skip: tr.IntN(2) == 0, First: tr.IntN(3) == 0}
 	q.Knows = tr.known[tr.IntN(len(tr.known))]
 	if tr.IntN(4) == 0 {
 		q.Knows, _ = q.Knows.with(tr.known[tr.IntN(len(tr.known))])
@@ -192,7 +192,8 @@ func (tr *trace) request() {
 	if g, ok := tr.grants[q.ID]; ok && tr.IntN(3) > 0 {
 		q.Kind, q.Slot, q.Token = renewal, g.Slot, g.Token
 		if tr.IntN(2) == 0 {
-			q.Kind, q.Undo = release, tr.IntN(2) == 0
+			how := tr.IntN(3)
+			q.Kind, q.Undo, q.Leave = release, how == 1, how == 2
 		}
 	}
 	asked := q
@@ -225,7 +226,11 @@ func (tr *trace) argv(q Message) []any {
 	case renewal:
 		return append(argv, "owner", q.Slot, lease, "t", "", token(q.Token), tick, 1, 0, tr.setup.Slots)
 	case release:
-		return append(argv, int64(tr.setup.Tombstone)*unit, flagText(q.Undo), previous, tr.setup.PerTick)
+		how := flagText(q.Undo)
+		if q.Leave {
+			how = "2"
+		}
+		return append(argv, int64(tr.setup.Tombstone)*unit, how, previous, tr.setup.PerTick, 1)
 	}
 	held := ""
 	if q.Skip {
@@ -235,7 +240,11 @@ func (tr *trace) argv(q Message) []any {
 	if w == 0 {
 		return append(argv, "", 0, 0, 0, 0, "", "", "")
 	}
-	return append(argv, tick, previous, tr.at(tr.setup.At[w]), tr.at(tr.setup.At[w]+tr.setup.StartWithin), tr.setup.PerTick, "s", held, "missed")
+	argv = append(argv, tick, previous, tr.at(tr.setup.At[w]), tr.at(tr.setup.At[w]+tr.setup.StartWithin), tr.setup.PerTick, "s", held, "missed")
+	if q.First {
+		argv = append(argv, "", 0, 0, "1")
+	}
+	return argv
 }
 
 func flagText(b bool) string {

@@ -160,6 +160,7 @@ type Work struct {
 	Rests      bool  // it was answered: it is asked for again when time has passed
 	Asked      bool  // an earlier claim was not answered
 	Alive      bool  // its processes run
+	Leaves     bool  // its release leaves it to an heir
 	Slot       uint8 // and token and deadline, of a lease that it believes in
 	Token      uint8
 	Deadline   uint8
@@ -187,7 +188,9 @@ type Message struct {
 	Sent    uint8 // local clock
 	Until   uint8 // its not-after, by the server's clock
 	Undo    bool  // a release: the run never started
+	Leave   bool  // a release: others are to carry the run on
 	Skip    bool  // a claim: settle the tick as skipped if all rows are held
+	First   bool  // but not if all ticks before it are decided
 	Waited  bool  // a claim of a tick that has waited for the server
 	Slot    uint8
 	Token   uint8
@@ -247,6 +250,7 @@ const (
 	brokenFenced
 	brokenLost
 	brokenSkipped
+	brokenQueue
 	brokenDecider
 	brokenHolder
 	brokenRow
@@ -261,6 +265,7 @@ var faultTexts = [...]string{
 	brokenFenced:    "P4: a later grant has no greater token",
 	brokenLost:      "P5: a tick counts as decided, but nobody has run or settled it and nobody will",
 	brokenSkipped:   "P5: a tick that waited for the server is skipped",
+	brokenQueue:     "P5: a tick that is to queue is skipped while none before it waits",
 	brokenDecider:   "P6: a tick has two outcomes",
 	brokenRow:       "P3: an earlier lease takes the row of a later grant",
 	brokenHolder:    "P3: a living holder loses its lease though its slot was granted to nobody else",

@@ -20,6 +20,8 @@ func (x *steps) tell(s Step, n *State) string {
 		return fmt.Sprintf("%s's run of %s ends, and %s releases", who, what, who)
 	case dies:
 		return fmt.Sprintf("the processes of %s's run of %s are dead", who, what)
+	case leavesRun:
+		return fmt.Sprintf("%s stops its run of %s, and leaves it to an heir", who, what)
 	case givesBackRun:
 		return fmt.Sprintf("%s ends its run of %s, and gives the tick back", who, what)
 	case releases:

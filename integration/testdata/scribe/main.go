@@ -119,6 +119,7 @@ type line struct {
 	Slot    int64  `json:"slot"`
 	Slots   int64  `json:"slots"`
 	Attempt int64  `json:"attempt"`
+	Trigger string `json:"trigger,omitempty"`
 	Replica string `json:"replica"`
 	RunID   string `json:"run_id"`
 	PID     int    `json:"pid"`
@@ -128,7 +129,7 @@ type line struct {
 
 func newScribe(env func(string) string) (*scribe, error) {
 	s := &scribe{path: env("SCRIBE_FILE"), redis: env("SCRIBE_REDIS")}
-	s.line = line{Job: env("CRONCLAVE_JOB"), Replica: env("CRONCLAVE_REPLICA"), RunID: env("CRONCLAVE_RUN_ID"), PID: os.Getpid()}
+	s.line = line{Job: env("CRONCLAVE_JOB"), Replica: env("CRONCLAVE_REPLICA"), RunID: env("CRONCLAVE_RUN_ID"), Trigger: env("CRONCLAVE_TRIGGER"), PID: os.Getpid()}
 	var faults []error
 	for name, to := range map[string]*int64{
 		"CRONCLAVE_TICK_UNIX": &s.line.Tick, "CRONCLAVE_FENCING_TOKEN": &s.line.Token, "CRONCLAVE_SLOT": &s.line.Slot,

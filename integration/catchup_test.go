@@ -1,0 +1,123 @@
+package integration
+
+import (
+	"cmp"
+	"fmt"
+	"slices"
+	"strconv"
+	"strings"
+	"testing"
+	"time"
+)
+
+// TestCatchUpAfterAllWereKilled kills all replicas while their jobs run, and starts them again when some ticks are past their deadlines: what
+// is run of them, once each and oldest first, is what each job asks for. Of the job latest nothing is due any more then.
+func TestCatchUpAfterAllWereKilled(t *testing.T) {
+	t.Parallel()
+	jobs := `
+[defaults]
+schedule = "*/2 * * * * *"
+command = '"$SCRIBE"'
+lease = "2s"
+start_deadline = "1s"
+
+[jobs.all]
+catch_up = "all"
+start_deadline = "10s"
+
+[jobs.none]
+`
+	c := newCluster(t, jobs)
+	first := c.startAll(t, 3)
+	for _, job := range []string{"all", "none"} {
+		c.awaitTick(t, startTimeout, job, 0)
+	}
+	begin := time.Now().UTC().Truncate(2 * time.Second)
+	last := begin.Add(18 * time.Second)
+	var ticks []string
+	for _, at := range []time.Time{begin.Add(6 * time.Second), last.Add(-4 * time.Second), last.Add(-2 * time.Second), last} {
+		ticks = append(ticks, strconv.Quote(at.Format("5 4 15 * * *")))
+	}
+	c.edit(t, fmt.Sprintf("%s\n[jobs.latest]\nschedule = [%s]\ncatch_up = \"latest\"\n", jobs, strings.Join(ticks, ", ")), first...)
+	c.awaitTick(t, startTimeout, "latest", 0)
+	for _, r := range first {
+		r.Kill(t)
+	}
+	down := time.Now()
+	if down.After(last.Add(-time.Second)) {
+		t.Fatalf("the replicas were killed %v after the last tick", down.Sub(last))
+	}
+	odd := down.Truncate(2 * time.Second).Add(21 * time.Second) // no tick is in time then
+	for odd.Before(last.Add(3 * time.Second)) {
+		odd = odd.Add(2 * time.Second)
+	}
+	pass(t, odd)
+	second := c.startAll(t, 3)
+	back := time.Now()
+	for _, job := range []string{"all", "none"} {
+		c.awaitTick(t, startTimeout, job, back.Unix()+4)
+	}
+	c.awaitTick(t, startTimeout, "latest", last.Unix())
+	stopAll(t, second)
+
+	all := starts(c.lines(t, "all"))
+	checkOnce(t, all, 1)
+	if !slices.IsSortedFunc(all, func(a, b line) int { return cmp.Compare(a.Tick, b.Tick) }) {
+		t.Errorf("not oldest first: %v", all)
+	}
+	for i := 1; i < len(all); i++ {
+		if all[i].Tick-all[i-1].Tick != 2 {
+			t.Errorf("tick %d was followed by %d", all[i-1].Tick, all[i].Tick)
+		}
+	}
+	if n := len(caughtUp(all)); n < 3 {
+		t.Errorf("%d ticks of job all were caught up", n)
+	}
+	latest := starts(c.lines(t, "latest"))
+	checkOnce(t, latest, 1)
+	if got := caughtUp(latest); len(got) != 1 || got[0].Tick != last.Unix() {
+		t.Errorf("of job latest were caught up %v, want tick %d alone", got, last.Unix())
+	}
+	if got := caughtUp(starts(c.lines(t, "none"))); len(got) > 0 {
+		t.Errorf("of job none were caught up %v", got)
+	}
+	for _, r := range c.history(t, "latest") {
+		ran := slices.ContainsFunc(latest, func(l line) bool { return l.RunID == r.RunID })
+		if r.Outcome != "ok" && (r.verdict() != "missed down" || ran) {
+			t.Errorf("%+v", r)
+		}
+	}
+}
+
+// caughtUp are the runs that were told so.
+func caughtUp(runs []line) []line {
+	return slices.DeleteFunc(slices.Clone(runs), func(l line) bool { return l.Trigger != "catch_up" })
+}
+
+// TestQueueAcrossReplicas has runs that last longer than it is to the next tick: the next one waits for them, wherever it is run then.
+func TestQueueAcrossReplicas(t *testing.T) {
+	t.Parallel()
+	c := newCluster(t, `
+[jobs.long]
+schedule = "*/2 * * * * *"
+command = '"$SCRIBE" -for 2500ms -beat 50ms'
+overlap = "queue"
+`)
+	replicas := c.startAll(t, 2)
+	from := c.awaitTick(t, startTimeout, "long", 0).Tick
+	c.awaitTick(t, startTimeout, "long", from+12)
+	stopAll(t, replicas)
+	lines := c.lines(t, "long")
+	runs := starts(lines)
+	checkOnce(t, runs, 1)
+	checkAtMost(t, lines, 1)
+	together := 0
+	for i := 1; i < len(runs); i++ {
+		if runs[i].Tick == runs[i-1].Tick+2 { // no tick that comes due while another runs would be run else
+			together++
+		}
+	}
+	if together < 2 {
+		t.Errorf("no tick has waited: %v", runs)
+	}
+}

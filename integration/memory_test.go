@@ -1,0 +1,217 @@
+package integration
+
+import (
+	"context"
+	"crypto/rand"
+	"flag"
+	"fmt"
+	"regexp"
+	"strings"
+	"sync"
+	"testing"
+	"time"
+
+	"github.com/redis/go-redis/v9"
+
+	"github.com/cronclave/cronclave/election"
+	"github.com/cronclave/cronclave/internal/journal"
+	"github.com/cronclave/cronclave/locking"
+)
+
+var memoryRuns = flag.Int("memory", 10_000, "runs that TestMemoryInRedisIsBounded makes in all, a hundred of each job")
+
+const (
+	runsOfAJob = 100
+	keptOfAJob = 50 // the default of [history].runs
+	tailOfARun = 500
+	// outputOfAJob is [history].max_bytes, small enough to be reached; it is kept in blocks of 256 bytes then.
+	outputOfAJob = 32 << 10
+	blocksOfAJob = outputOfAJob / 256
+	fewDigests   = 2 // configurations at a time, as in a roll-out
+	replicasUp   = 3
+)
+
+// kindsOfKeys is the formula of docs/redis-keys.md: how many keys there are of each kind, and how many bytes they take at the most.
+var kindsOfKeys = []struct {
+	kind  string // what follows the namespace
+	keys  func(jobs int) int
+	bytes func(jobs int) int
+}{
+	{`\{[^}]+\}:job`, perJob(1), perJob(1200)},
+	{`\{[^}]+\}:runs`, perJob(1), perJob(200 + 80*(keptOfAJob+1))},
+	{`\{[^}]+\}:records`, perJob(1), perJob(200 + 420*(keptOfAJob+1))},
+	{`\{[^}]+\}:output`, perJob(1), perJob(200 + outputOfAJob + 200*blocksOfAJob)},
+	{`\{leader\}:office`, exactly(1), exactly(1200)},
+	{"jobs", exactly(1), perJob(500)},
+	{"history", exactly(1), perJob(150)},
+	{"digests:.*", exactly(fewDigests), perJob(fewDigests * 64)},
+	{"replicas", exactly(1), exactly(1000)},
+	{"replica:.*", exactly(replicasUp), exactly(1000 * replicasUp)},
+	{"format", exactly(1), exactly(100)},
+}
+
+func perJob(n int) func(int) int  { return func(jobs int) int { return jobs * n } }
+func exactly(n int) func(int) int { return func(int) int { return n } }
+
+// TestMemoryInRedisIsBounded drives locks and history through a hundred runs of each job, and compares all keys that are left with the
+// formula: their number is exact, their bytes, by Redis' own account, are a bound (P9).
+func TestMemoryInRedisIsBounded(t *testing.T) {
+	t.Parallel()
+	b := newBooks(t, *memoryRuns/runsOfAJob)
+	b.announce(t)
+	for n := range runsOfAJob {
+		b.tick(t, b.first.Add(time.Duration(n)*time.Second))
+	}
+	eventually(t, startTimeout, "end of the releases' tombstones", func() bool {
+		for _, key := range b.keys(t) {
+			if strings.Contains(key, ":dead:") {
+				return false
+			}
+		}
+		return true
+	})
+	b.audit(t)
+}
+
+// books is a cluster without processes: what replicas write to Redis, and nothing else.
+type books struct {
+	redis   *redis.Client
+	elector *election.Elector
+	journal *journal.Journal
+	jobs    []string
+	first   time.Time // tick
+}
+
+func newBooks(t *testing.T, jobs int) *books {
+	t.Helper()
+	s := startRedis(t, redisOpts{})
+	b := &books{redis: s.Client, first: redisTime(t, s.Client).Truncate(time.Second).Add(-time.Hour)}
+	locks, err := locking.New(locking.Config{Redis: s.Client, Prefix: "cronclave:it:", Owner: "r0", Timeout: soon / 4})
+	must(t, err)
+	t.Cleanup(func() { _ = locks.Close() }) // it only waits
+	b.elector, err = election.New(election.Config{Locks: locks})
+	must(t, err)
+	b.journal, err = journal.New(journal.Config{Redis: s.Client, Namespace: "it", Runs: keptOfAJob, MaxBytes: outputOfAJob, Timeout: soon})
+	must(t, err)
+	for n := range jobs {
+		b.jobs = append(b.jobs, fmt.Sprintf("nightly-backup-%04d", n))
+	}
+	office, err := election.NewOffice(election.OfficeConfig{Locks: locks, Name: "leader"})
+	must(t, err)
+	ctx, resign := context.WithCancel(t.Context())
+	office.Campaign(ctx, func(context.Context, *election.Term) { resign() })
+	return b
+}
+
+// announce says who is there and what the jobs are. Their schedule has been known for an hour: that past is faked, as lua/state.lua has it.
+func (b *books) announce(t *testing.T) {
+	t.Helper()
+	now, ttl := redisTime(t, b.redis), time.Hour
+	must(t, b.journal.ClaimFormat(t.Context()))
+	digests := map[string]string{}
+	var infos []journal.JobInfo
+	var inquiries []election.Inquiry
+	for _, job := range b.jobs {
+		digests[job] = "0123abcd"
+		infos = append(infos, journal.JobInfo{Name: job, Schedule: []string{"*/5 9-17 * * 1-5"}, Timezone: "Europe/Berlin", Parallel: 1, PerTick: 1,
+			Digest: "0123456789abcdef", Enabled: true, Seen: now})
+		inquiries = append(inquiries, election.Inquiry{Job: job, Schedule: "0123456789abcdef"})
+	}
+	must(t, b.journal.DescribeJobs(t.Context(), infos))
+	for n := range replicasUp {
+		config := fmt.Sprintf("%016d", n%fewDigests)
+		_, err := b.journal.Register(t.Context(), journal.Replica{ID: fmt.Sprintf("replica-%d-abcdefgh", n), Name: fmt.Sprintf("replica-%d", n), Version: "v1.2.3",
+			Started: now, Seen: now, ConfigDigest: config, Running: 100, Labels: map[string]string{"zone": "a"}}, ttl)
+		must(t, err)
+		must(t, b.journal.KeepDigests(t.Context(), config, digests, ttl))
+	}
+	for _, s := range b.elector.Survey(t.Context(), inquiries) {
+		must(t, s.Err)
+	}
+	_, err := b.redis.Pipelined(t.Context(), func(p redis.Pipeliner) error {
+		for _, job := range b.jobs {
+			p.HSet(t.Context(), "cronclave:it:{"+job+"}:job", "since", b.first.Add(-time.Second).UnixMicro())
+		}
+		return nil
+	})
+	must(t, err)
+}
+
+// tick has each job run once, with all that is said of it.
+func (b *books) tick(t *testing.T, at time.Time) {
+	t.Helper()
+	claims := make([]election.Claim, len(b.jobs))
+	for i, job := range b.jobs {
+		claims[i] = election.Claim{Job: job, ID: rand.Text(), Slots: 1, PerTick: 1, Lease: time.Minute, Trigger: "schedule", Tick: at,
+			Previous: at.Add(-time.Second), Schedule: "0123456789abcdef"}
+	}
+	var begun, ended []journal.Record
+	var releases sync.WaitGroup
+	places := make(chan struct{}, 64)
+	for i, r := range b.elector.Claim(t.Context(), claims) {
+		if r.Verdict != election.Granted {
+			t.Fatalf("tick %v of %s: %+v", at, claims[i].Job, r)
+		}
+		slot, code, ms, output := r.Term.Slot(), 0, int64(1234), strings.Repeat("x", tailOfARun)
+		record := journal.Record{RunID: claims[i].ID, Job: claims[i].Job, Tick: at, Trigger: "schedule", Slot: &slot, Attempt: 1, Token: r.Term.Token(),
+			Replica: "replica-0", Outcome: journal.OutcomeRunning, Started: at.Add(time.Millisecond)}
+		begun = append(begun, record)
+		record.Outcome, record.ExitCode, record.Finished, record.DurationMS, record.Output = journal.OutcomeOK, &code, at.Add(time.Second), &ms, &output
+		ended = append(ended, record)
+		places <- struct{}{}
+		releases.Go(func() {
+			defer func() { <-places }()
+			if err := r.Term.End(t.Context()); err != nil {
+				t.Error(err)
+			}
+		})
+	}
+	must(t, b.journal.Record(t.Context(), begun))
+	releases.Wait()
+	must(t, b.journal.Record(t.Context(), ended))
+}
+
+func (b *books) keys(t *testing.T) (keys []string) {
+	t.Helper()
+	all := b.redis.Scan(t.Context(), 0, "*", 10_000).Iterator()
+	for all.Next(t.Context()) {
+		keys = append(keys, all.Val())
+	}
+	must(t, all.Err())
+	return keys
+}
+
+// audit compares all keys with the formula.
+func (b *books) audit(t *testing.T) {
+	t.Helper()
+	count, bytes := map[string]int{}, map[string]int{}
+	total := 0
+	for _, key := range b.keys(t) {
+		size, err := b.redis.MemoryUsage(t.Context(), key, 0).Result()
+		must(t, err)
+		kind := kindOf(key)
+		if kind == "" {
+			t.Errorf("key %s is none of the formula's", key)
+		}
+		count[kind]++
+		bytes[kind] += int(size)
+		total += int(size)
+	}
+	for _, k := range kindsOfKeys {
+		keys, most := k.keys(len(b.jobs)), k.bytes(len(b.jobs))
+		t.Logf("%-20s %6d keys, %9d bytes of %9d", k.kind, count[k.kind], bytes[k.kind], most)
+		if count[k.kind] != keys || bytes[k.kind] > most {
+			t.Errorf("%s: %d keys of %d bytes, want %d of at most %d", k.kind, count[k.kind], bytes[k.kind], keys, most)
+		}
+	}
+	t.Logf("%d jobs after %d runs: %d bytes, %d for each job", len(b.jobs), len(b.jobs)*runsOfAJob, total, total/len(b.jobs))
+}
+
+func kindOf(key string) string {
+	for _, k := range kindsOfKeys {
+		if regexp.MustCompile("^cronclave:it:" + k.kind + "$").MatchString(key) {
+			return k.kind
+		}
+	}
+	return ""
+}

@@ -1,0 +1,113 @@
+package integration
+
+import (
+	"testing"
+	"time"
+)
+
+const pauseJobs = `
+[history]
+runs = 1000
+[defaults]
+schedule = "* * * * * *"
+command = 'exec "$SCRIBE"'
+start_deadline = "10s"
+lease = "2s"
+
+[jobs.stopped]
+tags = ["db"]
+[jobs.free]
+`
+
+// pausedAt is since when a job is paused, by status; 0 if it is not.
+func (c *cluster) pausedAt(t *testing.T, job, reason string) int64 {
+	t.Helper()
+	for _, j := range c.status(t).Jobs {
+		if j.Name != job || !j.Paused {
+			continue
+		}
+		if j.PausedReason != reason || j.PausedUntil != nil {
+			t.Errorf("%+v", j)
+		}
+		return j.PausedSince.UnixMicro()
+	}
+	return 0
+}
+
+// checkPaused demands that no tick after an instant and before another one ran, and that each that came due after known was skipped, once.
+func (c *cluster) checkPaused(t *testing.T, since, known, until int64) {
+	t.Helper()
+	for _, l := range starts(c.lines(t, "stopped")) {
+		if at := l.Tick * 1e6; at > since && at < until {
+			t.Errorf("a run of paused time: %v", l)
+		}
+	}
+	outcomes := outcomesOf(c.history(t, "stopped"))
+	for tick := known/1e6 + 1; tick*1e6 < until; tick++ {
+		if past := outcomes[tick]; len(past) != 1 || past[0].verdict() != "skipped paused" {
+			t.Errorf("tick %d, %v after the pause: %+v", tick, time.Duration(tick*1e6-since)*time.Microsecond, past)
+		}
+	}
+}
+
+// TestPause pauses one job of two; then Redis forgets everything. The job stays paused until it is resumed, its ticks are skipped, and
+// the other one runs on (P6).
+func TestPause(t *testing.T) {
+	t.Parallel()
+	s := startRedis(t, redisOpts{})
+	c := newClusterOn(t, s, pauseJobs)
+	replicas := c.startAll(t, 3)
+	c.awaitTick(t, soon, "stopped", 0)
+	c.awaitTick(t, soon, "free", 0)
+	c.command(t, "pause", "--tag", "db", "--reason", "an upgrade").want(t, 0, "paused stopped until it is resumed: an upgrade\n")
+	since := c.pausedAt(t, "stopped", "an upgrade")
+	c.awaitTick(t, soon, "free", since/1e6+3)
+	c.checkPaused(t, since, since, redisTime(t, c.Client).Add(-2*time.Second).UnixMicro())
+
+	must(t, s.Client.FlushAll(t.Context()).Err())
+	forgotten := redisTime(t, c.Client)
+	c.awaitTick(t, 2*soon, "free", forgotten.Unix()+4)
+	if again := c.pausedAt(t, "stopped", "an upgrade"); again != since {
+		t.Errorf("paused since %d, and after the loss since %d", since, again)
+	}
+	resumed := redisTime(t, c.Client).UnixMicro()
+	c.command(t, "resume", "--all").want(t, 0, "free was not paused\nresumed stopped\n")
+	c.awaitTick(t, soon, "stopped", redisTime(t, c.Client).Unix()+1)
+	stopAll(t, replicas)
+	c.checkPaused(t, since, forgotten.UnixMicro(), resumed)
+	checkOnce(t, starts(c.lines(t, "")), 1)
+	if c.pausedAt(t, "stopped", "") != 0 {
+		t.Error("it is paused after the end")
+	}
+}
+
+// TestPauseOnAQuorum pauses a job on five masters, of which two are gone in the moment of the pause and two others when it counts.
+func TestPauseOnAQuorum(t *testing.T) {
+	t.Parallel()
+	c, servers := newQuorumCluster(t, pauseJobs)
+	replicas := c.startAll(t, 2)
+	c.awaitTick(t, soon, "stopped", 0)
+	freeze := func(some ...*redisServer) (thaw func()) {
+		for _, s := range some {
+			s.Pause()
+		}
+		return func() {
+			for _, s := range some {
+				s.Unpause()
+			}
+		}
+	}
+	thaw := freeze(servers[0], servers[1])
+	c.command(t, "pause", "stopped", "--reason", "why").want(t, 0, "paused stopped")
+	thaw()
+	since := c.pausedAt(t, "stopped", "why")
+	thaw = freeze(servers[3], servers[4])
+	c.awaitTick(t, 2*soon, "free", redisTime(t, c.Client).Unix()+4)
+	resumed := redisTime(t, c.Client).UnixMicro()
+	c.command(t, "resume", "stopped").want(t, 0, "resumed stopped\n")
+	thaw()
+	c.awaitTick(t, 2*soon, "stopped", redisTime(t, c.Client).Unix()+1)
+	stopAll(t, replicas)
+	c.checkPaused(t, since, since, resumed)
+	checkOnce(t, starts(c.lines(t, "")), 1)
+}

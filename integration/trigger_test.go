@@ -1,0 +1,194 @@
+package integration
+
+import (
+	"crypto/rand"
+	"encoding/json"
+	"os"
+	"path/filepath"
+	"strings"
+	"sync"
+	"testing"
+	"time"
+
+	"github.com/redis/go-redis/v9"
+
+	"github.com/cronclave/cronclave/election"
+	"github.com/cronclave/cronclave/locking"
+)
+
+// begin starts a command line of cronclave, and returns at once.
+func (c *cluster) begin(t *testing.T, args ...string) *replica {
+	t.Helper()
+	env := append([]string{"CRONCLAVE_REDIS=" + c.url, "CRONCLAVE_CONFIG=" + c.path, quickExit}, c.env...)
+	return startObserved(t, args[0], "", env, program(t, cronclaveProgram), append(args, "--namespace", c.Namespace)...)
+}
+
+// said waits until a command line has printed a line.
+func said(t *testing.T, p *replica, line string) {
+	t.Helper()
+	eventually(t, soon, line+" from "+p.Name, func() bool { return strings.Contains("\n"+strings.Join(p.Log(), "\n")+"\n", "\n"+line+"\n") })
+}
+
+// onDemand are jobs that run when somebody asks for it, and go on when a file is there.
+func onDemand(gate string) string {
+	return `
+[defaults]
+lease = "2s"
+
+[jobs.gated]
+schedule = "0 0 31 12 *"
+command = 'CRONCLAVE_TICK_UNIX=0 "$SCRIBE"; echo first; echo to stderr >&2; while ! test -e ` + gate + `; do sleep 0.05; done; echo last; exit 7'
+
+[jobs.killed]
+schedule = "0 0 31 12 *"
+command = 'kill -TERM $$'
+
+[jobs.daily]
+schedule = "0 3 * * *"
+command = 'echo "$CRONCLAVE_TICK" "$CRONCLAVE_TRIGGER"'
+`
+}
+
+// TestTrigger has one of three replicas run a job, and shows what it prints while it runs.
+func TestTrigger(t *testing.T) {
+	t.Parallel()
+	gate := filepath.Join(t.TempDir(), "gate")
+	c := newCluster(t, onDemand(gate))
+	replicas := c.startAll(t, 3)
+	c.awaitReplicas(t, 3)
+
+	waits := c.begin(t, "trigger", "gated", "--wait")
+	said(t, waits, "first")
+	said(t, waits, "to stderr")
+	follows := c.begin(t, "logs", "gated", "-f")
+	said(t, follows, "first") // also what it printed before
+	c.command(t, "trigger", "gated").want(t, 1, "job gated: skipped: overlap")
+	c.command(t, "trigger", "gated", "--wait").want(t, 75, "job gated: skipped: overlap")
+	c.command(t, "trigger", "killed", "--wait").want(t, 143, "ended by SIGTERM")
+	must(t, os.WriteFile(gate, nil, 0o600))
+	if code := waits.Wait(t, soon); code != 7 {
+		t.Errorf("exit code %d, want the job's", code)
+	}
+	said(t, waits, "last")
+	said(t, follows, "last")
+	if starts := event("start", c.lines(t, "gated")); len(starts) != 1 {
+		t.Errorf("%d runs", len(starts))
+	}
+
+	var told struct {
+		Request, Job, Outcome, Reason, Replica string
+		RunID                                  string `json:"run_id"`
+	}
+	run := c.command(t, "trigger", "gated", "--json")
+	if err := json.Unmarshal([]byte(run.stdout), &told); err != nil || told.Outcome != "running" || told.RunID == "" {
+		t.Fatalf("%+v, %v", run, err)
+	}
+	said(t, follows, "==> run "+told.RunID) // one that came later
+	ended := c.awaitRun(t, soon, "gated", "the end", func(r pastRun) bool { return r.RunID == told.RunID && r.Outcome == "failed" })
+	if ended.Trigger != "manual" || !ended.Tick.IsZero() || ended.Replica != told.Replica {
+		t.Errorf("history: %+v", ended)
+	}
+	c.command(t, "logs", "gated", "--run", told.RunID).want(t, 0, "last")
+	c.command(t, "logs", "gated", "--run", "nosuch").want(t, 1, "no run")
+	follows.Kill(t)
+
+	tick := time.Now().UTC().AddDate(0, 0, -2).Truncate(24 * time.Hour).Add(3 * time.Hour)
+	c.command(t, "trigger", "daily", "--wait", "--tick", tick.Format(time.RFC3339)).want(t, 0, tick.Format(time.RFC3339)+" manual")
+	c.command(t, "trigger", "daily", "--tick", tick.Add(time.Second).Format(time.RFC3339)).want(t, 2, "is no tick of job daily")
+	c.command(t, "trigger", "nosuch").want(t, 2, `no job "nosuch"`)
+
+	stopAll(t, replicas)
+	c.command(t, "trigger", "daily").want(t, 1, "no replica is there")
+}
+
+// TestTakerOfARequestIsKilled between the moment at which it alone may act on the request and the start of the run: another one
+// takes its place, once.
+func TestTakerOfARequestIsKilled(t *testing.T) {
+	t.Parallel()
+	gate := filepath.Join(t.TempDir(), "gate")
+	c := newCluster(t, onDemand(gate))
+	must(t, os.WriteFile(gate, nil, 0o600))
+	replicas := map[string]*replica{}
+	for _, r := range c.startAll(t, 3) {
+		replicas[r.Name] = r
+	}
+	c.awaitReplicas(t, 3)
+	// A lock that is closed to grants, as after Redis has forgotten, has whoever takes the request wait.
+	closed := c.Client.Time(t.Context()).Val().Add(12 * time.Second)
+	must(t, c.Client.HSet(t.Context(), "cronclave:"+c.Namespace+":{gated}:job", "longest", 12_000_000, "closed", closed.UnixMicro()).Err())
+	waits := c.begin(t, "trigger", "gated", "--wait")
+	var taker string
+	eventually(t, soon, "word of who has taken it", func() bool {
+		_, after, ok := strings.Cut(strings.Join(waits.Log(), "\n"), "cronclave: replica ")
+		taker, _, _ = strings.Cut(after, " ")
+		return ok
+	})
+	replicas[taker].Kill(t)
+	if code := waits.Wait(t, 2*soon); code != 7 {
+		t.Errorf("exit code %d, want the job's", code)
+	}
+	starts := event("start", c.lines(t, "gated"))
+	if len(starts) != 1 || starts[0].Replica == taker {
+		t.Errorf("taken by %s, runs: %+v", taker, starts)
+	}
+}
+
+// awaitReplicas waits until so many have registered.
+func (c *cluster) awaitReplicas(t *testing.T, n int) {
+	t.Helper()
+	eventually(t, soon, "registration of all replicas", func() bool { return len(c.status(t).Replicas) == n })
+}
+
+// TestErrandOnAQuorum is begun once, and a taker that dies is replaced.
+func TestErrandOnAQuorum(t *testing.T) {
+	t.Parallel()
+	servers := masters(t)
+	member := func(name string) (e *election.Elector, die func()) {
+		cfg := locking.Config{Prefix: "it:", Owner: name}
+		for _, s := range servers {
+			cfg.Quorum = append(cfg.Quorum, redis.NewClient(clientOptions(s.instance.addr())))
+		}
+		locks, err := locking.New(cfg)
+		must(t, err)
+		e, err = election.New(election.Config{Locks: locks})
+		must(t, err)
+		die = sync.OnceFunc(func() {
+			for _, c := range cfg.Quorum {
+				must(t, c.Close()) // first, so that nothing can be released
+			}
+			_ = locks.Close()
+		})
+		t.Cleanup(die)
+		return e, die
+	}
+	a, die := member("a")
+	b, _ := member("b")
+	now := servers[0].Client.Time(t.Context()).Val()
+	what := election.Errand{Job: "report", ID: "please", Created: now, Expires: now.Add(time.Minute), Lease: time.Second}
+	take := func(e *election.Elector, want election.Verdict) (r election.Result) {
+		t.Helper()
+		eventually(t, soon, string(want), func() bool {
+			what.Taker = rand.Text()
+			r = e.Take(t.Context(), what)
+			return r.Verdict == want
+		})
+		return r
+	}
+	take(a, election.Granted)
+	if r := take(b, election.Taken); r.By != "a" {
+		t.Errorf("while it is not begun: %+v", r)
+	}
+	die()
+	heir := take(b, election.Granted)
+	if heir.Term.Attempt() != 2 {
+		t.Errorf("attempt %d", heir.Term.Attempt())
+	}
+	must(t, heir.Term.End(t.Context()))
+	c, _ := member("c")
+	if r := take(c, election.Taken); !r.Until.IsZero() {
+		t.Errorf("after it was begun: %+v", r)
+	}
+	what.ID = "another"
+	must(t, take(b, election.Granted).Term.Return(t.Context()))
+	must(t, take(c, election.Granted).Term.End(t.Context()))
+}

@@ -1,0 +1,116 @@
+package integration
+
+import (
+	"net/http"
+	"net/http/httptest"
+	"strings"
+	"sync/atomic"
+	"testing"
+)
+
+// told counts the lines of replicas' logs that contain a text.
+func told(replicas []*replica, part string) (n int) {
+	for _, r := range replicas {
+		for _, e := range r.LogEntries() {
+			if message(part)(e) {
+				n++
+			}
+		}
+	}
+	return n
+}
+
+// warnings of status with a code.
+func (c *cluster) warnings(t *testing.T, code string) (messages []string) {
+	t.Helper()
+	for _, w := range c.status(t).Warnings {
+		if w.Code == code {
+			messages = append(messages, w.Message)
+		}
+	}
+	return messages
+}
+
+// TestReplicasThatDisagreeAreNamed: with the job and its forms, in status and in the leader's log; once, and once more when they agree (P8).
+func TestReplicasThatDisagreeAreNamed(t *testing.T) {
+	t.Parallel()
+	const same = `
+[jobs.same]
+schedule = "* * * * * *"
+command = "true"
+`
+	const before, after = same + "[jobs.edited]\nschedule = \"@daily\"\ncommand = \"true\"\n", same + "[jobs.edited]\nschedule = \"@hourly\"\ncommand = \"true\"\n"
+	c := newCluster(t, before)
+	replicas := []*replica{c.start(t, "old")}
+	replicas[0].WaitLog(t, soon, "election", message("leader of the cluster's housekeeping"))
+	c.edit(t, after)
+	replicas = append(replicas, c.start(t, "new"))
+
+	eventually(t, soon, "a warning that names the job and who has which", func() bool {
+		all := strings.Join(c.warnings(t, "config_differs"), "\n")
+		return strings.Contains(all, "job edited: new (") && strings.Contains(all, "); old (")
+	})
+	if all := strings.Join(c.warnings(t, "config_differs"), "\n"); strings.Contains(all, "job same") {
+		t.Errorf("they agree on this one:\n%s", all)
+	}
+	const differ, agree = "replicas run different configurations", "agree on the configuration again"
+	e := replicas[0].WaitLog(t, soon, "word of it", message(differ))
+	if where, _ := e["differ"].(string); !strings.Contains(where, "job edited: new (") || strings.Contains(where, "same") {
+		t.Errorf("%v", e)
+	}
+	c.edit(t, after, replicas[0])
+	replicas[0].WaitLog(t, soon, "word of agreement", message(agree))
+	if all := c.warnings(t, "config_differs"); len(all) > 0 {
+		t.Errorf("still: %q", all)
+	}
+	stopAll(t, replicas)
+	if told(replicas, differ) != 1 || told(replicas, agree) != 1 {
+		t.Errorf("said %d times, and %d times that it is over", told(replicas, differ), told(replicas, agree))
+	}
+}
+
+// TestHeartbeat: the leader sends it, and when it is killed the next one does; what is wrong with it is told, without the secret in its URL.
+func TestHeartbeat(t *testing.T) {
+	t.Parallel()
+	var beats atomic.Int64
+	var deaf atomic.Bool
+	ear := httptest.NewServer(http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
+		if r.URL.Path != "/s3cr3t" {
+			t.Errorf("asked for %s", r.URL)
+		}
+		if deaf.Load() {
+			w.WriteHeader(http.StatusTeapot)
+		}
+		beats.Add(1)
+	}))
+	defer ear.Close()
+	c := newCluster(t, oneJob+"\n[heartbeat]\nurl = \"${CRONCLAVE_TEST_HEARTBEAT}\"\nevery = \"1s\"\n")
+	c.env = append(c.env, "CRONCLAVE_TEST_HEARTBEAT="+ear.URL+"/s3cr3t")
+	leader := c.start(t, "r1")
+	leader.WaitLog(t, soon, "election", message("leader of the cluster's housekeeping"))
+	heard := func(n int64) {
+		t.Helper()
+		from := beats.Load()
+		eventually(t, startTimeout, "heartbeats", func() bool { return beats.Load() >= from+n })
+	}
+	heard(3)
+	next := c.start(t, "r2")
+	next.WaitLog(t, soon, "announcement", announced)
+	leader.Kill(t)
+	next.WaitLog(t, startTimeout, "election", message("leader of the cluster's housekeeping"))
+	heard(3)
+	deaf.Store(true)
+	eventually(t, soon, "a warning", func() bool {
+		all := strings.Join(c.warnings(t, "heartbeat"), "\n")
+		return strings.Contains(all, "leader r2: the heartbeat to "+ear.URL+" is not heard: the answer is 418")
+	})
+	deaf.Store(false)
+	next.WaitLog(t, soon, "word that it is heard", message("the heartbeat is heard again"))
+	stopAll(t, []*replica{next})
+	if n := told([]*replica{next}, "the heartbeat is not heard"); n != 1 {
+		t.Errorf("said %d times", n)
+	}
+	if said := strings.Join(append(leader.Log(), next.Log()...), "\n"); strings.Contains(said, "s3cr3t") {
+		t.Error("the log has the secret")
+	}
+}
