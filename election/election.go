@@ -221,6 +221,9 @@ func (t *Term) Context() context.Context { return t.span().Context() }
 // Endangered is closed when a third of the lease is left, because renewals have failed.
 func (t *Term) Endangered() <-chan struct{} { return t.span().Endangered() }
 
+// Confirmed is closed when the term has its whole length: at once, unless its grant was told late, see [locking.Lease.Confirmed].
+func (t *Term) Confirmed() <-chan struct{} { return t.lease.Confirmed() }
+
 // Remaining is how long the term lasts if no renewal comes through.
 func (t *Term) Remaining() time.Duration { return t.span().Remaining() }
 

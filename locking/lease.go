@@ -39,7 +39,7 @@ type Lease struct {
 
 	mu          sync.Mutex
 	deadline    time.Duration // local clock: the lease ends for us
-	provisional bool          // granted by another's script for a moment, and not confirmed yet: too early for a warning
+	provisional bool          // see toConfirm; not confirmed yet: too early for a warning
 	confirmed   chan struct{} // closed when it is; nil if it was never provisional
 	warned      bool
 	ofSet       *warning    // that of the set it belongs to; nil if it is by itself
@@ -80,7 +80,15 @@ func newLease(c *Client, r Request, got reply) *Lease {
 	if l.narrow = got.narrow; got.partial {
 		l.renewAt, l.repair = min(l.renewAt, got.sent+spreadAfter), 2*spreadAfter
 	}
+	if left < l.length/4*3 { // the answers to earlier requests were lost
+		l.toConfirm(got.sent)
+	}
 	return l
+}
+
+// toConfirm makes the lease of a grant that is a while old, or brief, one that the keeper has to renew before it has its length.
+func (l *Lease) toConfirm(now time.Duration) {
+	l.provisional, l.confirmed, l.renewAt = true, make(chan struct{}), now
 }
 
 // ID is the lease id.
@@ -108,8 +116,9 @@ func (l *Lease) Context() context.Context { return l.ctx }
 // A renewal may still come through, so the context tells whether the lease is held.
 func (l *Lease) Endangered() <-chan struct{} { return l.endangered }
 
-// Confirmed is closed when the lease has its whole length. One that was waited for begins with a second at most, until the keeper
-// has renewed it: who needs more than that to stop its work waits for this first, or for the end of [Lease.Context].
+// Confirmed is closed when the lease has its whole length. One that was waited for begins with a second at most, and one whose grant was
+// told late with what is left of it, until the keeper has renewed it: who needs more than that to stop its work waits for this first, or for
+// the end of [Lease.Context].
 func (l *Lease) Confirmed() <-chan struct{} {
 	if l.confirmed == nil {
 		return atOnce

@@ -198,6 +198,6 @@ func (w *waiter) take(g grant, asked inLine) *Lease {
 	if now >= l.deadline {
 		return nil
 	}
-	l.provisional, l.confirmed, l.renewAt = true, make(chan struct{}), now
+	l.toConfirm(now)
 	return w.keeper.add(l)
 }

@@ -125,6 +125,7 @@ func (x *executor) launch(ctx context.Context, job *Job, run *Run, term *electio
 	defer killNow()
 	defer stopNow(nil)
 	run.Kill = kill
+	x.awaitLease(ctx, term)
 	if why := x.tooLate(term); why != nil {
 		return Result{}, why
 	}
@@ -144,6 +145,21 @@ func (x *executor) launch(ctx context.Context, job *Job, run *Run, term *electio
 	g := guard{executor: x, job: job, term: term, cancel: ctx, asked: asked, stop: stopNow, kill: killNow}
 	cause = g.watch(over)
 	return result, cause
+}
+
+// awaitLease waits until a run has its whole lease: one whose grant was told late might be stopped before it has done anything.
+func (x *executor) awaitLease(ctx context.Context, term *election.Term) {
+	if term == nil {
+		return
+	}
+	select {
+	case <-term.Confirmed():
+	case <-term.Context().Done():
+	case <-stopping(term):
+	case <-ctx.Done():
+	case <-x.draining.Done():
+	case <-x.abort.Done():
+	}
 }
 
 // tooLate tells why a run must not be started any more: it took too long to get here.

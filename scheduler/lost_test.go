@@ -167,6 +167,26 @@ func TestLateAnswer(t *testing.T) {
 	}
 }
 
+// TestLateAnswerNearTheLeasesEnd: a run whose grant becomes known when it would have to stop already waits for its lease to be renewed.
+func TestLateAnswerNearTheLeasesEnd(t *testing.T) {
+	inCluster(t, func(c *cluster) {
+		r := c.join("r", []scheduler.Job{c.job("j", "*/30 * * * * *", 2*time.Second, startDeadline(25*time.Second), lease(20*time.Second))})
+		c.at(59 * time.Second)
+		r.wire.plan(fault{kind: noReply})
+		c.at(60500 * time.Millisecond)
+		r.wire.silence()
+		c.at(73 * time.Second) // it is to be told to stop 7.7 s before the end
+		r.wire.restore()
+		c.at(100 * time.Second)
+		want(t, "told", c.told("j"), map[int][]string{30: {"ok"}, 60: {"ok"}, 90: {"ok"}})
+		late := c.runs("j")[1]
+		if from := late.from.Sub(c.start); from < 73*time.Second || from > 80*time.Second || late.cause != nil {
+			t.Errorf("began at %v, stopped with %v", from, late.cause)
+		}
+		c.checkRuns("j", 1, 1)
+	})
+}
+
 // TestRunOutlivesItsLease: a job may ask to go on when its lease is lost. Then another one starts beside it.
 func TestRunOutlivesItsLease(t *testing.T) {
 	inCluster(t, func(c *cluster) {
