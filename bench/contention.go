@@ -23,6 +23,7 @@ const (
 func waitingContenders() []contender {
 	return []contender{
 		{baseline, openToken},
+		{ours, openCronclaveWaiting},
 		{"rueidislock", openRueidislockWaiting},
 		{"redislock", openRedislockWaiting},
 		{"redsync", openRedsyncWaiting},

@@ -58,6 +58,25 @@ func (c *cronclaveLocks) lock(ctx context.Context, name string) (func(context.Co
 	return held.Release, nil
 }
 
+// cronclaveQueue is ours for those who wait for their turn.
+type cronclaveQueue struct{ *cronclaveLocks }
+
+func openCronclaveWaiting(addrs []string) (locker, error) {
+	l, err := openCronclave(addrs)
+	if err != nil {
+		return nil, err
+	}
+	return cronclaveQueue{l.(*cronclaveLocks)}, nil
+}
+
+func (q cronclaveQueue) lock(ctx context.Context, name string) (func(context.Context) error, error) {
+	held, err := q.locks.Mutex(name, locking.WithLease(lease)).Lock(ctx)
+	if err != nil {
+		return nil, err
+	}
+	return held.Release, nil
+}
+
 func (c *cronclaveLocks) close() error { return errors.Join(c.locks.Close(), c.closeRedis()) }
 
 func (c *cronclaveLocks) closeRedis() (err error) {

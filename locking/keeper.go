@@ -82,6 +82,18 @@ func (k *keeper) push(l *Lease) {
 	}
 }
 
+// hurry has a lease confirmed now.
+func (k *keeper) hurry(l *Lease) {
+	k.mu.Lock()
+	defer k.mu.Unlock()
+	if l.index < 0 || isClosed(l.confirmed) {
+		return
+	}
+	l.renewAt = min(l.renewAt, k.client.cfg.Clock())
+	heap.Remove(&k.due, l.index)
+	k.push(l)
+}
+
 func (k *keeper) remove(l *Lease) {
 	k.mu.Lock()
 	defer k.mu.Unlock()

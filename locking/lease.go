@@ -64,6 +64,10 @@ func holdFor(length time.Duration) time.Duration { return length - length/100 - 
 // answer, it is tried again after pauses that double, up to a third of the lease.
 const spreadAfter = 50 * time.Millisecond
 
+// confirmAfter is when a lease that was waited for is confirmed, if it is still held and nobody asks for it before: who holds a lock for a moment
+// only spares the server that.
+const confirmAfter = 50 * time.Millisecond
+
 func newLease(c *Client, r Request, got reply) *Lease {
 	l := &Lease{
 		client: c, lock: r.Lock, id: r.ID, slot: int(got.number(0)), token: Token(got.number(1)), length: r.Lease,
@@ -87,8 +91,8 @@ func newLease(c *Client, r Request, got reply) *Lease {
 }
 
 // toConfirm makes the lease of a grant that is a while old, or brief, one that the keeper has to renew before it has its length.
-func (l *Lease) toConfirm(now time.Duration) {
-	l.provisional, l.confirmed, l.renewAt = true, make(chan struct{}), now
+func (l *Lease) toConfirm(at time.Duration) {
+	l.provisional, l.confirmed, l.renewAt = true, make(chan struct{}), at
 }
 
 // ID is the lease id.
@@ -123,6 +127,7 @@ func (l *Lease) Confirmed() <-chan struct{} {
 	if l.confirmed == nil {
 		return atOnce
 	}
+	l.client.keeper.hurry(l)
 	return l.confirmed
 }
 

@@ -198,6 +198,6 @@ func (w *waiter) take(g grant, asked inLine) *Lease {
 	if now >= l.deadline {
 		return nil
 	}
-	l.toConfirm(now)
+	l.toConfirm(now + confirmAfter)
 	return w.keeper.add(l)
 }

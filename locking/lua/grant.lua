@@ -1,5 +1,5 @@
 -- grant.lua: the ordinary case of acquire.lua, put before it: a lock with one row of which nobody has forgotten anything is
--- free, or another was granted the tick. It has no rules of its own: whatever is out of the ordinary goes on to the whole
+-- free, or another was granted the tick, or the request waits for its turn. It has no rules of its own: whatever is out of the ordinary goes on to the whole
 -- text, which decides the same. It needs a fraction of the time, since it reads nothing that is empty then, and makes no functions.
 -- Numbers are made of texts by adding 0, which takes a third of tonumber's time.
 --
@@ -66,6 +66,22 @@ if ARGV[10] == '1' and ARGV[14] ~= '1' and ARGV[15] == '' and (ARGV[21] or 0) + 
     local owner, of = string.match(f[11], '^[^\n]*\n([^\n]*)\n[^\n]*\n[^\n]*\n([^\n]*)\n')
     if expiry > now and expiry <= now + longest + 60000000 and of == ARGV[17] then
       return {'decided', now, floor, longest, low, '', 0, 'granted', expiry, owner}
+    end
+  end
+  -- Held, and the request waits for its turn. Nobody in line has to be dropped.
+  if known and not tick and KEYS[5] and (ARGV[25] or '') ~= '' and f[11] and f[13]
+    and redis.call('EXISTS', KEYS[4], KEYS[2], KEYS[3]) == 0 and redis.call('ZCOUNT', KEYS[6], '-inf', string.format('%.0f', now)) == 0 then
+    local expiry = f[13] + 0
+    if expiry > now and expiry <= now + longest + 60000000 then
+      if not redis.call('ZSCORE', KEYS[5], ARGV[1]) then
+        redis.call('ZADD', KEYS[5], redis.call('HINCRBY', KEYS[1], 'came', 1), ARGV[1])
+        redis.call('HSET', KEYS[1], 'w' .. ARGV[1], ARGV[9] .. '\n' .. ARGV[11] .. '\n1\n0\n' .. ARGV[25])
+      end
+      redis.call('ZADD', KEYS[6], string.format('%.0f', now + ARGV[26]), ARGV[1])
+      local life = string.format('%.0f', math.max(idle, 2 * longest) / 1000)
+      for _, key in ipairs({KEYS[1], KEYS[5], KEYS[6]}) do redis.call('PEXPIRE', key, life) end
+      local owner = string.match(f[11], '^[^\n]*\n([^\n]*)\n')
+      return {'queued', now, floor, longest, low, '', 0, expiry, owner, redis.call('ZRANK', KEYS[5], ARGV[1])}
     end
   end
 end
