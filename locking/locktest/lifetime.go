@@ -147,7 +147,10 @@ func idleExpired(b *bench) {
 }
 
 func batch(b *bench) {
-	const locks = 300
+	locks := 300
+	if b.onQuorum() { // a busy machine that has five servers in one process answers no more than this in time
+		locks = 60
+	}
 	var requests []locking.Request
 	for i := range locks {
 		requests = append(requests, locking.Request{Lock: fmt.Sprint("job-", i), Lease: long})
