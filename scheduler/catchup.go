@@ -56,6 +56,13 @@ func (k *tick) catchUp(now time.Time) {
 	}
 }
 
+// wasCaughtUp tells whether a tick that was given back, and is opened here past its own deadline, keeps its last chance: it was in it when it was granted, or
+// nobody was there since to take it up.
+func (k *tick) wasCaughtUp(now time.Time) bool {
+	passed := !k.next.IsZero() && !k.next.After(now)
+	return now.After(k.deadline) && (k.job.CatchUp == CatchUpAll || k.job.CatchUp == CatchUpLatest && !passed)
+}
+
 // passOver takes the last chance from the latest tick of a job, since a later one comes due.
 func (a *agenda) passOver(t *task, now time.Time) {
 	if t.CatchUp != CatchUpLatest || len(t.open) == 0 {

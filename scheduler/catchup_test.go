@@ -1,6 +1,7 @@
 package scheduler_test
 
 import (
+	"context"
 	"testing"
 	"time"
 
@@ -175,4 +176,61 @@ func TestOnlyTheLatestIsCaughtUp(t *testing.T) {
 		want(t, "triggers", c.triggers("j"), map[int]string{3 * 3600: "catch_up", 4 * 3600: "schedule"})
 		want(t, "outcomes", c.outcomes("j"), map[string]int{"ok": 2, "missed redis": 2})
 	})
+}
+
+// TestCaughtUpTickWaitsForItsPool no longer than any run may: its catch_up_window is for the time in which nobody was there.
+func TestCaughtUpTickWaitsForItsPool(t *testing.T) {
+	for _, tc := range []struct {
+		name           string
+		deadline, back time.Duration
+		by             time.Duration
+	}{
+		{"start_deadline", 10 * time.Second, 200 * time.Second, 215 * time.Second},
+		{"auto", 0, 4000 * time.Second, 4000*time.Second + 61*time.Minute},
+		{"its window", 2 * time.Hour, 24*time.Hour + 30*time.Second, 24*time.Hour + 61*time.Second},
+	} {
+		t.Run(tc.name, func(t *testing.T) {
+			inCluster(t, func(c *cluster) {
+				jobs := []scheduler.Job{c.job("j", "0 1 0 1 * *", time.Second, startDeadline(tc.deadline), pool(1), catchUp(scheduler.CatchUpLatest, 0), lease(10*time.Minute))}
+				before, other := c.join("before", jobs), c.replica("other", nil)
+				c.at(time.Second)
+				before.leave()
+				c.at(tc.back)
+				slot := other.enter(1, time.Hour)
+				c.joinAll(2, jobs)
+				c.at(tc.back + 5*time.Second)
+				want(t, "told so far", c.told("j"), map[int][]string{})
+				c.at(tc.by)
+				want(t, "told", c.told("j"), map[int][]string{60: {"missed pool"}})
+				_ = slot.End(context.Background())
+			})
+		})
+	}
+}
+
+// TestCaughtUpTickIsGivenBack by a replica that drains while it waits for its pool: another one catches it up.
+func TestCaughtUpTickIsGivenBack(t *testing.T) {
+	for _, policy := range []scheduler.CatchUp{scheduler.CatchUpLatest, scheduler.CatchUpAll} {
+		t.Run(string(policy), func(t *testing.T) {
+			inCluster(t, func(c *cluster) {
+				jobs := []scheduler.Job{c.job("j", "0 1 0 * * *", time.Second, startDeadline(time.Minute), pool(1), catchUp(policy, 0), lease(time.Minute))}
+				before, other := c.join("before", jobs), c.replica("other", nil)
+				c.at(time.Second)
+				before.leave()
+				c.at(200 * time.Second)
+				slot := other.enter(1, time.Hour)
+				leaver := c.join("leaver", jobs)
+				c.at(201 * time.Second)
+				c.join("next", jobs)
+				c.at(210 * time.Second)
+				want(t, "holder", leaver.state("j").Running[0].Holder, "leaver")
+				leaver.leave()
+				c.at(220 * time.Second)
+				_ = slot.End(context.Background())
+				c.at(300 * time.Second)
+				want(t, "told", c.told("j"), map[int][]string{60: {"ok"}})
+				want(t, "triggers", c.triggers("j"), map[int]string{60: "catch_up"})
+			})
+		})
+	}
 }

@@ -305,7 +305,7 @@ func (s *Scheduler) granted(k *tick, term *election.Term, now time.Time) {
 // start runs a granted tick in a goroutine of its own.
 func (s *Scheduler) start(k *tick, term *election.Term) {
 	run := &Run{ID: term.ID(), Job: k.job.Name, Tick: k.at, Trigger: k.trigger, Slot: term.Slot(), Slots: k.job.Parallel,
-		Attempt: term.Attempt(), Token: term.Token(), startBy: k.startBy(), followed: k.task.follows(k.at)}
+		Attempt: term.Attempt(), Token: term.Token(), startBy: k.startBy(s.now()), followed: k.task.follows(k.at)}
 	s.active.Add(1)
 	k.term = term
 	go func() {

@@ -60,16 +60,23 @@ func (j *Job) entry() election.Entry {
 // job's slot held, and be skipped.
 const poolMargin = 50 * time.Millisecond
 
-// startBy is until when a run of a tick may wait for its pool. A tick that is recovered may be past its deadline: it waits as a run without one does.
-func (k *tick) startBy() time.Time {
-	if k.trigger == recovered {
+// startBy is until when a run of a tick that is granted now may wait for its pool. A tick that is recovered may be past its deadline: it waits as a run without
+// one does, and so does one that is caught up, though not beyond its last chance: that is for the time in which nobody was there, and may be a day.
+func (k *tick) startBy(now time.Time) time.Time {
+	switch k.trigger {
+	case recovered:
 		return time.Time{}
+	case caughtUp:
+		return earlier(k.deadline, now.Add(k.job.patience()))
 	}
 	if own := k.deadline.Sub(k.due); k.job.StartDeadline == 0 && own < longestAuto && own > 2*poolMargin {
 		return k.deadline.Add(-poolMargin)
 	}
 	return k.deadline
 }
+
+// patience is how long a run waits for its pool that has no deadline of its own.
+func (j *Job) patience() time.Duration { return orDefault(j.StartDeadline, longestAuto) }
 
 // errPoolFull ends the wait for a pool at the tick's deadline.
 var errPoolFull = errors.New("all slots of the pool were held")
@@ -112,7 +119,7 @@ func (x *executor) enter(ctx context.Context, job *Job, run *Run, term *election
 	defer time.AfterFunc(longWait, func() { x.logger(run).Info("waiting for a slot of the pool", "pool", job.Pool.Name) }).Stop()
 	until := run.startBy
 	if until.IsZero() {
-		until = x.now().Add(orDefault(job.StartDeadline, longestAuto))
+		until = x.now().Add(job.patience())
 	}
 	for ctx.Err() == nil && x.now().Before(until) { // again where the server's clock was set back meanwhile
 		waiting, cancel := context.WithTimeoutCause(ctx, until.Sub(x.now()), errPoolFull)
@@ -224,5 +231,8 @@ func (s *Scheduler) reopen(t *task, st election.State, now time.Time) {
 		}
 		k := s.agenda.open(t, instantsOf(t.spec, at), now)
 		k.waited, k.reason = true, reason
+		if k.wasCaughtUp(now) {
+			k.reason = "down"
+		}
 	}
 }
