@@ -338,14 +338,19 @@ func (s *Scheduler) freed(k *tick) {
 		k.returned, k.id = false, ""
 		s.agenda.ask(k, now, now)
 	}
-	s.checkAfter(k.task, now)
-	if !s.leaving {
-		s.agenda.hurry(k.task, now)
-	}
-	if k.term != nil && (!s.leaving && k.job.Overlap != OverlapSkip || len(k.task.children) > 0) {
-		s.ended = append(s.ended, k.term)
-	}
+	s.roomFor(k.task, k.job, k.term, now)
 	s.wake(now, k)
+}
+
+// roomFor has what waits for the end of a run, of a job as it was then, asked for here, and elsewhere.
+func (s *Scheduler) roomFor(t *task, job *Job, term *election.Term, now time.Time) {
+	s.checkAfter(t, now)
+	if !s.leaving {
+		s.agenda.hurry(t, now)
+	}
+	if term != nil && s.cfg.Notices != nil && (job.Overlap != OverlapSkip || len(t.children) > 0) {
+		s.ended = append(s.ended, term)
+	}
 }
 
 // Running is how many runs this replica has. It may be called at any time.

@@ -16,6 +16,9 @@ func (s *Scheduler) Leftovers() (left []string) {
 	note("runs", s.Running())
 	note("ticks to ask for", len(s.agenda.asks.items))
 	note("ticks that wait for a place", len(s.agenda.starved.items))
+	note("words to tell", len(s.begun)+len(s.ended))
+	note("heirs", len(s.heirs.known))
+	note("requests to look at", len(s.waitingErrands.items))
 	for _, t := range s.tasks {
 		note("places taken of "+t.Name, t.running)
 	}

@@ -107,3 +107,52 @@ func TestQueuedTickStartsWhenTheSlotIsFree(t *testing.T) {
 type deaf struct{ scheduler.Notices }
 
 func (deaf) Hear(ctx context.Context, _ func([]election.Notice)) { <-ctx.Done() }
+
+// TestWaitingTickHearsOfTheEnd of whatever held the slot: a run that somebody has asked for, or one of a replica that drains.
+func TestWaitingTickHearsOfTheEnd(t *testing.T) {
+	for _, tc := range []struct {
+		name     string
+		schedule string
+		holds    func(c *cluster, b *board, holder *replica)
+	}{
+		{"a request", "40 0 0 * * *", func(_ *cluster, b *board, _ *replica) { b.ask("q", "j") }},
+		{"a drain", "5,40 0 0 * * *", func(c *cluster, _ *board, holder *replica) {
+			c.at(200 * time.Second)
+			holder.stop()
+		}},
+	} {
+		t.Run(tc.name, func(t *testing.T) {
+			inCluster(t, func(c *cluster) {
+				b := c.board()
+				jobs := []scheduler.Job{c.job("j", tc.schedule, 5*time.Minute+2*time.Second, queued, c.slowAt(time.Second, 40))}
+				holder := c.join("holder", jobs, b.serve, drainTimeout(10*time.Minute), func(cfg *scheduler.Config) {
+					cfg.Ready = func() bool { return len(c.runs("j")) == 0 } // and takes no other
+				})
+				c.at(time.Second)
+				time.AfterFunc(9*time.Second, func() { c.join("other", jobs) })
+				tc.holds(c, b, holder)
+				c.at(6 * time.Minute)
+				runs := c.runs("j")
+				if len(runs) != 2 || runs[1].from.Sub(runs[0].to) > 20*time.Millisecond {
+					t.Errorf("%+v", runs)
+				}
+			})
+		})
+	}
+}
+
+// TestWithoutNotices: nothing is kept for those whom nobody tells.
+func TestWithoutNotices(t *testing.T) {
+	inCluster(t, func(c *cluster) {
+		jobs := []scheduler.Job{c.job("queued", "* * * * * *", 10*time.Millisecond, queued), c.job("replaced", "* * * * * *", 10*time.Millisecond, replaces),
+			c.job("a", "* * * * * *", 10*time.Millisecond), c.job("b", "", 10*time.Millisecond, after("a"))}
+		r := c.join("r", jobs, func(cfg *scheduler.Config) { cfg.Notices, cfg.Pools, cfg.Journal, cfg.Requests = nil, nil, nil, nil })
+		c.at(30500 * time.Millisecond)
+		r.leave() // and there are no leftovers
+		for _, j := range jobs {
+			if n := len(c.runs(j.Name)); n < 28 && j.Name != "b" {
+				t.Errorf("%d runs of %s", n, j.Name)
+			}
+		}
+	})
+}

@@ -36,7 +36,7 @@ func (r Recover) allows(tick time.Time, attempt int) bool { return attempt <= r.
 func (x *executor) part(job *Job, run *Run, term *election.Term, record *Record, interrupted bool) error {
 	interrupted = interrupted || record.Outcome == Lost || record.Outcome == Canceled && record.Reason == reasonDrain
 	switch {
-	case interrupted && job.Recover.allows(record.Tick, record.Attempt):
+	case interrupted && run.Trigger != manual && job.Recover.allows(record.Tick, record.Attempt):
 		return term.Leave(context.Background())
 	case run.followed:
 		return term.Conclude(context.Background(), record.Outcome == OK)

@@ -56,6 +56,8 @@ type errand struct {
 type errandResult struct {
 	*errand
 	again time.Time
+	job   *Job
+	term  *election.Term // of its run, which is over; nil without one
 }
 
 // hearRequests has the loop told of requests until ctx ends or the loop does; the function it returns waits.
@@ -134,8 +136,12 @@ func (s *Scheduler) runErrand(e *errand, t *task) {
 	t.running++
 	s.running++
 	s.active.Add(1)
-	try := attempt{s, e.Request, t.Job, t.names, e.bound}
-	go func() { s.errandOver <- errandResult{e, try.run()} }()
+	isTick := e.Tick.IsZero() || t.names(e.Tick) // found out here, since a reload may change what the task's ticks are
+	try := attempt{s, e.Request, t.Job, isTick, e.bound}
+	go func() {
+		again, term := try.run()
+		s.errandOver <- errandResult{e, again, try.job, term}
+	}()
 }
 
 // settleErrand is told that a try is over.
@@ -147,6 +153,9 @@ func (s *Scheduler) settleErrand(e errandResult) {
 	if !e.again.IsZero() && !s.leaving {
 		s.putOff(e.errand, e.again)
 	}
+	if e.term != nil {
+		s.roomFor(e.task, e.job, e.term, now)
+	}
 	s.wake(now, &tick{task: e.task})
 }
 
@@ -155,12 +164,12 @@ type attempt struct {
 	*Scheduler
 	request Request
 	job     *Job
-	names   func(time.Time) bool // which instants are ticks of the job
-	bound   bool                 // it must not start a run
+	isTick  bool // the request's tick is one of the job, if it has one
+	bound   bool // it must not start a run
 }
 
-// run returns when to try again; zero if the request is done with. It returns after the run, if there is one.
-func (a attempt) run() (again time.Time) {
+// run returns when to try again, zero if the request is done with; and after the run, if there is one, its term.
+func (a attempt) run() (again time.Time, term *election.Term) {
 	ctx := a.exec.draining
 	r := a.cfg.Requests.Take(context.WithoutCancel(ctx), election.Errand{Job: a.job.Name, ID: a.request.ID, Taker: newRunID(),
 		Created: a.request.Created, Expires: a.request.Expires, Lease: errandLease})
@@ -169,46 +178,46 @@ func (a attempt) run() (again time.Time) {
 		return a.taken(ctx, r.Term)
 	case election.Settled:
 		a.dispose(Missed, "late")
-		return time.Time{}
+		return time.Time{}, nil
 	case election.Taken:
 		if r.Until.IsZero() {
-			return time.Time{}
+			return time.Time{}, nil
 		}
-		return r.Until.Add(watchMargin)
+		return r.Until.Add(watchMargin), nil
 	case election.Before:
-		return time.Time{}
+		return time.Time{}, nil
 	case election.CannotTell:
 		if !errors.Is(r.Err, election.ErrUnknown) {
 			a.log.Error("a request could not be taken", "job", a.job.Name, "request", a.request.ID, "error", r.Err)
-			return time.Time{}
+			return time.Time{}, nil
 		}
 	}
-	return a.now().Add(heldPause)
+	return a.now().Add(heldPause), nil
 }
 
 // taken goes on when this replica, and no other, may act on the request.
-func (a attempt) taken(ctx context.Context, right *election.Term) (again time.Time) {
+func (a attempt) taken(ctx context.Context, right *election.Term) (again time.Time, term *election.Term) {
 	if why := a.fault(); why != "" {
-		return a.end(right, Failed, why)
+		return a.end(right, Failed, why), nil
 	}
 	term, why := a.slot(ctx, right)
 	switch {
 	case term != nil:
 	case why == "overlap":
-		return a.end(right, Skipped, why)
+		return a.end(right, Skipped, why), nil
 	case why == "slots":
-		return a.end(right, Missed, why)
+		return a.end(right, Missed, why), nil
 	case why != "":
-		return a.end(right, Failed, why)
+		return a.end(right, Failed, why), nil
 	default:
-		return a.leave(right)
+		return a.leave(right), nil
 	}
 	if !a.begin(ctx, right) {
 		_ = term.Return(context.Background()) // it goes on in the background
-		return a.now().Add(heldPause)
+		return a.now().Add(heldPause), nil
 	}
 	a.execute(term)
-	return time.Time{}
+	return time.Time{}, term
 }
 
 // fault tells why the tick of a request can't be run again.
@@ -217,7 +226,7 @@ func (a attempt) fault() string {
 	switch {
 	case tick.IsZero():
 		return ""
-	case !a.names(tick):
+	case !a.isTick:
 		return tick.UTC().Format(time.RFC3339) + " is no tick of the job"
 	case tick.After(a.now()):
 		return tick.UTC().Format(time.RFC3339) + " is yet to come"

@@ -309,3 +309,74 @@ func TestForeignReplicaLeavesRequests(t *testing.T) {
 		}
 	})
 }
+
+// TestRequestGoesByTheJobThatItFound: a reload meanwhile changes neither the run nor what is a tick.
+func TestRequestGoesByTheJobThatItFound(t *testing.T) {
+	inCluster(t, func(c *cluster) {
+		b := c.board()
+		var r *replica
+		r = c.replica("r", []scheduler.Job{c.job("report", everyTen, time.Second)}, b.serveWith(func(got election.Result) {
+			if got.Verdict == election.Granted {
+				reload(t, []*replica{r}, c.job("report", yearly, time.Second))
+			}
+		}))
+		r.run()
+		c.at(25 * time.Second)
+		b.ask("past", "report", func(q *scheduler.Request) { q.Tick = c.start.Add(10 * time.Second) })
+		c.at(40 * time.Second)
+		b.want("past", scheduler.Running, "")
+	})
+}
+
+// TestRunOfARequestHasNoHeir, also where it has the tick of another run: nobody takes it for abandoned.
+func TestRunOfARequestHasNoHeir(t *testing.T) {
+	for name, interrupt := range map[string]func(r *replica){
+		"drained":        func(r *replica) { r.stop() },
+		"lost its lease": func(r *replica) { r.wire.silence(); time.AfterFunc(6500*time.Millisecond, r.wire.restore) },
+	} {
+		t.Run(name, func(t *testing.T) {
+			inCluster(t, func(c *cluster) {
+				b := c.board()
+				jobs := []scheduler.Job{c.job("j", "30 0 0 * * *", time.Hour, recovers(3), lease(9*time.Second))}
+				r := c.join("holder", jobs, b.serve, drainTimeout(3*time.Second))
+				c.at(time.Second)
+				b.ask("q", "j", func(q *scheduler.Request) { q.Tick = c.start.Add(-24*time.Hour + 30*time.Second) })
+				c.at(5 * time.Second)
+				c.join("other", jobs)
+				interrupt(r)
+				c.at(29 * time.Second)
+				for _, record := range c.records {
+					if record.Outcome == scheduler.Abandoned && name == "drained" {
+						t.Errorf("%+v", record)
+					}
+				}
+				want(t, "runs", len(c.runs("j")), 1)
+			})
+		})
+	}
+}
+
+// TestRequestMissesItsPool: it has begun, so nobody else runs it, and its run has that outcome.
+func TestRequestMissesItsPool(t *testing.T) {
+	inCluster(t, func(c *cluster) {
+		b := c.board()
+		jobs := []scheduler.Job{c.job("j", yearly, time.Second, pool(1), startDeadline(10*time.Second))}
+		slot := c.joinAll(2, jobs, b.serve)[0].enter(1, time.Hour)
+		c.at(time.Second)
+		b.ask("q", "j")
+		c.at(10 * time.Second)
+		want(t, "told so far", len(c.words("j")), 0)
+		c.at(12 * time.Second)
+		a := b.want("q", scheduler.Running, "")
+		want(t, "what became of it", verdict(c.words("j")[a.RunID]), "missed pool")
+		want(t, "rows that are left", len(c.replicas[0].state("j").Running), 0)
+		b.ask("drained", "j")
+		c.at(15 * time.Second)
+		for _, r := range c.replicas {
+			r.leave()
+		}
+		a = b.want("drained", scheduler.Running, "")
+		want(t, "what became of it", verdict(c.words("j")[a.RunID]), "canceled drain")
+		_ = slot.End(context.Background())
+	})
+}
