@@ -171,6 +171,8 @@ func execResult(r scheduler.Record, err error) error {
 	}
 	code := exitFailed
 	switch {
+	case r.Outcome == scheduler.Missed, r.Outcome == scheduler.Skipped: // trigger: it never got its pool
+		code = exitNotAcquired
 	case r.ExitCode != nil && *r.ExitCode != 0:
 		code = *r.ExitCode
 	case r.Signal != "":
