@@ -83,7 +83,7 @@ func (e *Elector) Bury(ctx context.Context, job string, ids ...string) error {
 }
 
 // Forget removes from the server what it knows of jobs that nobody has any more, and returns those of which nothing is left. A job stays that
-// runs, that has orphans, or that was used after an instant of the server's clock. One that comes back is new: it begins then.
+// runs, that has orphans, that is paused, or that was used after an instant of the server's clock. One that comes back is new: it begins then.
 func (e *Elector) Forget(ctx context.Context, jobs []string, unusedSince time.Time) (forgotten []string, err error) {
 	locks := make([]string, len(jobs))
 	for i, job := range jobs {

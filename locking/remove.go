@@ -7,7 +7,7 @@ import (
 )
 
 // Remove removes locks with a ledger, which otherwise never go, of what nobody knows any more: all that the server has of each, unless the lock is
-// held, has orphans, or was used after an instant of the server's clock. It tells of each whether it is gone. Some other client may still know the lock:
+// held, has orphans, is paused, or was used after an instant of the server's clock. It tells of each whether it is gone. Some other client may still know the lock:
 // if somebody uses it again there, the server is told of it as one that has forgotten. It is not for a quorum.
 func (c *Client) Remove(ctx context.Context, locks []string, unusedSince time.Time) (removed []bool, err error) {
 	if err := c.single("remove locks"); err != nil {

@@ -12,6 +12,7 @@ func removing() []theorem {
 		{"LockThatWasUsedSinceIsNotRemoved", usedSince, memory},
 		{"HeldLockIsNotRemoved", heldIsKept, memory},
 		{"LockWithAnOrphanIsNotRemoved", orphanIsKept, memory},
+		{"PausedLockIsNotRemoved", pauseIsKept, memory},
 	}
 }
 
@@ -71,5 +72,21 @@ func orphanIsKept(b *bench) {
 	if err := b.b.Bury(b.ctx, lock, "dead"); err != nil {
 		b.Fatal(err)
 	}
+	b.removes(b.now(), true)
+}
+
+// pauseIsKept until it is over, also where only who removes the lock knows of it.
+func pauseIsKept(b *bench) {
+	b.known()
+	b.pause(b.a, locking.PauseRequest{})
+	b.removes(b.now(), false)
+	b.pause(b.a, locking.PauseRequest{For: time.Hour})
+	b.removes(b.now(), false)
+	b.forget()
+	b.removes(b.now(), false)
+	if s := b.state(); !s.Pause.On(s.Now) {
+		b.Errorf("the lock tells %+v", s.Pause)
+	}
+	b.pause(b.a, locking.PauseRequest{End: true})
 	b.removes(b.now(), true)
 }

@@ -1,5 +1,5 @@
--- remove.lua: all keys of a lock go that nobody knows any more, unless somebody holds it, a run of it is still to be recorded, or it was
--- used after an instant.
+-- remove.lua: all keys of a lock go that nobody knows any more, unless somebody holds it, a run of it is still to be recorded, it was
+-- used after an instant, or it is paused: that is people's word, which holds for a job that comes back, too.
 --
 -- ARGV   9 the instant
 -- Reply after the common part: removed | used
@@ -8,7 +8,10 @@
 -- lock is one that has forgotten it: who had witnessed it says so, and for others its schedule begins now.
 
 if is_late() then return reply('late') end
+remember_pause()
 local held, since_then = holds(), num(ARGV[9])
+local till = string.match(paused, '^%d+,%d+,(%d+)')
+if till == '0' or num(till) > now then return reply('used') end
 if #held > 0 or redis.call('HLEN', ORPHANS) > 0 or math.max(floor, closed, since, since2, low * 1000000) > since_then then return reply('used') end
 redis.call('DEL', LOCK, LEDGER, ORPHANS)
 return {'removed', now, 0, 0, 0, '', 0}
