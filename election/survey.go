@@ -46,6 +46,7 @@ type Run struct {
 	Attempt    int
 	Trigger    string
 	Expires    time.Time // zero for an orphan
+	Stopped    string    // why the holder of an orphan was to stop; "" if it was not, and on a quorum
 }
 
 // Survey tells the state of many jobs in one round trip. Every claimant that was told "held until" surveys the job just
@@ -69,7 +70,7 @@ func runs(rows []locking.Row) []Run {
 	out := make([]Run, len(rows))
 	for i, r := range rows {
 		out[i] = Run{ID: r.ID, Holder: r.Owner, Slot: r.Slot, Token: int64(r.Token), Tick: r.Tick,
-			Attempt: r.Attempt, Trigger: r.Trigger, Expires: r.Expiry}
+			Attempt: r.Attempt, Trigger: r.Trigger, Expires: r.Expiry, Stopped: r.Stopped}
 	}
 	return out
 }

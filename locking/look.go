@@ -54,6 +54,7 @@ type Row struct {
 	Attempt   int
 	Trigger   string
 	Memo      string
+	Stopped   string // why the holder of an orphan was to stop before its lease ended, see [Client.Stop]; "" if it was not, and on a quorum
 }
 
 // Look tells the state of many locks in one round trip. Leases that have ended make room first, and those with a
@@ -140,9 +141,11 @@ func state(lock string, got reply) State {
 	}
 	orphans := got.list(5)
 	for i := 0; i+1 < len(orphans); i += 2 {
-		slot, rest, _ := strings.Cut(text(orphans[i+1]), "\n")
+		first, rest, _ := strings.Cut(text(orphans[i+1]), "\n")
 		if row, ok := parseRow(rest); ok {
+			slot, reason, _ := strings.Cut(first, " ")
 			row.Slot, _ = strconv.Atoi(slot)
+			row.Stopped = reason
 			s.Orphans = append(s.Orphans, row)
 		}
 	}

@@ -72,9 +72,10 @@ func newHeirs() heirs {
 	return heirs{known: map[string]*heir{}, adopted: make(chan adoptedBatch, 1), swept: make(chan []string, 1)}
 }
 
-// awaitsHeir tells whether an orphan is to be adopted, by this replica or another. It may be called at any time.
+// awaitsHeir tells whether an orphan is to be adopted, by this replica or another: not one that somebody wanted to stop, or a newer tick to replace. It may
+// be called at any time.
 func (s *Scheduler) awaitsHeir(job string, o election.Run) bool {
-	return (*s.recovers.Load())[job].allows(o.Tick, o.Attempt)
+	return o.Stopped == "" && (*s.recovers.Load())[job].allows(o.Tick, o.Attempt)
 }
 
 // newestFirst puts orphans in the order in which they may wait for an heir.

@@ -268,3 +268,32 @@ func TestFaultyOverlap(t *testing.T) {
 		t.Error("a policy that is none is taken")
 	}
 }
+
+// TestStoppedRunHasNoHeir: who was told to stop, and dies before it has, is not carried on.
+func TestStoppedRunHasNoHeir(t *testing.T) {
+	for _, tc := range []struct {
+		name string
+		edit edit
+		stop func(r *replica)
+		told map[int][]string
+	}{
+		{"replaced", replaces, func(*replica) {}, map[int][]string{10: {"abandoned"}, 20: {"running"}}},
+		{"canceled", queued, func(r *replica) { r.cancel("j", "") }, map[int][]string{10: {"abandoned"}, 20: {"running"}}},
+	} {
+		t.Run(tc.name, func(t *testing.T) {
+			inCluster(t, func(c *cluster) {
+				jobs := []scheduler.Job{c.job("j", "10,20 0 0 * * *", 0, c.dying(time.Hour, 4*time.Second), recovers(3), lease(3*time.Second), tc.edit)}
+				first := c.join("r0", jobs)
+				c.at(15 * time.Second)
+				c.join("r1", jobs)
+				c.at(20500 * time.Millisecond)
+				tc.stop(c.replicas[1])
+				c.at(21 * time.Second) // it has been told, and is not dead yet
+				first.die()
+				c.at(40 * time.Second)
+				want(t, "outcomes", c.told("j"), tc.told)
+				want(t, "orphans", len(c.replicas[1].state("j").Orphans), 0)
+			})
+		})
+	}
+}

@@ -15,6 +15,7 @@ func stopping() []theorem {
 		{"OldestMakesRoomForATick", oldestMakesRoom, nothing},
 		{"RunThatBeganAfterATickIsLeftAlone", youngerStays, nothing},
 		{"WhoStopsAnywayMakesRoom", stopsAnyway, memory},
+		{"OrphanTellsThatItWasToStop", stoppedOrphan, memory},
 	}
 }
 
@@ -161,4 +162,39 @@ func stopsAnyway(b *bench) {
 	}
 	b.release(runs[0])
 	b.release(runs[1])
+}
+
+// stoppedOrphan has holders die that were told to stop, or leave their runs: whoever sees what they leave knows.
+func stoppedOrphan(b *bench) {
+	b.known()
+	for n, ends := range []func(l *locking.Lease){
+		b.expire,
+		b.leave,
+		func(l *locking.Lease) { b.expire(l); b.state(); _ = l.Leave(b.ctx) },
+	} {
+		l := b.wins(b.a, locking.Request{Tick: b.tick(n + 1), Trigger: "test"})
+		b.stop(locking.StopRequest{ID: l.ID(), Reason: "for good"})
+		ends(l)
+		if s := b.state(); len(s.Orphans) != 1 || s.Orphans[0].Stopped != "for good" || s.Orphans[0].Slot != 0 || s.Orphans[0].ID != l.ID() {
+			b.Fatalf("orphans: %+v", s.Orphans)
+		}
+		heir := b.wins(b.a, adoption(l.ID())) // who wants to may still have it
+		if s := b.state(); heir.Attempt() != 2 || len(s.Orphans) != 0 {
+			b.Fatalf("attempt %d, orphans: %+v", heir.Attempt(), s.Orphans)
+		}
+		if err := heir.GiveBack(b.ctx); err != nil {
+			b.Fatal(err)
+		}
+		if s := b.state(); len(s.Orphans) != 1 || s.Orphans[0].Stopped != "for good" {
+			b.Fatalf("orphans: %+v", s.Orphans)
+		}
+		if err := b.b.Bury(b.ctx, lock, l.ID()); err != nil {
+			b.Fatal(err)
+		}
+	}
+	l := b.wins(b.a, locking.Request{Tick: b.tick(4), Trigger: "test"})
+	b.expire(l)
+	if s := b.state(); len(s.Orphans) != 1 || s.Orphans[0].Stopped != "" {
+		b.Errorf("the next one in the slot: %+v", s.Orphans)
+	}
 }

@@ -69,7 +69,7 @@ end
 -- there is a row. Until then it stays an orphan, for those who mourn it if nobody asks any more.
 local unheard = ARGV[14] ~= '1' and ARGV[15] == '' and redis.call('HGET', ORPHANS, id)
 if unheard then
-  local slot, text = string.match(unheard, '^(%d+)\n(.*)$')
+  local slot, text = string.match(unheard, '^(%d+)[^\n]*\n(.*)$')
   local row = unpack_row(text)
   if num(row.attempt) == 1 then
     if #held / 2 >= slots then return reply('held', holder()) end
@@ -152,7 +152,7 @@ local attempt, of_tick, memo = 1, ARGV[17] or '', ARGV[13]
 if ARGV[15] ~= '' then -- an adoption: the orphan's tick, one attempt on; the ledger is not asked
   local found = redis.call('HGET', ORPHANS, ARGV[15])
   if not found then return reply('decided', 'adopted', 0, '') end
-  local row = unpack_row(string.match(found, '^%d+\n(.*)$'))
+  local row = unpack_row(string.match(found, '^[^\n]*\n(.*)$'))
   attempt, of_tick = num(row.attempt) + 1, row.tick
   if memo == '' then memo = row.memo end
   redis.call('HDEL', ORPHANS, ARGV[15])

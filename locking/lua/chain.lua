@@ -46,7 +46,7 @@ local function ended_through()
     if row then before(tonumber(row.tick)) end
   end
   for _, orphan in ipairs(redis.call('HVALS', ORPHANS)) do
-    before(tonumber(unpack_row(string.match(orphan, '^%d+\n(.*)$')).tick))
+    before(tonumber(unpack_row(string.match(orphan, '^[^\n]*\n(.*)$')).tick))
   end
   return through
 end

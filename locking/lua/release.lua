@@ -14,19 +14,20 @@ redis.call('SET', TOMBSTONE, verdict, 'PX', int(num(ARGV[9]) / 1000))
 if again then return reply(verdict) end
 
 local orphan, adopted = redis.call('HGET', ORPHANS, id), redis.call('HGET', LOCK, 'a' .. id)
-local slot = slot_of_id
+local slot, place_of_orphan = slot_of_id, slot_of_id
 if row then
+  if ARGV[10] == '2' then place_of_orphan = slot_of_orphan(slot, id) end
   vacate(slot, id)
 elseif orphan then
-  local s, text = string.match(orphan, '^(%d+)\n(.*)$')
-  slot, row = s, unpack_row(text)
+  local first, text = string.match(orphan, '^([^\n]*)\n(.*)$')
+  slot, place_of_orphan, row = string.match(first, '^%d+'), first, unpack_row(text)
 end
 
 local undo, tick = ARGV[10] == '1', row and tonumber(row.tick)
 if ARGV[10] == '2' then -- also one that is an orphan already, since the lease was lost: its holder must not take it from the heirs
   if row and row.trigger ~= '' then
     row.attempt = int(math.max(num(row.attempt), num(ARGV[13])))
-    redis.call('HSET', ORPHANS, id, slot .. '\n' .. pack_row(row))
+    redis.call('HSET', ORPHANS, id, place_of_orphan .. '\n' .. pack_row(row))
   end
 elseif undo and adopted then -- the orphan waits for another heir
   local whose, found = string.match(adopted, '^([^\n]*)\n(.*)$')

@@ -7,7 +7,7 @@
 --                  a slot stays shut after an expiry, delayed: the slots that are, as "slot until;..."; paused: see pause.lua; outcomes, followers:
 --                  see chain.lua
 --       2 ledger   hash: ticks decided (or given back) out of turn; those up to low are not listed
---       3 orphans  hash: runs whose lease ended without a release, by lease id
+--       3 orphans  hash: runs whose lease ended without a release, by lease id: "slot\nrow", or "slot reason\nrow" if the holder was to stop
 --       4 tombstone of this request's lease id: it was released, whatever still arrives in its name. It holds the verdict
 --       5, 6 see queue.lua
 -- ARGV  1 lease id  2 not-after  3 idle  then the witness: 4 floor  5 longest  6 low  7 pause and ledger
@@ -164,6 +164,13 @@ local function spoil(tick)
   if outcomes then redis.call('HSET', LOCK, 'outcomes', outcomes .. tick .. ' no;') end
 end
 
+-- The slot of a row that becomes an orphan, with the reason for which its holder was to stop, if it was: nobody carries such a run on.
+local function slot_of_orphan(slot, whose)
+  local marked, reason = string.match(redis.call('HGET', LOCK, 's' .. slot) or '', '^([^\n]*)\n([^\n]*)')
+  if marked ~= whose then return slot end
+  return slot .. ' ' .. reason
+end
+
 -- The slots that are held: {slot, expiry, ...}. Rows whose lease has ended make room; a run
 -- among them becomes an orphan, until its outcome is recorded. No lease lasts beyond the longest from now, whatever the
 -- clock showed once: what its holder relies on is shorter.
@@ -174,7 +181,7 @@ local function holds()
     if expiry and expiry <= now then
       local row, s = row_at(slot)
       if row and row.trigger ~= '' then
-        redis.call('HSET', ORPHANS, row.id, slot .. '\n' .. s)
+        redis.call('HSET', ORPHANS, row.id, slot_of_orphan(slot, row.id) .. '\n' .. s)
         spoil(row.tick)
         if num(ARGV[3]) > 0 and not permanent then redis.call('PEXPIRE', ORPHANS, int(math.max(num(ARGV[3]), 2 * longest) / 1000)) end
       end
