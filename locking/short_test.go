@@ -22,7 +22,7 @@ import (
 func TestShortWayDecidesAsTheWhole(t *testing.T) {
 	const histories, steps = 60, 80
 	synctest.Test(t, func(t *testing.T) {
-		p := &twins{T: t}
+		p := &twins{T: t, sides: [2]*side{{}, {}}}
 		for i, load := range []func() scripts{loadScripts, wholeScripts} {
 			closeSide := p.sides[i].open(t, load())
 			defer closeSide()
@@ -62,7 +62,7 @@ func wholeScripts() scripts {
 type side struct {
 	redis  *redis.Client
 	client *Client
-	told   []string
+	told   []string // grants, as waiters hear of them: the subscription's, until it has nothing to do
 }
 
 func (s *side) open(t *testing.T, with scripts) (closeAll func()) {
@@ -94,7 +94,7 @@ func (s *side) open(t *testing.T, with scripts) (closeAll func()) {
 // twins are both of them.
 type twins struct {
 	*testing.T
-	sides [2]side
+	sides [2]*side
 	rand  *rand.Rand
 	lock  string
 	job   bool // its requests have ticks
