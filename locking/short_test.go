@@ -20,7 +20,7 @@ import (
 // TestShortWayDecidesAsTheWhole sends the same requests, at the same instants, to a server that has the short ways of acquire.lua and
 // release.lua before them, and to one that has only the whole texts: replies, keys, their ends, and what waiters are told are the same.
 func TestShortWayDecidesAsTheWhole(t *testing.T) {
-	const histories, steps = 60, 80
+	const histories, steps = 40, 80
 	synctest.Test(t, func(t *testing.T) {
 		p := &twins{T: t, sides: [2]*side{{}, {}}}
 		for i, load := range []func() scripts{loadScripts, wholeScripts} {
