@@ -16,7 +16,7 @@ type StopRequest struct {
 	ID        string
 	Reason    string // one line without tabs; required
 	// Tick and From, as in [Tick.At] and [Tick.NotBefore], and Slots: if the tick is undecided and all slots are held, the lease is the oldest
-	// of those that were granted before From. One lease is chosen for a tick at a time, whoever asks and however often: if it has not
+	// of those that were granted before From, or (but on a quorum) that have adopted an orphan of an earlier tick. One lease is chosen for a tick at a time, whoever asks and however often: if it has not
 	// ended by then, the same again. One that is about to stop anyway, and not for another tick, is as good.
 	Tick, From time.Time
 	Slots      int

@@ -178,7 +178,7 @@ func (s *Scheduler) watchChained(t *task, states []election.State, now time.Time
 			of = s.tasks[t.chain.after[i-1]]
 		}
 		s.watchRunning(of, st)
-		s.inherit(of, st.Orphans, now)
+		s.inherit(of, st, now)
 		if len(st.Orphans) > 0 { // they hold up what comes after them until they are buried, or carried on
 			s.check(t, now.Add(longestPause))
 		}

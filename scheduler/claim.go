@@ -346,6 +346,7 @@ func (s *Scheduler) freed(k *tick) {
 func (s *Scheduler) roomFor(t *task, job *Job, term *election.Term, now time.Time) {
 	s.checkAfter(t, now)
 	if !s.leaving {
+		s.hastenHeirs(t, now)
 		s.agenda.hurry(t, now)
 	}
 	if term != nil && s.cfg.Notices != nil && (job.Overlap != OverlapSkip || len(t.children) > 0) {

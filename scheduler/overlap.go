@@ -45,11 +45,15 @@ func (s *Scheduler) heldPause(k *tick, now time.Time) time.Duration {
 	return min(max(now.Sub(k.held)/16, heldPause), longestHeldPause)
 }
 
-// hasten asks for the ticks of a job that wait for a slot, since one is free: each replica in its turn.
-func (a *agenda) hasten(t *task, now time.Time) {
+// hasten asks for what waits for a slot of a job, since one is free: ticks that are to be recovered, and then others, each replica in its turn.
+func (s *Scheduler) hasten(t *task, now time.Time) {
+	turn := now
+	if s.hastenHeirs(t, now) {
+		turn = now.Add(rankStep)
+	}
 	for _, k := range t.open {
 		if k.waited && !k.asking && !k.parked && k.mayWin() {
-			a.ask(k, now.Add(a.turn(t, k.at)), now)
+			s.agenda.ask(k, turn.Add(s.turn(t, k.at)), now)
 		}
 	}
 }

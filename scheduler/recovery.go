@@ -84,23 +84,49 @@ func newestFirst(orphans []election.Run) {
 }
 
 // heirless is those of a job's orphans that nobody will adopt.
-func (s *Scheduler) heirless(job string, orphans []election.Run) (ids map[string]bool) {
+func (s *Scheduler) heirless(job string, st election.State) (ids map[string]bool) {
 	ids = map[string]bool{}
-	for i, o := range orphans {
-		if i >= maxHeirs || !s.awaitsHeir(job, o) {
+	for i, o := range st.Orphans {
+		if i >= maxHeirs || !s.awaitsHeir(job, o) || (*s.recovers.Load())[job].displaced(o, st.Running) {
 			ids[o.ID] = true
 		}
 	}
 	return ids
 }
 
+// recovery is what other goroutines than the loop know of a job that has Recover.
+type recovery struct {
+	Recover
+	slots int // which newer ticks take from older ones, where they replace them; else 0
+}
+
+func (j *Job) recovery() recovery {
+	if j.Overlap != OverlapReplace {
+		return recovery{Recover: j.Recover}
+	}
+	return recovery{j.Recover, j.Parallel}
+}
+
+// displaced tells whether runs of newer ticks have all slots, which would have replaced an orphan's: it would wait for one in vain, as each goes to a tick that
+// is newer still.
+func (r recovery) displaced(orphan election.Run, running []election.Run) bool {
+	newer := 0
+	for _, run := range running {
+		if run.Tick.After(orphan.Tick) {
+			newer++
+		}
+	}
+	return r.slots > 0 && newer >= r.slots
+}
+
 // inherit has orphans of a job claimed. A replica that may not run the job leaves them to those that may.
-func (s *Scheduler) inherit(t *task, orphans []election.Run, now time.Time) {
-	if t.foreign || t.dismissed || s.leaving {
+func (s *Scheduler) inherit(t *task, st election.State, now time.Time) {
+	if t.foreign || t.dismissed || s.leaving || len(st.Orphans) == 0 {
 		return
 	}
-	for _, o := range orphans[:min(len(orphans), maxHeirs)] {
-		if s.heirs.known[o.ID] != nil || !s.awaitsHeir(t.Name, o) {
+	heirless := s.heirless(t.Name, st)
+	for _, o := range st.Orphans {
+		if s.heirs.known[o.ID] != nil || heirless[o.ID] {
 			continue
 		}
 		h := &heir{tick: &tick{task: t, job: t.Job, instants: instants{at: o.Tick}, trigger: recovered, id: newRunID(), closed: true}, of: o}
@@ -205,6 +231,17 @@ func (s *Scheduler) succeed(h *heir, term *election.Term) {
 	s.start(h.tick, term)
 }
 
+// hastenHeirs has the orphans of a job claimed at once, since a slot is free: else its ticks, which are told, would have each slot before them.
+func (s *Scheduler) hastenHeirs(t *task, now time.Time) (any bool) {
+	for _, h := range s.heirs.known {
+		if _, waiting := h.inHeirs.when(); waiting && h.task == t {
+			s.heirs.queue.set(&h.inHeirs, now)
+			any = true
+		}
+	}
+	return any
+}
+
 // disown forgets an orphan.
 func (s *Scheduler) disown(h *heir) {
 	delete(s.heirs.known, h.of.ID)
@@ -228,7 +265,7 @@ func (s *Scheduler) disownAll() {
 func (s *Scheduler) tellSwept(inquiries []election.Inquiry, states []election.State) {
 	var jobs []string
 	for i, st := range states {
-		if job := inquiries[i].Job; len(st.Orphans) > len(s.heirless(job, st.Orphans)) {
+		if job := inquiries[i].Job; len(st.Orphans) > len(s.heirless(job, st)) {
 			jobs = append(jobs, job)
 		}
 	}

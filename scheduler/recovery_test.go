@@ -288,3 +288,42 @@ func TestRecoveryThatCannotBe(t *testing.T) {
 		}
 	}
 }
+
+// TestOrphanOfABusyJob is not passed by the ticks that wait for the same slot; where ticks replace each other newer ones have displaced it.
+func TestOrphanOfABusyJob(t *testing.T) {
+	for _, tc := range []struct {
+		name string
+		edit edit
+		tick int           // its lease ends when another tick waits for the slot, or has it
+		died time.Duration // its holder
+		told []string
+		most int // ticks that were not run
+	}{
+		{"queue", queued, 30, 43 * time.Second, []string{"1 schedule abandoned", "2 recovery ok"}, 5},
+		{"replace", replaces, 20, 26 * time.Second, []string{"1 schedule abandoned"}, 0},
+	} {
+		t.Run(tc.name, func(t *testing.T) {
+			inCluster(t, func(c *cluster) {
+				c.joinAll(3, []scheduler.Job{c.job("j", everyTen, 12*time.Second, tc.edit, recovers(3), lease(5*time.Second))}, c.ranked)
+				c.at(tc.died)
+				c.killHolder("j")
+				c.at(2 * time.Minute)
+				want(t, "told", c.attemptsOf("j", tc.tick), tc.told)
+				missed := 0
+				for _, r := range c.words("j") {
+					if r.Outcome == scheduler.Skipped || r.Outcome == scheduler.Missed {
+						missed++
+					}
+				}
+				if missed > tc.most {
+					t.Errorf("%d ticks were not run", missed)
+				}
+				for _, r := range c.replicas {
+					if !r.dead {
+						want(t, "orphans that are left", len(r.state("j").Orphans), 0)
+					}
+				}
+			})
+		})
+	}
+}

@@ -162,11 +162,11 @@ func (s *Scheduler) replan(now time.Time) {
 
 // nameTasks tells other goroutines the names of the jobs, and which are recovered.
 func (s *Scheduler) nameTasks() {
-	names, recovers := make([]string, 0, len(s.tasks)), map[string]Recover{}
+	names, recovers := make([]string, 0, len(s.tasks)), map[string]recovery{}
 	for name, t := range s.tasks {
 		names = append(names, name)
 		if t.Recover.Max > 0 {
-			recovers[name] = t.Recover
+			recovers[name] = t.recovery()
 		}
 	}
 	s.names.Store(&names)

@@ -112,8 +112,8 @@ type Scheduler struct {
 	// requested and errandOver are about runs that somebody has asked for.
 	requested  chan []Request
 	errandOver chan errandResult
-	names      atomic.Pointer[[]string]           // of the jobs
-	recovers   atomic.Pointer[map[string]Recover] // the jobs that have it
+	names      atomic.Pointer[[]string]            // of the jobs
+	recovers   atomic.Pointer[map[string]recovery] // of the jobs that have it
 
 	// What follows belongs to the loop.
 	tasks     map[string]*task
@@ -224,9 +224,9 @@ func (s *Scheduler) loop(ctx context.Context) error {
 		s.noticeReady(now)
 		s.fallBehind(s.agenda.collect(now), now)
 		s.heedAll()
+		s.adopt(ctx, now) // before newer ticks have the places
 		s.claim(ctx, now)
 		s.runErrands(now)
-		s.adopt(ctx, now)
 		if !s.agenda.more() { // of a job with no open tick all are decided
 			s.survey(ctx, now)
 		}

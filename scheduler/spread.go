@@ -120,7 +120,7 @@ func (s *Scheduler) heed(notices []election.Notice) {
 		t := s.tasks[n.Job]
 		switch {
 		case t != nil && n.Tick.IsZero():
-			s.agenda.hasten(t, now)
+			s.hasten(t, now)
 			s.checkAfter(t, now)
 		case t != nil && !n.Until.After(now): // it was left to an heir, or given back
 			s.watch(t, n.Until)

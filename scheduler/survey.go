@@ -106,7 +106,7 @@ func (s *Scheduler) mourn(job string, st election.State) (written []*receipt) {
 func (s *Scheduler) bury(ctx, patience context.Context, job string, st election.State, written []*receipt) error {
 	var ids []string
 	var unwritten error
-	heirless := s.heirless(job, st.Orphans)
+	heirless := s.heirless(job, st)
 	for i, w := range written {
 		if !heirless[st.Orphans[i].ID] {
 			continue
@@ -151,7 +151,7 @@ func (s *Scheduler) settleSurvey(b surveyedBatch) {
 			s.watch(t, now)
 		}
 		s.watchRunning(t, st)
-		s.inherit(t, st.Orphans, now)
+		s.inherit(t, st, now)
 		s.reopen(t, st, now)
 		s.checkAfter(t, now)
 	}
@@ -209,7 +209,7 @@ func (s *Scheduler) begin(ctx context.Context) error {
 	for i, t := range announce.tasks {
 		s.agenda.timeline.add(t.spec, t, now)
 		s.watchRunning(t, announce.states[i])
-		s.inherit(t, announce.states[i].Orphans, now)
+		s.inherit(t, announce.states[i], now)
 		if q := s.resume(t, announce.states[i], now); !q.SettleThrough.IsZero() {
 			settle.add(t, q)
 			before = append(before, announce.states[i])

@@ -14,6 +14,7 @@ func stopping() []theorem {
 		{"NobodyIsToldForALeaseThatHasEnded", nobodyIsTold, nothing},
 		{"OldestMakesRoomForATick", oldestMakesRoom, nothing},
 		{"RunThatBeganAfterATickIsLeftAlone", youngerStays, nothing},
+		{"HeirOfAnOlderTickMakesRoom", heirMakesRoom, memory},
 		{"WhoStopsAnywayMakesRoom", stopsAnyway, memory},
 		{"OrphanTellsThatItWasToStop", stoppedOrphan, memory},
 	}
@@ -197,4 +198,18 @@ func stoppedOrphan(b *bench) {
 	if s := b.state(); len(s.Orphans) != 1 || s.Orphans[0].Stopped != "" {
 		b.Errorf("the next one in the slot: %+v", s.Orphans)
 	}
+}
+
+// heirMakesRoom for a tick between that of the run which it carries on and its own grant.
+func heirMakesRoom(b *bench) {
+	b.known()
+	l := b.wins(b.a, locking.Request{Tick: b.tick(1), Trigger: "test"})
+	b.leave(l)
+	heir := b.wins(b.a, adoption(l.ID()))
+	for n, want := range map[int]string{1: "", 2: heir.ID()} {
+		if told := b.stop(locking.StopRequest{Tick: b.tick(n).At, From: b.tick(2).At, Slots: 1}); told != want {
+			b.Errorf("for tick %d told: %q, want %q", n, told, want)
+		}
+	}
+	b.release(heir)
 }

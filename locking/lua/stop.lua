@@ -42,10 +42,11 @@ local function decided(t)
 end
 if decided(tick) or closed > now or #held / 2 < num(ARGV[11]) then return reply('gone') end
 
--- Tokens tell when runs began: those that are ahead of the clock were given by a wrong one, and tell nothing.
+-- Tokens tell when runs began: those that are ahead of the clock were given by a wrong one, and tell nothing. A run that carries on
+-- another's began with that.
 local function began_before(row)
   local token = num(row.token)
-  return (token < from or token > now + MINUTE) and num(row.tick) < tick
+  return num(row.tick) < tick and (token < from or token > now + MINUTE or redis.call('HEXISTS', LOCK, 'a' .. row.id) == 1)
 end
 local oldest, at, leaving
 for i = 1, #held, 2 do
