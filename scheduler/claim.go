@@ -171,7 +171,7 @@ func (s *Scheduler) settleClaims(b claimedBatch) {
 			k.doubted = true
 			unknown++
 		}
-		if r.Orphans > 0 {
+		if r.Orphans > s.heirsOf(k.task) { // else they are known, and wait for a slot
 			s.watch(k.task, now)
 		}
 		switch {

@@ -49,6 +49,16 @@ func (r *receipt) settle(err error) {
 	close(r.done)
 }
 
+// failed tells whether the record will not be written any more.
+func (r *receipt) failed() bool {
+	select {
+	case <-r.done:
+		return r.err != nil
+	default:
+		return false
+	}
+}
+
 // wait returns when the record was written, or why it was not or not yet.
 func (r *receipt) wait(ctx context.Context) error {
 	select {

@@ -6,6 +6,7 @@ import (
 	"errors"
 	"fmt"
 	"slices"
+	"sync"
 	"time"
 
 	"github.com/cronclave/cronclave/election"
@@ -119,6 +120,33 @@ func (r recovery) displaced(orphan election.Run, running []election.Run) bool {
 	return r.slots > 0 && newer >= r.slots
 }
 
+// mourned is the orphans that await heirs and were told of as abandoned: they are looked at often, and told of once.
+type mourned struct {
+	mu    sync.Mutex
+	byJob map[string]map[string]*receipt // of their records, by run id
+}
+
+// receipt is nil if an orphan is still to be told of.
+func (m *mourned) receipt(job, id string) *receipt {
+	m.mu.Lock()
+	defer m.mu.Unlock()
+	if r := m.byJob[job][id]; r != nil && !r.failed() {
+		return r
+	}
+	return nil
+}
+
+// keep forgets those of a job that are orphans no more.
+func (m *mourned) keep(job string, receipts map[string]*receipt) {
+	m.mu.Lock()
+	defer m.mu.Unlock()
+	if len(receipts) == 0 {
+		delete(m.byJob, job)
+		return
+	}
+	m.byJob[job] = receipts
+}
+
 // inherit has orphans of a job claimed. A replica that may not run the job leaves them to those that may.
 func (s *Scheduler) inherit(t *task, st election.State, now time.Time) {
 	if t.foreign || t.dismissed || s.leaving || len(st.Orphans) == 0 {
@@ -229,6 +257,16 @@ func (s *Scheduler) succeed(h *heir, term *election.Term) {
 	s.log.Info("recovering", "job", h.task.Name, "tick", h.at.Format(time.RFC3339), "of_run", h.of.ID, "of_replica", h.of.Holder,
 		"run_id", term.ID(), "attempt", term.Attempt())
 	s.start(h.tick, term)
+}
+
+// heirsOf is how many orphans of a job this replica is about to adopt.
+func (s *Scheduler) heirsOf(t *task) (n int) {
+	for _, h := range s.heirs.known {
+		if h.task == t {
+			n++
+		}
+	}
+	return n
 }
 
 // hastenHeirs has the orphans of a job claimed at once, since a slot is free: else its ticks, which are told, would have each slot before them.

@@ -289,6 +289,18 @@ func TestRecoveryThatCannotBe(t *testing.T) {
 	}
 }
 
+// mourners is how often a run was told to be abandoned.
+func (c *cluster) mourners() (n int) {
+	c.mu.Lock()
+	defer c.mu.Unlock()
+	for _, r := range c.records {
+		if r.Outcome == scheduler.Abandoned {
+			n++
+		}
+	}
+	return n
+}
+
 // TestOrphanOfABusyJob is not passed by the ticks that wait for the same slot; where ticks replace each other newer ones have displaced it.
 func TestOrphanOfABusyJob(t *testing.T) {
 	for _, tc := range []struct {
@@ -309,6 +321,9 @@ func TestOrphanOfABusyJob(t *testing.T) {
 				c.killHolder("j")
 				c.at(2 * time.Minute)
 				want(t, "told", c.attemptsOf("j", tc.tick), tc.told)
+				if n := c.mourners(); n > 2 {
+					t.Errorf("two replicas have told %d times that it was abandoned", n)
+				}
 				missed := 0
 				for _, r := range c.words("j") {
 					if r.Outcome == scheduler.Skipped || r.Outcome == scheduler.Missed {

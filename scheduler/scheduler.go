@@ -114,6 +114,7 @@ type Scheduler struct {
 	errandOver chan errandResult
 	names      atomic.Pointer[[]string]            // of the jobs
 	recovers   atomic.Pointer[map[string]recovery] // of the jobs that have it
+	mourned    mourned
 
 	// What follows belongs to the loop.
 	tasks     map[string]*task
@@ -159,6 +160,7 @@ func New(cfg Config) (*Scheduler, error) {
 		claimed: make(chan claimedBatch, 1), surveyed: make(chan surveyedBatch, 1), checked: make(chan checkedBatch, 1), finished: make(chan *tick),
 		heard:     make(chan []election.Notice, 100), // so that much can be heard before the next batch of claims
 		requested: make(chan []Request), errandOver: make(chan errandResult), errands: map[string]*errand{},
+		mourned: mourned{byJob: map[string]map[string]*receipt{}},
 	}
 	s.agenda.turn, s.heirs = s.turn, newHeirs()
 	s.abort, s.abortNow = context.WithCancel(context.Background())

@@ -89,9 +89,13 @@ func (s *Scheduler) look(ctx context.Context, inquiries []election.Inquiry) (sta
 	return states, unburied
 }
 
-// mourn records orphans as abandoned. Every replica that sees one does so: the record is the same.
+// mourn records orphans as abandoned. Every replica that sees one does so, once: the record is the same.
 func (s *Scheduler) mourn(job string, st election.State) (written []*receipt) {
 	for _, o := range st.Orphans {
+		if r := s.mourned.receipt(job, o.ID); r != nil {
+			written = append(written, r)
+			continue
+		}
 		r, known := s.exec.recorder.add(Record{RunID: o.ID, Job: job, Tick: o.Tick, Trigger: o.Trigger, Slot: o.Slot, Attempt: o.Attempt,
 			Token: o.Token, Replica: o.Holder, Outcome: Abandoned, Finished: st.Now})
 		written = append(written, r)
@@ -106,9 +110,10 @@ func (s *Scheduler) mourn(job string, st election.State) (written []*receipt) {
 func (s *Scheduler) bury(ctx, patience context.Context, job string, st election.State, written []*receipt) error {
 	var ids []string
 	var unwritten error
-	heirless := s.heirless(job, st)
+	heirless, mourned := s.heirless(job, st), map[string]*receipt{}
 	for i, w := range written {
-		if !heirless[st.Orphans[i].ID] {
+		if id := st.Orphans[i].ID; !heirless[id] {
+			mourned[id] = w
 			continue
 		}
 		if err := w.wait(patience); err != nil {
@@ -116,6 +121,9 @@ func (s *Scheduler) bury(ctx, patience context.Context, job string, st election.
 			continue
 		}
 		ids = append(ids, st.Orphans[i].ID)
+	}
+	if st.Err == nil {
+		s.mourned.keep(job, mourned)
 	}
 	if len(ids) == 0 {
 		return unwritten
