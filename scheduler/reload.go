@@ -4,6 +4,7 @@ import (
 	"context"
 	"errors"
 	"fmt"
+	"maps"
 	"slices"
 	"time"
 
@@ -69,6 +70,7 @@ func newTasks(jobs []Job, labels Labels) (map[string]*task, error) {
 func (s *Scheduler) heedReload(r reload, now time.Time) {
 	defer close(r.done)
 	s.collectAll(now) // what is due is due by the schedules of before
+	maps.DeleteFunc(s.dismissed, func(_ string, t *task) bool { return t.running == 0 })
 	for name, t := range s.tasks {
 		if r.tasks[name] == nil {
 			s.dismiss(t)
@@ -76,16 +78,18 @@ func (s *Scheduler) heedReload(r reload, now time.Time) {
 		}
 	}
 	for name, to := range r.tasks {
-		switch t := s.tasks[name]; {
+		switch t := orDefault(s.tasks[name], s.dismissed[name]); {
 		case t == nil:
 			s.tasks[name] = to
 			s.introduce(to, now)
-		case t.key() == to.key():
+		case t.key() == to.key() && s.tasks[name] == t:
 			t.Job, t.foreign = to.Job, to.foreign
 			s.agenda.wake(t, s.places(), now) // there may be more place for it now
 		default:
 			s.dropOpen(t)
 			t.Job, t.foreign, t.spec, t.chain, t.behind, t.why = to.Job, to.foreign, to.spec, to.chain, false, ""
+			s.tasks[name], t.dismissed = t, false
+			delete(s.dismissed, name)
 			s.introduce(t, now)
 		}
 	}
@@ -99,6 +103,9 @@ func (s *Scheduler) dismiss(t *task) {
 	s.dropOpen(t)
 	t.dismissed = true
 	s.watch(t, s.now())
+	if t.running > 0 { // it may come back before they have ended, and they count
+		s.dismissed[t.Name] = t
+	}
 }
 
 // dropOpen closes the open ticks of a schedule that is no more. One that is granted by a claim under way is run all the same: nobody else will.

@@ -276,3 +276,19 @@ func TestReloadBesideASweep(t *testing.T) {
 		c.checkRuns("j", 1, 1)
 	})
 }
+
+// TestReloadBringsBackAJobThatRuns: its runs count, as if it had never been away.
+func TestReloadBringsBackAJobThatRuns(t *testing.T) {
+	inCluster(t, func(c *cluster) {
+		job := c.job("j", everyTen, 25*time.Second, parallel(2, 1, 1))
+		r := c.join("r", []scheduler.Job{job})
+		c.at(12 * time.Second)
+		reload(t, c.replicas)
+		c.at(13 * time.Second)
+		reload(t, c.replicas, job)
+		c.at(58 * time.Second)
+		want(t, "starts", c.starts("j"), []int{10, 35})
+		want(t, "ticks that ran", c.ticks("j"), []int{10, 30}) // when the first one has ended
+		r.leave()
+	})
+}

@@ -118,6 +118,7 @@ type Scheduler struct {
 
 	// What follows belongs to the loop.
 	tasks     map[string]*task
+	dismissed map[string]*task // that a reload has removed while they ran
 	agenda    agenda
 	heirs     heirs
 	watches   queue[*task] // when to look at jobs that other replicas run
@@ -159,7 +160,7 @@ func New(cfg Config) (*Scheduler, error) {
 		cfg: cfg, log: cfg.Logger, reloads: make(chan reload),
 		claimed: make(chan claimedBatch, 1), surveyed: make(chan surveyedBatch, 1), checked: make(chan checkedBatch, 1), finished: make(chan *tick),
 		heard:     make(chan []election.Notice, 100), // so that much can be heard before the next batch of claims
-		requested: make(chan []Request), errandOver: make(chan errandResult), errands: map[string]*errand{},
+		requested: make(chan []Request), errandOver: make(chan errandResult), errands: map[string]*errand{}, dismissed: map[string]*task{},
 		mourned: mourned{byJob: map[string]map[string]*receipt{}},
 	}
 	s.agenda.turn, s.heirs = s.turn, newHeirs()
