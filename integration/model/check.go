@@ -12,7 +12,7 @@ func (x *steps) judge(n *State) {
 	}
 	for tick := 1; tick <= x.Ticks; tick++ {
 		outcomes := n.True.Outcomes[tick]
-		if n.True.Runs[tick] > 0 {
+		if n.True.Runs[tick] > 0 || n.True.Tries[tick] != 0 {
 			outcomes |= 1 << granted
 		}
 		if bits.OnesCount8(outcomes) > 1 {
@@ -20,6 +20,9 @@ func (x *steps) judge(n *State) {
 		}
 		if outcomes == 0 && n.True.Settled&idsFor[tick] == 0 && x.wasted(n, tick) {
 			n.Broken = brokenLost
+		}
+		if x.heirless(n, tick) {
+			n.Broken = brokenHeir
 		}
 	}
 }
@@ -36,6 +39,9 @@ func (x *steps) wasted(n *State, tick int) bool {
 		return false
 	}
 	if n.Lost && n.True.Issued&idsFor[tick] != 0 {
+		return false
+	}
+	if x.Recover > 0 && master.keeps(tick) { // for an heir
 		return false
 	}
 	for r := range x.Replicas {

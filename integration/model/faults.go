@@ -3,6 +3,7 @@ package model
 // faults is what may go wrong, apart from the network.
 func (x *steps) faults() {
 	x.server()
+	x.pauses()
 	for r := range x.Replicas {
 		x.replica(r)
 	}

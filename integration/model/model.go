@@ -1,4 +1,4 @@
-// Package model searches all short schedules of the protocol of granting, holding and forgetting for one that breaks a promise.
+// Package model searches all short schedules of the protocol of granting, holding, carrying on, pausing and forgetting for one that breaks a promise.
 //
 // The protocol is told once more, as a machine of small steps: one lock of K rows with its ledger on a server, two
 // or three replicas that claim ticks, hold leases and remember what they were told, and a network in which every request
@@ -21,14 +21,16 @@
 //   - The scripts are told line by line, and compared with the Lua in TestModelAgreesWithScripts. The clients are told as their
 //     packages are built: a time-out leaves a claim unsure, the same id asks again, who gives up withdraws. Of two replies that
 //     tell the same floor and low, either may be taken for the newer.
-//   - A replica asks whenever it likes, also too early: what its wall clock says decides nothing.
+//   - A replica asks whenever it likes, also too early: what its wall clock says decides nothing. It sees an orphan in the moment in which it first claims
+//     it; that claim may arrive late, or be asked again later, so what it saw may be long ago.
+//   - Who pauses a lock is a command that is gone afterwards. The replicas hear of it, or they do not.
 //   - After a loss of memory the search goes on as long as all who are granted something had witnessed what matters, or
 //     another who had was there before: docs/guarantees.md promises no more. Where a claimant had not, it is
 //     still checked that what it did know is kept, and the schedule ends there.
 //
 // # What is left out
 //
-// Quorum, chains, the waiting queue and the adoption of orphans (package locking has a model of that beside its scripts); a second schedule of the same lock, plain locks that expire
+// Quorum, chains, the waiting queue, retries under a lease, orphans that are buried; a second schedule of the same lock, plain locks that expire
 // when idle, ledgers and clocks that are ahead by more than a minute; different limits in a roll-out; WAIT is told for
 // one follower. Processes die at once when they are killed.
 package model
@@ -61,7 +63,9 @@ type Setup struct {
 	InFlight    int   // messages at once; at most 5
 	Manual      bool  // each replica may start one run without a tick
 	Queue       bool  // overlap: the first tick whose slots are all held stays open; else it is skipped
-	Leaves      bool  // runs may be left to an heir, who is not told of here
+	Leaves      bool  // runs may be left to an heir: in a drain
+	Recover     uint8 // how many attempts beyond the first a tick may have: what a dead holder leaves is adopted; at most 2
+	PauseFor    uint8 // how long a pause lasts; 0: until it is ended
 	Acked       bool  // acked_replicas: what was not replicated does not count
 	Faults      Faults
 }
@@ -81,4 +85,6 @@ type Faults struct {
 	Suspends  uint8 // a replica's machine sleeps
 	Deaths    uint8 // a replica is killed
 	GiveUps   uint8 // a replica gives a tick up, for instance since it drains
+	Pauses    uint8 // somebody pauses the lock, or says once more that it is paused
+	Resumes   uint8 // somebody ends a pause
 }

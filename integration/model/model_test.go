@@ -1,6 +1,7 @@
 package model
 
 import (
+	"slices"
 	"strings"
 	"testing"
 )
@@ -16,13 +17,18 @@ func small(change func(*Setup)) Setup {
 // bounds must hold all states of a small search.
 const bounds = 2_000_000
 
-// cases are the schedules that broke drafts of the protocol, and the rules that answer them.
-var cases = []struct {
+// regression is a schedule that must be found while a rule is off, and not with all rules on.
+type regression struct {
 	name  string
 	off   func(*Rules)
 	setup func(*Setup)
 	fault Fault
-}{
+}
+
+// cases are the schedules that broke drafts of the protocol, and the rules that answer them.
+var cases = slices.Concat(granting, carryingOn, pausing)
+
+var granting = []regression{
 	{"a plain newest tick loses a backlog", func(r *Rules) { r.LowWithoutGaps = false },
 		func(s *Setup) { s.Ticks = 2 }, brokenLost},
 	{"a timed-out claim arrives late", func(r *Rules) { r.NotAfter = false },
@@ -159,12 +165,7 @@ func TestReductionHidesNothing(t *testing.T) {
 }
 
 // gaps are schedules that break a promise with all rules of the protocol on. Each is closed by a rule that is proposed.
-var gaps = []struct {
-	name  string
-	off   func(*Rules)
-	setup func(*Setup)
-	fault Fault
-}{
+var gaps = []regression{
 	{"a server forgets a schedule before its first tick is decided", func(r *Rules) { r.ScheduleIsWitnessed = false },
 		func(s *Setup) { s.StartWithin, s.Faults = 2, Faults{Flushes: 1} }, brokenLost},
 }

@@ -53,12 +53,17 @@ func (x *steps) deliver(n *State, i int) {
 	if !n.Lost {
 		known = ^IDs(0) // nothing was forgotten
 	}
+	word := s.Pause.newer(q.Knows.Pause)
+	if !n.Lost {
+		word = n.True.Pause
+	}
 	m.execute()
 	s.Last = Settlement{} // both answers to who asks again mean the same
 	q.Lag, q.Acked = n.Back, n.Split && q.To == 1
 	isolated := n.Split && q.To == 0 && x.AcknowledgedGrants // whatever it grants is none
 	if q.Kind == claim && !isolated {
 		x.judgeClaim(n, m, known)
+		x.judgePause(n, m, word)
 	}
 	x.judgeRow(n, m, row)
 	if late {
@@ -72,7 +77,10 @@ func (x *steps) deliver(n *State, i int) {
 func (m *Message) trim() {
 	m.Until, m.Waited, m.Skip, m.First, m.Undo, m.Leave = 0, false, false, false, false, false
 	if m.Verdict != isGranted && m.Verdict != isRenewed {
-		m.Slot, m.Token, m.Left = 0, 0, 0
+		m.Slot, m.Token, m.Left, m.Attempt = 0, 0, 0, 0
+	}
+	if m.Kind != claim {
+		m.Adopt, m.Attempt = 0, 0
 	}
 	if m.Verdict != isSettled {
 		m.How = 0
@@ -126,7 +134,9 @@ func (x *steps) judgeGrant(n *State, m *machine, known IDs) {
 		n.Broken = brokenEarly
 	case !grows:
 		n.Broken = brokenFenced
-	case w > 0 && bits.OnesCount16(uint16(n.True.Started&known&idsFor[w])) >= x.PerTick:
+	case m.twice:
+		n.Broken = brokenAttempt
+	case m.q.tick() > 0 && bits.OnesCount16(uint16(n.True.Started&known&idsFor[w])) >= x.PerTick:
 		n.Broken = brokenOnce
 	case bits.OnesCount16(uint16(n.alive()&known)) >= x.Slots:
 		n.Broken = brokenExclusive
@@ -235,7 +245,7 @@ func (x *steps) expire(n *State) {
 			switch {
 			case k.Phase != running || k.Deadline > n.Now || p.Mode == asleep || p.Mode == dead:
 			case p.Mode == up:
-				*k = Work{Phase: ending, Generation: k.Generation}
+				*k = x.interrupted(k)
 			case x.Warden:
 				k.Alive = false
 			}

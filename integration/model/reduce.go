@@ -5,7 +5,7 @@ package model
 func (x *steps) reduce(n *State) {
 	forgetful := n.Lost || n.Split || n.Left.Flushes+n.Left.Failovers+n.Left.Splits > 0
 	if !forgetful {
-		n.knowNothing()
+		n.knowNothing(x.LaterWordCounts && x.EndIsAWord)
 		n.Servers[1] = Server{}
 	}
 	if n.Left.Failovers+n.Left.Splits == 0 && !n.Split {
@@ -33,13 +33,19 @@ func (x *steps) reduce(n *State) {
 	x.bury(n)
 }
 
-// knowNothing drops what replicas witnessed: a server that never forgets is never told.
-func (s *State) knowNothing() {
+// knowNothing drops what replicas witnessed: a server that never forgets is never told. Only of the pause, if a rule of it is off.
+func (s *State) knowNothing(pause bool) {
+	drop := func(k *Knowledge) {
+		was := k.Pause
+		if *k = (Knowledge{}); !pause {
+			k.Pause = was
+		}
+	}
 	for i := range s.Net {
-		s.Net[i].Knows = Knowledge{}
+		drop(&s.Net[i].Knows)
 	}
 	for r := range s.Replicas {
-		s.Replicas[r].Knows = Knowledge{}
+		drop(&s.Replicas[r].Knows)
 	}
 	s.Servers[0].Told = 0
 }
@@ -64,7 +70,12 @@ func (x *steps) bury(n *State) {
 		s := &n.Servers[i]
 		s.Buried &= alive
 		for o := range s.Orphans {
-			s.Orphans[o] &= alive
+			if x.Recover == 0 { // else heirs may come
+				s.Orphans[o] &= alive
+			}
+		}
+		for o := range s.Beyond {
+			s.Beyond[o] &= s.Orphans[0] | s.Orphans[1]
 		}
 		for id := range s.Tombs {
 			expired := s.Tombs[id]&^gone <= n.Now-n.Back && n.Left.StepsBack == 0

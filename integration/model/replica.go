@@ -45,6 +45,9 @@ const (
 	sleeps
 	wakes
 	isKilled
+	adopts
+	isPaused
+	isResumed
 )
 
 // all emits what may come next.
@@ -78,7 +81,9 @@ func (x *steps) work(r, w int) {
 			n.Replicas[r].Work[w].Alive = false
 			x.done(dies, r, w, &n)
 		}
-	case leaving, over:
+	case over:
+		x.adopt(r, w)
+	case leaving:
 	}
 }
 
@@ -97,10 +102,11 @@ func (s *State) awaits(kind Kind, r, w int) bool {
 	return false
 }
 
-// claiming tells whether a replica's claims are under way: those that come due meanwhile go in the next batch.
-func (s *State) claiming(r int) bool {
-	for w := range works {
-		if s.awaits(claim, r, w) {
+// claiming tells whether a replica's claims are under way: those that come due meanwhile go in the next batch. Adoptions have batches of their own.
+func (s *State) claiming(r int, adoptions bool) bool {
+	for i := range s.Net {
+		m := &s.Net[i]
+		if m.Kind == claim && m.Phase != stray && m.ID.owner() == r && (m.Adopt != 0) == adoptions {
 			return true
 		}
 	}
@@ -143,16 +149,20 @@ func (s *State) post(m Message, most int) bool {
 // ask claims a tick. Each claim asks under the same id, unless that was given back.
 func (x *steps) ask(r, w int) {
 	k := &x.from.Replicas[r].Work[w]
-	if w == 0 && !x.Manual || x.from.Now+x.Early < x.At[w] || k.Rests || x.from.claiming(r) {
+	heir := k.Adopts != 0
+	if w == 0 && !x.Manual || x.from.Now+x.Early < x.At[w] || k.Rests || x.from.claiming(r, heir) {
 		return
 	}
-	if w > 0 && !x.SettledInScript && x.from.Now >= x.At[w]+x.StartWithin {
+	if w > 0 && !heir && !x.SettledInScript && x.from.Now >= x.At[w]+x.StartWithin {
 		n := *x.from
 		n.Replicas[r].Work[w].Phase = over
 		n.True.Outcomes[w] |= 1 << missed
 		x.done(decidesAlone, r, w, &n)
 	}
-	m := Message{Kind: claim, Waited: k.Waited, Skip: !k.Waited || !x.WaitingNeverSkips, First: x.Queue}
+	m := Message{Kind: claim, Waited: k.Waited, Skip: !k.Waited || !x.WaitingNeverSkips, First: x.Queue, Adopt: k.Adopts}
+	if heir {
+		m.Waited, m.Skip, m.First = false, false, false
+	}
 	x.send(asks, m, r, w, func(n *State) {
 		if k := &n.Replicas[r].Work[w]; k.Asked && !x.SameID && w > 0 {
 			k.Generation, k.Asked = 1, false
@@ -191,17 +201,20 @@ func (x *steps) giveUp(r, w int) {
 func (x *steps) hold(r, w int) {
 	k := &x.from.Replicas[r].Work[w]
 	if !x.from.awaits(renewal, r, w) && x.from.Now+x.Lease > k.Deadline {
-		x.send(renews, Message{Kind: renewal, Slot: k.Slot, Token: k.Token}, r, w, func(*State) {})
+		x.send(renews, Message{Kind: renewal, Slot: k.Slot, Token: k.Token, Adopt: k.Adopts, Attempt: k.Attempt}, r, w, func(*State) {})
 	}
 	end := func(alive, leaves bool) func(*State) {
 		return func(n *State) {
 			k := &n.Replicas[r].Work[w]
 			*k = Work{Phase: ending, Generation: k.Generation, Alive: alive, Leaves: leaves}
+			if x.Recover > 0 && !leaves {
+				n.True.Tries[w] |= wellEnded
+			}
 		}
 	}
 	x.send(ends, Message{Kind: release}, r, w, end(!x.ReleaseAfterDead, false))
-	if x.Leaves {
-		x.send(leavesRun, Message{Kind: release, Leave: true}, r, w, end(false, true))
+	if x.Leaves && (x.Recover == 0 || x.allows(k.Attempt)) {
+		x.send(leavesRun, Message{Kind: release, Leave: true}, r, w, end(!x.ReleaseAfterDead, true))
 	}
 	if !x.GiveBackOnlyUnrun {
 		x.send(givesBackRun, Message{Kind: release, Undo: true}, r, w, end(false, false))
@@ -242,6 +255,9 @@ func (x *steps) take(n *State, i int) {
 	case release:
 		x.released(k)
 	}
+	if k.Adopts != 0 {
+		k.Waited = false // it is not tied to a deadline, and never skipped
+	}
 }
 
 // deadline is until when the holder may rely on a lease of which this much is left.
@@ -272,7 +288,7 @@ func (x *steps) claimed(n *State, k *Work, m *Message) {
 		if m.Verdict == isSettled {
 			n.True.Outcomes[m.ID.work()] |= 1 << m.How
 		}
-		*k = Work{Phase: over}
+		*k = x.over(k)
 	case isLate:
 		if k.Phase == leaving {
 			x.unanswered(k)
@@ -280,7 +296,7 @@ func (x *steps) claimed(n *State, k *Work, m *Message) {
 	case isHeld, isEarly, isClosed:
 		x.stillOpen(k, m)
 	default:
-		*k = Work{Phase: over}
+		*k = x.over(k)
 	}
 }
 
@@ -291,7 +307,7 @@ func (x *steps) stillOpen(k *Work, m *Message) {
 	case k.Phase == leaving && k.Asked && x.WithdrawDoubted:
 		k.Phase = withdrawn
 	case k.Phase == leaving:
-		*k = Work{Phase: over}
+		*k = x.over(k)
 	default:
 		k.Asked, k.Rests = k.Asked && x.WithdrawDoubted, true
 		k.Waited = k.Waited || m.Verdict == isClosed || x.Queue && m.Verdict == isHeld
@@ -312,13 +328,19 @@ func (x *steps) unanswered(k *Work) {
 // start runs what was granted, unless it is known only now that it is too late to start.
 func (x *steps) start(n *State, k *Work, m *Message) {
 	w, lag := m.ID.work(), n.Replicas[m.ID.owner()].Lag
-	if w > 0 && k.Waited && k.Phase == quiet && n.Now-lag > x.At[w]+x.StartWithin {
+	if k.Adopts != 0 && k.Phase == leaving { // it waits for another heir
+		k.Phase = withdrawn
+		return
+	}
+	if w > 0 && k.Adopts == 0 && k.Waited && k.Phase == quiet && n.Now-lag > x.At[w]+x.StartWithin {
 		k.Phase = returning
 		return
 	}
-	*k = Work{Phase: running, Generation: k.Generation, Alive: true, Slot: m.Slot, Token: m.Token, Deadline: x.deadline(n, m)}
+	*k = Work{Phase: running, Generation: k.Generation, Alive: true, Adopts: k.Adopts, Attempt: m.Attempt, Slot: m.Slot, Token: m.Token,
+		Deadline: x.deadline(n, m)}
 	n.True.Started |= setOf(m.ID)
-	if w == 0 {
+	x.tried(n, m)
+	if w == 0 || k.Adopts != 0 {
 		return
 	}
 	n.True.Runs[w]++
@@ -336,7 +358,7 @@ func (x *steps) renewed(n *State, k *Work, m *Message) {
 	switch {
 	case k.Phase != running || n.Now >= k.Deadline || !counts:
 	case m.Verdict == isLost:
-		*k = Work{Phase: ending, Generation: k.Generation}
+		*k = x.interrupted(k)
 	case m.Verdict == isRenewed:
 		k.Deadline = max(k.Deadline, x.deadline(n, m))
 	}
@@ -348,6 +370,8 @@ func (x *steps) released(k *Work) {
 		*k = Work{Generation: k.Generation + 1, Waited: true}
 	case k.Phase == leaving || k.Phase == running: // withdrawn while it was asked for
 	default:
-		*k = Work{Phase: over, Alive: k.Alive}
+		alive := k.Alive
+		*k = x.over(k)
+		k.Alive = alive
 	}
 }

@@ -40,6 +40,25 @@ type Rules struct {
 	ForgottenCloses   bool // a server that knows less than a witness is closed to new grants for the longest lease
 	RepliesTellLedger bool // replies tell the ledger, and not only low
 
+	// Carrying on.
+	AdoptionConsumes   bool // the grant to an heir takes the orphan away in the same step
+	AdoptionCounts     bool // and is one attempt on
+	RecoveryEnds       bool // an orphan whose attempts are used up is not adopted
+	AdoptionGoesBack   bool // an adoption that is given back leaves the orphan to another heir
+	HeirOpensNoTick    bool // also one whose lease has ended since: it is the orphan now, and its tick stays decided
+	LostIsLeft         bool // who has lost its lease, or drains, leaves its run; else it releases it
+	LeftStaysOrphan    bool // one whose lease had ended before is not taken from the heirs
+	PutBackTakesOrphan bool // the orphan of an heir whose row is put back is taken away once more
+
+	// Pausing.
+	PauseSettles     bool // a tick of a paused lock is settled by whoever asks for it
+	PausedTimeStays  bool // a tick of paused time is so also when the pause is over; else only while it is on
+	PausedNotLate    bool // also if it is past its deadline
+	LateBeforePaused bool // a tick whose deadline had passed before the pause began is not
+	PauseIsWitnessed bool // requests tell the pause
+	LaterWordCounts  bool // of two words on the pause the one that was said later; else that of the request
+	EndIsAWord       bool // the end of a pause is kept as its beginning is; else nothing is
+
 	// Of the rules, those that this search has found missing.
 	OwnOrphanReopens    bool // who asks under the id of a lease that has ended unheard has never started: its tick is open again
 	AcknowledgedWitness bool // WAIT: what no follower has acknowledged is not witnessed
@@ -66,6 +85,9 @@ func AllRules() Rules {
 		DeadlineFromSend:   true, DeadlineInSuspend: true, AcknowledgedRenewals: true, ReleaseAfterDead: true, Warden: true, Tombstones: true, LeftIsDead: true,
 		PutBackBySlot: true, PutBackNeverOver: true, SlotRemembers: true, PutBackCloses: true,
 		Witnesses: true, ForgottenCloses: true, RepliesTellLedger: true,
+		AdoptionConsumes: true, AdoptionCounts: true, RecoveryEnds: true, AdoptionGoesBack: true, HeirOpensNoTick: true, LostIsLeft: true,
+		LeftStaysOrphan: true, PutBackTakesOrphan: true,
+		PauseSettles: true, PausedTimeStays: true, PausedNotLate: true, LateBeforePaused: true, PauseIsWitnessed: true, LaterWordCounts: true, EndIsAWord: true,
 		OwnOrphanReopens: true, AcknowledgedWitness: true, AcknowledgedRefusal: true, WithdrawDoubted: true,
 	}
 }

@@ -13,7 +13,7 @@ func (m *machine) acquire() Verdict {
 	if r := m.row(); m.SameGrantAgain && r != nil && r.Expiry > m.now {
 		return m.grant(r)
 	}
-	tick := m.q.ID.work()
+	tick := m.q.tick()
 	if m.NeverEarly && tick > 0 && m.At[tick] > m.now {
 		return isEarly
 	}
@@ -22,7 +22,7 @@ func (m *machine) acquire() Verdict {
 	if m.s.Closed > m.now {
 		return isClosed
 	}
-	if m.reclaim(tick) {
+	if m.q.Adopt == 0 && m.reclaim(tick) {
 		return isHeld
 	}
 	if tick == 0 {
@@ -33,7 +33,11 @@ func (m *machine) acquire() Verdict {
 		return m.refuse(tick)
 	}
 	entry := m.s.Ledger[tick]
-	if m.now > m.At[tick]+m.StartWithin {
+	late := m.now > m.At[tick]+m.StartWithin
+	if m.pausedAt(tick) && (m.PausedNotLate || !late) {
+		return m.settle(tick, paused, entry)
+	}
+	if late {
 		return m.settle(tick, missed, entry)
 	}
 	back := entry.state() == open && entry.slots() != 0
@@ -53,12 +57,12 @@ func (m *machine) reclaim(tick int) (wait bool) {
 	}
 	for slot := range m.s.Orphans {
 		switch {
-		case !m.OwnOrphanReopens || !m.s.Orphans[slot].has(m.q.ID):
+		case !m.OwnOrphanReopens || !m.s.Orphans[slot].has(m.q.ID) || m.s.attempt(m.q.ID) > 1:
 			continue
 		case held >= m.Slots:
 			return true
 		}
-		m.s.Orphans[slot] &^= setOf(m.q.ID)
+		m.s.unorphan(m.q.ID)
 		if tick > 0 {
 			m.reopen(tick, slot)
 		}
@@ -73,7 +77,7 @@ func (m *machine) grant(r *Row) Verdict {
 			m.q.Slot = uint8(i)
 		}
 	}
-	m.q.Token, m.q.Left = r.Token, r.Expiry-m.now
+	m.q.Token, m.q.Left, m.q.Attempt = r.Token, r.Expiry-m.now, r.Attempt
 	return isGranted
 }
 
@@ -106,7 +110,7 @@ func (m *machine) settle(tick int, how Outcome, entry Entry) Verdict {
 		return isDecided
 	}
 	m.decide(tick, how)
-	m.q.How = how
+	m.q.How, m.settled = how, true
 	return isSettled
 }
 
@@ -120,12 +124,18 @@ func (m *machine) take(tick int, entry Entry, back bool) Verdict {
 		}
 		return isHeld
 	}
+	row := Row{ID: m.q.ID, Attempt: 1}
+	if m.q.Adopt != 0 && !m.adopt(&row) {
+		m.q.How = adopted
+		return isDecided
+	}
 	token := max(m.s.Floor+1, m.now*perUnit)
 	if !m.HybridTokens {
 		token = m.s.Floor + 1
 	}
 	m.s.Floor, m.s.Longest = token, max(m.s.Longest, m.Lease)
-	m.place(slot, token)
+	row.Token = token
+	m.place(slot, row)
 	m.fresh, m.s.Told = true, m.s.Told|setOf(m.q.ID)
 	used := entry.slots() | 1<<slot
 	switch {
@@ -154,9 +164,10 @@ func (m *machine) free(entry Entry, back bool) (slot int, ok bool) {
 	return 0, false
 }
 
-func (m *machine) place(slot int, token uint8) {
-	m.s.Rows[slot] = Row{m.q.ID, token, m.now + m.Lease}
-	m.s.Newest[slot] = token
+func (m *machine) place(slot int, r Row) {
+	r.Expiry = m.now + m.Lease
+	m.s.Rows[slot] = r
+	m.s.Newest[slot] = r.Token
 }
 
 // renew extends a lease, or puts its row back where the server has forgotten it: lua/renew.lua.
@@ -170,7 +181,7 @@ func (m *machine) renew() Verdict {
 	m.remember(m.PutBackCloses)
 	m.q.Left = m.Lease
 	if r := &m.s.Rows[m.q.Slot]; r.ID == m.q.ID {
-		r.Expiry = m.now + m.Lease
+		r.Expiry, r.Attempt = m.now+m.Lease, max(r.Attempt, m.q.Attempt)
 		return isRenewed
 	}
 	m.q.Left = 0
@@ -178,10 +189,13 @@ func (m *machine) renew() Verdict {
 	if !m.mayPutBack() || other != nil && other.Token >= m.q.Token {
 		return isLost
 	}
+	back := Row{ID: m.q.ID, Token: m.q.Token, Attempt: m.q.Attempt}
 	if other != nil { // a lease id holds one row
+		back.Adopted, back.From = other.Adopted, other.From
 		*other = Row{}
 	}
-	m.place(int(m.q.Slot), m.q.Token)
+	m.place(int(m.q.Slot), back)
+	m.heired()
 	m.s.Floor, m.s.Longest = max(m.s.Floor, m.q.Token), max(m.s.Longest, m.Lease, m.q.Knows.Longest)
 	if m.PutBackCloses {
 		m.s.Closed = max(m.s.Closed, m.now+m.s.Longest)
@@ -212,26 +226,36 @@ func (m *machine) release() Verdict {
 		return verdictOf(m.s.Tombs[m.q.ID])
 	}
 	tomb, id := m.now+m.Tombstone, setOf(m.q.ID)
-	slot, held := m.drop()
-	if !held {
+	slot, row := m.drop()
+	if row.ID == 0 {
 		tomb |= gone
+		slot, row = m.s.asOrphan(m.q.ID)
 	}
 	if !m.q.Leave || m.LeftIsDead {
 		m.s.Tombs[m.q.ID], m.s.Buried = tomb, m.s.Buried|id
 	}
-	for i := range m.s.Orphans {
-		if m.s.Orphans[i]&id != 0 && !held {
-			slot = i
-		}
-		m.s.Orphans[i] &^= id
+	m.depart(slot, row)
+	return verdictOf(tomb)
+}
+
+// depart does what becomes of a run whose row, or whose orphan, this is, if there is one.
+func (m *machine) depart(slot int, r Row) {
+	ended := m.s.attempt(r.ID) > 0
+	if r.ID == 0 {
+		return
 	}
-	if m.q.Leave && slot >= 0 {
-		m.s.Orphans[slot] |= id
-	}
-	if tick := m.q.ID.work(); m.q.Undo && tick > 0 && slot >= 0 {
+	switch tick := r.ID.work(); {
+	case m.q.Leave && (m.LeftStaysOrphan || !ended):
+		m.s.orphan(r.ID, slot, max(r.Attempt, m.q.Attempt))
+		return
+	case m.q.Undo && r.Adopted != 0:
+		m.giveBack(r)
+	case m.q.Undo && r.Attempt > 1 && m.HeirOpensNoTick:
+		return
+	case m.q.Undo && tick > 0:
 		m.reopen(tick, slot)
 	}
-	return verdictOf(tomb)
+	m.s.unorphan(r.ID)
 }
 
 func verdictOf(tomb uint8) Verdict {
@@ -242,14 +266,14 @@ func verdictOf(tomb uint8) Verdict {
 }
 
 // drop removes the row of the request's lease, if it is there.
-func (m *machine) drop() (slot int, held bool) {
-	for i := range m.s.Rows {
-		if m.s.Rows[i].ID == m.q.ID {
+func (m *machine) drop() (slot int, was Row) {
+	for i, r := range m.s.Rows {
+		if r.ID == m.q.ID {
 			m.s.Rows[i] = Row{}
-			return i, true
+			return i, r
 		}
 	}
-	return -1, false
+	return 0, Row{}
 }
 
 // reopen opens the tick of a run that never started. Of a fan-out that was decided, only this slot is.

@@ -27,16 +27,19 @@ func TestModelAgreesWithScripts(t *testing.T) {
 	server := miniredis.RunT(t)
 	client := redis.NewClient(&redis.Options{Addr: server.Addr(), ContextTimeoutEnabled: true, ReadTimeout: time.Minute})
 	defer client.Close()
-	requests := 0
+	requests, adoptions, pauses := 0, 0, 0
 	for i := range *traces {
 		tr := newTrace(t, rand.New(rand.NewPCG(seed, uint64(i))), server, client, lua)
 		for range 30 {
 			tr.step()
 		}
-		requests += tr.requests
+		requests, adoptions, pauses = requests+tr.requests, adoptions+tr.adoptions, pauses+tr.pauses
 	}
-	t.Logf("%d requests were answered the same", requests)
+	t.Logf("%d requests were answered the same, %d of them as adoptions, %d by a pause", requests, adoptions, pauses)
 }
+
+// pauseScript is the script of no message: see trace.say.
+const pauseScript = 0
 
 func loadScripts(t *testing.T) (scripts [release + 1]*redis.Script) {
 	read := func(name string) string {
@@ -48,6 +51,7 @@ func loadScripts(t *testing.T) (scripts [release + 1]*redis.Script) {
 	}
 	for kind, parts := range map[Kind][]string{
 		claim: {"grant", "state", "queue", "acquire"}, renewal: {"state", "renew"}, release: {"free", "state", "queue", "release"}, // without keys of a queue
+		pauseScript: {"state", "pause"},
 	} {
 		var texts []string
 		for _, part := range parts {
@@ -80,7 +84,10 @@ type trace struct {
 	known    []Knowledge       // that replies have told
 	grants   map[ID]Message
 	requests int
-	log      []string
+
+	adoptions, pauses int // of the requests: granted, settled
+
+	log []string
 }
 
 var keys = []string{"{x}", "{x}:ledger", "{x}:orphans"}
@@ -112,6 +119,8 @@ func (tr *trace) step() {
 		tr.save()
 	case n == 10:
 		tr.restore()
+	case n == 11 || n == 12:
+		tr.say(tr.model.Pause.Said > 0 && n == 12)
 	default:
 		if tr.model.Floor%perUnit != perUnit-1 { // tokens of one unit have room for no more
 			tr.request()
@@ -182,15 +191,15 @@ func (tr *trace) must(err error) {
 // request sends one to both.
 func (tr *trace) request() {
 	q := Message{Kind: claim, ID: ID(1 + tr.IntN(2*idsOf)), Until: tr.now + 1, Skip: tr.IntN(2) == 0, First: tr.IntN(3) == 0}
-	q.Knows = tr.known[tr.IntN(len(tr.known))]
-	if tr.IntN(4) == 0 {
-		q.Knows, _ = q.Knows.with(tr.known[tr.IntN(len(tr.known))])
+	q.Knows = tr.witness()
+	if tr.IntN(3) == 0 {
+		q.Adopt = tr.orphanOf(q.ID)
 	}
 	if tr.IntN(15) == 0 && tr.now > 0 {
 		q.Until = tr.now - 1
 	}
 	if g, ok := tr.grants[q.ID]; ok && tr.IntN(3) > 0 {
-		q.Kind, q.Slot, q.Token = renewal, g.Slot, g.Token
+		q.Kind, q.Slot, q.Token, q.Adopt, q.Attempt = renewal, g.Slot, g.Token, g.Adopt, g.Attempt
 		if tr.IntN(2) == 0 {
 			how := tr.IntN(3)
 			q.Kind, q.Undo, q.Leave = release, how == 1, how == 2
@@ -202,13 +211,46 @@ func (tr *trace) request() {
 	tr.must(err)
 	tr.log = append(tr.log, fmt.Sprintf("%+v -> %v", asked, got))
 	tr.requests++
-	tr.compare(&q, got)
+	tr.compare(&q, asked.Knows.Pause, got)
 	if q.Verdict != isLate && q.Verdict != isDead {
 		tr.known = append(tr.known, q.Knows)
+	}
+	switch {
+	case q.Verdict == isGranted && q.Adopt != 0:
+		tr.adoptions++
+	case q.Verdict == isSettled && q.How == paused:
+		tr.pauses++
 	}
 	if q.Verdict == isGranted {
 		tr.grants[q.ID] = q
 	}
+}
+
+// witness is what somebody may know.
+func (tr *trace) witness() Knowledge {
+	k := tr.known[tr.IntN(len(tr.known))]
+	if tr.IntN(4) == 0 {
+		k, _ = k.with(tr.known[tr.IntN(len(tr.known))])
+	}
+	return k
+}
+
+// orphanOf is an orphan of the same tick, or nobody's; 0 if the attempts of one would exceed what the model has room for.
+func (tr *trace) orphanOf(id ID) ID {
+	all := (tr.model.Orphans[0] | tr.model.Orphans[1]) & idsFor[id.work()]
+	of := newID(tr.IntN(2), id.work(), 0)
+	for o := ID(1); o <= 2*idsOf; o++ {
+		if all.has(o) && tr.model.attempt(o) > 2 {
+			return 0
+		}
+		if all.has(o) && tr.IntN(2) == 0 {
+			of = o
+		}
+	}
+	if of == id {
+		return 0
+	}
+	return of
 }
 
 // argv is the request as locking sends it.
@@ -219,25 +261,28 @@ func (tr *trace) argv(q Message) []any {
 		tick = fmt.Sprint(tr.seconds(uint8(w)))
 		previous = tr.seconds(uint8(w - 1))
 	}
-	k := q.Knows
-	argv := []any{int(q.ID), tr.at(q.Until), 0, token(k.Floor), int64(k.Longest) * unit, tr.seconds(k.Low), tr.ledger(k), "0"}
+	adopted := ""
+	if q.Adopt != 0 {
+		adopted = fmt.Sprint(int(q.Adopt))
+	}
+	argv := tr.common(q)
 	lease := int64(tr.setup.Lease) * unit
 	switch q.Kind {
 	case renewal:
-		return append(argv, "owner", q.Slot, lease, "t", "", token(q.Token), tick, 1, 0, tr.setup.Slots)
+		return append(argv, "owner", q.Slot, lease, "t", "", token(q.Token), tick, q.Attempt, 0, tr.setup.Slots, adopted)
 	case release:
 		how := flagText(q.Undo)
 		if q.Leave {
 			how = "2"
 		}
-		return append(argv, int64(tr.setup.Tombstone)*unit, how, previous, tr.setup.PerTick, 1)
+		return append(argv, int64(tr.setup.Tombstone)*unit, how, previous, tr.setup.PerTick, q.Attempt)
 	}
 	held := ""
 	if q.Skip {
 		held = "skipped"
 	}
-	argv = append(argv, "owner", tr.setup.Slots, lease, "t", "", "", "", "")
-	if w == 0 {
+	argv = append(argv, "owner", tr.setup.Slots, lease, "t", "", "", adopted, "")
+	if q.tick() == 0 {
 		return append(argv, "", 0, 0, 0, 0, "", "", "")
 	}
 	argv = append(argv, tick, previous, tr.at(tr.setup.At[w]), tr.at(tr.setup.At[w]+tr.setup.StartWithin), tr.setup.PerTick, "s", held, "missed")
@@ -245,6 +290,12 @@ func (tr *trace) argv(q Message) []any {
 		argv = append(argv, "", 0, 0, "1")
 	}
 	return argv
+}
+
+// common is what every request begins with.
+func (tr *trace) common(q Message) []any {
+	k := q.Knows
+	return []any{int(q.ID), tr.at(q.Until), 0, token(k.Floor), int64(k.Longest) * unit, tr.seconds(k.Low), tr.told(k.Pause, tr.ledger(k)), "0"}
 }
 
 func flagText(b bool) string {
@@ -270,7 +321,7 @@ func token(n uint8) int64 {
 	return epoch + int64(n/perUnit)*unit + int64(n%perUnit)
 }
 
-var outcomeTexts = [...]string{noOutcome: "", granted: "granted", skipped: "skipped", missed: "missed"}
+var outcomeTexts = [...]string{noOutcome: "", granted: "granted", skipped: "skipped", missed: "missed", paused: "paused", adopted: "adopted"}
 
 // ledger is what a witness tells, in the scripts' terms.
 func (tr *trace) ledger(k Knowledge) string {
@@ -301,16 +352,17 @@ func slotsText(slots uint8) string {
 	return strings.Join(list, ",")
 }
 
-// compare holds a real reply against the model's.
-func (tr *trace) compare(q *Message, got []any) {
+// compare holds a real reply against the model's. The short way of a grant does not tell a pause that is over and that the request has told.
+func (tr *trace) compare(q *Message, asked Pause, got []any) {
 	tr.Helper()
-	verdict := [...]string{isLate: "late", isDead: "dead", isEarly: "early", isClosed: "closed", isSettled: "settled", isDecided: "decided",
+	verdict := [...]string{noVerdict: "paused", isLate: "late", isDead: "dead", isEarly: "early", isClosed: "closed", isSettled: "settled", isDecided: "decided",
 		isHeld: "held", isGranted: "granted", isRenewed: "renewed", isLost: "lost", isReleased: "released", isGone: "gone"}[q.Verdict]
 	want := []string{verdict, fmt.Sprint(tr.at(tr.now)), fmt.Sprint(token(tr.model.Floor)), fmt.Sprint(int64(tr.model.Longest) * unit),
-		fmt.Sprint(tr.seconds(tr.model.Low)), tr.ledger(Knowledge{Layers: 1, Ledgers: [2]Ledger{tr.model.Ledger}}), ""}
+		fmt.Sprint(tr.seconds(tr.model.Low)), tr.told(tr.model.Pause, tr.ledger(Knowledge{Layers: 1, Ledgers: [2]Ledger{tr.model.Ledger}})), tr.orphans()}
 	switch q.Verdict {
 	case isGranted:
-		want = append(want, fmt.Sprint(q.Slot), fmt.Sprint(token(q.Token)), fmt.Sprint(tr.at(tr.now+q.Left)))
+		want = append(want, fmt.Sprint(q.Slot), fmt.Sprint(token(q.Token)), fmt.Sprint(tr.at(tr.now+q.Left)),
+			fmt.Sprint(tr.seconds(uint8(q.ID.work()))), fmt.Sprint(q.Attempt))
 	case isClosed:
 		want = append(want, fmt.Sprint(tr.at(tr.model.Closed)))
 	case isSettled, isDecided:
@@ -322,40 +374,16 @@ func (tr *trace) compare(q *Message, got []any) {
 		is := fmt.Sprint(got[i])
 		if i == 5 {
 			is = tidy(is)
+			if is == "" && asked == tr.model.Pause && !asked.on(tr.now) && (q.Verdict == isGranted || q.Verdict == isDecided) {
+				w = strings.TrimPrefix(w, tr.told(asked, ""))
+			}
 		}
-		if i == 6 { // orphans: the model has them as sets
-			w = fmt.Sprint(popcount(tr.model.Orphans[0]) + popcount(tr.model.Orphans[1]))
+		if i == 6 { // the reply has their number
+			is = tr.realOrphans()
 		}
 		if is != w {
 			tr.Fatalf("value %d of the reply is %q; the model says %q in %q\n%+v\nslots %d, per tick %d, start within %d\n%s", i, is, w, want, tr.model,
 				tr.setup.Slots, tr.setup.PerTick, tr.setup.StartWithin, strings.Join(tr.log, "\n"))
 		}
 	}
-}
-
-func popcount(s IDs) (n int) {
-	for ; s != 0; s &= s - 1 {
-		n++
-	}
-	return n
-}
-
-// tidy writes the slots of a ledger's entries in order, each once.
-func tidy(ledger string) string {
-	entries := strings.Split(ledger, ";")
-	for i, e := range entries {
-		f := strings.Split(e, " ")
-		if len(f) != 4 || f[2] == "done" {
-			continue
-		}
-		slots := uint8(0)
-		for _, s := range strings.Split(f[3], ",") {
-			if n, err := strconv.Atoi(s); err == nil {
-				slots |= 1 << n
-			}
-		}
-		f[3] = slotsText(slots)
-		entries[i] = strings.Join(f, " ")
-	}
-	return strings.Join(entries, ";")
 }

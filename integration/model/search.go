@@ -206,11 +206,14 @@ func (s *State) permute(to [maxReplicas]int) {
 	for r := range s.Replicas {
 		replicas[to[r]] = s.Replicas[r]
 		replicas[to[r]].Knows.Told = ids(s.Replicas[r].Knows.Told)
+		for w := range works {
+			replicas[to[r]].Work[w].Adopts = id(s.Replicas[r].Work[w].Adopts)
+		}
 	}
 	s.Replicas = replicas
 	for i := range s.Net {
 		m := &s.Net[i]
-		m.ID, m.Knows.Told = id(m.ID), ids(m.Knows.Told)
+		m.ID, m.Adopt, m.Knows.Told = id(m.ID), id(m.Adopt), ids(m.Knows.Told)
 	}
 	for _, set := range []*IDs{&s.True.Issued, &s.True.Settled, &s.True.Undone, &s.True.Started} {
 		*set = ids(*set)
@@ -219,10 +222,10 @@ func (s *State) permute(to [maxReplicas]int) {
 
 func (s *Server) permute(id func(ID) ID, ids func(IDs) IDs) {
 	for i := range s.Rows {
-		s.Rows[i].ID = id(s.Rows[i].ID)
-		s.Orphans[i] = ids(s.Orphans[i])
+		s.Rows[i].ID, s.Rows[i].Adopted = id(s.Rows[i].ID), id(s.Rows[i].Adopted)
+		s.Orphans[i], s.Beyond[i] = ids(s.Orphans[i]), ids(s.Beyond[i])
 	}
-	s.Last.By, s.Told, s.Buried = id(s.Last.By), ids(s.Told), ids(s.Buried)
+	s.Last.By, s.Told, s.Buried, s.Heired = id(s.Last.By), ids(s.Told), ids(s.Buried), ids(s.Heired)
 	tombs := s.Tombs
 	for i, t := range tombs {
 		s.Tombs[id(ID(i))] = t

@@ -8,8 +8,10 @@ type machine struct {
 	q   *Message
 	now uint8 // the server's clock
 
-	fresh  bool // a new grant was made
-	learnt bool // the schedule was new
+	fresh   bool // a new grant was made
+	twice   bool // to an heir of an orphan that has one
+	settled bool // a tick was, and not before
+	learnt  bool // the schedule was new
 }
 
 // decided tells whether a tick is refused for good.
@@ -38,10 +40,7 @@ func (m *machine) buried() bool { return m.Tombstones && m.s.Tombs[m.q.ID]&^gone
 func (m *machine) purge() {
 	for i, r := range m.s.Rows {
 		if r.ID != 0 && r.Expiry <= m.now {
-			for o := range m.s.Orphans {
-				m.s.Orphans[o] &^= setOf(r.ID)
-			}
-			m.s.Orphans[i] |= setOf(r.ID)
+			m.s.orphan(r.ID, i, r.Attempt)
 			m.s.Rows[i] = Row{}
 		}
 	}
@@ -87,6 +86,7 @@ func (m *machine) advance() {
 func (m *machine) remember(closes bool) {
 	w, s := &m.q.Knows, m.s
 	s.Told |= w.Told // whatever the numbers make of it
+	m.rememberPause()
 	if w.Floor <= s.Floor && w.Low <= s.Low {
 		return
 	}
@@ -161,7 +161,7 @@ func (m *machine) execute() {
 
 // tell puts what the server knows into the reply.
 func (m *machine) tell() {
-	k := Knowledge{Floor: m.s.Floor, Longest: m.s.Longest, Low: m.s.Low, Told: m.s.Told, Schedule: m.s.Known && m.ScheduleIsWitnessed}
+	k := Knowledge{Floor: m.s.Floor, Longest: m.s.Longest, Low: m.s.Low, Told: m.s.Told, Pause: m.s.Pause, Schedule: m.s.Known && m.ScheduleIsWitnessed}
 	if m.RepliesTellLedger && m.s.Ledger != (Ledger{}) {
 		k.Layers, k.Ledgers[0] = 1, m.s.Ledger
 	}

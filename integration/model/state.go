@@ -59,7 +59,12 @@ type Truth struct {
 	Slots    [works]uint8 // in which slots each tick has run, as a set
 	Outcomes [works]uint8 // that somebody has recorded of a tick without a run, as a set
 	Token    uint8        // the greatest so far
+	Tries    [works]uint8 // attempts of each tick that have begun, as a set, and wellEnded
+	Pause    Pause        // the last word on it
 }
+
+// wellEnded is in a set of attempts when one of them has come to its own end.
+const wellEnded = 1
 
 // Server is what the keys of one lock hold. Instants are of the server's clock.
 type Server struct {
@@ -75,8 +80,11 @@ type Server struct {
 	Last    Settlement
 	Tombs   [1 + maxReplicas*idsOf]uint8 // until when an id is remembered as released; gone tells the verdict
 	Orphans [maxSlots]IDs                // leases that ended without a release, by slot
-	Told    IDs                          // not a key: the grants and settlements that it made or was told of
-	Buried  IDs                          // not a key: all that it has released since it forgot last
+	Beyond  [2]IDs                       // of these, how many attempts they are beyond the first: the bits of a number
+	Pause   Pause
+	Told    IDs // not a key: the grants and settlements that it made or was told of
+	Buried  IDs // not a key: all that it has released since it forgot last
+	Heired  IDs // not a key: orphans that have an heir, as far as it was told
 }
 
 // gone marks the tombstone of a lease that had ended before its release.
@@ -86,6 +94,9 @@ const gone = 0x80
 type Row struct {
 	ID            ID
 	Token, Expiry uint8
+	Attempt       uint8
+	Adopted       ID    // the orphan that it carries on, in case that it is given back; 0: none
+	From          uint8 // the slot of that orphan
 }
 
 // Settlement is the newest decision, and whose it was.
@@ -115,14 +126,16 @@ const (
 	granted
 	skipped
 	missed
+	paused  // skipped since the lock is paused
+	adopted // of an adoption: not to be had
 )
 
 func newEntry(state Entry, how Outcome, slots uint8) Entry {
-	return state | Entry(how)<<2 | Entry(slots)<<4
+	return state | Entry(how)<<2 | Entry(slots)<<5
 }
 func (e Entry) state() Entry { return e & 3 }
-func (e Entry) how() Outcome { return Outcome(e >> 2 & 3) }
-func (e Entry) slots() uint8 { return uint8(e >> 4) }
+func (e Entry) how() Outcome { return Outcome(e >> 2 & 7) }
+func (e Entry) slots() uint8 { return uint8(e >> 5) }
 
 // Knowledge is what a reply tells of the lock, and a later request carries: see locking's witness.
 type Knowledge struct {
@@ -131,6 +144,7 @@ type Knowledge struct {
 	Layers              uint8
 	Ledgers             [2]Ledger // as told by a server before and after it forgot
 	Told                IDs       // what was granted and settled before this was told
+	Pause               Pause
 }
 
 // Replica is one running process with its jobs.
@@ -161,6 +175,8 @@ type Work struct {
 	Asked      bool  // an earlier claim was not answered
 	Alive      bool  // its processes run
 	Leaves     bool  // its release leaves it to an heir
+	Adopts     ID    // the orphan that it asks for, or carries on; 0: its tick
+	Attempt    uint8
 	Slot       uint8 // and token and deadline, of a lease that it believes in
 	Token      uint8
 	Deadline   uint8
@@ -192,6 +208,8 @@ type Message struct {
 	Skip    bool  // a claim: settle the tick as skipped if all rows are held
 	First   bool  // but not if all ticks before it are decided
 	Waited  bool  // a claim of a tick that has waited for the server
+	Adopt   ID    // a claim or a renewal: the orphan that it carries on
+	Attempt uint8
 	Slot    uint8
 	Token   uint8
 	Verdict Verdict
@@ -254,6 +272,11 @@ const (
 	brokenDecider
 	brokenHolder
 	brokenRow
+	brokenAttempt
+	brokenMax
+	brokenHeir
+	brokenBeside
+	brokenPause
 )
 
 var faultTexts = [...]string{
@@ -268,6 +291,11 @@ var faultTexts = [...]string{
 	brokenQueue:     "P5: a tick that is to queue is skipped while none before it waits",
 	brokenDecider:   "P6: a tick has two outcomes",
 	brokenRow:       "P3: an earlier lease takes the row of a later grant",
+	brokenAttempt:   "P1: an attempt of a tick is begun twice",
+	brokenMax:       "P9: a tick has more attempts than it may have",
+	brokenHeir:      "P5: a run was interrupted, and awaits no heir though it may have one",
+	brokenBeside:    "P3: a tick is run again beside a run of it that goes on",
+	brokenPause:     "P6: a pause is known, and a tick of it is granted or settled otherwise, or one that is none of it is settled so",
 	brokenHolder:    "P3: a living holder loses its lease though its slot was granted to nobody else",
 }
 

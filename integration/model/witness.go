@@ -5,6 +5,7 @@ package model
 func (k Knowledge) with(news Knowledge) (all Knowledge, ok bool) {
 	same := news.Floor == k.Floor && news.Low == k.Low // of these the one that was asked for later is newer; here either may be
 	told, schedule := k.Told|news.Told, k.Schedule || news.Schedule
+	news.Pause = k.Pause.newer(news.Pause)
 	ok = true
 	switch {
 	case news.Floor <= k.Floor && news.Low <= k.Low && !same:

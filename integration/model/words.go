@@ -20,6 +20,9 @@ func (x *steps) tell(s Step, n *State) string {
 		return fmt.Sprintf("%s's run of %s ends, and %s releases", who, what, who)
 	case dies:
 		return fmt.Sprintf("the processes of %s's run of %s are dead", who, what)
+	case adopts:
+		o := n.Replicas[s.Replica].Work[s.Work].Adopts
+		return fmt.Sprintf("%s sees that %s's run of %s is an orphan, and claims it%s", who, name(o.owner()), what, x.posted(n))
 	case leavesRun:
 		return fmt.Sprintf("%s stops its run of %s, and leaves it to an heir", who, what)
 	case givesBackRun:
@@ -39,6 +42,10 @@ func (x *steps) tell(s Step, n *State) string {
 	case breaks:
 		m := &f.Net[s.Net]
 		return fmt.Sprintf("the connection with %s's %s %s breaks; the request is still under way", name(m.ID.owner()), kindTexts[m.Kind], workName(m.ID.work()))
+	case isPaused, isResumed:
+		if n.Replicas != f.Replicas {
+			return actTexts[s.Act] + ", and all replicas that are up hear of it"
+		}
 	case stepsBack:
 		return fmt.Sprintf("the server's clock is set back to %d", n.Now-n.Back)
 	case freezes, thaws, sleeps, wakes, isKilled:
@@ -52,6 +59,8 @@ var actTexts = map[Act]string{
 	saves:      "the follower takes over the server's state",
 	failsOver:  "the server fails, and the follower takes its place with what it has",
 	splits:     "the server is cut off with those who reach it, and the follower is made master",
+	isPaused:   "somebody pauses the lock",
+	isResumed:  "somebody ends the pause",
 	replicates: "the follower takes over the server's state, and acknowledges",
 }
 
@@ -142,10 +151,10 @@ func (x *steps) tellTime(s Step, n *State) string {
 }
 
 func verdictText(m *Message) string {
-	how := [...]string{noOutcome: "", granted: ", granted", skipped: ", skipped", missed: ", missed"}[m.How]
+	how := [...]string{noOutcome: "", granted: ", granted", skipped: ", skipped", missed: ", missed", paused: ", paused", adopted: ": the orphan is not to be had"}[m.How]
 	switch m.Verdict {
 	case isGranted:
-		return fmt.Sprintf("granted, slot %d, token %d", m.Slot, m.Token)
+		return fmt.Sprintf("granted, slot %d, token %d, attempt %d", m.Slot, m.Token, m.Attempt)
 	case isSettled:
 		return "settled" + how
 	case isDecided:
