@@ -24,6 +24,16 @@ var searches = []struct {
 	{"flush, silence", func(s *Setup) { s.Faults = Faults{Flushes: 1, Silences: 1, Strays: 1} }},
 	{"lossy failover", func(s *Setup) { s.Faults = Faults{Saves: 1, Failovers: 1} }},
 	{"two masters", func(s *Setup) { s.Acked, s.Faults = true, Faults{Splits: 1} }},
+	{"behind an open tick", func(s *Setup) { s.Manual, s.Queue, s.Faults = true, true, Faults{Saves: 1, Failovers: 1} }},
+	{"recovery, drain", func(s *Setup) { s.Leaves, s.Recover, s.Faults = true, 2, Faults{Silences: 1, Strays: 1, GiveUps: 1} }},
+	{"recovery, death", func(s *Setup) { s.Leaves, s.Recover, s.Faults = true, 1, Faults{Freezes: 1, Deaths: 1} }},
+	{"recovery, clock", func(s *Setup) { s.Leaves, s.Recover, s.Faults = true, 1, Faults{Deaths: 1, StepsBack: 1, StepBack: 2} }},
+	{"recovery, flush", func(s *Setup) { s.Leaves, s.Recover, s.Faults = true, 1, Faults{Flushes: 1} }},
+	{"recovery, failover", func(s *Setup) { s.Leaves, s.Recover, s.Faults = true, 1, Faults{Saves: 1, Failovers: 1} }},
+	{"recovery, two masters", func(s *Setup) { s.Leaves, s.Recover, s.Acked, s.Faults = true, 1, true, Faults{Splits: 1} }},
+	{"pause", func(s *Setup) { s.Faults = Faults{Pauses: 2, Resumes: 1, Silences: 1, Strays: 1} }},
+	{"pause, clock", func(s *Setup) { s.PauseFor, s.Faults = 1, Faults{Pauses: 1, Resumes: 1, StepsBack: 1, StepBack: 2} }},
+	{"pause, failover", func(s *Setup) { s.Faults = Faults{Pauses: 1, Resumes: 1, Flushes: 1, Saves: 1, Failovers: 1} }},
 	{"all", func(s *Setup) {
 		s.Faults = Faults{Silences: 1, Strays: 1, GiveUps: 1, StepsBack: 1, StepBack: 2, Freezes: 1, Suspends: 1, Deaths: 1, Flushes: 1, Saves: 1, Failovers: 1}
 	}},
@@ -49,7 +59,7 @@ func TestFullModel(t *testing.T) {
 					verdict = got.Broken.String()
 					t.Errorf("K=%d, %s: %s\n%s", slots, s.name, verdict, strings.Join(got.Schedule, "\n"))
 				}
-				t.Logf("K=%d %-20s %9d states %3d deep, complete: %-5t %7d cut, %s in %v", slots, s.name, got.States, got.Depth, got.Complete, got.Cut, verdict, time.Since(began).Round(time.Second/10))
+				t.Logf("K=%d %-21s %9d states %3d deep, complete: %-5t %7d cut, %s in %v", slots, s.name, got.States, got.Depth, got.Complete, got.Cut, verdict, time.Since(began).Round(time.Second/10))
 			}
 		})
 	}

@@ -168,6 +168,10 @@ func TestReductionHidesNothing(t *testing.T) {
 var gaps = []regression{
 	{"a server forgets a schedule before its first tick is decided", func(r *Rules) { r.ScheduleIsWitnessed = false },
 		func(s *Setup) { s.StartWithin, s.Faults = 2, Faults{Flushes: 1} }, brokenLost},
+	{"a server forgets what was settled behind an open tick", func(r *Rules) { r.OutOfTurnIsTold = false },
+		func(s *Setup) {
+			s.Ticks, s.At[2], s.Horizon, s.InFlight, s.Faults = 2, 1, 1, 1, Faults{Pauses: 1, Resumes: 1, Failovers: 1}
+		}, brokenDecider},
 }
 
 // TestGaps tells what is known to be missing. A gap that is closed in the program moves to the cases, with its rule.

@@ -130,7 +130,7 @@ func (x *steps) judgeGrant(n *State, m *machine, known IDs) {
 	grows := q.Token > n.True.Token || n.Lost && m.now*perUnit <= n.True.Token // after a loss only when the clock is past the last one
 	grows = grows || n.Split && x.Acked                                        // what was not acknowledged is no grant
 	switch {
-	case w > 0 && m.now < x.At[w]:
+	case m.q.tick() > 0 && m.now < x.At[w]: // an adopted one was granted once
 		n.Broken = brokenEarly
 	case !grows:
 		n.Broken = brokenFenced

@@ -239,7 +239,7 @@ func (x *steps) take(n *State, i int) {
 	unheard := x.Acked && x.AcknowledgedWitness && !m.Acked
 	if m.Verdict != isLate && m.Verdict != isDead && !unheard {
 		var ok bool
-		if p.Knows, ok = p.Knows.with(m.Knows); !ok {
+		if p.Knows, ok = p.Knows.with(m.Knows, x.OutOfTurnIsTold); !ok {
 			n.Blind = true // beyond the model's bounds
 		}
 	}

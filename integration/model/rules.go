@@ -65,13 +65,15 @@ type Rules struct {
 	AcknowledgedRefusal bool // WAIT: nor is it an outcome: the tick stays open
 	WithdrawDoubted     bool // a claim that was never answered is withdrawn by who gives up, whatever was answered to a later one
 
-	ScheduleIsWitnessed bool // requests tell that the schedule was known, also before its first tick is decided: proposed, AllRules has it off
+	// Proposed: AllRules has them off.
+	OutOfTurnIsTold     bool // a decision out of turn moves neither floor nor low: who lacks it has forgotten all the same, and who was told of it keeps it
+	ScheduleIsWitnessed bool // requests tell that the schedule was known, also before its first tick is decided
 }
 
-// Proposed has all rules on, and the one that is missing yet.
+// Proposed has all rules on, and those that are missing yet.
 func Proposed() Rules {
 	r := AllRules()
-	r.ScheduleIsWitnessed = true
+	r.OutOfTurnIsTold, r.ScheduleIsWitnessed = true, true
 	return r
 }
 

@@ -230,7 +230,7 @@ func (tr *trace) request() {
 func (tr *trace) witness() Knowledge {
 	k := tr.known[tr.IntN(len(tr.known))]
 	if tr.IntN(4) == 0 {
-		k, _ = k.with(tr.known[tr.IntN(len(tr.known))])
+		k, _ = k.with(tr.known[tr.IntN(len(tr.known))], false)
 	}
 	return k
 }

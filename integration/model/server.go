@@ -87,7 +87,7 @@ func (m *machine) remember(closes bool) {
 	w, s := &m.q.Knows, m.s
 	s.Told |= w.Told // whatever the numbers make of it
 	m.rememberPause()
-	if w.Floor <= s.Floor && w.Low <= s.Low {
+	if w.Floor <= s.Floor && w.Low <= s.Low && !m.missesOutOfTurn() {
 		return
 	}
 	s.Floor, s.Low, s.Longest = max(s.Floor, w.Floor), max(s.Low, w.Low), max(s.Longest, w.Longest)
@@ -114,6 +114,19 @@ func (m *machine) remember(closes bool) {
 	if m.ForgottenCloses && closes {
 		s.Closed = max(s.Closed, m.now+s.Longest)
 	}
+}
+
+// missesOutOfTurn tells whether the server knows nothing of a tick that was decided behind one that is open.
+func (m *machine) missesOutOfTurn() bool {
+	w := &m.q.Knows
+	for _, ledger := range w.Ledgers[:w.Layers] {
+		for tick, told := range ledger {
+			if m.OutOfTurnIsTold && told.state() == done && tick > int(m.s.Low) && m.s.Ledger[tick] == 0 {
+				return true
+			}
+		}
+	}
+	return false
 }
 
 // recall takes over the word of a witness on one tick. In doubt a tick is decided, and a slot used.

@@ -2,7 +2,7 @@ package model
 
 // with is what is known once news came: locking's knowledge.with, line by line. ok is false where the model has no room for
 // a third ledger.
-func (k Knowledge) with(news Knowledge) (all Knowledge, ok bool) {
+func (k Knowledge) with(news Knowledge, outOfTurn bool) (all Knowledge, ok bool) {
 	same := news.Floor == k.Floor && news.Low == k.Low // of these the one that was asked for later is newer; here either may be
 	told, schedule := k.Told|news.Told, k.Schedule || news.Schedule
 	news.Pause = k.Pause.newer(news.Pause)
@@ -10,6 +10,8 @@ func (k Knowledge) with(news Knowledge) (all Knowledge, ok bool) {
 	switch {
 	case news.Floor <= k.Floor && news.Low <= k.Low && !same:
 		news.Floor, news.Low, news.Layers, news.Ledgers = k.Floor, k.Low, k.Layers, k.Ledgers
+	case outOfTurn && same && k.outOfTurn(news.Low)&^news.outOfTurn(news.Low) != 0: // nor does a decision out of turn move the numbers
+		news.Layers, news.Ledgers, ok = k.followed(news.Ledgers[0])
 	case news.Floor < k.Floor || news.Low < k.Low: // the server has forgotten, and has learnt something else since
 		news.Floor, news.Low = max(k.Floor, news.Floor), max(k.Low, news.Low)
 		news.Layers, news.Ledgers, ok = k.followed(news.Ledgers[0])
@@ -19,6 +21,18 @@ func (k Knowledge) with(news Knowledge) (all Knowledge, ok bool) {
 	}
 	news.Longest, news.Told, news.Schedule = max(k.Longest, news.Longest), told, schedule
 	return news, ok
+}
+
+// outOfTurn is the set of ticks beyond low of which this knows something.
+func (k Knowledge) outOfTurn(low uint8) (ticks uint8) {
+	for _, ledger := range k.Ledgers[:k.Layers] {
+		for tick, e := range ledger {
+			if tick > int(low) && e.state() == done {
+				ticks |= 1 << tick
+			}
+		}
+	}
+	return ticks
 }
 
 // followed appends a ledger to those that are known.
