@@ -122,7 +122,8 @@ func (a *app) printHistory(records []journal.Record) error {
 		fmt.Fprintln(a.out, "no runs")
 		return nil
 	}
-	table := tabwriter.NewWriter(a.out, 0, 0, 2, ' ', 0)
+	var rows strings.Builder
+	table := tabwriter.NewWriter(&rows, 0, 0, 2, ' ', 0)
 	fmt.Fprintln(table, "TIME\tJOB\tTICK\tREPLICA\tSLOT\tTOKEN\tOUTCOME\tDURATION\tRUN")
 	for _, r := range records {
 		at := r.Started
@@ -130,18 +131,27 @@ func (a *app) printHistory(records []journal.Record) error {
 			at = r.Finished
 		}
 		fmt.Fprintf(table, "%s\t%s\t%s\t%s\t%s\t%s\t%s\t%s\t%s\n", stamp(at), r.Job, askedTick(r), r.Replica,
-			slotOf(r), ifRun(r, fmt.Sprint(r.Token)), strings.TrimSpace(r.Outcome+" "+r.Reason), duration(r), ifRun(r, r.RunID))
-		if r.Output != nil && *r.Output != "" {
-			if err := table.Flush(); err != nil {
-				return err
-			}
-			for line := range strings.Lines(*r.Output) {
-				fmt.Fprintf(a.out, "    %s\n", strings.TrimRight(line, "\n"))
-			}
+			slotOf(r), ifRun(r, fmt.Sprint(r.Token)), oneLine(r.Outcome+" "+r.Reason), duration(r), ifRun(r, r.RunID))
+	}
+	_ = table.Flush() // into memory
+	header, rest, _ := strings.Cut(rows.String(), "\n")
+	fmt.Fprintln(a.out, header)
+	for _, r := range records { // its output follows each row, which is as wide as the others
+		row, below, _ := strings.Cut(rest, "\n")
+		rest = below
+		fmt.Fprintln(a.out, row)
+		if r.Output == nil {
+			continue
+		}
+		for line := range strings.Lines(*r.Output) {
+			fmt.Fprintf(a.out, "    %s\n", strings.TrimRight(line, "\n"))
 		}
 	}
-	return table.Flush()
+	return nil
 }
+
+// oneLine makes a text one cell of a table.
+func oneLine(s string) string { return strings.Join(strings.Fields(s), " ") }
 
 // ifRun leaves out what a tick without a run does not have.
 func ifRun(r journal.Record, s string) string {

@@ -39,3 +39,24 @@ wordy  * * * * *  2026-03-01T12:00:00Z failed exec: "/no/such/program": no such 
 		t.Errorf("%v\n%s", err, out.String())
 	}
 }
+
+func TestHistoryReadsWell(t *testing.T) {
+	at := time.Date(2026, 3, 1, 12, 0, 0, 0, time.UTC)
+	slot, took, said := 0, int64(1500), "one\ntwo\n"
+	records := []journal.Record{
+		{RunID: "r2", Job: "load", Replica: "a", Slot: &slot, Token: 8, Started: at, Trigger: "manual", Outcome: "running"},
+		{RunID: "r1", Job: "load", Replica: "b", Slot: &slot, Token: 7, Tick: at, Started: at, DurationMS: &took, Outcome: "failed", Reason: "exit\ncode 3", Output: &said},
+		{Job: "extraction", Replica: "a", Tick: at, Finished: at, Outcome: "skipped", Reason: "overlap"},
+	}
+	want := `TIME                  JOB         TICK                  REPLICA  SLOT  TOKEN  OUTCOME             DURATION  RUN
+2026-03-01T12:00:00Z  load        manual                a        0     8      running             -         r2
+2026-03-01T12:00:00Z  load        2026-03-01T12:00:00Z  b        0     7      failed exit code 3  1.5s      r1
+    one
+    two
+2026-03-01T12:00:00Z  extraction  2026-03-01T12:00:00Z  a        -     -      skipped overlap     -         -
+`
+	var out strings.Builder
+	if err := (&app{streams: streams{out: &out}}).printHistory(records); err != nil || out.String() != want {
+		t.Errorf("%v\n%s", err, out.String())
+	}
+}
