@@ -13,7 +13,8 @@ type Inquiry struct {
 	Job string
 	// Schedule, if set, announces the schedule of a replica that starts: a schedule that is new to the cluster begins now.
 	Schedule string
-	// SettleThrough, if set, settles the open ticks up to it, once the server's clock is past SettleDeadline.
+	// SettleThrough, if set, settles the undecided ticks up to it, once the server's clock is past SettleDeadline; those in [State.Open]
+	// that were decided before are claimed one by one.
 	SettleThrough, SettleDeadline time.Time
 	// Follower, if set, is a job that runs after this one: it is told which ticks have ended well. Used is the tick up to which it needs no outcome any more.
 	Follower string

@@ -18,7 +18,8 @@ type LookRequest struct {
 	// Schedule, if set, announces the schedule of a replica that starts: if it is not the lock's current one, it begins
 	// now, and ticks before now are decided.
 	Schedule string
-	// SettleThrough, if set, settles every tick up to it that is still undecided, once the server's clock is past SettleDeadline.
+	// SettleThrough, if set, settles every tick up to it that is still undecided, once the server's clock is past SettleDeadline; but not
+	// those in [State.Open] that were decided before they were given back.
 	SettleThrough, SettleDeadline time.Time
 	// Follower, if set, is the name of a lock whose ticks follow those of this one: it is told which have ended well. Used is the tick up to which
 	// it needs no outcome any more; what all followers have used is forgotten, as are followers that nobody has named for a day, and of more than a

@@ -244,7 +244,7 @@ func (g *register) look(schedule string, through, deadline, now, latest int64) (
 	before = max(g.Low, g.Since/1e6)
 	if through > before && now > deadline {
 		g.Low = through
-		maps.DeleteFunc(g.Ticks, func(tick int64, _ entry) bool { return tick <= through })
+		maps.DeleteFunc(g.Ticks, func(tick int64, e entry) bool { return tick <= through && (e.State != reopened || tick > before) })
 		g.advance(now)
 	}
 	return before

@@ -200,6 +200,22 @@ func TestGivenBackIsMissedWhenNobodyIsThere(t *testing.T) {
 	})
 }
 
+// TestGivenBackIsMissedBesideOthers: so it has if ticks after it are settled together, as nobody was there.
+func TestGivenBackIsMissedBesideOthers(t *testing.T) {
+	inCluster(t, func(c *cluster) {
+		jobs := []scheduler.Job{c.job("j", "*/10 0 0 * * *", time.Second, pool(1))}
+		leaver := c.join("leaver", jobs)
+		leaver.enter(1, time.Minute)
+		c.at(15 * time.Second)
+		leaver.stop()
+		<-leaver.done
+		c.at(45 * time.Second)
+		c.joinAll(2, jobs)
+		c.at(49 * time.Second)
+		want(t, "what was told", c.told("j"), map[int][]string{10: {"missed pool"}, 20: {"missed down"}, 30: {"missed down"}})
+	})
+}
+
 // TestPoolOutlivesItsHolder: when a replica dies its slot is free at the end of the lease, and what it had granted and not begun is abandoned.
 func TestPoolOutlivesItsHolder(t *testing.T) {
 	inCluster(t, func(c *cluster) {

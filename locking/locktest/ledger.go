@@ -24,6 +24,7 @@ func ledger() []theorem {
 		{"GivenBackTickCanBeSettled", givenBackSettled, nothing},
 		{"GivenBackTicksAreSeen", givenBackSeen, nothing},
 		{"LookSettlesWhatIsPastTheDeadline", lookSettles, nothing},
+		{"LookLeavesTicksThatWereGivenBack", lookLeaves, nothing},
 		{"LedgerIsBounded", ledgerBounded, layout},
 		{"ClockGlitchAheadIsMended", glitch, layout},
 	}
@@ -300,6 +301,25 @@ func lookSettles(b *bench) {
 		b.gets(b.a, locking.Request{Tick: b.tick(n)}, locking.Decided)
 	}
 	b.runs(b.a, 4)
+}
+
+// lookLeaves open what was decided, and given back, before those that it settles: else nobody would tell what became of it.
+func lookLeaves(b *bench) {
+	b.known()
+	b.runs(b.a, 0)
+	b.giveBack(b.wins(b.a, locking.Request{Tick: b.tick(1)}))
+	b.look(b.b, locking.LookRequest{Permanent: true, SettleThrough: b.tick(3).At, SettleDeadline: b.now().Add(-time.Microsecond)})
+	if s := b.state(); !s.Decided.Equal(b.tick(3).At) || len(s.Open) != 1 || !s.Open[0].Equal(b.tick(1).At) {
+		b.Errorf("decided up to %v, open %v", s.Decided, s.Open)
+	}
+	late := b.tick(1)
+	late.Deadline, late.IfLate = b.now().Add(-time.Second), "missed pool"
+	if a := b.gets(b.b, locking.Request{Tick: late}, locking.Settled); a.Outcome != "missed pool" {
+		b.Errorf("settled as %q", a.Outcome)
+	}
+	if s := b.state(); len(s.Open) != 0 {
+		b.Errorf("open %v", s.Open)
+	}
 }
 
 // A gap that nobody closes, or grants that are never complete, must not fill the server's memory, nor each reply.

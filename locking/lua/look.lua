@@ -18,8 +18,8 @@ local before = math.max(low, math.floor(since / 1000000))
 local through = tonumber(ARGV[10])
 if through and through > before and now > num(ARGV[11]) then
   low = through
-  for tick, e in pairs(ledger) do
-    if tick <= low then erase(tick) end
+  for tick, e in pairs(ledger) do -- one that was decided before, and given back, is still asked for by itself
+    if tick <= low and (e.state ~= 'open' or tick > before) then erase(tick) end
   end
   advance()
   touch()
