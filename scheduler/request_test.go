@@ -380,3 +380,20 @@ func TestRequestMissesItsPool(t *testing.T) {
 		_ = slot.End(context.Background())
 	})
 }
+
+// TestRequestOfAPausedJob is run: a pause is for ticks.
+func TestRequestOfAPausedJob(t *testing.T) {
+	inCluster(t, func(c *cluster) {
+		b := c.board()
+		c.joinAll(3, []scheduler.Job{c.job("j", everyTen, time.Second)}, b.serve)
+		c.at(15 * time.Second)
+		operator{c}.pause(0)
+		b.ask("now", "j")
+		c.at(18 * time.Second)
+		b.ask("past", "j", func(q *scheduler.Request) { q.Tick = c.start.Add(10 * time.Second) })
+		c.at(25 * time.Second)
+		b.want("now", scheduler.Running, "")
+		b.want("past", scheduler.Running, "")
+		want(t, "outcomes", c.outcomes("j"), map[string]int{"ok": 3, "skipped paused": 1})
+	})
+}
