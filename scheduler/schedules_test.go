@@ -11,6 +11,10 @@ var spelled = map[string]func(t time.Time) bool{
 	"overlaps":    func(t time.Time) bool { return t.Second()%5 == 0 },
 	"parallel":    func(t time.Time) bool { return t.Second()%10 == 0 },
 	"short-lease": func(t time.Time) bool { return t.Second()%10 == 0 },
+	"queues":      func(t time.Time) bool { return t.Second()%5 == 0 },
+	"replaces":    func(t time.Time) bool { return t.Second()%10 == 0 },
+	"pooled":      func(t time.Time) bool { return t.Second()%10 == 0 },
+	"caught-up":   func(t time.Time) bool { return t.Second()%10 == 0 },
 	"stubborn":    func(t time.Time) bool { return t.Second() == 0 },
 }
 
