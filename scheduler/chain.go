@@ -198,9 +198,6 @@ func (s *Scheduler) openChained(t *task, states []election.State, now time.Time)
 	for _, e := range common(before) {
 		again := slices.ContainsFunc(own.Open, e.Tick.Equal)
 		if !again && !e.Tick.After(own.Decided) {
-			if slices.ContainsFunc(own.Running, func(r election.Run) bool { return r.Tick.Equal(e.Tick) }) {
-				used = earlier(used, e.Tick.Add(-time.Second))
-			}
 			continue
 		}
 		used = earlier(used, e.Tick.Add(-time.Second))
@@ -213,7 +210,22 @@ func (s *Scheduler) openChained(t *task, states []election.State, now time.Time)
 		}
 		previous = e.Tick
 	}
+	for _, tick := range pending(own) {
+		used = earlier(used, tick.Add(-time.Second))
+	}
 	t.chain.used = used
+}
+
+// pending is the ticks of a job that may be asked for again, though they are decided: their run goes on, or its holder is dead, or they were given back. What
+// the jobs before it have told is no help: it may be of an earlier moment, at which such a tick was not due yet.
+func pending(own election.State) []time.Time {
+	ticks := slices.Clone(own.Open)
+	for _, r := range slices.Concat(own.Running, own.Orphans) {
+		if !r.Tick.IsZero() {
+			ticks = append(ticks, r.Tick)
+		}
+	}
+	return ticks
 }
 
 // common is the ticks that all of some jobs have ended ok, oldest first, each due since the last of them has.

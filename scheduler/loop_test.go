@@ -74,7 +74,7 @@ func (o *oracle) counts() (claims, calls, surveys int) {
 }
 
 // consult runs a scheduler on an oracle in a bubble until the test returns.
-func consult(t *testing.T, o *oracle, jobs []Job, test func(t *testing.T, s *Scheduler)) {
+func consult(t *testing.T, o Claimer, jobs []Job, test func(t *testing.T, s *Scheduler)) {
 	t.Helper()
 	synctest.Test(t, func(t *testing.T) {
 		s, err := New(Config{Jobs: jobs, Claimer: o})

@@ -32,25 +32,15 @@ type Rules struct {
 	LastRunDecides bool // an heir that ends well makes good that its tick was spoiled
 	KeptUntilUsed  bool // an outcome is forgotten when its follower has used it; else as soon as it was told
 	UndecidedKept  bool // a tick that is undecided in the child's ledger is not used
-	RunningKept    bool // nor is one whose run goes on: it may be given back
+	PendingKept    bool // nor is one that the child's lock shows as running, as an orphan or as given back, whatever the parents told: looks are of different moments
 	PreviousNamed  bool // a claim names the tick of the chain before it; else what the ledger had decided
 	AllParents     bool // a tick is one that all parents have ended well
-
-	// Proposed: AllRules has it off.
-	PendingKept bool // nor is any tick that the child's lock shows as running, as an orphan or as given back, whatever the parents told: the looks may be of different moments
 }
 
 // AllRules has all rules of the protocol on.
 func AllRules() Rules {
 	return Rules{Atomic: true, DueInOrder: true, OrphansHoldUp: true, ReopenedHoldUp: true, LastRunDecides: true, KeptUntilUsed: true, UndecidedKept: true,
-		RunningKept: true, PreviousNamed: true, AllParents: true}
-}
-
-// Proposed has the one on as well that is missing yet.
-func Proposed() Rules {
-	r := AllRules()
-	r.PendingKept = true
-	return r
+		PendingKept: true, PreviousNamed: true, AllParents: true}
 }
 
 // Setup bounds a search.

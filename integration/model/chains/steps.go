@@ -183,9 +183,6 @@ func (x *search) open(s *state, r uint8) {
 		case !has(common, t):
 			continue
 		case !again && t <= v.low:
-			if has(v.running, t) && rules.RunningKept {
-				used = min(used, t-1)
-			}
 			continue
 		case rules.UndecidedKept:
 			used = min(used, t-1)

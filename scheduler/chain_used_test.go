@@ -1,0 +1,68 @@
+package scheduler
+
+import (
+	"context"
+	"sync"
+	"testing"
+	"time"
+
+	"github.com/cronclave/cronclave/election"
+)
+
+// family answers looks at a job and at the one before it with states of different moments, as two servers do, and keeps what it was told is used.
+type family struct {
+	*oracle
+	child election.State
+
+	told sync.Mutex
+	used []time.Time
+}
+
+func (f *family) Survey(ctx context.Context, inquiries []election.Inquiry) []election.State {
+	states := f.oracle.Survey(ctx, inquiries)
+	for i, q := range inquiries {
+		switch {
+		case q.Follower != "": // asked before the tick was due
+			f.told.Lock()
+			f.used = append(f.used, q.Used)
+			f.told.Unlock()
+			states[i].Through = f.child.Decided.Add(-time.Second)
+		case q.Job == "child":
+			now := states[i].Now
+			states[i] = f.child
+			states[i].Now = now
+		}
+	}
+	return states
+}
+
+// TestPendingTickIsNotUsed: a run that goes on, an orphan and a tick that was given back may be asked for once more, so the outcome that called for them is
+// still needed, whatever the parents' locks told in another moment.
+func TestPendingTickIsNotUsed(t *testing.T) {
+	tick := time.Date(1999, 12, 31, 12, 0, 0, 0, time.UTC)
+	run := election.Run{ID: "run", Tick: tick, Attempt: 1, Expires: tick.Add(100 * time.Hour)}
+	for name, child := range map[string]election.State{
+		"over":       {},
+		"running":    {Running: []election.Run{{ID: "by hand"}, run}},
+		"an orphan":  {Orphans: []election.Run{run}},
+		"given back": {Open: []time.Time{tick}},
+	} {
+		t.Run(name, func(t *testing.T) {
+			child.Decided, child.Before = tick, tick
+			f := &family{oracle: &oracle{}, child: child}
+			after := idle("child", "")
+			after.Schedule, after.After = nil, []string{"parent"}
+			consult(t, f, []Job{idle("parent", "0 0 1 1 *"), after}, func(t *testing.T, _ *Scheduler) {
+				pass(5 * time.Minute)
+				f.told.Lock()
+				defer f.told.Unlock()
+				if len(f.used) < 3 {
+					t.Fatalf("%d looks", len(f.used))
+				}
+				if last := f.used[len(f.used)-1]; last.Before(tick) != (name != "over") {
+					t.Errorf("used up to %v, and the tick is %v", last, tick)
+				}
+			})
+		})
+	}
+}
