@@ -23,7 +23,7 @@ type Pause struct {
 
 // On tells whether the pause is on at an instant.
 func (p Pause) On(now time.Time) bool {
-	return !p.From.IsZero() && (p.Until.IsZero() || now.Before(p.Until))
+	return p.Outcome != "" && (p.Until.IsZero() || now.Before(p.Until))
 }
 
 // Covers tells whether a tick is of paused time.
@@ -161,7 +161,8 @@ func (p pauseWord) end() int64 {
 func (p pauseWord) stops(t *Tick, now int64) (outcome string, ok bool) {
 	at, deadline := toMicros(t.At), toMicros(t.Deadline)
 	within := at >= p.from && at < p.end()
-	return p.outcome, p.changed > 0 && (within || now < p.end() && (deadline == 0 || deadline >= min(p.from, now)))
+	said := p.changed > 0 && p.outcome != "" // else there was only an end
+	return p.outcome, said && (within || now < p.end() && (deadline == 0 || deadline >= min(p.from, now)))
 }
 
 // said is the word after this one: the rules are those of lua/pause.lua.

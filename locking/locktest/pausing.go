@@ -17,6 +17,7 @@ func pausing() []theorem {
 		{"PauseEndsByTheServersClock", pauseEnds, nothing},
 		{"PauseThatIsOnIsCarriedOn", pauseCarriedOn, nothing},
 		{"TickThatWasTooLateBeforeThePauseIsLate", lateBeforePause, nothing},
+		{"EndOfNoPauseSettlesNothing", endOfNone, nothing},
 		{"PauseIsOfOneLineAndBounded", pauseRefused, nothing},
 		{"ForgottenPauseIsToldByAWitness", forgottenPause, memory},
 		{"LostPauseIsToldByAWitnessThoughNothingElseIs", lostPause, memory},
@@ -125,6 +126,20 @@ func pauseEnds(b *bench) {
 	b.settles(b.a, 0)
 	b.waitUntil(a.After.Until.Add(50 * time.Millisecond)) // the nodes of a quorum have clocks of their own
 	b.runs(b.b, 1)
+}
+
+// endOfNone: the end of a pause that never was is a word, too. The server's clock is set back since.
+func endOfNone(b *bench) {
+	b.known()
+	b.resume(b.a)
+	said := b.now().Add(30 * time.Second).UnixMicro()
+	text := fmt.Sprintf("%d,%d,%d,,", said, said, said)
+	if b.onQuorum() {
+		b.setRegister("paused", text)
+	} else {
+		b.set("paused", text)
+	}
+	b.runs(b.a, 0)
 }
 
 func pauseCarriedOn(b *bench) {

@@ -91,7 +91,7 @@ local function decide(how) -- the tick is decided for good
 end
 -- How the pause settles the tick: one of paused time, whenever it is asked for; and any that is asked for in it, unless it was too late before.
 local function stopped(deadline)
-  local from, till, outcome = string.match(paused, '^%d+,(%d+),(%d+),([^,]*)')
+  local from, till, outcome = string.match(paused, '^%d+,(%d+),(%d+),([^,]+)') -- without an outcome there was only an end
   if not from then return end
   from, till = tonumber(from), till == '0' and math.huge or tonumber(till)
   local within = tick * 1000000 >= from and tick * 1000000 < till
