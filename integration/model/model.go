@@ -30,7 +30,7 @@
 //
 // # What is left out
 //
-// Quorum, chains, the waiting queue, retries under a lease, orphans that are buried; a second schedule of the same lock, plain locks that expire
+// Quorum and chains, which have models of their own; the waiting queue, retries under a lease, orphans that are buried; a second schedule of the same lock, plain locks that expire
 // when idle, ledgers and clocks that are ahead by more than a minute; different limits in a roll-out; WAIT is told for
 // one follower. Processes die at once when they are killed.
 package model
