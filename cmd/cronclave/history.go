@@ -126,11 +126,7 @@ func (a *app) printHistory(records []journal.Record) error {
 	table := tabwriter.NewWriter(&rows, 0, 0, 2, ' ', 0)
 	fmt.Fprintln(table, "TIME\tJOB\tTICK\tREPLICA\tSLOT\tTOKEN\tOUTCOME\tDURATION\tRUN")
 	for _, r := range records {
-		at := r.Started
-		if at.IsZero() {
-			at = r.Finished
-		}
-		fmt.Fprintf(table, "%s\t%s\t%s\t%s\t%s\t%s\t%s\t%s\t%s\n", stamp(at), r.Job, askedTick(r), r.Replica,
+		fmt.Fprintf(table, "%s\t%s\t%s\t%s\t%s\t%s\t%s\t%s\t%s\n", stamp(whenOf(r)), r.Job, askedTick(r), r.Replica,
 			slotOf(r), ifRun(r, fmt.Sprint(r.Token)), oneLine(r.Outcome+" "+r.Reason), duration(r), ifRun(r, r.RunID))
 	}
 	_ = table.Flush() // into memory
@@ -148,6 +144,14 @@ func (a *app) printHistory(records []journal.Record) error {
 		}
 	}
 	return nil
+}
+
+// whenOf is when a run began, or a tick was found not to be run.
+func whenOf(r journal.Record) time.Time {
+	if r.Started.IsZero() {
+		return r.Finished
+	}
+	return r.Started
 }
 
 // oneLine makes a text one cell of a table.

@@ -340,7 +340,11 @@ func lastRun(r *journal.Record) string {
 	if r == nil {
 		return "-"
 	}
-	return strings.TrimSpace(stamp(r.Tick) + " " + r.Outcome + " " + brief(r.Reason))
+	at := askedTick(*r)
+	if r.Tick.IsZero() {
+		at = stamp(whenOf(*r)) + " " + at
+	}
+	return strings.TrimSpace(at + " " + r.Outcome + " " + brief(r.Reason))
 }
 
 // outcomesOf tells how often records have each outcome, the most frequent one first.

@@ -18,6 +18,7 @@ func TestStatusReadsWell(t *testing.T) {
 			{Name: "b", Version: "v1", Started: now.Add(-time.Hour), Seen: now.Add(time.Millisecond), ConfigDigest: "0123456789abcdef", Running: 2},
 		},
 		Jobs: []statusJob{
+			{Name: "asked", Schedule: []string{"@daily"}, Last: &journal.Record{Started: now, Trigger: "manual", Outcome: "ok"}},
 			{Name: "quiet", Schedule: []string{"@daily"}},
 			{Name: "wordy", Schedule: []string{"* * * * *"}, Next: &next, Holders: []statusHolder{{Replica: "b", Slot: 1}},
 				Last:   &journal.Record{Tick: now, Outcome: "failed", Reason: "exec: \"/no/such/program\": no such file or directory\nand more"},
@@ -31,6 +32,7 @@ a        v1       2026-03-01T11:00:00Z  1s ago  0123456789ab  -3ms   0
 b        v1       2026-03-01T11:00:00Z  0s ago  0123456789ab  +0ms   2
 
 JOB    SCHEDULE   LAST                                                                  LAST 10                   NEXT                  HELD BY
+asked  @daily     2026-03-01T12:00:00Z manual ok                                        -                         -                     -
 quiet  @daily     -                                                                     -                         -                     -
 wordy  * * * * *  2026-03-01T12:00:00Z failed exec: "/no/such/program": no such file …  2 ok, 1 failed, 1 missed  2026-03-01T12:01:00Z  b/1
 `
