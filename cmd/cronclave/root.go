@@ -69,7 +69,7 @@ func execute(ctx context.Context, args []string, s streams) int {
 	root.SetIn(s.in)
 	root.SetOut(s.out)
 	root.SetErr(s.err)
-	err := root.ExecuteContext(ctx)
+	cmd, err := root.ExecuteContextC(ctx)
 	if err == nil {
 		return 0
 	}
@@ -88,7 +88,7 @@ func execute(ctx context.Context, args []string, s streams) int {
 		fmt.Fprintln(s.err, "cronclave:", err)
 		return exitFailed
 	default: // cobra's own errors are about usage
-		fmt.Fprintf(s.err, "cronclave: %v\nRun 'cronclave --help' for usage.\n", err)
+		fmt.Fprintf(s.err, "cronclave: %v\nRun '%s --help' for usage.\n", err, cmd.CommandPath())
 		return exitUsage
 	}
 }

@@ -61,8 +61,11 @@ With --wait the output is shown while the job runs, and the exit code is the job
 }
 
 func (o triggerOptions) check() (tick time.Time, err error) {
-	if o.timeout < 0 || o.timeout > 0 && !o.wait {
-		return tick, usageError("--timeout %v: it must not be negative, and is for --wait", o.timeout)
+	switch {
+	case o.timeout < 0:
+		return tick, usageError("--timeout %v: it must not be negative", o.timeout)
+	case o.timeout > 0 && !o.wait:
+		return tick, usageError("--timeout is for --wait")
 	}
 	if o.tick == "" {
 		return tick, nil
