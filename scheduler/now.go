@@ -5,6 +5,7 @@ import (
 	"errors"
 	"fmt"
 	"sync"
+	"time"
 
 	"github.com/cronclave/cronclave/election"
 )
@@ -71,9 +72,9 @@ func (s *Scheduler) claimNow(ctx context.Context, t *task, id string) (*election
 				return nil, r.Err
 			}
 		case election.Closed:
-			return nil, fmt.Errorf("%w for now: the server had forgotten the lock, and is given until %s to learn who holds it", ErrHeld, r.Until.Format("15:04:05"))
+			return nil, fmt.Errorf("%w for now: the server had forgotten the lock, and is given until %s to learn who holds it", ErrHeld, r.Until.UTC().Format(time.RFC3339))
 		default:
-			return nil, fmt.Errorf("%w until %s by %s", ErrHeld, r.Until.Format("15:04:05"), r.By)
+			return nil, fmt.Errorf("%w; the lease that ends first, at %s unless it is renewed, is held by %s", ErrHeld, r.Until.UTC().Format(time.RFC3339), r.By)
 		}
 	}
 }

@@ -185,7 +185,7 @@ func TestRunNow(t *testing.T) {
 			}
 		}()
 		pass(time.Second)
-		if _, err := other.RunNow(ctx, "j", true); !errors.Is(err, scheduler.ErrHeld) || !strings.Contains(err.Error(), "by r") {
+		if _, err := other.RunNow(ctx, "j", true); !errors.Is(err, scheduler.ErrHeld) || !strings.Contains(err.Error(), "Z unless it is renewed, is held by r") {
 			t.Errorf("while another has it: %v", err)
 		}
 		record, err = other.RunNow(ctx, "j", false)
