@@ -1,6 +1,7 @@
 package main
 
 import (
+	"cmp"
 	"context"
 	"errors"
 	"fmt"
@@ -267,7 +268,7 @@ func printPauses(out io.Writer, jobs []statusJob) error {
 			fmt.Fprintln(table, title)
 			title = ""
 		}
-		fmt.Fprintf(table, "%s\t%s\t%s\t%s\n", j.Name, stamp(*j.PausedSince), untilText(j.PausedUntil), strings.TrimSpace(j.PausedReason))
+		fmt.Fprintf(table, "%s\t%s\t%s\t%s\n", j.Name, stamp(*j.PausedSince), untilText(j.PausedUntil), cmp.Or(strings.TrimSpace(j.PausedReason), "-"))
 	}
 	return table.Flush()
 }

@@ -17,9 +17,11 @@ func (a *app) printStatus(st *status) error {
 	if st.Leader != nil {
 		leader = st.Leader.Replica
 	}
-	fmt.Fprintf(a.out, "namespace %s at %s, leader %s\n\n", st.Namespace, stamp(st.Now), leader)
+	fmt.Fprintf(a.out, "namespace %s at %s, leader %s\n", st.Namespace, stamp(st.Now), leader)
 	table := tabwriter.NewWriter(a.out, 0, 0, 2, ' ', 0)
-	fmt.Fprintln(table, "REPLICA\tVERSION\tSTARTED\tSEEN\tCONFIG\tCLOCK\tRUNNING")
+	if len(st.Replicas) > 0 {
+		fmt.Fprintln(table, "\nREPLICA\tVERSION\tSTARTED\tSEEN\tCONFIG\tCLOCK\tRUNNING")
+	}
 	for _, r := range st.Replicas {
 		fmt.Fprintf(table, "%s\t%s\t%s\t%s\t%.12s\t%+dms\t%d\n", r.Name, r.Version, stamp(r.Started), ago(st.Now.Sub(r.Seen)), r.ConfigDigest, r.ClockOffsetMS, r.Running)
 	}

@@ -42,6 +42,24 @@ wordy  * * * * *  2026-03-01T12:00:00Z failed exec: "/no/such/program": no such 
 	}
 }
 
+func TestStatusOfNobodyReadsWell(t *testing.T) {
+	now := time.Date(2026, 3, 1, 12, 0, 0, 0, time.UTC)
+	st := &status{Namespace: "default", Now: now,
+		Jobs: []statusJob{{Name: "load", Schedule: []string{"@daily"}, Paused: true, PausedSince: &now}}}
+	want := `namespace default at 2026-03-01T12:00:00Z, leader nobody
+
+JOB   SCHEDULE  LAST  LAST 10  NEXT  HELD BY
+load  @daily    -     -        -     -
+
+PAUSED  SINCE                 UNTIL          REASON
+load    2026-03-01T12:00:00Z  it is resumed  -
+`
+	var out strings.Builder
+	if err := (&app{streams: streams{out: &out}}).printStatus(st); err != nil || out.String() != want {
+		t.Errorf("%v\n%s", err, out.String())
+	}
+}
+
 func TestHistoryReadsWell(t *testing.T) {
 	at := time.Date(2026, 3, 1, 12, 0, 0, 0, time.UTC)
 	slot, took, said := 0, int64(1500), "one\ntwo\n"
