@@ -6,6 +6,7 @@ import (
 	"os/exec"
 	"path"
 	"path/filepath"
+	"strings"
 	"sync"
 	"testing"
 )
@@ -13,6 +14,8 @@ import (
 const (
 	// cronclaveProgram is what the replicas run.
 	cronclaveProgram = "github.com/cronclave/cronclave/cmd/cronclave"
+	// armedProgram is the same with failpoints: see scheduler/failpoint_armed.go.
+	armedProgram = cronclaveProgram + "#failpoints"
 	// standinProgram stands in for it in the harness's own tests.
 	standinProgram = "./testdata/standin"
 )
@@ -24,7 +27,7 @@ var builds = struct {
 	paths map[string]string // package -> executable
 }{paths: map[string]string{}}
 
-// program returns the executable of a main package, built when it is first asked for.
+// program returns the executable of a main package, built when it is first asked for. What follows a # is a build tag.
 func program(t *testing.T, pkg string) string {
 	t.Helper()
 	builds.Lock()
@@ -50,7 +53,9 @@ func build(pkg string) (string, error) {
 		}
 		builds.dir = dir
 	}
-	args := []string{"build", "-o", filepath.Join(builds.dir, path.Base(pkg))}
+	pkg, tag, _ := strings.Cut(pkg, "#")
+	executable := filepath.Join(builds.dir, path.Base(pkg)+tag)
+	args := []string{"build", "-tags", tag, "-o", executable}
 	if raceWanted() {
 		args = append(args, "-race")
 	}
@@ -58,7 +63,7 @@ func build(pkg string) (string, error) {
 	if out, err := cmd.CombinedOutput(); err != nil {
 		return "", fmt.Errorf("%s: %w\n%s", cmd, err, out)
 	}
-	return filepath.Join(builds.dir, path.Base(pkg)), nil
+	return executable, nil
 }
 
 func raceWanted() bool {

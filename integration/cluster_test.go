@@ -20,6 +20,7 @@ type cluster struct {
 	config    string   // the text of jobs.toml
 	path      string   // where it is, for commands
 	env       []string // for replicas and commands
+	program   string   // of replicas; "" means cronclave itself
 }
 
 // newCluster puts a configuration's jobs in a namespace of the shared Redis. The configuration has no env in its
@@ -73,7 +74,7 @@ func (c *cluster) start(t *testing.T, name string, env ...string) *replica {
 // startAt starts a replica that reaches Redis at another address.
 func (c *cluster) startAt(t *testing.T, name, url string, env ...string) *replica {
 	t.Helper()
-	return startReplica(t, replicaOpts{Name: name, Config: c.config, Namespace: c.Namespace, RedisURL: url, Env: slices.Concat([]string{quickExit}, c.env, env)})
+	return startReplica(t, replicaOpts{Name: name, Program: c.program, Config: c.config, Namespace: c.Namespace, RedisURL: url, Env: slices.Concat([]string{quickExit}, c.env, env)})
 }
 
 // startAll starts replicas r1, r2, ... and waits until all have announced themselves.

@@ -59,12 +59,15 @@ func (x *executor) lead(ctx context.Context, job *Job, run *Run, term *election.
 	x.announce(record, job.Lease/4)
 	log.Info("started", "slot", run.Slot, "attempt", run.Attempt)
 	interrupted := x.tries(ctx, job, run, term, &record)
+	failpoint("ended", run)
 	x.announce(record, job.Lease/4) // before the release: else a replica that dies in between leaves a run that seems to go on for ever
+	failpoint("recorded", run)
 	if term != nil {
 		if err := x.part(job, run, term, &record, interrupted); err != nil {
 			log.Warn("the lease could not be released; it ends by itself", "error", err)
 		}
 	}
+	failpoint("released", run)
 	log.Info("finished", record.summary()...)
 	return record
 }

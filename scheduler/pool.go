@@ -87,6 +87,7 @@ const longWait = time.Second
 // execute leads a run through its life, once it has a slot of its pool, if its job has one. While it waits it holds its slot of the job, and its place on this
 // replica. It returns the final record, which is queued for the journal, or none if the tick was given back.
 func (x *executor) execute(ctx context.Context, job *Job, run *Run, term *election.Term) Record {
+	failpoint("granted", run)
 	if job.Pool.Name == "" || term == nil {
 		return x.lead(ctx, job, run, term)
 	}

@@ -1,0 +1,98 @@
+package integration
+
+import (
+	"fmt"
+	"os"
+	"path/filepath"
+	"slices"
+	"strconv"
+	"strings"
+	"testing"
+)
+
+// parent is a job with another after it.
+const parent = `
+[defaults]
+lease = "2s"
+start_deadline = "1m"
+command = '"$SCRIBE" -for 50ms'
+
+[jobs.child]
+after = ["parent"]
+
+[jobs.parent]
+schedule = "*/3 * * * * *"
+`
+
+// TestKilledAtTheWorstMoment kills the replica that has won a tick, as kill -9 does, between each two steps of a run. Without recovery the tick is run once at
+// most; with it once at least, and what comes after it exactly once.
+func TestKilledAtTheWorstMoment(t *testing.T) {
+	t.Parallel()
+	for name, want := range map[string]struct {
+		runs     int      // of the tick
+		told     []string // of each attempt, by the history
+		children int      // runs of what comes after it
+	}{
+		"granted":                {0, []string{"1 abandoned"}, 0}, // and not started
+		"ended":                  {1, []string{"1 abandoned"}, 0}, // and not recorded
+		"recorded":               {1, []string{"1 ok"}, 0},        // and not released: nobody tells those who follow, unless it is recovered
+		"released":               {1, []string{"1 ok"}, 1},        // which is when what follows is due
+		"granted and recovered":  {1, []string{"1 abandoned", "2 ok"}, 1},
+		"ended and recovered":    {2, []string{"1 abandoned", "2 ok"}, 1},
+		"recorded and recovered": {2, []string{"1 ok", "2 ok"}, 1},
+		"released and recovered": {1, []string{"1 ok"}, 1},
+	} {
+		t.Run(name, func(t *testing.T) {
+			t.Parallel()
+			point, _, recovered := strings.Cut(name, " and ")
+			c := newCluster(t, parent+fmt.Sprintln("recover =", recovered))
+			killed := c.killAt(t, "parent", point)
+			for _, job := range []string{"parent", "child"} {
+				c.awaitTick(t, startTimeout, job, killed+9)
+			}
+			if got := c.toldOf(t, "parent", killed); !slices.Equal(got, want.told) {
+				t.Errorf("told %q, want %q", got, want.told)
+			}
+			c.wantRuns(t, "parent", killed, want.runs)
+			c.wantRuns(t, "child", killed, want.children)
+			checkTokensGrow(t, starts(c.lines(t, "parent")))
+		})
+	}
+}
+
+// killAt starts two replicas, and returns at which tick of a job one of them was killed at a point.
+func (c *cluster) killAt(t *testing.T, job, point string) (tick int64) {
+	t.Helper()
+	file := filepath.Join(t.TempDir(), "killed")
+	c.program, c.env = armedProgram, append(c.env, "CRONCLAVE_FAILPOINTS="+job+"="+point+":"+file)
+	replicas := c.startAll(t, 2)
+	eventually(t, startTimeout, "death of a replica", func() bool { return slices.ContainsFunc(replicas, (*replica).Ended) })
+	text, err := os.ReadFile(file)
+	if err != nil {
+		t.Fatal("it did not die at its failpoint: ", err)
+	}
+	if tick, err = strconv.ParseInt(string(text), 10, 64); err != nil {
+		t.Fatal(err)
+	}
+	return tick
+}
+
+// toldOf is what the history says of each attempt at a tick.
+func (c *cluster) toldOf(t *testing.T, job string, tick int64) (told []string) {
+	t.Helper()
+	for _, r := range c.history(t, job) {
+		if r.Tick.Unix() == tick {
+			told = append(told, fmt.Sprint(r.Attempt, " ", r.verdict()))
+		}
+	}
+	slices.Sort(told)
+	return told
+}
+
+func (c *cluster) wantRuns(t *testing.T, job string, tick int64, want int) {
+	t.Helper()
+	runs := starts(slices.DeleteFunc(c.lines(t, job), func(l line) bool { return l.Tick != tick }))
+	if len(runs) != want {
+		t.Errorf("tick %d of %s was run %d times, want %d:\n%s", tick, job, len(runs), want, text(runs))
+	}
+}
