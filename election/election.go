@@ -257,6 +257,15 @@ func (t *Term) Conclude(ctx context.Context, well bool) error {
 	return ending("end", slot, t.lease.Conclude(ctx, well))
 }
 
+// EndedWell has the cluster know that the run has ended well, before it is recorded and the term ends: whoever finds the orphan of a holder that dies in
+// between tells so, and does not run it again. followed is for jobs that others follow.
+func (t *Term) EndedWell(ctx context.Context, followed bool) error {
+	if err := t.lease.EndedWell(ctx, followed); err != nil {
+		return fmt.Errorf("end of a run: %w", err)
+	}
+	return nil
+}
+
 // Leave ends the term of a run that others are to carry on: it is an orphan at once. Call it when the work is over, as for [Term.End].
 func (t *Term) Leave(ctx context.Context) error {
 	slot := t.endSlot(ctx)

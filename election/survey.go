@@ -47,6 +47,7 @@ type Run struct {
 	Attempt    int
 	Trigger    string
 	Expires    time.Time // zero for an orphan
+	EndedWell  bool      // an orphan's work had ended well when its holder died: see [Term.EndedWell]
 	Stopped    string    // why the holder of an orphan was to stop; "" if it was not, and on a quorum
 }
 
@@ -71,7 +72,7 @@ func runs(rows []locking.Row) []Run {
 	out := make([]Run, len(rows))
 	for i, r := range rows {
 		out[i] = Run{ID: r.ID, Holder: r.Owner, Slot: r.Slot, Token: int64(r.Token), Tick: r.Tick,
-			Attempt: r.Attempt, Trigger: r.Trigger, Expires: r.Expiry, Stopped: r.Stopped}
+			Attempt: r.Attempt, Trigger: r.Trigger, Expires: r.Expiry, EndedWell: r.EndedWell, Stopped: r.Stopped}
 	}
 	return out
 }

@@ -35,11 +35,13 @@ func TestKilledAtTheWorstMoment(t *testing.T) {
 	}{
 		"granted":                {0, []string{"1 abandoned"}, 0}, // and not started
 		"ended":                  {1, []string{"1 abandoned"}, 0}, // and not recorded
-		"recorded":               {1, []string{"1 ok"}, 0},        // and not released: nobody tells those who follow, unless it is recovered
+		"told":                   {1, []string{"1 ok"}, 1},        // to the cluster, and not recorded
+		"recorded":               {1, []string{"1 ok"}, 1},        // and not released
 		"released":               {1, []string{"1 ok"}, 1},        // which is when what follows is due
 		"granted and recovered":  {1, []string{"1 abandoned", "2 ok"}, 1},
 		"ended and recovered":    {2, []string{"1 abandoned", "2 ok"}, 1},
-		"recorded and recovered": {2, []string{"1 ok", "2 ok"}, 1},
+		"told and recovered":     {1, []string{"1 ok"}, 1},
+		"recorded and recovered": {1, []string{"1 ok"}, 1},
 		"released and recovered": {1, []string{"1 ok"}, 1},
 	} {
 		t.Run(name, func(t *testing.T) {

@@ -18,6 +18,46 @@ func (l *Lease) Conclude(ctx context.Context, well bool) error {
 	return l.release(ctx, releaseCall{outcome: flag(well)})
 }
 
+// EndedWell has the lock know that the work has ended well, when it is over, and before the lease is released: if the holder dies now, the orphan that it
+// leaves tells so ([Row.EndedWell]). followed has those who follow its tick told as well, as [Lease.Conclude] does. An error tells that the server may not know.
+func (l *Lease) EndedWell(ctx context.Context, followed bool) error {
+	c := l.client
+	if c.quorum != nil {
+		return c.quorum.endedWell(ctx, l, followed)
+	}
+	ctx, cancel := context.WithTimeout(ctx, c.cfg.Timeout)
+	defer cancel()
+	got := c.exec(ctx, []call{c.call(c.scripts.ended, l.lock, l.id, l.permanent, l.perTick, flag(followed))})[0]
+	if got.verdict != "noted" {
+		return fmt.Errorf("tell that the work under a lease of %q has ended: %w", l.lock, orDefault(got.err, ErrLost))
+	}
+	return nil
+}
+
+// endedWell enters it in the register.
+func (q *quorum) endedWell(ctx context.Context, l *Lease, followed bool) error {
+	t := &change{quorum: q, lock: l.lock, permanent: l.permanent, look: true}
+	known := false
+	t.edit = func(g *register, v view) {
+		var run runRow
+		if run, known = g.Runs[l.id]; !known {
+			return
+		}
+		run.EndedWell = true
+		g.Runs[l.id] = run
+		if followed && run.Tick > 0 {
+			g.conclude(run.Tick, true, l.perTick, v.now)
+		}
+	}
+	ctx, cancel := context.WithTimeout(ctx, 2*q.cfg.Timeout)
+	defer cancel()
+	q.run(ctx, l.lock, []task{t})
+	if t.failed == nil && !known {
+		return fmt.Errorf("tell that the work under a lease of %q has ended: %w", l.lock, ErrLost)
+	}
+	return t.failed
+}
+
 // Ended is a tick that has ended well, since Due together with all before it: each is decided, and no lease for it is held, or waits as an
 // orphan to be carried on.
 type Ended struct{ Tick, Due time.Time }

@@ -55,6 +55,7 @@ type Row struct {
 	Attempt   int
 	Trigger   string
 	Memo      string
+	EndedWell bool   // an orphan's work had ended well when its holder died: see [Lease.EndedWell]
 	Stopped   string // why the holder of an orphan was to stop before its lease ended, see [Client.Stop]; "" if it was not, and on a quorum
 }
 
@@ -121,6 +122,9 @@ func (c *Client) Bury(ctx context.Context, lock string, ids ...string) error {
 	return nil
 }
 
+// endedWell is in the place of a reason, in the first line of an orphan: see lua/state.lua.
+const endedWell = "\tok"
+
 func state(lock string, got reply) State {
 	if got.err != nil || got.verdict != "state" {
 		err := errors.Join(got.err)
@@ -146,7 +150,9 @@ func state(lock string, got reply) State {
 		if row, ok := parseRow(rest); ok {
 			slot, reason, _ := strings.Cut(first, " ")
 			row.Slot, _ = strconv.Atoi(slot)
-			row.Stopped = reason
+			if row.EndedWell = reason == endedWell; !row.EndedWell {
+				row.Stopped = reason
+			}
 			s.Orphans = append(s.Orphans, row)
 		}
 	}

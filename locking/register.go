@@ -54,6 +54,8 @@ type runRow struct {
 	Trigger string  `json:"trigger,omitempty"`
 	Memo    string  `json:"memo,omitempty"`
 	Heir    *orphan `json:"heir,omitempty"` // what it adopted, in case that it is given back
+
+	EndedWell bool `json:"ended_well,omitempty"` // see [Lease.EndedWell]
 }
 
 // orphan is a run that another adopted.
@@ -230,7 +232,9 @@ func (g *register) mourn(dead []string, upTo int64) {
 		if run.Trigger != "" {
 			run.Heir = nil
 			g.Orphans[id] = run
-			g.spoil(run.Tick)
+			if !run.EndedWell {
+				g.spoil(run.Tick)
+			}
 		}
 	}
 }

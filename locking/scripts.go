@@ -33,6 +33,8 @@ var (
 	luaLook string
 	//go:embed lua/stop.lua
 	luaStop string
+	//go:embed lua/ended.lua
+	luaEnded string
 	//go:embed lua/pause.lua
 	luaPause string
 	//go:embed lua/remove.lua
@@ -51,13 +53,14 @@ type script struct {
 	each      *script
 }
 
-type scripts struct{ acquire, renew, release, look, stop, pause, remove, several, fence *script }
+type scripts struct{ acquire, renew, release, look, stop, ended, pause, remove, several, fence *script }
 
 func loadScripts() scripts {
 	acquire, release := []string{luaState, luaQueue, luaAcquire}, []string{luaState, luaQueue, luaChain, luaRelease}
 	return scripts{
 		acquire: forMany(ordinary(luaGrant, acquire)...), release: forMany(ordinary(luaFree, release)...),
 		renew: forMany(luaState, luaRenew), look: newScript(luaState, luaChain, luaLook), stop: newScript(luaState, luaStop),
+		ended:   newScript(luaState, luaChain, luaEnded),
 		pause:   newScript(luaState, luaPause),
 		remove:  newScript(luaState, luaRemove),
 		several: newScript(function("acquire", acquire...), function("release", release...), luaSeveral),

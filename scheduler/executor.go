@@ -60,6 +60,8 @@ func (x *executor) lead(ctx context.Context, job *Job, run *Run, term *election.
 	log.Info("started", "slot", run.Slot, "attempt", run.Attempt)
 	interrupted := x.tries(ctx, job, run, term, &record)
 	failpoint("ended", run)
+	x.tellEnd(job, run, term, &record)
+	failpoint("told", run)
 	x.announce(record, job.Lease/4) // before the release: else a replica that dies in between leaves a run that seems to go on for ever
 	failpoint("recorded", run)
 	if term != nil {

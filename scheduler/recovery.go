@@ -45,6 +45,17 @@ func (x *executor) part(job *Job, run *Run, term *election.Term, record *Record,
 	return term.End(context.Background())
 }
 
+// tellEnd has the cluster know of a run that has ended well, where that is decisive: for those who follow it, and for heirs. Else a replica that is killed
+// before the release would have them go by the lease that ends.
+func (x *executor) tellEnd(job *Job, run *Run, term *election.Term, record *Record) {
+	if term == nil || record.Outcome != OK || !run.followed && (job.Recover.Max == 0 || run.Trigger == manual) {
+		return
+	}
+	if err := term.EndedWell(x.parting, run.followed); err != nil {
+		run.Logger.Debug("the cluster does not know yet that the run has ended", "error", err)
+	}
+}
+
 // maxHeirs bounds the orphans of a job that wait for an heir: of more, those of the oldest ticks are abandoned.
 const maxHeirs = 100
 
@@ -73,10 +84,10 @@ func newHeirs() heirs {
 	return heirs{known: map[string]*heir{}, adopted: make(chan adoptedBatch, 1), swept: make(chan []string, 1)}
 }
 
-// awaitsHeir tells whether an orphan is to be adopted, by this replica or another: not one that somebody wanted to stop, or a newer tick to replace. It may
-// be called at any time.
+// awaitsHeir tells whether an orphan is to be adopted, by this replica or another: not one that had ended well, that somebody wanted to stop, or a newer tick
+// to replace. It may be called at any time.
 func (s *Scheduler) awaitsHeir(job string, o election.Run) bool {
-	return o.Stopped == "" && (*s.recovers.Load())[job].allows(o.Tick, o.Attempt)
+	return !o.EndedWell && o.Stopped == "" && (*s.recovers.Load())[job].allows(o.Tick, o.Attempt)
 }
 
 // newestFirst puts orphans in the order in which they may wait for an heir.

@@ -14,6 +14,7 @@ func chains() []theorem {
 		{"TickIsDueWhenAllBeforeItHaveEnded", dueInOrder, nothing},
 		{"OrphanHoldsUpWhatFollowsUntilItIsBuried", orphanHoldsUp, nothing},
 		{"HeirDecidesHowItsTickHasEnded", heirDecides, nothing},
+		{"OrphanTellsThatItHadEndedWell", orphanHadEnded, nothing},
 		{"TickOfAFanOutEndsAsItsWorstRun", worstOfAFanOut, nothing},
 		{"OutcomesAreKeptUntilAllFollowersHaveUsedThem", keptForAll, nothing},
 		{"WhatIsGivenBackHasNoOutcome", givenBackHasNone, nothing},
@@ -217,5 +218,38 @@ func tooManyOutcomes(b *bench) {
 	s := b.look(b.a, locking.LookRequest{Permanent: true, Follower: "f"})
 	if n := len(s.Ended); n != 1000 || s.Ended[0].Tick.Unix() != b.first.Unix()-2000+6 || !s.Ended[n-1].Tick.Equal(b.first) {
 		b.Errorf("%d are kept, from %v to %v", n, s.Ended[0].Tick, s.Ended[n-1].Tick)
+	}
+}
+
+// orphanHadEnded has holders die after their work has ended well, and before they have released.
+func orphanHadEnded(b *bench) {
+	b.known()
+	b.follows("f", -1, unknown)
+	for n, followed := range []bool{true, false} {
+		l := b.wins(b.a, locking.Request{Tick: b.tick(n), Trigger: "test"})
+		if err := l.EndedWell(b.ctx, followed); err != nil {
+			b.Fatal(err)
+		}
+		b.expire(l)
+		if s := b.state(); len(s.Orphans) != 1 || !s.Orphans[0].EndedWell || s.Orphans[0].Stopped != "" || s.Orphans[0].Slot != 0 || s.Orphans[0].ID != l.ID() {
+			b.Fatalf("orphans: %+v", s.Orphans)
+		}
+		if err := b.b.Bury(b.ctx, lock, l.ID()); err != nil {
+			b.Fatal(err)
+		}
+	}
+	b.follows("f", -1, 1, 0) // nothing was told of the end of the second
+	l := b.wins(b.a, locking.Request{Tick: b.tick(2), Trigger: "test"})
+	if err := l.EndedWell(b.ctx, true); err != nil {
+		b.Fatal(err)
+	}
+	b.conclude(l, true)
+	l = b.wins(b.a, locking.Request{Tick: b.tick(3), Trigger: "test"}) // in the same slot, and its holder dies before its work has ended
+	b.expire(l)
+	if s := b.state(); len(s.Orphans) != 1 || s.Orphans[0].EndedWell {
+		b.Errorf("orphans: %+v", s.Orphans)
+	}
+	if err := l.EndedWell(b.ctx, true); err == nil {
+		b.Error("what nobody holds any more has ended well")
 	}
 }

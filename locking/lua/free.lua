@@ -27,7 +27,7 @@ if (ARGV[10] or '0') == '0' and ARGV[8] ~= '1' and not ARGV[14] then
       if heir then
         floor, longest = math.max(floor + 1, now), math.max(longest, lease + 0)
         local token, expiry = string.format('%.0f', floor), string.format('%.0f', now + 1000000) -- as CONFIRM is in queue.lua
-        redis.call('HDEL', KEYS[1], 's0', 'i' .. ARGV[1], 'w' .. heir)
+        redis.call('HDEL', KEYS[1], 's0', 'o0', 'i' .. ARGV[1], 'w' .. heir)
         redis.call('HSET', KEYS[1], 'floor', token, 't0', token, 'longest', string.format('%.0f', longest), 'limit', '1', 'i' .. heir, '0', 'e0', expiry,
           'r0', heir .. '\n' .. owner .. '\n' .. lease .. '\n' .. token .. '\n\n1\n\n')
         redis.call('ZREM', KEYS[5], heir)
@@ -36,7 +36,7 @@ if (ARGV[10] or '0') == '0' and ARGV[8] ~= '1' and not ARGV[14] then
         redis.pcall(sharded == 's' and 'SPUBLISH' or 'PUBLISH', name, -- which this user may not be allowed to
           table.concat({heir, '0', token, expiry, string.format('%.0f', now), string.format('%.0f', longest)}, ' '))
       else
-        redis.call('HDEL', KEYS[1], 'r0', 'e0', 's0', 'i' .. ARGV[1])
+        redis.call('HDEL', KEYS[1], 'r0', 'e0', 's0', 'o0', 'i' .. ARGV[1])
       end
       if idle > 0 then
         local life = string.format('%.0f', math.max(idle, 2 * longest) / 1000)

@@ -3,11 +3,12 @@
 -- KEYS  1 lock     hash: floor, longest, closed, low, last (and by: who decided it), digest, since, digest2, since2, limit,
 --                  permanent, sync (written so that WAIT has something to wait for); r<slot> the row held there, t<slot> the
 --                  newest token granted there, e<slot> the instant at which its lease ends (a slot with one is held), s<slot> that its holder is to
---                  stop (see stop.lua), used: slots from this one on were never used; i<id> the slot of a lease id, a<id> the orphan that it adopted; delay: how long
+--                  stop (see stop.lua), o<slot> the lease id whose work has ended well (see ended.lua), used: slots from this one on were never used; i<id> the slot of a lease id, a<id> the orphan that it adopted; delay: how long
 --                  a slot stays shut after an expiry, delayed: the slots that are, as "slot until;..."; paused: see pause.lua; outcomes, followers:
 --                  see chain.lua
 --       2 ledger   hash: ticks decided (or given back) out of turn; those up to low are not listed
---       3 orphans  hash: runs whose lease ended without a release, by lease id: "slot\nrow", or "slot reason\nrow" if the holder was to stop
+--       3 orphans  hash: runs whose lease ended without a release, by lease id: "slot\nrow", or "slot reason\nrow" if the holder was to stop,
+--                  and "slot \tok\nrow" if its work had ended well
 --       4 tombstone of this request's lease id: it was released, whatever still arrives in its name. It holds the verdict
 --       5, 6 see queue.lua
 -- ARGV  1 lease id  2 not-after  3 idle  then the witness: 4 floor  5 longest  6 low  7 pause and ledger
@@ -155,7 +156,7 @@ end
 
 local function vacate(slot, whose)
   if tonumber(slot) == 0 then first_end = false end
-  redis.call('HDEL', LOCK, 'r' .. slot, 'e' .. slot, 's' .. slot, 'i' .. whose, 'a' .. whose)
+  redis.call('HDEL', LOCK, 'r' .. slot, 'e' .. slot, 's' .. slot, 'o' .. slot, 'i' .. whose, 'a' .. whose)
 end
 
 -- A tick whose run was lost did not end well, unless the run is carried on: see chain.lua.
@@ -164,8 +165,11 @@ local function spoil(tick)
   if outcomes then redis.call('HSET', LOCK, 'outcomes', outcomes .. tick .. ' no;') end
 end
 
--- The slot of a row that becomes an orphan, with the reason for which its holder was to stop, if it was: nobody carries such a run on.
+-- The slot of a row that becomes an orphan, with the reason for which its holder was to stop, if it was, or that its work had ended well: nobody
+-- carries such a run on.
+local ENDED_WELL = '\tok' -- no reason: those have no tabs
 local function slot_of_orphan(slot, whose)
+  if redis.call('HGET', LOCK, 'o' .. slot) == whose then return slot .. ' ' .. ENDED_WELL, true end
   local marked, reason = string.match(redis.call('HGET', LOCK, 's' .. slot) or '', '^([^\n]*)\n([^\n]*)')
   if marked ~= whose then return slot end
   return slot .. ' ' .. reason
@@ -181,8 +185,9 @@ local function holds()
     if expiry and expiry <= now then
       local row, s = row_at(slot)
       if row and row.trigger ~= '' then
-        redis.call('HSET', ORPHANS, row.id, slot_of_orphan(slot, row.id) .. '\n' .. s)
-        spoil(row.tick)
+        local place, ended_well = slot_of_orphan(slot, row.id)
+        redis.call('HSET', ORPHANS, row.id, place .. '\n' .. s)
+        if not ended_well then spoil(row.tick) end
         if num(ARGV[3]) > 0 and not permanent then redis.call('PEXPIRE', ORPHANS, int(math.max(num(ARGV[3]), 2 * longest) / 1000)) end
       end
       vacate(slot, row and row.id or '')
