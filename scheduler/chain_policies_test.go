@@ -25,8 +25,8 @@ var chainPolicies = []struct {
 		return []scheduler.Job{c.job("k", "10 0 0 * * *", 10*time.Second), c.job("j", "", time.Second, after("k")), c.job("last", "", time.Second, after("j"))}
 	}, pausedFor20, map[string]map[int][]string{"j": {10: {"skipped paused"}}}, nil},
 	{"the parent is caught up", func(c *cluster) []scheduler.Job {
-		return []scheduler.Job{c.job("j", everyTen, time.Second, catchUp(scheduler.CatchUpAll, 0), startDeadline(time.Second)), c.job("k", "", time.Second, after("j")),
-			c.job("last", "", time.Second, after("k"))}
+		return []scheduler.Job{c.job("j", everyTen, time.Second, catchUp(scheduler.CatchUpAll, 0), startDeadline(time.Second)), c.job("k", "", time.Second/2, after("j")),
+			c.job("last", "", time.Second/2, after("k"))} // shorter than j, which follows itself: else a tick may come due when the run before it ends
 	}, func(c *cluster, jobs []scheduler.Job) {
 		c.at(15 * time.Second)
 		leave(c.replicas)
