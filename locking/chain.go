@@ -25,8 +25,6 @@ func (l *Lease) EndedWell(ctx context.Context, followed bool) error {
 	if c.quorum != nil {
 		return c.quorum.endedWell(ctx, l, followed)
 	}
-	ctx, cancel := context.WithTimeout(ctx, c.cfg.Timeout)
-	defer cancel()
 	got := c.exec(ctx, []call{c.call(c.scripts.ended, l.lock, l.id, l.permanent, l.perTick, flag(followed))})[0]
 	if got.verdict != "noted" {
 		return fmt.Errorf("tell that the work under a lease of %q has ended: %w", l.lock, orDefault(got.err, ErrLost))
@@ -36,26 +34,16 @@ func (l *Lease) EndedWell(ctx context.Context, followed bool) error {
 
 // endedWell enters it in the register.
 func (q *quorum) endedWell(ctx context.Context, l *Lease, followed bool) error {
-	t := &change{quorum: q, lock: l.lock, permanent: l.permanent, look: true}
-	known := false
-	t.edit = func(g *register, v view) {
-		var run runRow
-		if run, known = g.Runs[l.id]; !known {
-			return
-		}
+	known, err := q.amend(ctx, l, func(g *register, run *runRow, now int64) {
 		run.EndedWell = true
-		g.Runs[l.id] = run
 		if followed && run.Tick > 0 {
-			g.conclude(run.Tick, true, l.perTick, v.now)
+			g.conclude(run.Tick, true, l.perTick, now)
 		}
-	}
-	ctx, cancel := context.WithTimeout(ctx, 2*q.cfg.Timeout)
-	defer cancel()
-	q.run(ctx, l.lock, []task{t})
-	if t.failed == nil && !known {
+	})
+	if err == nil && !known {
 		return fmt.Errorf("tell that the work under a lease of %q has ended: %w", l.lock, ErrLost)
 	}
-	return t.failed
+	return err
 }
 
 // Ended is a tick that has ended well, since Due together with all before it: each is decided, and no lease for it is held, or waits as an

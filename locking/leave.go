@@ -39,15 +39,22 @@ func (l *Lease) NextAttempt(ctx context.Context) error {
 
 // nextAttempt enters the attempt of a run in the register.
 func (q *quorum) nextAttempt(ctx context.Context, l *Lease) error {
+	_, err := q.amend(ctx, l, func(_ *register, run *runRow, _ int64) { run.Attempt = max(run.Attempt, l.Attempt()) })
+	return err
+}
+
+// amend changes what the register says of the run of a lease; known tells whether it has one. edit may be called more than once.
+func (q *quorum) amend(ctx context.Context, l *Lease, edit func(g *register, run *runRow, now int64)) (known bool, err error) {
 	t := &change{quorum: q, lock: l.lock, permanent: l.permanent, look: true}
-	t.edit = func(g *register, _ view) {
-		if run, held := g.Runs[l.id]; held {
-			run.Attempt = max(run.Attempt, l.Attempt())
+	t.edit = func(g *register, v view) {
+		var run runRow
+		if run, known = g.Runs[l.id]; known {
+			edit(g, &run, v.now)
 			g.Runs[l.id] = run
 		}
 	}
 	ctx, cancel := context.WithTimeout(ctx, 2*q.cfg.Timeout)
 	defer cancel()
 	q.run(ctx, l.lock, []task{t})
-	return t.failed
+	return known, t.failed
 }
