@@ -12,6 +12,10 @@ import (
 // Acquire asks once for one row. See [Client.AcquireAll]. A request that was sent can't be taken back: if ctx is cancelled meanwhile, it returns with
 // the reply, or after [Config.Timeout].
 func (c *Client) Acquire(ctx context.Context, r Request) Answer {
+	r = r.withDefaults()
+	if a, ok := c.acquireFolded(ctx, r); ok {
+		return a
+	}
 	return c.AcquireAll(ctx, []Request{r})[0]
 }
 

@@ -28,12 +28,22 @@ const maxRounds = 8
 // nothing about the others. A single call travels with those of other callers; not in a Cluster, where those to a node that
 // answers would wait for one that does not; nor while the client closes, which would wait for the company's time-out.
 func (c *Client) exec(ctx context.Context, calls []call) []reply {
-	if len(calls) == 1 && c.servers.cluster == nil && c.ready() == nil {
-		return []reply{c.together(ctx, calls[0])}
+	if len(calls) == 1 {
+		return []reply{c.execOne(ctx, calls[0])}
 	}
 	ctx, cancel := context.WithTimeout(ctx, c.cfg.Timeout)
 	defer cancel()
 	return c.send(ctx, calls)
+}
+
+// execOne is exec for one call.
+func (c *Client) execOne(ctx context.Context, k call) reply {
+	if c.servers.cluster == nil && c.ready() == nil {
+		return c.together(ctx, k)
+	}
+	ctx, cancel := context.WithTimeout(ctx, c.cfg.Timeout)
+	defer cancel()
+	return c.send(ctx, []call{k})[0]
 }
 
 // alone sends a call to the only server there is, by the shortest way.
@@ -49,12 +59,17 @@ func (c *Client) alone(ctx context.Context, k call) reply {
 	}
 	p, calls := parcel{errands: make([]errand, 1)}, []call{k}
 	for round := 1; ; round++ {
-		pipe := s.redis.Pipeline() // a broken connection is replaced then, whatever broke it
 		sent := c.cfg.Clock()
 		micros, _ := s.clock.at(sent)
-		p.enqueue(ctx, pipe, calls, micros+c.cfg.Timeout.Microseconds())
-		_, _ = pipe.Exec(ctx)
-		raw, err := p.reply(0)
+		cmd := p.command(ctx, calls, micros+c.cfg.Timeout.Microseconds())
+		if k.script.many != nil {
+			_ = c.servers.single.Process(ctx, cmd)
+		} else {
+			pipe := s.redis.Pipeline() // a broken connection is replaced then, whatever broke it
+			_ = pipe.Process(ctx, cmd)
+			_, _ = pipe.Exec(ctx)
+		}
+		raw, err := p.reply(0, k.script.many)
 		if next, ok := p.errands[0].follow(err, "", false); ok && round < maxRounds {
 			p.errands[0], p.load = next, next.load
 			continue
@@ -143,7 +158,7 @@ func (c *Client) trip(ctx context.Context, b *batch, calls []call, replies []rep
 	silent := false
 	for _, p := range parcels {
 		for n, e := range p.errands {
-			raw, err := p.reply(n)
+			raw, err := p.reply(n, calls[e.call].script.many)
 			if next, ok := e.follow(err, b.server.addr, len(p.errands) > 1); ok {
 				replies[e.call] = reply{err: unknown(err)}
 				again = append(again, next)

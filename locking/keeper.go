@@ -15,9 +15,10 @@ type keeper struct {
 	client *Client
 	wake   chan struct{} // capacity 1: something was added
 
-	mu   sync.Mutex
-	held map[string]*Lease // by lease id
-	due  renewals
+	mu     sync.Mutex
+	held   map[string]*Lease // by lease id
+	due    renewals
+	asleep time.Duration // local clock: until then the goroutine looks at nothing by itself
 }
 
 // checkEvery bounds the keeper's sleep, so that leases that ended in suspend are noticed soon after.
@@ -74,7 +75,7 @@ func (k *keeper) live(id string) *Lease {
 // push queues a lease for its next renewal. mu is held.
 func (k *keeper) push(l *Lease) {
 	heap.Push(&k.due, l)
-	if k.due[0] == l {
+	if l.renewAt < k.asleep {
 		select {
 		case k.wake <- struct{}{}:
 		default:
@@ -140,6 +141,7 @@ func (k *keeper) take() (batch []*Lease, sleep time.Duration) {
 	k.mu.Lock()
 	defer k.mu.Unlock()
 	now := k.client.cfg.Clock()
+	defer func() { k.asleep = now + sleep }()
 	for len(k.due) > 0 && len(batch) < maxBatch {
 		l := k.due[0]
 		slack := time.Duration(0)

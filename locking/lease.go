@@ -29,6 +29,7 @@ type Lease struct {
 	slots     int
 	delay     time.Duration
 	accounted bool
+	fold      *folded // what its lock was when it was granted; nil if that was not folded
 	granted   granted // for those who hear of it
 
 	ctx        context.Context
@@ -72,7 +73,7 @@ func newLease(c *Client, r Request, got reply) *Lease {
 	l := &Lease{
 		client: c, lock: r.Lock, id: r.ID, slot: int(got.number(0)), token: Token(got.number(1)), length: r.Lease,
 		tick: got.number(3), previous: r.previous(), perTick: r.perTick(), trigger: r.Trigger, memo: r.Memo, adopted: r.Adopt,
-		permanent: r.Permanent, slots: r.Slots, delay: r.Delay, accounted: r.accounted(), endangered: make(chan struct{}), stopping: make(chan struct{}), index: -1,
+		permanent: r.Permanent, slots: r.Slots, delay: r.Delay, accounted: r.accounted(), fold: got.fold, endangered: make(chan struct{}), stopping: make(chan struct{}), index: -1,
 	}
 	l.attempt.Store(got.number(4))
 	l.granted = granted{lock: r.Lock, owner: c.cfg.Owner, ledger: joinPause(got.paused, got.ledger), tick: l.tick, until: got.number(2),
@@ -195,6 +196,9 @@ func (l *Lease) release(ctx context.Context, r releaseCall) error {
 	}
 	c := l.client
 	c.keeper.remove(l)
+	if !r.undo && !r.leaves && l.ctx.Err() == nil {
+		r.fold, r.token = l.fold, l.token
+	}
 	l.stop(ErrReleased)
 	r.lock, r.id, r.permanent, r.previous, r.perTick = l.lock, l.id, l.permanent, l.previous, l.perTick
 	r.slot, r.length, r.accounted, r.narrow = l.slot, l.length, l.accounted, l.isNarrow()
@@ -311,6 +315,9 @@ type releaseCall struct {
 	length    time.Duration
 	accounted bool
 	narrow    bool
+
+	fold  *folded // its lock was folded when it was granted, and its holder could rely on the lease until now
+	token Token
 }
 
 // releasing is the call of a release.
@@ -331,15 +338,25 @@ func (c *Client) tombstoneLife() int64 { return (2*c.cfg.Timeout + time.Second).
 
 // releaseWithin is release for so long.
 func (c *Client) releaseWithin(ctx context.Context, r releaseCall, most time.Duration) (verdict string, err error) {
-	begun := c.cfg.Clock()
-	if c.quorum == nil { // the first try mostly is the last, and has a time-out of its own
+	begun, doubt := c.cfg.Clock(), false
+	if r.fold != nil {
+		if verdict, err = c.releaseFolded(ctx, r); err == nil && verdict != notFolded {
+			return verdict, nil
+		}
+		doubt = err != nil
+	}
+	if c.quorum == nil && !doubt { // the first try mostly is the last, and has a time-out of its own
 		if verdict, err = c.releaseOnce(ctx, r); err == nil {
 			return verdict, nil
 		}
 	}
 	ctx, cancel := context.WithTimeout(ctx, most-(c.cfg.Clock()-begun))
 	defer cancel()
-	return c.release(ctx, r)
+	verdict, err = c.release(ctx, r)
+	if doubt && verdict == "gone" { // by the first try, which leaves no tombstone that tells; the lease was held when it was sent
+		verdict = "released"
+	}
+	return verdict, err
 }
 
 func (c *Client) releaseOnce(ctx context.Context, r releaseCall) (verdict string, err error) {

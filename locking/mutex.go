@@ -72,6 +72,7 @@ func (s *Semaphore) insist(ctx context.Context, r Request) Answer {
 	if a.Verdict != Unknown {
 		return a // without a timer
 	}
+	r.firstTry = false
 	ctx, cancel := context.WithTimeout(ctx, r.Lease)
 	defer cancel()
 	for pause := 5 * time.Millisecond; a.Unsure(); pause = min(2*pause, s.client.cfg.Timeout) {

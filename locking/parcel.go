@@ -25,7 +25,7 @@ func (c *Client) pack(b *batch, calls []call) []*parcel {
 	loaded := map[string]bool{}
 	for _, e := range b.errands {
 		k := calls[e.call]
-		alone := !c.servers.one || k.script.each == nil || k.heavy || e.alone
+		alone := !c.servers.one || k.script.each == nil && k.script.many == nil || k.heavy || e.alone
 		if p := open[k.script.sha]; p != nil && !alone && len(p.errands) < mostTogether && k.like(calls[p.errands[0].call]) {
 			p.errands = append(p.errands, e)
 			continue
@@ -54,17 +54,27 @@ func (k call) like(other call) bool {
 // script is what the server executes.
 func (p *parcel) script(calls []call) *script {
 	s := calls[p.errands[0].call].script
-	if len(p.errands) > 1 {
+	if len(p.errands) > 1 && s.many == nil {
 		return s.each
 	}
 	return s
 }
 
-// enqueue puts a parcel into a pipeline. It is void after the instant until of the server's clock.
+// once is a command that the client of go-redis does not repeat: its scripts must know a request that comes twice.
+type once struct{ *redis.Cmd }
+
+func (once) NoRetry() bool { return true }
+
+// enqueue puts a parcel into a pipeline.
 func (p *parcel) enqueue(ctx context.Context, pipe redis.Pipeliner, calls []call, until int64) {
 	if p.errands[0].ask {
 		pipe.Do(ctx, "ASKING")
 	}
+	_ = pipe.Process(ctx, p.command(ctx, calls, until)) // which is to be executed yet
+}
+
+// command makes the parcel one command. It is void after the instant until of the server's clock.
+func (p *parcel) command(ctx context.Context, calls []call, until int64) redis.Cmder {
 	s := p.script(calls)
 	first, n := calls[p.errands[0].call], len(p.errands)
 	words := make([]any, 0, 5+n*len(first.keys)+len(first.args)+8*(n-1))
@@ -79,12 +89,31 @@ func (p *parcel) enqueue(ctx context.Context, pipe redis.Pipeliner, calls []call
 			words = append(words, key)
 		}
 	}
-	if n == 1 {
+	switch {
+	case s.many != nil:
+		p.cmd = redis.NewCmd(ctx, p.appendMany(words, calls, until)...)
+		return once{p.cmd}
+	case n == 1:
 		words = first.append(words, until)
-	} else {
+	default:
 		words = p.appendAll(words, calls, until)
 	}
-	p.cmd = pipe.Do(ctx, words...)
+	p.cmd = redis.NewCmd(ctx, words...)
+	return p.cmd
+}
+
+// appendMany writes the arguments that all have in common, and then the others of each.
+func (p *parcel) appendMany(words []any, calls []call, until int64) []any {
+	first := calls[p.errands[0].call]
+	m, head := first.script.many, len(words)
+	words = append(words, first.args[:m.shared]...)
+	if m.bounded {
+		words[head] = digits(until)
+	}
+	for _, e := range p.errands {
+		words = append(words, calls[e.call].args[m.shared:]...)
+	}
+	return words
 }
 
 // appendAll writes the arguments of the first call, and in what those of the others differ.
@@ -108,8 +137,11 @@ func (p *parcel) appendAll(words []any, calls []call, until int64) []any {
 }
 
 // reply is what the server has answered to one of the errands.
-func (p *parcel) reply(n int) ([]any, error) {
+func (p *parcel) reply(n int, m *many) ([]any, error) {
 	raw, err := p.cmd.Slice()
+	if m != nil {
+		return m.replyTo(n, len(p.errands), raw, err)
+	}
 	if err != nil || len(p.errands) == 1 {
 		return raw, err
 	}
@@ -121,6 +153,17 @@ func (p *parcel) reply(n int) ([]any, error) {
 		return nil, serverError(text(one[1]))
 	}
 	return one, nil
+}
+
+// replyTo is what a script for many has answered to one request.
+func (m *many) replyTo(n, requests int, raw []any, err error) ([]any, error) {
+	if err != nil {
+		return nil, err
+	}
+	if len(raw) != m.told+requests {
+		return nil, fmt.Errorf("%w: %d values from the server for %d requests", ErrUnknown, len(raw), requests)
+	}
+	return append(raw[:m.told:m.told], raw[m.told+n]), nil
 }
 
 // serverError is what the server has told of one request among several.

@@ -21,6 +21,9 @@ type reply struct {
 	acked    bool          // as many replicas have it as must
 	err      error         // the outcome is unknown
 
+	folded bool    // the lock is: see lua/folded_grant.lua
+	fold   *folded // and what it is with the grant
+
 	place int     // of a set of locks: which one refused, from 1
 	parts []reply // and the replies of its locks
 
@@ -36,8 +39,15 @@ func (c *Client) readOne(k call, clock *serverClock, raw []any, err error, sent,
 	if err != nil && isReply(err) && ofSomethingElse(err) {
 		err = fmt.Errorf("key %q, or one that begins with it, is of something else: delete that, or take another prefix, namespace or database: %w", k.keys[0], err)
 	}
-	if len(k.parts) > 0 {
+	switch {
+	case len(k.parts) > 0:
 		return c.readSeveral(clock, raw, err, sent, received)
+	case err == nil && k.script.many != nil:
+		r := k.script.many.read(k, raw)
+		if r.sent, r.received = sent, received; r.now > 0 {
+			clock.observe(r.now, sent, received)
+		}
+		return r
 	}
 	return c.read(clock, raw, err, sent, received)
 }
@@ -71,6 +81,7 @@ func (c *Client) read(clock *serverClock, raw []any, err error, sent, received t
 	r := reply{verdict: text(raw[0]), now: number(raw[1]), floor: number(raw[2]), longest: number(raw[3]), low: number(raw[4]),
 		orphans: int(number(raw[6])), rest: raw[common:], sent: sent, received: received}
 	r.paused, r.ledger = cutPause(text(raw[5]))
+	r.folded = r.verdict == "released" && r.text(0) == "folded"
 	clock.observe(r.now, sent, received)
 	return r
 }
@@ -82,10 +93,10 @@ func (c *Client) learn(k call, r reply) {
 		c.learnSeveral(k, r)
 		return
 	}
-	if r.err != nil || !r.acked || r.verdict == "late" || r.verdict == "dead" { // the last two did not look at the lock
+	if r.err != nil || !r.acked || r.verdict == "late" || r.verdict == "dead" || r.now == 0 { // the last three did not look at the lock, or tell of it
 		return
 	}
-	news := knowledge{floor: r.floor, longest: r.longest, low: r.low, ledger: r.ledger, paused: r.paused, seen: r.sent, permanent: k.idle == 0}
+	news := knowledge{folded: r.folded || r.fold != nil, floor: r.floor, longest: r.longest, low: r.low, ledger: r.ledger, paused: r.paused, seen: r.sent, permanent: k.idle == 0}
 	c.seen.learn(k.lock, news, c.cfg.Idle, r.now, r.inUse())
 }
 

@@ -37,7 +37,8 @@ type Request struct {
 	// Tick, if not nil, is granted at most PerTick times, ever.
 	Tick *Tick
 
-	channel string // by which the server tells of a grant: the request waits in the queue
+	firstTry bool   // the server has not heard of its lease id
+	channel  string // by which the server tells of a grant: the request waits in the queue
 }
 
 // Tick is an instant of a schedule, to be entered in the lock's ledger by the grant.
@@ -92,7 +93,7 @@ func (a Answer) Unsure() bool {
 
 func (r Request) withDefaults() Request {
 	if r.ID == "" {
-		r.ID = rand.Text()
+		r.ID, r.firstTry = rand.Text(), true
 	}
 	r.Slots = orDefault(r.Slots, 1)
 	r.Lease = orDefault(r.Lease, 30*time.Second)

@@ -39,6 +39,10 @@ var (
 	luaPause string
 	//go:embed lua/remove.lua
 	luaRemove string
+	//go:embed lua/folded_grant.lua
+	luaFoldedGrant string
+	//go:embed lua/folded_free.lua
+	luaFoldedFree string
 	//go:embed lua/fence.lua
 	luaFence string
 	//go:embed lua/several.lua
@@ -47,13 +51,26 @@ var (
 	luaEach string
 )
 
-// script is a text that the server executes, and the same for calls that travel together: nil if those go each by itself.
+// script is a text that the server executes.
 type script struct {
 	text, sha string
-	each      *script
+	each      *script // the same for calls that travel together; nil if those go each by itself, or the script itself is for many
+	many      *many   // nil if it is for one
 }
 
-type scripts struct{ acquire, renew, release, look, stop, ended, pause, remove, several, fence *script }
+// many is what there is to know of a script for many requests: how many of the first arguments they have in common, and of the first values of the
+// reply; whether the first argument is the instant after which it must not run; and what the reply to one says, which is the common values and one more.
+type many struct {
+	shared, told int
+	bounded      bool
+	read         func(k call, raw []any) reply
+}
+
+type scripts struct {
+	acquire, renew, release, look, stop, ended, pause, remove, several, fence *script
+
+	foldedGrant, foldedFree *script
+}
 
 func loadScripts() scripts {
 	acquire, release := []string{luaState, luaQueue, luaAcquire}, []string{luaState, luaQueue, luaChain, luaRelease}
@@ -65,6 +82,9 @@ func loadScripts() scripts {
 		remove:  newScript(luaState, luaRemove),
 		several: newScript(function("acquire", acquire...), function("release", release...), luaSeveral),
 		fence:   newScript(luaFence),
+
+		foldedGrant: takesMany(many{shared: 1, told: 1, bounded: true, read: readFoldedGrant}, luaFoldedGrant),
+		foldedFree:  takesMany(many{read: readFoldedFree}, luaFoldedFree),
 	}
 }
 
@@ -74,6 +94,12 @@ func ordinary(short string, whole []string) []string { return append([]string{sh
 func forMany(parts ...string) *script {
 	s := newScript(parts...)
 	s.each = newScript(function("one", parts...), luaEach)
+	return s
+}
+
+func takesMany(m many, text string) *script {
+	s := newScript(text)
+	s.many = &m
 	return s
 }
 
@@ -94,12 +120,13 @@ type call struct {
 	lock   string
 	keys   []string // the first one tells the server that has them all
 	id     string
-	args   []any  // as lua/state.lua has them, but for the instant at untilAt
-	idle   int64  // microseconds, 0 for permanent locks
-	sync   bool   // it counts only when replicas have it
-	heavy  bool   // it may take the server long
-	parts  []call // of a set of locks: those for each of them; then only script, lock, id and sync count here
-	undo   []call // and what takes them back
+	args   []any   // as lua/state.lua has them, but for the instant at untilAt
+	idle   int64   // microseconds, 0 for permanent locks
+	sync   bool    // it counts only when replicas have it
+	heavy  bool    // it may take the server long
+	fold   *folded // what it makes of a lock that is folded; nil for other scripts
+	parts  []call  // of a set of locks: those for each of them; then only script, lock, id and sync count here
+	undo   []call  // and what takes them back
 }
 
 // untilAt is the place of the instant of the server's clock after which a script must not run any more.
@@ -116,8 +143,11 @@ func (c *Client) key(lock string) string {
 // keys are those of a lock, and of a lease id.
 func (c *Client) keys(lock, id string) []string {
 	base := c.key(lock)
-	return []string{base, base + ":ledger", base + ":orphans", base + ":dead:" + id}
+	return []string{base, base + ":ledger", base + ":orphans", tombstone(base, id)}
 }
+
+// tombstone is where the server keeps that a lease id was released.
+func tombstone(lock, id string) string { return lock + ":dead:" + id }
 
 // append adds what the script is told. It must not run after the instant until.
 func (k call) append(words []any, until int64) []any {

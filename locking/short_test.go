@@ -6,7 +6,9 @@ import (
 	"maps"
 	"math/rand/v2"
 	"reflect"
+	"regexp"
 	"slices"
+	"strconv"
 	"strings"
 	"testing"
 	"testing/synctest"
@@ -18,9 +20,9 @@ import (
 )
 
 // TestShortWayDecidesAsTheWhole sends the same requests, at the same instants, to a server that has the short ways of acquire.lua and
-// release.lua before them, and to one that has only the whole texts: replies, keys, their ends, and what waiters are told are the same.
+// release.lua before them, and folds locks, and to one that has only the whole texts: replies, keys, their ends, and what waiters are told are the same.
 func TestShortWayDecidesAsTheWhole(t *testing.T) {
-	const histories, steps = 40, 80
+	const histories, steps = 48, 80
 	synctest.Test(t, func(t *testing.T) {
 		p := &twins{T: t, sides: [2]*side{{}, {}}}
 		for i, load := range []func() scripts{loadScripts, wholeScripts} {
@@ -30,7 +32,7 @@ func TestShortWayDecidesAsTheWhole(t *testing.T) {
 		verdicts := map[string]int{}
 		for n := range histories {
 			p.rand = rand.New(rand.NewPCG(uint64(n), 1))
-			p.lock, p.job = fmt.Sprint("x", n), n%3 == 0
+			p.lock, p.job, p.calm, p.folds = fmt.Sprint("x", n), n%3 == 0, n%3 == 1, map[string]releaseCall{}
 			for range steps {
 				verdicts[p.step()]++
 				if t.Failed() {
@@ -45,6 +47,11 @@ func TestShortWayDecidesAsTheWhole(t *testing.T) {
 		for _, verdict := range []string{"granted", "queued", "held", "released", "gone", "decided", "settled", "closed"} {
 			if verdicts[verdict] == 0 {
 				t.Errorf("no request was told %q: %v", verdict, verdicts)
+			}
+		}
+		for _, n := range p.folded {
+			if n < histories/2 {
+				t.Errorf("%d grants and releases of folded locks", p.folded)
 			}
 		}
 	})
@@ -98,6 +105,11 @@ type twins struct {
 	rand  *rand.Rand
 	lock  string
 	job   bool // its requests have ticks
+	calm  bool // there is hardly anything but plain requests
+
+	fresh  int                    // lease ids that were new
+	folds  map[string]releaseCall // those of leases that were granted on folded locks
+	folded [2]int                 // how many of those were granted, and released
 }
 
 func (p *twins) chance(in int) bool { return p.rand.IntN(in) == 0 }
@@ -114,8 +126,12 @@ func (p *twins) step() (verdict string) {
 		if ends {
 			k = s.client.releasing(release)
 		}
-		replies[i] = s.client.exec(p.Context(), []call{k})[0]
+		if i == 0 && p.tryFolded(request, release, ends, &replies[0]) {
+			continue
+		}
+		replies[i] = s.client.execOne(p.Context(), k)
 	}
+	alike(&replies[0], &replies[1])
 	what := fmt.Sprintf("acquire %+v", request)
 	if ends {
 		what = fmt.Sprintf("release %+v", release)
@@ -127,6 +143,38 @@ func (p *twins) step() (verdict string) {
 		p.Errorf("%s: %v leaves\n%v, and the whole text\n%v", what, replies[0], short, whole)
 	}
 	return replies[0].verdict
+}
+
+// tryFolded has a lock that is folded granted or released as such, as the client does.
+func (p *twins) tryFolded(r Request, release releaseCall, ends bool, got *reply) bool {
+	c := p.sides[0].client
+	know := c.seen.of(p.lock, c.cfg.Clock, c.cfg.Idle)
+	known, granted := p.folds[r.ID]
+	switch {
+	case ends && granted && !release.undo && !release.leaves:
+		delete(p.folds, r.ID)
+		*got = c.execOne(p.Context(), c.foldedFree(known))
+		p.folded[1]++
+	case !ends && know.folded && r.plain():
+		*got = c.execOne(p.Context(), c.foldedGrant(r, know))
+		p.folded[0]++
+	default:
+		return false
+	}
+	if got.verdict == "granted" {
+		p.folds[r.ID] = releaseCall{lock: p.lock, id: r.ID, fold: got.fold, token: Token(got.number(1))}
+	}
+	return got.verdict != notFolded
+}
+
+// alike leaves out of two replies what only the shorter scripts tell, or only the whole ones.
+func alike(short, whole *reply) {
+	if short.folded, short.fold = false, nil; short.verdict != "released" {
+		return
+	}
+	if short.rest, whole.rest = nil, nil; short.now == 0 {
+		whole.now, whole.floor, whole.longest, whole.low = 0, 0, 0, 0
+	}
 }
 
 func (p *twins) wait() {
@@ -146,6 +194,7 @@ func (p *twins) disturb() {
 		case 0:
 			s.redis.FlushAll(p.Context())
 		case 1:
+			s.client.Look(p.Context(), []LookRequest{{Lock: p.lock, Permanent: p.job}}) // so that it is not folded
 			s.redis.HSet(p.Context(), s.client.key(p.lock), "closed", time.Now().Add(2*time.Second).UnixMicro())
 		}
 	}
@@ -153,23 +202,32 @@ func (p *twins) disturb() {
 
 // id is whose request comes next, and whether it ends its lease; then it is mostly the holder's.
 func (p *twins) id() (id string, ends bool) {
-	row, _ := p.sides[0].redis.HGet(p.Context(), p.sides[0].client.key(p.lock), "r0").Result()
+	row, _ := p.sides[1].redis.HGet(p.Context(), p.sides[1].client.key(p.lock), "r0").Result()
 	holder, _, held := strings.Cut(row, "\n")
 	switch ends = p.chance(3); {
 	case ends && held && !p.chance(4):
 		return holder, ends
+	case !ends && p.calm && !p.chance(5): // one of which the server has not heard
+		p.fresh++
+		return fmt.Sprint(newID, p.fresh), ends
 	case p.chance(2): // one that was not released before
 		return fmt.Sprint(p.rand.IntN(1000)), ends
 	}
 	return string(rune('a' + p.rand.IntN(6))), ends
 }
 
+const newID = "new-"
+
 func (p *twins) request(id string) Request {
-	r := Request{Lock: p.lock, ID: id, Slots: 1, Lease: time.Duration(1+p.rand.IntN(6)) * time.Second, Permanent: p.job, AnyLimit: p.chance(2), Abstain: p.chance(12)}
-	if p.chance(10) {
+	r := Request{firstTry: strings.HasPrefix(id, newID), Lock: p.lock, ID: id, Slots: 1, Lease: time.Duration(1+p.rand.IntN(6)) * time.Second, Permanent: p.job, AnyLimit: p.chance(2), Abstain: p.chance(12)}
+	rarely := 1
+	if p.calm {
+		rarely = 20
+	}
+	if p.chance(10 * rarely) {
 		r.Slots = 2
 	}
-	if p.chance(5) {
+	if p.chance(5 * rarely) {
 		r.Memo, r.Trigger = "memo", "t"
 	}
 	switch {
@@ -179,7 +237,7 @@ func (p *twins) request(id string) Request {
 		if p.chance(2) {
 			r.Tick.IfHeld = "skipped"
 		}
-	case !p.chance(4):
+	case !p.chance(4) && p.chance(rarely):
 		r.channel = ":bell"
 	}
 	if p.chance(80) {
@@ -188,20 +246,63 @@ func (p *twins) request(id string) Request {
 	return r
 }
 
-// keys are all that a server has, and for how long.
+// keys are all that a server has, and for how long, but for what a lock that is folded has lost and nobody needs.
 func (p *twins) keys(i int) map[string]string {
 	all, rdb, ctx := map[string]string{}, p.sides[i].redis, p.Context()
 	for _, key := range rdb.Keys(ctx, "*{"+p.lock+"}*").Val() {
 		value := ""
 		switch rdb.Type(ctx, key).Val() {
 		case "hash":
-			value = fmt.Sprint(rdb.HGetAll(ctx, key).Val())
+			value = fmt.Sprint(p.needed(rdb.HGetAll(ctx, key).Val()))
 		case "zset":
-			value = fmt.Sprint(rdb.ZRangeWithScores(ctx, key, 0, -1).Val())
+			value = fmt.Sprint(rdb.ZRange(ctx, key, 0, -1).Val())
 		default:
-			value = rdb.Get(ctx, key).Val()
+			if value = rdb.Get(ctx, key).Val(); !strings.Contains(key, ":dead:") {
+				value = fmt.Sprint(p.needed(unfolded(value)))
+			}
+		}
+		if strings.Contains(key, ":dead:"+newID) {
+			continue // a lease that is released as it was granted leaves none
 		}
 		all[strings.TrimPrefix(key, p.sides[i].client.cfg.Prefix)] = fmt.Sprint(value, " ", rdb.PTTL(ctx, key).Val())
 	}
 	return all
+}
+
+// needed is what a lock needs of its fields.
+func (p *twins) needed(fields map[string]string) map[string]string {
+	if p.job || fields["floor"] == "" {
+		return fields
+	}
+	closed, _ := strconv.ParseInt(fields["closed"], 10, 64)
+	if closed <= time.Now().UnixMicro() {
+		delete(fields, "closed")
+	}
+	if fields["r0"] == "" { // else a renewal is told by it that it is too late
+		delete(fields, "t0")
+	}
+	for field, nothing := range map[string]string{"low": "0", "delay": "0", "delayed": ""} {
+		if fields[field] == nothing {
+			delete(fields, field)
+		}
+	}
+	delete(fields, "came")
+	return fields
+}
+
+// unfolded is a folded lock as a hash: see lua/folded_grant.lua.
+func unfolded(text string) map[string]string {
+	parts := regexp.MustCompile(`^0*(\d+) (\d+) (\d+)(?: (\S+)\n(.*))?$`).FindStringSubmatch(text)
+	if parts == nil {
+		return map[string]string{"unreadable": text}
+	}
+	token, lease, longest, id, owner := parts[1], parts[2], parts[3], parts[4], parts[5]
+	fields := map[string]string{"floor": token, "longest": longest, "limit": "1", "used": "1", "t0": token}
+	if lease != "0" {
+		at, _ := strconv.ParseInt(token, 10, 64)
+		length, _ := strconv.ParseInt(lease, 10, 64)
+		fields["i"+id], fields["e0"] = "0", fmt.Sprint(at+length)
+		fields["r0"] = strings.Join([]string{id, owner, lease, token, "", "1", "", ""}, "\n")
+	}
+	return fields
 }

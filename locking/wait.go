@@ -91,6 +91,7 @@ func (w *waiter) wait(ctx context.Context) (*Lease, error) {
 	for ctx.Err() == nil {
 		deaf := w.bell.deaf(w.channel)
 		a := w.Acquire(ctx, w.request)
+		w.request.firstTry = false
 		switch {
 		case a.Verdict == Granted:
 			return a.Lease, nil

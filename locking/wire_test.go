@@ -136,12 +136,13 @@ func (w *wire) dial(ctx context.Context, network, addr string) (net.Conn, error)
 	if err != nil {
 		return nil, err
 	}
-	return &wireConn{conn, w}, nil
+	return &wireConn{Conn: conn, wire: w}, nil
 }
 
 type wireConn struct {
 	net.Conn
 	wire *wire
+	cut  bool // wire.mu
 }
 
 func (c *wireConn) Write(p []byte) (int, error) {
@@ -162,6 +163,8 @@ func (c *wireConn) Read(p []byte) (int, error) {
 		if cut && n > 0 {
 			c.wire.cuts--
 		}
+		c.cut = c.cut || cut
+		cut = c.cut // a connection that is broken stays so
 		c.wire.mu.Unlock()
 		if cut {
 			c.Close()

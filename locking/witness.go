@@ -13,6 +13,7 @@ type knowledge struct {
 	ledger, paused      string        // as the scripts have them
 	seen                time.Duration // local clock, before the request was sent
 	permanent           bool
+	folded              bool // when the newest reply was sent; this is a hint
 }
 
 // witness remembers every lock that this client has heard of.

@@ -293,11 +293,7 @@ func setLeavesNothing(b *bench) {
 	b.releaseAll(b.locksAll(b.set3(b.a)))
 	for n := 1; n <= 3; n++ {
 		key := b.prefix + member(n)
-		fields, err := b.rdb.HGetAll(b.ctx, key).Result()
-		if err != nil {
-			b.Fatal(err)
-		}
-		for field := range fields {
+		for field := range b.fields(key) {
 			if strings.ContainsRune("wira", rune(field[0])) {
 				b.Errorf("%s has the field %s", key, field)
 			}

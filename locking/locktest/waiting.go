@@ -342,11 +342,7 @@ func nothingLeft(b *bench) {
 	a := b.linesUp(b.b, 1)
 	b.release(held)
 	b.release(b.granted(a))
-	fields, err := b.rdb.HGetAll(b.ctx, b.base()).Result()
-	if err != nil {
-		b.Fatal(err)
-	}
-	for field := range fields {
+	for field := range b.fields(b.base()) {
 		if field[0] == 'w' || field[0] == 'i' || field[0] == 'r' || field[0] == 'e' {
 			b.Errorf("field %s", field)
 		}
@@ -356,6 +352,21 @@ func nothingLeft(b *bench) {
 			b.Errorf("key %s is there, %v", part, err)
 		}
 	}
+}
+
+// fields are what the server has of a lock, but for one that is folded: that is free, or it is a field by itself.
+func (b *bench) fields(key string) map[string]string {
+	if text, err := b.rdb.Get(b.ctx, key).Result(); err == nil {
+		if strings.Contains(text, " 0 ") {
+			return nil
+		}
+		return map[string]string{"row": text}
+	}
+	fields, err := b.rdb.HGetAll(b.ctx, key).Result()
+	if err != nil {
+		b.Fatal(err)
+	}
+	return fields
 }
 
 // A script can write only so much at once: the rest of a long line is served by those who come next.

@@ -5,7 +5,8 @@
 -- KEYS and ARGV are those of release.lua.
 
 if (ARGV[10] or '0') == '0' and ARGV[8] ~= '1' and not ARGV[14] then
-  local f = redis.call('HMGET', KEYS[1], 'floor', 'longest', 'low', 'permanent', 'delayed', 'i' .. ARGV[1], 'r0', 'a' .. ARGV[1], 'used', 'closed', 'delay')
+  local f = redis.pcall('HMGET', KEYS[1], 'floor', 'longest', 'low', 'permanent', 'delayed', 'i' .. ARGV[1], 'r0', 'a' .. ARGV[1], 'used', 'closed', 'delay',
+    'limit', 't0', 'e0', 'came')
   local idle = ARGV[3] + 0
   if f[6] == '0' and f[9] == '1' and f[7] and string.sub(f[7], 1, #ARGV[1] + 1) == ARGV[1] .. '\n' and not f[8] and (f[5] or '') == ''
     and (idle > 0) ~= (f[4] == '1') then
@@ -15,7 +16,7 @@ if (ARGV[10] or '0') == '0' and ARGV[8] ~= '1' and not ARGV[14] then
     local floor, longest = (f[1] or 0) + 0, (f[2] or 0) + 0
     local heir, owner, lease, channel -- who is first in line, and the second waits for a single slot, too
     local line = others == 1 and KEYS[5] and redis.call('ZRANGE', KEYS[5], 0, 1) or {}
-    local ordinary = others == 0
+    local ordinary, folded = others == 0, false
     if line[1] and not f[11] and (f[10] or 0) + 0 <= now and redis.call('ZCOUNT', KEYS[6], '-inf', string.format('%.0f', now)) == 0 then
       local waits = redis.call('HMGET', KEYS[1], 'w' .. line[1], 'w' .. (line[2] or line[1]))
       heir = line[1]
@@ -36,10 +37,17 @@ if (ARGV[10] or '0') == '0' and ARGV[8] ~= '1' and not ARGV[14] then
         redis.pcall(sharded == 's' and 'SPUBLISH' or 'PUBLISH', name, -- which this user may not be allowed to
           table.concat({heir, '0', token, expiry, string.format('%.0f', now), string.format('%.0f', longest)}, ' '))
       else
-        redis.call('HDEL', KEYS[1], 'r0', 'e0', 's0', 'o0', 'i' .. ARGV[1])
+        local fields = 0 -- of those that say nothing of a lock that is free, but for floor and longest
+        for i = 1, 15 do fields = fields + (f[i] and 1 or 0) end
+        folded = idle > 0 and f[12] == '1' and (f[3] or 0) + 0 == 0 and (f[11] or 0) + 0 == 0 and (f[10] or 0) + 0 <= now
+          and fields == redis.call('HLEN', KEYS[1])
+        if not folded then redis.call('HDEL', KEYS[1], 'r0', 'e0', 's0', 'o0', 'i' .. ARGV[1]) end
       end
-      if idle > 0 then
-        local life = string.format('%.0f', math.max(idle, 2 * longest) / 1000)
+      local life = string.format('%.0f', math.max(idle, 2 * longest) / 1000)
+      if folded then
+        redis.call('SET', KEYS[1], string.sub('000000000000000' .. f[1], -16) .. ' 0 ' .. f[2], 'PX', life) -- see folded_grant.lua
+        return {'released', now, floor, longest, 0, '', 0, 'folded'}
+      elseif idle > 0 then
         redis.call('PEXPIRE', KEYS[1], life)
         if line[2] then
           redis.call('PEXPIRE', KEYS[5], life)

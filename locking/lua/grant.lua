@@ -9,12 +9,13 @@
 if ARGV[10] == '1' and ARGV[14] ~= '1' and ARGV[15] == '' and (ARGV[21] or 0) + 0 <= 1 and ARGV[8] ~= '1' and (ARGV[27] or '0') == '0' then
   local clock = redis.call('TIME')
   local now = clock[1] * 1000000 + clock[2]
-  local f = redis.call('HMGET', KEYS[1], 'floor', 'longest', 'closed', 'low', 'since', 'digest', 'limit', 'permanent', 'delay',
+  local f = redis.pcall('HMGET', KEYS[1], 'floor', 'longest', 'closed', 'low', 'since', 'digest', 'limit', 'permanent', 'delay',
     'i' .. ARGV[1], 'r0', 'last', 'e0', 'used', 'since2', 'paused')
+  local hash = not f.err -- else it is folded, or no lock
   local floor, longest, closed, low, since = (f[1] or 0) + 0, (f[2] or 0) + 0, (f[3] or 0) + 0, (f[4] or 0) + 0, (f[5] or 0) + 0
   local tick, idle = (ARGV[17] or '') ~= '' and ARGV[17] + 0, ARGV[3] + 0
   local bound = now + 60000000 -- beyond it a clock has lied: see mend()
-  local known = now <= ARGV[2] + 0 and ARGV[4] + 0 <= floor and ARGV[6] + 0 <= low and closed <= now
+  local known = hash and now <= ARGV[2] + 0 and ARGV[4] + 0 <= floor and ARGV[6] + 0 <= low and closed <= now
     and low * 1000000 <= bound and since <= bound and (f[15] or 0) + 0 <= bound and not f[10] and not f[9]
     and (idle > 0) ~= (f[8] == '1') and (ARGV[16] ~= '1' or not f[7] or f[7] == '1')
     and (not f[14] or f[14] == '1') -- and never had another slot

@@ -1,6 +1,6 @@
 -- state.lua: what every script of one lock begins with. It is put before the text of each of them.
 --
--- KEYS  1 lock     hash: floor, longest, closed, low, last (and by: who decided it), digest, since, digest2, since2, limit,
+-- KEYS  1 lock     hash (or folded: see folded_grant.lua): floor, longest, closed, low, last (and by: who decided it), digest, since, digest2, since2, limit,
 --                  permanent, sync (written so that WAIT has something to wait for); r<slot> the row held there, t<slot> the
 --                  newest token granted there, e<slot> the instant at which its lease ends (a slot with one is held), s<slot> that its holder is to
 --                  stop (see stop.lua), o<slot> the lease id whose work has ended well (see ended.lua), used: slots from this one on were never used; i<id> the slot of a lease id, a<id> the orphan that it adopted; delay: how long
@@ -35,9 +35,30 @@ local function set(field, value)
   changes[#changes + 1], changes[#changes + 2] = field, value
 end
 
+-- A lock that is folded becomes a hash: see folded_grant.lua.
+local function unfold()
+  local was = redis.pcall('GET', LOCK)
+  local token, lease, longest, id, owner = string.match(type(was) == 'string' and was or '', '^(%d+) (%d+) (%d+) ?([^\n]*)\n?(.*)$')
+  local life = token and redis.call('PTTL', LOCK) or redis.call('HLEN', LOCK) -- which tells that it is no lock
+  token = int(token + 0)
+  redis.call('DEL', LOCK)
+  redis.call('HSET', LOCK, 'floor', token, 'longest', longest, 'limit', '1', 'used', '1', 't0', token)
+  if lease ~= '0' then
+    redis.call('HSET', LOCK, 'i' .. id, '0', 'e0', int(token + lease), 'r0', table.concat({id, owner, lease, token, '', '1', '', ''}, '\n'))
+  end
+  redis.call('PEXPIRE', LOCK, life)
+end
+
 local id = ARGV[1]
-local f = redis.call('HMGET', LOCK, 'floor', 'longest', 'closed', 'low', 'last',
-  'digest', 'since', 'digest2', 'since2', 'limit', 'i' .. id, 'permanent', 'by', 'delay', 'delayed', 'used', 'e0', 'paused')
+local function read()
+  return redis.pcall('HMGET', LOCK, 'floor', 'longest', 'closed', 'low', 'last',
+    'digest', 'since', 'digest2', 'since2', 'limit', 'i' .. id, 'permanent', 'by', 'delay', 'delayed', 'used', 'e0', 'paused')
+end
+local f = read()
+if f.err then
+  unfold()
+  f = read()
+end
 local floor, longest, closed, low = num(f[1]), num(f[2]), num(f[3]), num(f[4])
 local last, limit, slot_of_id, permanent, by = f[5] or '', num(f[10]), f[11], f[12] == '1', f[13]
 local digest, since, digest2, since2 = f[6] or '', num(f[7]), f[8] or '', num(f[9])

@@ -1,0 +1,103 @@
+package locking
+
+import (
+	"context"
+	"fmt"
+	"strconv"
+	"time"
+)
+
+// folded is what a plain request makes of a lock that is folded: see lua/folded_grant.lua. The scripts for such a lock are a few lines that compare and
+// replace strings, and these are made here.
+type folded struct {
+	lease, longest int64  // microseconds: the request's, and the longest that the lock has had then
+	held, free     string // what follows the token while the lock is held, and when it is free again
+	life           int64  // for how many milliseconds the server remembers the lock
+}
+
+// plain tells whether a request says nothing but who asks and for how long, and its lease id is new to the server.
+func (r Request) plain() bool {
+	return r.firstTry && r.Slots == 1 && r.Tick == nil && r.Trigger == "" && r.Memo == "" && r.Adopt == "" && !r.Permanent && !r.Abstain && r.Delay == 0
+}
+
+func newFolded(r Request, longest int64, owner string, idle time.Duration) *folded {
+	f := &folded{lease: r.Lease.Microseconds()}
+	f.longest = max(longest, f.lease)
+	f.free = freeEnding(f.longest)
+	f.held = " " + strconv.FormatInt(f.lease, 10) + f.free[len(" 0"):] + " " + r.ID + "\n" + owner
+	f.life = max(idle.Microseconds(), 2*f.longest) / 1000
+	return f
+}
+
+// freeEnding is what follows the token of a lock that is free.
+func freeEnding(longest int64) string { return " 0 " + strconv.FormatInt(longest, 10) }
+
+// digits is a token, or an instant, as those scripts have it.
+func digits(micros int64) string {
+	const zeros = "0000000000000000"
+	text := strconv.FormatInt(micros, 10)
+	if missing := len(zeros) - len(text); missing > 0 {
+		return zeros[:missing] + text
+	}
+	return text
+}
+
+// acquireFolded asks for a lock that was folded when it was heard of last; ok is false if it is for lua/acquire.lua to answer.
+func (c *Client) acquireFolded(ctx context.Context, r Request) (a Answer, ok bool) {
+	if c.quorum != nil || c.cfg.AckedReplicas > 0 || !r.plain() || c.ready() != nil {
+		return a, false
+	}
+	know := c.seen.of(r.Lock, c.cfg.Clock, c.cfg.Idle)
+	if !know.folded || r.validate() != nil {
+		return a, false
+	}
+	got := c.execOne(ctx, c.foldedGrant(r, know))
+	switch {
+	case got.err != nil:
+		return Answer{Verdict: Unknown, ID: r.ID, Err: fmt.Errorf("acquire %q: %w", r.Lock, got.err)}, true
+	case got.verdict == notFolded:
+		return a, false
+	}
+	return c.grant(r, got, Answer{Verdict: Granted, ID: r.ID}), true
+}
+
+// releaseFolded ends a lease that [Client.acquireFolded] has got, if its lock is folded still; else the verdict is notFolded.
+func (c *Client) releaseFolded(ctx context.Context, r releaseCall) (verdict string, err error) {
+	got := c.execOne(ctx, c.foldedFree(r))
+	return got.verdict, got.err
+}
+
+func (c *Client) foldedGrant(r Request, know knowledge) call {
+	key, fold := c.key(r.Lock), newFolded(r, know.longest, c.cfg.Owner, c.cfg.Idle)
+	return call{script: c.scripts.foldedGrant, lock: r.Lock, id: r.ID, keys: []string{key, tombstone(key, r.ID)}, idle: c.cfg.Idle.Microseconds(), fold: fold,
+		args: []any{"", digits(know.floor), freeEnding(know.longest), fold.held, fold.life}}
+}
+
+func (c *Client) foldedFree(r releaseCall) call {
+	token := digits(int64(r.token))
+	return call{script: c.scripts.foldedFree, lock: r.lock, id: r.id, keys: []string{c.key(r.lock)}, idle: c.cfg.Idle.Microseconds(), fold: r.fold,
+		args: []any{token + r.fold.held, token + r.fold.free, r.fold.life}}
+}
+
+// notFolded is the verdict on a lock for which the other scripts are needed.
+const notFolded = "not folded"
+
+// readFoldedGrant takes in the reply to a request of lua/folded_grant.lua: now, and whether it is granted.
+func readFoldedGrant(k call, raw []any) reply {
+	now, err := strconv.ParseInt(text(raw[0]), 10, 64)
+	switch {
+	case err != nil:
+		return reply{err: unknown(fmt.Errorf("the server's clock: %w", err))}
+	case number(raw[1]) == 0:
+		return reply{verdict: notFolded, now: now}
+	}
+	return reply{verdict: "granted", now: now, floor: now, longest: k.fold.longest, fold: k.fold, rest: []any{int64(0), now, now + k.fold.lease, int64(0), int64(1)}}
+}
+
+// readFoldedFree takes in the reply to a request of lua/folded_free.lua, which does not tell the time.
+func readFoldedFree(_ call, raw []any) reply {
+	if number(raw[0]) == 0 {
+		return reply{verdict: notFolded}
+	}
+	return reply{verdict: "released"}
+}
