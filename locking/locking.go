@@ -165,7 +165,7 @@ func (c *Client) Close() error {
 	c.mu.Unlock()
 	c.background.Wait()
 	if c.quorum != nil {
-		c.quorum.close()
+		c.quorum.crew.close()
 	}
 	return c.servers.close()
 }

@@ -9,7 +9,6 @@ import (
 	"math"
 	"slices"
 	"strings"
-	"sync"
 	"sync/atomic"
 	"time"
 
@@ -64,9 +63,7 @@ type quorum struct {
 	majority int
 	tender   *tender
 
-	mu     sync.Mutex
-	under  int // trips under way
-	landed *sync.Cond
+	crew *crew // makes the trips
 
 	lately atomic.Int64 // how long round trips take, in nanoseconds
 }
@@ -76,7 +73,7 @@ func newQuorum(c *Client, clients []redis.UniversalClient) *quorum {
 	for _, r := range clients {
 		q.nodes = append(q.nodes, &node{client: c, redis: r.(*redis.Client)})
 	}
-	q.tender, q.landed = newTender(q), sync.NewCond(&q.mu)
+	q.tender, q.crew = newTender(q), newCrew()
 	return q
 }
 

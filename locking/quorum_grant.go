@@ -72,7 +72,7 @@ func (q *quorum) releaseOf(lock, id string, slot int, token int64, narrow bool) 
 // releaseEverywhere makes that call in the background, and on nodes that do not answer now as soon as they do, while the lease would last.
 func (q *quorum) releaseEverywhere(lock string, k nodeCall, lease time.Duration) {
 	end := q.cfg.Clock() + lease
-	q.launch(func() {
+	q.crew.launch(func() {
 		_, _ = q.ask(q.life, poll{calls: []nodeCall{k}, lock: lock, wave: len(q.nodes),
 			sure:   func([][]vote, bool) bool { return false },
 			missed: func(n *node) { n.owe(k, end) }})

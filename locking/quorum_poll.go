@@ -3,6 +3,7 @@ package locking
 import (
 	"context"
 	"slices"
+	"sync"
 	"sync/atomic"
 	"time"
 )
@@ -85,7 +86,7 @@ func (o *polling) upTo(wave int) {
 		for i := range o.votes {
 			o.votes[i][n].asked = true
 		}
-		o.q.launch(func() {
+		o.q.crew.launch(func() {
 			defer o.done(1)
 			got := o.q.nodes[n].trip(o.ctx, o.calls)
 			if o.missed != nil && got[0].err != nil {
@@ -139,30 +140,76 @@ func (q *quorum) ask(ctx context.Context, p poll) (votes [][]vote, sent time.Dur
 	}
 }
 
-// launch runs f in the background, also while the client closes, since a last release is made then; close waits for it.
-func (q *quorum) launch(f func()) {
-	q.mu.Lock()
-	q.under++
-	q.mu.Unlock()
-	go func() {
-		defer func() {
-			q.mu.Lock()
-			defer q.mu.Unlock()
-			if q.under--; q.under == 0 {
-				q.landed.Broadcast()
-			}
-		}()
-		f()
-	}()
+// crew runs functions in goroutines that are kept for the next ones for a while: the stack of a new one would have to grow each time.
+type crew struct {
+	work  chan func()
+	over  chan struct{} // closed once
+	once  sync.Once
+	hands sync.WaitGroup
+
+	mu     sync.Mutex
+	under  int // functions under way
+	landed *sync.Cond
 }
 
-// close waits for the trips under way, each of which ends with its time-out.
-func (q *quorum) close() {
-	q.mu.Lock()
-	defer q.mu.Unlock()
-	for q.under > 0 {
-		q.landed.Wait()
+// idleHands is for how long a goroutine without work is kept.
+const idleHands = time.Second
+
+func newCrew() *crew {
+	c := &crew{work: make(chan func()), over: make(chan struct{})}
+	c.landed = sync.NewCond(&c.mu)
+	return c
+}
+
+// launch runs f in the background, also while the client closes, since a last release is made then; close waits for it.
+func (c *crew) launch(f func()) {
+	c.mu.Lock()
+	c.under++
+	c.mu.Unlock()
+	select {
+	case c.work <- f:
+	default:
+		c.hands.Go(func() { c.hand(f) })
 	}
+}
+
+// hand is one goroutine.
+func (c *crew) hand(f func()) {
+	idle := time.NewTimer(idleHands)
+	defer idle.Stop()
+	for {
+		c.do(f)
+		idle.Reset(idleHands)
+		select {
+		case f = <-c.work:
+		case <-idle.C:
+			return
+		case <-c.over:
+			return
+		}
+	}
+}
+
+func (c *crew) do(f func()) {
+	defer func() {
+		c.mu.Lock()
+		defer c.mu.Unlock()
+		if c.under--; c.under == 0 {
+			c.landed.Broadcast()
+		}
+	}()
+	f()
+}
+
+// close waits for what is under way; trips end with their time-out.
+func (c *crew) close() {
+	c.mu.Lock()
+	for c.under > 0 {
+		c.landed.Wait()
+	}
+	c.mu.Unlock()
+	c.once.Do(func() { close(c.over) })
+	c.hands.Wait()
 }
 
 // refused tells whether a node has given less than was asked of it.

@@ -87,7 +87,7 @@ func (q *quorum) survey() []*membership {
 	}
 	back := make(chan found, len(q.nodes))
 	for i, n := range q.nodes {
-		q.launch(func() {
+		q.crew.launch(func() {
 			m, err := n.enrol(ctx)
 			back <- found{i, m, err}
 		})
