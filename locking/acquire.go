@@ -146,7 +146,7 @@ func (c *Client) answer(r Request, got reply) Answer {
 
 // grant makes the lease of a granted request. Its end is counted from before the request was sent.
 func (c *Client) grant(r Request, got reply, a Answer) Answer {
-	length := time.Duration(got.number(2)-got.now) * time.Microsecond
+	length := time.Duration(got.row().expiry-got.now) * time.Microsecond
 	l := newLease(c, r, got)
 	if got.received >= l.deadline {
 		a.Verdict, a.Err = Unknown, fmt.Errorf("acquire %q: %w: the reply took longer than the lease of %v", r.Lock, ErrUnknown, length)
@@ -160,7 +160,7 @@ func (c *Client) grant(r Request, got reply, a Answer) Answer {
 func (c *Client) mustLast(r Request, got reply) bool {
 	switch got.verdict {
 	case "granted":
-		return c.keeper.known(r.ID, Token(got.number(1))) == nil // else it was acknowledged before
+		return c.keeper.known(r.ID, Token(got.row().token)) == nil // else it was acknowledged before
 	case "settled", "decided":
 		return true
 	}

@@ -57,28 +57,39 @@ func (c *Client) alone(ctx context.Context, k call) reply {
 	if err := c.learnTime(ctx, s); err != nil {
 		return reply{err: err}
 	}
-	p, calls := parcel{errands: make([]errand, 1)}, []call{k}
-	for round := 1; ; round++ {
-		sent := c.cfg.Clock()
-		micros, _ := s.clock.at(sent)
-		cmd := p.command(ctx, calls, micros+c.cfg.Timeout.Microseconds())
-		if k.script.many != nil {
-			_ = c.servers.single.Process(ctx, cmd)
-		} else {
-			pipe := s.redis.Pipeline() // a broken connection is replaced then, whatever broke it
-			_ = pipe.Process(ctx, cmd)
-			_, _ = pipe.Exec(ctx)
+	for e, sent, round := (errand{}), k.asked, 1; ; round++ {
+		if sent == 0 || round > 1 {
+			sent = c.cfg.Clock()
 		}
-		raw, err := p.reply(0, k.script.many)
-		if next, ok := p.errands[0].follow(err, "", false); ok && round < maxRounds {
-			p.errands[0], p.load = next, next.load
+		micros, _ := s.clock.at(sent)
+		raw, err := c.dispatch(ctx, k, e.load, micros+c.cfg.Timeout.Microseconds())
+		if next, ok := e.follow(err, "", false); ok && round < maxRounds {
+			e = next
 			continue
 		}
-		r := c.readOne(k, s.clock, raw, err, sent, c.cfg.Clock())
+		received := sent
+		if m := k.script.many; m == nil || m.told > 0 { // else there is nothing that it would date
+			received = c.cfg.Clock()
+		}
+		r := c.readOne(k, s.clock, raw, err, sent, received)
 		r.acked = c.acked(nil)
 		c.learn(k, r)
 		return r
 	}
+}
+
+// dispatch sends a call to the only server as one command.
+func (c *Client) dispatch(ctx context.Context, k call, load bool, until int64) ([]any, error) {
+	cmd := k.command(ctx, load, until)
+	if m := k.script.many; m != nil {
+		_ = c.servers.single.Process(ctx, once{cmd}) // the command has the error
+		raw, err := cmd.Slice()
+		return m.replyTo(0, 1, raw, err)
+	}
+	pipe := c.servers.single.Pipeline() // a broken connection is replaced then, whatever broke it
+	_ = pipe.Process(ctx, cmd)
+	_, _ = pipe.Exec(ctx)
+	return cmd.Slice()
 }
 
 // send is exec without company: for many, and for renewals, which wait for nobody.

@@ -20,17 +20,18 @@ func (r Request) plain() bool {
 	return r.firstTry && r.Slots == 1 && r.Tick == nil && r.Trigger == "" && r.Memo == "" && r.Adopt == "" && !r.Permanent && !r.Abstain && r.Delay == 0
 }
 
-func newFolded(r Request, longest int64, owner string, idle time.Duration) *folded {
-	f := &folded{lease: r.Lease.Microseconds()}
+// newFolded is what a request makes of a lock; was is what follows the token now, and longest the longest lease that the lock has had.
+func newFolded(r Request, longest int64, owner string, idle time.Duration) (f *folded, was string) {
+	f = &folded{lease: r.Lease.Microseconds()}
 	f.longest = max(longest, f.lease)
-	f.free = freeEnding(f.longest)
+	was = " 0 " + strconv.FormatInt(longest, 10)
+	if f.free = was; f.longest != longest {
+		f.free = " 0 " + strconv.FormatInt(f.longest, 10)
+	}
 	f.held = " " + strconv.FormatInt(f.lease, 10) + f.free[len(" 0"):] + " " + r.ID + "\n" + owner
-	f.life = max(idle.Microseconds(), 2*f.longest) / 1000
-	return f
+	f.life = (max(idle.Microseconds(), 2*f.longest) + f.lease) / 1000 // a release leaves it as it is
+	return f, was
 }
-
-// freeEnding is what follows the token of a lock that is free.
-func freeEnding(longest int64) string { return " 0 " + strconv.FormatInt(longest, 10) }
 
 // digits is a token, or an instant, as those scripts have it.
 func digits(micros int64) string {
@@ -47,11 +48,17 @@ func (c *Client) acquireFolded(ctx context.Context, r Request) (a Answer, ok boo
 	if c.quorum != nil || c.cfg.AckedReplicas > 0 || !r.plain() || c.ready() != nil {
 		return a, false
 	}
-	know := c.seen.of(r.Lock, c.cfg.Clock, c.cfg.Idle)
+	know, _ := c.seen.remembers(r.Lock)
 	if !know.folded || r.validate() != nil {
 		return a, false
 	}
-	got := c.execOne(ctx, c.foldedGrant(r, know))
+	now := c.cfg.Clock()
+	if know.stale(now, c.cfg.Idle) {
+		return a, false
+	}
+	k := c.foldedGrant(r, know)
+	k.asked = now
+	got := c.execOne(ctx, k)
 	switch {
 	case got.err != nil:
 		return Answer{Verdict: Unknown, ID: r.ID, Err: fmt.Errorf("acquire %q: %w", r.Lock, got.err)}, true
@@ -62,21 +69,24 @@ func (c *Client) acquireFolded(ctx context.Context, r Request) (a Answer, ok boo
 }
 
 // releaseFolded ends a lease that [Client.acquireFolded] has got, if its lock is folded still; else the verdict is notFolded.
-func (c *Client) releaseFolded(ctx context.Context, r releaseCall) (verdict string, err error) {
-	got := c.execOne(ctx, c.foldedFree(r))
+func (c *Client) releaseFolded(ctx context.Context, r releaseCall, begun time.Duration) (verdict string, err error) {
+	k := c.foldedFree(r)
+	k.asked = begun
+	got := c.execOne(ctx, k)
 	return got.verdict, got.err
 }
 
 func (c *Client) foldedGrant(r Request, know knowledge) call {
-	key, fold := c.key(r.Lock), newFolded(r, know.longest, c.cfg.Owner, c.cfg.Idle)
+	key := c.key(r.Lock)
+	fold, was := newFolded(r, know.longest, c.cfg.Owner, c.cfg.Idle)
 	return call{script: c.scripts.foldedGrant, lock: r.Lock, id: r.ID, keys: []string{key, tombstone(key, r.ID)}, idle: c.cfg.Idle.Microseconds(), fold: fold,
-		args: []any{"", digits(know.floor), freeEnding(know.longest), fold.held, fold.life}}
+		args: []any{"", digits(know.floor), was, fold.held, fold.life}}
 }
 
 func (c *Client) foldedFree(r releaseCall) call {
 	token := digits(int64(r.token))
 	return call{script: c.scripts.foldedFree, lock: r.lock, id: r.id, keys: []string{c.key(r.lock)}, idle: c.cfg.Idle.Microseconds(), fold: r.fold,
-		args: []any{token + r.fold.held, token + r.fold.free, r.fold.life}}
+		args: []any{token + r.fold.held, token + r.fold.free}}
 }
 
 // notFolded is the verdict on a lock for which the other scripts are needed.
@@ -91,7 +101,7 @@ func readFoldedGrant(k call, raw []any) reply {
 	case number(raw[1]) == 0:
 		return reply{verdict: notFolded, now: now}
 	}
-	return reply{verdict: "granted", now: now, floor: now, longest: k.fold.longest, fold: k.fold, rest: []any{int64(0), now, now + k.fold.lease, int64(0), int64(1)}}
+	return reply{verdict: "granted", now: now, floor: now, longest: k.fold.longest, fold: k.fold}
 }
 
 // readFoldedFree takes in the reply to a request of lua/folded_free.lua, which does not tell the time.

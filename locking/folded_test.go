@@ -61,8 +61,14 @@ func TestFoldedLock(t *testing.T) {
 		}
 		w.release(first)
 		w.pass(time.Millisecond)
-		if second := w.lockFolded(c, "x"); second.Token() <= first.Token() {
+		second := w.lockFolded(c, "x")
+		if second.Token() <= first.Token() {
 			w.Errorf("token %d after %d", second.Token(), first.Token())
+		}
+		w.pass(5 * time.Second)
+		w.release(second)
+		if life := c.cfg.Redis.PTTL(w.Context(), c.key("x")).Val(); life < c.cfg.Idle || life > c.cfg.Idle+foldedLease || !w.isFolded(c, "x") {
+			w.Errorf("it is remembered for %v", life)
 		}
 	})
 }
@@ -126,9 +132,8 @@ func TestFoldedGrantThatArrivesLate(t *testing.T) {
 				w.folded(c, "x")
 				r := Request{Lock: "x", Lease: foldedLease}.withDefaults()
 				k := c.foldedGrant(r, c.seen.of("x", c.cfg.Clock, c.cfg.Idle))
-				p := parcel{errands: make([]errand, 1)}
 				micros, _ := c.servers.only.at(c.cfg.Clock())
-				cmd := p.command(w.Context(), []call{k}, micros+c.cfg.Timeout.Microseconds())
+				cmd := k.command(w.Context(), false, micros+c.cfg.Timeout.Microseconds())
 				late(w, c, r)
 				if err := c.cfg.Redis.Process(w.Context(), cmd); err != nil {
 					w.Fatal(err)

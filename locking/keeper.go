@@ -48,7 +48,7 @@ func (k *keeper) add(l *Lease) *Lease {
 	k.held[l.id] = l
 	k.client.cfg.Hooks.follow(l)
 	l.mu.Lock()
-	l.schedule()
+	l.schedule(l.received)
 	l.mu.Unlock()
 	k.push(l)
 	return l

@@ -29,8 +29,9 @@ type Lease struct {
 	slots     int
 	delay     time.Duration
 	accounted bool
-	fold      *folded // what its lock was when it was granted; nil if that was not folded
-	granted   granted // for those who hear of it
+	fold      *folded       // what its lock was when it was granted; nil if that was not folded
+	granted   granted       // for those who hear of it
+	received  time.Duration // local clock: when its grant was heard of, or a little before
 
 	ctx        context.Context
 	end        context.CancelCauseFunc
@@ -70,16 +71,18 @@ const spreadAfter = 50 * time.Millisecond
 const confirmAfter = 50 * time.Millisecond
 
 func newLease(c *Client, r Request, got reply) *Lease {
+	row := got.row()
 	l := &Lease{
-		client: c, lock: r.Lock, id: r.ID, slot: int(got.number(0)), token: Token(got.number(1)), length: r.Lease,
-		tick: got.number(3), previous: r.previous(), perTick: r.perTick(), trigger: r.Trigger, memo: r.Memo, adopted: r.Adopt,
-		permanent: r.Permanent, slots: r.Slots, delay: r.Delay, accounted: r.accounted(), fold: got.fold, endangered: make(chan struct{}), stopping: make(chan struct{}), index: -1,
+		client: c, lock: r.Lock, id: r.ID, slot: int(row.slot), token: Token(row.token), length: r.Lease,
+		tick: row.tick, previous: r.previous(), perTick: r.perTick(), trigger: r.Trigger, memo: r.Memo, adopted: r.Adopt,
+		permanent: r.Permanent, slots: r.Slots, delay: r.Delay, accounted: r.accounted(), fold: got.fold, received: max(got.received, got.sent),
+		endangered: make(chan struct{}), stopping: make(chan struct{}), index: -1,
 	}
-	l.attempt.Store(got.number(4))
-	l.granted = granted{lock: r.Lock, owner: c.cfg.Owner, ledger: joinPause(got.paused, got.ledger), tick: l.tick, until: got.number(2),
+	l.attempt.Store(row.attempt)
+	l.granted = granted{lock: r.Lock, owner: c.cfg.Owner, ledger: joinPause(got.paused, got.ledger), tick: l.tick, until: row.expiry,
 		now: got.now, floor: got.floor, longest: got.longest, low: got.low, permanent: r.Permanent}
 	l.ctx, l.end = context.WithCancelCause(context.Background())
-	left := min(l.length, time.Duration(got.number(2)-got.now)*time.Microsecond) // the server's clock may have been stepped back
+	left := min(l.length, time.Duration(row.expiry-got.now)*time.Microsecond) // the server's clock may have been stepped back
 	l.deadline = got.sent + holdFor(left)
 	l.renewAt = got.sent + left/3
 	if l.narrow = got.narrow; got.partial {
@@ -199,10 +202,10 @@ func (l *Lease) release(ctx context.Context, r releaseCall) error {
 	if !r.undo && !r.leaves && l.ctx.Err() == nil {
 		r.fold, r.token = l.fold, l.token
 	}
-	l.stop(ErrReleased)
+	begun := l.stop(ErrReleased)
 	r.lock, r.id, r.permanent, r.previous, r.perTick = l.lock, l.id, l.permanent, l.previous, l.perTick
 	r.slot, r.length, r.accounted, r.narrow = l.slot, l.length, l.accounted, l.isNarrow()
-	verdict, err := c.releaseWithin(context.WithoutCancel(ctx), r, 2*c.cfg.Timeout)
+	verdict, err := c.releaseSoon(context.WithoutCancel(ctx), r, begun)
 	l.answered(err)
 	switch {
 	case errors.Is(err, ErrUnknown):
@@ -232,15 +235,17 @@ func (l *Lease) isNarrow() bool {
 	return l.narrow
 }
 
-// stop ends the lease for its holder.
-func (l *Lease) stop(why error) {
+// stop ends the lease for its holder, and tells when by the local clock.
+func (l *Lease) stop(why error) (now time.Duration) {
 	l.mu.Lock()
 	defer l.mu.Unlock()
 	if l.timer != nil {
 		l.timer.Stop()
 	}
-	l.deadline = min(l.deadline, l.client.cfg.Clock())
+	now = l.client.cfg.Clock()
+	l.deadline = min(l.deadline, now)
 	l.end(why)
+	return now
 }
 
 // extend moves the deadline after a renewal; one that comes too late revives nothing.
@@ -254,24 +259,25 @@ func (l *Lease) extend(deadline time.Duration) {
 func (l *Lease) move(deadline time.Duration) []func(time.Duration) {
 	l.mu.Lock()
 	defer l.mu.Unlock()
-	if l.ctx.Err() != nil || deadline <= l.deadline || l.client.cfg.Clock() >= l.deadline {
+	now := l.client.cfg.Clock()
+	if l.ctx.Err() != nil || deadline <= l.deadline || now >= l.deadline {
 		return nil
 	}
 	if l.deadline = deadline; l.provisional {
 		l.provisional = false
 		close(l.confirmed)
 	}
-	l.schedule()
+	l.schedule(now)
 	return slices.Collect(maps.Values(l.hearers))
 }
 
 // schedule sets the timer to the warning or to the deadline. mu is held.
-func (l *Lease) schedule() {
+func (l *Lease) schedule(now time.Duration) {
 	at := l.deadline
 	if !l.warned && !l.provisional {
 		at -= l.length / 3
 	}
-	wait := at - l.client.cfg.Clock()
+	wait := at - now
 	if l.timer == nil {
 		l.timer = time.AfterFunc(wait, l.watch)
 		return
@@ -297,7 +303,7 @@ func (l *Lease) watch() {
 		l.end(fmt.Errorf("%w: not renewed in time", ErrLost))
 		return
 	}
-	l.schedule()
+	l.schedule(now)
 }
 
 // releaseCall is what the release script needs.
@@ -336,11 +342,11 @@ func (c *Client) releasing(r releaseCall) call {
 // tombstoneLife is for how long what was sent before may arrive, in microseconds: see not-after.
 func (c *Client) tombstoneLife() int64 { return (2*c.cfg.Timeout + time.Second).Microseconds() }
 
-// releaseWithin is release for so long.
-func (c *Client) releaseWithin(ctx context.Context, r releaseCall, most time.Duration) (verdict string, err error) {
-	begun, doubt := c.cfg.Clock(), false
+// releaseSoon is release for two time-outs at most, from an instant on that was a moment ago.
+func (c *Client) releaseSoon(ctx context.Context, r releaseCall, begun time.Duration) (verdict string, err error) {
+	doubt := false
 	if r.fold != nil {
-		if verdict, err = c.releaseFolded(ctx, r); err == nil && verdict != notFolded {
+		if verdict, err = c.releaseFolded(ctx, r, begun); err == nil && verdict != notFolded {
 			return verdict, nil
 		}
 		doubt = err != nil
@@ -350,7 +356,7 @@ func (c *Client) releaseWithin(ctx context.Context, r releaseCall, most time.Dur
 			return verdict, nil
 		}
 	}
-	ctx, cancel := context.WithTimeout(ctx, most-(c.cfg.Clock()-begun))
+	ctx, cancel := context.WithTimeout(ctx, begun+2*c.cfg.Timeout-c.cfg.Clock())
 	defer cancel()
 	verdict, err = c.release(ctx, r)
 	if doubt && verdict == "gone" { // by the first try, which leaves no tombstone that tells; the lease was held when it was sent

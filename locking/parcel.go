@@ -77,43 +77,53 @@ func (p *parcel) enqueue(ctx context.Context, pipe redis.Pipeliner, calls []call
 func (p *parcel) command(ctx context.Context, calls []call, until int64) redis.Cmder {
 	s := p.script(calls)
 	first, n := calls[p.errands[0].call], len(p.errands)
-	words := make([]any, 0, 5+n*len(first.keys)+len(first.args)+8*(n-1))
-	if p.load {
-		words = append(words, "eval", s.text)
-	} else {
-		words = append(words, "evalsha", s.sha)
-	}
-	words = append(words, n*len(first.keys))
+	words := s.called(p.load, n*len(first.keys), len(first.args)+8*(n-1))
 	for _, e := range p.errands {
-		for _, key := range calls[e.call].keys {
-			words = append(words, key)
-		}
+		words = calls[e.call].appendKeys(words)
 	}
 	switch {
-	case s.many != nil:
-		p.cmd = redis.NewCmd(ctx, p.appendMany(words, calls, until)...)
-		return once{p.cmd}
 	case n == 1:
 		words = first.append(words, until)
+	case s.many != nil:
+		words = first.append(words, until)
+		for _, e := range p.errands[1:] {
+			words = append(words, calls[e.call].args[s.many.shared:]...)
+		}
 	default:
 		words = p.appendAll(words, calls, until)
 	}
 	p.cmd = redis.NewCmd(ctx, words...)
-	return p.cmd
+	return s.sent(p.cmd)
 }
 
-// appendMany writes the arguments that all have in common, and then the others of each.
-func (p *parcel) appendMany(words []any, calls []call, until int64) []any {
-	first := calls[p.errands[0].call]
-	m, head := first.script.many, len(words)
-	words = append(words, first.args[:m.shared]...)
-	if m.bounded {
-		words[head] = digits(until)
+// command makes the call one command by itself, as that of a parcel.
+func (k call) command(ctx context.Context, load bool, until int64) *redis.Cmd {
+	words := k.script.called(load, len(k.keys), len(k.args))
+	return redis.NewCmd(ctx, k.append(k.appendKeys(words), until)...)
+}
+
+// called are the words with which a script is called, and room for those that follow.
+func (s *script) called(load bool, keys, args int) []any {
+	words := make([]any, 0, 5+keys+args)
+	if load {
+		return append(words, "eval", s.text, keys)
 	}
-	for _, e := range p.errands {
-		words = append(words, calls[e.call].args[m.shared:]...)
+	return append(words, "evalsha", s.sha, keys)
+}
+
+func (k call) appendKeys(words []any) []any {
+	for _, key := range k.keys {
+		words = append(words, key)
 	}
 	return words
+}
+
+// sent is a command as it is sent.
+func (s *script) sent(cmd *redis.Cmd) redis.Cmder {
+	if s.many != nil {
+		return once{cmd}
+	}
+	return cmd
 }
 
 // appendAll writes the arguments of the first call, and in what those of the others differ.
@@ -160,7 +170,10 @@ func (m *many) replyTo(n, requests int, raw []any, err error) ([]any, error) {
 	if err != nil {
 		return nil, err
 	}
-	if len(raw) != m.told+requests {
+	switch {
+	case len(raw) == m.told+1 && requests == 1:
+		return raw, nil
+	case len(raw) != m.told+requests:
 		return nil, fmt.Errorf("%w: %d values from the server for %d requests", ErrUnknown, len(raw), requests)
 	}
 	return append(raw[:m.told:m.told], raw[m.told+n]), nil

@@ -126,6 +126,16 @@ func (r reply) inUse() bool {
 	return false
 }
 
+// row is what a reply tells of the row that was granted.
+type row struct{ slot, token, expiry, tick, attempt int64 }
+
+func (r reply) row() row {
+	if r.fold != nil {
+		return row{token: r.now, expiry: r.now + r.fold.lease, attempt: 1}
+	}
+	return row{r.number(0), r.number(1), r.number(2), r.number(3), r.number(4)}
+}
+
 // rest is a script's own part of its reply. What is not there is zero.
 type rest []any
 

@@ -8,6 +8,7 @@ import (
 	"fmt"
 	"slices"
 	"strings"
+	"time"
 
 	"github.com/redis/go-redis/v9"
 )
@@ -120,13 +121,14 @@ type call struct {
 	lock   string
 	keys   []string // the first one tells the server that has them all
 	id     string
-	args   []any   // as lua/state.lua has them, but for the instant at untilAt
-	idle   int64   // microseconds, 0 for permanent locks
-	sync   bool    // it counts only when replicas have it
-	heavy  bool    // it may take the server long
-	fold   *folded // what it makes of a lock that is folded; nil for other scripts
-	parts  []call  // of a set of locks: those for each of them; then only script, lock, id and sync count here
-	undo   []call  // and what takes them back
+	args   []any         // as lua/state.lua has them, but for the instant at untilAt
+	idle   int64         // microseconds, 0 for permanent locks
+	sync   bool          // it counts only when replicas have it
+	heavy  bool          // it may take the server long
+	asked  time.Duration // local clock: a moment ago, if whoever made the call has looked at it; else 0
+	fold   *folded       // what it makes of a lock that is folded; nil for other scripts
+	parts  []call        // of a set of locks: those for each of them; then only script, lock, id and sync count here
+	undo   []call        // and what takes them back
 }
 
 // untilAt is the place of the instant of the server's clock after which a script must not run any more.
@@ -158,9 +160,14 @@ func (k call) append(words []any, until int64) []any {
 		}
 		return words
 	}
-	at := len(words) + untilAt
+	at := len(words)
 	words = append(words, k.args...)
-	words[at] = until
+	switch m := k.script.many; {
+	case m == nil:
+		words[at+untilAt] = until
+	case m.bounded:
+		words[at] = digits(until)
+	}
 	return words
 }
 

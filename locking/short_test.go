@@ -162,13 +162,16 @@ func (p *twins) tryFolded(r Request, release releaseCall, ends bool, got *reply)
 		return false
 	}
 	if got.verdict == "granted" {
-		p.folds[r.ID] = releaseCall{lock: p.lock, id: r.ID, fold: got.fold, token: Token(got.number(1))}
+		p.folds[r.ID] = releaseCall{lock: p.lock, id: r.ID, fold: got.fold, token: Token(got.now)}
 	}
 	return got.verdict != notFolded
 }
 
 // alike leaves out of two replies what only the shorter scripts tell, or only the whole ones.
 func alike(short, whole *reply) {
+	if row := short.row(); short.fold != nil {
+		short.rest = rest{row.slot, row.token, row.expiry, row.tick, row.attempt}
+	}
 	if short.folded, short.fold = false, nil; short.verdict != "released" {
 		return
 	}
@@ -216,10 +219,10 @@ func (p *twins) id() (id string, ends bool) {
 	return string(rune('a' + p.rand.IntN(6))), ends
 }
 
-const newID = "new-"
+const newID, mostLease = "new-", 6 * time.Second
 
 func (p *twins) request(id string) Request {
-	r := Request{firstTry: strings.HasPrefix(id, newID), Lock: p.lock, ID: id, Slots: 1, Lease: time.Duration(1+p.rand.IntN(6)) * time.Second, Permanent: p.job, AnyLimit: p.chance(2), Abstain: p.chance(12)}
+	r := Request{firstTry: strings.HasPrefix(id, newID), Lock: p.lock, ID: id, Slots: 1, Lease: time.Second + time.Duration(p.rand.IntN(int(mostLease.Seconds())))*time.Second, Permanent: p.job, AnyLimit: p.chance(2), Abstain: p.chance(12)}
 	rarely := 1
 	if p.calm {
 		rarely = 20
@@ -264,7 +267,11 @@ func (p *twins) keys(i int) map[string]string {
 		if strings.Contains(key, ":dead:"+newID) {
 			continue // a lease that is released as it was granted leaves none
 		}
-		all[strings.TrimPrefix(key, p.sides[i].client.cfg.Prefix)] = fmt.Sprint(value, " ", rdb.PTTL(ctx, key).Val())
+		life := rdb.PTTL(ctx, key).Val()
+		if idle := p.sides[i].client.cfg.Idle; life > idle-time.Minute && life <= idle+mostLease { // a folded lock is kept for a lease more, and a release leaves that
+			life = idle
+		}
+		all[strings.TrimPrefix(key, p.sides[i].client.cfg.Prefix)] = fmt.Sprint(value, " ", life)
 	}
 	return all
 }

@@ -33,13 +33,19 @@ func (k knowledge) stale(now, idle time.Duration) bool {
 
 // of is what is known of a lock, if it still counts.
 func (w *witness) of(lock string, clock func() time.Duration, idle time.Duration) knowledge {
-	w.mu.Lock()
-	k, ok := w.locks[lock]
-	w.mu.Unlock()
+	k, ok := w.remembers(lock)
 	if !ok || !k.permanent && k.stale(clock(), idle) {
 		return knowledge{}
 	}
 	return k
+}
+
+// remembers is what was heard of a lock last, whether or not it still counts.
+func (w *witness) remembers(lock string) (k knowledge, ok bool) {
+	w.mu.Lock()
+	defer w.mu.Unlock()
+	k, ok = w.locks[lock]
+	return k, ok
 }
 
 // with is what is known once news came.

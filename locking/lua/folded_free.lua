@@ -2,16 +2,15 @@
 -- in the name of such a lease but perhaps a renewal, which the lock's newest token tells that it is too late.
 --
 -- KEYS  the lock of each request
--- ARGV  for each request: the lock as it was granted, as it is free, and for how many milliseconds it is remembered
+-- ARGV  for each request: the lock as it was granted, and as it is free
 -- Reply: for each request 1, or 0: ask release.lua
 
 local reply = {}
 for i = 1, #KEYS do
-  local at, freed = 3 * i - 2, 0
-  if redis.pcall('GET', KEYS[i]) == ARGV[at] then
-    redis.call('SET', KEYS[i], ARGV[at + 1], 'PX', ARGV[at + 2])
-    freed = 1
+  reply[i] = 0
+  if redis.pcall('GET', KEYS[i]) == ARGV[2 * i - 1] then
+    redis.call('SET', KEYS[i], ARGV[2 * i], 'KEEPTTL') -- it was granted with time for that
+    reply[i] = 1
   end
-  reply[i] = freed
 end
 return reply
