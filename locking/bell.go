@@ -3,7 +3,8 @@ package locking
 import (
 	"context"
 	"crypto/rand"
-	"fmt"
+	"strconv"
+	"strings"
 	"sync"
 	"time"
 )
@@ -26,8 +27,14 @@ type grant struct {
 }
 
 func parseGrant(message string) (g grant, ok bool) {
-	n, err := fmt.Sscan(message, &g.id, &g.slot, &g.token, &g.expiry, &g.now, &g.longest)
-	return g, n == 6 && err == nil
+	g.id, message, ok = strings.Cut(message, " ")
+	for _, number := range []*int64{&g.slot, &g.token, &g.expiry, &g.now, &g.longest} {
+		var word string
+		word, message, _ = strings.Cut(message, " ")
+		n, err := strconv.ParseInt(word, 10, 64)
+		*number, ok = n, ok && err == nil
+	}
+	return g, ok && message == ""
 }
 
 // line is one subscription.
