@@ -147,6 +147,9 @@ func (s *servers) clockOf(addr string) *serverClock {
 // estimate is what the clocks of the servers show at a local instant: the middle one of a Cluster's nodes, so that one
 // that is wrong misleads nobody about the others.
 func (s *servers) estimate(local time.Duration) (micros int64, known bool) {
+	if s.cluster == nil {
+		return s.only.at(local)
+	}
 	s.mu.Lock()
 	clocks := slices.Collect(maps.Values(s.clocks))
 	s.mu.Unlock()
