@@ -34,6 +34,7 @@ func (s *Scheduler) summarize(t *task, st election.State, newest time.Time, verd
 	r := tickRecord(t.Name, first, verdict, s.cfg.Replica, st.Now)
 	summary = fmt.Sprintf("%s%d ticks, from %s to %s", more, n, first.UTC().Format(time.RFC3339), newest.UTC().Format(time.RFC3339))
 	if n > 1 {
+		r.Ticks = n
 		r.Output = []byte("one record for " + summary)
 	}
 	s.exec.recorder.add(r)

@@ -48,7 +48,9 @@ func checkGap(t *testing.T, c *cluster, from, to int, more string) {
 		singly++
 	}
 	var summaries []string
+	together := 0
 	for _, r := range c.words("j") {
+		together += r.Ticks
 		if len(r.Output) > 0 {
 			summaries = append(summaries, fmt.Sprint(c.second(r.Tick), " ", r.Outcome, " ", r.Reason, ": ", string(r.Output)))
 		}
@@ -65,5 +67,6 @@ func checkGap(t *testing.T, c *cluster, from, to int, more string) {
 	if len(summaries) != 1 || !strings.HasPrefix(summaries[0], fmt.Sprintf("%d missed down: one record for %s%d ticks, from ", from, more, n)) {
 		t.Errorf("summaries %q, want one of %s%d ticks", summaries, more, n)
 	}
+	want(t, "ticks of the summary", together, n)
 	want(t, "missed together and singly", c.outcomes("j")["missed down"], singly+1)
 }

@@ -48,7 +48,9 @@ type Record struct {
 	ExitCode          *int
 	Signal            string
 	Started, Finished time.Time
-	Output            []byte
+	// Ticks is how many ticks the record stands for, where those of a gap have one together; else 0.
+	Ticks  int
+	Output []byte
 }
 
 // tickRecord is the outcome of a tick that had no run. Its RunID is the same whoever records it. verdict is

@@ -47,7 +47,7 @@ func (d *demo) question(ctx context.Context, t *tally) error {
 			t.hear(r)
 		}
 	}
-	journal, err := openJournal(d.redis, d.cfg)
+	journal, err := openJournal(d.redis, d.cfg, nil)
 	if err != nil {
 		return err
 	}

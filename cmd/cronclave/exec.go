@@ -148,7 +148,7 @@ func greet(ctx context.Context, cfg *config.Config, rdb *store) (*journal.Journa
 	if err := ping(ctx, rdb); err != nil {
 		return nil, err
 	}
-	j, err := openJournal(rdb, cfg)
+	j, err := openJournal(rdb, cfg, nil)
 	if err != nil {
 		return nil, err
 	}

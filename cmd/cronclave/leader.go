@@ -25,6 +25,8 @@ const (
 // lead is what the cluster's leader does, until its term ends: a leader that has lost it does no more of it.
 func (r *replica) lead(ctx context.Context, term *election.Term) {
 	r.log.Info("leader of the cluster's housekeeping", "token", term.Token())
+	r.leads.Store(true)
+	defer r.leads.Store(false)
 	elector, err := election.New(election.Config{Locks: r.locks})
 	if err != nil {
 		r.log.Error("housekeeping", "error", err) // which can't be: there are locks

@@ -96,6 +96,7 @@ func (l *reloader) reload(ctx context.Context, settled string) {
 	l.cfg.Store(cfg)
 	l.refused.Store(nil)
 	l.edited.Store(true)
+	l.forget(before, cfg)
 	added, changed, removed := compare(before, cfg)
 	l.log.Info("configuration reloaded", "jobs", len(cfg.Jobs), "added", added, "changed", changed, "removed", removed, "config", cfg.Digest()[:12])
 }
@@ -119,7 +120,8 @@ func retain(cfg, started *config.Config) (sections []string) {
 	differs("[redis]", cfg.Redis, started.Redis)
 	differs("[replica]", cfg.Replica, started.Replica)
 	differs("[history]", cfg.History, started.History)
-	cfg.Namespace, cfg.Redis, cfg.Replica, cfg.History = started.Namespace, started.Redis, started.Replica, started.History
+	differs("[server]", cfg.Server, started.Server)
+	cfg.Namespace, cfg.Redis, cfg.Replica, cfg.History, cfg.Server = started.Namespace, started.Redis, started.Replica, started.History, started.Server
 	maps.Copy(cfg.EnvTaken, started.EnvTaken) // what comes from there is still in use, and no job is to have it
 	return sections
 }

@@ -77,7 +77,7 @@ func (a *app) run(ctx context.Context, name string, embed, trial bool) error {
 			cfg.Redis = config.Redis{}
 		}
 		if rehearsal {
-			cfg.Heartbeat = config.Heartbeat{}
+			cfg.Heartbeat, cfg.Server = config.Heartbeat{}, config.Server{}
 		}
 	}
 	confine(cfg)

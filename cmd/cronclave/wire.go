@@ -14,6 +14,7 @@ import (
 	"github.com/cronclave/cronclave/election"
 	"github.com/cronclave/cronclave/internal/command"
 	"github.com/cronclave/cronclave/internal/config"
+	"github.com/cronclave/cronclave/internal/httpapi"
 	"github.com/cronclave/cronclave/internal/journal"
 	"github.com/cronclave/cronclave/internal/warden"
 	"github.com/cronclave/cronclave/locking"
@@ -39,6 +40,9 @@ type replica struct {
 	live      *liveOutput
 	office    *election.Office
 	peers     peers
+	leads     atomic.Bool      // the cluster's housekeeping
+	metrics   *httpapi.Metrics // nil without [server]
+	web       *httpapi.Server  // the same
 	clock     func() time.Time // this machine's wall clock
 	started   time.Time
 }
@@ -55,15 +59,18 @@ func (a *app) newReplica(cfg *config.Config, who identity, log hclog.Logger, off
 			r.close()
 		}
 	}()
+	if err = r.listen(cfg.Server); err != nil {
+		return r, err
+	}
 	if r.redis, err = a.openRedis(cfg.Redis); err != nil {
 		return r, err
 	}
 	locks := locksConfig(r.redis, cfg.Namespace, who.name)
-	locks.OnForbidden = r.forbidden
+	locks.OnForbidden, locks.Hooks = r.forbidden, r.hooks()
 	if r.locks, err = locking.New(locks); err != nil {
 		return r, err
 	}
-	if r.journal, err = openJournal(r.redis, cfg); err != nil {
+	if r.journal, err = openJournal(r.redis, cfg, r.count()); err != nil {
 		return r, err
 	}
 	r.live = newLiveOutput(r.journal, r.log)
@@ -106,9 +113,9 @@ func locksConfig(s *store, namespace, owner string) locking.Config {
 	return c
 }
 
-func openJournal(s *store, cfg *config.Config) (*journal.Journal, error) {
+func openJournal(s *store, cfg *config.Config, first func(journal.Record)) (*journal.Journal, error) {
 	return journal.New(journal.Config{Redis: s.UniversalClient, Namespace: cfg.Namespace, Runs: cfg.History.Runs, MaxAge: cfg.History.MaxAge,
-		MaxBytes: cfg.History.MaxBytes, Timeout: 2 * redisTimeout})
+		MaxBytes: cfg.History.MaxBytes, Timeout: 2 * redisTimeout, First: first})
 }
 
 // jobsOf turns the enabled jobs of a configuration into the scheduler's.
@@ -146,6 +153,9 @@ func noneIfZero(d time.Duration) time.Duration {
 
 // close ends what newReplica has opened, in the reverse order.
 func (r *replica) close() {
+	if r.web != nil {
+		_ = r.web.Close() // for one that was not run
+	}
 	if r.processes != nil {
 		r.processes.close()
 	}
@@ -159,6 +169,11 @@ func (r *replica) close() {
 
 // run waits for Redis, and then schedules until ctx ends and the drain is over. reload runs beside it until the drain begins.
 func (r *replica) run(ctx context.Context, embedded bool, reload func(context.Context)) error {
+	served, shut := context.WithCancel(context.WithoutCancel(ctx))
+	var web sync.WaitGroup
+	web.Go(func() { r.serve(served) })
+	defer web.Wait()
+	defer shut()
 	r.announce(embedded)
 	h, err := r.awaitRedis(ctx, embedded)
 	if err != nil || ctx.Err() != nil {

@@ -47,6 +47,8 @@ type Config struct {
 	History  History
 	// Heartbeat has no URL if the configuration names none.
 	Heartbeat Heartbeat
+	// Server has no address if the configuration names none.
+	Server Server
 	// Pools are the semaphores that jobs and locks share, by their names.
 	Pools map[string]Pool
 	// Jobs are sorted by name; those with `enabled = false` are among them.

@@ -22,6 +22,7 @@ redis.acked_replicas = 2
 redis.ack_timeout = "50ms"
 replica = { drain_timeout = "1m30s", max_running = 7 }
 history = { runs = 5, max_age = "1d12h", max_bytes = "2GiB" }
+server = { listen = ":7377", token_file = "/t" }
 heartbeat = { url = "https://hc.example/ping/${PASSWORD}", every = "90s" }
 
 [defaults]
@@ -75,7 +76,7 @@ func TestLoadFillsEverything(t *testing.T) {
 	a, b := c.Jobs[0], c.Jobs[1]
 	umask, defaultMask := uint32(0), uint32(0o77)
 	wantB := Job{
-		Name: "b", File: "jobs.toml", Line: 19, Description: "text", Tags: []string{"x", "y"},
+		Name: "b", File: "jobs.toml", Line: 20, Description: "text", Tags: []string{"x", "y"},
 		Schedule: []string{"@hourly", "0 3 * * *"}, Command: []string{"prog", "$${X}", ""},
 		Dir: "sub", Env: map[string]string{"A": "own", "C": "default", "D": "own", "X": "${literal}fallback"},
 		EnvFile: "/abs.env", EnvFromFile: map[string]string{"B": "b", "E": "e"},
@@ -84,7 +85,7 @@ func TestLoadFillsEverything(t *testing.T) {
 		Timeout: time.Hour, Lease: time.Second, Jitter: time.Minute, Output: Output{Keep: 1 << 10},
 	}
 	wantA := Job{
-		Name: "a", File: "jobs.toml", Line: 45, Enabled: true,
+		Name: "a", File: "jobs.toml", Line: 46, Enabled: true,
 		Schedule: []string{"H 3 * * *"}, Command: []string{"/bin/bash", "-c", "echo ${A}"}, Shell: true,
 		Env:         map[string]string{"A": "default", "B": "default", "C": "default"},
 		EnvFromFile: map[string]string{"D": "d", "E": "e"}, InheritEnv: true, EnvTaken: map[string]bool{},
@@ -112,6 +113,7 @@ func TestLoadFillsEverything(t *testing.T) {
 		Replica: Replica{DrainTimeout: 90 * time.Second, MaxRunning: 7},
 		History: History{Runs: 5, MaxAge: 36 * time.Hour, MaxBytes: 2 << 30}, EnvTaken: map[string]bool{"PASSWORD": true},
 		Heartbeat: Heartbeat{URL: "https://hc.example/ping/s3cr3t", Every: 90 * time.Second},
+		Server:    Server{Listen: ":7377", TokenFile: "/t"},
 		Pools:     map[string]Pool{"warehouse": {Slots: 4}},
 	}
 	if !reflect.DeepEqual(c, want) {

@@ -31,7 +31,7 @@ var specified = []struct {
 	{true, `replica.>drain_timeout = "25s"`},
 	{true, `replica.>max_running = 100`},
 	{true, `replica.>labels = { zone = "a" }`},
-	{false, `>server = { listen = "127.0.0.1:7377", token_file = "/run/secrets/token" }`},
+	{true, `>server = { listen = "127.0.0.1:7377", token_file = "/run/secrets/token" }`},
 	{true, `>history = { runs = 50, max_age = "30d", max_bytes = "1MiB" }`},
 	{true, `>heartbeat = { url = "https://hc.example/ping/abc", every = "1m" }`},
 	{true, `>pools.warehouse.slots = 4`},

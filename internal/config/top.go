@@ -18,6 +18,7 @@ type top struct {
 	Config
 	calendars calendars
 	heartbeat value // the first of its tables
+	server    value // the same
 	defaults  []value
 	jobs      []value
 	links     []link // between jobs
@@ -41,12 +42,13 @@ func topKeys() section[top] {
 			"replica":   func(r *reader, v value, t *top) { read(r, v, replicaKeys(), &t.Replica) },
 			"history":   func(r *reader, v value, t *top) { read(r, v, historyKeys(), &t.History) },
 			"heartbeat": readHeartbeat,
+			"server":    readServer,
 			"defaults":  func(_ *reader, v value, t *top) { t.defaults = append(t.defaults, v) },
 			"jobs":      readJobs,
 			"pools":     readPools,
 			"calendars": readCalendars,
 		},
-		later: []string{"server", "notify"},
+		later: []string{"notify"},
 	}
 }
 
@@ -124,6 +126,7 @@ func (r *reader) config() *Config {
 	}
 	r.checkRedis(&t.Redis)
 	r.checkHeartbeat(t.heartbeat)
+	r.checkServer(t.server, t.Server)
 	base := newDraft(t.Timezone)
 	for _, v := range t.defaults {
 		read(r, v, defaultKeys(), &base)

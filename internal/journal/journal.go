@@ -109,6 +109,11 @@ type Config struct {
 	MaxBytes int64
 	// Timeout is how long a call may take in all; 0 is DefaultTimeout.
 	Timeout time.Duration
+	// First is called for each record that ends a run, or a tick, and is the
+	// first that does: by one of all replicas, once, so that its outcomes can be
+	// counted. Record waits for it, and in Cluster it is called by several
+	// goroutines at once. May be nil.
+	First func(Record)
 }
 
 // Journal reads and writes the journal of one namespace. It has no goroutine
@@ -123,8 +128,11 @@ type Journal struct {
 	blocks    int // of output, for each job
 	timeout   time.Duration
 
+	first func(Record)
+
 	mu     sync.Mutex
 	excess map[string][]string // job -> runs that its next write removes
+	unsure map[string]bool     // job and RunID of records whose write was not answered
 }
 
 // New returns a Journal. It asks nothing of Redis yet. An error wraps ErrInvalid
@@ -145,7 +153,9 @@ func New(cfg Config) (*Journal, error) {
 		blockSize: size,
 		blocks:    blocks,
 		timeout:   cfg.Timeout,
+		first:     cfg.First,
 		excess:    map[string][]string{},
+		unsure:    map[string]bool{},
 	}, nil
 }
 

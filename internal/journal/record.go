@@ -62,6 +62,9 @@ type Record struct {
 	Finished time.Time `json:"finished,omitzero"`
 	// DurationMS is how long it ran, in milliseconds; nil if it did not end.
 	DurationMS *int64 `json:"duration_ms,omitempty"`
+	// Ticks is how many ticks it stands for, where those of a gap have one record
+	// together; else 0. It is for Config.First and not kept.
+	Ticks int `json:"-"`
 	// Output is the tail of what it wrote; nil where there is none, it was not
 	// asked for, or it had to go.
 	Output *string `json:"output,omitempty"`

@@ -95,6 +95,8 @@ type jobWrite struct {
 	latest time.Time // of the words
 
 	beyond, old, oldRunning *redis.StringSliceCmd // runs to remove
+
+	claims []claim
 }
 
 // word is a valid record with its text.
@@ -148,6 +150,7 @@ func (j *Journal) commit(ctx context.Context, jobs []*jobWrite, index bool) erro
 		return nil
 	})
 	j.remember(jobs)
+	j.tellFirst(ctx, jobs)
 	return allErrors(ctx, cmds, err)
 }
 
@@ -171,7 +174,7 @@ func (j *Journal) queue(ctx context.Context, p redis.Pipeliner, w *jobWrite) {
 	for _, r := range w.words {
 		// LT: a run's place only goes down, so a late "running" does not lift it.
 		p.ZAddLT(ctx, runs, redis.Z{Score: r.score(), Member: r.RunID})
-		p.HSetNX(ctx, records, field(r.weight(), r.RunID), r.text)
+		w.claim(ctx, p, records, r, j.first != nil)
 		if lighter := lighterFields(r.weight(), r.RunID); len(lighter) > 0 {
 			p.HDel(ctx, records, lighter...)
 		}

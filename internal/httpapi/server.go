@@ -1,0 +1,99 @@
+// Package httpapi answers HTTP requests of people and programs about a replica: for its metrics, so far. It sees the rest of the replica through
+// what it is told, and decides nothing.
+package httpapi
+
+import (
+	"context"
+	"crypto/sha256"
+	"crypto/subtle"
+	"errors"
+	"fmt"
+	"net"
+	"net/http"
+	"strings"
+	"time"
+)
+
+// Config of a [Server].
+type Config struct {
+	// Listen is "host:port". A port of 0 is any that is free: see [Server.Addr].
+	Listen string
+	// Token is what a request must bear ("Authorization: Bearer TOKEN"); "" lets everybody in who reaches the address.
+	Token string
+	// Metrics answers GET /metrics.
+	Metrics http.Handler
+}
+
+// Server answers requests. Its methods may be called by several goroutines.
+type Server struct {
+	listener net.Listener
+	http     *http.Server
+}
+
+const (
+	// A client that is slow, or sends much, holds up nobody but itself, and not for long.
+	headerTimeout, requestTimeout, idleTimeout = 5 * time.Second, 30 * time.Second, 2 * time.Minute
+	mostHeader                                 = 16 << 10
+	// parting is how long requests under way may take when the server ends.
+	parting = time.Second
+)
+
+// New listens. An error says which address it is that can't be listened on.
+func New(cfg Config) (*Server, error) {
+	if cfg.Metrics == nil {
+		return nil, errors.New("httpapi: Config.Metrics is missing")
+	}
+	mux := http.NewServeMux()
+	mux.Handle("GET /metrics", cfg.Metrics)
+	listener, err := net.Listen("tcp", cfg.Listen)
+	if err != nil {
+		return nil, fmt.Errorf("listen on %s: %w", cfg.Listen, err)
+	}
+	return &Server{listener: listener, http: &http.Server{Handler: guarded(mux, cfg.Token), MaxHeaderBytes: mostHeader,
+		ReadHeaderTimeout: headerTimeout, ReadTimeout: requestTimeout, WriteTimeout: requestTimeout, IdleTimeout: idleTimeout}}, nil
+}
+
+// Addr is where it listens.
+func (s *Server) Addr() string { return s.listener.Addr().String() }
+
+// Close stops listening, for a server that is not run.
+func (s *Server) Close() error { return s.listener.Close() }
+
+// Run answers until ctx ends. Requests under way then have a second.
+func (s *Server) Run(ctx context.Context) error {
+	ended := make(chan struct{})
+	stop := context.AfterFunc(ctx, func() {
+		defer close(ended)
+		late, cancel := context.WithTimeout(context.WithoutCancel(ctx), parting)
+		defer cancel()
+		if s.http.Shutdown(late) != nil {
+			_ = s.http.Close() // those that are left
+		}
+	})
+	err := s.http.Serve(s.listener)
+	if !stop() {
+		<-ended
+	}
+	if errors.Is(err, http.ErrServerClosed) {
+		return nil
+	}
+	return fmt.Errorf("serve on %s: %w", s.Addr(), err)
+}
+
+// guarded lets requests through that bear the token.
+func guarded(next http.Handler, token string) http.Handler {
+	if token == "" {
+		return next
+	}
+	want := sha256.Sum256([]byte(token)) // of one length, so that the comparison takes the same time for all
+	return http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
+		scheme, bears, _ := strings.Cut(r.Header.Get("Authorization"), " ")
+		got := sha256.Sum256([]byte(strings.TrimSpace(bears)))
+		if !strings.EqualFold(scheme, "Bearer") || subtle.ConstantTimeCompare(got[:], want[:]) != 1 {
+			w.Header().Set("WWW-Authenticate", `Bearer realm="cronclave"`)
+			http.Error(w, "a token is needed: Authorization: Bearer TOKEN", http.StatusUnauthorized)
+			return
+		}
+		next.ServeHTTP(w, r)
+	})
+}

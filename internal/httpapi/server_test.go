@@ -1,0 +1,153 @@
+package httpapi
+
+import (
+	"context"
+	"io"
+	"net/http"
+	"os"
+	"regexp"
+	"slices"
+	"strings"
+	"testing"
+	"time"
+
+	"github.com/prometheus/client_golang/prometheus/testutil"
+)
+
+func quietGauges() Gauges {
+	return Gauges{Leader: func() bool { return true }, ClockOffset: func() time.Duration { return 1500 * time.Millisecond }, Running: func() int { return 3 }}
+}
+
+// serve runs a server until the test ends.
+func serve(t *testing.T, token string) (s *Server, m *Metrics) {
+	t.Helper()
+	m = NewMetrics("v1", quietGauges())
+	s, err := New(Config{Listen: "127.0.0.1:0", Token: token, Metrics: m.Handler()})
+	if err != nil {
+		t.Fatal(err)
+	}
+	ctx, cancel := context.WithCancel(context.Background())
+	ended := make(chan error, 1)
+	go func() { ended <- s.Run(ctx) }()
+	t.Cleanup(func() {
+		cancel()
+		if err := <-ended; err != nil {
+			t.Error(err)
+		}
+	})
+	return s, m
+}
+
+func request(t *testing.T, s *Server, method, path, authorization string) (code int, body string) {
+	t.Helper()
+	req, err := http.NewRequestWithContext(t.Context(), method, "http://"+s.Addr()+path, nil)
+	if err != nil {
+		t.Fatal(err)
+	}
+	if authorization != "" {
+		req.Header.Set("Authorization", authorization)
+	}
+	resp, err := http.DefaultClient.Do(req)
+	if err != nil {
+		t.Fatal(err)
+	}
+	defer resp.Body.Close()
+	text, err := io.ReadAll(resp.Body)
+	if err != nil {
+		t.Fatal(err)
+	}
+	return resp.StatusCode, string(text)
+}
+
+func TestWhoIsLetIn(t *testing.T) {
+	guarded, _ := serve(t, "s3cr3t")
+	open, _ := serve(t, "")
+	for _, tt := range []struct {
+		server                      *Server
+		method, path, authorization string
+		want                        int
+	}{
+		{guarded, "GET", "/metrics", "Bearer s3cr3t", 200},
+		{guarded, "GET", "/metrics", "bearer  s3cr3t", 200},
+		{guarded, "GET", "/metrics", "", 401},
+		{guarded, "GET", "/metrics", "Bearer", 401},
+		{guarded, "GET", "/metrics", "Bearer s3cr3", 401},
+		{guarded, "GET", "/metrics", "Bearer s3cr3tt", 401},
+		{guarded, "GET", "/metrics", "Basic s3cr3t", 401},
+		{guarded, "GET", "/nothing", "", 401}, // which pages there are is nobody's business
+		{guarded, "GET", "/nothing", "Bearer s3cr3t", 404},
+		{open, "GET", "/metrics", "", 200},
+		{open, "POST", "/metrics", "", 405},
+		{open, "GET", "/", "", 404},
+	} {
+		if code, body := request(t, tt.server, tt.method, tt.path, tt.authorization); code != tt.want || strings.Contains(body, "s3cr3t") {
+			t.Errorf("%s %s with %q: %d, want %d: %s", tt.method, tt.path, tt.authorization, code, tt.want, body)
+		}
+	}
+}
+
+func TestFaultyConfig(t *testing.T) {
+	taken, m := serve(t, "")
+	if _, err := New(Config{Listen: taken.Addr(), Metrics: m.Handler()}); err == nil || !strings.Contains(err.Error(), taken.Addr()) {
+		t.Errorf("an address that is taken: %v", err)
+	}
+	if _, err := New(Config{Listen: "127.0.0.1:0"}); err == nil {
+		t.Error("without metrics")
+	}
+}
+
+func TestMetrics(t *testing.T) {
+	s, m := serve(t, "")
+	m.Ended(Outcome{Job: "a", Outcome: "ok", Finished: time.Unix(1000, 5e8), Took: 2 * time.Second})
+	m.Ended(Outcome{Job: "a", Outcome: "missed", Reason: "down", Ticks: 7})
+	m.Ended(Outcome{Job: "b", Outcome: "failed", Took: time.Second})
+	m.Renewed(5 * time.Second)
+	m.Lost()
+	_, body := request(t, s, "GET", "/metrics", "")
+	for _, want := range []string{
+		`cronclave_outcomes_total{job="a",outcome="ok",reason=""} 1`, `cronclave_outcomes_total{job="a",outcome="missed",reason="down"} 7`,
+		`cronclave_run_seconds_total{job="a"} 2`, `cronclave_last_ok_timestamp_seconds{job="a"} 1000.5`, `cronclave_lease_renewal_left_seconds_sum 5`,
+		`cronclave_leases_lost_total 1`, `cronclave_leader 1`, `cronclave_clock_offset_seconds 1.5`, `cronclave_runs 3`, `cronclave_build_info{version="v1"} 1`,
+		"go_goroutines ", "process_open_fds ",
+	} {
+		if !strings.Contains(body, want) {
+			t.Errorf("no %q in\n%s", want, body)
+		}
+	}
+	m.Forget("a")
+	if _, body := request(t, s, "GET", "/metrics", ""); strings.Contains(body, `job="a"`) || !strings.Contains(body, `job="b"`) {
+		t.Errorf("forgotten, and still there, or another one is gone:\n%s", body)
+	}
+	faults, err := testutil.GatherAndLint(m.registry)
+	if err != nil || len(faults) > 0 {
+		t.Errorf("against the conventions: %v, %v", faults, err)
+	}
+}
+
+// TestEachMetricIsDocumented: docs/metrics.md has all of ours, and no others.
+func TestEachMetricIsDocumented(t *testing.T) {
+	text, err := os.ReadFile("../../docs/metrics.md")
+	if err != nil {
+		t.Fatal(err)
+	}
+	var documented []string
+	for _, m := range regexp.MustCompile("(?m)^\\| `(cronclave_[a-z_]+)").FindAllSubmatch(text, -1) {
+		documented = append(documented, string(m[1]))
+	}
+	m := NewMetrics("v1", quietGauges())
+	m.Ended(Outcome{Job: "a", Outcome: "ok", Took: time.Second})
+	families, err := m.registry.Gather()
+	if err != nil {
+		t.Fatal(err)
+	}
+	var ours []string
+	for _, f := range families {
+		if strings.HasPrefix(f.GetName(), "cronclave_") {
+			ours = append(ours, f.GetName())
+		}
+	}
+	slices.Sort(documented)
+	if !slices.Equal(documented, ours) {
+		t.Errorf("documented are %q, and there are %q", documented, ours)
+	}
+}
