@@ -48,7 +48,7 @@ type Run struct {
 	Trigger    string
 	Expires    time.Time // zero for an orphan
 	EndedWell  bool      // an orphan's work had ended well when its holder died: see [Term.EndedWell]
-	Stopped    string    // why the holder of an orphan was to stop; "" if it was not, and on a quorum
+	Stopped    string    // why the holder of an orphan was to stop; "" if it was not
 }
 
 // Survey tells the state of many jobs in one round trip. Every claimant that was told "held until" surveys the job just

@@ -146,3 +146,34 @@ lease = "2s"
 		t.Errorf("the first run: %+v, want canceled replaced", o)
 	}
 }
+
+// TestStoppedRunHasNoHeirOnAQuorum kills the replica that was told to stop a run, and has not done so yet: nobody carries the run on, though its job
+// is one that recovers.
+func TestStoppedRunHasNoHeirOnAQuorum(t *testing.T) {
+	t.Parallel()
+	c, _ := newQuorumCluster(t, `
+[jobs.hung]
+schedule = "*/10 * * * * *"
+command = 'exec "$SCRIBE" -for 5m -beat 20ms -ignore-term'
+recover = true
+lease = "2s"
+kill_grace = "1m"
+`)
+	replicas := c.startAll(t, 2)
+	first := c.awaitTick(t, 2*soon, "hung", 0)
+	c.insist(t, "cancel", "hung").want(t, 0, "told replica "+first.Replica+" to stop run "+first.RunID)
+	c.await(t, soon, "hung", "word to stop", func(l line) bool { return l.Event == "term" && l.RunID == first.RunID })
+	named(t, replicas, first.Replica).Kill(t)
+	c.awaitRun(t, soon, "hung", "abandoned run", func(r pastRun) bool { return r.RunID == first.RunID && r.verdict() == "abandoned user" })
+	next := c.awaitTick(t, 2*soon, "hung", first.Tick+1)
+	for _, l := range starts(c.lines(t, "hung")) {
+		if l.Tick == first.Tick && l.RunID != first.RunID {
+			t.Errorf("carried on: %v", l)
+		}
+	}
+	if next.Attempt != 1 || next.Token <= first.Token {
+		t.Errorf("the next run: %v, after %v", next, first)
+	}
+	checkAlone(t, c.lines(t, "hung"))
+	named(t, replicas, next.Replica).Kill(t) // nobody waits for the drain
+}

@@ -56,7 +56,7 @@ type Row struct {
 	Trigger   string
 	Memo      string
 	EndedWell bool   // an orphan's work had ended well when its holder died: see [Lease.EndedWell]
-	Stopped   string // why the holder of an orphan was to stop before its lease ended, see [Client.Stop]; "" if it was not, and on a quorum
+	Stopped   string // why the holder of an orphan was to stop before its lease ended, see [Client.Stop]; "" if it was not
 }
 
 // Look tells the state of many locks in one round trip. Leases that have ended make room first, and those with a

@@ -180,7 +180,7 @@ func (q *quorum) state(g *register, v view, before, floor int64) State {
 	for id, run := range g.Orphans {
 		s.Orphans = append(s.Orphans, Row{ID: id, Owner: run.Owner, Slot: run.Slot, Token: Token(run.Token),
 			Length: time.Duration(run.Lease) * time.Microsecond, Tick: fromMicros(run.Tick * 1e6), Attempt: run.Attempt, Trigger: run.Trigger, Memo: run.Memo,
-			EndedWell: run.EndedWell})
+			EndedWell: run.EndedWell, Stopped: run.Stopped})
 	}
 	for tick, e := range g.Ticks {
 		if e.State == reopened {

@@ -55,7 +55,9 @@ type runRow struct {
 	Memo    string  `json:"memo,omitempty"`
 	Heir    *orphan `json:"heir,omitempty"` // what it adopted, in case that it is given back
 
-	EndedWell bool `json:"ended_well,omitempty"` // see [Lease.EndedWell]
+	EndedWell  bool   `json:"ended_well,omitempty"`  // see [Lease.EndedWell]
+	Stopped    string `json:"stopped,omitempty"`     // why its holder is to stop, see [Client.Stop]
+	StoppedFor int64  `json:"stopped_for,omitempty"` // and the tick that it is to make room for, if any
 }
 
 // orphan is a run that another adopted.
@@ -95,9 +97,11 @@ const (
 	mostEntries  = 1000 // every claim reads them
 )
 
+func minuteAfter(now int64) int64 { return min(now, math.MaxInt64-minuteMicros) + minuteMicros }
+
 // mend takes back what is ahead of the servers' clock by more than a minute: a glitch of it, corrected since.
 func (g *register) mend(now int64) {
-	bound := min(now, math.MaxInt64-minuteMicros) + minuteMicros
+	bound := minuteAfter(now)
 	if g.Low*1e6 > bound {
 		g.Low = now / 1e6
 	}

@@ -4,7 +4,6 @@ import (
 	"context"
 	"errors"
 	"fmt"
-	"slices"
 	"strings"
 	"time"
 )
@@ -16,7 +15,7 @@ type StopRequest struct {
 	ID        string
 	Reason    string // one line without tabs; required
 	// Tick and From, as in [Tick.At] and [Tick.NotBefore], and Slots: if the tick is undecided and all slots are held, the lease is the oldest
-	// of those that were granted before From, or (but on a quorum) that have adopted an orphan of an earlier tick. One lease is chosen for a tick at a time, whoever asks and however often: if it has not
+	// of those that were granted before From, or that have adopted an orphan of an earlier tick. One lease is chosen for a tick at a time, whoever asks and however often: if it has not
 	// ended by then, the same again. One that is about to stop anyway, and not for another tick, is as good.
 	Tick, From time.Time
 	Slots      int
@@ -46,8 +45,6 @@ type Told struct {
 // else, and where that message gets lost, its next renewal tells it, and that is what happens on a quorum. The lease is renewed until its holder
 // releases it. A server that loses its memory before the holder knows has forgotten the request, too: ask again while the lease is held.
 func (c *Client) Stop(ctx context.Context, requests []StopRequest) []Told {
-	ctx, cancel := context.WithTimeout(ctx, c.cfg.Timeout)
-	defer cancel()
 	answers := make([]Told, len(requests))
 	var calls []call
 	var valid []int
@@ -65,6 +62,8 @@ func (c *Client) Stop(ctx context.Context, requests []StopRequest) []Told {
 		c.quorum.stop(ctx, requests, answers, valid)
 		return answers
 	}
+	ctx, cancel := context.WithTimeout(ctx, c.cfg.Timeout)
+	defer cancel()
 	for n, got := range c.exec(ctx, calls) {
 		switch {
 		case got.verdict == "told":
@@ -114,66 +113,4 @@ func (k *keeper) askToStop(id, reason string) {
 	if l := k.live(id); l != nil {
 		l.askToStop(reason)
 	}
-}
-
-// stop marks the rows of leases on all nodes that answer, which tell their holders at the next renewal: one is enough for that.
-func (q *quorum) stop(ctx context.Context, requests []StopRequest, answers []Told, asked []int) {
-	if len(asked) == 0 {
-		return
-	}
-	looks := make([]LookRequest, len(asked))
-	for n, i := range asked {
-		looks[n] = LookRequest{Lock: requests[i].Lock, Permanent: requests[i].Permanent}
-	}
-	states := make([]State, len(asked))
-	all := make([]int, len(asked))
-	for n := range all {
-		all[n] = n
-	}
-	q.look(ctx, looks, states, all)
-	for n, i := range asked {
-		row, found := requests[i].choose(states[n])
-		switch {
-		case states[n].Err != nil:
-			answers[i].Err = fmt.Errorf("stop a holder of %q: %w", requests[i].Lock, states[n].Err)
-		case found:
-			answers[i] = q.mark(ctx, requests[i], row)
-		}
-	}
-}
-
-// choose is the row whose holder is to stop, as lua/stop.lua has it, but for marks, which the state does not tell: for two ticks it may
-// be the same row, and the second is served when the next one ends.
-func (r StopRequest) choose(s State) (row Row, found bool) {
-	full := len(s.Rows) >= r.Slots && !s.Closed.After(s.Now) && r.Tick.After(s.Decided)
-	for _, o := range s.Rows {
-		began := o.Token < Token(toMicros(r.From)) && o.Tick.Before(r.Tick)
-		if o.ID == r.ID || r.ID == "" && full && began && (!found || o.Token < row.Token) {
-			row, found = o, true
-		}
-	}
-	return row, found
-}
-
-func (q *quorum) mark(ctx context.Context, r StopRequest, row Row) Told {
-	k := nodeCall{script: q.scripts.stop, keys: q.keys(r.Lock, row.ID), id: row.ID, idle: q.idleOf(r.Permanent), args: []any{row.Slot, r.Reason}}
-	votes, _ := q.ask(ctx, poll{calls: []nodeCall{k}, lock: r.Lock, wave: len(q.nodes), sure: func(votes [][]vote, late bool) bool {
-		return silentNodes(votes[0]) == 0 || late && words(votes[0], "told", "gone") >= q.majority
-	}})
-	switch {
-	case words(votes[0], "told") > 0:
-		return Told{ID: row.ID, Owner: row.Owner, Slot: row.Slot}
-	case words(votes[0], "gone") >= q.majority:
-		return Told{}
-	}
-	return Told{Err: fmt.Errorf("stop a holder of %q: %w", r.Lock, errorOf(votes[0]))}
-}
-
-// stopOf is why a holder is to stop whose lease the votes have renewed; "" if it is not.
-func stopOf(votes []vote) string {
-	n := slices.IndexFunc(votes, func(v vote) bool { return v.heard() && v.word == "renewed" && v.text(0) != "" })
-	if n < 0 {
-		return ""
-	}
-	return votes[n].text(0)
 }

@@ -121,7 +121,7 @@ func TestReplacedRunOfADeadReplica(t *testing.T) {
 		if len(runs) != 2 || runs[1].Replica != "r1" || c.second(runs[1].from) < 22 || c.second(runs[1].from) > 24 {
 			t.Errorf("%+v", runs)
 		}
-		want(t, "outcomes", c.told("j"), map[int][]string{10: {"abandoned"}, 20: {"running"}})
+		want(t, "outcomes", c.told("j"), map[int][]string{10: {"abandoned replaced"}, 20: {"running"}})
 	})
 }
 
@@ -277,8 +277,8 @@ func TestStoppedRunHasNoHeir(t *testing.T) {
 		stop func(r *replica)
 		told map[int][]string
 	}{
-		{"replaced", replaces, func(*replica) {}, map[int][]string{10: {"abandoned"}, 20: {"running"}}},
-		{"canceled", queued, func(r *replica) { r.cancel("j", "") }, map[int][]string{10: {"abandoned"}, 20: {"running"}}},
+		{"replaced", replaces, func(*replica) {}, map[int][]string{10: {"abandoned replaced"}, 20: {"running"}}},
+		{"canceled", queued, func(r *replica) { r.cancel("j", "") }, map[int][]string{10: {"abandoned user"}, 20: {"running"}}},
 	} {
 		t.Run(tc.name, func(t *testing.T) {
 			inCluster(t, func(c *cluster) {

@@ -89,19 +89,19 @@ func (s *Scheduler) look(ctx context.Context, inquiries []election.Inquiry) (sta
 	return states, unburied
 }
 
-// mourn records orphans as abandoned, but for those that had ended well. Every replica that sees one does so, once: the record is the same.
+// mourn records orphans as abandoned, with why they were to stop if they were, but for those that had ended well. Every replica that sees one does so, once: the record is the same.
 func (s *Scheduler) mourn(job string, st election.State) (written []*receipt) {
 	for _, o := range st.Orphans {
 		if r := s.mourned.receipt(job, o.ID); r != nil {
 			written = append(written, r)
 			continue
 		}
-		outcome, what := Abandoned, "run abandoned: its holder is gone"
+		outcome, reason, what := Abandoned, o.Stopped, "run abandoned: its holder is gone"
 		if o.EndedWell {
-			outcome, what = OK, "run ended well: its holder was gone before it could release it"
+			outcome, reason, what = OK, "", "run ended well: its holder was gone before it could release it"
 		}
 		r, known := s.exec.recorder.add(Record{RunID: o.ID, Job: job, Tick: o.Tick, Trigger: o.Trigger, Slot: o.Slot, Attempt: o.Attempt,
-			Token: o.Token, Replica: o.Holder, Outcome: outcome, Finished: st.Now})
+			Token: o.Token, Replica: o.Holder, Outcome: outcome, Reason: reason, Finished: st.Now})
 		written = append(written, r)
 		if !known {
 			s.log.Warn(what, "job", job, "run_id", o.ID, "replica_lost", o.Holder, "token", o.Token)

@@ -3,6 +3,7 @@ package locktest
 import (
 	"errors"
 	"fmt"
+	"slices"
 	"strings"
 	"time"
 
@@ -31,6 +32,7 @@ func quorums() []theorem {
 		{"LateDropLeavesALaterTryForATickAlone", func(b *bench) { b.lateDrop(locking.Request{Tick: b.tick(1)}) }, votes},
 		{"NumberIsPromisedOnce", promisedOnce, votes},
 		{"OrphanIsNotRenewed", orphanStaysDead, votes},
+		{"MajorityKnowsWhoWasToStop", stoppedOnAMajority, votes},
 	}
 }
 
@@ -216,4 +218,26 @@ func differentRows(b *bench) {
 	b.on(b.nodes[:few], func(node redis.UniversalClient) error { return node.HDel(b.ctx, b.base(), "r1").Err() })
 	b.on(b.nodes[few+1:], func(node redis.UniversalClient) error { return node.HDel(b.ctx, b.base(), "r0").Err() })
 	b.gets(b.client("third"), r, locking.Held)
+}
+
+// A minority has heard nothing of a stop, and no mark is left when the holder dies.
+func stoppedOnAMajority(b *bench) {
+	b.known()
+	l := b.wins(b.a, locking.Request{Tick: b.tick(1), Trigger: "test"})
+	b.everywhere(l)
+	b.until("one register", func() bool { // what was on its way has arrived
+		first := b.nodes[0].HGet(b.ctx, b.base(), "ballot").Val()
+		return !slices.ContainsFunc(b.nodes, func(node redis.UniversalClient) bool { return node.HGet(b.ctx, b.base(), "ballot").Val() != first })
+	})
+	few := b.nodes[:len(b.nodes)/2]
+	before := few[0].HMGet(b.ctx, b.base(), "ballot", "value").Val()
+	b.stop(locking.StopRequest{ID: l.ID(), Reason: "enough"})
+	b.on(few, func(node redis.UniversalClient) error {
+		return node.HSet(b.ctx, b.base(), "ballot", before[0], "value", before[1]).Err()
+	})
+	b.on(b.nodes, func(node redis.UniversalClient) error { return node.HDel(b.ctx, b.base(), "s0").Err() })
+	b.expire(l)
+	if s := b.state(); len(s.Orphans) != 1 || s.Orphans[0].Stopped != "enough" {
+		b.Errorf("orphans: %+v", s.Orphans)
+	}
 }
