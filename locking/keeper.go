@@ -156,7 +156,7 @@ func (k *keeper) take() (batch []*Lease, sleep time.Duration) {
 			delete(k.held, l.id)
 			continue
 		}
-		l.widen()
+		l.goesOut()
 		batch = append(batch, l)
 	}
 	return batch, checkEvery

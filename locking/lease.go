@@ -29,7 +29,6 @@ type Lease struct {
 	slots     int
 	delay     time.Duration
 	accounted bool
-	fold      *folded       // what its lock was when it was granted; nil if that was not folded
 	granted   granted       // for those who hear of it
 	received  time.Duration // local clock: when its grant was heard of, or a little before
 
@@ -49,10 +48,11 @@ type Lease struct {
 	hearers     map[int]func(deadline time.Duration)
 	hearer      int // the newest key
 	holds       holds
-	released    bool  // the server has said so
-	givenBack   bool  // and its tick is open again
-	leftAt      int64 // by the server's clock, when it left an orphan
-	narrow      bool  // of a quorum no more than a majority has been asked for it
+	released    bool    // the server has said so
+	givenBack   bool    // and its tick is open again
+	leftAt      int64   // by the server's clock, when it left an orphan
+	narrow      bool    // of a quorum no more than a majority has been asked for it
+	fold        *folded // what its lock is, if that is folded
 
 	renewAt time.Duration // local clock; the keeper's
 	repair  time.Duration // the keeper's: when to try again to bring it to all nodes of a quorum
@@ -199,12 +199,13 @@ func (l *Lease) release(ctx context.Context, r releaseCall) error {
 	}
 	c := l.client
 	c.keeper.remove(l)
+	narrow, fold := l.form()
 	if !r.undo && !r.leaves && l.ctx.Err() == nil {
-		r.fold, r.token = l.fold, l.token
+		r.fold, r.token = fold, l.token
 	}
 	begun := l.stop(ErrReleased)
 	r.lock, r.id, r.permanent, r.previous, r.perTick = l.lock, l.id, l.permanent, l.previous, l.perTick
-	r.slot, r.length, r.accounted, r.narrow = l.slot, l.length, l.accounted, l.isNarrow()
+	r.slot, r.length, r.accounted, r.narrow = l.slot, l.length, l.accounted, narrow
 	verdict, err := c.releaseSoon(context.WithoutCancel(ctx), r, begun)
 	l.answered(err)
 	switch {
@@ -222,17 +223,18 @@ func (l *Lease) release(ctx context.Context, r releaseCall) error {
 	return nil
 }
 
-// widen notes that all nodes of a quorum are told of the lease.
-func (l *Lease) widen() {
+// goesOut notes that a renewal is sent: all nodes of a quorum are told of the lease, and a lock is not folded any more.
+func (l *Lease) goesOut() {
 	l.mu.Lock()
 	defer l.mu.Unlock()
-	l.narrow = false
+	l.narrow, l.fold = false, nil
 }
 
-func (l *Lease) isNarrow() bool {
+// form is whether all nodes of a quorum were told of the lease, and what its lock is if it is folded still.
+func (l *Lease) form() (narrow bool, fold *folded) {
 	l.mu.Lock()
 	defer l.mu.Unlock()
-	return l.narrow
+	return l.narrow, l.fold
 }
 
 // stop ends the lease for its holder, and tells when by the local clock.
@@ -322,7 +324,7 @@ type releaseCall struct {
 	accounted bool
 	narrow    bool
 
-	fold  *folded // its lock was folded when it was granted, and its holder could rely on the lease until now
+	fold  *folded // its lock is folded, as far as is known, and its holder could rely on the lease until now
 	token Token
 }
 

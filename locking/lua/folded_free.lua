@@ -1,5 +1,5 @@
 -- folded_free.lua: ends leases that folded_grant.lua has granted, if their locks are folded still: see there. It leaves no tombstone: nothing is under way
--- in the name of such a lease but perhaps a renewal, which the lock's newest token tells that it is too late.
+-- in the name of such a lease, since its request was answered, and one that was ever to be renewed is for release.lua.
 --
 -- KEYS  the lock of each request
 -- ARGV  for each request: the lock as it was granted, and as it is free
