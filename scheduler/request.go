@@ -334,14 +334,19 @@ func (a attempt) execute(term *election.Term) {
 	<-told
 }
 
-// answerTries is how often an answer is told to a journal that does not take it.
+// answerTries is how often at least an answer is told to a journal that does not take it.
 const answerTries = 3
 
+// answer tells who asked. What became of the request is told again and again to a journal that does not take it, as long as somebody may wait for that and
+// this replica stays: its server may be about to be replaced.
 func (a attempt) answer(say Answer) {
 	say.Request, say.Replica = a.request.ID, a.cfg.Replica
 	tries := answerTries
 	if say.Outcome == "" { // that matters little
 		tries = 1
+	}
+	awaited := func() bool {
+		return say.Outcome != "" && a.exec.draining.Err() == nil && a.now().Before(a.request.Expires)
 	}
 	var retry backoff
 	for n := 1; ; n++ {
@@ -351,7 +356,7 @@ func (a attempt) answer(say Answer) {
 		if err == nil {
 			return
 		}
-		if n >= tries || !retry.wait(a.exec.parting) {
+		if n >= tries && !awaited() || !retry.wait(a.exec.parting) {
 			a.log.Warn("who asked for a run could not be told of it", "job", a.job.Name, "request", a.request.ID, "error", err)
 			return
 		}
