@@ -103,6 +103,7 @@ type clusterStatus struct {
 	Jobs []struct {
 		Name     string     `json:"name"`
 		Schedule []string   `json:"schedule"`
+		After    []string   `json:"after"`
 		Timezone string     `json:"timezone"`
 		Paused   bool       `json:"paused"`
 		Last     *pastRun   `json:"last"`

@@ -17,8 +17,9 @@ const (
 	stayEvery = 3 * time.Second
 	// lastWord is how long after the end of a run the rest of its output is waited for.
 	lastWord = 2 * time.Second
-	// followPatience is how long Redis may be away before a follower gives up.
-	followPatience = 10 * time.Second
+	// followPatience is how long Redis may be away before a follower gives up: a Cluster takes a quarter of a minute to find that a master is gone, unless
+	// it is told otherwise, and Sentinels take twice as long.
+	followPatience = time.Minute
 )
 
 // follower shows what runs of a job print while they do.
