@@ -4,11 +4,8 @@ import (
 	"errors"
 	"fmt"
 	"slices"
-	"strings"
 	"testing"
 	"time"
-
-	"github.com/hashicorp/go-hclog"
 
 	"github.com/cronclave/cronclave/internal/command"
 	"github.com/cronclave/cronclave/internal/config"
@@ -50,33 +47,6 @@ func TestWhatTheMachineCannotGive(t *testing.T) {
 	}
 	if err := fit(&config.Config{Jobs: cfg.Jobs[:1]}, check); err != nil {
 		t.Error(err)
-	}
-}
-
-// TestLimitsAreKeptOrRefused by a replica and by exec, whichever this machine can do.
-func TestLimitsAreKeptOrRefused(t *testing.T) {
-	t.Parallel()
-	host, err := command.NewHost(command.HostConfig{Logger: hclog.NewNullLogger()})
-	if err != nil {
-		t.Fatal(err)
-	}
-	able := host.Check(command.Spec{Limits: command.Limits{Pids: 100}})
-	if err := host.Close(); err != nil {
-		t.Error(err)
-	}
-	line := execLine(t, "", `command = "echo up"`+"\nlimits.pids = 100\n")
-	p := startProcess(t, nil, line...)
-	if able == nil {
-		p.read(t, "^up$")
-		p.end(t, 0)
-		return
-	}
-	replica := startProcess(t, nil, "cronclave", "run", line[3], line[4], "--redis", "redis://127.0.0.1:1/0") // which it does not get to
-	for _, p := range []*process{p, replica} {
-		p.end(t, 2)
-		if said := p.stderr.String(); !strings.Contains(said, "jobs.toml:1: job j: limits can't be kept on this machine: ") {
-			t.Errorf("it does not say what it can't do:\n%s", said)
-		}
 	}
 }
 

@@ -6,11 +6,14 @@ import (
 	"bufio"
 	"errors"
 	"fmt"
+	"io"
 	"os"
 	"os/exec"
 	"sync"
 	"sync/atomic"
 	"time"
+
+	"golang.org/x/sys/unix"
 )
 
 // drainTime is how long a run waits for the end of its output once its tree is dead. The end is there at
@@ -94,7 +97,7 @@ func (c *capture) begin() {
 		go func() {
 			defer c.readers.Done()
 			buffer := c.buffers.Get().(*bufio.Reader)
-			buffer.Reset(p.r)
+			buffer.Reset(&lateReader{file: p.r, left: pipeSize})
 			if err := c.read(p.stream, buffer); errors.Is(err, os.ErrDeadlineExceeded) {
 				c.cut.Store(true)
 			}
@@ -102,6 +105,36 @@ func (c *capture) begin() {
 			c.buffers.Put(buffer)
 		}()
 	}
+}
+
+// lateReader reads a pipe until its deadline, and then what is in it already: all that a dead tree has written is there, however busy the machine was
+// meanwhile.
+type lateReader struct {
+	file *os.File
+	left int // bytes that it may still take after the deadline; whoever else holds the pipe may write for ever
+}
+
+// pipeSize is what a pipe holds, unless somebody has enlarged it.
+const pipeSize = 64 << 10
+
+func (l *lateReader) Read(b []byte) (n int, err error) {
+	n, err = l.file.Read(b)
+	if !errors.Is(err, os.ErrDeadlineExceeded) || l.left == 0 {
+		return n, err
+	}
+	late, fault := err, errors.New("not read")
+	raw, err := l.file.SyscallConn()
+	if err == nil { // the file does not block
+		err = raw.Control(func(fd uintptr) { n, fault = unix.Read(int(fd), b[:min(len(b), l.left)]) })
+	}
+	switch {
+	case err != nil || fault != nil:
+		return 0, late
+	case n == 0:
+		return 0, io.EOF
+	}
+	l.left -= n
+	return n, nil
 }
 
 // drain waits for the end of both streams.

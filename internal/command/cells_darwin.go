@@ -16,9 +16,9 @@ type cells struct{}
 
 func newCells(hclog.Logger) *cells { return &cells{} }
 
-func (*cells) describe() string { return "process groups (macOS has no cgroups)" }
-func (*cells) cgroup() string   { return "" }
-func (*cells) close() error     { return nil }
+func (*cells) describe() string  { return "process groups (macOS has no cgroups)" }
+func (*cells) cgroups() []string { return nil }
+func (*cells) close() error      { return nil }
 
 func (c *cells) tree(s *Spec) (tree, error) {
 	if s.Limits != (Limits{}) {

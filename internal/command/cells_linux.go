@@ -30,12 +30,12 @@ func (c *cells) describe() string {
 	return "cgroup v2 at " + c.base.dir
 }
 
-// cgroup is the directory of the replica's cgroup; "" if it has none.
-func (c *cells) cgroup() string {
+// cgroups are the directories of the replica's cgroups, as far as it has any.
+func (c *cells) cgroups() []string {
 	if c.base == nil {
-		return ""
+		return nil
 	}
-	return c.base.dir
+	return []string{c.base.dir, c.base.leaf}
 }
 
 // tree makes that of a run. Without a cgroup there are no limits.

@@ -20,9 +20,10 @@ import (
 // removeTime is how long the kernel may take to let go of a cgroup that has become empty.
 const removeTime = time.Second
 
-// base is the replica's cgroup, below which each run gets one. The replica itself stays where it is.
+// base is the replica's cgroup, below which each run gets one. The replica itself stays where it is, until runs have limits.
 type base struct {
 	dir  string
+	leaf string   // where the replica is then, beside dir
 	lock *os.File // the directory, locked as long as we live, so that nobody takes it for a dead replica's
 	runs atomic.Uint64
 }
@@ -48,7 +49,7 @@ func makeBase(own string) (*base, error) {
 	if err != nil {
 		return nil, err
 	}
-	b := &base{dir: dir}
+	b := &base{dir: dir, leaf: filepath.Join(own, fmt.Sprintf("cronclave-%d-replica", os.Getpid()))}
 	if b.lock, err = os.Open(dir); err == nil {
 		err = unix.Flock(int(b.lock.Fd()), unix.LOCK_EX|unix.LOCK_NB)
 	}
@@ -104,6 +105,9 @@ func (b *base) close() error {
 	}
 	if err != nil {
 		return fmt.Errorf("remove the cgroup %s: %w", b.dir, err)
+	}
+	if err := b.goHome(); err != nil {
+		return fmt.Errorf("leave the cgroup %s: %w", b.leaf, err)
 	}
 	return nil
 }
@@ -250,11 +254,8 @@ func writeControl(dir, file, text string) error {
 func removeCgroup(dir string) error {
 	err := unix.Rmdir(dir)
 	if errors.Is(err, unix.EBUSY) || errors.Is(err, unix.ENOTEMPTY) {
-		entries, _ := os.ReadDir(dir)
-		for _, e := range entries {
-			if e.IsDir() {
-				_ = removeCgroup(filepath.Join(dir, e.Name()))
-			}
+		for _, name := range below(dir) {
+			_ = removeCgroup(filepath.Join(dir, name))
 		}
 		err = unix.Rmdir(dir)
 	}

@@ -38,8 +38,10 @@ func NewHost(c HostConfig) (*Host, error) {
 
 func newHost(log hclog.Logger, c *cells, w Warden) *Host {
 	h := &Host{log: log, cells: c, warden: w}
-	if dir := c.cgroup(); dir != "" && w != nil {
-		w.Inherit(dir)
+	for _, dir := range c.cgroups() {
+		if w != nil {
+			w.Inherit(dir)
+		}
 	}
 	h.buffers.New = func() any { return bufio.NewReaderSize(nil, maxLine) }
 	return h

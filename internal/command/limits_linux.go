@@ -38,23 +38,29 @@ func (c *cells) allow(l Limits) error {
 	return nil
 }
 
-// provide has the controllers work in the cgroups of runs, two levels below our own.
+// provide has the controllers work in the cgroups of runs, two levels below our own. Only a cgroup without processes hands controllers on, so we
+// leave ours. That does not wait for the kernel's EBUSY: pids alone it does hand on, and makes our cgroup one of threads, below which no process
+// can be started any more. The root of all may do both; it has no type.
 func (b *base) provide(controllers []string) error {
 	own := filepath.Dir(b.dir)
-	err := handOn(own, controllers)
-	if errors.Is(err, unix.EBUSY) { // we are in it: only one without processes hands controllers on
-		if err = vacate(own); err == nil {
-			err = handOn(own, controllers)
-		}
-	}
-	if err != nil {
+	if err := available(own, controllers); err != nil {
 		return err
 	}
-	return handOn(b.dir, controllers)
+	if unix.Access(filepath.Join(own, "cgroup.type"), unix.F_OK) == nil {
+		if err := vacate(own, b.leaf); err != nil {
+			return err
+		}
+	}
+	for _, dir := range []string{own, b.dir} {
+		if err := writeControl(dir, "cgroup.subtree_control", "+"+strings.Join(controllers, " +")); err != nil {
+			return err
+		}
+	}
+	return nil
 }
 
-// handOn has controllers work in the cgroups below one.
-func handOn(dir string, controllers []string) error {
+// available tells whether a cgroup has controllers to hand on.
+func available(dir string, controllers []string) error {
 	has, err := os.ReadFile(filepath.Join(dir, "cgroup.controllers"))
 	if err != nil {
 		return err
@@ -64,32 +70,80 @@ func handOn(dir string, controllers []string) error {
 			return fmt.Errorf("the controller %s is not available in %s", name, dir)
 		}
 	}
-	return writeControl(dir, "cgroup.subtree_control", "+"+strings.Join(controllers, " +"))
+	return nil
 }
 
-// vacate moves all processes of a cgroup to one below it. They must be this one and its children: others are not ours to move. What
-// it leaves is taken for that of a dead replica when there is no process in it any more.
-func vacate(own string) error {
-	list, err := os.ReadFile(filepath.Join(own, "cgroup.procs"))
-	if err != nil {
-		return err
-	}
-	pids := strings.Fields(string(list))
-	for _, pid := range pids {
-		if !isOurs(pid) {
-			return fmt.Errorf("process %s, too, is in %s, which must be the replica's alone", pid, own)
+// vacate moves all processes of a cgroup to one below it. They must be this one and its children: others are not ours to move. If it is left
+// behind it is taken for that of a dead replica when there is no process in it any more.
+func vacate(own, leaf string) error {
+	for range 3 { // a child that is just being started is in the next list
+		pids, err := members(own)
+		if err != nil || len(pids) == 0 {
+			return err
 		}
-	}
-	leaf := filepath.Join(own, fmt.Sprintf("cronclave-%d-replica", os.Getpid()))
-	if err := os.Mkdir(leaf, 0o755); err != nil && !errors.Is(err, fs.ErrExist) {
-		return err
-	}
-	for _, pid := range pids {
-		if err := writeControl(leaf, "cgroup.procs", pid); err != nil && !errors.Is(err, unix.ESRCH) {
+		for _, pid := range pids {
+			if !isOurs(pid) {
+				return fmt.Errorf("process %s, too, is in %s, which must be the replica's alone", pid, own)
+			}
+		}
+		if err := os.Mkdir(leaf, 0o755); err != nil && !errors.Is(err, fs.ErrExist) {
+			return err
+		}
+		if err := move(pids, leaf); err != nil {
 			return err
 		}
 	}
 	return nil
+}
+
+// goHome undoes what provide has done to our own cgroup: it hands nothing on, and we are in it again, so that another replica can be started there.
+// While others are below it, who may need the controllers, all stays as it is.
+func (b *base) goHome() error {
+	own := filepath.Dir(b.leaf)
+	if unix.Access(b.leaf, unix.F_OK) != nil || len(below(own)) > 1 {
+		return nil
+	}
+	handed, err := os.ReadFile(filepath.Join(own, "cgroup.subtree_control"))
+	if err != nil {
+		return err
+	}
+	if names := strings.Fields(string(handed)); len(names) > 0 {
+		if err := writeControl(own, "cgroup.subtree_control", "-"+strings.Join(names, " -")); err != nil {
+			return err
+		}
+	}
+	pids, err := members(b.leaf)
+	if err != nil {
+		return err
+	}
+	return errors.Join(move(pids, own), removeCgroup(b.leaf))
+}
+
+// members lists the processes of a cgroup, without those below it.
+func members(dir string) ([]string, error) {
+	list, err := os.ReadFile(filepath.Join(dir, "cgroup.procs"))
+	return strings.Fields(string(list)), err
+}
+
+// move moves processes to a cgroup. They may end meanwhile.
+func move(pids []string, dir string) error {
+	for _, pid := range pids {
+		if err := writeControl(dir, "cgroup.procs", pid); err != nil && !errors.Is(err, unix.ESRCH) {
+			return err
+		}
+	}
+	return nil
+}
+
+// below lists the cgroups right below one.
+func below(dir string) (names []string) {
+	entries, _ := os.ReadDir(dir)
+	for _, e := range entries {
+		if e.IsDir() {
+			names = append(names, e.Name())
+		}
+	}
+	return names
 }
 
 // isOurs tells whether a process is this one or a child of it. One that has just ended is nobody's.

@@ -35,7 +35,7 @@ func TestNice(t *testing.T) {
 					s.Argv, s.Env, s.Keep = []string{"/bin/sh", "-c", "nice; umask"}, []string{"PATH=/usr/bin:/bin"}, 100
 					want := []string{fmt.Sprint(n, "\n"), fmt.Sprint(n, "\n0027\n"), fmt.Sprint(own, "\n")}[i]
 					if e := h.Run(t.Context(), t.Context(), s); !strings.HasPrefix(string(e.Tail), want) {
-						t.Errorf("priority and umask %q (%v), want %q", e.Tail, e.Err, want)
+						t.Errorf("priority and umask %q, want %q: %+v", e.Tail, want, e)
 					}
 				}
 			})
@@ -148,17 +148,31 @@ func TestControllersAreHandedOn(t *testing.T) {
 	}
 }
 
+// TestReplicaLeavesItsCgroupFirst, also where the kernel would hand the controllers on with a process in it, as it does with pids alone: then nothing
+// could be started below any more. Only the root of all, which has no type, may have both.
+func TestReplicaLeavesItsCgroupFirst(t *testing.T) {
+	pid := strconv.Itoa(os.Getpid())
+	for _, tc := range []struct{ kind, has, moved string }{{"cgroup.type", "cpu pids\n", pid}, {"no.type", "cpu pids\n", ""}, {"cgroup.type", "cpu\n", ""}} {
+		own := likeACgroup(t, map[string]string{"cgroup.controllers": tc.has, "cgroup.subtree_control": "", "cgroup.procs": pid + "\n", tc.kind: "domain\n",
+			"leaf/cgroup.procs": "", "base/cgroup.subtree_control": ""})
+		err := (&base{dir: own + "/base", leaf: own + "/leaf"}).provide([]string{"pids"})
+		if got := content(t, own, "leaf/cgroup.procs"); got != tc.moved || (err == nil) != strings.Contains(tc.has, "pids") {
+			t.Errorf("%+v: moved %q, %v", tc, got, err)
+		}
+	}
+}
+
 // TestOnlyOurOwnProcessesAreMoved out of a cgroup that shall hand on controllers.
 func TestOnlyOurOwnProcessesAreMoved(t *testing.T) {
 	pid := strconv.Itoa(os.Getpid())
-	leaf := "cronclave-" + pid + "-replica/cgroup.procs"
+	const leaf = "leaf/cgroup.procs"
 	own := likeACgroup(t, map[string]string{"cgroup.procs": pid + "\n", leaf: ""})
-	if err := vacate(own); err != nil || content(t, own, leaf) != pid {
+	if err := vacate(own, own+"/leaf"); err != nil || content(t, own, leaf) != pid {
 		t.Errorf("%v; moved: %q", err, content(t, own, leaf))
 	}
 	for _, stranger := range []string{"1", "0", strconv.Itoa(os.Getppid())} {
 		own = likeACgroup(t, map[string]string{"cgroup.procs": pid + "\n" + stranger + "\n", leaf: ""})
-		if err := vacate(own); err == nil || !strings.Contains(err.Error(), "process "+stranger+", too, is in "+own) || content(t, own, leaf) != "" {
+		if err := vacate(own, own+"/leaf"); err == nil || !strings.Contains(err.Error(), "process "+stranger+", too, is in "+own) || content(t, own, leaf) != "" {
 			t.Errorf("beside %s: %v; moved: %q", stranger, err, content(t, own, leaf))
 		}
 	}
@@ -180,23 +194,6 @@ func TestWhoStarvedIsTold(t *testing.T) {
 		}
 		dir.Close()
 	}
-}
-
-// TestLimitsOfARun: where the machine can't keep them nothing is run; where it can the run is ended that takes too much.
-func TestLimitsOfARun(t *testing.T) {
-	s := Spec{Name: "greedy", Argv: []string{"/bin/sh", "-c", "echo begun; tail -c 100m /dev/zero; echo survived"}, Env: []string{"PATH=/usr/bin:/bin"},
-		Limits: Limits{Memory: 16 << 20, Pids: 50}, Keep: 1000}
-	everyMode(t, func(t *testing.T, h *Host) {
-		able := h.Check(s)
-		e := h.Run(t.Context(), t.Context(), s)
-		switch {
-		case able == nil && (!e.OutOfMemory || e.Signal != "SIGKILL" || string(e.Tail) != "begun\n"):
-			t.Errorf("with limits: %+v, %q", e, e.Tail)
-		case able != nil && (!errors.Is(able, ErrLimits) || !errors.Is(e.Err, ErrLimits) || len(e.Tail) > 0):
-			t.Errorf("without: %v; %+v", able, e)
-		}
-		t.Log("the machine says:", able)
-	})
 }
 
 // TestCheckTellsAll that a machine can't do.

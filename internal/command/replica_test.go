@@ -33,6 +33,8 @@ const (
 	replicaRenew  = "COMMAND_TEST_RENEW"  // how often the lease is extended; "" for never
 	replicaSilent = "COMMAND_TEST_SILENT" // the warden is not told of the leaders' numbers
 	replicaHold   = "COMMAND_TEST_HOLD"
+	replicaLimits = "COMMAND_TEST_LIMITS" // the runs have some
+	replicaPlace  = "COMMAND_TEST_PLACE"  // the cgroup to move to; "" for the test's
 )
 
 // clock is CLOCK_BOOTTIME.
@@ -96,6 +98,11 @@ func (silentWard) Started(int) {}
 
 // beReplica runs scripts until they end. It tells on stdout of its warden, of the deadline, of the scripts' lines and of their ends.
 func beReplica() error {
+	if place := os.Getenv(replicaPlace); place != "" {
+		if err := writeControl(place, "cgroup.procs", strconv.Itoa(os.Getpid())); err != nil {
+			return err
+		}
+	}
 	w, err := warden.Start(warden.Config{Logger: hclog.New(&hclog.LoggerOptions{Output: os.Stderr})})
 	if err != nil {
 		return err
@@ -106,6 +113,9 @@ func beReplica() error {
 	}
 	if host.cells.base != nil {
 		fmt.Println("base", host.cells.base.dir)
+	}
+	if err := host.Check(Spec{Limits: limitsOfReplica()}); err != nil {
+		return err
 	}
 	fmt.Println("warden", w.PID())
 	watching, stop := context.WithCancel(context.Background())
@@ -136,12 +146,20 @@ func tellWardens(ctx context.Context, w *warden.Warden) {
 	}
 }
 
+func limitsOfReplica() (l Limits) {
+	if os.Getenv(replicaLimits) != "" {
+		l = Limits{Memory: 64 << 20, Pids: 32}
+	}
+	return l
+}
+
 func runScript(host *Host, i int) {
 	id := fmt.Sprintf("replica-%d-run-%d", os.Getpid(), i)
 	s := Spec{
 		Name: id, Argv: []string{"/bin/sh", "-c", os.Getenv(replicaScript)},
-		Env:  []string{"PATH=" + os.Getenv("PATH"), runID + "=" + id, "HOLD=" + os.Getenv(replicaHold)},
-		Line: func(_ string, line []byte) { fmt.Printf("%s\n", line) },
+		Env:    []string{"PATH=" + os.Getenv("PATH"), runID + "=" + id, "HOLD=" + os.Getenv(replicaHold)},
+		Limits: limitsOfReplica(),
+		Line:   func(_ string, line []byte) { fmt.Printf("%s\n", line) },
 	}
 	s.KillGrace, _ = time.ParseDuration(os.Getenv(replicaGrace))
 	over, end := context.WithCancel(context.Background())

@@ -8,7 +8,7 @@ import (
 // Warden is a process beside this one that ends the processes of runs where this one can't: because it is gone, or because it
 // stands still until a lease has ended. It is safe for concurrent use.
 type Warden interface {
-	// Inherit has a cgroup removed once this process is gone.
+	// Inherit has a cgroup removed once this process is gone. The warden may be in it itself.
 	Inherit(cgroup string)
 	// Watch has a run watched, and returns at once: the run may start when [Ward.Known] says so.
 	Watch(r Watched) Ward

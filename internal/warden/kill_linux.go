@@ -204,3 +204,28 @@ func removeCgroup(dir string) error {
 	}
 	return nil
 }
+
+// leave removes a cgroup that this process is in, as its replica was: it goes to the one above. That takes processes only if it hands no controllers
+// on, which another cgroup below it may need; then all stays as it is.
+func leave(dir string) {
+	above := filepath.Dir(dir)
+	if !cgroupProcesses(dir)[os.Getpid()] || cgroupsBelow(above) > 1 {
+		return
+	}
+	handed, _ := os.ReadFile(filepath.Join(above, "cgroup.subtree_control"))
+	if names := strings.Fields(string(handed)); len(names) > 0 {
+		_ = os.WriteFile(filepath.Join(above, "cgroup.subtree_control"), []byte("-"+strings.Join(names, " -")), 0)
+	}
+	_ = os.WriteFile(filepath.Join(above, "cgroup.procs"), []byte("0"), 0) // 0 is this process
+	_ = removeCgroup(dir)
+}
+
+func cgroupsBelow(dir string) (n int) {
+	entries, _ := os.ReadDir(dir)
+	for _, e := range entries {
+		if e.IsDir() {
+			n++
+		}
+	}
+	return n
+}

@@ -71,6 +71,9 @@ func (k *helperMain) run() error {
 	for base := range k.bases {
 		_ = removeCgroup(base) // what is left hangs in the kernel; the next replica removes it
 	}
+	for base := range k.bases {
+		leave(base)
+	}
 	return nil
 }
 
