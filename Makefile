@@ -9,7 +9,7 @@ VERSION := $(shell git describe --tags --always --dirty 2>/dev/null || echo dev)
 # The race detector needs a C compiler; Go turns cgo off where there is none.
 RACE := $(if $(filter 1,$(shell go env CGO_ENABLED)),-race)
 
-.PHONY: help build test lint golangci bench mutants model histories memory quorum soak clean
+.PHONY: help build test lint golangci bench mutants model histories memory quorum vm soak clean
 
 help: ## print this list
 	@awk -F ':.*## ' '/^[a-z]+:.*## / { printf "  %-9s %s\n", $$1, $$2 }' $(MAKEFILE_LIST)
@@ -55,6 +55,9 @@ memory: ## measure what is in Redis with 1,000 jobs after 100,000 runs; about a 
 
 quorum: ## run only the tests of quorums of independent masters; about six minutes
 	CRONCLAVE_TEST_INSTALL=1 go test -race -count=1 -timeout 30m -run 'Quorum' ./locking ./integration ./integration/model/quorum
+
+vm: ## run the tests of processes in a small virtual machine that has cgroup v2, as root and as nobody; ten minutes, fewer with KVM
+	CRONCLAVE_TEST_INSTALL=1 integration/vm/run.sh
 
 DURATION := 1h
 

@@ -17,16 +17,15 @@ import (
 // CRONCLAVE_TEST_LIMITS=1, which make vm sets, that is a failure.
 func withLimits(t *testing.T, l Limits, test func(t *testing.T, h *Host)) {
 	t.Helper()
-	h, err := hostIn(true, nil)
+	h, err := NewHost(HostConfig{})
 	if err != nil {
-		h = newTestHost(t, false)
-	} else {
-		t.Cleanup(func() {
-			if err := h.Close(); err != nil {
-				t.Error(err)
-			}
-		})
+		t.Fatal(err)
 	}
+	t.Cleanup(func() {
+		if err := h.Close(); err != nil {
+			t.Error(err)
+		}
+	})
 	able := h.Check(Spec{Limits: l})
 	if able == nil {
 		test(t, h)
@@ -120,10 +119,7 @@ func TestKilledReplicaWithLimitsLeavesNothing(t *testing.T) {
 			r.signal(unix.SIGKILL)
 			allDead(t, "a killed replica's run", members)
 			r.gone()
-			left, _ := filepath.Glob(place + "/*/")
-			if handed := content(t, place, "cgroup.subtree_control"); len(left) > 0 || handed != "\n" && handed != "" {
-				t.Errorf("left in the replica's cgroup: %v, %q", left, handed)
-			}
+			isAsBefore(t, place)
 		}
 	})
 }
@@ -138,11 +134,17 @@ func TestReplicaWithLimitsLeavesNothing(t *testing.T) {
 			r.await("closing", 1)
 			<-r.ended
 			r.gone()
-			if left, _ := filepath.Glob(place + "/*/"); len(left) > 0 {
-				t.Errorf("left in the replica's cgroup: %v", left)
-			}
+			isAsBefore(t, place)
 		}
 	})
+}
+
+// isAsBefore demands that nothing is below a cgroup, nor handed on by it.
+func isAsBefore(t *testing.T, place string) {
+	t.Helper()
+	if left, handed := below(place), strings.TrimSpace(content(t, place, "cgroup.subtree_control")); len(left) > 0 || handed != "" {
+		t.Errorf("left in the replica's cgroup: %v, %q", left, handed)
+	}
 }
 
 // newPlace makes a cgroup for a replica alone, beside those of a host that keeps limits: it has the controllers.

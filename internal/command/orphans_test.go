@@ -125,9 +125,8 @@ func TestFilesAreNotLeaked(t *testing.T) {
 				h.Run(t.Context(), t.Context(), Spec{Name: "leak", Argv: []string{"/bin/sh", "-c", "echo x"}})
 			}
 		}
-		if after := openFiles(t); after > before {
-			t.Errorf("%d files open, %d before", after, before)
-		}
+		// The reaper may be looking through /proc; what leaks stays open.
+		eventually(t, "as many open files as before", func() bool { return openFiles(t) <= before })
 	})
 }
 
