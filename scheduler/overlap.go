@@ -14,7 +14,7 @@ const (
 	OverlapQueue Overlap = "queue" // the first one waits for a slot until its StartDeadline, those behind it are skipped
 	// OverlapReplace has the oldest run stopped that had begun before the tick, on whichever replica; it ends as canceled (replaced), and the tick is run when
 	// it is dead. A tick that still waits for that when newer ones need all the slots is skipped. What waited since the server, or all replicas, were
-	// away is run one after the other, and replaces nothing that was started meanwhile.
+	// away is run one after the other, and replaces nothing that was started meanwhile; but when such a run outlasts a period, the newest tick wins again.
 	OverlapReplace Overlap = "replace"
 )
 

@@ -49,7 +49,7 @@ func (k *tick) contest(c *election.Claim) {
 	}
 }
 
-// contend has a tick wait until the run that it replaces is dead. One of a backlog waits for the same, but gives way to none.
+// contend has a tick wait until the run that it replaces is dead. One of a backlog waits for the same, but gives way only if that goes on for long.
 func (k *tick) contend() {
 	if k.replaces {
 		k.contends = k.contends || !k.waited
@@ -57,14 +57,21 @@ func (k *tick) contend() {
 	}
 }
 
+// findsStuck tells whether an older tick has found all slots held since before the tick before this one. Those of a backlog go on one after the other if
+// their runs are short; else each would wait in vain until its deadline, and so would those behind it, for ever.
+func (k *tick) findsStuck(o *tick) bool {
+	return o.waited && !o.displaced && !o.held.IsZero() && o.held.Before(k.previous)
+}
+
 // displace has ticks that wait for a run to be stopped give way to a new one, where those that are newer need all the slots.
 func (a *agenda) displace(k *tick, now time.Time) {
 	if k.job.Overlap != OverlapReplace {
 		return
 	}
+	stuck := slices.ContainsFunc(k.ahead(), k.findsStuck)
 	needed := k.job.PerTick
 	for _, o := range slices.Backward(k.ahead()) {
-		if !o.contends || o.displaced {
+		if o.displaced || !o.contends && !(stuck && o.waited) {
 			continue
 		}
 		if needed += o.job.PerTick; needed <= k.job.Parallel {
