@@ -17,7 +17,8 @@ import (
 )
 
 // placeWithLimits makes a cgroup in which a replica can keep limits, and returns what is put before a command to start it there. Where this machine
-// can't there is no such place, which with CRONCLAVE_TEST_LIMITS=1, as make vm sets it, is a failure.
+// can't there is no such place, which with CRONCLAVE_TEST_LIMITS=1, as make vm sets it, is a failure. The test itself is moved meanwhile, so no other may
+// run beside it.
 func placeWithLimits(t *testing.T) (inside []string, able bool) {
 	t.Helper()
 	host, err := command.NewHost(command.HostConfig{Logger: hclog.NewNullLogger()})
