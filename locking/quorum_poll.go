@@ -142,14 +142,14 @@ func (q *quorum) ask(ctx context.Context, p poll) (votes [][]vote, sent time.Dur
 
 // crew runs functions in goroutines that are kept for the next ones for a while: the stack of a new one would have to grow each time.
 type crew struct {
-	work  chan func()
-	over  chan struct{} // closed once
-	once  sync.Once
-	hands sync.WaitGroup
+	work chan func()
+	over chan struct{} // closed once
+	once sync.Once
 
-	mu     sync.Mutex
-	under  int // functions under way
-	landed *sync.Cond
+	mu    sync.Mutex // not a sync.WaitGroup, which must not be added to while it is waited for: leases are released while the client closes
+	under int        // functions under way
+	hands int        // goroutines
+	fewer *sync.Cond // of the one or the other there are none any more
 }
 
 // idleHands is for how long a goroutine without work is kept.
@@ -157,24 +157,32 @@ const idleHands = time.Second
 
 func newCrew() *crew {
 	c := &crew{work: make(chan func()), over: make(chan struct{})}
-	c.landed = sync.NewCond(&c.mu)
+	c.fewer = sync.NewCond(&c.mu)
 	return c
 }
 
 // launch runs f in the background, also while the client closes, since a last release is made then; close waits for it.
 func (c *crew) launch(f func()) {
-	c.mu.Lock()
-	c.under++
-	c.mu.Unlock()
+	c.count(&c.under, 1)
 	select {
 	case c.work <- f:
 	default:
-		c.hands.Go(func() { c.hand(f) })
+		c.count(&c.hands, 1)
+		go c.hand(f)
+	}
+}
+
+func (c *crew) count(of *int, more int) {
+	c.mu.Lock()
+	defer c.mu.Unlock()
+	if *of += more; *of == 0 {
+		c.fewer.Broadcast()
 	}
 }
 
 // hand is one goroutine.
 func (c *crew) hand(f func()) {
+	defer c.count(&c.hands, -1)
 	idle := time.NewTimer(idleHands)
 	defer idle.Stop()
 	for {
@@ -191,25 +199,21 @@ func (c *crew) hand(f func()) {
 }
 
 func (c *crew) do(f func()) {
-	defer func() {
-		c.mu.Lock()
-		defer c.mu.Unlock()
-		if c.under--; c.under == 0 {
-			c.landed.Broadcast()
-		}
-	}()
+	defer c.count(&c.under, -1)
 	f()
 }
 
 // close waits for what is under way; trips end with their time-out.
 func (c *crew) close() {
 	c.mu.Lock()
+	defer c.mu.Unlock()
 	for c.under > 0 {
-		c.landed.Wait()
+		c.fewer.Wait()
 	}
-	c.mu.Unlock()
 	c.once.Do(func() { close(c.over) })
-	c.hands.Wait()
+	for c.hands > 0 {
+		c.fewer.Wait()
+	}
 }
 
 // refused tells whether a node has given less than was asked of it.
