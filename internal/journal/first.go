@@ -1,7 +1,6 @@
 package journal
 
 import (
-	"bytes"
 	"context"
 
 	"github.com/redis/go-redis/v9"
@@ -10,19 +9,26 @@ import (
 // claim is an attempt to be the first to tell the end of a run.
 type claim struct {
 	word
-	ended *redis.BoolCmd // whether it had ended before, by a word of another weight
-	set   *redis.BoolCmd // whether no word of this weight stood there
+	key    string
+	ended  *redis.BoolCmd   // whether it had ended before, by a word of another weight
+	set    *redis.BoolCmd   // whether no word of this weight stood there
+	stands *redis.StringCmd // the word of this weight; nil if none was written before
 }
 
-// claim queues a word, and what tells whether it is the first that ends its run.
-func (w *jobWrite) claim(ctx context.Context, p redis.Pipeliner, records string, r word, wanted bool) {
+// claim queues a word, and what tells whether it is the first that ends its run. All that is asked with the write, since nothing is repeated once that
+// was answered, and after an outage there are many.
+func (j *Journal) claim(ctx context.Context, p redis.Pipeliner, w *jobWrite, r word) {
+	records, name := j.jobKey(w.job, "records"), field(r.weight(), r.RunID)
 	other := map[byte]byte{weightEnd: weightAbandoned, weightAbandoned: weightEnd}[r.weight()]
-	if !wanted || other == 0 {
-		p.HSetNX(ctx, records, field(r.weight(), r.RunID), r.text)
+	if j.first == nil || other == 0 {
+		p.HSetNX(ctx, records, name, r.text)
 		return
 	}
-	c := claim{word: r, ended: p.HExists(ctx, records, field(other, r.RunID))}
-	c.set = p.HSetNX(ctx, records, field(r.weight(), r.RunID), r.text)
+	c := claim{word: r, key: w.job + "|" + r.RunID, ended: p.HExists(ctx, records, field(other, r.RunID))}
+	c.set = p.HSetNX(ctx, records, name, r.text)
+	if j.doubted(c.key) {
+		c.stands = p.HGet(ctx, records, name)
+	}
 	w.claims = append(w.claims, c)
 }
 
@@ -31,26 +37,27 @@ const mostUnsure = 20_000
 
 // tellFirst tells of the words that were the first to end their runs. One whose write was not answered is written again, and was the first if it
 // is what stands there then.
-func (j *Journal) tellFirst(ctx context.Context, jobs []*jobWrite) {
+func (j *Journal) tellFirst(jobs []*jobWrite) {
 	for _, w := range jobs {
 		for _, c := range w.claims {
-			switch key := w.job + "|" + c.RunID; {
-			case c.set.Err() != nil || c.ended.Err() != nil:
-				j.doubt(key)
-			case c.ended.Val():
-				j.sure(key)
-			case c.set.Val():
-				j.sure(key)
+			if c.failed() {
+				j.doubt(c.key)
+				continue
+			}
+			j.sure(c.key)
+			if c.isFirst() {
 				j.first(c.Record)
-			case j.doubted(key):
-				text, err := j.redis.HGet(ctx, j.jobKey(w.job, "records"), field(c.weight(), c.RunID)).Bytes()
-				j.sure(key)
-				if err == nil && bytes.Equal(text, c.text) {
-					j.first(c.Record)
-				}
 			}
 		}
 	}
+}
+
+func (c *claim) failed() bool {
+	return c.set.Err() != nil || c.ended.Err() != nil || c.stands != nil && c.stands.Err() != nil
+}
+
+func (c *claim) isFirst() bool {
+	return !c.ended.Val() && (c.set.Val() || c.stands != nil && c.stands.Val() == string(c.text))
 }
 
 func (j *Journal) doubt(key string) {

@@ -19,6 +19,7 @@ import (
 type teller struct {
 	*journal.Journal
 	deaf  bool // the replies to its writes are lost
+	blind bool // it can do nothing but write
 	mu    sync.Mutex
 	first map[string]int
 }
@@ -41,8 +42,16 @@ func newTeller(t *testing.T, server *embedded.Server) *teller {
 	return w
 }
 
-func (w *teller) DialHook(next redis.DialHook) redis.DialHook          { return next }
-func (w *teller) ProcessHook(next redis.ProcessHook) redis.ProcessHook { return next }
+func (w *teller) DialHook(next redis.DialHook) redis.DialHook { return next }
+func (w *teller) ProcessHook(next redis.ProcessHook) redis.ProcessHook {
+	return func(ctx context.Context, cmd redis.Cmder) error {
+		if w.blind {
+			cmd.SetErr(errors.New("the connection broke"))
+			return cmd.Err()
+		}
+		return next(ctx, cmd)
+	}
+}
 func (w *teller) ProcessPipelineHook(next redis.ProcessPipelineHook) redis.ProcessPipelineHook {
 	return func(ctx context.Context, cmds []redis.Cmder) error {
 		err := next(ctx, cmds)
@@ -96,7 +105,13 @@ func TestWhoTellsFirst(t *testing.T) {
 	b.deaf = false
 	b.says(t, "b", "behind", "missed")
 	a.says(t, "a", "behind", "missed")
-	wantA := map[string]int{"tick missed 3": 1, "run ok 3": 1, "unheard failed 3": 1, "behind missed 3": 1}
+	a.deaf = true
+	a.says(t, "a", "alone", "failed")
+	a.deaf, a.blind = false, true // the write that comes through is the last that does
+	a.says(t, "a", "alone", "failed")
+	a.blind = false
+	a.says(t, "a", "alone", "failed")
+	wantA := map[string]int{"tick missed 3": 1, "run ok 3": 1, "unheard failed 3": 1, "behind missed 3": 1, "alone failed 3": 1}
 	wantB := map[string]int{"dead abandoned 3": 1}
 	if !maps.Equal(a.first, wantA) || !maps.Equal(b.first, wantB) {
 		t.Errorf("told first: %v, want %v; and by the other %v, want %v", a.first, wantA, b.first, wantB)

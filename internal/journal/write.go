@@ -150,7 +150,7 @@ func (j *Journal) commit(ctx context.Context, jobs []*jobWrite, index bool) erro
 		return nil
 	})
 	j.remember(jobs)
-	j.tellFirst(ctx, jobs)
+	j.tellFirst(jobs)
 	return allErrors(ctx, cmds, err)
 }
 
@@ -174,7 +174,7 @@ func (j *Journal) queue(ctx context.Context, p redis.Pipeliner, w *jobWrite) {
 	for _, r := range w.words {
 		// LT: a run's place only goes down, so a late "running" does not lift it.
 		p.ZAddLT(ctx, runs, redis.Z{Score: r.score(), Member: r.RunID})
-		w.claim(ctx, p, records, r, j.first != nil)
+		j.claim(ctx, p, w, r)
 		if lighter := lighterFields(r.weight(), r.RunID); len(lighter) > 0 {
 			p.HDel(ctx, records, lighter...)
 		}
