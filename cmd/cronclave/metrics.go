@@ -99,15 +99,14 @@ func (r *replica) count() func(journal.Record) {
 	}
 }
 
-// forget drops what was counted of jobs that a new configuration has no more.
-func (r *replica) forget(before, after *config.Config) {
+// forget drops what was counted of jobs that a configuration does not have, also of those that went with one before and whose last run ended after that.
+func (r *replica) forget(cfg *config.Config) {
 	if r.metrics == nil {
 		return
 	}
-	for i := range before.Jobs {
-		name := before.Jobs[i].Name
-		if !slices.ContainsFunc(after.Jobs, func(j config.Job) bool { return j.Name == name }) {
-			r.metrics.Forget(name)
-		}
+	known := make(map[string]bool, len(cfg.Jobs))
+	for i := range cfg.Jobs {
+		known[cfg.Jobs[i].Name] = true
 	}
+	r.metrics.Keep(func(job string) bool { return known[job] })
 }

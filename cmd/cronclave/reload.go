@@ -96,7 +96,7 @@ func (l *reloader) reload(ctx context.Context, settled string) {
 	l.cfg.Store(cfg)
 	l.refused.Store(nil)
 	l.edited.Store(true)
-	l.forget(before, cfg)
+	l.forget(cfg)
 	added, changed, removed := compare(before, cfg)
 	l.log.Info("configuration reloaded", "jobs", len(cfg.Jobs), "added", added, "changed", changed, "removed", removed, "config", cfg.Digest()[:12])
 }

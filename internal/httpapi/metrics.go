@@ -2,6 +2,7 @@ package httpapi
 
 import (
 	"net/http"
+	"sync"
 	"time"
 
 	"github.com/prometheus/client_golang/prometheus"
@@ -17,6 +18,9 @@ type Metrics struct {
 	lastOK   *prometheus.GaugeVec
 	left     prometheus.Histogram
 	lost     prometheus.Counter
+
+	mu   sync.Mutex
+	jobs map[string]bool // of which something was counted
 }
 
 // Outcome is how ticks or a run of a job ended.
@@ -40,7 +44,7 @@ type Gauges struct {
 
 // NewMetrics makes the metrics of a replica of a version.
 func NewMetrics(version string, g Gauges) *Metrics {
-	m := &Metrics{registry: prometheus.NewRegistry(),
+	m := &Metrics{registry: prometheus.NewRegistry(), jobs: map[string]bool{},
 		outcomes: prometheus.NewCounterVec(prometheus.CounterOpts{Name: "cronclave_outcomes_total",
 			Help: "Ticks and runs by how they ended, each counted once in the cluster, by the replica that told it first."}, []string{"job", "outcome", "reason"}),
 		runTime: prometheus.NewCounterVec(prometheus.CounterOpts{Name: "cronclave_run_seconds_total",
@@ -73,6 +77,9 @@ func number(b bool) float64 {
 
 // Ended counts an outcome.
 func (m *Metrics) Ended(o Outcome) {
+	m.mu.Lock()
+	defer m.mu.Unlock()
+	m.jobs[o.Job] = true
 	m.outcomes.WithLabelValues(o.Job, o.Outcome, o.Reason).Add(float64(max(o.Ticks, 1)))
 	if o.Took > 0 {
 		m.runTime.WithLabelValues(o.Job).Add(o.Took.Seconds())
@@ -88,12 +95,21 @@ func (m *Metrics) Renewed(left time.Duration) { m.left.Observe(left.Seconds()) }
 // Lost counts a lease.
 func (m *Metrics) Lost() { m.lost.Inc() }
 
-// Forget drops what was counted of a job that is there no more: each label costs memory here and where metrics are kept.
-func (m *Metrics) Forget(job string) {
-	of := prometheus.Labels{"job": job}
-	m.outcomes.DeletePartialMatch(of)
-	m.runTime.DeletePartialMatch(of)
-	m.lastOK.DeletePartialMatch(of)
+// Keep drops what was counted of jobs that are there no more: each label costs memory here and where metrics are kept. What ends of such a job later
+// counts until Keep is called again.
+func (m *Metrics) Keep(known func(job string) bool) {
+	m.mu.Lock()
+	defer m.mu.Unlock()
+	for job := range m.jobs {
+		if known(job) {
+			continue
+		}
+		of := prometheus.Labels{"job": job}
+		m.outcomes.DeletePartialMatch(of)
+		m.runTime.DeletePartialMatch(of)
+		m.lastOK.DeletePartialMatch(of)
+		delete(m.jobs, job)
+	}
 }
 
 // Handler answers with all of them.
