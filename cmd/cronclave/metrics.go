@@ -26,7 +26,7 @@ func (r *replica) listen(cfg config.Server) (err error) {
 	r.metrics = httpapi.NewMetrics(version, httpapi.Gauges{
 		Leader: r.leads.Load, ClockOffset: r.clockOffset, Running: func() int { return r.scheduler.Running() },
 	})
-	r.web, err = httpapi.New(httpapi.Config{Listen: cfg.Listen, Token: token, Metrics: r.metrics.Handler()})
+	r.web, err = httpapi.New(httpapi.Config{Listen: cfg.Listen, Token: token, Metrics: r.metrics.Handler(), Log: r.log})
 	if err != nil {
 		return usageError("[server]: %w", err)
 	}

@@ -12,6 +12,8 @@ import (
 	"net/http"
 	"strings"
 	"time"
+
+	"github.com/hashicorp/go-hclog"
 )
 
 // Config of a [Server].
@@ -22,6 +24,8 @@ type Config struct {
 	Token string
 	// Metrics answers GET /metrics.
 	Metrics http.Handler
+	// Log is told of what goes wrong with connections and requests; nil for nobody.
+	Log hclog.Logger
 }
 
 // Server answers requests. Its methods may be called by several goroutines.
@@ -49,7 +53,11 @@ func New(cfg Config) (*Server, error) {
 	if err != nil {
 		return nil, fmt.Errorf("listen on %s: %w", cfg.Listen, err)
 	}
+	if cfg.Log == nil {
+		cfg.Log = hclog.NewNullLogger()
+	}
 	return &Server{listener: listener, http: &http.Server{Handler: guarded(mux, cfg.Token), MaxHeaderBytes: mostHeader,
+		ErrorLog:          cfg.Log.StandardLogger(&hclog.StandardLoggerOptions{ForceLevel: hclog.Error}), // else it writes to stderr, past the log
 		ReadHeaderTimeout: headerTimeout, ReadTimeout: requestTimeout, WriteTimeout: requestTimeout, IdleTimeout: idleTimeout}}, nil
 }
 

@@ -1,7 +1,9 @@
 package httpapi
 
 import (
+	"bytes"
 	"context"
+	"encoding/json"
 	"io"
 	"net/http"
 	"os"
@@ -11,6 +13,7 @@ import (
 	"testing"
 	"time"
 
+	"github.com/hashicorp/go-hclog"
 	"github.com/prometheus/client_golang/prometheus/testutil"
 )
 
@@ -93,6 +96,32 @@ func TestFaultyConfig(t *testing.T) {
 	}
 	if _, err := New(Config{Listen: "127.0.0.1:0"}); err == nil {
 		t.Error("without metrics")
+	}
+}
+
+// What goes wrong with a request is told where all else is told.
+func TestFaultsAreLogged(t *testing.T) {
+	var written bytes.Buffer
+	s, err := New(Config{Listen: "127.0.0.1:0", Log: hclog.New(&hclog.LoggerOptions{Output: &written, JSONFormat: true}),
+		Metrics: http.HandlerFunc(func(http.ResponseWriter, *http.Request) { panic("a fault of ours") })})
+	if err != nil {
+		t.Fatal(err)
+	}
+	ctx, cancel := context.WithCancel(t.Context())
+	ended := make(chan error, 1)
+	go func() { ended <- s.Run(ctx) }()
+	if resp, err := http.Get("http://" + s.Addr() + "/metrics"); err == nil { //nolint:noctx // it is answered by nobody
+		resp.Body.Close()
+		t.Error("a panic is an answer")
+	}
+	cancel()
+	if err := <-ended; err != nil {
+		t.Error(err)
+	}
+	first, _, _ := strings.Cut(written.String(), "\n")
+	var line map[string]any
+	if err := json.Unmarshal([]byte(first), &line); err != nil || line["@level"] != "error" || !strings.Contains(first, "a fault of ours") {
+		t.Errorf("logged is %s: %v", written.String(), err)
 	}
 }
 
