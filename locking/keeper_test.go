@@ -147,6 +147,24 @@ func TestLeaseEndsBeforeItsRowWhenTheServerIsSilent(t *testing.T) {
 	})
 }
 
+// A grant that was waited for is told by a message, which may take a while: its lease ends no later for that.
+func TestLeaseThatWasToldLateEndsBeforeItsRow(t *testing.T) {
+	inBubble(t, func(w *wire) {
+		c, closeAll := w.client(Config{})
+		defer closeAll()
+		asked := inLine{since: w.clock(), now: time.Now().UnixMicro()}
+		granted := asked.now + 200e3    // for a second, until it is confirmed
+		w.pass(1100 * time.Millisecond) // shortly after a look of the keeper, which would mend it
+		w.fail("mute")
+		waits := waiter{Client: c, request: Request{Lock: "x", Lease: 10 * time.Second}.withDefaults()}
+		l := waits.take(grant{id: waits.request.ID, token: granted, expiry: granted + 1e6, now: granted, longest: 10e6}, asked)
+		<-l.Context().Done()
+		if end := w.clock(); end != l.Deadline() || end > asked.since+1200*time.Millisecond {
+			w.Errorf("it ended %v after the request, its deadline is after %v, and its row's end after 1.2s", end-asked.since, l.Deadline()-asked.since)
+		}
+	})
+}
+
 // The server counts from when it got the request. A holder that counts from the reply believes for too long.
 func TestDeadlineCountsFromBeforeTheRequest(t *testing.T) {
 	const lease, slow = 10 * time.Second, 2 * time.Second
