@@ -90,6 +90,25 @@ func TestFoldedLockIsRenewed(t *testing.T) {
 	})
 }
 
+// What renews a lease may arrive after its release, which therefore leaves a tombstone: also where it was to tell of another attempt.
+func TestFoldedLockOfAnotherAttempt(t *testing.T) {
+	inBubble(t, func(w *wire) {
+		c, closeAll := w.client(Config{})
+		defer closeAll()
+		w.folded(c, "x")
+		l := w.lockFolded(c, "x")
+		w.fail("mute")
+		if err := l.NextAttempt(w.Context()); !errors.Is(err, ErrUnknown) {
+			w.Errorf("to a server that does not answer: %v", err)
+		}
+		w.fail()
+		w.release(l)
+		if n := c.cfg.Redis.Exists(w.Context(), tombstone(c.key("x"), l.ID())).Val(); n != 1 {
+			w.Error("no tombstone")
+		}
+	})
+}
+
 // Who dies with a folded lock in hand keeps it for the rest of the lease, and no longer.
 func TestFoldedLockRunsOut(t *testing.T) {
 	inBubble(t, func(w *wire) {

@@ -29,6 +29,7 @@ func (l *Lease) NextAttempt(ctx context.Context) error {
 	if c.quorum != nil {
 		return c.quorum.nextAttempt(ctx, l)
 	}
+	l.goesOut()
 	ctx, cancel := context.WithTimeout(ctx, c.cfg.Timeout)
 	defer cancel()
 	if got := c.send(ctx, []call{c.renewing(l)})[0]; got.verdict != "renewed" { // the keeper makes of it what there is to make
