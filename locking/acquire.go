@@ -5,6 +5,7 @@ import (
 	"crypto/rand"
 	"errors"
 	"fmt"
+	"slices"
 	"strings"
 	"time"
 )
@@ -246,15 +247,17 @@ func checkName(name string) error {
 	if !strings.ContainsAny(name, "{}") {
 		return nil
 	}
-	before, rest, ok := strings.Cut(name, "{")
-	tag, after, closed := strings.Cut(rest, "}")
-	if !ok || !closed || tag == "" || strings.ContainsAny(before+tag+after, "{}") {
+	start, end := strings.IndexByte(name, '{'), strings.IndexByte(name, '}')
+	if strings.Count(name, "{") != 1 || strings.Count(name, "}") != 1 || end <= start+1 {
 		return errors.New("a name may have one hash tag in braces, as in {orders}:archive")
 	}
-	for _, part := range keyParts {
-		if strings.HasSuffix(after, ":"+part) || strings.Contains(after, ":dead:") {
-			return fmt.Errorf("a name with a hash tag can't end with :%s or contain :dead:, other keys of that tag do", part)
-		}
+	after := name[end+1:]
+	last := after[strings.LastIndexByte(after, ':')+1:]
+	if len(last) < len(after) && slices.Contains(keyParts, last) {
+		return fmt.Errorf("a name with a hash tag can't end with :%s: another key of that tag does", last)
+	}
+	if strings.Contains(after, ":dead:") {
+		return errors.New("a name with a hash tag can't contain :dead: behind it: other keys of that tag do")
 	}
 	return nil
 }

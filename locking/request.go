@@ -136,7 +136,7 @@ func (t Tick) validate(slots int) error {
 		return fmt.Errorf("per tick is %d: it must be from 1 to the number of slots, %d", t.PerTick, slots)
 	case !t.Deadline.IsZero() && t.IfLate == "":
 		return errors.New("a tick with a deadline needs the outcome IfLate")
-	case strings.ContainsAny(t.IfHeld+t.IfLate, ";\n"):
+	case strings.ContainsAny(t.IfHeld, ";\n") || strings.ContainsAny(t.IfLate, ";\n"):
 		return fmt.Errorf("outcomes %q and %q: they must have neither semicolons nor line breaks", t.IfHeld, t.IfLate)
 	}
 	return nil

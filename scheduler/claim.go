@@ -291,7 +291,7 @@ func (s *Scheduler) granted(k *tick, term *election.Term, now time.Time) {
 		s.giveBack(k, term)
 		return
 	}
-	s.start(k, term)
+	s.start(k, term, now)
 	s.agenda.close(k)
 	if s.cfg.Notices != nil && !s.leaving {
 		s.begun = append(s.begun, term)
@@ -303,9 +303,9 @@ func (s *Scheduler) granted(k *tick, term *election.Term, now time.Time) {
 }
 
 // start runs a granted tick in a goroutine of its own.
-func (s *Scheduler) start(k *tick, term *election.Term) {
+func (s *Scheduler) start(k *tick, term *election.Term, now time.Time) {
 	run := &Run{ID: term.ID(), Job: k.job.Name, Tick: k.at, Trigger: k.trigger, Slot: term.Slot(), Slots: k.job.Parallel,
-		Attempt: term.Attempt(), Token: term.Token(), startBy: k.startBy(s.now()), followed: k.task.follows(k.at)}
+		Attempt: term.Attempt(), Token: term.Token(), startBy: k.startBy(now), followed: k.task.follows(k.at)}
 	s.active.Add(1)
 	k.term = term
 	go func() {

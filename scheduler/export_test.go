@@ -27,3 +27,6 @@ func (s *Scheduler) Leftovers() (left []string) {
 
 // RetryPause is the time before a try.
 func RetryPause(r Retry, number int) time.Duration { return r.pause(number) }
+
+// Turn is how long a replica lets others ask first for a tick of a job.
+func (s *Scheduler) Turn(job string, tick time.Time) time.Duration { return s.turn(s.tasks[job], tick) }

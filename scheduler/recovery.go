@@ -229,7 +229,7 @@ func (s *Scheduler) settleAdoption(h *heir, r election.Result, now time.Time) {
 	again := now.Add(heldPause)
 	switch {
 	case r.Verdict == election.Granted:
-		s.succeed(h, r.Term)
+		s.succeed(h, r.Term, now)
 		return
 	case s.leaving:
 		h.doubted = h.doubted || r.Verdict == election.CannotTell
@@ -258,7 +258,7 @@ func (s *Scheduler) settleAdoption(h *heir, r election.Result, now time.Time) {
 }
 
 // succeed starts the next attempt of a tick. A replica that leaves gives it back instead: the orphan waits for another heir.
-func (s *Scheduler) succeed(h *heir, term *election.Term) {
+func (s *Scheduler) succeed(h *heir, term *election.Term, now time.Time) {
 	delete(s.heirs.known, h.of.ID)
 	h.placed = false // from here on it is the run that has the place
 	if s.leaving {
@@ -267,7 +267,7 @@ func (s *Scheduler) succeed(h *heir, term *election.Term) {
 	}
 	s.log.Info("recovering", "job", h.task.Name, "tick", h.at.Format(time.RFC3339), "of_run", h.of.ID, "of_replica", h.of.Holder,
 		"run_id", term.ID(), "attempt", term.Attempt())
-	s.start(h.tick, term)
+	s.start(h.tick, term, now)
 }
 
 // heirsOf is how many orphans of a job this replica is about to adopt.

@@ -53,8 +53,7 @@ func (r Retry) pause(number int) time.Duration {
 // tries leads a run through its tries. record has the outcome of the last one then; each before has a record of its own. interrupted tells that
 // there was to be another one, which another replica may have.
 func (x *executor) tries(ctx context.Context, job *Job, run *Run, term *election.Term, record *Record) (interrupted bool) {
-	for {
-		began := x.now()
+	for began := record.Started; ; began = x.now() {
 		result, cause := x.launch(ctx, job, run, term)
 		record.Finished = x.now()
 		record.conclude(result, cause, lapsed(job, term))

@@ -15,6 +15,9 @@ const (
 	rankStep = 5 * time.Millisecond
 	// maxRankDelay bounds that, where there are many replicas.
 	maxRankDelay = 100 * time.Millisecond
+	// groups is into how many the jobs fall: of ticks that are due together a favourite asks for one group after the other, and the others, should it take
+	// long, for the last first. So they help it from the other end, instead of asking for what it is about to be granted.
+	groups = 16
 )
 
 // rank tells how many of the peers come before self for a tick of a job: rendezvous hashing (Thaler and Ravishankar
@@ -39,7 +42,11 @@ func (s *Scheduler) turn(t *task, tick time.Time) time.Duration {
 	}
 	self, all := s.cfg.Peers(t.Where)
 	place := max(rank(t.Name, tick, self, all)-(t.PerTick-1), 0)
-	return min(time.Duration(place)*rankStep, maxRankDelay)
+	group := time.Duration(xxhash.Sum64String(t.Name) % groups)
+	if place > 0 {
+		group = groups - group
+	}
+	return min(time.Duration(place)*rankStep, maxRankDelay) + group*time.Nanosecond
 }
 
 // hear has the loop told of notices until ctx ends or the loop does; the function it returns waits.

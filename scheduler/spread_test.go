@@ -108,3 +108,38 @@ func TestNoticeOfOneGrantOfSeveral(t *testing.T) {
 		}
 	})
 }
+
+// TestOthersHelpFromTheOtherEnd: who asks last asks first for what its favourite comes to last. That costs nobody any time.
+func TestOthersHelpFromTheOtherEnd(t *testing.T) {
+	inCluster(t, func(c *cluster) {
+		var jobs []scheduler.Job
+		for i := range 200 {
+			jobs = append(jobs, c.job(fmt.Sprint("j", i), "*/10 * * * * *", time.Millisecond))
+		}
+		replicas := c.joinAll(2, jobs, c.ranked)
+		tick := c.start.Add(10 * time.Second)
+		turns := func(job string) (first, second time.Duration) {
+			a, b := replicas[0].Turn(job, tick), replicas[1].Turn(job, tick)
+			return min(a, b), max(a, b)
+		}
+		differ := 0
+		for i, j := range jobs {
+			first, second := turns(j.Name)
+			if first > time.Microsecond || second < 4*time.Millisecond {
+				t.Errorf("%s is asked for after %v and %v", j.Name, first, second)
+			}
+			for _, other := range jobs[:i] {
+				f, s := turns(other.Name)
+				if (first < f) != (second > s) {
+					t.Fatalf("%s is asked for after %v and %v, %s after %v and %v", j.Name, first, second, other.Name, f, s)
+				}
+				if first < f {
+					differ++
+				}
+			}
+		}
+		if differ < 1000 {
+			t.Errorf("only %d pairs of jobs are asked for one after the other", differ)
+		}
+	})
+}
