@@ -304,9 +304,9 @@ func (s *Scheduler) granted(k *tick, term *election.Term, now time.Time) {
 
 // start runs a granted tick in a goroutine of its own.
 func (s *Scheduler) start(k *tick, term *election.Term, now time.Time) {
-	run := &Run{ID: term.ID(), Job: k.job.Name, Tick: k.at, Trigger: k.trigger, Slot: term.Slot(), Slots: k.job.Parallel,
+	run := &Run{ID: term.ID(), Job: k.job.Name, Tick: k.at, Due: k.due, Trigger: k.trigger, Slot: term.Slot(), Slots: k.job.Parallel,
 		Attempt: term.Attempt(), Token: term.Token(), startBy: k.startBy(now), followed: k.task.follows(k.at)}
-	s.active.Add(1)
+	s.active.add(k.job.Name, 1)
 	k.term = term
 	go func() {
 		defer func() { s.finished <- k }()
@@ -316,7 +316,7 @@ func (s *Scheduler) start(k *tick, term *election.Term, now time.Time) {
 
 func (s *Scheduler) giveBack(k *tick, term *election.Term) {
 	k.returned = true
-	s.active.Add(1)
+	s.active.add(k.job.Name, 1)
 	go func() {
 		defer func() { s.finished <- k }()
 		if err := term.Return(context.Background()); err != nil {
@@ -327,7 +327,7 @@ func (s *Scheduler) giveBack(k *tick, term *election.Term) {
 
 // freed is told of a run that is over: what waited for a place on this replica is asked for at once.
 func (s *Scheduler) freed(k *tick) {
-	s.active.Add(-1)
+	s.active.add(k.job.Name, -1)
 	k.task.running--
 	s.running--
 	now := s.now()
@@ -353,6 +353,3 @@ func (s *Scheduler) roomFor(t *task, job *Job, term *election.Term, now time.Tim
 		s.ended = append(s.ended, term)
 	}
 }
-
-// Running is how many runs this replica has. It may be called at any time.
-func (s *Scheduler) Running() int { return int(s.active.Load()) }

@@ -77,6 +77,7 @@ type Run struct {
 	Job         string
 	Replica     string
 	Tick        time.Time // zero outside the schedule
+	Due         time.Time // from when it could start: its jitter after Tick, or when the jobs before it had ended; zero for others than ticks as they come due
 	Trigger     string    // schedule, catch_up, recovery, manual
 	Slot, Slots int
 	Attempt     int             // of its tick: 1, and more for each try after one that failed, or was interrupted

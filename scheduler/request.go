@@ -135,7 +135,7 @@ func (s *Scheduler) runErrand(e *errand, t *task) {
 	e.task, e.bound = t, t.running >= t.PerReplica
 	t.running++
 	s.running++
-	s.active.Add(1)
+	s.active.add(t.Name, 1)
 	isTick := e.Tick.IsZero() || t.names(e.Tick) // found out here, since a reload may change what the task's ticks are
 	try := attempt{s, e.Request, t.Job, isTick, e.bound}
 	go func() {
@@ -146,7 +146,7 @@ func (s *Scheduler) runErrand(e *errand, t *task) {
 
 // settleErrand is told that a try is over.
 func (s *Scheduler) settleErrand(e errandResult) {
-	s.active.Add(-1)
+	s.active.add(e.task.Name, -1)
 	e.task.running--
 	s.running--
 	now := s.now()

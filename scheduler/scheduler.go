@@ -101,7 +101,7 @@ type Scheduler struct {
 
 	abort    context.Context // ends when running jobs must be killed at once
 	abortNow context.CancelFunc
-	active   atomic.Int64 // runs, each with a goroutine
+	active   census // runs, each with a goroutine
 	claimed  chan claimedBatch
 	surveyed chan surveyedBatch
 	checked  chan checkedBatch
