@@ -4,6 +4,7 @@ import (
 	"context"
 	"errors"
 	"fmt"
+	"strings"
 	"time"
 
 	"github.com/cronclave/cronclave/locking"
@@ -20,6 +21,13 @@ type Entry struct {
 
 // PoolLock names the lock of a pool, for those who take its slots by package locking.
 func PoolLock(pool string) string { return "{" + pool + "}:pool" }
+
+// PoolOf is the inverse of [PoolLock]; ok tells whether that lock is one of a pool.
+func PoolOf(lock string) (pool string, ok bool) {
+	pool, begins := strings.CutPrefix(lock, "{")
+	pool, ends := strings.CutSuffix(pool, "}:pool")
+	return pool, begins && ends
+}
 
 func (e *Elector) pool(entry Entry) *locking.Semaphore {
 	return e.locks.Semaphore(PoolLock(entry.Pool), entry.Slots, locking.WithLease(entry.Lease), locking.WithAnyLimit())

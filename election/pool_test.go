@@ -112,3 +112,15 @@ func TestTermWithASlot(t *testing.T) {
 		}
 	})
 }
+
+// TestPoolOf: the lock of a pool tells which, and no other lock does.
+func TestPoolOf(t *testing.T) {
+	if pool, ok := election.PoolOf(election.PoolLock("warehouse")); !ok || pool != "warehouse" {
+		t.Errorf("%q, %v", pool, ok)
+	}
+	for _, lock := range []string{"{report}:job", "leader", "warehouse}:pool"} {
+		if pool, ok := election.PoolOf(lock); ok {
+			t.Errorf("%s is of the pool %q", lock, pool)
+		}
+	}
+}

@@ -5,6 +5,7 @@ import (
 	"fmt"
 	"io"
 	"maps"
+	"math"
 	"net/http"
 	"os"
 	"path/filepath"
@@ -22,10 +23,7 @@ var outcomeSample = regexp.MustCompile(`^cronclave_outcomes_total\{job="([^"]*)"
 func TestMetricsCountEachOutcomeOnce(t *testing.T) {
 	t.Parallel()
 	const token = "s3cr3t-t0ken"
-	file := filepath.Join(t.TempDir(), "token")
-	if err := os.WriteFile(file, []byte(token+"\n"), 0o600); err != nil {
-		t.Fatal(err)
-	}
+	file := tokenFile(t, token)
 	program(t, cronclaveProgram) // which takes a while, and the jobs expire soon
 	program(t, scribeProgram)
 	c := newCluster(t, fmt.Sprintf(`
@@ -50,9 +48,7 @@ timeout = "1s"
 	replicas := c.startAll(t, 3)
 	urls := make([]string, len(replicas))
 	for i, r := range replicas {
-		e := r.WaitLog(t, soon, "address", message("answering HTTP requests"))
-		urls[i], _ = e["address"].(string)
-		urls[i] = "http://" + urls[i] + "/metrics"
+		urls[i] = r.metricsURL(t)
 	}
 	if code, _ := get(t, urls[0], "wrong"); code != http.StatusUnauthorized {
 		t.Errorf("with a wrong token: %d", code)
@@ -102,6 +98,90 @@ timeout = "1s"
 	stopAll(t, replicas)
 }
 
+// TestMetricsOfAReplica: what a replica tells of itself is so, while Redis has never been there, is, and is gone (P6).
+func TestMetricsOfAReplica(t *testing.T) {
+	t.Parallel()
+	const token = "s3cr3t-t0ken"
+	s := startRedis(t, redisOpts{})
+	c := newClusterOn(t, s, fmt.Sprintf(`
+server = { listen = "127.0.0.1:0", token_file = %q }
+[pools.db]
+slots = 1
+[jobs.known]
+schedule = "* * * * * *"
+command = ["sleep", "1.5"]
+pool = "db"
+`, tokenFile(t, token)))
+	s.Stop()
+	r := c.start(t, "r1")
+	url := r.metricsURL(t)
+	if code, body := get(t, url, ""); code != http.StatusUnauthorized || strings.Contains(body, "cronclave_") {
+		t.Errorf("without a token: %d\n%s", code, body)
+	}
+	var now map[string]float64
+	shows := func(holds func() bool) func() bool {
+		return func() bool {
+			now = samples(t, url, token)
+			return holds()
+		}
+	}
+	const up, offset = "cronclave_redis_up", "cronclave_clock_offset_seconds"
+	if shows(func() bool { return now[up] != 0 || !math.IsNaN(now[offset]) })() {
+		t.Errorf("without Redis it is up: %v, and the clock's offset is %v", now[up], now[offset])
+	}
+	s.Start(lost)
+	eventually(t, startTimeout, "sign of Redis, and of a run", shows(func() bool {
+		return now[up] == 1 && math.Abs(now[offset]) < 1 && now[`cronclave_job_runs{job="known"}`] == 1 && now["cronclave_runs"] >= 1
+	}))
+	const took, delay, wait = "cronclave_run_duration_seconds", "cronclave_start_delay_seconds", "cronclave_pool_wait_seconds"
+	eventually(t, startTimeout, "run that has ended", shows(func() bool { return now[took+"_count"] >= 2 }))
+	if now[took+`_bucket{le="1"}`] != 0 || now[took+`_bucket{le="5"}`] < 1 {
+		t.Errorf("runs of 1.5s took: %v", now)
+	}
+	if now[delay+`_bucket{le="1"}`] < 1 || now[delay+"_count"] < now[took+"_count"] || now[wait+`_count{pool="db"}`] < 2 {
+		t.Errorf("they were punctual, and each waited for its pool: %v", now)
+	}
+	s.Stop()
+	eventually(t, soon, "sign of its end", shows(func() bool { return now[up] == 0 && math.Abs(now[offset]) < 1 }))
+	s.Start(lost)
+	eventually(t, soon, "sign of its return", shows(func() bool { return now[up] == 1 }))
+	stopAll(t, []*replica{r})
+}
+
+// tokenFile writes a token into a file.
+func tokenFile(t *testing.T, token string) string {
+	t.Helper()
+	file := filepath.Join(t.TempDir(), "token")
+	if err := os.WriteFile(file, []byte(token+"\n"), 0o600); err != nil {
+		t.Fatal(err)
+	}
+	return file
+}
+
+// metricsURL is where a replica with [server] tells its metrics.
+func (r *replica) metricsURL(t *testing.T) string {
+	t.Helper()
+	address, _ := r.WaitLog(t, soon, "address", message("answering HTTP requests"))["address"].(string)
+	return "http://" + address + "/metrics"
+}
+
+// samples are the metrics of a replica, by their names with labels.
+func samples(t *testing.T, url, token string) map[string]float64 {
+	t.Helper()
+	code, body := get(t, url, token)
+	if code != http.StatusOK {
+		t.Fatalf("%s: %d", url, code)
+	}
+	all := map[string]float64{}
+	for line := range strings.Lines(body) {
+		series, value, _ := strings.Cut(strings.TrimSpace(line), " ")
+		if v, err := strconv.ParseFloat(value, 64); err == nil && strings.HasPrefix(series, "cronclave_") {
+			all[series] = v
+		}
+	}
+	return all
+}
+
 // get asks for a page as who bears a token does.
 func get(t *testing.T, url, token string) (code int, body string) {
 	t.Helper()
@@ -109,7 +189,9 @@ func get(t *testing.T, url, token string) (code int, body string) {
 	if err != nil {
 		t.Fatal(err)
 	}
-	req.Header.Set("Authorization", "Bearer "+token)
+	if token != "" {
+		req.Header.Set("Authorization", "Bearer "+token)
+	}
 	resp, err := http.DefaultClient.Do(req)
 	if err != nil {
 		t.Fatal(err)

@@ -62,7 +62,7 @@ func (r *replica) jobs(cfg *config.Config) []scheduler.Job {
 		r.live.add(run, journal.Line{Stderr: stream == "stderr", Text: string(line)})
 	})
 	for i := range jobs {
-		jobs[i].Runner = liveRunner{jobs[i].Runner, r.live}
+		jobs[i].Runner = punctual{liveRunner{jobs[i].Runner, r.live}, r}
 	}
 	return jobs
 }

@@ -2,11 +2,13 @@ package main
 
 import (
 	"context"
+	"errors"
 	"os"
 	"slices"
 	"strings"
 	"time"
 
+	"github.com/cronclave/cronclave/election"
 	"github.com/cronclave/cronclave/internal/config"
 	"github.com/cronclave/cronclave/internal/httpapi"
 	"github.com/cronclave/cronclave/internal/journal"
@@ -24,7 +26,8 @@ func (r *replica) listen(cfg config.Server) (err error) {
 		return err
 	}
 	r.metrics = httpapi.NewMetrics(version, httpapi.Gauges{
-		Leader: r.leads.Load, ClockOffset: r.clockOffset, Running: func() int { return r.scheduler.Running() },
+		Leader: r.leads.Load, RedisUp: r.redisUp, ClockOffset: r.clockOffset,
+		Running: func() int { return r.scheduler.Running() }, ByJob: func() map[string]int { return r.scheduler.RunningByJob() },
 	})
 	r.web, err = httpapi.New(httpapi.Config{Listen: cfg.Listen, Token: token, Metrics: r.metrics.Handler(), Log: r.log})
 	if err != nil {
@@ -63,12 +66,16 @@ func (r *replica) serve(ctx context.Context) {
 	}
 }
 
-// clockOffset is how far this machine's clock is from that of Redis.
-func (r *replica) clockOffset() time.Duration {
-	if now, known := r.locks.EstimatedTime(); known {
-		return r.clock().Sub(now)
-	}
-	return 0
+// clockOffset is how far this machine's clock is from that of Redis, if it has answered yet.
+func (r *replica) clockOffset() (offset time.Duration, known bool) {
+	now, known := r.locks.EstimatedTime()
+	return r.clock().Sub(now), known
+}
+
+// redisUp asks Redis, as the replica did when it started, by the replica's own connections: what was heard some seconds ago would be old news.
+func (r *replica) redisUp() bool {
+	_, err := examine(context.Background(), r.redis)
+	return err == nil
 }
 
 // hooks are what the metrics are told of leases.
@@ -76,7 +83,29 @@ func (r *replica) hooks() locking.Hooks {
 	if r.metrics == nil {
 		return locking.Hooks{}
 	}
-	return locking.Hooks{Renewed: func(_ string, left time.Duration) { r.metrics.Renewed(left) }, Lost: func(string, error) { r.metrics.Lost() }}
+	return locking.Hooks{
+		Renewed: func(_ string, left time.Duration) { r.metrics.Renewed(left) },
+		Lost:    func(string, error) { r.metrics.Lost() },
+		Waited: func(lock string, wait time.Duration) {
+			if pool, ok := election.PoolOf(lock); ok { // nothing else is waited for
+				r.metrics.Waited(pool, wait)
+			}
+		},
+	}
+}
+
+// punctual notes how late what it runs is started.
+type punctual struct {
+	scheduler.Runner
+	*replica
+}
+
+// Run runs the job. Only the first try of a tick as it comes due says how punctual a replica is: all else is late on purpose, or has no tick.
+func (p punctual) Run(ctx context.Context, run *scheduler.Run) scheduler.Result {
+	if p.metrics != nil && run.Trigger == "schedule" && run.Attempt == 1 {
+		p.metrics.Started(p.now().Sub(run.Due))
+	}
+	return p.Runner.Run(ctx, run)
 }
 
 // withReason are the outcomes whose reasons are a few words; those of others are texts.
@@ -93,10 +122,60 @@ func (r *replica) count() func(journal.Record) {
 			o.Reason = rec.Reason
 		}
 		if rec.DurationMS != nil {
-			o.Took = time.Duration(*rec.DurationMS) * time.Millisecond
+			o.Ran, o.Took = true, time.Duration(*rec.DurationMS)*time.Millisecond
 		}
 		r.metrics.Ended(o)
 	}
+}
+
+// recall has the metrics know when jobs last ended ok before this replica started: else what watches for jobs that do so no more would see
+// nothing, and be quiet, after each restart.
+func (r *replica) recall(ctx context.Context) {
+	if r.metrics == nil {
+		return
+	}
+	ctx, done := context.WithCancel(ctx)
+	defer done()
+	every(ctx, registerEvery, func() {
+		if err := r.recallAll(ctx); err != nil {
+			r.log.Debug("when jobs last ended ok is not known yet", "error", err)
+			return
+		}
+		done()
+	})
+}
+
+// recallAll looks at the newest records of all jobs, and at all of those that did not do well lately.
+func (r *replica) recallAll(ctx context.Context) error {
+	jobs := names(r.cfg.Load())
+	for _, look := range []struct{ jobs, records int }{{250, 2}, {10, 0}} {
+		var ill []string
+		for some := range slices.Chunk(jobs, look.jobs) {
+			recent, err := r.journal.Recent(ctx, some, look.records)
+			if err != nil && !errors.Is(err, journal.ErrCorrupt) { // of which the rest is good
+				return err //nolint:wrapcheck // it tells what it was doing
+			}
+			for _, job := range some {
+				i := slices.IndexFunc(recent[job], func(rec journal.Record) bool { return rec.Outcome == journal.OutcomeOK })
+				if i < 0 {
+					ill = append(ill, job)
+					continue
+				}
+				r.metrics.Succeeded(job, recent[job][i].Finished)
+			}
+		}
+		jobs = ill
+	}
+	return nil
+}
+
+// names are those of all jobs of a configuration.
+func names(cfg *config.Config) []string {
+	all := make([]string, len(cfg.Jobs))
+	for i := range cfg.Jobs {
+		all[i] = cfg.Jobs[i].Name
+	}
+	return all
 }
 
 // forget drops what was counted of jobs that a configuration does not have, also of those that went with one before and whose last run ended after that.
@@ -105,8 +184,8 @@ func (r *replica) forget(cfg *config.Config) {
 		return
 	}
 	known := make(map[string]bool, len(cfg.Jobs))
-	for i := range cfg.Jobs {
-		known[cfg.Jobs[i].Name] = true
+	for _, job := range names(cfg) {
+		known[job] = true
 	}
 	r.metrics.Keep(func(job string) bool { return known[job] })
 }

@@ -189,6 +189,7 @@ func (r *replica) run(ctx context.Context, embedded bool, reload func(context.Co
 	beside.Go(func() { r.office.Campaign(campaign, r.lead) })
 	beside.Go(func() { r.register(registered) })
 	beside.Go(func() { r.live.run(registered) })
+	beside.Go(func() { r.recall(work) })
 	beside.Go(func() { r.processes.mind(work, drain) })
 	beside.Go(func() { reload(work) })
 	err = r.scheduler.Run(work)

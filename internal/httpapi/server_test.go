@@ -18,13 +18,20 @@ import (
 )
 
 func quietGauges() Gauges {
-	return Gauges{Leader: func() bool { return true }, ClockOffset: func() time.Duration { return 1500 * time.Millisecond }, Running: func() int { return 3 }}
+	return Gauges{Leader: func() bool { return true }, RedisUp: func() bool { return true },
+		ClockOffset: func() (time.Duration, bool) { return 1500 * time.Millisecond, true },
+		Running:     func() int { return 3 }, ByJob: func() map[string]int { return map[string]int{"a": 2, "b": 1} }}
 }
 
 // serve runs a server until the test ends.
 func serve(t *testing.T, token string) (s *Server, m *Metrics) {
 	t.Helper()
-	m = NewMetrics("v1", quietGauges())
+	return serveMetrics(t, token, quietGauges())
+}
+
+func serveMetrics(t *testing.T, token string, g Gauges) (s *Server, m *Metrics) {
+	t.Helper()
+	m = NewMetrics("v1", g)
 	s, err := New(Config{Listen: "127.0.0.1:0", Token: token, Metrics: m.Handler()})
 	if err != nil {
 		t.Fatal(err)
@@ -127,16 +134,24 @@ func TestFaultsAreLogged(t *testing.T) {
 
 func TestMetrics(t *testing.T) {
 	s, m := serve(t, "")
-	m.Ended(Outcome{Job: "a", Outcome: "ok", Finished: time.Unix(1000, 5e8), Took: 2 * time.Second})
+	m.Ended(Outcome{Job: "a", Outcome: "ok", Finished: time.Unix(1000, 5e8), Ran: true, Took: 2 * time.Second})
 	m.Ended(Outcome{Job: "a", Outcome: "missed", Reason: "down", Ticks: 7})
-	m.Ended(Outcome{Job: "b", Outcome: "failed", Took: time.Second})
+	m.Ended(Outcome{Job: "b", Outcome: "failed", Ran: true, Took: time.Second})
+	m.Ended(Outcome{Job: "b", Outcome: "failed", Ran: true}) // in less than a millisecond
+	m.Started(200 * time.Millisecond)
+	m.Started(-time.Millisecond) // by clocks that are a little apart
+	m.Waited("db", 5*time.Second)
 	m.Renewed(5 * time.Second)
 	m.Lost()
 	_, body := request(t, s, "GET", "/metrics", "")
 	for _, want := range []string{
 		`cronclave_outcomes_total{job="a",outcome="ok",reason=""} 1`, `cronclave_outcomes_total{job="a",outcome="missed",reason="down"} 7`,
 		`cronclave_run_seconds_total{job="a"} 2`, `cronclave_last_ok_timestamp_seconds{job="a"} 1000.5`, `cronclave_lease_renewal_left_seconds_sum 5`,
-		`cronclave_leases_lost_total 1`, `cronclave_leader 1`, `cronclave_clock_offset_seconds 1.5`, `cronclave_runs 3`, `cronclave_build_info{version="v1"} 1`,
+		`cronclave_run_duration_seconds_bucket{le="0.5"} 1`, `cronclave_run_duration_seconds_bucket{le="1"} 2`, `cronclave_run_duration_seconds_count 3`,
+		`cronclave_start_delay_seconds_bucket{le="0.01"} 1`, `cronclave_start_delay_seconds_bucket{le="0.3"} 2`, `cronclave_start_delay_seconds_sum 0.2`,
+		`cronclave_pool_wait_seconds_bucket{pool="db",le="1"} 0`, `cronclave_pool_wait_seconds_bucket{pool="db",le="10"} 1`,
+		`cronclave_leases_lost_total 1`, `cronclave_leader 1`, `cronclave_redis_up 1`, `cronclave_clock_offset_seconds 1.5`, `cronclave_runs 3`,
+		`cronclave_job_runs{job="a"} 2`, `cronclave_job_runs{job="b"} 1`, `cronclave_build_info{version="v1"} 1`,
 		"go_goroutines ", "process_open_fds ",
 	} {
 		if !strings.Contains(body, want) {
@@ -148,12 +163,43 @@ func TestMetrics(t *testing.T) {
 	}
 }
 
+// What nobody knows is no number: an offset of 0 is a good one.
+func TestUnknownIsNoNumber(t *testing.T) {
+	g := quietGauges()
+	g.ClockOffset, g.RedisUp = func() (time.Duration, bool) { return time.Hour, false }, func() bool { return false }
+	s, _ := serveMetrics(t, "", g)
+	_, body := request(t, s, "GET", "/metrics", "")
+	for _, want := range []string{"\ncronclave_clock_offset_seconds NaN\n", "\ncronclave_redis_up 0\n"} {
+		if !strings.Contains(body, want) {
+			t.Errorf("no %q in\n%s", want, body)
+		}
+	}
+}
+
+// The last run that ended ok is the latest, in whatever order they are told of.
+func TestLastOKIsTheLatest(t *testing.T) {
+	s, m := serve(t, "")
+	m.Succeeded("told", time.Unix(1000, 0))
+	m.Ended(Outcome{Job: "ran", Outcome: "ok", Finished: time.Unix(2000, 0), Ran: true})
+	m.Succeeded("ran", time.Unix(1000, 0)) // the history was read before that, and tells it now
+	m.Ended(Outcome{Job: "told", Outcome: "failed", Finished: time.Unix(3000, 0), Ran: true})
+	_, body := request(t, s, "GET", "/metrics", "")
+	for _, want := range []string{`cronclave_last_ok_timestamp_seconds{job="told"} 1000`, `cronclave_last_ok_timestamp_seconds{job="ran"} 2000`,
+		`cronclave_outcomes_total{job="ran",outcome="ok",reason=""} 1`} {
+		if !strings.Contains(body, want) {
+			t.Errorf("no %q in\n%s", want, body)
+		}
+	}
+}
+
 // A job that was removed leaves nothing behind, even if its last run ended after that.
 func TestMetricsOfRemovedJobsGo(t *testing.T) {
-	s, m := serve(t, "")
+	g := quietGauges()
+	g.ByJob = func() map[string]int { return nil } // they have ended
+	s, m := serveMetrics(t, "", g)
 	for range 2 {
-		m.Ended(Outcome{Job: "a", Outcome: "ok", Took: time.Second}) // the second time it is removed already
-		m.Ended(Outcome{Job: "b", Outcome: "failed", Took: time.Second})
+		m.Ended(Outcome{Job: "a", Outcome: "ok", Finished: time.Unix(1000, 0), Ran: true, Took: time.Second}) // the second time it is removed already
+		m.Ended(Outcome{Job: "b", Outcome: "failed", Ran: true, Took: time.Second})
 		m.Keep(func(job string) bool { return job == "b" })
 		if _, body := request(t, s, "GET", "/metrics", ""); strings.Contains(body, `job="a"`) || !strings.Contains(body, `job="b"`) {
 			t.Errorf("removed, and still there, or another one is gone:\n%s", body)
@@ -172,7 +218,8 @@ func TestEachMetricIsDocumented(t *testing.T) {
 		documented = append(documented, string(m[1]))
 	}
 	m := NewMetrics("v1", quietGauges())
-	m.Ended(Outcome{Job: "a", Outcome: "ok", Took: time.Second})
+	m.Ended(Outcome{Job: "a", Outcome: "ok", Finished: time.Unix(1000, 0), Ran: true, Took: time.Second})
+	m.Waited("p", time.Second)
 	families, err := m.registry.Gather()
 	if err != nil {
 		t.Fatal(err)
