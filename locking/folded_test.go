@@ -313,6 +313,32 @@ func TestFoldedLocksTravelTogether(t *testing.T) {
 	})
 }
 
+// Of requests for one lock that travel together one is granted.
+func TestFoldedLockIsAskedForTwice(t *testing.T) {
+	inBubble(t, func(w *wire) {
+		c, closeAll := w.client(Config{})
+		defer closeAll()
+		w.folded(c, "x")
+		know, _ := c.seen.remembers("x")
+		var calls []call
+		for _, id := range []string{"one", "other"} {
+			r := Request{Lock: "x", ID: id, Lease: foldedLease}.withDefaults()
+			calls = append(calls, c.foldedGrant(r, know))
+		}
+		w.sent()
+		replies := c.send(w.Context(), calls)
+		if trips := len(w.sent()); trips != 1 {
+			w.Errorf("%d commands for both", trips)
+		}
+		if replies[0].verdict != "granted" || replies[1].verdict != notFolded {
+			w.Errorf("%+v", replies)
+		}
+		if rows := w.rows("x"); len(rows) != 1 || rows[0].ID != "one" {
+			w.Errorf("rows %+v", rows)
+		}
+	})
+}
+
 // A key of something else is left alone, whatever the client thinks of it.
 func TestFoldedKeyOfSomethingElse(t *testing.T) {
 	inBubble(t, func(w *wire) {
