@@ -43,6 +43,8 @@ type Claim struct {
 	IfHeld, IfLate string
 	// KeepFirst leaves the tick open, in spite of IfHeld, if all ticks before it are decided: the first waits for a slot.
 	KeepFirst bool
+	// KeepOutcome has the cluster know how this claim has settled the tick, until somebody has told of it: see [State.Settled].
+	KeepOutcome bool
 	// Replace, while all slots are held, has the oldest run stopped that had begun before the tick, one at a time: see
 	// [locking.StopRequest]. The tick stays open meanwhile.
 	Replace bool
@@ -123,6 +125,7 @@ func (c Claim) request() locking.Request {
 		r.Tick = &locking.Tick{
 			At: c.Tick, Previous: c.Previous, Schedule: c.Schedule, PerTick: c.PerTick,
 			NotBefore: c.NotBefore, Deadline: c.Deadline, IfHeld: c.IfHeld, IfLate: c.IfLate, KeepFirst: c.KeepFirst,
+			KeepOutcome: c.KeepOutcome,
 		}
 	}
 	return r

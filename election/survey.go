@@ -19,6 +19,8 @@ type Inquiry struct {
 	// Follower, if set, is a job that runs after this one: it is told which ticks have ended well. Used is the tick up to which it needs no outcome any more.
 	Follower string
 	Used     time.Time
+	// Told are ticks of [State.Settled] whose outcome was recorded.
+	Told []time.Time
 }
 
 // State is what the cluster knows of a job. Times are by the server's clock.
@@ -29,11 +31,15 @@ type State struct {
 	Before  time.Time   // the same, before SettleThrough
 	Pause   Pause       // the newest
 	Running []Run
-	Orphans []Run     // runs whose holder died, until [Elector.Bury]
-	Through time.Time // to a follower: every tick up to it has ended, whatever its outcome
-	Ended   []Ended   // and these of them, oldest first, have ended well
-	Err     error     // cannot tell
+	Orphans []Run        // runs whose holder died, until [Elector.Bury]
+	Through time.Time    // to a follower: every tick up to it has ended, whatever its outcome
+	Ended   []Ended      // and these of them, oldest first, have ended well
+	Settled []Settlement // ticks that were settled by claims with KeepOutcome, until they are told of
+	Err     error        // cannot tell
 }
+
+// Settlement is a tick that was settled without a run: when, and with which outcome.
+type Settlement = locking.Settlement
 
 // Ended is a tick whose runs have all ended well, since Due together with all ticks before it.
 type Ended = locking.Ended
@@ -58,12 +64,12 @@ func (e *Elector) Survey(ctx context.Context, inquiries []Inquiry) []State {
 	for i, q := range inquiries {
 		requests[i] = locking.LookRequest{Lock: lockOf(q.Job), Permanent: true, Schedule: q.Schedule,
 			SettleThrough: q.SettleThrough, SettleDeadline: q.SettleDeadline,
-			Follower: q.Follower, Used: q.Used}
+			Follower: q.Follower, Used: q.Used, Told: q.Told}
 	}
 	states := make([]State, len(inquiries))
 	for i, s := range e.locks.Look(ctx, requests) {
 		states[i] = State{Now: s.Now, Decided: s.Decided, Open: s.Open, Before: s.Before, Pause: s.Pause, Running: runs(s.Rows), Orphans: runs(s.Orphans),
-			Through: s.Through, Ended: s.Ended, Err: s.Err}
+			Through: s.Through, Ended: s.Ended, Settled: s.Settled, Err: s.Err}
 	}
 	return states
 }

@@ -26,6 +26,8 @@ type LookRequest struct {
 	// thousand outcomes the oldest. A tick has an outcome only if it was told: see [Lease.Conclude]. A server that has lost its memory has lost the outcomes.
 	Follower string
 	Used     time.Time
+	// Told are ticks of [State.Settled] whose outcome is known elsewhere now: they are forgotten.
+	Told []time.Time
 }
 
 // State is what a lock knows. Times are by the server's clock.
@@ -39,9 +41,16 @@ type State struct {
 	Pause   Pause       // the newest: see [Pause.On] for whether it is over
 	Rows    []Row
 	Orphans []Row
-	Through time.Time // to a follower: every tick up to this one has ended; not known while the lock is closed
-	Ended   []Ended   // and these of them, oldest first, have ended well
-	Err     error     // the outcome is unknown; the rest is empty
+	Through time.Time    // to a follower: every tick up to this one has ended; not known while the lock is closed
+	Ended   []Ended      // and these of them, oldest first, have ended well
+	Settled []Settlement // ticks that nobody has told of yet
+	Err     error        // the outcome is unknown; the rest is empty
+}
+
+// Settlement is a tick that was settled without a grant, by a request with [Tick.KeepOutcome]: when, and how. The newest hundred are kept.
+type Settlement struct {
+	Tick, At time.Time
+	Outcome  string
 }
 
 // Row is a lease as others see it. An orphan's has ended; its Expiry is zero.
@@ -94,8 +103,15 @@ func (c *Client) look(l LookRequest) call {
 		through = strconv.FormatInt(l.SettleThrough.Unix(), 10)
 	}
 	args := []any{l.Schedule, through, toMicros(l.SettleDeadline)}
-	if l.Follower != "" {
+	if l.Follower != "" || len(l.Told) > 0 {
 		args = append(args, l.Follower, max(l.Used.Unix(), 0))
+	}
+	if len(l.Told) > 0 {
+		told := ""
+		for _, tick := range l.Told {
+			told += strconv.FormatInt(tick.Unix(), 10) + ";"
+		}
+		args = append(args, told)
 	}
 	return c.call(c.scripts.look, l.Lock, "", l.Permanent, args...)
 }
@@ -157,6 +173,10 @@ func state(lock string, got reply) State {
 		}
 	}
 	s.followed(got)
+	settled := got.list(8)
+	for i := 0; i+2 < len(settled); i += 3 {
+		s.Settled = append(s.Settled, Settlement{fromMicros(number(settled[i]) * 1e6), fromMicros(number(settled[i+1])), text(settled[i+2])})
+	}
 	return s
 }
 

@@ -143,6 +143,7 @@ func (q *quorum) look(ctx context.Context, locks []LookRequest, states []State, 
 			through = l.SettleThrough.Unix()
 		}
 		t.edit = func(g *register, v view) {
+			g.told(l.Told)
 			before := g.look(l.Schedule, through, toMicros(l.SettleDeadline), v.now, v.latest)
 			states[i] = q.state(g, v, before, t.floor)
 			if l.Follower != "" {
@@ -186,6 +187,9 @@ func (q *quorum) state(g *register, v view, before, floor int64) State {
 		if e.State == reopened {
 			s.Open = append(s.Open, fromMicros(tick*1e6))
 		}
+	}
+	for _, e := range g.Settled {
+		s.Settled = append(s.Settled, Settlement{fromMicros(e.Tick * 1e6), fromMicros(e.At), e.How})
 	}
 	slices.SortFunc(s.Open, time.Time.Compare)
 	slices.SortFunc(s.Rows, func(a, b Row) int { return a.Slot - b.Slot })

@@ -27,7 +27,17 @@ type register struct {
 
 	Outcomes  map[int64]int64     `json:"outcomes,omitempty"`  // tick -> since when it and all before have ended; 0: not yet; spoiled: not well
 	Followers map[string]follower `json:"followers,omitempty"` // by name
+	Settled   []settled           `json:"settled,omitempty"`   // without a run, and nobody has told of them yet, see [Tick.KeepOutcome]
 }
+
+// settled is how a tick was settled, and when.
+type settled struct {
+	Tick int64  `json:"tick"`
+	At   int64  `json:"at"`
+	How  string `json:"how"`
+}
+
+const mostSettled = 100 // the newest
 
 // entry is a tick that is decided, or given back, out of turn.
 type entry struct {

@@ -1,6 +1,9 @@
 package locking
 
-import "slices"
+import (
+	"slices"
+	"time"
+)
 
 // view is what the nodes tell of a lock's rows, as one claimant has heard it.
 type view struct {
@@ -140,7 +143,16 @@ func (g *register) settle(r Request, v view, outcome string) verdict {
 		return verdict{word: "decided", outcome: grantedOutcome, until: until, holder: who}
 	}
 	g.decide(tick, prev, outcome, r.ID, v.now)
+	if r.Tick.KeepOutcome {
+		g.Settled = append(g.Settled, settled{tick, v.now, outcome})
+		g.Settled = g.Settled[max(len(g.Settled)-mostSettled, 0):]
+	}
 	return verdict{word: "settled", outcome: outcome}
+}
+
+// told forgets settled ticks that were told of.
+func (g *register) told(ticks []time.Time) {
+	g.Settled = slices.DeleteFunc(g.Settled, func(s settled) bool { return slices.ContainsFunc(ticks, fromMicros(s.Tick*1e6).Equal) })
 }
 
 // began tells that an undecided tick has a grant that was not given back.

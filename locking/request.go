@@ -56,6 +56,9 @@ type Tick struct {
 	IfHeld, IfLate string
 	// KeepFirst leaves a tick open, in spite of IfHeld, if all ticks before it are decided: it is the first that waits for a row.
 	KeepFirst bool
+	// KeepOutcome has the lock keep how the tick was settled, if this request does so, until somebody has told of it: see [State.Settled]. Whoever asked may die
+	// before that.
+	KeepOutcome bool
 }
 
 // Verdict is the answer to a request.
@@ -144,7 +147,7 @@ func (t Tick) validate(slots int) error {
 
 func (r Request) args(owner string) []any {
 	args := make([]any, 0, 20)
-	keepFirst := r.Tick != nil && r.Tick.KeepFirst
+	keepFirst, keepOutcome := r.Tick != nil && r.Tick.KeepFirst, r.Tick != nil && r.Tick.KeepOutcome
 	args = append(args, owner, r.Slots, r.Lease.Microseconds(), r.Trigger, r.Memo, flag(r.Abstain), r.Adopt, flag(!r.AnyLimit))
 	switch t := r.Tick; {
 	case t != nil:
@@ -153,11 +156,11 @@ func (r Request) args(owner string) []any {
 	case r.channel != "" || r.Delay > 0:
 		args = append(args, "", 0, 0, 0, 0, "", "", "")
 	}
-	if r.channel != "" || r.Delay > 0 || keepFirst {
+	if r.channel != "" || r.Delay > 0 || keepFirst || keepOutcome {
 		args = append(args, r.channel, patienceInLine.Microseconds(), r.Delay.Microseconds())
 	}
-	if keepFirst {
-		args = append(args, "1")
+	if keepFirst || keepOutcome {
+		args = append(args, flag(keepFirst), flag(keepOutcome))
 	}
 	return args
 }

@@ -93,7 +93,7 @@ func (s *Scheduler) claimOf(k *tick) election.Claim {
 func (k *tick) claim() election.Claim {
 	j := k.job
 	return election.Claim{Job: j.Name, ID: k.id, Trigger: k.trigger, Tick: k.at, Previous: k.previous, Schedule: k.task.digest(),
-		NotBefore: k.due, Deadline: k.lastChance(), Slots: j.Parallel, PerTick: j.PerTick, Lease: j.Lease}
+		NotBefore: k.due, Deadline: k.lastChance(), Slots: j.Parallel, PerTick: j.PerTick, Lease: j.Lease, KeepOutcome: k.task.chained()}
 }
 
 // places is how many more runs this replica may start now.

@@ -86,7 +86,33 @@ func (s *Scheduler) look(ctx context.Context, inquiries []election.Inquiry) (sta
 	for i, st := range states {
 		unburied[i] = s.bury(ctx, patience, inquiries[i].Job, st, written[i])
 	}
+	s.tellSettled(ctx, patience, inquiries, states)
 	return states, unburied
+}
+
+// tellSettled records ticks that were settled without a run: of a job that runs after others nobody else may have opened them, and whoever settled them may not
+// live to tell. They are kept until that is written.
+func (s *Scheduler) tellSettled(ctx, patience context.Context, inquiries []election.Inquiry, states []election.State) {
+	var told []election.Inquiry
+	for i, st := range states {
+		q := election.Inquiry{Job: inquiries[i].Job}
+		var written []*receipt
+		for _, tick := range st.Settled {
+			r, _ := s.exec.recorder.add(tickRecord(q.Job, tick.Tick, tick.Outcome, s.cfg.Replica, tick.At))
+			written = append(written, r)
+		}
+		for n, r := range written {
+			if r.wait(patience) == nil {
+				q.Told = append(q.Told, st.Settled[n].Tick)
+			}
+		}
+		if len(q.Told) > 0 {
+			told = append(told, q)
+		}
+	}
+	if len(told) > 0 {
+		s.cfg.Claimer.Survey(ctx, told) // what is not heard is told once more
+	}
 }
 
 // mourn records orphans as abandoned, with why they were to stop if they were, but for those that had ended well. Every replica that sees one does so, once: the record is the same.

@@ -21,6 +21,8 @@ func chains() []theorem {
 		{"TickThatWasGivenBackLongAgoHoldsUpNobody", givenBackLongAgo, nothing},
 		{"ForgottenLockTellsItsFollowersNothing", forgottenTellsNothing, memory},
 		{"OldestOutcomesOfTooManyAreDropped", tooManyOutcomes, layout},
+		{"SettlementIsKeptUntilItWasToldOf", settlementIsKept, nothing},
+		{"OldestSettlementsOfTooManyAreDropped", tooManySettlements, layout},
 	}
 }
 
@@ -251,5 +253,70 @@ func orphanHadEnded(b *bench) {
 	}
 	if err := l.EndedWell(b.ctx, true); err == nil {
 		b.Error("what nobody holds any more has ended well")
+	}
+}
+
+// settling asks for a tick whose outcome is to be kept if it is settled.
+func (b *bench) settling(n int) *locking.Tick {
+	t := b.tick(n)
+	t.IfHeld, t.KeepOutcome = "skipped overlap", true
+	return t
+}
+
+// settled compares what nobody has told of yet, once some ticks were.
+func (b *bench) settled(told []int, want ...string) {
+	b.Helper()
+	r := locking.LookRequest{Permanent: true}
+	for _, n := range told {
+		r.Told = append(r.Told, b.tick(n).At)
+	}
+	var got []string
+	for _, e := range b.look(b.client("observer"), r).Settled {
+		got = append(got, fmt.Sprint(int(e.Tick.Sub(b.first).Minutes()), " ", e.Outcome))
+		if e.At.Before(b.now().Add(-time.Minute)) || e.At.After(b.now().Add(timeout)) {
+			b.Errorf("settled at %v", e.At)
+		}
+	}
+	if !slices.Equal(got, want) {
+		b.Fatalf("settled %q, want %q", got, want)
+	}
+}
+
+// settlementIsKept: whoever looks is told how ticks were settled without a run, where that was asked for, until one says that it is known.
+func settlementIsKept(b *bench) {
+	b.known()
+	held := b.wins(b.a, locking.Request{Tick: b.settling(0), Trigger: "schedule"})
+	b.settled(nil)
+	for range 2 {
+		b.gets(b.a, locking.Request{ID: "asks twice", Tick: b.settling(1)}, locking.Settled)
+	}
+	b.gets(b.b, locking.Request{Tick: b.settling(1)}, locking.Decided)
+	unkept := b.tick(2)
+	unkept.IfHeld = "skipped overlap"
+	b.gets(b.a, locking.Request{Tick: unkept}, locking.Settled)
+	b.gets(b.a, locking.Request{Tick: b.settling(3)}, locking.Settled)
+	b.release(held)
+	late := b.settling(4)
+	late.Deadline, late.IfLate = b.now().Add(-time.Microsecond), "missed late"
+	b.gets(b.b, locking.Request{Tick: late}, locking.Settled)
+	b.settled(nil, "1 skipped overlap", "3 skipped overlap", "4 missed late")
+	b.settled([]int{3, 4}, "1 skipped overlap")
+	b.settled(nil, "1 skipped overlap")
+	b.settled([]int{1})
+	b.decided(b.b, 4, "missed late")
+}
+
+func tooManySettlements(b *bench) {
+	b.known()
+	many := ""
+	for n := range 100 {
+		many += fmt.Sprintf("%d %d skipped overlap;", b.first.Unix()-2000+int64(n), b.now().UnixMicro())
+	}
+	b.set("settled", many)
+	b.wins(b.a, locking.Request{Tick: b.tick(0)})
+	b.gets(b.a, locking.Request{Tick: b.settling(1)}, locking.Settled)
+	s := b.state()
+	if n := len(s.Settled); n != 100 || s.Settled[0].Tick.Unix() != b.first.Unix()-2000+1 || !s.Settled[n-1].Tick.Equal(b.tick(1).At) {
+		b.Errorf("%d are kept: %v", n, s.Settled)
 	}
 }

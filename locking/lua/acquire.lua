@@ -8,6 +8,7 @@
 --       25 channel by which to be told of a grant ('': the request does not wait)  26 how long it waits without asking again
 --       27 how long the slot stays shut after an expiry
 --       28 keep first ('1': the outcome if all rows are held is for ticks behind an undecided one; the first stays open)
+--       29 keep outcome ('1': if the request settles its tick, that is kept until somebody has told of it)
 -- Reply after the common part:
 --       granted, slot, token, expiry, tick, attempt | late | dead | early, instant | closed, until
 --       settled, outcome (by this request)          | decided, how, until, holder  | held, until, holder
@@ -89,6 +90,14 @@ local function decide(how) -- the tick is decided for good
   set('by', id)
   touch()
 end
+-- How the request has settled its tick is kept for whoever looks: the claimant may die before it can tell.
+local MOST_SETTLED = 100
+local function keep_settled(outcome)
+  local kept = {}
+  for entry in string.gmatch(redis.call('HGET', LOCK, 'settled') or '', '[^;]+;') do kept[#kept + 1] = entry end
+  kept[#kept + 1] = int(tick) .. ' ' .. int(now) .. ' ' .. outcome .. ';'
+  set('settled', table.concat(kept, '', math.max(1, #kept - MOST_SETTLED + 1)))
+end
 -- How the pause settles the tick: one of paused time, whenever it is asked for; and any that is asked for in it, unless it was too late before.
 local function stopped(deadline)
   local from, till, outcome = string.match(paused, '^%d+,(%d+),(%d+),([^,]+)') -- without an outcome there was only an end
@@ -104,6 +113,7 @@ local function settle(outcome)
     return reply('decided', 'granted', holder(tick))
   end
   decide(outcome)
+  if ARGV[29] == '1' then keep_settled(outcome) end
   return reply('settled', outcome)
 end
 

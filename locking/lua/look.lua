@@ -2,9 +2,11 @@
 -- announces its schedule, and ticks that are past every deadline can be settled together.
 --
 -- ARGV   9 schedule digest to announce (or '')  10 settle every tick up to this one (or '')  11 their deadline
---       12 a follower by which it is asked, left out without one  13 the tick up to which that needs no outcome any more (0: not known)
+--       12 a follower by which it is asked, or ''  13 the tick up to which that needs no outcome any more (0: not known)
+--       14 settled ticks that were told of, "tick;..."; those from 12 on are left out where they say nothing
 -- Reply after the common part: state, since, closed, limit, low before,
---        {slot, expiry, row, ...}, {lease id, "slot\nrow", ...}, and to a follower: ended through, {tick that ended well, due, ...}
+--        {slot, expiry, row, ...}, {lease id, "slot\nrow", ...}, and to a follower: ended through, {tick that ended well, due, ...}; to others 0, {};
+--        {settled tick, when, outcome, ...} that nobody has told of yet
 --
 -- Why it is atomic: the deadline is compared with the server's clock in the step that moves the ledger.
 
@@ -32,8 +34,17 @@ for i = 1, #held, 2 do
     rows[#rows + 1], rows[#rows + 2], rows[#rows + 3] = tonumber(held[i]), held[i + 1], s
   end
 end
-if ARGV[12] then
-  local through, ended = follow(ARGV[12], num(ARGV[13]))
-  return reply('state', since, closed, limit, before, rows, redis.call('HGETALL', ORPHANS), through, ended)
+local settled, untold, told, was = {}, {}, {}, redis.call('HGET', LOCK, 'settled') or ''
+for tick in string.gmatch(ARGV[14] or '', '%d+') do told[tick] = true end
+for tick, at, how in string.gmatch(was, '(%d+) (%d+) ([^;]*);') do
+  if not told[tick] then
+    untold[#untold + 1] = tick .. ' ' .. at .. ' ' .. how .. ';'
+    settled[#settled + 1], settled[#settled + 2], settled[#settled + 3] = tonumber(tick), tonumber(at), how
+  end
 end
-return reply('state', since, closed, limit, before, rows, redis.call('HGETALL', ORPHANS))
+untold = table.concat(untold)
+if untold ~= was then set('settled', untold) end
+
+local ended_up_to, ended = 0, {}
+if (ARGV[12] or '') ~= '' then ended_up_to, ended = follow(ARGV[12], num(ARGV[13])) end
+return reply('state', since, closed, limit, before, rows, redis.call('HGETALL', ORPHANS), ended_up_to, ended, settled)

@@ -5,7 +5,7 @@
 --                  newest token granted there, e<slot> the instant at which its lease ends (a slot with one is held), s<slot> that its holder is to
 --                  stop (see stop.lua), o<slot> the lease id whose work has ended well (see ended.lua), used: slots from this one on were never used; i<id> the slot of a lease id, a<id> the orphan that it adopted; delay: how long
 --                  a slot stays shut after an expiry, delayed: the slots that are, as "slot until;..."; paused: see pause.lua; outcomes, followers:
---                  see chain.lua
+--                  see chain.lua; settled: ticks that were settled without a run, and nobody has told of yet, "tick instant outcome;..."
 --       2 ledger   hash: ticks decided (or given back) out of turn; those up to low are not listed
 --       3 orphans  hash: runs whose lease ended without a release, by lease id: "slot\nrow", or "slot reason\nrow" if the holder was to stop,
 --                  and "slot \tok\nrow" if its work had ended well
