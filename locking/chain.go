@@ -26,10 +26,13 @@ func (l *Lease) EndedWell(ctx context.Context, followed bool) error {
 		return c.quorum.endedWell(ctx, l, followed)
 	}
 	got := c.exec(ctx, []call{c.call(c.scripts.ended, l.lock, l.id, l.permanent, l.perTick, flag(followed))})[0]
-	if got.verdict != "noted" {
-		return fmt.Errorf("tell that the work under a lease of %q has ended: %w", l.lock, orDefault(got.err, ErrLost))
+	switch {
+	case got.verdict == "noted":
+		return nil
+	case got.verdict == "late":
+		got.err = fmt.Errorf("%w: the request reached the server too late", ErrUnknown)
 	}
-	return nil
+	return fmt.Errorf("tell that the work under a lease of %q has ended: %w", l.lock, orDefault(got.err, ErrLost))
 }
 
 // endedWell enters it in the register.

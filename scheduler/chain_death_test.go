@@ -3,6 +3,7 @@ package scheduler_test
 import (
 	"context"
 	"fmt"
+	"slices"
 	"sync"
 	"testing"
 	"time"
@@ -54,4 +55,39 @@ func TestDeathAfterASettlement(t *testing.T) {
 			})
 		})
 	}
+}
+
+// lastWord is a journal of a replica that dies when it has recorded that a run of a job has ended well.
+type lastWord struct {
+	*replica
+	job string
+}
+
+func (l lastWord) Record(ctx context.Context, records []scheduler.Record) error {
+	err := l.replica.Record(ctx, records)
+	if slices.ContainsFunc(records, func(r scheduler.Record) bool { return r.Job == l.job && r.Outcome == scheduler.OK }) {
+		l.die()
+	}
+	return err
+}
+
+// TestEndOfAParentIsToldAgain: the word that a run has ended well does not get through at first, and its holder dies when it has recorded that.
+func TestEndOfAParentIsToldAgain(t *testing.T) {
+	inCluster(t, func(c *cluster) {
+		parent := c.job("a", "10 0 0 * * *", time.Second)
+		jobs := []scheduler.Job{parent, c.job("last", "", time.Second, after("a"))}
+		var first *replica
+		jobs[0].Runner = scheduler.Func(func(ctx context.Context, run *scheduler.Run) error {
+			defer first.wire.plan(fault{kind: cutAtOnce})
+			return parent.Runner.Run(ctx, run).Err
+		})
+		first = c.replica("first", jobs, func(cfg *scheduler.Config) { cfg.Journal = lastWord{cfg.Journal.(*replica), "a"} })
+		first.run()
+		c.at(10*time.Second + time.Second/2)
+		c.join("second", jobs)
+		c.at(2 * time.Minute)
+		want(t, "faults", first.wire.count(), 1)
+		want(t, "outcomes of the parent", c.outcomes("a"), map[string]int{"ok": 1})
+		c.checkChain(jobs[1], 1, "10")
+	})
 }

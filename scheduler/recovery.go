@@ -51,7 +51,11 @@ func (x *executor) tellEnd(job *Job, run *Run, term *election.Term, record *Reco
 	if term == nil || record.Outcome != OK || !run.followed && (job.Recover.Max == 0 || run.Trigger == manual) {
 		return
 	}
-	if err := term.EndedWell(x.parting, run.followed); err != nil {
+	err := term.EndedWell(x.parting, run.followed)
+	if errors.Is(err, election.ErrUnknown) { // once more: what is recorded as ok, and lost with its replica, nothing would follow
+		err = term.EndedWell(x.parting, run.followed)
+	}
+	if err != nil {
 		run.Logger.Debug("the cluster does not know yet that the run has ended", "error", err)
 	}
 }
