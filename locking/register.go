@@ -1,6 +1,7 @@
 package locking
 
 import (
+	"cmp"
 	"encoding/json"
 	"fmt"
 	"maps"
@@ -212,8 +213,10 @@ func (g *register) end(id string, undo bool, prev int64, perTick int) (changed b
 		}
 	}
 	switch {
-	case undo && held && run.Heir != nil: // the orphan waits for another heir
-		g.Orphans[run.Heir.ID] = run.Heir.Run
+	case undo && held && run.Heir != nil: // the orphan waits for another heir, unless this one was to stop: the first reason is the one
+		of := run.Heir.Run
+		of.Stopped = cmp.Or(of.Stopped, run.Stopped)
+		g.Orphans[run.Heir.ID] = of
 	case undo && run.Attempt > 1:
 		return false // an heir's lease that ended: its orphan has the tick
 	case undo && run.Tick > 0:

@@ -17,6 +17,7 @@ func stopping() []theorem {
 		{"HeirOfAnOlderTickMakesRoom", heirMakesRoom, nothing},
 		{"WhoStopsAnywayMakesRoom", stopsAnyway, nothing},
 		{"OrphanTellsThatItWasToStop", stoppedOrphan, nothing},
+		{"OrphanTellsThatItsHeirWasToStop", stoppedHeir, nothing},
 	}
 }
 
@@ -199,6 +200,35 @@ func stoppedOrphan(b *bench) {
 	b.expire(l)
 	if s := b.state(); len(s.Orphans) != 1 || s.Orphans[0].Stopped != "" {
 		b.Errorf("the next one in the slot: %+v", s.Orphans)
+	}
+}
+
+// stoppedHeir has heirs give back what they were told to stop before it began: the next one knows, and of several reasons the first.
+func stoppedHeir(b *bench) {
+	b.known()
+	for n, tc := range []struct{ holder, heir, want string }{
+		{"", "enough", "enough"},
+		{"for good", "enough", "for good"},
+		{"", "", ""},
+	} {
+		l := b.wins(b.a, locking.Request{Tick: b.tick(n + 1), Trigger: "test"})
+		if tc.holder != "" {
+			b.stop(locking.StopRequest{ID: l.ID(), Reason: tc.holder})
+		}
+		b.leave(l)
+		heir := b.wins(b.a, adoption(l.ID()))
+		if tc.heir != "" {
+			b.stop(locking.StopRequest{ID: heir.ID(), Reason: tc.heir})
+		}
+		if err := heir.GiveBack(b.ctx); err != nil {
+			b.Fatal(err)
+		}
+		if s := b.state(); len(s.Orphans) != 1 || s.Orphans[0].Stopped != tc.want || s.Orphans[0].ID != l.ID() || s.Orphans[0].Attempt != 1 {
+			b.Errorf("holder told %q, heir %q; orphans: %+v", tc.holder, tc.heir, s.Orphans)
+		}
+		if err := b.b.Bury(b.ctx, lock, l.ID()); err != nil {
+			b.Fatal(err)
+		}
 	}
 }
 

@@ -16,7 +16,7 @@ if again then return reply(verdict) end
 local orphan, adopted = redis.call('HGET', ORPHANS, id), redis.call('HGET', LOCK, 'a' .. id)
 local slot, place_of_orphan = slot_of_id, slot_of_id
 if row then
-  if ARGV[10] == '2' then place_of_orphan = slot_of_orphan(slot, id) end
+  if ARGV[10] == '2' or adopted then place_of_orphan = slot_of_orphan(slot, id) end
   vacate(slot, id)
 elseif orphan then
   local first, text = string.match(orphan, '^([^\n]*)\n(.*)$')
@@ -29,9 +29,11 @@ if ARGV[10] == '2' then -- also one that is an orphan already, since the lease w
     row.attempt = int(math.max(num(row.attempt), num(ARGV[13])))
     redis.call('HSET', ORPHANS, id, place_of_orphan .. '\n' .. pack_row(row))
   end
-elseif undo and adopted then -- the orphan waits for another heir
-  local whose, found = string.match(adopted, '^([^\n]*)\n(.*)$')
-  redis.call('HSET', ORPHANS, whose, found)
+elseif undo and adopted then -- the orphan waits for another heir, unless this one was to stop: the first reason is the one
+  local whose, first, text = string.match(adopted, '^([^\n]*)\n([^\n]*)\n(.*)$')
+  local reason = string.match(place_of_orphan or '', '^%d+( .*)$')
+  if reason and not string.find(first, ' ', 1, true) then first = first .. reason end
+  redis.call('HSET', ORPHANS, whose, first .. '\n' .. text)
 elseif undo and row and num(row.attempt) > 1 then
   return reply(verdict) -- an heir's lease that ended: its orphan has the tick
 elseif undo and tick then
