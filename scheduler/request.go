@@ -198,7 +198,7 @@ func (a attempt) run() (again time.Time, term *election.Term) {
 // taken goes on when this replica, and no other, may act on the request.
 func (a attempt) taken(ctx context.Context, right *election.Term) (again time.Time, term *election.Term) {
 	if why := a.fault(); why != "" {
-		return a.end(right, Failed, why), nil
+		return a.refuse(right, why), nil
 	}
 	term, why := a.slot(ctx, right)
 	switch {
@@ -313,10 +313,24 @@ func (a attempt) end(right *election.Term, outcome Outcome, reason string) (agai
 	return time.Time{}
 }
 
+// refuse decides a request for what is no tick, or none yet. It has no record: that would stand in the history as the outcome of a tick.
+func (a attempt) refuse(right *election.Term, why string) (again time.Time) {
+	if err := right.End(context.Background()); err != nil {
+		return a.now().Add(heldPause)
+	}
+	a.deny(Failed, why)
+	return time.Time{}
+}
+
 // dispose tells of a request that has no run. It has a record, as a tick would.
 func (a attempt) dispose(outcome Outcome, reason string) {
 	a.exec.recorder.add(Record{RunID: a.request.ID, Job: a.job.Name, Tick: a.request.Tick, Trigger: manual, Replica: a.cfg.Replica,
 		Outcome: outcome, Reason: reason, Finished: a.now()})
+	a.deny(outcome, reason)
+}
+
+// deny tells who asked that there is no run.
+func (a attempt) deny(outcome Outcome, reason string) {
 	a.log.Info("request not run", "job", a.job.Name, "request", a.request.ID, "outcome", string(outcome), "reason", reason)
 	a.answer(Answer{Outcome: outcome, Reason: reason})
 }

@@ -242,6 +242,11 @@ func TestRequestWithATick(t *testing.T) {
 		b.want("past", scheduler.Running, "")
 		b.want("none", scheduler.Failed, "2000-01-01T00:00:11Z is no tick of the job")
 		b.want("future", scheduler.Failed, "2000-01-01T00:01:10Z is yet to come")
+		for _, r := range c.words("report") {
+			if r.Outcome == scheduler.Failed {
+				t.Errorf("what is no tick, or none yet, has a record: %+v", r)
+			}
+		}
 	})
 }
 
