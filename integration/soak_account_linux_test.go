@@ -172,7 +172,7 @@ func (a *account) judge(t *testing.T) {
 	a.said = heard(t, a.dir)
 	verdicts := a.checkOutcomes(t)
 	all := append(slices.Clone(a.gauges), goroutines(t, a.logOf(a.seats[0]), a.from)...)
-	a.tell(t, verdicts, all.judge(t, a.from, a.to, 5*time.Minute/2))
+	a.tell(t, verdicts, all.judge(t, a.from, a.to, 5*time.Minute/2, a.mostInRedis()))
 }
 
 func (a *account) logOf(at *seat) string { return at.log.path }

@@ -40,12 +40,13 @@ const (
 	betweenFaults = 10 * time.Second
 	soakLease     = 3 * time.Second
 	soakDeadline  = 30 * time.Second // to start a tick
+	soakRuns      = 200              // of each job that the history keeps
 )
 
 // soakJobs are the jobs of a soak: most of them of a millisecond, some that last longer than a second, or have two places.
 const soakJobs = `
 [history]
-runs = 200
+runs = %[2]d
 
 [defaults]
 schedule = "* * * * * *"
@@ -121,7 +122,7 @@ func (s *soak) jobs(t *testing.T) string {
 	t.Helper()
 	var b strings.Builder
 	scribe := absolute(t, program(t, scribeProgram))
-	fmt.Fprintf(&b, soakJobs, scribe)
+	fmt.Fprintf(&b, soakJobs, scribe, soakRuns)
 	for _, k := range soakKinds {
 		n := k.few
 		if s.length > 0 {
