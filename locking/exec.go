@@ -48,7 +48,7 @@ func (c *Client) execOne(ctx context.Context, k call) reply {
 
 // alone sends a call to the only server there is, by the shortest way.
 func (c *Client) alone(ctx context.Context, k call) reply {
-	ctx, cancel := context.WithTimeout(ctx, c.cfg.Timeout)
+	ctx, cancel := c.deadlines.bound(ctx, c.cfg.Timeout)
 	defer cancel()
 	if k.sync { // a pipeline, for WAIT
 		return c.send(ctx, []call{k})[0]

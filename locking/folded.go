@@ -10,9 +10,11 @@ import (
 // folded is what a plain request makes of a lock that is folded: see lua/folded_grant.lua. The scripts for such a lock are a few lines that compare and
 // replace strings, and these are made here.
 type folded struct {
-	lease, longest int64  // microseconds: the request's, and the longest that the lock has had then
-	held, free     string // what follows the token while the lock is held, and when it is free again
-	life           int64  // for how many milliseconds the server remembers the lock
+	keys           []string // the lock's is the first
+	lease, longest int64    // microseconds: the request's, and the longest that the lock has had then
+	token          string   // once it is granted
+	held, free     string   // what follows the token while the lock is held, and when it is free again
+	life           int64    // for how many milliseconds the server remembers the lock
 }
 
 // plain tells whether a request says nothing but who asks and for how long, and its lease id is new to the server.
@@ -24,23 +26,24 @@ func (r Request) plain() bool {
 func newFolded(r Request, longest int64, owner string, idle time.Duration) (f *folded, was string) {
 	f = &folded{lease: r.Lease.Microseconds()}
 	f.longest = max(longest, f.lease)
-	was = " 0 " + strconv.FormatInt(longest, 10)
+	was = freeFor(longest)
 	if f.free = was; f.longest != longest {
-		f.free = " 0 " + strconv.FormatInt(f.longest, 10)
+		f.free = freeFor(f.longest)
 	}
 	f.held = " " + strconv.FormatInt(f.lease, 10) + f.free[len(" 0"):] + " " + r.ID + "\n" + owner
 	f.life = (max(idle.Microseconds(), 2*f.longest) + f.lease) / 1000 // a release leaves it as it is
 	return f, was
 }
 
-// digits is a token, or an instant, as those scripts have it.
-func digits(micros int64) string {
-	const zeros = "0000000000000000"
-	text := strconv.FormatInt(micros, 10)
-	if missing := len(zeros) - len(text); missing > 0 {
-		return zeros[:missing] + text
+// freeFor is how a lock ends that is free, and has had leases of this length at most.
+func freeFor(longest int64) string { return " 0 " + strconv.FormatInt(longest, 10) }
+
+// digits is a token, or an instant, as those scripts have it: of 16 digits. A number that has them is sent as it is.
+func digits(micros int64) any {
+	if micros >= 1e15 {
+		return micros
 	}
-	return text
+	return fmt.Sprintf("%016d", micros)
 }
 
 // acquireFolded asks for a lock that was folded when it was heard of last; ok is false if it is for lua/acquire.lua to answer.
@@ -79,14 +82,14 @@ func (c *Client) releaseFolded(ctx context.Context, r releaseCall, begun time.Du
 func (c *Client) foldedGrant(r Request, know knowledge) call {
 	key := c.key(r.Lock)
 	fold, was := newFolded(r, know.longest, c.cfg.Owner, c.cfg.Idle)
-	return call{script: c.scripts.foldedGrant, lock: r.Lock, id: r.ID, keys: []string{key, tombstone(key, r.ID)}, idle: c.cfg.Idle.Microseconds(), fold: fold,
-		args: []any{"", digits(know.floor), was, fold.held, fold.life}}
+	fold.keys = []string{key, tombstone(key, r.ID)}
+	return call{lock: r.Lock, id: r.ID, idle: c.cfg.Idle.Microseconds(), fold: fold}.
+		with(c.scripts.foldedGrant, fold.keys, "", digits(know.floor), was, fold.held, fold.life)
 }
 
 func (c *Client) foldedFree(r releaseCall) call {
-	token := digits(int64(r.token))
-	return call{script: c.scripts.foldedFree, lock: r.lock, id: r.id, keys: []string{c.key(r.lock)}, idle: c.cfg.Idle.Microseconds(), fold: r.fold,
-		args: []any{token + r.fold.held, token + r.fold.free}}
+	return call{lock: r.lock, id: r.id, idle: c.cfg.Idle.Microseconds(), fold: r.fold}.
+		with(c.scripts.foldedFree, r.fold.keys[:1], r.fold.token+r.fold.held, r.fold.token+r.fold.free)
 }
 
 // notFolded is the verdict on a lock for which the other scripts are needed.
@@ -94,7 +97,8 @@ const notFolded = "not folded"
 
 // readFoldedGrant takes in the reply to a request of lua/folded_grant.lua: now, and whether it is granted.
 func readFoldedGrant(k call, raw []any) reply {
-	now, err := strconv.ParseInt(text(raw[0]), 10, 64)
+	k.fold.token = text(raw[0])
+	now, err := strconv.ParseInt(k.fold.token, 10, 64)
 	switch {
 	case err != nil:
 		return reply{err: unknown(fmt.Errorf("the server's clock: %w", err))}

@@ -34,16 +34,16 @@ type Lease struct {
 
 	ctx        context.Context
 	end        context.CancelCauseFunc
-	endangered chan struct{} // closed by watch, once
-	stopping   chan struct{} // closed by askToStop, once
-	stopReason string        // read after that
+	endangered beacon // lit by watch
+	stopping   beacon // lit by askToStop
+	stopReason string // read after that
 
 	mu          sync.Mutex
 	deadline    time.Duration // local clock: the lease ends for us
 	provisional bool          // see toConfirm; not confirmed yet: too early for a warning
 	confirmed   chan struct{} // closed when it is; nil if it was never provisional
 	warned      bool
-	ofSet       *warning    // that of the set it belongs to; nil if it is by itself
+	ofSet       *beacon     // that of the set it belongs to; nil if it is by itself
 	timer       *time.Timer // runs watch at the warning and at the deadline
 	hearers     map[int]func(deadline time.Duration)
 	hearer      int // the newest key
@@ -76,7 +76,7 @@ func newLease(c *Client, r Request, got reply) *Lease {
 		client: c, lock: r.Lock, id: r.ID, slot: int(row.slot), token: Token(row.token), length: r.Lease,
 		tick: row.tick, previous: r.previous(), perTick: r.perTick(), trigger: r.Trigger, memo: r.Memo, adopted: r.Adopt,
 		permanent: r.Permanent, slots: r.Slots, delay: r.Delay, accounted: r.accounted(), fold: got.fold, received: max(got.received, got.sent),
-		endangered: make(chan struct{}), stopping: make(chan struct{}), index: -1,
+		index: -1,
 	}
 	l.attempt.Store(row.attempt)
 	l.granted = granted{lock: r.Lock, owner: c.cfg.Owner, ledger: joinPause(got.paused, got.ledger), tick: l.tick, until: row.expiry,
@@ -122,7 +122,7 @@ func (l *Lease) Context() context.Context { return l.ctx }
 
 // Endangered is closed when a third of the lease is left because renewals have failed: time to save work.
 // A renewal may still come through, so the context tells whether the lease is held.
-func (l *Lease) Endangered() <-chan struct{} { return l.endangered }
+func (l *Lease) Endangered() <-chan struct{} { return l.endangered.look() }
 
 // Confirmed is closed when the lease has its whole length. One that was waited for begins with a second at most, and one whose grant was
 // told late with what is left of it, until the keeper has renewed it: who needs more than that to stop its work waits for this first, or for
@@ -134,12 +134,6 @@ func (l *Lease) Confirmed() <-chan struct{} {
 	l.client.keeper.hurry(l)
 	return l.confirmed
 }
-
-var atOnce = func() chan struct{} {
-	c := make(chan struct{})
-	close(c)
-	return c
-}()
 
 // Remaining is how long the holder may rely on the lease if no renewal comes through; negative once it has ended.
 func (l *Lease) Remaining() time.Duration {
@@ -298,8 +292,8 @@ func (l *Lease) watch() {
 	now := l.client.cfg.Clock()
 	if !l.warned && !l.provisional && now >= l.deadline-l.length/3 {
 		l.warned = true
-		close(l.endangered)
-		l.ofSet.give()
+		l.endangered.light()
+		l.ofSet.light()
 	}
 	if now >= l.deadline {
 		l.end(fmt.Errorf("%w: not renewed in time", ErrLost))

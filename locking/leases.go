@@ -14,11 +14,11 @@ type Leases struct {
 	all        []*Lease // by name, if they were granted together
 	ctx        context.Context
 	end        context.CancelCauseFunc
-	endangered warning
+	endangered beacon // lit by whichever lease is in danger first
 }
 
 func newLeases(all []*Lease) *Leases {
-	s := &Leases{all: all, endangered: warning{given: make(chan struct{})}}
+	s := &Leases{all: all}
 	s.ctx, s.end = context.WithCancelCause(context.Background())
 	for _, l := range all {
 		context.AfterFunc(l.ctx, func() { s.end(fmt.Errorf("lock %q: %w", l.lock, context.Cause(l.ctx))) })
@@ -38,27 +38,14 @@ func Together(first *Lease, others ...*Lease) *Leases {
 func (s *Leases) Context() context.Context { return s.ctx }
 
 // Endangered is closed when that of the first lease is: see [Lease.Endangered].
-func (s *Leases) Endangered() <-chan struct{} { return s.endangered.given }
-
-// warning is given once, by whichever lease of a set is in danger first.
-type warning struct {
-	once  sync.Once
-	given chan struct{}
-}
-
-// give does nothing without a set.
-func (w *warning) give() {
-	if w != nil {
-		w.once.Do(func() { close(w.given) })
-	}
-}
+func (s *Leases) Endangered() <-chan struct{} { return s.endangered.look() }
 
 // joins makes a lease one of a set.
-func (l *Lease) joins(set *warning) {
+func (l *Lease) joins(set *beacon) {
 	l.mu.Lock()
 	defer l.mu.Unlock()
 	if l.ofSet = set; l.warned {
-		set.give()
+		set.light()
 	}
 }
 

@@ -75,6 +75,7 @@ type Client struct {
 	keeper       *keeper
 	convoy       convoy // of single calls
 	acknowledged convoy // of those that count only once replicas have them
+	deadlines    deadlines
 	bell         *bell
 
 	mu         sync.Mutex     // orders Close and what goes to the background

@@ -96,8 +96,20 @@ func (p *parcel) command(ctx context.Context, calls []call, until int64) redis.C
 	return s.sent(p.cmd)
 }
 
+// with makes the call one of a script, and its command at once: most calls are sent once, by themselves.
+func (k call) with(s *script, keys []string, args ...any) call {
+	k.script, k.keys = s, keys
+	k.words = append(k.appendKeys(s.called(false, len(keys), len(args))), args...)
+	k.args = k.words[len(k.words)-len(args):]
+	return k
+}
+
 // command makes the call one command by itself, as that of a parcel.
 func (k call) command(ctx context.Context, load bool, until int64) *redis.Cmd {
+	if k.words != nil && !load {
+		k.date(k.args, until)
+		return redis.NewCmd(ctx, k.words...)
+	}
 	words := k.script.called(load, len(k.keys), len(k.args))
 	return redis.NewCmd(ctx, k.append(k.appendKeys(words), until)...)
 }
@@ -108,7 +120,7 @@ func (s *script) called(load bool, keys, args int) []any {
 	if load {
 		return append(words, "eval", s.text, keys)
 	}
-	return append(words, "evalsha", s.sha, keys)
+	return append(words, "evalsha", s.name, keys)
 }
 
 func (k call) appendKeys(words []any) []any {

@@ -55,6 +55,7 @@ var (
 // script is a text that the server executes.
 type script struct {
 	text, sha string
+	name      any     // the sha, as a word of a command
 	each      *script // the same for calls that travel together; nil if those go each by itself, or the script itself is for many
 	many      *many   // nil if it is for one
 }
@@ -112,7 +113,8 @@ func function(name string, parts ...string) string {
 func newScript(parts ...string) *script {
 	text := strings.Join(parts, "\n")
 	sum := sha1.Sum([]byte(text)) //nolint:gosec // see above
-	return &script{text: text, sha: hex.EncodeToString(sum[:])}
+	sha := hex.EncodeToString(sum[:])
+	return &script{text: text, sha: sha, name: sha}
 }
 
 // call is one execution of a script.
@@ -122,6 +124,7 @@ type call struct {
 	keys   []string // the first one tells the server that has them all
 	id     string
 	args   []any         // as lua/state.lua has them, but for the instant at untilAt
+	words  []any         // the whole command, which args are the end of, if it was made already
 	idle   int64         // microseconds, 0 for permanent locks
 	sync   bool          // it counts only when replicas have it
 	heavy  bool          // it may take the server long
@@ -162,13 +165,18 @@ func (k call) append(words []any, until int64) []any {
 	}
 	at := len(words)
 	words = append(words, k.args...)
+	k.date(words[at:], until)
+	return words
+}
+
+// date writes into the call's arguments after which instant it must not run.
+func (k call) date(args []any, until int64) {
 	switch m := k.script.many; {
 	case m == nil:
-		words[at+untilAt] = until
+		args[untilAt] = until
 	case m.bounded:
-		words[at] = digits(until)
+		args[0] = digits(until)
 	}
-	return words
 }
 
 // unknown marks an error as one that leaves the outcome unknown.

@@ -87,11 +87,11 @@ func parseStop(line string) (id, reason string, ok bool) {
 
 // Stopping is closed when somebody asks the holder to stop: see [Client.Stop]. It is up to the holder to do so, in its own time: the lease is
 // renewed until it is released.
-func (l *Lease) Stopping() <-chan struct{} { return l.stopping }
+func (l *Lease) Stopping() <-chan struct{} { return l.stopping.look() }
 
 // StopReason tells why the holder is asked to stop; "" if it is not.
 func (l *Lease) StopReason() string {
-	if !isClosed(l.stopping) {
+	if !l.stopping.isLit() {
 		return ""
 	}
 	return l.stopReason
@@ -101,11 +101,11 @@ func (l *Lease) StopReason() string {
 func (l *Lease) askToStop(reason string) {
 	l.mu.Lock()
 	defer l.mu.Unlock()
-	if reason == "" || isClosed(l.stopping) {
+	if reason == "" || l.stopping.isLit() {
 		return
 	}
 	l.stopReason = reason
-	close(l.stopping)
+	l.stopping.light()
 }
 
 // askToStop tells the holder of a lease id, if it is one of this client.

@@ -3,7 +3,6 @@ package locktest
 import (
 	"errors"
 	"fmt"
-	"slices"
 	"strings"
 	"time"
 
@@ -225,15 +224,15 @@ func stoppedOnAMajority(b *bench) {
 	b.known()
 	l := b.wins(b.a, locking.Request{Tick: b.tick(1), Trigger: "test"})
 	b.everywhere(l)
-	b.until("one register", func() bool { // what was on its way has arrived
-		first := b.nodes[0].HGet(b.ctx, b.base(), "ballot").Val()
-		return !slices.ContainsFunc(b.nodes, func(node redis.UniversalClient) bool { return node.HGet(b.ctx, b.base(), "ballot").Val() != first })
-	})
-	few := b.nodes[:len(b.nodes)/2]
-	before := few[0].HMGet(b.ctx, b.base(), "ballot", "value").Val()
+	var few []redis.UniversalClient
+	b.until("one register on a majority", func() bool { few = b.minority(); return few != nil })
+	before := map[redis.UniversalClient]map[string]string{}
+	for _, node := range few {
+		before[node] = node.HGetAll(b.ctx, b.base()).Val()
+	}
 	b.stop(locking.StopRequest{ID: l.ID(), Reason: "enough"})
 	b.on(few, func(node redis.UniversalClient) error {
-		return node.HSet(b.ctx, b.base(), "ballot", before[0], "value", before[1]).Err()
+		return errors.Join(node.Del(b.ctx, b.base()).Err(), node.HSet(b.ctx, b.base(), before[node]).Err())
 	})
 	b.on(b.nodes, func(node redis.UniversalClient) error { return node.HDel(b.ctx, b.base(), "s0").Err() })
 	b.expire(l)

@@ -24,6 +24,24 @@ func (b *bench) on(nodes []redis.UniversalClient, do func(node redis.UniversalCl
 	}
 }
 
+// minority are as many nodes as can be wrong, with those whose register is not that of the others; nil while no majority has one register.
+func (b *bench) minority() []redis.UniversalClient {
+	b.Helper()
+	with := map[string][]redis.UniversalClient{}
+	for _, node := range b.nodes {
+		ballot := node.HGet(b.ctx, b.base(), "ballot").Val()
+		with[ballot] = append(with[ballot], node)
+	}
+	most := len(b.nodes)/2 + 1
+	for ballot, same := range with {
+		if ballot == "" || len(same) < most {
+			continue
+		}
+		return slices.DeleteFunc(slices.Clone(b.nodes), func(node redis.UniversalClient) bool { return slices.Contains(same[:most], node) })
+	}
+	return nil
+}
+
 // register is what a node has accepted last.
 func (b *bench) register(node redis.UniversalClient) map[string]any {
 	b.Helper()
