@@ -16,6 +16,9 @@ type Inquiry struct {
 	// SettleThrough, if set, settles the undecided ticks up to it, once the server's clock is past SettleDeadline; those in [State.Open]
 	// that were decided before are claimed one by one.
 	SettleThrough, SettleDeadline time.Time
+	// SettleOutcome is how these are accounted for, as ticks of the schedule SettleSchedule. The cluster knows it for them together, until somebody has
+	// told of it: see [State.Settled].
+	SettleOutcome, SettleSchedule string
 	// Follower, if set, is a job that runs after this one: it is told which ticks have ended well. Used is the tick up to which it needs no outcome any more.
 	Follower string
 	Used     time.Time
@@ -34,11 +37,11 @@ type State struct {
 	Orphans []Run        // runs whose holder died, until [Elector.Bury]
 	Through time.Time    // to a follower: every tick up to it has ended, whatever its outcome
 	Ended   []Ended      // and these of them, oldest first, have ended well
-	Settled []Settlement // ticks that were settled by claims with KeepOutcome, until they are told of
+	Settled []Settlement // ticks that were settled by claims with KeepOutcome, or by an inquiry with a SettleOutcome, until they are told of
 	Err     error        // cannot tell
 }
 
-// Settlement is a tick that was settled without a run: when, and with which outcome.
+// Settlement is a tick that was settled without a run: when, and with which outcome. With an After it is all that were undecided between that and the tick.
 type Settlement = locking.Settlement
 
 // Ended is a tick whose runs have all ended well, since Due together with all ticks before it.
@@ -63,7 +66,7 @@ func (e *Elector) Survey(ctx context.Context, inquiries []Inquiry) []State {
 	requests := make([]locking.LookRequest, len(inquiries))
 	for i, q := range inquiries {
 		requests[i] = locking.LookRequest{Lock: lockOf(q.Job), Permanent: true, Schedule: q.Schedule,
-			SettleThrough: q.SettleThrough, SettleDeadline: q.SettleDeadline,
+			SettleThrough: q.SettleThrough, SettleDeadline: q.SettleDeadline, SettleOutcome: q.SettleOutcome, SettleSchedule: q.SettleSchedule,
 			Follower: q.Follower, Used: q.Used, Told: q.Told}
 	}
 	states := make([]State, len(inquiries))

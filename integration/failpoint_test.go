@@ -8,6 +8,7 @@ import (
 	"strconv"
 	"strings"
 	"testing"
+	"time"
 )
 
 // parent is a job with another after it.
@@ -48,7 +49,7 @@ func TestKilledAtTheWorstMoment(t *testing.T) {
 			t.Parallel()
 			point, _, recovered := strings.Cut(name, " and ")
 			c := newCluster(t, parent+fmt.Sprintln("recover =", recovered))
-			killed := c.killAt(t, "parent", point)
+			killed := c.killAt(t, "parent", point, 2)
 			for _, job := range []string{"parent", "child"} {
 				c.awaitTick(t, startTimeout, job, killed+9)
 			}
@@ -62,13 +63,41 @@ func TestKilledAtTheWorstMoment(t *testing.T) {
 	}
 }
 
-// killAt starts two replicas, and returns at which tick of a job one of them was killed at a point.
-func (c *cluster) killAt(t *testing.T, job, point string) (tick int64) {
+// TestLoneReplicaKilledAfterASettlement: the only replica is killed when the server has settled ticks that are not run, before it has recorded them. The next
+// one does.
+func TestLoneReplicaKilledAfterASettlement(t *testing.T) {
+	t.Parallel()
+	for name, told := range map[string]string{"settled": "0 skipped overlap", "gap": "0 missed down"} {
+		t.Run(name, func(t *testing.T) {
+			t.Parallel()
+			c := newCluster(t, "[jobs.often]\nschedule = \"* * * * * *\"\nstart_deadline = \"1s\"\nlease = \"2s\"\ncommand = '\"$SCRIBE\" -for 2500ms'\n")
+			if name == "gap" { // which a replica before leaves
+				before := c.startAll(t, 1)[0]
+				before.Term(t)
+				before.wantDrained(t)
+				missed := time.Now().Add(3 * time.Second).Truncate(time.Second)
+				eventually(t, startTimeout, "ticks that nobody decides", func() bool { return time.Now().After(missed.Add(1500 * time.Millisecond)) })
+			}
+			killed := c.killAt(t, "often", name, 1)
+			if got := c.toldOf(t, "often", killed); len(got) > 0 {
+				t.Fatalf("told before: %q", got)
+			}
+			c.start(t, "next")
+			eventually(t, startTimeout, "the record of the tick", func() bool { return len(c.toldOf(t, "often", killed)) > 0 })
+			if got := c.toldOf(t, "often", killed); !slices.Equal(got, []string{told}) {
+				t.Errorf("told %q, want %q", got, told)
+			}
+		})
+	}
+}
+
+// killAt starts replicas, and returns at which tick of a job one of them was killed at a point.
+func (c *cluster) killAt(t *testing.T, job, point string, replicas int) (tick int64) {
 	t.Helper()
 	file := filepath.Join(t.TempDir(), "killed")
 	c.program, c.env = armedProgram, append(c.env, "CRONCLAVE_FAILPOINTS="+job+"="+point+":"+file)
-	replicas := c.startAll(t, 2)
-	eventually(t, startTimeout, "death of a replica", func() bool { return slices.ContainsFunc(replicas, (*replica).Ended) })
+	all := c.startAll(t, replicas)
+	eventually(t, startTimeout, "death of a replica", func() bool { return slices.ContainsFunc(all, (*replica).Ended) })
 	text, err := os.ReadFile(file)
 	if err != nil {
 		t.Fatal("it did not die at its failpoint: ", err)

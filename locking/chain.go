@@ -66,6 +66,9 @@ func (r LookRequest) validate() error {
 	if strings.ContainsAny(r.Follower, " ;\t\n") {
 		return fmt.Errorf("follower %q: it must be without blanks, semicolons and line breaks", r.Follower)
 	}
+	if strings.ContainsAny(r.SettleOutcome+r.SettleSchedule, ";\n") {
+		return fmt.Errorf("outcome %q and schedule %q: they must have neither semicolons nor line breaks", r.SettleOutcome, r.SettleSchedule)
+	}
 	return nil
 }
 

@@ -21,6 +21,9 @@ type LookRequest struct {
 	// SettleThrough, if set, settles every tick up to it that is still undecided, once the server's clock is past SettleDeadline; but not
 	// those in [State.Open] that were decided before they were given back.
 	SettleThrough, SettleDeadline time.Time
+	// SettleOutcome, if set, is with which outcome these are settled, as ticks of the schedule SettleSchedule. It is kept for them together: see
+	// [State.Settled].
+	SettleOutcome, SettleSchedule string
 	// Follower, if set, is the name of a lock whose ticks follow those of this one: it is told which have ended well. Used is the tick up to which
 	// it needs no outcome any more; what all followers have used is forgotten, as are followers that nobody has named for a day, and of more than a
 	// thousand outcomes the oldest. A tick has an outcome only if it was told: see [Lease.Conclude]. A server that has lost its memory has lost the outcomes.
@@ -47,10 +50,22 @@ type State struct {
 	Err     error        // the outcome is unknown; the rest is empty
 }
 
-// Settlement is a tick that was settled without a grant, by a request with [Tick.KeepOutcome]: when, and how. The newest hundred are kept.
+// Settlement is a tick that was settled without a grant, by a request with [Tick.KeepOutcome]: when, and how. Or it is all undecided ticks after
+// one and up to Tick, by a [LookRequest] with a SettleOutcome. The newest hundred are kept.
 type Settlement struct {
 	Tick, At time.Time
 	Outcome  string
+	After    time.Time // zero for a single tick
+	Schedule string    // "" for a single tick
+}
+
+// newSettlement is one as it is kept: how is the outcome, or lines that tell after which tick, the outcome, and the schedule.
+func newSettlement(tick, at int64, how string) Settlement {
+	s := Settlement{Tick: fromMicros(tick * 1e6), At: fromMicros(at), Outcome: how}
+	if lines := strings.SplitN(how, "\n", 3); len(lines) == 3 {
+		s.After, s.Outcome, s.Schedule = time.Unix(parseNumber(lines[0]), 0).UTC(), lines[1], lines[2]
+	}
+	return s
 }
 
 // Row is a lease as others see it. An orphan's has ended; its Expiry is zero.
@@ -103,17 +118,25 @@ func (c *Client) look(l LookRequest) call {
 		through = strconv.FormatInt(l.SettleThrough.Unix(), 10)
 	}
 	args := []any{l.Schedule, through, toMicros(l.SettleDeadline)}
-	if l.Follower != "" || len(l.Told) > 0 {
+	if l.Follower != "" || len(l.Told) > 0 || l.SettleOutcome != "" {
 		args = append(args, l.Follower, max(l.Used.Unix(), 0))
 	}
-	if len(l.Told) > 0 {
+	if len(l.Told) > 0 || l.SettleOutcome != "" {
 		told := ""
 		for _, tick := range l.Told {
 			told += strconv.FormatInt(tick.Unix(), 10) + ";"
 		}
-		args = append(args, told)
+		args = append(args, told, l.settleHow())
 	}
 	return c.call(c.scripts.look, l.Lock, "", l.Permanent, args...)
+}
+
+// settleHow is the outcome of what is settled, and its schedule, as it is kept; "" if it is not.
+func (l LookRequest) settleHow() string {
+	if l.SettleOutcome == "" {
+		return ""
+	}
+	return l.SettleOutcome + "\n" + l.SettleSchedule
 }
 
 // Bury forgets orphans whose outcome was recorded.
@@ -175,7 +198,7 @@ func state(lock string, got reply) State {
 	s.followed(got)
 	settled := got.list(8)
 	for i := 0; i+2 < len(settled); i += 3 {
-		s.Settled = append(s.Settled, Settlement{fromMicros(number(settled[i]) * 1e6), fromMicros(number(settled[i+1])), text(settled[i+2])})
+		s.Settled = append(s.Settled, newSettlement(number(settled[i]), number(settled[i+1]), text(settled[i+2])))
 	}
 	return s
 }

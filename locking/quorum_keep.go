@@ -144,7 +144,7 @@ func (q *quorum) look(ctx context.Context, locks []LookRequest, states []State, 
 		}
 		t.edit = func(g *register, v view) {
 			g.told(l.Told)
-			before := g.look(l.Schedule, through, toMicros(l.SettleDeadline), v.now, v.latest)
+			before := g.look(l.Schedule, through, toMicros(l.SettleDeadline), l.settleHow(), v.now, v.latest)
 			states[i] = q.state(g, v, before, t.floor)
 			if l.Follower != "" {
 				through, ended := g.follow(l.Follower, max(l.Used.Unix(), 0), v.now)
@@ -189,7 +189,7 @@ func (q *quorum) state(g *register, v view, before, floor int64) State {
 		}
 	}
 	for _, e := range g.Settled {
-		s.Settled = append(s.Settled, Settlement{fromMicros(e.Tick * 1e6), fromMicros(e.At), e.How})
+		s.Settled = append(s.Settled, newSettlement(e.Tick, e.At, e.How))
 	}
 	slices.SortFunc(s.Open, time.Time.Compare)
 	slices.SortFunc(s.Rows, func(a, b Row) int { return a.Slot - b.Slot })

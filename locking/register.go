@@ -35,7 +35,7 @@ type register struct {
 type settled struct {
 	Tick int64  `json:"tick"`
 	At   int64  `json:"at"`
-	How  string `json:"how"`
+	How  string `json:"how"` // as newSettlement has it
 }
 
 const mostSettled = 100 // the newest
@@ -256,8 +256,8 @@ func (g *register) mourn(dead []string, upTo int64) {
 	}
 }
 
-// look announces a schedule, and settles ticks that are past every deadline; before is up to which one they were decided.
-func (g *register) look(schedule string, through, deadline, now, latest int64) (before int64) {
+// look announces a schedule, and settles ticks that are past every deadline, which is kept if how tells the outcome; before is up to which one they were decided.
+func (g *register) look(schedule string, through, deadline int64, how string, now, latest int64) (before int64) {
 	g.mend(latest)
 	if schedule != "" {
 		g.know(schedule, true, now)
@@ -267,6 +267,9 @@ func (g *register) look(schedule string, through, deadline, now, latest int64) (
 		g.Low = through
 		maps.DeleteFunc(g.Ticks, func(tick int64, e entry) bool { return tick <= through && (e.State != reopened || tick > before) })
 		g.advance(now)
+		if how != "" {
+			g.keepSettled(through, now, fmt.Sprintf("%d\n%s", before, how))
+		}
 	}
 	return before
 }

@@ -144,10 +144,15 @@ func (g *register) settle(r Request, v view, outcome string) verdict {
 	}
 	g.decide(tick, prev, outcome, r.ID, v.now)
 	if r.Tick.KeepOutcome {
-		g.Settled = append(g.Settled, settled{tick, v.now, outcome})
-		g.Settled = g.Settled[max(len(g.Settled)-mostSettled, 0):]
+		g.keepSettled(tick, v.now, outcome)
 	}
 	return verdict{word: "settled", outcome: outcome}
+}
+
+// keepSettled keeps how ticks were settled for whoever looks: who has settled them may die before it can tell.
+func (g *register) keepSettled(tick, now int64, how string) {
+	g.Settled = append(g.Settled, settled{tick, now, how})
+	g.Settled = g.Settled[max(len(g.Settled)-mostSettled, 0):]
 }
 
 // told forgets settled ticks that were told of.

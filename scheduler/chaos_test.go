@@ -123,7 +123,6 @@ func (c *cluster) havoc(rng *rand.Rand, jobs []scheduler.Job, length time.Durati
 		case 2: // the server itself is away
 			now := time.Since(c.start)
 			c.away(now, now+between(rng, time.Second, 40*time.Second), (*wire).refuse)
-			pass(5 * time.Second) // who settles what was missed must live to tell of it
 		case 3: // and everybody else
 			for _, r := range all {
 				r.leave()
@@ -132,7 +131,6 @@ func (c *cluster) havoc(rng *rand.Rand, jobs []scheduler.Job, length time.Durati
 			for i := range all {
 				all[i] = join()
 			}
-			pass(5 * time.Second)
 		default:
 			trouble(rng, &r.wire)
 		}

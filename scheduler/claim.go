@@ -93,7 +93,7 @@ func (s *Scheduler) claimOf(k *tick) election.Claim {
 func (k *tick) claim() election.Claim {
 	j := k.job
 	return election.Claim{Job: j.Name, ID: k.id, Trigger: k.trigger, Tick: k.at, Previous: k.previous, Schedule: k.task.digest(),
-		NotBefore: k.due, Deadline: k.lastChance(), Slots: j.Parallel, PerTick: j.PerTick, Lease: j.Lease, KeepOutcome: k.task.chained()}
+		NotBefore: k.due, Deadline: k.lastChance(), Slots: j.Parallel, PerTick: j.PerTick, Lease: j.Lease, KeepOutcome: true}
 }
 
 // places is how many more runs this replica may start now.
@@ -218,8 +218,12 @@ func (s *Scheduler) settleClaim(k *tick, r election.Result, now time.Time) {
 		s.watch(k.task, r.Until)
 	case election.Settled, election.Before:
 		s.agenda.close(k)
+		failpoint("settled", &Run{Job: k.task.Name, Tick: k.at})
 		if r.Outcome != "" {
-			s.exec.recorder.add(tickRecord(k.task.Name, k.at, r.Outcome, s.cfg.Replica, now))
+			written, _ := s.exec.recorder.add(tickRecord(k.task.Name, k.at, r.Outcome, s.cfg.Replica, now))
+			if r.Verdict == election.Settled {
+				s.toTell(k.task, k.at, now, written)
+			}
 		}
 		s.checkAfter(k.task, now) // what has ended after it may be due now
 		if r.Verdict == election.Settled {

@@ -174,7 +174,8 @@ type task struct {
 	behind    bool    // ticks before the oldest open one may be undecided
 	why       string  // they were missed; "redis" if it is not set
 	unknown   bool    // the server has not been told of its schedule yet: it has no ticks
-	dismissed bool    // it is no job of this replica any more
+	untold    []untold
+	dismissed bool // it is no job of this replica any more
 
 	chain    *chain  // instead of spec, if it runs after others
 	children []*task // that run after it

@@ -131,7 +131,7 @@ var pauseCases = []struct {
 	{"Redis forgets, and is resumed before anybody told it", nil, func(o operator, _ []*replica, _ func()) {
 		o.at(90 * time.Second)
 		o.pause(0)
-		o.at(250 * time.Second)
+		o.at(255 * time.Second)
 		o.flush()
 		o.resume()
 	}, []int{60, 360, 420, 480}, map[string]int{"ok": 4, "skipped paused": 3, "missed redis": 1}},

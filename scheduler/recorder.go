@@ -59,6 +59,16 @@ func (r *receipt) failed() bool {
 	}
 }
 
+// succeeded tells whether the record was written.
+func (r *receipt) succeeded() bool {
+	select {
+	case <-r.done:
+		return r.err == nil
+	default:
+		return false
+	}
+}
+
 // wait returns when the record was written, or why it was not or not yet.
 func (r *receipt) wait(ctx context.Context) error {
 	select {

@@ -314,11 +314,12 @@ func (s *Scheduler) disownAll() {
 	}
 }
 
-// tellSwept has the loop look again at jobs where a sweep has found orphans that await an heir.
+// tellSwept has the loop look again at jobs where a sweep has found orphans that await an heir, or ticks that were settled together and not told of.
 func (s *Scheduler) tellSwept(inquiries []election.Inquiry, states []election.State) {
 	var jobs []string
 	for i, st := range states {
-		if job := inquiries[i].Job; len(st.Orphans) > len(s.heirless(job, st)) {
+		job := inquiries[i].Job
+		if len(st.Orphans) > len(s.heirless(job, st)) || slices.ContainsFunc(st.Settled, together) {
 			jobs = append(jobs, job)
 		}
 	}

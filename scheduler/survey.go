@@ -50,7 +50,7 @@ func (s *Scheduler) survey(ctx context.Context, now time.Time) {
 	}
 	var b surveyedBatch
 	for _, t := range tasks {
-		q := election.Inquiry{Job: t.Name}
+		q := election.Inquiry{Job: t.Name, Told: t.told()}
 		switch {
 		case t.unknown:
 			q.Schedule = t.digest()
@@ -58,6 +58,10 @@ func (s *Scheduler) survey(ctx context.Context, now time.Time) {
 			q.SettleThrough = t.spec.Prev(now.Add(time.Nanosecond))
 			if len(t.open) > 0 {
 				q.SettleThrough = t.open[0].previous
+			}
+			q.SettleOutcome, q.SettleSchedule = missedBecause(orDefault(t.why, "redis")), t.digest()
+			if t.foreign {
+				q.SettleOutcome = missedBecause("down")
 			}
 		}
 		b.add(t, q)
@@ -90,20 +94,21 @@ func (s *Scheduler) look(ctx context.Context, inquiries []election.Inquiry) (sta
 	return states, unburied
 }
 
-// tellSettled records ticks that were settled without a run: of a job that runs after others nobody else may have opened them, and whoever settled them may not
-// live to tell. They are kept until that is written.
+// tellSettled records ticks that were settled without a run, and of which nobody has told: who settled them may not have lived to, and nobody else
+// may have opened them. They are kept until that is written. What was settled together is for the loop, which knows the schedule.
 func (s *Scheduler) tellSettled(ctx, patience context.Context, inquiries []election.Inquiry, states []election.State) {
 	var told []election.Inquiry
 	for i, st := range states {
 		q := election.Inquiry{Job: inquiries[i].Job}
 		var written []*receipt
-		for _, tick := range st.Settled {
+		single := slices.DeleteFunc(slices.Clone(st.Settled), together)
+		for _, tick := range single {
 			r, _ := s.exec.recorder.add(tickRecord(q.Job, tick.Tick, tick.Outcome, s.cfg.Replica, tick.At))
 			written = append(written, r)
 		}
 		for n, r := range written {
 			if r.wait(patience) == nil {
-				q.Told = append(q.Told, st.Settled[n].Tick)
+				q.Told = append(q.Told, single[n].Tick)
 			}
 		}
 		if len(q.Told) > 0 {
@@ -172,15 +177,12 @@ func (s *Scheduler) settleSurvey(b surveyedBatch) {
 		if st.Err != nil {
 			continue
 		}
+		s.wasTold(t, b.inquiries[i].Told, now)
 		if t.unknown && !t.dismissed {
 			s.welcome(t, b.inquiries[i], st, now)
 		}
+		s.missed(t, st, now)
 		if through := b.inquiries[i].SettleThrough; !through.IsZero() && !t.unknown { // of the schedule that it has
-			reason := orDefault(t.why, "redis")
-			if t.foreign {
-				reason = "down"
-			}
-			s.missed(t, st, through, reason)
 			t.why = ""
 			t.behind = len(t.open) > 0 && through.Before(t.open[0].previous)
 			s.agenda.wake(t, s.places(), now)
@@ -201,33 +203,6 @@ func (s *Scheduler) watchRunning(t *task, st election.State) {
 	}
 }
 
-// maxMissed bounds the records of ticks that were missed together: history keeps no more. One more is for all that were before them.
-const maxMissed = 100
-
-// missed records the ticks that this replica has just settled together, the newest of them one by one. Those of paused time are none that were missed.
-func (s *Scheduler) missed(t *task, st election.State, through time.Time, reason string) {
-	if through.IsZero() || st.Decided.Before(through) || !st.Before.Before(through) {
-		return
-	}
-	n, paused, at := 0, 0, through
-	for ; at.After(st.Before) && n < maxMissed; at = t.spec.Prev(at) {
-		if st.Pause.Covers(at) {
-			paused++
-		}
-		s.exec.recorder.add(tickRecord(t.Name, at, afterwards(st, at, reason), s.cfg.Replica, st.Now))
-		n++
-	}
-	together := ""
-	if at.After(st.Before) {
-		together = s.summarize(t, st, at, afterwards(st, at, reason))
-	}
-	if paused == n {
-		s.log.Info("ticks not run, as the job was paused", "job", t.Name, "after", st.Before, "through", through, "recorded", n, "together", together)
-		return
-	}
-	s.log.Warn("ticks missed", "job", t.Name, "after", st.Before, "through", through, "reason", reason, "recorded", n, "paused", paused, "together", together)
-}
-
 // begin announces the schedules to the cluster, and takes up what is undecided of the past: ticks within their deadline are
 // open, earlier ones are missed. It waits for the server.
 func (s *Scheduler) begin(ctx context.Context) error {
@@ -243,14 +218,13 @@ func (s *Scheduler) begin(ctx context.Context) error {
 		return err
 	}
 	now := s.now()
-	var before []election.State
 	for i, t := range announce.tasks {
 		s.agenda.timeline.add(t.spec, t, now)
 		s.watchRunning(t, announce.states[i])
 		s.inherit(t, announce.states[i], now)
+		s.missed(t, announce.states[i], now)
 		if q := s.resume(t, announce.states[i], now); !q.SettleThrough.IsZero() {
 			settle.add(t, q)
-			before = append(before, announce.states[i])
 		}
 		s.reopen(t, announce.states[i], now)
 	}
@@ -258,11 +232,7 @@ func (s *Scheduler) begin(ctx context.Context) error {
 		return err
 	}
 	for i, t := range settle.tasks {
-		st := settle.states[i]
-		// They were undecided and too late to be granted when this replica first asked. Whoever settled them may not live
-		// to tell, so each replica that saw them tells the same.
-		st.Before = before[i].Decided
-		s.missed(t, st, settle.inquiries[i].SettleThrough, "down")
+		s.missed(t, settle.states[i], now)
 	}
 	s.retry.reset()
 	return nil
@@ -303,7 +273,7 @@ func (s *Scheduler) insist(ctx context.Context, b *surveyedBatch) error {
 
 // resume opens the ticks of the past that are undecided and within their deadline; it returns how those before are to be settled.
 func (s *Scheduler) resume(t *task, st election.State, now time.Time) election.Inquiry {
-	settle := election.Inquiry{Job: t.Name}
+	settle := election.Inquiry{Job: t.Name, SettleOutcome: missedBecause("down"), SettleSchedule: t.digest()}
 	var open []time.Time
 	singly := 0 // of the ticks that are too late, how many are settled one by one
 	if t.PerTick > 1 {

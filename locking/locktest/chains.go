@@ -1,6 +1,7 @@
 package locktest
 
 import (
+	"errors"
 	"fmt"
 	"slices"
 	"time"
@@ -22,6 +23,7 @@ func chains() []theorem {
 		{"ForgottenLockTellsItsFollowersNothing", forgottenTellsNothing, memory},
 		{"OldestOutcomesOfTooManyAreDropped", tooManyOutcomes, layout},
 		{"SettlementIsKeptUntilItWasToldOf", settlementIsKept, nothing},
+		{"SettlementOfAGapIsKeptUntilItWasToldOf", settledGapIsKept, nothing},
 		{"OldestSettlementsOfTooManyAreDropped", tooManySettlements, layout},
 	}
 }
@@ -304,6 +306,37 @@ func settlementIsKept(b *bench) {
 	b.settled(nil, "1 skipped overlap")
 	b.settled([]int{1})
 	b.decided(b.b, 4, "missed late")
+}
+
+// settledGapIsKept: ticks that are settled together with an outcome are one settlement, of those that were undecided then.
+func settledGapIsKept(b *bench) {
+	b.known()
+	b.runs(b.a, 0)
+	settle := func(n int, outcome string) []locking.Settlement {
+		s := b.look(b.b, locking.LookRequest{Permanent: true, SettleThrough: b.tick(n).At, SettleDeadline: b.now().Add(-time.Microsecond),
+			SettleOutcome: outcome, SettleSchedule: schedule})
+		return s.Settled
+	}
+	if kept := settle(2, ""); len(kept) != 0 {
+		b.Errorf("kept without an outcome: %v", kept)
+	}
+	for range 2 { // the first reply may have been lost
+		kept := settle(5, "missed down")
+		want := locking.Settlement{Tick: b.tick(5).At.UTC(), After: b.tick(2).At.UTC(), Outcome: "missed down", Schedule: schedule}
+		if len(kept) == 1 {
+			want.At = kept[0].At
+		}
+		if !slices.Equal(kept, []locking.Settlement{want}) {
+			b.Fatalf("kept %+v, want %+v", kept, want)
+		}
+	}
+	b.gets(b.a, locking.Request{Tick: b.tick(4)}, locking.Decided)
+	b.settled(nil, "5 missed down")
+	b.settled([]int{4}, "5 missed down")
+	b.settled([]int{5})
+	if s := b.b.Look(b.ctx, []locking.LookRequest{{Lock: lock, SettleOutcome: "missed; down"}})[0]; s.Err == nil || errors.Is(s.Err, locking.ErrUnknown) {
+		b.Errorf("an outcome that can't be kept: %v", s.Err)
+	}
 }
 
 func tooManySettlements(b *bench) {

@@ -90,14 +90,6 @@ local function decide(how) -- the tick is decided for good
   set('by', id)
   touch()
 end
--- How the request has settled its tick is kept for whoever looks: the claimant may die before it can tell.
-local MOST_SETTLED = 100
-local function keep_settled(outcome)
-  local kept = {}
-  for entry in string.gmatch(redis.call('HGET', LOCK, 'settled') or '', '[^;]+;') do kept[#kept + 1] = entry end
-  kept[#kept + 1] = int(tick) .. ' ' .. int(now) .. ' ' .. outcome .. ';'
-  set('settled', table.concat(kept, '', math.max(1, #kept - MOST_SETTLED + 1)))
-end
 -- How the pause settles the tick: one of paused time, whenever it is asked for; and any that is asked for in it, unless it was too late before.
 local function stopped(deadline)
   local from, till, outcome = string.match(paused, '^%d+,(%d+),(%d+),([^,]+)') -- without an outcome there was only an end
@@ -113,7 +105,7 @@ local function settle(outcome)
     return reply('decided', 'granted', holder(tick))
   end
   decide(outcome)
-  if ARGV[29] == '1' then keep_settled(outcome) end
+  if ARGV[29] == '1' then keep_settled(tick, outcome) end
   return reply('settled', outcome)
 end
 

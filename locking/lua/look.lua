@@ -4,6 +4,7 @@
 -- ARGV   9 schedule digest to announce (or '')  10 settle every tick up to this one (or '')  11 their deadline
 --       12 a follower by which it is asked, or ''  13 the tick up to which that needs no outcome any more (0: not known)
 --       14 settled ticks that were told of, "tick;..."; those from 12 on are left out where they say nothing
+--       15 "outcome\nschedule" of the ticks that it settles, which is kept then (or '')
 -- Reply after the common part: state, since, closed, limit, low before,
 --        {slot, expiry, row, ...}, {lease id, "slot\nrow", ...}, and to a follower: ended through, {tick that ended well, due, ...}; to others 0, {};
 --        {settled tick, when, outcome, ...} that nobody has told of yet
@@ -25,6 +26,7 @@ if through and through > before and now > num(ARGV[11]) then
   end
   advance()
   touch()
+  if (ARGV[15] or '') ~= '' then keep_settled(through, int(before) .. '\n' .. ARGV[15]) end
 end
 
 local rows = {}

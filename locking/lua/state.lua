@@ -5,7 +5,9 @@
 --                  newest token granted there, e<slot> the instant at which its lease ends (a slot with one is held), s<slot> that its holder is to
 --                  stop (see stop.lua), o<slot> the lease id whose work has ended well (see ended.lua), used: slots from this one on were never used; i<id> the slot of a lease id, a<id> the orphan that it adopted; delay: how long
 --                  a slot stays shut after an expiry, delayed: the slots that are, as "slot until;..."; paused: see pause.lua; outcomes, followers:
---                  see chain.lua; settled: ticks that were settled without a run, and nobody has told of yet, "tick instant outcome;..."
+--                  see chain.lua; settled: ticks that were settled without a run, and nobody has told of yet, "tick instant outcome;...", or
+--                  "tick instant after\noutcome\nschedule;..."
+--                  for all after one and up to the tick
 --       2 ledger   hash: ticks decided (or given back) out of turn; those up to low are not listed
 --       3 orphans  hash: runs whose lease ended without a release, by lease id: "slot\nrow", or "slot reason\nrow" if the holder was to stop,
 --                  and "slot \tok\nrow" if its work had ended well
@@ -359,3 +361,12 @@ local function reply(verdict, ...)
   return {verdict, now, floor, longest, low, told_text(), redis.call('HLEN', ORPHANS), ...}
 end
 local function is_late() return now > num(ARGV[2]) end
+
+-- How ticks were settled is kept for whoever looks: who has settled them may die before it can tell.
+local MOST_SETTLED = 100
+local function keep_settled(tick, how)
+  local kept = {}
+  for entry in string.gmatch(redis.call('HGET', LOCK, 'settled') or '', '[^;]+;') do kept[#kept + 1] = entry end
+  kept[#kept + 1] = int(tick) .. ' ' .. int(now) .. ' ' .. how .. ';'
+  redis.call('HSET', LOCK, 'settled', table.concat(kept, '', math.max(1, #kept - MOST_SETTLED + 1)))
+end
