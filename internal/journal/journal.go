@@ -12,7 +12,8 @@
 //
 // Of two words of one weight the first to arrive stands. So a retry changes
 // nothing, a late "running" revives nothing, and a tick that several replicas
-// settle without a run, under one RunID, is one record.
+// settle without a run, under one RunID, is one record. What abandoned leaves open,
+// when the run was started, is what running has told.
 //
 // # Keys
 //
@@ -57,6 +58,7 @@
 //
 //	a record as a replica writes it     415, counted as 500
 //	a record with the longest texts     2,600, counted as 2,700 (9 KiB if they are control characters)
+//	the record of an abandoned run      as two
 //	output                              its size + 200 for each block
 //	a job                               600
 //

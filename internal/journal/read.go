@@ -6,6 +6,7 @@ import (
 	"errors"
 	"fmt"
 	"slices"
+	"time"
 
 	"github.com/redis/go-redis/v9"
 )
@@ -180,7 +181,8 @@ func (j *Journal) records(ctx context.Context, entries []entry) (records []Recor
 		}
 		damaged = errors.Join(damaged, more)
 		for i, e := range part {
-			text, ok := first(cmds[i].(*redis.SliceCmd).Val())
+			words := cmds[i].(*redis.SliceCmd).Val()
+			text, ok := first(words)
 			if !ok {
 				continue
 			}
@@ -189,10 +191,23 @@ func (j *Journal) records(ctx context.Context, entries []entry) (records []Recor
 				damaged = errors.Join(damaged, err)
 				continue
 			}
+			if r.Outcome == OutcomeAbandoned && r.Started.IsZero() {
+				r.Started = startOf(e, words[len(words)-1])
+			}
 			records = append(records, r)
 		}
 	}
 	return records, damaged, nil
+}
+
+// startOf is when a run was started, by its first word; zero if that is not there.
+func startOf(e entry, running any) time.Time {
+	text, _ := running.(string)
+	r, err := decode(e.job, e.id, text)
+	if err != nil {
+		return time.Time{}
+	}
+	return r.Started
 }
 
 // first is the first string in a reply of HMGET.

@@ -247,13 +247,10 @@ func number(n int64) string { return strconv.FormatInt(n, 10) }
 // field is where the record of a run is kept for one weight.
 func field(weight byte, id string) string { return string(weight) + id }
 
-// lighterFields are the fields that a word of the given weight makes obsolete.
+// lighterFields are the fields that a word of the given weight makes obsolete. Who says that a run was abandoned does not know when it was started.
 func lighterFields(weight byte, id string) []string {
-	switch weight {
-	case weightEnd:
+	if weight == weightEnd {
 		return []string{field(weightAbandoned, id), field(weightRunning, id)}
-	case weightAbandoned:
-		return []string{field(weightRunning, id)}
 	}
 	return nil
 }

@@ -25,6 +25,7 @@ func Run(t *testing.T, connect func(t *testing.T) redis.UniversalClient) {
 	for name, test := range map[string]func(*suite){
 		"end completes running":           (*suite).endCompletesRunning,
 		"words in any order":              (*suite).wordsInAnyOrder,
+		"abandoned keeps its start":       (*suite).abandonedKeepsItsStart,
 		"first of equal words stands":     (*suite).firstStands,
 		"repeating changes nothing":       (*suite).repeating,
 		"late running revives nothing":    (*suite).lateRunning,

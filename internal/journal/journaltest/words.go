@@ -47,6 +47,32 @@ func (s *suite) wordsInAnyOrder() {
 	s.expect(j, "left", "1 abandoned")
 }
 
+// abandonedKeepsItsStart: who says that a run was abandoned does not know when it was started, which the holder has told, before or after.
+func (s *suite) abandonedKeepsItsStart() {
+	j := s.journal(journal.Config{})
+	for i, order := range [][]int{{0, 1}, {1, 0}} {
+		job := fmt.Sprintf("job-%d", i)
+		running := s.running(job, "1", 60)
+		abandoned := s.ended(job, "1", journal.OutcomeAbandoned, 20)
+		abandoned.Started, abandoned.DurationMS = time.Time{}, nil
+		words := []journal.Record{running, abandoned}
+		s.record(j, words[order[0]])
+		s.record(j, words[order[1]])
+		for _, r := range s.runs(j, job, 0) {
+			if !r.Started.Equal(running.Started) || !r.Finished.Equal(abandoned.Finished) || r.DurationMS != nil {
+				s.Errorf("started %v, noticed %v, lasted %v", r.Started, r.Finished, r.DurationMS)
+			}
+		}
+		s.expect(j, job, "1 abandoned")
+	}
+	unknown := s.ended("b", "1", journal.OutcomeAbandoned, 20)
+	unknown.Started = time.Time{}
+	s.record(j, unknown)
+	if r := s.runs(j, "b", 0); len(r) != 1 || !r[0].Started.IsZero() {
+		s.Errorf("never heard of as running: %v", r)
+	}
+}
+
 func (s *suite) firstStands() {
 	j, other := s.journal(journal.Config{}), s.journal(journal.Config{})
 	settled := func(outcome, reason string, said int) journal.Record {
