@@ -148,6 +148,25 @@ pool = "db"
 	stopAll(t, []*replica{r})
 }
 
+// TestReloadRecallsLastOK: a replica that gets a job by a reload tells when that last ended ok, whoever had it then.
+func TestReloadRecallsLastOK(t *testing.T) {
+	t.Parallel()
+	const server, token = "server = { listen = \"127.0.0.1:0\", token_file = %q }\n", "s3cr3t-t0ken"
+	const stays, comes = "[jobs.stays]\nschedule = \"0 0 1 1 *\"\ncommand = \"true\"\n", "[jobs.comes]\nschedule = %q\ncommand = \"true\"\n"
+	file := tokenFile(t, token)
+	c := newCluster(t, fmt.Sprintf(server+stays+comes, file, "* * * * * *"))
+	r := c.start(t, "r1")
+	url := r.metricsURL(t)
+	const lastOK = `cronclave_last_ok_timestamp_seconds{job="comes"}`
+	told := func() bool { return samples(t, url, token)[lastOK] > 0 }
+	eventually(t, startTimeout, "run that ends ok", told)
+	c.edit(t, fmt.Sprintf(server+stays, file), r)
+	eventually(t, startTimeout, "end of what is told of it", func() bool { return r.reloads() == 1 && !told() })
+	c.edit(t, fmt.Sprintf(server+stays+comes, file, "0 0 1 1 *"), r)
+	eventually(t, startTimeout, "the same of its past", told)
+	stopAll(t, []*replica{r})
+}
+
 // tokenFile writes a token into a file.
 func tokenFile(t *testing.T, token string) string {
 	t.Helper()

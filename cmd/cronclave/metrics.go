@@ -128,20 +128,20 @@ func (r *replica) count() func(journal.Record) {
 	}
 }
 
-// recall has the metrics know when jobs last ended ok before this replica started: else what watches for jobs that do so no more would see
-// nothing, and be quiet, after each restart.
+// recall has the metrics know, until ctx ends, when jobs last ended ok before this replica started, or had them: else what watches for jobs that do so
+// no more would see nothing, and be quiet, after each restart.
 func (r *replica) recall(ctx context.Context) {
 	if r.metrics == nil {
 		return
 	}
-	ctx, done := context.WithCancel(ctx)
-	defer done()
 	every(ctx, registerEvery, func() {
-		if err := r.recallAll(ctx); err != nil {
-			r.log.Debug("when jobs last ended ok is not known yet", "error", err)
+		if r.recalled.Swap(true) {
 			return
 		}
-		done()
+		if err := r.recallAll(ctx); err != nil {
+			r.recalled.Store(false)
+			r.log.Debug("when jobs last ended ok is not known yet", "error", err)
+		}
 	})
 }
 

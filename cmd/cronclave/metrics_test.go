@@ -48,7 +48,9 @@ func TestLastOKOutlivesReplicas(t *testing.T) {
 	r.metrics = httpapi.NewMetrics("v", httpapi.Gauges{
 		Leader: func() bool { return false }, RedisUp: func() bool { return true }, ClockOffset: func() (time.Duration, bool) { return 0, true },
 		Running: func() int { return 0 }, ByJob: func() map[string]int { return nil }})
-	r.recall(t.Context())
+	if err := r.recallAll(t.Context()); err != nil {
+		t.Fatal(err)
+	}
 	page := httptest.NewRecorder()
 	r.metrics.Handler().ServeHTTP(page, httptest.NewRequest("GET", "/metrics", nil))
 	const name = "cronclave_last_ok_timestamp_seconds{"

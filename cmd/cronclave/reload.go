@@ -98,6 +98,9 @@ func (l *reloader) reload(ctx context.Context, settled string) {
 	l.edited.Store(true)
 	l.forget(cfg)
 	added, changed, removed := compare(before, cfg)
+	if added > 0 {
+		l.recalled.Store(false)
+	}
 	l.log.Info("configuration reloaded", "jobs", len(cfg.Jobs), "added", added, "changed", changed, "removed", removed, "config", cfg.Digest()[:12])
 }
 

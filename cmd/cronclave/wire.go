@@ -31,6 +31,7 @@ type replica struct {
 	refused   atomic.Pointer[string]        // what is wrong with a newer one
 	heartless atomic.Pointer[string]        // what is wrong with the heartbeat that it sends
 	edited    atomic.Bool                   // the cluster is to be told of other jobs
+	recalled  atomic.Bool                   // the metrics know when jobs last ended ok, or are being told
 	log       hclog.Logger
 	redis     *store
 	locks     *locking.Client
