@@ -320,7 +320,11 @@ func TestOrphanOfABusyJob(t *testing.T) {
 				c.at(tc.died)
 				c.killHolder("j")
 				c.at(2 * time.Minute)
-				want(t, "told", c.attemptsOf("j", tc.tick), tc.told)
+				told := c.attemptsOf("j", tc.tick)
+				for i := range told { // the lease ends as the next tick comes due: that may have had the run told to stop a millisecond before
+					told[i] = strings.TrimSuffix(told[i], " replaced")
+				}
+				want(t, "told", told, tc.told)
 				if n := c.mourners(); n > 2 {
 					t.Errorf("two replicas have told %d times that it was abandoned", n)
 				}
