@@ -2,6 +2,7 @@ package locking
 
 import (
 	"context"
+	"errors"
 	"fmt"
 )
 
@@ -101,10 +102,14 @@ func (l *Lease) again() bool {
 	return true
 }
 
-// leave gives one hold up; last tells that the lease is to be released.
+// leave gives one hold up; last tells that the lease is to be released, and that nobody else does so until [Lease.answered].
 func (l *Lease) leave() (last bool, err error) {
 	l.mu.Lock()
 	defer l.mu.Unlock()
+	for l.giving { // which may be all that there is to do
+		l.given.Wait()
+	}
+	defer func() { l.giving = last }()
 	h := &l.holds
 	switch {
 	case !h.counted:
@@ -122,9 +127,15 @@ func (l *Lease) leave() (last bool, err error) {
 	return false, fmt.Errorf("release %q more often than it was entered: %w", l.lock, ErrReleased)
 }
 
-// answered notes whether the server has answered a release.
-func (l *Lease) answered(err error) {
+// answered notes what became of a release.
+func (l *Lease) answered(r releaseCall, verdict string, err error) {
 	l.mu.Lock()
 	defer l.mu.Unlock()
+	if err == nil && verdict != "gone" {
+		l.released, l.givenBack = true, r.undo
+	}
 	l.holds.unheard = err != nil
+	l.doubt = l.doubt || r.held && errors.Is(err, ErrUnknown)
+	l.giving = false
+	l.given.Broadcast()
 }

@@ -109,7 +109,16 @@ func (c *Client) send(ctx context.Context, calls []call) []reply {
 		trips.Wait()
 		todo = slices.Concat(again...)
 	}
+	arrive(replies, c.cfg.Clock())
 	return replies
+}
+
+// arrive says when replies are there for those who wait: all of them come with the last, however long ago a server has given the others.
+func arrive(replies []reply, now time.Duration) {
+	for i := range replies {
+		replies[i].received = now
+		arrive(replies[i].parts, now)
+	}
 }
 
 // batch is what goes to one server together.

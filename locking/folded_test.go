@@ -240,6 +240,41 @@ func TestFoldedReleaseWithoutReply(t *testing.T) {
 	})
 }
 
+// To release again a lease of which it is not known whether it was released is no error, nor is it to release one twice at once.
+func TestFoldedReleaseAgain(t *testing.T) {
+	t.Run("unheard", func(t *testing.T) {
+		inBubble(t, func(w *wire) {
+			c, closeAll := w.client(Config{})
+			defer closeAll()
+			w.folded(c, "x")
+			l := w.lockFolded(c, "x")
+			w.fail("deaf")
+			if err := l.Release(w.Context()); !errors.Is(err, ErrUnknown) {
+				w.Errorf("nobody answered: %v", err)
+			}
+			w.fail()
+			w.pass(time.Minute) // it is tried on in the background, and the tombstone of that ends
+			w.release(l)
+			w.release(l)
+		})
+	})
+	t.Run("at once", func(t *testing.T) {
+		inBubble(t, func(w *wire) {
+			c, closeAll := w.client(Config{})
+			defer closeAll()
+			w.folded(c, "x")
+			l := w.lockFolded(c, "x")
+			w.slow(100 * time.Millisecond)
+			var all sync.WaitGroup
+			for range 3 {
+				all.Go(func() { w.release(l) })
+			}
+			all.Wait()
+			w.fail()
+		})
+	})
+}
+
 // What was granted without a reply is found again by the same id.
 func TestFoldedGrantWithoutReply(t *testing.T) {
 	for _, retries := range []int{-1, 3} {

@@ -165,6 +165,28 @@ func TestLeaseThatWasToldLateEndsBeforeItsRow(t *testing.T) {
 	})
 }
 
+// Those of a batch that have their grants wait for the others, here for one whose script the server has to learn: a lease that has ended by then is
+// handed to nobody.
+func TestGrantThatWaitsForItsBatchIsNotHandedOutTooLate(t *testing.T) {
+	inBubble(t, func(w *wire) {
+		c, closeAll := w.client(Config{Timeout: 2 * time.Second})
+		defer closeAll()
+		c.AcquireAll(w.Context(), []Request{{Lock: "warm1"}, {Lock: "warm2"}})
+		w.slow(800 * time.Millisecond)
+		defer w.fail()
+		const many = manySlots + 1 // goes by itself
+		answers := c.AcquireAll(w.Context(), []Request{{Lock: "x", Lease: 1500 * time.Millisecond}, {Lock: "y", Lease: time.Minute}, {Lock: "z", Slots: many}})
+		for i, verdict := range []Verdict{Unknown, Granted, Granted} {
+			if a := answers[i]; a.Verdict != verdict || (verdict == Unknown) != errors.Is(a.Err, ErrUnknown) {
+				w.Errorf("request %d: %q, %v; want %q", i, a.Verdict, a.Err, verdict)
+			}
+		}
+		if took := w.clock(); took < 1500*time.Millisecond {
+			w.Errorf("two rounds took %v", took)
+		}
+	})
+}
+
 // The server counts from when it got the request. A holder that counts from the reply believes for too long.
 func TestDeadlineCountsFromBeforeTheRequest(t *testing.T) {
 	const lease, slow = 10 * time.Second, 2 * time.Second

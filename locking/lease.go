@@ -48,11 +48,14 @@ type Lease struct {
 	hearers     map[int]func(deadline time.Duration)
 	hearer      int // the newest key
 	holds       holds
-	released    bool    // the server has said so
-	givenBack   bool    // and its tick is open again
-	leftAt      int64   // by the server's clock, when it left an orphan
-	narrow      bool    // of a quorum no more than a majority has been asked for it
-	fold        *folded // what its lock is, if that is folded
+	released    bool      // the server has said so
+	givenBack   bool      // and its tick is open again
+	leftAt      int64     // by the server's clock, when it left an orphan
+	narrow      bool      // of a quorum no more than a majority has been asked for it
+	fold        *folded   // what its lock is, if that is folded
+	giving      bool      // it is being released
+	given       sync.Cond // not any more
+	doubt       bool      // a release was sent while it was held, and nothing was heard of that
 
 	renewAt time.Duration // local clock; the keeper's
 	repair  time.Duration // the keeper's: when to try again to bring it to all nodes of a quorum
@@ -81,6 +84,7 @@ func newLease(c *Client, r Request, got reply) *Lease {
 	l.attempt.Store(row.attempt)
 	l.granted = granted{lock: r.Lock, owner: c.cfg.Owner, ledger: joinPause(got.paused, got.ledger), tick: l.tick, until: row.expiry,
 		now: got.now, floor: got.floor, longest: got.longest, low: got.low, permanent: r.Permanent}
+	l.given.L = &l.mu
 	l.ctx, l.end = context.WithCancelCause(context.Background())
 	left := min(l.length, time.Duration(row.expiry-got.now)*time.Microsecond) // the server's clock may have been stepped back
 	l.deadline = got.sent + holdFor(left)
@@ -177,7 +181,7 @@ func (l *Lease) OnExtend(f func(deadline time.Duration)) (stop func()) {
 }
 
 // Release ends the lease: first its context, then, when that work must be over, its row. It is done even if ctx has ended, in
-// at most twice [Config.Timeout]. [ErrLost] tells that the server did not have it any more; [ErrUnknown] that the server
+// at most twice [Config.Timeout], one call after the other. [ErrLost] tells that the server did not have it any more; [ErrUnknown] that the server
 // did not answer: it is tried again in the background then, until the row has run out by itself or the client closes. To release it again is no error. Of a lease that was entered more than once, see [Mutex.Enter], it gives one hold up,
 // and all that only with the last.
 func (l *Lease) Release(ctx context.Context) error { return l.release(ctx, releaseCall{}) }
@@ -194,14 +198,14 @@ func (l *Lease) release(ctx context.Context, r releaseCall) error {
 	c := l.client
 	c.keeper.remove(l)
 	narrow, fold := l.form()
-	if !r.undo && !r.leaves && l.ctx.Err() == nil {
+	begun, held := l.stop(ErrReleased)
+	if held && !r.undo && !r.leaves {
 		r.fold, r.token = fold, l.token
 	}
-	begun := l.stop(ErrReleased)
 	r.lock, r.id, r.permanent, r.previous, r.perTick = l.lock, l.id, l.permanent, l.previous, l.perTick
-	r.slot, r.length, r.accounted, r.narrow = l.slot, l.length, l.accounted, narrow
+	r.slot, r.length, r.accounted, r.narrow, r.held, r.doubt = l.slot, l.length, l.accounted, narrow, held, l.doubt
 	verdict, err := c.releaseSoon(context.WithoutCancel(ctx), r, begun)
-	l.answered(err)
+	l.answered(r, verdict, err)
 	switch {
 	case errors.Is(err, ErrUnknown):
 		c.giveUp(r)
@@ -211,9 +215,6 @@ func (l *Lease) release(ctx context.Context, r releaseCall) error {
 	case verdict == "gone":
 		return fmt.Errorf("release %q: %w before", l.lock, ErrLost)
 	}
-	l.mu.Lock()
-	defer l.mu.Unlock()
-	l.released, l.givenBack = true, r.undo
 	return nil
 }
 
@@ -231,17 +232,18 @@ func (l *Lease) form() (narrow bool, fold *folded) {
 	return l.narrow, l.fold
 }
 
-// stop ends the lease for its holder, and tells when by the local clock.
-func (l *Lease) stop(why error) (now time.Duration) {
+// stop ends the lease for its holder, and tells when by the local clock, and whether it was held until then.
+func (l *Lease) stop(why error) (now time.Duration, held bool) {
 	l.mu.Lock()
 	defer l.mu.Unlock()
 	if l.timer != nil {
 		l.timer.Stop()
 	}
 	now = l.client.cfg.Clock()
+	held = l.ctx.Err() == nil && now < l.deadline
 	l.deadline = min(l.deadline, now)
 	l.end(why)
-	return now
+	return now, held
 }
 
 // extend moves the deadline after a renewal; one that comes too late revives nothing.
@@ -318,7 +320,9 @@ type releaseCall struct {
 	accounted bool
 	narrow    bool
 
-	fold  *folded // its lock is folded, as far as is known, and its holder could rely on the lease until now
+	held  bool    // until it was sent first
+	doubt bool    // it was sent before, while the lease was held, and may have been done: that the row is gone tells nothing
+	fold  *folded // its lock is folded, as far as is known; only where it was held
 	token Token
 }
 
@@ -340,25 +344,31 @@ func (c *Client) tombstoneLife() int64 { return (2*c.cfg.Timeout + time.Second).
 
 // releaseSoon is release for two time-outs at most, from an instant on that was a moment ago.
 func (c *Client) releaseSoon(ctx context.Context, r releaseCall, begun time.Duration) (verdict string, err error) {
-	doubt := false
+	unheard := false
 	if r.fold != nil {
 		if verdict, err = c.releaseFolded(ctx, r, begun); err == nil && verdict != notFolded {
 			return verdict, nil
 		}
-		doubt = err != nil
+		unheard = err != nil // it leaves no tombstone that tells
+		r.doubt = r.doubt || unheard
 	}
-	if c.quorum == nil && !doubt { // the first try mostly is the last, and has a time-out of its own
+	if c.quorum == nil && !unheard { // the first try mostly is the last, and has a time-out of its own
 		if verdict, err = c.releaseOnce(ctx, r); err == nil {
-			return verdict, nil
+			return r.sure(verdict), nil
 		}
 	}
 	ctx, cancel := context.WithTimeout(ctx, begun+2*c.cfg.Timeout-c.cfg.Clock())
 	defer cancel()
 	verdict, err = c.release(ctx, r)
-	if doubt && verdict == "gone" { // by the first try, which leaves no tombstone that tells; the lease was held when it was sent
-		verdict = "released"
+	return r.sure(verdict), err
+}
+
+// sure is what a verdict means: a row is gone by an earlier try, if that was sent while the lease was held.
+func (r releaseCall) sure(verdict string) string {
+	if r.doubt && verdict == "gone" {
+		return "released"
 	}
-	return verdict, err
+	return verdict
 }
 
 func (c *Client) releaseOnce(ctx context.Context, r releaseCall) (verdict string, err error) {

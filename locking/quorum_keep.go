@@ -55,8 +55,9 @@ func (q *quorum) release(ctx context.Context, r releaseCall) (verdict string, er
 		switch {
 		case released+gone < q.majority:
 			err = errorOf(votes[0])
+			r.doubt = r.doubt || r.narrow && r.held // it leaves no tombstone that tells
 		case gone > len(q.nodes)-q.majority:
-			return "gone", nil
+			return r.sure("gone"), nil
 		default:
 			return "released", nil
 		}

@@ -6,6 +6,7 @@
 if ARGV[7] == '1' then
   local field = 'r' .. ARGV[4]
   local row = redis.call('HGET', KEYS[2], field)
+  if row == '-' .. ARGV[1] then return {'released', 0, 0} end -- the same again
   if row and string.sub(row, 1, #ARGV[1] + 1) == ARGV[1] .. '\n' then
     redis.call('HSET', KEYS[2], field, '-' .. ARGV[1])
     return {'released', 0, 0}

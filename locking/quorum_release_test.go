@@ -1,0 +1,110 @@
+package locking_test
+
+import (
+	"context"
+	"io"
+	"sync/atomic"
+	"testing"
+
+	"github.com/redis/go-redis/v9"
+)
+
+// unheard are connections to nodes on which the first replies to releases are lost, when all of those are on their way.
+type unheard struct {
+	left atomic.Int32
+	then func() // happens before it is known that they are lost
+	over chan struct{}
+}
+
+func (*unheard) DialHook(next redis.DialHook) redis.DialHook { return next }
+func (*unheard) ProcessPipelineHook(next redis.ProcessPipelineHook) redis.ProcessPipelineHook {
+	return next
+}
+func (u *unheard) ProcessHook(next redis.ProcessHook) redis.ProcessHook {
+	return func(ctx context.Context, cmd redis.Cmder) error {
+		err := next(ctx, cmd)
+		const words = 3 + 3 + 3 + 4 // the command, its keys, what every script has, and what a release has: at last that it is an ordinary one
+		if args := cmd.Args(); len(args) != words || args[words-1] != "1" || err != nil {
+			return err
+		}
+		switch left := u.left.Add(-1); {
+		case left < 0:
+			return err
+		case left == 0:
+			u.then()
+			close(u.over)
+		}
+		<-u.over
+		cmd.SetErr(io.ErrUnexpectedEOF)
+		return cmd.Err()
+	}
+}
+
+// A release whose replies were lost is one all the same, also where somebody else has got the lock meanwhile.
+func TestQuorumReleaseWithoutReply(t *testing.T) {
+	for _, taken := range []bool{false, true} {
+		name := map[bool]string{false: "free", true: "taken"}[taken]
+		t.Run(name, func(t *testing.T) {
+			servers, clients := masters(t, 3)
+			var others []redis.UniversalClient
+			for _, s := range servers {
+				c := redis.NewClient(&redis.Options{Addr: s.Addr(), ContextTimeoutEnabled: true})
+				others = append(others, c)
+				t.Cleanup(func() { _ = c.Close() })
+			}
+			other := quorumOf(t, others)
+			lossy := &unheard{over: make(chan struct{}), then: func() {
+				if !taken {
+					return
+				}
+				if _, ok, err := other.Mutex("m").TryLock(t.Context()); !ok || err != nil {
+					t.Errorf("not free: %v, %v", ok, err)
+				}
+			}}
+			const majority = 2
+			lossy.left.Store(majority)
+			for _, c := range clients {
+				c.AddHook(lossy)
+			}
+			c := quorumOf(t, clients)
+			for lossy.left.Load() > 0 { // a lease that more than a majority was asked for is released in another way
+				l, ok, err := c.Mutex("m").TryLock(t.Context())
+				if !ok || err != nil {
+					t.Fatal(ok, err)
+				}
+				if err := l.Release(t.Context()); err != nil {
+					t.Error(err)
+				}
+			}
+		})
+	}
+}
+
+// What the client of go-redis sends again by itself, since a connection broke, is the same release.
+func TestQuorumReleaseThatIsSentTwice(t *testing.T) {
+	_, clients := masters(t, 3)
+	for _, c := range clients {
+		c.AddHook(twice{})
+	}
+	l, ok, err := quorumOf(t, clients).Mutex("m").TryLock(t.Context())
+	if !ok || err != nil {
+		t.Fatal(ok, err)
+	}
+	if err := l.Release(t.Context()); err != nil {
+		t.Error(err)
+	}
+}
+
+// twice sends each command two times, and hears the second reply.
+type twice struct{}
+
+func (twice) DialHook(next redis.DialHook) redis.DialHook { return next }
+func (twice) ProcessPipelineHook(next redis.ProcessPipelineHook) redis.ProcessPipelineHook {
+	return next
+}
+func (twice) ProcessHook(next redis.ProcessHook) redis.ProcessHook {
+	return func(ctx context.Context, cmd redis.Cmder) error {
+		_ = next(ctx, cmd)
+		return next(ctx, cmd)
+	}
+}
