@@ -96,3 +96,36 @@ func TestAcquireConfirmedHasTheWholeLength(t *testing.T) {
 		w.release(l)
 	})
 }
+
+// One that is lost before it was confirmed is in nobody's way, though the server got renewals whose replies were lost.
+func TestAcquireConfirmedDoesNotWaitForItself(t *testing.T) {
+	inBubble(t, func(w *wire) {
+		holder, closeHolder := (&wire{T: t, server: w.server, start: w.start}).client(Config{})
+		defer closeHolder()
+		held := w.lock(holder, "x", time.Minute)
+		var waited []time.Duration
+		c, closeAll := w.client(Config{Hooks: Hooks{Waited: func(string, time.Duration) {
+			if waited = append(waited, w.clock()); len(waited) == 1 {
+				w.fail("deaf")
+			}
+		}}})
+		defer closeAll()
+		got := make(chan *Lease)
+		go func() {
+			l, err := c.Semaphore("x", 1, WithLease(time.Minute)).AcquireConfirmed(w.Context())
+			if err != nil {
+				w.Error(err)
+			}
+			got <- l
+		}()
+		w.pass(25 * time.Second) // the server learns to renew
+		w.release(held)
+		w.pass(3 * time.Second)
+		w.fail()
+		l := <-got
+		if len(waited) != 2 || waited[1]-waited[0] > 20*time.Second {
+			w.Errorf("it was granted after %v", waited)
+		}
+		w.release(l)
+	})
+}

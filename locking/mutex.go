@@ -69,8 +69,11 @@ func (s *Semaphore) TryAcquire(ctx context.Context) (lease *Lease, ok bool, err 
 // insist asks until the outcome is known, or can't be.
 func (s *Semaphore) insist(ctx context.Context, r Request) Answer {
 	a := s.client.Acquire(ctx, r)
-	if a.Verdict != Unknown {
+	if !errors.Is(a.Err, ErrUnknown) {
 		return a // without a timer
+	}
+	if s.client.begin() {
+		defer s.client.background.Done()
 	}
 	r.firstTry = false
 	ctx, cancel := context.WithTimeout(ctx, r.Lease)
@@ -85,8 +88,8 @@ func (s *Semaphore) insist(ctx context.Context, r Request) Answer {
 			a = again
 		}
 	}
-	if errors.Is(a.Err, ErrUnknown) {
-		s.client.Withdraw(r, r.ID)
+	if a.Verdict == Unknown { // also where the last try was refused, or the client has closed: an earlier one may have been granted
+		s.client.quit(r)
 	}
 	return a
 }

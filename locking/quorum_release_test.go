@@ -2,11 +2,15 @@ package locking_test
 
 import (
 	"context"
+	"errors"
 	"io"
 	"sync/atomic"
 	"testing"
+	"time"
 
 	"github.com/redis/go-redis/v9"
+
+	"github.com/cronclave/cronclave/locking"
 )
 
 // unheard are connections to nodes on which the first replies to releases are lost, when all of those are on their way.
@@ -106,5 +110,67 @@ func (twice) ProcessHook(next redis.ProcessHook) redis.ProcessHook {
 	return func(ctx context.Context, cmd redis.Cmder) error {
 		_ = next(ctx, cmd)
 		return next(ctx, cmd)
+	}
+}
+
+// Whoever waits when the client closes leaves nothing on the nodes, also if nothing is heard of them.
+func TestQuorumWaiterLeavesNothingWhenTheClientCloses(t *testing.T) {
+	servers, clients := masters(t, 3)
+	var silent mumbling
+	for _, c := range clients {
+		c.AddHook(&silent)
+	}
+	c, err := locking.New(locking.Config{Quorum: clients, Timeout: time.Second})
+	if err != nil {
+		t.Fatal(err)
+	}
+	l, ok, err := c.Mutex("warm").TryLock(t.Context())
+	if !ok || err != nil {
+		t.Fatal(ok, err)
+	}
+	defer func() { _ = l.Release(t.Context()) }()
+	silent.on.Store(true)
+	waited := make(chan error)
+	go func() {
+		_, err := c.Mutex("m", locking.WithLease(time.Hour)).Lock(t.Context())
+		waited <- err
+	}()
+	for silent.lost.Load() < 10 {
+		<-time.After(time.Millisecond)
+	}
+	if err := c.Close(); err != nil {
+		t.Error(err)
+	}
+	if err := <-waited; !errors.Is(err, locking.ErrClosed) {
+		t.Errorf("waited: %v", err)
+	}
+	for _, s := range servers {
+		node := redis.NewClient(&redis.Options{Addr: s.Addr()})
+		defer node.Close()
+		if row := node.HGet(t.Context(), "locking:{m}", "r0").Val(); row != "" {
+			t.Errorf("a ghost holds the lock: %q", row)
+		}
+	}
+}
+
+// mumbling connections lose all replies while it is on.
+type mumbling struct {
+	on   atomic.Bool
+	lost atomic.Int32
+}
+
+func (*mumbling) DialHook(next redis.DialHook) redis.DialHook { return next }
+func (*mumbling) ProcessPipelineHook(next redis.ProcessPipelineHook) redis.ProcessPipelineHook {
+	return next
+}
+func (m *mumbling) ProcessHook(next redis.ProcessHook) redis.ProcessHook {
+	return func(ctx context.Context, cmd redis.Cmder) error {
+		err := next(ctx, cmd)
+		if !m.on.Load() {
+			return err
+		}
+		m.lost.Add(1)
+		cmd.SetErr(io.ErrUnexpectedEOF)
+		return cmd.Err()
 	}
 }

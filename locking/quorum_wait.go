@@ -24,7 +24,7 @@ func (q *quorum) wait(ctx context.Context, r Request) (*Lease, error) {
 			q.cfg.Hooks.waited(r.Lock, q.cfg.Clock()-began)
 			return a.Lease, nil
 		case a.Verdict == Unknown && !a.Unsure():
-			q.Withdraw(r, r.ID)
+			q.quit(r)
 			return nil, fmt.Errorf("lock %q: %w", r.Lock, a.Err)
 		case a.Verdict == Unknown && ctx.Err() == nil: // else that is all it tells
 			fault = a.Err
@@ -34,9 +34,10 @@ func (q *quorum) wait(ctx context.Context, r Request) (*Lease, error) {
 		}
 		select {
 		case <-ctx.Done():
-			q.Withdraw(r, r.ID)
+			q.quit(r)
 			return nil, fmt.Errorf("lock %q: %w", r.Lock, inVain(ctx, fault))
 		case <-q.life.Done():
+			q.quit(r) // what was asked last may not have been heard
 			return nil, fmt.Errorf("lock %q: %w", r.Lock, ErrClosed)
 		case <-time.After(q.untilNextTry(a.Until, pause)):
 		}

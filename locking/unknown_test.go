@@ -76,6 +76,32 @@ func TestTryLockThatCannotTellLeavesNoGhost(t *testing.T) {
 	})
 }
 
+// Nor does one whose client closes meanwhile.
+func TestTryLockLeavesNoGhostWhenTheClientCloses(t *testing.T) {
+	inBubble(t, func(w *wire) {
+		c, closeAll := w.client(Config{})
+		defer closeAll()
+		w.release(w.lock(c, "warm", time.Minute))
+		w.fail("deaf")
+		tried := make(chan error)
+		go func() {
+			_, _, err := c.Mutex("x", WithLease(10*time.Minute)).TryLock(w.Context())
+			tried <- err
+		}()
+		w.pass(2500 * time.Millisecond)
+		w.fail()
+		if err := c.Close(); err != nil {
+			w.Error(err)
+		}
+		if err := <-tried; !errors.Is(err, ErrClosed) && !errors.Is(err, ErrUnknown) {
+			w.Errorf("tried: %v", err)
+		}
+		if rows := w.rows("x"); len(rows) != 0 {
+			w.Errorf("a ghost holds the lock: %+v", rows)
+		}
+	})
+}
+
 func TestWithdrawnTickIsOpenAgain(t *testing.T) {
 	for _, perTick := range []int{1, 2} {
 		inBubble(t, func(w *wire) {

@@ -54,6 +54,9 @@ func (s *Semaphore) Acquire(ctx context.Context) (*Lease, error) {
 // AcquireConfirmed is [Semaphore.Acquire] for work that takes time to stop: the lease has its whole length. One that was lost before
 // it was confirmed is nobody's, and is waited for again. ctx may have ended when it is granted.
 func (s *Semaphore) AcquireConfirmed(ctx context.Context) (*Lease, error) {
+	if s.client.begin() { // else it does not get one
+		defer s.client.background.Done()
+	}
 	for {
 		lease, err := s.Acquire(ctx)
 		if err != nil {
@@ -63,6 +66,9 @@ func (s *Semaphore) AcquireConfirmed(ctx context.Context) (*Lease, error) {
 		case <-lease.Confirmed():
 			return lease, nil
 		case <-lease.Context().Done():
+			lost := s.request.withDefaults()
+			lost.ID = lease.ID()
+			s.client.quit(lost) // a renewal that nobody hears of may have it last
 		}
 	}
 }
@@ -96,7 +102,7 @@ func (w *waiter) wait(ctx context.Context) (*Lease, error) {
 		case a.Verdict == Granted:
 			return a.Lease, nil
 		case a.Verdict == Unknown && !a.Unsure():
-			w.quit() // it may be in line
+			w.quit(w.request) // it may be in line
 			return nil, a.Err
 		case a.Verdict == Unknown:
 			if ctx.Err() == nil { // else that is all it tells
@@ -115,7 +121,7 @@ func (w *waiter) wait(ctx context.Context) (*Lease, error) {
 			return lease, nil
 		}
 	}
-	w.quit()
+	w.quit(w.request)
 	return nil, inVain(ctx, w.fault)
 }
 
@@ -127,15 +133,19 @@ func inVain(ctx context.Context, fault error) error {
 	return context.Cause(ctx)
 }
 
-// quit leaves the queue: in the background, but at once where the client closes, since those behind it would wait for a dead one.
-func (w *waiter) quit() {
-	if w.life.Err() == nil {
-		w.Withdraw(w.request, w.request.ID)
+// quit takes back what a request, of which nothing more will be heard, has or may get: in the background, but at once where the client closes.
+func (c *Client) quit(r Request) {
+	if c.life.Err() == nil {
+		c.Withdraw(r, r.ID)
 		return
 	}
-	ctx, cancel := context.WithTimeout(context.Background(), w.cfg.Timeout)
+	ctx, cancel := context.WithTimeout(context.Background(), c.cfg.Timeout)
 	defer cancel()
-	_, _ = w.releaseOnce(ctx, w.request.withdrawal())
+	if c.quorum != nil {
+		_, _ = c.quorum.release(ctx, r.withdrawal())
+		return
+	}
+	_, _ = c.releaseOnce(ctx, r.withdrawal())
 }
 
 func sleep(ctx context.Context, d time.Duration) {
