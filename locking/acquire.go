@@ -200,9 +200,9 @@ func (c *Client) Withdraw(r Request, id string) {
 	c.giveUp(r.withdrawal())
 }
 
-// giveUp goes on with a release in the background, until the server has answered or the lease must have ended.
-func (c *Client) giveUp(r releaseCall) {
-	c.later(func() {
+// giveUp goes on with a release in the background, until the server has answered or the lease must have ended; false if the client is closed.
+func (c *Client) giveUp(r releaseCall) bool {
+	return c.later(func() {
 		begun := c.cfg.Clock()
 		ctx, cancel := context.WithTimeout(c.life, r.length+c.cfg.Timeout)
 		defer cancel()

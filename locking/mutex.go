@@ -18,17 +18,31 @@ type Semaphore struct {
 	request Request
 }
 
-// Option changes how a [Mutex] or [Semaphore] acquires.
-type Option func(*Request)
+// Option changes how a [Mutex], a [Semaphore] or a set of [Several] acquires.
+type Option func(*terms)
+
+// terms are what options can change of a [Request]: all that the queue carries from a waiter to its grant.
+type terms struct {
+	lease, delay time.Duration
+	anyLimit     bool
+}
 
 // WithLease sets how long a lease lasts without renewal. The default is 30s.
-func WithLease(d time.Duration) Option { return func(r *Request) { r.Lease = d } }
+func WithLease(d time.Duration) Option { return func(t *terms) { t.lease = d } }
 
 // WithDelay keeps a row shut for a while, 1h at most, after its lease ended without a release: see [Request.Delay]. The default is none.
-func WithDelay(d time.Duration) Option { return func(r *Request) { r.Delay = d } }
+func WithDelay(d time.Duration) Option { return func(t *terms) { t.delay = d } }
 
-// WithAnyLimit accepts a lock that is in use with another number of slots: see [Request.AnyLimit].
-func WithAnyLimit() Option { return func(r *Request) { r.AnyLimit = true } }
+// WithAnyLimit accepts a lock that is in use with another number of slots: see [Request.AnyLimit]. It is not for a set of [Several].
+func WithAnyLimit() Option { return func(t *terms) { t.anyLimit = true } }
+
+// termsOf are those that options give.
+func termsOf(options []Option) (t terms) {
+	for _, o := range options {
+		o(&t)
+	}
+	return t
+}
 
 // Mutex is the mutex of this name. It makes no call.
 func (c *Client) Mutex(name string, options ...Option) *Mutex {
@@ -42,11 +56,8 @@ func (c *Client) Semaphore(name string, slots int, options ...Option) *Semaphore
 	if slots == 0 { // which a Request may leave out
 		slots = noSlots
 	}
-	s := &Semaphore{client: c, request: Request{Lock: name, Slots: slots}}
-	for _, o := range options {
-		o(&s.request)
-	}
-	return s
+	t := termsOf(options)
+	return &Semaphore{client: c, request: Request{Lock: name, Slots: slots, Lease: t.lease, Delay: t.delay, AnyLimit: t.anyLimit}}
 }
 
 // TryLock locks the mutex if nobody holds it; ok tells whether it did. An error means that it can't tell, after trying until ctx

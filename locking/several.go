@@ -10,6 +10,7 @@ import (
 	"slices"
 	"strconv"
 	"strings"
+	"sync"
 	"time"
 )
 
@@ -105,16 +106,13 @@ func (s *Several) requests() ([]Request, error) {
 	if err := checkNames(s.names); err != nil {
 		return nil, fmt.Errorf("lock %s: %w", quoted(s.names), err)
 	}
+	t := termsOf(s.options)
+	if t.anyLimit {
+		return nil, fmt.Errorf("lock %s: a set of mutexes takes a lease and a delay, and not any limit", quoted(s.names))
+	}
 	requests := make([]Request, len(s.names))
 	for i, name := range s.names {
-		r := Request{Lock: name, Slots: 1}
-		for _, o := range s.options {
-			o(&r)
-		}
-		if r != (Request{Lock: name, Slots: 1, Lease: r.Lease, Delay: r.Delay}) {
-			return nil, fmt.Errorf("lock %s: a set of mutexes takes a lease and a delay, and neither ticks nor anything else of a Request", quoted(s.names))
-		}
-		requests[i] = r.withDefaults()
+		requests[i] = Request{Lock: name, Slots: 1, Lease: t.lease, Delay: t.delay}.withDefaults()
 		if err := requests[i].validate(); err != nil {
 			return nil, fmt.Errorf("lock %s: %w", quoted(s.names), err)
 		}
@@ -169,6 +167,9 @@ type refusal struct {
 
 // try asks until the outcome is known, or ctx has ended. Without leases and error, the refusal tells who is in the way.
 func (s *Several) try(ctx context.Context, requests []Request) (leases *Leases, r refusal, err error) {
+	if s.client.begin() { // which has Close wait for what is taken back
+		defer s.client.background.Done()
+	}
 	requests = withIDs(requests)
 	for pause := 5 * time.Millisecond; ; pause = min(2*pause, s.client.cfg.Timeout) {
 		all, a := s.client.ask(ctx, requests)
@@ -178,27 +179,33 @@ func (s *Several) try(ctx context.Context, requests []Request) (leases *Leases, 
 		case a.Verdict != Unknown:
 			return nil, a, nil
 		case errors.Is(a.Err, ErrReleased): // it was refused before, and nothing was heard of it; or granted, and lost in part
-			s.withdraw(requests)
+			s.quit(requests)
 			requests = withIDs(requests)
 			err = cmp.Or(err, ErrUnknown)
 		case !errors.Is(a.Err, ErrUnknown):
+			if err != nil { // an earlier try may have been granted
+				s.quit(requests)
+			}
 			return nil, a, a.Err
 		default:
 			err = a.Err
 		}
 		select {
 		case <-ctx.Done():
-			s.withdraw(requests)
+			s.quit(requests)
 			return nil, a, fmt.Errorf("lock %s: %w (%w)", quoted(s.names), err, context.Cause(ctx))
 		case <-time.After(pause/2 + mathrand.N(pause)):
 		}
 	}
 }
 
-func (s *Several) withdraw(requests []Request) {
+// quit takes back what a set may have been granted.
+func (s *Several) quit(requests []Request) {
+	var all sync.WaitGroup
 	for _, r := range requests {
-		s.client.Withdraw(r, r.ID)
+		all.Go(func() { s.client.quit(r) })
 	}
+	all.Wait()
 }
 
 // withIDs are the requests with new lease ids, which show that they belong together.

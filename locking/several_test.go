@@ -34,7 +34,6 @@ func TestSetsThatCannotBe(t *testing.T) {
 		for i := range mostLocks + 1 {
 			many = append(many, Tagged("s", fmt.Sprint(i)))
 		}
-		tick := func(r *Request) { r.Tick = &Tick{At: time.Unix(1, 0)} }
 		for _, tc := range []struct {
 			set  *Several
 			want string
@@ -48,11 +47,7 @@ func TestSetsThatCannotBe(t *testing.T) {
 			{c.Several("{a}:1", "{a}:queue"), "can't end with :queue"},
 			{c.Several("{a}:1", ""), "name is empty"},
 			{c.Several("a").With(WithLease(time.Millisecond)), "at least 10ms"},
-			{c.Several("a").With(tick), "ticks"},
-			{c.Several("a").With(func(r *Request) { r.Slots = 2 }), "neither"},
-			{c.Several("a").With(func(r *Request) { r.ID = "mine" }), "neither"},
-			{c.Several("a").With(func(r *Request) { r.Lock = "b" }), "neither"},
-			{c.Several("a").With(func(r *Request) { r.Permanent = true }), "neither"},
+			{c.Several("a").With(WithAnyLimit()), "not any limit"},
 		} {
 			_, ok, err := tc.set.TryLock(w.Context())
 			_, err2 := tc.set.Lock(w.Context())

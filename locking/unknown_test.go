@@ -78,28 +78,42 @@ func TestTryLockThatCannotTellLeavesNoGhost(t *testing.T) {
 
 // Nor does one whose client closes meanwhile.
 func TestTryLockLeavesNoGhostWhenTheClientCloses(t *testing.T) {
-	inBubble(t, func(w *wire) {
-		c, closeAll := w.client(Config{})
-		defer closeAll()
-		w.release(w.lock(c, "warm", time.Minute))
-		w.fail("deaf")
-		tried := make(chan error)
-		go func() {
-			_, _, err := c.Mutex("x", WithLease(10*time.Minute)).TryLock(w.Context())
-			tried <- err
-		}()
-		w.pass(2500 * time.Millisecond)
-		w.fail()
-		if err := c.Close(); err != nil {
-			w.Error(err)
-		}
-		if err := <-tried; !errors.Is(err, ErrClosed) && !errors.Is(err, ErrUnknown) {
-			w.Errorf("tried: %v", err)
-		}
-		if rows := w.rows("x"); len(rows) != 0 {
-			w.Errorf("a ghost holds the lock: %+v", rows)
-		}
-	})
+	const lease = 10 * time.Minute
+	for name, try := range map[string]func(ctx context.Context, c *Client) error{
+		"a mutex": func(ctx context.Context, c *Client) error {
+			_, _, err := c.Mutex("{s}:1", WithLease(lease)).TryLock(ctx)
+			return err
+		},
+		"a set": func(ctx context.Context, c *Client) error {
+			_, _, err := pair(c, lease).TryLock(ctx)
+			return err
+		},
+	} {
+		t.Run(name, func(t *testing.T) {
+			inBubble(t, func(w *wire) {
+				c, closeAll := w.client(Config{})
+				defer closeAll()
+				w.release(w.lock(c, "warm", time.Minute))
+				if err := w.locksAll(pair(c, lease)).Release(w.Context()); err != nil { // the server knows its script
+					w.Fatal(err)
+				}
+				w.fail("deaf")
+				tried := make(chan error)
+				go func() { tried <- try(w.Context(), c) }()
+				w.pass(2500 * time.Millisecond)
+				w.fail()
+				if err := c.Close(); err != nil {
+					w.Error(err)
+				}
+				if err := <-tried; !errors.Is(err, ErrClosed) && !errors.Is(err, ErrUnknown) {
+					w.Errorf("tried: %v", err)
+				}
+				if n := w.held(); n != 0 {
+					w.Errorf("a ghost holds %d locks", n)
+				}
+			})
+		})
+	}
 }
 
 func TestWithdrawnTickIsOpenAgain(t *testing.T) {

@@ -135,8 +135,7 @@ func inVain(ctx context.Context, fault error) error {
 
 // quit takes back what a request, of which nothing more will be heard, has or may get: in the background, but at once where the client closes.
 func (c *Client) quit(r Request) {
-	if c.life.Err() == nil {
-		c.Withdraw(r, r.ID)
+	if c.giveUp(r.withdrawal()) {
 		return
 	}
 	ctx, cancel := context.WithTimeout(context.Background(), c.cfg.Timeout)

@@ -25,6 +25,7 @@ func waiting() []theorem {
 		{"SemaphoreHandsOutItsRowsInOrder", rowsInOrder, queue},
 		{"ForgottenQueueIsLinedUpAgain", forgottenQueue, queue},
 		{"WaiterThatWantsAnotherLimitIsToldSo", otherLimit, queue},
+		{"WaitersOfAForgottenLockThatWantOtherLimitsAreToldSo", limitsAfterForgetting, queue},
 		{"QueueLeavesNothingBehind", nothingLeft, queue},
 		{"ManyWaitersAreServedInTurns", manyWaiters, queue},
 		{"WaiterHasNoSlotBeyondItsOwnNumber", fewerSlots, queue},
@@ -335,6 +336,21 @@ func otherLimit(b *bench) {
 	if n := b.inLine(); n != 0 {
 		b.Errorf("%d in line", n)
 	}
+}
+
+// Nobody knows how many slots a lock had that the server has forgotten: the number of the first who gets one counts, for those that line up meanwhile, too.
+func limitsAfterForgetting(b *bench) {
+	b.release(b.wins(b.a, locking.Request{}))
+	b.forget()
+	first := b.linesUp(b.a, 2)
+	other, second, third := b.linesUp(b.b, 3), b.linesUp(b.b, 2), b.linesUp(b.b, 2)
+	b.open()
+	b.granted(first)
+	b.fails(other, locking.ErrLimit)
+	l := b.granted(second)
+	b.stillWaits(third)
+	b.release(l)
+	b.granted(third)
 }
 
 func nothingLeft(b *bench) {

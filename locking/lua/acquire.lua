@@ -47,12 +47,15 @@ if not_before > now then return reply('early', not_before) end
 remember()
 mend()
 local held = holds()
-if ARGV[16] == '1' and limit > 0 and limit ~= slots then return reply('limit', limit) end
+local any = ARGV[16] == '1' and '' or '~'
+local function other_limit() return any == '' and limit > 0 and limit ~= slots end
+if other_limit() then return reply('limit', limit) end
 if closed > now then
-  if waits then line_up(owner, lease, slots, channel, patience, num(ARGV[27])) end
+  if waits then line_up(owner, lease, slots, any, channel, patience, num(ARGV[27])) end
   return reply('closed', closed)
 end
 local crowd = QUEUE and serve(held, id)
+if other_limit() then return reply('limit', limit) end -- of those that have been served just now
 
 -- Who holds a row: of this tick, or any; the one whose lease ends first. A slot that is shut has no owner.
 local function holder(of)
@@ -139,7 +142,7 @@ end
 local slot = not crowd and free_slot(held, slots, fits, back)
 if not slot then
   if waits then
-    local ahead = line_up(owner, lease, slots, channel, patience, num(ARGV[27]))
+    local ahead = line_up(owner, lease, slots, any, channel, patience, num(ARGV[27]))
     local till, whose = holder()
     return reply('queued', till, whose, ahead)
   end
@@ -166,6 +169,7 @@ place(slot, {id = id, owner = owner, lease = int(lease), token = int(floor), tic
   attempt = int(attempt), trigger = ARGV[12], memo = memo}, now + lease)
 set('floor', int(floor))
 set('longest', int(longest))
+limit = slots
 set('limit', int(slots))
 set_delay(num(ARGV[27]))
 if tick and back then

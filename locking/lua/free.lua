@@ -14,14 +14,14 @@ if (ARGV[10] or '0') == '0' and ARGV[8] ~= '1' and not ARGV[14] then
     local clock = redis.call('TIME')
     local now = clock[1] * 1000000 + clock[2]
     local floor, longest = (f[1] or 0) + 0, (f[2] or 0) + 0
-    local heir, owner, lease, channel -- who is first in line, and the second waits for a single slot, too
+    local heir, owner, lease, any, channel -- who is first in line, and the second waits for a single slot, too
     local line = others == 1 and KEYS[5] and redis.call('ZRANGE', KEYS[5], 0, 1) or {}
     local ordinary, folded = others == 0, false
     if line[1] and not f[11] and (f[10] or 0) + 0 <= now and redis.call('ZCOUNT', KEYS[6], '-inf', string.format('%.0f', now)) == 0 then
       local waits = redis.call('HMGET', KEYS[1], 'w' .. line[1], 'w' .. (line[2] or line[1]))
       heir = line[1]
-      owner, lease, channel = string.match(waits[1] or '', '^([^\n]*)\n(%d+)\n1\n0\n(.*)$')
-      ordinary = owner and heir ~= ARGV[1] and string.find(waits[2] or '', '^[^\n]*\n%d+\n1\n')
+      owner, lease, any, channel = string.match(waits[1] or '', '^([^\n]*)\n(%d+)\n1(~?)\n0\n(.*)$')
+      ordinary = owner and heir ~= ARGV[1] and (any == '~' or f[12] == '1') and string.find(waits[2] or '', '^[^\n]*\n%d+\n1~?\n')
     end
     if ordinary then
       redis.call('SET', KEYS[4], 'released', 'PX', string.format('%.0f', ARGV[9] / 1000))

@@ -76,7 +76,7 @@ if ARGV[10] == '1' and ARGV[14] ~= '1' and ARGV[15] == '' and (ARGV[21] or 0) + 
     if expiry > now and expiry <= now + longest + 60000000 then
       if not redis.call('ZSCORE', KEYS[5], ARGV[1]) then
         redis.call('ZADD', KEYS[5], redis.call('HINCRBY', KEYS[1], 'came', 1), ARGV[1])
-        redis.call('HSET', KEYS[1], 'w' .. ARGV[1], ARGV[9] .. '\n' .. ARGV[11] .. '\n1\n0\n' .. ARGV[25])
+        redis.call('HSET', KEYS[1], 'w' .. ARGV[1], ARGV[9] .. '\n' .. ARGV[11] .. (ARGV[16] == '1' and '\n1\n0\n' or '\n1~\n0\n') .. ARGV[25])
       end
       redis.call('ZADD', KEYS[6], string.format('%.0f', now + ARGV[26]), ARGV[1])
       local life = string.format('%.0f', math.max(idle, 2 * longest) / 1000)

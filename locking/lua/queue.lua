@@ -3,7 +3,8 @@
 -- KEYS  5 queue     sorted set: the lease ids that wait, in the order in which they came
 --       6 patience  sorted set: the same, by until when each has said that it waits
 --       Permanent locks have none of them: nobody waits there.
--- LOCK  came: how many have lined up so far;  w<id>: "owner\nlease\nslots\ndelay\nchannel" of one that waits
+-- LOCK  came: how many have lined up so far;  w<id>: "owner\nlease\nslots\ndelay\nchannel" of one that waits; behind
+--       the slots is a "~" if another limit than the stored one is accepted
 --
 -- A grant that another's script writes is unconfirmed: its row ends after CONFIRM, unless the holder, who is told
 -- through its channel, renews it or asks again.
@@ -31,10 +32,10 @@ if QUEUE then
   end
 
   -- How many are ahead.
-  function line_up(owner, lease, slots, channel, patience, its_delay)
+  function line_up(owner, lease, slots, any, channel, patience, its_delay)
     if not redis.call('ZSCORE', QUEUE, id) then
       redis.call('ZADD', QUEUE, redis.call('HINCRBY', LOCK, 'came', 1), id)
-      set('w' .. id, owner .. '\n' .. int(lease) .. '\n' .. int(slots) .. '\n' .. int(its_delay) .. '\n' .. channel)
+      set('w' .. id, owner .. '\n' .. int(lease) .. '\n' .. int(slots) .. any .. '\n' .. int(its_delay) .. '\n' .. channel)
     end
     redis.call('ZADD', PATIENCE, int(now + patience), id)
     touch()
@@ -48,6 +49,7 @@ if QUEUE then
       now + CONFIRM)
     set('floor', int(floor))
     set('longest', int(longest))
+    limit = tonumber(slots)
     set('limit', slots)
     set_delay(num(its_delay))
     touch()
@@ -57,7 +59,7 @@ if QUEUE then
   end
 
   -- Free rows go to those that wait, in their order, but for those who have not said for too long that they still do.
-  -- Of how many slots there are, each knows its own number. own: who asks, and takes its turn itself. True if more are in line than that.
+  -- Of how many slots there are, each knows its own number; who accepts no other may find one only now, after the lock was forgotten. own: who asks, and takes its turn itself. True if more are in line than that.
   function serve(held, own)
     if redis.call('EXISTS', QUEUE) == 0 then return end
     for _, gone in ipairs(redis.call('ZRANGEBYSCORE', PATIENCE, '-inf', int(now), 'LIMIT', 0, AT_ONCE)) do
@@ -66,7 +68,9 @@ if QUEUE then
     for _ = 1, AT_ONCE do
       local head = redis.call('ZRANGE', QUEUE, 0, 0)[1]
       if not head or head == own then return end
-      local owner, lease, slots, its_delay, channel = string.match(redis.call('HGET', LOCK, 'w' .. head) or '', '^([^\n]*)\n(%d+)\n(%d+)\n(%d+)\n(.*)$')
+      local owner, lease, slots, any, its_delay, channel =
+        string.match(redis.call('HGET', LOCK, 'w' .. head) or '', '^([^\n]*)\n(%d+)\n(%d+)(~?)\n(%d+)\n(.*)$')
+      if owner and any == '' and limit > 0 and limit ~= tonumber(slots) then owner = nil end -- it is told so when it asks again
       local slot = owner and free_slot(held, tonumber(slots), {})
       if slot then
         grant_to(head, slot, owner, lease, slots, its_delay, channel)
