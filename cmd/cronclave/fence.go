@@ -22,7 +22,7 @@ func (a *app) fenceCommand() *cobra.Command {
 		Long: `Record TOKEN for RESOURCE, a name of your own, and exit with 0 if none greater was recorded before; else print the greater
 one and exit with 77: whoever holds TOKEN holds its lock no more, and must leave RESOURCE alone. The same token may be recorded
 again. With any other exit code nobody knows: leave RESOURCE alone as well, or ask again. A configuration is read only if --config or
-CRONCLAVE_CONFIG names it; a job inherits neither that nor CRONCLAVE_REDIS.
+CRONCLAVE_CONFIG names it; a job inherits neither that nor CRONCLAVE_REDIS. One with a quorum names no server for fences: --redis does.
 
 A holder that stands still after this command may still write late. Where the resource itself can compare tokens in the step that
 writes, let it: docs/fencing.md has examples. Recorded tokens stay in Redis (some 110 bytes each) unless --idle is given, and
@@ -108,6 +108,9 @@ func (a *app) passFence(ctx context.Context, f fencing) error {
 		return err
 	}
 	defer rdb.Close() //nolint:errcheck // nothing is under way
+	if len(rdb.quorum) > 0 {
+		return usageError("the configuration names a quorum, and a fence is kept by one server: name it by --redis or CRONCLAVE_REDIS")
+	}
 	locks, err := openLocks(rdb, cfg.Namespace, "")
 	if err != nil {
 		return err
