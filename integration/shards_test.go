@@ -36,19 +36,20 @@ func (s nodeProgram) create(args []string) (redisInstance, error) {
 	}
 }
 
-func startNode(t *testing.T) *redisServer {
+func startNode(t *testing.T, options ...string) *redisServer {
 	t.Helper()
-	return startFrom(t, nodeProgram{mustProgram(t)}, append(slices.Clone(persistent), "--cluster-enabled", "yes", "--cluster-node-timeout", "5000"))
+	args := append(slices.Clone(persistent), "--cluster-enabled", "yes", "--cluster-node-timeout", "5000")
+	return startFrom(t, nodeProgram{mustProgram(t)}, append(args, options...))
 }
 
 // startCluster returns when all of three nodes answer for all slots.
-func startCluster(t *testing.T) *shards {
+func startCluster(t *testing.T, options ...string) *shards {
 	t.Helper()
 	const slots, count = 16384, 3
 	c := &shards{}
 	var addrs []string
 	for i := range count {
-		n := startNode(t)
+		n := startNode(t, options...)
 		must(t, n.Client.ClusterAddSlotsRange(t.Context(), i*slots/count, (i+1)*slots/count-1).Err())
 		must(t, n.Client.Do(t.Context(), "CLUSTER", "SET-CONFIG-EPOCH", i+1).Err())
 		c.join(t, n)

@@ -18,6 +18,7 @@ type bell struct {
 	mu    sync.Mutex
 	lines map[string]*line      // by channel
 	rings map[string]chan grant // by lease id of a waiter
+	plain bool                  // the Cluster is older than sharded channels (Redis 7): one channel of all nodes, as without a Cluster
 }
 
 // grant is what the server tells of a row that another's script has given to a waiter.
@@ -56,7 +57,9 @@ func newBell(c *Client) *bell {
 
 // channel is where grants of a lock are told to this client.
 func (b *bell) channel(lock string) channel {
-	if b.client.servers.cluster == nil {
+	b.mu.Lock()
+	defer b.mu.Unlock()
+	if b.client.servers.cluster == nil || b.plain {
 		return channel{name: b.client.cfg.Prefix + b.name}
 	}
 	return channel{name: b.client.key(lock) + ":" + b.name, sharded: true}
@@ -139,8 +142,16 @@ func (b *bell) listener(l *line) listener {
 			l.up = make(chan struct{})
 			close(l.down)
 		},
-		hear: b.ring,
+		hear:    b.ring,
+		unknown: b.goPlain,
 	}
+}
+
+// goPlain is for those who come from now on. Who waits already finds out by asking.
+func (b *bell) goPlain() {
+	b.mu.Lock()
+	defer b.mu.Unlock()
+	b.plain = true
 }
 
 // subscribed is closed while the line is heard.

@@ -21,6 +21,8 @@ type listener struct {
 	up   func() // subscribed: what is published from here on is heard
 	down func() // and from here on it is not
 	hear func(message string)
+
+	unknown func() // the server has no sharded channels, and the subscription has ended
 }
 
 // quiet is after what silence a subscription is checked.
@@ -39,6 +41,10 @@ func (c *Client) subscribe(ctx context.Context, ch channel, l listener) {
 		if redis.IsPermissionError(err) && !told {
 			told = true
 			c.cfg.OnForbidden(ch.name, err)
+		}
+		if ch.sharded && redis.HasErrorPrefix(err, "unknown command") {
+			l.unknown()
+			return
 		}
 		select {
 		case <-ctx.Done():
