@@ -1,6 +1,8 @@
 package integration
 
 import (
+	"os"
+	"strings"
 	"testing"
 	"time"
 
@@ -13,9 +15,32 @@ import (
 // The conformance suites run on the in-process server in the tests of their packages; here they run on a real Redis.
 
 func TestLockingOnRealRedis(t *testing.T) {
+	shared := newClient(t, mustRealRedis(t).shared.addr())
+	documentedUser(t, shared)
 	locktest.Run(t, func(t *testing.T) redis.UniversalClient {
-		return redis.NewClient(clientOptions(mustRealRedis(t).shared.addr())) // the suite closes it
+		o := clientOptions(mustRealRedis(t).shared.addr())
+		o.Username, o.Password = shopUser, shopSecret
+		return redis.NewClient(o) // the suite closes it
 	})
+}
+
+const shopUser, shopSecret = "shop", "secret"
+
+// documentedUser makes the user that the documentation of locking has, so that the suite shows that he may do all that is needed; and what the suite
+// itself does besides.
+func documentedUser(t *testing.T, on *redis.Client) {
+	t.Helper()
+	text := string(must1(os.ReadFile("../locking/doc.go"))(t))
+	_, text, found := strings.Cut(text, "//	ACL SETUSER "+shopUser+" on >"+shopSecret+" ~shop:* &shop:* ")
+	text, _, ended := strings.Cut(text, "\n//\n")
+	if !found || !ended {
+		t.Fatal("the documentation of locking has no user")
+	}
+	words := []any{"ACL", "SETUSER", shopUser, "on", ">" + shopSecret, "~locktest:*", "&locktest:*"}
+	for _, word := range strings.Fields(strings.ReplaceAll(text, "//", " ")) {
+		words = append(words, word)
+	}
+	must(t, on.Do(t.Context(), append(words, "+scan", "+zcard", "+incr", "+script|flush")...).Err())
 }
 
 func TestJournalOnRealRedis(t *testing.T) {
@@ -45,7 +70,16 @@ func TestOnCluster(t *testing.T) {
 	t.Parallel()
 	s := startCluster(t)
 	connect := func(t *testing.T) redis.UniversalClient { return s.client(t) }
-	t.Run("locking", func(t *testing.T) { locktest.Run(t, connect) })
+	t.Run("locking", func(t *testing.T) {
+		for _, n := range s.nodes {
+			documentedUser(t, n.Client)
+		}
+		locktest.Run(t, func(t *testing.T) redis.UniversalClient {
+			c := s.client(t).Options()
+			c.Username, c.Password = shopUser, shopSecret
+			return redis.NewClusterClient(c)
+		})
+	})
 	t.Run("journal", func(t *testing.T) { journaltest.Run(t, closing(connect)) })
 }
 

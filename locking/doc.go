@@ -64,8 +64,14 @@
 // # Keys, memory, and the user that Redis has to allow
 //
 // All keys begin with [Config.Prefix], and those of one lock share a hash tag, its name. A lock that nobody uses is forgotten after [Config.Idle]; it takes
-// some 450 bytes until then. A client needs the commands of scripts (EVAL, EVALSHA), of hashes, sets, sorted sets and strings on its keys, TIME, PUBLISH and
-// SUBSCRIBE (or their sharded forms in a Cluster).
+// some 450 bytes until then. This user may do all that a client with the prefix "shop:" needs, also on a Cluster, on a quorum, and with [Config.AckedReplicas]:
+//
+//	ACL SETUSER shop on >secret ~shop:* &shop:* +hello +ping +time +info +wait +eval +evalsha +script|load
+//	    +get +set +del +exists +pexpire +persist +pttl +hget +hset +hdel +hmget +hgetall +hlen +hvals +hexists +hincrby
+//	    +sadd +smembers +zadd +zrem +zrange +zrangebyscore +zscore +zrank +zcount
+//	    +publish +subscribe +spublish +ssubscribe +watch +unwatch +multi +exec +asking +cluster|slots
+//
+// What [Client.Update] is to write comes to that.
 //
 // # Metrics
 //
