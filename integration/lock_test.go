@@ -63,7 +63,12 @@ var forever = []string{"-for", "5m", "-beat", "20ms"}
 
 func TestLockHasOneHolder(t *testing.T) {
 	t.Parallel()
-	c := newCluster(t, "")
+	checkOneHolder(t, newCluster(t, ""))
+}
+
+// checkOneHolder has one who holds a lock, one who waits, and others.
+func checkOneHolder(t *testing.T, c *cluster) {
+	t.Helper()
 	first := c.lock(t, "first", "deploy", nil, forever...)
 	held := c.awaitHolder(t, "first", "deploy")
 	c.lock(t, "second", "deploy", nil).wantEnd(t, soon, 75, fmt.Sprintf("(pid %d)", first.PID))
@@ -115,7 +120,13 @@ func TestLockInLine(t *testing.T) {
 
 func TestLockSlotsAndPools(t *testing.T) {
 	t.Parallel()
-	c := newCluster(t, "[pools.warehouse]\nslots = 2\n")
+	checkSlotsAndPools(t, newCluster(t, warehouse))
+}
+
+const warehouse = "[pools.warehouse]\nslots = 2\n"
+
+func checkSlotsAndPools(t *testing.T, c *cluster) {
+	t.Helper()
 	for name, flags := range map[string][]string{"gate": {"--slots", "2"}, "warehouse": {"--pool", "warehouse"}} {
 		one, two := c.lock(t, "one", name, flags, forever...), c.lock(t, "two", name, flags, forever...)
 		a, b := c.awaitHolder(t, "one", name), c.awaitHolder(t, "two", name)

@@ -237,3 +237,56 @@ func TestPlainLockThatIsNotAcknowledgedIsGivenBack(t *testing.T) {
 		}
 	})
 }
+
+// Who waits has the row when replicas have the grant, and not when the server has written it. What they do not get nobody keeps.
+func TestWaiterHasOnlyWhatReplicasHave(t *testing.T) {
+	inBubble(t, func(w *wire) {
+		holder, closeHolder := w.acked()
+		defer closeHolder()
+		c, closeAll := w.acked()
+		defer closeAll()
+		w.replicas(1)
+		held := w.lock(holder, "x", time.Minute)
+		ctx, cancel := context.WithCancel(w.Context())
+		defer cancel()
+		first, second := w.linesUp(w.Context(), c), w.linesUp(ctx, c)
+		w.pass(5 * time.Second)
+		w.replicas(0)
+		w.release(held)
+		w.pass(time.Minute)
+		if rows := w.rows("x"); len(first) != 0 || len(second) != 0 || len(rows) != 1 {
+			w.Fatalf("without replicas %d and %d waiters have ended; rows %+v", len(first), len(second), rows)
+		}
+		cancel()
+		w.pass(5 * time.Second)
+		if a := <-second; a.lease != nil || !errors.Is(a.err, context.Canceled) {
+			w.Errorf("cancelled: %+v", a)
+		}
+		w.replicas(1)
+		w.pass(5 * time.Second)
+		a := <-first
+		if rows := w.rows("x"); a.err != nil || len(rows) != 1 || rows[0].Token != a.lease.Token() || a.lease.Remaining() < 10*time.Second {
+			w.Fatalf("with a replica: %+v, rows %+v", a, rows)
+		}
+		w.release(a.lease)
+		if rows := w.rows("x"); len(rows) != 0 {
+			w.Errorf("left behind: %+v", rows)
+		}
+	})
+}
+
+type waitEnd struct {
+	lease *Lease
+	err   error
+}
+
+// linesUp waits for the mutex x.
+func (w *wire) linesUp(ctx context.Context, c *Client) <-chan waitEnd {
+	end := make(chan waitEnd, 1)
+	go func() {
+		l, err := c.Mutex("x").Lock(ctx)
+		end <- waitEnd{l, err}
+	}()
+	synctest.Wait()
+	return end
+}

@@ -71,7 +71,7 @@ not acquired in time, 76 if the lease was lost and the command was killed, 69 if
 	flags.StringVar(&pool, "pool", "", "take a slot of this pool of the configuration, in line, in place of a lock")
 	flags.StringVar(&wait, "wait", "0s", `how long to wait for the lock; "forever" waits until there is a signal`)
 	flags.StringVar(&lease, "lease", "30s", "how long the lock outlives a holder that has died; it is renewed every third of that")
-	flags.BoolVar(&j.fair, "fair", false, "wait in line: first come, first served")
+	flags.BoolVar(&j.fair, "fair", false, "wait in line: first come, first served (on a quorum: whoever asks first)")
 	flags.IntVarP(&j.busyCode, "conflict-exit-code", "E", exitNotAcquired, "the exit code if the lock is not acquired in time")
 	_ = cmd.RegisterFlagCompletionFunc("pool", a.completePools) // they are there
 	_ = cmd.RegisterFlagCompletionFunc("wait", cobra.FixedCompletions([]string{"0s", "1m", "forever"}, cobra.ShellCompDirectiveNoFileComp))

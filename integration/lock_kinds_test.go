@@ -1,0 +1,84 @@
+package integration
+
+import (
+	"slices"
+	"strconv"
+	"strings"
+	"testing"
+	"time"
+)
+
+// TestLockOnOtherServers does on Sentinel, a Cluster and a quorum what `cronclave lock` promises on one Redis (P3, P4).
+func TestLockOnOtherServers(t *testing.T) {
+	t.Parallel()
+	for name, start := range map[string]func(t *testing.T) *cluster{
+		"Sentinel": func(t *testing.T) *cluster { return newClusterAt(t, startTrio(t, nil).URL, warehouse) },
+		"Cluster":  func(t *testing.T) *cluster { return newClusterAt(t, startCluster(t).URL, warehouse) },
+		"quorum": func(t *testing.T) *cluster {
+			c, _ := newQuorumCluster(t, warehouse)
+			return c
+		},
+	} {
+		t.Run(name, func(t *testing.T) {
+			t.Parallel()
+			c := start(t)
+			checkOneHolder(t, c)
+			checkSlotsAndPools(t, c)
+		})
+	}
+}
+
+// TestLockWithoutAMajority freezes three of five masters for longer than the lease: the command is dead before its end, and nobody else has the lock
+// before they are back (P3, P4).
+func TestLockWithoutAMajority(t *testing.T) {
+	t.Parallel()
+	c, servers := newQuorumCluster(t, "")
+	r := c.lock(t, "r", "away", []string{"--lease", "6s"}, append([]string{"-ignore-term", "-child"}, forever...)...)
+	first := c.awaitHolder(t, "r", "away")
+	granted, end := c.majorityEnd(t, servers, "away"), time.Time{}
+	eventually(t, soon, "renewal", func() bool {
+		end = c.majorityEnd(t, servers, "away")
+		return end.After(granted)
+	})
+	for _, s := range servers[:3] { // before the next renewal, which is due two seconds after the latest
+		s.Pause()
+	}
+	lines := c.lines(t, "away")
+	last := lines[len(lines)-1]
+	endMono := last.Mono + end.UnixMicro() - last.Micros // the same instant by the machine's clock
+	r.wantEnd(t, soon, 76, "lock away: lease lost")
+	for _, l := range of(first.RunID, c.lines(t, "away")) {
+		if l.Mono >= endMono {
+			t.Errorf("it wrote after the lease's end at %dµs: %v", endMono, l)
+		}
+		if !over(l.PID) {
+			t.Errorf("process %d is alive after the end of the lock", l.PID)
+		}
+	}
+	c.lock(t, "late", "away", []string{"--wait", "100ms"}).wantEnd(t, soon, 69, "3 of the 5 masters of the quorum do not answer")
+	for _, s := range servers[:3] {
+		s.Unpause()
+	}
+	c.lock(t, "again", "away", []string{"--wait", "1m"}).wantEnd(t, soon, 0, "")
+	if second := c.awaitHolder(t, "again", "away"); second.Token <= first.Token {
+		t.Errorf("the token did not grow:\n%s", text([]line{first, second}))
+	}
+}
+
+// majorityEnd is when the lease of a lock's slot ends on so many masters that no majority is left.
+func (c *cluster) majorityEnd(t *testing.T, servers []*redisServer, name string) time.Time {
+	t.Helper()
+	var ends []int64
+	for _, s := range servers {
+		row := strings.Split(s.Client.HGet(t.Context(), c.lockKey(name), "r0").Val(), "\n") // id, token, end ...
+		if len(row) > 2 {
+			ends = append(ends, must1(strconv.ParseInt(row[2], 10, 64))(t))
+		}
+	}
+	slices.Sort(ends)
+	slices.Reverse(ends)
+	if majority := len(servers)/2 + 1; len(ends) >= majority {
+		return time.UnixMicro(ends[majority-1])
+	}
+	return time.Time{}
+}
