@@ -34,7 +34,7 @@ func (w *Warden) keep(h *helper) {
 			w.cfg.Logger.Error("start the warden", "error", err)
 			continue
 		}
-		w.become(true)
+		w.change(h, true)
 		w.cfg.Logger.Info("there is a warden again", "pid", h.pid())
 	}
 }
@@ -76,13 +76,8 @@ func (w *Warden) attend(h *helper) {
 	}
 }
 
-// abandon is called when a helper is dead.
-func (w *Warden) abandon() {
-	w.mu.Lock()
-	w.helper = nil
-	w.mu.Unlock()
-	w.become(false)
-}
+// abandon is called when a helper is dead. Nobody ever sees that there is none, and that runs may start.
+func (w *Warden) abandon() { w.change(nil, false) }
 
 // launch starts a helper and tells it all there is to know. It returns when the helper has acted on it.
 func (w *Warden) launch() (*helper, error) {
@@ -134,11 +129,11 @@ func (w *Warden) heard(m message) {
 	}
 }
 
-// become changes whether there is a helper that knows all.
-func (w *Warden) become(ready bool) {
+// change changes which helper there is, and whether it knows all.
+func (w *Warden) change(h *helper, ready bool) {
 	w.mu.Lock()
 	different := w.ready != ready
-	w.ready = ready
+	w.helper, w.ready = h, ready
 	w.stir()
 	w.mu.Unlock()
 	if different {

@@ -112,7 +112,7 @@ func Start(cfg Config) (*Warden, error) {
 		w.end()
 		return nil, fmt.Errorf("start the warden: %w", err)
 	}
-	w.become(true)
+	w.change(h, true)
 	w.keeper.Go(func() { w.keep(h) })
 	return w, nil
 }

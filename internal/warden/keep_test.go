@@ -1,0 +1,38 @@
+package warden
+
+import (
+	"context"
+	"runtime"
+	"sync"
+	"sync/atomic"
+	"testing"
+)
+
+// Nobody who waits for another helper than the one that has died is told that there is one while there is none: the run would be nobody's (P7).
+func TestNoRunStartsBetweenTwoHelpers(t *testing.T) {
+	now, cancel := context.WithCancel(t.Context())
+	cancel()
+	w := &Warden{cfg: Config{OnChange: func(bool) {}}, changed: make(chan struct{})}
+	dead := &helper{}
+	for range 1_000 {
+		w.change(dead, true)
+		var all sync.WaitGroup
+		var begun, told atomic.Int32
+		for range 2 {
+			all.Go(func() {
+				for w.Ready() {
+					if begun.Add(1); w.await(now, dead) == nil {
+						told.Add(1)
+					}
+				}
+			})
+		}
+		for begun.Load() < 2 {
+			runtime.Gosched()
+		}
+		w.abandon()
+		if all.Wait(); told.Load() > 0 {
+			t.Fatal("a run may start, and there is no helper")
+		}
+	}
+}
