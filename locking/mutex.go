@@ -90,7 +90,7 @@ func (s *Semaphore) insist(ctx context.Context, r Request) Answer {
 	ctx, cancel := context.WithTimeout(ctx, r.Lease)
 	defer cancel()
 	for pause := 5 * time.Millisecond; a.Unsure(); pause = min(2*pause, s.client.cfg.Timeout) {
-		sleep(ctx, pause/2+rand.N(pause))
+		s.client.rest(ctx, pause/2+rand.N(pause))
 		if ctx.Err() != nil {
 			a.Err = fmt.Errorf("%w (%w)", a.Err, context.Cause(ctx))
 			break

@@ -190,11 +190,9 @@ func (s *Several) try(ctx context.Context, requests []Request) (leases *Leases, 
 		default:
 			err = a.Err
 		}
-		select {
-		case <-ctx.Done():
+		if s.client.rest(ctx, pause/2+mathrand.N(pause)); ctx.Err() != nil {
 			s.quit(requests)
 			return nil, a, fmt.Errorf("lock %s: %w (%w)", quoted(s.names), err, context.Cause(ctx))
-		case <-time.After(pause/2 + mathrand.N(pause)):
 		}
 	}
 }

@@ -109,7 +109,7 @@ func (w *waiter) wait(ctx context.Context) (*Lease, error) {
 				w.fault = a.Err
 			}
 			w.pause = min(max(2*w.pause, 5*time.Millisecond), w.cfg.Timeout)
-			sleep(ctx, w.pause/2+rand.N(w.pause))
+			w.rest(ctx, w.pause/2+rand.N(w.pause))
 			continue
 		}
 		w.pause, w.fault = 0, nil
@@ -145,6 +145,15 @@ func (c *Client) quit(r Request) {
 		return
 	}
 	_, _ = c.releaseOnce(ctx, r.withdrawal())
+}
+
+// rest sleeps before another try, until ctx ends or the client closes.
+func (c *Client) rest(ctx context.Context, d time.Duration) {
+	select {
+	case <-ctx.Done():
+	case <-c.life.Done():
+	case <-time.After(d):
+	}
 }
 
 func sleep(ctx context.Context, d time.Duration) {
