@@ -38,7 +38,10 @@ func (u *unheard) ProcessHook(next redis.ProcessHook) redis.ProcessHook {
 			u.then()
 			close(u.over)
 		}
-		<-u.over
+		select {
+		case <-u.over:
+		case <-ctx.Done(): // one of them does not come
+		}
 		cmd.SetErr(io.ErrUnexpectedEOF)
 		return cmd.Err()
 	}
