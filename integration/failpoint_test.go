@@ -73,6 +73,7 @@ func TestLoneReplicaKilledAfterASettlement(t *testing.T) {
 			c := newCluster(t, "[jobs.often]\nschedule = \"* * * * * *\"\nstart_deadline = \"1s\"\nlease = \"2s\"\ncommand = '\"$SCRIBE\" -for 2500ms'\n")
 			if name == "gap" { // which a replica before leaves
 				before := c.startAll(t, 1)[0]
+				c.awaitTick(t, soon, "often", 0) // the lock knows the schedule from then on
 				before.Term(t)
 				before.wantDrained(t)
 				missed := time.Now().Add(3 * time.Second).Truncate(time.Second)
