@@ -117,9 +117,9 @@ func (q *quorum) idleOf(permanent bool) int64 {
 	return q.cfg.Idle.Microseconds()
 }
 
-// order is in which order the nodes are asked: one that the lock gives, so that its claimants meet early, with those last that do not answer; and
-// how many of them do.
-func (q *quorum) order(lock string) (order []int, healthy int) {
+// order is in which order the nodes are asked: one that the lock gives, so that its claimants meet early, with those last that do not answer; how
+// many of them do, and whether one of those has not been asked for long.
+func (q *quorum) order(lock string) (order []int, healthy int, unheard bool) {
 	order = make([]int, len(q.nodes))
 	first := spot(lock, len(q.nodes))
 	now := q.cfg.Clock()
@@ -127,15 +127,17 @@ func (q *quorum) order(lock string) (order []int, healthy int) {
 	next := 0
 	for i := range q.nodes {
 		n := (first + i) % len(q.nodes)
-		if q.nodes[n].suspect(now) {
+		suspect, long := q.nodes[n].suspect(now)
+		if suspect {
 			last--
 			order[last] = n
 			continue
 		}
 		order[next] = n
 		next++
+		unheard = unheard || long
 	}
-	return order, next
+	return order, next, unheard
 }
 
 // spot is a number below n that all claimants of a lock agree on.

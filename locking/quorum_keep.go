@@ -110,7 +110,6 @@ func (q *quorum) renew(ctx context.Context, batch []*Lease) []reply {
 			return silent > 0 && (!late || renewed < q.majority && renewed+silent >= q.majority)
 		})
 	}})
-	q.notice(votes)
 	replies := make([]reply, len(batch))
 	for i, of := range votes {
 		replies[i] = q.renewed(of, batch[i].length, sent)

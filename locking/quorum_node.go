@@ -21,6 +21,7 @@ type node struct {
 	mu       sync.Mutex
 	under    int           // calls under way
 	progress time.Duration // local clock: when it answered last, or the first of those was sent
+	heard    time.Duration // local clock: when it answered last
 	lame     time.Duration // local clock: until then it is asked last, since it has failed
 	owed     []owed
 }
@@ -36,6 +37,8 @@ const (
 	hesitation = 25 * time.Millisecond
 	// lameFor is for how long a node that failed is asked last.
 	lameFor = time.Second
+	// unheardFor is after what silence a node that is not needed is asked, too: it may have forgotten, and does not vote at once when it is needed.
+	unheardFor = 10 * time.Second
 	// mostUnder bounds the calls that wait for a silent node, and mostOwed what it is told afterwards.
 	mostUnder, mostOwed = 32, 10_000
 )
@@ -43,11 +46,11 @@ const (
 // errSilent is the reply of a node that is not asked, since enough others wait for it already.
 var errSilent = fmt.Errorf("%w: the node does not answer", ErrUnknown)
 
-// suspect tells whether a node is better asked last.
-func (n *node) suspect(now time.Duration) bool {
+// suspect tells whether a node is better asked last; unheard, whether it has not been asked for long.
+func (n *node) suspect(now time.Duration) (suspect, unheard bool) {
 	n.mu.Lock()
 	defer n.mu.Unlock()
-	return n.silent(now) || now < n.lame
+	return n.silent(now) || now < n.lame, now-n.heard >= unheardFor
 }
 
 // silent tells whether a node has calls under way and did not answer for a while. mu is held.
@@ -69,15 +72,17 @@ func (n *node) begin(now time.Duration) bool {
 	return true
 }
 
-func (n *node) end(now time.Duration, err error) {
+// end tells whether the node answers, and has missed something.
+func (n *node) end(now time.Duration, err error) (owes bool) {
 	n.mu.Lock()
 	defer n.mu.Unlock()
 	n.under--
 	if err != nil && !isReply(err) {
 		n.lame = now + lameFor
-		return
+		return false
 	}
-	n.progress, n.lame = now, 0
+	n.progress, n.heard, n.lame = now, now, 0
+	return len(n.owed) > 0
 }
 
 // owe keeps a call that is to be made when the node answers again.
@@ -96,12 +101,6 @@ func (n *node) debts(now time.Duration) []owed {
 	due := slices.DeleteFunc(n.owed, func(o owed) bool { return o.until <= now })
 	n.owed = nil
 	return due
-}
-
-func (n *node) owes() bool {
-	n.mu.Lock()
-	defer n.mu.Unlock()
-	return len(n.owed) > 0
 }
 
 // nodeCall is one execution of a script on each node.
@@ -126,14 +125,20 @@ type vote struct {
 
 func (v vote) heard() bool { return !v.silent && v.err == nil }
 
-// trip makes calls in one round trip, which ends with ctx. Where the node knows no scripts, it is enrolled first.
+// strange tells whether the node does not vote.
+func (v vote) strange() bool { return v.heard() && (v.word == "stranger" || v.word == "joining") }
+
+// trip makes calls in one round trip, which ends with ctx. Where the node knows no scripts, it is enrolled first. One that has forgotten, or was away,
+// is looked after.
 func (n *node) trip(ctx context.Context, calls []nodeCall) []vote {
 	sent := n.client.cfg.Clock()
 	if !n.begin(sent) {
 		return allFailed(len(calls), errSilent)
 	}
 	votes, received, err := n.send(ctx, calls, sent)
-	n.end(received, err)
+	if n.end(received, err) || slices.ContainsFunc(votes, vote.strange) {
+		n.client.quorum.tender.rouse()
+	}
 	return votes
 }
 

@@ -58,7 +58,10 @@ type polling struct {
 }
 
 func (q *quorum) newPolling(ctx context.Context, p poll) *polling {
-	order, healthy := q.order(p.lock)
+	order, healthy, unheard := q.order(p.lock)
+	if unheard {
+		p.wave = len(order)
+	}
 	p.wave = min(p.wave, max(q.majority, healthy))
 	o := &polling{q: q, poll: p, order: order, votes: make([][]vote, len(p.calls)), back: make(chan returned, len(q.nodes))}
 	for i := range o.votes {

@@ -89,25 +89,12 @@ func (q *quorum) round(ctx context.Context, lock string, tasks []task, batch []i
 		return true
 	}
 	votes, sent := q.ask(ctx, p)
-	q.notice(votes)
 	now := q.cfg.Clock()
 	for n, i := range batch {
 		last[i] = votes[n]
 		pause, done := tasks[i].take(votes[n], sent)
 		if ready[i] = now + pause; done {
 			ready[i] = -1
-		}
-	}
-}
-
-// notice has a node looked after that has forgotten, and tells one that was away what it missed.
-func (q *quorum) notice(votes [][]vote) {
-	for _, of := range votes {
-		for n, v := range of {
-			if v.heard() && (v.word == "stranger" || v.word == "joining" || q.nodes[n].owes()) {
-				q.tender.rouse()
-				return
-			}
 		}
 	}
 }

@@ -37,14 +37,20 @@ type wire struct {
 func inBubble(t *testing.T, test func(w *wire)) {
 	t.Helper()
 	synctest.Test(t, func(t *testing.T) {
-		s, err := embedded.Start(embedded.Config{DialOnly: true})
-		if err != nil {
-			t.Fatal(err)
-		}
-		defer s.Close()
-		w := &wire{T: t, server: s, start: time.Now()}
+		w := (&wire{T: t, start: time.Now()}).another()
+		defer w.server.Close()
 		test(w)
 	})
+}
+
+// another is a server of its own, at the same time.
+func (w *wire) another() *wire {
+	w.Helper()
+	s, err := embedded.Start(embedded.Config{DialOnly: true})
+	if err != nil {
+		w.Fatal(err)
+	}
+	return &wire{T: w.T, server: s, start: w.start}
 }
 
 // redis returns a client of the server that goes over the wire.

@@ -11,12 +11,7 @@ local function n(x) return tonumber(x or '0') or 0 end
 if m[4] ~= ARGV[1] then return {'other', 0} end
 if m[1] == 'voting' then return {'voting', 0} end
 local longest = math.max(n(m[3]), n(ARGV[3]))
-local since = n(m[5])
-if since > now then -- the clock was set back
-  since = now
-  redis.call('HSET', KEYS[1], 'since', string.format('%.0f', now))
-end
-local left = since + longest - now
+local left = n(m[5]) + longest - now
 if left > 0 then return {'wait', left} end
 redis.call('HSET', KEYS[1], 'state', 'voting', 'base', string.format('%.0f', math.max(n(m[2]), n(ARGV[2]))),
   'longest', string.format('%.0f', longest))
