@@ -51,7 +51,7 @@ type Lease struct {
 	released    bool      // the server has said so
 	givenBack   bool      // and its tick is open again
 	leftAt      int64     // by the server's clock, when it left an orphan
-	narrow      []int     // the nodes of a quorum that know of it, if those are no more than a majority
+	narrow      bool      // of a quorum no more than a majority has been asked for it
 	fold        *folded   // what its lock is, if that is folded
 	giving      bool      // it is being released
 	given       sync.Cond // not any more
@@ -200,10 +200,10 @@ func (l *Lease) release(ctx context.Context, r releaseCall) error {
 	narrow, fold := l.form()
 	begun, held := l.stop(ErrReleased)
 	if held && !r.undo && !r.leaves {
-		r.fold = fold
+		r.fold, r.token = fold, l.token
 	}
 	r.lock, r.id, r.permanent, r.previous, r.perTick = l.lock, l.id, l.permanent, l.previous, l.perTick
-	r.slot, r.token, r.length, r.accounted, r.narrow, r.held, r.doubt = l.slot, l.token, l.length, l.accounted, narrow, held, l.doubt
+	r.slot, r.length, r.accounted, r.narrow, r.held, r.doubt = l.slot, l.length, l.accounted, narrow, held, l.doubt
 	verdict, err := c.releaseSoon(context.WithoutCancel(ctx), r, begun)
 	l.answered(r, verdict, err)
 	switch {
@@ -222,11 +222,11 @@ func (l *Lease) release(ctx context.Context, r releaseCall) error {
 func (l *Lease) goesOut() {
 	l.mu.Lock()
 	defer l.mu.Unlock()
-	l.narrow, l.fold = nil, nil
+	l.narrow, l.fold = false, nil
 }
 
-// form is which nodes of a quorum were told of the lease, nil if all were, and what its lock is if it is folded still.
-func (l *Lease) form() (narrow []int, fold *folded) {
+// form is whether all nodes of a quorum were told of the lease, and what its lock is if it is folded still.
+func (l *Lease) form() (narrow bool, fold *folded) {
 	l.mu.Lock()
 	defer l.mu.Unlock()
 	return l.narrow, l.fold
@@ -318,7 +318,7 @@ type releaseCall struct {
 	slot      int // -1 if it is not known; this and the rest matter on a quorum only
 	length    time.Duration
 	accounted bool
-	narrow    []int // as the lease's
+	narrow    bool
 
 	held  bool    // until it was sent first
 	doubt bool    // it was sent before, while the lease was held, and may have been done: that the row is gone tells nothing

@@ -21,18 +21,16 @@ var ErrQuorum = errors.New("not possible on a quorum")
 var (
 	//go:embed lua/quorum.lua
 	luaQuorum string
-	//go:embed lua/quorum_folded_claim.lua
-	luaQuorumFoldedClaim string
-	//go:embed lua/quorum_folded_free.lua
-	luaQuorumFoldedFree string
-	//go:embed lua/quorum_unfold.lua
-	luaQuorumUnfold string
+	//go:embed lua/quorum_short.lua
+	luaQuorumShort string
 	//go:embed lua/quorum_claim.lua
 	luaQuorumClaim string
 	//go:embed lua/quorum_accept.lua
 	luaQuorumAccept string
 	//go:embed lua/quorum_renew.lua
 	luaQuorumRenew string
+	//go:embed lua/quorum_free.lua
+	luaQuorumFree string
 	//go:embed lua/quorum_release.lua
 	luaQuorumRelease string
 	//go:embed lua/quorum_stop.lua
@@ -52,9 +50,8 @@ func (s quorumScripts) all() []*script {
 
 func loadQuorumScripts() quorumScripts {
 	return quorumScripts{
-		claim:  newScript(ordinary(luaQuorumFoldedClaim, []string{luaQuorumUnfold, luaQuorum, luaQuorumClaim})...),
-		accept: newScript(luaQuorumUnfold, luaQuorum, luaQuorumAccept), renew: newScript(luaQuorumUnfold, luaQuorum, luaQuorumRenew),
-		release: newScript(ordinary(luaQuorumFoldedFree, []string{luaQuorumUnfold, luaQuorumRelease})...), stop: newScript(luaQuorumUnfold, luaQuorumStop), enrol: newScript(luaQuorumEnrol), admit: newScript(luaQuorumAdmit),
+		claim: newScript(luaQuorumShort, luaQuorum, luaQuorumClaim), accept: newScript(luaQuorum, luaQuorumAccept), renew: newScript(luaQuorum, luaQuorumRenew),
+		release: newScript(luaQuorumFree, luaQuorumRelease), stop: newScript(luaQuorumStop), enrol: newScript(luaQuorumEnrol), admit: newScript(luaQuorumAdmit),
 	}
 }
 
@@ -197,16 +194,6 @@ func count[T any](all []T, is func(T) bool) (n int) {
 		}
 	}
 	return n
-}
-
-// askedNodes are those that were asked.
-func askedNodes(votes []vote) (nodes []int) {
-	for n, v := range votes {
-		if v.asked {
-			nodes = append(nodes, n)
-		}
-	}
-	return nodes
 }
 
 func words(votes []vote, word ...string) int {

@@ -67,15 +67,11 @@ func (t *claim) next() (nodeCall, int) {
 	lease, delay, wave := t.r.Lease.Microseconds(), t.r.Delay.Microseconds(), len(t.nodes)
 	switch t.phase {
 	case "row":
-		t.token, t.placed = t.propose(t.r.Lock, t.floor), true
 		promise := "row"
 		if !t.account {
 			promise, wave = "", t.majority
 		}
-		if t.plain() {
-			k.args = []any{lease, t.token, t.cfg.Owner}
-			break
-		}
+		t.token, t.placed = t.propose(t.r.Lock, t.floor), true
 		k.args = []any{t.slot, t.r.Slots, lease, delay, flag(!t.r.AnyLimit), t.token, promise, t.cfg.Owner, t.moves(), "", t.r.Adopt,
 			t.tombstoneLife(), flag(t.account || t.r.Slots > 1)}
 		t.ballots = append(t.ballots, t.token)
@@ -148,11 +144,6 @@ func (t *claim) take(votes []vote, sent time.Duration) (time.Duration, bool) {
 		return t.decide(votes, t.view(votes))
 	}
 	return t.accepted(votes, sent)
-}
-
-// plain tells whether a claim of a row says nothing but who asks and for how long: see lua/quorum_folded_claim.lua.
-func (t *claim) plain() bool {
-	return !t.account && t.slot == 0 && t.r.Slots == 1 && t.r.Delay == 0 && !t.r.Permanent && !t.r.AnyLimit && t.keeper.live(t.r.ID) == nil
 }
 
 // moves tells which rows of its id a claim does not leave as they are: those of its earlier tries; all but those of the run that the register

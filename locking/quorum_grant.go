@@ -2,7 +2,6 @@ package locking
 
 import (
 	"slices"
-	"strconv"
 	"time"
 )
 
@@ -37,9 +36,7 @@ func (t *claim) grant(votes []vote, sent time.Duration, out verdict) {
 	got := reply{verdict: "granted", now: now, floor: t.token, longest: t.r.Lease.Microseconds(), sent: sent, received: t.cfg.Clock(), acked: true,
 		rest: []any{int64(out.run.Slot), out.run.Token, now + t.r.Lease.Microseconds(), out.run.Tick, int64(out.run.Attempt)}}
 	got.partial = true // for all that was waited for
-	if asked := askedNodes(votes); !t.account && len(asked) <= t.majority {
-		got.narrow = asked
-	}
+	got.narrow = !t.account && count(votes, func(v vote) bool { return v.asked }) <= t.majority
 	t.answer = t.Client.grant(t.r, got, Answer{Verdict: Granted, ID: t.r.ID, Orphans: t.orphans})
 	if n := len(t.ballots); n > 1 && out.run.Token > t.ballots[n-2] { // nodes that were not asked again may have rows of earlier tries
 		t.quorum.drop(t.r.Lock, t.r.ID, t.ballots[n-2], t.r.Lease)
@@ -64,17 +61,12 @@ func (t *claim) drop() {
 
 // drop has all nodes take back what they gave to attempts of a lease id up to a token, in the background.
 func (q *quorum) drop(lock, id string, token int64, lease time.Duration) {
-	q.releaseEverywhere(lock, q.releaseOf(lock, id, -1, token), lease)
+	q.releaseEverywhere(lock, q.releaseOf(lock, id, -1, token, false), lease)
 }
 
 // releaseOf is the call that takes a lease id's votes back: those up to a token, or with 0 for good.
-func (q *quorum) releaseOf(lock, id string, slot int, token int64) nodeCall {
-	return nodeCall{script: q.scripts.release, keys: q.keys(lock, id), id: id, args: []any{slot, token, q.tombstoneLife()}}
-}
-
-// foldedFor is what a folded lock of a node begins with while a lease holds it, and is once that has given it back.
-func foldedFor(token Token, length time.Duration, id string) string {
-	return strconv.FormatInt(int64(token), 10) + " " + strconv.FormatInt(length.Microseconds(), 10) + " " + id
+func (q *quorum) releaseOf(lock, id string, slot int, token int64, narrow bool) nodeCall {
+	return nodeCall{script: q.scripts.release, keys: q.keys(lock, id), id: id, args: []any{slot, token, q.tombstoneLife(), flag(narrow)}}
 }
 
 // releaseEverywhere makes that call in the background, and on nodes that do not answer now as soon as they do, while the lease would last.

@@ -39,12 +39,11 @@ func (q *quorum) release(ctx context.Context, r releaseCall) (verdict string, er
 	if r.accounted {
 		return q.endRun(ctx, r)
 	}
-	k := q.releaseOf(r.lock, r.id, r.slot, 0)
+	k := q.releaseOf(r.lock, r.id, r.slot, 0, r.narrow)
 	end := q.cfg.Clock() + r.length
 	p := poll{calls: []nodeCall{k}, lock: r.lock, wave: len(q.nodes), patience: 10, missed: func(n *node) { n.owe(k, end) }}
-	if r.narrow != nil {
-		k.args = append(k.args, foldedFor(r.token, r.length, r.id))
-		p.first, p.wave, p.calls = r.narrow, len(r.narrow), []nodeCall{k}
+	if r.narrow {
+		p.wave = q.majority
 	}
 	p.sure = func(votes [][]vote, late bool) bool {
 		released, gone := words(votes[0], "released"), words(votes[0], "gone")
@@ -56,7 +55,7 @@ func (q *quorum) release(ctx context.Context, r releaseCall) (verdict string, er
 		switch {
 		case released+gone < q.majority:
 			err = errorOf(votes[0])
-			r.doubt = r.doubt || r.narrow != nil && r.held // it leaves no tombstone that tells
+			r.doubt = r.doubt || r.narrow && r.held // it leaves no tombstone that tells
 		case gone > len(q.nodes)-q.majority:
 			return r.sure("gone"), nil
 		default:
@@ -88,7 +87,7 @@ func (q *quorum) endRun(ctx context.Context, r releaseCall) (string, error) {
 		}
 	}
 	q.run(ctx, r.lock, []task{t})
-	q.releaseEverywhere(r.lock, q.releaseOf(r.lock, r.id, -1, 0), r.length) // also where the register was not accepted
+	q.releaseEverywhere(r.lock, q.releaseOf(r.lock, r.id, -1, 0, false), r.length) // also where the register was not accepted
 	switch {
 	case t.failed != nil:
 		return "", t.failed

@@ -12,7 +12,6 @@ import (
 type poll struct {
 	calls []nodeCall
 	lock  string // gives the order in which nodes are asked
-	first []int  // but for these, which come first
 	wave  int    // how many are asked at once, but for those that did not answer lately; the others when one fails, refuses or is slow
 	// patience multiplies the time after which a node is slow; 0 is 1
 	patience int
@@ -60,10 +59,6 @@ type polling struct {
 
 func (q *quorum) newPolling(ctx context.Context, p poll) *polling {
 	order, healthy, unheard := q.order(p.lock)
-	if p.first != nil {
-		order = append(slices.Clone(p.first), slices.DeleteFunc(order, func(n int) bool { return slices.Contains(p.first, n) })...)
-		healthy, unheard = len(order), false
-	}
 	if unheard {
 		p.wave = len(order)
 	}

@@ -27,8 +27,8 @@ type reply struct {
 	place int     // of a set of locks: which one refused, from 1
 	parts []reply // and the replies of its locks
 
-	narrow  []int // the nodes of a quorum that were asked, if that was no more than a majority
-	partial bool  // not all nodes of a quorum may have it
+	narrow  bool // no more than a majority of a quorum was asked
+	partial bool // not all nodes of a quorum may have it
 }
 
 // common is the number of values with which every reply begins.

@@ -14,8 +14,8 @@ import (
 // quorumRenewal is how many words a renewal of lua/quorum_renew.lua has.
 const quorumRenewal = 3 + 3 + 3 + 6
 
-// quorumRelease is how many lua/quorum_release.lua has, where it drops an attempt.
-const quorumRelease = 3 + 3 + 3 + 3
+// quorumRelease is how many lua/quorum_release.lua has.
+const quorumRelease = 3 + 3 + 3 + 4
 
 // quorumAccept is how many lua/quorum_accept.lua has.
 const quorumAccept = 3 + 4 + 3 + 8

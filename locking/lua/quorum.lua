@@ -4,7 +4,7 @@
 -- KEYS  1 member  hash, one for all locks of a prefix: state ('voting', or 'joining': it has forgotten, or may have), run (Redis' run
 --                 id when it said so), epoch and since of that state, base: no floor is below it, top: no token that was accepted is
 --                 above it, longest: the longest lease
---       2 lock    hash (or folded: see quorum_folded_claim.lua): floor, limit, longest, permanent; r<slot> the vote for who has that row;
+--       2 lock    hash: floor, limit, longest, permanent; r<slot> the vote for who has that row;
 --                 or "-id" where that was released at once; dead: until when there may be tombstones;
 --                 ballot and value: the register as accepted last. Its value is the client's, see register.go
 --       3 tombstone of this request's lease id: 'released' or 'gone' for good; 'shut TOKEN' against renewals and

@@ -12,7 +12,7 @@
 if is_late() then return {'late', now, 0} end
 if not m[1] then return {'stranger', now, 0} end
 local ballot, slot, lease = num(ARGV[4]), ARGV[6], num(ARGV[7])
-local f = hash('HMGET', 'floor', 'longest', 'permanent', 'r' .. slot)
+local f = redis.call('HMGET', LOCK, 'floor', 'longest', 'permanent', 'r' .. slot)
 floor = math.max(floor, num(f[1]))
 if ballot < floor then return {'stale', now, floor} end
 local had, placed = 0, 0

@@ -24,7 +24,7 @@ end
 
 local limit, lock_longest, permanent, ballot, value, rows, mine = 0, 0, false, 0, '', {}, nil
 local list = {}
-local f = hash('HGETALL')
+local f = redis.call('HGETALL', LOCK)
 for i = 1, #f, 2 do
   local field, v = f[i], f[i + 1]
   local of = string.match(field, '^r(%d+)$')

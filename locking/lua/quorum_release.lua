@@ -1,8 +1,7 @@
 -- quorum_release.lua: takes one node's vote back, for good or of one attempt. It stands alone, without quorum.lua; its keys and
 -- arguments have the same places.
 --
--- ARGV  4 slot (-1: any)  5 token up to which the attempt is dropped (0: released for good)  6 tombstone's life  7 "token lease id": it was granted by the ordinary
---        case of quorum_claim.lua, and nothing was said of it since; else left out
+-- ARGV  4 slot (-1: any)  5 token up to which the attempt is dropped (0: released for good)  6 tombstone's life  7 see quorum_free.lua
 -- Reply after the common part: nothing
 --      released | gone: the row was not there | dropped
 --
@@ -13,7 +12,7 @@ local clock, id = redis.call('TIME'), ARGV[1]
 local now, token = clock[1] * 1000000 + clock[2], tonumber(ARGV[5])
 local tomb = redis.call('GET', KEYS[3])
 if tomb == 'released' or tomb == 'gone' then return {tomb, now, 0} end -- the same again
-local fields = {'r' .. ARGV[4], hash('HGET', 'r' .. ARGV[4])}
+local fields = {'r' .. ARGV[4], redis.call('HGET', KEYS[2], 'r' .. ARGV[4])}
 if ARGV[4] == '-1' then fields = redis.call('HGETALL', KEYS[2]) end
 local found = false
 for i = 1, #fields, 2 do

@@ -11,7 +11,7 @@ if is_late() then return {'late', now, 0} end
 local slot, lease, token = ARGV[4], num(ARGV[5]), num(ARGV[6])
 local tomb = redis.call('GET', TOMBSTONE)
 if tomb and token <= (tonumber(tomb) or tonumber(string.match(tomb, '^shut (%d+)$') or '') or token) then return {'lost', now, 0, 'released'} end
-local f = hash('HMGET', 'floor', 'longest', 'permanent', 'r' .. slot, 's' .. slot)
+local f = redis.call('HMGET', LOCK, 'floor', 'longest', 'permanent', 'r' .. slot, 's' .. slot)
 floor = math.max(floor, num(f[1]))
 if f[4] == '-' .. id then return {'lost', now, floor, 'released'} end
 local row = row_of(f[4])

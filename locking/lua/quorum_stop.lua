@@ -12,7 +12,7 @@
 local clock, id = redis.call('TIME'), ARGV[1]
 local now = clock[1] * 1000000 + clock[2]
 if now > tonumber(ARGV[2]) then return {'late', now, 0} end
-local row = hash('HGET', 'r' .. ARGV[4])
+local row = redis.call('HGET', KEYS[2], 'r' .. ARGV[4])
 if not row or string.sub(row, 1, #id + 1) ~= id .. '\n' then return {'gone', now, 0} end
 redis.call('HSET', KEYS[2], 's' .. ARGV[4], id .. '\n' .. ARGV[5])
 return {'told', now, 0}
