@@ -290,3 +290,26 @@ func (w *wire) linesUp(ctx context.Context, c *Client) <-chan waitEnd {
 	synctest.Wait()
 	return end
 }
+
+// A grant of a batch of which another is settled first, which takes two round trips more, is not handed out after its end.
+func TestGrantBesideASettlementIsNotHandedOutTooLate(t *testing.T) {
+	inBubble(t, func(w *wire) {
+		c, closeAll := w.client(Config{AckedReplicas: 1, Timeout: 2 * time.Second})
+		defer closeAll()
+		r := w.tickOf(c, 30*time.Second, time.Second)
+		l := w.wants(c.Acquire(w.Context(), r), Granted).Lease
+		if err := l.GiveBack(w.Context()); err != nil {
+			w.Fatal(err)
+		}
+		c.AcquireAll(w.Context(), []Request{{Lock: "warm1"}, {Lock: "warm2"}})
+		w.pass(1500 * time.Millisecond)                                        // past the tick's deadline; its id has a tombstone
+		c.AcquireAll(w.Context(), []Request{{Lock: "warm3"}, {Lock: "warm4"}}) // the server knows the script for two
+		w.slow(210 * time.Millisecond)
+		defer w.fail()
+		answers := c.AcquireAll(w.Context(), []Request{r, {Lock: "y", Lease: 800 * time.Millisecond}})
+		w.wants(answers[0], Settled)
+		if a := answers[1]; a.Verdict == Granted && a.Lease.Remaining() <= 0 {
+			w.Errorf("handed out %v after its deadline; context: %v", -a.Lease.Remaining(), a.Lease.Context().Err())
+		}
+	})
+}

@@ -70,17 +70,38 @@ func (c *Client) acquireRound(ctx context.Context, asked []Request, answers []An
 		calls[n] = c.call(c.scripts.acquire, asked[i].Lock, asked[i].ID, asked[i].Permanent, asked[i].args(c.cfg.Owner)...)
 		calls[n].heavy = calls[n].heavy || asked[i].Slots > manySlots
 	}
-	for n, r := range c.exec(ctx, calls) {
+	replies := c.exec(ctx, calls)
+	settled := c.settleOverdue(ctx, asked, replies, todo)
+	for n, r := range replies {
 		i := todo[n]
 		if r.verdict == "late" {
 			late = append(late, i)
 		}
-		answers[i] = c.answer(asked[i], r)
-		if c.overdue(asked[i], r) {
-			answers[i] = c.settle(ctx, asked[i])
+		if a, done := settled[n]; done {
+			answers[i] = a
+			continue
 		}
+		answers[i] = c.answer(asked[i], r)
 	}
 	return late
+}
+
+// settleOverdue settles the ticks that are overdue, by their places among the replies. All others are there for whoever has asked only then.
+func (c *Client) settleOverdue(ctx context.Context, asked []Request, replies []reply, todo []int) map[int]Answer {
+	var settled map[int]Answer
+	for n, r := range replies {
+		if !c.overdue(asked[todo[n]], r) {
+			continue
+		}
+		if settled == nil {
+			settled = map[int]Answer{}
+		}
+		settled[n] = c.settle(ctx, asked[todo[n]])
+	}
+	if settled != nil {
+		arrive(replies, c.cfg.Clock())
+	}
+	return settled
 }
 
 // ready tells whether requests can be made at all.
@@ -193,16 +214,23 @@ func (c *Client) settle(ctx context.Context, r Request) Answer {
 
 // Withdraw gives back what a request with an unknown outcome may have been granted: its tick is open again. It
 // keeps trying until the server has answered or the lease must have ended, and returns at once. [Client.Close] waits
-// for it, until it has been tried for twice [Config.Timeout]; where it has been already, for one more try.
+// for it, until it has been tried for twice [Config.Timeout]; where it has been already, for one more try. After Close it tries once, and returns then.
 func (c *Client) Withdraw(r Request, id string) {
 	r.ID = id
-	r = r.withDefaults()
-	c.giveUp(r.withdrawal())
+	c.quit(r.withDefaults())
 }
+
+// mostGivenUp bounds the releases that are tried in the background: a server that is away can't have granted what more of them would give back, and if it
+// has, that runs out by itself.
+const mostGivenUp = 10_000
 
 // giveUp goes on with a release in the background, until the server has answered or the lease must have ended; false if the client is closed.
 func (c *Client) giveUp(r releaseCall) bool {
 	return c.later(func() {
+		defer c.givenUp.Add(-1)
+		if c.givenUp.Add(1) > mostGivenUp {
+			return
+		}
 		begun := c.cfg.Clock()
 		ctx, cancel := context.WithTimeout(c.life, r.length+c.cfg.Timeout)
 		defer cancel()

@@ -106,7 +106,7 @@ func (l *Lease) again() bool {
 func (l *Lease) leave() (last bool, err error) {
 	l.mu.Lock()
 	defer l.mu.Unlock()
-	for l.giving { // which may be all that there is to do
+	for l.giving { // that may release it, and then there is nothing left to do
 		l.given.Wait()
 	}
 	defer func() { l.giving = last }()

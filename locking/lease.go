@@ -203,7 +203,8 @@ func (l *Lease) release(ctx context.Context, r releaseCall) error {
 		r.fold, r.token = fold, l.token
 	}
 	r.lock, r.id, r.permanent, r.previous, r.perTick = l.lock, l.id, l.permanent, l.previous, l.perTick
-	r.slot, r.length, r.accounted, r.narrow, r.held, r.doubt = l.slot, l.length, l.accounted, narrow, held, l.doubt
+	r.slot, r.length, r.accounted, r.narrow, r.held = l.slot, l.length, l.accounted, narrow, held
+	r.doubt = l.doubt && !r.undo && !r.leaves && r.outcome == "" // these say more than that it is over, and may not have been heard
 	verdict, err := c.releaseSoon(context.WithoutCancel(ctx), r, begun)
 	l.answered(r, verdict, err)
 	switch {

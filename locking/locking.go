@@ -7,6 +7,7 @@ import (
 	"fmt"
 	"strings"
 	"sync"
+	"sync/atomic"
 	"time"
 
 	"github.com/redis/go-redis/v9"
@@ -80,6 +81,7 @@ type Client struct {
 
 	mu         sync.Mutex     // orders Close and what goes to the background
 	background sync.WaitGroup // what runs on after a call has returned; Close waits for it
+	givenUp    atomic.Int64   // releases under way in the background
 	life       context.Context
 	end        context.CancelFunc
 	closed     time.Duration // local clock: when life ended; read after that

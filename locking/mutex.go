@@ -79,12 +79,12 @@ func (s *Semaphore) TryAcquire(ctx context.Context) (lease *Lease, ok bool, err 
 
 // insist asks until the outcome is known, or can't be.
 func (s *Semaphore) insist(ctx context.Context, r Request) Answer {
+	if s.client.begin() { // which has Close wait for what is taken back
+		defer s.client.background.Done()
+	}
 	a := s.client.Acquire(ctx, r)
 	if !errors.Is(a.Err, ErrUnknown) {
 		return a // without a timer
-	}
-	if s.client.begin() {
-		defer s.client.background.Done()
 	}
 	r.firstTry = false
 	ctx, cancel := context.WithTimeout(ctx, r.Lease)
@@ -99,7 +99,7 @@ func (s *Semaphore) insist(ctx context.Context, r Request) Answer {
 			a = again
 		}
 	}
-	if a.Verdict == Unknown { // also where the last try was refused, or the client has closed: an earlier one may have been granted
+	if a.Verdict != Granted { // also where the last try was refused, or the client has closed: an earlier one may be granted yet
 		s.client.quit(r)
 	}
 	return a

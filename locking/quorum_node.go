@@ -72,7 +72,7 @@ func (n *node) begin(now time.Duration) bool {
 	return true
 }
 
-// end tells whether the node answers, and has missed something.
+// end tells whether the node does what it is asked, and has missed something.
 func (n *node) end(now time.Duration, err error) (owes bool) {
 	n.mu.Lock()
 	defer n.mu.Unlock()
@@ -82,7 +82,7 @@ func (n *node) end(now time.Duration, err error) (owes bool) {
 		return false
 	}
 	n.progress, n.heard, n.lame = now, now, 0
-	return len(n.owed) > 0
+	return err == nil && len(n.owed) > 0
 }
 
 // owe keeps a call that is to be made when the node answers again.

@@ -17,7 +17,7 @@ type reply struct {
 	paused  string
 	rest
 	sent     time.Duration // local clock, before the request was sent
-	received time.Duration // and when the reply was there for whoever has asked
+	received time.Duration // and when the reply was there for whoever has asked, all that it travelled with and waited for included
 	acked    bool          // as many replicas have it as must
 	err      error         // the outcome is unknown
 

@@ -58,6 +58,10 @@ func (s *Several) Lock(ctx context.Context) (*Leases, error) {
 	if err != nil {
 		return nil, err
 	}
+	if !s.client.begin() { // which has Close wait for it
+		return nil, fmt.Errorf("lock %s: %w", quoted(s.names), ErrClosed)
+	}
+	defer s.client.background.Done()
 	began, told := s.client.cfg.Clock(), false
 	for pause := shortestPause; ; pause = min(2*pause, longestPause) {
 		leases, refusal, err := s.try(ctx, requests)
@@ -74,6 +78,8 @@ func (s *Several) Lock(ctx context.Context) (*Leases, error) {
 		select {
 		case <-ctx.Done():
 			return nil, fmt.Errorf("lock %s: %w", quoted(s.names), context.Cause(ctx))
+		case <-s.client.life.Done():
+			return nil, fmt.Errorf("lock %s: %w", quoted(s.names), ErrClosed)
 		case <-time.After(s.client.untilNextTry(refusal.Until, pause)):
 		}
 	}
@@ -182,8 +188,8 @@ func (s *Several) try(ctx context.Context, requests []Request) (leases *Leases, 
 			s.quit(requests)
 			requests = withIDs(requests)
 			err = cmp.Or(err, ErrUnknown)
-		case !errors.Is(a.Err, ErrUnknown):
-			if err != nil { // an earlier try may have been granted
+		case !a.Unsure():
+			if err != nil || errors.Is(a.Err, ErrRefused) { // an earlier try may have been granted, or this one in part
 				s.quit(requests)
 			}
 			return nil, a, a.Err

@@ -283,3 +283,47 @@ func TestSetLearnsTheTimeOfTheServer(t *testing.T) {
 		}
 	})
 }
+
+// A set that rests between two tries hears at once that the client closes.
+func TestSetThatRestsHearsOfClose(t *testing.T) {
+	inBubble(t, func(w *wire) {
+		c, closeAll := w.client(Config{})
+		defer closeAll()
+		other, closeOther := (&wire{T: t, server: w.server, start: w.start}).client(Config{})
+		defer closeOther()
+		held := w.lock(other, "x", time.Minute)
+		defer w.release(held)
+		got := make(chan error)
+		go func() {
+			_, err := c.Several("x").Lock(w.Context())
+			got <- err
+		}()
+		w.pass(20 * time.Second)
+		began := w.clock()
+		_ = c.Close()
+		if err := <-got; !errors.Is(err, ErrClosed) {
+			w.Error(err)
+		}
+		if took := w.clock() - began; took > 0 {
+			w.Errorf("%v later", took)
+		}
+	})
+}
+
+// A set does not ask again where the server refuses.
+func TestSetIsToldOfARefusal(t *testing.T) {
+	inBubble(t, func(w *wire) {
+		c, closeAll := w.client(Config{})
+		defer closeAll()
+		r := w.redis(-1)
+		defer r.Close()
+		r.LPush(w.Context(), "locking:{x}", "other")
+		ctx, cancel := context.WithTimeout(w.Context(), time.Hour)
+		defer cancel()
+		began := w.clock()
+		_, err := c.Several("x").Lock(ctx)
+		if took := w.clock() - began; took > time.Minute || !errors.Is(err, ErrRefused) {
+			w.Errorf("after %v: %v", took, err)
+		}
+	})
+}

@@ -16,7 +16,7 @@ type channel struct {
 	sharded bool
 }
 
-// listener is told what comes on a channel, from one goroutine. Each of the functions may be nil.
+// listener is told what comes on a channel, from one goroutine. up and down may be nil, both; unknown is for a sharded channel.
 type listener struct {
 	up   func() // subscribed: what is published from here on is heard
 	down func() // and from here on it is not
