@@ -123,7 +123,8 @@ func (a *account) ran() map[tickOf][]time.Time {
 }
 
 // forgotten tells whether the outcome of a tick may be lost with the memory of Redis: it was not read back before, or the tick was
-// granted without a witness. What was due while Redis was away is not forgotten: nobody could have decided it.
+// granted without a witness. What was due while Redis was away is not forgotten: nobody could have decided it. But where one fault comes right after
+// another, a replica that has just been started may speak first, for which its schedules begin then.
 func (a *account) forgotten(key tickOf, ran ...time.Time) bool {
 	before, after := a.kinds[key.job].lasts+2*time.Second, time.Second
 	if a.length == 0 { // one fault comes right after another
@@ -134,6 +135,9 @@ func (a *account) forgotten(key tickOf, ran ...time.Time) bool {
 			return false
 		}
 		until := m.from
+		if a.length == 0 {
+			until = a.back(m)
+		}
 		if len(ran) > 0 {
 			until = m.to.Add(soakLease)
 		}
@@ -142,6 +146,17 @@ func (a *account) forgotten(key tickOf, ran ...time.Time) bool {
 		}
 		return !time.Unix(key.tick, 0).Before(m.from.Add(-before)) && !time.Unix(key.tick, 0).After(until.Add(after))
 	})
+}
+
+// back is when Redis answered again after a fault, and after another that came before anybody can have told it what it had known.
+func (a *account) back(m mishap) time.Time {
+	until := m.to
+	for _, next := range a.faults {
+		if next.most == 0 && next.from.After(m.from) && next.from.Before(until.Add(time.Second)) && next.to.After(until) {
+			until = next.to
+		}
+	}
+	return until
 }
 
 // again tells of runs that may have been granted before, in their turn, when their replica did not hear of it, since its link was bad, or since Redis was
