@@ -74,7 +74,7 @@ func TestCloseDuringTheFirstTryLeavesNoGhost(t *testing.T) {
 				_ = r.Close() // as its owner does next
 				<-tried
 				if rows := w.rows("x"); len(rows) != 0 {
-					w.Errorf("a ghost holds the lock for %v", rows[0].Expiry.Sub(time.Now()))
+					w.Errorf("a ghost holds the lock for %v", time.Until(rows[0].Expiry))
 				}
 			})
 		})
@@ -194,7 +194,7 @@ func TestTryThatArrivesAfterARefusalLeavesNoGhost(t *testing.T) {
 		<-s.done
 		w.pass(10 * time.Second)
 		if rows := w.rows("x"); len(rows) != 0 {
-			w.Errorf("TryLock said that it is held by another; a ghost holds it for %v", rows[0].Expiry.Sub(time.Now()))
+			w.Errorf("TryLock said that it is held by another; a ghost holds it for %v", time.Until(rows[0].Expiry))
 		}
 	})
 }
