@@ -138,7 +138,7 @@ func checkNames(names []string) error {
 		if i > 0 && name == names[i-1] {
 			return fmt.Errorf("%q is named twice", name)
 		}
-		if len(names) > 1 && (tagOf(name) == "" || tagOf(name) != tagOf(names[0])) {
+		if i > 0 && (tagOf(name) == "" || tagOf(name) != tagOf(names[0])) {
 			return fmt.Errorf("%q and %q have no hash tag in common, without which they could be on different nodes of a Cluster: "+
 				"name them as in \"{orders}:1\" and \"{orders}:2\"", names[0], name)
 		}

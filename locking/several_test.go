@@ -4,6 +4,7 @@ import (
 	"context"
 	"errors"
 	"fmt"
+	"strconv"
 	"strings"
 	"testing"
 	"time"
@@ -282,6 +283,16 @@ func TestSetLearnsTheTimeOfTheServer(t *testing.T) {
 			w.Error(err)
 		}
 	})
+}
+
+// The first name without a tag is told as that, beside another one.
+func TestSetSaysWhichNamesHaveNoTagInCommon(t *testing.T) {
+	for _, names := range [][]string{{"orders", "stock"}, {"orders", "{s}:1"}, {"{o}:1", "{s}:1"}} {
+		err := checkNames(names)
+		if err == nil || !strings.Contains(err.Error(), strconv.Quote(names[0])+" and "+strconv.Quote(names[1])) {
+			t.Errorf("%q: %v", names, err)
+		}
+	}
 }
 
 // A set that rests between two tries hears at once that the client closes.
