@@ -118,7 +118,7 @@ func (q *quorum) idleOf(permanent bool) int64 {
 }
 
 // order is in which order the nodes are asked: one that the lock gives, so that its claimants meet early, with those last that do not answer; how
-// many of them do, and whether one of those has not been asked for long.
+// many of them do, and whether nothing has been heard of one of those for long.
 func (q *quorum) order(lock string) (order []int, healthy int, unheard bool) {
 	order = make([]int, len(q.nodes))
 	first := spot(lock, len(q.nodes))
@@ -127,15 +127,14 @@ func (q *quorum) order(lock string) (order []int, healthy int, unheard bool) {
 	next := 0
 	for i := range q.nodes {
 		n := (first + i) % len(q.nodes)
-		suspect, long := q.nodes[n].suspect(now)
-		if suspect {
+		if q.nodes[n].suspect(now) {
 			last--
 			order[last] = n
 			continue
 		}
 		order[next] = n
 		next++
-		unheard = unheard || long
+		unheard = unheard || q.nodes[n].unheard(now)
 	}
 	return order, next, unheard
 }

@@ -46,11 +46,18 @@ const (
 // errSilent is the reply of a node that is not asked, since enough others wait for it already.
 var errSilent = fmt.Errorf("%w: the node does not answer", ErrUnknown)
 
-// suspect tells whether a node is better asked last; unheard, whether it has not been asked for long.
-func (n *node) suspect(now time.Duration) (suspect, unheard bool) {
+// suspect tells whether a node is better asked last.
+func (n *node) suspect(now time.Duration) bool {
 	n.mu.Lock()
 	defer n.mu.Unlock()
-	return n.silent(now) || now < n.lame, now-n.heard >= unheardFor
+	return n.silent(now) || now < n.lame
+}
+
+// unheard tells whether nothing has been heard of a node for long.
+func (n *node) unheard(now time.Duration) bool {
+	n.mu.Lock()
+	defer n.mu.Unlock()
+	return now-n.heard >= unheardFor
 }
 
 // silent tells whether a node has calls under way and did not answer for a while. mu is held.

@@ -57,7 +57,7 @@ func (t *tender) run() {
 func (q *quorum) payDebts() {
 	now := q.cfg.Clock()
 	for _, n := range q.nodes {
-		if suspect, _ := n.suspect(now); suspect {
+		if n.suspect(now) {
 			continue
 		}
 		for some := range slices.Chunk(n.debts(now), maxBatch) {
