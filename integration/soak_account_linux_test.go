@@ -123,8 +123,8 @@ func (a *account) ran() map[tickOf][]time.Time {
 }
 
 // forgotten tells whether the outcome of a tick may be lost with the memory of Redis: it was not read back before, or the tick was
-// granted without a witness. What was due while Redis was away is not forgotten: nobody could have decided it. But where one fault comes right after
-// another, a replica that has just been started may speak first, for which its schedules begin then.
+// granted without a witness. What was due while Redis was away is not forgotten: nobody could have decided it, but for where it was killed at once
+// when it came back without its memory.
 func (a *account) forgotten(key tickOf, ran ...time.Time) bool {
 	before, after := a.kinds[key.job].lasts+2*time.Second, time.Second
 	if a.length == 0 { // one fault comes right after another
@@ -134,10 +134,7 @@ func (a *account) forgotten(key tickOf, ran ...time.Time) bool {
 		if !m.forgets() {
 			return false
 		}
-		until := m.from
-		if a.length == 0 {
-			until = a.back(m)
-		}
+		until := a.untold(m)
 		if len(ran) > 0 {
 			until = m.to.Add(soakLease)
 		}
@@ -148,11 +145,15 @@ func (a *account) forgotten(key tickOf, ran ...time.Time) bool {
 	})
 }
 
-// back is when Redis answered again after a fault, and after another that came before anybody can have told it what it had known.
-func (a *account) back(m mishap) time.Time {
-	until := m.to
+// untold is since when somebody can tell Redis what it has forgotten: from its loss on, unless it comes back empty and another fault of its own follows, in
+// the short soak, before anybody has told it. Then a replica that was started meanwhile may speak first, for which its schedules begin there.
+func (a *account) untold(m mishap) time.Time {
+	until := m.from
+	if a.length > 0 || m.name != emptied {
+		return until
+	}
 	for _, next := range a.faults {
-		if next.most == 0 && next.from.After(m.from) && next.from.Before(until.Add(time.Second)) && next.to.After(until) {
+		if next.most == 0 && next.from.After(m.to) && next.from.Before(m.to.Add(time.Second)) && next.to.After(until) {
 			until = next.to
 		}
 	}
