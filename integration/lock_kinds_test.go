@@ -65,6 +65,18 @@ func TestLockWithoutAMajority(t *testing.T) {
 	}
 }
 
+// TestLockOnAQuorumWithAHungMinority freezes two of five masters, and the Redis of the history: a lock needs none of them.
+func TestLockOnAQuorumWithAHungMinority(t *testing.T) {
+	t.Parallel()
+	s, servers := startRedis(t, redisOpts{}), masters(t)
+	c := onQuorum(t, s, servers, "")
+	c.lock(t, "first", "needed", nil).wantEnd(t, soon, 0, "") // a quorum begins with all
+	for _, hung := range append(servers[1:3:3], s) {
+		hung.Pause()
+	}
+	c.lock(t, "second", "needed", nil).wantEnd(t, soon, 0, "")
+}
+
 // majorityEnd is when the lease of a lock's slot ends on so many masters that no majority is left.
 func (c *cluster) majorityEnd(t *testing.T, servers []*redisServer, name string) time.Time {
 	t.Helper()

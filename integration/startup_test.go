@@ -193,3 +193,17 @@ func TestPassword(t *testing.T) {
 		}
 	}
 }
+
+// TestEvictingRedisKeepsNoFence has Redis drop keys when memory is short: a lock is none there, and any token would pass a fence that was dropped.
+func TestEvictingRedisKeepsNoFence(t *testing.T) {
+	t.Parallel()
+	on := func(policy string) []string {
+		s := startRedis(t, redisOpts{Args: []string{"--maxmemory", "100mb", "--maxmemory-policy", policy}})
+		return []string{"CRONCLAVE_REDIS=" + s.URL}
+	}
+	all, expiring := on("allkeys-lru"), on("volatile-lru")
+	runCommand(t, all, "lock", "a", "--", "true").want(t, 1, "allkeys-lru")
+	runCommand(t, all, "fence", "reports", "5").want(t, 1, "allkeys-lru")
+	runCommand(t, expiring, "fence", "reports", "5").want(t, 0, "")
+	runCommand(t, expiring, "fence", "--idle", "30d", "reports", "5").want(t, 1, "--idle")
+}

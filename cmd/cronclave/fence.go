@@ -21,8 +21,9 @@ func (a *app) fenceCommand() *cobra.Command {
 		Short: "Record a token for a resource, unless a greater one was recorded before",
 		Long: `Record TOKEN for RESOURCE, a name of your own, and exit with 0 if none greater was recorded before; else print the greater
 one and exit with 77: whoever holds TOKEN holds its lock no more, and must leave RESOURCE alone. The same token may be recorded
-again. With any other exit code nobody knows: leave RESOURCE alone as well, or ask again. A configuration is read only if --config or
-CRONCLAVE_CONFIG names it; a job inherits neither that nor CRONCLAVE_REDIS. One with a quorum names no server for fences: --redis does.
+again. With any other exit code nobody knows: leave RESOURCE alone as well, or ask again: 69 if Redis can't be reached, 1 if it would drop what is
+recorded when memory is short, 2 for wrong usage. A configuration is read only if --config or CRONCLAVE_CONFIG names it; a job inherits neither that
+nor CRONCLAVE_REDIS. One with a quorum names no server for fences: --redis does.
 
 A holder that stands still after this command may still write late. Where the resource itself can compare tokens in the step that
 writes, let it: docs/fencing.md has examples. Recorded tokens stay in Redis (some 110 bytes each) unless --idle is given, and
@@ -116,7 +117,7 @@ func (a *app) passFence(ctx context.Context, f fencing) error {
 		return err
 	}
 	defer locks.Close() //nolint:errcheck // it only waits
-	if _, err := greet(ctx, cfg, rdb); err != nil {
+	if err := inspectForFence(ctx, cfg, rdb, f); err != nil {
 		return err
 	}
 	err = locks.Fence(f.resource, locking.ForgetAfter(f.idle)).Pass(ctx, f.token)
@@ -127,4 +128,16 @@ func (a *app) passFence(ctx context.Context, f fencing) error {
 		return unavailable("record the token", err)
 	}
 	return exitError{exitUsage, err}
+}
+
+// inspectForFence refuses a Redis that may drop what is recorded: then any token would pass.
+func inspectForFence(ctx context.Context, cfg *config.Config, rdb *store, f fencing) error {
+	if _, err := greet(ctx, cfg, rdb); err != nil {
+		return err
+	}
+	h, err := examine(ctx, rdb)
+	if err == nil && f.idle > 0 && h.evictsExpiring() {
+		err = fmt.Errorf("%w: its maxmemory-policy drops keys that expire, as with --idle, when memory is short; set maxmemory-policy noeviction, or leave --idle out", errUnfit)
+	}
+	return unusable(err)
 }

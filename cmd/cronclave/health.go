@@ -49,6 +49,9 @@ type warning struct {
 	Message string `json:"message"`
 }
 
+// evictionCode is that of the warning of a Redis that may drop keys that expire.
+const evictionCode = "eviction"
+
 // errUnfit means that this Redis can't coordinate anything.
 var errUnfit = errors.New("this Redis can't coordinate")
 
@@ -63,7 +66,7 @@ func examine(ctx context.Context, s *store) (health, error) {
 	if !ok {
 		h, err := s.examineServer(ctx, s)
 		if err == nil && len(s.quorum) > 0 {
-			h.Warnings, err = s.examineQuorum(ctx)
+			h.Warnings, err = s.examineQuorum(ctx, patient)
 		}
 		return h, s.explain(err)
 	}
@@ -86,39 +89,6 @@ func examine(ctx context.Context, s *store) (health, error) {
 		err = clusterState(ctx, cluster)
 	}
 	return mergeHealth(found), s.explain(err)
-}
-
-// examineQuorum looks at the masters that have the locks. A minority may be away.
-func (s *store) examineQuorum(ctx context.Context) ([]warning, error) {
-	var (
-		mu    sync.Mutex
-		looks sync.WaitGroup
-		fault error
-		away  = 0
-		found = map[string]health{}
-	)
-	for _, m := range s.quorum {
-		looks.Go(func() {
-			one := store{UniversalClient: m.Client, url: m.url}
-			h, err := one.examineServer(ctx, m)
-			mu.Lock()
-			defer mu.Unlock()
-			switch {
-			case errors.Is(err, errUnfit):
-				fault = errors.Join(fault, fmt.Errorf("quorum: %s: %w", where(m.url), err))
-			case err != nil:
-				away++
-				h = health{}
-				h.warn("quorum", "a master of the quorum does not answer: %v", troubleOf(err).because(err))
-			}
-			found[where(m.url)] = h
-		})
-	}
-	looks.Wait()
-	if away > len(s.quorum)/2 {
-		fault = errors.Join(fault, fmt.Errorf("%d of the %d masters of the quorum do not answer", away, len(s.quorum)))
-	}
-	return mergeHealth(found).Warnings, fault
 }
 
 // clusterState demands that the Cluster answers for all keys.
@@ -237,7 +207,7 @@ func (h *health) examineSettings(ctx context.Context, rdb oneServer) error {
 	case evicts && strings.HasPrefix(policy, "allkeys"):
 		return fmt.Errorf("%w: its maxmemory-policy %s drops locks when memory is short; set maxmemory-policy noeviction", errUnfit, policy)
 	case evicts:
-		h.warn("eviction", "Redis' maxmemory-policy is %s: it may drop plain locks and history when memory is short; set maxmemory-policy noeviction", policy)
+		h.warn(evictionCode, "Redis' maxmemory-policy is %s: it may drop plain locks and history when memory is short; set maxmemory-policy noeviction", policy)
 	}
 	if settings["appendonly"] != "yes" {
 		if settings["save"] == "" {
@@ -247,6 +217,11 @@ func (h *health) examineSettings(ctx context.Context, rdb oneServer) error {
 		}
 	}
 	return nil
+}
+
+// evictsExpiring tells whether this Redis drops keys that expire when memory is short.
+func (h health) evictsExpiring() bool {
+	return slices.ContainsFunc(h.Warnings, func(w warning) bool { return w.Code == evictionCode })
 }
 
 func (h *health) warnHidden() {

@@ -162,7 +162,7 @@ func (a *app) lock(ctx context.Context, j *lockJob) error {
 		return err
 	}
 	defer func() { _ = rdb.Close() }() // nothing is under way
-	if err := a.inspect(ctx, cfg, rdb); err != nil {
+	if err := inspect(ctx, cfg, rdb); err != nil {
 		return err
 	}
 	host, err := replicaName("")
@@ -215,21 +215,6 @@ func (j *lockJob) findPool(cfg *config.Config) error {
 		message += fmt.Sprintf("; did you mean %q?", near)
 	}
 	return usageError("%s", message)
-}
-
-// inspect refuses a Redis on which a lock would be none: there may be no replica that looks at it.
-func (a *app) inspect(ctx context.Context, cfg *config.Config, rdb *store) error {
-	if _, err := greet(ctx, cfg, rdb); err != nil {
-		return err
-	}
-	_, err := examine(ctx, rdb)
-	switch {
-	case errors.Is(err, errUnfit):
-		return exitError{exitFailed, err}
-	case err != nil:
-		return unavailable("look at Redis", err)
-	}
-	return nil
 }
 
 // sayWaiting tells somebody at a terminal what there is to wait for. Elsewhere only what went wrong is told.

@@ -10,6 +10,7 @@ import (
 	"os"
 	"strconv"
 	"strings"
+	"sync"
 	"time"
 
 	"github.com/redis/go-redis/v9"
@@ -29,6 +30,7 @@ type store struct {
 	ackTimeout time.Duration
 	// quorum are the independent masters that have the locks in its place; nil if there are none.
 	quorum []*master
+	looks  sync.WaitGroup // at servers that did not answer in time; Close ends them
 }
 
 // master is one of a quorum.
@@ -37,12 +39,13 @@ type master struct {
 	url config.RedisURL
 }
 
-// Close closes all clients.
+// Close closes all clients, and waits for those who look at them.
 func (s *store) Close() error {
 	err := s.UniversalClient.Close()
 	for _, m := range s.quorum {
 		err = errors.Join(err, m.Close())
 	}
+	s.looks.Wait()
 	return err
 }
 

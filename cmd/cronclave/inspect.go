@@ -1,0 +1,129 @@
+package main
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"slices"
+	"strings"
+	"time"
+
+	"github.com/cronclave/cronclave/internal/config"
+)
+
+const (
+	// patient waits for each master of a quorum for as long as a look may take.
+	patient = 2 * redisTimeout
+	// hasty is how much later than a majority of the masters the others may answer, where somebody waits for the lock.
+	hasty = 50 * time.Millisecond
+)
+
+// inspect refuses a Redis on which a lock would be none: there may be no replica that looks at it.
+func inspect(ctx context.Context, cfg *config.Config, rdb *store) error {
+	if len(rdb.quorum) > 0 {
+		return rdb.inspectQuorum(ctx, cfg)
+	}
+	if _, err := greet(ctx, cfg, rdb); err != nil {
+		return err
+	}
+	_, err := examine(ctx, rdb)
+	return unusable(err)
+}
+
+// unusable ends a command on a Redis that a look has found wanting, if it has.
+func unusable(err error) error {
+	switch {
+	case errors.Is(err, errUnfit):
+		return exitError{exitFailed, err}
+	case err != nil:
+		return unavailable("look at Redis", err)
+	}
+	return nil
+}
+
+// inspectQuorum needs a majority of the masters, and does not wait for the others. The Redis of the history is none of them, and a lock does without:
+// it is asked whether a newer version is at work, and may be away.
+func (s *store) inspectQuorum(ctx context.Context, cfg *config.Config) error {
+	history, err := openJournal(s, cfg, nil)
+	if err != nil {
+		return err
+	}
+	newer := make(chan error, 1)
+	s.looks.Go(func() { newer <- unfitData(history.CheckFormat(ctx)) })
+	if _, err := s.examineQuorum(ctx, hasty); err != nil {
+		return unusable(err)
+	}
+	select {
+	case err := <-newer:
+		return err
+	case <-time.After(hasty):
+		return nil
+	}
+}
+
+// masterLook is what a look at one master of a quorum has found.
+type masterLook struct {
+	master *master
+	health health
+	err    error
+}
+
+// examineQuorum looks at the masters that have the locks. A minority may be away, and is not waited for longer than late once the majority has
+// answered: then [store.Close] waits.
+func (s *store) examineQuorum(ctx context.Context, late time.Duration) ([]warning, error) {
+	ctx, cancel := context.WithTimeout(ctx, patient)
+	defer cancel()
+	looks := make(chan masterLook, len(s.quorum))
+	for _, m := range s.quorum {
+		s.looks.Go(func() {
+			one := store{UniversalClient: m.Client, url: m.url}
+			h, err := one.examineServer(ctx, m)
+			looks <- masterLook{m, h, err}
+		})
+	}
+	var answered []masterLook
+	missing := len(s.quorum)/2 + 1 // for a majority
+	var over <-chan time.Time      // once it is there
+	for range s.quorum {
+		select {
+		case l := <-looks:
+			answered = append(answered, l)
+			if l.err == nil {
+				missing--
+			}
+		case <-over:
+			return s.mergeLooks(answered)
+		}
+		if missing == 0 && over == nil {
+			over = time.After(late)
+		}
+	}
+	return s.mergeLooks(answered)
+}
+
+// mergeLooks tells what is wrong with a quorum: an error if a majority does not answer, or one of those that do can't coordinate.
+func (s *store) mergeLooks(looks []masterLook) ([]warning, error) {
+	var unfit error
+	var away []string
+	found := map[string]health{}
+	for _, m := range s.quorum {
+		at, err := where(m.url), errors.New("no answer yet")
+		if i := slices.IndexFunc(looks, func(l masterLook) bool { return l.master == m }); i >= 0 {
+			found[at], err = looks[i].health, looks[i].err
+		}
+		switch {
+		case errors.Is(err, errUnfit):
+			unfit = errors.Join(unfit, fmt.Errorf("quorum: %s: %w", at, err))
+		case err != nil:
+			err = troubleOf(err).because(err)
+			away = append(away, fmt.Sprintf("%s %v", at, err))
+			h := health{}
+			h.warn("quorum", "a master of the quorum does not answer: %v", err)
+			found[at] = h
+		}
+	}
+	if len(away) > len(s.quorum)/2 {
+		unfit = errors.Join(unfit, fmt.Errorf("%d of the %d masters of the quorum do not answer: %s", len(away), len(s.quorum), strings.Join(away, "; ")))
+	}
+	return mergeHealth(found).Warnings, unfit
+}

@@ -1,0 +1,105 @@
+package main
+
+import (
+	"net"
+	"slices"
+	"strings"
+	"testing"
+
+	"github.com/cronclave/cronclave/internal/config"
+	"github.com/cronclave/cronclave/internal/embedded"
+)
+
+// silentServer accepts connections, and says nothing.
+func silentServer(t *testing.T) (url string) {
+	t.Helper()
+	l, err := net.Listen("tcp", "127.0.0.1:0")
+	if err != nil {
+		t.Fatal(err)
+	}
+	t.Cleanup(func() { _ = l.Close() })
+	return "redis://" + l.Addr().String() + "/0"
+}
+
+func embeddedServer(t *testing.T) (url string) {
+	t.Helper()
+	s, err := embedded.Start(embedded.Config{})
+	if err != nil {
+		t.Fatal(err)
+	}
+	t.Cleanup(s.Close)
+	return s.URL()
+}
+
+func openStore(t *testing.T, history string, quorum ...string) *store {
+	t.Helper()
+	s, err := new(app).openRedis(config.Redis{URL: history, Quorum: quorum})
+	if err != nil {
+		t.Fatal(err)
+	}
+	t.Cleanup(func() {
+		if err := s.Close(); err != nil {
+			t.Error(err)
+		}
+	})
+	return s
+}
+
+// TestQuorumIsLookedAtWithoutAHungMinority has one of three masters say nothing.
+func TestQuorumIsLookedAtWithoutAHungMinority(t *testing.T) {
+	t.Parallel()
+	silent := silentServer(t)
+	s := openStore(t, silent, embeddedServer(t), silent, embeddedServer(t))
+	hung := func(w warning) bool { return w.Code == "quorum" && strings.Contains(w.Message, silent) }
+
+	warnings, err := s.examineQuorum(t.Context(), hasty)
+	i := slices.IndexFunc(warnings, hung)
+	if err != nil || i < 0 || !strings.Contains(warnings[i].Message, "no answer yet") {
+		t.Errorf("in haste: %v, %v; want no wait for %s", warnings, err, silent)
+	}
+	warnings, err = s.examineQuorum(t.Context(), patient)
+	i = slices.IndexFunc(warnings, hung)
+	if err != nil || i < 0 || !strings.Contains(warnings[i].Message, "i/o timeout") {
+		t.Errorf("patiently: %v, %v; want %s to have been waited for", warnings, err, silent)
+	}
+}
+
+// TestLockOnAQuorumNeedsNoHistory has the Redis of the history say nothing, or refuse.
+func TestLockOnAQuorumNeedsNoHistory(t *testing.T) {
+	t.Parallel()
+	for name, history := range map[string]string{"silent": silentServer(t), "away": "redis://127.0.0.1:1/0"} {
+		t.Run(name, func(t *testing.T) {
+			t.Parallel()
+			s := openStore(t, history, embeddedServer(t), embeddedServer(t), embeddedServer(t))
+			if err := inspect(t.Context(), &config.Config{Namespace: "default"}, s); err != nil {
+				t.Error(err)
+			}
+		})
+	}
+}
+
+// TestLockOnAQuorumRefusesANewerFormat has the Redis of the history tell of a version that this one does not understand.
+func TestLockOnAQuorumRefusesANewerFormat(t *testing.T) {
+	t.Parallel()
+	history := embeddedServer(t)
+	s := openStore(t, history, embeddedServer(t), embeddedServer(t), embeddedServer(t))
+	if err := s.Set(t.Context(), "cronclave:default:format", 1000, 0).Err(); err != nil {
+		t.Fatal(err)
+	}
+	if err := inspect(t.Context(), &config.Config{Namespace: "default"}, s); err == nil || !strings.Contains(err.Error(), "newer") {
+		t.Errorf("%v", err)
+	}
+}
+
+// TestLockWithoutAMajorityNamesTheMasters has two of three masters away.
+func TestLockWithoutAMajorityNamesTheMasters(t *testing.T) {
+	t.Parallel()
+	silent, away := silentServer(t), "redis://127.0.0.1:1/0"
+	s := openStore(t, away, embeddedServer(t), silent, away)
+	err := inspect(t.Context(), &config.Config{Namespace: "default"}, s)
+	for _, want := range []string{"2 of the 3 masters of the quorum do not answer", silent + " can't be reached", away + " can't be reached"} {
+		if err == nil || !strings.Contains(err.Error(), want) {
+			t.Errorf("%v; want %q", err, want)
+		}
+	}
+}
