@@ -8,8 +8,6 @@ import (
 	"slices"
 	"testing"
 	"time"
-
-	"golang.org/x/sys/unix"
 )
 
 // settable is a Redis whose clock can be set: a process of redis-server with a library of ours before the system's.
@@ -63,14 +61,6 @@ func (s *settable) set(t *testing.T, offset time.Duration) {
 		t.Fatalf("the clock of Redis is %v off, want %v", off+offset, offset)
 	}
 	s.steps = append(s.steps, st)
-}
-
-// monotonic is the clock of the machine that nobody sets.
-func monotonic(t *testing.T) (micros int64) {
-	t.Helper()
-	var now unix.Timespec
-	must(t, unix.ClockGettime(unix.CLOCK_MONOTONIC, &now))
-	return now.Nano() / 1000
 }
 
 // TestRedisClockIsSet sets the clock of Redis back and forth by two seconds while jobs run, and then back by more than a

@@ -46,7 +46,7 @@ func TestLockWithoutAMajority(t *testing.T) {
 	lines := c.lines(t, "away")
 	last := lines[len(lines)-1]
 	endMono := last.Mono + end.UnixMicro() - last.Micros // the same instant by the machine's clock
-	r.wantEnd(t, soon, 76, "lock away: lease lost")
+	r.wantEnd(t, soon, 76, "lock away: lease lost: not renewed in time")
 	for _, l := range of(first.RunID, c.lines(t, "away")) {
 		if l.Mono >= endMono {
 			t.Errorf("it wrote after the lease's end at %dµs: %v", endMono, l)

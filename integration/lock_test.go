@@ -227,7 +227,10 @@ func TestLockWithoutRedis(t *testing.T) {
 	s.Pause() // before the next renewal, which is due two seconds after the latest
 	latest := lines[len(lines)-1]
 	endMono := latest.Mono + end.UnixMicro() - latest.Micros // the same instant by the machine's clock
-	r.wantEnd(t, soon, 76, "lock away: lease lost")
+	r.wantEnd(t, soon, 76, "lock away: lease lost: not renewed in time")
+	if late := time.Duration(monotonic(t)-endMono) * time.Microsecond; late > 2*time.Second { // it would be four where it said good-bye to Redis
+		t.Errorf("it ended %v after the lease", late)
+	}
 	for _, l := range of(first.RunID, c.lines(t, "away")) {
 		if l.Mono >= endMono {
 			t.Errorf("it wrote after the lease's end at %dµs: %v", endMono, l)

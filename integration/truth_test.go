@@ -12,6 +12,7 @@ import (
 	"time"
 
 	"github.com/redis/go-redis/v9"
+	"golang.org/x/sys/unix"
 )
 
 // scribeProgram is the job of these tests: it appends to a file what happens to it. What the tests conclude about runs
@@ -232,4 +233,12 @@ func awaitTime(t *testing.T, c *redis.Client, until time.Time) {
 	t.Helper()
 	patience := max(0, time.Until(until)) + startTimeout
 	eventually(t, patience, "passing of "+until.Format(time.TimeOnly), func() bool { return redisTime(t, c).After(until) })
+}
+
+// monotonic is the clock of the machine that nobody sets.
+func monotonic(t *testing.T) (micros int64) {
+	t.Helper()
+	var now unix.Timespec
+	must(t, unix.ClockGettime(unix.CLOCK_MONOTONIC, &now))
+	return now.Nano() / 1000
 }

@@ -181,7 +181,7 @@ func (q *quorum) serverTime(ctx context.Context) (time.Time, error) {
 	}})
 	micros, ok := q.estimate(q.cfg.Clock())
 	if !ok {
-		return time.Time{}, fmt.Errorf("read the servers' clocks: %w", errorOf(votes[0]))
+		return time.Time{}, fmt.Errorf("read the servers' clocks: %w", q.errorOf(votes[0]))
 	}
 	return fromMicros(micros), nil
 }
@@ -200,16 +200,17 @@ func words(votes []vote, word ...string) int {
 }
 
 // errorOf tells why too few nodes have answered as they should.
-func errorOf(votes []vote) error {
+func (q *quorum) errorOf(votes []vote) error {
 	var why []string
 	for i, v := range votes {
+		addr := q.nodes[i].redis.Options().Addr
 		switch {
 		case v.silent:
-			why = append(why, fmt.Sprintf("node %d is silent", i+1))
+			why = append(why, addr+" is silent")
 		case v.err != nil:
-			why = append(why, fmt.Sprintf("node %d: %v", i+1, v.err))
+			why = append(why, fmt.Sprintf("%s: %v", addr, v.err))
 		default:
-			why = append(why, fmt.Sprintf("node %d: %s", i+1, v.word))
+			why = append(why, fmt.Sprintf("%s: %s", addr, v.word))
 		}
 	}
 	return fmt.Errorf("%w: no majority of the quorum (%s)", ErrUnknown, strings.Join(why, "; "))

@@ -54,7 +54,7 @@ func (q *quorum) release(ctx context.Context, r releaseCall) (verdict string, er
 		released, gone := words(votes[0], "released"), words(votes[0], "gone")
 		switch {
 		case released+gone < q.majority:
-			err = errorOf(votes[0])
+			err = q.errorOf(votes[0])
 			r.doubt = r.doubt || r.narrow && r.held // it leaves no tombstone that tells
 		case gone > len(q.nodes)-q.majority:
 			return r.sure("gone"), nil
@@ -128,7 +128,7 @@ func (q *quorum) renewed(votes []vote, length, sent time.Duration) reply {
 		n := slices.IndexFunc(votes, func(v vote) bool { return v.heard() && v.word == "lost" })
 		return reply{verdict: "lost", now: now, sent: sent, acked: true, rest: []any{votes[n].text(0), ""}}
 	}
-	return reply{err: errorOf(votes)}
+	return reply{err: q.errorOf(votes)}
 }
 
 // look tells the states of locks.

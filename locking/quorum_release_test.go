@@ -10,6 +10,7 @@ import (
 
 	"github.com/redis/go-redis/v9"
 
+	"github.com/cronclave/cronclave/internal/embedded"
 	"github.com/cronclave/cronclave/locking"
 )
 
@@ -116,37 +117,53 @@ func (twice) ProcessHook(next redis.ProcessHook) redis.ProcessHook {
 	}
 }
 
-// Whoever waits when the client closes leaves nothing on the nodes, also if nothing is heard of them.
-func TestQuorumWaiterLeavesNothingWhenTheClientCloses(t *testing.T) {
-	servers, clients := masters(t, 3)
-	var silent mumbling
-	for _, c := range clients {
-		c.AddHook(&silent)
+// Whoever waits when the client closes leaves nothing on the nodes, also if nothing is heard of them; nor does who is cancelled.
+func TestQuorumWaiterLeavesNothing(t *testing.T) {
+	for name, tc := range map[string]struct {
+		stop func(c *locking.Client, cancel context.CancelFunc)
+		want error
+	}{
+		"when the client closes": {func(c *locking.Client, _ context.CancelFunc) { _ = c.Close() }, locking.ErrClosed},
+		"when it is cancelled":   {func(_ *locking.Client, cancel context.CancelFunc) { cancel() }, context.Canceled},
+	} {
+		t.Run(name, func(t *testing.T) {
+			servers, clients := masters(t, 3)
+			var silent mumbling
+			for _, c := range clients {
+				c.AddHook(&silent)
+			}
+			c, err := locking.New(locking.Config{Quorum: clients, Timeout: time.Second})
+			if err != nil {
+				t.Fatal(err)
+			}
+			if l, ok, err := c.Mutex("warm").TryLock(t.Context()); !ok || err != nil {
+				t.Fatal(l, ok, err)
+			}
+			silent.on.Store(true)
+			ctx, cancel := context.WithCancel(t.Context())
+			waited := make(chan error, 1)
+			go func() {
+				_, err := c.Mutex("m", locking.WithLease(time.Hour)).Lock(ctx)
+				waited <- err
+			}()
+			for silent.lost.Load() < 10 {
+				<-time.After(time.Millisecond)
+			}
+			tc.stop(c, cancel)
+			if err := <-waited; !errors.Is(err, tc.want) {
+				t.Errorf("waited: %v", err)
+			}
+			cancel()
+			if err := c.Close(); err != nil { // it waits for what runs in the background
+				t.Error(err)
+			}
+			checkNoVotes(t, servers)
+		})
 	}
-	c, err := locking.New(locking.Config{Quorum: clients, Timeout: time.Second})
-	if err != nil {
-		t.Fatal(err)
-	}
-	l, ok, err := c.Mutex("warm").TryLock(t.Context())
-	if !ok || err != nil {
-		t.Fatal(ok, err)
-	}
-	defer func() { _ = l.Release(t.Context()) }()
-	silent.on.Store(true)
-	waited := make(chan error)
-	go func() {
-		_, err := c.Mutex("m", locking.WithLease(time.Hour)).Lock(t.Context())
-		waited <- err
-	}()
-	for silent.lost.Load() < 10 {
-		<-time.After(time.Millisecond)
-	}
-	if err := c.Close(); err != nil {
-		t.Error(err)
-	}
-	if err := <-waited; !errors.Is(err, locking.ErrClosed) {
-		t.Errorf("waited: %v", err)
-	}
+}
+
+func checkNoVotes(t *testing.T, servers []*embedded.Server) {
+	t.Helper()
 	for _, s := range servers {
 		node := redis.NewClient(&redis.Options{Addr: s.Addr()})
 		defer node.Close()

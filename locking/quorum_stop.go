@@ -114,7 +114,7 @@ func (q *quorum) mark(ctx context.Context, r StopRequest, c choice) Told {
 	case words(votes[0], "gone") >= q.majority:
 		return Told{}
 	}
-	return Told{Err: fmt.Errorf("stop a holder of %q: %w", r.Lock, errorOf(votes[0]))}
+	return Told{Err: fmt.Errorf("stop a holder of %q: %w", r.Lock, q.errorOf(votes[0]))}
 }
 
 // stopOf is why a holder is to stop whose lease the votes have renewed; "" if it is not.

@@ -43,7 +43,7 @@ func (q *quorum) run(ctx context.Context, lock string, tasks []task) {
 			switch {
 			case at < 0:
 			case last[i] != nil:
-				tasks[i].fail(errorOf(last[i]))
+				tasks[i].fail(q.errorOf(last[i]))
 			default:
 				tasks[i].fail(unknown(context.Cause(ctx)))
 			}

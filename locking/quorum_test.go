@@ -333,6 +333,8 @@ func TestQuorumWaiterIsToldOfSilence(t *testing.T) {
 	servers[1].Close()
 	if err := wait(); !errors.Is(err, locking.ErrUnknown) || !errors.Is(err, context.DeadlineExceeded) {
 		t.Errorf("of a quorum without a majority: %v", err)
+	} else if !strings.Contains(err.Error(), servers[1].Addr()) {
+		t.Errorf("it names no node that is away: %v", err)
 	}
 }
 

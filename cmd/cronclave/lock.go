@@ -3,19 +3,16 @@ package main
 import (
 	"cmp"
 	"context"
-	"errors"
 	"fmt"
 	"maps"
 	"os"
 	"slices"
 	"time"
 
-	"github.com/hashicorp/go-hclog"
 	"github.com/spf13/cobra"
 
 	"github.com/cronclave/cronclave/election"
 	"github.com/cronclave/cronclave/internal/config"
-	"github.com/cronclave/cronclave/locking"
 )
 
 // lockJob is what a command line of lock asks for.
@@ -173,28 +170,9 @@ func (a *app) lock(ctx context.Context, j *lockJob) error {
 	if err != nil {
 		return err
 	}
-	defer func() { _ = locks.Close() }() // it only waits
-	return a.lockAndRun(ctx, j, cfg, locks, quieter(log.Named("lock")))
-}
-
-// lockAndRun attends to signals from before the lock is asked for, so that none ends this process while it holds the lock.
-func (a *app) lockAndRun(ctx context.Context, j *lockJob, cfg *config.Config, locks *locking.Client, log hclog.Logger) error {
-	signals := takeSignals()
-	defer signals.stop()
-	waiting, done := signals.interrupting(ctx)
-	lease, err := (&contest{lockJob: j, locks: locks, say: a.sayWaiting}).win(waiting)
-	done()
-	var interrupted interruption
-	switch {
-	case errors.As(context.Cause(waiting), &interrupted):
-		if lease != nil {
-			_ = lease.GiveBack(ctx) // or it ends by itself
-		}
-		return exitError{interrupted.code(), fmt.Errorf("%s: %w", j.what(), interrupted)}
-	case err != nil:
-		return err
-	}
-	return a.runUnderLease(ctx, j, cfg, lease, signals, log)
+	r := &lockRun{app: a, lockJob: j, cfg: cfg, redis: rdb, locks: locks, log: quieter(log.Named("lock"))}
+	defer r.end()
+	return r.run(ctx)
 }
 
 // findPool looks a pool up.

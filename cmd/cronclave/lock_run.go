@@ -22,20 +22,76 @@ import (
 // lockGrace is the time between SIGTERM and SIGKILL when a lease is about to be lost, as far as a third of it allows.
 const lockGrace = 5 * time.Second
 
-// runUnderLease runs the command, and gives the lease back when all of it is dead.
-func (a *app) runUnderLease(ctx context.Context, j *lockJob, cfg *config.Config, lease *locking.Lease, s *signals, log hclog.Logger) error {
-	exit, lost, err := runLocked(j, cfg, lease, s, log)
-	why := context.Cause(lease.Context())
+// lockRun is one execution of lock.
+type lockRun struct {
+	*app
+	*lockJob
+	cfg   *config.Config
+	redis *store
+	locks *locking.Client
+	log   hclog.Logger
+	doubt bool // Redis may have granted what nobody wants, and is still to be told so
+}
+
+// run attends to signals from before the lock is asked for, so that none ends this process while it holds the lock.
+func (r *lockRun) run(ctx context.Context) error {
+	signals := takeSignals()
+	defer signals.stop()
+	waiting, done := signals.interrupting(ctx)
+	lease, err := (&contest{lockJob: r.lockJob, locks: r.locks, say: r.sayWaiting}).win(waiting)
+	done()
+	r.doubt = errors.Is(err, locking.ErrUnknown) || err != nil && r.fair // who was in line leaves it
+	var interrupted interruption
+	switch {
+	case errors.As(context.Cause(waiting), &interrupted):
+		if lease != nil {
+			r.doubt = lease.GiveBack(ctx) != nil // then it ends by itself
+		}
+		return exitError{interrupted.code(), fmt.Errorf("%s: %w", r.what(), interrupted)}
+	case err != nil:
+		return err
+	}
+	return r.runUnderLease(ctx, lease, signals)
+}
+
+// end hangs up. When all is said no server that is silent is waited for: a master of a quorum, or the one that has let the lease be lost.
+func (r *lockRun) end() {
+	over := make(chan struct{})
+	go func() {
+		defer close(over)
+		_ = r.locks.Close() // it only waits
+	}()
+	if !r.doubt {
+		select {
+		case <-over:
+		case <-time.After(hasty):
+		}
+	} else {
+		<-over
+	}
+	_ = r.redis.Close() // nothing is under way that matters
+	<-over
+}
+
+// runUnderLease runs the command, and gives the lease back when all of it is dead. One that is lost is nobody's soon.
+func (r *lockRun) runUnderLease(ctx context.Context, lease *locking.Lease, s *signals) error {
+	exit, lost, err := runLocked(r.lockJob, r.cfg, lease, s, r.log)
+	if lost {
+		why := context.Cause(lease.Context())
+		if why == nil { // the command is killed some time before the lease ends
+			why = fmt.Errorf("%w: not renewed in time by %s", locking.ErrLost, r.redis.whereLocks())
+		}
+		return exitError{exitLeaseLost, fmt.Errorf("%s: %w, so its command was killed", r.what(), why)}
+	}
 	released := lease.Release(ctx)
+	r.doubt = errors.Is(released, locking.ErrUnknown)
 	switch {
 	case err != nil:
 		return err
-	case lost:
-		return exitError{exitLeaseLost, fmt.Errorf("%s: %w, so its command was killed", j.what(), orDefault(why, locking.ErrLost))}
 	case errors.Is(released, locking.ErrLost):
-		fmt.Fprintf(a.err, "cronclave: %s: Redis has lost it while the command ran: another may have had it, too\n", j.what())
+		fmt.Fprintf(r.err, "cronclave: %s: Redis has lost it while the command ran: another may have had it, too\n", r.what())
 	case released != nil:
-		fmt.Fprintf(a.err, "cronclave: %s: not given back, it ends by itself within %v: %v\n", j.what(), j.lease, released)
+		fmt.Fprintf(r.err, "cronclave: %s: not given back, it ends by itself within %v: %v\n", r.what(), r.lease, released)
 	}
 	if exit.Err != nil {
 		return exitError{exit.Status(), exit.Err}

@@ -211,6 +211,9 @@ func (s *store) where() string { return where(s.url) }
 
 // whereLocks names the masters that have the locks, without their passwords.
 func (s *store) whereLocks() string {
+	if len(s.quorum) == 0 {
+		return s.where()
+	}
 	all := make([]string, len(s.quorum))
 	for i, m := range s.quorum {
 		all[i] = where(m.url)
