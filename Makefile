@@ -48,7 +48,7 @@ model: ## search the model of the protocol for broken promises, and compare it w
 	go test -count=1 -v -timeout 30m -run 'TestFullModel|TestModelAgreesWithScripts' ./integration/model -full -traces 10000
 
 histories: ## record 120,000 operations on locks over bad links, a third as many on a quorum, and judge them; about twenty minutes
-	CRONCLAVE_TEST_INSTALL=1 go test -count=1 -v -timeout 60m -run 'TestHistories' ./integration -histories 120000
+	CRONCLAVE_TEST_INSTALL=1 go test $(RACE) -count=1 -v -timeout 120m -run 'TestHistories' ./integration -histories 120000
 
 memory: ## measure what is in Redis with 1,000 jobs after 100,000 runs; about a minute
 	CRONCLAVE_TEST_INSTALL=1 go test -count=1 -v -timeout 20m -run 'TestMemoryInRedisIsBounded' ./integration -memory 100000

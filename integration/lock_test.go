@@ -8,6 +8,8 @@ import (
 	"syscall"
 	"testing"
 	"time"
+
+	"github.com/cronclave/cronclave/locking"
 )
 
 // What commands under a lock do is written by scribes: the lock's name is their job, and a name of the test's their replica. Both
@@ -268,4 +270,29 @@ func TestLockKeepsItsSecrets(t *testing.T) {
 			t.Errorf("%s is %q, want %q", name, got[name], want)
 		}
 	}
+}
+
+// TestLockIsSharedWithTheLibrary has a Go program hold what the README says is the lock of a command, and the other way round.
+func TestLockIsSharedWithTheLibrary(t *testing.T) {
+	t.Parallel()
+	c := newCluster(t, "")
+	locks, err := locking.New(locking.Config{Redis: c.Client, Prefix: "cronclave:" + c.Namespace + ":", Owner: "a program"})
+	must(t, err)
+	defer locks.Close()
+	deploy, reports := locks.Mutex("{deploy}:lock"), locks.Semaphore("{reports}:lock", 2)
+
+	lease := must1(deploy.Lock(t.Context()))(t)
+	slot := must1(reports.Acquire(t.Context()))(t)
+	c.lock(t, "refused", "deploy", nil).wantEnd(t, soon, 75, "held by a program")
+	c.lock(t, "beside", "reports", []string{"--slots", "2"}).wantEnd(t, soon, 0, "")
+	must(t, lease.Release(t.Context()))
+	must(t, slot.Release(t.Context()))
+
+	r := c.lock(t, "command", "deploy", nil, forever...)
+	c.awaitHolder(t, "command", "deploy")
+	if _, ok, err := deploy.TryLock(t.Context()); ok || err != nil {
+		t.Errorf("beside a command: %v, %v", ok, err)
+	}
+	r.Term(t)
+	r.wantEnd(t, soon, 143, "")
 }

@@ -154,6 +154,9 @@ func tagOf(name string) string {
 }
 
 func quoted(names []string) string {
+	if len(names) == 0 {
+		return "nothing"
+	}
 	var all []string
 	for i, name := range names {
 		if i == 5 {

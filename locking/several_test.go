@@ -39,7 +39,7 @@ func TestSetsThatCannotBe(t *testing.T) {
 			set  *Several
 			want string
 		}{
-			{c.Several(), "0 locks at once"},
+			{c.Several(), "lock nothing: 0 locks at once"},
 			{c.Several(many...), "101 locks at once"},
 			{c.Several("a", "b"), `as in "{orders}:1"`},
 			{c.Several("{a}:1", "{b}:1"), `as in "{orders}:1"`},

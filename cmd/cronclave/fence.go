@@ -39,7 +39,7 @@ are gone when Redis loses its memory.`,
 			}
 			if idle != "" {
 				if f.idle, err = config.ParseDuration(idle); err != nil || f.idle <= 0 {
-					return usageError("--idle %q: it must be a duration such as 36h or 30d", idle)
+					return usageError("--idle %q: it must be a duration above 0, such as 36h or 30d", idle)
 				}
 			}
 			return a.fence(cmd.Context(), f, asJSON)

@@ -49,11 +49,15 @@ renewed, so the command is killed unless it goes on within the lease.
   CRONCLAVE_LOCK            the name
   CRONCLAVE_FENCING_TOKEN   a number that grows with every holder, for the resource to refuse stale ones
   CRONCLAVE_SLOT, _SLOTS    which slot of how many
+  CRONCLAVE_RUN_ID          by which its processes are told from others
+
+If Redis loses its memory while the command runs (FLUSHALL, a restart without persistence), others may get the lock until it is renewed: then only
+the token tells who is stale.
 
 The exit code is the command's own (128+N where signal N ended it, 126 and 127 where it can't be run or found); 75 if the lock was
-not acquired in time, 76 if the lease was lost and the command was killed, 69 if Redis can't be reached.`,
-		Example: `  cronclave lock deploy --redis redis://10.0.0.5:6379/0 -- ./deploy.sh
-  cronclave lock reports --slots 2 --wait 5m --fair -- ./report --all`,
+not acquired in time, 76 if the lease was lost and the command was killed, 69 if Redis can't be reached when this begins (--wait waits for the
+lock, not for Redis) or does not answer when the wait ends, 2 for wrong usage, 1 for a Redis on which a lock would be none, such as one that evicts keys.`,
+		Example: `  cronclave lock reports --slots 2 --wait 5m --fair --redis redis://10.0.0.5:6379/0 -- ./report --all`,
 
 		ValidArgsFunction: completeLock,
 		RunE: func(cmd *cobra.Command, args []string) error {
@@ -95,7 +99,7 @@ func (j *lockJob) parse(args []string, dash int, pool, wait, lease string, slots
 		return usageError("lock takes one name before the --, not %d", len(names))
 	}
 	if !config.ValidName(j.name) {
-		return usageError("lock %q: a name is made of letters, digits, _ and -", j.name)
+		return usageError("lock %q: a name is %s", j.name, config.NameRule)
 	}
 	return j.parseLimits(wait, lease)
 }

@@ -38,7 +38,7 @@ func (r *lockRun) run(ctx context.Context) error {
 	signals := takeSignals()
 	defer signals.stop()
 	waiting, done := signals.interrupting(ctx)
-	lease, err := (&contest{lockJob: r.lockJob, locks: r.locks, say: r.sayWaiting}).win(waiting)
+	lease, err := (&contest{lockJob: r.lockJob, locks: r.locks, at: r.redis.whereLocks(), say: r.sayWaiting}).win(waiting)
 	done()
 	r.doubt = errors.Is(err, locking.ErrUnknown) || err != nil && r.fair // who was in line leaves it
 	var interrupted interruption

@@ -16,6 +16,7 @@ import (
 type contest struct {
 	*lockJob
 	locks   *locking.Client
+	at      string // where they are
 	say     func(format string, args ...any)
 	request locking.Request
 	begun   time.Time
@@ -175,7 +176,25 @@ func (c *contest) failure(err error) error {
 		return usageError("%s is in use with another number of slots than %d: all who use it must say the same (the number is forgotten when nobody has used it for 10 minutes)",
 			c.what(), c.slots)
 	case errors.Is(err, locking.ErrUnknown):
-		return unavailable("ask for "+c.what(), err)
+		return unavailable(fmt.Sprintf("ask %s for %s", c.at, c.what()), c.reworded(err))
 	}
 	return err
+}
+
+// wordedError is an error in other words.
+type wordedError struct {
+	words string
+	error
+}
+
+func (e wordedError) Error() string { return e.words }
+func (e wordedError) Unwrap() error { return e.error }
+
+// reworded leaves out what the library calls the lock.
+func (c *contest) reworded(err error) error {
+	words := err.Error()
+	for _, prefix := range []string{"lock", "acquire"} {
+		words = strings.ReplaceAll(words, fmt.Sprintf("%s %q: ", prefix, c.lockName()), "")
+	}
+	return wordedError{words, err}
 }

@@ -129,7 +129,7 @@ Redis (or on the K replicas that win its K slots).`,
 // checkFlags holds the global flags against what they may be, whether the command uses them or not.
 func (a *app) checkFlags() error {
 	if a.namespace != "" && !config.ValidName(a.namespace) {
-		return usageError("--namespace %q: a name is made of letters, digits, _ and -", a.namespace)
+		return usageError("--namespace %q: a name is %s", a.namespace, config.NameRule)
 	}
 	_, err := a.logger()
 	return err

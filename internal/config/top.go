@@ -144,7 +144,7 @@ func (r *reader) config() *Config {
 
 func validName(s string) (string, error) {
 	if !ValidName(s) {
-		return s, errors.New("is not a name; write a letter or a digit, then up to 127 letters, digits, '_' and '-'")
+		return s, errors.New("is not a name; write " + NameRule)
 	}
 	return s, nil
 }

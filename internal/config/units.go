@@ -16,8 +16,10 @@ var (
 	sizePattern = regexp.MustCompile(`^([0-9]+)(B|KiB|MiB|GiB)$`)
 )
 
-// ValidName tells whether a job, or a namespace, may have this name: a letter or a digit, then up to 127 letters,
-// digits, '_' and '-'.
+// NameRule is what a name is made of.
+const NameRule = "a letter or a digit, then up to 127 letters, digits, '_' and '-'"
+
+// ValidName tells whether a job, a lock, or a namespace, may have this name: see [NameRule].
 func ValidName(name string) bool { return namePattern.MatchString(name) }
 
 // ParseDuration reads a Go duration that may also count in days of 24 hours: "90s", "1h30m", "30d", "1d12h".

@@ -4,6 +4,8 @@
 // A test of leases has to see them end, a ledger grow old and a server forget. Nothing waits for that here: the past is
 // faked by writing the lock's keys, whose layout lua/state.lua of package locking documents. So a slow machine makes
 // the suite slow, not wrong.
+//
+// Run it under the race detector: that takes half a minute on a server, two on a quorum. It is for Redis 5 or later, on a quorum 7.
 package locktest
 
 import (
