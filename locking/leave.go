@@ -56,6 +56,6 @@ func (q *quorum) amend(ctx context.Context, l *Lease, edit func(g *register, run
 	}
 	ctx, cancel := context.WithTimeout(ctx, 2*q.cfg.Timeout)
 	defer cancel()
-	q.run(ctx, l.lock, []task{t})
+	q.run(ctx, []task{t})
 	return known, t.failed
 }

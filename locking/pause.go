@@ -203,7 +203,7 @@ func (q *quorum) pause(ctx context.Context, requests []PauseRequest, answers []P
 		changes[n], tasks[n] = t, t
 	}
 	if len(tasks) > 0 {
-		q.run(ctx, requests[valid[0]].Lock, tasks)
+		q.run(ctx, tasks)
 	}
 	for n, i := range valid {
 		if err := changes[n].failed; err != nil {

@@ -61,7 +61,7 @@ func (t *claim) drop() {
 
 // drop has all nodes take back what they gave to attempts of a lease id up to a token, in the background.
 func (q *quorum) drop(lock, id string, token int64, lease time.Duration) {
-	q.releaseEverywhere(lock, q.releaseOf(lock, id, -1, token, false), lease)
+	q.releaseEverywhere(q.releaseOf(lock, id, -1, token, false), lease)
 }
 
 // releaseOf is the call that takes a lease id's votes back: those up to a token, or with 0 for good.
@@ -70,10 +70,10 @@ func (q *quorum) releaseOf(lock, id string, slot int, token int64, narrow bool) 
 }
 
 // releaseEverywhere makes that call in the background, and on nodes that do not answer now as soon as they do, while the lease would last.
-func (q *quorum) releaseEverywhere(lock string, k nodeCall, lease time.Duration) {
+func (q *quorum) releaseEverywhere(k nodeCall, lease time.Duration) {
 	end := q.cfg.Clock() + lease
 	q.crew.launch(func() {
-		_, _ = q.ask(q.life, poll{calls: []nodeCall{k}, lock: lock, wave: len(q.nodes),
+		_, _ = q.ask(q.life, poll{calls: []nodeCall{k}, wave: len(q.nodes),
 			sure:   func([][]vote, bool) bool { return false },
 			missed: func(n *node) { n.owe(k, end) }})
 	})

@@ -26,7 +26,7 @@ func (q *quorum) acquire(ctx context.Context, asked []Request, answers []Answer,
 		last[asked[i].Lock], tasks[n] = claims[n], claims[n]
 	}
 	if len(todo) > 0 {
-		q.run(ctx, asked[todo[0]].Lock, tasks)
+		q.run(ctx, tasks)
 	}
 	for n, i := range todo {
 		answers[i] = claims[n].answer
@@ -41,7 +41,7 @@ func (q *quorum) release(ctx context.Context, r releaseCall) (verdict string, er
 	}
 	k := q.releaseOf(r.lock, r.id, r.slot, 0, r.narrow)
 	end := q.cfg.Clock() + r.length
-	p := poll{calls: []nodeCall{k}, lock: r.lock, wave: len(q.nodes), patience: 10, missed: func(n *node) { n.owe(k, end) }}
+	p := poll{calls: []nodeCall{k}, wave: len(q.nodes), patience: 10, missed: func(n *node) { n.owe(k, end) }}
 	if r.narrow {
 		p.wave = q.majority
 	}
@@ -86,8 +86,8 @@ func (q *quorum) endRun(ctx context.Context, r releaseCall) (string, error) {
 			g.conclude(run.Tick, r.outcome == flag(true), r.perTick, v.now)
 		}
 	}
-	q.run(ctx, r.lock, []task{t})
-	q.releaseEverywhere(r.lock, q.releaseOf(r.lock, r.id, -1, 0, false), r.length) // also where the register was not accepted
+	q.run(ctx, []task{t})
+	q.releaseEverywhere(q.releaseOf(r.lock, r.id, -1, 0, false), r.length) // also where the register was not accepted
 	switch {
 	case t.failed != nil:
 		return "", t.failed
@@ -104,7 +104,7 @@ func (q *quorum) renew(ctx context.Context, batch []*Lease) []reply {
 		calls[i] = nodeCall{script: q.scripts.renew, keys: q.keys(l.lock, l.id), id: l.id, idle: q.idleOf(l.permanent),
 			args: []any{l.slot, l.length.Microseconds(), int64(l.token), q.cfg.Owner, l.delay.Microseconds(), l.slots}}
 	}
-	votes, sent := q.ask(ctx, poll{calls: calls, lock: batch[0].lock, wave: len(q.nodes), sure: func(votes [][]vote, late bool) bool {
+	votes, sent := q.ask(ctx, poll{calls: calls, wave: len(q.nodes), sure: func(votes [][]vote, late bool) bool {
 		return !slices.ContainsFunc(votes, func(of []vote) bool {
 			renewed, silent := words(of, "renewed"), silentNodes(of)
 			return silent > 0 && (!late || renewed < q.majority && renewed+silent >= q.majority)
@@ -154,7 +154,7 @@ func (q *quorum) look(ctx context.Context, locks []LookRequest, states []State, 
 		changes[n], tasks[n] = t, t
 	}
 	if len(tasks) > 0 {
-		q.run(ctx, locks[valid[0]].Lock, tasks)
+		q.run(ctx, tasks)
 	}
 	for n, i := range valid {
 		if err := changes[n].failed; err != nil {
@@ -204,6 +204,6 @@ func (q *quorum) bury(ctx context.Context, lock string, ids []string) error {
 			delete(g.Orphans, id)
 		}
 	}
-	q.run(ctx, lock, []task{t})
+	q.run(ctx, []task{t})
 	return t.failed
 }

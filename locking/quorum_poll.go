@@ -11,8 +11,7 @@ import (
 // poll is one question to the nodes, in one or two waves.
 type poll struct {
 	calls []nodeCall
-	lock  string // gives the order in which nodes are asked
-	wave  int    // how many are asked at once, but for those that did not answer lately; the others when one fails, refuses or is slow
+	wave  int // how many are asked at once, but for those that did not answer lately; the others when one fails, refuses or is slow
 	// patience multiplies the time after which a node is slow; 0 is 1
 	patience int
 	// sure tells whether the votes are enough, by call and node. late: whoever has not answered by now is slow.
@@ -58,7 +57,7 @@ type polling struct {
 }
 
 func (q *quorum) newPolling(ctx context.Context, p poll) *polling {
-	order, healthy, unheard := q.order(p.lock)
+	order, healthy, unheard := q.order()
 	if unheard {
 		p.wave = len(order)
 	}

@@ -21,7 +21,7 @@ func (q *quorum) stop(ctx context.Context, requests []StopRequest, answers []Tol
 		t.edit = func(g *register, v view) { chosen[n] = g.stop(r, q.state(g, v, 0, 0).Rows, v) }
 		changes[n], tasks[n] = t, t
 	}
-	q.run(ctx, requests[asked[0]].Lock, tasks)
+	q.run(ctx, tasks)
 	for n, i := range asked {
 		switch failed := changes[n].failed; {
 		case failed != nil:
@@ -105,7 +105,7 @@ func (run runRow) began(token Token, tick int64, r StopRequest, v view) bool {
 // mark has the holder of a row told.
 func (q *quorum) mark(ctx context.Context, r StopRequest, c choice) Told {
 	k := nodeCall{script: q.scripts.stop, keys: q.keys(r.Lock, c.row.ID), id: c.row.ID, idle: q.idleOf(r.Permanent), args: []any{c.row.Slot, c.reason}}
-	votes, _ := q.ask(ctx, poll{calls: []nodeCall{k}, lock: r.Lock, wave: len(q.nodes), sure: func(votes [][]vote, late bool) bool {
+	votes, _ := q.ask(ctx, poll{calls: []nodeCall{k}, wave: len(q.nodes), sure: func(votes [][]vote, late bool) bool {
 		return silentNodes(votes[0]) == 0 || late && words(votes[0], "told", "gone") >= q.majority
 	}})
 	switch {

@@ -21,8 +21,8 @@ type task interface {
 	fail(err error)
 }
 
-// run brings tasks to their ends, or fails those that have none when ctx ends. lock gives the order of the nodes.
-func (q *quorum) run(ctx context.Context, lock string, tasks []task) {
+// run brings tasks to their ends, or fails those that have none when ctx ends.
+func (q *quorum) run(ctx context.Context, tasks []task) {
 	ready := make([]time.Duration, len(tasks)) // when each may go on; -1 when it is done
 	last := make([][]vote, len(tasks))         // what each was told, for the error if there will be one
 	for {
@@ -34,7 +34,7 @@ func (q *quorum) run(ctx context.Context, lock string, tasks []task) {
 		case len(batch) == 0:
 			sleep(ctx, soonest-now)
 		default:
-			q.round(ctx, lock, tasks, batch, ready, last)
+			q.round(ctx, tasks, batch, ready, last)
 		}
 		if ctx.Err() == nil {
 			continue
@@ -72,14 +72,14 @@ func due(tasks []task, ready []time.Duration, now time.Duration) (batch []int, s
 }
 
 // round asks the nodes once for all tasks of a batch.
-func (q *quorum) round(ctx context.Context, lock string, tasks []task, batch []int, ready []time.Duration, last [][]vote) {
+func (q *quorum) round(ctx context.Context, tasks []task, batch []int, ready []time.Duration, last [][]vote) {
 	calls, wave := make([]nodeCall, len(batch)), 0
 	for n, i := range batch {
 		var all int
 		calls[n], all = tasks[i].next()
 		wave = max(wave, all)
 	}
-	p := poll{calls: calls, lock: lock, wave: wave}
+	p := poll{calls: calls, wave: wave}
 	p.sure = func(votes [][]vote, late bool) bool {
 		for n, i := range batch {
 			if !tasks[i].sure(votes[n], late) {

@@ -187,7 +187,7 @@ func (q *quorum) reseed(sources, ready []int, everyone bool) bool {
 			tasks[i] = &seeding{change: change{quorum: q, lock: key, key: key, everyone: everyone, edit: func(*register, view) {}}, ready: ready}
 		}
 		ctx, cancel := context.WithTimeout(q.life, 4*q.cfg.Timeout)
-		q.run(ctx, some[0], tasks)
+		q.run(ctx, tasks)
 		cancel()
 		if slices.ContainsFunc(tasks, func(t task) bool { return t.(*seeding).failed != nil }) {
 			return false
