@@ -87,7 +87,7 @@ func (c *Client) dispatch(ctx context.Context, k call, load bool, until int64) (
 		return m.replyTo(0, 1, raw, err)
 	}
 	pipe := c.servers.single.Pipeline() // a broken connection is replaced then, whatever broke it
-	_ = pipe.Process(ctx, cmd)
+	_ = pipe.Process(ctx, once{cmd})
 	_, _ = pipe.Exec(ctx)
 	return cmd.Slice()
 }

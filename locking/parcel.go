@@ -60,7 +60,8 @@ func (p *parcel) script(calls []call) *script {
 	return s
 }
 
-// once is a command that the client of go-redis does not repeat: its scripts must know a request that comes twice.
+// once is a command that the client of go-redis does not repeat, whatever its options say: that the outcome was unknown once would be hidden, and so
+// would a first request that is still on its way.
 type once struct{ *redis.Cmd }
 
 func (once) NoRetry() bool { return true }
@@ -93,7 +94,7 @@ func (p *parcel) command(ctx context.Context, calls []call, until int64) redis.C
 		words = p.appendAll(words, calls, until)
 	}
 	p.cmd = redis.NewCmd(ctx, words...)
-	return s.sent(p.cmd)
+	return once{p.cmd}
 }
 
 // with makes the call one of a script, and its command at once: most calls are sent once, by themselves.
@@ -128,14 +129,6 @@ func (k call) appendKeys(words []any) []any {
 		words = append(words, key)
 	}
 	return words
-}
-
-// sent is a command as it is sent.
-func (s *script) sent(cmd *redis.Cmd) redis.Cmder {
-	if s.many != nil {
-		return once{cmd}
-	}
-	return cmd
 }
 
 // appendAll writes the arguments of the first call, and in what those of the others differ.

@@ -179,12 +179,12 @@ func (n *node) once(ctx context.Context, calls []nodeCall, sent time.Duration) (
 	cmds := make([]*redis.Cmd, len(calls))
 	if len(calls) == 1 {
 		cmds[0] = calls[0].command(ctx, until)
-		_ = n.redis.Process(ctx, cmds[0])
+		_ = n.redis.Process(ctx, once{cmds[0]})
 	} else {
 		pipe := n.redis.Pipeline()
 		for i, k := range calls {
 			cmds[i] = k.command(ctx, until)
-			_ = pipe.Process(ctx, cmds[i]) // which only queues it
+			_ = pipe.Process(ctx, once{cmds[i]}) // which only queues it
 		}
 		_, _ = pipe.Exec(ctx) // each command has its own error
 	}
