@@ -214,7 +214,7 @@ func (c *Client) settle(ctx context.Context, r Request) Answer {
 
 // Withdraw gives back what a request with an unknown outcome may have been granted: its tick is open again. It
 // keeps trying until the server has answered or the lease must have ended, and returns at once. [Client.Close] waits
-// for it, until it has been tried for twice [Config.Timeout]; where it has been already, for one more try. After Close it tries once, and returns then.
+// for it, until it has been tried for twice [Config.Timeout]; where it has been already, for one more try. After Close it tries for as long as [Config.Timeout], and then returns.
 func (c *Client) Withdraw(r Request, id string) {
 	r.ID = id
 	c.quit(r.withDefaults())
@@ -237,11 +237,15 @@ func (c *Client) giveUp(r releaseCall) bool {
 		if _, err := c.release(ctx, r); err == nil || c.life.Err() == nil {
 			return
 		}
-		end := max(begun+2*c.cfg.Timeout, c.closed+c.cfg.Timeout)
-		last, cancel := context.WithTimeout(context.Background(), end-c.cfg.Clock())
-		defer cancel()
-		_, _ = c.release(last, r)
+		c.tryLast(r, max(begun+2*c.cfg.Timeout, c.closed+c.cfg.Timeout))
 	})
+}
+
+// tryLast releases while the client closes, or after it has, until an instant of the local clock.
+func (c *Client) tryLast(r releaseCall, end time.Duration) {
+	ctx, cancel := context.WithTimeout(context.Background(), end-c.cfg.Clock())
+	defer cancel()
+	_, _ = c.release(ctx, r)
 }
 
 // withdrawal undoes the request's grant.

@@ -135,16 +135,9 @@ func inVain(ctx context.Context, fault error) error {
 
 // quit takes back what a request, of which nothing more will be heard, has or may get: in the background, but at once where the client closes.
 func (c *Client) quit(r Request) {
-	if c.giveUp(r.withdrawal()) {
-		return
+	if !c.giveUp(r.withdrawal()) {
+		c.tryLast(r.withdrawal(), c.cfg.Clock()+c.cfg.Timeout)
 	}
-	ctx, cancel := context.WithTimeout(context.Background(), c.cfg.Timeout)
-	defer cancel()
-	if c.quorum != nil {
-		_, _ = c.quorum.release(ctx, r.withdrawal())
-		return
-	}
-	_, _ = c.releaseOnce(ctx, r.withdrawal())
 }
 
 // rest sleeps before another try, until ctx ends or the client closes.
