@@ -189,6 +189,31 @@ func TestFileWithADamagedFence(t *testing.T) {
 	}
 }
 
+// TestFenceOnACluster needs the master that has the fence, and that it evicts nothing.
+func TestFenceOnACluster(t *testing.T) {
+	t.Parallel()
+	const slot = 5152 // of {reports}
+	c := startCluster(t)
+	fence := func(token string) commandLine {
+		return runCommand(t, []string{"CRONCLAVE_REDIS=" + c.URL}, "fence", "reports", token)
+	}
+	evict := func(n *redisServer) {
+		must(t, n.Client.ConfigSet(t.Context(), "maxmemory", "100mb").Err())
+		must(t, n.Client.ConfigSet(t.Context(), "maxmemory-policy", "allkeys-lru").Err())
+	}
+	keeper := c.owner(t, slot)
+	fence("5").want(t, 0, "")
+	fence("4").want(t, 77, "5")
+	for _, n := range c.nodes {
+		if n != keeper {
+			evict(n)
+		}
+	}
+	fence("6").want(t, 0, "")
+	evict(keeper)
+	fence("7").want(t, 1, "allkeys-lru")
+}
+
 // TestFenceOnRealRedis runs the command as users do.
 func TestFenceOnRealRedis(t *testing.T) {
 	t.Parallel()

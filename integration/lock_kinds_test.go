@@ -69,12 +69,32 @@ func TestLockWithoutAMajority(t *testing.T) {
 func TestLockOnAQuorumWithAHungMinority(t *testing.T) {
 	t.Parallel()
 	s, servers := startRedis(t, redisOpts{}), masters(t)
-	c := onQuorum(t, s, servers, "")
+	c := onQuorum(t, s, urlsOf(servers), "")
 	c.lock(t, "first", "needed", nil).wantEnd(t, soon, 0, "") // a quorum begins with all
 	for _, hung := range append(servers[1:3:3], s) {
 		hung.Pause()
 	}
 	c.lock(t, "second", "needed", nil).wantEnd(t, soon, 0, "")
+}
+
+// TestLockLeavesNoVoteOnAFarMaster has a master whose replies come late, and all that a lock says to it later than to the others.
+func TestLockLeavesNoVoteOnAFarMaster(t *testing.T) {
+	t.Parallel()
+	servers := masters(t)
+	urls, far := urlsOf(servers), servers[len(servers)-1]
+	way := startProxy(t, far.Client.Options().Addr, nil, func(reply []byte) []byte {
+		<-time.After(30 * time.Millisecond)
+		return reply
+	})
+	urls[len(urls)-1] = way.url
+	c := onQuorum(t, startRedis(t, redisOpts{}), urls, "")
+	c.lock(t, "first", "needed", nil).wantEnd(t, soon, 0, "") // a quorum begins with all
+	for _, name := range []string{"one", "two", "three"} {
+		c.lock(t, "r", name, nil, "-for", "300ms").wantEnd(t, soon, 0, "") // long enough to be told to all
+		if row := far.Client.HGet(t.Context(), c.lockKey(name), "r0").Val(); row != "" && row[0] != '-' {
+			t.Errorf("%s was released, and the far master has %q", name, row)
+		}
+	}
 }
 
 // majorityEnd is when the lease of a lock's slot ends on so many masters that no majority is left.

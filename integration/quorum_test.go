@@ -52,17 +52,20 @@ schedule = "*/2 * * * * *"
 func newQuorumCluster(t *testing.T, config string) (*cluster, []*redisServer) {
 	t.Helper()
 	servers := masters(t)
-	return onQuorum(t, startRedis(t, redisOpts{}), servers, config), servers
+	return onQuorum(t, startRedis(t, redisOpts{}), urlsOf(servers), config), servers
+}
+
+func urlsOf(servers []*redisServer) (urls []string) {
+	for _, s := range servers {
+		urls = append(urls, s.URL)
+	}
+	return urls
 }
 
 // onQuorum puts jobs on masters, with a Redis for the history.
-func onQuorum(t *testing.T, history *redisServer, servers []*redisServer, config string) *cluster {
+func onQuorum(t *testing.T, history *redisServer, urls []string, config string) *cluster {
 	t.Helper()
-	var urls []string
-	for _, s := range servers {
-		urls = append(urls, fmt.Sprintf("%q", s.URL))
-	}
-	return clusterOn(t, "", history.Client, "it", fmt.Sprintf("[redis]\nurl = %q\nquorum = [%s]\n%s", history.URL, strings.Join(urls, ", "), config))
+	return clusterOn(t, "", history.Client, "it", fmt.Sprintf("[redis]\nurl = %q\nquorum = [\"%s\"]\n%s", history.URL, strings.Join(urls, `", "`), config))
 }
 
 // TestQuorumLosesNodes kills one master and freezes another in turn, never more than a minority at once, and has two forget

@@ -27,7 +27,7 @@ func ExampleMutex_Lock() {
 	if err != nil {
 		log.Fatal(err)
 	}
-	patience, cancel := context.WithTimeout(ctx, 50*time.Millisecond)
+	patience, cancel := context.WithTimeout(ctx, time.Second)
 	defer cancel()
 	_, err = client.Mutex("orders").Lock(patience)
 	switch {

@@ -135,7 +135,7 @@ func inspectForFence(ctx context.Context, cfg *config.Config, rdb *store, f fenc
 	if _, err := greet(ctx, cfg, rdb); err != nil {
 		return err
 	}
-	h, err := examine(ctx, rdb)
+	h, err := rdb.examineKeeper(ctx, f.resource)
 	if err == nil && f.idle > 0 && h.evictsExpiring() {
 		err = fmt.Errorf("%w: its maxmemory-policy drops keys that expire, as with --idle, when memory is short; set maxmemory-policy noeviction, or leave --idle out", errUnfit)
 	}

@@ -66,7 +66,9 @@ func examine(ctx context.Context, s *store) (health, error) {
 	if !ok {
 		h, err := s.examineServer(ctx, s)
 		if err == nil && len(s.quorum) > 0 {
-			h.Warnings, err = s.examineQuorum(ctx, patient)
+			var looks sync.WaitGroup
+			h.Warnings, err = s.examineQuorum(ctx, patient, &looks)
+			looks.Wait()
 		}
 		return h, s.explain(err)
 	}
@@ -89,6 +91,24 @@ func examine(ctx context.Context, s *store) (health, error) {
 		err = clusterState(ctx, cluster)
 	}
 	return mergeHealth(found), s.explain(err)
+}
+
+// examineKeeper looks at the server that has what is named: in a Cluster its master, whatever the others do.
+func (s *store) examineKeeper(ctx context.Context, name string) (health, error) {
+	ctx, cancel := context.WithTimeout(ctx, 2*redisTimeout)
+	defer cancel()
+	keeper := oneServer(s)
+	if cluster, ok := s.UniversalClient.(*redis.ClusterClient); ok {
+		if !strings.Contains(name, "{") {
+			name = "{" + name + "}" // the key's hash tag
+		}
+		var err error
+		if keeper, err = cluster.MasterForKey(ctx, name); err != nil {
+			return health{}, fmt.Errorf("find the master that has %s: %w", name, err)
+		}
+	}
+	h, err := s.examineServer(ctx, keeper)
+	return h, s.explain(err)
 }
 
 // clusterState demands that the Cluster answers for all keys.

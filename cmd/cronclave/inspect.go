@@ -6,6 +6,7 @@ import (
 	"fmt"
 	"slices"
 	"strings"
+	"sync"
 	"time"
 
 	"github.com/cronclave/cronclave/internal/config"
@@ -15,7 +16,7 @@ const (
 	// patient waits for each master of a quorum for as long as a look may take.
 	patient = 2 * redisTimeout
 	// hasty is how much later than a majority of the masters the others may answer, where somebody waits for the lock.
-	hasty = 50 * time.Millisecond
+	hasty = 250 * time.Millisecond
 )
 
 // inspect refuses a Redis on which a lock would be none: there may be no replica that looks at it.
@@ -41,8 +42,8 @@ func unusable(err error) error {
 	return nil
 }
 
-// inspectQuorum needs a majority of the masters, and does not wait for the others. The Redis of the history is none of them, and a lock does without:
-// it is asked whether a newer version is at work, and may be away.
+// inspectQuorum needs a majority of the masters, and soon waits for the others no longer. The Redis of the history is none of them, and a lock does
+// without: it is asked whether a newer version is at work, and may be away.
 func (s *store) inspectQuorum(ctx context.Context, cfg *config.Config) error {
 	history, err := openJournal(s, cfg, nil)
 	if err != nil {
@@ -50,15 +51,10 @@ func (s *store) inspectQuorum(ctx context.Context, cfg *config.Config) error {
 	}
 	newer := make(chan error, 1)
 	s.looks.Go(func() { newer <- unfitData(history.CheckFormat(ctx)) })
-	if _, err := s.examineQuorum(ctx, hasty); err != nil {
+	if _, err := s.examineQuorum(ctx, hasty, &s.looks); err != nil {
 		return unusable(err)
 	}
-	select {
-	case err := <-newer:
-		return err
-	case <-time.After(hasty):
-		return nil
-	}
+	return <-newer
 }
 
 // masterLook is what a look at one master of a quorum has found.
@@ -68,37 +64,56 @@ type masterLook struct {
 	err    error
 }
 
-// examineQuorum looks at the masters that have the locks. A minority may be away, and is not waited for longer than late once the majority has
-// answered: then [store.Close] waits.
-func (s *store) examineQuorum(ctx context.Context, late time.Duration) ([]warning, error) {
-	ctx, cancel := context.WithTimeout(ctx, patient)
-	defer cancel()
-	looks := make(chan masterLook, len(s.quorum))
+// examineQuorum looks at the masters that have the locks. A minority may be away, and is not waited for longer than late once the others have decided:
+// whoever waits for looks waits for it.
+func (s *store) examineQuorum(ctx context.Context, late time.Duration, looks *sync.WaitGroup) ([]warning, error) {
+	found := make(chan masterLook, len(s.quorum))
 	for _, m := range s.quorum {
-		s.looks.Go(func() {
-			one := store{UniversalClient: m.Client, url: m.url}
-			h, err := one.examineServer(ctx, m)
-			looks <- masterLook{m, h, err}
-		})
+		looks.Go(func() { found <- m.look(ctx) })
 	}
 	var answered []masterLook
-	missing := len(s.quorum)/2 + 1 // for a majority
-	var over <-chan time.Time      // once it is there
+	var fit, failed int
+	var over <-chan time.Time // once the others can't change what is said of it all
 	for range s.quorum {
 		select {
-		case l := <-looks:
+		case l := <-found:
 			answered = append(answered, l)
 			if l.err == nil {
-				missing--
+				fit++
+			} else {
+				failed++
+			}
+			unfit := errors.Is(l.err, errUnfit)
+			if over == nil && (max(fit, failed) > len(s.quorum)/2 || unfit) {
+				over = time.After(late)
 			}
 		case <-over:
 			return s.mergeLooks(answered)
 		}
-		if missing == 0 && over == nil {
-			over = time.After(late)
-		}
 	}
 	return s.mergeLooks(answered)
+}
+
+// look examines one master of a quorum, and notes that it is there.
+func (m *master) look(ctx context.Context) masterLook {
+	ctx, cancel := context.WithTimeout(ctx, patient)
+	defer cancel()
+	if err := m.Ping(ctx).Err(); err != nil {
+		return masterLook{m, health{}, fmt.Errorf("ask whether it is there: %w", err)}
+	}
+	m.answers.Store(true)
+	one := store{UniversalClient: m.Client, url: m.url}
+	h, err := one.examineServer(ctx, m)
+	return masterLook{m, h, err}
+}
+
+// leaveSilent hangs up on the masters that have not answered since they were looked at first.
+func (s *store) leaveSilent() {
+	for _, m := range s.quorum {
+		if !m.answers.Load() {
+			_ = m.Close() // nothing is under way that it hears of
+		}
+	}
 }
 
 // mergeLooks tells what is wrong with a quorum: an error if a majority does not answer, or one of those that do can't coordinate.

@@ -26,11 +26,11 @@ const lockGrace = 5 * time.Second
 type lockRun struct {
 	*app
 	*lockJob
-	cfg   *config.Config
-	redis *store
-	locks *locking.Client
-	log   hclog.Logger
-	doubt bool // Redis may have granted what nobody wants, and is still to be told so
+	cfg    *config.Config
+	redis  *store
+	locks  *locking.Client
+	log    hclog.Logger
+	silent bool // Redis has let the lease run out, and does not answer: there is nothing more to say to it
 }
 
 // run attends to signals from before the lock is asked for, so that none ends this process while it holds the lock.
@@ -38,14 +38,13 @@ func (r *lockRun) run(ctx context.Context) error {
 	signals := takeSignals()
 	defer signals.stop()
 	waiting, done := signals.interrupting(ctx)
-	lease, err := (&contest{lockJob: r.lockJob, locks: r.locks, at: r.redis.whereLocks(), say: r.sayWaiting}).win(waiting)
+	lease, err := (&contest{lockJob: r.lockJob, locks: r.locks, at: r.redis.whoseWord(), say: r.sayWaiting}).win(waiting)
 	done()
-	r.doubt = errors.Is(err, locking.ErrUnknown) || err != nil && r.fair // who was in line leaves it
 	var interrupted interruption
 	switch {
 	case errors.As(context.Cause(waiting), &interrupted):
 		if lease != nil {
-			r.doubt = lease.GiveBack(ctx) != nil // then it ends by itself
+			_ = lease.GiveBack(ctx) // or it ends by itself
 		}
 		return exitError{interrupted.code(), fmt.Errorf("%s: %w", r.what(), interrupted)}
 	case err != nil:
@@ -54,37 +53,23 @@ func (r *lockRun) run(ctx context.Context) error {
 	return r.runUnderLease(ctx, lease, signals)
 }
 
-// end hangs up. When all is said no server that is silent is waited for: a master of a quorum, or the one that has let the lease be lost.
+// end says to Redis what is left to say, in so much time as that may take, but waits for no server that was silent all along.
 func (r *lockRun) end() {
-	over := make(chan struct{})
-	go func() {
-		defer close(over)
-		_ = r.locks.Close() // it only waits
-	}()
-	if !r.doubt {
-		select {
-		case <-over:
-		case <-time.After(hasty):
-		}
-	} else {
-		<-over
+	r.redis.leaveSilent()
+	if r.silent {
+		_ = r.redis.Close()
 	}
-	_ = r.redis.Close() // nothing is under way that matters
-	<-over
+	_ = r.locks.Close() // it only waits
+	_ = r.redis.Close() // nothing is under way
 }
 
-// runUnderLease runs the command, and gives the lease back when all of it is dead. One that is lost is nobody's soon.
+// runUnderLease runs the command, and gives the lease back when all of it is dead.
 func (r *lockRun) runUnderLease(ctx context.Context, lease *locking.Lease, s *signals) error {
 	exit, lost, err := runLocked(r.lockJob, r.cfg, lease, s, r.log)
 	if lost {
-		why := context.Cause(lease.Context())
-		if why == nil { // the command is killed some time before the lease ends
-			why = fmt.Errorf("%w: not renewed in time by %s", locking.ErrLost, r.redis.whereLocks())
-		}
-		return exitError{exitLeaseLost, fmt.Errorf("%s: %w, so its command was killed", r.what(), why)}
+		return r.lost(ctx, lease)
 	}
 	released := lease.Release(ctx)
-	r.doubt = errors.Is(released, locking.ErrUnknown)
 	switch {
 	case err != nil:
 		return err
@@ -101,6 +86,22 @@ func (r *lockRun) runUnderLease(ctx context.Context, lease *locking.Lease, s *si
 	}
 	return nil
 }
+
+// lost ends a lock whose command was killed for the sake of its lease. That may have been renewed since, as Redis has come back: then it is given back.
+func (r *lockRun) lost(ctx context.Context, lease *locking.Lease) error {
+	why := context.Cause(lease.Context())
+	if why == nil { // the command is killed some time before the lease ends
+		why = fmt.Errorf("%w: not renewed in time by %s", locking.ErrLost, r.redis.whoseWord())
+	}
+	r.silent = true
+	if lease.Remaining() > longestRelease { // else it has ended by itself before that is over
+		r.silent = errors.Is(lease.Release(ctx), locking.ErrUnknown)
+	}
+	return exitError{exitLeaseLost, fmt.Errorf("%s: %w, so its command was killed", r.what(), why)}
+}
+
+// longestRelease is how long a release takes where Redis is silent.
+const longestRelease = 2 * redisTimeout
 
 // runLocked runs the command under a warden. lost: it was killed because the lease is.
 func runLocked(j *lockJob, cfg *config.Config, lease *locking.Lease, s *signals, log hclog.Logger) (exit command.Exit, lost bool, err error) {

@@ -11,6 +11,7 @@ import (
 	"strconv"
 	"strings"
 	"sync"
+	"sync/atomic"
 	"time"
 
 	"github.com/redis/go-redis/v9"
@@ -30,13 +31,14 @@ type store struct {
 	ackTimeout time.Duration
 	// quorum are the independent masters that have the locks in its place; nil if there are none.
 	quorum []*master
-	looks  sync.WaitGroup // at servers that did not answer in time; Close ends them
+	looks  sync.WaitGroup // of a lock, at servers that did not answer in time; Close ends them
 }
 
 // master is one of a quorum.
 type master struct {
 	*redis.Client
-	url config.RedisURL
+	url     config.RedisURL
+	answers atomic.Bool // it has answered a look
 }
 
 // Close closes all clients, and waits for those who look at them.
@@ -99,7 +101,7 @@ func (s *store) openQuorum(cfg config.Redis) error {
 		if err != nil {
 			return exitError{exitUsage, err}
 		}
-		m := &master{redis.NewClient(singleOptions(u, secure)), u}
+		m := &master{Client: redis.NewClient(singleOptions(u, secure)), url: u}
 		m.AddHook(redisHook{u.Password})
 		s.quorum = append(s.quorum, m)
 	}
@@ -209,11 +211,16 @@ func certificates(t *tls.Config, cfg config.TLS) error {
 // where names the Redis without its password.
 func (s *store) where() string { return where(s.url) }
 
-// whereLocks names the masters that have the locks, without their passwords.
-func (s *store) whereLocks() string {
+// whoseWord names, without passwords, those who have the last word on locks.
+func (s *store) whoseWord() string {
 	if len(s.quorum) == 0 {
 		return s.where()
 	}
+	return "a majority of " + s.whereLocks()
+}
+
+// whereLocks names the masters that have the locks, without their passwords.
+func (s *store) whereLocks() string {
 	all := make([]string, len(s.quorum))
 	for i, m := range s.quorum {
 		all[i] = where(m.url)
