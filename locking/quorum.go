@@ -117,8 +117,8 @@ func (q *quorum) idleOf(permanent bool) int64 {
 }
 
 // order is in which order the nodes are asked: as they are listed, so that claimants meet early, and with those last that do not answer; how
-// many of them do, and whether nothing has been heard of one of those for long. Those that are asked last, unless they are needed, cost nothing: a
-// server that is asked seldom is slower by a fifth.
+// many of them do, and whether nothing has been heard of one of those for long. In one order for all locks, so that some servers are not needed for most: one
+// that is asked now and then is cold, and slow.
 func (q *quorum) order() (order []int, healthy int, unheard bool) {
 	order = make([]int, 0, len(q.nodes))
 	var last []int

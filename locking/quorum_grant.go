@@ -73,7 +73,7 @@ func (q *quorum) releaseOf(lock, id string, slot int, token int64, narrow bool) 
 func (q *quorum) releaseEverywhere(k nodeCall, lease time.Duration) {
 	end := q.cfg.Clock() + lease
 	q.crew.launch(func() {
-		_, _ = q.ask(q.life, poll{calls: []nodeCall{k}, wave: len(q.nodes),
+		_, _ = q.ask(q.life, poll{calls: []nodeCall{k}, everyone: true,
 			sure:   func([][]vote, bool) bool { return false },
 			missed: func(n *node) { n.owe(k, end) }})
 	})

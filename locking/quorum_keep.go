@@ -41,10 +41,7 @@ func (q *quorum) release(ctx context.Context, r releaseCall) (verdict string, er
 	}
 	k := q.releaseOf(r.lock, r.id, r.slot, 0, r.narrow)
 	end := q.cfg.Clock() + r.length
-	p := poll{calls: []nodeCall{k}, wave: len(q.nodes), patience: 10, missed: func(n *node) { n.owe(k, end) }}
-	if r.narrow {
-		p.wave = q.majority
-	}
+	p := poll{calls: []nodeCall{k}, wave: q.majority, everyone: !r.narrow, patience: 10, missed: func(n *node) { n.owe(k, end) }}
 	p.sure = func(votes [][]vote, late bool) bool {
 		released, gone := words(votes[0], "released"), words(votes[0], "gone")
 		return released >= q.majority || gone > len(q.nodes)-q.majority || late && released+gone >= q.majority

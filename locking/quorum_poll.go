@@ -12,6 +12,8 @@ import (
 type poll struct {
 	calls []nodeCall
 	wave  int // how many are asked at once, but for those that did not answer lately; the others when one fails, refuses or is slow
+	// everyone is asked at once, also those that did not answer lately: what they have is to be taken back, and they may be far only.
+	everyone bool
 	// patience multiplies the time after which a node is slow; 0 is 1
 	patience int
 	// sure tells whether the votes are enough, by call and node. late: whoever has not answered by now is slow.
@@ -61,7 +63,9 @@ func (q *quorum) newPolling(ctx context.Context, p poll) *polling {
 	if unheard {
 		p.wave = len(order)
 	}
-	p.wave = min(p.wave, max(q.majority, healthy))
+	if p.wave = min(p.wave, max(q.majority, healthy)); p.everyone {
+		p.wave = len(order)
+	}
 	o := &polling{q: q, poll: p, order: order, votes: make([][]vote, len(p.calls)), back: make(chan returned, len(q.nodes))}
 	for i := range o.votes {
 		o.votes[i] = make([]vote, len(q.nodes))

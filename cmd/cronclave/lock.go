@@ -56,7 +56,8 @@ the token tells who is stale.
 
 The exit code is the command's own (128+N where signal N ended it, 126 and 127 where it can't be run or found); 75 if the lock was
 not acquired in time, 76 if the lease was lost and the command was killed, 69 if Redis can't be reached when this begins (--wait waits for the
-lock, not for Redis) or does not answer when the wait ends, 2 for wrong usage, 1 for a Redis on which a lock would be none, such as one that evicts keys.`,
+lock, not for Redis) or does not answer when the wait ends, 2 for wrong usage, a faulty configuration, or data of
+a newer version, 1 for a Redis on which a lock would be none, such as one that evicts keys.`,
 		Example: `  cronclave lock reports --slots 2 --wait 5m --fair --redis redis://10.0.0.5:6379/0 -- ./report --all`,
 
 		ValidArgsFunction: completeLock,
