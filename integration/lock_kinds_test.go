@@ -84,13 +84,13 @@ func TestLockLeavesNoVoteOnAFarMaster(t *testing.T) {
 	servers := masters(t)
 	urls, far := urlsOf(servers), servers[len(servers)-1]
 	way := startProxy(t, far.Client.Options().Addr, nil, func(reply []byte) []byte {
-		<-time.After(30 * time.Millisecond)
+		<-time.After(60 * time.Millisecond)
 		return reply
 	})
 	urls[len(urls)-1] = way.url
 	c := onQuorum(t, startRedis(t, redisOpts{}), urls, "")
 	c.lock(t, "first", "needed", nil).wantEnd(t, soon, 0, "") // a quorum begins with all
-	for i, held := range []string{"80ms", "80ms", "80ms", "300ms"} { // all are told of a lease after 50 ms
+	for i, held := range []string{"20ms", "80ms", "150ms", "400ms"} { // all are told of a lease after 50 ms
 		name := fmt.Sprintf("l%d", i)
 		c.lock(t, "r", name, nil, "-for", held).wantEnd(t, soon, 0, "")
 		if row := far.Client.HGet(t.Context(), c.lockKey(name), "r0").Val(); row != "" && row[0] != '-' {
