@@ -51,13 +51,13 @@ renewed, so the command is killed unless it goes on within the lease.
   CRONCLAVE_SLOT, _SLOTS    which slot of how many
   CRONCLAVE_RUN_ID          by which its processes are told from others
 
-If Redis loses its memory while the command runs (FLUSHALL, a restart without persistence), others may get the lock until it is renewed: then only
-the token tells who is stale.
+If Redis loses its memory while the command runs (FLUSHALL, a restart without persistence), others may get the lock until it is
+renewed: then only the token tells who is stale.
 
 The exit code is the command's own (128+N where signal N ended it, 126 and 127 where it can't be run or found); 75 if the lock was
-not acquired in time, 76 if the lease was lost and the command was killed, 69 if Redis can't be reached when this begins (--wait waits for the
-lock, not for Redis) or does not answer when the wait ends, 2 for wrong usage, a faulty configuration, or data of
-a newer version, 1 for a Redis on which a lock would be none, such as one that evicts keys.`,
+not acquired in time, 76 if the lease was lost and the command was killed, 69 if Redis can't be reached when this begins (--wait waits
+for the lock, not for Redis) or does not answer when the wait ends, 2 for wrong usage, a faulty configuration, or data of a newer
+version, 1 for a Redis on which a lock would be none, such as one that evicts keys.`,
 		Example: `  cronclave lock reports --slots 2 --wait 5m --fair --redis redis://10.0.0.5:6379/0 -- ./report --all`,
 
 		ValidArgsFunction: completeLock,
