@@ -60,7 +60,6 @@ func (r *lockRun) end() {
 		_ = r.redis.Close()
 	}
 	_ = r.locks.Close() // it only waits
-	_ = r.redis.Close() // nothing is under way
 }
 
 // runUnderLease runs the command, and gives the lease back when all of it is dead.
