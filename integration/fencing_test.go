@@ -189,7 +189,7 @@ func TestFileWithADamagedFence(t *testing.T) {
 	}
 }
 
-// TestFenceOnACluster needs the master that has the fence, and that it evicts nothing.
+// TestFenceOnACluster looks at the master that has the fence: whether others evict keys is nothing to it.
 func TestFenceOnACluster(t *testing.T) {
 	t.Parallel()
 	const slot = 5152 // of {reports}

@@ -38,7 +38,7 @@ type Token int64
 type Config struct {
 	// Redis is where the locks live. Its option ContextTimeoutEnabled must be on: else a hung socket could
 	// outlast a lease. It may be one that follows Sentinels. Of a Cluster's client the nodes are asked one by one: hooks on it
-	// see nothing of that, but those that its option NewClient adds to each node do. Its option MaxRetries does not matter: what is asked again is asked by this
+	// see nothing of that, but those that its option NewClient adds to each node do. Its option MaxRetries does not matter for leases: who asks for one again is this
 	// package. The client stays the caller's to close.
 	Redis redis.UniversalClient
 	// Quorum, in the place of Redis, is an odd number of independent masters, 3 at least, of which a majority has to keep a lock. What is said of Redis

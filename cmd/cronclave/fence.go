@@ -22,8 +22,9 @@ func (a *app) fenceCommand() *cobra.Command {
 		Long: `Record TOKEN for RESOURCE, a name of your own, and exit with 0 if none greater was recorded before; else print the greater
 one and exit with 77: whoever holds TOKEN holds its lock no more, and must leave RESOURCE alone. The same token may be recorded
 again. With any other exit code nobody knows: leave RESOURCE alone as well, or ask again: 69 if Redis can't be reached, 1 if it
-can't keep what is recorded, as one that drops keys when memory is short, 2 for wrong usage. A configuration is read only if --config or
-CRONCLAVE_CONFIG names it; a job inherits neither that nor CRONCLAVE_REDIS. One with a quorum names no server for fences: --redis does.
+can't keep what is recorded, as one that drops keys when memory is short, 2 for wrong usage. A configuration is read only if
+--config or CRONCLAVE_CONFIG names it; a job inherits neither that nor CRONCLAVE_REDIS. One with a quorum names no server for
+fences: --redis does.
 
 A holder that stands still after this command may still write late. Where the resource itself can compare tokens in the step that
 writes, let it: docs/fencing.md has examples. Recorded tokens stay in Redis (some 110 bytes each) unless --idle is given, and

@@ -93,7 +93,7 @@ func examine(ctx context.Context, s *store) (health, error) {
 	return mergeHealth(found), s.explain(err)
 }
 
-// examineKeeper looks at the server that has what is named: in a Cluster its master, whatever the others do.
+// examineKeeper looks at the server that has what is named: in a Cluster the master of its slot.
 func (s *store) examineKeeper(ctx context.Context, name string) (health, error) {
 	ctx, cancel := context.WithTimeout(ctx, 2*redisTimeout)
 	defer cancel()

@@ -50,7 +50,11 @@ func (s *store) inspectQuorum(ctx context.Context, cfg *config.Config) error {
 		return err
 	}
 	newer := make(chan error, 1)
-	s.looks.Go(func() { newer <- unfitData(history.CheckFormat(ctx)) })
+	s.looks.Go(func() {
+		ctx, cancel := context.WithTimeout(ctx, redisTimeout)
+		defer cancel()
+		newer <- unfitData(history.CheckFormat(ctx))
+	})
 	if _, err := s.examineQuorum(ctx, hasty, &s.looks); err != nil {
 		return unusable(err)
 	}
@@ -94,24 +98,20 @@ func (s *store) examineQuorum(ctx context.Context, late time.Duration, looks *sy
 	return s.mergeLooks(answered)
 }
 
-// look examines one master of a quorum, and notes that it is there.
+// look examines one master of a quorum.
 func (m *master) look(ctx context.Context) masterLook {
 	ctx, cancel := context.WithTimeout(ctx, patient)
 	defer cancel()
-	if err := m.Ping(ctx).Err(); err != nil {
-		return masterLook{m, health{}, fmt.Errorf("ask whether it is there: %w", err)}
-	}
-	m.answers.Store(true)
 	one := store{UniversalClient: m.Client, url: m.url}
 	h, err := one.examineServer(ctx, m)
 	return masterLook{m, h, err}
 }
 
-// leaveSilent hangs up on the masters that have not answered since they were looked at first.
+// leaveSilent hangs up on the masters that have not answered anything.
 func (s *store) leaveSilent() {
 	for _, m := range s.quorum {
 		if !m.answers.Load() {
-			_ = m.Close() // nothing is under way that it hears of
+			_ = m.Close() // whatever is under way to it
 		}
 	}
 }
@@ -137,8 +137,8 @@ func (s *store) mergeLooks(looks []masterLook) ([]warning, error) {
 			found[at] = h
 		}
 	}
-	if len(away) > len(s.quorum)/2 {
-		unfit = errors.Join(unfit, fmt.Errorf("%d of the %d masters of the quorum do not answer: %s", len(away), len(s.quorum), strings.Join(away, "; ")))
+	if unfit == nil && len(away) > len(s.quorum)/2 { // else they were not waited for
+		return nil, fmt.Errorf("%d of the %d masters of the quorum do not answer: %s", len(away), len(s.quorum), strings.Join(away, "; "))
 	}
 	return mergeHealth(found).Warnings, unfit
 }

@@ -53,12 +53,12 @@ func (r *lockRun) run(ctx context.Context) error {
 	return r.runUnderLease(ctx, lease, signals)
 }
 
-// end says to Redis what is left to say, in so much time as that may take, but waits for no server that was silent all along.
+// end says to Redis what is left to say, in so much time as that may take, but not to a server that has never answered.
 func (r *lockRun) end() {
-	r.redis.leaveSilent()
 	if r.silent {
-		_ = r.redis.Close()
+		return // the process ends, and with it what waits for an answer
 	}
+	r.redis.leaveSilent()
 	_ = r.locks.Close() // it only waits
 }
 

@@ -182,13 +182,13 @@ func wantWords(t *testing.T, said string, words []string) {
 	}
 }
 
-// TestRefusedScript has a user who may do all but what exec and fence need last.
+// TestRefusedScript has a user who may do all but what exec and fence need last, and look at the server, which fence does where it may.
 func TestRefusedScript(t *testing.T) {
 	t.Parallel()
 	s := miniredis.RunT(t)
 	refuse(s, func(cmd string, _ []string) string {
 		return "NOPERM this user has no permissions to run the '" + strings.ToLower(cmd) + "' command"
-	}, "EVAL", "EVALSHA")
+	}, "EVAL", "EVALSHA", "INFO")
 	for _, args := range [][]string{{"exec", "beat"}, {"fence", "reports", "5"}} {
 		said := startWith(t, "redis://"+s.Addr()+"/0", args...).end(t, 69)
 		wantWords(t, said, []string{"does not permit its user what is needed (", "the 'evalsha' command", "+@all -@dangerous"})

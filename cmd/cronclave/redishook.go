@@ -5,11 +5,43 @@ import (
 	"errors"
 	"slices"
 	"strings"
+	"sync/atomic"
 
 	"github.com/redis/go-redis/v9"
 
 	"github.com/cronclave/cronclave/internal/command"
 )
+
+// hearing notes that a server has answered.
+type hearing struct{ heard *atomic.Bool }
+
+// DialHook changes nothing.
+func (hearing) DialHook(next redis.DialHook) redis.DialHook { return next }
+
+// ProcessHook looks at single commands.
+func (h hearing) ProcessHook(next redis.ProcessHook) redis.ProcessHook {
+	return func(ctx context.Context, cmd redis.Cmder) error {
+		err := next(ctx, cmd)
+		h.note(err)
+		return err
+	}
+}
+
+// ProcessPipelineHook looks at many.
+func (h hearing) ProcessPipelineHook(next redis.ProcessPipelineHook) redis.ProcessPipelineHook {
+	return func(ctx context.Context, cmds []redis.Cmder) error {
+		err := next(ctx, cmds)
+		h.note(err)
+		return err
+	}
+}
+
+func (h hearing) note(err error) {
+	var reply redis.Error
+	if err == nil || errors.As(err, &reply) {
+		h.heard.Store(true)
+	}
+}
 
 // redisHook makes the errors of a client complete, and discreet.
 //
