@@ -41,3 +41,37 @@ func TestQuorumReleaseReachesAFarNode(t *testing.T) {
 		}
 	})
 }
+
+// The client of a node does not send again what it got no reply to, neither a call nor several in one pipeline: it is for us to know that nothing was heard.
+func TestQuorumRetriesOfTheRedisClientAreOurs(t *testing.T) {
+	inBubble(t, func(w *wire) {
+		var wires []*wire
+		cfg := Config{Clock: w.clock}
+		for range 3 {
+			one := w.another()
+			defer one.server.Close()
+			r := one.redis(3)
+			defer r.Close()
+			wires, cfg.Quorum = append(wires, one), append(cfg.Quorum, r)
+		}
+		c, err := New(cfg)
+		if err != nil {
+			w.Fatal(err)
+		}
+		defer c.Close()
+		call := c.quorum.releaseOf("m", "id", 0, 0, false)
+		for _, calls := range [][]nodeCall{{call}, {call, call}} {
+			w.release(w.lock(c, "warm", time.Minute))
+			w.pass(2 * lameFor) // nothing else is going on
+			if v := c.quorum.nodes[0].trip(w.Context(), calls); v[0].err != nil { // there is a connection
+				w.Fatal(v[0].err)
+			}
+			wires[0].cut(1)
+			for _, v := range c.quorum.nodes[0].trip(w.Context(), calls) {
+				if v.err == nil {
+					w.Errorf("%d calls: %q", len(calls), v.word)
+				}
+			}
+		}
+	})
+}
