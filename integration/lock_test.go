@@ -250,21 +250,22 @@ func TestLockWithoutRedis(t *testing.T) {
 	}
 }
 
-// TestLockIsGivenBackWhereItWasRenewedAfterAll has Redis away until the command is told to end, which then takes its time. It is killed for the sake of a
-// lease that is held all the same: nobody else waits for the end of that.
+// TestLockIsGivenBackWhereItWasRenewedAfterAll has Redis away until the command is told to end, six seconds before the end of the lease, and back before it is
+// killed, one second before. It is ended for the sake of a lease that is held all the same: nobody else waits for the end of that.
 func TestLockIsGivenBackWhereItWasRenewedAfterAll(t *testing.T) {
 	t.Parallel()
 	s := startRedis(t, redisOpts{})
 	c := newClusterOn(t, s, "")
-	r := c.lock(t, "r", "back", []string{"--lease", "9s"}, "-ignore-term", "-for", "14s", "-beat", "20ms")
+	r := c.lock(t, "r", "back", []string{"--lease", "20s"}, "-ignore-term", "-for", "30s")
 	c.awaitHolder(t, "r", "back")
 	before := c.lockEnd(t, "back")
 	eventually(t, soon, "renewal", func() bool { return c.lockEnd(t, "back").After(before) })
+	back := c.lockEnd(t, "back").Add(-3500 * time.Millisecond)
 	s.Pause()
-	eventually(t, soon, "SIGTERM", func() bool { return len(event("term", c.lines(t, "back"))) > 0 })
+	<-time.After(time.Until(back)) // its clock is this machine's
 	s.Unpause()
-	r.wantEnd(t, soon, 76, "lock back: lease lost: not renewed in time")
-	c.lock(t, "next", "back", nil).wantEnd(t, soon, 0, "")
+	r.wantEnd(t, 2*soon, 76, "lock back: lease lost: not renewed in time")
+	c.lock(t, "next", "back", []string{"--wait", "5s"}).wantEnd(t, soon, 0, "")
 	checkAlone(t, c.lines(t, "back"))
 }
 
