@@ -18,7 +18,7 @@ import (
 
 // ping tells whether Redis answers; a command that only looks gives up at once.
 func ping(ctx context.Context, s *store) error {
-	ctx, cancel := context.WithTimeout(ctx, 2*redisTimeout)
+	ctx, cancel := context.WithTimeout(ctx, patient)
 	defer cancel()
 	if err := s.Ping(ctx).Err(); err != nil {
 		return exitError{exitUnavailable, fmt.Errorf("redis at %s %w", s.where(), troubleOf(err).because(s.explain(err)))}
@@ -60,7 +60,7 @@ const oldestRedis = 5
 
 // examine looks at the settings that the promises depend on, of each master. Its error is errUnfit, or that Redis can't be reached.
 func examine(ctx context.Context, s *store) (health, error) {
-	ctx, cancel := context.WithTimeout(ctx, 2*redisTimeout)
+	ctx, cancel := context.WithTimeout(ctx, patient)
 	defer cancel()
 	cluster, ok := s.UniversalClient.(*redis.ClusterClient)
 	if !ok {
@@ -95,7 +95,7 @@ func examine(ctx context.Context, s *store) (health, error) {
 
 // examineKeeper looks at the server that has what is named: in a Cluster the master of its slot.
 func (s *store) examineKeeper(ctx context.Context, name string) (health, error) {
-	ctx, cancel := context.WithTimeout(ctx, 2*redisTimeout)
+	ctx, cancel := context.WithTimeout(ctx, patient)
 	defer cancel()
 	keeper := oneServer(s)
 	if cluster, ok := s.UniversalClient.(*redis.ClusterClient); ok {

@@ -13,7 +13,7 @@ import (
 )
 
 const (
-	// patient waits for each master of a quorum for as long as a look may take.
+	// patient is how long a look may take, at each server.
 	patient = 2 * redisTimeout
 	// hasty is how much later than a majority of the masters the others may answer, where somebody waits for the lock.
 	hasty = 250 * time.Millisecond
@@ -48,6 +48,9 @@ func (s *store) inspectQuorum(ctx context.Context, cfg *config.Config) error {
 	history, err := openJournal(s, cfg, nil)
 	if err != nil {
 		return err
+	}
+	for _, m := range s.quorum {
+		m.AddHook(hearing{&m.answers}) // for leaveSilent
 	}
 	newer := make(chan error, 1)
 	s.looks.Go(func() {

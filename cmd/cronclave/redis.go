@@ -38,7 +38,7 @@ type store struct {
 type master struct {
 	*redis.Client
 	url     config.RedisURL
-	answers atomic.Bool // it has answered anything
+	answers atomic.Bool // it has answered anything since a lock has looked at it
 }
 
 // Close closes all clients, and waits for those who look at them.
@@ -103,7 +103,6 @@ func (s *store) openQuorum(cfg config.Redis) error {
 		}
 		m := &master{Client: redis.NewClient(singleOptions(u, secure)), url: u}
 		m.AddHook(redisHook{u.Password})
-		m.AddHook(hearing{&m.answers})
 		s.quorum = append(s.quorum, m)
 	}
 	return nil
