@@ -193,11 +193,12 @@ func (n *node) once(ctx context.Context, calls []nodeCall, sent time.Duration) (
 		n.client.quorum.took(received - sent)
 	}
 	votes = make([]vote, len(calls))
+	var faults []error
 	for i, cmd := range cmds {
 		raw, fault := cmd.Slice()
 		if fault != nil {
 			again = again || redis.HasErrorPrefix(fault, "NOSCRIPT")
-			err = errors.Join(err, fault)
+			faults = append(faults, fault)
 			votes[i].err = unknown(fault)
 			continue
 		}
@@ -206,7 +207,7 @@ func (n *node) once(ctx context.Context, calls []nodeCall, sent time.Duration) (
 			n.clock.observe(votes[i].now, sent, received)
 		}
 	}
-	return votes, received, again, err
+	return votes, received, again, errors.Join(faults...)
 }
 
 func (k nodeCall) command(ctx context.Context, until int64) *redis.Cmd {

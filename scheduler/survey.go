@@ -8,6 +8,7 @@ import (
 	"time"
 
 	"github.com/cronclave/cronclave/election"
+	"github.com/cronclave/cronclave/internal/multierr"
 )
 
 // surveyedBatch is what the cluster knows of some jobs.
@@ -315,5 +316,5 @@ func (s *Scheduler) Sweep(ctx context.Context, idle ...string) error {
 	for _, st := range states {
 		faults = append(faults, st.Err)
 	}
-	return errors.Join(faults...)
+	return multierr.Join(faults...)
 }

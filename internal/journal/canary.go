@@ -9,6 +9,8 @@ import (
 	"time"
 
 	"github.com/redis/go-redis/v9"
+
+	"github.com/cronclave/cronclave/internal/multierr"
 )
 
 // Canary tells a replica that a master of a Cluster has forgotten, each of which may, alone: on each it has a key of its own. What it
@@ -45,6 +47,7 @@ func (c *Canary) Look(ctx context.Context, ttl time.Duration) (intact bool, err 
 		}
 	}
 	intact = true
+	var failures multierr.List
 	before, set := c.write(ctx, keys, ttl)
 	for i, key := range keys {
 		failed := errors.Join(before[i].Err(), set[i].Err())
@@ -54,9 +57,9 @@ func (c *Canary) Look(ctx context.Context, ttl time.Duration) (intact bool, err 
 		if failed == nil && !slices.Contains(chosen, key) {
 			delete(c.alive, key) // its master has another one, or is none any more
 		}
-		err = errors.Join(err, failed)
+		failures.Add(failed)
 	}
-	if err != nil {
+	if err := failures.Err(); err != nil {
 		return intact, fmt.Errorf("look at each master: %w", err)
 	}
 	return intact, nil

@@ -3,11 +3,12 @@ package journal
 import (
 	"context"
 	"encoding/json"
-	"errors"
 	"fmt"
 	"time"
 
 	"github.com/redis/go-redis/v9"
+
+	"github.com/cronclave/cronclave/internal/multierr"
 )
 
 // KeepDigests keeps what tells the jobs of a configuration apart, by their names, for ttl by the server's clock. config is the digest of
@@ -47,6 +48,8 @@ func (j *Journal) Digests(ctx context.Context, configs []string) (map[string]map
 		return nil, fmt.Errorf("read the digests of jobs: %w", err)
 	}
 	found := map[string]map[string]string{}
+	var corrupt multierr.List
+	corrupt.Add(damaged)
 	for i, config := range configs {
 		text, err := cmds[i].(*redis.StringCmd).Bytes()
 		if err != nil {
@@ -54,10 +57,10 @@ func (j *Journal) Digests(ctx context.Context, configs []string) (map[string]map
 		}
 		var jobs map[string]string
 		if err := json.Unmarshal(text, &jobs); err != nil {
-			damaged = errors.Join(damaged, fmt.Errorf("digests of configuration %.40q: %w: %w", config, ErrCorrupt, err))
+			corrupt.Add(fmt.Errorf("digests of configuration %.40q: %w: %w", config, ErrCorrupt, err))
 			continue
 		}
 		found[config] = jobs
 	}
-	return found, damaged
+	return found, corrupt.Err()
 }

@@ -8,6 +8,8 @@ import (
 	"strings"
 
 	"github.com/redis/go-redis/v9"
+
+	"github.com/cronclave/cronclave/internal/multierr"
 )
 
 // sortErrors looks through a pipeline that gave err. Damaged tells of keys that
@@ -24,6 +26,7 @@ func sortErrors(ctx context.Context, cmds []redis.Cmder, err error) (damaged, fa
 		return nil, whole
 	}
 	seen := map[string]bool{}
+	var corrupt, others multierr.List
 	for _, c := range cmds {
 		if c.Err() == nil || errors.Is(c.Err(), redis.Nil) {
 			continue
@@ -32,18 +35,19 @@ func sortErrors(ctx context.Context, cmds []redis.Cmder, err error) (damaged, fa
 		switch {
 		case seen[e.Error()]:
 		case errors.Is(e, ErrCorrupt):
-			damaged = errors.Join(damaged, e)
+			corrupt.Add(e)
 		default:
-			failed = errors.Join(failed, e)
+			others.Add(e)
 		}
 		seen[e.Error()] = true
 	}
-	return damaged, failed
+	return corrupt.Err(), others.Err()
 }
 
 // allErrors is for who makes no difference between damage and failure.
 func allErrors(ctx context.Context, cmds []redis.Cmder, err error) error {
-	return errors.Join(sortErrors(ctx, cmds, err))
+	damaged, failed := sortErrors(ctx, cmds, err)
+	return multierr.Join(failed, damaged)
 }
 
 // wholeFailure is err if it comes from the network, or every command was refused

@@ -4,12 +4,13 @@ import (
 	"cmp"
 	"context"
 	"encoding/json"
-	"errors"
 	"fmt"
 	"slices"
 	"time"
 
 	"github.com/redis/go-redis/v9"
+
+	"github.com/cronclave/cronclave/internal/multierr"
 )
 
 // JobInfo describes a job to who has not its configuration.
@@ -77,16 +78,16 @@ func (j *Journal) Jobs(ctx context.Context) ([]JobInfo, error) {
 	if err := allErrors(ctx, []redis.Cmder{cmd}, cmd.Err()); err != nil {
 		return nil, fmt.Errorf("list jobs: %w", err)
 	}
-	var damaged error
+	var damaged multierr.List
 	jobs := make([]JobInfo, 0, len(cmd.Val()))
 	for name, text := range cmd.Val() {
 		var info JobInfo
 		if err := decodeEntry(text, &info, &info.Name, name); err != nil {
-			damaged = errors.Join(damaged, fmt.Errorf("list jobs: job %.40q: %w", name, err))
+			damaged.Add(fmt.Errorf("list jobs: job %.40q: %w", name, err))
 			continue
 		}
 		jobs = append(jobs, info)
 	}
 	slices.SortFunc(jobs, func(a, b JobInfo) int { return cmp.Compare(a.Name, b.Name) })
-	return jobs, damaged
+	return jobs, damaged.Err()
 }

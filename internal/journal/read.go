@@ -3,12 +3,13 @@ package journal
 import (
 	"cmp"
 	"context"
-	"errors"
 	"fmt"
 	"slices"
 	"time"
 
 	"github.com/redis/go-redis/v9"
+
+	"github.com/cronclave/cronclave/internal/multierr"
 )
 
 // Runs returns the n newest records of job, or of all jobs if job is "", with
@@ -41,10 +42,10 @@ func (j *Journal) newest(ctx context.Context, job string, n int, output bool) ([
 		return nil, err
 	}
 	records, more, err := j.records(ctx, entries)
-	damaged = errors.Join(damaged, more)
+	damaged = multierr.Join(damaged, more)
 	if err == nil && output {
 		more, err = j.addOutput(ctx, records)
-		damaged = errors.Join(damaged, more)
+		damaged = multierr.Join(damaged, more)
 	}
 	if err != nil {
 		return nil, err
@@ -59,7 +60,7 @@ func (j *Journal) Recent(ctx context.Context, jobs []string, n int) (map[string]
 	defer cancel()
 	var (
 		recent  = map[string][]Record{}
-		damaged error
+		damaged multierr.List
 	)
 	for part := range slices.Chunk(jobs, max(1, maxBatch/max(n, 1))) {
 		entries, inIndex, err := j.index(ctx, part, n)
@@ -73,10 +74,10 @@ func (j *Journal) Recent(ctx context.Context, jobs []string, n int) (map[string]
 		for _, r := range records {
 			recent[r.Job] = append(recent[r.Job], r)
 		}
-		damaged = errors.Join(damaged, inIndex, inRecords)
+		damaged.Add(inIndex, inRecords)
 	}
-	if damaged != nil {
-		return recent, fmt.Errorf("read the history: %w", damaged)
+	if err := damaged.Err(); err != nil {
+		return recent, fmt.Errorf("read the history: %w", err)
 	}
 	return recent, nil
 }
@@ -92,7 +93,7 @@ func (j *Journal) Run(ctx context.Context, job, id string) (r Record, ok bool, e
 	if err == nil && damaged == nil {
 		damaged, err = j.addOutput(ctx, records)
 	}
-	if err = errors.Join(err, damaged); err != nil {
+	if err = multierr.Join(err, damaged); err != nil {
 		return r, false, fmt.Errorf("read run %s of job %s: %w", id, job, err)
 	}
 	if len(records) == 0 {
@@ -118,19 +119,20 @@ type entry struct {
 
 // entries are the n newest entries of jobs together.
 func (j *Journal) entries(ctx context.Context, jobs []string, n int) (all []entry, damaged, err error) {
+	var corrupt multierr.List
 	for part := range slices.Chunk(jobs, maxBatch) {
 		found, more, err := j.index(ctx, part, n)
 		if err != nil {
 			return nil, nil, err
 		}
-		damaged = errors.Join(damaged, more)
+		corrupt.Add(more)
 		all = append(all, found...)
 		slices.SortStableFunc(all, func(a, b entry) int { return cmp.Compare(b.score, a.score) })
 		if n > 0 && len(all) > n {
 			all = all[:n]
 		}
 	}
-	return all, damaged, nil
+	return all, corrupt.Err(), nil
 }
 
 // index reads of each job the n newest entries that are young enough by the
@@ -150,23 +152,26 @@ func (j *Journal) index(ctx context.Context, jobs []string, n int) (found []entr
 	if damaged, err = sortErrors(ctx, cmds, err); err != nil {
 		return nil, nil, err
 	}
+	var corrupt multierr.List
+	corrupt.Add(damaged)
 	oldest := clock.Val().Add(-j.maxAge)
 	for i, job := range jobs {
 		for _, z := range cmds[i+1].(*redis.ZSliceCmd).Val() {
 			id, _ := z.Member.(string)
 			if !isRunID(id) {
-				damaged = errors.Join(damaged, fmt.Errorf("%w: run id %.40q of job %s", ErrCorrupt, id, job))
+				corrupt.Add(fmt.Errorf("%w: run id %.40q of job %s", ErrCorrupt, id, job))
 			} else if !scoreMoment(z.Score).Before(oldest) {
 				found = append(found, entry{job, id, z.Score})
 			}
 		}
 	}
-	return found, damaged, nil
+	return found, corrupt.Err(), nil
 }
 
 // records reads the records of entries, in their order: of each the heaviest
 // word. An entry without any was removed since the index was read.
 func (j *Journal) records(ctx context.Context, entries []entry) (records []Record, damaged, err error) {
+	var corrupt multierr.List
 	for part := range slices.Chunk(entries, maxBatch) {
 		cmds, err := j.redis.Pipelined(ctx, func(p redis.Pipeliner) error {
 			for _, e := range part {
@@ -179,7 +184,7 @@ func (j *Journal) records(ctx context.Context, entries []entry) (records []Recor
 		if err != nil {
 			return nil, nil, err
 		}
-		damaged = errors.Join(damaged, more)
+		corrupt.Add(more)
 		for i, e := range part {
 			words := cmds[i].(*redis.SliceCmd).Val()
 			text, ok := first(words)
@@ -188,7 +193,7 @@ func (j *Journal) records(ctx context.Context, entries []entry) (records []Recor
 			}
 			r, err := decode(e.job, e.id, text)
 			if err != nil {
-				damaged = errors.Join(damaged, err)
+				corrupt.Add(err)
 				continue
 			}
 			if r.Outcome == OutcomeAbandoned && r.Started.IsZero() {
@@ -197,7 +202,7 @@ func (j *Journal) records(ctx context.Context, entries []entry) (records []Recor
 			records = append(records, r)
 		}
 	}
-	return records, damaged, nil
+	return records, corrupt.Err(), nil
 }
 
 // startOf is when a run was started, by its first word; zero if that is not there.
@@ -225,6 +230,7 @@ const outputsAtOnce = 64
 
 // addOutput reads the output of records, as far as it is there.
 func (j *Journal) addOutput(ctx context.Context, records []Record) (damaged, err error) {
+	var corrupt multierr.List
 	for part := range slices.Chunk(records, outputsAtOnce) {
 		cmds, err := j.redis.Pipelined(ctx, func(p redis.Pipeliner) error {
 			for _, r := range part {
@@ -237,10 +243,10 @@ func (j *Journal) addOutput(ctx context.Context, records []Record) (damaged, err
 		if err != nil {
 			return nil, err
 		}
-		damaged = errors.Join(damaged, more)
+		corrupt.Add(more)
 		for i := range part {
 			part[i].Output = join(outputPrefix(part[i].moment(), part[i].RunID), cmds[i].(*redis.StringSliceCmd).Val())
 		}
 	}
-	return damaged, nil
+	return corrupt.Err(), nil
 }

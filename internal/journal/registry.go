@@ -4,12 +4,13 @@ import (
 	"cmp"
 	"context"
 	"encoding/json"
-	"errors"
 	"fmt"
 	"slices"
 	"time"
 
 	"github.com/redis/go-redis/v9"
+
+	"github.com/cronclave/cronclave/internal/multierr"
 )
 
 // forgetReplica is how long the index keeps the id of a replica that is not seen
@@ -93,7 +94,7 @@ func (j *Journal) Replicas(ctx context.Context) ([]Replica, error) {
 	ctx, cancel := j.within(ctx)
 	defer cancel()
 	replicas, damaged, err := j.replicas(ctx)
-	if err = errors.Join(err, damaged); err != nil {
+	if err = multierr.Join(err, damaged); err != nil {
 		return replicas, fmt.Errorf("list replicas: %w", err)
 	}
 	return replicas, nil
@@ -104,6 +105,7 @@ func (j *Journal) replicas(ctx context.Context) (replicas []Replica, damaged, er
 	if err := allErrors(ctx, []redis.Cmder{index}, index.Err()); err != nil {
 		return nil, nil, err
 	}
+	var corrupt multierr.List
 	for ids := range slices.Chunk(index.Val(), maxBatch) {
 		cmds, err := j.redis.Pipelined(ctx, func(p redis.Pipeliner) error {
 			for _, id := range ids {
@@ -115,7 +117,7 @@ func (j *Journal) replicas(ctx context.Context) (replicas []Replica, damaged, er
 		if err != nil {
 			return nil, nil, err
 		}
-		damaged = errors.Join(damaged, more)
+		corrupt.Add(more)
 		for i, id := range ids {
 			text, err := cmds[i].(*redis.StringCmd).Result()
 			if err != nil {
@@ -123,7 +125,7 @@ func (j *Journal) replicas(ctx context.Context) (replicas []Replica, damaged, er
 			}
 			var r Replica
 			if err := decodeEntry(text, &r, &r.ID, id); err != nil {
-				damaged = errors.Join(damaged, fmt.Errorf("replica %.40q: %w", id, err))
+				corrupt.Add(fmt.Errorf("replica %.40q: %w", id, err))
 				continue
 			}
 			replicas = append(replicas, r)
@@ -132,7 +134,7 @@ func (j *Journal) replicas(ctx context.Context) (replicas []Replica, damaged, er
 	slices.SortFunc(replicas, func(a, b Replica) int {
 		return cmp.Or(cmp.Compare(a.Name, b.Name), cmp.Compare(a.ID, b.ID))
 	})
-	return replicas, damaged, nil
+	return replicas, corrupt.Err(), nil
 }
 
 // decodeEntry reads the JSON of v, whose name must then be want.

@@ -10,6 +10,8 @@ import (
 	"time"
 
 	"github.com/redis/go-redis/v9"
+
+	"github.com/cronclave/cronclave/internal/multierr"
 )
 
 const (
@@ -32,13 +34,13 @@ const (
 func (j *Journal) Record(ctx context.Context, records []Record) error {
 	ctx, cancel := j.within(ctx)
 	defer cancel()
-	var errs []error
+	var errs multierr.List
 	for len(records) > 0 {
 		n := batchSize(records)
-		errs = append(errs, j.recordBatch(ctx, records[:n]))
+		errs.Add(j.recordBatch(ctx, records[:n]))
 		records = records[n:]
 	}
-	if err := errors.Join(errs...); err != nil {
+	if err := errs.Err(); err != nil {
 		return fmt.Errorf("write the history: %w", err)
 	}
 	return nil
@@ -63,10 +65,10 @@ func batchSize(records []Record) int {
 func (j *Journal) recordBatch(ctx context.Context, records []Record) error {
 	jobs, errs := j.group(records)
 	if len(jobs) == 0 {
-		return errors.Join(errs...)
+		return errs
 	}
 	if !j.cluster {
-		return errors.Join(append(errs, j.commit(ctx, jobs, true))...)
+		return multierr.Join(errs, j.commit(ctx, jobs, true))
 	}
 	var (
 		calls sync.WaitGroup
@@ -85,7 +87,7 @@ func (j *Journal) recordBatch(ctx context.Context, records []Record) error {
 		j.queueIndex(ctx, p, jobs)
 		return nil
 	})
-	return errors.Join(append(append(errs, fails...), allErrors(ctx, cmds, err))...)
+	return multierr.Join(errs, multierr.Join(fails...), allErrors(ctx, cmds, err))
 }
 
 // jobWrite is what one batch says of one job, and what Redis answered.
@@ -106,21 +108,21 @@ type word struct {
 }
 
 // group sorts records by job and leaves out what is invalid, with the errors.
-func (j *Journal) group(records []Record) ([]*jobWrite, []error) {
+func (j *Journal) group(records []Record) ([]*jobWrite, error) {
 	var (
-		errs  []error
+		errs  multierr.List
 		jobs  []*jobWrite
 		byJob = map[string]*jobWrite{}
 	)
 	for _, r := range records {
 		err := r.check()
 		if err != nil {
-			errs = append(errs, err)
+			errs.Add(err)
 			continue
 		}
 		text, err := r.encode()
 		if err != nil {
-			errs = append(errs, err)
+			errs.Add(err)
 			continue
 		}
 		w := byJob[r.Job]
@@ -134,7 +136,7 @@ func (j *Journal) group(records []Record) ([]*jobWrite, []error) {
 			w.latest = m
 		}
 	}
-	return jobs, errs
+	return jobs, errs.Err()
 }
 
 // commit writes jobs in one MULTI, with the index of jobs or without, and
