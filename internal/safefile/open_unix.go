@@ -1,0 +1,95 @@
+//go:build linux || darwin
+
+package safefile
+
+import (
+	"errors"
+
+	"golang.org/x/sys/unix"
+)
+
+// look opens, judges and reads a file on the calling thread, with that thread's rights.
+func look(name string, p Policy, read bool) ([]byte, Info, error) {
+	fd, err := openFile(name)
+	if err != nil {
+		return nil, Info{}, failed(name, err)
+	}
+	defer func() { _ = unix.Close(fd) }() // it was only read
+	var st unix.Stat_t
+	if err := retry(func() error { return unix.Fstat(fd, &st) }); err != nil {
+		return nil, Info{}, failed(name, err)
+	}
+	if err := acceptable(fd, name, &st, p); err != nil {
+		return nil, Info{}, err
+	}
+	info := Info{Exposed: exposed(&st)}
+	if !read {
+		return nil, info, nil
+	}
+	data, err := readAll(fd, st.Size, p.MaxBytes)
+	if err != nil {
+		return nil, Info{}, failed(name, err)
+	}
+	return data, info, nil
+}
+
+func openFile(name string) (fd int, err error) {
+	err = retry(func() error {
+		fd, err = unix.Open(name, unix.O_RDONLY|unix.O_NONBLOCK|unix.O_CLOEXEC|unix.O_NOCTTY, 0)
+		return err
+	})
+	if errors.Is(err, unix.ENXIO) { // a socket
+		err = ErrNotRegular
+	}
+	return fd, err
+}
+
+// acceptable judges an open file.
+func acceptable(fd int, name string, st *unix.Stat_t, p Policy) error {
+	switch {
+	case uint32(st.Mode)&unix.S_IFMT != unix.S_IFREG:
+		return failed(name, ErrNotRegular)
+	case st.Size > p.MaxBytes:
+		return failed(name, tooLong(p.MaxBytes))
+	}
+	if err := permitted(st, p.As); err != nil {
+		return failed(name, err)
+	}
+	if p.Trust == Administrators {
+		return trusted(fd, name, st, p.As)
+	}
+	return nil
+}
+
+// readAll reads to the end, which may be beyond the size that the file says to have: files under /proc say 0.
+func readAll(fd int, size, limit int64) ([]byte, error) {
+	const least = 512
+	data := make([]byte, 0, size+least)
+	for {
+		if len(data) == cap(data) {
+			data = append(data, 0)[:len(data)]
+		}
+		n, err := unix.Read(fd, data[len(data):cap(data)])
+		switch {
+		case errors.Is(err, unix.EINTR):
+			continue
+		case err != nil:
+			return nil, err //nolint:wrapcheck // the caller names the file
+		case n == 0:
+			return data, nil
+		}
+		data = data[:len(data)+n]
+		if int64(len(data)) > limit {
+			return nil, tooLong(limit)
+		}
+	}
+}
+
+// retry repeats a system call that a signal has interrupted.
+func retry(call func() error) error {
+	for {
+		if err := call(); !errors.Is(err, unix.EINTR) {
+			return err
+		}
+	}
+}

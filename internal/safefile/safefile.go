@@ -1,0 +1,187 @@
+// Package safefile reads files whose names come from outside: from a configuration, a flag or the environment.
+//
+// There is one way to open such a file. The open never waits for a writer (O_NONBLOCK) and never makes a terminal the
+// process's own (O_NOCTTY). All judgement is about the open descriptor, so that no swap of the name between a look and
+// the open matters: it must be a regular file, of a bounded size, and where that is asked for one that only
+// trusted users may change. Symbolic links are followed, as Kubernetes mounts its files behind them; what they lead to
+// is opened with the rights in [Policy.As] and judged like any other file.
+//
+// A read ends with its context. A system call that hangs, as on a network file system whose server is away, can't be
+// interrupted: it is abandoned with its thread, and until it has returned the same file is refused at once with
+// [ErrHangs], so that at most the reads that were under way together hang.
+package safefile
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"io/fs"
+	"os"
+	"sync"
+)
+
+var (
+	// ErrNotRegular says that the name is that of a pipe, a device, a socket or a folder.
+	ErrNotRegular = errors.New("not a regular file")
+	// ErrTooLong says that the file is longer than the policy allows.
+	ErrTooLong = errors.New("longer than")
+	// ErrHangs says that an abandoned read of the same file has not returned yet.
+	ErrHangs = errors.New("an earlier read of it still hangs")
+)
+
+// Policy says how a file is opened and which files are accepted.
+type Policy struct {
+	// MaxBytes is how long the file may be. Required.
+	MaxBytes int64
+	// As are the rights with which the file is opened. Defaults to those of the process. A process that may not change
+	// its user opens with its own rights; for the same reason it can't start a program as that user.
+	As *Identity
+	// Trust says whose files are accepted. Defaults to everybody's.
+	Trust Trust
+}
+
+// Identity is a user of the system, by its numbers.
+type Identity struct {
+	UID, GID uint32
+	Groups   []uint32
+}
+
+// Trust says by whom a file may be owned and written.
+type Trust int
+
+const (
+	// Everybody leaves owners and modes unjudged.
+	Everybody Trust = iota
+	// Administrators judges a file where the process is root, since then its writer has a part of root's power. The file, and
+	// each folder and link on the way to it, must belong to root or to Policy.As, and must not be writable by a group or by
+	// others. A folder with the sticky bit (/tmp) may be writable, and so may what is mounted read-only.
+	Administrators
+)
+
+// UntrustedError says that others than trusted users may change a file, or a folder on the way to it, and what to do.
+type UntrustedError struct {
+	// Path is the file or folder.
+	Path string
+	// Problem completes a sentence that begins with Path.
+	Problem string
+	// Remedy is a command of a shell that makes the path trusted.
+	Remedy string
+}
+
+func (e *UntrustedError) Error() string {
+	return fmt.Sprintf("%s %s, and cronclave runs as root; do: %s", e.Path, e.Problem, e.Remedy)
+}
+
+// Info says what is known of a file without reading it.
+type Info struct {
+	// Exposed says in a few words by whom else than its owner the file may be read, such as "others"; "" for nobody.
+	Exposed string
+}
+
+// Read reads a whole file.
+func Read(ctx context.Context, name string, p Policy) ([]byte, error) {
+	data, _, err := visit(ctx, name, p, true)
+	return data, err
+}
+
+// Inspect judges a file as [Read] does, and does not read it.
+func Inspect(ctx context.Context, name string, p Policy) (Info, error) {
+	_, info, err := visit(ctx, name, p, false)
+	return info, err
+}
+
+// result is what a visit to a file gives.
+type result struct {
+	data []byte
+	info Info
+	err  error
+}
+
+// visit opens a file, and reads it if it is to.
+func visit(ctx context.Context, name string, p Policy, read bool) ([]byte, Info, error) {
+	if os.Geteuid() != 0 { // asked here, before a thread takes the rights of Policy.As
+		p.Trust = Everybody
+	}
+	r := bounded(ctx, name, p.As, func() (r result) {
+		r.data, r.info, r.err = look(name, p, read)
+		return r
+	})
+	if r.err != nil {
+		return nil, Info{}, r.err
+	}
+	return r.data, r.info, nil
+}
+
+// bounded looks at a file with a user's rights, and abandons that when ctx ends.
+func bounded(ctx context.Context, name string, who *Identity, look func() result) result {
+	switch err := context.Cause(ctx); {
+	case err != nil:
+		return result{err: failed(name, err)}
+	case ctx.Done() == nil && who == nil:
+		return look()
+	case hanging.has(name):
+		return result{err: failed(name, ErrHangs)}
+	}
+	done := make(chan result)
+	abandoned := make(chan struct{})
+	go as(who, func(err error) {
+		r := result{err: err}
+		if err == nil {
+			r = look()
+		}
+		select {
+		case done <- r:
+		case <-abandoned:
+			hanging.remove(name)
+		}
+	})
+	select {
+	case r := <-done:
+		return r
+	case <-ctx.Done():
+		hanging.add(name)
+		close(abandoned)
+		return result{err: failed(name, context.Cause(ctx))}
+	}
+}
+
+// failed words an error as those of package os are.
+func failed(name string, err error) error {
+	return &fs.PathError{Op: "read", Path: name, Err: err}
+}
+
+// tooLong is what is wrong with a file beyond the limit.
+func tooLong(limit int64) error {
+	if limit < 1<<20 {
+		return fmt.Errorf("%w %d KiB", ErrTooLong, limit>>10)
+	}
+	return fmt.Errorf("%w %d MiB", ErrTooLong, limit>>20)
+}
+
+// hanging counts the abandoned reads by the names of their files.
+var hanging = &abandonedReads{count: map[string]int{}}
+
+type abandonedReads struct {
+	mu    sync.Mutex
+	count map[string]int
+}
+
+func (a *abandonedReads) has(name string) bool {
+	a.mu.Lock()
+	defer a.mu.Unlock()
+	return a.count[name] > 0
+}
+
+func (a *abandonedReads) add(name string) {
+	a.mu.Lock()
+	defer a.mu.Unlock()
+	a.count[name]++
+}
+
+func (a *abandonedReads) remove(name string) {
+	a.mu.Lock()
+	defer a.mu.Unlock()
+	if a.count[name]--; a.count[name] == 0 {
+		delete(a.count, name)
+	}
+}
