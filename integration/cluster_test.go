@@ -71,6 +71,12 @@ func (c *cluster) start(t *testing.T, name string, env ...string) *replica {
 	return c.startAt(t, name, c.url, env...)
 }
 
+// startWriting starts a replica whose stdout and stderr are a file.
+func (c *cluster) startWriting(t *testing.T, name string, stdio *os.File) *replica {
+	t.Helper()
+	return startReplica(t, replicaOpts{Name: name, Config: c.config, Namespace: c.Namespace, RedisURL: c.url, Env: []string{quickExit}, Stdio: stdio})
+}
+
 // startAt starts a replica that reaches Redis at another address.
 func (c *cluster) startAt(t *testing.T, name, url string, env ...string) *replica {
 	t.Helper()

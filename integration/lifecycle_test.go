@@ -215,6 +215,7 @@ lease = "1m"
 	c.await(t, soon, "stubborn", "child", func(l line) bool { return l.PID != first.PID })
 	r.Term(t)
 	r.WaitLog(t, soon, "drain", draining)
+	awaitTime(t, c.Client, redisTime(t, c.Client).Add(1500*time.Millisecond)) // else it is the same signal
 	asked := redisTime(t, c.Client)
 	r.signal(t, syscall.SIGTERM)
 	r.wantDrained(t)

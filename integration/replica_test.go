@@ -23,6 +23,7 @@ type replicaOpts struct {
 	Env       []string // NAME=value, added to the test's environment less its CRONCLAVE_ variables
 	Program   string   // a main package; "" means cronclave itself
 	LogFile   string   // where its log goes, and stays, if it is too long for memory; "" keeps it there
+	Stdio     *os.File // its stdout and stderr, in the place of a log that is kept; nil keeps it
 }
 
 // replica is a `cronclave run` in a process of its own. All methods may be called from any goroutine, unless they
@@ -55,20 +56,34 @@ func startReplica(t *testing.T, opts replicaOpts) *replica {
 	if opts.Namespace != "" {
 		args = append(args, "--namespace", opts.Namespace)
 	}
-	r := startObserved(t, opts.Name, opts.LogFile, append(opts.Env, "CRONCLAVE_REDIS="+opts.RedisURL), program(t, opts.Program), args...)
+	r := startLogging(t, opts.Name, logTo{opts.LogFile, opts.Stdio}, append(opts.Env, "CRONCLAVE_REDIS="+opts.RedisURL), program(t, opts.Program), args...)
 	r.Config = config
 	return r
+}
+
+// logTo is where the log of a process goes: see replicaOpts.
+type logTo struct {
+	path  string
+	stdio *os.File
 }
 
 // startObserved starts any program as such a process. Its log goes to a file if there is a name for one.
 func startObserved(t *testing.T, name, logFile string, env []string, program string, args ...string) *replica {
 	t.Helper()
+	return startLogging(t, name, logTo{path: logFile}, env, program, args...)
+}
+
+func startLogging(t *testing.T, name string, to logTo, env []string, program string, args ...string) *replica {
+	t.Helper()
 	r := &replica{Name: name, cmd: exec.Command(program, args...), log: &lineLog{}, ended: make(chan struct{})}
 	r.cmd.Env = append(cleanEnv(), env...)
 	r.cmd.Stdout, r.cmd.Stderr = r.log, r.log
-	if logFile != "" {
-		r.log.path = logFile
-		f, err := os.OpenFile(logFile, os.O_CREATE|os.O_APPEND|os.O_WRONLY, 0o600)
+	switch {
+	case to.stdio != nil:
+		r.cmd.Stdout, r.cmd.Stderr = to.stdio, to.stdio
+	case to.path != "":
+		r.log.path = to.path
+		f, err := os.OpenFile(to.path, os.O_CREATE|os.O_APPEND|os.O_WRONLY, 0o600)
 		if err != nil {
 			t.Fatal(err)
 		}
@@ -122,11 +137,11 @@ func (r *replica) Ended() bool {
 // Log returns what the replica has logged so far, one line an element.
 func (r *replica) Log() []string { return r.log.lines() }
 
-// logEntry is one line of the replica's JSON log: "@message", "@level", "job", "run_id", "tick", "token" ...
+// logEntry is one line of the replica's JSON log: "msg", "level", "job", "run_id", "tick", "token" ...
 type logEntry map[string]any
 
 // Message is the line's text.
-func (e logEntry) Message() string { s, _ := e["@message"].(string); return s }
+func (e logEntry) Message() string { s, _ := e["msg"].(string); return s }
 
 // LogEntries returns the JSON lines of the log so far. Numbers are [json.Number]: tokens need all their digits.
 func (r *replica) LogEntries() []logEntry { return logEntries(r.Log()) }

@@ -41,8 +41,8 @@ func heard(t *testing.T, dir string) hearsay {
 
 func (h hearsay) take(text string) {
 	var l struct {
-		Message string    `json:"@message"`
-		At      time.Time `json:"@timestamp"`
+		Message string    `json:"msg"`
+		At      time.Time `json:"time"`
 		Job     string    `json:"job"`
 		RunID   string    `json:"run_id"`
 		Tick    time.Time `json:"tick"`
@@ -128,7 +128,7 @@ func TestSoakJudgesSkips(t *testing.T) {
 		return pastRun{RunID: id, Job: "j", Tick: second(float64(tick)), Slot: &slot, Token: second(from).UnixMicro(), Replica: "r1", Outcome: "ok", Finished: second(to)}
 	}
 	logged := func(at float64, message, rest string) string {
-		return fmt.Sprintf("{\"@message\":%q,\"@timestamp\":%q,\"job\":\"j\",%s}\n", message, second(at).Format(time.RFC3339Nano), rest)
+		return fmt.Sprintf("{\"msg\":%q,\"time\":%q,\"job\":\"j\",%s}\n", message, second(at).Format(time.RFC3339Nano), rest)
 	}
 	decided := func(at float64) string {
 		return logged(at, "tick not run", fmt.Sprintf(`"tick":%q`, second(10).UTC().Format(time.RFC3339)))

@@ -221,7 +221,7 @@ func (d *demo) left(e *logLine) {
 
 // dismiss drains the replicas: the first signal asks, the second insists.
 func (d *demo) dismiss() {
-	const grace, bounce = 10 * time.Second, 500 * time.Millisecond
+	const grace = 10 * time.Second
 	begun := time.Now()
 	d.crew.signal(syscall.SIGTERM)
 	timeout := time.NewTimer(d.cfg.Replica.DrainTimeout + grace)
@@ -235,7 +235,7 @@ func (d *demo) dismiss() {
 			d.observe(&e)
 		case <-d.signals:
 			d.cut = true
-			if time.Since(begun) > bounce { // else one key, of which the terminal and who runs us both tell
+			if time.Since(begun) > sameSignal { // else one key, of which the terminal and who runs us both tell
 				d.crew.signal(insist)
 				insist = os.Kill
 			}

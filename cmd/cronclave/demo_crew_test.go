@@ -41,13 +41,13 @@ env = { X = "${CRONCLAVE_OF_THE_JOB}" }
 }
 
 func TestLogLinesAreRead(t *testing.T) {
-	l := parseLog([]byte(`{"@level":"info","@message":"started","@timestamp":"2026-03-01T13:00:02.25+01:00","job":"beat","slot":2,` +
+	l := parseLog([]byte(`{"level":"info","msg":"started","time":"2026-03-01T13:00:02.25+01:00","job":"beat","slot":2,` +
 		`"run_id":"x","tick":"2026-03-01T12:00:02Z","token":9007199254740991}`))
 	if l.Token != 1<<53-1 || l.Slot != 2 || !l.Tick.Equal(second(2)) || !l.At.Equal(second(2.25)) || l.Message != saidStarted {
 		t.Errorf("%+v", l)
 	}
 	// Other lines have other types at these keys.
-	if l := parseLog([]byte(`{"@level":"warn","@message":"ticks missed","job":"beat","token":"none","reason":"redis"}`)); l.Level != "warn" || l.Reason != "redis" {
+	if l := parseLog([]byte(`{"level":"warn","msg":"ticks missed","job":"beat","token":"none","reason":"redis"}`)); l.Level != "warn" || l.Reason != "redis" {
 		t.Errorf("%+v", l)
 	}
 	if l := parseLog([]byte("panic: no")); l.Level != "" || l.Message != "panic: no" {

@@ -16,9 +16,9 @@ type demoRun struct {
 
 // logLine is what the demo reads of a line of a replica's log. What is no JSON is all Message, without a Level.
 type logLine struct {
-	Level   string    `json:"@level"`
-	Message string    `json:"@message"`
-	At      time.Time `json:"@timestamp"`
+	Level   string    `json:"level"`
+	Message string    `json:"msg"`
+	At      time.Time `json:"time"`
 	Stream  string    `json:"stream"` // set where Message is a line that a job printed
 	Job     string    `json:"job"`
 	RunID   string    `json:"run_id"`

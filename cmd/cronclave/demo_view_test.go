@@ -26,9 +26,9 @@ func told(t *testing.T) (*demo, *bytes.Buffer) {
 // hear lets a line of a replica's log come in.
 func (d *demo) hear(t *testing.T, replica string, at float64, fields map[string]any) {
 	t.Helper()
-	fields["@timestamp"], fields["replica"] = second(at), replica
-	if _, set := fields["@level"]; !set {
-		fields["@level"] = "info"
+	fields["time"], fields["replica"] = second(at), replica
+	if _, set := fields["level"]; !set {
+		fields["level"] = "info"
 	}
 	for name, value := range fields {
 		if tick, isNumber := value.(float64); isNumber && name == "tick" {
@@ -51,23 +51,23 @@ const someToken = int64(1772366402000311) // its last digits get lost in a float
 func TestViewShowsALineForEachEvent(t *testing.T) {
 	d, out := told(t)
 	d.introduce()
-	d.hear(t, "r1", 0.1, fields{"@message": "starting with an embedded Redis: ...", "@level": "warn"})
-	d.hear(t, "r2", 2, fields{"@message": "started", "job": "beat", "tick": 2.0, "run_id": "a", "slot": 0, "token": someToken})
-	d.hear(t, "r2", 2, fields{"@message": saidNotRun, "stream": "stdout", "job": "beat", "tick": 2.0, "run_id": "a", "token": someToken})
-	d.hear(t, "r2", 2.01, fields{"@message": "finished", "job": "beat", "tick": 2.0, "run_id": "a", "token": someToken,
+	d.hear(t, "r1", 0.1, fields{"msg": "starting with an embedded Redis: ...", "level": "warn"})
+	d.hear(t, "r2", 2, fields{"msg": "started", "job": "beat", "tick": 2.0, "run_id": "a", "slot": 0, "token": someToken})
+	d.hear(t, "r2", 2, fields{"msg": saidNotRun, "stream": "stdout", "job": "beat", "tick": 2.0, "run_id": "a", "token": someToken})
+	d.hear(t, "r2", 2.01, fields{"msg": "finished", "job": "beat", "tick": 2.0, "run_id": "a", "token": someToken,
 		"outcome": "ok", "reason": "", "duration": "12ms"})
-	d.hear(t, "r1", 5, fields{"@message": "started", "job": "batch", "tick": 5.0, "run_id": "b", "slot": 1, "token": someToken + 1})
-	d.hear(t, "r1", 5.1, fields{"@message": "finished", "job": "batch", "tick": 5.0, "run_id": "b", "token": someToken + 1,
+	d.hear(t, "r1", 5, fields{"msg": "started", "job": "batch", "tick": 5.0, "run_id": "b", "slot": 1, "token": someToken + 1})
+	d.hear(t, "r1", 5.1, fields{"msg": "finished", "job": "batch", "tick": 5.0, "run_id": "b", "token": someToken + 1,
 		"outcome": "failed", "reason": "exit code 7, and a long story about it that nobody reads to its end", "duration": "101ms"})
-	d.hear(t, "r3", 6, fields{"@message": "tick not run", "job": "beat", "tick": 6.0, "outcome": "skipped overlap"})
-	d.hear(t, "r3", 10, fields{"@message": "started", "job": "report", "tick": 10.0, "run_id": "c", "slot": 0, "token": someToken + 2})
+	d.hear(t, "r3", 6, fields{"msg": "tick not run", "job": "beat", "tick": 6.0, "outcome": "skipped overlap"})
+	d.hear(t, "r3", 10, fields{"msg": "started", "job": "report", "tick": 10.0, "run_id": "c", "slot": 0, "token": someToken + 2})
 	d.plot.hit(*d.scene.byID["c"], d.scene.jobs["report"], second(11.5))
-	abandoned := fields{"@message": saidAbandoned, "@level": "warn", "job": "report", "run_id": "c", "replica_lost": "r3", "token": someToken + 2}
+	abandoned := fields{"msg": saidAbandoned, "level": "warn", "job": "report", "run_id": "c", "replica_lost": "r3", "token": someToken + 2}
 	d.hear(t, "r1", 16, abandoned)
 	d.hear(t, "r2", 16, abandoned)
-	d.hear(t, "r1", 17, fields{"@message": "the server does not answer", "@level": "warn", "error": "timeout"})
-	d.hear(t, "r1", 20, fields{"@message": "started", "job": "report", "tick": 20.0, "run_id": "d", "slot": 0, "token": someToken + 3})
-	d.hear(t, "r1", 24, fields{"@message": "finished", "job": "report", "tick": 20.0, "run_id": "d", "token": someToken + 3,
+	d.hear(t, "r1", 17, fields{"msg": "the server does not answer", "level": "warn", "error": "timeout"})
+	d.hear(t, "r1", 20, fields{"msg": "started", "job": "report", "tick": 20.0, "run_id": "d", "slot": 0, "token": someToken + 3})
+	d.hear(t, "r1", 24, fields{"msg": "finished", "job": "report", "tick": 20.0, "run_id": "d", "token": someToken + 3,
 		"outcome": "ok", "reason": "", "duration": "4s"})
 	compareFile(t, "testdata/demo-view.txt", out.String())
 	for line := range strings.Lines(out.String()) {
@@ -92,7 +92,7 @@ func compareFile(t *testing.T, path, got string) {
 func TestViewLearnsWhatIsLong(t *testing.T) {
 	d, out := told(t)
 	lines := func() int { return strings.Count(out.String(), "running") }
-	d.hear(t, "r2", 5, fields{"@message": "started", "job": "batch", "tick": 5.0, "run_id": "a", "slot": 0, "token": someToken})
+	d.hear(t, "r2", 5, fields{"msg": "started", "job": "batch", "tick": 5.0, "run_id": "a", "slot": 0, "token": someToken})
 	if err := d.act(second(5.9)); err != nil {
 		t.Fatal(err)
 	}
@@ -107,7 +107,7 @@ func TestViewLearnsWhatIsLong(t *testing.T) {
 	if lines() != 1 {
 		t.Fatalf("not shown once:\n%s", out)
 	}
-	d.hear(t, "r2", 10, fields{"@message": "started", "job": "batch", "tick": 10.0, "run_id": "b", "slot": 0, "token": someToken + 1})
+	d.hear(t, "r2", 10, fields{"msg": "started", "job": "batch", "tick": 10.0, "run_id": "b", "slot": 0, "token": someToken + 1})
 	if lines() != 2 {
 		t.Fatalf("not shown at once:\n%s", out)
 	}

@@ -99,7 +99,7 @@ func (a *app) foreground(cfg *config.Config, job *config.Job, host *command.Host
 	only := *cfg
 	only.Jobs = []config.Job{*job}
 	only.Jobs[0].Enabled, only.Jobs[0].Retry = true, config.Retry{} // whoever waits for it decides
-	jobs := jobsOf(&only, host, a.printLine)
+	jobs := jobsOf(&only, host, func(*config.Job, *scheduler.Run) runOutput { return ownOutput{a} })
 	jobs[0].Runner.(*commandRunner).withheld = cfg.Withheld(job)
 	return jobs
 }
@@ -181,14 +181,18 @@ func execResult(r scheduler.Record, err error) error {
 	return exitError{code, fmt.Errorf("job %s: %s", r.Job, strings.TrimSuffix(string(r.Outcome)+": "+r.Reason, ": "))}
 }
 
-// printLine hands a line of the job's output on.
-func (a *app) printLine(_ *config.Job, _ *scheduler.Run, stream string, line []byte) {
-	w := a.out
+// ownOutput is this process' own, to which a job in the foreground prints. The job waits for the reader, as if it wrote there itself.
+type ownOutput struct{ *app }
+
+func (o ownOutput) line(stream string, line []byte) {
+	w := o.out
 	if stream == "stderr" {
-		w = a.err
+		w = o.err
 	}
 	fmt.Fprintf(w, "%s\n", line)
 }
+
+func (ownOutput) end() {}
 
 // printJob shows what would run, with secrets masked.
 func (a *app) printJob(cfg *config.Config, job *config.Job) error {

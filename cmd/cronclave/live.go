@@ -10,6 +10,7 @@ import (
 
 	"github.com/cronclave/cronclave/internal/config"
 	"github.com/cronclave/cronclave/internal/journal"
+	"github.com/cronclave/cronclave/internal/logging"
 	"github.com/cronclave/cronclave/scheduler"
 )
 
@@ -57,14 +58,37 @@ func newLiveOutput(j *journal.Journal, log hclog.Logger) *liveOutput {
 
 // jobs are those of a configuration, whose output can be followed.
 func (r *replica) jobs(cfg *config.Config) []scheduler.Job {
-	jobs := jobsOf(cfg, r.processes.host, func(job *config.Job, run *scheduler.Run, stream string, line []byte) {
-		toLog(job, run, stream, line)
-		r.live.add(run, journal.Line{Stderr: stream == "stderr", Text: string(line)})
+	jobs := jobsOf(cfg, r.processes.host, func(job *config.Job, run *scheduler.Run) runOutput {
+		o := &sharedOutput{live: r.live, run: run}
+		if job.Output.Log {
+			o.log = logging.NewOutput(run.Logger)
+		}
+		return o
 	})
 	for i := range jobs {
 		jobs[i].Runner = punctual{liveRunner{jobs[i].Runner, r.live}, r}
 	}
 	return jobs
+}
+
+// sharedOutput goes to those who follow the run, and to the log if the job wants that.
+type sharedOutput struct {
+	live *liveOutput
+	run  *scheduler.Run
+	log  *logging.Output // nil if it does not
+}
+
+func (o *sharedOutput) line(stream string, line []byte) {
+	if o.log != nil {
+		o.log.Line(stream, line)
+	}
+	o.live.add(o.run, journal.Line{Stderr: stream == "stderr", Text: string(line)})
+}
+
+func (o *sharedOutput) end() {
+	if o.log != nil {
+		o.log.End()
+	}
 }
 
 // liveRunner tells of the begin and the end of what it runs.

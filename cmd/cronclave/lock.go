@@ -203,7 +203,7 @@ func (j *lockJob) findPool(cfg *config.Config) error {
 // sayWaiting tells somebody at a terminal what there is to wait for. Elsewhere only what went wrong is told.
 func (a *app) sayWaiting(format string, args ...any) {
 	if isTerminal(a.err) {
-		fmt.Fprintf(a.err, "cronclave: "+format+"\n", args...)
+		fmt.Fprintf(a.says(), "cronclave: "+format+"\n", args...)
 	}
 }
 

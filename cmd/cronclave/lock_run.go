@@ -73,9 +73,9 @@ func (r *lockRun) runUnderLease(ctx context.Context, lease *locking.Lease, s *si
 	case err != nil:
 		return err
 	case errors.Is(released, locking.ErrLost):
-		fmt.Fprintf(r.err, "cronclave: %s: Redis has lost it while the command ran: another may have had it, too\n", r.what())
+		fmt.Fprintf(r.says(), "cronclave: %s: Redis has lost it while the command ran: another may have had it, too\n", r.what())
 	case released != nil:
-		fmt.Fprintf(r.err, "cronclave: %s: not given back, it ends by itself within %v: %v\n", r.what(), r.lease, released)
+		fmt.Fprintf(r.says(), "cronclave: %s: not given back, it ends by itself within %v: %v\n", r.what(), r.lease, released)
 	}
 	if exit.Err != nil {
 		return exitError{exit.Status(), exit.Err}

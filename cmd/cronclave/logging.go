@@ -1,33 +1,70 @@
 package main
 
 import (
+	"context"
 	"io"
 	"os"
+	"time"
 
 	"github.com/hashicorp/go-hclog"
 	"github.com/mattn/go-isatty"
+
+	"github.com/cronclave/cronclave/internal/logging"
 )
 
-// logger writes to stderr: text on a terminal, JSON elsewhere, unless a flag says which.
+const (
+	// logPatience is how long the end of a command waits for the reader of its log, and lastLog how long that of one that is ended by force.
+	logPatience, lastLog = time.Second, 50 * time.Millisecond
+)
+
+// logger logs to stderr: text on a terminal, JSON elsewhere, unless a flag says which. It never waits for the reader of stderr.
 func (a *app) logger() (hclog.Logger, error) {
-	level := hclog.LevelFromString(a.logLevel)
-	if level == hclog.NoLevel {
-		return nil, usageError("--log-level %q: it is one of trace, debug, info, warn, error", a.logLevel)
+	o, err := a.logOptions()
+	if err != nil {
+		return nil, err
+	}
+	log, writer := logging.New(a.err, o)
+	a.logWriter.Store(writer)
+	return log, nil
+}
+
+func (a *app) logOptions() (logging.Options, error) {
+	o := logging.Options{Level: hclog.LevelFromString(a.logLevel)}
+	if o.Level == hclog.NoLevel {
+		return o, usageError("--log-level %q: it is one of trace, debug, info, warn, error", a.logLevel)
 	}
 	terminal := isTerminal(a.err)
-	o := &hclog.LoggerOptions{Level: level, Output: a.err, IndependentLevels: true}
 	switch {
 	case a.logFormat == "json", a.logFormat == "" && !terminal:
-		o.JSONFormat = true
+		o.JSON = true
 	case a.logFormat == "text", a.logFormat == "":
-		o.TimeFormat = "15:04:05.000"
-		if terminal && os.Getenv("NO_COLOR") == "" {
-			o.Color = hclog.ForceColor
-		}
+		o.Color = terminal && os.Getenv("NO_COLOR") == ""
 	default:
-		return nil, usageError("--log-format %q: it is text or json", a.logFormat)
+		return o, usageError("--log-format %q: it is text or json", a.logFormat)
 	}
-	return hclog.New(o), nil
+	return o, nil
+}
+
+// says is stderr for what a command says beside its log: in order with it, and without waiting for the reader, where there is one.
+func (a *app) says() io.Writer {
+	if w := a.logWriter.Load(); w != nil {
+		return w
+	}
+	return a.err
+}
+
+// closeLog waits for the reader of the log, but not for long, and hardly at all once the process is ended by force.
+func (a *app) closeLog(forced context.Context) {
+	w := a.logWriter.Load()
+	if w == nil {
+		return
+	}
+	ctx, cancel := context.WithTimeout(forced, logPatience)
+	if forced.Err() != nil {
+		ctx, cancel = context.WithTimeout(context.WithoutCancel(forced), lastLog)
+	}
+	defer cancel()
+	w.Close(ctx)
 }
 
 func isTerminal(w io.Writer) bool {

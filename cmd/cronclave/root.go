@@ -7,10 +7,12 @@ import (
 	"io"
 	"os"
 	"strings"
+	"sync/atomic"
 
 	"github.com/spf13/cobra"
 
 	"github.com/cronclave/cronclave/internal/config"
+	"github.com/cronclave/cronclave/internal/logging"
 	"github.com/cronclave/cronclave/scheduler/cronspec"
 )
 
@@ -58,17 +60,37 @@ type app struct {
 	namespace  string
 	logLevel   string
 	logFormat  string
-	started    bool // the command line was understood
+	started    bool                           // the command line was understood
+	logWriter  atomic.Pointer[logging.Writer] // nil before something may be logged
+	force      func(code int)                 // ends the process, whatever the command waits for
 }
 
-// execute runs one command line and returns the exit code.
+// execute runs one command line and returns the exit code. A command that is ended by force is left behind: the process is to end.
 func execute(ctx context.Context, args []string, s streams) int {
-	a := &app{streams: s}
+	forced, force := context.WithCancelCause(context.Background())
+	defer force(nil)
+	a := &app{streams: s, force: func(code int) { force(exitError{code: code}) }}
+	ended := make(chan int, 1)
+	go func() { ended <- a.command(ctx, args) }()
+	var code int
+	select {
+	case code = <-ended:
+	case <-forced.Done():
+		var exit exitError
+		errors.As(context.Cause(forced), &exit)
+		code = exit.code
+	}
+	a.closeLog(forced)
+	return code
+}
+
+// command runs the command and tells what went wrong.
+func (a *app) command(ctx context.Context, args []string) (code int) {
 	root := newRoot(a) //nolint:contextcheck // the commands get the context from cobra
 	root.SetArgs(args)
-	root.SetIn(s.in)
-	root.SetOut(s.out)
-	root.SetErr(s.err)
+	root.SetIn(a.in)
+	root.SetOut(a.out)
+	root.SetErr(a.err)
 	cmd, err := root.ExecuteContextC(ctx)
 	if err == nil {
 		return 0
@@ -77,18 +99,18 @@ func execute(ctx context.Context, args []string, s streams) int {
 	var exit exitError
 	switch {
 	case errors.As(err, &faults):
-		fmt.Fprintln(s.err, faults.Error())
+		fmt.Fprintln(a.says(), faults.Error())
 		return exitUsage
 	case errors.As(err, &exit):
 		if exit.cause != nil {
-			fmt.Fprintln(s.err, "cronclave:", exit.cause)
+			fmt.Fprintln(a.says(), "cronclave:", exit.cause)
 		}
 		return exit.code
 	case a.started:
-		fmt.Fprintln(s.err, "cronclave:", err)
+		fmt.Fprintln(a.says(), "cronclave:", err)
 		return exitFailed
 	default: // cobra's own errors are about usage
-		fmt.Fprintf(s.err, "cronclave: %v\nRun '%s --help' for usage.\n", err, cmd.CommandPath())
+		fmt.Fprintf(a.says(), "cronclave: %v\nRun '%s --help' for usage.\n", err, cmd.CommandPath())
 		return exitUsage
 	}
 }
@@ -131,7 +153,7 @@ func (a *app) checkFlags() error {
 	if a.namespace != "" && !config.ValidName(a.namespace) {
 		return usageError("--namespace %q: a name is %s", a.namespace, config.NameRule)
 	}
-	_, err := a.logger()
+	_, err := a.logOptions()
 	return err
 }
 

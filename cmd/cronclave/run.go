@@ -8,7 +8,6 @@ import (
 	"os"
 	"runtime/debug"
 	"strings"
-	"syscall"
 	"time"
 
 	"github.com/hashicorp/go-hclog"
@@ -45,14 +44,14 @@ func (a *app) run(ctx context.Context, name string, embed, trial bool) error {
 	if os.Getenv("GOGC") == "" {
 		debug.SetGCPercent(heapGrowth)
 	}
+	log, err := a.logger()
+	if err != nil {
+		return err
+	}
 	if err := a.needConfig(); err != nil {
 		return err
 	}
 	cfg, files, err := a.read()
-	if err != nil {
-		return err
-	}
-	log, err := a.logger()
 	if err != nil {
 		return err
 	}
@@ -91,8 +90,10 @@ func (a *app) run(ctx context.Context, name string, embed, trial bool) error {
 	}
 	defer r.close()
 	reload := make(chan struct{}, 1)
-	ctx, stop := drainOnSignal(ctx, log, r.scheduler.Abort, reload)
-	defer stop()
+	ctx, drain := context.WithCancel(ctx)
+	defer drain()
+	down := shutdown{log: log, drain: drain, abort: r.scheduler.Abort, force: func() { a.force(exitFailed) }}
+	defer down.onSignals(reload)()
 	l := reloader{replica: r, files: files, load: func() (*config.Config, *config.Files, error) {
 		cfg, files, err := a.read()
 		if err == nil {
@@ -134,30 +135,6 @@ func clockOffset(s string) (time.Duration, error) {
 		return 0, usageError("CRONCLAVE_CLOCK_OFFSET %q is not a duration, as -3s", s)
 	}
 	return d, nil
-}
-
-// drainOnSignal ends the context at the first SIGTERM or SIGINT, and calls abort at the second; SIGHUP asks for a reload. stop ends the watch.
-func drainOnSignal(ctx context.Context, log hclog.Logger, abort func(), reload chan<- struct{}) (drain context.Context, stop func()) {
-	drain, cancel := context.WithCancel(ctx)
-	end := watchSignals(func(s os.Signal) {
-		switch {
-		case s == syscall.SIGHUP:
-			select {
-			case reload <- struct{}{}:
-			default: // one is asked for already
-			}
-		case drain.Err() == nil:
-			log.Info("signal: draining; a second one stops at once", "signal", s.String())
-			cancel()
-		default:
-			log.Warn("second signal: stopping at once", "signal", s.String())
-			abort()
-		}
-	}, syscall.SIGTERM, syscall.SIGINT, syscall.SIGHUP)
-	return drain, func() {
-		end()
-		cancel()
-	}
 }
 
 // refused tells whether waiting can't mend an error at the start.

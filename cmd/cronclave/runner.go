@@ -13,8 +13,14 @@ import (
 	"github.com/cronclave/cronclave/scheduler"
 )
 
-// outputLine takes a line of a job's output.
-type outputLine func(job *config.Job, run *scheduler.Run, stream string, line []byte)
+// runOutput takes what a run prints. It belongs to one goroutine.
+type runOutput interface {
+	line(stream string, line []byte)
+	end()
+}
+
+// openOutput is called when a run of a job begins.
+type openOutput func(job *config.Job, run *scheduler.Run) runOutput
 
 // commandRunner runs a job's command as a tree of processes.
 type commandRunner struct {
@@ -22,7 +28,7 @@ type commandRunner struct {
 	job       *config.Job
 	namespace string
 	withheld  map[string]bool // variables that the job does not inherit
-	line      outputLine
+	open      openOutput
 }
 
 // Run returns when the whole tree is dead.
@@ -31,10 +37,12 @@ func (r *commandRunner) Run(ctx context.Context, run *scheduler.Run) scheduler.R
 	if err != nil {
 		return scheduler.Result{Err: fmt.Errorf("prepare the environment: %w", err)}
 	}
+	output := r.open(r.job, run)
+	defer output.end()
 	exit := r.host.Run(ctx, run.Kill, command.Spec{
 		Name: run.ID, Argv: r.job.Command, Dir: r.job.Dir, Env: env, User: r.job.User, Group: r.job.Group,
 		Umask: r.job.Umask, Nice: r.job.Nice, Limits: command.Limits(r.job.Limits), Lease: leaseOf(run), KillGrace: r.job.KillGrace, Keep: r.job.Output.Keep,
-		Line: func(stream string, line []byte) { r.line(r.job, run, stream, line) },
+		Line: output.line,
 	})
 	return r.result(exit)
 }
@@ -101,12 +109,5 @@ func (r *commandRunner) environment(run *scheduler.Run) command.EnvSpec {
 	return command.EnvSpec{
 		Base: os.Environ(), InheritEnv: r.job.InheritEnv, EnvTaken: r.withheld, User: r.job.User, EnvFile: r.job.EnvFile,
 		Env: r.job.Env, EnvFromFile: r.job.EnvFromFile, Extra: extra,
-	}
-}
-
-// toLog writes a run's output to the log, line by line, if the job wants that.
-func toLog(job *config.Job, run *scheduler.Run, stream string, line []byte) {
-	if job.Output.Log {
-		run.Logger.Info(string(line), "stream", stream)
 	}
 }

@@ -120,7 +120,7 @@ func openJournal(s *store, cfg *config.Config, first func(journal.Record)) (*jou
 }
 
 // jobsOf turns the enabled jobs of a configuration into the scheduler's.
-func jobsOf(cfg *config.Config, host *command.Host, line outputLine) []scheduler.Job {
+func jobsOf(cfg *config.Config, host *command.Host, open openOutput) []scheduler.Job {
 	var jobs []scheduler.Job
 	for i := range cfg.Jobs {
 		j := &cfg.Jobs[i]
@@ -138,7 +138,7 @@ func jobsOf(cfg *config.Config, host *command.Host, line outputLine) []scheduler
 			Timeout: noneIfZero(j.Timeout), KillGrace: noneIfZero(j.KillGrace), Lease: j.Lease, OutlivesLease: j.OutlivesLease, Where: j.Where,
 			Overlap: scheduler.Overlap(j.Overlap), CatchUp: scheduler.CatchUp(j.CatchUp), CatchUpWindow: j.CatchUpWindow,
 			Retry: scheduler.Retry(j.Retry), Recover: scheduler.Recover{Max: j.Recover}, Pool: scheduler.Pool{Name: j.Pool, Slots: j.PoolSlots},
-			Runner: &commandRunner{host: host, job: j, namespace: cfg.Namespace, withheld: cfg.Withheld(j), line: line},
+			Runner: &commandRunner{host: host, job: j, namespace: cfg.Namespace, withheld: cfg.Withheld(j), open: open},
 		})
 	}
 	return jobs

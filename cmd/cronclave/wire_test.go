@@ -35,7 +35,7 @@ timezone = "Europe/Berlin"
 	if err != nil {
 		t.Fatal(err)
 	}
-	jobs := jobsOf(cfg, nil, toLog)
+	jobs := jobsOf(cfg, nil, nil)
 	if len(jobs) != 3 {
 		t.Fatalf("%d jobs", len(jobs))
 	}

@@ -35,6 +35,7 @@ var house = []room{
 	{"internal/journal/journaltest", []string{"internal/journal"}, "the conformance suite runs against any Redis that is handed in"},
 	{"internal/multierr", nil, "errors are joined below everything that has any"},
 	{"internal/httpapi", []string{"internal/safefile"}, "the API sees the rest through small interfaces"},
+	{"internal/logging", nil, "log output must wait for nothing, so it knows of nothing that could hang"},
 	{"internal/embedded", nil, "the embedded server takes the place of Redis, which knows nothing of us"},
 	{"cmd", everything, "wiring knows every part"},
 	{"integration", everything, "tests see what users see, and what the parts are made of"},

@@ -16,10 +16,10 @@ func main() {
 	log := json.NewEncoder(os.Stderr)
 	say := func(message string) {
 		_ = log.Encode(map[string]any{ // a stand-in whose log cannot be written is noticed by the test
-			"@message": message,
-			"args":     strings.Join(os.Args[1:], " "),
-			"redis":    os.Getenv("CRONCLAVE_REDIS"),
-			"token":    int64(1764590402000311),
+			"msg":   message,
+			"args":  strings.Join(os.Args[1:], " "),
+			"redis": os.Getenv("CRONCLAVE_REDIS"),
+			"token": int64(1764590402000311),
 		})
 	}
 	say("up")

@@ -1,0 +1,26 @@
+//go:build unix
+
+package logging
+
+import (
+	"io"
+	"os"
+
+	"golang.org/x/sys/unix"
+)
+
+// firstOwn is the least descriptor that is none of stdin, stdout and stderr.
+const firstOwn = 3
+
+// duplicate returns the same file under another descriptor, which no child gets. Where there can be none, f has to do.
+func duplicate(f *os.File) io.Writer {
+	conn, err := f.SyscallConn()
+	if err != nil {
+		return f
+	}
+	copied := -1
+	if conn.Control(func(fd uintptr) { copied, err = unix.FcntlInt(fd, unix.F_DUPFD_CLOEXEC, firstOwn) }) != nil || err != nil {
+		return f
+	}
+	return os.NewFile(uintptr(copied), f.Name())
+}
