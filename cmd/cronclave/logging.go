@@ -53,6 +53,14 @@ func (a *app) says() io.Writer {
 	return a.err
 }
 
+// logDropped is how many lines did not get into the log.
+func (a *app) logDropped() uint64 {
+	if w := a.logWriter.Load(); w != nil {
+		return w.Dropped()
+	}
+	return 0
+}
+
 // closeLog waits for the reader of the log, but not for long, and hardly at all once the process is ended by force.
 func (a *app) closeLog(forced context.Context) {
 	w := a.logWriter.Load()

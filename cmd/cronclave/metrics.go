@@ -27,7 +27,7 @@ func (r *replica) listen(cfg config.Server) (err error) {
 	}
 	r.metrics = httpapi.NewMetrics(version, httpapi.Gauges{
 		Leader: r.leads.Load, RedisUp: r.redisUp, ClockOffset: r.clockOffset,
-		Running: func() int { return r.scheduler.Running() }, ByJob: func() map[string]int { return r.scheduler.RunningByJob() },
+		LogDropped: r.logDropped, Running: func() int { return r.scheduler.Running() }, ByJob: func() map[string]int { return r.scheduler.RunningByJob() },
 	})
 	r.web, err = httpapi.New(httpapi.Config{Listen: cfg.Listen, Token: token, Metrics: r.metrics.Handler(), Log: r.log})
 	if err != nil {

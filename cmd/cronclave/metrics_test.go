@@ -47,7 +47,7 @@ func TestLastOKOutlivesReplicas(t *testing.T) {
 	r.cfg.Store(&config.Config{Jobs: []config.Job{{Name: "well"}, {Name: "ill"}, {Name: "never"}, {Name: "busy"}, {Name: "new"}}})
 	r.metrics = httpapi.NewMetrics("v", httpapi.Gauges{
 		Leader: func() bool { return false }, RedisUp: func() bool { return true }, ClockOffset: func() (time.Duration, bool) { return 0, true },
-		Running: func() int { return 0 }, ByJob: func() map[string]int { return nil }})
+		Running: func() int { return 0 }, ByJob: func() map[string]int { return nil }, LogDropped: func() uint64 { return 0 }})
 	if err := r.recallAll(t.Context()); err != nil {
 		t.Fatal(err)
 	}

@@ -46,13 +46,15 @@ type replica struct {
 	web       *httpapi.Server  // the same
 	clock     func() time.Time // this machine's wall clock
 	started   time.Time
+
+	logDropped func() uint64 // lines that were dropped from the log so far
 }
 
 // leaderOffice is the office of the cluster's housekeeping.
 const leaderOffice = "leader"
 
 func (a *app) newReplica(cfg *config.Config, who identity, log hclog.Logger, offset time.Duration) (r *replica, err error) {
-	r = &replica{identity: who, log: log.With("replica", who.name), started: time.Now(),
+	r = &replica{identity: who, log: log.With("replica", who.name), started: time.Now(), logDropped: a.logDropped,
 		peers: peers{self: who.id}, clock: func() time.Time { return time.Now().Add(offset) }}
 	r.cfg.Store(cfg)
 	defer func() {

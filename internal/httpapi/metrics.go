@@ -47,6 +47,7 @@ type Gauges struct {
 	ClockOffset func() (time.Duration, bool) // this machine's clock less that of Redis, if that is known
 	Running     func() int                   // runs under way
 	ByJob       func() map[string]int        // of which jobs they are
+	LogDropped  func() uint64                // lines that were dropped from the log
 }
 
 // Buckets, in seconds. None has the label of a job: see docs/metrics.md.
@@ -98,6 +99,8 @@ func (g Gauges) collectors(version string) []prometheus.Collector {
 			return math.NaN()
 		}),
 		gauge("cronclave_runs", "Runs under way on this replica.", func() float64 { return float64(g.Running()) }),
+		prometheus.NewCounterFunc(prometheus.CounterOpts{Name: "cronclave_log_lines_dropped_total",
+			Help: "Lines that were dropped from the log, since its reader was too slow, or stuck."}, func() float64 { return float64(g.LogDropped()) }),
 		byJob{prometheus.NewDesc("cronclave_job_runs", "Runs of a job under way on this replica; none is not told.", []string{"job"}, nil), g.ByJob},
 		prometheus.NewGaugeFunc(prometheus.GaugeOpts{Name: "cronclave_build_info", Help: "1, with the version as a label.",
 			ConstLabels: prometheus.Labels{"version": version}}, func() float64 { return 1 }),

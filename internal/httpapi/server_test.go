@@ -20,7 +20,7 @@ import (
 func quietGauges() Gauges {
 	return Gauges{Leader: func() bool { return true }, RedisUp: func() bool { return true },
 		ClockOffset: func() (time.Duration, bool) { return 1500 * time.Millisecond, true },
-		Running:     func() int { return 3 }, ByJob: func() map[string]int { return map[string]int{"a": 2, "b": 1} }}
+		Running:     func() int { return 3 }, ByJob: func() map[string]int { return map[string]int{"a": 2, "b": 1} }, LogDropped: func() uint64 { return 4 }}
 }
 
 // serve runs a server until the test ends.
@@ -151,7 +151,7 @@ func TestMetrics(t *testing.T) {
 		`cronclave_start_delay_seconds_bucket{le="0.01"} 1`, `cronclave_start_delay_seconds_bucket{le="0.3"} 2`, `cronclave_start_delay_seconds_sum 0.2`,
 		`cronclave_pool_wait_seconds_bucket{pool="db",le="1"} 0`, `cronclave_pool_wait_seconds_bucket{pool="db",le="10"} 1`,
 		`cronclave_leases_lost_total 1`, `cronclave_leader 1`, `cronclave_redis_up 1`, `cronclave_clock_offset_seconds 1.5`, `cronclave_runs 3`,
-		`cronclave_job_runs{job="a"} 2`, `cronclave_job_runs{job="b"} 1`, `cronclave_build_info{version="v1"} 1`,
+		`cronclave_job_runs{job="a"} 2`, `cronclave_job_runs{job="b"} 1`, `cronclave_build_info{version="v1"} 1`, `cronclave_log_lines_dropped_total 4`,
 		"go_goroutines ", "process_open_fds ",
 	} {
 		if !strings.Contains(body, want) {
