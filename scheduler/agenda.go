@@ -36,6 +36,7 @@ type tick struct {
 	term      *election.Term // of its run, if it was granted
 	won       int            // how often it was granted here
 	returned  bool           // its grant became known too late, and is being given back
+	unstarted bool           // its run was not able to begin, and its grant was given back
 	closed    bool           // it is open no more
 	dropped   bool           // since its schedule is no more
 	replaces  bool           // its last claim had a run stopped, if all slots were held

@@ -107,7 +107,7 @@ func (s *Scheduler) places() int {
 // noticeReady asks for what was put aside while no run might be started.
 func (s *Scheduler) noticeReady(now time.Time) {
 	was := s.unready
-	s.unready = s.cfg.Ready != nil && !s.cfg.Ready()
+	s.unready = s.cfg.Ready != nil && !s.cfg.Ready() || s.exec.breaker.why() != ""
 	if was && !s.unready {
 		s.wake(now)
 	}
@@ -314,7 +314,10 @@ func (s *Scheduler) start(k *tick, term *election.Term, now time.Time) {
 	k.term = term
 	go func() {
 		defer func() { s.finished <- k }()
-		s.exec.execute(context.Background(), k.job, run, term)
+		led := s.exec.execute(context.Background(), k.job, run, term)
+		if k.unstarted = led.unstarted != nil; k.unstarted {
+			s.exec.holdPlace(k.job, led)
+		}
 	}()
 }
 
@@ -341,6 +344,9 @@ func (s *Scheduler) freed(k *tick) {
 	if k.returned && !k.closed {
 		k.returned, k.id = false, ""
 		s.agenda.ask(k, now, now)
+	}
+	if k.unstarted {
+		s.restore(k, now)
 	}
 	s.roomFor(k.task, k.job, k.term, now)
 	s.wake(now, k)

@@ -21,6 +21,8 @@ type executor struct {
 	recorder *recorder
 	pools    Pools
 	notices  Notices
+	breaker  breaker
+	pauses   startPauses
 
 	draining context.Context     // ends when the drain begins
 	drain    func(time.Duration) // begins it
@@ -41,6 +43,7 @@ func newExecutor(cfg Config, now func() time.Time, abort context.Context) *execu
 		begin()
 	}
 	context.AfterFunc(abort, func() { time.AfterFunc(lastWords, part) })
+	x.breaker = breaker{log: cfg.Logger, probe: cfg.Probe, life: draining}
 	return x
 }
 
@@ -50,28 +53,36 @@ func killMargin(lease time.Duration) time.Duration { return max(lease/20, 50*tim
 // stopLead is how long before the lease's end a run is told to stop when renewals have failed.
 func stopLead(job *Job) time.Duration { return min(job.KillGrace, job.Lease/3) + killMargin(job.Lease) }
 
+// led is how a run has gone.
+type led struct {
+	record     Record
+	unstarted  error           // why nothing of it has ever begun: its grant was given back, and there is no record
+	unreturned <-chan struct{} // closed when the Runner of its last try has returned, which may be later than the end of the run if that was withdrawn
+}
+
 // lead runs the job and returns its final record, which is queued for the journal. When ctx ends the run is stopped.
-func (x *executor) lead(ctx context.Context, job *Job, run *Run, term *election.Term) Record {
+func (x *executor) lead(ctx context.Context, job *Job, run *Run, term *election.Term) led {
 	log := x.logger(run)
 	run.Replica, run.Logger = x.replica, log
 	record := Record{RunID: run.ID, Job: run.Job, Tick: run.Tick, Trigger: run.Trigger, Slot: run.Slot, Attempt: run.Attempt,
 		Token: run.Token, Replica: x.replica, Outcome: Running, Started: x.now()}
-	x.announce(record, job.Lease/4)
-	log.Info("started", "slot", run.Slot, "attempt", run.Attempt)
-	interrupted := x.tries(ctx, job, run, term, &record)
+	end := x.tries(ctx, job, run, term, &record)
+	if end.state == notStarted {
+		return x.undo(job, run, term, &record, end)
+	}
 	failpoint("ended", run)
 	x.tellEnd(job, run, term, &record)
 	failpoint("told", run)
 	x.announce(record, job.Lease/4) // before the release: else a replica that dies in between leaves a run that seems to go on for ever
 	failpoint("recorded", run)
 	if term != nil {
-		if err := x.part(job, run, term, &record, interrupted); err != nil {
+		if err := x.part(job, run, term, &record, end.state == interrupted); err != nil {
 			log.Warn("the lease could not be released; it ends by itself", "error", err)
 		}
 	}
 	failpoint("released", run)
 	log.Info("finished", record.summary()...)
-	return record
+	return led{record: record, unreturned: end.unreturned}
 }
 
 // logger tells of one run.
@@ -99,6 +110,8 @@ func (r *Record) conclude(result Result, cause error, lapsed bool) {
 		r.Outcome, r.Reason = Canceled, "replaced"
 	case errors.Is(cause, ErrLost):
 		r.Outcome = Lost
+	case errors.Is(cause, errStartTimeout): // though it has begun, in the last moment
+		r.Outcome, r.Reason = Failed, cause.Error()
 	case cause != nil:
 		r.Outcome, r.Reason = Canceled, "user"
 	case result.Err != nil:
@@ -108,7 +121,7 @@ func (r *Record) conclude(result Result, cause error, lapsed bool) {
 	}
 }
 
-// announce records a start before launching, and an end before the release, if the journal answers.
+// announce records an end before the release, if the journal answers.
 func (x *executor) announce(record Record, most time.Duration) {
 	if x.recorder.journal == nil {
 		return
@@ -123,16 +136,21 @@ func (x *executor) announce(record Record, most time.Duration) {
 	_ = written.wait(patience) // the recorder tells what it could not write
 }
 
-// launch runs the runner under its two contexts and returns why it was stopped, if it was.
-func (x *executor) launch(ctx context.Context, job *Job, run *Run, term *election.Term) (result Result, cause error) {
+// launch runs one try under its two contexts and returns why it was stopped, if it was. began is called, by the runner's goroutine, when the work has begun.
+// The runner gets a copy of the run: one that was withdrawn may still use it when the next try is launched.
+func (x *executor) launch(ctx context.Context, job *Job, of *Run, term *election.Term, began func(at time.Time)) (begin *start, result Result, cause error) {
 	stop, stopNow := context.WithCancelCause(context.Background())
 	kill, killNow := context.WithCancel(context.Background())
 	defer killNow()
 	defer stopNow(nil)
-	run.Kill = kill
+	begin = &start{began: began, now: x.now, over: make(chan struct{})}
+	try := *of
+	run := &try
+	run.Kill, run.start = kill, begin
 	x.awaitLease(ctx, term)
 	if why := x.tooLate(term); why != nil {
-		return Result{}, why
+		close(begin.over)
+		return begin, Result{}, why
 	}
 	asked := term
 	if job.OutlivesLease {
@@ -141,15 +159,21 @@ func (x *executor) launch(ctx context.Context, job *Job, run *Run, term *electio
 	if term != nil {
 		run.Lease = term
 	}
-	over := make(chan struct{})
+	if job.StartTimeout == 0 {
+		_ = begin.begin() // nothing else can have left that state yet
+		begin.confirm()
+	}
+	returned := Result{Err: errNoReturn} // unless it does
 	go func() {
-		defer close(over)
-		result.Err = errNoReturn // unless it does
-		result = job.call(stop, run)
+		defer close(begin.over)
+		returned = job.call(stop, run)
 	}()
-	g := guard{executor: x, job: job, term: term, cancel: ctx, asked: asked, stop: stopNow, kill: killNow}
-	cause = g.watch(over)
-	return result, cause
+	g := guard{executor: x, job: job, term: term, cancel: ctx, asked: asked, start: begin, stop: stopNow, kill: killNow}
+	cause = g.watch(begin.over)
+	if begin.is(withdrawn) {
+		return begin, Result{}, cause // whether or not the runner has returned
+	}
+	return begin, returned, cause
 }
 
 // awaitLease waits until a run has its whole lease: one whose grant was told late might be stopped before it has done anything.

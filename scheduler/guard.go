@@ -15,16 +15,21 @@ type guard struct {
 	term   *election.Term  // nil without a lock, or if the run outlives it
 	cancel context.Context // ends when somebody asks for the end of this run
 	asked  *election.Term  // so does it, through the server; nil without a lock
+	start  *start
 	stop   context.CancelCauseFunc
 	kill   context.CancelFunc
 }
 
-// watch returns why it stopped the run; nil if the run was over before.
+// watch returns why it stopped the run; nil if the run was over before. A run that has not begun when it is to stop is withdrawn: its runner, which may hang, is
+// not waited for.
 func (g *guard) watch(over <-chan struct{}) (cause error) {
-	var timeout, grace, drain, lease alarm
-	defer stopAll(&timeout, &grace, &drain, &lease)
+	var timeout, grace, drain, lease, begin alarm
+	defer stopAll(&timeout, &grace, &drain, &lease, &begin)
 	if g.job.Timeout > 0 {
 		timeout.Reset(g.job.Timeout)
+	}
+	if g.job.StartTimeout > 0 {
+		begin.Reset(g.job.StartTimeout)
 	}
 	if g.term != nil {
 		lease.Reset(g.leaseLeft())
@@ -37,20 +42,22 @@ func (g *guard) watch(over <-chan struct{}) (cause error) {
 			grace.Reset(within)
 		}
 	}
-	for {
+	for cause == nil || !g.start.withdraw() {
 		select {
 		case <-over:
 			return cause
 		case <-g.abort.Done():
 			halt(ErrDrain, 0)
-			g.kill()
-			<-over
+			g.end(over)
 			return cause
 		case <-g.ended():
 			halt(ErrLost, 0)
-			g.kill()
-			<-over
+			g.end(over)
 			return cause
+		case <-begin.C:
+			if !g.start.is(started) {
+				halt(errStartTimeout, 0)
+			}
 		case <-canceled:
 			canceled = nil
 			halt(context.Cause(g.cancel), g.job.KillGrace)
@@ -75,6 +82,16 @@ func (g *guard) watch(over <-chan struct{}) (cause error) {
 		case <-lease.C:
 			lease.Reset(g.checkLease(halt))
 		}
+	}
+	g.kill()
+	return cause
+}
+
+// end kills the run and waits for it, unless it has not begun.
+func (g *guard) end(over <-chan struct{}) {
+	g.kill()
+	if !g.start.withdraw() {
+		<-over
 	}
 }
 

@@ -50,6 +50,9 @@ type Job struct {
 	// Timeout stops a run, and KillGrace later kills it. They default to 24h and 10s; a negative Timeout is none,
 	// a negative KillGrace kills at once.
 	Timeout, KillGrace time.Duration
+	// StartTimeout is how long the Runner may take to begin, by [Run.Begin]: a grant whose work has not begun by then is given back. Defaults to none: then a run has
+	// begun when its Runner is called.
+	StartTimeout time.Duration
 	// Retry has a run that failed tried again.
 	Retry Retry
 	// Recover has a tick run again whose run was interrupted.
@@ -87,7 +90,9 @@ type Run struct {
 	Logger      hclog.Logger    // with the run's keys
 
 	startBy  time.Time // until when it may wait for a slot of its pool; zero: as long as its job says
+	insist   time.Time // until when its start is tried again and again, since nobody else can begin it; zero: its grant is given back instead
 	followed bool      // some job runs after this one's tick
+	start    *start    // of this try
 }
 
 // What starts a run, as [Run.Trigger] tells it.
@@ -159,7 +164,7 @@ func (j Job) validate() error {
 	fault(j.catchUpFault() != "", "%s", j.catchUpFault())
 	fault(j.Recover.fault(j.PerTick) != "", "%s", j.Recover.fault(j.PerTick))
 	fault(j.afterFault() != "", "%s", j.afterFault())
-	fault(j.Jitter < 0 || j.StartDeadline < 0, "Jitter and StartDeadline must not be negative")
+	fault(j.Jitter < 0 || j.StartDeadline < 0 || j.StartTimeout < 0, "Jitter, StartDeadline and StartTimeout must not be negative")
 	return errors.Join(faults...)
 }
 

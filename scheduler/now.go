@@ -26,7 +26,8 @@ func (s *Scheduler) RunNow(ctx context.Context, job string, lock bool) (Record, 
 	defer s.record()()
 	run := &Run{ID: newRunID(), Job: t.Name, Trigger: manual, Slots: t.Parallel, Attempt: 1}
 	if !lock {
-		return s.exec.lead(ctx, t.Job, run, nil), nil
+		led := s.exec.lead(ctx, t.Job, run, nil)
+		return led.record, led.unstarted
 	}
 	if s.cfg.Claimer == nil {
 		return Record{}, errNoClaimer
@@ -43,7 +44,8 @@ func (s *Scheduler) RunNow(ctx context.Context, job string, lock bool) (Record, 
 	}
 	run.Slot, run.Token = term.Slot(), term.Token()
 	defer s.overhear()()
-	return s.exec.lead(ctx, t.Job, run, term), nil
+	led := s.exec.lead(ctx, t.Job, run, term)
+	return led.record, led.unstarted
 }
 
 // overhear has the one run told at once that it is to stop; the function it returns ends that, and waits.

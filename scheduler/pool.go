@@ -85,15 +85,15 @@ var errPoolFull = errors.New("all slots of the pool were held")
 const longWait = time.Second
 
 // execute leads a run through its life, once it has a slot of its pool, if its job has one. While it waits it holds its slot of the job, and its place on this
-// replica. It returns the final record, which is queued for the journal, or none if the tick was given back.
-func (x *executor) execute(ctx context.Context, job *Job, run *Run, term *election.Term) Record {
+// replica. There is no final record if the tick was given back.
+func (x *executor) execute(ctx context.Context, job *Job, run *Run, term *election.Term) led {
 	failpoint("granted", run)
 	if job.Pool.Name == "" || term == nil {
 		return x.lead(ctx, job, run, term)
 	}
 	slot, why := x.enter(ctx, job, run, term)
 	if why != nil {
-		return x.withhold(job, run, term, why)
+		return led{record: x.withhold(job, run, term, why)}
 	}
 	return x.lead(ctx, job, run, term.With(slot))
 }
@@ -164,7 +164,7 @@ func (x *executor) lineUp(ctx context.Context, job *Job, run *Run) *election.Ter
 func (x *executor) withhold(job *Job, run *Run, term *election.Term, why error) Record {
 	log := x.logger(run)
 	if errors.Is(why, ErrDrain) && run.Trigger != manual {
-		x.giveBack(term, run)
+		x.giveBack(term, run, reasonDrain)
 		return Record{}
 	}
 	record := Record{RunID: run.ID, Job: run.Job, Tick: run.Tick, Trigger: run.Trigger, Replica: x.replica, Finished: x.now()}
@@ -183,13 +183,13 @@ func (x *executor) withhold(job *Job, run *Run, term *election.Term, why error) 
 }
 
 // giveBack opens the tick again, and has the others told, who believe it taken.
-func (x *executor) giveBack(term *election.Term, run *Run) {
+func (x *executor) giveBack(term *election.Term, run *Run, reason string) {
 	log := x.logger(run)
 	if err := term.Return(context.Background()); err != nil {
-		log.Warn("a tick that waited for its pool could not be given back", "error", err)
+		log.Warn("a tick that was not started could not be given back", "reason", reason, "error", err)
 		return
 	}
-	log.Info("not started, and given back", "reason", "drain")
+	log.Info("not started, and given back", "reason", reason)
 	if x.notices == nil {
 		return
 	}
@@ -226,14 +226,22 @@ func (s *Scheduler) reopen(t *task, st election.State, now time.Time) {
 		}
 		return
 	}
+	if s.exec.breaker.why() != "" {
+		reason = "capacity"
+	}
 	for _, at := range st.Open {
-		if _, open := t.find(at); open || t.unknown || t.dismissed || len(t.open) >= maxOpen || !t.names(at) {
-			continue
-		}
-		k := s.agenda.open(t, instantsOf(t.spec, at), now)
-		k.waited, k.reason = true, reason
-		if k.wasCaughtUp(now) {
-			k.reason = "down"
-		}
+		s.reopenTick(t, at, reason, now)
+	}
+}
+
+// reopenTick takes up one tick, unless it is open here.
+func (s *Scheduler) reopenTick(t *task, at time.Time, reason string, now time.Time) {
+	if _, open := t.find(at); open || t.unknown || t.dismissed || len(t.open) >= maxOpen || !t.names(at) {
+		return
+	}
+	k := s.agenda.open(t, instantsOf(t.spec, at), now)
+	k.waited, k.reason = true, reason
+	if k.wasCaughtUp(now) {
+		k.reason = "down"
 	}
 }

@@ -212,6 +212,11 @@ func (a attempt) taken(ctx context.Context, right *election.Term) (again time.Ti
 	default:
 		return a.leave(right), nil
 	}
+	if err := a.exec.breaker.check(); err != nil { // a request that was begun can't be left to another replica
+		a.exec.breaker.failed(err)
+		_ = term.Return(context.Background()) // it goes on in the background
+		return a.leave(right), nil
+	}
 	if !a.begin(ctx, right) {
 		_ = term.Return(context.Background()) // it goes on in the background
 		return a.now().Add(heldPause), nil
@@ -338,7 +343,7 @@ func (a attempt) deny(outcome Outcome, reason string) {
 // execute runs the job. Who asked is told at the same time, so that a slow journal holds up nothing.
 func (a attempt) execute(term *election.Term) {
 	run := &Run{ID: term.ID(), Job: a.job.Name, Tick: a.request.Tick, Trigger: manual, Slot: term.Slot(), Slots: a.job.Parallel,
-		Attempt: term.Attempt(), Token: term.Token()}
+		Attempt: term.Attempt(), Token: term.Token(), insist: a.request.Expires}
 	told := make(chan struct{})
 	go func() {
 		defer close(told)

@@ -50,15 +50,32 @@ func (r Retry) pause(number int) time.Duration {
 	return d - rand.N(d/2+1)
 }
 
-// tries leads a run through its tries. record has the outcome of the last one then; each before has a record of its own. interrupted tells that
-// there was to be another one, which another replica may have.
-func (x *executor) tries(ctx context.Context, job *Job, run *Run, term *election.Term, record *Record) (interrupted bool) {
-	for began := record.Started; ; began = x.now() {
-		result, cause := x.launch(ctx, job, run, term)
+// tries leads a run through its tries. record has the outcome of the last one then; each before has a record of its own.
+func (x *executor) tries(ctx context.Context, job *Job, run *Run, term *election.Term, record *Record) (end tryEnd) {
+	var last *Record // of the try before
+	for asked := x.now(); ; {
+		opening := *record
+		begin, result, cause := x.launch(ctx, job, run, term, func(at time.Time) { x.begun(run, opening, at, last == nil) })
+		end.unreturned = begin.over
+		if end.why = begin.unstarted(result, cause); end.why != nil {
+			state, again := x.unstartedTry(ctx, run, term, last, asked, end.why)
+			if again {
+				continue
+			}
+			if last != nil {
+				*record = *last
+			}
+			end.state = state
+			return end
+		}
+		began := begin.beganAt(asked)
+		if last == nil {
+			record.Started = began
+		}
 		record.Finished = x.now()
 		record.conclude(result, cause, lapsed(job, term))
 		if run.Attempt > job.Retry.Max || record.Outcome != Failed && record.Outcome != TimedOut {
-			return false
+			return end
 		}
 		pause := job.Retry.pause(run.Attempt)
 		one := record.try(began)
@@ -67,9 +84,12 @@ func (x *executor) tries(ctx context.Context, job *Job, run *Run, term *election
 			if why := whyStopped(term); why != nil { // else its last try tells how it ended
 				record.Finished = x.now()
 				record.conclude(Result{ExitCode: record.ExitCode, Signal: record.Signal, Output: record.Output}, why, false)
-				return false
+				return end
 			}
-			return ctx.Err() == nil
+			if ctx.Err() == nil {
+				end.state = interrupted
+			}
+			return end
 		}
 		if term != nil {
 			if err := term.Again(context.Background()); err != nil { // a renewal will tell it
@@ -77,11 +97,23 @@ func (x *executor) tries(ctx context.Context, job *Job, run *Run, term *election
 			}
 		}
 		x.recorder.add(one)
-		next := *run
+		before, next := *record, *run
 		next.Attempt++
+		last, asked = &before, x.now()
 		run, record.Attempt, record.Outcome, record.Reason = &next, next.Attempt, Running, ""
-		run.Logger.Info("started", "slot", run.Slot, "attempt", run.Attempt)
 	}
+}
+
+// begun is told of a try whose work has begun. The record of the run's start is not waited for: a holder that dies before it is written leaves an orphan, which
+// is recorded as well.
+func (x *executor) begun(run *Run, record Record, at time.Time, first bool) {
+	if first {
+		record.Started = at
+		x.recorder.add(record)
+	}
+	x.pauses.reset(run.Job)
+	x.breaker.started()
+	run.Logger.Info("started", "slot", run.Slot, "attempt", run.Attempt)
 }
 
 // try is the record of a try that another has followed. Its id is the run's and the attempt.

@@ -82,6 +82,9 @@ type Config struct {
 	// Ready tells whether runs may be started now; while they may not, the replica leaves its ticks to the others, as a full
 	// one does. Called by one goroutine at a time, often. Defaults to always.
 	Ready func() bool
+	// Probe tells whether this machine can start programs. It is called when a Runner's result wraps [ErrNotStarted], and after growing pauses until it succeeds:
+	// meanwhile the replica claims nothing. Called by several goroutines. Defaults to none: then each such result ends claiming for a pause.
+	Probe func() error
 	// DrainTimeout is how long a drain waits for running jobs, their kill grace included. Defaults to 25s.
 	DrainTimeout time.Duration
 	// Clock is the replica's wall clock, used until the server's is known. Defaults to time.Now.
@@ -154,6 +157,9 @@ func New(cfg Config) (*Scheduler, error) {
 	cfg.DrainTimeout = orDefault(cfg.DrainTimeout, 25*time.Second)
 	if cfg.Clock == nil {
 		cfg.Clock = time.Now
+	}
+	if cfg.Notices != nil {
+		cfg.Notices = &orderedNotices{Notices: cfg.Notices}
 	}
 	s := &Scheduler{
 		cfg: cfg, log: cfg.Logger, reloads: make(chan reload),

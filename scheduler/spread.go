@@ -3,6 +3,7 @@ package scheduler
 import (
 	"context"
 	"strconv"
+	"sync"
 	"time"
 
 	"github.com/cespare/xxhash/v2"
@@ -74,6 +75,20 @@ func (s *Scheduler) hear(ctx context.Context) (end func()) {
 	}
 }
 
+// orderedNotices publishes one message after the other: that a grant was given back must not be overtaken by the news of the grant, which would have the others
+// close its tick.
+type orderedNotices struct {
+	Notices
+	mu sync.Mutex
+}
+
+// Tell publishes what is true when its turn comes.
+func (o *orderedNotices) Tell(ctx context.Context, begun, ended []*election.Term) error {
+	o.mu.Lock()
+	defer o.mu.Unlock()
+	return o.Notices.Tell(ctx, begun, ended) //nolint:wrapcheck // it is what it stands for
+}
+
 // tell spreads the word of runs that have begun, and ended, one message after the other.
 func (s *Scheduler) tell() {
 	if s.cfg.Notices == nil || s.telling != nil || len(s.begun)+len(s.ended) == 0 {
@@ -118,6 +133,9 @@ func (s *Scheduler) heedAll() {
 	}
 }
 
+// soon is less than the shortest lease lasts, and more than two replicas disagree on the server's time: a grant that ends so soon has ended already.
+const soon = 500 * time.Millisecond
+
 // heed closes ticks that others have won, and asks for those that wait for a slot, of which one is free. A tick that was asked for here already is left to its reply, and of one with several
 // grants a notice tells not enough.
 func (s *Scheduler) heed(notices []election.Notice) {
@@ -129,7 +147,7 @@ func (s *Scheduler) heed(notices []election.Notice) {
 		case t != nil && n.Tick.IsZero():
 			s.hasten(t, now)
 			s.checkAfter(t, now)
-		case t != nil && !n.Until.After(now): // it was left to an heir, or given back
+		case t != nil && n.Until.Before(now.Add(soon)): // it was left to an heir, or given back
 			s.watch(t, n.Until)
 			continue
 		}

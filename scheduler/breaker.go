@@ -1,0 +1,139 @@
+package scheduler
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"sync"
+	"time"
+
+	"github.com/hashicorp/go-hclog"
+)
+
+const (
+	// The pauses of a replica that can't start programs grow from the first to the last.
+	firstStartPause, lastStartPause = time.Second, time.Minute
+	// probeTimeout bounds a probe, which may hang as a start may.
+	probeTimeout = 10 * time.Second
+)
+
+// breaker stops this replica from claiming while its machine is not able to start programs, as a circuit breaker does: it opens at a start that failed for want
+// of a resource, probes after growing pauses whether starts are possible again, and closes then. Ticks are left to the other replicas meanwhile.
+type breaker struct {
+	log   hclog.Logger
+	probe func() error // may be nil: then the end of a pause closes it
+	life  context.Context
+
+	mu    sync.Mutex
+	fault string        // why it is open; "" while it is closed
+	pause time.Duration // the last one; 0 since a program was started
+}
+
+// why tells why no program can be started at present; "" if as far as is known they can be.
+func (b *breaker) why() string {
+	b.mu.Lock()
+	defer b.mu.Unlock()
+	return b.fault
+}
+
+// started is told that a program was started.
+func (b *breaker) started() {
+	b.mu.Lock()
+	defer b.mu.Unlock()
+	if b.fault == "" {
+		b.pause = 0
+	}
+}
+
+// check probes whether programs can be started.
+func (b *breaker) check() error {
+	if b.probe == nil {
+		return nil
+	}
+	done := make(chan error, 1)
+	go func() { done <- b.probe() }()
+	timer := time.NewTimer(probeTimeout)
+	defer timer.Stop()
+	select {
+	case err := <-done:
+		return err
+	case <-timer.C:
+		return errors.New("a start hangs")
+	}
+}
+
+// failed is told of a start that failed for want of a resource. It tells whether that concerns the whole replica: a probe fails, too.
+func (b *breaker) failed(err error) (open bool) {
+	if b.why() != "" {
+		return true
+	}
+	if b.probe != nil && b.check() == nil {
+		return false
+	}
+	b.mu.Lock()
+	defer b.mu.Unlock()
+	if b.fault == "" {
+		b.fault = err.Error()
+		b.lengthen()
+		b.log.Warn("cannot start programs; claiming nothing until that is possible again", "error", err, "retry_in", b.pause.String())
+		go b.retry(time.Now(), b.pause)
+	}
+	return true
+}
+
+// lengthen doubles the pause. mu is held.
+func (b *breaker) lengthen() time.Duration {
+	b.pause = min(max(2*b.pause, firstStartPause), lastStartPause)
+	return b.pause
+}
+
+// retry closes the breaker when a probe succeeds.
+func (b *breaker) retry(since time.Time, pause time.Duration) {
+	for {
+		timer := time.NewTimer(pause)
+		select {
+		case <-timer.C:
+		case <-b.life.Done():
+			timer.Stop()
+			return
+		}
+		err := b.check()
+		b.mu.Lock()
+		if err == nil {
+			b.fault = ""
+			b.mu.Unlock()
+			b.log.Info("programs can be started again; claiming", "after", time.Since(since).Round(time.Millisecond).String())
+			return
+		}
+		b.fault, pause = fmt.Sprint(err), b.lengthen()
+		b.mu.Unlock()
+		b.log.Debug("still cannot start programs", "error", err, "retry_in", pause.String())
+	}
+}
+
+// startPauses are how long this replica leaves jobs to the others that it was not able to start though it can start others.
+type startPauses struct {
+	mu    sync.Mutex
+	byJob map[string]time.Duration
+}
+
+// next is the pause after one more start of a job that did not work.
+func (p *startPauses) next(job string) time.Duration {
+	p.mu.Lock()
+	defer p.mu.Unlock()
+	if p.byJob == nil {
+		p.byJob = map[string]time.Duration{}
+	}
+	p.byJob[job] = min(max(2*p.byJob[job], firstStartPause), lastStartPause)
+	return p.byJob[job]
+}
+
+// reset is told that the job was started.
+func (p *startPauses) reset(job string) {
+	p.mu.Lock()
+	defer p.mu.Unlock()
+	delete(p.byJob, job)
+}
+
+// Unable tells why this replica claims nothing at present: its machine can't start programs; "" if it can. It may be called at any time.
+func (s *Scheduler) Unable() string { return s.exec.breaker.why() }

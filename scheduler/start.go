@@ -1,0 +1,102 @@
+package scheduler
+
+import (
+	"errors"
+	"fmt"
+	"sync/atomic"
+	"time"
+)
+
+var (
+	// ErrNotStarted is wrapped by the [Result] of a Runner that could not begin its work for want of something that this replica lacks, such as processes or
+	// file descriptors: the grant is given back, for another replica to use. It counts only if the run has not begun.
+	ErrNotStarted = errors.New("not started")
+	// errStartTimeout is why a run is withdrawn whose Runner takes too long to begin.
+	errStartTimeout = fmt.Errorf("%w within the time for that", ErrNotStarted)
+	// errWithdrawn is told to a Runner that begins too late.
+	errWithdrawn = fmt.Errorf("%w: the run was withdrawn", ErrNotStarted)
+)
+
+// startState is where a try of a run is on the way from its grant to its work.
+type startState int32
+
+const (
+	// preparing: nothing has begun. The Runner can begin, or the executor withdraw the run, whichever comes first.
+	preparing startState = iota
+	// starting: the Runner is in the step that can't be undone from outside. It alone tells whether that step worked.
+	starting
+	// started: the work has begun, and the grant is never given back.
+	started
+	// withdrawn: the work never begins.
+	withdrawn
+)
+
+// start decides, once for each try of a run, between its work and the return of its grant: both leave the state preparing by one compare-and-swap.
+type start struct {
+	state atomic.Int32
+	began func(at time.Time) // told when the work has begun
+	now   func() time.Time
+	at    time.Time     // when that was; read after the Runner has returned
+	over  chan struct{} // closed when the Runner has returned
+}
+
+func (s *start) is(state startState) bool { return startState(s.state.Load()) == state }
+
+// withdraw tells whether the work never begins: it has not, and the run is withdrawn now or was before.
+func (s *start) withdraw() bool {
+	return s.state.CompareAndSwap(int32(preparing), int32(withdrawn)) || s.is(withdrawn)
+}
+
+// begin leaves preparing for starting.
+func (s *start) begin() error {
+	if !s.state.CompareAndSwap(int32(preparing), int32(starting)) {
+		return errWithdrawn
+	}
+	return nil
+}
+
+// confirm is told that the work has begun.
+func (s *start) confirm() {
+	if s.state.CompareAndSwap(int32(starting), int32(started)) {
+		s.at = s.now()
+		s.began(s.at)
+	}
+}
+
+// beganAt is when the work of a try that has returned began, or was to begin.
+func (s *start) beganAt(asked time.Time) time.Time {
+	if s.is(started) {
+		return s.at
+	}
+	return asked
+}
+
+// Begin is called by a Runner of a job with a [Job.StartTimeout] right before the step by which its work begins. An error tells that the grant was given back
+// meanwhile: the work must not begin, and Run returns the error. After Begin the Runner calls [Run.Began], or returns an error that wraps [ErrNotStarted] if the
+// step did not work for want of something that this replica lacks. For other jobs it does nothing.
+func (r *Run) Begin() error {
+	if r.start == nil || r.start.is(started) {
+		return nil
+	}
+	return r.start.begin()
+}
+
+// Began is called right after the step by which the work begins: see [Run.Begin].
+func (r *Run) Began() {
+	if r.start != nil {
+		r.start.confirm()
+	}
+}
+
+// unstarted tells why the work of a try has never begun, if that is no outcome of the run: this replica was not able to begin it, or not in time.
+func (s *start) unstarted(result Result, cause error) error {
+	switch {
+	case s.is(started):
+		return nil
+	case s.is(withdrawn) && (errors.Is(cause, errStartTimeout) || errors.Is(cause, ErrTimeout)):
+		return errStartTimeout
+	case errors.Is(result.Err, ErrNotStarted) && (cause == nil || errors.Is(cause, errStartTimeout)):
+		return result.Err
+	}
+	return nil
+}
