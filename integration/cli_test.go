@@ -78,6 +78,9 @@ type pastRun struct {
 	Finished   time.Time `json:"finished"`
 	DurationMS *int64    `json:"duration_ms"`
 	Output     *string   `json:"output"`
+
+	Retried     bool `json:"retried"`
+	FailedTries int  `json:"failed_tries"`
 }
 
 // verdict is the outcome with its reason, as in "skipped overlap".

@@ -227,7 +227,7 @@ func (s *Scheduler) settleClaim(k *tick, r election.Result, now time.Time) {
 		}
 		s.checkAfter(k.task, now) // what has ended after it may be due now
 		if r.Verdict == election.Settled {
-			s.log.Info("tick not run", "job", k.task.Name, "tick", k.at.Format(time.RFC3339), "outcome", r.Outcome)
+			s.tellVerdict(k, r.Outcome)
 		}
 	case election.CannotTell:
 		s.cannotTell(k, r, now)

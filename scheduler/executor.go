@@ -66,7 +66,9 @@ func (x *executor) lead(ctx context.Context, job *Job, run *Run, term *election.
 	run.Replica, run.Logger = x.replica, log
 	record := Record{RunID: run.ID, Job: run.Job, Tick: run.Tick, Trigger: run.Trigger, Slot: run.Slot, Attempt: run.Attempt,
 		Token: run.Token, Replica: x.replica, Outcome: Running, Started: x.now()}
+	watched := tellLostLease(job, run, term)
 	end := x.tries(ctx, job, run, term, &record)
+	watched()
 	if end.state == notStarted {
 		return x.undo(job, run, term, &record, end)
 	}
@@ -81,7 +83,7 @@ func (x *executor) lead(ctx context.Context, job *Job, run *Run, term *election.
 		}
 	}
 	failpoint("released", run)
-	log.Info("finished", record.summary()...)
+	record.tell(run, "finished", term != nil && x.recovers(job, run, &record, end.state == interrupted))
 	return led{record: record, unreturned: end.unreturned}
 }
 

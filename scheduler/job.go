@@ -93,6 +93,7 @@ type Run struct {
 	insist   time.Time // until when its start is tried again and again, since nobody else can begin it; zero: its grant is given back instead
 	followed bool      // some job runs after this one's tick
 	start    *start    // of this try
+	returned bool      // its end is returned to a caller, and is not for the log
 }
 
 // What starts a run, as [Run.Trigger] tells it.

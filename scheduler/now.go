@@ -24,7 +24,7 @@ func (s *Scheduler) RunNow(ctx context.Context, job string, lock bool) (Record, 
 		return Record{}, fmt.Errorf("job %s: %w", job, ErrNoJob)
 	}
 	defer s.record()()
-	run := &Run{ID: newRunID(), Job: t.Name, Trigger: manual, Slots: t.Parallel, Attempt: 1}
+	run := &Run{ID: newRunID(), Job: t.Name, Trigger: manual, Slots: t.Parallel, Attempt: 1, returned: true}
 	if !lock {
 		led := s.exec.lead(ctx, t.Job, run, nil)
 		return led.record, led.unstarted

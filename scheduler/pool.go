@@ -178,7 +178,7 @@ func (x *executor) withhold(job *Job, run *Run, term *election.Term, why error) 
 	if err := x.part(job, run, term, &record, false); err != nil {
 		log.Warn("the lease could not be released; it ends by itself", "error", err)
 	}
-	log.Info("not started", "pool", job.Pool.Name, "outcome", string(record.Outcome), "reason", record.Reason)
+	log.Log(record.Outcome.level(record.Reason, false), "not started", "pool", job.Pool.Name, "outcome", string(record.Outcome), "reason", record.Reason)
 	return record
 }
 

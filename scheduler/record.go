@@ -48,6 +48,10 @@ type Record struct {
 	ExitCode          *int
 	Signal            string
 	Started, Finished time.Time
+	// Retried says that it is of a try that failed, and that another one has followed: the outcome of the run is in a record of its own.
+	Retried bool
+	// FailedTries is how many tries of the run, before the one that ended it, have such records.
+	FailedTries int
 	// Ticks is how many ticks the record stands for, where those of a gap have one together; else 0.
 	Ticks  int
 	Output []byte

@@ -35,14 +35,19 @@ func (r Recover) allows(tick time.Time, attempt int) bool { return attempt <= r.
 // part ends a term whose run is over and recorded. One that was interrupted is left to an heir, if it may have one; how any other has ended is kept for the
 // jobs that run after it.
 func (x *executor) part(job *Job, run *Run, term *election.Term, record *Record, interrupted bool) error {
-	interrupted = interrupted || record.Outcome == Lost || record.Outcome == Canceled && record.Reason == reasonDrain
 	switch {
-	case interrupted && run.Trigger != manual && job.Recover.allows(record.Tick, record.Attempt):
+	case x.recovers(job, run, record, interrupted):
 		return term.Leave(context.Background())
 	case run.followed:
 		return term.Conclude(context.Background(), record.Outcome == OK)
 	}
 	return term.End(context.Background())
+}
+
+// recovers tells whether a run that is over is left to a recovery: one that was interrupted, if its job has that.
+func (x *executor) recovers(job *Job, run *Run, record *Record, interrupted bool) bool {
+	interrupted = interrupted || record.Outcome == Lost || record.Outcome == Canceled && record.Reason == reasonDrain
+	return interrupted && run.Trigger != manual && job.Recover.allows(record.Tick, record.Attempt)
 }
 
 // tellEnd has the cluster know of a run that has ended well, where that is decisive: for those who follow it, and for heirs. Else a replica that is killed

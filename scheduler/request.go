@@ -336,7 +336,7 @@ func (a attempt) dispose(outcome Outcome, reason string) {
 
 // deny tells who asked that there is no run.
 func (a attempt) deny(outcome Outcome, reason string) {
-	a.log.Info("request not run", "job", a.job.Name, "request", a.request.ID, "outcome", string(outcome), "reason", reason)
+	a.log.Log(outcome.level(reason, false), "request not run", "job", a.job.Name, "request", a.request.ID, "outcome", string(outcome), "reason", reason)
 	a.answer(Answer{Outcome: outcome, Reason: reason})
 }
 

@@ -79,7 +79,7 @@ func (x *executor) tries(ctx context.Context, job *Job, run *Run, term *election
 		}
 		pause := job.Retry.pause(run.Attempt)
 		one := record.try(began)
-		run.Logger.Warn("failed; trying again", append(one.summary(), "attempt", run.Attempt, "in", pause.Round(time.Millisecond).String())...)
+		run.Logger.Info("try failed", append(one.summary(), "attempt", run.Attempt, "retry_in", pause.Round(time.Millisecond).String())...)
 		if !x.rest(ctx, term, pause) {
 			if why := whyStopped(term); why != nil { // else its last try tells how it ended
 				record.Finished = x.now()
@@ -97,6 +97,7 @@ func (x *executor) tries(ctx context.Context, job *Job, run *Run, term *election
 			}
 		}
 		x.recorder.add(one)
+		record.FailedTries++
 		before, next := *record, *run
 		next.Attempt++
 		last, asked = &before, x.now()
@@ -119,7 +120,7 @@ func (x *executor) begun(run *Run, record Record, at time.Time, first bool) {
 // try is the record of a try that another has followed. Its id is the run's and the attempt.
 func (r *Record) try(began time.Time) Record {
 	one := *r
-	one.RunID, one.Started = fmt.Sprintf("%s.%d", r.RunID, r.Attempt), began
+	one.RunID, one.Started, one.Retried, one.FailedTries = fmt.Sprintf("%s.%d", r.RunID, r.Attempt), began, true, 0
 	return one
 }
 

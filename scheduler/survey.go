@@ -7,6 +7,8 @@ import (
 	"slices"
 	"time"
 
+	"github.com/hashicorp/go-hclog"
+
 	"github.com/cronclave/cronclave/election"
 	"github.com/cronclave/cronclave/internal/multierr"
 )
@@ -123,20 +125,21 @@ func (s *Scheduler) tellSettled(ctx, patience context.Context, inquiries []elect
 
 // mourn records orphans as abandoned, with why they were to stop if they were, but for those that had ended well. Every replica that sees one does so, once: the record is the same.
 func (s *Scheduler) mourn(job string, st election.State) (written []*receipt) {
+	lost := s.heirless(job, st)
 	for _, o := range st.Orphans {
 		if r := s.mourned.receipt(job, o.ID); r != nil {
 			written = append(written, r)
 			continue
 		}
-		outcome, reason, what := Abandoned, o.Stopped, "run abandoned: its holder is gone"
+		outcome, reason, what, level := Abandoned, o.Stopped, "run abandoned: its holder is gone", Abandoned.level("", !lost[o.ID] || o.Stopped != "")
 		if o.EndedWell {
-			outcome, reason, what = OK, "", "run ended well: its holder was gone before it could release it"
+			outcome, reason, what, level = OK, "", "run ended well: its holder was gone before it could release it", hclog.Warn
 		}
 		r, known := s.exec.recorder.add(Record{RunID: o.ID, Job: job, Tick: o.Tick, Trigger: o.Trigger, Slot: o.Slot, Attempt: o.Attempt,
 			Token: o.Token, Replica: o.Holder, Outcome: outcome, Reason: reason, Finished: st.Now})
 		written = append(written, r)
 		if !known {
-			s.log.Warn(what, "job", job, "run_id", o.ID, "replica_lost", o.Holder, "token", o.Token)
+			s.log.Log(level, what, "job", job, "run_id", o.ID, "replica_lost", o.Holder, "token", o.Token)
 		}
 	}
 	return written

@@ -40,7 +40,7 @@ func (x *executor) unstartedTry(ctx context.Context, run *Run, term *election.Te
 		return notStarted, false
 	}
 	pause := min(x.pauses.next(run.Job), until.Sub(x.now()))
-	run.Logger.Info("not started; trying again", "attempt", run.Attempt, "error", why, "in", pause.Round(time.Millisecond).String())
+	run.Logger.Info("not started; trying again", "attempt", run.Attempt, "error", why, "retry_in", pause.Round(time.Millisecond).String())
 	if x.rest(ctx, term, pause) {
 		return concluded, true
 	}
@@ -80,7 +80,7 @@ func (x *executor) abandonRequest(job *Job, run *Run, term *election.Term, recor
 	if err := term.End(context.Background()); err != nil {
 		run.Logger.Warn("the lease could not be released; it ends by itself", "error", err)
 	}
-	run.Logger.Warn("not started", "outcome", string(record.Outcome), "reason", record.Reason)
+	run.Logger.Log(record.Outcome.level(record.Reason, false), "not started", "outcome", string(record.Outcome), "reason", record.Reason)
 	return *record
 }
 

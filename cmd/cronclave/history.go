@@ -127,7 +127,7 @@ func (a *app) printHistory(records []journal.Record) error {
 	fmt.Fprintln(table, "TIME\tJOB\tTICK\tREPLICA\tSLOT\tTOKEN\tOUTCOME\tDURATION\tRUN")
 	for _, r := range records {
 		fmt.Fprintf(table, "%s\t%s\t%s\t%s\t%s\t%s\t%s\t%s\t%s\n", stamp(whenOf(r)), r.Job, askedTick(r), r.Replica,
-			slotOf(r), ifRun(r, fmt.Sprint(r.Token)), oneLine(r.Outcome+" "+r.Reason), duration(r), ifRun(r, r.RunID))
+			slotOf(r), ifRun(r, fmt.Sprint(r.Token)), oneLine(r.Outcome+" "+r.Reason+ofTries(r)), duration(r), ifRun(r, r.RunID))
 	}
 	_ = table.Flush() // into memory
 	header, rest, _ := strings.Cut(rows.String(), "\n")
@@ -152,6 +152,19 @@ func whenOf(r journal.Record) time.Time {
 		return r.Finished
 	}
 	return r.Started
+}
+
+// ofTries says of a try that it was followed by another, and of a run how many have failed before its end.
+func ofTries(r journal.Record) string {
+	switch {
+	case r.Retried:
+		return " (tried again)"
+	case r.FailedTries == 1:
+		return " (after 1 failed try)"
+	case r.FailedTries > 1:
+		return fmt.Sprintf(" (after %d failed tries)", r.FailedTries)
+	}
+	return ""
 }
 
 // oneLine makes a text one cell of a table.

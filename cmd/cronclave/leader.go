@@ -36,8 +36,12 @@ func (r *replica) lead(ctx context.Context, term *election.Term) {
 	var duties sync.WaitGroup
 	duties.Go(func() { r.beat(ctx) })
 	duties.Go(func() { r.compare(ctx) })
+	duties.Go(func() { r.watchReplicas(ctx) })
 	every(ctx, sweepEvery, func() { h.keep(ctx, disabled(r.cfg.Load())) })
 	duties.Wait()
+	if cause := context.Cause(ctx); errors.Is(cause, election.ErrEndangered) || term.Context().Err() != nil {
+		r.log.Warn("leadership lost", "token", term.Token(), "error", cause)
+	}
 }
 
 // disabled are the jobs that nobody runs although they are known.

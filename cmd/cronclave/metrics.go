@@ -117,6 +117,10 @@ func (r *replica) count() func(journal.Record) {
 		return nil
 	}
 	return func(rec journal.Record) {
+		if rec.Retried {
+			r.metrics.TryFailed(rec.Job)
+			return
+		}
 		o := httpapi.Outcome{Job: rec.Job, Outcome: rec.Outcome, Ticks: rec.Ticks, Finished: rec.Finished}
 		if slices.Contains(withReason, scheduler.Outcome(rec.Outcome)) {
 			o.Reason = rec.Reason

@@ -28,7 +28,7 @@ func journalRecord(r scheduler.Record) journal.Record {
 	rec := journal.Record{
 		RunID: r.RunID, Job: r.Job, Tick: r.Tick, Trigger: r.Trigger, Attempt: r.Attempt, Token: r.Token,
 		Replica: r.Replica, Outcome: string(r.Outcome), Reason: r.Reason, ExitCode: r.ExitCode, Signal: r.Signal,
-		Started: r.Started, Finished: r.Finished, Ticks: r.Ticks,
+		Started: r.Started, Finished: r.Finished, Ticks: r.Ticks, Retried: r.Retried, FailedTries: r.FailedTries,
 	}
 	if r.Token != 0 || !r.Started.IsZero() { // else no run held a slot
 		rec.Slot = &r.Slot

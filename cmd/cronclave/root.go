@@ -71,7 +71,10 @@ func execute(ctx context.Context, args []string, s streams) int {
 	defer force(nil)
 	a := &app{streams: s, force: func(code int) { force(exitError{code: code}) }}
 	ended := make(chan int, 1)
-	go func() { ended <- a.command(ctx, args) }()
+	go func() {
+		defer a.closeLog(forced) // also if the command panics: what it logged before may say why
+		ended <- a.command(ctx, args)
+	}()
 	var code int
 	select {
 	case code = <-ended:

@@ -60,16 +60,20 @@ func lastRun(r *journal.Record) string {
 	if r.Tick.IsZero() {
 		at = stamp(whenOf(*r)) + " " + at
 	}
-	return strings.TrimSpace(at + " " + r.Outcome + " " + brief(r.Reason))
+	return oneLine(at + " " + r.Outcome + " " + brief(r.Reason) + ofTries(*r))
 }
 
-// outcomesOf tells how often records have each outcome, the most frequent one first.
+// outcomesOf tells how often records have each outcome, the most frequent one first. Tries that were followed by others are no outcomes.
 func outcomesOf(records []journal.Record) string {
 	if len(records) == 0 {
 		return "-"
 	}
-	counts := map[string]int{}
+	counts, retried := map[string]int{}, 0
 	for _, r := range records {
+		if r.Retried {
+			retried++
+			continue
+		}
 		counts[r.Outcome]++
 	}
 	outcomes := slices.SortedFunc(maps.Keys(counts), func(a, b string) int {
@@ -77,6 +81,9 @@ func outcomesOf(records []journal.Record) string {
 	})
 	for i, outcome := range outcomes {
 		outcomes[i] = fmt.Sprintf("%d %s", counts[outcome], outcome)
+	}
+	if retried > 0 {
+		outcomes = append(outcomes, fmt.Sprintf("%d retried", retried))
 	}
 	return strings.Join(outcomes, ", ")
 }

@@ -15,6 +15,7 @@ import (
 type Metrics struct {
 	registry *prometheus.Registry
 	outcomes *prometheus.CounterVec
+	tries    *prometheus.CounterVec
 	runTime  *prometheus.CounterVec
 	lastOK   *prometheus.GaugeVec
 	duration prometheus.Histogram
@@ -63,6 +64,8 @@ func NewMetrics(version string, g Gauges) *Metrics {
 	m := &Metrics{registry: prometheus.NewRegistry(), jobs: map[string]time.Time{},
 		outcomes: prometheus.NewCounterVec(prometheus.CounterOpts{Name: "cronclave_outcomes_total",
 			Help: "Ticks and runs by how they ended, each counted once in the cluster, by the replica that told it first."}, []string{"job", "outcome", "reason"}),
+		tries: prometheus.NewCounterVec(prometheus.CounterOpts{Name: "cronclave_tries_failed_total",
+			Help: "Tries of runs that failed, and that another try has followed."}, []string{"job"}),
 		runTime: prometheus.NewCounterVec(prometheus.CounterOpts{Name: "cronclave_run_seconds_total",
 			Help: "Time that runs took, of those that this replica counts in cronclave_outcomes_total."}, []string{"job"}),
 		lastOK: prometheus.NewGaugeVec(prometheus.GaugeOpts{Name: "cronclave_last_ok_timestamp_seconds",
@@ -74,7 +77,7 @@ func NewMetrics(version string, g Gauges) *Metrics {
 		left: histogram("cronclave_lease_renewal_left_seconds", "What was left of a lease when a renewal came through: near zero it was nearly lost.", leftBuckets),
 		lost: prometheus.NewCounter(prometheus.CounterOpts{Name: "cronclave_leases_lost_total", Help: "Leases that this replica lost."}),
 	}
-	m.registry.MustRegister(m.outcomes, m.runTime, m.lastOK, m.duration, m.delay, m.poolWait, m.left, m.lost,
+	m.registry.MustRegister(m.outcomes, m.tries, m.runTime, m.lastOK, m.duration, m.delay, m.poolWait, m.left, m.lost,
 		collectors.NewGoCollector(), collectors.NewProcessCollector(collectors.ProcessCollectorOpts{}))
 	m.registry.MustRegister(g.collectors(version)...)
 	return m
@@ -134,9 +137,7 @@ func number(b bool) float64 {
 func (m *Metrics) Ended(o Outcome) {
 	m.mu.Lock()
 	defer m.mu.Unlock()
-	if _, known := m.jobs[o.Job]; !known {
-		m.jobs[o.Job] = time.Time{}
-	}
+	m.know(o.Job)
 	m.outcomes.WithLabelValues(o.Job, o.Outcome, o.Reason).Add(float64(max(o.Ticks, 1)))
 	if o.Ran {
 		took := max(o.Took, 0).Seconds() // the clock may have been set back
@@ -146,6 +147,21 @@ func (m *Metrics) Ended(o Outcome) {
 	if o.Outcome == "ok" {
 		m.succeeded(o.Job, o.Finished)
 	}
+}
+
+// know is called with mu held, for what [Metrics.Keep] is to forget.
+func (m *Metrics) know(job string) {
+	if _, known := m.jobs[job]; !known {
+		m.jobs[job] = time.Time{}
+	}
+}
+
+// TryFailed counts a try of a run that another one follows. The run itself has not ended.
+func (m *Metrics) TryFailed(job string) {
+	m.mu.Lock()
+	defer m.mu.Unlock()
+	m.know(job)
+	m.tries.WithLabelValues(job).Inc()
 }
 
 // Succeeded notes when a run of a job has ended ok, if none is known that did so later. It counts nothing.
@@ -188,6 +204,7 @@ func (m *Metrics) Keep(known func(job string) bool) {
 		}
 		of := prometheus.Labels{"job": job}
 		m.outcomes.DeletePartialMatch(of)
+		m.tries.DeletePartialMatch(of)
 		m.runTime.DeletePartialMatch(of)
 		m.lastOK.DeletePartialMatch(of)
 		delete(m.jobs, job)

@@ -143,6 +143,8 @@ func TestMetrics(t *testing.T) {
 	m.Waited("db", 5*time.Second)
 	m.Renewed(5 * time.Second)
 	m.Lost()
+	m.TryFailed("a")
+	m.TryFailed("a")
 	_, body := request(t, s, "GET", "/metrics", "")
 	for _, want := range []string{
 		`cronclave_outcomes_total{job="a",outcome="ok",reason=""} 1`, `cronclave_outcomes_total{job="a",outcome="missed",reason="down"} 7`,
@@ -150,7 +152,7 @@ func TestMetrics(t *testing.T) {
 		`cronclave_run_duration_seconds_bucket{le="0.5"} 1`, `cronclave_run_duration_seconds_bucket{le="1"} 2`, `cronclave_run_duration_seconds_count 3`,
 		`cronclave_start_delay_seconds_bucket{le="0.01"} 1`, `cronclave_start_delay_seconds_bucket{le="0.3"} 2`, `cronclave_start_delay_seconds_sum 0.2`,
 		`cronclave_pool_wait_seconds_bucket{pool="db",le="1"} 0`, `cronclave_pool_wait_seconds_bucket{pool="db",le="10"} 1`,
-		`cronclave_leases_lost_total 1`, `cronclave_leader 1`, `cronclave_redis_up 1`, `cronclave_clock_offset_seconds 1.5`, `cronclave_runs 3`,
+		`cronclave_leases_lost_total 1`, `cronclave_tries_failed_total{job="a"} 2`, `cronclave_leader 1`, `cronclave_redis_up 1`, `cronclave_clock_offset_seconds 1.5`, `cronclave_runs 3`,
 		`cronclave_job_runs{job="a"} 2`, `cronclave_job_runs{job="b"} 1`, `cronclave_build_info{version="v1"} 1`, `cronclave_log_lines_dropped_total 4`,
 		"go_goroutines ", "process_open_fds ",
 	} {

@@ -62,6 +62,11 @@ type Record struct {
 	Finished time.Time `json:"finished,omitzero"`
 	// DurationMS is how long it ran, in milliseconds; nil if it did not end.
 	DurationMS *int64 `json:"duration_ms,omitempty"`
+	// Retried says that it is of a try that failed, and that another one has
+	// followed. The run has a record of its own.
+	Retried bool `json:"retried,omitempty"`
+	// FailedTries is how many such records the run has.
+	FailedTries int `json:"failed_tries,omitempty"`
 	// Ticks is how many ticks it stands for, where those of a gap have one record
 	// together; else 0. It is for Config.First and not kept.
 	Ticks int `json:"-"`

@@ -137,6 +137,54 @@ func (j *Journal) replicas(ctx context.Context) (replicas []Replica, damaged, er
 	return replicas, corrupt.Err(), nil
 }
 
+// LostReplica is one that is not seen any more although it did not say that it ends.
+type LostReplica struct {
+	ID   string
+	Seen time.Time // by the server's clock as the replica knew it
+}
+
+// LostReplicas returns the replicas that are not alive, and whose end nobody has
+// claimed. After some minutes they are forgotten.
+func (j *Journal) LostReplicas(ctx context.Context) ([]LostReplica, error) {
+	ctx, cancel := j.within(ctx)
+	defer cancel()
+	index := j.redis.ZRangeWithScores(ctx, j.key("replicas"), 0, -1)
+	if err := allErrors(ctx, []redis.Cmder{index}, index.Err()); err != nil {
+		return nil, fmt.Errorf("list replicas: %w", err)
+	}
+	var lost []LostReplica
+	for entries := range slices.Chunk(index.Val(), maxBatch) {
+		cmds, err := j.redis.Pipelined(ctx, func(p redis.Pipeliner) error {
+			for _, z := range entries {
+				p.Exists(ctx, j.key(fmt.Sprintf("replica:%s", z.Member)))
+			}
+			return nil
+		})
+		if err := allErrors(ctx, cmds, err); err != nil {
+			return nil, fmt.Errorf("look for lost replicas: %w", err)
+		}
+		for i, z := range entries {
+			id, _ := z.Member.(string)
+			if isRunID(id) && cmds[i].(*redis.IntCmd).Val() == 0 {
+				lost = append(lost, LostReplica{id, time.UnixMilli(int64(z.Score))})
+			}
+		}
+	}
+	return lost, nil
+}
+
+// ClaimLost takes a lost replica out of the list, and tells whether this call did
+// it: one of several callers is to say that it is lost.
+func (j *Journal) ClaimLost(ctx context.Context, id string) (claimed bool, err error) {
+	ctx, cancel := j.within(ctx)
+	defer cancel()
+	removed := j.redis.ZRem(ctx, j.key("replicas"), id)
+	if err := allErrors(ctx, []redis.Cmder{removed}, removed.Err()); err != nil {
+		return false, fmt.Errorf("remove replica %s from the list: %w", id, err)
+	}
+	return removed.Val() > 0, nil
+}
+
 // decodeEntry reads the JSON of v, whose name must then be want.
 func decodeEntry(text string, v any, name *string, want string) error {
 	if err := json.Unmarshal([]byte(text), v); err != nil {

@@ -64,6 +64,7 @@ func (s *suite) replicas() {
 		s.Errorf("replicas: %+v", got)
 	}
 	s.eventually("b has expired", func() bool { return slices.Equal(s.replicaIDs(j), []string{"a", "c"}) })
+	s.claimedOnce(j, "b")
 	must(s, j.Deregister(s.ctx, "a"))
 	must(s, j.Deregister(s.ctx, "never there"))
 	if ids := s.replicaIDs(j); !slices.Equal(ids, []string{"c"}) {
@@ -79,6 +80,22 @@ func (s *suite) replicas() {
 	s.register(j, c, hour)
 	if ids := s.replicaIDs(j); !slices.Equal(ids, []string{"d", "c"}) {
 		s.Errorf("one that was away: %q", ids)
+	}
+}
+
+// claimedOnce demands that one replica is lost, and that one of two callers is to say so.
+func (s *suite) claimedOnce(j *journal.Journal, id string) {
+	for i, want := range []bool{true, false} {
+		lost, err := j.LostReplicas(s.ctx)
+		must(s, err)
+		if found := slices.ContainsFunc(lost, func(r journal.LostReplica) bool { return r.ID == id && r.Seen.Equal(s.now.Truncate(time.Millisecond)) }); found != want || len(lost) > 1 {
+			s.Errorf("look %d: lost %+v", i, lost)
+		}
+		claimed, err := j.ClaimLost(s.ctx, id)
+		must(s, err)
+		if claimed != want {
+			s.Errorf("look %d: claimed %v", i, claimed)
+		}
 	}
 }
 

@@ -1,0 +1,105 @@
+package integration
+
+import (
+	"fmt"
+	"slices"
+	"strings"
+	"testing"
+)
+
+// TestFailuresSpeak has runs fail, time out and be tried again, and kills a replica that runs a job: each is told at the level that it deserves, and a try that was
+// followed by another counts as no outcome.
+func TestFailuresSpeak(t *testing.T) {
+	t.Parallel()
+	c := newCluster(t, `
+server = { listen = "127.0.0.1:0" }
+
+[jobs.bad]
+schedule = "* * * * * *"
+command = "exit 3"
+
+[jobs.late]
+schedule = "*/3 * * * * *"
+command = 'exec "$SCRIBE" -for 1m'
+timeout = "1s"
+
+[jobs.moody]
+schedule = "*/4 * * * * *"
+command = 'test "$CRONCLAVE_ATTEMPT" = 3'
+retry = { max = 3, delay = "100ms" }
+
+[jobs.long]
+schedule = "* * * * * *"
+command = 'exec "$SCRIBE" -for 5m'
+lease = "2s"
+`)
+	replicas := c.startAll(t, 3)
+	long := c.awaitTick(t, soon, "long", 0)
+	good := c.awaitRun(t, startTimeout, "moody", "good end", func(r pastRun) bool { return r.Outcome == "ok" })
+	c.awaitRun(t, soon, "bad", "failure", func(r pastRun) bool { return r.Outcome == "failed" })
+	c.awaitRun(t, soon, "late", "timeout", func(r pastRun) bool { return r.Outcome == "timeout" })
+	c.wantTriesApart(t, good, replicas)
+
+	victim := named(t, replicas, long.Replica)
+	victim.Kill(t)
+	others := slices.DeleteFunc(slices.Clone(replicas), func(r *replica) bool { return r == victim })
+	lost := func() (lines []logEntry) {
+		for _, r := range others {
+			lines = append(lines, slices.DeleteFunc(r.LogEntries(), func(e logEntry) bool { return e.Message() != "replica lost" })...)
+		}
+		return lines
+	}
+	eventually(t, startTimeout, "word of the lost replica", func() bool { return len(lost()) > 0 })
+	for _, r := range others { // nobody waits for the run that has taken its place
+		r.Kill(t)
+	}
+	if lines := lost(); len(lines) != 1 || lines[0]["level"] != "warn" || lines[0]["replica_lost"] != victim.Name || lines[0]["last_seen"] == nil {
+		t.Errorf("of the lost replica %s the log says %v", victim.Name, lines)
+	}
+	levels := map[string]map[string]bool{}
+	for _, r := range replicas {
+		for _, e := range r.LogEntries() {
+			what := strings.TrimSpace(fmt.Sprintln(e["job"], e.Message(), e["outcome"]))
+			if levels[what] == nil {
+				levels[what] = map[string]bool{}
+			}
+			levels[what][fmt.Sprint(e["level"])] = true
+		}
+	}
+	for what, level := range map[string]string{"bad finished failed": "error", "late finished timeout": "error", "moody try failed failed": "info", "moody finished ok": "info",
+		"long run abandoned: its holder is gone <nil>": "error"} {
+		if len(levels[what]) != 1 || !levels[what][level] {
+			t.Errorf("%q is logged at %v, want %s", what, levels[what], level)
+		}
+	}
+}
+
+// wantTriesApart demands that a run that was good at its third try says so everywhere, and that its tries are no outcomes.
+func (c *cluster) wantTriesApart(t *testing.T, good pastRun, replicas []*replica) {
+	t.Helper()
+	if good.Attempt != 3 || good.FailedTries != 2 || good.Retried {
+		t.Errorf("the history has %+v", good)
+	}
+	for _, r := range c.history(t, "moody") {
+		if r.Outcome == "failed" && !r.Retried {
+			t.Errorf("a try counts as a run: %+v", r)
+		}
+	}
+	c.command(t, "history", "moody").want(t, 0, "ok (after 2 failed tries)")
+	c.command(t, "history", "moody").want(t, 0, "failed exit code 1 (tried again)")
+	var pages strings.Builder
+	eventually(t, soon, "failed tries in the metrics", func() bool {
+		pages.Reset()
+		for _, r := range replicas {
+			_, page := get(t, r.metricsURL(t), "")
+			pages.WriteString(page)
+		}
+		return strings.Contains(pages.String(), `cronclave_tries_failed_total{job="moody"}`)
+	})
+	if strings.Contains(pages.String(), `cronclave_outcomes_total{job="moody",outcome="failed"`) {
+		t.Error("failed tries are counted as outcomes")
+	}
+	eventually(t, soon, "status of a run that is over", func() bool {
+		return strings.Contains(c.command(t, "status").stdout, "ok (after 2 failed tries)")
+	})
+}

@@ -1,0 +1,138 @@
+package scheduler_test
+
+import (
+	"bytes"
+	"context"
+	"encoding/json"
+	"fmt"
+	"slices"
+	"strings"
+	"sync"
+	"testing"
+	"time"
+
+	"github.com/hashicorp/go-hclog"
+
+	"github.com/cronclave/cronclave/internal/logging"
+	"github.com/cronclave/cronclave/scheduler"
+)
+
+// jsonLog is what replicas log, as users have it.
+type jsonLog struct {
+	mu   sync.Mutex
+	text bytes.Buffer
+}
+
+// Write takes lines.
+func (l *jsonLog) Write(p []byte) (int, error) {
+	l.mu.Lock()
+	defer l.mu.Unlock()
+	return l.text.Write(p)
+}
+
+// ends are the lines about ends of runs, tries and ticks: level, message, outcome, failed tries.
+func (l *jsonLog) ends(t *testing.T) (all []string) {
+	t.Helper()
+	l.mu.Lock()
+	defer l.mu.Unlock()
+	for line := range strings.Lines(l.text.String()) {
+		var e struct {
+			Level, Msg, Outcome, Reason, Job string
+			Tries                            int `json:"failed_tries"`
+		}
+		if err := json.Unmarshal([]byte(line), &e); err != nil {
+			t.Fatalf("%v: %s", err, line)
+		}
+		if message, _, _ := strings.Cut(e.Msg, ":"); slices.Contains([]string{"finished", "try failed", "tick not run", "ticks missed", "run abandoned", "not started",
+			"lease lost; the run goes on"}, message) {
+			tries := ""
+			if e.Tries > 0 {
+				tries = fmt.Sprint(" tries ", e.Tries)
+			}
+			all = append(all, strings.TrimSpace(e.Level+" "+message+" "+e.Outcome)+tries)
+		}
+	}
+	return all
+}
+
+func outlives(j *scheduler.Job) { j.OutlivesLease = true }
+
+// TestLevels: what failed for good is an ERROR, what was lost or missed and may yet be made good is a WARN, and what was decided so, or is tried again, an INFO.
+func TestLevels(t *testing.T) {
+	const at30 = "30 0 0 * * *"
+	for _, tc := range []struct {
+		name  string
+		job   func(c *cluster) scheduler.Job
+		act   func(c *cluster, r *replica) // at 32 s, when the run of 30 s has been on for 2 s
+		until time.Duration
+		want  []string
+	}{
+		{"ok", func(c *cluster) scheduler.Job { return c.job("j", at30, time.Second) }, nil, 40 * time.Second, []string{"info finished ok"}},
+		{"failed", func(c *cluster) scheduler.Job { return c.job("j", at30, 0, c.failing(9, time.Second, false)) }, nil, 40 * time.Second, []string{"error finished failed"}},
+		{"timeout", func(c *cluster) scheduler.Job {
+			return c.job("j", at30, time.Hour, func(j *scheduler.Job) { j.Timeout = 3 * time.Second })
+		}, nil, 40 * time.Second, []string{"error finished timeout"}},
+		{"a try that is followed by a good one", func(c *cluster) scheduler.Job {
+			return c.job("j", at30, 0, c.failing(2, time.Second, false), retry(3, time.Second, time.Second))
+		}, nil, 40 * time.Second, []string{"info try failed failed", "info try failed failed", "info finished ok tries 2"}},
+		{"the last try", func(c *cluster) scheduler.Job {
+			return c.job("j", at30, 0, c.failing(9, time.Second, false), retry(1, time.Second, time.Second))
+		}, nil, 40 * time.Second, []string{"info try failed failed", "error finished failed tries 1"}},
+		{"canceled", func(c *cluster) scheduler.Job { return c.job("j", at30, time.Hour) },
+			func(_ *cluster, r *replica) { r.cancel("j", "") }, 60 * time.Second, []string{"info finished canceled"}},
+		{"drained", func(c *cluster) scheduler.Job { return c.job("j", at30, time.Hour) },
+			func(_ *cluster, r *replica) { r.stop() }, 80 * time.Second, []string{"warn finished canceled"}},
+		{"drained, and run again", func(c *cluster) scheduler.Job { return c.job("j", at30, time.Hour, recovers(1)) },
+			func(_ *cluster, r *replica) { r.stop() }, 80 * time.Second, []string{"info finished canceled"}},
+		{"lost", func(c *cluster) scheduler.Job { return c.job("j", at30, time.Hour, lease(6*time.Second)) },
+			func(_ *cluster, r *replica) { r.wire.silence() }, 60 * time.Second, []string{"error finished lost"}},
+		{"lost, and run again", func(c *cluster) scheduler.Job {
+			return c.job("j", at30, time.Hour, recovers(1), lease(6*time.Second))
+		}, func(_ *cluster, r *replica) { r.wire.silence() }, 60 * time.Second, []string{"warn finished lost"}},
+		{"a lease that its run outlives", func(c *cluster) scheduler.Job {
+			return c.job("j", at30, 20*time.Second, outlives, lease(6*time.Second))
+		},
+			func(_ *cluster, r *replica) { r.wire.silence() }, 45 * time.Second, []string{"warn lease lost; the run goes on"}},
+		{"skipped", func(c *cluster) scheduler.Job { return c.job("j", "*/30 * * * * *", 25*time.Second+30*time.Second) }, nil, 61 * time.Second,
+			[]string{"info tick not run skipped overlap"}},
+		{"missed", func(c *cluster) scheduler.Job {
+			return c.job("j", "*/30 * * * * *", 50*time.Second, startDeadline(5*time.Second), func(j *scheduler.Job) { j.Overlap = scheduler.OverlapQueue })
+		}, nil, 70 * time.Second, []string{"warn tick not run missed slots"}},
+	} {
+		t.Run(tc.name, func(t *testing.T) {
+			inCluster(t, func(c *cluster) {
+				log := &jsonLog{}
+				logger, writer := logging.New(log, logging.Options{Level: hclog.Info, JSON: true})
+				defer writer.Close(context.Background())
+				r := c.join("r", []scheduler.Job{tc.job(c)}, func(cfg *scheduler.Config) { cfg.Logger = logger })
+				c.at(32 * time.Second)
+				if tc.act != nil {
+					tc.act(c, r)
+				}
+				c.at(tc.until)
+				want(t, "logged", log.ends(t), tc.want)
+			})
+		})
+	}
+}
+
+// TestLevelOfAbandonedRuns has a replica die that runs a job, and looks at what another says.
+func TestLevelOfAbandonedRuns(t *testing.T) {
+	for recoveries, level := range map[int]string{0: "error", 1: "warn"} {
+		t.Run(level, func(t *testing.T) {
+			inCluster(t, func(c *cluster) {
+				job := c.job("j", "30 0 0 * * *", time.Hour, recovers(recoveries), lease(6*time.Second))
+				holder := c.join("holder", []scheduler.Job{job})
+				c.at(32 * time.Second)
+				log := &jsonLog{}
+				logger, writer := logging.New(log, logging.Options{Level: hclog.Info, JSON: true})
+				defer writer.Close(context.Background())
+				c.join("other", []scheduler.Job{job}, func(cfg *scheduler.Config) { cfg.Logger = logger })
+				c.at(33 * time.Second)
+				holder.die()
+				c.at(55 * time.Second)
+				want(t, "logged", log.ends(t), []string{level + " run abandoned"})
+			})
+		})
+	}
+}
