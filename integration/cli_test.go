@@ -102,6 +102,7 @@ type clusterStatus struct {
 		ConfigDigest  string    `json:"config_digest"`
 		ClockOffsetMS int64     `json:"clock_offset_ms"`
 		Running       int       `json:"running"`
+		Unable        string    `json:"unable"`
 	} `json:"replicas"`
 	Jobs []struct {
 		Name     string     `json:"name"`

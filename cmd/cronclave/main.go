@@ -9,6 +9,7 @@ import (
 
 	"github.com/redis/go-redis/v9"
 
+	"github.com/cronclave/cronclave/internal/command"
 	"github.com/cronclave/cronclave/internal/warden"
 )
 
@@ -19,6 +20,7 @@ func main() {
 	if len(os.Args) == 2 && os.Args[1] == warden.Subcommand { // with nothing else of this program
 		os.Exit(beWarden())
 	}
+	command.KeepInherited()
 	redis.SetLogger(silence{}) // every error is returned as well, and told once
 	os.Exit(execute(context.Background(), os.Args[1:], streams{os.Stdin, os.Stdout, os.Stderr}))
 }

@@ -162,11 +162,15 @@ func (r *replica) entry() journal.Replica {
 	if refused := r.refused.Load(); refused != nil {
 		entry.Refused = *refused
 	}
+	entry.Unable = shortened(r.scheduler.Unable(), mostUnable)
 	if what := r.heartless.Load(); what != nil {
 		entry.Heartbeat = *what
 	}
 	return entry
 }
+
+// mostUnable is how much is told of why a replica claims nothing.
+const mostUnable = 200
 
 // every calls f at once, and then again and again until ctx ends.
 func every(ctx context.Context, period time.Duration, f func()) {

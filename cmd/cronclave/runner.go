@@ -2,6 +2,7 @@ package main
 
 import (
 	"context"
+	"errors"
 	"fmt"
 	"os"
 	"slices"
@@ -10,6 +11,7 @@ import (
 
 	"github.com/cronclave/cronclave/internal/command"
 	"github.com/cronclave/cronclave/internal/config"
+	"github.com/cronclave/cronclave/internal/exhaustion"
 	"github.com/cronclave/cronclave/scheduler"
 )
 
@@ -35,17 +37,39 @@ type commandRunner struct {
 func (r *commandRunner) Run(ctx context.Context, run *scheduler.Run) scheduler.Result {
 	env, err := command.Environment(r.environment(run))
 	if err != nil {
-		return scheduler.Result{Err: fmt.Errorf("prepare the environment: %w", err)}
+		err = fmt.Errorf("prepare the environment: %w", err)
+		if exhaustion.Is(err) {
+			err = fmt.Errorf("%w: %w", scheduler.ErrNotStarted, err)
+		}
+		return scheduler.Result{Err: err}
 	}
 	output := r.open(r.job, run)
 	defer output.end()
 	exit := r.host.Run(ctx, run.Kill, command.Spec{
-		Name: run.ID, Argv: r.job.Command, Dir: r.job.Dir, Env: env, User: r.job.User, Group: r.job.Group,
+		Name: run.ID, Job: run.Job, Argv: r.job.Command, Dir: r.job.Dir, Env: env, User: r.job.User, Group: r.job.Group, NoNewPrivs: r.job.KeepsPrivileges(),
 		Umask: r.job.Umask, Nice: r.job.Nice, Limits: command.Limits(r.job.Limits), Lease: leaseOf(run), KillGrace: r.job.KillGrace, Keep: r.job.Output.Keep,
-		Line: output.line,
+		Line: output.line, Begin: run.Begin, Started: run.Began,
 	})
 	return r.result(exit)
 }
+
+// notStarted is an error of package command as one of the scheduler's, in the same words.
+type notStarted struct{ error }
+
+// Is tells whether it stands for another error.
+func (notStarted) Is(target error) bool { return target == scheduler.ErrNotStarted }
+
+// Unwrap is the error of package command.
+func (n notStarted) Unwrap() error { return n.error }
+
+const (
+	// mostStart is how long a run may take to start its program, unless its lease is shorter; leastStart is how long at least: so long it takes to replace a
+	// warden that hangs.
+	mostStart, leastStart = 10 * time.Second, 5 * time.Second
+)
+
+// startTimeout is after how long a grant whose program was not started is given back.
+func startTimeout(lease time.Duration) time.Duration { return max(min(lease, mostStart), leastStart) }
 
 // leaseOf is the run's lease, or none: a nil of the scheduler's interface is not one of the command's.
 func leaseOf(run *scheduler.Run) command.Lease {
@@ -70,6 +94,9 @@ func (r *commandRunner) result(exit command.Exit) scheduler.Result {
 		if !slices.Contains(r.job.OKExitCodes, exit.Code) {
 			result.Err = fmt.Errorf("exit code %d", exit.Code)
 		}
+	}
+	if errors.Is(exit.Err, command.ErrNotStarted) {
+		result.Err = notStarted{exit.Err}
 	}
 	if exit.OutOfMemory && result.Err != nil {
 		result.Err = r.outOfMemory(result.Err)

@@ -81,6 +81,7 @@ type statusReplica struct {
 	ConfigDigest  string    `json:"config_digest"`
 	ClockOffsetMS int64     `json:"clock_offset_ms"`
 	Running       int       `json:"running"`
+	Unable        string    `json:"unable,omitempty"` // why it claims nothing
 
 	labels scheduler.Labels
 }
@@ -160,10 +161,13 @@ func (s *survey) cluster(ctx context.Context, st *status) error {
 		if r.Refused != "" {
 			s.warnings = append(s.warnings, warning{"config_refused", fmt.Sprintf("replica %s keeps its last good configuration; the new one is faulty: %s", r.Name, r.Refused)})
 		}
+		if r.Unable != "" {
+			s.warnings = append(s.warnings, warning{"cannot_start", fmt.Sprintf("replica %s claims nothing: its machine cannot start programs (%s); its ticks go to the other replicas", r.Name, r.Unable)})
+		}
 		if r.Heartbeat != "" {
 			s.warnings = append(s.warnings, warning{"heartbeat", fmt.Sprintf("leader %s: %s", r.Name, r.Heartbeat)})
 		}
-		st.Replicas = append(st.Replicas, statusReplica{r.Name, r.Version, r.Started, r.Seen, r.ConfigDigest, r.ClockOffsetMS, r.Running, r.Labels})
+		st.Replicas = append(st.Replicas, statusReplica{r.Name, r.Version, r.Started, r.Seen, r.ConfigDigest, r.ClockOffsetMS, r.Running, r.Unable, r.Labels})
 	}
 	if err := s.compare(ctx, campsOf(replicas)); err != nil {
 		return err

@@ -97,8 +97,9 @@ func (r *replica) newScheduler(cfg *config.Config) (*scheduler.Scheduler, error)
 	}
 	return scheduler.New(scheduler.Config{
 		Jobs: r.jobs(cfg), Claimer: elector, Journal: recorder{r.journal}, Logger: r.log, Replica: r.name,
-		MaxRunning: cfg.Replica.MaxRunning, DrainTimeout: cfg.Replica.DrainTimeout, Clock: r.clock,
+		MaxRunning: maxRunning(cfg.Replica.MaxRunning, limitsOfProcess(), r.log), DrainTimeout: cfg.Replica.DrainTimeout, Clock: r.clock,
 		Notices: elector, Requests: requests{r.journal, elector}, Pools: elector, Peers: r.peers.get, Ready: r.processes.warden.Ready,
+		Probe:  r.processes.host.Probe,
 		Labels: cfg.Replica.Labels,
 	})
 }
@@ -137,7 +138,7 @@ func jobsOf(cfg *config.Config, host *command.Host, open openOutput) []scheduler
 			Name: j.Name, Schedule: j.Schedule, After: j.After, Location: zone, Jitter: j.Jitter,
 			Except: j.Except, ExceptDates: j.ExceptDates, StartsAt: j.StartsAt, ExpiresAt: j.ExpiresAt,
 			Parallel: j.Parallel, PerTick: j.PerTick, PerReplica: j.PerReplica, StartDeadline: j.StartDeadline,
-			Timeout: noneIfZero(j.Timeout), KillGrace: noneIfZero(j.KillGrace), Lease: j.Lease, OutlivesLease: j.OutlivesLease, Where: j.Where,
+			Timeout: noneIfZero(j.Timeout), KillGrace: noneIfZero(j.KillGrace), Lease: j.Lease, StartTimeout: startTimeout(j.Lease), OutlivesLease: j.OutlivesLease, Where: j.Where,
 			Overlap: scheduler.Overlap(j.Overlap), CatchUp: scheduler.CatchUp(j.CatchUp), CatchUpWindow: j.CatchUpWindow,
 			Retry: scheduler.Retry(j.Retry), Recover: scheduler.Recover{Max: j.Recover}, Pool: scheduler.Pool{Name: j.Pool, Slots: j.PoolSlots},
 			Runner: &commandRunner{host: host, job: j, namespace: cfg.Namespace, withheld: cfg.Withheld(j), open: open},

@@ -9,6 +9,8 @@ import (
 	"os/user"
 	"strconv"
 	"strings"
+
+	"github.com/cronclave/cronclave/internal/exhaustion"
 )
 
 // account is whom a command runs as.
@@ -39,7 +41,10 @@ func (a *account) setUser(name string) (*user.User, error) {
 	if a.gid, err = number(u.Gid); err != nil {
 		return nil, fmt.Errorf("user %s: %w", name, err)
 	}
-	a.name, a.home, a.shell = u.Username, u.HomeDir, loginShell("/etc/passwd", u.Username)
+	a.name, a.home = u.Username, u.HomeDir
+	if a.shell, err = loginShell("/etc/passwd", u.Username); err != nil {
+		return nil, fmt.Errorf("user %s: %w", name, err)
+	}
 	return u, nil
 }
 
@@ -55,18 +60,21 @@ func number(s string) (uint32, error) {
 
 // loginShell is the last field of the user's line in a passwd(5) file, which os/user leaves out; /bin/sh for
 // a user that is not in it (but in a directory service) or whose field is empty.
-func loginShell(passwd, name string) string {
+func loginShell(passwd, name string) (string, error) {
 	const none = "/bin/sh"
 	f, err := os.Open(passwd)
+	if exhaustion.Is(err) {
+		return "", err
+	}
 	if err != nil {
-		return none
+		return none, nil
 	}
 	defer f.Close()
 	for lines := bufio.NewScanner(f); lines.Scan(); {
 		fields := strings.Split(lines.Text(), ":")
 		if len(fields) == 7 && fields[0] == name && fields[6] != "" {
-			return fields[6]
+			return fields[6], nil
 		}
 	}
-	return none
+	return none, nil
 }

@@ -43,6 +43,9 @@ var (
 	ErrNice = errors.New("the priority can't be set")
 	// ErrLimits says that this machine can't limit what a run takes.
 	ErrLimits = errors.New("limits can't be kept on this machine")
+	// ErrNotStarted says that the command was not started, and that this is not its fault: the machine lacks something for it (file descriptors, processes,
+	// memory), there is no warden, or the start was given up. Nothing of it has begun.
+	ErrNotStarted = errors.New("not started")
 	// ErrNotSupported says that this platform runs no commands.
 	ErrNotSupported = errors.New("running commands is not supported on this platform")
 )
@@ -62,6 +65,8 @@ type Spec struct {
 	// Env has it as CRONCLAVE_RUN_ID and there are no cgroups, an orphan that has it too is taken as this
 	// run's.
 	Name string
+	// Job is the job's name, for the log.
+	Job string
 	// Argv is the command and its arguments. A command with a slash is a path, relative to Dir; one without
 	// is looked up in the PATH of Env (not the replica's), whose empty and relative entries are passed over.
 	Argv []string
@@ -73,6 +78,8 @@ type Spec struct {
 	// primary group; either way it gets its own supplementary groups and none of the replica's. A Group
 	// without a User replaces the primary group only. Default to the replica's.
 	User, Group string
+	// NoNewPrivs keeps programs that the command executes from getting more rights than it has, by a set-user-ID bit or capabilities of a file. Only Linux can.
+	NoNewPrivs bool
 	// Umask is the command's file mode creation mask. Defaults to the replica's.
 	Umask *uint32
 	// Nice is the command's priority, from -20 (goes first) to 19 (goes last). Defaults to the replica's.
@@ -83,6 +90,10 @@ type Spec struct {
 	// of the lease allows. They are for the [Warden] alone: stop and kill are up to the caller. Lease defaults to none.
 	Lease     Lease
 	KillGrace time.Duration
+	// Begin is called when all is prepared and the next step is the start; an error keeps the command from being started. Started is called when it was started.
+	// Either may be nil.
+	Begin   func() error
+	Started func()
 	// Keep is how many bytes of the output's end [Exit.Tail] has. Defaults to none.
 	Keep int64
 	// Line gets each line of the output without its newline, stream being "stdout" or "stderr". Lines longer

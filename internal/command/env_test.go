@@ -172,11 +172,11 @@ func TestSecretNames(t *testing.T) {
 func TestLoginShell(t *testing.T) {
 	passwd := file(t, "root:x:0:0:root:/root:/bin/bash\nodd:x:1\nweb:x:33:33::/var/www:/usr/sbin/nologin\nold:x:34:34::/:\n")
 	for name, want := range map[string]string{"root": "/bin/bash", "web": "/usr/sbin/nologin", "old": "/bin/sh", "odd": "/bin/sh", "none": "/bin/sh"} {
-		if got := loginShell(passwd, name); got != want {
+		if got, err := loginShell(passwd, name); got != want || err != nil {
 			t.Errorf("%s: %s, want %s", name, got, want)
 		}
 	}
-	if got := loginShell("/no/such", "root"); got != "/bin/sh" {
+	if got, err := loginShell("/no/such", "root"); got != "/bin/sh" || err != nil {
 		t.Errorf("without the file: %s", got)
 	}
 }

@@ -19,6 +19,12 @@ func (*Host) Check(Spec) error { return ErrNotSupported }
 // Run starts nothing; its Err is [ErrNotSupported].
 func (*Host) Run(_, _ context.Context, _ Spec) Exit { return refused(ErrNotSupported) }
 
+// KeepInherited has nothing to do: no programs are started.
+func KeepInherited() {}
+
+// Probe returns [ErrNotSupported].
+func (*Host) Probe() error { return ErrNotSupported }
+
 // Close does nothing.
 func (*Host) Close() error { return nil }
 

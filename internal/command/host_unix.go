@@ -23,8 +23,9 @@ const killWarning = 5 * time.Second
 type Host struct {
 	log     hclog.Logger
 	cells   *cells
-	warden  Warden    // nil: none
-	buffers sync.Pool // *bufio.Reader of maxLine bytes, for the output of runs
+	warden  Warden        // nil: none
+	buffers sync.Pool     // *bufio.Reader of maxLine bytes, for the output of runs
+	turn    chan struct{} // taken by the start that is under way
 }
 
 // NewHost looks at what this machine offers to hold processes together and prepares it: on Linux a cgroup
@@ -37,7 +38,7 @@ func NewHost(c HostConfig) (*Host, error) {
 }
 
 func newHost(log hclog.Logger, c *cells, w Warden) *Host {
-	h := &Host{log: log, cells: c, warden: w}
+	h := &Host{log: log, cells: c, warden: w, turn: make(chan struct{}, 1)}
 	for _, dir := range c.cgroups() {
 		if w != nil {
 			w.Inherit(dir)
@@ -101,39 +102,42 @@ func (h *Host) Check(s Spec) error {
 func (h *Host) Run(stop, kill context.Context, s Spec) Exit {
 	for _, c := range []context.Context{kill, stop} {
 		if c.Err() != nil {
-			return refused(fmt.Errorf("not started: %w", context.Cause(c)))
+			return refused(fmt.Errorf("%w: %w", ErrNotStarted, context.Cause(c)))
 		}
 	}
 	cmd, err := s.command()
 	if err != nil {
-		return refused(err)
+		return refused(unable(err))
 	}
 	out, err := s.stdio(&h.buffers)
 	if err != nil {
-		return refused(err)
+		return refused(unable(err))
 	}
 	defer out.close()
 	t, err := h.cells.tree(&s)
 	if err != nil {
-		return refused(err)
+		return refused(unable(err))
 	}
 	ward, unwatch, err := s.watch(stop, h.warden, t)
 	if err != nil {
 		t.remove()
-		return refused(fmt.Errorf("not started: %w", err))
+		return refused(fmt.Errorf("%w: %w", ErrNotStarted, err))
 	}
 	defer unwatch()
 	defer t.remove()
 	t.place(cmd.SysProcAttr)
 	out.attach(cmd)
 	ours := s.attend()
-	if err := start(cmd, &s); err != nil {
+	if err := h.begin(stop, kill, cmd, &s, t); err != nil {
 		ours.leave()
-		exit := refused(s.startError(cmd, t, err))
+		exit := refused(h.whyNotStarted(cmd, &s, t, err))
 		exit.Late = ward.Reap()
 		return exit
 	}
 	ward.Started(cmd.Process.Pid)
+	if s.Started != nil {
+		s.Started()
+	}
 	out.begin()
 	ours.begin(cmd.Process.Pid)
 	late, err := h.supervise(stop, kill, cmd, t, ward, ours)

@@ -72,6 +72,8 @@ func (s *Spec) startError(cmd *exec.Cmd, t tree, err error) error {
 		return fmt.Errorf("%s: %w", what, gone)
 	case errors.Is(err, syscall.EPERM) && cmd.SysProcAttr.Credential != nil:
 		return fmt.Errorf("%s: %w (only root may change the user; the replica's is %d)", what, err, os.Geteuid())
+	case errors.Is(err, errPrivileges):
+		return fmt.Errorf("%s: %w", what, err)
 	case errors.Is(err, syscall.ENOENT):
 		return fmt.Errorf("%s: %w", what, s.notThere(cmd))
 	case errors.Is(err, syscall.ENOEXEC):
@@ -92,6 +94,9 @@ func (s *Spec) notThere(cmd *exec.Cmd) error {
 	}
 	return fmt.Errorf("%w: its interpreter is missing", ErrNotExecutable) // which its first line names, or its header
 }
+
+// errPrivileges says that the privileges of a command could not be taken from it.
+var errPrivileges = errors.New("its privileges cannot be dropped")
 
 // reason strips a PathError of its path, which the message around it names already.
 func reason(err error) error {

@@ -7,15 +7,15 @@ import (
 	"golang.org/x/sys/unix"
 )
 
-// start starts the command, with a umask and a priority of its own if there are any.
+// start starts the command, with a umask, a priority and privileges of its own if there are any.
 //
 // The umask belongs to a process as a whole, so setting it around the start would let every file that is
 // created meanwhile have it, in any goroutine. On Linux a thread can have one for itself, after
 // unshare(CLONE_FS), and a child inherits that of the thread that forks it. The thread is never used again:
 // it ends with its goroutine. Where unshare is refused, as by the default seccomp profile of some container
-// engines, a shell sets the umask. A priority is a thread's own in any case.
+// engines, a shell sets the umask. A priority, capabilities and no_new_privs are a thread's own in any case.
 func start(cmd *exec.Cmd, s *Spec) error {
-	if s.Umask == nil && s.Nice == nil {
+	if s.Umask == nil && s.Nice == nil && s.User == "" && !s.NoNewPrivs {
 		return cmd.Start()
 	}
 	return onThread(func() error {
@@ -30,6 +30,9 @@ func start(cmd *exec.Cmd, s *Spec) error {
 			} else {
 				maskThroughShell(cmd, *s.Umask)
 			}
+		}
+		if err := s.dropPrivileges(); err != nil {
+			return err
 		}
 		return cmd.Start()
 	})

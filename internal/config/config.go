@@ -142,6 +142,8 @@ type Job struct {
 	// EnvTaken holds the names of the variables that the job's own `env` took from the environment.
 	EnvTaken    map[string]bool
 	User, Group string
+	// NoNewPrivs is nil where the job does not say: see [Job.KeepsPrivileges].
+	NoNewPrivs *bool `json:",omitempty"`
 	// Umask is nil where the job keeps the replica's.
 	Umask       *uint32
 	OKExitCodes []int

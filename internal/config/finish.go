@@ -20,6 +20,7 @@ func (r *reader) job(v value, base *draft, t *top) Job {
 	d.Line, _ = v.src.position(v.at.key)
 	read(r, v, jobKeys(), &d)
 	r.finishCommand(v, &d)
+	r.finishUser(&d)
 	r.finishAfter(v, &d)
 	r.finishSchedule(v, &d, t.calendars)
 	r.checkSlots(&d)

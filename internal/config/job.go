@@ -86,6 +86,11 @@ func jobKeys() section[draft] {
 			"inherit_env":   func(r *reader, v value, d *draft) { assign(&d.InheritEnv)(r.boolean(v)) },
 			"user":          func(r *reader, v value, d *draft) { assign(&d.User)(r.word(v, "a string")) },
 			"group":         func(r *reader, v value, d *draft) { assign(&d.Group)(r.word(v, "a string")) },
+			"no_new_privs": func(r *reader, v value, d *draft) {
+				if on, ok := r.boolean(v); ok {
+					d.NoNewPrivs = &on
+				}
+			},
 			"umask": func(r *reader, v value, d *draft) {
 				assign(&d.Umask)(parsed(r, v, `a string such as "027"`, parseUmask))
 			},

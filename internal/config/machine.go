@@ -27,6 +27,24 @@ func (r *reader) labels(v value) (labels map[string]string, ok bool) {
 	return labels, ok
 }
 
+// KeepsPrivileges tells whether no program that the command executes gets more rights than the command has, as by a set-user-ID bit: what no_new_privs says, and
+// by default where the job has a user.
+func (j *Job) KeepsPrivileges() bool {
+	if j.NoNewPrivs != nil {
+		return *j.NoNewPrivs
+	}
+	return j.User != ""
+}
+
+// finishUser warns of a job that gets the environment of another user without asking for it.
+func (r *reader) finishUser(d *draft) {
+	user, set := d.at["user"]
+	if _, said := d.at["inherit_env"]; set && d.User != "" && !said && len(d.Command) > 0 {
+		r.warn(user, user.at.key, "user is set and inherit_env is not: the job gets the environment of the replica's own user, secrets included; "+
+			"write inherit_env = false, or true if that is meant")
+	}
+}
+
 func readNice(r *reader, v value, d *draft) {
 	if n, ok := r.integer(v, -20, 19); ok {
 		d.Nice = &n

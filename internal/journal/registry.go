@@ -34,6 +34,8 @@ type Replica struct {
 	Refused string `json:"refused,omitempty"`
 	// Heartbeat tells what is wrong with the heartbeat that it sends as the leader; "" if nothing is.
 	Heartbeat string `json:"heartbeat,omitempty"`
+	// Unable tells why the replica claims nothing at present: its machine can't start programs; "" if it can.
+	Unable string `json:"unable,omitempty"`
 	// ClockOffsetMS is how far its wall clock is ahead of the server's.
 	ClockOffsetMS int64 `json:"clock_offset_ms"`
 	// Running is how many runs it has.

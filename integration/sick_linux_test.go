@@ -1,0 +1,108 @@
+package integration
+
+import (
+	"fmt"
+	"os"
+	"slices"
+	"strings"
+	"testing"
+	"time"
+
+	"golang.org/x/sys/unix"
+)
+
+// TestSickReplicaLeavesItsTicksToOthers: a replica that can open no more files starts nothing. Each tick runs once, on the others, and none has failed; status and
+// the log name the replica, which goes on when it can again.
+func TestSickReplicaLeavesItsTicksToOthers(t *testing.T) {
+	t.Parallel()
+	const job = `
+[jobs.%s]
+schedule = "* * * * * *"
+start_deadline = "30s"
+command = '"$SCRIBE" -for 100ms'
+`
+	c := newCluster(t, fmt.Sprintf(job, "a")+fmt.Sprintf(job, "b")+fmt.Sprintf(job, "c"))
+	replicas := c.startAll(t, 3)
+	sick := replicas[0]
+	ranOn := func(job string, since time.Time) (n int) {
+		for _, l := range starts(c.lines(t, job)) {
+			if l.Replica == sick.Name && l.At().After(since) {
+				n++
+			}
+		}
+		return n
+	}
+	jobs := []string{"a", "b", "c"}
+	runsSince := func(since time.Time) func() bool {
+		return func() bool { return slices.ContainsFunc(jobs, func(job string) bool { return ranOn(job, since) > 0 }) }
+	}
+	eventually(t, soon, "runs on the replica", runsSince(time.Time{}))
+
+	before := limitFiles(t, sick.PID, 0)
+	sick.WaitLog(t, soon, "word that nothing can be started", message("cannot start programs"))
+	eventually(t, soon, "a warning that names the replica", func() bool {
+		all := c.warnings(t, "cannot_start")
+		return len(all) == 1 && strings.Contains(all[0], "replica "+sick.Name+" ") && strings.Contains(all[0], "too many open files")
+	})
+	at := redisTime(t, c.Client)
+	awaitTime(t, c.Client, at.Add(5*time.Second))
+	for _, job := range jobs {
+		if n := ranOn(job, at); n > 0 {
+			t.Errorf("%d runs of %s on a replica that can start nothing", n, job)
+		}
+	}
+
+	limitFiles(t, sick.PID, before)
+	sick.WaitLog(t, time.Minute+soon, "word that programs can be started again", message("programs can be started again"))
+	eventually(t, soon, "runs on the replica", runsSince(redisTime(t, c.Client)))
+	eventually(t, soon, "no warning any more", func() bool { return len(c.warnings(t, "cannot_start")) == 0 })
+	stopAll(t, replicas)
+	for _, job := range jobs {
+		c.checkEachTickOnce(t, job)
+	}
+}
+
+// limitFiles sets how many files a process may have open, 0 for no more than it has, and returns how many it might have before.
+func limitFiles(t *testing.T, pid int, most uint64) (before uint64) {
+	t.Helper()
+	if most == 0 {
+		open, err := os.ReadDir(fmt.Sprintf("/proc/%d/fd", pid))
+		if err != nil {
+			t.Fatal(err)
+		}
+		most = uint64(len(open)) - 4 // a run under way gives some back
+	}
+	var limit unix.Rlimit
+	if err := unix.Prlimit(pid, unix.RLIMIT_NOFILE, nil, &limit); err != nil {
+		t.Fatal(err)
+	}
+	if err := unix.Prlimit(pid, unix.RLIMIT_NOFILE, &unix.Rlimit{Cur: most, Max: limit.Max}, nil); err != nil {
+		t.Fatal(err)
+	}
+	return limit.Cur
+}
+
+// checkEachTickOnce demands that no tick between the first and the last that ran is missing, none ran twice, and each run ended ok at its first attempt.
+func (c *cluster) checkEachTickOnce(t *testing.T, job string) {
+	t.Helper()
+	lines := c.lines(t, job)
+	runs := starts(lines)
+	checkOnce(t, runs, 1)
+	checkAlone(t, lines)
+	ticks := map[int64]bool{}
+	first, last := runs[0].Tick, runs[0].Tick
+	for _, l := range runs {
+		ticks[l.Tick] = true
+		first, last = min(first, l.Tick), max(last, l.Tick)
+	}
+	for tick := first; tick <= last; tick++ {
+		if !ticks[tick] {
+			t.Errorf("tick %d of %s did not run", tick, job)
+		}
+	}
+	for _, r := range c.history(t, job) {
+		if r.Outcome != "ok" || r.Attempt != 1 {
+			t.Errorf("%s: tick %v is %s (%s), attempt %d", job, r.Tick, r.Outcome, r.Reason, r.Attempt)
+		}
+	}
+}
