@@ -69,7 +69,7 @@ func (a *app) exec(ctx context.Context, cfg *config.Config, job *config.Job, loc
 		}
 		defer end()
 	}
-	processes, err := newProcesses(log)
+	processes, err := newProcesses(log, wardenLog{})
 	if err != nil {
 		return err
 	}

@@ -108,7 +108,7 @@ func runLocked(j *lockJob, cfg *config.Config, lease *locking.Lease, s *signals,
 	if err != nil {
 		return exit, false, fmt.Errorf("prepare the environment: %w", err)
 	}
-	processes, err := newProcesses(log)
+	processes, err := newProcesses(log, wardenLog{})
 	if err != nil {
 		return exit, false, err
 	}

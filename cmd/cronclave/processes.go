@@ -18,10 +18,26 @@ type processes struct {
 	log    hclog.Logger
 }
 
-func newProcesses(log hclog.Logger) (*processes, error) {
+// wardenLog is where the warden logs what it does when this process is gone; the zero value is nowhere.
+type wardenLog struct {
+	stderr *os.File
+	json   bool
+}
+
+// wardenLog is this process' own log, unless that leaves warnings out.
+func (a *app) wardenLog() wardenLog {
+	stderr, isFile := a.err.(*os.File)
+	o, err := a.logOptions()
+	if !isFile || err != nil || o.Level > hclog.Warn {
+		return wardenLog{}
+	}
+	return wardenLog{stderr, o.JSON}
+}
+
+func newProcesses(log hclog.Logger, own wardenLog) (*processes, error) {
 	p := &processes{log: log}
 	var err error
-	if p.warden, err = warden.Start(warden.Config{Logger: log}); err != nil {
+	if p.warden, err = warden.Start(warden.Config{Logger: log, Stderr: own.stderr, JSON: own.json}); err != nil {
 		return nil, err
 	}
 	if p.host, err = command.NewHost(command.HostConfig{Logger: log, Warden: watchman{p.warden}}); err != nil {

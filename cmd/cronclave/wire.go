@@ -77,7 +77,7 @@ func (a *app) newReplica(cfg *config.Config, who identity, log hclog.Logger, off
 		return r, err
 	}
 	r.live = newLiveOutput(r.journal, r.log)
-	if r.processes, err = newProcesses(r.log); err != nil {
+	if r.processes, err = newProcesses(r.log, a.wardenLog()); err != nil {
 		return r, err
 	}
 	if err = fit(cfg, r.processes.host.Check); err != nil {

@@ -16,8 +16,8 @@ type Warden interface {
 
 // Watched is what a [Warden] has to know of a run before it starts.
 type Watched struct {
-	// Name is the run's.
-	Name string
+	// Name is the run's, and Job its job's.
+	Name, Job string
 	// ID is the CRONCLAVE_RUN_ID by which the run's processes are to be told; "" if they are not.
 	ID string
 	// Cgroup is the directory of the run's cgroup; "" if it has none.

@@ -12,7 +12,7 @@ func (s *Spec) watch(ctx context.Context, w Warden, t tree) (ward Ward, end func
 	if w == nil {
 		return unwatched{}, func() {}, nil
 	}
-	r := Watched{Name: s.Name, Grace: s.KillGrace}
+	r := Watched{Name: s.Name, Job: s.Job, Grace: s.KillGrace}
 	t.describe(&r)
 	if s.Lease != nil {
 		r.Deadline, r.Lease = s.Lease.Deadline(), s.Lease.Length()

@@ -48,8 +48,12 @@ type wait struct {
 	done chan struct{}
 }
 
+// reportEnv tells the helper that it has the replica's stderr as its first file beyond its own, and in which form to log there: json or text.
+const reportEnv = "CRONCLAVE_WARDEN_LOG"
+
 // startHelper executes the program. told is called with what the helper says beside acknowledgements.
-func startHelper(command []string, told func(message)) (*helper, error) {
+func startHelper(cfg Config, told func(message)) (*helper, error) {
+	command := cfg.Command
 	h := &helper{told: told, wake: make(chan struct{}, 1), exited: make(chan struct{}), dead: make(chan struct{})}
 	h.cmd = exec.Command(command[0], command[1:]...)
 	if command[0] == selfExe {
@@ -58,6 +62,10 @@ func startHelper(command []string, told func(message)) (*helper, error) {
 	h.cmd.Dir = "/"
 	h.cmd.Env = []string{"GOMAXPROCS=1", "GOGC=50", "GOMEMLIMIT=16MiB"} // and nothing of our own, which has secrets
 	h.cmd.SysProcAttr = ownSession()
+	if cfg.Stderr != nil {
+		h.cmd.ExtraFiles = []*os.File{cfg.Stderr} // reportFile of the helper
+		h.cmd.Env = append(h.cmd.Env, reportEnv+"="+map[bool]string{true: "json", false: "text"}[cfg.JSON])
+	}
 	h.cmd.Stderr = &h.said
 	out, err := h.cmd.StdoutPipe()
 	if err == nil {

@@ -71,6 +71,9 @@ func (w *Warden) attend(h *helper) {
 		}
 	}
 	w.abandon()
+	if w.life.Err() != nil {
+		w.cfg.Logger.Debug("the warden has ended", "pid", h.pid(), "state", h.state(), "reason", "closed")
+	}
 	if w.life.Err() == nil {
 		w.cfg.Logger.Warn("the warden has ended; nothing is started until there is another", "pid", h.pid(), "state", h.state(), "said", h.said.String())
 	}
@@ -81,7 +84,7 @@ func (w *Warden) abandon() { w.change(nil, false) }
 
 // launch starts a helper and tells it all there is to know. It returns when the helper has acted on it.
 func (w *Warden) launch() (*helper, error) {
-	h, err := startHelper(w.cfg.Command, w.heard)
+	h, err := startHelper(w.cfg, w.heard)
 	if err != nil {
 		return nil, err
 	}
@@ -124,8 +127,12 @@ func (w *Warden) heard(m message) {
 		ward.late = true
 	}
 	w.mu.Unlock()
-	if m.Verb == killed {
-		w.cfg.Logger.Warn("the warden has killed a run: its lease was about to end, and no extension came", "run_id", m.Name)
+	args := []any{"job", m.Job, "run_id", m.Name, "reason", "its lease was about to end, and no extension came"}
+	switch m.Verb {
+	case stopped:
+		w.cfg.Logger.Warn("the warden has told a run to stop", append(args, "signal", "SIGTERM")...)
+	case killed:
+		w.cfg.Logger.Warn("the warden has killed a run", append(args, "signal", "SIGKILL")...)
 	}
 }
 

@@ -25,7 +25,9 @@ const (
 // are changed.
 func Main(in, out *os.File) error {
 	signal.Ignore(syscall.SIGTERM, syscall.SIGINT, syscall.SIGHUP, syscall.SIGPIPE)
-	k := &helperMain{in: int(in.Fd()), out: int(out.Fd()), buffer: make([]byte, 64<<10), replica: -1, bases: map[string]bool{}, sweeper: newSweeper()}
+	report := openReport()
+	defer report.end()
+	k := &helperMain{report: report, in: int(in.Fd()), out: int(out.Fd()), buffer: make([]byte, 64<<10), replica: -1, bases: map[string]bool{}, sweeper: newSweeper()}
 	k.list = watchlist{runs: map[uint64]*entry{}, tell: k.tell}
 	if err := unix.SetNonblock(k.out, true); err != nil {
 		return fmt.Errorf("the warden is started by the replica itself, with pipes: %w", err)
@@ -36,6 +38,7 @@ func Main(in, out *os.File) error {
 
 // helperMain is the state of the helper. It has one goroutine.
 type helperMain struct {
+	report  *report
 	in, out int
 	buffer  []byte
 	input   lines
@@ -67,6 +70,9 @@ func (k *helperMain) run() error {
 			return err
 		}
 		k.answer()
+	}
+	if len(k.list.runs) > 0 {
+		k.report.Warn("warden ends", "reason", k.why(), "runs_killed", len(k.list.runs))
 	}
 	for base := range k.bases {
 		_ = removeCgroup(base) // what is left hangs in the kernel; the next replica removes it
@@ -125,9 +131,23 @@ func (k *helperMain) patience(now time.Duration) int {
 
 // end notes that the replica is no more.
 func (k *helperMain) end() {
-	if !k.gone {
-		k.gone, k.goneAt = true, bootTime()
+	if k.gone {
+		return
 	}
+	k.gone, k.goneAt = true, bootTime()
+	for _, e := range k.list.runs {
+		if e.pause == 0 { // else it was killed before, and the replica was told
+			k.report.Warn("warden kills a run", "reason", k.why(), "job", e.job, "run_id", e.name)
+		}
+	}
+}
+
+// why tells how the replica has ended, as far as the helper can see.
+func (k *helperMain) why() string {
+	if k.replica >= 0 && !isOver(k.replica) {
+		return "the replica has closed its pipe"
+	}
+	return "the replica is gone"
 }
 
 // read takes in what the replica has written. All that is there is taken into account before anybody is judged: full tells that
@@ -179,7 +199,7 @@ func (k *helperMain) answer() {
 }
 
 func (k *helperMain) tell(what verb, run uint64, e *entry) {
-	k.write(message{Verb: what, Run: run, Name: e.name})
+	k.write(message{Verb: what, Run: run, Name: e.name, Job: e.job})
 }
 
 // write tells whether the message went out: all of it or nothing, since it is shorter than PIPE_BUF. The replica may be gone.

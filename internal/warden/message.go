@@ -34,6 +34,7 @@ type message struct {
 	Seq      uint64        `json:"seq,omitempty"`
 	Run      uint64        `json:"run,omitempty"`  // numbers the run
 	Name     string        `json:"name,omitempty"` // the run's, for people
+	Job      string        `json:"job,omitempty"`
 	ID       string        `json:"id,omitempty"`
 	Cgroup   string        `json:"cgroup,omitempty"`
 	PID      int           `json:"pid,omitempty"`

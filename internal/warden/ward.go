@@ -103,7 +103,7 @@ func (w *Warden) settled(ctx context.Context, r receipt) error {
 
 // known is all that a helper has to know. The warden's mu is held.
 func (w *Ward) known() message {
-	return message{Verb: watch, Run: w.number, Name: w.run.Name, ID: w.run.ID, Cgroup: w.run.Cgroup, PID: w.leader, Start: w.start,
+	return message{Verb: watch, Run: w.number, Name: w.run.Name, Job: w.run.Job, ID: w.run.ID, Cgroup: w.run.Cgroup, PID: w.leader, Start: w.start,
 		Deadline: w.run.Deadline, Lease: w.run.Lease, Grace: w.run.Grace, Told: w.told}
 }
 

@@ -42,14 +42,17 @@ type Config struct {
 	Command []string
 	// Logger is told of a helper that had to be replaced, and of runs that it has killed. Defaults to none.
 	Logger hclog.Logger
+	// Stderr is where the helper itself logs what it does when this process is gone; it need not take what is written. Defaults to none. JSON has it log JSON.
+	Stderr *os.File
+	JSON   bool
 	// OnChange is called when [Warden.Ready] changes, by one goroutine at a time. It must not wait for the warden. May be nil.
 	OnChange func(ready bool)
 }
 
 // Run is what the helper has to know of a run before it starts.
 type Run struct {
-	// Name is the run's, for people.
-	Name string
+	// Name is the run's, and Job its job's, for people.
+	Name, Job string
 	// ID is the CRONCLAVE_RUN_ID in the environment of the run's processes; "" if they are not to be told by it.
 	ID string
 	// Cgroup is the directory of the run's cgroup; "" if it has none. It is removed if the run has to be killed.

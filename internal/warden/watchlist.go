@@ -19,7 +19,7 @@ type target interface {
 
 // entry is a run that is watched.
 type entry struct {
-	name         string
+	name, job    string
 	target       target
 	deadline     time.Duration // by CLOCK_BOOTTIME; 0 for none
 	lease, grace time.Duration
@@ -57,7 +57,7 @@ const (
 
 // add takes a run over, from another helper with all that has become of it.
 func (w *watchlist) add(m message, t target) {
-	e := &entry{name: m.Name, target: t, deadline: m.Deadline, lease: m.Lease, grace: m.Grace, told: m.Told}
+	e := &entry{name: m.Name, job: m.Job, target: t, deadline: m.Deadline, lease: m.Lease, grace: m.Grace, told: m.Told}
 	w.runs[m.Run] = e
 	if m.PID != 0 {
 		e.target.begun(m.PID, m.Start)
