@@ -68,6 +68,12 @@ func TestKilledReplicaLeavesNoOrphans(t *testing.T) {
 	}
 	checkAlone(t, lines)
 	eventually(t, soon, "end of the warden", func() bool { return over(warden) })
+	told := slices.ContainsFunc(victim.LogEntries(), func(e logEntry) bool {
+		return e.Message() == "warden kills a run" && e["job"] == "family" && e["run_id"] == first.RunID && e["reason"] == "the replica is gone"
+	})
+	if !told {
+		t.Error("the warden has not said that it killed the run, and why")
+	}
 }
 
 // TestFrozenReplicaLosesItsRun stops the replica that runs a job for three leases (P3).
@@ -106,6 +112,9 @@ func TestFrozenReplicaLosesItsRun(t *testing.T) {
 
 	awaitTime(t, c.Client, stopped.Add(3*lease))
 	frozen.Cont(t)
+	frozen.WaitLog(t, soon, "word of the warden's kill", func(e logEntry) bool {
+		return e.Message() == "the warden has killed a run" && e["job"] == "family" && e["run_id"] == first.RunID && e["reason"] != nil
+	})
 	frozen.WaitLog(t, soon, "end of the run", func(e logEntry) bool { return e.Message() == "finished" && e["run_id"] == first.RunID })
 	named(t, replicas, second.Replica).Kill(t)
 	third := c.await(t, lease+soon, "family", "third run", func(l line) bool {

@@ -52,6 +52,9 @@ func (c *cells) tree(s *Spec) (tree, error) {
 		if limited {
 			return nil, fmt.Errorf("%w: %w", ErrLimits, err)
 		}
+		if errors.Is(err, unix.EMFILE) || errors.Is(err, unix.ENFILE) || errors.Is(err, unix.ENOMEM) { // which keeps no run from having one later
+			return nil, fmt.Errorf("cgroup of the run: %w", err)
+		}
 		c.warned.Do(func() {
 			c.log.Warn("no cgroup for a run, it has only its process group; this is said once", "run_id", s.Name, "error", err)
 		})

@@ -52,6 +52,7 @@ var specified = []struct {
 	{true, `jobs.a.>env_file = "/etc/a.env"`},
 	{true, `jobs.a.>user = "nobody"`},
 	{true, `jobs.a.>group = "nogroup"`},
+	{true, `jobs.a.>no_new_privs = false`},
 	{true, `jobs.a.>umask = "027"`},
 	{true, `jobs.a.>nice = 10`},
 	{true, `jobs.a.>limits = { memory = "1GiB", pids = 200 }`},
