@@ -38,19 +38,22 @@ var (
 	luaQuorumEnrol string
 	//go:embed lua/quorum_admit.lua
 	luaQuorumAdmit string
+	//go:embed lua/quorum_found.lua
+	luaQuorumFound string
 )
 
-type quorumScripts struct{ claim, accept, renew, release, stop, enrol, admit *script }
+type quorumScripts struct{ claim, accept, renew, release, stop, enrol, admit, found *script }
 
 // all are those that a node is taught when it is enrolled, and not before.
 func (s quorumScripts) all() []*script {
-	return []*script{s.claim, s.accept, s.renew, s.release, s.stop, s.admit}
+	return []*script{s.claim, s.accept, s.renew, s.release, s.stop, s.admit, s.found}
 }
 
 func loadQuorumScripts() quorumScripts {
 	return quorumScripts{
 		claim: newScript(luaQuorumShort, luaQuorum, luaQuorumClaim), accept: newScript(luaQuorum, luaQuorumAccept), renew: newScript(luaQuorum, luaQuorumRenew),
 		release: newScript(luaQuorumFree, luaQuorumRelease), stop: newScript(luaQuorumStop), enrol: newScript(luaQuorumEnrol), admit: newScript(luaQuorumAdmit),
+		found: newScript(luaQuorumFound),
 	}
 }
 
@@ -187,19 +190,33 @@ func words(votes []vote, word ...string) int {
 	return count(votes, func(v vote) bool { return v.heard() && slices.Contains(word, v.word) })
 }
 
-// errorOf tells why too few nodes have answered as they should.
+// refuse tells that so many nodes refuse what they are asked for good, whoever asks, that no majority is left.
+func (q *quorum) refuse(votes []vote) bool {
+	return count(votes, func(v vote) bool { return errors.Is(v.err, ErrRefused) }) > len(q.nodes)-q.majority
+}
+
+// errorOf tells why too few nodes have answered as they should. It names those that have failed.
 func (q *quorum) errorOf(votes []vote) error {
 	var why []string
+	now := q.cfg.Clock()
 	for i, v := range votes {
 		addr := q.nodes[i].redis.Options().Addr
 		switch {
-		case v.silent:
+		case v.silent && q.nodes[i].suspect(now): // else its reply is on its way
 			why = append(why, addr+" is silent")
 		case v.err != nil:
-			why = append(why, fmt.Sprintf("%s: %v", addr, v.err))
-		default:
-			why = append(why, fmt.Sprintf("%s: %s", addr, v.word))
+			why = append(why, fmt.Sprintf("%s: %s", addr, strings.TrimPrefix(v.err.Error(), ErrUnknown.Error()+": ")))
+		case v.strange():
+			why = append(why, addr+" does not vote yet")
+		case v.heard() && v.word == "late":
+			why = append(why, addr+" was reached too late")
 		}
+	}
+	switch {
+	case len(why) == 0:
+		return fmt.Errorf("%w: votes of the quorum are split", ErrUnknown)
+	case q.refuse(votes):
+		return fmt.Errorf("%w: no majority of the quorum: %w", ErrUnknown, hopeless{errors.New(strings.Join(why, "; "))})
 	}
 	return fmt.Errorf("%w: no majority of the quorum (%s)", ErrUnknown, strings.Join(why, "; "))
 }

@@ -33,7 +33,8 @@ type change struct {
 	tries int
 }
 
-func (t *change) name() string { return t.lock }
+func (t *change) name() string  { return t.lock }
+func (t *change) toFirst() bool { return false }
 
 func (t *change) next() (nodeCall, int) {
 	if t.phase == "" {
@@ -114,8 +115,12 @@ func (t *change) looked(votes []vote) (time.Duration, bool) {
 	}
 	_, _, agree := newest(votes)
 	before, after := t.edited(votes)
-	if t.failed != nil || before == after && agree >= t.enough() && len(t.shut) == 0 {
+	unchanged := before == after && len(t.shut) == 0
+	if t.failed != nil || unchanged && agree >= t.enough() {
 		return 0, true
+	}
+	if unchanged && t.tries < mostUnsettled { // another is writing it, whom a ballot of ours would only stop
+		return t.backOff(), false
 	}
 	t.phase = "prepare"
 	return 0, false

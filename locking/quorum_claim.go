@@ -17,23 +17,24 @@ type claim struct {
 	older   *claim // the one before it on the same lock
 	torn    bool   // it was told that the lock is held since its votes were split, though somebody may get a row the next moment
 
-	phase   string // "row", "read" (what the nodes know), "prepare" (a ballot without a row) or "accept"
-	slot    int
-	token   int64
-	floor   int64
-	tries   int
-	refused int // rounds in which it got no row although no other had a majority for it
-	value   string
-	out     verdict
-	mine    bool // the verdict is a grant
-	shut    []string
-	suspect int // runs that may be dead
-	orphans int
-	placed  bool // nodes may have a row of it
-	ballots []int64
-	mixed   bool     // nodes have rows of it from before this call, that do not agree
-	keep    int64    // and this is the token of its run in the register, if it has one: those rows stay
-	holders []string // lease ids that were seen in the last round
+	phase     string // "first" (the row on the first node alone), "row", "read" (what the nodes know), "prepare" (a ballot without a row) or "accept"
+	slot      int
+	token     int64
+	floor     int64
+	tries     int
+	refused   int // rounds in which it got no row although no other had a majority for it
+	unsettled int // rounds in which no register had a majority
+	value     string
+	out       verdict
+	mine      bool // the verdict is a grant
+	shut      []string
+	suspect   int // runs that may be dead
+	orphans   int
+	placed    bool // nodes may have a row of it
+	ballots   []int64
+	mixed     bool     // nodes have rows of it from before this call, that do not agree
+	keep      int64    // and this is the token of its run in the register, if it has one: those rows stay
+	holders   []string // lease ids that were seen in the last round
 }
 
 func (q *quorum) newClaim(r Request) *claim {
@@ -42,16 +43,29 @@ func (q *quorum) newClaim(r Request) *claim {
 		t.floor = toMicros(r.Tick.NotBefore) - 1
 	}
 	now, _ := q.estimate(q.cfg.Clock())
-	if r.Abstain || r.Tick != nil && toMicros(r.Tick.NotBefore) > now { // it is to take no row, or too early for one
+	switch {
+	case r.Abstain || r.Tick != nil && toMicros(r.Tick.NotBefore) > now: // it is to take no row, or too early for one
 		t.phase = "read"
+	case t.account && t.tight():
+		t.phase = "first"
 	}
 	return t
 }
 
 func (t *claim) name() string { return t.r.Lock }
 
-// mostRefused is after how many split votes a claim says that the lock is held.
-const mostRefused = 16
+// toFirst: see [claim.tookFirst].
+func (t *claim) toFirst() bool {
+	t.begin()
+	return t.phase == "first"
+}
+
+const (
+	// mostRefused is after how many split votes a claim says that the lock is held.
+	mostRefused = 16
+	// mostUnsettled is how often a register is read again that some nodes have of one ballot and some of another: its writer may be on its way, or dead.
+	mostUnsettled = 4
+)
 
 // begin is before the first round. A tick behind an older one that is still open takes no row that it might find meanwhile: P5.
 func (t *claim) begin() {
@@ -66,7 +80,7 @@ func (t *claim) next() (nodeCall, int) {
 	k := nodeCall{script: t.quorum.scripts.claim, keys: t.keys(t.r.Lock, t.r.ID), id: t.r.ID, idle: t.idleOf(t.r.Permanent)}
 	lease, delay, wave := t.r.Lease.Microseconds(), t.r.Delay.Microseconds(), len(t.nodes)
 	switch t.phase {
-	case "row":
+	case "row", "first":
 		promise := "row"
 		if !t.account {
 			promise, wave = "", t.majority
@@ -88,6 +102,7 @@ func (t *claim) next() (nodeCall, int) {
 		k.script, k.keys = t.quorum.scripts.accept, append(k.keys, t.indexKey())
 		k.args = []any{t.token, t.value, slot, lease, token, "", 0, ""}
 	}
+	k.patience = 1 + t.tries/8 // where all take their time none would get through
 	return k, wave
 }
 
@@ -95,6 +110,9 @@ func (t *claim) next() (nodeCall, int) {
 var wanted = map[string]string{"row": "yes", "prepare": "promised", "accept": "accepted"}
 
 func (t *claim) sure(votes []vote, late bool) bool {
+	if t.phase == "first" {
+		return late || slices.ContainsFunc(votes, vote.heard)
+	}
 	silent := silentNodes(votes)
 	word := wanted[t.phase]
 	if word != "" {
@@ -124,6 +142,8 @@ func (t *claim) sure(votes []vote, late bool) bool {
 func (t *claim) take(votes []vote, sent time.Duration) (time.Duration, bool) {
 	t.floor = max(t.floor, floorOf(votes))
 	switch t.phase {
+	case "first":
+		return t.tookFirst(votes)
 	case "row":
 		if done := t.ended(votes); done {
 			return 0, true
@@ -192,7 +212,13 @@ func (t *claim) end(v Verdict, err error) {
 	}
 }
 
-func (t *claim) fail(err error) { t.end(Unknown, unknown(err)) }
+// fail ends it without an outcome. Rows that it may have, and that cannot have been granted, are not in the way of others until it asks again.
+func (t *claim) fail(err error) {
+	t.end(Unknown, unknown(err))
+	if t.phase != "accept" && t.keeper.live(t.r.ID) == nil {
+		t.drop()
+	}
+}
 
 // retry goes on with another phase after a pause.
 func (t *claim) retry(phase string) (time.Duration, bool) {
@@ -215,17 +241,32 @@ func (t *claim) read(votes []vote) (time.Duration, bool) {
 	out := g.claim(t.r, t.cfg.Owner, v)
 	t.torn = out.word == "held" && !v.full
 	switch {
-	case out.word == "held" && !v.full && t.r.Abstain && len(v.rows) > 0 && t.refused < mostRefused: // they may turn out to be held
-		t.refused++
+	case out.word == "held" && !v.full && t.refused < mostRefused && (!t.r.Abstain || len(v.rows) > 0): // they may turn out to be held, or there may be a row
+		return t.look(votes, v)
+	case g.value() == before && agree < t.majority && t.unsettled < mostUnsettled: // another is writing it, whom a ballot of ours would only stop
+		t.unsettled++
 		return t.retry("read")
-	case out.word == "held" && !v.full && !t.r.Abstain && t.refused < mostRefused: // there may be a row
-		return t.retry("row")
 	case g.value() != before || agree < t.majority:
 		t.phase = "prepare"
 		return 0, false
 	}
 	t.tell(out)
 	return 0, true
+}
+
+// look goes on where neither a row was found free nor all are held for sure.
+func (t *claim) look(votes []vote, v view) (time.Duration, bool) {
+	slot, free := t.another(votes, v.rows)
+	t.refused++
+	if t.r.Abstain || !free { // some other's claim is on its way
+		return t.retry("read")
+	}
+	moved := slot != t.slot
+	if t.slot = slot; moved && t.refused < 3 {
+		t.phase = "first"
+		return 0, false
+	}
+	return t.retry(t.anew())
 }
 
 // decide applies the rules to what was promised, and goes on to write what they changed.

@@ -62,7 +62,7 @@ func TestQuorumRetriesOfTheRedisClientAreOurs(t *testing.T) {
 		call := c.quorum.releaseOf("m", "id", 0, 0, false)
 		for _, calls := range [][]nodeCall{{call}, {call, call}} {
 			w.release(w.lock(c, "warm", time.Minute))
-			w.pass(2 * lameFor)                                                   // nothing else is going on
+			w.pass(2 * probeAfter)                                                // nothing else is going on
 			if v := c.quorum.nodes[0].trip(w.Context(), calls); v[0].err != nil { // there is a connection
 				w.Fatal(v[0].err)
 			}

@@ -41,7 +41,9 @@ func (q *quorum) release(ctx context.Context, r releaseCall) (verdict string, er
 	}
 	k := q.releaseOf(r.lock, r.id, r.slot, 0, r.narrow)
 	end := q.cfg.Clock() + r.length
-	p := poll{calls: []nodeCall{k}, wave: q.majority, everyone: !r.narrow, patience: 10, missed: func(n *node) { n.owe(k, end) }}
+	_, trusted, _ := q.order()
+	everyone := !r.narrow || trusted < len(q.nodes) // one that answered the claim may hang since
+	p := poll{calls: []nodeCall{k}, wave: q.majority, everyone: everyone, patience: 10, missed: func(n *node) { n.owe(k, end) }}
 	p.sure = func(votes [][]vote, late bool) bool {
 		released, gone := words(votes[0], "released"), words(votes[0], "gone")
 		return released >= q.majority || gone > len(q.nodes)-q.majority || late && released+gone >= q.majority
@@ -53,6 +55,9 @@ func (q *quorum) release(ctx context.Context, r releaseCall) (verdict string, er
 		case released+gone < q.majority:
 			err = q.errorOf(votes[0])
 			r.doubt = r.doubt || r.narrow && r.held // it leaves no tombstone that tells
+			if q.refuse(votes[0]) {
+				return "", err
+			}
 		case gone > len(q.nodes)-q.majority:
 			return r.sure("gone"), nil
 		default:

@@ -22,7 +22,8 @@ type node struct {
 	under    int           // calls under way
 	progress time.Duration // local clock: when it answered last, or the first of those was sent
 	heard    time.Duration // local clock: when it answered last
-	lame     time.Duration // local clock: until then it is asked last, since it has failed
+	asked    time.Duration // local clock: when it was asked last
+	failing  bool          // it has failed, and has not answered since
 	owed     []owed
 }
 
@@ -35,8 +36,8 @@ type owed struct {
 const (
 	// hesitation is how long a node may be silent, at least, before others are asked in its place.
 	hesitation = 25 * time.Millisecond
-	// lameFor is for how long a node that failed is asked last.
-	lameFor = time.Second
+	// probeAfter is how often a node that does not answer is asked all the same. Nothing waits for that.
+	probeAfter = time.Second
 	// unheardFor is after what silence a node that is not needed is asked, too: it may have forgotten, and does not vote at once when it is needed.
 	unheardFor = 10 * time.Second
 	// mostUnder bounds the calls that wait for a silent node, and mostOwed what it is told afterwards.
@@ -46,11 +47,19 @@ const (
 // errSilent is the reply of a node that is not asked, since enough others wait for it already.
 var errSilent = fmt.Errorf("%w: the node does not answer", ErrUnknown)
 
-// suspect tells whether a node is better asked last.
+// suspect tells whether a node is not trusted to answer: it is silent, or failed when it was asked last. It is trusted again when it has answered. (With
+// the time alone each call would wait for it once more.)
 func (n *node) suspect(now time.Duration) bool {
 	n.mu.Lock()
 	defer n.mu.Unlock()
-	return n.silent(now) || now < n.lame
+	return n.silent(now) || n.failing
+}
+
+// probe tells whether a node that is not trusted to answer is to show now whether it does.
+func (n *node) probe(now time.Duration) bool {
+	n.mu.Lock()
+	defer n.mu.Unlock()
+	return now-n.asked >= probeAfter
 }
 
 // unheard tells whether nothing has been heard of a node for long.
@@ -75,6 +84,7 @@ func (n *node) begin(now time.Duration) bool {
 	if n.under == 0 {
 		n.progress = now
 	}
+	n.asked = now
 	n.under++
 	return true
 }
@@ -85,10 +95,10 @@ func (n *node) end(now time.Duration, err error) (owes bool) {
 	defer n.mu.Unlock()
 	n.under--
 	if err != nil && !isReply(err) {
-		n.lame = now + lameFor
+		n.failing = true
 		return false
 	}
-	n.progress, n.heard, n.lame = now, now, 0
+	n.progress, n.heard, n.failing = now, now, false
 	return err == nil && len(n.owed) > 0
 }
 
@@ -117,6 +127,8 @@ type nodeCall struct {
 	id     string
 	idle   int64
 	args   []any // ARGV[4] and following
+
+	patience int // see poll
 }
 
 // vote is a node's reply to one call.
@@ -127,6 +139,7 @@ type vote struct {
 	rest
 	err    error // nothing was heard, and it may have been done
 	silent bool  // nothing was heard yet
+	absent bool  // and nothing is waited for
 	asked  bool
 }
 
@@ -232,6 +245,12 @@ type membership struct {
 	state                            string
 	now, base, top, longest, sinceAt int64
 	epoch                            string
+	founder                          bool // it took part in the beginning of a quorum
+}
+
+// isNew tells of a node that does not vote, and that nothing has reached since it has its marker.
+func (m membership) isNew() bool {
+	return m.state != votingState && m.base == 0 && m.top == 0 && m.longest == 0
 }
 
 const votingState = "voting"
@@ -251,6 +270,9 @@ func (n *node) enrol(ctx context.Context) (m membership, err error) {
 	if err != nil {
 		return membership{}, err
 	}
+	n.mu.Lock()
+	n.failing = false
+	n.mu.Unlock()
 	if m.state != votingState {
 		n.client.quorum.tender.rouse()
 	}
@@ -262,14 +284,14 @@ func (n *node) mark(ctx context.Context, conn *redis.Tx) (membership, error) {
 	q := n.client.quorum
 	sent := n.client.cfg.Clock()
 	raw, err := conn.Eval(ctx, q.scripts.enrol.text, []string{q.memberKey()}, rand.Text()).Slice()
-	if err == nil && len(raw) < 7 {
+	if err == nil && len(raw) < 8 {
 		err = errShortReply
 	}
 	if err != nil {
 		return membership{}, err
 	}
 	m := membership{state: text(raw[0]), now: number(raw[1]), base: number(raw[2]), top: number(raw[3]), longest: number(raw[4]),
-		epoch: text(raw[5]), sinceAt: number(raw[6])}
+		epoch: text(raw[5]), sinceAt: number(raw[6]), founder: number(raw[7]) == 1}
 	n.clock.observe(m.now, sent, n.client.cfg.Clock())
 	return m, nil
 }

@@ -11,12 +11,14 @@ import (
 // poll is one question to the nodes, in one or two waves.
 type poll struct {
 	calls []nodeCall
-	wave  int // how many are asked at once, but for those that did not answer lately; the others when one fails, refuses or is slow
-	// everyone is asked at once, also those that did not answer lately: what they have is to be taken back, and they may be far only.
+	wave  int // how many are asked at once, of those that are trusted to answer; the others when one fails, refuses or is slow
+	// first asks the first node alone.
+	first bool
+	// everyone is asked at once, also those that are not trusted to answer: what they have is to be taken back, and they may be far only.
 	everyone bool
 	// patience multiplies the time after which a node is slow; 0 is 1
 	patience int
-	// sure tells whether the votes are enough, by call and node. late: whoever has not answered by now is slow.
+	// sure tells whether the votes are enough, by call and node. late: no more are waited for, if a majority has answered.
 	sure func(votes [][]vote, late bool) bool
 	// missed is called for a node whose answer was not heard, also after the poll.
 	missed func(n *node)
@@ -46,12 +48,14 @@ type returned struct {
 type polling struct {
 	q *quorum
 	poll
-	order []int
-	votes [][]vote // by call and node
-	back  chan returned
-	asked int // how many nodes of the order
-	heard int
-	late  bool
+	order    []int    // those that are trusted first
+	trusted  int      // how many these are
+	votes    [][]vote // by call and node
+	back     chan returned
+	asked    int
+	heard    int
+	answered int // of these; the others have failed
+	late     bool
 
 	ctx  context.Context // of the trips
 	end  context.CancelFunc
@@ -59,14 +63,19 @@ type polling struct {
 }
 
 func (q *quorum) newPolling(ctx context.Context, p poll) *polling {
-	order, healthy, unheard := q.order()
-	if unheard {
-		p.wave = len(order)
+	o := &polling{q: q, poll: p, votes: make([][]vote, len(p.calls)), back: make(chan returned, len(q.nodes))}
+	var unheard bool
+	o.order, o.trusted, unheard = q.order()
+	switch {
+	case p.first:
+		o.order, o.trusted, o.wave = o.order[:1], 1, 1
+	case p.everyone || o.trusted < q.majority: // each may be needed
+		o.wave = len(o.order)
+	case unheard:
+		o.wave = o.trusted
+	default:
+		o.wave = min(p.wave, o.trusted)
 	}
-	if p.wave = min(p.wave, max(q.majority, healthy)); p.everyone {
-		p.wave = len(order)
-	}
-	o := &polling{q: q, poll: p, order: order, votes: make([][]vote, len(p.calls)), back: make(chan returned, len(q.nodes))}
 	for i := range o.votes {
 		o.votes[i] = make([]vote, len(q.nodes))
 		for n := range o.votes[i] {
@@ -74,7 +83,7 @@ func (q *quorum) newPolling(ctx context.Context, p poll) *polling {
 		}
 	}
 	o.ctx, o.end = context.WithTimeout(context.WithoutCancel(ctx), q.cfg.Timeout)
-	o.left.Store(int64(len(order)))
+	o.left.Store(int64(len(o.order)))
 	return o
 }
 
@@ -85,22 +94,41 @@ func (o *polling) done(nodes int) {
 	}
 }
 
+// begin asks the first wave, and those that are to show whether they answer again.
+func (o *polling) begin() {
+	o.upTo(o.wave)
+	now := o.q.cfg.Clock()
+	for _, n := range o.order[o.trusted:] {
+		if o.q.nodes[n].probe(now) {
+			o.send(n)
+		}
+	}
+}
+
 // upTo asks nodes of the order, so that so many have been.
 func (o *polling) upTo(wave int) {
-	for ; o.asked < wave; o.asked++ {
-		n := o.order[o.asked]
-		for i := range o.votes {
-			o.votes[i][n].asked = true
-		}
-		o.q.crew.launch(func() {
-			defer o.done(1)
-			got := o.q.nodes[n].trip(o.ctx, o.calls)
-			if o.missed != nil && got[0].err != nil {
-				o.missed(o.q.nodes[n])
-			}
-			o.back <- returned{n, got}
-		})
+	for _, n := range o.order[:wave] {
+		o.send(n)
 	}
+}
+
+// send asks a node, unless it was asked before.
+func (o *polling) send(n int) {
+	if o.votes[0][n].asked {
+		return
+	}
+	o.asked++
+	for i := range o.votes {
+		o.votes[i][n].asked = true
+	}
+	o.q.crew.launch(func() {
+		defer o.done(1)
+		got := o.q.nodes[n].trip(o.ctx, o.calls)
+		if o.missed != nil && got[0].err != nil {
+			o.missed(o.q.nodes[n])
+		}
+		o.back <- returned{n, got}
+	})
 }
 
 // hear takes in what a node has answered. It tells whether that was enough.
@@ -110,14 +138,39 @@ func (o *polling) hear(r returned) (over bool) {
 		o.votes[i][r.node] = r.votes[i]
 		o.votes[i][r.node].asked = true
 	}
+	if err := r.votes[0].err; err == nil || isReply(err) {
+		o.answered++
+	}
 	all := o.heard == len(o.order)
-	if o.sure(o.votes, o.late || all) || all {
+	if over := o.enough(all); over || all {
 		return true
 	}
 	if o.heard == o.asked || refused(r.votes) {
+		o.upTo(o.trusted)
+	}
+	if o.heard == o.asked {
 		o.upTo(len(o.order))
 	}
-	return false
+	return o.enough(false)
+}
+
+// enough tells whether the votes are. When a majority has answered, and all others are late or not trusted to answer, those are not waited for: a node that
+// hangs would cost each vote that is split its time-out, and hold up all that others have asked for meanwhile.
+func (o *polling) enough(all bool) bool {
+	late := o.late || all || o.trustedHeard()
+	if late && o.answered >= o.q.majority {
+		for i := range o.votes {
+			for n := range o.votes[i] {
+				o.votes[i][n].absent = o.votes[i][n].silent
+			}
+		}
+	}
+	return o.sure(o.votes, late)
+}
+
+// trustedHeard tells that all nodes have answered, or failed, that are trusted to answer, if those are a majority.
+func (o *polling) trustedHeard() bool {
+	return o.trusted >= o.q.majority && !slices.ContainsFunc(o.order[:o.trusted], func(n int) bool { return o.votes[0][n].silent })
 }
 
 // ask polls the nodes and returns as soon as the outcome is sure, all have answered, or ctx has ended. What is under way goes on in the background until
@@ -126,7 +179,7 @@ func (q *quorum) ask(ctx context.Context, p poll) (votes [][]vote, sent time.Dur
 	o := q.newPolling(ctx, p)
 	defer func() { o.done(len(o.order) - o.asked) }()
 	sent = q.cfg.Clock()
-	o.upTo(o.wave)
+	o.begin()
 	slow := time.NewTimer(q.slowAfter(max(p.patience, 1)))
 	defer slow.Stop()
 	for {
@@ -137,7 +190,7 @@ func (q *quorum) ask(ctx context.Context, p poll) (votes [][]vote, sent time.Dur
 			}
 		case <-slow.C:
 			o.upTo(len(o.order))
-			if o.late = true; o.sure(o.votes, true) {
+			if o.late = true; o.enough(false) {
 				return o.votes, sent
 			}
 		case <-ctx.Done():

@@ -48,7 +48,8 @@ func agreed(votes []vote) (slot int, token int64, agree int) {
 func (t *claim) lost(votes []vote) (time.Duration, bool) {
 	if count(votes, vote.told) < t.majority {
 		if words(votes, "stranger", "joining") > 0 { // a quorum that begins: those of a batch keep their order
-			return tendPause / 10, false
+			t.tries++
+			return min(tendPause/10<<min(t.tries, 4), tendPause), false
 		}
 		return t.retry("row")
 	}
@@ -64,12 +65,12 @@ func (t *claim) lost(votes []vote) (time.Duration, bool) {
 			return 0, false
 		}
 		t.drop()
-		return t.retry("row")
+		return t.retry(t.anew())
 	}
 	if !v.full && t.refused < mostRefused { // votes are split: those who have them let go, and come again
 		t.refused++
 		t.drop()
-		return t.retry("row")
+		return t.retry(t.anew())
 	}
 	if v.full && !t.confirmed(v.rows) {
 		return 0, false
@@ -103,6 +104,7 @@ func (t *claim) another(votes []vote, rows []nodeRow) (slot int, ok bool) {
 	if err != nil {
 		return 0, false
 	}
+	reached := count(votes, func(v vote) bool { return v.told() || v.silent && !v.absent })
 	var free []int
 	for s := range t.r.Slots {
 		taken := 0
@@ -111,7 +113,7 @@ func (t *claim) another(votes []vote, rows []nodeRow) (slot int, ok bool) {
 				taken += r.votes
 			}
 		}
-		if len(t.nodes)-taken >= t.majority && g.fits(t.r, s) {
+		if reached-taken >= t.majority && g.fits(t.r, s) {
 			free = append(free, s)
 		}
 		if len(free) > 0 && t.refused == 0 { // the lowest, until others turn out to want it too

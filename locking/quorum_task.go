@@ -2,6 +2,7 @@ package locking
 
 import (
 	"context"
+	"fmt"
 	"slices"
 	"strings"
 	"time"
@@ -11,6 +12,8 @@ import (
 type task interface {
 	// name is the lock. Tasks on one lock run one after the other, in their order: what is due first is granted first.
 	name() string
+	// toFirst tells whether the next call is for the first node alone.
+	toFirst() bool
 	// next is what to ask the nodes, and of how many at once.
 	next() (k nodeCall, wave int)
 	// sure tells whether the votes are enough to go on.
@@ -52,9 +55,10 @@ func (q *quorum) run(ctx context.Context, tasks []task) {
 	}
 }
 
-// due are the tasks to go on with now, or else when the first may be; -1 if all are done.
+// due are the tasks to go on with now, or else when the first may be; -1 if all are done. Those whose call is for the first node alone go before the others.
 func due(tasks []task, ready []time.Duration, now time.Duration) (batch []int, soonest time.Duration) {
 	soonest = -1
+	var first []int
 	before := map[string]bool{} // locks that an earlier task is not done with
 	for i, at := range ready {
 		if at < 0 || before[tasks[i].name()] {
@@ -62,24 +66,28 @@ func due(tasks []task, ready []time.Duration, now time.Duration) (batch []int, s
 		}
 		before[tasks[i].name()] = true
 		switch {
+		case at <= now && tasks[i].toFirst() && len(first) < maxBatch:
+			first = append(first, i)
 		case at <= now && len(batch) < maxBatch:
 			batch = append(batch, i)
 		case soonest < 0 || at < soonest:
 			soonest = at
 		}
 	}
+	if len(first) > 0 {
+		return first, soonest
+	}
 	return batch, soonest
 }
 
 // round asks the nodes once for all tasks of a batch.
 func (q *quorum) round(ctx context.Context, tasks []task, batch []int, ready []time.Duration, last [][]vote) {
-	calls, wave := make([]nodeCall, len(batch)), 0
+	p := poll{calls: make([]nodeCall, len(batch)), first: tasks[batch[0]].toFirst()}
 	for n, i := range batch {
 		var all int
-		calls[n], all = tasks[i].next()
-		wave = max(wave, all)
+		p.calls[n], all = tasks[i].next()
+		p.wave, p.patience = max(p.wave, all), max(p.patience, p.calls[n].patience)
 	}
-	p := poll{calls: calls, wave: wave}
 	p.sure = func(votes [][]vote, late bool) bool {
 		for n, i := range batch {
 			if !tasks[i].sure(votes[n], late) {
@@ -92,6 +100,11 @@ func (q *quorum) round(ctx context.Context, tasks []task, batch []int, ready []t
 	now := q.cfg.Clock()
 	for n, i := range batch {
 		last[i] = votes[n]
+		if q.refuse(votes[n]) { // and would, however often they are asked
+			tasks[i].fail(fmt.Errorf("key %q: %w", p.calls[n].keys[1], q.errorOf(votes[n])))
+			ready[i] = -1
+			continue
+		}
 		pause, done := tasks[i].take(votes[n], sent)
 		if ready[i] = now + pause; done {
 			ready[i] = -1
@@ -196,5 +209,7 @@ func floorOf(votes []vote) (floor int64) {
 	return floor
 }
 
-// silentNodes are those of which nothing was heard yet.
-func silentNodes(votes []vote) int { return count(votes, func(v vote) bool { return v.silent }) }
+// silentNodes are those of which nothing was heard yet, and that are waited for.
+func silentNodes(votes []vote) int {
+	return count(votes, func(v vote) bool { return v.silent && !v.absent })
+}

@@ -125,6 +125,8 @@ func (t *tender) look() (left time.Duration, helped bool) {
 		return q.admit(members, voters, joining, false)
 	case heard == len(q.nodes): // it is new, or a majority has forgotten: all that is left to know is here
 		return q.admit(members, slices.Concat(voters, joining), joining, true)
+	case heard >= q.majority:
+		return q.begin(members)
 	}
 	return tendMost, false
 }

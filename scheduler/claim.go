@@ -253,6 +253,10 @@ func (s *Scheduler) stillOpen(k *tick, r election.Result, now time.Time) {
 			k.reason, k.follows = "slots", false
 		}
 		s.agenda.park(k, now)
+	case !k.waited && k.job.Overlap == OverlapSkip && k.task.PerTick == 1: // nobody could decide it: the votes of a quorum were split, each time
+		k.waited, k.reason, k.follows = true, "redis", false
+		s.agenda.lineUp(k)
+		s.agenda.ask(k, now.Add(s.heldPause(k, now)), now)
 	default: // all slots are held, whatever it waited for before
 		k.contend()
 		k.waited = k.waited || k.job.Overlap == OverlapQueue

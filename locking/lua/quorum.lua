@@ -3,7 +3,7 @@
 --
 -- KEYS  1 member  hash, one for all locks of a prefix: state ('voting', or 'joining': it has forgotten, or may have), run (Redis' run
 --                 id when it said so), epoch and since of that state, base: no floor is below it, top: no token that was accepted is
---                 above it, longest: the longest lease
+--                 above it, longest: the longest lease; founder: it took part in the beginning of a quorum, see quorum_found.lua
 --       2 lock    hash: floor, limit, longest, permanent; r<slot> the vote for who has that row;
 --                 or "-id" where that was released at once; dead: until when there may be tombstones;
 --                 ballot and value: the register as accepted last. Its value is the client's, see register.go

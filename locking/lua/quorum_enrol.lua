@@ -3,7 +3,7 @@
 --
 -- KEYS  1 member, as in quorum.lua
 -- ARGV  1 a new epoch
--- Reply: state, now, base, top, longest, epoch, since
+-- Reply: state, now, base, top, longest, epoch, since, founder (1 or 0)
 --
 -- A restart counts as forgetting, whatever was on the disk: the last votes may not have been.
 
@@ -15,8 +15,9 @@ local m = redis.call('HMGET', KEYS[1], 'state', 'run', 'since')
 local function n(x) return tonumber(x or '0') or 0 end
 if not m[1] or m[2] ~= run then
   redis.call('HSET', KEYS[1], 'state', 'joining', 'run', run, 'epoch', ARGV[1], 'since', now)
+  redis.call('HDEL', KEYS[1], 'founder')
 elseif n(m[3]) > n(now) then -- the clock was set back
   redis.call('HSET', KEYS[1], 'since', now)
 end
-m = redis.call('HMGET', KEYS[1], 'state', 'base', 'top', 'longest', 'epoch', 'since')
-return {m[1], n(now), n(m[2]), n(m[3]), n(m[4]), m[5], n(m[6])}
+m = redis.call('HMGET', KEYS[1], 'state', 'base', 'top', 'longest', 'epoch', 'since', 'founder')
+return {m[1], n(now), n(m[2]), n(m[3]), n(m[4]), m[5], n(m[6]), n(m[7])}

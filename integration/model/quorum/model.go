@@ -42,7 +42,7 @@ type Rules struct {
 	RenewMajority     bool // a renewal counts on a majority
 	ForgottenIsSilent bool // a node that has forgotten does not vote for a lease
 	Reseeded          bool // and then knows what a majority knows
-	AllFound          bool // a new quorum begins when all nodes answer
+	QuietBeginning    bool // a majority that seems new begins only when nothing has reached it for a lease
 	ShutBeforeDeath   bool // the dead are shut on a majority
 }
 

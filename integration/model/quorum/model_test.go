@@ -27,7 +27,8 @@ var cases = []struct {
 	{"A holds {1,2}; 2 restarts empty; B gets {2,3}", func(r *Rules) { r.ForgottenIsSilent = false }, Setup{Claimants: 2, Slots: 1, Forgets: 1, Horizon: 1}, ""},
 	{"a node that votes without the ledger", func(r *Rules) { r.Reseeded = false }, Setup{Claimants: 2, Slots: 1, Ticks: true, Forgets: 1, Horizon: 2},
 		"the tick is granted once"},
-	{"a majority that was never asked begins", func(r *Rules) { r.AllFound = false }, Setup{Claimants: 2, Slots: 1, Forgets: 1, Newcomer: true, Horizon: 1}, ""},
+	{"a majority that was never asked begins", func(r *Rules) { r.QuietBeginning = false },
+		Setup{Claimants: 2, Slots: 1, Renews: true, Forgets: 1, Newcomer: true, Horizon: 3}, "a row has one holder, and no more than the limit hold one"},
 	{"the dead that renew", func(r *Rules) { r.ShutBeforeDeath = false },
 		Setup{Claimants: 2, Slots: 1, Renews: true, Mourner: true, Losses: 1, Horizon: 3}, "the living are not declared dead"},
 }

@@ -48,16 +48,22 @@ func (x *search) nodeSteps(s state, add func(state, string, ...any)) {
 	for n, node := range s.nodes {
 		if s.forgets < x.setup.Forgets && !node.silent {
 			to := s
-			to.nodes[n] = fresh(s.time, x.setup.Rules.ForgottenIsSilent || !x.setup.Rules.AllFound)
+			to.nodes[n] = fresh(s.time, x.setup.Rules.ForgottenIsSilent || !x.setup.Rules.QuietBeginning)
 			to.forgets++
 			add(to, "node %d forgets", n+1)
 		}
-		if node.silent && !x.setup.Rules.AllFound && silent >= majority {
+		if x.mayBegin(s, n) && silent >= majority {
 			to := s
+			begin := 0
 			for i := range to.nodes {
-				to.nodes[i].silent = false
+				if i == n || begin < majority-1 && x.mayBegin(s, i) {
+					to.nodes[i].silent = false
+					begin++
+				}
 			}
-			add(to, "a majority without markers begins")
+			if begin >= majority {
+				add(to, "a majority that seems new begins, with node %d", n+1)
+			}
 		}
 		if !node.silent || s.time < node.since+lease || nodes-silent < majority {
 			continue
@@ -70,6 +76,15 @@ func (x *search) nodeSteps(s state, add func(state, string, ...any)) {
 		}
 		add(to, "node %d votes again", n+1)
 	}
+}
+
+// mayBegin tells whether a node may be one of those with which a quorum begins.
+func (x *search) mayBegin(s state, n int) bool {
+	node := s.nodes[n]
+	if !x.setup.Rules.QuietBeginning {
+		return node.silent
+	}
+	return node.silent && node.floor == 0 && node.ballot == 0 && node.rows == [slots]row{} && s.time >= node.since+lease
 }
 
 func fresh(time uint8, silent bool) node { return node{silent: silent, since: time} }

@@ -1,0 +1,78 @@
+package locking
+
+import (
+	"context"
+	"time"
+)
+
+// quietBefore is for how long nothing may have reached the masters of a new quorum that begins while some are away. A holder that they have forgotten
+// renews its lease within that time, or had one of the default length at most, which has ended then.
+const quietBefore = 30 * time.Second
+
+// begin has a quorum begin that is new, while a minority of its nodes is away. All that answer, a majority, are new: they have their markers for a
+// while, and nothing has reached them since. They are marked as founders first, and vote when a majority is: a client that dies in between, or one
+// that reaches others of them, goes on from there. One that forgets is no founder any more.
+//
+// A node that is new has voted for nobody, so it may vote at any time; what must not happen is that one which has forgotten passes for new. Where that happens to
+// so many that a majority seems to be new, what is known was not on a majority any more. See docs/design.md, D13.
+func (q *quorum) begin(members []*membership) (left time.Duration, helped bool) {
+	founders, others := 0, 0
+	for _, m := range members {
+		switch {
+		case m == nil:
+		case m.founder && (m.isNew() || m.state == votingState):
+			founders++
+		case !m.isNew():
+			others++
+		}
+	}
+	switch {
+	case founders >= q.majority:
+		return q.foundersVote(members)
+	case others > 0 || hasVoter(members):
+		return tendMost, false
+	}
+	left = tendPause
+	for i, m := range members {
+		if m != nil && !m.founder {
+			left = max(left, q.found(q.nodes[i], m.epoch))
+		}
+	}
+	return left, false
+}
+
+func hasVoter(members []*membership) bool {
+	return count(members, func(m *membership) bool { return m != nil && m.state == votingState }) > 0
+}
+
+// foundersVote lets those vote that do not yet.
+func (q *quorum) foundersVote(members []*membership) (left time.Duration, helped bool) {
+	for i, m := range members {
+		switch {
+		case m == nil || !m.founder || !m.isNew():
+		case q.letVote(q.nodes[i], m.epoch, 0, 0):
+			helped = true
+		default:
+			left = tendPause
+		}
+	}
+	if left == 0 && !helped { // the others wait for a majority of voters
+		left = tendMost
+	}
+	return left, helped
+}
+
+// found marks a node as a founder. left is how long that has to wait.
+func (q *quorum) found(n *node, epoch string) (left time.Duration) {
+	ctx, cancel := context.WithTimeout(q.life, q.cfg.Timeout)
+	defer cancel()
+	quiet := quietBefore.Microseconds() + q.underWay()
+	got, err := n.redis.EvalSha(ctx, q.scripts.found.sha, []string{q.memberKey()}, epoch, quiet).Slice()
+	switch {
+	case err != nil || len(got) < 2:
+		return tendPause
+	case text(got[0]) == "wait":
+		return time.Duration(number(got[1])) * time.Microsecond
+	}
+	return 0
+}

@@ -1,0 +1,47 @@
+package locking
+
+import (
+	"slices"
+	"time"
+)
+
+// tight tells that no more than a majority can be trusted to answer: each of those nodes has to give a claim its row.
+func (q *quorum) tight() bool {
+	_, trusted, _ := q.order()
+	return trusted <= q.majority
+}
+
+// anew is the phase in which a claim asks again whose votes were split: the first node alone, but now and then all, since what the first one has may be
+// left over from a claimant that is dead.
+func (t *claim) anew() string {
+	if t.refused%4 == 0 {
+		return "row"
+	}
+	return "first"
+}
+
+// tookFirst goes on when the first node, which was asked alone, has answered. Claims that meet there have a winner at once: who has its row asks the others, and
+// who has not asks none of them for one. (Asked together, of three nodes that have to agree each may be reached by another claim first: then nobody has
+// them all, each time. It happens to those that ask at the same instant where two of five masters hang, and one claim in some there is one that waits.)
+//
+// That is about when a claim gets through only. Nothing rests on it: where clients do not trust the same nodes to answer they ask different ones first, and votes are
+// split as ever.
+func (t *claim) tookFirst(votes []vote) (time.Duration, bool) {
+	t.phase = "row"
+	n := slices.IndexFunc(votes, vote.heard)
+	if n < 0 { // the others may know more
+		return 0, false
+	}
+	switch votes[n].word {
+	case "held":
+		t.phase = "read"
+		if len(t.ballots) == 1 { // it has no row anywhere
+			t.placed = false
+		}
+	case "stale", "far": // of the clock's floor only
+		t.phase = "first"
+		t.tries++
+		return randomPause(min(t.tries, 2)) / 4, false
+	}
+	return 0, false
+}
