@@ -111,9 +111,11 @@ func (x *search) hear(s *state, m message, yes bool) {
 	}
 	c.floor = max(c.floor, n.floor)
 	if m.kind == renew {
-		if x.renewed(c, yes, bit); c.until <= s.time {
+		if c.until <= s.time { // one that comes too late revives nothing
 			c.until = 0
+			return
 		}
+		x.renewed(c, yes, bit)
 		return
 	}
 	if yes {
