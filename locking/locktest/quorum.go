@@ -19,6 +19,7 @@ func quorums() []theorem {
 		{"MinorityThatForgotOneAfterTheOtherLosesNothing", rollingLoss, votes},
 		{"KeeperRepairsAMinority", repairedMinority, votes},
 		{"MajorityThatLostItsRowsEndsTheLease", lostMajority, votes},
+		{"RenewalOnANodeThatForgotDoesNotCount", renewedWhereForgotten, votes},
 		{"RefusedClaimLeavesNothingBehind", refusedLeavesNothing, votes},
 		{"HalfMadeGrantIsCompletedOnce", halfMade, votes},
 		{"RowStaysShutAfterAnExpiryWithADelay", shutOnQuorum, votes},
@@ -136,10 +137,26 @@ func repairedMinority(b *bench) {
 func lostMajority(b *bench) {
 	l := b.wins(b.a, locking.Request{Lease: renewing})
 	b.everywhere(l)
-	most := b.nodes[:len(b.nodes)/2+1]
+	b.on(b.nodes[:len(b.nodes)/2+1], b.heldByOther(l))
+	b.ends(l, locking.ErrLost)
+}
+
+// heldByOther has a node vote for another in the row of a lease.
+func (b *bench) heldByOther(l *locking.Lease) func(node redis.UniversalClient) error {
 	other := strings.Join([]string{"other", fmt.Sprint(int64(l.Token()) + 1), fmt.Sprint(b.now().Add(long).UnixMicro()),
 		fmt.Sprint(long.Microseconds()), "0", "", "b"}, "\n")
-	b.on(most, func(node redis.UniversalClient) error { return node.HSet(b.ctx, b.base(), "r0", other).Err() })
+	return func(node redis.UniversalClient) error { return node.HSet(b.ctx, b.base(), "r0", other).Err() }
+}
+
+// A minority votes for another whose claim is on its way, and so did a node that has forgotten it: when that renews the lease, and the last vote of the lease on one more node ends, there
+// are two majorities.
+func renewedWhereForgotten(b *bench) {
+	b.release(b.wins(b.a, locking.Request{Lock: "other", Lease: long})) // for as long a node that forgets does not vote
+	l := b.wins(b.a, locking.Request{Lease: renewing})
+	b.everywhere(l)
+	few := len(b.nodes) / 2
+	b.on(b.nodes[:few], b.heldByOther(l))
+	b.forgets(b.nodes[few])
 	b.ends(l, locking.ErrLost)
 }
 

@@ -2,10 +2,9 @@
 --
 -- ARGV  4 slot  5 lease  6 token  7 owner  8 delay  9 slots
 -- Reply after the common part: why or whose; of one that is renewed, why its holder is to stop (or '')
---      renewed | lost | late
+--      renewed | lost | late | joining, stranger: written, but it does not count: the node may have forgotten a vote for another
 --
--- Why a node that never voted for the row, or has forgotten, may put it there: it votes for one at a time, and the holder's
--- other votes have not ended. Why it is atomic: another could be given the row between the look and the vote.
+-- Why a node that never voted for the row may put it there: it votes for one at a time, and the holder's other votes have not ended. Why it is atomic: another could be given the row between the look and the vote.
 
 if is_late() then return {'late', now, 0} end
 local slot, lease, token = ARGV[4], num(ARGV[5]), num(ARGV[6])
@@ -27,4 +26,4 @@ if not own then
 end
 save(token, lease + num(ARGV[8]), num(f[2]), f[3] == '1')
 local whose, reason = string.match(f[5] or '', '^([^\n]*)\n([^\n]*)')
-return {'renewed', now, floor, whose == id and reason or ''}
+return {votes and 'renewed' or m[1] and 'joining' or 'stranger', now, floor, whose == id and reason or ''}

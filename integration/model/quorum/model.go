@@ -44,11 +44,12 @@ type Rules struct {
 	Reseeded          bool // and then knows what a majority knows
 	QuietBeginning    bool // a majority that seems new begins only when nothing has reached it for a lease
 	ShutBeforeDeath   bool // the dead are shut on a majority
+	RenewalVotes      bool // a renewal on a node that has forgotten does not count
 }
 
 // AllRules has all of them on.
 func AllRules() Rules {
-	return Rules{true, true, true, true, true, true, true, true, true, true, true, true}
+	return Rules{true, true, true, true, true, true, true, true, true, true, true, true, true}
 }
 
 // Setup bounds a search.

@@ -29,6 +29,8 @@ var cases = []struct {
 		"the tick is granted once"},
 	{"a majority that was never asked begins", func(r *Rules) { r.QuietBeginning = false },
 		Setup{Claimants: 2, Slots: 1, Renews: true, Forgets: 1, Newcomer: true, Horizon: 3}, "a row has one holder, and no more than the limit hold one"},
+	{"a renewal on a node that has forgotten whom it voted for", func(r *Rules) { r.RenewalVotes = false },
+		Setup{Claimants: 2, Slots: 1, Renews: true, Forgets: 1, Horizon: 3}, "a row has one holder, and no more than the limit hold one"},
 	{"the dead that renew", func(r *Rules) { r.ShutBeforeDeath = false },
 		Setup{Claimants: 2, Slots: 1, Renews: true, Mourner: true, Losses: 1, Horizon: 3}, "the living are not declared dead"},
 }

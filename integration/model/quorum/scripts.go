@@ -14,7 +14,7 @@ func (x *search) deliver(s *state, m message, heard bool) {
 	case m.kind == accept:
 		yes = x.acceptAt(s, n, m)
 	case m.kind == renew:
-		yes = n.renew(s.time, m)
+		yes = n.renew(s.time, m) && (!n.silent || !x.setup.Rules.RenewalVotes)
 	case m.kind == mourn:
 		yes = x.mournAt(s, n)
 	}
