@@ -156,28 +156,3 @@ func TestReloadOfMountedConfiguration(t *testing.T) {
 	c.awaitTick(t, soon, "slow", 0)
 	stopAll(t, []*replica{r})
 }
-
-// TestReloadOfAPipe asks for what can't be: a configuration that came through a pipe is gone.
-func TestReloadOfAPipe(t *testing.T) {
-	t.Parallel()
-	c := newCluster(t, oneJob)
-	pipe := t.TempDir() + "/pipe"
-	if err := syscall.Mkfifo(pipe, 0o600); err != nil {
-		t.Fatal(err)
-	}
-	written := make(chan error, 1)
-	go func() { written <- os.WriteFile(pipe, []byte(c.config), 0o600) }()
-	r := startObserved(t, "r1", "", []string{quickExit, "CRONCLAVE_REDIS=" + c.url}, program(t, cronclaveProgram),
-		"run", "--config", pipe, "--replica", "r1", "--log-format", "json", "--namespace", c.Namespace)
-	first := c.awaitTick(t, soon, "quick", 0).Tick
-	if err := <-written; err != nil {
-		t.Fatal(err)
-	}
-	r.signal(t, syscall.SIGHUP)
-	e := r.WaitLog(t, soon, "refusal", message("can't be reloaded"))
-	if why, _ := e["error"].(string); !strings.Contains(why, "read only once") {
-		t.Errorf("%v", e)
-	}
-	c.awaitTick(t, soon, "quick", first+3)
-	stopAll(t, []*replica{r})
-}

@@ -37,10 +37,6 @@ func (l *reloader) run(ctx context.Context, asked <-chan struct{}) {
 		case <-ctx.Done():
 			return
 		case <-asked:
-			if _, err := l.files.Stamp(); err != nil { // nor would it be noticed if that changed
-				l.log.Error("the configuration can't be reloaded", "error", err)
-				continue
-			}
 			l.reload(ctx, "")
 		case <-look.C:
 			if l.changed() {
@@ -52,8 +48,8 @@ func (l *reloader) run(ctx context.Context, asked <-chan struct{}) {
 
 // changed tells whether the files have changed, and have been as they are for two looks.
 func (l *reloader) changed() bool {
-	now, err := l.files.Stamp()
-	if err != nil || now == l.files.AsRead() {
+	now := l.files.Stamp()
+	if now == l.files.AsRead() {
 		l.fresh, l.moves = "", 0
 		return false
 	}
@@ -69,7 +65,7 @@ func (l *reloader) changed() bool {
 // were read.
 func (l *reloader) reload(ctx context.Context, settled string) {
 	cfg, files, err := l.load()
-	if now, _ := l.files.Stamp(); settled != "" && now != settled { // somebody writes: it may be half of what it is to be
+	if now := l.files.Stamp(); settled != "" && now != settled { // somebody writes: it may be half of what it is to be
 		l.fresh = now
 		return
 	}

@@ -11,15 +11,17 @@
 //     A faulty value is noted and left out, and reading goes on.
 //   - Each job starts from [defaults], takes its own keys, and is checked as a whole.
 //
-// Nothing here looks at the machine: whether a user, a folder or a program exists is found out where it is used.
-// Only the environment is asked, for ${NAME} in strings, and no message tells a value that came from there; and the clock,
+// Nothing here looks at the machine: whether a user, a folder or a program exists is found out where it is used, unless
+// [Options.Trust] asks whose the files are. Only the environment is asked, for ${NAME} in strings, and no message tells a value that came from there; and the clock,
 // for the warning of a job that has expired.
 package config
 
 import (
+	"fmt"
 	"os"
 	"time"
 
+	"github.com/cronclave/cronclave/internal/safefile"
 	"github.com/cronclave/cronclave/scheduler/cronspec"
 )
 
@@ -32,6 +34,11 @@ type Options struct {
 	KeepUnset bool
 	// Files, if set, gets the names of all files and folders that were looked at, also if there are faults.
 	Files *Files
+	// Trust says whose files are read: those of the configuration, and of those that it names. Where it judges, secrets that others
+	// may read are a warning.
+	Trust safefile.Trust
+	// Rights looks up with whose rights a job's files are opened; nil, as its result, is this process's own.
+	Rights func(user, group string) (*safefile.Identity, error)
 	// Now is the instant by which a job has expired; nil is time.Now.
 	Now func() time.Time
 }
@@ -57,6 +64,8 @@ type Config struct {
 	Warnings Faults
 	// EnvTaken holds the names of the variables that were taken from the environment outside all jobs' own `env`.
 	EnvTaken map[string]bool
+	// Trust is that of the Options.
+	Trust safefile.Trust
 }
 
 // Redis says where the coordinating Redis is.
@@ -213,12 +222,21 @@ func Load(path string, o Options) (*Config, error) {
 	r := newReader(o)
 	r.load(path)
 	c := r.config()
+	r.noteExcess()
 	faults, warnings := r.faults.sorted(r.order).split()
 	if len(faults) > 0 {
 		return nil, append(faults, warnings...).sorted(r.order)
 	}
-	c.Warnings = warnings
+	c.Warnings, c.Trust = warnings, o.Trust
 	return c, nil
+}
+
+// noteExcess says that there are more faults than are reported.
+func (r *reader) noteExcess() {
+	if more := r.count.faults - maxFaults; more > 0 && len(r.faults) > 0 {
+		r.faults = append(r.faults, Fault{File: r.faults[0].File, Line: 1, Column: 1,
+			Message: fmt.Sprintf("more than %d faults; these are the first that were found", maxFaults)})
+	}
 }
 
 // Withheld returns the names of the variables that the job does not inherit: all that the configuration took from the

@@ -328,7 +328,7 @@ func TestUnreadable(t *testing.T) {
 	for path, want := range map[string]string{
 		"missing.toml": "missing.toml:1:1: cannot be read: no such file or directory",
 		"empty":        "empty:1:1: no *.toml file in this folder",
-		"big.toml":     "big.toml:1:1: big.toml cannot be read: larger than 16 MiB",
+		"big.toml":     "big.toml:1:1: big.toml cannot be read: longer than 4 MiB",
 	} {
 		if _, err := Load(path, Options{}); err == nil || err.Error() != want {
 			t.Errorf("%s: %v, want %s", path, err, want)

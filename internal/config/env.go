@@ -48,7 +48,7 @@ func readEnvFromFile(r *reader, v value, d *draft) {
 		if path, ok := r.path(item); ok && r.argument(item, path) {
 			delete(d.Env, item.name)
 			delete(d.hidden.env, item.name)
-			d.EnvFromFile[item.name] = path
+			d.EnvFromFile[item.name], d.filed[item.name] = path, item
 			d.hidden.files[fromFile+item.name] = item.raw.(string)
 		}
 	})

@@ -61,15 +61,27 @@ func (r *reader) instant(v value) (time.Time, bool) {
 			r.fault(v, "%q must be %s; this has no offset", v.name, want)
 			return time.Time{}, false
 		}
+		if !validOffset(v.written()) {
+			r.fault(v, "%q must be %s; an offset is at most 23:59", v.name, want)
+			return time.Time{}, false
+		}
 		return t.UTC(), true
 	}
 	return parsed(r, v, want, func(s string) (time.Time, error) {
 		t, err := time.Parse(time.RFC3339, s)
-		if err != nil {
+		if err != nil || !validOffset(s) {
 			return t, errors.New("is not " + want)
 		}
 		return t.UTC(), nil
 	})
+}
+
+var offsetPattern = regexp.MustCompile(`[+-]([0-9]{2}):([0-9]{2})$`)
+
+// validOffset refuses offsets that RFC 3339 does not have, such as +24:00 and +01:60. Both the library and package time take them.
+func validOffset(s string) bool {
+	m := offsetPattern.FindStringSubmatch(s)
+	return m == nil || m[1] <= "23" && m[2] <= "59"
 }
 
 // readExcept reads names and expressions. An empty list takes back what [defaults] except.

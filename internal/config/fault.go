@@ -74,6 +74,9 @@ func (f Faults) split() (faults, warnings Faults) {
 func nearest(word string, candidates []string) string {
 	best, least := "", max(1, len(word)/2)+1
 	for _, c := range slices.Sorted(slices.Values(candidates)) {
+		if len(word)-len(c) >= least { // so many characters are too many at least
+			continue
+		}
 		if d := edits(strings.ToLower(word), c); d < least {
 			best, least = c, d
 		}

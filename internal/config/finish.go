@@ -28,6 +28,7 @@ func (r *reader) job(v value, base *draft, t *top) Job {
 	r.finishRetry(&d)
 	r.finishCatchUp(v, &d)
 	r.finishRecover(&d)
+	r.jobFiles(&d)
 	if keep, set := d.at["output"]; set && d.Output.Keep > t.History.MaxBytes {
 		r.warn(keep, keep.at.key, "output.keep is more than [history].max_bytes, which bounds the output of all runs of the job")
 	}

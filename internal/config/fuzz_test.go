@@ -28,13 +28,16 @@ func FuzzRead(f *testing.F) {
 	for _, text := range tricky {
 		f.Add(text)
 	}
+	for _, c := range redefinitions {
+		f.Add(c.text)
+	}
 	for _, c := range specified {
 		f.Add(strings.ReplaceAll(c.file, ">", ""))
 	}
 	f.Fuzz(func(t *testing.T, text string) {
 		s := newSource("jobs.toml", text)
 		r := newReader(Options{Env: environment("A=b", "EMPTY=")})
-		faults := append(r.faults, s.parse()...)
+		faults := s.parse(&r.bounds)
 		if s.tree != nil {
 			delete(s.tree, "include") // no files are read here
 			r.sources = []*source{s}
@@ -60,6 +63,12 @@ func FuzzPlaces(f *testing.F) {
 	for _, text := range tricky {
 		f.Add(text)
 	}
+	for _, c := range redefinitions {
+		f.Add(c.text)
+	}
+	f.Add("a = " + strings.Repeat("[", maxDepth) + strings.Repeat("]", maxDepth))
+	f.Add("a = " + strings.Repeat("{a = ", maxDepth) + strings.Repeat("}", maxDepth))
+	f.Add(strings.Repeat("a.", maxParts) + "a = 1")
 	f.Fuzz(func(t *testing.T, text string) {
 		if fault := disagreement(text); fault != "" {
 			t.Errorf("%s in\n%s", fault, text)

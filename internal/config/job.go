@@ -13,6 +13,7 @@ type draft struct {
 	at    map[string]value // where each key is set, in the job's table or in [defaults]
 	wrong map[string]bool  // keys that have a fault, so that nothing need be concluded from them
 	named map[string]bool  // variables that this table's own env names
+	filed map[string]value // where each variable of env_from_file is
 
 	exprs  []expression
 	except []expression
@@ -45,6 +46,7 @@ func newDraft(zone *time.Location) draft {
 		at:     make(map[string]value),
 		wrong:  make(map[string]bool),
 		named:  make(map[string]bool),
+		filed:  make(map[string]value),
 		shell:  []string{"/bin/sh", "-c"},
 		hidden: hidden{env: make(map[string]string), files: make(map[string]string)},
 	}
@@ -54,7 +56,7 @@ func newDraft(zone *time.Location) draft {
 func (d *draft) derive() draft {
 	c := *d
 	c.Env, c.EnvFromFile = maps.Clone(d.Env), maps.Clone(d.EnvFromFile)
-	c.at, c.wrong = maps.Clone(d.at), maps.Clone(d.wrong)
+	c.at, c.wrong, c.filed = maps.Clone(d.at), maps.Clone(d.wrong), maps.Clone(d.filed)
 	c.hidden.env, c.hidden.files = maps.Clone(d.hidden.env), maps.Clone(d.hidden.files)
 	c.EnvTaken, c.named = make(map[string]bool), make(map[string]bool)
 	return c
@@ -200,7 +202,7 @@ func (r *reader) verbatim(v value, want string) ([]string, bool) {
 			return "", false
 		}
 		for _, m := range variable.FindAllStringIndex(s, -1) {
-			if _, _, _, ok := parseVariable(s[m[0]:m[1]]); ok {
+			if _, _, _, ok := parseVariable(s[m[0]:m[1]]); ok && r.count.warnings < maxFaults {
 				r.warn(item, item.offset(m[0]), "%s is not replaced in %s, it is passed on as it is; set env, or write the command as a string for the shell", s[m[0]:m[1]], v.name)
 			}
 		}

@@ -8,6 +8,8 @@ import (
 	"slices"
 	"strings"
 	"time"
+
+	"github.com/cronclave/cronclave/internal/safefile"
 )
 
 // reader reads one configuration and gathers what is wrong with it.
@@ -20,6 +22,9 @@ type reader struct {
 	set     map[string]value // settings and jobs by their paths: the place of each
 	meant   map[string]bool  // keys that were suggested in place of unknown ones
 	taken   map[string]bool  // Config.EnvTaken
+	bounds  bounds
+	count   struct{ faults, warnings int } // those that are not kept among them
+	judged  map[judgement]finding          // what was found of files that the configuration names
 }
 
 func newReader(o Options) *reader {
@@ -33,6 +38,8 @@ func newReader(o Options) *reader {
 		set:     make(map[string]value),
 		meant:   make(map[string]bool),
 		taken:   make(map[string]bool),
+		bounds:  newBounds(),
+		judged:  make(map[judgement]finding),
 	}
 }
 
@@ -68,15 +75,20 @@ func (r *reader) file(name string, from value) {
 	}
 	r.known[path] = true
 	r.options.Files.add(name, false)
-	s, err := readSource(name)
-	if err != nil {
+	s, err := r.readSource(name)
+	var untrusted *safefile.UntrustedError
+	switch {
+	case errors.As(err, &untrusted):
+		r.fault(from, "%v", untrusted)
+		return
+	case err != nil:
 		r.fault(from, "%s cannot be read: %v", name, err)
 		return
 	}
 	r.source(s)
 }
 
-// realPath is the same for all names of a file. (What is no file by the time, such as a pipe, is read by its name.)
+// realPath is the same for all names of a file.
 func realPath(name string) string {
 	absolute, err := filepath.Abs(name)
 	if err != nil {
@@ -92,7 +104,9 @@ func (r *reader) source(s *source) {
 	if _, known := r.order[s.name]; !known {
 		r.order[s.name] = len(r.order)
 	}
-	r.faults = append(r.faults, s.parse()...)
+	for _, f := range s.parse(&r.bounds) {
+		r.note(f)
+	}
 	if s.tree == nil {
 		return
 	}
@@ -147,11 +161,20 @@ func (r *reader) matches(folder, pattern string, from value) []string {
 	}
 	folders, _ := filepath.Glob(filepath.Dir(full))
 	for _, folder := range folders {
+		r.folder(folder, from)
 		if _, err := os.ReadDir(folder); err != nil && !errors.Is(err, fs.ErrNotExist) { // else it would seem to be empty
 			r.fault(from, "%s cannot be read: %v", folder, bare(err))
 		}
 	}
 	return names
+}
+
+// folder refuses a folder in which others may add files.
+func (r *reader) folder(name string, from value) {
+	var untrusted *safefile.UntrustedError
+	if err := safefile.InspectFolder(name, r.options.Trust); errors.As(err, &untrusted) {
+		r.fault(from, "%v", untrusted)
+	}
 }
 
 // matching is the files that match a pattern, sorted. As in a shell, hidden ones have to be asked for (an editor's lock file is no configuration).

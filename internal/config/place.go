@@ -1,219 +1,127 @@
 package config
 
-import "strings"
-
-// The TOML library tells no positions of what it has decoded, so a second, small reader finds them. It reads text that
-// the library reads as well, and therefore judges nothing: it only follows keys, brackets and strings, and notes at
-// which byte each key and each value begins. What it makes of text that is no TOML is of no use, but does no harm.
+// The TOML library tells no positions of what it has decoded, and lets tables be defined twice in ways that TOML forbids. So a
+// second, small reader finds the places of all keys and values, and what is defined twice. It follows keys, brackets and
+// strings, and leaves all other judgement to the library. What it makes of text that is no TOML is of no use, but does no harm.
 
 // place is where something stands, in bytes from the start of the text. It has the shape of what stands there.
 type place struct {
 	key   int               // where its key begins; for an element of a list, which has none, that is val
 	val   int               // where its value begins; for a table with a header that is its key again
+	form  form              // how it was defined
 	given bool              // has a key or header of its own, and is not only a part of a longer key
 	keys  map[string]*place // of a table
 	items []*place          // of a list, and of a table in [[several]] parts
 }
 
+// form is how something was defined, which decides what may still be added to it.
+type form int
+
+const (
+	implied form = iota // a table that longer headers have in their names: a header or keys may define it still
+	headed              // a table with a header: only headers add tables to it
+	dotted              // a table that dotted keys have made: dotted keys add to it, and headers add tables
+	inline              // a table in braces: complete
+	several             // a table in [[several]] parts: such headers add parts, and other headers tables to the last one
+	plain               // a value, or a list in brackets: complete
+)
+
 // child returns the place of a key in a table, and makes it where there is none yet.
-func (p *place) child(name string, at int) *place {
+func (p *place) child(name string, at int, f form) *place {
 	if c := p.keys[name]; c != nil {
 		return c
 	}
 	if p.keys == nil {
 		p.keys = make(map[string]*place)
 	}
-	c := &place{key: at, val: at}
+	c := &place{key: at, val: at, form: f}
 	p.keys[name] = c
 	return c
 }
 
-// latest returns the table that keys and headers go on to fill: the last part of one in [[several]] parts.
+// latest returns the table that headers go on to fill: the last part of one in [[several]] parts.
 func (p *place) latest() *place {
-	if len(p.items) == 0 {
+	if p.form != several {
 		return p
 	}
 	return p.items[len(p.items)-1]
 }
 
-// twin is a job, table or key that is defined a second time.
-type twin struct {
-	kind, name string // kind is "job", "table" or "key"
-	first, key int    // where its key is for the first and the second time
-	from, upTo int    // where the second definition begins and ends
-}
-
-// scanner finds the places in TOML text.
-type scanner struct {
-	src   string
-	pos   int
-	table *place // what the last header opened
-	twins []twin
-	open  *twin // a table whose header is there a second time: it lasts until the next header
-}
-
-// scan returns the place of the whole text, and what the text defines twice.
-func scan(src string) (*place, []twin) {
-	root := &place{}
-	s := &scanner{src: src, table: root}
-	for s.blank(); s.pos < len(src); s.blank() {
-		start := s.pos
-		if src[s.pos] == '[' {
-			s.header(root)
-		} else {
-			s.pair(s.table)
-		}
-		if s.pos == start {
-			s.pos++ // no TOML: go on behind it
+// set returns the place of a key in a table, by the path from there, or what that defines a second time.
+func set(table *place, path []keyPart) (*place, *twin) {
+	last := len(path) - 1
+	for _, part := range path[:last] {
+		table = table.child(part.name, part.at, dotted)
+		switch table.form {
+		case implied:
+			table.form = dotted
+		case dotted:
+		default:
+			return nil, table.again(part)
 		}
 	}
-	s.endTwin()
-	return root, s.twins
-}
-
-// header reads [a.b] or [[a.b]] and opens that table.
-func (s *scanner) header(root *place) {
-	s.endTwin()
-	start := s.pos
-	s.skip('[')
-	several := s.skip('[')
-	parent, name, at := s.path(root)
-	if s.skip(']') && several {
-		s.skip(']')
+	if first := table.keys[path[last].name]; first != nil {
+		again := first.again(path[last])
+		again.kind = "key"
+		return nil, again
 	}
-	t := parent.child(name, at)
-	switch {
-	case several:
-		part := &place{key: at, val: at}
-		t.items = append(t.items, part)
-		t.given, t = true, part
-	case t.given:
-		s.open = &twin{kind: "table", name: name, first: t.key, key: at, from: start}
-		if jobs := root.keys["jobs"]; jobs != nil && parent == jobs {
-			s.open.kind = "job"
-		}
-	default:
-		t.given, t.key, t.val = true, at, at
-	}
-	s.table = t
-}
-
-func (s *scanner) endTwin() {
-	if s.open != nil {
-		s.open.upTo = s.pos
-		s.twins = append(s.twins, *s.open)
-		s.open = nil
-	}
-}
-
-// pair reads `a.b = value` into a table.
-func (s *scanner) pair(table *place) {
-	start := s.pos
-	parent, name, at := s.path(table)
-	s.skip('=')
-	s.space()
-	if first := parent.keys[name]; first != nil && first.given {
-		s.value(&place{})
-		s.twins = append(s.twins, twin{kind: "key", name: name, first: first.key, key: at, from: start, upTo: s.pos})
-		return
-	}
-	p := parent.child(name, at)
+	p := table.child(path[last].name, path[last].at, plain)
 	p.given = true
-	s.value(p)
+	return p, nil
 }
 
-// path reads a dotted key. It returns the table that holds its last part, that part, and where it begins.
-func (s *scanner) path(t *place) (parent *place, name string, at int) {
-	for {
-		s.space()
-		at = s.pos
-		name = s.word()
-		s.space()
-		if !s.skip('.') {
-			return t, name, at
+// openTable returns the table of a header, or what that defines a second time.
+func openTable(root *place, path []keyPart) (*place, *twin) {
+	last := path[len(path)-1]
+	parent, again := descend(root, path)
+	if again != nil {
+		return nil, again
+	}
+	t := parent.child(last.name, last.at, implied)
+	if t.form != implied {
+		again := t.again(last)
+		if jobs := root.keys["jobs"]; jobs != nil && parent == jobs && t.form != plain {
+			again.kind = "job"
 		}
-		t = t.child(name, at).latest()
+		return nil, again
 	}
+	t.form, t.given, t.key, t.val = headed, true, last.at, last.at
+	return t, nil
 }
 
-// word reads one part of a key, bare or quoted.
-func (s *scanner) word() string {
-	if s.quoted() {
-		var b strings.Builder
-		s.pos = eachPiece(s.src, s.pos, func(_ int, piece string) { b.WriteString(piece) })
-		return b.String()
+// openPart returns the table of a header in double brackets, or what that defines a second time.
+func openPart(root *place, path []keyPart) (*place, *twin) {
+	last := path[len(path)-1]
+	parent, again := descend(root, path)
+	if again != nil {
+		return nil, again
 	}
-	start := s.pos
-	s.until(" \t\r\n.=[]{}#\"',")
-	return s.src[start:s.pos]
+	t := parent.child(last.name, last.at, several)
+	if t.form != several {
+		return nil, t.again(last)
+	}
+	part := &place{key: last.at, val: last.at, form: headed}
+	t.items, t.given = append(t.items, part), true
+	return part, nil
 }
 
-// value reads a value of any kind, and what is in it, into p.
-func (s *scanner) value(p *place) {
-	p.val = s.pos
-	switch {
-	case s.quoted():
-		s.pos = eachPiece(s.src, s.pos, func(int, string) {})
-	case s.skip('['):
-		s.elements(']', func() {
-			item := &place{key: s.pos}
-			s.value(item)
-			p.items = append(p.items, item)
-		})
-	case s.skip('{'):
-		s.elements('}', func() { s.pair(p) })
-	default: // a number, true, false, or a date, which may have a blank inside
-		s.until(",]}#\r\n")
-	}
-}
-
-// elements reads what stands between brackets, with commas, comments and line ends in between.
-func (s *scanner) elements(end byte, one func()) {
-	for s.blank(); s.pos < len(s.src) && !s.skip(end); s.blank() {
-		start := s.pos
-		if s.skip(',') {
-			continue
+// descend returns the table that holds the last part of a header's path.
+func descend(t *place, path []keyPart) (*place, *twin) {
+	for _, part := range path[:len(path)-1] {
+		c := t.child(part.name, part.at, implied)
+		if c.form == inline || c.form == plain {
+			return nil, c.again(part)
 		}
-		if one(); s.pos == start {
-			return // no TOML
-		}
+		t = c.latest()
 	}
+	return t, nil
 }
 
-func (s *scanner) quoted() bool {
-	return s.pos < len(s.src) && (s.src[s.pos] == '"' || s.src[s.pos] == '\'')
-}
-
-// skip passes the given character and tells whether it was there.
-func (s *scanner) skip(char byte) bool {
-	if s.pos < len(s.src) && s.src[s.pos] == char {
-		s.pos++
-		return true
+// again is the second definition of this place, where a part of a key names it.
+func (p *place) again(part keyPart) *twin {
+	kind := "table"
+	if p.form == plain {
+		kind = "key"
 	}
-	return false
-}
-
-// until goes to the first of the given characters.
-func (s *scanner) until(chars string) {
-	if n := strings.IndexAny(s.src[s.pos:], chars); n >= 0 {
-		s.pos += n
-	} else {
-		s.pos = len(s.src)
-	}
-}
-
-// space passes blanks within a line; blank passes line ends and comments as well.
-func (s *scanner) space() {
-	for s.skip(' ') || s.skip('\t') {
-	}
-}
-
-func (s *scanner) blank() {
-	for s.pos < len(s.src) && strings.IndexByte(" \t\r\n#", s.src[s.pos]) >= 0 {
-		if s.src[s.pos] == '#' {
-			s.until("\n")
-		} else {
-			s.pos++
-		}
-	}
+	return &twin{kind: kind, name: part.name, first: p.key, key: part.at}
 }

@@ -42,7 +42,8 @@ func TestPlacesAgreeWithTheLibrary(t *testing.T) {
 // places, there are no others, lists are as long, keys and strings are spelled there, and columns are beyond 0.
 func disagreement(text string) string {
 	s := newSource("f", text)
-	if len(s.parse()) > 0 {
+	b := newBounds()
+	if len(s.parse(&b)) > 0 {
 		return ""
 	}
 	var tree map[string]any
@@ -50,7 +51,8 @@ func disagreement(text string) string {
 	if err != nil {
 		return fmt.Sprintf("the library: %v", err)
 	}
-	places, twins := scan(s.text)
+	b = newBounds()
+	places, twins, _ := scan(s.text, &b)
 	if len(twins) > 0 {
 		return fmt.Sprintf("%v are there twice", twins)
 	}

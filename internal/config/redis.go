@@ -21,7 +21,7 @@ func redisKeys() section[Redis] {
 			"url":    readURL,
 			"quorum": readQuorum,
 			"password_file": func(r *reader, v value, to *Redis) {
-				assign(&to.PasswordFile)(r.path(v))
+				assign(&to.PasswordFile)(r.ownPath(v, true))
 			},
 			"tls": func(r *reader, v value, to *Redis) {
 				to.TLS = &TLS{}
@@ -37,9 +37,9 @@ func tlsKeys() section[TLS] {
 	return section[TLS]{
 		once: true,
 		keys: map[string]func(*reader, value, *TLS){
-			"ca_file":     func(r *reader, v value, to *TLS) { assign(&to.CAFile)(r.path(v)) },
-			"cert_file":   func(r *reader, v value, to *TLS) { assign(&to.CertFile)(r.path(v)) },
-			"key_file":    func(r *reader, v value, to *TLS) { assign(&to.KeyFile)(r.path(v)) },
+			"ca_file":     func(r *reader, v value, to *TLS) { assign(&to.CAFile)(r.ownPath(v, false)) },
+			"cert_file":   func(r *reader, v value, to *TLS) { assign(&to.CertFile)(r.ownPath(v, false)) },
+			"key_file":    func(r *reader, v value, to *TLS) { assign(&to.KeyFile)(r.ownPath(v, true)) },
 			"server_name": func(r *reader, v value, to *TLS) { assign(&to.ServerName)(r.word(v, "a string")) },
 		},
 	}
@@ -49,6 +49,15 @@ func tlsKeys() section[TLS] {
 func (r *reader) path(v value) (string, bool) {
 	path, ok := r.word(v, "a path in a string")
 	return v.relative(path), ok
+}
+
+// ownPath reads the path of a file that the replica opens for itself.
+func (r *reader) ownPath(v value, secret bool) (string, bool) {
+	path, ok := r.path(v)
+	if ok {
+		r.ownFile(v, path, secret)
+	}
+	return path, ok
 }
 
 // readURL reads [redis].url.

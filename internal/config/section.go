@@ -50,6 +50,10 @@ func (r *reader) first(v value, kind string) bool {
 
 // unknown tells that nobody knows a key, and which one may be meant.
 func (r *reader) unknown(key, table value, keys, later []string) {
+	if r.full() {
+		r.count.faults++
+		return
+	}
 	message := "unknown key " + fmt.Sprintf("%q in [%s]", key.name, table.path)
 	if table.path == "" {
 		message = "unknown " + key.title(table)

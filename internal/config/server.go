@@ -18,7 +18,7 @@ func serverKeys() section[Server] {
 		once: true,
 		keys: map[string]func(*reader, value, *Server){
 			"listen":     func(r *reader, v value, to *Server) { assign(&to.Listen)(r.listen(v)) },
-			"token_file": func(r *reader, v value, to *Server) { assign(&to.TokenFile)(r.path(v)) },
+			"token_file": func(r *reader, v value, to *Server) { assign(&to.TokenFile)(r.ownPath(v, true)) },
 		},
 	}
 }

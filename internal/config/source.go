@@ -1,22 +1,20 @@
 package config
 
 import (
+	"context"
 	"errors"
 	"fmt"
-	"io"
 	"io/fs"
-	"os"
 	"slices"
 	"strings"
 	"unicode/utf8"
 
 	"github.com/BurntSushi/toml"
+
+	"github.com/cronclave/cronclave/internal/safefile"
 )
 
-// maxFileBytes bounds what one file may hold; 16 MiB are some 100,000 jobs.
-const maxFileBytes = 16 << 20
-
-// maxTwins bounds how many things that one file defines twice are told.
+// maxTwins bounds how many things that one file defines twice are reported.
 const maxTwins = 100
 
 // source is one file of the configuration.
@@ -24,23 +22,19 @@ type source struct {
 	name   string
 	text   string
 	lines  []int // where each line begins
+	chars  []int // how many characters are before each stride of the text
 	tree   map[string]any
 	places *place
 }
 
-// readSource reads a file. Its error has no file name in it.
-func readSource(name string) (*source, error) {
-	f, err := os.Open(name)
+// readSource reads a file. Its error has no file name in it, unless it says whom the file is from.
+func (r *reader) readSource(name string) (*source, error) {
+	text, err := safefile.Read(context.Background(), name, safefile.Policy{MaxBytes: maxFileBytes, Trust: r.options.Trust})
+	if err == nil {
+		err = r.bounds.take(len(text))
+	}
 	if err != nil {
 		return nil, bare(err)
-	}
-	defer func() { _ = f.Close() }() // it was only read
-	text, err := io.ReadAll(io.LimitReader(f, maxFileBytes+1))
-	if err != nil {
-		return nil, bare(err)
-	}
-	if len(text) > maxFileBytes {
-		return nil, fmt.Errorf("larger than %d MiB", maxFileBytes>>20)
 	}
 	return newSource(name, string(text)), nil
 }
@@ -55,12 +49,37 @@ func bare(err error) error {
 
 func newSource(name, text string) *source {
 	s := &source{name: name, text: strings.TrimPrefix(text, "\ufeff"), lines: []int{0}}
+	chars := 0
 	for i := range len(s.text) {
+		if i%stride == 0 {
+			s.chars = append(s.chars, chars)
+		}
+		if utf8.RuneStart(s.text[i]) {
+			chars++
+		}
 		if s.text[i] == '\n' {
 			s.lines = append(s.lines, i+1)
 		}
 	}
 	return s
+}
+
+// stride is how much of a line is gone over for a column: all of a long one would be too much for each of many places.
+const stride = 1 << 10
+
+// charsBefore is how many characters begin before a byte of the text.
+func (s *source) charsBefore(at int) int {
+	if len(s.chars) == 0 {
+		return 0
+	}
+	from := min(at/stride, len(s.chars)-1)
+	n := s.chars[from]
+	for i := from * stride; i < at; i++ {
+		if utf8.RuneStart(s.text[i]) {
+			n++
+		}
+	}
+	return n
 }
 
 // position returns the line and the column (in characters) of a byte of the text, both from 1.
@@ -70,7 +89,7 @@ func (s *source) position(at int) (line, column int) {
 	if !found {
 		line-- // the line that begins before
 	}
-	return line + 1, utf8.RuneCountInString(s.text[s.lines[line]:at]) + 1
+	return line + 1, s.charsBefore(at) - s.charsBefore(s.lines[line]) + 1
 }
 
 func (s *source) fault(at int, format string, args ...any) Fault {
@@ -78,27 +97,31 @@ func (s *source) fault(at int, format string, args ...any) Fault {
 	return Fault{File: s.name, Line: line, Column: column, Message: fmt.Sprintf(format, args...)}
 }
 
-// parse reads the text as TOML. The library stops at the first fault. Where that is something defined a second time,
-// the second definition is told, blanked out and the rest read on: a job that is there twice hides no other fault.
-func (s *source) parse() (faults Faults) {
-	text := s.text
-	if at := undecodable(text); at >= 0 {
+// parse reads the text as TOML. Each second definition is reported, blanked out and the rest read on: a job that is there twice
+// hides no other fault. The library stops at its first fault.
+func (s *source) parse(b *bounds) (faults Faults) {
+	if at := undecodable(s.text); at >= 0 {
 		return Faults{s.fault(at, "not TOML: the text is not UTF-8")}
 	}
-	for {
-		tree, err := decode(text)
-		places, twins := scan(text)
-		if err == nil {
-			s.tree, s.places = tree, places
-			return faults
-		}
-		again := s.defined(err, twins)
-		if again == nil || len(faults) == maxTwins {
-			return append(faults, s.syntax(err))
-		}
-		faults = append(faults, s.twice(*again))
-		text = blankOut(text, again.from, again.upTo)
+	places, twins, excess := scan(s.text, b)
+	if excess != nil {
+		return Faults{s.fault(excess.at, "%s; a configuration has no use for that", excess.message)}
 	}
+	tree, err := decode(blankOut(s.text, twins))
+	end := len(s.text)
+	if err != nil {
+		end = s.faultyAt(err)
+		faults = Faults{s.syntax(err)}
+	}
+	for i, t := range twins {
+		if i < maxTwins && t.from < end { // beyond that it is no TOML
+			faults = append(faults, s.twice(t))
+		}
+	}
+	if err == nil {
+		s.tree, s.places = tree, places
+	}
+	return faults
 }
 
 // undecodable returns where the text is not UTF-8, else -1. The library would let marks of other encodings pass at the
@@ -125,21 +148,6 @@ func decode(text string) (tree map[string]any, err error) {
 	return tree, err
 }
 
-// defined returns the second definition that the library's error complains of, if that is what the error is.
-func (s *source) defined(err error, twins []twin) *twin {
-	var syntax toml.ParseError
-	if !errors.As(err, &syntax) || len(twins) == 0 {
-		return nil
-	}
-	t := slices.MinFunc(twins, func(a, b twin) int { return a.from - b.from })
-	first, _ := s.position(t.from)
-	last, _ := s.position(t.upTo)
-	if line := syntax.Position.Line; line < first || line > last {
-		return nil
-	}
-	return &t
-}
-
 func (s *source) twice(t twin) Fault {
 	line, column := s.position(t.first)
 	before := fmt.Sprintf("%s:%d:%d", s.name, line, column)
@@ -163,27 +171,41 @@ func (s *source) syntax(err error) Fault {
 	if !errors.As(err, &syntax) {
 		return s.fault(0, "%s", oneLine(err.Error()))
 	}
+	return s.fault(s.faultyAt(err), "not TOML: %s", oneLine(syntax.Message))
+}
+
+// faultyAt is the byte that the library's error is about; 0 where it does not say.
+func (s *source) faultyAt(err error) int {
+	var syntax toml.ParseError
+	if !errors.As(err, &syntax) {
+		return 0
+	}
 	at := syntax.Position.Start
 	if line, _ := s.position(at); line != syntax.Position.Line {
 		at = s.lines[min(max(syntax.Position.Line, 1), len(s.lines))-1]
 	}
-	return s.fault(at, "not TOML: %s", oneLine(syntax.Message))
+	return at
 }
 
 func oneLine(s string) string { return strings.Join(strings.Fields(s), " ") }
 
-// blankOut replaces a part of the text by blanks, so that everything else stays where it is. In an inline table the
-// comma behind goes with it.
-func blankOut(text string, from, upTo int) string {
-	if rest := strings.TrimLeft(text[upTo:], " \t"); strings.HasPrefix(rest, ",") {
-		upTo = len(text) - len(rest) + 1
+// blankOut replaces parts of the text by blanks, so that everything else stays where it is. In an inline table the comma
+// behind a part goes with it.
+func blankOut(text string, twins []twin) string {
+	if len(twins) == 0 {
+		return text
 	}
-	blank := strings.Map(func(r rune) rune {
-		if r == '\n' {
-			return r
+	blank := []byte(text)
+	for _, t := range twins {
+		upTo := t.upTo
+		if rest := strings.TrimLeft(text[upTo:], " \t"); strings.HasPrefix(rest, ",") {
+			upTo = len(text) - len(rest) + 1
 		}
-		return ' '
-	}, text[from:upTo])
-	blank += strings.Repeat(" ", upTo-from-len(blank)) // a character of several bytes has become one blank
-	return text[:from] + blank + text[upTo:]
+		for i := t.from; i < upTo; i++ {
+			if blank[i] != '\n' {
+				blank[i] = ' '
+			}
+		}
+	}
+	return string(blank)
 }

@@ -53,6 +53,15 @@ func (v value) where() string {
 	return fmt.Sprintf("%s:%d:%d", v.src.name, line, column)
 }
 
+// written is the value as the file has it, where that is no string, list or table.
+func (v value) written() string {
+	rest := v.src.text[min(v.at.val, len(v.src.text)):]
+	if end := strings.IndexAny(rest, ",]}#\r\n"); end >= 0 {
+		rest = rest[:end]
+	}
+	return strings.TrimSpace(rest)
+}
+
 // offset returns where byte n of a string value is written.
 func (v value) offset(n int) int {
 	if at := v.at.val; at < len(v.src.text) && (v.src.text[at] == '"' || v.src.text[at] == '\'') {
@@ -97,14 +106,31 @@ func (r *reader) fault(v value, format string, args ...any) {
 }
 
 func (r *reader) faultAt(v value, at int, format string, args ...any) {
-	r.faults = append(r.faults, v.src.fault(at, format, args...))
+	if r.full() {
+		r.count.faults++
+		return
+	}
+	r.note(v.src.fault(at, format, args...))
 }
 
 func (r *reader) warn(v value, at int, format string, args ...any) {
+	if r.count.warnings++; r.count.warnings > maxFaults {
+		return
+	}
 	f := v.src.fault(at, format, args...)
 	f.Warning = true
 	r.faults = append(r.faults, f)
 }
+
+// note keeps a fault, unless there are many already.
+func (r *reader) note(f Fault) {
+	if r.count.faults++; r.count.faults <= maxFaults {
+		r.faults = append(r.faults, f)
+	}
+}
+
+// full says that no more faults are reported. The place and the words of one cost more the longer the file is.
+func (r *reader) full() bool { return r.count.faults >= maxFaults }
 
 // mistyped notes that a value has the wrong type.
 func (r *reader) mistyped(v value, want string) {
@@ -123,6 +149,10 @@ func (r *reader) text(v value, want string) (e expansion, ok bool) {
 		v.takes[name] = true
 	}
 	for _, w := range e.wrong {
+		if r.full() {
+			r.count.faults++
+			break
+		}
 		r.faultAt(v, v.offset(w.at), "%s", w.message)
 	}
 	return e, len(e.wrong) == 0

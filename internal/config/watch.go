@@ -1,15 +1,11 @@
 package config
 
 import (
-	"errors"
 	"fmt"
 	"os"
 	"slices"
 	"strings"
 )
-
-// ErrOnce means that a configuration can be read only once, since it comes through a pipe or the like.
-var ErrOnce = errors.New("it comes from what is no file, and can be read only once")
 
 // Files are the files that a configuration was looked for in, also those that were not there, and the patterns: to notice when something has
 // changed since. The zero value is for one [Load].
@@ -30,7 +26,7 @@ func (f *Files) add(name string, pattern bool) {
 		return
 	}
 	w := watched{name: name, pattern: pattern}
-	w.read, _ = w.stamp() // an error is told when it is to be read again
+	w.read = w.stamp()
 	f.watched = append(f.watched, w)
 }
 
@@ -44,32 +40,26 @@ func (f *Files) AsRead() string {
 }
 
 // Stamp is a text that is another one than [Files.AsRead] when a file was written, replaced (itself, or what a symbolic link on the way to it leads to),
-// added or removed since. It asks the system for each file and folder, and reads no file. Its error is [ErrOnce] or nil.
-func (f *Files) Stamp() (string, error) {
+// added or removed since, or given another mode. It asks the system for each file and folder, and opens none.
+func (f *Files) Stamp() string {
 	var now []string
 	for _, w := range f.watched {
-		stamp, err := w.stamp()
-		if err != nil {
-			return "", err
-		}
-		now = append(now, stamp)
+		now = append(now, w.stamp())
 	}
-	return strings.Join(now, "\n"), nil
+	return strings.Join(now, "\n")
 }
 
-func (w watched) stamp() (string, error) {
+func (w watched) stamp() string {
 	if w.pattern {
 		names, _ := matching(w.name) // a faulty pattern is told elsewhere
-		return fmt.Sprintf("%s %q", w.name, names), nil
+		return fmt.Sprintf("%s %q", w.name, names)
 	}
 	info, err := os.Stat(w.name)
 	switch {
 	case err != nil:
-		return w.name + " -", nil
+		return w.name + " -"
 	case info.IsDir(): // of which only what matches counts
-		return realPath(w.name), nil
-	case info.Mode().IsRegular():
-		return fmt.Sprint(realPath(w.name), " ", info.Size(), " ", info.ModTime().UnixNano()), nil
+		return realPath(w.name)
 	}
-	return "", fmt.Errorf("%s: %w", w.name, ErrOnce)
+	return fmt.Sprint(realPath(w.name), " ", info.Mode(), " ", info.Size(), " ", info.ModTime().UnixNano())
 }

@@ -43,3 +43,5 @@ func as(who *Identity, f func(error)) {
 	}
 	f(nil)
 }
+
+func inspectFolder(string) error { return nil }

@@ -46,8 +46,10 @@ func openFile(name string) (fd int, err error) {
 
 // acceptable judges an open file.
 func acceptable(fd int, name string, st *unix.Stat_t, p Policy) error {
-	switch {
-	case uint32(st.Mode)&unix.S_IFMT != unix.S_IFREG:
+	switch kind := uint32(st.Mode) & unix.S_IFMT; {
+	case kind == unix.S_IFDIR:
+		return failed(name, unix.EISDIR)
+	case kind != unix.S_IFREG:
 		return failed(name, ErrNotRegular)
 	case st.Size > p.MaxBytes:
 		return failed(name, tooLong(p.MaxBytes))

@@ -21,7 +21,7 @@ import (
 )
 
 var (
-	// ErrNotRegular says that the name is that of a pipe, a device, a socket or a folder.
+	// ErrNotRegular says that the name is that of a pipe, a device or a socket.
 	ErrNotRegular = errors.New("not a regular file")
 	// ErrTooLong says that the file is longer than the policy allows.
 	ErrTooLong = errors.New("longer than")
@@ -88,6 +88,14 @@ func Read(ctx context.Context, name string, p Policy) ([]byte, error) {
 func Inspect(ctx context.Context, name string, p Policy) (Info, error) {
 	_, info, err := visit(ctx, name, p, false)
 	return info, err
+}
+
+// InspectFolder judges a folder, in which others could add files, as [Read] judges those on the way to a file.
+func InspectFolder(name string, t Trust) error {
+	if t == Everybody || os.Geteuid() != 0 {
+		return nil
+	}
+	return inspectFolder(name)
 }
 
 // result is what a visit to a file gives.

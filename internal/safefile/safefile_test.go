@@ -57,7 +57,7 @@ func TestOnlyRegularFilesOfBoundedSize(t *testing.T) {
 	}{
 		{at("file"), nil}, {at("to-file"), nil}, {at("full"), nil}, {"safefile_test.go/../safefile.go", unix.ENOTDIR},
 		{at("long"), ErrTooLong}, {at("huge"), ErrTooLong},
-		{at("pipe"), ErrNotRegular}, {at("to-pipe"), ErrNotRegular}, {at("socket"), ErrNotRegular}, {dir, ErrNotRegular},
+		{at("pipe"), ErrNotRegular}, {at("to-pipe"), ErrNotRegular}, {at("socket"), ErrNotRegular}, {dir, unix.EISDIR},
 		{"/dev/zero", ErrNotRegular}, {"/dev/tty", ErrNotRegular}, {at("to-zero"), ErrNotRegular},
 		{at("to-itself"), unix.ELOOP}, {at("to-nothing"), os.ErrNotExist},
 	} {

@@ -1,0 +1,216 @@
+package config
+
+import "strings"
+
+// twin is a job, table or key that is defined a second time, or added to where that is complete.
+type twin struct {
+	kind, name string // kind is "job", "table" or "key"
+	first, key int    // where its key is for the first and the second time
+	from, upTo int    // where the second definition begins and ends
+}
+
+// scanner finds the places in TOML text.
+type scanner struct {
+	src     string
+	pos     int
+	bounds  *bounds
+	depth   int       // of brackets around this place
+	context int       // what the names of the tables around this place cost
+	path    []keyPart // of the key that was read last
+	table   *place    // what the last header opened
+	twins   []twin
+	open    *twin // a table whose header is there a second time: it lasts until the next header
+	drops   int   // how many values around this place are there a second time
+	excess  *excess
+}
+
+// scan returns the place of the whole text, and what the text defines twice, in the order of the text. None of that lies
+// within another. What is beyond the bounds ends the scan.
+func scan(src string, b *bounds) (*place, []twin, *excess) {
+	root := &place{form: headed}
+	s := &scanner{src: src, bounds: b, table: root}
+	for s.blank(); s.pos < len(src); s.blank() {
+		start := s.pos
+		if src[s.pos] == '[' {
+			s.header(root)
+		} else {
+			s.pair(s.table)
+		}
+		if s.pos == start {
+			s.pos++ // no TOML: go on behind it
+		}
+	}
+	s.endTwin()
+	return root, s.twins, s.excess
+}
+
+// keyPart is one part of a dotted key, and where it begins.
+type keyPart struct {
+	name string
+	at   int
+}
+
+// header reads [a.b] or [[a.b]] and opens that table.
+func (s *scanner) header(root *place) {
+	s.endTwin()
+	s.context = 0
+	start := s.pos
+	s.skip('[')
+	open := openTable
+	if s.skip('[') {
+		open = openPart
+		defer s.skip(']')
+	}
+	s.spend(start, 1, 0)
+	s.context = s.dotted()
+	s.skip(']')
+	var again *twin
+	if s.table, again = open(root, s.path); again != nil { // what the table holds is dropped
+		again.from = start
+		s.open, s.table = again, &place{form: headed}
+	}
+}
+
+func (s *scanner) endTwin() {
+	if s.open != nil {
+		s.open.upTo = s.pos
+		s.twins = append(s.twins, *s.open)
+		s.open = nil
+	}
+}
+
+// pair reads `a.b = value` into a table.
+func (s *scanner) pair(table *place) {
+	start := s.pos
+	cost := s.dotted()
+	s.skip('=')
+	s.space()
+	s.context += cost
+	defer func() { s.context -= cost }()
+	p, again := set(table, s.path)
+	if again == nil {
+		s.value(p)
+		return
+	}
+	s.drops++
+	s.value(&place{})
+	s.drops--
+	if s.drops == 0 && s.open == nil {
+		again.from, again.upTo = start, s.pos
+		s.twins = append(s.twins, *again)
+	}
+}
+
+// dotted reads a key into s.path, and returns what it costs.
+func (s *scanner) dotted() (cost int) {
+	start := s.pos
+	s.path = s.path[:0]
+	for more := true; more; more = s.skip('.') {
+		s.space()
+		at := s.pos
+		s.path = append(s.path, keyPart{s.word(), at})
+		s.space()
+		switch {
+		case len(s.path) > maxParts:
+			s.exceed(start, tooManyParts)
+			return 0
+		case s.pos-at > maxKey:
+			s.exceed(at, keyTooLong)
+			return 0
+		}
+	}
+	cost = s.pos - start + partCost*len(s.path)
+	s.spend(start, 0, (s.context+cost)*len(s.path))
+	return cost
+}
+
+// word reads one part of a key, bare or quoted.
+func (s *scanner) word() string {
+	if s.quoted() {
+		var b strings.Builder
+		s.pos = eachPiece(s.src, s.pos, func(_ int, piece string) { b.WriteString(piece) })
+		return b.String()
+	}
+	start := s.pos
+	s.until(" \t\r\n.=[]{}#\"',")
+	return s.src[start:s.pos]
+}
+
+// value reads a value of any kind, and what is in it, into p.
+func (s *scanner) value(p *place) {
+	p.val, p.form = s.pos, plain
+	s.spend(s.pos, 1, 0)
+	s.depth++
+	defer func() { s.depth-- }()
+	switch {
+	case s.depth > maxDepth:
+		s.exceed(s.pos, tooDeep)
+	case s.quoted():
+		s.pos = eachPiece(s.src, s.pos, func(int, string) {})
+		if s.pos-p.val > maxString {
+			s.exceed(p.val, textTooLong)
+		}
+	case s.skip('['):
+		s.elements(']', func() {
+			item := &place{key: s.pos}
+			s.value(item)
+			p.items = append(p.items, item)
+		})
+	case s.skip('{'):
+		p.form = inline
+		s.elements('}', func() { s.pair(p) })
+	default: // a number, true, false, or a date, which may have a blank inside
+		s.until(",]}#\r\n")
+	}
+}
+
+// elements reads what stands between brackets, with commas, comments and line ends in between.
+func (s *scanner) elements(end byte, one func()) {
+	for s.blank(); s.pos < len(s.src) && !s.skip(end); s.blank() {
+		start := s.pos
+		if s.skip(',') {
+			continue
+		}
+		if one(); s.pos == start {
+			return // no TOML
+		}
+	}
+}
+
+func (s *scanner) quoted() bool {
+	return s.pos < len(s.src) && (s.src[s.pos] == '"' || s.src[s.pos] == '\'')
+}
+
+// skip passes the given character and tells whether it was there.
+func (s *scanner) skip(char byte) bool {
+	if s.pos < len(s.src) && s.src[s.pos] == char {
+		s.pos++
+		return true
+	}
+	return false
+}
+
+// until goes to the first of the given characters.
+func (s *scanner) until(chars string) {
+	if n := strings.IndexAny(s.src[s.pos:], chars); n >= 0 {
+		s.pos += n
+	} else {
+		s.pos = len(s.src)
+	}
+}
+
+// space passes blanks within a line; blank passes line ends and comments as well.
+func (s *scanner) space() {
+	for s.skip(' ') || s.skip('\t') {
+	}
+}
+
+func (s *scanner) blank() {
+	for s.pos < len(s.src) && strings.IndexByte(" \t\r\n#", s.src[s.pos]) >= 0 {
+		if s.src[s.pos] == '#' {
+			s.until("\n")
+		} else {
+			s.pos++
+		}
+	}
+}
