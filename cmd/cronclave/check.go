@@ -7,6 +7,7 @@ import (
 
 	"github.com/spf13/cobra"
 
+	"github.com/cronclave/cronclave/internal/command"
 	"github.com/cronclave/cronclave/internal/config"
 )
 
@@ -24,7 +25,7 @@ func (a *app) checkCommand() *cobra.Command {
 			if len(args) > 0 {
 				path = args[0]
 			}
-			return a.check(path, config.Options{KeepUnset: noEnv}, strict, asJSON)
+			return a.check(path, config.Options{KeepUnset: noEnv, Trust: trustOfRoot(), Rights: command.Rights}, strict, asJSON)
 		},
 	}
 	cmd.Flags().BoolVar(&strict, "strict", false, "warnings are faults")

@@ -33,6 +33,7 @@ Ctrl-C stops the job: SIGTERM, and SIGKILL at the end of its kill_grace. A secon
 
 		ValidArgsFunction: a.completeJobs(1),
 		RunE: func(cmd *cobra.Command, args []string) error {
+			a.trust = trustOfRoot()
 			cfg, err := a.load()
 			if err != nil {
 				return err
@@ -42,7 +43,7 @@ Ctrl-C stops the job: SIGTERM, and SIGKILL at the end of its kill_grace. A secon
 				return err
 			}
 			if show {
-				return a.printJob(cfg, jobs[0])
+				return a.printJob(cmd.Context(), cfg, jobs[0])
 			}
 			return a.exec(cmd.Context(), cfg, jobs[0], !noLock)
 		},
@@ -195,9 +196,9 @@ func (o ownOutput) line(stream string, line []byte) {
 func (ownOutput) end() {}
 
 // printJob shows what would run, with secrets masked.
-func (a *app) printJob(cfg *config.Config, job *config.Job) error {
-	r := &commandRunner{job: job, namespace: cfg.Namespace, withheld: cfg.Withheld(job)}
-	env, err := command.MaskedEnvironment(r.environment(&scheduler.Run{
+func (a *app) printJob(ctx context.Context, cfg *config.Config, job *config.Job) error {
+	r := &commandRunner{job: job, namespace: cfg.Namespace, withheld: cfg.Withheld(job), trust: cfg.Trust}
+	env, err := command.MaskedEnvironment(ctx, r.environment(&scheduler.Run{
 		ID: "(run id)", Job: job.Name, Replica: "(replica)", Trigger: "manual", Attempt: 1, Slots: job.Parallel,
 	}))
 	if err != nil {

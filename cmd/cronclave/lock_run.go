@@ -104,7 +104,7 @@ const longestRelease = 2 * redisTimeout
 
 // runLocked runs the command under a warden. lost: it was killed because the lease is.
 func runLocked(j *lockJob, cfg *config.Config, lease *locking.Lease, s *signals, log hclog.Logger) (exit command.Exit, lost bool, err error) {
-	env, err := command.Environment(lockEnvironment(j, cfg, lease))
+	env, err := command.Environment(lease.Context(), lockEnvironment(j, cfg, lease))
 	if err != nil {
 		return exit, false, fmt.Errorf("prepare the environment: %w", err)
 	}

@@ -3,7 +3,6 @@ package main
 import (
 	"context"
 	"errors"
-	"os"
 	"slices"
 	"strings"
 	"time"
@@ -41,7 +40,7 @@ func readToken(file string) (string, error) {
 	if file == "" {
 		return "", nil
 	}
-	text, err := os.ReadFile(file)
+	text, err := readOwn(file)
 	if err != nil {
 		return "", usageError("read [server].token_file: %w", err)
 	}

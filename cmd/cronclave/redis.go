@@ -164,7 +164,7 @@ func dialer(secure *tls.Config) func(ctx context.Context, network, addr string) 
 // nil without TLS. The scheme asks for TLS, or, since Sentinel and Cluster have no scheme of their own for it, [redis].tls does.
 func credentials(u *config.RedisURL, cfg config.Redis) (*tls.Config, error) {
 	if cfg.PasswordFile != "" && u.Password == "" {
-		password, err := os.ReadFile(cfg.PasswordFile)
+		password, err := readOwn(cfg.PasswordFile)
 		if err != nil {
 			return nil, fmt.Errorf("read [redis].password_file: %w", err)
 		}
@@ -189,7 +189,7 @@ func certificates(t *tls.Config, cfg config.TLS) error {
 		t.ServerName = cfg.ServerName
 	}
 	if cfg.CAFile != "" {
-		pem, err := os.ReadFile(cfg.CAFile)
+		pem, err := readOwn(cfg.CAFile)
 		if err != nil {
 			return fmt.Errorf("read [redis].tls.ca_file: %w", err)
 		}
@@ -199,7 +199,7 @@ func certificates(t *tls.Config, cfg config.TLS) error {
 		}
 	}
 	if cfg.CertFile != "" {
-		pair, err := tls.LoadX509KeyPair(cfg.CertFile, cfg.KeyFile)
+		pair, err := keyPair(cfg.CertFile, cfg.KeyFile)
 		if err != nil {
 			return fmt.Errorf("read [redis].tls.cert_file and key_file: %w", err)
 		}

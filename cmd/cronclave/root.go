@@ -11,8 +11,10 @@ import (
 
 	"github.com/spf13/cobra"
 
+	"github.com/cronclave/cronclave/internal/command"
 	"github.com/cronclave/cronclave/internal/config"
 	"github.com/cronclave/cronclave/internal/logging"
+	"github.com/cronclave/cronclave/internal/safefile"
 	"github.com/cronclave/cronclave/scheduler/cronspec"
 )
 
@@ -63,6 +65,7 @@ type app struct {
 	started    bool                           // the command line was understood
 	logWriter  atomic.Pointer[logging.Writer] // nil before something may be logged
 	force      func(code int)                 // ends the process, whatever the command waits for
+	trust      safefile.Trust                 // whose files are read
 }
 
 // execute runs one command line and returns the exit code. A command that is ended by force is left behind: the process is to end.
@@ -211,7 +214,7 @@ func (a *app) needConfig() error {
 func (a *app) read() (*config.Config, *config.Files, error) {
 	path, _ := a.configFile()
 	files := &config.Files{}
-	cfg, err := config.Load(path, config.Options{Files: files})
+	cfg, err := config.Load(path, config.Options{Files: files, Trust: a.trust, Rights: command.Rights})
 	if err == nil && a.namespace != "" {
 		cfg.Namespace = a.namespace
 	}

@@ -51,6 +51,9 @@ func (a *app) run(ctx context.Context, name string, embed, trial bool) error {
 	if err := a.needConfig(); err != nil {
 		return err
 	}
+	if !trial { // else it is a demo's, of a file that may be anybody's
+		a.trust = trustOfRoot()
+	}
 	cfg, files, err := a.read()
 	if err != nil {
 		return err

@@ -12,6 +12,7 @@ import (
 	"github.com/cronclave/cronclave/internal/command"
 	"github.com/cronclave/cronclave/internal/config"
 	"github.com/cronclave/cronclave/internal/exhaustion"
+	"github.com/cronclave/cronclave/internal/safefile"
 	"github.com/cronclave/cronclave/scheduler"
 )
 
@@ -30,12 +31,13 @@ type commandRunner struct {
 	job       *config.Job
 	namespace string
 	withheld  map[string]bool // variables that the job does not inherit
+	trust     safefile.Trust  // whose files the job's may be
 	open      openOutput
 }
 
 // Run returns when the whole tree is dead.
 func (r *commandRunner) Run(ctx context.Context, run *scheduler.Run) scheduler.Result {
-	env, err := command.Environment(r.environment(run))
+	env, err := command.Environment(ctx, r.environment(run))
 	if err != nil {
 		err = fmt.Errorf("prepare the environment: %w", err)
 		if exhaustion.Is(err) {
@@ -134,7 +136,7 @@ func (r *commandRunner) environment(run *scheduler.Run) command.EnvSpec {
 		extra["CRONCLAVE_FENCING_TOKEN"] = strconv.FormatInt(run.Token, 10)
 	}
 	return command.EnvSpec{
-		Base: os.Environ(), InheritEnv: r.job.InheritEnv, EnvTaken: r.withheld, User: r.job.User, EnvFile: r.job.EnvFile,
-		Env: r.job.Env, EnvFromFile: r.job.EnvFromFile, Extra: extra,
+		Base: os.Environ(), InheritEnv: r.job.InheritEnv, EnvTaken: r.withheld, User: r.job.User, Group: r.job.Group, EnvFile: r.job.EnvFile,
+		Env: r.job.Env, EnvFromFile: r.job.EnvFromFile, Trust: r.trust, Extra: extra,
 	}
 }

@@ -141,7 +141,7 @@ func jobsOf(cfg *config.Config, host *command.Host, open openOutput) []scheduler
 			Timeout: noneIfZero(j.Timeout), KillGrace: noneIfZero(j.KillGrace), Lease: j.Lease, StartTimeout: startTimeout(j.Lease), OutlivesLease: j.OutlivesLease, Where: j.Where,
 			Overlap: scheduler.Overlap(j.Overlap), CatchUp: scheduler.CatchUp(j.CatchUp), CatchUpWindow: j.CatchUpWindow,
 			Retry: scheduler.Retry(j.Retry), Recover: scheduler.Recover{Max: j.Recover}, Pool: scheduler.Pool{Name: j.Pool, Slots: j.PoolSlots},
-			Runner: &commandRunner{host: host, job: j, namespace: cfg.Namespace, withheld: cfg.Withheld(j), open: open},
+			Runner: &commandRunner{host: host, job: j, namespace: cfg.Namespace, withheld: cfg.Withheld(j), trust: cfg.Trust, open: open},
 		})
 	}
 	return jobs

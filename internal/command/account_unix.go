@@ -9,6 +9,8 @@ import (
 	"os/user"
 	"strconv"
 	"syscall"
+
+	"github.com/cronclave/cronclave/internal/safefile"
 )
 
 // identity is an account with its supplementary groups.
@@ -56,6 +58,21 @@ func lookupIdentity(userName, groupName string) (*identity, error) {
 		a.groups = append(a.groups, gid)
 	}
 	return a, nil
+}
+
+// Rights are those with which a job's files are opened: its user's, or nil where that is this process's own user.
+func Rights(userName, groupName string) (*safefile.Identity, error) {
+	if userName == "" {
+		return nil, nil
+	}
+	a, err := lookupIdentity(userName, groupName)
+	if err != nil {
+		return nil, err
+	}
+	if int(a.uid) == os.Geteuid() {
+		return nil, nil
+	}
+	return &safefile.Identity{UID: a.uid, GID: a.gid, Groups: a.groups}, nil
 }
 
 func lookupGroup(name string) (uint32, error) {

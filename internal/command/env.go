@@ -1,15 +1,14 @@
 package command
 
 import (
-	"errors"
+	"context"
 	"fmt"
-	"io"
-	"io/fs"
 	"maps"
-	"os"
 	"regexp"
 	"slices"
 	"strings"
+
+	"github.com/cronclave/cronclave/internal/safefile"
 )
 
 // maxValue is the longest value of a variable; Linux takes 128 KiB for NAME=value.
@@ -29,8 +28,9 @@ type EnvSpec struct {
 	// never handed on: they may be the daemon's secrets.
 	EnvTaken map[string]bool
 	// User sets HOME, USER, LOGNAME and SHELL; "" leaves them. A user without an entry in the user database
-	// has / and /bin/sh.
-	User string
+	// has / and /bin/sh. EnvFile and EnvFromFile are opened with the rights of User and Group, as far as this process may
+	// take them: they are the job's, and nothing that the job could not read itself may reach it.
+	User, Group string
 	// EnvFile is a file of NAME=value lines; "" is none. It is read each time. Empty lines and lines that
 	// begin with # are passed over; "export " may precede the name. A value is taken as it is, less the space
 	// around it; or stands in single quotes, or in double quotes where \\, \", \$ and \n are known. Nothing
@@ -40,14 +40,16 @@ type EnvSpec struct {
 	Env map[string]string
 	// EnvFromFile has variables whose values are the contents of files, less one newline at the end.
 	EnvFromFile map[string]string
+	// Trust says whose the files may be. Defaults to everybody's.
+	Trust safefile.Trust
 	// Extra is what the replica tells the job: CRONCLAVE_JOB and so on.
 	Extra map[string]string
 }
 
 // Environment makes a job's environment, sorted by name. Its errors name variables, files and lines, and
-// never a value.
-func Environment(s EnvSpec) ([]string, error) {
-	env, _, err := s.build()
+// never a value. The files are read until ctx ends.
+func Environment(ctx context.Context, s EnvSpec) ([]string, error) {
+	env, _, err := s.build(ctx)
 	if err != nil {
 		return nil, err
 	}
@@ -56,8 +58,8 @@ func Environment(s EnvSpec) ([]string, error) {
 
 // MaskedEnvironment makes the same environment for people to look at: [Mask] stands for each value that came
 // out of a file, that has a name like a secret's, or that is a URL with a password in it.
-func MaskedEnvironment(s EnvSpec) ([]string, error) {
-	env, filed, err := s.build()
+func MaskedEnvironment(ctx context.Context, s EnvSpec) ([]string, error) {
+	env, filed, err := s.build(ctx)
 	if err != nil {
 		return nil, err
 	}
@@ -70,7 +72,7 @@ func MaskedEnvironment(s EnvSpec) ([]string, error) {
 }
 
 // build makes the environment, and tells which variables got their value from a file.
-func (s *EnvSpec) build() (env map[string]string, filed map[string]bool, err error) {
+func (s *EnvSpec) build(ctx context.Context) (env map[string]string, filed map[string]bool, err error) {
 	env, filed = s.inherited(), map[string]bool{}
 	if s.User != "" {
 		var a account
@@ -79,8 +81,12 @@ func (s *EnvSpec) build() (env map[string]string, filed map[string]bool, err err
 		}
 		maps.Copy(env, map[string]string{"HOME": a.home, "USER": a.name, "LOGNAME": a.name, "SHELL": a.shell})
 	}
+	files, err := s.files(ctx)
+	if err != nil {
+		return nil, nil, err
+	}
 	if s.EnvFile != "" {
-		vars, err := readEnvFile(s.EnvFile)
+		vars, err := files.readEnvFile(s.EnvFile)
 		if err != nil {
 			return nil, nil, err
 		}
@@ -93,7 +99,7 @@ func (s *EnvSpec) build() (env map[string]string, filed map[string]bool, err err
 		env[name], filed[name] = value, false
 	}
 	for _, name := range slices.Sorted(maps.Keys(s.EnvFromFile)) {
-		value, err := readValue(s.EnvFromFile[name])
+		value, err := files.readValue(s.EnvFromFile[name])
 		if err != nil {
 			return nil, nil, fmt.Errorf("env_from_file %s: %w", name, err)
 		}
@@ -138,34 +144,6 @@ func list(env map[string]string) []string {
 		entries = append(entries, name+"="+env[name])
 	}
 	return entries
-}
-
-// readValue reads a file that is a variable's value, less one newline at its end.
-func readValue(path string) (string, error) {
-	content, err := readRegular(path, maxValue)
-	if err != nil {
-		return "", err
-	}
-	return strings.TrimSuffix(strings.TrimSuffix(content, "\n"), "\r"), nil
-}
-
-// readRegular reads a file of limited size. Only a regular file is read: a pipe could keep the run waiting.
-func readRegular(path string, limit int64) (string, error) {
-	if info, err := os.Stat(path); err != nil {
-		return "", err
-	} else if !info.Mode().IsRegular() {
-		return "", &fs.PathError{Op: "read", Path: path, Err: errors.New("not a regular file")}
-	}
-	f, err := os.Open(path)
-	if err != nil {
-		return "", err
-	}
-	defer f.Close()
-	content, err := io.ReadAll(io.LimitReader(f, limit+1))
-	if err == nil && int64(len(content)) > limit {
-		err = &fs.PathError{Op: "read", Path: path, Err: fmt.Errorf("longer than %d KiB", limit>>10)}
-	}
-	return string(content), err
 }
 
 // secretName tells whether a variable's name is that of a secret, by the usual words.

@@ -1,6 +1,7 @@
 package command
 
 import (
+	"context"
 	"os"
 	"path/filepath"
 	"slices"
@@ -66,7 +67,7 @@ func TestEnvironment(t *testing.T) {
 	}
 	for name, tt := range tests {
 		t.Run(name, func(t *testing.T) {
-			got, err := Environment(tt.spec)
+			got, err := Environment(t.Context(), tt.spec)
 			if err != nil || !slices.Equal(got, tt.want) {
 				t.Errorf("got %q, %v\nwant %q", got, err, tt.want)
 			}
@@ -81,11 +82,11 @@ func TestEnvironmentFaultsNeverShowAValue(t *testing.T) {
 		spec EnvSpec
 		says string
 	}{
-		"no such file":      {EnvSpec{EnvFromFile: map[string]string{"PGPASSWORD": "/no/such"}}, "env_from_file PGPASSWORD: stat /no/such: no such file"},
-		"a directory":       {EnvSpec{EnvFromFile: map[string]string{"PGPASSWORD": "/"}}, "not a regular file"},
+		"no such file":      {EnvSpec{EnvFromFile: map[string]string{"PGPASSWORD": "/no/such"}}, "env_from_file PGPASSWORD: read /no/such: no such file"},
+		"a directory":       {EnvSpec{EnvFromFile: map[string]string{"PGPASSWORD": "/"}}, "is a directory"},
 		"too long":          {EnvSpec{EnvFromFile: map[string]string{"PGPASSWORD": big}}, "longer than 128 KiB"},
 		"NUL":               {EnvSpec{EnvFromFile: map[string]string{"PGPASSWORD": file(t, secret+"\x00")}}, "value of PGPASSWORD has a NUL"},
-		"no such env_file":  {EnvSpec{EnvFile: "/no/such"}, "env_file: stat /no/such"},
+		"no such env_file":  {EnvSpec{EnvFile: "/no/such"}, "env_file: read /no/such"},
 		"env_file, no name": {EnvSpec{EnvFile: file(t, "A=1\n\n"+secret+"\n")}, ":3: no = in this line"},
 		"env_file, quote":   {EnvSpec{EnvFile: file(t, "A='"+secret+"\n")}, ":1: A: the closing ' is missing"},
 		"env_file, after":   {EnvSpec{EnvFile: file(t, `A="x"`+secret)}, ":1: A: text after the closing quote"},
@@ -95,8 +96,8 @@ func TestEnvironmentFaultsNeverShowAValue(t *testing.T) {
 	}
 	for name, tt := range tests {
 		t.Run(name, func(t *testing.T) {
-			for _, f := range []func(EnvSpec) ([]string, error){Environment, MaskedEnvironment} {
-				env, err := f(tt.spec)
+			for _, f := range []func(context.Context, EnvSpec) ([]string, error){Environment, MaskedEnvironment} {
+				env, err := f(t.Context(), tt.spec)
 				if err == nil || env != nil || !strings.Contains(err.Error(), tt.says) || strings.Contains(err.Error(), secret) {
 					t.Errorf("got %q, %v, want %q", env, err, tt.says)
 				}
@@ -107,7 +108,7 @@ func TestEnvironmentFaultsNeverShowAValue(t *testing.T) {
 
 func TestEnvFile(t *testing.T) {
 	path := file(t, "\ufeff# a comment\n\n  A = one two \r\nexport B=x=y # stays\nC='$HOME \\n' # a comment\nD=\"a \\\"b\\\" \\\\ \\$x\\n\\t\"\nE=\nF=''\nA=last\n_g1='it''\n")
-	vars, err := readEnvFile(path)
+	vars, err := (&jobFiles{ctx: t.Context()}).readEnvFile(path)
 	if err == nil || !strings.HasPrefix(err.Error(), path+":10: _g1: ") {
 		t.Errorf("error %v", err)
 	}
@@ -124,7 +125,7 @@ func TestEnvFile(t *testing.T) {
 
 func TestEnvFileTellsAllFaults(t *testing.T) {
 	path := file(t, "a\nB=1\n1=2\n")
-	_, err := readEnvFile(path)
+	_, err := (&jobFiles{ctx: t.Context()}).readEnvFile(path)
 	if err == nil || strings.Count(err.Error(), path+":") != 2 {
 		t.Errorf("got %v", err)
 	}
@@ -133,7 +134,7 @@ func TestEnvFileTellsAllFaults(t *testing.T) {
 func TestEnvFileIsReadEachTime(t *testing.T) {
 	path := file(t, "A=1\n")
 	for _, want := range []string{"A=1", "A=2"} {
-		if got, err := Environment(EnvSpec{EnvFile: path}); err != nil || !slices.Equal(got, []string{want}) {
+		if got, err := Environment(t.Context(), EnvSpec{EnvFile: path}); err != nil || !slices.Equal(got, []string{want}) {
 			t.Errorf("got %q, %v, want %q", got, err, want)
 		}
 		if err := os.WriteFile(path, []byte("A=2\n"), 0o600); err != nil {
@@ -143,7 +144,7 @@ func TestEnvFileIsReadEachTime(t *testing.T) {
 }
 
 func TestMaskedEnvironment(t *testing.T) {
-	got, err := MaskedEnvironment(EnvSpec{
+	got, err := MaskedEnvironment(t.Context(), EnvSpec{
 		Base:        []string{"PATH=/bin", "PWD=/x", "AWS_SECRET_ACCESS_KEY=k", "MONKEY=m"},
 		InheritEnv:  true,
 		EnvFile:     file(t, "FILED=1\nOVERRIDDEN=1\n"),

@@ -12,8 +12,8 @@ const maxEnvFile = 1 << 20
 
 // readEnvFile reads an env_file; [EnvSpec.EnvFile] tells its format. All its faults are returned together,
 // one FILE:LINE: message a line.
-func readEnvFile(path string) (map[string]string, error) {
-	text, err := readRegular(path, maxEnvFile)
+func (f *jobFiles) readEnvFile(path string) (map[string]string, error) {
+	text, err := f.read(path, maxEnvFile)
 	if err != nil {
 		return nil, fmt.Errorf("env_file: %w", err)
 	}

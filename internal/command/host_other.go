@@ -2,7 +2,11 @@
 
 package command
 
-import "context"
+import (
+	"context"
+
+	"github.com/cronclave/cronclave/internal/safefile"
+)
 
 // Host runs commands on this machine, which this platform can't: [NewHost] returns none.
 type Host struct{}
@@ -27,6 +31,9 @@ func (*Host) Probe() error { return ErrNotSupported }
 
 // Close does nothing.
 func (*Host) Close() error { return nil }
+
+// Rights are this process's own: no job runs here.
+func Rights(string, string) (*safefile.Identity, error) { return nil, nil }
 
 // signalNumber knows the names that carry their number; there are no others here.
 func signalNumber(name string) int { return fromNumbered(name) }

@@ -1,0 +1,47 @@
+package command
+
+import (
+	"context"
+	"fmt"
+	"strings"
+
+	"github.com/cronclave/cronclave/internal/safefile"
+)
+
+// jobFiles reads the files of a job: with its user's rights, and until the run's context ends.
+type jobFiles struct {
+	ctx  context.Context //nolint:containedctx // it lives as long as one call
+	user string
+	as   *safefile.Identity // nil: the process's own rights
+
+	trust safefile.Trust
+}
+
+// files prepares the reading of the files that the environment is made of.
+func (s *EnvSpec) files(ctx context.Context) (*jobFiles, error) {
+	f := &jobFiles{ctx: ctx, user: s.User, trust: s.Trust}
+	if s.EnvFile == "" && len(s.EnvFromFile) == 0 {
+		return f, nil
+	}
+	var err error
+	f.as, err = Rights(s.User, s.Group)
+	return f, err
+}
+
+// read reads a file of limited size.
+func (f *jobFiles) read(path string, limit int64) (string, error) {
+	content, err := safefile.Read(f.ctx, path, safefile.Policy{MaxBytes: limit, As: f.as, Trust: f.trust})
+	if err != nil && f.as != nil {
+		return "", fmt.Errorf("as the user %s: %w", f.user, err)
+	}
+	return string(content), err
+}
+
+// readValue reads a file that is a variable's value, less one newline at its end.
+func (f *jobFiles) readValue(path string) (string, error) {
+	content, err := f.read(path, maxValue)
+	if err != nil {
+		return "", err
+	}
+	return strings.TrimSuffix(strings.TrimSuffix(content, "\n"), "\r"), nil
+}
