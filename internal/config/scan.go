@@ -114,7 +114,7 @@ func (s *scanner) dotted() (cost int) {
 		case len(s.path) > maxParts:
 			s.exceed(start, tooManyParts)
 			return 0
-		case s.pos-at > maxKey:
+		case len(s.path[len(s.path)-1].name) > maxKey:
 			s.exceed(at, keyTooLong)
 			return 0
 		}

@@ -132,6 +132,9 @@ func (r *reader) config() *Config {
 		read(r, v, defaultKeys(), &base)
 	}
 	for _, v := range t.jobs {
+		if r.full() { // the configuration is refused, and a job takes some KiB
+			break
+		}
 		t.Jobs = append(t.Jobs, r.job(v, &base, &t))
 	}
 	slices.SortFunc(t.Jobs, func(a, b Job) int { return cmp.Compare(a.Name, b.Name) })
