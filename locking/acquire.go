@@ -127,7 +127,7 @@ const manySlots, longLedger = 50, 1500
 func (c *Client) callOn(keys []string, idle time.Duration, s *script, lock, id string, args ...any) call {
 	know := c.seen.of(lock, c.cfg.Clock, c.cfg.Idle)
 	k := call{script: s, lock: lock, keys: keys, id: id, idle: idle.Microseconds(), heavy: len(know.ledger) > longLedger,
-		sync: c.cfg.AckedReplicas > 0 && s != c.scripts.release} // a release that a failover undoes harms nobody: the lease runs out
+		sync: c.cfg.AckedReplicas > 0 && s != c.scripts.release && !s.readonly} // a release that a failover undoes harms nobody: the lease runs out
 	k.args = make([]any, 0, 8+len(args))
 	k.args = append(k.args, id, 0, k.idle, know.floor, know.longest, know.low, joinPause(know.paused, know.ledger), flag(k.sync))
 	k.args = append(k.args, args...)

@@ -9,6 +9,8 @@ import (
 	"strconv"
 	"strings"
 	"time"
+
+	"github.com/redis/go-redis/v9"
 )
 
 // LookRequest asks what a lock knows.
@@ -106,13 +108,42 @@ func (c *Client) Look(ctx context.Context, locks []LookRequest) []State {
 		c.quorum.look(ctx, locks, states, valid)
 		return states
 	}
-	for n, got := range c.exec(ctx, calls) {
+	replies := c.exec(ctx, calls)
+	c.lookOnly(ctx, locks, valid, replies)
+	for n, got := range replies {
 		states[valid[n]] = state(locks[valid[n]].Lock, got)
 	}
 	return states
 }
 
-func (c *Client) look(l LookRequest) call {
+// lookOnly repeats, without writing, the looks that a user was refused who may only read: from Redis 7 on, and on one master.
+func (c *Client) lookOnly(ctx context.Context, locks []LookRequest, valid []int, replies []reply) {
+	var calls []call
+	var refused []int
+	for n, got := range replies {
+		if l := locks[valid[n]]; redis.IsPermissionError(got.err) && l.changesNothing() {
+			calls = append(calls, c.lookBy(c.scripts.lookOnly, l))
+			refused = append(refused, n)
+		}
+	}
+	if len(calls) == 0 {
+		return
+	}
+	for i, got := range c.exec(ctx, calls) {
+		if got.err == nil { // else the refusal says what is missing
+			replies[refused[i]] = got
+		}
+	}
+}
+
+// changesNothing tells a request that only asks.
+func (l LookRequest) changesNothing() bool {
+	return l.Schedule == "" && l.SettleThrough.IsZero() && l.SettleOutcome == "" && l.Follower == "" && len(l.Told) == 0
+}
+
+func (c *Client) look(l LookRequest) call { return c.lookBy(c.scripts.look, l) }
+
+func (c *Client) lookBy(s *script, l LookRequest) call {
 	through := ""
 	if !l.SettleThrough.IsZero() {
 		through = strconv.FormatInt(l.SettleThrough.Unix(), 10)
@@ -128,7 +159,7 @@ func (c *Client) look(l LookRequest) call {
 		}
 		args = append(args, told, l.settleHow())
 	}
-	return c.call(c.scripts.look, l.Lock, "", l.Permanent, args...)
+	return c.call(s, l.Lock, "", l.Permanent, args...)
 }
 
 // settleHow is the outcome of what is settled, and its schedule, as it is kept; "" if it is not.

@@ -118,7 +118,12 @@ func (k call) command(ctx context.Context, load bool, until int64) *redis.Cmd {
 // called are the words with which a script is called, and room for those that follow.
 func (s *script) called(load bool, keys, args int) []any {
 	words := make([]any, 0, 5+keys+args)
-	if load {
+	switch {
+	case s.readonly && load:
+		return append(words, "eval_ro", s.text, keys)
+	case s.readonly:
+		return append(words, "evalsha_ro", s.name, keys)
+	case load:
 		return append(words, "eval", s.text, keys)
 	}
 	return append(words, "evalsha", s.name, keys)

@@ -32,6 +32,8 @@ var (
 	luaRelease string
 	//go:embed lua/look.lua
 	luaLook string
+	//go:embed lua/readonly.lua
+	luaReadonly string
 	//go:embed lua/stop.lua
 	luaStop string
 	//go:embed lua/ended.lua
@@ -58,6 +60,7 @@ type script struct {
 	name      any     // the sha, as a word of a command
 	each      *script // the same for calls that travel together; nil if those go each by itself, or the script itself is for many
 	many      *many   // nil if it is for one
+	readonly  bool    // it is executed by the commands that a user needs who may only read
 }
 
 // many is what there is to know of a script for many requests: how many of the first arguments they have in common, and of the first values of the
@@ -70,6 +73,8 @@ type many struct {
 
 type scripts struct {
 	acquire, renew, release, look, stop, ended, pause, remove, several, fence *script
+
+	lookOnly *script // look for a user who may only read
 
 	foldedGrant, foldedFree *script
 }
@@ -87,6 +92,7 @@ func loadScripts() scripts {
 
 		foldedGrant: takesMany(many{shared: 1, told: 1, bounded: true, read: readFoldedGrant}, luaFoldedGrant),
 		foldedFree:  takesMany(many{read: readFoldedFree}, luaFoldedFree),
+		lookOnly:    readonly(luaState, luaChain, luaLook),
 	}
 }
 
@@ -102,6 +108,13 @@ func forMany(parts ...string) *script {
 func takesMany(m many, text string) *script {
 	s := newScript(text)
 	s.many = &m
+	return s
+}
+
+// readonly makes a script that writes nothing.
+func readonly(parts ...string) *script {
+	s := newScript(append([]string{luaReadonly}, parts...)...)
+	s.readonly = true
 	return s
 }
 
