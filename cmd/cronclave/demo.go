@@ -2,6 +2,7 @@ package main
 
 import (
 	"context"
+	"crypto/rand"
 	_ "embed"
 	"errors"
 	"fmt"
@@ -158,11 +159,11 @@ func (d *demo) prepare() (err error) {
 
 // connect starts the embedded Redis.
 func (d *demo) connect() (err error) {
-	if d.server, err = embedded.Start(embedded.Config{}); err != nil {
+	if d.server, err = embedded.Start(embedded.Config{Password: rand.Text()}); err != nil {
 		return fmt.Errorf("start the embedded Redis: %w", err)
 	}
-	d.redisURL = d.server.URL()
-	if d.redis, err = d.openRedis(config.Redis{}); err != nil {
+	d.trial = trialRedis{url: d.server.URL()}
+	if d.redis, err = d.openRedis(&config.Config{Namespace: d.cfg.Namespace}); err != nil {
 		return err
 	}
 	if d.locks, err = openLocks(d.redis, d.cfg.Namespace, "demo"); err != nil {
@@ -185,8 +186,8 @@ func (d *demo) hire() error {
 	if d.builtIn {
 		more[demoProgram], more[demoWitness] = program, d.witness()
 	}
-	d.crew = newCrew([]string{program, "run", "--trial", "--config", d.path, "--redis", d.server.URL(), "--log-format", "json"},
-		replicaEnv(os.Environ(), d.cfg, more))
+	d.crew = newCrew([]string{program, "run", "--trial", "--config", d.path, "--log-format", "json"},
+		replicaEnv(os.Environ(), d.cfg, more), d.trial.url)
 	return nil
 }
 

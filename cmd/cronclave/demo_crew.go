@@ -20,6 +20,7 @@ import (
 type crew struct {
 	command []string // that runs a replica, without its name
 	env     []string
+	input   string // of each, at its start
 	events  chan logLine
 	members map[string]*member // by name, the newest of each
 	alive   int                // processes whose end has not been read from events
@@ -34,15 +35,15 @@ type member struct {
 	words   []string // the last of what it said outside its log, such as why it did not start
 }
 
-func newCrew(command, env []string) *crew {
-	return &crew{command: command, env: env, events: make(chan logLine, 256), members: map[string]*member{}}
+func newCrew(command, env []string, input string) *crew {
+	return &crew{command: command, env: env, input: input, events: make(chan logLine, 256), members: map[string]*member{}}
 }
 
 // start adds a replica, in place of one of that name that is over.
 func (c *crew) start(name string) error {
 	args := append(slices.Clone(c.command[1:]), "--replica", name)
 	m := &member{name: name, process: exec.Command(c.command[0], args...)}
-	m.process.Env = c.env
+	m.process.Env, m.process.Stdin = c.env, strings.NewReader(c.input)
 	leash(m.process)
 	stderr, err := m.process.StderrPipe()
 	if err == nil {

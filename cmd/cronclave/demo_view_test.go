@@ -16,7 +16,7 @@ func told(t *testing.T) (*demo, *bytes.Buffer) {
 	t.Helper()
 	t.Setenv("NO_COLOR", "")
 	var out bytes.Buffer
-	d := &demo{app: &app{streams: streams{out: &out}}, cfg: &config.Config{}, jobs: builtIn(t), builtIn: true, length: time.Minute, crew: newCrew(nil, nil)}
+	d := &demo{app: &app{streams: streams{out: &out}}, cfg: &config.Config{}, jobs: builtIn(t), builtIn: true, length: time.Minute, crew: newCrew(nil, nil, "")}
 	d.view, d.scene = newDemoView(&out, d.jobs), newScene(d.jobs)
 	d.view.zone = time.UTC
 	d.direct(second(0))

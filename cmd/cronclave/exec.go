@@ -4,7 +4,6 @@ import (
 	"context"
 	"errors"
 	"fmt"
-	"os"
 	"strings"
 	"time"
 
@@ -115,7 +114,7 @@ func quieter(log hclog.Logger) hclog.Logger {
 
 // coordinate connects a scheduler to Redis.
 func (a *app) coordinate(ctx context.Context, cfg *config.Config, name string, sc *scheduler.Config) (end func(), err error) {
-	rdb, err := a.openRedis(cfg.Redis)
+	rdb, err := a.openRedis(cfg)
 	if err != nil {
 		return nil, err
 	}
@@ -198,24 +197,27 @@ func (ownOutput) end() {}
 // printJob shows what would run, with secrets masked.
 func (a *app) printJob(ctx context.Context, cfg *config.Config, job *config.Job) error {
 	r := &commandRunner{job: job, namespace: cfg.Namespace, withheld: cfg.Withheld(job), trust: cfg.Trust}
-	env, err := command.MaskedEnvironment(ctx, r.environment(&scheduler.Run{
+	env, mask, err := command.MaskedEnvironment(ctx, r.environment(&scheduler.Run{
 		ID: "(run id)", Job: job.Name, Replica: "(replica)", Trigger: "manual", Attempt: 1, Slots: job.Parallel,
-	}))
+	}), job.EnvComposed)
 	if err != nil {
 		return fmt.Errorf("prepare the environment: %w", err)
 	}
-	fmt.Fprintf(a.out, "command  %q\n", job.Command)
-	fmt.Fprintf(a.out, "dir      %s\n", orDefault(job.Dir, "(the replica's)"))
-	fmt.Fprintf(a.out, "user     %s\n", orDefault(job.User, "(the replica's)"))
+	argv := make([]string, len(job.Command))
+	for i, arg := range job.Command {
+		argv[i] = mask(arg)
+	}
+	fmt.Fprintf(a.out, "command  %q\n", argv)
+	fmt.Fprintf(a.out, "dir      %s\n", orDefault(mask(job.Dir), "(the replica's)"))
+	fmt.Fprintf(a.out, "user     %s\n", orDefault(mask(job.User), "(the replica's)"))
 	if job.Group != "" {
-		fmt.Fprintf(a.out, "group    %s\n", job.Group)
+		fmt.Fprintf(a.out, "group    %s\n", mask(job.Group))
 	}
 	a.printMachine(job)
 	fmt.Fprintf(a.out, "timeout  %s, then SIGTERM, and SIGKILL %s later\n", orDefault(job.Timeout, time.Duration(0)), job.KillGrace)
 	fmt.Fprintln(a.out, "environment")
 	for _, line := range env {
-		name, value, _ := strings.Cut(line, "=")
-		fmt.Fprintf(a.out, "  %s=%s\n", name, maskTaken(value, job, r.withheld))
+		fmt.Fprintf(a.out, "  %s\n", line)
 	}
 	return nil
 }
@@ -234,16 +236,4 @@ func (a *app) printMachine(job *config.Job) {
 	if job.Pool != "" {
 		fmt.Fprintf(a.out, "pool     %s, %s\n", job.Pool, count(job.PoolSlots, "slot"))
 	}
-}
-
-// maskTaken hides a value that the configuration has taken from the environment: what ${NAME} stands for may be a secret.
-func maskTaken(value string, job *config.Job, withheld map[string]bool) string {
-	for _, names := range []map[string]bool{job.EnvTaken, withheld} {
-		for name := range names {
-			if taken := os.Getenv(name); taken != "" && strings.Contains(value, taken) {
-				return command.Mask
-			}
-		}
-	}
-	return value
 }

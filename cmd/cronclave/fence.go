@@ -105,7 +105,7 @@ func (a *app) passFence(ctx context.Context, f fencing) error {
 	if err != nil {
 		return err
 	}
-	rdb, err := a.openRedis(cfg.Redis)
+	rdb, err := a.openRedis(cfg)
 	if err != nil {
 		return err
 	}

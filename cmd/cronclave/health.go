@@ -29,6 +29,8 @@ func ping(ctx context.Context, s *store) error {
 // explain adds what an error of the client does not say.
 func (s *store) explain(err error) error {
 	switch {
+	case s.withheld != "" && troubleOf(err) == locked:
+		return fmt.Errorf("%w; %s", err, s.withheld)
 	case s.url.Topology == config.Sentinel && errors.Is(err, redis.Nil):
 		return fmt.Errorf("the Sentinels know no master named %s", s.url.Master)
 	case redis.HasErrorPrefix(err, "This instance has cluster support disabled"):

@@ -82,7 +82,7 @@ func (a *app) openView(ctx context.Context) (*view, error) {
 	if err != nil {
 		return nil, err
 	}
-	rdb, err := a.openRedis(cfg.Redis)
+	rdb, err := a.openRedis(cfg)
 	if err != nil {
 		return nil, err
 	}
@@ -126,7 +126,7 @@ func (a *app) printHistory(records []journal.Record) error {
 	table := tabwriter.NewWriter(&rows, 0, 0, 2, ' ', 0)
 	fmt.Fprintln(table, "TIME\tJOB\tTICK\tREPLICA\tSLOT\tTOKEN\tOUTCOME\tDURATION\tRUN")
 	for _, r := range records {
-		fmt.Fprintf(table, "%s\t%s\t%s\t%s\t%s\t%s\t%s\t%s\t%s\n", stamp(whenOf(r)), r.Job, askedTick(r), r.Replica,
+		fmt.Fprintf(table, "%s\t%s\t%s\t%s\t%s\t%s\t%s\t%s\t%s\n", stamp(whenOf(r)), r.Job, askedTick(r), oneLine(r.Replica),
 			slotOf(r), ifRun(r, fmt.Sprint(r.Token)), oneLine(r.Outcome+" "+r.Reason+ofTries(r)), duration(r), ifRun(r, r.RunID))
 	}
 	_ = table.Flush() // into memory

@@ -34,7 +34,7 @@ func embeddedServer(t *testing.T) (url string) {
 
 func openStore(t *testing.T, history string, quorum ...string) *store {
 	t.Helper()
-	s, err := new(app).openRedis(config.Redis{URL: history, Quorum: quorum})
+	s, err := new(app).openRedis(&config.Config{Redis: config.Redis{URL: history, Quorum: quorum}})
 	if err != nil {
 		t.Fatal(err)
 	}

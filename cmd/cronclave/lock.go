@@ -159,7 +159,7 @@ func (a *app) lock(ctx context.Context, j *lockJob) error {
 	if err != nil {
 		return err
 	}
-	rdb, err := a.openRedis(cfg.Redis)
+	rdb, err := a.openRedis(cfg)
 	if err != nil {
 		return err
 	}

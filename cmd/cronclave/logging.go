@@ -7,7 +7,6 @@ import (
 	"time"
 
 	"github.com/hashicorp/go-hclog"
-	"github.com/mattn/go-isatty"
 
 	"github.com/cronclave/cronclave/internal/logging"
 )
@@ -73,9 +72,4 @@ func (a *app) closeLog(forced context.Context) {
 	}
 	defer cancel()
 	w.Close(ctx)
-}
-
-func isTerminal(w io.Writer) bool {
-	f, ok := w.(*os.File)
-	return ok && isatty.IsTerminal(f.Fd())
 }

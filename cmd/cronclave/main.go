@@ -20,9 +20,10 @@ func main() {
 	if len(os.Args) == 2 && os.Args[1] == warden.Subcommand { // with nothing else of this program
 		os.Exit(beWarden())
 	}
+	protect()
 	command.KeepInherited()
 	redis.SetLogger(silence{}) // every error is returned as well, and told once
-	os.Exit(execute(context.Background(), os.Args[1:], streams{os.Stdin, os.Stdout, os.Stderr}))
+	os.Exit(execute(context.Background(), os.Args[1:], streams{os.Stdin, onTerminal(os.Stdout), onTerminal(os.Stderr)}))
 }
 
 // silence is where the Redis client's own log goes.

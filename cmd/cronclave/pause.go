@@ -7,7 +7,6 @@ import (
 	"fmt"
 	"io"
 	"slices"
-	"strings"
 	"text/tabwriter"
 	"time"
 
@@ -268,7 +267,7 @@ func printPauses(out io.Writer, jobs []statusJob) error {
 			fmt.Fprintln(table, title)
 			title = ""
 		}
-		fmt.Fprintf(table, "%s\t%s\t%s\t%s\n", j.Name, stamp(*j.PausedSince), untilText(j.PausedUntil), cmp.Or(strings.TrimSpace(j.PausedReason), "-"))
+		fmt.Fprintf(table, "%s\t%s\t%s\t%s\n", j.Name, stamp(*j.PausedSince), untilText(j.PausedUntil), cmp.Or(oneLine(j.PausedReason), "-"))
 	}
 	return table.Flush()
 }

@@ -7,7 +7,6 @@ import (
 	"errors"
 	"fmt"
 	"net"
-	"os"
 	"strconv"
 	"strings"
 	"sync"
@@ -25,7 +24,10 @@ const redisTimeout = time.Second
 // store is the Redis that a replica or a command works with: one server, a master that Sentinels watch, or a Cluster.
 type store struct {
 	redis.UniversalClient
-	url config.RedisURL
+	url      config.RedisURL
+	withheld string // see namedRedis
+	// inProcess is set for an embedded Redis that has no address.
+	inProcess bool
 	// acked is how many replicas must have a grant before it counts, within ackTimeout.
 	acked      int
 	ackTimeout time.Duration
@@ -52,39 +54,27 @@ func (s *store) Close() error {
 }
 
 // openRedis makes a client for the Redis that the flag, the environment or the configuration names, in this order. It makes no call.
-func (a *app) openRedis(cfg config.Redis) (*store, error) {
-	raw, from := a.redisURL, "--redis"
-	if raw == "" {
-		raw, from = os.Getenv("CRONCLAVE_REDIS"), "CRONCLAVE_REDIS"
-	}
-	if raw == "" {
-		raw, from = cfg.URL, "[redis].url"
-	}
-	if raw == "" {
-		return nil, usageError("no Redis named: --redis, CRONCLAVE_REDIS or [redis].url")
-	}
-	if from != "[redis].url" { // it is in the place of all that the file names
-		cfg.Quorum = nil
-	}
-	u, err := config.ParseRedisURL(raw)
+func (a *app) openRedis(of *config.Config) (*store, error) {
+	n, err := a.nameRedis(of.Redis)
 	if err != nil {
-		return nil, usageError("%s: %w", from, err)
+		return nil, err
 	}
-	if from == "--redis" && u.Password != "" {
-		return nil, usageError("--redis has a password, which everybody sees in the list of processes: put it into CRONCLAVE_REDIS or [redis].password_file")
-	}
+	u, cfg := n.url, n.settings
+	a.rights = rights{u.User, of.Namespace, u.Topology}
 	secure, err := credentials(&u, cfg)
 	if err != nil {
 		return nil, exitError{exitUsage, err}
 	}
-	s := &store{url: u, acked: cfg.AckedReplicas, ackTimeout: cfg.AckTimeout}
+	s := &store{url: u, withheld: n.withheld, inProcess: a.trial.dial != nil, acked: cfg.AckedReplicas, ackTimeout: cfg.AckTimeout}
 	switch u.Topology {
 	case config.Sentinel:
 		s.UniversalClient = redis.NewFailoverClient(failoverOptions(u, secure))
 	case config.Cluster:
 		s.UniversalClient = redis.NewClusterClient(clusterOptions(u, secure))
 	default:
-		s.UniversalClient = redis.NewClient(singleOptions(u, secure))
+		o := singleOptions(u, secure)
+		o.Dialer = a.trial.dial // nil but for an embedded Redis of this process
+		s.UniversalClient = redis.NewClient(o)
 	}
 	s.AddHook(redisHook{u.Password})
 	return s, s.openQuorum(cfg)
@@ -170,7 +160,7 @@ func credentials(u *config.RedisURL, cfg config.Redis) (*tls.Config, error) {
 		}
 		u.Password = strings.TrimRight(string(password), "\r\n")
 	}
-	u.TLS = u.TLS || u.Topology != config.Single && cfg.TLS != nil
+	u.TLS = overTLS(*u, cfg)
 	if !u.TLS {
 		return nil, nil // also where another Redis was named, and not by rediss://
 	}
@@ -209,7 +199,12 @@ func certificates(t *tls.Config, cfg config.TLS) error {
 }
 
 // where names the Redis without its password.
-func (s *store) where() string { return where(s.url) }
+func (s *store) where() string {
+	if s.inProcess {
+		return "in this process"
+	}
+	return where(s.url)
+}
 
 // whoseWord names, without passwords, those who have the last word on locks.
 func (s *store) whoseWord() string {

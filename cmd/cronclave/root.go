@@ -59,6 +59,8 @@ type app struct {
 	streams
 	configPath string
 	redisURL   string
+	trial      trialRedis
+	rights     rights // that the user of the Redis in use needs
 	namespace  string
 	logLevel   string
 	logFormat  string
@@ -111,6 +113,7 @@ func (a *app) command(ctx context.Context, args []string) (code int) {
 		if exit.cause != nil {
 			fmt.Fprintln(a.says(), "cronclave:", exit.cause)
 		}
+		a.sayRights(cmd.Name(), err)
 		return exit.code
 	case a.started:
 		fmt.Fprintln(a.says(), "cronclave:", err)

@@ -31,7 +31,7 @@ func (a *app) runCommand() *cobra.Command {
 	}
 	cmd.Flags().StringVar(&name, "replica", "", "this replica's name (default: the host's name)")
 	cmd.Flags().BoolVar(&embed, "embedded-redis", false, "run an in-process Redis, for a trial on one machine: it coordinates with nobody else")
-	cmd.Flags().BoolVar(&trial, "trial", false, "--redis names the embedded Redis of a demo; [redis] is ignored")
+	cmd.Flags().BoolVar(&trial, "trial", false, "the URL of a demo's embedded Redis comes from stdin; [redis] is ignored")
 	_ = cmd.Flags().MarkHidden("trial") // it is there
 	return cmd
 }
@@ -66,13 +66,18 @@ func (a *app) run(ctx context.Context, name string, embed, trial bool) error {
 		return usageError("--embedded-redis and --redis name two: which is it to be?")
 	}
 	rehearsal := trial // as a replica of a demo, which tells nobody outside
+	if trial {
+		if a.trial, err = readTrial(a.in); err != nil {
+			return err
+		}
+	}
 	if embed {
-		server, err := embedded.Start(embedded.Config{})
+		server, err := embedded.Start(embedded.Config{DialOnly: true}) // out of reach of other processes, such as jobs
 		if err != nil {
 			return fmt.Errorf("start the embedded Redis: %w", err)
 		}
 		defer server.Close()
-		a.redisURL, trial = server.URL(), true
+		a.trial, trial = inProcess(server), true
 	}
 	confine := func(cfg *config.Config) {
 		if trial {

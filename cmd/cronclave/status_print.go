@@ -17,17 +17,17 @@ func (a *app) printStatus(st *status) error {
 	if st.Leader != nil {
 		leader = st.Leader.Replica
 	}
-	fmt.Fprintf(a.out, "namespace %s at %s, leader %s\n", st.Namespace, stamp(st.Now), leader)
+	fmt.Fprintf(a.out, "namespace %s at %s, leader %s\n", st.Namespace, stamp(st.Now), oneLine(leader))
 	table := tabwriter.NewWriter(a.out, 0, 0, 2, ' ', 0)
 	if len(st.Replicas) > 0 {
 		fmt.Fprintln(table, "\nREPLICA\tVERSION\tSTARTED\tSEEN\tCONFIG\tCLOCK\tRUNNING")
 	}
 	for _, r := range st.Replicas {
-		fmt.Fprintf(table, "%s\t%s\t%s\t%s\t%.12s\t%+dms\t%d\n", r.Name, r.Version, stamp(r.Started), ago(st.Now.Sub(r.Seen)), r.ConfigDigest, r.ClockOffsetMS, r.Running)
+		fmt.Fprintf(table, "%s\t%s\t%s\t%s\t%.12s\t%+dms\t%d\n", oneLine(r.Name), oneLine(r.Version), stamp(r.Started), ago(st.Now.Sub(r.Seen)), oneLine(r.ConfigDigest), r.ClockOffsetMS, r.Running)
 	}
 	fmt.Fprintf(table, "\nJOB\tSCHEDULE\tLAST\tLAST %d\tNEXT\tHELD BY\n", recentRuns)
 	for _, j := range st.Jobs {
-		fmt.Fprintf(table, "%s\t%s\t%s\t%s\t%s\t%s\n", j.Name, scheduled(j.Schedule, j.After), lastRun(j.Last), outcomesOf(j.recent), nextOf(j), heldBy(j.Holders))
+		fmt.Fprintf(table, "%s\t%s\t%s\t%s\t%s\t%s\n", oneLine(j.Name), oneLine(scheduled(j.Schedule, j.After)), oneLine(lastRun(j.Last)), outcomesOf(j.recent), nextOf(j), oneLine(heldBy(j.Holders)))
 	}
 	if err := table.Flush(); err != nil {
 		return err
@@ -39,7 +39,7 @@ func (a *app) printStatus(st *status) error {
 		if i == 0 {
 			fmt.Fprintln(a.out)
 		}
-		fmt.Fprintf(a.out, "warning: %s\n", w.Message)
+		fmt.Fprintf(a.out, "warning: %s\n", strings.ReplaceAll(w.Message, "\n", "\n  ")) // which may have names from Redis in it
 	}
 	return nil
 }

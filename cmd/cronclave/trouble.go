@@ -9,7 +9,7 @@ import (
 
 // unavailable ends a command that Redis has let down while it did something. What Redis has refused is told as what it is.
 func unavailable(doing string, err error) error {
-	if t := troubleOf(err); t.remedy != "" {
+	if t := troubleOf(err); t == locked || t == forbidden {
 		return exitError{exitUnavailable, fmt.Errorf("%s: redis %w", doing, t.because(err))}
 	}
 	return exitError{exitUnavailable, fmt.Errorf("%s: %w", doing, err)}
@@ -22,7 +22,7 @@ var (
 	unreachable = trouble{what: "can't be reached"}
 	angry       = trouble{what: "answers with an error"}
 	locked      = trouble{"refuses the credentials", "set the right user and password in CRONCLAVE_REDIS, [redis].url or [redis].password_file (a replica reads them when it starts)"}
-	forbidden   = trouble{"does not permit its user what is needed", "allow that user ~cronclave:* &cronclave:* +@all -@dangerous, with ACL SETUSER"}
+	forbidden   = trouble{what: "does not permit its user what is needed"} // sayRights has the remedy
 )
 
 func troubleOf(err error) trouble {
@@ -40,7 +40,10 @@ func troubleOf(err error) trouble {
 
 // because puts the trouble, its cause and its remedy into one error.
 func (t trouble) because(err error) error {
-	if t.remedy == "" {
+	switch {
+	case t == forbidden:
+		return fmt.Errorf("%s (%w)", t.what, err)
+	case t.remedy == "":
 		return fmt.Errorf("%s: %w", t.what, err)
 	}
 	return fmt.Errorf("%s (%w): %s", t.what, err, t.remedy)

@@ -1,6 +1,7 @@
 package main
 
 import (
+	"cmp"
 	"context"
 	"errors"
 	"fmt"
@@ -65,7 +66,7 @@ func (a *app) newReplica(cfg *config.Config, who identity, log hclog.Logger, off
 	if err = r.listen(cfg.Server); err != nil {
 		return r, err
 	}
-	if r.redis, err = a.openRedis(cfg.Redis); err != nil {
+	if r.redis, err = a.openRedis(cfg); err != nil {
 		return r, err
 	}
 	locks := locksConfig(r.redis, cfg.Namespace, who.name)
@@ -232,7 +233,11 @@ func (r *replica) awaitRedis(ctx context.Context, embedded bool) (health, error)
 // (a user, a permission), so the replica tries on.
 func (r *replica) complain(err error, pause time.Duration) {
 	args := []any{"redis", r.redis.where(), "error", err, "in", pause.String()}
-	switch t := troubleOf(err); {
+	t := troubleOf(err)
+	if t == forbidden {
+		t.remedy = r.rights().all()
+	}
+	switch {
 	case t == unreachable:
 		r.log.Warn("Redis does not answer; trying again", args...)
 	case t.remedy == "":
@@ -245,7 +250,11 @@ func (r *replica) complain(err error, pause time.Duration) {
 // forbidden tells of an ACL that keeps the replica from the channel of notices. It works without them.
 func (r *replica) forbidden(channel string, err error) {
 	r.log.Warn("Redis forbids the channel on which replicas tell each other what they have won; promises hold, but each replica asks for each tick",
-		"channel", channel, "error", err, "remedy", "allow that user &"+channel+", with ACL SETUSER")
+		"channel", channel, "error", err, "remedy", "ACL SETUSER "+cmp.Or(r.redis.url.User, "default")+" &"+channel)
+}
+
+func (r *replica) rights() rights {
+	return rights{r.redis.url.User, r.cfg.Load().Namespace, r.redis.url.Topology}
 }
 
 func (r *replica) lookAtRedis(ctx context.Context, embedded bool) (h health, err error) {

@@ -4,7 +4,6 @@ import (
 	"context"
 	"fmt"
 	"maps"
-	"regexp"
 	"slices"
 	"strings"
 
@@ -13,9 +12,6 @@ import (
 
 // maxValue is the longest value of a variable; Linux takes 128 KiB for NAME=value.
 const maxValue = 128 << 10
-
-// Mask stands for a value that must not be shown.
-const Mask = "***"
 
 // EnvSpec tells what a job's environment is made of. Where several parts set a variable the later field
 // counts.
@@ -52,21 +48,6 @@ func Environment(ctx context.Context, s EnvSpec) ([]string, error) {
 	env, _, err := s.build(ctx)
 	if err != nil {
 		return nil, err
-	}
-	return list(env), nil
-}
-
-// MaskedEnvironment makes the same environment for people to look at: [Mask] stands for each value that came
-// out of a file, that has a name like a secret's, or that is a URL with a password in it.
-func MaskedEnvironment(ctx context.Context, s EnvSpec) ([]string, error) {
-	env, filed, err := s.build(ctx)
-	if err != nil {
-		return nil, err
-	}
-	for name, value := range env {
-		if _, ours := s.Extra[name]; !ours && (filed[name] || secretName(name) || secretURL(value)) {
-			env[name] = Mask
-		}
 	}
 	return list(env), nil
 }
@@ -144,15 +125,4 @@ func list(env map[string]string) []string {
 		entries = append(entries, name+"="+env[name])
 	}
 	return entries
-}
-
-// secretName tells whether a variable's name is that of a secret, by the usual words.
-func secretName(name string) bool {
-	return regexp.MustCompile(`(?i)passw|passphrase|secret|token|credential|private|api_?key|(^|_)(key|pass|auth|pwd|dsn)$`).
-		MatchString(name) && name != "PWD"
-}
-
-// secretURL tells whether a value has a URL with a password in it.
-func secretURL(value string) bool {
-	return regexp.MustCompile(`://[^/@\s]*:[^/\s]*@`).MatchString(value)
 }

@@ -96,7 +96,7 @@ func TestEnvironmentFaultsNeverShowAValue(t *testing.T) {
 	}
 	for name, tt := range tests {
 		t.Run(name, func(t *testing.T) {
-			for _, f := range []func(context.Context, EnvSpec) ([]string, error){Environment, MaskedEnvironment} {
+			for _, f := range []func(context.Context, EnvSpec) ([]string, error){Environment, masked} {
 				env, err := f(t.Context(), tt.spec)
 				if err == nil || env != nil || !strings.Contains(err.Error(), tt.says) || strings.Contains(err.Error(), secret) {
 					t.Errorf("got %q, %v, want %q", env, err, tt.says)
@@ -140,22 +140,6 @@ func TestEnvFileIsReadEachTime(t *testing.T) {
 		if err := os.WriteFile(path, []byte("A=2\n"), 0o600); err != nil {
 			t.Fatal(err)
 		}
-	}
-}
-
-func TestMaskedEnvironment(t *testing.T) {
-	got, err := MaskedEnvironment(t.Context(), EnvSpec{
-		Base:        []string{"PATH=/bin", "PWD=/x", "AWS_SECRET_ACCESS_KEY=k", "MONKEY=m"},
-		InheritEnv:  true,
-		EnvFile:     file(t, "FILED=1\nOVERRIDDEN=1\n"),
-		Env:         map[string]string{"OVERRIDDEN": "2", "API_TOKEN": "t", "URL": "https://u:p@h/", "PLAIN": "https://h/u@v", "REDIS": "redis://:p@h:6379"},
-		EnvFromFile: map[string]string{"PGPASSFILE": file(t, "x")},
-		Extra:       map[string]string{"CRONCLAVE_FENCING_TOKEN": "42"},
-	})
-	want := []string{"API_TOKEN=***", "AWS_SECRET_ACCESS_KEY=***", "CRONCLAVE_FENCING_TOKEN=42", "FILED=***", "MONKEY=m", "OVERRIDDEN=2", "PATH=/bin",
-		"PGPASSFILE=***", "PLAIN=https://h/u@v", "PWD=/x", "REDIS=***", "URL=***"}
-	if err != nil || !slices.Equal(got, want) {
-		t.Errorf("got  %q, %v\nwant %q", got, err, want)
 	}
 }
 

@@ -3,6 +3,7 @@ package command
 import (
 	"errors"
 	"fmt"
+	"io/fs"
 	"os"
 	"os/signal"
 	"strings"
@@ -45,7 +46,7 @@ func newOrphans(log hclog.Logger) *orphans {
 	}
 	o := &orphans{quit: make(chan struct{})}
 	if !handlesWork() {
-		log.Warn("the kernel has no process handles, orphans of jobs are not reaped")
+		log.Warn("the kernel shows no process handles, orphans of jobs are not reaped")
 		return o
 	}
 	deaths := make(chan os.Signal, 1)
@@ -158,14 +159,20 @@ func hasChild(dead bool) bool {
 	return !errors.Is(err, unix.ECHILD)
 }
 
-// handlesWork tells whether an os.Process has a handle on this kernel.
+// handlesWork tells whether an os.Process has a handle on this kernel, and we may look at it. Before Linux 5.14 a process whose
+// environment is protected may not, unless it is root's.
 func handlesWork() bool {
 	self, err := os.FindProcess(os.Getpid())
 	if err != nil {
 		return false
 	}
 	defer self.Release()
-	return self.WithHandle(func(uintptr) {}) == nil
+	seen := false
+	err = self.WithHandle(func(uintptr) {
+		owned, err := handles()
+		seen = err == nil && owned[os.Getpid()]
+	})
+	return err == nil && seen
 }
 
 // handles lists the processes that pidfds of ours point at.
@@ -181,8 +188,11 @@ func handles() (map[int]bool, error) {
 			continue
 		}
 		info, err := os.ReadFile("/proc/self/fdinfo/" + f.Name())
-		if err != nil {
+		if errors.Is(err, fs.ErrNotExist) || errors.Is(err, unix.ESRCH) {
 			continue
+		}
+		if err != nil { // then it is not known whose handle that is
+			return nil, err
 		}
 		_, pid, _ := strings.Cut(string(info), "\nPid:\t")
 		var n int

@@ -149,7 +149,9 @@ type Job struct {
 	EnvFromFile map[string]string
 	InheritEnv  bool
 	// EnvTaken holds the names of the variables that the job's own `env` took from the environment.
-	EnvTaken    map[string]bool
+	EnvTaken map[string]bool
+	// EnvComposed holds the names of those of Env whose values have such a variable in them.
+	EnvComposed map[string]bool `json:"-"`
 	User, Group string
 	// NoNewPrivs is nil where the job does not say: see [Job.KeepsPrivileges].
 	NoNewPrivs *bool `json:",omitempty"`

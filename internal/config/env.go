@@ -73,3 +73,18 @@ func (r *reader) variables(v value, example string, each func(value)) {
 		}
 	}
 }
+
+// composed names the variables of `env` whose values have a variable of the environment in them; nil for none.
+func (d *draft) composed() map[string]bool {
+	var names map[string]bool
+	for name, written := range d.hidden.env {
+		if len(expand(written, func(string) (string, bool) { return "", true }, false).names) == 0 {
+			continue
+		}
+		if names == nil {
+			names = map[string]bool{}
+		}
+		names[name] = true
+	}
+	return names
+}

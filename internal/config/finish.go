@@ -36,6 +36,7 @@ func (r *reader) job(v value, base *draft, t *top) Job {
 		t.links = append(t.links, link{d.Name, e})
 	}
 	d.Digest = d.digest()
+	d.EnvComposed = d.composed()
 	return d.Job
 }
 

@@ -22,7 +22,7 @@
 // It is no store for a cluster: whoever starts one has it for itself, so N
 // replicas with N embedded servers would run every job N times. Nothing is
 // written to disk: what it knew is gone with the process. There is no
-// authentication, TLS, replication, Sentinel or Cluster.
+// TLS, replication, Sentinel or Cluster.
 //
 // Differences from Redis 7 that were found, and matter to who writes for both:
 //
@@ -50,6 +50,7 @@ import (
 	"errors"
 	"fmt"
 	"net"
+	"net/url"
 	"strings"
 	"sync"
 	"time"
@@ -77,9 +78,11 @@ var ErrClosed = errors.New("embedded redis is closed")
 // Config says where a Server is reached. Its zero value serves on a free port
 // of the loopback interface.
 type Config struct {
-	// Addr is the TCP address to serve on, "127.0.0.1:0" if empty. There is no
-	// password: anything but loopback opens it to everybody.
+	// Addr is the TCP address to serve on, "127.0.0.1:0" if empty.
 	Addr string
+	// Password is what clients must give; "" lets everybody in who reaches the
+	// address, which are all users of the machine.
+	Password string
 	// DialOnly starts no listener: only Dial reaches the server. A
 	// testing/synctest bubble needs this, since real sockets keep a bubble's
 	// clock from advancing.
@@ -91,6 +94,7 @@ type Server struct {
 	redis    *miniredis.Miniredis
 	peers    *server.Server // redis' own, which serves connections handed to it
 	listener net.Listener   // nil if DialOnly
+	password string
 
 	running sync.WaitGroup // the accept loop, and one writer for each connection
 	closing chan struct{}  // closed by Close
@@ -102,7 +106,7 @@ type Server struct {
 // Start starts a server that is empty and serves until Close. It returns an
 // error if the address can't be listened on.
 func Start(cfg Config) (*Server, error) {
-	s := &Server{redis: miniredis.NewMiniRedis(), closing: make(chan struct{})}
+	s := &Server{redis: miniredis.NewMiniRedis(), password: cfg.Password, closing: make(chan struct{})}
 	if err := s.startRedis(); err != nil {
 		return nil, fmt.Errorf("start embedded redis: %w", err)
 	}
@@ -133,6 +137,7 @@ func (s *Server) startRedis() error {
 	s.peers = s.redis.Server()
 	c := newClock(s.redis)
 	s.redis.ClockTTL(true)
+	s.redis.RequireAuth(s.password) // "" does not
 	s.peers.SetPreHook(func(p *server.Peer, cmd string, args ...string) (done bool) {
 		return c.beforeCommand(p, cmd, args...) || tellMode(p, cmd, args)
 	})
@@ -156,8 +161,14 @@ func (s *Server) Addr() string {
 	return s.listener.Addr().String()
 }
 
-// URL is the server's address as redis://IP:port/0.
-func (s *Server) URL() string { return "redis://" + s.Addr() + "/0" }
+// URL is the server's address as redis://IP:port/0, with the password if there is one.
+func (s *Server) URL() string {
+	u := url.URL{Scheme: "redis", Host: s.Addr(), Path: "/0"}
+	if s.password != "" {
+		u.User = url.UserPassword("", s.password)
+	}
+	return u.String()
+}
 
 // Dial returns a connection to the server that uses no socket, whatever network
 // and address are asked for; it has the form of the Dialer of go-redis'

@@ -1,0 +1,175 @@
+package integration
+
+import (
+	"encoding/json"
+	"fmt"
+	"strings"
+	"testing"
+
+	"github.com/redis/go-redis/v9"
+)
+
+const aclJobs = `
+[replica]
+drain_timeout = "5s"
+
+[pools.warehouse]
+slots = 2
+
+[jobs.beat]
+schedule = "* * * * * *"
+command = "echo beat; exec \"$SCRIBE\""
+
+[jobs.next]
+after = ["beat"]
+command = "true"
+
+[jobs.pooled]
+schedule = "* * * * * *"
+pool = "warehouse"
+parallel = 2
+per_tick = 2
+overlap = "queue"
+command = "true"
+
+[jobs.again]
+schedule = "*/2 * * * * *"
+recover = true
+retry = { max = 1, delay = "100ms" }
+command = "exit $((2 - CRONCLAVE_ATTEMPT))"
+
+[jobs.long]
+schedule = "0 0 1 1 *"
+command = "echo begun; exec sleep 60"
+`
+
+// TestPrintedRights gives users of a real Redis exactly the rights that commands print when they are refused. Three replicas and every command work with
+// the first rights, status and history with the second, which change nothing.
+func TestPrintedRights(t *testing.T) {
+	t.Parallel()
+	s := startRedis(t, redisOpts{})
+	admin := newClusterOn(t, s, aclJobs)
+	worker, viewer := newUser(t, admin, "worker"), newUser(t, admin, "viewer")
+	worker.grant(t, printedRights(t, worker, "worker", 0))
+	replicas := worker.startAll(t, 3)
+	worker.awaitRun(t, soon, "beat", "end", func(r pastRun) bool { return r.Outcome == "ok" })
+	worker.awaitRun(t, soon, "next", "end", func(r pastRun) bool { return r.Outcome == "ok" })
+	worker.awaitRun(t, soon, "again", "end of a second try", func(r pastRun) bool { return r.Outcome == "ok" })
+	worker.everyCommand(t)
+	viewer.look(t)
+	stopAll(t, replicas)
+	worker.wantNoRefusal(t)
+}
+
+// aclUser is a user of the cluster's Redis.
+type aclUser struct {
+	*cluster
+	name string
+}
+
+func newUser(t *testing.T, c *cluster, name string) aclUser {
+	t.Helper()
+	must(t, c.Client.Do(t.Context(), "ACL", "SETUSER", name, "reset", "on", ">secret").Err())
+	as := *c
+	as.url = strings.Replace(c.url, "redis://", "redis://"+name+":secret@", 1)
+	return aclUser{&as, name}
+}
+
+// grant gives the user rights, in the words of ACL SETUSER.
+func (u aclUser) grant(t *testing.T, rule string) {
+	t.Helper()
+	words := []any{"ACL", "SETUSER"}
+	for _, word := range strings.Fields(rule) {
+		words = append(words, word)
+	}
+	must(t, u.Client.Do(t.Context(), words...).Err())
+}
+
+// printedRights are those that a refused status prints in one of its lines.
+func printedRights(t *testing.T, u aclUser, name string, n int) string {
+	t.Helper()
+	refused := u.command(t, "status")
+	refused.want(t, 69, "NOPERM")
+	var rules []string
+	for line := range strings.Lines(refused.stderr) {
+		if rule, ok := strings.CutPrefix(line, "  ACL SETUSER "); ok {
+			rules = append(rules, rule)
+		}
+	}
+	if len(rules) != 2 || !strings.HasPrefix(rules[n], name+" ") || !strings.Contains(rules[n], "~cronclave:"+u.Namespace+":*") {
+		t.Fatalf("status prints the rights %q:\n%s", rules, refused.stderr)
+	}
+	return rules[n]
+}
+
+// everyCommand runs each command that talks to Redis.
+func (u aclUser) everyCommand(t *testing.T) {
+	t.Helper()
+	for _, args := range [][]string{
+		{"status"}, {"status", "--json"}, {"history"}, {"history", "beat", "--output"}, {"logs", "beat"}, {"next", "-n", "1"},
+		{"pause", "pooled", "--for", "1h"}, {"resume", "pooled"}, {"trigger", "beat", "--wait"}, {"exec", "next"},
+		{"lock", "plain", "--", "true"}, {"lock", "fair", "--fair", "--wait", "5s", "--", "true"}, {"lock", "slots", "--slots", "3", "--", "true"},
+		{"lock", "--pool", "warehouse", "--wait", "1m", "--", "true"}, {"fence", "reports", "7"}, {"fence", "reports", "8"},
+	} {
+		u.command(t, args...).want(t, 0, "")
+	}
+	u.command(t, "fence", "reports", "6").want(t, 77, "")
+	u.command(t, "trigger", "long").want(t, 0, "")
+	u.awaitRun(t, soon, "long", "start", func(r pastRun) bool { return r.Outcome == "running" })
+	u.command(t, "cancel", "long").want(t, 0, "")
+	u.awaitRun(t, soon, "long", "cancellation", func(r pastRun) bool { return r.Outcome == "canceled" })
+}
+
+// look has a user who may only read.
+func (u aclUser) look(t *testing.T) {
+	t.Helper()
+	u.grant(t, printedRights(t, u, "viewer", 1))
+	u.command(t, "status").want(t, 0, "beat")
+	var st struct {
+		Leader   any `json:"leader"`
+		Replicas []any
+		Jobs     []any
+	}
+	must(t, json.Unmarshal([]byte(u.command(t, "status", "--json").stdout), &st))
+	if st.Leader == nil || len(st.Replicas) != 3 || len(st.Jobs) != 5 {
+		t.Errorf("a reader sees %+v", st)
+	}
+	u.command(t, "history", "beat", "--output").want(t, 0, "    beat")
+	u.command(t, "fence", "reports", "9").want(t, 69, "NOPERM")
+	u.command(t, "pause", "beat").want(t, 69, "NOPERM")
+	reader := redis.NewClient(&redis.Options{Addr: u.Client.Options().Addr, Username: u.name, Password: "secret"})
+	defer reader.Close()
+	for _, words := range [][]any{
+		{"set", "cronclave:" + u.Namespace + ":x", "1"}, {"get", "cronclave:other:x"}, {"keys", "*"},
+		{"eval_ro", "return redis.call('SET', KEYS[1], '1')", 1, "cronclave:" + u.Namespace + ":x"},
+	} {
+		if err := reader.Do(t.Context(), words...).Err(); err == nil || err == redis.Nil { //nolint:errorlint // as it comes
+			t.Errorf("a reader may do %v", words)
+		}
+	}
+}
+
+// wantNoRefusal demands that Redis has refused the user nothing since he has his rights, but for what is done only as far as it is permitted:
+// telling the client's version, and reading settings.
+func (u aclUser) wantNoRefusal(t *testing.T) {
+	t.Helper()
+	entries := must1(u.Client.Do(t.Context(), "ACL", "LOG", "100").Slice())(t)
+	for _, e := range entries {
+		fields := map[string]string{}
+		switch e := e.(type) {
+		case map[any]any:
+			for name, value := range e {
+				fields[fmt.Sprint(name)] = fmt.Sprint(value)
+			}
+		case []any:
+			for i := 0; i+1 < len(e); i += 2 {
+				fields[fmt.Sprint(e[i])] = fmt.Sprint(e[i+1])
+			}
+		}
+		optional := strings.HasPrefix(fields["object"], "client|") || fields["object"] == "config|get"
+		first := fields["object"] == "ping" // before he had any
+		if fields["username"] == u.name && !optional && !first {
+			t.Errorf("refused: %v", fields)
+		}
+	}
+}
