@@ -22,7 +22,7 @@ var outcomeSample = regexp.MustCompile(`^cronclave_outcomes_total\{job="([^"]*)"
 // TestMetricsCountEachOutcomeOnce: what the replicas count, taken together, is what the history has; who does not bear the token is told nothing (P6).
 func TestMetricsCountEachOutcomeOnce(t *testing.T) {
 	t.Parallel()
-	const token = "s3cr3t-t0ken"
+	const token = "s3cr3t-t0ken-of-some-length"
 	file := tokenFile(t, token)
 	program(t, cronclaveProgram) // which takes a while, and the jobs expire soon
 	program(t, scribeProgram)
@@ -101,7 +101,7 @@ timeout = "1s"
 // TestMetricsOfAReplica: what a replica tells of itself is so, while Redis has never been there, is, and is gone (P6).
 func TestMetricsOfAReplica(t *testing.T) {
 	t.Parallel()
-	const token = "s3cr3t-t0ken"
+	const token = "s3cr3t-t0ken-of-some-length"
 	s := startRedis(t, redisOpts{})
 	c := newClusterOn(t, s, fmt.Sprintf(`
 server = { listen = "127.0.0.1:0", token_file = %q }
@@ -151,7 +151,7 @@ pool = "db"
 // TestReloadRecallsLastOK: a replica that gets a job by a reload tells when that last ended ok, whoever had it then.
 func TestReloadRecallsLastOK(t *testing.T) {
 	t.Parallel()
-	const server, token = "server = { listen = \"127.0.0.1:0\", token_file = %q }\n", "s3cr3t-t0ken"
+	const server, token = "server = { listen = \"127.0.0.1:0\", token_file = %q }\n", "s3cr3t-t0ken-of-some-length"
 	const stays, comes = "[jobs.stays]\nschedule = \"0 0 1 1 *\"\ncommand = \"true\"\n", "[jobs.comes]\nschedule = %q\ncommand = \"true\"\n"
 	file := tokenFile(t, token)
 	c := newCluster(t, fmt.Sprintf(server+stays+comes, file, "* * * * * *"))

@@ -4,7 +4,6 @@ import (
 	"context"
 	"errors"
 	"slices"
-	"strings"
 	"time"
 
 	"github.com/cronclave/cronclave/election"
@@ -20,7 +19,7 @@ func (r *replica) listen(cfg config.Server) (err error) {
 	if cfg.Listen == "" {
 		return nil
 	}
-	token, err := readToken(cfg.TokenFile)
+	c, err := serverConfig(cfg, r.log)
 	if err != nil {
 		return err
 	}
@@ -28,30 +27,11 @@ func (r *replica) listen(cfg config.Server) (err error) {
 		Leader: r.leads.Load, RedisUp: r.redisUp, ClockOffset: r.clockOffset,
 		LogDropped: r.logDropped, Running: func() int { return r.scheduler.Running() }, ByJob: func() map[string]int { return r.scheduler.RunningByJob() },
 	})
-	r.web, err = httpapi.New(httpapi.Config{Listen: cfg.Listen, Token: token, Metrics: r.metrics.Handler(), Log: r.log})
-	if err != nil {
+	c.Metrics = r.metrics.Handler()
+	if r.web, err = httpapi.New(c); err != nil {
 		return usageError("[server]: %w", err)
 	}
 	return nil
-}
-
-// readToken reads the token that requests must bear.
-func readToken(file string) (string, error) {
-	if file == "" {
-		return "", nil
-	}
-	text, err := readOwn(file)
-	if err != nil {
-		return "", usageError("read [server].token_file: %w", err)
-	}
-	token := strings.TrimSpace(string(text))
-	if token == "" {
-		return "", usageError("[server].token_file %s is empty: write a token into it", file)
-	}
-	if strings.ContainsAny(token, " \t\r\n") {
-		return "", usageError("[server].token_file %s has more than one word: write only the token into it", file)
-	}
-	return token, nil
 }
 
 // serve answers HTTP requests until ctx ends.
@@ -59,7 +39,7 @@ func (r *replica) serve(ctx context.Context) {
 	if r.web == nil {
 		return
 	}
-	r.log.Info("answering HTTP requests", "address", r.web.Addr())
+	r.log.Info("answering HTTP requests", "address", r.web.Addr(), "url", r.web.URL())
 	if err := r.web.Run(ctx); err != nil {
 		r.log.Error("no HTTP requests are answered any more", "error", err)
 	}

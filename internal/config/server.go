@@ -11,6 +11,10 @@ type Server struct {
 	Listen string
 	// TokenFile is a file with the token that each request must bear; "" for none, which only a loopback address may have.
 	TokenFile string
+	// Hosts are names by which clients may ask, beside localhost, the host of Listen and each IP address.
+	Hosts []string
+	// CertFile and KeyFile have the server's certificate and its key; "" for plain HTTP.
+	CertFile, KeyFile string
 }
 
 func serverKeys() section[Server] {
@@ -19,8 +23,33 @@ func serverKeys() section[Server] {
 		keys: map[string]func(*reader, value, *Server){
 			"listen":     func(r *reader, v value, to *Server) { assign(&to.Listen)(r.listen(v)) },
 			"token_file": func(r *reader, v value, to *Server) { assign(&to.TokenFile)(r.ownPath(v, true)) },
+			"hosts":      func(r *reader, v value, to *Server) { assign(&to.Hosts)(r.hosts(v)) },
+			"tls":        func(r *reader, v value, to *Server) { read(r, v, serverTLSKeys(), to) },
 		},
 	}
+}
+
+func serverTLSKeys() section[Server] {
+	return section[Server]{
+		once: true,
+		keys: map[string]func(*reader, value, *Server){
+			"cert_file": func(r *reader, v value, to *Server) { assign(&to.CertFile)(r.ownPath(v, false)) },
+			"key_file":  func(r *reader, v value, to *Server) { assign(&to.KeyFile)(r.ownPath(v, true)) },
+		},
+	}
+}
+
+// hosts reads names by which clients may ask, without ports.
+func (r *reader) hosts(v value) ([]string, bool) {
+	const want = `a list of names such as ["cron.example.org"]`
+	return list(r, v, want, func(item value) (string, bool) {
+		e, ok := r.text(item, want)
+		if ok && !e.open && (e.text == "" || !isHost(e.text)) {
+			r.fault(item, "%q is no name of a host; write it without scheme and port, as in cron.example.org", e.text)
+			return "", false
+		}
+		return e.text, ok
+	})
 }
 
 // readServer reads [server], which several files may share.
@@ -67,6 +96,9 @@ func isHost(s string) bool {
 func (r *reader) checkServer(v value, s Server) {
 	if v.src == nil || !v.isTable() {
 		return
+	}
+	if tls, set := r.set["server.tls"]; set && (s.CertFile == "" || s.KeyFile == "") && !r.meant["server.tls.cert_file"] && !r.meant["server.tls.key_file"] {
+		r.faultAt(tls, tls.at.key, "cert_file and key_file go together; set both")
 	}
 	listen, set := r.set["server.listen"]
 	_, guarded := r.set["server.token_file"]

@@ -32,6 +32,8 @@ var specified = []struct {
 	{true, `replica.>max_running = 100`},
 	{true, `replica.>labels = { zone = "a" }`},
 	{true, `>server = { listen = "127.0.0.1:7377", token_file = "/run/secrets/token" }`},
+	{true, `server = { listen = "127.0.0.1:7377", >hosts = ["cron.example.org"] }`},
+	{true, `server = { listen = "127.0.0.1:7377", >tls = { cert_file = "a", key_file = "b" } }`},
 	{true, `>history = { runs = 50, max_age = "30d", max_bytes = "1MiB" }`},
 	{true, `>heartbeat = { url = "https://hc.example/ping/abc", every = "1m" }`},
 	{true, `>pools.warehouse.slots = 4`},

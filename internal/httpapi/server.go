@@ -4,13 +4,11 @@ package httpapi
 
 import (
 	"context"
-	"crypto/sha256"
-	"crypto/subtle"
+	"crypto/tls"
 	"errors"
 	"fmt"
 	"net"
 	"net/http"
-	"strings"
 	"time"
 
 	"github.com/hashicorp/go-hclog"
@@ -20,8 +18,12 @@ import (
 type Config struct {
 	// Listen is "host:port". A port of 0 is any that is free: see [Server.Addr].
 	Listen string
-	// Token is what a request must bear ("Authorization: Bearer TOKEN"); "" lets everybody in who reaches the address.
-	Token string
+	// Token returns what a request must bear ("Authorization: Bearer TOKEN"); nil lets everybody in who reaches the address.
+	Token func() string
+	// Hosts are names by which clients may ask, beside localhost, the host of Listen and each IP address.
+	Hosts []string
+	// TLS has the server's certificate; nil for plain HTTP.
+	TLS *tls.Config
 	// Metrics answers GET /metrics.
 	Metrics http.Handler
 	// Log is told of what goes wrong with connections and requests; nil for nobody.
@@ -56,9 +58,17 @@ func New(cfg Config) (*Server, error) {
 	if cfg.Log == nil {
 		cfg.Log = hclog.NewNullLogger()
 	}
-	return &Server{listener: listener, http: &http.Server{Handler: guarded(mux, cfg.Token), MaxHeaderBytes: mostHeader,
+	return &Server{listener: listener, http: &http.Server{Handler: guarded(mux, cfg), TLSConfig: cfg.TLS, MaxHeaderBytes: mostHeader,
 		ErrorLog:          cfg.Log.StandardLogger(&hclog.StandardLoggerOptions{ForceLevel: hclog.Error}), // else it writes to stderr, past the log
 		ReadHeaderTimeout: headerTimeout, ReadTimeout: requestTimeout, WriteTimeout: requestTimeout, IdleTimeout: idleTimeout}}, nil
+}
+
+// URL is where it answers.
+func (s *Server) URL() string {
+	if s.http.TLSConfig != nil {
+		return "https://" + s.Addr()
+	}
+	return "http://" + s.Addr()
 }
 
 // Addr is where it listens.
@@ -66,6 +76,13 @@ func (s *Server) Addr() string { return s.listener.Addr().String() }
 
 // Close stops listening, for a server that is not run.
 func (s *Server) Close() error { return s.listener.Close() }
+
+func (s *Server) serve() error {
+	if s.http.TLSConfig != nil {
+		return s.http.ServeTLS(s.listener, "", "")
+	}
+	return s.http.Serve(s.listener)
+}
 
 // Run answers until ctx ends. Requests under way then have a second.
 func (s *Server) Run(ctx context.Context) error {
@@ -78,7 +95,7 @@ func (s *Server) Run(ctx context.Context) error {
 			_ = s.http.Close() // those that are left
 		}
 	})
-	err := s.http.Serve(s.listener)
+	err := s.serve()
 	if !stop() {
 		<-ended
 	}
@@ -86,22 +103,4 @@ func (s *Server) Run(ctx context.Context) error {
 		return nil
 	}
 	return fmt.Errorf("serve on %s: %w", s.Addr(), err)
-}
-
-// guarded lets requests through that bear the token.
-func guarded(next http.Handler, token string) http.Handler {
-	if token == "" {
-		return next
-	}
-	want := sha256.Sum256([]byte(token)) // of one length, so that the comparison takes the same time for all
-	return http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
-		scheme, bears, _ := strings.Cut(r.Header.Get("Authorization"), " ")
-		got := sha256.Sum256([]byte(strings.TrimSpace(bears)))
-		if !strings.EqualFold(scheme, "Bearer") || subtle.ConstantTimeCompare(got[:], want[:]) != 1 {
-			w.Header().Set("WWW-Authenticate", `Bearer realm="cronclave"`)
-			http.Error(w, "a token is needed: Authorization: Bearer TOKEN", http.StatusUnauthorized)
-			return
-		}
-		next.ServeHTTP(w, r)
-	})
 }

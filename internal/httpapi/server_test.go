@@ -32,7 +32,11 @@ func serve(t *testing.T, token string) (s *Server, m *Metrics) {
 func serveMetrics(t *testing.T, token string, g Gauges) (s *Server, m *Metrics) {
 	t.Helper()
 	m = NewMetrics("v1", g)
-	s, err := New(Config{Listen: "127.0.0.1:0", Token: token, Metrics: m.Handler()})
+	cfg := Config{Listen: "127.0.0.1:0", Metrics: m.Handler()}
+	if token != "" {
+		cfg.Token = func() string { return token }
+	}
+	s, err := New(cfg)
 	if err != nil {
 		t.Fatal(err)
 	}
