@@ -20,6 +20,10 @@ type claim struct {
 func (j *Journal) claim(ctx context.Context, p redis.Pipeliner, w *jobWrite, r word) {
 	records, name := j.jobKey(w.job, "records"), field(r.weight(), r.RunID)
 	other := map[byte]byte{weightEnd: weightAbandoned, weightAbandoned: weightEnd}[r.weight()]
+	if r.weight() == weightRunning && r.Attempt > 1 { // its replica alone says so, one attempt after the other
+		p.HSet(ctx, records, name, r.text)
+		return
+	}
 	if j.first == nil || other == 0 {
 		p.HSetNX(ctx, records, name, r.text)
 		return

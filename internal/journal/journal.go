@@ -10,8 +10,8 @@
 //
 //	running < abandoned (said by those who watch) < any other end (said by the holder)
 //
-// Of two words of one weight the first to arrive stands. So a retry changes
-// nothing, a late "running" revives nothing, and a tick that several replicas
+// Of two words of one weight the first to arrive stands, but for running, where
+// a later attempt does. So a retry changes nothing, a late "running" revives nothing, and a tick that several replicas
 // settle without a run, under one RunID, is one record. What abandoned leaves open,
 // when the run was started, is what running has told.
 //

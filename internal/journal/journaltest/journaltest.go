@@ -27,6 +27,7 @@ func Run(t *testing.T, connect func(t *testing.T) redis.UniversalClient) {
 		"words in any order":              (*suite).wordsInAnyOrder,
 		"abandoned keeps its start":       (*suite).abandonedKeepsItsStart,
 		"first of equal words stands":     (*suite).firstStands,
+		"later attempt of a run stands":   (*suite).laterAttemptStands,
 		"repeating changes nothing":       (*suite).repeating,
 		"late running revives nothing":    (*suite).lateRunning,
 		"fields survive":                  (*suite).fieldsSurvive,

@@ -91,6 +91,34 @@ func (s *suite) firstStands() {
 	s.expect(j, "b", "1 abandoned first")
 }
 
+// laterAttemptStands: a run that goes on to another try is running in that one.
+func (s *suite) laterAttemptStands() {
+	j := s.journal(journal.Config{})
+	attempts := func(want ...int) {
+		s.Helper()
+		var got []int
+		for _, r := range s.runs(j, "a", 0) {
+			got = append(got, r.Attempt)
+		}
+		if !reflect.DeepEqual(got, want) {
+			s.Errorf("attempts %v, want %v", got, want)
+		}
+	}
+	first, second := s.running("a", "1", 9), s.running("a", "1", 9)
+	second.Attempt = 2
+	s.record(j, first)
+	attempts(1)
+	s.record(j, second)
+	attempts(2)
+	s.record(j, first, second, first)
+	attempts(2)
+	end := s.ended("a", "1", journal.OutcomeOK, 9)
+	end.Attempt = 3
+	s.record(j, end)
+	s.record(j, second)
+	attempts(3)
+}
+
 func (s *suite) repeating() {
 	j := s.journal(journal.Config{})
 	batch := []journal.Record{s.running("a", "1", 9), s.ended("a", "1", journal.OutcomeOK, 9), s.running("a", "2", 8)}
