@@ -61,6 +61,10 @@ func (g *register) claim(r Request, owner string, v view) verdict {
 	}
 	if r.Tick != nil {
 		if from := max(toMicros(r.Tick.NotBefore), toMicros(r.Tick.At)); from > v.now {
+			if s := r.Tick.Schedule; s != g.Digest && s != g.Digest2 { // announced by this claim: at its tick it would be too late for that
+				g.mend(v.latest)
+				g.know(s, false, v.now)
+			}
 			return verdict{word: "early", until: from}
 		}
 	}

@@ -15,6 +15,10 @@ func (m *machine) acquire() Verdict {
 	}
 	tick := m.q.tick()
 	if m.NeverEarly && tick > 0 && m.At[tick] > m.now {
+		if !m.s.Known { // announced by this claim
+			m.remember(true)
+			m.know()
+		}
 		return isEarly
 	}
 	m.remember(true)

@@ -14,6 +14,7 @@ func granting() []theorem {
 	return []theorem{
 		{"HeldLockTellsWhoAndUntilWhen", heldLockTells, nothing},
 		{"EarlyClaimIsToldHowLong", earlyClaim, nothing},
+		{"EarlyClaimAnnouncesItsSchedule", earlyAnnouncement, nothing},
 		{"NoTickIsGrantedBeforeItsInstantWhateverTheClaimantSays", neverBeforeTheTick, nothing},
 		{"LateRequestIsRefused", lateRequest, nothing},
 		{"SameIDGivesSameGrant", sameID, nothing},
@@ -60,6 +61,23 @@ func earlyClaim(b *bench) {
 			b.Fatalf("granted at %v, before %v", granted, at)
 		}
 		return
+	}
+}
+
+// earlyAnnouncement: a schedule that the lock does not know begins with the claim that names it, not with the first that is in time, whose tick would be decided then.
+func earlyAnnouncement(b *bench) {
+	for n, schedule := range []string{"new", "edited"} {
+		at := b.now().Truncate(time.Second).Add(2 * time.Second)
+		tick := &locking.Tick{At: at, Previous: at.Add(-time.Second), Schedule: schedule}
+		b.gets(b.a, locking.Request{Tick: tick}, locking.Early)
+		before := &locking.Tick{At: at.Add(-4 * time.Second), Previous: at.Add(-5 * time.Second), Schedule: schedule}
+		b.gets(b.b, locking.Request{Tick: before}, locking.Decided)
+		b.waitUntil(at)
+		if l := b.wins(b.b, locking.Request{Tick: tick}); !l.Tick().Equal(at) {
+			b.Errorf("schedule %d: tick %v, want %v", n, l.Tick(), at)
+		} else {
+			b.release(l)
+		}
 	}
 }
 

@@ -42,7 +42,14 @@ if expiry > now then -- the same request again, whose first reply was lost: the 
   return reply('granted', tonumber(slot_of_id), tonumber(mine.token), expiry, num(mine.tick), num(mine.attempt))
 end
 local not_before = math.max(num(ARGV[19]), (tick or 0) * 1000000)
-if not_before > now then return reply('early', not_before) end
+if not_before > now then
+  if tick and ARGV[22] ~= digest and ARGV[22] ~= digest2 then -- announced by this claim: at its tick it would be too late for that
+    remember()
+    mend()
+    know(ARGV[22], false)
+  end
+  return reply('early', not_before)
+end
 
 remember()
 mend()
