@@ -246,12 +246,14 @@ func (t *Term) End(ctx context.Context) error {
 	return ending("end", slot, t.lease.Release(ctx))
 }
 
-// Again counts another attempt of the run, which the cluster then knows: an heir counts on from there.
-func (t *Term) Again(ctx context.Context) error {
-	if err := t.lease.NextAttempt(ctx); err != nil {
-		return fmt.Errorf("another attempt: %w", err)
+// NextAttempt counts another attempt of the run, and returns its number once the cluster has acknowledged it: the attempt must not begin before, since a
+// recovery could have the same number. It asks until ctx ends, or the term's lease does: see [locking.Lease.NextAttempt].
+func (t *Term) NextAttempt(ctx context.Context) (int, error) {
+	n, err := t.lease.NextAttempt(ctx)
+	if err != nil {
+		return 0, fmt.Errorf("next attempt: %w", err)
 	}
-	return nil
+	return n, nil
 }
 
 // Conclude is [Term.End] with word of whether the run ended well, which is kept for the jobs that follow: see [Inquiry.Follower].

@@ -72,6 +72,9 @@ func TestClusterUnderRestartsAndKills(t *testing.T) {
 	checkNotEarly(t, runs)
 	checkTokensGrow(t, runs)
 	d.checkAccounted(t, runs)
+	for job := range periods {
+		checkAttempts(t, c.lines(t, job), c.history(t, job))
+	}
 	t.Logf("%d restarts, %d kills; lateness of runs: %s", u.restarts, len(u.kills), lateness(runs))
 }
 

@@ -132,6 +132,9 @@ func (c *links) endure(t *testing.T) {
 		checkAtMost(t, c.lines(t, job), 1)
 		c.checkTicks(t, job, last, past[job])
 	}
+	for job := range past {
+		checkAttempts(t, c.lines(t, job), c.history(t, job))
+	}
 	for tick := c.first; tick <= last; tick++ {
 		if o := past["pair"][tick]; len(o) != 1 {
 			t.Errorf("job pair, tick %d: outcomes %+v", tick, o)

@@ -43,6 +43,7 @@ func (c *cluster) wantRecovered(t *testing.T, first line, died string) (second l
 	if starts := event("start", lines); len(starts) != 2 {
 		t.Errorf("%d starts, want 2:\n%s", len(starts), text(starts))
 	}
+	checkAttempts(t, lines, c.history(t, "long"))
 	checkAlone(t, lines)
 	return second
 }

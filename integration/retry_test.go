@@ -5,6 +5,7 @@ import (
 	"slices"
 	"strings"
 	"testing"
+	"time"
 )
 
 // TestRetry has a command fail twice: it is tried again under the same lease, and the history has all three tries.
@@ -38,5 +39,56 @@ retry = { max = 3, delay = "100ms" }
 	}
 	if !slices.Equal(attempts, []int{1, 2, 3}) {
 		t.Errorf("attempts %v", attempts)
+	}
+	checkAttempts(t, c.lines(t, "moody"), c.history(t, "moody"))
+}
+
+// TestTriesOfAHolderThatIsCutOff cuts the link of a replica during the first try of a run. Its next try waits for the cluster, and the lease ends first:
+// the tick is run again elsewhere, and no attempt has the number of another.
+func TestTriesOfAHolderThatIsCutOff(t *testing.T) {
+	t.Parallel()
+	for name, broken := range map[string]func() fault{
+		"silence":          func() fault { return fault{requests: nothing, replies: nothing} },
+		"replies are lost": func() fault { return fault{replies: nothing} },
+		"connections cut":  func() fault { return fault{reset: true} },
+	} {
+		t.Run(name, func(t *testing.T) {
+			t.Parallel()
+			c := newCluster(t, `
+[jobs.moody]
+schedule = "*/30 * * * * *"
+command = '"$SCRIBE" -for 2s; false'
+lease = "5s"
+retry = { max = 4, delay = "100ms", max_delay = "200ms" }
+recover = { max = 4 }
+`)
+			var replicas []*replica
+			proxies := map[string]*proxy{}
+			for i := range 3 {
+				p := startProxy(t, c.Client.Options().Addr, nil, nil)
+				r := c.startAt(t, fmt.Sprintf("r%d", i+1), p.url)
+				proxies[r.Name], replicas = p, append(replicas, r)
+			}
+			for _, r := range replicas {
+				r.WaitLog(t, soon, "announcement", announced)
+			}
+			first := c.awaitTick(t, 2*soon, "moody", 0)
+			proxies[first.Replica].Break(broken())
+			last := c.awaitRun(t, 2*soon, "moody", "last attempt", func(r pastRun) bool { return r.Attempt == 5 && r.verdict() == "failed exit code 1" })
+			proxies[first.Replica].Mend()
+			c.awaitRun(t, soon, "moody", "end of the first attempt", func(r pastRun) bool { return r.RunID == first.RunID && r.Outcome == "lost" })
+			stopAll(t, replicas)
+			if !last.Tick.Equal(time.Unix(first.Tick, 0)) || last.Replica == first.Replica || last.Token <= first.Token {
+				t.Errorf("not the same tick elsewhere with a greater token:\n%v\n%+v", first, last)
+			}
+			lines := c.lines(t, "moody")
+			for _, l := range event("start", lines) {
+				if l.RunID == first.RunID && l.Attempt > 1 {
+					t.Errorf("another try of the holder that is cut off: %v", l)
+				}
+			}
+			checkAttempts(t, lines, c.history(t, "moody"))
+			checkAlone(t, lines)
+		})
 	}
 }

@@ -150,6 +150,36 @@ func checkOnce(t *testing.T, runs []line, perTick int) {
 	}
 }
 
+// checkAttempts demands that no attempt of a tick began twice, and that the history has none twice. A run outside the schedule counts its own.
+func checkAttempts(t *testing.T, lines []line, history []pastRun) {
+	t.Helper()
+	type try struct {
+		run     string
+		attempt int
+	}
+	seen, began, told := map[try]bool{}, map[string][]string{}, map[string][]string{}
+	for _, l := range event("start", lines) {
+		if k := (try{l.RunID, l.Attempt}); !seen[k] && l.Trigger != "manual" { // a run's children say start as well
+			seen[k] = true
+			name := fmt.Sprintf("attempt %d of job %s, tick %d", l.Attempt, l.Job, l.Tick)
+			began[name] = append(began[name], l.String())
+		}
+	}
+	for _, r := range history {
+		if r.Attempt > 0 && r.Trigger != "manual" {
+			name := fmt.Sprintf("attempt %d of job %s, tick %d", r.Attempt, r.Job, r.Tick.Unix())
+			told[name] = append(told[name], fmt.Sprintf("%+v", r))
+		}
+	}
+	for what, all := range map[string]map[string][]string{"began": began, "is told of": told} {
+		for name, each := range all {
+			if len(each) > 1 {
+				t.Errorf("%s %s %d times:\n%s", name, what, len(each), strings.Join(each, "\n"))
+			}
+		}
+	}
+}
+
 // checkNotEarly demands that no run started before its tick by the clock of Redis (P2).
 func checkNotEarly(t *testing.T, runs []line) {
 	t.Helper()

@@ -98,7 +98,9 @@ func TestFoldedLockOfAnotherAttempt(t *testing.T) {
 		w.folded(c, "x")
 		l := w.lockFolded(c, "x")
 		w.fail("mute")
-		if err := l.NextAttempt(w.Context()); !errors.Is(err, ErrUnknown) {
+		ctx, cancel := context.WithTimeout(w.Context(), time.Second)
+		defer cancel()
+		if _, err := l.NextAttempt(ctx); !errors.Is(err, ErrUnknown) {
 			w.Errorf("to a server that does not answer: %v", err)
 		}
 		w.fail()

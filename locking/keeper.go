@@ -196,7 +196,7 @@ func (c *Client) renewing(l *Lease) call {
 		tick = fmt.Sprint(l.tick)
 	}
 	return c.call(c.scripts.renew, l.lock, l.id, l.permanent,
-		c.cfg.Owner, l.slot, l.length.Microseconds(), l.trigger, l.memo, int64(l.token), tick, l.attempt.Load(), l.delay.Microseconds(), l.slots, l.adopted)
+		c.cfg.Owner, l.slot, l.length.Microseconds(), l.trigger, l.memo, int64(l.token), tick, l.proposed.Load(), l.delay.Microseconds(), l.slots, l.adopted)
 }
 
 func (k *keeper) renewed(l *Lease, got reply) {

@@ -21,7 +21,8 @@ type Lease struct {
 	tick      int64
 	previous  int64
 	perTick   int
-	attempt   atomic.Int64 // see NextAttempt
+	attempt   atomic.Int64 // the newest that has begun
+	proposed  atomic.Int64 // the newest that the server was asked to acknowledge: see NextAttempt
 	trigger   string
 	memo      string
 	adopted   string // the orphan, or ""
@@ -82,6 +83,7 @@ func newLease(c *Client, r Request, got reply) *Lease {
 		index: -1,
 	}
 	l.attempt.Store(row.attempt)
+	l.proposed.Store(row.attempt)
 	l.granted = granted{lock: r.Lock, owner: c.cfg.Owner, ledger: joinPause(got.paused, got.ledger), tick: l.tick, until: row.expiry,
 		now: got.now, floor: got.floor, longest: got.longest, low: got.low, permanent: r.Permanent}
 	l.given.L = &l.mu

@@ -2,7 +2,6 @@ package locking
 
 import (
 	"context"
-	"fmt"
 )
 
 // Leave ends the lease of a run that others are to carry on, when its work is over, as for [Lease.Release]: its row makes room, and it is an orphan at
@@ -19,29 +18,6 @@ func (l *Lease) Leave(ctx context.Context) error {
 		_ = l.client.Tell(ctx, []*Lease{l}, nil) // else they notice when the lease would have ended
 	}
 	return nil
-}
-
-// NextAttempt counts another attempt of the same work under the same lease, and has the server know: if the holder dies, what it leaves is an orphan
-// of that attempt. An error tells that the server does not know yet; each renewal tells it again.
-func (l *Lease) NextAttempt(ctx context.Context) error {
-	l.attempt.Add(1)
-	c := l.client
-	if c.quorum != nil {
-		return c.quorum.nextAttempt(ctx, l)
-	}
-	l.goesOut()
-	ctx, cancel := context.WithTimeout(ctx, c.cfg.Timeout)
-	defer cancel()
-	if got := c.send(ctx, []call{c.renewing(l)})[0]; got.verdict != "renewed" { // the keeper makes of it what there is to make
-		return fmt.Errorf("tell of another attempt under a lease of %q: %w", l.lock, orDefault(got.err, ErrLost))
-	}
-	return nil
-}
-
-// nextAttempt enters the attempt of a run in the register.
-func (q *quorum) nextAttempt(ctx context.Context, l *Lease) error {
-	_, err := q.amend(ctx, l, func(_ *register, run *runRow, _ int64) { run.Attempt = max(run.Attempt, l.Attempt()) })
-	return err
 }
 
 // amend changes what the register says of the run of a lease; known tells whether it has one. edit may be called more than once.

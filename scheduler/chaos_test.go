@@ -2,8 +2,10 @@ package scheduler_test
 
 import (
 	"context"
+	"fmt"
 	"math/rand/v2"
 	"os"
+	"slices"
 	"strconv"
 	"testing"
 	"time"
@@ -85,13 +87,16 @@ func TestEveryTickHasOneOutcome(t *testing.T) {
 					c.job("caught-up", "*/10 * * * * *", 4*time.Second, pool(1), lease(5*time.Second), startDeadline(3*time.Second), catchUp(scheduler.CatchUpAll, time.Hour)),
 					c.job("stubborn", "0 * * * * *", 0, c.stubborn(50*time.Second), func(j *scheduler.Job) { j.Timeout = 30 * time.Second }),
 				}
-				died := c.havoc(rng, jobs, 15*time.Minute)
+				stumbles := c.job("stumbles", "*/20 * * * * *", 0, c.failing(3, time.Second, false), retry(4, time.Second, time.Second), recovers(4), queued,
+					lease(5*time.Second), startDeadline(15*time.Second))
+				died := c.havoc(rng, append(slices.Clip(jobs), stumbles), 15*time.Minute)
 				pass(2 * time.Minute) // in peace, so that all that was abandoned is found
 				last := time.Now().Add(-90 * time.Second)
 				for _, j := range jobs {
 					c.checkRuns(j.Name, max(j.Parallel, 1), 1)
 					c.checkOutcomes(j.Name, last, died)
 				}
+				c.checkTries("stumbles", last, died)
 			})
 		})
 	}
@@ -136,6 +141,26 @@ func (c *cluster) havoc(rng *rand.Rand, jobs []scheduler.Job, length time.Durati
 		}
 	}
 	return died
+}
+
+// checkTries holds that the tries of each tick of a job have numbers of their own, and that the last of them has an outcome.
+func (c *cluster) checkTries(job string, until time.Time, died map[string]bool) {
+	c.t.Helper()
+	c.checkAttempts(job, 1)
+	last, count := map[int]scheduler.Record{}, map[string]int{}
+	for _, w := range c.words(job) {
+		if s := c.second(w.Tick); last[s].Attempt <= w.Attempt {
+			last[s] = w
+		}
+	}
+	for tick := range c.due(job, until) {
+		w, told := last[c.second(tick)]
+		if !told || w.Outcome == scheduler.Running && !died[w.Replica] {
+			c.t.Errorf("P6: the last word on %s %d is %+v", job, c.second(tick), w)
+		}
+		count[fmt.Sprint(w.Attempt, " ", verdict(w))]++
+	}
+	c.t.Logf("%s: %v", job, count)
 }
 
 // checkOutcomes holds that exactly one thing is told of each tick of a job that was due until an instant. What a replica

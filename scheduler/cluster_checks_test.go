@@ -26,6 +26,7 @@ func seconds(from, to, step int) []int {
 // once (P1), not before its instant (P2), never more than parallel at once (P3), with growing tokens (P4).
 func (c *cluster) checkRuns(job string, parallel, perTick int) {
 	c.t.Helper()
+	c.checkAttempts(job, perTick)
 	grants := map[string]int{}
 	var newest int64
 	all := c.runs(job)

@@ -36,7 +36,10 @@ type waitingRecord struct {
 type recordKey struct {
 	runID   string
 	outcome Outcome
+	attempt int
 }
+
+func (r *Record) key() recordKey { return recordKey{r.RunID, r.Outcome, r.Attempt} }
 
 // receipt tells what became of a record.
 type receipt struct {
@@ -100,7 +103,7 @@ func newRecorder(journal Journal, log hclog.Logger) *recorder {
 func (r *recorder) add(record Record) (written *receipt, known bool) {
 	r.mu.Lock()
 	defer r.mu.Unlock()
-	key := recordKey{record.RunID, record.Outcome}
+	key := record.key()
 	if w, ok := r.pending[key]; ok {
 		return w, true
 	}
@@ -130,7 +133,7 @@ func (r *recorder) add(record Record) (written *receipt, known bool) {
 // settle tells all who wait for some records. mu is held.
 func (r *recorder) settle(records []waitingRecord, err error) {
 	for _, w := range records {
-		delete(r.pending, recordKey{w.RunID, w.Outcome})
+		delete(r.pending, w.key())
 		w.receipt.settle(err)
 	}
 }

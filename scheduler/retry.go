@@ -4,6 +4,7 @@ import (
 	"context"
 	"fmt"
 	"math/rand/v2"
+	"sync"
 	"time"
 
 	"github.com/cronclave/cronclave/election"
@@ -52,20 +53,19 @@ func (r Retry) pause(number int) time.Duration {
 
 // tries leads a run through its tries. record has the outcome of the last one then; each before has a record of its own.
 func (x *executor) tries(ctx context.Context, job *Job, run *Run, term *election.Term, record *Record) (end tryEnd) {
-	var last *Record // of the try before
+	var last *pastTry
 	for asked := x.now(); ; {
-		opening := *record
-		begin, result, cause := x.launch(ctx, job, run, term, func(at time.Time) { x.begun(run, opening, at, last == nil) })
+		opening, this, before := *record, run, last
+		begin, result, cause := x.launch(ctx, job, run, term, func(at time.Time) { x.begun(this, opening, at, before) })
 		end.unreturned = begin.over
 		if end.why = begin.unstarted(result, cause); end.why != nil {
-			state, again := x.unstartedTry(ctx, run, term, last, asked, end.why)
-			if again {
+			if x.unstartedTry(ctx, run, term, last, asked, end.why) {
 				continue
 			}
-			if last != nil {
-				*record = *last
+			if end.state = notStarted; last != nil {
+				*record = last.run
+				end.state = x.noMoreTries(ctx, job, term, record)
 			}
-			end.state = state
 			return end
 		}
 		began := begin.beganAt(asked)
@@ -74,43 +74,39 @@ func (x *executor) tries(ctx context.Context, job *Job, run *Run, term *election
 		}
 		record.Finished = x.now()
 		record.conclude(result, cause, lapsed(job, term))
+		if last != nil && !begin.is(started) { // stopped before that: the try counts, and so does the one before
+			x.recorder.add(last.try)
+		}
 		if run.Attempt > job.Retry.Max || record.Outcome != Failed && record.Outcome != TimedOut {
 			return end
 		}
 		pause := job.Retry.pause(run.Attempt)
-		one := record.try(began)
-		run.Logger.Info("try failed", append(one.summary(), "attempt", run.Attempt, "retry_in", pause.Round(time.Millisecond).String())...)
-		if !x.rest(ctx, term, pause) {
-			if why := whyStopped(term); why != nil { // else its last try tells how it ended
-				record.Finished = x.now()
-				record.conclude(Result{ExitCode: record.ExitCode, Signal: record.Signal, Output: record.Output}, why, false)
-				return end
-			}
-			if ctx.Err() == nil {
-				end.state = interrupted
-			}
+		last = &pastTry{run: *record, try: record.try(began)}
+		run.Logger.Info("try failed", append(last.try.summary(), "attempt", run.Attempt, "retry_in", pause.Round(time.Millisecond).String())...)
+		attempt, ok := x.nextTry(ctx, job, run, term, pause)
+		if !ok {
+			end.state = x.noMoreTries(ctx, job, term, record)
 			return end
 		}
-		if term != nil {
-			if err := term.Again(context.Background()); err != nil { // a renewal will tell it
-				run.Logger.Debug("the cluster does not know of another try yet", "error", err)
-			}
-		}
-		x.recorder.add(one)
-		record.FailedTries++
-		before, next := *record, *run
-		next.Attempt++
-		last, asked = &before, x.now()
-		run, record.Attempt, record.Outcome, record.Reason = &next, next.Attempt, Running, ""
+		next := *run
+		next.Attempt = attempt
+		run, asked = &next, x.now()
+		record.begin(attempt)
 	}
 }
 
+// pastTry is a try that another may follow: its record if it is the last one of the run, and if it is not.
+type pastTry struct{ run, try Record }
+
 // begun is told of a try whose work has begun. The record of the run's start is not waited for: a holder that dies before it is written leaves an orphan, which
-// is recorded as well.
-func (x *executor) begun(run *Run, record Record, at time.Time, first bool) {
-	if first {
+// is recorded as well. Where another try was before, the run has the new attempt first: no reader finds two of one number.
+func (x *executor) begun(run *Run, record Record, at time.Time, last *pastTry) {
+	if last == nil {
 		record.Started = at
-		x.recorder.add(record)
+	}
+	x.recorder.add(record)
+	if last != nil {
+		x.recorder.add(last.try)
 	}
 	x.pauses.reset(run.Job)
 	x.breaker.started()
@@ -124,21 +120,87 @@ func (r *Record) try(began time.Time) Record {
 	return one
 }
 
+// begin makes the record of a run that goes on with another attempt.
+func (r *Record) begin(attempt int) {
+	r.Attempt, r.Outcome, r.Reason, r.FailedTries = attempt, Running, "", r.FailedTries+1
+	r.Finished, r.ExitCode, r.Signal, r.Output = time.Time{}, nil, "", nil
+}
+
+// nextTry waits for the next try, while the lease is renewed: for the pause, and then until the cluster has acknowledged the try's number, so that
+// no recovery elsewhere begins a try of the same number. ok is false where there is to be no other try.
+func (x *executor) nextTry(ctx context.Context, job *Job, run *Run, term *election.Term, pause time.Duration) (attempt int, ok bool) {
+	if !x.rest(ctx, term, pause) {
+		return 0, false
+	}
+	if term == nil {
+		return run.Attempt + 1, true
+	}
+	late := time.AfterFunc(job.Lease/4, func() {
+		run.Logger.Warn("next try waits: the cluster has not acknowledged its number", "attempt", run.Attempt+1)
+	})
+	defer late.Stop()
+	wait, end := x.untilStopped(ctx, term)
+	defer end()
+	attempt, err := term.NextAttempt(wait)
+	return attempt, err == nil && x.goesOn(ctx, term)
+}
+
 // rest waits between two tries, while the lease is renewed. It tells whether there is to be another one.
 func (x *executor) rest(ctx context.Context, term *election.Term, pause time.Duration) bool {
-	held := context.Background()
-	if term != nil {
-		held = term.Context()
-	}
+	wait, end := x.untilStopped(ctx, term)
+	defer end()
 	timer := time.NewTimer(pause)
 	defer timer.Stop()
 	select {
 	case <-timer.C:
-	case <-ctx.Done():
-	case <-x.draining.Done():
-	case <-x.abort.Done():
-	case <-held.Done():
-	case <-stopping(term):
+	case <-wait.Done():
 	}
-	return ctx.Err() == nil && x.draining.Err() == nil && x.abort.Err() == nil && held.Err() == nil && whyStopped(term) == nil // also if it was in the same moment
+	return x.goesOn(ctx, term) // also if it was in the same moment
+}
+
+// untilStopped is a context that ends with whatever forbids another try; end releases it.
+func (x *executor) untilStopped(ctx context.Context, term *election.Term) (wait context.Context, end func()) {
+	wait, cancel := context.WithCancel(ctx)
+	stops := []func() bool{context.AfterFunc(x.draining, cancel), context.AfterFunc(x.abort, cancel)}
+	if term != nil {
+		stops = append(stops, context.AfterFunc(term.Context(), cancel))
+	}
+	var asked sync.WaitGroup
+	asked.Go(func() {
+		select {
+		case <-stopping(term):
+			cancel()
+		case <-wait.Done():
+		}
+	})
+	return wait, func() {
+		cancel()
+		asked.Wait()
+		for _, stop := range stops {
+			stop()
+		}
+	}
+}
+
+// goesOn tells whether there may be another try.
+func (x *executor) goesOn(ctx context.Context, term *election.Term) bool {
+	held := term == nil || term.Context().Err() == nil
+	return held && ctx.Err() == nil && x.draining.Err() == nil && x.abort.Err() == nil && whyStopped(term) == nil
+}
+
+// noMoreTries concludes a run that was to have another try. The outcome is that of its last one, unless the run was stopped, or its lease was lost.
+func (x *executor) noMoreTries(ctx context.Context, job *Job, term *election.Term, record *Record) endState {
+	why := whyStopped(term)
+	if why == nil && lapsed(job, term) {
+		why, record.Reason = ErrLost, ""
+	}
+	switch {
+	case why != nil:
+		record.Finished = x.now()
+		record.conclude(Result{ExitCode: record.ExitCode, Signal: record.Signal, Output: record.Output}, why, false)
+		return concluded
+	case ctx.Err() != nil:
+		return concluded
+	}
+	return interrupted
 }

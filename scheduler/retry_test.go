@@ -105,15 +105,16 @@ func TestRetryKeepsItsSlot(t *testing.T) {
 	})
 }
 
-// What interrupts the waiting leaves the outcome of the try before.
+// What interrupts the waiting leaves the outcome of the try before, unless that is the loss of the lease.
 func TestRetryIsInterrupted(t *testing.T) {
 	for _, tc := range []struct {
 		name      string
 		interrupt func(r *replica)
+		outcome   scheduler.Outcome
 	}{
-		{"by a drain", func(r *replica) { r.stop() }},
-		{"by the loss of the lease", func(r *replica) { r.wire.silence() }},
-		{"by an abort", func(r *replica) { r.Abort() }},
+		{"by a drain", func(r *replica) { r.stop() }, scheduler.Failed},
+		{"by the loss of the lease", func(r *replica) { r.wire.silence() }, scheduler.Lost},
+		{"by an abort", func(r *replica) { r.Abort() }, scheduler.Failed},
 	} {
 		t.Run(tc.name, func(t *testing.T) {
 			inCluster(t, func(c *cluster) {
@@ -121,7 +122,7 @@ func TestRetryIsInterrupted(t *testing.T) {
 				c.at(32 * time.Second)
 				tc.interrupt(r)
 				c.at(34700 * time.Millisecond)
-				if len(c.runs("j")) != 1 || c.words("j")[c.runs("j")[0].ID].Outcome != scheduler.Failed {
+				if len(c.runs("j")) != 1 || c.words("j")[c.runs("j")[0].ID].Outcome != tc.outcome {
 					t.Errorf("%d tries, told %v", len(c.runs("j")), c.verdictsOf("j", 30))
 				}
 				c.at(50 * time.Second)

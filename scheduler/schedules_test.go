@@ -16,6 +16,7 @@ var spelled = map[string]func(t time.Time) bool{
 	"pooled":      func(t time.Time) bool { return t.Second()%10 == 0 },
 	"caught-up":   func(t time.Time) bool { return t.Second()%10 == 0 },
 	"stubborn":    func(t time.Time) bool { return t.Second() == 0 },
+	"stumbles":    func(t time.Time) bool { return t.Second()%20 == 0 },
 }
 
 // due lists the ticks of a job after the start of the test up to an instant, second by second.

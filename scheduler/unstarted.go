@@ -26,28 +26,19 @@ const (
 // retryStart is how long a try that follows others is started again and again where this replica is not able to: no other replica has the lease.
 const retryStart = time.Minute
 
-// unstartedTry deals with a try that has not begun. It is no attempt: where it is the first one the grant is given back; another is started again after a pause,
-// under the same number, as long as somebody waits for it. last is the record of the try before it, if there was one.
-func (x *executor) unstartedTry(ctx context.Context, run *Run, term *election.Term, last *Record, since time.Time, why error) (end endState, again bool) {
+// unstartedTry deals with a try that has not begun, and tells whether it is to be started again, after a pause. It is no attempt: where it is the first one the grant
+// is given back; another is started again under the same number, as long as somebody waits for it. last is the try before it, if there was one.
+func (x *executor) unstartedTry(ctx context.Context, run *Run, term *election.Term, last *pastTry, since time.Time, why error) (again bool) {
 	until := run.insist
 	if last != nil {
 		until = since.Add(retryStart)
 	}
 	if !x.now().Before(until) {
-		if last != nil {
-			return interrupted, false
-		}
-		return notStarted, false
+		return false
 	}
 	pause := min(x.pauses.next(run.Job), until.Sub(x.now()))
 	run.Logger.Info("not started; trying again", "attempt", run.Attempt, "error", why, "retry_in", pause.Round(time.Millisecond).String())
-	if x.rest(ctx, term, pause) {
-		return concluded, true
-	}
-	if last != nil && whyStopped(term) == nil && ctx.Err() == nil {
-		return interrupted, false
-	}
-	return notStarted, false
+	return x.rest(ctx, term, pause)
 }
 
 // undo ends the term of a run that has never begun. It is given back, and the others are told, so that one of them runs it; a run that nobody else can begin is

@@ -19,6 +19,7 @@ func forgetting() []theorem {
 		{"PutBackOfALeaseThatEndedIsRefused", putBackEnded, memory},
 		{"PutBackIsComparedWithItsSlotNotWithTheFloor", putBackSlot, memory},
 		{"PutBackOfAnHeirTakesItsOrphan", putBackOfAnHeir, memory},
+		{"PutBackHasTheNewestAttempt", putBackOfAttempts, memory},
 		{"RenewalsOfABatchFareEachOnItsOwn", mixedRenewals, memory},
 		{"ForgottenTicksStayDecided", ticksStayDecided, memory},
 		{"ManualRunDoesNotMakeAWitnessForgetTheLedger", manualRun, memory},

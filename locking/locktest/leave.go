@@ -78,8 +78,8 @@ func heirLeaves(b *bench) {
 func nextAttempt(b *bench) {
 	b.known()
 	l := b.wins(b.a, locking.Request{ID: "tries", Tick: b.tick(1), Trigger: "schedule"})
-	if err := l.NextAttempt(b.ctx); err != nil {
-		b.Fatal(err)
+	if n, err := l.NextAttempt(b.ctx); n != 2 || err != nil {
+		b.Fatalf("attempt %d, %v", n, err)
 	}
 	if s := b.state(); l.Attempt() != 2 || len(s.Rows) != 1 || s.Rows[0].Attempt != 2 {
 		b.Errorf("attempt %d, rows %+v", l.Attempt(), s.Rows)
@@ -88,6 +88,40 @@ func nextAttempt(b *bench) {
 	b.orphanOf("tries", 2)
 	if heir := b.wins(b.b, adoption("tries")); heir.Attempt() != 3 {
 		b.Errorf("the heir's attempt is %d", heir.Attempt())
+	}
+}
+
+// attemptBesideRecovery: the holder trusts its lease still, which has ended for the server.
+func attemptBesideRecovery(b *bench) {
+	b.known()
+	l := b.died("dead", 1)
+	b.orphanOf("dead", 1)
+	if n, err := l.NextAttempt(b.ctx); !errors.Is(err, locking.ErrLost) {
+		b.Errorf("attempt %d, %v", n, err)
+	}
+	b.ends(l, locking.ErrLost)
+	heir := b.wins(b.b, adoption("dead"))
+	if s := b.state(); heir.Attempt() != 2 || len(s.Rows) != 1 || s.Rows[0].Attempt != 2 {
+		b.Errorf("the heir's attempt is %d, rows %+v", heir.Attempt(), s.Rows)
+	}
+}
+
+func putBackOfAttempts(b *bench) {
+	b.known()
+	l := b.wins(b.a, locking.Request{ID: "tries", Lease: renewing, Tick: b.tick(1), Trigger: "schedule"})
+	if _, err := l.NextAttempt(b.ctx); err != nil {
+		b.Fatal(err)
+	}
+	b.forget()
+	if row := b.heldAgain(l); row.Attempt != 2 || l.Attempt() != 2 {
+		b.Errorf("put back as %+v", row)
+	}
+	b.forget()
+	if n, err := l.NextAttempt(b.ctx); n != 3 || err != nil {
+		b.Errorf("attempt %d, %v", n, err)
+	}
+	if s := b.state(); len(s.Rows) != 1 || s.Rows[0].Attempt != 3 {
+		b.Errorf("rows %+v", s.Rows)
 	}
 }
 
