@@ -17,7 +17,8 @@
 //
 //   - [Mutex.Lock] and [Semaphore.Acquire] wait in line, first come, first served. Whoever releases a slot hands it to the first, and only that waiter is
 //     told. Waiters that die are dropped when they have not asked for some seconds.
-//   - [Mutex.TryLock] and [Semaphore.TryAcquire] wait for nobody, and pass nobody who waits. "Held by another" is a result, not an error.
+//   - [Mutex.TryLock] and [Semaphore.TryAcquire] wait for nobody, and pass nobody who waits. "Held by another" is a result, not an error. A server that
+//     is away is asked for [Config.Timeout].
 //   - [Mutex.Enter] is for functions that lock by themselves and are also called where the lock is held already: the context carries it.
 //   - [Client.Several] locks some locks together, all or none, and holds nothing while it waits. Their names share a hash tag.
 //   - [Client.Update] changes keys of the same Redis with no lock at all, and tries again when another was faster.
@@ -28,7 +29,7 @@
 // # When the answer is not known
 //
 // A request that got no answer may have been granted. [ErrUnknown] says so: the calls above ask again with the same lease id until
-// their context ends (so give them one with a deadline), and what the server may have granted is then given back in the background.
+// their context ends (so give those that wait one with a deadline), or until [Config.Timeout] has passed where they wait for nobody, and what the server may have granted is then given back in the background.
 // [ErrRefused] comes with it, at once, where the server does not accept the user or the key, and asking again would change nothing.
 // [Lease.Release] that got no answer goes on in the background, too.
 //
@@ -63,8 +64,8 @@
 //
 // # Keys, memory, and the user that Redis has to allow
 //
-// All keys begin with [Config.Prefix], and those of one lock share a hash tag, its name. A lock that nobody uses is forgotten after [Config.Idle]; it takes
-// some 450 bytes until then. This user may do all that a client with the prefix "shop:" needs, also on a Cluster, on a quorum, and with [Config.AckedReplicas]:
+// All keys begin with [Config.Prefix], and those of one lock share a hash tag, its name. A lock that nobody uses is forgotten after [Config.Idle], and not before
+// twice its longest lease; it takes some 450 bytes until then. This user may do all that a client with the prefix "shop:" needs, also on a Cluster, on a quorum, and with [Config.AckedReplicas]:
 //
 //	ACL SETUSER shop on >secret ~shop:* &shop:* +hello +ping +time +info +wait +eval +evalsha +script|load
 //	    +get +set +del +exists +pexpire +persist +pttl +hget +hset +hdel +hmget +hgetall +hlen +hvals +hexists +hincrby

@@ -6,6 +6,7 @@ import (
 	"fmt"
 	"slices"
 	"sync"
+	"sync/atomic"
 	"time"
 )
 
@@ -15,6 +16,7 @@ type Leases struct {
 	ctx        context.Context
 	end        context.CancelCauseFunc
 	endangered beacon // lit by whichever lease is in danger first
+	released   atomic.Bool
 }
 
 func newLeases(all []*Lease) *Leases {
@@ -118,14 +120,33 @@ func (s *Leases) OnExtend(f func(deadline time.Duration)) (stop func()) {
 }
 
 // Release ends all leases: first the context, then, when that work must be over, the rows, together. As [Lease.Release] it is done even if ctx
-// has ended. The error tells of each lease that was lost before or of which the server did not answer.
+// has ended. The error names each lease that was lost before, with [ErrLost], also where the server still had its row, and each of which the server did not
+// answer, with [ErrUnknown]. To release them again is no error.
 func (s *Leases) Release(ctx context.Context) error {
+	errs := s.lost()
 	s.end(ErrReleased)
-	errs := make([]error, len(s.all))
 	var releases sync.WaitGroup
 	for i, l := range s.all {
-		releases.Go(func() { errs[i] = l.Release(ctx) })
+		releases.Go(func() {
+			if err := l.Release(ctx); err != nil && (errs[i] == nil || !errors.Is(err, ErrLost)) {
+				errs[i] = errors.Join(errs[i], err)
+			}
+		})
 	}
 	releases.Wait()
 	return errors.Join(errs...)
+}
+
+// lost is for each lease why it was lost, if it was. The first release says so.
+func (s *Leases) lost() []error {
+	errs := make([]error, len(s.all))
+	if s.released.Swap(true) {
+		return errs
+	}
+	for i, l := range s.all {
+		if why := context.Cause(l.ctx); errors.Is(why, ErrLost) {
+			errs[i] = fmt.Errorf("release %q: %w before", l.lock, why)
+		}
+	}
+	return errs
 }

@@ -55,7 +55,9 @@ type Config struct {
 	AckedReplicas int
 	// AckTimeout is how long the replicas have for that. Defaults to 100ms, or half of Timeout if that is less; it must be less than Timeout.
 	AckTimeout time.Duration
-	// Idle is how long a lock that nobody uses is remembered; [Request.Permanent] locks never expire. Defaults to 10m.
+	// Idle is how long a lock that nobody uses is remembered; [Request.Permanent] locks never expire. Defaults to 10m; at least 1ms, in which Redis
+	// counts. Its floor is twice the longest lease that the lock has had, or that lease and its [Request.Delay] if they are more: a lock is remembered for
+	// that long however short Idle is, since a holder may still be there. After that its tokens grow by the server's clock alone.
 	Idle time.Duration
 	// OnForbidden is called when the server's ACL keeps [Client.Hear] from the channel of notices, and then only after that has
 	// worked again. Hear tries on, and waits for it to return. May be nil.
@@ -96,8 +98,11 @@ func New(cfg Config) (*Client, error) {
 	if strings.Contains(cfg.Owner, "\n") {
 		return nil, errors.New("locking: Config.Owner contains a line break")
 	}
-	if cfg.Timeout < 0 || cfg.Idle < 0 {
-		return nil, errors.New("locking: Config.Timeout and Config.Idle must not be negative")
+	if cfg.Timeout < 0 {
+		return nil, errors.New("locking: Config.Timeout must not be negative")
+	}
+	if cfg.Idle != 0 && cfg.Idle < time.Millisecond {
+		return nil, fmt.Errorf("locking: Config.Idle is %v: it must be at least 1ms", cfg.Idle)
 	}
 	if cfg.AckedReplicas < 0 || cfg.AckTimeout < 0 {
 		return nil, errors.New("locking: Config.AckedReplicas and Config.AckTimeout must not be negative")

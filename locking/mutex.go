@@ -60,15 +60,14 @@ func (c *Client) Semaphore(name string, slots int, options ...Option) *Semaphore
 	return &Semaphore{client: c, request: Request{Lock: name, Slots: slots, Lease: t.lease, Delay: t.delay, AnyLimit: t.anyLimit}}
 }
 
-// TryLock locks the mutex if nobody holds it; ok tells whether it did. An error means that it can't tell, after trying until ctx
-// ended: see [Semaphore.TryAcquire].
+// TryLock locks the mutex if nobody holds it; ok tells whether it did. An error means that it can't tell: see [Semaphore.TryAcquire].
 func (m *Mutex) TryLock(ctx context.Context) (lease *Lease, ok bool, err error) {
 	return m.sem.TryAcquire(ctx)
 }
 
 // TryAcquire takes a row if one is free, and not for somebody in line; ok tells whether it did. While the outcome is unknown it asks again with
-// the same lease id, until ctx ends, or the lease would have, or the server says [ErrRefused]; then it returns an error that is [ErrUnknown], and what
-// the server may have granted is given back in the background. So with a server that is away it lasts as long as ctx allows.
+// the same lease id, until ctx ends, or [Config.Timeout] has passed (on a quorum twice that), or the server says [ErrRefused]; then it returns an error that is
+// [ErrUnknown], and what the server may have granted is given back in the background. [Semaphore.Acquire] waits for a server that is away.
 func (s *Semaphore) TryAcquire(ctx context.Context) (lease *Lease, ok bool, err error) {
 	a := s.insist(ctx, s.request.withDefaults())
 	if a.Verdict == Unknown {
@@ -82,12 +81,13 @@ func (s *Semaphore) insist(ctx context.Context, r Request) Answer {
 	if s.client.begin() { // which has Close wait for what is taken back
 		defer s.client.background.Done()
 	}
+	began := s.client.cfg.Clock()
 	a := s.client.Acquire(ctx, r)
 	if !errors.Is(a.Err, ErrUnknown) {
 		return a // without a timer
 	}
 	r.firstTry = false
-	ctx, cancel := context.WithTimeout(ctx, r.Lease)
+	ctx, cancel := context.WithTimeout(ctx, began+s.client.tryFor(r.Lease)-s.client.cfg.Clock())
 	defer cancel()
 	for pause := 5 * time.Millisecond; a.Unsure(); pause = min(2*pause, s.client.cfg.Timeout) {
 		s.client.rest(ctx, pause/2+rand.N(pause))
@@ -103,4 +103,13 @@ func (s *Semaphore) insist(ctx context.Context, r Request) Answer {
 		s.client.quit(r)
 	}
 	return a
+}
+
+// tryFor is for how long one that waits for nobody asks a server that does not answer.
+func (c *Client) tryFor(lease time.Duration) time.Duration {
+	trips := time.Duration(1)
+	if c.quorum != nil { // where a claim has two phases
+		trips = 2
+	}
+	return min(lease, trips*c.cfg.Timeout)
 }

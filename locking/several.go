@@ -43,7 +43,7 @@ func (s *Several) TryLock(ctx context.Context) (leases *Leases, ok bool, err err
 	if err != nil {
 		return nil, false, err
 	}
-	ctx, cancel := context.WithTimeout(ctx, requests[0].Lease)
+	ctx, cancel := context.WithTimeout(ctx, s.client.tryFor(requests[0].Lease))
 	defer cancel()
 	leases, refusal, err := s.try(ctx, requests)
 	s.client.cfg.Hooks.contended(refusal.Answer, refusal.lock)

@@ -192,7 +192,7 @@ func TestSetCountsOnlyWhenReplicasHaveIt(t *testing.T) {
 		if know := c.seen.of("{s}:1", c.cfg.Clock, c.cfg.Idle); know.floor != 0 {
 			w.Errorf("learnt what a failover may undo: %+v", know)
 		}
-		time.AfterFunc(2*time.Second, func() { w.replicas(1) })
+		time.AfterFunc(500*time.Millisecond, func() { w.replicas(1) })
 		w.waits = 0
 		leases := w.locksAll(pair(c, time.Minute))
 		if w.waits == 0 || w.held() != 2 {
@@ -202,6 +202,32 @@ func TestSetCountsOnlyWhenReplicasHaveIt(t *testing.T) {
 			if know := c.seen.of(name, c.cfg.Clock, c.cfg.Idle); know.floor != int64(token) {
 				w.Errorf("%s: token %d, learnt %+v", name, token, know)
 			}
+		}
+	})
+}
+
+// A release says which leases were lost before, also where the server has still had their rows.
+func TestReleaseOfASetTellsWhatWasLost(t *testing.T) {
+	inBubble(t, func(w *wire) {
+		c, closeAll := w.client(Config{})
+		defer closeAll()
+		short, long := w.lock(c, "{s}:1", 3*time.Second), w.lock(c, "{s}:2", time.Minute)
+		set := Together(short, long)
+		w.fail("mute")
+		w.pass(4 * time.Second)
+		w.fail()
+		if cause := context.Cause(set.Context()); !errors.Is(cause, ErrLost) || w.held() != 2 {
+			w.Fatalf("%v, %d rows", cause, w.held())
+		}
+		err := set.Release(w.Context())
+		if !errors.Is(err, ErrLost) || !strings.Contains(err.Error(), `"{s}:1"`) || strings.Contains(err.Error(), `"{s}:2"`) || strings.Count(err.Error(), ErrLost.Error()) != 1 {
+			w.Errorf("released: %v", err)
+		}
+		if n := w.held(); n != 0 {
+			w.Errorf("%d held", n)
+		}
+		if err := set.Release(w.Context()); err != nil {
+			w.Errorf("released again: %v", err)
 		}
 	})
 }

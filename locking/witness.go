@@ -26,9 +26,11 @@ type witness struct {
 // glitch is how far ahead of the server's clock a ledger may be, in microseconds; lua/state.lua has the same bound.
 const glitch = 60e6
 
-// stale tells a lock that the server may have dropped for idleness: nothing was forgotten then.
+// stale tells a lock that the server may have dropped for idleness: nothing was forgotten then. It keeps a lock for twice the longest lease at least, see
+// save() in lua/state.lua.
 func (k knowledge) stale(now, idle time.Duration) bool {
-	return !k.permanent && now-k.seen > idle/2
+	kept := max(idle, 2*time.Duration(k.longest)*time.Microsecond)
+	return !k.permanent && now-k.seen > kept/2
 }
 
 // of is what is known of a lock, if it still counts.

@@ -1,6 +1,7 @@
 package locking
 
 import (
+	"context"
 	"fmt"
 	"testing"
 	"time"
@@ -86,3 +87,40 @@ func TestWitnessIsBounded(t *testing.T) {
 
 // fixed is a clock that stands still.
 func fixed(at time.Duration) func() time.Duration { return func() time.Duration { return at } }
+
+// However short it is to be remembered, a lock is so for as long as a lease of it may last: by the server, and by those who remind it.
+func TestShortIdleOutlastsTheLeases(t *testing.T) {
+	inBubble(t, func(w *wire) {
+		c, closeAll := w.client(Config{Idle: time.Millisecond})
+		defer closeAll()
+		l := w.lock(c, "x", time.Minute)
+		w.pass(50 * time.Second)
+		if l.Context().Err() != nil || len(w.rows("x")) != 1 {
+			w.Fatalf("%v, rows %+v", context.Cause(l.Context()), w.rows("x"))
+		}
+		if err := c.cfg.Redis.FlushAll(w.Context()).Err(); err != nil {
+			w.Fatal(err)
+		}
+		if a := c.Acquire(w.Context(), Request{Lock: "x"}); a.Verdict != Closed {
+			w.Errorf("forgotten while it is held: %q, want %q", a.Verdict, Closed)
+		}
+		w.pass(40 * time.Second)
+		if l.Context().Err() != nil {
+			w.Errorf("not put back: %v", context.Cause(l.Context()))
+		}
+	})
+}
+
+// Redis counts in milliseconds, and to a script no idle time means a lock that stays.
+func TestIdleOfLessThanAMillisecondIsRefused(t *testing.T) {
+	inBubble(t, func(w *wire) {
+		r := w.redis(-1)
+		defer r.Close()
+		for _, idle := range []time.Duration{-1, 1, time.Millisecond - 1} {
+			if c, err := New(Config{Redis: r, Idle: idle}); err == nil {
+				w.Errorf("Idle of %v is accepted", idle)
+				_ = c.Close()
+			}
+		}
+	})
+}
