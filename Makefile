@@ -9,7 +9,7 @@ VERSION := $(shell git describe --tags --always --dirty 2>/dev/null || echo dev)
 # The race detector needs a C compiler; Go turns cgo off where there is none.
 RACE := $(if $(filter 1,$(shell go env CGO_ENABLED)),-race)
 
-.PHONY: help build test lint golangci bench mutants model histories memory quorum vm soak clean
+.PHONY: help build test lint golangci bench fuzz mutants model histories memory quorum vm soak clean
 
 help: ## print this list
 	@awk -F ':.*## ' '/^[a-z]+:.*## / { printf "  %-9s %s\n", $$1, $$2 }' $(MAKEFILE_LIST)
@@ -40,6 +40,16 @@ golangci: ## the wider set of linters in .golangci.yml (the first time builds go
 bench: ## run the benchmarks, then our locks beside those of other libraries (needs redis-server; six minutes)
 	go test -run '^$$' -bench . -benchmem -timeout 30m ./...
 	go -C bench run .
+
+FUZZTIME := 1m
+
+fuzz: ## run every fuzz target, those of the scripts in Redis among them, for a minute each; FUZZTIME=10s for less
+	@set -e; for dir in $$(grep -rl --include='*_test.go' '^func Fuzz' . | xargs -n 1 dirname | sort -u); do \
+		for target in $$(go test -list '^Fuzz' $$dir | grep '^Fuzz'); do \
+			echo "== $$dir $$target"; \
+			go test -run '^$$' -fuzz "^$$target\$$" -fuzztime $(FUZZTIME) $$dir; \
+		done; \
+	done
 
 mutants: ## break each promise on purpose and demand that its test notices, for hours; RUN=NAME runs one
 	CRONCLAVE_TEST_INSTALL=1 go test -tags mutants -count=1 -v -timeout 0 -run 'TestMutants/$(RUN)' ./integration/mutants

@@ -16,6 +16,9 @@ import (
 	"github.com/cronclave/cronclave/locking"
 )
 
+// MaxLease is the longest that a lease may last without renewal.
+const MaxLease = locking.MaxLease
+
 // ErrUnknown means that the server did not answer in time: it may or may not have done what was asked.
 var ErrUnknown = locking.ErrUnknown
 

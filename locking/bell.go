@@ -35,7 +35,12 @@ func parseGrant(message string) (g grant, ok bool) {
 		n, err := strconv.ParseInt(word, 10, 64)
 		*number, ok = n, ok && err == nil
 	}
-	return g, ok && message == ""
+	return g, ok && message == "" && g.sound()
+}
+
+func (g grant) sound() bool {
+	r := row{slot: g.slot, token: g.token, expiry: g.expiry}
+	return sound(g.now, maxNumber) && r.fault(g.now) == "" && sound(g.longest, MaxLease.Microseconds())
 }
 
 // line is one subscription.

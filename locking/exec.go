@@ -82,13 +82,17 @@ func (c *Client) alone(ctx context.Context, k call) reply {
 func (c *Client) dispatch(ctx context.Context, k call, load bool, until int64) ([]any, error) {
 	cmd := k.command(ctx, load, until)
 	if m := k.script.many; m != nil {
-		_ = c.servers.single.Process(ctx, once{cmd}) // the command has the error
+		if err := process(ctx, c.servers.single, once{cmd}); err != nil && cmd.Err() == nil {
+			return nil, err
+		}
 		raw, err := cmd.Slice()
 		return m.replyTo(0, 1, raw, err)
 	}
 	pipe := c.servers.single.Pipeline() // a broken connection is replaced then, whatever broke it
 	_ = pipe.Process(ctx, once{cmd})
-	_, _ = pipe.Exec(ctx)
+	if err := execPipe(ctx, pipe); err != nil && cmd.Err() == nil {
+		return nil, err
+	}
 	return cmd.Slice()
 }
 
@@ -173,7 +177,7 @@ func (c *Client) trip(ctx context.Context, b *batch, calls []call, replies []rep
 	parcels := c.enqueue(ctx, pipe, b, calls)
 	acks := c.awaitReplicas(ctx, pipe, b, calls)
 	sent := c.cfg.Clock()
-	_, _ = pipe.Exec(ctx) // each command has its own error
+	_ = execPipe(ctx, pipe) // each command has its own error
 	received := c.cfg.Clock()
 	silent := false
 	for _, p := range parcels {

@@ -4,6 +4,7 @@ import (
 	"context"
 	"errors"
 	"fmt"
+	"math"
 	"strings"
 	"sync"
 	"time"
@@ -12,6 +13,10 @@ import (
 // ErrStale means that a resource has seen a greater token: whoever brought this one holds the lease no more. The error that wraps
 // it is a [StaleError].
 var ErrStale = errors.New("stale fencing token")
+
+// ErrAhead means that a token is ahead of the server's clock by more than a minute: no lease has it, and recorded it would keep all others out until the clock has
+// reached it.
+var ErrAhead = errors.New("fencing token ahead of the server's clock")
 
 // StaleError tells which token was refused, and why.
 type StaleError struct {
@@ -79,6 +84,8 @@ func (c *Client) Fence(resource string, options ...FenceOption) *Fence {
 // Pass records the token and returns nil if none greater was recorded before; the same one may pass as often as its holder
 // likes. Else the error is a [StaleError], which is [ErrStale].
 //
+// A token that is ahead of the server's clock by more than a minute is refused with [ErrAhead], and not recorded.
+//
 // With any other error the resource must not be touched. It is [ErrUnknown] if the server did not answer, or its replicas did not
 // ([Config.AckedReplicas]): the token may have been recorded or not. Asking again is safe.
 func (f *Fence) Pass(ctx context.Context, token Token) error {
@@ -105,6 +112,8 @@ func (f *Fence) pass(ctx context.Context, token Token) error {
 		return fmt.Errorf("resource %q: %w", f.resource, r.err)
 	case r.verdict == "stale": // also if a failover may forget it: the greater token was granted
 		return &StaleError{f.resource, token, Token(r.floor)}
+	case r.verdict == "ahead":
+		return fmt.Errorf("resource %q: %w by %v: %d", f.resource, ErrAhead, time.Duration(min(int64(token)-r.now, math.MaxInt64/1000))*time.Microsecond, token)
 	case r.verdict != "passed":
 		return fmt.Errorf("resource %q: %w: the server's word is %q", f.resource, ErrUnknown, r.verdict)
 	case !r.acked:
@@ -122,7 +131,7 @@ func (f *Fence) call(token Token) call {
 }
 
 // Gate is a fence in memory, for a resource that lives in this process and is gone with it. The zero value lets every token
-// in. It is safe for concurrent use and must not be copied.
+// in. It knows no server's clock: a token that no lease ever had closes it for as long as it lives. It is safe for concurrent use and must not be copied.
 type Gate struct {
 	mu     sync.Mutex
 	newest Token

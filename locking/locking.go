@@ -229,7 +229,8 @@ func (c *Client) EstimatedTime() (t time.Time, ok bool) {
 }
 
 // learnTime makes sure that there is an estimate of a server's clock, by which requests are bounded.
-func (c *Client) learnTime(ctx context.Context, s server) error {
+func (c *Client) learnTime(ctx context.Context, s server) (err error) {
+	defer shield(&err)
 	if _, known := s.clock.at(0); known {
 		return nil
 	}

@@ -171,7 +171,8 @@ func (l LookRequest) settleHow() string {
 }
 
 // Bury forgets orphans whose outcome was recorded.
-func (c *Client) Bury(ctx context.Context, lock string, ids ...string) error {
+func (c *Client) Bury(ctx context.Context, lock string, ids ...string) (err error) {
+	defer shield(&err)
 	if err := checkName(lock); err != nil {
 		return fmt.Errorf("bury orphans of %q: %w", lock, err)
 	}

@@ -3,6 +3,7 @@ package locking
 import (
 	"context"
 	"fmt"
+	"regexp"
 	"slices"
 	"strconv"
 	"strings"
@@ -57,7 +58,33 @@ func parseGranted(line string) (g granted, ok bool) {
 		}
 	}
 	g.lock, g.permanent, g.owner, g.ledger = fields[0], fields[7] == "true", fields[8], fields[9]
-	return g, true
+	return g, g.sound()
+}
+
+// longestHeard bounds names that a message tells, in bytes.
+const longestHeard = 1000
+
+// longestLedger bounds what a message tells of a ledger, in bytes: a thousand entries.
+const longestLedger = 1 << 18
+
+// sound tells whether a message says what a client says: its numbers are within their bounds, and its texts have the form of a ledger and a pause.
+func (g granted) sound() bool {
+	pause, ledger := cutPause(g.ledger)
+	return g.tick <= maxTick && g.until <= maxNumber && g.now <= maxNumber && g.floor <= maxNumber && g.low <= maxTick &&
+		g.longest <= MaxLease.Microseconds() && len(g.owner) <= longestHeard && len(g.lock) <= longestHeard && len(g.ledger) <= longestLedger &&
+		(pause == "" || readPause(pause).sound()) && ledgerText.MatchString(ledger)
+}
+
+// ledgerText is a ledger as the scripts have it: "tick prev state how;...".
+var ledgerText = regexp.MustCompile(`^(?:\d{1,10} \d{1,10} (?:part|done|open) [^;\n\t]*(?:;|$))*$`)
+
+// believable tells whether a message can be true now: nothing in it is ahead of the server's clock by more than a minute, but for the end of a lease. A word from
+// the future would outlive every true one.
+func (g granted) believable(now int64) bool {
+	bound := now + glitch
+	pause, _ := cutPause(g.ledger)
+	return g.now <= bound && g.floor <= bound && g.low*1e6 <= bound && g.tick*1e6 <= bound && g.until <= bound+MaxLease.Microseconds() &&
+		(pause == "" || readPause(pause).changed <= bound)
 }
 
 // released is the word before the name of a lock of which a row was.
@@ -105,7 +132,7 @@ func (c *Client) Tell(ctx context.Context, leases, ended []*Lease) error {
 		}
 		pipe.Publish(ctx, c.channel(), message)
 	}
-	if _, err := pipe.Exec(ctx); err != nil {
+	if err := execPipe(ctx, pipe); err != nil {
 		return fmt.Errorf("tell of grants: %w", err)
 	}
 	return nil
@@ -122,35 +149,43 @@ func (c *Client) Hear(ctx context.Context, f func([]Notice)) {
 	c.subscribe(ctx, channel{name: c.channel()}, listener{hear: func(message string) { f(c.overhear(message)) }})
 }
 
-// overhear takes in a message. What can't be read is none of ours.
+// overhear takes in a message. What can't be read, and what can't be true, is none of ours; nor is what is beyond the lines that a client sends at once. Anybody who
+// may publish can write it: so it only adds to what is known of locks that this client uses.
 func (c *Client) overhear(message string) []Notice {
 	local := c.cfg.Clock()
 	micros, known := c.servers.estimate(local)
-	notices := make([]Notice, 0, strings.Count(message, "\n"))
+	notices := make([]Notice, 0, min(strings.Count(message, "\n"), maxNotices))
+	lines := 0
 	for line := range strings.Lines(message) {
+		if lines++; lines > maxNotices {
+			break
+		}
 		line = strings.TrimSuffix(line, "\n")
 		if id, reason, ok := parseStop(line); ok {
 			c.keeper.askToStop(id, reason)
 			continue
 		}
 		if lock, ok := strings.CutPrefix(line, released); ok {
-			notices = append(notices, Notice{Lock: lock})
+			if len(lock) <= longestHeard {
+				notices = append(notices, Notice{Lock: lock})
+			}
 			continue
 		}
 		g, ok := parseGranted(line)
-		if !ok {
+		if !ok || known && !g.believable(micros) {
 			continue
 		}
 		if g.until > 0 { // else it tells of a pause
 			notices = append(notices, Notice{Lock: g.lock, Tick: fromMicros(g.tick * 1e6), Owner: g.owner, Until: fromMicros(g.until)})
 		}
-		if !known {
-			continue // nor has this client asked for anything yet
+		permanent, uses := c.seen.uses(g.lock)
+		if !known || !uses {
+			continue
 		}
 		age := max(time.Duration(micros-g.now)*time.Microsecond, 0)
 		paused, ledger := cutPause(g.ledger)
 		c.seen.learn(g.lock, knowledge{floor: g.floor, longest: g.longest, low: g.low, ledger: ledger, paused: paused, seen: local - age,
-			permanent: g.permanent}, c.cfg.Idle, g.now, true)
+			permanent: permanent}, c.cfg.Idle, g.now, true)
 	}
 	return notices
 }

@@ -2,6 +2,7 @@ package locking
 
 import (
 	"context"
+	"fmt"
 	"testing"
 	"testing/synctest"
 	"time"
@@ -31,7 +32,9 @@ func TestHearsayIsTestimony(t *testing.T) {
 		w.release(w.lock(hearer, "warm", time.Minute)) // it knows the server's clock
 		heard, stop := hearing(w, hearer)
 		defer stop()
-		winner.Look(w.Context(), []LookRequest{{Lock: "x", Permanent: true, Schedule: "s"}})
+		for _, c := range []*Client{winner, hearer} { // what is said of locks that a client does not use it does not remember
+			c.Look(w.Context(), []LookRequest{{Lock: "x", Permanent: true, Schedule: "s"}})
+		}
 		w.pass(2 * time.Second)
 		tick := Tick{At: time.Now().Truncate(time.Second), Previous: time.Now().Add(-time.Hour), Schedule: "s"}
 		r := Request{Lock: "x", Lease: time.Minute, Permanent: true, AnyLimit: true, Tick: &tick}
@@ -106,6 +109,57 @@ func TestStrangeNotices(t *testing.T) {
 		}
 		if got := heard(); len(got) != 0 {
 			w.Errorf("heard %+v", got)
+		}
+	})
+}
+
+// One message must not harm a lock for longer than a lease: what can't be true is not believed, and what is said of locks that the client does not use is
+// not remembered.
+func TestForgedNotices(t *testing.T) {
+	inBubble(t, func(w *wire) {
+		c, closeAll := w.client(Config{})
+		defer closeAll()
+		c.Look(w.Context(), []LookRequest{{Lock: "x", Permanent: true, Schedule: "s"}})
+		w.release(w.lock(c, "plain", time.Minute))
+		heard, stop := hearing(w, c)
+		defer stop()
+		now, good := time.Now().UnixMicro(), int64(time.Minute/time.Microsecond)
+		day := int64(MaxLease / time.Microsecond)
+		for _, g := range []granted{
+			{floor: now, longest: 8e15}, {floor: 1<<53 - 1, longest: good}, {floor: now + 2*good, longest: good}, {floor: now, longest: day + 1},
+			{floor: now, longest: good, low: now/1e6 + 3600}, {floor: now, longest: good, now: now + 2*good}, {floor: now, longest: good, until: now + 2*day},
+			{floor: now, longest: good, ledger: "!9007199254740991,1,0,skipped,x"}, {floor: now, longest: good, ledger: "!x"}, {floor: now, longest: good, ledger: "1 2 odd 3"},
+		} {
+			g.lock, g.owner, g.tick, g.now, g.until = "x", "o", now/1e6, max(g.now, now), max(g.until, now+1)
+			if err := c.cfg.Redis.Publish(w.Context(), c.channel(), g.append(nil)).Err(); err != nil {
+				w.Fatal(err)
+			}
+		}
+		if got := heard(); len(got) != 0 {
+			w.Errorf("believed %+v", got)
+		}
+		if k, _ := c.seen.remembers("x"); k.floor > now || k.longest > good || k.paused != "" {
+			w.Errorf("remembered %+v", k)
+		}
+		before := len(c.seen.locks)
+		for i := range 3000 {
+			g := granted{lock: fmt.Sprint("invented-", i), owner: "o", now: now, floor: now, longest: good, permanent: true}
+			if err := c.cfg.Redis.Publish(w.Context(), c.channel(), g.append(nil)).Err(); err != nil {
+				w.Fatal(err)
+			}
+		}
+		plain := granted{lock: "plain", owner: "o", now: now, floor: now, longest: good, permanent: true}
+		if err := c.cfg.Redis.Publish(w.Context(), c.channel(), plain.append(nil)).Err(); err != nil {
+			w.Fatal(err)
+		}
+		heard()
+		if k, _ := c.seen.remembers("plain"); k.permanent || len(c.seen.locks) != before {
+			w.Errorf("%d locks, before %d; the plain one is permanent: %v", len(c.seen.locks), before, k.permanent)
+		}
+		if a := c.Acquire(w.Context(), Request{Lock: "x", Permanent: true, AnyLimit: true}); a.Verdict != Granted {
+			w.Errorf("%q, %v", a.Verdict, a.Err)
+		} else {
+			w.release(a.Lease)
 		}
 	})
 }

@@ -10,6 +10,8 @@ import (
 	"strings"
 	"time"
 	"unicode"
+
+	"github.com/redis/go-redis/v9"
 )
 
 // Pause is a time in which a lock grants no ticks: each is settled with Outcome instead. That is so for every tick from From until Until, whenever it is asked
@@ -105,7 +107,7 @@ func (c *Client) Pause(ctx context.Context, requests []PauseRequest) []PauseAnsw
 		}
 	}
 	if len(news) > 0 {
-		_ = c.cfg.Redis.Publish(ctx, c.channel(), news).Err() // a hint: who did not hear it learns of the pause by its next request
+		_ = process(ctx, c.cfg.Redis, redis.NewIntCmd(ctx, "publish", c.channel(), news)) // a hint: who did not hear it learns of the pause by its next request
 	}
 	return answers
 }
@@ -147,6 +149,11 @@ func (p pauseWord) text() string {
 
 func (p pauseWord) pause() Pause {
 	return Pause{From: fromMicros(p.from), Until: fromMicros(p.until), Outcome: p.outcome, Reason: p.reason}
+}
+
+// sound tells whether a pause was written by a client.
+func (p pauseWord) sound() bool {
+	return sound(p.changed-1, maxNumber-1) && sound(p.from, maxNumber) && sound(p.until, maxNumber) && len(p.outcome) <= longestHeard && len(p.reason) <= longestHeard
 }
 
 // end is when the pause is over.

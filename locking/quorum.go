@@ -51,8 +51,9 @@ func (s quorumScripts) all() []*script {
 
 func loadQuorumScripts() quorumScripts {
 	return quorumScripts{
-		claim: newScript(luaQuorumShort, luaQuorum, luaQuorumClaim), accept: newScript(luaQuorum, luaQuorumAccept), renew: newScript(luaQuorum, luaQuorumRenew),
-		release: newScript(luaQuorumFree, luaQuorumRelease), stop: newScript(luaQuorumStop), enrol: newScript(luaQuorumEnrol), admit: newScript(luaQuorumAdmit),
+		claim: newScript(ordinary(luaQuorumShort, []string{luaCheck, luaQuorum, luaQuorumClaim})...), accept: newScript(luaCheck, luaQuorum, luaQuorumAccept),
+		renew: newScript(luaCheck, luaQuorum, luaQuorumRenew), release: newScript(luaQuorumFree, luaCheck, luaQuorumRelease),
+		stop: newScript(luaQuorumStop), enrol: newScript(luaCheck, luaQuorumEnrol), admit: newScript(luaCheck, luaQuorumAdmit),
 		found: newScript(luaQuorumFound),
 	}
 }

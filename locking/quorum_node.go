@@ -192,14 +192,14 @@ func (n *node) once(ctx context.Context, calls []nodeCall, sent time.Duration) (
 	cmds := make([]*redis.Cmd, len(calls))
 	if len(calls) == 1 {
 		cmds[0] = calls[0].command(ctx, until)
-		_ = n.redis.Process(ctx, once{cmds[0]})
+		_ = process(ctx, n.redis, once{cmds[0]})
 	} else {
 		pipe := n.redis.Pipeline()
 		for i, k := range calls {
 			cmds[i] = k.command(ctx, until)
 			_ = pipe.Process(ctx, once{cmds[i]}) // which only queues it
 		}
-		_, _ = pipe.Exec(ctx) // each command has its own error
+		_ = execPipe(ctx, pipe) // each command has its own error
 	}
 	received = n.client.cfg.Clock()
 	if cmds[0].Err() == nil {
@@ -237,7 +237,11 @@ func readVote(raw []any) vote {
 	if len(raw) < 3 {
 		return vote{err: fmt.Errorf("%w: a reply of %d values from the server", ErrUnknown, len(raw))}
 	}
-	return vote{word: text(raw[0]), now: number(raw[1]), floor: number(raw[2]), rest: raw[3:]}
+	v := vote{word: text(raw[0]), now: number(raw[1]), floor: number(raw[2]), rest: raw[3:]}
+	if !sound(v.now, maxNumber) || !sound(v.floor, maxNumber) {
+		return vote{err: fmt.Errorf("%w: %w: a reply from the server with time %d and floor %d", ErrUnknown, ErrCorrupt, v.now, v.floor)}
+	}
+	return v
 }
 
 // membership is what a node's marker says.
@@ -258,6 +262,7 @@ const votingState = "voting"
 // enrol makes sure that a node has a marker, and the scripts: in this order, on one connection, which a node that restarts in between
 // has closed. Watch lends that connection; [redis.Client.Conn] writes to the options that it shares with the client.
 func (n *node) enrol(ctx context.Context) (m membership, err error) {
+	defer shield(&err)
 	err = n.redis.Watch(ctx, func(conn *redis.Tx) error {
 		if m, err = n.mark(ctx, conn); err != nil { // it may not have noticed that it was restarted, and is taught nothing
 			return fmt.Errorf("enrol a node: %w", unknown(err))
@@ -292,6 +297,9 @@ func (n *node) mark(ctx context.Context, conn *redis.Tx) (membership, error) {
 	}
 	m := membership{state: text(raw[0]), now: number(raw[1]), base: number(raw[2]), top: number(raw[3]), longest: number(raw[4]),
 		epoch: text(raw[5]), sinceAt: number(raw[6]), founder: number(raw[7]) == 1}
+	if !sound(m.now, maxNumber) || !sound(m.base, maxNumber) || !sound(m.top, maxNumber) || !sound(m.longest, 2*MaxLease.Microseconds()) {
+		return membership{}, fmt.Errorf("%w: a marker of %+v", ErrCorrupt, m)
+	}
 	n.clock.observe(m.now, sent, n.client.cfg.Clock())
 	return m, nil
 }

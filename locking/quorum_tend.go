@@ -5,6 +5,8 @@ import (
 	"math/rand/v2"
 	"slices"
 	"time"
+
+	"github.com/redis/go-redis/v9"
 )
 
 // tender has nodes that have forgotten vote again, and begins a quorum that is new. It works when a reply has told of such a node.
@@ -203,11 +205,11 @@ func (q *quorum) index(sources []int) (locks []string, ok bool) {
 	ctx, cancel := context.WithTimeout(q.life, q.cfg.Timeout)
 	defer cancel()
 	for _, i := range sources {
-		some, err := q.nodes[i].redis.SMembers(ctx, q.indexKey()).Result()
-		if err != nil {
+		some := redis.NewStringSliceCmd(ctx, "smembers", q.indexKey())
+		if err := process(ctx, q.nodes[i].redis, some); err != nil {
 			return nil, false
 		}
-		locks = append(locks, some...)
+		locks = append(locks, some.Val()...)
 	}
 	slices.Sort(locks)
 	return slices.Compact(locks), true

@@ -81,7 +81,10 @@ func readRegister(value string) (*register, error) {
 	g := &register{}
 	if value != "" {
 		if err := json.Unmarshal([]byte(value), g); err != nil {
-			return nil, fmt.Errorf("read the register: %w", err)
+			return nil, unknown(hopeless{fmt.Errorf("read the register: %w: %w", ErrCorrupt, err)})
+		}
+		if fault := g.fault(); fault != "" {
+			return nil, unknown(hopeless{fmt.Errorf("read the register: %w: %s", ErrCorrupt, fault)})
 		}
 	}
 	if g.Ticks == nil {

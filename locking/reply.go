@@ -62,7 +62,7 @@ func (c *Client) readSeveral(clock *serverClock, raw []any, err error, sent, rec
 	case len(raw) == 1:
 		return reply{verdict: text(raw[0])}
 	}
-	r := reply{verdict: text(raw[0]), place: int(number(raw[1])), sent: sent}
+	r := reply{verdict: text(raw[0]), place: int(min(max(number(raw[1]), 0), mostTogether*mostSlots)), sent: sent}
 	for _, part := range raw[2:] {
 		values, _ := part.([]any)
 		r.parts = append(r.parts, c.read(clock, values, nil, sent, received))
@@ -78,9 +78,18 @@ func (c *Client) read(clock *serverClock, raw []any, err error, sent, received t
 	if len(raw) < common {
 		return reply{err: fmt.Errorf("%w: a reply of %d values from the server", ErrUnknown, len(raw))}
 	}
+	for i, v := range raw[:common] {
+		_, isText := v.(string)
+		if _, isNumber := v.(int64); isText != (i == 0 || i == 5) || isText == isNumber {
+			return reply{err: fmt.Errorf("%w: %w: a reply from the server with %T as value %d", ErrUnknown, ErrCorrupt, v, i)}
+		}
+	}
 	r := reply{verdict: text(raw[0]), now: number(raw[1]), floor: number(raw[2]), longest: number(raw[3]), low: number(raw[4]),
 		orphans: int(number(raw[6])), rest: raw[common:], sent: sent, received: received}
 	r.paused, r.ledger = cutPause(text(raw[5]))
+	if fault := r.fault(); fault != "" {
+		return reply{err: fmt.Errorf("%w: %w: a reply from the server: %s", ErrUnknown, ErrCorrupt, fault)}
+	}
 	r.folded = r.verdict == "released" && r.text(0) == "folded"
 	clock.observe(r.now, sent, received)
 	return r

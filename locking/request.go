@@ -18,7 +18,7 @@ type Request struct {
 	ID string
 	// Slots is the number of rows. Defaults to 1; at most 1,000.
 	Slots int
-	// Lease is how long a grant lasts without renewal. Defaults to 30s; at least 10ms.
+	// Lease is how long a grant lasts without renewal. Defaults to 30s; at least 10ms, at most [MaxLease].
 	Lease time.Duration
 	// Trigger, if set, makes the lease a run that is accounted for: if it ends without a release, it is an
 	// [Orphan] until [Client.Bury], or until a lock that is not Permanent is forgotten. Memo goes with it, for whoever finds it.
@@ -115,8 +115,8 @@ func (r Request) validate() error {
 		return errors.New("a lease id or trigger contains a line break")
 	case r.Slots < 1 || r.Slots > 1000:
 		return fmt.Errorf("slots is %d: it must be from 1 to 1000", max(r.Slots, 0))
-	case r.Lease < 10*time.Millisecond:
-		return fmt.Errorf("lease is %v: it must be at least 10ms", r.Lease)
+	case r.Lease < 10*time.Millisecond || r.Lease > MaxLease:
+		return fmt.Errorf("lease is %v: it must be from 10ms to %v", r.Lease, MaxLease)
 	case r.Delay < 0 || r.Delay > time.Hour:
 		return fmt.Errorf("delay is %v: it must be from 0 to 1h", r.Delay)
 	case r.Adopt != "" && r.Tick != nil:

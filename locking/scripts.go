@@ -14,6 +14,8 @@ import (
 )
 
 var (
+	//go:embed lua/check.lua
+	luaCheck string
 	//go:embed lua/state.lua
 	luaState string
 	//go:embed lua/queue.lua
@@ -80,15 +82,16 @@ type scripts struct {
 }
 
 func loadScripts() scripts {
-	acquire, release := []string{luaState, luaQueue, luaAcquire}, []string{luaState, luaQueue, luaChain, luaRelease}
+	state := luaCheck + "\n" + luaState
+	acquire, release := []string{state, luaQueue, luaAcquire}, []string{state, luaQueue, luaChain, luaRelease}
 	return scripts{
 		acquire: forMany(ordinary(luaGrant, acquire)...), release: forMany(ordinary(luaFree, release)...),
-		renew: forMany(luaState, luaRenew), look: newScript(luaState, luaChain, luaLook), stop: newScript(luaState, luaStop),
-		ended:   newScript(luaState, luaChain, luaEnded),
-		pause:   newScript(luaState, luaPause),
-		remove:  newScript(luaState, luaRemove),
+		renew: forMany(state, luaRenew), look: newScript(state, luaChain, luaLook), stop: newScript(state, luaStop),
+		ended:   newScript(state, luaChain, luaEnded),
+		pause:   newScript(state, luaPause),
+		remove:  newScript(state, luaRemove),
 		several: newScript(function("acquire", acquire...), function("release", release...), luaSeveral),
-		fence:   newScript(luaFence),
+		fence:   newScript(luaCheck, luaFence),
 
 		foldedGrant: takesMany(many{shared: 1, told: 1, bounded: true, read: readFoldedGrant}, luaFoldedGrant),
 		foldedFree:  takesMany(many{read: readFoldedFree}, luaFoldedFree),
@@ -96,8 +99,10 @@ func loadScripts() scripts {
 	}
 }
 
-// ordinary puts the short way before the whole.
-func ordinary(short string, whole []string) []string { return append([]string{short}, whole...) }
+// ordinary puts the short way before the whole. What fails in it, fails before it has written, and is for the whole to name.
+func ordinary(short string, whole []string) []string {
+	return append([]string{"do local done, got = pcall(function()\n" + short + "\nend)\nif done and got then return got end end"}, whole...)
+}
 
 func forMany(parts ...string) *script {
 	s := newScript(parts...)
@@ -197,8 +202,12 @@ func unknown(err error) error {
 	if err == nil || errors.Is(err, ErrUnknown) {
 		return err
 	}
-	if isReply(err) && (redis.IsPermissionError(err) || redis.IsAuthError(err) || ofSomethingElse(err)) {
-		err = hopeless{err}
+	if isReply(err) {
+		if found := damagedReply(err); found != nil {
+			err = hopeless{found}
+		} else if redis.IsPermissionError(err) || redis.IsAuthError(err) || ofSomethingElse(err) {
+			err = hopeless{err}
+		}
 	}
 	return fmt.Errorf("%w: %w", ErrUnknown, err)
 }
@@ -206,8 +215,10 @@ func unknown(err error) error {
 // hopeless makes an error one that is [ErrRefused].
 type hopeless struct{ error }
 
-func (h hopeless) Unwrap() error        { return h.error }
-func (h hopeless) Is(target error) bool { return target == ErrRefused }
+func (h hopeless) Unwrap() error { return h.error }
+func (h hopeless) Is(target error) bool {
+	return target == ErrRefused || target == ErrCorrupt && ofSomethingElse(h.error)
+}
 
 // ofSomethingElse tells that a key is not a lock's.
 func ofSomethingElse(err error) bool {

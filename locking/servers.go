@@ -48,7 +48,8 @@ func newServers(client redis.UniversalClient) *servers {
 }
 
 // holder is the server that has a key, as far as the client knows.
-func (s *servers) holder(ctx context.Context, key string) (server, error) {
+func (s *servers) holder(ctx context.Context, key string) (_ server, err error) {
+	defer shield(&err)
 	if s.cluster == nil {
 		return server{redis: s.single, clock: s.only}, nil
 	}

@@ -47,7 +47,7 @@ func TestSetsThatCannotBe(t *testing.T) {
 			{c.Several("{a}:1", "{a}:2", "{a}:1"), `"{a}:1" is named twice`},
 			{c.Several("{a}:1", "{a}:queue"), "can't end with :queue"},
 			{c.Several("{a}:1", ""), "name is empty"},
-			{c.Several("a").With(WithLease(time.Millisecond)), "at least 10ms"},
+			{c.Several("a").With(WithLease(time.Millisecond)), "from 10ms"},
 			{c.Several("a").With(WithAnyLimit()), "not any limit"},
 		} {
 			_, ok, err := tc.set.TryLock(w.Context())

@@ -60,8 +60,8 @@ func TestShortWayDecidesAsTheWhole(t *testing.T) {
 // wholeScripts are the scripts without their short ways.
 func wholeScripts() scripts {
 	s := loadScripts()
-	s.acquire = forMany(luaState, luaQueue, luaAcquire)
-	s.release = forMany(luaState, luaQueue, luaChain, luaRelease)
+	s.acquire = forMany(luaCheck, luaState, luaQueue, luaAcquire)
+	s.release = forMany(luaCheck, luaState, luaQueue, luaChain, luaRelease)
 	return s
 }
 

@@ -13,7 +13,7 @@ type StopRequest struct {
 	Lock      string
 	Permanent bool // as in [Request]
 	ID        string
-	Reason    string // one line without tabs; required
+	Reason    string // one line of at most 1,000 bytes without tabs; required
 	// Tick and From, as in [Tick.At] and [Tick.NotBefore], and Slots: if the tick is undecided and all slots are held, the lease is the oldest
 	// of those that were granted before From, or that have adopted an orphan of an earlier tick. One lease is chosen for a tick at a time, whoever asks and however often: if it has not
 	// ended by then, the same again. One that is about to stop anyway, and not for another tick, is as good.
@@ -23,8 +23,8 @@ type StopRequest struct {
 
 func (r StopRequest) validate() error {
 	switch {
-	case r.Reason == "" || strings.ContainsAny(r.Reason, "\t\n"):
-		return fmt.Errorf("reason %q: it must be one line without tabs", r.Reason)
+	case r.Reason == "" || !oneLine(r.Reason, longestHeard):
+		return fmt.Errorf("reason %.100q: it must be one line of at most %d bytes, without tabs", r.Reason, longestHeard)
 	case strings.ContainsAny(r.ID, "\t\n"):
 		return fmt.Errorf("lease id %q: it has a tab or a line break", r.ID)
 	case r.ID == "" && (r.Tick.Unix() <= 0 || r.Slots < 1):
@@ -82,7 +82,7 @@ func parseStop(line string) (id, reason string, ok bool) {
 		return "", "", false
 	}
 	id, reason, ok = strings.Cut(rest, "\t")
-	return id, reason, ok && id != "" && reason != "" && !strings.Contains(reason, "\t")
+	return id, reason, ok && id != "" && reason != "" && oneLine(reason, longestHeard)
 }
 
 // Stopping is closed when somebody asks the holder to stop: see [Client.Stop]. It is up to the holder to do so, in its own time: the lease is

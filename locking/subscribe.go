@@ -62,11 +62,11 @@ func (c *Client) listen(ctx context.Context, ch channel, l listener) (heard bool
 	defer sub.Close()
 	defer context.AfterFunc(ctx, func() { sub.Close() })() // no context ends a read
 	for asked := false; ; {
-		m, err := sub.ReceiveTimeout(noRedial, quiet)
+		m, err := receive(sub)
 		var late net.Error
 		switch {
 		case errors.As(err, &late) && late.Timeout() && !asked:
-			if err := sub.Ping(noRedial); err != nil {
+			if err := ping(sub); err != nil {
 				return heard, err
 			}
 			asked = true
@@ -90,8 +90,19 @@ func (c *Client) listen(ctx context.Context, ch channel, l listener) (heard bool
 	}
 }
 
+func receive(sub *redis.PubSub) (m any, err error) {
+	defer shield(&err)
+	return sub.ReceiveTimeout(noRedial, quiet) //nolint:wrapcheck // a subscription's end
+}
+
+func ping(sub *redis.PubSub) (err error) {
+	defer shield(&err)
+	return sub.Ping(noRedial) //nolint:wrapcheck // a subscription's end
+}
+
 // open sends the subscription.
-func (c *Client) open(ctx context.Context, ch channel) (*redis.PubSub, error) {
+func (c *Client) open(ctx context.Context, ch channel) (_ *redis.PubSub, err error) {
+	defer shield(&err)
 	ctx, cancel := context.WithTimeout(ctx, c.cfg.Timeout)
 	defer cancel()
 	if ch.sharded {

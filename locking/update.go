@@ -106,7 +106,8 @@ func (t transaction) try(ctx context.Context, tx *redis.Tx, change func(tx *Tx) 
 	return t.write(ctx, try.Write)
 }
 
-func (t transaction) watch(ctx context.Context, tx *redis.Tx) error {
+func (t transaction) watch(ctx context.Context, tx *redis.Tx) (err error) {
+	defer shield(&err)
 	ctx, cancel := context.WithTimeout(ctx, t.cfg.Timeout)
 	defer cancel()
 	return tx.Watch(ctx, t.keys...).Err()
@@ -116,10 +117,11 @@ func (t transaction) watch(ctx context.Context, tx *redis.Tx) error {
 func (t transaction) unwatch(ctx context.Context, tx *redis.Tx) {
 	ctx, cancel := context.WithTimeout(context.WithoutCancel(ctx), t.cfg.Timeout)
 	defer cancel()
-	_ = tx.Unwatch(ctx)
+	_ = process(ctx, tx, redis.NewStatusCmd(ctx, "unwatch"))
 }
 
 func (t transaction) write(ctx context.Context, pipe redis.Pipeliner) (again bool, err error) {
+	defer shield(&err)
 	ctx, cancel := context.WithTimeout(ctx, t.cfg.Timeout)
 	defer cancel()
 	cmds, err := pipe.Exec(ctx)

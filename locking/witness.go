@@ -23,6 +23,9 @@ type witness struct {
 	sweep int // size of locks at which stale entries are dropped
 }
 
+// mostWitnessed bounds the locks that are remembered, but for those that do not expire: of more, some are forgotten, whichever.
+const mostWitnessed = 200_000
+
 // glitch is how far ahead of the server's clock a ledger may be, in microseconds; lua/state.lua has the same bound.
 const glitch = 60e6
 
@@ -88,15 +91,34 @@ func (w *witness) learn(lock string, k knowledge, idle time.Duration, now int64,
 		k.seen = old.seen
 	}
 	w.locks[lock] = old.with(k)
+	w.bound(k.seen, idle)
+}
+
+// bound drops what is stale, and what is too much. mu is held.
+func (w *witness) bound(now, idle time.Duration) {
 	if len(w.locks) <= max(w.sweep, 1000) {
 		return
 	}
 	for name, known := range w.locks {
-		if known.stale(k.seen, idle) {
+		if known.stale(now, idle) {
 			delete(w.locks, name)
 		}
 	}
-	w.sweep = 2 * len(w.locks)
+	for name, known := range w.locks {
+		if len(w.locks) <= mostWitnessed*9/10 {
+			break
+		}
+		if !known.permanent {
+			delete(w.locks, name)
+		}
+	}
+	w.sweep = max(min(2*len(w.locks), mostWitnessed), len(w.locks)+len(w.locks)/10)
+}
+
+// uses tells whether this client has asked for a lock by itself: what others say of any other is not remembered.
+func (w *witness) uses(lock string) (permanent, used bool) {
+	k, used := w.remembers(lock)
+	return k.permanent, used
 }
 
 // drop forgets what is known of a lock that was removed on purpose.

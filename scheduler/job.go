@@ -9,6 +9,7 @@ import (
 
 	"github.com/hashicorp/go-hclog"
 
+	"github.com/cronclave/cronclave/election"
 	"github.com/cronclave/cronclave/scheduler/cronspec"
 )
 
@@ -57,7 +58,7 @@ type Job struct {
 	Retry Retry
 	// Recover has a tick run again whose run was interrupted.
 	Recover Recover
-	// Lease is how long the cluster waits for a replica that has died. Defaults to 30s; at least 1s.
+	// Lease is how long the cluster waits for a replica that has died. Defaults to 30s; at least 1s, at most 24h.
 	Lease time.Duration
 	// Where are the labels that a replica must have to run the job: see [Config.Labels]. The others only see to it that each tick has an
 	// outcome. Defaults to none: any replica may run it.
@@ -158,7 +159,7 @@ func (j Job) validate() error {
 	fault(j.Parallel < 1 || j.Parallel > 1000, "Parallel is %d: it must be from 1 to 1000", j.Parallel)
 	fault(j.PerTick < 1 || j.PerTick > j.Parallel, "PerTick is %d: it must be from 1 to Parallel, %d", j.PerTick, j.Parallel)
 	fault(j.PerReplica < 1 || j.PerReplica > j.Parallel, "PerReplica is %d: it must be from 1 to Parallel, %d", j.PerReplica, j.Parallel)
-	fault(j.Lease < time.Second, "Lease is %v: it must be at least 1s", j.Lease)
+	fault(j.Lease < time.Second || j.Lease > election.MaxLease, "Lease is %v: it must be from 1s to %v", j.Lease, election.MaxLease)
 	fault(j.Retry.fault() != "", "%s", j.Retry.fault())
 	fault(j.Overlap.fault() != "", "%s", j.Overlap.fault())
 	fault(j.Pool.fault() != "", "%s", j.Pool.fault())

@@ -115,8 +115,8 @@ func (j *lockJob) parseLimits(wait, lease string) (err error) {
 	if j.lease, err = config.ParseDuration(lease); err != nil {
 		return usageError("--lease %q %w", lease, err)
 	}
-	if j.lease < shortestLease {
-		return usageError("--lease %s: it must be at least %v", lease, shortestLease)
+	if j.lease < shortestLease || j.lease > election.MaxLease {
+		return usageError("--lease %s: it must be from %v to %v", lease, shortestLease, election.MaxLease)
 	}
 	if j.forever = wait == "forever"; j.forever {
 		return nil

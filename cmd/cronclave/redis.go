@@ -16,6 +16,7 @@ import (
 	"github.com/redis/go-redis/v9"
 
 	"github.com/cronclave/cronclave/internal/config"
+	"github.com/cronclave/cronclave/internal/resp"
 )
 
 // redisTimeout bounds one round trip.
@@ -144,10 +145,17 @@ func clusterOptions(u config.RedisURL, secure *tls.Config) *redis.ClusterOptions
 // dialer connects to one server within redisTimeout, over TLS if there is a configuration for it.
 func dialer(secure *tls.Config) func(ctx context.Context, network, addr string) (net.Conn, error) {
 	plain := &net.Dialer{Timeout: redisTimeout}
-	if secure == nil {
-		return plain.DialContext
+	dial := plain.DialContext
+	if secure != nil {
+		dial = (&tls.Dialer{NetDialer: plain, Config: secure}).DialContext
 	}
-	return (&tls.Dialer{NetDialer: plain, Config: secure}).DialContext
+	return func(ctx context.Context, network, addr string) (net.Conn, error) { // Sentinels have no hooks
+		conn, err := dial(ctx, network, addr)
+		if err != nil {
+			return nil, err //nolint:wrapcheck // the client says what it did
+		}
+		return resp.Guard(conn), nil
+	}
 }
 
 // credentials adds the password that the configuration names, where the URL has none of its own, and returns what TLS needs;

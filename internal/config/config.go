@@ -43,6 +43,9 @@ type Options struct {
 	Now func() time.Time
 }
 
+// MaxLease is the longest `lease`: that of package locking, which this one does not know.
+const MaxLease = 24 * time.Hour
+
 // Config is a configuration without faults.
 type Config struct {
 	// Namespace is the cluster's name; "default" if not set.

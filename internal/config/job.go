@@ -111,7 +111,7 @@ func jobKeys() section[draft] {
 			"start_deadline":  func(r *reader, v value, d *draft) { assign(&d.StartDeadline)(r.limit(v, "auto")) },
 			"timeout":         func(r *reader, v value, d *draft) { assign(&d.Timeout)(r.limit(v, "none")) },
 			"kill_grace":      func(r *reader, v value, d *draft) { assign(&d.KillGrace)(r.duration(v, 0)) },
-			"lease":           func(r *reader, v value, d *draft) { assign(&d.Lease)(r.duration(v, time.Second)) },
+			"lease":           func(r *reader, v value, d *draft) { assign(&d.Lease)(r.within(v, time.Second, MaxLease)) },
 			"on_lease_lost":   func(r *reader, v value, d *draft) { assign(&d.OutlivesLease)(r.either(v, "stop", "continue")) },
 			"jitter":          func(r *reader, v value, d *draft) { assign(&d.Jitter)(r.duration(v, 0)) },
 			"output":          func(r *reader, v value, d *draft) { read(r, v, outputKeys(), &d.Output) },

@@ -2,6 +2,7 @@ package config
 
 import (
 	"fmt"
+	"math"
 	"path/filepath"
 	"slices"
 	"strconv"
@@ -175,10 +176,18 @@ func parsed[T any](r *reader, v value, want string, parse func(string) (T, error
 
 // duration reads a duration of at least the given length.
 func (r *reader) duration(v value, least time.Duration) (time.Duration, bool) {
+	return r.within(v, least, math.MaxInt64)
+}
+
+// within reads a duration within bounds.
+func (r *reader) within(v value, least, most time.Duration) (time.Duration, bool) {
 	return parsed(r, v, `a duration in a string, such as "90s" or "30d"`, func(s string) (time.Duration, error) {
 		d, err := ParseDuration(s)
-		if err == nil && d < least {
+		switch {
+		case err == nil && d < least:
 			err = fmt.Errorf("is too short; %v is the least", least)
+		case err == nil && d > most:
+			err = fmt.Errorf("is too long; %v is the most", most)
 		}
 		return d, err
 	})

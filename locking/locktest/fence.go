@@ -51,12 +51,11 @@ func fenceRefuses(b *bench) {
 	b.refuses(two, 6, 7)
 	b.refuses(two, 1, 7)
 	b.passes(two, 7) // a run and its retry by another process have one token
-	b.passes(two, 1795187352000823)
-	b.refuses(one, 1795187352000822, 1795187352000823)
-	b.passes(one, greatest) // every digit counts
-	b.refuses(two, greatest-1, greatest)
+	newest := locking.Token(b.now().UnixMicro())
+	b.passes(two, newest)
+	b.refuses(one, newest-1, newest) // every digit counts
 	for _, f := range []*locking.Fence{b.client("newcomer").Fence(resource), b.a.Fence("{" + resource + "}")} {
-		b.refuses(f, 1795187352000823, greatest)
+		b.refuses(f, newest-1, newest)
 	}
 	b.passes(b.b.Fence("another"), 1)
 }

@@ -48,7 +48,7 @@ func RunQuorum(t *testing.T, connect func(t *testing.T) []redis.UniversalClient)
 
 func theorems() []theorem {
 	return slices.Concat(granting(), tokens(), ledger(), fanOut(), orphans(), chains(), forgetting(), lifetime(), stopping(), waiting(), delays(), pausing(), entering(), several(), updating(),
-		fences(), removing(), quorums())
+		fences(), removing(), damages(), quorums())
 }
 
 func run(t *testing.T, has capability, connect func(t *testing.T) []redis.UniversalClient) {

@@ -192,7 +192,7 @@ func cancelled(b *bench) {
 	next := b.linesUp(b.b, 1)
 	gone.cancel()
 	b.fails(gone, context.Canceled)
-	patient := redis.ZAddArgs{XX: true, Members: []redis.Z{{Score: 1e16, Member: first[0]}}} // it is not dropped for its silence
+	patient := redis.ZAddArgs{XX: true, Members: []redis.Z{{Score: float64(time.Now().Add(30 * time.Minute).UnixMicro()), Member: first[0]}}} // it is not dropped for its silence
 	if err := b.rdb.ZAddArgs(b.ctx, b.base()+":patience", patient).Err(); err != nil {
 		b.Fatal(err)
 	}
@@ -371,7 +371,7 @@ func manyWaiters(b *bench) {
 		id := fmt.Sprint("faked-", i)
 		pipe.HSet(b.ctx, b.base(), "w"+id, fmt.Sprintf("owner\n%d\n%d\n0\n:nobody", long.Microseconds(), slots))
 		pipe.ZAdd(b.ctx, b.queueKey(), redis.Z{Score: float64(i), Member: id})
-		pipe.ZAdd(b.ctx, b.base()+":patience", redis.Z{Score: 1e16, Member: id})
+		pipe.ZAdd(b.ctx, b.base()+":patience", redis.Z{Score: float64(time.Now().Add(time.Minute).UnixMicro()), Member: id})
 	}
 	if _, err := pipe.Exec(b.ctx); err != nil {
 		b.Fatal(err)

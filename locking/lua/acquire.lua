@@ -27,7 +27,11 @@ local channel, patience = ARGV[25] or '', num(ARGV[26])
 local waits = QUEUE and channel ~= ''
 
 local mine = slot_of_id and row_at(slot_of_id)
-local expiry = mine and num(redis.call('HGET', LOCK, 'e' .. slot_of_id)) or 0
+local expiry = mine and number(LOCK, 'e' .. slot_of_id, redis.call('HGET', LOCK, 'e' .. slot_of_id), EXACT) or 0
+if expiry > now + longest + MINUTE then -- from before the clock was set back: see holds()
+  expiry = now + longest
+  set('e' .. slot_of_id, int(expiry))
+end
 if expiry > now then -- the same request again, whose first reply was lost: the same grant
   if sync then -- or replicas had not acknowledged it: it stays until they have, however seldom it is asked for
     expiry = math.max(expiry, now + math.max(lease, ASKS_AGAIN))
@@ -80,8 +84,7 @@ end
 -- there is a row. Until then it stays an orphan, for those who mourn it if nobody asks any more.
 local unheard = ARGV[14] ~= '1' and ARGV[15] == '' and redis.call('HGET', ORPHANS, id)
 if unheard then
-  local slot, text = string.match(unheard, '^(%d+)[^\n]*\n(.*)$')
-  local row = unpack_row(text)
+  local row, slot = unpack_orphan(unheard, ORPHANS, id)
   if num(row.attempt) == 1 then
     if #held / 2 >= slots then return reply('held', holder()) end
     redis.call('HDEL', ORPHANS, id)
@@ -164,7 +167,7 @@ local attempt, of_tick, memo = 1, ARGV[17] or '', ARGV[13]
 if ARGV[15] ~= '' then -- an adoption: the orphan's tick, one attempt on; the ledger is not asked
   local found = redis.call('HGET', ORPHANS, ARGV[15])
   if not found then return reply('decided', 'adopted', 0, '') end
-  local row = unpack_row(string.match(found, '^[^\n]*\n(.*)$'))
+  local row = unpack_orphan(found, ORPHANS, ARGV[15])
   attempt, of_tick = num(row.attempt) + 1, row.tick
   if memo == '' then memo = row.memo end
   redis.call('HDEL', ORPHANS, ARGV[15])

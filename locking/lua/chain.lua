@@ -5,13 +5,11 @@
 --       the tick did not end well, which is forgotten when it is due;  followers: "name used seen;...", used being the tick up to which a
 --       follower needs no outcome any more, seen about when it was last named
 
-local HOUR = 60 * MINUTE
-
 -- tick -> due; false for "no"
 local function read_outcomes()
   local well = {}
-  for tick, due in string.gmatch(redis.call('HGET', LOCK, 'outcomes') or '', '(%d+) (%w+);') do
-    well[tonumber(tick)] = due ~= 'no' and tonumber(due)
+  for tick, due in string.gmatch(list(LOCK, 'outcomes', redis.call('HGET', LOCK, 'outcomes') or '', '%d+ %w+;'), '(%d+) (%w+);') do
+    well[number(LOCK, 'outcomes', tick, TICK)] = due ~= 'no' and number(LOCK, 'outcomes', due, EXACT)
   end
   return well
 end
@@ -45,8 +43,9 @@ local function ended_through()
     local row = row_at(slot)
     if row then before(tonumber(row.tick)) end
   end
+  if redis.call('HLEN', ORPHANS) > MOST_ORPHANS then return 0 end -- nobody knows before they are fewer
   for _, orphan in ipairs(redis.call('HVALS', ORPHANS)) do
-    before(tonumber(unpack_row(string.match(orphan, '^[^\n]*\n(.*)$')).tick))
+    before(tonumber(unpack_orphan(orphan, ORPHANS, 'a run').tick))
   end
   return through
 end
@@ -80,12 +79,13 @@ local function follow(name, its_used)
     followers[#followers + 1] = who .. ' ' .. int(upto) .. ' ' .. int(seen) .. ';'
     cut = math.min(cut or upto, upto)
   end
-  for who, upto, seen in string.gmatch(redis.call('HGET', LOCK, 'followers') or '', '([^ ;]+) (%d+) (%d+);') do
-    upto, seen = tonumber(upto), tonumber(seen)
+  local were = list(LOCK, 'followers', redis.call('HGET', LOCK, 'followers') or '', '[^ ;]+ %d+ %d+;')
+  for who, upto, seen in string.gmatch(were, '([^ ;]+) (%d+) (%d+);') do
+    upto, seen = number(LOCK, 'followers', upto, TICK), math.min(number(LOCK, 'followers', seen, EXACT), now)
     if who == name then
       known = true
       if its_used > 0 then upto = its_used end
-      if seen < now - HOUR or seen > now then seen = now end
+      if seen < now - HOUR then seen = now end
     end
     if seen > now - DAY then add(who, upto, seen) end
   end

@@ -1,22 +1,30 @@
--- fence.lua: remembers the greatest token of a resource, and refuses smaller ones. It stands alone, without state.lua; its
+-- fence.lua: remembers the greatest token of a resource, and refuses smaller ones, and those that are ahead of the clock. It is without state.lua; its
 -- arguments and its reply have the same places.
 --
 -- KEYS  1 fence  string: the greatest token, in decimal
 -- ARGV  1 (unused)  2 (unused)  3 how long to keep it when nobody asks (0: for good)  4 the greatest that the witness saw
 --       5-8 (unused)  9 token
--- Reply: passed | stale, now, the greatest token, 0, 0, '', 0
+-- Reply: passed | stale | ahead, now, the greatest token, 0, 0, '', 0
 --
 -- Why it is atomic: between the comparison and the record a greater token could come. Why it may be done twice: the
 -- greatest of some numbers is the same in any order, however often each is named.
+--
+-- A token that no clock has reached would close the resource until it has. One that is recorded already counts, unless it is ahead by more than a day: it was
+-- never granted.
 
 local FENCE = KEYS[1]
 local clock = redis.call('TIME')
+local now = clock[1] * 1000000 + clock[2]
 local idle, token = tonumber(ARGV[3]), tonumber(ARGV[9])
 
-local newest = math.max(tonumber(redis.call('GET', FENCE) or '0'), tonumber(ARGV[4]), token)
+local newest, seen = number(FENCE, 'token', redis.call('GET', FENCE), EXACT), num(ARGV[4])
+if newest > now + DAY then newest = 0 end
+if sound(seen, now + DAY) then newest = math.max(newest, seen) end
+if token > math.max(now + MINUTE, newest) then return {'ahead', now, newest, 0, 0, '', 0} end
+newest = math.max(newest, token)
 local left = redis.call('PTTL', FENCE) -- -1: somebody wants it for good; -2: there is none
-redis.call('SET', FENCE, string.format('%.0f', newest)) -- also if it is the same: WAIT needs something to wait for
+redis.call('SET', FENCE, int(newest)) -- also if it is the same: WAIT needs something to wait for
 if idle > 0 and left ~= -1 then
-  redis.call('PEXPIRE', FENCE, string.format('%.0f', math.max(left, math.ceil(idle / 1000))))
+  redis.call('PEXPIRE', FENCE, int(math.max(left, math.ceil(idle / 1000))))
 end
-return {token == newest and 'passed' or 'stale', clock[1] * 1000000 + clock[2], newest, 0, 0, '', 0}
+return {token == newest and 'passed' or 'stale', now, newest, 0, 0, '', 0}

@@ -1,7 +1,7 @@
 -- grant.lua: the ordinary case of acquire.lua, put before it: a lock with one row of which nobody has forgotten anything is
 -- free, or another was granted the tick, or the request waits for its turn. It has no rules of its own: whatever is out of the ordinary goes on to the whole
 -- text, which decides the same. It needs a fraction of the time, since it reads nothing that is empty then, and makes no functions.
--- Numbers are made of texts by adding 0, which takes a third of tonumber's time.
+-- Numbers are made of texts by adding 0, which takes a third of tonumber's time. It fails where there is none, which goes on to the whole text, too.
 --
 -- KEYS and ARGV are those of acquire.lua.
 
@@ -14,9 +14,10 @@ if ARGV[10] == '1' and ARGV[14] ~= '1' and ARGV[15] == '' and (ARGV[21] or 0) + 
   local hash = not f.err -- else it is folded, or no lock
   local floor, longest, closed, low, since = (f[1] or 0) + 0, (f[2] or 0) + 0, (f[3] or 0) + 0, (f[4] or 0) + 0, (f[5] or 0) + 0
   local tick, idle = (ARGV[17] or '') ~= '' and ARGV[17] + 0, ARGV[3] + 0
-  local bound = now + 60000000 -- beyond it a clock has lied: see mend()
+  local bound, day = now + 60000000, 86400000000 -- beyond them a clock has lied: see mend(), and state.lua
   local known = hash and now <= ARGV[2] + 0 and ARGV[4] + 0 <= floor and ARGV[6] + 0 <= low and closed <= now
     and low * 1000000 <= bound and since <= bound and (f[15] or 0) + 0 <= bound and not f[10] and not f[9]
+    and floor >= 0 and floor <= now + day and longest >= 0 and longest <= day and closed >= 0 and low >= 0
     and (idle > 0) ~= (f[8] == '1') and (ARGV[16] ~= '1' or not f[7] or f[7] == '1')
     and (not f[14] or f[14] == '1') -- and never had another slot
   if f[16] then -- over, as the witness knows

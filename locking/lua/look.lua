@@ -36,12 +36,13 @@ for i = 1, #held, 2 do
     rows[#rows + 1], rows[#rows + 2], rows[#rows + 3] = tonumber(held[i]), held[i + 1], s
   end
 end
-local settled, untold, told, was = {}, {}, {}, redis.call('HGET', LOCK, 'settled') or ''
+local settled, untold, told, was = {}, {}, {}, settled_list()
 for tick in string.gmatch(ARGV[14] or '', '%d+') do told[tick] = true end
 for tick, at, how in string.gmatch(was, '(%d+) (%d+) ([^;]*);') do
   if not told[tick] then
     untold[#untold + 1] = tick .. ' ' .. at .. ' ' .. how .. ';'
-    settled[#settled + 1], settled[#settled + 2], settled[#settled + 3] = tonumber(tick), tonumber(at), how
+    settled[#settled + 1], settled[#settled + 2] = number(LOCK, 'settled', tick, TICK), number(LOCK, 'settled', at, EXACT)
+    settled[#settled + 1] = how
   end
 end
 untold = table.concat(untold)
@@ -49,4 +50,10 @@ if untold ~= was then set('settled', untold) end
 
 local ended_up_to, ended = 0, {}
 if (ARGV[12] or '') ~= '' then ended_up_to, ended = follow(ARGV[12], num(ARGV[13])) end
-return reply('state', since, closed, limit, before, rows, redis.call('HGETALL', ORPHANS), ended_up_to, ended, settled)
+
+-- Of more orphans than a script should return, those are told that come first: when they are recorded, others do.
+local orphans = {}
+if redis.call('HLEN', ORPHANS) > MOST_ORPHANS then orphans = redis.call('HSCAN', ORPHANS, 0, 'COUNT', MOST_ORPHANS)[2]
+else orphans = redis.call('HGETALL', ORPHANS) end
+for i = 1, #orphans, 2 do unpack_orphan(orphans[i + 1], ORPHANS, orphans[i]) end
+return reply('state', since, closed, limit, before, rows, orphans, ended_up_to, ended, settled)

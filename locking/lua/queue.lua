@@ -34,6 +34,7 @@ if QUEUE then
   -- How many are ahead.
   function line_up(owner, lease, slots, any, channel, patience, its_delay)
     if not redis.call('ZSCORE', QUEUE, id) then
+      number(LOCK, 'came', redis.call('HGET', LOCK, 'came'), EXACT)
       redis.call('ZADD', QUEUE, redis.call('HINCRBY', LOCK, 'came', 1), id)
       set('w' .. id, owner .. '\n' .. int(lease) .. '\n' .. int(slots) .. any .. '\n' .. int(its_delay) .. '\n' .. channel)
     end
@@ -65,11 +66,13 @@ if QUEUE then
     for _, gone in ipairs(redis.call('ZRANGEBYSCORE', PATIENCE, '-inf', int(now), 'LIMIT', 0, AT_ONCE)) do
       if gone ~= own then leave_line(gone) end
     end
+    for _, never in ipairs(redis.call('ZRANGEBYSCORE', PATIENCE, int(now + HOUR), '+inf', 'LIMIT', 0, AT_ONCE)) do leave_line(never) end
     for _ = 1, AT_ONCE do
       local head = redis.call('ZRANGE', QUEUE, 0, 0)[1]
       if not head or head == own then return end
       local owner, lease, slots, any, its_delay, channel =
         string.match(redis.call('HGET', LOCK, 'w' .. head) or '', '^([^\n]*)\n(%d+)\n(%d+)(~?)\n(%d+)\n(.*)$')
+      if owner and not (sound(lease + 0, DAY) and slots + 0 >= 1 and slots + 0 <= SLOTS and sound(its_delay + 0, HOUR)) then owner = nil end
       if owner and any == '' and limit > 0 and limit ~= tonumber(slots) then owner = nil end -- it is told so when it asks again
       local slot = owner and free_slot(held, tonumber(slots), {})
       if slot then

@@ -16,25 +16,29 @@
 -- state is 'tentative' until the register knows of it, where it has to, else ''. It is free when its lease, and the delay after that, have ended. Every reply begins with: verdict, now, floor.
 
 local MEMBER, LOCK, TOMBSTONE, INDEX = KEYS[1], KEYS[2], KEYS[3], KEYS[4]
-local SECOND, MINUTE = 1000000, 60000000
+local SECOND = 1000000
 local clock = redis.call('TIME')
 local now = clock[1] * 1000000 + clock[2]
 local id = ARGV[1]
 
-local function int(x) return string.format('%.0f', x) end
-local function num(x) return tonumber(x or '0') or 0 end
 local function is_late() return now > num(ARGV[2]) end
 
 local m = redis.call('HMGET', MEMBER, 'state', 'base', 'top', 'longest')
-local votes, floor, top, longest = m[1] == 'voting', num(m[2]), num(m[3]), num(m[4])
+local function token_in(key, field, value) -- without one that no clock can have given: see state.lua
+  local token = number(key, field, value, EXACT)
+  return token <= now + DAY and token or now
+end
+local votes, floor, top = m[1] == 'voting', token_in(MEMBER, 'base', m[2]), token_in(MEMBER, 'top', m[3])
+local longest = math.min(number(MEMBER, 'longest', m[4], EXACT), DAY + HOUR)
 
-local function row_of(s)
-  if not s then return nil end
+local function row_of(s, slot) -- nil where a lease was released
+  if not s or string.byte(s) == 45 then return nil end
   local r = {}
   r.id, r.token, r.expiry, r.lease, r.delay, r.state, r.owner = string.match(s,
     '^([^\n]*)\n(%d+)\n(%d+)\n(%d+)\n(%d+)\n(%a*)\n(.*)$')
-  if not r.id then return nil end
-  r.token, r.expiry, r.lease, r.delay = tonumber(r.token), tonumber(r.expiry), tonumber(r.lease), tonumber(r.delay)
+  if not r.id then corrupt(LOCK, 'r' .. slot, s) end
+  local function n(value) return number(LOCK, 'r' .. slot, value, EXACT) end
+  r.token, r.expiry, r.lease, r.delay = n(r.token), n(r.expiry), n(r.lease), n(r.delay)
   return r
 end
 local function text_of(r)

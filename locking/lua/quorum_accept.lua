@@ -13,11 +13,12 @@ if is_late() then return {'late', now, 0} end
 if not m[1] then return {'stranger', now, 0} end
 local ballot, slot, lease = num(ARGV[4]), ARGV[6], num(ARGV[7])
 local f = redis.call('HMGET', LOCK, 'floor', 'longest', 'permanent', 'r' .. slot)
-floor = math.max(floor, num(f[1]))
+floor = math.max(floor, token_in(LOCK, 'floor', f[1]))
+local lock_longest = math.min(number(LOCK, 'longest', f[2], EXACT), DAY + HOUR)
 if ballot < floor then return {'stale', now, floor} end
 local had, placed = 0, 0
 if slot ~= '-1' then
-  local row = row_of(f[4])
+  local row = row_of(f[4], slot)
   local held = row and row.id == id and row.expiry > now
   if not held and votes then return {'lost', now, floor} end
   if held then
@@ -28,9 +29,11 @@ if slot ~= '-1' then
 end
 if ARGV[9] == '1' then
   if redis.call('GET', TOMBSTONE) == 'released' then had = 1 end -- the same again
+  local fields = redis.call('HLEN', LOCK)
+  if fields > 4 * SLOTS then corrupt(LOCK, 'number of fields', fields) end
   local all = redis.call('HGETALL', LOCK)
   for i = 1, #all, 2 do
-    local row = string.match(all[i], '^r%d+$') and row_of(all[i + 1])
+    local row = string.match(all[i], '^r%d+$') and row_of(all[i + 1], string.sub(all[i], 2))
     if row and row.id == id then
       had = 1
       redis.call('HDEL', LOCK, all[i])
@@ -42,6 +45,6 @@ if ARGV[9] == '1' then set('dead', int(now + num(ARGV[10]))) end
 set('floor', int(ballot))
 set('ballot', int(ballot))
 set('value', ARGV[5])
-save(ballot, placed, num(f[2]), f[3] == '1')
+save(ballot, placed, lock_longest, f[3] == '1')
 redis.call('SADD', INDEX, LOCK)
 return {(votes or ARGV[11] == '1') and 'accepted' or 'joining', now, ballot, had}

@@ -7,12 +7,13 @@
 local clock = redis.call('TIME')
 local now = clock[1] * 1000000 + clock[2]
 local m = redis.call('HMGET', KEYS[1], 'state', 'base', 'longest', 'epoch', 'since')
-local function n(x) return tonumber(x or '0') or 0 end
+local function n(field, x) return number(KEYS[1], field, x, EXACT) end
+local function token(x) return x <= now + DAY and x or now end -- without one that no clock can have given: see state.lua
 if m[4] ~= ARGV[1] then return {'other', 0} end
 if m[1] == 'voting' then return {'voting', 0} end
-local longest = math.max(n(m[3]), n(ARGV[3]))
-local left = n(m[5]) + longest - now
+local longest = math.min(math.max(n('longest', m[3]), num(ARGV[3])), DAY + HOUR)
+local left = n('since', m[5]) + longest - now
 if left > 0 then return {'wait', left} end
-redis.call('HSET', KEYS[1], 'state', 'voting', 'base', string.format('%.0f', math.max(n(m[2]), n(ARGV[2]))),
+redis.call('HSET', KEYS[1], 'state', 'voting', 'base', string.format('%.0f', math.max(token(n('base', m[2])), token(num(ARGV[2])))),
   'longest', string.format('%.0f', longest))
 return {'voting', 0}

@@ -24,22 +24,24 @@ end
 
 local limit, lock_longest, permanent, ballot, value, rows, mine = 0, 0, false, 0, '', {}, nil
 local list = {}
+local fields = redis.call('HLEN', LOCK)
+if fields > 4 * SLOTS then corrupt(LOCK, 'number of fields', fields) end
 local f = redis.call('HGETALL', LOCK)
 for i = 1, #f, 2 do
   local field, v = f[i], f[i + 1]
   local of = string.match(field, '^r(%d+)$')
   if of then
-    local row = bounded(field, row_of(v)) -- nil where a lease was released
-    of = tonumber(of)
+    of = number(LOCK, field, of, SLOTS - 1)
+    local row = bounded(field, row_of(v, of))
     rows[of] = row
     if row then list[#list + 1], list[#list + 2] = of, text_of(row)
     elseif v == '-' .. id and slot >= 0 then return {'dead', now, 0} end
     if row and row.id == id and row.expiry > now then mine = of end
-  elseif field == 'floor' then floor = math.max(floor, num(v))
-  elseif field == 'limit' then limit = num(v)
-  elseif field == 'longest' then lock_longest = num(v)
+  elseif field == 'floor' then floor = math.max(floor, token_in(LOCK, field, v))
+  elseif field == 'limit' then limit = number(LOCK, field, v, SLOTS)
+  elseif field == 'longest' then lock_longest = math.min(number(LOCK, field, v, EXACT), DAY + HOUR)
   elseif field == 'permanent' then permanent = true
-  elseif field == 'ballot' then ballot = num(v)
+  elseif field == 'ballot' then ballot = number(LOCK, field, v, EXACT)
   elseif field == 'value' then value = v end
 end
 

@@ -12,12 +12,13 @@ local now = string.format('%.0f', clock[1] * 1000000 + clock[2])
 local info = redis.pcall('INFO', 'server')
 local run = type(info) == 'string' and string.match(info, 'run_id:(%x+)') or ''
 local m = redis.call('HMGET', KEYS[1], 'state', 'run', 'since')
-local function n(x) return tonumber(x or '0') or 0 end
+local function n(x, field) return number(KEYS[1], field, x, EXACT) end
+local function token(x) return math.min(x, now + DAY) end -- no clock can have given a later one: see state.lua
 if not m[1] or m[2] ~= run then
   redis.call('HSET', KEYS[1], 'state', 'joining', 'run', run, 'epoch', ARGV[1], 'since', now)
   redis.call('HDEL', KEYS[1], 'founder')
-elseif n(m[3]) > n(now) then -- the clock was set back
+elseif n(m[3], 'since') > now + 0 then -- the clock was set back
   redis.call('HSET', KEYS[1], 'since', now)
 end
 m = redis.call('HMGET', KEYS[1], 'state', 'base', 'top', 'longest', 'epoch', 'since', 'founder')
-return {m[1], n(now), n(m[2]), n(m[3]), n(m[4]), m[5], n(m[6]), n(m[7])}
+return {m[1], now + 0, token(n(m[2], 'base')), token(n(m[3], 'top')), math.min(n(m[4], 'longest'), DAY + HOUR), m[5], n(m[6], 'since'), n(m[7], 'founder')}

@@ -13,6 +13,7 @@ local now, token = clock[1] * 1000000 + clock[2], tonumber(ARGV[5])
 local tomb = redis.call('GET', KEYS[3])
 if tomb == 'released' or tomb == 'gone' then return {tomb, now, 0} end -- the same again
 local fields = {'r' .. ARGV[4], redis.call('HGET', KEYS[2], 'r' .. ARGV[4])}
+if ARGV[4] == '-1' and redis.call('HLEN', KEYS[2]) > 4 * SLOTS then corrupt(KEYS[2], 'number of fields', redis.call('HLEN', KEYS[2])) end
 if ARGV[4] == '-1' then fields = redis.call('HGETALL', KEYS[2]) end
 local found = false
 for i = 1, #fields, 2 do

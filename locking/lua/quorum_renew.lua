@@ -11,9 +11,10 @@ local slot, lease, token = ARGV[4], num(ARGV[5]), num(ARGV[6])
 local tomb = redis.call('GET', TOMBSTONE)
 if tomb and token <= (tonumber(tomb) or tonumber(string.match(tomb, '^shut (%d+)$') or '') or token) then return {'lost', now, 0, 'released'} end
 local f = redis.call('HMGET', LOCK, 'floor', 'longest', 'permanent', 'r' .. slot, 's' .. slot)
-floor = math.max(floor, num(f[1]))
+floor = math.max(floor, token_in(LOCK, 'floor', f[1]))
+local lock_longest = math.min(number(LOCK, 'longest', f[2], EXACT), DAY + HOUR)
 if f[4] == '-' .. id then return {'lost', now, floor, 'released'} end
-local row = row_of(f[4])
+local row = row_of(f[4], slot)
 local own = row and row.id == id
 if own and row.token > token then return {'lost', now, floor, 'granted again'} end
 if row and not own and row.expiry + row.delay > now then return {'lost', now, floor, 'held by ' .. row.owner} end
@@ -24,6 +25,6 @@ if not own then
   set('floor', int(floor))
   set('limit', ARGV[9])
 end
-save(token, lease + num(ARGV[8]), num(f[2]), f[3] == '1')
+save(token, lease + num(ARGV[8]), lock_longest, f[3] == '1')
 local whose, reason = string.match(f[5] or '', '^([^\n]*)\n([^\n]*)')
 return {votes and 'renewed' or m[1] and 'joining' or 'stranger', now, floor, whose == id and reason or ''}

@@ -9,18 +9,25 @@
 
 local row = slot_of_id and row_at(slot_of_id)
 local again = redis.call('GET', TOMBSTONE) -- asked again, the first reply was lost: the same verdict
+if again and again ~= 'released' and again ~= 'gone' then corrupt(TOMBSTONE, 'verdict', again) end
 local verdict = again or (row and 'released' or 'gone')
+local orphan, adopted = redis.call('HGET', ORPHANS, id), redis.call('HGET', LOCK, 'a' .. id)
+local slot, place_of_orphan = slot_of_id, slot_of_id
+local left, left_in, left_at -- the orphan, its slot, and its first line
+if orphan then left, left_in, left_at = unpack_orphan(orphan, ORPHANS, id) end
+local whose, text, _, first -- whose orphan it has adopted, and that
+if adopted then
+  whose, text = string.match(adopted, '^([^\n]*)\n(.*)$')
+  _, _, first, text = unpack_orphan(text or '', LOCK, 'a' .. id)
+end
 redis.call('SET', TOMBSTONE, verdict, 'PX', int(num(ARGV[9]) / 1000))
 if again then return reply(verdict) end
 
-local orphan, adopted = redis.call('HGET', ORPHANS, id), redis.call('HGET', LOCK, 'a' .. id)
-local slot, place_of_orphan = slot_of_id, slot_of_id
 if row then
   if ARGV[10] == '2' or adopted then place_of_orphan = slot_of_orphan(slot, id) end
   vacate(slot, id)
 elseif orphan then
-  local first, text = string.match(orphan, '^([^\n]*)\n(.*)$')
-  slot, place_of_orphan, row = string.match(first, '^%d+'), first, unpack_row(text)
+  slot, place_of_orphan, row = left_in, left_at, left
 end
 
 local undo, tick = ARGV[10] == '1', row and tonumber(row.tick)
@@ -30,7 +37,6 @@ if ARGV[10] == '2' then -- also one that is an orphan already, since the lease w
     redis.call('HSET', ORPHANS, id, place_of_orphan .. '\n' .. pack_row(row))
   end
 elseif undo and adopted then -- the orphan waits for another heir, unless this one was to stop: the first reason is the one
-  local whose, first, text = string.match(adopted, '^([^\n]*)\n([^\n]*)\n(.*)$')
   local reason = string.match(place_of_orphan or '', '^%d+( .*)$')
   if reason and not string.find(first, ' ', 1, true) then first = first .. reason end
   redis.call('HSET', ORPHANS, whose, first .. '\n' .. text)

@@ -14,7 +14,7 @@ if redis.call('EXISTS', TOMBSTONE) == 1 then return reply('lost', 'released', ''
 remember()
 local slot, lease, token = ARGV[10], num(ARGV[11]), num(ARGV[14])
 local found = redis.call('HMGET', LOCK, 'r' .. slot, 's' .. slot)
-local row = found[1] and unpack_row(found[1])
+local row = found[1] and unpack_row(found[1], LOCK, 'r' .. slot)
 if row and row.id == id then
   set('e' .. slot, int(now + lease))
   if num(ARGV[16]) > num(row.attempt) and row.attempt ~= UNHEARD then -- tried again: an heir counts on from there
@@ -27,7 +27,8 @@ if row and row.id == id then
 end
 local other = slot_of_id and slot_of_id ~= slot and row_at(slot_of_id)
 if redis.call('HEXISTS', ORPHANS, id) == 1 or other and num(other.token) >= token then return reply('lost', 'expired', '') end
-if num(redis.call('HGET', LOCK, 't' .. slot)) >= token then
+if token > math.max(floor, now + DAY) then return reply('lost', 'expired', '') end -- of a floor that was mended since
+if number(LOCK, 't' .. slot, redis.call('HGET', LOCK, 't' .. slot), EXACT) >= token then
   return reply('lost', 'expired', row and row.owner or '')
 end
 

@@ -25,11 +25,8 @@ local LOCK, LEDGER, ORPHANS, TOMBSTONE = KEYS[1], KEYS[2], KEYS[3], KEYS[4]
 local clock = redis.call('TIME')
 local now = clock[1] * 1000000 + clock[2]
 
-local MINUTE, DAY = 60000000, 86400000000
 local MOST = 1000 -- entries of the ledger: each reply carries them
-
-local function int(x) return string.format('%.0f', x) end
-local function num(x) return tonumber(x or '0') or 0 end
+local MOST_ORPHANS = 10000 -- that a script reads
 
 -- Fields of LOCK are written together, by save(): a call costs more than a field.
 local changes = {}
@@ -42,7 +39,9 @@ local function unfold()
   local was = redis.pcall('GET', LOCK)
   local token, lease, longest, id, owner = string.match(type(was) == 'string' and was or '', '^(%d+) (%d+) (%d+) ?([^\n]*)\n?(.*)$')
   local life = token and redis.call('PTTL', LOCK) or redis.call('HLEN', LOCK) -- which tells that it is no lock
-  token = int(token + 0)
+  token = int(number(LOCK, 'token', token, EXACT))
+  number(LOCK, 'lease', lease, EXACT)
+  number(LOCK, 'longest', longest, EXACT)
   redis.call('DEL', LOCK)
   redis.call('HSET', LOCK, 'floor', token, 'longest', longest, 'limit', '1', 'used', '1', 't0', token)
   if lease ~= '0' then
@@ -61,12 +60,21 @@ if f.err then
   unfold()
   f = read()
 end
-local floor, longest, closed, low = num(f[1]), num(f[2]), num(f[3]), num(f[4])
-local last, limit, slot_of_id, permanent, by = f[5] or '', num(f[10]), f[11], f[12] == '1', f[13]
-local digest, since, digest2, since2 = f[6] or '', num(f[7]), f[8] or '', num(f[9])
-local delay, delayed = num(f[14]), f[15] or ''
-local used, first_end = num(f[16]), f[17]
+local floor, longest = number(LOCK, 'floor', f[1], EXACT), number(LOCK, 'longest', f[2], EXACT)
+local closed, low = number(LOCK, 'closed', f[3], EXACT), number(LOCK, 'low', f[4], TICK)
+local last, limit, slot_of_id, permanent, by = f[5] or '', number(LOCK, 'limit', f[10], SLOTS), f[11], f[12] == '1', f[13]
+local digest, since, digest2, since2 = f[6] or '', number(LOCK, 'since', f[7], EXACT), f[8] or '', number(LOCK, 'since2', f[9], EXACT)
+local delay, delayed = number(LOCK, 'delay', f[14], HOUR), list(LOCK, 'delayed', f[15] or '', '%d+ %d+;')
+local used, first_end = number(LOCK, 'used', f[16], SLOTS), f[17]
 local paused = f[18] or ''
+if slot_of_id then number(LOCK, 'i' .. id, slot_of_id, SLOTS - 1) end
+
+if paused ~= '' then paused = pause_from(paused, now, LOCK) end
+
+-- A floor that is ahead of the clock by more than a day, and leases longer than any may be, were never granted. A floor that is ahead by less stays: tokens
+-- grow also while a clock that was wrong is corrected.
+if floor > now + DAY then floor = now; set('floor', int(now)) end
+if longest > DAY then longest = DAY; set('longest', int(DAY)) end
 
 -- ledger: tick -> {prev = tick before it, state, how}. 'part': granted in the slots that how lists, and open to others;
 -- 'done': decided as how says; 'open': given back before its start, to all slots, or only to those that how lists.
@@ -84,11 +92,15 @@ local function keep(tick, entry)
   note(tick, entry)
   redis.call('HSET', LEDGER, int(tick), int(entry.prev) .. ' ' .. entry.state .. ' ' .. entry.how)
 end
-local function read_entry(tick, value)
-  local prev, state, how = string.match(value, '^(%d+) (%a+) (.*)$')
-  if prev then note(tonumber(tick), {prev = tonumber(prev), state = state, how = how}) end
+local function read_entry(field, value)
+  local tick, entry = entry_of(field, string.match(value, '^(%d+) (%a+) (.*)$'))
+  if not tick then corrupt(LEDGER, field, value) end
+  note(tick, entry)
 end
-local stored = redis.call('HGETALL', LEDGER) -- in every script: a reply without the ledger would teach its witness to forget
+-- It is read in every script: a reply without the ledger would teach its witness to forget.
+local entries = redis.call('HLEN', LEDGER)
+if entries > 4 * MOST then corrupt(LEDGER, 'number of entries', entries) end
+local stored = entries > 0 and redis.call('HGETALL', LEDGER) or {}
 for i = 1, #stored, 2 do read_entry(stored[i], stored[i + 1]) end
 
 -- The ledger as one string, for the reply and for the witness: "tick prev state how;...". The pause goes before it, if there ever was one: "!pause;...".
@@ -135,15 +147,9 @@ local function advance()
   set('low', int(low))
 end
 
-local function unpack_row(s)
-  local r = {}
-  r.id, r.owner, r.lease, r.token, r.tick, r.attempt, r.trigger, r.memo = string.match(s,
-    '^([^\n]*)\n([^\n]*)\n([^\n]*)\n([^\n]*)\n([^\n]*)\n([^\n]*)\n([^\n]*)\n(.*)$')
-  return r
-end
 local function row_at(slot)
   local s = redis.call('HGET', LOCK, 'r' .. slot)
-  if s then return unpack_row(s), s end
+  if s then return unpack_row(s, LOCK, 'r' .. slot), s end
 end
 
 -- The attempt in a row that was granted to a waiter which has not confirmed it: where there is a delay nobody works on such a row.
@@ -159,6 +165,7 @@ end
 local function shut(held, but)
   local still = {}
   for slot, till in string.gmatch(delayed, '(%d+) (%d+);') do
+    number(LOCK, 'delayed', slot, SLOTS - 1)
     till = math.min(tonumber(till), now + delay)
     if till > now and tonumber(slot) ~= tonumber(but) then
       held[#held + 1], held[#held + 2] = slot, till
@@ -205,6 +212,7 @@ local function holds()
   local held, latest, ends = {}, now + longest, all_ends()
   for slot = 0, used - 1 do
     local expiry = tonumber(ends[slot + 1])
+    if ends[slot + 1] and not sound(expiry, EXACT) then corrupt(LOCK, 'e' .. slot, ends[slot + 1]) end
     if expiry and expiry <= now then
       local row, s = row_at(slot)
       if row and row.trigger ~= '' then
@@ -295,6 +303,7 @@ end
 local function changed(pause) return num(string.match(pause, '^%d+')) end
 local function remember_pause()
   local witnessed = string.match(ARGV[7], '^!([^;]*)')
+  witnessed = witnessed and pause_from(witnessed, now)
   if not witnessed or changed(witnessed) <= changed(paused) then return end
   paused = witnessed
   set('paused', paused)
@@ -306,16 +315,19 @@ end
 local function remember()
   remember_pause()
   local w_floor, w_longest, w_low = num(ARGV[4]), num(ARGV[5]), num(ARGV[6])
-  if w_low * 1000000 > now + MINUTE then w_low = 0 end -- a glitch of the clock, corrected since
+  if not sound(w_low, TICK) or w_low * 1000000 > now + MINUTE then w_low = 0 end -- a glitch of the clock, corrected since
+  if not sound(w_floor, now + DAY) then w_floor = 0 end
+  if not sound(w_longest, DAY) then w_longest = DAY end
   if w_floor <= floor and w_low <= low then return end
   floor, low, longest = math.max(floor, w_floor), math.max(low, w_low), math.max(longest, w_longest)
   local open = {}
   for tick, prev, state, how in string.gmatch(ARGV[7], '(%d+) (%d+) (%a+) ([^;]*)') do
-    local t = tonumber(tick)
-    local e = ledger[t]
-    if state ~= 'open' then recall(t, {prev = tonumber(prev), state = state, how = how})
+    local t, known = entry_of(tick, prev, state, how)
+    local e = ledger[t or '']
+    if not t then -- no word of a lock
+    elseif state ~= 'open' then recall(t, known)
     elseif e and e.state == 'open' and e.how == how then open[t] = true
-    elseif how ~= '' then recall(t, {prev = tonumber(prev), state = 'done', how = 'granted'}) end
+    elseif how ~= '' then recall(t, {prev = known.prev, state = 'done', how = 'granted'}) end
   end
   for tick in pairs(ledger) do -- it was decided since, for the last time
     if tick <= w_low and not open[tick] then erase(tick) end
@@ -364,9 +376,10 @@ local function is_late() return now > num(ARGV[2]) end
 
 -- How ticks were settled is kept for whoever looks: who has settled them may die before it can tell.
 local MOST_SETTLED = 100
+local function settled_list() return list(LOCK, 'settled', redis.call('HGET', LOCK, 'settled') or '', '%d+ %d+ [^;]*;') end
 local function keep_settled(tick, how)
   local kept = {}
-  for entry in string.gmatch(redis.call('HGET', LOCK, 'settled') or '', '[^;]+;') do kept[#kept + 1] = entry end
+  for entry in string.gmatch(settled_list(), '[^;]+;') do kept[#kept + 1] = entry end
   kept[#kept + 1] = int(tick) .. ' ' .. int(now) .. ' ' .. how .. ';'
   redis.call('HSET', LOCK, 'settled', table.concat(kept, '', math.max(1, #kept - MOST_SETTLED + 1)))
 end

@@ -1,0 +1,206 @@
+package integration
+
+import (
+	"context"
+	"fmt"
+	"math/rand/v2"
+	"os"
+	"strings"
+	"testing"
+	"time"
+
+	"github.com/redis/go-redis/v9"
+)
+
+// injections are what anything that may write to Redis may have written: into every kind of key and every channel of docs/redis-keys.md.
+type injector struct {
+	*cluster
+	t      *testing.T
+	random *rand.Rand
+}
+
+// pick is one of some.
+func pick[T any](r *rand.Rand, of ...T) T { return of[r.IntN(len(of))] }
+
+// junk is a number out of range, another type, text, or bytes.
+func (i *injector) junk() string {
+	switch i.random.IntN(8) {
+	case 0:
+		return fmt.Sprint(pick(i.random, int64(-1), 0, 300_000_000, 1<<53-1, 1<<53, 1<<62, -1<<63))
+	case 1:
+		return pick(i.random, "nan", "inf", "-inf", "1e308", "1.5", "0x10", "", " ", "null", "{}", "[]", `{"id":1}`, "\n\n\n\n\n\n\n\n", "!x", "!9007199254740991,1,0,skipped,x")
+	case 2:
+		b := make([]byte, i.random.IntN(200))
+		for n := range b {
+			b[n] = byte(i.random.Uint32())
+		}
+		return string(b)
+	case 3:
+		return strings.Repeat(pick(i.random, "1 done granted;", "0 9999999999999999;", "x", "9 9 9;", "\t", "\n"), 1+i.random.IntN(5000))
+	case 4:
+		return fmt.Sprintf("id\nowner\n%d\n%d\n%d\n%d\ntrigger\nmemo", i.number(), i.number(), i.number(), i.number())
+	case 5:
+		return fmt.Sprintf("%d id\nowner\n%d\n%d\n\n1\n\n", i.number(), i.number(), i.number())
+	case 6:
+		return fmt.Sprintf("%d %s %d", i.number(), pick(i.random, "done", "part", "open", "odd"), i.number())
+	}
+	return fmt.Sprint(time.Now().UnixMicro() + i.random.Int64N(2e15) - 1e15)
+}
+
+func (i *injector) number() int64 {
+	return pick(i.random, 0, 1, -1, 1000, 1001, 1<<31, 1<<53, time.Now().UnixMicro(), time.Now().Unix(), i.random.Int64())
+}
+
+// field is one that some key has, or one that none has.
+func (i *injector) field() string {
+	n := pick(i.random, "0", "0", "1", "999", "1000", "99999999999", "x", "ID")
+	return pick(i.random, "floor", "longest", "closed", "low", "last", "by", "digest", "since", "digest2", "since2", "limit", "permanent", "used", "delay", "delayed", "paused",
+		"outcomes", "followers", "settled", "came", "sync", "r"+n, "t"+n, "e"+n, "s"+n, "o"+n, "i"+n, "a"+n, "w"+n, fmt.Sprint(time.Now().Unix()), i.junk(), "victim", "e|x", "r|x")
+}
+
+// key is one of each kind, none of which the other jobs use.
+func (i *injector) key() string {
+	job := pick(i.random, "{victim}", "{child}", "{slots}")
+	return "cronclave:" + i.Namespace + ":" + pick(i.random, job+":job", job+":job", job+":job", job+":job", job+":job:ledger", job+":job:orphans", job+":job:dead:x",
+		job+":runs", job+":records", job+":output", job+":followed", job+":live:x", "{leader}:office", "{leader}:office:orphans", "{leader}:office:queue", "{res}:fence",
+		"jobs", "gone", "history", "digests:x", "replicas", "replica:x", "requests", "request:x", "request:x:answer", "format", "quorum")
+}
+
+// inject does one thing.
+func (i *injector) inject(ctx context.Context) {
+	key, c := i.key(), i.Client
+	if i.random.IntN(4) == 0 && !strings.HasSuffix(key, ":jobs") {
+		c.Del(ctx, key)
+	}
+	switch i.random.IntN(10) {
+	case 0:
+		c.Set(ctx, key, i.junk(), time.Duration(i.random.IntN(2))*time.Minute)
+	case 1:
+		c.ZAdd(ctx, key, redis.Z{Score: float64(i.number()), Member: i.junk()})
+	case 2:
+		for range 50 {
+			c.HSet(ctx, key, i.field(), i.junk())
+		}
+	case 3:
+		c.Publish(ctx, "cronclave:"+i.Namespace+":"+pick(i.random, "granted", "asked"), i.message())
+	case 4:
+		c.LPush(ctx, key, i.junk())
+	default:
+		c.HSet(ctx, key, i.field(), i.junk())
+	}
+}
+
+// message is what others may publish.
+func (i *injector) message() string {
+	lock := pick(i.random, "{victim}:job", "{child}:job", fmt.Sprint("invented-", i.random.Int()))
+	lines := ""
+	for range 1 + i.random.IntN(2000) {
+		lines += pick(i.random, i.junk()[:0]+"released\t"+lock+"\n", "stop\tx\ty\n",
+			fmt.Sprintf("%s\t%d\t%d\t%d\t%d\t%d\t%d\ttrue\towner\t%s\n", lock, time.Now().Unix(), i.number(), i.number(), i.number(), i.number(), i.number(), pick(i.random, "", "!x", "1 1 done x")))
+	}
+	return lines
+}
+
+// rss is the memory of a process in MiB.
+func rss(t *testing.T, pid int) (mib int) {
+	t.Helper()
+	text, err := os.ReadFile(fmt.Sprintf("/proc/%d/statm", pid))
+	if err != nil {
+		return 0 // not on this system
+	}
+	var size, pages int
+	if _, err := fmt.Sscan(string(text), &size, &pages); err != nil {
+		t.Fatal(err)
+	}
+	return pages * os.Getpagesize() >> 20
+}
+
+// TestInjectionsStopNothingElse makes 1,000 random injections into keys and channels while three replicas run jobs: what is damaged is named, and the other jobs have all their ticks.
+func TestInjectionsStopNothingElse(t *testing.T) {
+	t.Parallel()
+	s := startRedis(t, redisOpts{Args: []string{"--slowlog-log-slower-than", "2000000"}})
+	c := newClusterOn(t, s, `
+[defaults]
+lease = "5s"
+[jobs.victim]
+schedule = "* * * * * *"
+command = 'exec "$SCRIBE"'
+recover = true
+[jobs.child]
+command = 'exec "$SCRIBE"'
+after = ["victim"]
+[jobs.slots]
+schedule = "* * * * * *"
+command = 'exec "$SCRIBE"'
+parallel = 3
+overlap = "queue"
+[jobs.a]
+schedule = "* * * * * *"
+command = 'exec "$SCRIBE"'
+[jobs.b]
+schedule = "* * * * * *"
+command = 'exec "$SCRIBE"'
+overlap = "queue"
+`)
+	replicas := c.startAll(t, 3)
+	first := int64(0)
+	for _, job := range []string{"a", "b", "victim", "slots"} {
+		first = max(first, c.awaitTick(t, soon, job, 0).Tick)
+	}
+	seed := uint64(20)
+	i := &injector{cluster: c, t: t, random: rand.New(rand.NewPCG(seed, 1))}
+	pace := time.NewTicker(25 * time.Millisecond)
+	defer pace.Stop()
+	for range 1000 {
+		i.inject(t.Context())
+		<-pace.C
+	}
+	last := redisTime(t, c.Client).Unix() + 2
+	for _, job := range []string{"a", "b"} {
+		c.awaitTick(t, startTimeout, job, last)
+		ran := map[int64]bool{}
+		for _, l := range starts(c.lines(t, job)) {
+			ran[l.Tick] = true
+		}
+		for tick := first + 1; tick <= last; tick++ {
+			if !ran[tick] {
+				t.Errorf("tick %d of job %s did not run", tick, job)
+			}
+		}
+	}
+	i.wantNamed()
+	for _, r := range replicas {
+		if r.Ended() {
+			t.Fatalf("%s has ended", r.Name)
+		}
+		if mib := rss(t, r.PID); mib > 600 {
+			t.Errorf("%s takes %d MiB", r.Name, mib)
+		}
+		for _, line := range r.Log() {
+			if strings.Contains(line, "BUSY") || strings.Contains(line, "user_script:") && !strings.Contains(line, "CORRUPT") && !strings.Contains(line, "WRONGTYPE") {
+				t.Errorf("%s: %.500s", r.Name, line)
+				break
+			}
+		}
+	}
+	if slow := c.Client.SlowLogGet(t.Context(), 5).Val(); len(slow) > 0 {
+		t.Errorf("Redis was busy: %+v", slow[0])
+	}
+	stopAll(t, replicas)
+	runs := append(starts(c.lines(t, "a")), starts(c.lines(t, "b"))...)
+	checkOnce(t, runs, 1)
+	checkNotEarly(t, runs)
+	checkTokensGrow(t, runs)
+}
+
+// wantNamed demands that a job with a damaged lock says what is damaged.
+func (i *injector) wantNamed() {
+	i.t.Helper()
+	key := "cronclave:" + i.Namespace + ":{victim}:job"
+	i.Client.Del(i.t.Context(), key, key+":ledger", key+":orphans")
+	eventually(i.t, soon, "named error", func() bool {
+		i.Client.HSet(i.t.Context(), key, "used", 300_000_000)
+		got := i.command(i.t, "exec", "victim")
+		return strings.Contains(got.stderr, "damaged data in Redis: used of "+key+": 300000000")
+	})
+}

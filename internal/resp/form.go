@@ -1,0 +1,97 @@
+package resp
+
+import (
+	"bytes"
+	"fmt"
+	"sync/atomic"
+)
+
+// mostKept bounds what is kept of the texts of a reply.
+const mostKept = 512
+
+// form is what an array is made of, as far as go-redis takes it for granted.
+type form struct {
+	kind  byte      // of the reply
+	parts []byte    // of its first elements: s a string, i a number, x anything else
+	texts [4][]byte // and the beginnings of those that are strings
+}
+
+func (f *form) begin(kind byte) {
+	f.kind, f.parts = kind, f.parts[:0]
+	for i := range f.texts {
+		f.texts[i] = f.texts[i][:0]
+	}
+}
+
+// add notes an element.
+func (f *form) add(kind byte, rest []byte) {
+	part := byte('x')
+	switch {
+	case kind == '$' && (len(rest) == 0 || rest[0] != '-'), kind == '+', kind == '=':
+		part = 's'
+	case kind == ':':
+		part = 'i'
+	}
+	if len(f.parts) <= len(f.texts) {
+		f.parts = append(f.parts, part)
+	}
+	if kind == '+' {
+		f.keep(rest)
+	}
+}
+
+// keep keeps some of the text of the element that was added last.
+func (f *form) keep(text []byte) {
+	if n := len(f.parts); n > 0 && n <= len(f.texts) && f.parts[n-1] == 's' {
+		kept := &f.texts[n-1]
+		*kept = append(*kept, text[:min(len(text), mostKept-len(*kept))]...)
+	}
+}
+
+// nothing notes that a reply is null, whatever kind it has.
+func (f *form) nothing(level int) {
+	if level == 0 {
+		f.kind = '_'
+	}
+}
+
+func (f *form) isArray() bool { return f.kind == '*' || f.kind == '~' || f.kind == '>' }
+
+// check is for a whole reply.
+func (f *form) check(messages bool, addresses *atomic.Bool) error {
+	if !f.isArray() {
+		if f.kind == '-' || f.kind == '_' || f.kind == '$' {
+			addresses.Store(false)
+		}
+		return nil
+	}
+	if addresses.CompareAndSwap(true, false) && string(f.parts) != "ss" {
+		return fmt.Errorf("the address of a master of the form %q", f.parts)
+	}
+	if !messages && f.kind != '>' {
+		return nil
+	}
+	return f.message()
+}
+
+// message checks what go-redis reads of a message.
+func (f *form) message() error {
+	if len(f.parts) == 0 || f.parts[0] != 's' {
+		return fmt.Errorf("a message of the form %q", f.parts)
+	}
+	parts, ok := string(f.parts), true
+	switch kind := string(f.texts[0]); kind {
+	case "subscribe", "unsubscribe", "psubscribe", "punsubscribe", "ssubscribe", "sunsubscribe":
+		ok = parts == "ssi" || parts == "sxi"
+	case "message", "smessage":
+		ok = parts == "sss" && (string(f.texts[1]) != "+switch-master" || bytes.Count(f.texts[2], []byte(" ")) >= 4)
+	case "pmessage":
+		ok = parts == "ssss"
+	case "pong":
+		ok = parts == "ss"
+	}
+	if !ok {
+		return fmt.Errorf("a message %.20q of the form %q", f.texts[0], f.parts)
+	}
+	return nil
+}

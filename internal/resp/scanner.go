@@ -1,0 +1,165 @@
+package resp
+
+import (
+	"bytes"
+	"errors"
+	"fmt"
+	"strconv"
+	"sync/atomic"
+)
+
+// scanner follows a stream of replies and finds what is malformed, in whatever pieces it comes.
+type scanner struct {
+	line  []byte // the beginning of one
+	skip  int    // bytes of a string that are to come, its line break included
+	open  []int  // how many elements are to come of each array that is open
+	bytes int    // of this reply
+	total int    // elements of this reply
+
+	form      form
+	messages  atomic.Bool // the connection has subscribed: replies are messages
+	addresses atomic.Bool // the next array is the address of a master, from a Sentinel
+}
+
+// The commands after which replies have a form of their own, as they are sent.
+var (
+	subscriptions = [][]byte{[]byte("$9\r\nsubscribe\r\n"), []byte("$10\r\nssubscribe\r\n"), []byte("$10\r\npsubscribe\r\n")}
+	masterAddress = []byte("\r\nget-master-addr-by-name\r\n")
+)
+
+// asked notes commands.
+func (s *scanner) asked(p []byte) {
+	for _, subscribe := range subscriptions {
+		if !s.messages.Load() && bytes.Contains(p, subscribe) {
+			s.messages.Store(true)
+		}
+	}
+	if bytes.Contains(p, masterAddress) {
+		s.addresses.Store(true)
+	}
+}
+
+// feed takes in what was read.
+func (s *scanner) feed(p []byte) error {
+	for len(p) > 0 {
+		if s.skip > 0 {
+			n, err := s.string(p)
+			if err != nil {
+				return err
+			}
+			p = p[n:]
+			continue
+		}
+		end := bytes.IndexByte(p, '\n')
+		if len(s.line)+max(end, 0) > mostLine || end < 0 && len(s.line)+len(p) > mostLine {
+			return fmt.Errorf("a line of more than %d bytes", mostLine)
+		}
+		if end < 0 {
+			s.line = append(s.line, p...)
+			return nil
+		}
+		line := p[:end+1]
+		if len(s.line) > 0 {
+			s.line = append(s.line, line...)
+			line = s.line
+		}
+		p = p[end+1:]
+		if err := s.header(line); err != nil {
+			return err
+		}
+		s.line = s.line[:0]
+	}
+	return nil
+}
+
+// string takes in some of a string.
+func (s *scanner) string(p []byte) (int, error) {
+	n := min(len(p), s.skip-2)
+	if n > 0 {
+		s.form.keep(p[:n])
+		s.skip -= n
+		return n, nil
+	}
+	if p[0] != "\n\r"[s.skip-1] {
+		return 0, errors.New("a string that does not end where it should")
+	}
+	if s.skip--; s.skip == 0 {
+		return 1, s.element()
+	}
+	return 1, nil
+}
+
+// header takes in a line.
+func (s *scanner) header(line []byte) error {
+	if len(line) < 3 || line[len(line)-2] != '\r' {
+		return fmt.Errorf("the line %.40q", line)
+	}
+	kind, rest := line[0], line[1:len(line)-2]
+	if s.bytes += len(line); s.bytes > mostBytes {
+		return fmt.Errorf("more than %d bytes", mostBytes)
+	}
+	if len(s.open) == 1 {
+		s.form.add(kind, rest)
+	} else if len(s.open) == 0 {
+		s.form.begin(kind)
+	}
+	switch kind {
+	case '+', '-', ':', '_', ',', '#', '(':
+		if kind == '(' && len(rest) > 1000 {
+			return fmt.Errorf("a number of %d digits", len(rest))
+		}
+		return s.element()
+	case '$', '=', '!':
+		return s.begin(kind, rest, mostBulk)
+	case '*', '~', '>':
+		return s.begin(kind, rest, mostElements)
+	case '%':
+		return s.begin(kind, rest, mostPairs)
+	}
+	return fmt.Errorf("the line %.40q", line)
+}
+
+// begin takes in the length of a string, an array or a map.
+func (s *scanner) begin(kind byte, length []byte, most int) error {
+	n, err := strconv.Atoi(string(length))
+	if err != nil || n < -1 || n > most {
+		return fmt.Errorf("a length of %.40q", length)
+	}
+	switch {
+	case n < 0:
+		s.form.nothing(len(s.open))
+		return s.element()
+	case kind == '$' || kind == '=' || kind == '!':
+		if s.bytes += n; s.bytes > mostBytes {
+			return fmt.Errorf("more than %d bytes", mostBytes)
+		}
+		s.skip = n + 2
+		return nil
+	case kind == '%':
+		n *= 2
+	}
+	if s.total += n; s.total > mostElements {
+		return fmt.Errorf("more than %d elements", mostElements)
+	}
+	if n == 0 {
+		return s.element()
+	}
+	if len(s.open) == mostDepth {
+		return fmt.Errorf("more than %d levels", mostDepth)
+	}
+	s.open = append(s.open, n)
+	return nil
+}
+
+// element ends one, and the arrays that end with it.
+func (s *scanner) element() error {
+	for len(s.open) > 0 {
+		last := len(s.open) - 1
+		if s.open[last]--; s.open[last] > 0 {
+			return nil
+		}
+		s.open = s.open[:last]
+	}
+	s.bytes, s.total = 0, 0
+	return s.form.check(s.messages.Load(), &s.addresses)
+}
