@@ -133,6 +133,7 @@ after = ["victim"]
 schedule = "* * * * * *"
 command = 'exec "$SCRIBE"'
 parallel = 3
+per_tick = 1
 overlap = "queue"
 [jobs.a]
 schedule = "* * * * * *"

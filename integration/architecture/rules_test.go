@@ -37,7 +37,6 @@ var house = []room{
 	{"internal/httpapi", []string{"internal/safefile"}, "the API sees the rest through small interfaces"},
 	{"internal/logging", nil, "log output must wait for nothing, so it knows of nothing that could hang"},
 	{"internal/resp", nil, "whether a reply is well-formed does not depend on what it says"},
-	{"internal/httpapi", nil, "the API sees the rest through small interfaces"},
 	{"internal/embedded", nil, "the embedded server takes the place of Redis, which knows nothing of us"},
 	{"cmd", everything, "wiring knows every part"},
 	{"integration", everything, "tests see what users see, and what the parts are made of"},

@@ -50,8 +50,8 @@ func loadScripts(t *testing.T) (scripts [release + 1]*redis.Script) {
 		return string(text)
 	}
 	for kind, parts := range map[Kind][]string{
-		claim: {"grant", "state", "queue", "acquire"}, renewal: {"state", "renew"}, release: {"free", "state", "queue", "release"}, // without keys of a queue
-		pauseScript: {"state", "pause"},
+		claim: {"grant", "check", "state", "queue", "acquire"}, renewal: {"check", "state", "renew"}, release: {"free", "check", "state", "queue", "release"}, // without keys of a queue
+		pauseScript: {"check", "state", "pause"},
 	} {
 		var texts []string
 		for _, part := range parts {

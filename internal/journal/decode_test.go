@@ -13,6 +13,9 @@ func FuzzDecode(f *testing.F) {
 	f.Add(`{"id":"1","name":"n","seen":"2026-03-01T03:00:00Z"}`)
 	f.Add(`{"name":"a","schedule":["* * * * *"],"parallel":-1}`)
 	f.Add(`{"run_id":"1","job":"a","outcome":"ok","tick":"9999-12-31T23:59:59.999999999+23:59"}`)
+	f.Add(`{"run_id":"1","job":"a","outcome":"ok","tick":"9999-12-31T23:59:59-23:59"}`)
+	f.Add(`{"run_id":"1","job":"a","outcome":"ok","slot":-1,"attempt":-1,"duration_ms":9223372036854775807}`)
+	f.Add(`{"id":"1","name":"n","running":-9}`)
 	f.Add(`{"run_id":"1","job":"a","outcome":"ok","token":1e400}`)
 	for _, s := range []string{"", "null", "[]", "{", "\xff", `""`, "7", `{"run_id":{}}`} {
 		f.Add(s)

@@ -71,7 +71,7 @@ func notSeenSince(all map[string]string, t time.Time) (names []string, lastSeen 
 func (j *Journal) GoneJobs(ctx context.Context) (map[string]time.Time, error) {
 	ctx, cancel := j.within(ctx)
 	defer cancel()
-	all := j.redis.ZRangeWithScores(ctx, j.key("gone"), 0, -1)
+	all := j.redis.ZRangeWithScores(ctx, j.key("gone"), 0, mostListed-1)
 	if err := allErrors(ctx, []redis.Cmder{all}, all.Err()); err != nil {
 		return nil, fmt.Errorf("list the jobs that are gone: %w", err)
 	}
@@ -79,7 +79,8 @@ func (j *Journal) GoneJobs(ctx context.Context) (map[string]time.Time, error) {
 	for part := range slices.Chunk(all.Val(), maxBatch) {
 		cmds, err := j.redis.Pipelined(ctx, func(p redis.Pipeliner) error {
 			for _, z := range part {
-				p.HExists(ctx, j.key("jobs"), z.Member.(string))
+				name, _ := z.Member.(string)
+				p.HExists(ctx, j.key("jobs"), name)
 			}
 			return nil
 		})
@@ -87,8 +88,8 @@ func (j *Journal) GoneJobs(ctx context.Context) (map[string]time.Time, error) {
 			return nil, fmt.Errorf("list the jobs that are gone: %w", err)
 		}
 		for i, z := range part {
-			name := z.Member.(string)
-			if cmds[i].(*redis.BoolCmd).Val() || !isName(name) {
+			name, _ := z.Member.(string)
+			if cmds[i].(*redis.BoolCmd).Val() || !isName(name) || !scored(z.Score) {
 				back = append(back, name)
 				continue
 			}

@@ -2,6 +2,7 @@ package journal
 
 import (
 	"context"
+	"fmt"
 	"time"
 
 	"github.com/redis/go-redis/v9"
@@ -54,6 +55,16 @@ func (j *Journal) subscribe(ctx context.Context, told chan<- struct{}) {
 	}
 }
 
+// receive reads a message. What the client panics at is no message: its connection is given up.
+func receive(ctx context.Context, sub *redis.PubSub) (m any, err error) {
+	defer func() {
+		if p := recover(); p != nil {
+			err = fmt.Errorf("read a message: %w: %v", ErrCorrupt, p)
+		}
+	}()
+	return sub.ReceiveTimeout(ctx, quiet) //nolint:wrapcheck // a subscription's end
+}
+
 // listen subscribes once, and returns when that has ended.
 func (j *Journal) listen(ctx context.Context, told chan<- struct{}) {
 	sub := j.redis.Subscribe(ctx)
@@ -66,7 +77,7 @@ func (j *Journal) listen(ctx context.Context, told chan<- struct{}) {
 	end() // so that go-redis does not connect again by itself
 	for err == nil {
 		var m any
-		if m, err = sub.ReceiveTimeout(ended, quiet); err != nil {
+		if m, err = receive(ended, sub); err != nil {
 			return
 		}
 		if _, ok := m.(*redis.Message); !ok {

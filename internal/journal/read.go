@@ -104,7 +104,7 @@ func (j *Journal) Run(ctx context.Context, job, id string) (r Record, ok bool, e
 
 // recorded are the names of the jobs that have records.
 func (j *Journal) recorded(ctx context.Context) ([]string, error) {
-	cmd := j.redis.ZRevRange(ctx, j.key("history"), 0, -1)
+	cmd := j.redis.ZRevRange(ctx, j.key("history"), 0, mostListed-1)
 	if err := allErrors(ctx, []redis.Cmder{cmd}, cmd.Err()); err != nil {
 		return nil, err
 	}
@@ -158,7 +158,7 @@ func (j *Journal) index(ctx context.Context, jobs []string, n int) (found []entr
 	for i, job := range jobs {
 		for _, z := range cmds[i+1].(*redis.ZSliceCmd).Val() {
 			id, _ := z.Member.(string)
-			if !isRunID(id) {
+			if !isRunID(id) || !scored(z.Score) {
 				corrupt.Add(fmt.Errorf("%w: run id %.40q of job %s", ErrCorrupt, id, job))
 			} else if !scoreMoment(z.Score).Before(oldest) {
 				found = append(found, entry{job, id, z.Score})

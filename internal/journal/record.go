@@ -176,6 +176,9 @@ func decode(job, id, text string) (Record, error) {
 	if r.Job != job || r.RunID != id || r.Outcome == "" {
 		return Record{}, fmt.Errorf("%w: run %s of job %s: the record there is of run %.40q of job %.40q", ErrCorrupt, id, job, r.RunID, r.Job)
 	}
+	if fault := r.fault(); fault != "" {
+		return Record{}, fmt.Errorf("%w: run %s of job %s: %s", ErrCorrupt, id, job, fault)
+	}
 	return r, nil
 }
 

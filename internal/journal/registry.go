@@ -103,7 +103,7 @@ func (j *Journal) Replicas(ctx context.Context) ([]Replica, error) {
 }
 
 func (j *Journal) replicas(ctx context.Context) (replicas []Replica, damaged, err error) {
-	index := j.redis.ZRange(ctx, j.key("replicas"), 0, -1)
+	index := j.redis.ZRevRange(ctx, j.key("replicas"), 0, mostListed-1)
 	if err := allErrors(ctx, []redis.Cmder{index}, index.Err()); err != nil {
 		return nil, nil, err
 	}
@@ -188,12 +188,15 @@ func (j *Journal) ClaimLost(ctx context.Context, id string) (claimed bool, err e
 }
 
 // decodeEntry reads the JSON of v, whose name must then be want.
-func decodeEntry(text string, v any, name *string, want string) error {
+func decodeEntry(text string, v described, name *string, want string) error {
 	if err := json.Unmarshal([]byte(text), v); err != nil {
 		return fmt.Errorf("%w: %w", ErrCorrupt, err)
 	}
 	if *name != want {
 		return fmt.Errorf("%w: the entry there is of %.40q", ErrCorrupt, *name)
+	}
+	if fault := v.fault(); fault != "" {
+		return fmt.Errorf("%w: %s", ErrCorrupt, fault)
 	}
 	return nil
 }
