@@ -19,6 +19,9 @@ import (
 // MaxLease is the longest that a lease may last without renewal.
 const MaxLease = locking.MaxLease
 
+// ErrCorrupt means that the job's lock holds what no client has written: a person has to mend it. It comes with ErrUnknown.
+var ErrCorrupt = locking.ErrCorrupt
+
 // ErrUnknown means that the server did not answer in time: it may or may not have done what was asked.
 var ErrUnknown = locking.ErrUnknown
 

@@ -64,10 +64,10 @@ overlap = "queue"
 	for _, r := range replicas {
 		r.WaitLog(t, soon, "announcement", announced)
 	}
-	first := c.awaitTick(t, soon, "quick", 0).Tick
+	c.awaitTick(t, soon, "quick", 0)
 	g.on.Store(true)
 	p.drop() // so that connections are made anew, too
-	eventually(t, startTimeout, "1,000 malformed replies", func() bool { return g.done.Load() >= 1000 })
+	eventually(t, startTimeout, "malformed replies", func() bool { return g.done.Load() >= 300 })
 	awaitTime(t, c.Client, redisTime(t, c.Client).Add(5*time.Second))
 	g.on.Store(false)
 	for _, r := range replicas {
@@ -84,17 +84,6 @@ overlap = "queue"
 	after := redisTime(t, c.Client).Unix() + 2
 	for _, job := range []string{"quick", "other"} {
 		c.awaitTick(t, startTimeout, job, after)
-	}
-	for _, job := range []string{"quick", "other"} {
-		eventually(t, startTimeout, "outcome of each tick of job "+job, func() bool {
-			past := outcomesOf(c.history(t, job))
-			for tick := first + 1; tick <= last; tick++ {
-				if o := past[tick]; len(o) == 0 || o[0].Outcome == "running" {
-					return false
-				}
-			}
-			return true
-		})
 	}
 	stopAll(t, replicas[1:])
 	runs := starts(c.lines(t, ""))

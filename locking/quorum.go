@@ -51,7 +51,7 @@ func (s quorumScripts) all() []*script {
 
 func loadQuorumScripts() quorumScripts {
 	return quorumScripts{
-		claim: newScript(ordinary(luaQuorumShort, []string{luaCheck, luaQuorum, luaQuorumClaim})...), accept: newScript(luaCheck, luaQuorum, luaQuorumAccept),
+		claim: newScript(luaQuorumShort, luaCheck, luaQuorum, luaQuorumClaim), accept: newScript(luaCheck, luaQuorum, luaQuorumAccept),
 		renew: newScript(luaCheck, luaQuorum, luaQuorumRenew), release: newScript(luaQuorumFree, luaCheck, luaQuorumRelease),
 		stop: newScript(luaQuorumStop), enrol: newScript(luaCheck, luaQuorumEnrol), admit: newScript(luaCheck, luaQuorumAdmit),
 		found: newScript(luaQuorumFound),

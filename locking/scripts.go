@@ -99,10 +99,8 @@ func loadScripts() scripts {
 	}
 }
 
-// ordinary puts the short way before the whole. What fails in it, fails before it has written, and is for the whole to name.
-func ordinary(short string, whole []string) []string {
-	return append([]string{"do local done, got = pcall(function()\n" + short + "\nend)\nif done and got then return got end end"}, whole...)
-}
+// ordinary puts the short way before the whole.
+func ordinary(short string, whole []string) []string { return append([]string{short}, whole...) }
 
 func forMany(parts ...string) *script {
 	s := newScript(parts...)

@@ -275,6 +275,10 @@ func (s *Scheduler) cannotTell(k *tick, r election.Result, now time.Time) {
 		s.agenda.close(k)
 		return
 	}
+	if damaged(r.Err) {
+		s.postpone(k, r, now)
+		return
+	}
 	k.contends, k.held = false, time.Time{}
 	if !s.away {
 		s.away = true

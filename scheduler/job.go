@@ -184,6 +184,8 @@ type task struct {
 	untold    []untold
 	dismissed bool // it is no job of this replica any more
 
+	quietUntil time.Time // until then it is not said again that its lock is damaged
+
 	chain    *chain  // instead of spec, if it runs after others
 	children []*task // that run after it
 

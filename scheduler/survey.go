@@ -223,6 +223,11 @@ func (s *Scheduler) begin(ctx context.Context) error {
 	}
 	now := s.now()
 	for i, t := range announce.tasks {
+		if err := announce.states[i].Err; err != nil { // it is looked at again, and has its ticks from then on
+			s.tellDamage(t, err, now)
+			s.introduce(t, now.Add(longestPause))
+			continue
+		}
 		s.agenda.timeline.add(t.spec, t, now)
 		s.watchRunning(t, announce.states[i])
 		s.inherit(t, announce.states[i], now)
@@ -242,7 +247,7 @@ func (s *Scheduler) begin(ctx context.Context) error {
 	return nil
 }
 
-// insist surveys until the server has answered for all of a batch. It fails only when ctx ends.
+// insist surveys until the server has answered for all of a batch, or has named what is damaged. It fails only when ctx ends.
 func (s *Scheduler) insist(ctx context.Context, b *surveyedBatch) error {
 	b.states = make([]election.State, len(b.tasks))
 	todo := make([]int, len(b.tasks))
@@ -261,7 +266,7 @@ func (s *Scheduler) insist(ctx context.Context, b *surveyedBatch) error {
 				s.watch(b.tasks[i], s.now())
 			}
 		}
-		todo = slices.DeleteFunc(todo, func(i int) bool { return b.states[i].Err == nil })
+		todo = slices.DeleteFunc(todo, func(i int) bool { return b.states[i].Err == nil || damaged(b.states[i].Err) })
 		if len(todo) == 0 {
 			break
 		}

@@ -4,6 +4,7 @@
 --
 -- KEYS and ARGV are those of release.lua.
 
+local done, got = pcall(function() -- what is no number fails here before anything is written, and is for the whole text to name
 if (ARGV[10] or '0') == '0' and ARGV[8] ~= '1' and not ARGV[14] then
   local f = redis.pcall('HMGET', KEYS[1], 'floor', 'longest', 'low', 'permanent', 'delayed', 'i' .. ARGV[1], 'r0', 'a' .. ARGV[1], 'used', 'closed', 'delay',
     'limit', 't0', 'e0', 'came')
@@ -58,3 +59,5 @@ if (ARGV[10] or '0') == '0' and ARGV[8] ~= '1' and not ARGV[14] then
     end
   end
 end
+end)
+if done and got then return got end

@@ -5,6 +5,7 @@
 --
 -- KEYS and ARGV are those of acquire.lua.
 
+local done, got = pcall(function() -- what is no number fails here before anything is written, and is for the whole text to name
 -- one slot, may be granted, no adoption, no fan-out, no WAIT, no delay
 if ARGV[10] == '1' and ARGV[14] ~= '1' and ARGV[15] == '' and (ARGV[21] or 0) + 0 <= 1 and ARGV[8] ~= '1' and (ARGV[27] or '0') == '0' then
   local clock = redis.call('TIME')
@@ -87,3 +88,5 @@ if ARGV[10] == '1' and ARGV[14] ~= '1' and ARGV[15] == '' and (ARGV[21] or 0) + 
     end
   end
 end
+end)
+if done and got then return got end

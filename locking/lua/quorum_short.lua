@@ -3,6 +3,7 @@
 --
 -- KEYS and ARGV are those of quorum_claim.lua.
 
+local done, got = pcall(function() -- what is no number fails here before anything is written, and is for the whole text to name
 if ARGV[4] == '0' and ARGV[5] == '1' and ARGV[10] == '' and (ARGV[12] == '' or ARGV[12] == 'but,0,') and ARGV[14] == '' and ARGV[16] ~= '1' then
   local clock = redis.call('TIME')
   local now = clock[1] * 1000000 + clock[2]
@@ -27,3 +28,5 @@ if ARGV[4] == '0' and ARGV[5] == '1' and ARGV[10] == '' and (ARGV[12] == '' or A
     return {'yes', now, token, 0, token}
   end
 end
+end)
+if done and got then return got end
