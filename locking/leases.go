@@ -145,7 +145,7 @@ func (s *Leases) lost() []error {
 	}
 	for i, l := range s.all {
 		if why := context.Cause(l.ctx); errors.Is(why, ErrLost) {
-			errs[i] = fmt.Errorf("release %q: %w before", l.lock, why)
+			errs[i] = fmt.Errorf("release %q: lost before: %w", l.lock, why)
 		}
 	}
 	return errs

@@ -216,8 +216,8 @@ func TestReleaseOfASetTellsWhatWasLost(t *testing.T) {
 		w.fail("mute")
 		w.pass(4 * time.Second)
 		w.fail()
-		if cause := context.Cause(set.Context()); !errors.Is(cause, ErrLost) || w.held() != 2 {
-			w.Fatalf("%v, %d rows", cause, w.held())
+		if cause := context.Cause(set.Context()); !errors.Is(cause, ErrLost) { // the server has both rows still: nobody has looked
+			w.Fatal(cause)
 		}
 		err := set.Release(w.Context())
 		if !errors.Is(err, ErrLost) || !strings.Contains(err.Error(), `"{s}:1"`) || strings.Contains(err.Error(), `"{s}:2"`) || strings.Count(err.Error(), ErrLost.Error()) != 1 {
