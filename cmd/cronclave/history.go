@@ -73,12 +73,13 @@ func (a *app) history(ctx context.Context, job string, n int, output bool) ([]jo
 // view is what a command that only looks works with.
 type view struct {
 	cfg     *config.Config
+	faults  int // of the configuration, whose jobs are not known then
 	redis   *store
 	journal *journal.Journal
 }
 
 func (a *app) openView(ctx context.Context) (*view, error) {
-	cfg, err := a.loadIfAny()
+	cfg, faults, err := a.loadIfAny()
 	if err != nil {
 		return nil, err
 	}
@@ -90,7 +91,7 @@ func (a *app) openView(ctx context.Context) (*view, error) {
 	if err != nil {
 		return nil, errors.Join(err, rdb.Close())
 	}
-	return &view{cfg, rdb, j}, nil
+	return &view{cfg, faults, rdb, j}, nil
 }
 
 func (v *view) close() { _ = v.redis.Close() } // nothing is under way
@@ -108,13 +109,27 @@ func (v *view) knows(ctx context.Context, job string) error {
 	if slices.Contains(names, job) {
 		return nil
 	}
-	// Jobs of the past are good for a hint only.
+	// Jobs of the past are good for a hint only, unless the configuration that may still have them was not searched.
 	const enough = 1000
 	past, _ := v.journal.Runs(ctx, "", enough, false)
 	for _, r := range past {
-		names = append(names, r.Job)
+		if names = append(names, r.Job); r.Job != job {
+			continue
+		}
+		if v.faults > 0 {
+			return nil
+		}
+		return usageError("job %q has runs in the history, and is configured no more: neither here nor on a replica", job)
 	}
-	return noJob(job, names)
+	return v.besideFaults(noJob(job, names))
+}
+
+// besideFaults adds to an error about an unknown job that the faulty configuration may have it.
+func (v *view) besideFaults(err error) error {
+	if v.faults == 0 {
+		return err
+	}
+	return usageError("%w (no replica has it; the faulty configuration was not searched)", err)
 }
 
 func (a *app) printHistory(records []journal.Record) error {

@@ -181,11 +181,11 @@ func (v *view) selected(ctx context.Context, s selection) ([]string, error) {
 	}
 	for _, tag := range s.tags {
 		if !slices.Contains(known, tag) {
-			return nil, noTag(tag, known)
+			return nil, v.besideFaults(noTag(tag, known))
 		}
 	}
 	if len(names) == 0 {
-		return nil, usageError("no job is known in namespace %s: neither the configuration nor a replica has one", v.cfg.Namespace)
+		return nil, v.besideFaults(usageError("no job is known in namespace %s: neither the configuration nor a replica has one", v.cfg.Namespace))
 	}
 	slices.Sort(names)
 	return slices.Compact(names), nil

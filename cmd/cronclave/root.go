@@ -178,9 +178,6 @@ func plannedCommands() []*cobra.Command {
 	return commands
 }
 
-// defaultNamespace is where nobody names another.
-const defaultNamespace = "default"
-
 // defaultConfig is read if no other is named.
 const defaultConfig = "jobs.toml"
 
@@ -232,17 +229,8 @@ func (a *app) loadIfNamed() (*config.Config, error) {
 	return a.noConfig(), nil
 }
 
-// loadIfAny reads the configuration if it is named or there; else it is empty, for commands that need only Redis.
-func (a *app) loadIfAny() (*config.Config, error) {
-	path, named := a.configFile()
-	if _, err := os.Stat(path); errors.Is(err, os.ErrNotExist) && !named {
-		return a.noConfig(), nil
-	}
-	return a.load()
-}
-
 func (a *app) noConfig() *config.Config {
-	return &config.Config{Namespace: orDefault(a.namespace, defaultNamespace)}
+	return &config.Config{Namespace: orDefault(a.namespace, config.DefaultNamespace)}
 }
 
 func orDefault[T comparable](v, def T) T {

@@ -46,9 +46,12 @@ type Options struct {
 // MaxLease is the longest `lease`: that of package locking, which this one does not know.
 const MaxLease = 24 * time.Hour
 
+// DefaultNamespace is the cluster's name where none is set.
+const DefaultNamespace = "default"
+
 // Config is a configuration without faults.
 type Config struct {
-	// Namespace is the cluster's name; "default" if not set.
+	// Namespace is the cluster's name; DefaultNamespace if not set.
 	Namespace string
 	// Timezone is the zone of jobs that name none; UTC if not set.
 	Timezone *time.Location

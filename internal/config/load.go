@@ -17,6 +17,7 @@ type reader struct {
 	options Options
 	faults  Faults
 	sources []*source
+	broken  []*source        // that are no TOML
 	order   map[string]int   // of the files' names, as they were reached
 	known   map[string]bool  // files that were read, by their real paths
 	set     map[string]value // settings and jobs by their paths: the place of each
@@ -108,6 +109,7 @@ func (r *reader) source(s *source) {
 		r.note(f)
 	}
 	if s.tree == nil {
+		r.broken = append(r.broken, s)
 		return
 	}
 	r.sources = append(r.sources, s)

@@ -25,6 +25,7 @@ type source struct {
 	chars  []int // how many characters are before each stride of the text
 	tree   map[string]any
 	places *place
+	again  []twin // what it defines twice, whose second definitions were not read
 }
 
 // readSource reads a file. Its error has no file name in it, unless it says whom the file is from.
@@ -119,7 +120,7 @@ func (s *source) parse(b *bounds) (faults Faults) {
 		}
 	}
 	if err == nil {
-		s.tree, s.places = tree, places
+		s.tree, s.places, s.again = tree, places, twins
 	}
 	return faults
 }

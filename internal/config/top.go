@@ -109,18 +109,23 @@ func (r *reader) named(v value, kind string, each func(value)) {
 	}
 }
 
-// config makes the configuration of all files that were read. It is complete only if no fault was found.
-func (r *reader) config() *Config {
-	t := top{Config: Config{
-		Namespace: "default",
+// defaults is the configuration of an empty file.
+func defaults(taken map[string]bool) Config {
+	return Config{
+		Namespace: DefaultNamespace,
 		Timezone:  time.UTC,
 		Redis:     Redis{AckTimeout: 100 * time.Millisecond},
 		Replica:   Replica{DrainTimeout: 25 * time.Second, MaxRunning: 100},
 		History:   History{Runs: 50, MaxAge: 30 * 24 * time.Hour, MaxBytes: 1 << 20},
 		Heartbeat: Heartbeat{Every: time.Minute},
 		Pools:     map[string]Pool{},
-		EnvTaken:  r.taken,
-	}, calendars: calendars{}}
+		EnvTaken:  taken,
+	}
+}
+
+// config makes the configuration of all files that were read. It is complete only if no fault was found.
+func (r *reader) config() *Config {
+	t := top{Config: defaults(r.taken), calendars: calendars{}}
 	for _, s := range r.sources {
 		read(r, s.root(r.taken), topKeys(), &t)
 	}
