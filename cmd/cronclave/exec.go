@@ -94,11 +94,17 @@ func (a *app) exec(ctx context.Context, cfg *config.Config, job *config.Job, loc
 	return execResult(record, err)
 }
 
-// foreground is the one job, also if it is not enabled, with its output handed on.
+// anySchedule stands for that of a job which runs outside its schedule.
+var anySchedule = []string{"@yearly"}
+
+// foreground is the one job, also if it is not enabled, with its output handed on. It needs none of the jobs that it runs after.
 func (a *app) foreground(cfg *config.Config, job *config.Job, host *command.Host) []scheduler.Job {
 	only := *cfg
 	only.Jobs = []config.Job{*job}
 	only.Jobs[0].Enabled, only.Jobs[0].Retry = true, config.Retry{} // whoever waits for it decides
+	if len(job.After) > 0 {
+		only.Jobs[0].After, only.Jobs[0].Schedule = nil, anySchedule
+	}
 	jobs := jobsOf(&only, host, func(*config.Job, *scheduler.Run) runOutput { return ownOutput{a} })
 	jobs[0].Runner.(*commandRunner).withheld = cfg.Withheld(job)
 	return jobs
