@@ -138,7 +138,7 @@ func (c Claim) request() locking.Request {
 }
 
 func result(a locking.Answer) Result {
-	r := Result{Until: a.Until, By: a.Holder, Outcome: a.Outcome, Orphans: a.Orphans, Err: a.Err}
+	r := Result{Until: a.Until, By: a.Holder, Outcome: a.Outcome, Orphans: a.Orphans, Err: Plain(a.Err)}
 	switch a.Verdict {
 	case locking.Granted:
 		r.Verdict, r.Term = Granted, &Term{lease: a.Lease}
@@ -176,7 +176,7 @@ type Notice struct {
 // those who wait for a slot ask at once. A notice that gets lost costs a request, or a pause, and nothing else.
 func (e *Elector) Tell(ctx context.Context, begun, ended []*Term) error {
 	if err := e.locks.Tell(ctx, leasesOf(begun), leasesOf(ended)); err != nil {
-		return fmt.Errorf("election: %w", err)
+		return fmt.Errorf("election: %w", Plain(err))
 	}
 	return nil
 }
@@ -257,7 +257,7 @@ func (t *Term) End(ctx context.Context) error {
 func (t *Term) NextAttempt(ctx context.Context) (int, error) {
 	n, err := t.lease.NextAttempt(ctx)
 	if err != nil {
-		return 0, fmt.Errorf("next attempt: %w", err)
+		return 0, fmt.Errorf("next attempt: %w", Plain(err))
 	}
 	return n, nil
 }
@@ -272,7 +272,7 @@ func (t *Term) Conclude(ctx context.Context, well bool) error {
 // between tells so, and does not run it again. followed is for jobs that others follow.
 func (t *Term) EndedWell(ctx context.Context, followed bool) error {
 	if err := t.lease.EndedWell(ctx, followed); err != nil {
-		return fmt.Errorf("end of a run: %w", err)
+		return fmt.Errorf("end of a run: %w", Plain(err))
 	}
 	return nil
 }

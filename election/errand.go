@@ -49,7 +49,7 @@ func (e *Elector) Take(ctx context.Context, errand Errand) Result {
 func (e *Elector) inherit(ctx context.Context, errand Errand) Result {
 	state := e.locks.Look(ctx, []locking.LookRequest{{Lock: errand.lock()}})[0]
 	if state.Err != nil {
-		return Result{Verdict: CannotTell, Err: state.Err}
+		return Result{Verdict: CannotTell, Err: Plain(state.Err)}
 	}
 	if len(state.Orphans) == 0 { // somebody was faster
 		return Result{Verdict: Taken, Until: state.Now.Add(errand.Lease)}

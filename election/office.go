@@ -110,7 +110,7 @@ func (o *Office) serve(ctx context.Context, term *Term, lead func(context.Contex
 func (o *Office) Leader(ctx context.Context) (leader Leader, ok bool, err error) {
 	s := o.cfg.Locks.Look(ctx, []locking.LookRequest{{Lock: o.lock()}})[0]
 	if s.Err != nil {
-		return Leader{}, false, fmt.Errorf("observe the office %s: %w", o.cfg.Name, s.Err)
+		return Leader{}, false, fmt.Errorf("observe the office %s: %w", o.cfg.Name, Plain(s.Err))
 	}
 	if len(s.Rows) == 0 {
 		return Leader{}, false, nil

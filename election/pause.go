@@ -46,7 +46,7 @@ func (e *Elector) pause(ctx context.Context, jobs []string, r locking.PauseReque
 	}
 	all := make([]Paused, len(jobs))
 	for i, a := range e.locks.Pause(ctx, requests) {
-		all[i] = Paused{Job: jobs[i], Now: a.Now, Before: a.Before, After: a.After, Err: a.Err}
+		all[i] = Paused{Job: jobs[i], Now: a.Now, Before: a.Before, After: a.After, Err: Plain(a.Err)}
 	}
 	return all
 }

@@ -38,7 +38,7 @@ func (e *Elector) pool(entry Entry) *locking.Semaphore {
 func (e *Elector) Enter(ctx context.Context, entry Entry) (*Term, error) {
 	lease, err := e.pool(entry).AcquireConfirmed(ctx)
 	if err != nil {
-		return nil, fmt.Errorf("enter pool %s: %w", entry.Pool, err)
+		return nil, fmt.Errorf("enter pool %s: %w", entry.Pool, Plain(err))
 	}
 	return &Term{lease: lease}, nil
 }
@@ -48,7 +48,7 @@ func (e *Elector) TryEnter(ctx context.Context, entry Entry) (term *Term, ok boo
 	lease, ok, err := e.pool(entry).TryAcquire(ctx)
 	switch {
 	case err != nil:
-		return nil, false, fmt.Errorf("enter pool %s: %w", entry.Pool, err)
+		return nil, false, fmt.Errorf("enter pool %s: %w", entry.Pool, Plain(err))
 	case !ok:
 		return nil, false, nil
 	}
@@ -89,7 +89,7 @@ func (t *Term) endSlot(ctx context.Context) error {
 // ending joins what was said to the ends of a slot and of a lease.
 func ending(what string, slot, lease error) error {
 	if err := errors.Join(slot, lease); err != nil {
-		return fmt.Errorf("%s of term: %w", what, err)
+		return fmt.Errorf("%s of term: %w", what, Plain(err))
 	}
 	return nil
 }

@@ -31,7 +31,7 @@ func (e *Elector) Cancel(ctx context.Context, job, run string) ([]Run, error) {
 	var told []Run
 	for i, a := range e.locks.Stop(ctx, requests) {
 		if a.Err != nil {
-			return told, fmt.Errorf("cancel job %s: run %s: %w", job, asked[i].ID, a.Err)
+			return told, fmt.Errorf("cancel job %s: run %s: %w", job, asked[i].ID, Plain(a.Err))
 		}
 		if a.ID != "" {
 			told = append(told, asked[i])

@@ -72,7 +72,7 @@ func (e *Elector) Survey(ctx context.Context, inquiries []Inquiry) []State {
 	states := make([]State, len(inquiries))
 	for i, s := range e.locks.Look(ctx, requests) {
 		states[i] = State{Now: s.Now, Decided: s.Decided, Open: s.Open, Before: s.Before, Pause: s.Pause, Running: runs(s.Rows), Orphans: runs(s.Orphans),
-			Through: s.Through, Ended: s.Ended, Settled: s.Settled, Err: s.Err}
+			Through: s.Through, Ended: s.Ended, Settled: s.Settled, Err: Plain(s.Err)}
 	}
 	return states
 }
@@ -89,7 +89,7 @@ func runs(rows []locking.Row) []Run {
 // Bury forgets orphans of a job whose outcome was recorded.
 func (e *Elector) Bury(ctx context.Context, job string, ids ...string) error {
 	if err := e.locks.Bury(ctx, lockOf(job), ids...); err != nil {
-		return fmt.Errorf("bury orphans of job %s: %w", job, err)
+		return fmt.Errorf("bury orphans of job %s: %w", job, Plain(err))
 	}
 	return nil
 }
@@ -108,7 +108,7 @@ func (e *Elector) Forget(ctx context.Context, jobs []string, unusedSince time.Ti
 		}
 	}
 	if err != nil {
-		return forgotten, fmt.Errorf("forget jobs: %w", err)
+		return forgotten, fmt.Errorf("forget jobs: %w", Plain(err))
 	}
 	return forgotten, nil
 }

@@ -14,6 +14,7 @@ import (
 
 	"github.com/hashicorp/go-hclog"
 
+	"github.com/cronclave/cronclave/election"
 	"github.com/cronclave/cronclave/internal/command"
 	"github.com/cronclave/cronclave/internal/config"
 	"github.com/cronclave/cronclave/locking"
@@ -75,7 +76,7 @@ func (r *lockRun) runUnderLease(ctx context.Context, lease *locking.Lease, s *si
 	case errors.Is(released, locking.ErrLost):
 		fmt.Fprintf(r.says(), "cronclave: %s: Redis has lost it while the command ran: another may have had it, too\n", r.what())
 	case released != nil:
-		fmt.Fprintf(r.says(), "cronclave: %s: not given back, it ends by itself within %v: %v\n", r.what(), r.lease, released)
+		fmt.Fprintf(r.says(), "cronclave: %s: not given back, it ends by itself within %v: %v\n", r.what(), r.lease, election.Plain(released))
 	}
 	if exit.Err != nil {
 		return exitError{exit.Status(), exit.Err}

@@ -9,6 +9,7 @@ import (
 	"strings"
 	"time"
 
+	"github.com/cronclave/cronclave/election"
 	"github.com/cronclave/cronclave/locking"
 )
 
@@ -176,25 +177,7 @@ func (c *contest) failure(err error) error {
 		return usageError("%s is in use with another number of slots than %d: all who use it must say the same (the number is forgotten when nobody has used it for 10 minutes)",
 			c.what(), c.slots)
 	case errors.Is(err, locking.ErrUnknown):
-		return unavailable(fmt.Sprintf("ask %s for %s", c.at, c.what()), c.reworded(err))
+		return unavailable(fmt.Sprintf("ask %s for %s", c.at, c.what()), election.Plain(err))
 	}
-	return err
-}
-
-// wordedError is an error in other words.
-type wordedError struct {
-	words string
-	error
-}
-
-func (e wordedError) Error() string { return e.words }
-func (e wordedError) Unwrap() error { return e.error }
-
-// reworded leaves out what the library calls the lock.
-func (c *contest) reworded(err error) error {
-	words := err.Error()
-	for _, prefix := range []string{"lock", "acquire"} {
-		words = strings.ReplaceAll(words, fmt.Sprintf("%s %q: ", prefix, c.lockName()), "")
-	}
-	return wordedError{words, err}
+	return election.Plain(err)
 }
