@@ -101,6 +101,7 @@ type clusterStatus struct {
 		Seen          time.Time `json:"seen"`
 		ConfigDigest  string    `json:"config_digest"`
 		ClockOffsetMS int64     `json:"clock_offset_ms"`
+		ClockErrorMS  int64     `json:"clock_error_ms"`
 		Running       int       `json:"running"`
 		Unable        string    `json:"unable"`
 	} `json:"replicas"`

@@ -47,6 +47,16 @@ func (c *serverClock) at(local time.Duration) (micros int64, known bool) {
 	return (local + c.low + (c.high-c.low)/2).Microseconds(), c.known
 }
 
+// margin is how far the estimate may be off at a local instant: half of the round trip that it comes from, and the drift since.
+func (c *serverClock) margin(local time.Duration) time.Duration {
+	c.mu.Lock()
+	defer c.mu.Unlock()
+	if !c.known {
+		return 0
+	}
+	return (c.high-c.low)/2 + max(local-c.measured, 0)/driftPart
+}
+
 // fromMicros turns the server's microseconds into a time; 0 is the zero time.
 func fromMicros(us int64) time.Time {
 	if us == 0 {

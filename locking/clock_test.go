@@ -19,6 +19,9 @@ func TestServerClockBoundsAreTrue(t *testing.T) {
 		var c serverClock
 		var pending []observation
 		local, latest := time.Duration(0), time.Duration(0)
+		pause := rapid.Custom(func(t *rapid.T) time.Duration {
+			return time.Duration(rapid.Int64Range(0, int64(rapid.SampledFrom([]time.Duration{time.Millisecond, time.Second, 10 * time.Minute}).Draw(t, "scale"))).Draw(t, "pause"))
+		})
 		deliver := func() {
 			i := rapid.IntRange(0, len(pending)-1).Draw(t, "which")
 			o := pending[i]
@@ -26,16 +29,19 @@ func TestServerClockBoundsAreTrue(t *testing.T) {
 			c.observe(server(o.served).Microseconds(), o.sent, o.received)
 			latest = max(latest, o.received)
 			truth := server(latest) - latest
-			if slack := time.Millisecond; c.low-slack > truth || c.high+slack < truth {
+			const slack = time.Millisecond
+			if c.low-slack > truth || c.high+slack < truth {
 				t.Fatalf("offset %v outside of [%v, %v]", truth, c.low, c.high)
 			}
 			if c.low > c.high {
 				t.Fatalf("bounds [%v, %v]", c.low, c.high)
 			}
+			at := latest + pause.Draw(t, "later")
+			estimate, _ := c.at(at)
+			if off := (server(at) - time.Duration(estimate)*time.Microsecond).Abs(); off > c.margin(at)+slack {
+				t.Fatalf("the estimate is %v off, and may be %v", off, c.margin(at))
+			}
 		}
-		pause := rapid.Custom(func(t *rapid.T) time.Duration {
-			return time.Duration(rapid.Int64Range(0, int64(rapid.SampledFrom([]time.Duration{time.Millisecond, time.Second, 10 * time.Minute}).Draw(t, "scale"))).Draw(t, "pause"))
-		})
 		for range rapid.IntRange(1, 20).Draw(t, "replies") {
 			local += pause.Draw(t, "idle")
 			o := observation{sent: local}

@@ -228,6 +228,14 @@ func (c *Client) EstimatedTime() (t time.Time, ok bool) {
 	return fromMicros(micros), ok
 }
 
+// EstimateError is how far [Client.EstimatedTime] may be off at most, as replies take a while to come; 0 before the first reply.
+func (c *Client) EstimateError() time.Duration {
+	if c.quorum != nil {
+		return c.quorum.margin(c.cfg.Clock())
+	}
+	return c.servers.margin(c.cfg.Clock())
+}
+
 // learnTime makes sure that there is an estimate of a server's clock, by which requests are bounded.
 func (c *Client) learnTime(ctx context.Context, s server) (err error) {
 	defer shield(&err)

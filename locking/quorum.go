@@ -145,6 +145,18 @@ func (q *quorum) estimate(local time.Duration) (micros int64, known bool) {
 	return micros, known
 }
 
+// margin is how far the estimate may be off at a local instant.
+func (q *quorum) margin(local time.Duration) (most time.Duration) {
+	low, high, known := q.bounds(local)
+	if !known {
+		return 0
+	}
+	for _, n := range q.nodes {
+		most = max(most, n.clock.margin(local))
+	}
+	return most + time.Duration(high-low)*time.Microsecond
+}
+
 // bounds are what the middle one of all nodes' clocks lies between, whatever those show that this client has not heard of: of those that it has, a
 // minority of wrong ones could be most.
 func (q *quorum) bounds(local time.Duration) (low, high int64, known bool) {

@@ -167,6 +167,20 @@ func (s *servers) estimate(local time.Duration) (micros int64, known bool) {
 	return all[(len(all)-1)/2], true
 }
 
+// margin is how far the estimate may be off at a local instant.
+func (s *servers) margin(local time.Duration) (most time.Duration) {
+	if s.cluster == nil {
+		return s.only.margin(local)
+	}
+	s.mu.Lock()
+	clocks := slices.Collect(maps.Values(s.clocks))
+	s.mu.Unlock()
+	for _, c := range clocks {
+		most = max(most, c.margin(local))
+	}
+	return most
+}
+
 // redirection reads the address in a node's reply "MOVED 3999 host:port". Without a host it is the node's own.
 func redirection(addr, from string) string {
 	at := strings.LastIndexByte(addr, ':')

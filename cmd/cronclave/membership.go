@@ -5,8 +5,6 @@ import (
 	"sync/atomic"
 	"time"
 
-	"github.com/hashicorp/go-hclog"
-
 	"github.com/cronclave/cronclave/internal/journal"
 	"github.com/cronclave/cronclave/scheduler"
 )
@@ -37,7 +35,7 @@ func (r *replica) register(ctx context.Context) {
 			m.forgotten = m.registered // it may have been done, and then the next time finds what this one wrote
 			return
 		}
-		m.clock.look(entry.ClockOffsetMS, r.log)
+		m.clock.look(offsetOf(entry), r.log)
 		r.tellDigests(ctx)
 		r.meetPeers(ctx)
 		intact, err := m.canary.Look(ctx, registerTTL)
@@ -83,23 +81,6 @@ func (r *replica) describe(ctx context.Context, m *membership) {
 		return
 	}
 	m.described = time.Now()
-}
-
-// clockWatch warns of this machine's clock, once until it is right again.
-type clockWatch struct{ off bool }
-
-// look takes the offset to the server's clock, in milliseconds. Who was warned of is right again well below farOff, so that an
-// offset near it does not fill the log.
-func (w *clockWatch) look(offset int64, log hclog.Logger) {
-	size := max(offset, -offset)
-	switch {
-	case !w.off && size > farOff:
-		w.off = true
-		log.Warn("this machine's clock differs from that of Redis; promises hold, but set it right", "code", "clock_off", "offset_ms", offset)
-	case w.off && size < farOff/2:
-		w.off = false
-		log.Info("this machine's clock agrees with that of Redis again", "offset_ms", offset)
-	}
 }
 
 // peers is the replicas that were alive when last looked at.
@@ -156,7 +137,7 @@ func (r *replica) entry() journal.Replica {
 	now := r.now()
 	entry := journal.Replica{
 		ID: r.id, Name: r.name, Version: version, Started: r.started, Seen: now, ConfigDigest: r.cfg.Load().Digest(),
-		ClockOffsetMS: r.clock().Sub(now).Milliseconds(), Running: r.scheduler.Running(),
+		ClockOffsetMS: r.clock().Sub(now).Milliseconds(), ClockErrorMS: r.locks.EstimateError().Milliseconds(), Running: r.scheduler.Running(),
 		Labels: r.cfg.Load().Replica.Labels,
 	}
 	if refused := r.refused.Load(); refused != nil {

@@ -80,11 +80,14 @@ type statusReplica struct {
 	Seen          time.Time `json:"seen"`
 	ConfigDigest  string    `json:"config_digest"`
 	ClockOffsetMS int64     `json:"clock_offset_ms"`
+	ClockErrorMS  int64     `json:"clock_error_ms"`
 	Running       int       `json:"running"`
 	Unable        string    `json:"unable,omitempty"` // why it claims nothing
 
 	labels scheduler.Labels
 }
+
+func (r statusReplica) clock() offsetEstimate { return offsetEstimate{r.ClockOffsetMS, r.ClockErrorMS} }
 
 type statusJob struct {
 	Name     string          `json:"name"`
@@ -167,7 +170,7 @@ func (s *survey) cluster(ctx context.Context, st *status) error {
 		if r.Heartbeat != "" {
 			s.warnings = append(s.warnings, warning{"heartbeat", fmt.Sprintf("leader %s: %s", r.Name, r.Heartbeat)})
 		}
-		st.Replicas = append(st.Replicas, statusReplica{r.Name, r.Version, r.Started, r.Seen, r.ConfigDigest, r.ClockOffsetMS, r.Running, r.Unable, r.Labels})
+		st.Replicas = append(st.Replicas, statusReplica{r.Name, r.Version, r.Started, r.Seen, r.ConfigDigest, r.ClockOffsetMS, r.ClockErrorMS, r.Running, r.Unable, r.Labels})
 	}
 	if err := s.compare(ctx, campsOf(replicas)); err != nil {
 		return err
@@ -276,16 +279,13 @@ func scheduleOf(info journal.JobInfo) (spec *cronspec.Schedule, zone *time.Locat
 	return spec, zone, err
 }
 
-// farOff is the clock offset from which on a replica is warned of.
-const farOff = 500
-
 func (s *survey) warnAbout(st *status) {
 	warn := func(code, format string, args ...any) {
 		s.warnings = append(s.warnings, warning{code, fmt.Sprintf(format, args...)})
 	}
 	for _, r := range st.Replicas {
-		if r.ClockOffsetMS > farOff || r.ClockOffsetMS < -farOff {
-			warn("clock_off", "the clock of replica %s is %+d ms off; promises hold, but set it right", r.Name, r.ClockOffsetMS)
+		if o := r.clock(); o.far() {
+			warn("clock_off", "the clock of replica %s is off (%v); promises hold, but set it right", r.Name, o)
 		}
 	}
 	if len(st.Replicas) == 0 {

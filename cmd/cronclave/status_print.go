@@ -23,7 +23,7 @@ func (a *app) printStatus(st *status) error {
 		fmt.Fprintln(table, "\nREPLICA\tVERSION\tSTARTED\tSEEN\tCONFIG\tCLOCK\tRUNNING")
 	}
 	for _, r := range st.Replicas {
-		fmt.Fprintf(table, "%s\t%s\t%s\t%s\t%.12s\t%+dms\t%d\n", oneLine(r.Name), oneLine(r.Version), stamp(r.Started), ago(st.Now.Sub(r.Seen)), oneLine(r.ConfigDigest), r.ClockOffsetMS, r.Running)
+		fmt.Fprintf(table, "%s\t%s\t%s\t%s\t%.12s\t%v\t%d\n", oneLine(r.Name), oneLine(r.Version), stamp(r.Started), ago(st.Now.Sub(r.Seen)), oneLine(r.ConfigDigest), r.clock(), r.Running)
 	}
 	fmt.Fprintf(table, "\nJOB\tSCHEDULE\tLAST\tLAST %d\tNEXT\tHELD BY\n", recentRuns)
 	for _, j := range st.Jobs {

@@ -38,6 +38,8 @@ type Replica struct {
 	Unable string `json:"unable,omitempty"`
 	// ClockOffsetMS is how far its wall clock is ahead of the server's.
 	ClockOffsetMS int64 `json:"clock_offset_ms"`
+	// ClockErrorMS is how far ClockOffsetMS may be off, as asking the server for its clock takes a while; 0 in entries of versions that did not say.
+	ClockErrorMS int64 `json:"clock_error_ms,omitempty"`
 	// Running is how many runs it has.
 	Running int `json:"running"`
 	// Labels are what jobs may ask for; nil in entries of versions that had none.
