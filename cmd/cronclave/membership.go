@@ -22,6 +22,7 @@ type membership struct {
 	canary     *journal.Canary
 	described  time.Time // when the cluster was told what the jobs are
 	clock      clockWatch
+	namesakes  namesakeWatch
 }
 
 // register keeps the replica in the registry until ctx ends, through the drain, and tells the cluster what its jobs are.
@@ -37,7 +38,7 @@ func (r *replica) register(ctx context.Context) {
 		}
 		m.clock.look(offsetOf(entry), r.log)
 		r.tellDigests(ctx)
-		r.meetPeers(ctx)
+		r.meetPeers(ctx, &m)
 		intact, err := m.canary.Look(ctx, registerTTL)
 		if err != nil {
 			r.log.Debug("not each node answers; what it has forgotten it is told later", "error", err)
@@ -112,12 +113,15 @@ func (p *peers) get(where scheduler.Labels) (self string, ids []string) {
 }
 
 // meetPeers looks who is there. Who can't tell keeps to those it has met.
-func (r *replica) meetPeers(ctx context.Context) {
+func (r *replica) meetPeers(ctx context.Context, m *membership) {
 	replicas, err := r.journal.Replicas(ctx)
 	if err != nil {
 		r.log.Debug("the other replicas are not known", "error", err)
 		return
 	}
+	m.namesakes.look(r.ofThisName(replicas), func(o journal.Replica) {
+		r.log.Warn("another replica has the same name; give each a name of its own with --replica", "code", "same_name", "other_id", o.ID, "other_started", o.Started)
+	})
 	ids := make([]string, len(replicas))
 	for i, other := range replicas {
 		ids[i] = other.ID
@@ -136,7 +140,7 @@ func (r *replica) now() time.Time {
 func (r *replica) entry() journal.Replica {
 	now := r.now()
 	entry := journal.Replica{
-		ID: r.id, Name: r.name, Version: version, Started: r.started, Seen: now, ConfigDigest: r.cfg.Load().Digest(),
+		ID: r.id, Name: r.name, Process: r.process, Version: version, Started: r.started, Seen: now, ConfigDigest: r.cfg.Load().Digest(),
 		ClockOffsetMS: r.clock().Sub(now).Milliseconds(), ClockErrorMS: r.locks.EstimateError().Milliseconds(), Running: r.scheduler.Running(),
 		Labels: r.cfg.Load().Replica.Labels,
 	}

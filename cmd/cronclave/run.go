@@ -92,7 +92,7 @@ func (a *app) run(ctx context.Context, name string, embed, trial bool) error {
 	if err != nil {
 		return err
 	}
-	r, err := a.newReplica(cfg, identity{name: name, id: name + "-" + strings.ToLower(rand.Text()[:8])}, log, offset)
+	r, err := a.newReplica(cfg, identity{name: name, id: name + "-" + strings.ToLower(rand.Text()[:8]), process: processID()}, log, offset)
 	if err != nil {
 		return err
 	}

@@ -172,6 +172,7 @@ func (s *survey) cluster(ctx context.Context, st *status) error {
 		}
 		st.Replicas = append(st.Replicas, statusReplica{r.Name, r.Version, r.Started, r.Seen, r.ConfigDigest, r.ClockOffsetMS, r.ClockErrorMS, r.Running, r.Unable, r.Labels})
 	}
+	s.warnings = append(s.warnings, sameNames(replicas, st.Now)...)
 	if err := s.compare(ctx, campsOf(replicas)); err != nil {
 		return err
 	}

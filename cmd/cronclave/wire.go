@@ -22,8 +22,8 @@ import (
 	"github.com/cronclave/cronclave/scheduler"
 )
 
-// identity is a replica's name, for people, and what tells it from another of the same name.
-type identity struct{ name, id string }
+// identity is a replica's name, for people, what tells it from another of the same name, and its process, as processID tells it.
+type identity struct{ name, id, process string }
 
 // replica is all that one `cronclave run` is made of. This file is the only place that knows every package.
 type replica struct {
@@ -182,6 +182,9 @@ func (r *replica) run(ctx context.Context, embedded bool, reload func(context.Co
 	r.announce(embedded)
 	h, err := r.awaitRedis(ctx, embedded)
 	if err != nil || ctx.Err() != nil {
+		return err
+	}
+	if err := r.claimName(ctx); err != nil || ctx.Err() != nil {
 		return err
 	}
 	for _, w := range h.Warnings {

@@ -24,6 +24,8 @@ type Replica struct {
 	ID string `json:"id"`
 	// Name is what people call it; two may have the same.
 	Name    string `json:"name"`
+	// Process identifies its process on its machine, so that a replica there can tell whether it lives; "" where that can't be told.
+	Process string `json:"process,omitempty"`
 	Version string `json:"version"`
 	// Started and Seen (when it said this) are by the server's clock, estimated.
 	Started time.Time `json:"started"`
