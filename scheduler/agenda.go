@@ -55,6 +55,8 @@ type agenda struct {
 	taken    time.Time          // when that was
 	asks     queue[*tick]
 	starved  queue[*tick] // parked since the replica is full, by tick
+	// stoodStill is set while the loop has come round much later than it wanted.
+	stoodStill bool
 }
 
 // maxOpen bounds the open ticks of a job. Beyond it the oldest are given up: what is undecided before the oldest open tick is
@@ -115,12 +117,15 @@ func (a *agenda) silent(k *tick, now time.Time) bool {
 func (a *agenda) open(t *task, of instants, now time.Time) *tick {
 	t.opened++
 	k := &tick{task: t, job: t.Job, instants: of, due: t.due(of.at, of.next), deadline: t.deadline(of.at, of.next), trigger: scheduled,
-		reason: "late", nth: t.opened, opened: now, waited: !of.next.IsZero() && !of.next.After(now)}
+		reason: reasonLate, nth: t.opened, opened: now, waited: !of.next.IsZero() && !of.next.After(now)}
 	if t.chained() {
 		k.due, k.deadline, k.waited = of.since, t.deadlineAfter(of.at, of.since), now.Sub(of.since) >= unanswered
 	}
+	if a.stoodStill && now.Sub(k.due) >= unanswered {
+		k.reason = reasonOverload
+	}
 	if t.foreign { // it can't win: if nobody who can has decided it in time, none of them was there
-		k.waited, k.reason = true, "down"
+		k.waited, k.reason = true, reasonDown
 	}
 	if reason, joins := a.joins(k, now); joins {
 		k.waited, k.reason = true, reason
@@ -149,7 +154,7 @@ func (a *agenda) joins(k *tick, now time.Time) (reason string, joins bool) {
 		case o.waited && (together || far || a.silent(o, now)):
 			return o.reason, true
 		case a.silent(o, now):
-			return "redis", true
+			return a.blame(o), true
 		}
 	}
 	return "", false

@@ -2,6 +2,7 @@ package scheduler
 
 import (
 	"fmt"
+	"slices"
 	"time"
 )
 
@@ -36,9 +37,11 @@ func (j *Job) extended(at, deadline time.Time, newest bool) time.Time {
 	return deadline
 }
 
-// unseen tells whether, as far as this replica knows, nobody was there to decide a tick: its own "late" says no more than that it has not looked in time, as
-// others may have been down. Who had no slot or no place for it has seen it.
-func (k *tick) unseen() bool { return k.reason == "down" || k.reason == "redis" || k.reason == "late" }
+// unseen tells whether, as far as this replica knows, no replica was there to decide a tick: that it has itself not looked in time says no more, as others may
+// have been down. A replica that had no slot or no place for the tick has seen it.
+func (k *tick) unseen() bool {
+	return slices.Contains([]string{reasonDown, reasonRedis, reasonLate, reasonOverload}, k.reason)
+}
 
 // lastChance is until when a tick may start: its deadline, or a later one if so far nobody was there to run it.
 func (k *tick) lastChance() time.Time {

@@ -95,7 +95,7 @@ func TestCatchUpAfterAllStoodStill(t *testing.T) {
 				c.joinAll(3, []scheduler.Job{c.job("j", "* * * * *", tc.length, startDeadline(10*time.Second), catchUp(tc.policy, tc.window))},
 					c.stands(170*time.Second, 390*time.Second))
 				c.at(539 * time.Second)
-				c.checkCatchUp(tc.ran, tc.caught, tc.outcomes, "late")
+				c.checkCatchUp(tc.ran, tc.caught, tc.outcomes, "overload")
 			})
 		})
 	}

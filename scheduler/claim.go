@@ -13,6 +13,7 @@ type claimedBatch struct {
 	ticks   []*tick
 	claims  []election.Claim
 	results []election.Result
+	stood   time.Duration // for how long this process did not run meanwhile
 }
 
 // maxClaims bounds one batch: a claim waits for those before it on the server, and what others tell to have won meanwhile need not be
@@ -40,6 +41,7 @@ func (s *Scheduler) claim(ctx context.Context, now time.Time) {
 				continue
 			}
 		}
+		k.notAsked(now)
 		k.catchUp(now)
 		if k.mustWait(now) {
 			k.full = false
@@ -61,7 +63,9 @@ func (s *Scheduler) claim(ctx context.Context, now time.Time) {
 	s.claiming = true
 	go func() {
 		// A claim that is under way when ctx ends is answered all the same: it is bounded by the claimer's time-out.
+		running := startPulse()
 		b.results = s.cfg.Claimer.Claim(context.WithoutCancel(ctx), b.claims)
+		b.stood = running.end()
 		s.claimed <- b
 	}()
 }
@@ -134,7 +138,7 @@ func (s *Scheduler) fallBehind(given []*tick, now time.Time) {
 		return
 	}
 	for _, k := range given {
-		k.task.behind = true
+		k.task.behind, k.task.why = true, orDefault(k.task.why, k.reason)
 		s.watch(k.task, now)
 		s.giveUp(k)
 	}
@@ -186,7 +190,7 @@ func (s *Scheduler) settleClaims(b claimedBatch) {
 			s.unplace(k)
 		}
 		if !k.closed || r.Verdict == election.Settled || r.Verdict == election.Before { // given up meanwhile, and yet it has an outcome
-			s.settleClaim(k, r, now)
+			s.settleClaim(k, r, b.stood, now)
 		} else if r.Verdict == election.Held {
 			s.withdraw(k)
 		}
@@ -211,7 +215,7 @@ func (s *Scheduler) wake(now time.Time, changed ...*tick) {
 }
 
 // settleClaim deals with the result for an open tick that was not granted.
-func (s *Scheduler) settleClaim(k *tick, r election.Result, now time.Time) {
+func (s *Scheduler) settleClaim(k *tick, r election.Result, stood time.Duration, now time.Time) {
 	switch r.Verdict {
 	case election.Taken:
 		s.agenda.close(k)
@@ -230,7 +234,7 @@ func (s *Scheduler) settleClaim(k *tick, r election.Result, now time.Time) {
 			s.tellVerdict(k, r.Outcome)
 		}
 	case election.CannotTell:
-		s.cannotTell(k, r, now)
+		s.cannotTell(k, r, stood, now)
 	default:
 		s.stillOpen(k, r, now)
 	}
@@ -245,7 +249,7 @@ func (s *Scheduler) stillOpen(k *tick, r election.Result, now time.Time) {
 	case r.Verdict == election.Early:
 		s.agenda.askSoon(k, r.Until, now)
 	case r.Verdict == election.Closed:
-		k.waited, k.reason, k.follows = true, "redis", false
+		k.waited, k.reason, k.follows = true, reasonRedis, false
 		s.agenda.askSoon(k, r.Until, now)
 	case k.abstained && !k.displaced && !k.replaces: // where one that replaces finds a slot free, others take it, and it may be this replica's run that is to stop then
 		k.waited = true
@@ -268,7 +272,7 @@ func (s *Scheduler) stillOpen(k *tick, r election.Result, now time.Time) {
 
 // cannotTell asks again, with the same id, after a pause that all ticks share: while the server is away, waiting ticks
 // keep their order and do not skip each other.
-func (s *Scheduler) cannotTell(k *tick, r election.Result, now time.Time) {
+func (s *Scheduler) cannotTell(k *tick, r election.Result, stood time.Duration, now time.Time) {
 	if !errors.Is(r.Err, election.ErrUnknown) {
 		s.log.Error("claim refused", "job", k.task.Name, "tick", k.at.Format(time.RFC3339), "error", r.Err)
 		s.unplace(k)
@@ -282,14 +286,23 @@ func (s *Scheduler) cannotTell(k *tick, r election.Result, now time.Time) {
 	k.contends, k.held = false, time.Time{}
 	if !s.away {
 		s.away = true
-		s.log.Warn("the server does not answer; due ticks wait until their start deadline", "error", r.Err)
+		s.sayUnanswered(r.Err, stood)
 	}
 	if !s.askAgain.After(now) {
 		s.askAgain = now.Add(s.retry.next())
 	}
-	k.waited, k.reason, k.follows = true, "redis", false
+	k.waited, k.reason, k.follows = true, k.unanswered(stood), false
 	s.agenda.lineUp(k)
 	s.agenda.asks.set(&k.inAsks, s.askAgain)
+}
+
+// sayUnanswered logs that claims are not answered: by a server that may be away, or by one whose answers this replica was too busy to hear.
+func (s *Scheduler) sayUnanswered(err error, stood time.Duration) {
+	if stood >= standstill {
+		s.log.Warn("this replica stood still; due ticks are asked for again until their start deadline", "stood_still", stood.Round(time.Millisecond).String(), "error", err)
+		return
+	}
+	s.log.Warn("the server does not answer; due ticks wait until their start deadline", "error", err)
 }
 
 // granted starts a run, unless the grant is known only now that it is too late to start: then it is given back, and the

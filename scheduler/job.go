@@ -179,7 +179,7 @@ type task struct {
 	running   int     // runs on this replica, and claims that may become one
 	foreign   bool    // it runs on other replicas only: see Config.Labels
 	behind    bool    // ticks before the oldest open one may be undecided
-	why       string  // they were missed; "redis" if it is not set
+	why       string  // they were missed; late if it is not set
 	unknown   bool    // the server has not been told of its schedule yet: it has no ticks
 	untold    []untold
 	dismissed bool // it is no job of this replica any more

@@ -13,6 +13,7 @@ func (s *Scheduler) loop(ctx context.Context) error {
 	timer := time.NewTimer(0)
 	defer timer.Stop()
 	for {
+		s.watchLoop()
 		now := s.now()
 		s.noticeStep(now)
 		s.noticeReady(now)
@@ -25,7 +26,9 @@ func (s *Scheduler) loop(ctx context.Context) error {
 			s.survey(ctx, now)
 		}
 		s.followUp(ctx, now)
-		timer.Reset(s.sleep(now))
+		rest := max(s.sleep(now), 0)
+		s.wanted = s.wanted.Add(rest)
+		timer.Reset(rest)
 		select {
 		case <-ctx.Done():
 			return nil

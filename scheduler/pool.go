@@ -216,7 +216,7 @@ func (s *Scheduler) enterNow(ctx context.Context, job *Job, term *election.Term)
 
 // reopen takes up ticks that were granted, and given back before their start: whoever was told that they were taken asks for them again. They do not skip.
 func (s *Scheduler) reopen(t *task, st election.State, now time.Time) {
-	reason := "redis" // which has kept the grant from being heard in time
+	reason := reasonLate // the replica that gave it back may tell why
 	if t.Pool.Name != "" {
 		reason = "pool"
 	}

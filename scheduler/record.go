@@ -19,10 +19,17 @@ const (
 	Lost      Outcome = "lost"      // the lease was lost and the run was stopped
 	Abandoned Outcome = "abandoned" // the holder died
 	Skipped   Outcome = "skipped"   // reason overlap, paused
-	Missed    Outcome = "missed"    // reason late, down, redis, pool, capacity, slots
+	Missed    Outcome = "missed"    // reason late, down, redis, overload, pool, capacity, slots
 )
 
-const reasonDrain = "drain"
+// Some of the reasons.
+const (
+	reasonDrain    = "drain"
+	reasonLate     = "late"     // it was asked for too late, and nothing tells why
+	reasonDown     = "down"     // no replica was there
+	reasonRedis    = "redis"    // the server did not answer
+	reasonOverload = "overload" // this replica did not ask in time, or did not hear the answer: it was too busy, or stood still
+)
 
 // SkippedPaused is what becomes of the ticks of a job that is paused, as [election.PauseOrder] has it.
 const SkippedPaused = string(Skipped) + " paused"

@@ -135,6 +135,7 @@ type Scheduler struct {
 	retry     backoff
 	askAgain  time.Time        // while it is away
 	latest    time.Time        // the newest instant that the loop has seen
+	wanted    time.Time        // when the loop is to come round again, by this machine's clock
 	begun     []*election.Term // of which the others are to be told
 	ended     []*election.Term // and these
 	telling   chan struct{}    // closed when they were told of the last ones; nil while nothing is told

@@ -62,7 +62,7 @@ func (s *Scheduler) survey(ctx context.Context, now time.Time) {
 			if len(t.open) > 0 {
 				q.SettleThrough = t.open[0].previous
 			}
-			q.SettleOutcome, q.SettleSchedule = missedBecause(orDefault(t.why, "redis")), t.digest()
+			q.SettleOutcome, q.SettleSchedule = missedBecause(orDefault(t.why, reasonLate)), t.digest()
 			if t.foreign {
 				q.SettleOutcome = missedBecause("down")
 			}
@@ -187,8 +187,9 @@ func (s *Scheduler) settleSurvey(b surveyedBatch) {
 		}
 		s.missed(t, st, now)
 		if through := b.inquiries[i].SettleThrough; !through.IsZero() && !t.unknown { // of the schedule that it has
-			t.why = ""
-			t.behind = len(t.open) > 0 && through.Before(t.open[0].previous)
+			if t.behind = len(t.open) > 0 && through.Before(t.open[0].previous); !t.behind {
+				t.why = ""
+			}
 			s.agenda.wake(t, s.places(), now)
 		}
 		if t.behind { // further than the inquiry knew

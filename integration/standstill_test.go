@@ -1,0 +1,45 @@
+package integration
+
+import (
+	"fmt"
+	"strings"
+	"testing"
+)
+
+// TestStoppedReplicaSaysOverload stops the process of the only replica. What comes due meanwhile is missed, and not because of Redis, which answers.
+func TestStoppedReplicaSaysOverload(t *testing.T) {
+	t.Parallel()
+	const jobs, stopped = 20, 6 // so that claims are under way at most times
+	var config strings.Builder
+	fmt.Fprintf(&config, "[defaults]\nschedule = \"* * * * * *\"\ncommand = 'exec \"$SCRIBE\"'\nstart_deadline = \"1s\"\n")
+	for i := range jobs {
+		fmt.Fprintf(&config, "[jobs.j%d]\n", i)
+	}
+	c := newCluster(t, config.String())
+	r := c.start(t, "r")
+	c.awaitTick(t, soon, "j0", 0)
+	from := redisTime(t, c.Client).Unix()
+	r.Stop(t)
+	eventually(t, soon, "time to pass", func() bool { return redisTime(t, c.Client).Unix() >= from+stopped })
+	r.Cont(t)
+	eventually(t, soon, "a tick after the stop", func() bool {
+		for _, p := range c.history(t, "j0") {
+			if p.Tick.Unix() > from+stopped && p.Outcome == "ok" {
+				return true
+			}
+		}
+		return false
+	})
+	verdicts := map[string]int{}
+	for i := range jobs {
+		for _, p := range c.history(t, fmt.Sprintf("j%d", i)) {
+			if s := p.Tick.Unix(); s > from+1 && s < from+stopped-1 { // well within the stop
+				verdicts[p.verdict()]++
+			}
+		}
+	}
+	if verdicts["missed overload"] == 0 || verdicts["missed redis"] > 0 {
+		t.Errorf("ticks that came due while the replica was stopped: %v", verdicts)
+	}
+	stopAll(t, []*replica{r})
+}
