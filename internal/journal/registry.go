@@ -23,7 +23,7 @@ type Replica struct {
 	// characters without "|".
 	ID string `json:"id"`
 	// Name is what people call it; two may have the same.
-	Name    string `json:"name"`
+	Name string `json:"name"`
 	// Process identifies its process on its machine, so that a replica there can tell whether it lives; "" where that can't be told.
 	Process string `json:"process,omitempty"`
 	Version string `json:"version"`
