@@ -147,8 +147,8 @@ func TestDrainGivesBackWhatWaitsForAPool(t *testing.T) {
 		edits []func(*scheduler.Config)
 		by    time.Duration // when the others have it again
 	}{
-		{"drain", false, nil, 15*time.Second + 100*time.Millisecond},
-		{"a second signal", true, nil, 15*time.Second + 100*time.Millisecond},
+		{"drain", false, nil, 15*time.Second + 200*time.Millisecond}, // the news, and a claim whose request is late
+		{"a second signal", true, nil, 15*time.Second + 200*time.Millisecond},
 		{"nobody is told", false, []func(*scheduler.Config){func(cfg *scheduler.Config) { cfg.Notices = nil }}, 26 * time.Second},
 	} {
 		t.Run(tc.name, func(t *testing.T) {

@@ -290,7 +290,7 @@ func TestBegunRequestIsStartedLater(t *testing.T) {
 		c.at(4 * time.Second)
 		want(t, "runs", len(c.runs("report")), 0)
 		m.heal()
-		c.at(9 * time.Second)
+		c.at(10 * time.Second) // it starts at the eighth second, and takes one
 		want(t, "outcomes", c.outcomes("report"), map[string]int{"ok": 1})
 		want(t, "attempt", c.runs("report")[0].Attempt, 1)
 		m.mu.Lock()
