@@ -109,7 +109,7 @@ func TestNewRefusesWhatCannotWork(t *testing.T) {
 		"in the options of Config.Redis":       {Redis: failover},
 		"line break":                           {Redis: good, Owner: "a\nb"},
 		"must not be negative":                 {Redis: good, Timeout: -1},
-		"Config.Idle must":                     {Redis: good, Idle: -1},
+		"Config.Idle is -1ns":                  {Redis: good, Idle: -1},
 		"Config.AckTimeout must not":           {Redis: good, AckTimeout: -1},
 		"Config.AckedReplicas and":             {Redis: good, AckedReplicas: -1},
 		"must be less than Config.Timeout":     {Redis: good, AckTimeout: time.Second},

@@ -95,7 +95,7 @@ func loadScripts() scripts {
 
 		foldedGrant: takesMany(many{shared: 1, told: 1, bounded: true, read: readFoldedGrant}, luaFoldedGrant),
 		foldedFree:  takesMany(many{read: readFoldedFree}, luaFoldedFree),
-		lookOnly:    readonly(luaState, luaChain, luaLook),
+		lookOnly:    readonly(state, luaChain, luaLook),
 	}
 }
 

@@ -67,24 +67,21 @@ func TestSetsThatCannotBe(t *testing.T) {
 }
 
 func TestLostReplyForASetIsResolvedByTheSameIDs(t *testing.T) {
-	for _, how := range []string{"deaf", "mute"} {
-		inBubble(t, func(w *wire) {
-			c, closeAll := w.client(Config{})
-			defer closeAll()
-			w.release(w.lock(c, "warm", time.Minute))
-			w.fail(how)
-			time.AfterFunc(2500*time.Millisecond, func() { w.fail() })
-			leases := w.locksAll(pair(c, time.Minute))
-			for name, token := range leases.Tokens() {
-				if rows := w.rows(name); len(rows) != 1 || rows[0].Token != token || rows[0].ID != leases.Lease(name).ID() {
-					w.Errorf("%s: rows %+v, token %d", name, rows, token)
-				}
+	inBubble(t, func(w *wire) {
+		c, closeAll := w.client(Config{})
+		defer closeAll()
+		w.release(w.lock(c, "warm", time.Minute))
+		w.cut(2)
+		leases := w.locksAll(pair(c, time.Minute))
+		for name, token := range leases.Tokens() {
+			if rows := w.rows(name); len(rows) != 1 || rows[0].Token != token || rows[0].ID != leases.Lease(name).ID() {
+				w.Errorf("%s: rows %+v, token %d", name, rows, token)
 			}
-			if err := leases.Release(w.Context()); err != nil || w.held() != 0 {
-				w.Errorf("%v, %d held", err, w.held())
-			}
-		})
-	}
+		}
+		if err := leases.Release(w.Context()); err != nil || w.held() != 0 {
+			w.Errorf("%v, %d held", err, w.held())
+		}
+	})
 }
 
 func TestSetThatCannotTellLeavesNoGhost(t *testing.T) {
@@ -123,11 +120,8 @@ func TestUnheardRefusalOfASetIsAskedAnew(t *testing.T) {
 		defer closeOther()
 		held := w.lock(other, "{s}:2", time.Minute)
 		w.release(w.lock(c, "warm", time.Minute))
-		w.fail("deaf")
-		time.AfterFunc(2500*time.Millisecond, func() {
-			w.release(held)
-			w.fail()
-		})
+		w.cut(1)
+		time.AfterFunc(time.Millisecond, func() { w.release(held) })
 		w.locksAll(pair(c, time.Minute))
 		if w.held() != 2 {
 			w.Errorf("%d held", w.held())

@@ -49,6 +49,7 @@ env_file = "job.env"
 env_from_file = { PGPASSWORD = "pg" }
 [jobs.b]
 user = "daemon"
+inherit_env = false
 `
 	rights := func(user, group string) (*safefile.Identity, error) { return &safefile.Identity{UID: 1, GID: 1}, nil }
 	c, err := loadConfig(t, text, Options{Env: environment()})

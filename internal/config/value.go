@@ -131,7 +131,7 @@ func (r *reader) note(f Fault) {
 }
 
 // full says that no more faults are reported. The place and the words of one cost more the longer the file is.
-func (r *reader) full() bool { return r.count.faults >= maxFaults }
+func (r *reader) full() bool { return r.count.faults > maxFaults }
 
 // mistyped notes that a value has the wrong type.
 func (r *reader) mistyped(v value, want string) {

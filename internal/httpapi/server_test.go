@@ -226,6 +226,7 @@ func TestEachMetricIsDocumented(t *testing.T) {
 	m := NewMetrics("v1", quietGauges())
 	m.Ended(Outcome{Job: "a", Outcome: "ok", Finished: time.Unix(1000, 0), Ran: true, Took: time.Second})
 	m.Waited("p", time.Second)
+	m.TryFailed("a")
 	families, err := m.registry.Gather()
 	if err != nil {
 		t.Fatal(err)
