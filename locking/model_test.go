@@ -94,6 +94,10 @@ func (m *model) acquire(a ask, w *memory) answer {
 		}
 	}
 	if a.early {
+		if a.tick >= 0 && !m.known { // the claim announces its schedule
+			m.remember(w)
+			m.known, m.all = true, m.decided < 0
+		}
 		return answer{verdict: "early"}
 	}
 	m.remember(w)

@@ -129,7 +129,7 @@ func heldStays(b *bench) {
 
 // A server that dropped a lock because nobody used it has forgotten nothing. Looking at a lock does not use it.
 func idleExpired(b *bench) {
-	const idle = 10 * time.Minute
+	const idle = 4 * long  // more than the lease keeps it for
 	var local atomic.Int64 // the client's clock
 	c, err := locking.New(locking.Config{Redis: b.rdb, Prefix: b.prefix, Timeout: timeout, Idle: idle,
 		Clock: func() time.Duration { return time.Duration(local.Load()) }})
