@@ -30,7 +30,7 @@ var house = []room{
 	{"internal/safefile", nil, "all that opens files from outside uses it, so it knows nothing of them"},
 	{"internal/config", []string{"internal/safefile", "scheduler/cronspec"}, "configuration is data; only cron expressions are checked by their own package"},
 	{"internal/command", []string{"internal/exhaustion", "internal/safefile"}, "processes know nothing of leases and schedules"},
-	{"internal/warden", nil, "the helper process that kills must be small enough to be trusted"},
+	{"internal/warden", []string{"internal/logging"}, "the helper process that kills must be small enough to be trusted"},
 	{"internal/journal", []string{"internal/multierr"}, "correctness never reads the journal, so nothing below it may matter"},
 	{"internal/journal/journaltest", []string{"internal/journal"}, "the conformance suite runs against any Redis that is handed in"},
 	{"internal/exhaustion", nil, "what a machine lacks is judged below everything that starts something"},

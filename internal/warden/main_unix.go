@@ -144,7 +144,8 @@ func (k *helperMain) end() {
 
 // why tells how the replica has ended, as far as the helper can see.
 func (k *helperMain) why() string {
-	if k.replica >= 0 && !isOver(k.replica) {
+	// A process that was killed closes its pipe a moment before it is over.
+	if len(k.list.runs) == 0 && k.replica >= 0 && !isOver(k.replica) {
 		return "the replica has closed its pipe"
 	}
 	return "the replica is gone"

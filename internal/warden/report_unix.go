@@ -3,25 +3,27 @@
 package warden
 
 import (
+	"context"
 	"os"
 	"time"
 
 	"github.com/hashicorp/go-hclog"
 	"golang.org/x/sys/unix"
+
+	"github.com/cronclave/cronclave/internal/logging"
 )
 
 const (
 	// reportFile is the replica's stderr, where reportEnv says so.
 	reportFile = 3
-	// mostReports is how many lines may wait for the reader of stderr; more are dropped. lastReport is how long the end waits for them.
-	mostReports, lastReport = 256, 200 * time.Millisecond
+	// lastReport is how long the end waits for lines that stderr has not taken.
+	lastReport = 200 * time.Millisecond
 )
 
-// report is the helper's own log, for when the replica is gone and can't tell. No reader can hold up the helper: lines that it does not take are dropped.
+// report is the helper's own log, for when the replica is gone and cannot log. No reader can hold up the helper: lines that it does not take are dropped.
 type report struct {
 	hclog.Logger
-	lines chan []byte
-	done  chan struct{}
+	writer *logging.Writer // nil without a report
 }
 
 func openReport() *report {
@@ -30,36 +32,18 @@ func openReport() *report {
 		return &report{Logger: hclog.NewNullLogger()}
 	}
 	unix.CloseOnExec(reportFile)
-	r := &report{lines: make(chan []byte, mostReports), done: make(chan struct{})}
-	r.Logger = hclog.New(&hclog.LoggerOptions{Output: r, JSONFormat: format == "json", JSONEscapeDisabled: true, TimeFormat: "2006-01-02T15:04:05.000Z07:00"})
-	go func() {
-		defer close(r.done)
-		for line := range r.lines {
-			_, _ = unix.Write(reportFile, line)
-		}
-	}()
-	return r
+	log, writer := logging.New(os.NewFile(reportFile, "stderr"), logging.Options{Level: hclog.Info, JSON: format == "json"})
+	return &report{log, writer}
 }
 
-// Write takes a line, or drops it.
-func (r *report) Write(line []byte) (int, error) {
-	select {
-	case r.lines <- append([]byte(nil), line...):
-	default:
-	}
-	return len(line), nil
-}
-
-// end waits for the lines that were taken, for a moment.
+// end waits a moment for the lines that are queued.
 func (r *report) end() {
-	if r.lines == nil {
+	if r.writer == nil {
 		return
 	}
-	close(r.lines)
-	select {
-	case <-r.done:
-	case <-time.After(lastReport):
-	}
+	ctx, cancel := context.WithTimeout(context.Background(), lastReport)
+	defer cancel()
+	r.writer.Close(ctx)
 }
 
 // isOver tells whether the process of a handle has ended.
