@@ -107,7 +107,7 @@ func (u aclUser) everyCommand(t *testing.T) {
 	t.Helper()
 	for _, args := range [][]string{
 		{"status"}, {"status", "--json"}, {"history"}, {"history", "beat", "--output"}, {"logs", "beat"}, {"next", "-n", "1"},
-		{"pause", "pooled", "--for", "1h"}, {"resume", "pooled"}, {"trigger", "beat", "--wait"}, {"exec", "next"},
+		{"pause", "pooled", "--for", "1h"}, {"resume", "pooled"}, {"trigger", "again", "--wait"}, {"exec", "next"},
 		{"lock", "plain", "--", "true"}, {"lock", "fair", "--fair", "--wait", "5s", "--", "true"}, {"lock", "slots", "--slots", "3", "--", "true"},
 		{"lock", "--pool", "warehouse", "--wait", "1m", "--", "true"}, {"fence", "reports", "7"}, {"fence", "reports", "8"},
 	} {

@@ -111,7 +111,7 @@ func message(part string) func(logEntry) bool {
 func (c *cluster) command(t *testing.T, args ...string) commandLine {
 	t.Helper()
 	env := append([]string{"CRONCLAVE_REDIS=" + c.url, "CRONCLAVE_CONFIG=" + c.path}, c.env...)
-	return runCommand(t, env, append(args, "--namespace", c.Namespace)...)
+	return runCommand(t, env, append([]string{"--namespace", c.Namespace}, args...)...) // before a -- among them
 }
 
 // stopAll asks replicas to drain and demands that they end well.

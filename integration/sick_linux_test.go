@@ -40,7 +40,7 @@ command = '"$SCRIBE" -for 100ms'
 	}
 	eventually(t, soon, "runs on the replica", runsSince(time.Time{}))
 
-	before := limitFiles(t, sick.PID, 0)
+	before := starve(t, sick.PID)
 	sick.WaitLog(t, soon, "word that nothing can be started", message("cannot start programs"))
 	eventually(t, soon, "a warning that names the replica", func() bool {
 		all := c.warnings(t, "cannot_start")
@@ -64,16 +64,42 @@ command = '"$SCRIBE" -for 100ms'
 	}
 }
 
-// limitFiles sets how many files a process may have open, 0 for no more than it has, and returns how many it might have before.
+// starve leaves a process two files to open, in a moment in which it runs nothing: a run takes more, and one under way could not end. It returns how many the
+// process might have open before.
+func starve(t *testing.T, pid int) (before uint64) {
+	t.Helper()
+	quiet, samples := openFiles(t, pid), 0
+	eventually(t, soon, "samples of open files", func() bool {
+		quiet, samples = min(quiet, openFiles(t, pid)), samples+1
+		return samples > 30
+	})
+	eventually(t, soon, "a moment without runs", func() bool {
+		if openFiles(t, pid) > quiet {
+			return false
+		}
+		before = limitFiles(t, pid, quiet+2)
+		if openFiles(t, pid) <= quiet {
+			return true
+		}
+		limitFiles(t, pid, before)
+		return false
+	})
+	return before
+}
+
+// openFiles is how many files a process has open.
+func openFiles(t *testing.T, pid int) uint64 {
+	t.Helper()
+	open, err := os.ReadDir(fmt.Sprintf("/proc/%d/fd", pid))
+	if err != nil {
+		t.Fatal(err)
+	}
+	return uint64(len(open))
+}
+
+// limitFiles sets how many files a process may have open, and returns how many it might have before.
 func limitFiles(t *testing.T, pid int, most uint64) (before uint64) {
 	t.Helper()
-	if most == 0 {
-		open, err := os.ReadDir(fmt.Sprintf("/proc/%d/fd", pid))
-		if err != nil {
-			t.Fatal(err)
-		}
-		most = uint64(len(open)) - 16 // runs under way give some back
-	}
 	var limit unix.Rlimit
 	if err := unix.Prlimit(pid, unix.RLIMIT_NOFILE, nil, &limit); err != nil {
 		t.Fatal(err)
