@@ -19,7 +19,7 @@ build: ## build a static binary into ./bin
 
 test: ## run all tests; a real Redis is brought along (container, else redis-server), and PostgreSQL; root gets them installed
 	$(if $(RACE),,@echo 'note: no C compiler, so without the race detector')
-	CRONCLAVE_TEST_INSTALL=1 GOGC=400 go test $(RACE) -count=1 -timeout 25m $$(go list ./... | grep -v /model/quorum$$)
+	CRONCLAVE_TEST_INSTALL=1 GOGC=400 go test $(RACE) -count=1 -timeout 35m $$(go list ./... | grep -v /model/quorum$$)
 	go test -count=1 -v -timeout 25m -run 'TestThirtyDays|TestDay$$|TestEachRule' ./scheduler ./integration/model/quorum # whole, and without the race detector
 	go -C bench test -count=1 ./...
 
