@@ -4,7 +4,6 @@ import (
 	"errors"
 	"fmt"
 	"regexp"
-	"strconv"
 	"strings"
 	"time"
 	"unicode/utf8"
@@ -48,12 +47,6 @@ func (d damaged) Unwrap() []error { return []error{d.error, d.reply} }
 
 // sound tells whether a number that was read from Redis is within its bounds.
 func sound(n, most int64) bool { return n >= 0 && n <= most }
-
-// parseSound reads a number of a row or a message.
-func parseSound(s string, most int64) (int64, bool) {
-	n, err := strconv.ParseInt(s, 10, 64)
-	return n, err == nil && sound(n, most)
-}
 
 // oneLine tells whether a text may be shown: valid, short, and without control characters.
 func oneLine(s string, most int) bool {

@@ -120,7 +120,7 @@ func ask(t *testing.T, replies []byte) {
 		p.Info(ctx)
 		return nil
 	})
-	_ = client.ClusterSlots(ctx).Err()
+	_ = client.ClusterShards(ctx).Err()
 	sub := client.Subscribe(ctx)
 	defer sub.Close()
 	_ = sub.Subscribe(ctx, "a")
