@@ -39,9 +39,6 @@ type claim struct {
 
 func (q *quorum) newClaim(r Request) *claim {
 	t := &claim{quorum: q, r: r, phase: "row", account: r.accounted()}
-	if r.Tick != nil { // no token is from before its tick
-		t.floor = toMicros(r.Tick.NotBefore) - 1
-	}
 	now, _ := q.estimate(q.cfg.Clock())
 	switch {
 	case r.Abstain || r.Tick != nil && toMicros(r.Tick.NotBefore) > now: // it is to take no row, or too early for one
@@ -85,7 +82,7 @@ func (t *claim) next() (nodeCall, int) {
 		if !t.account {
 			promise, wave = "", t.majority
 		}
-		t.token, t.placed = t.propose(t.r.Lock, t.floor), true
+		t.token, t.placed = t.propose(t.r.Lock, t.floorOfRow()), true
 		k.args = []any{t.slot, t.r.Slots, lease, delay, flag(!t.r.AnyLimit), t.token, promise, t.cfg.Owner, t.moves(), "", t.r.Adopt,
 			t.tombstoneLife(), flag(t.account || t.r.Slots > 1)}
 		t.ballots = append(t.ballots, t.token)
@@ -104,6 +101,15 @@ func (t *claim) next() (nodeCall, int) {
 	}
 	k.patience = 1 + t.tries/8 // where all take their time none would get through
 	return k, wave
+}
+
+// floorOfRow is the floor of a token that may be granted: no token is from before its tick. A ballot alone may be, since an early claim that announces its
+// schedule would carry the floor to its tick else, and nodes refuse a token that is far ahead of their clocks.
+func (t *claim) floorOfRow() int64 {
+	if t.r.Tick == nil {
+		return t.floor
+	}
+	return max(t.floor, toMicros(t.r.Tick.NotBefore)-1)
 }
 
 // wanted is the word that a majority has to say in a phase.
