@@ -194,7 +194,8 @@ func (d *demo) observe(e *logLine) {
 // warn shows other lines that matter.
 func (d *demo) warn(e *logLine) {
 	known := strings.HasPrefix(e.Message, "starting") || e.Message == "configuration" || // said at the beginning
-		strings.HasPrefix(e.Message, "second signal") // sent by us
+		strings.HasPrefix(e.Message, "second signal") || // sent by us
+		e.from.leaving && strings.HasPrefix(e.Message, "warden") // of a replica that the demo has killed
 	if e.Level != "warn" && e.Level != "error" || known {
 		return
 	}
