@@ -9,19 +9,24 @@ VERSION := $(shell git describe --tags --always --dirty 2>/dev/null || echo dev)
 # The race detector needs a C compiler; Go turns cgo off where there is none.
 RACE := $(if $(filter 1,$(shell go env CGO_ENABLED)),-race)
 
-.PHONY: help build test lint golangci bench fuzz mutants model histories memory quorum vm soak clean
+.PHONY: help build test test-long lint golangci bench fuzz mutants model histories memory quorum vm soak clean
 
 help: ## print this list
-	@awk -F ':.*## ' '/^[a-z]+:.*## / { printf "  %-9s %s\n", $$1, $$2 }' $(MAKEFILE_LIST)
+	@awk -F ':.*## ' '/^[a-z-]+:.*## / { printf "  %-9s %s\n", $$1, $$2 }' $(MAKEFILE_LIST)
 
 build: ## build a static binary into ./bin
 	CGO_ENABLED=0 go build -trimpath -ldflags '-s -w -X main.version=$(VERSION)' -o bin/cronclave ./cmd/cronclave
 
-test: ## run all tests; a real Redis is brought along (container, else redis-server), and PostgreSQL; root gets them installed
+test: ## run the tests; a real Redis is brought along (container, else redis-server), and PostgreSQL; root gets them installed
 	$(if $(RACE),,@echo 'note: no C compiler, so without the race detector')
-	CRONCLAVE_TEST_INSTALL=1 GOGC=400 go test $(RACE) -count=1 -timeout 35m $$(go list ./... | grep -v /model/quorum$$)
-	go test -count=1 -v -timeout 25m -run 'TestThirtyDays|TestDay$$|TestEachRule' ./scheduler ./integration/model/quorum # whole, and without the race detector
+	CRONCLAVE_TEST_INSTALL=1 GOGC=400 go test $(RACE) -count=1 -timeout 35m -parallel 4 $$(go list ./... | grep -v /model/quorum$$)
 	go -C bench test -count=1 ./...
+
+# What only computes, whole, and without the race detector, which makes that ten times as slow. GOGC: there is memory, and much is garbage.
+LONG := TestThirtyDays|TestDay$$|TestEveryTickHasOneOutcome|TestOutcomesOfParentsAreForgotten|TestEachRule|TestShortWay|TestWhatIsGivenUpIsBounded|Bounds
+
+test-long: ## run the long computations: a month of five simulated replicas, a day of 200 jobs, the model of a quorum
+	GOGC=800 go test -count=1 -v -timeout 25m -run '$(LONG)' ./scheduler ./integration/model/quorum ./locking ./internal/config
 
 lint: ## vet, gofmt, staticcheck, and the rules on who may import what
 	go vet ./...

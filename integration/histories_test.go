@@ -29,7 +29,19 @@ type recording struct {
 	members []*member
 	counts  struct{ grants, refusals, unknown, lost atomic.Int64 }
 	faults  struct{ links, flushes, restarts atomic.Int64 }
+	pace    *pace
 }
+
+// pace stretches time-outs and leases where a machine is too busy for them: where every call times out there is nothing to judge.
+type pace struct{ times atomic.Int64 }
+
+func newPace() *pace {
+	p := &pace{}
+	p.times.Store(1)
+	return p
+}
+
+func (p *pace) of(d time.Duration) time.Duration { return d * time.Duration(p.times.Load()) }
 
 // recordedLocks are recorded beside each other, each in a history of its own.
 var recordedLocks = []struct {
@@ -50,9 +62,9 @@ const (
 // many holders, a free slot refused to nobody, released by nobody but its holder, tokens that grow (P3, P4).
 func TestHistories(t *testing.T) {
 	t.Parallel()
-	s := &recording{t: t, ops: *historyOps, servers: []*redisServer{startRedis(t, redisOpts{Persist: true})}, began: time.Now()}
+	s := &recording{t: t, ops: *historyOps, servers: []*redisServer{startRedis(t, redisOpts{Persist: true})}, began: time.Now(), pace: newPace()}
 	for i := range 3 {
-		s.members = append(s.members, newMember(t, fmt.Sprintf("m%d", i), s.servers, 0))
+		s.members = append(s.members, newMember(t, fmt.Sprintf("m%d", i), s.servers, 0, s.pace))
 	}
 	s.judge()
 }
@@ -61,14 +73,14 @@ func TestHistories(t *testing.T) {
 // no majority. Some of the other clients' links to the same masters are whole meanwhile.
 func TestHistoriesOnQuorum(t *testing.T) {
 	t.Parallel()
-	s := &recording{t: t, ops: *historyOps / 3, servers: masters(t), began: time.Now()}
-	founder := newMember(t, "founder", s.servers, len(s.servers)) // the first start needs all of them
+	s := &recording{t: t, ops: *historyOps / 3, servers: masters(t), began: time.Now(), pace: newPace()}
+	founder := newMember(t, "founder", s.servers, len(s.servers), s.pace) // the first start needs all of them
 	eventually(t, time.Minute, "the masters vote", func() bool {
 		_, ok, _ := founder.now().Mutex("founding").TryLock(t.Context())
 		return ok
 	})
 	for i := range 3 {
-		s.members = append(s.members, newMember(t, fmt.Sprintf("m%d", i), s.servers, 2))
+		s.members = append(s.members, newMember(t, fmt.Sprintf("m%d", i), s.servers, 2, s.pace))
 	}
 	s.judge()
 }
@@ -78,6 +90,9 @@ func (s *recording) judge() {
 	t := s.t
 	checked := 0
 	for piece := 0; checked < s.ops || s.quiet(); piece++ {
+		if checked >= s.ops {
+			s.pace.times.Add(1)
+		}
 		ops := min(s.ops/len(recordedLocks), pieceOps)
 		if s.onQuorum() {
 			ops = min(ops, quorumPieceOps)
@@ -220,14 +235,15 @@ type member struct {
 	name  string
 	links []*proxy
 	rdb   []redis.UniversalClient
+	pace  *pace
 
 	mu     sync.Mutex
 	client *locking.Client
 }
 
 // newMember starts a client of some servers, the first of which it reaches without a link.
-func newMember(t *testing.T, name string, servers []*redisServer, direct int) *member {
-	m := &member{t: t, name: name}
+func newMember(t *testing.T, name string, servers []*redisServer, direct int, p *pace) *member {
+	m := &member{t: t, name: name, pace: p}
 	for i, s := range servers {
 		addr := s.Client.Options().Addr
 		if i >= direct {
@@ -248,7 +264,7 @@ func (m *member) now() *locking.Client {
 }
 
 func (m *member) restart() {
-	config := locking.Config{Redis: m.rdb[0], Owner: m.name, Timeout: recordedTimeout}
+	config := locking.Config{Redis: m.rdb[0], Owner: m.name, Timeout: m.pace.of(recordedTimeout)}
 	if len(m.rdb) > 1 {
 		config.Redis, config.Quorum = nil, m.rdb
 	}
@@ -305,9 +321,9 @@ func (w worker) ask(ctx context.Context, s *locking.Semaphore) (lease *locking.L
 
 func (w worker) turn(ctx context.Context) {
 	const patience = 400 * time.Millisecond
-	asking, cancel := context.WithTimeout(ctx, patience)
+	asking, cancel := context.WithTimeout(ctx, w.pace.of(patience))
 	defer cancel()
-	s := w.member.now().Semaphore(w.lock, w.slots, locking.WithLease(recordedLease))
+	s := w.member.now().Semaphore(w.lock, w.slots, locking.WithLease(w.pace.of(recordedLease)))
 	call := w.history.Acquire(w.name)
 	lease, ok, err := w.ask(asking, s)
 	switch {

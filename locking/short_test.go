@@ -17,12 +17,16 @@ import (
 	"github.com/redis/go-redis/v9"
 
 	"github.com/cronclave/cronclave/internal/embedded"
+	"github.com/cronclave/cronclave/internal/race"
 )
 
 // TestShortWayDecidesAsTheWhole sends the same requests, at the same instants, to a server that has the short ways of acquire.lua and
 // release.lua before them, and folds locks, and to one that has only the whole texts: replies, keys, their ends, and what waiters are told are the same.
 func TestShortWayDecidesAsTheWhole(t *testing.T) {
-	const histories, steps = 48, 80
+	histories, steps := 48, 80
+	if race.Enabled {
+		histories = 12
+	}
 	synctest.Test(t, func(t *testing.T) {
 		p := &twins{T: t, sides: [2]*side{{}, {}}}
 		for i, load := range []func() scripts{loadScripts, wholeScripts} {

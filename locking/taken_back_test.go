@@ -10,6 +10,8 @@ import (
 	"time"
 
 	"github.com/redis/go-redis/v9"
+
+	"github.com/cronclave/cronclave/internal/race"
 )
 
 // latency is a network on which scripts need a while.
@@ -201,6 +203,9 @@ func TestTryThatArrivesAfterARefusalLeavesNoGhost(t *testing.T) {
 
 // While the server is away, those who give up do not pile up without end.
 func TestWhatIsGivenUpIsBounded(t *testing.T) {
+	if race.Enabled {
+		t.Skip("eleven thousand goroutines: make test-long runs it without the race detector")
+	}
 	inBubble(t, func(w *wire) {
 		c, closeAll := w.client(Config{})
 		defer closeAll()

@@ -10,6 +10,7 @@ import (
 	"testing"
 	"time"
 
+	"github.com/cronclave/cronclave/internal/race"
 	"github.com/cronclave/cronclave/scheduler"
 )
 
@@ -71,6 +72,10 @@ func (f flaky) Record(ctx context.Context, records []scheduler.Record) error {
 // TestEveryTickHasOneOutcome, whatever happens to the wires, the journal and the replicas, some of which leave, die and come back: each tick was
 // granted once at most (P1), and exactly one thing is told of it (P6).
 func TestEveryTickHasOneOutcome(t *testing.T) {
+	length := 15 * time.Minute
+	if race.Enabled {
+		length = 4 * time.Minute
+	}
 	for _, name := range []string{"first", "second"} {
 		t.Run(name, func(t *testing.T) {
 			rng := seeded(t)
@@ -89,7 +94,7 @@ func TestEveryTickHasOneOutcome(t *testing.T) {
 				}
 				stumbles := c.job("stumbles", "*/20 * * * * *", 0, c.failing(3, time.Second, false), retry(4, time.Second, time.Second), recovers(4), queued,
 					lease(5*time.Second), startDeadline(15*time.Second))
-				died := c.havoc(rng, append(slices.Clip(jobs), stumbles), 15*time.Minute)
+				died := c.havoc(rng, append(slices.Clip(jobs), stumbles), length)
 				pass(2 * time.Minute) // in peace, so that all that was abandoned is found
 				last := time.Now().Add(-90 * time.Second)
 				for _, j := range jobs {

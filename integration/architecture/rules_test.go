@@ -37,6 +37,7 @@ var house = []room{
 	{"internal/multierr", nil, "errors are joined below everything that has any"},
 	{"internal/httpapi", []string{"internal/safefile"}, "the API sees the rest through small interfaces"},
 	{"internal/logging", nil, "log output must wait for nothing, so it knows of nothing that could hang"},
+	{"internal/race", nil, "tests of every package ask whether the race detector is on"},
 	{"internal/resp", nil, "whether a reply is well-formed does not depend on what it says"},
 	{"internal/embedded", nil, "the embedded server takes the place of Redis, which knows nothing of us"},
 	{"cmd", everything, "wiring knows every part"},

@@ -56,7 +56,7 @@ func TestOutputIsLimited(t *testing.T) {
 		count int
 	}{
 		{"NULs without a newline", make([]byte, 64<<10), 4800},
-		{"empty lines", nil, 1_000_000},
+		{"empty lines", nil, 100_000},
 		{"long lines", bytes.Repeat([]byte("x"), 64<<10), 1000},
 		{"quotation marks", bytes.Repeat([]byte(`"`), 1000), 10_000},
 	} {
