@@ -64,7 +64,26 @@ command = '"$SCRIBE" -for 100ms'
 	}
 }
 
-// starve leaves a process two files to open, in a moment in which it runs nothing: a run takes more, and one under way could not end. It returns how many the
+// TestStarvedReplicaEndsItsRun: a replica that has no free descriptor left while a run is under way ends that run all the same, after its command has ended
+// and when it is to be killed.
+func TestStarvedReplicaEndsItsRun(t *testing.T) {
+	t.Parallel()
+	for name, command := range map[string]string{"ends": `'"$SCRIBE" -for 4s'`, "hangs": `'"$SCRIBE" -for 10m -ignore-term -child'` + "\ntimeout = '4s'\nkill_grace = '1s'"} {
+		t.Run(name, func(t *testing.T) {
+			t.Parallel()
+			c := newCluster(t, "[jobs.a]\nschedule = '* * * * * *'\ncommand = "+command+"\n")
+			r := c.startAll(t, 1)[0]
+			run := c.awaitTick(t, soon, "a", 0)
+			before := limitFiles(t, r.PID, 0)
+			r.WaitLog(t, 2*soon, "end of the run", func(e logEntry) bool { return e.Message() == "finished" && e["run_id"] == run.RunID })
+			limitFiles(t, r.PID, before)
+			wantDead(t, c.lines(t, "a"))
+			stopAll(t, []*replica{r})
+		})
+	}
+}
+
+// starve leaves a process two files to open, in a moment in which it runs nothing: a run takes more. It returns how many the
 // process might have open before.
 func starve(t *testing.T, pid int) (before uint64) {
 	t.Helper()

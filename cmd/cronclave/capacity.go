@@ -3,8 +3,8 @@ package main
 import "github.com/hashicorp/go-hclog"
 
 const (
-	// filesOfRun is how many files a run has open here: the ends of its two pipes, its cgroup and its process.
-	filesOfRun = 4
+	// filesOfRun is how many files a run has open here: the ends of its two pipes, its process, and its cgroup with two files of that.
+	filesOfRun = 6
 	// filesOfReplica is for all else: connections to Redis, the warden, [server], a start that is under way (four more than a run has), looks at /proc.
 	filesOfReplica = 120
 	// processesOfReplica is for its threads and its warden's, which count as processes.

@@ -17,7 +17,7 @@ func TestMaxRunningFits(t *testing.T) {
 	}{
 		"no limits":     {resourceLimits{}, 100, ""},
 		"room enough":   {resourceLimits{files: 1024, processes: 4096}, 100, ""},
-		"few files":     {resourceLimits{files: 256}, 34, "open_files_needed=520"},
+		"few files":     {resourceLimits{files: 256}, 22, "open_files_needed=720"},
 		"few processes": {resourceLimits{files: 1024, processes: 100}, 36, "processes_needed=164"},
 		"hardly any":    {resourceLimits{files: 64}, 1, "fits=1"},
 	} {

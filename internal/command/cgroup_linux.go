@@ -79,7 +79,8 @@ func (b *base) probe() error {
 	if !errors.Is(err, syscall.ENOENT) {
 		return fmt.Errorf("start a process in %s: %w", c.dir, err)
 	}
-	return c.write("cgroup.kill", "1")
+	_, err = c.killer.WriteString("1")
+	return err
 }
 
 // removeStale clears away what replicas left that were killed. Of a living one, or one with a process left,
@@ -124,12 +125,12 @@ func (b *base) child(name string) (*cgroup, error) {
 	if err := os.Mkdir(dir, 0o755); err != nil {
 		return nil, err
 	}
-	f, err := os.Open(dir)
+	c, err := openCgroup(dir)
 	if err != nil {
 		_ = removeCgroup(dir)
 		return nil, err
 	}
-	return &cgroup{dir: dir, fd: f}, nil
+	return c, nil
 }
 
 // cgroup is a tree that is held by a cgroup, and by its process group: a process with the right to do so can
@@ -138,6 +139,32 @@ type cgroup struct {
 	group
 	dir string
 	fd  *os.File // the directory
+	// events and killer are what the end of a run needs. They are open from its start: a replica may have no free descriptor then.
+	events, killer *os.File
+}
+
+func openCgroup(dir string) (*cgroup, error) {
+	c := &cgroup{dir: dir}
+	for _, f := range []struct {
+		file **os.File
+		name string
+		flag int
+	}{{&c.fd, ".", os.O_RDONLY}, {&c.events, "cgroup.events", os.O_RDONLY}, {&c.killer, "cgroup.kill", os.O_WRONLY}} {
+		var err error
+		if *f.file, err = os.OpenFile(filepath.Join(dir, f.name), f.flag, 0); err != nil {
+			c.close()
+			return nil, err
+		}
+	}
+	return c, nil
+}
+
+func (c *cgroup) close() {
+	for _, f := range []*os.File{c.fd, c.events, c.killer} {
+		if f != nil {
+			f.Close()
+		}
+	}
 }
 
 func (c *cgroup) place(attr *syscall.SysProcAttr) {
@@ -156,13 +183,17 @@ func (c *cgroup) missing() error {
 }
 
 // terminate signals each process by a handle that was opened before the process was seen in the cgroup: if
-// the number was given to a stranger meanwhile, the handle belongs to the dead one.
+// the number was given to a stranger meanwhile, the handle belongs to the dead one. Without a free descriptor there are no handles: then the group is signalled.
 func (c *cgroup) terminate(leader int) {
 	handles := map[int]int{}
 	for pid := range c.pids() {
 		if fd, err := unix.PidfdOpen(pid, 0); err == nil {
 			handles[pid] = fd
 		}
+	}
+	if len(handles) == 0 {
+		c.group.terminate(leader)
+		return
 	}
 	inside := c.pids()
 	_ = unix.Kill(leader, unix.SIGTERM) // wherever it is: unreaped, so its number is safe
@@ -177,7 +208,7 @@ func (c *cgroup) terminate(leader int) {
 // kill leaves nothing out: the kernel kills what is being forked, too.
 func (c *cgroup) kill(leader int) {
 	if c.populated() {
-		_ = c.write("cgroup.kill", "1")
+		_, _ = c.killer.WriteString("1")
 	}
 	c.group.kill(leader)
 }
@@ -190,7 +221,7 @@ func (c *cgroup) settle(leader int) {
 }
 
 func (c *cgroup) remove() {
-	c.fd.Close()
+	c.close()
 	late, cancel := context.WithTimeout(context.Background(), removeTime)
 	defer cancel()
 	// What is left is removed with the base.
@@ -200,10 +231,9 @@ func (c *cgroup) remove() {
 // populated tells whether a living process is in the cgroup or in one that was made below it.
 func (c *cgroup) populated() bool {
 	var events [64]byte
-	n, err := readAt(c.fd, "cgroup.events", events[:])
-	if err != nil {
-		// A cgroup with a process in it can't be removed, so one that is gone is empty.
-		return !errors.Is(err, fs.ErrNotExist) && !errors.Is(err, unix.ENODEV)
+	n, err := unix.Pread(int(c.events.Fd()), events[:], 0)
+	if err != nil { // a cgroup with a process in it can't be removed, so one that is gone is empty
+		return !errors.Is(err, unix.ENODEV)
 	}
 	return bytes.Contains(events[:n], []byte("populated 1"))
 }

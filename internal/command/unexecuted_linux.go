@@ -37,7 +37,7 @@ func executed(pid int) bool {
 // fork until it has.
 func killUnexecuted(t tree) {
 	if c, ok := t.(*cgroup); ok {
-		_ = c.write("cgroup.kill", "1")
+		_, _ = c.killer.WriteString("1")
 	}
 	all, _ := processes()
 	for _, p := range all {
