@@ -69,6 +69,7 @@ func (a *app) exec(ctx context.Context, cfg *config.Config, job *config.Job, loc
 		}
 		defer end()
 	}
+	command.KeepInherited()
 	processes, err := newProcesses(log, wardenLog{})
 	if err != nil {
 		return err

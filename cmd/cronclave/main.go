@@ -9,7 +9,6 @@ import (
 
 	"github.com/redis/go-redis/v9"
 
-	"github.com/cronclave/cronclave/internal/command"
 	"github.com/cronclave/cronclave/internal/warden"
 )
 
@@ -21,7 +20,6 @@ func main() {
 		os.Exit(beWarden())
 	}
 	protect()
-	command.KeepInherited()
 	redis.SetLogger(silence{}) // every error is returned as well, and told once
 	os.Exit(execute(context.Background(), os.Args[1:], streams{os.Stdin, onTerminal(os.Stdout), onTerminal(os.Stderr)}))
 }

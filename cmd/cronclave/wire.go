@@ -78,6 +78,7 @@ func (a *app) newReplica(cfg *config.Config, who identity, log hclog.Logger, off
 		return r, err
 	}
 	r.live = newLiveOutput(r.journal, r.log)
+	command.KeepInherited()
 	if r.processes, err = newProcesses(r.log, a.wardenLog()); err != nil {
 		return r, err
 	}

@@ -10,7 +10,8 @@ import (
 )
 
 // KeepInherited keeps the files that this process was started with, beyond stdin, stdout and stderr, from the programs that it starts: the runtime has marked all
-// that it opens so, and leaves what it finds open. It is called when the process starts.
+// that it opens so, and leaves what it finds open. It is called before the first one starts; not by the command lock,
+// whose command takes its caller's place, with `diff <(a) <(b)` too.
 func KeepInherited() {
 	if markAll() == nil {
 		return
