@@ -37,7 +37,7 @@ a run that prints faster than that has bytes left out.`,
 			case o.n < 1:
 				return usageError("-n %d: it must be at least 1", o.n)
 			case o.run != "" && cmd.Flags().Changed("number"):
-				return usageError("-n and --run: which is it to be?")
+				return usageError("-n and --run are mutually exclusive")
 			}
 			return a.logs(cmd.Context(), args[0], o)
 		},

@@ -62,32 +62,12 @@ func (a *app) run(ctx context.Context, name string, embed, trial bool) error {
 	if name, err = replicaName(name); err != nil {
 		return err
 	}
-	if embed && a.redisURL != "" {
-		return usageError("--embedded-redis and --redis name two: which is it to be?")
+	where, end, err := a.settingOf(embed, trial)
+	if err != nil {
+		return err
 	}
-	rehearsal := trial // as a replica of a demo, which tells nobody outside
-	if trial {
-		if a.trial, err = readTrial(a.in); err != nil {
-			return err
-		}
-	}
-	if embed {
-		server, err := embedded.Start(embedded.Config{DialOnly: true}) // out of reach of other processes, such as jobs
-		if err != nil {
-			return fmt.Errorf("start the embedded Redis: %w", err)
-		}
-		defer server.Close()
-		a.trial, trial = inProcess(server), true
-	}
-	confine := func(cfg *config.Config) {
-		if trial {
-			cfg.Redis = config.Redis{}
-		}
-		if rehearsal {
-			cfg.Heartbeat, cfg.Server = config.Heartbeat{}, config.Server{}
-		}
-	}
-	confine(cfg)
+	defer end()
+	where.confine(cfg)
 	offset, err := clockOffset(os.Getenv("CRONCLAVE_CLOCK_OFFSET"))
 	if err != nil {
 		return err
@@ -105,11 +85,50 @@ func (a *app) run(ctx context.Context, name string, embed, trial bool) error {
 	l := reloader{replica: r, files: files, load: func() (*config.Config, *config.Files, error) {
 		cfg, files, err := a.read()
 		if err == nil {
-			confine(cfg)
+			where.confine(cfg)
 		}
 		return cfg, files, err
 	}}
-	return r.run(ctx, trial, func(ctx context.Context) { l.run(ctx, reload) })
+	return r.run(ctx, where != production, func(ctx context.Context) { l.run(ctx, reload) })
+}
+
+// setting is where a replica runs: in production, as a trial with the embedded Redis of its own process, or as one of a demo's.
+type setting int
+
+const (
+	production setting = iota
+	trialAlone
+	demonstration
+)
+
+// settingOf finds the Redis of a trial. end closes it.
+func (a *app) settingOf(embed, ofDemo bool) (s setting, end func(), err error) {
+	end = func() {}
+	switch {
+	case embed && a.redisURL != "":
+		return 0, end, usageError("--embedded-redis and --redis are mutually exclusive")
+	case ofDemo:
+		a.trial, err = readTrial(a.in)
+		return demonstration, end, err
+	case !embed:
+		return production, end, nil
+	}
+	server, err := embedded.Start(embedded.Config{DialOnly: true}) // out of reach of other processes, such as jobs
+	if err != nil {
+		return 0, end, fmt.Errorf("start the embedded Redis: %w", err)
+	}
+	a.trial = inProcess(server)
+	return trialAlone, server.Close, nil
+}
+
+// confine takes from a configuration what a trial does not use: its Redis, and in a demo all that others outside would notice.
+func (s setting) confine(cfg *config.Config) {
+	if s != production {
+		cfg.Redis = config.Redis{}
+	}
+	if s == demonstration {
+		cfg.Heartbeat, cfg.Server = config.Heartbeat{}, config.Server{}
+	}
 }
 
 func logWarnings(log hclog.Logger, cfg *config.Config) {
