@@ -16,12 +16,12 @@ import (
 
 // TestDay runs two hundred jobs with mixed policies for a day on three replicas, which are all down for 37 minutes of it, and compares what was
 // told of each tick (P6), and what ran, with an evaluation of the schedules and policies that knows nothing of the scheduler. Under the race
-// detector there is one of each kind, for two hours.
+// detector there is one of each kind, for six hours.
 func TestDay(t *testing.T) {
 	t.Parallel() // with the other long one
 	n, length, outage := 200, 24*time.Hour, 13*time.Hour
 	if race.Enabled {
-		n, length, outage = len(dayKinds), 2*time.Hour, time.Hour
+		n, length, outage = len(dayKinds), 6*time.Hour, 4*time.Hour // some kinds stay away from the outage
 	}
 	rng := seeded(t)
 	inCluster(t, func(c *cluster) {
@@ -222,7 +222,7 @@ func (d *day) live() {
 	}
 	pass(time.Until(d.back))
 	begin("2")
-	d.at(d.length + min(2*time.Hour, d.length/2)) // so that all runs of that day are over
+	d.at(d.length + min(2*time.Hour, d.length/6)) // so that all runs of that day are over
 }
 
 // drained is when a run that was under way as all left ends, at the latest.

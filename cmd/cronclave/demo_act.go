@@ -195,7 +195,8 @@ func (d *demo) observe(e *logLine) {
 func (d *demo) warn(e *logLine) {
 	known := strings.HasPrefix(e.Message, "starting") || e.Message == "configuration" || // said at the beginning
 		strings.HasPrefix(e.Message, "second signal") || // sent by us
-		e.from.leaving && strings.HasPrefix(e.Message, "warden") // of a replica that the demo has killed
+		e.from.leaving && strings.HasPrefix(e.Message, "warden") || // of a replica that the demo has killed
+		e.Message == "replica lost" // which the demo has noticed itself
 	if e.Level != "warn" && e.Level != "error" || known {
 		return
 	}

@@ -60,7 +60,8 @@ func startHelper(cfg Config, told func(message)) (*helper, error) {
 		h.cmd.Args[0] = os.Args[0]
 	}
 	h.cmd.Dir = "/"
-	h.cmd.Env = []string{"GOMAXPROCS=1", "GOGC=50", "GOMEMLIMIT=16MiB"} // and nothing of our own, which has secrets
+	// Nothing of our own, which has secrets. A helper with the race detector would pause for a second at its end.
+	h.cmd.Env = []string{"GOMAXPROCS=1", "GOGC=50", "GOMEMLIMIT=16MiB", "GORACE=atexit_sleep_ms=0"}
 	h.cmd.SysProcAttr = ownSession()
 	if cfg.Stderr != nil {
 		h.cmd.ExtraFiles = []*os.File{cfg.Stderr} // reportFile of the helper
