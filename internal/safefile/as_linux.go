@@ -43,7 +43,7 @@ func become(who *Identity) error {
 	case who.UID == 0:
 		return nil
 	}
-	// The kernel has dropped all capabilities, unless the process was started with securebits that keep them.
+	// The kernel has dropped those that pass over the rights to files; none of the others is of use here.
 	header := unix.CapUserHeader{Version: unix.LINUX_CAPABILITY_VERSION_3}
 	var none [2]unix.CapUserData
 	if err := unix.Capset(&header, &none[0]); err != nil {
@@ -52,17 +52,26 @@ func become(who *Identity) error {
 	return nil
 }
 
-// setIDs makes the system calls on this thread alone. (Those of package syscall are for all threads.)
+// setIDs makes the system calls on this thread alone. (Those of package syscall are for all threads.) Only what files are opened with changes: with another
+// real or saved user, that user could signal this thread, and end the whole process by that.
 func setIDs(who *Identity) syscall.Errno {
-	uid, gid := uintptr(who.UID), uintptr(who.GID)
 	if _, _, errno := unix.RawSyscall(setgroups, uintptr(len(who.Groups)), uintptr(unsafe.Pointer(unsafe.SliceData(who.Groups))), 0); errno != 0 {
 		return errno
 	}
-	if _, _, errno := unix.RawSyscall(setresgid, gid, gid, gid); errno != 0 {
+	if errno := setFS(setfsgid, uintptr(who.GID)); errno != 0 {
 		return errno
 	}
-	_, _, errno := unix.RawSyscall(setresuid, uid, uid, uid)
-	return errno
+	return setFS(setfsuid, uintptr(who.UID))
+}
+
+// setFS sets the id that files are opened with. The call returns the id before it and no error, so it is asked again, with an id that is none.
+func setFS(call, id uintptr) syscall.Errno {
+	const none = 1<<32 - 1
+	_, _, _ = unix.RawSyscall(call, id, 0, 0)
+	if now, _, _ := unix.RawSyscall(call, none, 0, 0); now != id {
+		return unix.EPERM
+	}
+	return 0
 }
 
 // permitted has nothing to add: the kernel has opened the file with the user's rights.

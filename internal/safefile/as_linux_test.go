@@ -110,6 +110,24 @@ func TestRightsAreOfOneThread(t *testing.T) {
 	}
 }
 
+// TestUserCannotSignalTheThread: a signal to a thread ends the whole process, so the thread that opens a user's files stays root's to the kernel's eyes.
+func TestUserCannotSignalTheThread(t *testing.T) {
+	if os.Geteuid() != 0 {
+		return // then no thread has another user
+	}
+	as(&Identity{UID: stranger, GID: stranger}, func(err error) {
+		must(t, err)
+		kill := exec.Command("/bin/sh", "-c", fmt.Sprintf("kill -0 %d", unix.Gettid()))
+		kill.SysProcAttr = &syscall.SysProcAttr{Credential: &syscall.Credential{Uid: stranger, Gid: stranger}}
+		done := make(chan error, 1)
+		go func() { done <- kill.Run() }() // started with the rights of the process
+		var refused *exec.ExitError
+		if err := <-done; !errors.As(err, &refused) {
+			t.Errorf("the user may signal the thread: %v", err)
+		}
+	})
+}
+
 // threadsOfOthers lists the threads of this process that are not root's.
 func threadsOfOthers(t *testing.T) (others []string) {
 	t.Helper()

@@ -4,4 +4,4 @@ package safefile
 
 import "golang.org/x/sys/unix"
 
-const setgroups, setresgid, setresuid = unix.SYS_SETGROUPS, unix.SYS_SETRESGID, unix.SYS_SETRESUID
+const setgroups, setfsgid, setfsuid = unix.SYS_SETGROUPS, unix.SYS_SETFSGID, unix.SYS_SETFSUID

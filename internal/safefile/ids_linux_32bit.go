@@ -5,4 +5,4 @@ package safefile
 import "golang.org/x/sys/unix"
 
 // The calls without a number know 16 bits of an id.
-const setgroups, setresgid, setresuid = unix.SYS_SETGROUPS32, unix.SYS_SETRESGID32, unix.SYS_SETRESUID32
+const setgroups, setfsgid, setfsuid = unix.SYS_SETGROUPS32, unix.SYS_SETFSGID32, unix.SYS_SETFSUID32
