@@ -38,7 +38,7 @@ func oddFiles() []oddFile {
 			return errors.Join(os.WriteFile(path, nil, 0o600), os.Chmod(path, 0o666))
 		}, "chmod go-w"}, oddFile{"theirs", func(path string) error {
 			return errors.Join(os.WriteFile(path, nil, 0o600), os.Chown(path, 4001, -1))
-		}, "chown root: "})
+		}, "chown root "})
 	}
 	return files
 }

@@ -45,6 +45,11 @@ func (a *app) access(path, faults string) (*config.Config, error) {
 			return nil, usageError("no Redis named: %s has %s, and %w; use --redis or CRONCLAVE_REDIS, or mend the faults that cronclave check prints", path, faults, known.RedisErr)
 		}
 	}
-	fmt.Fprintf(a.err, "cronclave: warning: %s has %s; its jobs are ignored (run cronclave check)\n", path, faults)
+	withheld := ""
+	if known.RedisErr != nil && known.Redis.PasswordFile != "" { // for which servers it is, and whether over TLS, is not known
+		known.Redis.PasswordFile = ""
+		withheld = "; its password_file is not sent, since its [redis] is faulty: use CRONCLAVE_REDIS with the password"
+	}
+	fmt.Fprintf(a.err, "cronclave: warning: %s has %s; its jobs are ignored (run cronclave check)%s\n", path, faults, withheld)
 	return &config.Config{Namespace: namespace, Redis: known.Redis, History: known.History}, nil
 }

@@ -13,9 +13,6 @@ import (
 	"github.com/cronclave/cronclave/internal/safefile"
 )
 
-// mostServerFile bounds the files of [server].
-const mostServerFile = 256 << 10
-
 // serverConfig reads the files of [server] for the first time, when any fault is one of the start, and has them read again when they are replaced.
 func serverConfig(cfg config.Server, log hclog.Logger) (httpapi.Config, error) {
 	c := httpapi.Config{Listen: cfg.Listen, Hosts: cfg.Hosts, Log: log}
@@ -75,7 +72,7 @@ func readPair(certFile, keyFile string) (*tls.Certificate, error) {
 }
 
 func readServerFile(name, file string) ([]byte, error) {
-	text, err := safefile.Read(context.Background(), file, safefile.Policy{MaxBytes: mostServerFile, Trust: safefile.Administrators})
+	text, err := safefile.Read(context.Background(), file, safefile.Policy{MaxBytes: maxOwnFile, Trust: safefile.Administrators})
 	if err != nil {
 		return nil, fmt.Errorf("read [server].%s: %w", name, err)
 	}

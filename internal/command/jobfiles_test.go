@@ -53,7 +53,7 @@ func TestFilesOfAJobAreItsUsers(t *testing.T) {
 		"link to root's":            {link("link", secret), "permission denied"},
 		"link to passwords":         {link("shadow", "/etc/shadow"), "permission denied"},
 		"written by others":         {write("open", 0o666, uid), "do: chmod go-w"},
-		"of another user":           {write("other", 0o644, uid+1), "do: chown root: "},
+		"of another user":           {write("other", 0o644, uid+1), "do: chown root "},
 		"link to an endless device": {link("zero", "/dev/zero"), "not a regular file"},
 	} {
 		for _, s := range []EnvSpec{{EnvFile: tt.file}, {EnvFromFile: map[string]string{"A": tt.file}}} {

@@ -7,6 +7,7 @@ import (
 	"io/fs"
 	"maps"
 	"slices"
+	"time"
 
 	"github.com/cronclave/cronclave/internal/safefile"
 )
@@ -50,6 +51,17 @@ func (r *reader) judge(v value, j judgement) {
 	}
 }
 
+// mostJudging is how long all judgements together may take. A file that hangs, on a network or by the will of the job's user, is not to hold up a start or a
+// reload for ever: it is warned of, and judged again when it is read.
+const mostJudging = 5 * time.Second
+
+func (r *reader) judgedUntil() time.Time {
+	if r.judging.IsZero() {
+		r.judging = time.Now()
+	}
+	return r.judging.Add(mostJudging)
+}
+
 // finding is what a file is refused for, or its user is warned of.
 type finding struct{ fault, warning string }
 
@@ -66,7 +78,9 @@ func (r *reader) inspect(j judgement) finding {
 		reader = " by the user " + j.user
 	}
 	const enough = 1 << 40 // what is too long is found out where it is read
-	info, err := safefile.Inspect(context.Background(), j.path, safefile.Policy{MaxBytes: enough, As: as, Trust: r.options.Trust})
+	ctx, cancel := context.WithDeadline(context.Background(), r.judgedUntil())
+	defer cancel()
+	info, err := safefile.Inspect(ctx, j.path, safefile.Policy{MaxBytes: enough, As: as, Trust: r.options.Trust})
 	var untrusted *safefile.UntrustedError
 	switch {
 	case errors.As(err, &untrusted):

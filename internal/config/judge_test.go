@@ -98,7 +98,7 @@ func TestUntrustedConfiguration(t *testing.T) {
 	_, err := loadConfig(t, "include = ['jobs.d/*.toml', 'open.d/*.toml']\n", Options{Trust: safefile.Administrators})
 	compareFaults(t, err, []string{
 		"jobs.toml:1:12: jobs.d/group.toml can be written by the group 0, and cronclave runs as root; do: chmod go-w jobs.d/group.toml",
-		"jobs.toml:1:12: jobs.d/theirs.toml belongs to the user 4001, and cronclave runs as root; do: chown root: jobs.d/theirs.toml",
+		"jobs.toml:1:12: jobs.d/theirs.toml belongs to the user 4001, and cronclave runs as root; do: chown root jobs.d/theirs.toml",
 		"jobs.toml:1:29: DIR/open.d can be written by the group 0 and others, and cronclave runs as root; do: chmod go-w DIR/open.d",
 		`jobs.d/good.toml:1:1: unknown key "nothing" at the top level; did you mean "notify" (which is not supported yet)?`,
 	})

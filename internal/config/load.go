@@ -26,6 +26,7 @@ type reader struct {
 	bounds  bounds
 	count   struct{ faults, warnings int } // those that are not kept among them
 	judged  map[judgement]finding          // what was found of files that the configuration names
+	judging time.Time                      // since when files are judged; zero before
 }
 
 func newReader(o Options) *reader {

@@ -5,6 +5,7 @@ import (
 	"fmt"
 	"os"
 	"os/exec"
+	"os/signal"
 	"path/filepath"
 	"runtime"
 	"strings"
@@ -126,6 +127,21 @@ func TestUserCannotSignalTheThread(t *testing.T) {
 			t.Errorf("the user may signal the thread: %v", err)
 		}
 	})
+}
+
+// TestLeasedFile: the owner of a file may hold a lease that lets nobody else open it. That is not a machine that is short of something.
+func TestLeasedFile(t *testing.T) {
+	f, err := os.OpenFile(put(t, filepath.Join(openDir(t), "f"), "x", 0o600), os.O_RDWR, 0)
+	must(t, err)
+	defer f.Close()
+	if _, err := unix.FcntlInt(f.Fd(), unix.F_SETLEASE, unix.F_WRLCK); err != nil {
+		t.Skipf("this file system has no leases: %v", err)
+	}
+	signal.Ignore(syscall.SIGIO)
+	defer signal.Reset(syscall.SIGIO)
+	if _, err := Read(t.Context(), f.Name(), Policy{MaxBytes: limit}); !errors.Is(err, errLeased) || errors.Is(err, unix.EAGAIN) {
+		t.Errorf("got %v", err)
+	}
 }
 
 // threadsOfOthers lists the threads of this process that are not root's.

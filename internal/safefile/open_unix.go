@@ -22,7 +22,7 @@ func look(name string, p Policy, read bool) ([]byte, Info, error) {
 	if err := acceptable(fd, name, &st, p); err != nil {
 		return nil, Info{}, err
 	}
-	info := Info{Exposed: exposed(&st)}
+	info := Info{Exposed: exposed(&st, p.As)}
 	if !read {
 		return nil, info, nil
 	}
@@ -38,11 +38,16 @@ func openFile(name string) (fd int, err error) {
 		fd, err = unix.Open(name, unix.O_RDONLY|unix.O_NONBLOCK|unix.O_CLOEXEC|unix.O_NOCTTY, 0)
 		return err
 	})
-	if errors.Is(err, unix.ENXIO) { // a socket
+	switch {
+	case errors.Is(err, unix.ENXIO): // a socket
 		err = ErrNotRegular
+	case errors.Is(err, unix.EAGAIN): // which would pass for a machine that is short of something
+		err = errLeased
 	}
 	return fd, err
 }
+
+var errLeased = errors.New("another process holds a lease on the file (fcntl F_SETLEASE)")
 
 // acceptable judges an open file.
 func acceptable(fd int, name string, st *unix.Stat_t, p Policy) error {

@@ -26,19 +26,19 @@ func TestTrust(t *testing.T) {
 		{"written by its group", func(dir string) string { return put(t, dir+"/f", "x", 0o660) }, nil, "f can be written by the group 0", "chmod go-w DIR/f"},
 		{"written by others", func(dir string) string { return put(t, dir+"/f", "x", 0o606) }, nil, "f can be written by others", "chmod go-w DIR/f"},
 		{"a stranger's", func(dir string) string { return own(t, put(t, dir+"/f", "x", 0o666), stranger) }, nil,
-			"f belongs to the user 4001 and can be written by the group 0 and others", "chown root: DIR/f && chmod go-w DIR/f"},
+			"f belongs to the user 4001 and can be written by the group 0 and others", "chown root DIR/f && chmod go-w DIR/f"},
 		{"the job user's", func(dir string) string { return own(t, put(t, dir+"/f", "x", 0o600), stranger) }, &Identity{UID: stranger, GID: stranger}, "", ""},
-		{"another job user's", func(dir string) string { return own(t, put(t, dir+"/f", "x", 0o644), member) }, &Identity{UID: stranger, GID: stranger}, "belongs to the user 4002", "chown root: DIR/f"},
+		{"another job user's", func(dir string) string { return own(t, put(t, dir+"/f", "x", 0o644), member) }, &Identity{UID: stranger, GID: stranger}, "belongs to the user 4002", "chown root DIR/f"},
 		{"in a folder of others", func(dir string) string { return put(t, folder(t, dir+"/d", 0o777)+"/f", "x", 0o644) }, nil, "/d can be written by the group 0 and others", "chmod go-w DIR/d"},
 		{"below a folder of others", func(dir string) string {
 			return put(t, folder(t, folder(t, dir+"/d", 0o775)+"/e", 0o755)+"/f", "x", 0o644)
 		}, nil, "/d can be written by the group 0", "chmod go-w DIR/d"},
-		{"in a stranger's folder", func(dir string) string { return put(t, own(t, folder(t, dir+"/d", 0o755), stranger)+"/f", "x", 0o644) }, nil, "/d belongs to the user 4001", "chown root: DIR/d"},
+		{"in a stranger's folder", func(dir string) string { return put(t, own(t, folder(t, dir+"/d", 0o755), stranger)+"/f", "x", 0o644) }, nil, "/d belongs to the user 4001", "chown root DIR/d"},
 		{"in the job user's folder", func(dir string) string { return put(t, own(t, folder(t, dir+"/d", 0o755), stranger)+"/f", "x", 0o644) }, &Identity{UID: stranger, GID: stranger}, "", ""},
 		{"in a shared folder", func(dir string) string { return put(t, folder(t, dir+"/d", 0o777|os.ModeSticky)+"/f", "x", 0o644) }, nil, "", ""},
 		{"a stranger's folder in a shared one", func(dir string) string {
 			return put(t, own(t, folder(t, folder(t, dir+"/d", 0o777|os.ModeSticky)+"/e", 0o755), stranger)+"/f", "x", 0o644)
-		}, nil, "/e belongs to the user 4001", "chown root: DIR/d/e"},
+		}, nil, "/e belongs to the user 4001", "chown root DIR/d/e"},
 		{"by a link", func(dir string) string { return link(t, put(t, dir+"/f", "x", 0o644), dir+"/l", 0) }, nil, "", ""},
 		{"by a stranger's link among root's files", func(dir string) string { return link(t, put(t, dir+"/f", "x", 0o644), dir+"/l", stranger) }, nil, "", ""},
 		{"by a stranger's link in a shared folder", func(dir string) string {
@@ -90,6 +90,17 @@ func TestExposed(t *testing.T) {
 	file := put(t, filepath.Join(t.TempDir(), "f"), "x", 0o640)
 	if info, err := Inspect(t.Context(), file, Policy{MaxBytes: limit}); err != nil || (info.Exposed == "") != (group == 0) {
 		t.Errorf("for the group %d: %q, %v", group, info.Exposed, err)
+	}
+	if os.Geteuid() != 0 {
+		return
+	}
+	who := &Identity{UID: stranger, GID: stranger, Groups: []uint32{member}}
+	for gid, exposed := range map[int]bool{stranger: false, member: false, stranger + 100: true} {
+		shared := put(t, filepath.Join(openDir(t), "f"), "x", 0o640)
+		must(t, os.Chown(shared, stranger, gid))
+		if info, err := Inspect(t.Context(), shared, Policy{MaxBytes: limit, As: who}); err != nil || (info.Exposed != "") != exposed {
+			t.Errorf("a user's file of the group %d: %q, %v", gid, info.Exposed, err)
+		}
 	}
 }
 

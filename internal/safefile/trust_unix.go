@@ -41,7 +41,7 @@ func judge(path string, st *unix.Stat_t, owners []uint32, fixed func() bool) err
 	var problems, remedies []string
 	if !slices.Contains(owners, st.Uid) {
 		problems = append(problems, fmt.Sprintf("belongs to the user %d", st.Uid))
-		remedies = append(remedies, "chown root: "+shellQuoted(path))
+		remedies = append(remedies, "chown root "+shellQuoted(path))
 	}
 	if by := classes(st, writable); by != "" && !fixed() {
 		problems = append(problems, "can be written by "+by)
@@ -65,10 +65,10 @@ func classes(st *unix.Stat_t, bits uint32) string {
 	return strings.Join(by, " and ")
 }
 
-// exposed says by whom else than its owner, and root's group, a file may be read.
-func exposed(st *unix.Stat_t) string {
+// exposed says by whom else a file may be read than its owner, root's group, and the groups of the user who opens it: that is how a user is given a file of root's.
+func exposed(st *unix.Stat_t, as *Identity) string {
 	bits := uint32(0o044)
-	if st.Gid == 0 {
+	if st.Gid == 0 || as != nil && (st.Gid == as.GID || slices.Contains(as.Groups, st.Gid)) {
 		bits = 0o004
 	}
 	return classes(st, bits)
