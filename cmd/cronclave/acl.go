@@ -50,8 +50,8 @@ func (a *app) sayRights(command string, err error) {
 	if !redis.IsPermissionError(err) || a.rights.namespace == "" {
 		return
 	}
-	fmt.Fprintf(a.err, "These rights are enough:\n  %s\n", a.rights.all())
+	fmt.Fprintf(a.says(), "These rights are enough:\n  %s\n", a.rights.all())
 	if command == "status" || command == "history" {
-		fmt.Fprintf(a.err, "These are enough for status and history alone, from Redis 7 on:\n  %s\n", a.rights.looking())
+		fmt.Fprintf(a.says(), "These are enough for status and history alone, from Redis 7 on:\n  %s\n", a.rights.looking())
 	}
 }

@@ -26,7 +26,7 @@ type wardenLog struct {
 
 // wardenLog is this process' own log, unless that leaves warnings out.
 func (a *app) wardenLog() wardenLog {
-	stderr, isFile := a.err.(*os.File)
+	stderr, isFile := behind(a.err).(*os.File)
 	o, err := a.logOptions()
 	if !isFile || err != nil || o.Level > hclog.Warn {
 		return wardenLog{}

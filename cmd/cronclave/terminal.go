@@ -29,6 +29,14 @@ func onTerminal(f *os.File) io.Writer {
 	return &terminal{file: f}
 }
 
+// behind is the file of a terminal, and other writers themselves: for the warden, which prints nothing that comes from others.
+func behind(w io.Writer) io.Writer {
+	if t, ok := w.(*terminal); ok {
+		return t.file
+	}
+	return w
+}
+
 func isTerminal(w io.Writer) bool {
 	_, ok := w.(*terminal)
 	return ok
