@@ -119,7 +119,7 @@ func (v *view) knows(ctx context.Context, job string) error {
 		if v.faults > 0 {
 			return nil
 		}
-		return usageError("job %q has runs in the history, and is configured no more: neither here nor on a replica", job)
+		return usageError("job %q has runs in the history but is no longer configured, here or on any replica", job)
 	}
 	return v.besideFaults(noJob(job, names))
 }

@@ -57,7 +57,7 @@ func (r *replica) register(ctx context.Context) {
 // server would hear of a job when it is next due, and until then somebody who never knew its lock could have it.
 func (r *replica) remind(ctx context.Context, m *membership, known bool) {
 	if m.registered && !known {
-		r.log.Warn("what this replica says of itself was gone from Redis, which may have forgotten more; telling it what is known of all jobs")
+		r.log.Warn("registration missing from Redis, which may have lost data; re-announcing all jobs")
 		m.forgotten, m.described = true, time.Time{}
 	}
 	m.registered = true

@@ -147,7 +147,7 @@ func steerFault(err error, jobs int) error {
 	case !errors.Is(err, election.ErrUnknown):
 		return exitError{exitUsage, err}
 	}
-	return unavailable(fmt.Sprintf("nobody knows whether it was done for %d of the jobs; run it again", jobs), err)
+	return unavailable(fmt.Sprintf("no answer from Redis for %d of the jobs, so the result is unknown; run the command again", jobs), err)
 }
 
 // selected is the names of the jobs that are meant, of all that are configured here or on a replica.

@@ -44,7 +44,7 @@ func (b *bounds) take(bytes int) error {
 	case b.files < 0:
 		return fmt.Errorf("more than %d files", maxFiles)
 	case b.bytes < 0:
-		return fmt.Errorf("with it the files are longer than %d MiB together", maxTotalBytes>>20)
+		return fmt.Errorf("the configuration is longer than %d MiB in all files", maxTotalBytes>>20)
 	}
 	return nil
 }

@@ -80,7 +80,7 @@ func TestBoundsOfAllFiles(t *testing.T) {
 		text  string
 		want  string
 	}{
-		"bytes":  {5, "#" + strings.Repeat("x", maxFileBytes-1), "with it the files are longer than 16 MiB together"},
+		"bytes":  {5, "#" + strings.Repeat("x", maxFileBytes-1), "the configuration is longer than 16 MiB in all files"},
 		"values": {3, "jobs = {" + many(100_000, "k%x={},") + "}", "more than 250000 values and headers in all files"},
 	} {
 		dir := t.TempDir()
