@@ -62,7 +62,7 @@ func TestServerFilesAtTheStart(t *testing.T) {
 		"0123456789abcde\n":               "a token of 15 characters can be guessed",
 		"\n":                              "is empty",
 		"0123456789abcdef 0123456789":     "more than one word",
-		strings.Repeat("x", 1<<20):        "longer than 256 KiB",
+		strings.Repeat("x", 1<<20+1):      "longer than 1 MiB",
 		"\x00\x01\n" + "0123456789abcdef": "more than one word",
 	} {
 		writeFile(t, token, text)
