@@ -79,7 +79,8 @@ var chainCases = []struct {
 		return []scheduler.Job{c.job("a", everyTen, time.Second), c.job("last", "", 15*time.Second, after("a"))}
 	}, "10 30 50 70 90", map[string]int{"ok": 4, "skipped overlap": 4, "running": 1}, 1},
 	{"a slow child that queues", func(c *cluster) []scheduler.Job {
-		return []scheduler.Job{c.job("a", everyTen, time.Second), c.job("last", "", 15*time.Second, after("a"), func(j *scheduler.Job) { j.Overlap = scheduler.OverlapQueue })}
+		return []scheduler.Job{c.job("a", everyTen, time.Second), c.job("last", "", 14800*time.Millisecond, after("a"), // no run of it ends when one of a does
+			func(j *scheduler.Job) { j.Overlap = scheduler.OverlapQueue })}
 	}, "10 20 30 40 60 70", nil, 1},
 	{"a parent that overlaps itself waits for its earlier ticks", func(c *cluster) []scheduler.Job {
 		return []scheduler.Job{c.job("a", everyTen, time.Second, parallel(2, 1, 1), c.slowAt(25*time.Second, 30)), c.job("last", "", time.Second, after("a"), parallel(4, 1, 4))}
