@@ -23,6 +23,8 @@ type breaker struct {
 	log   hclog.Logger
 	probe func() error // may be nil: then the end of a pause closes it
 	life  context.Context
+	// probing has room for the probe that is under way.
+	probing chan struct{}
 
 	mu    sync.Mutex
 	fault string        // why it is open; "" while it is closed
@@ -45,22 +47,32 @@ func (b *breaker) started() {
 	}
 }
 
-// check probes whether programs can be started.
+// check probes whether programs can be started. One probe is under way at most: one that hangs is waited for, and no other is begun beside it.
 func (b *breaker) check() error {
 	if b.probe == nil {
 		return nil
 	}
-	done := make(chan error, 1)
-	go func() { done <- b.probe() }()
 	timer := time.NewTimer(probeTimeout)
 	defer timer.Stop()
+	select {
+	case b.probing <- struct{}{}:
+	case <-timer.C:
+		return errStartHangs
+	}
+	done := make(chan error, 1)
+	go func() {
+		defer func() { <-b.probing }()
+		done <- b.probe()
+	}()
 	select {
 	case err := <-done:
 		return err
 	case <-timer.C:
-		return errors.New("a start hangs")
+		return errStartHangs
 	}
 }
+
+var errStartHangs = errors.New("a start hangs")
 
 // failed is told of a start that failed for want of a resource. It tells whether that concerns the whole replica: a probe fails, too.
 func (b *breaker) failed(err error) (open bool) {

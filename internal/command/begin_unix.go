@@ -84,13 +84,13 @@ func (h *Host) whyNotStarted(cmd *exec.Cmd, s *Spec, t tree, err error) error {
 
 // Probe tells whether a command could be started now: it takes what a run takes, and forks a process that ends by finding nothing to execute.
 func (h *Host) Probe() error {
+	h.turn <- struct{}{} // first: while a start hangs this waits, and holds nothing
+	defer func() { <-h.turn }()
 	out, err := newCapture(&Spec{}, &h.buffers)
 	if err != nil {
 		return err
 	}
 	defer out.close()
-	h.turn <- struct{}{}
-	defer func() { <-h.turn }()
 	nothing := filepath.Join("/proc/self/fd", "nothing")
 	_, err = syscall.ForkExec(nothing, []string{nothing}, &syscall.ProcAttr{Files: []uintptr{0, 1, 2}})
 	if errors.Is(err, syscall.ENOENT) {
