@@ -46,8 +46,8 @@ func read(asked, replies string, seed uint64) (string, error) {
 }
 
 const (
-	subscribed = "*2\r\n$9\r\nsubscribe\r\n$1\r\na\r\n"
-	addressed  = "*3\r\n$8\r\nsentinel\r\n$23\r\nget-master-addr-by-name\r\n$1\r\nm\r\n"
+	subscribing = "*2\r\n$9\r\nsubscribe\r\n$1\r\na\r\n"
+	addressed   = "*3\r\n$8\r\nsentinel\r\n$23\r\nget-master-addr-by-name\r\n$1\r\nm\r\n"
 )
 
 func TestRepliesPass(t *testing.T) {
@@ -57,8 +57,11 @@ func TestRepliesPass(t *testing.T) {
 		{"", "*3\r\n:1\r\n*2\r\n$1\r\na\r\n*0\r\n$-1\r\n%1\r\n+k\r\n~1\r\n:2\r\n"},
 		{"", "$100000\r\n" + strings.Repeat("\n", 100_000) + "\r\n"},
 		{"", strings.Repeat("*1\r\n", mostDepth) + ":1\r\n" + strings.Repeat("*1\r\n", mostDepth) + ":1\r\n"},
-		{subscribed, "*3\r\n$9\r\nsubscribe\r\n$1\r\na\r\n:1\r\n>3\r\n$7\r\nmessage\r\n$1\r\na\r\n$4\r\ntext\r\n*2\r\n$4\r\npong\r\n$0\r\n\r\n+PONG\r\n"},
-		{subscribed, "*3\r\n$11\r\nunsubscribe\r\n$-1\r\n:0\r\n*3\r\n$7\r\nmessage\r\n$14\r\n+switch-master\r\n$9\r\nm a 1 b 2\r\n"},
+		{subscribing, "*3\r\n$9\r\nsubscribe\r\n$1\r\na\r\n:1\r\n>3\r\n$7\r\nmessage\r\n$1\r\na\r\n$4\r\ntext\r\n*2\r\n$4\r\npong\r\n$0\r\n\r\n+PONG\r\n"},
+		// An argument that is called as a command is none.
+		{"*4\r\n$4\r\nzadd\r\n$1\r\na\r\n$1\r\n1\r\n$9\r\nsubscribe\r\n*1\r\n$4\r\nexec\r\n", "*1\r\n:0\r\n*0\r\n"},
+		{"*2\r\n$3\r\nget\r\n$23\r\nget-master-addr-by-name\r\n", "*0\r\n"},
+		{subscribing, "*3\r\n$11\r\nunsubscribe\r\n$-1\r\n:0\r\n*3\r\n$7\r\nmessage\r\n$14\r\n+switch-master\r\n$9\r\nm a 1 b 2\r\n"},
 		{addressed, "*2\r\n$9\r\n127.0.0.1\r\n$4\r\n6379\r\n*0\r\n"},
 		{addressed, "*-1\r\n"},
 	} {
@@ -80,9 +83,9 @@ var malformed = []string{
 
 func TestMalformedRepliesDoNotPass(t *testing.T) {
 	faults := []struct{ asked, replies string }{
-		{subscribed, "*0\r\n"}, {subscribed, "*1\r\n:1\r\n"}, {subscribed, "*2\r\n$9\r\nsubscribe\r\n$1\r\na\r\n"}, {subscribed, "*3\r\n$9\r\nsubscribe\r\n$1\r\na\r\n$1\r\n1\r\n"},
-		{subscribed, "*2\r\n$7\r\nmessage\r\n$1\r\na\r\n"}, {subscribed, "*3\r\n$7\r\nmessage\r\n:1\r\n$1\r\na\r\n"}, {subscribed, "*1\r\n$4\r\npong\r\n"},
-		{subscribed, "*3\r\n$8\r\npmessage\r\n$1\r\na\r\n$1\r\na\r\n"}, {subscribed, "*3\r\n$7\r\nmessage\r\n$14\r\n+switch-master\r\n$3\r\nm a\r\n"},
+		{subscribing, "*0\r\n"}, {subscribing, "*1\r\n:1\r\n"}, {subscribing, "*2\r\n$9\r\nsubscribe\r\n$1\r\na\r\n"}, {subscribing, "*3\r\n$9\r\nsubscribe\r\n$1\r\na\r\n$1\r\n1\r\n"},
+		{subscribing, "*2\r\n$7\r\nmessage\r\n$1\r\na\r\n"}, {subscribing, "*3\r\n$7\r\nmessage\r\n:1\r\n$1\r\na\r\n"}, {subscribing, "*1\r\n$4\r\npong\r\n"},
+		{subscribing, "*3\r\n$8\r\npmessage\r\n$1\r\na\r\n$1\r\na\r\n"}, {subscribing, "*3\r\n$7\r\nmessage\r\n$14\r\n+switch-master\r\n$3\r\nm a\r\n"},
 		{addressed, "*1\r\n$1\r\na\r\n"}, {addressed, "*0\r\n"}, {addressed, "*2\r\n:1\r\n:2\r\n"},
 	}
 	for _, replies := range malformed {

@@ -16,27 +16,22 @@ type scanner struct {
 	bytes int    // of this reply
 	total int    // elements of this reply
 
+	requests  requests // what is written
 	form      form
 	messages  atomic.Bool // the connection has subscribed: replies are messages
 	addresses atomic.Bool // the next array is the address of a master, from a Sentinel
 }
 
-// The commands after which replies have a form of their own, as they are sent.
-var (
-	subscriptions = [][]byte{[]byte("$9\r\nsubscribe\r\n"), []byte("$10\r\nssubscribe\r\n"), []byte("$10\r\npsubscribe\r\n")}
-	masterAddress = []byte("\r\nget-master-addr-by-name\r\n")
-)
-
-// asked notes commands.
+// asked notes the commands after which replies have a form of their own. It is called by one writer at a time.
 func (s *scanner) asked(p []byte) {
-	for _, subscribe := range subscriptions {
-		if !s.messages.Load() && bytes.Contains(p, subscribe) {
+	s.requests.read(p, func(kind int) {
+		switch kind {
+		case subscribed:
 			s.messages.Store(true)
+		case askedForMaster:
+			s.addresses.Store(true)
 		}
-	}
-	if bytes.Contains(p, masterAddress) {
-		s.addresses.Store(true)
-	}
+	})
 }
 
 // feed takes in what was read.
