@@ -18,7 +18,7 @@ const (
 )
 
 // breaker stops this replica from claiming while its machine is not able to start programs, as a circuit breaker does: it opens at a start that failed for want
-// of a resource, probes after growing pauses whether starts are possible again, and closes then. Ticks are left to the other replicas meanwhile.
+// of a resource or hung, probes after growing pauses whether starts are possible again, and closes then. Ticks are left to the other replicas meanwhile.
 type breaker struct {
 	log   hclog.Logger
 	probe func() error // may be nil: then the end of a pause closes it
@@ -58,6 +58,8 @@ func (b *breaker) check() error {
 	case b.probing <- struct{}{}:
 	case <-timer.C:
 		return errStartHangs
+	case <-b.life.Done():
+		return b.life.Err()
 	}
 	done := make(chan error, 1)
 	go func() {
@@ -69,18 +71,26 @@ func (b *breaker) check() error {
 		return err
 	case <-timer.C:
 		return errStartHangs
+	case <-b.life.Done():
+		return b.life.Err()
 	}
 }
 
 var errStartHangs = errors.New("a start hangs")
 
-// failed is told of a start that failed for want of a resource. It tells whether that concerns the whole replica: a probe fails, too.
+// failed is told of a start that failed for want of a resource, or hung. It tells whether that concerns the whole replica: a probe fails, too. Without a probe
+// a start that hung is taken for a fault of its job.
 func (b *breaker) failed(err error) (open bool) {
-	if b.why() != "" {
+	switch {
+	case b.why() != "":
 		return true
+	case b.probe != nil:
+		err = b.check()
+	case errors.Is(err, errStartTimeout):
+		err = nil
 	}
-	if b.probe != nil && b.check() == nil {
-		return false
+	if err == nil || b.life.Err() != nil {
+		return err != nil
 	}
 	b.mu.Lock()
 	defer b.mu.Unlock()

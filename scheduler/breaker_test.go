@@ -10,7 +10,7 @@ import (
 func TestOneProbeAtATime(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		goOn, probes := make(chan struct{}), 0
-		b := &breaker{probing: make(chan struct{}, 1), probe: func() error { probes++; <-goOn; return nil }}
+		b := &breaker{probing: make(chan struct{}, 1), probe: func() error { probes++; <-goOn; return nil }, life: t.Context()}
 		for range 3 {
 			if err := b.check(); !errors.Is(err, errStartHangs) {
 				t.Errorf("got %v", err)

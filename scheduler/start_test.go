@@ -65,6 +65,9 @@ func (m *machine) probing(cfg *scheduler.Config) {
 	}
 }
 
+// startsOthers has a replica's probe succeed.
+func startsOthers(cfg *scheduler.Config) { cfg.Probe = func() error { return nil } }
+
 type startedOn struct {
 	machine *machine
 	scheduler.Runner
@@ -148,7 +151,7 @@ func TestStartThatHangs(t *testing.T) {
 		m := newMachine("r0")
 		m.hangs = make(chan struct{})
 		jobs := []scheduler.Job{c.job("j", "*/10 * * * * *", time.Second, m.on), c.job("other", "* * * * * *", 100*time.Millisecond)}
-		all := c.joinAll(2, jobs, m.probing, c.ranked)
+		all := c.joinAll(2, jobs, startsOthers, c.ranked)
 		c.at(95 * time.Second)
 		onceEach(t, c, "j", seconds(10, 90, 10))
 		for _, run := range c.runs("j") {
@@ -165,6 +168,34 @@ func TestStartThatHangs(t *testing.T) {
 		want(t, "outcomes", c.outcomes("j"), map[string]int{"ok": 12})
 		onceEach(t, c, "other", seconds(1, 124, 1))
 		if n := m.tries("r0"); n < 2 {
+			t.Errorf("%d starts on a replica that is well again", n)
+		}
+	})
+}
+
+// TestReplicaWhoseStartsHang: it leaves the ticks of all its jobs to the others after the first start that hangs, as one whose starts fail does.
+func TestReplicaWhoseStartsHang(t *testing.T) {
+	inCluster(t, func(c *cluster) {
+		m := newMachine("r0")
+		m.hangs = make(chan struct{})
+		var jobs []scheduler.Job
+		for i := range 5 {
+			jobs = append(jobs, c.job(fmt.Sprint("j", i), fmt.Sprintf("%d-59/10 * * * * *", 2*i+1), time.Second, m.on))
+		}
+		all := c.joinAll(2, jobs, m.probing, c.ranked)
+		c.at(99500 * time.Millisecond)
+		if n := m.tries("r0"); n == 0 || n > 2 { // another one may be due before the first is given up
+			t.Errorf("%d starts hang", n)
+		}
+		want(t, "why r0 claims nothing", all[0].Unable(), errNoProcess.Error())
+		for i := range 5 {
+			onceEach(t, c, fmt.Sprint("j", i), seconds(2*i+1, 91+2*i, 10))
+		}
+		close(m.hangs)
+		m.heal()
+		c.at(200 * time.Second)
+		want(t, "why r0 claims nothing", all[0].Unable(), "")
+		if n := m.tries("r0"); n < 5 {
 			t.Errorf("%d starts on a replica that is well again", n)
 		}
 	})
@@ -191,8 +222,7 @@ func TestJobThatIsNotStarted(t *testing.T) {
 	inCluster(t, func(c *cluster) {
 		m := newMachine("r0")
 		jobs := []scheduler.Job{c.job("j", "* * * * * *", 100*time.Millisecond, m.on), c.job("other", "* * * * * *", 100*time.Millisecond)}
-		healthy := func(cfg *scheduler.Config) { cfg.Probe = func() error { return nil } }
-		all := c.joinAll(2, jobs, healthy, c.ranked)
+		all := c.joinAll(2, jobs, startsOthers, c.ranked)
 		c.at(20500 * time.Millisecond)
 		onceEach(t, c, "j", seconds(1, 20, 1))
 		onceEach(t, c, "other", seconds(1, 20, 1))

@@ -2,7 +2,6 @@ package scheduler
 
 import (
 	"context"
-	"errors"
 	"time"
 
 	"github.com/cronclave/cronclave/election"
@@ -75,14 +74,14 @@ func (x *executor) abandonRequest(job *Job, run *Run, term *election.Term, recor
 	return *record
 }
 
-// holdPlace keeps the place of a run that was not started, so that this replica leaves its job to the others: until the Runner has returned, which may hang, and
-// for a pause that grows. Where the replica is not able to start any program it is the breaker that keeps it from claiming.
+// holdPlace keeps the place of a run that was not started until its Runner has returned, which may hang. A replica that can start other programs leaves the job to
+// the others for a pause that grows; where it can start none the breaker keeps it from claiming.
 func (x *executor) holdPlace(job *Job, led led) {
-	if !errors.Is(led.unstarted, errStartTimeout) && x.breaker.failed(led.unstarted) {
-		return
+	var pause time.Duration
+	if !x.breaker.failed(led.unstarted) {
+		pause = x.pauses.next(job.Name)
+		x.log.Warn("run not started in time, or for want of a resource; leaving the job to the other replicas", "job", job.Name, "error", led.unstarted, "retry_in", pause.String())
 	}
-	pause := x.pauses.next(job.Name)
-	x.log.Warn("run not started in time, or for want of a resource; leaving the job to the other replicas", "job", job.Name, "error", led.unstarted, "retry_in", pause.String())
 	timer := time.NewTimer(pause)
 	defer timer.Stop()
 	select {
