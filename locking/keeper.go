@@ -213,7 +213,7 @@ func (k *keeper) renewed(l *Lease, got reply) {
 		}
 		l.extend(got.sent + holdFor(left))
 		l.askToStop(got.text(2))
-		l.renewAt = got.sent + l.length/3
+		l.renewAt = got.sent + l.renewAfter(l.length)
 		if got.partial {
 			l.renewAt = min(l.renewAt, got.sent+l.repair)
 			l.repair = min(2*l.repair, l.length)

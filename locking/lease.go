@@ -90,7 +90,7 @@ func newLease(c *Client, r Request, got reply) *Lease {
 	l.ctx, l.end = context.WithCancelCause(context.Background())
 	left := min(l.length, time.Duration(row.expiry-got.now)*time.Microsecond) // the server's clock may have been stepped back
 	l.deadline = got.sent + holdFor(left)
-	l.renewAt = got.sent + left/3
+	l.renewAt = got.sent + l.renewAfter(left)
 	if l.narrow = got.narrow; got.partial {
 		l.renewAt, l.repair = min(l.renewAt, got.sent+spreadAfter), 2*spreadAfter
 	}
@@ -98,6 +98,15 @@ func newLease(c *Client, r Request, got reply) *Lease {
 		l.toConfirm(got.sent)
 	}
 	return l
+}
+
+// renewAfter is when a lease that lasts so long yet is renewed: after a third of that, so that two attempts may fail. On a quorum the masters that have
+// forgotten are to hear of each holder before they begin anew.
+func (l *Lease) renewAfter(left time.Duration) time.Duration {
+	if l.client.quorum != nil {
+		return min(left/3, quietBefore)
+	}
+	return left / 3
 }
 
 // toConfirm makes the lease of a grant that is a while old, or brief, one that the keeper has to renew before it has its length.

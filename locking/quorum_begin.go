@@ -6,7 +6,7 @@ import (
 )
 
 // quietBefore is for how long nothing may have reached the masters of a new quorum that begins while some are away. A holder that they have forgotten
-// tries to renew its lease within that time, as long as it lasts, or had one of the default length at most, which has ended then.
+// tries to renew its lease within that time, as long as it lasts: see [Lease.renewAfter].
 const quietBefore = 30 * time.Second
 
 // begin has a quorum begin that is new, while a minority of its nodes is away. All that answer, a majority, are new: they have their markers for a

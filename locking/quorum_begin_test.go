@@ -116,6 +116,12 @@ func TestQuorumBeginsWhileAMinorityIsAway(t *testing.T) {
 // One of three masters with which a quorum of five began forgets, and a client comes that reaches only that one and the two that were never there: all
 // three seem to be new. While a holder tries to renew its lease they do not begin; nor do they run a tick again, when they do.
 func TestQuorumDoesNotBeginBesideAHolder(t *testing.T) {
+	for _, length := range []time.Duration{time.Minute, 10 * time.Minute} {
+		t.Run(length.String(), func(t *testing.T) { doesNotBeginBeside(t, length) })
+	}
+}
+
+func doesNotBeginBeside(t *testing.T, length time.Duration) {
 	inBubble(t, func(w *wire) {
 		servers, direct, closeServers := w.masters(5)
 		defer closeServers()
@@ -126,7 +132,7 @@ func TestQuorumDoesNotBeginBesideAHolder(t *testing.T) {
 			w.Fatal("not granted")
 		}
 		w.release(first)
-		held := w.lock(a, "m", 2*quietBefore)
+		held := w.lock(a, "m", length)
 		w.pass(time.Second) // all that it reaches have its row
 		at := w.start.Add(w.clock()).Truncate(time.Second)
 		job := Request{Lock: "job", Permanent: true, AnyLimit: true, Tick: &Tick{At: at, Previous: at.Add(-time.Second), Schedule: "s"}}
@@ -136,7 +142,7 @@ func TestQuorumDoesNotBeginBesideAHolder(t *testing.T) {
 		direct[2].FlushAll(w.Context())
 		b, _, closeB := w.quorumOver(servers, 0, 1)
 		defer closeB()
-		if l, after := w.tryUntil(b, "m", 4*quietBefore); l != nil {
+		if l, after := w.tryUntil(b, "m", 2*length); l != nil {
 			w.Fatalf("granted %v after the loss, beside a holder: %v", after, held.Context().Err())
 		}
 		if held.Context().Err() == nil {

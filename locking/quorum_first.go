@@ -5,6 +5,9 @@ import (
 	"time"
 )
 
+// mostFirst is how often a claim asks the first node again whose floor has moved on meanwhile. Where its clock is wrong others may grant all the same.
+const mostFirst = 2
+
 // tight tells that no more than a majority can be trusted to answer: each of those nodes has to give a claim its row.
 func (q *quorum) tight() bool {
 	_, trusted, _ := q.order()
@@ -38,10 +41,11 @@ func (t *claim) tookFirst(votes []vote) (time.Duration, bool) {
 		if len(t.ballots) == 1 { // it has no row anywhere
 			t.placed = false
 		}
-	case "stale", "far": // of the clock's floor only
-		t.phase = "first"
-		t.tries++
-		return randomPause(min(t.tries, 2)) / 4, false
+	case "stale": // its floor is known now
+		if t.tries++; t.tries <= mostFirst {
+			t.phase = "first"
+			return randomPause(min(t.tries, 2)) / 4, false
+		}
 	}
 	return 0, false
 }
