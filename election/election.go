@@ -277,10 +277,11 @@ func (t *Term) EndedWell(ctx context.Context, followed bool) error {
 	return nil
 }
 
-// Leave ends the term of a run that others are to carry on: it is an orphan at once. Call it when the work is over, as for [Term.End].
-func (t *Term) Leave(ctx context.Context) error {
+// Leave ends the term of a run that others are to carry on: it is an orphan at once. attempt is the last one that has begun. Call it when the work is
+// over, as for [Term.End].
+func (t *Term) Leave(ctx context.Context, attempt int) error {
 	slot := t.endSlot(ctx)
-	return ending("leave", slot, t.lease.Leave(ctx))
+	return ending("leave", slot, t.lease.Leave(ctx, attempt))
 }
 
 // Return gives a term back whose work never began: its tick is open again, or what it has adopted waits for another heir.

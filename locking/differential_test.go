@@ -219,7 +219,7 @@ func (w *world) release() {
 	if !l.Tick().IsZero() && l.Attempt() == 1 {
 		per = perTick(int(l.Tick().Sub(w.first) / time.Minute))
 	}
-	err := map[string]func(context.Context) error{"release": l.Release, "give back": l.GiveBack, "leave": l.Leave}[how](w.ctx)
+	err := map[string]func(context.Context) error{"release": l.Release, "give back": l.GiveBack, "leave": func(ctx context.Context) error { return l.Leave(ctx, l.Attempt()) }}[how](w.ctx)
 	want := w.model.release(id, per, how)
 	if gone := errors.Is(err, locking.ErrLost); gone != (want == "gone") || err != nil && !gone {
 		w.Fatalf("released %s (%s): %v; the model says %q", id, how, err, want)

@@ -181,7 +181,7 @@ func TestHearsOfWhatIsLeft(t *testing.T) {
 			w.Fatalf("%+v", a)
 		}
 		w.pass(time.Second)
-		if err := a.Lease.Leave(w.Context()); err != nil {
+		if err := a.Lease.Leave(w.Context(), 1); err != nil {
 			w.Fatal(err)
 		}
 		if got := heard(); len(got) != 1 || !got[0].Tick.Equal(tick.At) || time.Until(got[0].Until).Abs() > time.Millisecond {

@@ -230,14 +230,17 @@ func (g *register) end(id string, undo bool, prev int64, perTick int) (changed b
 	return true
 }
 
-// leave makes an orphan of a run, unless it is one already.
+// leave makes an orphan of a run, if it is not one already. attempt is the last one that has begun.
 func (g *register) leave(id string, attempt int) {
-	run, held := g.Runs[id]
+	run, known := g.Runs[id]
+	if !known {
+		run, known = g.Orphans[id]
+	}
 	delete(g.Runs, id)
-	if !held || run.Trigger == "" {
+	if !known || run.Trigger == "" {
 		return
 	}
-	run.Heir, run.Attempt = nil, max(run.Attempt, attempt)
+	run.Heir, run.Attempt = nil, attempt
 	g.Orphans[id] = run
 }
 

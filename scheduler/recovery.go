@@ -37,7 +37,7 @@ func (r Recover) allows(tick time.Time, attempt int) bool { return attempt <= r.
 func (x *executor) part(job *Job, run *Run, term *election.Term, record *Record, interrupted bool) error {
 	switch {
 	case x.recovers(job, run, record, interrupted):
-		return term.Leave(context.Background())
+		return term.Leave(context.Background(), record.Attempt)
 	case run.followed:
 		return term.Conclude(context.Background(), record.Outcome == OK)
 	}

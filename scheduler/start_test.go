@@ -285,6 +285,29 @@ func TestRetryThatIsNotStarted(t *testing.T) {
 	})
 }
 
+// TestRetryThatIsNotStartedIsLeft: the heir's attempt has its number, and is no recovery too many.
+func TestRetryThatIsNotStartedIsLeft(t *testing.T) {
+	inCluster(t, func(c *cluster) {
+		m := newMachine()
+		job := c.job("j", "0 * * * * *", time.Second, m.on, recovers(1))
+		inner := job.Runner
+		job.Retry = scheduler.Retry{Max: 1, Delay: time.Second}
+		job.Runner = runnerFunc(func(ctx context.Context, run *scheduler.Run) scheduler.Result {
+			result := inner.Run(ctx, run)
+			if result.Err == nil && run.Attempt == 1 {
+				m.mu.Lock()
+				m.sick[run.Replica] = true
+				m.mu.Unlock()
+				result.Err = errors.New("bad luck")
+			}
+			return result
+		})
+		c.joinAll(2, []scheduler.Job{job}, m.probing)
+		c.at(179 * time.Second)
+		want(t, "told", c.attemptsOf("j", 60), []string{"1 schedule failed bad luck", "2 recovery ok"})
+	})
+}
+
 type runnerFunc func(ctx context.Context, run *scheduler.Run) scheduler.Result
 
 func (f runnerFunc) Run(ctx context.Context, run *scheduler.Run) scheduler.Result { return f(ctx, run) }

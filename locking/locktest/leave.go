@@ -9,7 +9,7 @@ import (
 // leave ends a lease whose run others are to carry on.
 func (b *bench) leave(l *locking.Lease) {
 	b.Helper()
-	if err := l.Leave(b.ctx); err != nil {
+	if err := l.Leave(b.ctx, l.Attempt()); err != nil {
 		b.Errorf("leave: %v", err)
 	}
 }
@@ -46,7 +46,7 @@ func leftAfterItsLease(b *bench) {
 	b.known()
 	l := b.died("lost", 1)
 	b.orphanOf("lost", 1)
-	if err := l.Leave(b.ctx); err != nil && !errors.Is(err, locking.ErrLost) {
+	if err := l.Leave(b.ctx, 1); err != nil && !errors.Is(err, locking.ErrLost) {
 		b.Error(err)
 	}
 	b.orphanOf("lost", 1)
@@ -57,7 +57,7 @@ func leftTooLate(b *bench) {
 	b.known()
 	l := b.died("lost", 1)
 	heir := b.wins(b.b, adoption("lost"))
-	_ = l.Leave(b.ctx)
+	_ = l.Leave(b.ctx, 1)
 	if s := b.state(); len(s.Orphans) != 0 || len(s.Rows) != 1 || s.Rows[0].ID != heir.ID() {
 		b.Errorf("rows %+v, orphans %+v", s.Rows, s.Orphans)
 	}
@@ -87,6 +87,22 @@ func nextAttempt(b *bench) {
 	b.expire(l)
 	b.orphanOf("tries", 2)
 	if heir := b.wins(b.b, adoption("tries")); heir.Attempt() != 3 {
+		b.Errorf("the heir's attempt is %d", heir.Attempt())
+	}
+}
+
+// leftBeforeItsAttempt: an attempt that was acknowledged and has never begun is the heir's.
+func leftBeforeItsAttempt(b *bench) {
+	b.known()
+	l := b.wins(b.a, locking.Request{ID: "tries", Tick: b.tick(1), Trigger: "schedule"})
+	if n, err := l.NextAttempt(b.ctx); n != 2 || err != nil {
+		b.Fatalf("attempt %d, %v", n, err)
+	}
+	if err := l.Leave(b.ctx, 1); err != nil {
+		b.Error(err)
+	}
+	b.orphanOf("tries", 1)
+	if heir := b.wins(b.b, adoption("tries")); heir.Attempt() != 2 {
 		b.Errorf("the heir's attempt is %d", heir.Attempt())
 	}
 }

@@ -18,6 +18,7 @@ func orphans() []theorem {
 		{"RunThatIsLeftTooLateDisturbsNoHeir", leftTooLate, nothing},
 		{"HeirThatLeavesIsAnOrphan", heirLeaves, nothing},
 		{"OrphanHasTheAttemptThatItDiedIn", nextAttempt, nothing},
+		{"AttemptThatNeverBeganIsTheHeirs", leftBeforeItsAttempt, nothing},
 		{"AttemptDoesNotBeginBesideARecovery", attemptBesideRecovery, nothing},
 	}
 }

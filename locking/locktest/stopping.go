@@ -174,7 +174,7 @@ func stoppedOrphan(b *bench) {
 	for n, ends := range []func(l *locking.Lease){
 		b.expire,
 		b.leave,
-		func(l *locking.Lease) { b.expire(l); b.state(); _ = l.Leave(b.ctx) },
+		func(l *locking.Lease) { b.expire(l); b.state(); _ = l.Leave(b.ctx, 1) },
 	} {
 		l := b.wins(b.a, locking.Request{Tick: b.tick(n + 1), Trigger: "test"})
 		b.stop(locking.StopRequest{ID: l.ID(), Reason: "for good"})

@@ -1,7 +1,7 @@
 -- release.lua: ends a lease. Whatever arrives later in its name finds the tombstone.
 --
 -- ARGV   9 tombstone's life  10 '1': give back, the run never started and its tick is open again; '2': leave, it is an orphan for an heir
---       11 previous tick  12 per tick  13 attempt that is left  14 the tick's outcome, for those who follow it ('1': its run ended well, '0': it
+--       11 previous tick  12 per tick  13 the last attempt that has begun  14 the tick's outcome, for those who follow it ('1': its run ended well, '0': it
 --       did not); those from 10 on are left out where they say nothing
 -- Reply after the common part: released | gone (the row was not there: expired, forgotten or released before)
 --
@@ -33,7 +33,7 @@ end
 local undo, tick = ARGV[10] == '1', row and tonumber(row.tick)
 if ARGV[10] == '2' then -- also one that is an orphan already, since the lease was lost: its holder must not take it from the heirs
   if row and row.trigger ~= '' then
-    row.attempt = int(math.max(num(row.attempt), num(ARGV[13])))
+    row.attempt = int(num(ARGV[13]))
     redis.call('HSET', ORPHANS, id, place_of_orphan .. '\n' .. pack_row(row))
   end
 elseif undo and adopted then -- the orphan waits for another heir, unless this one was to stop: the first reason is the one
