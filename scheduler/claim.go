@@ -219,7 +219,7 @@ func (s *Scheduler) settleClaim(k *tick, r election.Result, stood time.Duration,
 	switch r.Verdict {
 	case election.Taken:
 		s.agenda.close(k)
-		s.watch(k.task, r.Until)
+		s.watchTaken(k, r.Until, now)
 	case election.Settled, election.Before:
 		s.agenda.close(k)
 		failpoint("settled", &Run{Job: k.task.Name, Tick: k.at})

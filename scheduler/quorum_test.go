@@ -171,6 +171,35 @@ func TestQuorumIsPromptWhileAMinorityHangs(t *testing.T) {
 	}
 }
 
+// A replica that can't start a run gives its tick back. Nobody is told of that on a quorum, and the others run it all the same before it is too late.
+func TestQuorumTakesUpWhatIsNotStarted(t *testing.T) {
+	for _, hangs := range []bool{false, true} {
+		t.Run(fmt.Sprint("hangs ", hangs), func(t *testing.T) {
+			onQuorum(t, func(q *quorum) {
+				m := newMachine("r0")
+				if hangs {
+					m.hangs = make(chan struct{})
+					defer close(m.hangs)
+				}
+				var jobs []scheduler.Job
+				for _, name := range []string{"a", "b", "c"} {
+					jobs = append(jobs, q.job(name, "*/10 * * * * *", time.Second, m.on, lease(time.Minute)))
+				}
+				for i := range uint64(2) {
+					q.join(fmt.Sprintf("r%d", i), jobs, i, q.ranked, m.probing)
+				}
+				q.at(65 * time.Second)
+				for _, j := range jobs {
+					onceEach(t, q.cluster, j.Name, seconds(10, 60, 10))
+				}
+				if m.tries("r0") == 0 {
+					t.Error("the sick replica has not tried to start a run")
+				}
+			})
+		})
+	}
+}
+
 // A majority stands still for seven seconds, five times. When it goes on all that came due meanwhile runs, the oldest first, before three seconds have passed.
 func TestQuorumBacklogIsPromptAndInOrder(t *testing.T) {
 	onQuorum(t, func(q *quorum) {

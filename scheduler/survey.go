@@ -42,6 +42,21 @@ func (s *Scheduler) watch(t *task, until time.Time) {
 	}
 }
 
+// watchTaken looks at a tick that another replica has before that one's lease would have ended: it may give its grant back since it is not able to start the run,
+// and on a quorum nobody is told. That is decided when the StartTimeout is over; where the tick has less time it is looked at while it may still be started.
+func (s *Scheduler) watchTaken(k *tick, until, now time.Time) {
+	if k.job.StartTimeout > 0 {
+		until = earlier(until, now.Add(k.job.StartTimeout+startsElsewhere))
+	}
+	if left := k.deadline.Sub(now); left > 0 {
+		until = earlier(until, k.deadline.Add(-min(left/2, startsElsewhere)))
+	}
+	s.watch(k.task, until)
+}
+
+// startsElsewhere is how long a replica has to give a tick back, or to take one up.
+const startsElsewhere = time.Second
+
 // survey looks at the jobs whose watch is due, all in one batch.
 func (s *Scheduler) survey(ctx context.Context, now time.Time) {
 	if s.surveying {
