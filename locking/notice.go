@@ -178,14 +178,12 @@ func (c *Client) overhear(message string) []Notice {
 		if g.until > 0 { // else it tells of a pause
 			notices = append(notices, Notice{Lock: g.lock, Tick: fromMicros(g.tick * 1e6), Owner: g.owner, Until: fromMicros(g.until)})
 		}
-		permanent, uses := c.seen.uses(g.lock)
-		if !known || !uses {
+		if !known {
 			continue
 		}
 		age := max(time.Duration(micros-g.now)*time.Microsecond, 0)
 		paused, ledger := cutPause(g.ledger)
-		c.seen.learn(g.lock, knowledge{floor: g.floor, longest: g.longest, low: g.low, ledger: ledger, paused: paused, seen: local - age,
-			permanent: permanent}, c.cfg.Idle, g.now, true)
+		c.seen.overhear(g.lock, knowledge{floor: g.floor, longest: g.longest, low: g.low, ledger: ledger, paused: paused, seen: local - age}, c.cfg.Idle, g.now)
 	}
 	return notices
 }

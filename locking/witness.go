@@ -76,6 +76,24 @@ func (k knowledge) with(news knowledge) knowledge {
 func (w *witness) learn(lock string, k knowledge, idle time.Duration, now int64, inUse bool) {
 	w.mu.Lock()
 	defer w.mu.Unlock()
+	w.keep(lock, k, idle, now, inUse)
+}
+
+// overhear is learn for what others say of a lock, which whoever may publish can invent. Of a lock that this client has not asked for by itself nothing is
+// remembered; and they may make its longest lease longer, never shorter: a holder of whom the server has forgotten lasts so long.
+func (w *witness) overhear(lock string, k knowledge, idle time.Duration, now int64) {
+	w.mu.Lock()
+	defer w.mu.Unlock()
+	own, used := w.locks[lock]
+	if !used {
+		return
+	}
+	k.permanent, k.longest = own.permanent, max(own.longest, k.longest)
+	w.keep(lock, k, idle, now, true)
+}
+
+// keep is learn. mu is held.
+func (w *witness) keep(lock string, k knowledge, idle time.Duration, now int64, inUse bool) {
 	old, known := w.locks[lock]
 	if old.stale(k.seen, idle) {
 		old = knowledge{}
@@ -113,12 +131,6 @@ func (w *witness) bound(now, idle time.Duration) {
 		}
 	}
 	w.sweep = max(min(2*len(w.locks), mostWitnessed), len(w.locks)+len(w.locks)/10)
-}
-
-// uses tells whether this client has asked for a lock by itself: what others say of any other is not remembered.
-func (w *witness) uses(lock string) (permanent, used bool) {
-	k, used := w.remembers(lock)
-	return k.permanent, used
 }
 
 // drop forgets what is known of a lock that was removed on purpose.

@@ -39,6 +39,27 @@ func TestWitnessKeepsTheNewest(t *testing.T) {
 	}
 }
 
+// Whoever may publish can say that a lock has shorter leases than it has: then nobody would wait for a holder of whom the server has forgotten.
+func TestOverheardLeaseIsNotShorter(t *testing.T) {
+	inBubble(t, func(w *wire) {
+		c, closeAll := w.client(Config{})
+		defer closeAll()
+		heard, stop := hearing(w, c)
+		defer stop()
+		held := w.lock(c, "x", time.Minute)
+		now := time.Now().Add(time.Second).UnixMicro()
+		forged := granted{lock: "x", owner: "o", now: now, floor: now, longest: 1}
+		if err := c.cfg.Redis.Publish(w.Context(), c.channel(), forged.append(nil)).Err(); err != nil {
+			w.Fatal(err)
+		}
+		heard()
+		if k, _ := c.seen.remembers("x"); k.floor != now || k.longest != time.Minute.Microseconds() {
+			w.Errorf("remembered %+v", k)
+		}
+		w.release(held)
+	})
+}
+
 // A ledger that was ahead of the clock is not held against the server that has mended it: when the time comes, that
 // would close the lock, and decide ticks that are due.
 func TestWitnessForgetsAGlitchOfTheClock(t *testing.T) {
