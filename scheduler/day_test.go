@@ -16,12 +16,12 @@ import (
 
 // TestDay runs two hundred jobs with mixed policies for a day on three replicas, which are all down for 37 minutes of it, and compares what was
 // told of each tick (P6), and what ran, with an evaluation of the schedules and policies that knows nothing of the scheduler. Under the race
-// detector there is one of each kind, for six hours.
+// detector there is one of each kind, for eight hours.
 func TestDay(t *testing.T) {
 	t.Parallel() // with the other long one
 	n, length, outage := 200, 24*time.Hour, 13*time.Hour
 	if race.Enabled {
-		n, length, outage = len(dayKinds), 6*time.Hour, 4*time.Hour // some kinds stay away from the outage
+		n, length, outage = len(dayKinds), 8*time.Hour, 6*time.Hour // some kinds stay away from the outage
 	}
 	rng := seeded(t)
 	inCluster(t, func(c *cluster) {
@@ -121,7 +121,7 @@ func until(hour int, p plan) plan {
 
 // jitteredDay ends early: which of its ticks would be too late only its hash tells.
 func jitteredDay(_ *cluster, rng *rand.Rand) plan {
-	p := until(10, minutely(rng))
+	p := until(5, minutely(rng))
 	p.Jitter = 90 * time.Second
 	return p
 }
