@@ -86,7 +86,7 @@ func TestLockLeavesNoVoteOnAFarMaster(t *testing.T) {
 	way := startProxy(t, far.Client.Options().Addr, nil, nil)
 	urls[len(urls)-1] = way.url
 	c := onQuorum(t, startRedis(t, redisOpts{}), urls, "")
-	c.lock(t, "first", "needed", nil).wantEnd(t, soon, 0, "") // a quorum begins with all
+	c.lock(t, "first", "needed", nil).wantEnd(t, soon, 0, "")               // a quorum begins with all
 	late := func() bool { <-time.After(6 * time.Millisecond); return true } // a first call makes some thirty of these trips
 	way.Break(fault{requests: late, replies: late})
 	for i, held := range []string{"0", "80ms", "150ms", "400ms"} { // all are told of a lease after 50 ms

@@ -22,11 +22,12 @@ func guarded(next http.Handler, cfg Config) http.Handler {
 }
 
 // named refuses requests for other hosts: else a page of any site could have a browser on this machine ask for it, by a name that
-// suddenly leads here (DNS rebinding). An address can't be made to lead elsewhere, so each is accepted.
+// suddenly leads here (DNS rebinding). An address can't be made to lead elsewhere, so each is accepted; and so is a request without a Host, which no browser
+// sends, but health checks by HTTP/1.0 do.
 func named(next http.Handler, hosts []string) http.Handler {
 	return http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
 		host := hostOf(r.Host)
-		known := net.ParseIP(host) != nil || slices.ContainsFunc(hosts, func(name string) bool { return strings.EqualFold(name, host) })
+		known := host == "" || net.ParseIP(host) != nil || slices.ContainsFunc(hosts, func(name string) bool { return strings.EqualFold(name, host) })
 		if !known {
 			http.Error(w, "this name is not in [server].hosts", http.StatusMisdirectedRequest)
 			return

@@ -21,7 +21,7 @@ func TestHosts(t *testing.T) {
 		{"127.0.0.1:7377", "evil.example:7377", nil, 421},
 		{"127.0.0.1:7377", "localhost.evil.example", nil, 421},
 		{"127.0.0.1:7377", "127.0.0.1.evil.example", nil, 421},
-		{"127.0.0.1:7377", "", nil, 421},
+		{"127.0.0.1:7377", "", nil, 200},
 		{"0.0.0.0:7377", "10.0.0.5:7377", nil, 200},
 		{":7377", "cron.example.org:7377", nil, 421},
 		{":7377", "cron.example.org:7377", []string{"cron.example.org"}, 200},
