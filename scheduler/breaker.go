@@ -17,18 +17,23 @@ const (
 	probeTimeout = 10 * time.Second
 )
 
-// breaker stops this replica from claiming while its machine is not able to start programs, as a circuit breaker does: it opens at a start that failed for want
-// of a resource or hung, probes after growing pauses whether starts are possible again, and closes then. Ticks are left to the other replicas meanwhile.
+// breaker stops this replica from claiming while its machine is not able to start programs, as a circuit breaker does: it opens when a run cannot
+// begin for want of a resource, or since its start hangs, and a probe fails too. It probes again after growing pauses, and closes when a probe succeeds. Ticks are left to the other replicas meanwhile.
 type breaker struct {
 	log   hclog.Logger
 	probe func() error // may be nil: then the end of a pause closes it
 	life  context.Context
-	// probing has room for the probe that is under way.
-	probing chan struct{}
 
 	mu    sync.Mutex
+	under *probing      // the probe that is under way; nil if there is none
 	fault string        // why it is open; "" while it is closed
 	pause time.Duration // the last one; 0 since a program was started
+}
+
+// probing is a probe, whose result all have who ask for one meanwhile.
+type probing struct {
+	done chan struct{} // closed when err is set
+	err  error
 }
 
 // why tells why no program can be started at present; "" if as far as is known they can be.
@@ -47,33 +52,40 @@ func (b *breaker) started() {
 	}
 }
 
-// check probes whether programs can be started. One probe is under way at most: one that hangs is waited for, and no other is begun beside it.
+// check probes whether programs can be started. One probe at most is under way: a call that comes meanwhile waits for the same result.
 func (b *breaker) check() error {
 	if b.probe == nil {
 		return nil
 	}
+	under := b.begin()
 	timer := time.NewTimer(probeTimeout)
 	defer timer.Stop()
 	select {
-	case b.probing <- struct{}{}:
+	case <-under.done:
+		return under.err
 	case <-timer.C:
 		return errStartHangs
 	case <-b.life.Done():
 		return b.life.Err()
 	}
-	done := make(chan error, 1)
-	go func() {
-		defer func() { <-b.probing }()
-		done <- b.probe()
-	}()
-	select {
-	case err := <-done:
-		return err
-	case <-timer.C:
-		return errStartHangs
-	case <-b.life.Done():
-		return b.life.Err()
+}
+
+// begin starts a probe, unless one is under way.
+func (b *breaker) begin() *probing {
+	b.mu.Lock()
+	defer b.mu.Unlock()
+	if b.under == nil {
+		under := &probing{done: make(chan struct{})}
+		b.under = under
+		go func() {
+			under.err = b.probe()
+			b.mu.Lock()
+			b.under = nil
+			b.mu.Unlock()
+			close(under.done)
+		}()
 	}
+	return b.under
 }
 
 var errStartHangs = errors.New("a start hangs")

@@ -43,7 +43,7 @@ func newExecutor(cfg Config, now func() time.Time, abort context.Context) *execu
 		begin()
 	}
 	context.AfterFunc(abort, func() { time.AfterFunc(lastWords, part) })
-	x.breaker = breaker{log: cfg.Logger, probe: cfg.Probe, life: draining, probing: make(chan struct{}, 1)}
+	x.breaker = breaker{log: cfg.Logger, probe: cfg.Probe, life: draining}
 	return x
 }
 

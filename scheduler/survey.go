@@ -42,20 +42,26 @@ func (s *Scheduler) watch(t *task, until time.Time) {
 	}
 }
 
-// watchTaken looks at a tick that another replica has before that one's lease would have ended: it may give its grant back since it is not able to start the run,
-// and on a quorum nobody is told. That is decided when the StartTimeout is over; where the tick has less time it is looked at while it may still be started.
+// watchTaken looks again at a tick that another replica has. That replica may give it back since it cannot start the run, and on a quorum nobody publishes that.
+// So the look is not left until the lease would have ended: it comes when the start is decided, or while the tick may still be started.
 func (s *Scheduler) watchTaken(k *tick, until, now time.Time) {
-	if k.job.StartTimeout > 0 {
-		until = earlier(until, now.Add(k.job.StartTimeout+startsElsewhere))
-	}
+	until = k.job.startDecided(now, until)
 	if left := k.deadline.Sub(now); left > 0 {
-		until = earlier(until, k.deadline.Add(-min(left/2, startsElsewhere)))
+		until = earlier(until, k.deadline.Add(-min(left/2, startMargin)))
 	}
 	s.watch(k.task, until)
 }
 
-// startsElsewhere is how long a replica has to give a tick back, or to take one up.
-const startsElsewhere = time.Second
+// startDecided is when it is known whether a run that was granted at some instant has begun, or when its lease ends if that is before.
+func (j *Job) startDecided(granted, expires time.Time) time.Time {
+	if j.StartTimeout == 0 {
+		return expires
+	}
+	return earlier(expires, granted.Add(j.StartTimeout+startMargin))
+}
+
+// startMargin is for a replica that gives a tick back, and for another that takes it up.
+const startMargin = time.Second
 
 // survey looks at the jobs whose watch is due, all in one batch.
 func (s *Scheduler) survey(ctx context.Context, now time.Time) {
@@ -217,9 +223,14 @@ func (s *Scheduler) settleSurvey(b surveyedBatch) {
 	}
 }
 
+// watchRunning looks again at runs when their leases would have ended, and before at those that may not have begun: see [Scheduler.watchTaken].
 func (s *Scheduler) watchRunning(t *task, st election.State) {
 	for _, r := range st.Running {
-		s.watch(t, r.Expires)
+		until := r.Expires
+		if decided := t.startDecided(time.UnixMicro(r.Token), until); decided.After(st.Now) {
+			until = decided
+		}
+		s.watch(t, until)
 	}
 }
 
