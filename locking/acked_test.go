@@ -231,7 +231,7 @@ func TestPlainLockThatIsNotAcknowledgedIsGivenBack(t *testing.T) {
 		if len(w.rows("x")) != 0 {
 			w.Errorf("rows %+v", w.rows("x"))
 		}
-		time.AfterFunc(500*time.Millisecond, func() { w.replicas(1) })
+		time.AfterFunc(150*time.Millisecond, func() { w.replicas(1) })
 		if _, ok, err := c.Mutex("x").TryLock(w.Context()); !ok {
 			w.Errorf("replicas came back: %v", err)
 		}

@@ -58,7 +58,7 @@ func TestScriptsAgreeWithTheModel(t *testing.T) {
 			for c := range w.clients {
 				w.acquireAs(c, ask{id: "all witness it", tick: 0, slots: 1, perTick: 1})
 			}
-			actions := []func(){w.acquire, w.acquire, w.acquire, w.acquire, w.release, w.release, w.expire, w.forget, w.reopen, w.replace}
+			actions := []func(){w.acquire, w.acquire, w.acquire, w.acquire, w.again, w.release, w.release, w.expire, w.forget, w.reopen, w.replace}
 			for range rapid.IntRange(1, 60).Draw(t, "steps") {
 				rapid.SampledFrom(actions).Draw(t, "action")()
 			}
@@ -78,9 +78,13 @@ type world struct {
 	seen    [3]*memory
 	leases  map[string]*locking.Lease
 	holders map[string]*locking.Client
+	granted map[*locking.Lease]grant
 	ids     []string // of leases that were not released
 	retired []*locking.Client
 }
+
+// grant is what a client knows of a lease since it was granted: the attempt, and the limit of its tick, which a request for another tick under the same id changes.
+type grant struct{ attempt, perTick int }
 
 const (
 	universe = 8 // ticks
@@ -89,7 +93,7 @@ const (
 
 func newWorld(t *rapid.T, rdb *redis.Client) *world {
 	w := &world{T: t, ctx: context.Background(), rdb: rdb, prefix: "model:" + rand.Text()[:10] + ":", model: newModel(),
-		leases: map[string]*locking.Lease{}, holders: map[string]*locking.Client{}, first: time.Now().Add(-time.Hour).Truncate(time.Minute)}
+		leases: map[string]*locking.Lease{}, holders: map[string]*locking.Client{}, granted: map[*locking.Lease]grant{}, first: time.Now().Add(-time.Hour).Truncate(time.Minute)}
 	for i := range w.clients {
 		w.seen[i], w.clients[i] = newMemory(), w.client(fmt.Sprint(i))
 	}
@@ -181,13 +185,16 @@ func (w *world) acquireAs(c int, a ask) {
 		return
 	}
 	if l := got.Lease; l != nil {
-		w.granted(l, want.row, floor)
+		w.checkGrant(l, want.row, floor)
 		w.leases[a.id], w.holders[a.id] = l, w.clients[c]
+		if _, known := w.granted[l]; !known {
+			w.granted[l] = grant{attempt: l.Attempt(), perTick: a.perTick}
+		}
 	}
 	w.seen[c].hear(w.model)
 }
 
-func (w *world) granted(l *locking.Lease, want held, floor int64) {
+func (w *world) checkGrant(l *locking.Lease, want held, floor int64) {
 	tick := -1
 	if !l.Tick().IsZero() {
 		tick = int(l.Tick().Sub(w.first) / time.Minute)
@@ -215,20 +222,41 @@ func (w *world) release() {
 	i := rapid.IntRange(0, len(w.ids)-1).Draw(w.T, "lease")
 	id := w.ids[i]
 	w.ids = append(w.ids[:i], w.ids[i+1:]...)
-	l, how, per := w.leases[id], rapid.SampledFrom([]string{"release", "give back", "leave"}).Draw(w.T, "how"), 1
-	if !l.Tick().IsZero() && l.Attempt() == 1 {
-		per = perTick(int(l.Tick().Sub(w.first) / time.Minute))
-	}
-	err := map[string]func(context.Context) error{"release": l.Release, "give back": l.GiveBack, "leave": func(ctx context.Context) error { return l.Leave(ctx, l.Attempt()) }}[how](w.ctx)
-	want := w.model.release(id, per, how)
+	l, how := w.leases[id], rapid.SampledFrom([]string{"release", "give back", "leave"}).Draw(w.T, "how")
+	first := w.granted[l]
+	left := rapid.IntRange(first.attempt, l.Attempt()).Draw(w.T, "the last attempt that has begun")
+	err := map[string]func(context.Context) error{"release": l.Release, "give back": l.GiveBack, "leave": func(ctx context.Context) error { return l.Leave(ctx, left) }}[how](w.ctx)
+	want := w.model.release(id, first.perTick, how, left)
 	if gone := errors.Is(err, locking.ErrLost); gone != (want == "gone") || err != nil && !gone {
 		w.Fatalf("released %s (%s): %v; the model says %q", id, how, err, want)
 	}
+	w.heard(id)
+}
+
+// heard has the holder of a lease know what a reply told.
+func (w *world) heard(id string) {
 	for c := range w.clients {
 		if w.clients[c] == w.holders[id] {
 			w.seen[c].hear(w.model)
 		}
 	}
+}
+
+// again counts another attempt under a lease that is held.
+func (w *world) again() {
+	if len(w.model.rows) == 0 {
+		return
+	}
+	slot := rapid.SampledFrom(keys(w.model.rows)).Draw(w.T, "slot")
+	row := w.model.rows[slot]
+	row.attempt++
+	w.model.rows[slot] = row
+	n, err := w.leases[row.id].NextAttempt(w.ctx)
+	w.noError(err)
+	if n != row.attempt {
+		w.Fatalf("attempt %d; the model says %+v", n, row)
+	}
+	w.heard(row.id)
 }
 
 func (w *world) expire() {

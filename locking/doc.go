@@ -10,7 +10,7 @@
 //	return work(lease.Context(), lease.Token()) // the context ends before the lease does
 //
 // A lock is K slots, numbered from 0; a lease is a hold on one of them for a limited time, by the server's clock. A [Client]
-// renews the leases it holds, each after a third of its length, until they are released. It is safe for concurrent use, and one is enough for a
+// renews the leases it holds, each after a third of its length (on a quorum after 30s at most), until they are released. It is safe for concurrent use, and one is enough for a
 // process: what its callers ask for at the same time travels together.
 //
 // # Which call

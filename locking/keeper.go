@@ -9,7 +9,7 @@ import (
 	"time"
 )
 
-// keeper renews all leases of a client: one goroutine that sleeps until the next third of a lease is over, and
+// keeper renews all leases of a client: one goroutine that sleeps until the next one is due, and
 // then sends the renewals of all leases that are about due in one pipeline. A pipeline that hangs holds up nobody else's.
 type keeper struct {
 	client *Client
@@ -146,7 +146,7 @@ func (k *keeper) take() (batch []*Lease, sleep time.Duration) {
 		l := k.due[0]
 		slack := time.Duration(0)
 		if len(batch) > 0 {
-			slack = l.length / 30 // a little early, to travel together
+			slack = l.renewAfter(l.length) / 10 // a little early, to travel together
 		}
 		if wait := l.renewAt - slack - now; wait > 0 {
 			return batch, min(wait, checkEvery)

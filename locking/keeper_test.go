@@ -376,3 +376,22 @@ func TestExtensionsAreTold(t *testing.T) {
 		}
 	})
 }
+
+// On a quorum a long lease is renewed twice a minute, also beside a short one, whose renewals it could join much earlier.
+func TestQuorumRenewsLongLeasesTwiceAMinute(t *testing.T) {
+	inBubble(t, func(w *wire) {
+		c, _, closeAll := w.quorum(3)
+		defer closeAll()
+		long, short := w.lock(c, "long", time.Hour), w.lock(c, "short", 3*time.Second)
+		w.pass(time.Second)
+		renewals := 0
+		stop := long.OnExtend(func(time.Duration) { renewals++ })
+		w.pass(2 * time.Minute)
+		stop()
+		if renewals < 4 || renewals > 6 {
+			w.Errorf("%d renewals in two minutes", renewals)
+		}
+		w.release(short)
+		w.release(long)
+	})
+}

@@ -13,25 +13,26 @@ import (
 
 // Lease is a hold on one row of a lock. The client's keeper renews it until it is released or lost. It is safe for concurrent use.
 type Lease struct {
-	client    *Client
-	lock, id  string
-	slot      int
-	token     Token
-	length    time.Duration
-	tick      int64
-	previous  int64
-	perTick   int
-	attempt   atomic.Int64 // the newest that has begun
-	proposed  atomic.Int64 // the newest that the server was asked to acknowledge: see NextAttempt
-	trigger   string
-	memo      string
-	adopted   string // the orphan, or ""
-	permanent bool
-	slots     int
-	delay     time.Duration
-	accounted bool
-	granted   granted       // for those who hear of it
-	received  time.Duration // local clock: when its grant was heard of, or a little before
+	client       *Client
+	lock, id     string
+	slot         int
+	token        Token
+	length       time.Duration
+	tick         int64
+	previous     int64
+	perTick      int
+	firstAttempt int          // the one that was granted
+	attempt      atomic.Int64 // the newest that is acknowledged
+	proposed     atomic.Int64 // the newest that the server was asked to acknowledge: see NextAttempt
+	trigger      string
+	memo         string
+	adopted      string // the orphan, or ""
+	permanent    bool
+	slots        int
+	delay        time.Duration
+	accounted    bool
+	granted      granted       // for those who hear of it
+	received     time.Duration // local clock: when its grant was heard of, or a little before
 
 	ctx        context.Context
 	end        context.CancelCauseFunc
@@ -82,6 +83,7 @@ func newLease(c *Client, r Request, got reply) *Lease {
 		permanent: r.Permanent, slots: r.Slots, delay: r.Delay, accounted: r.accounted(), fold: got.fold, received: max(got.received, got.sent),
 		index: -1,
 	}
+	l.firstAttempt = int(row.attempt)
 	l.attempt.Store(row.attempt)
 	l.proposed.Store(row.attempt)
 	l.granted = granted{lock: r.Lock, owner: c.cfg.Owner, ledger: joinPause(got.paused, got.ledger), tick: l.tick, until: row.expiry,

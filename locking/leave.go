@@ -6,10 +6,10 @@ import (
 
 // Leave ends the lease of a run that others are to carry on, when its work is over, as for [Lease.Release]: its row makes room, and it is an orphan at
 // once, which may be adopted ([Request.Adopt]); clients that [Client.Hear] are told. One that is an orphan already, since the lease was lost, stays one. Where
-// there is no trigger, or the server has forgotten the run, nothing is left. attempt is the last one that has begun, from 1 to [Lease.Attempt]: the heir's
-// is the next, so a number that was acknowledged and never used is free again.
+// there is no trigger, or the server has forgotten the run, nothing is left. attempt is the last one that has begun, from the one that was granted to [Lease.Attempt]. The client that
+// adopts the run has the next one, so a number that was acknowledged and never used is free again, unless the lease had been lost before.
 func (l *Lease) Leave(ctx context.Context, attempt int) error {
-	attempt = max(1, min(attempt, l.Attempt()))
+	attempt = max(l.firstAttempt, min(attempt, l.Attempt()))
 	if err := l.release(ctx, releaseCall{leaves: true, attempt: attempt}); err != nil {
 		return err
 	}

@@ -211,8 +211,8 @@ func (m *model) expire(slot int) {
 	m.orphans[row.id] = held{id: row.id, slot: row.slot, token: row.token, tick: row.tick, attempt: row.attempt}
 }
 
-// release ends a lease; "give back" tells that its run never started, "leave" that others are to carry it on.
-func (m *model) release(id string, perTick int, how string) (verdict string) {
+// release ends a lease; "give back" tells that its run never started, "leave" that others are to carry it on, whose last attempt that began was attempt.
+func (m *model) release(id string, perTick int, how string, attempt int) (verdict string) {
 	if verdict, ok := m.dead[id]; ok {
 		return verdict
 	}
@@ -221,6 +221,9 @@ func (m *model) release(id string, perTick int, how string) (verdict string) {
 	for slot, r := range m.rows {
 		if r.id == id {
 			row, ok, verdict = r, true, "released"
+			if how == "leave" { // an orphan keeps the attempt that was recorded
+				row.attempt = attempt
+			}
 			delete(m.rows, slot)
 		}
 	}

@@ -17,24 +17,25 @@ type claim struct {
 	older   *claim // the one before it on the same lock
 	torn    bool   // it was told that the lock is held since its votes were split, though somebody may get a row the next moment
 
-	phase     string // "first" (the row on the first node alone), "row", "read" (what the nodes know), "prepare" (a ballot without a row) or "accept"
-	slot      int
-	token     int64
-	floor     int64
-	tries     int
-	refused   int // rounds in which it got no row although no other had a majority for it
-	unsettled int // rounds in which no register had a majority
-	value     string
-	out       verdict
-	mine      bool // the verdict is a grant
-	shut      []string
-	suspect   int // runs that may be dead
-	orphans   int
-	placed    bool // nodes may have a row of it
-	ballots   []int64
-	mixed     bool     // nodes have rows of it from before this call, that do not agree
-	keep      int64    // and this is the token of its run in the register, if it has one: those rows stay
-	holders   []string // lease ids that were seen in the last round
+	phase      string // "first" (the row on the first node alone), "row", "read" (what the nodes know), "prepare" (a ballot without a row) or "accept"
+	slot       int
+	token      int64
+	floor      int64
+	tries      int
+	firstTries int // in phase "first", since the floor of the first node has moved on
+	refused    int // rounds in which it got no row although no other had a majority for it
+	unsettled  int // rounds in which no register had a majority
+	value      string
+	out        verdict
+	mine       bool // the verdict is a grant
+	shut       []string
+	suspect    int // runs that may be dead
+	orphans    int
+	placed     bool // nodes may have a row of it
+	ballots    []int64
+	mixed      bool     // nodes have rows of it from before this call, that do not agree
+	keep       int64    // and this is the token of its run in the register, if it has one: those rows stay
+	holders    []string // lease ids that were seen in the last round
 }
 
 func (q *quorum) newClaim(r Request) *claim {

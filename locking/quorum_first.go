@@ -5,8 +5,8 @@ import (
 	"time"
 )
 
-// mostFirst is how often a claim asks the first node again whose floor has moved on meanwhile. Where its clock is wrong others may grant all the same.
-const mostFirst = 2
+// maxFirstTries is how often a claim asks the first node again whose floor has moved on meanwhile. Where its clock is wrong others may grant all the same.
+const maxFirstTries = 2
 
 // tight tells that no more than a majority can be trusted to answer: each of those nodes has to give a claim its row.
 func (q *quorum) tight() bool {
@@ -42,8 +42,9 @@ func (t *claim) tookFirst(votes []vote) (time.Duration, bool) {
 			t.placed = false
 		}
 	case "stale": // its floor is known now
-		if t.tries++; t.tries <= mostFirst {
+		if t.firstTries++; t.firstTries <= maxFirstTries {
 			t.phase = "first"
+			t.tries++
 			return randomPause(min(t.tries, 2)) / 4, false
 		}
 	}

@@ -230,14 +230,11 @@ func (g *register) end(id string, undo bool, prev int64, perTick int) (changed b
 	return true
 }
 
-// leave makes an orphan of a run, if it is not one already. attempt is the last one that has begun.
+// leave makes an orphan of a run, unless it is one already. attempt is the last one that has begun.
 func (g *register) leave(id string, attempt int) {
-	run, known := g.Runs[id]
-	if !known {
-		run, known = g.Orphans[id]
-	}
+	run, held := g.Runs[id]
 	delete(g.Runs, id)
-	if !known || run.Trigger == "" {
+	if !held || run.Trigger == "" {
 		return
 	}
 	run.Heir, run.Attempt = nil, attempt

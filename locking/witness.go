@@ -79,8 +79,8 @@ func (w *witness) learn(lock string, k knowledge, idle time.Duration, now int64,
 	w.keep(lock, k, idle, now, inUse)
 }
 
-// overhear is learn for what others say of a lock, which whoever may publish can invent. Of a lock that this client has not asked for by itself nothing is
-// remembered; and they may make its longest lease longer, never shorter: a holder of whom the server has forgotten lasts so long.
+// overhear takes in a published message, which any user of the server could have invented. It adds only to what is known of locks that this client has asked
+// for itself. It never shortens the longest lease: a server that has lost its data waits so long for a holder.
 func (w *witness) overhear(lock string, k knowledge, idle time.Duration, now int64) {
 	w.mu.Lock()
 	defer w.mu.Unlock()
@@ -92,7 +92,7 @@ func (w *witness) overhear(lock string, k knowledge, idle time.Duration, now int
 	w.keep(lock, k, idle, now, true)
 }
 
-// keep is learn. mu is held.
+// keep is learn under mu.
 func (w *witness) keep(lock string, k knowledge, idle time.Duration, now int64, inUse bool) {
 	old, known := w.locks[lock]
 	if old.stale(k.seen, idle) {

@@ -82,8 +82,9 @@ type Config struct {
 	// Ready tells whether runs may be started now; while they may not, the replica leaves its ticks to the others, as a full
 	// one does. Called by one goroutine at a time, often. Defaults to always.
 	Ready func() bool
-	// Probe tells whether this machine can start programs. It is called when a Runner's result wraps [ErrNotStarted], and after growing pauses until it succeeds:
-	// meanwhile the replica claims nothing. Called by several goroutines. Defaults to none: then each such result ends claiming for a pause.
+	// Probe tells whether this machine can start programs. It is called when a Runner's result wraps [ErrNotStarted], or a run has not begun within its
+	// [Job.StartTimeout]. If it fails the replica claims nothing, and calls it again after growing pauses until it succeeds. One call is made at a time.
+	// Defaults to none: then each result that wraps ErrNotStarted ends claiming for a pause.
 	Probe func() error
 	// DrainTimeout is how long a drain waits for running jobs, their kill grace included. Defaults to 25s.
 	DrainTimeout time.Duration

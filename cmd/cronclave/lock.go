@@ -72,7 +72,7 @@ version, 1 for a Redis on which a lock would be none, such as one that evicts ke
 	flags.IntVar(&j.slots, "slots", 1, "how many may hold the lock at once; all must say the same number")
 	flags.StringVar(&pool, "pool", "", "take a slot of this pool of the configuration, in line, in place of a lock")
 	flags.StringVar(&wait, "wait", "0s", `how long to wait for the lock; "forever" waits until there is a signal`)
-	flags.StringVar(&lease, "lease", "30s", "how long the lock outlives a holder that has died; it is renewed every third of that")
+	flags.StringVar(&lease, "lease", "30s", "how long the lock outlives a holder that has died; it is renewed every third of that (on a quorum every 30s at least)")
 	flags.BoolVar(&j.fair, "fair", false, "wait in line: first come, first served (on a quorum: whoever asks first)")
 	flags.IntVarP(&j.busyCode, "conflict-exit-code", "E", exitNotAcquired, "the exit code if the lock is not acquired in time")
 	_ = cmd.RegisterFlagCompletionFunc("pool", a.completePools) // they are there

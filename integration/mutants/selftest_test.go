@@ -2,6 +2,7 @@ package mutants
 
 import (
 	"os"
+	"os/exec"
 	"path/filepath"
 	"strings"
 	"testing"
@@ -84,6 +85,25 @@ func TestHeadersAreChecked(t *testing.T) {
 		write(t, path, tc.header)
 		if _, err := parseMutant(path); err == nil || !strings.Contains(err.Error(), tc.want) {
 			t.Errorf("%s: %v, want a fault of %s", tc.name, err, tc.want)
+		}
+	}
+}
+
+// TestPatchesApply: a patch that the code has left behind proves nothing. What each of them breaks is for the long run.
+func TestPatchesApply(t *testing.T) {
+	t.Parallel()
+	paths, err := filepath.Glob("*.patch")
+	if err != nil || len(paths) == 0 {
+		t.Fatal("no *.patch here", err)
+	}
+	for _, path := range paths {
+		if _, err := parseMutant(path); err != nil {
+			t.Error(err)
+		}
+		check := exec.Command("git", "apply", "--check", "integration/mutants/"+path)
+		check.Dir = "../.."
+		if out, err := check.CombinedOutput(); err != nil {
+			t.Errorf("%s: %v\n%s", path, err, out)
 		}
 	}
 }

@@ -102,9 +102,27 @@ func leftBeforeItsAttempt(b *bench) {
 		b.Error(err)
 	}
 	b.orphanOf("tries", 1)
-	if heir := b.wins(b.b, adoption("tries")); heir.Attempt() != 2 {
-		b.Errorf("the heir's attempt is %d", heir.Attempt())
+	heir := b.wins(b.b, adoption("tries"))
+	if heir.Attempt() != 2 {
+		b.Errorf("the recovery's attempt is %d", heir.Attempt())
 	}
+	if err := heir.Leave(b.ctx, 1); err != nil { // a grant that never began would be given back
+		b.Error(err)
+	}
+	b.orphanOf(heir.ID(), 2)
+}
+
+// leftAfterItsAttemptWasSeen: the lease has ended, and others may have recorded the attempt that the orphan has.
+func leftAfterItsAttemptWasSeen(b *bench) {
+	b.known()
+	l := b.wins(b.a, locking.Request{ID: "tries", Tick: b.tick(1), Trigger: "schedule"})
+	if n, err := l.NextAttempt(b.ctx); n != 2 || err != nil {
+		b.Fatalf("attempt %d, %v", n, err)
+	}
+	b.expire(l)
+	b.orphanOf("tries", 2)
+	_ = l.Leave(b.ctx, 1)
+	b.orphanOf("tries", 2)
 }
 
 // attemptBesideRecovery: the holder trusts its lease still, which has ended for the server.

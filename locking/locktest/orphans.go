@@ -18,7 +18,8 @@ func orphans() []theorem {
 		{"RunThatIsLeftTooLateDisturbsNoHeir", leftTooLate, nothing},
 		{"HeirThatLeavesIsAnOrphan", heirLeaves, nothing},
 		{"OrphanHasTheAttemptThatItDiedIn", nextAttempt, nothing},
-		{"AttemptThatNeverBeganIsTheHeirs", leftBeforeItsAttempt, nothing},
+		{"AttemptThatNeverBeganIsFree", leftBeforeItsAttempt, nothing},
+		{"OrphanKeepsTheAttemptThatWasSeen", leftAfterItsAttemptWasSeen, nothing},
 		{"AttemptDoesNotBeginBesideARecovery", attemptBesideRecovery, nothing},
 	}
 }

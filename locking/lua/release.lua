@@ -33,7 +33,7 @@ end
 local undo, tick = ARGV[10] == '1', row and tonumber(row.tick)
 if ARGV[10] == '2' then -- also one that is an orphan already, since the lease was lost: its holder must not take it from the heirs
   if row and row.trigger ~= '' then
-    row.attempt = int(num(ARGV[13]))
+    if not orphan then row.attempt = int(num(ARGV[13])) end -- an orphan's was recorded as it is
     redis.call('HSET', ORPHANS, id, place_of_orphan .. '\n' .. pack_row(row))
   end
 elseif undo and adopted then -- the orphan waits for another heir, unless this one was to stop: the first reason is the one
