@@ -162,6 +162,15 @@ func (k *keeper) take() (batch []*Lease, sleep time.Duration) {
 	return batch, checkEvery
 }
 
+// renewAfter is when a lease that lasts so long yet is renewed: after a third of that, so that two attempts may fail. On a quorum a renewal reaches
+// masters that have lost their data before they begin anew: see [quietBefore].
+func (l *Lease) renewAfter(left time.Duration) time.Duration {
+	if l.client.quorum != nil {
+		return min(left/3, quietBefore)
+	}
+	return left / 3
+}
+
 // renew sends one pipeline and deals with a result for each lease.
 func (k *keeper) renew(batch []*Lease) {
 	c := k.client

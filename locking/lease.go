@@ -102,15 +102,6 @@ func newLease(c *Client, r Request, got reply) *Lease {
 	return l
 }
 
-// renewAfter is when a lease that lasts so long yet is renewed: after a third of that, so that two attempts may fail. On a quorum the masters that have
-// forgotten are to hear of each holder before they begin anew.
-func (l *Lease) renewAfter(left time.Duration) time.Duration {
-	if l.client.quorum != nil {
-		return min(left/3, quietBefore)
-	}
-	return left / 3
-}
-
 // toConfirm makes the lease of a grant that is a while old, or brief, one that the keeper has to renew before it has its length.
 func (l *Lease) toConfirm(at time.Duration) {
 	l.provisional, l.confirmed, l.renewAt = true, make(chan struct{}), at

@@ -260,19 +260,8 @@ func TestRecoveryThatIsNotStarted(t *testing.T) {
 func TestRetryThatIsNotStarted(t *testing.T) {
 	inCluster(t, func(c *cluster) {
 		m := newMachine()
-		job := c.job("j", "0 * * * * *", time.Second, m.on)
-		inner := job.Runner
+		job := c.job("j", "0 * * * * *", time.Second, m.on, m.sickens)
 		job.Retry = scheduler.Retry{Max: 2, Delay: time.Second}
-		job.Runner = runnerFunc(func(ctx context.Context, run *scheduler.Run) scheduler.Result {
-			result := inner.Run(ctx, run)
-			if result.Err == nil && run.Attempt == 1 {
-				m.mu.Lock()
-				m.sick["r"] = true
-				m.mu.Unlock()
-				result.Err = errors.New("bad luck")
-			}
-			return result
-		})
 		c.join("r", []scheduler.Job{job}, m.probing)
 		c.at(80 * time.Second)
 		want(t, "runs", len(c.runs("j")), 1)
@@ -289,22 +278,26 @@ func TestRetryThatIsNotStarted(t *testing.T) {
 func TestRetryThatIsNotStartedIsLeft(t *testing.T) {
 	inCluster(t, func(c *cluster) {
 		m := newMachine()
-		job := c.job("j", "0 * * * * *", time.Second, m.on, recovers(1))
-		inner := job.Runner
+		job := c.job("j", "0 * * * * *", time.Second, m.on, recovers(1), m.sickens)
 		job.Retry = scheduler.Retry{Max: 1, Delay: time.Second}
-		job.Runner = runnerFunc(func(ctx context.Context, run *scheduler.Run) scheduler.Result {
-			result := inner.Run(ctx, run)
-			if result.Err == nil && run.Attempt == 1 {
-				m.mu.Lock()
-				m.sick[run.Replica] = true
-				m.mu.Unlock()
-				result.Err = errors.New("bad luck")
-			}
-			return result
-		})
 		c.joinAll(2, []scheduler.Job{job}, m.probing)
 		c.at(179 * time.Second)
 		want(t, "told", c.attemptsOf("j", 60), []string{"1 schedule failed bad luck", "2 recovery ok"})
+	})
+}
+
+// sickens has a job's first attempt fail, and its replica start nothing after that.
+func (m *machine) sickens(j *scheduler.Job) {
+	inner := j.Runner
+	j.Runner = runnerFunc(func(ctx context.Context, run *scheduler.Run) scheduler.Result {
+		result := inner.Run(ctx, run)
+		if result.Err == nil && run.Attempt == 1 {
+			m.mu.Lock()
+			m.sick[run.Replica] = true
+			m.mu.Unlock()
+			result.Err = errors.New("bad luck")
+		}
+		return result
 	})
 }
 

@@ -89,7 +89,7 @@ func TestHeadersAreChecked(t *testing.T) {
 	}
 }
 
-// TestPatchesApply: a patch that the code has left behind proves nothing. What each of them breaks is for the long run.
+// TestPatchesApply: a patch that does not apply proves nothing. `make mutants` runs them.
 func TestPatchesApply(t *testing.T) {
 	t.Parallel()
 	paths, err := filepath.Glob("*.patch")
