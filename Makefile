@@ -17,16 +17,26 @@ help: ## print this list
 build: ## build a static binary into ./bin
 	CGO_ENABLED=0 go build -trimpath -ldflags '-s -w -X main.version=$(VERSION)' -o bin/cronclave ./cmd/cronclave
 
-test: ## run the tests; a real Redis is brought along (container, else redis-server), and PostgreSQL; root gets them installed
+# Tests with real processes that wait, or that fight over a machine, for more than ten seconds each. Their quicker siblings are in `make test`.
+SLOW := TestBadLinks|TestHistoriesOfOneServer|TestLeaderSendsHeartbeats|TestReplicasArePromptWhileAMinorityHangs|TestRetriedCommand|TestRunGoesOnWithoutItsLease|TestChainSurvivesTheDeathOfAll|TestChainUnderKills|TestClassics|TestClusterUnderRestartsAndKills|TestRequestsOnACluster|TestFailuresSpeak|\
+TestHistoriesOnQuorum|TestInjectionsStopNothingElse|TestIsolatedMaster|TestKilledAtTheWorstMoment|\
+TestLockIsGivenBackWhereItWasRenewedAfterAll|TestLockWithoutAMajority|TestMalformedReplies|TestMemoryInRedisIsBounded|TestPauseOnAQuorum|TestQuorumBacklogIsPrompt|\
+TestQuorumLosesNodes|TestQuorumWithoutAMajority|TestRedisKilledWithItsMemoryLost|TestReplaceOnQuorum|TestReplicasThatDisagreeAreNamed|\
+TestReplicaThatCanHaveNoWardenDrains|TestResharding|TestSentinelFailover|TestSlowRedis|TestSoak|TestStoppedRunIsNotRecoveredOnAQuorum
+# Without the spaces of the lines' ends.
+SLOW := $(subst $(eval) ,,$(SLOW))
+
+test: ## run the tests, in about eleven minutes on two cores; a real Redis is brought along (container, else redis-server), and PostgreSQL; root gets them installed
 	$(if $(RACE),,@echo 'note: no C compiler, so without the race detector')
-	CRONCLAVE_TEST_INSTALL=1 GOGC=400 go test $(RACE) -count=1 -timeout 35m -parallel 4 $$(go list ./... | grep -v /model/quorum$$)
+	CRONCLAVE_TEST_INSTALL=1 GOGC=400 go test $(RACE) -count=1 -timeout 35m -parallel 4 -skip '^($(SLOW))$$' $$(go list ./... | grep -v /model/quorum$$)
 	go -C bench test -count=1 ./...
 
 # What only computes, whole, and without the race detector, which makes that ten times as slow. GOGC: there is memory, and much is garbage.
 LONG := TestThirtyDays|TestDay$$|TestEveryTickHasOneOutcome|TestOutcomesOfParentsAreForgotten|TestEachRule|TestShortWay|TestWhatIsGivenUpIsBounded|Bounds
 
-test-long: ## run the long computations: a month of five simulated replicas, a day of 200 jobs, the model of a quorum
-	GOGC=800 go test -count=1 -v -timeout 25m -run '$(LONG)' ./scheduler ./integration/model/quorum ./locking ./internal/config
+test-long: ## run the rest: slow tests with real processes, a month of five simulated replicas, a day of 200 jobs, the model of a quorum
+	CRONCLAVE_TEST_INSTALL=1 GOGC=400 go test $(RACE) -count=1 -timeout 35m -parallel 4 -run '^($(SLOW))$$' ./integration
+	GOGC=800 go test -count=1 -v -timeout 25m -run '$(LONG)' ./scheduler ./integration/model/quorum ./internal/lease/engine ./internal/config
 
 lint: ## vet, gofmt, staticcheck, and the rules on who may import what
 	go vet ./...
@@ -36,7 +46,7 @@ lint: ## vet, gofmt, staticcheck, and the rules on who may import what
 	@files=$$(gofmt -l .); test -z "$$files" || { echo "not formatted by gofmt:"; echo "$$files"; exit 1; }
 	go run $(STATICCHECK) ./...
 	cd bench && go run $(STATICCHECK) ./...
-	go test -count=1 ./integration/architecture
+	go test -count=1 ./integration/architecture ./integration/docs
 
 golangci: ## the wider set of linters in .golangci.yml (the first time builds golangci-lint, which takes minutes)
 	go run $(GOLANGCI_LINT) run ./...
@@ -69,7 +79,7 @@ memory: ## measure what is in Redis with 1,000 jobs after 100,000 runs; about a 
 	CRONCLAVE_TEST_INSTALL=1 go test -count=1 -v -timeout 20m -run 'TestMemoryInRedisIsBounded' ./integration -memory 100000
 
 quorum: ## run only the tests of quorums of independent masters; about six minutes
-	CRONCLAVE_TEST_INSTALL=1 go test -race -count=1 -timeout 30m -run 'Quorum' ./locking ./scheduler ./integration ./integration/model/quorum
+	CRONCLAVE_TEST_INSTALL=1 go test -race -count=1 -timeout 30m -run 'Quorum' ./internal/lease/engine ./scheduler ./integration ./integration/model/quorum
 
 vm: ## run the tests of processes in a small virtual machine that has cgroup v2, as root and as nobody; ten minutes, fewer with KVM
 	CRONCLAVE_TEST_INSTALL=1 integration/vm/run.sh

@@ -13,7 +13,7 @@ import (
 
 // locker is a library's client, reduced to what all of them have.
 type locker interface {
-	// lock takes the lock of this name. The error of unlock tells when it was lost before.
+	// lock takes the lock of this name. The error of unlock reports that it was lost before.
 	lock(ctx context.Context, name string) (unlock func(context.Context) error, err error)
 	close() error
 }
@@ -43,18 +43,17 @@ func (o options) chosen(all []contender) ([]contender, error) {
 	names := strings.Split(o.only, ",")
 	found := slices.DeleteFunc(all, func(c contender) bool { return !slices.Contains(names, c.name) })
 	if len(found) == 0 {
-		return nil, fmt.Errorf("nobody of %q takes part", o.only)
+		return nil, fmt.Errorf("no contender is named %q", o.only)
 	}
 	return found, nil
 }
 
-// newRedis is a client with the same options for everyone who works with go-redis.
+// newRedis returns a client with the same options for every contender that uses go-redis.
 func newRedis(addr string) *redis.Client {
 	return redis.NewClient(&redis.Options{Addr: addr, ContextTimeoutEnabled: true})
 }
 
-// place is a contender that is open, with servers that nobody else uses: what one leaves to be tidied up later costs
-// no other.
+// place is a contender that is open, with servers of its own: the cleanup that one leaves for later costs no other.
 type place struct {
 	contender
 	locker  locker

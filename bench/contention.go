@@ -92,7 +92,7 @@ func (w *crowd) close() error {
 	return errors.Join(append(errs, w.server.remove())...)
 }
 
-// handOffs is what a crowd did in a round.
+// handOffs are the hand-offs of a crowd in a round.
 type handOffs struct {
 	rate  float64 // hand-offs a second
 	gap   float64 // microseconds from a release to the next holder, median
@@ -130,8 +130,8 @@ type baton struct {
 	released atomic.Int64 // since start
 }
 
-// takeTurns returns how long after the release of another, in microseconds, this waiter had the lock. Who takes the lock
-// that it has just released has not been handed anything.
+// takeTurns returns how long after the release of another, in microseconds, this waiter had the lock. A waiter that
+// takes the lock that it has just released does not count.
 func (b *baton) takeTurns(ctx context.Context, l locker, self int) (gaps []float64, err error) {
 	hold := time.NewTimer(heldFor)
 	defer hold.Stop()

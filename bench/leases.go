@@ -8,7 +8,7 @@ import (
 	"time"
 )
 
-// holdingContenders are those of scenario e: who renews by itself.
+// holdingContenders are those of scenario e: the contenders that renew by themselves.
 func holdingContenders() []contender {
 	return []contender{
 		{ours, openCronclave},
@@ -16,7 +16,7 @@ func holdingContenders() []contender {
 	}
 }
 
-// callers take and release the leases: how fast is not what this scenario is about.
+// callers take and release the leases: their speed does not matter in this scenario.
 const callers = 64
 
 func holding(ctx context.Context, o options) error {
@@ -47,7 +47,7 @@ func holding(ctx context.Context, o options) error {
 	return nil
 }
 
-// held is what came of many leases.
+// held is the result of holding many leases.
 type held struct {
 	client, server float64 // CPU, percent of a core
 	lost           int

@@ -17,7 +17,7 @@ import (
 	"github.com/cronclave/cronclave/locking"
 )
 
-// cronclaveLocks is ours. It has a token for each grant and renews the lease meanwhile.
+// cronclaveLocks are the locks of this module. It has a token for each grant and renews the lease meanwhile.
 type cronclaveLocks struct {
 	redis []*redis.Client
 	locks *locking.Client
@@ -58,7 +58,7 @@ func (c *cronclaveLocks) lock(ctx context.Context, name string) (func(context.Co
 	return held.Release, nil
 }
 
-// cronclaveQueue is ours for those who wait for their turn.
+// cronclaveQueue is ours with waiters in line.
 type cronclaveQueue struct{ *cronclaveLocks }
 
 func openCronclaveWaiting(addrs []string) (locker, error) {
@@ -86,7 +86,7 @@ func (c *cronclaveLocks) closeRedis() (err error) {
 	return err
 }
 
-// rawLocks is what everybody can do with two commands: no renewal, no token.
+// rawLocks are the locks that two commands give: no renewal, no token.
 type rawLocks struct{ redis *redis.Client }
 
 var compareAndDelete = redis.NewScript(`if redis.call("get", KEYS[1]) == ARGV[1] then return redis.call("del", KEYS[1]) else return 0 end`)

@@ -1,5 +1,5 @@
 // Command bench puts cronclave's locks beside those of other libraries, on redis-servers that it starts itself. All
-// contenders of a scenario take turns within each round, so that what else the machine does hits them alike; printed
+// contenders of a scenario take turns within each round, so that other load of the machine hits them alike; printed
 // are medians of the rounds.
 //
 //	go -C bench run . -scenario a -rounds 5 -for 2s
@@ -23,7 +23,7 @@ import (
 	"github.com/redis/go-redis/v9"
 )
 
-// options are what the command line says.
+// options are the flags of the command line.
 type options struct {
 	scenarios string
 	rounds    int

@@ -20,10 +20,10 @@ func pairers() []contender {
 	}
 }
 
-// slice is how long a contender works before the next one has its turn: short beside what disturbs a machine.
+// slice is how long a contender works before the next one has its turn: short beside the disturbances of a machine.
 const slice = 100 * time.Millisecond
 
-// work is what a contender did and used in a round.
+// work is the work of a contender in a round, and the resources that it used.
 type work struct {
 	pairs          int
 	took           time.Duration

@@ -8,7 +8,7 @@ import (
 	"time"
 )
 
-// quorumContenders are those of scenario d. redsync waits for all nodes unless it is told not to.
+// quorumContenders are those of scenario d. redsync waits for all nodes unless an option says otherwise.
 func quorumContenders() []contender {
 	return []contender{
 		{"redsync", openRedsync},
@@ -104,7 +104,7 @@ func quorumPairs(ctx context.Context, l locker, d time.Duration) (micros float64
 	var took []float64
 	for end := time.Now().Add(d); len(took) == 0 || time.Now().Before(end); {
 		start := time.Now()
-		unlock, err := l.lock(ctx, rand.Text()) // what a pair leaves on a node that was slow is in nobody's way
+		unlock, err := l.lock(ctx, rand.Text()) // a row that a pair leaves on a slow node is in no other's way
 		if err != nil {
 			return 0, err
 		}

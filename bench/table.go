@@ -31,7 +31,7 @@ func median[T cmp.Ordered](all []T) T {
 	return sorted[len(sorted)/2]
 }
 
-// ratios divides round by round: what disturbed the machine in a round disturbed both.
+// ratios divides round by round: a disturbance of the machine in a round affected both.
 func ratios(of, by []float64) []float64 {
 	var all []float64
 	for i := range min(len(of), len(by)) {

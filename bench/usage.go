@@ -6,7 +6,7 @@ import (
 	"time"
 )
 
-// usage is what this process has used so far.
+// usage is the resources that this process has used so far.
 type usage struct {
 	cpu            time.Duration
 	mallocs, bytes uint64

@@ -1,9 +1,13 @@
-// Package election answers *who*: which replica runs a tick of a job ([Elector.Claim]), and which one holds an office of the
-// cluster ([Office]). It gives meaning to what package locking keeps; it knows nothing of schedules or commands.
+// Package election decides which replica of a cluster runs a tick of a job ([Elector.Claim]), and which one is its leader
+// ([Leadership]). It builds both on the locks of package locking; it knows nothing of schedules or commands.
 //
-// A claim asks for one grant of one tick. Exactly one of these things is true afterwards: the claim was granted
-// and there is a [Term]; or another had decided the tick; or this claim settled it without a run (skipped, missed); or it is
-// still open, and the result says when to ask again; or nobody can tell, and asking again with the same id finds out.
+// A claim asks for one grant of one tick. Exactly one of these statements is true afterwards:
+//
+//   - The claim was granted, and there is a [Term].
+//   - Another claim had decided the tick.
+//   - This claim settled the tick without a run (skipped, missed).
+//   - The tick is still open, and the result has the instant at which to ask again.
+//   - The decision is unknown, and asking again with the same id finds out.
 package election
 
 import (
@@ -13,26 +17,27 @@ import (
 	"strings"
 	"time"
 
+	"github.com/cronclave/cronclave/internal/lease/engine"
 	"github.com/cronclave/cronclave/locking"
 )
 
 // MaxLease is the longest that a lease may last without renewal.
-const MaxLease = locking.MaxLease
+const MaxLease = engine.MaxLease
 
-// ErrCorrupt means that the job's lock holds what no client has written: a person has to mend it. It comes with ErrUnknown.
-var ErrCorrupt = locking.ErrCorrupt
+// ErrCorrupt means that the job's lock holds data that no client has written: a person has to mend it. It comes with ErrUnknown.
+var ErrCorrupt = engine.ErrCorrupt
 
-// ErrUnknown means that the server did not answer in time: it may or may not have done what was asked.
-var ErrUnknown = locking.ErrUnknown
+// ErrUnknown means that the server did not answer in time: it may or may not have executed the request.
+var ErrUnknown = engine.ErrUnknown
 
 // Claim asks for one grant of a tick of a job, or with a zero Tick for a slot outside the schedule.
 type Claim struct {
 	Job string
 	// ID is the identity of the run that a grant starts. Required: asking again with the same id gives the same grant.
 	ID string
-	// Trigger tells why the run starts, as in SPEC: schedule, manual, catch_up, recovery. Required.
+	// Trigger is why the run starts: schedule, manual, catch_up or recovery. Required.
 	Trigger string
-	// Adopt, if set, is the id of an orphan, which this run carries on: its tick, one attempt on. Then what follows about ticks is not asked for.
+	// Adopt, if set, is the id of an orphan that this run carries on: its tick, one attempt on. The following fields about ticks do not count then.
 	Adopt string
 	// Tick is the instant by the schedule, Previous the one before it; Schedule identifies the schedule.
 	Tick, Previous time.Time
@@ -49,26 +54,26 @@ type Claim struct {
 	IfHeld, IfLate string
 	// KeepFirst leaves the tick open, in spite of IfHeld, if all ticks before it are decided: the first waits for a slot.
 	KeepFirst bool
-	// KeepOutcome has the cluster know how this claim has settled the tick, until somebody has told of it: see [State.Settled].
+	// KeepOutcome keeps the outcome with which this claim settles the tick, until a replica has acknowledged its record: see [State.Settled].
 	KeepOutcome bool
-	// Replace, while all slots are held, has the oldest run stopped that had begun before the tick, one at a time: see
-	// [locking.StopRequest]. The tick stays open meanwhile.
+	// Replace stops the oldest run that began before the tick, one at a time, while all slots are held: see
+	// [engine.StopRequest]. The tick stays open meanwhile.
 	Replace bool
 }
 
-// Verdict is what became of a claim.
+// Verdict is the decision on a claim.
 type Verdict string
 
 // The verdicts.
 const (
 	Granted    Verdict = "granted"     // this replica runs it: Term is set
-	Taken      Verdict = "taken"       // granted before, as often as it may: By and Until tell a run that is still on
+	Taken      Verdict = "taken"       // granted before, as often as it may: By and Until are those of a run that is still on
 	Settled    Verdict = "settled"     // decided by this claim without a run: Outcome
 	Before     Verdict = "before"      // decided before without a run: Outcome, if it is still known
 	Held       Verdict = "held"        // open: all slots are held, the first until Until by By
 	Early      Verdict = "early"       // open: ask again at Until
 	Closed     Verdict = "closed"      // open: the server had forgotten the lock, no grants until Until
-	CannotTell Verdict = "cannot tell" // Err tells why: ask again with the same id
+	CannotTell Verdict = "cannot tell" // unknown because of Err: ask again with the same id
 )
 
 // Result is the answer to a [Claim]. Until is by the server's clock.
@@ -78,14 +83,14 @@ type Result struct {
 	Until   time.Time
 	By      string
 	Outcome string
-	Orphans int // runs of the job whose holder died and whose outcome nobody has recorded: see [Elector.Survey]
+	Orphans int // runs of the job whose holder died and whose outcome is not recorded yet: see [Elector.Inspect]
 	Err     error
 }
 
 // Elector claims ticks. It is safe for concurrent use.
-type Elector struct{ locks *locking.Client }
+type Elector struct{ locks *engine.Client }
 
-// Config says what an [Elector] works with.
+// Config configures an [Elector].
 type Config struct {
 	Locks *locking.Client // required
 }
@@ -95,7 +100,7 @@ func New(cfg Config) (*Elector, error) {
 	if cfg.Locks == nil {
 		return nil, errors.New("election: Config.Locks is missing")
 	}
-	return &Elector{cfg.Locks}, nil
+	return &Elector{cfg.Locks.Engine()}, nil
 }
 
 // lockOf names a job's lock. The job is the hash tag, which all its keys share.
@@ -110,7 +115,7 @@ func jobOf(lock string) (job string, ok bool) {
 
 // Claim asks for many claims in one round trip and returns a result for each, in order.
 func (e *Elector) Claim(ctx context.Context, claims []Claim) []Result {
-	requests := make([]locking.Request, len(claims))
+	requests := make([]engine.Request, len(claims))
 	for i, c := range claims {
 		requests[i] = c.request()
 	}
@@ -122,13 +127,13 @@ func (e *Elector) Claim(ctx context.Context, claims []Claim) []Result {
 	return results
 }
 
-func (c Claim) request() locking.Request {
-	r := locking.Request{
+func (c Claim) request() engine.Request {
+	r := engine.Request{
 		Lock: lockOf(c.Job), ID: c.ID, Slots: c.Slots, Lease: c.Lease, Trigger: c.Trigger,
 		Permanent: true, AnyLimit: true, Abstain: c.Abstain,
 	}
 	if r.Adopt = c.Adopt; r.Adopt == "" && !c.Tick.IsZero() {
-		r.Tick = &locking.Tick{
+		r.Tick = &engine.Tick{
 			At: c.Tick, Previous: c.Previous, Schedule: c.Schedule, PerTick: c.PerTick,
 			NotBefore: c.NotBefore, Deadline: c.Deadline, IfHeld: c.IfHeld, IfLate: c.IfLate, KeepFirst: c.KeepFirst,
 			KeepOutcome: c.KeepOutcome,
@@ -137,23 +142,23 @@ func (c Claim) request() locking.Request {
 	return r
 }
 
-func result(a locking.Answer) Result {
+func result(a engine.Answer) Result {
 	r := Result{Until: a.Until, By: a.Holder, Outcome: a.Outcome, Orphans: a.Orphans, Err: Plain(a.Err)}
 	switch a.Verdict {
-	case locking.Granted:
+	case engine.Granted:
 		r.Verdict, r.Term = Granted, &Term{lease: a.Lease}
-	case locking.Settled:
+	case engine.Settled:
 		r.Verdict = Settled
-	case locking.Decided:
+	case engine.Decided:
 		r.Verdict = Before
 		if a.Outcome == "granted" || a.Holder != "" {
 			r.Verdict, r.Outcome = Taken, ""
 		}
-	case locking.Held:
+	case engine.Held:
 		r.Verdict = Held
-	case locking.Early:
+	case engine.Early:
 		r.Verdict = Early
-	case locking.Closed:
+	case engine.Closed:
 		r.Verdict = Closed
 	default:
 		r.Verdict = CannotTell
@@ -161,55 +166,55 @@ func result(a locking.Answer) Result {
 	return r
 }
 
-// Withdraw gives back what a claim may have been granted whose outcome is unknown and that nobody asks for again. It
-// returns at once and goes on in the background.
+// Withdraw returns the grant, if there is one, of a claim whose decision is unknown and that is not repeated. It returns at
+// once and goes on in the background.
 func (e *Elector) Withdraw(c Claim) { e.locks.Withdraw(c.request(), c.ID) }
 
-// Notice says that a tick was granted to By, until Until unless the term is renewed; or with a zero Tick that a term of the job has ended.
-type Notice struct {
+// GrantEvent says that a tick was granted to By, until Until unless the term is renewed; or with a zero Tick that a term of the job has ended.
+type GrantEvent struct {
 	Job         string
 	Tick, Until time.Time
 	By          string
 }
 
-// Tell spreads the word of terms that were granted for ticks and have begun, so that others need not ask, and of terms that have ended, so that
-// those who wait for a slot ask at once. A notice that gets lost costs a request, or a pause, and nothing else.
-func (e *Elector) Tell(ctx context.Context, begun, ended []*Term) error {
-	if err := e.locks.Tell(ctx, leasesOf(begun), leasesOf(ended)); err != nil {
+// Publish publishes terms that were granted for ticks and have begun, so that other replicas need not ask, and terms that have ended, so that
+// replicas that wait for a slot ask at once. A lost event costs a request, or a pause, and nothing else.
+func (e *Elector) Publish(ctx context.Context, begun, ended []*Term) error {
+	if err := e.locks.Publish(ctx, leasesOf(begun), leasesOf(ended)); err != nil {
 		return fmt.Errorf("election: %w", Plain(err))
 	}
 	return nil
 }
 
-func leasesOf(terms []*Term) []*locking.Lease {
-	leases := make([]*locking.Lease, len(terms))
+func leasesOf(terms []*Term) []*engine.Lease {
+	leases := make([]*engine.Lease, len(terms))
 	for i, t := range terms {
 		leases[i] = t.lease
 	}
 	return leases
 }
 
-// Hear calls f with the notices of all electors, its own included, until ctx ends. f is called from one goroutine.
-func (e *Elector) Hear(ctx context.Context, f func([]Notice)) {
-	e.locks.Hear(ctx, func(heard []locking.Notice) {
-		notices := make([]Notice, 0, len(heard))
+// Subscribe calls f with the events of all electors, its own included, until ctx ends. f is called from one goroutine.
+func (e *Elector) Subscribe(ctx context.Context, f func([]GrantEvent)) {
+	e.locks.Subscribe(ctx, func(heard []engine.GrantEvent) {
+		events := make([]GrantEvent, 0, len(heard))
 		for _, n := range heard {
 			if job, ok := jobOf(n.Lock); ok {
-				notices = append(notices, Notice{Job: job, Tick: n.Tick, Until: n.Until, By: n.Owner})
+				events = append(events, GrantEvent{Job: job, Tick: n.Tick, Until: n.Until, By: n.Owner})
 			}
 		}
-		f(notices)
+		f(events)
 	})
 }
 
-// Now is the server's clock as far as replies have told it; ok is false before the first one.
+// Now is the server's clock, estimated from its replies; ok is false before the first one.
 func (e *Elector) Now() (now time.Time, ok bool) { return e.locks.EstimatedTime() }
 
-// Term is the right to run a tick, or to hold an office, while its lease lasts. It is safe for concurrent use.
+// Term is the right to run a tick, or to lead, while its lease lasts. It is safe for concurrent use.
 type Term struct {
-	lease *locking.Lease
-	slot  *Term           // of a pool: see [Term.With]; nil without one
-	both  *locking.Leases // nil without a slot
+	lease *engine.Lease
+	slot  *Term            // of a pool: see [Term.With]; nil without one
+	both  *engine.LeaseSet // nil without a slot
 }
 
 // ID is the claim's id.
@@ -218,19 +223,19 @@ func (t *Term) ID() string { return t.lease.ID() }
 // Slot is the slot that was won, from 0.
 func (t *Term) Slot() int { return t.lease.Slot() }
 
-// Token is the fencing token: of two terms of one job or office, the later has the greater.
+// Token is the fencing token: of two terms of one job or leadership, the later has the greater.
 func (t *Term) Token() int64 { return int64(t.lease.Token()) }
 
 // Attempt is 1, or more where a run is recovered or was tried again.
-func (t *Term) Attempt() int { return t.lease.Attempt() }
+func (t *Term) Attempt() int { return engine.RunOf(t.lease).Attempt() }
 
-// Context ends before the lease does, or with the term; context.Cause tells why.
+// Context ends before the lease does, or with the term; context.Cause is why.
 func (t *Term) Context() context.Context { return t.span().Context() }
 
 // Endangered is closed when a third of the lease is left, because renewals have failed.
 func (t *Term) Endangered() <-chan struct{} { return t.span().Endangered() }
 
-// Confirmed is closed when the term has its whole length: at once, unless its grant was told late, see [locking.Lease.Confirmed].
+// Confirmed is closed when the term has its whole length: at once, unless the reply to its grant came late, see [engine.Lease.Confirmed].
 func (t *Term) Confirmed() <-chan struct{} { return t.lease.Confirmed() }
 
 // Remaining is how long the term lasts if no renewal comes through.
@@ -239,13 +244,13 @@ func (t *Term) Remaining() time.Duration { return t.span().Remaining() }
 // Length is how long the term lasts without renewal.
 func (t *Term) Length() time.Duration { return t.span().Length() }
 
-// Deadline is the instant at which the term ends if no renewal comes through: see [locking.Lease.Deadline] for the clock.
+// Deadline is the instant at which the term ends if no renewal comes through: see [engine.Lease.Deadline] for the clock.
 func (t *Term) Deadline() time.Duration { return t.span().Deadline() }
 
-// OnExtend has f called with the new deadline after each renewal, until stop is called. f must return at once.
+// OnExtend calls f with the new deadline after each renewal, until stop is called. f must return at once.
 func (t *Term) OnExtend(f func(deadline time.Duration)) (stop func()) { return t.span().OnExtend(f) }
 
-// End releases the term. Call it when the work is over, not before: another may start at once. ErrLost of package locking tells
+// End releases the term. Call it when the work is over, not before: another may start at once. ErrLost of package locking means
 // that the term had ended before.
 func (t *Term) End(ctx context.Context) error {
 	slot := t.endSlot(ctx)
@@ -253,25 +258,25 @@ func (t *Term) End(ctx context.Context) error {
 }
 
 // NextAttempt counts another attempt of the run, and returns its number once the cluster has acknowledged it: the attempt must not begin before, since a
-// recovery could have the same number. It asks until ctx ends, or the term's lease does: see [locking.Lease.NextAttempt].
+// recovery could have the same number. It asks until ctx ends, or the term's lease does: see [engine.Run.NextAttempt].
 func (t *Term) NextAttempt(ctx context.Context) (int, error) {
-	n, err := t.lease.NextAttempt(ctx)
+	n, err := engine.RunOf(t.lease).NextAttempt(ctx)
 	if err != nil {
 		return 0, fmt.Errorf("next attempt: %w", Plain(err))
 	}
 	return n, nil
 }
 
-// Conclude is [Term.End] with word of whether the run ended well, which is kept for the jobs that follow: see [Inquiry.Follower].
+// Conclude is [Term.End] with the fact whether the run ended well, which is kept for the jobs that follow: see [InspectRequest.Follower].
 func (t *Term) Conclude(ctx context.Context, well bool) error {
 	slot := t.endSlot(ctx)
-	return ending("end", slot, t.lease.Conclude(ctx, well))
+	return ending("end", slot, engine.RunOf(t.lease).ReleaseWith(ctx, well))
 }
 
-// EndedWell has the cluster know that the run has ended well, before it is recorded and the term ends: whoever finds the orphan of a holder that dies in
-// between tells so, and does not run it again. followed is for jobs that others follow.
+// EndedWell notes in the cluster that the run has ended well, before the run is recorded and the term ends. If the holder dies in between, the replica
+// that finds the orphan records a success, and does not run it again. followed is for jobs that others follow.
 func (t *Term) EndedWell(ctx context.Context, followed bool) error {
-	if err := t.lease.EndedWell(ctx, followed); err != nil {
+	if err := engine.RunOf(t.lease).MarkSucceeded(ctx, followed); err != nil {
 		return fmt.Errorf("end of a run: %w", Plain(err))
 	}
 	return nil
@@ -281,11 +286,11 @@ func (t *Term) EndedWell(ctx context.Context, followed bool) error {
 // over, as for [Term.End].
 func (t *Term) Leave(ctx context.Context, attempt int) error {
 	slot := t.endSlot(ctx)
-	return ending("leave", slot, t.lease.Leave(ctx, attempt))
+	return ending("leave", slot, engine.RunOf(t.lease).HandOver(ctx, attempt))
 }
 
-// Return gives a term back whose work never began: its tick is open again, or what it has adopted waits for another heir.
+// Return gives a term back whose work never began: its tick is open again, or the orphan that it has adopted waits for another recovery.
 func (t *Term) Return(ctx context.Context) error {
 	slot := t.endSlot(ctx)
-	return ending("return", slot, t.lease.GiveBack(ctx))
+	return ending("return", slot, engine.RunOf(t.lease).Undo(ctx))
 }

@@ -15,7 +15,7 @@ const minutely = "minutely-digest"
 // announced is a job whose schedule the cluster has known since a minute ago, and its first tick after that, now due.
 func announced(t *testing.T, e *election.Elector) election.Claim {
 	t.Helper()
-	if st := e.Survey(context.Background(), []election.Inquiry{{Job: "report", Schedule: minutely}})[0]; st.Err != nil {
+	if st := e.Inspect(context.Background(), []election.InspectRequest{{Job: "report", Schedule: minutely}})[0]; st.Err != nil {
 		t.Fatal(st.Err)
 	}
 	time.Sleep(time.Minute)
@@ -163,15 +163,15 @@ func TestDeadHolderIsNoticedAndBuried(t *testing.T) {
 		claimOne(a, claim)
 		die()
 		time.Sleep(31 * time.Second)
-		st := b.Survey(context.Background(), []election.Inquiry{{Job: "report"}})[0]
+		st := b.Inspect(context.Background(), []election.InspectRequest{{Job: "report"}})[0]
 		if len(st.Running) != 0 || len(st.Orphans) != 1 || st.Orphans[0].ID != "first" || st.Orphans[0].Holder != "a" ||
 			!st.Orphans[0].Tick.Equal(claim.Tick) {
 			t.Fatalf("after the lease: %+v", st)
 		}
-		if err := b.Bury(context.Background(), "report", "first"); err != nil {
+		if err := b.DeleteOrphans(context.Background(), "report", "first"); err != nil {
 			t.Fatal(err)
 		}
-		if st := b.Survey(context.Background(), []election.Inquiry{{Job: "report"}})[0]; len(st.Orphans) != 0 {
+		if st := b.Inspect(context.Background(), []election.InspectRequest{{Job: "report"}})[0]; len(st.Orphans) != 0 {
 			t.Errorf("after the burial: %+v", st)
 		}
 	})
@@ -183,12 +183,12 @@ func TestGapIsSettledTogetherAndByOne(t *testing.T) {
 		a, b := c.elector("a"), c.elector("b")
 		claim := announced(t, a)
 		time.Sleep(10 * time.Minute)
-		gap := election.Inquiry{Job: "report", SettleThrough: claim.Tick.Add(5 * time.Minute), SettleDeadline: claim.Tick.Add(6 * time.Minute)}
-		mine := a.Survey(context.Background(), []election.Inquiry{gap})[0]
+		gap := election.InspectRequest{Job: "report", SettleThrough: claim.Tick.Add(5 * time.Minute), SettleDeadline: claim.Tick.Add(6 * time.Minute)}
+		mine := a.Inspect(context.Background(), []election.InspectRequest{gap})[0]
 		if !mine.Decided.Equal(gap.SettleThrough) || !mine.Before.Before(claim.Tick) {
 			t.Errorf("the first to ask settles: %+v", mine)
 		}
-		if other := b.Survey(context.Background(), []election.Inquiry{gap})[0]; other.Before.Before(gap.SettleThrough) {
+		if other := b.Inspect(context.Background(), []election.InspectRequest{gap})[0]; other.Before.Before(gap.SettleThrough) {
 			t.Errorf("the second one finds it settled: %+v", other)
 		}
 		if r := claimOne(b, claim); r.Verdict != election.Before {

@@ -7,48 +7,48 @@ import (
 	"strings"
 	"time"
 
-	"github.com/cronclave/cronclave/locking"
+	"github.com/cronclave/cronclave/internal/lease/engine"
 )
 
-// Entry asks for a slot of a pool: a semaphore that jobs, and whoever else, share across the cluster.
+// Entry describes a slot of a pool: a semaphore that jobs, and other clients, share across the cluster.
 type Entry struct {
 	Pool string
-	// Slots is how many there are. Where others say another number, each goes by its own: a roll-out that changes it stops nobody.
+	// Slots is how many there are. Where replicas have different numbers each goes by its own: a roll-out that changes it stops no replica.
 	Slots int
 	// Lease is how long the slot outlives a holder that has died.
 	Lease time.Duration
 }
 
-// PoolLock names the lock of a pool, for those who take its slots by package locking.
+// PoolLock names the lock of a pool, for clients that take its slots by package locking.
 func PoolLock(pool string) string { return "{" + pool + "}:pool" }
 
-// PoolOf is the inverse of [PoolLock]; ok tells whether that lock is one of a pool.
+// PoolOf is the inverse of [PoolLock]; ok is whether that lock is one of a pool.
 func PoolOf(lock string) (pool string, ok bool) {
 	pool, begins := strings.CutPrefix(lock, "{")
 	pool, ends := strings.CutSuffix(pool, "}:pool")
 	return pool, begins && ends
 }
 
-func (e *Elector) pool(entry Entry) *locking.Semaphore {
-	return e.locks.Semaphore(PoolLock(entry.Pool), entry.Slots, locking.WithLease(entry.Lease), locking.WithAnyLimit())
+func (e *Elector) pool(entry Entry) *engine.Semaphore {
+	return e.locks.Semaphore(PoolLock(entry.Pool), entry.Slots, engine.WithLease(entry.Lease), engine.WithAnyLimit())
 }
 
-// Enter waits for a slot until ctx ends: first come, first served, but on a quorum, where whoever asks first after a release has it. While the server is
-// away it goes on trying. The term has its whole length.
-func (e *Elector) Enter(ctx context.Context, entry Entry) (*Term, error) {
+// AcquirePool waits for a slot until ctx ends: first come, first served, but on a quorum, where the first request after a release gets it. While the
+// server is away it goes on trying. The term has its whole length.
+func (e *Elector) AcquirePool(ctx context.Context, entry Entry) (*Term, error) {
 	lease, err := e.pool(entry).AcquireConfirmed(ctx)
 	if err != nil {
-		return nil, fmt.Errorf("enter pool %s: %w", entry.Pool, Plain(err))
+		return nil, fmt.Errorf("acquire a slot of pool %s: %w", entry.Pool, Plain(err))
 	}
 	return &Term{lease: lease}, nil
 }
 
-// TryEnter takes a slot if one is free, and not for somebody who waits; ok tells whether it did.
-func (e *Elector) TryEnter(ctx context.Context, entry Entry) (term *Term, ok bool, err error) {
+// TryAcquirePool takes a slot if one is free and no other claimant waits; ok is whether it did.
+func (e *Elector) TryAcquirePool(ctx context.Context, entry Entry) (term *Term, ok bool, err error) {
 	lease, ok, err := e.pool(entry).TryAcquire(ctx)
 	switch {
 	case err != nil:
-		return nil, false, fmt.Errorf("enter pool %s: %w", entry.Pool, Plain(err))
+		return nil, false, fmt.Errorf("acquire a slot of pool %s: %w", entry.Pool, Plain(err))
 	case !ok:
 		return nil, false, nil
 	}
@@ -58,10 +58,10 @@ func (e *Elector) TryEnter(ctx context.Context, entry Entry) (term *Term, ok boo
 // With is the term together with a slot of a pool, for a run that needs both: it ends when either does, and ending it ends both, the slot first.
 // Neither is used by itself any more.
 func (t *Term) With(slot *Term) *Term {
-	return &Term{lease: t.lease, slot: slot, both: locking.Together(t.lease, slot.lease)}
+	return &Term{lease: t.lease, slot: slot, both: engine.LeaseSetOf(t.lease, slot.lease)}
 }
 
-// span is what bounds a term: a lease, or two.
+// span bounds a term: one lease, or two.
 type span interface {
 	Context() context.Context
 	Endangered() <-chan struct{}
@@ -86,7 +86,7 @@ func (t *Term) endSlot(ctx context.Context) error {
 	return t.slot.End(ctx)
 }
 
-// ending joins what was said to the ends of a slot and of a lease.
+// ending joins the errors at the ends of a slot and of a lease.
 func ending(what string, slot, lease error) error {
 	if err := errors.Join(slot, lease); err != nil {
 		return fmt.Errorf("%s of term: %w", what, Plain(err))

@@ -8,7 +8,7 @@ import (
 	"time"
 
 	"github.com/cronclave/cronclave/election"
-	"github.com/cronclave/cronclave/locking"
+	"github.com/cronclave/cronclave/internal/lease/engine"
 )
 
 var warehouse = election.Entry{Pool: "warehouse", Slots: 1, Lease: 10 * time.Second}
@@ -17,21 +17,21 @@ func TestPoolServesInLine(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		c := newCluster(t)
 		a, b := c.elector("a"), c.elector("b")
-		held, ok, err := a.TryEnter(context.Background(), warehouse)
+		held, ok, err := a.TryAcquirePool(context.Background(), warehouse)
 		if !ok || err != nil {
 			t.Fatal(ok, err)
 		}
-		if _, ok, err := b.TryEnter(context.Background(), warehouse); ok || err != nil {
+		if _, ok, err := b.TryAcquirePool(context.Background(), warehouse); ok || err != nil {
 			t.Fatal("while it is full:", ok, err)
 		}
 		ctx, cancel := context.WithTimeout(context.Background(), time.Second)
 		defer cancel()
-		if _, err := b.Enter(ctx, warehouse); !errors.Is(err, context.DeadlineExceeded) {
-			t.Fatal("who gives up:", err)
+		if _, err := b.AcquirePool(ctx, warehouse); !errors.Is(err, context.DeadlineExceeded) {
+			t.Fatal("a claimant that gives up:", err)
 		}
 		entered := make(chan *election.Term)
 		go func() {
-			term, err := b.Enter(context.Background(), warehouse)
+			term, err := b.AcquirePool(context.Background(), warehouse)
 			if err != nil {
 				t.Error(err)
 			}
@@ -39,8 +39,8 @@ func TestPoolServesInLine(t *testing.T) {
 		}()
 		time.Sleep(30 * time.Second) // the holder is renewed
 		synctest.Wait()
-		if _, ok, _ := a.TryEnter(context.Background(), warehouse); ok {
-			t.Fatal("a newcomer passed who waits")
+		if _, ok, _ := a.TryAcquirePool(context.Background(), warehouse); ok {
+			t.Fatal("a newcomer passed a waiting claimant")
 		}
 		if err := held.End(context.Background()); err != nil {
 			t.Fatal(err)
@@ -60,8 +60,8 @@ func TestPoolsOfTwoSizes(t *testing.T) {
 		a, b := c.elector("a"), c.elector("b")
 		larger := warehouse
 		larger.Slots = 2
-		one, ok, err := a.TryEnter(context.Background(), warehouse)
-		two, ok2, err2 := b.TryEnter(context.Background(), larger)
+		one, ok, err := a.TryAcquirePool(context.Background(), warehouse)
+		two, ok2, err2 := b.TryAcquirePool(context.Background(), larger)
 		if !ok || !ok2 || err != nil || err2 != nil {
 			t.Fatal(ok, err, ok2, err2)
 		}
@@ -71,6 +71,7 @@ func TestPoolsOfTwoSizes(t *testing.T) {
 }
 
 // A term with a slot of a pool ends with the first of both, and ends both.
+// Promise: P3
 func TestTermWithASlot(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		c := newCluster(t)
@@ -81,7 +82,7 @@ func TestTermWithASlot(t *testing.T) {
 		}
 		for _, end := range []string{"end", "return", "loss"} {
 			won := claimOne(a, election.Claim{Job: "report", ID: end, Trigger: "manual", Slots: 1, PerTick: 1, Lease: time.Minute})
-			slot, ok, err := a.TryEnter(context.Background(), warehouse)
+			slot, ok, err := a.TryAcquirePool(context.Background(), warehouse)
 			if won.Verdict != election.Granted || !ok || err != nil {
 				t.Fatalf("%s: %+v, %v, %v", end, won, ok, err)
 			}
@@ -97,7 +98,7 @@ func TestTermWithASlot(t *testing.T) {
 			default:
 				_ = slot.End(context.Background())
 				<-term.Context().Done()
-				if !errors.Is(context.Cause(term.Context()), locking.ErrReleased) || won.Term.Context().Err() != nil {
+				if !errors.Is(context.Cause(term.Context()), engine.ErrReleased) || won.Term.Context().Err() != nil {
 					t.Errorf("ended with %v", context.Cause(term.Context()))
 				}
 				err = term.End(context.Background())
@@ -105,7 +106,7 @@ func TestTermWithASlot(t *testing.T) {
 			if err != nil {
 				t.Errorf("%s: %v", end, err)
 			}
-			states := locks.Look(context.Background(), []locking.LookRequest{{Lock: election.PoolLock("warehouse")}, {Lock: "{report}:job", Permanent: true}})
+			states := locks.Engine().Inspect(context.Background(), []engine.InspectRequest{{Lock: election.PoolLock("warehouse")}, {Lock: "{report}:job", Permanent: true}})
 			if n := len(states[0].Rows) + len(states[1].Rows); n > 0 {
 				t.Errorf("%s: %d rows are left", end, n)
 			}
@@ -113,7 +114,7 @@ func TestTermWithASlot(t *testing.T) {
 	})
 }
 
-// TestPoolOf: the lock of a pool tells which, and no other lock does.
+// TestPoolOf finds the pool in the lock of a pool, and none in another lock.
 func TestPoolOf(t *testing.T) {
 	if pool, ok := election.PoolOf(election.PoolLock("warehouse")); !ok || pool != "warehouse" {
 		t.Errorf("%q, %v", pool, ok)

@@ -4,7 +4,7 @@ import (
 	"context"
 	"fmt"
 
-	"github.com/cronclave/cronclave/locking"
+	"github.com/cronclave/cronclave/internal/lease/engine"
 )
 
 // The reasons for which a term's holder is asked to stop.
@@ -13,19 +13,19 @@ const (
 	StopReplaced = "replaced" // see [Claim.Replace]
 )
 
-// Cancel asks the holder of each run of a job to stop it, or only that of run, and returns those whose holders are told: see
+// Cancel asks the holder of each run of a job to stop it, or only that of run, and returns those whose holders will stop it: see
 // [Term.Stopping]. It does not wait until they have stopped.
 func (e *Elector) Cancel(ctx context.Context, job, run string) ([]Run, error) {
-	state := e.Survey(ctx, []Inquiry{{Job: job}})[0]
+	state := e.Inspect(ctx, []InspectRequest{{Job: job}})[0]
 	if state.Err != nil {
 		return nil, fmt.Errorf("cancel job %s: %w", job, state.Err)
 	}
 	var asked []Run
-	var requests []locking.StopRequest
+	var requests []engine.StopRequest
 	for _, r := range state.Running {
 		if run == "" || r.ID == run {
 			asked = append(asked, r)
-			requests = append(requests, locking.StopRequest{Lock: lockOf(job), Permanent: true, ID: r.ID, Reason: StopByUser})
+			requests = append(requests, engine.StopRequest{Lock: lockOf(job), Permanent: true, ID: r.ID, Reason: StopByUser})
 		}
 	}
 	var told []Run
@@ -40,12 +40,12 @@ func (e *Elector) Cancel(ctx context.Context, job, run string) ([]Run, error) {
 	return told, nil
 }
 
-// replace has runs stopped for the claims that found all slots held. What gets lost is asked for again with the claim.
+// replace stops runs for the claims that found all slots held. A lost request is repeated with the claim.
 func (e *Elector) replace(ctx context.Context, claims []Claim, results []Result) {
-	var requests []locking.StopRequest
+	var requests []engine.StopRequest
 	for i, c := range claims {
 		if c.Replace && results[i].Verdict == Held {
-			requests = append(requests, locking.StopRequest{Lock: lockOf(c.Job), Permanent: true, Reason: StopReplaced,
+			requests = append(requests, engine.StopRequest{Lock: lockOf(c.Job), Permanent: true, Reason: StopReplaced,
 				Slots: c.Slots, Tick: c.Tick, From: c.NotBefore})
 		}
 	}
@@ -54,8 +54,8 @@ func (e *Elector) replace(ctx context.Context, claims []Claim, results []Result)
 	}
 }
 
-// Stopping is closed when the holder is asked to stop its work; [Term.StopReason] tells why. The term lasts until [Term.End].
-func (t *Term) Stopping() <-chan struct{} { return t.lease.Stopping() }
+// Stopping is closed when the holder is asked to stop its work; [Term.StopReason] is why. The term lasts until [Term.End].
+func (t *Term) Stopping() <-chan struct{} { return engine.RunOf(t.lease).Stopping() }
 
 // StopReason is why the holder is asked to stop; "" if it is not.
-func (t *Term) StopReason() string { return t.lease.StopReason() }
+func (t *Term) StopReason() string { return engine.RunOf(t.lease).StopReason() }

@@ -5,28 +5,28 @@ import (
 	"fmt"
 	"time"
 
-	"github.com/cronclave/cronclave/locking"
+	"github.com/cronclave/cronclave/internal/lease/engine"
 )
 
-// Inquiry asks for the state of a job.
-type Inquiry struct {
+// InspectRequest asks for the state of a job.
+type InspectRequest struct {
 	Job string
 	// Schedule, if set, announces the schedule of a replica that starts: a schedule that is new to the cluster begins now.
 	Schedule string
 	// SettleThrough, if set, settles the undecided ticks up to it, once the server's clock is past SettleDeadline; those in [State.Open]
 	// that were decided before are claimed one by one.
 	SettleThrough, SettleDeadline time.Time
-	// SettleOutcome is how these are accounted for, as ticks of the schedule SettleSchedule. The cluster knows it for them together, until somebody has
-	// told of it: see [State.Settled].
+	// SettleOutcome is their outcome, as ticks of the schedule SettleSchedule. The cluster keeps it for them together, until a replica has
+	// acknowledged its record: see [State.Settled].
 	SettleOutcome, SettleSchedule string
-	// Follower, if set, is a job that runs after this one: it is told which ticks have ended well. Used is the tick up to which it needs no outcome any more.
+	// Follower, if set, is a job that runs after this one, and asks for the ticks that have ended well. Used is the tick up to which it needs no outcome any more.
 	Follower string
 	Used     time.Time
 	// Told are ticks of [State.Settled] whose outcome was recorded.
 	Told []time.Time
 }
 
-// State is what the cluster knows of a job. Times are by the server's clock.
+// State is the state of a job in the cluster. Times are by the server's clock.
 type State struct {
 	Now     time.Time
 	Decided time.Time   // every tick up to it is decided, but for those in Open
@@ -34,20 +34,20 @@ type State struct {
 	Before  time.Time   // the same, before SettleThrough
 	Pause   Pause       // the newest
 	Running []Run
-	Orphans []Run        // runs whose holder died, until [Elector.Bury]
+	Orphans []Run        // runs whose holder died, until [Elector.DeleteOrphans]
 	Through time.Time    // to a follower: every tick up to it has ended, whatever its outcome
 	Ended   []Ended      // and these of them, oldest first, have ended well
-	Settled []Settlement // ticks that were settled by claims with KeepOutcome, or by an inquiry with a SettleOutcome, until they are told of
-	Err     error        // cannot tell
+	Settled []Settlement // ticks that were settled by claims with KeepOutcome, or by an inquiry with a SettleOutcome, until they are in Told
+	Err     error        // the state is unknown
 }
 
 // Settlement is a tick that was settled without a run: when, and with which outcome. With an After it is all that were undecided between that and the tick.
-type Settlement = locking.Settlement
+type Settlement = engine.Settlement
 
 // Ended is a tick whose runs have all ended well, since Due together with all ticks before it.
-type Ended = locking.Ended
+type Ended = engine.Ended
 
-// Run is a grant as others see it.
+// Run is a granted run as other replicas see it.
 type Run struct {
 	ID, Holder string
 	Slot       int
@@ -60,24 +60,24 @@ type Run struct {
 	Stopped    string    // why the holder of an orphan was to stop; "" if it was not
 }
 
-// Survey tells the state of many jobs in one round trip. Every claimant that was told "held until" surveys the job just
-// after that, so a dead holder is noticed by every replica that is left.
-func (e *Elector) Survey(ctx context.Context, inquiries []Inquiry) []State {
-	requests := make([]locking.LookRequest, len(inquiries))
+// Survey returns the state of many jobs in one round trip. Every claimant with the verdict [Held] surveys the job just after
+// Until, so every replica that is left notices a dead holder.
+func (e *Elector) Inspect(ctx context.Context, inquiries []InspectRequest) []State {
+	requests := make([]engine.InspectRequest, len(inquiries))
 	for i, q := range inquiries {
-		requests[i] = locking.LookRequest{Lock: lockOf(q.Job), Permanent: true, Schedule: q.Schedule,
+		requests[i] = engine.InspectRequest{Lock: lockOf(q.Job), Permanent: true, Schedule: q.Schedule,
 			SettleThrough: q.SettleThrough, SettleDeadline: q.SettleDeadline, SettleOutcome: q.SettleOutcome, SettleSchedule: q.SettleSchedule,
 			Follower: q.Follower, Used: q.Used, Told: q.Told}
 	}
 	states := make([]State, len(inquiries))
-	for i, s := range e.locks.Look(ctx, requests) {
+	for i, s := range e.locks.Inspect(ctx, requests) {
 		states[i] = State{Now: s.Now, Decided: s.Decided, Open: s.Open, Before: s.Before, Pause: s.Pause, Running: runs(s.Rows), Orphans: runs(s.Orphans),
 			Through: s.Through, Ended: s.Ended, Settled: s.Settled, Err: Plain(s.Err)}
 	}
 	return states
 }
 
-func runs(rows []locking.Row) []Run {
+func runs(rows []engine.Row) []Run {
 	out := make([]Run, len(rows))
 	for i, r := range rows {
 		out[i] = Run{ID: r.ID, Holder: r.Owner, Slot: r.Slot, Token: int64(r.Token), Tick: r.Tick,
@@ -86,16 +86,16 @@ func runs(rows []locking.Row) []Run {
 	return out
 }
 
-// Bury forgets orphans of a job whose outcome was recorded.
-func (e *Elector) Bury(ctx context.Context, job string, ids ...string) error {
-	if err := e.locks.Bury(ctx, lockOf(job), ids...); err != nil {
+// DeleteOrphans deletes orphans of a job whose outcome was recorded.
+func (e *Elector) DeleteOrphans(ctx context.Context, job string, ids ...string) error {
+	if err := e.locks.DeleteOrphans(ctx, lockOf(job), ids...); err != nil {
 		return fmt.Errorf("bury orphans of job %s: %w", job, Plain(err))
 	}
 	return nil
 }
 
-// Forget removes from the server what it knows of jobs that nobody has any more, and returns those of which nothing is left. A job stays that
-// runs, that has orphans, that is paused, or that was used after an instant of the server's clock. One that comes back is new: it begins then.
+// Forget removes the data of jobs that no replica has any more from the server, and returns the jobs that it removed. A job stays if it runs, has
+// orphans, is paused, or was used after an instant of the server's clock. A removed job that comes back is new: it begins then.
 func (e *Elector) Forget(ctx context.Context, jobs []string, unusedSince time.Time) (forgotten []string, err error) {
 	locks := make([]string, len(jobs))
 	for i, job := range jobs {

@@ -41,10 +41,19 @@ command = "exit $((2 - CRONCLAVE_ATTEMPT))"
 [jobs.long]
 schedule = "0 0 1 1 *"
 command = "echo begun; exec sleep 60"
+
+[jobs.seldom]
+schedule = "0 0 1 1 *"
+command = "true"
+
+[jobs.later]
+after = ["seldom"]
+command = "true"
 `
 
-// TestPrintedRights gives users of a real Redis exactly the rights that commands print when they are refused. Three replicas and every command work with
-// the first rights, status and history with the second, which change nothing.
+// A user with exactly the rights that a refused command prints can run everything. The test gives these rights to
+// users of a real Redis: three replicas and every command work with the first set, status and history with the
+// second, which changes nothing.
 func TestPrintedRights(t *testing.T) {
 	t.Parallel()
 	s := startRedis(t, redisOpts{})
@@ -107,7 +116,7 @@ func (u aclUser) everyCommand(t *testing.T) {
 	t.Helper()
 	for _, args := range [][]string{
 		{"status"}, {"status", "--json"}, {"history"}, {"history", "beat", "--output"}, {"logs", "beat"}, {"next", "-n", "1"},
-		{"pause", "pooled", "--for", "1h"}, {"resume", "pooled"}, {"trigger", "again", "--wait"}, {"exec", "next"},
+		{"pause", "pooled", "--for", "1h"}, {"resume", "pooled"}, {"trigger", "seldom", "--wait"}, {"exec", "later"}, // of which no tick holds the slot
 		{"lock", "plain", "--", "true"}, {"lock", "fair", "--fair", "--wait", "5s", "--", "true"}, {"lock", "slots", "--slots", "3", "--", "true"},
 		{"lock", "--pool", "warehouse", "--wait", "1m", "--", "true"}, {"fence", "reports", "7"}, {"fence", "reports", "8"},
 	} {
@@ -120,7 +129,7 @@ func (u aclUser) everyCommand(t *testing.T) {
 	u.awaitRun(t, soon, "long", "cancellation", func(r pastRun) bool { return r.Outcome == "canceled" })
 }
 
-// look has a user who may only read.
+// look has a user with the rights to read only.
 func (u aclUser) look(t *testing.T) {
 	t.Helper()
 	u.grant(t, printedRights(t, u, "viewer", 1))
@@ -131,7 +140,7 @@ func (u aclUser) look(t *testing.T) {
 		Jobs     []any
 	}
 	must(t, json.Unmarshal([]byte(u.command(t, "status", "--json").stdout), &st))
-	if st.Leader == nil || len(st.Replicas) != 3 || len(st.Jobs) != 5 {
+	if st.Leader == nil || len(st.Replicas) != 3 || len(st.Jobs) != 7 {
 		t.Errorf("a reader sees %+v", st)
 	}
 	u.command(t, "history", "beat", "--output").want(t, 0, "    beat")
@@ -149,8 +158,8 @@ func (u aclUser) look(t *testing.T) {
 	}
 }
 
-// wantNoRefusal demands that Redis has refused the user nothing since he has his rights, but for what is done only as far as it is permitted:
-// telling the client's version, and reading settings.
+// wantNoRefusal demands that Redis has refused the user nothing since he has his rights, except for optional
+// commands: the client's version and the reading of settings.
 func (u aclUser) wantNoRefusal(t *testing.T) {
 	t.Helper()
 	entries := must1(u.Client.Do(t.Context(), "ACL", "LOG", "100").Slice())(t)

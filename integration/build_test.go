@@ -12,7 +12,7 @@ import (
 )
 
 const (
-	// cronclaveProgram is what the replicas run.
+	// cronclaveProgram is the program of the replicas.
 	cronclaveProgram = "github.com/cronclave/cronclave/cmd/cronclave"
 	// armedProgram is the same with failpoints: see scheduler/failpoint_armed.go.
 	armedProgram = cronclaveProgram + "#failpoints"
@@ -27,7 +27,8 @@ var builds = struct {
 	paths map[string]string // package -> executable
 }{paths: map[string]string{}}
 
-// program returns the executable of a main package, built when it is first asked for. What follows a # is a build tag.
+// program returns the executable of a main package, built at the first request. A # in pkg separates the package from
+// a build tag.
 func program(t *testing.T, pkg string) string {
 	t.Helper()
 	builds.Lock()

@@ -10,8 +10,10 @@ import (
 	"time"
 )
 
-// TestCatchUpAfterAllWereKilled kills all replicas while their jobs run, and starts them again when some ticks are past their deadlines: what
-// is run of them, once each and oldest first, is what each job asks for. Of the job latest nothing is due any more then.
+// Ticks that came due while all replicas were dead run as each job's catch_up says, once each and oldest first. The
+// test kills all replicas while their jobs run, and starts them again when some ticks are past their deadlines. Of
+// the job latest no tick is due any more then.
+// Promise: P5
 func TestCatchUpAfterAllWereKilled(t *testing.T) {
 	t.Parallel()
 	jobs := `
@@ -68,7 +70,7 @@ start_deadline = "10s"
 	excused := map[int64]bool{}
 	for _, r := range c.history(t, "all") {
 		died := r.Outcome == "abandoned" && r.Tick.Before(down)                                   // with its holder, perhaps before it had begun
-		behind := r.Outcome == "skipped" && r.Reason == "overlap" && r.Tick.Unix() >= back.Unix() // it came due while what is caught up ran
+		behind := r.Outcome == "skipped" && r.Reason == "overlap" && r.Tick.Unix() >= back.Unix() // it came due while a tick of the backlog ran
 		excused[r.Tick.Unix()] = died || behind
 	}
 	for i := 1; i < len(all); i++ {
@@ -107,7 +109,9 @@ func caughtUp(runs []line) []line {
 	return slices.DeleteFunc(slices.Clone(runs), func(l line) bool { return l.Trigger != "catch_up" })
 }
 
-// TestQueueAcrossReplicas has runs that last longer than it is to the next tick: the next one waits for them, wherever it is run then.
+// A tick with overlap = "queue" waits for the run before it, on whichever replica it starts then. The runs last
+// longer than the time to the next tick.
+// Promise: P5
 func TestQueueAcrossReplicas(t *testing.T) {
 	t.Parallel()
 	c := newCluster(t, `

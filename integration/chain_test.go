@@ -26,8 +26,10 @@ where = { zone = "b" }
 command = '"$SCRIBE" -for 100ms'
 `
 
-// TestChainSurvivesTheDeathOfAll kills every replica that may run a job, and later the one that has run the job before it. When others start, whose history is gone,
-// they run what is due, once for each tick that had ended ok.
+// A chain goes on after the death of all its replicas: the child runs once for each tick that its parent had ended
+// ok. The test kills every replica of the child, and later the one that has run the parent. The new replicas have no
+// history to read.
+// Promise: P5
 func TestChainSurvivesTheDeathOfAll(t *testing.T) {
 	t.Parallel()
 	c := newCluster(t, chainOfTwo)
@@ -54,7 +56,7 @@ func TestChainSurvivesTheDeathOfAll(t *testing.T) {
 	checkChain(t, c.lines(t, "extract"), c.lines(t, "load"), func(end line) bool { return end.Tick < last }, told)
 }
 
-// forgetHistory deletes what is kept for people.
+// forgetHistory deletes the history, which only people read.
 func (c *cluster) forgetHistory(t *testing.T) {
 	t.Helper()
 	keys := c.Client.Scan(t.Context(), 0, "cronclave:"+c.Namespace+":*", 1000).Iterator()
@@ -72,8 +74,9 @@ func (c *cluster) forgetHistory(t *testing.T) {
 	}
 }
 
-// checkChain holds that a job has run once for each tick that the job before it has ended well, after that, and for no other. Of those that
-// count does not tell to be sure, it may have. told has the ticks that the history knows: a run that was killed may not have begun.
+// checkChain demands that a job has run once for each tick that the job before it has ended well, after that, and for
+// no other tick. Where sure is false for an end, the job may have run for it. told has the ticks in the history: a
+// run that was killed may not have begun.
 func checkChain(t *testing.T, before, after []line, sure func(end line) bool, told map[int64]bool) {
 	t.Helper()
 	ended, ran := map[int64]line{}, map[int64]bool{}
@@ -104,7 +107,9 @@ func checkChain(t *testing.T, before, after []line, sure func(end line) bool, to
 	}
 }
 
-// TestChainUnderKills kills a replica again and again just when a run has ended, which is when it claims the job after it.
+// A chain runs each tick once although a replica is killed again and again just when a run has ended, which is when
+// it claims the job after it.
+// Promise: P1, P6
 func TestChainUnderKills(t *testing.T) {
 	t.Parallel()
 	c := newCluster(t, strings.NewReplacer(`zone = "a" }`, "}", `zone = "b" }`, "}").Replace(chainOfTwo)+`
@@ -147,7 +152,7 @@ command = '"$SCRIBE" -for 100ms'
 		}
 	}
 	for _, link := range [][2]string{{"extract", "load"}, {"load", "report"}} {
-		sure := func(end line) bool { // what was killed before it had told of its end has not ended well, and is told as abandoned
+		sure := func(end line) bool { // a run that was killed before it wrote its end has not ended well, and is recorded as abandoned
 			return ok[link[0]][end.Tick] && end.Tick < until
 		}
 		checkChain(t, c.lines(t, link[0]), c.lines(t, link[1]), sure, told[link[1]])

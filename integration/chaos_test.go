@@ -11,7 +11,7 @@ import (
 	"time"
 )
 
-// everySecond are jobs of about a millisecond. Their deadline is long: this is about what runs, not about how soon.
+// everySecond are jobs of about a millisecond. Their deadline is long: the test checks which ticks run, not how soon.
 const everySecond = `
 [history]
 runs = 2000
@@ -52,8 +52,10 @@ const (
 	overdue = 11
 )
 
-// TestClusterUnderRestartsAndKills is the main proof of P1, P2, P4, P5 and P6: five replicas that are stopped, killed and
-// started again at random, with at least two alive at any time. CRONCLAVE_TEST_SEED repeats the choices of an earlier run.
+// Five replicas that are stopped, killed and started again at random keep P1, P2, P4, P5 and P6. This is the main
+// proof of these promises; at least two replicas are alive at any time. CRONCLAVE_TEST_SEED repeats the choices of an
+// earlier run.
+// Promise: P1, P4, P6
 func TestClusterUnderRestartsAndKills(t *testing.T) {
 	t.Parallel()
 	c := newCluster(t, everySecond)
@@ -107,7 +109,7 @@ func (d *due) awaitOutcomes(t *testing.T) {
 	}
 }
 
-// settled tells whether the history has an outcome for all ticks; which ones is for later.
+// settled returns whether the history has an outcome for all ticks; the outcomes are checked later.
 func (d *due) settled(t *testing.T) bool {
 	for job := range periods {
 		outcomes := outcomesOf(d.history(t, job))
@@ -206,7 +208,7 @@ func slowest(history []pastRun) time.Duration {
 	return longest
 }
 
-// killedAfter tells whether a replica was killed in the time in which a tick could be in its hands.
+// killedAfter returns whether a replica was killed in the time in which it could have had a tick.
 func (d *due) killedAfter(name string, tick int64) bool {
 	return slices.ContainsFunc(d.kills, func(k kill) bool {
 		return k.name == name && k.to.Unix() >= tick && k.from.Unix() <= tick+overdue
@@ -340,7 +342,7 @@ func (u *disorder) bringUp(t *testing.T) {
 	u.restarts++
 }
 
-// stop ends what is left, and waits.
+// stop ends the remaining replicas, and waits.
 func (u *disorder) stop(t *testing.T) {
 	t.Helper()
 	for _, r := range u.leaving {

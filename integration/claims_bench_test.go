@@ -26,7 +26,7 @@ const (
 	stormRounds   = 5
 )
 
-// storm is what came of jobs that were all due in the same second.
+// storm is the result of jobs that were all due in the same second.
 type storm struct {
 	took  time.Duration // from the tick to the last grant
 	cpu   float64       // seconds that Redis worked
@@ -145,7 +145,7 @@ func ourStorm(b *testing.B, addr string) storm {
 			b.Fatal(err)
 		}
 		s, err := scheduler.New(scheduler.Config{Jobs: jobs, Claimer: answered.by(elector), MaxRunning: stormJobs, Replica: names[i],
-			Notices: elector, Peers: func(scheduler.Labels) (string, []string) { return names[i], names }})
+			GrantEvents: elector, Peers: func(scheduler.Labels) (string, []string) { return names[i], names }})
 		if err != nil {
 			b.Fatal(err)
 		}

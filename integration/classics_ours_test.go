@@ -46,7 +46,7 @@ func (s *scene) locker(name string, change func(*redis.Options, *locking.Config)
 	return l
 }
 
-// asks asks once, and notes what it was told.
+// asks asks once, and records the answer.
 func (l *locker) asks(lease time.Duration) (*locking.Lease, history.Hold) {
 	l.Helper()
 	call := l.Acquire(l.name)
@@ -187,7 +187,8 @@ func (s *scene) crowd(clients int, open func(name string) *locker) {
 	}
 }
 
-// failoverOurs has the last grant lost with the old master. Who had been refused for it knows of it, and tells the new one.
+// failoverOurs loses the last grant with the old master. A client that was refused because of it knows of it, and
+// restores it on the new master.
 func failoverOurs(s *scene) {
 	road := &road{to: s.first().Options().Addr}
 	s.Cleanup(func() { road.turn("") })
@@ -211,7 +212,7 @@ func failoverOurs(s *scene) {
 	a.wakes(lease, hold, guarded)
 }
 
-// forgotOurs has the server forget a lock that nobody holds, and a client come who never knew of it.
+// forgotOurs has the server forget a lock that no client holds. The next client never knew of it.
 func forgotOurs(s *scene) {
 	a, b := s.locker("a", nil), s.locker("b", nil)
 	guarded := &resource{}
@@ -255,7 +256,7 @@ func (g *gate) set(to gateState) {
 	g.changed = make(chan struct{})
 }
 
-// pass tells whether commands get through, and whether their reply is lost.
+// pass returns whether commands get through, and whether their reply is lost.
 func (g *gate) pass(ctx context.Context, script bool) (mute bool, err error) {
 	for {
 		g.mu.Lock()

@@ -17,7 +17,7 @@ func (s *scene) quorumLocker(name string, unreached ...int) *locker {
 		options := clientOptions(r.Client.Options().Addr)
 		for _, n := range unreached {
 			if i == n {
-				options.Addr = "127.0.0.1:1" // where nobody listens
+				options.Addr = "127.0.0.1:1" // where no server listens
 			}
 		}
 		rdb := redis.NewClient(options)

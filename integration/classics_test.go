@@ -15,9 +15,9 @@ import (
 	"github.com/cronclave/cronclave/locking"
 )
 
-// TestClassics breaks each construction that everybody knows on a real Redis, step by step, and puts ours through the same. What the
-// clients saw goes to the checker of histories, of which the classics are the negative controls: it must find each of their faults,
-// and none in ours.
+// The checker of histories finds the known fault of each classic lock, and none in ours. The test breaks each
+// construction on a real Redis, step by step, and puts ours through the same; the classics are the negative controls.
+// Promise: P3, P4, quorum
 func TestClassics(t *testing.T) {
 	t.Parallel()
 	s := &stage{}
@@ -33,7 +33,7 @@ func TestClassics(t *testing.T) {
 		{"SETNX, then EXPIRE: death in between", 1, deathInBetween, deathInBetweenOurs, []history.Rule{history.Order}},
 		{"SET NX EX, DEL: another's lock deleted", 1, deletesAnothers, pausedOurs, []history.Rule{history.Overlap}},
 		{"GETSET: a clock that is ahead", 1, clockAhead, clockAheadOurs, []history.Rule{history.Overlap}},
-		{"WATCH alone: told when the work is done", 1, toldAfterwards, fortyAtOnce, []history.Rule{history.Overlap}},
+		{"WATCH alone: the refusal comes after the work", 1, toldAfterwards, fortyAtOnce, []history.Rule{history.Overlap}},
 		{"semaphore by clocks: the latest clock is first", allowed, latestClockFirst, latestClockFirstOurs, []history.Rule{history.Overlap}},
 		{"semaphore by counter: numbers entered backwards", allowed, numbersBackwards, fortyAtOnce, []history.Rule{history.Overlap}},
 		{"semaphore on a quorum: counted node by node", allowed, countedByNode, countedByNodeOurs, []history.Rule{history.Overlap}},
@@ -72,7 +72,7 @@ const (
 // stage has the servers, which each scene finds empty.
 type stage struct{ servers []*redisServer }
 
-// scene is one construction in one scenario, and what its clients see.
+// scene is one construction in one scenario, with the observations of its clients.
 type scene struct {
 	*testing.T
 	*history.History
@@ -109,7 +109,7 @@ func (s *scene) nodes() []classics.Node {
 // off is a wall clock that is off by so much.
 func off(by time.Duration) classics.Clock { return func() time.Time { return time.Now().Add(by) } }
 
-// grants has a client ask once, by acquire, and notes what it was told. It fails the test if that is not as wanted.
+// grants has a client ask once, by acquire, and records the answer. It fails the test if that is not as wanted.
 func (s *scene) grants(client string, want bool, acquire func() (bool, error)) (h history.Hold) {
 	s.Helper()
 	call := s.Acquire(client)
@@ -204,7 +204,7 @@ func toldAfterwards(s *scene) {
 		return err
 	}
 	must(s.T, begin())
-	s.Logf("%d did the work where 1 is allowed, and %d of them were told so afterwards", working, late)
+	s.Logf("%d did the work where 1 is allowed, and %d of them learned of it afterwards", working, late)
 	if working != allowed || late != allowed-1 {
 		s.Errorf("%d worked, %d were too late", working, late)
 	}
@@ -278,7 +278,7 @@ func stoodStill(s *scene) {
 	s.Expires(a, asked+brief, history.Never)
 	b := s.waits("b", func() (bool, error) { _, ok := rest.Acquire(s.ctx, key, "b"); return ok, nil })
 	s.Write(b).End(history.OK)
-	s.Write(a).End(history.OK) // a resource cannot tell them apart
+	s.Write(a).End(history.OK) // a resource cannot distinguish them
 	call := s.Release(a)
 	if short.Release(s.ctx, key, "a") {
 		s.Error("a late release found its lock")
@@ -318,8 +318,8 @@ func (s *scene) frees(l classics.Incr, h history.Hold) {
 	call.End(history.OK)
 }
 
-// failoverINCR has the second server take over with all but the last of what the first has granted, as replication does that
-// nobody waits for. It copies what a replica has by then.
+// failoverINCR has the second server take over with all but the last of the first one's grants, as asynchronous
+// replication does. It copies the state that a replica has by then.
 func failoverINCR(s *scene) {
 	before, after := classics.Incr{Redis: s.first(), TTL: long}, classics.Incr{Redis: s.servers[1].Client, TTL: long}
 	for range 42 {

@@ -33,7 +33,7 @@ func runCommand(t *testing.T, env []string, args ...string) commandLine {
 	if err := cmd.Start(); err != nil {
 		t.Fatal(err)
 	}
-	_ = cmd.Wait() // the exit code tells
+	_ = cmd.Wait() // the exit code is checked instead
 	c := commandLine{args, stdout.String(), stderr.String(), cmd.ProcessState.ExitCode()}
 	if strings.Contains(c.stderr, "WARNING: DATA RACE") {
 		t.Errorf("cronclave %s has a data race:\n%s", strings.Join(args, " "), c.stderr)
@@ -86,7 +86,7 @@ type pastRun struct {
 // verdict is the outcome with its reason, as in "skipped overlap".
 func (r pastRun) verdict() string { return strings.TrimSpace(r.Outcome + " " + r.Reason) }
 
-// clusterStatus is what status --json prints.
+// clusterStatus is the output of status --json.
 type clusterStatus struct {
 	Namespace string    `json:"namespace"`
 	Now       time.Time `json:"now"`

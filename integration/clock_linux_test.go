@@ -20,7 +20,7 @@ type settable struct {
 // step is one time that a clock was set.
 type step struct {
 	mono         int64     // before it was set, by the machine's monotonic clock, in microseconds
-	before, from time.Time // what it showed, and from which instant on it went
+	before, from time.Time // the time that it showed, and the instant from which it went on
 }
 
 // settableProgram makes servers whose clock reads a file.
@@ -63,10 +63,12 @@ func (s *settable) set(t *testing.T, offset time.Duration) {
 	s.steps = append(s.steps, st)
 }
 
-// TestRedisClockIsSet sets the clock of Redis back and forth by two seconds while jobs run, and then back by more than a
-// minute. No tick runs twice (P1), early by that clock (P2), or beside another run (P3), and tokens grow (P4). What a clock has
-// shown for less than a minute too early stays decided; after a greater step the clock passes instants once more, and
-// their ticks are due once more. The leases are long enough for the steps forward: that is one of our assumptions.
+// Steps of Redis' clock make no tick run twice (P1), early by that clock (P2), or beside another run (P3), and tokens
+// grow (P4). The test sets it back and forth by two seconds while jobs run, and then back by more than a minute. An
+// instant that the clock has shown less than a minute too early stays decided; after a greater step the clock passes
+// instants once more, and their ticks are due once more. The leases are long enough for the steps forward: that is
+// one of our assumptions.
+// Promise: P1, P2, P3, P4
 func TestRedisClockIsSet(t *testing.T) {
 	t.Parallel()
 	s := startSettable(t)

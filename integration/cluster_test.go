@@ -96,13 +96,13 @@ func (c *cluster) startAll(t *testing.T, n int) []*replica {
 	return all
 }
 
-// announced tells the first line of a replica's log, with whom it coordinates.
+// announced matches the first line of a replica's log, which names its Redis.
 func announced(e logEntry) bool { return strings.HasPrefix(e.Message(), "starting") }
 
-// draining tells the line with which a replica takes SIGTERM.
+// draining matches the line with which a replica takes SIGTERM.
 func draining(e logEntry) bool { return strings.HasPrefix(e.Message(), "signal: draining") }
 
-// message tells lines that contain a text.
+// message matches lines that contain a text.
 func message(part string) func(logEntry) bool {
 	return func(e logEntry) bool { return strings.Contains(e.Message(), part) }
 }

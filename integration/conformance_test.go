@@ -83,7 +83,7 @@ func TestOnCluster(t *testing.T) {
 	t.Run("journal", func(t *testing.T) { journaltest.Run(t, closing(connect)) })
 }
 
-// closing closes what is connected after the test.
+// closing closes the connection after the test.
 func closing(connect func(*testing.T) redis.UniversalClient) func(*testing.T) redis.UniversalClient {
 	return func(t *testing.T) redis.UniversalClient {
 		c := connect(t)

@@ -20,18 +20,18 @@ import (
 )
 
 const (
-	// publicImage is what the containers run unless CRONCLAVE_TEST_REDIS_IMAGE names another image.
+	// publicImage is the image of the containers unless CRONCLAVE_TEST_REDIS_IMAGE names another image.
 	publicImage = "redis:7-alpine"
-	// builtImage is what redis-image.sh builds where that image cannot be had.
+	// builtImage is the image that redis-image.sh builds where the published one is out of reach.
 	builtImage = "cronclave-test/redis:local"
 	// pullTimeout is short: a machine without a registry has other ways, one with a registry pulls 20 MB.
 	pullTimeout = time.Minute
 )
 
-// prepareEngineEnv settles what testcontainers reads from the environment, unless the user has done so. Its reaper
-// is an image of its own that cannot always be pulled: the tests remove what they start themselves. Inside a
-// container the engine is taken to run beside us, as in most CI machines; where it does not, no container
-// answers and the tests go on with a process.
+// prepareEngineEnv sets the environment of testcontainers, unless the user has done so. Its reaper is an image of its
+// own that cannot always be pulled: the tests remove their containers themselves. Inside a container the engine is
+// taken to run beside us, as in most CI machines; where it does not, no container answers and the tests go on with a
+// process.
 func prepareEngineEnv() {
 	setDefault := func(name, value string) {
 		if _, ok := os.LookupEnv(name); !ok {
@@ -86,8 +86,8 @@ func imageSource(ctx context.Context) (redisSource, error) {
 	return instead, nil
 }
 
-// connectEngine returns an engine that answers. testcontainers passes over a DOCKER_HOST that does not answer and takes
-// the engine of this machine; who sets DOCKER_HOST means that one, so it is asked first.
+// connectEngine returns an engine that answers. testcontainers passes over a DOCKER_HOST that does not answer and
+// takes the engine of this machine; a DOCKER_HOST that the user sets is meant, so it is asked first.
 func connectEngine(ctx context.Context) (*testcontainers.DockerProvider, error) {
 	ctx, cancel := context.WithTimeout(ctx, 15*time.Second)
 	defer cancel()

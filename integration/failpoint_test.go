@@ -25,20 +25,22 @@ after = ["parent"]
 schedule = "*/3 * * * * *"
 `
 
-// TestKilledAtTheWorstMoment kills the replica that has won a tick, as kill -9 does, between each two steps of a run. Without recovery the tick is run once at
-// most; with it once at least, and what comes after it exactly once.
+// A replica that is killed between any two steps of a run costs no tick its outcome. Without recovery the tick runs
+// at most once, with it at least once, and the job after it runs exactly once. A failpoint kills the replica that has
+// won the tick, as kill -9 does.
+// Promise: P5, P6
 func TestKilledAtTheWorstMoment(t *testing.T) {
 	t.Parallel()
 	for name, want := range map[string]struct {
 		runs     int      // of the tick
 		told     []string // of each attempt, by the history
-		children int      // runs of what comes after it
+		children int      // runs of the job after it
 	}{
 		"granted":                {0, []string{"1 abandoned"}, 0}, // and not started
 		"ended":                  {1, []string{"1 abandoned"}, 0}, // and not recorded
 		"told":                   {1, []string{"1 ok"}, 1},        // to the cluster, and not recorded
 		"recorded":               {1, []string{"1 ok"}, 1},        // and not released
-		"released":               {1, []string{"1 ok"}, 1},        // which is when what follows is due
+		"released":               {1, []string{"1 ok"}, 1},        // the instant at which the job after it is due
 		"granted and recovered":  {1, []string{"1 abandoned", "2 ok"}, 1},
 		"ended and recovered":    {2, []string{"1 abandoned", "2 ok"}, 1},
 		"told and recovered":     {1, []string{"1 ok"}, 1},
@@ -63,8 +65,9 @@ func TestKilledAtTheWorstMoment(t *testing.T) {
 	}
 }
 
-// TestLoneReplicaKilledAfterASettlement: the only replica is killed when the server has settled ticks that are not run, before it has recorded them. The next
-// one does.
+// A replica that starts records the settled ticks that a killed replica did not record. The test kills the only
+// replica when the server has settled ticks that are not run.
+// Promise: P6
 func TestLoneReplicaKilledAfterASettlement(t *testing.T) {
 	t.Parallel()
 	for name, told := range map[string]string{"settled": "0 skipped overlap", "gap": "0 missed down"} {
@@ -77,7 +80,7 @@ func TestLoneReplicaKilledAfterASettlement(t *testing.T) {
 				before.Term(t)
 				before.wantDrained(t)
 				missed := time.Now().Add(3 * time.Second).Truncate(time.Second)
-				eventually(t, startTimeout, "ticks that nobody decides", func() bool { return time.Now().After(missed.Add(1500 * time.Millisecond)) })
+				eventually(t, startTimeout, "ticks that no replica decides", func() bool { return time.Now().After(missed.Add(1500 * time.Millisecond)) })
 			}
 			killed := c.killAt(t, "often", name, 1)
 			if got := c.toldOf(t, "often", killed); len(got) > 0 {
@@ -109,7 +112,7 @@ func (c *cluster) killAt(t *testing.T, job, point string, replicas int) (tick in
 	return tick
 }
 
-// toldOf is what the history says of each attempt at a tick.
+// toldOf returns the record of the history for each attempt at a tick.
 func (c *cluster) toldOf(t *testing.T, job string, tick int64) (told []string) {
 	t.Helper()
 	for _, r := range c.history(t, job) {

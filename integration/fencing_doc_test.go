@@ -9,8 +9,8 @@ import (
 	"testing"
 )
 
-// TestFencingDocQuotesWhatIsRun demands of each block of docs/fencing.md that it is a file of testdata/fencing, or whole lines of
-// the tests that run these; and of each such file that it is shown, and run.
+// Each block of docs/fencing.md is tested code. It is a file of testdata/fencing, or whole lines of the tests that
+// run these files; each such file is shown, and run.
 func TestFencingDocQuotesWhatIsRun(t *testing.T) {
 	t.Parallel()
 	doc, err := os.ReadFile("../docs/fencing.md")

@@ -25,7 +25,7 @@ func (s *reports) ServeHTTP(w http.ResponseWriter, r *http.Request) {
 		http.Error(w, "Cronclave-Fencing-Token must be a number", http.StatusPreconditionRequired)
 		return
 	}
-	body, err := io.ReadAll(http.MaxBytesReader(w, r.Body, 1<<20)) // what takes long comes before the gate
+	body, err := io.ReadAll(http.MaxBytesReader(w, r.Body, 1<<20)) // slow work comes before the gate
 	if err != nil {
 		http.Error(w, err.Error(), http.StatusBadRequest)
 		return
@@ -39,6 +39,8 @@ func (s *reports) ServeHTTP(w http.ResponseWriter, r *http.Request) {
 	}
 }
 
+// An HTTP service refuses a holder that stood still.
+// Promise: P4
 func TestStillHolderAndAService(t *testing.T) {
 	t.Parallel()
 	first, second := standStill(t, sharedRedis(t))

@@ -22,6 +22,8 @@ func startReports(t *testing.T) *postgres {
 	return p
 }
 
+// PostgreSQL refuses a holder that stood still.
+// Promise: P4
 func TestStillHolderAndPostgreSQL(t *testing.T) {
 	t.Parallel()
 	for _, tc := range []struct {
@@ -53,8 +55,9 @@ func (p *postgres) publish(script, token, body string) *exec.Cmd {
 	return cmd
 }
 
-// TestPostgreSQLComparesAfterTheWait has a stale holder that waits for the row which a newer one is about to write: what counts is
-// the row as it is then.
+// PostgreSQL compares a token with the row as it is after the wait for it. A stale holder waits for the row that a
+// newer one is about to write.
+// Promise: P4
 func TestPostgreSQLComparesAfterTheWait(t *testing.T) {
 	t.Parallel()
 	p := startReports(t)
@@ -99,7 +102,7 @@ func TestPostgreSQLComparesAfterTheWait(t *testing.T) {
 		if err := newer.Wait(); err != nil {
 			t.Fatal(err)
 		}
-		_ = late.Wait() // the exit code tells
+		_ = late.Wait() // the exit code is checked instead
 		told := strings.Join(said.lines(), "\n")
 		if got := p.must("SELECT body FROM report"); late.ProcessState.Success() || got != "newer" || !strings.Contains(told, tc.says) {
 			t.Errorf("%s, %s: exit code %d, the report is %q\n%s", tc.script, tc.isolation, late.ProcessState.ExitCode(), got, told)
@@ -107,8 +110,8 @@ func TestPostgreSQLComparesAfterTheWait(t *testing.T) {
 	}
 }
 
-// TestPostgreSQLTakesNoWordForAToken has no token at all, and one that is none; and says a token twice.
-func TestPostgreSQLTakesNoWordForAToken(t *testing.T) {
+// PostgreSQL refuses a report without a token, with a malformed one, and with a smaller one. The same token passes twice.
+func TestPostgreSQLRefusesMalformedTokens(t *testing.T) {
 	t.Parallel()
 	p := startReports(t)
 	for _, script := range []string{"publish-row.sh", "publish-rows.sh"} {

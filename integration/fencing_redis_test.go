@@ -31,8 +31,8 @@ func writeReport(ctx context.Context, rdb redis.Scripter, key string, token lock
 	return nil
 }
 
-// standStill plays the schedule of a holder that stands still: tokens of two leases of one lock, of which the first ended
-// because nobody renewed it, with its holder still about to write.
+// standStill plays the schedule of a holder that stands still. It returns the tokens of two leases of one lock: the
+// first ended without a renewal while its holder was about to write.
 func standStill(t *testing.T, r redisSpace) (first, second locking.Token) {
 	t.Helper()
 	holder := func() *locking.Client {
@@ -58,6 +58,8 @@ func standStill(t *testing.T, r redisSpace) (first, second locking.Token) {
 	return lease.Token(), next.Token()
 }
 
+// A key in Redis refuses a holder that stood still.
+// Promise: P4
 func TestStillHolderAndRedis(t *testing.T) {
 	t.Parallel()
 	r := sharedRedis(t)

@@ -86,7 +86,7 @@ func (s *still) run() (code int, said string) {
 	}
 	eventually(s.T, 3*soon, "second holder", func() bool {
 		second, log := s.start("two")
-		_ = second.Wait() // the exit code tells
+		_ = second.Wait() // the exit code is checked instead
 		code := second.ProcessState.ExitCode()
 		if code != 0 && code != 75 { // 75: the lease of the first has not ended yet
 			s.Fatalf("the second holder: exit code %d\n%s", code, strings.Join(log.lines(), "\n"))
@@ -127,7 +127,9 @@ func example(t *testing.T, name string) string {
 	return path
 }
 
-// TestStillHolderWithoutAFence is what fences are for: the newer report is lost, and nobody is told.
+// Without a fence a holder that stood still overwrites the newer report unnoticed. This is the damage that fences
+// prevent.
+// Promise: P4
 func TestStillHolderWithoutAFence(t *testing.T) {
 	t.Parallel()
 	s := newStill(t, nil, "sh", "-c", "cat >DIR/report")
@@ -137,6 +139,8 @@ func TestStillHolderWithoutAFence(t *testing.T) {
 	}
 }
 
+// A fence beside a file refuses a holder that stood still.
+// Promise: P4
 func TestStillHolderAndAFile(t *testing.T) {
 	t.Parallel()
 	s := newStill(t, nil, "sh", example(t, "publish-file.sh"), "DIR/report")
@@ -150,6 +154,8 @@ func TestStillHolderAndAFile(t *testing.T) {
 	}
 }
 
+// The command `cronclave fence` refuses a holder that stood still.
+// Promise: P4
 func TestStillHolderAndTheFenceCommand(t *testing.T) {
 	t.Parallel()
 	s := newStill(t, nil, "sh", example(t, "fenced.sh"), "reports", "sh", "-c", "cat >DIR/report")
@@ -159,7 +165,7 @@ func TestStillHolderAndTheFenceCommand(t *testing.T) {
 	}
 }
 
-// TestFileWithADamagedFence lets nobody in, nor anybody without a token.
+// A file whose fence is damaged refuses every report, and each file refuses a report without a token.
 func TestFileWithADamagedFence(t *testing.T) {
 	t.Parallel()
 	for _, tc := range []struct {
@@ -181,7 +187,7 @@ func TestFileWithADamagedFence(t *testing.T) {
 		}
 		cmd := exec.CommandContext(t.Context(), "sh", example(t, "publish-file.sh"), file)
 		cmd.Env, cmd.Stdin = append(cleanEnv(), tc.env...), strings.NewReader("new")
-		out, _ := cmd.CombinedOutput() // the exit code tells
+		out, _ := cmd.CombinedOutput() // the exit code is checked instead
 		got, err := os.ReadFile(file)
 		if code := cmd.ProcessState.ExitCode(); err != nil || code != tc.code || (string(got) == "new") != (code == 0) {
 			t.Errorf("%+v: exit code %d, %q\n%s", tc, code, got, out)
@@ -189,7 +195,7 @@ func TestFileWithADamagedFence(t *testing.T) {
 	}
 }
 
-// TestFenceOnACluster looks at the master that has the fence: whether others evict keys is nothing to it.
+// On a Cluster the fence command inspects only the master that has the fence: other masters may evict keys.
 func TestFenceOnACluster(t *testing.T) {
 	t.Parallel()
 	const slot = 5152 // of {reports}
@@ -214,7 +220,7 @@ func TestFenceOnACluster(t *testing.T) {
 	fence("7").want(t, 1, "allkeys-lru")
 }
 
-// TestFenceOnRealRedis runs the command as users do.
+// The fence command works on a real Redis, in the form in which users call it.
 func TestFenceOnRealRedis(t *testing.T) {
 	t.Parallel()
 	r := sharedRedis(t)

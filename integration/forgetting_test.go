@@ -24,7 +24,7 @@ lease = "3s"
 // killed is how long Redis is away in the tests that kill it.
 const killed = 6 * time.Second
 
-// outage is what befell a cluster of these jobs: its ticks from the first to the last are judged.
+// outage is an outage of the Redis of these jobs. The ticks from the first to the last are judged.
 type outage struct {
 	*cluster
 	down, back  int64     // between these seconds Redis was away
@@ -56,8 +56,9 @@ func killRedis(t *testing.T, s *redisServer, m memory) *outage {
 	return o
 }
 
-// checkTicks demands that all ticks ran, once and in their order; and that the history has one outcome for each since an
-// instant. A tick that came due after the return waited for nobody: it may find a run of the backlog in its slot.
+// checkTicks demands that all ticks ran, once and in their order, and that the history has one outcome for each since
+// an instant. A tick that came due after the return did not wait for the server: it may find a run of the backlog in
+// its slot.
 func (o *outage) checkTicks(t *testing.T, since int64) {
 	t.Helper()
 	runs := starts(o.lines(t, ""))
@@ -86,7 +87,8 @@ func (o *outage) checkTicks(t *testing.T, since int64) {
 	t.Logf("away for %ds; lateness: %s", o.back-o.down, lateness(runs))
 }
 
-// TestRedisKilledWithItsMemoryKept kills a Redis that writes everything to its disk (P1, P2, P4, P5, P6).
+// A Redis that writes everything to its disk and is killed costs no tick (P1, P2, P4, P5, P6).
+// Promise: P1, P5
 func TestRedisKilledWithItsMemoryKept(t *testing.T) {
 	t.Parallel()
 	o := killRedis(t, startRedis(t, redisOpts{Persist: true}), kept)
@@ -94,16 +96,17 @@ func TestRedisKilledWithItsMemoryKept(t *testing.T) {
 	o.checkTicks(t, o.first)
 }
 
-// TestRedisKilledWithItsMemoryLost kills a Redis that keeps nothing. The replicas tell it what was decided and which tokens
-// there were, and leave each lock closed for one lease (P1, P2, P3, P4, P5). In the end nobody is left who knows: replicas
-// that start then can tell nothing, and tokens grow all the same.
+// A Redis that is killed and keeps nothing costs no tick while replicas live that know it (P1, P2, P3, P4, P5). The
+// replicas restore the decisions and tokens, and leave each lock closed for one lease. In the end no replica knows
+// them any more; tokens grow all the same.
+// Promise: P1, P4, P5
 func TestRedisKilledWithItsMemoryLost(t *testing.T) {
 	t.Parallel()
 	const lease = 3 * time.Second
 	s := startRedis(t, redisOpts{})
 	o := killRedis(t, s, lost)
 	stopAll(t, o.replicas)
-	o.checkTicks(t, o.down+1) // the history of what was before is lost
+	o.checkTicks(t, o.down+1) // the history before it is lost
 	runs := starts(o.lines(t, ""))
 	back := slices.IndexFunc(runs, func(l line) bool { return l.Tick > o.down && l.At().After(o.started) })
 	if early := runs[back].At().Sub(o.started); early < lease {
@@ -121,9 +124,10 @@ func TestRedisKilledWithItsMemoryLost(t *testing.T) {
 	checkTokensGrow(t, starts(o.lines(t, "")))
 }
 
-// TestRedisForgetsJustBeforeATick empties Redis five times, each time just before a tick and while runs are on that last longer
-// than the lock of their job stays closed. Never are there more runs than may be (P3), none is stopped since its
-// lease could not be renewed, no tick runs twice (P1), and the tokens grow (P4).
+// A Redis that loses its data just before a tick lets no tick run twice (P1). The test empties it five times, each
+// time while runs are on that last longer than the lock of their job stays closed. There are never more runs than
+// slots (P3), no run is stopped because its lease could not be renewed, and the tokens grow (P4).
+// Promise: P1, P3, P4
 func TestRedisForgetsJustBeforeATick(t *testing.T) {
 	t.Parallel()
 	const times, short = 5, 100 * time.Millisecond
@@ -178,9 +182,10 @@ start_deadline = "20s"
 	}
 }
 
-// TestForgottenLockIsKnownAgainWithoutATick empties Redis while no tick is due for long. The replicas notice that they are not
-// registered any more and tell what they know of all jobs. Until then nobody who never knew a lock can be kept
-// from it; from then on it is closed to him for one lease.
+// A lock is known again after a loss of Redis' data although no tick is due for long. The replicas notice that they
+// are no longer registered, and announce all jobs. Until then a client that never knew the lock may take it; from
+// then on the lock is closed to it for one lease.
+// Promise: P3
 func TestForgottenLockIsKnownAgainWithoutATick(t *testing.T) {
 	t.Parallel()
 	s := startRedis(t, redisOpts{})
@@ -193,7 +198,7 @@ lease = "5m"
 	c.command(t, "exec", "rare").want(t, 0, "")
 	replicas := c.startAll(t, 2)
 	eventually(t, soon, "replicas in status", func() bool { return len(c.status(t).Replicas) == len(replicas) })
-	eventually(t, soon, "leader", func() bool { return c.status(t).Leader != nil }) // who looks at all jobs once a minute
+	eventually(t, soon, "leader", func() bool { return c.status(t).Leader != nil }) // the leader inspects all jobs once a minute
 
 	if err := s.Client.FlushAll(t.Context()).Err(); err != nil {
 		t.Fatal(err)

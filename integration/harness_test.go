@@ -27,7 +27,7 @@ func TestRedisAnswersAndDiesAndReturns(t *testing.T) {
 		name   string
 		opts   redisOpts
 		memory memory
-		want   string // what GET finds after the restart; "" for nothing
+		want   string // the value that GET finds after the restart; "" for none
 	}{
 		{"persistent server with its memory kept", redisOpts{Persist: true}, kept, "v"},
 		{"persistent server with its memory lost", redisOpts{Persist: true}, lost, ""},
@@ -138,7 +138,7 @@ func TestOnlyContainersOfTheDeadAreLeftovers(t *testing.T) {
 	}
 }
 
-func TestFindRedisTellsEveryReason(t *testing.T) {
+func TestFindRedisNamesEveryReason(t *testing.T) {
 	fails := func(why string) func(context.Context) (redisSource, error) {
 		return func(context.Context) (redisSource, error) { return nil, errors.New(why) }
 	}

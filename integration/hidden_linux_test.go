@@ -33,7 +33,7 @@ kill $own
 mv "$1.new" "$1"
 `
 
-// hideout is a folder for a user who is not root, with the program in it.
+// hideout is a folder for a user other than root, with the program in it.
 type hideout struct{ dir, program, config string }
 
 func newHideout(t *testing.T) hideout {
@@ -69,7 +69,7 @@ const nobody = 65534
 
 func (h hideout) path(name string) string { return filepath.Join(h.dir, name) }
 
-// start starts the program as a user who is not root.
+// start starts the program as a user other than root.
 func (h hideout) start(t *testing.T, env []string, args ...string) *exec.Cmd {
 	t.Helper()
 	cmd := exec.Command(h.program, args...)
@@ -94,8 +94,8 @@ func (h hideout) start(t *testing.T, env []string, args ...string) *exec.Cmd {
 	return cmd
 }
 
-// TestEnvironmentIsHiddenFromJobs has a job look into the environment and the memory of the process that runs it, and of its warden. It is the
-// same user's, who is not root: root reads everything.
+// A job cannot read the environment or the memory of its replica and of its warden. They run as the same user,
+// other than root: root reads everything.
 func TestEnvironmentIsHiddenFromJobs(t *testing.T) {
 	t.Parallel()
 	server, err := embedded.Start(embedded.Config{Password: "hush-hush"})
@@ -142,8 +142,8 @@ func checkPeek(t *testing.T, text, pid string) {
 	}
 }
 
-// TestEmbeddedRedisIsOutOfReach looks for a way into the embedded Redis of a replica, which has no address, and of a demo, which demands a
-// password that stands in no arguments and no environment.
+// A job has no way into an embedded Redis. That of a replica has no address; that of a demo demands a password that
+// is in no arguments and no environment.
 func TestEmbeddedRedisIsOutOfReach(t *testing.T) {
 	t.Parallel()
 	t.Run("run", func(t *testing.T) {
@@ -213,7 +213,8 @@ func pingPort(t *testing.T, port string) string {
 	return string(answer[:n])
 }
 
-// listening are the TCP ports on which a process listens. Only root can tell: its files are hidden, too.
+// listening returns the TCP ports on which a process listens. It needs root, since the files of the process are
+// hidden, too.
 func listening(t *testing.T, pid int) (ports []string) {
 	t.Helper()
 	sockets := map[string]string{} // ports by the inodes

@@ -18,9 +18,9 @@ import (
 	"github.com/cronclave/cronclave/locking"
 )
 
-var historyOps = flag.Int("histories", 6000, "operations that TestHistories records at least; on a quorum, a third of that")
+var historyOps = flag.Int("histories", 6000, "operations that TestHistoriesOfOneServer records at least; on a quorum, a third of that")
 
-// recording is a real Redis, clients of locks behind links that break, and what they all saw.
+// recording is a real Redis, clients of locks behind links that break, and their observations.
 type recording struct {
 	t       *testing.T
 	ops     int // at least
@@ -52,15 +52,18 @@ var recordedLocks = []struct {
 const (
 	recordedLease   = 1500 * time.Millisecond
 	recordedTimeout = 150 * time.Millisecond
-	// pieceOps bounds a history: a lock gets a successor then. A search is about linear as long as all is well, but where tokens order grants
-	// only within a slot what has no outcome fits almost anywhere behind it: then histories are short.
+	// pieceOps bounds a history: a lock gets a successor then. A search is about linear as long as all is well. Where
+	// tokens order grants only within a slot, an operation without an outcome fits almost anywhere behind it: then
+	// histories are short.
 	pieceOps, quorumPieceOps = 4000, 250
 )
 
-// TestHistories has clients lock and unlock, some of them in line, over links that lose requests, replies and connections, while the server drops
-// its scripts, is killed and comes back with its memory, and clients die with leases in their hands. All that they saw must be what a lock with so many slots does: at most as
-// many holders, a free slot refused to nobody, released by nobody but its holder, tokens that grow (P3, P4).
-func TestHistories(t *testing.T) {
+// Each history that clients of a lock see can be explained by a correct lock with so many slots. Clients lock and
+// unlock, some of them in line, over links that lose requests, replies and connections, while the server drops its
+// scripts, is killed and comes back with its memory, and clients die with leases in their hands. A correct lock has
+// at most as many holders, refuses no free slot, obeys only the holder's release, and its tokens grow (P3, P4).
+// Promise: P3, P4, P5
+func TestHistoriesOfOneServer(t *testing.T) {
 	t.Parallel()
 	s := &recording{t: t, ops: *historyOps, servers: []*redisServer{startRedis(t, redisOpts{Persist: true})}, began: time.Now(), pace: newPace()}
 	for i := range 3 {
@@ -69,8 +72,10 @@ func TestHistories(t *testing.T) {
 	s.judge()
 }
 
-// TestHistoriesOnQuorum does the same on five masters, of which each client reaches three over links that break, one by one or all at once: then it has
-// no majority. Some of the other clients' links to the same masters are whole meanwhile.
+// Each history of a lock on five masters can be explained by a correct lock. Each client reaches three of them over
+// links that break, one by one or all at once: then it has no majority. Some of the other clients' links to the same
+// masters are whole meanwhile.
+// Promise: quorum
 func TestHistoriesOnQuorum(t *testing.T) {
 	t.Parallel()
 	s := &recording{t: t, ops: *historyOps / 3, servers: masters(t), began: time.Now(), pace: newPace()}
@@ -114,7 +119,7 @@ func (s *recording) judge() {
 		f.links.Load(), f.flushes.Load(), f.restarts.Load())
 }
 
-// quiet tells whether too little has happened yet to show anything.
+// quiet returns whether too little has happened yet to show anything.
 func (s *recording) quiet() bool {
 	const few = 3
 	c, f := &s.counts, &s.faults
@@ -219,7 +224,7 @@ func (s *recording) restart(ctx context.Context) {
 	}
 }
 
-// linger lets some milliseconds pass; it tells whether ctx still lives.
+// linger lets some milliseconds pass, and returns whether ctx still lives.
 func linger(ctx context.Context, least, most int) bool {
 	select {
 	case <-ctx.Done():
@@ -284,7 +289,7 @@ func (m *member) restart() {
 	}
 }
 
-// resource is what a lock guards: it refuses tokens that are older than what it has seen.
+// resource is the resource behind a lock: it refuses tokens that are older than what it has seen.
 type resource struct {
 	mu       sync.Mutex
 	greatest locking.Token
@@ -300,7 +305,7 @@ func (r *resource) write(t locking.Token) history.Outcome {
 	return history.OK
 }
 
-// worker asks for a lock, holds it for a moment, and notes what it sees.
+// worker asks for a lock, holds it for a moment, and records its observations.
 type worker struct {
 	*recording
 	member     *member
@@ -310,7 +315,8 @@ type worker struct {
 	resource   *resource
 }
 
-// ask tries, or now and then waits in line: whoever waits in vain may have been granted what it has left.
+// ask tries, or now and then waits in line: a client that waits in vain may have been granted the lock, which it then
+// leaves.
 func (w worker) ask(ctx context.Context, s *locking.Semaphore) (lease *locking.Lease, ok bool, err error) {
 	if rand.N(3) > 0 {
 		return s.TryAcquire(ctx)

@@ -12,7 +12,7 @@ import (
 	"github.com/redis/go-redis/v9"
 )
 
-// injections are what anything that may write to Redis may have written: into every kind of key and every channel of docs/redis-keys.md.
+// injections are writes of a foreign client with write access to Redis: into every kind of key and every channel of docs/redis-keys.md.
 type injector struct {
 	*cluster
 	t      *testing.T
@@ -90,7 +90,7 @@ func (i *injector) inject(ctx context.Context) {
 	}
 }
 
-// message is what others may publish.
+// message returns a message that another client may publish.
 func (i *injector) message() string {
 	lock := pick(i.random, "{victim}:job", "{child}:job", fmt.Sprint("invented-", i.random.Int()))
 	lines := ""
@@ -115,7 +115,9 @@ func rss(t *testing.T, pid int) (mib int) {
 	return pages * os.Getpagesize() >> 20
 }
 
-// TestInjectionsStopNothingElse makes 1,000 random injections into keys and channels while three replicas run jobs: what is damaged is named, and the other jobs have all their ticks.
+// An injection into keys and channels stops only the job whose data it damages. The test makes 1,000 random ones
+// while three replicas run jobs: the log names each damage, and the other jobs have all their ticks.
+// Promise: damage
 func TestInjectionsStopNothingElse(t *testing.T) {
 	t.Parallel()
 	s := startRedis(t, redisOpts{Args: []string{"--slowlog-log-slower-than", "2000000"}})
@@ -204,14 +206,14 @@ func (c *cluster) wantPace(t *testing.T, job string, first, last int64) {
 	}
 }
 
-// wantNamed demands that a replica says what is damaged, and of which job.
+// wantNamed demands that a replica logs the damage, and its job.
 func (i *injector) wantNamed(replicas []*replica) {
 	i.t.Helper()
 	eventually(i.t, soon, "named error", func() bool {
 		for _, r := range replicas {
 			for _, e := range r.LogEntries() {
 				said, _ := e["error"].(string)
-				if strings.HasPrefix(e.Message(), "the job's data in Redis is damaged") && strings.Contains(said, "cronclave:"+i.Namespace+":{"+fmt.Sprint(e["job"])+"}:job") {
+				if strings.HasPrefix(e.Message(), "damaged job data in Redis") && strings.Contains(said, "cronclave:"+i.Namespace+":{"+fmt.Sprint(e["job"])+"}:job") {
 					return true
 				}
 			}

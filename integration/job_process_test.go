@@ -13,7 +13,7 @@ import (
 	"time"
 )
 
-// TestTimeoutKillsTheTree has a job, with a child, that takes no notice of SIGTERM.
+// A run that exceeds its timeout is killed with its child although both ignore SIGTERM.
 func TestTimeoutKillsTheTree(t *testing.T) {
 	t.Parallel()
 	c := newCluster(t, `
@@ -44,12 +44,12 @@ lease = "1m"
 	if next.Token <= first.Token {
 		t.Errorf("the token did not grow:\n%s", text([]line{first, next}))
 	}
-	for _, r := range replicas { // nobody waits for the drain
+	for _, r := range replicas { // no need to wait for the drain
 		r.Kill(t)
 	}
 }
 
-// TestCommandThatCannotRun is a failed run each time, and the replica goes on.
+// A command that cannot start is a failed run each time, and the replica goes on.
 func TestCommandThatCannotRun(t *testing.T) {
 	t.Parallel()
 	plain := filepath.Join(t.TempDir(), "plain")
@@ -108,7 +108,7 @@ command = 'exec "$SCRIBE"'
 	}
 }
 
-// TestOKExitCodes has jobs that end with codes other than 0.
+// An exit code that the job lists in ok_exit_codes counts as a success.
 func TestOKExitCodes(t *testing.T) {
 	t.Parallel()
 	c := newCluster(t, `
@@ -149,7 +149,7 @@ command = "kill -9 $$"
 // secret is what no job may see and no log may show.
 const secret = "hunter2-of-the-daemon"
 
-// TestJobsEnvironment looks at what a job sees of its environment: all that SPEC promises, and none of the secrets.
+// A job's environment has all that docs/jobs.md promises, and none of the secrets.
 func TestJobsEnvironment(t *testing.T) {
 	t.Parallel()
 	dir := t.TempDir()
@@ -243,7 +243,7 @@ func wantOurs(t *testing.T, env map[string]string) {
 	}
 }
 
-// TestWhereAndAsWhom runs a job in a folder, with a umask, as another user. Where the tests are not root it can't, and says so.
+// A job runs in its folder, with its umask, as its user. Where the tests are not root it cannot, and the run says so.
 func TestWhereAndAsWhom(t *testing.T) {
 	t.Parallel()
 	dir, err := os.MkdirTemp("/tmp", "cronclave-it-") // a folder of the other user must be reachable for it
@@ -292,7 +292,7 @@ umask = "027"
 	stopAll(t, replicas)
 }
 
-// TestOutput follows what a job prints: line by line in the log, its end in the history.
+// The output of a job is in the log line by line, and its end is in the history.
 func TestOutput(t *testing.T) {
 	t.Parallel()
 	c := newCluster(t, `

@@ -5,7 +5,7 @@ import (
 	"testing"
 )
 
-// TestRedisOfAnotherKind gives URLs of one kind to servers of another: a replica refuses with 1 and says what to write.
+// A replica whose URL is of another kind than its server refuses with 1 and says what to write.
 func TestRedisOfAnotherKind(t *testing.T) {
 	t.Parallel()
 	s, k := startTrio(t, nil), startCluster(t)
@@ -27,7 +27,7 @@ func TestRedisOfAnotherKind(t *testing.T) {
 			}
 		})
 	}
-	t.Run("a master that nobody knows", func(t *testing.T) {
+	t.Run("an unknown master", func(t *testing.T) {
 		c := newClusterAt(t, strings.Replace(s.URL, masterName, "nobody", 1), oneJob)
 		c.command(t, "status").want(t, 69, "the Sentinels know no master named nobody")
 	})

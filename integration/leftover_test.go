@@ -26,7 +26,7 @@ func owner() string {
 	return host + "/" + strconv.Itoa(os.Getpid())
 }
 
-// orphaned tells whether the process that the label names is gone, which only its own host can know.
+// orphaned returns whether the process that the label names is gone, which only its own host can know.
 func orphaned(label string) bool {
 	host, id, _ := strings.Cut(label, "/")
 	here, err := os.Hostname()

@@ -7,8 +7,8 @@ import (
 	"testing"
 )
 
-// TestFailuresSpeak has runs fail, time out and be tried again, and kills a replica that runs a job: each is told at the level that it deserves, and a try that was
-// followed by another counts as no outcome.
+// Failures, time-outs, retries and lost runs are each logged once, at the level that they deserve. A try that was
+// followed by another is not an outcome.
 func TestFailuresSpeak(t *testing.T) {
 	t.Parallel()
 	c := newCluster(t, `
@@ -50,7 +50,7 @@ lease = "2s"
 		return lines
 	}
 	eventually(t, startTimeout, "word of the lost replica", func() bool { return len(lost()) > 0 })
-	for _, r := range others { // nobody waits for the run that has taken its place
+	for _, r := range others { // no need to wait for the run that has taken its place
 		r.Kill(t)
 	}
 	if lines := lost(); len(lines) != 1 || lines[0]["level"] != "warn" || lines[0]["replica_lost"] != victim.Name || lines[0]["last_seen"] == nil {

@@ -11,7 +11,8 @@ import (
 // slack is what a slow, busy machine may need for something that takes milliseconds.
 const slack = 5 * time.Second
 
-// TestTakeOverAfterKill kills the replica that runs a job: the next free tick runs elsewhere, with a greater token.
+// When the replica that runs a job is killed, the next free tick runs elsewhere, with a greater token.
+// Promise: P6
 func TestTakeOverAfterKill(t *testing.T) {
 	t.Parallel()
 	c := newCluster(t, `
@@ -38,9 +39,9 @@ lease = "2s"
 	past := c.awaitRun(t, slack, "long", "abandoned run", func(r pastRun) bool { return r.RunID == first.RunID && r.Outcome == "abandoned" })
 	told := past.Finished.Sub(killed)
 	if told > lease+2*time.Second+slack || past.Token != first.Token || past.Replica != first.Replica {
-		t.Errorf("told %v after the kill: %+v, of %v", told, past, first)
+		t.Errorf("recorded %v after the kill: %+v, of %v", told, past, first)
 	}
-	t.Logf("lease %v: told as abandoned %v after the kill, next run %v after the kill", lease, told.Round(time.Millisecond), took.Round(time.Millisecond))
+	t.Logf("lease %v: recorded as abandoned %v after the kill, next run %v after the kill", lease, told.Round(time.Millisecond), took.Round(time.Millisecond))
 }
 
 // named finds the replica of a name.
@@ -53,7 +54,7 @@ func named(t *testing.T, replicas []*replica, name string) *replica {
 	return replicas[i]
 }
 
-// TestDrainWaitsForRunningJob asks a replica to drain while it runs a job that ends in time.
+// A replica that drains waits for its running job.
 func TestDrainWaitsForRunningJob(t *testing.T) {
 	t.Parallel()
 	c := newCluster(t, `
@@ -93,8 +94,9 @@ command = 'exec "$SCRIBE" -for 4s'
 	checkAlone(t, c.lines(t, "long"))
 }
 
-// TestDrainStopsJobAtItsLimit asks a replica to drain while it runs a job that does not end in time, nor on SIGTERM: it is
-// killed at the end of drain_timeout, and only then may the next run start, which it does at once.
+// A job that outlasts drain_timeout and ignores SIGTERM is killed at its end. Only then does the next run start,
+// which it does at once.
+// Promise: P3, P9
 func TestDrainStopsJobAtItsLimit(t *testing.T) {
 	t.Parallel()
 	const limit, grace = 4 * time.Second, 2 * time.Second
@@ -139,8 +141,10 @@ kill_grace = "2s"
 	t.Logf("drain_timeout %v: dead after %v, next run %v later", limit, dead.Round(time.Millisecond), (began - dead).Round(time.Millisecond))
 }
 
-// TestDrainRenewsTheLeaseToTheEnd has a drain that is three times as long as the lease of the job that it waits for, and in the
-// grace of which that job goes on: nobody else starts it before its processes are dead, and other jobs go on elsewhere.
+// A draining replica renews the lease of its job until its processes are dead. The drain is three times as long as
+// that lease, and the job goes on in its grace: no other replica starts the job before, and other jobs go on
+// elsewhere.
+// Promise: P3, P9
 func TestDrainRenewsTheLeaseToTheEnd(t *testing.T) {
 	t.Parallel()
 	const limit, grace = 9 * time.Second, 5 * time.Second
@@ -190,14 +194,14 @@ start_deadline = "20s"
 	if past.verdict() != "canceled drain" {
 		t.Errorf("outcome %q, want canceled drain", past.verdict())
 	}
-	for _, o := range replicas { // nobody waits for the run that has taken its place
+	for _, o := range replicas { // no need to wait for the run that has taken its place
 		if o != r {
 			o.Kill(t)
 		}
 	}
 }
 
-// TestSecondSignalStopsAtOnce sends SIGTERM twice.
+// A second SIGTERM stops a replica at once.
 func TestSecondSignalStopsAtOnce(t *testing.T) {
 	t.Parallel()
 	c := newCluster(t, `
@@ -247,7 +251,7 @@ func wantDead(t *testing.T, lines []line) {
 	}
 }
 
-// TestFanOut gives each tick to three replicas.
+// A job with fan-out runs each tick on three replicas.
 func TestFanOut(t *testing.T) {
 	t.Parallel()
 	c := newCluster(t, `
@@ -292,7 +296,7 @@ start_deadline = "20s"
 	}
 }
 
-// TestOverlapIsSkipped has a job that lasts longer than its period.
+// A tick that comes due while the job runs is skipped.
 func TestOverlapIsSkipped(t *testing.T) {
 	t.Parallel()
 	c := newCluster(t, `

@@ -34,11 +34,12 @@ type badLink struct {
 	fault func() fault // for one link
 	lease time.Duration
 	lasts time.Duration
-	asked bool // answers get through in the end: who asks again learns of its grant while its lease lasts
+	asked bool // answers get through in the end: a client that asks again learns of its grant while its lease lasts
 }
 
-// TestBadLinks has three of five replicas behind links that break, each in its own way, while one of them runs a job. The
-// promises hold for all (P1 to P4), each tick has one outcome (P6), and the healthy replicas run what they can (P5).
+// Replicas behind broken links keep P1 to P4, and each tick has one outcome (P6). Three of five links break, each in
+// its own way, while one of them runs a job; the healthy replicas run what they can (P5).
+// Promise: P1, P2, P3, P4, P5, P6
 func TestBadLinks(t *testing.T) {
 	t.Parallel()
 	const short, long = 3 * time.Second, 10 * time.Second
@@ -172,8 +173,8 @@ func (c *links) checkTicks(t *testing.T, job string, last int64, past map[int64]
 	t.Logf("job %s: %v, %d ran while links were broken", job, count, meanwhile)
 }
 
-// excuses tells whether a broken link may be the reason why a tick did not run well. A replica behind one could not tell of a
-// run, or did not learn of its grant; and until the lease of such a grant has ended the slot is taken.
+// excuses returns whether a broken link may be the reason why a tick did not run well. A replica behind one could not
+// record a run, or did not learn of its grant; until the lease of such a grant has ended the slot is taken.
 func (c *links) excuses(tick int64, ran bool, r pastRun) bool {
 	at := time.Unix(tick, 0)
 	if at.Before(c.broken.Add(-2*time.Second)) || at.After(c.mended.Add(c.lease+2*time.Second)) {

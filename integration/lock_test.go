@@ -12,7 +12,7 @@ import (
 	"github.com/cronclave/cronclave/locking"
 )
 
-// What commands under a lock do is written by scribes: the lock's name is their job, and a name of the test's their replica. Both
+// The commands under a lock are scribes: the lock's name is their job, and a name of the test's their replica. Both
 // are handed on to them by the environment, as to the command of a job that takes a lock itself.
 
 // lock starts `cronclave lock` with a scribe as its command, and returns at once.
@@ -63,12 +63,14 @@ func (c *cluster) lockKey(name string) string {
 // forever is a command that ends by a signal only.
 var forever = []string{"-for", "5m", "-beat", "20ms"}
 
+// Commands under one lock exclude each other.
+// Promise: P3
 func TestLockHasOneHolder(t *testing.T) {
 	t.Parallel()
 	checkOneHolder(t, newCluster(t, ""))
 }
 
-// checkOneHolder has one who holds a lock, one who waits, and others.
+// checkOneHolder has one client that holds a lock, one that waits, and others.
 func checkOneHolder(t *testing.T, c *cluster) {
 	t.Helper()
 	first := c.lock(t, "first", "deploy", nil, forever...)
@@ -88,7 +90,7 @@ func checkOneHolder(t *testing.T, c *cluster) {
 	}
 }
 
-// TestLockInLine has three wait in line, and others beside the line.
+// Commands that wait in line get the lock in order, also with others beside the line.
 func TestLockInLine(t *testing.T) {
 	t.Parallel()
 	c := newCluster(t, "")
@@ -120,6 +122,8 @@ func TestLockInLine(t *testing.T) {
 	}
 }
 
+// The slots of a lock and of a pool bound the commands under them.
+// Promise: P3
 func TestLockSlotsAndPools(t *testing.T) {
 	t.Parallel()
 	checkSlotsAndPools(t, newCluster(t, warehouse))
@@ -147,7 +151,7 @@ func checkSlotsAndPools(t *testing.T, c *cluster) {
 	}
 }
 
-// TestLockPassesSignalsOn sends each signal twice to a command that does not end by it, and that has a child.
+// A lock passes signals on to its command, also repeated ones. The command does not end by them, and has a child.
 func TestLockPassesSignalsOn(t *testing.T) {
 	t.Parallel()
 	c := newCluster(t, "")
@@ -165,7 +169,9 @@ func TestLockPassesSignalsOn(t *testing.T) {
 	awaitDead(t, c.lines(t, "signals"))
 }
 
-// TestKilledLockLeavesNothing kills the lock, and with it a tree of three processes, one of them in a session of its own (P7).
+// A lock that is killed leaves no process (P7). Its command is a tree of three processes, one of them in a session of
+// its own.
+// Promise: P7
 func TestKilledLockLeavesNothing(t *testing.T) {
 	t.Parallel()
 	const promised = time.Second
@@ -188,7 +194,8 @@ func TestKilledLockLeavesNothing(t *testing.T) {
 	}
 }
 
-// TestFrozenLockLosesItsCommand stops the lock for longer than its lease (P3, P4).
+// A lock that is frozen for longer than its lease loses its command before the lease ends (P3, P4).
+// Promise: P3, P4
 func TestFrozenLockLosesItsCommand(t *testing.T) {
 	t.Parallel()
 	c := newCluster(t, "")
@@ -215,7 +222,8 @@ func TestFrozenLockLosesItsCommand(t *testing.T) {
 	checkAlone(t, c.lines(t, "ice"))
 }
 
-// TestLockWithoutRedis has Redis away for longer than the lease: the command is dead before its end (P3).
+// A lock ends its command before its lease when Redis is away for longer (P3).
+// Promise: P3
 func TestLockWithoutRedis(t *testing.T) {
 	t.Parallel()
 	s := startRedis(t, redisOpts{})
@@ -250,8 +258,9 @@ func TestLockWithoutRedis(t *testing.T) {
 	}
 }
 
-// TestLockIsGivenBackWhereItWasRenewedAfterAll has Redis away until the command is told to end, six seconds before the end of the lease, and back before it is
-// killed, one second before. It is ended for the sake of a lease that is held all the same: nobody else waits for the end of that.
+// A lock whose command had to end releases a lease that was renewed after all. Redis is away until the command is
+// told to end, six seconds before the end of the lease, and back before it is killed, one second before. The next
+// client need not wait for the end of the lease.
 func TestLockIsGivenBackWhereItWasRenewedAfterAll(t *testing.T) {
 	t.Parallel()
 	s := startRedis(t, redisOpts{})
@@ -269,7 +278,7 @@ func TestLockIsGivenBackWhereItWasRenewedAfterAll(t *testing.T) {
 	checkAlone(t, c.lines(t, "back"))
 }
 
-// TestLockKeepsItsSecrets looks at the command's environment.
+// The command under a lock does not see the settings and secrets of cronclave.
 func TestLockKeepsItsSecrets(t *testing.T) {
 	t.Parallel()
 	c := newCluster(t, "")
@@ -291,7 +300,7 @@ func TestLockKeepsItsSecrets(t *testing.T) {
 	}
 }
 
-// TestLockIsSharedWithTheLibrary has a Go program hold what the README says is the lock of a command, and the other way round.
+// A Go program and a command share a lock by the name in docs/locks.md.
 func TestLockIsSharedWithTheLibrary(t *testing.T) {
 	t.Parallel()
 	c := newCluster(t, "")

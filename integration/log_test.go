@@ -24,16 +24,16 @@ start_deadline = "20s"
 command = 'exec "$SCRIBE"'
 
 [jobs.talk]
-command = '"$SCRIBE"; yes "more than anybody reads" | head -n 20000; head -c 3000000 /dev/zero'
+command = '"$SCRIBE"; yes "more than a reader takes" | head -n 20000; head -c 3000000 /dev/zero'
 
 [jobs.long]
 command = 'exec "$SCRIBE" -for 5s'
 lease = "3s"
 `
 
-// TestLogThatNobodyReads has a replica, alone, whose stdout and stderr are a pipe that is full, or one whose reader is dead: each tick runs in time and
-// once, leases are renewed, and a drain ends well.
-func TestLogThatNobodyReads(t *testing.T) {
+// A log that is not read does not stop a replica: each tick runs in time and once, leases are renewed, and a drain
+// ends well. Its stdout and stderr are a full pipe, or one whose reader is dead.
+func TestUnreadLogStopsNothing(t *testing.T) {
 	t.Parallel()
 	for _, tc := range []struct {
 		name string
@@ -69,10 +69,10 @@ func TestLogThatNobodyReads(t *testing.T) {
 func (c *cluster) wantTicksInTime(t *testing.T) {
 	t.Helper()
 	const ticks = 10
-	first := c.awaitTick(t, soon, "tick", 0).Tick
-	c.awaitTick(t, soon, "talk", first+1)
-	c.awaitTick(t, soon, "long", first+6) // the first one has been renewed
-	c.awaitTick(t, soon, "tick", first+ticks)
+	first := c.awaitTick(t, startTimeout, "tick", 0).Tick
+	c.awaitTick(t, startTimeout, "talk", first+1)
+	c.awaitTick(t, startTimeout, "long", first+6) // the first one has been renewed
+	c.awaitTick(t, startTimeout, "tick", first+ticks)
 	lines := c.lines(t, "")
 	runs := starts(lines)
 	checkOnce(t, runs, 1)
@@ -90,7 +90,7 @@ func (c *cluster) wantTicksInTime(t *testing.T) {
 	}
 }
 
-// TestReaderThatReturns has nobody read the log for a while: it goes on where it stopped, and says in the place of what is missing how much that is.
+// A log whose reader returns goes on, and says how many lines are missing in their place.
 func TestReaderThatReturns(t *testing.T) {
 	t.Parallel()
 	c := newCluster(t, talkative)
@@ -118,7 +118,7 @@ func TestReaderThatReturns(t *testing.T) {
 	}
 }
 
-// TestTwoSignalsAtOnceAreOne sends SIGTERM twice, as some supervisors do: the replica waits for its job.
+// Two SIGTERMs at once count as one, since some supervisors send two: the replica waits for its job.
 func TestTwoSignalsAtOnceAreOne(t *testing.T) {
 	t.Parallel()
 	c := newCluster(t, `
@@ -149,7 +149,7 @@ kill_grace = "1m"
 lease = "1m"
 `
 
-// TestSecondSignalEndsWhateverHangs stops a replica at once that waits for the reader of its log, or for Redis.
+// A second signal stops at once a replica that waits for the reader of its log, or for Redis.
 func TestSecondSignalEndsWhateverHangs(t *testing.T) {
 	t.Parallel()
 	t.Run("log", func(t *testing.T) {

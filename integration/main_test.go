@@ -1,4 +1,4 @@
-// Package integration tests cronclave as its users meet it: the built binary in processes of its own, against a
+// Package integration tests cronclave as its users run it: the built binary in processes of its own, against a
 // real Redis.
 //
 // The Redis is found once, when the first test asks for it ([realRedis]): a container where an engine answers, else
@@ -28,7 +28,7 @@ import (
 	"go.uber.org/goleak"
 )
 
-// The libraries' own logs are dropped: what goes wrong comes back as an error, and a Redis that was killed is no news.
+// The libraries' own logs are dropped: faults come back as errors, and a Redis that was killed is no news.
 type (
 	quiet      struct{}
 	quietRedis struct{}

@@ -19,12 +19,14 @@ var garbled = []string{
 	strings.Repeat("*1\r\n", 100_000), strings.Repeat("|1\r\n", 100_000), "+" + strings.Repeat("x", 200_000),
 }
 
-// garbler puts them in the place of replies while it is on.
+// garbler puts them in the place of replies while it is on: ten in a burst, then as many good ones as a replica needs to begin anew. A replica that hears
+// nothing else asks every ten seconds only.
 type garbler struct {
 	on     atomic.Bool
 	done   atomic.Int64
 	mu     sync.Mutex
 	random *rand.Rand
+	good   int // so many more stay as they are
 }
 
 func (g *garbler) edit(reply []byte) []byte {
@@ -33,15 +35,22 @@ func (g *garbler) edit(reply []byte) []byte {
 	}
 	g.mu.Lock()
 	defer g.mu.Unlock()
+	if g.good > 0 {
+		g.good--
+		return reply
+	}
 	if g.random.IntN(3) > 0 {
 		return reply
 	}
-	g.done.Add(1)
+	if g.done.Add(1)%10 == 0 {
+		g.good = 40
+	}
 	return append([]byte(garbled[g.random.IntN(len(garbled))]), reply...)
 }
 
-// TestMalformedReplies has three replicas get replies that are none, on every connection, beside one whose way to Redis is clean: each of the three lives, gets on as
-// soon as replies are well-formed, and the fourth misses nothing meanwhile.
+// A replica survives malformed replies on every connection, and works again with the first well-formed ones. Three
+// replicas get them, and a fourth with a clean link misses no tick meanwhile.
+// Promise: damage
 func TestMalformedReplies(t *testing.T) {
 	t.Parallel()
 	c := newCluster(t, `
@@ -67,7 +76,7 @@ overlap = "queue"
 	c.awaitTick(t, soon, "quick", 0)
 	g.on.Store(true)
 	p.drop() // so that connections are made anew, too
-	eventually(t, startTimeout, "malformed replies", func() bool { return g.done.Load() >= 300 })
+	eventually(t, 2*startTimeout, "malformed replies", func() bool { return g.done.Load() >= 150 })
 	awaitTime(t, c.Client, redisTime(t, c.Client).Add(5*time.Second))
 	g.on.Store(false)
 	for _, r := range replicas {

@@ -33,7 +33,7 @@ const (
 
 // kindsOfKeys is the formula of docs/redis-keys.md: how many keys there are of each kind, and how many bytes they take at the most.
 var kindsOfKeys = []struct {
-	kind  string // what follows the namespace
+	kind  string // the part after the namespace
 	keys  func(jobs int) int
 	bytes func(jobs int) int
 }{
@@ -53,8 +53,10 @@ var kindsOfKeys = []struct {
 func perJob(n int) func(int) int  { return func(jobs int) int { return jobs * n } }
 func exactly(n int) func(int) int { return func(int) int { return n } }
 
-// TestMemoryInRedisIsBounded drives locks and history through a hundred runs of each job, and compares all keys that are left with the
-// formula: their number is exact, their bytes, by Redis' own account, are a bound (P9).
+// The memory in Redis is bounded by the formula of docs/redis-keys.md (P9). The test drives locks and history through
+// a hundred runs of each job, and compares all remaining keys with it: their number is exact, their bytes, by Redis'
+// own account, are a bound.
+// Promise: P9
 func TestMemoryInRedisIsBounded(t *testing.T) {
 	t.Parallel()
 	b := newBooks(t, *memoryRuns/runsOfAJob)
@@ -73,7 +75,7 @@ func TestMemoryInRedisIsBounded(t *testing.T) {
 	b.audit(t)
 }
 
-// books is a cluster without processes: what replicas write to Redis, and nothing else.
+// books is a cluster without processes: the data that replicas write to Redis, and nothing else.
 type books struct {
 	redis   *redis.Client
 	elector *election.Elector
@@ -96,26 +98,27 @@ func newBooks(t *testing.T, jobs int) *books {
 	for n := range jobs {
 		b.jobs = append(b.jobs, fmt.Sprintf("nightly-backup-%04d", n))
 	}
-	office, err := election.NewOffice(election.OfficeConfig{Locks: locks, Name: "leader"})
+	office, err := election.NewLeadership(election.LeadershipConfig{Locks: locks, Name: "leader"})
 	must(t, err)
 	ctx, resign := context.WithCancel(t.Context())
 	office.Campaign(ctx, func(context.Context, *election.Term) { resign() })
 	return b
 }
 
-// announce says who is there and what the jobs are. Their schedule has been known for an hour: that past is faked, as lua/state.lua has it.
+// announce registers the replicas and the jobs. Their schedule has been known for an hour: the test writes that past
+// itself, in the form of lua/state.lua.
 func (b *books) announce(t *testing.T) {
 	t.Helper()
 	now, ttl := redisTime(t, b.redis), time.Hour
 	must(t, b.journal.ClaimFormat(t.Context()))
 	digests := map[string]string{}
 	var infos []journal.JobInfo
-	var inquiries []election.Inquiry
+	var inquiries []election.InspectRequest
 	for _, job := range b.jobs {
 		digests[job] = "0123abcd"
 		infos = append(infos, journal.JobInfo{Name: job, Schedule: []string{"*/5 9-17 * * 1-5"}, Timezone: "Europe/Berlin", Parallel: 1, PerTick: 1,
 			Digest: "0123456789abcdef", Enabled: true, Seen: now})
-		inquiries = append(inquiries, election.Inquiry{Job: job, Schedule: "0123456789abcdef"})
+		inquiries = append(inquiries, election.InspectRequest{Job: job, Schedule: "0123456789abcdef"})
 	}
 	must(t, b.journal.DescribeJobs(t.Context(), infos))
 	for n := range replicasUp {
@@ -125,7 +128,7 @@ func (b *books) announce(t *testing.T) {
 		must(t, err)
 		must(t, b.journal.KeepDigests(t.Context(), config, digests, ttl))
 	}
-	for _, s := range b.elector.Survey(t.Context(), inquiries) {
+	for _, s := range b.elector.Inspect(t.Context(), inquiries) {
 		must(t, s.Err)
 	}
 	_, err := b.redis.Pipelined(t.Context(), func(p redis.Pipeliner) error {

@@ -19,7 +19,9 @@ import (
 // outcomeSample is a line of /metrics that counts outcomes.
 var outcomeSample = regexp.MustCompile(`^cronclave_outcomes_total\{job="([^"]*)",outcome="([^"]*)",reason="([^"]*)"\} (\d+)$`)
 
-// TestMetricsCountEachOutcomeOnce: what the replicas count, taken together, is what the history has; who does not bear the token is told nothing (P6).
+// The metrics of all replicas together count each outcome of the history once (P6). A request without the token gets
+// no metrics.
+// Promise: P6
 func TestMetricsCountEachOutcomeOnce(t *testing.T) {
 	t.Parallel()
 	const token = "s3cr3t-t0ken-of-some-length"
@@ -98,7 +100,8 @@ timeout = "1s"
 	stopAll(t, replicas)
 }
 
-// TestMetricsOfAReplica: what a replica tells of itself is so, while Redis has never been there, is, and is gone (P6).
+// The metrics of a replica are true before Redis was ever there, while it is, and after it is gone (P6).
+// Promise: P6
 func TestMetricsOfAReplica(t *testing.T) {
 	t.Parallel()
 	const token = "s3cr3t-t0ken-of-some-length"
@@ -148,7 +151,8 @@ pool = "db"
 	stopAll(t, []*replica{r})
 }
 
-// TestReloadRecallsLastOK: a replica that gets a job by a reload tells when that last ended ok, whoever had it then.
+// A replica that gets a job by a reload reports when it last ended ok, on whichever replica (P6).
+// Promise: P6
 func TestReloadRecallsLastOK(t *testing.T) {
 	t.Parallel()
 	const server, token = "server = { listen = \"127.0.0.1:0\", token_file = %q }\n", "s3cr3t-t0ken-of-some-length"
@@ -161,7 +165,7 @@ func TestReloadRecallsLastOK(t *testing.T) {
 	told := func() bool { return samples(t, url, token)[lastOK] > 0 }
 	eventually(t, startTimeout, "run that ends ok", told)
 	c.edit(t, fmt.Sprintf(server+stays, file), r)
-	eventually(t, startTimeout, "end of what is told of it", func() bool { return r.reloads() == 1 && !told() })
+	eventually(t, startTimeout, "end of its metrics", func() bool { return r.reloads() == 1 && !told() })
 	c.edit(t, fmt.Sprintf(server+stays+comes, file, "0 0 1 1 *"), r)
 	eventually(t, startTimeout, "the same of its past", told)
 	stopAll(t, []*replica{r})
@@ -177,7 +181,7 @@ func tokenFile(t *testing.T, token string) string {
 	return file
 }
 
-// metricsURL is where a replica with [server] tells its metrics.
+// metricsURL returns the address of the metrics of a replica with [server].
 func (r *replica) metricsURL(t *testing.T) string {
 	t.Helper()
 	address, _ := r.WaitLog(t, soon, "address", message("answering HTTP requests"))["address"].(string)
@@ -201,7 +205,7 @@ func samples(t *testing.T, url, token string) map[string]float64 {
 	return all
 }
 
-// get asks for a page as who bears a token does.
+// get requests a page with a bearer token.
 func get(t *testing.T, url, token string) (code int, body string) {
 	t.Helper()
 	req, err := http.NewRequestWithContext(t.Context(), http.MethodGet, url, nil)

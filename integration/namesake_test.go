@@ -18,7 +18,7 @@ command  = 'exec "$SCRIBE"'
 lease    = "2s"
 `
 
-// TestReplicasOfOneName has replicas start under a name that another one has: one that lives refuses them, one that has crashed holds nobody up.
+// A replica refuses to start under the name of a living one, and starts at once under that of a crashed one.
 func TestReplicasOfOneName(t *testing.T) {
 	t.Parallel()
 	c := newCluster(t, beatingJob)
@@ -26,7 +26,7 @@ func TestReplicasOfOneName(t *testing.T) {
 	c.awaitTick(t, soon, "a", 0)
 	entry := c.entryOf(t, "one")
 	second := c.start(t, "one")
-	if code := second.Wait(t, soon); code != 1 || !strings.Contains(strings.Join(second.Log(), "\n"), "another one of this name is up in namespace "+c.Namespace) {
+	if code := second.Wait(t, soon); code != 1 || !strings.Contains(strings.Join(second.Log(), "\n"), " runs in namespace "+c.Namespace+" since ") {
 		t.Errorf("beside a living one the second exits with %d: %q", code, second.Log())
 	}
 	other := c.start(t, "two")
@@ -34,7 +34,7 @@ func TestReplicasOfOneName(t *testing.T) {
 
 	first.Kill(t)
 	third := c.start(t, "one")
-	third.WaitLog(t, soon, "take-over of the name", message("taking the place of a replica that is gone"))
+	third.WaitLog(t, soon, "take-over of the name", message("stale registration replaced"))
 	eventually(t, soon, "a registration of the new one alone", func() bool {
 		again := c.entryOf(t, "one")
 		return again.ID != "" && again.ID != entry.ID
@@ -42,23 +42,24 @@ func TestReplicasOfOneName(t *testing.T) {
 	stopAll(t, []*replica{other, third})
 }
 
-// TestReplicaOfAnotherMachine has entries of replicas whose process can't be looked at from here: they are up as long as they are registered again.
+// A replica on another machine counts as living as long as its registration is renewed. Its process cannot be inspected
+// from here.
 func TestReplicaOfAnotherMachine(t *testing.T) {
 	t.Parallel()
 	c := newCluster(t, beatingJob)
 	must(t, c.register(t.Context(), registration{ID: "dead-1", Name: "dead", Process: "elsewhere/1/1"}))
 	stop := c.keepRegistered(t, registration{ID: "alive-1", Name: "alive", Process: "elsewhere/1/2"})
 	refused, taken, running := c.start(t, "alive"), c.start(t, "dead"), c.start(t, "three")
-	if code := refused.Wait(t, soon); code != 1 || !strings.Contains(strings.Join(refused.Log(), "\n"), "another one of this name is up") {
+	if code := refused.Wait(t, soon); code != 1 || !strings.Contains(strings.Join(refused.Log(), "\n"), "another replica named ") {
 		t.Errorf("beside a living one the second exits with %d: %q", code, refused.Log())
 	}
-	taken.WaitLog(t, soon, "take-over of the name", message("taking the place of a replica that is gone"))
+	taken.WaitLog(t, soon, "take-over of the name", message("stale registration replaced"))
 	stop()
 
 	running.WaitLog(t, soon, "announcement", announced)
 	eventually(t, soon, "registration", func() bool { return c.entryOf(t, "three").ID != "" })
 	defer c.keepRegistered(t, registration{ID: "three-1", Name: "three", Process: "elsewhere/1/3"})()
-	running.WaitLog(t, soon, "a warning of the other one", message("another replica has the same name"))
+	running.WaitLog(t, soon, "a warning of the other one", message("duplicate replica name"))
 	eventually(t, soon, "a warning in status", func() bool {
 		return strings.Contains(c.command(t, "status").stdout, "warning: 2 replicas are named three: ")
 	})
@@ -79,7 +80,7 @@ func (c *cluster) register(ctx context.Context, r registration) error {
 	r.Started, r.Seen = time.Now().UTC(), time.Now().UTC()
 	text, err := json.Marshal(r)
 	prefix := "cronclave:" + c.Namespace + ":"
-	return errors.Join(err, c.Client.Set(ctx, prefix+"replica:"+r.ID, text, time.Minute).Err(),
+	return errors.Join(err, c.Client.Set(ctx, prefix+"replica:"+r.ID, text, time.Hour).Err(),
 		c.Client.ZAdd(ctx, prefix+"replicas", redis.Z{Score: float64(r.Seen.UnixMilli()), Member: r.ID}).Err())
 }
 

@@ -11,7 +11,7 @@ import (
 	"testing"
 )
 
-// oddFile is something in the place of a file of the configuration, and what is said of it.
+// oddFile is a thing in the place of a configuration file, and the message about it.
 type oddFile struct {
 	name string
 	make func(path string) error
@@ -43,8 +43,8 @@ func oddFiles() []oddFile {
 	return files
 }
 
-// TestOddFilesStopNoReplica puts into an include folder what is no file, is too large or is others': replicas refuse it, keep the
-// configuration that they had, and every tick runs once. None starts with it.
+// A replica refuses a reload with an odd file and keeps its configuration. The include folder gets an entry that is
+// no file, is too large or belongs to another user; every tick runs once. No replica starts with such a file.
 func TestOddFilesStopNoReplica(t *testing.T) {
 	t.Parallel()
 	folder := t.TempDir()
@@ -108,7 +108,7 @@ func peakMemory(pid int) int {
 	return kib << 10
 }
 
-// TestEnvFileBecomesAPipe swaps a pipe in under a replica: no run hangs, each fails and says why, and the other job goes on.
+// An env_file that becomes a pipe hangs no run: each fails and says why, and the other job goes on.
 func TestEnvFileBecomesAPipe(t *testing.T) {
 	t.Parallel()
 	file := filepath.Join(t.TempDir(), "job.env")
@@ -136,7 +136,7 @@ env_file = %q
 	stopAll(t, replicas)
 }
 
-// TestJobGetsNoFileOfRoot: a link to what the job's user may not read reaches no job, as the user nobody.
+// A job of an unprivileged user gets no file that this user may not read, also not by a link.
 func TestJobGetsNoFileOfRoot(t *testing.T) {
 	t.Parallel()
 	dir := t.TempDir()

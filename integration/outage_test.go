@@ -7,8 +7,9 @@ import (
 	"time"
 )
 
-// TestRedisAwayForAWhile stops Redis for some seconds, less than the start deadline: every tick runs, once and in order, and
-// none skips another (P5).
+// Ticks that come due while Redis is away for less than the start deadline run once and in order, and none skips
+// another (P5).
+// Promise: P1, P5
 func TestRedisAwayForAWhile(t *testing.T) {
 	t.Parallel()
 	const outage = 4 * time.Second
@@ -51,7 +52,8 @@ lease = "3s"
 		for tick := first; tick <= last; tick++ {
 			ran := slices.ContainsFunc(mine, func(l line) bool { return l.Tick == tick })
 			o := outcomes[tick]
-			// A tick that came due while Redis was there waited for nobody: it may find another run in its slot, such as one of the backlog.
+			// A tick that came due while Redis was there did not wait for it: it may find another run in its slot,
+			// such as one of the backlog.
 			there := tick <= up.Unix() || tick > back.Unix()
 			overlap := there && len(o) == 1 && o[0].Outcome == "skipped" && o[0].Reason == "overlap" && !ran
 			if !overlap && (len(o) != 1 || o[0].Outcome != "ok" || !ran) {
@@ -65,9 +67,10 @@ lease = "3s"
 	t.Logf("away for %v: %d ticks due", back.Sub(down).Round(time.Millisecond), 2*(last-first+1))
 }
 
-// TestSlowRedis freezes Redis twice for two seconds, so that a renewal of the lease of a long run gets no answer. The lease leaves
-// time for that: a run is asked to stop at its end less the grace, which takes a third of it at most. No run is stopped, none
-// is told to have ended otherwise than it did, and every tick runs once (P1, P3, P5).
+// A Redis that is silent for two seconds stops no run, and every tick runs once (P1, P3, P5). The test freezes it
+// twice, so that a renewal of the lease of a long run gets no answer. The lease leaves time for that: a run is asked
+// to stop at its end less the grace, which takes a third of it at most. Each outcome is recorded as it was.
+// Promise: P1, P5
 func TestSlowRedis(t *testing.T) {
 	t.Parallel()
 	const frozen, lease = 2 * time.Second, 9 * time.Second
@@ -117,8 +120,9 @@ kill_grace = "1s"
 	}
 }
 
-// TestLostLease cuts a replica off from Redis while it runs a job that does not want to end. Its whole tree is dead before
-// the lease's end by the clock of Redis, so the next run, elsewhere, is alone (P3).
+// A replica that is cut off from Redis kills the tree of its job before the lease's end by the clock of Redis (P3).
+// The job does not want to end; the next run, elsewhere, is alone.
+// Promise: P3
 func TestLostLease(t *testing.T) {
 	t.Parallel()
 	c := newCluster(t, `
@@ -184,7 +188,8 @@ func (c *cluster) leaseEnd(t *testing.T, job string) time.Time {
 	return time.Time{}
 }
 
-// TestWrongClocks has replicas whose clocks are 3s fast and 3s slow. No tick runs early, none twice, none is left out.
+// Replicas whose clocks are 3s fast and 3s slow run no tick early, none twice, and leave none out.
+// Promise: P2
 func TestWrongClocks(t *testing.T) {
 	t.Parallel()
 	c := newCluster(t, `
@@ -236,7 +241,7 @@ start_deadline = "20s"
 	t.Logf("runs by replica: %v; lateness: %s", by, lateness(runs))
 }
 
-// wantOffsets waits until status tells the replicas' clocks, and demands that it warns of the wrong ones.
+// wantOffsets waits until status shows the replicas' clocks, and demands that it warns of the wrong ones.
 func wantOffsets(t *testing.T, c *cluster, offsets map[string]time.Duration) {
 	t.Helper()
 	const near = 500 * time.Millisecond

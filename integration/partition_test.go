@@ -63,9 +63,10 @@ func (s *split) Heal() {
 	}
 }
 
-// TestIsolatedMaster cuts the master off while it still takes writes, from replicas that reach nobody else. What it grants and
-// renews there is not acknowledged by any of its own replicas, so no tick runs twice, and no more runs are alive at once than
-// slots are there (P1, P3, P4, P5). Every replica that was not cut off goes on with the new master.
+// A master that is cut off from its replicas grants nothing that counts: no tick runs twice, and no more runs are
+// alive at once than there are slots (P1, P3, P4, P5). It still takes writes, from cronclave's replicas that reach no
+// other server. Every replica that was not cut off goes on with the new master.
+// Promise: P1, P3, P5
 func TestIsolatedMaster(t *testing.T) {
 	t.Parallel()
 	s := startSplit(t)
@@ -133,7 +134,7 @@ kill_grace = "1s"
 		c.awaitTick(t, startTimeout, job, last)
 	}
 	checkNothingLost(t, c, []string{"a", "b"}, first, last, cut)
-	for _, r := range replicas { // nobody waits for the long runs
+	for _, r := range replicas { // no need to wait for the long runs
 		r.Kill(t)
 	}
 

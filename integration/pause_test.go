@@ -50,8 +50,9 @@ func (c *cluster) checkPaused(t *testing.T, since, known, until int64) {
 	}
 }
 
-// TestPause pauses one job of two; then Redis forgets everything. The job stays paused until it is resumed, its ticks are skipped, and
-// the other one runs on (P6).
+// A paused job stays paused until it is resumed, although Redis loses its data (P6). Its ticks are skipped, and the
+// other job runs on.
+// Promise: P6
 func TestPause(t *testing.T) {
 	t.Parallel()
 	s := startRedis(t, redisOpts{})
@@ -81,7 +82,8 @@ func TestPause(t *testing.T) {
 	}
 }
 
-// insist repeats a command while nobody knows whether it was done, as it asks people to: with three masters of five left, claims may be in its way.
+// insist repeats a command while its outcome is unknown, as it asks people to: with three masters of five left,
+// claims may be in its way.
 func (c *cluster) insist(t *testing.T, args ...string) (last commandLine) {
 	t.Helper()
 	const unavailable = 69
@@ -92,7 +94,8 @@ func (c *cluster) insist(t *testing.T, args ...string) (last commandLine) {
 	return last
 }
 
-// TestPauseOnAQuorum pauses a job on five masters, of which two are gone in the moment of the pause and two others when it counts.
+// A pause on five masters holds when two of them are gone at the moment of the pause and two others when it counts.
+// Promise: P6
 func TestPauseOnAQuorum(t *testing.T) {
 	t.Parallel()
 	c, servers := newQuorumCluster(t, pauseJobs)

@@ -8,7 +8,7 @@ import (
 	"time"
 )
 
-// inPool has the lines of all runs as if they were of one job: that is what a pool makes of them.
+// inPool has the lines of all runs as if they were of one job, since a pool treats them so.
 func inPool(lines []line) []line {
 	all := slices.Clone(lines)
 	for i := range all {
@@ -17,8 +17,9 @@ func inPool(lines []line) []line {
 	return all
 }
 
-// TestPoolAcrossReplicas has three jobs on two replicas, and commands under lock, share a pool: never more at once than it has slots, and each tick
-// has one outcome.
+// Jobs and commands that share a pool never hold more slots than it has. Three jobs run on two replicas, beside
+// commands under lock, and each tick has one outcome.
+// Promise: P3
 func TestPoolAcrossReplicas(t *testing.T) {
 	t.Parallel()
 	for _, slots := range []int{1, 2} {
@@ -91,7 +92,8 @@ command = 'exec "$SCRIBE" -for 5m -beat 20ms -ignore-term -child'
 kill_grace = "1s"
 `
 
-// TestPoolHolderIsKilled kills the replica whose run holds the pool: its processes are dead when the next one has the slot (P3).
+// The processes of a killed replica are dead when the next holder has its slot of the pool (P3).
+// Promise: P3
 func TestPoolHolderIsKilled(t *testing.T) {
 	t.Parallel()
 	c := newCluster(t, holdsPool)
@@ -110,7 +112,7 @@ func TestPoolHolderIsKilled(t *testing.T) {
 		t.Errorf("the next run is not elsewhere, or its token is not greater:\n%s", text([]line{first, second}))
 	}
 	checkAtMost(t, inPool(c.lines(t, "")), 1)
-	for _, r := range replicas { // nobody waits for the drain
+	for _, r := range replicas { // no need to wait for the drain
 		if r.Name != first.Replica {
 			r.Kill(t)
 		}
@@ -127,7 +129,8 @@ func (c *cluster) inLine(t *testing.T) int {
 	return int(n)
 }
 
-// TestFrozenPoolHolderLosesItsRun stops the replica whose run holds the pool: its processes are dead before the pool is somebody else's (P3).
+// The processes of a frozen replica are dead before the next holder has its slot of the pool (P3).
+// Promise: P3
 func TestFrozenPoolHolderLosesItsRun(t *testing.T) {
 	t.Parallel()
 	c := newCluster(t, holdsPool)
@@ -147,7 +150,7 @@ func TestFrozenPoolHolderLosesItsRun(t *testing.T) {
 	checkAtMost(t, inPool(c.lines(t, "")), 1)
 }
 
-// TestDrainGivesBackWhatWaitsForAPool drains the replica on which a run waits: another one runs its tick.
+// A replica that drains gives back a run that waits for a pool, and another replica runs its tick.
 func TestDrainGivesBackWhatWaitsForAPool(t *testing.T) {
 	t.Parallel()
 	c := newCluster(t, `

@@ -95,7 +95,7 @@ func startPostgres(t *testing.T) *postgres {
 	return p
 }
 
-// beSomebodyElse has the server run as the user of Debian's package, else as nobody.
+// beSomebodyElse has the server run as the user of Debian's package, else as the unprivileged default user.
 func (p *postgres) beSomebodyElse() {
 	p.Helper()
 	u, err := user.Lookup("postgres")
@@ -138,7 +138,7 @@ func (p *postgres) query(sql string) (string, error) {
 	return strings.TrimSpace(string(out)), err
 }
 
-// must returns what a query that does not fail tells.
+// must returns the result of a query, which must not fail.
 func (p *postgres) must(sql string) string {
 	p.Helper()
 	got, err := p.query(sql)

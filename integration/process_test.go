@@ -90,7 +90,7 @@ func (s redisProgram) create(args []string) (redisInstance, error) {
 	return &redisProcess{path: s.path, port: port, args: args, dir: dir}, nil
 }
 
-// freePort names a port of the loopback interface that nobody uses at the moment.
+// freePort returns a port of the loopback interface that is free at the moment.
 func freePort() (int, error) {
 	l, err := net.Listen("tcp", "127.0.0.1:0")
 	if err != nil {
@@ -152,7 +152,7 @@ func (p *redisProcess) signal(ctx context.Context, sig syscall.Signal) error {
 	}
 }
 
-// ends tells whether redis-server ends by the signal.
+// ends returns whether redis-server ends by the signal.
 func ends(sig syscall.Signal) bool { return sig == syscall.SIGKILL || sig == syscall.SIGTERM }
 
 func (p *redisProcess) remove(ctx context.Context) error {

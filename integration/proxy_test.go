@@ -7,7 +7,7 @@ import (
 	"testing"
 )
 
-// proxy stands between replicas and a Redis. It can be a bad link, without anybody else noticing.
+// proxy stands between replicas and a Redis. It can be a bad link for its clients alone.
 type proxy struct {
 	url    string
 	target string
@@ -20,8 +20,8 @@ type proxy struct {
 	conns map[net.Conn]bool
 }
 
-// fault is what is wrong with a link; the zero value is one that works. Requests and replies tell whether the next part that
-// comes gets through, nil that all do; what does not is lost, while connections stay and are accepted.
+// fault is the fault of a link; the zero value is a link that works. Requests and replies return whether the next
+// part that comes gets through; nil lets all through. A lost part leaves connections open and accepted.
 type fault struct {
 	reset             bool // connections are reset, new ones too
 	requests, replies func() bool
@@ -97,7 +97,7 @@ func reset(c net.Conn) {
 	c.Close()
 }
 
-// pump hands on what comes from one side, until one of them is closed. way picks what a fault says of this direction.
+// pump hands on the data from one side, until one of them is closed. way picks the part of a fault for this direction.
 func (p *proxy) pump(to, from net.Conn, edit func([]byte) []byte, way func(fault) func() bool) {
 	defer p.forget(to, from)
 	buf := make([]byte, 64<<10)
@@ -113,7 +113,7 @@ func (p *proxy) pump(to, from net.Conn, edit func([]byte) []byte, way func(fault
 	}
 }
 
-// pass writes what gets through; once Cut has returned, nothing more does.
+// pass writes data that gets through; once Cut has returned, nothing more does.
 func (p *proxy) pass(to net.Conn, part []byte, way func(fault) func() bool) bool {
 	p.mu.Lock()
 	defer p.mu.Unlock()

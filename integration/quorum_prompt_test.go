@@ -8,7 +8,7 @@ import (
 	"time"
 )
 
-var quorumFor = flag.Duration("quorum", 10*time.Second, "for how long TestQuorumIsPromptWhileAMinorityHangs has two of five masters hung; it tells how late ticks are")
+var quorumFor = flag.Duration("quorum", 10*time.Second, "for how long TestReplicasArePromptWhileAMinorityHangs has two of five masters hung; it reports how late ticks are")
 
 const promptJobs = `
 [history]
@@ -27,7 +27,8 @@ lease = "10s"
 
 var promptNames = []string{"a", "b", "c", "d"}
 
-// muchTooLate is what no tick is late by on a machine that is busy with other things, too. What is promised is a second: in simulated time, see package scheduler.
+// muchTooLate is a lateness that no tick reaches, also on a machine that is busy with other things. The promise is a
+// second: in simulated time, see package scheduler.
 const muchTooLate = 15 * time.Second
 
 // startQuorum starts three replicas on five masters that all vote, and waits until each job has run.
@@ -44,7 +45,8 @@ func startQuorum(t *testing.T) (c *cluster, servers []*redisServer, replicas []*
 	return c, servers, replicas
 }
 
-// tickDelays tells by how much runs of ticks from one to another began later than those, in order. What came due before back was late only from then on.
+// tickDelays returns by how much runs of ticks from one to another began later than those, in order. A tick that came
+// due before back was late only from then on.
 func tickDelays(runs []line, from, to int64, back time.Time) (late []time.Duration, text string) {
 	for _, l := range runs {
 		if l.Tick < from || l.Tick > to {
@@ -77,8 +79,9 @@ func (c *cluster) checkRan(t *testing.T, from, to int64) {
 	}
 }
 
-// TestQuorumIsPromptWhileAMinorityHangs freezes two of five masters, those that are asked first.
-func TestQuorumIsPromptWhileAMinorityHangs(t *testing.T) {
+// A quorum is prompt while a minority hangs. The test freezes two of five masters, those that are asked first.
+// Promise: quorum
+func TestReplicasArePromptWhileAMinorityHangs(t *testing.T) {
 	t.Parallel()
 	c, servers, replicas := startQuorum(t)
 	for _, s := range servers[:2] {
@@ -107,7 +110,9 @@ func TestQuorumIsPromptWhileAMinorityHangs(t *testing.T) {
 	}
 }
 
-// TestQuorumBacklogIsPrompt freezes a majority for seven seconds, five times. What came due meanwhile runs in order when it goes on (P5).
+// A backlog of a quorum runs in order when the majority is back (P5). The test freezes a majority for seven seconds,
+// five times.
+// Promise: quorum
 func TestQuorumBacklogIsPrompt(t *testing.T) {
 	t.Parallel()
 	const outage, rest = 7 * time.Second, 8 * time.Second

@@ -22,6 +22,8 @@ func masters(t *testing.T) []*redisServer {
 	return all
 }
 
+// A quorum of real Redis masters passes the conformance suite.
+// Promise: quorum
 func TestOnQuorum(t *testing.T) {
 	t.Parallel()
 	servers := masters(t)
@@ -68,8 +70,10 @@ func onQuorum(t *testing.T, history *redisServer, urls []string, config string) 
 	return clusterOn(t, "", history.Client, "it", fmt.Sprintf("[redis]\nurl = %q\nquorum = [\"%s\"]\n%s", history.URL, strings.Join(urls, `", "`), config))
 }
 
-// TestQuorumLosesNodes kills one master and freezes another in turn, never more than a minority at once, and has two forget
-// everything one after the other. No tick is doubled, and none is without an outcome (P1, P2, P4, P6).
+// A quorum that loses a minority of its masters doubles no tick and leaves none without an outcome (P1, P2, P4, P6).
+// The test kills one master and freezes another in turn, never more than a minority at once, and has two forget
+// everything one after the other.
+// Promise: quorum
 func TestQuorumLosesNodes(t *testing.T) {
 	t.Parallel()
 	c, servers := newQuorumCluster(t, quorumJobs)
@@ -127,13 +131,15 @@ func TestQuorumLosesNodes(t *testing.T) {
 	}
 }
 
-// awaitVote waits until a master that has forgotten votes again: after the longest lease, that of the leader's office.
+// awaitVote waits until a master that has forgotten votes again: after the longest lease, that of the leadership.
 func awaitVote(t *testing.T, s *redisServer) {
 	t.Helper()
 	eventually(t, 2*soon, "the master votes again", func() bool { return s.Client.HGet(t.Context(), "cronclave:it:quorum", "state").Val() == "voting" })
 }
 
-// TestQuorumWithoutAMajority freezes three of five masters for a while. Nothing is granted then, and all that came due is later (P5).
+// A quorum without a majority grants nothing, and runs the ticks of that time later (P5). The test freezes three of
+// five masters for a while.
+// Promise: quorum
 func TestQuorumWithoutAMajority(t *testing.T) {
 	t.Parallel()
 	const outage = 3 * time.Second

@@ -7,7 +7,8 @@ import (
 	"time"
 )
 
-// recovered is a job whose first attempts do not end by themselves; what is no first attempt must have been told that it is a recovery.
+// recovered is a job whose first attempts do not end by themselves; each later attempt must see in its environment
+// that it is a recovery.
 const recovered = `
 [jobs.long]
 schedule = "*/20 * * * * *"
@@ -48,7 +49,8 @@ func (c *cluster) wantRecovered(t *testing.T, first line, died string) (second l
 	return second
 }
 
-// TestRecoveryAfterKill kills a replica while it runs a job that is to be recovered: within the lease and a second another runs the tick again.
+// A run whose replica is killed is recovered by another within the lease and a second.
+// Promise: P5
 func TestRecoveryAfterKill(t *testing.T) {
 	t.Parallel()
 	const lease = 3 * time.Second
@@ -64,7 +66,8 @@ func TestRecoveryAfterKill(t *testing.T) {
 	t.Logf("lease %v: run again %v after the kill", lease, took.Round(time.Millisecond))
 }
 
-// TestRecoveryAfterDrain has a replica drain that runs such a job, until it has to stop it: another runs the tick again at once, however long the lease.
+// A run that a draining replica has to stop is recovered by another at once, however long the lease.
+// Promise: P5
 func TestRecoveryAfterDrain(t *testing.T) {
 	t.Parallel()
 	c := newCluster(t, "[replica]\ndrain_timeout = \"3s\"\n"+recovered+"lease = \"1m\"\nkill_grace = \"1s\"")

@@ -16,7 +16,7 @@ import (
 // startTimeout bounds one start or stop of a server, a slow machine's included.
 const startTimeout = time.Minute
 
-// redisSpace is a namespace of the shared server for one test. Nobody may pause, stop or flush that server.
+// redisSpace is a namespace of the shared server for one test. Tests must not pause, stop or flush that server.
 type redisSpace struct {
 	URL       string
 	Namespace string        // never used before; its keys are deleted after the test
@@ -40,13 +40,13 @@ func sharedRedis(t *testing.T) redisSpace {
 	return space
 }
 
-// redisOpts says what is special about a server; the zero value keeps nothing on disk.
+// redisOpts are the settings of a server; the zero value keeps nothing on disk.
 type redisOpts struct {
 	Persist bool     // an append-only file, written through at each command
 	Args    []string // more arguments for redis-server, such as "--maxmemory-policy", "allkeys-lru"
 }
 
-// memory says what a server still knows when it starts again.
+// memory is the data that a server has when it starts again.
 type memory int
 
 const (

@@ -7,11 +7,12 @@ import (
 
 	"github.com/redis/go-redis/v9"
 
-	"github.com/cronclave/cronclave/locking"
+	"github.com/cronclave/cronclave/internal/lease/engine"
 )
 
-// TestRefusalsOfTheServer has servers that refuse to write for a while, each for another reason. Nothing was done then, and
-// asking again with the same id gets the row.
+// A request that the server refuses to write has done nothing, and the same id gets the row later. The servers refuse
+// for a while, each for another reason.
+// Promise: P5
 func TestRefusalsOfTheServer(t *testing.T) {
 	t.Parallel()
 	plain := startRedis(t, redisOpts{})
@@ -36,7 +37,7 @@ func TestRefusalsOfTheServer(t *testing.T) {
 				client = redis.NewClient(clientOptions(on.instance.addr()))
 			}
 			defer client.Close()
-			locks, err := locking.New(locking.Config{Redis: client, Prefix: "refusal:" + tc.name + ":"})
+			locks, err := engine.New(engine.Config{Redis: client, Prefix: "refusal:" + tc.name + ":"})
 			must(t, err)
 			defer locks.Close()
 			do := func(list []words) {
@@ -45,20 +46,20 @@ func TestRefusalsOfTheServer(t *testing.T) {
 					must(t, on.Client.Do(t.Context(), w...).Err())
 				}
 			}
-			r := locking.Request{Lock: "lock", ID: "one", Lease: time.Minute}
-			other := locking.Request{Lock: "lock", ID: "other", Lease: time.Minute}
+			r := engine.Request{Lock: "lock", ID: "one", Lease: time.Minute}
+			other := engine.Request{Lock: "lock", ID: "other", Lease: time.Minute}
 
 			do(tc.spoil)
 			a := locks.Acquire(t.Context(), r)
-			if a.Verdict != locking.Unknown || !errors.Is(a.Err, locking.ErrUnknown) || !redis.HasErrorPrefix(a.Err, tc.name) {
+			if a.Verdict != engine.Unknown || !errors.Is(a.Err, engine.ErrUnknown) || !redis.HasErrorPrefix(a.Err, tc.name) {
 				t.Errorf("while the server refuses: %q, %v", a.Verdict, a.Err)
 			}
 			do(tc.mend)
 			eventually(t, soon, "grant once the server takes writes again", func() bool {
 				a = locks.Acquire(t.Context(), r)
-				return a.Verdict == locking.Granted
+				return a.Verdict == engine.Granted
 			})
-			if b := locks.Acquire(t.Context(), other); b.Verdict != locking.Held {
+			if b := locks.Acquire(t.Context(), other); b.Verdict != engine.Held {
 				t.Errorf("another one: %q, %v", b.Verdict, b.Err)
 			}
 			must(t, a.Lease.Release(t.Context()))

@@ -40,8 +40,9 @@ func (r *replica) reloads() (n int) {
 	return n
 }
 
-// TestReload edits the configuration under replicas that run: what is new has ticks, what is gone has none, and runs go on. A faulty one changes nothing,
-// and is told (P8).
+// A reload gives ticks to new jobs, none to removed ones, and lets runs go on. A faulty configuration changes
+// nothing, and the log says so (P8).
+// Promise: P8
 func TestReload(t *testing.T) {
 	t.Parallel()
 	const fresh = `
@@ -101,7 +102,7 @@ command = 'exec "$SCRIBE" -for 8s'
 
 	c.edit(t, "[replica]\nmax_running = 7\n"+fresh, replicas...)
 	for _, r := range replicas {
-		e := r.WaitLog(t, soon, "word of what needs a restart", message("takes effect with a restart"))
+		e := r.WaitLog(t, soon, "word of what needs a restart", message("take effect after a restart"))
 		if e["sections"] != "[replica]" {
 			t.Errorf("%v", e)
 		}
@@ -124,7 +125,7 @@ command = 'exec "$SCRIBE" -for 8s'
 	checkNotEarly(t, starts(c.lines(t, "new")))
 }
 
-// TestReloadOfMountedConfiguration replaces it as Kubernetes does: the file is a link, through another link that is replaced.
+// A reload works as Kubernetes mounts a configuration: the file is a link, through another link that is replaced.
 func TestReloadOfMountedConfiguration(t *testing.T) {
 	t.Parallel()
 	c := newCluster(t, oneJob)

@@ -6,8 +6,9 @@ import (
 	"time"
 )
 
-// TestReplace has runs that take no notice of SIGTERM: each is stopped for the next tick, on whichever replica, which starts when the whole tree
-// is dead. By what the runs themselves say they are never two.
+// With overlap = "replace" a run is stopped for the next tick, which starts when its whole tree is dead, on whichever
+// replica. The runs ignore SIGTERM; by their own records there are never two.
+// Promise: P3, P6
 func TestReplace(t *testing.T) {
 	t.Parallel()
 	c := newCluster(t, `
@@ -33,13 +34,13 @@ kill_grace = "1s"
 	for n, run := range runs[:len(runs)-1] {
 		next := runs[n+1]
 		if next.Tick != run.Tick+4 && len(outcomes[run.Tick+4]) == 0 {
-			t.Errorf("after tick %d comes %d, and nothing tells of the one in between", run.Tick, next.Tick)
+			t.Errorf("after tick %d comes %d, and the one in between has no outcome", run.Tick, next.Tick)
 		}
 		if o := outcomes[run.Tick]; len(o) != 1 || o[0].verdict() != "canceled replaced" || o[0].Signal != "SIGKILL" {
 			t.Errorf("tick %d: %+v, want canceled replaced, by SIGKILL", run.Tick, o)
 		}
 		if len(event("term", of(run.RunID, lines))) == 0 {
-			t.Errorf("nobody told tick %d to stop", run.Tick)
+			t.Errorf("tick %d was not asked to stop", run.Tick)
 		}
 		t.Logf("tick %d on %s: dead %v after the next tick, which ran on %s %v later", run.Tick, run.Replica,
 			latest(of(run.RunID, lines)).Sub(time.Unix(next.Tick, 0)), next.Replica, next.At().Sub(latest(of(run.RunID, lines))))
@@ -47,8 +48,9 @@ kill_grace = "1s"
 	wantDead(t, lines)
 }
 
-// TestReplacedRunDiesWithItsReplica kills the replica that was told to stop a run, and has not done so yet: its processes are dead at once, the
-// next tick starts when the lease has ended, and each tick has one outcome.
+// A run that is to be replaced dies with its replica, and the next tick starts when the lease has ended. The test
+// kills the replica that was told to stop a run before it has done so: each tick has one outcome.
+// Promise: P3, P6
 func TestReplacedRunDiesWithItsReplica(t *testing.T) {
 	t.Parallel()
 	const lease = 3 * time.Second
@@ -83,7 +85,8 @@ kill_grace = "8s"
 	}
 }
 
-// TestCancel stops a run by a command, from elsewhere: it is told at once, whatever its lease, and has its whole grace.
+// A cancelled run is stopped at once, whatever its lease, and has its whole grace. The command comes from elsewhere.
+// Promise: P3
 func TestCancel(t *testing.T) {
 	t.Parallel()
 	c := newCluster(t, `
@@ -101,7 +104,7 @@ start_deadline = "1s"
 	c.await(t, soon, "long", "child", func(l line) bool { return l.PID != first.PID })
 	c.command(t, "cancel", "long", "--run", "stranger").want(t, 1, "no run stranger")
 	asked := redisTime(t, c.Client)
-	c.command(t, "cancel", "long").want(t, 0, "told replica "+first.Replica+" to stop run "+first.RunID)
+	c.command(t, "cancel", "long").want(t, 0, "asked replica "+first.Replica+" to stop run "+first.RunID)
 
 	past := c.awaitRun(t, soon, "long", "end", func(r pastRun) bool { return r.RunID == first.RunID && r.Outcome != "running" })
 	if past.verdict() != "canceled user" || past.Signal != "SIGKILL" || past.Attempt != 1 {
@@ -121,7 +124,8 @@ start_deadline = "1s"
 	}
 }
 
-// TestReplaceOnQuorum is told by renewals alone.
+// On a quorum a holder learns from its renewals that it is to stop.
+// Promise: quorum
 func TestReplaceOnQuorum(t *testing.T) {
 	t.Parallel()
 	c, _ := newQuorumCluster(t, `
@@ -134,7 +138,7 @@ lease = "2s"
 	replicas := c.startAll(t, 2)
 	first := c.awaitTick(t, 2*soon, "hung", 0)
 	last := c.awaitTick(t, 2*soon, "hung", first.Tick+10)
-	c.command(t, "cancel", "hung").want(t, 0, "told replica "+last.Replica+" to stop run "+last.RunID)
+	c.command(t, "cancel", "hung").want(t, 0, "asked replica "+last.Replica+" to stop run "+last.RunID)
 	c.awaitRun(t, soon, "hung", "canceled run", func(r pastRun) bool { return r.RunID == last.RunID && r.verdict() == "canceled user" })
 	stopAll(t, replicas)
 
@@ -147,9 +151,10 @@ lease = "2s"
 	}
 }
 
-// TestStoppedRunHasNoHeirOnAQuorum kills the replica that was told to stop a run, and has not done so yet: nobody carries the run on, though its job
-// is one that recovers.
-func TestStoppedRunHasNoHeirOnAQuorum(t *testing.T) {
+// A run that was to stop is not recovered on a quorum. The test kills the replica that was told to stop it, before it
+// has done so; its job is one with recovery.
+// Promise: quorum
+func TestStoppedRunIsNotRecoveredOnAQuorum(t *testing.T) {
 	t.Parallel()
 	c, _ := newQuorumCluster(t, `
 [jobs.hung]
@@ -161,7 +166,7 @@ kill_grace = "1m"
 `)
 	replicas := c.startAll(t, 2)
 	first := c.awaitTick(t, 2*soon, "hung", 0)
-	c.insist(t, "cancel", "hung").want(t, 0, "told replica "+first.Replica+" to stop run "+first.RunID)
+	c.insist(t, "cancel", "hung").want(t, 0, "asked replica "+first.Replica+" to stop run "+first.RunID)
 	c.await(t, soon, "hung", "word to stop", func(l line) bool { return l.Event == "term" && l.RunID == first.RunID })
 	named(t, replicas, first.Replica).Kill(t)
 	c.awaitRun(t, soon, "hung", "abandoned run", func(r pastRun) bool { return r.RunID == first.RunID && r.verdict() == "abandoned user" })
@@ -175,5 +180,5 @@ kill_grace = "1m"
 		t.Errorf("the next run: %v, after %v", next, first)
 	}
 	checkAlone(t, c.lines(t, "hung"))
-	named(t, replicas, next.Replica).Kill(t) // nobody waits for the drain
+	named(t, replicas, next.Replica).Kill(t) // no need to wait for the drain
 }

@@ -14,7 +14,7 @@ import (
 	"time"
 )
 
-// replicaOpts says what a replica runs with.
+// replicaOpts are the settings of a replica.
 type replicaOpts struct {
 	Name      string   // --replica; must be given
 	Config    string   // the text of jobs.toml; replicas of one cluster get the same
@@ -38,8 +38,8 @@ type replica struct {
 	ended chan struct{} // closed when the process is reaped and its log is complete
 }
 
-// startReplica starts a replica and returns at once; [replica.WaitLog] tells when it got somewhere. After the test it
-// is killed if it still runs, its log is shown if the test failed, and a data race in it fails the test.
+// startReplica starts a replica and returns at once; [replica.WaitLog] waits for its progress. After the test it is
+// killed if it still runs, its log is shown if the test failed, and a data race in it fails the test.
 func startReplica(t *testing.T, opts replicaOpts) *replica {
 	t.Helper()
 	if opts.Name == "" {
@@ -99,7 +99,7 @@ func startLogging(t *testing.T, name string, to logTo, env []string, program str
 	r.PID = r.cmd.Process.Pid
 	go func() {
 		defer close(r.ended)
-		_ = r.cmd.Wait() // ExitCode tells; a kill is no error here
+		_ = r.cmd.Wait() // ExitCode has the result; a kill is no error here
 	}()
 	t.Cleanup(func() { r.cleanUp(t) })
 	return r
@@ -124,7 +124,7 @@ func (r *replica) Wait(t *testing.T, within time.Duration) int {
 	return r.cmd.ProcessState.ExitCode()
 }
 
-// Ended tells whether the process is gone.
+// Ended returns whether the process is gone.
 func (r *replica) Ended() bool {
 	select {
 	case <-r.ended:
@@ -207,7 +207,7 @@ func cleanEnv() []string {
 	return env
 }
 
-// lineLog collects what a process writes.
+// lineLog collects the output of a process.
 type lineLog struct {
 	path string // the file that has it; "" if it is here
 
@@ -215,7 +215,7 @@ type lineLog struct {
 	text bytes.Buffer
 }
 
-// Write takes what the process wrote, whole lines or not.
+// Write takes output of the process, whole lines or not.
 func (l *lineLog) Write(p []byte) (int, error) {
 	l.mu.Lock()
 	defer l.mu.Unlock()
@@ -225,7 +225,7 @@ func (l *lineLog) Write(p []byte) (int, error) {
 // lines returns the lines so far; the last one may be unfinished while the process runs.
 func (l *lineLog) lines() []string {
 	if l.path != "" {
-		text, _ := os.ReadFile(l.path) // what cannot be read says nothing
+		text, _ := os.ReadFile(l.path) // an unreadable file counts as empty
 		return strings.Split(strings.TrimRight(string(text), "\n"), "\n")
 	}
 	l.mu.Lock()

@@ -8,8 +8,8 @@ import (
 	"time"
 )
 
-// TestRetry has a command fail twice: it is tried again under the same lease, and the history has all three tries.
-func TestRetry(t *testing.T) {
+// A command that fails twice is tried again under the same lease, and the history has all three tries.
+func TestRetriedCommand(t *testing.T) {
 	t.Parallel()
 	c := newCluster(t, `
 [jobs.moody]
@@ -43,8 +43,10 @@ retry = { max = 3, delay = "100ms" }
 	checkAttempts(t, c.lines(t, "moody"), c.history(t, "moody"))
 }
 
-// TestTriesOfAHolderThatIsCutOff cuts the link of a replica during the first try of a run. Its next try waits for the cluster, and the lease ends first:
-// the tick is run again elsewhere, and no attempt has the number of another.
+// No two attempts of a tick have the same number although their holder was cut off. The test cuts the link of a
+// replica during the first try of a run. Its next try waits for the cluster, the lease ends first, and the tick is
+// run again elsewhere.
+// Promise: P6
 func TestTriesOfAHolderThatIsCutOff(t *testing.T) {
 	t.Parallel()
 	for name, broken := range map[string]func() fault{

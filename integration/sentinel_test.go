@@ -19,7 +19,7 @@ type trio struct {
 	URL       string
 }
 
-// masterName is what the Sentinels call the master.
+// masterName is the master's name in the Sentinels.
 const masterName = "main"
 
 // mustProgram returns the source of servers that are processes.
@@ -81,7 +81,7 @@ sentinel failover-timeout %[1]s 5000
 	return instance, nil
 }
 
-// complete tells whether all Sentinels know all that there is, and the replicas follow.
+// complete returns whether all Sentinels know all servers and each other, and the replicas follow.
 func (s *trio) complete(t *testing.T) bool {
 	for _, sentinel := range s.sentinels {
 		m, err := ask(t, sentinel, "SENTINEL", "MASTER", masterName)
@@ -163,8 +163,9 @@ command = 'exec "$SCRIBE" -for 3s -beat 20ms'
 lease = "20s"
 `
 
-// TestSentinelFailover kills the master while jobs run. Ticks that wait for the new one run once and in order, tokens go on
-// growing, and the runs under way are not disturbed (P1, P3, P4, P5).
+// A Sentinel failover loses no tick: those that wait for the new master run once and in order (P1, P3, P4, P5).
+// Tokens go on growing, and the runs under way are not disturbed.
+// Promise: P1, P3, P4, P5
 func TestSentinelFailover(t *testing.T) {
 	t.Parallel()
 	s := startTrio(t, nil)
@@ -183,7 +184,7 @@ func TestSentinelFailover(t *testing.T) {
 	killed := redisTime(t, c.Client)
 	now := s.awaitFailover(t, old.instance.addr())
 	back := redisTime(t, c.Client)
-	old.Start(kept) // as a master, until the Sentinels tell it otherwise
+	old.Start(kept) // as a master, until the Sentinels reconfigure it
 	last := back.Unix() + 4
 	for _, job := range []string{"a", "b"} {
 		c.awaitTick(t, startTimeout, job, last)
@@ -203,11 +204,12 @@ func TestSentinelFailover(t *testing.T) {
 }
 
 // checkNothingLost demands that each tick of short jobs ran, in order, and that the history says so. Excused are
-//   - a tick that found a run in its slot: a slow one, or one of those that had waited for the return; or one that was due when
-//     the server was gone, whose release it took with it, so that its slot is free only at the end of its lease;
-//   - the word of history on a tick that was due when the server was gone, for the same reason.
+//   - a tick that found a run in its slot: a slow one, or one of those that had waited for the return; or one
+//     that was due when the server was gone and took its release with it, so that its slot is free only at the
+//     end of its lease;
+//   - the outcome in the history of a tick that was due when the server was gone, for the same reason.
 //
-// Ticks that were due when surely nobody could grant them all ran: waiting ticks do not skip each other.
+// Ticks that were due while no master could grant them all ran: waiting ticks do not skip each other.
 func checkNothingLost(t *testing.T, c *cluster, jobs []string, first, last int64, gone time.Time) {
 	t.Helper()
 	for _, job := range jobs {
@@ -237,7 +239,7 @@ func checkNothingLost(t *testing.T, c *cluster, jobs []string, first, last int64
 	}
 }
 
-// heldBy tells whether a run of an earlier tick was about in the slot of a job when a tick was due.
+// heldBy returns whether a run of an earlier tick was about in the slot of a job when a tick was due.
 func heldBy(history []pastRun, tick int64) bool {
 	const margin = time.Second // the time to claim, and that of a release
 	at := time.Unix(tick, 0)

@@ -70,7 +70,7 @@ func (c *shards) join(t *testing.T, n *redisServer) {
 	c.nodes = append(c.nodes, n)
 }
 
-// awaitWhole waits until all nodes know each other, and of all slots who has them.
+// awaitWhole waits until all nodes know each other, and the owners of all slots.
 func (c *shards) awaitWhole(t *testing.T) {
 	t.Helper()
 	want := fmt.Sprintf("cluster_known_nodes:%d\r\n", len(c.nodes))
@@ -140,7 +140,7 @@ func (c *shards) move(t *testing.T, slot int, to *redisServer, between func()) {
 	}
 	between()
 	must(t, setSlot(t, to, slot, "NODE", c.id(t, to)))
-	for _, n := range c.nodes { // who has no slot left may be a replica by now, which hears of it anyway
+	for _, n := range c.nodes { // a node without a slot may be a replica by now, which hears of it anyway
 		if err := setSlot(t, n, slot, "NODE", c.id(t, to)); err != nil && !strings.Contains(err.Error(), "only with masters") {
 			t.Fatal(err)
 		}
@@ -166,8 +166,9 @@ func must1[T any](v T, err error) func(t *testing.T) T {
 	}
 }
 
-// TestResharding moves the slots of jobs while they run, from node to node and to one that had none: no tick is lost or runs
-// twice, and no lease is lost (P1, P3, P4, P5).
+// Resharding loses no tick and no lease, and runs no tick twice (P1, P3, P4, P5). The test moves the slots of jobs
+// while they run, from node to node and to one that had none.
+// Promise: P1, P4, P5
 func TestResharding(t *testing.T) {
 	t.Parallel()
 	s := startCluster(t)
@@ -215,8 +216,9 @@ func TestResharding(t *testing.T) {
 	t.Logf("6 moves in %v; %d runs; lateness: %s", redisTime(t, c.Client).Sub(began).Round(time.Second), len(runs), lateness(runs))
 }
 
-// TestForgottenNodeIsKnownAgainWithoutATick empties a node of a Cluster that has neither the entry of the only replica nor the leader's
-// lock, while no tick is due for long. The replica notices all the same, and tells what it knows (P1, P3).
+// A Cluster node that loses its data is restored although no tick is due for long (P1, P3). It has neither the entry
+// of the only replica nor the leader's lock; the replica notices all the same, and announces all jobs.
+// Promise: P1, P3
 func TestForgottenNodeIsKnownAgainWithoutATick(t *testing.T) {
 	t.Parallel()
 	const registerEvery = 5 * time.Second
@@ -237,7 +239,7 @@ func TestForgottenNodeIsKnownAgainWithoutATick(t *testing.T) {
 	}
 	replicas := c.startAll(t, 1)
 	eventually(t, soon, "replica in status", func() bool { return len(c.status(t).Replicas) == 1 })
-	eventually(t, soon, "leader", func() bool { return c.status(t).Leader != nil }) // who looks at all jobs once a minute
+	eventually(t, soon, "leader", func() bool { return c.status(t).Leader != nil }) // the leader inspects all jobs once a minute
 	has := func(n *redisServer, pattern string) bool {
 		return len(must1(n.Client.Keys(t.Context(), pattern).Result())(t)) > 0
 	}

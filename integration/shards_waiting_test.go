@@ -8,8 +8,9 @@ import (
 	"github.com/cronclave/cronclave/locking"
 )
 
-// TestWaitersHearOnAClusterWithoutShardedChannels has a Cluster of before Redis 7, as far as its commands tell: grants of locks on all its nodes are
-// heard, and not only found by asking.
+// On a Cluster without sharded channels waiters hear of grants on all its nodes, and do not only find them by
+// polling. The Cluster looks like one of before Redis 7, as far as its commands show.
+// Promise: P9
 func TestWaitersHearOnAClusterWithoutShardedChannels(t *testing.T) {
 	t.Parallel()
 	const enough, tries, lease = 6, 60, time.Minute

@@ -11,8 +11,8 @@ import (
 	"golang.org/x/sys/unix"
 )
 
-// TestSickReplicaLeavesItsTicksToOthers: a replica that can open no more files starts nothing. Each tick runs once, on the others, and none has failed; status and
-// the log name the replica, which goes on when it can again.
+// A replica that can open no more files starts no run and leaves its ticks to others. Each tick runs once, and none
+// has failed; status and the log name the replica, which goes on when it can again.
 func TestSickReplicaLeavesItsTicksToOthers(t *testing.T) {
 	t.Parallel()
 	const job = `
@@ -55,7 +55,7 @@ command = '"$SCRIBE" -for 100ms'
 	}
 
 	limitFiles(t, sick.PID, before)
-	sick.WaitLog(t, time.Minute+soon, "word that programs can be started again", message("programs can be started again"))
+	sick.WaitLog(t, time.Minute+soon, "word that programs can be started again", message("programs start again"))
 	eventually(t, soon, "runs on the replica", runsSince(redisTime(t, c.Client)))
 	eventually(t, soon, "no warning any more", func() bool { return len(c.warnings(t, "cannot_start")) == 0 })
 	stopAll(t, replicas)
@@ -64,8 +64,8 @@ command = '"$SCRIBE" -for 100ms'
 	}
 }
 
-// TestStarvedReplicaEndsItsRun: a replica that has no free descriptor left while a run is under way ends that run all the same, after its command has ended
-// and when it is to be killed.
+// A replica without a free descriptor ends its run all the same, after its command has ended and when it is to be
+// killed.
 func TestStarvedReplicaEndsItsRun(t *testing.T) {
 	t.Parallel()
 	for name, command := range map[string]string{"ends": `'"$SCRIBE" -for 4s'`, "hangs": `'"$SCRIBE" -for 10m -ignore-term -child'` + "\ntimeout = '4s'\nkill_grace = '1s'"} {

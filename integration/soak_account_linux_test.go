@@ -13,7 +13,7 @@ import (
 	"time"
 )
 
-// truth is what the jobs have written, as far as it is needed: all starts, and the last word of runs that say more.
+// truth has the lines of the jobs, as far as they are needed: all starts, and the last word of runs that say more.
 type truth struct {
 	path   string
 	offset int64
@@ -22,7 +22,7 @@ type truth struct {
 	last   map[string]line // by run
 }
 
-// read takes in what was written since the last time.
+// read reads the lines that were written since the last time.
 func (w *truth) read(t *testing.T) {
 	t.Helper()
 	f, err := os.Open(w.path)
@@ -72,7 +72,7 @@ func (w *truth) lines(job string) (list []line) {
 // record is the history of all jobs since the beginning, of which Redis keeps the end only.
 type record map[tickOf][]pastRun
 
-// take adds what the history says now.
+// take adds the present records of the history.
 func (r record) take(runs []pastRun) {
 	for _, run := range runs {
 		key := tickOf{run.Job, run.Tick.Unix()}
@@ -85,11 +85,11 @@ func (r record) take(runs []pastRun) {
 	}
 }
 
-// account judges what happened until an instant.
+// account judges all ticks until an instant.
 type account struct {
 	*soak
 	to   time.Time
-	said hearsay
+	said slotLog
 	told int // ticks that were complained of: only the first ones are told in detail
 }
 
@@ -104,7 +104,7 @@ func (a *account) due(do func(tickOf)) {
 	}
 }
 
-// settled tells whether each tick has an outcome, as far as Redis has not forgotten it.
+// settled returns whether each tick has an outcome, as far as Redis has not forgotten it.
 func (a *account) settled() bool {
 	all, ran := true, a.ran()
 	a.due(func(key tickOf) {
@@ -122,9 +122,9 @@ func (a *account) ran() map[tickOf][]time.Time {
 	return ran
 }
 
-// forgotten tells whether the outcome of a tick may be lost with the memory of Redis: it was not read back before, or the tick was
-// granted without a witness. What was due while Redis was away is not forgotten: nobody could have decided it, but for where it was killed at once
-// when it came back without its memory.
+// forgotten returns whether the outcome of a tick may be lost with the memory of Redis: it was not read back before,
+// or no other replica knew of the grant. A tick that was due while Redis was away is not forgotten, since no replica
+// could have decided it, unless Redis was killed at once when it came back without its memory.
 func (a *account) forgotten(key tickOf, ran ...time.Time) bool {
 	before, after := a.kinds[key.job].lasts+2*time.Second, time.Second
 	if a.length == 0 { // one fault comes right after another
@@ -134,7 +134,7 @@ func (a *account) forgotten(key tickOf, ran ...time.Time) bool {
 		if !m.forgets() {
 			return false
 		}
-		until := a.untold(m)
+		until := a.restorable(m)
 		if len(ran) > 0 {
 			until = m.to.Add(soakLease)
 		}
@@ -145,10 +145,11 @@ func (a *account) forgotten(key tickOf, ran ...time.Time) bool {
 	})
 }
 
-// untold is since when somebody can tell Redis what it has forgotten: from its loss on, unless it comes back empty and another fault of its own follows, in
-// the short soak, before anybody has told it. Then a replica that was started meanwhile may speak first, for which its schedules begin there.
-func (a *account) untold(m mishap) time.Time {
-	until := m.from
+// restorable returns the instant from which a replica can restore the data that Redis has lost. That is its loss, unless
+// it comes back empty and another fault of its own follows, in the short soak, before a replica has restored it. Then
+// a replica that was started meanwhile may come first, for which its schedules begin there.
+func (a *account) restorable(m mishap) time.Time {
+	until := m.lost
 	if a.length > 0 || m.name != emptied {
 		return until
 	}
@@ -160,9 +161,9 @@ func (a *account) untold(m mishap) time.Time {
 	return until
 }
 
-// again tells of runs that may have been granted before, in their turn, when their replica did not hear of it, since its link was bad, or since Redis was
-// frozen or killed just then: the lease ended, and the replica was granted the tick again when it asked. Younger ticks were granted meanwhile, by replicas that had
-// been told who has it.
+// again returns whether a run may have been granted before, in its turn, without its replica hearing of it, since its
+// link was bad, or since Redis was frozen or killed just then. The lease ended, and the replica was granted the tick
+// again when it asked. Younger ticks were granted meanwhile, by replicas that knew its holder.
 func (a *account) again(l line) bool {
 	due, granted := time.Unix(l.Tick, 0), time.UnixMicro(l.Token)
 	return granted.Sub(due) >= soakLease && slices.ContainsFunc(a.faults, func(m mishap) bool {
@@ -188,7 +189,7 @@ func (a *account) judge(t *testing.T) {
 	a.said = heard(t, a.dir)
 	verdicts := a.checkOutcomes(t)
 	all := append(slices.Clone(a.gauges), goroutines(t, a.logOf(a.seats[0]), a.from)...)
-	a.tell(t, verdicts, all.judge(t, a.from, a.to, 5*time.Minute/2, a.mostInRedis()))
+	a.summarize(t, verdicts, all.judge(t, a.from, a.to, 5*time.Minute/2, a.mostInRedis()))
 }
 
 func (a *account) logOf(at *seat) string { return at.log.path }
@@ -225,7 +226,7 @@ func (a *account) checkOutcomes(t *testing.T) map[string]int {
 	return count
 }
 
-// fits tells whether an outcome is what may be. The short soak is for busy machines: there whatever tells the truth will do.
+// fits returns whether an outcome is possible. The short soak is for busy machines: there every true outcome will do.
 func (a *account) fits(o pastRun, start line, ran bool) bool {
 	switch {
 	case o.Outcome == "ok":
@@ -255,15 +256,16 @@ func starting(o pastRun, start line) time.Duration {
 	return max(0, start.At().Sub(granted(o)))
 }
 
-// granted is when a run was granted. Its token tells: by the clock of Redis, other than what its replica says.
+// granted returns when a run was granted, from its token: by the clock of Redis, not by that of its replica.
 func granted(o pastRun) time.Time { return time.UnixMicro(o.Token) }
 
-// blocked tells whether a slot may have been held by a grant of which nobody has heard, or was closed since Redis forgot.
+// blocked returns whether a slot may have been held by a grant that no replica heard of, or was closed since Redis
+// forgot.
 func (a *account) blocked(at time.Time) bool {
 	return slices.ContainsFunc(a.faults, func(m mishap) bool { return m.silent && m.during(at, 0, soakLease+time.Second) })
 }
 
-// complain tells all about a tick; of the first ones also what the replicas logged.
+// complain reports everything about a tick; for the first ones also the logs of the replicas.
 func (a *account) complain(t *testing.T, key tickOf, format string, args ...any) {
 	t.Helper()
 	a.told++
@@ -284,7 +286,7 @@ func (a *account) complain(t *testing.T, key tickOf, format string, args ...any)
 	t.Errorf("job %s, tick %d: %s\n%s", key.job, key.tick, fmt.Sprintf(format, args...), b.String())
 }
 
-// logged is what the replicas have logged of a tick.
+// logged returns the replicas' log lines of a tick.
 func (a *account) logged(t *testing.T, key tickOf) string {
 	t.Helper()
 	job, tick := fmt.Sprintf("%q:%q", "job", key.job), time.Unix(key.tick, 0).UTC().Format(time.RFC3339)
@@ -301,8 +303,8 @@ func (a *account) logged(t *testing.T, key tickOf) string {
 	return b.String()
 }
 
-// tell sums it all up.
-func (a *account) tell(t *testing.T, verdicts map[string]int, flat [][2]string) {
+// summarize sums it all up.
+func (a *account) summarize(t *testing.T, verdicts map[string]int, flat [][2]string) {
 	t.Helper()
 	due := 0
 	a.due(func(tickOf) { due++ })

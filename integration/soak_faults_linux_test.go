@@ -20,7 +20,7 @@ type faultKind struct {
 	lots   int  // of which one is drawn
 	most   int  // seats that it may hit at once; 0 is a fault of Redis, which hits all
 	ends   bool // it ends replicas, so the first seat is spared
-	silent bool // a grant may be made of which nobody hears
+	silent bool // a grant may be made that no replica hears of
 	befall func(*soak, *testing.T, []*seat)
 }
 
@@ -41,7 +41,7 @@ var faultKinds = []faultKind{
 	{emptied, 1, 0, false, true, (*soak).emptyRedis},
 }
 
-// What Redis knew is lost with these, its history too.
+// With these faults Redis loses its data, its history too.
 const (
 	flushed = "FLUSHALL"
 	emptied = "Redis without its memory"
@@ -52,6 +52,7 @@ type mishap struct {
 	faultKind
 	victims  []string
 	from, to time.Time
+	lost     time.Time // Redis lost its data just before, if it did: on a busy machine that is seconds after from
 }
 
 func (m mishap) String() string {
@@ -59,13 +60,13 @@ func (m mishap) String() string {
 	return fmt.Sprintf("%s to %s (ticks %d to %d): %s %s", m.from.Format(clock), m.to.Format(clock), m.from.Unix(), m.to.Unix(), m.name, strings.Join(m.victims, ", "))
 }
 
-// forgets tells whether Redis lost what it knew.
+// forgets returns whether Redis lost its data.
 func (m mishap) forgets() bool { return m.name == flushed || m.name == emptied }
 
-// hits tells whether a replica was affected.
+// hits returns whether a replica was affected.
 func (m mishap) hits(name string) bool { return m.most == 0 || slices.Contains(m.victims, name) }
 
-// during tells whether an instant is in the time of the fault, stretched by a margin at either side.
+// during returns whether an instant is in the time of the fault, stretched by a margin at either side.
 func (m mishap) during(at time.Time, before, after time.Duration) bool {
 	return !at.Before(m.from.Add(-before)) && !at.After(m.to.Add(after))
 }
@@ -103,7 +104,7 @@ func (s *soak) befall(t *testing.T, k faultKind) {
 	}
 	moment := s.between(0, time.Second)
 	if (mishap{faultKind: k}).forgets() {
-		s.awaitWitnesses(t)
+		s.awaitObserved(t)
 	}
 	pass(t, time.Now().Add(moment))
 	m := mishap{faultKind: k, from: time.Now()}
@@ -113,15 +114,15 @@ func (s *soak) befall(t *testing.T, k faultKind) {
 	for _, v := range victims {
 		m.victims = append(m.victims, v.name)
 	}
-	s.faults = append(s.faults, m) // which a failure tells, in the middle of it too
+	s.faults = append(s.faults, m) // a failure reports it, in the middle of it too
 	k.befall(s, t, victims)
 	s.awaitReady(t)
 	s.faults[len(s.faults)-1].to = time.Now()
 }
 
-// awaitWitnesses waits until all replicas have run something since the latest fault, so that they know the locks. Who does not
-// may be the first to claim when Redis has forgotten: that is no promise of ours.
-func (s *soak) awaitWitnesses(t *testing.T) {
+// awaitObserved waits until all replicas have run something since the latest fault, so that they know the locks. A
+// replica that does not may be the first to claim when Redis has forgotten: that is no promise of ours.
+func (s *soak) awaitObserved(t *testing.T) {
 	t.Helper()
 	since := s.from
 	if n := len(s.faults); n > 0 {
@@ -253,6 +254,7 @@ func (s *soak) emptyRedis(t *testing.T, _ []*seat) { t.Helper(); s.startRedisAga
 func (s *soak) startRedisAgain(t *testing.T, m memory) {
 	t.Helper()
 	s.server.Kill()
+	s.faults[len(s.faults)-1].lost = time.Now()
 	pass(t, time.Now().Add(s.between(0, 4*time.Second)))
 	s.server.Start(m)
 }
@@ -260,4 +262,5 @@ func (s *soak) startRedisAgain(t *testing.T, m memory) {
 func (s *soak) flush(t *testing.T, _ []*seat) {
 	t.Helper()
 	must(t, s.Client.FlushAll(t.Context()).Err())
+	s.faults[len(s.faults)-1].lost = time.Now()
 }

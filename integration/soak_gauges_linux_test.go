@@ -16,7 +16,7 @@ import (
 	"github.com/redis/go-redis/v9"
 )
 
-// gauge is what the long-lived replica and Redis took at one moment.
+// gauge has the resources of the long-lived replica and Redis at one moment.
 type gauge struct {
 	at     time.Time
 	values map[string]float64
@@ -24,8 +24,8 @@ type gauge struct {
 
 type gauges []gauge
 
-// limits say how much a gauge's median may be greater in the last quarter than in the second: by a part, and something besides.
-// The first quarter is for what fills up: the history, the pools, the heap.
+// limits bound how much greater a gauge's median may be in the last quarter than in the second: by a part, and a
+// fixed amount besides. The first quarter is for things that fill up: the history, the pools, the heap.
 var limits = []struct {
 	name    string
 	part    float64
@@ -38,7 +38,7 @@ var limits = []struct {
 	{"keys in Redis", 0.25, 20},
 }
 
-// dataInRedis is what all keys take. It is not compared by quarters, since faults empty Redis, and some minutes later the history is full again.
+// dataInRedis is the size of all keys. It is not compared by quarters, since faults empty Redis, and some minutes later the history is full again.
 const dataInRedis = "data in Redis, MiB"
 
 const mib = 1 << 20
@@ -52,7 +52,8 @@ func (s *soak) mostInRedis() float64 {
 	return float64(jobs*(2250+500*(soakRuns+writers)+64)+1000*writers+3000) / mib
 }
 
-// keptInRedis is what the keys take by Redis' own account, less those that tell for three seconds that a lease was released.
+// keptInRedis is the size of the keys by Redis' own account, less those that mark for three seconds that a lease was
+// released.
 func keptInRedis(t *testing.T, c *redis.Client) (bytes int64) {
 	t.Helper()
 	keys := c.Scan(t.Context(), 0, "*", 1000).Iterator()
@@ -125,7 +126,7 @@ var (
 	goroutine  = regexp.MustCompile(`^ *G\d+: status=([0-57-9]|\d\d)\(`) // 6 is dead, and kept for the next one
 )
 
-// goroutines reads what countGoroutines had a replica write. A line that the log's own got into is not counted.
+// goroutines reads the counts that countGoroutines had a replica write. A line that the log's own got into is not counted.
 func goroutines(t *testing.T, log string, began time.Time) (g gauges) {
 	t.Helper()
 	f, err := os.Open(log)
@@ -164,8 +165,8 @@ func (g gauges) quarter(name string, n int, from, to time.Time) (float64, bool) 
 	return values[len(values)/2], true
 }
 
-// judge demands that nothing has grown, if the first quarter was long enough for the history to be full, and tells the medians.
-// Redis never had more than its most.
+// judge demands that nothing has grown, if the first quarter was long enough for the history to be full, and returns
+// the medians. Redis never had more than its most.
 func (g gauges) judge(t *testing.T, from, to time.Time, full time.Duration, most float64) (rows [][2]string) {
 	t.Helper()
 	data := 0.0

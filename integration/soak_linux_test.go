@@ -10,13 +10,16 @@ import (
 	"time"
 )
 
-// TestSoak has five replicas run jobs of each second while one fault after the other befalls them, their links, their wardens and
-// their Redis: those of faultKinds. Two replicas at least are up and connected at any time, except when the fault is that of
-// Redis. No tick runs twice or early, no run beside more than may be, tokens grow, and each tick has an outcome (P1 to P4, P6), one
-// that only a fault excuses if the tick did not run (P5); and nothing grows that should not (P9).
+// Five replicas keep all promises while one fault after the other befalls them, their links, their wardens and their
+// Redis. The faults are those of faultKinds. Two replicas at least are up and connected at any time, except when the
+// fault is that of Redis. No tick runs twice or early, no run beside more than may be, tokens grow, and each tick has
+// an outcome (P1 to P4, P6), one that only a fault excuses if the tick did not run (P5); and nothing grows that
+// should not (P9).
 //
-// By itself it is short, and each kind of fault comes once. CRONCLAVE_TEST_SOAK (`make soak`) says how long it lasts else: then
-// there are fifty jobs, and a fault every ten seconds. CRONCLAVE_TEST_SEED repeats the faults of an earlier run.
+// By itself it is short, and each kind of fault comes once. CRONCLAVE_TEST_SOAK (`make soak`) says how long it lasts
+// else: then there are fifty jobs, and a fault every ten seconds. CRONCLAVE_TEST_SEED repeats the faults of an
+// earlier run.
+// Promise: P1, P2, P3, P5, P6, P9
 func TestSoak(t *testing.T) {
 	t.Parallel()
 	s := newSoak(t)
@@ -80,7 +83,7 @@ type soak struct {
 	server *redisServer
 	length time.Duration // 0 is the short one
 	random *rand.Rand
-	dir    string // what is kept when it fails
+	dir    string // the files that are kept when it fails
 	kinds  map[string]soakKind
 	seats  []*seat
 	faults []mishap
@@ -90,7 +93,8 @@ type soak struct {
 	gauges gauges
 }
 
-// seat is a place for a replica, behind a link of its own. The one in the first seat is never ended: what grows, grows there.
+// seat is a place for a replica, behind a link of its own. The replica in the first seat is never ended, so that
+// growth shows there.
 type seat struct {
 	*replica
 	name  string
@@ -196,7 +200,7 @@ func (s *soak) awaitReady(t *testing.T) {
 	}
 }
 
-// lookAround takes down what has happened, before it is forgotten, when it is time for that.
+// lookAround saves the records that Redis will soon drop, when it is time for that.
 func (s *soak) lookAround(t *testing.T) {
 	t.Helper()
 	s.truth.read(t)
@@ -206,7 +210,7 @@ func (s *soak) lookAround(t *testing.T) {
 	}
 }
 
-// readBack adds what the history says. On a busy machine Redis may be too slow to answer at the first time.
+// readBack adds the records of the history. On a busy machine Redis may be too slow to answer at the first time.
 func (s *soak) readBack(t *testing.T) {
 	t.Helper()
 	var runs []pastRun

@@ -12,17 +12,18 @@ import (
 	"time"
 )
 
-// hearsay is what the replicas have logged of slots and ticks, by this machine's clock, which is that of Redis. What the history tells
-// of a run is its end. The slot is held for longer: until that end is recorded, and the release answered, which the log tells.
-type hearsay struct {
+// slotLog has the replicas' log lines about slots and ticks, by this machine's clock, which is that of Redis. The
+// history shows only the end of a run. The slot is held for longer: until that end is recorded, and the release
+// answered, which the log shows.
+type slotLog struct {
 	released map[string]time.Time // by run: the slot was given up by then
 	decided  map[tickOf]time.Time // the tick was settled by then
 }
 
 // heard reads the logs of all lives of all replicas.
-func heard(t *testing.T, dir string) hearsay {
+func heard(t *testing.T, dir string) slotLog {
 	t.Helper()
-	h := hearsay{map[string]time.Time{}, map[tickOf]time.Time{}}
+	h := slotLog{map[string]time.Time{}, map[tickOf]time.Time{}}
 	logs, err := filepath.Glob(filepath.Join(dir, "*.log"))
 	must(t, err)
 	for _, path := range logs {
@@ -39,7 +40,7 @@ func heard(t *testing.T, dir string) hearsay {
 	return h
 }
 
-func (h hearsay) take(text string) {
+func (h slotLog) take(text string) {
 	var l struct {
 		Message string    `json:"msg"`
 		At      time.Time `json:"time"`
@@ -98,7 +99,7 @@ func (a *account) letGo(run pastRun) time.Time {
 	return later(end, a.said.released[run.RunID])
 }
 
-// occupied tells whether at some moment between the time a tick came due and the word that it was skipped as many slots were held as
+// occupied returns whether at some moment between the due time of a tick and its skip as many slots were held as
 // there are.
 func (a *account) occupied(o pastRun) bool {
 	decided, ok := a.said.decided[tickOf{o.Job, o.Tick.Unix()}]
@@ -121,7 +122,7 @@ func (a *account) occupied(o pastRun) bool {
 	})
 }
 
-// TestSoakJudgesSkips: a skip is excused by slots that were held when it was decided, as long as they were held and no longer.
+// A skip is excused by slots that were held when it was decided, as long as they were held and no longer.
 func TestSoakJudgesSkips(t *testing.T) {
 	second := func(s float64) time.Time { return time.UnixMicro(int64(1e15 + s*1e6)) }
 	run := func(id string, tick, slot int, from, to float64) pastRun {
@@ -141,7 +142,7 @@ func TestSoakJudgesSkips(t *testing.T) {
 		faults   []mishap
 		want     bool
 	}{
-		{"nobody held it", 1, []pastRun{run("a", 9, 0, 9, 9.1)}, logged(9.2, "finished", `"run_id":"a"`) + decided(10.1), nil, false},
+		{"no run held it", 1, []pastRun{run("a", 9, 0, 9, 9.1)}, logged(9.2, "finished", `"run_id":"a"`) + decided(10.1), nil, false},
 		{"it was on", 1, []pastRun{run("a", 9, 0, 9, 11)}, logged(11.1, "finished", `"run_id":"a"`) + decided(10.1), nil, true},
 		{"its end was being recorded", 1, []pastRun{run("a", 9, 0, 9, 9.4)}, logged(10.1, "finished", `"run_id":"a"`) + decided(10.2), nil, true},
 		{"its end was being recorded, and another's", 1, []pastRun{run("a", 8, 0, 8, 8.4), run("b", 9, 0, 9, 9.1)},
@@ -151,12 +152,12 @@ func TestSoakJudgesSkips(t *testing.T) {
 		{"one of two", 2, []pastRun{run("a", 9, 0, 9, 11)}, decided(10.1), nil, false},
 		{"both", 2, []pastRun{run("a", 8, 0, 8, 11), run("b", 9, 1, 9, 11)}, decided(10.1), nil, true},
 		{"one after the other", 2, []pastRun{run("a", 8, 0, 8, 10.1), run("b", 9, 1, 10.2, 11)}, decided(10.3), nil, false},
-		{"a lease that nobody released", 1, []pastRun{run("a", 9, 0, 9, 9.1)}, logged(9.2, "the lease could not be released; it ends by itself", `"run_id":"a"`) +
+		{"a lease that was not released", 1, []pastRun{run("a", 9, 0, 9, 9.1)}, logged(9.2, "the lease could not be released; it ends by itself", `"run_id":"a"`) +
 			logged(9.2, "finished", `"run_id":"a"`) + decided(10.1), nil, true},
 		{"a replica in trouble", 1, []pastRun{run("a", 9, 0, 9, 9.1)}, decided(10.1),
-			[]mishap{{faultKind{most: 1}, []string{"r1"}, second(9), second(12)}}, true},
+			[]mishap{{faultKind: faultKind{most: 1}, victims: []string{"r1"}, from: second(9), to: second(12)}}, true},
 		{"another one in trouble", 1, []pastRun{run("a", 9, 0, 9, 9.1)}, decided(10.1),
-			[]mishap{{faultKind{most: 1}, []string{"r2"}, second(9), second(12)}}, false},
+			[]mishap{{faultKind: faultKind{most: 1}, victims: []string{"r2"}, from: second(9), to: second(12)}}, false},
 	} {
 		t.Run(tc.name, func(t *testing.T) {
 			dir := t.TempDir()

@@ -26,7 +26,7 @@ type redisInstance interface {
 	// signal sends a signal to the server; it returns after the server's end where the signal ends it.
 	signal(ctx context.Context, sig syscall.Signal) error
 	remove(ctx context.Context) error // stops the server if it runs, and removes its disk
-	log() string                      // what the server said lately, for the message of a test that fails
+	log() string                      // the server's latest output, for the message of a test that fails
 }
 
 // found is the result of the search for a Redis: where more servers come from, and the one that all tests share.
@@ -52,7 +52,7 @@ var realRedis = sync.OnceValues(func() (*found, error) {
 	return f, nil
 })
 
-// sharedInstance is what TestMain has to stop; nil as long as no test asked for a Redis.
+// sharedInstance is the server that TestMain stops; nil as long as no test asked for a Redis.
 var sharedInstance redisInstance
 
 func closeRealRedis() error {

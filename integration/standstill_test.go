@@ -6,7 +6,9 @@ import (
 	"testing"
 )
 
-// TestStoppedReplicaSaysOverload stops the process of the only replica. What comes due meanwhile is missed, and not because of Redis, which answers.
+// A tick that comes due while the only replica's process is stopped is missed because of overload, and not because of
+// Redis, which answers.
+// Promise: P6
 func TestStoppedReplicaSaysOverload(t *testing.T) {
 	t.Parallel()
 	const jobs, stopped = 20, 6 // so that claims are under way at most times

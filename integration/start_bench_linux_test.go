@@ -94,7 +94,7 @@ type startBench struct {
 	redis     redisInstance
 }
 
-// startRound is what came of the ticks of one round.
+// startRound is the result of the ticks of one round.
 type startRound struct {
 	late []float64 // of each start, in milliseconds, sorted
 	lost int       // ticks without a start
@@ -184,7 +184,7 @@ func (s *startBench) ours() startRound {
 	before := r.work()
 	<-time.After(startSeconds * time.Second)
 	cpu := r.work() - before
-	last := first.Add((startSeconds + startEvery) * time.Second) // what has not started when it is due once more is lost
+	last := first.Add((startSeconds + startEvery) * time.Second) // a job that has not started when it is due once more is lost
 	s.await("end of the round", func() bool {
 		return time.Now().After(last) || len(s.judge(notes, first, 0).late) == startSeconds*s.rate
 	})
@@ -358,18 +358,18 @@ func (r *startedReplica) work() float64 {
 	return float64(sum) / clockTicks
 }
 
-// wardensReplaced counts what the log tells of it.
+// wardensReplaced counts the replaced wardens in the log.
 func (r *startedReplica) wardensReplaced() int {
 	text, err := os.ReadFile(r.log)
 	if err != nil {
 		r.bench.Fatal(err)
 	}
-	return bytes.Count(text, []byte("there is a warden again"))
+	return bytes.Count(text, []byte("warden replaced"))
 }
 
 // end drains the replica.
 func (r *startedReplica) end() {
-	_ = r.cmd.Process.Signal(syscall.SIGTERM) // it may be over, which Wait tells
+	_ = r.cmd.Process.Signal(syscall.SIGTERM) // it may be over, as Wait shows
 	if err := r.cmd.Wait(); err != nil {
 		text, _ := os.ReadFile(r.log)
 		r.bench.Errorf("the replica: %v\n%s", err, text[max(0, len(text)-4096):])

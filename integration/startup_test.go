@@ -10,15 +10,15 @@ import (
 	"testing"
 )
 
-// oneJob is enough for tests about what happens before anything runs.
+// oneJob is enough for tests of the time before anything runs.
 const oneJob = `
 [jobs.quick]
 schedule = "* * * * * *"
 command = 'exec "$SCRIBE"'
 `
 
-// TestStartWithoutRedis starts a replica before its Redis: it keeps trying, says so, and works as soon as Redis is there.
-// Commands that only look give up at once, with 69.
+// A replica that starts before its Redis keeps trying, says so, and works as soon as Redis is there. Commands that
+// only look give up at once, with 69.
 func TestStartWithoutRedis(t *testing.T) {
 	t.Parallel()
 	s := startRedis(t, redisOpts{Persist: true})
@@ -27,7 +27,7 @@ func TestStartWithoutRedis(t *testing.T) {
 	r, gone := c.start(t, "r1"), c.start(t, "r2")
 	again := message("Redis does not answer; trying again")
 	e := r.WaitLog(t, soon, "complaint", again)
-	if e["redis"] != s.URL || e["error"] == nil || e["in"] == nil {
+	if e["redis"] != s.URL || e["error"] == nil || e["retry_in"] == nil {
 		t.Errorf("the complaint does not say what is wrong: %v", e)
 	}
 	eventually(t, soon, "second complaint", func() bool {
@@ -48,7 +48,7 @@ func TestStartWithoutRedis(t *testing.T) {
 	stopAll(t, []*replica{r})
 }
 
-// TestUnfitRedis starts replicas on servers that can't coordinate: they refuse with 1 and say what to do.
+// A replica refuses with 1 a server that cannot coordinate, and says what to do.
 func TestUnfitRedis(t *testing.T) {
 	t.Parallel()
 	old := regexp.MustCompile(`redis_version:[0-9]+`)
@@ -92,7 +92,7 @@ func TestUnfitRedis(t *testing.T) {
 	}
 }
 
-// TestUnsafeRedis starts replicas on servers that may forget: they warn and run; status tells the same.
+// A replica warns of a server that may lose data, and runs; status warns of it too.
 func TestUnsafeRedis(t *testing.T) {
 	t.Parallel()
 	for _, tc := range []struct {
@@ -128,7 +128,7 @@ func TestUnsafeRedis(t *testing.T) {
 	}
 }
 
-// TestNewerFormat has data of a newer version in Redis: nothing is touched, all refuse with 2.
+// Data of a newer version in Redis stays untouched: all commands refuse with 2.
 func TestNewerFormat(t *testing.T) {
 	t.Parallel()
 	c := newCluster(t, oneJob)
@@ -152,7 +152,7 @@ func TestNewerFormat(t *testing.T) {
 	}
 }
 
-// TestPassword runs on a Redis that wants a password, which comes from a file or from the environment.
+// The password of Redis comes from a file or from the environment, and no log shows it.
 func TestPassword(t *testing.T) {
 	t.Parallel()
 	const password = "s3cret/of redis"
@@ -194,7 +194,8 @@ func TestPassword(t *testing.T) {
 	}
 }
 
-// TestEvictingRedisKeepsNoFence has Redis drop keys when memory is short: a lock is none there, and any token would pass a fence that was dropped.
+// A Redis that evicts keys is refused for locks and fences, since it may drop them when memory is short. A dropped lock
+// excludes no client, and a dropped fence lets any token pass.
 func TestEvictingRedisKeepsNoFence(t *testing.T) {
 	t.Parallel()
 	on := func(policy string) []string {

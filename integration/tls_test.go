@@ -16,8 +16,8 @@ import (
 	"time"
 )
 
-// TestTLS runs on a Redis behind TLS with a CA of its own, which wants a certificate of its clients. It is the proxy that
-// speaks TLS: the same then holds for a Redis in a container, which can't see the test's files.
+// Replicas and commands work on a Redis behind TLS with a CA of its own that demands client certificates. The
+// proxy speaks TLS: the same then holds for a Redis in a container, which can't see the test's files.
 func TestTLS(t *testing.T) {
 	t.Parallel()
 	dir := t.TempDir()

@@ -29,7 +29,7 @@ func said(t *testing.T, p *replica, line string) {
 	eventually(t, soon, line+" from "+p.Name, func() bool { return strings.Contains("\n"+strings.Join(p.Log(), "\n")+"\n", "\n"+line+"\n") })
 }
 
-// onDemand are jobs that run when somebody asks for it, and go on when a file is there.
+// onDemand are jobs that run on request, and go on when a file is there.
 func onDemand(gate string) string {
 	return `
 [defaults]
@@ -49,7 +49,8 @@ command = 'echo "$CRONCLAVE_TICK" "$CRONCLAVE_TRIGGER"'
 `
 }
 
-// TestTrigger has one of three replicas run a job, and shows what it prints while it runs.
+// A triggered run starts once, on one of three replicas, and its output is shown while it runs.
+// Promise: P1
 func TestTrigger(t *testing.T) {
 	t.Parallel()
 	gate := filepath.Join(t.TempDir(), "gate")
@@ -101,9 +102,9 @@ func TestTrigger(t *testing.T) {
 	c.command(t, "trigger", "daily").want(t, 1, "no replica is there")
 }
 
-// TestTakerOfARequestIsKilled between the moment at which it alone may act on the request and the start of the run: another one
-// takes its place, once.
-func TestTakerOfARequestIsKilled(t *testing.T) {
+// A replica that claimed a trigger request and is killed before the run starts is replaced by another, once.
+// Promise: P5
+func TestClaimantOfARequestIsKilled(t *testing.T) {
 	t.Parallel()
 	gate := filepath.Join(t.TempDir(), "gate")
 	c := newCluster(t, onDemand(gate))
@@ -113,23 +114,23 @@ func TestTakerOfARequestIsKilled(t *testing.T) {
 		replicas[r.Name] = r
 	}
 	c.awaitReplicas(t, 3)
-	// A lock that is closed to grants, as after Redis has forgotten, has whoever takes the request wait.
+	// A lock that is closed to grants, as after Redis has forgotten, makes the claimant of the request wait.
 	closed := c.Client.Time(t.Context()).Val().Add(12 * time.Second)
 	must(t, c.Client.HSet(t.Context(), "cronclave:"+c.Namespace+":{gated}:job", "longest", 12_000_000, "closed", closed.UnixMicro()).Err())
 	waits := c.begin(t, "trigger", "gated", "--wait")
-	var taker string
-	eventually(t, soon, "word of who has taken it", func() bool {
+	var claimant string
+	eventually(t, soon, "claim of the request", func() bool {
 		_, after, ok := strings.Cut(strings.Join(waits.Log(), "\n"), "cronclave: replica ")
-		taker, _, _ = strings.Cut(after, " ")
+		claimant, _, _ = strings.Cut(after, " ")
 		return ok
 	})
-	replicas[taker].Kill(t)
+	replicas[claimant].Kill(t)
 	if code := waits.Wait(t, 2*soon); code != 7 {
 		t.Errorf("exit code %d, want the job's", code)
 	}
 	starts := event("start", c.lines(t, "gated"))
-	if len(starts) != 1 || starts[0].Replica == taker {
-		t.Errorf("taken by %s, runs: %+v", taker, starts)
+	if len(starts) != 1 || starts[0].Replica == claimant {
+		t.Errorf("taken by %s, runs: %+v", claimant, starts)
 	}
 }
 
@@ -139,8 +140,9 @@ func (c *cluster) awaitReplicas(t *testing.T, n int) {
 	eventually(t, soon, "registration of all replicas", func() bool { return len(c.status(t).Replicas) == n })
 }
 
-// TestErrandOnAQuorum is begun once, and a taker that dies is replaced.
-func TestErrandOnAQuorum(t *testing.T) {
+// A trigger request on a quorum is begun once, and a claimant that dies is replaced.
+// Promise: P5
+func TestRequestOnAQuorum(t *testing.T) {
 	t.Parallel()
 	servers := masters(t)
 	member := func(name string) (e *election.Elector, die func()) {
@@ -164,12 +166,12 @@ func TestErrandOnAQuorum(t *testing.T) {
 	a, die := member("a")
 	b, _ := member("b")
 	now := servers[0].Client.Time(t.Context()).Val()
-	what := election.Errand{Job: "report", ID: "please", Created: now, Expires: now.Add(time.Minute), Lease: time.Second}
+	what := election.TriggerRequest{Job: "report", ID: "please", Created: now, Expires: now.Add(time.Minute), Lease: time.Second}
 	take := func(e *election.Elector, want election.Verdict) (r election.Result) {
 		t.Helper()
 		eventually(t, soon, string(want), func() bool {
-			what.Taker = rand.Text()
-			r = e.Take(t.Context(), what)
+			what.Claimant = rand.Text()
+			r = e.ClaimTrigger(t.Context(), what)
 			return r.Verdict == want
 		})
 		return r
@@ -179,11 +181,11 @@ func TestErrandOnAQuorum(t *testing.T) {
 		t.Errorf("while it is not begun: %+v", r)
 	}
 	die()
-	heir := take(b, election.Granted)
-	if heir.Term.Attempt() != 2 {
-		t.Errorf("attempt %d", heir.Term.Attempt())
+	recovery := take(b, election.Granted)
+	if recovery.Term.Attempt() != 2 {
+		t.Errorf("attempt %d", recovery.Term.Attempt())
 	}
-	must(t, heir.Term.End(t.Context()))
+	must(t, recovery.Term.End(t.Context()))
 	c, _ := member("c")
 	if r := take(c, election.Taken); !r.Until.IsZero() {
 		t.Errorf("after it was begun: %+v", r)

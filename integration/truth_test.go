@@ -15,11 +15,11 @@ import (
 	"golang.org/x/sys/unix"
 )
 
-// scribeProgram is the job of these tests: it appends to a file what happens to it. What the tests conclude about runs
-// comes from that file, never from what replicas say.
+// scribeProgram is the job of these tests: it appends to a file the events of its run. The tests conclude about runs
+// from that file, never from the words of replicas.
 const scribeProgram = "./testdata/scribe"
 
-// line is what a scribe writes; see there.
+// line is a line of a scribe; see there.
 type line struct {
 	Event   string `json:"event"` // start, beat, term, end
 	Job     string `json:"job"`
@@ -64,7 +64,7 @@ func newChronicle(t *testing.T) chronicle {
 	return chronicle{path}
 }
 
-// lines returns what the scribes of one job have written so far, in the order of writing; of all jobs if it is "".
+// lines returns the lines that the scribes of one job have written so far, in the order of writing; of all jobs if it is "".
 func (c chronicle) lines(t *testing.T, job string) []line {
 	t.Helper()
 	var all []line
@@ -124,7 +124,7 @@ func event(kind string, lines []line) []line {
 	return slices.DeleteFunc(slices.Clone(lines), func(l line) bool { return l.Event != kind })
 }
 
-// latest is the last instant of which a line tells.
+// latest returns the last instant of the lines.
 func latest(lines []line) time.Time {
 	if len(lines) == 0 {
 		return time.Time{}
@@ -265,7 +265,7 @@ func awaitTime(t *testing.T, c *redis.Client, until time.Time) {
 	eventually(t, patience, "passing of "+until.Format(time.TimeOnly), func() bool { return redisTime(t, c).After(until) })
 }
 
-// monotonic is the clock of the machine that nobody sets.
+// monotonic is the clock of the machine that cannot be set.
 func monotonic(t *testing.T) (micros int64) {
 	t.Helper()
 	var now unix.Timespec

@@ -31,7 +31,9 @@ func (c *cluster) warnings(t *testing.T, code string) (messages []string) {
 	return messages
 }
 
-// TestReplicasThatDisagreeAreNamed: with the job and its forms, in status and in the leader's log; once, and once more when they agree (P8).
+// Jobs whose configuration differs between replicas are named with their forms, in status and in the leader's log
+// (P8). The log has it once, and once more when they agree.
+// Promise: P8
 func TestReplicasThatDisagreeAreNamed(t *testing.T) {
 	t.Parallel()
 	const same = `
@@ -42,11 +44,11 @@ command = "true"
 	const before, after = same + "[jobs.edited]\nschedule = \"@daily\"\ncommand = \"true\"\n", same + "[jobs.edited]\nschedule = \"@hourly\"\ncommand = \"true\"\n"
 	c := newCluster(t, before)
 	replicas := []*replica{c.start(t, "old")}
-	replicas[0].WaitLog(t, soon, "election", message("leader of the cluster's housekeeping"))
+	replicas[0].WaitLog(t, soon, "election", message("leadership won"))
 	c.edit(t, after)
 	replicas = append(replicas, c.start(t, "new"))
 
-	eventually(t, soon, "a warning that names the job and who has which", func() bool {
+	eventually(t, soon, "a warning that names the job and the replicas of each form", func() bool {
 		all := strings.Join(c.warnings(t, "config_differs"), "\n")
 		return strings.Contains(all, "job edited: new (") && strings.Contains(all, "); old (")
 	})
@@ -69,8 +71,9 @@ command = "true"
 	}
 }
 
-// TestHeartbeat: the leader sends it, and when it is killed the next one does; what is wrong with it is told, without the secret in its URL.
-func TestHeartbeat(t *testing.T) {
+// The leader sends the heartbeat, and when it is killed the next leader does. A fault is reported without the secret
+// in the URL.
+func TestLeaderSendsHeartbeats(t *testing.T) {
 	t.Parallel()
 	var beats atomic.Int64
 	var deaf atomic.Bool
@@ -87,7 +90,7 @@ func TestHeartbeat(t *testing.T) {
 	c := newCluster(t, oneJob+"\n[heartbeat]\nurl = \"${CRONCLAVE_TEST_HEARTBEAT}\"\nevery = \"1s\"\n")
 	c.env = append(c.env, "CRONCLAVE_TEST_HEARTBEAT="+ear.URL+"/s3cr3t")
 	leader := c.start(t, "r1")
-	leader.WaitLog(t, soon, "election", message("leader of the cluster's housekeeping"))
+	leader.WaitLog(t, soon, "election", message("leadership won"))
 	heard := func(n int64) {
 		t.Helper()
 		from := beats.Load()
@@ -97,17 +100,17 @@ func TestHeartbeat(t *testing.T) {
 	next := c.start(t, "r2")
 	next.WaitLog(t, soon, "announcement", announced)
 	leader.Kill(t)
-	next.WaitLog(t, startTimeout, "election", message("leader of the cluster's housekeeping"))
+	next.WaitLog(t, startTimeout, "election", message("leadership won"))
 	heard(3)
 	deaf.Store(true)
 	eventually(t, soon, "a warning", func() bool {
 		all := strings.Join(c.warnings(t, "heartbeat"), "\n")
-		return strings.Contains(all, "leader r2: the heartbeat to "+ear.URL+" is not heard: the answer is 418")
+		return strings.Contains(all, "leader r2: the heartbeat to "+ear.URL+" failed: the answer is 418")
 	})
 	deaf.Store(false)
-	next.WaitLog(t, soon, "word that it is heard", message("the heartbeat is heard again"))
+	next.WaitLog(t, soon, "word that it is heard", message("heartbeat succeeds again"))
 	stopAll(t, []*replica{next})
-	if n := told([]*replica{next}, "the heartbeat is not heard"); n != 1 {
+	if n := told([]*replica{next}, "heartbeat failed"); n != 1 {
 		t.Errorf("said %d times", n)
 	}
 	if said := strings.Join(append(leader.Log(), next.Log()...), "\n"); strings.Contains(said, "s3cr3t") {

@@ -11,11 +11,11 @@ import (
 	"time"
 )
 
-// pollEvery is how often a condition is looked at: often enough for times in a test's message to mean something,
-// seldom enough to leave a machine of two cores to what is tested.
+// pollEvery is the interval of the checks of a condition: often enough for times in a test's message to mean
+// something, seldom enough to leave a machine of two cores to the program under test.
 const pollEvery = 20 * time.Millisecond
 
-// poll looks at the condition at once and then again and again until it holds or the context is done. It tells
+// poll checks the condition at once and then again and again until it holds or the context is done. It returns
 // whether the condition held.
 func poll(ctx context.Context, holds func() bool) bool {
 	tick := time.NewTicker(pollEvery)
@@ -32,7 +32,7 @@ func poll(ctx context.Context, holds func() bool) bool {
 	}
 }
 
-// eventually fails the test unless the condition holds within the time. What it waits for completes "no ...".
+// eventually fails the test unless the condition holds within the time. The text completes "no ...".
 func eventually(t *testing.T, within time.Duration, what string, holds func() bool) {
 	t.Helper()
 	ctx, cancel := context.WithTimeout(t.Context(), within)

@@ -42,7 +42,8 @@ func (r *replica) warden(t *testing.T) (pid int) {
 	return pid
 }
 
-// TestKilledReplicaLeavesNoOrphans kills the replica that runs a job (P7). The next tick runs elsewhere.
+// A replica that is killed leaves no process (P7). The next tick of its job runs elsewhere.
+// Promise: P7
 func TestKilledReplicaLeavesNoOrphans(t *testing.T) {
 	t.Parallel()
 	const lease, promised = 3 * time.Second, time.Second
@@ -76,7 +77,9 @@ func TestKilledReplicaLeavesNoOrphans(t *testing.T) {
 	}
 }
 
-// TestFrozenReplicaLosesItsRun stops the replica that runs a job for three leases (P3).
+// A frozen replica loses its run before the lease ends (P3). The test stops the replica that runs a job for three
+// leases.
+// Promise: P3
 func TestFrozenReplicaLosesItsRun(t *testing.T) {
 	t.Parallel()
 	const lease = 6 * time.Second
@@ -113,7 +116,7 @@ func TestFrozenReplicaLosesItsRun(t *testing.T) {
 	awaitTime(t, c.Client, stopped.Add(3*lease))
 	frozen.Cont(t)
 	frozen.WaitLog(t, soon, "word of the warden's kill", func(e logEntry) bool {
-		return e.Message() == "the warden has killed a run" && e["job"] == "family" && e["run_id"] == first.RunID && e["reason"] != nil
+		return e.Message() == "warden killed a run" && e["job"] == "family" && e["run_id"] == first.RunID && e["reason"] != nil
 	})
 	frozen.WaitLog(t, soon, "end of the run", func(e logEntry) bool { return e.Message() == "finished" && e["run_id"] == first.RunID })
 	named(t, replicas, second.Replica).Kill(t)
@@ -128,14 +131,15 @@ func TestFrozenReplicaLosesItsRun(t *testing.T) {
 	if third.Token <= second.Token {
 		t.Errorf("the token did not grow:\n%s", text([]line{second, third}))
 	}
-	for _, r := range replicas { // nobody waits for the drain
+	for _, r := range replicas { // no need to wait for the drain
 		if r.Name != second.Replica {
 			r.Kill(t)
 		}
 	}
 }
 
-// TestReplicaReplacesItsWarden kills a warden, and later its replica: the job's processes die with the second, not with the first.
+// A replica replaces its killed warden, and a job's processes die with the replica, not with the warden.
+// Promise: P7
 func TestReplicaReplacesItsWarden(t *testing.T) {
 	t.Parallel()
 	c := newCluster(t, family+`lease = "1m"`)
@@ -144,7 +148,7 @@ func TestReplicaReplacesItsWarden(t *testing.T) {
 	if err := syscall.Kill(r.warden(t), syscall.SIGKILL); err != nil {
 		t.Fatal(err)
 	}
-	r.WaitLog(t, soon, "new warden", message("there is a warden again"))
+	r.WaitLog(t, soon, "new warden", message("warden replaced"))
 	seen := len(c.lines(t, "family"))
 	eventually(t, soon, "word of the family", func() bool { return len(c.lines(t, "family")) > seen+10 })
 	r.Kill(t)
@@ -152,7 +156,8 @@ func TestReplicaReplacesItsWarden(t *testing.T) {
 	awaitDead(t, mine)
 }
 
-// awaitDead waits until all processes that wrote some lines are dead. Whoever should reap them may be frozen, or dead itself.
+// awaitDead waits until all processes that wrote some lines are dead. Their parent may be frozen, or dead itself, and
+// not reap them.
 func awaitDead(t *testing.T, lines []line) {
 	t.Helper()
 	eventually(t, soon, "end of all processes", func() bool {
@@ -160,10 +165,10 @@ func awaitDead(t *testing.T, lines []line) {
 	})
 }
 
-// over tells whether a process has ended, reaped or not.
+// over returns whether a process has ended, reaped or not.
 func over(pid int) bool { s := processState(pid); return s == "" || strings.HasPrefix(s, "Z") }
 
-// TestReplicaThatCanHaveNoWardenDrains kills every warden as soon as it is there.
+// A replica that can have no warden drains. The test kills every warden as soon as it is there.
 func TestReplicaThatCanHaveNoWardenDrains(t *testing.T) {
 	t.Parallel()
 	c := newCluster(t, `
@@ -184,7 +189,7 @@ command = 'exec "$SCRIBE"'
 	kill(r.warden(t))
 	eventually(t, 2*soon, "end of the replica", func() bool {
 		for _, e := range r.LogEntries() {
-			if e.Message() == "there is a warden again" {
+			if e.Message() == "warden replaced" {
 				pid, _ := strconv.Atoi(fmt.Sprint(e["pid"]))
 				kill(pid)
 			}
@@ -194,11 +199,11 @@ command = 'exec "$SCRIBE"'
 	if code := r.Wait(t, soon); code != 1 {
 		t.Errorf("exit code %d, want 1", code)
 	}
-	r.WaitLog(t, soon, "reason", message("draining: no warden can be started"))
+	r.WaitLog(t, soon, "reason", message("draining: warden cannot be started"))
 }
 
-// TestRunOutlivesItsLease has Redis away for longer than the lease of a job that says that it may go on.
-func TestRunOutlivesItsLease(t *testing.T) {
+// TestRunGoesOnWithoutItsLease has Redis away for longer than the lease of a job that says that it may go on.
+func TestRunGoesOnWithoutItsLease(t *testing.T) {
 	t.Parallel()
 	s := startRedis(t, redisOpts{})
 	c := newClusterOn(t, s, `

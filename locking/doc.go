@@ -9,37 +9,41 @@
 //	defer lease.Release(ctx)
 //	return work(lease.Context(), lease.Token()) // the context ends before the lease does
 //
-// A lock is K slots, numbered from 0; a lease is a hold on one of them for a limited time, by the server's clock. A [Client]
-// renews the leases it holds, each after a third of its length (on a quorum after 30s at most), until they are released. It is safe for concurrent use, and one is enough for a
-// process: what its callers ask for at the same time travels together.
+// A lock is K slots, numbered from 0; a lease is a hold on one of them for a limited time, by the server's
+// clock. A [Client] renews the leases it holds, each after a third of its length (on a quorum after 30s at
+// most), until they are released. It is safe for concurrent use, and one is enough for a process: requests that
+// its callers make at the same time share round trips.
 //
 // # Which call
 //
-//   - [Mutex.Lock] and [Semaphore.Acquire] wait in line, first come, first served. Whoever releases a slot hands it to the first, and only that waiter is
-//     told. Waiters that die are dropped when they have not asked for some seconds.
-//   - [Mutex.TryLock] and [Semaphore.TryAcquire] wait for nobody, and pass nobody who waits. "Held by another" is a result, not an error. A server that
-//     is away is asked for [Config.Timeout].
-//   - [Mutex.Enter] is for functions that lock by themselves and are also called where the lock is held already: the context carries it.
-//   - [Client.Several] locks some locks together, all or none, and holds nothing while it waits. Their names share a hash tag.
+//   - [Mutex.Lock] and [Semaphore.Acquire] wait in line, first come, first served. A release hands the slot to
+//     the first waiter and notifies only that one. Waiters that die are dropped when they have not asked for
+//     some seconds.
+//   - [Mutex.TryLock] and [Semaphore.TryAcquire] do not wait, and do not pass waiters. "Held by another" is a
+//     result, not an error. A server that is away is asked for [Config.Timeout].
+//   - [Mutex.LockReentrant] is for functions that lock by themselves and are also called where the lock is held already: the context carries it.
+//   - [Client.MultiLock] locks some locks together, all or none, and holds nothing while it waits. Their names share a hash tag.
 //   - [Client.Update] changes keys of the same Redis with no lock at all, and tries again when another was faster.
 //   - [Fence] and [Gate] are for resources that can't compare tokens themselves.
-//   - [Name] makes the names of fine-grained locks, one for each thing. Who takes locks one after the other takes the smaller name first, everywhere, so
-//     that nobody waits in a circle.
+//   - [Name] makes the names of fine-grained locks, one for each thing. A caller that takes locks one after
+//     the other takes the smaller name first, everywhere, so that no cycle of waiters arises.
 //
 // # When the answer is not known
 //
-// A request that got no answer may have been granted. [ErrUnknown] says so: the calls above ask again with the same lease id until
-// their context ends (so give those that wait one with a deadline), or until [Config.Timeout] has passed where they wait for nobody, and what the server may have granted is then given back in the background.
-// [ErrRefused] comes with it, at once, where the server does not accept the user or the key, and asking again would change nothing.
-// [Lease.Release] that got no answer goes on in the background, too.
+// A request that got no answer may have been granted. [ErrUnknown] says so: the calls above ask again with the
+// same lease id until their context ends (so give those that wait one with a deadline), or until
+// [Config.Timeout] has passed where they do not wait. A grant that the server may have made is then given back
+// in the background. [ErrRefused] comes with it, at once, where the server does not accept the user or the key,
+// and asking again would change nothing. [Lease.Release] that got no answer goes on in the background, too.
 //
 // # What is promised
 //
 //   - By the server's clock there are never more leases than slots.
 //   - Of two grants of one lock the later has the greater token: across expiry, a crash of the holder, a restart and FLUSHALL, once the server's clock is past the
 //     last token's time. A [Token] is the server's time in microseconds, or one more than the newest, and below 2^53.
-//   - [Lease.Context] ends before the lease does, by a local clock that nothing steps and that goes on while the machine sleeps, counted from before
-//     the request was sent. context.Cause tells why. [Lease.Endangered] warns when a third is left.
+//   - [Lease.Context] ends before the lease does, by a local clock that nothing steps and that goes on while
+//     the machine sleeps, counted from before the request was sent. context.Cause returns the reason.
+//     [Lease.Endangered] warns when a third is left.
 //   - Who waited and was cancelled never holds a slot.
 //   - Clocks of clients don't matter: no request has one in it.
 //
@@ -48,9 +52,9 @@
 //   - A process that stands still can't notice that its lease has ended. Only the token protects then, where the resource refuses smaller ones:
 //     the shortest way is a comparison in the statement that writes. [WithDelay] keeps a slot shut for a while after its lease ended without a
 //     release, for what such a holder has still on its way.
-//   - One master must serve at a time. A failover that loses writes may let two hold a slot for up to a lease, unless [Config.AckedReplicas] has replicas
-//     acknowledge what counts.
-//   - After Redis has forgotten (FLUSHALL, a restart without its data) exclusivity holds as far as a client had witnessed the lock before: it reminds the
+//   - One master must serve at a time. A failover that loses writes may let two hold a slot for up to a lease,
+//     unless [Config.AckedReplicas] has replicas acknowledge each grant.
+//   - After Redis has forgotten (FLUSHALL, a restart without its data) exclusivity holds as far as a client had observed the lock before: it reminds the
 //     server, which closes the lock for one lease, in which living holders put their slots back.
 //   - A lease that was waited for may have one second only until [Lease.Confirmed].
 //   - Where the server's ACL forbids the channels that begin with [Config.Prefix], waiters find out by asking, half a second later ([Config.OnForbidden]).
@@ -59,29 +63,25 @@
 //
 // With [Config.Quorum] a lock is held where a majority of an odd number of masters has the same row: a minority may be down, hang, be cut off or forget, and costs
 // nothing. Tokens grow, and a node that has forgotten does not vote until no lease that it may have voted for is left. It needs Redis 7. Waiting is by asking again there, so it
-// is not fair; [Client.Several], [Client.Update] and [Fence] need one server and say [ErrQuorum]. Of two slots of a semaphore whose requests overlapped
+// is not fair; [Client.MultiLock], [Client.Update] and [Fence] need one server and say [ErrQuorum]. Of two slots of a semaphore whose requests overlapped
 // the one that was served last may have the smaller token.
 //
 // # Keys, memory, and the user that Redis has to allow
 //
-// All keys begin with [Config.Prefix], and those of one lock share a hash tag, its name. A lock that nobody uses is forgotten after [Config.Idle], and not before
-// twice its longest lease; it takes some 450 bytes until then. This user may do all that a client with the prefix "shop:" needs, also on a Cluster, on a quorum, and with [Config.AckedReplicas]:
+// All keys begin with [Config.Prefix], and those of one lock share a hash tag, its name. An unused lock is
+// forgotten after [Config.Idle], and not before twice its longest lease; it takes some 450 bytes until then.
+// This user may do all that a client with the prefix "shop:" needs, also on a Cluster, on a quorum, and with
+// [Config.AckedReplicas]:
 //
 //	ACL SETUSER shop on >secret ~shop:* &shop:* +hello +ping +time +info +wait +eval +evalsha +script|load
 //	    +get +set +del +exists +pexpire +persist +pttl +hget +hset +hdel +hmget +hgetall +hlen +hvals +hexists +hincrby
 //	    +sadd +smembers +zadd +zrem +zrange +zrangebyscore +zscore +zrank +zcount
 //	    +publish +subscribe +spublish +ssubscribe +watch +unwatch +multi +exec +asking +cluster|slots
 //
-// What [Client.Update] is to write comes to that.
+// [Client.Update] also needs the rights of the commands that it is to write.
 //
 // # Metrics
 //
-// [Hooks] are told how long callers waited and held, how much of a lease was left when its renewal came, what was lost, and whom they waited for. The package
-// depends on no metrics library.
-//
-// # For schedulers
-//
-// [Client.Acquire] is the primitive below all that. With a [Tick] the grant is also entered in a ledger, in the same atomic step, so that no tick of a
-// schedule is ever granted twice, however short its lease was. [Client.Look], [Client.Bury], [Client.Tell], [Client.Hear], [Client.Withdraw], and most of what
-// a [Request] can say, are for package election and its kind: locks alone need none of it.
+// [Hooks] report how long callers waited and held, how much of a lease was left when its renewal came, which
+// leases were lost, and which holders callers waited for. The package depends on no metrics library.
 package locking

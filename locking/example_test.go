@@ -37,7 +37,7 @@ func ExampleMutex() {
 
 	lease, ok, err := client.Mutex("orders").TryLock(ctx)
 	if err != nil {
-		log.Fatal(err) // can't tell; what the server may have granted is given back
+		log.Fatal(err) // no answer; a grant that the server may have made is given back
 	}
 	if !ok {
 		return // another holds it
@@ -87,49 +87,6 @@ func ExampleSemaphore() {
 	// all slots are held
 }
 
-// Two replicas claim the same tick. One runs it; the other is told so, also long after the run has ended.
-func ExampleClient_Acquire() {
-	rdb, closeAll := connect()
-	defer closeAll()
-	ctx := context.Background()
-	replica := func(name string) *locking.Client {
-		c, err := locking.New(locking.Config{Redis: rdb, Prefix: "shop:", Owner: name})
-		if err != nil {
-			log.Fatal(err)
-		}
-		return c
-	}
-	one, two := replica("one"), replica("two")
-	defer one.Close()
-	defer two.Close()
-
-	// A replica that starts announces its schedule: ticks before that are not run in retrospect.
-	state := one.Look(ctx, []locking.LookRequest{{Lock: "report", Permanent: true, Schedule: "every second"}})[0]
-	if state.Err != nil {
-		log.Fatal(state.Err)
-	}
-	at := state.Now.Truncate(time.Second).Add(time.Second)
-	claim := locking.Request{
-		Lock: "report", Permanent: true, Trigger: "schedule",
-		Tick: &locking.Tick{At: at, Previous: at.Add(-time.Second), Schedule: "every second"},
-	}
-
-	answer := one.Acquire(ctx, claim)
-	for answer.Verdict == locking.Early { // by the server's clock, whatever the own one says
-		<-time.After(time.Until(answer.Until))
-		answer = one.Acquire(ctx, claim)
-	}
-	fmt.Println("one:", answer.Verdict)
-	if err := answer.Lease.Release(ctx); err != nil {
-		log.Fatal(err)
-	}
-	late := two.Acquire(ctx, claim)
-	fmt.Println("two:", late.Verdict, "as", late.Outcome)
-	// Output:
-	// one: granted
-	// two: decided as granted
-}
-
 // A holder that stood still brings its token to a resource that has seen a greater one. A resource that can compare tokens itself is
 // safer: see docs/fencing.md.
 func ExampleFence() {
@@ -167,7 +124,7 @@ func ExampleFence() {
 	// the older one is stale, after the newer: true
 }
 
-// What a gate guards is written in the order of the tokens.
+// A gate lets writes through in the order of their tokens.
 func ExampleGate() {
 	var gate locking.Gate
 	latest := ""
@@ -196,7 +153,7 @@ func ExampleName() {
 }
 
 // A function that locks by itself, and is also called where the lock is held already.
-func ExampleMutex_Enter() {
+func ExampleMutex_LockReentrant() {
 	rdb, closeAll := connect()
 	defer closeAll()
 	client, err := locking.New(locking.Config{Redis: rdb, Prefix: "shop:"})
@@ -208,7 +165,7 @@ func ExampleMutex_Enter() {
 
 	var newest locking.Token
 	count := func(ctx context.Context) error {
-		_, lease, err := stock.Enter(ctx)
+		_, lease, err := stock.LockReentrant(ctx)
 		if err != nil {
 			return err
 		}
@@ -217,7 +174,7 @@ func ExampleMutex_Enter() {
 		newest = lease.Token()
 		return nil
 	}
-	ctx, lease, err := stock.Enter(context.Background())
+	ctx, lease, err := stock.LockReentrant(context.Background())
 	if err != nil {
 		log.Fatal(err)
 	}
@@ -232,8 +189,8 @@ func ExampleMutex_Enter() {
 	// <nil>
 }
 
-// A transfer needs both accounts, or none: nobody waits with one of them in hand.
-func ExampleClient_Several() {
+// A transfer needs both accounts, or none: no caller waits with one of them in hand.
+func ExampleClient_MultiLock() {
 	rdb, closeAll := connect()
 	defer closeAll()
 	client, err := locking.New(locking.Config{Redis: rdb, Prefix: "bank:"})
@@ -244,7 +201,7 @@ func ExampleClient_Several() {
 	ctx := context.Background()
 	from, to := locking.Tagged("accounts", "17"), locking.Tagged("accounts", "4")
 
-	leases, err := client.Several(from, to).With(locking.WithLease(time.Minute)).Lock(ctx)
+	leases, err := client.MultiLock(from, to).With(locking.WithLease(time.Minute)).Lock(ctx)
 	if err != nil {
 		log.Fatal(err)
 	}
@@ -252,7 +209,7 @@ func ExampleClient_Several() {
 	tokens := leases.Tokens()
 	fmt.Println("tokens of both:", tokens[from] > 0 && tokens[to] > 0)
 
-	_, ok, err := client.Several(to, locking.Tagged("accounts", "5")).TryLock(ctx)
+	_, ok, err := client.MultiLock(to, locking.Tagged("accounts", "5")).TryLock(ctx)
 	fmt.Println("another transfer meanwhile:", ok, err)
 	fmt.Println("released:", leases.Release(ctx))
 	// Output:
@@ -261,7 +218,7 @@ func ExampleClient_Several() {
 	// released: <nil>
 }
 
-// A counter needs no lock: who was too late tries again.
+// A counter needs no lock: a caller that was too late tries again.
 func ExampleClient_Update() {
 	rdb, closeAll := connect()
 	defer closeAll()

@@ -12,7 +12,7 @@ import (
 	"github.com/cronclave/cronclave/locking"
 )
 
-// Whoever waits stands in line until the context ends: then it is out of the line, and holds nothing.
+// A caller waits in line until the context ends: then it is out of the line, and holds nothing.
 func ExampleMutex_Lock() {
 	rdb, closeAll := connect()
 	defer closeAll()
@@ -65,15 +65,15 @@ func ExampleConfig_quorum() {
 	if err := lease.Release(ctx); err != nil {
 		log.Fatal(err)
 	}
-	_, _, err = client.Several("{shop}:a", "{shop}:b").TryLock(ctx)
+	_, _, err = client.MultiLock("{shop}:a", "{shop}:b").TryLock(ctx)
 	fmt.Println("needs one server:", errors.Is(err, locking.ErrQuorum))
 	// Output:
 	// held: true
 	// needs one server: true
 }
 
-// A printer can't compare tokens: nobody gets it within ten seconds of the end of a lease that was not released, when its holder may
-// still be at work.
+// A printer can't compare tokens, so it is not granted within ten seconds of the end of a lease that was not
+// released, when its holder may still be at work.
 func ExampleWithDelay() {
 	rdb, closeAll := connect()
 	defer closeAll()

@@ -2,114 +2,108 @@ package locking
 
 import (
 	"context"
-	"errors"
-	"fmt"
-	"math/rand/v2"
 	"time"
+
+	"github.com/cronclave/cronclave/internal/lease/engine"
 )
 
 // Mutex is a lock with one row.
-type Mutex struct{ sem Semaphore }
+type Mutex engine.Mutex
 
 // Semaphore is a lock with a number of rows, so that up to as many leases are held at once. The number is kept
 // with the lock for [Config.Idle] after it was used last: asking with another one is [ErrLimit] until then.
-type Semaphore struct {
-	client  *Client
-	request Request
-}
+type Semaphore engine.Semaphore
 
-// Option changes how a [Mutex], a [Semaphore] or a set of [Several] acquires.
-type Option func(*terms)
-
-// terms are what options can change of a [Request]: all that the queue carries from a waiter to its grant.
-type terms struct {
-	lease, delay time.Duration
-	anyLimit     bool
-}
+// Option changes how a [Mutex], a [Semaphore] or a set of [MultiLock] acquires.
+type Option = engine.Option
 
 // WithLease sets how long a lease lasts without renewal. The default is 30s.
-func WithLease(d time.Duration) Option { return func(t *terms) { t.lease = d } }
+func WithLease(d time.Duration) Option { return engine.WithLease(d) }
 
-// WithDelay keeps a row shut for a while, 1h at most, after its lease ended without a release: see [Request.Delay]. The default is none.
-func WithDelay(d time.Duration) Option { return func(t *terms) { t.delay = d } }
+// WithDelay keeps a row shut for a while, 1h at most, after its lease ended without a release, for what a holder that stands still may have on its way. The default is none.
+func WithDelay(d time.Duration) Option { return engine.WithDelay(d) }
 
-// WithAnyLimit accepts a lock that is in use with another number of slots: see [Request.AnyLimit]. It is not for a set of [Several].
-func WithAnyLimit() Option { return func(t *terms) { t.anyLimit = true } }
-
-// termsOf are those that options give.
-func termsOf(options []Option) (t terms) {
-	for _, o := range options {
-		o(&t)
-	}
-	return t
-}
+// WithAnyLimit accepts a lock that is in use with another number of slots, which it leaves as it is. It is not for a set of [MultiLock].
+func WithAnyLimit() Option { return engine.WithAnyLimit() }
 
 // Mutex is the mutex of this name. It makes no call.
 func (c *Client) Mutex(name string, options ...Option) *Mutex {
-	return &Mutex{*c.Semaphore(name, 1, options...)}
+	return (*Mutex)(c.Engine().Mutex(name, options...))
 }
-
-const noSlots = -1
 
 // Semaphore is the semaphore of this name, with 1 to 1000 slots. It makes no call.
 func (c *Client) Semaphore(name string, slots int, options ...Option) *Semaphore {
-	if slots == 0 { // which a Request may leave out
-		slots = noSlots
-	}
-	t := termsOf(options)
-	return &Semaphore{client: c, request: Request{Lock: name, Slots: slots, Lease: t.lease, Delay: t.delay, AnyLimit: t.anyLimit}}
+	return (*Semaphore)(c.Engine().Semaphore(name, slots, options...))
 }
 
-// TryLock locks the mutex if nobody holds it; ok tells whether it did. An error means that it can't tell: see [Semaphore.TryAcquire].
+func (m *Mutex) engine() *engine.Mutex { return (*engine.Mutex)(m) }
+
+func (s *Semaphore) engine() *engine.Semaphore { return (*engine.Semaphore)(s) }
+
+// Lock waits until the mutex is this caller's, first come, first served, or ctx ends: see [Semaphore.Acquire].
+func (m *Mutex) Lock(ctx context.Context) (*Lease, error) {
+	l, err := m.engine().Lock(ctx)
+	return (*Lease)(l), err
+}
+
+// TryLock locks the mutex if it is free; ok reports whether it did. An error means that the outcome is unknown:
+// see [Semaphore.TryAcquire].
 func (m *Mutex) TryLock(ctx context.Context) (lease *Lease, ok bool, err error) {
-	return m.sem.TryAcquire(ctx)
+	l, ok, err := m.engine().TryLock(ctx)
+	return (*Lease)(l), ok, err
 }
 
-// TryAcquire takes a row if one is free, and not for somebody in line; ok tells whether it did. While the outcome is unknown it asks again with
-// the same lease id, until ctx ends, or [Config.Timeout] has passed (on a quorum twice that), or the server says [ErrRefused]; then it returns an error that is
-// [ErrUnknown], and what the server may have granted is given back in the background. [Semaphore.Acquire] waits for a server that is away.
+// LockReentrant is [Mutex.Lock] for callers that may hold the mutex already (a reentrant lock). If ctx carries a lease of this mutex and this client that
+// is still held, that lease is returned, with its token, and has one hold more; else it waits for a new one. Each LockReentrant needs
+// one [Lease.Release], in any order; the last gives the lease up, and one too many is an error that is [ErrReleased].
+//
+// The context returned carries the lease. It is derived from ctx, and ends a moment after the lease does, with
+// the same cause: pass it on, and work under it. All goroutines that have it hold the lock, and none of them is
+// kept from another. A caller that starts a goroutine which may outlive its own hold enters once for it.
+//
+// A lease that was lost is never returned again. Its context has ended, so a call that enters with it gets
+// [ErrLost]. A call with a context that goes on all the same ([context.WithoutCancel]) gets a new lease, with a
+// greater token, and the holds of the lost one do not count for it. Where LockReentrant fails it returns ctx itself.
+func (m *Mutex) LockReentrant(ctx context.Context) (context.Context, *Lease, error) {
+	inner, l, err := m.engine().LockReentrant(ctx)
+	return inner, (*Lease)(l), err
+}
+
+// TryLockReentrant is [Mutex.LockReentrant] without waiting, as [Mutex.TryLock] is; ok reports whether this caller holds the
+// mutex now.
+func (m *Mutex) TryLockReentrant(ctx context.Context) (inner context.Context, lease *Lease, ok bool, err error) {
+	inner, l, ok, err := m.engine().TryLockReentrant(ctx)
+	return inner, (*Lease)(l), ok, err
+}
+
+// Acquire waits for a row in the lock's queue, which is served in order: a release hands the row to the first in
+// line and notifies only that waiter. A waiter whose process has died is dropped when it has not asked for some
+// seconds. While the server is away it goes on trying, but not where it says [ErrRefused]. The error wraps the
+// cause of ctx if that has ended, and is [ErrUnknown] too if the server did not answer then; the waiter is out
+// of the queue, or will be as soon as the server answers, and never holds a row. A lease that was waited for may
+// have a second only until [Lease.Confirmed].
+//
+// On a quorum there is no queue: it asks again with random pauses, so the caller that has waited longest need
+// not be next.
+func (s *Semaphore) Acquire(ctx context.Context) (*Lease, error) {
+	l, err := s.engine().Acquire(ctx)
+	return (*Lease)(l), err
+}
+
+// AcquireConfirmed is [Semaphore.Acquire] for work that takes time to stop: the lease has its whole length. One
+// that was lost before it was confirmed never reaches the caller, and is waited for again. ctx may have ended
+// when it is granted.
+func (s *Semaphore) AcquireConfirmed(ctx context.Context) (*Lease, error) {
+	l, err := s.engine().AcquireConfirmed(ctx)
+	return (*Lease)(l), err
+}
+
+// TryAcquire takes a row if one is free and no waiter is in line for it; ok reports whether it did. While the
+// outcome is unknown it asks again with the same lease id, until ctx ends, or [Config.Timeout] has passed (on a
+// quorum twice that), or the server says [ErrRefused]; then it returns an error that is [ErrUnknown], and a
+// grant that the server may have made is given back in the background. [Semaphore.Acquire] waits for a server
+// that is away.
 func (s *Semaphore) TryAcquire(ctx context.Context) (lease *Lease, ok bool, err error) {
-	a := s.insist(ctx, s.request.withDefaults())
-	if a.Verdict == Unknown {
-		return nil, false, a.Err
-	}
-	return a.Lease, a.Verdict == Granted, nil
-}
-
-// insist asks until the outcome is known, or can't be.
-func (s *Semaphore) insist(ctx context.Context, r Request) Answer {
-	if s.client.begin() { // which has Close wait for what is taken back
-		defer s.client.background.Done()
-	}
-	began := s.client.cfg.Clock()
-	a := s.client.Acquire(ctx, r)
-	if !errors.Is(a.Err, ErrUnknown) {
-		return a // without a timer
-	}
-	r.firstTry = false
-	ctx, cancel := context.WithTimeout(ctx, began+s.client.tryFor(r.Lease)-s.client.cfg.Clock())
-	defer cancel()
-	for pause := 5 * time.Millisecond; a.Unsure(); pause = min(2*pause, s.client.cfg.Timeout) {
-		s.client.rest(ctx, pause/2+rand.N(pause))
-		if ctx.Err() != nil {
-			a.Err = fmt.Errorf("%w (%w)", a.Err, context.Cause(ctx))
-			break
-		}
-		if again := s.client.Acquire(ctx, r); !again.Unsure() || ctx.Err() == nil { // else that is all it tells
-			a = again
-		}
-	}
-	if a.Verdict != Granted { // also where the last try was refused, or the client has closed: an earlier one may be granted yet
-		s.client.quit(r)
-	}
-	return a
-}
-
-// tryFor is for how long one that waits for nobody asks a server that does not answer.
-func (c *Client) tryFor(lease time.Duration) time.Duration {
-	trips := time.Duration(1)
-	if c.quorum != nil { // where a claim has two phases
-		trips = 2
-	}
-	return min(lease, trips*c.cfg.Timeout)
+	l, ok, err := s.engine().TryAcquire(ctx)
+	return (*Lease)(l), ok, err
 }

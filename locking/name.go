@@ -4,28 +4,30 @@ import (
 	"fmt"
 	"slices"
 	"strings"
+
+	"github.com/cronclave/cronclave/internal/lease"
 )
 
-// Name is the name of a fine-grained lock, one for each thing of a kind: Name("orders", "17") is "orders:17". Two names are equal only if
-// the kind and all ids are, whatever they contain: what separates them, braces, percent signs and control characters are
-// written as %3A and the like. The kind must not be empty.
+// Name is the name of a fine-grained lock, one for each thing of a kind: Name("orders", "17") is "orders:17".
+// Two names are equal only if the kind and all ids are, whatever they contain: separators, braces, percent signs
+// and control characters are written as %3A and the like. The kind must not be empty.
 //
 // Each such lock is on whichever node of a Cluster its whole name leads to, so that a kind's locks spread over all of them. Locks
-// that are taken together, see [Client.Several], are named by [Tagged].
+// that are taken together, see [Client.MultiLock], are named by [Tagged].
 //
-// Who holds one lock and waits for another can wait for ever, if somebody else does so the other way round. The order against that is
-// of their names, byte by byte, as [slices.Sort] has it: take the smaller name first, everywhere. [Client.Several] needs none:
-// it holds nothing while it waits.
+// A caller that holds one lock and waits for another can wait for ever, if another caller does so the other way
+// round. The order of the names prevents that, byte by byte, as [slices.Sort] has it: take the smaller name
+// first, everywhere. [Client.MultiLock] needs none: it holds nothing while it waits.
 func Name(kind string, ids ...string) string {
 	return strings.Join(escaped(append([]string{kind}, ids...)), ":")
 }
 
 // Tagged is [Name] with the kind as the hash tag: Tagged("orders", "17") is "{orders}:17". All locks of the kind are on one node of a
-// Cluster then, as [Client.Several] needs it.
+// Cluster then, as [Client.MultiLock] needs it.
 func Tagged(kind string, ids ...string) string {
 	parts := escaped(append([]string{kind}, ids...))
 	for i, id := range parts[1:] {
-		if slices.Contains(keyParts, id) { // "{orders}:queue" is a key of the lock "{orders}"
+		if slices.Contains(lease.KeyParts, id) { // "{orders}:queue" is a key of the lock "{orders}"
 			parts[i+1] = percent(id[0]) + id[1:]
 		}
 	}
@@ -33,10 +35,7 @@ func Tagged(kind string, ids ...string) string {
 	return strings.Join(parts, ":")
 }
 
-// keyParts are what follows a lock's name in its keys, after a colon.
-var keyParts = []string{"ledger", "orphans", "queue", "patience", "dead", "fence"}
-
-// escaped are the parts without what has a meaning between them.
+// escaped returns the parts without the characters that have a meaning between them.
 func escaped(parts []string) []string {
 	out := make([]string, len(parts))
 	for i, part := range parts {

@@ -7,6 +7,8 @@ import (
 	"testing"
 
 	"pgregory.net/rapid"
+
+	"github.com/cronclave/cronclave/internal/lease"
 )
 
 func TestNames(t *testing.T) {
@@ -37,12 +39,12 @@ func TestNames(t *testing.T) {
 
 // Names are ambiguous if they can't be read back, or if they are a key of another lock.
 func TestNamesAreUnambiguousAndAllowed(t *testing.T) {
-	part := rapid.OneOf(rapid.String(), rapid.StringMatching(`[a:{}%\n]{0,4}`), rapid.SampledFrom(keyParts))
+	part := rapid.OneOf(rapid.String(), rapid.StringMatching(`[a:{}%\n]{0,4}`), rapid.SampledFrom(lease.KeyParts))
 	rapid.Check(t, func(t *rapid.T) {
 		kind := rapid.OneOf(rapid.StringN(1, -1, -1), rapid.StringMatching(`[a:{}%]{1,3}`)).Draw(t, "kind")
 		parts := append([]string{kind}, rapid.SliceOfN(part, 0, 4).Draw(t, "ids")...)
 		for _, name := range []string{Name(kind, parts[1:]...), Tagged(kind, parts[1:]...)} {
-			if err := checkName(name); err != nil {
+			if err := lease.CheckName(name); err != nil {
 				t.Errorf("%q: %v", name, err)
 			}
 			var back []string
@@ -58,15 +60,4 @@ func TestNamesAreUnambiguousAndAllowed(t *testing.T) {
 			}
 		}
 	})
-}
-
-func TestNameOfAnotherLocksKeyIsRefused(t *testing.T) {
-	for _, part := range keyParts {
-		if checkName("{orders}:"+part) == nil {
-			t.Errorf("{orders}:%s is allowed", part)
-		}
-	}
-	if checkName("{orders}:dead:1") == nil {
-		t.Error("{orders}:dead:1 is allowed")
-	}
 }

@@ -9,7 +9,7 @@ import (
 	"github.com/cronclave/cronclave/scheduler"
 )
 
-// checkAttempts holds that no two tries of a tick have the same number, neither by what ran (P1) nor by what is told (P6).
+// checkAttempts demands that no two tries of a tick have the same number, neither in the runs (P1) nor in the records (P6).
 func (c *cluster) checkAttempts(job string, perTick int) {
 	c.t.Helper()
 	began, told := map[string][]string{}, map[string][]string{}
@@ -49,8 +49,9 @@ func (c *cluster) attempts(job string) []string {
 // loseReplies lets requests arrive, and no replies.
 func loseReplies(w *wire) { w.plan(slices.Repeat([]fault{{kind: noReply}}, 1000)...) }
 
-// TestTryWaitsForItsNumber cuts a holder off when its first try has failed: it begins no other one before the cluster has acknowledged that number, so
-// a recovery elsewhere has none twice.
+// A holder that is cut off when its first try has failed begins no other one before the cluster has acknowledged that number, so a recovery on another
+// replica uses no number twice.
+// Promise: P6
 func TestTryWaitsForItsNumber(t *testing.T) {
 	const length = 9 * time.Second // of the lease, which has been renewed once before the cut
 	for _, tc := range []struct {
@@ -90,7 +91,7 @@ func TestTryWaitsForItsNumber(t *testing.T) {
 	}
 }
 
-// TestWaitForANumberIsInterrupted: what stops a run stops this wait as well, at once.
+// A stop of the run interrupts its wait for an attempt number at once.
 func TestWaitForANumberIsInterrupted(t *testing.T) {
 	for _, tc := range []struct {
 		name      string

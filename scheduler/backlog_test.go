@@ -11,8 +11,9 @@ import (
 	"github.com/cronclave/cronclave/scheduler"
 )
 
-// TestBacklogComesToAnEnd although runs last longer than the period: the ticks of an outage are granted, the oldest first, and
-// those that come due behind them, when the server answers again, are skipped while all slots are held.
+// A backlog comes to an end although runs last longer than the period: the ticks of an outage are granted, the oldest first, and ticks that come due
+// behind them, when the server answers again, are skipped while all slots are held.
+// Promise: P5
 func TestBacklogComesToAnEnd(t *testing.T) {
 	for _, tc := range []struct {
 		replicas, parallel, perReplica int
@@ -42,8 +43,8 @@ func TestBacklogComesToAnEnd(t *testing.T) {
 	}
 }
 
-// TestBacklogTakesNoPlaceFromOthers: ticks that wait for a slot let each other go first, and those of other jobs run meanwhile, on a
-// replica that has place for one.
+// Ticks of a backlog that wait for a slot let each other go first, and ticks of other jobs run meanwhile, on a replica that has place for one.
+// Promise: P5
 func TestBacklogTakesNoPlaceFromOthers(t *testing.T) {
 	inCluster(t, func(c *cluster) {
 		jobs := []scheduler.Job{c.job("j", "* * * * * *", time.Millisecond, parallel(2, 1, 2), startDeadline(time.Minute)),
@@ -75,7 +76,7 @@ func TestBacklogTakesNoPlaceFromOthers(t *testing.T) {
 	})
 }
 
-// granted tells which ticks of a job were granted, as seconds of the test, in that order.
+// granted returns which ticks of a job were granted, as seconds of the test, in that order.
 func (c *cluster) granted(job string) (ticks []int) {
 	for _, r := range slices.SortedFunc(slices.Values(c.runs(job)), func(a, b ran) int { return cmp.Compare(a.Token, b.Token) }) {
 		ticks = append(ticks, c.second(r.Tick))
@@ -107,7 +108,8 @@ func (c *cluster) checkDrained(job string, last, end int) {
 	}
 }
 
-// TestTickBehindABacklogDoesNotPassIt, though it is the first to ask when a slot is free again. It waits.
+// A tick behind a backlog waits, and does not pass it, though it is the first to be claimed when a slot is free again.
+// Promise: P5
 func TestTickBehindABacklogDoesNotPassIt(t *testing.T) {
 	for _, before := range []time.Duration{5, 45, 95, 145, 195, 245} {
 		t.Run(fmt.Sprintf("free %d ms before the tick", before), func(t *testing.T) {
@@ -141,7 +143,8 @@ func TestTickBehindABacklogDoesNotPassIt(t *testing.T) {
 	}
 }
 
-// TestTickBehindABacklogWaitsForAFreeSlot: where it is not a slot that is wanting, but a place on the only replica, nothing is skipped.
+// A tick behind a backlog is not skipped if a slot is free and only the one replica has no place.
+// Promise: P5
 func TestTickBehindABacklogWaitsForAFreeSlot(t *testing.T) {
 	inCluster(t, func(c *cluster) {
 		c.join("r", []scheduler.Job{c.job("j", "* * * * * *", 700*time.Millisecond, parallel(2, 1, 1), startDeadline(time.Minute))})
@@ -152,8 +155,9 @@ func TestTickBehindABacklogWaitsForAFreeSlot(t *testing.T) {
 	})
 }
 
-// TestReasonOfATickBehindABacklog: what waits behind the ticks of an outage, and is missed, was missed for the outage. What waits
-// when those are gone has another reason.
+// Ticks that wait behind the ticks of an outage, and are missed, have the outage as their reason. Ticks that wait when those are gone have another
+// reason.
+// Promise: P6
 func TestReasonOfATickBehindABacklog(t *testing.T) {
 	inCluster(t, func(c *cluster) {
 		c.join("r", []scheduler.Job{c.job("j", "* * * * * *", time.Minute, parallel(2, 1, 1), startDeadline(5*time.Second))})
@@ -175,6 +179,7 @@ func TestReasonOfATickBehindABacklog(t *testing.T) {
 
 // TestBacklogThatFindsNoSlot: the ticks of an outage that are missed when the server has answered for long, since another holds the slot
 // all the time, were missed for that.
+// Promise: P6
 func TestBacklogThatFindsNoSlot(t *testing.T) {
 	inCluster(t, func(c *cluster) {
 		jobs := []scheduler.Job{c.job("j", "* * * * * *", time.Millisecond, startDeadline(10*time.Second))}

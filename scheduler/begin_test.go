@@ -6,7 +6,8 @@ import (
 	"time"
 )
 
-// TestBeginOrWithdraw: of the work and the return of its grant exactly one comes about, whoever is first.
+// Exactly one of the beginning of the work and the return of its grant happens, whichever is first.
+// Promise: P1
 func TestBeginOrWithdraw(t *testing.T) {
 	begun, gone := 0, 0
 	for range 20_000 {

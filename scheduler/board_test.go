@@ -31,7 +31,7 @@ type requests struct {
 	fault func(election.Result) // when it has taken something
 }
 
-// serve has a replica act on what is asked for on a board.
+// serve has a replica handle the requests on a board.
 func (b *board) serve(cfg *scheduler.Config) { b.serveWith(nil)(cfg) }
 
 func (b *board) serveWith(fault func(election.Result)) func(cfg *scheduler.Config) {
@@ -41,7 +41,7 @@ func (b *board) serveWith(fault func(election.Result)) func(cfg *scheduler.Confi
 	}
 }
 
-func (r requests) Hear(ctx context.Context, f func([]scheduler.Request)) {
+func (r requests) Subscribe(ctx context.Context, f func([]scheduler.Request)) {
 	for ctx.Err() == nil {
 		r.mu.Lock()
 		var open []scheduler.Request
@@ -63,8 +63,8 @@ func (r requests) Hear(ctx context.Context, f func([]scheduler.Request)) {
 	}
 }
 
-func (r requests) Take(ctx context.Context, e election.Errand) election.Result {
-	got := r.Elector.Take(ctx, e)
+func (r requests) Take(ctx context.Context, e election.TriggerRequest) election.Result {
+	got := r.Elector.ClaimTrigger(ctx, e)
 	if r.fault != nil {
 		r.fault(got)
 	}

@@ -36,14 +36,14 @@ type probing struct {
 	err  error
 }
 
-// why tells why no program can be started at present; "" if as far as is known they can be.
+// why returns why no program can be started at present; "" if as far as is known they can be.
 func (b *breaker) why() string {
 	b.mu.Lock()
 	defer b.mu.Unlock()
 	return b.fault
 }
 
-// started is told that a program was started.
+// started notes that a program was started.
 func (b *breaker) started() {
 	b.mu.Lock()
 	defer b.mu.Unlock()
@@ -88,10 +88,10 @@ func (b *breaker) begin() *probing {
 	return b.under
 }
 
-var errStartHangs = errors.New("a start hangs")
+var errStartHangs = errors.New("a test program did not start in time")
 
-// failed is told of a start that failed for want of a resource, or hung. It tells whether that concerns the whole replica: a probe fails, too. Without a probe
-// a start that hung is taken for a fault of its job.
+// failed records a start that hung, or failed for want of a resource. It returns whether the whole replica is concerned: then a probe fails, too. Without a
+// probe a start that hung counts as a fault of its job.
 func (b *breaker) failed(err error) (open bool) {
 	switch {
 	case b.why() != "":
@@ -109,7 +109,7 @@ func (b *breaker) failed(err error) (open bool) {
 	if b.fault == "" {
 		b.fault = err.Error()
 		b.lengthen()
-		b.log.Warn("cannot start programs; claiming nothing until that is possible again", "error", err, "retry_in", b.pause.String())
+		b.log.Warn("cannot start programs; claims suspended", "error", err, "retry_in", b.pause.String())
 		go b.retry(time.Now(), b.pause)
 	}
 	return true
@@ -136,7 +136,7 @@ func (b *breaker) retry(since time.Time, pause time.Duration) {
 		if err == nil {
 			b.fault = ""
 			b.mu.Unlock()
-			b.log.Info("programs can be started again; claiming", "after", time.Since(since).Round(time.Millisecond).String())
+			b.log.Info("programs start again; claims resumed", "after", time.Since(since).Round(time.Millisecond).String())
 			return
 		}
 		b.fault, pause = fmt.Sprint(err), b.lengthen()
@@ -145,7 +145,7 @@ func (b *breaker) retry(since time.Time, pause time.Duration) {
 	}
 }
 
-// startPauses are how long this replica leaves jobs to the others that it was not able to start though it can start others.
+// startPauses has, per job, how long this replica leaves the job to the others after a start of it failed.
 type startPauses struct {
 	mu    sync.Mutex
 	byJob map[string]time.Duration
@@ -162,12 +162,9 @@ func (p *startPauses) next(job string) time.Duration {
 	return p.byJob[job]
 }
 
-// reset is told that the job was started.
+// reset notes that the job was started.
 func (p *startPauses) reset(job string) {
 	p.mu.Lock()
 	defer p.mu.Unlock()
 	delete(p.byJob, job)
 }
-
-// Unable tells why this replica claims nothing at present: its machine can't start programs; "" if it can. It may be called at any time.
-func (s *Scheduler) Unable() string { return s.exec.breaker.why() }

@@ -9,7 +9,7 @@ import (
 	"time"
 )
 
-// TestOneProbeAtATime: while a start hangs, probes neither pile up nor hold what starts need.
+// While a start hangs, probes neither pile up nor hold the resources that starts need.
 func TestOneProbeAtATime(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		var probes atomic.Int32

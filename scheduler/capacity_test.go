@@ -18,7 +18,7 @@ func TestPlacesThatWereNotWonAreUsed(t *testing.T) {
 			jobs = append(jobs, c.job(fmt.Sprint("j", i), "0 * * * * *", 50*time.Second, startDeadline(5*time.Second)))
 		}
 		c.joinAll(4, jobs, func(cfg *scheduler.Config) { cfg.MaxRunning = 10 })
-		const minutes = 20 // who asks for what is chance
+		const minutes = 20 // chance decides which replica claims which tick
 		c.at(minutes*time.Minute + 30*time.Second)
 		for _, j := range jobs {
 			want(t, j.Name, c.ticks(j.Name), seconds(60, minutes*60, 60))
@@ -57,6 +57,7 @@ func TestManyJobsAtOnce(t *testing.T) {
 }
 
 // TestUnreadyReplicaStartsNothing: its ticks wait, or are left to others, until runs may be started again.
+// Promise: P7
 func TestUnreadyReplicaStartsNothing(t *testing.T) {
 	for _, others := range []int{0, 2} {
 		t.Run(fmt.Sprint(others, " others"), func(t *testing.T) {

@@ -12,7 +12,7 @@ import (
 	"github.com/cronclave/cronclave/scheduler"
 )
 
-// settler is a claimer of a replica that dies when the server has settled ticks of a job without a run, before it can tell anybody.
+// settler is a claimer of a replica that dies when the server has settled ticks of a job without a run, before it can record that.
 type settler struct {
 	spy
 	job  string
@@ -29,7 +29,8 @@ func (m settler) Claim(ctx context.Context, claims []election.Claim) []election.
 	return results
 }
 
-// TestDeathAfterASettlement: who is the first to hear that runs have ended settles the ticks after them, and dies. The others find those decided, and tell how.
+// When the replica that settles the ticks of a job dies before it can record them, the others find these ticks decided, and record them.
+// Promise: P6
 func TestDeathAfterASettlement(t *testing.T) {
 	for _, tc := range []struct {
 		name    string
@@ -44,8 +45,8 @@ func TestDeathAfterASettlement(t *testing.T) {
 				jobs := []scheduler.Job{c.job("a", "10,20,30,50 0 0 * * *", time.Second, append(tc.edits, c.slowAt(12*time.Second, 20))...),
 					c.job("last", "", 25*time.Second, after("a"))}
 				var once sync.Once
-				c.joinAll(3, jobs, func(cfg *scheduler.Config) { // and nobody is told of anything
-					cfg.Claimer, cfg.Notices = settler{cfg.Claimer.(spy), "last", &once}, nil
+				c.joinAll(3, jobs, func(cfg *scheduler.Config) { // without events
+					cfg.Claimer, cfg.GrantEvents = settler{cfg.Claimer.(spy), "last", &once}, nil
 				})
 				c.at(5 * time.Minute)
 				for _, tick := range tc.settled {
@@ -71,7 +72,8 @@ func (l lastWord) Record(ctx context.Context, records []scheduler.Record) error 
 	return err
 }
 
-// TestEndOfAParentIsToldAgain: the word that a run has ended well does not get through at first, and its holder dies when it has recorded that.
+// A child runs although the request that reports the end of its parent is lost, and the holder dies right after it has recorded that end.
+// Promise: P5
 func TestEndOfAParentIsToldAgain(t *testing.T) {
 	inCluster(t, func(c *cluster) {
 		parent := c.job("a", "10 0 0 * * *", time.Second)

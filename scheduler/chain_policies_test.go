@@ -66,7 +66,8 @@ func pausedFor20(c *cluster, _ []scheduler.Job) {
 	operator{c}.pause(20 * time.Second)
 }
 
-// TestChainsAndOtherPolicies: a job runs after what another policy has let the ones before it do in the end, and nothing else.
+// A job runs exactly after those runs of the jobs before it that their other policies have let run in the end.
+// Promise: P1
 func TestChainsAndOtherPolicies(t *testing.T) {
 	for _, tc := range chainPolicies {
 		t.Run(tc.name, func(t *testing.T) {

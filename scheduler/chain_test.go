@@ -121,6 +121,7 @@ func (c *cluster) failsIn(slot int, ticks ...int) edit {
 }
 
 // TestJobRunsAfterOthers holds that a job runs exactly once for each tick that all jobs before it have ended ok, in order, and after them.
+// Promise: P1
 func TestJobRunsAfterOthers(t *testing.T) {
 	for _, tc := range chainCases {
 		t.Run(tc.name, func(t *testing.T) {
@@ -175,7 +176,8 @@ func before(job string, how func(*replica)) func(*scheduler.Config) {
 	return func(cfg *scheduler.Config) { cfg.Claimer = mortal{cfg.Claimer.(spy), job, how} }
 }
 
-// TestDeathOfAllBetweenParentAndChild: every replica dies after a run has ended, and before the job after it is claimed. Nothing but the server knows.
+// A child runs although every replica dies after the parent's run has ended, and before the child is claimed: the server keeps the outcome.
+// Promise: P5
 func TestDeathOfAllBetweenParentAndChild(t *testing.T) {
 	for _, tc := range []struct {
 		name     string
@@ -208,6 +210,7 @@ func TestDeathOfAllBetweenParentAndChild(t *testing.T) {
 }
 
 // TestDeathOfTheParentsHolder: its run does not end well, and the child has no tick.
+// Promise: P5
 func TestDeathOfTheParentsHolder(t *testing.T) {
 	inCluster(t, func(c *cluster) {
 		jobs := []scheduler.Job{c.job("a", "* * * * *", 20*time.Second, lease(3*time.Second)), c.job("last", "", time.Second, after("a"))}
@@ -221,12 +224,13 @@ func TestDeathOfTheParentsHolder(t *testing.T) {
 	})
 }
 
-// TestChildIsFoundWithoutNotices: nobody is told of anything, and who ran the parent dies.
+// A child runs although there are no events and the replica that ran the parent dies.
+// Promise: P5
 func TestChildIsFoundWithoutNotices(t *testing.T) {
 	inCluster(t, func(c *cluster) {
 		jobs := []scheduler.Job{c.job("a", "0 0 * * *", 3*time.Second, lease(6*time.Second)), c.job("last", "", time.Second, after("a"))}
 		var once sync.Once
-		deaf := func(cfg *scheduler.Config) { cfg.Notices = nil }
+		deaf := func(cfg *scheduler.Config) { cfg.GrantEvents = nil }
 		c.joinAll(3, jobs, deaf, before("last", func(r *replica) { once.Do(r.die) }))
 		c.at(24*time.Hour + 20*time.Second)
 		c.checkChain(jobs[1], 1, "86400")
@@ -236,7 +240,8 @@ func TestChildIsFoundWithoutNotices(t *testing.T) {
 	})
 }
 
-// TestDrainTellsThoseWhoFollow: who ran the parent leaves when it has ended, and the child begins elsewhere at once.
+// When the replica that ran the parent drains, the child begins on another replica at once.
+// Promise: P5
 func TestDrainTellsThoseWhoFollow(t *testing.T) {
 	inCluster(t, func(c *cluster) {
 		jobs := []scheduler.Job{c.job("a", "0 0 * * *", 5*time.Second), c.job("last", "", time.Second, after("a"))}
@@ -250,7 +255,8 @@ func TestDrainTellsThoseWhoFollow(t *testing.T) {
 	})
 }
 
-// TestServerForgetsBetweenParentAndChild: what a replica has heard of is run all the same, once.
+// When the server forgets a parent's tick that replicas have heard of, the child runs all the same, once.
+// Promise: P5
 func TestServerForgetsBetweenParentAndChild(t *testing.T) {
 	inCluster(t, func(c *cluster) {
 		jobs := []scheduler.Job{c.job("a", "* * * * *", 3*time.Second, lease(5*time.Second)), c.job("last", "", time.Second, after("a"), lease(5*time.Second))}
@@ -271,7 +277,8 @@ func TestServerForgetsBetweenParentAndChild(t *testing.T) {
 	})
 }
 
-// TestOutcomesOfParentsAreForgotten: the lock of a parent keeps no outcome that all who follow it have used.
+// The lock of a parent keeps no outcome that all jobs after it have used.
+// Promise: P9
 func TestOutcomesOfParentsAreForgotten(t *testing.T) {
 	length := time.Hour
 	if race.Enabled {
@@ -290,7 +297,8 @@ func TestOutcomesOfParentsAreForgotten(t *testing.T) {
 	})
 }
 
-// TestReloadOfChains: a job begins to follow with the first tick after that, and does so no more once it is removed.
+// A job that a reload puts after another runs from that one's next tick on, and no longer once it is removed.
+// Promise: P5
 func TestReloadOfChains(t *testing.T) {
 	inCluster(t, func(c *cluster) {
 		a, b := c.job("a", everyTen, 6*time.Second), c.job("b", everyTen, time.Second)
@@ -311,6 +319,8 @@ func TestReloadOfChains(t *testing.T) {
 	})
 }
 
+// TestFaultyChains refuses `after` that names no job, that has a cycle, or that does not go with another setting.
+// Promise: P8
 func TestFaultyChains(t *testing.T) {
 	run := scheduler.Func(func(context.Context, *scheduler.Run) error { return nil })
 	job := func(name string, after ...string) scheduler.Job {

@@ -18,8 +18,8 @@ type family struct {
 	used []time.Time
 }
 
-func (f *family) Survey(ctx context.Context, inquiries []election.Inquiry) []election.State {
-	states := f.oracle.Survey(ctx, inquiries)
+func (f *family) Inspect(ctx context.Context, inquiries []election.InspectRequest) []election.State {
+	states := f.oracle.Inspect(ctx, inquiries)
 	for i, q := range inquiries {
 		switch {
 		case q.Follower != "": // asked before the tick was due
@@ -36,8 +36,9 @@ func (f *family) Survey(ctx context.Context, inquiries []election.Inquiry) []ele
 	return states
 }
 
-// TestPendingTickIsNotUsed: a run that goes on, an orphan and a tick that was given back may be asked for once more, so the outcome that called for them is
-// still needed, whatever the parents' locks told in another moment.
+// A run that goes on, an orphan and a tick that was given back may be claimed once more, so the outcome that triggered them is still needed, whatever
+// the parents' locks contained at another moment.
+// Promise: P5
 func TestPendingTickIsNotUsed(t *testing.T) {
 	tick := time.Date(1999, 12, 31, 12, 0, 0, 0, time.UTC)
 	run := election.Run{ID: "run", Tick: tick, Attempt: 1, Expires: tick.Add(100 * time.Hour)}

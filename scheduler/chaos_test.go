@@ -69,8 +69,9 @@ func (f flaky) Record(ctx context.Context, records []scheduler.Record) error {
 	return err
 }
 
-// TestEveryTickHasOneOutcome, whatever happens to the wires, the journal and the replicas, some of which leave, die and come back: each tick was
-// granted once at most (P1), and exactly one thing is told of it (P6).
+// Each tick is granted once at most (P1), and has exactly one outcome (P6), whatever happens to the wires, the journal and the replicas, some of which
+// leave, die and come back.
+// Promise: P1, P6
 func TestEveryTickHasOneOutcome(t *testing.T) {
 	length := 15 * time.Minute
 	if race.Enabled {
@@ -107,7 +108,7 @@ func TestEveryTickHasOneOutcome(t *testing.T) {
 	}
 }
 
-// havoc runs four replicas and makes trouble for a while. It tells which replicas died.
+// havoc runs four replicas and makes trouble for a while. It returns which replicas died.
 func (c *cluster) havoc(rng *rand.Rand, jobs []scheduler.Job, length time.Duration) (died map[string]bool) {
 	died = map[string]bool{}
 	born := 0
@@ -168,8 +169,8 @@ func (c *cluster) checkTries(job string, until time.Time, died map[string]bool) 
 	c.t.Logf("%s: %v", job, count)
 }
 
-// checkOutcomes holds that exactly one thing is told of each tick of a job that was due until an instant. What a replica
-// did not live to tell may be missing: then its run is still called running.
+// checkOutcomes demands exactly one outcome for each tick of a job that was due until an instant. The record of a replica that died first may be
+// missing: then its run is still called running.
 func (c *cluster) checkOutcomes(job string, until time.Time, died map[string]bool) {
 	c.t.Helper()
 	told := map[int][]scheduler.Record{} // by the second of the test

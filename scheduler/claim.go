@@ -3,384 +3,361 @@ package scheduler
 import (
 	"context"
 	"errors"
+	"strings"
 	"time"
 
+	"github.com/hashicorp/go-hclog"
+
 	"github.com/cronclave/cronclave/election"
+	"github.com/cronclave/cronclave/scheduler/internal/agenda"
 )
 
-// claimedBatch is what became of the claims of some ticks.
-type claimedBatch struct {
+// claims sends the claims of ticks that are due, in batches.
+type claims struct {
+	*core
+	lane[*tick, claimBatch]
+	starts     *starts
+	recoveries *recoveries
+	away       bool // the server does not answer
+	retry      backoff
+	askAgain   time.Time // while it is away
+}
+
+func newClaims(c *core, s *starts, r *recoveries) *claims {
+	of := &claims{core: c, starts: s, recoveries: r}
+	of.lane = newLane(c.agenda.Asks(), of.settleClaims)
+	return of
+}
+
+// claimBatch is the claims of some ticks and their results.
+type claimBatch struct {
 	ticks   []*tick
 	claims  []election.Claim
 	results []election.Result
 	stood   time.Duration // for how long this process did not run meanwhile
 }
 
-// maxClaims bounds one batch: a claim waits for those before it on the server, and what others tell to have won meanwhile need not be
-// asked for in the next.
+// maxClaims bounds one batch. A claim waits for those before it on the server; ticks that other replicas win meanwhile need not be claimed in the next
+// batch.
 const maxClaims = 250
 
 // maxProbes bounds how many ticks find out whether a server that is away is back.
 const maxProbes = 16
 
-// claim sends the claims of the ticks that are to be asked for, all in one batch. Ticks that come due while it is under way
+const (
+	// heldPause is how often a tick that waits for its turn is claimed again while all slots are held elsewhere.
+	heldPause = 250 * time.Millisecond
+	// longestHeldPause bounds the pause where other replicas publish when a slot is free.
+	longestHeldPause = 4 * time.Second
+)
+
+// claim sends the claims of the ticks that are due, all in one batch. Ticks that come due while it is under way
 // go together in the next.
-func (s *Scheduler) claim(ctx context.Context, now time.Time) {
-	if s.claiming {
+func (c *claims) claim(ctx context.Context, now time.Time) {
+	if c.busy {
 		return
 	}
-	probes, asked := 0, s.agenda.asked(now, maxClaims)
+	probes, asked := 0, c.agenda.Take(now, maxClaims)
 	if len(asked) == 0 {
 		return
 	}
-	b := claimedBatch{claims: make([]election.Claim, 0, len(asked))}
+	b := claimBatch{claims: make([]election.Claim, 0, len(asked))}
 	for _, k := range asked {
-		if s.away && k.unsure {
+		if c.away && k.Unanswered() {
 			if probes++; probes > maxProbes {
-				s.agenda.asks.set(&k.inAsks, now.Add(max(s.retry.pause/2, shortestPause))) // before those that are asked for now
+				c.agenda.PutBack(k, now.Add(max(c.retry.pause/2, shortestPause))) // before those that are asked for now
 				continue
 			}
 		}
-		k.notAsked(now)
-		k.catchUp(now)
-		if k.mustWait(now) {
-			k.full = false
-			s.agenda.park(k, now)
+		k.NotAsked(now)
+		k.CatchUp(now)
+		if k.MustWait(now) {
+			c.agenda.Park(k, false, now)
 			continue
 		}
-		if until, waits := s.agenda.behind(k); waits {
-			s.agenda.ask(k, until, now)
+		if until, waits := c.agenda.Behind(k); waits {
+			c.agenda.Ask(k, until, now)
 			continue
 		}
-		s.agenda.unpark(k)
-		k.asking, k.asked = true, now
 		b.ticks = append(b.ticks, k)
-		b.claims = append(b.claims, s.claimOf(k))
+		b.claims = append(b.claims, c.claimOf(k, now))
 	}
 	if len(b.ticks) == 0 {
 		return
 	}
-	s.claiming = true
-	go func() {
+	c.send(b, func(b *claimBatch) {
 		// A claim that is under way when ctx ends is answered all the same: it is bounded by the claimer's time-out.
 		running := startPulse()
-		b.results = s.cfg.Claimer.Claim(context.WithoutCancel(ctx), b.claims)
+		b.results = c.cfg.Claimer.Claim(context.WithoutCancel(ctx), b.claims)
 		b.stood = running.end()
-		s.claimed <- b
-	}()
+	})
 }
 
 // claimOf makes a tick's claim. A replica that has no place for it abstains.
-func (s *Scheduler) claimOf(k *tick) election.Claim {
-	t := k.task
-	k.full = !t.foreign && s.places() <= 0
-	if !k.placed && !s.leaving && !k.full && k.mayWin() && t.running < t.PerReplica {
-		s.place(k)
+func (c *claims) claimOf(k *tick, now time.Time) election.Claim {
+	t := taskOf(k)
+	way := agenda.Claim{Full: !t.Elsewhere && c.places.free() <= 0}
+	if !k.Placed && !c.leaving && !way.Full && k.MayWin() && t.Running < t.PerReplica {
+		c.places.place(k)
 	}
-	k.abstained = !k.placed || s.leaving
-	if k.id == "" {
-		k.id = newRunID()
+	way.Abstains = !k.Placed || c.leaving
+	way.Replaces = k.Replaces()
+	if k.ID == "" {
+		k.ID = newRunID()
 	}
-	if k.abstained && !k.waited {
-		k.reason, k.follows = k.aside()
+	if way.Abstains && !k.Waits() {
+		k.Cause = k.Aside()
 	}
-	c := k.claim()
-	c.Abstain, c.IfLate = k.abstained, string(Missed)+" "+k.reason
-	if !k.waited {
-		c.IfHeld, c.KeepFirst = string(Skipped)+" overlap", k.job.Overlap == OverlapQueue
+	claim := claimFor(k)
+	claim.Abstain, claim.IfLate = way.Abstains, string(Missed)+" "+string(k.Cause.Reason)
+	if !k.Waits() {
+		claim.IfHeld, claim.KeepFirst = string(Skipped)+" overlap", jobOf(k).Overlap == OverlapQueue
 	}
-	k.contest(&c)
-	return c
+	replace(&claim, k, way.Replaces)
+	c.agenda.Send(k, way, now)
+	return claim
 }
 
-// claim is what is the same each time that a tick is asked for.
-func (k *tick) claim() election.Claim {
-	j := k.job
-	return election.Claim{Job: j.Name, ID: k.id, Trigger: k.trigger, Tick: k.at, Previous: k.previous, Schedule: k.task.digest(),
-		NotBefore: k.due, Deadline: k.lastChance(), Slots: j.Parallel, PerTick: j.PerTick, Lease: j.Lease, KeepOutcome: true}
-}
-
-// places is how many more runs this replica may start now.
-func (s *Scheduler) places() int {
-	if s.unready {
-		return 0
-	}
-	return s.cfg.MaxRunning - s.running
-}
-
-// noticeReady asks for what was put aside while no run might be started.
-func (s *Scheduler) noticeReady(now time.Time) {
-	was := s.unready
-	s.unready = s.cfg.Ready != nil && !s.cfg.Ready() || s.exec.breaker.why() != ""
-	if was && !s.unready {
-		s.wake(now)
+// replace sets in a claim of a job that replaces how a tick that finds all slots held is decided: a run is stopped for it. A tick that newer ones have
+// displaced is skipped, and leaves a slot that is free to them.
+func replace(c *election.Claim, k *tick, replaces bool) {
+	c.Replace = replaces
+	switch {
+	case k.Standing == agenda.Displaced:
+		c.Abstain, c.IfHeld = true, string(Skipped)+" overlap"
+		c.IfLate = c.IfHeld
+	case k.Rules.Overlap == agenda.Replace:
+		c.IfHeld = ""
 	}
 }
 
-// place counts a run that a claim may start.
-func (s *Scheduler) place(k *tick) {
-	k.placed = true
-	k.task.running++
-	s.running++
-}
-
-func (s *Scheduler) unplace(k *tick) {
-	if k.placed {
-		k.placed = false
-		k.task.running--
-		s.running--
-	}
-}
-
-// fallBehind makes the best of ticks that were given up: there were too many open ones.
-func (s *Scheduler) fallBehind(given []*tick, now time.Time) {
-	if len(given) == 0 {
-		return
-	}
-	for _, k := range given {
-		k.task.behind, k.task.why = true, orDefault(k.task.why, k.reason)
-		s.watch(k.task, now)
-		s.giveUp(k)
-	}
-	s.wake(now, given...)
-}
-
-// giveUp closes a tick that may be undecided. A claim that is under way keeps its place until it is answered: a withdrawal
-// beside it might give back what it brings.
-func (s *Scheduler) giveUp(k *tick) {
-	s.agenda.close(k)
-	if k.asking {
-		return
-	}
-	s.withdraw(k)
-	s.unplace(k)
-}
-
-// withdraw gives back what a claim may have been granted, or may yet be, of which nobody has heard.
-func (s *Scheduler) withdraw(k *tick) {
-	if k.doubted {
-		s.cfg.Claimer.Withdraw(k.claim())
-	}
+// claimFor returns the part of a claim that is the same each time that a tick is claimed.
+func claimFor(k *tick) election.Claim {
+	j := jobOf(k)
+	return election.Claim{Job: j.Name, ID: k.ID, Trigger: k.Trigger, Tick: k.At, Previous: k.Previous, Schedule: taskOf(k).digest(),
+		NotBefore: k.Due, Deadline: k.LastChance(), Slots: j.Parallel, PerTick: j.PerTick, Lease: j.Lease, KeepOutcome: true}
 }
 
 // settleClaims deals with the results, in the order of the ticks.
-func (s *Scheduler) settleClaims(b claimedBatch) {
-	s.claiming = false
-	now, unknown := s.now(), 0 // how many nobody has answered
+func (c *claims) settleClaims(b claimBatch) {
+	now, unknown := c.now(), 0 // unknown counts the claims without an answer
 	for i, k := range b.ticks {
 		r := b.results[i]
-		k.asking, k.unsure = false, r.Verdict == election.CannotTell
-		k.shut = r.Verdict == election.Closed
-		if k.unsure {
-			k.doubted = true
+		if r.Verdict == election.CannotTell {
 			unknown++
 		}
-		if r.Orphans > s.heirsOf(k.task) { // else they are known, and wait for a slot
-			s.watch(k.task, now)
+		k.Heard(heard(r.Verdict))
+		if t := taskOf(k); r.Orphans > c.recoveries.of(t) { // else they are known, and wait for a slot
+			c.inspectAt(t, now)
 		}
+		givenUp, _ := k.Unwanted()
 		switch {
 		case r.Verdict == election.Granted:
-			s.granted(k, r.Term, now)
-			continue
-		case r.Verdict == election.CannotTell && !k.closed: // it keeps its place: it may have been granted
-		case r.Verdict == election.CannotTell: // it was given up meanwhile
-			s.withdraw(k)
-			s.unplace(k)
+			c.granted(k, r.Term, now)
+		case givenUp:
+			c.settleUnwanted(k, r, now)
+		case r.Verdict == election.CannotTell: // it keeps its place: it may have been granted
+			c.cannotTell(k, r, b.stood, now)
 		default:
-			s.unplace(k)
-		}
-		if !k.closed || r.Verdict == election.Settled || r.Verdict == election.Before { // given up meanwhile, and yet it has an outcome
-			s.settleClaim(k, r, b.stood, now)
-		} else if r.Verdict == election.Held {
-			s.withdraw(k)
+			c.places.unplace(k)
+			c.settleClaim(k, r, now)
 		}
 	}
-	if unknown == 0 && s.away {
-		s.away = false
-		s.retry.reset()
-		s.log.Info("the server answers again")
+	if unknown == 0 && c.away {
+		c.away = false
+		c.retry.reset()
+		c.log.Info("the server answers again")
 	}
-	s.wake(now, b.ticks...)
+	c.wake(now, tasksOf(b.ticks)...)
 }
 
-// wake asks for what was put aside, now that some ticks are decided or places are free.
-func (s *Scheduler) wake(now time.Time, changed ...*tick) {
-	if s.leaving {
-		return
+// heard is what of a verdict matters for the next claim of a tick.
+func heard(v election.Verdict) agenda.Answer {
+	switch v {
+	case election.CannotTell:
+		return agenda.Unanswered
+	case election.Closed:
+		return agenda.Shut
 	}
-	for _, k := range changed {
-		s.agenda.wake(k.task, s.places(), now)
+	return agenda.Answered
+}
+
+// settleUnwanted deals with the result for a tick that was given up meanwhile, and may have an outcome all the same.
+func (c *claims) settleUnwanted(k *tick, r election.Result, now time.Time) {
+	switch r.Verdict {
+	case election.CannotTell, election.Held:
+		c.withdraw(k)
+		c.agenda.Close(k)
+	case election.Settled, election.Before:
+		c.settled(k, r, now)
+	default:
+		c.agenda.Close(k)
 	}
-	s.agenda.wakeStarved(s.places(), now)
+	c.places.unplace(k)
 }
 
 // settleClaim deals with the result for an open tick that was not granted.
-func (s *Scheduler) settleClaim(k *tick, r election.Result, stood time.Duration, now time.Time) {
+func (c *claims) settleClaim(k *tick, r election.Result, now time.Time) {
 	switch r.Verdict {
 	case election.Taken:
-		s.agenda.close(k)
-		s.watchTaken(k, r.Until, now)
+		c.agenda.Close(k)
+		c.inspectTaken(k, r.Until, now)
 	case election.Settled, election.Before:
-		s.agenda.close(k)
-		failpoint("settled", &Run{Job: k.task.Name, Tick: k.at})
-		if r.Outcome != "" {
-			written, _ := s.exec.recorder.add(tickRecord(k.task.Name, k.at, r.Outcome, s.cfg.Replica, now))
-			if r.Verdict == election.Settled {
-				s.toTell(k.task, k.at, now, written)
-			}
-		}
-		s.checkAfter(k.task, now) // what has ended after it may be due now
-		if r.Verdict == election.Settled {
-			s.tellVerdict(k, r.Outcome)
-		}
-	case election.CannotTell:
-		s.cannotTell(k, r, stood, now)
+		c.settled(k, r, now)
 	default:
-		s.stillOpen(k, r, now)
+		c.stillOpen(k, r, now)
+	}
+}
+
+// settled records a tick that the server has decided without a run.
+func (c *claims) settled(k *tick, r election.Result, now time.Time) {
+	t := taskOf(k)
+	c.agenda.Close(k)
+	failpoint("settled", &Run{Job: t.Name, Tick: k.At})
+	if r.Outcome != "" {
+		written, _ := c.exec.recorder.add(tickRecord(t.Name, k.At, r.Outcome, c.cfg.Replica, now))
+		if r.Verdict == election.Settled {
+			c.ackWhenWritten(t, k.At, now, written)
+		}
+	}
+	c.checkAfter(t, now) // the jobs after it may be due now
+	if r.Verdict == election.Settled {
+		logVerdict(c.log, t.Name, k.At, r.Outcome)
 	}
 }
 
 // stillOpen puts off a tick that is undecided. A replica that leaves has no interest in it any more.
-func (s *Scheduler) stillOpen(k *tick, r election.Result, now time.Time) {
+func (c *claims) stillOpen(k *tick, r election.Result, now time.Time) {
+	t, way := taskOf(k), k.Claim()
 	switch {
-	case s.leaving:
-		s.agenda.close(k)
-		s.withdraw(k)
+	case c.leaving:
+		c.agenda.Close(k)
+		c.withdraw(k)
 	case r.Verdict == election.Early:
-		s.agenda.askSoon(k, r.Until, now)
+		c.agenda.AskSoon(k, r.Until, now)
 	case r.Verdict == election.Closed:
-		k.waited, k.reason, k.follows = true, reasonRedis, false
-		s.agenda.askSoon(k, r.Until, now)
-	case k.abstained && !k.displaced && !k.replaces: // where one that replaces finds a slot free, others take it, and it may be this replica's run that is to stop then
-		k.waited = true
-		if k.job.Overlap == OverlapQueue && !r.Until.IsZero() { // which has it wait, more than this replica
-			k.reason, k.follows = "slots", false
+		k.Wait(agenda.Cause{Reason: agenda.Redis})
+		c.agenda.AskSoon(k, r.Until, now)
+	case way.Abstains && k.Standing != agenda.Displaced && !way.Replaces: // where one that replaces finds a slot free, others take it, and it may be this replica's run that is to stop then
+		cause := k.Cause
+		if k.Rules.Overlap == agenda.Queued && !r.Until.IsZero() { // which has it wait, more than this replica
+			cause = agenda.Cause{Reason: agenda.Slots}
 		}
-		s.agenda.park(k, now)
-	case !k.waited && k.job.Overlap == OverlapSkip && k.task.PerTick == 1: // nobody could decide it: the votes of a quorum were split, each time
-		k.waited, k.reason, k.follows = true, "redis", false
-		s.agenda.lineUp(k)
-		s.agenda.ask(k, now.Add(s.heldPause(k, now)), now)
+		k.Wait(cause)
+		c.agenda.Park(k, way.Full, now)
+	case !k.Waits() && k.Rules.Overlap == agenda.Skip && t.PerTick == 1: // no replica could decide it: the votes of a quorum were split, each time
+		k.Wait(agenda.Cause{Reason: agenda.Redis})
+		c.agenda.LineUp(k)
+		c.agenda.Ask(k, now.Add(c.pauseHeld(k, now)), now)
 	default: // all slots are held, whatever it waited for before
-		k.contend()
-		k.waited = k.waited || k.job.Overlap == OverlapQueue
-		k.reason, k.follows = "slots", false
-		s.watch(k.task, r.Until)
-		s.agenda.ask(k, now.Add(s.heldPause(k, now)), now)
+		k.Contend()
+		k.Cause = agenda.Cause{Reason: agenda.Slots}
+		if k.Rules.Overlap == agenda.Queued {
+			k.Wait(k.Cause)
+		}
+		c.inspectAt(t, r.Until)
+		c.agenda.Ask(k, now.Add(c.pauseHeld(k, now)), now)
 	}
+}
+
+// pauseHeld grows with the time for which a tick has found all slots held, by a sixteenth of it, where an event comes when that is over: then the tick
+// is claimed again only in case that the event is lost.
+func (c *claims) pauseHeld(k *tick, now time.Time) time.Duration {
+	held := k.HeldFor(now)
+	if c.cfg.GrantEvents == nil || k.Rules.Overlap == agenda.Skip {
+		return heldPause
+	}
+	return min(max(held/16, heldPause), longestHeldPause)
 }
 
 // cannotTell asks again, with the same id, after a pause that all ticks share: while the server is away, waiting ticks
 // keep their order and do not skip each other.
-func (s *Scheduler) cannotTell(k *tick, r election.Result, stood time.Duration, now time.Time) {
+func (c *claims) cannotTell(k *tick, r election.Result, stood time.Duration, now time.Time) {
 	if !errors.Is(r.Err, election.ErrUnknown) {
-		s.log.Error("claim refused", "job", k.task.Name, "tick", k.at.Format(time.RFC3339), "error", r.Err)
-		s.unplace(k)
-		s.agenda.close(k)
+		c.log.Error("claim refused", "job", k.Job.Name, "tick", k.At.Format(time.RFC3339), "error", r.Err)
+		c.places.unplace(k)
+		c.agenda.Close(k)
 		return
 	}
 	if damaged(r.Err) {
-		s.postpone(k, r, now)
+		c.postpone(k, r, now)
 		return
 	}
-	k.contends, k.held = false, time.Time{}
-	if !s.away {
-		s.away = true
-		s.sayUnanswered(r.Err, stood)
+	if !c.away {
+		c.away = true
+		c.logUnanswered(r.Err, stood)
 	}
-	if !s.askAgain.After(now) {
-		s.askAgain = now.Add(s.retry.next())
+	if !c.askAgain.After(now) {
+		c.askAgain = now.Add(c.retry.next())
 	}
-	k.waited, k.reason, k.follows = true, k.unanswered(stood), false
-	s.agenda.lineUp(k)
-	s.agenda.asks.set(&k.inAsks, s.askAgain)
+	k.WaitAnew(agenda.Cause{Reason: k.WhyUnanswered(stood >= standstill)})
+	c.agenda.LineUp(k)
+	c.agenda.Doubt(k, c.askAgain)
 }
 
-// sayUnanswered logs that claims are not answered: by a server that may be away, or by one whose answers this replica was too busy to hear.
-func (s *Scheduler) sayUnanswered(err error, stood time.Duration) {
+// logUnanswered logs that claims are not answered: by a server that may be away, or by one whose answers this replica was too busy to hear.
+func (c *claims) logUnanswered(err error, stood time.Duration) {
 	if stood >= standstill {
-		s.log.Warn("this replica stood still; due ticks are asked for again until their start deadline", "stood_still", stood.Round(time.Millisecond).String(), "error", err)
+		c.log.Warn("this replica stood still; due ticks are asked for again until their start deadline", "stood_still", stood.Round(time.Millisecond).String(), "error", err)
 		return
 	}
-	s.log.Warn("the server does not answer; due ticks wait until their start deadline", "error", err)
+	c.log.Warn("the server does not answer; due ticks wait until their start deadline", "error", err)
 }
+
+// logVerdict logs that a tick was not run. verdict is "outcome reason".
+func logVerdict(log hclog.Logger, job string, tick time.Time, verdict string) {
+	outcome, reason, _ := strings.Cut(verdict, " ")
+	log.Log(Outcome(outcome).level(reason, false), "tick not run", "job", job, "tick", tick.Format(time.RFC3339), "outcome", verdict)
+}
+
+// postpone has a tick of a damaged lock wait by itself: the ticks of other jobs are claimed as ever.
+func (c *claims) postpone(k *tick, r election.Result, now time.Time) {
+	c.logDamage(taskOf(k), r.Err, now)
+	k.WaitAnew(agenda.Cause{Reason: agenda.Redis})
+	c.agenda.Ask(k, now.Add(damagePause), now)
+}
+
+// damagePause is after how long a tick is asked for again whose job's lock is damaged in Redis: a person has to mend that.
+const damagePause = 5 * time.Second
+
+// damaged returns whether an error is one lock's, and not the silence of the server.
+func damaged(err error) bool { return errors.Is(err, election.ErrCorrupt) }
 
 // granted starts a run, unless the grant is known only now that it is too late to start: then it is given back, and the
 // tick asked for again, so that the server settles it.
-func (s *Scheduler) granted(k *tick, term *election.Term, now time.Time) {
-	if !k.placed {
-		s.place(k)
+func (c *claims) granted(k *tick, term *election.Term, now time.Time) {
+	if !k.Placed {
+		c.places.take(taskOf(k))
 	}
-	k.placed = false // from here on it is the run that has the place
-	if k.waited && k.late(now) && !k.closed {
-		s.giveBack(k, term)
+	k.Placed = false // from here on it is the run that has the place
+	givenUp, dropped := k.Unwanted()
+	g := &grant{task: taskOf(k), job: jobOf(k), term: term, at: k.At, due: k.Due, trigger: k.Trigger, startBy: startBy(k, now)}
+	if k.Waits() && k.Late(now) && !givenUp {
+		c.agenda.Return(k)
+		g.returned, g.term = k, nil
+		c.starts.giveBack(g, term)
 		return
 	}
-	s.start(k, term, now)
-	s.agenda.close(k)
-	if s.cfg.Notices != nil && !s.leaving {
-		s.begun = append(s.begun, term)
+	c.agenda.Grant(k)
+	c.starts.start(g)
+	if c.leaving {
+		return
 	}
-	if k.task.PerTick > 1 && !s.leaving && !k.dropped { // it may be granted here again, or has to be settled at its deadline
-		again := s.agenda.open(k.task, k.instants, now)
-		again.won, again.nth = k.won+1, k.nth
+	c.published.begin(term)
+	if g.task.PerTick > 1 && !dropped { // it may be granted here again, or has to be settled at its deadline
+		c.agenda.OpenAgain(k, now)
 	}
 }
 
-// start runs a granted tick in a goroutine of its own.
-func (s *Scheduler) start(k *tick, term *election.Term, now time.Time) {
-	run := &Run{ID: term.ID(), Job: k.job.Name, Tick: k.at, Due: k.due, Trigger: k.trigger, Slot: term.Slot(), Slots: k.job.Parallel,
-		Attempt: term.Attempt(), Token: term.Token(), startBy: k.startBy(now), followed: k.task.follows(k.at)}
-	s.active.add(k.job.Name, 1)
-	k.term = term
-	go func() {
-		defer func() { s.finished <- k }()
-		led := s.exec.execute(context.Background(), k.job, run, term)
-		if k.unstarted = led.unstarted != nil; k.unstarted {
-			s.exec.holdPlace(k.job, led)
-		}
-	}()
-}
-
-func (s *Scheduler) giveBack(k *tick, term *election.Term) {
-	k.returned = true
-	s.active.add(k.job.Name, 1)
-	go func() {
-		defer func() { s.finished <- k }()
-		if err := term.Return(context.Background()); err != nil {
-			s.log.Warn("a tick that was granted too late could not be given back", "job", k.task.Name, "error", err)
-		}
-	}()
-}
-
-// freed is told of a run that is over: what waited for a place on this replica is asked for at once.
-func (s *Scheduler) freed(k *tick) {
-	s.active.add(k.job.Name, -1)
-	k.task.running--
-	s.running--
-	now := s.now()
-	if k.job.Recover.Max > 0 { // it may have left an orphan, and there may be nobody else
-		s.watch(k.task, now)
+// startBy returns until when a run of a tick that is granted now may wait for its pool. A tick that is caught up waits as long as a run without a
+// deadline does, though not beyond its last chance: that is for the time in which no replica was there, and may be a day.
+func startBy(k *tick, now time.Time) time.Time {
+	j := jobOf(k)
+	if k.Trigger == caughtUp {
+		return earlier(k.Deadline, now.Add(j.patience()))
 	}
-	if k.returned && !k.closed {
-		k.returned, k.id = false, ""
-		s.agenda.ask(k, now, now)
+	if own := k.Deadline.Sub(k.Due); j.StartDeadline == 0 && own < agenda.LongestAuto && own > 2*poolMargin {
+		return k.Deadline.Add(-poolMargin)
 	}
-	if k.unstarted {
-		s.restore(k, now)
-	}
-	s.roomFor(k.task, k.job, k.term, now)
-	s.wake(now, k)
-}
-
-// roomFor has what waits for the end of a run, of a job as it was then, asked for here, and elsewhere.
-func (s *Scheduler) roomFor(t *task, job *Job, term *election.Term, now time.Time) {
-	s.checkAfter(t, now)
-	if !s.leaving {
-		s.hastenHeirs(t, now)
-		s.agenda.hurry(t, now)
-	}
-	if term != nil && s.cfg.Notices != nil && (job.Overlap != OverlapSkip || len(t.children) > 0) {
-		s.ended = append(s.ended, term)
-	}
+	return k.Deadline
 }

@@ -79,7 +79,7 @@ type replica struct {
 	err     error         // of Run
 
 	mu    sync.Mutex
-	dead  bool // what it says does not reach the journal
+	dead  bool // its records do not reach the journal
 	hangs bool // its journal does not answer
 	asked []asked
 }
@@ -106,7 +106,7 @@ func (c *cluster) replica(name string, jobs []scheduler.Job, edits ...func(*sche
 		c.t.Fatal(err)
 	}
 	cfg := scheduler.Config{Jobs: jobs, Claimer: spy{elector, r}, Journal: r, Replica: name, Logger: c.logger(name),
-		Notices: elector, Pools: elector}
+		GrantEvents: elector, Pools: elector}
 	for _, edit := range edits {
 		edit(&cfg)
 	}
@@ -240,7 +240,7 @@ func (r *replica) Record(ctx context.Context, records []scheduler.Record) error 
 	return nil
 }
 
-// spy is a claimer that writes down what is asked for.
+// spy is a claimer that writes down each claim.
 type spy struct {
 	*election.Elector
 	replica *replica
@@ -315,7 +315,7 @@ func (c *cluster) runs(job string) []ran {
 	return out
 }
 
-// ticks tells which ticks of a job ran, as seconds of the test, in the order of their starts.
+// ticks returns which ticks of a job ran, as seconds of the test, in the order of their starts.
 func (c *cluster) ticks(job string) []int {
 	var out []int
 	for _, r := range c.runs(job) {

@@ -5,8 +5,9 @@ import (
 	"testing"
 )
 
-// TestConclude: what is told of a run whose end has more than one reason. What fails once the lease has lapsed is lost, whatever its error
-// says: the process stood still meanwhile, and the run was killed, or kept from being started, by its warden.
+// A run whose end has more than one reason has the right outcome. A run that fails once its lease has lapsed is lost, whatever its error says: the
+// process stood still meanwhile, and the run was killed, or kept from being started, by its warden.
+// Promise: P6
 func TestConclude(t *testing.T) {
 	missing := Result{Err: errors.New("command can't be executed")}
 	for _, tc := range []struct {

@@ -14,9 +14,10 @@ import (
 	"github.com/cronclave/cronclave/scheduler"
 )
 
-// TestDay runs two hundred jobs with mixed policies for a day on three replicas, which are all down for 37 minutes of it, and compares what was
-// told of each tick (P6), and what ran, with an evaluation of the schedules and policies that knows nothing of the scheduler. Under the race
-// detector there is one of each kind, for eight hours.
+// TestDay runs two hundred jobs with mixed policies for a day on three replicas, which are all down for 37 minutes of it, and compares the records of
+// each tick (P6), and the runs, with an evaluation of the schedules and policies that is independent of the scheduler. Under the race detector there is
+// one job of each kind, for eight hours.
+// Promise: P6
 func TestDay(t *testing.T) {
 	t.Parallel() // with the other long one
 	n, length, outage := 200, 24*time.Hour, 13*time.Hour
@@ -119,14 +120,14 @@ func until(hour int, p plan) plan {
 	return p
 }
 
-// jitteredDay ends early: which of its ticks would be too late only its hash tells.
+// jitteredDay ends early: its last ticks are too late or not, depending on their hash.
 func jitteredDay(_ *cluster, rng *rand.Rand) plan {
 	p := until(5, minutely(rng))
 	p.Jitter = 90 * time.Second
 	return p
 }
 
-// queueDay ends early, too: what waits while all are down is another story.
+// queueDay ends early, too: it does not cover ticks that wait while all are down.
 func queueDay(c *cluster, rng *rand.Rand) plan {
 	p := until(3, overlapDay(c, rng))
 	p.Overlap = scheduler.OverlapQueue
@@ -228,7 +229,7 @@ func (d *day) live() {
 // drained is when a run that was under way as all left ends, at the latest.
 const drained = 25 * time.Second
 
-// expected is what is to be told of each tick of a job, until an instant.
+// expected returns the outcomes that each tick of a job must have, until an instant.
 func (d *day) expected(p plan, until time.Time) map[int][]string {
 	all := map[int][]string{}
 	ends := make([]time.Time, max(p.Parallel, 1))
@@ -241,7 +242,7 @@ func (d *day) expected(p plan, until time.Time) map[int][]string {
 				continue
 			}
 		}
-		if p.Overlap == scheduler.OverlapQueue && ends[0].After(start) && !last.After(start) { // nobody waits for the end of that run
+		if p.Overlap == scheduler.OverlapQueue && ends[0].After(start) && !last.After(start) { // no tick waits for the end of that run
 			start, last = ends[0], ends[0]
 		}
 		var told []string

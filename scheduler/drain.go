@@ -6,66 +6,65 @@ import (
 	"time"
 )
 
-// lastAnswers is how long a drain waits for the server to tell what became of claims whose outcome is unknown.
+// lastAnswers is how long a drain waits for the server's answers to claims whose outcome is unknown.
 const lastAnswers = 3 * time.Second
 
-// drain waits for the runs, and for what is under way to the server. Each run stops itself in time: see guard. A claim that was
-// under way when the drain began, or that the server has not answered, may have been granted, and nobody else asks for its
-// tick then: it is run.
+// drain waits for the runs, and for the requests under way to the server. Each run stops itself in time: see guard. A claim that was under way when the
+// drain began, or that the server has not answered, may have been granted, and then no other replica claims its tick: it is run.
 func (s *Scheduler) drain() {
 	if n := s.Running(); n > 0 {
 		s.log.Info("draining", "running", n, "drain_timeout", s.cfg.DrainTimeout.String())
 	}
 	s.exec.drain(s.cfg.DrainTimeout)
 	s.leaving = true
-	s.agenda.clear()
-	s.watches.clear()
-	s.checks.clear()
-	s.waitingErrands.clear()
-	s.disownAll()
-	s.forget(func(k *tick) bool { return !k.placed && !k.returned })
+	s.agenda.Clear()
+	s.inspections.due.Clear()
+	s.checks.due.Clear()
+	s.requests.due.Clear()
+	s.recoveries.dropAll()
+	s.forget(func(k *tick) bool { return !k.Placed && !k.IsReturning() })
 	ask := time.NewTimer(0)
 	defer ask.Stop()
 	patience := time.NewTimer(min(s.cfg.DrainTimeout, lastAnswers))
 	defer patience.Stop()
 	abort := s.abort.Done()
-	for s.Running() > 0 || s.claiming || s.surveying || s.checking || s.heirs.asking || len(s.agenda.asks.items) > 0 {
+	for s.Running() > 0 || s.claims.busy || s.inspections.busy || s.checks.busy || s.recoveries.busy || s.agenda.Asks().Len() > 0 {
 		now := s.now()
-		s.claim(context.Background(), now)
+		s.claims.claim(context.Background(), now)
 		ask.Reset(s.sleep(now))
 		select {
 		case <-ask.C:
-		case b := <-s.claimed:
-			s.settleClaims(b)
-		case <-s.surveyed:
-			s.surveying = false
-		case b := <-s.heirs.adopted:
-			s.settleAdoptions(b)
-		case <-s.checked:
-			s.checking = false
-		case k := <-s.finished:
+		case b := <-s.claims.answers:
+			s.claims.settle(b)
+		case b := <-s.inspections.answers:
+			s.inspections.discard(b)
+		case b := <-s.recoveries.answers:
+			s.recoveries.settle(b)
+		case b := <-s.checks.answers:
+			s.checks.discard(b)
+		case k := <-s.starts.finished:
 			s.freed(k)
-		case e := <-s.errandOver:
-			s.settleErrand(e)
+		case e := <-s.requests.over:
+			s.requests.settleAttempt(e)
 		case <-patience.C:
 			s.forget(func(*tick) bool { return true })
-		case <-s.telling:
-			s.telling = nil
+		case <-s.published.publishing:
+			s.published.publishing = nil
 		case <-abort:
 			abort = nil
 			s.forget(func(*tick) bool { return true })
 		}
-		s.tell()
+		s.published.publish()
 	}
-	s.tellRest()
+	s.published.rest()
 }
 
 // forget closes the open ticks that meet a condition.
 func (s *Scheduler) forget(which func(*tick) bool) {
 	for _, t := range s.tasks {
-		for _, k := range slices.Clone(t.open) {
+		for _, k := range slices.Clone(t.Open) {
 			if which(k) {
-				s.giveUp(k)
+				s.giveUp(k, false)
 			}
 		}
 	}

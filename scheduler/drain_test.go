@@ -16,11 +16,12 @@ func drainTimeout(d time.Duration) func(*scheduler.Config) {
 
 // TestDrainWaitsForRuns: a replica that drains claims nothing, waits for its runs, and stops those that are left
 // so early that they are dead in time. Others take the ticks meanwhile.
+// Promise: P9
 func TestDrainWaitsForRuns(t *testing.T) {
 	for _, tc := range []struct {
 		name     string
 		edits    func(c *cluster) []edit
-		length   time.Duration // of the run, if nobody stops it
+		length   time.Duration // of the run, if it is not stopped
 		timeout  time.Duration // of the drain, which begins 5s into the run
 		ran      time.Duration
 		outcomes map[string]int
@@ -83,7 +84,8 @@ func TestAbort(t *testing.T) {
 	})
 }
 
-// TestDrainWithClaimUnderWay: what was claimed when the drain began is nobody else's any more, so it is run.
+// A tick that was claimed when the drain began is run by the draining replica, since no other replica can run it.
+// Promise: P5
 func TestDrainWithClaimUnderWay(t *testing.T) {
 	for _, tc := range []struct {
 		name   string
@@ -113,7 +115,7 @@ func TestDrainWithClaimUnderWay(t *testing.T) {
 	}
 }
 
-// TestDrainLeavesOrphansToOthers: a reply that tells of one while the replica waits for its last run is no reason to look, again and again.
+// A reply that names an orphan while the replica waits for its last run does not make it look again and again.
 func TestDrainLeavesOrphansToOthers(t *testing.T) {
 	inCluster(t, func(c *cluster) {
 		jobs := []scheduler.Job{c.job("j", "*/10 * * * * *", time.Second, lease(10*time.Second))}
@@ -170,7 +172,7 @@ func TestStopBeforeTheServerWasThere(t *testing.T) {
 	})
 }
 
-// TestDrainWithSilentServer: what is still to be told waits for one server in vain, and not one after the other.
+// A drain waits for the silent server once for all its last requests, and not once for each.
 func TestDrainWithSilentServer(t *testing.T) {
 	for name, how := range waysToBeAway {
 		for _, abort := range []bool{false, true} {
@@ -217,7 +219,7 @@ func TestGrantAfterTheAbort(t *testing.T) {
 	})
 }
 
-// TestDrainGivesUpAClaimThatIsUnderWay: what it may be granted is either run here or given back, and not both.
+// The tick of a claim that is under way when the drain gives up is either run here or given back, and not both.
 func TestDrainGivesUpAClaimThatIsUnderWay(t *testing.T) {
 	for try := range 10 { // the withdrawal and the claim race
 		t.Run(fmt.Sprint(try), func(t *testing.T) {

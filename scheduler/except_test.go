@@ -7,8 +7,9 @@ import (
 	"github.com/cronclave/cronclave/scheduler"
 )
 
-// TestExceptedInstantsAreNoTicks: nobody asks for them, runs them or records them, and those around them are neighbours; whether the
-// replicas are up or were down meanwhile.
+// Excepted instants are neither claimed nor run nor recorded, and the ticks around them are neighbours, whether the replicas are up or were down
+// meanwhile.
+// Promise: P6
 func TestExceptedInstantsAreNoTicks(t *testing.T) {
 	for _, tc := range []struct {
 		name     string
@@ -53,6 +54,7 @@ func TestExceptedInstantsAreNoTicks(t *testing.T) {
 }
 
 // TestEditedExceptionDoesNotFireInRetrospect: instants that are excepted no more are ticks from now on only.
+// Promise: P6
 func TestEditedExceptionDoesNotFireInRetrospect(t *testing.T) {
 	for name, except := range map[string]edit{
 		"expression": func(j *scheduler.Job) { j.Except = []string{"* 2 * * * *"} },

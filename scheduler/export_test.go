@@ -5,22 +5,24 @@ import (
 	"time"
 )
 
-// Leftovers tells what a scheduler that has returned still counts as its own; nothing, if its books are right.
+// Leftovers returns the entries that a scheduler that has returned still counts as its own; none, if its books are right.
 func (s *Scheduler) Leftovers() (left []string) {
 	note := func(what string, n int) {
 		if n != 0 {
 			left = append(left, fmt.Sprint(n, " ", what))
 		}
 	}
-	note("places taken", s.running)
+	note("places taken", s.places.taken)
 	note("runs", s.Running())
-	note("ticks to ask for", len(s.agenda.asks.items))
-	note("ticks that wait for a place", len(s.agenda.starved.items))
-	note("words to tell", len(s.begun)+len(s.ended))
-	note("heirs", len(s.heirs.known))
-	note("requests to look at", len(s.waitingErrands.items))
+	note("transitions refused", s.agenda.Refusals())
+	note("transitions of runs refused", int(s.exec.refused.Load()))
+	note("ticks to ask for", s.agenda.Asks().Len())
+	note("ticks that wait for a place", s.agenda.Starved())
+	note("words to tell", len(s.published.begun)+len(s.published.ended))
+	note("heirs", len(s.recoveries.known))
+	note("requests to look at", s.requests.due.Len())
 	for _, t := range s.tasks {
-		note("places taken of "+t.Name, t.running)
+		note("places taken of "+t.Name, t.Running)
 	}
 	return left
 }
@@ -29,4 +31,6 @@ func (s *Scheduler) Leftovers() (left []string) {
 func RetryPause(r Retry, number int) time.Duration { return r.pause(number) }
 
 // Turn is how long a replica lets others ask first for a tick of a job.
-func (s *Scheduler) Turn(job string, tick time.Time) time.Duration { return s.turn(s.tasks[job], tick) }
+func (s *Scheduler) Turn(job string, tick time.Time) time.Duration {
+	return s.cfg.turn(s.tasks[job], tick)
+}

@@ -2,5 +2,5 @@
 
 package scheduler
 
-// failpoint is a moment at which tests kill the replica: see failpoint_armed.go. It is nothing in what users run.
+// failpoint is a moment at which tests kill the replica: see failpoint_armed.go. In a build for users it does nothing.
 func failpoint(string, *Run) {}

@@ -9,8 +9,9 @@ import (
 	"github.com/cronclave/cronclave/scheduler"
 )
 
-// TestLongGapIsToldTogether: of the ticks that nobody was there for the newest hundred have a record each, and all before them one, with
-// their number; whoever of several replicas tells it.
+// Of the ticks that no replica was there for the newest hundred have a record each, and all before them one, with their number, whichever of several
+// replicas records it.
+// Promise: P6
 func TestLongGapIsToldTogether(t *testing.T) {
 	for name, tt := range map[string]struct {
 		up   int // the second at which replicas are there again
@@ -39,7 +40,7 @@ func TestLongGapIsToldTogether(t *testing.T) {
 	}
 }
 
-// checkGap compares what was told of the ticks from one to another, which were all missed.
+// checkGap compares the records of the ticks from one to another, which were all missed.
 func checkGap(t *testing.T, c *cluster, from, to int, more string) {
 	t.Helper()
 	told, singly := c.told("j"), 0

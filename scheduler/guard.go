@@ -13,9 +13,10 @@ type guard struct {
 	*executor
 	job    *Job
 	term   *election.Term  // nil without a lock, or if the run outlives it
-	cancel context.Context // ends when somebody asks for the end of this run
+	cancel context.Context // ends when the end of this run is requested
 	asked  *election.Term  // so does it, through the server; nil without a lock
 	start  *start
+	life   *life
 	stop   context.CancelCauseFunc
 	kill   context.CancelFunc
 }
@@ -25,19 +26,12 @@ type guard struct {
 func (g *guard) watch(over <-chan struct{}) (cause error) {
 	var timeout, grace, drain, lease, begin alarm
 	defer stopAll(&timeout, &grace, &drain, &lease, &begin)
-	if g.job.Timeout > 0 {
-		timeout.Reset(g.job.Timeout)
-	}
-	if g.job.StartTimeout > 0 {
-		begin.Reset(g.job.StartTimeout)
-	}
-	if g.term != nil {
-		lease.Reset(g.leaseLeft())
-	}
+	g.setAlarms(&timeout, &begin, &lease)
 	draining, canceled, asked := g.draining.Done(), g.cancel.Done(), stopping(g.asked)
 	halt := func(why error, within time.Duration) {
 		if cause == nil {
 			cause = why
+			g.life.to(phase{name: phaseStopping, why: why})
 			g.stop(why)
 			grace.Reset(within)
 		}
@@ -87,6 +81,19 @@ func (g *guard) watch(over <-chan struct{}) (cause error) {
 	return cause
 }
 
+// setAlarms sets those that a run has from its start.
+func (g *guard) setAlarms(timeout, begin, lease *alarm) {
+	if g.job.Timeout > 0 {
+		timeout.Reset(g.job.Timeout)
+	}
+	if g.job.StartTimeout > 0 {
+		begin.Reset(g.job.StartTimeout)
+	}
+	if g.term != nil {
+		lease.Reset(g.leaseLeft())
+	}
+}
+
 // end kills the run and waits for it, unless it has not begun.
 func (g *guard) end(over <-chan struct{}) {
 	g.kill()
@@ -103,7 +110,7 @@ func (g *guard) ended() <-chan struct{} {
 	return g.term.Context().Done()
 }
 
-// lapsed tells whether a term is over that its run must not outlive.
+// lapsed returns whether a term is over that its run must not outlive.
 func lapsed(job *Job, term *election.Term) bool {
 	return term != nil && !job.OutlivesLease && (term.Context().Err() != nil || term.Remaining() <= 0)
 }
@@ -153,3 +160,9 @@ func stopAll(alarms ...*alarm) {
 		}
 	}
 }
+
+// killMargin is how long before the lease's end its run is killed: a twentieth, so that dying has time.
+func killMargin(lease time.Duration) time.Duration { return max(lease/20, 50*time.Millisecond) }
+
+// stopLead is how long before the lease's end a run is told to stop when renewals have failed.
+func stopLead(job *Job) time.Duration { return min(job.KillGrace, job.Lease/3) + killMargin(job.Lease) }

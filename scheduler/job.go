@@ -2,18 +2,19 @@ package scheduler
 
 import (
 	"context"
+	"crypto/rand"
 	"errors"
 	"fmt"
 	"regexp"
+	"strings"
 	"time"
 
 	"github.com/hashicorp/go-hclog"
 
 	"github.com/cronclave/cronclave/election"
-	"github.com/cronclave/cronclave/scheduler/cronspec"
 )
 
-// Job is what runs at the ticks of a schedule.
+// Job is a Runner, the schedule at whose ticks it runs, and the policies for its runs.
 type Job struct {
 	// Name is [A-Za-z0-9][A-Za-z0-9_-]{0,127}. All replicas know the job by it.
 	Name string
@@ -21,9 +22,9 @@ type Job struct {
 	// [cronspec.LoadLocation] gives the same zone on every machine.
 	Schedule []string
 	Location *time.Location
-	// Except are expressions, and ExceptDates days of Location's clock such as "2026-12-25", whose instants are no ticks of the job:
-	// they are neither run nor recorded. No tick is before StartsAt, and none at or after ExpiresAt; zero is no bound.
-	// What leaves no tick at all is a fault; a job that has expired is not.
+	// Except are expressions, and ExceptDates days of Location's clock such as "2026-12-25", whose instants are no ticks of the job: they are neither run
+	// nor recorded. No tick is before StartsAt, and none at or after ExpiresAt; zero is no bound. Settings that leave no tick at all are a fault; a job that
+	// has expired is not.
 	Except, ExceptDates []string
 	StartsAt, ExpiresAt time.Time
 	// After, instead of a Schedule, are the jobs that this one runs after: once for each tick that all of them have ended ok, with that tick as its own. A tick is
@@ -40,12 +41,12 @@ type Job struct {
 	Parallel, PerTick, PerReplica int
 	// Pool is a semaphore that jobs share: a run also needs one of its slots. Defaults to none.
 	Pool Pool
-	// Overlap is what becomes of a tick that finds all slots held. Defaults to OverlapSkip.
+	// Overlap decides a tick that finds all slots held. Defaults to OverlapSkip.
 	Overlap Overlap
 	// StartDeadline is how late a tick may start after its jitter, before it is missed. Defaults to the next tick, at most 1h; with OverlapQueue to 1h.
 	StartDeadline time.Duration
-	// CatchUp is what becomes of ticks that are past their StartDeadline because no replica, or no server, was there; none is caught up that is
-	// older than CatchUpWindow. They default to CatchUpNone and 24h.
+	// CatchUp decides the ticks that are past their StartDeadline because no replica, or no server, was there; none is caught up that is older than
+	// CatchUpWindow. They default to CatchUpNone and 24h.
 	CatchUp       CatchUp
 	CatchUpWindow time.Duration
 	// Timeout stops a run, and KillGrace later kills it. They default to 24h and 10s; a negative Timeout is none,
@@ -70,8 +71,8 @@ type Job struct {
 
 // Runner runs a job. It returns when nothing of the run is left: no process, no goroutine.
 type Runner interface {
-	// Run starts to stop when ctx ends; context.Cause tells why: [ErrTimeout], [ErrDrain], [ErrLost], [ErrCanceled] or [ErrReplaced]. It stops by force when
-	// run.Kill ends. A Result whose Err is ErrLost, though nobody has told it to stop, tells of a run that others have stopped in time.
+	// Run starts to stop when ctx ends; context.Cause is the reason: [ErrTimeout], [ErrDrain], [ErrLost], [ErrCanceled] or [ErrReplaced]. It stops by force
+	// when run.Kill ends. A Result whose Err is ErrLost without that cause reports a run that another party, such as a warden, has stopped in time.
 	Run(ctx context.Context, run *Run) Result
 }
 
@@ -91,21 +92,17 @@ type Run struct {
 	Logger      hclog.Logger    // with the run's keys
 
 	startBy  time.Time // until when it may wait for a slot of its pool; zero: as long as its job says
-	insist   time.Time // until when its start is tried again and again, since nobody else can begin it; zero: its grant is given back instead
+	insist   time.Time // until when its start is tried again and again, since no other replica can begin it; zero: its grant is given back instead
 	followed bool      // some job runs after this one's tick
 	start    *start    // of this try
+	life     *life     // where it is
 	returned bool      // its end is returned to a caller, and is not for the log
 }
 
-// What starts a run, as [Run.Trigger] tells it.
-const (
-	scheduled = "schedule"
-	caughtUp  = "catch_up"
-	recovered = "recovery"
-	manual    = "manual"
-)
+// newRunID makes an identity for a run: 16 characters, 80 random bits.
+func newRunID() string { return strings.ToLower(rand.Text()[:16]) }
 
-// Lease is what a [Runner] may know of the lease of its run, to have it ended in time even if this process can't any more.
+// Lease is a [Runner]'s view of the lease of its run, to have the run ended in time even if this process can't any more.
 // [election.Term] is one.
 type Lease interface {
 	// Length is how long it lasts without renewal.
@@ -116,7 +113,7 @@ type Lease interface {
 	OnExtend(f func(deadline time.Duration)) (stop func())
 }
 
-// Result tells how a run ended. It is ok if Err is nil.
+// Result is how a run ended. It is ok if Err is nil.
 type Result struct {
 	Err      error
 	ExitCode *int   // of a command
@@ -124,8 +121,8 @@ type Result struct {
 	Output   []byte // the tail of it, for the journal
 }
 
-// Func is a [Runner] of a Go function. It must return when its context ends: nobody can kill a goroutine, so after the
-// loss of a lease only the token protects. An error is a failed run, and so is a panic, in this as in any other Runner.
+// Func is a [Runner] of a Go function. It must return when its context ends: a goroutine cannot be killed, so after the loss of a lease only the token
+// protects. An error is a failed run, and so is a panic, in this as in any other Runner.
 type Func func(ctx context.Context, run *Run) error
 
 // Run calls the function.
@@ -168,80 +165,4 @@ func (j Job) validate() error {
 	fault(j.afterFault() != "", "%s", j.afterFault())
 	fault(j.Jitter < 0 || j.StartDeadline < 0 || j.StartTimeout < 0, "Jitter, StartDeadline and StartTimeout must not be negative")
 	return errors.Join(faults...)
-}
-
-// task is a job and what this replica knows of it. It belongs to the loop.
-type task struct {
-	*Job      // never changed: a reload brings another
-	spec      *cronspec.Schedule
-	open      []*tick // oldest first
-	opened    int     // how many ticks were opened
-	running   int     // runs on this replica, and claims that may become one
-	foreign   bool    // it runs on other replicas only: see Config.Labels
-	behind    bool    // ticks before the oldest open one may be undecided
-	why       string  // they were missed; late if it is not set
-	unknown   bool    // the server has not been told of its schedule yet: it has no ticks
-	untold    []untold
-	dismissed bool // it is no job of this replica any more
-
-	quietUntil time.Time // until then it is not said again that its lock is damaged
-
-	chain    *chain  // instead of spec, if it runs after others
-	children []*task // that run after it
-
-	inWatches, inChecks entry[*task] // of the scheduler
-}
-
-func newTask(job Job) (*task, error) {
-	job = job.withDefaults()
-	spec, err := job.parse()
-	if err := errors.Join(job.validate(), err); err != nil {
-		return nil, err
-	}
-	t := &task{Job: &job, spec: spec}
-	t.inWatches.value, t.inChecks.value = t, t
-	return t, nil
-}
-
-// parse finds out what the schedule means; nil if the job has none, but runs after others.
-func (j *Job) parse() (*cronspec.Schedule, error) {
-	if j.chained() {
-		return nil, nil
-	}
-	spec, err := cronspec.Parse(j.Schedule, cronspec.Options{Location: j.Location, Name: j.Name,
-		Except: j.Except, ExceptDates: j.ExceptDates, StartsAt: j.StartsAt, ExpiresAt: j.ExpiresAt})
-	if err != nil {
-		return nil, fmt.Errorf("job %s: schedule: %w", j.Name, err)
-	}
-	return spec, nil
-}
-
-// due is the instant from which a tick may start.
-func (t *task) due(at, next time.Time) time.Time {
-	if next.IsZero() {
-		next = at.Add(t.Jitter + time.Second)
-	}
-	return at.Add(cronspec.Jitter(t.Name, at, next, t.Jitter))
-}
-
-// longestAuto bounds the deadline of rare jobs.
-const longestAuto = time.Hour
-
-// deadline is the instant until which a tick may start; next is the one after it.
-func (t *task) deadline(at, next time.Time) time.Time {
-	due := t.due(at, next)
-	if t.StartDeadline > 0 {
-		return due.Add(t.StartDeadline)
-	}
-	end := due.Add(longestAuto)
-	if next.IsZero() || next.After(end) || t.Overlap == OverlapQueue { // else what waits for the run before it would be missed when the next one is due
-		return end
-	}
-	if t.Jitter > 0 { // else there is no need to know the tick after the next, which costs more than all the rest
-		next = t.due(next, t.spec.Next(next))
-	}
-	if next.Before(end) {
-		return next
-	}
-	return end
 }

@@ -2,13 +2,12 @@ package scheduler
 
 import (
 	"errors"
-	"time"
 )
 
-// Labels say what a replica has, or what a job asks for: names and values.
+// Labels are names and values that a replica has, or that a job requires of its replicas.
 type Labels map[string]string
 
-// Include tells whether all of others are among them.
+// Include returns whether all of others are among them.
 func (l Labels) Include(others Labels) bool {
 	for name, want := range others {
 		if value, has := l[name]; !has || value != want {
@@ -20,12 +19,3 @@ func (l Labels) Include(others Labels) bool {
 
 // ErrElsewhere means that a job runs on other replicas only, since this one has not all labels of its Where.
 var ErrElsewhere = errors.New("this replica has not the labels that the job asks for")
-
-// lag is how long after a tick's deadline this replica waits before it settles it. Who may run the job knows better why it was missed, and is
-// given time to say so.
-func (t *task) lag() time.Duration {
-	if t.foreign {
-		return unanswered
-	}
-	return 0
-}

@@ -17,8 +17,9 @@ func labelled(labels scheduler.Labels) func(*scheduler.Config) {
 	return func(cfg *scheduler.Config) { cfg.Labels = labels }
 }
 
-// TestLabelsDecideWhoRuns has three replicas with labels. Who has not those of the job never runs it, asks for hardly anything that others have
-// told to have won (a notice may come before the tick is open), and tells of what nobody ran.
+// A replica without the labels of a job never runs it, claims hardly any tick that another replica has published to have won (an event may come before
+// the tick is open), and records the ticks that no replica ran.
+// Promise: P6
 func TestLabelsDecideWhoRuns(t *testing.T) {
 	replicas := map[string]scheduler.Labels{"a": {"zone": "a", "disk": "ssd"}, "b": {"zone": "b", "disk": "ssd"}, "c": nil}
 	for _, tc := range []struct {
@@ -62,8 +63,9 @@ func TestLabelsDecideWhoRuns(t *testing.T) {
 	}
 }
 
-// TestForeignReplicaAsksAtTheDeadline: while those who have the labels are away a tick is open until its deadline, and is theirs if they come
-// in time. It is settled once, after that, by claims that could not win.
+// While the replicas with the labels are away a tick is open until its deadline, and is theirs if they come in time. It is settled once, after that, by
+// claims that could not win.
+// Promise: P5
 func TestForeignReplicaAsksAtTheDeadline(t *testing.T) {
 	inCluster(t, func(c *cluster) {
 		jobs := []scheduler.Job{c.job("j", "*/10 * * * * *", time.Millisecond, startDeadline(25*time.Second), where(scheduler.Labels{"zone": "a"}))}
@@ -88,7 +90,8 @@ func TestForeignReplicaAsksAtTheDeadline(t *testing.T) {
 	})
 }
 
-// TestForeignReplicaLeavesTheReasonToOthers: who may run a job knows why it did not, and says so first.
+// A replica that may run a job knows why it did not, and records that first.
+// Promise: P6
 func TestForeignReplicaLeavesTheReasonToOthers(t *testing.T) {
 	inCluster(t, func(c *cluster) {
 		jobs := []scheduler.Job{c.job("long", "5 0 0 * * *", time.Minute), c.job("j", "*/10 * * * * *", time.Millisecond, startDeadline(2*time.Second))}
@@ -102,7 +105,8 @@ func TestForeignReplicaLeavesTheReasonToOthers(t *testing.T) {
 	})
 }
 
-// TestForeignReplicaKeepsNoMoreThanOthers: of ticks that nobody can run the older ones are settled together, too, each with its outcome.
+// Of ticks that no replica can run the older ones are settled together, too, each with its outcome.
+// Promise: P9
 func TestForeignReplicaKeepsNoMoreThanOthers(t *testing.T) {
 	inCluster(t, func(c *cluster) {
 		c.quiet = true
@@ -116,7 +120,7 @@ func TestForeignReplicaKeepsNoMoreThanOthers(t *testing.T) {
 	})
 }
 
-// TestRanksAmongThoseWithTheLabels: who can't run a job does not go before those who can.
+// A replica that can't run a job does not rank before those that can.
 func TestRanksAmongThoseWithTheLabels(t *testing.T) {
 	inCluster(t, func(c *cluster) {
 		zone := scheduler.Labels{"zone": "a"}
@@ -147,7 +151,7 @@ func TestRanksAmongThoseWithTheLabels(t *testing.T) {
 	})
 }
 
-// TestRunNowNeedsTheLabels, unless nobody is asked.
+// RunNow needs the labels of the job, unless it runs without a lock.
 func TestRunNowNeedsTheLabels(t *testing.T) {
 	inCluster(t, func(c *cluster) {
 		jobs := []scheduler.Job{c.job("j", "@yearly", time.Millisecond, where(scheduler.Labels{"zone": "a"}))}

@@ -17,7 +17,7 @@ import (
 	"github.com/cronclave/cronclave/scheduler"
 )
 
-// jsonLog is what replicas log, as users have it.
+// jsonLog is the log of replicas in the format that users have.
 type jsonLog struct {
 	mu   sync.Mutex
 	text bytes.Buffer
@@ -57,7 +57,8 @@ func (l *jsonLog) ends(t *testing.T) (all []string) {
 
 func outlives(j *scheduler.Job) { j.OutlivesLease = true }
 
-// TestLevels: what failed for good is an ERROR, what was lost or missed and may yet be made good is a WARN, and what was decided so, or is tried again, an INFO.
+// A run that failed for good is logged as ERROR, a run or tick that was lost or missed and may yet be made good as WARN, and an outcome that was decided
+// so, or is tried again, as INFO.
 func TestLevels(t *testing.T) {
 	const at30 = "30 0 0 * * *"
 	for _, tc := range []struct {

@@ -5,7 +5,7 @@ import (
 	"time"
 )
 
-// loop is the one goroutine that owns the agenda and what is known of each job.
+// loop is the one goroutine that owns the agenda and the state of each job.
 func (s *Scheduler) loop(ctx context.Context) error {
 	if err := s.begin(ctx); err != nil {
 		return err
@@ -17,15 +17,15 @@ func (s *Scheduler) loop(ctx context.Context) error {
 		now := s.now()
 		s.noticeStep(now)
 		s.noticeReady(now)
-		s.fallBehind(s.agenda.collect(now), now)
-		s.heedAll()
-		s.adopt(ctx, now) // before newer ticks have the places
-		s.claim(ctx, now)
-		s.runErrands(now)
-		if !s.agenda.more() { // of a job with no open tick all are decided
-			s.survey(ctx, now)
+		s.fallBehind(s.agenda.Collect(now), now)
+		s.handleGrants()
+		s.recoveries.claim(ctx, now) // before newer ticks have the places
+		s.claims.claim(ctx, now)
+		s.requests.tryRequests(now)
+		if !s.agenda.More() { // of a job with no open tick all are decided
+			s.inspect(ctx, now)
 		}
-		s.followUp(ctx, now)
+		s.checks.followUp(ctx, now)
 		rest := max(s.sleep(now), 0)
 		s.wanted = s.wanted.Add(rest)
 		timer.Reset(rest)
@@ -33,30 +33,30 @@ func (s *Scheduler) loop(ctx context.Context) error {
 		case <-ctx.Done():
 			return nil
 		case <-timer.C:
-		case b := <-s.claimed:
-			s.settleClaims(b)
-		case b := <-s.surveyed:
-			s.settleSurvey(b)
-		case b := <-s.heirs.adopted:
-			s.settleAdoptions(b)
-		case jobs := <-s.heirs.swept:
-			s.heedSwept(jobs, s.now())
-		case b := <-s.checked:
-			s.settleChecks(b)
-		case k := <-s.finished:
+		case b := <-s.claims.answers:
+			s.claims.settle(b)
+		case b := <-s.inspections.answers:
+			s.inspections.settle(b)
+		case b := <-s.recoveries.answers:
+			s.recoveries.settle(b)
+		case jobs := <-s.recoveries.swept:
+			s.recoveries.handleSwept(jobs, s.now())
+		case b := <-s.checks.answers:
+			s.checks.settle(b)
+		case k := <-s.starts.finished:
 			s.freed(k)
-		case r := <-s.requested:
-			s.heedRequests(r)
-		case e := <-s.errandOver:
-			s.settleErrand(e)
-		case n := <-s.notices():
-			s.heed(n)
-		case <-s.telling:
-			s.telling = nil
+		case r := <-s.requests.requested:
+			s.requests.handleRequests(r)
+		case e := <-s.requests.over:
+			s.requests.settleAttempt(e)
+		case n := <-s.events():
+			s.handle(n)
+		case <-s.published.publishing:
+			s.published.publishing = nil
 		case r := <-s.reloads:
-			s.heedReload(r, s.now())
+			s.handleReload(r, s.now())
 		}
-		s.tell()
+		s.published.publish()
 	}
 }
 
@@ -70,29 +70,19 @@ func (s *Scheduler) sleep(now time.Time) time.Duration {
 			wake = t
 		}
 	}
-	if s.unready {
+	if s.places.unready {
 		earlier(now.Add(shortestPause))
 	}
-	if t, ok := s.agenda.timeline.next(); ok {
+	if t, ok := s.agenda.Next(); ok {
 		earlier(t)
 	}
-	if s.agenda.more() {
+	if s.agenda.More() {
 		earlier(now)
 	}
-	if t, ok := s.agenda.asks.first(); ok && !s.claiming {
-		earlier(t)
-	}
-	if t, ok := s.heirs.queue.first(); ok && !s.heirs.asking {
-		earlier(t)
-	}
-	if t, ok := s.watches.first(); ok && !s.surveying {
-		earlier(t)
-	}
-	if t, ok := s.checks.first(); ok && !s.checking {
-		earlier(t)
-	}
-	if t, ok := s.waitingErrands.first(); ok {
-		earlier(t)
+	for _, next := range []func() (time.Time, bool){s.claims.next, s.recoveries.next, s.inspections.next, s.checks.next, s.requests.due.First} {
+		if t, ok := next(); ok {
+			earlier(t)
+		}
 	}
 	return wake.Sub(now)
 }
@@ -104,8 +94,8 @@ const (
 	bigStep = time.Minute
 )
 
-// noticeStep follows the clock when it has been set back: what was to be asked and looked at by then is due now, and
-// after a big step the timeline is built anew: its ticks are due again, as far as the ledgers allow.
+// noticeStep follows the clock when it has been set back: claims and looks that were due by then are due now, and after a big step the timeline is built
+// anew: its ticks are due again, as far as the ledgers allow.
 func (s *Scheduler) noticeStep(now time.Time) {
 	back := s.latest.Sub(now)
 	if back <= smallStep {
@@ -115,14 +105,55 @@ func (s *Scheduler) noticeStep(now time.Time) {
 		return
 	}
 	s.log.Warn("the server's clock was set back", "by", back.String())
-	s.latest, s.askAgain = now, time.Time{}
-	s.agenda.asks.advance(now)
-	s.heirs.queue.advance(now)
-	s.watches.advance(now)
-	s.checks.advance(now)
-	s.waitingErrands.advance(now)
+	s.latest, s.claims.askAgain = now, time.Time{}
+	s.agenda.Asks().Advance(now)
+	s.recoveries.due.Advance(now)
+	s.inspections.due.Advance(now)
+	s.checks.due.Advance(now)
+	s.requests.due.Advance(now)
 	if back > bigStep {
 		s.collectAll(now) // it came due
 		s.replan(now)
 	}
+}
+
+// Abort makes a [Scheduler.Run] that drains kill its jobs at once. It may be called at any time, more than once.
+func (s *Scheduler) Abort() { s.abortNow() }
+
+// Run schedules until ctx ends, and then drains: it claims nothing more, waits for running jobs, stops those that are left
+// near the end of DrainTimeout, and returns when all of them are dead and released. The server may be away when it starts.
+func (s *Scheduler) Run(ctx context.Context) error {
+	if s.cfg.Claimer == nil {
+		return errNoClaimer
+	}
+	defer s.abortNow()
+	defer s.record()()
+	defer s.published.wait()
+	if s.cfg.GrantEvents != nil {
+		defer subscribe(ctx, s.cfg.GrantEvents.Subscribe, s.heard)()
+	}
+	if s.cfg.Requests != nil {
+		defer subscribe(ctx, s.cfg.Requests.Subscribe, s.requests.requested)()
+	}
+	if err := s.loop(ctx); err != nil {
+		return err
+	}
+	s.drain()
+	return nil
+}
+
+// noticeReady claims the ticks that were put aside while no run might be started.
+func (s *Scheduler) noticeReady(now time.Time) {
+	was := s.places.unready
+	s.places.unready = s.cfg.Ready != nil && !s.cfg.Ready() || s.exec.breaker.why() != ""
+	if was && !s.places.unready {
+		s.wake(now)
+	}
+}
+
+// watchLoop notes whether the loop comes round much later than it wanted: then ticks that have come due meanwhile were not looked at, and answers were
+// not heard.
+func (s *Scheduler) watchLoop() {
+	s.agenda.StoodStill = !s.wanted.IsZero() && time.Since(s.wanted) >= standstill
+	s.wanted = time.Now()
 }

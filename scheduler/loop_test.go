@@ -11,6 +11,7 @@ import (
 	"time"
 
 	"github.com/cronclave/cronclave/election"
+	"github.com/cronclave/cronclave/scheduler/internal/agenda"
 )
 
 // oracle is a claimer that grants nothing and answers as a test wants, by a clock of its own.
@@ -37,7 +38,7 @@ func (o *oracle) Claim(_ context.Context, claims []election.Claim) []election.Re
 
 func (o *oracle) Withdraw(election.Claim) {}
 
-func (o *oracle) Survey(_ context.Context, inquiries []election.Inquiry) []election.State {
+func (o *oracle) Inspect(_ context.Context, inquiries []election.InspectRequest) []election.State {
 	o.mu.Lock()
 	defer o.mu.Unlock()
 	o.surveys += len(inquiries)
@@ -52,7 +53,7 @@ func (o *oracle) Survey(_ context.Context, inquiries []election.Inquiry) []elect
 	return states
 }
 
-func (o *oracle) Bury(context.Context, string, ...string) error { return nil }
+func (o *oracle) DeleteOrphans(context.Context, string, ...string) error { return nil }
 
 func (o *oracle) Now() (time.Time, bool) {
 	o.mu.Lock()
@@ -170,7 +171,7 @@ func TestFullReplicaAsksOnce(t *testing.T) {
 		if err != nil {
 			t.Fatal(err)
 		}
-		s.running = 1 // a run that does not end
+		s.places.taken = 1 // a run that does not end
 		ctx, cancel := context.WithCancel(context.Background())
 		done := make(chan error)
 		go func() { done <- s.Run(ctx) }()
@@ -178,7 +179,7 @@ func TestFullReplicaAsksOnce(t *testing.T) {
 		if claims, _, _ := o.counts(); claims != 2*10*2000 {
 			t.Errorf("%d claims for 20,000 ticks", claims)
 		}
-		if n := len(s.agenda.starved.items) + len(s.agenda.asks.items); n != 0 {
+		if n := s.agenda.Starved() + s.agenda.Asks().Len(); n != 0 {
 			t.Errorf("%d ticks are remembered that are decided", n)
 		}
 		cancel()
@@ -194,8 +195,8 @@ func TestBehindWithNothingOpen(t *testing.T) {
 		if err != nil {
 			t.Fatal(err)
 		}
-		s.tasks["j"].behind = true
-		s.watches.set(&s.tasks["j"].inWatches, time.Now().Add(5*time.Second))
+		s.tasks["j"].Behind = agenda.Late
+		s.inspections.due.Set(&s.tasks["j"].inInspections, time.Now().Add(5*time.Second))
 		ctx, cancel := context.WithCancel(context.Background())
 		done := make(chan error)
 		go func() { done <- s.Run(ctx) }()
@@ -238,8 +239,7 @@ func TestServerAwayIsProbed(t *testing.T) {
 	})
 }
 
-// TestClockStepsBack: what was to be asked for by the old clock is asked for by the new one, and after a big step the
-// ticks are due again.
+// Claims that were due by the old clock are sent by the new one, and after a big step back the ticks are due again.
 func TestClockStepsBack(t *testing.T) {
 	for _, tc := range []struct {
 		name  string
@@ -304,7 +304,8 @@ func TestClockStepsForward(t *testing.T) {
 	})
 }
 
-// What is due in the moment of a reload is due by the schedules of before.
+// A tick that is due in the moment of a reload is due by the old schedules.
+// Promise: P5
 func TestReloadOpensWhatIsDueBefore(t *testing.T) {
 	jobs := func(schedule string) []Job {
 		return []Job{{Name: "j", Schedule: []string{schedule}, Runner: Func(nil)}, {Name: "k", Schedule: []string{"@daily"}, Runner: Func(nil)}}
@@ -314,16 +315,44 @@ func TestReloadOpensWhatIsDueBefore(t *testing.T) {
 		t.Fatal(err)
 	}
 	begin := time.Unix(1_000_000, 0)
-	s.agenda.timeline.add(s.tasks["j"].spec, s.tasks["j"], begin)
+	s.agenda.Enter(&s.tasks["j"].line, begin)
 	tasks, err := newTasks(jobs("* * * * * *"), nil)
 	if err != nil {
 		t.Fatal(err)
 	}
-	s.heedReload(reload{tasks, make(chan struct{})}, begin.Add(time.Second))
-	if open := s.tasks["j"].open; len(open) != 1 || !open[0].at.Equal(begin.Add(time.Second)) {
+	s.handleReload(reload{tasks, make(chan struct{})}, begin.Add(time.Second))
+	if open := s.tasks["j"].Open; len(open) != 1 || !open[0].At.Equal(begin.Add(time.Second)) {
 		t.Errorf("open: %+v", open)
 	}
-	if at, ok := s.agenda.timeline.next(); !ok || !at.Equal(begin.Add(2*time.Second)) {
+	if at, ok := s.agenda.Next(); !ok || !at.Equal(begin.Add(2*time.Second)) {
 		t.Errorf("next: %v", at)
+	}
+}
+
+// Ticks that came due before the clock was set back are open afterwards.
+// Promise: P5
+func TestClockSetBackWhileTicksAreOpened(t *testing.T) {
+	var jobs []Job
+	for i := range 1001 { // more than are opened at once
+		jobs = append(jobs, idle(fmt.Sprint("j", i), "0 0 3 * * *"))
+	}
+	s, err := New(Config{Jobs: jobs, Claimer: &oracle{}})
+	if err != nil {
+		t.Fatal(err)
+	}
+	due := time.Date(2000, 1, 1, 3, 0, 0, 0, time.UTC)
+	for _, j := range s.tasks {
+		s.agenda.Enter(&j.line, due.Add(-time.Hour))
+	}
+	late := due.Add(10 * time.Minute)
+	s.noticeStep(late)
+	if s.agenda.Collect(late); !s.agenda.More() {
+		t.Fatal("all are open")
+	}
+	s.noticeStep(late.Add(-5 * time.Minute))
+	for _, j := range s.tasks {
+		if len(j.Open) != 1 {
+			t.Fatalf("%s has %d open ticks", j.Name, len(j.Open))
+		}
 	}
 }

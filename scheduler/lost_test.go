@@ -10,8 +10,8 @@ import (
 	"github.com/cronclave/cronclave/scheduler"
 )
 
-// TestLeaseIsLost: a run whose lease can't be renewed is told to stop, and is dead before the lease ends, so that nobody
-// starts beside it.
+// A run whose lease can't be renewed is told to stop, and is dead before the lease ends, so that no run starts beside it.
+// Promise: P3
 func TestLeaseIsLost(t *testing.T) {
 	for _, tc := range []struct {
 		name  string
@@ -38,7 +38,7 @@ func TestLeaseIsLost(t *testing.T) {
 				r.wire.silence()
 				pass(2 * tc.lease)
 				run := c.runs("j")[0]
-				// What the holder relies on is less than the lease, by a hundredth and 2ms.
+				// The holder relies on less than the lease, by a hundredth and 2ms.
 				trusted := ends.Add(-tc.lease/100 - 2*time.Millisecond)
 				if late := run.to.Sub(trusted.Add(-tc.kill)); late > time.Millisecond || late < -10*time.Millisecond {
 					t.Errorf("dead %v before the lease's end", ends.Sub(run.to))
@@ -69,7 +69,7 @@ func TestLeaseIsLost(t *testing.T) {
 	}
 }
 
-// TestHolderDies: the others see it when its lease is over, tell what has become of the run, and take the next tick.
+// When a holder dies the others see it when its lease is over, record the run as abandoned, and take the next tick.
 func TestHolderDies(t *testing.T) {
 	inCluster(t, func(c *cluster) {
 		job := c.job("j", "*/10 * * * * *", 3*time.Second, lease(15*time.Second))
@@ -96,7 +96,7 @@ func TestHolderDies(t *testing.T) {
 	})
 }
 
-// TestSweepFindsOrphans: one that nobody watches, since all who knew of the run were restarted.
+// A sweep finds an orphan that no replica watches, since all that knew of the run were restarted.
 func TestSweepFindsOrphans(t *testing.T) {
 	inCluster(t, func(c *cluster) {
 		rare := c.job("rare", "10 0 0 * * *", time.Hour)
@@ -115,7 +115,8 @@ func TestSweepFindsOrphans(t *testing.T) {
 	})
 }
 
-// TestSweepFindsOrphansOfJobsThatAreGone: nobody has the job any more.
+// A sweep finds the orphans of a job that no replica has any more.
+// Promise: P6
 func TestSweepFindsOrphansOfJobsThatAreGone(t *testing.T) {
 	inCluster(t, func(c *cluster) {
 		gone, other := c.job("gone", "10 0 0 * * *", time.Hour), c.job("other", "10 0 0 * * *", time.Second)
@@ -135,8 +136,8 @@ func TestSweepFindsOrphansOfJobsThatAreGone(t *testing.T) {
 	})
 }
 
-// TestLateAnswer: a grant that becomes known when it is too late to start is given back, and the tick is missed; one that nobody
-// has heard of before its lease was over is made again.
+// A grant that becomes known when it is too late to start is given back, and the tick is missed; a grant that is not heard of before its lease is over
+// is made again.
 func TestLateAnswer(t *testing.T) {
 	for _, tc := range []struct {
 		name     string
@@ -168,6 +169,7 @@ func TestLateAnswer(t *testing.T) {
 }
 
 // TestLateAnswerNearTheLeasesEnd: a run whose grant becomes known when it would have to stop already waits for its lease to be renewed.
+// Promise: P5
 func TestLateAnswerNearTheLeasesEnd(t *testing.T) {
 	inCluster(t, func(c *cluster) {
 		r := c.join("r", []scheduler.Job{c.job("j", "*/30 * * * * *", 2*time.Second, startDeadline(25*time.Second), lease(20*time.Second))})

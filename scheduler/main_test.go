@@ -9,7 +9,7 @@ import (
 )
 
 func TestMain(m *testing.M) {
-	redis.SetLogger(mute{}) // it tells of every connection that a test cuts
+	redis.SetLogger(mute{}) // it logs every connection that a test cuts
 	goleak.VerifyTestMain(m)
 }
 

@@ -10,8 +10,8 @@ import (
 	"github.com/cronclave/cronclave/internal/embedded"
 )
 
-// master is one server of a quorum, which can stand still as a stopped process does: connections stay, new ones are made, and what was sent
-// meanwhile is done when it goes on, though its sender has gone.
+// master is one server of a quorum, which can stand still as a stopped process does: connections stay, new ones are made, and requests that were sent
+// meanwhile are executed when it goes on, though their sender has gone.
 type master struct {
 	server *embedded.Server
 

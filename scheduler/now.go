@@ -16,8 +16,9 @@ var (
 	ErrPoolHeld = errors.New("all slots of the job's pool are held")
 )
 
-// RunNow runs a job here and now, outside its schedule, and returns what became of it. It holds one of the job's slots, and one of its pool's if it has one,
-// or fails with [ErrHeld] or [ErrPoolHeld], and with [ErrElsewhere] where this replica has not the job's labels; without lock it asks nobody, and has no token. When ctx ends the run is stopped. It is for a scheduler that is not running.
+// RunNow runs a job here and now, outside its schedule, and returns its record. It holds one of the job's slots, and one of its pool's if it has one. It
+// fails with [ErrHeld] or [ErrPoolHeld] if none is free, and with [ErrElsewhere] where this replica has not the job's labels. Without lock it does not
+// contact the server, and has no token. When ctx ends the run is stopped. It is for a scheduler that is not running.
 func (s *Scheduler) RunNow(ctx context.Context, job string, lock bool) (Record, error) {
 	t := s.tasks[job]
 	if t == nil {
@@ -25,14 +26,15 @@ func (s *Scheduler) RunNow(ctx context.Context, job string, lock bool) (Record, 
 	}
 	defer s.record()()
 	run := &Run{ID: newRunID(), Job: t.Name, Trigger: manual, Slots: t.Parallel, Attempt: 1, returned: true}
+	run.life = s.exec.newLife(run)
 	if !lock {
-		led := s.exec.lead(ctx, t.Job, run, nil)
-		return led.record, led.unstarted
+		end := s.exec.carryOut(ctx, t.Job, run, nil)
+		return end.record, end.unstarted
 	}
 	if s.cfg.Claimer == nil {
 		return Record{}, errNoClaimer
 	}
-	if t.foreign {
+	if t.Elsewhere {
 		return Record{}, fmt.Errorf("job %s: %w", job, ErrElsewhere)
 	}
 	term, err := s.claimNow(ctx, t, run.ID)
@@ -43,17 +45,17 @@ func (s *Scheduler) RunNow(ctx context.Context, job string, lock bool) (Record, 
 		return Record{}, fmt.Errorf("job %s: %w", job, err)
 	}
 	run.Slot, run.Token = term.Slot(), term.Token()
-	defer s.overhear()()
-	led := s.exec.lead(ctx, t.Job, run, term)
-	return led.record, led.unstarted
+	defer s.subscribeOnce()()
+	end := s.exec.carryOut(ctx, t.Job, run, term)
+	return end.record, end.unstarted
 }
 
-// overhear has the one run told at once that it is to stop; the function it returns ends that, and waits.
-func (s *Scheduler) overhear() (end func()) {
+// subscribeOnce has the one run told at once that it is to stop; the function it returns ends that, and waits.
+func (s *Scheduler) subscribeOnce() (end func()) {
 	ctx, cancel := context.WithCancel(context.Background())
 	var hearing sync.WaitGroup
-	if s.cfg.Notices != nil {
-		hearing.Go(func() { s.cfg.Notices.Hear(ctx, func([]election.Notice) {}) })
+	if s.cfg.GrantEvents != nil {
+		hearing.Go(func() { s.cfg.GrantEvents.Subscribe(ctx, func([]election.GrantEvent) {}) })
 	}
 	return func() {
 		cancel()
@@ -63,13 +65,14 @@ func (s *Scheduler) overhear() (end func()) {
 
 func (s *Scheduler) claimNow(ctx context.Context, t *task, id string) (*election.Term, error) {
 	c := election.Claim{Job: t.Name, ID: id, Trigger: manual, Slots: t.Parallel, PerTick: t.PerTick, Lease: t.Lease}
+	var retry backoff
 	for tries := 0; ; tries++ {
 		switch r := s.cfg.Claimer.Claim(ctx, []election.Claim{c})[0]; r.Verdict {
 		case election.Granted:
 			return r.Term, nil
 		case election.CannotTell:
 			const enough = 3
-			if tries >= enough || !s.retry.wait(ctx) {
+			if tries >= enough || !retry.wait(ctx) {
 				s.cfg.Claimer.Withdraw(c)
 				return nil, r.Err
 			}
@@ -79,4 +82,20 @@ func (s *Scheduler) claimNow(ctx context.Context, t *task, id string) (*election
 			return nil, fmt.Errorf("%w; the lease that ends first, at %s unless it is renewed, is held by %s", ErrHeld, r.Until.UTC().Format(time.RFC3339), r.By)
 		}
 	}
+}
+
+// enterNow takes a slot of the pool for a run here and now. It does not wait.
+func (s *Scheduler) enterNow(ctx context.Context, job *Job, term *election.Term) (*election.Term, error) {
+	if job.Pool.Name == "" {
+		return term, nil
+	}
+	slot, ok, err := s.cfg.Pools.TryAcquirePool(ctx, job.entry())
+	if ok {
+		return term.With(slot), nil
+	}
+	_ = term.Return(context.Background()) // it goes on in the background, or ends by itself
+	if err == nil {
+		err = fmt.Errorf("%w: %s", ErrPoolHeld, job.Pool.Name)
+	}
+	return nil, err
 }

@@ -27,6 +27,7 @@ func (c *cluster) away(from, to time.Duration, how func(*wire)) {
 var waysToBeAway = map[string]func(*wire){"silent": (*wire).silence, "refused": (*wire).refuse}
 
 // TestTicksWaitForTheServer: a server that is back within the start deadline finds every tick, the oldest first.
+// Promise: P5
 func TestTicksWaitForTheServer(t *testing.T) {
 	for name, how := range waysToBeAway {
 		for _, n := range []int{1, 3} {
@@ -46,6 +47,7 @@ func TestTicksWaitForTheServer(t *testing.T) {
 
 // TestSecondTickOfASilence: the server is back just when the second tick has come due, and before the claim of the first was
 // given up. That tick waited too, and does not skip.
+// Promise: P5
 func TestSecondTickOfASilence(t *testing.T) {
 	for _, after := range []time.Duration{1, 5, 20, 60} {
 		t.Run(fmt.Sprintf("back %d ms after the tick", after), func(t *testing.T) {
@@ -127,7 +129,8 @@ func TestTicksPastTheirDeadlineAreMissed(t *testing.T) {
 	}
 }
 
-// TestTooManyOpenTicks: the newest thousand wait; what is older is settled together when the server is back.
+// The newest thousand open ticks wait; older ones are settled together when the server is back.
+// Promise: P9
 func TestTooManyOpenTicks(t *testing.T) {
 	inCluster(t, func(c *cluster) {
 		c.quiet = true
@@ -155,7 +158,8 @@ func TestTooManyOpenTicks(t *testing.T) {
 	})
 }
 
-// TestDownAndUp: a cluster that was down runs what is within its deadline, and tells what is not.
+// A cluster that was down runs the ticks that are within their deadline, and records those that are not.
+// Promise: P5
 func TestDownAndUp(t *testing.T) {
 	inCluster(t, func(c *cluster) {
 		jobs := []scheduler.Job{c.job("j", "*/10 * * * * *", time.Millisecond, startDeadline(25*time.Second)),
@@ -215,7 +219,7 @@ func TestStartWithoutServer(t *testing.T) {
 	})
 }
 
-// TestLostReplyAtTheStart: what was settled is told even if the first reply was lost.
+// Ticks that were settled are recorded even if the first reply was lost.
 func TestLostReplyAtTheStart(t *testing.T) {
 	inCluster(t, func(c *cluster) {
 		jobs := []scheduler.Job{c.job("j", "*/10 * * * * *", time.Millisecond)}
@@ -232,7 +236,7 @@ func TestLostReplyAtTheStart(t *testing.T) {
 	})
 }
 
-// TestWhoeverSettlesMayDie: of two replicas that start together one settles what was missed, and dies before it can tell.
+// Of two replicas that start together one settles the ticks that were missed, and dies before it can record them.
 func TestWhoeverSettlesMayDie(t *testing.T) {
 	inCluster(t, func(c *cluster) {
 		jobs := []scheduler.Job{c.job("j", "*/10 * * * * *", time.Millisecond)}
@@ -254,7 +258,8 @@ func TestWhoeverSettlesMayDie(t *testing.T) {
 	})
 }
 
-// TestServerForgets: FLUSHALL costs no tick twice, and those that wait for the lock to open are run.
+// FLUSHALL runs no tick twice, and ticks that wait for the lock to open are run.
+// Promise: P1, P5
 func TestServerForgets(t *testing.T) {
 	inCluster(t, func(c *cluster) {
 		replicas := c.joinAll(3, []scheduler.Job{c.job("j", "* * * * * *", time.Millisecond, startDeadline(time.Minute), lease(5*time.Second))})

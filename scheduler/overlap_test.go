@@ -13,6 +13,7 @@ import (
 func queued(j *scheduler.Job) { j.Overlap = scheduler.OverlapQueue }
 
 // TestOverlapQueue runs a job every ten seconds for a minute: the first tick that finds all slots held waits for one, those behind it are skipped.
+// Promise: P9
 func TestOverlapQueue(t *testing.T) {
 	for _, tc := range []struct {
 		name     string
@@ -46,7 +47,8 @@ func TestOverlapQueue(t *testing.T) {
 	}
 }
 
-// TestQueuedTickOutlivesTheHolder: it is run when the lease of a replica that died is over.
+// A queued tick is run when the lease of a replica that died is over.
+// Promise: P5
 func TestQueuedTickOutlivesTheHolder(t *testing.T) {
 	inCluster(t, func(c *cluster) {
 		c.joinAll(3, []scheduler.Job{c.job("j", "*/10 0 * * * *", 25*time.Second, queued, lease(25*time.Second))})
@@ -64,7 +66,9 @@ func TestQueuedTickOutlivesTheHolder(t *testing.T) {
 	})
 }
 
-// TestQueuedTickStartsWhenTheSlotIsFree: whoever ran the one before tells the others, who ask seldom after a long wait, and less when that word gets lost.
+// A queued tick starts as soon as the slot is free: the replica that ran the tick before publishes that, as the others ask seldom after a long wait. When
+// that event gets lost, the tick starts a few seconds later.
+// Promise: P5
 func TestQueuedTickStartsWhenTheSlotIsFree(t *testing.T) {
 	for _, tc := range []struct {
 		name  string
@@ -82,7 +86,7 @@ func TestQueuedTickStartsWhenTheSlotIsFree(t *testing.T) {
 						return !slices.ContainsFunc(c.runs("j"), func(r ran) bool { return r.Replica == cfg.Replica })
 					}
 					if tc.deaf {
-						cfg.Notices = deaf{cfg.Notices}
+						cfg.GrantEvents = deaf{cfg.GrantEvents}
 					}
 				})
 				c.at(81 * time.Minute)
@@ -104,11 +108,12 @@ func TestQueuedTickStartsWhenTheSlotIsFree(t *testing.T) {
 }
 
 // deaf hears nothing.
-type deaf struct{ scheduler.Notices }
+type deaf struct{ scheduler.GrantEvents }
 
-func (deaf) Hear(ctx context.Context, _ func([]election.Notice)) { <-ctx.Done() }
+func (deaf) Subscribe(ctx context.Context, _ func([]election.GrantEvent)) { <-ctx.Done() }
 
-// TestWaitingTickHearsOfTheEnd of whatever held the slot: a run that somebody has asked for, or one of a replica that drains.
+// A waiting tick hears of the end of any run that held the slot, be it one that was requested, or one of a replica that drains.
+// Promise: P5
 func TestWaitingTickHearsOfTheEnd(t *testing.T) {
 	for _, tc := range []struct {
 		name     string
@@ -141,12 +146,15 @@ func TestWaitingTickHearsOfTheEnd(t *testing.T) {
 	}
 }
 
-// TestWithoutNotices: nothing is kept for those whom nobody tells.
+// Without events, a replica keeps nothing for their receivers.
+// Promise: P9
 func TestWithoutNotices(t *testing.T) {
 	inCluster(t, func(c *cluster) {
 		jobs := []scheduler.Job{c.job("queued", "* * * * * *", 10*time.Millisecond, queued), c.job("replaced", "* * * * * *", 10*time.Millisecond, replaces),
 			c.job("a", "* * * * * *", 10*time.Millisecond), c.job("b", "", 10*time.Millisecond, after("a"))}
-		r := c.join("r", jobs, func(cfg *scheduler.Config) { cfg.Notices, cfg.Pools, cfg.Journal, cfg.Requests = nil, nil, nil, nil })
+		r := c.join("r", jobs, func(cfg *scheduler.Config) {
+			cfg.GrantEvents, cfg.Pools, cfg.Journal, cfg.Requests = nil, nil, nil, nil
+		})
 		c.at(30500 * time.Millisecond)
 		r.leave() // and there are no leftovers
 		for _, j := range jobs {

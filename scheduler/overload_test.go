@@ -10,7 +10,8 @@ import (
 	"github.com/cronclave/cronclave/scheduler"
 )
 
-// TestOverloadIsNotBlamedOnTheServer: what comes due while a replica stands still is missed for that, and what comes due while the server is away for that.
+// Ticks that are missed because a replica stands still have the reason overload, and those that are missed because the server is away the reason redis.
+// Promise: P6
 func TestOverloadIsNotBlamedOnTheServer(t *testing.T) {
 	inCluster(t, func(c *cluster) {
 		c.join("r", []scheduler.Job{c.job("j", "*/10 * * * * *", time.Millisecond, startDeadline(2*time.Second))}, c.stands(95*time.Second, 128*time.Second))
@@ -39,7 +40,8 @@ func (s slowClaimer) Claim(ctx context.Context, claims []election.Claim) []elect
 	return results
 }
 
-// TestTooMuchToAsk has a replica with more ticks than it can ask for until their deadlines, at a server that answers.
+// A replica with more ticks than it can claim until their deadlines, at a server that answers, records the others as missed for overload.
+// Promise: P6
 func TestTooMuchToAsk(t *testing.T) {
 	inCluster(t, func(c *cluster) {
 		c.quiet = true

@@ -57,7 +57,7 @@ func (o operator) flush() {
 	}
 }
 
-// checkToldOnce demands that nobody has told anything else of a tick without a run than the others.
+// checkToldOnce demands that the records of a tick without a run agree.
 func (c *cluster) checkToldOnce(job string) {
 	c.t.Helper()
 	c.mu.Lock()
@@ -113,7 +113,7 @@ var pauseCases = []struct {
 		o.resume()
 	}, []int{60, 300, 360, 420, 480}, map[string]int{"ok": 5, "skipped paused": 3}},
 	{"Redis forgets before anybody was stopped", nil, func(o operator, _ []*replica, _ func()) {
-		o.at(100 * time.Second) // nobody watches the run of 60 any more
+		o.at(100 * time.Second) // no replica watches the run of 60 any more
 		o.pause(0)
 		o.at(101 * time.Second)
 		o.flush()
@@ -179,7 +179,8 @@ func leave(all []*replica) {
 	}
 }
 
-// TestPause holds which ticks run, and that each of the others has one outcome, whoever asks and whatever happens meanwhile.
+// During a pause the right ticks run, and each of the others has one outcome, whichever replica claims and whatever happens meanwhile.
+// Promise: P6
 func TestPause(t *testing.T) {
 	for _, tc := range pauseCases {
 		t.Run(tc.name, func(t *testing.T) {
@@ -199,6 +200,7 @@ func TestPause(t *testing.T) {
 }
 
 // TestPauseOfATickThatWaits for the end of the run before it: the pause settles it, and leaves the run alone.
+// Promise: P6
 func TestPauseOfATickThatWaits(t *testing.T) {
 	inCluster(t, func(c *cluster) {
 		c.joinAll(3, []scheduler.Job{c.job("j", "* * * * *", 150*time.Second, queued, startDeadline(5*time.Minute))})

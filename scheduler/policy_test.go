@@ -39,7 +39,7 @@ func (c *cluster) stubborn(d time.Duration) edit {
 	}
 }
 
-// TestSlots runs a job every ten seconds for a minute and looks at which ticks ran, in which slots, and what was told.
+// TestSlots runs a job every ten seconds for a minute and checks which ticks ran, in which slots, and their records.
 func TestSlots(t *testing.T) {
 	for _, tc := range []struct {
 		name              string
@@ -102,7 +102,7 @@ func TestFanOutReachesEveryReplica(t *testing.T) {
 	})
 }
 
-// TestTickWithFewGrantsIsSettled: what is not granted as often as it may be holds nothing up.
+// A tick that is granted less often than it may be holds nothing up.
 func TestTickWithFewGrantsIsSettled(t *testing.T) {
 	inCluster(t, func(c *cluster) {
 		r := c.joinAll(2, []scheduler.Job{c.job("j", "*/10 * * * * *", time.Second, parallel(3, 3, 1), startDeadline(4*time.Second))})[0]
@@ -117,7 +117,7 @@ func (r *replica) state(job string) election.State {
 	if err != nil {
 		r.cluster.t.Fatal(err)
 	}
-	return elector.Survey(context.Background(), []election.Inquiry{{Job: job}})[0]
+	return elector.Inspect(context.Background(), []election.InspectRequest{{Job: job}})[0]
 }
 
 // TestSkipIsToldOnce: all replicas agree on one outcome for each tick that was not run.
@@ -140,6 +140,7 @@ func TestSkipIsToldOnce(t *testing.T) {
 }
 
 // TestJitter: a tick starts at its jitter, the same on all replicas, not before.
+// Promise: P2
 func TestJitter(t *testing.T) {
 	inCluster(t, func(c *cluster) {
 		const jitter = 8 * time.Second
@@ -189,7 +190,7 @@ func TestTimeout(t *testing.T) {
 	}
 }
 
-// TestStartDeadline holds a job's only slot from elsewhere, so that ticks wait, and looks at what becomes of them.
+// TestStartDeadline holds a job's only slot from elsewhere, so that ticks wait, and checks their outcomes.
 func TestStartDeadline(t *testing.T) {
 	for _, tc := range []struct {
 		name     string

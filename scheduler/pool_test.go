@@ -60,7 +60,7 @@ func (r *replica) enter(slots int, lease time.Duration) *election.Term {
 	if err != nil {
 		r.cluster.t.Fatal(err)
 	}
-	term, ok, err := elector.TryEnter(context.Background(), election.Entry{Pool: "warehouse", Slots: slots, Lease: lease})
+	term, ok, err := elector.TryAcquirePool(context.Background(), election.Entry{Pool: "warehouse", Slots: slots, Lease: lease})
 	if !ok {
 		r.cluster.t.Fatal("the pool is full: ", err)
 	}
@@ -68,6 +68,7 @@ func (r *replica) enter(slots int, lease time.Duration) *election.Term {
 }
 
 // TestPoolIsShared has three jobs that come due one after the other: as many run at once as their pool has slots, in the order in which they came.
+// Promise: P3
 func TestPoolIsShared(t *testing.T) {
 	for _, tc := range []struct {
 		slots int
@@ -106,7 +107,8 @@ func TestPoolIsShared(t *testing.T) {
 	}
 }
 
-// TestPoolIsFullUntilTheDeadline: the tick is missed, once, and what comes due meanwhile or later goes by the policies of the job.
+// A tick whose pool is full until its deadline is missed, once, and ticks that come due meanwhile or later go by the policies of the job.
+// Promise: P6
 func TestPoolIsFullUntilTheDeadline(t *testing.T) {
 	for _, tc := range []struct {
 		name  string
@@ -139,7 +141,8 @@ func TestPoolIsFullUntilTheDeadline(t *testing.T) {
 	}
 }
 
-// TestDrainGivesBackWhatWaitsForAPool: it never began, so another replica runs it, as soon as it hears of that.
+// A draining replica gives back a run that waits for a pool, and another replica runs it as soon as it hears of that.
+// Promise: P5
 func TestDrainGivesBackWhatWaitsForAPool(t *testing.T) {
 	for _, tc := range []struct {
 		name  string
@@ -149,7 +152,7 @@ func TestDrainGivesBackWhatWaitsForAPool(t *testing.T) {
 	}{
 		{"drain", false, nil, 15*time.Second + 200*time.Millisecond}, // the news, and a claim whose request is late
 		{"a second signal", true, nil, 15*time.Second + 200*time.Millisecond},
-		{"nobody is told", false, []func(*scheduler.Config){func(cfg *scheduler.Config) { cfg.Notices = nil }}, 26 * time.Second},
+		{"nobody is told", false, []func(*scheduler.Config){func(cfg *scheduler.Config) { cfg.GrantEvents = nil }}, 26 * time.Second},
 	} {
 		t.Run(tc.name, func(t *testing.T) {
 			inCluster(t, func(c *cluster) {
@@ -185,6 +188,7 @@ func TestDrainGivesBackWhatWaitsForAPool(t *testing.T) {
 }
 
 // TestGivenBackIsMissedWhenNobodyIsThere: a tick that was given back has an outcome, also if all replicas were down at its deadline.
+// Promise: P6
 func TestGivenBackIsMissedWhenNobodyIsThere(t *testing.T) {
 	inCluster(t, func(c *cluster) {
 		jobs := []scheduler.Job{c.job("j", "10 0 0 * * *", time.Second, pool(1), startDeadline(30*time.Second))}
@@ -200,7 +204,8 @@ func TestGivenBackIsMissedWhenNobodyIsThere(t *testing.T) {
 	})
 }
 
-// TestGivenBackIsMissedBesideOthers: so it has if ticks after it are settled together, as nobody was there.
+// A tick that was given back keeps its outcome if ticks after it are settled together, as no replica was there.
+// Promise: P6
 func TestGivenBackIsMissedBesideOthers(t *testing.T) {
 	inCluster(t, func(c *cluster) {
 		jobs := []scheduler.Job{c.job("j", "*/10 0 0 * * *", time.Second, pool(1))}
@@ -239,6 +244,7 @@ func TestPoolOutlivesItsHolder(t *testing.T) {
 }
 
 // TestPoolIsLost: a run whose slot of the pool can't be renewed is stopped before that ends, as for its own lease.
+// Promise: P3
 func TestPoolIsLost(t *testing.T) {
 	for _, tc := range []struct {
 		name  string
@@ -271,6 +277,7 @@ func TestPoolIsLost(t *testing.T) {
 }
 
 // TestPoolIsAskedForAgain: a server that does not answer keeps a run waiting, not from running.
+// Promise: P5
 func TestPoolIsAskedForAgain(t *testing.T) {
 	inCluster(t, func(c *cluster) {
 		r := c.join("r", []scheduler.Job{c.job("j", "10 0 0 * * *", time.Second, pool(1), lease(time.Minute))})
@@ -282,6 +289,7 @@ func TestPoolIsAskedForAgain(t *testing.T) {
 }
 
 // TestLeaseIsLostWhileAPoolIsAwaited: the tick may have been taken for abandoned by others, so the run does not start any more.
+// Promise: P6
 func TestLeaseIsLostWhileAPoolIsAwaited(t *testing.T) {
 	inCluster(t, func(c *cluster) {
 		jobs := []scheduler.Job{c.job("j", "10 0 0 * * *", time.Second, pool(1), lease(5*time.Second), startDeadline(time.Hour))}
@@ -297,11 +305,12 @@ func TestLeaseIsLostWhileAPoolIsAwaited(t *testing.T) {
 		c.at(time.Minute)
 		want(t, "ticks that ran", len(c.ticks("j")), 0)
 		want(t, "what was told", c.told("j"), map[int][]string{10: {"lost"}})
-		other.enter(1, time.Minute) // nobody holds it
+		other.enter(1, time.Minute) // it is free
 	})
 }
 
 // TestPoolOfManyJobs has twenty jobs come due at once, over and over, on replicas that come and go.
+// Promise: P3
 func TestPoolOfManyJobs(t *testing.T) {
 	inCluster(t, func(c *cluster) {
 		c.quiet = true
@@ -315,7 +324,7 @@ func TestPoolOfManyJobs(t *testing.T) {
 		c.at(62*time.Second + 500*time.Millisecond)
 		replicas[1].die()
 		c.at(4 * time.Minute)
-		c.checkPool(jobs, 3+3) // those of the one that died go on beside the others: nobody can kill a function
+		c.checkPool(jobs, 3+3) // the runs of the replica that died go on beside the others: a function cannot be killed
 		count := map[string]int{}
 		for _, j := range jobs {
 			for verdict, n := range c.outcomes(j.Name) {
@@ -341,7 +350,7 @@ func (c *cluster) checkOneOutcome(job string, ticks []int) {
 	}
 }
 
-// TestRunNowNeedsAPool: it waits for nobody, and leaves nothing behind.
+// RunNow does not wait for a pool, and leaves nothing behind.
 func TestRunNowNeedsAPool(t *testing.T) {
 	inCluster(t, func(c *cluster) {
 		r := c.replica("r", []scheduler.Job{c.job("j", "10 0 0 1 1 *", time.Second, pool(1))})

@@ -90,7 +90,7 @@ func (q *quorum) join(name string, jobs []scheduler.Job, seed uint64, edits ...f
 	if err != nil {
 		q.t.Fatal(err)
 	}
-	sc := scheduler.Config{Jobs: jobs, Claimer: spy{elector, r}, Journal: r, Replica: name, Logger: q.logger(name), Notices: elector, Pools: elector}
+	sc := scheduler.Config{Jobs: jobs, Claimer: spy{elector, r}, Journal: r, Replica: name, Logger: q.logger(name), GrantEvents: elector, Pools: elector}
 	for _, edit := range edits {
 		edit(&sc)
 	}
@@ -122,8 +122,9 @@ func quorumOfThree(q *quorum, seed uint64) (names []string) {
 // outage is when a majority stands still.
 type outage struct{ from, to time.Duration }
 
-// checkInOrder holds that the ticks of a job ran in order, up to last, each once, no later than so much after their instants; those that came due while nobody could decide them, up
-// to the end of the outage, so much after that. One that came due just behind such a backlog may be skipped: the last run of it is on.
+// checkInOrder demands that the ticks of a job ran in order, up to last, each once, no later than most after their instants. For ticks that came due
+// while no replica could decide them, most counts from the end of the outage. A tick that came due just behind such a backlog may be skipped: the last
+// run of it is on.
 func (q *quorum) checkInOrder(job string, last int, most time.Duration, outages ...outage) {
 	q.t.Helper()
 	q.checkRuns(job, 1, 1)
@@ -153,6 +154,7 @@ func (q *quorum) checkInOrder(job string, last int, most time.Duration, outages 
 
 // Two of five masters hang: each claim needs all three others. Claims that ask them at once, each in another order, have one or two votes each; when they wait for
 // the silent, and keep what they have meanwhile, the ticks of a minute are up to 20 s late.
+// Promise: P5, quorum
 func TestQuorumIsPromptWhileAMinorityHangs(t *testing.T) {
 	for seed := range uint64(3) {
 		t.Run(fmt.Sprint("seed ", seed), func(t *testing.T) {
@@ -173,7 +175,8 @@ func TestQuorumIsPromptWhileAMinorityHangs(t *testing.T) {
 	}
 }
 
-// Replicas that cannot start a run give its tick back, one after the other. On a quorum nobody publishes that, and the third replica runs the tick in time all the same.
+// Replicas that cannot start a run give its tick back, one after the other. On a quorum that is not published, and the third replica runs the tick in
+// time all the same.
 func TestQuorumTakesUpWhatIsNotStarted(t *testing.T) {
 	for _, hangs := range []bool{false, true} {
 		t.Run(fmt.Sprint("hangs ", hangs), func(t *testing.T) {
@@ -203,6 +206,7 @@ func TestQuorumTakesUpWhatIsNotStarted(t *testing.T) {
 }
 
 // A majority stands still for seven seconds, five times. When it goes on all that came due meanwhile runs, the oldest first, before three seconds have passed.
+// Promise: quorum
 func TestQuorumBacklogIsPromptAndInOrder(t *testing.T) {
 	onQuorum(t, func(q *quorum) {
 		names := quorumOfThree(q, 7)

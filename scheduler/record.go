@@ -4,9 +4,11 @@ import (
 	"errors"
 	"strings"
 	"time"
+
+	"github.com/cronclave/cronclave/scheduler/internal/agenda"
 )
 
-// Outcome tells how a tick or a run ended.
+// Outcome is how a tick or a run ended.
 type Outcome string
 
 // The outcomes.
@@ -22,16 +24,10 @@ const (
 	Missed    Outcome = "missed"    // reason late, down, redis, overload, pool, capacity, slots
 )
 
-// Some of the reasons.
-const (
-	reasonDrain    = "drain"
-	reasonLate     = "late"     // it was asked for too late, and nothing tells why
-	reasonDown     = "down"     // no replica was there
-	reasonRedis    = "redis"    // the server did not answer
-	reasonOverload = "overload" // this replica did not ask in time, or did not hear the answer: it was too busy, or stood still
-)
+// reasonDrain is why a run was stopped whose replica drains. The reasons of ticks that were missed are the agenda's.
+const reasonDrain = "drain"
 
-// SkippedPaused is what becomes of the ticks of a job that is paused, as [election.PauseOrder] has it.
+// SkippedPaused is the outcome of the ticks of a job that is paused, as [election.PauseOrder] has it.
 const SkippedPaused = string(Skipped) + " paused"
 
 // The causes with which a run's context ends.
@@ -41,7 +37,7 @@ var (
 	ErrLost    = errors.New("the lease was lost")
 )
 
-// Record is what became of a tick or a run. Times are by the server's clock as far as it is known.
+// Record is the outcome of a tick, or the state of a run. Times are by the server's clock as far as it is known.
 type Record struct {
 	RunID             string
 	Job               string
@@ -64,15 +60,14 @@ type Record struct {
 	Output []byte
 }
 
-// tickRecord is the outcome of a tick that had no run. Its RunID is the same whoever records it. verdict is
-// "outcome reason", as the claim had it.
+// tickRecord is the outcome of a tick that had no run. Its RunID is the same on every replica. verdict is "outcome reason", as the claim had it.
 func tickRecord(job string, at time.Time, verdict, replica string, now time.Time) Record {
 	outcome, reason, _ := strings.Cut(verdict, " ")
 	return Record{RunID: job + "." + at.UTC().Format("20060102T150405Z"), Job: job, Tick: at, Trigger: scheduled,
 		Replica: replica, Outcome: Outcome(outcome), Reason: reason, Finished: now}
 }
 
-// summary is what the log tells of the end of a run.
+// summary returns the keys and values of the log line for the end of a run.
 func (r *Record) summary() []any {
 	args := []any{"outcome", string(r.Outcome), "duration", r.Finished.Sub(r.Started).Round(time.Millisecond).String()}
 	if r.Reason != "" {
@@ -80,3 +75,11 @@ func (r *Record) summary() []any {
 	}
 	return args
 }
+
+// The values of [Run.Trigger].
+const (
+	scheduled = agenda.Scheduled
+	caughtUp  = agenda.CaughtUp
+	recovered = "recovery"
+	manual    = "manual"
+)

@@ -4,7 +4,6 @@ import (
 	"context"
 	"errors"
 	"fmt"
-	"math/rand/v2"
 	"slices"
 	"sync"
 	"sync/atomic"
@@ -14,7 +13,7 @@ import (
 )
 
 // recorder writes records to the journal in batches: those that come while one is being written go together in the next. While
-// the journal is away they wait, up to maxWaiting of them; then the oldest are dropped, and the log says so.
+// the journal is away they wait, up to maxWaiting of them; then the oldest are dropped, which is logged.
 type recorder struct {
 	journal Journal
 	log     hclog.Logger
@@ -32,7 +31,7 @@ type waitingRecord struct {
 	receipt *receipt
 }
 
-// recordKey tells records apart: saying the same twice is saying it once.
+// recordKey identifies a record: the same record twice is one record.
 type recordKey struct {
 	runID   string
 	outcome Outcome
@@ -41,7 +40,7 @@ type recordKey struct {
 
 func (r *Record) key() recordKey { return recordKey{r.RunID, r.Outcome, r.Attempt} }
 
-// receipt tells what became of a record.
+// receipt shows whether a record was written.
 type receipt struct {
 	done chan struct{} // closed when it was written or dropped
 	err  error         // why it was not written; read after done is closed
@@ -52,7 +51,7 @@ func (r *receipt) settle(err error) {
 	close(r.done)
 }
 
-// failed tells whether the record will not be written any more.
+// failed returns whether the record will not be written any more.
 func (r *receipt) failed() bool {
 	select {
 	case <-r.done:
@@ -62,7 +61,7 @@ func (r *receipt) failed() bool {
 	}
 }
 
-// succeeded tells whether the record was written.
+// succeeded returns whether the record was written.
 func (r *receipt) succeeded() bool {
 	select {
 	case <-r.done:
@@ -84,7 +83,7 @@ func (r *receipt) wait(ctx context.Context) error {
 
 const (
 	maxWaiting     = 10_000
-	dropAtOnce     = maxWaiting / 10 // so that the log tells of many at once
+	dropAtOnce     = maxWaiting / 10 // so that one log line covers many
 	maxRecordBatch = 500
 	recordTimeout  = 2 * time.Second
 	lastWords      = 2 * time.Second // how long the rest is tried to be written at the end
@@ -130,7 +129,7 @@ func (r *recorder) add(record Record) (written *receipt, known bool) {
 	return w, false
 }
 
-// settle tells all who wait for some records. mu is held.
+// settle ends the waiting for some records. mu is held.
 func (r *recorder) settle(records []waitingRecord, err error) {
 	for _, w := range records {
 		delete(r.pending, w.key())
@@ -138,7 +137,7 @@ func (r *recorder) settle(records []waitingRecord, err error) {
 	}
 }
 
-// run writes until ctx ends, and then what is left, for lastWords, but not beyond parting.
+// run writes until ctx ends, and then the records that are left, for lastWords, but not beyond parting.
 func (r *recorder) run(ctx, parting context.Context) {
 	hard, cancel := context.WithCancel(context.WithoutCancel(ctx))
 	defer cancel()
@@ -177,7 +176,7 @@ func (r *recorder) take() []waitingRecord {
 	return batch
 }
 
-// end tells whether nothing is left to write; nothing is taken after that.
+// end returns whether nothing is left to write; nothing is taken after that.
 func (r *recorder) end() bool {
 	r.mu.Lock()
 	defer r.mu.Unlock()
@@ -216,44 +215,5 @@ func (r *recorder) insist(hard context.Context, batch []waitingRecord) error {
 		if !retry.wait(hard) {
 			return err
 		}
-	}
-}
-
-// backoff grows the pause between tries, with jitter, from 50ms to 2s.
-type backoff struct{ pause time.Duration }
-
-const (
-	shortestPause = 50 * time.Millisecond
-	longestPause  = 2 * time.Second
-)
-
-func (b *backoff) next() time.Duration {
-	b.pause = min(max(2*b.pause, shortestPause), longestPause)
-	return b.pause/2 + rand.N(b.pause/2)
-}
-
-func (b *backoff) reset() { b.pause = 0 }
-
-// wait pauses; it is false if ctx ended first.
-func (b *backoff) wait(ctx context.Context) bool {
-	timer := time.NewTimer(b.next())
-	defer timer.Stop()
-	select {
-	case <-ctx.Done():
-		return false
-	case <-timer.C:
-		return true
-	}
-}
-
-// record starts the recorder; the function it returns ends it, and waits.
-func (s *Scheduler) record() (end func()) {
-	ctx, cancel := context.WithCancel(context.Background())
-	var recorder sync.WaitGroup
-	s.exec.recorder.begin()
-	recorder.Go(func() { s.exec.recorder.run(ctx, s.exec.parting) })
-	return func() {
-		cancel()
-		recorder.Wait()
 	}
 }

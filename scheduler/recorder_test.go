@@ -46,7 +46,7 @@ func (n *notebook) set(away, hangs bool) {
 	n.away, n.hangs = away, hangs
 }
 
-// recording runs a recorder in a bubble; the function it passes ends it, and tells how long that took.
+// recording runs a recorder in a bubble; the function it passes ends it, and returns how long that took.
 func recording(t *testing.T, n *notebook, test func(t *testing.T, r *recorder, end func() time.Duration)) {
 	t.Helper()
 	synctest.Test(t, func(t *testing.T) {
@@ -124,6 +124,8 @@ func TestJournalThatIsAwayIsTriedAgain(t *testing.T) {
 	}
 }
 
+// TestWaitingRecordsAreBounded drops the oldest records when too many wait for the journal.
+// Promise: P9
 func TestWaitingRecordsAreBounded(t *testing.T) {
 	n := &notebook{away: true}
 	recording(t, n, func(t *testing.T, r *recorder, end func() time.Duration) {

@@ -104,7 +104,7 @@ func TestFaultyReloadChangesNothing(t *testing.T) {
 	})
 }
 
-// What waits for Redis keeps waiting through a reload, and new jobs begin when Redis has been told of them.
+// Jobs that wait for Redis keep waiting through a reload, and new jobs begin when they are announced to Redis.
 func TestReloadWhileTheServerIsAway(t *testing.T) {
 	inCluster(t, func(c *cluster) {
 		r := c.join("a", []scheduler.Job{c.job("j", "*/10 * * * * *", time.Second, startDeadline(time.Minute))})
@@ -120,7 +120,7 @@ func TestReloadWhileTheServerIsAway(t *testing.T) {
 	})
 }
 
-// Whoever has the jobs taken away from all replicas, and given back, has missed what was due meanwhile.
+// A job that is removed from all replicas, and brought back, has missed the ticks that were due meanwhile.
 func TestReloadBringsAJobBack(t *testing.T) {
 	inCluster(t, func(c *cluster) {
 		jobs := []scheduler.Job{c.job("j", "*/10 * * * * *", time.Second, startDeadline(5*time.Second))}
@@ -162,7 +162,7 @@ func TestReloadOutsideOfRun(t *testing.T) {
 type slow struct {
 	scheduler.Claimer
 	claims, surveys <-chan struct{} // closed then
-	asked           func(election.Inquiry)
+	asked           func(election.InspectRequest)
 }
 
 func (s slow) Claim(ctx context.Context, claims []election.Claim) []election.Result {
@@ -171,8 +171,8 @@ func (s slow) Claim(ctx context.Context, claims []election.Claim) []election.Res
 	return results
 }
 
-func (s slow) Survey(ctx context.Context, inquiries []election.Inquiry) []election.State {
-	states := s.Claimer.Survey(ctx, inquiries)
+func (s slow) Inspect(ctx context.Context, inquiries []election.InspectRequest) []election.State {
+	states := s.Claimer.Inspect(ctx, inquiries)
 	for _, q := range inquiries {
 		s.asked(q)
 	}
@@ -180,13 +180,13 @@ func (s slow) Survey(ctx context.Context, inquiries []election.Inquiry) []electi
 	return states
 }
 
-// A job is removed while the answer to its claim is under way: what was granted is run, and no more of it is asked for.
+// When a job is removed while the answer to its claim is under way, the grant is run, and no more ticks of it are claimed.
 func TestReloadWhileAClaimIsUnderWay(t *testing.T) {
 	inCluster(t, func(c *cluster) {
 		claims, surveys := make(chan struct{}), make(chan struct{})
 		close(surveys)
 		r := c.join("a", []scheduler.Job{c.job("j", "30 * * * * *", time.Second, parallel(3, 3, 3))}, func(cfg *scheduler.Config) {
-			cfg.Claimer = slow{cfg.Claimer, claims, surveys, func(election.Inquiry) {}}
+			cfg.Claimer = slow{cfg.Claimer, claims, surveys, func(election.InspectRequest) {}}
 		})
 		c.at(31 * time.Second)
 		reload(t, []*replica{r})
@@ -196,7 +196,7 @@ func TestReloadWhileAClaimIsUnderWay(t *testing.T) {
 	})
 }
 
-// A job that is removed is looked at until its last run has ended: else nobody would tell of a holder that dies.
+// A job that is removed is looked at until its last run has ended: else no replica would record a holder that dies.
 func TestRemovedJobIsLookedAtWhileItRuns(t *testing.T) {
 	inCluster(t, func(c *cluster) {
 		jobs := []scheduler.Job{c.job("j", "30 * * * * *", time.Minute, lease(3*time.Second)), c.job("k", "40 * * * * *", 5*time.Second, lease(3*time.Second))}
@@ -206,7 +206,7 @@ func TestRemovedJobIsLookedAtWhileItRuns(t *testing.T) {
 		close(open)
 		var looks atomic.Int64
 		r := c.join("a", jobs, func(cfg *scheduler.Config) {
-			cfg.Claimer = slow{cfg.Claimer, open, open, func(election.Inquiry) { looks.Add(1) }}
+			cfg.Claimer = slow{cfg.Claimer, open, open, func(election.InspectRequest) { looks.Add(1) }}
 		})
 		pass(time.Second)
 		reload(t, []*replica{holder, r})
@@ -226,7 +226,7 @@ func TestReloadTakesBackAJobThatWasJustAdded(t *testing.T) {
 		open, surveys := make(chan struct{}), make(chan struct{})
 		close(open)
 		r := c.join("a", nil, func(cfg *scheduler.Config) {
-			cfg.Claimer = slow{cfg.Claimer, open, surveys, func(election.Inquiry) {}}
+			cfg.Claimer = slow{cfg.Claimer, open, surveys, func(election.InspectRequest) {}}
 		})
 		pass(time.Second)
 		reload(t, []*replica{r}, c.job("j", "* * * * * *", time.Millisecond))
@@ -244,7 +244,7 @@ func TestReloadChangesNoClaimThatIsUnderWay(t *testing.T) {
 		claims, open := make(chan struct{}), make(chan struct{})
 		close(open)
 		r := c.join("a", []scheduler.Job{c.job("j", "30 * * * * *", 5*time.Second, lease(3*time.Second), parallel(3, 1, 1))}, func(cfg *scheduler.Config) {
-			cfg.Claimer = slow{cfg.Claimer, claims, open, func(election.Inquiry) {}}
+			cfg.Claimer = slow{cfg.Claimer, claims, open, func(election.InspectRequest) {}}
 		})
 		c.at(30500 * time.Millisecond)
 		reload(t, []*replica{r}, c.job("j", "30 * * * * *", 5*time.Second, lease(10*time.Minute)))

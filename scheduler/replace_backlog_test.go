@@ -7,8 +7,9 @@ import (
 	"github.com/cronclave/cronclave/scheduler"
 )
 
-// TestBacklogOfLongRunsComesToAnEnd: ticks that waited for the server replace nothing that was started meanwhile; but when such a run outlasts a period, the
-// newest tick wins again, long before the start deadlines of those that wait.
+// Ticks that waited for the server replace nothing that was started meanwhile; but when such a run outlasts a period, the newest tick wins again, long
+// before the start deadlines of the ticks that wait.
+// Promise: P9
 func TestBacklogOfLongRunsComesToAnEnd(t *testing.T) {
 	inCluster(t, func(c *cluster) {
 		replicas := c.joinAll(2, []scheduler.Job{

@@ -44,7 +44,8 @@ func (c *cluster) starts(job string) []int {
 	return out
 }
 
-// TestReplace runs a job every ten seconds for half a minute, and looks at when which ticks ran, and at what was told of each.
+// TestReplace runs a job every ten seconds for half a minute, and checks which ticks ran, when, and the records of each.
+// Promise: P3, P5, P6, P9
 func TestReplace(t *testing.T) {
 	const forever = time.Hour
 	for _, tc := range []struct {
@@ -107,7 +108,8 @@ func TestReplace(t *testing.T) {
 	}
 }
 
-// TestReplacedRunOfADeadReplica: nobody stops what a dead replica has run, so the tick starts when the lease has ended.
+// No replica stops the run of a dead replica, so the tick that replaces it starts when the lease has ended.
+// Promise: P5
 func TestReplacedRunOfADeadReplica(t *testing.T) {
 	inCluster(t, func(c *cluster) {
 		jobs := []scheduler.Job{c.job("j", "*/10 * * * * *", 0, c.dying(time.Hour, 4*time.Second), replaces, lease(3*time.Second))}
@@ -125,8 +127,9 @@ func TestReplacedRunOfADeadReplica(t *testing.T) {
 	})
 }
 
-// TestBacklogReplacesOnlyWhatRanBefore: ticks that waited for the server are run one after the other, though each finds the slot held by the
-// one before it; what ran all the time makes room.
+// Ticks that waited for the server are run one after the other, though each finds the slot held by the one before it; a run that was on all the time
+// makes room.
+// Promise: P5
 func TestBacklogReplacesOnlyWhatRanBefore(t *testing.T) {
 	inCluster(t, func(c *cluster) {
 		replicas := c.joinAll(2, []scheduler.Job{c.job("j", "*/10 * * * * *", 4*time.Second, replaces, lease(time.Minute), startDeadline(time.Minute))})
@@ -152,6 +155,7 @@ func TestBacklogReplacesOnlyWhatRanBefore(t *testing.T) {
 }
 
 // TestServerForgetsWhoIsReplaced: the request is lost with the server's memory, and made again once the row is back.
+// Promise: P5
 func TestServerForgetsWhoIsReplaced(t *testing.T) {
 	inCluster(t, func(c *cluster) {
 		r := c.joinAll(2, []scheduler.Job{c.job("j", "0 * * * * *", 0, c.dying(time.Hour, 0), replaces, lease(3*time.Second))})[0]
@@ -179,6 +183,8 @@ func (r *replica) cancel(job, run string) int {
 	return len(told)
 }
 
+// TestCancel cancels a run in each phase of its life: its lease is released after its end, with outcome `canceled`.
+// Promise: P3, P6
 func TestCancel(t *testing.T) {
 	for _, tc := range []struct {
 		name  string
@@ -238,7 +244,7 @@ func TestCancelOneRun(t *testing.T) {
 	})
 }
 
-// TestCancelOfARunNow: what runs outside the schedule hears at once, too.
+// A run outside the schedule hears at once that it is canceled, too.
 func TestCancelOfARunNow(t *testing.T) {
 	inCluster(t, func(c *cluster) {
 		r := c.replica("r0", []scheduler.Job{c.job("j", "0 0 * * *", 0, c.dying(time.Hour, 0))})
@@ -269,7 +275,8 @@ func TestFaultyOverlap(t *testing.T) {
 	}
 }
 
-// TestStoppedRunHasNoHeir: who was told to stop, and dies before it has, is not carried on.
+// A run that was told to stop, and whose holder dies before it has, is not recovered.
+// Promise: P5
 func TestStoppedRunHasNoHeir(t *testing.T) {
 	for _, tc := range []struct {
 		name string

@@ -22,8 +22,8 @@ func (d unreachable) Answer(ctx context.Context, a scheduler.Answer) error {
 	return d.Requests.Answer(ctx, a)
 }
 
-// TestAnswerOutlastsAFailover: who asked hears what became of it, also if the journal takes no answers for some time, and is not told that nobody has
-// started what runs.
+// A requester gets the outcome also if the journal takes no answers for some time, and is never told that a run was not started that is under way.
+// Promise: P5
 func TestAnswerOutlastsAFailover(t *testing.T) {
 	inCluster(t, func(c *cluster) {
 		b := c.board()
@@ -47,6 +47,7 @@ func TestAnswerOutlastsAFailover(t *testing.T) {
 }
 
 // TestUnansweredRequestHoldsUpNoDrain: a replica that drains gives up soon.
+// Promise: P9
 func TestUnansweredRequestHoldsUpNoDrain(t *testing.T) {
 	inCluster(t, func(c *cluster) {
 		b := c.board()

@@ -15,6 +15,8 @@ import (
 // yearly has no tick while a test lasts.
 const yearly = "0 0 31 12 *"
 
+// TestRequestIsRunByOne runs each of twenty trigger requests once, on one of three replicas.
+// Promise: P1
 func TestRequestIsRunByOne(t *testing.T) {
 	inCluster(t, func(c *cluster) {
 		b := c.board()
@@ -38,7 +40,8 @@ func TestRequestIsRunByOne(t *testing.T) {
 	})
 }
 
-// TestParallelRequestIsRunByOne: of a job with many slots nothing but the request itself keeps two from running it.
+// A request of a job with many slots is run by one replica, though nothing but the request itself keeps two from running it.
+// Promise: P1
 func TestParallelRequestIsRunByOne(t *testing.T) {
 	inCluster(t, func(c *cluster) {
 		b := c.board()
@@ -52,7 +55,8 @@ func TestParallelRequestIsRunByOne(t *testing.T) {
 	})
 }
 
-// TestTakerDiesBeforeItsRun at each step from the moment at which it has the request.
+// A request runs although its claimant dies, at any step from the moment at which it has the request.
+// Promise: P5
 func TestTakerDiesBeforeItsRun(t *testing.T) {
 	for name, claims := range map[string]bool{"before it asks for a slot": false, "when it has a slot": true} {
 		t.Run(name, func(t *testing.T) {
@@ -112,7 +116,8 @@ func (f fatalClaimer) Claim(ctx context.Context, claims []election.Claim) []elec
 	return got
 }
 
-// TestFrozenTakerDoesNotRun: one that stands still when it has the request, or also a slot, finds, when it goes on, that another has it.
+// A claimant that stands still when it has the request, or also a slot, finds, when it goes on, that another replica has the request.
+// Promise: P1
 func TestFrozenTakerDoesNotRun(t *testing.T) {
 	for name, claims := range map[string]bool{"before it asks for a slot": false, "when it has a slot": true} {
 		t.Run(name, func(t *testing.T) {
@@ -151,6 +156,8 @@ func TestFrozenTakerDoesNotRun(t *testing.T) {
 	}
 }
 
+// TestRequestFindsAllSlotsHeld skips a trigger request as `overlap` while all slots of the job are held.
+// Promise: P6
 func TestRequestFindsAllSlotsHeld(t *testing.T) {
 	inCluster(t, func(c *cluster) {
 		b := c.board()
@@ -168,7 +175,8 @@ func TestRequestFindsAllSlotsHeld(t *testing.T) {
 	})
 }
 
-// TestRequestWaitsForASlot where the job's ticks do, but not longer than it lasts.
+// A request waits for a slot where the job's ticks do, but not beyond its own expiry.
+// Promise: P5
 func TestRequestWaitsForASlot(t *testing.T) {
 	inCluster(t, func(c *cluster) {
 		b := c.board()
@@ -223,6 +231,8 @@ func TestLoneReplicaThatRunsTheJobSkips(t *testing.T) {
 	})
 }
 
+// TestRequestWithATick runs a trigger request for a past tick beside the schedule, and refuses other instants.
+// Promise: P6
 func TestRequestWithATick(t *testing.T) {
 	inCluster(t, func(c *cluster) {
 		b := c.board()
@@ -250,6 +260,8 @@ func TestRequestWithATick(t *testing.T) {
 	})
 }
 
+// TestRequestExpires records a trigger request that nothing could start within a minute as missed.
+// Promise: P6
 func TestRequestExpires(t *testing.T) {
 	inCluster(t, func(c *cluster) {
 		b := c.board()
@@ -274,7 +286,8 @@ func TestRequestExpires(t *testing.T) {
 	})
 }
 
-// TestReplicaThatDrainsLeavesRequests to the others, also one that it has taken.
+// A replica that drains leaves requests to the others, also one that it has claimed.
+// Promise: P5
 func TestReplicaThatDrainsLeavesRequests(t *testing.T) {
 	inCluster(t, func(c *cluster) {
 		b := c.board()
@@ -315,7 +328,7 @@ func TestForeignReplicaLeavesRequests(t *testing.T) {
 	})
 }
 
-// TestRequestGoesByTheJobThatItFound: a reload meanwhile changes neither the run nor what is a tick.
+// A reload during a request changes neither the run nor which instants are ticks.
 func TestRequestGoesByTheJobThatItFound(t *testing.T) {
 	inCluster(t, func(c *cluster) {
 		b := c.board()
@@ -333,7 +346,8 @@ func TestRequestGoesByTheJobThatItFound(t *testing.T) {
 	})
 }
 
-// TestRunOfARequestHasNoHeir, also where it has the tick of another run: nobody takes it for abandoned.
+// A run of a request is not recovered, also where it has the tick of another run: no replica takes it for abandoned.
+// Promise: P6
 func TestRunOfARequestHasNoHeir(t *testing.T) {
 	for name, interrupt := range map[string]func(r *replica){
 		"drained":        func(r *replica) { r.stop() },
@@ -361,7 +375,8 @@ func TestRunOfARequestHasNoHeir(t *testing.T) {
 	}
 }
 
-// TestRequestMissesItsPool: it has begun, so nobody else runs it, and its run has that outcome.
+// The run of a request that misses its pool has that outcome, and no other replica runs it, since it has begun.
+// Promise: P6
 func TestRequestMissesItsPool(t *testing.T) {
 	inCluster(t, func(c *cluster) {
 		b := c.board()
@@ -387,6 +402,7 @@ func TestRequestMissesItsPool(t *testing.T) {
 }
 
 // TestRequestOfAPausedJob is run: a pause is for ticks.
+// Promise: P6
 func TestRequestOfAPausedJob(t *testing.T) {
 	inCluster(t, func(c *cluster) {
 		b := c.board()

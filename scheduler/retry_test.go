@@ -39,7 +39,7 @@ func retry(most int, delay, longest time.Duration) edit {
 	return func(j *scheduler.Job) { j.Retry = scheduler.Retry{Max: most, Delay: delay, MaxDelay: longest} }
 }
 
-// verdictsOf is what was told of a tick: by the suffixes of the ids, which only tries that were followed by another have.
+// verdictsOf returns the records of a tick: by the suffixes of the ids, which only tries that were followed by another have.
 func (c *cluster) verdictsOf(job string, second int) []string {
 	var all []string
 	for id, r := range c.words(job) {
@@ -52,6 +52,8 @@ func (c *cluster) verdictsOf(job string, second int) []string {
 	return all
 }
 
+// TestRetry numbers the tries of a run one after the other, and records each.
+// Promise: P6
 func TestRetry(t *testing.T) {
 	for _, tc := range []struct {
 		name     string
@@ -105,7 +107,8 @@ func TestRetryKeepsItsSlot(t *testing.T) {
 	})
 }
 
-// What interrupts the waiting leaves the outcome of the try before, unless that is the loss of the lease.
+// A stop that interrupts the wait for a retry leaves the outcome of the try before, unless it is the loss of the lease.
+// Promise: P9
 func TestRetryIsInterrupted(t *testing.T) {
 	for _, tc := range []struct {
 		name      string
@@ -119,7 +122,7 @@ func TestRetryIsInterrupted(t *testing.T) {
 		t.Run(tc.name, func(t *testing.T) {
 			inCluster(t, func(c *cluster) {
 				r := c.join("a", []scheduler.Job{c.job("j", "30 * * * * *", 0, c.failing(9, time.Second, false), retry(5, 8*time.Second, 8*time.Second), lease(3*time.Second))})
-				c.at(32 * time.Second)
+				c.at(31700 * time.Millisecond) // between two renewals, so that the lease has a known end
 				tc.interrupt(r)
 				c.at(34700 * time.Millisecond)
 				if len(c.runs("j")) != 1 || c.words("j")[c.runs("j")[0].ID].Outcome != tc.outcome {
@@ -134,6 +137,7 @@ func TestRetryIsInterrupted(t *testing.T) {
 }
 
 // A replica that dies between two tries, or in one, leaves an orphan as any other does, of the attempt that it died in.
+// Promise: P6
 func TestReplicaDiesBetweenTries(t *testing.T) {
 	for at, told := range map[time.Duration][]string{
 		32 * time.Second: {"attempt 1 abandoned"},

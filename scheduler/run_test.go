@@ -14,7 +14,7 @@ import (
 	"github.com/cronclave/cronclave/scheduler"
 )
 
-// TestResults: how a run ends, and what is told of it.
+// Each way in which a run ends has its record.
 func TestResults(t *testing.T) {
 	code, broken := 3, errors.New("broken pipe")
 	for _, tc := range []struct {
@@ -65,7 +65,7 @@ type fixed struct{ scheduler.Result }
 
 func (f fixed) Run(context.Context, *scheduler.Run) scheduler.Result { return f.Result }
 
-// TestRunKnowsItself: what a function is told of its run is what the journal is told.
+// A function has the same data of its run as the journal.
 func TestRunKnowsItself(t *testing.T) {
 	inCluster(t, func(c *cluster) {
 		c.join("r", []scheduler.Job{c.job("j", "*/10 * * * * *", 2*time.Second, parallel(2, 2, 2))})
@@ -81,7 +81,8 @@ func TestRunKnowsItself(t *testing.T) {
 	})
 }
 
-// TestRunIsOverBeforeItsLockIs: whoever is granted next finds nothing left of the run before, however slowly it dies.
+// The next holder of a lock finds nothing left of the run before, however slowly that dies.
+// Promise: P3
 func TestRunIsOverBeforeItsLockIs(t *testing.T) {
 	inCluster(t, func(c *cluster) {
 		var at atomic.Int32
@@ -101,7 +102,8 @@ func TestRunIsOverBeforeItsLockIs(t *testing.T) {
 	})
 }
 
-// TestJournalAway: the jobs run on, none waits for it twice, records are told as soon as it is back, and a drain does not hang.
+// While the journal is away jobs run on, and no run waits for it twice; records are written as soon as it is back, and a drain does not hang.
+// Promise: P6
 func TestJournalAway(t *testing.T) {
 	inCluster(t, func(c *cluster) {
 		r := c.join("r", []scheduler.Job{c.job("j", "* * * * * *", time.Millisecond)})
@@ -133,7 +135,8 @@ func TestJournalAway(t *testing.T) {
 	})
 }
 
-// TestJournalAwayWithOrphan: nobody waits for the record of an abandoned run, but it is made before the run is forgotten.
+// No tick waits for the record of an abandoned run, but it is made before the run is forgotten.
+// Promise: P6
 func TestJournalAwayWithOrphan(t *testing.T) {
 	inCluster(t, func(c *cluster) {
 		job := c.job("j", "*/10 * * * * *", 5*time.Second, lease(2*time.Second))
@@ -161,7 +164,7 @@ func TestJournalAwayWithOrphan(t *testing.T) {
 	})
 }
 
-// TestRunNow: a run outside the schedule holds a slot like any other, or asks nobody.
+// A run outside the schedule holds a slot like any other, or, without a lock, does not contact the server.
 func TestRunNow(t *testing.T) {
 	inCluster(t, func(c *cluster) {
 		ctx := context.Background()

@@ -5,7 +5,7 @@ import (
 	"time"
 )
 
-// spelled is a schedule by hand: what tells whether an instant is a tick, without any parser.
+// spelled are schedules by hand: functions that return whether an instant is a tick, without any parser.
 var spelled = map[string]func(t time.Time) bool{
 	"often":       func(t time.Time) bool { return t.Second()%2 == 0 },
 	"overlaps":    func(t time.Time) bool { return t.Second()%5 == 0 },

@@ -28,6 +28,7 @@ var simulated = []struct {
 // the request was executed, connections cut before and after, dials refused, requests that arrive seconds late, and silence. Every tick is
 // granted exactly once (P1, P5), none before its instant (P2), with tokens that grow (P4). Under the race detector, which
 // makes it ten times as slow, it is eight hours; `make test-long` runs the whole.
+// Promise: P1, P2, P4, P5
 func TestThirtyDays(t *testing.T) {
 	t.Parallel() // with the other long one
 	length := 30 * 24 * time.Hour
@@ -106,7 +107,7 @@ func (g *grants) witness(_ context.Context, run *scheduler.Run) error {
 	return nil
 }
 
-// check holds what was granted against the ticks that the jobs have by hand, and counts those.
+// check compares the grants with the ticks that the jobs have by hand, and counts those.
 func (g *grants) check(start, end time.Time) (ticks int) {
 	g.mu.Lock()
 	defer g.mu.Unlock()

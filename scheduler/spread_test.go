@@ -26,7 +26,7 @@ func TestWinsAreSpread(t *testing.T) {
 			want(t, "ticks of "+j.Name, c.ticks(j.Name), []int{10})
 			wins[c.runs(j.Name)[0].Replica]++
 		}
-		if asked > len(jobs)*11/10 { // some are under way when the notice comes
+		if asked > len(jobs)*11/10 { // some are under way when the event comes
 			t.Errorf("%d claims for %d ticks", asked, len(jobs))
 		}
 		for name, n := range wins {
@@ -37,7 +37,7 @@ func TestWinsAreSpread(t *testing.T) {
 	})
 }
 
-// TestDeadFavouriteCostsMilliseconds: who asks first for a job may be dead, and the others do not wait for it.
+// The first replica in the ranks of a job may be dead, and the others do not wait for it.
 func TestDeadFavouriteCostsMilliseconds(t *testing.T) {
 	inCluster(t, func(c *cluster) {
 		var jobs []scheduler.Job
@@ -60,7 +60,7 @@ func TestDeadFavouriteCostsMilliseconds(t *testing.T) {
 	})
 }
 
-// TestLosersKeepWatch although they never asked: who won may die.
+// Replicas that lost a tick watch its run although they never claimed it: the winner may die.
 func TestLosersKeepWatch(t *testing.T) {
 	inCluster(t, func(c *cluster) {
 		jobs := []scheduler.Job{c.job("j", "10 0 0 * * *", time.Minute, lease(10*time.Second))}
@@ -79,10 +79,10 @@ func TestLosersKeepWatch(t *testing.T) {
 	})
 }
 
-// TestSilentNotices: what nobody hears costs a request, and nothing else.
+// An event that is not heard costs a claim, and nothing else.
 func TestSilentNotices(t *testing.T) {
 	inCluster(t, func(c *cluster) {
-		deaf := func(cfg *scheduler.Config) { c.ranked(cfg); cfg.Notices = nil }
+		deaf := func(cfg *scheduler.Config) { c.ranked(cfg); cfg.GrantEvents = nil }
 		replicas := c.joinAll(3, []scheduler.Job{c.job("j", "* * * * * *", time.Millisecond)}, deaf)
 		c.at(10500 * time.Millisecond)
 		want(t, "ticks that ran", c.ticks("j"), seconds(1, 10, 1))
@@ -109,7 +109,8 @@ func TestNoticeOfOneGrantOfSeveral(t *testing.T) {
 	})
 }
 
-// TestOthersHelpFromTheOtherEnd: who asks last asks first for what its favourite comes to last. That costs nobody any time.
+// The replica that claims last claims first the ticks to which their favourite comes last. That delays no tick.
+// Promise: P9
 func TestOthersHelpFromTheOtherEnd(t *testing.T) {
 	inCluster(t, func(c *cluster) {
 		var jobs []scheduler.Job

@@ -13,7 +13,7 @@ var (
 	ErrNotStarted = errors.New("not started")
 	// errStartTimeout is why a run is withdrawn whose Runner takes too long to begin.
 	errStartTimeout = fmt.Errorf("%w within the time for that", ErrNotStarted)
-	// errWithdrawn is told to a Runner that begins too late.
+	// errWithdrawn is the error for a Runner that begins too late.
 	errWithdrawn = fmt.Errorf("%w: the run was withdrawn", ErrNotStarted)
 )
 
@@ -23,7 +23,7 @@ type startState int32
 const (
 	// preparing: nothing has begun. The Runner can begin, or the executor withdraw the run, whichever comes first.
 	preparing startState = iota
-	// starting: the Runner is in the step that can't be undone from outside. It alone tells whether that step worked.
+	// starting: the Runner is in the step that can't be undone from outside. It alone knows whether that step worked.
 	starting
 	// started: the work has begun, and the grant is never given back.
 	started
@@ -42,7 +42,7 @@ type start struct {
 
 func (s *start) is(state startState) bool { return startState(s.state.Load()) == state }
 
-// withdraw tells whether the work never begins: it has not, and the run is withdrawn now or was before.
+// withdraw returns whether the work never begins: it has not, and the run is withdrawn now or was before.
 func (s *start) withdraw() bool {
 	return s.state.CompareAndSwap(int32(preparing), int32(withdrawn)) || s.is(withdrawn)
 }
@@ -55,7 +55,7 @@ func (s *start) begin() error {
 	return nil
 }
 
-// confirm is told that the work has begun.
+// confirm notes that the work has begun.
 func (s *start) confirm() {
 	if s.state.CompareAndSwap(int32(starting), int32(started)) {
 		s.at = s.now()
@@ -71,9 +71,9 @@ func (s *start) beganAt(asked time.Time) time.Time {
 	return asked
 }
 
-// Begin is called by a Runner of a job with a [Job.StartTimeout] right before the step by which its work begins. An error tells that the grant was given back
-// meanwhile: the work must not begin, and Run returns the error. After Begin the Runner calls [Run.Began], or returns an error that wraps [ErrNotStarted] if the
-// step did not work for want of something that this replica lacks. For other jobs it does nothing.
+// Begin is called by a Runner of a job with a [Job.StartTimeout] right before the step by which its work begins. An error means that the grant was given
+// back meanwhile: the work must not begin, and Run returns the error. After Begin the Runner calls [Run.Began], or returns an error that wraps
+// [ErrNotStarted] if the step did not work for want of something that this replica lacks. For other jobs it does nothing.
 func (r *Run) Begin() error {
 	if r.start == nil || r.start.is(started) {
 		return nil
@@ -88,7 +88,7 @@ func (r *Run) Began() {
 	}
 }
 
-// unstarted tells why the work of a try has never begun, if that is no outcome of the run: this replica was not able to begin it, or not in time.
+// unstarted returns why the work of a try has never begun, if that is no outcome of the run: this replica was not able to begin it, or not in time.
 func (s *start) unstarted(result Result, cause error) error {
 	switch {
 	case s.is(started):

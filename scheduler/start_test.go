@@ -103,7 +103,8 @@ func onceEach(t *testing.T, c *cluster, job string, ticks []int) {
 	}
 }
 
-// TestReplicaThatStartsNothing: a replica that can't start programs leaves its ticks to the others, asks for no more, and goes on when it can again.
+// A replica that can't start programs leaves its ticks to the others, claims no more, and goes on when it can again.
+// Promise: P5
 func TestReplicaThatStartsNothing(t *testing.T) {
 	inCluster(t, func(c *cluster) {
 		m := newMachine("r0")
@@ -146,6 +147,7 @@ func TestOnlyReplicaStartsNothing(t *testing.T) {
 }
 
 // TestStartThatHangs: a grant whose work has not begun in time is given back, and the work never begins after that.
+// Promise: P1
 func TestStartThatHangs(t *testing.T) {
 	inCluster(t, func(c *cluster) {
 		m := newMachine("r0")
@@ -173,7 +175,8 @@ func TestStartThatHangs(t *testing.T) {
 	})
 }
 
-// TestReplicaWhoseStartsHang: it leaves the ticks of all its jobs to the others after the first start that hangs, as one whose starts fail does.
+// A replica whose starts hang leaves the ticks of all its jobs to the others after the first such start, as a replica whose starts fail does.
+// Promise: P5
 func TestReplicaWhoseStartsHang(t *testing.T) {
 	inCluster(t, func(c *cluster) {
 		m := newMachine("r0")
@@ -201,7 +204,7 @@ func TestReplicaWhoseStartsHang(t *testing.T) {
 	})
 }
 
-// TestDrainDoesNotWaitForAStart: what hangs before it has begun holds up no drain.
+// A run that hangs before it has begun holds up no drain.
 func TestDrainDoesNotWaitForAStart(t *testing.T) {
 	inCluster(t, func(c *cluster) {
 		m := newMachine("r")
@@ -217,7 +220,8 @@ func TestDrainDoesNotWaitForAStart(t *testing.T) {
 	})
 }
 
-// TestJobThatIsNotStarted: where the machine can start others it is only the job that is left to other replicas.
+// A single job that is not started is left to other replicas, and the other jobs of the replica run.
+// Promise: P5
 func TestJobThatIsNotStarted(t *testing.T) {
 	inCluster(t, func(c *cluster) {
 		m := newMachine("r0")
@@ -234,7 +238,8 @@ func TestJobThatIsNotStarted(t *testing.T) {
 	})
 }
 
-// TestRecoveryThatIsNotStarted: it is left to another replica, and is no attempt.
+// A recovery that is not started is left to another replica, and is no attempt.
+// Promise: P5
 func TestRecoveryThatIsNotStarted(t *testing.T) {
 	inCluster(t, func(c *cluster) {
 		m := newMachine("r1")
@@ -275,6 +280,7 @@ func TestRetryThatIsNotStarted(t *testing.T) {
 }
 
 // TestRetryThatIsNotStartedIsLeft: the heir's attempt has its number, and is no recovery too many.
+// Promise: P5
 func TestRetryThatIsNotStartedIsLeft(t *testing.T) {
 	inCluster(t, func(c *cluster) {
 		m := newMachine()
@@ -324,7 +330,8 @@ func TestRequestOnAReplicaThatStartsNothing(t *testing.T) {
 	})
 }
 
-// TestBegunRequestIsStartedLater: no other replica can have it any more.
+// A request that has begun is started later by the same replica if its start fails, since no other replica can have it any more.
+// Promise: P5
 func TestBegunRequestIsStartedLater(t *testing.T) {
 	inCluster(t, func(c *cluster) {
 		b := c.board()

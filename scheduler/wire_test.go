@@ -16,7 +16,7 @@ type wire struct {
 
 	mu      sync.Mutex
 	conns   map[*conn]bool
-	silent  bool    // nothing gets through, and nobody is told
+	silent  bool    // nothing gets through, and no error is returned
 	refused bool    // connections are cut, and new ones refused
 	planned []fault // for the next requests, one each
 	struck  int     // faults that came true
@@ -24,7 +24,7 @@ type wire struct {
 	deliveries sync.WaitGroup // of late requests
 }
 
-// fault is what happens to one request.
+// fault is a disturbance of one request.
 type fault struct {
 	kind faultKind
 	late time.Duration
@@ -34,10 +34,10 @@ type faultKind string
 
 const (
 	none        faultKind = ""
-	noReply     faultKind = "no reply"      // executed, and nobody is told
+	noReply     faultKind = "no reply"      // executed, and the reply is lost
 	cutAtReply  faultKind = "cut at reply"  // the connection ends when the first reply comes
 	cutAtOnce   faultKind = "cut at once"   // the request does not get through
-	lateRequest faultKind = "late"          // it gets through, later, even if nobody waits for it any more
+	lateRequest faultKind = "late"          // it gets through, later, even if it is no longer waited for
 	lateAndCut  faultKind = "late, and cut" // the same, and the connection ends at once
 	noDial      faultKind = "refused dials" // and the connection is cut
 )
@@ -122,9 +122,9 @@ type conn struct {
 	net.Conn
 	wire *wire
 
-	deaf, mute bool // what the server says does not arrive; what the client says does not
+	deaf, mute bool // deaf loses the server's replies, mute the client's requests
 	cutAtReply bool
-	gone       bool          // what the server says is not waited for
+	gone       bool          // the server's replies are not waited for
 	late       chan struct{} // closed when a late request has been delivered
 }
 

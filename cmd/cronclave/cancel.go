@@ -4,14 +4,13 @@ import (
 	"context"
 	"errors"
 	"fmt"
-	"time"
 
 	"github.com/spf13/cobra"
 
-	"github.com/cronclave/cronclave/election"
+	"github.com/cronclave/cronclave/internal/operator"
 )
 
-func (a *app) cancelCommand() *cobra.Command {
+func newCancelCommand(a *app) *cobra.Command {
 	var run string
 	var asJSON bool
 	cmd := &cobra.Command{
@@ -25,19 +24,7 @@ nothing runs, there is nothing to do (0); a run that is named and does not run i
 
 		ValidArgsFunction: a.completeJobs(1),
 		RunE: func(cmd *cobra.Command, args []string) error {
-			told, err := a.cancel(cmd.Context(), args[0], run)
-			if err != nil {
-				return err
-			}
-			if asJSON {
-				err = a.printJSON(told)
-			} else {
-				a.printCanceled(args[0], told)
-			}
-			if err == nil && run != "" && len(told) == 0 {
-				return fmt.Errorf("job %s has no run %s that is under way", args[0], run)
-			}
-			return err
+			return a.cancel(cmd.Context(), operator.CancelRequest{Job: args[0], Run: run}, asJSON)
 		},
 	}
 	cmd.Flags().StringVar(&run, "run", "", "only the run of this id, as history and the log have it")
@@ -45,58 +32,30 @@ nothing runs, there is nothing to do (0); a run that is named and does not run i
 	return cmd
 }
 
-// canceledRun is the JSON of the command, for each run that was told to stop.
-type canceledRun struct {
-	RunID   string     `json:"run_id"`
-	Job     string     `json:"job"`
-	Replica string     `json:"replica"`
-	Slot    int        `json:"slot"`
-	Token   int64      `json:"token"`
-	Tick    *time.Time `json:"tick,omitempty"`
+// cancel has the runs of a job stopped, or one of them, and prints which.
+func (a *app) cancel(ctx context.Context, req operator.CancelRequest, asJSON bool) error {
+	o, err := a.openOperator(ctx)
+	if err != nil {
+		return err
+	}
+	defer o.close()
+	canceled, err := o.Cancel(ctx, req)
+	if err != nil && !errors.Is(err, operator.ErrUnknownRun) {
+		return o.exit(err)
+	}
+	if !asJSON {
+		a.printCanceled(req.Job, canceled)
+		return err
+	}
+	return errors.Join(a.printJSON(canceled), err)
 }
 
-// cancel has the runs of a job stopped, or one of them.
-func (a *app) cancel(ctx context.Context, job, run string) (told []canceledRun, err error) {
-	v, err := a.openView(ctx)
-	if err != nil {
-		return nil, err
-	}
-	defer v.close()
-	locks, err := openLocks(v.redis, v.cfg.Namespace, "cancel")
-	if err != nil {
-		return nil, err
-	}
-	defer func() { _ = locks.Close() }() // it only waits
-	elector, err := election.New(election.Config{Locks: locks})
-	if err != nil {
-		return nil, err
-	}
-	runs, err := elector.Cancel(ctx, job, run)
-	told = []canceledRun{} // an empty list, never null
-	for _, r := range runs {
-		c := canceledRun{RunID: r.ID, Job: job, Replica: r.Holder, Slot: r.Slot, Token: r.Token}
-		if !r.Tick.IsZero() {
-			c.Tick = &r.Tick
-		}
-		told = append(told, c)
-	}
-	switch {
-	case errors.Is(err, election.ErrUnknown):
-		return told, unavailable("cancel job "+job, err)
-	case err != nil:
-		return told, exitError{exitUsage, err} // a name that can't be one
-	case len(told) == 0:
-		return told, v.knows(ctx, job)
-	}
-	return told, nil
-}
-
-func (a *app) printCanceled(job string, told []canceledRun) {
-	if len(told) == 0 {
-		fmt.Fprintf(a.out, "nothing runs of job %s\n", job)
+func (s streams) printCanceled(job string, canceled []operator.CanceledRun) {
+	if len(canceled) == 0 {
+		fmt.Fprintf(s.out, "nothing runs of job %s\n", job)
 		return
 	}
-	for _, r := range told {
-		fmt.Fprintf(a.out, "told replica %s to stop run %s of job %s (slot %d, token %d)\n", r.Replica, r.RunID, r.Job, r.Slot, r.Token)
+	for _, r := range canceled {
+		fmt.Fprintf(s.out, "asked replica %s to stop run %s of job %s (slot %d, token %d)\n", r.Replica, r.RunID, r.Job, r.Slot, r.Token)
 	}
 }

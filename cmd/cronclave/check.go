@@ -1,7 +1,6 @@
 package main
 
 import (
-	"encoding/json"
 	"errors"
 	"fmt"
 
@@ -11,7 +10,7 @@ import (
 	"github.com/cronclave/cronclave/internal/config"
 )
 
-func (a *app) checkCommand() *cobra.Command {
+func newCheckCommand(a *app) *cobra.Command {
 	var strict, asJSON, noEnv bool
 	cmd := &cobra.Command{
 		Use:     "check [PATH]",
@@ -73,36 +72,19 @@ func (a *app) check(path string, o config.Options, strict, asJSON bool) error {
 	return nil
 }
 
-func (a *app) printCheck(c checked, asJSON bool) error {
+func (s streams) printCheck(c checked, asJSON bool) error {
 	if asJSON {
-		return a.printJSON(c)
+		return s.printJSON(c)
 	}
 	for _, f := range c.Faults {
 		kind := ""
 		if f.Warning {
 			kind = "warning: "
 		}
-		fmt.Fprintf(a.out, "%s:%d:%d: %s%s\n", f.File, f.Line, f.Column, kind, f.Message)
+		fmt.Fprintf(s.out, "%s:%d:%d: %s%s\n", f.File, f.Line, f.Column, kind, f.Message)
 	}
 	if c.OK {
-		fmt.Fprintf(a.out, "%s: ok, %s\n", c.Path, count(c.Jobs, "job"))
+		fmt.Fprintf(s.out, "%s: ok, %s\n", c.Path, count(c.Jobs, "job"))
 	}
 	return nil
-}
-
-func (a *app) printJSON(v any) error {
-	e := json.NewEncoder(a.out)
-	e.SetIndent("", "  ")
-	if err := e.Encode(v); err != nil {
-		return fmt.Errorf("print JSON: %w", err)
-	}
-	return nil
-}
-
-// count says how many of something there are.
-func count(n int, noun string) string {
-	if n == 1 {
-		return "1 " + noun
-	}
-	return fmt.Sprintf("%d %ss", n, noun)
 }

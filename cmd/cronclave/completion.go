@@ -8,6 +8,7 @@ import (
 	"github.com/spf13/cobra"
 
 	"github.com/cronclave/cronclave/internal/config"
+	"github.com/cronclave/cronclave/internal/operator"
 )
 
 // namesOf are the names of the configured jobs, also of those that are not enabled.
@@ -21,24 +22,7 @@ func namesOf(cfg *config.Config) []string {
 
 // noJob says that there is no job of this name, and which one may be meant.
 func noJob(name string, known []string) error {
-	if near := nearest(name, known); near != "" {
-		return usageError("no job %q; did you mean %q?", name, near)
-	}
-	return usageError("no job %q", name)
-}
-
-// nearest is the name that cobra would suggest first for what was typed if the names were commands; "" if there is none.
-func nearest(typed string, names []string) string {
-	parent := &cobra.Command{}
-	for _, name := range slices.Compact(slices.Sorted(slices.Values(names))) {
-		parent.AddCommand(&cobra.Command{Use: name, Run: func(*cobra.Command, []string) {}})
-	}
-	for most := max(1, len(typed)/3); parent.SuggestionsMinimumDistance <= most; parent.SuggestionsMinimumDistance++ {
-		if near := parent.SuggestionsFor(typed); len(near) > 0 {
-			return near[0]
-		}
-	}
-	return ""
+	return exitError{exitUsage, operator.UnknownJob(name, known)}
 }
 
 // tomlFiles offers the files that a command takes, and folders.
@@ -76,8 +60,8 @@ func addExamples(root *cobra.Command) {
 	}
 }
 
-// completeJobs offers the configured jobs to the shell: as many as the command takes, each once. A configuration with faults offers
-// none: a shell that waits for the next key is no place to tell of them.
+// completeJobs offers the configured jobs to the shell: as many as the command takes, each once. A configuration with faults offers none, because a
+// shell that waits for the next key has no place for messages.
 func (a *app) completeJobs(most int) cobra.CompletionFunc {
 	return func(_ *cobra.Command, args []string, begun string) ([]cobra.Completion, cobra.ShellCompDirective) {
 		path, _ := a.configFile()

@@ -31,19 +31,3 @@ func TestEveryCommandHasAnExample(t *testing.T) {
 		t.Errorf("only %d commands seen", seen)
 	}
 }
-
-func TestNearestName(t *testing.T) {
-	t.Parallel()
-	names := []string{"backup", "nightly-backup", "report", "b"}
-	for typed, want := range map[string]string{
-		"bakcup": "backup", "Backup": "backup", "nightly": "nightly-backup", "nihgtly-backup": "nightly-backup",
-		"reprot": "report", "re": "report", "x": "b", "vacuum": "", "c2": "", "nosuch": "",
-	} {
-		if got := nearest(typed, names); got != want {
-			t.Errorf("nearest to %q is %q, want %q", typed, got, want)
-		}
-	}
-	if got := nearest("x", nil); got != "" {
-		t.Errorf("of none: %q", got)
-	}
-}

@@ -1,6 +1,11 @@
 package main
 
 import (
+	"fmt"
+	"os"
+	"path/filepath"
+	"strconv"
+	"strings"
 	"syscall"
 	"testing"
 )
@@ -8,11 +13,24 @@ import (
 // killChild kills a replica of a demo, which has no other children.
 func killChild(t *testing.T, demo int) {
 	t.Helper()
-	children := childrenOf(demo)
-	if len(children) != demoReplicas {
+	var children []string
+	tasks, _ := filepath.Glob(fmt.Sprintf("/proc/%d/task/*/children", demo)) // any thread may have started one
+	for _, task := range tasks {
+		text, err := os.ReadFile(task)
+		if err != nil {
+			t.Fatal(err)
+		}
+		children = append(children, strings.Fields(string(text))...)
+	}
+	const replicas = 3
+	if len(children) != replicas {
 		t.Fatalf("the demo has the children %v", children)
 	}
-	if err := syscall.Kill(children[0], syscall.SIGKILL); err != nil {
+	pid, err := strconv.Atoi(children[0])
+	if err != nil {
+		t.Fatal(err)
+	}
+	if err := syscall.Kill(pid, syscall.SIGKILL); err != nil {
 		t.Fatal(err)
 	}
 }

@@ -13,12 +13,12 @@ import (
 	"github.com/cronclave/cronclave/election"
 	"github.com/cronclave/cronclave/internal/command"
 	"github.com/cronclave/cronclave/internal/config"
-	"github.com/cronclave/cronclave/internal/journal"
-	"github.com/cronclave/cronclave/locking"
+	"github.com/cronclave/cronclave/internal/operator"
+	"github.com/cronclave/cronclave/internal/replica"
 	"github.com/cronclave/cronclave/scheduler"
 )
 
-func (a *app) execCommand() *cobra.Command {
+func newExecCommand(a *app) *cobra.Command {
 	var noLock, show bool
 	cmd := &cobra.Command{
 		Use:   "exec JOB",
@@ -47,7 +47,7 @@ Ctrl-C stops the job: SIGTERM, and SIGKILL at the end of its kill_grace. A secon
 			return a.exec(cmd.Context(), cfg, jobs[0], !noLock)
 		},
 	}
-	cmd.Flags().BoolVar(&noLock, "no-lock", false, "ask nobody: no Redis, no token, and replicas may run the job at the same time")
+	cmd.Flags().BoolVar(&noLock, "no-lock", false, "run apart from the cluster: no Redis, no token, and replicas may run the job at the same time")
 	cmd.Flags().BoolVar(&show, "print", false, "only show the command, directory, user and environment, with secrets masked")
 	return cmd
 }
@@ -61,54 +61,29 @@ func (a *app) exec(ctx context.Context, cfg *config.Config, job *config.Job, loc
 	if err != nil {
 		return err
 	}
-	sc := scheduler.Config{Replica: name, Labels: cfg.Replica.Labels, Logger: quieter(log.Named("exec"))}
+	once := replica.OnceConfig{Jobs: cfg, Job: job, Name: name, Log: quieter(log.Named("exec")), Output: ownOutput{a}}
 	if lock {
-		end, err := a.coordinate(ctx, cfg, name, &sc)
+		end, err := a.coordinate(ctx, cfg, name, &once)
 		if err != nil {
 			return err
 		}
 		defer end()
 	}
-	command.KeepInherited()
-	processes, err := newProcesses(log, wardenLog{})
+	r, err := replica.NewOnce(once)
 	if err != nil {
 		return err
 	}
-	defer processes.close()
-	if err := fitJob(job, processes.host.Check); err != nil {
-		return exitError{exitUsage, err}
-	}
-	sc.Jobs = a.foreground(cfg, job, processes.host)
-	s, err := scheduler.New(sc)
-	if err != nil {
-		return err
-	}
-	run, done := stopOnSignal(ctx, log, s.Abort)
+	defer r.Close()
+	run, done := stopOnSignal(ctx, log, r.Abort)
 	defer done()
-	record, err := s.RunNow(run, job.Name, lock)
+	record, err := r.Run(run)
 	if run.Err() != nil && errors.Is(err, election.ErrUnknown) {
 		return fmt.Errorf("job %s: not started: interrupted while asking for its lock", job.Name)
 	}
 	if errors.Is(err, scheduler.ErrElsewhere) {
-		return fmt.Errorf("%w (%s): run it on one that has them in [replica].labels, or with --no-lock", err, labelled(job.Where))
+		return fmt.Errorf("%w (%s): run it on one that has them in [replica].labels, or with --no-lock", err, operator.FormatLabels(job.Where))
 	}
 	return execResult(record, err)
-}
-
-// anySchedule stands for that of a job which runs outside its schedule.
-var anySchedule = []string{"@yearly"}
-
-// foreground is the one job, also if it is not enabled, with its output handed on. It needs none of the jobs that it runs after.
-func (a *app) foreground(cfg *config.Config, job *config.Job, host *command.Host) []scheduler.Job {
-	only := *cfg
-	only.Jobs = []config.Job{*job}
-	only.Jobs[0].Enabled, only.Jobs[0].Retry = true, config.Retry{} // whoever waits for it decides
-	if len(job.After) > 0 {
-		only.Jobs[0].After, only.Jobs[0].Schedule = nil, anySchedule
-	}
-	jobs := jobsOf(&only, host, func(*config.Job, *scheduler.Run) runOutput { return ownOutput{a} })
-	jobs[0].Runner.(*commandRunner).withheld = cfg.Withheld(job)
-	return jobs
 }
 
 // quieter leaves the start and the end of the one run out of the log.
@@ -119,47 +94,24 @@ func quieter(log hclog.Logger) hclog.Logger {
 	return log
 }
 
-// coordinate connects a scheduler to Redis.
-func (a *app) coordinate(ctx context.Context, cfg *config.Config, name string, sc *scheduler.Config) (end func(), err error) {
-	rdb, err := a.openRedis(cfg)
+// coordinate connects a run to the cluster.
+func (a *app) coordinate(ctx context.Context, cfg *config.Config, name string, once *replica.OnceConfig) (end func(), err error) {
+	conn, err := a.openRedis(cfg)
 	if err != nil {
 		return nil, err
 	}
-	locks, err := openLocks(rdb, cfg.Namespace, name)
-	if err != nil {
-		return nil, errors.Join(err, rdb.Close())
+	if once.Locks, err = openLocks(conn, cfg.Namespace, name); err != nil {
+		return nil, errors.Join(err, conn.Close())
 	}
 	end = func() {
-		_ = locks.Close() // it only waits
-		_ = rdb.Close()   // nothing is under way
+		_ = once.Locks.Close() // it only waits
+		_ = conn.Close()       // nothing is under way
 	}
-	if err := connect(ctx, cfg, rdb, locks, sc); err != nil {
+	if once.Journal, err = greet(ctx, cfg, conn); err != nil {
 		end()
 		return nil, err
 	}
 	return end, nil
-}
-
-func connect(ctx context.Context, cfg *config.Config, rdb *store, locks *locking.Client, sc *scheduler.Config) error {
-	journal, err := greet(ctx, cfg, rdb)
-	if err != nil {
-		return err
-	}
-	elector, err := election.New(election.Config{Locks: locks})
-	sc.Claimer, sc.Pools, sc.Journal, sc.Notices = elector, elector, recorder{journal}, elector
-	return err
-}
-
-// greet tells whether Redis answers, and has data that this version understands.
-func greet(ctx context.Context, cfg *config.Config, rdb *store) (*journal.Journal, error) {
-	if err := ping(ctx, rdb); err != nil {
-		return nil, err
-	}
-	j, err := openJournal(rdb, cfg, nil)
-	if err != nil {
-		return nil, err
-	}
-	return j, checkFormat(ctx, j)
 }
 
 func execResult(r scheduler.Record, err error) error {
@@ -191,7 +143,8 @@ func execResult(r scheduler.Record, err error) error {
 // ownOutput is this process' own, to which a job in the foreground prints. The job waits for the reader, as if it wrote there itself.
 type ownOutput struct{ *app }
 
-func (o ownOutput) line(stream string, line []byte) {
+// Line prints a line.
+func (o ownOutput) Line(stream string, line []byte) {
 	w := o.out
 	if stream == "stderr" {
 		w = o.err
@@ -199,12 +152,12 @@ func (o ownOutput) line(stream string, line []byte) {
 	fmt.Fprintf(w, "%s\n", line)
 }
 
-func (ownOutput) end() {}
+// End does nothing: the job waits for the reader of each line.
+func (ownOutput) End() {}
 
-// printJob shows what would run, with secrets masked.
-func (a *app) printJob(ctx context.Context, cfg *config.Config, job *config.Job) error {
-	r := &commandRunner{job: job, namespace: cfg.Namespace, withheld: cfg.Withheld(job), trust: cfg.Trust}
-	env, mask, err := command.MaskedEnvironment(ctx, r.environment(&scheduler.Run{
+// printJob shows the job as it would run, with secrets masked.
+func (s streams) printJob(ctx context.Context, cfg *config.Config, job *config.Job) error {
+	env, mask, err := command.MaskedEnvironment(ctx, replica.Environment(cfg, job, &scheduler.Run{
 		ID: "(run id)", Job: job.Name, Replica: "(replica)", Trigger: "manual", Attempt: 1, Slots: job.Parallel,
 	}), job.EnvComposed)
 	if err != nil {
@@ -214,33 +167,33 @@ func (a *app) printJob(ctx context.Context, cfg *config.Config, job *config.Job)
 	for i, arg := range job.Command {
 		argv[i] = mask(arg)
 	}
-	fmt.Fprintf(a.out, "command  %q\n", argv)
-	fmt.Fprintf(a.out, "dir      %s\n", orDefault(mask(job.Dir), "(the replica's)"))
-	fmt.Fprintf(a.out, "user     %s\n", orDefault(mask(job.User), "(the replica's)"))
+	fmt.Fprintf(s.out, "command  %q\n", argv)
+	fmt.Fprintf(s.out, "dir      %s\n", orDefault(mask(job.Dir), "(the replica's)"))
+	fmt.Fprintf(s.out, "user     %s\n", orDefault(mask(job.User), "(the replica's)"))
 	if job.Group != "" {
-		fmt.Fprintf(a.out, "group    %s\n", mask(job.Group))
+		fmt.Fprintf(s.out, "group    %s\n", mask(job.Group))
 	}
-	a.printMachine(job)
-	fmt.Fprintf(a.out, "timeout  %s, then SIGTERM, and SIGKILL %s later\n", orDefault(job.Timeout, time.Duration(0)), job.KillGrace)
-	fmt.Fprintln(a.out, "environment")
+	s.printMachine(job)
+	fmt.Fprintf(s.out, "timeout  %s, then SIGTERM, and SIGKILL %s later\n", orDefault(job.Timeout, time.Duration(0)), job.KillGrace)
+	fmt.Fprintln(s.out, "environment")
 	for _, line := range env {
-		fmt.Fprintf(a.out, "  %s\n", line)
+		fmt.Fprintf(s.out, "  %s\n", line)
 	}
 	return nil
 }
 
 // printMachine shows what a job asks of the machine, and of its pool, if it does.
-func (a *app) printMachine(job *config.Job) {
+func (s streams) printMachine(job *config.Job) {
 	if job.Nice != nil {
-		fmt.Fprintf(a.out, "nice     %d\n", *job.Nice)
+		fmt.Fprintf(s.out, "nice     %d\n", *job.Nice)
 	}
 	if job.Limits != (config.Limits{}) {
-		fmt.Fprintf(a.out, "limits   %s\n", limitsOf(job.Limits))
+		fmt.Fprintf(s.out, "limits   %s\n", job.Limits)
 	}
 	if len(job.Where) > 0 {
-		fmt.Fprintf(a.out, "where    %s\n", labelled(job.Where))
+		fmt.Fprintf(s.out, "where    %s\n", operator.FormatLabels(job.Where))
 	}
 	if job.Pool != "" {
-		fmt.Fprintf(a.out, "pool     %s, %s\n", job.Pool, count(job.PoolSlots, "slot"))
+		fmt.Fprintf(s.out, "pool     %s, %s\n", job.Pool, count(job.PoolSlots, "slot"))
 	}
 }

@@ -10,10 +10,11 @@ import (
 	"github.com/spf13/cobra"
 
 	"github.com/cronclave/cronclave/internal/config"
+	"github.com/cronclave/cronclave/internal/redisconn"
 	"github.com/cronclave/cronclave/locking"
 )
 
-func (a *app) fenceCommand() *cobra.Command {
+func newFenceCommand(a *app) *cobra.Command {
 	var asJSON bool
 	var idle string
 	cmd := &cobra.Command{
@@ -47,7 +48,7 @@ are gone when Redis loses its memory.`,
 			return a.fence(cmd.Context(), f, asJSON)
 		},
 	}
-	cmd.Flags().StringVar(&idle, "idle", "", "forget the token when nobody has asked for so long, such as 30d (default: never)")
+	cmd.Flags().StringVar(&idle, "idle", "", "forget the token when it was not asked for so long, such as 30d (default: never)")
 	cmd.Flags().BoolVar(&asJSON, "json", false, "print JSON")
 	return cmd
 }
@@ -100,7 +101,7 @@ func (a *app) fence(ctx context.Context, f fencing, asJSON bool) error {
 	return nil
 }
 
-// passFence asks Redis. Its error tells what the exit code is, unless it is a stale token.
+// passFence passes the token to Redis. Its error carries the exit code, unless it is a stale token.
 func (a *app) passFence(ctx context.Context, f fencing) error {
 	cfg, err := a.loadIfNamed()
 	if err != nil {
@@ -111,7 +112,7 @@ func (a *app) passFence(ctx context.Context, f fencing) error {
 		return err
 	}
 	defer rdb.Close() //nolint:errcheck // nothing is under way
-	if len(rdb.quorum) > 0 {
+	if rdb.HasQuorum() {
 		return usageError("the configuration names a quorum, and a fence is kept by one server: name it by --redis or CRONCLAVE_REDIS")
 	}
 	locks, err := openLocks(rdb, cfg.Namespace, "")
@@ -132,14 +133,14 @@ func (a *app) passFence(ctx context.Context, f fencing) error {
 	return exitError{exitUsage, err}
 }
 
-// inspectForFence refuses a Redis that may drop what is recorded: then any token would pass.
-func inspectForFence(ctx context.Context, cfg *config.Config, rdb *store, f fencing) error {
+// inspectForFence refuses a Redis that may evict the recorded tokens: then any token would pass.
+func inspectForFence(ctx context.Context, cfg *config.Config, rdb *redisconn.Conn, f fencing) error {
 	if _, err := greet(ctx, cfg, rdb); err != nil {
 		return err
 	}
-	h, err := rdb.examineKeeper(ctx, f.resource)
-	if err == nil && f.idle > 0 && h.evictsExpiring() {
-		err = fmt.Errorf("%w: its maxmemory-policy drops keys that expire, as with --idle, when memory is short; set maxmemory-policy noeviction, or leave --idle out", errUnfit)
+	h, err := rdb.ExamineKeeper(ctx, f.resource)
+	if err == nil && f.idle > 0 && h.EvictsExpiring() {
+		err = fmt.Errorf("%w: its maxmemory-policy drops keys that expire, as with --idle, when memory is short; set maxmemory-policy noeviction, or leave --idle out", redisconn.ErrUnfit)
 	}
 	return unusable(err)
 }

@@ -2,20 +2,18 @@ package main
 
 import (
 	"context"
-	"errors"
 	"fmt"
-	"slices"
 	"strings"
 	"text/tabwriter"
 	"time"
 
 	"github.com/spf13/cobra"
 
-	"github.com/cronclave/cronclave/internal/config"
 	"github.com/cronclave/cronclave/internal/journal"
+	"github.com/cronclave/cronclave/internal/operator"
 )
 
-func (a *app) historyCommand() *cobra.Command {
+func newHistoryCommand(a *app) *cobra.Command {
 	var n int
 	var output, asJSON bool
 	cmd := &cobra.Command{
@@ -29,11 +27,11 @@ func (a *app) historyCommand() *cobra.Command {
 			if n < 1 {
 				return usageError("-n %d: it must be at least 1", n)
 			}
-			job := ""
+			req := operator.HistoryRequest{Limit: n, Output: output}
 			if len(args) > 0 {
-				job = args[0]
+				req.Job = args[0]
 			}
-			records, err := a.history(cmd.Context(), job, n, output)
+			records, err := a.history(cmd.Context(), req)
 			if err != nil {
 				return err
 			}
@@ -50,91 +48,25 @@ func (a *app) historyCommand() *cobra.Command {
 }
 
 // history reads the newest runs of a job, or of all.
-func (a *app) history(ctx context.Context, job string, n int, output bool) ([]journal.Record, error) {
-	v, err := a.openView(ctx)
+func (a *app) history(ctx context.Context, req operator.HistoryRequest) ([]journal.Record, error) {
+	o, err := a.openOperator(ctx)
 	if err != nil {
 		return nil, err
 	}
-	defer v.close()
-	records, err := v.journal.Runs(ctx, job, n, output)
-	switch {
-	case errors.Is(err, journal.ErrCorrupt) && len(records) == 0:
-		return nil, fmt.Errorf("read the history of namespace %s: %w", v.cfg.Namespace, err)
-	case errors.Is(err, journal.ErrCorrupt): // the others are good
-		fmt.Fprintln(a.err, "cronclave: warning:", err)
-	case err != nil:
-		return nil, unavailable("read the history of namespace "+v.cfg.Namespace, err)
-	case len(records) == 0 && job != "":
-		return []journal.Record{}, v.knows(ctx, job)
-	}
-	return append([]journal.Record{}, records...), nil // an empty list, never null
-}
-
-// view is what a command that only looks works with.
-type view struct {
-	cfg     *config.Config
-	faults  int // of the configuration, whose jobs are not known then
-	redis   *store
-	journal *journal.Journal
-}
-
-func (a *app) openView(ctx context.Context) (*view, error) {
-	cfg, faults, err := a.loadIfAny()
+	defer o.close()
+	h, err := o.History(ctx, req)
 	if err != nil {
-		return nil, err
+		return nil, o.exit(err)
 	}
-	rdb, err := a.openRedis(cfg)
-	if err != nil {
-		return nil, err
+	if h.Damage != nil {
+		fmt.Fprintln(a.err, "cronclave: warning:", h.Damage)
 	}
-	j, err := greet(ctx, cfg, rdb)
-	if err != nil {
-		return nil, errors.Join(err, rdb.Close())
-	}
-	return &view{cfg, faults, rdb, j}, nil
+	return h.Records, nil
 }
 
-func (v *view) close() { _ = v.redis.Close() } // nothing is under way
-
-// knows demands of a job without a history that it is configured, here or on a replica.
-func (v *view) knows(ctx context.Context, job string) error {
-	names := namesOf(v.cfg)
-	infos, err := v.journal.Jobs(ctx)
-	if err != nil && !errors.Is(err, journal.ErrCorrupt) {
-		return unavailable("list the jobs of namespace "+v.cfg.Namespace, err)
-	}
-	for _, info := range infos {
-		names = append(names, info.Name)
-	}
-	if slices.Contains(names, job) {
-		return nil
-	}
-	// Jobs of the past are good for a hint only, unless the configuration that may still have them was not searched.
-	const enough = 1000
-	past, _ := v.journal.Runs(ctx, "", enough, false)
-	for _, r := range past {
-		if names = append(names, r.Job); r.Job != job {
-			continue
-		}
-		if v.faults > 0 {
-			return nil
-		}
-		return usageError("job %q has runs in the history but is no longer configured, here or on any replica", job)
-	}
-	return v.besideFaults(noJob(job, names))
-}
-
-// besideFaults adds to an error about an unknown job that the faulty configuration may have it.
-func (v *view) besideFaults(err error) error {
-	if v.faults == 0 {
-		return err
-	}
-	return usageError("%w (no replica has it; the faulty configuration was not searched)", err)
-}
-
-func (a *app) printHistory(records []journal.Record) error {
+func (s streams) printHistory(records []journal.Record) error {
 	if len(records) == 0 {
-		fmt.Fprintln(a.out, "no runs")
+		fmt.Fprintln(s.out, "no runs")
 		return nil
 	}
 	var rows strings.Builder
@@ -146,16 +78,16 @@ func (a *app) printHistory(records []journal.Record) error {
 	}
 	_ = table.Flush() // into memory
 	header, rest, _ := strings.Cut(rows.String(), "\n")
-	fmt.Fprintln(a.out, header)
+	fmt.Fprintln(s.out, header)
 	for _, r := range records { // its output follows each row, which is as wide as the others
 		row, below, _ := strings.Cut(rest, "\n")
 		rest = below
-		fmt.Fprintln(a.out, row)
+		fmt.Fprintln(s.out, row)
 		if r.Output == nil {
 			continue
 		}
 		for line := range strings.Lines(*r.Output) {
-			fmt.Fprintf(a.out, "    %s\n", strings.TrimRight(line, "\n"))
+			fmt.Fprintf(s.out, "    %s\n", strings.TrimRight(line, "\n"))
 		}
 	}
 	return nil
@@ -182,9 +114,6 @@ func ofTries(r journal.Record) string {
 	return ""
 }
 
-// oneLine makes a text one cell of a table.
-func oneLine(s string) string { return strings.Join(strings.Fields(s), " ") }
-
 // ifRun leaves out what a tick without a run does not have.
 func ifRun(r journal.Record, s string) string {
 	if r.Token == 0 && r.Started.IsZero() {
@@ -193,7 +122,7 @@ func ifRun(r journal.Record, s string) string {
 	return s
 }
 
-// askedTick is a run's tick, and whether somebody has asked for the run.
+// askedTick is a run's tick, with a mark where the run was asked for by hand.
 func askedTick(r journal.Record) string {
 	switch {
 	case r.Trigger != "manual":
@@ -202,13 +131,6 @@ func askedTick(r journal.Record) string {
 		return "manual"
 	}
 	return stamp(r.Tick) + " manual"
-}
-
-func stamp(t time.Time) string {
-	if t.IsZero() {
-		return "-"
-	}
-	return t.UTC().Format("2006-01-02T15:04:05Z")
 }
 
 func duration(r journal.Record) string {

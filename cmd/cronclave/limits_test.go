@@ -16,9 +16,8 @@ import (
 	"github.com/cronclave/cronclave/internal/embedded"
 )
 
-// placeWithLimits makes a cgroup in which a replica can keep limits, and returns what is put before a command to start it there. Where this machine
-// can't there is no such place, which with CRONCLAVE_TEST_LIMITS=1, as make vm sets it, is a failure. The test itself is moved meanwhile, so no other may
-// run beside it.
+// placeWithLimits makes a cgroup in which a replica can keep limits, and returns the prefix of a command that starts it there. A machine without such
+// a place fails the test with CRONCLAVE_TEST_LIMITS=1, as make vm sets it. The test itself is moved meanwhile, so no other may run beside it.
 func placeWithLimits(t *testing.T) (inside []string, able bool) {
 	t.Helper()
 	host, err := command.NewHost(command.HostConfig{Logger: hclog.NewNullLogger()})
@@ -83,6 +82,7 @@ command = "echo fine"
 `
 
 // TestLimitsOfJobs end the runs that need more, say why, and do no harm to other runs nor to the replica.
+// Promise: P9
 func TestLimitsOfJobs(t *testing.T) {
 	inside, able := placeWithLimits(t)
 	file := filepath.Join(t.TempDir(), "jobs.toml")

@@ -41,7 +41,7 @@ func (a *app) access(path, faults string) (*config.Config, error) {
 		namespace = known.Namespace
 	}
 	if known.RedisErr != nil {
-		if a.redisURL == "" && os.Getenv("CRONCLAVE_REDIS") == "" {
+		if a.redisURL == "" && os.Getenv(envRedis) == "" {
 			return nil, usageError("no Redis named: %s has %s, and %w; use --redis or CRONCLAVE_REDIS, or mend the faults that cronclave check prints", path, faults, known.RedisErr)
 		}
 	}

@@ -13,6 +13,7 @@ import (
 
 	"github.com/cronclave/cronclave/election"
 	"github.com/cronclave/cronclave/internal/config"
+	"github.com/cronclave/cronclave/internal/operator"
 )
 
 // lockJob is what a command line of lock asks for.
@@ -31,7 +32,7 @@ type lockJob struct {
 // shortestLease leaves the warden and the network some time.
 const shortestLease = time.Second
 
-func (a *app) lockCommand() *cobra.Command {
+func newLockCommand(a *app) *cobra.Command {
 	j := &lockJob{}
 	var pool, wait, lease string
 	cmd := &cobra.Command{
@@ -46,11 +47,7 @@ The command has this process' stdin, stdout, stderr and terminal, and its enviro
 SIGHUP, SIGQUIT, SIGUSR1 and SIGUSR2 are passed on to it, each time: what they mean is up to the command. Ctrl-Z stops both; a lock that is stopped is not
 renewed, so the command is killed unless it goes on within the lease.
 
-  CRONCLAVE_LOCK            the name
-  CRONCLAVE_FENCING_TOKEN   a number that grows with every holder, for the resource to refuse stale ones
-  CRONCLAVE_SLOT, _SLOTS    which slot of how many
-  CRONCLAVE_RUN_ID          by which its processes are told from others
-
+` + lockVariableHelp() + `
 If Redis loses its memory while the command runs (FLUSHALL, a restart without persistence), others may get the lock until it is
 renewed: then only the token tells who is stale.
 
@@ -73,7 +70,7 @@ version, 1 for a Redis on which a lock would be none, such as one that evicts ke
 	flags.StringVar(&pool, "pool", "", "take a slot of this pool of the configuration, in line, in place of a lock")
 	flags.StringVar(&wait, "wait", "0s", `how long to wait for the lock; "forever" waits until there is a signal`)
 	flags.StringVar(&lease, "lease", "30s", "how long the lock outlives a holder that has died; it is renewed every third of that (on a quorum every 30s at least)")
-	flags.BoolVar(&j.fair, "fair", false, "wait in line: first come, first served (on a quorum: whoever asks first)")
+	flags.BoolVar(&j.fair, "fair", false, "wait in line: first come, first served (on a quorum: the first to ask)")
 	flags.IntVarP(&j.busyCode, "conflict-exit-code", "E", exitNotAcquired, "the exit code if the lock is not acquired in time")
 	_ = cmd.RegisterFlagCompletionFunc("pool", a.completePools) // they are there
 	_ = cmd.RegisterFlagCompletionFunc("wait", cobra.FixedCompletions([]string{"0s", "1m", "forever"}, cobra.ShellCompDirectiveNoFileComp))
@@ -139,8 +136,8 @@ func (j *lockJob) lockName() string {
 	return "{" + j.name + "}:lock"
 }
 
-// what names the lock to people.
-func (j *lockJob) what() string {
+// title names the lock for messages.
+func (j *lockJob) title() string {
 	if j.pool {
 		return "pool " + j.name
 	}
@@ -175,7 +172,7 @@ func (a *app) lock(ctx context.Context, j *lockJob) error {
 	if err != nil {
 		return err
 	}
-	r := &lockRun{app: a, lockJob: j, cfg: cfg, redis: rdb, locks: locks, log: quieter(log.Named("lock"))}
+	r := &lockRun{app: a, lockJob: j, cfg: cfg, redis: rdb, locks: locks.Engine(), log: quieter(log.Named("lock"))}
 	defer r.end()
 	return r.run(ctx)
 }
@@ -194,14 +191,14 @@ func (j *lockJob) findPool(cfg *config.Config) error {
 		return usageError("--pool %s needs the configuration with [pools.%s]: name it with --config or CRONCLAVE_CONFIG", j.name, j.name)
 	}
 	message := fmt.Sprintf("no pool %q in the configuration", j.name)
-	if near := nearest(j.name, slices.Collect(maps.Keys(cfg.Pools))); near != "" {
+	if near := operator.Nearest(j.name, slices.Collect(maps.Keys(cfg.Pools))); near != "" {
 		message += fmt.Sprintf("; did you mean %q?", near)
 	}
 	return usageError("%s", message)
 }
 
-// sayWaiting tells somebody at a terminal what there is to wait for. Elsewhere only what went wrong is told.
-func (a *app) sayWaiting(format string, args ...any) {
+// reportWaiting reports the reason of the wait at a terminal. Elsewhere the command reports faults only.
+func (a *app) reportWaiting(format string, args ...any) {
 	if isTerminal(a.err) {
 		fmt.Fprintf(a.says(), "cronclave: "+format+"\n", args...)
 	}
@@ -229,5 +226,5 @@ func (a *app) completePools(*cobra.Command, []string, string) ([]cobra.Completio
 	return offers, cobra.ShellCompDirectiveNoFileComp
 }
 
-// orNobody names the holder of a row, who may have gone.
-func orNobody(holder string) string { return cmp.Or(holder, "nobody any more") }
+// holderName names the holder of a row, which may have gone.
+func holderName(holder string) string { return cmp.Or(holder, "a process that has ended") }

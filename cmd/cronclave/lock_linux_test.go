@@ -22,7 +22,7 @@ type screen struct {
 	keys *os.File
 	mu   sync.Mutex
 	text bytes.Buffer
-	end  chan struct{} // closed when nobody has the terminal open any more
+	end  chan struct{} // closed when no process has the terminal open any more
 }
 
 // openScreen starts a program as the leader of a session that has a terminal of its own.

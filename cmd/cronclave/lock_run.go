@@ -8,7 +8,6 @@ import (
 	"os"
 	"os/signal"
 	"slices"
-	"strconv"
 	"syscall"
 	"time"
 
@@ -17,7 +16,9 @@ import (
 	"github.com/cronclave/cronclave/election"
 	"github.com/cronclave/cronclave/internal/command"
 	"github.com/cronclave/cronclave/internal/config"
-	"github.com/cronclave/cronclave/locking"
+	"github.com/cronclave/cronclave/internal/lease/engine"
+	"github.com/cronclave/cronclave/internal/redisconn"
+	"github.com/cronclave/cronclave/internal/replica"
 )
 
 // lockGrace is the time between SIGTERM and SIGKILL when a lease is about to be lost, as far as a third of it allows.
@@ -28,8 +29,8 @@ type lockRun struct {
 	*app
 	*lockJob
 	cfg    *config.Config
-	redis  *store
-	locks  *locking.Client
+	redis  *redisconn.Conn
+	locks  *engine.Client
 	log    hclog.Logger
 	silent bool // Redis has let the lease run out, and does not answer: there is nothing more to say to it
 }
@@ -39,32 +40,32 @@ func (r *lockRun) run(ctx context.Context) error {
 	signals := takeSignals()
 	defer signals.stop()
 	waiting, done := signals.interrupting(ctx)
-	lease, err := (&contest{lockJob: r.lockJob, locks: r.locks, at: r.redis.whoseWord(), say: r.sayWaiting}).win(waiting)
+	lease, err := (&acquisition{lockJob: r.lockJob, locks: r.locks, at: r.redis.Authority(), say: r.reportWaiting}).win(waiting)
 	done()
 	var interrupted interruption
 	switch {
 	case errors.As(context.Cause(waiting), &interrupted):
 		if lease != nil {
-			_ = lease.GiveBack(ctx) // or it ends by itself
+			_ = engine.RunOf(lease).Undo(ctx) // or it ends by itself
 		}
-		return exitError{interrupted.code(), fmt.Errorf("%s: %w", r.what(), interrupted)}
+		return exitError{interrupted.code(), fmt.Errorf("%s: %w", r.title(), interrupted)}
 	case err != nil:
 		return err
 	}
 	return r.runUnderLease(ctx, lease, signals)
 }
 
-// end says to Redis what is left to say, in so much time as that may take, but not to a server that has never answered.
+// end releases the lock within its time limit, but not on a server that has never answered.
 func (r *lockRun) end() {
 	if r.silent {
-		return // the process ends, and with it what waits for an answer
+		return // the process ends, and with it the requests without an answer
 	}
-	r.redis.leaveSilent()
+	r.redis.CloseSilent()
 	_ = r.locks.Close() // it only waits
 }
 
 // runUnderLease runs the command, and gives the lease back when all of it is dead.
-func (r *lockRun) runUnderLease(ctx context.Context, lease *locking.Lease, s *signals) error {
+func (r *lockRun) runUnderLease(ctx context.Context, lease *engine.Lease, s *signals) error {
 	exit, lost, err := runLocked(r.lockJob, r.cfg, lease, s, r.log)
 	if lost {
 		return r.lost(ctx, lease)
@@ -73,10 +74,10 @@ func (r *lockRun) runUnderLease(ctx context.Context, lease *locking.Lease, s *si
 	switch {
 	case err != nil:
 		return err
-	case errors.Is(released, locking.ErrLost):
-		fmt.Fprintf(r.says(), "cronclave: %s: Redis has lost it while the command ran: another may have had it, too\n", r.what())
+	case errors.Is(released, engine.ErrLost):
+		fmt.Fprintf(r.says(), "cronclave: %s: Redis has lost it while the command ran: another may have had it, too\n", r.title())
 	case released != nil:
-		fmt.Fprintf(r.says(), "cronclave: %s: not given back, it ends by itself within %v: %v\n", r.what(), r.lease, election.Plain(released))
+		fmt.Fprintf(r.says(), "cronclave: %s: not given back, it ends by itself within %v: %v\n", r.title(), r.lease, election.Plain(released))
 	}
 	if exit.Err != nil {
 		return exitError{exit.Status(), exit.Err}
@@ -88,32 +89,32 @@ func (r *lockRun) runUnderLease(ctx context.Context, lease *locking.Lease, s *si
 }
 
 // lost ends a lock whose command was killed for the sake of its lease. That may have been renewed since, as Redis has come back: then it is given back.
-func (r *lockRun) lost(ctx context.Context, lease *locking.Lease) error {
+func (r *lockRun) lost(ctx context.Context, lease *engine.Lease) error {
 	why := context.Cause(lease.Context())
 	if why == nil { // the command is killed some time before the lease ends
-		why = fmt.Errorf("%w: not renewed in time by %s", locking.ErrLost, r.redis.whoseWord())
+		why = fmt.Errorf("%w: not renewed in time by %s", engine.ErrLost, r.redis.Authority())
 	}
 	r.silent = true
 	if lease.Remaining() > longestRelease { // else it has ended by itself before that is over
-		r.silent = errors.Is(lease.Release(ctx), locking.ErrUnknown)
+		r.silent = errors.Is(lease.Release(ctx), engine.ErrUnknown)
 	}
-	return exitError{exitLeaseLost, fmt.Errorf("%s: %w, so its command was killed", r.what(), why)}
+	return exitError{exitLeaseLost, fmt.Errorf("%s: %w, so its command was killed", r.title(), why)}
 }
 
 // longestRelease is how long a release takes where Redis is silent.
-const longestRelease = 2 * redisTimeout
+const longestRelease = 2 * redisconn.Timeout
 
 // runLocked runs the command under a warden. lost: it was killed because the lease is.
-func runLocked(j *lockJob, cfg *config.Config, lease *locking.Lease, s *signals, log hclog.Logger) (exit command.Exit, lost bool, err error) {
+func runLocked(j *lockJob, cfg *config.Config, lease *engine.Lease, s *signals, log hclog.Logger) (exit command.Exit, lost bool, err error) {
 	env, err := command.Environment(lease.Context(), lockEnvironment(j, cfg, lease))
 	if err != nil {
 		return exit, false, fmt.Errorf("prepare the environment: %w", err)
 	}
-	processes, err := newProcesses(log, wardenLog{})
+	processes, err := replica.StartProcesses(log, replica.WardenLog{})
 	if err != nil {
 		return exit, false, err
 	}
-	defer processes.close()
+	defer processes.Close()
 	stop, stopNow := context.WithCancelCause(context.Background())
 	defer stopNow(nil)
 	kill, killNow := context.WithCancel(context.Background())
@@ -121,21 +122,21 @@ func runLocked(j *lockJob, cfg *config.Config, lease *locking.Lease, s *signals,
 	over := make(chan struct{})
 	go func() {
 		defer close(over)
-		exit = processes.host.Run(stop, kill, command.Spec{
+		exit = processes.Host.Run(stop, kill, command.Spec{
 			Name: lease.ID(), Argv: j.argv, Env: env, Lease: lease, KillGrace: lockGrace, Attached: true, Signals: s.passing(),
 		})
 	}()
-	lost = guardLease(lease, over, func() { stopNow(locking.ErrLost) }, killNow)
+	lost = guardLease(lease, over, func() { stopNow(engine.ErrLost) }, killNow)
 	return exit, lost || exit.Late, nil // which a process that was frozen may learn before it sees how late it is
 }
 
 // leaseMargin is how long before the lease's end the command is killed, so that dying has time. The warden waits for half as long.
-func leaseMargin(lease *locking.Lease) time.Duration {
+func leaseMargin(lease *engine.Lease) time.Duration {
 	return max(lease.Length()/20, 50*time.Millisecond)
 }
 
-// guardLease stops the command before the lease ends, and returns when it is over. lost tells whether it was stopped.
-func guardLease(lease *locking.Lease, over <-chan struct{}, stop, kill func()) (lost bool) {
+// guardLease stops the command before the lease ends, and returns when it is over. lost is whether it was stopped.
+func guardLease(lease *engine.Lease, over <-chan struct{}, stop, kill func()) (lost bool) {
 	margin := leaseMargin(lease)
 	if !outlast(lease, margin+min(lockGrace, lease.Length()/3), over) {
 		return false
@@ -150,7 +151,7 @@ func guardLease(lease *locking.Lease, over <-chan struct{}, stop, kill func()) (
 
 // outlast waits until no more than a rest of the lease is left, whatever renewals have added meanwhile; false if the command is over
 // before.
-func outlast(lease *locking.Lease, rest time.Duration, over <-chan struct{}) bool {
+func outlast(lease *engine.Lease, rest time.Duration, over <-chan struct{}) bool {
 	for lease.Context().Err() == nil && lease.Remaining() > rest {
 		alarm := time.NewTimer(lease.Remaining() - rest)
 		select {
@@ -165,24 +166,17 @@ func outlast(lease *locking.Lease, rest time.Duration, over <-chan struct{}) boo
 	return true
 }
 
-// ownNames are the variables of a job that its command may need as well when it runs under a lock of its own.
-var ownNames = []string{"CRONCLAVE_JOB", "CRONCLAVE_NAMESPACE", "CRONCLAVE_REPLICA", "CRONCLAVE_TICK", "CRONCLAVE_TICK_UNIX",
-	"CRONCLAVE_ATTEMPT", "CRONCLAVE_TRIGGER"}
-
-func lockEnvironment(j *lockJob, cfg *config.Config, lease *locking.Lease) command.EnvSpec {
+// lockEnvironment hands on the variables of a job, which its command may need as well under a lock of its own; those of the lock go before them.
+func lockEnvironment(j *lockJob, cfg *config.Config, lease *engine.Lease) command.EnvSpec {
 	extra := map[string]string{}
-	for _, name := range ownNames {
-		if value, set := os.LookupEnv(name); set {
-			extra[name] = value
+	for _, v := range replica.Variables() {
+		if value, set := os.LookupEnv(v.Name); set {
+			extra[v.Name] = value
 		}
 	}
-	maps.Copy(extra, map[string]string{
-		"CRONCLAVE_LOCK":          j.name,
-		"CRONCLAVE_FENCING_TOKEN": strconv.FormatInt(int64(lease.Token()), 10),
-		"CRONCLAVE_SLOT":          strconv.Itoa(lease.Slot()),
-		"CRONCLAVE_SLOTS":         strconv.Itoa(j.slots),
-		"CRONCLAVE_RUN_ID":        lease.ID(), // by which the processes of this run are told from others
-	})
+	for _, v := range lockVariables() {
+		extra[v.name] = v.value(j, lease)
+	}
 	taken := maps.Clone(cfg.EnvTaken)
 	for _, name := range []string{"PATH", "HOME", "LANG", "TZ"} { // which no configuration makes a secret
 		delete(taken, name)
@@ -193,7 +187,7 @@ func lockEnvironment(j *lockJob, cfg *config.Config, lease *locking.Lease) comma
 // signals are those that end this process unless it attends to them: at first they end the wait, then they are the command's.
 type signals struct {
 	arrived chan os.Signal
-	broken  chan os.Signal // SIGPIPE: whoever read what we say has gone. That is no reason to let the command die
+	broken  chan os.Signal // SIGPIPE: the reader of our output has gone, which is no reason to let the command die
 	ending  []os.Signal
 }
 

@@ -37,7 +37,7 @@ func (a *app) logOptions() (logging.Options, error) {
 	case a.logFormat == "json", a.logFormat == "" && !terminal:
 		o.JSON = true
 	case a.logFormat == "text", a.logFormat == "":
-		o.Color = terminal && os.Getenv("NO_COLOR") == ""
+		o.Color = terminal && os.Getenv(envNoColor) == ""
 	default:
 		return o, usageError("--log-format %q: it is text or json", a.logFormat)
 	}

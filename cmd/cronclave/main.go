@@ -4,16 +4,14 @@ package main
 
 import (
 	"context"
+	"fmt"
 	"os"
-	_ "time/tzdata" // for what is shown on a terminal, by TZ or in a job's zone, where the machine has no zone files
+	_ "time/tzdata" // for times on a terminal, by TZ or in a job's zone, where the machine has no zone files
 
 	"github.com/redis/go-redis/v9"
 
 	"github.com/cronclave/cronclave/internal/warden"
 )
-
-// version is set by the linker.
-var version = "dev"
 
 func main() {
 	if len(os.Args) == 2 && os.Args[1] == warden.Subcommand { // with nothing else of this program
@@ -29,3 +27,12 @@ type silence struct{}
 
 // Printf drops the message.
 func (silence) Printf(context.Context, string, ...any) {}
+
+// beWarden runs this program as the helper of another: see package warden.
+func beWarden() int {
+	if err := warden.Main(os.Stdin, os.Stdout); err != nil {
+		fmt.Fprintln(os.Stderr, "cronclave:", err)
+		return exitFailed
+	}
+	return 0
+}

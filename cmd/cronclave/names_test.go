@@ -15,7 +15,7 @@ import (
 	"github.com/alicebob/miniredis/v2/server"
 )
 
-// lockNames are locks as package locking names them. What has the prefix of the keys is a key, which is named as it is in Redis.
+// lockNames matches locks by the names of package locking. A name with the prefix of the keys is a key, which is named as it is in Redis.
 var lockNames = regexp.MustCompile(`(?:^|[^:])\{[^{} ]*\}:`)
 
 // TestErrorsNameJobsAndNotLocks collects what all commands and a replica say where Redis refuses what they ask of their locks, and where other programs
@@ -67,14 +67,14 @@ slots = 1
 			said += replica.read(t, "claim refused|due ticks wait|can't be entered")
 			replica.signal(t, syscall.SIGTERM)
 			said += replica.end(t, 0)
-			spoil() // what it may have mended
+			spoil() // damage that the process may have mended
 			for _, args := range [][]string{
 				{"exec", "beat"}, {"exec", "load"}, {"cancel", "beat"}, {"pause", "beat"}, {"resume", "beat"}, {"trigger", "beat"}, {"status"}, {"history"},
 				{"lock", "deploy", "--", "true"}, {"lock", "deploy", "--fair", "--wait", "1s", "--", "true"}, {"lock", "--pool", "warehouse", "--", "true"},
 			} {
 				p := start(args...)
 				text, _ := io.ReadAll(p.out)
-				_ = p.Wait() // the text is what counts
+				_ = p.Wait() // only the text counts
 				said += strings.Join(args, " ") + ": " + string(text)
 			}
 			wantWords(t, said, []string{`job "beat"`, `lock "deploy"`, `pool "warehouse"`})

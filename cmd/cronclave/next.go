@@ -1,7 +1,6 @@
 package main
 
 import (
-	"container/heap"
 	"fmt"
 	"slices"
 	"text/tabwriter"
@@ -10,9 +9,10 @@ import (
 	"github.com/spf13/cobra"
 
 	"github.com/cronclave/cronclave/internal/config"
+	"github.com/cronclave/cronclave/internal/operator"
 )
 
-func (a *app) nextCommand() *cobra.Command {
+func newNextCommand(a *app) *cobra.Command {
 	var n int
 	var from, until string
 	var asJSON bool
@@ -50,32 +50,26 @@ func (a *app) nextCommand() *cobra.Command {
 	return cmd
 }
 
-// window is which ticks to show: from < tick <= until, and at most limit of them.
-type window struct {
-	from, until time.Time // until is zero for no end
-	limit       int
-}
-
 // mostTicks bounds what --until alone may print.
 const mostTicks = 1_000_000
 
-func newWindow(now time.Time, from, until string, n int, nGiven bool) (window, error) {
-	w := window{from: now, limit: n}
+func newWindow(now time.Time, from, until string, n int, nGiven bool) (operator.Window, error) {
+	w := operator.Window{From: now, Limit: n}
 	var err error
 	if from != "" {
-		if w.from, err = instant(now, from); err != nil {
+		if w.From, err = instant(now, from); err != nil {
 			return w, usageError("--from: %w", err)
 		}
 	}
 	if until != "" {
-		if w.until, err = instant(now, until); err != nil {
+		if w.Until, err = instant(now, until); err != nil {
 			return w, usageError("--until: %w", err)
 		}
 		if !nGiven {
-			w.limit = mostTicks
+			w.Limit = mostTicks
 		}
 	}
-	if w.limit < 1 {
+	if w.Limit < 1 {
 		return w, usageError("-n %d: it must be at least 1", n)
 	}
 	return w, nil
@@ -93,16 +87,12 @@ func instant(now time.Time, s string) (time.Time, error) {
 }
 
 func selectJobs(cfg *config.Config, names []string) ([]*config.Job, error) {
+	if len(names) == 0 {
+		return cfg.EnabledJobs(), nil
+	}
 	byName := map[string]*config.Job{}
-	var enabled []*config.Job
 	for i := range cfg.Jobs {
 		byName[cfg.Jobs[i].Name] = &cfg.Jobs[i]
-		if cfg.Jobs[i].Enabled {
-			enabled = append(enabled, &cfg.Jobs[i])
-		}
-	}
-	if len(names) == 0 {
-		return enabled, nil
 	}
 	var jobs []*config.Job
 	slices.Sort(names)
@@ -115,75 +105,33 @@ func selectJobs(cfg *config.Config, names []string) ([]*config.Job, error) {
 	return jobs, nil
 }
 
-// upcoming is a job's next tick.
-type upcoming struct {
-	job  *config.Job
-	tick time.Time
-}
-
-// coming merges the ticks of the jobs in time order, those of one instant by the jobs' names.
-func coming(jobs []*config.Job, w window) []upcoming {
-	var next merge
+// coming are the next ticks of the jobs. Those that run after others have none.
+func coming(jobs []*config.Job, w operator.Window) []operator.Tick {
+	var scheduled []operator.Scheduled
 	for _, j := range jobs {
-		if j.Spec == nil { // it runs after others
-			continue
-		}
-		if t := j.Spec.Next(w.from); !t.IsZero() {
-			next = append(next, upcoming{j, t})
+		if j.Spec != nil {
+			scheduled = append(scheduled, operator.Scheduled{Job: j.Name, Spec: j.Spec, Zone: j.Location})
 		}
 	}
-	heap.Init(&next)
-	var ticks []upcoming
-	for len(next) > 0 && len(ticks) < w.limit {
-		u := next[0]
-		if !w.until.IsZero() && u.tick.After(w.until) {
-			break
-		}
-		ticks = append(ticks, u)
-		if next[0].tick = u.job.Spec.Next(u.tick); next[0].tick.IsZero() {
-			heap.Pop(&next)
-			continue
-		}
-		heap.Fix(&next, 0)
-	}
-	return ticks
+	return operator.Upcoming(scheduled, w)
 }
 
-func (a *app) printTicks(ticks []upcoming, asJSON bool) error {
+func (s streams) printTicks(ticks []operator.Tick, asJSON bool) error {
 	if asJSON {
 		type row struct {
 			Job  string `json:"job"`
 			Tick string `json:"tick"`
 		}
 		rows := []row{}
-		for _, u := range ticks {
-			rows = append(rows, row{u.job.Name, u.tick.In(u.job.Location).Format(time.RFC3339)})
+		for _, t := range ticks {
+			rows = append(rows, row{t.Job, t.At.In(t.Zone).Format(time.RFC3339)})
 		}
-		return a.printJSON(rows)
+		return s.printJSON(rows)
 	}
-	table := tabwriter.NewWriter(a.out, 0, 0, 2, ' ', 0)
+	table := tabwriter.NewWriter(s.out, 0, 0, 2, ' ', 0)
 	fmt.Fprintln(table, "TICK\tZONE\tJOB")
-	for _, u := range ticks {
-		fmt.Fprintf(table, "%s\t%s\t%s\n", u.tick.In(u.job.Location).Format("Mon 2006-01-02 15:04:05 -0700"), u.job.Location, u.job.Name)
+	for _, t := range ticks {
+		fmt.Fprintf(table, "%s\t%s\t%s\n", t.At.In(t.Zone).Format("Mon 2006-01-02 15:04:05 -0700"), t.Zone, t.Job)
 	}
 	return table.Flush()
-}
-
-// merge is a heap of the jobs' next ticks.
-type merge []upcoming
-
-func (m merge) Len() int { return len(m) }
-func (m merge) Less(i, j int) bool {
-	if c := m[i].tick.Compare(m[j].tick); c != 0 {
-		return c < 0
-	}
-	return m[i].job.Name < m[j].job.Name
-}
-func (m merge) Swap(i, j int) { m[i], m[j] = m[j], m[i] }
-func (m *merge) Push(x any)   { *m = append(*m, x.(upcoming)) }
-func (m *merge) Pop() any {
-	old := *m
-	last := old[len(old)-1]
-	*m = old[:len(old)-1]
-	return last
 }

@@ -8,6 +8,7 @@ import (
 	"time"
 
 	"github.com/cronclave/cronclave/internal/journal"
+	"github.com/cronclave/cronclave/internal/operator"
 )
 
 // TestStatusTellsOfPauses with their end and reason, as long as they are on; and jobs of which only replicas know are paused by their tags.
@@ -48,7 +49,7 @@ func TestStatusTellsOfPauses(t *testing.T) {
 		t.Errorf("status:\n%s", strings.Join(lines, "\n"))
 	}
 	run("resume", "report")
-	var st status
+	var st operator.Status
 	if err := json.Unmarshal([]byte(run("status", "--json")), &st); err != nil {
 		t.Fatal(err)
 	}

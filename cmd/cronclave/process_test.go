@@ -66,7 +66,7 @@ func startProcess(t *testing.T, env []string, args ...string) *process {
 	return p
 }
 
-// read waits for a line that matches, and returns what was printed until then.
+// read waits for a line that matches, and returns the output until then.
 func (p *process) read(t *testing.T, pattern string) string {
 	t.Helper()
 	var text strings.Builder

@@ -4,71 +4,12 @@ import (
 	"context"
 	"errors"
 	"fmt"
-	"io"
-	"os"
-	"strings"
-	"sync/atomic"
 
 	"github.com/spf13/cobra"
 
-	"github.com/cronclave/cronclave/internal/command"
 	"github.com/cronclave/cronclave/internal/config"
-	"github.com/cronclave/cronclave/internal/logging"
-	"github.com/cronclave/cronclave/internal/safefile"
-	"github.com/cronclave/cronclave/scheduler/cronspec"
+	"github.com/cronclave/cronclave/internal/replica"
 )
-
-// The exit codes, beside 0 for done.
-const (
-	exitFailed      = 1
-	exitUsage       = 2
-	exitUnavailable = 69 // Redis can't be reached
-	exitNotAcquired = 75
-	exitLeaseLost   = 76
-	exitStale       = 77 // a fencing token
-	exitTimeout     = 124
-)
-
-// streams are where a command reads and writes.
-type streams struct {
-	in       io.Reader
-	out, err io.Writer
-}
-
-// exitError ends the program with a code. Without a cause nothing is printed: it was said before.
-type exitError struct {
-	code  int
-	cause error
-}
-
-func (e exitError) Error() string {
-	if e.cause == nil {
-		return ""
-	}
-	return e.cause.Error()
-}
-
-func (e exitError) Unwrap() error { return e.cause }
-
-func usageError(format string, args ...any) error {
-	return exitError{exitUsage, fmt.Errorf(format, args...)}
-}
-
-// app is what all commands share: the global flags and the streams.
-type app struct {
-	streams
-	configPath string
-	redisURL   string
-	trial      trialRedis
-	rights     rights // that the user of the Redis in use needs
-	namespace  string
-	logLevel   string
-	logFormat  string
-	started    bool                           // the command line was understood
-	logWriter  atomic.Pointer[logging.Writer] // nil before something may be logged
-	force      func(code int)                 // ends the process, whatever the command waits for
-	trust      safefile.Trust                 // whose files are read
-}
 
 // execute runs one command line and returns the exit code. A command that is ended by force is left behind: the process is to end.
 func execute(ctx context.Context, args []string, s streams) int {
@@ -77,7 +18,7 @@ func execute(ctx context.Context, args []string, s streams) int {
 	a := &app{streams: s, force: func(code int) { force(exitError{code: code}) }}
 	ended := make(chan int, 1)
 	go func() {
-		defer a.closeLog(forced) // also if the command panics: what it logged before may say why
+		defer a.closeLog(forced) // also if the command panics: its earlier log lines may hold the reason
 		ended <- a.command(ctx, args)
 	}()
 	var code int
@@ -92,7 +33,7 @@ func execute(ctx context.Context, args []string, s streams) int {
 	return code
 }
 
-// command runs the command and tells what went wrong.
+// command runs the command and prints its error.
 func (a *app) command(ctx context.Context, args []string) (code int) {
 	root := newRoot(a) //nolint:contextcheck // the commands get the context from cobra
 	root.SetArgs(args)
@@ -104,10 +45,14 @@ func (a *app) command(ctx context.Context, args []string) (code int) {
 		return 0
 	}
 	var faults config.Faults
+	var usage replica.UsageError
 	var exit exitError
 	switch {
 	case errors.As(err, &faults):
 		fmt.Fprintln(a.says(), faults.Error())
+		return exitUsage
+	case errors.As(err, &usage):
+		fmt.Fprintln(a.says(), "cronclave:", err)
 		return exitUsage
 	case errors.As(err, &exit):
 		if exit.cause != nil {
@@ -130,7 +75,9 @@ func newRoot(a *app) *cobra.Command {
 		Short: "Highly available cron: N replicas, one jobs.toml, each tick runs once",
 		Long: `cronclave is highly available cron. Run the same binary with the same jobs.toml on N machines: every
 replica runs the schedule, and each tick of each job runs on exactly the replica that wins that job's lock in
-Redis (or on the K replicas that win its K slots).`,
+Redis (or on the K replicas that win its K slots).
+
+` + exitCodeHelp(),
 		Example:       "  cronclave demo\n  cronclave check jobs.toml\n  cronclave run --redis redis://10.0.0.5:6379/0",
 		Version:       version,
 		SilenceErrors: true,
@@ -148,9 +95,9 @@ Redis (or on the K replicas that win its K slots).`,
 	flags.StringVar(&a.logLevel, "log-level", "info", "trace, debug, info, warn or error")
 	flags.StringVar(&a.logFormat, "log-format", "", "text or json (default: text on a terminal)")
 	root.SetVersionTemplate("cronclave {{.Version}}\n")
-	root.AddCommand(a.runCommand(), a.demoCommand(), a.checkCommand(), a.nextCommand(), a.execCommand(), a.lockCommand(),
-		a.statusCommand(), a.historyCommand(), a.cancelCommand(), a.pauseCommand(), a.resumeCommand(), a.logsCommand(), a.triggerCommand(),
-		a.fenceCommand(), a.versionCommand(), a.demoWorkCommand())
+	root.AddCommand(newRunCommand(a), newDemoCommand(a), newCheckCommand(a), newNextCommand(a), newExecCommand(a), newLockCommand(a),
+		newStatusCommand(a), newHistoryCommand(a), newCancelCommand(a), newPauseCommand(a), newResumeCommand(a), newLogsCommand(a), newTriggerCommand(a),
+		newFenceCommand(a), newVersionCommand(a), newDemoWorkCommand(a))
 	root.AddCommand(plannedCommands()...)
 	addCompletion(root)
 	addExamples(root)
@@ -176,87 +123,4 @@ func plannedCommands() []*cobra.Command {
 		})
 	}
 	return commands
-}
-
-// defaultConfig is read if no other is named.
-const defaultConfig = "jobs.toml"
-
-// configFile tells where the configuration is, and whether somebody named it.
-func (a *app) configFile() (path string, named bool) {
-	switch {
-	case a.configPath != "":
-		return a.configPath, true
-	case os.Getenv("CRONCLAVE_CONFIG") != "":
-		return os.Getenv("CRONCLAVE_CONFIG"), true
-	}
-	return defaultConfig, false
-}
-
-// load reads the configuration that a command can't do without.
-func (a *app) load() (*config.Config, error) {
-	if err := a.needConfig(); err != nil {
-		return nil, err
-	}
-	cfg, _, err := a.read()
-	return cfg, err
-}
-
-// needConfig demands that a configuration is named, or there.
-func (a *app) needConfig() error {
-	path, named := a.configFile()
-	if _, err := os.Stat(path); errors.Is(err, os.ErrNotExist) && !named {
-		return usageError("no configuration: there is no %s here; name one with --config or CRONCLAVE_CONFIG", path)
-	}
-	return nil
-}
-
-// read reads the configuration, and tells which files that took, also if it is faulty.
-func (a *app) read() (*config.Config, *config.Files, error) {
-	path, _ := a.configFile()
-	files := &config.Files{}
-	cfg, err := config.Load(path, config.Options{Files: files, Trust: a.trust, Rights: command.Rights})
-	if err == nil && a.namespace != "" {
-		cfg.Namespace = a.namespace
-	}
-	return cfg, files, err
-}
-
-// loadIfNamed reads the configuration if somebody named it; else it is empty, for commands that are run in any folder.
-func (a *app) loadIfNamed() (*config.Config, error) {
-	if _, named := a.configFile(); named {
-		return a.load()
-	}
-	return a.noConfig(), nil
-}
-
-func (a *app) noConfig() *config.Config {
-	return &config.Config{Namespace: orDefault(a.namespace, config.DefaultNamespace)}
-}
-
-func orDefault[T comparable](v, def T) T {
-	var zero T
-	if v == zero {
-		return def
-	}
-	return v
-}
-
-func (a *app) versionCommand() *cobra.Command {
-	var asJSON bool
-	cmd := &cobra.Command{
-		Use: "version", Short: "Print the version, and that of the zone data", Args: cobra.NoArgs, Example: "  cronclave version",
-		RunE: func(*cobra.Command, []string) error {
-			v := struct {
-				Version  string `json:"version"`
-				ZoneData string `json:"zone_data"`
-			}{strings.TrimPrefix(version, "v"), cronspec.ZoneDataVersion()}
-			if asJSON {
-				return a.printJSON(v)
-			}
-			fmt.Fprintf(a.out, "cronclave %s\nzone data %s\n", v.Version, v.ZoneData)
-			return nil
-		},
-	}
-	cmd.Flags().BoolVar(&asJSON, "json", false, "print JSON")
-	return cmd
 }

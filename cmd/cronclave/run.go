@@ -2,8 +2,6 @@ package main
 
 import (
 	"context"
-	"crypto/rand"
-	"errors"
 	"fmt"
 	"os"
 	"runtime/debug"
@@ -15,14 +13,16 @@ import (
 
 	"github.com/cronclave/cronclave/internal/config"
 	"github.com/cronclave/cronclave/internal/embedded"
+	"github.com/cronclave/cronclave/internal/redisconn"
+	"github.com/cronclave/cronclave/internal/replica"
 )
 
-func (a *app) runCommand() *cobra.Command {
+func newRunCommand(a *app) *cobra.Command {
 	var name string
 	var embed, trial bool
 	cmd := &cobra.Command{
 		Use:     "run",
-		Short:   "Run one replica until SIGTERM or SIGINT, then drain; a second signal stops at once",
+		Short:   "Run one replica until SIGTERM or SIGINT, then drain; a second signal kills the jobs and exits",
 		Example: "  cronclave run -c /etc/cronclave/jobs.toml --redis redis://10.0.0.5:6379/0",
 		Args:    cobra.NoArgs,
 		RunE: func(cmd *cobra.Command, _ []string) error {
@@ -30,7 +30,7 @@ func (a *app) runCommand() *cobra.Command {
 		},
 	}
 	cmd.Flags().StringVar(&name, "replica", "", "this replica's name (default: the host's name)")
-	cmd.Flags().BoolVar(&embed, "embedded-redis", false, "run an in-process Redis, for a trial on one machine: it coordinates with nobody else")
+	cmd.Flags().BoolVar(&embed, "embedded-redis", false, "run an in-process Redis, for a trial on one machine: it coordinates with no other replica")
 	cmd.Flags().BoolVar(&trial, "trial", false, "the URL of a demo's embedded Redis comes from stdin; [redis] is ignored")
 	_ = cmd.Flags().MarkHidden("trial") // it is there
 	return cmd
@@ -41,7 +41,7 @@ func (a *app) runCommand() *cobra.Command {
 const heapGrowth = 400
 
 func (a *app) run(ctx context.Context, name string, embed, trial bool) error {
-	if os.Getenv("GOGC") == "" {
+	if os.Getenv(envGC) == "" {
 		debug.SetGCPercent(heapGrowth)
 	}
 	log, err := a.logger()
@@ -58,7 +58,6 @@ func (a *app) run(ctx context.Context, name string, embed, trial bool) error {
 	if err != nil {
 		return err
 	}
-	logWarnings(log, cfg)
 	if name, err = replicaName(name); err != nil {
 		return err
 	}
@@ -68,28 +67,45 @@ func (a *app) run(ctx context.Context, name string, embed, trial bool) error {
 	}
 	defer end()
 	where.confine(cfg)
-	offset, err := clockOffset(os.Getenv("CRONCLAVE_CLOCK_OFFSET"))
+	offset, err := clockOffset(os.Getenv(envClockOffset))
 	if err != nil {
 		return err
 	}
-	r, err := a.newReplica(cfg, identity{name: name, id: name + "-" + strings.ToLower(rand.Text()[:8]), process: processID()}, log, offset)
+	conn, err := a.openRedis(cfg)
 	if err != nil {
 		return err
 	}
-	defer r.close()
+	r, err := replica.New(replica.Config{
+		Jobs: cfg, Files: files, Redis: conn, Trial: where != production, Name: name, Version: version,
+		Log: log, LogDropped: a.logDropped, WardenLog: a.wardenLog(), ClockOffset: offset,
+		Load: func() (*config.Config, *config.Files, error) {
+			cfg, files, err := a.read()
+			if err == nil {
+				where.confine(cfg)
+			}
+			return cfg, files, err
+		},
+	})
+	if err != nil {
+		return err
+	}
+	defer r.Close()
 	reload := make(chan struct{}, 1)
 	ctx, drain := context.WithCancel(ctx)
 	defer drain()
-	down := shutdown{log: log, drain: drain, abort: r.scheduler.Abort, force: func() { a.force(exitFailed) }}
+	down := shutdown{log: log, drain: drain, abort: r.Abort, force: func() { a.force(exitFailed) }}
 	defer down.onSignals(reload)()
-	l := reloader{replica: r, files: files, load: func() (*config.Config, *config.Files, error) {
-		cfg, files, err := a.read()
-		if err == nil {
-			where.confine(cfg)
-		}
-		return cfg, files, err
-	}}
-	return r.run(ctx, where != production, func(ctx context.Context) { l.run(ctx, reload) })
+	return r.Run(ctx, reload)
+}
+
+// wardenLog is this process' own log, unless that leaves warnings out.
+func (a *app) wardenLog() replica.WardenLog {
+	stderr, isFile := behind(a.err).(*os.File)
+	o, err := a.logOptions()
+	if !isFile || err != nil || o.Level > hclog.Warn {
+		return replica.WardenLog{}
+	}
+	return replica.WardenLog{Stderr: stderr, JSON: o.JSON}
 }
 
 // setting is where a replica runs: in production, as a trial with the embedded Redis of its own process, or as one of a demo's.
@@ -117,7 +133,7 @@ func (a *app) settingOf(embed, ofDemo bool) (s setting, end func(), err error) {
 	if err != nil {
 		return 0, end, fmt.Errorf("start the embedded Redis: %w", err)
 	}
-	a.trial = inProcess(server)
+	a.trial = redisconn.InProcess(server)
 	return trialAlone, server.Close, nil
 }
 
@@ -128,12 +144,6 @@ func (s setting) confine(cfg *config.Config) {
 	}
 	if s == demonstration {
 		cfg.Heartbeat, cfg.Server = config.Heartbeat{}, config.Server{}
-	}
-}
-
-func logWarnings(log hclog.Logger, cfg *config.Config) {
-	for _, w := range cfg.Warnings {
-		log.Warn("configuration", "at", w.Place(), "message", w.Message)
 	}
 }
 
@@ -159,13 +169,7 @@ func clockOffset(s string) (time.Duration, error) {
 	}
 	d, err := time.ParseDuration(s)
 	if err != nil {
-		return 0, usageError("CRONCLAVE_CLOCK_OFFSET %q is not a duration, as -3s", s)
+		return 0, usageError("%s %q is not a duration, as -3s", envClockOffset, s)
 	}
 	return d, nil
-}
-
-// refused tells whether waiting can't mend an error at the start.
-func refused(err error) bool {
-	var exit exitError
-	return errors.Is(err, errUnfit) || errors.As(err, &exit)
 }

@@ -31,6 +31,7 @@ func (m leakChecked) Run() int {
 }
 
 // TestScripts runs the command lines of testdata/script, each as a user would, in a folder of its own.
+// Promise: P4, P8
 func TestScripts(t *testing.T) {
 	t.Parallel()
 	testscript.Run(t, testscript.Params{

@@ -54,14 +54,14 @@ func (d *shutdown) signal(s os.Signal) {
 	switch {
 	case d.stage == running:
 		d.stage, d.begun = draining, time.Now()
-		d.log.Info("signal: draining; a second one stops at once", "signal", s.String())
+		d.log.Info("signal: draining; a second one after a second or more kills the jobs and exits", "signal", s.String())
 		d.drain()
 	case d.stage == draining && time.Since(d.begun) < sameSignal:
-		d.log.Info("signal ignored: it came with the first", "signal", s.String())
+		d.log.Info("signal ignored: less than a second after the first", "signal", s.String())
 	case d.stage == draining:
 		d.stage = stopping
 		time.AfterFunc(lastResort, func() {
-			d.log.Error("stopping hangs: ending the process, and leaving its jobs to the warden", "after", lastResort.String())
+			d.log.Error("shutdown hangs: exiting by force; the warden process kills the jobs that are left", "after", lastResort.String())
 			d.force()
 		})
 		d.log.Warn("second signal: stopping at once", "signal", s.String())

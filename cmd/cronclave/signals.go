@@ -34,9 +34,8 @@ func watchSignals(react func(os.Signal), signals ...os.Signal) (stop func()) {
 	}
 }
 
-// stopOnSignal ends the context of what runs in the foreground at the first signal, and calls abort when the user sends another. A
-// terminal that goes (SIGHUP, which comes from the kernel and from the shell) and a reader that goes (SIGPIPE, which comes
-// with every line) only stop it. done ends the watch.
+// stopOnSignal ends the context of foreground work at the first signal, and calls abort when the user sends another. A terminal that goes (SIGHUP,
+// which comes from the kernel and from the shell) and a reader that goes (SIGPIPE, which comes with every line) only stop it. done ends the watch.
 func stopOnSignal(ctx context.Context, log hclog.Logger, abort func()) (run context.Context, done func()) {
 	run, cancel := context.WithCancel(ctx)
 	signals := []os.Signal{syscall.SIGINT, syscall.SIGTERM, syscall.SIGPIPE}

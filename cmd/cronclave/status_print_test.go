@@ -6,23 +6,24 @@ import (
 	"time"
 
 	"github.com/cronclave/cronclave/internal/journal"
+	"github.com/cronclave/cronclave/internal/operator"
 )
 
 func TestStatusReadsWell(t *testing.T) {
 	now := time.Date(2026, 3, 1, 12, 0, 0, 0, time.UTC)
 	next := now.Add(time.Minute)
-	st := &status{
-		Namespace: "default", Now: now, Leader: &statusLeader{"a", 7},
-		Replicas: []statusReplica{
+	st := &operator.Status{
+		Namespace: "default", Now: now, Leader: &operator.Leader{Replica: "a", Token: 7},
+		Replicas: []operator.Replica{
 			{Name: "a", Version: "v1", Started: now.Add(-time.Hour), Seen: now.Add(-1400 * time.Millisecond), ConfigDigest: "0123456789abcdef", ClockOffsetMS: -3},
 			{Name: "b", Version: "v1", Started: now.Add(-time.Hour), Seen: now.Add(time.Millisecond), ConfigDigest: "0123456789abcdef", Running: 2},
 		},
-		Jobs: []statusJob{
+		Jobs: []operator.Job{
 			{Name: "asked", Schedule: []string{"@daily"}, Last: &journal.Record{Started: now, Trigger: "manual", Outcome: "ok", FailedTries: 2}},
 			{Name: "quiet", Schedule: []string{"@daily"}},
-			{Name: "wordy", Schedule: []string{"* * * * *"}, Next: &next, Holders: []statusHolder{{Replica: "b", Slot: 1}},
+			{Name: "wordy", Schedule: []string{"* * * * *"}, Next: &next, Holders: []operator.Holder{{Replica: "b", Slot: 1}},
 				Last:   &journal.Record{Tick: now, Outcome: "failed", Reason: "exec: \"/no/such/program\": no such file or directory\nand more"},
-				recent: []journal.Record{{Outcome: "failed"}, {Outcome: "ok"}, {Outcome: "missed"}, {Outcome: "ok"}, {Outcome: "failed", Retried: true}, {Outcome: "timeout", Retried: true}}},
+				Recent: []journal.Record{{Outcome: "failed"}, {Outcome: "ok"}, {Outcome: "missed"}, {Outcome: "ok"}, {Outcome: "failed", Retried: true}, {Outcome: "timeout", Retried: true}}},
 		},
 	}
 	want := `namespace default at 2026-03-01T12:00:00Z, leader a
@@ -44,8 +45,8 @@ wordy  * * * * *  2026-03-01T12:00:00Z failed exec: "/no/such/program": no such 
 
 func TestStatusOfNobodyReadsWell(t *testing.T) {
 	now := time.Date(2026, 3, 1, 12, 0, 0, 0, time.UTC)
-	st := &status{Namespace: "default", Now: now,
-		Jobs: []statusJob{{Name: "load", Schedule: []string{"@daily"}, Paused: true, PausedSince: &now}}}
+	st := &operator.Status{Namespace: "default", Now: now,
+		Jobs: []operator.Job{{Name: "load", Schedule: []string{"@daily"}, Paused: true, PausedSince: &now}}}
 	want := `namespace default at 2026-03-01T12:00:00Z, leader nobody
 
 JOB   SCHEDULE  LAST  LAST 10  NEXT  HELD BY

@@ -7,10 +7,12 @@ import (
 	"time"
 
 	"github.com/cronclave/cronclave/internal/config"
+	"github.com/cronclave/cronclave/internal/operator"
+	"github.com/cronclave/cronclave/internal/replica"
 )
 
-// TestStatusTellsTheNextTick by what replicas have described, whatever their jobs except; and by what a replica of before there were
-// exceptions has.
+// TestStatusTellsTheNextTick finds the next tick in the descriptions of replicas, whatever their jobs except, and in that of a replica older than
+// exceptions.
 func TestStatusTellsTheNextTick(t *testing.T) {
 	t.Parallel()
 	s, rdb, j := startJournal(t)
@@ -35,7 +37,7 @@ func TestStatusTellsTheNextTick(t *testing.T) {
 	})
 	add("starts", noon(100), func(j *config.Job) { j.StartsAt = day.AddDate(0, 0, 100) })
 	add("expired", time.Time{}, func(j *config.Job) { j.ExpiresAt = day.AddDate(0, 0, -1) })
-	if err := j.DescribeJobs(t.Context(), describe(&cfg, time.Now())); err != nil {
+	if err := j.DescribeJobs(t.Context(), replica.DescribeJobs(&cfg, time.Now())); err != nil {
 		t.Fatal(err)
 	}
 	const old = `{"name":"old","schedule":["0 0 1 1 *"],"timezone":"UTC","parallel":1,"per_tick":1,"digest":"x","enabled":true,"seen":"2026-01-01T00:00:00Z"}`
@@ -47,7 +49,7 @@ func TestStatusTellsTheNextTick(t *testing.T) {
 	if code := execute(t.Context(), []string{"status", "--json", "--redis", s.URL()}, streams{out: &out, err: &said}); code != 0 {
 		t.Fatalf("exit code %d\n%s", code, &said)
 	}
-	var st status
+	var st operator.Status
 	if err := json.Unmarshal(out.Bytes(), &st); err != nil {
 		t.Fatal(err)
 	}
@@ -62,18 +64,5 @@ func TestStatusTellsTheNextTick(t *testing.T) {
 		if !next.Equal(want[got.Name]) {
 			t.Errorf("%s: next is %v, want %v", got.Name, next, want[got.Name])
 		}
-	}
-}
-
-// TestDatesSince: what is told of a calendar is what may still matter anywhere.
-func TestDatesSince(t *testing.T) {
-	dates := []string{"2026-01-01", "2026-12-24", "2026-12-25"}
-	for day, want := range map[int]int{23: 2, 24: 2, 25: 1, 26: 0} {
-		if got := datesSince(dates, time.Date(2026, 12, day, 1, 0, 0, 0, time.UTC)); len(got) != want {
-			t.Errorf("from day %d: %v", day, got)
-		}
-	}
-	if got := datesSince(nil, time.Now()); len(got) != 0 {
-		t.Error(got)
 	}
 }

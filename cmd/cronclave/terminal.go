@@ -12,8 +12,9 @@ import (
 	"github.com/mattn/go-isatty"
 )
 
-// terminal is stdout or stderr where that is a terminal. All that a command prints goes through it. Names, output and errors may come from others,
-// who could otherwise move the cursor, hide lines or answer in the user's name: what is no text is quoted. Colours pass, since a command uses them.
+// terminal is stdout or stderr where that is a terminal. All output of a command goes through it. Names, output and errors may come from others, and
+// could otherwise move the cursor, hide lines or answer in the user's name, so bytes that are no text are quoted. Colours pass, since a command uses
+// them.
 type terminal struct {
 	file io.Writer
 
@@ -21,7 +22,7 @@ type terminal struct {
 	rest []byte // the beginning of a character, whose end comes with the next Write
 }
 
-// onTerminal puts a file behind a terminal's quotes, if it is one. Elsewhere, as in a pipe, what is printed stays as it is, byte by byte.
+// onTerminal puts a file behind a terminal's quotes, if it is one. Elsewhere, as in a pipe, the output stays as it is, byte by byte.
 func onTerminal(f *os.File) io.Writer {
 	if !isatty.IsTerminal(f.Fd()) {
 		return f
@@ -57,7 +58,7 @@ func (t *terminal) Write(p []byte) (int, error) {
 // colours are the sequences that pass: neither concealed, nor black, nor with a background.
 var colours = regexp.MustCompile(`^\x1b\[(?:(?:0|1|2|3|4|22|39|3[1-7]|9[1-7])(?:;(?:0|1|2|3|4|22|39|3[1-7]|9[1-7]))*)?m`)
 
-// quoteControls quotes what is no text as JSON does it, so that JSON stays JSON: all control characters but the ends of lines and tabs, those
+// quoteControls quotes bytes that are no text as JSON does it, so that JSON stays JSON: all control characters but the ends of lines and tabs, those
 // that change the direction of writing, and bytes that are no characters. rest is the beginning of a character at the end.
 func quoteControls(text []byte) (quoted, rest []byte) {
 	for len(text) > 0 {

@@ -11,7 +11,7 @@ import (
 	"github.com/cronclave/cronclave/internal/journal"
 )
 
-// evil clears the screen, sets the terminal's title, hides what follows, and turns the direction of writing.
+// evil clears the screen, sets the terminal's title, hides the following text, and turns the direction of writing.
 const evil = "\x1b[2J\x1b]0;gone\a\u009b8m\x9b8m\u202ename\rover"
 
 // TestNothingCommandsATerminal has Redis, a configuration and a job say what a terminal would obey. On a terminal it is quoted, in a pipe it is not.

@@ -8,7 +8,7 @@ import (
 	"text/tabwriter"
 )
 
-// goals are what each package is to come to, and stay within.
+// goals are the figures that each package is to reach, and stay within.
 var goals = map[string]int{"cycle": 8, "fields": 25, "booleans": 4, "methods": 40, "function": 60, "file": 400}
 
 // limits are the most that each package may have of each measure, by import path below the module.

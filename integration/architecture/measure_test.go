@@ -6,7 +6,6 @@ import (
 	"fmt"
 	"go/ast"
 	"go/importer"
-	"go/parser"
 	"go/token"
 	"go/types"
 	"io"
@@ -27,7 +26,7 @@ type figure struct {
 // figures are the measures of one package, by the names of [measures].
 type figures map[string]figure
 
-// measures are what a package is measured by. None of them says that code is good; each has grown wherever code was hard to read.
+// measures are the measures of a package. None of them says that code is good; each has grown wherever code was hard to read.
 var measures = []string{
 	"cycle",    // files in the largest cycle: each needs all others to be understood
 	"fields",   // of the widest struct
@@ -48,7 +47,7 @@ func (f figures) raise(measure string, count int, where string) {
 
 // exports lists the compiled packages that the module needs, by their import paths.
 func exports() (map[string]string, error) {
-	cmd := exec.Command("go", "list", "-export", "-deps", "-json=ImportPath,Export", fmt.Sprintf("-race=%t", race.Enabled), "./cmd/...", "./internal/...") // what the tests have compiled
+	cmd := exec.Command("go", "list", "-export", "-deps", "-json=ImportPath,Export", fmt.Sprintf("-race=%t", race.Enabled), "./cmd/...", "./internal/...") // the form in which the tests are compiled
 	cmd.Dir, cmd.Env = root, append(os.Environ(), "GOOS=linux")
 	out, err := cmd.StdoutPipe()
 	if err != nil {
@@ -72,13 +71,9 @@ func exports() (map[string]string, error) {
 // measure takes the figures of a package from its files that are no tests.
 func measure(p pkg, compiled map[string]string) (figures, error) {
 	set := token.NewFileSet()
-	var files []*ast.File
-	for _, name := range p.GoFiles {
-		f, err := parser.ParseFile(set, filepath.Join(p.Dir, name), nil, parser.SkipObjectResolution)
-		if err != nil {
-			return nil, fmt.Errorf("measure %s: %w", p.ImportPath, err)
-		}
-		files = append(files, f)
+	files, err := sources(set, p)
+	if err != nil {
+		return nil, err
 	}
 	open := func(path string) (io.ReadCloser, error) { return os.Open(compiled[path]) }
 	info := &types.Info{Uses: map[*ast.Ident]types.Object{}}
@@ -97,7 +92,7 @@ func measure(p pkg, compiled map[string]string) (figures, error) {
 	return found, nil
 }
 
-// ofFile measures what the text of a file tells.
+// ofFile measures the text of a file.
 func (f figures) ofFile(set *token.FileSet, file *ast.File) {
 	name := filepath.Base(set.Position(file.Pos()).Filename)
 	lines := set.File(file.Pos()).LineCount()
@@ -110,7 +105,7 @@ func (f figures) ofFile(set *token.FileSet, file *ast.File) {
 	}
 }
 
-// ofTypes measures what is declared in a package.
+// ofTypes measures the declarations of a package.
 func (f figures) ofTypes(checked *types.Package) {
 	exported := 0
 	for _, name := range checked.Scope().Names() {
@@ -128,7 +123,7 @@ func (f figures) ofTypes(checked *types.Package) {
 				exported++
 			}
 		}
-		if s, ok := named.Underlying().(*types.Struct); ok {
+		if s, ok := named.Underlying().(*types.Struct); ok && (s.NumFields() == 0 || s.Field(0).Pkg() == checked) { // else it is declared elsewhere
 			f.raise("fields", s.NumFields(), name)
 			f.raise("booleans", booleans(s), name)
 		}
@@ -145,10 +140,10 @@ func booleans(s *types.Struct) (n int) {
 	return n
 }
 
-// graph is which files use what which others declare.
+// graph has, for each file, the files whose declarations it uses.
 type graph map[string]map[string]bool
 
-// fileGraph has an edge from each file to those that declare what it uses: functions, types, variables, constants, fields and methods.
+// fileGraph has an edge from each file to the files that declare the functions, types, variables, constants, fields and methods that it uses.
 func fileGraph(set *token.FileSet, files []*ast.File, checked *types.Package, info *types.Info) graph {
 	in := func(at token.Pos) string { return filepath.Base(set.Position(at).Filename) }
 	g := graph{}

@@ -1,5 +1,5 @@
-// Package architecture holds the rules of the house as tests: which package may import what, and what no package
-// does. docs/design.md tells the house; a rule here carries its reason, which a broken rule prints.
+// Package architecture holds the rules of the house as tests: which package may import which others, and calls that
+// no package makes. docs/architecture.md lists the packages; a rule here carries its reason, which a broken rule prints.
 package architecture
 
 import (
@@ -10,23 +10,29 @@ import (
 
 const module = "github.com/cronclave/cronclave"
 
-// room is a package with all below it that has no room of its own, and what it may import of the module.
+// room is a package with all below it that has no room of its own, and the packages of the module that it may import.
 type room struct {
 	path   string   // below the module
 	may    []string // rooms; nil for none, everything for all
 	reason string
 }
 
-// everything is for those who wire the parts together.
+// everything is for packages that wire the parts together.
 var everything = []string{"*"}
 
 // house lists every room; a package outside of them has no place yet.
 var house = []room{
-	{"locking", nil, "locks are a library that stands alone: who wants nothing but locks gets nothing but locks"},
-	{"locking/locktest", []string{"locking"}, "the conformance suite runs against any Redis that is handed in"},
-	{"election", []string{"locking"}, "who runs a tick is decided by leases alone"},
-	{"scheduler", []string{"election", "scheduler/cronspec", "internal/multierr"}, "the scheduler declares what else it needs as interfaces"},
+	{"internal/lease/clock", nil, "how long a lease lasts depends on two clocks and on nothing else"},
+	{"internal/lease", []string{"internal/lease/clock"}, "what a lock is asked and answers does not depend on where it is kept"},
+	{"internal/lease/register", []string{"internal/lease", "internal/lease/clock"}, "the rules are compared with the scripts, so they must be pure"},
+	{"internal/lease/script", []string{"internal/lease", "internal/lease/clock"}, "the scripts are data: what they are given does not depend on how they are sent"},
+	{"internal/lease/engine", []string{"internal/backoff", "internal/lease", "internal/lease/clock", "internal/lease/register", "internal/lease/script"}, "leases are kept in one way, whichever package they are for"},
+	{"locking", []string{"internal/lease", "internal/lease/engine"}, "locks are a library that stands alone: its users import nothing but locks"},
+	{"locking/locktest", []string{"internal/lease/engine", "locking"}, "the conformance suite runs against any Redis that is handed in"},
+	{"election", []string{"internal/backoff", "internal/lease/engine", "locking"}, "leases alone decide which replica runs a tick"},
+	{"scheduler", []string{"election", "scheduler/cronspec", "scheduler/internal/agenda", "internal/multierr"}, "the scheduler declares what else it needs as interfaces"},
 	{"scheduler/cronspec", nil, "the next tick is a pure function of expressions and zones"},
+	{"scheduler/internal/agenda", []string{"scheduler/cronspec"}, "what is to be asked for next follows from what happened and from the clock that the caller reads: the agenda does no I/O"},
 	{"internal/safefile", nil, "all that opens files from outside uses it, so it knows nothing of them"},
 	{"internal/config", []string{"internal/safefile", "scheduler/cronspec"}, "configuration is data; only cron expressions are checked by their own package"},
 	{"internal/command", []string{"internal/exhaustion", "internal/safefile"}, "processes know nothing of leases and schedules"},
@@ -34,11 +40,19 @@ var house = []room{
 	{"internal/journal", []string{"internal/multierr"}, "correctness never reads the journal, so nothing below it may matter"},
 	{"internal/journal/journaltest", []string{"internal/journal"}, "the conformance suite runs against any Redis that is handed in"},
 	{"internal/exhaustion", nil, "what a machine lacks is judged below everything that starts something"},
+	{"internal/backoff", nil, "everything that tries again pauses in one way"},
 	{"internal/multierr", nil, "errors are joined below everything that has any"},
 	{"internal/httpapi", []string{"internal/safefile"}, "the API sees the rest through small interfaces"},
 	{"internal/logging", nil, "log output must wait for nothing, so it knows of nothing that could hang"},
 	{"internal/race", nil, "tests of every package ask whether the race detector is on"},
 	{"internal/resp", nil, "whether a reply is well-formed does not depend on what it says"},
+	{"internal/proc", nil, "what a process is known by depends on nothing of ours"},
+	{"internal/replica", []string{"election", "internal/backoff", "internal/command", "internal/config", "internal/exhaustion", "internal/httpapi", "internal/journal", "internal/logging",
+		"internal/operator", "internal/proc", "internal/redisconn", "internal/safefile", "internal/warden", "locking", "scheduler"}, "one replica wires all parts together, and knows nothing of flags"},
+	{"internal/demo", []string{"election", "internal/config", "internal/embedded", "internal/journal", "internal/redisconn", "locking", "scheduler/cronspec"}, "the demo starts replicas as processes, and looks at them from outside"},
+	{"internal/redisconn", []string{"locking", "internal/config", "internal/embedded", "internal/resp", "internal/safefile"}, "a URL becomes a client in one place, which knows nothing of jobs"},
+	{"internal/docpage", nil, "tests of every package hold their pages with it"},
+	{"internal/operator", []string{"election", "internal/journal", "internal/redisconn", "locking", "scheduler", "scheduler/cronspec"}, "a cluster is seen and steered through Redis alone, without a configuration or a replica"},
 	{"internal/embedded", nil, "the embedded server takes the place of Redis, which knows nothing of us"},
 	{"cmd", everything, "wiring knows every part"},
 	{"integration", everything, "tests see what users see, and what the parts are made of"},
@@ -53,7 +67,7 @@ type guest struct {
 }
 
 var guests = []guest{
-	{"github.com/redis/go-redis", []string{"locking", "locking/locktest", "internal/journal", "internal/journal/journaltest", "internal/embedded", "cmd"}, true,
+	{"github.com/redis/go-redis", []string{"internal/lease/engine", "locking", "locking/locktest", "internal/journal", "internal/journal/journaltest", "internal/embedded", "internal/redisconn", "cmd"}, true,
 		"Redis is spoken to in few places, or its failures are handled in none"},
 	{"github.com/robfig/cron", []string{"scheduler/cronspec"}, true,
 		"its parser is used behind guards against its panics, its engine never"},
@@ -64,10 +78,10 @@ var guests = []guest{
 	{"github.com/testcontainers", nil, false,
 		"only the integration tests need a container engine"},
 	{"github.com/anishathalye/porcupine", nil, false,
-		"histories are recorded where a real Redis is; who imports a suite of ours must not get a checker with it"},
+		"histories are recorded where a real Redis is; importers of a suite of ours must not get a checker with it"},
 }
 
-// pkg is what the rules look at: a package's imports, as go list has them.
+// pkg is the input of the rules: a package's imports, as go list has them.
 type pkg struct {
 	ImportPath   string
 	Dir          string
@@ -83,7 +97,7 @@ func importFaults(packages []pkg) []string {
 	for _, p := range packages {
 		here, ok := roomOf(p.ImportPath)
 		if !ok {
-			faults = append(faults, fmt.Sprintf("%s has no place in the house: give it one in docs/design.md and here", p.ImportPath))
+			faults = append(faults, fmt.Sprintf("%s has no place in the house: give it one in docs/architecture.md and here", p.ImportPath))
 			continue
 		}
 		faults = append(faults, houseFaults(p, here)...)
@@ -103,7 +117,7 @@ func roomOf(importPath string) (room, bool) {
 	return found, found.path != ""
 }
 
-// within tells whether a path is the prefix or lies below it; a major version's suffix does not matter.
+// within returns whether a path is the prefix or lies below it; a major version's suffix does not matter.
 func within(path, prefix string) bool {
 	return path == prefix || strings.HasPrefix(path, prefix+"/")
 }

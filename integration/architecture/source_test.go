@@ -16,19 +16,31 @@ var scriptCalls = []string{"NewScript", "NewScriptServerSHA", "Eval", "EvalRO", 
 
 // sourceFaults reads the files of a package that are no tests, and finds the calls that it must not make.
 func sourceFaults(p pkg) ([]string, error) {
+	set := token.NewFileSet()
+	files, err := sources(set, p)
+	if err != nil {
+		return nil, err
+	}
 	var faults []string
-	for _, name := range p.GoFiles {
-		files := token.NewFileSet()
-		file, err := parser.ParseFile(files, filepath.Join(p.Dir, name), nil, parser.SkipObjectResolution)
-		if err != nil {
-			return nil, fmt.Errorf("read the source of %s: %w", p.ImportPath, err)
-		}
-		for _, f := range fileFaults(file, p.ImportPath, name) {
-			at := files.Position(f.at)
+	for i, name := range p.GoFiles {
+		for _, f := range fileFaults(files[i], p.ImportPath, name) {
+			at := set.Position(f.at)
 			faults = append(faults, fmt.Sprintf("%s/%s:%d: %s", p.ImportPath, name, at.Line, f.message))
 		}
 	}
 	return faults, nil
+}
+
+// sources parses the files of a package that are no tests, in the order of p.GoFiles.
+func sources(set *token.FileSet, p pkg) (files []*ast.File, err error) {
+	for _, name := range p.GoFiles {
+		file, err := parser.ParseFile(set, filepath.Join(p.Dir, name), nil, parser.SkipObjectResolution)
+		if err != nil {
+			return nil, fmt.Errorf("read the source of %s: %w", p.ImportPath, err)
+		}
+		files = append(files, file)
+	}
+	return files, nil
 }
 
 type callFault struct {
@@ -36,10 +48,10 @@ type callFault struct {
 	message string
 }
 
-// fileFaults looks at every call of a file; exits tells whether it may end the process.
+// fileFaults inspects every call of a file; exits is true where the file may end the process.
 func fileFaults(file *ast.File, importPath, name string) []callFault {
 	exits := within(importPath, module+"/cmd") && path.Base(name) == "main.go"
-	lua := within(importPath, module+"/locking") || within(importPath, module+"/integration/classics") // what others have published
+	lua := within(importPath, module+"/internal/lease/engine") || within(importPath, module+"/integration/classics") // published code of other projects
 	redis := importsGuest(file, "github.com/redis/go-redis")
 	var faults []callFault
 	ast.Inspect(file, func(n ast.Node) bool {
@@ -53,7 +65,7 @@ func fileFaults(file *ast.File, importPath, name string) []callFault {
 		case !exits && slices.Contains([]string{"os.Exit", "syscall.Exit", "log.Fatal", "log.Fatalf", "log.Fatalln"}, name):
 			faults = append(faults, callFault{call.Pos(), name + ": only main.go of a command ends the process, after all clean-up"})
 		case !lua && redis && slices.Contains(scriptCalls, name[strings.LastIndex(name, ".")+1:]):
-			faults = append(faults, callFault{call.Pos(), name + ": Lua is in locking alone, where its atomicity is argued and tested"})
+			faults = append(faults, callFault{call.Pos(), name + ": Lua is in internal/lease/script alone, where its atomicity is argued and tested"})
 		}
 		return true
 	})
@@ -85,8 +97,8 @@ func importsGuest(file *ast.File, prefix string) bool {
 func luaFaults(paths []string) []string {
 	var faults []string
 	for _, p := range paths {
-		if path.Ext(p) == ".lua" && !within(p, "locking") {
-			faults = append(faults, p+": Lua is in locking alone, where its atomicity is argued and tested")
+		if path.Ext(p) == ".lua" && !within(p, "internal/lease/script") {
+			faults = append(faults, p+": Lua is in internal/lease/script alone, where its atomicity is argued and tested")
 		}
 	}
 	return faults

@@ -1,9 +1,9 @@
-// Package classics has the locks and semaphores on Redis that everybody knows, each as it was published, and each
-// with its fault. It is for tests alone: the tests of integration break every one of them, step by step, on a real Redis, put ours
-// through the same, and demand of the checker of histories that it tells them apart. docs/locks.md tells the story.
+// Package classics has the well-known locks and semaphores on Redis, each as it was published, and each with its
+// fault. It is for tests alone. The tests of integration break every one of them, step by step, on a real Redis, and
+// put ours through the same; the checker of histories must find each fault. docs/locks.md describes them.
 //
-// What the publications leave to chance is a parameter here: the client's clock, what happens between two commands, in which
-// order nodes are reached.
+// A matter that the publications leave to chance is a parameter here: the client's clock, the events between two
+// commands, the order in which nodes are reached.
 package classics
 
 import (
@@ -14,10 +14,11 @@ import (
 	"github.com/redis/go-redis/v9"
 )
 
-// ErrDied is for a [Gap] in which the client dies.
+// ErrDied is the error of a [Gap] in which the client dies.
 var ErrDied = errors.New("the client died here")
 
-// Gap is what happens between two commands of a client: other clients, or its end, if it returns an error. Nil is nothing.
+// Gap runs between two commands of a client: it lets other clients work, or ends the client by an error. Nil does
+// nothing.
 type Gap func() error
 
 func (g Gap) pass() error {
@@ -40,7 +41,7 @@ func deleteOwn(ctx context.Context, c redis.Scripter, key, id string) (bool, err
 	return n == 1, err
 }
 
-// setNX takes a key that expires, if nobody has it.
+// setNX takes a key that expires, if it does not exist.
 func setNX(ctx context.Context, c redis.Cmdable, key, id string, ttl time.Duration) (bool, error) {
 	err := c.SetArgs(ctx, key, id, redis.SetArgs{Mode: "NX", TTL: ttl}).Err()
 	if errors.Is(err, redis.Nil) {

@@ -8,17 +8,18 @@ import (
 	"github.com/redis/go-redis/v9"
 )
 
-// GetSet keeps in the key until when the lock is held, by the client's clock, and takes an expired one over by GETSET:
-// "Design pattern: locking with SETNX" in the documentation of SETNX, discouraged there since Redlock.
+// GetSet keeps in the key until when the lock is held, by the client's clock, and takes an expired one over by
+// GETSET: "Design pattern: locking with SETNX" in the documentation of SETNX, discouraged there since Redlock.
 //
-// Its fault: whether a lock has expired is decided by the clock of whoever wants it. (Besides, losers overwrite the winner's time.)
+// Its fault: the clock of the client that wants the lock decides whether it has expired. (Besides, losers overwrite
+// the winner's time.)
 type GetSet struct {
 	Redis   redis.Cmdable
 	Timeout time.Duration
 	Clock   Clock
 }
 
-// Acquire tells whether it took the lock.
+// Acquire returns whether it took the lock.
 func (l GetSet) Acquire(ctx context.Context, key string) (bool, error) {
 	mine := l.Clock().Add(l.Timeout + time.Second).Unix()
 	won, err := l.Redis.SetNX(ctx, key, mine, 0).Result()

@@ -24,7 +24,7 @@ type Node interface {
 	redis.Scripter
 }
 
-// Acquire tells whether it took the lock, and for how long.
+// Acquire returns whether it took the lock, and for how long.
 func (l Redlock) Acquire(ctx context.Context, key, id string) (valid time.Duration, ok bool) {
 	began := l.Clock()
 	votes := 0
@@ -32,7 +32,7 @@ func (l Redlock) Acquire(ctx context.Context, key, id string) (valid time.Durati
 		if n == nil {
 			continue
 		}
-		if won, err := setNX(ctx, n, key, id, l.TTL); err == nil && won { // a node that fails is one that said no
+		if won, err := setNX(ctx, n, key, id, l.TTL); err == nil && won { // a node that fails counts as a no
 			votes++
 		}
 	}
@@ -45,7 +45,7 @@ func (l Redlock) Acquire(ctx context.Context, key, id string) (valid time.Durati
 	return 0, false
 }
 
-// Release gives the key back on all nodes; it tells whether any still had it.
+// Release gives the key back on all nodes, and returns whether any still had it.
 func (l Redlock) Release(ctx context.Context, key, id string) bool {
 	had := false
 	for _, n := range l.Nodes {

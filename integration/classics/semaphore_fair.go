@@ -7,11 +7,12 @@ import (
 	"github.com/redis/go-redis/v9"
 )
 
-// FairSemaphore ranks by a counter instead of clocks, and keeps the times in a second sorted set, only to throw out the dead:
-// Redis in Action, 6.3.2.
+// FairSemaphore ranks by a counter instead of clocks, and keeps the times in a second sorted set, only to remove dead
+// holders: Redis in Action, 6.3.2.
 //
-// Its fault: between taking a number and entering it others pass. Each who has a smaller number and enters later is first again,
-// and nobody tells those who are inside. The book sees it, calls it less likely, and (6.3.4) puts a lock around it.
+// Its fault: other clients pass between taking a number and entering it. A client with a smaller number that enters
+// later is first again, and the holders inside do not notice. The book sees it, calls it less likely, and (6.3.4)
+// puts a lock around it.
 type FairSemaphore struct {
 	Redis   redis.Cmdable
 	Limit   int64
@@ -20,7 +21,7 @@ type FairSemaphore struct {
 	Gap     Gap
 }
 
-// Acquire tells whether it is inside.
+// Acquire returns whether it is inside.
 func (s FairSemaphore) Acquire(ctx context.Context, key, id string) (bool, error) {
 	owners, counter := key+":owner", key+":counter"
 	now := s.Clock()

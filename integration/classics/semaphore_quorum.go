@@ -7,11 +7,12 @@ import (
 	"github.com/redis/go-redis/v9"
 )
 
-// QuorumSemaphore is Redlock with a semaphore on each node in the place of the key: a node lets in whom it has room for, and
-// who has a majority of the nodes is inside. RedlockSemaphore of redis-semaphore (npm) is made like this.
+// QuorumSemaphore is Redlock with a semaphore on each node in the place of the key: a node admits as many clients as
+// it has room for, and a client with a majority of the nodes is inside. RedlockSemaphore of redis-semaphore (npm) is
+// made like this.
 //
-// Its fault: two majorities share a node, but a node that has room for eight tells both yes. N nodes have N x Limit votes, and a
-// holder needs just over half of N.
+// Its fault: two majorities share a node, but a node that has room for eight admits both. N nodes have N x Limit
+// votes, and a holder needs just over half of N.
 type QuorumSemaphore struct {
 	Nodes   []Node
 	Limit   int
@@ -33,10 +34,10 @@ func (s QuorumSemaphore) Ask(ctx context.Context, node int, key, id string) (boo
 	return n == 1, err
 }
 
-// Enough tells whether so many votes let in.
+// Enough returns whether so many votes suffice.
 func (s QuorumSemaphore) Enough(votes int) bool { return votes > len(s.Nodes)/2 }
 
-// Acquire asks one node after the other, with nobody in between.
+// Acquire asks one node after the other, with no other client in between.
 func (s QuorumSemaphore) Acquire(ctx context.Context, key, id string) (bool, error) {
 	votes := 0
 	for node := range s.Nodes {

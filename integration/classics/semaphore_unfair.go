@@ -8,10 +8,11 @@ import (
 	"github.com/redis/go-redis/v9"
 )
 
-// UnfairSemaphore is a sorted set of holders by the time at which they came: Redis in Action, 6.3.1. Who is among the
-// first is inside.
+// UnfairSemaphore is a sorted set of holders by the time at which they came: Redis in Action, 6.3.1. The first Limit
+// of them are inside.
 //
-// Its fault, which the book names: the time is the client's. Whose clock is late is first, whoever is inside already.
+// Its fault, which the book names: the time is the client's. A client whose clock is late is first, even when others
+// are inside already.
 type UnfairSemaphore struct {
 	Redis   redis.Cmdable
 	Limit   int64
@@ -19,7 +20,7 @@ type UnfairSemaphore struct {
 	Clock   Clock
 }
 
-// Acquire tells whether it is inside.
+// Acquire returns whether it is inside.
 func (s UnfairSemaphore) Acquire(ctx context.Context, key, id string) (bool, error) {
 	now := s.Clock()
 	var rank *redis.IntCmd

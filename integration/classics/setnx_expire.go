@@ -7,17 +7,17 @@ import (
 	"github.com/redis/go-redis/v9"
 )
 
-// SetNXExpire takes the lock by SETNX and lets it expire by EXPIRE: Redis in Action (Carlson 2013), 6.2.5, whose losers
-// also give a lock without a time to live one; the many copies of it leave that out, and so does this one.
+// SetNXExpire takes the lock by SETNX and lets it expire by EXPIRE: Redis in Action (Carlson 2013), 6.2.5, whose
+// losers also give a lock without a time to live one; the many copies of it leave that out, and so does this one.
 //
-// Its fault: who dies between the two commands leaves a lock that nothing ever ends.
+// Its fault: a client that dies between the two commands leaves a lock that never ends.
 type SetNXExpire struct {
 	Redis redis.Cmdable
 	TTL   time.Duration
 	Gap   Gap
 }
 
-// Acquire tells whether it took the lock.
+// Acquire returns whether it took the lock.
 func (l SetNXExpire) Acquire(ctx context.Context, key, id string) (bool, error) {
 	won, err := l.Redis.SetNX(ctx, key, id, 0).Result()
 	if err != nil || !won {

@@ -10,7 +10,7 @@ import (
 	"github.com/anishathalye/porcupine"
 )
 
-// Rule is what a history may break.
+// Rule is a rule that a history may break.
 type Rule string
 
 // The rules. Overlap and Tokens are found by looking at the operations one by one; Order is the whole, found by search. A history
@@ -34,8 +34,9 @@ func (f Fault) String() string { return string(f.Rule) + ": " + f.Detail }
 // recorded in pieces, each on a lock of its own.
 const MaxOps = 60_000
 
-// Check returns what is wrong with the history; nothing if all is well. Not to know is a fault too. The search for an order may
-// take as long as patience; it is left out where there is none for certain, since such searches are the longest.
+// Check returns the faults of the history; none if all is well. A history without a verdict is a fault too. The
+// search for an order may take as long as patience. It is left out where certainly no order exists, since such
+// searches are the longest.
 func (h *History) Check(patience time.Duration) []Fault {
 	ops := h.Ops()
 	if faults := slices.Concat(overlaps(ops, h.rules.slots), fallBacks(ops)); len(faults) > 0 {
@@ -59,7 +60,7 @@ func search(ops []Op, rules rules, patience time.Duration) []Fault {
 	}
 }
 
-// Broken tells which rules the faults are about, each once.
+// Broken returns the rules that the faults are about, each once.
 func Broken(faults []Fault) []Rule {
 	var rules []Rule
 	for _, f := range faults {
@@ -157,7 +158,7 @@ func fallBacks(ops []Op) []Fault {
 	return faults
 }
 
-// unexplained tells where the longest attempt at an order ended: the first operations that had no place in it.
+// unexplained describes where the longest attempt at an order ended: the first operations that had no place in it.
 func unexplained(ops []Op, rules rules) string {
 	const patience, show = 10 * time.Second, 5
 	_, info := porcupine.CheckOperationsVerbose(model(rules), operations(ops), patience)

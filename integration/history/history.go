@@ -1,9 +1,11 @@
-// Package history records what the clients of one lock did and saw, and checks that it can be explained: that the operations,
-// each put at one instant between its call and its return, are what a lock with so many slots does, and that fencing tokens grow.
+// Package history records what the clients of one lock did and saw, and checks that it can be explained: that the
+// operations, each put at one instant between its call and its return, are those of a lock with so many slots, and
+// that fencing tokens grow.
 //
-// It knows nothing of the lock that is judged, nor of Redis: what it is told is what clients saw, never what a server stored. So
-// it serves ours and its contenders alike. It is here and not in locking/locktest since who imports that suite must not get a
-// checker with it, and since a history that is worth checking needs a real server and bad links.
+// It knows nothing of the lock that it judges, nor of Redis. Its input is the observations of clients, never the data
+// of a server, so it serves our lock and others alike. It is here and not in locking/locktest for two reasons:
+// importers of that suite must not get a checker with it, and a history that is worth checking needs a real server
+// and bad links.
 package history
 
 import (
@@ -15,7 +17,7 @@ import (
 	"time"
 )
 
-// Kind is what an operation does.
+// Kind is the kind of an operation.
 type Kind string
 
 // The kinds of operations.
@@ -28,7 +30,7 @@ const (
 	Write  Kind = "write" // changes the resource that the lock guards, as a holder
 )
 
-// Outcome is what a client was told.
+// Outcome is the answer to a client.
 type Outcome string
 
 // The outcomes.
@@ -38,7 +40,7 @@ const (
 	Unknown Outcome = "unknown" // it may have happened, or may yet
 )
 
-// Never is the return of what may happen at any time after its call.
+// Never is the return of an operation that may happen at any time after its call.
 const Never = time.Duration(math.MaxInt64)
 
 // Op is one operation of a history.
@@ -134,8 +136,8 @@ func (p Pending) Granted(token int64, slot int) Hold {
 	return Hold{p.op.Client, token, p.h.holds}
 }
 
-// Unanswered ends an acquire that may have been granted, or may yet be. Nobody relies on that grant, and by gone its
-// slot is free again; Never if nothing bounds that.
+// Unanswered ends an acquire that may have been granted, or may yet be. No client relies on that grant, and by gone
+// its slot is free again; Never if nothing bounds that.
 func (p Pending) Unanswered(gone time.Duration) {
 	p.h.mu.Lock()
 	defer p.h.mu.Unlock()
@@ -145,7 +147,7 @@ func (p Pending) Unanswered(gone time.Duration) {
 	p.h.ops = append(p.h.ops, p.op, end)
 }
 
-// End ends an operation with what the client was told.
+// End ends an operation with the answer to the client.
 func (p Pending) End(outcome Outcome) {
 	p.op.Outcome, p.op.Return = outcome, p.h.clock()
 	if outcome == Unknown {

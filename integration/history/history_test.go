@@ -90,7 +90,7 @@ var histories = []struct {
 	{"stale write without a token", 1, []Op{got("a", 1, 2, 1, 0, 0), ends("a", 3, never, 1, 0), got("b", 4, 5, 2, 0, 0), op(Write, OK, "a", 8, 9, 1, 0)}, []Rule{Order}},
 }
 
-// TestHistories also has the search judge those histories of which Check knows without it.
+// The search agrees with Check on histories that Check judges without it.
 func TestHistories(t *testing.T) {
 	t.Parallel()
 	for _, tc := range histories {
@@ -114,7 +114,8 @@ func TestHistories(t *testing.T) {
 	}
 }
 
-// TestTokensBySlot has grants in two slots, of which the earlier has the greater token: the other slot was not free before it.
+// A greater token in another slot shows that this slot was not free before it. The test has grants in two slots, of
+// which the earlier has the greater token.
 func TestTokensBySlot(t *testing.T) {
 	t.Parallel()
 	history := func(slotOfB int) *History {
@@ -146,7 +147,7 @@ func TestTokensBySlot(t *testing.T) {
 	}
 }
 
-// TestRecorder plays one of them through the recorder, with a clock that ticks at each look.
+// The recorder records a history as it happened. Its clock ticks at each look.
 func TestRecorder(t *testing.T) {
 	t.Parallel()
 	now := time.Duration(0)
@@ -176,7 +177,7 @@ func TestRecorder(t *testing.T) {
 	}
 }
 
-// TestWhatIsNotKnownFails: no verdict is not a good verdict.
+// A history without a verdict fails: no verdict is not a good verdict.
 func TestWhatIsNotKnownFails(t *testing.T) {
 	t.Parallel()
 	h := New(1, nil)

@@ -7,7 +7,7 @@ import (
 	"pgregory.net/rapid"
 )
 
-// lock does what it should, one step at a time, and writes down what clients could have seen of it.
+// lock is a correct lock that takes one step at a time, and records the observations of its clients.
 type lock struct {
 	*rapid.T
 	history *History
@@ -26,8 +26,8 @@ type held struct {
 	unanswered   bool
 }
 
-// TestLegalHistoriesPass draws histories of a lock that does what it should. Every operation happens between its call and its return,
-// however they overlap; so the checker must have nothing to say.
+// The checker accepts every history of a correct lock. Each operation happens between its call and its return,
+// however they overlap.
 func TestLegalHistoriesPass(t *testing.T) {
 	t.Parallel()
 	rapid.Check(t, func(t *rapid.T) {
@@ -47,7 +47,7 @@ func TestLegalHistoriesPass(t *testing.T) {
 	})
 }
 
-// spoil adds a grant that nobody may be told of: after all others, and with a token of before.
+// spoil adds a grant that no client may be given: after all others, and with a token of before.
 func (l *lock) spoil() {
 	if l.told == 0 {
 		return
@@ -97,7 +97,7 @@ func (l *lock) acquire() {
 	}
 }
 
-// free is the lowest slot that nobody has.
+// free returns the lowest free slot.
 func (l *lock) free() int {
 	used := map[int]bool{}
 	for _, h := range l.holds {
@@ -154,7 +154,7 @@ func (l *lock) releaseLate() {
 	}
 }
 
-// write is by one who holds the lock, or did.
+// write is by a client that holds the lock, or did.
 func (l *lock) write() {
 	all := append(append([]held(nil), l.holds...), l.stale...)
 	h, ok := l.draw(&all)

@@ -12,8 +12,8 @@ type rules struct {
 	bySlot bool // tokens need grow within each slot only
 }
 
-// state is the lock between two operations: a permit for each slot, who has it, and what the resource has seen. States
-// are values: a step makes a new one.
+// state is the lock between two operations: a permit for each slot, the holders, and the tokens that the resource has
+// seen. States are values: a step makes a new one.
 type state struct {
 	held   []permit
 	spent  []int   // unanswered acquires that found no slot, until their end
@@ -21,7 +21,7 @@ type state struct {
 	fence  int64   // greatest token that the resource has seen
 }
 
-// permit is a slot in use. The grant of an unanswered acquire has no number that anybody knows.
+// permit is a slot in use. The grant of an unanswered acquire has no known number.
 type permit struct{ hold, slot int }
 
 func (s state) holder(hold int) int {
@@ -43,11 +43,12 @@ func (s state) equal(to state) bool {
 	return s.fence == to.fence && slices.Equal(s.newest, to.newest) && slices.Equal(s.held, to.held) && slices.Equal(s.spent, to.spent)
 }
 
-// model is a lock with so many slots that is owner-aware (only a holder's release frees its slot) and fenced (tokens grow, and
-// the resource refuses what is older than it has seen).
+// model is a lock with so many slots that is owner-aware (only a holder's release frees its slot) and fenced (tokens
+// grow, and the resource refuses a token older than one that it has seen).
 //
-// What may or may not have happened needs no choice in it: an unanswered acquire takes a permit where there is one and gives it
-// back at its end, and the two may stand side by side; an unanswered release may stand at the very end of all.
+// An operation that may or may not have happened needs no choice in it. An unanswered acquire takes a permit where
+// there is one and gives it back at its end, and the two may stand side by side; an unanswered release may stand at
+// the very end of all.
 func model(r rules) porcupine.Model {
 	return porcupine.Model{
 		Init: func() any { return state{newest: make([]int64, r.tokens())} },
@@ -67,7 +68,7 @@ func (r rules) tokens() int {
 	return 1
 }
 
-// step tells whether the lock may do this now, and what it is then.
+// step returns whether the lock may do this now, and the state after it.
 func (s state) step(r rules, op Op) (next state, ok bool) {
 	switch op.Kind {
 	case Acquire:

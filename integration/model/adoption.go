@@ -2,7 +2,7 @@ package model
 
 import "math/bits"
 
-// orphan makes one of a run that has ended in a slot.
+// orphan turns a run that has ended in a slot into an orphan.
 func (s *Server) orphan(id ID, slot int, attempt uint8) {
 	s.unorphan(id)
 	s.Orphans[slot] |= setOf(id)
@@ -28,7 +28,7 @@ func (s *Server) attempt(id ID) uint8 {
 	return r.Attempt
 }
 
-// asOrphan is what is kept of a run that has ended, if it is an orphan.
+// asOrphan returns the orphan with this id as a row, and its slot.
 func (s *Server) asOrphan(id ID) (slot int, r Row) {
 	for i := range s.Orphans {
 		if s.Orphans[i].has(id) {
@@ -38,7 +38,7 @@ func (s *Server) asOrphan(id ID) (slot int, r Row) {
 	return 0, Row{}
 }
 
-// tick that a claim is for. An adoption brings its own, and the ledger is not asked.
+// tick returns the tick of a claim. A recovery brings its own tick, and the server does not consult the ledger.
 func (m *Message) tick() int {
 	if m.Adopt != 0 {
 		return 0
@@ -46,7 +46,7 @@ func (m *Message) tick() int {
 	return m.ID.work()
 }
 
-// adopt lets a row carry an orphan on.
+// adopt makes a row carry an orphan on.
 func (m *machine) adopt(r *Row) bool {
 	slot, found := m.s.asOrphan(m.q.Adopt)
 	if found.ID == 0 {
@@ -59,34 +59,34 @@ func (m *machine) adopt(r *Row) bool {
 	if m.AdoptionConsumes {
 		m.s.unorphan(found.ID)
 	}
-	m.twice = m.s.Heired.has(found.ID)
-	m.s.Heired |= setOf(found.ID)
+	m.twice = m.s.Recovered.has(found.ID)
+	m.s.Recovered |= setOf(found.ID)
 	return true
 }
 
-// giveBack leaves the orphan of an heir that has never begun to another.
+// giveBack makes the orphan of a recovery that never began available to another replica.
 func (m *machine) giveBack(r Row) {
-	m.s.Heired &^= setOf(r.Adopted)
+	m.s.Recovered &^= setOf(r.Adopted)
 	if m.AdoptionGoesBack {
 		m.s.orphan(r.Adopted, int(r.From), r.Attempt-1)
 	}
 }
 
-// heired takes the orphan away whose heir was put back: the server may have forgotten that it has one.
-func (m *machine) heired() {
+// dropRecovered removes the orphan whose recovery was put back: the server may have forgotten that the recovery exists.
+func (m *machine) dropRecovered() {
 	if m.q.Adopt == 0 {
 		return
 	}
-	m.s.Heired |= setOf(m.q.Adopt)
+	m.s.Recovered |= setOf(m.q.Adopt)
 	if m.PutBackTakesOrphan {
 		m.s.unorphan(m.q.Adopt)
 	}
 }
 
-// allows tells whether a run of this attempt, if it is interrupted, may have an heir.
+// allows returns whether a run of this attempt may be recovered when it is interrupted.
 func (x *steps) allows(attempt uint8) bool { return attempt <= x.Recover }
 
-// over is what is left of a piece of work: where runs are recovered, which ids were used.
+// over returns a piece of work that has ended. With recovery it keeps the generation of the id that was used.
 func (x *steps) over(k *Work) Work {
 	w := Work{Phase: over}
 	if x.Recover > 0 {
@@ -95,12 +95,12 @@ func (x *steps) over(k *Work) Work {
 	return w
 }
 
-// interrupted is what is left of a run whose lease was lost: its holder leaves it to an heir if there may be one.
+// interrupted returns the work after its lease was lost: the holder leaves the run to a recovery if one is allowed.
 func (x *steps) interrupted(k *Work) Work {
-	return Work{Phase: ending, Generation: k.Generation, Leaves: x.LostIsLeft && x.allows(k.Attempt)}
+	return Work{Phase: ending, Generation: k.Generation, Leaves: x.LostIsHandedOver && x.allows(k.Attempt)}
 }
 
-// adopt claims what a dead holder has left of a tick, as the next attempt, under an id of its own.
+// adopt claims the orphan of a dead holder as the next attempt, under an id of its own.
 func (x *steps) adopt(r, w int) {
 	k := &x.from.Replicas[r].Work[w]
 	if x.Recover == 0 || w == 0 || k.Alive || int(k.Generation)+1 >= generations || x.from.claiming(r, true) {
@@ -114,7 +114,7 @@ func (x *steps) adopt(r, w int) {
 	}
 }
 
-// orphans of a tick that await an heir, as who looks at a master is told.
+// orphans returns the orphans of a tick that await a recovery, as an inspection of a master shows them.
 func (x *steps) orphans(w int) (found IDs) {
 	for i := range x.from.Servers {
 		if i > 0 && !x.from.Split {
@@ -143,7 +143,7 @@ func (x *steps) tried(n *State, m *Message) {
 	switch {
 	case m.Attempt > 1+x.Recover:
 		n.Broken = brokenMax
-	case n.Lost: // what a server has forgotten may have one more
+	case n.Lost: // a server that has lost data may grant one more
 	case n.True.Tries[w]>>m.Attempt&1 == 1:
 		n.Broken = brokenAttempt
 	case others != 0:
@@ -152,8 +152,8 @@ func (x *steps) tried(n *State, m *Message) {
 	n.True.Tries[w] |= 1 << m.Attempt
 }
 
-// heirless tells that the newest attempt of a tick was interrupted, may have an heir, and awaits none.
-func (x *steps) heirless(n *State, tick int) bool {
+// unrecovered returns whether the newest attempt of a tick was interrupted, may be recovered, and awaits no recovery.
+func (x *steps) unrecovered(n *State, tick int) bool {
 	tries := n.True.Tries[tick]
 	if tries == 0 || tries&wellEnded != 0 || n.Lost || n.Split || !x.allows(uint8(bits.Len8(tries)-1)) || n.Servers[0].keeps(tick) {
 		return false
@@ -167,7 +167,7 @@ func (x *steps) heirless(n *State, tick int) bool {
 	return true
 }
 
-// keeps tells whether a tick has a row or an orphan.
+// keeps returns whether a tick has a row or an orphan.
 func (s *Server) keeps(tick int) bool {
 	for _, r := range s.Rows {
 		if r.ID != 0 && r.ID.work() == tick {

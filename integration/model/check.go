@@ -21,15 +21,15 @@ func (x *steps) judge(n *State) {
 		if outcomes == 0 && n.True.Settled&idsFor[tick] == 0 && x.wasted(n, tick) {
 			n.Broken = brokenLost
 		}
-		if x.heirless(n, tick) {
-			n.Broken = brokenHeir
+		if x.unrecovered(n, tick) {
+			n.Broken = brokenRecovery
 		}
 	}
 }
 
-// wasted tells that a tick that might still start counts as decided though nobody has run it, has settled it, or will. Who died before the start,
-// or stands still, is not blamed: a dead holder's lease counts as held. Nor is a server that has forgotten to whom a
-// tick was granted, or that it was given back: in doubt a tick is decided.
+// wasted returns whether a tick that might still start counts as decided although no replica has run it, has settled
+// it, or will. A replica that died before the start, or stands still, is not at fault: a dead holder's lease counts
+// as held. Neither is a server that has forgotten a grant or its return: in doubt a tick is decided.
 func (x *steps) wasted(n *State, tick int) bool {
 	master := &n.Servers[0]
 	if n.Split {
@@ -41,7 +41,7 @@ func (x *steps) wasted(n *State, tick int) bool {
 	if n.Lost && n.True.Issued&idsFor[tick] != 0 {
 		return false
 	}
-	if x.Recover > 0 && master.keeps(tick) { // for an heir
+	if x.Recover > 0 && master.keeps(tick) { // for a recovery
 		return false
 	}
 	for r := range x.Replicas {

@@ -1,6 +1,6 @@
 package model
 
-// faults is what may go wrong, apart from the network.
+// faults emits the faults that are possible now, apart from those of the network.
 func (x *steps) faults() {
 	x.server()
 	x.pauses()
@@ -20,7 +20,7 @@ func (x *steps) fault(act Act, r int, left func(*Faults) *uint8, change func(n *
 	x.done(act, r, 0, &n)
 }
 
-// server is what may become of the servers and their clock.
+// server emits the faults of the servers and their clock.
 func (x *steps) server() {
 	if !x.from.Split {
 		x.fault(forgets, 0, func(f *Faults) *uint8 { return &f.Flushes }, func(n *State) {
@@ -44,7 +44,7 @@ func (x *steps) server() {
 	}
 }
 
-// missesRenewals tells whether a lease ends earlier by what was saved.
+// missesRenewals returns whether a lease ends earlier in the saved state than in the present one.
 func (s *Server) missesRenewals(now *Server) bool {
 	for i, r := range s.Rows {
 		if r.ID != 0 && r.ID == now.Rows[i].ID && r.Expiry < now.Rows[i].Expiry {
@@ -54,7 +54,7 @@ func (s *Server) missesRenewals(now *Server) bool {
 	return false
 }
 
-// replicate lets the follower catch up, which acknowledges what was executed before.
+// replicate lets the follower catch up, which acknowledges everything that was executed before.
 func (s *State) replicate() {
 	s.Servers[1] = s.Servers[0]
 	for i := range s.Net {
@@ -64,7 +64,7 @@ func (s *State) replicate() {
 	}
 }
 
-// orphanReplies marks what nobody will acknowledge any more: its master is gone.
+// orphanReplies marks replies that can no longer be acknowledged: their master is gone.
 func (s *State) orphanReplies() {
 	for i := range s.Net {
 		if m := &s.Net[i]; m.Kind != 0 && m.Phase == answered {
@@ -80,7 +80,7 @@ func (x *steps) replicate() {
 	}
 }
 
-// replica is what may become of a replica.
+// replica emits the faults of a replica.
 func (x *steps) replica(r int) {
 	switch p := &x.from.Replicas[r]; p.Mode {
 	case up:
@@ -123,7 +123,7 @@ func (x *steps) wake(n *State, r int) {
 	x.expire(n)
 }
 
-// kill ends a replica. What it sent stays in the network.
+// kill ends a replica. Its requests stay in the network.
 func (x *steps) kill(n *State, r int) {
 	p := &n.Replicas[r]
 	*p = Replica{Mode: dead, Work: p.Work}

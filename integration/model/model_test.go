@@ -17,7 +17,7 @@ func small(change func(*Setup)) Setup {
 // bounds must hold all states of a small search.
 const bounds = 2_000_000
 
-// regression is a schedule that must be found while a rule is off, and not with all rules on.
+// regression is a schedule that the search must find while a rule is off, and must not find with all rules on.
 type regression struct {
 	name  string
 	off   func(*Rules)
@@ -74,7 +74,7 @@ var granting = []regression{
 		func(s *Setup) { s.Ticks = 2 }, brokenExclusive},
 	{"a slow renewal after the release", func(r *Rules) { r.Tombstones, r.SlotRemembers = false, false },
 		func(*Setup) {}, brokenGhost},
-	{"a slow claim after its run was left to an heir", func(r *Rules) { r.LeftIsDead = false },
+	{"a slow claim after its run was left to a recovery", func(r *Rules) { r.HandedOverIsDead = false },
 		func(s *Setup) { s.Replicas, s.Leaves, s.Faults = 1, true, Faults{Silences: 1, Strays: 1} }, brokenOnce},
 	{"a slow renewal after the end of the lease", func(r *Rules) { r.PutBackNeverOver = false },
 		func(s *Setup) { s.Ticks, s.At[2] = 2, 3 }, brokenRow},
@@ -85,7 +85,7 @@ var granting = []regression{
 	{"a grant on the old master", func(r *Rules) { r.AcknowledgedGrants = false },
 		func(s *Setup) { s.Acked, s.Faults = true, Faults{Splits: 1} }, brokenOnce},
 
-	{"nobody tells a server what it has forgotten", func(r *Rules) { r.Witnesses = false },
+	{"no client restores what a server has forgotten", func(r *Rules) { r.ObservedState = false },
 		func(s *Setup) { s.Ticks, s.Manual, s.Faults = 0, true, Faults{Flushes: 1} }, brokenExclusive},
 	{"a server that has forgotten grants at once", func(r *Rules) { r.ForgottenCloses = false },
 		func(s *Setup) { s.Ticks, s.Manual, s.Faults = 0, true, Faults{Flushes: 1} }, brokenExclusive},
@@ -95,18 +95,18 @@ var granting = []regression{
 		}, brokenExclusive},
 	{"a put-back is compared with the floor", func(r *Rules) { r.PutBackBySlot = false },
 		func(s *Setup) { s.Slots, s.Ticks, s.Manual, s.Horizon, s.Faults = 2, 0, true, 2, Faults{Flushes: 1} }, brokenHolder},
-	{"replies tell low and not the ledger", func(r *Rules) { r.RepliesTellLedger = false },
+	{"replies carry low and not the ledger", func(r *Rules) { r.RepliesCarryLedger = false },
 		func(s *Setup) {
 			s.Ticks, s.At[2], s.Queue, s.StartWithin, s.InFlight, s.Faults = 2, 1, true, 2, 1, Faults{Failovers: 1}
 		}, brokenOnce},
 
-	{"a grant that nobody heard of ends before it is asked for again", func(r *Rules) { r.OwnOrphanReopens = false },
+	{"a grant without a heard reply ends before it is asked for again", func(r *Rules) { r.OwnOrphanReopens = false },
 		func(s *Setup) { s.Horizon, s.StartWithin, s.Faults = 4, 4, Faults{Silences: 1} }, brokenLost},
 	{"a claim that was answered hides one that was not", func(r *Rules) { r.WithdrawDoubted = false },
 		func(s *Setup) {
 			s.Replicas, s.Manual, s.StartWithin, s.Faults = 1, true, 2, Faults{Silences: 1, Strays: 1, GiveUps: 1}
 		}, brokenLost},
-	{"what an old master granted in vain is told to the new one", func(r *Rules) { r.AcknowledgedWitness = false },
+	{"a vain grant of an old master is restored on the new one", func(r *Rules) { r.AcknowledgedState = false },
 		func(s *Setup) { s.Acked, s.StartWithin, s.Faults = true, 2, Faults{Splits: 1} }, brokenLost},
 	{"a tick is skipped on the old master, and granted on the new one", func(r *Rules) { r.AcknowledgedRefusal = false },
 		func(s *Setup) {
@@ -147,7 +147,8 @@ func TestEachRuleIsNeeded(t *testing.T) {
 	}
 }
 
-// TestReductionHidesNothing searches without what makes states fewer: the same promise must break, by a schedule as short.
+// TestReductionHidesNothing finds the same broken promise, by a schedule as short, with and without the reduction of
+// states.
 func TestReductionHidesNothing(t *testing.T) {
 	t.Parallel()
 	for _, tc := range cases {
@@ -166,15 +167,15 @@ func TestReductionHidesNothing(t *testing.T) {
 
 // gaps are schedules that break a promise with all rules of the protocol on. Each is closed by a rule that is proposed.
 var gaps = []regression{
-	{"a server forgets a schedule before its first tick is decided", func(r *Rules) { r.ScheduleIsWitnessed = false },
+	{"a server forgets a schedule before its first tick is decided", func(r *Rules) { r.ScheduleIsCarried = false },
 		func(s *Setup) { s.StartWithin, s.Faults = 2, Faults{Flushes: 1} }, brokenLost},
-	{"a server forgets what was settled behind an open tick", func(r *Rules) { r.OutOfTurnIsTold = false },
+	{"a server forgets a settlement behind an open tick", func(r *Rules) { r.OutOfTurnIsCarried = false },
 		func(s *Setup) {
 			s.Ticks, s.At[2], s.Horizon, s.InFlight, s.Faults = 2, 1, 1, 1, Faults{Pauses: 1, Resumes: 1, Failovers: 1}
 		}, brokenDecider},
 }
 
-// TestGaps tells what is known to be missing. A gap that is closed in the program moves to the cases, with its rule.
+// TestGaps finds each known gap of the protocol. A gap that is closed in the program moves to the cases, with its rule.
 func TestGaps(t *testing.T) {
 	t.Parallel()
 	for _, tc := range gaps {
@@ -191,8 +192,8 @@ func TestGaps(t *testing.T) {
 	}
 }
 
-// TestLostRenewal tells an assumption: a failover may lose a grant, which a witness tells, but no renewal, which no number
-// tells of. With acked_replicas none is lost.
+// TestLostRenewal shows that a failover may lose a renewal unless acked_replicas is set. A lost grant is restored by
+// the clients that observed it; no number of the protocol shows a lost renewal.
 func TestLostRenewal(t *testing.T) {
 	t.Parallel()
 	setup := small(func(s *Setup) {

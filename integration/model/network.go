@@ -2,7 +2,7 @@ package model
 
 import "math/bits"
 
-// message is what may happen to a message: its request is executed, or its reply arrives.
+// message emits the next steps of a message: its request is executed, or its reply arrives.
 func (x *steps) message(i int) {
 	m := &x.from.Net[i]
 	switch {
@@ -19,7 +19,7 @@ func (x *steps) message(i int) {
 	}
 }
 
-// lose breaks a connection: its request stays in the network, and nobody waits for the reply.
+// lose breaks a connection: its request stays in the network, and no replica waits for the reply.
 func (x *steps) lose(i int) {
 	m := x.from.Net[i]
 	if m.Phase == stray || x.from.Left.Strays == 0 || x.from.Left.Silences == 0 || x.from.Replicas[m.ID.owner()].Mode != up {
@@ -43,7 +43,7 @@ func (x *steps) unheard(n *State, m *Message) {
 	}
 }
 
-// deliver lets a server execute a request, and looks at what it did.
+// deliver lets a server execute a request, and checks the result.
 func (x *steps) deliver(n *State, i int) {
 	q := &n.Net[i]
 	s := &n.Servers[q.To]
@@ -58,9 +58,9 @@ func (x *steps) deliver(n *State, i int) {
 		word = n.True.Pause
 	}
 	m.execute()
-	s.Last = Settlement{} // both answers to who asks again mean the same
+	s.Last = Settlement{} // both answers to a repeated request mean the same
 	q.Lag, q.Acked = n.Back, n.Split && q.To == 1
-	isolated := n.Split && q.To == 0 && x.AcknowledgedGrants // whatever it grants is none
+	isolated := n.Split && q.To == 0 && x.AcknowledgedGrants // its grants do not count
 	if q.Kind == claim && !isolated {
 		x.judgeClaim(n, m, known)
 		x.judgePause(n, m, word)
@@ -73,7 +73,7 @@ func (x *steps) deliver(n *State, i int) {
 	q.trim()
 }
 
-// trim drops what nobody reads in a reply, so that fewer states differ.
+// trim drops the parts of a reply that no step reads, so that fewer states differ.
 func (m *Message) trim() {
 	m.Until, m.Waited, m.Skip, m.First, m.Undo, m.Leave = 0, false, false, false, false, false
 	if m.Verdict != isGranted && m.Verdict != isRenewed {
@@ -87,7 +87,8 @@ func (m *Message) trim() {
 	}
 }
 
-// judgeClaim holds a claim's result against the promises. known is what the claimant and the server had witnessed together.
+// judgeClaim checks a claim's result against the promises. known is the union of the grants and settlements that the
+// claimant and the server had observed.
 func (x *steps) judgeClaim(n *State, m *machine, known IDs) {
 	q := m.q
 	decides := m.fresh || m.learnt || q.Verdict == isSettled
@@ -114,7 +115,7 @@ func (x *steps) judgeClaim(n *State, m *machine, known IDs) {
 	}
 }
 
-// waitsBefore tells whether a tick before this one is neither granted nor settled.
+// waitsBefore returns whether a tick before this one is neither granted nor settled.
 func (x *steps) waitsBefore(n *State, tick int) bool {
 	for w := 1; w < tick; w++ {
 		granted := n.True.Runs[w] > 0 || (n.True.Issued&^n.True.Undone)&idsFor[w] != 0
@@ -128,7 +129,7 @@ func (x *steps) waitsBefore(n *State, tick int) bool {
 func (x *steps) judgeGrant(n *State, m *machine, known IDs) {
 	q, w := m.q, m.q.ID.work()
 	grows := q.Token > n.True.Token || n.Lost && m.now*perUnit <= n.True.Token // after a loss only when the clock is past the last one
-	grows = grows || n.Split && x.Acked                                        // what was not acknowledged is no grant
+	grows = grows || n.Split && x.Acked                                        // a grant that was not acknowledged does not count
 	switch {
 	case m.q.tick() > 0 && m.now < x.At[w]: // an adopted one was granted once
 		n.Broken = brokenEarly
@@ -152,18 +153,18 @@ func (x *steps) judgeRow(n *State, m *machine, was Row) {
 	if q.Kind != renewal {
 		return
 	}
-	if r := m.row(); r != nil && m.s.Buried&id != 0 {
+	if r := m.row(); r != nil && m.s.Released&id != 0 {
 		n.Broken = brokenGhost
 	}
 	if is := m.s.Rows[q.Slot]; is.ID == q.ID && was.Token > is.Token {
 		n.Broken = brokenRow
 	}
-	if x.Acked && n.Split && q.To == 0 { // the word of a master that was replaced counts for nobody
+	if x.Acked && n.Split && q.To == 0 { // the replies of a master that was replaced do not count
 		return
 	}
 	k := &n.Replicas[q.ID.owner()].Work[q.ID.work()]
 	free := m.s.Rows[q.Slot].ID == 0 && m.s.Newest[q.Slot] < q.Token && (m.s.Orphans[0]|m.s.Orphans[1])&id == 0
-	if q.Verdict == isLost && free && m.s.Buried&id == 0 && k.Phase == running && k.Deadline > n.Now {
+	if q.Verdict == isLost && free && m.s.Released&id == 0 && k.Phase == running && k.Deadline > n.Now {
 		n.Broken = brokenHolder
 	}
 }
@@ -183,7 +184,7 @@ func (s *State) alive() (ids IDs) {
 	return ids
 }
 
-// pass lets a unit of time pass. Who waits for a reply then gives up waiting, and leases end.
+// pass lets a unit of time pass. A replica that waits for a reply then gives up waiting, and leases end.
 func (x *steps) pass() {
 	if x.from.Now == x.Horizon {
 		return

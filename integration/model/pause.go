@@ -1,15 +1,15 @@
 package model
 
-// Pause is the last word on it. The zero value is that of a lock that was never paused.
+// Pause is the newest statement about a pause. The zero value is that of a lock that was never paused.
 type Pause struct {
-	Said  uint8 // when, in the unit of tokens: no two words are of the same moment
+	Said  uint8 // when, in the unit of tokens: no two statements are of the same moment
 	From  uint8
 	Until uint8 // 0: until it is ended
 }
 
 func (p Pause) on(now uint8) bool { return p.Said > 0 && (p.Until == 0 || now < p.Until) }
 
-// newer is the later of two words.
+// newer returns the later of two statements.
 func (p Pause) newer(q Pause) Pause {
 	if q.Said > p.Said {
 		return q
@@ -17,13 +17,13 @@ func (p Pause) newer(q Pause) Pause {
 	return p
 }
 
-// settles tells whether a tick is settled by the pause: one of paused time, whenever it is asked for, and any that is asked for in
-// it, unless it was too late before.
+// settles returns whether the pause settles a tick: one of paused time, whenever it is claimed, and any that is
+// claimed during the pause, unless it was too late before.
 func (p Pause) settles(at, deadline, now uint8) bool {
 	return p.on(at) && at >= p.From || p.on(now) && deadline >= min(p.From, now)
 }
 
-// pausedAt tells the same by the server's word, as far as the rules say so: stopped in lua/acquire.lua.
+// pausedAt returns the same by the server's statement, as far as the rules say so: stopped in lua/acquire.lua.
 func (m *machine) pausedAt(tick int) bool {
 	p, at := m.s.Pause, m.At[tick]
 	deadline := at + m.StartWithin
@@ -33,15 +33,15 @@ func (m *machine) pausedAt(tick int) bool {
 	return m.PauseSettles && p.settles(at, deadline, m.now) && (m.PausedTimeStays || p.on(m.now))
 }
 
-// rememberPause takes over a word that was said later.
+// rememberPause takes over a later statement.
 func (m *machine) rememberPause() {
 	told := m.q.Knows.Pause
-	if m.PauseIsWitnessed && told.Said > 0 && (told.Said > m.s.Pause.Said || !m.LaterWordCounts) {
+	if m.PauseIsCarried && told.Said > 0 && (told.Said > m.s.Pause.Said || !m.LaterStatementCounts) {
 		m.s.Pause = told
 	}
 }
 
-// word is what a word that is said now makes of the pause: lua/pause.lua. length 0 is until it is ended.
+// word returns the pause after a statement that is made now: lua/pause.lua. length 0 is until it is ended.
 func (p Pause) word(end bool, length, now uint8) Pause {
 	on := p.on(now)
 	if !on && !(end && p.Said > 0) {
@@ -59,7 +59,7 @@ func (p Pause) word(end bool, length, now uint8) Pause {
 	return p
 }
 
-// pauses lets somebody pause the lock, or end it. All replicas that are up hear of that, or none.
+// pauses lets a command pause the lock, or end the pause. All replicas that are up hear of that, or none.
 func (x *steps) pauses() {
 	now := x.from.Now - x.from.Back
 	if now == 0 || x.from.Split { // an end of 0 is none
@@ -73,11 +73,11 @@ func (x *steps) pauses() {
 	}
 }
 
-// say has one fault less to come, and a word on the pause.
+// say has one fault less to come, and a new statement about the pause.
 func (x *steps) say(act Act, end, heard bool) {
 	now := x.from.Now - x.from.Back
 	word := x.from.Servers[0].Pause.word(end, x.PauseFor, now)
-	if word.Said <= x.from.True.Pause.Said { // the clock is past the last word, as it is past the last token
+	if word.Said <= x.from.True.Pause.Said { // the clock is past the last statement, as it is past the last token
 		return
 	}
 	left := func(f *Faults) *uint8 { return &f.Pauses }
@@ -86,7 +86,7 @@ func (x *steps) say(act Act, end, heard bool) {
 	}
 	x.fault(act, 0, left, func(n *State) {
 		n.True.Pause = word
-		if end && !x.EndIsAWord {
+		if end && !x.EndIsKept {
 			word = Pause{}
 		}
 		n.Servers[0].Pause = word
@@ -98,7 +98,7 @@ func (x *steps) say(act Act, end, heard bool) {
 	})
 }
 
-// judgePause holds a claim's result against the pause, if the last word on it was known to the server or to the claimant.
+// judgePause checks a claim's result against the pause, if the server or the claimant knew its newest statement.
 func (x *steps) judgePause(n *State, m *machine, known Pause) {
 	tick, p := m.q.tick(), n.True.Pause
 	if tick == 0 || p.Said == 0 || known != p {

@@ -1,6 +1,7 @@
 package model
 
-// recovering is the setup that the cases of adoption change: whose holder dies, or is drained, leaves its tick to an heir.
+// recovering is the setup that the cases of recovery change: a holder that dies or drains leaves its tick to a
+// recovery.
 func recovering(change func(*Setup)) func(*Setup) {
 	return func(s *Setup) {
 		s.Recover = 1
@@ -8,33 +9,35 @@ func recovering(change func(*Setup)) func(*Setup) {
 	}
 }
 
-// carryingOn has the rules of recovery: an orphan is adopted once, not beside its holder, not without end; and it is not lost.
+// carryingOn has the rules of recovery: an orphan is recovered once, not beside its holder, not without end; and it
+// is not lost.
 var carryingOn = []regression{
-	{"an adopted orphan stays one", func(r *Rules) { r.AdoptionConsumes = false },
+	{"a recovered orphan stays one", func(r *Rules) { r.AdoptionConsumes = false },
 		recovering(func(s *Setup) { s.Leaves, s.Horizon = true, 2 }), brokenAttempt},
-	{"an heir has the attempt of its orphan", func(r *Rules) { r.AdoptionCounts = false },
+	{"a recovery has the attempt of its orphan", func(r *Rules) { r.AdoptionCounts = false },
 		recovering(func(s *Setup) { s.Leaves, s.Horizon = true, 2 }), brokenAttempt},
-	{"an orphan whose attempts are used up is adopted", func(r *Rules) { r.RecoveryEnds = false },
+	{"an orphan whose attempts are used up is recovered", func(r *Rules) { r.RecoveryEnds = false },
 		recovering(func(s *Setup) { s.Leaves, s.Faults = true, Faults{Deaths: 1} }), brokenMax},
-	{"an adoption that is given back takes the orphan with it", func(r *Rules) { r.AdoptionGoesBack = false },
-		recovering(func(s *Setup) { s.Leaves, s.Horizon, s.Faults = true, 2, Faults{Silences: 1, GiveUps: 1} }), brokenHeir},
-	{"an heir whose lease has ended opens the tick", func(r *Rules) { r.HeirOpensNoTick = false },
-		recovering(func(s *Setup) { s.Leaves, s.Faults = true, Faults{Silences: 1, GiveUps: 1} }), brokenHeir},
-	{"a holder releases the run of a lease that it has lost", func(r *Rules) { r.LostIsLeft = false },
-		recovering(func(*Setup) {}), brokenHeir},
-	{"a late holder takes its orphan with it", func(r *Rules) { r.LeftStaysOrphan = false },
-		recovering(func(*Setup) {}), brokenHeir},
-	{"the orphan of an heir that was put back is adopted once more", func(r *Rules) { r.PutBackTakesOrphan = false },
+	{"a recovery that is given back takes the orphan with it", func(r *Rules) { r.AdoptionGoesBack = false },
+		recovering(func(s *Setup) { s.Leaves, s.Horizon, s.Faults = true, 2, Faults{Silences: 1, GiveUps: 1} }), brokenRecovery},
+	{"a recovery whose lease has ended opens the tick", func(r *Rules) { r.RecoveryOpensNoTick = false },
+		recovering(func(s *Setup) { s.Leaves, s.Faults = true, Faults{Silences: 1, GiveUps: 1} }), brokenRecovery},
+	{"a holder releases the run of a lease that it has lost", func(r *Rules) { r.LostIsHandedOver = false },
+		recovering(func(*Setup) {}), brokenRecovery},
+	{"a late holder takes its orphan with it", func(r *Rules) { r.HandedOverStaysOrphan = false },
+		recovering(func(*Setup) {}), brokenRecovery},
+	{"the orphan of a recovery that was put back is recovered once more", func(r *Rules) { r.PutBackTakesOrphan = false },
 		recovering(func(s *Setup) { s.Leaves, s.Horizon, s.InFlight, s.Faults = true, 4, 1, Faults{Saves: 1, Failovers: 1} }), brokenAttempt},
 	{"a run is left before its processes are dead", func(r *Rules) { r.ReleaseAfterDead = false },
 		recovering(func(s *Setup) { s.Leaves, s.Slots, s.Horizon = true, 2, 1 }), brokenBeside},
-	{"an heir beside what a frozen replica runs", func(r *Rules) { r.Warden = false },
+	{"a recovery beside the processes of a frozen replica", func(r *Rules) { r.Warden = false },
 		recovering(func(s *Setup) { s.Slots, s.Faults = 2, Faults{Freezes: 1} }), brokenBeside},
-	{"an heir beside what a killed replica runs", func(r *Rules) { r.Warden = false },
+	{"a recovery beside the processes of a killed replica", func(r *Rules) { r.Warden = false },
 		recovering(func(s *Setup) { s.Slots, s.Faults = 2, Faults{Deaths: 1} }), brokenBeside},
 }
 
-// pausing has the rules of the pause: whoever asks for a tick of a paused lock settles it, and nothing is left to be caught up.
+// pausing has the rules of the pause: each replica that claims a tick of a paused lock settles it, and nothing
+// remains for catch-up.
 var pausing = []regression{
 	{"a paused lock grants a tick", func(r *Rules) { r.PauseSettles = false },
 		func(s *Setup) { s.Horizon, s.Faults = 2, Faults{Pauses: 1} }, brokenPause},
@@ -46,10 +49,10 @@ var pausing = []regression{
 		func(s *Setup) { s.Faults = Faults{Pauses: 1} }, brokenPause},
 	{"a tick that was too late before the pause is settled by it", func(r *Rules) { r.LateBeforePaused = false },
 		func(s *Setup) { s.Faults = Faults{Pauses: 1} }, brokenPause},
-	{"nobody tells a server that it has forgotten a pause", func(r *Rules) { r.PauseIsWitnessed = false },
+	{"no client restores a pause that a server has forgotten", func(r *Rules) { r.PauseIsCarried = false },
 		func(s *Setup) { s.Horizon, s.Faults = 2, Faults{Pauses: 1, Failovers: 1} }, brokenPause},
-	{"an earlier word on the pause replaces a later one", func(r *Rules) { r.LaterWordCounts = false },
+	{"an earlier statement about the pause replaces a later one", func(r *Rules) { r.LaterStatementCounts = false },
 		func(s *Setup) { s.Faults = Faults{Pauses: 1, Resumes: 1} }, brokenPause},
-	{"a pause that was ended comes back", func(r *Rules) { r.EndIsAWord = false },
+	{"a pause that was ended comes back", func(r *Rules) { r.EndIsKept = false },
 		func(s *Setup) { s.Faults = Faults{Pauses: 1, Resumes: 1} }, brokenPause},
 }

@@ -1,11 +1,11 @@
 package model
 
-// reduce forgets what can make no difference any more, so that fewer states differ. What is dropped is read by no step that
-// may still come.
+// reduce forgets facts that can make no difference any more, so that fewer states differ. No step that may still come
+// reads them.
 func (x *steps) reduce(n *State) {
 	forgetful := n.Lost || n.Split || n.Left.Flushes+n.Left.Failovers+n.Left.Splits > 0
 	if !forgetful {
-		n.knowNothing(x.LaterWordCounts && x.EndIsAWord)
+		n.dropKnowledge(x.LaterStatementCounts && x.EndIsKept)
 		n.Servers[1] = Server{}
 	}
 	if n.Left.Failovers+n.Left.Splits == 0 && !n.Split {
@@ -30,11 +30,12 @@ func (x *steps) reduce(n *State) {
 			}
 		}
 	}
-	x.bury(n)
+	x.dropIDs(n)
 }
 
-// knowNothing drops what replicas witnessed: a server that never forgets is never told. Only of the pause, if a rule of it is off.
-func (s *State) knowNothing(pause bool) {
+// dropKnowledge drops the observations of replicas: a server that never forgets does not need them. With pause it drops
+// only those of the pause.
+func (s *State) dropKnowledge(pause bool) {
 	drop := func(k *Knowledge) {
 		was := k.Pause
 		if *k = (Knowledge{}); !pause {
@@ -50,8 +51,8 @@ func (s *State) knowNothing(pause bool) {
 	s.Servers[0].Told = 0
 }
 
-// bury drops what servers keep of ids in whose name nothing can arrive any more.
-func (x *steps) bury(n *State) {
+// dropIDs drops the records of ids in whose name no message can arrive any more.
+func (x *steps) dropIDs(n *State) {
 	var alive IDs
 	for i := range n.Net {
 		alive |= setOf(n.Net[i].ID)
@@ -68,9 +69,9 @@ func (x *steps) bury(n *State) {
 	}
 	for i := range n.Servers {
 		s := &n.Servers[i]
-		s.Buried &= alive
+		s.Released &= alive
 		for o := range s.Orphans {
-			if x.Recover == 0 { // else heirs may come
+			if x.Recover == 0 { // else a recovery may come
 				s.Orphans[o] &= alive
 			}
 		}

@@ -8,12 +8,12 @@ type steps struct {
 	emit func(Step, *State)
 }
 
-// Step is one line of a schedule: what happened, to whom.
+// Step is one line of a schedule: an event, and the replica, work or message that it concerns.
 type Step struct {
 	Act     Act
 	Replica uint8
 	Work    uint8
-	Net     uint8 // which message
+	Net     uint8 // the message
 }
 
 // Act is a kind of step.
@@ -50,7 +50,7 @@ const (
 	isResumed
 )
 
-// all emits what may come next.
+// all emits every state that may come next.
 func (x *steps) all() {
 	for r := range x.Replicas {
 		if x.from.Replicas[r].Mode == up {
@@ -66,7 +66,7 @@ func (x *steps) all() {
 	x.faults()
 }
 
-// work is what a replica may do about one piece of work.
+// work emits the steps of a replica with one piece of work.
 func (x *steps) work(r, w int) {
 	switch k := &x.from.Replicas[r].Work[w]; k.Phase {
 	case quiet:
@@ -91,7 +91,7 @@ func (x *steps) done(act Act, r, w int, n *State) {
 	x.emit(Step{Act: act, Replica: uint8(r), Work: uint8(w)}, n)
 }
 
-// awaits tells whether the reply to a message of this kind is waited for.
+// awaits returns whether the reply to a message of this kind is waited for.
 func (s *State) awaits(kind Kind, r, w int) bool {
 	for i := range s.Net {
 		m := &s.Net[i]
@@ -102,7 +102,8 @@ func (s *State) awaits(kind Kind, r, w int) bool {
 	return false
 }
 
-// claiming tells whether a replica's claims are under way: those that come due meanwhile go in the next batch. Adoptions have batches of their own.
+// claiming returns whether a replica's claims are under way. Claims that come due meanwhile go in the next batch;
+// recoveries have batches of their own.
 func (s *State) claiming(r int, adoptions bool) bool {
 	for i := range s.Net {
 		m := &s.Net[i]
@@ -126,7 +127,7 @@ func (x *steps) send(act Act, m Message, r, w int, change func(n *State)) {
 		q.ID, q.To, q.Sent = newID(r, w, int(p.Work[w].Generation)), to, n.Now
 		q.Until = n.Now - p.Lag + x.Timeout
 		q.Knows = p.Knows
-		if !x.Witnesses {
+		if !x.ObservedState {
 			q.Knows = Knowledge{Told: p.Knows.Told}
 		}
 		if n.post(q, x.InFlight) {
@@ -181,7 +182,7 @@ func (x *steps) giveUp(r, w int) {
 		k := &n.Replicas[r].Work[w]
 		switch {
 		case asking:
-			k.Phase = leaving // the answer tells what to do
+			k.Phase = leaving // the answer decides the next step
 		case x.WithdrawGivenUp:
 			k.Phase = withdrawn
 		default:
@@ -197,7 +198,7 @@ func (x *steps) giveUp(r, w int) {
 	x.done(givesUp, r, w, &n)
 }
 
-// hold is what the holder of a lease does.
+// hold emits the steps of the holder of a lease.
 func (x *steps) hold(r, w int) {
 	k := &x.from.Replicas[r].Work[w]
 	if !x.from.awaits(renewal, r, w) && x.from.Now+x.Lease > k.Deadline {
@@ -221,7 +222,7 @@ func (x *steps) hold(r, w int) {
 	}
 }
 
-// release sends what ends a lease for the server, until it is answered.
+// release sends the release of a lease until it is answered.
 func (x *steps) release(r, w int) {
 	if !x.from.awaits(release, r, w) {
 		k := &x.from.Replicas[r].Work[w]
@@ -229,17 +230,17 @@ func (x *steps) release(r, w int) {
 	}
 }
 
-// take makes a replica deal with the reply in a message, which is gone then.
+// take makes a replica handle the reply in a message, and removes the message.
 func (x *steps) take(n *State, i int) {
 	m := n.Net[i]
 	n.Net[i] = Message{}
 	r, w := m.ID.owner(), m.ID.work()
 	p := &n.Replicas[r]
 	p.Lag = m.Lag
-	unheard := x.Acked && x.AcknowledgedWitness && !m.Acked
+	unheard := x.Acked && x.AcknowledgedState && !m.Acked
 	if m.Verdict != isLate && m.Verdict != isDead && !unheard {
 		var ok bool
-		if p.Knows, ok = p.Knows.with(m.Knows, x.OutOfTurnIsTold); !ok {
+		if p.Knows, ok = p.Knows.with(m.Knows, x.OutOfTurnIsCarried); !ok {
 			n.Blind = true // beyond the model's bounds
 		}
 	}
@@ -260,7 +261,7 @@ func (x *steps) take(n *State, i int) {
 	}
 }
 
-// deadline is until when the holder may rely on a lease of which this much is left.
+// deadline returns the end of the time in which the holder may rely on a lease with this much left.
 func (x *steps) deadline(n *State, m *Message) uint8 {
 	if !x.DeadlineFromSend {
 		return n.Now + min(m.Left, x.Lease)
@@ -300,8 +301,8 @@ func (x *steps) claimed(n *State, k *Work, m *Message) {
 	}
 }
 
-// stillOpen deals with a tick that is undecided. Who leaves has no interest in it any more, but for claims that were
-// never answered: one of them may still arrive.
+// stillOpen handles a tick that is undecided. A replica that leaves drops it, unless a claim was never answered: that
+// one may still arrive.
 func (x *steps) stillOpen(k *Work, m *Message) {
 	switch {
 	case k.Phase == leaving && k.Asked && x.WithdrawDoubted:
@@ -314,7 +315,7 @@ func (x *steps) stillOpen(k *Work, m *Message) {
 	}
 }
 
-// unanswered is what becomes of a claim whose outcome is unknown.
+// unanswered handles a claim whose outcome is unknown.
 func (x *steps) unanswered(k *Work) {
 	k.Asked, k.Waited = true, true
 	if k.Phase == leaving {
@@ -325,10 +326,10 @@ func (x *steps) unanswered(k *Work) {
 	}
 }
 
-// start runs what was granted, unless it is known only now that it is too late to start.
+// start starts a granted run, unless the reply shows that it is too late to start.
 func (x *steps) start(n *State, k *Work, m *Message) {
 	w, lag := m.ID.work(), n.Replicas[m.ID.owner()].Lag
-	if k.Adopts != 0 && k.Phase == leaving { // it waits for another heir
+	if k.Adopts != 0 && k.Phase == leaving { // it waits for another recovery
 		k.Phase = withdrawn
 		return
 	}

@@ -8,7 +8,7 @@ import (
 	"strings"
 )
 
-// noVerdict is that of the script of a pause, which has one.
+// noVerdict is the verdict of the pause script, which has none.
 const noVerdict Verdict = 0
 
 // say pauses the lock, or ends that, on both sides.
@@ -23,7 +23,7 @@ func (tr *trace) say(end bool) {
 	m := machine{Setup: &tr.setup, Rules: &tr.rules, s: &tr.model, q: &q, now: tr.now}
 	m.remember(true)
 	tr.model.Pause = tr.model.Pause.word(end, length, tr.now)
-	m.tell()
+	m.report()
 	got, err := tr.lua[pauseScript].Run(context.Background(), tr.client, append(keys, "{x}:dead:"), argv...).Slice()
 	tr.must(err)
 	tr.log = append(tr.log, fmt.Sprintf("pause, end: %t, for %d, %+v -> %v", end, length, q.Knows, got))
@@ -48,7 +48,7 @@ func (tr *trace) told(p Pause, ledger string) string {
 	return text + ";" + ledger
 }
 
-// orphans are those of the model, each with its slot and attempt.
+// orphans returns the orphans of the model, each with its slot and attempt.
 func (tr *trace) orphans() string {
 	var list []string
 	for id := ID(1); id <= maxReplicas*idsOf; id++ {
@@ -60,7 +60,7 @@ func (tr *trace) orphans() string {
 	return strings.Join(list, "; ")
 }
 
-// realOrphans are those of the server, told in the same way.
+// realOrphans returns the orphans of the server, in the same form.
 func (tr *trace) realOrphans() string {
 	all, err := tr.client.HGetAll(context.Background(), keys[2]).Result()
 	tr.must(err)

@@ -7,7 +7,7 @@ func (m *machine) acquire() Verdict {
 	if m.late() {
 		return isLate
 	}
-	if m.buried() {
+	if m.wasReleased() {
 		return isDead
 	}
 	if r := m.row(); m.SameGrantAgain && r != nil && r.Expiry > m.now {
@@ -51,7 +51,8 @@ func (m *machine) acquire() Verdict {
 	return m.take(tick, entry, back)
 }
 
-// reclaim opens a tick again whose grant was never heard of, and has ended since; wait tells that there is no row for it yet.
+// reclaim opens a tick whose grant was never heard of and has ended since. wait is true when there is no row for it
+// yet.
 func (m *machine) reclaim(tick int) (wait bool) {
 	held := 0
 	for i := range m.s.Rows {
@@ -74,7 +75,7 @@ func (m *machine) reclaim(tick int) (wait bool) {
 	return false
 }
 
-// grant tells of a row.
+// grant puts a row into the reply.
 func (m *machine) grant(r *Row) Verdict {
 	for i := range m.s.Rows {
 		if &m.s.Rows[i] == r {
@@ -85,7 +86,7 @@ func (m *machine) grant(r *Row) Verdict {
 	return isGranted
 }
 
-// refuse tells how a tick was decided, as far as that is still known.
+// refuse answers with the outcome of a tick, as far as it is still known.
 func (m *machine) refuse(tick int) Verdict {
 	how, by := noOutcome, ID(0)
 	if int(m.s.Last.Tick) == tick {
@@ -157,7 +158,7 @@ func (m *machine) take(tick int, entry Entry, back bool) Verdict {
 	return m.grant(&m.s.Rows[slot])
 }
 
-// free is the lowest slot for a tick: one that it has not used, or only one that was given back.
+// free returns the lowest slot for a tick: one that it has not used, or only one that was given back.
 func (m *machine) free(entry Entry, back bool) (slot int, ok bool) {
 	for i := range m.Slots {
 		used := entry.slots()>>i&1 == 1
@@ -179,7 +180,7 @@ func (m *machine) renew() Verdict {
 	if m.late() {
 		return isLate
 	}
-	if m.buried() {
+	if m.wasReleased() {
 		return isLost
 	}
 	m.remember(m.PutBackCloses)
@@ -199,7 +200,7 @@ func (m *machine) renew() Verdict {
 		*other = Row{}
 	}
 	m.place(int(m.q.Slot), back)
-	m.heired()
+	m.dropRecovered()
 	m.s.Floor, m.s.Longest = max(m.s.Floor, m.q.Token), max(m.s.Longest, m.Lease, m.q.Knows.Longest)
 	if m.PutBackCloses {
 		m.s.Closed = max(m.s.Closed, m.now+m.s.Longest)
@@ -225,7 +226,7 @@ func (m *machine) mayPutBack() bool {
 // release ends a lease and leaves a tombstone: lua/release.lua. With Undo the tick is open again, with Leave the run is an
 // orphan.
 func (m *machine) release() Verdict {
-	if m.buried() { // asked again: the same verdict, remembered anew
+	if m.wasReleased() { // asked again: the same verdict, remembered anew
 		m.s.Tombs[m.q.ID] = m.s.Tombs[m.q.ID]&gone | m.now + m.Tombstone
 		return verdictOf(m.s.Tombs[m.q.ID])
 	}
@@ -235,26 +236,26 @@ func (m *machine) release() Verdict {
 		tomb |= gone
 		slot, row = m.s.asOrphan(m.q.ID)
 	}
-	if !m.q.Leave || m.LeftIsDead {
-		m.s.Tombs[m.q.ID], m.s.Buried = tomb, m.s.Buried|id
+	if !m.q.Leave || m.HandedOverIsDead {
+		m.s.Tombs[m.q.ID], m.s.Released = tomb, m.s.Released|id
 	}
 	m.depart(slot, row)
 	return verdictOf(tomb)
 }
 
-// depart does what becomes of a run whose row, or whose orphan, this is, if there is one.
+// depart ends a run, given its row or its orphan, if there is one.
 func (m *machine) depart(slot int, r Row) {
 	ended := m.s.attempt(r.ID) > 0
 	if r.ID == 0 {
 		return
 	}
 	switch tick := r.ID.work(); {
-	case m.q.Leave && (m.LeftStaysOrphan || !ended):
+	case m.q.Leave && (m.HandedOverStaysOrphan || !ended):
 		m.s.orphan(r.ID, slot, max(r.Attempt, m.q.Attempt))
 		return
 	case m.q.Undo && r.Adopted != 0:
 		m.giveBack(r)
-	case m.q.Undo && r.Attempt > 1 && m.HeirOpensNoTick:
+	case m.q.Undo && r.Attempt > 1 && m.RecoveryOpensNoTick:
 		return
 	case m.q.Undo && tick > 0:
 		m.reopen(tick, slot)

@@ -17,8 +17,8 @@ import (
 
 var traces = flag.Int("traces", 60, "random traces of TestModelAgreesWithScripts")
 
-// TestModelAgreesWithScripts sends random requests, late, doubled, with all kinds of witnesses, through losses of memory and
-// steps of the clock, to the model's server and to the scripts. They must answer the same.
+// TestModelAgreesWithScripts gets the same answers from the model's server and from the scripts, to random requests:
+// late, doubled, with all kinds of observed state, through losses of memory and steps of the clock.
 func TestModelAgreesWithScripts(t *testing.T) {
 	t.Parallel()
 	seed := uint64(time.Now().UnixNano())
@@ -43,14 +43,14 @@ const pauseScript = 0
 
 func loadScripts(t *testing.T) (scripts [release + 1]*redis.Script) {
 	read := func(name string) string {
-		text, err := os.ReadFile("../../locking/lua/" + name + ".lua")
+		text, err := os.ReadFile("../../internal/lease/script/lua/" + name + ".lua")
 		if err != nil {
 			t.Fatal(err)
 		}
 		return string(text)
 	}
 	for kind, parts := range map[Kind][]string{
-		claim: {"grant", "check", "state", "queue", "acquire"}, renewal: {"check", "state", "renew"}, release: {"free", "check", "state", "queue", "release"}, // without keys of a queue
+		claim: {"acquire_fast", "check", "state", "queue", "acquire"}, renewal: {"check", "state", "renew"}, release: {"release_fast", "check", "state", "queue", "release"}, // without keys of a queue
 		pauseScript: {"check", "state", "pause"},
 	} {
 		var texts []string
@@ -81,7 +81,7 @@ type trace struct {
 	client   *redis.Client
 	lua      [release + 1]*redis.Script
 	backup   map[string]func() // puts a key back
-	known    []Knowledge       // that replies have told
+	known    []Knowledge       // in replies
 	grants   map[ID]Message
 	requests int
 
@@ -188,7 +188,7 @@ func (tr *trace) must(err error) {
 	}
 }
 
-// request sends one to both.
+// request sends a request to both servers.
 func (tr *trace) request() {
 	q := Message{Kind: claim, ID: ID(1 + tr.IntN(2*idsOf)), Until: tr.now + 1, Skip: tr.IntN(2) == 0, First: tr.IntN(3) == 0}
 	q.Knows = tr.witness()
@@ -226,7 +226,7 @@ func (tr *trace) request() {
 	}
 }
 
-// witness is what somebody may know.
+// witness returns a state that a client may have observed.
 func (tr *trace) witness() Knowledge {
 	k := tr.known[tr.IntN(len(tr.known))]
 	if tr.IntN(4) == 0 {
@@ -235,7 +235,8 @@ func (tr *trace) witness() Knowledge {
 	return k
 }
 
-// orphanOf is an orphan of the same tick, or nobody's; 0 if the attempts of one would exceed what the model has room for.
+// orphanOf returns an orphan of the same tick, or one that does not exist; 0 if the attempts of one would exceed the
+// model's room.
 func (tr *trace) orphanOf(id ID) ID {
 	all := (tr.model.Orphans[0] | tr.model.Orphans[1]) & idsFor[id.work()]
 	of := newID(tr.IntN(2), id.work(), 0)
@@ -253,7 +254,7 @@ func (tr *trace) orphanOf(id ID) ID {
 	return of
 }
 
-// argv is the request as locking sends it.
+// argv returns the request as locking sends it.
 func (tr *trace) argv(q Message) []any {
 	w, tick := q.ID.work(), ""
 	previous := int64(0)
@@ -292,7 +293,7 @@ func (tr *trace) argv(q Message) []any {
 	return argv
 }
 
-// common is what every request begins with.
+// common returns the beginning of every request.
 func (tr *trace) common(q Message) []any {
 	k := q.Knows
 	return []any{int(q.ID), tr.at(q.Until), 0, token(k.Floor), int64(k.Longest) * unit, tr.seconds(k.Low), tr.told(k.Pause, tr.ledger(k)), "0"}
@@ -305,7 +306,7 @@ func flagText(b bool) string {
 	return ""
 }
 
-// seconds is a tick in the scripts' terms.
+// seconds returns a tick in the scripts' terms.
 func (tr *trace) seconds(tick uint8) int64 {
 	if tick == 0 {
 		return 0
@@ -313,7 +314,7 @@ func (tr *trace) seconds(tick uint8) int64 {
 	return tr.at(tr.setup.At[tick]) / 1e6
 }
 
-// token is a token in the scripts' terms: the first of a unit is the clock.
+// token returns a token in the scripts' terms: the first of a unit is the clock.
 func token(n uint8) int64 {
 	if n == 0 {
 		return 0
@@ -323,7 +324,7 @@ func token(n uint8) int64 {
 
 var outcomeTexts = [...]string{noOutcome: "", granted: "granted", skipped: "skipped", missed: "missed", paused: "paused", adopted: "adopted"}
 
-// ledger is what a witness tells, in the scripts' terms.
+// ledger returns the observed ledgers in the scripts' terms.
 func (tr *trace) ledger(k Knowledge) string {
 	var entries []string
 	for _, l := range k.Ledgers[:k.Layers] {
@@ -352,7 +353,8 @@ func slotsText(slots uint8) string {
 	return strings.Join(list, ",")
 }
 
-// compare holds a real reply against the model's. The short way of a grant does not tell a pause that is over and that the request has told.
+// compare checks a real reply against the model's. The fast path of a grant omits a pause that is over and that the
+// request carried.
 func (tr *trace) compare(q *Message, asked Pause, got []any) {
 	tr.Helper()
 	verdict := [...]string{noVerdict: "paused", isLate: "late", isDead: "dead", isEarly: "early", isClosed: "closed", isSettled: "settled", isDecided: "decided",

@@ -5,12 +5,12 @@ import (
 	"math/bits"
 )
 
-// Result is what a search has found.
+// Result is the result of a search.
 type Result struct {
 	States   int      // that differ
 	Depth    int      // steps of the longest schedule
 	Complete bool     // every state within the bounds was reached
-	Cut      int      // schedules that ended since a claimant had witnessed too little
+	Cut      int      // schedules that ended because a claimant had observed too little
 	Broken   Fault    // the promise that does not hold; 0 if all do
 	Schedule []string // that breaks it, as short as possible
 }
@@ -18,8 +18,9 @@ type Result struct {
 // Explore searches all schedules within the bounds of setup, breadth first, until a promise is broken or limit states
 // have been seen.
 //
-// States are told apart by fingerprints of 64 bits, as in Lamport's TLC: among n states the chance that one is missed is
-// about n^2 / 2^65, one in 300,000 for ten million. Replicas are alike, so states that differ only in who is who are one.
+// States are compared by fingerprints of 64 bits, as in Lamport's TLC: among n states the chance that one is missed
+// is about n^2 / 2^65, one in 300,000 for ten million. Replicas are alike, so states that differ only in the names of
+// the replicas are one.
 func Explore(setup Setup, rules Rules, limit int) Result {
 	return newSearch(setup, rules, limit).run()
 }
@@ -58,7 +59,7 @@ func start(setup *Setup, rules *Rules) State {
 	s.Servers[0].Known = true
 	s.Servers[1] = s.Servers[0]
 	for r := range s.Replicas {
-		s.Replicas[r].Knows.Schedule = rules.ScheduleIsWitnessed
+		s.Replicas[r].Knows.Schedule = rules.ScheduleIsCarried
 		if r >= setup.Replicas {
 			s.Replicas[r].Mode = dead
 		}
@@ -89,7 +90,7 @@ func (s *search) run() Result {
 	return s.res
 }
 
-// expand finds what may follow a state.
+// expand emits the states that may follow a state.
 func (s *search) expand(l *leaf) {
 	branch := uint16(0)
 	x := steps{Setup: &s.setup, Rules: &s.rules, from: &l.state}
@@ -128,7 +129,7 @@ func (s *search) reduce(x *steps, n *State) {
 	}
 }
 
-// schedule walks the way to a state once more, and tells each step.
+// schedule returns the steps that lead to a state, in words.
 func (s *search) schedule(at uint32) (lines []string) {
 	var way []uint16
 	for ; at > 0; at = s.trail[at].from {
@@ -141,7 +142,7 @@ func (s *search) schedule(at uint32) (lines []string) {
 		x := steps{Setup: &s.setup, Rules: &s.rules, from: &from}
 		x.emit = func(step Step, n *State) {
 			if branch == way[i] {
-				lines = append(lines, x.tell(step, n))
+				lines = append(lines, x.describe(step, n))
 				to = *n
 				s.reduce(&x, &to)
 			}
@@ -153,7 +154,7 @@ func (s *search) schedule(at uint32) (lines []string) {
 	return lines
 }
 
-// fingerprint is the same for states that differ only in the order of messages, or in who is who.
+// fingerprint is the same for states that differ only in the order of messages, or in the names of the replicas.
 func (s *search) fingerprint(n *State) uint64 {
 	least := s.hash(n)
 	if s.plain {
@@ -179,13 +180,13 @@ func (s *search) hash(n *State) uint64 {
 	return maphash.Comparable(s.seed, [2]uint64{maphash.Comparable(s.seed, c), messages})
 }
 
-// orders are the ways to name the replicas anew: who becomes which.
+// orders are the ways to rename the replicas: entry i is the new index of replica i.
 var orders = [maxReplicas + 1][][maxReplicas]int{
 	2: {{1, 0, 2}},
 	3: {{0, 2, 1}, {1, 0, 2}, {1, 2, 0}, {2, 0, 1}, {2, 1, 0}},
 }
 
-// permute names the replicas anew.
+// permute renames the replicas.
 func (s *State) permute(to [maxReplicas]int) {
 	id := func(id ID) ID {
 		if id == 0 {
@@ -225,7 +226,7 @@ func (s *Server) permute(id func(ID) ID, ids func(IDs) IDs) {
 		s.Rows[i].ID, s.Rows[i].Adopted = id(s.Rows[i].ID), id(s.Rows[i].Adopted)
 		s.Orphans[i], s.Beyond[i] = ids(s.Orphans[i]), ids(s.Beyond[i])
 	}
-	s.Last.By, s.Told, s.Buried, s.Heired = id(s.Last.By), ids(s.Told), ids(s.Buried), ids(s.Heired)
+	s.Last.By, s.Told, s.Released, s.Recovered = id(s.Last.By), ids(s.Told), ids(s.Released), ids(s.Recovered)
 	tombs := s.Tombs
 	for i, t := range tombs {
 		s.Tombs[id(ID(i))] = t
@@ -240,7 +241,7 @@ type set struct {
 
 func newSet(size int) set { return set{slots: make([]uint64, size)} }
 
-// add tells whether a fingerprint is new.
+// add adds a fingerprint, and returns whether it is new.
 func (s *set) add(f uint64) bool {
 	if f == 0 {
 		f = 1

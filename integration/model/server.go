@@ -1,6 +1,6 @@
 package model
 
-// machine is one execution of a script: what lua/state.lua puts before each of them.
+// machine is one execution of a script, with the state that lua/state.lua gives each of them.
 type machine struct {
 	*Setup
 	*Rules
@@ -9,12 +9,12 @@ type machine struct {
 	now uint8 // the server's clock
 
 	fresh   bool // a new grant was made
-	twice   bool // to an heir of an orphan that has one
+	twice   bool // to a recovery of an orphan that has one
 	settled bool // a tick was, and not before
 	learnt  bool // the schedule was new
 }
 
-// decided tells whether a tick is refused for good.
+// decided returns whether a tick is refused for good.
 func (s *Server) decided(tick int, at uint8) bool {
 	e := s.Ledger[tick].state()
 	return tick <= int(s.Low) && e != open || at <= s.Since || e == done
@@ -33,8 +33,8 @@ func (m *machine) row() *Row {
 
 func (m *machine) late() bool { return m.NotAfter && m.now > m.q.Until }
 
-// buried tells whether this id was released.
-func (m *machine) buried() bool { return m.Tombstones && m.s.Tombs[m.q.ID]&^gone > m.now }
+// wasReleased returns whether this id was released.
+func (m *machine) wasReleased() bool { return m.Tombstones && m.s.Tombs[m.q.ID]&^gone > m.now }
 
 // purge makes room: rows whose lease has ended become orphans.
 func (m *machine) purge() {
@@ -46,7 +46,7 @@ func (m *machine) purge() {
 	}
 }
 
-// joins tells whether low may move up to a tick, as far as the tick before it is concerned.
+// joins returns whether low may move up to a tick, as far as the tick before it is concerned.
 func (m *machine) joins(tick int) bool {
 	return !m.LowWithoutGaps || tick-1 <= int(m.s.Low) || m.At[tick-1] <= m.s.Since
 }
@@ -82,16 +82,16 @@ func (m *machine) advance() {
 	}
 }
 
-// remember takes over what the witness knows, if the server knows less, and closes the lock to new grants.
+// remember takes over the observed state of a client if the server knows less, and closes the lock to new grants.
 func (m *machine) remember(closes bool) {
 	w, s := &m.q.Knows, m.s
-	s.Told |= w.Told // whatever the numbers make of it
+	s.Told |= w.Told // independent of the numbers
 	m.rememberPause()
 	if w.Floor <= s.Floor && w.Low <= s.Low && !m.missesOutOfTurn() {
 		return
 	}
 	s.Floor, s.Low, s.Longest = max(s.Floor, w.Floor), max(s.Low, w.Low), max(s.Longest, w.Longest)
-	var still Ledger // given back, by the word of both
+	var still Ledger // given back, as both say
 	for _, ledger := range w.Ledgers[:w.Layers] {
 		for tick, told := range ledger {
 			known := s.Ledger[tick]
@@ -116,12 +116,12 @@ func (m *machine) remember(closes bool) {
 	}
 }
 
-// missesOutOfTurn tells whether the server knows nothing of a tick that was decided behind one that is open.
+// missesOutOfTurn returns whether the server lacks a tick that was decided behind one that is open.
 func (m *machine) missesOutOfTurn() bool {
 	w := &m.q.Knows
 	for _, ledger := range w.Ledgers[:w.Layers] {
 		for tick, told := range ledger {
-			if m.OutOfTurnIsTold && told.state() == done && tick > int(m.s.Low) && m.s.Ledger[tick] == 0 {
+			if m.OutOfTurnIsCarried && told.state() == done && tick > int(m.s.Low) && m.s.Ledger[tick] == 0 {
 				return true
 			}
 		}
@@ -129,7 +129,7 @@ func (m *machine) missesOutOfTurn() bool {
 	return false
 }
 
-// recall takes over the word of a witness on one tick. In doubt a tick is decided, and a slot used.
+// recall takes over a client's entry of one tick. In doubt a tick is decided, and a slot used.
 func (m *machine) recall(tick int, told Entry) {
 	known := m.s.Ledger[tick]
 	if known.state() == open && known.slots() != 0 {
@@ -147,18 +147,18 @@ func (m *machine) recall(tick int, told Entry) {
 	}
 }
 
-// know lets a schedule that the server does not know begin now, unless a witness has told of its ledger.
+// know lets a schedule that the server does not know begin now, unless the client carries its ledger.
 func (m *machine) know() {
 	if m.s.Known {
 		return
 	}
 	m.s.Known, m.learnt = true, true
-	if m.s.Low == 0 && !(m.ScheduleIsWitnessed && m.q.Knows.Schedule) {
+	if m.s.Low == 0 && !(m.ScheduleIsCarried && m.q.Knows.Schedule) {
 		m.s.Since = m.now
 	}
 }
 
-// execute runs the script that a request asks for, and makes its message the reply.
+// execute runs the script of a request, and makes its message the reply.
 func (m *machine) execute() {
 	switch m.q.Kind {
 	case claim:
@@ -169,13 +169,13 @@ func (m *machine) execute() {
 		m.q.Verdict = m.release()
 	}
 	m.q.Phase = answered
-	m.tell()
+	m.report()
 }
 
-// tell puts what the server knows into the reply.
-func (m *machine) tell() {
-	k := Knowledge{Floor: m.s.Floor, Longest: m.s.Longest, Low: m.s.Low, Told: m.s.Told, Pause: m.s.Pause, Schedule: m.s.Known && m.ScheduleIsWitnessed}
-	if m.RepliesTellLedger && m.s.Ledger != (Ledger{}) {
+// report puts the server's knowledge into the reply.
+func (m *machine) report() {
+	k := Knowledge{Floor: m.s.Floor, Longest: m.s.Longest, Low: m.s.Low, Told: m.s.Told, Pause: m.s.Pause, Schedule: m.s.Known && m.ScheduleIsCarried}
+	if m.RepliesCarryLedger && m.s.Ledger != (Ledger{}) {
 		k.Layers, k.Ledgers[0] = 1, m.s.Ledger
 	}
 	if m.q.Verdict == isLate || m.q.Verdict == isDead { // refused before the lock was looked at

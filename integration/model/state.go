@@ -1,6 +1,6 @@
 package model
 
-// ID is a lease id: who asks, for what, and for which time. 0 is none.
+// ID is a lease id. It stands for a replica, a piece of work and a generation; 0 is none.
 type ID uint8
 
 const idsOf = 1 + maxTicks*generations // lease ids of one replica
@@ -39,17 +39,17 @@ type State struct {
 	Servers  [masters]Server
 	Replicas [maxReplicas]Replica
 	Net      [maxMessages]Message
-	Left     Faults // that may still happen
+	Left     Faults // faults that may still happen
 	Now      uint8  // real time, which is every replica's local clock
 	Back     uint8  // how far the server's clock is behind it
 	Split    bool   // the second server is the master, and the first serves on alone
 	Lost     bool   // a server has forgotten something
-	Blind    bool   // somebody was granted something who had witnessed too little: the promises end here
-	Broken   Fault  // what is wrong
+	Blind    bool   // a claimant that had observed too little was granted something: the promises end here
+	Broken   Fault  // the promise that is broken
 	True     Truth
 }
 
-// Truth is what really happened, whoever knows of it.
+// Truth is what really happened, known or not.
 type Truth struct {
 	Issued   IDs // granted
 	Settled  IDs // settled without a run
@@ -57,59 +57,59 @@ type Truth struct {
 	Started  IDs // granted and run
 	Runs     [works]uint8
 	Slots    [works]uint8 // in which slots each tick has run, as a set
-	Outcomes [works]uint8 // that somebody has recorded of a tick without a run, as a set
+	Outcomes [works]uint8 // recorded outcomes of a tick without a run, as a set
 	Token    uint8        // the greatest so far
 	Tries    [works]uint8 // attempts of each tick that have begun, as a set, and wellEnded
-	Pause    Pause        // the last word on it
+	Pause    Pause        // the newest statement
 }
 
-// wellEnded is in a set of attempts when one of them has come to its own end.
+// wellEnded is in a set of attempts when one of them has ended by itself.
 const wellEnded = 1
 
-// Server is what the keys of one lock hold. Instants are of the server's clock.
+// Server has the contents of the keys of one lock. Instants are of the server's clock.
 type Server struct {
-	Floor   uint8 // the greatest token
-	Low     uint8 // every tick up to it is decided
-	Longest uint8 // lease
-	Closed  uint8 // to new grants, until then
-	Since   uint8 // when it first heard of the schedule: ticks up to then are decided
-	Known   bool  // the schedule
-	Rows    [maxSlots]Row
-	Newest  [maxSlots]uint8 // token that was granted in this slot, also after its row is gone
-	Ledger  Ledger
-	Last    Settlement
-	Tombs   [1 + maxReplicas*idsOf]uint8 // until when an id is remembered as released; gone tells the verdict
-	Orphans [maxSlots]IDs                // leases that ended without a release, by slot
-	Beyond  [2]IDs                       // of these, how many attempts they are beyond the first: the bits of a number
-	Pause   Pause
-	Told    IDs // not a key: the grants and settlements that it made or was told of
-	Buried  IDs // not a key: all that it has released since it forgot last
-	Heired  IDs // not a key: orphans that have an heir, as far as it was told
+	Floor     uint8 // the greatest token
+	Low       uint8 // every tick up to it is decided
+	Longest   uint8 // lease
+	Closed    uint8 // to new grants, until then
+	Since     uint8 // when it first heard of the schedule: ticks up to then are decided
+	Known     bool  // the schedule
+	Rows      [maxSlots]Row
+	Newest    [maxSlots]uint8 // token that was granted in this slot, also after its row is gone
+	Ledger    Ledger
+	Last      Settlement
+	Tombs     [1 + maxReplicas*idsOf]uint8 // until when an id is remembered as released; gone marks the verdict
+	Orphans   [maxSlots]IDs                // leases that ended without a release, by slot
+	Beyond    [2]IDs                       // of these, how many attempts they are beyond the first: the bits of a number
+	Pause     Pause
+	Told      IDs // not a key: the grants and settlements that it made or learned from clients
+	Released  IDs // not a key: all ids that it has released since its last loss
+	Recovered IDs // not a key: orphans that have a recovery, as far as it knows
 }
 
 // gone marks the tombstone of a lease that had ended before its release.
 const gone = 0x80
 
-// Row is a lease as the server has it.
+// Row is a lease as the server stores it.
 type Row struct {
 	ID            ID
 	Token, Expiry uint8
 	Attempt       uint8
-	Adopted       ID    // the orphan that it carries on, in case that it is given back; 0: none
+	Adopted       ID    // the orphan that it carries on, for the case that it is given back; 0: none
 	From          uint8 // the slot of that orphan
 }
 
-// Settlement is the newest decision, and whose it was.
+// Settlement is the newest decision, and the id that made it.
 type Settlement struct {
 	Tick uint8
 	How  Outcome
 	By   ID
 }
 
-// Ledger has the ticks that low does not tell of. The first entry is of the manual trigger, and always empty.
+// Ledger has the ticks that low does not cover. The first entry is of the manual trigger, and always empty.
 type Ledger [works]Entry
 
-// Entry is what became of a tick: a state, an outcome if it is done, and slots if it is not.
+// Entry is the state of a tick, its outcome if it is done, and slots if it is not.
 type Entry uint8
 
 const (
@@ -118,7 +118,7 @@ const (
 	open                  // given back: to all slots, or only to these
 )
 
-// Outcome tells how a tick was decided.
+// Outcome is the way in which a tick was decided.
 type Outcome uint8
 
 const (
@@ -127,7 +127,7 @@ const (
 	skipped
 	missed
 	paused  // skipped since the lock is paused
-	adopted // of an adoption: not to be had
+	adopted // of a recovery: the orphan is not available
 )
 
 func newEntry(state Entry, how Outcome, slots uint8) Entry {
@@ -137,13 +137,13 @@ func (e Entry) state() Entry { return e & 3 }
 func (e Entry) how() Outcome { return Outcome(e >> 2 & 7) }
 func (e Entry) slots() uint8 { return uint8(e >> 5) }
 
-// Knowledge is what a reply tells of the lock, and a later request carries: see locking's witness.
+// Knowledge is the state of the lock that a reply carries and a later request repeats: see locking's observed state.
 type Knowledge struct {
 	Floor, Longest, Low uint8
 	Schedule            bool // the server knew it
 	Layers              uint8
-	Ledgers             [2]Ledger // as told by a server before and after it forgot
-	Told                IDs       // what was granted and settled before this was told
+	Ledgers             [2]Ledger // from a server before and after it forgot
+	Told                IDs       // grants and settlements up to this reply
 	Pause               Pause
 }
 
@@ -156,7 +156,7 @@ type Replica struct {
 	Knows Knowledge
 }
 
-// Mode is how a replica is.
+// Mode is the condition of a replica.
 type Mode uint8
 
 const (
@@ -170,12 +170,12 @@ const (
 type Work struct {
 	Phase      Phase
 	Generation uint8 // of the id under which it asks
-	Waited     bool  // nobody could decide it in time
+	Waited     bool  // no replica could decide it in time
 	Rests      bool  // it was answered: it is asked for again when time has passed
 	Asked      bool  // an earlier claim was not answered
 	Alive      bool  // its processes run
-	Leaves     bool  // its release leaves it to an heir
-	Adopts     ID    // the orphan that it asks for, or carries on; 0: its tick
+	Leaves     bool  // its release leaves it to a recovery
+	Adopts     ID    // the orphan that it claims, or carries on; 0: its tick
 	Attempt    uint8
 	Slot       uint8 // and token and deadline, of a lease that it believes in
 	Token      uint8
@@ -199,12 +199,12 @@ const (
 type Message struct {
 	Kind    Kind
 	Phase   Leg
-	To      uint8 // which server
+	To      uint8 // the server
 	ID      ID
 	Sent    uint8 // local clock
 	Until   uint8 // its not-after, by the server's clock
 	Undo    bool  // a release: the run never started
-	Leave   bool  // a release: others are to carry the run on
+	Leave   bool  // a release: another replica is to carry the run on
 	Skip    bool  // a claim: settle the tick as skipped if all rows are held
 	First   bool  // but not if all ticks before it are decided
 	Waited  bool  // a claim of a tick that has waited for the server
@@ -220,12 +220,12 @@ type Message struct {
 	Knows   Knowledge
 }
 
-// Leg is where a message is.
+// Leg is the stage of a message.
 type Leg uint8
 
 const (
 	underway Leg = iota
-	stray        // underway, and nobody waits for its reply
+	stray        // underway, and no replica waits for its reply
 	answered
 )
 
@@ -274,7 +274,7 @@ const (
 	brokenRow
 	brokenAttempt
 	brokenMax
-	brokenHeir
+	brokenRecovery
 	brokenBeside
 	brokenPause
 )
@@ -286,17 +286,17 @@ var faultTexts = [...]string{
 	brokenExclusive: "P3: more runs are alive at once than the lock has slots",
 	brokenGhost:     "P3: a lease that was released holds a row",
 	brokenFenced:    "P4: a later grant has no greater token",
-	brokenLost:      "P5: a tick counts as decided, but nobody has run or settled it and nobody will",
+	brokenLost:      "P5: a tick counts as decided, but no replica has run or settled it and none will",
 	brokenSkipped:   "P5: a tick that waited for the server is skipped",
 	brokenQueue:     "P5: a tick that is to queue is skipped while none before it waits",
 	brokenDecider:   "P6: a tick has two outcomes",
 	brokenRow:       "P3: an earlier lease takes the row of a later grant",
 	brokenAttempt:   "P1: an attempt of a tick is begun twice",
 	brokenMax:       "P9: a tick has more attempts than it may have",
-	brokenHeir:      "P5: a run was interrupted, and awaits no heir though it may have one",
+	brokenRecovery:  "P5: an interrupted run awaits no recovery though it may have one",
 	brokenBeside:    "P3: a tick is run again beside a run of it that goes on",
 	brokenPause:     "P6: a pause is known, and a tick of it is granted or settled otherwise, or one that is none of it is settled so",
-	brokenHolder:    "P3: a living holder loses its lease though its slot was granted to nobody else",
+	brokenHolder:    "P3: a living holder loses its lease though its slot was granted to no other",
 }
 
 func (f Fault) String() string { return faultTexts[f] }

@@ -2,8 +2,8 @@ package model
 
 import "fmt"
 
-// tell says a step in words: what led from x.from to n.
-func (x *steps) tell(s Step, n *State) string {
+// describe returns a step in words: the event that led from x.from to n.
+func (x *steps) describe(s Step, n *State) string {
 	who, what := name(int(s.Replica)), workName(int(s.Work))
 	f := x.from
 	switch s.Act {
@@ -15,7 +15,7 @@ func (x *steps) tell(s Step, n *State) string {
 		return fmt.Sprintf("%s renews its lease of %s%s", who, what, x.posted(n))
 	case ends:
 		if n.Replicas[s.Replica].Work[s.Work].Alive {
-			return fmt.Sprintf("%s tells its run of %s to end, and releases", who, what)
+			return fmt.Sprintf("%s asks its run of %s to end, and releases", who, what)
 		}
 		return fmt.Sprintf("%s's run of %s ends, and %s releases", who, what, who)
 	case dies:
@@ -24,7 +24,7 @@ func (x *steps) tell(s Step, n *State) string {
 		o := n.Replicas[s.Replica].Work[s.Work].Adopts
 		return fmt.Sprintf("%s sees that %s's run of %s is an orphan, and claims it%s", who, name(o.owner()), what, x.posted(n))
 	case leavesRun:
-		return fmt.Sprintf("%s stops its run of %s, and leaves it to an heir", who, what)
+		return fmt.Sprintf("%s stops its run of %s, and leaves it to a recovery", who, what)
 	case givesBackRun:
 		return fmt.Sprintf("%s ends its run of %s, and gives the tick back", who, what)
 	case releases:
@@ -58,9 +58,9 @@ var actTexts = map[Act]string{
 	forgets:    "the server forgets everything",
 	saves:      "the follower takes over the server's state",
 	failsOver:  "the server fails, and the follower takes its place with what it has",
-	splits:     "the server is cut off with those who reach it, and the follower is made master",
-	isPaused:   "somebody pauses the lock",
-	isResumed:  "somebody ends the pause",
+	splits:     "the server is cut off with the clients that reach it, and the follower is made master",
+	isPaused:   "a command pauses the lock",
+	isResumed:  "a command ends the pause",
 	replicates: "the follower takes over the server's state, and acknowledges",
 }
 
@@ -83,7 +83,7 @@ func workName(w int) string {
 	return fmt.Sprintf("T%d", w)
 }
 
-// posted tells what is special about the request that was sent.
+// posted returns the special properties of the request that was sent.
 func (x *steps) posted(n *State) string {
 	for i := range n.Net {
 		m := &n.Net[i]
@@ -151,7 +151,7 @@ func (x *steps) tellTime(s Step, n *State) string {
 }
 
 func verdictText(m *Message) string {
-	how := [...]string{noOutcome: "", granted: ", granted", skipped: ", skipped", missed: ", missed", paused: ", paused", adopted: ": the orphan is not to be had"}[m.How]
+	how := [...]string{noOutcome: "", granted: ", granted", skipped: ", skipped", missed: ", missed", paused: ", paused", adopted: ": the orphan is not available"}[m.How]
 	switch m.Verdict {
 	case isGranted:
 		return fmt.Sprintf("granted, slot %d, token %d, attempt %d", m.Slot, m.Token, m.Attempt)

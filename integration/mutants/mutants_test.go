@@ -8,7 +8,7 @@ import (
 	"testing"
 )
 
-// TestMutants runs every patch of this folder; -run TestMutants/NAME runs one.
+// Each patch of this folder makes its test fail; -run TestMutants/NAME runs one.
 func TestMutants(t *testing.T) {
 	paths, err := filepath.Glob("*.patch")
 	if err != nil {

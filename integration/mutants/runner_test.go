@@ -3,14 +3,14 @@
 //
 //	Deadline of the holder counted from the reply instead of from before the request.
 //	Promise: P3
-//	Test: go test ./locking -run TestDeadline
-//	--- a/locking/lease.go
-//	+++ b/locking/lease.go
+//	Test: go test ./internal/lease/engine -run TestDeadline
+//	--- a/internal/lease/engine/lease.go
+//	+++ b/internal/lease/engine/lease.go
 //	...
 //
 // `make mutants` applies each patch to a copy of the repository and runs its test. A mutant is caught when that test
-// fails; it is an error when the patch does not apply, when the mutant does not build, or when the test fails
-// without the mutant as well. Text besides the two headers says what is broken, for the reader.
+// fails; it is an error when the patch does not apply, when the mutant does not build, or when the test fails without
+// the mutant as well. The text before the two headers describes the fault for the reader.
 package mutants
 
 import (
@@ -32,15 +32,16 @@ import (
 	"time"
 )
 
-// mutant is one patch with what it claims.
+// mutant is one patch with its headers.
 type mutant struct {
-	name    string   // the file's name without .patch
-	promise string   // "P1", or several: "P1, P3"
-	test    []string // arguments of go: "test", "./locking", ...
-	patch   []byte   // the whole file; git skips what stands before the diff
+	name     string   // the file's name without .patch
+	sentence string   // the fault, in words
+	promise  string   // as docs/guarantees.md names it: "P1", or several: "P1, quorum"
+	test     []string // arguments of go: "test", "./election", ...
+	patch    []byte   // the whole file; git skips the text before the diff
 }
 
-var promises = regexp.MustCompile(`^P[1-9](, P[1-9])*$`)
+var promises = regexp.MustCompile(`^(P[1-9]|[a-z]+)(, (P[1-9]|[a-z]+))*$`)
 
 // parseMutant reads a patch file.
 func parseMutant(path string) (mutant, error) {
@@ -58,6 +59,8 @@ func parseMutant(path string) (mutant, error) {
 			m.promise = strings.TrimSpace(v)
 		} else if v, ok := strings.CutPrefix(line, "Test:"); ok {
 			command = strings.TrimSpace(v)
+		} else {
+			m.sentence = strings.TrimSpace(m.sentence + " " + strings.TrimSpace(line))
 		}
 	}
 	if !promises.MatchString(m.promise) {
@@ -71,7 +74,7 @@ func parseMutant(path string) (mutant, error) {
 	return m, nil
 }
 
-// verdict is what became of a mutant.
+// verdict is the result of a mutant.
 type verdict string
 
 const (
@@ -89,8 +92,8 @@ type result struct {
 	took    time.Duration
 }
 
-// runner runs mutants of one repository, one after the other, always at the same path: what a mutant does not touch
-// then comes from the build cache.
+// runner runs mutants of one repository, one after the other, always at the same path: packages that a mutant does
+// not touch then come from the build cache.
 type runner struct {
 	source  string           // the repository
 	tree    string           // its copy, made afresh for each run
@@ -101,7 +104,7 @@ func newRunner(source, scratch string) *runner {
 	return &runner{source: source, tree: filepath.Join(scratch, "repository"), healthy: map[string]error{}}
 }
 
-// run tells whether the mutant's test catches it.
+// run returns whether the mutant's test catches it.
 func (r *runner) run(ctx context.Context, m mutant) result {
 	if err := r.checkHealthy(ctx, m.test); err != nil {
 		return result{mutant: m, verdict: broken, why: err}
@@ -202,7 +205,7 @@ func (r *runner) apply(ctx context.Context, m mutant) error {
 	return nil
 }
 
-// outcome is what one go test did.
+// outcome is the result of one go test.
 type outcome struct {
 	ran     bool   // at least one test was started
 	failed  bool   // and the package failed

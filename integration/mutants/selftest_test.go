@@ -26,7 +26,7 @@ func edit(function, from, to string) string {
 		"(n int) int {\n-\t" + from + "\n+\t" + to + "\n }\n"
 }
 
-func TestRunnerTellsWhatBecameOfAMutant(t *testing.T) {
+func TestRunnerReportsEachVerdict(t *testing.T) {
 	t.Parallel()
 	repository := t.TempDir()
 	for name, text := range module {
@@ -89,7 +89,7 @@ func TestHeadersAreChecked(t *testing.T) {
 	}
 }
 
-// TestPatchesApply: a patch that does not apply proves nothing. `make mutants` runs them.
+// Each patch applies, since one that does not proves nothing. `make mutants` runs them.
 func TestPatchesApply(t *testing.T) {
 	t.Parallel()
 	paths, err := filepath.Glob("*.patch")

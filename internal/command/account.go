@@ -19,7 +19,7 @@ type account struct {
 	name, home, shell string // for the environment
 }
 
-// setUser fills in what concerns the user. It returns no user for a number that has no entry.
+// setUser fills in the user's fields. It returns no user for a number that has no entry.
 func (a *account) setUser(name string) (*user.User, error) {
 	u, err := user.Lookup(name)
 	if errors.As(err, new(user.UnknownUserError)) {

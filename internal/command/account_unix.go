@@ -92,7 +92,7 @@ func lookupGroup(name string) (uint32, error) {
 
 // credential is the identity as the kernel wants it. keepGroups leaves the supplementary groups alone.
 func (a *identity) credential(keepGroups bool) *syscall.Credential {
-	// Who runs as nobody but itself needs no privilege, and setgroups would ask for one.
+	// A process that runs as its own user needs no privilege, and setgroups would require one.
 	self := os.Geteuid() != 0 && int(a.uid) == os.Geteuid() && int(a.gid) == os.Getegid()
 	return &syscall.Credential{Uid: a.uid, Gid: a.gid, Groups: a.groups, NoSetGroups: keepGroups || self}
 }

@@ -52,8 +52,8 @@ func (a *attendance) leave() {
 	}
 }
 
-// resound has Ctrl-C reach those who would have got it if the command had no group of its own: the shell script, say, that this
-// process is a part of. This process itself gets it too, and is expected to take it for one of Spec.Signals.
+// resound passes Ctrl-C on to the processes that the terminal would have signalled if the command had no group of its own, such as the shell script
+// that this process is a part of. This process gets the signal too, and is expected to take it for one of Spec.Signals.
 func (a *attendance) resound(exit Exit) {
 	for _, s := range []syscall.Signal{unix.SIGINT, unix.SIGQUIT} {
 		if a.terminal != nil && a.terminal.lent && a.signals != nil && exit.Signal == signalName(s) && !slices.Contains(a.passed, os.Signal(s)) {
@@ -62,9 +62,9 @@ func (a *attendance) resound(exit Exit) {
 	}
 }
 
-// terminal is the controlling terminal of this process. Only the processes of its foreground group may read it, and they get the
-// signals of its keys. The command has a group of its own, so it must be made that one; and like a shell, this process has to
-// see to what happens when the command is stopped: unless it stops as well, nobody could go on working on the terminal.
+// terminal is the controlling terminal of this process. Only the processes of its foreground group may read it, and they get the signals of its keys.
+// The command has a group of its own, so that group must become the foreground group. Like a shell, this process stops when the command is stopped:
+// otherwise the user could not go on working on the terminal.
 type terminal struct {
 	fd     int
 	own    int // our own process group
@@ -111,7 +111,7 @@ func (t *terminal) foreground() int {
 	return group
 }
 
-// give hands the terminal to the command if it is ours to give. It tells whether the command has it.
+// give hands the terminal to the command if it is ours to give. It returns whether the command has it.
 func (t *terminal) give() bool {
 	switch t.foreground() {
 	case t.leader:
@@ -123,7 +123,7 @@ func (t *terminal) give() bool {
 	return false
 }
 
-// reclaim takes the terminal from the command, and tells whether it had it.
+// reclaim takes the terminal from the command, and returns whether it had it.
 func (t *terminal) reclaim() (had bool) {
 	if had = t.foreground() == t.leader; had {
 		_ = unix.IoctlSetPointerInt(t.fd, unix.TIOCSPGRP, t.own)
@@ -174,9 +174,9 @@ func (t *terminal) stopped(by syscall.Signal) {
 	_ = unix.Kill(-t.leader, unix.SIGCONT)
 }
 
-// suspend stops this process and whoever is in its group, as Ctrl-Z does, and returns when it goes on. Where nobody could have it go
-// on (the group is that of the session's leader, as in a container, or the leader has gone) it does not stop, as the system would
-// have it with SIGTSTP. SIGSTOP is taken because the runtime does not give SIGTSTP back once it has caught it.
+// suspend stops this process and its group, as Ctrl-Z does, and returns when it continues. It does not stop where no process could continue it (the
+// group is that of the session's leader, as in a container, or the leader has gone), which is also how the kernel treats SIGTSTP. SIGSTOP is used
+// because the runtime does not give SIGTSTP back once it has caught it.
 func (t *terminal) suspend() {
 	const effect = 100 * time.Millisecond // more than the signal needs
 	stopped := time.NewTimer(effect)

@@ -89,11 +89,11 @@ func TestStartWithoutFiles(t *testing.T) {
 	})
 }
 
-// TestExecutionThatHangs: a start that hangs in the kernel is given up, what was forked is dead, and the command has not begun. The file is held by a lease
-// (fcntl(2)), which execve waits for.
+// A start that hangs in the kernel is abandoned, its forked process is dead, and the command has not begun. A lease on the file (fcntl(2)) makes
+// execve hang.
 func TestExecutionThatHangs(t *testing.T) {
 	everyMode(t, func(t *testing.T, h *Host) {
-		signal.Ignore(unix.SIGIO) // which tells of the one that waits
+		signal.Ignore(unix.SIGIO) // the kernel sends it to the lease's holder when execve waits
 		defer signal.Reset(unix.SIGIO)
 		dir := t.TempDir()
 		program, mark := filepath.Join(dir, "program"), filepath.Join(dir, "mark")

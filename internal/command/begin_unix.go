@@ -25,8 +25,9 @@ func unable(err error) error {
 	return fmt.Errorf("%w: %w", ErrNotStarted, err)
 }
 
-// begin starts the command. Starts take turns, as they would in the runtime: of those that wait each can still be given up, and only one can be in the step in
-// which its program may begin at any moment. When kill ends in that step, what was forked is killed; then the command has begun only if it was executed.
+// begin starts the command. Starts take turns, as they would in the runtime: a start that waits can still be abandoned, and only one start at a time
+// is in the step in which its program may begin. When kill ends in that step, begin kills the forked process; the command has begun only if it was
+// executed.
 func (h *Host) begin(stop, kill context.Context, cmd *exec.Cmd, s *Spec, t tree) error {
 	select {
 	case h.turn <- struct{}{}:
@@ -60,8 +61,8 @@ func (h *Host) begin(stop, kill context.Context, cmd *exec.Cmd, s *Spec, t tree)
 	}
 }
 
-// aborted tells how a start has ended that was killed meanwhile: a process that dies before it has executed the command looks to the runtime as one that was
-// started.
+// aborted returns how a start ended that was killed in progress. The runtime takes a process that dies before it has executed the command for one
+// that was started.
 func (h *Host) aborted(cmd *exec.Cmd, err error) error {
 	if err != nil || awaitExit(cmd.Process.Pid) != nil || executed(cmd.Process.Pid) {
 		return err
@@ -70,7 +71,8 @@ func (h *Host) aborted(cmd *exec.Cmd, err error) error {
 	return fmt.Errorf("%w: executing %s hung, and was killed", ErrNotStarted, cmd.Path)
 }
 
-// whyNotStarted says why the command could not be started. What its own limits don't leave room for is its own fault, as far as the machine can start others.
+// whyNotStarted returns why the command could not be started. A start that fails for want of room in the run's own limits is the run's fault, as long
+// as the machine can start other processes.
 func (h *Host) whyNotStarted(cmd *exec.Cmd, s *Spec, t tree, err error) error {
 	if errors.Is(err, ErrNotStarted) {
 		return err
@@ -82,7 +84,8 @@ func (h *Host) whyNotStarted(cmd *exec.Cmd, s *Spec, t tree, err error) error {
 	return unable(why)
 }
 
-// Probe tells whether a command could be started now: it takes what a run takes, and forks a process that ends by finding nothing to execute.
+// Probe returns whether a command could be started now. It takes the same resources as a run, and forks a process that ends by finding nothing to
+// execute.
 func (h *Host) Probe() error {
 	h.turn <- struct{}{} // first: while a start hangs this waits, and holds nothing
 	defer func() { <-h.turn }()

@@ -10,8 +10,8 @@ import (
 	"time"
 )
 
-// TestLateReaderLosesNothing: what a dead tree has written is read also if the machine was too busy to read any of it in time, and others that hold
-// the pipe open are not waited for.
+// The output of a dead tree is read also if the machine was too busy to read any of it in time, and other processes that hold the pipe open are not
+// waited for.
 func TestLateReaderLosesNothing(t *testing.T) {
 	full := strings.Repeat("x", 60<<10) // nearly all that a pipe holds
 	for _, held := range []bool{false, true} {

@@ -25,7 +25,7 @@ type stdio interface {
 	// attach hands it to a command that is about to start; begin is called once it has.
 	attach(cmd *exec.Cmd)
 	begin()
-	// drain waits for the end of the output, at most for the time given. It tells whether it saw it.
+	// drain waits for the end of the output, at most for the time given. It returns whether it saw it.
 	drain(most time.Duration) bool
 	// tail is what Spec.Keep says.
 	tail() []byte
@@ -39,7 +39,7 @@ func (s *Spec) stdio(buffers *sync.Pool) (stdio, error) {
 	return newCapture(s, buffers)
 }
 
-// ownStdio is this process' own, of which the command gets the very files: what is a terminal stays one.
+// ownStdio hands the command this process' own files, so that a terminal stays a terminal.
 type ownStdio struct{}
 
 func (ownStdio) attach(cmd *exec.Cmd) {
@@ -107,11 +107,11 @@ func (c *capture) begin() {
 	}
 }
 
-// lateReader reads a pipe until its deadline, and then what is in it already: all that a dead tree has written is there, however busy the machine was
-// meanwhile.
+// lateReader reads a pipe until its deadline, and then the bytes that are in it already. They hold all that a dead tree has written, however busy the
+// machine was.
 type lateReader struct {
 	file *os.File
-	left int // bytes that it may still take after the deadline; whoever else holds the pipe may write for ever
+	left int // bytes that it may still take after the deadline; another process that holds the pipe may write for ever
 }
 
 // pipeSize is what a pipe holds, unless somebody has enlarged it.

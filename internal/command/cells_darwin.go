@@ -31,8 +31,8 @@ func (*cells) allow(Limits) error {
 	return fmt.Errorf("%w: they take a cgroup, which only Linux has", ErrLimits)
 }
 
-// start starts the command. Umask and priority belong to the whole process here, so a shell sets them for the command: as the command's
-// user, who may not raise the priority unless it is root.
+// start starts the command. Umask and priority belong to the whole process on macOS, so a shell sets them for the command. The shell runs as the
+// command's user, so it can raise the priority only as root.
 func start(cmd *exec.Cmd, s *Spec) error {
 	if s.Umask != nil {
 		maskThroughShell(cmd, *s.Umask)
@@ -80,7 +80,7 @@ func awaitExit(pid int) error {
 	}
 }
 
-// groupLives tells whether a process group has a member that is not a zombie.
+// groupLives returns whether a process group has a member that is not a zombie.
 func groupLives(id int) bool {
 	const zombie = 5 // SZOMB of <sys/proc.h>
 	members, err := unix.SysctlKinfoProcSlice("kern.proc.pgrp", id)

@@ -56,7 +56,7 @@ func (c *cells) tree(s *Spec) (tree, error) {
 			return nil, fmt.Errorf("cgroup of the run: %w", err)
 		}
 		c.warned.Do(func() {
-			c.log.Warn("no cgroup for a run, it has only its process group; this is said once", "run_id", s.Name, "error", err)
+			c.log.Warn("no cgroup for a run, which has only its process group; logged once", "run_id", s.Name, "error", err)
 		})
 	}
 	g := group{}

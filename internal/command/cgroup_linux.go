@@ -24,7 +24,7 @@ const removeTime = time.Second
 type base struct {
 	dir  string
 	leaf string   // where the replica is then, beside dir
-	lock *os.File // the directory, locked as long as we live, so that nobody takes it for a dead replica's
+	lock *os.File // the directory, locked as long as we live, so that no replica takes it for a dead one's
 	runs atomic.Uint64
 }
 
@@ -83,8 +83,7 @@ func (b *base) probe() error {
 	return err
 }
 
-// removeStale clears away what replicas left that were killed. Of a living one, or one with a process left,
-// nothing is touched.
+// removeStale removes the cgroups of killed replicas. It leaves those of a living replica, and those with a process in them.
 func removeStale(own string) {
 	dirs, _ := filepath.Glob(filepath.Join(own, "cronclave-*"))
 	for _, dir := range dirs {
@@ -205,7 +204,7 @@ func (c *cgroup) terminate(leader int) {
 	}
 }
 
-// kill leaves nothing out: the kernel kills what is being forked, too.
+// kill misses no process: the kernel kills also those that are being forked.
 func (c *cgroup) kill(leader int) {
 	if c.populated() {
 		_, _ = c.killer.WriteString("1")
@@ -224,11 +223,11 @@ func (c *cgroup) remove() {
 	c.close()
 	late, cancel := context.WithTimeout(context.Background(), removeTime)
 	defer cancel()
-	// What is left is removed with the base.
+	// A directory that is left is removed with the base.
 	poll(func() bool { return removeCgroup(c.dir) == nil }, late.Done())
 }
 
-// populated tells whether a living process is in the cgroup or in one that was made below it.
+// populated returns whether a living process is in the cgroup or in one that was made below it.
 func (c *cgroup) populated() bool {
 	var events [64]byte
 	n, err := unix.Pread(int(c.events.Fd()), events[:], 0)

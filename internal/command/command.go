@@ -3,7 +3,7 @@
 //
 // A job's command is rarely one process: shells fork, daemons leave their session, and a pipeline goes on
 // when its first member is killed. Exclusivity ("at most parallel runs") is worth nothing if a grandchild
-// writes on after the lease was released, so the unit here is the tree. What holds it together:
+// writes on after the lease was released, so the unit here is the tree. Two means hold it together:
 //
 //   - A cgroup (version 2) for each run, where the machine lets us make one. The command is born inside it,
 //     so nothing it forks can get out by setsid or by a double fork. One write to cgroup.kill ends it all.
@@ -13,11 +13,11 @@
 //     cleared its environment, or runs as a user whom we may not inspect, gets away.
 //
 // The leader of the group, which is the command itself, stays unreaped (a zombie) until its group was
-// killed: as long as it is there, the kernel gives its number to nobody else and the signal can't hit a
+// killed: as long as it is there, the kernel gives its number to no other process and the signal can't hit a
 // stranger.
 //
-// What dies with the replica, or stands still with it, can't be kept here: that is the place of a helper process
-// outside of the replica, the [Warden]. A Host that has one makes each run known to it before the command starts.
+// This package can't keep the promise when the replica dies or stands still. That is the job of a helper process
+// outside of the replica, the [Warden]. A Host with a warden registers each run there before the command starts.
 //
 // Production is on Linux. On macOS there are process groups only; elsewhere [NewHost] refuses.
 package command
@@ -32,8 +32,7 @@ import (
 	"github.com/hashicorp/go-hclog"
 )
 
-// What can be told apart of a command that could not be started. A shell's exit codes for them are 127 and
-// 126, see [Exit.Status].
+// Errors of a command that could not be started, for errors.Is. A shell's exit codes for them are 127 and 126, see [Exit.Status].
 var (
 	// ErrNotFound says that there is no such command.
 	ErrNotFound = errors.New("command not found")
@@ -52,14 +51,13 @@ var (
 
 // HostConfig is what a [Host] needs.
 type HostConfig struct {
-	// Logger gets what concerns no single run's result, such as a cgroup that could not be made.
-	// Defaults to none.
+	// Logger gets the messages that belong to no single run, such as a cgroup that could not be made. Defaults to none.
 	Logger hclog.Logger
 	// Warden ends runs in this process' place. Defaults to none: then runs outlive a process that is killed.
 	Warden Warden
 }
 
-// Spec tells what to run.
+// Spec describes one execution of a command.
 type Spec struct {
 	// Name is the run's id, which no other run has at the time. The run's cgroup is called after it. Where
 	// Env has it as CRONCLAVE_RUN_ID and there are no cgroups, an orphan that has it too is taken as this
@@ -109,13 +107,13 @@ type Spec struct {
 
 // Limits bound what the processes of a run may take together. The kernel keeps them, by the run's cgroup: see [Host.Check].
 type Limits struct {
-	// Memory is in bytes; whoever needs more is killed, and all of the run with it: [Exit.OutOfMemory]. Nothing of it is swapped out. 0 is no limit.
+	// Memory is in bytes. A run that needs more is killed as a whole: [Exit.OutOfMemory]. Its memory is not swapped out. 0 is no limit.
 	Memory int64
 	// Pids is the number of processes and threads; beyond it fork fails. 0 is no limit.
 	Pids int
 }
 
-// Exit tells how a run ended.
+// Exit is how a run ended.
 type Exit struct {
 	// Code is the command's exit code, 0 to 255; -1 if a signal ended it or if it never started.
 	Code int
@@ -134,9 +132,8 @@ type Exit struct {
 	Err error
 }
 
-// Status is the exit code by which a shell tells of such an end: the command's own, 128+N where signal N
-// ended it, 127 where it was not found, 126 where it can't be executed, and 1 where it could not be started
-// for another reason.
+// Status is the exit code by which a shell reports such an end: the command's own, 128+N where signal N ended it, 127 where it was not found, 126
+// where it can't be executed, and 1 where it could not be started for another reason.
 func (e Exit) Status() int {
 	switch {
 	case errors.Is(e.Err, ErrNotFound):

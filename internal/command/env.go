@@ -13,8 +13,7 @@ import (
 // maxValue is the longest value of a variable; Linux takes 128 KiB for NAME=value.
 const maxValue = 128 << 10
 
-// EnvSpec tells what a job's environment is made of. Where several parts set a variable the later field
-// counts.
+// EnvSpec lists the parts of a job's environment. Where several parts set a variable the later field counts.
 type EnvSpec struct {
 	// Base is the replica's own environment, as from os.Environ.
 	Base []string
@@ -38,7 +37,7 @@ type EnvSpec struct {
 	EnvFromFile map[string]string
 	// Trust says whose the files may be. Defaults to everybody's.
 	Trust safefile.Trust
-	// Extra is what the replica tells the job: CRONCLAVE_JOB and so on.
+	// Extra is set by the replica: CRONCLAVE_JOB and so on.
 	Extra map[string]string
 }
 
@@ -52,7 +51,7 @@ func Environment(ctx context.Context, s EnvSpec) ([]string, error) {
 	return list(env), nil
 }
 
-// build makes the environment, and tells which variables got their value from a file.
+// build makes the environment. filed are the variables whose value came from a file.
 func (s *EnvSpec) build(ctx context.Context) (env map[string]string, filed map[string]bool, err error) {
 	env, filed = s.inherited(), map[string]bool{}
 	if s.User != "" {

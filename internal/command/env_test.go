@@ -90,7 +90,7 @@ func TestEnvironmentFaultsNeverShowAValue(t *testing.T) {
 		"env_file, no name": {EnvSpec{EnvFile: file(t, "A=1\n\n"+secret+"\n")}, ":3: no = in this line"},
 		"env_file, quote":   {EnvSpec{EnvFile: file(t, "A='"+secret+"\n")}, ":1: A: the closing ' is missing"},
 		"env_file, after":   {EnvSpec{EnvFile: file(t, `A="x"`+secret)}, ":1: A: text after the closing quote"},
-		"env_file, name":    {EnvSpec{EnvFile: file(t, secret+" x=1")}, ":1: what precedes the ="},
+		"env_file, name":    {EnvSpec{EnvFile: file(t, secret+" x=1")}, ":1: the text before ="},
 		"name":              {EnvSpec{Env: map[string]string{"": secret}}, "can't be a variable's name"},
 		"user":              {EnvSpec{User: "nosuchuser"}, "user nosuchuser: no such user"},
 	}

@@ -10,8 +10,7 @@ import (
 // maxEnvFile bounds an env_file.
 const maxEnvFile = 1 << 20
 
-// readEnvFile reads an env_file; [EnvSpec.EnvFile] tells its format. All its faults are returned together,
-// one FILE:LINE: message a line.
+// readEnvFile reads an env_file, in the format of [EnvSpec.EnvFile]. It returns all faults together, one FILE:LINE: message a line.
 func (f *jobFiles) readEnvFile(path string) (map[string]string, error) {
 	text, err := f.read(path, maxEnvFile)
 	if err != nil {
@@ -47,7 +46,7 @@ func parseVariable(line string) (name, value string, err error) {
 		name = strings.TrimSpace(rest)
 	}
 	if !regexp.MustCompile(`^[A-Za-z_][A-Za-z0-9_]*$`).MatchString(name) {
-		return "", "", errors.New("what precedes the = is no variable's name (letters, digits and _)")
+		return "", "", errors.New("the text before = is no variable name (letters, digits and _)")
 	}
 	value, err = unquote(strings.TrimSpace(value))
 	if err != nil {

@@ -43,7 +43,7 @@ func (group) starved() bool { return false }
 
 func (group) remove() {}
 
-// groupGone tells whether the group with this number has no living member. Dead ones that are ours are
+// groupGone returns whether the group with this number has no living member. Dead ones that are ours are
 // reaped; one that waits for a parent elsewhere to be reaped does not count.
 func groupGone(id int) bool {
 	for {

@@ -28,8 +28,8 @@ type Host struct {
 	turn    chan struct{} // taken by the start that is under way
 }
 
-// NewHost looks at what this machine offers to hold processes together and prepares it: on Linux a cgroup
-// for the replica, and the reaper of orphans. Less than that is no error, see [Host.Isolation].
+// NewHost finds this machine's means to hold processes together and prepares them: on Linux a cgroup for the replica, and the reaper of orphans.
+// Fewer means are no error, see [Host.Isolation].
 func NewHost(c HostConfig) (*Host, error) {
 	if c.Logger == nil {
 		c.Logger = hclog.NewNullLogger()
@@ -48,7 +48,7 @@ func newHost(log hclog.Logger, c *cells, w Warden) *Host {
 	return h
 }
 
-// Isolation says in one line what holds the processes of a run together, for the start log.
+// Isolation describes in one line the means that hold the processes of a run together, for the start log.
 func (h *Host) Isolation() string { return h.cells.describe() }
 
 // Close removes the replica's cgroup and ends the reaper. It is called after the last Run has returned.
@@ -61,25 +61,25 @@ type tree interface {
 	place(*syscall.SysProcAttr)
 	// describe says what the warden has to know of the tree.
 	describe(*Watched)
-	// missing says what was taken from the tree, so that nothing can start in it any more; nil if all is there.
+	// missing returns an error if a part of the tree was removed, so that no process can start in it any more.
 	missing() error
 	// terminate sends SIGTERM to every process, once.
 	terminate(leader int)
 	// kill sends SIGKILL to every process.
 	kill(leader int)
-	// alive tells whether a process other than the unreaped leader is left.
+	// alive returns whether a process other than the unreaped leader is left.
 	alive(leader int) bool
 	// settle waits, once the tree was killed and the leader reaped, until every process is dead.
 	settle(leader int)
-	// starved tells whether the kernel has killed a process of the tree since memory was short.
+	// starved returns whether the kernel has killed a process of the tree since memory was short.
 	starved() bool
 	// remove gives back what the tree held. Nothing runs in it.
 	remove()
 }
 
-// Check tells what of a [Spec] this machine can't do, however often it is tried: its Nice ([ErrNice]) and its Limits ([ErrLimits]). Limits
-// take a cgroup (version 2) that hands its controllers on to those below it. Where that can be had Check prepares it, for which
-// it may move this process and its children to a cgroup of their own. It is called before the first Run.
+// Check returns the parts of a [Spec] that this machine can't provide, however often it is tried: its Nice ([ErrNice]) and its Limits ([ErrLimits]).
+// Limits need a cgroup (version 2) that hands its controllers on to those below it. Where one is possible Check prepares it, for which it may move
+// this process and its children to a cgroup of their own. Call it before the first Run.
 func (h *Host) Check(s Spec) error {
 	var faults []error
 	if s.Nice != nil {
@@ -94,7 +94,7 @@ func (h *Host) Check(s Spec) error {
 // Run starts the command and blocks until it and every process that it left behind are dead.
 //
 // When stop is done the tree gets SIGTERM, and when kill is done SIGKILL; between the two, processes that
-// outlive the command itself keep their time. After an end that nobody asked for, those left behind are
+// outlive the command itself keep their time. After an end without a stop, those left behind are
 // killed at once. If stop or kill is done already, nothing is started.
 //
 // A process that SIGKILL can't end (it hangs in the kernel, or changed its user and we are not root and have
@@ -142,7 +142,7 @@ func (h *Host) Run(stop, kill context.Context, s Spec) Exit {
 	ours.begin(cmd.Process.Pid)
 	late, err := h.supervise(stop, kill, cmd, t, ward, ours)
 	if !out.drain(drainTime) {
-		h.log.Warn("a process outside the run's tree holds its output open, the rest is not read", "run_id", s.Name)
+		h.log.Warn("output held open by a process outside the run's tree; rest not read", "run_id", s.Name)
 	}
 	exit := exitOf(cmd, err, out.tail())
 	exit.Late, exit.OutOfMemory = late, exit.Status() != 0 && t.starved()
@@ -161,7 +161,7 @@ func (h *Host) supervise(stop, kill context.Context, cmd *exec.Cmd, t tree, ward
 	killTree := func() {
 		if outlived == nil {
 			outlived = time.AfterFunc(killWarning, func() {
-				h.log.Warn("processes of a run outlive SIGKILL, it can't end before them", "process_group", leader)
+				h.log.Warn("processes of a run outlive SIGKILL; waiting for them", "process_group", leader)
 			})
 		}
 		t.kill(leader)
@@ -194,7 +194,7 @@ func (h *Host) supervise(stop, kill context.Context, cmd *exec.Cmd, t tree, ward
 	return late, errors.Join(failed, err)
 }
 
-// exitOf tells how a command that was started has ended; err is what waiting for it returned.
+// exitOf returns how a command that was started has ended; err is what waiting for it returned.
 func exitOf(cmd *exec.Cmd, err error, tail []byte) Exit {
 	if cmd.ProcessState == nil {
 		return Exit{Code: -1, Tail: tail, Err: fmt.Errorf("wait for %s: %w", cmd.Path, err)}

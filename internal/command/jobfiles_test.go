@@ -15,7 +15,7 @@ import (
 	"github.com/cronclave/cronclave/internal/safefile"
 )
 
-// TestFilesOfAJobAreItsUsers: what the job's user could not read itself does not reach the job.
+// A file that the job's user could not read does not reach the job.
 func TestFilesOfAJobAreItsUsers(t *testing.T) {
 	asRoot(t)
 	dir := t.TempDir()
@@ -52,8 +52,8 @@ func TestFilesOfAJobAreItsUsers(t *testing.T) {
 		"root's":                    {secret, "as the user 4001: read " + secret + ": permission denied"},
 		"link to root's":            {link("link", secret), "permission denied"},
 		"link to passwords":         {link("shadow", "/etc/shadow"), "permission denied"},
-		"written by others":         {write("open", 0o666, uid), "do: chmod go-w"},
-		"of another user":           {write("other", 0o644, uid+1), "do: chown root "},
+		"written by others":         {write("open", 0o666, uid), "run: chmod go-w"},
+		"of another user":           {write("other", 0o644, uid+1), "run: chown 4001 "},
 		"link to an endless device": {link("zero", "/dev/zero"), "not a regular file"},
 	} {
 		for _, s := range []EnvSpec{{EnvFile: tt.file}, {EnvFromFile: map[string]string{"A": tt.file}}} {

@@ -59,7 +59,7 @@ func (b *base) provide(controllers []string) error {
 	return nil
 }
 
-// available tells whether a cgroup has controllers to hand on.
+// available returns whether a cgroup has controllers to hand on.
 func available(dir string, controllers []string) error {
 	has, err := os.ReadFile(filepath.Join(dir, "cgroup.controllers"))
 	if err != nil {
@@ -96,8 +96,8 @@ func vacate(own, leaf string) error {
 	return nil
 }
 
-// goHome undoes what provide has done to our own cgroup: it hands nothing on, and we are in it again, so that another replica can be started there.
-// While others are below it, who may need the controllers, all stays as it is.
+// goHome undoes the changes of provide to our own cgroup: it hands no controllers on, and we are in it again, so that another replica can start
+// there. It changes nothing while other processes are below the cgroup, since they may need the controllers.
 func (b *base) goHome() error {
 	own := filepath.Dir(b.leaf)
 	if unix.Access(b.leaf, unix.F_OK) != nil || len(below(own)) > 1 {
@@ -146,7 +146,7 @@ func below(dir string) (names []string) {
 	return names
 }
 
-// isOurs tells whether a process is this one or a child of it. One that has just ended is nobody's.
+// isOurs returns whether a process is this one or a child of it. A process that has just ended is neither.
 func isOurs(text string) bool {
 	pid, err := strconv.Atoi(text)
 	if err != nil || pid == 0 { // one that our pid namespace does not have

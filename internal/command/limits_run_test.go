@@ -51,6 +51,7 @@ const numerous = `n=0; while [ $n -lt 100 ]; do sleep 1000 & n=$((n+1)); echo $n
 const bomb = `b() { b & b & }; b; exec cat $HOLD`
 
 // TestLimitsBite, one without the other, too: a machine hands their controllers on by different rules.
+// Promise: P9
 func TestLimitsBite(t *testing.T) {
 	for name, l := range map[string]Limits{"memory": {Memory: 64 << 20}, "pids": {Pids: 32}, "both": {Memory: 64 << 20, Pids: 32}} {
 		t.Run(name, func(t *testing.T) {
@@ -69,7 +70,7 @@ func TestLimitsBite(t *testing.T) {
 	}
 }
 
-// testMemory demands that who takes too much is killed with all of its run, and nobody else.
+// testMemory demands that a run that takes too much memory is killed as a whole, and no other run.
 func testMemory(t *testing.T, h *Host, l Limits) {
 	sibling, greedy := newScript(t, h, `echo up; read _ <$GO`), newScript(t, h, hungry)
 	sibling.spec.Limits, greedy.spec.Limits = l, l
@@ -109,6 +110,7 @@ func testPids(t *testing.T, h *Host, l Limits) {
 }
 
 // TestKilledReplicaWithLimitsLeavesNothing: neither the run, nor a cgroup, nor a place where no other replica can start.
+// Promise: P7
 func TestKilledReplicaWithLimitsLeavesNothing(t *testing.T) {
 	l := Limits{Memory: 64 << 20, Pids: 32}
 	withLimits(t, l, func(t *testing.T, h *Host) {

@@ -21,7 +21,7 @@ func TestNice(t *testing.T) {
 	if err != nil {
 		t.Fatal(err)
 	}
-	own := 20 - before // what the system call returns is never negative
+	own := 20 - before // the system call returns 20 - nice, which is never negative
 	lowest := own
 	if os.Geteuid() == 0 {
 		lowest = -20
@@ -150,6 +150,7 @@ func TestControllersAreHandedOn(t *testing.T) {
 
 // TestReplicaLeavesItsCgroupFirst, also where the kernel would hand the controllers on with a process in it, as it does with pids alone: then nothing
 // could be started below any more. Only the root of all, which has no type, may have both.
+// Promise: P9
 func TestReplicaLeavesItsCgroupFirst(t *testing.T) {
 	pid := strconv.Itoa(os.Getpid())
 	for _, tc := range []struct{ kind, has, moved string }{{"cgroup.type", "cpu pids\n", pid}, {"no.type", "cpu pids\n", ""}, {"cgroup.type", "cpu\n", ""}} {

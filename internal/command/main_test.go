@@ -39,7 +39,7 @@ func TestMain(m *testing.M) {
 	}
 }
 
-// patience is how long a test waits for what must come; only a test that fails takes so long.
+// patience is how long a test waits for an event that must come; only a test that fails takes so long.
 const patience = 30 * time.Second
 
 // newTestHost makes a host that uses cgroups, or one that has only process groups.
@@ -93,9 +93,9 @@ type script struct {
 	ended chan Exit
 }
 
-// newScript prepares a script. In it $HOLD is a pipe that nobody writes: "read _ <$HOLD" and "exec cat $HOLD"
-// wait for ever, without a process more. $GO is another one, for the script's own use. A script with a trap waits by
-// "while :; do sleep 1; done" instead: a signal between the look for signals and open(2) would not wake the shell.
+// newScript prepares a script. In it $HOLD is a pipe without a writer: "read _ <$HOLD" and "exec cat $HOLD" wait for ever, without a process more.
+// $GO is another pipe, for the script's own use. A script with a trap waits by "while :; do sleep 1; done" instead: a signal between the look for
+// signals and open(2) would not wake the shell.
 func newScript(t *testing.T, h *Host, text string) *script {
 	t.Helper()
 	dir := t.TempDir()
@@ -130,7 +130,7 @@ func (s *script) start() {
 	go func() { s.ended <- s.host.Run(stop, kill, s.spec) }()
 }
 
-// await returns what follows the words of the first line of stdout that begins with them.
+// await waits for a line of stdout that begins with the words, and returns the rest of it.
 func (s *script) await(words string) string {
 	s.t.Helper()
 	late := time.After(patience)
@@ -192,7 +192,7 @@ func sh(t *testing.T, h *Host, text string) Exit {
 	return s.end()
 }
 
-// living tells whether there is such a process, other than a zombie.
+// living returns whether there is such a process, other than a zombie.
 func living(t *testing.T, pid int) bool {
 	t.Helper()
 	stat, err := os.ReadFile(fmt.Sprintf("/proc/%d/stat", pid))

@@ -14,7 +14,7 @@ const Mask = "***"
 // shortestPart is how long a secret must be to be masked inside other texts too: a shorter one is part of many by chance.
 const shortestPart = 6
 
-// openVariables say who works where, and are shown, whatever process they come from.
+// openVariables are never masked, whatever process they come from: they name the user, the place and the terminal.
 var openVariables = []string{"PATH", "HOME", "LANG", "TZ", "USER", "LOGNAME", "SHELL", "PWD", "OLDPWD", "TERM", "SHLVL", "_"}
 
 // MaskedEnvironment makes the same environment as [Environment] for people to look at, and a function that masks other texts. Masked is what
@@ -43,7 +43,7 @@ func MaskedEnvironment(ctx context.Context, s EnvSpec, composed map[string]bool)
 	return list(vars), mask, nil
 }
 
-// openless is an environment without what may be shown.
+// openless is an environment without the variables that may be shown.
 func openless(environ []string) map[string]string {
 	vars := map[string]string{}
 	for _, entry := range environ {
@@ -74,13 +74,13 @@ func masking(inherited, vars map[string]string, filed map[string]bool) func(stri
 	return strings.NewReplacer(pairs...).Replace
 }
 
-// secretName tells whether a variable's name is that of a secret, by the usual words.
+// secretName returns whether a variable's name is that of a secret, by the usual words.
 func secretName(name string) bool {
 	return regexp.MustCompile(`(?i)passw|passphrase|secret|token|credential|private|api_?key|(^|_)(key|pass|auth|pwd|dsn)$`).
 		MatchString(name) && name != "PWD"
 }
 
-// secretURL tells whether a value has a URL with a password in it.
+// secretURL returns whether a value has a URL with a password in it.
 func secretURL(value string) bool {
 	return regexp.MustCompile(`://[^/@\s]*:[^/\s]*@`).MatchString(value)
 }

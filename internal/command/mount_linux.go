@@ -11,8 +11,8 @@ import (
 )
 
 // ownCgroup finds the directory of the version 2 cgroup that this process is in. The hybrid layout, with
-// version 2 at /sys/fs/cgroup/unified beside the controllers of version 1, is as good as the plain one: what
-// is needed here (membership, cgroup.kill) belongs to no controller. The files are those of proc(5) and
+// version 2 at /sys/fs/cgroup/unified beside the controllers of version 1, is as good as the plain one: the features
+// in use here (membership, cgroup.kill) belong to no controller. The files are those of proc(5) and
 // cgroups(7).
 func ownCgroup(mountinfo, cgroup string) (string, error) {
 	member, err := os.ReadFile(cgroup)

@@ -21,14 +21,13 @@ const (
 	reapPause = 100 * time.Millisecond
 )
 
-// orphans looks after processes that lost their parent and came to us, because we are a subreaper or
-// process 1 of a container. Dead ones are reaped; living ones stay, unless a run's end sweeps them away.
+// orphans looks after processes that lost their parent and became our children, because we are a subreaper or process 1 of a container. It reaps the
+// dead ones; the living ones stay until the end of a run kills them.
 //
-// Who may be reaped? wait4 on a child that an exec.Cmd somewhere in this process still waits for would steal
-// its exit status. But an os.Process holds a handle (a pidfd) of its process from its birth until it was
-// waited for. So a dead child that no pidfd of ours points at is nobody's, and that is exact, also for
-// children that this package knows nothing about. Where the kernel has no pidfds (before 5.4) nothing is
-// reaped: a zombie is the smaller harm.
+// It must not reap every dead child: wait4 on a child that an exec.Cmd in this process still waits for would steal its exit status. But an os.Process
+// holds a handle (a pidfd) of its process from its birth until it was waited for. So a dead child without a pidfd of ours has no waiter. The rule is
+// exact, also for children that this package knows nothing about. Where the kernel has no pidfds (before 5.4) nothing is reaped: a zombie is the
+// smaller harm.
 type orphans struct {
 	mu sync.Mutex // while it is held, no orphan's number becomes free
 	// The last look at the living children. Runs that end meanwhile share the next one: it goes through all
@@ -42,11 +41,11 @@ type orphans struct {
 
 func newOrphans(log hclog.Logger) *orphans {
 	if err := unix.Prctl(unix.PR_SET_CHILD_SUBREAPER, 1, 0, 0, 0); err != nil {
-		log.Warn("orphans of jobs won't come to this process", "error", err)
+		log.Warn("cannot become the parent of orphaned processes", "error", err)
 	}
 	o := &orphans{quit: make(chan struct{})}
 	if !handlesWork() {
-		log.Warn("the kernel shows no process handles, orphans of jobs are not reaped")
+		log.Warn("kernel without pidfds; orphaned processes are not reaped")
 		return o
 	}
 	deaths := make(chan os.Signal, 1)
@@ -82,7 +81,7 @@ func (o *orphans) watch(deaths <-chan os.Signal) {
 	}
 }
 
-// reap reaps every dead child that nobody waits for.
+// reap reaps every dead child without a waiter.
 func (o *orphans) reap() {
 	o.mu.Lock()
 	defer o.mu.Unlock()
@@ -108,7 +107,7 @@ func (o *orphans) sweep(id string) {
 	poll(func() bool { return !o.killOf(id) }, nil)
 }
 
-// killOf kills the living children of one run and tells whether there are, or might be, any left.
+// killOf kills the living children of one run and returns whether there are, or might be, any left.
 func (o *orphans) killOf(id string) bool {
 	if !hasChild(false) {
 		return false
@@ -149,7 +148,7 @@ func childrenByRun() map[string][]int {
 	return children
 }
 
-// hasChild tells at the cost of one system call whether we have a child, or a dead one, at all.
+// hasChild returns, at the cost of one system call, whether we have a child, or a dead one, at all.
 func hasChild(dead bool) bool {
 	var info unix.Siginfo
 	err := unix.Waitid(unix.P_ALL, 0, &info, unix.WEXITED|unix.WNOHANG|unix.WNOWAIT, nil)
@@ -159,7 +158,7 @@ func hasChild(dead bool) bool {
 	return !errors.Is(err, unix.ECHILD)
 }
 
-// handlesWork tells whether an os.Process has a handle on this kernel, and we may look at it. Before Linux 5.14 a process whose
+// handlesWork returns whether an os.Process has a handle on this kernel, and we may look at it. Before Linux 5.14 a process whose
 // environment is protected may not, unless it is root's.
 func handlesWork() bool {
 	self, err := os.FindProcess(os.Getpid())

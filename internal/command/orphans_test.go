@@ -50,7 +50,7 @@ func TestReaperStealsNoExitStatus(t *testing.T) {
 			t.Fatal(err)
 		}
 		foreign = append(foreign, cmd)
-		// Dead, and waited for by nobody yet.
+		// The process is dead and not reaped yet.
 		if err := awaitExit(cmd.Process.Pid); err != nil {
 			t.Fatal(err)
 		}
@@ -68,7 +68,7 @@ func TestReaperStealsNoExitStatus(t *testing.T) {
 	}
 }
 
-// makeOrphan makes a dead child of ours that nobody will wait for.
+// makeOrphan makes a dead child of ours without a waiter.
 func makeOrphan(t *testing.T) int {
 	t.Helper()
 	pid, err := syscall.ForkExec("/bin/sh", []string{"sh", "-c", "exit 1"}, nil)
@@ -125,7 +125,7 @@ func TestFilesAreNotLeaked(t *testing.T) {
 				h.Run(t.Context(), t.Context(), Spec{Name: "leak", Argv: []string{"/bin/sh", "-c", "echo x"}})
 			}
 		}
-		// The reaper may be looking through /proc; what leaks stays open.
+		// The reaper may hold files in /proc open for a moment; a leak stays.
 		eventually(t, "as many open files as before", func() bool { return openFiles(t) <= before })
 	})
 }

@@ -55,7 +55,7 @@ func (o *output) add(stream string, piece []byte, rest bool) {
 	}
 }
 
-// tail keeps the last max bytes of what is added, in at most twice that memory and one piece.
+// tail keeps the last max bytes that were added, in at most twice that memory and one piece.
 type tail struct {
 	max int64
 	buf []byte

@@ -110,6 +110,8 @@ func TestStdinIsEmpty(t *testing.T) {
 	}
 }
 
+// TestBigOutputIsBoundedInMemory reads 10 MiB of output with a bounded use of memory.
+// Promise: P9
 func TestBigOutputIsBoundedInMemory(t *testing.T) {
 	h := newTestHost(t, false)
 	const size, keep = 10 << 20, 64 << 10

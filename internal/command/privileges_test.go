@@ -67,7 +67,7 @@ func TestPrivilegesOfAUser(t *testing.T) {
 	}
 }
 
-// TestInheritedFiles: what this process was started with is not open in the commands that it starts, with a user or without.
+// The files that this process was started with are not open in the commands that it starts, with a user or without.
 func TestInheritedFiles(t *testing.T) {
 	h := newTestHost(t, false)
 	fd, err := unix.Open("/etc/passwd", unix.O_RDONLY, 0) // without O_CLOEXEC, as one that a parent has left open

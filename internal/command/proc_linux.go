@@ -11,13 +11,13 @@ import (
 	"golang.org/x/sys/unix"
 )
 
-// process is what /proc/PID/stat tells of a process.
+// process holds the fields of /proc/PID/stat that this package uses.
 type process struct {
 	pid, parent, group int
 	state              byte
 }
 
-// dead tells whether the process has ended, reaped or not.
+// dead returns whether the process has ended, reaped or not.
 func (p process) dead() bool { return p.state == 'Z' || p.state == 'X' }
 
 // runOf is the run that a process was started for, by its environment; "" if there is none, or if we may not
@@ -64,7 +64,7 @@ func processes() ([]process, error) {
 		return nil, err
 	}
 	var all []process
-	buffer := make([]byte, 512) // what is of interest is at the beginning
+	buffer := make([]byte, 512) // the fields of interest are at the beginning
 	for _, name := range names {
 		pid, err := strconv.Atoi(name)
 		if err != nil {
@@ -104,8 +104,8 @@ func parseStat(pid int, stat []byte) (process, bool) {
 	return process{pid: pid, parent: parent, group: group, state: fields[0][0]}, err1 == nil && err2 == nil
 }
 
-// groupLives tells whether a process group has a member that is not a zombie, or one that is out of our
-// reach. Where /proc can't tell, every group lives, until the kernel says that there is none.
+// groupLives returns whether a process group has a member that is not a zombie, or one that is out of our reach. Where /proc can't be read every
+// group lives, until the kernel says that there is none.
 func groupLives(id int) bool {
 	if errors.Is(unix.Kill(-id, 0), unix.EPERM) {
 		return true

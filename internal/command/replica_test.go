@@ -23,7 +23,7 @@ import (
 	"github.com/cronclave/cronclave/internal/warden"
 )
 
-// What the test binary does as a replica is in its environment.
+// The environment variables that direct the test binary when it acts as a replica.
 const (
 	replicaMode   = "COMMAND_TEST_REPLICA" // cgroup or group
 	replicaScript = "COMMAND_TEST_SCRIPT"
@@ -44,7 +44,7 @@ func clock() time.Duration {
 	return time.Duration(now.Nano())
 }
 
-// testLease is a lease that nobody ends.
+// testLease is a lease that does not end.
 type testLease struct {
 	length   time.Duration
 	mu       sync.Mutex
@@ -96,7 +96,7 @@ type silentWard struct{ Ward }
 
 func (silentWard) Started(int) {}
 
-// beReplica runs scripts until they end. It tells on stdout of its warden, of the deadline, of the scripts' lines and of their ends.
+// beReplica runs scripts until they end. It prints its warden, the deadline, the scripts' lines and their ends on stdout.
 func beReplica() error {
 	if place := os.Getenv(replicaPlace); place != "" {
 		if err := writeControl(place, "cgroup.procs", strconv.Itoa(os.Getpid())); err != nil {
@@ -229,7 +229,7 @@ func startTestReplica(t *testing.T, mode, script string, more ...string) *testRe
 	}()
 	t.Cleanup(func() {
 		_ = r.cmd.Process.Kill()
-		if t.Failed() { // nobody else may do so then
+		if t.Failed() { // the rest of the test, which ends them, may not have run
 			r.killHolders()
 		}
 		<-r.ended
@@ -257,7 +257,7 @@ func (r *testReplica) killHolders() {
 	}
 }
 
-// said lists what follows the word in the lines that begin with it.
+// said lists the rests of the lines that begin with the word.
 func (r *testReplica) said(word string) []string {
 	r.mu.Lock()
 	defer r.mu.Unlock()

@@ -200,7 +200,7 @@ func TestUserAndGroup(t *testing.T) {
 	}
 	own, err := os.Getgroups()
 	if err == nil {
-		err = syscall.Setgroups([]int{4000003, 4000004}) // what no other user may get of us
+		err = syscall.Setgroups([]int{4000003, 4000004}) // groups that the command of another user must not inherit
 	}
 	if err != nil {
 		t.Fatal(err)
@@ -234,7 +234,7 @@ func TestUserAndGroup(t *testing.T) {
 func TestTreeOfAnotherUserIsKilled(t *testing.T) {
 	asRoot(t)
 	everyMode(t, func(t *testing.T, h *Host) {
-		// A fifo in a directory that only root may enter would not hold nobody.
+		// A fifo in a directory that only root may enter would not make a command of another user wait.
 		s := newScript(t, h, `setsid sh -c 'trap "" TERM; echo far $$; exec sleep 1000' & echo leader $$; exec sleep 1000`)
 		s.spec.User, s.spec.Dir = "nobody", "/"
 		s.start()

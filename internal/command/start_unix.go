@@ -143,7 +143,7 @@ func lookup(name, dir string, env []string) (string, error) {
 	return "", fmt.Errorf("%w: %s is not in the PATH %s", ErrNotFound, name, search)
 }
 
-// executable says what keeps a file from being executed, as far as its mode tells.
+// executable returns the obstacle to executing a file, judged by its mode.
 func executable(path string) error {
 	info, err := os.Stat(path)
 	switch {
@@ -174,15 +174,14 @@ func maskThroughShell(cmd *exec.Cmd, mask uint32) {
 	throughShell(cmd, `umask "$0"`, fmt.Sprintf("%04o", mask))
 }
 
-// throughShell has a shell do something, with an argument in $0, before it executes the command in its place. The shell may
-// add variables of its own (PWD, for one) to the environment, and tells of a file that can't be executed by
-// exit code 126.
+// throughShell has a shell run a command line, with an argument in $0, and then execute the command in its place. The shell may add variables of its
+// own (PWD, for one) to the environment, and reports a file that can't be executed by exit code 126.
 func throughShell(cmd *exec.Cmd, before, arg string) {
 	cmd.Args = append([]string{"sh", "-c", before + ` && exec "$@"`, arg, cmd.Path}, cmd.Args[1:]...)
 	cmd.Path = "/bin/sh"
 }
 
-// niceError tells why a priority can't be set. The system's error is none of the start's: EACCES would blame the program.
+// niceError returns why a priority can't be set. The system's error is none of the start's: EACCES would blame the program.
 func niceError(n int, err error) error {
 	return fmt.Errorf("%w: nice = %d: %s; one above the replica's own takes root, CAP_SYS_NICE or (on Linux) a higher RLIMIT_NICE", ErrNice, n, err.Error())
 }

@@ -8,7 +8,7 @@ import (
 	"golang.org/x/sys/unix"
 )
 
-// childInfo is the beginning of siginfo_t as waitid fills it in. What follows the code is aligned as a pointer is.
+// childInfo is the beginning of siginfo_t as waitid fills it in. The fields after the code are aligned as a pointer is.
 type childInfo struct {
 	_, _, code int32
 	_          [unsafe.Sizeof(uintptr(0))/4 - 1]int32

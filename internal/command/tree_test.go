@@ -56,6 +56,8 @@ const family = `
 echo leader $$
 `
 
+// TestKillLeavesNothingOfTheTree kills a run with its child and grandchild.
+// Promise: P3, P7
 func TestKillLeavesNothingOfTheTree(t *testing.T) {
 	everyMode(t, func(t *testing.T, h *Host) {
 		s := newScript(t, h, family+"read _ <$HOLD")
@@ -73,6 +75,8 @@ func TestKillLeavesNothingOfTheTree(t *testing.T) {
 	})
 }
 
+// TestNormalEndKillsWhatIsLeftBehind kills the processes that a command leaves behind at its normal end.
+// Promise: P7
 func TestNormalEndKillsWhatIsLeftBehind(t *testing.T) {
 	everyMode(t, func(t *testing.T, h *Host) {
 		s := newScript(t, h, "trap '' TERM HUP;"+family+"read _ <$GO; exit 3")
@@ -93,8 +97,8 @@ func TestNormalEndKillsWhatIsLeftBehind(t *testing.T) {
 func TestStopIsSIGTERMToEveryProcessOnce(t *testing.T) {
 	const members = 40
 	everyMode(t, func(t *testing.T, h *Host) {
-		// Each member tells of each SIGTERM; the last of many is signalled when the first has had time to
-		// handle its own, so that one too many is not merged with it by the kernel.
+		// Each member prints a line for each SIGTERM. The last of many is signalled when the first has had time to handle its own, so that the kernel
+		// does not merge a superfluous signal with it.
 		const member = `trap "echo $0 stopped" TERM; echo $0 ready; while :; do sleep 1; done`
 		s := newScript(t, h, `for i in $(seq `+strconv.Itoa(members)+`); do sh -c "$M" member$i & done; exec sh -c "$M" leader`)
 		s.spec.Env = append(s.spec.Env, "M="+member)
@@ -121,6 +125,7 @@ func TestStopIsSIGTERMToEveryProcessOnce(t *testing.T) {
 }
 
 // A shell that sees its command end before it is told itself would go on with the next one.
+// Promise: P9
 func TestStopTellsTheLeaderFirst(t *testing.T) {
 	everyMode(t, func(t *testing.T, h *Host) {
 		s := newScript(t, h, `trap 'echo told; exit' TERM
@@ -284,7 +289,7 @@ func (s *spy) settle(leader int) {
 	s.group.settle(leader)
 }
 
-// As long as the leader is unreaped its number is nobody else's, so the kill can't hit a stranger.
+// The leader stays unreaped until its group was killed, so that the kill can't hit a stranger with the same number.
 func TestLeaderIsReapedAfterItsGroupWasKilled(t *testing.T) {
 	h := newTestHost(t, false)
 	cmd := exec.Command("/bin/true")

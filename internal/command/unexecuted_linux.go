@@ -23,7 +23,7 @@ func flagsOf(stat []byte) (flags uint64, ok bool) {
 	return flags, err == nil
 }
 
-// executed tells whether a child that was not reaped yet has executed a program; yes if that can't be told.
+// executed returns whether a child that was not reaped yet has executed a program; yes if that can't be told.
 func executed(pid int) bool {
 	stat, err := os.ReadFile(fmt.Sprintf("/proc/%d/stat", pid))
 	if err != nil {

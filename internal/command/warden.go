@@ -29,22 +29,22 @@ type Watched struct {
 
 // Ward is a run that a [Warden] watches. None of its methods but Known and Reap waits for anything.
 type Ward interface {
-	// Known returns when the warden knows of the run, which may start then, and of what was said of it before. ctx ends the wait.
+	// Known returns when the warden knows of the run and of its deadline so far; only then the run may start. ctx ends the wait.
 	Known(ctx context.Context) error
-	// Started tells of the leader of the run's process group.
+	// Started passes on the leader of the run's process group.
 	Started(leader int)
 	// Extend moves the deadline.
 	Extend(deadline time.Duration)
 	// Told says that the tree has had its SIGTERM.
 	Told()
-	// Reap returns when the leader's number is not signalled any more, so that the leader may be waited for. late tells whether the
+	// Reap returns when the leader's number is not signalled any more, so that the leader may be waited for. late returns whether the
 	// warden has stopped the run, or killed it, since its deadline was near.
 	Reap() (late bool)
 	// Release says that nothing is left of the run.
 	Release()
 }
 
-// Lease is what bounds a run also when this process can't end it any more.
+// Lease bounds a run also when this process can't end it any more.
 type Lease interface {
 	// Length is how long it lasts without an extension.
 	Length() time.Duration

@@ -89,6 +89,8 @@ func (r *testReplica) gone() {
 	}
 }
 
+// TestKilledReplicaLeavesNothing kills a replica: the process tree of its run dies with it.
+// Promise: P7
 func TestKilledReplicaLeavesNothing(t *testing.T) {
 	t.Parallel()
 	everyReplica(t, func(t *testing.T, mode string) {
@@ -106,7 +108,8 @@ func TestKilledReplicaLeavesNothing(t *testing.T) {
 	})
 }
 
-// The replica is killed when its command has just started: nobody was told of the command's number.
+// A replica that is killed when its command has just started leaves no process, although the warden has not learned the command's number.
+// Promise: P7
 func TestKilledReplicaThatHasJustStartedACommand(t *testing.T) {
 	t.Parallel()
 	everyReplica(t, func(t *testing.T, mode string) {
@@ -119,6 +122,8 @@ func TestKilledReplicaThatHasJustStartedACommand(t *testing.T) {
 	})
 }
 
+// TestStoppedReplicaLosesItsRunBeforeTheDeadline has the warden end the run of a frozen replica before the lease ends.
+// Promise: P3
 func TestStoppedReplicaLosesItsRunBeforeTheDeadline(t *testing.T) {
 	t.Parallel()
 	everyReplica(t, func(t *testing.T, mode string) {
@@ -143,7 +148,7 @@ func TestStoppedReplicaLosesItsRunBeforeTheDeadline(t *testing.T) {
 		if at := time.Duration(seconds * float64(time.Second)); at < deadline-2100*time.Millisecond || at > deadline {
 			t.Errorf("SIGTERM %v before the deadline, want 2s", deadline-at)
 		}
-		// What the replica does when it wakes revives nothing, and it learns of the end.
+		// The replica that wakes changes nothing about the run, and learns of its end.
 		r.signal(syscall.SIGCONT)
 		r.await("exit", 1)
 		if anyLiving(t, pids) {
@@ -174,6 +179,8 @@ func TestExtensionKeepsARunAlive(t *testing.T) {
 	})
 }
 
+// TestWardenIsReplaced kills and freezes the warden: its successor still ends the run when the replica is killed.
+// Promise: P3, P7
 func TestWardenIsReplaced(t *testing.T) {
 	t.Parallel()
 	everyReplica(t, func(t *testing.T, mode string) {
@@ -255,6 +262,8 @@ func TestNormalEndLeavesNoWarden(t *testing.T) {
 	})
 }
 
+// TestManyRunsDieTogether kills a replica with 200 runs: all their process trees die with it.
+// Promise: P7
 func TestManyRunsDieTogether(t *testing.T) {
 	t.Parallel()
 	everyReplica(t, func(t *testing.T, mode string) {
@@ -270,7 +279,7 @@ func TestManyRunsDieTogether(t *testing.T) {
 	})
 }
 
-// inUse tells whether a pipe has readers.
+// inUse returns whether a pipe has readers.
 func inUse(path string) bool {
 	fd, err := unix.Open(path, unix.O_WRONLY|unix.O_NONBLOCK|unix.O_CLOEXEC, 0)
 	if err == nil {
@@ -347,6 +356,7 @@ func TestNothingStartsWithoutTheWardensWord(t *testing.T) {
 }
 
 // A lease that is extended while the warden's word is awaited lasts, however long that takes.
+// Promise: P3
 func TestExtensionCountsWhileTheWardenIsAwaited(t *testing.T) {
 	t.Parallel()
 	self, err := os.Executable()
@@ -383,6 +393,7 @@ func TestExtensionCountsWhileTheWardenIsAwaited(t *testing.T) {
 }
 
 // The replica stood still between the warden's word and the start, until its lease had ended: the warden has removed the cgroup.
+// Promise: P6
 func TestNothingIsBornInACgroupOfALateRun(t *testing.T) {
 	h := newTestHost(t, true)
 	h.warden = fakeWarden(func(r Watched) error { return removeCgroup(r.Cgroup) })
@@ -418,7 +429,8 @@ func isThere(path string) bool {
 	return err == nil
 }
 
-// A run that the warden has ended is told as such, whether it was to be started or was under way: what it died of is not its own.
+// A run that the warden has ended is reported as ended by the warden, whether it was about to start or under way.
+// Promise: P6
 func TestRunThatIsLateIsTold(t *testing.T) {
 	t.Parallel()
 	w, err := warden.Start(warden.Config{})

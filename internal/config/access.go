@@ -9,8 +9,8 @@ import (
 	"strings"
 )
 
-// Access is the way to a cluster, as a faulty configuration names it. What is in doubt is an error and not a guess: a command that pauses jobs must
-// not act on another cluster than the one that was meant.
+// Access is the way to a cluster, read from a configuration that may be faulty. A doubtful value is an error and not a guess: a command that pauses
+// jobs must not act on another cluster than the one that was meant.
 type Access struct {
 	// Namespace is the cluster's name, unless NamespaceErr says why it is not known.
 	Namespace    string
@@ -54,7 +54,7 @@ func (r *reader) soundNamespace() (string, error) {
 	before, missing, found := r.failures(), r.unreadable(), r.again("namespace")
 	for _, s := range r.sources {
 		if name, set := s.root(r.taken).get("namespace"); set {
-			topKeys().keys["namespace"](r, name, &t)
+			topKeys().find("namespace").read(r, name, &t)
 			found = true
 		}
 	}
@@ -127,14 +127,14 @@ func (r *reader) soundRedis(to *Redis) error {
 	return nil
 }
 
-// again tells whether a file defines one of these keys or tables a second time: which of the two is meant is not known.
+// again returns whether a file defines one of these keys or tables a second time: which of the two is meant is not known.
 func (r *reader) again(names ...string) bool {
 	return slices.ContainsFunc(r.sources, func(s *source) bool {
 		return slices.ContainsFunc(s.again, func(t twin) bool { return slices.Contains(names, t.name) })
 	})
 }
 
-// unread tells whether a word is in what was not read: a file that is no TOML, or a second definition.
+// unread returns whether a word is in text that was not read: a file that is no TOML, or a second definition.
 func (r *reader) unread(word string) bool {
 	broken := slices.ContainsFunc(r.broken, func(s *source) bool { return strings.Contains(s.text, word) })
 	return broken || slices.ContainsFunc(r.sources, func(s *source) bool {

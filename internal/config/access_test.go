@@ -15,7 +15,7 @@ const (
 	someRedis = "\n[redis]\nurl = \"redis://db:6379/1\"\n"
 )
 
-// TestAccess reads the way to the cluster from configurations that Load refuses. What is in doubt must not be taken for the default.
+// Access is read from configurations that Load refuses, and a doubtful value is not taken for the default.
 func TestAccess(t *testing.T) {
 	t.Parallel()
 	for name, test := range map[string]struct {

@@ -1,6 +1,7 @@
 package config
 
 import (
+	"cmp"
 	"maps"
 	"slices"
 	"strings"
@@ -9,6 +10,40 @@ import (
 
 // scheduleKeys say when a job runs. One that runs after others has none of them.
 var scheduleKeys = []string{"schedule", "timezone", "jitter", "except", "starts_at", "expires_at", "catch_up", "catch_up_window"}
+
+func instantKey(name string, field func(*draft) *time.Time, doc string) key[draft] {
+	return key[draft]{name: name, kind: "time", allowed: "RFC 3339, with an offset", doc: doc,
+		read: func(r *reader, v value, d *draft) { assign(field(d))(r.instant(v)) }}
+}
+
+// tickKeys say when a job runs.
+func tickKeys() []key[draft] {
+	return []key[draft]{
+		{name: "schedule", kind: "string, or list of strings", read: readSchedule, doc: "When the job runs: see [schedules](#schedules). Required, unless there is `after`."},
+		{
+			name: "after", kind: kindStrings, allowed: "names of jobs", read: readAfter,
+			doc: "Runs the job once for each tick for which all these jobs ended `ok`. It takes no other key of this table but `start_deadline`.",
+		},
+		{
+			name: "timezone", kind: kindString, allowed: "an IANA name", standard: says[draft](prose("that of the top level")), doc: "The time zone of the schedule.",
+			read: func(r *reader, v value, d *draft) { assign(&d.Location)(parsed(r, v, "a string", parseZone)) },
+		},
+		{name: "except", kind: "string, or list of strings", allowed: "names of calendars, and expressions", read: readExcept,
+			doc: "Instants that are no ticks: see [exceptions](#exceptions)."},
+		instantKey("starts_at", func(d *draft) *time.Time { return &d.StartsAt }, "No tick before."),
+		instantKey("expires_at", func(d *draft) *time.Time { return &d.ExpiresAt }, "No tick from then on."),
+		durationKey("jitter", 0, anyLength, func(d *draft) *time.Duration { return &d.Jitter },
+			"Delays each tick by up to so much, by a hash of job and tick that is the same on every replica; never past the next tick."),
+		limitKey("start_deadline", "auto", func(d *draft) *time.Duration { return &d.StartDeadline },
+			"How late a tick may start before it is missed. `auto`: until the job's next tick, at most 1h; with `overlap = \"queue\"`, 1h."),
+		{
+			name: "catch_up", kind: kindString, allowed: "`\"none\"`, `\"latest\"`, `\"all\"`", standard: func(d *draft) any { return cmp.Or(d.CatchUp, "none") },
+			doc:  "Which ticks run after their deadline because no replica, or no Redis, was there.",
+			read: func(r *reader, v value, d *draft) { assign(&d.CatchUp)(r.choice(v, "none", "latest", "all")) },
+		},
+		durationKey("catch_up_window", time.Second, anyLength, func(d *draft) *time.Duration { return &d.CatchUpWindow }, "How old a tick may be that is caught up."),
+	}
+}
 
 // readAfter reads the names of jobs. Whether there are such jobs is found out when all are read.
 func readAfter(r *reader, v value, d *draft) {
@@ -23,8 +58,8 @@ func readAfter(r *reader, v value, d *draft) {
 	assign(&d.before)(names, ok)
 }
 
-// finishAfter leaves a job that runs after others without a schedule. What its own table says of one is a fault; what [defaults] say is for
-// the other jobs. A job with a schedule of its own does not run after what [defaults] name.
+// finishAfter leaves a job that runs after others without a schedule. A schedule in the job's own table is a fault; a schedule in [defaults] is for
+// the other jobs. A job with a schedule of its own ignores the `after` of [defaults].
 func (r *reader) finishAfter(v value, d *draft) {
 	after, chained := d.at["after"]
 	own := after.path == v.path+".after"
@@ -51,7 +86,7 @@ type link struct {
 	expression
 }
 
-// checkChains tells of names in after that are no jobs, or none that run, and of jobs that would wait for themselves.
+// checkChains reports names in after that are no jobs, or none that run, and jobs that would wait for themselves.
 func (r *reader) checkChains(jobs []Job, links []link) {
 	byName, before := map[string]*Job{}, map[string][]link{}
 	for i := range jobs {

@@ -2,8 +2,8 @@ package config
 
 import "fmt"
 
-// Bounds of a configuration. They hold before the library reads a text, whose memory grows with the depth, the number and
-// the names of what is in it.
+// Bounds of a configuration. They hold before the library reads a text, since its memory grows with the depth, the number and the names of the
+// values.
 const (
 	maxFileBytes  = 4 << 20  // of one file: some 25,000 jobs
 	maxTotalBytes = 16 << 20 // of all files
@@ -27,7 +27,7 @@ const (
 	textTooLong  = "a string of more than 256 KiB"
 )
 
-// bounds are what is left of the bounds for all files together.
+// bounds are the rest of the bounds for all files together.
 type bounds struct {
 	files, bytes, values, keyBytes int
 }
@@ -49,7 +49,7 @@ func (b *bounds) take(bytes int) error {
 	return nil
 }
 
-// excess is what is beyond a bound, and where.
+// excess is the bound that was exceeded, and where.
 type excess struct {
 	at      int
 	message string

@@ -45,7 +45,7 @@ func many(n int, format string) string {
 	return b.String()
 }
 
-// TestBounds: what is beyond the bounds is a fault, and takes memory in proportion to its length at most. `make test-long` reads the long ones, too.
+// Text beyond the bounds is a fault, and takes memory in proportion to its length at most. `make test-long` reads the long ones, too.
 func TestBounds(t *testing.T) {
 	t.Chdir(t.TempDir())
 	const most = 1 << 30 // allocated in all, of which most is free again by the end

@@ -11,8 +11,8 @@
 //     A faulty value is noted and left out, and reading goes on.
 //   - Each job starts from [defaults], takes its own keys, and is checked as a whole.
 //
-// Nothing here looks at the machine: whether a user, a folder or a program exists is found out where it is used, unless
-// [Options.Trust] asks whose the files are. Only the environment is asked, for ${NAME} in strings, and no message tells a value that came from there; and the clock,
+// The package does not look at the machine: whether a user, a folder or a program exists is found out where it is used. With
+// [Options.Trust] it checks the owners of the files. It reads the environment, for ${NAME} in strings, and no message contains a value from there; and the clock,
 // for the warning of a job that has expired.
 package config
 
@@ -66,7 +66,7 @@ type Config struct {
 	Pools map[string]Pool
 	// Jobs are sorted by name; those with `enabled = false` are among them.
 	Jobs []Job
-	// Warnings tell what is accepted, but is hardly meant.
+	// Warnings are about values that are accepted, but hardly meant.
 	Warnings Faults
 	// EnvTaken holds the names of the variables that were taken from the environment outside all jobs' own `env`.
 	EnvTaken map[string]bool
@@ -101,7 +101,7 @@ type Replica struct {
 	DrainTimeout time.Duration
 	// MaxRunning is how many runs a replica has at once; 100 if not set.
 	MaxRunning int
-	// Labels are what jobs may ask for by their `where`; none if not set.
+	// Labels are matched by the `where` of jobs; none if not set.
 	Labels map[string]string
 }
 
@@ -144,7 +144,7 @@ type Job struct {
 	StartsAt    time.Time `json:"-"`
 	ExpiresAt   time.Time `json:"-"`
 
-	// Command is what to execute: the list form, or the shell's list and then the string. Shell tells which it was.
+	// Command is the list form, or the shell's list and then the string. Shell is true for the latter.
 	Command []string
 	Shell   bool
 	// Dir is the working directory; "" is the replica's.
@@ -164,7 +164,7 @@ type Job struct {
 	// Umask is nil where the job keeps the replica's.
 	Umask       *uint32
 	OKExitCodes []int
-	// Nice is nil where the job keeps the replica's. (Digests have what is not set only if it is, as they were before there were the keys.)
+	// Nice is nil where the job keeps the replica's. (Digests contain it only if it is set, as before the key existed.)
 	Nice   *int   `json:",omitempty"`
 	Limits Limits `json:",omitzero"`
 	// Where are the labels that a replica must have to run the job; none: any replica may.
@@ -213,11 +213,11 @@ type Limits struct {
 	Pids int `json:",omitempty"`
 }
 
-// Output says what becomes of what a run prints.
+// Output configures the handling of a run's output.
 type Output struct {
 	// Keep is how many bytes of the tail the history gets; 16 KiB if not set.
 	Keep int64
-	// Log tells whether all of it goes to the log, line by line; true if not set.
+	// Log is whether all of it goes to the log, line by line; true if not set.
 	Log bool
 }
 
@@ -245,6 +245,17 @@ func (r *reader) noteExcess() {
 		r.faults = append(r.faults, Fault{File: r.faults[0].File, Line: 1, Column: 1,
 			Message: fmt.Sprintf("more than %d faults; these are the first that were found", maxFaults)})
 	}
+}
+
+// EnabledJobs returns the jobs that have ticks, in the order of the configuration.
+func (c *Config) EnabledJobs() []*Job {
+	var jobs []*Job
+	for i := range c.Jobs {
+		if c.Jobs[i].Enabled {
+			jobs = append(jobs, &c.Jobs[i])
+		}
+	}
+	return jobs
 }
 
 // Withheld returns the names of the variables that the job does not inherit: all that the configuration took from the

@@ -122,6 +122,7 @@ func TestLoadFillsEverything(t *testing.T) {
 }
 
 // Zones are those of cronspec, which gives one pointer a name and reads no file of the machine.
+// Promise: P1
 func TestZonesAreBuiltIn(t *testing.T) {
 	t.Chdir(t.TempDir())
 	c, err := loadConfig(t, full, Options{Env: environment("PASSWORD=s3cr3t", "EMPTY=")})

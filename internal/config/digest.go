@@ -46,10 +46,10 @@ func (c *Config) Digest() string {
 	}{c.Namespace, c.History, jobs})
 }
 
-// shortDigest is as much of a job's digest as tells it from another of the same job.
+// shortDigest is the number of digits that distinguish the digests of one job.
 const shortDigest = 8
 
-// JobDigests identifies each job, by its name, so that replicas whose digests differ can tell where.
+// JobDigests identifies each job, by its name, so that replicas whose digests differ can name the jobs that do.
 func (c *Config) JobDigests() map[string]string {
 	jobs := make(map[string]string, len(c.Jobs))
 	for i := range c.Jobs {

@@ -18,6 +18,25 @@ func ownVariables() []string {
 	}
 }
 
+// environmentKeys set the environment of a job's command.
+func environmentKeys() []key[draft] {
+	return []key[draft]{
+		{
+			name: "env", kind: "table of strings", read: readEnv, doc: "Variables of the command. A job's own are added to those of `[defaults]`.",
+		},
+		{
+			name: "env_file", kind: kindPath, doc: "A file of `NAME=VALUE` lines, read with the rights of the job's user when a run starts. `env` goes before it.",
+			read: func(r *reader, v value, d *draft) { d.readPath(r, v, &d.EnvFile) },
+		},
+		{
+			name: "env_from_file", kind: "table of paths", read: readEnvFromFile,
+			doc: "Variables whose values are in files, such as `{ PGPASSWORD = \"/run/secrets/pg\" }`; read when a run starts.",
+		},
+		boolKey("inherit_env", func(d *draft) *bool { return &d.InheritEnv },
+			"Whether the command gets the replica's environment, less what the configuration took from it; else `PATH`, `HOME`, `LANG` and `TZ`."),
+	}
+}
+
 // readEnv reads the variables of `env`. A job's own are added to those of [defaults], or take their places, also in
 // env_from_file.
 func readEnv(r *reader, v value, d *draft) {

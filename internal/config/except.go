@@ -15,11 +15,13 @@ import (
 type calendars map[string][]string
 
 func calendarKeys() section[[]string] {
-	return section[[]string]{keys: map[string]func(*reader, value, *[]string){
-		"dates": func(r *reader, v value, to *[]string) {
+	return section[[]string]{keys: []key[[]string]{{
+		name: "dates", kind: "list of dates", allowed: "at least one, such as `\"2026-12-25\"`",
+		doc: "The days of the calendar. A day counts by the time zone of the job that excepts it. Required.",
+		read: func(r *reader, v value, to *[]string) {
 			assign(to)(list(r, v, `a list of days such as ["2026-12-25"]`, r.day))
 		},
-	}}
+	}}}
 }
 
 // readCalendars reads [calendars]: a table of named lists of days.
@@ -93,7 +95,7 @@ func readExcept(r *reader, v value, d *draft) {
 	assign(&d.except)(r.expressions(v, `the name of a calendar or an expression such as "* * 24 12 *", in a string, or a list of them`))
 }
 
-// finishExcept tells the expressions from the names of calendars: an expression has a blank in it, or begins with @.
+// finishExcept separates the expressions from the names of calendars: an expression contains a blank, or begins with @.
 func (r *reader) finishExcept(d *draft, known calendars) (exprs []expression) {
 	for _, e := range d.except {
 		dates, found := known[e.text]

@@ -7,7 +7,7 @@ import (
 	"time"
 )
 
-// TestExcept looks at what jobs make of [defaults], of calendars in other files, and of both ways to write a day and a time.
+// Jobs take exceptions from [defaults], from calendars in other files, and in both ways to write a day and a time.
 func TestExcept(t *testing.T) {
 	t.Chdir(t.TempDir())
 	write(t, ".", `
@@ -79,7 +79,7 @@ func TestExpired(t *testing.T) {
 	}
 }
 
-// TestExceptLeftOpen: what an unset variable would say is not known, so neither is the schedule.
+// An exception that holds an unset variable leaves the schedule unknown.
 func TestExceptLeftOpen(t *testing.T) {
 	t.Chdir(t.TempDir())
 	c, err := loadConfig(t, "[jobs.a]\nschedule = '@daily'\ncommand = 'true'\nexcept = ['${A}', '${A} * * * *']\nstarts_at = '${A}'\n",

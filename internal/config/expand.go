@@ -14,7 +14,7 @@ var (
 // expansion is a string value with its variables replaced.
 type expansion struct {
 	text    string   // with the variables' values
-	literal string   // with their defaults only: what the file itself says
+	literal string   // with the file's own defaults only, never with values from the environment
 	names   []string // of the variables
 	open    bool     // a variable that is not set was left as it is written
 	wrong   []wrongVariable

@@ -14,10 +14,10 @@ type Fault struct {
 	// Line and Column count from 1; columns count characters, as editors do.
 	Line   int `json:"line"`
 	Column int `json:"column"`
-	// Message is one line that says what is wrong and what to do. It never holds a value taken from the
-	// environment, but for the names of included files.
+	// Message is one line that names the mistake and the remedy. It never holds a value taken from the environment, but for the names of included
+	// files.
 	Message string `json:"message"`
-	// Warning marks what is accepted, but is hardly meant.
+	// Warning marks a value that is accepted, but hardly meant.
 	Warning bool `json:"warning,omitempty"`
 }
 

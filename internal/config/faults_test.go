@@ -10,8 +10,7 @@ import (
 
 var update = flag.Bool("update", false, "write what is found into testdata as what is wanted")
 
-// write makes the files of an archive (each begins with a line `-- NAME --`) in the folder, and returns what follows
-// `-- want --`.
+// write makes the files of an archive (each begins with a line `-- NAME --`) in the folder, and returns the text after `-- want --`.
 func write(t *testing.T, folder, archive string) (files, want string) {
 	t.Helper()
 	files, want, _ = strings.Cut(archive, "-- want --\n")
@@ -46,6 +45,7 @@ func environment(pairs ...string) func(string) (string, bool) {
 
 // TestFaults loads the archives in testdata/faults and compares all faults with those that stand at their ends.
 // `go test -run TestFaults -update` writes them there; look at the difference.
+// Promise: P8
 func TestFaults(t *testing.T) {
 	archives, err := filepath.Glob("testdata/faults/*.txt")
 	if err != nil || len(archives) == 0 {

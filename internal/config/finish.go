@@ -54,8 +54,7 @@ func (r *reader) finishCommand(v value, d *draft) {
 	}
 }
 
-// need tells that a key is missing, unless the one that takes its place is there (and not supported yet), or one that
-// is spelled nearly so.
+// need reports that a key is missing, unless the key that takes its place is there (and not supported yet), or one that is spelled nearly so.
 func (r *reader) need(v value, d *draft, key, or string) {
 	_, set := d.at[key]
 	_, instead := d.at[or]
@@ -67,7 +66,7 @@ func (r *reader) need(v value, d *draft, key, or string) {
 	}
 }
 
-// finishSchedule finds out what the schedule means for this job, and what is excepted from it.
+// finishSchedule parses the schedule and its exceptions for this job.
 func (r *reader) finishSchedule(v value, d *draft, known calendars) {
 	r.need(v, d, "schedule", "after")
 	d.Schedule = textsOf(d.exprs)
@@ -82,7 +81,7 @@ func (r *reader) finishSchedule(v value, d *draft, known calendars) {
 	r.finishBounds(d, err)
 }
 
-// wrongSchedule tells what is wrong with the expressions of a schedule, and with those that it excepts.
+// wrongSchedule reports the mistakes in the expressions of a schedule, and in those of its exceptions.
 func (r *reader) wrongSchedule(d *draft, err error, except []expression) {
 	for _, one := range unjoin(err) {
 		var wrong *cronspec.ParseError
@@ -109,8 +108,7 @@ func unjoin(err error) []error {
 	return []error{err}
 }
 
-// wrongExpression points into the expression. With a variable in it that can't be done, and the message might tell
-// what the environment holds.
+// wrongExpression points into the expression. With a variable in it that can't be done, and the message might reveal a value from the environment.
 func (r *reader) wrongExpression(e expression, wrong *cronspec.ParseError) {
 	if len(e.names) > 0 {
 		r.fault(e.value, "%s %q is no schedule with the values that the environment gives", e.name, e.raw)
@@ -174,7 +172,7 @@ func parseUmask(s string) (*uint32, error) {
 	return &mask, err
 }
 
-// parseLimit reads a duration longer than zero; the word is what stands for none.
+// parseLimit reads a duration longer than zero; the word stands for no limit.
 func parseLimit(s, word string) (time.Duration, error) {
 	if s == word {
 		return 0, nil

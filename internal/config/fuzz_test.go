@@ -9,6 +9,7 @@ import (
 
 // FuzzRead reads any text as a configuration. Nothing panics, faults have a place and one line, and where the library
 // takes the text for TOML the places agree with what it has read.
+// Promise: P8
 func FuzzRead(f *testing.F) {
 	archives, err := filepath.Glob("testdata/faults/*.txt")
 	if err != nil {

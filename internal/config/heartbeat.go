@@ -6,9 +6,9 @@ import (
 	"time"
 )
 
-// Heartbeat is a URL that the cluster's leader asks for from time to time, for a service that tells when nobody does any more.
+// Heartbeat is a URL that the cluster's leader requests from time to time, for a service that alerts when the requests stop.
 type Heartbeat struct {
-	// URL is http:// or https://; "" for no heartbeat. It may be a secret: who knows it can send the heartbeat.
+	// URL is http:// or https://; "" for no heartbeat. It may be a secret: anybody with the URL can send the heartbeat.
 	URL string
 	// Every is how often; 1m if not set.
 	Every time.Duration
@@ -20,9 +20,12 @@ const leastHeartbeat = time.Second
 func heartbeatKeys() section[Heartbeat] {
 	return section[Heartbeat]{
 		once: true,
-		keys: map[string]func(*reader, value, *Heartbeat){
-			"url":   func(r *reader, v value, to *Heartbeat) { assign(&to.URL)(r.webURL(v)) },
-			"every": func(r *reader, v value, to *Heartbeat) { assign(&to.Every)(r.duration(v, leastHeartbeat)) },
+		keys: []key[Heartbeat]{
+			{
+				name: "url", kind: "URL", allowed: "`http://` or `https://`", doc: "What the leader asks for with GET. It may be a secret. Required in this table.",
+				read: func(r *reader, v value, to *Heartbeat) { assign(&to.URL)(r.webURL(v)) },
+			},
+			durationKey("every", leastHeartbeat, anyLength, func(h *Heartbeat) *time.Duration { return &h.Every }, "How often the leader asks."),
 		},
 	}
 }
@@ -35,7 +38,7 @@ func readHeartbeat(r *reader, v value, t *top) {
 	}
 }
 
-// checkHeartbeat tells a heartbeat that goes nowhere.
+// checkHeartbeat reports a heartbeat without a URL.
 func (r *reader) checkHeartbeat(v value) {
 	_, set := r.set["heartbeat.url"]
 	if v.src != nil && v.isTable() && !set && !r.meant["heartbeat.url"] {

@@ -72,62 +72,54 @@ func defaultKeys() section[draft] {
 // jobKeys are the keys of a job's table.
 func jobKeys() section[draft] {
 	s := section[draft]{
-		keys: map[string]func(*reader, value, *draft){
-			"schedule":      readSchedule,
-			"after":         readAfter,
-			"except":        readExcept,
-			"starts_at":     func(r *reader, v value, d *draft) { assign(&d.StartsAt)(r.instant(v)) },
-			"expires_at":    func(r *reader, v value, d *draft) { assign(&d.ExpiresAt)(r.instant(v)) },
-			"timezone":      func(r *reader, v value, d *draft) { assign(&d.Location)(parsed(r, v, "a string", parseZone)) },
-			"command":       readCommand,
-			"shell":         readShell,
-			"dir":           func(r *reader, v value, d *draft) { d.readPath(r, v, &d.Dir) },
-			"env":           readEnv,
-			"env_file":      func(r *reader, v value, d *draft) { d.readPath(r, v, &d.EnvFile) },
-			"env_from_file": readEnvFromFile,
-			"inherit_env":   func(r *reader, v value, d *draft) { assign(&d.InheritEnv)(r.boolean(v)) },
-			"user":          func(r *reader, v value, d *draft) { assign(&d.User)(r.word(v, "a string")) },
-			"group":         func(r *reader, v value, d *draft) { assign(&d.Group)(r.word(v, "a string")) },
-			"no_new_privs": func(r *reader, v value, d *draft) {
-				if on, ok := r.boolean(v); ok {
-					d.NoNewPrivs = &on
-				}
-			},
-			"umask": func(r *reader, v value, d *draft) {
-				assign(&d.Umask)(parsed(r, v, `a string such as "027"`, parseUmask))
-			},
-			"nice":            readNice,
-			"limits":          func(r *reader, v value, d *draft) { read(r, v, limitsKeys(), &d.Limits) },
-			"where":           func(r *reader, v value, d *draft) { assign(&d.Where)(r.labels(v)) },
-			"ok_exit_codes":   readExitCodes,
-			"enabled":         func(r *reader, v value, d *draft) { assign(&d.Enabled)(r.boolean(v)) },
-			"description":     func(r *reader, v value, d *draft) { assign(&d.Description)(r.word(v, "a string")) },
-			"tags":            func(r *reader, v value, d *draft) { assign(&d.Tags)(r.words(v)) },
-			"parallel":        func(r *reader, v value, d *draft) { assign(&d.Parallel)(r.integer(v, 1, 1000)) },
-			"per_tick":        func(r *reader, v value, d *draft) { assign(&d.PerTick)(r.integer(v, 1, 1000)) },
-			"per_replica":     func(r *reader, v value, d *draft) { assign(&d.PerReplica)(r.integer(v, 1, 1000)) },
-			"pool":            readPool,
-			"overlap":         readOverlap,
-			"start_deadline":  func(r *reader, v value, d *draft) { assign(&d.StartDeadline)(r.limit(v, "auto")) },
-			"timeout":         func(r *reader, v value, d *draft) { assign(&d.Timeout)(r.limit(v, "none")) },
-			"kill_grace":      func(r *reader, v value, d *draft) { assign(&d.KillGrace)(r.duration(v, 0)) },
-			"lease":           func(r *reader, v value, d *draft) { assign(&d.Lease)(r.within(v, time.Second, MaxLease)) },
-			"on_lease_lost":   func(r *reader, v value, d *draft) { assign(&d.OutlivesLease)(r.either(v, "stop", "continue")) },
-			"jitter":          func(r *reader, v value, d *draft) { assign(&d.Jitter)(r.duration(v, 0)) },
-			"output":          func(r *reader, v value, d *draft) { read(r, v, outputKeys(), &d.Output) },
-			"catch_up":        func(r *reader, v value, d *draft) { assign(&d.CatchUp)(r.choice(v, "none", "latest", "all")) },
-			"catch_up_window": func(r *reader, v value, d *draft) { assign(&d.CatchUpWindow)(r.duration(v, time.Second)) },
-			"recover":         readRecover,
-			"retry":           func(r *reader, v value, d *draft) { read(r, v, retryKeys(), &d.Retry) },
-		},
+		keys: slices.Concat(aboutKeys(), tickKeys(), commandKeys(), environmentKeys(), machineKeys(), slotKeys(), attemptKeys(), stopKeys()),
 		later: []string{
 			"http", "notify", "warn_after", "stale_after",
 		},
 	}
-	for key, set := range s.keys {
-		s.keys[key] = func(r *reader, v value, d *draft) { d.noting(r, v, set) }
+	for i := range s.keys {
+		set := s.keys[i].read
+		s.keys[i].read = func(r *reader, v value, d *draft) { d.noting(r, v, set) }
 	}
 	return s
+}
+
+// aboutKeys describe a job and set the handling of its output.
+func aboutKeys() []key[draft] {
+	return []key[draft]{
+		boolKey("enabled", func(d *draft) *bool { return &d.Enabled }, "Whether the job runs at all."),
+		stringKey("description", func(d *draft) *string { return &d.Description }, "What the job is for; the completion of job names shows it."),
+		{
+			name: "tags", kind: kindStrings, doc: "Labels of the job, by which `pause` and `resume` choose jobs.",
+			read: func(r *reader, v value, d *draft) { assign(&d.Tags)(r.words(v)) },
+		},
+		{
+			name: "output", kind: kindTable, doc: "What becomes of what a run prints: see [output](#output).",
+			read: func(r *reader, v value, d *draft) { read(r, v, outputKeys(), &d.Output) },
+		},
+	}
+}
+
+// commandKeys say what a job executes.
+func commandKeys() []key[draft] {
+	return []key[draft]{
+		{
+			name: "command", kind: "list of strings, or string", read: readCommand,
+			doc: "A list is a program and its arguments, and runs directly; a string runs with `shell`. Required.",
+		},
+		{
+			name: "shell", kind: kindStrings, read: readShell, standard: func(d *draft) any { return d.shell },
+			doc: "The program and arguments before a `command` that is a string.",
+		},
+		{
+			name: "dir", kind: kindPath, standard: says[draft](prose("the replica's")), doc: "The folder in which the command runs.",
+			read: func(r *reader, v value, d *draft) { d.readPath(r, v, &d.Dir) },
+		},
+		{
+			name: "ok_exit_codes", kind: "list of integers", allowed: "0 to 255", read: readExitCodes, standard: func(d *draft) any { return d.OKExitCodes },
+			doc: "Exit codes of a run that ended `ok`.",
+		},
+	}
 }
 
 // noting reads a key and notes where it is, and whether it has a fault.
@@ -139,13 +131,17 @@ func (d *draft) noting(r *reader, v value, set func(*reader, value, *draft)) {
 }
 
 func outputKeys() section[Output] {
-	return section[Output]{keys: map[string]func(*reader, value, *Output){
-		"keep": func(r *reader, v value, to *Output) { assign(&to.Keep)(r.size(v, 64<<20)) },
-		"log":  func(r *reader, v value, to *Output) { assign(&to.Log)(r.boolean(v)) },
+	return section[Output]{keys: []key[Output]{
+		{
+			name: "keep", kind: kindSize, allowed: "up to 64MiB", standard: func(of *Output) any { return bytes(of.Keep) },
+			doc:  "How much of the end of it the history keeps. Bounded by `[history].max_bytes`.",
+			read: func(r *reader, v value, to *Output) { assign(&to.Keep)(r.size(v, 64<<20)) },
+		},
+		boolKey("log", func(to *Output) *bool { return &to.Log }, "Whether all of it goes to the replica's log, line by line."),
 	}}
 }
 
-// readSchedule reads an expression or a list of them. What they mean is found out when the job's name and zone are known.
+// readSchedule reads an expression or a list of them. They are parsed when the job's name and zone are known.
 func readSchedule(r *reader, v value, d *draft) {
 	assign(&d.exprs)(r.expressions(v, `an expression in a string, such as "0 3 * * *", or a list of them`))
 }
@@ -163,7 +159,7 @@ func (r *reader) expressions(v value, want string) ([]expression, bool) {
 	return list(r, v, want, one)
 }
 
-// textsOf is what expressions say, with their variables replaced.
+// textsOf are the texts of expressions, with their variables replaced.
 func textsOf(exprs []expression) []string {
 	var texts []string
 	for _, e := range exprs {

@@ -77,7 +77,7 @@ func (r *reader) inspect(j judgement) finding {
 	if as != nil {
 		reader = " by the user " + j.user
 	}
-	const enough = 1 << 40 // what is too long is found out where it is read
+	const enough = 1 << 40 // a file that is too long is a fault where it is read
 	ctx, cancel := context.WithDeadline(context.Background(), r.judgedUntil())
 	defer cancel()
 	info, err := safefile.Inspect(ctx, j.path, safefile.Policy{MaxBytes: enough, As: as, Trust: r.options.Trust})
@@ -87,10 +87,12 @@ func (r *reader) inspect(j judgement) finding {
 		return finding{fault: untrusted.Error()}
 	case errors.Is(err, fs.ErrNotExist):
 		return finding{}
+	case errors.Is(err, context.DeadlineExceeded):
+		return finding{warning: fmt.Sprintf("%s not checked: the files of the configuration took longer than %v to look at", j.path, mostJudging)}
 	case err != nil:
 		return finding{warning: fmt.Sprintf("%s cannot be read%s: %v", j.path, reader, bare(err))}
 	case j.secret && info.Exposed != "":
-		return finding{warning: fmt.Sprintf("%s can be read by %s; do: chmod go-r %s", j.path, info.Exposed, j.path)}
+		return finding{warning: fmt.Sprintf("%s can be read by %s; run: %s", j.path, info.Exposed, info.Remedy)}
 	}
 	return finding{}
 }

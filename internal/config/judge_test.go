@@ -58,15 +58,15 @@ inherit_env = false
 	}
 	_, err = loadConfig(t, text, Options{Env: environment(), Trust: safefile.Administrators, Rights: rights})
 	if os.Geteuid() != 0 {
-		return // what others may change is not judged for them: TestTrust of safefile
+		return // on other systems the owner of a file is not judged: TestTrust of safefile
 	}
 	compareFaults(t, err, []string{
-		"jobs.toml:3:17: password can be written by the group 0 and others, and cronclave runs as root; do: chmod go-w password",
-		"jobs.toml:4:46: warning: key.pem can be read by others; do: chmod go-r key.pem",
-		"jobs.toml:7:14: warning: token can be read by others; do: chmod go-r token",
+		"jobs.toml:3:17: password can be written by the group 0 and others: refused, because cronclave runs as root; run: chmod go-w password",
+		"jobs.toml:4:46: warning: key.pem can be read by others; run: chmod go-r key.pem",
+		"jobs.toml:7:14: warning: token can be read by others; run: chmod go-r token",
 		"jobs.toml:11:12: warning: shared.env cannot be read by the user daemon: permission denied",
-		"jobs.toml:13:12: job.env can be written by the group 0, and cronclave runs as root; do: chmod go-w job.env",
-		"jobs.toml:14:32: warning: pg can be read by others; do: chmod go-r pg",
+		"jobs.toml:13:12: job.env can be written by the group 0: refused, because cronclave runs as root; run: chmod go-w job.env",
+		"jobs.toml:14:32: warning: pg can be read by others; run: chmod go-r pg",
 	})
 }
 
@@ -97,14 +97,14 @@ func TestUntrustedConfiguration(t *testing.T) {
 	}
 	_, err := loadConfig(t, "include = ['jobs.d/*.toml', 'open.d/*.toml']\n", Options{Trust: safefile.Administrators})
 	compareFaults(t, err, []string{
-		"jobs.toml:1:12: jobs.d/group.toml can be written by the group 0, and cronclave runs as root; do: chmod go-w jobs.d/group.toml",
-		"jobs.toml:1:12: jobs.d/theirs.toml belongs to the user 4001, and cronclave runs as root; do: chown root jobs.d/theirs.toml",
-		"jobs.toml:1:29: DIR/open.d can be written by the group 0 and others, and cronclave runs as root; do: chmod go-w DIR/open.d",
+		"jobs.toml:1:12: jobs.d/group.toml can be written by the group 0: refused, because cronclave runs as root; run: chmod go-w jobs.d/group.toml",
+		"jobs.toml:1:12: jobs.d/theirs.toml belongs to the user 4001: refused, because cronclave runs as root; run: chown root jobs.d/theirs.toml",
+		"jobs.toml:1:29: DIR/open.d can be written by the group 0 and others: refused, because cronclave runs as root; run: chmod go-w DIR/open.d",
 		`jobs.d/good.toml:1:1: unknown key "nothing" at the top level; did you mean "notify" (which is not supported yet)?`,
 	})
 }
 
-// TestOddFiles: what is no regular file of a bounded size is a fault at the place that names it, and is not waited for.
+// A file that is not regular or not of a bounded size is a fault at the place that names it, and is not waited for.
 func TestOddFiles(t *testing.T) {
 	dir := openDir(t)
 	t.Chdir(dir)

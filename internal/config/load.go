@@ -12,7 +12,7 @@ import (
 	"github.com/cronclave/cronclave/internal/safefile"
 )
 
-// reader reads one configuration and gathers what is wrong with it.
+// reader reads one configuration and gathers its faults.
 type reader struct {
 	options Options
 	faults  Faults
@@ -25,7 +25,7 @@ type reader struct {
 	taken   map[string]bool  // Config.EnvTaken
 	bounds  bounds
 	count   struct{ faults, warnings int } // those that are not kept among them
-	judged  map[judgement]finding          // what was found of files that the configuration names
+	judged  map[judgement]finding          // the judgements of files that the configuration names
 	judging time.Time                      // since when files are judged; zero before
 }
 

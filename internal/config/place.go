@@ -1,10 +1,10 @@
 package config
 
-// The TOML library tells no positions of what it has decoded, and lets tables be defined twice in ways that TOML forbids. So a
-// second, small reader finds the places of all keys and values, and what is defined twice. It follows keys, brackets and
-// strings, and leaves all other judgement to the library. What it makes of text that is no TOML is of no use, but does no harm.
+// The TOML library reports no positions for the values that it decodes, and lets tables be defined twice in ways that TOML forbids. So a second,
+// small reader finds the places of all keys and values, and second definitions. It follows keys, brackets and strings, and leaves all other judgement
+// to the library. Its result for text that is no TOML is of no use, but does no harm.
 
-// place is where something stands, in bytes from the start of the text. It has the shape of what stands there.
+// place is the position of a key or value, in bytes from the start of the text. It has the shape of the value.
 type place struct {
 	key   int               // where its key begins; for an element of a list, which has none, that is val
 	val   int               // where its value begins; for a table with a header that is its key again
@@ -14,7 +14,7 @@ type place struct {
 	items []*place          // of a list, and of a table in [[several]] parts
 }
 
-// form is how something was defined, which decides what may still be added to it.
+// form is how a key was defined, which decides whether more may be added to it.
 type form int
 
 const (

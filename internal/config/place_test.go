@@ -126,7 +126,7 @@ func (s *source) compare(p *place, raw any, path string) string {
 	return ""
 }
 
-// spelled checks that a key or string is what is written at its place.
+// spelled checks that a key or string is written at its place.
 func (s *source) spelled(at int, want string) string {
 	line, column := s.position(at)
 	if line < 1 || column < 1 {

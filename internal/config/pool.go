@@ -1,9 +1,31 @@
 package config
 
 import (
+	"cmp"
 	"maps"
 	"slices"
 )
+
+// mostSlots is how many slots a lock may have.
+const mostSlots = 1000
+
+// slotKeys limit the runs of a job, and set the handling of a tick that finds no slot.
+func slotKeys() []key[draft] {
+	return []key[draft]{
+		integerKey("parallel", 1, mostSlots, func(d *draft) *int { return &d.Parallel }, "Slots of the job: how many of its runs there may be at once in the cluster."),
+		integerKey("per_tick", 1, mostSlots, func(d *draft) *int { return &d.PerTick },
+			"At most so many runs of each tick, each in a slot of its own. Must be written where `parallel` is more than 1; at most `parallel`."),
+		integerKey("per_replica", 1, mostSlots, func(d *draft) *int { return &d.PerReplica }, "How many of the slots one replica may hold; at most `parallel`."),
+		{
+			name: "overlap", kind: kindString, allowed: "`\"skip\"`, `\"queue\"`, `\"replace\"`", read: readOverlap, standard: func(d *draft) any { return cmp.Or(d.Overlap, "skip") },
+			doc: "When all slots are held at a tick: skip it, let the first such tick wait, or stop the oldest run and start.",
+		},
+		{
+			name: "pool", kind: kindString, allowed: "the name of a `[pools.NAME]`, or `\"\"` for none", read: readPool,
+			doc: "Each run also needs a slot of this pool; it waits for one until its `start_deadline`, and is then missed.",
+		},
+	}
+}
 
 // readPools reads [pools]: a table of named semaphores.
 func readPools(r *reader, v value, t *top) {
@@ -18,8 +40,8 @@ func readPools(r *reader, v value, t *top) {
 }
 
 func poolKeys() section[Pool] {
-	return section[Pool]{keys: map[string]func(*reader, value, *Pool){
-		"slots": func(r *reader, v value, to *Pool) { assign(&to.Slots)(r.integer(v, 1, 1000)) },
+	return section[Pool]{keys: []key[Pool]{
+		integerKey("slots", 1, mostSlots, func(p *Pool) *int { return &p.Slots }, "How many runs, and commands of `lock --pool`, may be in the pool at once. Required.").optional(),
 	}}
 }
 

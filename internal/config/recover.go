@@ -1,5 +1,8 @@
 package config
 
+// mostAttempts bounds the attempts of a tick beyond the first: those of retry and those of recover.
+const mostAttempts = 100
+
 // usualRecover is what `recover = true` means.
 const usualRecover = 3
 
@@ -18,12 +21,12 @@ func readRecover(r *reader, v value, d *draft) {
 }
 
 func recoverKeys() section[int] {
-	return section[int]{keys: map[string]func(*reader, value, *int){
-		"max": func(r *reader, v value, to *int) { assign(to)(r.integer(v, 0, 100)) },
-	}}
+	most := integerKey("max", 0, mostAttempts, func(n *int) *int { return n }, "How many attempts a tick may have beyond the first.")
+	most.standard = says[int](usualRecover)
+	return section[int]{keys: []key[int]{most}}
 }
 
-// finishRecover refuses what can't be recovered.
+// finishRecover refuses recovery for a job that can't be recovered.
 func (r *reader) finishRecover(d *draft) {
 	if d.Recover > 0 && d.PerTick > 1 && !d.wrong["recover"] && !d.wrong["per_tick"] {
 		r.fault(d.nearestPlace("recover", "per_tick"), "recover does not go with per_tick = %d: a run would not know whose share of the tick it has; set one of them only",

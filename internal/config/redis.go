@@ -17,18 +17,29 @@ const (
 func redisKeys() section[Redis] {
 	return section[Redis]{
 		once: true,
-		keys: map[string]func(*reader, value, *Redis){
-			"url":    readURL,
-			"quorum": readQuorum,
-			"password_file": func(r *reader, v value, to *Redis) {
-				assign(&to.PasswordFile)(r.ownPath(v, true))
+		keys: []key[Redis]{
+			{
+				name: "url", kind: "Redis URL", read: readURL,
+				doc: "Where Redis is: see [Redis URLs](#redis-urls). `--redis` and `CRONCLAVE_REDIS` go before it.",
 			},
-			"tls": func(r *reader, v value, to *Redis) {
-				to.TLS = &TLS{}
-				read(r, v, tlsKeys(), to.TLS)
+			{
+				name: "quorum", kind: "list of Redis URLs", allowed: "an odd number, 3 at least, each of one server", read: readQuorum,
+				doc: "Independent masters that hold locks and ticks. `url` is required beside it, and keeps the history.",
 			},
-			"acked_replicas": func(r *reader, v value, to *Redis) { assign(&to.AckedReplicas)(r.integer(v, 0, mostAcked)) },
-			"ack_timeout":    func(r *reader, v value, to *Redis) { assign(&to.AckTimeout)(r.ackTimeout(v)) },
+			{
+				name: "password_file", kind: kindPath, doc: "A file with the password. Not beside a password in `url`.",
+				read: func(r *reader, v value, to *Redis) { assign(&to.PasswordFile)(r.ownPath(v, true)) },
+			},
+			{
+				name: "tls", kind: kindTable, doc: "Certificates for `rediss://`: see [`[redis].tls`](#redistls).",
+				read: func(r *reader, v value, to *Redis) {
+					to.TLS = &TLS{}
+					read(r, v, tlsKeys(), to.TLS)
+				},
+			},
+			integerKey("acked_replicas", 0, mostAcked, func(to *Redis) *int { return &to.AckedReplicas },
+				"How many replicas of Redis must have a grant or a renewal before it counts. Not with `quorum`."),
+			durationKey("ack_timeout", leastAckTimeout, mostAckTimeout, func(to *Redis) *time.Duration { return &to.AckTimeout }, "How long these replicas have for it."),
 		},
 	}
 }
@@ -36,11 +47,20 @@ func redisKeys() section[Redis] {
 func tlsKeys() section[TLS] {
 	return section[TLS]{
 		once: true,
-		keys: map[string]func(*reader, value, *TLS){
-			"ca_file":     func(r *reader, v value, to *TLS) { assign(&to.CAFile)(r.ownPath(v, false)) },
-			"cert_file":   func(r *reader, v value, to *TLS) { assign(&to.CertFile)(r.ownPath(v, false)) },
-			"key_file":    func(r *reader, v value, to *TLS) { assign(&to.KeyFile)(r.ownPath(v, true)) },
-			"server_name": func(r *reader, v value, to *TLS) { assign(&to.ServerName)(r.word(v, "a string")) },
+		keys: []key[TLS]{
+			{
+				name: "ca_file", kind: kindPath, standard: says[TLS](prose("the machine's authorities")), doc: "PEM file of the authority that signed the server's certificate.",
+				read: func(r *reader, v value, to *TLS) { assign(&to.CAFile)(r.ownPath(v, false)) },
+			},
+			{
+				name: "cert_file", kind: kindPath, doc: "PEM file of the client's certificate; together with `key_file`.",
+				read: func(r *reader, v value, to *TLS) { assign(&to.CertFile)(r.ownPath(v, false)) },
+			},
+			{
+				name: "key_file", kind: kindPath, doc: "PEM file of its key.",
+				read: func(r *reader, v value, to *TLS) { assign(&to.KeyFile)(r.ownPath(v, true)) },
+			},
+			stringKey("server_name", func(to *TLS) *string { return &to.ServerName }, "The name that the server's certificate must be for.").by("the host of the URL"),
 		},
 	}
 }
@@ -85,7 +105,7 @@ func readQuorum(r *reader, v value, to *Redis) {
 	}
 }
 
-// oneMaster refuses what is not one independent server.
+// oneMaster refuses a URL that is not one independent server.
 func oneMaster(u RedisURL) error {
 	if u.Topology != Single {
 		return errors.New("must name one server: redis://, rediss:// or unix://")
@@ -111,15 +131,6 @@ func (r *reader) redisURL(v value, name string, check func(RedisURL) error) (str
 		r.warn(v, v.at.val, "a password stands in this file; take it from the environment, as in redis://:${REDIS_PASSWORD}@HOST, or use password_file")
 	}
 	return e.text, true
-}
-
-func (r *reader) ackTimeout(v value) (time.Duration, bool) {
-	d, ok := r.duration(v, leastAckTimeout)
-	if ok && d > mostAckTimeout {
-		r.fault(v, "%s %q is too long; %v is the most", v.name, v.raw, mostAckTimeout)
-		return 0, false
-	}
-	return d, ok
 }
 
 // checkRedis checks the settings of [redis] against each other.
@@ -152,7 +163,7 @@ func (r *reader) checkRedis(to *Redis) {
 	}
 }
 
-// secure tells whether a URL asks for TLS.
+// secure returns whether a URL asks for TLS.
 func secure(raw string) bool {
 	u, err := ParseRedisURL(raw)
 	return err == nil && u.TLS

@@ -32,7 +32,7 @@ const (
 // RedisURL is the URL of a Redis, taken apart.
 type RedisURL struct {
 	Topology Topology
-	// TLS tells that the scheme asks for it.
+	// TLS is whether the scheme asks for it.
 	TLS            bool
 	User, Password string
 	// Socket is the path of a Unix socket; "" where Addrs are.
@@ -60,7 +60,7 @@ var schemes = map[string]scheme{
 	"rediss-cluster":  {Cluster, true, "6379"},
 }
 
-// CheckRedisURL tells what is wrong with the URL of a Redis, as [ParseRedisURL] does.
+// CheckRedisURL returns the fault in the URL of a Redis, as [ParseRedisURL] does.
 func CheckRedisURL(raw string) error {
 	_, err := ParseRedisURL(raw)
 	return err
@@ -86,7 +86,7 @@ func ParseRedisURL(raw string) (RedisURL, error) {
 	case strings.Contains(rest, "#"):
 		return RedisURL{}, errors.New("must not have a #; in a password, write %23")
 	case strings.Contains(rest, "?"):
-		return RedisURL{}, errors.New("must not have a query (what follows the ?); in a password, write %3F")
+		return RedisURL{}, errors.New("must not have a query (the part after ?); in a password, write %3F")
 	}
 	u := RedisURL{Topology: s.topology, TLS: s.tls}
 	authority, path, _ := strings.Cut(rest, "/")
@@ -96,7 +96,7 @@ func ParseRedisURL(raw string) (RedisURL, error) {
 	return u, u.readPath(path)
 }
 
-// errNoURL is what is wrong where a part can't be read at all.
+// errNoURL is the fault of a part that can't be read at all.
 var errNoURL = errors.New("is not a URL; in a password, write %XX for characters other than letters and digits")
 
 // readAuthority reads the user, the password and the hosts.
@@ -144,7 +144,7 @@ func readHost(host, port string) (string, error) {
 	return net.JoinHostPort(h.Hostname(), h.Port()), nil
 }
 
-// readPath reads what follows the hosts: the master and the database.
+// readPath reads the part after the hosts: the master and the database.
 func (u *RedisURL) readPath(path string) error {
 	switch u.Topology {
 	case Cluster:

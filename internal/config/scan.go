@@ -15,17 +15,17 @@ type scanner struct {
 	pos     int
 	bounds  *bounds
 	depth   int       // of brackets around this place
-	context int       // what the names of the tables around this place cost
+	context int       // cost of the names of the tables around this place
 	path    []keyPart // of the key that was read last
-	table   *place    // what the last header opened
+	table   *place    // opened by the last header
 	twins   []twin
 	open    *twin // a table whose header is there a second time: it lasts until the next header
 	drops   int   // how many values around this place are there a second time
 	excess  *excess
 }
 
-// scan returns the place of the whole text, and what the text defines twice, in the order of the text. None of that lies
-// within another. What is beyond the bounds ends the scan.
+// scan returns the place of the whole text, and its second definitions, in the order of the text. None of these lies within another. The first excess
+// ends the scan.
 func scan(src string, b *bounds) (*place, []twin, *excess) {
 	root := &place{form: headed}
 	s := &scanner{src: src, bounds: b, table: root}
@@ -65,7 +65,7 @@ func (s *scanner) header(root *place) {
 	s.context = s.dotted()
 	s.skip(']')
 	var again *twin
-	if s.table, again = open(root, s.path); again != nil { // what the table holds is dropped
+	if s.table, again = open(root, s.path); again != nil { // the content of the table is dropped
 		again.from = start
 		s.open, s.table = again, &place{form: headed}
 	}
@@ -136,7 +136,7 @@ func (s *scanner) word() string {
 	return s.src[start:s.pos]
 }
 
-// value reads a value of any kind, and what is in it, into p.
+// value reads a value of any kind, and the values inside it, into p.
 func (s *scanner) value(p *place) {
 	p.val, p.form = s.pos, plain
 	s.spend(s.pos, 1, 0)
@@ -164,7 +164,7 @@ func (s *scanner) value(p *place) {
 	}
 }
 
-// elements reads what stands between brackets, with commas, comments and line ends in between.
+// elements reads the elements between brackets, with commas, comments and line ends in between.
 func (s *scanner) elements(end byte, one func()) {
 	for s.blank(); s.pos < len(s.src) && !s.skip(end); s.blank() {
 		start := s.pos
@@ -181,7 +181,7 @@ func (s *scanner) quoted() bool {
 	return s.pos < len(s.src) && (s.src[s.pos] == '"' || s.src[s.pos] == '\'')
 }
 
-// skip passes the given character and tells whether it was there.
+// skip passes the given character and returns whether it was there.
 func (s *scanner) skip(char byte) bool {
 	if s.pos < len(s.src) && s.src[s.pos] == char {
 		s.pos++

@@ -20,11 +20,24 @@ type Server struct {
 func serverKeys() section[Server] {
 	return section[Server]{
 		once: true,
-		keys: map[string]func(*reader, value, *Server){
-			"listen":     func(r *reader, v value, to *Server) { assign(&to.Listen)(r.listen(v)) },
-			"token_file": func(r *reader, v value, to *Server) { assign(&to.TokenFile)(r.ownPath(v, true)) },
-			"hosts":      func(r *reader, v value, to *Server) { assign(&to.Hosts)(r.hosts(v)) },
-			"tls":        func(r *reader, v value, to *Server) { read(r, v, serverTLSKeys(), to) },
+		keys: []key[Server]{
+			{
+				name: "listen", kind: "address", allowed: "`\"HOST:PORT\"`; port 0 is any free one", doc: "Where the replica answers HTTP requests. Required in this table.",
+				read: func(r *reader, v value, to *Server) { assign(&to.Listen)(r.listen(v)) },
+			},
+			{
+				name: "token_file", kind: kindPath, doc: "A file with the token, 16 characters or more, that each request must bear. Required unless `listen` is a loopback address.",
+				read: func(r *reader, v value, to *Server) { assign(&to.TokenFile)(r.ownPath(v, true)) },
+			},
+			{
+				name: "hosts", kind: kindStrings, allowed: "host names without scheme and port",
+				doc:  "Names by which clients may ask, beside `localhost`, the host of `listen` and IP addresses.",
+				read: func(r *reader, v value, to *Server) { assign(&to.Hosts)(r.hosts(v)) },
+			},
+			{
+				name: "tls", kind: kindTable, doc: "Has the server answer by HTTPS: see [`[server].tls`](#servertls).",
+				read: func(r *reader, v value, to *Server) { read(r, v, serverTLSKeys(), to) },
+			},
 		},
 	}
 }
@@ -32,9 +45,15 @@ func serverKeys() section[Server] {
 func serverTLSKeys() section[Server] {
 	return section[Server]{
 		once: true,
-		keys: map[string]func(*reader, value, *Server){
-			"cert_file": func(r *reader, v value, to *Server) { assign(&to.CertFile)(r.ownPath(v, false)) },
-			"key_file":  func(r *reader, v value, to *Server) { assign(&to.KeyFile)(r.ownPath(v, true)) },
+		keys: []key[Server]{
+			{
+				name: "cert_file", kind: kindPath, doc: "PEM file of the server's certificate. Required in this table.",
+				read: func(r *reader, v value, to *Server) { assign(&to.CertFile)(r.ownPath(v, false)) },
+			},
+			{
+				name: "key_file", kind: kindPath, doc: "PEM file of its key. Required in this table.",
+				read: func(r *reader, v value, to *Server) { assign(&to.KeyFile)(r.ownPath(v, true)) },
+			},
 		},
 	}
 }
@@ -79,7 +98,7 @@ func isPort(s string) bool {
 	return err == nil
 }
 
-// isHost tells an IP address or a name.
+// isHost returns whether a text is an IP address or a name.
 func isHost(s string) bool {
 	if net.ParseIP(s) != nil {
 		return true
@@ -92,7 +111,7 @@ func isHost(s string) bool {
 	return true
 }
 
-// checkServer tells a server that anybody could ask, and one that does not listen.
+// checkServer reports a server that other machines can reach without a token, and one that does not listen.
 func (r *reader) checkServer(v value, s Server) {
 	if v.src == nil || !v.isTable() {
 		return
@@ -110,7 +129,7 @@ func (r *reader) checkServer(v value, s Server) {
 	}
 }
 
-// isLoopback tells whether only this machine reaches an address.
+// isLoopback returns whether only this machine reaches an address.
 func isLoopback(listen string) bool {
 	host, _, err := net.SplitHostPort(listen)
 	ip := net.ParseIP(host)

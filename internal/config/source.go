@@ -25,7 +25,7 @@ type source struct {
 	chars  []int // how many characters are before each stride of the text
 	tree   map[string]any
 	places *place
-	again  []twin // what it defines twice, whose second definitions were not read
+	again  []twin // second definitions, which were not read
 }
 
 // readSource reads a file. Its error has no file name in it, unless it says whom the file is from.
@@ -40,7 +40,7 @@ func (r *reader) readSource(name string) (*source, error) {
 	return newSource(name, string(text)), nil
 }
 
-// bare takes the operation and the file's name off an error, since a fault tells the file by itself.
+// bare takes the operation and the file's name off an error, since a fault has the file in a field.
 func bare(err error) error {
 	if pathErr := (*fs.PathError)(nil); errors.As(err, &pathErr) {
 		return pathErr.Err

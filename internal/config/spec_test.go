@@ -5,6 +5,7 @@ import (
 	"fmt"
 	"os"
 	"path/filepath"
+	"slices"
 	"strings"
 	"testing"
 )
@@ -101,6 +102,7 @@ var specified = []struct {
 }
 
 // TestSpecifiedIsSupportedOrRefused proves that nothing is accepted and ignored.
+// Promise: P8
 func TestSpecifiedIsSupportedOrRefused(t *testing.T) {
 	t.Chdir(t.TempDir())
 	for _, c := range specified {
@@ -133,7 +135,7 @@ func TestSpecifiedIsSupportedOrRefused(t *testing.T) {
 	}
 }
 
-// TestEverySpecifiedKeyIsKnown looks from the other side: what the sections list is what the contract names.
+// Every key in the sections is one that the contract names, and the other way round.
 func TestEverySpecifiedKeyIsKnown(t *testing.T) {
 	named := make(map[string]bool)
 	for _, c := range specified {
@@ -152,11 +154,7 @@ func TestEverySpecifiedKeyIsKnown(t *testing.T) {
 }
 
 func known[T any](s section[T]) []string {
-	keys := s.later
-	for key := range s.keys {
-		keys = append(keys, key)
-	}
-	return keys
+	return slices.Concat(s.later, s.names())
 }
 
 // loadText loads a text as jobs.toml in the current folder.

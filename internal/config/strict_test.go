@@ -5,8 +5,8 @@ import (
 	"testing"
 )
 
-// redefinitions holds every form in which TOML forbids to define something twice, or to add to what is complete, with the
-// message that is wanted; and their valid neighbours.
+// redefinitions holds every form in which TOML forbids to define a key twice, or to add to a complete value, with the expected message; and their
+// valid neighbours.
 var redefinitions = []struct {
 	text string
 	want string // "" where the text is good
@@ -75,6 +75,8 @@ var redefinitions = []struct {
 	{"[[a.b]]\n[a]\nc = 1\n[[a.b]]", ""},
 }
 
+// TestRedefinitions refuses keys that are defined twice, in whatever form of TOML.
+// Promise: P8
 func TestRedefinitions(t *testing.T) {
 	for _, tc := range redefinitions {
 		s, b := newSource("f", tc.text), newBounds()

@@ -26,39 +26,69 @@ type top struct {
 
 func topKeys() section[top] {
 	return section[top]{
-		keys: map[string]func(*reader, value, *top){
-			"include": func(*reader, value, *top) {}, // read by load
-			"namespace": func(r *reader, v value, t *top) {
+		keys:  append(clusterKeys(), tables()...),
+		later: []string{"notify"},
+	}
+}
+
+// clusterKeys are the single keys of the top level.
+func clusterKeys() []key[top] {
+	return []key[top]{
+		{
+			name: "namespace", kind: kindString, allowed: "a [name](#names)", standard: func(t *top) any { return t.Namespace },
+			doc: "Replicas with the same Redis and the same namespace form one cluster.",
+			read: func(r *reader, v value, t *top) {
 				if name, ok := parsed(r, v, "a string", validName); ok && r.first(v, "key") {
 					t.Namespace = name
 				}
 			},
-			"timezone": func(r *reader, v value, t *top) {
+		},
+		{
+			name: "timezone", kind: kindString, allowed: "an IANA name, such as `\"Europe/Berlin\"`", standard: func(t *top) any { return t.Timezone.String() },
+			doc: "The time zone of jobs that name none. It is never the machine's.",
+			read: func(r *reader, v value, t *top) {
 				if zone, ok := parsed(r, v, "a string", parseZone); ok && r.first(v, "key") {
 					t.Timezone = zone
 				}
 			},
-			"redis":     func(r *reader, v value, t *top) { read(r, v, redisKeys(), &t.Redis) },
-			"replica":   func(r *reader, v value, t *top) { read(r, v, replicaKeys(), &t.Replica) },
-			"history":   func(r *reader, v value, t *top) { read(r, v, historyKeys(), &t.History) },
-			"heartbeat": readHeartbeat,
-			"server":    readServer,
-			"defaults":  func(_ *reader, v value, t *top) { t.defaults = append(t.defaults, v) },
-			"jobs":      readJobs,
-			"pools":     readPools,
-			"calendars": readCalendars,
 		},
-		later: []string{"notify"},
+		{
+			name: "include", kind: kindStrings, allowed: "paths and patterns, such as `\"jobs.d/*.toml\"`",
+			doc:  "More files of this configuration, relative to the file that names them. A pattern without a match is fine.",
+			read: func(*reader, value, *top) {}, // see load
+		},
+	}
+}
+
+// tables are those of the top level.
+func tables() []key[top] {
+	table := func(name, doc string, read func(*reader, value, *top)) key[top] {
+		return key[top]{name: name, kind: kindTable, doc: doc, read: read}
+	}
+	return []key[top]{
+		table("redis", "Where Redis is.", func(r *reader, v value, t *top) { read(r, v, redisKeys(), &t.Redis) }),
+		table("replica", "How much a replica takes on, and how it stops.", func(r *reader, v value, t *top) { read(r, v, replicaKeys(), &t.Replica) }),
+		table("history", "What Redis keeps for each job.", func(r *reader, v value, t *top) { read(r, v, historyKeys(), &t.History) }),
+		table("server", "Where a replica answers HTTP requests.", readServer),
+		table("heartbeat", "What the leader requests, so that a service notices when the cluster is gone.", readHeartbeat),
+		table("pools", "Semaphores that jobs share, each a table with a name.", readPools),
+		table("calendars", "Lists of days that jobs may except, each a table with a name.", readCalendars),
+		table("defaults", "Keys of all jobs.", func(_ *reader, v value, t *top) { t.defaults = append(t.defaults, v) }),
+		table("jobs", "The jobs, each a table with a name.", readJobs),
 	}
 }
 
 func replicaKeys() section[Replica] {
 	return section[Replica]{
 		once: true,
-		keys: map[string]func(*reader, value, *Replica){
-			"drain_timeout": func(r *reader, v value, to *Replica) { assign(&to.DrainTimeout)(r.duration(v, 0)) },
-			"max_running":   func(r *reader, v value, to *Replica) { assign(&to.MaxRunning)(r.integer(v, 1, 100_000)) },
-			"labels":        func(r *reader, v value, to *Replica) { assign(&to.Labels)(r.labels(v)) },
+		keys: []key[Replica]{
+			durationKey("drain_timeout", 0, anyLength, func(to *Replica) *time.Duration { return &to.DrainTimeout },
+				"How long SIGTERM waits for running jobs, their `kill_grace` included. Runs that are left then are stopped."),
+			integerKey("max_running", 1, 100_000, func(to *Replica) *int { return &to.MaxRunning }, "How many runs a replica has at once. A full one leaves its ticks to the others."),
+			{
+				name: "labels", kind: "table of strings", doc: "What jobs ask for by `where`, such as `{ zone = \"a\" }`.",
+				read: func(r *reader, v value, to *Replica) { assign(&to.Labels)(r.labels(v)) },
+			},
 		},
 	}
 }
@@ -66,10 +96,13 @@ func replicaKeys() section[Replica] {
 func historyKeys() section[History] {
 	return section[History]{
 		once: true,
-		keys: map[string]func(*reader, value, *History){
-			"runs":      func(r *reader, v value, to *History) { assign(&to.Runs)(r.integer(v, 1, 100_000)) },
-			"max_age":   func(r *reader, v value, to *History) { assign(&to.MaxAge)(r.duration(v, time.Second)) },
-			"max_bytes": func(r *reader, v value, to *History) { assign(&to.MaxBytes)(r.size(v, 0)) },
+		keys: []key[History]{
+			integerKey("runs", 1, 100_000, func(to *History) *int { return &to.Runs }, "How many runs and settled ticks are kept for each job."),
+			durationKey("max_age", time.Second, anyLength, func(to *History) *time.Duration { return &to.MaxAge }, "How long they are kept."),
+			{
+				name: "max_bytes", kind: kindSize, standard: func(of *History) any { return bytes(of.MaxBytes) }, doc: "How much output of a job's runs is kept together.",
+				read: func(r *reader, v value, to *History) { assign(&to.MaxBytes)(r.size(v, 0)) },
+			},
 		},
 	}
 }
@@ -172,8 +205,8 @@ func parseZone(name string) (*time.Location, error) {
 	return zone, nil
 }
 
-// nearestZone returns the known zone that is at most two edits away from what was written, and "" if there is none. Only
-// places are suggested: an abbreviation is easily taken for another, and Etc/GMT+5 is behind UTC.
+// nearestZone returns the known zone that is at most two edits away from a name, and "" if there is none. Only places are suggested: an abbreviation
+// is easily taken for another, and Etc/GMT+5 is behind UTC.
 func nearestZone(name string) string {
 	const enough = 3
 	best, least := "", enough

@@ -19,7 +19,7 @@ var (
 // NameRule is what a name is made of.
 const NameRule = "a letter or a digit, then up to 127 letters, digits, '_' and '-'"
 
-// ValidName tells whether a job, a lock, or a namespace, may have this name: see [NameRule].
+// ValidName returns whether a job, a lock, or a namespace, may have this name: see [NameRule].
 func ValidName(name string) bool { return namePattern.MatchString(name) }
 
 // ParseDuration reads a Go duration that may also count in days of 24 hours: "90s", "1h30m", "30d", "1d12h".
@@ -39,6 +39,22 @@ func ParseDuration(s string) (time.Duration, error) {
 		return 0, wrong
 	}
 	return d, nil
+}
+
+// shortly is a duration as a user would write it: "24h" and not "24h0m0s".
+func shortly(d time.Duration) string {
+	const day = 24 * time.Hour
+	if d > day && d%day == 0 {
+		return fmt.Sprintf("%dd", d/day)
+	}
+	s := d.String()
+	if strings.HasSuffix(s, "m0s") {
+		s = strings.TrimSuffix(s, "0s")
+	}
+	if strings.HasSuffix(s, "h0m") {
+		s = strings.TrimSuffix(s, "0m")
+	}
+	return s
 }
 
 // parseSize reads a number of bytes: "512B", "16KiB", "64MiB", "1GiB".

@@ -2,7 +2,6 @@ package config
 
 import (
 	"fmt"
-	"math"
 	"path/filepath"
 	"slices"
 	"strconv"
@@ -48,7 +47,7 @@ func (v value) items() []value {
 	return items
 }
 
-// where tells the place of the value's key, for a fault elsewhere that points to it.
+// where is the place of the value's key, for a fault elsewhere that points to it.
 func (v value) where() string {
 	line, column := v.src.position(v.at.key)
 	return fmt.Sprintf("%s:%d:%d", v.src.name, line, column)
@@ -100,8 +99,7 @@ func (v value) kind() string {
 	return "a list"
 }
 
-// fault notes what is wrong with a value, at the value; faultAt does so at any byte of its file, and warn notes what
-// is not quite wrong.
+// fault notes a fault at a value; faultAt does so at any byte of its file, and warn notes a warning.
 func (r *reader) fault(v value, format string, args ...any) {
 	r.faultAt(v, v.at.val, format, args...)
 }
@@ -159,8 +157,8 @@ func (r *reader) text(v value, want string) (e expansion, ok bool) {
 	return e, len(e.wrong) == 0
 }
 
-// parsed reads a string by a function whose error completes the sentence that the string begins. What is told of it is
-// what the file says, not what the environment does. A string that still holds an unset variable can't be judged.
+// parsed reads a string by a function whose error completes the sentence that the string begins. The message shows the file's text, not values from
+// the environment. A string that still holds an unset variable can't be judged.
 func parsed[T any](r *reader, v value, want string, parse func(string) (T, error)) (t T, ok bool) {
 	e, ok := r.text(v, want)
 	if !ok || e.open {
@@ -172,11 +170,6 @@ func parsed[T any](r *reader, v value, want string, parse func(string) (T, error
 		return t, false
 	}
 	return t, true
-}
-
-// duration reads a duration of at least the given length.
-func (r *reader) duration(v value, least time.Duration) (time.Duration, bool) {
-	return r.within(v, least, math.MaxInt64)
 }
 
 // within reads a duration within bounds.
@@ -243,7 +236,7 @@ func (r *reader) choice(v value, supported ...string) (string, bool) {
 	return e.text, true
 }
 
-// either reads one of two words, and tells whether it is the second.
+// either reads one of two words, and returns whether it is the second.
 func (r *reader) either(v value, first, second string) (isSecond, ok bool) {
 	word, ok := r.choice(v, first, second)
 	return word == second, ok

@@ -30,7 +30,7 @@ func (f *Files) add(name string, pattern bool) {
 	f.watched = append(f.watched, w)
 }
 
-// AsRead is the [Files.Stamp] of what was read.
+// AsRead is the [Files.Stamp] of the files as they were read.
 func (f *Files) AsRead() string {
 	var read []string
 	for _, w := range f.watched {
@@ -58,7 +58,7 @@ func (w watched) stamp() string {
 	switch {
 	case err != nil:
 		return w.name + " -"
-	case info.IsDir(): // of which only what matches counts
+	case info.IsDir(): // only the matching files count
 		return realPath(w.name)
 	}
 	return fmt.Sprint(realPath(w.name), " ", info.Mode(), " ", info.Size(), " ", info.ModTime().UnixNano())

@@ -8,7 +8,7 @@ import (
 	"time"
 )
 
-// writeAt writes a file that is as old as the first one was, so that only its content and its name tell it apart.
+// writeAt writes a file that is as old as the first one was, so that it differs only in content and name.
 func writeAt(t *testing.T, name, text string, at time.Time) {
 	t.Helper()
 	if err := os.MkdirAll(filepath.Dir(name), 0o755); err != nil {

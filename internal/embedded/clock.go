@@ -48,9 +48,8 @@ func (c *clock) set() {
 	}
 }
 
-// isClient tells a connection's peer from the one that miniredis makes for each
-// call of a script: the latter has its context from the start, the former gets
-// it with its first command.
+// isClient returns whether a connection's peer is a client, and not the one that miniredis makes for each call of a script: the latter has its
+// context from the start, the former gets it with its first command.
 func (c *clock) isClient(p *server.Peer) bool {
 	c.known.Lock()
 	defer c.known.Unlock()

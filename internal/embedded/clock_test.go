@@ -12,8 +12,7 @@ import (
 	"github.com/redis/go-redis/v9"
 )
 
-// TestExpiryByTheRunningClock checks, a millisecond before and at the instant
-// of expiry, what commands, scripts and transactions see of a key with a TTL.
+// A key with a TTL is there a millisecond before its expiry and gone at the instant of it, for commands, scripts and transactions.
 func TestExpiryByTheRunningClock(t *testing.T) {
 	views := map[string]func(c *redis.Client) (string, error){
 		"command": func(c *redis.Client) (string, error) {
@@ -142,8 +141,7 @@ func TestClientsThatLeaveAreForgotten(t *testing.T) {
 	}
 }
 
-// TestClientThatDoesNotRead leaves a subscriber's messages unread, far beyond
-// what the kernel's buffers hold, while others go on.
+// A subscriber that leaves its messages unread, far beyond the kernel's buffers, holds up no other client.
 func TestClientThatDoesNotRead(t *testing.T) {
 	s := start(t, Config{})
 	stuck, err := net.Dial("tcp", s.Addr())
@@ -171,8 +169,7 @@ func TestClientThatDoesNotRead(t *testing.T) {
 	}
 }
 
-// BenchmarkScript measures a script of twenty calls beside a growing number of
-// keys; what it costs grows with them, unlike in Redis.
+// BenchmarkScript measures a script of twenty calls beside a growing number of keys; its cost grows with them, unlike in Redis.
 func BenchmarkScript(b *testing.B) {
 	for _, keys := range []int{10, 1_000, 10_000} {
 		b.Run(fmt.Sprint(keys), func(b *testing.B) {

@@ -11,17 +11,14 @@ const (
 	// maxQueued is how many bytes may wait for one client to read them; Redis'
 	// hard limit for clients of pub/sub by default.
 	maxQueued = 32 << 20
-	// linger is how long a closed connection may take to deliver what was
-	// written before the close (the answer to QUIT, say).
+	// linger is how long a closed connection may take to deliver the bytes that were written before the close (the answer to QUIT, say).
 	linger = time.Second
 )
 
 var errQueueFull = errors.New("client does not read its replies")
 
-// queuedConn is a connection whose Write never blocks: what is written waits
-// for drain to send it. Without that a client that sends a long pipeline before
-// it reads anything, as go-redis does, would deadlock on a net.Pipe, and one
-// that stands still would stop the whole server.
+// queuedConn is a connection whose Write never blocks: it queues the bytes for drain. Without the queue a client that sends a long pipeline before it
+// reads anything, as go-redis does, would deadlock on a net.Pipe, and one that stands still would stop the whole server.
 type queuedConn struct {
 	net.Conn
 	wake chan struct{} // capacity 1: there is something to send, or a close
@@ -53,8 +50,7 @@ func (c *queuedConn) Write(p []byte) (int, error) {
 	return len(p), nil
 }
 
-// Close lets drain deliver what is queued, then close the connection. It does
-// not wait.
+// Close lets drain deliver the queue, then close the connection. It does not wait.
 func (c *queuedConn) Close() error {
 	c.mu.Lock()
 	defer c.mu.Unlock()
@@ -74,8 +70,7 @@ func (c *queuedConn) notify() {
 	}
 }
 
-// drain sends what is queued until the connection is closed or fails, and
-// closes it, which ends the server's read from it too.
+// drain sends the queue until the connection is closed or fails, and closes it, which ends the server's read from it too.
 func (c *queuedConn) drain() {
 	defer c.Conn.Close()
 	for range c.wake {
@@ -96,7 +91,7 @@ func (c *queuedConn) send(batch []byte) bool {
 	return err == nil
 }
 
-// take empties the queue, and tells whether more can come.
+// take empties the queue, and returns whether more can come.
 func (c *queuedConn) take() (batch []byte, closing bool) {
 	c.mu.Lock()
 	defer c.mu.Unlock()

@@ -1,14 +1,14 @@
-// Package embedded is the Redis server inside the process: what a trial on one
-// machine (--embedded-redis, demo) and tests with fake time talk to.
+// Package embedded is a Redis server inside the process, for a trial on one
+// machine (--embedded-redis, demo) and for tests with fake time.
 //
 // It is github.com/alicebob/miniredis with three things that a coordinator of
 // jobs needs and a test server has not by itself:
 //
-//   - Its clock runs. miniredis lets TTLs stand still unless told otherwise;
+//   - Its clock runs. In miniredis TTLs stand still by default;
 //     here keys expire as time passes, seen by commands and by scripts alike.
 //     A script and a transaction see one instant from begin to end, as in Redis.
 //   - A client that does not read never holds up the others. miniredis writes
-//     replies, and what is published, under the lock of the whole server; here
+//     replies, and published messages, under the lock of the whole server; here
 //     each connection has a queue, and is closed when too much waits in it, as
 //     Redis does with its output buffer limits.
 //   - Close returns when the listener and all connections are gone.
@@ -19,14 +19,14 @@
 //
 // # What it is not
 //
-// It is no store for a cluster: whoever starts one has it for itself, so N
+// It is no store for a cluster: each process has its own, so N
 // replicas with N embedded servers would run every job N times. Nothing is
-// written to disk: what it knew is gone with the process. There is no
+// written to disk: its data is gone with the process. There is no
 // TLS, replication, Sentinel or Cluster.
 //
-// Differences from Redis 7 that were found, and matter to who writes for both:
+// Known differences from Redis 7 that matter to code for both:
 //
-//   - INFO knows the sections server (which tells [Mode], and nothing else),
+//   - INFO knows the sections server (with [Mode], and nothing else),
 //     clients and stats alone (others are an error). It is answered at once,
 //     inside MULTI too.
 //   - CONFIG, ROLE, DEBUG and most of CLIENT and COMMAND are unknown commands, so
@@ -59,13 +59,11 @@ import (
 	"github.com/alicebob/miniredis/v2/server"
 )
 
-// DialOnlyAddr is the Addr of a server that has no socket: an IP address, so
-// that clients need no DNS, with a port on which nobody serves, so that a
-// client that was given no Dialer fails instead of reaching some other Redis.
+// DialOnlyAddr is the Addr of a server that has no socket: an IP address, so that clients need no DNS, with a port on which no server listens, so
+// that a client that was given no Dialer fails instead of reaching some other Redis.
 const DialOnlyAddr = "127.0.0.1:1"
 
-// Mode is the redis_mode that INFO tells, by which a client knows this server
-// from a Redis, where it is standalone, sentinel or cluster.
+// Mode is the redis_mode in the reply to INFO, by which a client distinguishes this server from a Redis, where it is standalone, sentinel or cluster.
 const Mode = "embedded"
 
 // acceptPause is how long accept rests after an error, so that a process out of
@@ -80,8 +78,7 @@ var ErrClosed = errors.New("embedded redis is closed")
 type Config struct {
 	// Addr is the TCP address to serve on, "127.0.0.1:0" if empty.
 	Addr string
-	// Password is what clients must give; "" lets everybody in who reaches the
-	// address, which are all users of the machine.
+	// Password is required of clients; "" admits every client that reaches the address, which are all users of the machine.
 	Password string
 	// DialOnly starts no listener: only Dial reaches the server. A
 	// testing/synctest bubble needs this, since real sockets keep a bubble's
@@ -184,10 +181,8 @@ func (s *Server) Dial(ctx context.Context, network, addr string) (net.Conn, erro
 	return client, nil
 }
 
-// Close closes the listener and all connections, and returns when the goroutines
-// that served them have ended, a second later at most for clients that do not
-// read what they asked for. What was stored is gone. More calls of Close do
-// nothing.
+// Close closes the listener and all connections, and returns when the goroutines that served them have ended, a second later at most for clients that
+// do not read their replies. The data is gone. More calls of Close do nothing.
 func (s *Server) Close() {
 	s.mu.Lock()
 	already := s.closed
@@ -204,8 +199,7 @@ func (s *Server) Close() {
 	s.running.Wait()
 }
 
-// accept serves what connects until the listener is closed. Other errors of
-// Accept (a connection reset early, no file descriptors) concern one client.
+// accept serves connections until the listener is closed. Other errors of Accept (a connection reset early, no file descriptors) concern one client.
 func (s *Server) accept() {
 	for {
 		conn, err := s.listener.Accept()

@@ -1,4 +1,5 @@
-// Package exhaustion tells errors by which a machine, or what this process may take of it, is used up from those that are the fault of what was asked for.
+// Package exhaustion distinguishes errors of an exhausted machine, or of an exhausted quota of this process, from errors that the request itself
+// caused.
 package exhaustion
 
 import (
@@ -10,7 +11,7 @@ import (
 // codes are the system's: of file descriptors, processes and threads, memory, and what a disk or a table of the kernel holds.
 var codes = []syscall.Errno{syscall.EMFILE, syscall.ENFILE, syscall.EAGAIN, syscall.ENOMEM, syscall.ENOSPC}
 
-// Is tells whether an error is of that kind: the same call may work later, or on another machine.
+// Is returns whether an error is of that kind: the same call may work later, or on another machine.
 func Is(err error) bool {
 	return slices.ContainsFunc(codes, func(code syscall.Errno) bool { return errors.Is(err, code) })
 }

@@ -36,7 +36,7 @@ type Outcome struct {
 	// Ticks is how many ended so; 0 counts as 1.
 	Ticks    int
 	Finished time.Time
-	// Ran tells whether there was a run, and Took how long it lasted.
+	// Ran is whether there was a run, and Took how long it lasted.
 	Ran  bool
 	Took time.Duration
 }
@@ -63,7 +63,7 @@ var (
 func NewMetrics(version string, g Gauges) *Metrics {
 	m := &Metrics{registry: prometheus.NewRegistry(), jobs: map[string]time.Time{},
 		outcomes: prometheus.NewCounterVec(prometheus.CounterOpts{Name: "cronclave_outcomes_total",
-			Help: "Ticks and runs by how they ended, each counted once in the cluster, by the replica that told it first."}, []string{"job", "outcome", "reason"}),
+			Help: "Ticks and runs by how they ended, each counted once in the cluster, by the replica that reported it first."}, []string{"job", "outcome", "reason"}),
 		tries: prometheus.NewCounterVec(prometheus.CounterOpts{Name: "cronclave_tries_failed_total",
 			Help: "Tries of runs that failed, and that another try has followed."}, []string{"job"}),
 		runTime: prometheus.NewCounterVec(prometheus.CounterOpts{Name: "cronclave_run_seconds_total",
@@ -104,13 +104,13 @@ func (g Gauges) collectors(version string) []prometheus.Collector {
 		gauge("cronclave_runs", "Runs under way on this replica.", func() float64 { return float64(g.Running()) }),
 		prometheus.NewCounterFunc(prometheus.CounterOpts{Name: "cronclave_log_lines_dropped_total",
 			Help: "Lines that were dropped from the log, since its reader was too slow, or stuck."}, func() float64 { return float64(g.LogDropped()) }),
-		byJob{prometheus.NewDesc("cronclave_job_runs", "Runs of a job under way on this replica; none is not told.", []string{"job"}, nil), g.ByJob},
+		byJob{prometheus.NewDesc("cronclave_job_runs", "Runs of a job under way on this replica; jobs without one are left out.", []string{"job"}, nil), g.ByJob},
 		prometheus.NewGaugeFunc(prometheus.GaugeOpts{Name: "cronclave_build_info", Help: "1, with the version as a label.",
 			ConstLabels: prometheus.Labels{"version": version}}, func() float64 { return 1 }),
 	}
 }
 
-// byJob is a gauge of the jobs that have something to tell at the moment: there are no more of them than runs, however many jobs there are.
+// byJob is a gauge of the jobs that have a value at the moment: there are no more of them than runs, however many jobs there are.
 type byJob struct {
 	desc   *prometheus.Desc
 	values func() map[string]int
@@ -119,7 +119,7 @@ type byJob struct {
 // Describe names it.
 func (b byJob) Describe(ch chan<- *prometheus.Desc) { ch <- b.desc }
 
-// Collect tells them all.
+// Collect sends the values of all jobs.
 func (b byJob) Collect(ch chan<- prometheus.Metric) {
 	for job, n := range b.values() {
 		ch <- prometheus.MustNewConstMetric(b.desc, prometheus.GaugeValue, float64(n), job)
@@ -187,14 +187,14 @@ func (m *Metrics) Waited(pool string, wait time.Duration) {
 	m.poolWait.WithLabelValues(pool).Observe(wait.Seconds())
 }
 
-// Renewed notes what was left of a lease when it was renewed.
+// Renewed notes the rest of a lease when it was renewed.
 func (m *Metrics) Renewed(left time.Duration) { m.left.Observe(left.Seconds()) }
 
 // Lost counts a lease.
 func (m *Metrics) Lost() { m.lost.Inc() }
 
-// Keep drops what was counted of jobs that are there no more: each label costs memory here and where metrics are kept. What ends of such a job later
-// counts until Keep is called again.
+// Keep drops the counts of jobs that do not exist any more: each label costs memory here and where metrics are kept. A later run of such a job counts
+// until Keep is called again.
 func (m *Metrics) Keep(known func(job string) bool) {
 	m.mu.Lock()
 	defer m.mu.Unlock()

@@ -1,5 +1,5 @@
-// Package httpapi answers HTTP requests of people and programs about a replica: for its metrics, so far. It sees the rest of the replica through
-// what it is told, and decides nothing.
+// Package httpapi answers HTTP requests of people and programs about a replica: for its metrics, so far. It depends on the rest of the replica by the
+// values that it is given, and decides nothing.
 package httpapi
 
 import (
@@ -18,7 +18,7 @@ import (
 type Config struct {
 	// Listen is "host:port". A port of 0 is any that is free: see [Server.Addr].
 	Listen string
-	// Token returns what a request must bear ("Authorization: Bearer TOKEN"); nil lets everybody in who reaches the address.
+	// Token returns the bearer token of a request ("Authorization: Bearer TOKEN"); nil admits every client that reaches the address.
 	Token func() string
 	// Hosts are names by which clients may ask, beside localhost, the host of Listen and each IP address.
 	Hosts []string
@@ -26,7 +26,7 @@ type Config struct {
 	TLS *tls.Config
 	// Metrics answers GET /metrics.
 	Metrics http.Handler
-	// Log is told of what goes wrong with connections and requests; nil for nobody.
+	// Log gets the faults of connections and requests; nil for none.
 	Log hclog.Logger
 }
 
@@ -37,7 +37,7 @@ type Server struct {
 }
 
 const (
-	// A client that is slow, or sends much, holds up nobody but itself, and not for long.
+	// A client that is slow, or sends much, holds up no other client, and its connection ends soon.
 	headerTimeout, requestTimeout, idleTimeout = 5 * time.Second, 30 * time.Second, 2 * time.Minute
 	mostHeader                                 = 16 << 10
 	// parting is how long requests under way may take when the server ends.

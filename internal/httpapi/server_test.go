@@ -88,7 +88,7 @@ func TestWhoIsLetIn(t *testing.T) {
 		{guarded, "GET", "/metrics", "Bearer s3cr3", 401},
 		{guarded, "GET", "/metrics", "Bearer s3cr3tt", 401},
 		{guarded, "GET", "/metrics", "Basic s3cr3t", 401},
-		{guarded, "GET", "/nothing", "", 401}, // which pages there are is nobody's business
+		{guarded, "GET", "/nothing", "", 401}, // a client without the token does not learn which pages there are
 		{guarded, "GET", "/nothing", "Bearer s3cr3t", 404},
 		{open, "GET", "/metrics", "", 200},
 		{open, "POST", "/metrics", "", 405},
@@ -110,7 +110,7 @@ func TestFaultyConfig(t *testing.T) {
 	}
 }
 
-// What goes wrong with a request is told where all else is told.
+// A fault of a request goes to the replica's log.
 func TestFaultsAreLogged(t *testing.T) {
 	var written bytes.Buffer
 	s, err := New(Config{Listen: "127.0.0.1:0", Log: hclog.New(&hclog.LoggerOptions{Output: &written, JSONFormat: true}),
@@ -121,7 +121,7 @@ func TestFaultsAreLogged(t *testing.T) {
 	ctx, cancel := context.WithCancel(t.Context())
 	ended := make(chan error, 1)
 	go func() { ended <- s.Run(ctx) }()
-	if resp, err := http.Get("http://" + s.Addr() + "/metrics"); err == nil { //nolint:noctx // it is answered by nobody
+	if resp, err := http.Get("http://" + s.Addr() + "/metrics"); err == nil { //nolint:noctx // no server answers it
 		resp.Body.Close()
 		t.Error("a panic is an answer")
 	}
@@ -169,7 +169,8 @@ func TestMetrics(t *testing.T) {
 	}
 }
 
-// What nobody knows is no number: an offset of 0 is a good one.
+// A value that is not known is no number, since an offset of 0 is a good one.
+// Promise: P6
 func TestUnknownIsNoNumber(t *testing.T) {
 	g := quietGauges()
 	g.ClockOffset, g.RedisUp = func() (time.Duration, bool) { return time.Hour, false }, func() bool { return false }
@@ -183,11 +184,12 @@ func TestUnknownIsNoNumber(t *testing.T) {
 }
 
 // The last run that ended ok is the latest, in whatever order they are told of.
+// Promise: P6
 func TestLastOKIsTheLatest(t *testing.T) {
 	s, m := serve(t, "")
 	m.Succeeded("told", time.Unix(1000, 0))
 	m.Ended(Outcome{Job: "ran", Outcome: "ok", Finished: time.Unix(2000, 0), Ran: true})
-	m.Succeeded("ran", time.Unix(1000, 0)) // the history was read before that, and tells it now
+	m.Succeeded("ran", time.Unix(1000, 0)) // the history was read before that, and reports it now
 	m.Ended(Outcome{Job: "told", Outcome: "failed", Finished: time.Unix(3000, 0), Ran: true})
 	_, body := request(t, s, "GET", "/metrics", "")
 	for _, want := range []string{`cronclave_last_ok_timestamp_seconds{job="told"} 1000`, `cronclave_last_ok_timestamp_seconds{job="ran"} 2000`,

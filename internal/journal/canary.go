@@ -13,9 +13,8 @@ import (
 	"github.com/cronclave/cronclave/internal/multierr"
 )
 
-// Canary tells a replica that a master of a Cluster has forgotten, each of which may, alone: on each it has a key of its own. What it
-// reads there is whether that was gone. With a single server the entry of [Journal.Register] is as good, and a Canary does nothing.
-// It belongs to one goroutine.
+// Canary detects the data loss of single masters of a Cluster, by a key of its own on each. Look reports a master on which the key is gone. With a
+// single server the entry of [Journal.Register] serves that purpose, and a Canary does nothing. A Canary belongs to one goroutine.
 type Canary struct {
 	journal *Journal
 	replica string
@@ -27,7 +26,7 @@ func (j *Journal) Canary(replica string) *Canary {
 	return &Canary{journal: j, replica: replica, alive: map[string]bool{}}
 }
 
-// Look writes to each master, for ttl by its clock, and is called again well before that has passed. intact tells whether all that was
+// Look writes to each master, for ttl by its clock, and is called again well before that has passed. intact returns whether all that was
 // written before was still there; when a master has not answered, which is an error, its next answer counts as a loss.
 func (c *Canary) Look(ctx context.Context, ttl time.Duration) (intact bool, err error) {
 	cluster, ok := c.journal.redis.(*redis.ClusterClient)
@@ -40,7 +39,7 @@ func (c *Canary) Look(ctx context.Context, ttl time.Duration) (intact bool, err 
 	if err != nil {
 		return true, fmt.Errorf("look at each master: %w", err)
 	}
-	keys := slices.Collect(maps.Keys(c.alive)) // whoever has them by now
+	keys := slices.Collect(maps.Keys(c.alive)) // on whichever master they are now
 	for _, key := range chosen {
 		if _, known := c.alive[key]; !known {
 			keys = append(keys, key)
@@ -65,7 +64,7 @@ func (c *Canary) Look(ctx context.Context, ttl time.Duration) (intact bool, err 
 	return intact, nil
 }
 
-// lost takes in what became of one key, and tells whether it was forgotten since it was written.
+// lost takes in what became of one key, and returns whether it was forgotten since it was written.
 func (c *Canary) lost(key string, found bool, failed error) bool {
 	sure, known := c.alive[key]
 	if failed != nil {

@@ -5,24 +5,24 @@ import (
 	"time"
 )
 
-// The bounds of what replicas write: what is beyond them is damage, and told as ErrCorrupt.
+// The bounds of the values that replicas write: a value beyond them is damage, and reported as ErrCorrupt.
 const (
 	mostSlots    = 1000
 	mostAttempts = 1_000_000
 	mostToken    = 1<<53 - 1
 	mostRunning  = 1_000_000
 	longestRun   = 100 * 365 * 24 * time.Hour
-	// mostListed bounds what is read of a list that all replicas share.
+	// mostListed bounds the entries that are read of a list that all replicas share.
 	mostListed = 100_000
 )
 
-// sound tells whether a time can be shown, and written as JSON again.
+// sound returns whether a time can be shown, and written as JSON again.
 func sound(t time.Time) bool {
 	year := t.UTC().Year()
 	return t.IsZero() || year >= 1 && year <= 9999
 }
 
-// fault tells what is wrong with a record that was read; "" if nothing is.
+// fault returns the fault of a record that was read; "" if there is none.
 func (r *Record) fault() string {
 	switch {
 	case !sound(r.Tick) || !sound(r.Started) || !sound(r.Finished):
@@ -42,7 +42,7 @@ func (r *Record) fault() string {
 	return ""
 }
 
-// scored tells whether a score can be that of a record.
+// scored returns whether a score can be that of a record.
 func scored(score float64) bool { return score >= 0 && score < 2*runningScore }
 
 func (r *Replica) fault() string {
@@ -76,5 +76,5 @@ func (r *Request) fault() string {
 // fault is for an answer, of which nothing is a number.
 func (a *Answer) fault() string { return "" }
 
-// described is what is kept as JSON under a name.
+// described is a value that is kept as JSON under a name.
 type described interface{ fault() string }

@@ -11,8 +11,9 @@ import (
 	"github.com/cronclave/cronclave/internal/multierr"
 )
 
-// KeepDigests keeps what tells the jobs of a configuration apart, by their names, for ttl by the server's clock. config is the digest of
-// the whole, under which all replicas that have it say the same: so it is written once, and then only kept. Call it again well before ttl has passed.
+// KeepDigests keeps the digests of the jobs of a configuration, by their names, for ttl by the server's clock. config is the digest of the whole,
+// under which all replicas with that configuration keep the same value: so it is written once, and then only kept. Call it again well before ttl has
+// passed.
 func (j *Journal) KeepDigests(ctx context.Context, config string, jobs map[string]string, ttl time.Duration) error {
 	ctx, cancel := j.within(ctx)
 	defer cancel()

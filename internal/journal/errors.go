@@ -12,9 +12,8 @@ import (
 	"github.com/cronclave/cronclave/internal/multierr"
 )
 
-// sortErrors looks through a pipeline that gave err. Damaged tells of keys that
-// hold what no replica wrote, each wrapping ErrCorrupt: the other commands' replies
-// are good. Failed is anything else. A missing value is no failure.
+// sortErrors looks through a pipeline that gave err. Damaged lists keys with values that no replica wrote, each wrapping ErrCorrupt: the other
+// commands' replies are good. Failed is anything else. A missing value is no failure.
 func sortErrors(ctx context.Context, cmds []redis.Cmder, err error) (damaged, failed error) {
 	if err == nil {
 		return nil, nil
@@ -44,7 +43,7 @@ func sortErrors(ctx context.Context, cmds []redis.Cmder, err error) (damaged, fa
 	return corrupt.Err(), others.Err()
 }
 
-// allErrors is for who makes no difference between damage and failure.
+// allErrors is for callers that make no difference between damage and failure.
 func allErrors(ctx context.Context, cmds []redis.Cmder, err error) error {
 	damaged, failed := sortErrors(ctx, cmds, err)
 	return multierr.Join(failed, damaged)
@@ -78,5 +77,5 @@ func commandError(c redis.Cmder) error {
 	return fmt.Errorf("%s: %w", name, c.Err())
 }
 
-// isWrongType tells whether a key holds a type that no replica writes there.
+// isWrongType returns whether a key holds a type that no replica writes there.
 func isWrongType(err error) bool { return redis.HasErrorPrefix(err, "WRONGTYPE") }

@@ -6,7 +6,7 @@ import (
 	"github.com/redis/go-redis/v9"
 )
 
-// claim is an attempt to be the first to tell the end of a run.
+// claim is an attempt to be the first to report the end of a run.
 type claim struct {
 	word
 	key    string
@@ -15,8 +15,8 @@ type claim struct {
 	stands *redis.StringCmd // the word of this weight; nil if none was written before
 }
 
-// claim queues a word, and what tells whether it is the first that ends its run. All that is asked with the write, since nothing is repeated once that
-// was answered, and after an outage there are many.
+// claim queues a record and the question whether it is the first that ends its run. The write carries the question, because an answered write is not
+// repeated, and after an outage there are many.
 func (j *Journal) claim(ctx context.Context, p redis.Pipeliner, w *jobWrite, r word) {
 	records, name := j.jobKey(w.job, "records"), field(r.weight(), r.RunID)
 	other := map[byte]byte{weightEnd: weightAbandoned, weightAbandoned: weightEnd}[r.weight()]
@@ -36,12 +36,12 @@ func (j *Journal) claim(ctx context.Context, p redis.Pipeliner, w *jobWrite, r w
 	w.claims = append(w.claims, c)
 }
 
-// mostUnsure bounds what is remembered of writes that were not answered. Beyond that a record may be counted by nobody.
+// mostUnsure bounds the memory of writes without an answer. A record beyond it may not be counted.
 const mostUnsure = 20_000
 
-// tellFirst tells of the words that were the first to end their runs. One whose write was not answered is written again, and was the first if it
-// is what stands there then.
-func (j *Journal) tellFirst(jobs []*jobWrite) {
+// reportFirst passes on the records that were the first to end their runs. A write without an answer is repeated, and was the first if its record is in
+// Redis then.
+func (j *Journal) reportFirst(jobs []*jobWrite) {
 	for _, w := range jobs {
 		for _, c := range w.claims {
 			if c.failed() {

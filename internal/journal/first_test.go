@@ -15,7 +15,7 @@ import (
 	"github.com/cronclave/cronclave/internal/journal"
 )
 
-// teller is a journal of a replica, and what it was the first to tell.
+// teller is a journal of a replica, with the records that it was the first to report.
 type teller struct {
 	*journal.Journal
 	deaf  bool // the replies to its writes are lost
@@ -65,7 +65,7 @@ func (w *teller) ProcessPipelineHook(next redis.ProcessPipelineHook) redis.Proce
 	}
 }
 
-// says has a replica tell how a run, or a tick, ended.
+// says has a replica report the end of a run or tick.
 func (w *teller) says(t *testing.T, replica, run, outcome string) {
 	t.Helper()
 	r := journal.Record{RunID: run, Job: "j", Tick: time.Unix(1000, 0), Replica: replica, Outcome: outcome, Started: time.Unix(1000, 0), Ticks: 3}
@@ -78,6 +78,7 @@ func (w *teller) says(t *testing.T, replica, run, outcome string) {
 }
 
 // The end of a run is told first by one replica, once, whatever is lost on the way.
+// Promise: P6
 func TestWhoTellsFirst(t *testing.T) {
 	server, err := embedded.Start(embedded.Config{})
 	if err != nil {

@@ -13,15 +13,14 @@ import (
 // writes, and the newest that it reads.
 const Format = 1
 
-// ClaimFormat notes the format of the namespace's data if there is none yet, and
-// checks it as CheckFormat does. Who writes to the namespace calls it first.
+// ClaimFormat notes the format of the namespace's data if there is none yet, and checks it as CheckFormat does. Call it before the first write to the
+// namespace.
 func (j *Journal) ClaimFormat(ctx context.Context) error {
 	return j.format(ctx, true)
 }
 
-// CheckFormat returns an error that wraps ErrNewerFormat if the namespace's data
-// was written in a format newer than this version knows, and one that wraps
-// ErrCorrupt if what is noted there is no format. No note is no error.
+// CheckFormat returns an error that wraps ErrNewerFormat if the namespace's data was written in a format newer than this version knows, and one that
+// wraps ErrCorrupt if the note of it is no format. A missing note is no error.
 func (j *Journal) CheckFormat(ctx context.Context) error {
 	return j.format(ctx, false)
 }

@@ -10,11 +10,9 @@ import (
 	"github.com/redis/go-redis/v9"
 )
 
-// ForgetJobs removes the descriptions of jobs that no replica has described
-// since before, and entries that no replica wrote, and returns their names. It is
-// for the leader's housekeeping. If a replica describes a job at the same time
-// nothing is removed, for this time. What was recorded of the jobs' runs stays
-// until it is too old, and their names are kept: see GoneJobs.
+// ForgetJobs removes the descriptions of jobs that no replica has described since before, and entries that no replica wrote, and returns their names.
+// It is for the leader's housekeeping. If a replica describes a job at the same time nothing is removed, for this time. The records of the jobs' runs
+// stay until they are too old, and their names are kept: see GoneJobs.
 func (j *Journal) ForgetJobs(ctx context.Context, before time.Time) ([]string, error) {
 	ctx, cancel := j.within(ctx)
 	defer cancel()

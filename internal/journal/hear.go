@@ -13,25 +13,25 @@ const (
 	lookForRequests = 3 * time.Second
 	// redial is the pause before a subscription that has ended is tried again.
 	redial = 2 * time.Second
-	// quiet is after what silence a subscription is made anew: nothing else tells that its connection is dead.
+	// quiet is the silence after which a subscription is made anew: a dead connection gives no other sign.
 	quiet = 30 * time.Second
 )
 
-// Hear calls f with the requests that wait, from one goroutine, whenever one is published and from time to time, until ctx ends. The same
+// Subscribe calls f with the requests that wait, from one goroutine, whenever one is published and from time to time, until ctx ends. The same
 // request is heard again until it was answered or has expired.
-func (j *Journal) Hear(ctx context.Context, f func([]Request)) {
-	told := make(chan struct{}, 1)
+func (j *Journal) Subscribe(ctx context.Context, f func([]Request)) {
+	arrived := make(chan struct{}, 1)
 	over := make(chan struct{})
 	go func() {
 		defer close(over)
-		j.subscribe(ctx, told)
+		j.subscribe(ctx, arrived)
 	}()
 	timer := time.NewTimer(0)
 	defer timer.Stop()
 	for ctx.Err() == nil {
 		select {
 		case <-ctx.Done():
-		case <-told:
+		case <-arrived:
 		case <-timer.C:
 		}
 		if requests, err := j.Requests(ctx); err == nil && len(requests) > 0 && ctx.Err() == nil {
@@ -42,7 +42,7 @@ func (j *Journal) Hear(ctx context.Context, f func([]Request)) {
 	<-over
 }
 
-// subscribe tells of messages until ctx ends.
+// subscribe passes on messages until ctx ends.
 func (j *Journal) subscribe(ctx context.Context, told chan<- struct{}) {
 	for ctx.Err() == nil {
 		j.listen(ctx, told)
@@ -55,7 +55,7 @@ func (j *Journal) subscribe(ctx context.Context, told chan<- struct{}) {
 	}
 }
 
-// receive reads a message. What the client panics at is no message: its connection is given up.
+// receive reads a message. Where the client panics there was no message: its connection is given up.
 func receive(ctx context.Context, sub *redis.PubSub) (m any, err error) {
 	defer func() {
 		if p := recover(); p != nil {

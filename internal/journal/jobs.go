@@ -13,7 +13,7 @@ import (
 	"github.com/cronclave/cronclave/internal/multierr"
 )
 
-// JobInfo describes a job to who has not its configuration.
+// JobInfo describes a job to readers without its configuration.
 type JobInfo struct {
 	// Name of the job.
 	Name string `json:"name"`
@@ -22,7 +22,7 @@ type JobInfo struct {
 	Timezone string   `json:"timezone"`
 	// After names the jobs that it runs after; then it has no schedule.
 	After []string `json:"after,omitempty"`
-	// Except and ExceptDates are what is no tick of it, and StartsAt and ExpiresAt bound its ticks; an older replica says nothing of these.
+	// Except and ExceptDates exclude ticks, and StartsAt and ExpiresAt bound them; an older replica leaves them out.
 	Except      []string  `json:"except,omitempty"`
 	ExceptDates []string  `json:"except_dates,omitempty"`
 	StartsAt    time.Time `json:"starts_at,omitzero"`
@@ -30,7 +30,7 @@ type JobInfo struct {
 	// Parallel is how many slots it has, PerTick how many of them a tick gets.
 	Parallel int `json:"parallel"`
 	PerTick  int `json:"per_tick"`
-	// Digest tells configurations of the job apart.
+	// Digest distinguishes configurations of the job.
 	Digest string `json:"digest"`
 	// Enabled is false where the job is configured but has no ticks.
 	Enabled bool `json:"enabled"`
@@ -42,9 +42,8 @@ type JobInfo struct {
 	Seen time.Time `json:"seen"`
 }
 
-// DescribeJobs says what jobs a replica has. Where replicas disagree the last
-// word stands. A replica does this when it starts or reloads, and now and then,
-// with a new Seen, so that ForgetJobs finds what nobody has any more.
+// DescribeJobs writes the descriptions of a replica's jobs. Where replicas disagree the last write stands. A replica calls it when it starts or
+// reloads, and now and then with a new Seen, so that ForgetJobs finds the jobs that no replica has any more.
 func (j *Journal) DescribeJobs(ctx context.Context, jobs []JobInfo) error {
 	ctx, cancel := j.within(ctx)
 	defer cancel()

@@ -1,40 +1,40 @@
-// Package journal keeps in Redis what people ask about: how ticks and runs
-// ended, the tail of their output, which replicas are there, and what jobs they
-// know. Leases, tokens and ledgers decide who runs what; they never read the
+// Package journal keeps the facts for people in Redis: how ticks and runs
+// ended, the tail of their output, the replicas, and the jobs that they
+// know. Leases, tokens and ledgers decide which replica runs a tick; they never read the
 // journal, and losing all of it changes no decision.
 //
 // # Words and weights
 //
-// What is said of a run is a word: running, then how it ended. Words of one run
+// A report about a run is a word: running, then how it ended. Words of one run
 // have weights, and the heaviest stands, whatever order they arrive in:
 //
-//	running < abandoned (said by those who watch) < any other end (said by the holder)
+//	running < abandoned (written by the observers) < any other end (written by the holder)
 //
 // Of two words of one weight the first to arrive stands, but for running, where
 // a later attempt does. So a retry changes nothing, a late "running" revives nothing, and a tick that several replicas
-// settle without a run, under one RunID, is one record. What abandoned leaves open,
-// when the run was started, is what running has told.
+// settle without a run, under one RunID, is one record. The start of the run, which
+// abandoned does not know, comes from running.
 //
 // # Keys
 //
 // All keys begin with cronclave:NAMESPACE: and those of a job go on with its
-// hash tag, so that what is written of a job is one MULTI, in Cluster too:
+// hash tag, so that the writes for a job are one MULTI, in Cluster too:
 //
 //	{JOB}:runs     sorted set: RunID by when it ended; running ones above all ended ones
 //	{JOB}:records  hash: weight and RunID -> the record as JSON, without its output
 //	{JOB}:output   sorted set of blocks of output, ordered by their bytes: end, RunID, number, data
-//	history        sorted set: job by when something was last said of it
+//	history        sorted set: job by the time of its last record
 //	replicas       sorted set: replica's id by when it was last seen
 //	replica:ID     the replica as JSON, with its time to live
 //	canary:ID:N    one of a replica's on each master of a Cluster, see [Canary]; with the same time to live
 //	digests:CONFIG the digests of the jobs of a configuration as JSON, while a replica has it; CONFIG is its own digest
 //	jobs           hash: job -> its description as JSON
 //	requests       sorted set: id of a request by when it expires
-//	request:ID     a request as JSON, until then; request:ID:answer what became of it
-//	asked          the channel on which requests are told of
-//	{JOB}:followed while it is there somebody wants to see what runs print
-//	{JOB}:live:ID  stream of what a run that is followed prints; for a minute after the last
-//	gone           sorted set: job that no replica knows any more by when that was found
+//	request:ID     a request as JSON, until then; request:ID:answer its answer
+//	asked          the channel on which requests are announced
+//	{JOB}:followed while it is there somebody follows the output of the job's runs
+//	{JOB}:live:ID  stream of the output of a run that is followed; for a minute after the last
+//	gone           sorted set: job that no replica knows any more, by the time of that finding
 //	format         the number of this layout
 //
 // # Bounds
@@ -84,7 +84,7 @@ const (
 	DefaultTimeout  = 2 * time.Second
 )
 
-// Errors that callers may tell apart with errors.Is.
+// Errors that callers may distinguish with errors.Is.
 var (
 	// ErrNewerFormat says that a newer version wrote the namespace's data, in a
 	// layout that this one does not know.
@@ -197,7 +197,7 @@ func validate(cfg Config) error {
 	return nil
 }
 
-// obeysContexts tells whether a client's network calls end with their context,
+// obeysContexts returns whether a client's network calls end with their context,
 // as far as its options can be seen.
 func obeysContexts(client redis.UniversalClient) bool {
 	switch c := client.(type) {

@@ -24,6 +24,7 @@ import (
 func TestMain(m *testing.M) { goleak.VerifyTestMain(m) }
 
 // TestConformance runs on the in-process server.
+// Promise: P9
 func TestConformance(t *testing.T) {
 	journaltest.Run(t, func(t *testing.T) redis.UniversalClient { return connect(t, serve(t)) })
 }
@@ -143,7 +144,7 @@ func TestNewRefuses(t *testing.T) {
 	}
 }
 
-// trips counts what goes to Redis and comes back.
+// trips counts round trips to Redis.
 type trips struct{ n atomic.Int64 }
 
 func (*trips) DialHook(next redis.DialHook) redis.DialHook { return next }
@@ -269,8 +270,7 @@ func TestServerGone(t *testing.T) {
 	}
 }
 
-// TestMaxAgeByTheServersClock lets months pass: what is too old is not read even
-// if nobody writes any more, and then it is gone.
+// A record that is too old is not read even if no replica writes any more, and then it is gone: months pass by the server's clock.
 func TestMaxAgeByTheServersClock(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		s, err := embedded.Start(embedded.Config{DialOnly: true})

@@ -22,13 +22,13 @@ const (
 
 // Chunk is a part of what a run prints, for those who follow it.
 type Chunk struct {
-	// Number counts the chunks of a try from 1: who misses one finds out.
+	// Number counts the chunks of a try from 1, so that a reader notices a missing one.
 	Number int64 `json:"n"`
 	// Lost is how many bytes were left out before it.
 	Lost int64 `json:"lost,omitempty"`
 	// Lines are in the order in which they were read.
 	Lines []Line `json:"lines,omitempty"`
-	// End tells that it is the last one.
+	// End is whether it is the last one.
 	End bool `json:"end,omitempty"`
 }
 
@@ -38,7 +38,8 @@ type Line struct {
 	Text   string `json:"text"`
 }
 
-// Follow says that somebody wants to see what runs of a job print while they do, for some seconds: call it again while that is so.
+// Follow asks the replicas to publish the output of a job's runs while they print it, for some seconds: call it again for as long as somebody
+// watches.
 func (j *Journal) Follow(ctx context.Context, job string) error {
 	ctx, cancel := j.within(ctx)
 	defer cancel()
@@ -60,7 +61,7 @@ func (j *Journal) Followed(ctx context.Context, jobs []string) ([]string, error)
 		return nil
 	})
 	if err := allErrors(ctx, cmds, err); err != nil {
-		return nil, fmt.Errorf("look who follows: %w", err)
+		return nil, fmt.Errorf("read the followers: %w", err)
 	}
 	var followed []string
 	for i, job := range jobs {

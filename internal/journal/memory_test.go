@@ -53,6 +53,7 @@ func clean(t testing.TB, client redis.UniversalClient) {
 
 // TestMemory makes 10^5 runs of 1,000 jobs and checks what they take by Redis'
 // own account, without output and with it, and for records as long as can be.
+// Promise: P9
 func TestMemory(t *testing.T) {
 	client := realRedis(t)
 	if _, ok := client.(*redis.ClusterClient); ok {

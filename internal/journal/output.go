@@ -26,8 +26,7 @@ func outputPrefix(ended time.Time, id string) string {
 	return fmt.Sprintf("%016x|%s|", ended.UnixMicro(), id)
 }
 
-// split divides output into members of the set of blocks; of what does not fit
-// at all the end is kept. Empty output is one empty block.
+// split divides output into members of the set of blocks. It keeps the end of output that does not fit at all. Empty output is one empty block.
 func (j *Journal) split(prefix, output string) []string {
 	if room := j.blockSize * j.blocks; len(output) > room {
 		output = output[len(output)-room:]
@@ -41,9 +40,8 @@ func (j *Journal) split(prefix, output string) []string {
 	return members
 }
 
-// join puts blocks together that were found under prefix, in their order. The
-// first may have been trimmed already: what is left is still a tail. It is nil
-// if there are none.
+// join puts blocks together that were found under prefix, in their order. The first may have been trimmed already: the result is still a tail. It is
+// nil if there are none.
 func join(prefix string, members []string) *string {
 	if len(members) == 0 {
 		return nil

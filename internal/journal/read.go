@@ -15,9 +15,9 @@ import (
 // Runs returns the n newest records of job, or of all jobs if job is "", with
 // their output if asked for. Runs that have not ended come first, by when they
 // started; then the others by when they ended, newest first. If n is 0 or less
-// it returns all that is kept.
+// it returns all records.
 //
-// What in Redis is not what a replica writes is left out, and told by an error
+// Values that no replica wrote are left out, and reported by an error
 // that wraps ErrCorrupt, which comes together with the good records.
 func (j *Journal) Runs(ctx context.Context, job string, n int, output bool) ([]Record, error) {
 	ctx, cancel := j.within(ctx)

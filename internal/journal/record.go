@@ -24,13 +24,11 @@ const (
 const (
 	// MaxRunID is how many bytes a RunID may have.
 	MaxRunID = 200
-	// MaxText is how many bytes each other string of a record may have; what is
-	// longer is cut.
+	// MaxText is how many bytes each other string of a record may have; the rest is cut.
 	MaxText = 256
 )
 
-// Record is what is known of a run, or of a tick that was settled without one.
-// Its JSON is that of `history --json`: what does not apply is left out.
+// Record describes a run, or a tick that was settled without one. Its JSON is that of `history --json`: fields that do not apply are left out.
 type Record struct {
 	// RunID names the run in its job: 1 to MaxRunID visible ASCII characters
 	// without "|". A tick without a run has one made of its job and time.
@@ -194,7 +192,7 @@ func cut(s string) string {
 	return s[:n]
 }
 
-// isName tells whether s can be the name of a namespace or a job.
+// isName returns whether s can be the name of a namespace or a job.
 func isName(s string) bool {
 	if len(s) == 0 || len(s) > 128 || s[0] == '-' || s[0] == '_' {
 		return false
@@ -204,7 +202,7 @@ func isName(s string) bool {
 	})
 }
 
-// isRunID tells whether s can name a run: the order of output's blocks needs a
+// isRunID returns whether s can name a run: the order of output's blocks needs a
 // byte that no id has.
 func isRunID(s string) bool {
 	return len(s) > 0 && len(s) <= MaxRunID && !strings.ContainsFunc(s, func(r rune) bool {

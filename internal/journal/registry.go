@@ -24,19 +24,19 @@ type Replica struct {
 	ID string `json:"id"`
 	// Name is what people call it; two may have the same.
 	Name string `json:"name"`
-	// Process identifies its process on its machine, so that a replica there can tell whether it lives; "" where that can't be told.
+	// Process identifies its process on its machine, so that a replica there can see whether it lives; "" where that is not possible.
 	Process string `json:"process,omitempty"`
 	Version string `json:"version"`
 	// Started and Seen (when it said this) are by the server's clock, estimated.
 	Started time.Time `json:"started"`
 	Seen    time.Time `json:"seen"`
-	// ConfigDigest tells replicas with different configurations apart.
+	// ConfigDigest distinguishes replicas with different configurations.
 	ConfigDigest string `json:"config_digest"`
-	// Refused tells what is wrong with a newer configuration, in whose place it keeps the one it had; "" if there is none.
+	// Refused is the first fault of a newer configuration, in whose place the replica keeps the one it had; "" if there is none.
 	Refused string `json:"refused,omitempty"`
-	// Heartbeat tells what is wrong with the heartbeat that it sends as the leader; "" if nothing is.
+	// Heartbeat is the error of the heartbeat that it sends as the leader; "" if there is none.
 	Heartbeat string `json:"heartbeat,omitempty"`
-	// Unable tells why the replica claims nothing at present: its machine can't start programs; "" if it can.
+	// Unable is why the replica claims nothing at present: its machine can't start programs; "" if it can.
 	Unable string `json:"unable,omitempty"`
 	// ClockOffsetMS is how far its wall clock is ahead of the server's.
 	ClockOffsetMS int64 `json:"clock_offset_ms"`
@@ -44,14 +44,14 @@ type Replica struct {
 	ClockErrorMS int64 `json:"clock_error_ms,omitempty"`
 	// Running is how many runs it has.
 	Running int `json:"running"`
-	// Labels are what jobs may ask for; nil in entries of versions that had none.
+	// Labels are matched by the `where` of jobs; nil in entries of versions that had none.
 	Labels map[string]string `json:"labels,omitempty"`
 	// Draining is set while it ends its last runs and takes no more.
 	Draining bool `json:"draining,omitempty"`
 }
 
 // Register says that a replica is alive, for ttl by the server's clock. Call it
-// again, with news, well before ttl has passed. known tells whether what it said
+// again, with news, well before ttl has passed. known returns whether what it said
 // before was still there: if not, ttl has passed, or the server has forgotten.
 func (j *Journal) Register(ctx context.Context, r Replica, ttl time.Duration) (known bool, err error) {
 	ctx, cancel := j.within(ctx)
@@ -65,7 +65,7 @@ func (j *Journal) Register(ctx context.Context, r Replica, ttl time.Duration) (k
 		return false, fmt.Errorf("register replica %s: %w: %w", r.ID, ErrInvalid, err)
 	}
 	gone := r.Seen.Add(-max(forgetReplica, 10*ttl)).UnixMilli()
-	var before *redis.IntCmd // SET tells it too, from Redis 6.2 on; nobody else writes this key
+	var before *redis.IntCmd // SET reports it too, from Redis 6.2 on; no other replica writes this key
 	cmds, err := j.redis.Pipelined(ctx, func(p redis.Pipeliner) error {
 		before = p.Exists(ctx, j.key("replica:"+r.ID))
 		p.Set(ctx, j.key("replica:"+r.ID), text, ttl)
@@ -149,8 +149,7 @@ type LostReplica struct {
 	Seen time.Time // by the server's clock as the replica knew it
 }
 
-// LostReplicas returns the replicas that are not alive, and whose end nobody has
-// claimed. After some minutes they are forgotten.
+// LostReplicas returns the replicas that are not alive and whose end no replica has claimed. After some minutes they are forgotten.
 func (j *Journal) LostReplicas(ctx context.Context) ([]LostReplica, error) {
 	ctx, cancel := j.within(ctx)
 	defer cancel()
@@ -179,7 +178,7 @@ func (j *Journal) LostReplicas(ctx context.Context) ([]LostReplica, error) {
 	return lost, nil
 }
 
-// ClaimLost takes a lost replica out of the list, and tells whether this call did
+// ClaimLost takes a lost replica out of the list, and returns whether this call did
 // it: one of several callers is to say that it is lost.
 func (j *Journal) ClaimLost(ctx context.Context, id string) (claimed bool, err error) {
 	ctx, cancel := j.within(ctx)

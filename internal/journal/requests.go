@@ -31,9 +31,9 @@ type Request struct {
 	Job string `json:"job"`
 	// Tick is what the run is to have as its own; zero for none.
 	Tick time.Time `json:"tick,omitzero"`
-	// By is who asks, for people.
+	// By names the user that asks, for people.
 	By string `json:"by,omitempty"`
-	// Created and Expires are by the server's clock; from Expires on nobody starts it.
+	// Created and Expires are by the server's clock; from Expires on no replica starts it.
 	Created time.Time `json:"created"`
 	Expires time.Time `json:"expires"`
 }
@@ -46,7 +46,7 @@ type Answer struct {
 	// "" while a replica that has taken it waits.
 	Outcome string `json:"outcome,omitempty"`
 	Reason  string `json:"reason,omitempty"`
-	// Replica is who says so, RunID the run that was started.
+	// Replica is the one that answers, RunID the run that it started.
 	Replica string `json:"replica"`
 	RunID   string `json:"run_id,omitempty"`
 }
@@ -72,7 +72,7 @@ func (j *Journal) Ask(ctx context.Context, r Request, life time.Duration) (Reque
 	return r, nil
 }
 
-// ask writes the request before it is told of: who hears of it reads it.
+// ask writes the request before it announces it, since the receivers read it.
 func (j *Journal) ask(ctx context.Context, r Request, now time.Time, life time.Duration) error {
 	text, err := json.Marshal(r)
 	if err != nil {
@@ -105,7 +105,7 @@ func (j *Journal) requestKey(id string) string { return j.key("request:" + id) }
 // answerKey is where the answer to a request is.
 func (j *Journal) answerKey(id string) string { return j.requestKey(id) + ":answer" }
 
-// Requests are those that wait, oldest first. Entries that nobody wrote by Ask are left out.
+// Requests are those that wait, oldest first. Entries that Ask did not write are left out.
 func (j *Journal) Requests(ctx context.Context) ([]Request, error) {
 	ctx, cancel := j.within(ctx)
 	defer cancel()
@@ -127,7 +127,7 @@ func (j *Journal) Requests(ctx context.Context) ([]Request, error) {
 		text, err := cmds[i].(*redis.StringCmd).Result()
 		var r Request
 		if err != nil || decodeEntry(text, &r, &r.ID, id) != nil || !isName(r.Job) {
-			continue // expired, or of nobody knows whom
+			continue // expired, or not written by Ask
 		}
 		requests = append(requests, r)
 	}
@@ -142,7 +142,7 @@ func wrapIf(what string, err error) error {
 	return fmt.Errorf("%s: %w", what, err)
 }
 
-// Answer says what became of a request. One with an Outcome stands; only who is entitled to act on the request gives one.
+// Answer writes the answer to a request. An answer with an Outcome is final; only the replica that is entitled to act on the request gives one.
 func (j *Journal) Answer(ctx context.Context, a Answer) error {
 	ctx, cancel := j.within(ctx)
 	defer cancel()
@@ -165,7 +165,7 @@ func (j *Journal) Answer(ctx context.Context, a Answer) error {
 	return wrapIf("answer request "+a.Request, allErrors(ctx, cmds, err))
 }
 
-// AnswerTo is what became of a request so far; ok is false while nobody has said anything.
+// AnswerTo returns the answer to a request so far; ok is false while there is none.
 func (j *Journal) AnswerTo(ctx context.Context, id string) (a Answer, ok bool, err error) {
 	ctx, cancel := j.within(ctx)
 	defer cancel()

@@ -26,10 +26,8 @@ const (
 	clusterCalls = 16
 )
 
-// Record writes what is said of runs, usually all of it in one round trip. It
-// may be repeated, and called for one run by several replicas, in any order: see
-// the package comment for which word stands. Records of jobs that could be
-// written are, whatever happened to others; the error tells of these, and to
+// Record writes records of runs, usually all of them in one round trip. It may be repeated, and called for one run by several replicas, in any order:
+// the package comment defines which record stands. A failure of one job's records does not affect the others; the error lists the failures, and to
 // repeat the whole batch is safe. Records that are invalid give ErrInvalid.
 func (j *Journal) Record(ctx context.Context, records []Record) error {
 	ctx, cancel := j.within(ctx)
@@ -107,7 +105,7 @@ type word struct {
 	text []byte
 }
 
-// group sorts records by job and leaves out what is invalid, with the errors.
+// group sorts records by job and leaves out the invalid ones, with the errors.
 func (j *Journal) group(records []Record) ([]*jobWrite, error) {
 	var (
 		errs  multierr.List
@@ -152,7 +150,7 @@ func (j *Journal) commit(ctx context.Context, jobs []*jobWrite, index bool) erro
 		return nil
 	})
 	j.remember(jobs)
-	j.tellFirst(jobs)
+	j.reportFirst(jobs)
 	return allErrors(ctx, cmds, err)
 }
 
@@ -169,7 +167,7 @@ func (j *Journal) queueIndex(ctx context.Context, p redis.Pipeliner, jobs []*job
 	p.PExpire(ctx, j.key("history"), j.maxAge)
 }
 
-// queue puts what is said of one job in a MULTI.
+// queue puts the records of one job in a MULTI.
 func (j *Journal) queue(ctx context.Context, p redis.Pipeliner, w *jobWrite) {
 	runs, records, output := j.jobKey(w.job, "runs"), j.jobKey(w.job, "records"), j.jobKey(w.job, "output")
 	j.queueRemoval(ctx, p, w.job)
@@ -249,7 +247,7 @@ func number(n int64) string { return strconv.FormatInt(n, 10) }
 // field is where the record of a run is kept for one weight.
 func field(weight byte, id string) string { return string(weight) + id }
 
-// lighterFields are the fields that a word of the given weight makes obsolete. Who says that a run was abandoned does not know when it was started.
+// lighterFields are the fields that a word of the given weight makes obsolete. The writer of "abandoned" does not know when the run was started.
 func lighterFields(weight byte, id string) []string {
 	if weight == weightEnd {
 		return []string{field(weightAbandoned, id), field(weightRunning, id)}

@@ -11,7 +11,7 @@ import (
 	"github.com/hashicorp/go-hclog"
 )
 
-// TestDeadReaderEndsNoProcess has a process log to a stderr that nobody reads any more.
+// A process that logs to a stderr without a reader does not end.
 func TestDeadReaderEndsNoProcess(t *testing.T) {
 	if os.Getenv("LOG_TO_DEAD_READER") != "" {
 		log, w := New(os.Stderr, Options{Level: hclog.Info})

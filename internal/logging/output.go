@@ -10,7 +10,7 @@ import (
 	"github.com/hashicorp/go-hclog"
 )
 
-// What the output of one run may take of the log. A run may print as fast as it can, and its log is on a disk that others need.
+// Limits of one run's output in the log. A run may print as fast as it can, and its log is on a disk that others need.
 const (
 	// OutputBurst is how many bytes go to the log at once, and OutputRate how many of each second go on after that.
 	OutputBurst, OutputRate = 1 << 20, 256 << 10
@@ -34,7 +34,7 @@ func NewOutput(log hclog.Logger) *Output {
 	return &Output{log: log, budget: OutputBurst, at: time.Now()}
 }
 
-// Line logs a line, unless the run has printed too much. What is no text is shown by replacement characters.
+// Line logs a line, unless the run has printed too much. Bytes that are no text are shown by replacement characters.
 func (o *Output) Line(stream string, line []byte) {
 	now := time.Now()
 	o.budget = min(OutputBurst, o.budget+now.Sub(o.at).Seconds()*OutputRate)
@@ -53,7 +53,7 @@ func (o *Output) Line(stream string, line []byte) {
 	o.log.Info(text, "stream", stream)
 }
 
-// End tells what was dropped of the output, if anything was.
+// End logs how much of the output was dropped, if any was.
 func (o *Output) End() {
 	if o.bytes > 0 || o.lines > 0 {
 		o.log.Warn("output dropped from the log", "lines", o.lines, "bytes", o.bytes)
@@ -88,7 +88,7 @@ func Printable(line []byte) string {
 	return text.String()
 }
 
-// plain tells whether a line is printable ASCII, as most are.
+// plain returns whether a line is printable ASCII, as most are.
 func plain(line []byte) bool {
 	for _, b := range line {
 		if b != '\t' && (b < ' ' || b > '~') {

@@ -14,7 +14,7 @@ import (
 // entry is a line of a JSON log.
 type entry map[string]any
 
-// logged collects what is logged as JSON.
+// logged collects the entries of a JSON log.
 func logged(t *testing.T, log func(hclog.Logger)) (entries []entry, size int) {
 	t.Helper()
 	var text bytes.Buffer
@@ -47,8 +47,8 @@ func TestOutputIsLogged(t *testing.T) {
 	}
 }
 
-// TestOutputIsLimited prints 300 MB of NULs and a million lines at once: the log gets the burst and no more than the rate, and one line that tells what is
-// missing.
+// A run that prints 300 MB of NULs and a million lines at once gets the burst and no more than the rate into the log, and one line that counts the
+// rest.
 func TestOutputIsLimited(t *testing.T) {
 	for _, tc := range []struct {
 		name  string

@@ -1,7 +1,7 @@
 // Package logging is the only way of log output out of a process. A log is read by others: a terminal, a journal, a pipe to another program. They
 // may stop to read, or go away, and nothing that this process does may wait for them.
 //
-//   - A [Writer] queues what is logged and writes it from a goroutine of its own. What does not fit into the queue is dropped, counted, and told of by one
+//   - A [Writer] queues lines and writes them from a goroutine of its own. Lines that do not fit into the queue are dropped, counted, and reported by one
 //     line as soon as the reader takes again.
 //   - [New] makes a logger on a Writer, as text or JSON.
 //   - An [Output] passes the output of one run on to a log, within limits.
@@ -20,7 +20,7 @@ import (
 const (
 	// MaxQueued is how many bytes of whole lines wait to be written; as many again may be on their way to a reader that has stopped.
 	MaxQueued = 1 << 20
-	// maxChatter is how many of them may be lines below WARN: a flood of these leaves room for what matters.
+	// maxChatter is how many of them may be lines below WARN: a flood of these leaves room for lines that matter.
 	maxChatter = MaxQueued / 4 * 3
 	// keptBuffer is how large a buffer may be that is kept for the next lines.
 	keptBuffer = 64 << 10
@@ -46,7 +46,7 @@ type Writer struct {
 	queue   []byte          // whole lines
 	spare   []byte          // for the queue
 	dropped uint64          // lines, after those in the queue
-	writing bool            // what was taken from the queue is not all written
+	writing bool            // lines that were taken from the queue are not all written
 	flushes []chan struct{} // to be closed when all is written
 }
 
@@ -84,7 +84,7 @@ func (w *Writer) LevelWrite(level hclog.Level, line []byte) (int, error) {
 // Dropped is how many lines were dropped so far.
 func (w *Writer) Dropped() uint64 { return w.total.Load() }
 
-// Close writes what is queued until ctx ends, and tells whether that was all. A write that hangs is left behind. What is logged later is not written.
+// Close writes the queue until ctx ends, and returns whether that was all. A write that hangs is left behind. Later lines are not written.
 func (w *Writer) Close(ctx context.Context) (all bool) {
 	select {
 	case <-w.flushed():
@@ -129,7 +129,7 @@ func (w *Writer) run() {
 	}
 }
 
-// take removes all lines from the queue, and appends what is to be said of those that were dropped after them.
+// take removes all lines from the queue, and appends a line that counts those that were dropped after them.
 func (w *Writer) take() (lines []byte) {
 	w.mu.Lock()
 	defer w.mu.Unlock()

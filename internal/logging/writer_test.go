@@ -93,8 +93,8 @@ func TestLinesAreWrittenInOrder(t *testing.T) {
 	})
 }
 
-// TestStuckReaderHoldsUpNobody logs more than fits while nobody reads: no call waits, what was said first is kept, the place of what was dropped is marked,
-// and lines that matter still fit when others do not.
+// A reader that is stuck holds up no caller: the first lines are kept, a line marks the place of the dropped ones, and lines that matter still fit
+// when others do not.
 func TestStuckReaderHoldsUpNobody(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		out := &reader{stopped: make(chan struct{})}
@@ -167,13 +167,13 @@ func TestCloseWaitsForAStuckReaderNotForLong(t *testing.T) {
 		if took := time.Since(begun); took != time.Second {
 			t.Errorf("it took %v", took)
 		}
-		say(w, hclog.Info, "later") // goes nowhere, and harms nobody
+		say(w, hclog.Info, "later") // not written, and harmless
 		out.goOn()
 	})
 }
 
-// TestFailedWriteIsRepeated has a reader that refuses: a disk that is full in the middle of a line, a pipe without a reader, one that takes nothing now. What
-// was not taken is written when it takes again, from where it stopped.
+// A failed write is repeated when the reader takes again, from where it stopped. The reader is a disk that is full in the middle of a line, a pipe
+// without a reader, and one that takes no bytes now.
 func TestFailedWriteIsRepeated(t *testing.T) {
 	for _, why := range []error{syscall.ENOSPC, syscall.EPIPE, syscall.EAGAIN, io.ErrShortWrite} {
 		synctest.Test(t, func(t *testing.T) {

@@ -6,7 +6,7 @@ import (
 	"sync/atomic"
 )
 
-// mostKept bounds what is kept of the texts of a reply.
+// mostKept bounds the bytes that are kept of the texts of a reply.
 const mostKept = 512
 
 // form is what an array is made of, as far as go-redis takes it for granted.

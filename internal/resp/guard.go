@@ -14,7 +14,7 @@ import (
 // ErrMalformed is the error of a connection that was broken for a malformed reply.
 var ErrMalformed = errors.New("malformed reply from Redis")
 
-// The bounds of one reply, far above what is kept in Redis. The reply is checked before the client makes room for it.
+// The bounds of one reply, far above any that Redis stores for cronclave. The reply is checked before the client makes room for it.
 const (
 	mostBulk     = 16 << 20 // bytes of a string
 	mostBytes    = 64 << 20 // bytes in all
@@ -51,10 +51,10 @@ type guardedSocket struct {
 // SyscallConn is that of the socket.
 func (g *guardedSocket) SyscallConn() (syscall.RawConn, error) { return g.socket.SyscallConn() }
 
-// NetConn is what is guarded.
+// NetConn is the guarded connection.
 func (g *guarded) NetConn() net.Conn { return g.Conn }
 
-// Read passes on what belongs to well-formed replies.
+// Read passes on the bytes of well-formed replies.
 func (g *guarded) Read(p []byte) (int, error) {
 	if g.broken != nil {
 		return 0, g.broken

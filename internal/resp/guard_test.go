@@ -34,7 +34,7 @@ func (s *stream) Read(p []byte) (int, error) {
 func (s *stream) Write(p []byte) (int, error) { return len(p), nil }
 func (s *stream) Close() error                { return nil }
 
-// read is what comes through of replies.
+// read is the part of replies that the guard passes on.
 func read(asked, replies string, seed uint64) (string, error) {
 	conn := Guard(&stream{replies: []byte(replies), random: rand.New(rand.NewPCG(seed, 1))})
 	if asked != "" {
@@ -81,6 +81,8 @@ var malformed = []string{
 	"(" + strings.Repeat("9", 5000) + "\r\n", "HTTP/1.1 400 Bad Request\r\n\r\n",
 }
 
+// TestMalformedRepliesDoNotPass refuses replies that do not follow the Redis protocol.
+// Promise: damage
 func TestMalformedRepliesDoNotPass(t *testing.T) {
 	faults := []struct{ asked, replies string }{
 		{subscribing, "*0\r\n"}, {subscribing, "*1\r\n:1\r\n"}, {subscribing, "*2\r\n$9\r\nsubscribe\r\n$1\r\na\r\n"}, {subscribing, "*3\r\n$9\r\nsubscribe\r\n$1\r\na\r\n$1\r\n1\r\n"},
@@ -148,7 +150,8 @@ func (silent) SetWriteDeadline(time.Time) error { return nil }
 func (silent) RemoteAddr() net.Addr             { return &net.TCPAddr{} }
 func (silent) LocalAddr() net.Addr              { return &net.TCPAddr{} }
 
-// No bytes that a server sends make the client panic, or make room for what does not come.
+// Arbitrary bytes from a server do not make the client panic, or make room for bytes that do not come.
+// Promise: damage
 func FuzzReplies(f *testing.F) {
 	for _, s := range malformed {
 		f.Add([]byte(s))

@@ -5,8 +5,8 @@ import (
 	"strconv"
 )
 
-// requests follows what is written to a connection, command by command: a name that changes the form of replies counts as the name of a command only, since
-// a job or a lock may be called so, too.
+// requests follows the bytes that are written to a connection, command by command. A name that changes the form of replies counts as the name of a
+// command only, since a job or a lock may have the same name.
 type requests struct {
 	line []byte // of a header that is not complete
 	word int    // how many arguments of the command came
@@ -20,13 +20,13 @@ type requests struct {
 // longestName bounds the arguments that are looked at.
 const longestName = 32
 
-// What replies to some commands have a form of their own for.
+// Kinds of commands whose replies have a form of their own.
 const (
 	subscribed = iota + 1
 	askedForMaster
 )
 
-// read takes in what is written, and calls named for each command whose replies have a form of their own.
+// read takes in written bytes, and calls named for each command whose replies have a form of their own.
 func (r *requests) read(p []byte, named func(kind int)) {
 	for len(p) > 0 {
 		if r.skip > 0 {

@@ -8,7 +8,7 @@ import (
 	"sync/atomic"
 )
 
-// scanner follows a stream of replies and finds what is malformed, in whatever pieces it comes.
+// scanner follows a stream of replies, in pieces of any size, and finds malformed ones.
 type scanner struct {
 	line  []byte // the beginning of one
 	skip  int    // bytes of a string that are to come, its line break included
@@ -16,7 +16,7 @@ type scanner struct {
 	bytes int    // of this reply
 	total int    // elements of this reply
 
-	requests  requests // what is written
+	requests  requests // the written commands
 	form      form
 	messages  atomic.Bool // the connection has subscribed: replies are messages
 	addresses atomic.Bool // the next array is the address of a master, from a Sentinel
@@ -34,7 +34,7 @@ func (s *scanner) asked(p []byte) {
 	})
 }
 
-// feed takes in what was read.
+// feed takes in received bytes.
 func (s *scanner) feed(p []byte) error {
 	for len(p) > 0 {
 		if s.skip > 0 {

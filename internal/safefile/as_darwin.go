@@ -6,8 +6,8 @@ import (
 	"golang.org/x/sys/unix"
 )
 
-// as calls f with the process's own rights, since a thread has no others here that the runtime could keep apart. What a
-// user may read is left to permitted.
+// as calls f with the process's own rights, since the runtime can't keep other rights to one thread on macOS. permitted judges the user's right to
+// read.
 func as(_ *Identity, f func(error)) { f(nil) }
 
 // permitted refuses a file that the user may not read by its mode. Folders on the way to it are not asked.

@@ -52,8 +52,8 @@ func become(who *Identity) error {
 	return nil
 }
 
-// setIDs makes the system calls on this thread alone. (Those of package syscall are for all threads.) Only what files are opened with changes: with another
-// real or saved user, that user could signal this thread, and end the whole process by that.
+// setIDs makes the system calls on this thread alone. (Those of package syscall are for all threads.) It changes only the ids that open files: with
+// another real or saved user, that user could signal this thread, and end the whole process by that.
 func setIDs(who *Identity) syscall.Errno {
 	if _, _, errno := unix.RawSyscall(setgroups, uintptr(len(who.Groups)), uintptr(unsafe.Pointer(unsafe.SliceData(who.Groups))), 0); errno != 0 {
 		return errno

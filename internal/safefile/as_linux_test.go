@@ -72,7 +72,7 @@ func TestReadWithAUsersRights(t *testing.T) {
 	}
 }
 
-// TestRightsAreOfOneThread: users read side by side, each what is its own, and no thread of the process keeps another user.
+// Users read side by side, each with its own rights, and no thread of the process keeps another user.
 func TestRightsAreOfOneThread(t *testing.T) {
 	if os.Geteuid() != 0 {
 		if _, err := Read(t.Context(), systemFile, Policy{MaxBytes: limit, As: &Identity{UID: stranger, GID: stranger}}); err != nil {
@@ -129,7 +129,7 @@ func TestUserCannotSignalTheThread(t *testing.T) {
 	})
 }
 
-// TestLeasedFile: the owner of a file may hold a lease that lets nobody else open it. That is not a machine that is short of something.
+// A file whose owner holds a lease that forbids others to open it is not taken for a machine that is short of a resource.
 func TestLeasedFile(t *testing.T) {
 	f, err := os.OpenFile(put(t, filepath.Join(openDir(t), "f"), "x", 0o600), os.O_RDWR, 0)
 	must(t, err)
@@ -158,7 +158,7 @@ func threadsOfOthers(t *testing.T) (others []string) {
 	return others
 }
 
-// TestFirstThreadKeepsItsUser: it does not end with a goroutine, and its user is what ps shows.
+// The first thread keeps its user: it does not end with a goroutine, and ps shows its user.
 func TestFirstThreadKeepsItsUser(t *testing.T) {
 	var first, ran, uid int
 	over := make(chan struct{})

@@ -22,7 +22,7 @@ func look(name string, p Policy, read bool) ([]byte, Info, error) {
 	if err := acceptable(fd, name, &st, p); err != nil {
 		return nil, Info{}, err
 	}
-	info := Info{Exposed: exposed(&st, p.As)}
+	info := Info{Exposed: exposed(&st, p.As), Remedy: "chmod go-r " + shellQuoted(name)}
 	if !read {
 		return nil, info, nil
 	}

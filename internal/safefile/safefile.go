@@ -3,7 +3,7 @@
 // There is one way to open such a file. The open never waits for a writer (O_NONBLOCK) and never makes a terminal the
 // process's own (O_NOCTTY). All judgement is about the open descriptor, so that no swap of the name between a look and
 // the open matters: it must be a regular file, of a bounded size, and where that is asked for one that only
-// trusted users may change. Symbolic links are followed, as Kubernetes mounts its files behind them; what they lead to
+// trusted users may change. Symbolic links are followed, as Kubernetes mounts its files behind them; their target
 // is opened with the rights in [Policy.As] and judged like any other file.
 //
 // A read ends with its context. A system call that hangs, as on a network file system whose server is away, can't be
@@ -52,9 +52,9 @@ type Trust int
 const (
 	// Everybody leaves owners and modes unjudged.
 	Everybody Trust = iota
-	// Administrators judges a file where the process is root, since then its writer has a part of root's power. The file, and
-	// each folder and link on the way to it, must belong to root or to Policy.As, and must not be writable by a group or by
-	// others. A folder with the sticky bit (/tmp) may be writable, and so may what is mounted read-only.
+	// Administrators judges a file where the process is root, since then its writer has a part of root's power. The file, and each folder and link on
+	// the way to it, must belong to root or to Policy.As, and must not be writable by a group or by others. A folder with the sticky bit (/tmp) may
+	// be writable, and so may a folder of a read-only mount.
 	Administrators
 )
 
@@ -69,13 +69,15 @@ type UntrustedError struct {
 }
 
 func (e *UntrustedError) Error() string {
-	return fmt.Sprintf("%s %s, and cronclave runs as root; do: %s", e.Path, e.Problem, e.Remedy)
+	return fmt.Sprintf("%s %s: refused, because cronclave runs as root; run: %s", e.Path, e.Problem, e.Remedy)
 }
 
-// Info says what is known of a file without reading it.
+// Info describes a file without its content.
 type Info struct {
-	// Exposed says in a few words by whom else than its owner the file may be read, such as "others"; "" for nobody.
+	// Exposed names in a few words the users besides its owner that may read the file, such as "others"; "" for none.
 	Exposed string
+	// Remedy is a command of a shell after which only the owner may read the file.
+	Remedy string
 }
 
 // Read reads a whole file.
@@ -158,7 +160,7 @@ func failed(name string, err error) error {
 	return &fs.PathError{Op: "read", Path: name, Err: err}
 }
 
-// tooLong is what is wrong with a file beyond the limit.
+// tooLong is the error of a file beyond the limit.
 func tooLong(limit int64) error {
 	if limit < 1<<20 {
 		return fmt.Errorf("%w %d KiB", ErrTooLong, limit>>10)

@@ -12,7 +12,7 @@ import (
 
 const stranger, member = 4001, 4002
 
-// TestTrust: as root a file counts only if none but trusted users can change it or what its name leads to.
+// As root a file counts only if none but trusted users can change it, its name, or the target of its links.
 func TestTrust(t *testing.T) {
 	root := os.Geteuid() == 0
 	for _, tc := range []struct {
@@ -28,7 +28,7 @@ func TestTrust(t *testing.T) {
 		{"a stranger's", func(dir string) string { return own(t, put(t, dir+"/f", "x", 0o666), stranger) }, nil,
 			"f belongs to the user 4001 and can be written by the group 0 and others", "chown root DIR/f && chmod go-w DIR/f"},
 		{"the job user's", func(dir string) string { return own(t, put(t, dir+"/f", "x", 0o600), stranger) }, &Identity{UID: stranger, GID: stranger}, "", ""},
-		{"another job user's", func(dir string) string { return own(t, put(t, dir+"/f", "x", 0o644), member) }, &Identity{UID: stranger, GID: stranger}, "belongs to the user 4002", "chown root DIR/f"},
+		{"another job user's", func(dir string) string { return own(t, put(t, dir+"/f", "x", 0o644), member) }, &Identity{UID: stranger, GID: stranger}, "belongs to the user 4002", "chown 4001 DIR/f"},
 		{"in a folder of others", func(dir string) string { return put(t, folder(t, dir+"/d", 0o777)+"/f", "x", 0o644) }, nil, "/d can be written by the group 0 and others", "chmod go-w DIR/d"},
 		{"below a folder of others", func(dir string) string {
 			return put(t, folder(t, folder(t, dir+"/d", 0o775)+"/e", 0o755)+"/f", "x", 0o644)
@@ -43,7 +43,7 @@ func TestTrust(t *testing.T) {
 		{"by a stranger's link among root's files", func(dir string) string { return link(t, put(t, dir+"/f", "x", 0o644), dir+"/l", stranger) }, nil, "", ""},
 		{"by a stranger's link in a shared folder", func(dir string) string {
 			return link(t, put(t, dir+"/f", "x", 0o644), folder(t, dir+"/d", 0o777|os.ModeSticky)+"/l", stranger)
-		}, nil, "/l is a link of the user 4001", "chown -h root: DIR/d/l"},
+		}, nil, "/l is a symbolic link of the user 4001", "chown -h root DIR/d/l"},
 		{"by a link to a folder of others", func(dir string) string {
 			return link(t, folder(t, dir+"/d", 0o777), dir+"/l", 0) + put(t, dir+"/d/f", "x", 0o644)[len(dir+"/d"):]
 		}, nil, "/d can be written", "chmod go-w DIR/d"},
@@ -75,7 +75,7 @@ func TestTrust(t *testing.T) {
 	}
 }
 
-// TestExposed: what is told of a secret that others may read.
+// A secret that others may read is reported with those others and a remedy.
 func TestExposed(t *testing.T) {
 	group := 0
 	if os.Geteuid() != 0 {

@@ -7,6 +7,7 @@ import (
 	"os"
 	"path/filepath"
 	"slices"
+	"strconv"
 	"strings"
 
 	"golang.org/x/sys/unix"
@@ -41,7 +42,7 @@ func judge(path string, st *unix.Stat_t, owners []uint32, fixed func() bool) err
 	var problems, remedies []string
 	if !slices.Contains(owners, st.Uid) {
 		problems = append(problems, fmt.Sprintf("belongs to the user %d", st.Uid))
-		remedies = append(remedies, "chown root "+shellQuoted(path))
+		remedies = append(remedies, "chown "+rightful(st, owners)+" "+shellQuoted(path))
 	}
 	if by := classes(st, writable); by != "" && !fixed() {
 		problems = append(problems, "can be written by "+by)
@@ -51,6 +52,15 @@ func judge(path string, st *unix.Stat_t, owners []uint32, fixed func() bool) err
 		return nil
 	}
 	return &UntrustedError{Path: path, Problem: strings.Join(problems, " and "), Remedy: strings.Join(remedies, " && ")}
+}
+
+// rightful is the owner that a file or folder should have. A file that is opened with a user's rights should belong to that user, since only then the
+// user can read it.
+func rightful(st *unix.Stat_t, owners []uint32) string {
+	if uint32(st.Mode)&unix.S_IFMT != unix.S_IFREG || len(owners) == 1 {
+		return "root"
+	}
+	return strconv.FormatUint(uint64(owners[len(owners)-1]), 10)
 }
 
 // classes names those besides the owner to whom a mode gives something.
@@ -65,7 +75,8 @@ func classes(st *unix.Stat_t, bits uint32) string {
 	return strings.Join(by, " and ")
 }
 
-// exposed says by whom else a file may be read than its owner, root's group, and the groups of the user who opens it: that is how a user is given a file of root's.
+// exposed names the users that may read a file, besides its owner, root's group, and the groups of the user that opens it: a file of root's is given
+// to a user by such a group.
 func exposed(st *unix.Stat_t, as *Identity) string {
 	bits := uint32(0o044)
 	if st.Gid == 0 || as != nil && (st.Gid == as.GID || slices.Contains(as.Groups, st.Gid)) {
@@ -97,8 +108,8 @@ func walk(name string, owners []uint32) error {
 		switch uint32(st.Mode) & unix.S_IFMT {
 		case unix.S_IFLNK:
 			if shared && !slices.Contains(owners, st.Uid) {
-				return &UntrustedError{Path: path, Problem: fmt.Sprintf("is a link of the user %d in a folder that others write to", st.Uid),
-					Remedy: "chown -h root: " + shellQuoted(path)}
+				return &UntrustedError{Path: path, Problem: fmt.Sprintf("is a symbolic link of the user %d in a folder that others can write to", st.Uid),
+					Remedy: "chown -h root " + shellQuoted(path)}
 			}
 			if links++; links > maxLinks {
 				return failed(name, unix.ELOOP)
@@ -150,8 +161,8 @@ func judgeFolder(path string, owners []uint32) (same string, shared bool, err er
 	return path, shared, judge(path, &st, owners, func() bool { return shared || readOnlyPath(path) })
 }
 
-// readOnly tells whether a file is on what is mounted read-only, so that its mode lets nobody write: Kubernetes mounts a
-// ConfigMap so, with a folder that everybody might write to.
+// readOnly returns whether a file is on a read-only mount, so that its mode permits no write: Kubernetes mounts a ConfigMap so, with a folder that
+// everybody might write to.
 func readOnly(fd int) bool {
 	var fs unix.Statfs_t
 	err := retry(func() error { return unix.Fstatfs(fd, &fs) })

@@ -38,7 +38,7 @@ type helper struct {
 	sent    uint64
 	acked   uint64
 	waits   []wait // in the order of their numbers
-	looked  uint64 // what was acknowledged at the latest look
+	looked  uint64 // the latest acknowledgement at the last look
 	silence int    // looks in a row without progress
 }
 
@@ -48,7 +48,8 @@ type wait struct {
 	done chan struct{}
 }
 
-// reportEnv tells the helper that it has the replica's stderr as its first file beyond its own, and in which form to log there: json or text.
+// reportEnv is set if the helper has the replica's stderr as its first file beyond its own. Its value is the form in which to log there: json or
+// text.
 const reportEnv = "CRONCLAVE_WARDEN_LOG"
 
 // startHelper executes the program. told is called with what the helper says beside acknowledgements.
@@ -89,14 +90,14 @@ func (h *helper) attend(out io.Reader) {
 	writer.Go(h.write)
 	h.read(out) // until its end is closed: the process has ended
 	h.kill()
-	_ = h.cmd.Wait() // state tells how it ended
+	_ = h.cmd.Wait() // the error is in state
 	close(h.exited)
 	writer.Wait()
 }
 
 func (h *helper) pid() int { return h.cmd.Process.Pid }
 
-// state tells how it ended, once it is dead.
+// state returns how it ended, once it is dead.
 func (h *helper) state() string { return h.cmd.ProcessState.String() }
 
 // kill is SIGKILL; dead is closed when it is. While it lives the pipe stays open, whose end is the end of all runs.
@@ -137,7 +138,7 @@ func (h *helper) rouse() {
 	}
 }
 
-// write writes what is queued.
+// write writes the queued messages.
 func (h *helper) write() {
 	for {
 		select {
@@ -154,7 +155,7 @@ func (h *helper) write() {
 			return
 		}
 		if leaving {
-			_ = h.in.Close() // there was nobody left to protect
+			_ = h.in.Close() // no run was left to protect
 			return
 		}
 	}

@@ -23,7 +23,7 @@ func (w *Warden) keep(h *helper) {
 			failures = 0
 		}
 		if failures++; failures > mostFailures {
-			w.cfg.Logger.Error("the warden can't be kept alive", "attempts", failures)
+			w.cfg.Logger.Error("warden keeps dying", "attempts", failures)
 			w.fail(ErrGone)
 			close(w.failed)
 			return
@@ -31,11 +31,11 @@ func (w *Warden) keep(h *helper) {
 		w.pause(failures)
 		var err error
 		if h, err = w.launch(); err != nil {
-			w.cfg.Logger.Error("start the warden", "error", err)
+			w.cfg.Logger.Error("warden not started", "error", err)
 			continue
 		}
 		w.change(h, true)
-		w.cfg.Logger.Info("there is a warden again", "pid", h.pid())
+		w.cfg.Logger.Info("warden replaced", "pid", h.pid())
 	}
 }
 
@@ -65,24 +65,25 @@ func (w *Warden) attend(h *helper) {
 			alive = false
 		case <-beat.C:
 			if h.hangs() {
-				w.cfg.Logger.Warn("the warden does not answer: replacing it", "pid", h.pid())
+				w.cfg.Logger.Warn("warden does not answer; replacing it", "pid", h.pid())
 				h.kill()
 			}
 		}
 	}
 	w.abandon()
 	if w.life.Err() != nil {
-		w.cfg.Logger.Debug("the warden has ended", "pid", h.pid(), "state", h.state(), "reason", "closed")
+		w.cfg.Logger.Debug("warden ended", "pid", h.pid(), "state", h.state(), "reason", "closed")
 	}
 	if w.life.Err() == nil {
-		w.cfg.Logger.Warn("the warden has ended; nothing is started until there is another", "pid", h.pid(), "state", h.state(), "said", h.said.String())
+		w.cfg.Logger.Warn("warden ended; no run starts until it is replaced", "pid", h.pid(), "state", h.state(), "said", h.said.String())
 	}
 }
 
-// abandon is called when a helper is dead. Nobody ever sees that there is none, and that runs may start.
+// abandon is called when a helper is dead. It clears the helper and forbids starts in one step, so that no caller sees a missing helper while runs
+// may start.
 func (w *Warden) abandon() { w.change(nil, false) }
 
-// launch starts a helper and tells it all there is to know. It returns when the helper has acted on it.
+// launch starts a helper and sends it the whole state. It returns when the helper has acted on it.
 func (w *Warden) launch() (*helper, error) {
 	h, err := startHelper(w.cfg, w.heard)
 	if err != nil {
@@ -105,7 +106,7 @@ func (w *Warden) launch() (*helper, error) {
 	return nil, err
 }
 
-// introduce makes a helper the one that is told what happens, from a state of which it is told first.
+// introduce makes a helper the receiver of all changes, after it has sent it the state on which they build.
 func (w *Warden) introduce(h *helper) (known <-chan struct{}) {
 	w.mu.Lock()
 	defer w.mu.Unlock()
@@ -130,9 +131,9 @@ func (w *Warden) heard(m message) {
 	args := []any{"job", m.Job, "run_id", m.Name, "reason", "its lease was about to end, and no extension came"}
 	switch m.Verb {
 	case stopped:
-		w.cfg.Logger.Warn("the warden has told a run to stop", append(args, "signal", "SIGTERM")...)
+		w.cfg.Logger.Warn("warden stopped a run", append(args, "signal", "SIGTERM")...)
 	case killed:
-		w.cfg.Logger.Warn("the warden has killed a run", append(args, "signal", "SIGKILL")...)
+		w.cfg.Logger.Warn("warden killed a run", append(args, "signal", "SIGKILL")...)
 	}
 }
 

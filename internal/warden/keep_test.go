@@ -8,7 +8,8 @@ import (
 	"testing"
 )
 
-// Nobody who waits for another helper than the one that has died is told that there is one while there is none: the run would be nobody's (P7).
+// A run that waits for the successor of a dead helper does not start before the successor knows it: between two helpers no run is unprotected.
+// Promise: P7
 func TestNoRunStartsBetweenTwoHelpers(t *testing.T) {
 	now, cancel := context.WithCancel(t.Context())
 	cancel()

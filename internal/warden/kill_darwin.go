@@ -44,7 +44,7 @@ func birth(pid int) uint64 {
 	return uint64(p.Proc.P_starttime.Nano() / 1000)
 }
 
-// watchProcess has nothing to offer here: the pipe tells of the replica's end.
+// watchProcess has no means on macOS: the pipe shows the replica's end.
 func watchProcess(int) int { return -1 }
 
 // removeCgroup does nothing: there are none.

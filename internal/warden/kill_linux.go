@@ -12,9 +12,9 @@ import (
 	"golang.org/x/sys/unix"
 )
 
-// processes is the target on Linux: a cgroup where the run has one, else what carries the run's id in its environment; and
-// its process group. Everything is signalled through handles of the kernel (pidfds), which stand for a process or a group
-// and never for a stranger that was given its number later.
+// processes is the target on Linux: a cgroup where the run has one, else the processes with the run's id in their environment; and its process group.
+// It sends signals through handles of the kernel (pidfds), which stand for a process or a group and never for a stranger that was given its number
+// later.
 type processes struct {
 	sweeper *sweeper
 	id      string // the CRONCLAVE_RUN_ID of the run's processes; "" if they are not to be told by it
@@ -80,13 +80,13 @@ func (p *processes) sweep() (clean bool) {
 	return !found && !p.groupLives()
 }
 
-// groupLives tells whether the group has a living member. Its number may be a stranger's by now, once the leader was reaped;
+// groupLives returns whether the group has a living member. Its number may be a stranger's by now, once the leader was reaped;
 // nothing is signalled on account of that.
 func (p *processes) groupLives() bool {
 	return p.leader != 0 && p.sweeper.look().groups[p.leader] && p.owned()
 }
 
-// owned tells whether the leader is not reaped yet, or members of its group are left.
+// owned returns whether the leader is not reaped yet, or members of its group are left.
 func (p *processes) owned() bool {
 	err := p.sendGroup(0)
 	return err == nil || errors.Is(err, unix.EPERM)
@@ -125,7 +125,7 @@ func (p *processes) sendLeader(signal unix.Signal) error {
 	return unix.Kill(p.leader, signal)
 }
 
-// signalMarked signals the processes that have the run's id in their environment, and tells whether there are, or might be,
+// signalMarked signals the processes that have the run's id in their environment, and returns whether there are, or might be,
 // any.
 func (p *processes) signalMarked(signal unix.Signal) (found bool) {
 	if p.id == "" {
@@ -138,7 +138,7 @@ func (p *processes) signalMarked(signal unix.Signal) (found bool) {
 	return len(seen.byRun[p.id]) > 0 || !seen.complete
 }
 
-// signalIf signals a process if a condition holds after its handle was opened: whoever has its number later is not hit.
+// signalIf signals a process if a condition holds after its handle was opened, so that a later owner of the number is not hit.
 func signalIf(pid int, signal unix.Signal, holds func() bool) {
 	handle, err := unix.PidfdOpen(pid, 0)
 	if (errors.Is(err, unix.ENOSYS) || errors.Is(err, unix.EPERM)) && holds() {
@@ -156,13 +156,13 @@ func signalIf(pid int, signal unix.Signal, holds func() bool) {
 // watchProcess opens a handle that can be polled for the end of our parent; -1 if there is none.
 func watchProcess(pid int) int {
 	handle, err := unix.PidfdOpen(pid, 0)
-	if err != nil || os.Getppid() != pid { // it has ended, which the pipe tells, too
+	if err != nil || os.Getppid() != pid { // it has ended, which the pipe shows, too
 		return -1
 	}
 	return handle
 }
 
-// populated tells whether a living process is in the cgroup or below it.
+// populated returns whether a living process is in the cgroup or below it.
 func populated(dir string) bool {
 	events, err := os.ReadFile(filepath.Join(dir, "cgroup.events"))
 	if err != nil {

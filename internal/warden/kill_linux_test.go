@@ -9,6 +9,7 @@ import (
 )
 
 // A number that was given to a stranger is known by the stranger's birth.
+// Promise: P7
 func TestStrangerIsNotHit(t *testing.T) {
 	for _, byNumber := range []bool{false, true} {
 		s := newSweeper()
@@ -47,7 +48,7 @@ func TestGroupIsKilledByHandleAndByNumber(t *testing.T) {
 			p.strike()
 			eventually(t, "the group is dead", func() bool { s.begin(); return p.sweep() && !groupLives(leader) })
 			p.forget()
-			p.strike() // nobody
+			p.strike() // no process is there
 		})
 	}
 }

@@ -20,9 +20,8 @@ const (
 	giveUp = time.Minute
 )
 
-// Main is the helper's side: it reads what is to be watched from in, answers to out, and kills. It returns when the replica
-// has ended and nothing is left of its runs. The process must be nothing else's: its signals, its folder and its open files
-// are changed.
+// Main is the helper's side: it reads the runs to watch from in, answers to out, and kills. It returns when the replica has ended and no process of
+// its runs is left. The process must serve no other purpose: Main changes its signals, its folder and its open files.
 func Main(in, out *os.File) error {
 	signal.Ignore(syscall.SIGTERM, syscall.SIGINT, syscall.SIGHUP, syscall.SIGPIPE)
 	report := openReport()
@@ -46,7 +45,7 @@ type helperMain struct {
 	sweeper *sweeper
 	bases   map[string]bool // cgroups to be removed at the end
 
-	replica  int    // a handle that tells of the replica's end; -1 if there is none
+	replica  int    // a handle that becomes readable at the replica's end; -1 if there is none
 	greeted  bool   // hello was read
 	done     uint64 // the newest message that was acted on
 	answered uint64 // and the newest that was acknowledged
@@ -75,7 +74,7 @@ func (k *helperMain) run() error {
 		k.report.Warn("warden ends", "reason", k.why(), "runs_killed", len(k.list.runs))
 	}
 	for base := range k.bases {
-		_ = removeCgroup(base) // what is left hangs in the kernel; the next replica removes it
+		_ = removeCgroup(base) // processes that are left hang in the kernel; the next replica removes the cgroup
 	}
 	for base := range k.bases {
 		leave(base)
@@ -104,7 +103,7 @@ func (k *helperMain) wait(now time.Duration) error {
 		if err != nil {
 			return err
 		}
-		if full { // the replica may wait for room in the pipe, with an extension for somebody who is late by what was read
+		if full { // the replica may wait for room in the pipe, with an extension for a run that is late by the messages so far
 			_, _ = unix.Poll(fds[:1], 5)
 		}
 	}
@@ -142,7 +141,7 @@ func (k *helperMain) end() {
 	}
 }
 
-// why tells how the replica has ended, as far as the helper can see.
+// why returns how the replica has ended, as far as the helper can see.
 func (k *helperMain) why() string {
 	// A process that was killed closes its pipe a moment before it is over.
 	if len(k.list.runs) == 0 && k.replica >= 0 && !isOver(k.replica) {
@@ -151,8 +150,7 @@ func (k *helperMain) why() string {
 	return "the replica is gone"
 }
 
-// read takes in what the replica has written. All that is there is taken into account before anybody is judged: full tells that
-// there may be more.
+// read takes in the replica's messages. All available ones are taken into account before a run is judged: full is whether there may be more.
 func (k *helperMain) read() (full bool, err error) {
 	n, err := unix.Read(k.in, k.buffer)
 	switch {
@@ -161,7 +159,7 @@ func (k *helperMain) read() (full bool, err error) {
 	case err != nil:
 		return false, fmt.Errorf("read from the replica: %w", err)
 	case n == 0:
-		// What was between fork and exec has its own program and environment now: whatever was seen before, look again.
+		// A process that was between fork and exec has its own program and environment now: look again, whatever was seen before.
 		k.closed = true
 		k.end()
 		k.list.restart(bootTime())
@@ -203,7 +201,7 @@ func (k *helperMain) tell(what verb, run uint64, e *entry) {
 	k.write(message{Verb: what, Run: run, Name: e.name, Job: e.job})
 }
 
-// write tells whether the message went out: all of it or nothing, since it is shorter than PIPE_BUF. The replica may be gone.
+// write returns whether the message went out: all of it or nothing, since it is shorter than PIPE_BUF. The replica may be gone.
 func (k *helperMain) write(m message) bool {
 	_, err := unix.Write(k.out, m.line())
 	return err == nil

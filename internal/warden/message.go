@@ -7,7 +7,7 @@ import (
 	"time"
 )
 
-// verb is what a message asks for, or tells.
+// verb is the request or report in a message.
 type verb string
 
 const (
@@ -58,7 +58,7 @@ const longestLine = 64 << 10
 // lines puts the pieces that a pipe delivers together again.
 type lines struct{ rest []byte }
 
-// add takes what was read and returns the messages that are complete by now.
+// add takes a piece of input and returns the messages that are complete by now.
 func (l *lines) add(piece []byte) ([]message, error) {
 	l.rest = append(l.rest, piece...)
 	var all []message
@@ -77,6 +77,6 @@ func (l *lines) add(piece []byte) ([]message, error) {
 	if len(l.rest) > longestLine {
 		return all, fmt.Errorf("message %.80q has no end", l.rest)
 	}
-	l.rest = append([]byte(nil), l.rest...) // lets go of what was read
+	l.rest = append([]byte(nil), l.rest...) // releases the memory of the earlier input
 	return all, nil
 }

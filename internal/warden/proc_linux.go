@@ -10,7 +10,7 @@ import (
 	"golang.org/x/sys/unix"
 )
 
-// runID is the variable by which a run's processes tell whose they are.
+// runID is the variable in the environment of a run's processes that identifies the run.
 const runID = "CRONCLAVE_RUN_ID"
 
 // sweeper looks at the processes of the machine, or of our pid namespace: at most once for all runs of a round.
@@ -67,7 +67,7 @@ func lookAround() *sight {
 	return seen
 }
 
-// stat is what /proc/PID/stat tells of a process.
+// stat holds the fields of /proc/PID/stat that this package uses.
 type stat struct {
 	state byte
 	group int
@@ -76,10 +76,10 @@ type stat struct {
 	env   string // the address of its environment
 }
 
-// dead tells whether the process has ended, reaped or not.
+// dead returns whether the process has ended, reaped or not.
 func (s stat) dead() bool { return s.state == 'Z' || s.state == 'X' }
 
-// kernel tells whether it is a thread of the kernel.
+// kernel returns whether it is a thread of the kernel.
 func (s stat) kernel() bool { const flag = 0x00200000; return s.flags&flag != 0 }
 
 func statOf(pid int) (stat, bool) {
@@ -105,8 +105,8 @@ func parseStat(text []byte) (stat, bool) {
 	return s, errors.Join(err1, err2, err3) == nil
 }
 
-// birth is when a process was started, in the kernel's own unit; 0 if it is gone. Of two processes that had the same number
-// one after the other it tells which is which.
+// birth is when a process was started, in the kernel's own unit; 0 if it is gone. It distinguishes two processes that had the same number one after
+// the other.
 func birth(pid int) uint64 {
 	s, _ := statOf(pid)
 	return s.start

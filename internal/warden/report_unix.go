@@ -46,7 +46,7 @@ func (r *report) end() {
 	r.writer.Close(ctx)
 }
 
-// isOver tells whether the process of a handle has ended.
+// isOver returns whether the process of a handle has ended.
 func isOver(handle int) bool {
 	fds := []unix.PollFd{{Fd: int32(handle), Events: unix.POLLIN}}
 	n, err := unix.Poll(fds, 0)

@@ -4,5 +4,5 @@ package warden
 
 import "syscall"
 
-// ownSession keeps what is meant for our terminal and our group from the helper.
+// ownSession keeps the signals of our terminal and our group from the helper.
 func ownSession() *syscall.SysProcAttr { return &syscall.SysProcAttr{Setsid: true} }

@@ -14,7 +14,7 @@ type Ward struct {
 	number     uint64
 	registered receipt
 
-	// What follows is guarded by the warden's mu.
+	// The following fields are guarded by the warden's mu.
 	run    Run
 	leader int // 0 before it is known, and once it is reaped
 	start  uint64
@@ -29,7 +29,7 @@ type receipt struct {
 	known  <-chan struct{}
 }
 
-// post changes what is known, and tells the helper if there is one.
+// post changes the state, and sends the change to the helper if there is one.
 func (w *Warden) post(change func() message) receipt {
 	w.mu.Lock()
 	defer w.mu.Unlock()
@@ -75,8 +75,8 @@ func (w *Warden) Watch(r Run) *Ward {
 	return ward
 }
 
-// Known returns when the helper knows of the run, which may start then. While there is no helper it waits, until ctx ends or
-// some seconds have passed. What is said of the run meanwhile, an extension for one, the helper learns as well.
+// Known returns when the helper knows of the run; only then the run may start. While there is no helper it waits, until ctx ends or some seconds have
+// passed. The helper also learns of changes to the run in the meantime, such as an extension.
 func (w *Ward) Known(ctx context.Context) error {
 	ctx, cancel := context.WithTimeoutCause(ctx, watchTime, errors.New("it does not answer"))
 	defer cancel()
@@ -86,7 +86,7 @@ func (w *Ward) Known(ctx context.Context) error {
 	return nil
 }
 
-// settled waits until what was posted is known to the helper, or to the one that has taken its place.
+// settled waits until the helper, or its successor, has acknowledged a post.
 func (w *Warden) settled(ctx context.Context, r receipt) error {
 	if r.helper != nil {
 		select {
@@ -107,7 +107,7 @@ func (w *Ward) known() message {
 		Deadline: w.run.Deadline, Lease: w.run.Lease, Grace: w.run.Grace, Told: w.told}
 }
 
-// Started tells of the leader of the run's process group, which must not have been waited for.
+// Started reports the leader of the run's process group, which must not have been waited for.
 func (w *Ward) Started(leader int) {
 	start := birth(leader)
 	w.post(func() message {
@@ -136,11 +136,11 @@ func (w *Ward) Told() {
 	})
 }
 
-// Reap is called before the leader of the run's group is waited for, after which its number may be given to a stranger. When
-// it returns, no helper signals that number or group any more. What it does not take from it is the run's other processes.
+// Reap is called before the leader of the run's group is waited for, after which its number may be given to a stranger. When it returns, no helper
+// signals that number or group any more. The helper still watches the run's other processes.
 //
-// late tells whether a helper has stopped the run, or killed it, since its deadline was near and no extension came: what a helper
-// has done before is known here by then.
+// late is whether a helper has stopped or killed the run, because its deadline was near and no extension came. A helper's action is known here before
+// Reap returns.
 func (w *Ward) Reap() (late bool) {
 	w.giveUp()
 	w.warden.mu.Lock()

@@ -7,8 +7,8 @@
 //   - a run whose lease nears its end without an extension: this process was stopped (SIGSTOP), or hangs;
 //   - all runs at once when this process is gone, which it learns from a handle of it and from the end of the pipe.
 //
-// What is said over the pipe are lines of JSON, numbered; the helper acknowledges what it has acted on. A helper that
-// dies, or does not answer, is replaced, and told again all that the one before knew; until then there is no warden, and
+// The messages in the pipe are lines of JSON, numbered; the helper acknowledges each when it has acted on it. A helper that
+// dies, or does not answer, is replaced, and its successor gets the whole state; until then there is no warden, and
 // [Warden.Ready] says so.
 //
 // It is Linux's in full. On macOS a run is its process group, as in package command.
@@ -42,7 +42,8 @@ type Config struct {
 	Command []string
 	// Logger is told of a helper that had to be replaced, and of runs that it has killed. Defaults to none.
 	Logger hclog.Logger
-	// Stderr is where the helper itself logs what it does when this process is gone; it need not take what is written. Defaults to none. JSON has it log JSON.
+	// Stderr is where the helper itself logs its actions when this process is gone; writes to it may fail. Defaults to none. With JSON set it logs
+	// JSON.
 	Stderr *os.File
 	JSON   bool
 	// OnChange is called when [Warden.Ready] changes, by one goroutine at a time. It must not wait for the warden. May be nil.
@@ -68,11 +69,11 @@ type Warden struct {
 	cfg    Config
 	life   context.Context // ends with Close
 	end    context.CancelFunc
-	failed chan struct{} // closed when there will be no helper any more although nobody has closed it
+	failed chan struct{} // closed when no helper can be kept alive and the warden was not closed
 	keeper sync.WaitGroup
 
 	mu      sync.Mutex
-	helper  *helper // that is told what happens; nil while there is none
+	helper  *helper // the receiver of all changes; nil while there is none
 	ready   bool    // it knows all
 	changed chan struct{}
 	failure error    // there will be no helper any more
@@ -130,7 +131,7 @@ func ownProgram() (string, error) {
 	return os.Executable()
 }
 
-// Ready tells whether a helper watches over all runs. While it does not, nothing should be started.
+// Ready returns whether a helper watches over all runs. While it does not, nothing should be started.
 func (w *Warden) Ready() bool {
 	w.mu.Lock()
 	defer w.mu.Unlock()
@@ -147,7 +148,7 @@ func (w *Warden) PID() int {
 	return w.helper.pid()
 }
 
-// Failed is closed when the helper can't be kept alive: [Warden.Err] tells.
+// Failed is closed when the helper can't be kept alive: [Warden.Err] is why.
 func (w *Warden) Failed() <-chan struct{} { return w.failed }
 
 // Err says why there will be no helper any more: [ErrGone] or [ErrClosed]; nil while there is hope.

@@ -16,7 +16,7 @@ import (
 	"golang.org/x/sys/unix"
 )
 
-// enough is how long a test waits for what must come; only a test that fails takes so long.
+// enough is how long a test waits for an event that must come; only a test that fails takes so long.
 const enough = 30 * time.Second
 
 func eventually(t *testing.T, what string, holds func() bool) {
@@ -179,7 +179,7 @@ func TestReapWaitsForNoHelperThatHangs(t *testing.T) {
 		t.Error("one that may signal the number lives")
 	}
 	eventually(t, "there is another", w.Ready)
-	w.Close() // kills what is registered, and that is no group any more
+	w.Close() // kills the registered runs, and this one is no group any more
 	if !living(leader) {
 		t.Error("the number was given up, and signalled by the next one")
 	}
@@ -273,6 +273,7 @@ func TestHelperInheritsNothing(t *testing.T) {
 
 // A process that was between fork and exec when the replica was killed has neither a group that was told of nor the run's
 // environment yet, but it holds the pipe until it has. So does the test, in its place.
+// Promise: P7
 func TestWhatExecutesAfterTheReplicaIsDeadIsFound(t *testing.T) {
 	t.Parallel()
 	dir := t.TempDir()
@@ -312,7 +313,7 @@ func TestWhatExecutesAfterTheReplicaIsDeadIsFound(t *testing.T) {
 	})
 	_ = replica.Process.Kill()
 	_ = replica.Wait()
-	time.Sleep(time.Second) // so that it has looked around, and found nobody
+	time.Sleep(time.Second) // so that it has looked around, and found no process
 	late := exec.Command("/bin/sleep", "1000")
 	late.Env = []string{runID + "=" + id}
 	if err := late.Start(); err != nil {

@@ -12,8 +12,8 @@ type target interface {
 	terminate()
 	// strike sends SIGKILL to those that can be named at once.
 	strike()
-	// sweep sends SIGKILL to whoever else is found. It tells whether nothing was left, in which case nothing can start any more
-	// where that can be had.
+	// sweep sends SIGKILL to all other processes of the run. It returns whether none was left, in which case none can start any more, as far as the
+	// target can ensure that.
 	sweep() (clean bool)
 }
 
@@ -40,8 +40,8 @@ func (e *entry) killAt() time.Duration { return e.deadline - killLead(e.lease) }
 // termAt is when a run is told to stop, unless that would be no earlier than the kill.
 func (e *entry) termAt() time.Duration { return e.deadline - min(e.grace, e.lease/3) }
 
-// watchlist decides who is killed, and when. It does no more than that: the clock is handed in, and the killing is the
-// targets'. It belongs to one goroutine.
+// watchlist decides which run is killed, and when. It does no more than that: the clock is passed in, and the targets do the killing. It belongs to
+// one goroutine.
 type watchlist struct {
 	runs map[uint64]*entry
 	tell func(what verb, run uint64, e *entry) // of each run that had to be stopped, and that had to be killed
@@ -100,7 +100,7 @@ func (e *entry) extend(deadline, at time.Duration) {
 	}
 }
 
-// judge does what is due at an instant.
+// judge takes the actions that are due at an instant.
 func (w *watchlist) judge(now time.Duration) {
 	for run, e := range w.runs {
 		switch {
@@ -170,7 +170,7 @@ func (w *watchlist) next() (at time.Duration, ok bool) {
 	return at, ok
 }
 
-// over tells whether nothing is left of any run.
+// over returns whether nothing is left of any run.
 func (w *watchlist) over() bool {
 	for _, e := range w.runs {
 		if e.clean < cleanLooks {

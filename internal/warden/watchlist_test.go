@@ -8,7 +8,7 @@ import (
 	"time"
 )
 
-// actor is a target that notes what is done to it, and when.
+// actor is a target that notes the calls to it, and when.
 type actor struct {
 	now   *time.Duration
 	notes []string
@@ -23,7 +23,7 @@ func (a *actor) terminate()                 { a.note("TERM") }
 func (a *actor) strike()                    { a.note("KILL") }
 func (a *actor) sweep() (clean bool)        { return !a.alive }
 
-// first are the notes up to the first KILL: what follows makes sure of it.
+// first are the notes up to the first KILL: the later kills only make sure of it.
 func (a *actor) first() string {
 	i := slices.IndexFunc(a.notes, func(n string) bool { return strings.HasPrefix(n, "KILL") })
 	if i < 0 {
@@ -67,6 +67,8 @@ func play(m message, until time.Duration, steps ...step) *actor {
 
 const sec = time.Second
 
+// TestTableOfDeadlines lists when the warden sends SIGTERM and SIGKILL for each lease, grace and extension.
+// Promise: P3
 func TestTableOfDeadlines(t *testing.T) {
 	run := func(lease, grace time.Duration) message {
 		return message{Deadline: lease, Lease: lease, Grace: grace}
@@ -129,7 +131,7 @@ func TestNothingRevivesALateRun(t *testing.T) {
 	}
 }
 
-// What does not die at once is killed again and again, less and less often.
+// A process that does not die at once is killed again and again, less and less often.
 func TestKillIsRepeatedUntilNothingIsFound(t *testing.T) {
 	now := time.Duration(0)
 	a := &actor{now: &now, alive: true}

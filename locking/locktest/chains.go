@@ -6,48 +6,49 @@ import (
 	"slices"
 	"time"
 
-	"github.com/cronclave/cronclave/locking"
+	"github.com/cronclave/cronclave/internal/lease/engine"
 )
 
 func chains() []theorem {
 	return []theorem{
-		{"FollowerIsToldWhichTicksHaveEndedWell", followerIsTold, nothing},
-		{"TickIsDueWhenAllBeforeItHaveEnded", dueInOrder, nothing},
+		{"FollowerIsToldWhichTicksHaveEndedWell", followerIsTold, nothing}, // Promise: P5
+		{"TickIsDueWhenAllBeforeItHaveEnded", dueInOrder, nothing},         // Promise: P1
 		{"OrphanHoldsUpWhatFollowsUntilItIsBuried", orphanHoldsUp, nothing},
-		{"HeirDecidesHowItsTickHasEnded", heirDecides, nothing},
-		{"OrphanTellsThatItHadEndedWell", orphanHadEnded, nothing},
-		{"TickOfAFanOutEndsAsItsWorstRun", worstOfAFanOut, nothing},
-		{"OutcomesAreKeptUntilAllFollowersHaveUsedThem", keptForAll, nothing},
+		{"HeirDecidesHowItsTickHasEnded", heirDecides, nothing},               // Promise: P5
+		{"OrphanTellsThatItHadEndedWell", orphanHadEnded, nothing},            // Promise: P5
+		{"TickOfAFanOutEndsAsItsWorstRun", worstOfAFanOut, nothing},           // Promise: P1
+		{"OutcomesAreKeptUntilAllFollowersHaveUsedThem", keptForAll, nothing}, // Promise: P5
 		{"WhatIsGivenBackHasNoOutcome", givenBackHasNone, nothing},
 		{"TickThatWasGivenBackLongAgoHoldsUpNobody", givenBackLongAgo, nothing},
 		{"ForgottenLockTellsItsFollowersNothing", forgottenTellsNothing, memory},
-		{"OldestOutcomesOfTooManyAreDropped", tooManyOutcomes, layout},
-		{"SettlementIsKeptUntilItWasToldOf", settlementIsKept, nothing},
-		{"SettlementOfAGapIsKeptUntilItWasToldOf", settledGapIsKept, nothing},
-		{"OldestSettlementsOfTooManyAreDropped", tooManySettlements, layout},
+		{"OldestOutcomesOfTooManyAreDropped", tooManyOutcomes, layout},        // Promise: P9
+		{"SettlementIsKeptUntilItWasToldOf", settlementIsKept, nothing},       // Promise: P6
+		{"SettlementOfAGapIsKeptUntilItWasToldOf", settledGapIsKept, nothing}, // Promise: P6
+		{"OldestSettlementsOfTooManyAreDropped", tooManySettlements, layout},  // Promise: P9
 	}
 }
 
 // concludes has a tick granted, and its work end well or not.
 func (b *bench) concludes(n int, well bool) {
 	b.Helper()
-	b.conclude(b.wins(b.a, locking.Request{Tick: b.tick(n), Trigger: "schedule"}), well)
+	b.conclude(b.wins(b.a, engine.Request{Tick: b.tick(n), Trigger: "schedule"}), well)
 }
 
-func (b *bench) conclude(l *locking.Lease, well bool) {
+func (b *bench) conclude(l *engine.Lease, well bool) {
 	b.Helper()
-	if err := l.Conclude(b.ctx, well); err != nil {
+	if err := engine.RunOf(l).ReleaseWith(b.ctx, well); err != nil {
 		b.Fatal(err)
 	}
 }
 
-// unknown is up to which tick all have ended, where nobody knows.
+// unknown stands for the tick up to which all have ended, where that is not known.
 const unknown = -2
 
-// follows compares what a follower is told: up to which tick all have ended, and which have ended well.
-func (b *bench) follows(name string, used, through int, well ...int) []locking.Ended {
+// follows compares the reply to a follower: the tick up to which all have ended, and those that have
+// ended well.
+func (b *bench) follows(name string, used, through int, well ...int) []engine.Ended {
 	b.Helper()
-	r := locking.LookRequest{Permanent: true, Follower: name}
+	r := engine.InspectRequest{Permanent: true, Follower: name}
 	if used >= 0 {
 		r.Used = b.tick(used).At
 	}
@@ -80,18 +81,18 @@ func followerIsTold(b *bench) {
 	b.decided(b.b, 2, "granted")
 	b.follows("f", 0, 2, 2)
 	b.follows("f", 2, 2)
-	b.runs(b.a, 3) // nobody is told how that ended
+	b.runs(b.a, 3) // its outcome is never reported
 	b.concludes(4, true)
 	b.follows("f", 2, 4, 4)
-	if s := b.look(b.a, locking.LookRequest{Permanent: true}); !s.Through.IsZero() || s.Ended != nil {
+	if s := b.look(b.a, engine.InspectRequest{Permanent: true}); !s.Through.IsZero() || s.Ended != nil {
 		b.Errorf("who does not follow is told %v, %v", s.Through, s.Ended)
 	}
 }
 
 func dueInOrder(b *bench) {
 	b.known()
-	ask := func(n int) *locking.Lease {
-		return b.wins(b.a, locking.Request{Slots: 2, Tick: b.tick(n), Trigger: "schedule"})
+	ask := func(n int) *engine.Lease {
+		return b.wins(b.a, engine.Request{Slots: 2, Tick: b.tick(n), Trigger: "schedule"})
 	}
 	b.follows("f", -1, unknown)
 	first, second := ask(0), ask(1)
@@ -113,7 +114,7 @@ func orphanHoldsUp(b *bench) {
 	b.died("dead", 1)
 	b.concludes(2, true)
 	b.follows("f", -1, 0, 0)
-	if err := b.b.Bury(b.ctx, lock, "dead"); err != nil {
+	if err := b.b.DeleteOrphans(b.ctx, lock, "dead"); err != nil {
 		b.Fatal(err)
 	}
 	b.follows("f", -1, 2, 0, 2)
@@ -132,7 +133,7 @@ func heirDecides(b *bench) {
 func worstOfAFanOut(b *bench) {
 	b.known()
 	b.follows("f", -1, unknown)
-	share := func(n int) *locking.Lease {
+	share := func(n int) *engine.Lease {
 		r := b.share(n)
 		r.Trigger = "schedule"
 		return b.wins(b.a, r)
@@ -147,14 +148,14 @@ func worstOfAFanOut(b *bench) {
 	b.expire(dead)
 	b.follows("f", -1, 2, 0)
 	b.conclude(first, true)
-	if err := b.b.Bury(b.ctx, lock, dead.ID()); err != nil {
+	if err := b.b.DeleteOrphans(b.ctx, lock, dead.ID()); err != nil {
 		b.Fatal(err)
 	}
 	first, dead = share(4), share(4)
 	b.conclude(first, true)
 	b.expire(dead)
 	b.follows("f", -1, 3, 0)
-	if err := b.b.Bury(b.ctx, lock, dead.ID()); err != nil {
+	if err := b.b.DeleteOrphans(b.ctx, lock, dead.ID()); err != nil {
 		b.Fatal(err)
 	}
 	b.follows("f", -1, 4, 0)
@@ -178,8 +179,8 @@ func givenBackHasNone(b *bench) {
 	b.setSince(b.first.Add(100*time.Minute - time.Second))
 	b.follows("f", -1, unknown)
 	b.concludes(100, true)
-	b.giveBack(b.wins(b.a, locking.Request{Tick: b.tick(101), Trigger: "schedule"}))
-	b.conclude(b.wins(b.a, locking.Request{Trigger: "manual", Permanent: true}), true)
+	b.giveBack(b.wins(b.a, engine.Request{Tick: b.tick(101), Trigger: "schedule"}))
+	b.conclude(b.wins(b.a, engine.Request{Trigger: "manual", Permanent: true}), true)
 	b.follows("f", -1, 100, 100)
 	b.concludes(101, true)
 	b.follows("f", -1, 101, 100, 101)
@@ -188,7 +189,7 @@ func givenBackHasNone(b *bench) {
 func givenBackLongAgo(b *bench) {
 	b.known()
 	b.follows("f", -1, unknown)
-	b.giveBack(b.wins(b.a, locking.Request{Tick: b.tick(0), Trigger: "schedule"}))
+	b.giveBack(b.wins(b.a, engine.Request{Tick: b.tick(0), Trigger: "schedule"}))
 	b.concludes(1, true)
 	b.follows("f", -1, 1, 1)
 }
@@ -197,9 +198,9 @@ func forgottenTellsNothing(b *bench) {
 	b.known()
 	b.follows("f", -1, unknown)
 	b.concludes(0, true)
-	l := b.wins(b.a, locking.Request{Tick: b.tick(1), Trigger: "schedule", Lease: renewing})
+	l := b.wins(b.a, engine.Request{Tick: b.tick(1), Trigger: "schedule", Lease: renewing})
 	b.forget()
-	s := b.look(b.a, locking.LookRequest{Permanent: true, Follower: "f"})
+	s := b.look(b.a, engine.InspectRequest{Permanent: true, Follower: "f"})
 	if !s.Through.IsZero() || len(s.Ended) > 0 {
 		b.Errorf("told of %v through %v", s.Ended, s.Through)
 	}
@@ -219,7 +220,7 @@ func tooManyOutcomes(b *bench) {
 	}
 	b.set("outcomes", many)
 	b.concludes(0, true)
-	s := b.look(b.a, locking.LookRequest{Permanent: true, Follower: "f"})
+	s := b.look(b.a, engine.InspectRequest{Permanent: true, Follower: "f"})
 	if n := len(s.Ended); n != 1000 || s.Ended[0].Tick.Unix() != b.first.Unix()-2000+6 || !s.Ended[n-1].Tick.Equal(b.first) {
 		b.Errorf("%d are kept, from %v to %v", n, s.Ended[0].Tick, s.Ended[n-1].Tick)
 	}
@@ -230,45 +231,46 @@ func orphanHadEnded(b *bench) {
 	b.known()
 	b.follows("f", -1, unknown)
 	for n, followed := range []bool{true, false} {
-		l := b.wins(b.a, locking.Request{Tick: b.tick(n), Trigger: "test"})
-		if err := l.EndedWell(b.ctx, followed); err != nil {
+		l := b.wins(b.a, engine.Request{Tick: b.tick(n), Trigger: "test"})
+		if err := engine.RunOf(l).MarkSucceeded(b.ctx, followed); err != nil {
 			b.Fatal(err)
 		}
 		b.expire(l)
 		if s := b.state(); len(s.Orphans) != 1 || !s.Orphans[0].EndedWell || s.Orphans[0].Stopped != "" || s.Orphans[0].Slot != 0 || s.Orphans[0].ID != l.ID() {
 			b.Fatalf("orphans: %+v", s.Orphans)
 		}
-		if err := b.b.Bury(b.ctx, lock, l.ID()); err != nil {
+		if err := b.b.DeleteOrphans(b.ctx, lock, l.ID()); err != nil {
 			b.Fatal(err)
 		}
 	}
 	b.follows("f", -1, 1, 0) // nothing was told of the end of the second
-	l := b.wins(b.a, locking.Request{Tick: b.tick(2), Trigger: "test"})
-	if err := l.EndedWell(b.ctx, true); err != nil {
+	l := b.wins(b.a, engine.Request{Tick: b.tick(2), Trigger: "test"})
+	if err := engine.RunOf(l).MarkSucceeded(b.ctx, true); err != nil {
 		b.Fatal(err)
 	}
 	b.conclude(l, true)
-	l = b.wins(b.a, locking.Request{Tick: b.tick(3), Trigger: "test"}) // in the same slot, and its holder dies before its work has ended
+	l = b.wins(b.a, engine.Request{Tick: b.tick(3), Trigger: "test"}) // in the same slot, and its holder dies before its work has ended
 	b.expire(l)
 	if s := b.state(); len(s.Orphans) != 1 || s.Orphans[0].EndedWell {
 		b.Errorf("orphans: %+v", s.Orphans)
 	}
-	if err := l.EndedWell(b.ctx, true); err == nil {
+	if err := engine.RunOf(l).MarkSucceeded(b.ctx, true); err == nil {
 		b.Error("what nobody holds any more has ended well")
 	}
 }
 
 // settling asks for a tick whose outcome is to be kept if it is settled.
-func (b *bench) settling(n int) *locking.Tick {
+func (b *bench) settling(n int) *engine.Tick {
 	t := b.tick(n)
 	t.IfHeld, t.KeepOutcome = "skipped overlap", true
 	return t
 }
 
-// settled compares what nobody has told of yet, once some ticks were.
+// settled compares the settlements that are not recorded yet, after it has reported some ticks
+// as recorded.
 func (b *bench) settled(told []int, want ...string) {
 	b.Helper()
-	r := locking.LookRequest{Permanent: true}
+	r := engine.InspectRequest{Permanent: true}
 	for _, n := range told {
 		r.Told = append(r.Told, b.tick(n).At)
 	}
@@ -284,23 +286,24 @@ func (b *bench) settled(told []int, want ...string) {
 	}
 }
 
-// settlementIsKept: whoever looks is told how ticks were settled without a run, where that was asked for, until one says that it is known.
+// settlementIsKept: a look returns how ticks were settled without a run, where that was asked for, until a
+// client says that it is recorded.
 func settlementIsKept(b *bench) {
 	b.known()
-	held := b.wins(b.a, locking.Request{Tick: b.settling(0), Trigger: "schedule"})
+	held := b.wins(b.a, engine.Request{Tick: b.settling(0), Trigger: "schedule"})
 	b.settled(nil)
 	for range 2 {
-		b.gets(b.a, locking.Request{ID: "asks twice", Tick: b.settling(1)}, locking.Settled)
+		b.gets(b.a, engine.Request{ID: "asks twice", Tick: b.settling(1)}, engine.Settled)
 	}
-	b.gets(b.b, locking.Request{Tick: b.settling(1)}, locking.Decided)
+	b.gets(b.b, engine.Request{Tick: b.settling(1)}, engine.Decided)
 	unkept := b.tick(2)
 	unkept.IfHeld = "skipped overlap"
-	b.gets(b.a, locking.Request{Tick: unkept}, locking.Settled)
-	b.gets(b.a, locking.Request{Tick: b.settling(3)}, locking.Settled)
+	b.gets(b.a, engine.Request{Tick: unkept}, engine.Settled)
+	b.gets(b.a, engine.Request{Tick: b.settling(3)}, engine.Settled)
 	b.release(held)
 	late := b.settling(4)
 	late.Deadline, late.IfLate = b.now().Add(-time.Microsecond), "missed late"
-	b.gets(b.b, locking.Request{Tick: late}, locking.Settled)
+	b.gets(b.b, engine.Request{Tick: late}, engine.Settled)
 	b.settled(nil, "1 skipped overlap", "3 skipped overlap", "4 missed late")
 	b.settled([]int{3, 4}, "1 skipped overlap")
 	b.settled(nil, "1 skipped overlap")
@@ -312,8 +315,8 @@ func settlementIsKept(b *bench) {
 func settledGapIsKept(b *bench) {
 	b.known()
 	b.runs(b.a, 0)
-	settle := func(n int, outcome string) []locking.Settlement {
-		s := b.look(b.b, locking.LookRequest{Permanent: true, SettleThrough: b.tick(n).At, SettleDeadline: b.now().Add(-time.Microsecond),
+	settle := func(n int, outcome string) []engine.Settlement {
+		s := b.look(b.b, engine.InspectRequest{Permanent: true, SettleThrough: b.tick(n).At, SettleDeadline: b.now().Add(-time.Microsecond),
 			SettleOutcome: outcome, SettleSchedule: schedule})
 		return s.Settled
 	}
@@ -322,19 +325,19 @@ func settledGapIsKept(b *bench) {
 	}
 	for range 2 { // the first reply may have been lost
 		kept := settle(5, "missed down")
-		want := locking.Settlement{Tick: b.tick(5).At.UTC(), After: b.tick(2).At.UTC(), Outcome: "missed down", Schedule: schedule}
+		want := engine.Settlement{Tick: b.tick(5).At.UTC(), After: b.tick(2).At.UTC(), Outcome: "missed down", Schedule: schedule}
 		if len(kept) == 1 {
 			want.At = kept[0].At
 		}
-		if !slices.Equal(kept, []locking.Settlement{want}) {
+		if !slices.Equal(kept, []engine.Settlement{want}) {
 			b.Fatalf("kept %+v, want %+v", kept, want)
 		}
 	}
-	b.gets(b.a, locking.Request{Tick: b.tick(4)}, locking.Decided)
+	b.gets(b.a, engine.Request{Tick: b.tick(4)}, engine.Decided)
 	b.settled(nil, "5 missed down")
 	b.settled([]int{4}, "5 missed down")
 	b.settled([]int{5})
-	if s := b.b.Look(b.ctx, []locking.LookRequest{{Lock: lock, SettleOutcome: "missed; down"}})[0]; s.Err == nil || errors.Is(s.Err, locking.ErrUnknown) {
+	if s := b.b.Inspect(b.ctx, []engine.InspectRequest{{Lock: lock, SettleOutcome: "missed; down"}})[0]; s.Err == nil || errors.Is(s.Err, engine.ErrUnknown) {
 		b.Errorf("an outcome that can't be kept: %v", s.Err)
 	}
 }
@@ -346,8 +349,8 @@ func tooManySettlements(b *bench) {
 		many += fmt.Sprintf("%d %d skipped overlap;", b.first.Unix()-2000+int64(n), b.now().UnixMicro())
 	}
 	b.set("settled", many)
-	b.wins(b.a, locking.Request{Tick: b.tick(0)})
-	b.gets(b.a, locking.Request{Tick: b.settling(1)}, locking.Settled)
+	b.wins(b.a, engine.Request{Tick: b.tick(0)})
+	b.gets(b.a, engine.Request{Tick: b.settling(1)}, engine.Settled)
 	s := b.state()
 	if n := len(s.Settled); n != 100 || s.Settled[0].Tick.Unix() != b.first.Unix()-2000+1 || !s.Settled[n-1].Tick.Equal(b.tick(1).At) {
 		b.Errorf("%d are kept: %v", n, s.Settled)

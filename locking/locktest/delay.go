@@ -4,12 +4,12 @@ import (
 	"fmt"
 	"time"
 
-	"github.com/cronclave/cronclave/locking"
+	"github.com/cronclave/cronclave/internal/lease/engine"
 )
 
 func delays() []theorem {
 	return []theorem{
-		{"ExpiredSlotStaysShutForTheDelay", delayAfterExpiry, queue},
+		{"ExpiredSlotStaysShutForTheDelay", delayAfterExpiry, queue}, // Promise: P3
 		{"ReleasedSlotIsOpenAtOnce", noDelayAfterRelease, queue},
 		{"DelayOfOneThatWaitedCounts", delayOfAWaiter, queue},
 		{"DelayOutlastsIdle", delayOutlastsIdle, queue},
@@ -19,10 +19,10 @@ func delays() []theorem {
 }
 
 func delayAfterExpiry(b *bench) {
-	r := locking.Request{Delay: time.Hour}
+	r := engine.Request{Delay: time.Hour}
 	held := b.wins(b.a, r)
 	b.expire(held)
-	a := b.gets(b.b, r, locking.Held)
+	a := b.gets(b.b, r, engine.Held)
 	if left := a.Until.Sub(b.now()); left < 50*time.Minute || left > time.Hour || a.Holder != "" {
 		b.Errorf("held by %q for %v", a.Holder, left)
 	}
@@ -31,30 +31,30 @@ func delayAfterExpiry(b *bench) {
 }
 
 func noDelayAfterRelease(b *bench) {
-	r := locking.Request{Delay: time.Hour, Slots: 2}
+	r := engine.Request{Delay: time.Hour, Slots: 2}
 	b.expire(b.wins(b.a, r))
 	second := b.wins(b.b, r)
 	if second.Slot() != 1 {
 		b.Errorf("slot %d, the other is shut", second.Slot())
 	}
-	b.gets(b.b, r, locking.Held)
+	b.gets(b.b, r, engine.Held)
 	b.release(second)
 	b.release(b.wins(b.b, r))
 }
 
 func delayOfAWaiter(b *bench) {
-	held := b.wins(b.a, locking.Request{})
-	next := b.linesUp(b.b, 1, locking.WithDelay(time.Hour))
+	held := b.wins(b.a, engine.Request{})
+	next := b.linesUp(b.b, 1, engine.WithDelay(time.Hour))
 	b.release(held)
 	b.expire(b.granted(next))
-	b.gets(b.a, locking.Request{Delay: time.Hour}, locking.Held)
+	b.gets(b.a, engine.Request{Delay: time.Hour}, engine.Held)
 }
 
 // The lock is remembered for as long as its slot is shut.
 func delayOutlastsIdle(b *bench) {
 	for slots := 1; slots <= 2; slots++ {
 		name := fmt.Sprint(lock, slots)
-		b.wins(b.a, locking.Request{Lock: name, Slots: slots, Delay: time.Hour})
+		b.wins(b.a, engine.Request{Lock: name, Slots: slots, Delay: time.Hour})
 		if left := b.rdb.PTTL(b.ctx, b.prefix+"{"+name+"}").Val(); left < time.Hour+long-time.Minute {
 			b.Errorf("%s is forgotten after %v", name, left)
 		}
@@ -62,21 +62,22 @@ func delayOutlastsIdle(b *bench) {
 }
 
 func delayPutBack(b *bench) {
-	l := b.wins(b.a, locking.Request{Lease: renewing, Delay: time.Hour})
+	l := b.wins(b.a, engine.Request{Lease: renewing, Delay: time.Hour})
 	b.forget()
 	b.heldAgain(l)
-	b.gets(b.b, locking.Request{Slots: 5}, locking.Unknown)
+	b.gets(b.b, engine.Request{Slots: 5}, engine.Unknown)
 	b.open()
-	b.gets(b.b, locking.Request{Slots: 5}, locking.Unknown)
+	b.gets(b.b, engine.Request{Slots: 5}, engine.Unknown)
 	b.expire(l)
-	b.gets(b.b, locking.Request{Delay: time.Hour}, locking.Held)
+	b.gets(b.b, engine.Request{Delay: time.Hour}, engine.Held)
 }
 
-// The lock was released by its last holder; that the next in line is dead is nobody's lease.
+// The lock was released by its last holder, so no delay follows, although the next in line is
+// dead: it never held a lease.
 func noDelayWithoutAHolder(b *bench) {
-	r := locking.Request{Delay: time.Hour}
+	r := engine.Request{Delay: time.Hour}
 	held := b.wins(b.a, r)
-	b.leaves(locking.WithDelay(time.Hour))
+	b.leaves(engine.WithDelay(time.Hour))
 	b.release(held)
 	rows := b.state().Rows
 	if len(rows) != 1 {

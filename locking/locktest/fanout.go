@@ -3,7 +3,7 @@ package locktest
 import (
 	"time"
 
-	"github.com/cronclave/cronclave/locking"
+	"github.com/cronclave/cronclave/internal/lease/engine"
 )
 
 func fanOut() []theorem {
@@ -12,16 +12,16 @@ func fanOut() []theorem {
 		{"FanOutNeedsNoFreeSlotOfItsOwnTickTwice", fanOutReleased, nothing},
 		{"FanOutThatBeganIsNeverSkippedNorLate", fanOutBegan, nothing},
 		{"SmallerPerTickOfARollOutCounts", fanOutSmaller, nothing},
-		{"SlotGivenBackOfAFanOutIsTheOnlyOneOpen", fanOutGivenBack, nothing},
+		{"SlotGivenBackOfAFanOutIsTheOnlyOneOpen", fanOutGivenBack, nothing}, // Promise: P1
 		{"SlotGivenBackOutOfTurnIsTheOnlyOneOpen", fanOutGivenBackOutOfTurn, nothing},
 	}
 }
 
 // share asks for one of three slots of a tick that two may have.
-func (b *bench) share(n int) locking.Request {
+func (b *bench) share(n int) engine.Request {
 	t := b.tick(n)
 	t.PerTick = 2
-	return locking.Request{Slots: 3, AnyLimit: true, Tick: t}
+	return engine.Request{Slots: 3, AnyLimit: true, Tick: t}
 }
 
 func perTick(b *bench) {
@@ -30,10 +30,10 @@ func perTick(b *bench) {
 	if first.Slot() != 0 || second.Slot() != 1 || second.Token() <= first.Token() {
 		b.Errorf("slots %d, %d, tokens %d, %d", first.Slot(), second.Slot(), first.Token(), second.Token())
 	}
-	b.gets(b.a, b.share(1), locking.Decided)
+	b.gets(b.a, b.share(1), engine.Decided)
 	b.release(first)
 	b.release(second)
-	b.gets(b.a, b.share(1), locking.Decided)
+	b.gets(b.a, b.share(1), engine.Decided)
 	b.wins(b.a, b.share(2))
 }
 
@@ -53,9 +53,9 @@ func fanOutBegan(b *bench) {
 	b.wins(b.a, b.share(2))
 	r := b.share(1)
 	r.Tick.IfHeld = "skipped"
-	b.gets(b.b, r, locking.Held)
+	b.gets(b.b, r, engine.Held)
 	r.Tick.Deadline, r.Tick.IfLate = b.now().Add(-time.Minute), "missed"
-	if a := b.gets(b.b, r, locking.Decided); a.Outcome != "granted" {
+	if a := b.gets(b.b, r, engine.Decided); a.Outcome != "granted" {
 		b.Errorf("decided as %q", a.Outcome)
 	}
 }
@@ -66,7 +66,7 @@ func fanOutSmaller(b *bench) {
 	r.Tick.PerTick = 3
 	b.wins(b.a, r)
 	b.wins(b.a, r)
-	b.gets(b.b, b.share(1), locking.Decided) // two are enough for this one
+	b.gets(b.b, b.share(1), engine.Decided) // two are enough for this one
 }
 
 func fanOutGivenBack(b *bench) {
@@ -92,16 +92,16 @@ func (b *bench) onlySlotOneIsOpen() {
 	b.Helper()
 	r := b.share(1)
 	r.Tick.IfHeld = "skipped"
-	blocker := b.wins(b.a, locking.Request{Slots: 2, AnyLimit: true, Permanent: true})
-	third := b.wins(b.a, locking.Request{Slots: 3, AnyLimit: true, Permanent: true})
-	other := b.wins(b.a, locking.Request{Slots: 3, AnyLimit: true, Permanent: true})
-	b.gets(b.b, r, locking.Held) // it ran in slot 0: never skipped
+	blocker := b.wins(b.a, engine.Request{Slots: 2, AnyLimit: true, Permanent: true})
+	third := b.wins(b.a, engine.Request{Slots: 3, AnyLimit: true, Permanent: true})
+	other := b.wins(b.a, engine.Request{Slots: 3, AnyLimit: true, Permanent: true})
+	b.gets(b.b, r, engine.Held) // it ran in slot 0: never skipped
 	b.release(blocker)
-	b.gets(b.b, r, locking.Held) // slot 0 had its grant
+	b.gets(b.b, r, engine.Held) // slot 0 had its grant
 	b.release(third)
 	b.release(other)
 	if l := b.wins(b.b, r); l.Slot() != 1 {
 		b.Errorf("slot %d was granted for a tick that it ran already", l.Slot())
 	}
-	b.gets(b.a, r, locking.Decided)
+	b.gets(b.a, r, engine.Decided)
 }

@@ -5,29 +5,29 @@ import (
 	"sync"
 	"time"
 
-	"github.com/cronclave/cronclave/locking"
+	"github.com/cronclave/cronclave/internal/lease/engine"
 )
 
 func fences() []theorem {
 	return []theorem{
-		{"FenceRefusesSmallerTokens", fenceRefuses, fenced},
-		{"FenceRefusesAHolderThatStoodStill", fenceHolders, fenced},
-		{"FencePassesInOneOrderWhoeverAsks", fenceRace, fenced},
-		{"FencesAndLocksOfOneNameAreApart", fenceApart, fenced},
-		{"FenceStaysUnlessEverybodyForgetsIt", fenceIdle, fenced},
-		{"FenceIsRememberedByItsWitness", fenceWitness, fenced},
-		{"FenceWithADamagedRecordLetsNobodyIn", fenceDamaged, fenced},
+		{"FenceRefusesSmallerTokens", fenceRefuses, fenced},         // Promise: P4
+		{"FenceRefusesAHolderThatStoodStill", fenceHolders, fenced}, // Promise: P4
+		{"FencePassesInOneOrderWhoeverAsks", fenceRace, fenced},     // Promise: P4
+		{"FencesAndLocksOfOneNameAreApart", fenceApart, fenced},     // Promise: P4
+		{"FenceStaysUnlessEverybodyForgetsIt", fenceIdle, fenced},   // Promise: P4
+		{"FenceIsRememberedByItsWitness", fenceWitness, fenced},     // Promise: P4
+		{"FenceWithADamagedRecordRefusesAll", fenceDamaged, fenced}, // Promise: P4
 	}
 }
 
 const (
 	resource = "reports"
 	fenceKey = "{reports}:fence"
-	greatest = locking.Token(1<<53 - 1)
+	greatest = engine.Token(1<<53 - 1)
 )
 
 // passes fails the test unless the token passes.
-func (b *bench) passes(f *locking.Fence, token locking.Token) {
+func (b *bench) passes(f *engine.Fence, token engine.Token) {
 	b.Helper()
 	if err := f.Pass(b.ctx, token); err != nil {
 		b.Fatalf("token %d: %v", token, err)
@@ -35,11 +35,11 @@ func (b *bench) passes(f *locking.Fence, token locking.Token) {
 }
 
 // refuses fails the test unless the token is stale after the newest.
-func (b *bench) refuses(f *locking.Fence, token, newest locking.Token) {
+func (b *bench) refuses(f *engine.Fence, token, newest engine.Token) {
 	b.Helper()
-	var stale *locking.StaleError
+	var stale *engine.StaleError
 	err := f.Pass(b.ctx, token)
-	if !errors.Is(err, locking.ErrStale) || !errors.As(err, &stale) || stale.Token != token || stale.Newest != newest {
+	if !errors.Is(err, engine.ErrStale) || !errors.As(err, &stale) || stale.Token != token || stale.Newest != newest {
 		b.Fatalf("token %d after %d: %v", token, newest, err)
 	}
 }
@@ -51,10 +51,10 @@ func fenceRefuses(b *bench) {
 	b.refuses(two, 6, 7)
 	b.refuses(two, 1, 7)
 	b.passes(two, 7) // a run and its retry by another process have one token
-	newest := locking.Token(b.now().UnixMicro())
+	newest := engine.Token(b.now().UnixMicro())
 	b.passes(two, newest)
 	b.refuses(one, newest-1, newest) // every digit counts
-	for _, f := range []*locking.Fence{b.client("newcomer").Fence(resource), b.a.Fence("{" + resource + "}")} {
+	for _, f := range []*engine.Fence{b.client("newcomer").Fence(resource), b.a.Fence("{" + resource + "}")} {
 		b.refuses(f, newest-1, newest)
 	}
 	b.passes(b.b.Fence("another"), 1)
@@ -62,27 +62,28 @@ func fenceRefuses(b *bench) {
 
 // The schedule that fences are for.
 func fenceHolders(b *bench) {
-	paused := b.wins(b.a, locking.Request{})
+	paused := b.wins(b.a, engine.Request{})
 	b.passes(b.a.Fence(resource), paused.Token())
 	b.expire(paused)
-	b.passes(b.b.Fence(resource), b.wins(b.b, locking.Request{}).Token())
-	var stale *locking.StaleError
+	b.passes(b.b.Fence(resource), b.wins(b.b, engine.Request{}).Token())
+	var stale *engine.StaleError
 	if err := b.a.Fence(resource).Pass(b.ctx, paused.Token()); !errors.As(err, &stale) || stale.Token != paused.Token() {
 		b.Errorf("a holder whose lease has ended: %v", err)
 	}
 }
 
-// Whoever asks at the same time: a token that has passed keeps out all smaller ones that are brought after that.
+// However many callers ask at the same time, a token that has passed keeps out all smaller ones that are brought
+// after that.
 func fenceRace(b *bench) {
 	const holders, turns = 8, 20
 	var mu sync.Mutex
-	var passed locking.Token
+	var passed engine.Token
 	var wg sync.WaitGroup
 	for h := range holders {
-		c := []*locking.Client{b.a, b.b}[h%2]
+		c := []*engine.Client{b.a, b.b}[h%2]
 		wg.Go(func() {
 			for turn := range turns {
-				token := locking.Token(1 + (turn*holders+h*7)%(holders*turns))
+				token := engine.Token(1 + (turn*holders+h*7)%(holders*turns))
 				mu.Lock()
 				before := passed
 				mu.Unlock()
@@ -90,7 +91,7 @@ func fenceRace(b *bench) {
 				switch {
 				case err == nil && token < before:
 					b.Errorf("token %d passed after %d had", token, before)
-				case err != nil && !errors.Is(err, locking.ErrStale):
+				case err != nil && !errors.Is(err, engine.ErrStale):
 					b.Error(err)
 				}
 				if mu.Lock(); err == nil {
@@ -105,29 +106,29 @@ func fenceRace(b *bench) {
 }
 
 func fenceApart(b *bench) {
-	held := b.wins(b.a, locking.Request{Lock: resource})
+	held := b.wins(b.a, engine.Request{Lock: resource})
 	b.passes(b.a.Fence(resource), 5)
-	b.gets(b.b, locking.Request{Lock: resource}, locking.Held)
+	b.gets(b.b, engine.Request{Lock: resource}, engine.Held)
 	b.release(held)
-	b.wins(b.b, locking.Request{Lock: resource})
+	b.wins(b.b, engine.Request{Lock: resource})
 	b.refuses(b.b.Fence(resource), 4, 5)
-	a := b.ask(b.a, locking.Request{Lock: fenceKey})
-	if a.Verdict != locking.Unknown || errors.Is(a.Err, locking.ErrUnknown) {
+	a := b.ask(b.a, engine.Request{Lock: fenceKey})
+	if a.Verdict != engine.Unknown || errors.Is(a.Err, engine.ErrUnknown) {
 		b.Errorf("a lock with the key of a fence: %q, %v", a.Verdict, a.Err)
 	}
 	for _, bad := range []string{"", "a}", "{a}{b}"} {
-		if err := b.a.Fence(bad).Pass(b.ctx, 5); err == nil || errors.Is(err, locking.ErrUnknown) {
+		if err := b.a.Fence(bad).Pass(b.ctx, 5); err == nil || errors.Is(err, engine.ErrUnknown) {
 			b.Errorf("resource %q: %v", bad, err)
 		}
 	}
-	for _, bad := range []locking.Token{0, -5, greatest + 1} {
-		if err := b.a.Fence(resource).Pass(b.ctx, bad); err == nil || errors.Is(err, locking.ErrUnknown) {
+	for _, bad := range []engine.Token{0, -5, greatest + 1} {
+		if err := b.a.Fence(resource).Pass(b.ctx, bad); err == nil || errors.Is(err, engine.ErrUnknown) {
 			b.Errorf("token %d: %v", bad, err)
 		}
 	}
 }
 
-// life is how long the server keeps the fence when nobody asks; 0 is for good.
+// life is how long the server keeps the fence when it is not asked for; 0 is for good.
 func (b *bench) life() time.Duration {
 	b.Helper()
 	d, err := b.rdb.PTTL(b.ctx, b.prefix+fenceKey).Result()
@@ -138,7 +139,7 @@ func (b *bench) life() time.Duration {
 }
 
 func fenceIdle(b *bench) {
-	short, longer, ever := b.a.Fence(resource, locking.ForgetAfter(long)), b.b.Fence(resource, locking.ForgetAfter(2*long)), b.a.Fence(resource)
+	short, longer, ever := b.a.Fence(resource, engine.ForgetAfter(long)), b.b.Fence(resource, engine.ForgetAfter(2*long)), b.a.Fence(resource)
 	b.passes(short, 3)
 	if d := b.life(); d == 0 || d > long {
 		b.Errorf("life %v, want at most %v", d, long)
@@ -151,7 +152,7 @@ func fenceIdle(b *bench) {
 	if err := b.rdb.PExpire(b.ctx, b.prefix+fenceKey, long/2).Err(); err != nil {
 		b.Fatal(err)
 	}
-	b.refuses(short, 2, 3) // who is refused asks, too
+	b.refuses(short, 2, 3) // a refused caller counts as one that asks, too
 	if d := b.life(); d <= long/2 {
 		b.Errorf("life %v although somebody has just asked", d)
 	}
@@ -160,12 +161,12 @@ func fenceIdle(b *bench) {
 	if d := b.life(); d != 0 {
 		b.Errorf("a fence that somebody wants for good lives %v", d)
 	}
-	if err := b.a.Fence("negative", locking.ForgetAfter(-1)).Pass(b.ctx, 1); err == nil {
+	if err := b.a.Fence("negative", engine.ForgetAfter(-1)).Pass(b.ctx, 1); err == nil {
 		b.Error("a negative time is taken")
 	}
 }
 
-// What nobody has seen who asks again is gone with the server's memory.
+// A token is gone with the server's memory if no client that asks again has seen it.
 func fenceWitness(b *bench) {
 	b.passes(b.a.Fence(resource), 9)
 	if err := b.rdb.Del(b.ctx, b.prefix+fenceKey).Err(); err != nil {
@@ -181,7 +182,7 @@ func fenceDamaged(b *bench) {
 		if err := b.rdb.Set(b.ctx, b.prefix+fenceKey, record, 0).Err(); err != nil {
 			b.Fatal(err)
 		}
-		if err := b.a.Fence(resource).Pass(b.ctx, greatest); err == nil || errors.Is(err, locking.ErrStale) {
+		if err := b.a.Fence(resource).Pass(b.ctx, greatest); err == nil || errors.Is(err, engine.ErrStale) {
 			b.Errorf("record %q: %v", record, err)
 		}
 	}
@@ -189,7 +190,7 @@ func fenceDamaged(b *bench) {
 	if err != nil {
 		b.Fatal(err)
 	}
-	if err := b.a.Fence(resource).Pass(b.ctx, greatest); err == nil || errors.Is(err, locking.ErrStale) {
+	if err := b.a.Fence(resource).Pass(b.ctx, greatest); err == nil || errors.Is(err, engine.ErrStale) {
 		b.Errorf("a record of another type: %v", err)
 	}
 }

@@ -4,28 +4,28 @@ import (
 	"fmt"
 	"time"
 
-	"github.com/cronclave/cronclave/locking"
+	"github.com/cronclave/cronclave/internal/lease/engine"
 )
 
 func forgetting() []theorem {
 	return []theorem{
-		{"ForgottenLockStaysClosedForOneLease", closedForOneLease, memory},
+		{"ForgottenLockStaysClosedForOneLease", closedForOneLease, memory}, // Promise: P3
 		{"NewcomerPassesNobodyWhenAClosedLockOpens", newcomerAfterClosing, memory},
-		{"NewcomerPassesNobodyOfACrowd", newcomerBehindCrowd, memory},
+		{"NewcomerPassesNobodyOfACrowd", newcomerBehindCrowd, memory}, // Promise: P3, P5
 		{"NewcomerIsServedBehindACrowdThatIsServed", newcomerBehindAll, memory},
 		{"LivingHolderPutsItsRowBack", putsBack, memory},
-		{"PutBackLosesToALaterGrant", putBackLoses, memory},
-		{"PutBackClosesTheLock", putBackCloses, memory},
-		{"PutBackOfALeaseThatEndedIsRefused", putBackEnded, memory},
-		{"PutBackIsComparedWithItsSlotNotWithTheFloor", putBackSlot, memory},
-		{"PutBackOfAnHeirTakesItsOrphan", putBackOfAnHeir, memory},
-		{"PutBackHasTheNewestAttempt", putBackOfAttempts, memory},
+		{"PutBackLosesToALaterGrant", putBackLoses, memory},                  // Promise: P3
+		{"PutBackClosesTheLock", putBackCloses, memory},                      // Promise: P3
+		{"PutBackOfALeaseThatEndedIsRefused", putBackEnded, memory},          // Promise: P3
+		{"PutBackIsComparedWithItsSlotNotWithTheFloor", putBackSlot, memory}, // Promise: P3
+		{"PutBackOfAnHeirTakesItsOrphan", putBackOfAnHeir, memory},           // Promise: P3, P5
+		{"PutBackHasTheNewestAttempt", putBackOfAttempts, memory},            // Promise: P3, P6
 		{"RenewalsOfABatchFareEachOnItsOwn", mixedRenewals, memory},
-		{"ForgottenTicksStayDecided", ticksStayDecided, memory},
+		{"ForgottenTicksStayDecided", ticksStayDecided, memory}, // Promise: P1
 		{"ManualRunDoesNotMakeAWitnessForgetTheLedger", manualRun, memory},
 		{"LostGrantOfAFanOutIsNotMadeTwice", lostGrant, memory},
 		{"LostGrantOfATickThatWasGivenBackIsNotMadeTwice", lostRegrant, memory},
-		{"GivenBackAfterALossItsSlotIsTheOnlyOneOpen", givenBackAfterLoss, memory},
+		{"GivenBackAfterALossItsSlotIsTheOnlyOneOpen", givenBackAfterLoss, memory}, // Promise: P1
 		{"ForgetfulReplyDoesNotTeachTheWitness", forgetfulReply, memory},
 		{"BacklogOfAForgottenLockIsStillGranted", forgottenBacklog, memory},
 	}
@@ -33,23 +33,23 @@ func forgetting() []theorem {
 
 func closedForOneLease(b *bench) {
 	const lease = 700 * time.Millisecond
-	l := b.wins(b.a, locking.Request{Lease: lease})
-	b.gets(b.b, locking.Request{}, locking.Held)
+	l := b.wins(b.a, engine.Request{Lease: lease})
+	b.gets(b.b, engine.Request{}, engine.Held)
 	b.release(l)
 	b.forget()
 	before := b.now()
 	for {
-		a := b.ask(b.b, locking.Request{Lease: lease})
-		if a.Verdict == locking.Closed {
+		a := b.ask(b.b, engine.Request{Lease: lease})
+		if a.Verdict == engine.Closed {
 			if left := a.Until.Sub(before); left < lease {
 				b.Fatalf("closed for %v only, the lease is %v", left, lease)
 			}
-			b.gets(b.a, locking.Request{}, locking.Closed)
-			b.gets(b.client("newcomer"), locking.Request{}, locking.Closed)
+			b.gets(b.a, engine.Request{}, engine.Closed)
+			b.gets(b.client("newcomer"), engine.Request{}, engine.Closed)
 			b.waitUntil(a.Until)
 			continue
 		}
-		b.wants(a, locking.Granted)
+		b.wants(a, engine.Granted)
 		if granted := time.UnixMicro(int64(a.Lease.Token())); granted.Before(before.Add(lease)) {
 			b.Fatalf("granted %v after the loss", granted.Sub(before))
 		}
@@ -58,13 +58,13 @@ func closedForOneLease(b *bench) {
 }
 
 func newcomerAfterClosing(b *bench) {
-	l := b.wins(b.a, locking.Request{})
+	l := b.wins(b.a, engine.Request{})
 	b.release(l)
 	b.forget()
-	b.gets(b.a, locking.Request{}, locking.Closed)
+	b.gets(b.a, engine.Request{}, engine.Closed)
 	b.leaves() // stays in line, and does not ask again
 	b.open()
-	b.gets(b.client("newcomer"), locking.Request{}, locking.Held)
+	b.gets(b.client("newcomer"), engine.Request{}, engine.Held)
 }
 
 // One script serves a hundred.
@@ -73,10 +73,10 @@ const servedAtOnce = 100
 // crowd has so many wait for slots that are all free.
 func (b *bench) crowd(n, slots int) {
 	b.Helper()
-	l := b.wins(b.a, locking.Request{Slots: slots})
+	l := b.wins(b.a, engine.Request{Slots: slots})
 	b.release(l)
 	b.forget()
-	b.gets(b.a, locking.Request{Slots: slots}, locking.Closed)
+	b.gets(b.a, engine.Request{Slots: slots}, engine.Closed)
 	say := b.lastWords(slots)
 	for i := range n {
 		say(fmt.Sprint("dead", i))
@@ -92,26 +92,26 @@ func newcomerBehindCrowd(b *bench) {
 	tick.IfHeld = "skipped"
 	b.set("digest", schedule)
 	b.setSince(b.first.Add(-time.Second))
-	r := locking.Request{Lock: lock, Slots: slots, Lease: long, Tick: tick}
-	b.wants(newcomer.Acquire(b.ctx, r), locking.Held) // and not settled
+	r := engine.Request{Lock: lock, Slots: slots, Lease: long, Tick: tick}
+	b.wants(newcomer.Acquire(b.ctx, r), engine.Held) // and not settled
 	if n := len(b.state().Rows); n != servedAtOnce {
 		b.Errorf("%d were served", n)
 	}
-	b.wins(newcomer, locking.Request{Slots: slots})
+	b.wins(newcomer, engine.Request{Slots: slots})
 	if n := b.inLine(); n != 0 {
 		b.Errorf("a newcomer has passed %d", n)
 	}
 }
 
-// After as many as one script serves there is nobody in line.
+// The line is empty after as many waiters as one script serves.
 func newcomerBehindAll(b *bench) {
 	const slots = servedAtOnce + 50
 	b.crowd(servedAtOnce, slots)
-	b.wins(b.client("newcomer"), locking.Request{Slots: slots})
+	b.wins(b.client("newcomer"), engine.Request{Slots: slots})
 }
 
 // heldAgain waits until a lease has a row again.
-func (b *bench) heldAgain(l *locking.Lease) locking.Row {
+func (b *bench) heldAgain(l *engine.Lease) engine.Row {
 	b.Helper()
 	for n := 2; ; n++ {
 		b.await(l.ID(), n)
@@ -126,7 +126,7 @@ func (b *bench) heldAgain(l *locking.Lease) locking.Row {
 func putsBack(b *bench) {
 	b.known()
 	b.runs(b.b, 0)
-	l := b.wins(b.a, locking.Request{ID: "one", Lease: renewing, Tick: b.tick(1), Trigger: "schedule", Memo: "memo\n"})
+	l := b.wins(b.a, engine.Request{ID: "one", Lease: renewing, Tick: b.tick(1), Trigger: "schedule", Memo: "memo\n"})
 	before := b.state().Rows[0]
 	b.forget()
 	after := b.heldAgain(l)
@@ -135,62 +135,62 @@ func putsBack(b *bench) {
 		b.Errorf("put back as %+v, was %+v", after, before)
 	}
 	b.open()
-	b.gets(b.client("newcomer"), locking.Request{}, locking.Held)
+	b.gets(b.client("newcomer"), engine.Request{}, engine.Held)
 	b.decided(b.b, 1, "")
 	b.release(l)
-	b.wins(b.b, locking.Request{})
+	b.wins(b.b, engine.Request{})
 }
 
 func putBackLoses(b *bench) {
-	l := b.wins(b.a, locking.Request{Lease: renewing})
+	l := b.wins(b.a, engine.Request{Lease: renewing})
 	b.forget()
-	other := b.wins(b.client("newcomer"), locking.Request{}) // it had not witnessed the lock
-	b.ends(l, locking.ErrLost)
+	other := b.wins(b.client("newcomer"), engine.Request{}) // it had not witnessed the lock
+	b.ends(l, engine.ErrLost)
 	if rows := b.state().Rows; len(rows) != 1 || rows[0].Token != other.Token() || other.Token() <= l.Token() {
 		b.Errorf("rows %+v", rows)
 	}
 }
 
 // One holder's renewal must not make the server look as if it knew all the others. The newcomer's grant hides from the
-// witness that the server has forgotten.
+// client that the server has forgotten.
 func putBackCloses(b *bench) {
-	r := locking.Request{Slots: 3, Lease: renewing}
+	r := engine.Request{Slots: 3, Lease: renewing}
 	b.release(b.wins(b.a, r))
 	b.wins(b.b, r)
 	l := b.wins(b.a, r)
 	b.forget()
-	b.wins(b.client("newcomer"), locking.Request{Slots: 3, Lease: renewing})
+	b.wins(b.client("newcomer"), engine.Request{Slots: 3, Lease: renewing})
 	b.heldAgain(l)
-	a := b.gets(b.client("another"), r, locking.Closed)
+	a := b.gets(b.client("another"), r, engine.Closed)
 	if left := a.Until.Sub(b.now()); left > renewing {
 		b.Errorf("closed for %v", left)
 	}
 }
 
 func putBackEnded(b *bench) {
-	l := b.wins(b.a, locking.Request{ID: "one", Lease: renewing, Trigger: "manual"})
+	l := b.wins(b.a, engine.Request{ID: "one", Lease: renewing, Trigger: "manual"})
 	renewal := b.renewal("one")
 	b.expire(l)
 	b.state() // its row makes room, and it becomes an orphan
 	if verdict, _ := b.again(renewal); verdict != "lost" {
 		b.Errorf("renewal of an orphan: %q", verdict)
 	}
-	if err := b.b.Bury(b.ctx, lock, "one"); err != nil {
+	if err := b.b.DeleteOrphans(b.ctx, lock, "one"); err != nil {
 		b.Fatal(err)
 	}
 	if verdict, _ := b.again(renewal); verdict != "lost" {
 		b.Errorf("renewal of a buried orphan: %q", verdict)
 	}
-	b.ends(l, locking.ErrLost)
+	b.ends(l, engine.ErrLost)
 }
 
 // A grant in another slot raises the floor; it does not make this lease stale.
 func putBackSlot(b *bench) {
-	r := locking.Request{Slots: 2, Lease: renewing}
-	first := b.wins(b.a, locking.Request{Slots: 2})
+	r := engine.Request{Slots: 2, Lease: renewing}
+	first := b.wins(b.a, engine.Request{Slots: 2})
 	second := b.wins(b.a, r)
 	b.forget()
-	other := b.wins(b.client("newcomer"), locking.Request{Slots: 2})
+	other := b.wins(b.client("newcomer"), engine.Request{Slots: 2})
 	row := b.heldAgain(second)
 	if row.Slot != second.Slot() || row.Token != second.Token() || other.Slot() != first.Slot() {
 		b.Errorf("put back %+v, other has slot %d", row, other.Slot())
@@ -198,19 +198,19 @@ func putBackSlot(b *bench) {
 }
 
 func mixedRenewals(b *bench) {
-	var leases []*locking.Lease
+	var leases []*engine.Lease
 	names := []string{"x", "y", "z"}
-	for _, a := range b.a.AcquireAll(b.ctx, []locking.Request{
+	for _, a := range b.a.AcquireAll(b.ctx, []engine.Request{
 		{Lock: names[0], Lease: renewing}, {Lock: names[1], Lease: renewing}, {Lock: names[2], Lease: renewing}}) {
-		b.wants(a, locking.Granted)
+		b.wants(a, engine.Granted)
 		leases = append(leases, a.Lease)
 	}
 	base := b.prefix + "{y}"
 	if err := b.rdb.Del(b.ctx, base).Err(); err != nil {
 		b.Fatal(err)
 	}
-	b.wins(b.client("newcomer"), locking.Request{Lock: "y"})
-	b.ends(leases[1], locking.ErrLost)
+	b.wins(b.client("newcomer"), engine.Request{Lock: "y"})
+	b.ends(leases[1], engine.ErrLost)
 	for _, i := range []int{0, 2} {
 		b.await(leases[i].ID(), 3)
 		if leases[i].Context().Err() != nil || leases[i].Remaining() <= 0 {
@@ -226,27 +226,27 @@ func ticksStayDecided(b *bench) {
 	b.runs(b.a, 4)
 	b.release(b.wins(b.a, b.share(6)))
 	b.forget()
-	b.gets(b.a, locking.Request{Tick: b.tick(2)}, locking.Closed)
+	b.gets(b.a, engine.Request{Tick: b.tick(2)}, engine.Closed)
 	b.open()
 	newcomer := b.client("newcomer")
 	for _, n := range []int{0, 1, 4} {
-		b.gets(newcomer, locking.Request{Tick: b.tick(n)}, locking.Decided)
+		b.gets(newcomer, engine.Request{Tick: b.tick(n)}, engine.Decided)
 	}
 	if l := b.wins(newcomer, b.share(6)); l.Slot() != 1 {
 		b.Errorf("slot %d was granted twice for one tick", l.Slot())
 	}
-	b.gets(newcomer, b.share(6), locking.Decided)
+	b.gets(newcomer, b.share(6), engine.Decided)
 }
 
 func manualRun(b *bench) {
 	b.known()
 	b.runs(b.a, 0)
 	b.runs(b.a, 4)
-	b.wins(b.a, locking.Request{Trigger: "manual", Permanent: true})
+	b.wins(b.a, engine.Request{Trigger: "manual", Permanent: true})
 	b.forget()
-	b.gets(b.a, locking.Request{Trigger: "manual", Permanent: true}, locking.Closed)
+	b.gets(b.a, engine.Request{Trigger: "manual", Permanent: true}, engine.Closed)
 	b.open()
-	b.gets(b.b, locking.Request{Tick: b.tick(4)}, locking.Decided)
+	b.gets(b.b, engine.Request{Tick: b.tick(4)}, engine.Decided)
 }
 
 // A failover that loses the last writes leaves a server that knows the tick, but not all of its grants.
@@ -260,29 +260,29 @@ func lostGrant(b *bench) {
 	later := b.snapshot()
 	b.release(b.wins(b.a, b.share(3)))
 	later()
-	b.gets(b.a, b.share(3), locking.Closed)
+	b.gets(b.a, b.share(3), engine.Closed)
 	b.open()
-	b.gets(b.b, b.share(3), locking.Decided)
+	b.gets(b.b, b.share(3), engine.Decided)
 	restore()
-	b.gets(b.a, b.share(1), locking.Closed)
+	b.gets(b.a, b.share(1), engine.Closed)
 	b.open()
-	b.gets(b.b, b.share(1), locking.Decided)
-	b.gets(b.b, b.share(3), locking.Decided)
+	b.gets(b.b, b.share(1), engine.Decided)
+	b.gets(b.b, b.share(3), engine.Decided)
 }
 
 func lostRegrant(b *bench) {
 	b.known()
 	b.runs(b.a, 0)
-	b.giveBack(b.wins(b.a, locking.Request{Tick: b.tick(1)}))
-	b.giveBack(b.wins(b.a, locking.Request{Tick: b.tick(3)}))
+	b.giveBack(b.wins(b.a, engine.Request{Tick: b.tick(1)}))
+	b.giveBack(b.wins(b.a, engine.Request{Tick: b.tick(3)}))
 	restore := b.snapshot()
 	b.runs(b.a, 1)
 	b.runs(b.a, 3)
 	restore()
-	b.gets(b.a, locking.Request{Tick: b.tick(1)}, locking.Closed)
+	b.gets(b.a, engine.Request{Tick: b.tick(1)}, engine.Closed)
 	b.open()
 	for _, n := range []int{1, 3} {
-		b.gets(b.b, locking.Request{Tick: b.tick(n)}, locking.Decided)
+		b.gets(b.b, engine.Request{Tick: b.tick(n)}, engine.Decided)
 	}
 }
 
@@ -294,8 +294,8 @@ func forgetfulReply(b *bench) {
 	b.release(b.wins(b.a, b.share(4)))
 	restore()
 	ahead := b.now().Truncate(time.Second).Add(time.Hour)
-	b.gets(b.a, locking.Request{Tick: &locking.Tick{At: ahead, Previous: ahead.Add(-time.Second), Schedule: schedule}}, locking.Early)
-	b.gets(b.a, b.share(4), locking.Closed)
+	b.gets(b.a, engine.Request{Tick: &engine.Tick{At: ahead, Previous: ahead.Add(-time.Second), Schedule: schedule}}, engine.Early)
+	b.gets(b.a, b.share(4), engine.Closed)
 	b.open()
 	if l := b.wins(b.b, b.share(4)); l.Slot() != 1 {
 		b.Errorf("slot %d was granted twice for one tick", l.Slot())
@@ -307,12 +307,12 @@ func forgottenBacklog(b *bench) {
 	b.runs(b.a, 1)
 	b.runs(b.a, 0)
 	b.forget()
-	b.gets(b.a, locking.Request{Tick: b.tick(2)}, locking.Closed)
+	b.gets(b.a, engine.Request{Tick: b.tick(2)}, engine.Closed)
 	b.open()
 	for n := 2; n < 5; n++ { // ticks that waited while Redis was away
 		b.runs(b.a, n)
 	}
-	b.gets(b.a, locking.Request{Tick: b.tick(1)}, locking.Decided)
+	b.gets(b.a, engine.Request{Tick: b.tick(1)}, engine.Decided)
 }
 
 // The server has lost that the tick was decided, but knows of its first grant, which is given back then.
@@ -323,14 +323,14 @@ func givenBackAfterLoss(b *bench) {
 	restore := b.snapshot()
 	b.wins(b.b, b.share(1))
 	restore()
-	b.gets(b.b, b.share(2), locking.Closed)
+	b.gets(b.b, b.share(2), engine.Closed)
 	b.giveBack(first)
 	b.open()
-	blocker := b.wins(b.a, locking.Request{Slots: 3, AnyLimit: true, Permanent: true})
-	b.gets(b.a, b.share(1), locking.Held) // the other slot ran it
+	blocker := b.wins(b.a, engine.Request{Slots: 3, AnyLimit: true, Permanent: true})
+	b.gets(b.a, b.share(1), engine.Held) // the other slot ran it
 	b.release(blocker)
 	if l := b.wins(b.a, b.share(1)); l.Slot() != first.Slot() {
 		b.Errorf("slot %d was granted twice for one tick", l.Slot())
 	}
-	b.gets(b.a, b.share(1), locking.Decided)
+	b.gets(b.a, b.share(1), engine.Decided)
 }

@@ -7,18 +7,18 @@ import (
 	"strings"
 	"time"
 
-	"github.com/cronclave/cronclave/locking"
+	"github.com/cronclave/cronclave/internal/lease/engine"
 )
 
 func granting() []theorem {
 	return []theorem{
 		{"HeldLockTellsWhoAndUntilWhen", heldLockTells, nothing},
-		{"EarlyClaimIsToldHowLong", earlyClaim, nothing},
+		{"EarlyClaimIsToldHowLong", earlyClaim, nothing}, // Promise: P2
 		{"EarlyClaimAnnouncesItsSchedule", earlyAnnouncement, nothing},
-		{"NoTickIsGrantedBeforeItsInstantWhateverTheClaimantSays", neverBeforeTheTick, nothing},
+		{"NoTickIsGrantedBeforeItsInstantWhateverTheClaimantSays", neverBeforeTheTick, nothing}, // Promise: P2
 		{"LateRequestIsRefused", lateRequest, nothing},
 		{"SameIDGivesSameGrant", sameID, nothing},
-		{"ReleasedIDStaysDead", releasedID, nothing},
+		{"ReleasedIDStaysDead", releasedID, nothing}, // Promise: P3
 		{"EndedLeaseIsNotGrantedAgainToItsID", endedLease, nothing},
 		{"SlowRenewalDoesNotReviveAReleasedLease", slowRenewal, nothing},
 		{"ReleaseOfALostLeaseSaysSo", releaseOfALostLease, nothing},
@@ -33,30 +33,30 @@ func granting() []theorem {
 }
 
 func heldLockTells(b *bench) {
-	l := b.wins(b.a, locking.Request{})
-	a := b.gets(b.b, locking.Request{}, locking.Held)
+	l := b.wins(b.a, engine.Request{})
+	a := b.gets(b.b, engine.Request{}, engine.Held)
 	row := b.state().Rows[0]
 	if a.Holder != "a" || !b.same(a.Until, row.Expiry) || a.Lease != nil {
 		b.Errorf("held by %q until %v, want a until %v", a.Holder, a.Until, row.Expiry)
 	}
 	b.release(l)
-	b.wins(b.b, locking.Request{})
+	b.wins(b.b, engine.Request{})
 }
 
 func earlyClaim(b *bench) {
 	at := b.now().Truncate(time.Second).Add(2 * time.Second)
-	b.look(b.a, locking.LookRequest{Permanent: true, Schedule: schedule})
-	r := locking.Request{Tick: &locking.Tick{At: at, Previous: at.Add(-time.Second), Schedule: schedule}}
-	if a := b.gets(b.a, r, locking.Early); !a.Until.Equal(at) {
+	b.look(b.a, engine.InspectRequest{Permanent: true, Schedule: schedule})
+	r := engine.Request{Tick: &engine.Tick{At: at, Previous: at.Add(-time.Second), Schedule: schedule}}
+	if a := b.gets(b.a, r, engine.Early); !a.Until.Equal(at) {
 		b.Fatalf("early until %v, want %v", a.Until, at)
 	}
 	for {
 		a := b.ask(b.a, r)
-		if a.Verdict == locking.Early {
+		if a.Verdict == engine.Early {
 			b.waitUntil(a.Until)
 			continue
 		}
-		b.wants(a, locking.Granted)
+		b.wants(a, engine.Granted)
 		if granted := time.UnixMicro(int64(a.Lease.Token())); granted.Before(at) {
 			b.Fatalf("granted at %v, before %v", granted, at)
 		}
@@ -68,28 +68,28 @@ func earlyClaim(b *bench) {
 func earlyAnnouncement(b *bench) {
 	for _, schedule := range []string{"new", "edited"} {
 		at := b.now().Truncate(time.Second).Add(2 * time.Second)
-		tick := &locking.Tick{At: at, Previous: at.Add(-time.Second), Schedule: schedule}
-		b.gets(b.a, locking.Request{Tick: tick}, locking.Early)
-		before := &locking.Tick{At: at.Add(-4 * time.Second), Previous: at.Add(-5 * time.Second), Schedule: schedule}
-		b.gets(b.b, locking.Request{Tick: before}, locking.Decided)
-		a := b.ask(b.b, locking.Request{Tick: tick})
-		for ; a.Verdict == locking.Early; a = b.ask(b.b, locking.Request{Tick: tick}) {
+		tick := &engine.Tick{At: at, Previous: at.Add(-time.Second), Schedule: schedule}
+		b.gets(b.a, engine.Request{Tick: tick}, engine.Early)
+		before := &engine.Tick{At: at.Add(-4 * time.Second), Previous: at.Add(-5 * time.Second), Schedule: schedule}
+		b.gets(b.b, engine.Request{Tick: before}, engine.Decided)
+		a := b.ask(b.b, engine.Request{Tick: tick})
+		for ; a.Verdict == engine.Early; a = b.ask(b.b, engine.Request{Tick: tick}) {
 			b.waitUntil(a.Until)
 		}
-		b.wants(a, locking.Granted)
+		b.wants(a, engine.Granted)
 		b.release(a.Lease)
 	}
 }
 
 func neverBeforeTheTick(b *bench) {
 	at := b.now().Truncate(time.Second).Add(time.Hour)
-	b.gets(b.a, locking.Request{Tick: &locking.Tick{
+	b.gets(b.a, engine.Request{Tick: &engine.Tick{
 		At: at, Previous: at.Add(-time.Second), Schedule: schedule, NotBefore: at.Add(-2 * time.Hour),
-	}}, locking.Early)
+	}}, engine.Early)
 }
 
 func lateRequest(b *bench) {
-	b.release(b.wins(b.a, locking.Request{ID: "first"}))
+	b.release(b.wins(b.a, engine.Request{ID: "first"}))
 	args := slices.Clone(b.await("first", 1))
 	for i := range args {
 		if s, ok := args[i].(string); ok {
@@ -107,13 +107,13 @@ func lateRequest(b *bench) {
 
 func sameID(b *bench) {
 	b.known()
-	r := locking.Request{ID: "one", Slots: 2, AnyLimit: true, Tick: b.tick(1)}
+	r := engine.Request{ID: "one", Slots: 2, AnyLimit: true, Tick: b.tick(1)}
 	first := b.wins(b.a, r)
 	if again := b.wins(b.a, r); again != first {
 		b.Error("asked again, the client made a second lease of the same grant")
 	}
 	other := b.wins(b.b, r)
-	if other.Token() != first.Token() || other.Slot() != first.Slot() || !other.Tick().Equal(first.Tick()) || other.Attempt() != 1 {
+	if other.Token() != first.Token() || other.Slot() != first.Slot() || !engine.RunOf(other).Tick().Equal(engine.RunOf(first).Tick()) || engine.RunOf(other).Attempt() != 1 {
 		b.Errorf("granted slot %d, token %d, then slot %d, token %d", first.Slot(), first.Token(), other.Slot(), other.Token())
 	}
 	if n := len(b.state().Rows); n != 1 {
@@ -122,29 +122,29 @@ func sameID(b *bench) {
 }
 
 func releasedID(b *bench) {
-	b.release(b.wins(b.a, locking.Request{ID: "one"}))
-	for _, c := range []*locking.Client{b.a, b.b} {
-		if a := b.gets(c, locking.Request{ID: "one"}, locking.Unknown); !errors.Is(a.Err, locking.ErrReleased) || errors.Is(a.Err, locking.ErrUnknown) {
+	b.release(b.wins(b.a, engine.Request{ID: "one"}))
+	for _, c := range []*engine.Client{b.a, b.b} {
+		if a := b.gets(c, engine.Request{ID: "one"}, engine.Unknown); !errors.Is(a.Err, engine.ErrReleased) || errors.Is(a.Err, engine.ErrUnknown) {
 			b.Errorf("a released id got %v", a.Err)
 		}
 	}
-	b.wins(b.a, locking.Request{ID: "two"})
+	b.wins(b.a, engine.Request{ID: "two"})
 }
 
 func endedLease(b *bench) {
 	b.known()
-	l := b.wins(b.a, locking.Request{ID: "one", Tick: b.tick(1)})
+	l := b.wins(b.a, engine.Request{ID: "one", Tick: b.tick(1)})
 	b.expire(l)
-	b.gets(b.b, locking.Request{ID: "one", Tick: b.tick(1)}, locking.Decided)
-	plain := b.wins(b.a, locking.Request{ID: "two"})
+	b.gets(b.b, engine.Request{ID: "one", Tick: b.tick(1)}, engine.Decided)
+	plain := b.wins(b.a, engine.Request{ID: "two"})
 	b.expire(plain)
-	if next := b.wins(b.b, locking.Request{ID: "two"}); next.Token() <= plain.Token() {
+	if next := b.wins(b.b, engine.Request{ID: "two"}); next.Token() <= plain.Token() {
 		b.Errorf("token %d after %d", next.Token(), plain.Token())
 	}
 }
 
 func slowRenewal(b *bench) {
-	l := b.wins(b.a, locking.Request{ID: "one", Lease: renewing})
+	l := b.wins(b.a, engine.Request{ID: "one", Lease: renewing})
 	renewal := b.renewal("one")
 	if verdict, _ := b.again(renewal); verdict != "renewed" {
 		b.Fatalf("renewal sent again: %q", verdict)
@@ -154,24 +154,24 @@ func slowRenewal(b *bench) {
 	if verdict, _ := b.again(renewal); verdict != "lost" {
 		b.Errorf("renewal after the release: %q", verdict)
 	}
-	b.wins(b.b, locking.Request{})
+	b.wins(b.b, engine.Request{})
 }
 
 func releaseOfALostLease(b *bench) {
-	l := b.wins(b.a, locking.Request{})
+	l := b.wins(b.a, engine.Request{})
 	b.expire(l)
-	b.wins(b.b, locking.Request{})
-	if err := l.Release(b.ctx); !errors.Is(err, locking.ErrLost) {
+	b.wins(b.b, engine.Request{})
+	if err := l.Release(b.ctx); !errors.Is(err, engine.ErrLost) {
 		b.Errorf("release: %v, want ErrLost", err)
 	}
 	if !b.onQuorum() { // where the keeper may have heard of it before
-		b.ends(l, locking.ErrReleased)
+		b.ends(l, engine.ErrReleased)
 	}
-	b.gets(b.a, locking.Request{}, locking.Held)
+	b.gets(b.a, engine.Request{}, engine.Held)
 }
 
 func repeatedRelease(b *bench) {
-	l := b.wins(b.a, locking.Request{ID: "one"})
+	l := b.wins(b.a, engine.Request{ID: "one"})
 	if b.onQuorum() {
 		b.everywhere(l)
 	}
@@ -183,14 +183,14 @@ func repeatedRelease(b *bench) {
 }
 
 func lowestSlot(b *bench) {
-	r := locking.Request{Slots: 3}
-	leases := []*locking.Lease{b.wins(b.a, r), b.wins(b.b, r), b.wins(b.a, r)}
+	r := engine.Request{Slots: 3}
+	leases := []*engine.Lease{b.wins(b.a, r), b.wins(b.b, r), b.wins(b.a, r)}
 	for want, l := range leases {
 		if l.Slot() != want {
 			b.Errorf("slot %d, want %d", l.Slot(), want)
 		}
 	}
-	b.gets(b.a, r, locking.Held)
+	b.gets(b.a, r, engine.Held)
 	b.release(leases[1])
 	if l := b.wins(b.b, r); l.Slot() != 1 {
 		b.Errorf("slot %d, want 1", l.Slot())
@@ -198,32 +198,32 @@ func lowestSlot(b *bench) {
 }
 
 func limitMismatch(b *bench) {
-	b.wins(b.a, locking.Request{Slots: 2})
-	if a := b.gets(b.b, locking.Request{Slots: 3}, locking.Unknown); !errors.Is(a.Err, locking.ErrLimit) || errors.Is(a.Err, locking.ErrUnknown) {
+	b.wins(b.a, engine.Request{Slots: 2})
+	if a := b.gets(b.b, engine.Request{Slots: 3}, engine.Unknown); !errors.Is(a.Err, engine.ErrLimit) || errors.Is(a.Err, engine.ErrUnknown) {
 		b.Errorf("another limit got %v", a.Err)
 	}
-	b.gets(b.b, locking.Request{Slots: 1, AnyLimit: true}, locking.Held)
-	b.wins(b.b, locking.Request{Slots: 3, AnyLimit: true})
+	b.gets(b.b, engine.Request{Slots: 1, AnyLimit: true}, engine.Held)
+	b.wins(b.b, engine.Request{Slots: 3, AnyLimit: true})
 }
 
 func abstainer(b *bench) {
-	b.gets(b.a, locking.Request{Abstain: true}, locking.Held)
+	b.gets(b.a, engine.Request{Abstain: true}, engine.Held)
 	b.known()
-	b.gets(b.a, locking.Request{Abstain: true, Tick: b.tick(1)}, locking.Held)
-	b.wins(b.b, locking.Request{Tick: b.tick(1)})
+	b.gets(b.a, engine.Request{Abstain: true, Tick: b.tick(1)}, engine.Held)
+	b.wins(b.b, engine.Request{Tick: b.tick(1)})
 }
 
 func rowsTell(b *bench) {
 	b.known()
 	memo := "first line\n\nthird; 5 4 done x\n"
-	l := b.wins(b.a, locking.Request{ID: "id", Slots: 2, AnyLimit: true, Tick: b.tick(1), Trigger: "schedule", Memo: memo})
+	l := b.wins(b.a, engine.Request{ID: "id", Slots: 2, AnyLimit: true, Tick: b.tick(1), Trigger: "schedule", Memo: memo})
 	rows := b.state().Rows
 	if len(rows) != 1 {
 		b.Fatalf("%d rows", len(rows))
 	}
 	expiry := rows[0].Expiry
 	rows[0].Expiry = time.Time{}
-	want := locking.Row{ID: "id", Owner: "a", Slot: 0, Token: l.Token(), Length: long, Tick: b.tick(1).At, Attempt: 1,
+	want := engine.Row{ID: "id", Owner: "a", Slot: 0, Token: l.Token(), Length: long, Tick: b.tick(1).At, Attempt: 1,
 		Trigger: "schedule", Memo: memo}
 	if rows[0] != want {
 		b.Errorf("row %+v, want %+v", rows[0], want)
@@ -235,17 +235,17 @@ func rowsTell(b *bench) {
 
 func hashTags(b *bench) {
 	for _, name := range []string{"{orders}", "{orders}:archive", "shop:{orders}:archive", "plain:name"} {
-		l := b.wins(b.a, locking.Request{Lock: name})
-		b.gets(b.b, locking.Request{Lock: name}, locking.Held)
+		l := b.wins(b.a, engine.Request{Lock: name})
+		b.gets(b.b, engine.Request{Lock: name}, engine.Held)
 		b.release(l)
 	}
 	for _, name := range []string{"", "a{b", "a}b", "{}", "{a}{b}", "{a{b}}", "}a{", "{orders}:ledger", "{orders}:dead:x"} {
-		a := b.b.Acquire(b.ctx, locking.Request{Lock: name})
-		b.wants(a, locking.Unknown)
-		if a.Err == nil || errors.Is(a.Err, locking.ErrUnknown) {
+		a := b.b.Acquire(b.ctx, engine.Request{Lock: name})
+		b.wants(a, engine.Unknown)
+		if a.Err == nil || errors.Is(a.Err, engine.ErrUnknown) {
 			b.Errorf("lock %q: %v", name, a.Err)
 		}
-		if s := b.b.Look(b.ctx, []locking.LookRequest{{Lock: name}})[0]; s.Err == nil || errors.Is(s.Err, locking.ErrUnknown) {
+		if s := b.b.Inspect(b.ctx, []engine.InspectRequest{{Lock: name}})[0]; s.Err == nil || errors.Is(s.Err, engine.ErrUnknown) {
 			b.Errorf("look at %q: %v", name, s.Err)
 		}
 	}
@@ -262,17 +262,17 @@ func thousandRows(b *bench) {
 		b.Fatal(err)
 	}
 	b.set("longest", long.Microseconds())
-	leases := map[int]*locking.Lease{}
+	leases := map[int]*engine.Lease{}
 	for range granted {
-		l := b.wins(b.a, locking.Request{Slots: rows})
+		l := b.wins(b.a, engine.Request{Slots: rows})
 		leases[l.Slot()] = l
 	}
-	b.gets(b.b, locking.Request{Slots: rows}, locking.Held)
+	b.gets(b.b, engine.Request{Slots: rows}, engine.Held)
 	if n := len(b.state().Rows); len(leases) != granted || n != rows {
 		b.Errorf("%d slots granted, %d rows held", len(leases), n)
 	}
 	b.release(leases[rows-3])
-	if l := b.wins(b.b, locking.Request{Slots: rows}); l.Slot() != rows-3 {
+	if l := b.wins(b.b, engine.Request{Slots: rows}); l.Slot() != rows-3 {
 		b.Errorf("slot %d, want %d", l.Slot(), rows-3)
 	}
 }

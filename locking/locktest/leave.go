@@ -3,13 +3,13 @@ package locktest
 import (
 	"errors"
 
-	"github.com/cronclave/cronclave/locking"
+	"github.com/cronclave/cronclave/internal/lease/engine"
 )
 
 // leave ends a lease whose run others are to carry on.
-func (b *bench) leave(l *locking.Lease) {
+func (b *bench) leave(l *engine.Lease) {
 	b.Helper()
-	if err := l.Leave(b.ctx, l.Attempt()); err != nil {
+	if err := engine.RunOf(l).HandOver(b.ctx, engine.RunOf(l).Attempt()); err != nil {
 		b.Errorf("leave: %v", err)
 	}
 }
@@ -25,17 +25,17 @@ func (b *bench) orphanOf(id string, attempt int) {
 
 func left(b *bench) {
 	b.known()
-	l := b.wins(b.a, locking.Request{ID: "left", Tick: b.tick(1), Trigger: "schedule", Memo: "note"})
+	l := b.wins(b.a, engine.Request{ID: "left", Tick: b.tick(1), Trigger: "schedule", Memo: "note"})
 	b.leave(l)
 	b.orphanOf("left", 1)
-	b.gets(b.a, locking.Request{ID: "left", Tick: b.tick(1), Trigger: "schedule"}, locking.Unknown)
+	b.gets(b.a, engine.Request{ID: "left", Tick: b.tick(1), Trigger: "schedule"}, engine.Unknown)
 	heir := b.wins(b.b, adoption("left"))
-	if heir.Attempt() != 2 || heir.Token() <= l.Token() || !heir.Tick().Equal(l.Tick()) {
-		b.Errorf("adopted as attempt %d, token %d, tick %v", heir.Attempt(), heir.Token(), heir.Tick())
+	if engine.RunOf(heir).Attempt() != 2 || heir.Token() <= l.Token() || !engine.RunOf(heir).Tick().Equal(engine.RunOf(l).Tick()) {
+		b.Errorf("adopted as attempt %d, token %d, tick %v", engine.RunOf(heir).Attempt(), heir.Token(), engine.RunOf(heir).Tick())
 	}
 	b.release(heir)
 	b.decided(b.a, 1, "granted")
-	plain := b.wins(b.a, locking.Request{})
+	plain := b.wins(b.a, engine.Request{})
 	b.leave(plain)
 	if s := b.state(); len(s.Orphans)+len(s.Rows) != 0 {
 		b.Errorf("a lease without a trigger has left %+v", s)
@@ -46,7 +46,7 @@ func leftAfterItsLease(b *bench) {
 	b.known()
 	l := b.died("lost", 1)
 	b.orphanOf("lost", 1)
-	if err := l.Leave(b.ctx, 1); err != nil && !errors.Is(err, locking.ErrLost) {
+	if err := engine.RunOf(l).HandOver(b.ctx, 1); err != nil && !errors.Is(err, engine.ErrLost) {
 		b.Error(err)
 	}
 	b.orphanOf("lost", 1)
@@ -57,7 +57,7 @@ func leftTooLate(b *bench) {
 	b.known()
 	l := b.died("lost", 1)
 	heir := b.wins(b.b, adoption("lost"))
-	_ = l.Leave(b.ctx, 1)
+	_ = engine.RunOf(l).HandOver(b.ctx, 1)
 	if s := b.state(); len(s.Orphans) != 0 || len(s.Rows) != 1 || s.Rows[0].ID != heir.ID() {
 		b.Errorf("rows %+v, orphans %+v", s.Rows, s.Orphans)
 	}
@@ -70,43 +70,43 @@ func heirLeaves(b *bench) {
 	r.ID = "heir"
 	b.leave(b.wins(b.b, r))
 	b.orphanOf("heir", 2)
-	if l := b.wins(b.a, adoption("heir")); l.Attempt() != 3 {
-		b.Errorf("attempt %d", l.Attempt())
+	if l := b.wins(b.a, adoption("heir")); engine.RunOf(l).Attempt() != 3 {
+		b.Errorf("attempt %d", engine.RunOf(l).Attempt())
 	}
 }
 
 func nextAttempt(b *bench) {
 	b.known()
-	l := b.wins(b.a, locking.Request{ID: "tries", Tick: b.tick(1), Trigger: "schedule"})
-	if n, err := l.NextAttempt(b.ctx); n != 2 || err != nil {
+	l := b.wins(b.a, engine.Request{ID: "tries", Tick: b.tick(1), Trigger: "schedule"})
+	if n, err := engine.RunOf(l).NextAttempt(b.ctx); n != 2 || err != nil {
 		b.Fatalf("attempt %d, %v", n, err)
 	}
-	if s := b.state(); l.Attempt() != 2 || len(s.Rows) != 1 || s.Rows[0].Attempt != 2 {
-		b.Errorf("attempt %d, rows %+v", l.Attempt(), s.Rows)
+	if s := b.state(); engine.RunOf(l).Attempt() != 2 || len(s.Rows) != 1 || s.Rows[0].Attempt != 2 {
+		b.Errorf("attempt %d, rows %+v", engine.RunOf(l).Attempt(), s.Rows)
 	}
 	b.expire(l)
 	b.orphanOf("tries", 2)
-	if heir := b.wins(b.b, adoption("tries")); heir.Attempt() != 3 {
-		b.Errorf("the heir's attempt is %d", heir.Attempt())
+	if heir := b.wins(b.b, adoption("tries")); engine.RunOf(heir).Attempt() != 3 {
+		b.Errorf("the heir's attempt is %d", engine.RunOf(heir).Attempt())
 	}
 }
 
-// leftBeforeItsAttempt: an attempt that was acknowledged and has never begun is the heir's.
+// leftBeforeItsAttempt: an attempt that was acknowledged and has never begun goes to the recovery.
 func leftBeforeItsAttempt(b *bench) {
 	b.known()
-	l := b.wins(b.a, locking.Request{ID: "tries", Tick: b.tick(1), Trigger: "schedule"})
-	if n, err := l.NextAttempt(b.ctx); n != 2 || err != nil {
+	l := b.wins(b.a, engine.Request{ID: "tries", Tick: b.tick(1), Trigger: "schedule"})
+	if n, err := engine.RunOf(l).NextAttempt(b.ctx); n != 2 || err != nil {
 		b.Fatalf("attempt %d, %v", n, err)
 	}
-	if err := l.Leave(b.ctx, 1); err != nil {
+	if err := engine.RunOf(l).HandOver(b.ctx, 1); err != nil {
 		b.Error(err)
 	}
 	b.orphanOf("tries", 1)
 	heir := b.wins(b.b, adoption("tries"))
-	if heir.Attempt() != 2 {
-		b.Errorf("the recovery's attempt is %d", heir.Attempt())
+	if engine.RunOf(heir).Attempt() != 2 {
+		b.Errorf("the recovery's attempt is %d", engine.RunOf(heir).Attempt())
 	}
-	if err := heir.Leave(b.ctx, 1); err != nil { // a grant that never began would be given back
+	if err := engine.RunOf(heir).HandOver(b.ctx, 1); err != nil { // a grant that never began would be given back
 		b.Error(err)
 	}
 	b.orphanOf(heir.ID(), 2)
@@ -115,13 +115,13 @@ func leftBeforeItsAttempt(b *bench) {
 // leftAfterItsAttemptWasSeen: the lease has ended, and others may have recorded the attempt that the orphan has.
 func leftAfterItsAttemptWasSeen(b *bench) {
 	b.known()
-	l := b.wins(b.a, locking.Request{ID: "tries", Tick: b.tick(1), Trigger: "schedule"})
-	if n, err := l.NextAttempt(b.ctx); n != 2 || err != nil {
+	l := b.wins(b.a, engine.Request{ID: "tries", Tick: b.tick(1), Trigger: "schedule"})
+	if n, err := engine.RunOf(l).NextAttempt(b.ctx); n != 2 || err != nil {
 		b.Fatalf("attempt %d, %v", n, err)
 	}
 	b.expire(l)
 	b.orphanOf("tries", 2)
-	_ = l.Leave(b.ctx, 1)
+	_ = engine.RunOf(l).HandOver(b.ctx, 1)
 	b.orphanOf("tries", 2)
 }
 
@@ -130,28 +130,28 @@ func attemptBesideRecovery(b *bench) {
 	b.known()
 	l := b.died("dead", 1)
 	b.orphanOf("dead", 1)
-	if n, err := l.NextAttempt(b.ctx); !errors.Is(err, locking.ErrLost) {
+	if n, err := engine.RunOf(l).NextAttempt(b.ctx); !errors.Is(err, engine.ErrLost) {
 		b.Errorf("attempt %d, %v", n, err)
 	}
-	b.ends(l, locking.ErrLost)
+	b.ends(l, engine.ErrLost)
 	heir := b.wins(b.b, adoption("dead"))
-	if s := b.state(); heir.Attempt() != 2 || len(s.Rows) != 1 || s.Rows[0].Attempt != 2 {
-		b.Errorf("the heir's attempt is %d, rows %+v", heir.Attempt(), s.Rows)
+	if s := b.state(); engine.RunOf(heir).Attempt() != 2 || len(s.Rows) != 1 || s.Rows[0].Attempt != 2 {
+		b.Errorf("the heir's attempt is %d, rows %+v", engine.RunOf(heir).Attempt(), s.Rows)
 	}
 }
 
 func putBackOfAttempts(b *bench) {
 	b.known()
-	l := b.wins(b.a, locking.Request{ID: "tries", Lease: renewing, Tick: b.tick(1), Trigger: "schedule"})
-	if _, err := l.NextAttempt(b.ctx); err != nil {
+	l := b.wins(b.a, engine.Request{ID: "tries", Lease: renewing, Tick: b.tick(1), Trigger: "schedule"})
+	if _, err := engine.RunOf(l).NextAttempt(b.ctx); err != nil {
 		b.Fatal(err)
 	}
 	b.forget()
-	if row := b.heldAgain(l); row.Attempt != 2 || l.Attempt() != 2 {
+	if row := b.heldAgain(l); row.Attempt != 2 || engine.RunOf(l).Attempt() != 2 {
 		b.Errorf("put back as %+v", row)
 	}
 	b.forget()
-	if n, err := l.NextAttempt(b.ctx); n != 3 || err != nil {
+	if n, err := engine.RunOf(l).NextAttempt(b.ctx); n != 3 || err != nil {
 		b.Errorf("attempt %d, %v", n, err)
 	}
 	if s := b.state(); len(s.Rows) != 1 || s.Rows[0].Attempt != 3 {
@@ -175,7 +175,7 @@ func putBackOfAnHeir(b *bench) {
 		b.Errorf("put back as %+v", after)
 	}
 	b.open()
-	if a := b.ask(b.a, adoption("dead")); a.Verdict == locking.Granted {
+	if a := b.ask(b.a, adoption("dead")); a.Verdict == engine.Granted {
 		b.Error("adopted twice")
 	}
 	if n := len(b.state().Orphans); n != 0 {

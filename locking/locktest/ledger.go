@@ -4,62 +4,62 @@ import (
 	"fmt"
 	"time"
 
-	"github.com/cronclave/cronclave/locking"
+	"github.com/cronclave/cronclave/internal/lease/engine"
 )
 
 func ledger() []theorem {
 	return []theorem{
-		{"TickIsGrantedOnce", tickOnce, nothing},
-		{"BacklogIsGrantedOldestFirst", backlog, nothing},
+		{"TickIsGrantedOnce", tickOnce, nothing},          // Promise: P1
+		{"BacklogIsGrantedOldestFirst", backlog, nothing}, // Promise: P5
 		{"LedgerForgetsNoTickThatIsOutOfTurn", outOfTurn, nothing},
 		{"RequestWithoutATickLeavesTheLedgerAlone", noTick, nothing},
 		{"NewScheduleStartsNow", newSchedule, nothing},
 		{"TwoSchedulesOfARollOutLoseNoTick", rollOut, nothing},
-		{"SkipSettlesOnlyWhenAllRowsAreHeld", skip, nothing},
-		{"OnlyTheFirstTickWaitsForARow", keepFirst, nothing},
+		{"SkipSettlesOnlyWhenAllRowsAreHeld", skip, nothing}, // Promise: P5
+		{"OnlyTheFirstTickWaitsForARow", keepFirst, nothing}, // Promise: P5
 		{"DeadlineSettlesAsLate", deadline, nothing},
 		{"AbstainerSettlesButIsNeverGranted", abstainerSettles, nothing},
 		{"SettlerThatLostTheReplyHearsTheSame", settledTwice, nothing},
 		{"GivenBackTickIsOpenAgain", givenBack, nothing},
 		{"GivenBackTickCanBeSettled", givenBackSettled, nothing},
-		{"GivenBackTicksAreSeen", givenBackSeen, nothing},
+		{"GivenBackTicksAreSeen", givenBackSeen, nothing}, // Promise: P5
 		{"LookSettlesWhatIsPastTheDeadline", lookSettles, nothing},
-		{"LookLeavesTicksThatWereGivenBack", lookLeaves, nothing},
+		{"LookLeavesTicksThatWereGivenBack", lookLeaves, nothing}, // Promise: P6
 		{"LedgerIsBounded", ledgerBounded, layout},
 		{"ClockGlitchAheadIsMended", glitch, layout},
 	}
 }
 
 // decided fails the test unless a tick is decided.
-func (b *bench) decided(c *locking.Client, n int, outcome string) {
+func (b *bench) decided(c *engine.Client, n int, outcome string) {
 	b.Helper()
-	if a := b.gets(c, locking.Request{Tick: b.tick(n)}, locking.Decided); a.Outcome != outcome {
+	if a := b.gets(c, engine.Request{Tick: b.tick(n)}, engine.Decided); a.Outcome != outcome {
 		b.Errorf("tick %d is decided as %q, want %q", n, a.Outcome, outcome)
 	}
 }
 
 // runs grants a tick and ends its run.
-func (b *bench) runs(c *locking.Client, n int) {
+func (b *bench) runs(c *engine.Client, n int) {
 	b.Helper()
-	b.release(b.wins(c, locking.Request{Tick: b.tick(n)}))
+	b.release(b.wins(c, engine.Request{Tick: b.tick(n)}))
 }
 
 func tickOnce(b *bench) {
 	b.known()
 	b.runs(b.a, 0)
-	l := b.wins(b.a, locking.Request{Tick: b.tick(1)})
-	if !l.Tick().Equal(b.tick(1).At) || l.Attempt() != 1 {
-		b.Errorf("granted tick %v, attempt %d", l.Tick(), l.Attempt())
+	l := b.wins(b.a, engine.Request{Tick: b.tick(1)})
+	if !engine.RunOf(l).Tick().Equal(b.tick(1).At) || engine.RunOf(l).Attempt() != 1 {
+		b.Errorf("granted tick %v, attempt %d", engine.RunOf(l).Tick(), engine.RunOf(l).Attempt())
 	}
-	a := b.gets(b.b, locking.Request{Tick: b.tick(1)}, locking.Decided)
+	a := b.gets(b.b, engine.Request{Tick: b.tick(1)}, engine.Decided)
 	if a.Outcome != "granted" || a.Holder != "a" || !b.same(a.Until, b.state().Rows[0].Expiry) {
 		b.Errorf("decided as %q, by %q until %v", a.Outcome, a.Holder, a.Until)
 	}
 	b.release(l)
-	for _, c := range []*locking.Client{b.a, b.b} {
+	for _, c := range []*engine.Client{b.a, b.b} {
 		b.decided(c, 1, "granted")
 	}
-	expired := b.wins(b.b, locking.Request{Tick: b.tick(2)})
+	expired := b.wins(b.b, engine.Request{Tick: b.tick(2)})
 	b.expire(expired)
 	b.decided(b.a, 2, "granted")
 	if d := b.state().Decided; !d.Equal(b.tick(2).At) {
@@ -94,7 +94,7 @@ func outOfTurn(b *bench) {
 		b.runs(b.a, n)
 	}
 	for _, n := range []int{9, 3, 7, 5, 1, 0, 8} {
-		b.gets(b.b, locking.Request{Tick: b.tick(n)}, locking.Decided)
+		b.gets(b.b, engine.Request{Tick: b.tick(n)}, engine.Decided)
 	}
 	for _, n := range []int{2, 4, 6} {
 		b.runs(b.b, n)
@@ -108,23 +108,23 @@ func noTick(b *bench) {
 	b.known()
 	b.runs(b.a, 0)
 	b.runs(b.a, 4)
-	l := b.wins(b.b, locking.Request{Trigger: "manual", Permanent: true, AnyLimit: true})
-	if !l.Tick().IsZero() {
-		b.Errorf("granted tick %v", l.Tick())
+	l := b.wins(b.b, engine.Request{Trigger: "manual", Permanent: true, AnyLimit: true})
+	if !engine.RunOf(l).Tick().IsZero() {
+		b.Errorf("granted tick %v", engine.RunOf(l).Tick())
 	}
 	b.giveBack(l)
 	for _, n := range []int{0, 4} {
-		b.gets(b.b, locking.Request{Tick: b.tick(n)}, locking.Decided)
+		b.gets(b.b, engine.Request{Tick: b.tick(n)}, engine.Decided)
 	}
 	b.runs(b.b, 2)
 }
 
 func newSchedule(b *bench) {
 	b.decided(b.a, 119, "") // the first word of a schedule: it begins now
-	b.look(b.a, locking.LookRequest{Permanent: true, Schedule: "another"})
+	b.look(b.a, engine.InspectRequest{Permanent: true, Schedule: "another"})
 	past := b.now().Truncate(time.Second).Add(-time.Second) // a client of a quorum estimates the time, by some milliseconds
-	r := locking.Request{Tick: &locking.Tick{At: past, Previous: past.Add(-time.Second), Schedule: "another"}}
-	b.gets(b.b, r, locking.Decided)
+	r := engine.Request{Tick: &engine.Tick{At: past, Previous: past.Add(-time.Second), Schedule: "another"}}
+	b.gets(b.b, r, engine.Decided)
 	if d := b.state().Decided; b.now().Sub(d) > timeout {
 		b.Errorf("decided up to %v only", d)
 	}
@@ -133,54 +133,54 @@ func newSchedule(b *bench) {
 func rollOut(b *bench) {
 	b.known()
 	b.runs(b.a, 1)
-	of := func(digest string, at time.Time) locking.Request {
-		return locking.Request{Tick: &locking.Tick{At: at, Previous: at.Add(-time.Minute), Schedule: digest}}
+	of := func(digest string, at time.Time) engine.Request {
+		return engine.Request{Tick: &engine.Tick{At: at, Previous: at.Add(-time.Minute), Schedule: digest}}
 	}
-	b.look(b.b, locking.LookRequest{Permanent: true, Schedule: "new"})
+	b.look(b.b, engine.InspectRequest{Permanent: true, Schedule: "new"})
 	b.runs(b.a, 2) // replicas that still have the old one lose no tick
 	b.setSince(b.tick(5).At.Add(-30 * time.Second))
-	b.gets(b.b, of("new", b.tick(4).At), locking.Decided)
+	b.gets(b.b, of("new", b.tick(4).At), engine.Decided)
 	for n := 3; n <= 6; n++ {
 		b.runs(b.a, n)
 	}
 	b.release(b.wins(b.b, of("new", b.tick(7).At)))
-	b.decided(b.a, 7, "granted") // one instant, one grant, whoever's schedule it is
+	b.decided(b.a, 7, "granted") // one instant, one grant, by whichever schedule
 	b.runs(b.a, 8)
 	b.release(b.wins(b.b, of("new", b.tick(9).At)))
 }
 
 func skip(b *bench) {
 	b.known()
-	at := func(n int) *locking.Tick { t := b.tick(n); t.IfHeld = "skipped overlap"; return t }
-	first := b.wins(b.a, locking.Request{Slots: 2, AnyLimit: true, Tick: at(1)})
-	second := b.wins(b.b, locking.Request{Slots: 2, AnyLimit: true, Tick: at(2)})
-	b.gets(b.a, locking.Request{Slots: 2, AnyLimit: true, Tick: b.tick(3)}, locking.Held) // not said: stays open
-	a := b.gets(b.b, locking.Request{Slots: 2, AnyLimit: true, Tick: at(3)}, locking.Settled)
+	at := func(n int) *engine.Tick { t := b.tick(n); t.IfHeld = "skipped overlap"; return t }
+	first := b.wins(b.a, engine.Request{Slots: 2, AnyLimit: true, Tick: at(1)})
+	second := b.wins(b.b, engine.Request{Slots: 2, AnyLimit: true, Tick: at(2)})
+	b.gets(b.a, engine.Request{Slots: 2, AnyLimit: true, Tick: b.tick(3)}, engine.Held) // not said: stays open
+	a := b.gets(b.b, engine.Request{Slots: 2, AnyLimit: true, Tick: at(3)}, engine.Settled)
 	if a.Outcome != "skipped overlap" {
 		b.Errorf("settled as %q", a.Outcome)
 	}
 	b.release(first)
 	b.release(second)
 	b.decided(b.a, 3, "skipped overlap")
-	b.wins(b.a, locking.Request{Slots: 2, AnyLimit: true, Tick: at(4)}) // a row is free: no skip
+	b.wins(b.a, engine.Request{Slots: 2, AnyLimit: true, Tick: at(4)}) // a row is free: no skip
 }
 
 // keepFirst is a queue of one.
 func keepFirst(b *bench) {
 	b.known()
-	at := func(n int) locking.Request {
+	at := func(n int) engine.Request {
 		t := b.tick(n)
 		t.IfHeld, t.KeepFirst = "skipped overlap", true
-		return locking.Request{Tick: t}
+		return engine.Request{Tick: t}
 	}
 	running := b.wins(b.a, at(0))
-	b.gets(b.b, at(1), locking.Held)
-	b.gets(b.a, at(2), locking.Settled)
-	b.gets(b.b, at(3), locking.Settled)
-	b.gets(b.a, at(1), locking.Held) // still
+	b.gets(b.b, at(1), engine.Held)
+	b.gets(b.a, at(2), engine.Settled)
+	b.gets(b.b, at(3), engine.Settled)
+	b.gets(b.a, at(1), engine.Held) // still
 	b.release(running)
 	running = b.wins(b.a, at(1))
-	b.gets(b.a, at(4), locking.Held)
+	b.gets(b.a, at(4), engine.Held)
 	b.release(running)
 	b.decided(b.b, 3, "") // before the last one
 	b.wins(b.b, at(4))
@@ -190,16 +190,16 @@ func deadline(b *bench) {
 	b.known()
 	t := b.tick(1)
 	t.Deadline, t.IfLate, t.IfHeld = b.now().Add(-time.Microsecond), "missed late", "skipped"
-	if a := b.gets(b.a, locking.Request{Tick: t}, locking.Settled); a.Outcome != "missed late" {
+	if a := b.gets(b.a, engine.Request{Tick: t}, engine.Settled); a.Outcome != "missed late" {
 		b.Errorf("settled as %q", a.Outcome)
 	}
 	b.decided(b.b, 1, "missed late")
 	t = b.tick(2)
 	t.Deadline, t.IfLate = b.now().Add(time.Hour), "missed late"
-	b.wins(b.a, locking.Request{Tick: t})
+	b.wins(b.a, engine.Request{Tick: t})
 	t.Deadline = b.now().Add(-time.Minute)
-	b.decided(b.b, 2, "granted") // what ran is not late
-	if a := b.gets(b.b, locking.Request{Tick: t}, locking.Decided); a.Outcome != "granted" {
+	b.decided(b.b, 2, "granted") // a tick that ran is not late
+	if a := b.gets(b.b, engine.Request{Tick: t}, engine.Decided); a.Outcome != "granted" {
 		b.Errorf("decided as %q", a.Outcome)
 	}
 }
@@ -208,13 +208,13 @@ func abstainerSettles(b *bench) {
 	b.known()
 	t := b.tick(1)
 	t.Deadline, t.IfLate, t.IfHeld = b.now().Add(time.Hour), "missed", "skipped"
-	b.gets(b.a, locking.Request{Tick: t, Abstain: true}, locking.Held)
-	l := b.wins(b.b, locking.Request{})
-	b.gets(b.a, locking.Request{Tick: t, Abstain: true}, locking.Settled)
+	b.gets(b.a, engine.Request{Tick: t, Abstain: true}, engine.Held)
+	l := b.wins(b.b, engine.Request{})
+	b.gets(b.a, engine.Request{Tick: t, Abstain: true}, engine.Settled)
 	b.release(l)
 	t = b.tick(2)
 	t.Deadline, t.IfLate = b.now().Add(-time.Minute), "missed"
-	b.gets(b.a, locking.Request{Tick: t, Abstain: true}, locking.Settled)
+	b.gets(b.a, engine.Request{Tick: t, Abstain: true}, engine.Settled)
 }
 
 func settledTwice(b *bench) {
@@ -222,19 +222,19 @@ func settledTwice(b *bench) {
 	t := b.tick(1)
 	t.Deadline, t.IfLate = b.now().Add(-time.Minute), "missed"
 	for range 2 {
-		if a := b.gets(b.a, locking.Request{ID: "mine", Tick: t}, locking.Settled); a.Outcome != "missed" {
+		if a := b.gets(b.a, engine.Request{ID: "mine", Tick: t}, engine.Settled); a.Outcome != "missed" {
 			b.Errorf("settled as %q", a.Outcome)
 		}
 	}
-	b.gets(b.a, locking.Request{ID: "other", Tick: t}, locking.Decided)
-	b.gets(b.b, locking.Request{Tick: t}, locking.Decided)
+	b.gets(b.a, engine.Request{ID: "other", Tick: t}, engine.Decided)
+	b.gets(b.b, engine.Request{Tick: t}, engine.Decided)
 }
 
 func givenBack(b *bench) {
 	b.known()
 	b.runs(b.a, 0)
 	for _, n := range []int{1, 5, 1} { // in turn, out of turn, and once more
-		b.giveBack(b.wins(b.a, locking.Request{ID: fmt.Sprint(n, b.now().UnixMicro()), Tick: b.tick(n)}))
+		b.giveBack(b.wins(b.a, engine.Request{ID: fmt.Sprint(n, b.now().UnixMicro()), Tick: b.tick(n)}))
 	}
 	b.runs(b.b, 2)
 	b.runs(b.b, 5)
@@ -251,21 +251,21 @@ func givenBack(b *bench) {
 
 func givenBackSettled(b *bench) {
 	b.known()
-	b.giveBack(b.wins(b.a, locking.Request{Tick: b.tick(1)}))
-	b.wins(b.a, locking.Request{Trigger: "manual", Permanent: true})
+	b.giveBack(b.wins(b.a, engine.Request{Tick: b.tick(1)}))
+	b.wins(b.a, engine.Request{Trigger: "manual", Permanent: true})
 	t := b.tick(1)
 	t.IfHeld = "skipped"
-	b.gets(b.b, locking.Request{Tick: t}, locking.Settled)
+	b.gets(b.b, engine.Request{Tick: t}, engine.Settled)
 	b.decided(b.a, 1, "skipped")
 }
 
-// Who was told that a tick is taken finds out by a look that it is not any more.
+// A client that believes a tick taken finds out by a look that it is not any more.
 func givenBackSeen(b *bench) {
 	b.known()
 	b.runs(b.a, 0)
-	var held []*locking.Lease
+	var held []*engine.Lease
 	for _, n := range []int{1, 4, 2} { // low is 2 then, and one out of turn
-		held = append(held, b.wins(b.a, locking.Request{Slots: 3, Tick: b.tick(n)}))
+		held = append(held, b.wins(b.a, engine.Request{Slots: 3, Tick: b.tick(n)}))
 	}
 	for i, want := range [][]int{{1}, {1, 4}, {1, 2, 4}} {
 		b.giveBack(held[i])
@@ -287,8 +287,8 @@ func givenBackSeen(b *bench) {
 func lookSettles(b *bench) {
 	b.known()
 	b.runs(b.a, 1) // 0 stays open
-	b.giveBack(b.wins(b.a, locking.Request{Tick: b.tick(3)}))
-	settle := locking.LookRequest{Permanent: true, SettleThrough: b.tick(3).At, SettleDeadline: b.now().Add(time.Hour)}
+	b.giveBack(b.wins(b.a, engine.Request{Tick: b.tick(3)}))
+	settle := engine.InspectRequest{Permanent: true, SettleThrough: b.tick(3).At, SettleDeadline: b.now().Add(time.Hour)}
 	if s := b.look(b.b, settle); s.Decided.After(b.tick(0).At) {
 		b.Errorf("settled before the deadline: %v", s.Decided)
 	}
@@ -298,23 +298,24 @@ func lookSettles(b *bench) {
 		b.Errorf("decided up to %v, before that %v", s.Decided, s.Before)
 	}
 	for n := range 4 {
-		b.gets(b.a, locking.Request{Tick: b.tick(n)}, locking.Decided)
+		b.gets(b.a, engine.Request{Tick: b.tick(n)}, engine.Decided)
 	}
 	b.runs(b.a, 4)
 }
 
-// lookLeaves open what was decided, and given back, before those that it settles: else nobody would tell what became of it.
+// lookLeaves open a tick that was decided, and given back, before those that it settles: else its outcome would
+// never be recorded.
 func lookLeaves(b *bench) {
 	b.known()
 	b.runs(b.a, 0)
-	b.giveBack(b.wins(b.a, locking.Request{Tick: b.tick(1)}))
-	b.look(b.b, locking.LookRequest{Permanent: true, SettleThrough: b.tick(3).At, SettleDeadline: b.now().Add(-time.Microsecond)})
+	b.giveBack(b.wins(b.a, engine.Request{Tick: b.tick(1)}))
+	b.look(b.b, engine.InspectRequest{Permanent: true, SettleThrough: b.tick(3).At, SettleDeadline: b.now().Add(-time.Microsecond)})
 	if s := b.state(); !s.Decided.Equal(b.tick(3).At) || len(s.Open) != 1 || !s.Open[0].Equal(b.tick(1).At) {
 		b.Errorf("decided up to %v, open %v", s.Decided, s.Open)
 	}
 	late := b.tick(1)
 	late.Deadline, late.IfLate = b.now().Add(-time.Second), "missed pool"
-	if a := b.gets(b.b, locking.Request{Tick: late}, locking.Settled); a.Outcome != "missed pool" {
+	if a := b.gets(b.b, engine.Request{Tick: late}, engine.Settled); a.Outcome != "missed pool" {
 		b.Errorf("settled as %q", a.Outcome)
 	}
 	if s := b.state(); len(s.Open) != 0 {
@@ -322,14 +323,14 @@ func lookLeaves(b *bench) {
 	}
 }
 
-// A gap that nobody closes, or grants that are never complete, must not fill the server's memory, nor each reply.
+// A gap that stays open, or grants that are never complete, must not fill the server's memory, nor each reply.
 func ledgerBounded(b *bench) {
 	const most, more = 1000, 12
 	b.first = b.now().Add(-3 * time.Hour).Truncate(time.Minute)
 	b.known()
-	at := func(n int) *locking.Tick {
+	at := func(n int) *engine.Tick {
 		t := b.first.Add(time.Minute + time.Duration(n)*time.Second)
-		return &locking.Tick{At: t, Previous: t.Add(-time.Second), Schedule: schedule, PerTick: 1 + n%2}
+		return &engine.Tick{At: t, Previous: t.Add(-time.Second), Schedule: schedule, PerTick: 1 + n%2}
 	}
 	var entries []any
 	for n := 1; n <= most; n++ { // 0 is open
@@ -340,21 +341,21 @@ func ledgerBounded(b *bench) {
 		b.Fatal(err)
 	}
 	for n := most + 1; n <= most+more; n++ {
-		b.release(b.wins(b.a, locking.Request{Slots: 2, Tick: at(n)}))
+		b.release(b.wins(b.a, engine.Request{Slots: 2, Tick: at(n)}))
 		if got := b.rdb.HLen(b.ctx, b.ledgerKey()).Val(); got > most {
 			b.Fatalf("%d entries in the ledger", got)
 		}
 	}
 	for _, n := range []int{0, 1, 2, more - 1} { // the oldest went, and are decided
-		b.gets(b.b, locking.Request{Slots: 2, Tick: at(n)}, locking.Decided)
+		b.gets(b.b, engine.Request{Slots: 2, Tick: at(n)}, engine.Decided)
 	}
-	b.wins(b.b, locking.Request{Slots: 2, Tick: at(most - 1)}) // a newer one has a slot to grant
+	b.wins(b.b, engine.Request{Slots: 2, Tick: at(most - 1)}) // a newer one has a slot to grant
 }
 
 // A clock that was an hour ahead for a moment leaves its mark on all that was written then.
 func glitch(b *bench) {
 	b.known()
-	l := b.wins(b.a, locking.Request{Tick: b.tick(1)})
+	l := b.wins(b.a, engine.Request{Tick: b.tick(1)})
 	ahead := b.now().Add(time.Hour)
 	b.set("low", ahead.Unix())
 	b.set("since", ahead.UnixMicro())
@@ -362,7 +363,7 @@ func glitch(b *bench) {
 	b.set("digest2", "older")
 	b.set("closed", ahead.UnixMicro())
 	b.setExpiry(l, ahead)
-	b.look(b.b, locking.LookRequest{Permanent: true}) // a witness of the glitch
+	b.look(b.b, engine.InspectRequest{Permanent: true}) // it observes the glitch
 	now := b.now()
 	s := b.state()
 	bound := now.Add(long + timeout)
@@ -375,7 +376,7 @@ func glitch(b *bench) {
 	b.open()
 	b.release(l)
 	soon := b.now().Truncate(time.Second).Add(time.Second)
-	r := locking.Request{Tick: &locking.Tick{At: soon, Previous: soon.Add(-time.Second), Schedule: schedule}}
+	r := engine.Request{Tick: &engine.Tick{At: soon, Previous: soon.Add(-time.Second), Schedule: schedule}}
 	b.waitUntil(soon)
 	b.wins(b.b, r)
 }

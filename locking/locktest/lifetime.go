@@ -11,7 +11,7 @@ import (
 
 	"github.com/redis/go-redis/v9"
 
-	"github.com/cronclave/cronclave/locking"
+	"github.com/cronclave/cronclave/internal/lease/engine"
 )
 
 func lifetime() []theorem {
@@ -35,7 +35,7 @@ func foreignKey(b *bench) {
 	if err := b.rdb.Set(b.ctx, b.base(), "an application's", 0).Err(); err != nil {
 		b.Fatal(err)
 	}
-	a := b.a.Acquire(b.ctx, locking.Request{Lock: lock})
+	a := b.a.Acquire(b.ctx, engine.Request{Lock: lock})
 	if a.Err == nil || !strings.Contains(a.Err.Error(), b.base()) {
 		b.Errorf("%s: %v", a.Verdict, a.Err)
 	}
@@ -69,12 +69,12 @@ func plainExpire(b *bench) {
 			}
 		}
 	}
-	l := b.wins(b.a, locking.Request{Lease: renewing})
+	l := b.wins(b.a, engine.Request{Lease: renewing})
 	all("grant")
-	b.gets(b.b, locking.Request{}, locking.Held)
+	b.gets(b.b, engine.Request{}, engine.Held)
 	all("held")
 	b.forget()
-	b.gets(b.b, locking.Request{}, locking.Closed)
+	b.gets(b.b, engine.Request{}, engine.Closed)
 	all("forgotten")
 	b.heldAgain(l)
 	all("put back")
@@ -82,16 +82,16 @@ func plainExpire(b *bench) {
 	all("released")
 	b.forget()
 	t := b.tick(1)
-	a := b.a.Acquire(b.ctx, locking.Request{Lock: lock, Tick: t})
-	b.wants(a, locking.Closed)
+	a := b.a.Acquire(b.ctx, engine.Request{Lock: lock, Tick: t})
+	b.wants(a, engine.Closed)
 	b.open()
-	b.wants(b.a.Acquire(b.ctx, locking.Request{Lock: lock, Tick: t}), locking.Decided)
+	b.wants(b.a.Acquire(b.ctx, engine.Request{Lock: lock, Tick: t}), engine.Decided)
 	all("tick of a schedule that begins")
 	b.set("since", 0)
 	t.Deadline, t.IfLate = b.now().Add(-time.Minute), "late"
-	b.wants(b.a.Acquire(b.ctx, locking.Request{Lock: lock, Tick: t}), locking.Settled)
+	b.wants(b.a.Acquire(b.ctx, engine.Request{Lock: lock, Tick: t}), engine.Settled)
 	all("settled")
-	b.look(b.a, locking.LookRequest{Schedule: "another"})
+	b.look(b.a, engine.InspectRequest{Schedule: "another"})
 	all("announced")
 	if len(b.lives()) == 0 {
 		b.Error("nothing was there")
@@ -99,11 +99,11 @@ func plainExpire(b *bench) {
 }
 
 func permanentStay(b *bench) {
-	b.release(b.wins(b.a, locking.Request{})) // plain at first
-	b.release(b.wins(b.a, locking.Request{Permanent: true}))
+	b.release(b.wins(b.a, engine.Request{})) // plain at first
+	b.release(b.wins(b.a, engine.Request{Permanent: true}))
 	b.known()
 	b.runs(b.a, 1)
-	b.release(b.wins(b.b, locking.Request{})) // somebody's plain request must not make the ledger mortal
+	b.release(b.wins(b.b, engine.Request{})) // a plain request of another client must not make the ledger mortal
 	lives := b.lives()
 	if len(lives) == 0 {
 		b.Fatal("nothing is there")
@@ -117,8 +117,8 @@ func permanentStay(b *bench) {
 
 func heldStays(b *bench) {
 	const lease = 5 * time.Hour // far longer than a client remembers an idle lock
-	l := b.wins(b.a, locking.Request{Lease: lease, Slots: 2})
-	short := b.wins(b.b, locking.Request{Slots: 2})
+	l := b.wins(b.a, engine.Request{Lease: lease, Slots: 2})
+	short := b.wins(b.b, engine.Request{Slots: 2})
 	b.release(short)
 	for key, left := range b.lives() {
 		if left < lease {
@@ -127,23 +127,23 @@ func heldStays(b *bench) {
 	}
 }
 
-// A server that dropped a lock because nobody used it has forgotten nothing. Looking at a lock does not use it.
+// A server that dropped a lock because it was idle has forgotten nothing. Looking at a lock does not use it.
 func idleExpired(b *bench) {
 	const idle = 4 * long  // more than the lease keeps it for
 	var local atomic.Int64 // the client's clock
-	c, err := locking.New(locking.Config{Redis: b.rdb, Prefix: b.prefix, Timeout: timeout, Idle: idle,
+	c, err := engine.New(engine.Config{Redis: b.rdb, Prefix: b.prefix, Timeout: timeout, Idle: idle,
 		Clock: func() time.Duration { return time.Duration(local.Load()) }})
 	if err != nil {
 		b.Fatal(err)
 	}
 	b.Cleanup(func() { _ = c.Close() })
-	b.release(b.wins(c, locking.Request{}))
+	b.release(b.wins(c, engine.Request{}))
 	for range 3 {
 		local.Add(int64(idle / 5))
-		b.look(c, locking.LookRequest{})
+		b.look(c, engine.InspectRequest{})
 	}
 	b.forget() // as it does after that time
-	b.wins(c, locking.Request{})
+	b.wins(c, engine.Request{})
 }
 
 func batch(b *bench) {
@@ -151,34 +151,34 @@ func batch(b *bench) {
 	if b.onQuorum() { // a busy machine that has five servers in one process answers no more than this in time
 		locks = 60
 	}
-	var requests []locking.Request
+	var requests []engine.Request
 	for i := range locks {
-		requests = append(requests, locking.Request{Lock: fmt.Sprint("job-", i), Lease: long})
+		requests = append(requests, engine.Request{Lock: fmt.Sprint("job-", i), Lease: long})
 	}
-	requests = append(requests, requests[7], locking.Request{Lock: "x{"}, requests[8])
+	requests = append(requests, requests[7], engine.Request{Lock: "x{"}, requests[8])
 	requests[locks].ID = "again"
 	answers := b.a.AcquireAll(b.ctx, requests)
 	for i, a := range answers[:locks] {
-		b.wants(a, locking.Granted)
+		b.wants(a, engine.Granted)
 		if a.ID == "" || a.Lease.ID() != a.ID {
 			b.Errorf("request %d: id %q of lease %q", i, a.ID, a.Lease.ID())
 		}
 	}
-	b.wants(answers[locks], locking.Held)
-	b.wants(answers[locks+1], locking.Unknown)
-	b.wants(answers[locks+2], locking.Held)
-	if err := answers[locks+1].Err; err == nil || errors.Is(err, locking.ErrUnknown) {
+	b.wants(answers[locks], engine.Held)
+	b.wants(answers[locks+1], engine.Unknown)
+	b.wants(answers[locks+2], engine.Held)
+	if err := answers[locks+1].Err; err == nil || errors.Is(err, engine.ErrUnknown) {
 		b.Errorf("a request that can't be valid: %v", err)
 	}
-	if n := len(b.a.AcquireAll(b.ctx, nil)) + len(b.a.Look(b.ctx, nil)); n != 0 {
+	if n := len(b.a.AcquireAll(b.ctx, nil)) + len(b.a.Inspect(b.ctx, nil)); n != 0 {
 		b.Errorf("%d answers to nothing", n)
 	}
 }
 
 func scriptFlush(b *bench) {
-	var requests []locking.Request
+	var requests []engine.Request
 	for i := range 50 {
-		requests = append(requests, locking.Request{Lock: fmt.Sprint("job-", i), Lease: long})
+		requests = append(requests, engine.Request{Lock: fmt.Sprint("job-", i), Lease: long})
 	}
 	flush := func() {
 		b.Helper()
@@ -195,18 +195,18 @@ func scriptFlush(b *bench) {
 		}
 	}
 	flush()
-	leases := map[locking.Token]bool{}
+	leases := map[engine.Token]bool{}
 	for _, a := range b.a.AcquireAll(b.ctx, requests) {
-		b.wants(a, locking.Granted)
+		b.wants(a, engine.Granted)
 		leases[a.Lease.Token()] = true
 	}
 	flush()
 	held := b.b.AcquireAll(b.ctx, requests)
-	if i := slices.IndexFunc(held, func(a locking.Answer) bool { return a.Verdict != locking.Held }); i >= 0 {
-		b.wants(held[i], locking.Held)
+	if i := slices.IndexFunc(held, func(a engine.Answer) bool { return a.Verdict != engine.Held }); i >= 0 {
+		b.wants(held[i], engine.Held)
 	}
 	flush()
-	for i, s := range b.b.Look(b.ctx, []locking.LookRequest{{Lock: "job-0"}, {Lock: "job-1"}}) {
+	for i, s := range b.b.Inspect(b.ctx, []engine.InspectRequest{{Lock: "job-0"}, {Lock: "job-1"}}) {
 		if s.Err != nil || len(s.Rows) != 1 || !leases[s.Rows[0].Token] {
 			b.Errorf("lock %d: %+v", i, s)
 		}

@@ -1,4 +1,4 @@
-// Package locktest is the conformance suite of package locking: what a lock promises, each promise one subtest whose
+// Package locktest is the conformance suite of package locking. Each promise of a lock is one subtest, whose
 // name is the theorem. Run it against every kind of server that is to keep them.
 //
 // A test of leases has to see them end, a ledger grow old and a server forget. Nothing waits for that here: the past is
@@ -20,7 +20,7 @@ import (
 
 	"github.com/redis/go-redis/v9"
 
-	"github.com/cronclave/cronclave/locking"
+	"github.com/cronclave/cronclave/internal/lease/engine"
 )
 
 // Run runs the suite. connect returns a client of the server under test, which is closed after the test and which the suite adds a
@@ -31,8 +31,8 @@ func Run(t *testing.T, connect func(t *testing.T) redis.UniversalClient) {
 	run(t, oneServer, func(t *testing.T) []redis.UniversalClient { return []redis.UniversalClient{connect(t)} })
 }
 
-// RunQuorum is [Run] for a quorum: connect returns a client of each of its masters. Theorems that need what a quorum does not have are listed by the
-// subtest NotOnAQuorum, which also demands that whoever asks for it is told.
+// RunQuorum is [Run] for a quorum: connect returns a client of each of its masters. The subtest NotOnAQuorum
+// lists the theorems that a quorum can't serve, and demands that their calls return [engine.ErrQuorum].
 func RunQuorum(t *testing.T, connect func(t *testing.T) []redis.UniversalClient) {
 	run(t, ofQuorum, connect)
 	t.Run("NotOnAQuorum", func(t *testing.T) {
@@ -94,7 +94,7 @@ type bench struct {
 	sent   *recorder
 	prefix string
 	first  time.Time // instant of tick 0
-	a, b   *locking.Client
+	a, b   *engine.Client
 }
 
 // lock is the name of the lock that most tests ask for.
@@ -115,7 +115,7 @@ func newBench(t *testing.T, nodes []redis.UniversalClient) *bench {
 	b.first = b.now().Truncate(time.Minute).Add(-2 * time.Hour)
 	b.a, b.b = b.client("a"), b.client("b")
 	if b.onQuorum() { // it begins with the first request
-		b.ask(b.a, locking.Request{Lock: "first", Abstain: true})
+		b.ask(b.a, engine.Request{Lock: "first", Abstain: true})
 		b.founded()
 	}
 	return b
@@ -145,10 +145,10 @@ func (b *bench) clean(rdb redis.UniversalClient) {
 	}
 }
 
-// client returns a client that has witnessed nothing.
-func (b *bench) client(owner string) *locking.Client {
+// client returns a client that has observed nothing.
+func (b *bench) client(owner string) *engine.Client {
 	b.Helper()
-	c, err := locking.New(b.config(owner))
+	c, err := engine.New(b.config(owner))
 	if err != nil {
 		b.Fatal(err)
 	}
@@ -156,8 +156,8 @@ func (b *bench) client(owner string) *locking.Client {
 	return c
 }
 
-func (b *bench) config(owner string) locking.Config {
-	cfg := locking.Config{Redis: b.rdb, Prefix: b.prefix, Owner: owner, Timeout: timeout}
+func (b *bench) config(owner string) engine.Config {
+	cfg := engine.Config{Redis: b.rdb, Prefix: b.prefix, Owner: owner, Timeout: timeout}
 	if b.onQuorum() {
 		cfg.Redis, cfg.Quorum, cfg.Timeout = nil, b.nodes, quorumTimeout
 	}
@@ -177,15 +177,15 @@ func (b *bench) now() time.Time {
 }
 
 // tick is the n-th tick of a schedule that the lock has known for hours: see [bench.known].
-func (b *bench) tick(n int) *locking.Tick {
+func (b *bench) tick(n int) *engine.Tick {
 	at := b.first.Add(time.Duration(n) * time.Minute)
-	return &locking.Tick{At: at, Previous: at.Add(-time.Minute), Schedule: schedule}
+	return &engine.Tick{At: at, Previous: at.Add(-time.Minute), Schedule: schedule}
 }
 
 // known makes the lock know the bench's schedule since just before tick 0.
 func (b *bench) known() {
 	b.Helper()
-	b.look(b.client("announcer"), locking.LookRequest{Lock: lock, Permanent: true, Schedule: schedule})
+	b.look(b.client("announcer"), engine.InspectRequest{Lock: lock, Permanent: true, Schedule: schedule})
 	b.setSince(b.first.Add(-time.Second))
 }
 
@@ -199,7 +199,7 @@ func (b *bench) setSince(at time.Time) {
 	b.set("since", at.UnixMicro())
 }
 
-// same tells whether two instants are one. The nodes of a quorum tell their own.
+// same reports whether two instants are one. The nodes of a quorum have clocks of their own.
 func (b *bench) same(x, y time.Time) bool {
 	return x.Equal(y) || b.onQuorum() && x.Sub(y).Abs() < timeout
 }
@@ -215,7 +215,7 @@ func (b *bench) entries() int64 {
 }
 
 // ask fills in what the test does not care for: the lock and a long lease.
-func (b *bench) ask(c *locking.Client, r locking.Request) locking.Answer {
+func (b *bench) ask(c *engine.Client, r engine.Request) engine.Answer {
 	b.Helper()
 	if r.Lock == "" {
 		r.Lock = lock
@@ -230,22 +230,22 @@ func (b *bench) ask(c *locking.Client, r locking.Request) locking.Answer {
 }
 
 // wins asks, and fails the test unless the request is granted.
-func (b *bench) wins(c *locking.Client, r locking.Request) *locking.Lease {
+func (b *bench) wins(c *engine.Client, r engine.Request) *engine.Lease {
 	b.Helper()
 	a := b.ask(c, r)
-	b.wants(a, locking.Granted)
+	b.wants(a, engine.Granted)
 	return a.Lease
 }
 
 // gets asks, and fails the test unless the verdict is the one wanted.
-func (b *bench) gets(c *locking.Client, r locking.Request, want locking.Verdict) locking.Answer {
+func (b *bench) gets(c *engine.Client, r engine.Request, want engine.Verdict) engine.Answer {
 	b.Helper()
 	a := b.ask(c, r)
 	b.wants(a, want)
 	return a
 }
 
-func (b *bench) wants(a locking.Answer, want locking.Verdict) {
+func (b *bench) wants(a engine.Answer, want engine.Verdict) {
 	b.Helper()
 	if a.Verdict != want {
 		b.Fatalf("verdict %q (until %v, holder %q, outcome %q, error %v), want %q",
@@ -253,26 +253,26 @@ func (b *bench) wants(a locking.Answer, want locking.Verdict) {
 	}
 }
 
-func (b *bench) release(l *locking.Lease) {
+func (b *bench) release(l *engine.Lease) {
 	b.Helper()
 	if err := l.Release(b.ctx); err != nil {
 		b.Fatal(err)
 	}
 }
 
-func (b *bench) giveBack(l *locking.Lease) {
+func (b *bench) giveBack(l *engine.Lease) {
 	b.Helper()
-	if err := l.GiveBack(b.ctx); err != nil {
+	if err := engine.RunOf(l).Undo(b.ctx); err != nil {
 		b.Fatal(err)
 	}
 }
 
-func (b *bench) look(c *locking.Client, r locking.LookRequest) locking.State {
+func (b *bench) look(c *engine.Client, r engine.InspectRequest) engine.State {
 	b.Helper()
 	if r.Lock == "" {
 		r.Lock = lock
 	}
-	s := c.Look(b.ctx, []locking.LookRequest{r})[0]
+	s := c.Inspect(b.ctx, []engine.InspectRequest{r})[0]
 	if s.Err != nil {
 		b.Fatal(s.Err)
 	}
@@ -280,13 +280,13 @@ func (b *bench) look(c *locking.Client, r locking.LookRequest) locking.State {
 }
 
 // state is what the lock knows, told to a client that carries no memories of its own.
-func (b *bench) state() locking.State {
+func (b *bench) state() engine.State {
 	b.Helper()
-	return b.look(b.client("observer"), locking.LookRequest{Permanent: true})
+	return b.look(b.client("observer"), engine.InspectRequest{Permanent: true})
 }
 
 // ends waits for the end of a lease and fails the test unless it has the cause wanted.
-func (b *bench) ends(l *locking.Lease, cause error) {
+func (b *bench) ends(l *engine.Lease, cause error) {
 	b.Helper()
 	select {
 	case <-l.Context().Done():
@@ -341,12 +341,12 @@ func (b *bench) field(name string) int64 {
 }
 
 // expire lets a lease end now by the server's clock.
-func (b *bench) expire(l *locking.Lease) {
+func (b *bench) expire(l *engine.Lease) {
 	b.Helper()
 	b.setExpiry(l, b.now().Add(-time.Millisecond))
 }
 
-func (b *bench) setExpiry(l *locking.Lease, at time.Time) {
+func (b *bench) setExpiry(l *engine.Lease, at time.Time) {
 	b.Helper()
 	if b.onQuorum() {
 		b.setRowExpiry(l, at)

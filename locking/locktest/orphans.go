@@ -1,56 +1,56 @@
 package locktest
 
 import (
-	"github.com/cronclave/cronclave/locking"
+	"github.com/cronclave/cronclave/internal/lease/engine"
 )
 
 func orphans() []theorem {
 	return []theorem{
 		{"OrphanIsFoundAdoptedAndBuried", orphan, nothing},
-		{"OrphanIsAdoptedOnce", adoptedOnce, nothing},
-		{"AdoptionThatIsGivenBackLeavesTheOrphan", adoptionGivenBack, nothing},
+		{"OrphanIsAdoptedOnce", adoptedOnce, nothing},                          // Promise: P5
+		{"AdoptionThatIsGivenBackLeavesTheOrphan", adoptionGivenBack, nothing}, // Promise: P5
 		{"HolderThatIsAliveBuriesItself", aliveHolder, nothing},
 		{"RunThatNeverStartedGivesItsTickBackAlthoughItsLeaseEnded", neverStarted, nothing},
 		{"GrantThatNobodyHeardOfIsMadeAgain", unheard, nothing},
 		{"PlainLeaseLeavesNoOrphan", plainLease, nothing},
-		{"RunThatIsLeftIsAnOrphanAtOnce", left, nothing},
-		{"LostRunThatIsLeftStaysAnOrphan", leftAfterItsLease, nothing},
-		{"RunThatIsLeftTooLateDisturbsNoHeir", leftTooLate, nothing},
+		{"RunThatIsLeftIsAnOrphanAtOnce", left, nothing},               // Promise: P5
+		{"LostRunThatIsLeftStaysAnOrphan", leftAfterItsLease, nothing}, // Promise: P5
+		{"RunThatIsLeftTooLateDisturbsNoHeir", leftTooLate, nothing},   // Promise: P5
 		{"HeirThatLeavesIsAnOrphan", heirLeaves, nothing},
-		{"OrphanHasTheAttemptThatItDiedIn", nextAttempt, nothing},
-		{"AttemptThatNeverBeganIsFree", leftBeforeItsAttempt, nothing},
-		{"OrphanKeepsTheAttemptThatWasSeen", leftAfterItsAttemptWasSeen, nothing},
-		{"AttemptDoesNotBeginBesideARecovery", attemptBesideRecovery, nothing},
+		{"OrphanHasTheAttemptThatItDiedIn", nextAttempt, nothing},                 // Promise: P6
+		{"AttemptThatNeverBeganIsFree", leftBeforeItsAttempt, nothing},            // Promise: P6
+		{"OrphanKeepsTheAttemptThatWasSeen", leftAfterItsAttemptWasSeen, nothing}, // Promise: P6
+		{"AttemptDoesNotBeginBesideARecovery", attemptBesideRecovery, nothing},    // Promise: P6
 	}
 }
 
 // died grants a tick to a, whose lease then ends.
-func (b *bench) died(id string, n int) *locking.Lease {
+func (b *bench) died(id string, n int) *engine.Lease {
 	b.Helper()
-	l := b.wins(b.a, locking.Request{ID: id, Tick: b.tick(n), Trigger: "schedule", Memo: "note\nbook"})
+	l := b.wins(b.a, engine.Request{ID: id, Tick: b.tick(n), Trigger: "schedule", Memo: "note\nbook"})
 	b.expire(l)
 	return l
 }
 
-func adoption(of string) locking.Request {
-	return locking.Request{Adopt: of, Trigger: "recovery", Permanent: true}
+func adoption(of string) engine.Request {
+	return engine.Request{Adopt: of, Trigger: "recovery", Permanent: true}
 }
 
 func orphan(b *bench) {
 	b.known()
 	l := b.died("dead", 1)
-	a := b.gets(b.b, locking.Request{Tick: b.tick(1)}, locking.Decided)
+	a := b.gets(b.b, engine.Request{Tick: b.tick(1)}, engine.Decided)
 	if a.Orphans != 1 || a.Holder != "" {
 		b.Errorf("%d orphans, held by %q", a.Orphans, a.Holder)
 	}
 	s := b.state()
-	want := locking.Row{ID: "dead", Owner: "a", Token: l.Token(), Length: long, Tick: b.tick(1).At, Attempt: 1, Trigger: "schedule", Memo: "note\nbook"}
+	want := engine.Row{ID: "dead", Owner: "a", Token: l.Token(), Length: long, Tick: b.tick(1).At, Attempt: 1, Trigger: "schedule", Memo: "note\nbook"}
 	if len(s.Orphans) != 1 || s.Orphans[0] != want || len(s.Rows) != 0 {
 		b.Fatalf("orphans %+v, rows %+v, want %+v", s.Orphans, s.Rows, want)
 	}
 	heir := b.wins(b.b, adoption("dead"))
-	if heir.Attempt() != 2 || heir.Token() <= l.Token() || !heir.Tick().Equal(l.Tick()) {
-		b.Errorf("adopted as attempt %d, token %d, tick %v", heir.Attempt(), heir.Token(), heir.Tick())
+	if engine.RunOf(heir).Attempt() != 2 || heir.Token() <= l.Token() || !engine.RunOf(heir).Tick().Equal(engine.RunOf(l).Tick()) {
+		b.Errorf("adopted as attempt %d, token %d, tick %v", engine.RunOf(heir).Attempt(), heir.Token(), engine.RunOf(heir).Tick())
 	}
 	if s := b.state(); len(s.Orphans) != 0 || s.Rows[0].Memo != "note\nbook" || s.Rows[0].Attempt != 2 {
 		b.Errorf("orphans %+v, row %+v", s.Orphans, s.Rows)
@@ -60,11 +60,11 @@ func orphan(b *bench) {
 		b.Fatalf("the heir died too: orphans %+v", s.Orphans)
 	}
 	for range 2 {
-		if err := b.b.Bury(b.ctx, lock, heir.ID(), "unknown"); err != nil {
+		if err := b.b.DeleteOrphans(b.ctx, lock, heir.ID(), "unknown"); err != nil {
 			b.Error(err)
 		}
 	}
-	if err := b.b.Bury(b.ctx, lock); err != nil {
+	if err := b.b.DeleteOrphans(b.ctx, lock); err != nil {
 		b.Errorf("nobody to bury: %v", err)
 	}
 	if s := b.state(); len(s.Orphans) != 0 {
@@ -75,15 +75,15 @@ func orphan(b *bench) {
 func adoptedOnce(b *bench) {
 	b.known()
 	b.died("dead", 1)
-	blocker := b.wins(b.b, locking.Request{})
-	b.gets(b.b, adoption("dead"), locking.Held)
+	blocker := b.wins(b.b, engine.Request{})
+	b.gets(b.b, adoption("dead"), engine.Held)
 	b.release(blocker)
 	heir := b.wins(b.b, adoption("dead"))
 	b.release(heir)
-	if a := b.gets(b.a, adoption("dead"), locking.Decided); a.Outcome != "adopted" {
+	if a := b.gets(b.a, adoption("dead"), engine.Decided); a.Outcome != "adopted" {
 		b.Errorf("decided as %q", a.Outcome)
 	}
-	b.gets(b.a, adoption("nobody"), locking.Decided)
+	b.gets(b.a, adoption("nobody"), engine.Decided)
 	b.decided(b.a, 1, "granted")
 }
 
@@ -97,8 +97,8 @@ func adoptionGivenBack(b *bench) {
 		b.Fatalf("orphans %+v, want %+v", after, before)
 	}
 	b.decided(b.a, 1, "granted") // it did start, once
-	if l := b.wins(b.b, adoption("dead")); l.Attempt() != 2 {
-		b.Errorf("attempt %d", l.Attempt())
+	if l := b.wins(b.b, adoption("dead")); engine.RunOf(l).Attempt() != 2 {
+		b.Errorf("attempt %d", engine.RunOf(l).Attempt())
 	}
 }
 
@@ -119,33 +119,34 @@ func neverStarted(b *bench) {
 	b.known()
 	l := b.died("slow", 1)
 	b.state() // its row makes room
-	_ = l.GiveBack(b.ctx)
+	_ = engine.RunOf(l).Undo(b.ctx)
 	if n := len(b.state().Orphans); n != 0 {
 		b.Errorf("%d orphans", n)
 	}
 	b.runs(b.b, 1)
 	l = b.died("adopted", 2)
 	b.wins(b.b, adoption("adopted"))
-	_ = l.GiveBack(b.ctx) // too late: the run has an heir
+	_ = engine.RunOf(l).Undo(b.ctx) // too late: the run has an heir
 	b.decided(b.b, 2, "granted")
 }
 
 func plainLease(b *bench) {
-	b.expire(b.wins(b.a, locking.Request{}))
+	b.expire(b.wins(b.a, engine.Request{}))
 	if s := b.state(); len(s.Orphans)+len(s.Rows) != 0 {
 		b.Errorf("%+v", s)
 	}
 }
 
-// unheard: who asks under the id of a run whose lease has ended did not hear of the grant, and has never begun.
+// unheard: a claimant that asks under the id of a run whose lease has ended did not hear of the grant, and has
+// never begun.
 func unheard(b *bench) {
 	b.known()
 	l := b.died("one", 1)
-	again := b.wins(b.a, locking.Request{ID: "one", Tick: b.tick(1), Trigger: "schedule"})
-	if again.Attempt() != 1 || again.Token() <= l.Token() {
-		b.Errorf("attempt %d, token %d after %d", again.Attempt(), again.Token(), l.Token())
+	again := b.wins(b.a, engine.Request{ID: "one", Tick: b.tick(1), Trigger: "schedule"})
+	if engine.RunOf(again).Attempt() != 1 || again.Token() <= l.Token() {
+		b.Errorf("attempt %d, token %d after %d", engine.RunOf(again).Attempt(), again.Token(), l.Token())
 	}
-	b.gets(b.b, locking.Request{Tick: b.tick(1)}, locking.Decided)
+	b.gets(b.b, engine.Request{Tick: b.tick(1)}, engine.Decided)
 	if s := b.state(); len(s.Orphans) != 0 {
 		b.Errorf("orphans %+v", s.Orphans)
 	}
@@ -154,8 +155,8 @@ func unheard(b *bench) {
 	if s := b.state(); len(s.Orphans) != 1 {
 		b.Errorf("orphans %+v", s.Orphans)
 	}
-	if err := b.b.Bury(b.ctx, lock, "two"); err != nil { // its end was recorded
+	if err := b.b.DeleteOrphans(b.ctx, lock, "two"); err != nil { // its end was recorded
 		b.Error(err)
 	}
-	b.gets(b.a, locking.Request{ID: "two", Tick: b.tick(2), Trigger: "schedule"}, locking.Decided)
+	b.gets(b.a, engine.Request{ID: "two", Tick: b.tick(2), Trigger: "schedule"}, engine.Decided)
 }

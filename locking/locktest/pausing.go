@@ -6,45 +6,45 @@ import (
 	"strings"
 	"time"
 
-	"github.com/cronclave/cronclave/locking"
+	"github.com/cronclave/cronclave/internal/lease/engine"
 )
 
 func pausing() []theorem {
 	return []theorem{
-		{"PausedTickIsSettledByWhoeverAsks", pausedTick, nothing},
+		{"PausedTickIsSettledByWhoeverAsks", pausedTick, nothing}, // Promise: P6
 		{"PauseStopsNothingButTicks", pauseStopsTicks, nothing},
-		{"TicksOfPausedTimeAreSettledAfterIt", pausedTime, nothing},
+		{"TicksOfPausedTimeAreSettledAfterIt", pausedTime, nothing}, // Promise: P6
 		{"PauseEndsByTheServersClock", pauseEnds, nothing},
 		{"PauseThatIsOnIsCarriedOn", pauseCarriedOn, nothing},
-		{"TickThatWasTooLateBeforeThePauseIsLate", lateBeforePause, nothing},
-		{"EndOfNoPauseSettlesNothing", endOfNone, nothing},
+		{"TickThatWasTooLateBeforeThePauseIsLate", lateBeforePause, nothing}, // Promise: P6
+		{"EndOfNoPauseSettlesNothing", endOfNone, nothing},                   // Promise: P6
 		{"PauseIsOfOneLineAndBounded", pauseRefused, nothing},
-		{"ForgottenPauseIsToldByAWitness", forgottenPause, memory},
-		{"LostPauseIsToldByAWitnessThoughNothingElseIs", lostPause, memory},
-		{"EndOfAPauseIsNotUndoneByAWitnessOfThePause", endOutlivesWitness, memory},
-		{"EndOfAForgottenPauseCounts", endOfForgotten, memory},
-		{"PauseIsHeardOf", pauseHeard, memory},
+		{"ForgottenPauseIsToldByAWitness", forgottenPause, memory},                 // Promise: P6
+		{"LostPauseIsToldByAWitnessThoughNothingElseIs", lostPause, memory},        // Promise: P6
+		{"EndOfAPauseIsNotUndoneByAWitnessOfThePause", endOutlivesWitness, memory}, // Promise: P5
+		{"EndOfAForgottenPauseCounts", endOfForgotten, memory},                     // Promise: P5
+		{"PauseIsHeardOf", pauseHeard, memory},                                     // Promise: P6
 	}
 }
 
 const stopped = "skipped paused"
 
-func (b *bench) pause(c *locking.Client, r locking.PauseRequest) locking.PauseAnswer {
+func (b *bench) pause(c *engine.Client, r engine.PauseRequest) engine.PauseAnswer {
 	b.Helper()
 	r.Lock, r.Permanent = lock, true
 	if r.Outcome == "" {
 		r.Outcome = stopped
 	}
-	a := c.Pause(b.ctx, []locking.PauseRequest{r})[0]
+	a := c.Pause(b.ctx, []engine.PauseRequest{r})[0]
 	if a.Err != nil {
 		b.Fatal(a.Err)
 	}
 	return a
 }
 
-func (b *bench) resume(c *locking.Client) locking.PauseAnswer {
+func (b *bench) resume(c *engine.Client) engine.PauseAnswer {
 	b.Helper()
-	return b.pause(c, locking.PauseRequest{End: true})
+	return b.pause(c, engine.PauseRequest{End: true})
 }
 
 // setPause fakes when the pause of the lock began and ended.
@@ -59,9 +59,9 @@ func (b *bench) setPause(from, until time.Time) {
 }
 
 // settles fails the test unless the pause settles a tick.
-func (b *bench) settles(c *locking.Client, n int) {
+func (b *bench) settles(c *engine.Client, n int) {
 	b.Helper()
-	if a := b.gets(c, locking.Request{Tick: b.tick(n)}, locking.Settled); a.Outcome != stopped {
+	if a := b.gets(c, engine.Request{Tick: b.tick(n)}, engine.Settled); a.Outcome != stopped {
 		b.Errorf("tick %d is settled as %q", n, a.Outcome)
 	}
 }
@@ -69,11 +69,11 @@ func (b *bench) settles(c *locking.Client, n int) {
 func pausedTick(b *bench) {
 	b.known()
 	b.runs(b.a, 0)
-	b.pause(b.b, locking.PauseRequest{Reason: "a, b; c"})
+	b.pause(b.b, engine.PauseRequest{Reason: "a, b; c"})
 	b.settles(b.a, 1)
 	b.decided(b.b, 1, stopped)
-	abstains := b.ask(b.b, locking.Request{Tick: b.tick(2), Abstain: true})
-	if b.wants(abstains, locking.Settled); abstains.Outcome != stopped {
+	abstains := b.ask(b.b, engine.Request{Tick: b.tick(2), Abstain: true})
+	if b.wants(abstains, engine.Settled); abstains.Outcome != stopped {
 		b.Errorf("by one who abstains: %+v", abstains)
 	}
 	if p := b.state().Pause; p.Reason != "a, b; c" || !p.On(b.now()) || !p.Until.IsZero() {
@@ -88,13 +88,13 @@ func pausedTick(b *bench) {
 
 func pauseStopsTicks(b *bench) {
 	b.known()
-	l := b.wins(b.a, locking.Request{Tick: b.tick(0), Permanent: true})
-	b.pause(b.a, locking.PauseRequest{})
-	if a := b.gets(b.b, locking.Request{Tick: b.tick(0)}, locking.Decided); a.Holder != "a" {
+	l := b.wins(b.a, engine.Request{Tick: b.tick(0), Permanent: true})
+	b.pause(b.a, engine.PauseRequest{})
+	if a := b.gets(b.b, engine.Request{Tick: b.tick(0)}, engine.Decided); a.Holder != "a" {
 		b.Errorf("of a tick that runs: %+v", a)
 	}
 	b.release(l)
-	b.release(b.wins(b.b, locking.Request{Permanent: true, Trigger: "manual"}))
+	b.release(b.wins(b.b, engine.Request{Permanent: true, Trigger: "manual"}))
 	if a := b.resume(b.a); !a.Before.On(a.Now) {
 		b.Errorf("the end tells %+v", a)
 	}
@@ -119,7 +119,7 @@ func pausedTime(b *bench) {
 
 func pauseEnds(b *bench) {
 	b.known()
-	a := b.pause(b.a, locking.PauseRequest{For: time.Second})
+	a := b.pause(b.a, engine.PauseRequest{For: time.Second})
 	if got := a.After.Until.Sub(a.After.From); got != time.Second {
 		b.Errorf("a pause for a second lasts %v", got)
 	}
@@ -143,48 +143,48 @@ func endOfNone(b *bench) {
 }
 
 func pauseCarriedOn(b *bench) {
-	first := b.pause(b.a, locking.PauseRequest{For: time.Hour, Reason: "one"})
-	again := b.pause(b.b, locking.PauseRequest{Reason: "two"})
+	first := b.pause(b.a, engine.PauseRequest{For: time.Hour, Reason: "one"})
+	again := b.pause(b.b, engine.PauseRequest{Reason: "two"})
 	if again.Before != first.After || !again.After.From.Equal(first.After.From) || !again.After.Until.IsZero() || again.After.Reason != "two" {
 		b.Errorf("first %+v, then %+v", first, again)
 	}
 	b.resume(b.a)
-	if fresh := b.pause(b.a, locking.PauseRequest{}); !fresh.After.From.After(first.After.From) {
+	if fresh := b.pause(b.a, engine.PauseRequest{}); !fresh.After.From.After(first.After.From) {
 		b.Errorf("after the end: %+v", fresh)
 	}
 }
 
 func lateBeforePause(b *bench) {
 	b.known()
-	b.pause(b.a, locking.PauseRequest{})
+	b.pause(b.a, engine.PauseRequest{})
 	late := b.tick(0)
 	late.Deadline, late.IfLate = b.tick(1).At, "missed late"
-	if a := b.gets(b.b, locking.Request{Tick: late}, locking.Settled); a.Outcome != "missed late" {
+	if a := b.gets(b.b, engine.Request{Tick: late}, engine.Settled); a.Outcome != "missed late" {
 		b.Errorf("%+v", a)
 	}
 	b.setPause(b.now().Add(time.Hour), b.now().Add(2*time.Hour)) // by a clock that was ahead
 	soon := b.tick(1)
 	soon.Deadline, soon.IfLate = b.now().Add(time.Minute), "missed late"
-	if a := b.gets(b.b, locking.Request{Tick: soon}, locking.Settled); a.Outcome != stopped {
+	if a := b.gets(b.b, engine.Request{Tick: soon}, engine.Settled); a.Outcome != stopped {
 		b.Errorf("since a clock was ahead: %+v", a)
 	}
 	b.setPause(b.tick(3).At, b.tick(5).At)
 	within := b.tick(2)
 	within.Deadline, within.IfLate = b.tick(4).At, "missed late"
-	if a := b.gets(b.b, locking.Request{Tick: within}, locking.Settled); a.Outcome != "missed late" {
+	if a := b.gets(b.b, engine.Request{Tick: within}, engine.Settled); a.Outcome != "missed late" {
 		b.Errorf("nobody asked while it was paused: %+v", a)
 	}
 }
 
 func pauseRefused(b *bench) {
-	for _, r := range []locking.PauseRequest{{}, {Outcome: "a;b"}, {Outcome: stopped, For: -1}, {Outcome: stopped, For: 1e6 * time.Hour},
+	for _, r := range []engine.PauseRequest{{}, {Outcome: "a;b"}, {Outcome: stopped, For: -1}, {Outcome: stopped, For: 1e6 * time.Hour},
 		{Outcome: stopped, Reason: "two\nlines"}, {Outcome: stopped, Reason: strings.Repeat("é", 201)}} {
 		r.Lock = lock
-		if a := b.a.Pause(b.ctx, []locking.PauseRequest{r})[0]; a.Err == nil {
+		if a := b.a.Pause(b.ctx, []engine.PauseRequest{r})[0]; a.Err == nil {
 			b.Errorf("%+v is taken", r)
 		}
 	}
-	b.pause(b.a, locking.PauseRequest{Reason: strings.Repeat("é", 200)})
+	b.pause(b.a, engine.PauseRequest{Reason: strings.Repeat("é", 200)})
 	if p := b.state().Pause; p.Reason != strings.Repeat("é", 200) {
 		b.Errorf("%+v", p)
 	}
@@ -193,7 +193,7 @@ func pauseRefused(b *bench) {
 func forgottenPause(b *bench) {
 	b.known()
 	b.runs(b.a, 0)
-	b.pause(b.client("operator"), locking.PauseRequest{Reason: "12 34 done x"})
+	b.pause(b.client("operator"), engine.PauseRequest{Reason: "12 34 done x"})
 	b.settles(b.a, 1)
 	b.forgetAndOpen(2)
 	b.settles(b.a, 2)
@@ -203,11 +203,12 @@ func forgottenPause(b *bench) {
 	}
 }
 
-// forgetAndOpen has one who was there before ask for a tick, so that the lock is closed, and opens it.
+// forgetAndOpen has a client that was there before ask for a tick, so that the lock is closed, and
+// opens it.
 func (b *bench) forgetAndOpen(n int) {
 	b.Helper()
 	b.forget()
-	b.gets(b.a, locking.Request{Tick: b.tick(n)}, locking.Closed)
+	b.gets(b.a, engine.Request{Tick: b.tick(n)}, engine.Closed)
 	b.open()
 }
 
@@ -215,7 +216,7 @@ func lostPause(b *bench) {
 	b.known()
 	b.runs(b.a, 0)
 	restore := b.snapshot()
-	b.pause(b.a, locking.PauseRequest{})
+	b.pause(b.a, engine.PauseRequest{})
 	restore()
 	b.settles(b.a, 1)
 	b.settles(b.b, 2)
@@ -223,7 +224,7 @@ func lostPause(b *bench) {
 
 func endOutlivesWitness(b *bench) {
 	b.known()
-	b.pause(b.a, locking.PauseRequest{})
+	b.pause(b.a, engine.PauseRequest{})
 	b.settles(b.a, 0)
 	b.resume(b.b)
 	b.runs(b.a, 1)
@@ -233,7 +234,7 @@ func endOutlivesWitness(b *bench) {
 
 func endOfForgotten(b *bench) {
 	b.known()
-	b.pause(b.a, locking.PauseRequest{})
+	b.pause(b.a, engine.PauseRequest{})
 	b.settles(b.a, 0)
 	b.forget()
 	b.resume(b.client("operator"))
@@ -242,12 +243,12 @@ func endOfForgotten(b *bench) {
 
 func pauseHeard(b *bench) {
 	b.known()
-	b.look(b.b, locking.LookRequest{Permanent: true})
+	b.look(b.b, engine.InspectRequest{Permanent: true})
 	ctx, cancel := context.WithCancel(b.ctx)
-	heard, done := make(chan []locking.Notice), make(chan struct{})
+	heard, done := make(chan []engine.GrantEvent), make(chan struct{})
 	go func() {
 		defer close(done)
-		b.b.Hear(ctx, func(n []locking.Notice) {
+		b.b.Subscribe(ctx, func(n []engine.GrantEvent) {
 			select {
 			case heard <- n:
 			case <-ctx.Done():
@@ -258,8 +259,8 @@ func pauseHeard(b *bench) {
 		cancel()
 		<-done
 	}()
-	for listening := false; !listening; { // pauses that nobody hears are asked for again
-		b.pause(b.a, locking.PauseRequest{})
+	for listening := false; !listening; { // pauses are asked for again until one is heard
+		b.pause(b.a, engine.PauseRequest{})
 		select {
 		case n := <-heard:
 			if listening = true; len(n) != 0 {
@@ -269,7 +270,7 @@ func pauseHeard(b *bench) {
 		}
 	}
 	b.forget()
-	if s := b.look(b.b, locking.LookRequest{Permanent: true}); !s.Pause.On(s.Now) {
+	if s := b.look(b.b, engine.InspectRequest{Permanent: true}); !s.Pause.On(s.Now) {
 		b.Errorf("who has heard of it tells the server: %+v", s.Pause)
 	}
 }

@@ -4,48 +4,50 @@ import (
 	"context"
 	"errors"
 	"fmt"
+	"slices"
 	"strings"
 	"time"
 
 	"github.com/redis/go-redis/v9"
 
-	"github.com/cronclave/cronclave/locking"
+	"github.com/cronclave/cronclave/internal/lease/engine"
 )
 
 func quorums() []theorem {
 	return []theorem{
-		{"NodeThatForgotDoesNotVoteForALease", forgetfulNode, votes},
-		{"NodeThatForgotWaitsForWhatIsOnItsWay", forgetfulInAMoment, votes},
-		{"NodeThatForgotKnowsTheLedgerWhenItVotes", reseededNode, votes},
+		{"NodeThatForgotDoesNotVoteForALease", forgetfulNode, votes},        // Promise: P3, quorum
+		{"NodeThatForgotWaitsForWhatIsOnItsWay", forgetfulInAMoment, votes}, // Promise: P1, quorum
+		{"NodeThatForgotKnowsTheLedgerWhenItVotes", reseededNode, votes},    // Promise: P1, quorum
 		{"MinorityThatForgotOneAfterTheOtherLosesNothing", rollingLoss, votes},
 		{"KeeperRepairsAMinority", repairedMinority, votes},
-		{"MajorityThatLostItsRowsEndsTheLease", lostMajority, votes},
-		{"RenewalOnANodeThatForgotDoesNotCount", renewedWhereForgotten, votes},
+		{"MajorityThatLostItsRowsEndsTheLease", lostMajority, votes},           // Promise: P3, quorum
+		{"RenewalOnANodeThatForgotDoesNotCount", renewedWhereForgotten, votes}, // Promise: P3, quorum
 		{"RefusedClaimLeavesNothingBehind", refusedLeavesNothing, votes},
 		{"HalfMadeGrantIsCompletedOnce", halfMade, votes},
 		{"RowStaysShutAfterAnExpiryWithADelay", shutOnQuorum, votes},
-		{"MajoritiesOfDifferentRowsLetNobodyIn", differentRows, votes},
+		{"MajoritiesOfDifferentRowsGrantNothing", differentRows, votes}, // Promise: P3, quorum
 		{"OlderTickOfABatchIsGrantedFirst", olderFirst, votes},
 		{"VotesOfEarlierCallsAreNotInTheWay", votesOfBefore, votes},
 		{"LateWriteBackChangesNothing", lateWriteBack, votes},
 		{"LateTryLeavesALaterOneAlone", lateTry, votes},
-		{"LateDropLeavesALaterTryAlone", func(b *bench) { b.lateDrop(locking.Request{}) }, votes},
-		{"LateDropLeavesALaterTryForATickAlone", func(b *bench) { b.lateDrop(locking.Request{Tick: b.tick(1)}) }, votes},
-		{"NumberIsPromisedOnce", promisedOnce, votes},
+		{"LateDropLeavesALaterTryAlone", func(b *bench) { b.lateDrop(engine.Request{}) }, votes},
+		{"LateDropLeavesALaterTryForATickAlone", func(b *bench) { b.lateDrop(engine.Request{Tick: b.tick(1)}) }, votes},
+		{"NumberIsPromisedOnce", promisedOnce, votes}, // Promise: P1, quorum
 		{"OrphanIsNotRenewed", orphanStaysDead, votes},
 		{"MajorityKnowsWhoWasToStop", stoppedOnAMajority, votes},
+		{"RowOfAnEndedRunSkipsNoTick", endedRowSkipsNothing, votes},
 	}
 }
 
-// refuses demands the sentinel of what is not possible.
+// refuses demands [engine.ErrQuorum] of methods that a quorum can't serve.
 func refuses(b *bench) {
 	b.Helper()
-	_, _, sets := b.a.Several("{x}:1", "{x}:2").TryLock(b.ctx)
-	update := b.a.Update(b.ctx, []string{"key"}, func(*locking.Tx) error { return nil })
+	_, _, sets := b.a.MultiLock("{x}:1", "{x}:2").TryLock(b.ctx)
+	update := b.a.Update(b.ctx, []string{"key"}, func(*engine.Tx) error { return nil })
 	fence := b.a.Fence("resource").Pass(b.ctx, 1)
 	_, removal := b.a.Remove(b.ctx, []string{lock}, b.now())
 	for what, err := range map[string]error{"a set of locks": sets, "an update": update, "a fence": fence, "a removal": removal} {
-		if !errors.Is(err, locking.ErrQuorum) {
+		if !errors.Is(err, engine.ErrQuorum) {
 			b.Errorf("%s: %v", what, err)
 		}
 	}
@@ -54,7 +56,7 @@ func refuses(b *bench) {
 // A holds {1,2,3}; 3 restarts empty; B gets {3,4,5}.
 func forgetfulNode(b *bench) {
 	const lease = 5 * time.Second // a busy machine may need a second for a renewal
-	l := b.wins(b.a, locking.Request{Lease: lease})
+	l := b.wins(b.a, engine.Request{Lease: lease})
 	b.everywhere(l)
 	few := len(b.nodes) / 2
 	b.on(b.nodes[:few], func(node redis.UniversalClient) error { // which never voted for it
@@ -65,7 +67,7 @@ func forgetfulNode(b *bench) {
 	before := b.now()
 	newcomer := b.client("newcomer")
 	for l.Context().Err() == nil {
-		if a := b.ask(newcomer, locking.Request{Lease: lease}); a.Verdict == locking.Granted && l.Context().Err() == nil {
+		if a := b.ask(newcomer, engine.Request{Lease: lease}); a.Verdict == engine.Granted && l.Context().Err() == nil {
 			b.Fatal("granted beside a living holder")
 		}
 		if b.isVoting(forgot) {
@@ -81,14 +83,14 @@ func forgetfulNode(b *bench) {
 func reseededNode(b *bench) {
 	b.known()
 	for n := range 3 {
-		b.release(b.wins(b.a, locking.Request{Tick: b.tick(n), Lease: time.Second}))
+		b.release(b.wins(b.a, engine.Request{Tick: b.tick(n), Lease: time.Second}))
 	}
 	b.forgets(b.nodes[1])
 	b.votesAgain(b.nodes[1])
 	if low := fmt.Sprint(b.register(b.nodes[1])["low"]); low != fmt.Sprint(b.tick(2).At.Unix()) {
 		b.Errorf("it knows of ticks up to %s", low)
 	}
-	if life := b.nodes[1].TTL(b.ctx, b.base()).Val(); life != -1 { // what has a ledger stays
+	if life := b.nodes[1].TTL(b.ctx, b.base()).Val(); life != -1 { // a lock with a ledger stays
 		b.Errorf("it knows so for %v", life)
 	}
 }
@@ -108,8 +110,8 @@ func forgetfulInAMoment(b *bench) {
 
 func rollingLoss(b *bench) {
 	b.known()
-	short := func(n int) locking.Request { return locking.Request{Tick: b.tick(n), Lease: time.Second} }
-	last := locking.Token(0)
+	short := func(n int) engine.Request { return engine.Request{Tick: b.tick(n), Lease: time.Second} }
+	last := engine.Token(0)
 	for n, node := range b.nodes {
 		l := b.wins(b.a, short(n))
 		if l.Token() <= last {
@@ -121,12 +123,12 @@ func rollingLoss(b *bench) {
 		b.votesAgain(node)
 	}
 	for n := range b.nodes { // every node has forgotten once
-		b.gets(b.client("newcomer"), short(n), locking.Decided)
+		b.gets(b.client("newcomer"), short(n), engine.Decided)
 	}
 }
 
 func repairedMinority(b *bench) {
-	l := b.wins(b.a, locking.Request{Lease: renewing})
+	l := b.wins(b.a, engine.Request{Lease: renewing})
 	b.everywhere(l)
 	b.on(b.nodes[:len(b.nodes)/2], func(node redis.UniversalClient) error { return node.Del(b.ctx, b.base()).Err() })
 	b.everywhere(l)
@@ -136,14 +138,14 @@ func repairedMinority(b *bench) {
 
 // Renewals count with a majority only.
 func lostMajority(b *bench) {
-	l := b.wins(b.a, locking.Request{Lease: renewing})
+	l := b.wins(b.a, engine.Request{Lease: renewing})
 	b.everywhere(l)
 	b.on(b.nodes[:len(b.nodes)/2+1], b.heldByOther(l))
-	b.ends(l, locking.ErrLost)
+	b.ends(l, engine.ErrLost)
 }
 
 // heldByOther has a node vote for another in the row of a lease.
-func (b *bench) heldByOther(l *locking.Lease) func(node redis.UniversalClient) error {
+func (b *bench) heldByOther(l *engine.Lease) func(node redis.UniversalClient) error {
 	other := strings.Join([]string{"other", fmt.Sprint(int64(l.Token()) + 1), fmt.Sprint(b.now().Add(long).UnixMicro()),
 		fmt.Sprint(long.Microseconds()), "0", "", "b"}, "\n")
 	return func(node redis.UniversalClient) error { return node.HSet(b.ctx, b.base(), "r0", other).Err() }
@@ -152,21 +154,21 @@ func (b *bench) heldByOther(l *locking.Lease) func(node redis.UniversalClient) e
 // A minority votes for another whose claim is on its way, and so did a node that has forgotten it: when that renews the lease, and the last vote of the lease on one more node ends, there
 // are two majorities.
 func renewedWhereForgotten(b *bench) {
-	b.release(b.wins(b.a, locking.Request{Lock: "other", Lease: long})) // for as long a node that forgets does not vote
-	l := b.wins(b.a, locking.Request{Lease: renewing})
+	b.release(b.wins(b.a, engine.Request{Lock: "other", Lease: long})) // for as long a node that forgets does not vote
+	l := b.wins(b.a, engine.Request{Lease: renewing})
 	b.everywhere(l)
 	few := len(b.nodes) / 2
 	b.on(b.nodes[:few], b.heldByOther(l))
 	b.forgets(b.nodes[few])
-	b.ends(l, locking.ErrLost)
+	b.ends(l, engine.ErrLost)
 }
 
 func refusedLeavesNothing(b *bench) {
-	l := b.wins(b.a, locking.Request{})
+	l := b.wins(b.a, engine.Request{})
 	b.everywhere(l)
 	few := b.nodes[:len(b.nodes)/2]
 	b.on(few, func(node redis.UniversalClient) error { return node.HDel(b.ctx, b.base(), "r0").Err() })
-	b.gets(b.b, locking.Request{ID: "refused"}, locking.Held)
+	b.gets(b.b, engine.Request{ID: "refused"}, engine.Held)
 	b.until("no node has a row of it", func() bool {
 		left := 0
 		b.on(b.nodes, func(node redis.UniversalClient) error {
@@ -190,16 +192,17 @@ func olderFirst(b *bench) {
 				b.Fatal(err)
 			}
 		}
-		older, newer := locking.Request{Lock: lock, Permanent: true, Tick: b.tick(2 * i)}, locking.Request{Lock: lock, Permanent: true, Tick: b.tick(2*i + 1)}
-		answers := b.a.AcquireAll(b.ctx, []locking.Request{older, newer})
-		b.wants(answers[0], locking.Granted)
-		b.wants(answers[1], locking.Held)
+		older, newer := engine.Request{Lock: lock, Permanent: true, Tick: b.tick(2 * i)}, engine.Request{Lock: lock, Permanent: true, Tick: b.tick(2*i + 1)}
+		answers := b.a.AcquireAll(b.ctx, []engine.Request{older, newer})
+		b.wants(answers[0], engine.Granted)
+		b.wants(answers[1], engine.Held)
 		b.release(answers[0].Lease)
 		b.runs(b.b, 2*i+1)
 	}
 }
 
-// Calls of which nobody has heard left votes with tokens of their own on a majority, and the same lease id is asked for again.
+// Calls whose replies were lost left votes with tokens of their own on a majority, and the same lease id is
+// asked for again.
 func votesOfBefore(b *bench) {
 	b.known()
 	b.runs(b.a, 0)
@@ -209,17 +212,17 @@ func votesOfBefore(b *bench) {
 			b.Fatal(err)
 		}
 	}
-	b.release(b.wins(b.a, locking.Request{ID: "again", Tick: b.tick(1)}))
+	b.release(b.wins(b.a, engine.Request{ID: "again", Tick: b.tick(1)}))
 	b.decided(b.b, 1, "granted")
 }
 
 func shutOnQuorum(b *bench) {
 	const delay = 3 * time.Second
-	l := b.wins(b.a, locking.Request{Delay: delay})
+	l := b.wins(b.a, engine.Request{Delay: delay})
 	ended := b.now()
 	b.expire(l)
-	b.gets(b.b, locking.Request{}, locking.Held)
-	b.until("the row is free", func() bool { return b.ask(b.b, locking.Request{}).Verdict == locking.Granted })
+	b.gets(b.b, engine.Request{}, engine.Held)
+	b.until("the row is free", func() bool { return b.ask(b.b, engine.Request{}).Verdict == engine.Granted })
 	if after := b.now().Sub(ended); after < delay-time.Millisecond {
 		b.Errorf("free after %v", after)
 	}
@@ -227,28 +230,28 @@ func shutOnQuorum(b *bench) {
 
 // Two holders of two rows, and room for one on four nodes of five: counting node by node lets a third one in.
 func differentRows(b *bench) {
-	r := locking.Request{Slots: 2}
+	r := engine.Request{Slots: 2}
 	first, second := b.wins(b.a, r), b.wins(b.b, r)
 	b.everywhere(first)
 	b.everywhere(second)
 	few := len(b.nodes) / 2
 	b.on(b.nodes[:few], func(node redis.UniversalClient) error { return node.HDel(b.ctx, b.base(), "r1").Err() })
 	b.on(b.nodes[few+1:], func(node redis.UniversalClient) error { return node.HDel(b.ctx, b.base(), "r0").Err() })
-	b.gets(b.client("third"), r, locking.Held)
+	b.gets(b.client("third"), r, engine.Held)
 }
 
 // A minority has heard nothing of a stop, and no mark is left when the holder dies.
 func stoppedOnAMajority(b *bench) {
 	b.known()
-	l := b.wins(b.a, locking.Request{Tick: b.tick(1), Trigger: "test"})
+	l := b.wins(b.a, engine.Request{Tick: b.tick(1), Trigger: "test"})
 	b.everywhere(l)
-	var few []redis.UniversalClient
-	b.until("one register on a majority", func() bool { few = b.minority(); return few != nil })
+	b.until("one register on a majority", func() bool { return b.minority() != nil })
 	before := map[redis.UniversalClient]map[string]string{}
-	for _, node := range few {
+	for _, node := range b.nodes {
 		before[node] = node.HGetAll(b.ctx, b.base()).Val()
 	}
-	b.stop(locking.StopRequest{ID: l.ID(), Reason: "enough"})
+	b.stop(engine.StopRequest{ID: l.ID(), Reason: "enough"})
+	few := b.minority() // of the register that has the stop: any majority is enough for it
 	b.on(few, func(node redis.UniversalClient) error {
 		return errors.Join(node.Del(b.ctx, b.base()).Err(), node.HSet(b.ctx, b.base(), before[node]).Err())
 	})
@@ -257,4 +260,23 @@ func stoppedOnAMajority(b *bench) {
 	if s := b.state(); len(s.Orphans) != 1 || s.Orphans[0].Stopped != "enough" {
 		b.Errorf("orphans: %+v", s.Orphans)
 	}
+}
+
+// A run was given back before it began, and a majority of nodes still has its row: the tick is open, and that row does not skip it.
+func endedRowSkipsNothing(b *bench) {
+	b.known()
+	l := b.wins(b.a, engine.Request{Tick: b.tick(1), Trigger: "test"})
+	var few []redis.UniversalClient
+	b.until("one register on a majority", func() bool { few = b.minority(); return few != nil })
+	most := slices.DeleteFunc(slices.Clone(b.nodes), func(node redis.UniversalClient) bool { return slices.Contains(few, node) })
+	row := most[0].HGet(b.ctx, b.base(), "r0").Val()
+	b.giveBack(l)
+	b.gone(l)
+	b.on(most, func(node redis.UniversalClient) error { return node.HSet(b.ctx, b.base(), "r0", row).Err() })
+	if rows := b.state().Rows; len(rows) != 0 {
+		b.Errorf("held: %+v", rows)
+	}
+	b.gets(b.b, engine.Request{Tick: b.settling(1)}, engine.Held)
+	b.on(most, func(node redis.UniversalClient) error { return node.HDel(b.ctx, b.base(), "r0").Err() })
+	b.release(b.wins(b.b, engine.Request{Tick: b.settling(1)}))
 }

@@ -11,7 +11,7 @@ import (
 
 	"github.com/redis/go-redis/v9"
 
-	"github.com/cronclave/cronclave/locking"
+	"github.com/cronclave/cronclave/internal/lease/engine"
 )
 
 // on fakes the past on some nodes of a quorum.
@@ -74,7 +74,7 @@ func (b *bench) setRegister(field string, value any) {
 	})
 	newest[field] = value
 	next, _ := strconv.ParseInt(ballot, 10, 64)
-	ballot = fmt.Sprint(next + 1) // what is still on its way comes too late
+	ballot = fmt.Sprint(next + 1) // calls still on their way come too late
 	text, err := json.Marshal(newest)
 	if err != nil {
 		b.Fatal(err)
@@ -85,7 +85,7 @@ func (b *bench) setRegister(field string, value any) {
 }
 
 // setRowExpiry fakes the end of a lease on all nodes, and shuts its id so that its keeper, which is alive, does not renew it.
-func (b *bench) setRowExpiry(l *locking.Lease, at time.Time) {
+func (b *bench) setRowExpiry(l *engine.Lease, at time.Time) {
 	b.Helper()
 	b.everywhere(l)
 	field := fmt.Sprint("r", l.Slot())
@@ -103,7 +103,7 @@ func (b *bench) setRowExpiry(l *locking.Lease, at time.Time) {
 }
 
 // voters are how many nodes have a row of a lease.
-func (b *bench) voters(l *locking.Lease) (n int) {
+func (b *bench) voters(l *engine.Lease) (n int) {
 	b.Helper()
 	b.on(b.nodes, func(node redis.UniversalClient) error {
 		if strings.HasPrefix(node.HGet(b.ctx, b.base(), fmt.Sprint("r", l.Slot())).Val(), l.ID()+"\n") {
@@ -115,13 +115,13 @@ func (b *bench) voters(l *locking.Lease) (n int) {
 }
 
 // everywhere waits until all nodes have a row of a lease.
-func (b *bench) everywhere(l *locking.Lease) {
+func (b *bench) everywhere(l *engine.Lease) {
 	b.Helper()
 	b.until("a row on each node", func() bool { return b.voters(l) == len(b.nodes) })
 }
 
 // gone waits until no node has a row of a lease that was released: a majority was enough for that.
-func (b *bench) gone(l *locking.Lease) {
+func (b *bench) gone(l *engine.Lease) {
 	b.Helper()
 	if b.onQuorum() {
 		b.until("no row of it", func() bool { return b.voters(l) == 0 })
@@ -155,7 +155,7 @@ func (b *bench) founded() {
 func (b *bench) votesAgain(node redis.UniversalClient) {
 	b.Helper()
 	b.until("the node votes again", func() bool {
-		b.ask(b.b, locking.Request{Lock: "other", Abstain: true}) // somebody has to talk to it
+		b.ask(b.b, engine.Request{Lock: "other", Abstain: true}) // somebody has to talk to it
 		return b.isVoting(node)
 	})
 }

@@ -3,16 +3,16 @@ package locktest
 import (
 	"time"
 
-	"github.com/cronclave/cronclave/locking"
+	"github.com/cronclave/cronclave/internal/lease/engine"
 )
 
 func removing() []theorem {
 	return []theorem{
-		{"RemovedLockLeavesNothingAndItsTicksStayDecided", removed, memory},
+		{"RemovedLockLeavesNothingAndItsTicksStayDecided", removed, memory}, // Promise: P1
 		{"LockThatWasUsedSinceIsNotRemoved", usedSince, memory},
-		{"HeldLockIsNotRemoved", heldIsKept, memory},
-		{"LockWithAnOrphanIsNotRemoved", orphanIsKept, memory},
-		{"PausedLockIsNotRemoved", pauseIsKept, memory},
+		{"HeldLockIsNotRemoved", heldIsKept, memory},           // Promise: P3
+		{"LockWithAnOrphanIsNotRemoved", orphanIsKept, memory}, // Promise: P6
+		{"PausedLockIsNotRemoved", pauseIsKept, memory},        // Promise: P6
 	}
 }
 
@@ -37,11 +37,11 @@ func removed(b *bench) {
 		b.Errorf("%d keys are left", n)
 	}
 	newcomer := b.client("newcomer")
-	for _, c := range []*locking.Client{newcomer, b.b} { // who has removed it holds nothing against the server
-		b.gets(c, locking.Request{Tick: b.tick(1)}, locking.Decided)
-		b.gets(c, locking.Request{Tick: b.tick(2)}, locking.Decided)
+	for _, c := range []*engine.Client{newcomer, b.b} { // the client that has removed it holds nothing against the server
+		b.gets(c, engine.Request{Tick: b.tick(1)}, engine.Decided)
+		b.gets(c, engine.Request{Tick: b.tick(2)}, engine.Decided)
 	}
-	b.gets(b.a, locking.Request{Tick: b.tick(4)}, locking.Closed) // who has not is a witness
+	b.gets(b.a, engine.Request{Tick: b.tick(4)}, engine.Closed) // a client that has not still knows the lock
 }
 
 func usedSince(b *bench) {
@@ -56,7 +56,7 @@ func usedSince(b *bench) {
 
 func heldIsKept(b *bench) {
 	b.known()
-	l := b.wins(b.a, locking.Request{Tick: b.tick(1), Trigger: "schedule"})
+	l := b.wins(b.a, engine.Request{Tick: b.tick(1), Trigger: "schedule"})
 	b.removes(b.now(), false)
 	b.release(l)
 	b.removes(b.now(), true)
@@ -69,24 +69,24 @@ func orphanIsKept(b *bench) {
 	if s := b.state(); len(s.Orphans) != 1 {
 		b.Fatalf("orphans: %+v", s.Orphans)
 	}
-	if err := b.b.Bury(b.ctx, lock, "dead"); err != nil {
+	if err := b.b.DeleteOrphans(b.ctx, lock, "dead"); err != nil {
 		b.Fatal(err)
 	}
 	b.removes(b.now(), true)
 }
 
-// pauseIsKept until it is over, also where only who removes the lock knows of it.
+// pauseIsKept until it is over, also where only the client that removes the lock knows of it.
 func pauseIsKept(b *bench) {
 	b.known()
-	b.pause(b.a, locking.PauseRequest{})
+	b.pause(b.a, engine.PauseRequest{})
 	b.removes(b.now(), false)
-	b.pause(b.a, locking.PauseRequest{For: time.Hour})
+	b.pause(b.a, engine.PauseRequest{For: time.Hour})
 	b.removes(b.now(), false)
 	b.forget()
 	b.removes(b.now(), false)
 	if s := b.state(); !s.Pause.On(s.Now) {
 		b.Errorf("the lock tells %+v", s.Pause)
 	}
-	b.pause(b.a, locking.PauseRequest{End: true})
+	b.pause(b.a, engine.PauseRequest{End: true})
 	b.removes(b.now(), true)
 }

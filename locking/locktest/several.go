@@ -9,15 +9,16 @@ import (
 	"sync"
 	"sync/atomic"
 
+	"github.com/cronclave/cronclave/internal/lease/engine"
 	"github.com/cronclave/cronclave/locking"
 )
 
 func several() []theorem {
 	return []theorem{
 		{"SetIsGrantedTogether", setGranted, sets},
-		{"SetIsGrantedAsAWholeOrNotAtAll", setRefused, sets},
+		{"SetIsGrantedAsAWholeOrNotAtAll", setRefused, sets}, // Promise: P3
 		{"SetAskedForAgainIsTheSameGrant", setAgain, sets},
-		{"RefusedSetStaysDead", setStaysDead, sets},
+		{"RefusedSetStaysDead", setStaysDead, sets}, // Promise: P3
 		{"SetOfWhichOneWasLostMeanwhileIsNotGrantedAgain", setPartlyLost, sets},
 		{"RequestThatArrivesTwiceTakesNothingFromItsHolder", setPartlyReleased, sets},
 		{"SetThatFailsHalfwayIsRolledBack", setFailsHalfway, sets},
@@ -34,11 +35,11 @@ func several() []theorem {
 // member is the name of one of the locks that sets of the bench are made of. The first is the bench's own in another guise.
 func member(n int) string { return locking.Tagged("set", fmt.Sprint(n)) }
 
-func (b *bench) set3(c *locking.Client) *locking.Several {
-	return c.Several(member(3), member(1), member(2)).With(locking.WithLease(long))
+func (b *bench) set3(c *engine.Client) *engine.MultiLock {
+	return c.MultiLock(member(3), member(1), member(2)).With(engine.WithLease(long))
 }
 
-func (b *bench) locksAll(s *locking.Several) *locking.Leases {
+func (b *bench) locksAll(s *engine.MultiLock) *engine.LeaseSet {
 	b.Helper()
 	leases, ok, err := s.TryLock(b.ctx)
 	if err != nil || !ok {
@@ -47,14 +48,14 @@ func (b *bench) locksAll(s *locking.Several) *locking.Leases {
 	return leases
 }
 
-func (b *bench) refused(s *locking.Several) {
+func (b *bench) refused(s *engine.MultiLock) {
 	b.Helper()
 	if leases, ok, err := s.TryLock(b.ctx); leases != nil || ok || err != nil {
 		b.Fatalf("granted: %v, %v", ok, err)
 	}
 }
 
-func (b *bench) releaseAll(leases *locking.Leases) {
+func (b *bench) releaseAll(leases *engine.LeaseSet) {
 	b.Helper()
 	if err := leases.Release(b.ctx); err != nil {
 		b.Fatal(err)
@@ -66,7 +67,7 @@ func (b *bench) holders() (ids []string) {
 	b.Helper()
 	for n := 1; n <= 3; n++ {
 		id := ""
-		for _, row := range b.look(b.a, locking.LookRequest{Lock: member(n)}).Rows {
+		for _, row := range b.look(b.a, engine.InspectRequest{Lock: member(n)}).Rows {
 			id += row.ID
 		}
 		ids = append(ids, id)
@@ -89,14 +90,14 @@ func setGranted(b *bench) {
 		if l == nil || l.ID() != id || tokens[member(n+1)] != l.Token() {
 			b.Errorf("%s is held by %q, lease %+v, tokens %v", member(n+1), id, l, tokens)
 		}
-		b.gets(b.b, locking.Request{Lock: member(n + 1)}, locking.Held)
+		b.gets(b.b, engine.Request{Lock: member(n + 1)}, engine.Held)
 	}
 	if len(tokens) != 3 || leases.Lease("other") != nil || leases.Context().Err() != nil || leases.Remaining() <= 0 {
 		b.Errorf("tokens %v", tokens)
 	}
 	b.releaseAll(leases)
 	b.noneHeld()
-	if cause := context.Cause(leases.Context()); !errors.Is(cause, locking.ErrReleased) {
+	if cause := context.Cause(leases.Context()); !errors.Is(cause, engine.ErrReleased) {
 		b.Error(cause)
 	}
 	for name, token := range b.locksAll(b.set3(b.b)).Tokens() {
@@ -108,7 +109,7 @@ func setGranted(b *bench) {
 
 func setRefused(b *bench) {
 	for n := 1; n <= 3; n++ {
-		held := b.wins(b.b, locking.Request{Lock: member(n)})
+		held := b.wins(b.b, engine.Request{Lock: member(n)})
 		b.refused(b.set3(b.a))
 		want := []string{"", "", ""}
 		want[n-1] = held.ID()
@@ -155,7 +156,7 @@ func setAgain(b *bench) {
 
 func setStaysDead(b *bench) {
 	for n := 1; n <= 3; n++ {
-		held := b.wins(b.b, locking.Request{Lock: member(n)})
+		held := b.wins(b.b, engine.Request{Lock: member(n)})
 		b.refused(b.set3(b.a))
 		b.release(held)
 		if v := b.resend(b.lastCall()); v != "refused" {
@@ -169,11 +170,11 @@ func setPartlyLost(b *bench) {
 	for n := 1; n <= 3; n++ {
 		leases := b.locksAll(b.set3(b.a))
 		b.expireIn(member(n), leases.Lease(member(n)))
-		other := b.wins(b.b, locking.Request{Lock: member(n)})
+		other := b.wins(b.b, engine.Request{Lock: member(n)})
 		if v := b.resend(b.lastCall()); v != "refused" {
 			b.Errorf("asked again for what another holds: %s", v)
 		}
-		var want []string // what is left is its holder's, who may be at work: this may be a request that arrives twice
+		var want []string // the rest stays with its holder, which may be at work: this may be a request that arrives twice
 		for i := 1; i <= 3; i++ {
 			want = append(want, leases.Lease(member(i)).ID())
 		}
@@ -196,7 +197,7 @@ func setPartlyReleased(b *bench) {
 			b.Errorf("again, after one was released: %s", v)
 		}
 		for i := 1; i <= 3; i++ {
-			if held := len(b.look(b.b, locking.LookRequest{Lock: member(i)}).Rows); held != 1 && i != n || held != 0 && i == n {
+			if held := len(b.look(b.b, engine.InspectRequest{Lock: member(i)}).Rows); held != 1 && i != n || held != 0 && i == n {
 				b.Errorf("lock %d was released, lock %d has %d rows", n, i, held)
 			}
 		}
@@ -205,7 +206,7 @@ func setPartlyReleased(b *bench) {
 }
 
 // expireIn lets the lease of a lock end now by the server's clock.
-func (b *bench) expireIn(name string, l *locking.Lease) {
+func (b *bench) expireIn(name string, l *engine.Lease) {
 	b.Helper()
 	if err := b.rdb.HSet(b.ctx, b.prefix+name, fmt.Sprint("e", l.Slot()), 1).Err(); err != nil {
 		b.Fatal(err)
@@ -218,11 +219,11 @@ func setFailsHalfway(b *bench) {
 		b.Fatal(err)
 	}
 	leases, ok, err := b.set3(b.a).TryLock(b.ctx)
-	if leases != nil || ok || !errors.Is(err, locking.ErrUnknown) || !errors.Is(err, locking.ErrRefused) {
+	if leases != nil || ok || !errors.Is(err, engine.ErrUnknown) || !errors.Is(err, engine.ErrRefused) {
 		b.Errorf("granted: %v, %v", ok, err)
 	}
 	for _, n := range []int{1, 3} {
-		if rows := b.look(b.b, locking.LookRequest{Lock: member(n)}).Rows; len(rows) > 0 {
+		if rows := b.look(b.b, engine.InspectRequest{Lock: member(n)}).Rows; len(rows) > 0 {
 			b.Errorf("%s is held: %v", member(n), rows)
 		}
 	}
@@ -236,18 +237,18 @@ func setFailsHalfway(b *bench) {
 func setForgotten(b *bench) {
 	for _, refused := range []bool{false, true} {
 		b.forgetMembers()
-		witness := b.client("witness")
+		observed := b.client("witness")
 		if refused {
-			b.wins(b.b, locking.Request{Lock: member(3)})
-			b.refused(b.set3(witness))
+			b.wins(b.b, engine.Request{Lock: member(3)})
+			b.refused(b.set3(observed))
 		} else {
-			b.locksAll(b.set3(witness))
+			b.locksAll(b.set3(observed))
 		}
 		b.forgetMembers()
 		for n := 1; n <= 3; n++ {
-			b.gets(witness, locking.Request{Lock: member(n)}, locking.Closed)
+			b.gets(observed, engine.Request{Lock: member(n)}, engine.Closed)
 		}
-		b.refused(b.set3(witness))
+		b.refused(b.set3(observed))
 		b.noneHeld()
 	}
 }
@@ -263,9 +264,9 @@ func (b *bench) forgetMembers() {
 }
 
 func setOtherLimit(b *bench) {
-	b.wins(b.b, locking.Request{Lock: member(2), Slots: 2})
+	b.wins(b.b, engine.Request{Lock: member(2), Slots: 2})
 	leases, ok, err := b.set3(b.a).TryLock(b.ctx)
-	if leases != nil || ok || !errors.Is(err, locking.ErrLimit) {
+	if leases != nil || ok || !errors.Is(err, engine.ErrLimit) {
 		b.Fatalf("granted: %v, %v", ok, err)
 	}
 	if ids := b.holders(); ids[0] != "" || ids[2] != "" {
@@ -274,7 +275,7 @@ func setOtherLimit(b *bench) {
 }
 
 func setLeavesNothing(b *bench) {
-	held := b.wins(b.b, locking.Request{Lock: member(3)})
+	held := b.wins(b.b, engine.Request{Lock: member(3)})
 	b.refused(b.set3(b.a))
 	b.release(held)
 	b.releaseAll(b.locksAll(b.set3(b.a)))
@@ -306,7 +307,7 @@ func philosophers(b *bench) {
 		left, right := seat, (seat+1)%seats
 		dinner.Go(func() {
 			for range meals {
-				leases, err := c.Several(member(left+1), member(right+1)).With(locking.WithLease(long)).Lock(b.ctx)
+				leases, err := c.MultiLock(member(left+1), member(right+1)).With(engine.WithLease(long)).Lock(b.ctx)
 				if err != nil {
 					b.Error(err)
 					return

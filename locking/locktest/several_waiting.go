@@ -3,17 +3,17 @@ package locktest
 import (
 	"slices"
 
-	"github.com/cronclave/cronclave/locking"
+	"github.com/cronclave/cronclave/internal/lease/engine"
 )
 
 // Sets of locks beside those who wait for one of them, and in wait themselves.
 
 // waitsFor lines up for a member by itself.
-func (b *bench) waitsFor(c *locking.Client, name string) chan *locking.Lease {
+func (b *bench) waitsFor(c *engine.Client, name string) chan *engine.Lease {
 	b.Helper()
-	granted := make(chan *locking.Lease, 1)
+	granted := make(chan *engine.Lease, 1)
 	go func() {
-		l, err := c.Mutex(name, locking.WithLease(long)).Lock(b.ctx)
+		l, err := c.Mutex(name, engine.WithLease(long)).Lock(b.ctx)
 		if err != nil && b.ctx.Err() == nil {
 			b.Error(err)
 		}
@@ -26,15 +26,15 @@ func (b *bench) waitsFor(c *locking.Client, name string) chan *locking.Lease {
 	return granted
 }
 
-func (b *bench) receives(granted chan *locking.Lease) *locking.Lease {
+func (b *bench) receives(granted chan *engine.Lease) *engine.Lease {
 	b.Helper()
 	return b.granted(&attempt{lease: granted})
 }
 
 func setPassesNobody(b *bench) {
-	held := b.wins(b.b, locking.Request{Lock: member(2)})
+	held := b.wins(b.b, engine.Request{Lock: member(2)})
 	waiter := b.waitsFor(b.b, member(2))
-	b.expireIn(member(2), held) // nobody has told the one in line yet
+	b.expireIn(member(2), held) // the one in line has no message yet
 	b.refused(b.set3(b.a))
 	l := b.receives(waiter)
 	b.refused(b.set3(b.a))
@@ -43,8 +43,8 @@ func setPassesNobody(b *bench) {
 }
 
 func setHandsOn(b *bench) {
-	first := b.wins(b.b, locking.Request{Lock: member(1)})
-	third := b.wins(b.b, locking.Request{Lock: member(3)})
+	first := b.wins(b.b, engine.Request{Lock: member(1)})
+	third := b.wins(b.b, engine.Request{Lock: member(3)})
 	waiter := b.waitsFor(b.b, member(1))
 	b.refused(b.set3(b.a))
 	b.release(first)
@@ -55,8 +55,8 @@ func setHandsOn(b *bench) {
 }
 
 func setWaits(b *bench) {
-	held := b.wins(b.b, locking.Request{Lock: member(2)})
-	got := make(chan *locking.Leases, 1)
+	held := b.wins(b.b, engine.Request{Lock: member(2)})
+	got := make(chan *engine.LeaseSet, 1)
 	go func() {
 		leases, err := b.set3(b.a).Lock(b.ctx)
 		if err != nil {
@@ -66,7 +66,7 @@ func setWaits(b *bench) {
 	}()
 	b.until("it was tried", func() bool { return b.lastCall() != nil })
 	for n := 1; n <= 3; n += 2 { // it holds nothing while it waits
-		l, err := b.b.Mutex(member(n), locking.WithLease(long)).Lock(b.ctx)
+		l, err := b.b.Mutex(member(n), engine.WithLease(long)).Lock(b.ctx)
 		if err != nil {
 			b.Fatal(err)
 		}

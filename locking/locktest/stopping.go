@@ -4,25 +4,25 @@ import (
 	"context"
 	"time"
 
-	"github.com/cronclave/cronclave/locking"
+	"github.com/cronclave/cronclave/internal/lease/engine"
 )
 
 func stopping() []theorem {
 	return []theorem{
-		{"RenewalTellsTheHolderToStop", renewalTells, nothing},
+		{"RenewalTellsTheHolderToStop", renewalTells, nothing}, // Promise: P5
 		{"MessageTellsTheHolderToStop", messageTells, memory},
 		{"NobodyIsToldForALeaseThatHasEnded", nobodyIsTold, nothing},
-		{"OldestMakesRoomForATick", oldestMakesRoom, nothing},
-		{"RunThatBeganAfterATickIsLeftAlone", youngerStays, nothing},
-		{"HeirOfAnOlderTickMakesRoom", heirMakesRoom, nothing},
+		{"OldestMakesRoomForATick", oldestMakesRoom, nothing},        // Promise: P5, P9
+		{"RunThatBeganAfterATickIsLeftAlone", youngerStays, nothing}, // Promise: P5
+		{"HeirOfAnOlderTickMakesRoom", heirMakesRoom, nothing},       // Promise: P5
 		{"WhoStopsAnywayMakesRoom", stopsAnyway, nothing},
-		{"OrphanTellsThatItWasToStop", stoppedOrphan, nothing},
-		{"OrphanTellsThatItsHeirWasToStop", stoppedHeir, nothing},
+		{"OrphanTellsThatItWasToStop", stoppedOrphan, nothing},    // Promise: P5, quorum
+		{"OrphanTellsThatItsHeirWasToStop", stoppedHeir, nothing}, // Promise: P5
 	}
 }
 
-// stop asks, and returns the lease id of who is told.
-func (b *bench) stop(r locking.StopRequest) string {
+// stop asks, and returns the lease id of the holder that was notified.
+func (b *bench) stop(r engine.StopRequest) string {
 	b.Helper()
 	if r.Lock == "" {
 		r.Lock = lock
@@ -31,7 +31,7 @@ func (b *bench) stop(r locking.StopRequest) string {
 		r.Reason = "wanted"
 	}
 	r.Permanent = true
-	told := b.b.Stop(b.ctx, []locking.StopRequest{r})[0]
+	told := b.b.Stop(b.ctx, []engine.StopRequest{r})[0]
 	if told.Err != nil {
 		b.Fatal(told.Err)
 	}
@@ -39,30 +39,30 @@ func (b *bench) stop(r locking.StopRequest) string {
 }
 
 // stops waits until the holder knows.
-func (b *bench) stops(l *locking.Lease, reason string) {
+func (b *bench) stops(l *engine.Lease, reason string) {
 	b.Helper()
 	select {
-	case <-l.Stopping():
+	case <-engine.RunOf(l).Stopping():
 	case <-l.Context().Done():
 		b.Fatal(context.Cause(l.Context()))
 	case <-time.After(timeout):
 		b.Fatal("nobody has told the holder")
 	}
-	if l.StopReason() != reason || l.Context().Err() != nil {
-		b.Errorf("reason %q, want %q; %v", l.StopReason(), reason, context.Cause(l.Context()))
+	if engine.RunOf(l).StopReason() != reason || l.Context().Err() != nil {
+		b.Errorf("reason %q, want %q; %v", engine.RunOf(l).StopReason(), reason, context.Cause(l.Context()))
 	}
 }
 
 func renewalTells(b *bench) {
 	for _, trigger := range []string{"test", ""} { // without one a quorum has no account of it
-		l := b.wins(b.a, locking.Request{Lease: renewing, Permanent: true, Trigger: trigger})
-		if told := b.stop(locking.StopRequest{ID: l.ID(), Reason: "enough"}); told != l.ID() {
+		l := b.wins(b.a, engine.Request{Lease: renewing, Permanent: true, Trigger: trigger})
+		if told := b.stop(engine.StopRequest{ID: l.ID(), Reason: "enough"}); told != l.ID() {
 			b.Fatalf("told: %q", told)
 		}
 		b.stops(l, "enough")
-		b.gets(b.b, locking.Request{Permanent: true}, locking.Held) // it is still held, until its holder has stopped
+		b.gets(b.b, engine.Request{Permanent: true}, engine.Held) // it is still held, until its holder has stopped
 		b.release(l)
-		b.release(b.wins(b.b, locking.Request{Permanent: true}))
+		b.release(b.wins(b.b, engine.Request{Permanent: true}))
 	}
 }
 
@@ -72,13 +72,13 @@ func messageTells(b *bench) {
 	defer func() { cancel(); <-over }()
 	go func() {
 		defer close(over)
-		b.a.Hear(ctx, func([]locking.Notice) {})
+		b.a.Subscribe(ctx, func([]engine.GrantEvent) {})
 	}()
-	l := b.wins(b.a, locking.Request{Permanent: true}) // which is not renewed during the test
-	for told := time.Now(); l.StopReason() == "" && time.Since(told) < timeout; {
-		b.stop(locking.StopRequest{ID: l.ID()}) // who does not listen yet hears the next one
+	l := b.wins(b.a, engine.Request{Permanent: true}) // which is not renewed during the test
+	for told := time.Now(); engine.RunOf(l).StopReason() == "" && time.Since(told) < timeout; {
+		b.stop(engine.StopRequest{ID: l.ID()}) // a holder that does not listen yet hears the next one
 		select {
-		case <-l.Stopping():
+		case <-engine.RunOf(l).Stopping():
 		case <-time.After(10 * time.Millisecond):
 		}
 	}
@@ -87,16 +87,16 @@ func messageTells(b *bench) {
 }
 
 func nobodyIsTold(b *bench) {
-	l := b.wins(b.a, locking.Request{Permanent: true})
+	l := b.wins(b.a, engine.Request{Permanent: true})
 	b.release(l)
 	for _, id := range []string{l.ID(), "stranger"} {
-		if told := b.stop(locking.StopRequest{ID: id}); told != "" {
+		if told := b.stop(engine.StopRequest{ID: id}); told != "" {
 			b.Errorf("told: %q", told)
 		}
 	}
-	again := b.wins(b.a, locking.Request{Permanent: true, Lease: renewing})
+	again := b.wins(b.a, engine.Request{Permanent: true, Lease: renewing})
 	time.Sleep(renewing / 2) // a renewal
-	if why := again.StopReason(); why != "" {
+	if why := engine.RunOf(again).StopReason(); why != "" {
 		b.Errorf("the next holder is told to stop: %s", why)
 	}
 	b.release(again)
@@ -105,13 +105,13 @@ func nobodyIsTold(b *bench) {
 // room asks for a row for the n-th tick, which is due in a second.
 func (b *bench) room(n, slots int) string {
 	b.Helper()
-	return b.stop(locking.StopRequest{Tick: b.tick(n).At, From: b.now().Add(time.Second), Slots: slots, Reason: "replaced"})
+	return b.stop(engine.StopRequest{Tick: b.tick(n).At, From: b.now().Add(time.Second), Slots: slots, Reason: "replaced"})
 }
 
 func oldestMakesRoom(b *bench) {
 	b.known()
-	two := func(c *locking.Client) *locking.Lease {
-		return b.wins(c, locking.Request{Permanent: true, Trigger: "test", Slots: 2})
+	two := func(c *engine.Client) *engine.Lease {
+		return b.wins(c, engine.Request{Permanent: true, Trigger: "test", Slots: 2})
 	}
 	first := two(b.a)
 	if told := b.room(1, 2); told != "" {
@@ -136,12 +136,12 @@ func oldestMakesRoom(b *bench) {
 
 func youngerStays(b *bench) {
 	b.known()
-	l := b.wins(b.a, locking.Request{Permanent: true, Trigger: "test"})
-	if told := b.stop(locking.StopRequest{Tick: b.tick(1).At, From: b.tick(1).At, Slots: 1}); told != "" {
+	l := b.wins(b.a, engine.Request{Permanent: true, Trigger: "test"})
+	if told := b.stop(engine.StopRequest{Tick: b.tick(1).At, From: b.tick(1).At, Slots: 1}); told != "" {
 		b.Errorf("told: %q", told)
 	}
 	b.release(l)
-	l = b.wins(b.a, locking.Request{Tick: b.tick(1), Trigger: "test"})
+	l = b.wins(b.a, engine.Request{Tick: b.tick(1), Trigger: "test"})
 	if told := b.room(1, 1); told != "" {
 		b.Errorf("for a tick that is decided: %q", told)
 	}
@@ -150,53 +150,54 @@ func youngerStays(b *bench) {
 
 func stopsAnyway(b *bench) {
 	b.known()
-	var runs []*locking.Lease
+	var runs []*engine.Lease
 	for range 2 {
-		runs = append(runs, b.wins(b.a, locking.Request{Permanent: true, Trigger: "test", Slots: 2, Lease: renewing}))
+		runs = append(runs, b.wins(b.a, engine.Request{Permanent: true, Trigger: "test", Slots: 2, Lease: renewing}))
 	}
-	b.stop(locking.StopRequest{ID: runs[1].ID(), Reason: "user"})
+	b.stop(engine.StopRequest{ID: runs[1].ID(), Reason: "user"})
 	for range 2 {
 		if told := b.room(1, 2); told != runs[1].ID() {
 			b.Errorf("told: %q, want the one that stops anyway", told)
 		}
 	}
 	b.stops(runs[1], "user")
-	if why := runs[0].StopReason(); why != "" {
+	if why := engine.RunOf(runs[0]).StopReason(); why != "" {
 		b.Errorf("the other is told to stop: %s", why)
 	}
 	b.release(runs[0])
 	b.release(runs[1])
 }
 
-// stoppedOrphan has holders die that were told to stop, or leave their runs: whoever sees what they leave knows.
+// stoppedOrphan has holders die that were asked to stop, or leave their runs: the orphans that they leave carry
+// the request.
 func stoppedOrphan(b *bench) {
 	b.known()
-	for n, ends := range []func(l *locking.Lease){
+	for n, ends := range []func(l *engine.Lease){
 		b.expire,
 		b.leave,
-		func(l *locking.Lease) { b.expire(l); b.state(); _ = l.Leave(b.ctx, 1) },
+		func(l *engine.Lease) { b.expire(l); b.state(); _ = engine.RunOf(l).HandOver(b.ctx, 1) },
 	} {
-		l := b.wins(b.a, locking.Request{Tick: b.tick(n + 1), Trigger: "test"})
-		b.stop(locking.StopRequest{ID: l.ID(), Reason: "for good"})
+		l := b.wins(b.a, engine.Request{Tick: b.tick(n + 1), Trigger: "test"})
+		b.stop(engine.StopRequest{ID: l.ID(), Reason: "for good"})
 		ends(l)
 		if s := b.state(); len(s.Orphans) != 1 || s.Orphans[0].Stopped != "for good" || s.Orphans[0].Slot != 0 || s.Orphans[0].ID != l.ID() {
 			b.Fatalf("orphans: %+v", s.Orphans)
 		}
-		heir := b.wins(b.a, adoption(l.ID())) // who wants to may still have it
-		if s := b.state(); heir.Attempt() != 2 || len(s.Orphans) != 0 {
-			b.Fatalf("attempt %d, orphans: %+v", heir.Attempt(), s.Orphans)
+		heir := b.wins(b.a, adoption(l.ID())) // a replica that wants to may still have it
+		if s := b.state(); engine.RunOf(heir).Attempt() != 2 || len(s.Orphans) != 0 {
+			b.Fatalf("attempt %d, orphans: %+v", engine.RunOf(heir).Attempt(), s.Orphans)
 		}
-		if err := heir.GiveBack(b.ctx); err != nil {
+		if err := engine.RunOf(heir).Undo(b.ctx); err != nil {
 			b.Fatal(err)
 		}
 		if s := b.state(); len(s.Orphans) != 1 || s.Orphans[0].Stopped != "for good" {
 			b.Fatalf("orphans: %+v", s.Orphans)
 		}
-		if err := b.b.Bury(b.ctx, lock, l.ID()); err != nil {
+		if err := b.b.DeleteOrphans(b.ctx, lock, l.ID()); err != nil {
 			b.Fatal(err)
 		}
 	}
-	l := b.wins(b.a, locking.Request{Tick: b.tick(4), Trigger: "test"})
+	l := b.wins(b.a, engine.Request{Tick: b.tick(4), Trigger: "test"})
 	b.expire(l)
 	if s := b.state(); len(s.Orphans) != 1 || s.Orphans[0].Stopped != "" {
 		b.Errorf("the next one in the slot: %+v", s.Orphans)
@@ -211,22 +212,22 @@ func stoppedHeir(b *bench) {
 		{"for good", "enough", "for good"},
 		{"", "", ""},
 	} {
-		l := b.wins(b.a, locking.Request{Tick: b.tick(n + 1), Trigger: "test"})
+		l := b.wins(b.a, engine.Request{Tick: b.tick(n + 1), Trigger: "test"})
 		if tc.holder != "" {
-			b.stop(locking.StopRequest{ID: l.ID(), Reason: tc.holder})
+			b.stop(engine.StopRequest{ID: l.ID(), Reason: tc.holder})
 		}
 		b.leave(l)
 		heir := b.wins(b.a, adoption(l.ID()))
 		if tc.heir != "" {
-			b.stop(locking.StopRequest{ID: heir.ID(), Reason: tc.heir})
+			b.stop(engine.StopRequest{ID: heir.ID(), Reason: tc.heir})
 		}
-		if err := heir.GiveBack(b.ctx); err != nil {
+		if err := engine.RunOf(heir).Undo(b.ctx); err != nil {
 			b.Fatal(err)
 		}
 		if s := b.state(); len(s.Orphans) != 1 || s.Orphans[0].Stopped != tc.want || s.Orphans[0].ID != l.ID() || s.Orphans[0].Attempt != 1 {
 			b.Errorf("holder told %q, heir %q; orphans: %+v", tc.holder, tc.heir, s.Orphans)
 		}
-		if err := b.b.Bury(b.ctx, lock, l.ID()); err != nil {
+		if err := b.b.DeleteOrphans(b.ctx, lock, l.ID()); err != nil {
 			b.Fatal(err)
 		}
 	}
@@ -235,11 +236,11 @@ func stoppedHeir(b *bench) {
 // heirMakesRoom for a tick between that of the run which it carries on and its own grant.
 func heirMakesRoom(b *bench) {
 	b.known()
-	l := b.wins(b.a, locking.Request{Tick: b.tick(1), Trigger: "test"})
+	l := b.wins(b.a, engine.Request{Tick: b.tick(1), Trigger: "test"})
 	b.leave(l)
 	heir := b.wins(b.a, adoption(l.ID()))
 	for n, want := range map[int]string{1: "", 2: heir.ID()} {
-		if told := b.stop(locking.StopRequest{Tick: b.tick(n).At, From: b.tick(2).At, Slots: 1}); told != want {
+		if told := b.stop(engine.StopRequest{Tick: b.tick(n).At, From: b.tick(2).At, Slots: 1}); told != want {
 			b.Errorf("for tick %d told: %q, want %q", n, told, want)
 		}
 	}

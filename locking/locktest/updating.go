@@ -8,7 +8,7 @@ import (
 
 	"github.com/redis/go-redis/v9"
 
-	"github.com/cronclave/cronclave/locking"
+	"github.com/cronclave/cronclave/internal/lease/engine"
 )
 
 func updating() []theorem {
@@ -22,8 +22,8 @@ func updating() []theorem {
 func (b *bench) number() string { return b.prefix + "{update}:n" }
 
 // increments is a change that reads and writes two numbers; then runs in between.
-func (b *bench) increments(then func()) func(tx *locking.Tx) error {
-	return func(tx *locking.Tx) error {
+func (b *bench) increments(then func()) func(tx *engine.Tx) error {
+	return func(tx *engine.Tx) error {
 		n, err := tx.Read.Get(b.ctx, b.number()).Int()
 		if err != nil && !errors.Is(err, redis.Nil) {
 			return err
@@ -47,7 +47,7 @@ func (b *bench) numbers() (n, too int) {
 
 func updatesCount(b *bench) {
 	var all sync.WaitGroup
-	for _, c := range []*locking.Client{b.a, b.a, b.b, b.b} {
+	for _, c := range []*engine.Client{b.a, b.a, b.b, b.b} {
 		all.Go(func() {
 			for range 10 {
 				if err := c.Update(b.ctx, []string{b.number()}, b.increments(func() {})); err != nil {
@@ -76,13 +76,13 @@ func updateConflicts(b *bench) {
 
 func updateRefused(b *bench) {
 	tries := 0
-	err := b.a.Update(b.ctx, []string{b.number()}, func(tx *locking.Tx) error {
+	err := b.a.Update(b.ctx, []string{b.number()}, func(tx *engine.Tx) error {
 		tries++
 		tx.Write.Set(b.ctx, b.number(), 1, 0)
 		tx.Write.Do(b.ctx, "HSET", b.number()) // which lacks its arguments
 		return nil
 	})
-	if err == nil || errors.Is(err, locking.ErrUnknown) || errors.Is(err, context.DeadlineExceeded) || tries != 1 || !strings.Contains(err.Error(), "wrong number") {
+	if err == nil || errors.Is(err, engine.ErrUnknown) || errors.Is(err, context.DeadlineExceeded) || tries != 1 || !strings.Contains(err.Error(), "wrong number") {
 		b.Errorf("%d tries, %v", tries, err)
 	}
 	if n, err := b.rdb.Exists(b.ctx, b.number()).Result(); n != 0 || err != nil {

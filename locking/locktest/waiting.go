@@ -10,22 +10,22 @@ import (
 
 	"github.com/redis/go-redis/v9"
 
-	"github.com/cronclave/cronclave/locking"
+	"github.com/cronclave/cronclave/internal/lease/engine"
 )
 
 func waiting() []theorem {
 	return []theorem{
-		{"ReleaseHandsTheRowToTheFirstInLine", firstInLine, queue},
-		{"NewcomerPassesNobody", newcomer, queue},
-		{"CancelledWaiterNeverHolds", cancelled, queue},
+		{"ReleaseHandsTheRowToTheFirstInLine", firstInLine, queue}, // Promise: P3
+		{"NewcomerPassesNobody", newcomer, queue},                  // Promise: P3
+		{"CancelledWaiterNeverHolds", cancelled, queue},            // Promise: P3
 		{"WaiterThatIsGrantedAndCancelledPassesItOn", grantedAndCancelled, queue},
 		{"DeadWaiterIsDropped", deadWaiter, queue},
-		{"GrantThatNobodyConfirmsIsPassedOn", unconfirmed, queue},
+		{"UnconfirmedGrantIsPassedOn", unconfirmed, queue}, // Promise: P9
 		{"ExpiredRowGoesToTheFirstInLine", expiredRow, queue},
 		{"SemaphoreHandsOutItsRowsInOrder", rowsInOrder, queue},
 		{"ForgottenQueueIsLinedUpAgain", forgottenQueue, queue},
 		{"WaiterThatWantsAnotherLimitIsToldSo", otherLimit, queue},
-		{"WaitersOfAForgottenLockThatWantOtherLimitsAreToldSo", limitsAfterForgetting, queue},
+		{"WaitersOfAForgottenLockThatWantOtherLimitsAreToldSo", limitsAfterForgetting, queue}, // Promise: P3
 		{"QueueLeavesNothingBehind", nothingLeft, queue},
 		{"ManyWaitersAreServedInTurns", manyWaiters, queue},
 		{"WaiterHasNoSlotBeyondItsOwnNumber", fewerSlots, queue},
@@ -37,12 +37,12 @@ func (b *bench) queueKey() string { return b.base() + ":queue" }
 // attempt is a call of Lock that goes on.
 type attempt struct {
 	cancel context.CancelFunc
-	lease  chan *locking.Lease
+	lease  chan *engine.Lease
 	err    chan error
 }
 
 // lines up a waiter and returns when it is in the queue.
-func (b *bench) linesUp(c *locking.Client, slots int, options ...locking.Option) *attempt {
+func (b *bench) linesUp(c *engine.Client, slots int, options ...engine.Option) *attempt {
 	b.Helper()
 	before := b.inLine()
 	a := b.waits(c, slots, options...)
@@ -50,12 +50,12 @@ func (b *bench) linesUp(c *locking.Client, slots int, options ...locking.Option)
 	return a
 }
 
-func (b *bench) waits(c *locking.Client, slots int, options ...locking.Option) *attempt {
+func (b *bench) waits(c *engine.Client, slots int, options ...engine.Option) *attempt {
 	ctx, cancel := context.WithCancel(b.ctx)
 	b.Cleanup(cancel)
-	a := &attempt{cancel, make(chan *locking.Lease, 1), make(chan error, 1)}
+	a := &attempt{cancel, make(chan *engine.Lease, 1), make(chan error, 1)}
 	go func() {
-		l, err := c.Semaphore(lock, slots, append(options, locking.WithLease(long))...).Acquire(ctx)
+		l, err := c.Semaphore(lock, slots, append(options, engine.WithLease(long))...).Acquire(ctx)
 		if err != nil {
 			a.err <- err
 			return
@@ -85,7 +85,7 @@ func (b *bench) until(what string, holds func() bool) {
 	}
 }
 
-func (b *bench) granted(a *attempt) *locking.Lease {
+func (b *bench) granted(a *attempt) *engine.Lease {
 	b.Helper()
 	select {
 	case l := <-a.lease:
@@ -125,10 +125,10 @@ func (b *bench) fails(a *attempt, want error) {
 }
 
 func firstInLine(b *bench) {
-	last := b.wins(b.a, locking.Request{})
+	last := b.wins(b.a, engine.Request{})
 	var line []*attempt
 	for i := range 5 {
-		c := []*locking.Client{b.a, b.b}[i%2]
+		c := []*engine.Client{b.a, b.b}[i%2]
 		line = append(line, b.linesUp(c, 1))
 	}
 	for i, a := range line {
@@ -150,10 +150,10 @@ func firstInLine(b *bench) {
 }
 
 // confirmed waits until a row that another's script has granted has its holder's whole lease.
-func (b *bench) confirmed(l *locking.Lease) {
+func (b *bench) confirmed(l *engine.Lease) {
 	b.Helper()
 	b.until("the holder has confirmed", func() bool {
-		return slices.ContainsFunc(b.state().Rows, func(r locking.Row) bool {
+		return slices.ContainsFunc(b.state().Rows, func(r engine.Row) bool {
 			return r.ID == l.ID() && r.Expiry.Sub(b.now()) > long/2
 		})
 	})
@@ -173,17 +173,17 @@ func (b *bench) confirmed(l *locking.Lease) {
 }
 
 func newcomer(b *bench) {
-	held := b.wins(b.a, locking.Request{})
+	held := b.wins(b.a, engine.Request{})
 	a := b.linesUp(b.b, 1)
-	b.gets(b.a, locking.Request{}, locking.Held)
-	b.expire(held) // nobody has told the one in line yet
-	b.gets(b.client("newcomer"), locking.Request{}, locking.Held)
+	b.gets(b.a, engine.Request{}, engine.Held)
+	b.expire(held) // the one in line has no message yet
+	b.gets(b.client("newcomer"), engine.Request{}, engine.Held)
 	b.release(b.granted(a))
-	b.release(b.wins(b.client("later"), locking.Request{}))
+	b.release(b.wins(b.client("later"), engine.Request{}))
 }
 
 func cancelled(b *bench) {
-	held := b.wins(b.a, locking.Request{})
+	held := b.wins(b.a, engine.Request{})
 	gone := b.linesUp(b.b, 1)
 	first, err := b.rdb.ZRange(b.ctx, b.queueKey(), 0, 0).Result()
 	if err != nil || len(first) != 1 {
@@ -203,7 +203,7 @@ func cancelled(b *bench) {
 
 // The server has granted the row, and the waiter that is told of it has given up.
 func grantedAndCancelled(b *bench) {
-	held := b.wins(b.a, locking.Request{})
+	held := b.wins(b.a, engine.Request{})
 	gone, next := b.linesUp(b.b, 1), b.linesUp(b.a, 1)
 	gone.cancel()
 	b.release(held)
@@ -219,13 +219,13 @@ func grantedAndCancelled(b *bench) {
 }
 
 // leaves makes a waiter whose process is gone without a word: one that leaves has asked in its name, too.
-func (b *bench) leaves(options ...locking.Option) {
+func (b *bench) leaves(options ...engine.Option) {
 	b.Helper()
 	b.lastWords(1, options...)("dead")
 }
 
 // lastWords is what a client that is closed has said to wait, for others to say.
-func (b *bench) lastWords(slots int, options ...locking.Option) (say func(id string)) {
+func (b *bench) lastWords(slots int, options ...engine.Option) (say func(id string)) {
 	b.Helper()
 	c := b.client("dead")
 	a := b.linesUp(c, slots, options...)
@@ -234,7 +234,7 @@ func (b *bench) lastWords(slots int, options ...locking.Option) (say func(id str
 	if err := c.Close(); err != nil {
 		b.Fatal(err)
 	}
-	b.fails(a, locking.ErrClosed)
+	b.fails(a, engine.ErrClosed)
 	if n := b.inLine(); n != 0 {
 		b.Errorf("%d in line behind a client that has closed", n)
 	}
@@ -253,7 +253,7 @@ func (b *bench) lastWords(slots int, options ...locking.Option) (say func(id str
 }
 
 func deadWaiter(b *bench) {
-	held := b.wins(b.a, locking.Request{})
+	held := b.wins(b.a, engine.Request{})
 	b.leaves()
 	next := b.linesUp(b.b, 1)
 	if n := b.inLine(); n != 2 {
@@ -274,7 +274,7 @@ func deadWaiter(b *bench) {
 }
 
 func unconfirmed(b *bench) {
-	held := b.wins(b.a, locking.Request{})
+	held := b.wins(b.a, engine.Request{})
 	b.leaves()
 	next := b.linesUp(b.b, 1)
 	b.release(held)
@@ -283,7 +283,7 @@ func unconfirmed(b *bench) {
 }
 
 func expiredRow(b *bench) {
-	held := b.wins(b.a, locking.Request{})
+	held := b.wins(b.a, engine.Request{})
 	first, second := b.linesUp(b.b, 1), b.linesUp(b.b, 1)
 	b.expire(held)
 	l := b.granted(first)
@@ -293,7 +293,7 @@ func expiredRow(b *bench) {
 }
 
 func rowsInOrder(b *bench) {
-	two := []*locking.Lease{b.wins(b.a, locking.Request{Slots: 2}), b.wins(b.a, locking.Request{Slots: 2})}
+	two := []*engine.Lease{b.wins(b.a, engine.Request{Slots: 2}), b.wins(b.a, engine.Request{Slots: 2})}
 	line := []*attempt{b.linesUp(b.b, 2), b.linesUp(b.a, 2), b.linesUp(b.b, 2)}
 	b.release(two[1])
 	first := b.granted(line[0])
@@ -312,7 +312,7 @@ func rowsInOrder(b *bench) {
 }
 
 func forgottenQueue(b *bench) {
-	held := b.wins(b.a, locking.Request{})
+	held := b.wins(b.a, engine.Request{})
 	a := b.linesUp(b.b, 1)
 	b.forget()
 	b.forgetQueue()
@@ -331,7 +331,7 @@ func (b *bench) forgetQueue() {
 }
 
 func nothingLeft(b *bench) {
-	held := b.wins(b.a, locking.Request{})
+	held := b.wins(b.a, engine.Request{})
 	a := b.linesUp(b.b, 1)
 	b.release(held)
 	b.release(b.granted(a))
@@ -347,7 +347,7 @@ func nothingLeft(b *bench) {
 	}
 }
 
-// fields are what the server has of a lock, but for one that is folded: that is free, or it is a field by itself.
+// fields are what the server has of a lock, but for one that is compact: that is free, or it is a field by itself.
 func (b *bench) fields(key string) map[string]string {
 	if text, err := b.rdb.Get(b.ctx, key).Result(); err == nil {
 		if strings.Contains(text, " 0 ") {
@@ -365,7 +365,7 @@ func (b *bench) fields(key string) map[string]string {
 // A script can write only so much at once: the rest of a long line is served by those who come next.
 func manyWaiters(b *bench) {
 	const waiters, slots = 1200, 1000
-	held := b.wins(b.a, locking.Request{Slots: slots})
+	held := b.wins(b.a, engine.Request{Slots: slots})
 	pipe := b.rdb.Pipeline()
 	for i := range waiters {
 		id := fmt.Sprint("faked-", i)

@@ -16,16 +16,16 @@
 //
 // The fields are read by robfig/cron's parser and matched by its
 // SpecSchedule.Next, but only ever on the face of a wall clock: a date and a
-// time of day without a zone, for which UTC stands in. What the zone then does
-// with that face follows Debian's cron:
+// time of day without a zone, for which UTC stands in. The zone is then
+// applied to that face as in Debian's cron:
 //
 //   - Where the minute or the hour field starts with "*", the job follows the
 //     clock: it fires whenever the clock shows a matching time, twice in an
 //     hour that is repeated and never in an hour that is skipped.
 //   - Any other expression is a fixed-time job: it fires at the first instant
-//     at which the clock shows its time or a later one. So what falls into a
-//     skipped hour (or a skipped day) becomes one tick right after it, and of a
-//     time that is shown twice only the first counts.
+//     at which the clock shows its time or a later one. So times in a skipped
+//     hour (or a skipped day) become one tick right after it, and of a time
+//     that is shown twice only the first counts.
 //
 // # The day rule
 //
@@ -49,18 +49,18 @@
 //
 // # Exceptions
 //
-// What [Options] except is no tick for anybody: Next and Prev pass over it, and
-// Key and Digest tell schedules apart that differ in it. An expression excepts
-// the very instants that it names, no more: "0 12 * * *" takes out noon, and
-// "* * 12 * * *" all of the hour. It follows the rules above, those for daylight
-// saving included, by itself: so "30 2 * * *" excepts what a schedule of the same
-// text names on every day, and "* 2 * * *" does not where 2:30 was skipped. A
-// date excepts the instants at which the zone's clock shows it.
+// An instant that [Options] except is no tick: Next and Prev pass over it, and
+// schedules that differ in their exceptions differ in Key and Digest. An
+// expression excepts exactly the instants that it names: "0 12 * * *" takes out
+// noon, and "* * 12 * * *" all of the hour. It follows the rules above, those for
+// daylight saving included, by itself: so "30 2 * * *" excepts the instants of a
+// schedule of the same text on every day, and "* 2 * * *" does not where 2:30 was
+// skipped. A date excepts the instants at which the zone's clock shows it.
 //
 // # Limits
 //
 // Ticks are whole seconds between the years 1 and 9999. A schedule without any
 // tick within the calendar's 400-year cycle is refused by Parse. So is one of
-// which every instant is excepted on as many of its days as 40 years have: in
-// that time each kind of year comes, and further than that Next does not look.
+// which every instant is excepted on as many of its days as 40 years have: each
+// kind of year comes in that time, and Next looks no further.
 package cronspec

@@ -6,8 +6,8 @@ import (
 	"time"
 )
 
-// change is what a schedule does around a change of a zone's clock, worked out
-// by hand from the rule that is named above the table.
+// change is the behaviour of a schedule around a change of a zone's clock, worked
+// out by hand from the rule that is named above the table.
 type change struct {
 	name  string
 	exprs string // separated by "; "

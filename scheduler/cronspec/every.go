@@ -23,7 +23,7 @@ func (e every) next(after, limit int64) (int64, bool) {
 	return after - past + step, true
 }
 
-// floorMod is what is left of a by the multiples of n, never negative.
+// floorMod returns the remainder of a modulo n, never negative.
 func floorMod(a, n int64) int64 {
 	past := a % n
 	if past < 0 {
@@ -32,7 +32,7 @@ func floorMod(a, n int64) int64 {
 	return past
 }
 
-// parseEvery reads what follows "@every", which starts at the given offset of
+// parseEvery reads the duration after "@every", which starts at the given offset of
 // the expression.
 func (p *parser) parseEvery(text string, offset int) (every, error) {
 	if text == "" {

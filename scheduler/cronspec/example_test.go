@@ -73,7 +73,7 @@ func ExampleParse_except() {
 	// Mon 28 Dec 09:00
 }
 
-// A fault tells its place and what to write instead.
+// A fault names its place, and the text to write instead.
 func ExampleParseError() {
 	_, err := cronspec.Parse([]string{"*/90 * * * *"}, cronspec.Options{})
 	var fault *cronspec.ParseError
@@ -88,7 +88,7 @@ func ExampleParseError() {
 	// steps begin anew at each turn of the field; for an interval of any length use "@every D"
 }
 
-// The tick before an instant, for what was missed.
+// Prev returns the tick before an instant, for example to catch up.
 func ExampleSchedule_Prev() {
 	s, err := cronspec.Parse([]string{"@every 90s"}, cronspec.Options{})
 	if err != nil {

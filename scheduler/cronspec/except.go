@@ -8,15 +8,15 @@ import (
 	"time"
 )
 
-// exceptions are what is no tick of a schedule although it names it.
+// exceptions are the instants that a schedule names and that are no ticks.
 type exceptions struct {
 	rules []rule
 	dates []int64 // midnights of the wall clock, sorted
 	zone  *time.Location
 }
 
-// restrict reads what the options except, and the bounds. It returns what they
-// add to the schedule's key, nothing where there are none.
+// restrict reads the exceptions and the bounds of the options. It returns their
+// part of the schedule's key, empty where there are none.
 func (s *Schedule) restrict(o Options) (keys []string, faults []error) {
 	rules, texts, faults := parseAll(o.Except, parser{options: o, except: true})
 	for _, text := range texts {
@@ -73,8 +73,8 @@ func formatDates(dates []time.Time) string {
 	return strings.Join(texts, ",")
 }
 
-// comes tells whether any tick is left. Without an end it is looked for where the
-// zones' rules repeat; with one, in the years before it.
+// comes returns whether any tick is left. Without an end the search begins where
+// the zones' rules repeat; with one, in the years before it.
 func (s *Schedule) comes() bool {
 	from := max(s.after, lawEnds)
 	if s.until < lastInstant {
@@ -90,9 +90,9 @@ func (s *Schedule) comes() bool {
 // clock may cut a day in two.
 const enoughDays = 40 * (366 + 10)
 
-// unexcepted is named without what is excepted. It goes from one day on which
-// something is named to the next, so no number of excepted instants is walked one
-// by one; and a day that is like the one before is not read again.
+// unexcepted is named without the excepted instants. It goes from one day with a
+// named instant to the next, so it does not walk excepted instants one by one; and
+// it does not read again a day that is like the one before.
 func (s *Schedule) unexcepted(after, limit int64) (int64, bool) {
 	var barren plan // of the last day without a tick
 	for range enoughDays + len(s.exceptions.dates) {
@@ -118,8 +118,8 @@ func (s *Schedule) unexcepted(after, limit int64) (int64, bool) {
 	return 0, false
 }
 
-// plan is what is named, and what is excepted, from a second of a day on up to
-// before another.
+// plan has the instants that are named, and those that are excepted, from a second
+// of a day on up to before another.
 type plan struct {
 	from, to        int64
 	named, excepted dials
@@ -144,8 +144,8 @@ func (p plan) first() (second int64, ok bool) {
 	return 0, false
 }
 
-// stretch is what is left of a day from an instant on, as far as the zone's
-// offset stays the same. Its times are those of the wall clock.
+// stretch is the rest of a day from an instant on, as far as the zone's offset
+// stays the same. Its times are those of the wall clock.
 type stretch struct {
 	period
 	day      int64 // its midnight
@@ -162,13 +162,13 @@ func stretchAt(zone *time.Location, instant int64) stretch {
 	return stretch{period: p, day: day, from: from, to: p.wallClock(end), reached: reached}
 }
 
-// dial is what an expression names on one day: for each minute of it, counted
-// from midnight, the set of seconds.
+// dial has the instants that an expression names on one day: for each minute of it,
+// counted from midnight, the set of seconds.
 type dial interface {
 	minute(n int64) (seconds uint64)
 }
 
-// dials is what several expressions name.
+// dials has the instants that several expressions name.
 type dials []dial
 
 func dialsOn(st stretch, rules []rule) dials {
@@ -203,7 +203,7 @@ func (d everyDial) minute(n int64) (seconds uint64) {
 		return 0
 	}
 	seconds = 1 << at
-	for width := d.step; width < 60; width *= 2 { // each turn doubles how many there are
+	for width := d.step; width < 60; width *= 2 { // each turn doubles their number
 		seconds |= seconds << width
 	}
 	return seconds & below(60)
@@ -212,7 +212,7 @@ func (d everyDial) minute(n int64) (seconds uint64) {
 // wallDial is an expression of fields on one day, in seconds from midnight.
 type wallDial struct {
 	hours, minutes, seconds uint64 // none on a day that does not match
-	since                   int64  // what was shown before counts only once: for a fixed-time job
+	since                   int64  // a time shown before it counts only once: for a fixed-time job
 	caught                  int64  // the instant that stands for skipped ones; -1 if there is none
 }
 
@@ -226,7 +226,7 @@ func (w *wall) on(st stretch) dial {
 		return d
 	}
 	d.since = st.reached + 1 - st.day
-	if st.from > st.reached+1 { // the clock has skipped something
+	if st.from > st.reached+1 { // the clock has skipped some time
 		if match, ok := w.nextOnFace(st.reached, st.from); ok && match <= st.from {
 			d.caught = st.from - st.day
 		}
@@ -244,7 +244,7 @@ func (d wallDial) minute(n int64) (seconds uint64) {
 	return seconds
 }
 
-// namesDay tells whether a day, told by its midnight, matches.
+// namesDay returns whether a day, given by its midnight, matches.
 func (w *wall) namesDay(midnight int64) bool {
 	date := time.Unix(midnight, 0).UTC()
 	day := w.face.Dom>>date.Day()&1 != 0

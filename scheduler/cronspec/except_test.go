@@ -37,7 +37,8 @@ func options(t testing.TB, zone, text string) Options {
 	return o
 }
 
-// Each case lists ticks in the zone's own time; "-" is the end of them.
+// Excepted instants are no ticks. Each case lists ticks in the zone's own time; "-"
+// is the end of them.
 func TestExceptions(t *testing.T) {
 	for _, c := range []struct {
 		name, zone, exprs, options, after, want string
@@ -131,7 +132,7 @@ func TestExceptions(t *testing.T) {
 	}
 }
 
-// Nothing comes before StartsAt, so nothing did.
+// Prev finds no tick before StartsAt, since Next has none there.
 func TestNoTickBeforeTheStart(t *testing.T) {
 	s, err := Parse([]string{"@hourly"}, options(t, "UTC", "from 2026-01-01T03:00:00Z"))
 	if err != nil {
@@ -146,7 +147,8 @@ func TestNoTickBeforeTheStart(t *testing.T) {
 	}
 }
 
-// Whatever is excepted, around a change of the clock, minute by minute or second by second.
+// Schedules with random exceptions agree with the model around a change of the
+// clock, minute by minute or second by second.
 func TestModelOfExceptions(t *testing.T) {
 	rapid.Check(t, func(t *rapid.T) {
 		zone, change := drawChange(t)
@@ -198,8 +200,9 @@ func TestModelOfExceptions(t *testing.T) {
 	})
 }
 
-// Each change of what is excepted is another schedule; other words for it are not.
-func TestKeyTellsExceptions(t *testing.T) {
+// A schedule with other exceptions has another key; other words for the same
+// exceptions do not change it.
+func TestKeyDiffersByException(t *testing.T) {
 	seen := map[string]string{}
 	for _, same := range [][]string{
 		{""},
@@ -299,7 +302,7 @@ func (c *counted) on(st stretch) dial {
 	return c.rule.on(st)
 }
 
-// However many instants are excepted in a row, each day of them is looked at once.
+// Next inspects each day of a row of excepted instants once, however many there are.
 func TestExceptedInstantsAreNotWalked(t *testing.T) {
 	s, err := Parse([]string{"* * * * * *"}, options(t, "Europe/Berlin", "except */2 * * * 2-11 *; except 1/2 * * * 2-11 *; date 2026-12-01"))
 	if err != nil {
@@ -322,7 +325,8 @@ func TestExceptedInstantsAreNotWalked(t *testing.T) {
 	}
 }
 
-// BenchmarkExcept takes one step where nothing, a day, and most of a year is excepted in a row.
+// BenchmarkExcept takes one step where no instant, a day, and most of a year is
+// excepted in a row.
 func BenchmarkExcept(b *testing.B) {
 	for name, except := range map[string]string{
 		"nothing": "except 0 0 1 1 *",

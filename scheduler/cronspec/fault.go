@@ -5,20 +5,20 @@ import (
 	"strings"
 )
 
-// ParseError tells what is wrong with one expression, where, and what to write
-// instead.
+// ParseError describes the fault of one expression, its place, and the text to
+// write instead.
 type ParseError struct {
 	// Except says that the expression is one of [Options].Except; else it is one
 	// of the schedule's.
 	Except bool
-	// Index says which expression of the list is meant, from 0.
+	// Index is the place of the expression in its list, from 0.
 	Index int
 	// Offset is the byte in that expression at which the fault was noticed; it
 	// is the expression's length where something is missing at the end.
 	Offset int
-	// Message says what is wrong, in lower case and without a full stop.
+	// Message describes the fault, in lower case and without a full stop.
 	Message string
-	// Hint says what to do about it. It may be empty.
+	// Hint describes the remedy. It may be empty.
 	Hint string
 }
 
@@ -44,8 +44,8 @@ func quote(text string) string {
 	return fmt.Sprintf("%q", text)
 }
 
-// foreignHint recognises what other cron dialects allow and tells how to say it
-// here. The text is what could not be read.
+// foreignHint recognises notations of other cron dialects and returns how to write
+// the same here. The text is the part that could not be read.
 func foreignHint(text string) string {
 	upper := strings.ToUpper(text)
 	last := strings.HasPrefix(upper, "L") || len(upper) == len("FRIL") && strings.HasSuffix(upper, "L")

@@ -7,14 +7,14 @@ import (
 	"strings"
 )
 
-// kind is what one of the six fields may say.
+// kind describes the values of one of the six fields.
 type kind struct {
 	name      string // in faults, and in the hash that places H
 	low, high int    // the values that "*" stands for
 	top       int    // the greatest number that may be written
 	spread    int    // the greatest value that H takes by itself
 	names     string // of the values from low, three letters each
-	bounds    string // a hint for who is beyond them
+	bounds    string // a hint for a number beyond them
 }
 
 // kindOf returns the kind of the field at a place.
@@ -86,7 +86,7 @@ func (k kind) format(set uint64) string {
 type scanner struct {
 	*parser
 	kind kind
-	rest string // what is left of the field
+	rest string // the rest of the field
 	at   int    // its place in the expression
 }
 
@@ -111,7 +111,7 @@ func (s *scanner) field() (uint64, error) {
 	return set, nil
 }
 
-// eat skips a prefix of what is left, if it is there.
+// eat skips a prefix of the rest, if it is there.
 func (s *scanner) eat(prefix string) bool {
 	rest, found := strings.CutPrefix(s.rest, prefix)
 	if found {
@@ -166,7 +166,7 @@ func (s *scanner) upper(low, start int) (int, error) {
 	return high, nil
 }
 
-// spread reads what follows H and returns the places of the job.
+// spread reads the range and step after H and returns the places of the job.
 func (s *scanner) spread() (uint64, error) {
 	low, high := s.kind.low, s.kind.spread
 	if s.eat("(") {
@@ -235,7 +235,7 @@ func (s *scanner) value() (int, error) {
 	return v, nil
 }
 
-// run returns the longest prefix of what is left whose bytes are in a class.
+// run returns the longest prefix of the rest whose bytes are in a class.
 func (s *scanner) run(class func(byte) bool) string {
 	n := 0
 	for n < len(s.rest) && class(s.rest[n]) {
@@ -248,7 +248,7 @@ func isDigit(c byte) bool { return '0' <= c && c <= '9' }
 
 func isLetter(c byte) bool { return 'a' <= c|0x20 && c|0x20 <= 'z' }
 
-// unexpected is the fault of something that can't stand where it does.
+// unexpected returns the fault of a character that is not allowed where it is.
 func (s *scanner) unexpected() error {
 	what := s.run(isLetter)
 	if what == "" {
@@ -269,7 +269,7 @@ func (s *scanner) unexpected() error {
 	return s.fault(s.at, fmt.Sprintf("unexpected %s in the %s", quote(what), s.kind.name), hint)
 }
 
-// usage says what the field may hold.
+// usage describes the values of the field.
 func (s *scanner) usage() string {
 	text := fmt.Sprintf("values are %d-%d", s.kind.low, s.kind.top)
 	if s.kind.names != "" {

@@ -6,8 +6,8 @@ import (
 	"time"
 )
 
-// FuzzParse looks for input that panics, takes for ever, or gives a fault
-// without a usable place. What is accepted has to keep its promises.
+// FuzzParse looks for input that panics, takes for ever, or gives a fault without a
+// usable place. An accepted schedule must keep its promises.
 func FuzzParse(f *testing.F) {
 	for _, seed := range []string{
 		"0 3 * * *", "*/15 * * * * *", "0 0 1-7 * */2", "@daily", "@every 90s", "@every 1d12h", "H H(0-7) * * *",

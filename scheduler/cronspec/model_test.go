@@ -27,7 +27,7 @@ func (m modelExpr) text() string {
 	return strings.Join([]string{m.second.text, m.minute.text, m.hour.text, m.day.text, m.month.text, m.weekday.text}, " ")
 }
 
-// shows tells whether a time of the wall clock matches.
+// shows returns whether a time of the wall clock matches.
 func (m modelExpr) shows(wall time.Time) bool {
 	day, weekday := m.day.values[wall.Day()], m.weekday.values[int(wall.Weekday())]
 	dayOK := day || weekday
@@ -63,7 +63,7 @@ func (m modelExpr) ticks(zone *time.Location, from, to time.Time, before, step t
 	return found
 }
 
-// onUTC returns the instant at which UTC shows what t shows.
+// onUTC returns the instant at which UTC shows the same time as t.
 func onUTC(t time.Time) time.Time {
 	return time.Date(t.Year(), t.Month(), t.Day(), t.Hour(), t.Minute(), t.Second(), 0, time.UTC)
 }

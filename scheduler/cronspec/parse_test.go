@@ -131,7 +131,8 @@ func TestFaultsOfList(t *testing.T) {
 	}
 }
 
-// Different ways to write the same have the same key; what differs has not.
+// Different ways to write the same schedule have the same key, and different
+// schedules have different keys.
 func TestKey(t *testing.T) {
 	for _, c := range []struct {
 		a, b string
@@ -161,7 +162,7 @@ func TestKey(t *testing.T) {
 	}
 }
 
-func TestKeyTellsZonesApart(t *testing.T) {
+func TestKeyDiffersByZone(t *testing.T) {
 	parse := func(zone *time.Location, expr string) *Schedule {
 		s, err := Parse([]string{expr}, Options{Location: zone})
 		if err != nil {

@@ -145,8 +145,8 @@ func (p *parser) parseFields(words []word) (rule, string, error) {
 	return p.assemble(words, sets)
 }
 
-// assemble makes the rule out of the fields' sets. Robfig's parser is given
-// their canonical text, so that what a key says is what is computed.
+// assemble makes the rule out of the fields' sets. Robfig's parser is given their
+// canonical text, so that the key describes exactly the schedule that is computed.
 func (p *parser) assemble(words []word, sets [fieldCount]uint64) (rule, string, error) {
 	star := func(field int) bool { return strings.HasPrefix(words[field].text, "*") }
 	clock := star(fieldMinute) || star(fieldHour) || p.options.Location == time.UTC

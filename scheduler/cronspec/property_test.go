@@ -8,7 +8,8 @@ import (
 	"pgregory.net/rapid"
 )
 
-// union is the texts of some expressions, and their ticks in (from, to] by the model.
+// union returns the texts of some expressions, and their ticks in (from, to] by the
+// model.
 func union(exprs []modelExpr, zone *time.Location, from, to time.Time, before, step time.Duration) (texts []string, ticks map[int64]bool) {
 	ticks = map[int64]bool{}
 	for _, m := range exprs {
@@ -49,7 +50,8 @@ func agree(t *rapid.T, texts []string, o Options, want map[int64]bool, from, to 
 	}
 }
 
-// Minute by minute through the days around a change of the clock.
+// Schedules agree with the model minute by minute through the days around a change
+// of the clock.
 func TestModelByMinutes(t *testing.T) {
 	rapid.Check(t, func(t *rapid.T) {
 		zone, change := drawChange(t)
@@ -64,7 +66,8 @@ func TestModelByMinutes(t *testing.T) {
 	})
 }
 
-// Second by second through the hours around a change of the clock.
+// Schedules agree with the model second by second through the hours around a change
+// of the clock.
 func TestModelBySeconds(t *testing.T) {
 	rapid.Check(t, func(t *rapid.T) {
 		zone, change := drawChange(t)
@@ -106,7 +109,7 @@ func TestNextAndPrevAreConsistent(t *testing.T) {
 	})
 }
 
-// The order of a list and repeated expressions do not matter.
+// The order of a list and repeated expressions do not change the key.
 func TestKeyOfList(t *testing.T) {
 	rapid.Check(t, func(t *rapid.T) {
 		zone, at := drawChange(t)
@@ -129,7 +132,7 @@ func TestKeyOfList(t *testing.T) {
 	})
 }
 
-// The ends of time: no panic, no endless loop, nothing out of order.
+// At the ends of time there is no panic, no endless loop, and no tick out of order.
 func TestExtremes(t *testing.T) {
 	for _, zone := range []string{"UTC", "America/New_York", "Pacific/Apia"} {
 		for _, expr := range []string{"* * * * * *", "0 3 * * *", "*/5 3 29 2 */7", "59 59 23 31 12 *", "@every 1s", "@every 100000d"} {

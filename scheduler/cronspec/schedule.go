@@ -14,12 +14,12 @@ const (
 	firstInstant = -62_135_596_800 // 0001-01-01T00:00:00Z, the zero time
 	lastInstant  = 253_402_300_799 // 9999-12-31T23:59:59Z, the last that RFC 3339 can write
 	// lawEnds is 2038-01-01T00:00:00Z. From about then on the zones' data holds
-	// rules that repeat, rather than single changes; so what does not come after
-	// it never will.
+	// rules that repeat, rather than single changes; a tick that does not come
+	// after it never will.
 	lawEnds = 2_145_916_800
 )
 
-// Options tell what an expression alone does not say.
+// Options are the parts of a schedule beside its expressions.
 type Options struct {
 	// Location is the zone whose clock the fields mean; nil is UTC. Take it from
 	// [LoadLocation], and it is the same on every machine.
@@ -37,9 +37,9 @@ type Options struct {
 	StartsAt, ExpiresAt time.Time
 }
 
-// Schedule is the union of the instants of its expressions, less what the
-// [Options] except. It is made by [Parse], never changes, and is safe for
-// concurrent use.
+// Schedule is the union of the instants of its expressions, without the exceptions
+// of its [Options]. [Parse] makes it; it never changes, and is safe for concurrent
+// use.
 type Schedule struct {
 	rules      []rule
 	exceptions *exceptions // nil for none
@@ -54,7 +54,7 @@ type rule interface {
 	// next returns the first instant after the given one up to limit, and
 	// whether there is one. It takes bounded time.
 	next(after, limit int64) (int64, bool)
-	// on returns what the expression names in a stretch of a day.
+	// on returns the instants that the expression names in a stretch of a day.
 	on(stretch) dial
 }
 
@@ -92,7 +92,7 @@ func Parse(exprs []string, o Options) (*Schedule, error) {
 	return &s, nil
 }
 
-// parseAll reads a list of expressions. Those that say the same become one rule;
+// parseAll reads a list of expressions. Those that mean the same become one rule;
 // keys are their canonical texts, sorted.
 func parseAll(exprs []string, p parser) (rules []rule, keys []string, faults []error) {
 	for i, text := range exprs {
@@ -137,7 +137,7 @@ func (s *Schedule) next(after, limit int64) (int64, bool) {
 func (s *Schedule) named(after, limit int64) (int64, bool) {
 	found := false
 	for _, r := range s.rules {
-		// What the others found is the limit for the rest.
+		// The tick of the others is the limit for the rest.
 		if tick, ok := r.next(after, limit); ok {
 			limit, found = tick, true
 		}
@@ -185,7 +185,7 @@ func (s *Schedule) prev(before int64) (int64, bool) {
 }
 
 // lastTick returns the last tick in [tick, end), tick being one. Each round at
-// least halves what is left to search.
+// least halves the range of the search.
 func (s *Schedule) lastTick(tick, end int64) int64 {
 	for {
 		next, ok := s.next(tick, end-1)
@@ -204,8 +204,9 @@ func (s *Schedule) lastTick(tick, end int64) int64 {
 
 // Key returns a canonical text of the schedule: fields resolved (H, names, 7 as
 // Sunday, redundant ways to write the same), expressions sorted, the zone, and
-// after these what is excepted and the bounds, where there are any. Schedules with equal keys have the same ticks and may share one computation.
-// The text is for comparing; its form may change between versions.
+// after these the exceptions and the bounds, where there are any. Schedules with
+// equal keys have the same ticks and may share one computation. The text is for
+// comparing; its form may change between versions.
 func (s *Schedule) Key() string { return s.key }
 
 // Digest returns 16 hexadecimal digits of a hash of [Schedule.Key].

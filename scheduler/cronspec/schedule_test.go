@@ -39,7 +39,8 @@ func date(year int, month time.Month, day int) time.Time {
 	return time.Date(year, month, day, 0, 0, 0, 0, time.UTC)
 }
 
-// Days of January 2026, which begins on a Thursday, at midnight.
+// The days of a schedule follow Debian's day rule. The cases list days of January
+// 2026, which begins on a Thursday, at midnight.
 func TestDayRule(t *testing.T) {
 	for _, c := range []struct {
 		expr string
@@ -120,7 +121,7 @@ func TestEveryCountsFromTheEpoch(t *testing.T) {
 	}
 }
 
-// What comes rarely, across the century that is no leap year.
+// Rare days come also across the century that is no leap year.
 func TestRareDays(t *testing.T) {
 	for _, c := range []struct {
 		expr  string

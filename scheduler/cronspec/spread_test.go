@@ -8,12 +8,13 @@ import (
 	"time"
 )
 
-// The places were computed apart from this package, by
+// The place of H is fixed by the job's name and never changes: replicas of
+// different versions run together. The places were computed apart from this
+// package, by
 //
 //	printf 'H\0minute\0backup' | sha256sum | cut -c1-16
 //
-// and arithmetic on the result. They must never change: replicas of different
-// versions run together.
+// and arithmetic on the result.
 func TestHIsPlacedByTheName(t *testing.T) {
 	for _, c := range []struct{ job, expr, same string }{
 		{"backup", "H * * * *", "51 * * * *"},
@@ -40,7 +41,7 @@ func TestHIsPlacedByTheName(t *testing.T) {
 	}
 }
 
-// Six hundred jobs with numbered names spread over all minutes.
+// H spreads six hundred jobs with numbered names over all minutes.
 func TestHSpreads(t *testing.T) {
 	perMinute := map[int]int{}
 	for i := range 600 {
@@ -66,8 +67,9 @@ func TestHLeavesTheDaysAfterThe28th(t *testing.T) {
 	}
 }
 
-// Computed apart, as above, from 'jitter\0backup\01767225600' and so on:
-// milliseconds = floor(limit in ns * h / 2^64) / 10^6.
+// The jitter of a tick is fixed. The values were computed apart, as above, from
+// 'jitter\0backup\01767225600' and so on: milliseconds = floor(limit in ns * h /
+// 2^64) / 10^6.
 func TestJitterIsFixed(t *testing.T) {
 	tick := date(2026, 1, 1)
 	for i, want := range []time.Duration{10_016 * time.Millisecond, 10_807 * time.Millisecond, 12_051 * time.Millisecond} {

@@ -9,11 +9,11 @@ import (
 
 const (
 	secondsPerDay = 24 * 60 * 60
-	// calendarCycle is after how many seconds the Gregorian calendar repeats,
-	// weekdays included: what does not come within it never comes.
+	// calendarCycle is the number of seconds after which the Gregorian calendar
+	// repeats, weekdays included: a day that does not come within it never comes.
 	calendarCycle = 146_097 * secondsPerDay
-	// lookBack is how long before an instant a zone may have shown a later time
-	// than at it. No zone ever went back by more than a day and a bit.
+	// lookBack is the longest time before an instant at which a zone may have shown
+	// a later time than at it. No zone ever went back by more than a day and a bit.
 	lookBack = 2 * secondsPerDay
 )
 

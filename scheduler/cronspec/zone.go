@@ -19,9 +19,9 @@ func (p period) wallClock(instant int64) int64 { return instant + p.offset }
 // instant is the inverse of wallClock.
 func (p period) instant(wall int64) int64 { return wall - p.offset }
 
-// periodAt returns the period that contains an instant. Only its end is told:
-// time.Time.ZoneBounds is exact about the end of a period, but its start may be
-// that of the year, or of the rule in force, rather than of the period.
+// periodAt returns the period that contains an instant, of which only the end is
+// set: time.Time.ZoneBounds is exact about the end of a period, but its start may
+// be that of the year, or of the rule in force, rather than of the period.
 func periodAt(zone *time.Location, instant int64) period {
 	t := time.Unix(instant, 0).In(zone)
 	_, offset := t.Zone()
@@ -30,15 +30,16 @@ func periodAt(zone *time.Location, instant int64) period {
 		p.end = end.Unix()
 	}
 	if p.end <= instant {
-		// Beyond the last transition in the data the end of a leap year is told
-		// as the 365th day's, so on its last day the end lies in the past.
+		// Beyond the last transition in the data ZoneBounds returns the 365th day's
+		// end as the end of a leap year, so on its last day the end lies in the
+		// past.
 		p.end = (instant/secondsPerDay + 1) * secondsPerDay
 	}
 	return p
 }
 
-// zoneKey names a zone so that different zones have different names. Those of
-// the IANA database are known by name; a fixed offset may be called anything.
+// zoneKey names a zone so that different zones have different names. Those of the
+// IANA database are known by name; a fixed offset may have any name.
 func zoneKey(zone *time.Location) string {
 	if zone == time.UTC {
 		return "UTC"

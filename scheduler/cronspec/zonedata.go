@@ -11,8 +11,9 @@ import (
 	"time"
 )
 
-// The zone data and its version come from the Go distribution; `go generate` takes over what is newer there. A change of
-// the data may move ticks, so it belongs into the changelog.
+// The zone data and its version come from the Go distribution; `go generate` copies
+// its newer data. A change of the data may move ticks, so it belongs into the
+// changelog.
 //
 //go:generate cp $GOROOT/lib/time/zoneinfo.zip zoneinfo.zip
 //go:generate sh -c "sed -n s/^DATA=//p $GOROOT/lib/time/update.bash >zoneinfo.version"
@@ -28,15 +29,15 @@ var zones = sync.OnceValues(func() (*zip.Reader, error) {
 	return zip.NewReader(strings.NewReader(zoneArchive), int64(len(zoneArchive)))
 })
 
-// loaded holds the zones that were asked for: *time.Location by name.
+// loaded holds the zones that were loaded: *time.Location by name.
 var loaded sync.Map
 
 // LoadLocation returns the time zone with a name of the IANA database, such as
-// "Europe/Berlin"; "" and "UTC" are UTC. Unlike [time.LoadLocation] it knows only
-// the data that is built into this package: it looks at no zone file of the
-// machine and at no environment, so it gives the same answer on every machine
-// that runs the same version. "Local" is therefore an error, as is any other name
-// that the data has not; names are case-sensitive.
+// "Europe/Berlin"; "" and "UTC" are UTC. Unlike [time.LoadLocation] it uses only
+// the data that is built into this package: it reads no zone file of the machine
+// and no environment, so it gives the same answer on every machine that runs the
+// same version. "Local" is therefore an error, as is any other name that the data
+// lacks; names are case-sensitive.
 //
 // A name always gives the same pointer. LoadLocation is safe for concurrent use.
 func LoadLocation(name string) (*time.Location, error) {
@@ -66,7 +67,7 @@ func LoadLocation(name string) (*time.Location, error) {
 func ZoneNames() []string {
 	archive, err := zones()
 	if err != nil {
-		return nil // LoadLocation tells why
+		return nil // LoadLocation returns the error
 	}
 	names := make([]string, len(archive.File))
 	for i, f := range archive.File {

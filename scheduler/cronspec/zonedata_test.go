@@ -15,7 +15,9 @@ import (
 // falseZones marks the process in which package time sees falsified zone files: it looks at ZONEINFO only once.
 const falseZones = "CRONSPEC_TEST_FALSE_ZONES"
 
-// TestZonesAreTheSameOnEveryMachine runs itself again where the machine's New York keeps Tokyo's time.
+// A zone is the same on every machine, whatever zone files the machine has. The
+// test runs itself again where the machine's New York keeps Tokyo's time.
+// Promise: P1
 func TestZonesAreTheSameOnEveryMachine(t *testing.T) {
 	if os.Getenv(falseZones) != "" {
 		checkNewYork(t)
@@ -45,7 +47,8 @@ func TestZonesAreTheSameOnEveryMachine(t *testing.T) {
 	}
 }
 
-// checkNewYork tells whether New York's clock is New York's, in a process that is lied to.
+// checkNewYork checks that New York's clock is New York's, in a process with
+// falsified zone files.
 func checkNewYork(t *testing.T) {
 	for _, name := range []string{"America/New_York", "Nowhere"} {
 		lie, err := time.LoadLocation(name)

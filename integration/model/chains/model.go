@@ -1,14 +1,18 @@
-// Package chains searches all short schedules of the protocol of jobs after jobs (docs/design.md) for one that breaks a promise, as package model
-// does for one lock.
+// Package chains searches all short schedules of the protocol of job chains (docs/decisions/025-jobs-after-jobs.md)
+// for one that breaks a promise, as package model does for one lock.
 //
-// One or two parents, a child, two replicas, two ticks. What a lock does is one step, as its scripts are; between two looks, or a look and a claim,
-// anything may happen. Replies of claims are lost, leases run out, replicas die, or drain. The child's own lock is told as far as a chain
-// looks at it: its ledger, its rows, its orphans, and what is given back. [Explore] takes every step that is possible in every state, breadth first.
+// A setup has one or two parents, a child, two replicas and two ticks. A change of a lock is one step, since its
+// scripts are atomic; between two inspections, or an inspection and a claim, anything may happen. Replies to claims
+// are lost, leases run out, replicas die or drain. Of the child's lock the model has only the parts that a chain
+// inspects: its ledger, its rows, its orphans and the ticks that were given back. [Explore] takes every step that is
+// possible in every state, breadth first.
 //
-// [Rules] has a switch for each rule. With one of them off, the schedule that it was made for must be found, and none with all of them on.
+// [Rules] has a switch for each rule. With one of them off, the search must find the schedule that the rule was made
+// for; with all of them on it must find none.
 //
-// Told once more here, and not compared with the Lua: locktest runs what matters of it. Left out are losses of memory, after which a tick of a chain may be
-// lost, several followers, deadlines, fan-outs, a chain that is edited.
+// The model is not compared with the Lua: locktest runs the important schedules on real servers. The model leaves out
+// losses of memory, after which a tick of a chain may be lost, and several followers, deadlines, fan-outs, and a
+// chain that is edited.
 package chains
 
 import (
@@ -23,7 +27,7 @@ const (
 	parents  = 2 // at most
 )
 
-// Rules are those of the protocol.
+// Rules are the rules of the protocol.
 type Rules struct {
 	Atomic         bool // a parent's outcome is kept in the step that gives its row up; else by its holder, afterwards
 	DueInOrder     bool // a tick is due when all before it have ended, too
@@ -48,7 +52,7 @@ type Setup struct {
 	Rules     Rules
 	Parents   int
 	Ticks     uint8
-	Recover   bool  // what a dead holder leaves at a parent is carried on; else buried
+	Recover   bool  // a parent's run is recovered when its holder dies; else it is recorded as abandoned
 	Failures  uint8 // runs of parents that do not end well
 	Expiries  uint8 // leases of living holders that run out
 	GiveBacks uint8 // grants that are given back before their start
@@ -57,7 +61,7 @@ type Setup struct {
 	Drains    uint8
 }
 
-// word is what a parent's lock keeps of a tick.
+// word is the outcome of a tick that a parent's lock keeps.
 type word uint8
 
 const (
@@ -67,22 +71,22 @@ const (
 	bad
 )
 
-// ledger is that of one lock, with its rows. Sets of ticks have bit t for tick t.
+// ledger is the ledger of one lock, with its rows. Sets of ticks have bit t for tick t.
 type ledger struct {
 	low, done, open uint8            // done out of turn; open: given back
-	row             [ticks + 1]uint8 // who runs it
-	orphan          [ticks + 1]uint8 // whose run waits for an heir
+	row             [ticks + 1]uint8 // the replica that runs it
+	orphan          [ticks + 1]uint8 // the replica whose run awaits a recovery
 }
 
 type parent struct {
 	ledger
 	words [ticks + 1]word
 	used  uint8
-	real  [ticks + 1]word // how the last run ended, whoever knows
+	real  [ticks + 1]word // how the last run ended, in truth
 	owed  [ticks + 1]uint8
 }
 
-// view is what a look has told.
+// view is the result of an inspection.
 type view struct {
 	looked           uint8 // bit 0: at the child; bit p: at parent p
 	low, open        uint8 // of the child
@@ -111,7 +115,7 @@ type state struct {
 }
 
 var promises = []string{"", "P1: a tick of the child has run twice", "P1: a tick has run that not all parents have ended well",
-	"P5: a tick counts as decided, and nobody has run it", "P5: an outcome is forgotten before it is used"}
+	"P5: a tick counts as decided, and no replica has run it", "P5: an outcome is forgotten before it is used"}
 
 const (
 	twice uint8 = 1 + iota
@@ -122,7 +126,7 @@ const (
 
 func has(set, tick uint8) bool { return set>>tick&1 == 1 }
 
-// decided tells whether a tick is refused for good.
+// decided returns whether a tick is refused for good.
 func (l *ledger) decided(t uint8) bool { return (t <= l.low || has(l.done, t)) && !has(l.open, t) }
 
 // decide enters a tick, before which comes previous.
@@ -135,10 +139,10 @@ func (l *ledger) decide(t, previous uint8) {
 	}
 }
 
-// pending tells whether the run of a tick goes on, or waits to.
+// pending returns whether the run of a tick goes on or awaits a recovery.
 func (l *ledger) pending(t uint8) bool { return l.row[t] != 0 || l.orphan[t] != 0 }
 
-// through is up to which tick all have ended: lua/chain.lua, ended_through.
+// through returns the tick up to which all have ended: lua/chain.lua, ended_through.
 func (p *parent) through(r *Rules) uint8 {
 	low := p.low
 	for has(p.done, low+1) {
@@ -152,7 +156,7 @@ func (p *parent) through(r *Rules) uint8 {
 	return low
 }
 
-// comeDue is come_due there.
+// comeDue is come_due of lua/chain.lua.
 func (p *parent) comeDue(r *Rules) {
 	through := p.through(r)
 	for t := uint8(1); t <= ticks; t++ {
@@ -166,7 +170,7 @@ func (p *parent) comeDue(r *Rules) {
 	}
 }
 
-// conclude is conclude there.
+// conclude is conclude of lua/chain.lua.
 func (p *parent) conclude(r *Rules, t uint8, how word) {
 	if p.words[t] != bad || r.LastRunDecides {
 		p.words[t] = how
@@ -174,7 +178,7 @@ func (p *parent) conclude(r *Rules, t uint8, how word) {
 	p.comeDue(r)
 }
 
-// judge holds a state against the promises.
+// judge checks a state against the promises.
 func (x *search) judge(s *state) {
 	for t := uint8(1); t <= x.setup.Ticks; t++ {
 		if s.broken != 0 || s.runs[t] > 0 || has(s.told, t) || !x.called(s, t) || s.child.pending(t) {
@@ -192,7 +196,7 @@ func (x *search) judge(s *state) {
 	}
 }
 
-// called tells whether all parents have ended a tick well.
+// called returns whether all parents have ended a tick well.
 func (x *search) called(s *state, t uint8) bool {
 	for p := range x.setup.Parents {
 		if l := &s.parents[p]; l.real[t] != well || l.pending(t) || has(l.open, t) {
@@ -217,7 +221,7 @@ func Explore(s Setup) (schedule []string, states int) {
 					continue
 				}
 				if to.broken > 0 {
-					return x.tell(first, number), len(x.ways)
+					return x.describe(first, number), len(x.ways)
 				}
 				next = append(next, numbered{to.state, number})
 			}
@@ -232,7 +236,8 @@ type numbered struct {
 	number int32
 }
 
-// visit tells whether a state is new. Two that have the same hash of 64 bits are taken for one, and so are two that differ in who is who.
+// visit returns whether a state is new. Two states with the same 64-bit hash count as one, and so do two that differ
+// only in the names of the replicas.
 func (x *search) visit(s state, from int32, step int) (number int32, isNew bool) {
 	h := min(maphash.Comparable(x.salt, s), maphash.Comparable(x.salt, s.swapped()))
 	if n, seen := x.seen[h]; seen {
@@ -244,7 +249,7 @@ func (x *search) visit(s state, from int32, step int) (number int32, isNew bool)
 	return number, true
 }
 
-// swapped is the same with the names of the replicas exchanged.
+// swapped returns the state with the names of the replicas exchanged.
 func (s state) swapped() state {
 	s.replicas[1], s.replicas[2] = s.replicas[2], s.replicas[1]
 	s.child.swap()
@@ -268,11 +273,11 @@ func swap(who *[ticks + 1]uint8) {
 	}
 }
 
-// way is how a state was reached: by which step of which other.
+// way is the step, and the state before it, by which a state was reached.
 type way struct{ from, step int32 }
 
-// tell takes the steps to a state once more.
-func (x *search) tell(s state, number int32) (schedule []string) {
+// describe returns the steps that lead to a state, in words.
+func (x *search) describe(s state, number int32) (schedule []string) {
 	var steps []int32
 	for n := number; x.ways[n].from >= 0; n = x.ways[n].from {
 		steps = append(steps, x.ways[n].step)

@@ -65,7 +65,7 @@ func (x *search) begin(s state, p int, r, t uint8, emit add) {
 	}
 }
 
-// end is what may become of a parent's run.
+// end emits the possible ends of a parent's run.
 func (x *search) end(s state, p int, t uint8, emit add) {
 	r := s.parents[p].row[t]
 	if owed := s.parents[p].owed[t]; owed != 0 {
@@ -107,7 +107,7 @@ func (x *search) end(s state, p int, t uint8, emit add) {
 	}
 }
 
-// look asks one lock after the other, and opens what is due when all have answered.
+// look inspects one lock after the other, and opens the due ticks when all have answered.
 func (x *search) look(s state, r uint8, emit add) {
 	looked := s.replicas[r].seen.looked
 	if !has(looked, 0) {
@@ -139,7 +139,7 @@ func (x *search) look(s state, r uint8, emit add) {
 	}
 }
 
-// follow is what a parent tells its follower: lua/chain.lua.
+// follow is the answer of a parent to its follower: lua/chain.lua.
 func (x *search) follow(p *parent, used uint8) (through, ended uint8) {
 	if used > 0 {
 		p.used = used
@@ -212,7 +212,7 @@ func (x *search) claim(s state, r, t uint8, emit add) {
 	}
 	to := s
 	l, n := &to.child, &to.replicas[r]
-	if l.orphan[t] == r && has(c.doubted, t) { // its own, of which it has not heard
+	if l.orphan[t] == r && has(c.doubted, t) { // its own orphan: the reply to its claim was lost
 		l.orphan[t] = 0
 		l.open |= 1 << t
 	}
@@ -247,7 +247,7 @@ func (x *search) claim(s state, r, t uint8, emit add) {
 	emit(to, "%s claims the child's %s: granted", name(r), tickName(t))
 }
 
-// run is what may become of a child's row, or of its orphan.
+// run emits the possible changes of a child's row or of its orphan.
 func (x *search) run(s state, t uint8, emit add) {
 	if r := s.child.row[t]; r != 0 {
 		c := &s.replicas[r]
@@ -271,7 +271,7 @@ func (x *search) run(s state, t uint8, emit add) {
 	}
 }
 
-// leave ends a replica: it dies, or drains, and gives back what it may have been granted.
+// leave ends a replica: it dies, or it drains and gives back the grants that it may have.
 func (x *search) leave(s state, r uint8, emit add) {
 	gone := replica{gone: true}
 	if to := s; spend(&to.left.Deaths) {

@@ -1,16 +1,18 @@
-// Package quorum searches all short schedules of the protocol of a quorum (docs/design.md, D13) for one that breaks a promise, as
-// package model does for one server.
+// Package quorum searches all short schedules of the protocol of a quorum (docs/decisions/013-quorum.md) for one that
+// breaks a promise, as package model does for one server.
 //
-// Three nodes, two or three claimants, one lock of one or two rows, and one tick. A request to a node is a message that is executed once,
-// or never, at any time later; its reply is heard at once, or lost. Nothing is lost by that: a claimant only counts votes, and one that it
-// hears late is as if the node had been asked late. Nodes forget, claimants die, time passes. [Explore] takes every step that is possible in every state,
-// breadth first, and tells the shortest way to the first state that breaks a promise.
+// A setup has three nodes, two or three claimants, one lock of one or two rows, and one tick. A request to a node is
+// a message that is executed once, or never, at any time later; its reply is heard at once, or lost. That loses no
+// schedule: a claimant only counts votes, and a vote that it hears late equals a node that was asked late. Nodes
+// forget, claimants die, time passes. [Explore] takes every step that is possible in every state, breadth first, and
+// returns the shortest way to the first state that breaks a promise.
 //
-// [Rules] has a switch for each rule. With one of them off, the schedule that it was made for must be found, and none with all of them on: the
-// tests demand both.
+// [Rules] has a switch for each rule. With one of them off, the search must find the schedule that the rule was made
+// for; with all of them on it must find none. The tests demand both.
 //
-// Told once more here, and not compared with the Lua: locktest runs what matters of it on real nodes. Left out are the account of runs but for the
-// one tick, schedules, give-backs, slots of a fan-out, locks that idle, clocks that differ.
+// The model is not compared with the Lua: locktest runs the important schedules on real nodes. The model leaves out
+// the account of runs but for the one tick, schedules, give-backs, slots of a fan-out, locks that idle, and clocks
+// that differ.
 package quorum
 
 import (
@@ -30,15 +32,15 @@ const (
 	perUnit  = 4 // tokens of a unit of time
 )
 
-// Rules are those of the protocol; all are on but in the tests of one.
+// Rules are the rules of the protocol; all are on but in the tests of one.
 type Rules struct {
 	SameRow           bool // a majority for the same row, not for any
 	FloorPromises     bool // a node takes no token that is not above its floor
 	LedgerLast        bool // the first phase writes no ledger
-	NewestValue       bool // what a majority may have accepted is completed
+	NewestValue       bool // a claimant completes a value that a majority may have accepted
 	Conditional       bool // accept only where no later ballot was promised, and the row is held
 	AcceptMajority    bool // the ledger counts on a majority
-	DropStragglers    bool // who gives up takes back what it got, and what it may still get
+	DropStragglers    bool // a claimant that gives up takes back the rows that it got and may still get
 	RenewMajority     bool // a renewal counts on a majority
 	ForgottenIsSilent bool // a node that has forgotten does not vote for a lease
 	Reseeded          bool // and then knows what a majority knows
@@ -54,20 +56,20 @@ func AllRules() Rules {
 
 // Setup bounds a search.
 type Setup struct {
-	Rules     Rules
-	Claimants int
-	Slots     int
-	Ticks     bool // the claims are for one tick, which is entered in the ledger
-	Settles   bool // who finds all rows held settles the tick as skipped
-	Renews    bool
-	Mourner   bool  // the last claimant only looks for the dead
-	Newcomer  bool  // node 3 was away when the quorum began
-	Losses    uint8 // of messages and replies
-	Forgets   uint8
-	Deaths    uint8
-	Tries     uint8
-	GivesUp   bool // a claimant may at any time
-	Horizon   uint8
+	Rules        Rules
+	Claimants    int
+	Slots        int
+	Ticks        bool // the claims are for one tick, which is entered in the ledger
+	Settles      bool // a claimant that finds all rows held settles the tick as skipped
+	Renews       bool
+	LooksForDead bool  // the last claimant only looks for dead holders
+	Newcomer     bool  // node 3 was away when the quorum began
+	Losses       uint8 // of messages and replies
+	Forgets      uint8
+	Deaths       uint8
+	Tries        uint8
+	GivesUp      bool // a claimant may at any time
+	Horizon      uint8
 }
 
 type row struct{ who, token, expiry uint8 }
@@ -76,7 +78,7 @@ type node struct {
 	floor  uint8
 	rows   [slots]row
 	ballot uint8
-	value  uint8 // 0: the tick is open; who it was granted to; skipped
+	value  uint8 // 0: the tick is open; the claimant that it was granted to; skipped
 	silent bool  // it does not vote
 	since  uint8
 	shut   [most + 1]uint8 // nothing of this token or a smaller one is renewed or granted again
@@ -93,7 +95,7 @@ const (
 	preparing
 	accepting
 	holding
-	mourning
+	looking
 	over
 )
 
@@ -101,14 +103,14 @@ type claimant struct {
 	phase         phase
 	token, floor  uint8
 	yes, no       uint8 // nodes, as bits
-	ballot, value uint8 // the newest that was told
-	write         uint8 // what it writes
+	ballot, value uint8 // the newest in the replies
+	write         uint8 // the value that it writes
 	sent, until   uint8
 	renewing      uint8 // nodes that have renewed, as bits
 	tries         uint8
 	slot          uint8
 	granted, told bool
-	outcome       uint8 // who it was told has the tick
+	outcome       uint8 // the claimant that has the tick, as it was told
 	refusals      [slots]uint8
 }
 
@@ -119,7 +121,7 @@ const (
 	prepare
 	accept
 	renew
-	mourn
+	inspect
 )
 
 type message struct {
@@ -129,21 +131,21 @@ type message struct {
 }
 
 type state struct {
-	time      uint8
-	nodes     [nodes]node
-	claimants [most + 1]claimant // from 1
-	net       [inFlight]message
-	losses    uint8
-	forgets   uint8
-	deaths    uint8
-	buried    uint8 // who was declared dead
-	newest    uint8 // the token of the newest grant
-	broken    uint8
-	dropped   bool // a message was lost: rows may be left behind until they expire
+	time         uint8
+	nodes        [nodes]node
+	claimants    [most + 1]claimant // from 1
+	net          [inFlight]message
+	losses       uint8
+	forgets      uint8
+	deaths       uint8
+	declaredDead uint8 // the claimant that was declared dead
+	newest       uint8 // the token of the newest grant
+	broken       uint8
+	dropped      bool // a message was lost: rows may be left behind until they expire
 }
 
 var promises = []string{"", "the tick is granted once", "the tick has one outcome", "a row has one holder, and no more than the limit hold one",
-	"tokens grow", "who gives up leaves no row", "a split vote burns no tick", "the living are not declared dead"}
+	"tokens grow", "a claimant that gives up leaves no row", "a split vote burns no tick", "the living are not declared dead"}
 
 // Explore searches a setup. It returns the way to the first state that breaks a promise, and how many states there are.
 func Explore(s Setup) (schedule []string, states int) {
@@ -162,7 +164,7 @@ func Explore(s Setup) (schedule []string, states int) {
 					continue
 				}
 				if to.state.broken > 0 {
-					return x.tell(first, number), len(x.ways)
+					return x.describe(first, number), len(x.ways)
 				}
 				next = append(next, numbered{to.state, number})
 			}
@@ -177,7 +179,7 @@ type numbered struct {
 	number int32
 }
 
-// visit tells whether a state is new. Two that have the same hash of 64 bits are taken for one.
+// visit returns whether a state is new. Two states with the same 64-bit hash count as one.
 func (x *search) visit(s state, from int32, step int) (number int32, isNew bool) {
 	h := maphash.Comparable(x.salt, s)
 	if n, seen := x.seen[h]; seen {
@@ -189,11 +191,11 @@ func (x *search) visit(s state, from int32, step int) (number int32, isNew bool)
 	return number, true
 }
 
-// way is how a state was reached: by which step of which other.
+// way is the step, and the state before it, by which a state was reached.
 type way struct{ from, step int32 }
 
-// tell takes the steps to a state once more.
-func (x *search) tell(s state, number int32) (schedule []string) {
+// describe returns the steps that lead to a state, in words.
+func (x *search) describe(s state, number int32) (schedule []string) {
 	var steps []int32
 	for n := number; x.ways[n].from >= 0; n = x.ways[n].from {
 		steps = append(steps, x.ways[n].step)
@@ -219,7 +221,7 @@ type search struct {
 	salt  maphash.Seed
 }
 
-// canonical orders what is in flight.
+// canonical orders the messages in flight.
 func (s *state) canonical() {
 	slices.SortFunc(s.net[:], func(a, b message) int { return cmp.Compare(b.order(), a.order()) })
 }
@@ -233,7 +235,7 @@ func (m message) order() uint64 {
 }
 
 func (m message) String() string {
-	name := []string{"", "claim", "prepare", "accept", "renew", "mourn"}[m.kind]
+	name := []string{"", "claim", "prepare", "accept", "renew", "inspect"}[m.kind]
 	return fmt.Sprintf("%s of %c with %d (value %d, row %d) at node %d, sent at %d", name, 'A'+m.who-1, m.token, m.value, m.slot, m.node+1, m.sent)
 }
 

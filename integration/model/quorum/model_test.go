@@ -20,8 +20,8 @@ var cases = []struct {
 		"the tick is granted once"},
 	{"a write-back that asks for nothing", func(r *Rules) { r.Conditional = false }, Setup{Claimants: 2, Slots: 2, Ticks: true}, ""},
 	{"a ledger on one node", func(r *Rules) { r.AcceptMajority = false }, Setup{Claimants: 2, Slots: 1, Ticks: true, Settles: true}, "the tick is granted once"},
-	{"what arrives after the claimant gave up", func(r *Rules) { r.DropStragglers = false }, Setup{Claimants: 2, Slots: 1, GivesUp: true},
-		"who gives up leaves no row"},
+	{"a message that arrives after the claimant gave up", func(r *Rules) { r.DropStragglers = false }, Setup{Claimants: 2, Slots: 1, GivesUp: true},
+		"a claimant that gives up leaves no row"},
 	{"a renewal on one node", func(r *Rules) { r.RenewMajority = false }, Setup{Claimants: 2, Slots: 1, Renews: true, Losses: 1, Horizon: 2},
 		"a row has one holder, and no more than the limit hold one"},
 	{"A holds {1,2}; 2 restarts empty; B gets {2,3}", func(r *Rules) { r.ForgottenIsSilent = false }, Setup{Claimants: 2, Slots: 1, Forgets: 1, Horizon: 1}, ""},
@@ -29,12 +29,14 @@ var cases = []struct {
 		"the tick is granted once"},
 	{"a majority that was never asked begins", func(r *Rules) { r.QuietBeginning = false },
 		Setup{Claimants: 2, Slots: 1, Renews: true, Forgets: 1, Newcomer: true, Horizon: 3}, "a row has one holder, and no more than the limit hold one"},
-	{"a renewal on a node that has forgotten whom it voted for", func(r *Rules) { r.RenewalVotes = false },
+	{"a renewal on a node that has forgotten its vote", func(r *Rules) { r.RenewalVotes = false },
 		Setup{Claimants: 2, Slots: 1, Renews: true, Forgets: 1, Horizon: 3}, "a row has one holder, and no more than the limit hold one"},
 	{"the dead that renew", func(r *Rules) { r.ShutBeforeDeath = false },
-		Setup{Claimants: 2, Slots: 1, Renews: true, Mourner: true, Losses: 1, Horizon: 3}, "the living are not declared dead"},
+		Setup{Claimants: 2, Slots: 1, Renews: true, LooksForDead: true, Losses: 1, Horizon: 3}, "the living are not declared dead"},
 }
 
+// TestEachRuleAnswersASchedule finds no schedule that breaks a promise of the quorum, and one for each rule that is off.
+// Promise: quorum
 func TestEachRuleAnswersASchedule(t *testing.T) {
 	for _, c := range cases {
 		t.Run(c.name, func(t *testing.T) {

@@ -15,8 +15,8 @@ func (x *search) deliver(s *state, m message, heard bool) {
 		yes = x.acceptAt(s, n, m)
 	case m.kind == renew:
 		yes = n.renew(s.time, m) && (!n.silent || !x.setup.Rules.RenewalVotes)
-	case m.kind == mourn:
-		yes = x.mournAt(s, n)
+	case m.kind == inspect:
+		yes = x.isDeadAt(s, n)
 	}
 	if heard {
 		x.hear(s, m, yes)
@@ -87,8 +87,8 @@ func (n *node) drop(who, token uint8) {
 	}
 }
 
-// mournAt tells whether a node has no live row of A.
-func (x *search) mournAt(s *state, n *node) bool {
+// isDeadAt returns whether a node has no live row of A.
+func (x *search) isDeadAt(s *state, n *node) bool {
 	const whose = 1
 	for _, r := range n.rows {
 		if r.who == whose && r.expiry > s.time {
@@ -105,7 +105,7 @@ func (x *search) mournAt(s *state, n *node) bool {
 func (x *search) hear(s *state, m message, yes bool) {
 	c := &s.claimants[m.who]
 	n, bit := &s.nodes[m.node], uint8(1)<<m.node
-	expects := map[kind]phase{claim: claiming, prepare: preparing, accept: accepting, renew: holding, mourn: mourning}
+	expects := map[kind]phase{claim: claiming, prepare: preparing, accept: accepting, renew: holding, inspect: looking}
 	if c.phase != expects[m.kind] || m.token != c.token || c.phase == over {
 		return
 	}
@@ -161,8 +161,8 @@ func (x *search) won(s *state, who uint8) {
 		value = 0
 	}
 	switch c.phase {
-	case mourning:
-		c.phase, s.buried = over, 1
+	case looking:
+		c.phase, s.declaredDead = over, 1
 		return
 	case claiming:
 		if !x.setup.Ticks || !x.setup.Rules.LedgerLast {
@@ -210,7 +210,7 @@ func (x *search) grant(s *state, who uint8) {
 
 func (x *search) lost(s *state, who uint8) {
 	c := &s.claimants[who]
-	if c.phase == mourning {
+	if c.phase == looking {
 		c.phase = over
 		return
 	}
@@ -234,7 +234,7 @@ func (x *search) lost(s *state, who uint8) {
 	}
 }
 
-// check tells which promise a state breaks.
+// check records the promise that a state breaks.
 func (x *search) check(s *state) {
 	if s.broken > 0 {
 		return
@@ -263,14 +263,14 @@ func (x *search) check(s *state) {
 		s.broken = 1
 	case holders > x.setup.Slots || x.setup.Rules.SameRow && (bySlot[0] > 1 || bySlot[1] > 1):
 		s.broken = 3
-	case s.buried != 0 && s.claimants[s.buried].phase == holding && s.claimants[s.buried].until > s.time:
+	case s.declaredDead != 0 && s.claimants[s.declaredDead].phase == holding && s.claimants[s.declaredDead].until > s.time:
 		s.broken = 7
 	case s.broken == 0 && !s.dropped && x.quiet(s):
 		x.checkQuiet(s)
 	}
 }
 
-// quiet tells that nothing is under way, and everybody has given up or was told.
+// quiet returns whether no message is under way, and each claimant has given up or has its answer.
 func (x *search) quiet(s *state) bool {
 	for _, m := range s.net {
 		if m.kind != 0 {
@@ -297,7 +297,7 @@ func (x *search) checkQuiet(s *state) {
 			known[n.value]++
 		}
 	}
-	for value := range known { // with the ledger last, a value that is there was written by who had the row on a majority
+	for value := range known { // with the ledger last, a value that is there was written by a claimant that had the row on a majority
 		if value != skipped && !x.setup.Rules.LedgerLast && !s.claimants[value].granted {
 			s.broken = 6
 		}

@@ -78,7 +78,7 @@ func (x *search) nodeSteps(s state, add func(state, string, ...any)) {
 	}
 }
 
-// mayBegin tells whether a node may be one of those with which a quorum begins.
+// mayBegin returns whether a node may be one of those with which a quorum begins.
 func (x *search) mayBegin(s state, n int) bool {
 	node := s.nodes[n]
 	if !x.setup.Rules.QuietBeginning {
@@ -89,7 +89,7 @@ func (x *search) mayBegin(s state, n int) bool {
 
 func fresh(time uint8, silent bool) node { return node{silent: silent, since: time} }
 
-// reseed writes what a majority of the others has once more, there and on the node that joins.
+// reseed writes the values of a majority of the others once more, there and on the node that joins.
 func (x *search) reseed(s *state, n int) {
 	var floor, ballot, value uint8
 	for i, node := range s.nodes {
@@ -112,13 +112,13 @@ func (x *search) claimantSteps(s state, add func(state, string, ...any)) {
 	for who := uint8(1); int(who) <= x.setup.Claimants; who++ {
 		c := s.claimants[who]
 		name := string('A' + who - 1)
-		mourner := x.setup.Mourner && int(who) == x.setup.Claimants
+		looker := x.setup.LooksForDead && int(who) == x.setup.Claimants
 		switch {
-		case c.phase == idle && mourner && !s.claimants[1].granted: // there is no run to look for
-		case c.phase == idle && mourner:
+		case c.phase == idle && looker && !s.claimants[1].granted: // there is no run to look for
+		case c.phase == idle && looker:
 			to := s
-			to.claimants[who].phase, to.claimants[who].sent = mourning, s.time
-			if x.ask(&to, who, mourn) {
+			to.claimants[who].phase, to.claimants[who].sent = looking, s.time
+			if x.ask(&to, who, inspect) {
 				add(to, "%s looks for the dead", name)
 			}
 		case c.phase == idle:
@@ -179,7 +179,7 @@ func (x *search) ask(s *state, who uint8, k kind) bool {
 	return true
 }
 
-// timeOut voids what is too late to be executed, and ends the waiting for it.
+// timeOut voids messages that are too late to be executed, and ends the waiting for them.
 func (x *search) timeOut(s *state) {
 	for i, m := range s.net {
 		if m.kind != 0 && s.time > m.sent+1 {
@@ -194,7 +194,8 @@ func (x *search) timeOut(s *state) {
 	}
 }
 
-// giveUp takes back what nodes may have given, also to what is still on its way. That it takes its time harms nobody, so it takes none here.
+// giveUp takes back grants of nodes, also for requests that are still on their way. It takes no time here: its
+// duration breaks no promise.
 func (x *search) giveUp(s *state, who uint8) {
 	c := &s.claimants[who]
 	c.phase, c.until = over, 0
@@ -204,7 +205,7 @@ func (x *search) giveUp(s *state, who uint8) {
 	for i := range s.nodes {
 		s.nodes[i].drop(who, c.token)
 	}
-	for i := range s.net { // what the tombstones refuse
+	for i := range s.net { // the tombstones refuse these
 		if m := s.net[i]; m.who == who && m.kind != accept {
 			s.net[i] = message{}
 		}

@@ -4,7 +4,7 @@ set -eu
 file=$1
 token=$CRONCLAVE_FENCING_TOKEN
 
-cat >"$file.new.$$"              # what takes long comes before the lock
+cat >"$file.new.$$"              # slow work comes before the lock
 trap 'rm -f "$file.new.$$"' EXIT
 sync "$file.new.$$"
 
@@ -15,5 +15,5 @@ newest=0
 [ "$token" -ge "$newest" ] || { echo "token $token is stale: $newest was here" >&2; exit 77; }
 echo "$token" >"$file.fence.new"
 sync "$file.fence.new"
-mv "$file.fence.new" "$file.fence" # the token first: whoever dies here has kept the older ones out, and changed nothing
+mv "$file.fence.new" "$file.fence" # the token first: a holder that dies here has kept older ones out, and changed nothing
 mv "$file.new.$$" "$file"

@@ -3,7 +3,7 @@
 set -eu
 psql -qtAX -v ON_ERROR_STOP=1 -v name="$1" -v body="$(cat)" -v token="$CRONCLAVE_FENCING_TOKEN" <<'SQL'
 BEGIN;
-SET LOCAL idle_in_transaction_session_timeout = '1min'; -- who stands still in here keeps others waiting
+SET LOCAL idle_in_transaction_session_timeout = '1min'; -- a holder that stands still in here keeps others waiting
 SELECT pass_fence('reports', :'token');
 DELETE FROM report WHERE name = :'name';
 INSERT INTO report (name, body) VALUES (:'name', :'body');

@@ -1,6 +1,6 @@
-// Scribe is the job that the integration tests let cronclave run: it appends to a file what happens to it, one line of
-// JSON each time, with what it was told about its run and the instant by the clock of Redis. The file is the tests'
-// truth: it owes nothing to what replicas say of themselves.
+// Scribe is the job that the integration tests let cronclave run: it appends the events of its run to a file, one
+// line of JSON each, with its run's variables and the instant by the clock of Redis. The file is the tests' truth: it
+// is independent of the replicas.
 //
 //	start  when it starts
 //	beat   again and again while it lives
@@ -9,7 +9,7 @@
 //
 // SCRIBE_FILE is the file, which must be there: a scribe whose file has gone ends, so that nothing outlives its test.
 // SCRIBE_REDIS is host:port of the Redis; where it does not answer, the instant is 0. Beside it stands the machine's
-// monotonic clock, which answers always, and which nobody sets.
+// monotonic clock, which answers always, and which cannot be set.
 package main
 
 import (
@@ -110,7 +110,7 @@ type scribe struct {
 	line        line
 }
 
-// line is what is written each time.
+// line is written for each event.
 type line struct {
 	Event   string `json:"event"`
 	Job     string `json:"job"`

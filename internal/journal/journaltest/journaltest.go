@@ -1,5 +1,5 @@
-// Package journaltest is the conformance suite of package journal: what the
-// journal promises must hold on every server that it may be used with, one Redis,
+// Package journaltest is the conformance suite of package journal: the
+// promises of the journal must hold on every server that it may be used with, one Redis,
 // a Cluster or the in-process server.
 package journaltest
 
@@ -134,7 +134,7 @@ func (s *suite) runs(j *journal.Journal, job string, n int) []journal.Record {
 	return records
 }
 
-// expect compares what is recorded of a job with "id outcome reason" of each.
+// expect compares the records of a job with "id outcome reason" of each.
 func (s *suite) expect(j *journal.Journal, job string, want ...string) {
 	s.Helper()
 	if got := describe(s.runs(j, job, 0)); !slices.Equal(got, want) {
@@ -179,7 +179,7 @@ func (s *suite) allKeys() []string {
 	return keys
 }
 
-// key of a job, as the package comment of journal tells it.
+// key of a job, as in the package comment of journal.
 func (s *suite) key(job, name string) string {
 	return "cronclave:" + s.namespace + ":{" + job + "}:" + name
 }
@@ -198,7 +198,7 @@ func (s *suite) stored(job string) (indexed, texts int) {
 	return int(n), int(m)
 }
 
-// outputBytes counts the output of a job in Redis, without what belongs to order.
+// outputBytes counts the output of a job in Redis, without the bytes that keep the order.
 func (s *suite) outputBytes(job string) int {
 	s.Helper()
 	blocks, err := s.client.ZRange(s.ctx, s.key(job, "output"), 0, -1).Result()

@@ -96,7 +96,7 @@ func (s *suite) requestsAreHeard() {
 	heard, over := make(chan []string), make(chan struct{})
 	go func() {
 		defer close(over)
-		j.Hear(ctx, func(requests []journal.Request) {
+		j.Subscribe(ctx, func(requests []journal.Request) {
 			var ids []string
 			for _, r := range requests {
 				ids = append(ids, r.ID)

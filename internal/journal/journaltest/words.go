@@ -47,7 +47,8 @@ func (s *suite) wordsInAnyOrder() {
 	s.expect(j, "left", "1 abandoned")
 }
 
-// abandonedKeepsItsStart: who says that a run was abandoned does not know when it was started, which the holder has told, before or after.
+// abandonedKeepsItsStart checks that an abandoned record has the start that the holder wrote, before or after. The writer of "abandoned" does not
+// know it.
 func (s *suite) abandonedKeepsItsStart() {
 	j := s.journal(journal.Config{})
 	for i, order := range [][]int{{0, 1}, {1, 0}} {

@@ -1,0 +1,92 @@
+package main
+
+import (
+	"errors"
+	"os"
+	"sync/atomic"
+
+	"github.com/cronclave/cronclave/internal/command"
+	"github.com/cronclave/cronclave/internal/config"
+	"github.com/cronclave/cronclave/internal/logging"
+	"github.com/cronclave/cronclave/internal/redisconn"
+	"github.com/cronclave/cronclave/internal/safefile"
+)
+
+// app is what all commands share: the global flags and the streams.
+type app struct {
+	streams
+	configPath string
+	redisURL   string
+	trial      redisconn.Embedded
+	rights     redisconn.Rights // that the user of the Redis in use needs
+	namespace  string
+	logLevel   string
+	logFormat  string
+	started    bool                           // the command line was understood
+	logWriter  atomic.Pointer[logging.Writer] // nil before something may be logged
+	force      func(code int)                 // ends the process, whatever the command waits for
+	trust      safefile.Trust                 // whose files are read
+}
+
+// defaultConfig is read if no other is named.
+const defaultConfig = "jobs.toml"
+
+// configFile returns the path of the configuration, and whether the user named it.
+func (a *app) configFile() (path string, named bool) {
+	switch {
+	case a.configPath != "":
+		return a.configPath, true
+	case os.Getenv(envConfig) != "":
+		return os.Getenv(envConfig), true
+	}
+	return defaultConfig, false
+}
+
+// load reads the configuration that a command can't do without.
+func (a *app) load() (*config.Config, error) {
+	if err := a.needConfig(); err != nil {
+		return nil, err
+	}
+	cfg, _, err := a.read()
+	return cfg, err
+}
+
+// needConfig demands that a configuration is named, or there.
+func (a *app) needConfig() error {
+	path, named := a.configFile()
+	if _, err := os.Stat(path); errors.Is(err, os.ErrNotExist) && !named {
+		return usageError("no configuration: there is no %s here; name one with --config or CRONCLAVE_CONFIG", path)
+	}
+	return nil
+}
+
+// read reads the configuration, and returns the files that it consists of, also if it is faulty.
+func (a *app) read() (*config.Config, *config.Files, error) {
+	path, _ := a.configFile()
+	files := &config.Files{}
+	cfg, err := config.Load(path, config.Options{Files: files, Trust: a.trust, Rights: command.Rights})
+	if err == nil && a.namespace != "" {
+		cfg.Namespace = a.namespace
+	}
+	return cfg, files, err
+}
+
+// loadIfNamed reads the configuration if somebody named it; else it is empty, for commands that are run in any folder.
+func (a *app) loadIfNamed() (*config.Config, error) {
+	if _, named := a.configFile(); named {
+		return a.load()
+	}
+	return a.noConfig(), nil
+}
+
+func (a *app) noConfig() *config.Config {
+	return &config.Config{Namespace: orDefault(a.namespace, config.DefaultNamespace)}
+}
+
+func orDefault[T comparable](v, def T) T {
+	var zero T
+	if v == zero {
+		return def
+	}
+	return v
+}

@@ -1,6 +1,0 @@
-//go:build !linux && !darwin
-
-package main
-
-// limitsOfProcess has nothing to read where no jobs are run.
-func limitsOfProcess() resourceLimits { return resourceLimits{} }

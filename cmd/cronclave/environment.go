@@ -1,0 +1,29 @@
+package main
+
+// The environment variables that cronclave reads. Each has its meaning in readVariables.
+const (
+	envConfig      = "CRONCLAVE_CONFIG"
+	envRedis       = "CRONCLAVE_REDIS"
+	envClockOffset = "CRONCLAVE_CLOCK_OFFSET"
+	envRunID       = "CRONCLAVE_RUN_ID"
+	envNoColor     = "NO_COLOR"
+	envTerm        = "TERM"
+	envUser        = "USER"
+	envGC          = "GOGC"
+)
+
+// readVariable is an environment variable that cronclave reads.
+type readVariable struct{ name, doc string }
+
+func readVariables() []readVariable {
+	return []readVariable{
+		{envConfig, "The configuration, where no `-c` names one."},
+		{envRedis, "The URL of Redis, where no `--redis` names one; in the place of `[redis].url` and `quorum`. It may hold a password."},
+		{envClockOffset, "`run`: a duration that is added to the replica's clock, to rehearse with wrong clocks."},
+		{envRunID, "Set where cronclave runs inside a run. Its memory is then readable for the run's replica, unless `" + envRedis + "` is set."},
+		{envNoColor, "If it is set, logs and `demo` have no colours."},
+		{envTerm, "If it is `dumb`, `demo` has no colours."},
+		{envUser, "`trigger` records it, with the name of the host, as the one that asked."},
+		{envGC, "Go's garbage collection. `run` takes 400 where it is not set."},
+	}
+}

@@ -1,0 +1,68 @@
+package main
+
+import (
+	"fmt"
+	"strings"
+)
+
+// The exit codes of cronclave's own, beside 0 for done. Each has its meaning in exitCodes.
+const (
+	exitFailed      = 1
+	exitUsage       = 2
+	exitUnavailable = 69
+	exitNotAcquired = 75
+	exitLeaseLost   = 76
+	exitStale       = 77
+	exitTimeout     = 124
+)
+
+// exitMeaning is what an exit code says.
+type exitMeaning struct {
+	code    int
+	meaning string // in a few words
+	detail  string // and which commands have it, in a sentence of Markdown
+}
+
+// exitCodes are all codes of cronclave's own, in the order of their numbers.
+func exitCodes() []exitMeaning {
+	return []exitMeaning{
+		{0, "done", "`run`: drained, also when jobs had to be stopped at the end of the drain."},
+		{exitFailed, "failed", "What was asked for did not work; the reason is on stderr. `run`: also when a second signal left something behind."},
+		{exitUsage, "wrong usage or faulty configuration", "`check`: there are faults. All others: also where the data in Redis is of a newer version, or the machine can't do what a job asks for."},
+		{exitUnavailable, "Redis can't be reached", "Also where it refuses the credentials or a right; the message says which."},
+		{exitNotAcquired, "not acquired in time", "`lock` (`-E` changes it) and `exec`: all slots are held. `trigger --wait`: the run was skipped or missed."},
+		{exitLeaseLost, "lease lost", "`lock`: the lease was lost, and the command was killed."},
+		{exitStale, "stale token", "`fence`: a greater token was there before; it is printed."},
+		{exitTimeout, "timeout", "`trigger --wait`: `--timeout` has passed. A run that was started goes on."},
+	}
+}
+
+// exitCodeHelp is what the help of cronclave says of exit codes.
+func exitCodeHelp() string {
+	var b strings.Builder
+	b.WriteString("Exit codes:\n")
+	for _, c := range exitCodes() {
+		fmt.Fprintf(&b, "  %-4d %s\n", c.code, c.meaning)
+	}
+	b.WriteString("lock, exec and trigger --wait end with the code of the command: its own, or 128+N where signal N ended it.")
+	return b.String()
+}
+
+// exitError ends the program with a code. Without a cause nothing is printed: it was said before.
+type exitError struct {
+	code  int
+	cause error
+}
+
+func (e exitError) Error() string {
+	if e.cause == nil {
+		return ""
+	}
+	return e.cause.Error()
+}
+
+func (e exitError) Unwrap() error { return e.cause }
+
+func usageError(format string, args ...any) error {
+	return exitError{exitUsage, fmt.Errorf(format, args...)}
+}

@@ -1,0 +1,74 @@
+package main
+
+import (
+	"context"
+	"errors"
+	"fmt"
+
+	"github.com/cronclave/cronclave/internal/config"
+	"github.com/cronclave/cronclave/internal/operator"
+	"github.com/cronclave/cronclave/internal/redisconn"
+)
+
+// operating is what a command that sees or steers a cluster works with.
+type operating struct {
+	*operator.Operator
+	redis  *redisconn.Conn
+	faulty bool // the configuration, whose jobs are then not known
+}
+
+// openOperator opens the cluster that the flags, the environment or the configuration name.
+func (a *app) openOperator(ctx context.Context) (*operating, error) {
+	cfg, faults, err := a.loadIfAny()
+	if err != nil {
+		return nil, err
+	}
+	rdb, err := a.openRedis(cfg)
+	if err != nil {
+		return nil, err
+	}
+	j, err := greet(ctx, cfg, rdb)
+	if err != nil {
+		return nil, errors.Join(err, rdb.Close())
+	}
+	o, err := operator.New(operator.Config{Conn: rdb, Journal: j, Namespace: cfg.Namespace, Jobs: configured(cfg), Incomplete: faults > 0})
+	if err != nil {
+		return nil, errors.Join(err, rdb.Close())
+	}
+	return &operating{o, rdb, faults > 0}, nil
+}
+
+// configured are the jobs of a configuration, also those that are not enabled.
+func configured(cfg *config.Config) []operator.ConfiguredJob {
+	jobs := make([]operator.ConfiguredJob, len(cfg.Jobs))
+	for i, j := range cfg.Jobs {
+		jobs[i] = operator.ConfiguredJob{Name: j.Name, Tags: j.Tags}
+	}
+	return jobs
+}
+
+func (o *operating) close() {
+	_ = o.Close()       // it only waits
+	_ = o.redis.Close() // nothing is under way
+}
+
+// exit gives an error of an operator its exit code, and adds what only the command line can do about it.
+func (o *operating) exit(err error) error {
+	var away *operator.UnavailableError
+	switch {
+	case errors.As(err, &away):
+		return unavailable(away.Doing, away.Err)
+	case errors.Is(err, operator.ErrUnknownJob), errors.Is(err, operator.ErrUnknownTag), errors.Is(err, operator.ErrNoJobs):
+		if o.faulty {
+			err = fmt.Errorf("%w (no replica has it; the faulty configuration was not searched)", err)
+		}
+		return exitError{exitUsage, err}
+	case errors.Is(err, operator.ErrNotATick):
+		return usageError("--tick %w", err)
+	case errors.Is(err, operator.ErrInvalid):
+		return exitError{exitUsage, err}
+	case errors.Is(err, operator.ErrNotStarted):
+		return exitError{exitTimeout, err}
+	}
+	return err
+}

@@ -1,0 +1,117 @@
+package main
+
+import (
+	"go/ast"
+	"regexp"
+	"slices"
+	"strings"
+	"testing"
+)
+
+// outcomes are the possible ends of ticks and runs.
+var outcomes = []entry{
+	{"running", "The run goes on."},
+	{"ok", "The command ended with one of `ok_exit_codes`."},
+	{"failed", "The command ended otherwise, or could not be started."},
+	{"timeout", "The run took longer than its `timeout`, and was stopped."},
+	{"canceled", "The run was stopped on purpose."},
+	{"lost", "The lease was lost, and the run was stopped for that."},
+	{"abandoned", "The replica of the run died."},
+	{"skipped", "The tick was decided without a run, as the job asks for."},
+	{"missed", "The tick was not run until its deadline."},
+}
+
+// reason is why something had an outcome.
+type reason struct{ word, of, meaning string }
+
+var reasons = []reason{
+	{"overlap", "skipped", "All slots of the job were held, or an earlier tick waited for one."},
+	{"paused", "skipped", "The job was paused."},
+	{"down", "missed", "No replica was there that may run the job."},
+	{"redis", "missed", "Redis did not answer, or had lost data, so that the job's lock was closed."},
+	{"overload", "missed", "The replica was too busy to ask in time, or stood still."},
+	{"late", "missed", "The tick was asked for too late, for a reason that is not known."},
+	{"slots", "missed", "All slots of the job were held until the deadline."},
+	{"pool", "missed", "The run got no slot of its pool until the deadline."},
+	{"capacity", "missed", "No replica had a place for the run (`max_running`, `per_replica`), or could start programs."},
+	{"user", "canceled", "By `cronclave cancel`. Also of `abandoned`: the replica died before the run was stopped."},
+	{"replaced", "canceled", "In favour of a later tick (`overlap = \"replace\"`). Also of `abandoned`, as above."},
+	{"drain", "canceled", "The replica drained, and the run did not end in time."},
+}
+
+func reasonRows() (rows [][]string) {
+	for _, r := range reasons {
+		rows = append(rows, []string{"`" + r.word + "`", "`" + r.of + "`", r.meaning})
+	}
+	return rows
+}
+
+// TestReasonsAreThose compares the documented reasons with those in the source.
+func TestReasonsAreThose(t *testing.T) {
+	t.Parallel()
+	var found, known []string
+	for _, dir := range []string{"../../scheduler", "../../scheduler/internal/agenda", "../../election"} {
+		for _, file := range parsed(t, dir) {
+			found = append(found, reasonsIn(file)...)
+		}
+	}
+	slices.Sort(found)
+	for _, r := range reasons {
+		known = append(known, r.word)
+		if !slices.Contains(words(outcomes), r.of) {
+			t.Errorf("%s is of %s, which is no outcome", r.word, r.of)
+		}
+	}
+	slices.Sort(known)
+	if found = slices.Compact(found); !slices.Equal(found, known) {
+		t.Errorf("reasons in the source: %q\nin the reference: %q", found, known)
+	}
+}
+
+// oneWord distinguishes a reason from the text of an error.
+var oneWord = regexp.MustCompile(`^[a-z]+$`)
+
+// reasonsIn are the words that a file gives as reasons: to constants and fields with such a name, and behind an outcome.
+func reasonsIn(file *ast.File) (found []string) {
+	add := func(name string, e ast.Expr) {
+		text, ok := textOf(e)
+		name = strings.ToLower(name)
+		if ok && oneWord.MatchString(text) && (name == "why" || strings.HasPrefix(name, "reason") || strings.HasPrefix(name, "stop")) {
+			found = append(found, text)
+		}
+	}
+	ast.Inspect(file, func(n ast.Node) bool {
+		switch n := n.(type) {
+		case *ast.ValueSpec:
+			for i := range min(len(n.Names), len(n.Values)) {
+				name := n.Names[i].Name
+				if lastName(n.Type) == "Reason" {
+					name = "reason"
+				}
+				add(name, n.Values[i])
+			}
+		case *ast.AssignStmt:
+			for i := range min(len(n.Lhs), len(n.Rhs)) {
+				add(lastName(n.Lhs[i]), n.Rhs[i])
+			}
+		case *ast.BinaryExpr: // string(Skipped) + " overlap"
+			text, ok := textOf(n.Y)
+			if call, isCall := n.X.(*ast.CallExpr); ok && isCall && lastName(call.Fun) == "string" && strings.HasPrefix(text, " ") {
+				add("reason", &ast.BasicLit{Kind: n.Y.(*ast.BasicLit).Kind, Value: strings.Replace(n.Y.(*ast.BasicLit).Value, " ", "", 1)})
+			}
+		}
+		return true
+	})
+	return found
+}
+
+// lastName is x of x and of y.x.
+func lastName(e ast.Expr) string {
+	switch e := e.(type) {
+	case *ast.Ident:
+		return e.Name
+	case *ast.SelectorExpr:
+		return e.Sel.Name
+	}
+	return ""
+}

@@ -1,0 +1,124 @@
+package election
+
+import (
+	"context"
+	"crypto/rand"
+	"errors"
+	"fmt"
+	mathrand "math/rand/v2"
+	"strings"
+	"time"
+
+	"github.com/cronclave/cronclave/internal/backoff"
+	"github.com/cronclave/cronclave/internal/lease/engine"
+	"github.com/cronclave/cronclave/locking"
+)
+
+// LeadershipConfig configures a [Leadership].
+type LeadershipConfig struct {
+	Locks *locking.Client // required
+	Name  string          // required
+	// Lease is the length of a term, which is renewed while the leader lives. A dead leader is replaced after that. Defaults to 15s.
+	Lease time.Duration
+}
+
+// Leadership elects a leader: at most one candidate of the cluster at a time. As with any lease, a leader that stands still
+// cannot notice that its term has ended. Its writes elsewhere must carry the term's token where two leaders at once would do harm.
+type Leadership struct{ cfg LeadershipConfig }
+
+// Leader is the elected candidate.
+type Leader struct {
+	Name  string // the owner of its locking client
+	Token int64
+	Until time.Time // by the server's clock, unless it is renewed
+}
+
+// ErrEndangered is the cause with which the work of a leader is cancelled while a third of its lease is left.
+var ErrEndangered = errors.New("the term could not be renewed")
+
+// NewLeadership returns a leadership, for its candidates and observers.
+func NewLeadership(cfg LeadershipConfig) (*Leadership, error) {
+	if cfg.Lease == 0 {
+		cfg.Lease = 15 * time.Second
+	}
+	switch {
+	case cfg.Locks == nil:
+		return nil, errors.New("election: LeadershipConfig.Locks is missing")
+	case cfg.Name == "":
+		return nil, errors.New("election: LeadershipConfig.Name is missing")
+	case strings.ContainsAny(cfg.Name, "{}"):
+		return nil, fmt.Errorf("election: LeadershipConfig.Name is %q: it must be without braces", cfg.Name)
+	case cfg.Lease < time.Second:
+		return nil, fmt.Errorf("election: LeadershipConfig.Lease is %v: it must be at least 1s", cfg.Lease)
+	}
+	return &Leadership{cfg}, nil
+}
+
+func (l *Leadership) locks() *engine.Client { return l.cfg.Locks.Engine() }
+
+func (l *Leadership) lock() string { return "{" + l.cfg.Name + "}:office" }
+
+// Campaign is a candidate until ctx ends, and calls lead whenever it is elected. The context of lead ends with ctx, or
+// when the term can't be renewed, a third of the lease before its end. The leadership is released only after lead has
+// returned. A lead that returns by itself resigns; the candidate then stands back for one lease.
+func (l *Leadership) Campaign(ctx context.Context, lead func(ctx context.Context, term *Term)) {
+	for ctx.Err() == nil {
+		id := rand.Text()
+		answer := l.locks().Acquire(ctx, l.request(id))
+		wait := l.cfg.Lease / 3
+		switch answer.Verdict {
+		case engine.Granted:
+			l.serve(ctx, &Term{lease: answer.Lease}, lead)
+			wait = l.cfg.Lease
+		case engine.Unknown:
+			l.locks().Withdraw(l.request(id), id)
+		default:
+			if now, ok := l.locks().EstimatedTime(); ok && answer.Until.After(now) {
+				wait = min(wait, answer.Until.Sub(now))
+			}
+		}
+		backoff.Sleep(ctx, wait+mathrand.N(wait/8+time.Millisecond))
+	}
+}
+
+func (l *Leadership) request(id string) engine.Request {
+	return engine.Request{Lock: l.lock(), ID: id, Lease: l.cfg.Lease, AnyLimit: true}
+}
+
+// serve runs one term: cancel the work, wait for it, release. In that order.
+func (l *Leadership) serve(ctx context.Context, term *Term, lead func(context.Context, *Term)) {
+	work, cancel := context.WithCancelCause(ctx)
+	defer cancel(nil)
+	done := make(chan struct{})
+	watched := make(chan struct{})
+	go func() {
+		defer close(watched)
+		select {
+		case <-term.Endangered():
+			cancel(ErrEndangered)
+		case <-term.Context().Done():
+			cancel(context.Cause(term.Context()))
+		case <-done:
+		}
+	}()
+	defer func() {
+		close(done)
+		<-watched
+		// A term that ended by itself, or a server that is away, needs no action: the lease runs out.
+		_ = term.End(ctx)
+	}()
+	lead(work, term)
+}
+
+// Leader returns the current leader; ok is false while there is none.
+func (l *Leadership) Leader(ctx context.Context) (leader Leader, ok bool, err error) {
+	s := l.locks().Inspect(ctx, []engine.InspectRequest{{Lock: l.lock()}})[0]
+	if s.Err != nil {
+		return Leader{}, false, fmt.Errorf("observe leadership %s: %w", l.cfg.Name, Plain(s.Err))
+	}
+	if len(s.Rows) == 0 {
+		return Leader{}, false, nil
+	}
+	r := s.Rows[0]
+	return Leader{Name: r.Owner, Token: int64(r.Token), Until: r.Expiry}, true, nil
+}

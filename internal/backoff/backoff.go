@@ -1,0 +1,39 @@
+// Package backoff grows the pauses between tries, with jitter, so that replicas that failed together do not try again together.
+package backoff
+
+import (
+	"context"
+	"math/rand/v2"
+	"time"
+)
+
+// Backoff is the pauses between tries: each is twice as long as the one before, up to a maximum, and then between half of that and one and a half times that. It
+// belongs to one goroutine.
+type Backoff struct{ first, most, pause time.Duration }
+
+// New returns pauses that grow from first to most, both more than 0.
+func New(first, most time.Duration) *Backoff { return &Backoff{first: first, most: most} }
+
+// Next returns the next pause.
+func (b *Backoff) Next() time.Duration {
+	b.pause = min(max(2*b.pause, b.first), b.most)
+	return b.pause/2 + rand.N(b.pause)
+}
+
+// Reset has the pauses begin anew, after a success.
+func (b *Backoff) Reset() { b.pause = 0 }
+
+// Wait waits for the next pause. It returns false if ctx ended first.
+func (b *Backoff) Wait(ctx context.Context) bool { return Sleep(ctx, b.Next()) }
+
+// Sleep waits for a time. It returns false if ctx ended first.
+func Sleep(ctx context.Context, d time.Duration) bool {
+	timer := time.NewTimer(d)
+	defer timer.Stop()
+	select {
+	case <-ctx.Done():
+		return false
+	case <-timer.C:
+		return true
+	}
+}

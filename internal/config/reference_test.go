@@ -1,0 +1,222 @@
+package config
+
+import (
+	"fmt"
+	"os"
+	"path/filepath"
+	"reflect"
+	"regexp"
+	"strconv"
+	"strings"
+	"testing"
+	"time"
+
+	"github.com/cronclave/cronclave/internal/docpage"
+)
+
+// page is the reference of all keys.
+var page = filepath.Join("..", "..", "docs", "configuration.md")
+
+// TestReference holds the tables of docs/configuration.md against the keys of each section. -update writes them.
+func TestReference(t *testing.T) {
+	parts := map[string]string{}
+	for _, s := range referenced() {
+		parts[s.name] = docpage.Table([]string{"key", "value", "default", "meaning"}, s.rows)
+		for _, cell := range docpage.LongCells(s.rows) {
+			t.Errorf("%s: more than %d words: %s", s.name, docpage.MostWords, cell)
+		}
+		for _, row := range s.rows {
+			if row[1] == "" || row[3] == "" {
+				t.Errorf("%s: %s has no kind, or no doc", s.name, row[0])
+			}
+		}
+	}
+	parts["tables"] = docpage.Table([]string{"table", "holds"}, tableRows())
+	parts["later"] = "Known, and refused as not supported yet: the table " + quoted(topKeys().later) + ", and of jobs the keys " + quoted(jobKeys().later) + ".\n"
+	faults, err := docpage.Sync(page, "config", parts, *update)
+	if err != nil {
+		t.Fatal(err)
+	}
+	for _, fault := range faults {
+		t.Errorf("docs/configuration.md: %s\nrun: go test ./internal/config -run TestReference -update", fault)
+	}
+}
+
+func TestReferenceHasEachJobKey(t *testing.T) {
+	n := 0
+	for _, s := range referenced() {
+		if strings.HasPrefix(s.name, "job ") {
+			n += len(s.rows)
+		}
+	}
+	if n != len(jobKeys().keys) {
+		t.Errorf("%d keys of jobs are in the reference, and there are %d", n, len(jobKeys().keys))
+	}
+}
+
+// TestReferenceDefaults writes each default that the reference shows into a file, which must mean what the file without it means.
+func TestReferenceDefaults(t *testing.T) {
+	t.Chdir(t.TempDir())
+	for _, s := range referenced() {
+		for _, row := range s.rows {
+			if !strings.HasPrefix(row[2], "`") { // there is none, or prose
+				continue
+			}
+			line := strings.ReplaceAll(row[0]+" = "+row[2], "`", "") + "\n"
+			with, without := s.file(t, line), s.file(t, "")
+			if !reflect.DeepEqual(with, without) {
+				t.Errorf("[%s] %s is not the default:\n%+v\n%+v", s.table, line, with, without)
+			}
+		}
+	}
+}
+
+// file loads a configuration with a job a, and with a line in the table.
+func (k keyTable) file(t *testing.T, line string) *Config {
+	t.Helper()
+	text := k.needs + line
+	if name, ofJob := strings.CutPrefix(k.table, "jobs.a"); ofJob {
+		if line != "" && name != "" {
+			text = strings.TrimPrefix(name, ".") + "." + line
+		}
+		text = "[jobs.a]\nschedule = '@daily'\ncommand = 'true'\n" + text
+	} else {
+		if line != "" && k.table != "" {
+			text = k.needs + k.table + "." + line
+		}
+		text += "[jobs.a]\nschedule = '@daily'\ncommand = 'true'\n"
+	}
+	c, err := loadConfig(t, text, Options{})
+	if err != nil {
+		t.Fatalf("%s: %v", text, err)
+	}
+	c.Warnings, c.Jobs[0].Line = nil, 0
+	return c
+}
+
+// TestReferenceExamples loads each example of the page as a configuration.
+func TestReferenceExamples(t *testing.T) {
+	text, err := os.ReadFile(page)
+	if err != nil {
+		t.Fatal(err)
+	}
+	t.Chdir(t.TempDir())
+	examples := regexp.MustCompile("(?s)```toml\n(.*?)```").FindAllStringSubmatch(string(text), -1)
+	if len(examples) == 0 {
+		t.Error("there are none")
+	}
+	for _, m := range examples {
+		c, err := loadConfig(t, m[1], Options{Env: environment("ZONE=a", "DATABASE=reports"), Now: func() time.Time { return time.Date(2026, 1, 1, 0, 0, 0, 0, time.UTC) }})
+		if err != nil || len(c.Warnings) > 0 && !strings.Contains(c.Warnings.Error(), "no jobs") {
+			t.Errorf("%s\n%v", m[1], err)
+			if c != nil {
+				t.Error(c.Warnings)
+			}
+		}
+	}
+}
+
+// none stands where a key has no default.
+const none = "–"
+
+// keyTable is one table of the reference.
+type keyTable struct {
+	name  string // of the part
+	table string // of a configuration, with a job a
+	needs string // lines that a file needs beside a line of the table
+	rows  [][]string
+}
+
+// referenced are all tables of the reference.
+func referenced() []keyTable {
+	top, job := top{Config: defaults(nil)}, newDraft(time.UTC)
+	return []keyTable{
+		{"top level", "", "", rowsOf(clusterKeys(), &top)},
+		{"redis", "redis", "", rowsOf(redisKeys().keys, &top.Redis)},
+		{"redis.tls", "redis.tls", "", rowsOf(tlsKeys().keys, &TLS{})},
+		{"replica", "replica", "", rowsOf(replicaKeys().keys, &top.Replica)},
+		{"history", "history", "", rowsOf(historyKeys().keys, &top.History)},
+		{"server", "server", "", rowsOf(serverKeys().keys, &top.Server)},
+		{"server.tls", "server.tls", "", rowsOf(serverTLSKeys().keys, &top.Server)},
+		{"heartbeat", "heartbeat", "heartbeat.url = 'https://hc.example/a'\n", rowsOf(heartbeatKeys().keys, &top.Heartbeat)},
+		{"pools", "pools.a", "", rowsOf(poolKeys().keys, &Pool{})},
+		{"calendars", "calendars.a", "", rowsOf(calendarKeys().keys, new([]string))},
+		{"job tick", "jobs.a", "", rowsOf(tickKeys(), &job)},
+		{"job command", "jobs.a", "", rowsOf(commandKeys(), &job)},
+		{"job environment", "jobs.a", "", rowsOf(environmentKeys(), &job)},
+		{"job machine", "jobs.a", "", rowsOf(machineKeys(), &job)},
+		{"job slot", "jobs.a", "", rowsOf(slotKeys(), &job)},
+		{"job attempt", "jobs.a", "", rowsOf(attemptKeys(), &job)},
+		{"job stop", "jobs.a", "", rowsOf(stopKeys(), &job)},
+		{"job about", "jobs.a", "", rowsOf(aboutKeys(), &job)},
+		{"retry", "jobs.a.retry", "", rowsOf(retryKeys().keys, &job.Retry)},
+		{"recover", "jobs.a.recover", "recover = {}\n", rowsOf(recoverKeys().keys, new(int))},
+		{"limits", "jobs.a.limits", "", rowsOf(limitsKeys().keys, &job.Limits)},
+		{"output", "jobs.a.output", "", rowsOf(outputKeys().keys, &job.Output)},
+	}
+}
+
+// tableRows are the tables of the top level, with links to their sections.
+func tableRows() (rows [][]string) {
+	for _, k := range tables() {
+		header, anchor := k.name, k.name
+		switch k.name {
+		case "pools", "calendars", "jobs":
+			header += ".NAME"
+		}
+		switch k.name {
+		case "jobs", "defaults":
+			anchor = "jobsname-and-defaults"
+		case "pools", "calendars":
+			anchor += "name"
+		}
+		rows = append(rows, []string{fmt.Sprintf("[`[%s]`](#%s)", header, anchor), k.doc})
+	}
+	return rows
+}
+
+// rowsOf are the rows of keys, with their defaults as an empty file has them.
+func rowsOf[T any](keys []key[T], empty *T) (rows [][]string) {
+	for _, k := range keys {
+		value, standard := k.kind, none
+		if k.allowed != "" {
+			value += ": " + k.allowed
+		}
+		if k.standard != nil {
+			standard = inTOML(k.standard(empty))
+		}
+		rows = append(rows, []string{"`" + k.name + "`", value, standard, k.doc})
+	}
+	return rows
+}
+
+// inTOML is a default as a file would have it.
+func inTOML(v any) string {
+	switch v := v.(type) {
+	case prose:
+		return string(v)
+	case time.Duration:
+		return "`" + strconv.Quote(shortly(v)) + "`"
+	case bytes:
+		for _, unit := range []string{"GiB", "MiB", "KiB"} {
+			if n := map[string]bytes{"GiB": 1 << 30, "MiB": 1 << 20, "KiB": 1 << 10}[unit]; v >= n && v%n == 0 {
+				return fmt.Sprintf("`\"%d%s\"`", v/n, unit)
+			}
+		}
+		return fmt.Sprintf("`\"%dB\"`", v)
+	case string:
+		return "`" + strconv.Quote(v) + "`"
+	case []string:
+		var all []string
+		for _, s := range v {
+			all = append(all, strconv.Quote(s))
+		}
+		return "`[" + strings.Join(all, ", ") + "]`"
+	}
+	return "`" + strings.ReplaceAll(fmt.Sprint(v), " ", ", ") + "`"
+}
+
+// quoted is a list of names in Markdown.
+func quoted(names []string) string {
+	return "`" + strings.Join(names, "`, `") + "`"
+}

@@ -1,0 +1,181 @@
+// Package demo shows three replicas that share a schedule. It kills one of them, and counts what became of each tick.
+package demo
+
+import (
+	"context"
+	"crypto/rand"
+	_ "embed"
+	"errors"
+	"fmt"
+	"io"
+	"os"
+	"path/filepath"
+	"slices"
+	"time"
+
+	"github.com/cronclave/cronclave/election"
+	"github.com/cronclave/cronclave/internal/config"
+	"github.com/cronclave/cronclave/internal/embedded"
+	"github.com/cronclave/cronclave/internal/redisconn"
+	"github.com/cronclave/cronclave/locking"
+)
+
+//go:embed demo.toml
+var builtInConfig []byte
+
+const (
+	replicas  = 3
+	victimJob = "report" // the built-in job whose replica is killed
+	// Needs is the longest that the kill and the take-over take with the built-in configuration.
+	Needs = 25 * time.Second
+	// Longest is a bound for what the history of the built-in configuration has to keep.
+	Longest = time.Hour
+)
+
+// Config says what a demo runs, and where it shows it.
+type Config struct {
+	// Out gets the lines; Colour is for a terminal.
+	Out    io.Writer
+	Colour bool
+	// Path is a configuration whose commands really run; "" for the built-in one.
+	Path string
+	// Length is how long the demo lasts, from a second to [Longest].
+	Length time.Duration
+	// Program is the path of cronclave, which the replicas run.
+	Program string
+	// Signals ends the demo: the first drains the replicas, one a second later kills the jobs.
+	Signals <-chan os.Signal
+}
+
+// ErrUnsuitable means that the demo cannot show a configuration.
+var ErrUnsuitable = errors.New("the demo cannot show this configuration")
+
+// ErrBroken means that cronclave did not do what it promises. Everything about it has been printed.
+var ErrBroken = errors.New("a promise was broken")
+
+// Run runs a demonstration until it is over, or a signal ends it. Its errors are [config.Faults], ErrUnsuitable, ErrBroken, or of this machine.
+func Run(ctx context.Context, cfg Config) (err error) {
+	d := &demo{Config: cfg, builtIn: cfg.Path == ""}
+	defer func() { err = errors.Join(err, d.close()) }()
+	if err := d.prepare(); err != nil {
+		return err
+	}
+	d.printIntroduction()
+	if err := d.watch(ctx); err != nil {
+		return err
+	}
+	d.drain()
+	return d.summarize(ctx)
+}
+
+// demo is one demonstration. It belongs to one goroutine.
+type demo struct {
+	Config
+	cfg     *config.Config
+	jobs    []*config.Job // that are enabled
+	builtIn bool
+	dir     string // for its files
+
+	server  *embedded.Server
+	redis   *redisconn.Conn
+	locks   *locking.Client
+	elector *election.Elector
+	fleet   *fleet
+
+	view  *view
+	known known
+	plan  plan
+	from  map[string]time.Time // by job: its ticks are due after this instant
+	until time.Time            // up to this one
+	// cut is whether a signal ended the demo, so that runs may be open.
+	cut bool
+	// surprises counts the replicas that ended by themselves.
+	surprises int
+}
+
+// prepare sets all up but for the replicas.
+func (d *demo) prepare() (err error) {
+	if d.dir, err = os.MkdirTemp("", "cronclave-demo-"); err != nil {
+		return fmt.Errorf("make a folder for the demo: %w", err)
+	}
+	if d.builtIn {
+		d.Path = filepath.Join(d.dir, "demo.toml")
+		if err := os.WriteFile(d.Path, builtInConfig, 0o600); err != nil {
+			return fmt.Errorf("write the built-in configuration: %w", err)
+		}
+	}
+	if d.cfg, err = config.Load(d.Path, config.Options{}); err != nil {
+		return err
+	}
+	if d.jobs = d.cfg.EnabledJobs(); len(d.jobs) == 0 {
+		return fmt.Errorf("%w: %s has no enabled job", ErrUnsuitable, d.Path)
+	}
+	if i := slices.IndexFunc(d.jobs, func(j *config.Job) bool { return len(j.After) > 0 }); i >= 0 {
+		return fmt.Errorf("%w: %s: job %s has after, and the demo counts ticks by their schedules", ErrUnsuitable, d.Path, d.jobs[i].Name)
+	}
+	d.view = newView(d.Out, d.Colour, d.jobs)
+	d.known = newRuns(d.jobs)
+	if err := d.connect(); err != nil {
+		return err
+	}
+	return d.prepareReplicas()
+}
+
+// connect starts the embedded Redis.
+func (d *demo) connect() (err error) {
+	if d.server, err = embedded.Start(embedded.Config{Password: rand.Text()}); err != nil {
+		return fmt.Errorf("start the embedded Redis: %w", err)
+	}
+	source, err := redisconn.Named{Embedded: redisconn.Embedded{URL: d.server.URL()}}.Find()
+	if err != nil {
+		return err
+	}
+	if d.redis, err = redisconn.Open(source); err != nil {
+		return err
+	}
+	if d.locks, err = locking.New(d.redis.LockConfig(d.cfg.Namespace, "demo")); err != nil {
+		return err
+	}
+	d.elector, err = election.New(election.Config{Locks: d.locks})
+	return err
+}
+
+// prepareReplicas prepares the replicas, and us for being their parent.
+func (d *demo) prepareReplicas() error {
+	if err := adoptOrphans(); err != nil {
+		return err
+	}
+	more := map[string]string{}
+	if d.builtIn {
+		more[programVariable], more[runsFileVariable] = d.Program, d.runsFile()
+	}
+	d.fleet = newFleet([]string{d.Program, "run", "--trial", "--config", d.Path, "--log-format", "json"},
+		replicaEnv(os.Environ(), d.cfg, more), d.server.URL())
+	return nil
+}
+
+// runsFile is the file that the jobs of the built-in configuration write to.
+func (d *demo) runsFile() string { return filepath.Join(d.dir, "runs.jsonl") }
+
+// close releases the resources in the reverse order.
+func (d *demo) close() error {
+	if d.fleet != nil {
+		d.sweep()
+	}
+	if d.locks != nil {
+		_ = d.locks.Close() // it only waits
+	}
+	if d.redis != nil {
+		_ = d.redis.Close() // nothing is under way
+	}
+	if d.server != nil {
+		d.server.Close()
+	}
+	if d.dir == "" {
+		return nil
+	}
+	if err := os.RemoveAll(d.dir); err != nil {
+		return fmt.Errorf("clean up: %w", err)
+	}
+	return nil
+}

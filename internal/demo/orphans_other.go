@@ -1,0 +1,17 @@
+//go:build !linux && !darwin
+
+package demo
+
+import (
+	"errors"
+	"os/exec"
+)
+
+func tie(*exec.Cmd) {}
+
+// adoptOrphans refuses: replicas don't run here.
+func adoptOrphans() error {
+	return errors.New("the demo runs replicas, which this platform does not support")
+}
+
+func endOrphans() int { return 0 }

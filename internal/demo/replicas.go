@@ -1,0 +1,144 @@
+package demo
+
+import (
+	"bufio"
+	"fmt"
+	"io"
+	"maps"
+	"os"
+	"os/exec"
+	"slices"
+	"strings"
+	"sync"
+	"time"
+
+	"github.com/cronclave/cronclave/internal/config"
+)
+
+// fleet is the replicas of a demo: processes of their own, whose logs come in through one channel. It belongs to one
+// goroutine, which reads events as long as a process is alive.
+type fleet struct {
+	command   []string // that runs a replica, without its name
+	env       []string
+	input     string // of each, at its start
+	events    chan logLine
+	processes map[string]*process // by name, the newest of each
+	alive     int                 // processes whose end has not been read from events
+	readers   sync.WaitGroup
+}
+
+// process is one process.
+type process struct {
+	name    string
+	process *exec.Cmd
+	leaving bool     // its end is no surprise
+	words   []string // the last of what it said outside its log, such as why it did not start
+}
+
+func newFleet(command, env []string, input string) *fleet {
+	return &fleet{command: command, env: env, input: input, events: make(chan logLine, 256), processes: map[string]*process{}}
+}
+
+// start adds a replica, in place of one of that name that is over.
+func (c *fleet) start(name string) error {
+	args := append(slices.Clone(c.command[1:]), "--replica", name)
+	m := &process{name: name, process: exec.Command(c.command[0], args...)}
+	m.process.Env, m.process.Stdin = c.env, strings.NewReader(c.input)
+	tie(m.process)
+	stderr, err := m.process.StderrPipe()
+	if err == nil {
+		err = m.process.Start()
+	}
+	if err != nil {
+		return fmt.Errorf("start replica %s: %w", name, err)
+	}
+	c.processes[name] = m
+	c.alive++
+	c.readers.Go(func() { c.follow(m, stderr) })
+	return nil
+}
+
+// longestLog is more than a line of output that comes in one piece, escaped.
+const longestLog = 1 << 20
+
+// follow reads a replica's log to its end, and waits for the process.
+func (c *fleet) follow(m *process, stderr io.Reader) {
+	in := bufio.NewScanner(stderr)
+	in.Buffer(nil, longestLog)
+	for in.Scan() {
+		line := parseLog(in.Bytes())
+		line.from = m
+		c.events <- line
+	}
+	_, _ = io.Copy(io.Discard, stderr) // so that a line that is too long does not block it
+	end := logLine{from: m, ended: true, At: time.Now(), Error: "exit status 0"}
+	if err := m.process.Wait(); err != nil {
+		end.Error = err.Error()
+	}
+	c.events <- end
+}
+
+// note keeps the facts of an event that matter to the fleet itself.
+func (c *fleet) note(e *logLine) {
+	if e.ended {
+		c.alive--
+		return
+	}
+	if e.Level == "" {
+		const enough = 5
+		e.from.words = append(e.from.words, e.Message)
+		e.from.words = e.from.words[max(0, len(e.from.words)-enough):]
+	}
+}
+
+// signal sends a signal to all; their ends are no surprise then. Those that are over are passed over.
+func (c *fleet) signal(s os.Signal) {
+	for _, m := range c.processes {
+		m.leaving = true
+		_ = m.process.Process.Signal(s)
+	}
+}
+
+// kill sends SIGKILL, which the replica cannot notice.
+func (c *fleet) kill(name string) error {
+	m := c.processes[name]
+	m.leaving = true
+	if err := m.process.Process.Kill(); err != nil {
+		return fmt.Errorf("kill replica %s: %w", name, err)
+	}
+	return nil
+}
+
+func (c *fleet) pid(name string) int { return c.processes[name].process.Process.Pid }
+
+// close kills the replicas that are left, and waits.
+func (c *fleet) close() {
+	c.signal(os.Kill)
+	for c.alive > 0 {
+		e := <-c.events
+		c.note(&e)
+	}
+	c.readers.Wait()
+}
+
+// replicaEnv is the environment of the demo's replicas: our own, less the variables that would change their flags or their identity. A variable that
+// the configuration itself asks for stays.
+func replicaEnv(environ []string, cfg *config.Config, more map[string]string) []string {
+	var env []string
+	for _, entry := range environ {
+		name, _, _ := strings.Cut(entry, "=")
+		_, replaced := more[name]
+		if replaced || strings.HasPrefix(name, "CRONCLAVE_") && !asksFor(cfg, name) {
+			continue
+		}
+		env = append(env, entry)
+	}
+	for _, name := range slices.Sorted(maps.Keys(more)) {
+		env = append(env, name+"="+more[name])
+	}
+	return env
+}
+
+func asksFor(cfg *config.Config, variable string) bool {
+	return cfg.EnvTaken[variable] || slices.ContainsFunc(cfg.Jobs, func(j config.Job) bool { return j.EnvTaken[variable] })
+}

@@ -1,0 +1,261 @@
+package demo
+
+import (
+	"context"
+	"fmt"
+	"os"
+	"slices"
+	"strings"
+	"syscall"
+	"time"
+
+	"github.com/cronclave/cronclave/election"
+)
+
+// printIntroduction describes the demo that follows.
+func (d *demo) printIntroduction() {
+	d.view.say(bold, "%d replicas (processes), embedded Redis: a trial, shares nothing with other machines", replicas)
+	for _, w := range d.cfg.Warnings {
+		d.view.say(yellow, "%s:%d:%d: warning: %s", w.File, w.Line, w.Column, w.Message)
+	}
+	if d.builtIn {
+		for _, j := range d.jobs {
+			d.view.say(faint, "  %-*s  %s", d.view.job, j.Name, j.Description)
+		}
+		if d.Length < Needs {
+			d.view.say(yellow, "--for %v is short: a replica is killed only if the take-over fits in, for which %v are enough", d.Length, Needs)
+		}
+	}
+	d.view.header()
+}
+
+// watch shows the replicas at work, until it is over.
+func (d *demo) watch(ctx context.Context) error {
+	if err := d.announce(ctx); err != nil {
+		return err
+	}
+	d.planKill(time.Now())
+	for i := range replicas {
+		if err := d.fleet.start(fmt.Sprintf("r%d", i+1)); err != nil {
+			return err
+		}
+	}
+	defer func() { d.until = time.Now() }()
+	const beat = 100 * time.Millisecond
+	timer := time.NewTimer(beat)
+	defer timer.Stop()
+	for stop := quiet(d.jobs, d.plan.end); d.fleet.alive > 0; {
+		select {
+		case e := <-d.fleet.events:
+			d.observe(&e)
+			continue
+		case <-d.Signals:
+			d.cut = true
+			return nil
+		case <-timer.C:
+			timer.Reset(beat)
+		}
+		now := time.Now()
+		if err := d.act(now); err != nil {
+			return err
+		}
+		if now.Before(stop) {
+			continue
+		}
+		if d.decided(ctx, now) || now.After(d.plan.end.Add(mostOvertime)) {
+			return nil
+		}
+		stop = quiet(d.jobs, now.Add(beat))
+	}
+	return nil
+}
+
+// mostOvertime is how much later the demo may end to let the last ticks be decided.
+const mostOvertime = 10 * time.Second
+
+// announce makes the schedules known to the server: the ticks after that are due, with or without replicas.
+func (d *demo) announce(ctx context.Context) error {
+	inquiries := make([]election.InspectRequest, len(d.jobs))
+	for i, j := range d.jobs {
+		inquiries[i] = election.InspectRequest{Job: j.Name, Schedule: j.Spec.Digest()}
+	}
+	d.from = map[string]time.Time{}
+	for i, st := range d.elector.Inspect(ctx, inquiries) {
+		if st.Err != nil {
+			return fmt.Errorf("announce the schedules: %w", st.Err)
+		}
+		d.from[d.jobs[i].Name] = st.Decided
+	}
+	return nil
+}
+
+// planKill writes the plan.
+func (d *demo) planKill(begun time.Time) {
+	d.plan = plan{notUntil: begun.Add(5 * time.Second), running: time.Second, hurry: begun.Add(d.Length / 4), end: begun.Add(d.Length)}
+	if d.builtIn { // between two ticks of the others
+		d.plan.job, d.plan.running, d.plan.hurry = victimJob, 1500*time.Millisecond, d.plan.end
+		d.known.long[victimJob] = true
+	}
+}
+
+// decided returns whether nothing is open of the ticks that were due by now.
+func (d *demo) decided(ctx context.Context, now time.Time) bool {
+	inquiries := make([]election.InspectRequest, len(d.jobs))
+	for i, j := range d.jobs {
+		inquiries[i] = election.InspectRequest{Job: j.Name}
+	}
+	for i, st := range d.elector.Inspect(ctx, inquiries) {
+		if st.Err != nil || st.Decided.Before(lastDue(d.jobs[i], now)) {
+			return false
+		}
+	}
+	return true
+}
+
+// act does the due part of the plan, and shows runs that turn out to be long.
+func (d *demo) act(now time.Time) error {
+	for _, r := range slices.Clone(d.known.open) {
+		if now.Sub(r.Started) > longRun {
+			d.showRunning(now, r)
+		}
+		d.strike(now, r)
+	}
+	if d.plan.returns(now) {
+		name := d.plan.victim.Replica
+		if err := d.fleet.start(name); err != nil {
+			return err
+		}
+		d.view.note(now, bold, "%s starts again (pid %d)", name, d.fleet.pid(name))
+	}
+	return nil
+}
+
+// strike kills the replica of a run, if that is in the plan.
+func (d *demo) strike(now time.Time, r *run) {
+	if !d.plan.hits(r, d.known.jobs[r.Job], now) {
+		return
+	}
+	pid := d.fleet.pid(r.Replica)
+	if err := d.fleet.kill(r.Replica); err != nil {
+		d.view.note(now, red, "%v", err)
+		return
+	}
+	d.plan.hit(*r, d.known.jobs[r.Job], now)
+	d.view.note(now, red, "kill -9 %s (pid %d), which runs %s", r.Replica, pid, r.Job)
+}
+
+func (d *demo) showRunning(at time.Time, r *run) {
+	if d.known.shown[r.ID] {
+		return
+	}
+	d.known.shown[r.ID], d.known.long[r.Job] = true, true
+	d.view.run(at, r, "running", d.remark(r))
+}
+
+// remark marks the take-over, once.
+func (d *demo) remark(r *run) string {
+	if d.plan.takeOver.ID == "" || d.plan.takeOver.ID != r.ID || d.plan.marked {
+		return ""
+	}
+	d.plan.marked = true
+	return "<- take-over"
+}
+
+// observe shows a replica's event.
+func (d *demo) observe(e *logLine) {
+	d.fleet.note(e)
+	switch {
+	case e.ended:
+		d.noteEnd(e)
+	case e.Level == "", e.Stream != "": // no log, or what a job prints
+	case e.Message == saidStarted:
+		r := d.known.start(e)
+		d.plan.isTakeOver(r)
+		if d.known.long[r.Job] {
+			d.showRunning(e.At, r)
+		}
+		d.strike(time.Now(), r)
+	case e.Message == saidFinished:
+		r := d.known.end(e, e.Outcome, true)
+		d.view.run(e.At, r, cutTo(strings.TrimSpace(e.Outcome+" "+e.Reason), widestOutcome)+"  "+e.Took, d.remark(r))
+	case e.Message == saidNotRun:
+		d.known.idle(e)
+		d.view.run(e.At, &run{Job: e.Job, Tick: e.Tick, Replica: "-"}, e.Outcome, "")
+	case e.Message == saidAbandoned:
+		if !d.known.has(e.RunID) { // every survivor reports it
+			r := d.known.end(e, "abandoned", false)
+			d.view.run(e.At, r, "abandoned", "")
+		}
+	default:
+		d.warn(e)
+	}
+}
+
+// warn shows other lines that matter.
+func (d *demo) warn(e *logLine) {
+	known := strings.HasPrefix(e.Message, "starting") || e.Message == "configuration warning" || // said at the beginning
+		strings.HasPrefix(e.Message, "second signal") || // sent by us
+		e.from.leaving && (e.Message == "warden ends" || e.Message == "warden kills a run") || // of a replica that the demo has killed
+		e.Message == "replica lost" // which the demo has noticed itself
+	if e.Level != "warn" && e.Level != "error" || known {
+		return
+	}
+	text := e.Message
+	for _, more := range []string{e.Job, e.Reason, e.Error} {
+		if more != "" {
+			text += ": " + more
+		}
+	}
+	d.view.note(e.At, yellow, "%s: %s", e.from.name, text)
+}
+
+// noteEnd notices replicas that end by themselves.
+func (d *demo) noteEnd(e *logLine) {
+	if e.from.leaving {
+		return
+	}
+	d.surprises++
+	d.view.note(e.At, red, "%s has ended by itself: %s", e.from.name, e.Error)
+	for _, words := range e.from.words {
+		d.view.note(e.At, red, "%s: %s", e.from.name, words)
+	}
+}
+
+// sameSignal is how long after the first a signal counts as the same, as for cronclave run.
+const sameSignal = time.Second
+
+// drain drains the replicas: the first signal asks, the second kills.
+func (d *demo) drain() {
+	const grace = 10 * time.Second
+	begun := time.Now()
+	d.fleet.signal(syscall.SIGTERM)
+	timeout := time.NewTimer(d.cfg.Replica.DrainTimeout + grace)
+	defer timeout.Stop()
+	if n := len(d.known.open); n > 0 && d.cut {
+		d.view.note(begun, plain, "waiting for %s, at most %v; Ctrl-C again stops at once", count(n, "run"), d.cfg.Replica.DrainTimeout)
+	}
+	for insist := os.Signal(syscall.SIGTERM); d.fleet.alive > 0; {
+		select {
+		case e := <-d.fleet.events:
+			d.observe(&e)
+		case <-d.Signals:
+			d.cut = true
+			if time.Since(begun) > sameSignal { // else one key, for which the terminal and a supervisor both send a signal
+				d.fleet.signal(insist)
+				insist = os.Kill
+			}
+		case <-timeout.C:
+			d.view.note(time.Now(), red, "the replicas do not end: killed")
+			d.fleet.signal(os.Kill)
+		}
+	}
+	d.sweep()
+}
+
+// sweep ends what a killed replica has left behind.
+func (d *demo) sweep() {
+	d.fleet.close()
+	if n := endOrphans(); n > 0 {
+		d.view.note(time.Now(), yellow, "ended what the killed replica had left behind: %d", n)
+	}
+}

@@ -1,0 +1,133 @@
+package demo
+
+import (
+	"context"
+	"fmt"
+	"maps"
+	"slices"
+	"strings"
+
+	"github.com/cronclave/cronclave/internal/journal"
+	"github.com/cronclave/cronclave/internal/redisconn"
+)
+
+// summarize prints what came of it all. It is an error if that is not what cronclave promises.
+func (d *demo) summarize(ctx context.Context) error {
+	t := newTally(d.jobs, d.from, d.until)
+	t.killed = d.plan.victim.ID
+	if err := d.gather(ctx, t); err != nil {
+		return err
+	}
+	c := t.count()
+	d.view.say(plain, "")
+	d.view.say(bold, "%s", d.sum(&c))
+	tokens := "tokens grew with every grant"
+	if c.shrank > 0 {
+		tokens = "tokens did NOT grow with every grant"
+	}
+	d.view.say(plain, "%s    %s", tokens, d.incident(t.runs))
+	if d.builtIn {
+		d.view.say(faint, "counted from what the jobs wrote themselves")
+	} else {
+		d.view.say(faint, "counted from the replicas' logs and the history: what your commands did, only they know")
+	}
+	return d.verdict(&c)
+}
+
+// gather gathers who ran what, and what became of the rest.
+func (d *demo) gather(ctx context.Context, t *tally) error {
+	if d.builtIn {
+		lines, err := readEntries(d.runsFile())
+		if err != nil {
+			return err
+		}
+		t.runs = runsOf(lines)
+	} else {
+		for _, r := range d.known.runs {
+			t.runs = append(t.runs, *r)
+		}
+		for _, r := range d.known.outcomes {
+			t.record(r)
+		}
+	}
+	journal, err := journal.New(journal.Config{Redis: d.redis.UniversalClient, Namespace: d.cfg.Namespace, Runs: d.cfg.History.Runs,
+		MaxAge: d.cfg.History.MaxAge, MaxBytes: d.cfg.History.MaxBytes, Timeout: 2 * redisconn.Timeout})
+	if err != nil {
+		return err
+	}
+	const all = 0
+	records, err := journal.Runs(ctx, "", all, false)
+	if err != nil {
+		return err
+	}
+	for _, r := range records {
+		t.record(r)
+	}
+	return nil
+}
+
+func (d *demo) sum(c *counted) string {
+	var replicas []string
+	for _, name := range slices.Sorted(maps.Keys(c.runs)) {
+		replicas = append(replicas, fmt.Sprintf("%s %d", name, c.runs[name]))
+	}
+	return strings.TrimRight(fmt.Sprintf("%s  %s due  %d settled  %d doubled  %d early    %s", count(len(d.jobs), "job"), count(c.due, "tick"),
+		c.settled, c.doubled, c.early, strings.Join(replicas, "  ")), " ")
+}
+
+// incident describes the kill and the take-over.
+func (d *demo) incident(runs []run) string {
+	p := &d.plan
+	switch {
+	case !p.killed() && (d.cut || d.builtIn):
+		return "no replica was killed: it ended before"
+	case !p.killed():
+		return "no replica was killed: no run left time for a take-over"
+	case p.takeOver.ID == "":
+		return fmt.Sprintf("%s was killed; no take-over before the end", p.victim.Replica)
+	}
+	began := p.takeOver.Started
+	for _, r := range runs {
+		if r.ID == p.takeOver.ID {
+			began = r.Started
+		}
+	}
+	which := "next tick"
+	if next := d.known.jobs[p.victim.Job].Spec.Next(p.victim.Tick); !next.Equal(p.takeOver.Tick) {
+		which = "tick " + clock(p.takeOver.Tick)
+	}
+	return fmt.Sprintf("take-over %.1fs after the kill (%s, elsewhere)", began.Sub(p.killedAt).Seconds(), which)
+}
+
+// verdict lists the faults. A run that was still open when a signal came, or that a file's own deadlines leave open, is none.
+func (d *demo) verdict(c *counted) error {
+	open := c.due - c.settled
+	wrong := c.doubled + c.early + c.strays + c.shrank + d.surprises
+	if open > 0 && (d.cut || !d.builtIn) {
+		d.view.say(yellow, "%s still open when it ended", count(open, "tick"))
+	} else {
+		wrong += open
+	}
+	const most = 10
+	for i, f := range c.faults {
+		if i == most {
+			d.view.say(red, "and %d more", len(c.faults)-most)
+			break
+		}
+		d.view.say(red, "%s", f)
+	}
+	if d.surprises > 0 {
+		d.view.say(red, "%s ended by itself", count(d.surprises, "replica"))
+	}
+	if wrong > 0 {
+		return ErrBroken
+	}
+	return nil
+}
+
+func count(n int, noun string) string {
+	if n == 1 {
+		return "1 " + noun
+	}
+	return fmt.Sprintf("%d %ss", n, noun)
+}

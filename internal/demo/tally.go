@@ -1,0 +1,182 @@
+package demo
+
+import (
+	"fmt"
+	"slices"
+	"time"
+
+	"github.com/cronclave/cronclave/internal/config"
+	"github.com/cronclave/cronclave/internal/journal"
+	"github.com/cronclave/cronclave/scheduler/cronspec"
+)
+
+// tally counts what became of the ticks of a demo. Which ticks were due it knows from the schedules alone, who ran them
+// from the runs, and the rest from the outcomes.
+type tally struct {
+	jobs     []*config.Job
+	from     map[string]time.Time // by job: the ticks after it are due
+	until    time.Time            // up to here
+	runs     []run                // one for each start, so a run that started twice is in it twice
+	outcomes map[string]string    // final ones, by the id of the run
+	idle     map[tickOf]bool      // ticks that ended without a run
+	killed   string               // the run whose replica was killed: that its process came to its end does not settle it
+}
+
+// tickOf names a tick.
+type tickOf struct {
+	job string
+	at  int64 // Unix seconds
+}
+
+func newTally(jobs []*config.Job, from map[string]time.Time, until time.Time) *tally {
+	return &tally{jobs: jobs, from: from, until: until, outcomes: map[string]string{}, idle: map[tickOf]bool{}}
+}
+
+// record takes an outcome from the history, or from a log.
+func (t *tally) record(r journal.Record) {
+	switch {
+	case r.Outcome == journal.OutcomeRunning:
+	case r.Token == 0 && r.Started.IsZero():
+		t.idle[tickOf{r.Job, r.Tick.Unix()}] = true
+	default:
+		t.outcomes[r.RunID] = r.Outcome
+	}
+}
+
+// counted is the sum.
+type counted struct {
+	due, settled, doubled, early int
+	strays                       int // runs of ticks that were not due
+	shrank                       int // tokens that did not grow
+	runs                         map[string]int
+	faults                       []string // one by one
+}
+
+func (c *counted) fault(n *int, format string, args ...any) {
+	*n++
+	c.faults = append(c.faults, fmt.Sprintf(format, args...))
+}
+
+func (t *tally) count() counted {
+	c := counted{runs: map[string]int{}}
+	byTick := map[tickOf][]run{}
+	for _, r := range t.runs {
+		c.runs[r.Replica]++
+		key := tickOf{r.Job, r.Tick.Unix()}
+		byTick[key] = append(byTick[key], r)
+	}
+	for _, job := range t.jobs {
+		for _, at := range t.due(job) {
+			key := tickOf{job.Name, at.Unix()}
+			t.countTick(&c, job, at, byTick[key])
+			delete(byTick, key)
+		}
+		t.countTokens(&c, job)
+	}
+	for _, runs := range byTick {
+		for _, r := range runs {
+			c.fault(&c.strays, "%s ran, which was not due", r)
+		}
+	}
+	slices.Sort(c.faults)
+	return c
+}
+
+// due are the ticks of a job that were due in the time of the demo, and those after it that were run all the same while
+// the replicas were being stopped.
+func (t *tally) due(job *config.Job) []time.Time {
+	var ticks []time.Time
+	for at := job.Spec.Next(t.from[job.Name]); !at.IsZero() && !dueAt(job, at).After(t.until); at = job.Spec.Next(at) {
+		ticks = append(ticks, at)
+	}
+	for _, r := range t.runs {
+		if r.Job == job.Name && dueAt(job, r.Tick).After(t.until) && isTick(job, r.Tick) &&
+			!slices.ContainsFunc(ticks, r.Tick.Equal) {
+			ticks = append(ticks, r.Tick)
+		}
+	}
+	return ticks
+}
+
+// dueAt is the instant from which a tick may start: its jitter later.
+func dueAt(job *config.Job, tick time.Time) time.Time {
+	if job.Jitter == 0 {
+		return tick
+	}
+	return tick.Add(cronspec.Jitter(job.Name, tick, job.Spec.Next(tick), job.Jitter))
+}
+
+func isTick(job *config.Job, at time.Time) bool {
+	return job.Spec.Next(at.Add(-time.Nanosecond)).Equal(at)
+}
+
+func (t *tally) countTick(c *counted, job *config.Job, at time.Time, runs []run) {
+	c.due++
+	slots, ids := map[int]bool{}, map[string]bool{}
+	settled := len(runs) > 0 || t.idle[tickOf{job.Name, at.Unix()}]
+	for i, r := range runs {
+		switch {
+		case i >= job.PerTick:
+			c.fault(&c.doubled, "%s is run %d of a tick that has %d", r, i+1, job.PerTick)
+		case slots[r.Slot] || ids[r.ID]:
+			c.fault(&c.doubled, "%s ran a second time", r)
+		}
+		slots[r.Slot], ids[r.ID] = true, true
+		if due := dueAt(job, at); r.Started.Before(due) {
+			c.fault(&c.early, "%s started %v before its time", r, due.Sub(r.Started))
+		}
+		settled = settled && t.over(r)
+	}
+	if settled {
+		c.settled++
+		return
+	}
+	c.faults = append(c.faults, fmt.Sprintf("%s %s has no outcome", job.Name, clock(at)))
+}
+
+// over returns whether a run has ended: by its own word, or by the history's where it can't have one.
+func (t *tally) over(r run) bool {
+	if !r.Ended.IsZero() && r.ID != t.killed {
+		return true
+	}
+	outcome, known := t.outcomes[r.ID]
+	return known && outcome != journal.OutcomeOK
+}
+
+// countTokens looks for a token that did not grow. A run that started before another run's tick was granted before it, since no tick is granted
+// early. The order of runs that are less far apart is known to the server only, but no two may have the same token.
+func (t *tally) countTokens(c *counted, job *config.Job) {
+	var runs []run
+	seen := map[int64]string{} // the run that has a token
+	for _, r := range t.runs {
+		if r.Job != job.Name {
+			continue
+		}
+		if id, taken := seen[r.Token]; taken && id != r.ID {
+			c.fault(&c.shrank, "%s has a token that another run has", r)
+		}
+		seen[r.Token] = r.ID
+		runs = append(runs, r)
+	}
+	byStart := slices.SortedFunc(slices.Values(runs), func(a, b run) int { return a.Started.Compare(b.Started) })
+	byTick := slices.SortedFunc(slices.Values(runs), func(a, b run) int { return a.Tick.Compare(b.Tick) })
+	var greatest run // of those that started before the tick that is looked at
+	for _, r := range byTick {
+		for len(byStart) > 0 && byStart[0].Started.Before(r.Tick) {
+			if byStart[0].Token > greatest.Token {
+				greatest = byStart[0]
+			}
+			byStart = byStart[1:]
+		}
+		if greatest.Token > r.Token {
+			c.fault(&c.shrank, "%s has a smaller token than %s, which ran before", r, greatest)
+		}
+	}
+}
+
+func clock(t time.Time) string { return t.Local().Format("15:04:05") }
+
+// String names a run in a sentence.
+func (r run) String() string {
+	return fmt.Sprintf("%s %s on %s (slot %d, token %d)", r.Job, clock(r.Tick), r.Replica, r.Slot, r.Token)
+}

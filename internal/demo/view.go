@@ -1,0 +1,112 @@
+package demo
+
+import (
+	"fmt"
+	"io"
+	"strconv"
+	"strings"
+	"time"
+
+	"github.com/cronclave/cronclave/internal/config"
+)
+
+// view prints the events, a line each.
+type view struct {
+	out    io.Writer
+	colour bool
+	zone   *time.Location // in which times are shown
+	job    int            // width of the column
+}
+
+// colour is an attribute of a terminal's text.
+type colour string
+
+const (
+	plain  colour = ""
+	bold   colour = "1"
+	faint  colour = "2"
+	red    colour = "1;31"
+	green  colour = "32"
+	yellow colour = "33"
+	cyan   colour = "36"
+)
+
+func newView(out io.Writer, colours bool, jobs []*config.Job) *view {
+	const widest = 24
+	v := &view{out: out, zone: time.Local, job: len("JOB"), colour: colours}
+	for _, j := range jobs {
+		v.job = min(max(v.job, len(j.Name)), widest)
+	}
+	return v
+}
+
+func (v *view) paint(c colour, text string) string {
+	if !v.colour || c == plain || text == "" {
+		return text
+	}
+	return "\x1b[" + string(c) + "m" + text + "\x1b[0m"
+}
+
+// say prints a line of its own.
+func (v *view) say(c colour, format string, args ...any) {
+	fmt.Fprintln(v.out, v.paint(c, fmt.Sprintf(format, args...)))
+}
+
+func (v *view) header() {
+	v.say(bold, "%s", v.columns("TIME", "JOB", "TICK", "REPLICA", "SLOT", "TOKEN", "OUTCOME"))
+}
+
+// columns lays a line out: 61 columns before the outcome, where jobs have short names.
+func (v *view) columns(at, job, tick, replica, slot, token, outcome string) string {
+	line := fmt.Sprintf("%-8s  %-*s  %-8s  %-7s  %-4s  %-16s  %s", at, v.job, cutTo(job, v.job), tick, replica, slot, token, outcome)
+	return strings.TrimRight(line, " ")
+}
+
+// run prints what became of a run; remark is "" or begins with an arrow.
+func (v *view) run(at time.Time, r *run, outcome, remark string) {
+	slot, token := strconv.Itoa(r.Slot), strconv.FormatInt(r.Token, 10)
+	if r.Token == 0 { // a tick without a run
+		slot, token = "-", "-"
+	}
+	text := v.paint(colourOf(outcome), outcome)
+	if remark != "" {
+		text += "  " + v.paint(bold, remark)
+	}
+	fmt.Fprintln(v.out, v.columns(v.clock(at), r.Job, v.clock(r.Tick), r.Replica, slot, token, text))
+}
+
+// note prints an event that belongs to no single run.
+func (v *view) note(at time.Time, c colour, format string, args ...any) {
+	text := cutTo(fmt.Sprintf(format, args...), 160)
+	fmt.Fprintf(v.out, "%-8s  %-*s  %s\n", v.clock(at), v.job, "--", v.paint(c, text))
+}
+
+func (v *view) clock(t time.Time) string {
+	if t.IsZero() {
+		return "-"
+	}
+	return t.In(v.zone).Format("15:04:05")
+}
+
+// widestOutcome is what a line of 100 columns has room for.
+const widestOutcome = 28
+
+func colourOf(outcome string) colour {
+	switch word, _, _ := strings.Cut(outcome, " "); word {
+	case "ok":
+		return green
+	case "running":
+		return cyan
+	case "abandoned", "skipped", "missed", "canceled":
+		return yellow
+	}
+	return red
+}
+
+// cutTo shortens a text that is too long for its place.
+func cutTo(s string, width int) string {
+	if r := []rune(s); len(r) > width {
+		return string(r[:width-1]) + "…"
+	}
+	return s
+}

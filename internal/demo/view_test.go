@@ -1,0 +1,177 @@
+package demo
+
+import (
+	"bytes"
+	"encoding/json"
+	"os"
+	"strings"
+	"testing"
+	"time"
+
+	"github.com/cronclave/cronclave/internal/config"
+)
+
+// told is a demo that hears the logs of its replicas and prints to a buffer.
+func told(t *testing.T) (*demo, *bytes.Buffer) {
+	t.Helper()
+	t.Setenv("NO_COLOR", "")
+	var out bytes.Buffer
+	d := &demo{Config: Config{Out: &out, Length: time.Minute}, cfg: &config.Config{}, jobs: builtIn(t), builtIn: true, fleet: newFleet(nil, nil, "")}
+	d.view, d.known = newView(&out, false, d.jobs), newRuns(d.jobs)
+	d.view.zone = time.UTC
+	d.planKill(second(0))
+	return d, &out
+}
+
+// record lets a line of a replica's log come in.
+func (d *demo) record(t *testing.T, replica string, at float64, fields map[string]any) {
+	t.Helper()
+	fields["time"], fields["replica"] = second(at), replica
+	if _, set := fields["level"]; !set {
+		fields["level"] = "info"
+	}
+	for name, value := range fields {
+		if tick, isNumber := value.(float64); isNumber && name == "tick" {
+			fields[name] = second(tick)
+		}
+	}
+	line, err := json.Marshal(fields)
+	if err != nil {
+		t.Fatal(err)
+	}
+	e := parseLog(line)
+	e.from = &process{name: replica}
+	d.observe(&e)
+}
+
+type fields = map[string]any
+
+const someToken = int64(1772366402000311) // its last digits get lost in a float32, and in a careless %v
+
+func TestViewShowsALineForEachEvent(t *testing.T) {
+	d, out := told(t)
+	d.printIntroduction()
+	d.record(t, "r1", 0.1, fields{"msg": "starting with an embedded Redis: ...", "level": "warn"})
+	d.record(t, "r2", 2, fields{"msg": "started", "job": "beat", "tick": 2.0, "run_id": "a", "slot": 0, "token": someToken})
+	d.record(t, "r2", 2, fields{"msg": saidNotRun, "stream": "stdout", "job": "beat", "tick": 2.0, "run_id": "a", "token": someToken})
+	d.record(t, "r2", 2.01, fields{"msg": "finished", "job": "beat", "tick": 2.0, "run_id": "a", "token": someToken,
+		"outcome": "ok", "reason": "", "duration": "12ms"})
+	d.record(t, "r1", 5, fields{"msg": "started", "job": "batch", "tick": 5.0, "run_id": "b", "slot": 1, "token": someToken + 1})
+	d.record(t, "r1", 5.1, fields{"msg": "finished", "job": "batch", "tick": 5.0, "run_id": "b", "token": someToken + 1,
+		"outcome": "failed", "reason": "exit code 7, and a long story about it that nobody reads to its end", "duration": "101ms"})
+	d.record(t, "r3", 6, fields{"msg": "tick not run", "job": "beat", "tick": 6.0, "outcome": "skipped overlap"})
+	d.record(t, "r3", 10, fields{"msg": "started", "job": "report", "tick": 10.0, "run_id": "c", "slot": 0, "token": someToken + 2})
+	d.plan.hit(*d.known.byID["c"], d.known.jobs["report"], second(11.5))
+	abandoned := fields{"msg": saidAbandoned, "level": "warn", "job": "report", "run_id": "c", "replica_lost": "r3", "token": someToken + 2}
+	d.record(t, "r1", 16, abandoned)
+	d.record(t, "r2", 16, abandoned)
+	d.record(t, "r1", 17, fields{"msg": "the server does not answer", "level": "warn", "error": "timeout"})
+	d.record(t, "r1", 20, fields{"msg": "started", "job": "report", "tick": 20.0, "run_id": "d", "slot": 0, "token": someToken + 3})
+	d.record(t, "r1", 24, fields{"msg": "finished", "job": "report", "tick": 20.0, "run_id": "d", "token": someToken + 3,
+		"outcome": "ok", "reason": "", "duration": "4s"})
+	compareFile(t, "testdata/view.txt", out.String())
+	for line := range strings.Lines(out.String()) {
+		if n := len([]rune(strings.TrimSpace(line))); n > 100 {
+			t.Errorf("%d columns: %s", n, line)
+		}
+	}
+}
+
+func compareFile(t *testing.T, path, got string) {
+	t.Helper()
+	want, err := os.ReadFile(path)
+	if err != nil {
+		t.Fatal(err)
+	}
+	if got != string(want) {
+		t.Errorf("the output is not as in %s:\n%s", path, got)
+	}
+}
+
+// A job that is not known to be long is shown as running when it has lasted for a while, and the next time at once.
+func TestViewLearnsWhatIsLong(t *testing.T) {
+	d, out := told(t)
+	lines := func() int { return strings.Count(out.String(), "running") }
+	d.record(t, "r2", 5, fields{"msg": "started", "job": "batch", "tick": 5.0, "run_id": "a", "slot": 0, "token": someToken})
+	if err := d.act(second(5.9)); err != nil {
+		t.Fatal(err)
+	}
+	if lines() != 0 {
+		t.Fatalf("shown too early:\n%s", out)
+	}
+	for _, at := range []float64{6.1, 6.2} {
+		if err := d.act(second(at)); err != nil {
+			t.Fatal(err)
+		}
+	}
+	if lines() != 1 {
+		t.Fatalf("not shown once:\n%s", out)
+	}
+	d.record(t, "r2", 10, fields{"msg": "started", "job": "batch", "tick": 10.0, "run_id": "b", "slot": 0, "token": someToken + 1})
+	if lines() != 2 {
+		t.Fatalf("not shown at once:\n%s", out)
+	}
+}
+
+func TestViewColoursOnlyATerminal(t *testing.T) {
+	var out bytes.Buffer
+	v := newView(&out, false, nil)
+	v.run(second(2), &run{Job: "beat", Tick: second(2), Token: 1}, "ok", "")
+	if strings.Contains(out.String(), "\x1b") {
+		t.Errorf("colours in what is no terminal: %q", out.String())
+	}
+	v.colour = true
+	if got := v.paint(red, "x"); got != "\x1b[1;31mx\x1b[0m" {
+		t.Errorf("painted %q", got)
+	}
+}
+
+func TestReplicaThatEndsByItselfIsTold(t *testing.T) {
+	d, out := told(t)
+	m := &process{name: "r2"}
+	d.fleet.alive = 1
+	for _, e := range []logLine{
+		parseLog([]byte("cronclave: there is something wrong")),
+		{ended: true, At: second(3), Error: "exit status 1"},
+	} {
+		e.from = m
+		d.observe(&e)
+	}
+	want := "12:00:03  --      r2 has ended by itself: exit status 1\n12:00:03  --      r2: cronclave: there is something wrong\n"
+	if out.String() != want || d.surprises != 1 || d.fleet.alive != 0 {
+		t.Errorf("surprises %d, alive %d, told %q", d.surprises, d.fleet.alive, out)
+	}
+	if err := d.verdict(&counted{}); err == nil {
+		t.Error("and still the demo succeeds")
+	}
+}
+
+// A run that is open when the user ends the demo, or in a file with deadlines of its own, is reported and no failure; any fault is a failure.
+func TestVerdict(t *testing.T) {
+	for _, tc := range []struct {
+		name    string
+		c       counted
+		cut     bool
+		file    bool
+		success bool
+	}{
+		{"all is well", counted{due: 8, settled: 8}, false, false, true},
+		{"a tick is unsettled", counted{due: 8, settled: 7}, false, false, false},
+		{"a tick is open after Ctrl-C", counted{due: 8, settled: 7}, true, false, true},
+		{"a tick of a file is open", counted{due: 8, settled: 7}, false, true, true},
+		{"doubled", counted{due: 8, settled: 8, doubled: 1}, true, true, false},
+		{"early", counted{due: 8, settled: 8, early: 1}, true, true, false},
+		{"stray", counted{due: 8, settled: 8, strays: 1}, true, true, false},
+		{"a token shrank", counted{due: 8, settled: 8, shrank: 1}, true, true, false},
+	} {
+		d, out := told(t)
+		d.cut, d.builtIn = tc.cut, !tc.file
+		tc.c.faults = []string{"this is what is wrong"}
+		if err := d.verdict(&tc.c); (err == nil) != tc.success {
+			t.Errorf("%s: %v", tc.name, err)
+		}
+		if !strings.Contains(out.String(), "this is what is wrong") {
+			t.Errorf("%s: not told: %s", tc.name, out)
+		}
+	}
+}

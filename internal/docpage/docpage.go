@@ -1,0 +1,97 @@
+// Package docpage holds the generated parts of a page in docs/ against the code that they are generated from. It is for tests.
+//
+// A part stands between two comments that name its owner and itself:
+//
+//	<!-- generated: config redis -->
+//	...
+//	<!-- end -->
+//
+// All else on the page is written by hand.
+package docpage
+
+import (
+	"fmt"
+	"os"
+	"regexp"
+	"slices"
+	"strings"
+)
+
+var part = regexp.MustCompile(`(?s)<!-- generated: (\w+) ([^\n]*?) -->\n(.*?)<!-- end -->`)
+
+// Sync compares the parts of an owner on the page at path with the wanted parts, by their names, and returns the differences. With write it writes
+// the parts first, so that the remaining faults are parts that are missing or unknown.
+func Sync(path, owner string, parts map[string]string, write bool) (faults []string, err error) {
+	page, err := os.ReadFile(path)
+	if err != nil {
+		return nil, fmt.Errorf("read the page: %w", err)
+	}
+	text, faults := replace(string(page), owner, parts)
+	if !write {
+		return faults, nil
+	}
+	if err := os.WriteFile(path, []byte(text), 0o644); err != nil { //nolint:gosec // as the rest of docs
+		return nil, fmt.Errorf("write the page: %w", err)
+	}
+	_, faults = replace(text, owner, parts)
+	return faults, nil
+}
+
+// replace is the page with the parts as they are to be.
+func replace(page, owner string, parts map[string]string) (text string, faults []string) {
+	seen := map[string]bool{}
+	text = part.ReplaceAllStringFunc(page, func(found string) string {
+		m := part.FindStringSubmatch(found)
+		want, known := parts[m[2]]
+		switch {
+		case m[1] != owner:
+			return found
+		case !known:
+			faults = append(faults, fmt.Sprintf("the part %q is nothing that the code has", m[2]))
+			return found
+		}
+		seen[m[2]] = true
+		if m[3] != want {
+			faults = append(faults, fmt.Sprintf("the part %q is out of date; it is to be\n%s", m[2], want))
+		}
+		return fmt.Sprintf("<!-- generated: %s %s -->\n%s<!-- end -->", owner, m[2], want)
+	})
+	for name := range parts {
+		if !seen[name] {
+			faults = append(faults, fmt.Sprintf("the page has no part <!-- generated: %s %s -->", owner, name))
+		}
+	}
+	slices.Sort(faults)
+	return text, faults
+}
+
+// Table is a table in Markdown. Cells are Markdown, too; a pipe in them is escaped.
+func Table(header []string, rows [][]string) string {
+	var b strings.Builder
+	line := func(cells []string) {
+		b.WriteString("|")
+		for _, cell := range cells {
+			b.WriteString(" " + strings.ReplaceAll(cell, "|", `\|`) + " |")
+		}
+		b.WriteString("\n")
+	}
+	line(header)
+	line(slices.Repeat([]string{"---"}, len(header)))
+	for _, row := range rows {
+		line(row)
+	}
+	return b.String()
+}
+
+// MostWords is how many words a cell may have.
+const MostWords = 30
+
+// LongCells are the cells with more than [MostWords] words.
+func LongCells(rows [][]string) (long []string) {
+	for _, cell := range slices.Concat(rows...) {
+		if len(strings.Fields(cell)) > MostWords {
+			long = append(long, cell)
+		}
+	}
+	return long
+}

@@ -1,0 +1,19 @@
+package clock
+
+import (
+	"time"
+
+	"golang.org/x/sys/unix"
+)
+
+// Boot returns a clock that reads CLOCK_MONOTONIC, which runs on in suspend on this system, and which all processes of a machine share.
+func Boot() func() time.Duration {
+	start := time.Now()
+	return func() time.Duration {
+		var now unix.Timespec
+		if err := unix.ClockGettime(unix.CLOCK_MONOTONIC, &now); err != nil {
+			return time.Since(start)
+		}
+		return time.Duration(now.Nano())
+	}
+}

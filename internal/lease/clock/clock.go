@@ -1,0 +1,78 @@
+// Package clock has the two clocks that a lease is measured by: that of this machine, which nothing steps, and an estimate of the server's.
+package clock
+
+import (
+	"sync"
+	"time"
+)
+
+// Server estimates the clock of a Redis server. Every reply carries the server's time, which lies between the
+// local instants of sending and receiving; the difference is therefore known up to the round trip. Bounds of
+// several replies are intersected (Marzullo, "Maintaining the Time in a Distributed System", 1984), and widened
+// by the drift that clocks may have. A reply that contradicts them means that the server's clock was stepped.
+//
+// The zero value knows nothing yet. It is safe for concurrent use.
+type Server struct {
+	mu       sync.Mutex
+	known    bool
+	low      time.Duration // server time minus local time is at least this,
+	high     time.Duration // and at most this,
+	measured time.Duration // as of this local instant
+}
+
+// driftPart is how far two clocks drift apart at most: one part in 2,000, well above the drift of crystals.
+const driftPart = 2000
+
+// Observe takes in one reply: the server's clock showed micros (since 1970) between the local instants sent and received.
+func (c *Server) Observe(micros int64, sent, received time.Duration) {
+	server := time.Duration(micros) * time.Microsecond
+	flight := (received - sent) / driftPart
+	low, high := server-received-flight, server-sent+flight
+	c.mu.Lock()
+	defer c.mu.Unlock()
+	if c.known {
+		at := max(received, c.measured) // replies of two pipelines may be taken in out of order
+		own, old := (at-received)/driftPart, (at-c.measured)/driftPart
+		if l, h := max(low-own, c.low-old), min(high+own, c.high+old); l <= h {
+			low, high = l, h
+		} else if received < c.measured {
+			return // from before the step
+		}
+		received = at
+	}
+	c.known, c.low, c.high, c.measured = true, low, high, received
+}
+
+// At estimates the server's time at a local instant, in microseconds since 1970; known is false before the first reply.
+func (c *Server) At(local time.Duration) (micros int64, known bool) {
+	c.mu.Lock()
+	defer c.mu.Unlock()
+	return (local + c.low + (c.high-c.low)/2).Microseconds(), c.known
+}
+
+// Margin is how far the estimate may be off at a local instant: half of the round trip that it comes from, and the drift since. It is 0 before
+// the first reply.
+func (c *Server) Margin(local time.Duration) time.Duration {
+	c.mu.Lock()
+	defer c.mu.Unlock()
+	if !c.known {
+		return 0
+	}
+	return (c.high-c.low)/2 + max(local-c.measured, 0)/driftPart
+}
+
+// FromMicros turns microseconds since 1970 into a time; 0 is the zero time.
+func FromMicros(us int64) time.Time {
+	if us == 0 {
+		return time.Time{}
+	}
+	return time.UnixMicro(us).UTC()
+}
+
+// ToMicros is the inverse of FromMicros.
+func ToMicros(t time.Time) int64 {
+	if t.IsZero() {
+		return 0
+	}
+	return t.UnixMicro()
+}

@@ -1,0 +1,68 @@
+package engine
+
+import (
+	"fmt"
+	"regexp"
+	"strings"
+
+	"github.com/cronclave/cronclave/internal/lease"
+)
+
+// damage is how a script names what it has found, as the servers pass it on: with words of their own before and after.
+var damage = regexp.MustCompile(`CORRUPT (.*?)(?:\s+script: [0-9a-f]{40}.*)?$`)
+
+// damagedReply is the error of a script that has found something damaged; nil if it is another error.
+func damagedReply(err error) error {
+	if m := damage.FindStringSubmatch(err.Error()); m != nil {
+		return damaged{fmt.Errorf("%w: %s; repair or delete that key", ErrCorrupt, strings.TrimSpace(m[1])), err}
+	}
+	return nil
+}
+
+// damaged is an error reply that means damage.
+type damaged struct {
+	error
+	reply error
+}
+
+// Unwrap has both.
+func (d damaged) Unwrap() []error { return []error{d.error, d.reply} }
+
+// fault describes the fault in the numbers of a reply; "" if there is none.
+func (r reply) fault() string {
+	for _, n := range []struct {
+		name     string
+		is, most int64
+	}{{"the time", r.now, lease.MaxNumber}, {"floor", r.floor, lease.MaxNumber}, {"longest", r.longest, MaxLease.Microseconds()}, {"low", r.low, lease.MaxTick}, {"orphans", int64(r.orphans), lease.MaxNumber}} {
+		if !lease.Sound(n.is, n.most) {
+			return fmt.Sprintf("%s is %d", n.name, n.is)
+		}
+	}
+	for i, v := range r.rest {
+		if n, ok := v.(int64); ok && !lease.Sound(n, lease.MaxNumber) {
+			return fmt.Sprintf("value %d is %d", i+common, n)
+		}
+	}
+	switch r.verdict {
+	case "granted":
+		return r.row().fault(r.now)
+	case "renewed":
+		return endFault(r.number(0), r.now)
+	}
+	return ""
+}
+
+// fault describes the fault in a grant; "" if there is none.
+func (r row) fault(now int64) string {
+	if !lease.Sound(r.slot, lease.MaxSlots-1) || !lease.Sound(r.token-1, lease.MaxNumber-1) || !lease.Sound(r.tick, lease.MaxTick) || !lease.Sound(r.attempt, lease.MaxAttempts) {
+		return fmt.Sprintf("slot %d is granted with token %d, tick %d, attempt %d", r.slot, r.token, r.tick, r.attempt)
+	}
+	return endFault(r.expiry, now)
+}
+
+func endFault(expiry, now int64) string {
+	if !lease.Sound(expiry-now, MaxLease.Microseconds()+lease.MinuteMicros) {
+		return fmt.Sprintf("the lease ends at %d, and the time is %d", expiry, now)
+	}
+	return ""
+}

@@ -1,0 +1,400 @@
+package engine_test
+
+import (
+	"cmp"
+	"context"
+	"crypto/rand"
+	"errors"
+	"fmt"
+	"maps"
+	"os"
+	"slices"
+	"testing"
+	"time"
+
+	"github.com/redis/go-redis/v9"
+	"pgregory.net/rapid"
+
+	"github.com/cronclave/cronclave/internal/embedded"
+	"github.com/cronclave/cronclave/internal/lease/engine"
+)
+
+// eachServer runs a test on the in-process server, and on the Redis that CRONCLAVE_TEST_REDIS names.
+func eachServer(t *testing.T, test func(t *testing.T, rdb *redis.Client)) {
+	t.Run("embedded", func(t *testing.T) {
+		s, err := embedded.Start(embedded.Config{})
+		if err != nil {
+			t.Fatal(err)
+		}
+		defer s.Close()
+		rdb := redis.NewClient(&redis.Options{Addr: s.Addr(), ContextTimeoutEnabled: true, ReadTimeout: time.Minute})
+		defer rdb.Close()
+		test(t, rdb)
+	})
+	url := os.Getenv("CRONCLAVE_TEST_REDIS")
+	if url == "" {
+		return
+	}
+	t.Run("redis", func(t *testing.T) {
+		o, err := redis.ParseURL(url)
+		if err != nil {
+			t.Fatal(err)
+		}
+		o.ContextTimeoutEnabled = true
+		rdb := redis.NewClient(o)
+		defer rdb.Close()
+		test(t, rdb)
+	})
+}
+
+// TestScriptsAgreeWithTheModel sends random requests, with ids asked for again, fan-outs, adoptions, losses of memory
+// and clients that have observed more or less, to the scripts and to the model.
+// Promise: P1
+func TestScriptsAgreeWithTheModel(t *testing.T) {
+	eachServer(t, func(t *testing.T, rdb *redis.Client) {
+		rapid.Check(t, func(t *rapid.T) {
+			w := newWorld(t, rdb)
+			defer w.close()
+			w.acquireAs(0, ask{id: "first", tick: 0, slots: 1, perTick: 1})
+			for c := range w.clients {
+				w.acquireAs(c, ask{id: "all witness it", tick: 0, slots: 1, perTick: 1})
+			}
+			actions := []func(){w.acquire, w.acquire, w.acquire, w.acquire, w.again, w.release, w.release, w.expire, w.forget, w.reopen, w.replace}
+			for range rapid.IntRange(1, 60).Draw(t, "steps") {
+				rapid.SampledFrom(actions).Draw(t, "action")()
+			}
+		})
+	})
+}
+
+// world is the scripts and the model side by side.
+type world struct {
+	*rapid.T
+	ctx     context.Context
+	rdb     *redis.Client
+	prefix  string
+	first   time.Time
+	model   *model
+	clients [3]*engine.Client
+	seen    [3]*memory
+	leases  map[string]*engine.Lease
+	holders map[string]*engine.Client
+	granted map[*engine.Lease]grant
+	ids     []string // of leases that were not released
+	retired []*engine.Client
+}
+
+// grant is what a client knows of a lease since it was granted: the attempt, and the limit of its tick, which a request for another tick under the same id changes.
+type grant struct{ attempt, perTick int }
+
+const (
+	universe = 8 // ticks
+	day      = 24 * time.Hour
+)
+
+func newWorld(t *rapid.T, rdb *redis.Client) *world {
+	w := &world{T: t, ctx: context.Background(), rdb: rdb, prefix: "model:" + rand.Text()[:10] + ":", model: newModel(),
+		leases: map[string]*engine.Lease{}, holders: map[string]*engine.Client{}, granted: map[*engine.Lease]grant{}, first: time.Now().Add(-time.Hour).Truncate(time.Minute)}
+	for i := range w.clients {
+		w.seen[i], w.clients[i] = newMemory(), w.client(fmt.Sprint(i))
+	}
+	observer := w.client("observer")
+	w.retired = append(w.retired, observer)
+	w.noError(observer.Inspect(w.ctx, []engine.InspectRequest{{Lock: "x", Permanent: true, Schedule: "s"}})[0].Err)
+	w.noError(rdb.HSet(w.ctx, w.key(""), "since", w.first.Add(-time.Second).UnixMicro()).Err())
+	w.model.known = true
+	return w
+}
+
+func (w *world) close() {
+	for _, c := range append(w.retired, w.clients[:]...) {
+		w.noError(c.Close())
+	}
+	w.forgetKeys()
+}
+
+func (w *world) client(owner string) *engine.Client {
+	c, err := engine.New(engine.Config{Redis: w.rdb, Prefix: w.prefix, Owner: owner, Timeout: 20 * time.Second})
+	w.noError(err)
+	return c
+}
+
+func (w *world) noError(err error) {
+	w.Helper()
+	if err != nil {
+		w.Fatal(err)
+	}
+}
+
+func (w *world) key(part string) string { return w.prefix + "{x}" + part }
+
+func (w *world) forgetKeys() {
+	w.noError(w.rdb.Del(w.ctx, w.key(""), w.key(":ledger"), w.key(":orphans")).Err())
+}
+
+func perTick(n int) int { return 1 + n%2 }
+
+func (w *world) acquire() {
+	c := rapid.IntRange(0, len(w.clients)-1).Draw(w.T, "client")
+	chance := func(what string, in int) bool { return rapid.IntRange(1, in).Draw(w.T, what) == 1 }
+	a := ask{id: fmt.Sprint(c, rapid.StringMatching("[a-f]").Draw(w.T, "id")), tick: -1, slots: rapid.IntRange(2, 3).Draw(w.T, "slots"), perTick: 1}
+	switch {
+	case len(w.model.orphans) > 0 && chance("adopt", 4):
+		a.adopt = rapid.SampledFrom(append(keys(w.model.orphans), "nobody")).Draw(w.T, "orphan")
+	case !chance("no tick", 6):
+		a.tick = rapid.IntRange(0, universe-1).Draw(w.T, "tick")
+		a.perTick = perTick(a.tick)
+		a.early, a.late, a.ifHeld = chance("early", 12), chance("late", 6), chance("if held", 3)
+	}
+	a.abstain = chance("abstain", 8)
+	w.acquireAs(c, a)
+}
+
+// request is an ask in the terms of the package.
+func (w *world) request(a ask) engine.Request {
+	r := engine.Request{Lock: "x", ID: a.id, Slots: a.slots, Lease: day, Trigger: "t", Permanent: true, AnyLimit: true,
+		Abstain: a.abstain, Adopt: a.adopt}
+	if a.tick < 0 {
+		return r
+	}
+	at := w.first.Add(time.Duration(a.tick) * time.Minute)
+	r.Tick = &engine.Tick{At: at, Previous: at.Add(-time.Minute), Schedule: "s", PerTick: a.perTick}
+	if a.early {
+		r.Tick.NotBefore = time.Now().Add(day)
+	}
+	if a.late {
+		r.Tick.Deadline, r.Tick.IfLate = time.Now().Add(-10*time.Minute), "late"
+	}
+	if a.ifHeld {
+		r.Tick.IfHeld = "skipped"
+	}
+	return r
+}
+
+func (w *world) acquireAs(c int, a ask) {
+	floor := w.model.floor
+	got := w.clients[c].Acquire(w.ctx, w.request(a))
+	want := w.model.acquire(a, w.seen[c])
+	verdict := string(got.Verdict)
+	if errors.Is(got.Err, engine.ErrReleased) {
+		verdict = "dead"
+	}
+	if verdict != want.verdict || got.Outcome != "" && want.outcome != "" && got.Outcome != want.outcome {
+		w.Fatalf("client %d asked %+v: %q, outcome %q, %v; the model says %q, %q", c, a, verdict, got.Outcome, got.Err, want.verdict, want.outcome)
+	}
+	if verdict == "dead" {
+		return
+	}
+	if l := got.Lease; l != nil {
+		w.checkGrant(l, want.row, floor)
+		w.leases[a.id], w.holders[a.id] = l, w.clients[c]
+		if _, known := w.granted[l]; !known {
+			w.granted[l] = grant{attempt: engine.RunOf(l).Attempt(), perTick: a.perTick}
+		}
+	}
+	w.seen[c].hear(w.model)
+}
+
+func (w *world) checkGrant(l *engine.Lease, want held, floor int64) {
+	tick := -1
+	if !engine.RunOf(l).Tick().IsZero() {
+		tick = int(engine.RunOf(l).Tick().Sub(w.first) / time.Minute)
+	}
+	token := int64(l.Token())
+	if l.Slot() != want.slot || tick != want.tick || engine.RunOf(l).Attempt() != want.attempt {
+		w.Fatalf("granted slot %d, tick %d, attempt %d; the model says %+v", l.Slot(), tick, engine.RunOf(l).Attempt(), want)
+	}
+	if want.token == 0 && token <= max(floor, w.model.floor) || want.token != 0 && token != want.token {
+		w.Fatalf("granted token %d after %d, %d", token, floor, want.token)
+	}
+	if want.token == 0 {
+		if !slices.Contains(w.ids, want.id) {
+			w.ids = append(w.ids, want.id)
+		}
+		w.model.floor, want.token = token, token
+		w.model.rows[want.slot] = want
+	}
+}
+
+func (w *world) release() {
+	if len(w.ids) == 0 {
+		return
+	}
+	i := rapid.IntRange(0, len(w.ids)-1).Draw(w.T, "lease")
+	id := w.ids[i]
+	w.ids = append(w.ids[:i], w.ids[i+1:]...)
+	l, how := w.leases[id], rapid.SampledFrom([]string{"release", "give back", "leave"}).Draw(w.T, "how")
+	first := w.granted[l]
+	left := rapid.IntRange(first.attempt, engine.RunOf(l).Attempt()).Draw(w.T, "the last attempt that has begun")
+	err := map[string]func(context.Context) error{"release": l.Release, "give back": engine.RunOf(l).Undo, "leave": func(ctx context.Context) error { return engine.RunOf(l).HandOver(ctx, left) }}[how](w.ctx)
+	want := w.model.release(id, first.perTick, how, left)
+	if gone := errors.Is(err, engine.ErrLost); gone != (want == "gone") || err != nil && !gone {
+		w.Fatalf("released %s (%s): %v; the model says %q", id, how, err, want)
+	}
+	w.heard(id)
+}
+
+// heard has the holder of a lease know what a reply told.
+func (w *world) heard(id string) {
+	for c := range w.clients {
+		if w.clients[c] == w.holders[id] {
+			w.seen[c].hear(w.model)
+		}
+	}
+}
+
+// again counts another attempt under a lease that is held.
+func (w *world) again() {
+	if len(w.model.rows) == 0 {
+		return
+	}
+	slot := rapid.SampledFrom(keys(w.model.rows)).Draw(w.T, "slot")
+	row := w.model.rows[slot]
+	row.attempt++
+	w.model.rows[slot] = row
+	n, err := engine.RunOf(w.leases[row.id]).NextAttempt(w.ctx)
+	w.noError(err)
+	if n != row.attempt {
+		w.Fatalf("attempt %d; the model says %+v", n, row)
+	}
+	w.heard(row.id)
+}
+
+func (w *world) expire() {
+	if len(w.model.rows) == 0 {
+		return
+	}
+	slot := rapid.SampledFrom(keys(w.model.rows)).Draw(w.T, "slot")
+	w.noError(w.rdb.HSet(w.ctx, w.key(""), fmt.Sprint("e", slot), 1).Err())
+	w.model.expire(slot)
+	observer := w.client("observer")
+	defer observer.Close()
+	s := observer.Inspect(w.ctx, []engine.InspectRequest{{Lock: "x", Permanent: true}})[0]
+	w.noError(s.Err)
+	if len(s.Orphans) != len(w.model.orphans) || len(s.Rows) != len(w.model.rows) {
+		w.Fatalf("rows %+v, orphans %+v; the model says %+v, %+v", s.Rows, s.Orphans, w.model.rows, w.model.orphans)
+	}
+}
+
+func (w *world) forget() {
+	w.forgetKeys()
+	w.model.flush()
+}
+
+// reopen ends the time for which a forgotten lock is closed.
+func (w *world) reopen() {
+	w.noError(w.rdb.HSet(w.ctx, w.key(""), "closed", 1).Err())
+	w.model.closed = false
+}
+
+func keys[K cmp.Ordered, V any](m map[K]V) []K { return slices.Sorted(maps.Keys(m)) }
+
+// replace lets a client that has observed nothing take the place of one.
+func (w *world) replace() {
+	c := rapid.IntRange(0, len(w.clients)-1).Draw(w.T, "client")
+	w.retired = append(w.retired, w.clients[c])
+	w.clients[c], w.seen[c] = w.client(fmt.Sprint(c)), newMemory()
+}
+
+// TestOnceWhateverWasLost lets the server fall back to any earlier state, as a failover does that loses writes.
+// No slot of a tick may run twice, and no token may come again, as long as the claimants have observed the lost
+// state.
+// Promise: P1
+func TestOnceWhateverWasLost(t *testing.T) {
+	eachServer(t, func(t *testing.T, rdb *redis.Client) {
+		rapid.Check(t, func(t *rapid.T) {
+			w := newWorld(t, rdb)
+			defer w.close()
+			h := &history{world: w, runs: map[[2]int]string{}}
+			actions := []func(){h.acquire, h.acquire, h.acquire, h.end, h.end, w.reopen, h.save, h.restore}
+			for range rapid.IntRange(1, 40).Draw(t, "steps") {
+				rapid.SampledFrom(actions).Draw(t, "action")()
+				h.observed()
+			}
+		})
+	})
+}
+
+// history is what really happened.
+type history struct {
+	*world
+	runs   map[[2]int]string // tick, slot: the run's id
+	token  engine.Token
+	leases []*engine.Lease
+	saved  []map[string]map[string]string
+}
+
+func shares(n int) int { return 1 + n%3 }
+
+func (h *history) acquire() {
+	n := rapid.SampledFrom([]int{0, 1, 2, 2, 5}).Draw(h.T, "tick")
+	r := h.request(ask{tick: n, slots: 4, perTick: shares(n), ifHeld: rapid.Bool().Draw(h.T, "if held")})
+	a := h.clients[rapid.IntRange(0, len(h.clients)-1).Draw(h.T, "client")].Acquire(h.ctx, r)
+	h.noError(a.Err)
+	if a.Verdict != engine.Granted {
+		return
+	}
+	if a.Lease.Token() <= h.token {
+		h.Fatalf("token %d after %d", a.Lease.Token(), h.token)
+	}
+	h.token = a.Lease.Token()
+	place := [2]int{n, a.Lease.Slot()}
+	if run, twice := h.runs[place]; twice {
+		h.Fatalf("slot %d of tick %d was granted to %s and to %s", place[1], n, run, a.ID)
+	}
+	h.runs[place] = a.ID
+	grants := 0
+	for p := range h.runs {
+		if p[0] == n {
+			grants++
+		}
+	}
+	if grants > shares(n) {
+		h.Fatalf("tick %d was granted %d times", n, grants)
+	}
+	h.leases = append(h.leases, a.Lease)
+}
+
+// end ends a run, or gives back one that never began.
+func (h *history) end() {
+	if len(h.leases) == 0 {
+		return
+	}
+	i := rapid.IntRange(0, len(h.leases)-1).Draw(h.T, "lease")
+	l := h.leases[i]
+	h.leases = slices.Delete(h.leases, i, i+1)
+	if rapid.Bool().Draw(h.T, "run") {
+		_ = l.Release(h.ctx)
+		return
+	}
+	_ = engine.RunOf(l).Undo(h.ctx)
+	delete(h.runs, [2]int{int(engine.RunOf(l).Tick().Sub(h.first) / time.Minute), l.Slot()})
+}
+
+// observed lets all clients observe the state.
+func (h *history) observed() {
+	for _, c := range h.clients {
+		h.noError(c.Inspect(h.ctx, []engine.InspectRequest{{Lock: "x", Permanent: true}})[0].Err)
+	}
+}
+
+func (h *history) save() {
+	state := map[string]map[string]string{}
+	for _, part := range []string{"", ":ledger", ":orphans"} {
+		if fields := h.rdb.HGetAll(h.ctx, h.key(part)).Val(); len(fields) > 0 {
+			state[h.key(part)] = fields
+		}
+	}
+	h.saved = append(h.saved, state)
+}
+
+func (h *history) restore() {
+	state := map[string]map[string]string{}
+	if len(h.saved) > 0 {
+		state = rapid.SampledFrom(h.saved).Draw(h.T, "state")
+	}
+	h.forgetKeys()
+	for key, fields := range state {
+		h.noError(h.rdb.HSet(h.ctx, key, fields).Err())
+	}
+}

@@ -1,0 +1,180 @@
+package engine
+
+import (
+	"cmp"
+	"context"
+	"crypto/rand"
+	"errors"
+	"fmt"
+	"strings"
+	"sync"
+	"sync/atomic"
+	"time"
+
+	"github.com/redis/go-redis/v9"
+
+	"github.com/cronclave/cronclave/internal/lease/clock"
+)
+
+// Config is that of package locking, which has its documentation.
+type Config struct {
+	Redis         redis.UniversalClient
+	Quorum        []redis.UniversalClient
+	Prefix        string
+	Owner         string
+	Timeout       time.Duration
+	AckedReplicas int
+	AckTimeout    time.Duration
+	Idle          time.Duration
+	OnForbidden   func(channel string, err error)
+	Hooks         Hooks
+	Clock         func() time.Duration
+}
+
+// Client acquires leases and keeps them renewed. It is safe for concurrent use.
+type Client struct {
+	cfg    Config
+	store  store
+	keeper *keeper
+
+	mu         sync.Mutex     // orders Close and new background work
+	background sync.WaitGroup // work that goes on after a call has returned; Close waits for it
+	givenUp    atomic.Int64   // releases under way in the background
+	life       context.Context
+	end        context.CancelFunc
+	closed     time.Duration // local clock: when life ended; read after that
+}
+
+// New returns a client and starts its keeper, the goroutine that renews leases; [Client.Close] ends it.
+func New(cfg Config) (*Client, error) {
+	if err := cfg.check(); err != nil {
+		return nil, err
+	}
+	cfg = cfg.withDefaults()
+	if cfg.AckTimeout >= cfg.Timeout {
+		return nil, errors.New("locking: Config.AckTimeout must be less than Config.Timeout, which bounds the whole round trip")
+	}
+	c := &Client{cfg: cfg}
+	c.life, c.end = context.WithCancel(context.Background())
+	c.keeper = newKeeper(c)
+	if len(cfg.Quorum) > 0 {
+		q := newQuorum(c, cfg.Quorum)
+		c.store = q
+		c.background.Go(q.rejoiner.run)
+	} else {
+		c.store = newSingle(c, cfg.Redis)
+	}
+	c.background.Go(c.keeper.run)
+	return c, nil
+}
+
+// check refuses what cannot work.
+func (cfg Config) check() error {
+	if err := checkServers(cfg); err != nil {
+		return err
+	}
+	if strings.Contains(cfg.Owner, "\n") {
+		return errors.New("locking: Config.Owner contains a line break")
+	}
+	if cfg.Timeout < 0 {
+		return errors.New("locking: Config.Timeout must not be negative")
+	}
+	if cfg.Idle != 0 && cfg.Idle < time.Millisecond {
+		return fmt.Errorf("locking: Config.Idle is %v: it must be at least 1ms", cfg.Idle)
+	}
+	if cfg.AckedReplicas < 0 || cfg.AckTimeout < 0 {
+		return errors.New("locking: Config.AckedReplicas and Config.AckTimeout must not be negative")
+	}
+	return nil
+}
+
+// withDefaults fills in the settings that were left out.
+func (cfg Config) withDefaults() Config {
+	cfg.Prefix = cmp.Or(cfg.Prefix, "locking:")
+	cfg.Owner = cmp.Or(cfg.Owner, rand.Text()[:10])
+	cfg.Timeout = cmp.Or(cfg.Timeout, time.Second)
+	cfg.Idle = cmp.Or(cfg.Idle, 10*time.Minute)
+	cfg.AckTimeout = cmp.Or(cfg.AckTimeout, min(100*time.Millisecond, cfg.Timeout/2))
+	if cfg.OnForbidden == nil {
+		cfg.OnForbidden = func(string, error) {}
+	}
+	if cfg.Clock == nil {
+		cfg.Clock = clock.Boot()
+	}
+	return cfg
+}
+
+// checkServers returns an error if the servers of a configuration can't be used.
+func checkServers(cfg Config) error {
+	switch {
+	case len(cfg.Quorum) > 0:
+		return checkQuorum(cfg)
+	case cfg.Redis == nil:
+		return errors.New("locking: Config.Redis is missing")
+	case !obeysContext(cfg.Redis):
+		return errors.New("locking: set ContextTimeoutEnabled in the options of Config.Redis: without it a hung socket can outlast a lease")
+	}
+	return nil
+}
+
+func obeysContext(c redis.UniversalClient) bool {
+	switch c := c.(type) {
+	case *redis.Client:
+		return c.Options().ContextTimeoutEnabled
+	case *redis.ClusterClient:
+		return c.Options().ContextTimeoutEnabled
+	}
+	return true
+}
+
+// Close ends the renewal of all leases and waits for background work, and for callers that wait for a lock: they
+// leave the queue. Leases that were not released end with [ErrClosed]; on the server they run out by themselves.
+func (c *Client) Close() error {
+	c.mu.Lock()
+	if c.life.Err() == nil {
+		c.closed = c.cfg.Clock()
+	}
+	c.end()
+	c.mu.Unlock()
+	c.background.Wait()
+	return c.store.close()
+}
+
+// begin has Close wait for a call until background.Done, unless the client is closed: then it is false.
+func (c *Client) begin() bool {
+	c.mu.Lock()
+	defer c.mu.Unlock()
+	if c.life.Err() != nil {
+		return false
+	}
+	c.background.Add(1)
+	return true
+}
+
+// later runs f in the background, unless the client is closed: then it is false.
+func (c *Client) later(f func()) bool {
+	c.mu.Lock()
+	defer c.mu.Unlock()
+	if c.life.Err() != nil {
+		return false
+	}
+	c.background.Go(f)
+	return true
+}
+
+// ServerTime estimates the server's clock. It asks the server if no reply has told it yet. With a Cluster it is the
+// middle one of its nodes' clocks, as with a quorum.
+func (c *Client) ServerTime(ctx context.Context) (time.Time, error) {
+	return c.store.serverTime(ctx)
+}
+
+// EstimatedTime is the estimate of the server's clock without a call; ok is false before the first reply.
+func (c *Client) EstimatedTime() (t time.Time, ok bool) {
+	micros, ok := c.store.estimate(c.cfg.Clock())
+	return clock.FromMicros(micros), ok
+}
+
+// EstimateError is how far [Client.EstimatedTime] may be off at most, as replies take a while to come; 0 before the first reply.
+func (c *Client) EstimateError() time.Duration {
+	return c.store.margin(c.cfg.Clock())
+}

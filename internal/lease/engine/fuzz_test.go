@@ -1,0 +1,212 @@
+package engine
+
+import (
+	"context"
+	"crypto/rand"
+	"errors"
+	"os"
+	"strings"
+	"testing"
+	"time"
+
+	"github.com/redis/go-redis/v9"
+
+	"github.com/cronclave/cronclave/internal/embedded"
+	"github.com/cronclave/cronclave/internal/lease"
+	"github.com/cronclave/cronclave/internal/lease/clock"
+)
+
+// fuzzed is a server for the scripts: that in the process, or the Redis that CRONCLAVE_TEST_REDIS names.
+func fuzzed(f *testing.F) *redis.Client {
+	f.Helper()
+	o := &redis.Options{}
+	if url := os.Getenv("CRONCLAVE_TEST_REDIS"); url != "" {
+		var err error
+		if o, err = redis.ParseURL(url); err != nil {
+			f.Fatal(err)
+		}
+	} else {
+		s, err := embedded.Start(embedded.Config{})
+		if err != nil {
+			f.Fatal(err)
+		}
+		f.Cleanup(s.Close)
+		o.Addr = s.Addr()
+	}
+	o.ContextTimeoutEnabled, o.ReadTimeout = true, 20*time.Second
+	rdb := redis.NewClient(o)
+	f.Cleanup(func() { _ = rdb.Close() })
+	return rdb
+}
+
+// named reports whether an error is one that an intact lock, or a damaged one, may give.
+func named(err error) bool {
+	if err == nil {
+		return true
+	}
+	for _, known := range []error{ErrCorrupt, ErrLost, ErrReleased, ErrLimit} {
+		if errors.Is(err, known) {
+			return true
+		}
+	}
+	return false
+}
+
+// stored writes something into one of the keys of a lock.
+func stored(ctx context.Context, rdb *redis.Client, key, kind, field, value string) {
+	switch kind {
+	case "string":
+		rdb.Set(ctx, key, value, 0)
+	case "list":
+		rdb.LPush(ctx, key, value)
+	case "score":
+		rdb.ZAdd(ctx, key, redis.Z{Score: float64(len(value)), Member: field})
+	default:
+		rdb.HSet(ctx, key, field, value)
+	}
+}
+
+// FuzzScripts has all scripts work on a lock of which two things in Redis are not as they were written: none
+// hangs, and each names the damage. The observed state is arbitrary, too.
+// Promise: damage
+func FuzzScripts(f *testing.F) {
+	rdb := fuzzed(f)
+	keys := []string{"", "", "", "", ":ledger", ":orphans", ":dead:ID", ":queue", ":patience"}
+	for _, value := range []string{"300000000", "9007199254740993", "-1", "nan", "1e308", "x", "id\no\n1\n1\n\n1\n\n", "1 done granted", "99 99;", "1 2 3;", "1,2,3,x,y"} {
+		for i, field := range []string{"floor", "longest", "closed", "low", "used", "limit", "delay", "delayed", "e0", "r0", "t0", "paused", "outcomes", "followers", "settled", "iID", "aID", "wID", "came", "7"} {
+			f.Add(uint8(i), "", field, value, uint8(i+1), "hash", field, value, int64(i)<<40, value)
+		}
+	}
+	f.Add(uint8(0), "string", "", "1792000000000000 1 99999999999999999999 id\no", uint8(4), "list", "", "x", int64(-1), "!9007199254740991,0,0,x,y;1 1 part 0")
+	f.Add(uint8(7), "score", "ID", "x", uint8(8), "score", "ID", "x", int64(1)<<62, ";;;")
+	f.Fuzz(func(t *testing.T, key1 uint8, kind1, field1, value1 string, key2 uint8, kind2, field2, value2 string, witnessed int64, ledger string) {
+		if len(value1)+len(value2)+len(ledger)+len(field1)+len(field2) > 1<<16 {
+			return
+		}
+		ctx, cancel := context.WithTimeout(t.Context(), 30*time.Second)
+		defer cancel()
+		c, err := New(Config{Redis: rdb, Prefix: "fuzz:" + rand.Text()[:8] + ":", Owner: "o", Timeout: 20 * time.Second})
+		if err != nil {
+			t.Fatal(err)
+		}
+		defer c.Close()
+		for _, permanent := range []bool{true, false} {
+			lock := map[bool]string{true: "job", false: "plain"}[permanent]
+			c.Inspect(ctx, []InspectRequest{{Lock: lock, Permanent: permanent, Schedule: "s"}})
+			a := c.Acquire(ctx, Request{Lock: lock, Permanent: permanent, Trigger: "t", Slots: 2})
+			if a.Verdict != Granted {
+				t.Fatalf("%q, %v", a.Verdict, a.Err)
+			}
+			for _, s := range []struct {
+				key                uint8
+				kind, field, value string
+			}{{key1, kind1, field1, value1}, {key2, kind2, field2, value2}} {
+				key := strings.ReplaceAll(keys[int(s.key)%len(keys)], "ID", a.ID)
+				stored(ctx, rdb, c.key(lock)+key, s.kind, strings.ReplaceAll(s.field, "ID", a.ID), s.value)
+			}
+			c.one().seen.mu.Lock()
+			k := c.one().seen.locks[lock]
+			k.floor, k.longest, k.low, k.ledger = witnessed, witnessed, witnessed, ledger
+			c.one().seen.locks[lock] = k
+			c.one().seen.mu.Unlock()
+			for what, err := range askAll(ctx, c, lock, permanent, a) {
+				if !named(err) {
+					t.Errorf("%s of the %s lock: %v", what, lock, err)
+				}
+			}
+			if keys := rdb.Keys(ctx, c.cfg.Prefix+"*").Val(); len(keys) > 0 {
+				rdb.Del(ctx, keys...)
+			}
+		}
+	})
+}
+
+// askAll asks everything that there is to ask of a lock.
+func askAll(ctx context.Context, c *Client, lock string, permanent bool, held Answer) map[string]error {
+	now, _ := c.EstimatedTime()
+	tick := &Tick{At: now.Truncate(time.Second), Previous: now.Add(-time.Hour), Schedule: "s", KeepOutcome: true, IfHeld: "skipped"}
+	r := Request{Lock: lock, Permanent: permanent, Slots: 2, AnyLimit: true, Trigger: "t"}
+	again, claim, adopts, plain := r, r, r, Request{Lock: lock, Permanent: permanent, AnyLimit: true}
+	again.ID, claim.Tick, adopts.Adopt = held.ID, tick, "other"
+	short, cancel := context.WithTimeout(ctx, time.Millisecond)
+	defer cancel()
+	errs := map[string]error{
+		"acquire":   c.Acquire(ctx, r).Err,
+		"ask again": c.Acquire(ctx, again).Err,
+		"claim":     c.Acquire(ctx, claim).Err,
+		"adopt":     c.Acquire(ctx, adopts).Err,
+		"as plain":  c.Acquire(ctx, plain).Err,
+		"look": c.Inspect(ctx, []InspectRequest{{Lock: lock, Permanent: permanent, Schedule: "s2", Follower: "f", Used: now.Add(-time.Hour),
+			SettleThrough: now.Add(-time.Minute), SettleOutcome: "missed"}})[0].Err,
+		"stop":      c.Stop(ctx, []StopRequest{{Lock: lock, Permanent: permanent, Reason: "r", Tick: tick.At, From: now, Slots: 1}})[0].Err,
+		"pause":     c.Pause(ctx, []PauseRequest{{Lock: lock, Permanent: permanent, Outcome: "skipped"}})[0].Err,
+		"end well":  RunOf(held.Lease).MarkSucceeded(ctx, true),
+		"give back": RunOf(held.Lease).Undo(ctx),
+	}
+	if _, err := c.Remove(ctx, []string{lock}, now); err != nil {
+		errs["remove"] = err
+	}
+	if !permanent {
+		lease, err := c.Semaphore(lock, 2).Acquire(short)
+		if err == nil {
+			err = lease.Release(ctx)
+		} else if errors.Is(err, context.DeadlineExceeded) {
+			err = nil
+		}
+		errs["wait"] = err
+	}
+	return errs
+}
+
+// FuzzFence has a fence work on stored values that no client has written.
+// Promise: damage
+func FuzzFence(f *testing.F) {
+	rdb := fuzzed(f)
+	for _, s := range []string{"", "x", "9007199254740991", "99999999999999999999", "-1", "nan", "0x10", "1e15"} {
+		f.Add("string", s, int64(1))
+		f.Add("hash", s, int64(1<<53-1))
+	}
+	f.Fuzz(func(t *testing.T, kind, value string, token int64) {
+		c, err := New(Config{Redis: rdb, Prefix: "fuzz:" + rand.Text()[:8] + ":", Timeout: 20 * time.Second})
+		if err != nil {
+			t.Fatal(err)
+		}
+		defer c.Close()
+		defer rdb.Del(t.Context(), c.key("r")+":fence")
+		stored(t.Context(), rdb, c.key("r")+":fence", kind, "x", value)
+		err = c.Fence("r").Pass(t.Context(), Token(token))
+		if lease.CheckToken(Token(token)) == nil && !named(err) && !errors.Is(err, ErrStale) && !errors.Is(err, ErrAhead) {
+			t.Errorf("%v", err)
+		}
+	})
+}
+
+// FuzzNotices has a client hear anything: it believes nothing that can't be true, and remembers no lock that it does not use.
+// Promise: damage
+func FuzzNotices(f *testing.F) {
+	f.Add("x\t1\t2\t3\t4\t5\t6\ttrue\to\t1 1 done granted\n")
+	f.Add("x\t1\t9007199254740993\t3\t9007199254740991\t8000000000000000\t6\ttrue\to\t!9007199254740991,1,0,x,y\n")
+	f.Add("stop\tid\treason\nreleased\tx\n")
+	f.Add("id 0 1792000000000001 1792000001000000 1792000000000000 30000000")
+	f.Fuzz(func(t *testing.T, message string) {
+		c := &Client{cfg: Config{Clock: func() time.Duration { return time.Hour }, Idle: time.Minute}}
+		c.store = newSingle(c, redis.NewClient(&redis.Options{}))
+		c.one().seen.locks["x"] = observation{permanent: true}
+		defer c.one().servers.single.Close()
+		c.keeper = newKeeper(c)
+		now := int64(1_792_000_000_000_000)
+		c.one().servers.only.Observe(now, time.Hour, time.Hour)
+		for _, n := range c.one().overhear(message) {
+			if clock.ToMicros(n.Until) > now+MaxLease.Microseconds()+glitch || clock.ToMicros(n.Tick) > now+glitch {
+				t.Errorf("believed %+v", n)
+			}
+		}
+		k := c.one().seen.locks["x"]
+		if len(c.one().seen.locks) != 1 || !k.permanent || k.floor > now+glitch || k.low*1e6 > now+glitch || k.longest > MaxLease.Microseconds() {
+			t.Errorf("remembered %+v", c.one().seen.locks)
+		}
+		if g, ok := parseGrant(message); ok && (g.expiry-g.now > MaxLease.Microseconds()+glitch || g.slot >= lease.MaxSlots) {
+			t.Errorf("believed %+v", g)
+		}
+	})
+}

@@ -1,0 +1,149 @@
+package engine
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"slices"
+	"sync"
+	"sync/atomic"
+	"time"
+)
+
+// LeaseSet is the leases of a set of locks. See package locking.
+type LeaseSet struct {
+	all        []*Lease // by name, if they were granted together
+	ctx        context.Context
+	end        context.CancelCauseFunc
+	endangered signal // lit by whichever lease is in danger first
+	released   atomic.Bool
+}
+
+func newLeaseSet(all []*Lease) *LeaseSet {
+	s := &LeaseSet{all: all}
+	s.ctx, s.end = context.WithCancelCause(context.Background())
+	for _, l := range all {
+		context.AfterFunc(l.ctx, func() { s.end(fmt.Errorf("lock %q: %w", l.lock, context.Cause(l.ctx))) })
+		l.joins(&s.endangered)
+	}
+	return s
+}
+
+// LeaseSetOf makes a set of leases that were granted one by one, for work that needs all of them. See package locking.
+func LeaseSetOf(first *Lease, others ...*Lease) *LeaseSet {
+	return newLeaseSet(append([]*Lease{first}, others...))
+}
+
+// Context ends a moment after the first of the leases has ended, or when they are released; context.Cause names that one and the reason. See package
+// locking.
+func (s *LeaseSet) Context() context.Context { return s.ctx }
+
+// Endangered is closed when that of the first lease is: see [Lease.Endangered].
+func (s *LeaseSet) Endangered() <-chan struct{} { return s.endangered.look() }
+
+// joins makes a lease one of a set.
+func (l *Lease) joins(set *signal) {
+	l.mu.Lock()
+	defer l.mu.Unlock()
+	if l.ofSet = set; l.warned {
+		set.light()
+	}
+}
+
+// Lease is that of a lock, nil if the set has none of this name.
+func (s *LeaseSet) Lease(name string) *Lease {
+	i := slices.IndexFunc(s.all, func(l *Lease) bool { return l.lock == name })
+	if i < 0 {
+		return nil
+	}
+	return s.all[i]
+}
+
+// Tokens are the fencing tokens by the names of their locks. See package locking.
+func (s *LeaseSet) Tokens() map[string]Token {
+	tokens := make(map[string]Token, len(s.all))
+	for _, l := range s.all {
+		tokens[l.lock] = l.token
+	}
+	return tokens
+}
+
+// Remaining is how long the holder may rely on all of the leases if no renewal comes through; negative once one has ended.
+func (s *LeaseSet) Remaining() time.Duration {
+	least := s.all[0].Remaining()
+	for _, l := range s.all[1:] {
+		least = min(least, l.Remaining())
+	}
+	return least
+}
+
+// Length is how long the shortest of the leases lasts without renewal.
+func (s *LeaseSet) Length() time.Duration {
+	least := s.all[0].Length()
+	for _, l := range s.all[1:] {
+		least = min(least, l.Length())
+	}
+	return least
+}
+
+// Deadline is until when the holder may rely on all of the leases if no renewal comes through: see [Lease.Deadline].
+func (s *LeaseSet) Deadline() time.Duration {
+	first := s.all[0].Deadline()
+	for _, l := range s.all[1:] {
+		first = min(first, l.Deadline())
+	}
+	return first
+}
+
+// OnExtend has f called with the new deadline of all of them whenever it has moved, until stop is called: see [Lease.OnExtend].
+func (s *LeaseSet) OnExtend(f func(deadline time.Duration)) (stop func()) {
+	var mu sync.Mutex // leases are renewed at the same time
+	told := s.Deadline()
+	hear := func(time.Duration) {
+		mu.Lock()
+		defer mu.Unlock()
+		if d := s.Deadline(); d > told {
+			told = d
+			f(d)
+		}
+	}
+	var stops []func()
+	for _, l := range s.all {
+		stops = append(stops, l.OnExtend(hear))
+	}
+	return func() {
+		for _, end := range stops {
+			end()
+		}
+	}
+}
+
+// Release ends all leases: first the context, then, when that work must be over, the rows, together. See package locking.
+func (s *LeaseSet) Release(ctx context.Context) error {
+	errs := s.lost()
+	s.end(ErrReleased)
+	var releases sync.WaitGroup
+	for i, l := range s.all {
+		releases.Go(func() {
+			if err := l.Release(ctx); err != nil && (errs[i] == nil || !errors.Is(err, ErrLost)) {
+				errs[i] = errors.Join(errs[i], err)
+			}
+		})
+	}
+	releases.Wait()
+	return errors.Join(errs...)
+}
+
+// lost is for each lease why it was lost, if it was. The first release says so.
+func (s *LeaseSet) lost() []error {
+	errs := make([]error, len(s.all))
+	if s.released.Swap(true) {
+		return errs
+	}
+	for i, l := range s.all {
+		if why := context.Cause(l.ctx); errors.Is(why, ErrLost) {
+			errs[i] = fmt.Errorf("release %q: lost before: %w", l.lock, why)
+		}
+	}
+	return errs
+}

@@ -1,0 +1,81 @@
+package engine
+
+import (
+	"context"
+	"time"
+
+	"github.com/cronclave/cronclave/internal/lease/script"
+)
+
+// quietBefore is for how long nothing may have reached the masters of a new quorum that begins while some are away. A holder that they have forgotten
+// tries to renew its lease within that time, as long as it lasts: see [Lease.renewAfter].
+const quietBefore = 30 * time.Second
+
+// begin has a quorum begin that is new, while a minority of its nodes is away. All that answer, a majority, are new: they have their markers for a
+// while, and nothing has reached them since. They are marked as founders first, and vote when a majority is: a client that dies in between, or one
+// that reaches others of them, goes on from there. One that forgets is no founder any more.
+//
+// A new node has never voted, so it may vote at any time; but a node that has forgotten must not pass for new.
+// Where that happens to so many that a majority seems to be new, the state was not on a majority any more. See
+// docs/decisions/018-quorum-membership.md.
+func (q *quorum) begin(members []*membership) (left time.Duration, helped bool) {
+	founders, others := 0, 0
+	for _, m := range members {
+		switch {
+		case m == nil:
+		case m.founder && (m.isNew() || m.state == votingState):
+			founders++
+		case !m.isNew():
+			others++
+		}
+	}
+	switch {
+	case founders >= q.majority:
+		return q.foundersVote(members)
+	case others > 0 || hasVoter(members):
+		return tendMost, false
+	}
+	left = tendPause
+	for i, m := range members {
+		if m != nil && !m.founder {
+			left = max(left, q.found(q.nodes[i], m.epoch))
+		}
+	}
+	return left, false
+}
+
+func hasVoter(members []*membership) bool {
+	return count(members, func(m *membership) bool { return m != nil && m.state == votingState }) > 0
+}
+
+// foundersVote lets those vote that do not yet.
+func (q *quorum) foundersVote(members []*membership) (left time.Duration, helped bool) {
+	for i, m := range members {
+		switch {
+		case m == nil || !m.founder || !m.isNew():
+		case q.letVote(q.nodes[i], m.epoch, 0, 0):
+			helped = true
+		default:
+			left = tendPause
+		}
+	}
+	if left == 0 && !helped { // the others wait for a majority of voters
+		left = tendMost
+	}
+	return left, helped
+}
+
+// found marks a node as a founder. left is how long that has to wait.
+func (q *quorum) found(n *node, epoch string) (left time.Duration) {
+	ctx, cancel := context.WithTimeout(q.life, q.cfg.Timeout)
+	defer cancel()
+	quiet := quietBefore.Microseconds() + q.underWay()
+	got, err := n.redis.EvalSha(ctx, q.scripts.Found.SHA, []string{q.memberKey()}, script.QuorumFoundArgs{Epoch: epoch, Quiet: quiet}.Encode()...).Slice()
+	switch {
+	case err != nil || len(got) < 2:
+		return tendPause
+	case text(got[0]) == "wait":
+		return time.Duration(number(got[1])) * time.Microsecond
+	}
+	return 0
+}

@@ -1,0 +1,212 @@
+package engine
+
+import (
+	"context"
+	"fmt"
+	"math/rand/v2"
+	"slices"
+	"time"
+
+	"github.com/cronclave/cronclave/internal/lease/register"
+	"github.com/cronclave/cronclave/internal/lease/script"
+)
+
+// change changes the register of a lock without a row: it prepares a ballot, and accepts. With look it looks first, and is done
+// if there is nothing to change and all have the same.
+type change struct {
+	*quorum
+	lock      string
+	key       string // of the lock; "" leaves that to its name
+	permanent bool
+	id        string // of the lease that ends with it, or ""
+	ends      bool
+	look      bool
+	everyone  bool // also nodes that do not vote count; only where all answer
+	// edit changes the register; it may be called more than once, the last time counts.
+	edit func(g *register.Register, v register.View)
+	// failed is the reason why there is no outcome; nil on success.
+	failed error
+	rows   int // how many nodes still had the row of what ended
+
+	phase string // "look", "prepare" or "accept"
+	token int64
+	floor int64
+	value string
+	shut  []string
+	tries int
+}
+
+func (t *change) name() string  { return t.lock }
+func (t *change) toFirst() bool { return false }
+
+func (t *change) next() (nodeCall, int) {
+	if t.phase == "" {
+		if t.phase = "prepare"; t.look {
+			t.phase = "look"
+		}
+	}
+	keys, all := t.keys(t.lock, t.id), len(t.nodes)
+	if t.key != "" {
+		keys[1], keys[2] = t.key, script.Tombstone(t.key, t.id)
+	}
+	k := nodeCall{script: t.quorum.scripts.Claim, keys: keys, id: t.id, idle: t.idleOf(t.permanent)}
+	switch t.phase {
+	case "look":
+		k.args = script.QuorumClaimArgs{Slot: script.NoSlot, Everyone: t.everyone, All: true}.Encode()
+	case "prepare":
+		t.token = t.propose(t.lock, t.floor)
+		k.args = script.QuorumClaimArgs{Slot: script.NoSlot, Token: t.token, Promise: script.PromiseAny, Everyone: t.everyone, Shut: t.shut,
+			TombstoneLife: t.tombstoneLife(), All: true}.Encode()
+	default:
+		k.script, k.keys = t.quorum.scripts.Accept, append(keys, t.indexKey())
+		k.args = script.QuorumAcceptArgs{Ballot: t.token, Value: t.value, Slot: script.NoSlot, Ends: t.ends, TombstoneLife: t.tombstoneLife(),
+			Everyone: t.everyone}.Encode()
+	}
+	return k, all
+}
+
+// propose is a token above a floor, near the servers' time. It is above all that this client proposed for the
+// lock before, too: a node orders the tries of a lease by their tokens, and the estimate of the time may step
+// back.
+func (q *quorum) propose(lock string, floor int64) int64 {
+	local := q.cfg.Clock()
+	now, _ := q.estimate(local)
+	if own := q.seen.of(lock, q.cfg.Clock, q.cfg.Idle).floor; own < now+glitch {
+		floor = max(floor, own)
+	}
+	token := max(now, floor+1)
+	q.seen.learn(lock, observation{floor: token, seen: local}, q.cfg.Idle, now, true)
+	return token
+}
+
+func (t *change) enough() int {
+	if t.everyone {
+		return len(t.nodes)
+	}
+	return t.majority
+}
+
+func (t *change) sure(votes []vote, late bool) bool {
+	if t.phase == "look" {
+		silent, told := silentNodes(votes), count(votes, vote.told)
+		return silent == 0 || told >= t.enough() && late || told+silent < t.enough()
+	}
+	yes := words(votes, "promised", "accepted") // of which a phase has one
+	return yes >= t.enough() || yes+silentNodes(votes) < t.enough()
+}
+
+func (t *change) take(votes []vote, _ time.Duration) (time.Duration, bool) {
+	t.floor = max(t.floor, floorOf(votes))
+	switch t.phase {
+	case "look":
+		return t.looked(votes)
+	case "prepare":
+		if words(votes, "promised") < t.enough() {
+			return t.again()
+		}
+		t.edited(votes)
+		t.phase = "accept"
+		return 0, t.failed != nil
+	}
+	if words(votes, "accepted") < t.enough() {
+		return t.again()
+	}
+	t.rows = count(votes, func(v vote) bool { return v.heard() && v.number(0) == 1 })
+	return 0, true
+}
+
+func (t *change) looked(votes []vote) (time.Duration, bool) {
+	if count(votes, vote.told) < t.enough() {
+		return t.backOff(), false
+	}
+	_, _, agree := newest(votes)
+	before, after := t.edited(votes)
+	unchanged := before == after && len(t.shut) == 0
+	if t.failed != nil || unchanged && agree >= t.enough() {
+		return 0, true
+	}
+	if unchanged && t.tries < mostUnsettled { // another is writing it, whom a ballot of ours would only stop
+		return t.backOff(), false
+	}
+	t.phase = "prepare"
+	return 0, false
+}
+
+// edited applies the edit to the newest register among the votes.
+func (t *change) edited(votes []vote) (before, after string) {
+	g, err := register.Read(valueOf(votes))
+	if err != nil {
+		t.failed = fmt.Errorf("lock %q: %w", t.lock, err)
+		return "", ""
+	}
+	before = g.Value()
+	seen := t.viewOf(g, votes)
+	if t.phase == "prepare" { // a lease whose rows the promises have shut is dead
+		g.Bury(intersection(t.shut, seen.Shut), t.token)
+	} else {
+		t.shut = seen.Shut
+	}
+	t.edit(g, seen)
+	t.value = g.Value()
+	return before, t.value
+}
+
+// viewOf returns the rows as the votes report them. A run is suspected of being dead if no majority can have a
+// live row of it.
+func (q *quorum) viewOf(g *register.Register, votes []vote) register.View {
+	told := count(votes, vote.told)
+	v := register.View{Slot: -1, Rows: liveRows(votes), Unheard: len(q.nodes) - told}
+	v.Now, v.Latest, _ = q.bounds(q.cfg.Clock())
+	for id := range g.Runs {
+		live := 0
+		for _, row := range v.Rows {
+			if row.ID == id {
+				live += row.Votes
+			}
+		}
+		if told-live >= q.majority {
+			v.Shut = append(v.Shut, id)
+		}
+	}
+	return v
+}
+
+func intersection(a, b []string) []string {
+	return slices.DeleteFunc(slices.Clone(a), func(s string) bool { return !slices.Contains(b, s) })
+}
+
+// again prepares once more, with a greater token: another's ballot came in between, or too few nodes have answered.
+func (t *change) again() (time.Duration, bool) {
+	t.phase = "prepare"
+	return t.backOff(), false
+}
+
+// backOff is a random pause, so that those who disturb each other come apart.
+func (t *change) backOff() time.Duration {
+	t.tries++
+	return randomPause(t.tries)
+}
+
+func randomPause(tries int) time.Duration {
+	most := min(time.Millisecond<<min(tries, 6), 50*time.Millisecond)
+	return most/4 + rand.N(most)
+}
+
+func (t *change) fail(err error) { t.failed = err }
+
+// amend changes the entry of a lease's run in the register; known reports whether it has one. edit may be called
+// more than once.
+func (q *quorum) amend(ctx context.Context, l *Lease, edit func(g *register.Register, run *register.Run, now int64)) (known bool, err error) {
+	t := &change{quorum: q, lock: l.lock, permanent: l.permanent, look: true}
+	t.edit = func(g *register.Register, v register.View) {
+		var run register.Run
+		if run, known = g.Runs[l.id]; known {
+			edit(g, &run, v.Now)
+			g.Runs[l.id] = run
+		}
+	}
+	ctx, cancel := context.WithTimeout(ctx, 2*q.cfg.Timeout)
+	defer cancel()
+	q.run(ctx, []task{t})
+	return known, t.failed
+}

@@ -1,0 +1,317 @@
+package engine
+
+import (
+	"fmt"
+	"slices"
+	"time"
+
+	"github.com/cronclave/cronclave/internal/lease"
+	"github.com/cronclave/cronclave/internal/lease/clock"
+	"github.com/cronclave/cronclave/internal/lease/register"
+	"github.com/cronclave/cronclave/internal/lease/script"
+)
+
+// claim is a request on its way to the same row on a majority of nodes and, if it is accounted for, into the register.
+type claim struct {
+	*quorum
+	r       Request
+	answer  Answer
+	account bool   // it has a tick, or leaves an orphan: the register has to know
+	older   *claim // the one before it on the same lock
+	torn    bool   // it was told that the lock is held since its votes were split, though another claim may get a row the next moment
+
+	phase      string // "first" (the row on the first node alone), "row", "read" (what the nodes know), "prepare" (a ballot without a row) or "accept"
+	slot       int
+	token      int64
+	floor      int64
+	tries      int
+	firstTries int // in phase "first", since the floor of the first node has moved on
+	refused    int // rounds in which it got no row although no other had a majority for it
+	unsettled  int // rounds in which no register had a majority
+	value      string
+	out        register.Ruling
+	mine       bool // the verdict is a grant
+	shut       []string
+	suspect    int // runs that may be dead
+	orphans    int
+	placed     bool // nodes may have a row of it
+	ballots    []int64
+	mixed      bool     // nodes have rows of it from before this call, that do not agree
+	keep       int64    // and this is the token of its run in the register, if it has one: those rows stay
+	holders    []string // lease ids that were seen in the last round
+}
+
+func (q *quorum) newClaim(r Request) *claim {
+	t := &claim{quorum: q, r: r, phase: "row", account: r.Accounted()}
+	now, _ := q.estimate(q.cfg.Clock())
+	switch {
+	case r.Abstain || r.Tick != nil && clock.ToMicros(r.Tick.NotBefore) > now: // it is to take no row, or too early for one
+		t.phase = "read"
+	case t.account && t.tight():
+		t.phase = "first"
+	}
+	return t
+}
+
+func (t *claim) name() string { return t.r.Lock }
+
+// toFirst: see [claim.tookFirst].
+func (t *claim) toFirst() bool {
+	t.begin()
+	return t.phase == "first"
+}
+
+const (
+	// mostRefused is after how many split votes a claim says that the lock is held.
+	mostRefused = 16
+	// mostUnsettled is how often a register is read again that some nodes have of one ballot and some of another: its writer may be on its way, or dead.
+	mostUnsettled = 4
+)
+
+// begin is before the first round. A tick behind an older one that is still open takes no row that it might find meanwhile: P5.
+func (t *claim) begin() {
+	if o := t.older; o != nil && t.r.Tick != nil && o.r.Tick != nil && (o.torn || o.answer.Verdict == Unknown) {
+		t.r.Abstain, t.phase = true, "read"
+	}
+	t.older = nil
+}
+
+func (t *claim) next() (nodeCall, int) {
+	t.begin()
+	k := nodeCall{script: t.quorum.scripts.Claim, keys: t.keys(t.r.Lock, t.r.ID), id: t.r.ID, idle: t.idleOf(t.r.Permanent)}
+	wave := len(t.nodes)
+	switch t.phase {
+	case "row", "first":
+		promise := script.PromiseRow
+		if !t.account {
+			promise, wave = script.PromiseNothing, t.majority
+		}
+		t.token, t.placed = t.propose(t.r.Lock, t.floorOfRow()), true
+		k.args = script.QuorumClaimArgs{Slot: t.slot, Slots: t.r.Slots, Lease: t.r.Lease, Delay: t.r.Delay, Strict: !t.r.AnyLimit, Token: t.token,
+			Promise: promise, Owner: t.cfg.Owner, Moves: t.moves(), Shut: t.adopted(), TombstoneLife: t.tombstoneLife(),
+			All: t.account || t.r.Slots > 1}.Encode()
+		t.ballots = append(t.ballots, t.token)
+	case "read":
+		k.args = script.QuorumClaimArgs{Slot: script.NoSlot, Slots: t.r.Slots, All: true}.Encode()
+	case "prepare":
+		t.token = t.propose(t.r.Lock, t.floor)
+		k.args = script.QuorumClaimArgs{Slot: script.NoSlot, Slots: t.r.Slots, Token: t.token, Promise: script.PromiseAny, Shut: t.shut,
+			TombstoneLife: t.tombstoneLife(), All: true}.Encode()
+	default:
+		slot, token := script.NoSlot, int64(0)
+		if t.mine {
+			slot, token = t.out.Run.Slot, t.out.Run.Token
+			t.offers.add(t.r.ID, t.cfg.Clock(), t.cfg.Timeout+t.r.Lease+t.r.Delay)
+		}
+		k.script, k.keys = t.quorum.scripts.Accept, append(k.keys, t.indexKey())
+		k.args = script.QuorumAcceptArgs{Ballot: t.token, Value: t.value, Slot: slot, Lease: t.r.Lease, Token: token}.Encode()
+	}
+	k.patience = 1 + t.tries/8 // where all take their time none would get through
+	return k, wave
+}
+
+// floorOfRow is the floor of a token that may be granted: no token is from before its tick. A ballot alone may be, since an early claim that announces its
+// schedule would carry the floor to its tick else, and nodes refuse a token that is far ahead of their clocks.
+func (t *claim) floorOfRow() int64 {
+	if t.r.Tick == nil {
+		return t.floor
+	}
+	return max(t.floor, clock.ToMicros(t.r.Tick.NotBefore)-1)
+}
+
+// wanted is the word that a majority has to say in a phase.
+var wanted = map[string]string{"row": "yes", "prepare": "promised", "accept": "accepted"}
+
+func (t *claim) sure(votes []vote, late bool) bool {
+	if t.phase == "first" {
+		return late || slices.ContainsFunc(votes, vote.heard)
+	}
+	silent := silentNodes(votes)
+	word := wanted[t.phase]
+	if word != "" {
+		yes := words(votes, word)
+		if yes >= t.majority { // the answer that all rows are held needs more than that
+			return t.phase != "prepare" || t.r.Tick == nil || t.r.Tick.IfHeld == "" || silent == 0 || late
+		}
+		if yes+silent >= t.majority {
+			return false
+		}
+	}
+	switch t.phase {
+	case "read":
+		return silent == 0 || late && count(votes, vote.told) >= t.majority
+	case "row":
+		if !t.account {
+			return true
+		}
+	default:
+		return true
+	}
+	_, _, agree := newest(votes) // a majority with the same ballot is an answer without a second phase
+	told := count(votes, vote.told)
+	return agree >= t.majority || told >= t.majority && late || told+silent < t.majority
+}
+
+func (t *claim) take(votes []vote, sent time.Duration) (time.Duration, bool) {
+	t.floor = max(t.floor, floorOf(votes))
+	switch t.phase {
+	case "first":
+		return t.tookFirst(votes)
+	case "row":
+		if done := t.ended(votes); done {
+			return 0, true
+		}
+		if words(votes, "yes") >= t.majority {
+			return t.won(votes, sent)
+		}
+		return t.lost(votes)
+	case "read":
+		if count(votes, vote.told) < t.majority {
+			return t.retry("read")
+		}
+		return t.read(votes)
+	case "prepare":
+		if words(votes, "promised") < t.majority {
+			return t.retry("prepare")
+		}
+		return t.decide(votes, t.view(votes))
+	}
+	return t.accepted(votes, sent)
+}
+
+// ended handles replies that end a request whatever other nodes answer.
+func (t *claim) ended(votes []vote) bool {
+	switch {
+	case words(votes, "dead") > 0:
+		t.end(Unknown, fmt.Errorf("lease id %s: %w", t.r.ID, ErrReleased))
+	case words(votes, "limit") > len(t.nodes)-t.majority || words(votes, "limit") > 0 && words(votes, "yes") < t.majority:
+		n := slices.IndexFunc(votes, func(v vote) bool { return v.heard() && v.word == "limit" })
+		t.answer = Answer{Verdict: Unknown, ID: t.r.ID, Err: fmt.Errorf("lock %q asked for with %d slots has %d: %w",
+			t.r.Lock, t.r.Slots, votes[n].claim().limit, ErrLimit)}
+	default:
+		return false
+	}
+	return true
+}
+
+func (t *claim) end(v Verdict, err error) {
+	t.answer = Answer{Verdict: v, ID: t.r.ID}
+	if err != nil {
+		t.answer.Err = fmt.Errorf("acquire %q: %w", t.r.Lock, err)
+	}
+}
+
+// fail ends it without an outcome. Rows that it may have, and that cannot have been granted, are not in the way of others until it asks again.
+func (t *claim) fail(err error) {
+	t.end(Unknown, unknown(err))
+	if t.keeper.live(t.r.ID) == nil {
+		t.drop()
+	}
+}
+
+// retry goes on with another phase after a pause.
+func (t *claim) retry(phase string) (time.Duration, bool) {
+	t.phase = phase
+	t.tries++
+	return randomPause(t.tries), false
+}
+
+// read answers from what a majority knows, without a ballot, if there is nothing to write.
+func (t *claim) read(votes []vote) (time.Duration, bool) {
+	value, _, agree := newest(votes)
+	g, err := register.Read(value)
+	if err != nil {
+		t.end(Unknown, err)
+		return 0, true
+	}
+	before := g.Value()
+	v := t.view(votes)
+	t.orphans = len(g.Orphans) + t.suspect
+	out := g.Claim(t.r, t.cfg.Owner, v)
+	t.torn = out.Word == "held" && !v.Full
+	switch {
+	case out.Word == "held" && !v.Full && t.refused < mostRefused && (!t.r.Abstain || len(v.Rows) > 0): // they may turn out to be held, or there may be a row
+		return t.look(votes, v)
+	case g.Value() == before && agree < t.majority && t.unsettled < mostUnsettled: // another is writing it, whom a ballot of ours would only stop
+		t.unsettled++
+		return t.retry("read")
+	case g.Value() != before || agree < t.majority:
+		t.phase = "prepare"
+		return 0, false
+	}
+	t.tell(out)
+	return 0, true
+}
+
+// look goes on where neither a row was found free nor all are held for sure.
+func (t *claim) look(votes []vote, v register.View) (time.Duration, bool) {
+	slot, free := t.another(votes, v.Rows)
+	t.refused++
+	if t.r.Abstain || !free { // some other's claim is on its way
+		return t.retry("read")
+	}
+	moved := slot != t.slot
+	if t.slot = slot; moved && t.refused < 3 {
+		t.phase = "first"
+		return 0, false
+	}
+	return t.retry(t.anew())
+}
+
+// decide applies the rules to the promised state, and goes on to write the changes.
+func (t *claim) decide(votes []vote, v register.View) (time.Duration, bool) {
+	value, _, agree := newest(votes)
+	g, err := register.Read(value)
+	if err != nil {
+		t.end(Unknown, err)
+		return 0, true
+	}
+	before := g.Value()
+	t.orphans = len(g.Orphans) + t.suspect
+	switch t.phase { // a lease whose rows these votes have shut is dead
+	case "prepare":
+		g.Bury(intersection(t.shut, v.Shut), t.token)
+	case "row":
+		g.Bury(intersection([]string{t.r.Adopt}, v.Shut), t.token)
+	}
+	t.out = g.Claim(t.r, t.cfg.Owner, v)
+	if t.out.Word == "slot" {
+		if slot, ok := t.another(votes, v.Rows); ok && t.refused < mostRefused {
+			t.slot = slot
+			t.refused++
+			return 0, false
+		}
+		v.Slot = -1
+		g, _ = register.Read(value)
+		t.out = g.Claim(t.r, t.cfg.Owner, v)
+	}
+	if t.phase == "prepare" && t.out.Word == "held" && !v.Full && t.refused < mostRefused {
+		t.refused++
+		return t.retry("read")
+	}
+	t.torn = t.out.Word == "held" && !v.Full
+	t.mine = t.out.Word == lease.OutcomeGranted
+	t.value = g.Value()
+	if !t.mine && t.value == before && agree >= t.majority {
+		t.tell(t.out)
+		return 0, true
+	}
+	t.phase = "accept"
+	return 0, false
+}
+
+// accepted deals with what became of the register.
+func (t *claim) accepted(votes []vote, sent time.Duration) (time.Duration, bool) {
+	if words(votes, "accepted") < t.majority {
+		if t.mine {
+			return t.retry("row")
+		}
+		return t.retry("prepare")
+	}
+	if t.mine {
+		t.grant(votes, sent, t.out)
+	} else {
+		t.tell(t.out)
+	}
+	return 0, true
+}

@@ -1,0 +1,250 @@
+package engine
+
+import (
+	"context"
+	"math/rand/v2"
+	"slices"
+	"time"
+
+	"github.com/redis/go-redis/v9"
+
+	"github.com/cronclave/cronclave/internal/backoff"
+	"github.com/cronclave/cronclave/internal/lease/register"
+	"github.com/cronclave/cronclave/internal/lease/script"
+)
+
+// rejoiner has nodes that have forgotten vote again, and begins a quorum that is new. It works when a reply has told of such a node.
+type rejoiner struct {
+	q    *quorum
+	wake chan struct{} // capacity 1
+}
+
+func newRejoiner(q *quorum) *rejoiner { return &rejoiner{q, make(chan struct{}, 1)} }
+
+// wakeUp has the nodes looked after.
+func (t *rejoiner) wakeUp() {
+	select {
+	case t.wake <- struct{}{}:
+	default:
+	}
+}
+
+const (
+	// tendPause is between two looks at nodes that do not vote yet.
+	tendPause = 100 * time.Millisecond
+	// tendMost bounds it while they can't be helped.
+	tendMost = 5 * time.Second
+)
+
+// run is the rejoiner's goroutine; it ends with the client.
+func (t *rejoiner) run() {
+	pause := tendPause
+	for {
+		select {
+		case <-t.q.life.Done():
+			return
+		case <-t.wake:
+		}
+		t.q.payDebts()
+		left, helped := t.look()
+		if helped {
+			pause = tendPause
+		}
+		if left == 0 {
+			continue
+		}
+		backoff.Sleep(t.q.life, min(left, pause)/2+rand.N(min(left, pause)))
+		pause = min(2*pause, tendMost)
+		t.wakeUp()
+	}
+}
+
+// payDebts sends nodes that answer again the calls that they missed.
+func (q *quorum) payDebts() {
+	now := q.cfg.Clock()
+	for _, n := range q.nodes {
+		if n.suspect(now) {
+			continue
+		}
+		for some := range slices.Chunk(n.debts(now), maxBatch) {
+			calls := make([]nodeCall, len(some))
+			for i, o := range some {
+				calls[i] = o.call
+			}
+			ctx, cancel := context.WithTimeout(q.life, q.cfg.Timeout)
+			for i, v := range n.trip(ctx, calls) {
+				if v.err != nil {
+					n.owe(some[i].call, some[i].until)
+				}
+			}
+			cancel()
+		}
+	}
+}
+
+// survey enrols all nodes and returns what their markers say, nil for those that do not answer.
+func (q *quorum) survey() []*membership {
+	ctx, cancel := context.WithTimeout(q.life, q.cfg.Timeout)
+	defer cancel()
+	type found struct {
+		node int
+		m    membership
+		err  error
+	}
+	back := make(chan found, len(q.nodes))
+	for i, n := range q.nodes {
+		q.workers.launch(func() {
+			m, err := n.enrol(ctx)
+			back <- found{i, m, err}
+		})
+	}
+	members := make([]*membership, len(q.nodes))
+	for range q.nodes {
+		if f := <-back; f.err == nil {
+			members[f.node] = &f.m
+		}
+	}
+	return members
+}
+
+// look helps the nodes that do not vote as far as possible now. left is when to look again, 0 if all is well;
+// helped: some vote again.
+func (t *rejoiner) look() (left time.Duration, helped bool) {
+	q := t.q
+	members := q.survey()
+	var voters, joining []int
+	heard := 0
+	for i, m := range members {
+		switch {
+		case m == nil:
+			continue
+		case m.state == votingState:
+			voters = append(voters, i)
+		default:
+			joining = append(joining, i)
+		}
+		heard++
+	}
+	switch {
+	case len(joining) == 0:
+		return 0, false
+	case len(voters) >= q.majority:
+		return q.admit(members, voters, joining, false)
+	case heard == len(q.nodes): // it is new, or a majority has forgotten: all that is left to know is here
+		return q.admit(members, slices.Concat(voters, joining), joining, true)
+	case heard >= q.majority:
+		return q.begin(members)
+	}
+	return tendMost, false
+}
+
+// admit lets nodes vote, once they have the state of the sources, too.
+func (q *quorum) admit(members []*membership, sources, joining []int, everyone bool) (left time.Duration, helped bool) {
+	base, longest := int64(0), int64(0)
+	for _, i := range sources {
+		base, longest = max(base, members[i].top, members[i].base), max(longest, members[i].longest)
+	}
+	least := longest
+	if !everyone { // a claim of a longer lease may be on its way to the others, with a vote that was forgotten here
+		least = max(longest, q.underWay())
+	}
+	ready := slices.DeleteFunc(slices.Clone(joining), func(i int) bool {
+		wait := time.Duration(members[i].sinceAt+least-members[i].now) * time.Microsecond
+		if wait > 0 {
+			left = max(left, wait)
+		}
+		return wait > 0
+	})
+	if len(ready) == 0 {
+		return left, false
+	}
+	if everyone && len(ready) < len(joining) {
+		return left, false
+	}
+	if !q.reseed(sources, ready, everyone) {
+		return tendPause, false
+	}
+	for _, i := range ready {
+		if q.letVote(q.nodes[i], members[i].epoch, base, longest) {
+			helped = true
+		} else {
+			left = max(left, tendPause)
+		}
+	}
+	return left, helped
+}
+
+// underWay is for how long a node may still receive a request that was sent when another node got the
+// same, in microseconds.
+func (q *quorum) underWay() int64 { return (q.cfg.Timeout + time.Second).Microseconds() }
+
+func (q *quorum) letVote(n *node, epoch string, base, longest int64) bool {
+	ctx, cancel := context.WithTimeout(q.life, q.cfg.Timeout)
+	defer cancel()
+	got, err := n.redis.EvalSha(ctx, q.scripts.Admit.SHA, []string{q.memberKey()},
+		script.QuorumAdmitArgs{Epoch: epoch, Base: base, Longest: longest}.Encode()...).Slice()
+	return err == nil && len(got) > 0 && text(got[0]) == votingState
+}
+
+// reseed reads each register that a majority of the sources has, and writes it once more, until the nodes that are to vote have accepted it.
+func (q *quorum) reseed(sources, ready []int, everyone bool) bool {
+	locks, ok := q.index(sources)
+	if !ok {
+		return false
+	}
+	for some := range slices.Chunk(locks, maxBatch/10) {
+		tasks := make([]task, len(some))
+		for i, key := range some {
+			tasks[i] = &seeding{change: change{quorum: q, lock: key, key: key, everyone: everyone, edit: func(*register.Register, register.View) {}}, ready: ready}
+		}
+		ctx, cancel := context.WithTimeout(q.life, 4*q.cfg.Timeout)
+		q.run(ctx, tasks)
+		cancel()
+		if slices.ContainsFunc(tasks, func(t task) bool { return t.(*seeding).failed != nil }) {
+			return false
+		}
+	}
+	return true
+}
+
+// index is the keys of the locks that have a register.
+func (q *quorum) index(sources []int) (locks []string, ok bool) {
+	ctx, cancel := context.WithTimeout(q.life, q.cfg.Timeout)
+	defer cancel()
+	for _, i := range sources {
+		some := redis.NewStringSliceCmd(ctx, "smembers", q.indexKey())
+		if err := process(ctx, q.nodes[i].redis, some); err != nil {
+			return nil, false
+		}
+		locks = append(locks, some.Val()...)
+	}
+	slices.Sort(locks)
+	return slices.Compact(locks), true
+}
+
+// seeding is a change of nothing, which counts only when nodes that do not vote yet have it, too.
+type seeding struct {
+	change
+	ready []int
+}
+
+func (t *seeding) sure(votes []vote, late bool) bool {
+	if t.phase != "accept" {
+		return t.change.sure(votes, late)
+	}
+	return silentNodes(votes) == 0
+}
+
+func (t *seeding) take(votes []vote, sent time.Duration) (time.Duration, bool) {
+	for _, v := range votes { // a lock that is permanent on the others is so on these
+		t.permanent = t.permanent || v.heard() && t.phase != "accept" && v.claim().permanent
+	}
+	if t.phase == "accept" {
+		for _, n := range t.ready {
+			if v := votes[n]; !v.heard() || v.word != "accepted" && v.word != "joining" {
+				return t.again()
+			}
+		}
+	}
+	return t.change.take(votes, sent)
+}

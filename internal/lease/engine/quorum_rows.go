@@ -1,0 +1,181 @@
+package engine
+
+import (
+	"cmp"
+	"fmt"
+	"math/rand/v2"
+	"slices"
+	"strconv"
+	"time"
+
+	"github.com/cronclave/cronclave/internal/lease/clock"
+	"github.com/cronclave/cronclave/internal/lease/register"
+)
+
+// adopted is the lease id that the claim carries on, whose rows are shut: none or one.
+func (t *claim) adopted() []string {
+	if t.r.Adopt == "" {
+		return nil
+	}
+	return []string{t.r.Adopt}
+}
+
+// moves returns the rows of its id that a claim does not leave as they are: those of its earlier tries; all but
+// those of the run that the register knows, where votes that this call did not ask for disagree. (They were
+// renewed by each call that found them, and none got a majority ever after.) Where no register knows the lease,
+// all but those of a lease that is held: an earlier claim may have left rows, and a drop of them may still be on
+// its way.
+func (t *claim) moves() string {
+	if !t.account {
+		held := Token(0)
+		if l := t.keeper.live(t.r.ID); l != nil {
+			held = l.token
+		}
+		return fmt.Sprintf("but,%d,", held)
+	}
+	if t.mixed {
+		return fmt.Sprintf("but,%d,", t.keep)
+	}
+	if len(t.ballots) == 0 {
+		return ""
+	}
+	text := []byte{','}
+	for _, b := range t.ballots {
+		text = append(strconv.AppendInt(text, b, 10), ',')
+	}
+	return string(text)
+}
+
+// won has the same row on a majority, if they agree on the slot and the token.
+func (t *claim) won(votes []vote, sent time.Duration) (time.Duration, bool) {
+	slot, token, agree := agreed(votes)
+	if agree < t.majority { // rows that an earlier try of the same id has left
+		t.slot = max(slot, 0)
+		if g, err := register.Read(valueOf(votes)); err == nil {
+			t.mixed, t.keep = true, g.Runs[t.r.ID].Token
+		}
+		return t.retry("row")
+	}
+	t.slot = slot
+	if !t.account {
+		t.grant(votes, sent, register.Ruling{Run: register.Run{Slot: slot, Token: token, Attempt: 1}})
+		return 0, true
+	}
+	v := t.view(votes)
+	v.Slot, v.Token, v.Kept = slot, t.token, token
+	return t.decide(votes, v)
+}
+
+// agreed is the slot and the token that most of the nodes have given.
+func agreed(votes []vote) (slot int, token int64, agree int) {
+	for _, v := range votes {
+		if !v.heard() || v.word != "yes" {
+			continue
+		}
+		of := v.claim()
+		same := count(votes, func(w vote) bool {
+			return w.heard() && w.word == "yes" && w.claim().slot == of.slot && w.claim().token == of.token
+		})
+		if same > agree {
+			slot, token, agree = of.slot, of.token, same
+		}
+	}
+	return slot, token, agree
+}
+
+// lost has no majority for its row: it tries another one, or later, or finds that all are held.
+func (t *claim) lost(votes []vote) (time.Duration, bool) {
+	if count(votes, vote.told) < t.majority {
+		if words(votes, "stranger", "joining") > 0 { // a quorum that begins: those of a batch keep their order
+			t.tries++
+			return min(tendPause/10<<min(t.tries, 4), tendPause), false
+		}
+		return t.retry("row")
+	}
+	if words(votes, "stale", "far")+words(votes, "yes") >= t.majority { // no claim has it: the proposal was too small
+		t.tries++
+		return randomPause(min(t.tries, 2)) / 4, false
+	}
+	v := t.view(votes)
+	if slot, ok := t.another(votes, v.Rows); ok && t.refused < mostRefused {
+		moved := slot != t.slot
+		t.slot = slot
+		if t.refused++; moved && t.refused < 3 {
+			return 0, false
+		}
+		t.drop()
+		return t.retry(t.anew())
+	}
+	if !v.Full && t.refused < mostRefused { // votes are split: the claims that have them let go, and come again
+		t.refused++
+		t.drop()
+		return t.retry(t.anew())
+	}
+	if v.Full && !t.confirmed(v.Rows) {
+		return 0, false
+	}
+	if t.account {
+		return t.read(votes)
+	}
+	t.refuse(v.Rows)
+	return 0, true
+}
+
+// confirmed reports whether the same holders were seen a round before. Of several rows, one may have been let go
+// and another taken while the nodes were asked. A holder that was seen before and is seen again held its row in
+// between, and so did the others.
+func (t *claim) confirmed(rows []register.NodeRow) bool {
+	if t.r.Slots == 1 {
+		return true
+	}
+	before := t.holders
+	t.holders = nil
+	same := true
+	for _, r := range rows {
+		t.holders = append(t.holders, r.ID)
+		same = same && (r.Votes < t.majority || slices.Contains(before, r.ID))
+	}
+	return same
+}
+
+// another is a row that a majority may still give, in view of what the register says of the tick.
+func (t *claim) another(votes []vote, rows []register.NodeRow) (slot int, ok bool) {
+	g, err := register.Read(valueOf(votes))
+	if err != nil {
+		return 0, false
+	}
+	reached := count(votes, func(v vote) bool { return v.told() || v.silent && !v.absent })
+	var free []int
+	for s := range t.r.Slots {
+		taken := 0
+		for _, r := range rows {
+			if r.Slot == s {
+				taken += r.Votes
+			}
+		}
+		if reached-taken >= t.majority && g.Fits(t.r, s) {
+			free = append(free, s)
+		}
+		if len(free) > 0 && t.refused == 0 { // the lowest, until others turn out to want it too
+			break
+		}
+	}
+	if len(free) == 0 {
+		return 0, false
+	}
+	return free[rand.IntN(len(free))], true
+}
+
+// refuse says that the lock is held, by whom and until when.
+func (t *claim) refuse(rows []register.NodeRow) {
+	t.end(Held, nil)
+	t.answer.Orphans = t.orphans
+	slices.SortFunc(rows, func(a, b register.NodeRow) int {
+		return cmp.Or(cmp.Compare(b.Votes, a.Votes), cmp.Compare(a.Expiry, b.Expiry))
+	})
+	rows = slices.DeleteFunc(rows, func(r register.NodeRow) bool { return r.Votes < rows[0].Votes })
+	if len(rows) > 0 {
+		t.answer.Until, t.answer.Holder = clock.FromMicros(rows[0].Expiry), rows[0].Owner
+	}
+	t.drop()
+}

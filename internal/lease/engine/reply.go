@@ -1,0 +1,167 @@
+package engine
+
+import (
+	"fmt"
+	"time"
+
+	"github.com/cronclave/cronclave/internal/lease"
+	"github.com/cronclave/cronclave/internal/lease/clock"
+)
+
+// reply is a script's answer: the common part is taken in already, rest is the script's own.
+type reply struct {
+	verdict string
+	orphans int
+	now     int64 // the server's clock
+	floor   int64
+	longest int64
+	low     int64
+	ledger  string
+	paused  string
+	rest
+	sent     time.Duration // local clock, before the request was sent
+	received time.Duration // and when its caller could have the reply, after all calls that it travelled with and waited for
+	acked    bool          // as many replicas have it as must
+	err      error         // the outcome is unknown
+
+	compact bool     // the lock is: see acquire_compact.lua
+	fold    *compact // and what it is with the grant
+
+	place int     // of a set of locks: which one refused, from 1
+	parts []reply // and the replies of its locks
+
+	narrow  bool // no more than a majority of a quorum was asked: the ticket is narrow
+	partial bool // not all nodes of a quorum may have it
+}
+
+// common is the number of values with which every reply begins.
+const common = 7
+
+// readOne takes in the reply to a call.
+func (c *single) readOne(k call, told *clock.Server, raw []any, err error, sent, received time.Duration) reply {
+	if err != nil && isReply(err) && lease.WrongType(err) {
+		err = fmt.Errorf("key %q, or one that begins with it, is of something else: delete that, or take another prefix, namespace or database: %w", k.keys[0], err)
+	}
+	switch {
+	case len(k.parts) > 0:
+		return c.readSeveral(told, raw, err, sent, received)
+	case err == nil && k.script.Many != nil:
+		r := k.read(k, raw)
+		if r.sent, r.received = sent, received; r.now > 0 {
+			told.Observe(r.now, sent, received)
+		}
+		return r
+	}
+	return c.read(told, raw, err, sent, received)
+}
+
+// readSeveral takes in the reply for a set of locks: a verdict, a place, and replies of single locks.
+func (c *single) readSeveral(told *clock.Server, raw []any, err error, sent, received time.Duration) reply {
+	switch {
+	case err != nil:
+		return reply{err: unknown(err)}
+	case len(raw) == 0:
+		return reply{err: fmt.Errorf("%w: an empty reply from the server", ErrUnknown)}
+	case len(raw) == 1:
+		return reply{verdict: text(raw[0])}
+	}
+	r := reply{verdict: text(raw[0]), place: int(min(max(number(raw[1]), 0), mostTogether*lease.MaxSlots)), sent: sent}
+	for _, part := range raw[2:] {
+		values, _ := part.([]any)
+		r.parts = append(r.parts, c.read(told, values, nil, sent, received))
+	}
+	return r
+}
+
+// read takes in the server's clock from a reply.
+func (c *single) read(told *clock.Server, raw []any, err error, sent, received time.Duration) reply {
+	if err != nil {
+		return reply{err: unknown(err)}
+	}
+	if len(raw) < common {
+		return reply{err: fmt.Errorf("%w: a reply of %d values from the server", ErrUnknown, len(raw))}
+	}
+	for i, v := range raw[:common] {
+		_, isText := v.(string)
+		if _, isNumber := v.(int64); isText != (i == 0 || i == 5) || isText == isNumber {
+			return reply{err: fmt.Errorf("%w: %w: a reply from the server with %T as value %d", ErrUnknown, ErrCorrupt, v, i)}
+		}
+	}
+	r := reply{verdict: text(raw[0]), now: number(raw[1]), floor: number(raw[2]), longest: number(raw[3]), low: number(raw[4]),
+		orphans: int(number(raw[6])), rest: raw[common:], sent: sent, received: received}
+	r.paused, r.ledger = lease.CutPause(text(raw[5]))
+	if fault := r.fault(); fault != "" {
+		return reply{err: fmt.Errorf("%w: %w: a reply from the server: %s", ErrUnknown, ErrCorrupt, fault)}
+	}
+	r.compact = r.verdict == "released" && r.text(0) == "folded"
+	told.Observe(r.now, sent, received)
+	return r
+}
+
+// learn remembers the lock's state from a reply, unless a failover may undo it. A client that announced to the
+// new master a grant that it never had, and that was never used, would take the tick from all replicas.
+func (c *single) learn(k call, r reply) {
+	if len(k.parts) > 0 {
+		c.learnSeveral(k, r)
+		return
+	}
+	if r.err != nil || !r.acked || r.verdict == "late" || r.verdict == "dead" || r.now == 0 { // the last three did not look at the lock, or say nothing of it
+		return
+	}
+	news := observation{compact: r.compact || r.fold != nil, floor: r.floor, longest: r.longest, low: r.low, ledger: r.ledger, paused: r.paused, seen: r.sent, permanent: k.idle == 0}
+	c.seen.learn(k.lock, news, c.cfg.Idle, r.now, r.inUse())
+}
+
+// learnSeveral learns of each lock of a set: see acquire_set.lua for which reply is whose.
+func (c *single) learnSeveral(k call, r reply) {
+	parts := r.parts
+	if r.verdict == "refused" && len(parts) > 0 && r.place >= 1 && r.place <= len(k.parts) {
+		refusal := parts[0]
+		refusal.acked = r.acked
+		c.learn(k.parts[r.place-1], refusal)
+		parts = parts[1:]
+	}
+	for i := range min(len(parts), len(k.parts)) {
+		parts[i].acked = r.acked
+		c.learn(k.parts[i], parts[i])
+	}
+}
+
+// inUse reports whether the lock was used about now, so that the server keeps it for a while.
+func (r reply) inUse() bool {
+	switch r.verdict {
+	case "granted", "renewed", "released", "closed", "settled", "queued", "passed", "stale", "paused":
+		return true
+	case "held":
+		return r.number(0) > 0
+	}
+	return false
+}
+
+// row is the granted row in a reply.
+type row struct{ slot, token, expiry, tick, attempt int64 }
+
+func (r reply) row() row {
+	if r.fold != nil {
+		return row{token: r.now, expiry: r.now + r.fold.lease, attempt: 1}
+	}
+	return row{r.number(0), r.number(1), r.number(2), r.number(3), r.number(4)}
+}
+
+// rest is a script's own part of its reply. A missing value is zero.
+type rest []any
+
+func (r rest) number(i int) int64 { return number(r.value(i)) }
+func (r rest) text(i int) string  { return text(r.value(i)) }
+func (r rest) list(i int) []any   { l, _ := r.value(i).([]any); return l }
+
+func (r rest) value(i int) any {
+	if i >= len(r) {
+		return nil
+	}
+	return r[i]
+}
+
+func number(v any) int64 { n, _ := v.(int64); return n }
+
+func text(v any) string { s, _ := v.(string); return s }

@@ -1,0 +1,131 @@
+package engine
+
+import (
+	"context"
+	"errors"
+	"math/rand/v2"
+	"net"
+	"time"
+
+	"github.com/redis/go-redis/v9"
+)
+
+// channel is where something is published: on all nodes of a Cluster, or, sharded, only on the one that has the channel's slot.
+type channel struct {
+	name    string
+	sharded bool
+}
+
+// listener receives the messages of a channel, from one goroutine. up and down may be nil, both; unknown is for
+// a sharded channel.
+type listener struct {
+	up   func() // subscribed: messages published from here on are heard
+	down func() // and from here on it is not
+	hear func(message string)
+
+	unknown func() // the server has no sharded channels, and the subscription has ended
+}
+
+// quiet is after what silence a subscription is checked.
+const quiet = 15 * time.Second
+
+// subscribe listens until ctx ends. While the server is away, or forbids it (see [Config.OnForbidden]), it tries again and again,
+// with growing pauses.
+func (c *single) subscribe(ctx context.Context, ch channel, l listener) {
+	const shortest, longest = 50 * time.Millisecond, 2 * time.Second
+	told := false // that the server forbids it
+	for pause := shortest; ctx.Err() == nil; pause = min(2*pause, longest) {
+		heard, err := c.listen(ctx, ch, l)
+		if heard {
+			pause, told = shortest, false
+		}
+		if redis.IsPermissionError(err) && !told {
+			told = true
+			c.cfg.OnForbidden(ch.name, err)
+		}
+		if ch.sharded && redis.HasErrorPrefix(err, "unknown command") {
+			l.unknown()
+			return
+		}
+		select {
+		case <-ctx.Done():
+		case <-time.After(pause/2 + rand.N(pause)):
+		}
+	}
+}
+
+// listen subscribes once, and returns the reason why that has ended; heard reports whether it
+// worked.
+func (c *single) listen(ctx context.Context, ch channel, l listener) (heard bool, err error) {
+	sub, err := c.open(ctx, ch)
+	if err != nil {
+		return false, err
+	}
+	defer sub.Close()
+	defer context.AfterFunc(ctx, func() { sub.Close() })() // no context ends a read
+	for asked := false; ; {
+		m, err := receive(sub)
+		var late net.Error
+		switch {
+		case errors.As(err, &late) && late.Timeout() && !asked:
+			if err := ping(sub); err != nil {
+				return heard, err
+			}
+			asked = true
+			continue
+		case err != nil:
+			return heard, err
+		}
+		heard, asked = true, false
+		switch m := m.(type) {
+		case *redis.Message:
+			l.hear(m.Payload)
+		case *redis.Subscription:
+			if m.Kind == "sunsubscribe" { // the slot has moved
+				return heard, nil
+			}
+			if l.up != nil {
+				l.up()
+				defer l.down()
+			}
+		}
+	}
+}
+
+func receive(sub *redis.PubSub) (m any, err error) {
+	defer shield(&err)
+	return sub.ReceiveTimeout(noRedial, quiet) //nolint:wrapcheck // a subscription's end
+}
+
+func ping(sub *redis.PubSub) (err error) {
+	defer shield(&err)
+	return sub.Ping(noRedial) //nolint:wrapcheck // a subscription's end
+}
+
+// open sends the subscription.
+func (c *single) open(ctx context.Context, ch channel) (_ *redis.PubSub, err error) {
+	defer shield(&err)
+	ctx, cancel := context.WithTimeout(ctx, c.cfg.Timeout)
+	defer cancel()
+	if ch.sharded {
+		sub := c.cfg.Redis.SSubscribe(ctx)
+		return sub, closeUnless(sub, sub.SSubscribe(ctx, ch.name))
+	}
+	sub := c.cfg.Redis.Subscribe(ctx)
+	return sub, closeUnless(sub, sub.Subscribe(ctx, ch.name))
+}
+
+func closeUnless(sub *redis.PubSub, err error) error {
+	if err != nil {
+		_ = sub.Close()
+	}
+	return err
+}
+
+// noRedial is a context that has ended. Reading takes no notice of that, but go-redis does where it would
+// connect again by itself: without a pause, and while no caller can close the subscription.
+var noRedial = func() context.Context {
+	ctx, cancel := context.WithCancel(context.Background())
+	cancel()
+	return ctx
+}()

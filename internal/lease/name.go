@@ -1,0 +1,34 @@
+package lease
+
+import (
+	"errors"
+	"fmt"
+	"slices"
+	"strings"
+)
+
+// KeyParts are the last parts of a lock's keys, after its name and a colon.
+var KeyParts = []string{"ledger", "orphans", "queue", "patience", "dead", "fence"}
+
+// CheckName refuses names whose keys would not share one hash slot of a Cluster, or would be another lock's.
+func CheckName(name string) error {
+	if name == "" {
+		return errors.New("the name is empty")
+	}
+	if !strings.ContainsAny(name, "{}") {
+		return nil
+	}
+	start, end := strings.IndexByte(name, '{'), strings.IndexByte(name, '}')
+	if strings.Count(name, "{") != 1 || strings.Count(name, "}") != 1 || end <= start+1 {
+		return errors.New("a name may have one hash tag in braces, as in {orders}:archive")
+	}
+	after := name[end+1:]
+	last := after[strings.LastIndexByte(after, ':')+1:]
+	if len(last) < len(after) && slices.Contains(KeyParts, last) {
+		return fmt.Errorf("a name with a hash tag can't end with :%s: another key of that tag does", last)
+	}
+	if strings.Contains(after, ":dead:") {
+		return errors.New("a name with a hash tag can't contain :dead: behind it: other keys of that tag do")
+	}
+	return nil
+}

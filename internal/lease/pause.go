@@ -1,0 +1,172 @@
+package lease
+
+import (
+	"fmt"
+	"math"
+	"net/url"
+	"regexp"
+	"strings"
+	"time"
+	"unicode"
+
+	"github.com/cronclave/cronclave/internal/lease/clock"
+)
+
+// Pause is a time in which a lock grants no ticks: each is settled with Outcome instead. That is so for every tick from From until Until, whenever it is
+// asked for, also if no request came before the end; and for every other that is asked for while the pause is on, unless its deadline had passed before.
+// Requests without a tick are granted as ever. The server's clock decides. A lock knows its newest pause only; the zero Pause means that it never had one.
+type Pause struct {
+	From, Until time.Time // Until is zero for one that lasts until it is ended
+	Outcome     string
+	Reason      string // for people; "" when it was ended by a request
+}
+
+// On reports whether the pause is on at an instant.
+func (p Pause) On(now time.Time) bool {
+	return p.Outcome != "" && (p.Until.IsZero() || now.Before(p.Until))
+}
+
+// Covers reports whether a tick lies in paused time.
+func (p Pause) Covers(tick time.Time) bool {
+	return !p.From.IsZero() && !tick.Before(p.From) && p.On(tick)
+}
+
+// PauseRequest sets or ends the pause of a lock.
+type PauseRequest struct {
+	Lock      string
+	Permanent bool // as in [Request]; the pause of a lock that expires when it is idle goes with it
+	// End ends the pause; the fields below have no meaning then.
+	End bool
+	// For is how long it lasts. Defaults to until it is ended; at most ten years. One that is on is carried on with these new words.
+	For time.Duration
+	// Outcome is how ticks are settled: words of letters. Required.
+	Outcome string
+	// Reason is for people: one line of at most 200 characters.
+	Reason string
+}
+
+// PauseAnswer is what became of a [PauseRequest].
+type PauseAnswer struct {
+	Now           time.Time // by the server's clock
+	Before, After Pause
+	Err           error // the outcome is unknown, or the request was not valid; the rest is empty
+}
+
+const (
+	longestPauseFor = 10 * 365 * 24 * time.Hour
+	longestReason   = 200
+)
+
+var plainWords = regexp.MustCompile(`^[a-z]+( [a-z]+)*$`)
+
+// Validate returns an error if the request can't be valid.
+func (r PauseRequest) Validate() error {
+	switch {
+	case r.End:
+		return nil
+	case r.For < 0 || r.For > longestPauseFor:
+		return fmt.Errorf("a pause for %v: it must last from 0 to ten years", r.For)
+	case !plainWords.MatchString(r.Outcome):
+		return fmt.Errorf("the outcome of a pause is %q: it must be of small letters", r.Outcome)
+	case len([]rune(r.Reason)) > longestReason:
+		return fmt.Errorf("the reason of a pause has %d characters: it may have %d", len([]rune(r.Reason)), longestReason)
+	case strings.ContainsFunc(r.Reason, unicode.IsControl):
+		return fmt.Errorf("the reason of a pause is %q: it must be one line", r.Reason)
+	}
+	return nil
+}
+
+// PauseRecord is the stored form of a pause, as pause.lua has it. Instants are microseconds, until is 0 for ever.
+type PauseRecord struct {
+	Changed, From, Until int64
+	Outcome, Reason      string
+}
+
+// ReadPause reads what a script or [PauseRecord.Text] wrote; a text that can't be read is no pause.
+func ReadPause(s string) (p PauseRecord) {
+	part := strings.Split(s, ",")
+	if len(part) < 5 {
+		return p
+	}
+	p = PauseRecord{ParseNumber(part[0]), ParseNumber(part[1]), ParseNumber(part[2]), part[3], ""}
+	p.Reason, _ = url.QueryUnescape(part[4])
+	return p
+}
+
+// Text is the record as the server keeps it.
+func (p PauseRecord) Text() string {
+	return fmt.Sprintf("%d,%d,%d,%s,%s", p.Changed, p.From, p.Until, p.Outcome, url.QueryEscape(p.Reason))
+}
+
+// Pause is the record as others see it.
+func (p PauseRecord) Pause() Pause {
+	return Pause{From: clock.FromMicros(p.From), Until: clock.FromMicros(p.Until), Outcome: p.Outcome, Reason: p.Reason}
+}
+
+// Sound reports whether a pause was written by a client.
+func (p PauseRecord) Sound() bool {
+	return Sound(p.Changed-1, MaxNumber-1) && Sound(p.From, MaxNumber) && Sound(p.Until, MaxNumber) && len(p.Outcome) <= MaxHeard && len(p.Reason) <= MaxHeard
+}
+
+// End is when the pause is over.
+func (p PauseRecord) End() int64 {
+	if p.Changed > 0 && p.Until == 0 {
+		return math.MaxInt64
+	}
+	return p.Until
+}
+
+// Stops reports whether the pause settles a tick that is asked for now, and with which outcome: stopped() of acquire.lua.
+func (p PauseRecord) Stops(t *Tick, now int64) (outcome string, ok bool) {
+	at, deadline := clock.ToMicros(t.At), clock.ToMicros(t.Deadline)
+	within := at >= p.From && at < p.End()
+	said := p.Changed > 0 && p.Outcome != "" // else there was only an end
+	return p.Outcome, said && (within || now < p.End() && (deadline == 0 || deadline >= min(p.From, now)))
+}
+
+// Next is the record after a request: the rules are those of pause.lua.
+func (p PauseRecord) Next(r PauseRequest, now int64) PauseRecord {
+	known, on := p.Changed > 0, now < p.End()
+	next := PauseRecord{Changed: max(now, p.Changed+1), From: p.From, Until: p.Until, Outcome: p.Outcome}
+	if !on && !(known && r.End) {
+		next.From = now
+	}
+	switch {
+	case !r.End:
+		next.Outcome, next.Reason, next.Until = r.Outcome, r.Reason, 0
+		if r.For > 0 {
+			next.Until = now + r.For.Microseconds()
+		}
+	case on || !known:
+		next.Until = max(now, next.From)
+	}
+	return next
+}
+
+// JoinPause puts a pause before a ledger, as requests, replies and notices carry them.
+func JoinPause(pause, ledger string) string {
+	switch {
+	case pause == "":
+		return ledger
+	case ledger == "":
+		return "!" + pause
+	}
+	return "!" + pause + ";" + ledger
+}
+
+// CutPause takes them apart.
+func CutPause(s string) (pause, ledger string) {
+	if !strings.HasPrefix(s, "!") {
+		return "", s
+	}
+	pause, ledger, _ = strings.Cut(s[1:], ";")
+	return pause, ledger
+}
+
+// NewerPause is the record that was changed later.
+func NewerPause(a, b string) string {
+	if a == b || ReadPause(b).Changed <= ReadPause(a).Changed {
+		return a
+	}
+	return b
+}

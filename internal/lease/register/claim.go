@@ -1,0 +1,217 @@
+package register
+
+import (
+	"slices"
+	"time"
+
+	"github.com/cronclave/cronclave/internal/lease"
+	"github.com/cronclave/cronclave/internal/lease/clock"
+)
+
+// Ruling is what the rules say of a claim. The word "slot" asks for another row than [View.Slot].
+type Ruling struct {
+	Word    string // a reply of acquire.lua, or "slot"
+	Outcome string
+	Until   int64
+	Holder  string
+	Run     Run
+}
+
+// Claim applies the rules of acquire.lua to a request that is neither late nor dead. It changes the register only where the ruling says so.
+func (g *Register) Claim(r lease.Request, owner string, v View) Ruling {
+	if run, ok := g.Runs[r.ID]; ok {
+		switch {
+		case v.Slot < 0 && !slices.Contains(v.Shut, r.ID): // it is this claim's own
+			return Ruling{Word: "held"}
+		case v.Slot != run.Slot:
+		case v.Kept == run.Token: // the same request again, whose first reply was lost
+			return Ruling{Word: lease.OutcomeGranted, Run: run}
+		case slices.Contains(v.Ballots, run.Token): // its grant has not been heard of yet
+			run.Token = v.Token
+			g.Runs[r.ID] = run
+			return Ruling{Word: lease.OutcomeGranted, Run: run}
+		case run.Trigger == "": // its lease has ended
+			delete(g.Runs, r.ID)
+		}
+	}
+	if r.Tick != nil {
+		if from := max(clock.ToMicros(r.Tick.NotBefore), clock.ToMicros(r.Tick.At)); from > v.Now {
+			if s := r.Tick.Schedule; s != g.Digest && s != g.Digest2 { // announced by this claim: at its tick it would be too late for that
+				g.mend(v.Latest)
+				g.know(s, false, v.Now)
+			}
+			return Ruling{Word: "early", Until: from}
+		}
+	}
+	g.mend(v.Latest)
+	if g.unheard(r, v) {
+		return g.held(v)
+	}
+	if r.Tick == nil {
+		return g.claimSlot(r, owner, v)
+	}
+	g.know(r.Tick.Schedule, false, v.Now)
+	if d, over := g.decided(r, v); over {
+		return d
+	}
+	if outcome, ok := lease.ReadPause(g.Paused).Stops(r.Tick, v.Now); ok {
+		return g.settle(r, v, outcome)
+	}
+	if deadline := clock.ToMicros(r.Tick.Deadline); deadline > 0 && v.Now > deadline {
+		return g.settle(r, v, r.Tick.IfLate)
+	}
+	return g.claimTick(r, owner, v)
+}
+
+// unheard opens the tick of a run again that was granted under this id and ended before its claimant had heard of it, as soon as there is a row; until
+// then it is true.
+func (g *Register) unheard(r lease.Request, v View) (waits bool) {
+	run, orphaned := g.Orphans[r.ID]
+	if held, ok := g.Runs[r.ID]; ok && held.Trigger != "" { // and no majority has its row any more
+		run, orphaned = held, true
+	}
+	if r.Abstain || r.Adopt != "" || !orphaned || run.Attempt != 1 {
+		return false
+	}
+	if v.Slot < 0 {
+		return true
+	}
+	delete(g.Orphans, r.ID)
+	delete(g.Runs, r.ID)
+	if run.Tick > 0 {
+		g.reopen(run.Tick, run.Slot, r.Previous(), r.PerTick())
+	}
+	return false
+}
+
+func (g *Register) held(v View) Ruling {
+	until, who := v.holder(g, 0)
+	return Ruling{Word: "held", Until: until, Holder: who}
+}
+
+// decided returns how a tick was decided, if it was.
+func (g *Register) decided(r lease.Request, v View) (d Ruling, over bool) {
+	tick := r.Tick.At.Unix()
+	e, known := g.Ticks[tick]
+	open := known && e.State == lease.TickReopened
+	if !(tick <= g.Low && !open || tick*1e6 <= g.Since || known && e.State == lease.TickDecided) {
+		return Ruling{}, false
+	}
+	how, mine := "", false
+	if g.Last == tick {
+		how, mine = g.How, g.By == r.ID
+	}
+	if known {
+		how = map[string]string{lease.TickDecided: e.How, lease.TickPart: lease.OutcomeGranted, lease.TickReopened: ""}[e.State]
+	}
+	if mine && how != lease.OutcomeGranted {
+		return Ruling{Word: "settled", Outcome: how}, true // again, the first reply was lost
+	}
+	until, who := v.holder(g, tick)
+	return Ruling{Word: "decided", Outcome: how, Until: until, Holder: who}, true
+}
+
+func (g *Register) settle(r lease.Request, v View, outcome string) Ruling {
+	tick, prev := r.Tick.At.Unix(), r.Previous()
+	if g.began(tick) { // it ran, though not PerTick times: that is its outcome
+		g.decide(tick, prev, lease.OutcomeGranted, r.ID, v.Now)
+		until, who := v.holder(g, tick)
+		return Ruling{Word: "decided", Outcome: lease.OutcomeGranted, Until: until, Holder: who}
+	}
+	g.decide(tick, prev, outcome, r.ID, v.Now)
+	if r.Tick.KeepOutcome {
+		g.keepSettled(tick, v.Now, outcome)
+	}
+	return Ruling{Word: "settled", Outcome: outcome}
+}
+
+// keepSettled keeps how ticks were settled until a replica has recorded it: the one that settled them may crash before it can.
+func (g *Register) keepSettled(tick, now int64, how string) {
+	g.Settled = append(g.Settled, Settled{tick, now, how})
+	g.Settled = g.Settled[max(len(g.Settled)-mostSettled, 0):]
+}
+
+// Acknowledge forgets settled ticks whose record was written.
+func (g *Register) Acknowledge(ticks []time.Time) {
+	g.Settled = slices.DeleteFunc(g.Settled, func(s Settled) bool { return slices.ContainsFunc(ticks, clock.FromMicros(s.Tick*1e6).Equal) })
+}
+
+// began reports whether an undecided tick has a grant that was not given back.
+func (g *Register) began(tick int64) bool { return len(g.Ticks[tick].Slots) > 0 }
+
+// Fits reports whether a slot may run a tick that is not decided: not one that did. back means that it ran in
+// all others, which are not known any more.
+func (g *Register) Fits(r lease.Request, slot int) bool {
+	if r.Tick == nil {
+		return true
+	}
+	e, known := g.Ticks[r.Tick.At.Unix()]
+	if !known || len(e.Slots) == 0 {
+		return true
+	}
+	return slices.Contains(e.Slots, slot) == (e.State == lease.TickReopened)
+}
+
+func (g *Register) claimTick(r lease.Request, owner string, v View) Ruling {
+	tick, prev := r.Tick.At.Unix(), r.Previous()
+	e := g.Ticks[tick]
+	used := slices.Compact(slices.Sorted(slices.Values(e.Slots)))
+	back := g.began(tick) && e.State == lease.TickReopened
+	if !back && g.began(tick) && len(used) >= r.Tick.PerTick {
+		return g.settle(r, v, "") // by a smaller number than those before said
+	}
+	if v.Slot < 0 || !g.Fits(r, v.Slot) {
+		if v.Full && !g.began(tick) && r.Tick.IfHeld != "" && !(r.Tick.KeepFirst && g.follows(prev)) {
+			return g.settle(r, v, r.Tick.IfHeld)
+		}
+		if v.Slot >= 0 {
+			return Ruling{Word: "slot"}
+		}
+	}
+	granted := g.claimSlot(r, owner, v)
+	if granted.Word != lease.OutcomeGranted {
+		return granted
+	}
+	switch {
+	case back:
+		left := slices.DeleteFunc(used, func(s int) bool { return s == v.Slot })
+		if len(left) == 0 {
+			g.decide(tick, prev, lease.OutcomeGranted, r.ID, v.Now)
+		} else {
+			g.Ticks[tick] = Entry{Prev: prev, State: lease.TickReopened, Slots: left}
+		}
+	case len(used)+1 >= r.Tick.PerTick:
+		g.decide(tick, prev, lease.OutcomeGranted, r.ID, v.Now)
+	default:
+		g.Ticks[tick] = Entry{Prev: prev, State: lease.TickPart, Slots: append(used, v.Slot)}
+		g.advance(v.Now)
+	}
+	return granted
+}
+
+// claimSlot grants the row that the claimant has, and enters the run in the account.
+func (g *Register) claimSlot(r lease.Request, owner string, v View) Ruling {
+	if v.Slot < 0 {
+		if v.Full {
+			return g.held(v)
+		}
+		return Ruling{Word: "held"}
+	}
+	run := Run{Owner: owner, Slot: v.Slot, Token: v.Token, Lease: r.Lease.Microseconds(), Attempt: 1, Trigger: r.Trigger, Memo: r.Memo}
+	if r.Tick != nil {
+		run.Tick = r.Tick.At.Unix()
+	}
+	if r.Adopt != "" { // the orphan's tick, one attempt on; the ledger is not asked
+		found, ok := g.Orphans[r.Adopt]
+		if !ok {
+			return Ruling{Word: "decided", Outcome: "adopted"}
+		}
+		run.Attempt, run.Tick, run.Adopted = found.Attempt+1, found.Tick, &Adopted{r.Adopt, found}
+		if run.Memo == "" {
+			run.Memo = found.Memo
+		}
+		delete(g.Orphans, r.Adopt)
+	}
+	g.Runs[r.ID] = run
+	return Ruling{Word: lease.OutcomeGranted, Run: run}
+}

@@ -1,0 +1,282 @@
+// Package register has the rules of a lock in Go: the tick that may be granted, the recovery of runs whose holder died, the meaning of a pause and of a
+// stop request. A quorum decides with them, and tests compare them with the scripts that decide on a single server. They are pure: no clock, no I/O, no
+// randomness.
+package register
+
+import (
+	"cmp"
+	"encoding/json"
+	"fmt"
+	"maps"
+	"math"
+	"slices"
+
+	"github.com/cronclave/cronclave/internal/lease"
+)
+
+// Register holds the final decisions about a lock: its ledger of ticks, the schedules that it knows, and its runs. A quorum accepts it as a whole by a
+// majority of its nodes: see docs/decisions/017-quorum-register.md. The rules are those of acquire.lua, release.lua and inspect.lua, and have their
+// names. Instants are microseconds, ticks seconds since 1970.
+type Register struct {
+	Low     int64           `json:"low,omitempty"` // every tick up to it is decided
+	Ticks   map[int64]Entry `json:"ticks,omitempty"`
+	Runs    map[string]Run  `json:"runs,omitempty"`    // by lease id: granted, and not ended
+	Orphans map[string]Run  `json:"orphans,omitempty"` // by lease id: dead, and their outcome is not recorded
+	Digest  string          `json:"digest,omitempty"`
+	Since   int64           `json:"since,omitempty"`
+	Digest2 string          `json:"digest2,omitempty"`
+	Since2  int64           `json:"since2,omitempty"`
+	Last    int64           `json:"last,omitempty"` // the tick decided last, how, and by which lease id
+	How     string          `json:"how,omitempty"`
+	By      string          `json:"by,omitempty"`
+	Paused  string          `json:"paused,omitempty"` // as in pause.lua
+
+	Outcomes  map[int64]int64     `json:"outcomes,omitempty"`  // tick -> since when it and all before have ended; 0: not yet; spoiled: not well
+	Followers map[string]Follower `json:"followers,omitempty"` // by name
+	Settled   []Settled           `json:"settled,omitempty"`   // without a run, and not yet acknowledged: see [lease.Tick.KeepOutcome]
+}
+
+// Settled is how a tick was settled, and when.
+type Settled struct {
+	Tick int64  `json:"tick"`
+	At   int64  `json:"at"`
+	How  string `json:"how"` // as [lease.NewSettlement] has it
+}
+
+const mostSettled = 100 // the newest
+
+// Entry is a tick that is decided, or given back, out of turn.
+type Entry struct {
+	Prev  int64  `json:"prev"`
+	State string `json:"state"`           // as in state.lua
+	Slots []int  `json:"slots,omitempty"` // of lease.TickPart and lease.TickReopened
+	How   string `json:"how,omitempty"`   // of lease.TickDecided
+}
+
+// Run is a lease that is accounted for: its holder is alive, or it is an orphan.
+type Run struct {
+	Owner   string   `json:"owner"`
+	Slot    int      `json:"slot"`
+	Token   int64    `json:"token"`
+	Lease   int64    `json:"lease"`
+	Tick    int64    `json:"tick,omitempty"`
+	Attempt int      `json:"attempt"`
+	Trigger string   `json:"trigger,omitempty"`
+	Memo    string   `json:"memo,omitempty"`
+	Adopted *Adopted `json:"heir,omitempty"` // the orphan that it carries on, in case that its grant is undone
+
+	EndedWell  bool   `json:"ended_well,omitempty"`  // its work had succeeded when it was last heard of
+	Stopped    string `json:"stopped,omitempty"`     // why its holder is to stop
+	StoppedFor int64  `json:"stopped_for,omitempty"` // and the tick that it is to make room for, if any
+}
+
+// Adopted is an orphan that another run carries on.
+type Adopted struct {
+	ID  string `json:"id"`
+	Run Run    `json:"run"`
+}
+
+// Read is the register that the nodes keep as value; "" is a new one. The error is [lease.ErrCorrupt] where no client has written it.
+func Read(value string) (*Register, error) {
+	g := &Register{}
+	if value != "" {
+		if err := json.Unmarshal([]byte(value), g); err != nil {
+			return nil, fmt.Errorf("%w: %w", lease.ErrUnknown, lease.Refused(fmt.Errorf("read the register: %w: %w", lease.ErrCorrupt, err)))
+		}
+		if fault := g.fault(); fault != "" {
+			return nil, fmt.Errorf("%w: %w", lease.ErrUnknown, lease.Refused(fmt.Errorf("read the register: %w: %s", lease.ErrCorrupt, fault)))
+		}
+	}
+	if g.Ticks == nil {
+		g.Ticks = map[int64]Entry{}
+	}
+	if g.Runs == nil {
+		g.Runs = map[string]Run{}
+	}
+	if g.Orphans == nil {
+		g.Orphans = map[string]Run{}
+	}
+	return g, nil
+}
+
+// Value is the register as the nodes keep it.
+func (g *Register) Value() string {
+	text, _ := json.Marshal(g) // of maps, numbers and strings: no error
+	return string(text)
+}
+
+const (
+	dayTicks    = 86400
+	mostEntries = 1000 // every claim reads them
+)
+
+func minuteAfter(now int64) int64 {
+	return min(now, math.MaxInt64-lease.MinuteMicros) + lease.MinuteMicros
+}
+
+// mend takes back values that are ahead of the servers' clock by more than a minute: a glitch of it, corrected since.
+func (g *Register) mend(now int64) {
+	bound := minuteAfter(now)
+	if g.Low*1e6 > bound {
+		g.Low = now / 1e6
+	}
+	if g.Since > bound {
+		g.Since = now
+	}
+	if g.Since2 > bound {
+		g.Since2 = now
+	}
+}
+
+// know takes a schedule in. One that is new begins now: an edited schedule never fires in retrospect. Two are known at a time, so that a
+// roll-out in which replicas disagree loses no tick of either. announced: said by a replica that starts.
+func (g *Register) know(schedule string, announced bool, now int64) {
+	switch {
+	case schedule == g.Digest:
+	case schedule == g.Digest2 && !announced:
+		g.Since = g.Since2
+	default:
+		g.Digest2, g.Since2, g.Digest, g.Since = g.Digest, g.Since, schedule, now
+	}
+}
+
+// follows reports whether the tick before one is decided.
+func (g *Register) follows(prev int64) bool { return prev <= g.Low || prev*1e6 <= g.Since }
+
+// decide settles a tick for good.
+func (g *Register) decide(tick, prev int64, how, by string, now int64) {
+	switch {
+	case tick > g.Low && g.follows(prev):
+		g.Low = tick
+	case tick > g.Low:
+		g.Ticks[tick] = Entry{Prev: prev, State: lease.TickDecided, How: how}
+	}
+	if tick <= g.Low {
+		delete(g.Ticks, tick)
+	}
+	g.advance(now)
+	g.Last, g.How, g.By = tick, how, by
+}
+
+// advance drops the decided ticks that follow low without a gap, and bounds the rest.
+func (g *Register) advance(now int64) {
+	for moved := true; moved; {
+		moved = false
+		for tick, e := range g.Ticks {
+			if e.State == lease.TickDecided && tick > g.Low && g.follows(e.Prev) {
+				g.Low, moved = tick, true
+			}
+			if e.State != lease.TickReopened && tick <= g.Low {
+				delete(g.Ticks, tick)
+			}
+		}
+	}
+	for tick, e := range g.Ticks {
+		if e.State == lease.TickReopened && tick < now/1e6-dayTicks { // and never asked for again
+			delete(g.Ticks, tick)
+		}
+	}
+	ticks := slices.Sorted(maps.Keys(g.Ticks))
+	for _, tick := range ticks[:max(len(ticks)-mostEntries, 0)] { // behind a gap that stays open
+		if g.Ticks[tick].State != lease.TickReopened {
+			g.Low = max(g.Low, tick)
+		}
+		delete(g.Ticks, tick)
+	}
+}
+
+// reopen makes the tick of a run that never started open again. Of a fan-out that was decided, only its slot is.
+func (g *Register) reopen(tick int64, slot int, prev int64, perTick int) {
+	e, known := g.Ticks[tick]
+	again := Entry{Prev: prev, State: lease.TickReopened}
+	if known {
+		again.Prev = e.Prev
+	}
+	switch {
+	case known && e.State == lease.TickPart:
+		again.Slots = slices.DeleteFunc(slices.Clone(e.Slots), func(s int) bool { return s == slot })
+		if len(again.Slots) > 0 {
+			again.State = lease.TickPart
+		}
+	case perTick > 1:
+		again.Slots = []int{slot}
+		if known && e.State == lease.TickReopened {
+			again.Slots = append(slices.Clone(e.Slots), slot)
+		}
+	}
+	g.Ticks[tick] = again
+}
+
+// End takes a run out of the register. With undo it never began: its tick is open again.
+func (g *Register) End(id string, undo bool, prev int64, perTick int) (changed bool) {
+	run, held := g.Runs[id]
+	if !held {
+		var orphaned bool
+		if run, orphaned = g.Orphans[id]; !orphaned {
+			return false
+		}
+	}
+	switch {
+	case undo && held && run.Adopted != nil: // the orphan waits for another recovery; the first reason to stop counts
+		of := run.Adopted.Run
+		of.Stopped = cmp.Or(of.Stopped, run.Stopped)
+		g.Orphans[run.Adopted.ID] = of
+	case undo && run.Attempt > 1:
+		return false // the lease of a recovery that ended: its orphan has the tick
+	case undo && run.Tick > 0:
+		g.reopen(run.Tick, run.Slot, prev, perTick)
+	}
+	delete(g.Runs, id)
+	delete(g.Orphans, id)
+	return true
+}
+
+// HandOver makes an orphan of a run, unless it is one already. attempt is the last one that has begun.
+func (g *Register) HandOver(id string, attempt int) {
+	run, held := g.Runs[id]
+	delete(g.Runs, id)
+	if !held || run.Trigger == "" {
+		return
+	}
+	run.Adopted, run.Attempt = nil, attempt
+	g.Orphans[id] = run
+}
+
+// Bury ends the runs of dead holders, whose rows a majority has shut up to a token. Those with a trigger become orphans.
+func (g *Register) Bury(dead []string, upTo int64) {
+	for _, id := range dead {
+		run, ok := g.Runs[id]
+		if !ok || run.Token > upTo {
+			continue
+		}
+		delete(g.Runs, id)
+		if run.Trigger != "" {
+			run.Adopted = nil
+			g.Orphans[id] = run
+			if !run.EndedWell {
+				g.spoil(run.Tick)
+			}
+		}
+	}
+}
+
+// Inspect announces a schedule, and settles ticks that are past every deadline; how is the record that is kept of that, "" for none. before is
+// the tick up to which all were decided until then.
+func (g *Register) Inspect(schedule string, through, deadline int64, how string, now, latest int64) (before int64) {
+	g.mend(latest)
+	if schedule != "" {
+		g.know(schedule, true, now)
+	}
+	before = max(g.Low, g.Since/1e6)
+	if through > before && now > deadline {
+		g.Low = through
+		maps.DeleteFunc(g.Ticks, func(tick int64, e Entry) bool {
+			return tick <= through && (e.State != lease.TickReopened || tick > before)
+		})
+		g.advance(now)
+		if how != "" {
+			g.keepSettled(through, now, fmt.Sprintf("%d\n%s", before, how))
+		}
+	}
+	return before
+}

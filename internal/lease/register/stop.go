@@ -1,0 +1,78 @@
+package register
+
+import (
+	"slices"
+
+	"github.com/cronclave/cronclave/internal/lease"
+	"github.com/cronclave/cronclave/internal/lease/clock"
+)
+
+// Choice is the row whose holder is to stop, and why.
+type Choice struct {
+	Row    lease.Row
+	Reason string
+	Found  bool
+}
+
+// Stop chooses among the rows that are held, as stop.lua does, and enters that in the register. (A lease that is not accounted for
+// has the mark on its rows alone; it leaves no orphan.)
+func (g *Register) Stop(r lease.StopRequest, rows []lease.Row, v View) Choice {
+	if r.ID != "" {
+		i := slices.IndexFunc(rows, func(row lease.Row) bool { return row.ID == r.ID })
+		if i < 0 {
+			return Choice{}
+		}
+		return g.toStop(rows[i], r.Reason, g.Runs[r.ID].StoppedFor)
+	}
+	tick := r.Tick.Unix()
+	if g.isDecided(tick) || len(rows) < r.Slots {
+		return Choice{}
+	}
+	var oldest, leaving *lease.Row
+	for i := range rows {
+		row, run := &rows[i], g.Runs[rows[i].ID]
+		switch {
+		case run.Stopped != "" && run.StoppedFor == tick:
+			return Choice{*row, run.Stopped, true}
+		case run.Stopped != "" && g.isDecided(run.StoppedFor): // it does not make room yet
+			if leaving == nil {
+				leaving = row
+			}
+		case run.Stopped == "" && run.began(row.Token, tick, r, v) && (oldest == nil || row.Token < oldest.Token):
+			oldest = row
+		}
+	}
+	switch {
+	case leaving != nil:
+		return g.toStop(*leaving, r.Reason, tick)
+	case oldest != nil:
+		return g.toStop(*oldest, r.Reason, tick)
+	}
+	return Choice{}
+}
+
+// toStop enters why a run is to stop, and for which tick. The first reason is the one.
+func (g *Register) toStop(row lease.Row, reason string, tick int64) Choice {
+	run, accounted := g.Runs[row.ID]
+	if !accounted {
+		return Choice{row, reason, true}
+	}
+	if run.Stopped == "" {
+		run.Stopped = reason
+	}
+	run.StoppedFor = tick
+	g.Runs[row.ID] = run
+	return Choice{row, run.Stopped, true}
+}
+
+// isDecided reports whether a tick needs no room any more.
+func (g *Register) isDecided(tick int64) bool {
+	e, known := g.Ticks[tick]
+	return known && e.State == lease.TickDecided || tick <= g.Low && !(known && e.State == lease.TickReopened)
+}
+
+// began reports whether a run had begun before a tick was due. Its token shows when: a token that is ahead of
+// the clocks was given by a wrong one, and shows nothing. A run that carries on another's began with that.
+func (run Run) began(token lease.Token, tick int64, r lease.StopRequest, v View) bool {
+	return run.Tick < tick && (int64(token) < clock.ToMicros(r.From) || int64(token) > minuteAfter(v.Latest) || run.Adopted != nil)
+}

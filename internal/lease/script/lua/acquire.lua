@@ -1,0 +1,217 @@
+-- acquire.lua: one atomic step that grants a row of the lock, or says why not.
+--
+-- ARGV   9 owner         of the lease, for people
+--       10 slots         rows of the lock
+--       11 lease         its length
+--       12 trigger       why the run starts; "": it is not accounted for
+--       13 memo          kept with the run
+--       14 abstain       '1': decide, but never grant
+--       15 orphan        a lease id whose run this one carries on, or ''
+--       16 strict        '1': another limit than the stored one is refused
+--       17 tick          or ''; from here on left out where the request has neither tick, channel nor delay
+--       18 previous      the tick before by the schedule
+--       19 not_before    instant
+--       20 deadline      instant; 0: none
+--       21 per_tick      grants of the tick
+--       22 schedule      digest
+--       23 if_held       outcome if all rows are held; '': the tick stays open
+--       24 if_late       outcome past the deadline
+--       25 channel       where a grant is published; '': the request does not wait. From here on left out where there is nothing to say
+--       26 patience      how long a waiter keeps its place without asking again
+--       27 delay         how long the slot stays shut after an expiry
+--       28 keep_first    '1': if_held is for ticks behind an undecided one; the first stays open. From here on left out where there is nothing to say
+--       29 keep_outcome  '1': if the request settles its tick, that is kept until a replica has recorded it
+-- Reply after the common part:
+--       granted, slot, token, expiry, tick, attempt | late | dead | early, instant | closed, until
+--       settled, outcome (by this request)          | decided, how, until, holder  | held, until, holder
+--       queued, until, holder, how many are ahead   | limit, stored number
+--
+-- Why it is atomic: a lock without the ledger runs a short job twice when a replica's clock is late, and a
+-- ledger without the lock does not know which replica runs. The order of the checks is part of the
+-- protocol.
+
+if is_late() then return reply('late') end
+if redis.call('EXISTS', TOMBSTONE) == 1 then return reply('dead') end
+
+local ASKS_AGAIN = 10000000 -- more than the pauses of any client that does
+local owner, slots, lease = ARGV[9], num(ARGV[10]), num(ARGV[11])
+local tick, previous, per_tick = tonumber(ARGV[17]), num(ARGV[18]), num(ARGV[21])
+local channel, patience = ARGV[25] or '', num(ARGV[26])
+local waits = QUEUE and channel ~= ''
+
+local mine = slot_of_id and row_at(slot_of_id)
+local expiry = mine and number(LOCK, 'e' .. slot_of_id, redis.call('HGET', LOCK, 'e' .. slot_of_id), EXACT) or 0
+if expiry > now + longest + MINUTE then -- from before the clock was set back: see holds()
+  expiry = now + longest
+  set('e' .. slot_of_id, int(expiry))
+end
+if expiry > now then -- the same request again, whose first reply was lost: the same grant
+  if sync then -- or replicas had not acknowledged it: it stays until they have, however seldom it is asked for
+    expiry = math.max(expiry, now + math.max(lease, ASKS_AGAIN))
+    set('e' .. slot_of_id, int(expiry))
+    touch()
+  elseif waits then -- it was granted by another's script: now it is confirmed
+    expiry = math.max(expiry, now + lease)
+    mine.attempt = int(math.max(num(mine.attempt), 1))
+    place(tonumber(slot_of_id), mine, expiry)
+    touch()
+  end
+  return reply('granted', tonumber(slot_of_id), tonumber(mine.token), expiry, num(mine.tick), num(mine.attempt))
+end
+local not_before = math.max(num(ARGV[19]), (tick or 0) * 1000000)
+if not_before > now then
+  if tick and ARGV[22] ~= digest and ARGV[22] ~= digest2 then -- announced by this claim: at its tick it would be too late for that
+    remember()
+    mend()
+    know(ARGV[22], false)
+  end
+  return reply('early', not_before)
+end
+
+remember()
+mend()
+local held = holds()
+local any = ARGV[16] == '1' and '' or '~'
+local function other_limit() return any == '' and limit > 0 and limit ~= slots end
+if other_limit() then return reply('limit', limit) end
+if closed > now then
+  if waits then line_up(owner, lease, slots, any, channel, patience, num(ARGV[27])) end
+  return reply('closed', closed)
+end
+local crowd = QUEUE and serve(held, id)
+if other_limit() then return reply('limit', limit) end -- of those that have been served just now
+
+-- The holder of a row of this tick, or of any row: the one whose lease ends first. A slot that is shut has
+-- no owner.
+local function holder(of)
+  local till, owner = 0, ''
+  for i = 1, #held, 2 do
+    if till == 0 or held[i + 1] < till then
+      local row = row_at(held[i])
+      if not of or row and row.tick == int(of) then till, owner = held[i + 1], row and row.owner or '' end
+    end
+  end
+  return till, owner
+end
+
+-- Granted under this id, and ended before its claimant had heard of it: the run never began, so its tick is open
+-- again, as soon as there is a row. Until then it stays an orphan, which a replica records if no request comes
+-- any more.
+local unheard = ARGV[14] ~= '1' and ARGV[15] == '' and redis.call('HGET', ORPHANS, id)
+if unheard then
+  local row, slot = unpack_orphan(unheard, ORPHANS, id)
+  if num(row.attempt) == 1 then
+    if #held / 2 >= slots then return reply('held', holder()) end
+    redis.call('HDEL', ORPHANS, id)
+    if tonumber(row.tick) then reopen(tonumber(row.tick), slot, previous, per_tick) end
+    touch()
+  end
+end
+
+local entry
+local function decide(how) -- the tick is decided for good
+  if tick > low and (previous <= low or previous * 1000000 <= since) then low = tick
+  elseif tick > low then keep(tick, {prev = previous, state = 'done', how = how}) end
+  if tick <= low then erase(tick) end
+  advance()
+  set('last', int(tick) .. ' ' .. how)
+  set('by', id)
+  touch()
+end
+-- How the pause settles the tick: one of paused time, whenever it is asked for; and any that is asked for in it, unless it was too late before.
+local function stopped(deadline)
+  local from, till, outcome = string.match(paused, '^%d+,(%d+),(%d+),([^,]+)') -- without an outcome there was only an end
+  if not from then return end
+  from, till = tonumber(from), till == '0' and math.huge or tonumber(till)
+  local within = tick * 1000000 >= from and tick * 1000000 < till
+  if within or now < till and (deadline == 0 or deadline >= math.min(from, now)) then return outcome end
+end
+local function began() return entry and entry.how ~= '' end -- it has a grant that was not given back
+local function settle(outcome)
+  if began() then -- it ran, though not per_tick times: that is its outcome
+    decide('granted')
+    return reply('decided', 'granted', holder(tick))
+  end
+  decide(outcome)
+  if ARGV[29] == '1' then keep_settled(tick, outcome) end
+  return reply('settled', outcome)
+end
+
+if tick then
+  know(ARGV[22], false)
+  entry = ledger[tick]
+  local open = entry and entry.state == 'open'
+  local over = (tick <= low and not open) or tick * 1000000 <= since or (entry and entry.state == 'done')
+  if over then
+    local newest, how = string.match(last, '^(%d+) (.*)$')
+    if tonumber(newest) ~= tick then how, by = '', nil end
+    if entry then how = ({done = entry.how, part = 'granted', open = ''})[entry.state] end
+    if by == id and how ~= 'granted' then return reply('settled', how) end -- again, the first reply was lost
+    return reply('decided', how, holder(tick))
+  end
+  local deadline = num(ARGV[20])
+  local outcome = paused ~= '' and stopped(deadline)
+  if outcome then return settle(outcome) end
+  if deadline > 0 and now > deadline then return settle(ARGV[24]) end
+end
+
+local fits = {} -- slot -> false: this tick used it; true: this tick may have it, and no other
+local grants, back = 0, began() and entry.state == 'open'
+if began() then
+  for s in string.gmatch(entry.how, '%d+') do
+    grants = grants + (fits[tonumber(s)] == nil and 1 or 0)
+    fits[tonumber(s)] = back
+  end
+  if not back and grants >= per_tick then return settle('') end -- by a smaller number than those before said
+end
+local slot = not crowd and free_slot(held, slots, fits, back)
+if not slot then
+  if waits then
+    local ahead = line_up(owner, lease, slots, any, channel, patience, num(ARGV[27]))
+    local till, whose = holder()
+    return reply('queued', till, whose, ahead)
+  end
+  local keeps = ARGV[28] == '1' and (previous <= low or previous * 1000000 <= since)
+  if tick and not crowd and not began() and ARGV[23] ~= '' and not keeps then return settle(ARGV[23]) end
+  return reply('held', holder())
+end
+if ARGV[14] == '1' then return reply('held', 0, '') end
+if waits then leave_line(id) end
+
+local attempt, of_tick, memo = 1, ARGV[17] or '', ARGV[13]
+if ARGV[15] ~= '' then -- an adoption: the orphan's tick, one attempt on; the ledger is not asked
+  local found = redis.call('HGET', ORPHANS, ARGV[15])
+  if not found then return reply('decided', 'adopted', 0, '') end
+  local row = unpack_orphan(found, ORPHANS, ARGV[15])
+  attempt, of_tick = num(row.attempt) + 1, row.tick
+  if memo == '' then memo = row.memo end
+  redis.call('HDEL', ORPHANS, ARGV[15])
+  set('a' .. id, ARGV[15] .. '\n' .. found) -- in case that it is given back
+end
+
+floor, longest = math.max(floor + 1, now), math.max(longest, lease)
+place(slot, {id = id, owner = owner, lease = int(lease), token = int(floor), tick = of_tick,
+  attempt = int(attempt), trigger = ARGV[12], memo = memo}, now + lease)
+set('floor', int(floor))
+set('longest', int(longest))
+limit = slots
+set('limit', int(slots))
+set_delay(num(ARGV[27]))
+if tick and back then
+  fits[slot] = nil
+  local left = {}
+  for s in pairs(fits) do left[#left + 1] = s end
+  if #left == 0 then decide('granted')
+  else keep(tick, {prev = previous, state = 'open', how = table.concat(left, ',')}) end
+elseif tick and grants + 1 >= per_tick then decide('granted')
+elseif tick then
+  keep(tick, {prev = previous, state = 'part', how = (began() and entry.how .. ',' or '') .. slot})
+  advance()
+end
+touch()
+local token = floor
+if QUEUE then -- there may be more free rows
+  held[#held + 1], held[#held + 2] = slot, now + lease
+  serve(held)
+end
+return reply('granted', slot, token, now + lease, num(of_tick), attempt)

@@ -1,0 +1,64 @@
+-- acquire_set.lua: one atomic step that grants a row of each of several locks, or of none. acquire and release are the scripts of those
+-- names, each with the keys and arguments that it has for one lock: the rules are theirs.
+--
+-- KEYS  those of each lock, one lock after the other
+-- ARGV   1 lease id of the first lock  2 not-after  3 how many locks  4 how many arguments acquire has; then those of acquire for each lock,
+--        then those of release
+-- Reply: granted, 0, the reply of acquire for each lock
+--        late, 0, the reply of acquire for the first lock
+--        refused, by which lock (from 1), its reply of acquire, the reply of release for each lock
+--
+-- A refused set is dead as a whole: no lease id of it is ever granted again, so that neither a request that
+-- arrives twice nor one that asks again for a set that had been granted leaves some of the rows held.
+
+local locks, acquires, FIRST = tonumber(ARGV[3]), tonumber(ARGV[4]), 5
+local LATER = '9007199254740991' -- the set is late, or it is not: not some of it
+local keys_each, releases = #KEYS / locks, (#ARGV - FIRST + 1) / locks - acquires
+
+local function part(list, from, n)
+  local out = {}
+  for i = 1, n do out[i] = list[from + i - 1] end
+  return out
+end
+
+local keys, args, undoing = {}, {}, {}
+for i = 1, locks do
+  keys[i] = part(KEYS, (i - 1) * keys_each + 1, keys_each)
+  args[i] = part(ARGV, (i - 1) * acquires + FIRST, acquires)
+  undoing[i] = part(ARGV, locks * acquires + (i - 1) * releases + FIRST, releases)
+end
+
+-- A call fails where the keys of a lock hold something else: the other rows are given up all the same.
+local function undo(replies)
+  for i = 1, locks do
+    local done, got = pcall(release, keys[i], undoing[i])
+    replies[#replies + 1] = done and got or {}
+  end
+  return replies
+end
+
+-- A set that was granted is granted again, as a whole. The rest of a set that was refused, or lost or released
+-- in part, is dead; its rows are its holder's, since this may be a request that arrives twice.
+local held = 0
+for i = 1, locks do
+  if redis.call('EXISTS', keys[i][4]) == 1 then held = -locks end
+  if redis.pcall('HEXISTS', keys[i][1], 'i' .. args[i][1]) == 1 then held = held + 1 end
+end
+if held < 0 or held > 0 and held < locks then
+  local clock = redis.call('TIME')
+  return {'refused', 1, {'dead', clock[1] * 1000000 + clock[2], 0, 0, 0, '', 0}}
+end
+
+local granted = {'granted', 0}
+for i = 1, locks do
+  if i > 1 then args[i][2] = LATER end
+  local done, got = pcall(acquire, keys[i], args[i])
+  if not done then
+    undo({})
+    error(got)
+  end
+  if got[1] == 'late' then return {'late', 0, got} end -- whose client learns the time from it
+  if got[1] ~= 'granted' then return undo({'refused', i, got}) end
+  granted[#granted + 1] = got
+end
+return granted

@@ -1,0 +1,103 @@
+-- chain.lua: which ticks of a lock have ended well, for the locks whose ticks follow them. Put between state.lua
+-- and the scripts that release and look. An outcome stays until all followers have used it.
+--
+-- LOCK  outcomes: "tick due;...", due being since when that tick and all before it have ended, 0 while they have not, or "no" where a run of
+--       the tick did not end well, which is forgotten when it is due;  followers: "name used seen;...", used being the tick up to which a
+--       follower needs no outcome any more, seen about when it was last named
+
+-- tick -> due; false for "no"
+local function read_outcomes()
+  local well = {}
+  for tick, due in string.gmatch(list(LOCK, 'outcomes', redis.call('HGET', LOCK, 'outcomes') or '', '%d+ %w+;'), '(%d+) (%w+);') do
+    well[number(LOCK, 'outcomes', tick, TICK)] = due ~= 'no' and number(LOCK, 'outcomes', due, EXACT)
+  end
+  return well
+end
+
+-- Those up to cut are used. At most as many are kept as the ledger has entries.
+local function write_outcomes(well, cut)
+  local ticks, out = {}, {}
+  for tick in pairs(well) do
+    if tick > cut then ticks[#ticks + 1] = tick end
+  end
+  table.sort(ticks)
+  for i = math.max(1, #ticks - MOST + 1), #ticks do
+    local due = well[ticks[i]]
+    out[#out + 1] = int(ticks[i]) .. ' ' .. (due and int(due) or 'no') .. ';'
+  end
+  set('outcomes', table.concat(out))
+end
+
+-- Every tick up to this one is decided, and no run of one goes on, or waits for a replica to carry it on. While
+-- the lock is closed, it is not known which runs go on. A tick that was given back so long ago is not asked for
+-- any more.
+local function ended_through()
+  if closed > now then return 0 end
+  local through = low
+  local function before(tick)
+    if tick and tick <= through then through = tick - 1 end
+  end
+  for tick, e in pairs(ledger) do
+    if e.state == 'open' and tick * 1000000 > now - HOUR then before(tick) end
+  end
+  for slot = 0, used - 1 do
+    local row = row_at(slot)
+    if row then before(tonumber(row.tick)) end
+  end
+  if redis.call('HLEN', ORPHANS) > MOST_ORPHANS then return 0 end -- not known before they are fewer
+  for _, orphan in ipairs(redis.call('HVALS', ORPHANS)) do
+    before(tonumber(unpack_orphan(orphan, ORPHANS, 'a run').tick))
+  end
+  return through
+end
+
+-- Ticks that have ended become due.
+local function come_due(well)
+  local through = ended_through()
+  for tick, due in pairs(well) do
+    if tick <= through then
+      if due == 0 then well[tick] = now
+      elseif not due then well[tick] = nil end
+    end
+  end
+  return through
+end
+
+-- The outcome of a tick is that of its last run; if it has several, the worst of theirs.
+local function conclude(tick, ended_well, per_tick)
+  local well = read_outcomes()
+  if not ended_well then well[tick] = false
+  elseif per_tick <= 1 or well[tick] ~= false then well[tick] = 0 end
+  come_due(well)
+  write_outcomes(well, 0)
+end
+
+-- A follower reports the outcomes that it has used. The lock returns the tick up to which all have ended, and
+-- those of them, as far as a follower may need them, that have ended well: {tick, due, ...}.
+local function follow(name, its_used)
+  local followers, cut, known = {}, nil, false
+  local function add(who, upto, seen)
+    followers[#followers + 1] = who .. ' ' .. int(upto) .. ' ' .. int(seen) .. ';'
+    cut = math.min(cut or upto, upto)
+  end
+  local were = list(LOCK, 'followers', redis.call('HGET', LOCK, 'followers') or '', '[^ ;]+ %d+ %d+;')
+  for who, upto, seen in string.gmatch(were, '([^ ;]+) (%d+) (%d+);') do
+    upto, seen = number(LOCK, 'followers', upto, TICK), math.min(number(LOCK, 'followers', seen, EXACT), now)
+    if who == name then
+      known = true
+      if its_used > 0 then upto = its_used end
+      if seen < now - HOUR then seen = now end
+    end
+    if seen > now - DAY then add(who, upto, seen) end
+  end
+  if not known then add(name, its_used, now) end
+  set('followers', table.concat(followers))
+
+  local well, ended = read_outcomes(), {}
+  local through = come_due(well)
+  write_outcomes(well, cut)
+  for tick, due in pairs(well) do
+    if due and due > 0 and tick > cut then ended[#ended + 1], ended[#ended + 2] = tick, due end
+  end
+  return through, ended
+end

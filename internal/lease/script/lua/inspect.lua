@@ -1,0 +1,62 @@
+-- inspect.lua: returns the state of the lock. Rows whose lease has ended become orphans first; a replica
+-- that starts announces its schedule, and ticks that are past every deadline can be settled together.
+--
+-- ARGV   9 schedule         digest to announce, or ''
+--       10 settle_through   settle every tick up to this one, or ''
+--       11 settle_deadline  instant: not before
+--       12 follower         that asks, or ''; from here on left out where there is nothing to say
+--       13 used             the tick up to which the follower needs no outcome any more; 0: not known
+--       14 recorded         settled ticks whose record was written, "tick;..."; from here on left out where there is nothing to say
+--       15 settlement       "outcome\nschedule" of the ticks that it settles, which is kept then, or ''
+-- Reply after the common part: state, since, closed, limit, low before,
+--        {slot, expiry, row, ...}, {lease id, "slot\nrow", ...}, and to a follower: ended through, {tick that ended well, due, ...}; to others 0, {};
+--        {settled tick, when, outcome, ...} that no replica has recorded yet
+--
+-- Why it is atomic: the deadline is compared with the server's clock in the step that moves the ledger.
+
+if is_late() then return reply('late') end
+remember()
+mend()
+local held = holds()
+if ARGV[9] ~= '' then know(ARGV[9], true) end
+
+local before = math.max(low, math.floor(since / 1000000))
+local through = tonumber(ARGV[10])
+if through and through > before and now > num(ARGV[11]) then
+  low = through
+  for tick, e in pairs(ledger) do -- one that was decided before, and given back, is still asked for by itself
+    if tick <= low and (e.state ~= 'open' or tick > before) then erase(tick) end
+  end
+  advance()
+  touch()
+  if (ARGV[15] or '') ~= '' then keep_settled(through, int(before) .. '\n' .. ARGV[15]) end
+end
+
+local rows = {}
+for i = 1, #held, 2 do
+  local row, s = row_at(held[i])
+  if row then
+    rows[#rows + 1], rows[#rows + 2], rows[#rows + 3] = tonumber(held[i]), held[i + 1], s
+  end
+end
+local settled, untold, told, was = {}, {}, {}, settled_list()
+for tick in string.gmatch(ARGV[14] or '', '%d+') do told[tick] = true end
+for tick, at, how in string.gmatch(was, '(%d+) (%d+) ([^;]*);') do
+  if not told[tick] then
+    untold[#untold + 1] = tick .. ' ' .. at .. ' ' .. how .. ';'
+    settled[#settled + 1], settled[#settled + 2] = number(LOCK, 'settled', tick, TICK), number(LOCK, 'settled', at, EXACT)
+    settled[#settled + 1] = how
+  end
+end
+untold = table.concat(untold)
+if untold ~= was then set('settled', untold) end
+
+local ended_up_to, ended = 0, {}
+if (ARGV[12] or '') ~= '' then ended_up_to, ended = follow(ARGV[12], num(ARGV[13])) end
+
+-- Of more orphans than a script should return, those are told that come first: when they are recorded, others do.
+local orphans = {}
+if redis.call('HLEN', ORPHANS) > MOST_ORPHANS then orphans = redis.call('HSCAN', ORPHANS, 0, 'COUNT', MOST_ORPHANS)[2]
+else orphans = redis.call('HGETALL', ORPHANS) end
+for i = 1, #orphans, 2 do unpack_orphan(orphans[i + 1], ORPHANS, orphans[i]) end
+return reply('state', since, closed, limit, before, rows, orphans, ended_up_to, ended, settled)

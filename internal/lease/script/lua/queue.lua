@@ -1,0 +1,89 @@
+-- queue.lua: the waiters for a row, first come, first served. Put between state.lua and the scripts that grant
+-- and release.
+--
+-- KEYS  5 queue     sorted set: the lease ids that wait, in the order in which they came
+--       6 patience  sorted set: the same, by until when each has said that it waits
+--       Permanent locks have none of them, and no waiters.
+-- LOCK  came: how many have lined up so far;  w<id>: "owner\nlease\nslots\ndelay\nchannel" of one that waits; behind
+--       the slots is a "~" if another limit than the stored one is accepted
+--
+-- A grant that another's script writes is unconfirmed: its row ends after CONFIRM, unless the holder, which gets
+-- a message through its channel, renews it or asks again.
+
+local QUEUE, PATIENCE = KEYS[5], KEYS[6]
+local CONFIRM = 1000000
+local AT_ONCE = 100 -- grants of one script: HSET has to take them all, and others want to be served, too
+
+-- The lowest slot that is not held. fits: slot -> may this request have it (nil: only if others may, too).
+local function free_slot(held, slots, fits, only)
+  if #held / 2 >= slots then return nil end
+  local taken = {}
+  for i = 1, #held, 2 do taken[tonumber(held[i])] = true end
+  for s = 0, slots - 1 do
+    if not taken[s] and (fits[s] or fits[s] == nil and not only) then return s end
+  end
+end
+
+local line_up, leave_line, serve
+if QUEUE then
+  function leave_line(waiter)
+    if redis.call('ZREM', QUEUE, waiter) == 0 then return end
+    redis.call('ZREM', PATIENCE, waiter)
+    redis.call('HDEL', LOCK, 'w' .. waiter)
+  end
+
+  -- How many are ahead.
+  function line_up(owner, lease, slots, any, channel, patience, its_delay)
+    if not redis.call('ZSCORE', QUEUE, id) then
+      number(LOCK, 'came', redis.call('HGET', LOCK, 'came'), EXACT)
+      redis.call('ZADD', QUEUE, redis.call('HINCRBY', LOCK, 'came', 1), id)
+      set('w' .. id, owner .. '\n' .. int(lease) .. '\n' .. int(slots) .. any .. '\n' .. int(its_delay) .. '\n' .. channel)
+    end
+    redis.call('ZADD', PATIENCE, int(now + patience), id)
+    touch()
+    return redis.call('ZRANK', QUEUE, id)
+  end
+
+  local function grant_to(waiter, slot, owner, lease, slots, its_delay, channel)
+    leave_line(waiter)
+    floor, longest = math.max(floor + 1, now), math.max(longest, num(lease))
+    place(slot, {id = waiter, owner = owner, lease = lease, token = int(floor), tick = '', attempt = num(its_delay) > 0 and UNHEARD or '1', trigger = '', memo = ''},
+      now + CONFIRM)
+    set('floor', int(floor))
+    set('longest', int(longest))
+    limit = tonumber(slots)
+    set('limit', slots)
+    set_delay(num(its_delay))
+    touch()
+    local sharded, name = string.match(channel, '^(s?):(.*)$')
+    redis.pcall(sharded == 's' and 'SPUBLISH' or 'PUBLISH', name, -- which this user may not be allowed to
+      table.concat({waiter, slot, int(floor), int(now + CONFIRM), int(now), int(longest)}, ' '))
+  end
+
+  -- Free rows go to those that wait, in their order, but for those that have not said for too long that they still
+  -- do. Each has its own number of slots; one that accepts no other may find another only now, after the lock was
+  -- forgotten. own: the one that asks, and takes its turn itself. True if more are in line than that.
+  function serve(held, own)
+    if redis.call('EXISTS', QUEUE) == 0 then return end
+    for _, gone in ipairs(redis.call('ZRANGEBYSCORE', PATIENCE, '-inf', int(now), 'LIMIT', 0, AT_ONCE)) do
+      if gone ~= own then leave_line(gone) end
+    end
+    for _, never in ipairs(redis.call('ZRANGEBYSCORE', PATIENCE, int(now + HOUR), '+inf', 'LIMIT', 0, AT_ONCE)) do leave_line(never) end
+    for _ = 1, AT_ONCE do
+      local head = redis.call('ZRANGE', QUEUE, 0, 0)[1]
+      if not head or head == own then return end
+      local owner, lease, slots, any, its_delay, channel =
+        string.match(redis.call('HGET', LOCK, 'w' .. head) or '', '^([^\n]*)\n(%d+)\n(%d+)(~?)\n(%d+)\n(.*)$')
+      if owner and not (sound(lease + 0, DAY) and slots + 0 >= 1 and slots + 0 <= SLOTS and sound(its_delay + 0, HOUR)) then owner = nil end
+      if owner and any == '' and limit > 0 and limit ~= tonumber(slots) then owner = nil end -- it is told so when it asks again
+      local slot = owner and free_slot(held, tonumber(slots), {})
+      if slot then
+        grant_to(head, slot, owner, lease, slots, its_delay, channel)
+        held[#held + 1], held[#held + 2] = slot, now + CONFIRM
+      elseif owner then return
+      else leave_line(head) end
+    end
+    local head = redis.call('ZRANGE', QUEUE, 0, 0)[1]
+    return head and head ~= own
+  end
+end

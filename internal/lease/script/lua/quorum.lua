@@ -1,0 +1,78 @@
+-- quorum.lua: the beginning of every script of one node of a quorum. Such a node has a layout of its own, and
+-- knows nothing of the others: rows are its votes, and the client that merges the votes has written the
+-- register. See docs/decisions/013-quorum.md.
+--
+-- KEYS  1 member  hash, one for all locks of a prefix: state ('voting', or 'joining': it has forgotten, or may have), run (Redis' run
+--                 id when it said so), epoch and since of that state, base: no floor is below it, top: no token that was accepted is
+--                 above it, longest: the longest lease; founder: it took part in the beginning of a quorum, see quorum_found.lua
+--       2 lock    hash: floor, limit, longest, permanent; r<slot> the vote for the holder of that row;
+--                 or "-id" where that was released at once; dead: until when there may be tombstones;
+--                 ballot and value: the register as accepted last. Its value is the client's, see package register
+--       3 tombstone of this request's lease id: 'released' or 'gone' for good; 'shut TOKEN' against renewals and
+--                 claims up to that; or the token up to which claims of it were dropped
+--       4 index   set: the locks that have a register (where a script writes one)
+-- ARGV   1 id         of the lease
+--        2 not_after  instant of the node's clock
+--        3 idle       0: permanent
+--       The rest is each script's own.
+--
+-- Instants are microseconds of the node's own clock, lengths microseconds. A row is "id\ntoken\nexpiry\nlease\ndelay\nstate\nowner"; its
+-- state is 'tentative' until the register has its run, 'entered' from then on, and '' if no register has to know of it, or if a renewal put it
+-- there. It is free when its lease, and the delay after that, have ended. Every reply begins with: verdict, now, floor.
+
+local MEMBER, LOCK, TOMBSTONE, INDEX = KEYS[1], KEYS[2], KEYS[3], KEYS[4]
+local SECOND = 1000000
+local clock = redis.call('TIME')
+local now = clock[1] * 1000000 + clock[2]
+local id = ARGV[1]
+
+local function is_late() return now > num(ARGV[2]) end
+
+local m = redis.call('HMGET', MEMBER, 'state', 'base', 'top', 'longest')
+local function token_in(key, field, value) -- without one that no clock can have given: see state.lua
+  local token = number(key, field, value, EXACT)
+  return token <= now + DAY and token or now
+end
+local votes, floor, top = m[1] == 'voting', token_in(MEMBER, 'base', m[2]), token_in(MEMBER, 'top', m[3])
+local longest = math.min(number(MEMBER, 'longest', m[4], EXACT), DAY + HOUR)
+
+local function row_of(s, slot) -- nil where a lease was released
+  if not s or string.byte(s) == 45 then return nil end
+  local r = {}
+  r.id, r.token, r.expiry, r.lease, r.delay, r.state, r.owner = string.match(s,
+    '^([^\n]*)\n(%d+)\n(%d+)\n(%d+)\n(%d+)\n(%a*)\n(.*)$')
+  if not r.id then corrupt(LOCK, 'r' .. slot, s) end
+  local function n(value) return number(LOCK, 'r' .. slot, value, EXACT) end
+  r.token, r.expiry, r.lease, r.delay = n(r.token), n(r.expiry), n(r.lease), n(r.delay)
+  return r
+end
+local function text_of(r)
+  return table.concat({r.id, int(r.token), int(r.expiry), int(r.lease), int(r.delay), r.state, r.owner}, '\n')
+end
+
+local changes = {}
+local function set(field, value) changes[#changes + 1], changes[#changes + 2] = field, value end
+
+-- A row that ends later than its lease could was written before the clock stepped back. If its holder lives it is renewed in time.
+local function bounded(field, row)
+  if row and row.expiry > now + row.lease + MINUTE then
+    row.expiry = now + row.lease
+    set(field, text_of(row))
+  end
+  return row
+end
+
+-- Writes what set() was told. token and lease are those of a row that was placed, if any, the latter with the delay. lock_longest is what LOCK knows.
+local function save(token, lease, lock_longest, permanent)
+  local idle = num(ARGV[3])
+  if lease > lock_longest then lock_longest = lease; set('longest', int(lease)) end
+  if idle == 0 and not permanent then
+    set('permanent', '1')
+    redis.call('PERSIST', LOCK)
+  end
+  if #changes > 0 then redis.call('HSET', LOCK, unpack(changes)) end
+  if idle > 0 and not permanent then redis.call('PEXPIRE', LOCK, int(math.max(idle, 2 * lock_longest) / 1000)) end
+  if token > top or lease > longest then -- a second ahead, so that this is not written each time
+    redis.call('HSET', MEMBER, 'top', int(math.max(top, token + SECOND)), 'longest', int(math.max(longest, lease)))
+  end
+end

@@ -1,0 +1,21 @@
+-- quorum_admit.lua: lets a node vote that has learnt what a majority of the others knows.
+--
+-- KEYS  1 member, as in quorum.lua
+-- ARGV   1 epoch    of which the others were asked
+--        2 base     the greatest token of theirs
+--        3 longest  the longest lease that they know
+-- Reply: voting | wait, for how long | other: it has forgotten once more since
+
+local clock = redis.call('TIME')
+local now = clock[1] * 1000000 + clock[2]
+local m = redis.call('HMGET', KEYS[1], 'state', 'base', 'longest', 'epoch', 'since')
+local function n(field, x) return number(KEYS[1], field, x, EXACT) end
+local function token(x) return x <= now + DAY and x or now end -- without one that no clock can have given: see state.lua
+if m[4] ~= ARGV[1] then return {'other', 0} end
+if m[1] == 'voting' then return {'voting', 0} end
+local longest = math.min(math.max(n('longest', m[3]), num(ARGV[3])), DAY + HOUR)
+local left = n('since', m[5]) + longest - now
+if left > 0 then return {'wait', left} end
+redis.call('HSET', KEYS[1], 'state', 'voting', 'base', string.format('%.0f', math.max(token(n('base', m[2])), token(num(ARGV[2])))),
+  'longest', string.format('%.0f', longest))
+return {'voting', 0}

@@ -1,0 +1,25 @@
+-- quorum_enrol.lua: gives a node its marker, and finds out whether it was restarted since. It is sent with its
+-- text, before the other scripts are loaded and on the same connection: a Redis that was restarted knows none of
+-- them, so it does not vote before this.
+--
+-- KEYS  1 member, as in quorum.lua
+-- ARGV   1 epoch  a new one
+-- Reply: state, now, base, top, longest, epoch, since, founder (1 or 0)
+--
+-- A restart counts as forgetting, whatever was on the disk: the last votes may not have been.
+
+local clock = redis.call('TIME')
+local now = string.format('%.0f', clock[1] * 1000000 + clock[2])
+local info = redis.pcall('INFO', 'server')
+local run = type(info) == 'string' and string.match(info, 'run_id:(%x+)') or ''
+local m = redis.call('HMGET', KEYS[1], 'state', 'run', 'since')
+local function n(x, field) return number(KEYS[1], field, x, EXACT) end
+local function token(x) return math.min(x, now + DAY) end -- no clock can have given a later one: see state.lua
+if not m[1] or m[2] ~= run then
+  redis.call('HSET', KEYS[1], 'state', 'joining', 'run', run, 'epoch', ARGV[1], 'since', now)
+  redis.call('HDEL', KEYS[1], 'founder')
+elseif n(m[3], 'since') > now + 0 then -- the clock was set back
+  redis.call('HSET', KEYS[1], 'since', now)
+end
+m = redis.call('HMGET', KEYS[1], 'state', 'base', 'top', 'longest', 'epoch', 'since', 'founder')
+return {m[1], now + 0, token(n(m[2], 'base')), token(n(m[3], 'top')), math.min(n(m[4], 'longest'), DAY + HOUR), m[5], n(m[6], 'since'), n(m[7], 'founder')}

@@ -1,0 +1,35 @@
+-- quorum_renew.lua: one node's vote for a lease that is held, whether it voted for it before or not.
+--
+-- ARGV   4 slot
+--        5 lease
+--        6 token
+--        7 owner
+--        8 delay
+--        9 slots
+-- Reply after the common part: why or whose; of one that is renewed, why its holder is to stop (or '')
+--      renewed | lost | late | joining, stranger: written, but it does not count: the node may have forgotten a vote for another
+--
+-- Why a node that never voted for the row may put it there: it votes for one at a time, and the holder's other votes have not ended. Why it is atomic: another could be given the row between the look and the vote.
+
+if is_late() then return {'late', now, 0} end
+local slot, lease, token = ARGV[4], num(ARGV[5]), num(ARGV[6])
+local tomb = redis.call('GET', TOMBSTONE)
+if tomb and token <= (tonumber(tomb) or tonumber(string.match(tomb, '^shut (%d+)$') or '') or token) then return {'lost', now, 0, 'released'} end
+local f = redis.call('HMGET', LOCK, 'floor', 'longest', 'permanent', 'r' .. slot, 's' .. slot)
+floor = math.max(floor, token_in(LOCK, 'floor', f[1]))
+local lock_longest = math.min(number(LOCK, 'longest', f[2], EXACT), DAY + HOUR)
+if f[4] == '-' .. id then return {'lost', now, floor, 'released'} end
+local row = row_of(f[4], slot)
+local own = row and row.id == id
+if own and row.token > token then return {'lost', now, floor, 'granted again'} end
+if row and not own and row.expiry + row.delay > now then return {'lost', now, floor, 'held by ' .. row.owner} end
+set('r' .. slot, text_of({id = id, token = token, expiry = now + lease, lease = lease, delay = num(ARGV[8]),
+  state = own and row.token == token and row.state == 'entered' and row.state or '', owner = ARGV[7]}))
+if not own then
+  floor = math.max(floor, token)
+  set('floor', int(floor))
+  set('limit', ARGV[9])
+end
+save(token, lease + num(ARGV[8]), lock_longest, f[3] == '1')
+local whose, reason = string.match(f[5] or '', '^([^\n]*)\n([^\n]*)')
+return {votes and 'renewed' or m[1] and 'joining' or 'stranger', now, floor, whose == id and reason or ''}

@@ -1,0 +1,19 @@
+-- quorum_stop.lua: marks one node's row, so that the reply to the holder's next renewal there asks it to stop.
+-- It stands alone, without quorum.lua; its keys and arguments have the same places.
+--
+-- ARGV   4 slot
+--        5 reason
+-- Reply after the common part: nothing
+--      told | gone: the row is not this id's | late
+--
+-- s<slot> of LOCK is the mark: "lease id\nreason". It counts only for the lease that it names, so it may stay.
+--
+-- Why it is atomic: the row must be this id's when it is marked.
+
+local clock, id = redis.call('TIME'), ARGV[1]
+local now = clock[1] * 1000000 + clock[2]
+if now > tonumber(ARGV[2]) then return {'late', now, 0} end
+local row = redis.call('HGET', KEYS[2], 'r' .. ARGV[4])
+if not row or string.sub(row, 1, #id + 1) ~= id .. '\n' then return {'gone', now, 0} end
+redis.call('HSET', KEYS[2], 's' .. ARGV[4], id .. '\n' .. ARGV[5])
+return {'told', now, 0}

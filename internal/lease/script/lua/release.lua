@@ -1,0 +1,60 @@
+-- release.lua: ends a lease. Whatever arrives later in its name finds the tombstone.
+--
+-- ARGV   9 tombstone_life  how long earlier requests may still arrive
+--       10 mode            '0': the work is over; '1': undo, it never began, and its tick is open again; '2': hand over, it is an orphan for a
+--                        recovery. From here on left out where there is nothing to say
+--       11 previous        the tick before
+--       12 per_tick        grants of the tick
+--       13 attempt         the last one that has begun, of a run that is handed over
+--       14 outcome         of the tick, for jobs that follow: '1' its run ended well, '0' it did not, '' nothing is kept
+-- Reply after the common part: released | gone (the row was not there: expired, forgotten or released before)
+--
+-- Why it is atomic: the row must be ours when it is deleted, and a renewal under way must not bring it back.
+
+local row = slot_of_id and row_at(slot_of_id)
+local again = redis.call('GET', TOMBSTONE) -- asked again, the first reply was lost: the same verdict
+if again and again ~= 'released' and again ~= 'gone' then corrupt(TOMBSTONE, 'verdict', again) end
+local verdict = again or (row and 'released' or 'gone')
+local orphan, adopted = redis.call('HGET', ORPHANS, id), redis.call('HGET', LOCK, 'a' .. id)
+local slot, place_of_orphan = slot_of_id, slot_of_id
+local left, left_in, left_at -- the orphan, its slot, and its first line
+if orphan then left, left_in, left_at = unpack_orphan(orphan, ORPHANS, id) end
+local whose, text, _, first -- whose orphan it has adopted, and that
+if adopted then
+  whose, text = string.match(adopted, '^([^\n]*)\n(.*)$')
+  _, _, first, text = unpack_orphan(text or '', LOCK, 'a' .. id)
+end
+redis.call('SET', TOMBSTONE, verdict, 'PX', int(num(ARGV[9]) / 1000))
+if again then return reply(verdict) end
+
+if row then
+  if ARGV[10] == '2' or adopted then place_of_orphan = slot_of_orphan(slot, id) end
+  vacate(slot, id)
+elseif orphan then
+  slot, place_of_orphan, row = left_in, left_at, left
+end
+
+local undo, tick = ARGV[10] == '1', row and tonumber(row.tick)
+if ARGV[10] == '2' then -- also one that is an orphan already, since the lease was lost: its holder must not take it from the heirs
+  if row and row.trigger ~= '' then
+    if not orphan then row.attempt = int(num(ARGV[13])) end -- an orphan's was recorded as it is
+    redis.call('HSET', ORPHANS, id, place_of_orphan .. '\n' .. pack_row(row))
+  end
+elseif undo and adopted then -- the orphan waits for another heir, unless this one was to stop: the first reason is the one
+  local reason = string.match(place_of_orphan or '', '^%d+( .*)$')
+  if reason and not string.find(first, ' ', 1, true) then first = first .. reason end
+  redis.call('HSET', ORPHANS, whose, first .. '\n' .. text)
+elseif undo and row and num(row.attempt) > 1 then
+  return reply(verdict) -- an heir's lease that ended: its orphan has the tick
+elseif undo and tick then
+  reopen(tick, slot, num(ARGV[11]), num(ARGV[12]))
+end
+if ARGV[10] ~= '2' then redis.call('HDEL', ORPHANS, id) end -- its holder is alive and reports the outcome itself
+if row then touch() end
+if tick and not undo and (ARGV[14] or '') ~= '' then conclude(tick, ARGV[14] == '1', num(ARGV[12])) end
+if QUEUE and redis.call('EXISTS', QUEUE) == 1 then
+  leave_line(id)
+  local held = holds()
+  if closed <= now then serve(held) end
+end
+return reply(verdict)

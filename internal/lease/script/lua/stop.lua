@@ -1,0 +1,68 @@
+-- stop.lua: asks the holder of a row to stop. The row is marked, so that the reply to the holder's next renewal
+-- carries the request, and a message carries it at once.
+--
+-- ARGV   9 reason   why the holder is to stop
+--       10 channel  where that is published
+--       11 slots    from here on for a request without a lease id: the row is chosen for a tick that finds all rows held, that of the
+--                oldest run that had begun before it
+--       12 tick
+--       13 from     from when the tick may start
+-- Reply after the common part: told, lease id, owner, slot | gone (no such row, or the tick needs none) | late
+--
+-- s<slot> of LOCK is the mark: "lease id\nreason\ntick for which the row is to be free, or ''". It counts only for the lease that it names.
+--
+-- Why it is atomic: a row that became free, or a tick that was decided, between the look and the mark would have
+-- a run stopped for nothing; and of all that ask for one tick only the first may choose.
+
+if is_late() then return reply('late') end
+remember()
+mend()
+local held = holds()
+
+local function mark(slot, row, reason, tick)
+  set('s' .. slot, row.id .. '\n' .. reason .. '\n' .. tick)
+  return reply('told', row.id, row.owner, tonumber(slot))
+end
+local function tell(row)
+  redis.pcall('PUBLISH', ARGV[10], 'stop\t' .. row.id .. '\t' .. ARGV[9] .. '\n') -- which this user may not be allowed to
+end
+local function mark_of(slot, row)
+  local whose, reason, tick = string.match(redis.call('HGET', LOCK, 's' .. slot) or '', '^([^\n]*)\n([^\n]*)\n(%d*)$')
+  if whose == row.id then return reason, num(tick) end
+end
+
+if id ~= '' then
+  local row = slot_of_id and row_at(slot_of_id)
+  if not row or row.id ~= id then return reply('gone') end
+  tell(row)
+  local reason, tick = mark_of(slot_of_id, row)
+  return mark(slot_of_id, row, reason or ARGV[9], tick and tick > 0 and int(tick) or '') -- the first reason is the one
+end
+
+local tick, from = num(ARGV[12]), num(ARGV[13])
+local function decided(t)
+  local e = ledger[t]
+  return e and e.state == 'done' or t <= low and not (e and e.state == 'open')
+end
+if decided(tick) or closed > now or #held / 2 < num(ARGV[11]) then return reply('gone') end
+
+-- Tokens show when runs began: those that are ahead of the clock were given by a wrong one, and show nothing. A
+-- run that carries on another's began with that.
+local function began_before(row)
+  local token = num(row.token)
+  return num(row.tick) < tick and (token < from or token > now + MINUTE or redis.call('HEXISTS', LOCK, 'a' .. row.id) == 1)
+end
+local oldest, at, leaving
+for i = 1, #held, 2 do
+  local slot = held[i]
+  local row = row_at(slot)
+  local reason, of
+  if row then reason, of = mark_of(slot, row) end
+  if reason and of == tick then return reply('told', row.id, row.owner, tonumber(slot)) end
+  if reason and decided(of) then leaving = leaving or {slot, row, reason} -- it does not make room yet
+  elseif row and not reason and began_before(row) and (not oldest or num(row.token) < num(oldest.token)) then oldest, at = row, slot end
+end
+if leaving then return mark(leaving[1], leaving[2], leaving[3], int(tick)) end
+if not oldest then return reply('gone') end
+tell(oldest)
+return mark(at, oldest, ARGV[9], int(tick))

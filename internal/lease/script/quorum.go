@@ -1,0 +1,188 @@
+package script
+
+import (
+	"strings"
+	"time"
+
+	"github.com/cronclave/cronclave/internal/lease"
+)
+
+// NodeCommon are the arguments with which every script of a node begins: see quorum.lua.
+type NodeCommon struct {
+	ID       string
+	NotAfter int64 // an instant of the node's clock
+	Idle     int64 // microseconds; 0 for a permanent lock
+}
+
+var nodeCommon = parameters[NodeCommon]{
+	{name: "id", value: func(c *NodeCommon) any { return c.ID }},
+	{name: "not_after", value: func(c *NodeCommon) any { return c.NotAfter }},
+	{name: "idle", value: func(c *NodeCommon) any { return c.Idle }},
+}
+
+// Encode are the arguments, in their order.
+func (c NodeCommon) Encode() []any { return nodeCommon.encode(&c) }
+
+// NoSlot stands for no row, or for any.
+const NoSlot = -1
+
+// Promises that a claim asks of a node.
+const (
+	PromiseNothing = ""
+	PromiseRow     = "row" // with the row
+	PromiseAny     = "any" // any holder of the row
+)
+
+// QuorumClaimArgs are those of quorum_claim.lua.
+type QuorumClaimArgs struct {
+	Slot          int // [NoSlot]: no row is asked for
+	Slots         int
+	Lease, Delay  time.Duration
+	Strict        bool
+	Token         int64
+	Promise       string
+	Owner         string
+	Moves         string
+	Everyone      bool
+	Shut          []string
+	TombstoneLife int64
+	All           bool
+}
+
+var quorumClaim = parameters[QuorumClaimArgs]{
+	{name: "slot", value: func(c *QuorumClaimArgs) any { return c.Slot }},
+	{name: "slots", value: func(c *QuorumClaimArgs) any { return c.Slots }},
+	{name: "lease", value: func(c *QuorumClaimArgs) any { return c.Lease.Microseconds() }},
+	{name: "delay", value: func(c *QuorumClaimArgs) any { return c.Delay.Microseconds() }},
+	{name: "strict", value: func(c *QuorumClaimArgs) any { return flag(c.Strict) }},
+	{name: "token", value: func(c *QuorumClaimArgs) any { return c.Token }},
+	{name: "promise", value: func(c *QuorumClaimArgs) any { return c.Promise }},
+	{name: "owner", value: func(c *QuorumClaimArgs) any { return c.Owner }},
+	{name: "moves", value: func(c *QuorumClaimArgs) any { return c.Moves }},
+	{name: "everyone", value: func(c *QuorumClaimArgs) any { return flag(c.Everyone) }},
+	{name: "shut", value: func(c *QuorumClaimArgs) any { return strings.Join(c.Shut, "\n") }},
+	{name: "tombstone_life", value: func(c *QuorumClaimArgs) any { return c.TombstoneLife }},
+	{name: "all", value: func(c *QuorumClaimArgs) any { return flag(c.All) }},
+}
+
+// Encode are the arguments, in their order.
+func (c QuorumClaimArgs) Encode() []any { return quorumClaim.encode(&c) }
+
+// QuorumAcceptArgs are those of quorum_accept.lua.
+type QuorumAcceptArgs struct {
+	Ballot        int64
+	Value         string
+	Slot          int // [NoSlot]: no row comes with it
+	Lease         time.Duration
+	Token         int64
+	Ends          bool
+	TombstoneLife int64
+	Everyone      bool
+}
+
+var quorumAccept = parameters[QuorumAcceptArgs]{
+	{name: "ballot", value: func(a *QuorumAcceptArgs) any { return a.Ballot }},
+	{name: "value", value: func(a *QuorumAcceptArgs) any { return a.Value }},
+	{name: "slot", value: func(a *QuorumAcceptArgs) any { return a.Slot }},
+	{name: "lease", value: func(a *QuorumAcceptArgs) any { return a.Lease.Microseconds() }},
+	{name: "token", value: func(a *QuorumAcceptArgs) any { return a.Token }},
+	{name: "ends", value: func(a *QuorumAcceptArgs) any { return flag(a.Ends) }},
+	{name: "tombstone_life", value: func(a *QuorumAcceptArgs) any { return a.TombstoneLife }},
+	{name: "everyone", value: func(a *QuorumAcceptArgs) any { return flag(a.Everyone) }},
+}
+
+// Encode are the arguments, in their order.
+func (a QuorumAcceptArgs) Encode() []any { return quorumAccept.encode(&a) }
+
+// QuorumRenewArgs are those of quorum_renew.lua.
+type QuorumRenewArgs struct {
+	Slot  int
+	Lease time.Duration
+	Token lease.Token
+	Owner string
+	Delay time.Duration
+	Slots int
+}
+
+var quorumRenew = parameters[QuorumRenewArgs]{
+	{name: "slot", value: func(r *QuorumRenewArgs) any { return r.Slot }},
+	{name: "lease", value: func(r *QuorumRenewArgs) any { return r.Lease.Microseconds() }},
+	{name: "token", value: func(r *QuorumRenewArgs) any { return int64(r.Token) }},
+	{name: "owner", value: func(r *QuorumRenewArgs) any { return r.Owner }},
+	{name: "delay", value: func(r *QuorumRenewArgs) any { return r.Delay.Microseconds() }},
+	{name: "slots", value: func(r *QuorumRenewArgs) any { return r.Slots }},
+}
+
+// Encode are the arguments, in their order.
+func (r QuorumRenewArgs) Encode() []any { return quorumRenew.encode(&r) }
+
+// QuorumReleaseArgs are those of quorum_release.lua.
+type QuorumReleaseArgs struct {
+	Slot          int   // [NoSlot]: any
+	Token         int64 // up to which the attempt is dropped; 0: released for good
+	TombstoneLife int64
+	Narrow        bool // no more than a majority was asked for the lease
+}
+
+var quorumRelease = parameters[QuorumReleaseArgs]{
+	{name: "slot", value: func(r *QuorumReleaseArgs) any { return r.Slot }},
+	{name: "token", value: func(r *QuorumReleaseArgs) any { return r.Token }},
+	{name: "tombstone_life", value: func(r *QuorumReleaseArgs) any { return r.TombstoneLife }},
+	{name: "narrow", value: func(r *QuorumReleaseArgs) any { return flag(r.Narrow) }},
+}
+
+// Encode are the arguments, in their order.
+func (r QuorumReleaseArgs) Encode() []any { return quorumRelease.encode(&r) }
+
+// QuorumStopArgs are those of quorum_stop.lua.
+type QuorumStopArgs struct {
+	Slot   int
+	Reason string
+}
+
+var quorumStop = parameters[QuorumStopArgs]{
+	{name: "slot", value: func(s *QuorumStopArgs) any { return s.Slot }},
+	{name: "reason", value: func(s *QuorumStopArgs) any { return s.Reason }},
+}
+
+// Encode are the arguments, in their order.
+func (s QuorumStopArgs) Encode() []any { return quorumStop.encode(&s) }
+
+// QuorumEnrolArgs are those of quorum_enrol.lua.
+type QuorumEnrolArgs struct{ Epoch string }
+
+var quorumEnrol = parameters[QuorumEnrolArgs]{
+	{name: "epoch", value: func(e *QuorumEnrolArgs) any { return e.Epoch }},
+}
+
+// Encode are the arguments, in their order.
+func (e QuorumEnrolArgs) Encode() []any { return quorumEnrol.encode(&e) }
+
+// QuorumAdmitArgs are those of quorum_admit.lua.
+type QuorumAdmitArgs struct {
+	Epoch         string
+	Base, Longest int64
+}
+
+var quorumAdmit = parameters[QuorumAdmitArgs]{
+	{name: "epoch", value: func(a *QuorumAdmitArgs) any { return a.Epoch }},
+	{name: "base", value: func(a *QuorumAdmitArgs) any { return a.Base }},
+	{name: "longest", value: func(a *QuorumAdmitArgs) any { return a.Longest }},
+}
+
+// Encode are the arguments, in their order.
+func (a QuorumAdmitArgs) Encode() []any { return quorumAdmit.encode(&a) }
+
+// QuorumFoundArgs are those of quorum_found.lua.
+type QuorumFoundArgs struct {
+	Epoch string
+	Quiet int64 // microseconds
+}
+
+var quorumFound = parameters[QuorumFoundArgs]{
+	{name: "epoch", value: func(f *QuorumFoundArgs) any { return f.Epoch }},
+	{name: "quiet", value: func(f *QuorumFoundArgs) any { return f.Quiet }},
+}
+
+// Encode are the arguments, in their order.
+func (f QuorumFoundArgs) Encode() []any { return quorumFound.encode(&f) }

@@ -1,0 +1,154 @@
+// Package script has the Lua scripts of the engine, each with its keys and arguments by name.
+//
+// A script runs in Redis in one atomic step. Its file in lua begins with its keys, its arguments, its replies, and why it is atomic. The tables
+// in this package give the arguments in the same order and under the same names; a test compares both.
+package script
+
+import (
+	"crypto/sha1" //nolint:gosec // Redis names scripts by their SHA-1
+	"embed"
+	"encoding/hex"
+	"strings"
+)
+
+//go:embed lua/*.lua
+var files embed.FS
+
+// Script is a text that the server executes.
+type Script struct {
+	Text, SHA string
+	Name      any     // the SHA, as a word of a command
+	Batch     *Script // the same for requests that travel together; nil if those go each by itself, or the script itself is for many
+	Many      *Many   // nil if it is for one request
+	ReadOnly  bool    // it is executed by the commands that a read-only user may call
+}
+
+// Many is what there is to know of a script for many requests: how many of the first arguments they have in common, how many of the first
+// values of the reply, and whether the first argument is the instant after which it must not run.
+type Many struct {
+	Shared, Told int
+	Bounded      bool
+}
+
+// Single are the scripts of a single master.
+type Single struct {
+	Acquire, Renew, Release, Inspect, Stop, MarkSucceeded, Pause, Remove, AcquireSet, Fence *Script
+
+	InspectOnly *Script // Inspect for a user without the right to write
+
+	AcquireCompact, ReleaseCompact *Script
+}
+
+// ForSingle assembles the scripts of a single master.
+func ForSingle() Single {
+	acquire, release := []string{"check", "state", "queue", "acquire"}, []string{"check", "state", "queue", "chain", "release"}
+	return Single{
+		Acquire:        batched(withFastPath("acquire_fast", acquire)...),
+		Release:        batched(withFastPath("release_fast", release)...),
+		Renew:          batched("check", "state", "renew"),
+		Inspect:        assemble(sources("check", "state", "chain", "inspect")...),
+		InspectOnly:    readOnly("check", "state", "chain", "inspect"),
+		Stop:           assemble(sources("check", "state", "stop")...),
+		MarkSucceeded:  assemble(sources("check", "state", "chain", "mark_succeeded")...),
+		Pause:          assemble(sources("check", "state", "pause")...),
+		Remove:         assemble(sources("check", "state", "remove")...),
+		AcquireSet:     assemble(function("acquire", sources(acquire...)...), function("release", sources(release...)...), source("acquire_set")),
+		Fence:          assemble(sources("check", "fence")...),
+		AcquireCompact: forMany(Many{Shared: 1, Told: 1, Bounded: true}, "acquire_compact"),
+		ReleaseCompact: forMany(Many{}, "release_compact"),
+	}
+}
+
+// withFastPath puts the ordinary case before the whole rules.
+func withFastPath(fast string, whole []string) []string { return append([]string{fast}, whole...) }
+
+// WithoutFastPaths are the scripts of a single master with the whole rules alone. Tests compare them with [ForSingle].
+func WithoutFastPaths() Single {
+	s := ForSingle()
+	s.Acquire = batched("check", "state", "queue", "acquire")
+	s.Release = batched("check", "state", "queue", "chain", "release")
+	return s
+}
+
+// Quorum are the scripts of one node of a quorum.
+type Quorum struct{ Claim, Accept, Renew, Release, Stop, Enrol, Admit, Found *Script }
+
+// ForQuorum assembles the scripts of a node.
+func ForQuorum() Quorum {
+	return Quorum{
+		Claim:   assemble(sources("quorum_claim_fast", "check", "quorum", "quorum_claim")...),
+		Accept:  assemble(sources("check", "quorum", "quorum_accept")...),
+		Renew:   assemble(sources("check", "quorum", "quorum_renew")...),
+		Release: assemble(sources("quorum_release_fast", "check", "quorum_release")...),
+		Stop:    assemble(sources("quorum_stop")...),
+		Enrol:   assemble(sources("check", "quorum_enrol")...),
+		Admit:   assemble(sources("check", "quorum_admit")...),
+		Found:   assemble(sources("quorum_found")...),
+	}
+}
+
+// Loaded are the scripts that a node is given when it is enrolled, and not before.
+func (s Quorum) Loaded() []*Script {
+	return []*Script{s.Claim, s.Accept, s.Renew, s.Release, s.Stop, s.Admit, s.Found}
+}
+
+// Called are the words with which the script is called, and room for its keys and arguments. With load they carry its text, for a server that
+// does not know it yet.
+func (s *Script) Called(load bool, keys, args int) []any {
+	words := make([]any, 0, 5+keys+args)
+	switch {
+	case s.ReadOnly && load:
+		return append(words, "eval_ro", s.Text, keys)
+	case s.ReadOnly:
+		return append(words, "evalsha_ro", s.Name, keys)
+	case load:
+		return append(words, "eval", s.Text, keys)
+	}
+	return append(words, "evalsha", s.Name, keys)
+}
+
+// source is the text of a file; a test demands that each name has one.
+func source(name string) string {
+	text, _ := files.ReadFile("lua/" + name + ".lua")
+	return string(text)
+}
+
+func sources(names ...string) []string {
+	texts := make([]string, len(names))
+	for i, name := range names {
+		texts[i] = source(name)
+	}
+	return texts
+}
+
+func assemble(texts ...string) *Script {
+	text := strings.Join(texts, "\n")
+	sum := sha1.Sum([]byte(text)) //nolint:gosec // see above
+	sha := hex.EncodeToString(sum[:])
+	return &Script{Text: text, SHA: sha, Name: sha}
+}
+
+// batched makes a script of which several requests can travel as one command.
+func batched(names ...string) *Script {
+	s := assemble(sources(names...)...)
+	s.Batch = assemble(function("one", sources(names...)...), source("batch"))
+	return s
+}
+
+func forMany(m Many, name string) *Script {
+	s := assemble(source(name))
+	s.Many = &m
+	return s
+}
+
+// readOnly makes a script that writes nothing.
+func readOnly(names ...string) *Script {
+	s := assemble(sources(append([]string{"readonly"}, names...)...)...)
+	s.ReadOnly = true
+	return s
+}
+
+// function makes a script one that others can call.
+func function(name string, texts ...string) string {
+	return "local function " + name + "(KEYS, ARGV)\n" + strings.Join(texts, "\n") + "\nend"
+}

@@ -1,0 +1,189 @@
+package script
+
+import (
+	"fmt"
+	"maps"
+	"path"
+	"regexp"
+	"slices"
+	"strconv"
+	"strings"
+	"testing"
+	"time"
+
+	"github.com/cronclave/cronclave/internal/lease"
+)
+
+// table is what Go knows of the arguments of a script, from a place on.
+type table struct {
+	first int
+	names []string
+}
+
+// tables are all scripts that have arguments of their own.
+var tables = map[string]table{
+	"state":           {1, common.names()},
+	"acquire":         {9, acquire.names()},
+	"renew":           {9, renew.names()},
+	"release":         {9, release.names()},
+	"inspect":         {9, inspect.names()},
+	"stop":            {9, stop.names()},
+	"mark_succeeded":  {9, markSucceeded.names()},
+	"pause":           {9, pause.names()},
+	"remove":          {9, remove.names()},
+	"fence":           {9, fence.names()},
+	"acquire_compact": {1, acquireCompact.names()},
+	"release_compact": {1, releaseCompact.names()},
+	"quorum":          {1, nodeCommon.names()},
+	"quorum_claim":    {4, quorumClaim.names()},
+	"quorum_accept":   {4, quorumAccept.names()},
+	"quorum_renew":    {4, quorumRenew.names()},
+	"quorum_release":  {4, quorumRelease.names()},
+	"quorum_stop":     {4, quorumStop.names()},
+	"quorum_enrol":    {1, quorumEnrol.names()},
+	"quorum_admit":    {1, quorumAdmit.names()},
+	"quorum_found":    {1, quorumFound.names()},
+}
+
+// without are the files that have none, and why.
+var without = map[string]string{
+	"check": "a part of others", "queue": "a part of others", "chain": "a part of others", "readonly": "a part of others",
+	"acquire_fast": "those of acquire", "release_fast": "those of release",
+	"quorum_claim_fast": "those of quorum_claim", "quorum_release_fast": "those of quorum_release",
+	"acquire_set": "those of acquire and release, for each lock", "batch": "those of several requests of one script",
+}
+
+// argument is a line of a header: its place, its name, and what it is.
+var argument = regexp.MustCompile(`^-- (?:KEYS|ARGV|    )\s+(\d+) ([a-z_]+)(?:\s|$)`)
+
+// header are the keys or the arguments of a file, by its comment at the top.
+func header(text, label string) (first int, names []string) {
+	in := false
+	for line := range strings.Lines(text) {
+		if !strings.HasPrefix(line, "--") {
+			break
+		}
+		if m := regexp.MustCompile(`^-- ([A-Z][A-Za-z]*)\b`).FindStringSubmatch(line); m != nil {
+			in = m[1] == label
+		}
+		m := argument.FindStringSubmatch(strings.TrimSuffix(line, "\n"))
+		if !in || m == nil {
+			continue
+		}
+		place, _ := strconv.Atoi(m[1])
+		if len(names) == 0 {
+			first = place
+		}
+		if place == first+len(names) {
+			names = append(names, m[2])
+		}
+	}
+	return first, names
+}
+
+func texts(t *testing.T) map[string]string {
+	t.Helper()
+	entries, err := files.ReadDir("lua")
+	if err != nil {
+		t.Fatal(err)
+	}
+	all := map[string]string{}
+	for _, e := range entries {
+		name := strings.TrimSuffix(path.Base(e.Name()), ".lua")
+		all[name] = source(name)
+	}
+	return all
+}
+
+func TestHeadersNameTheArguments(t *testing.T) {
+	all := texts(t)
+	for name, text := range all {
+		if !strings.HasPrefix(text, "-- "+name+".lua: ") {
+			t.Errorf("%s.lua does not begin with its name", name)
+		}
+		want, has := tables[name]
+		if _, none := without[name]; none == has {
+			t.Errorf("%s.lua has both, or neither, a table of arguments and a reason to have none", name)
+		}
+		if !has {
+			continue
+		}
+		if first, names := header(text, "ARGV"); first != want.first || !slices.Equal(names, want.names) {
+			t.Errorf("%s.lua says that ARGV is %q from %d on, its table %q from %d on", name, names, first, want.names, want.first)
+		}
+	}
+	for name := range maps.Keys(tables) {
+		if all[name] == "" {
+			t.Errorf("there is no %s.lua", name)
+		}
+	}
+}
+
+func TestHeadersNameTheKeys(t *testing.T) {
+	for name, want := range map[string][]string{"state": lockKeys, "queue": lineKeys, "quorum": nodeKeys} {
+		if _, names := header(source(name), "KEYS"); !slices.Equal(names, want) {
+			t.Errorf("%s.lua has the keys %q, want %q", name, names, want)
+		}
+	}
+	if n := len(Keys("lock", "id")); n != len(lockKeys) {
+		t.Errorf("%d keys of a lock", n)
+	}
+	if n := len(LineKeys("lock")); n != len(lineKeys) {
+		t.Errorf("%d keys of a queue", n)
+	}
+	if n := len(NodeKeys("p:", "lock", "id")); n != len(nodeKeys)-1 { // the index is for a script that writes a register
+		t.Errorf("%d keys of a node", n)
+	}
+}
+
+// Each script that changes something says why it does so in one step.
+func TestHeadersArgueAtomicity(t *testing.T) {
+	compares := []string{"state", "quorum", "acquire_compact", "release_compact", "acquire_set", "quorum_enrol", "quorum_admit"} // parts, and those that say it otherwise
+	for name := range tables {
+		if !slices.Contains(compares, name) && !strings.Contains(source(name), "Why it is atomic") {
+			t.Errorf("%s.lua does not say why it is atomic", name)
+		}
+	}
+}
+
+func TestEveryScriptHasItsParts(t *testing.T) {
+	for _, s := range []*Script{ForSingle().Acquire, ForSingle().AcquireSet, ForSingle().InspectOnly, WithoutFastPaths().Release, ForQuorum().Claim} {
+		if strings.Contains(s.Text, "\n\n\n") || len(s.Text) < 1000 {
+			t.Errorf("a part is missing in %.60q", s.Text)
+		}
+	}
+	if ForSingle().Acquire.SHA == WithoutFastPaths().Acquire.SHA {
+		t.Error("acquire is the same without its fast path")
+	}
+}
+
+// Empty arguments at the end are left out: most requests are short.
+func TestArgumentsThatSayNothingAreLeftOut(t *testing.T) {
+	at := time.Unix(1_000_000, 0)
+	tick := lease.Tick{At: at, Previous: at.Add(-time.Second)}
+	keeps := tick
+	keeps.KeepFirst = true
+	for _, tc := range []struct {
+		args []any
+		n    int
+		last string
+	}{
+		{AcquireArgs{}.Encode(), 8, "1"},
+		{AcquireArgs{Request: lease.Request{Delay: time.Second}}.Encode(), 19, "1000000"},
+		{AcquireArgs{Request: lease.Request{Channel: "c"}}.Encode(), 19, "0"},
+		{AcquireArgs{Request: lease.Request{Tick: &tick}}.Encode(), 16, ""},
+		{AcquireArgs{Request: lease.Request{Tick: &keeps}}.Encode(), 21, "0"},
+		{ReleaseArgs{TombstoneLife: 7, Mode: ReleaseEnd}.Encode(), 1, "7"},
+		{ReleaseArgs{Mode: ReleaseUndo, PerTick: 3}.Encode(), 4, "3"},
+		{ReleaseArgs{Mode: ReleaseHandOver, Attempt: 2}.Encode(), 5, "2"},
+		{ReleaseArgs{Mode: ReleaseEnd, Outcome: OutcomeFailed}.Encode(), 6, "0"},
+		{InspectArgs{}.Encode(), 3, "0"},
+		{InspectArgs{Follower: "f"}.Encode(), 5, "0"},
+		{InspectArgs{SettleOutcome: "missed", SettleSchedule: "s"}.Encode(), 7, "missed\ns"},
+		{InspectArgs{Told: []time.Time{at}}.Encode(), 7, ""},
+	} {
+		if last := fmt.Sprint(tc.args[len(tc.args)-1]); len(tc.args) != tc.n || last != tc.last {
+			t.Errorf("%q: %d arguments, the last is %q; want %d and %q", tc.args, len(tc.args), last, tc.n, tc.last)
+		}
+	}
+}

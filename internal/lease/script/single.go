@@ -1,0 +1,298 @@
+package script
+
+import (
+	"fmt"
+	"net/url"
+	"strconv"
+	"time"
+
+	"github.com/cronclave/cronclave/internal/lease"
+	"github.com/cronclave/cronclave/internal/lease/clock"
+)
+
+// Common are the arguments with which every script of one lock begins: see state.lua.
+type Common struct {
+	ID                  string
+	Idle                int64 // microseconds; 0 for a permanent lock
+	Floor, Longest, Low int64 // as observed
+	Pause, Ledger       string
+	Sync                bool
+}
+
+// NotAfter is the place of the instant of the server's clock after which a script must not run any more. It is set when the call is sent.
+const NotAfter = 1
+
+var common = parameters[Common]{
+	{name: "id", value: func(c *Common) any { return c.ID }},
+	{name: "not_after", value: func(*Common) any { return 0 }},
+	{name: "idle", value: func(c *Common) any { return c.Idle }},
+	{name: "floor", value: func(c *Common) any { return c.Floor }},
+	{name: "longest", value: func(c *Common) any { return c.Longest }},
+	{name: "low", value: func(c *Common) any { return c.Low }},
+	{name: "pause_and_ledger", value: func(c *Common) any { return lease.JoinPause(c.Pause, c.Ledger) }},
+	{name: "sync", value: func(c *Common) any { return flag(c.Sync) }},
+}
+
+// Encode are the arguments, in their order.
+func (c Common) Encode() []any { return common.encode(&c) }
+
+// AcquireArgs are those of acquire.lua.
+type AcquireArgs struct {
+	lease.Request
+	Owner    string
+	Patience time.Duration // how long a waiter keeps its place without asking again
+}
+
+func (a *AcquireArgs) hasTick() bool     { return a.Tick != nil }
+func (a *AcquireArgs) waits() bool       { return a.Channel != "" || a.Delay > 0 }
+func (a *AcquireArgs) keeps() bool       { return a.hasTick() && (a.Tick.KeepFirst || a.Tick.KeepOutcome) }
+func (a *AcquireArgs) tickOrDelay() bool { return a.hasTick() || a.waits() }
+
+// ofTick is what there is to say of the tick, or none if there is no tick.
+func ofTick(value func(t *lease.Tick) any, none any) func(a *AcquireArgs) any {
+	return func(a *AcquireArgs) any {
+		if a.Tick == nil {
+			return none
+		}
+		return value(a.Tick)
+	}
+}
+
+var acquire = parameters[AcquireArgs]{
+	{name: "owner", value: func(a *AcquireArgs) any { return a.Owner }},
+	{name: "slots", value: func(a *AcquireArgs) any { return a.Slots }},
+	{name: "lease", value: func(a *AcquireArgs) any { return a.Lease.Microseconds() }},
+	{name: "trigger", value: func(a *AcquireArgs) any { return a.Trigger }},
+	{name: "memo", value: func(a *AcquireArgs) any { return a.Memo }},
+	{name: "abstain", value: func(a *AcquireArgs) any { return flag(a.Abstain) }},
+	{name: "orphan", value: func(a *AcquireArgs) any { return a.Adopt }},
+	{name: "strict", value: func(a *AcquireArgs) any { return flag(!a.AnyLimit) }},
+	{name: "tick", value: ofTick(func(t *lease.Tick) any { return t.At.Unix() }, ""), needed: (*AcquireArgs).tickOrDelay},
+	{name: "previous", value: ofTick(func(t *lease.Tick) any { return max(t.Previous.Unix(), 0) }, 0)},
+	{name: "not_before", value: ofTick(func(t *lease.Tick) any { return clock.ToMicros(t.NotBefore) }, 0)},
+	{name: "deadline", value: ofTick(func(t *lease.Tick) any { return clock.ToMicros(t.Deadline) }, 0)},
+	{name: "per_tick", value: ofTick(func(t *lease.Tick) any { return t.PerTick }, 0)},
+	{name: "schedule", value: ofTick(func(t *lease.Tick) any { return t.Schedule }, "")},
+	{name: "if_held", value: ofTick(func(t *lease.Tick) any { return t.IfHeld }, "")},
+	{name: "if_late", value: ofTick(func(t *lease.Tick) any { return t.IfLate }, "")},
+	{name: "channel", value: func(a *AcquireArgs) any { return a.Channel }, needed: func(a *AcquireArgs) bool { return a.waits() || a.keeps() }},
+	{name: "patience", value: func(a *AcquireArgs) any { return a.Patience.Microseconds() }},
+	{name: "delay", value: func(a *AcquireArgs) any { return a.Delay.Microseconds() }},
+	{name: "keep_first", value: ofTick(func(t *lease.Tick) any { return flag(t.KeepFirst) }, flag(false)), needed: (*AcquireArgs).keeps},
+	{name: "keep_outcome", value: ofTick(func(t *lease.Tick) any { return flag(t.KeepOutcome) }, flag(false))},
+}
+
+// Encode are the arguments, in their order.
+func (a AcquireArgs) Encode() []any { return acquire.encode(&a) }
+
+// RenewArgs are those of renew.lua.
+type RenewArgs struct {
+	Owner         string
+	Slot          int
+	Lease         time.Duration
+	Trigger, Memo string
+	Token         lease.Token
+	Tick          int64 // 0 for none
+	Attempt       int64
+	Delay         time.Duration
+	Slots         int
+	Orphan        string
+}
+
+var renew = parameters[RenewArgs]{
+	{name: "owner", value: func(r *RenewArgs) any { return r.Owner }},
+	{name: "slot", value: func(r *RenewArgs) any { return r.Slot }},
+	{name: "lease", value: func(r *RenewArgs) any { return r.Lease.Microseconds() }},
+	{name: "trigger", value: func(r *RenewArgs) any { return r.Trigger }},
+	{name: "memo", value: func(r *RenewArgs) any { return r.Memo }},
+	{name: "token", value: func(r *RenewArgs) any { return int64(r.Token) }},
+	{name: "tick", value: func(r *RenewArgs) any { return numberOrNothing(r.Tick) }},
+	{name: "attempt", value: func(r *RenewArgs) any { return r.Attempt }},
+	{name: "delay", value: func(r *RenewArgs) any { return r.Delay.Microseconds() }},
+	{name: "slots", value: func(r *RenewArgs) any { return r.Slots }},
+	{name: "orphan", value: func(r *RenewArgs) any { return r.Orphan }},
+}
+
+// Encode are the arguments, in their order.
+func (r RenewArgs) Encode() []any { return renew.encode(&r) }
+
+func numberOrNothing(n int64) string {
+	if n <= 0 {
+		return ""
+	}
+	return strconv.FormatInt(n, 10)
+}
+
+// ReleaseMode is how a lease ends.
+type ReleaseMode string
+
+// The modes of a release.
+const (
+	ReleaseEnd      ReleaseMode = "0" // its work is over
+	ReleaseUndo     ReleaseMode = "1" // its work never began: its tick is open again
+	ReleaseHandOver ReleaseMode = "2" // a recovery carries its run on: it is an orphan
+)
+
+// Outcomes of a tick that a release has kept for the jobs that follow.
+const (
+	OutcomeFailed    = "0"
+	OutcomeSucceeded = "1"
+)
+
+// OutcomeOf is the outcome of a run.
+func OutcomeOf(succeeded bool) string { return flag(succeeded) }
+
+// ReleaseArgs are those of release.lua.
+type ReleaseArgs struct {
+	TombstoneLife int64 // microseconds
+	Mode          ReleaseMode
+	Previous      int64
+	PerTick       int
+	Attempt       int    // the last one that has begun, of a run that is handed over
+	Outcome       string // "": none is kept
+}
+
+var release = parameters[ReleaseArgs]{
+	{name: "tombstone_life", value: func(r *ReleaseArgs) any { return r.TombstoneLife }},
+	{name: "mode", value: func(r *ReleaseArgs) any { return string(r.Mode) }, needed: func(r *ReleaseArgs) bool { return r.Mode != ReleaseEnd }},
+	{name: "previous", value: func(r *ReleaseArgs) any { return r.Previous }},
+	{name: "per_tick", value: func(r *ReleaseArgs) any { return r.PerTick }},
+	{name: "attempt", value: func(r *ReleaseArgs) any { return r.Attempt }, needed: func(r *ReleaseArgs) bool { return r.Mode == ReleaseHandOver }},
+	{name: "outcome", value: func(r *ReleaseArgs) any { return r.Outcome }, needed: func(r *ReleaseArgs) bool { return r.Outcome != "" }},
+}
+
+// Encode are the arguments, in their order.
+func (r ReleaseArgs) Encode() []any { return release.encode(&r) }
+
+// InspectArgs are those of inspect.lua.
+type InspectArgs lease.InspectRequest
+
+func (i *InspectArgs) acknowledges() bool { return len(i.Told) > 0 || i.SettleOutcome != "" }
+
+func (i *InspectArgs) through() string {
+	if i.SettleThrough.IsZero() {
+		return ""
+	}
+	return strconv.FormatInt(i.SettleThrough.Unix(), 10)
+}
+
+func (i *InspectArgs) recorded() (ticks string) {
+	for _, tick := range i.Told {
+		ticks += strconv.FormatInt(tick.Unix(), 10) + ";"
+	}
+	return ticks
+}
+
+var inspect = parameters[InspectArgs]{
+	{name: "schedule", value: func(i *InspectArgs) any { return i.Schedule }},
+	{name: "settle_through", value: func(i *InspectArgs) any { return i.through() }},
+	{name: "settle_deadline", value: func(i *InspectArgs) any { return clock.ToMicros(i.SettleDeadline) }},
+	{name: "follower", value: func(i *InspectArgs) any { return i.Follower }, needed: func(i *InspectArgs) bool { return i.Follower != "" }},
+	{name: "used", value: func(i *InspectArgs) any { return max(i.Used.Unix(), 0) }},
+	{name: "recorded", value: func(i *InspectArgs) any { return i.recorded() }, needed: (*InspectArgs).acknowledges},
+	{name: "settlement", value: func(i *InspectArgs) any { return lease.InspectRequest(*i).SettleRecord() }},
+}
+
+// Encode are the arguments, in their order.
+func (i InspectArgs) Encode() []any { return inspect.encode(&i) }
+
+// StopArgs are those of stop.lua.
+type StopArgs struct {
+	lease.StopRequest
+	Channel string
+}
+
+var stop = parameters[StopArgs]{
+	{name: "reason", value: func(s *StopArgs) any { return s.Reason }},
+	{name: "channel", value: func(s *StopArgs) any { return s.Channel }},
+	{name: "slots", value: func(s *StopArgs) any { return s.Slots }},
+	{name: "tick", value: func(s *StopArgs) any { return max(s.Tick.Unix(), 0) }},
+	{name: "from", value: func(s *StopArgs) any { return clock.ToMicros(s.From) }},
+}
+
+// Encode are the arguments, in their order.
+func (s StopArgs) Encode() []any { return stop.encode(&s) }
+
+// MarkSucceededArgs are those of mark_succeeded.lua.
+type MarkSucceededArgs struct {
+	PerTick  int
+	Followed bool
+}
+
+var markSucceeded = parameters[MarkSucceededArgs]{
+	{name: "per_tick", value: func(m *MarkSucceededArgs) any { return m.PerTick }},
+	{name: "followed", value: func(m *MarkSucceededArgs) any { return flag(m.Followed) }},
+}
+
+// Encode are the arguments, in their order.
+func (m MarkSucceededArgs) Encode() []any { return markSucceeded.encode(&m) }
+
+// PauseArgs are those of pause.lua.
+type PauseArgs lease.PauseRequest
+
+var pause = parameters[PauseArgs]{
+	{name: "end", value: func(p *PauseArgs) any { return flag(p.End) }},
+	{name: "length", value: func(p *PauseArgs) any { return p.For.Microseconds() }},
+	{name: "outcome", value: func(p *PauseArgs) any { return p.Outcome }},
+	{name: "reason", value: func(p *PauseArgs) any { return url.QueryEscape(p.Reason) }},
+}
+
+// Encode are the arguments, in their order.
+func (p PauseArgs) Encode() []any { return pause.encode(&p) }
+
+// RemoveArgs are those of remove.lua.
+type RemoveArgs struct{ UnusedSince time.Time }
+
+var remove = parameters[RemoveArgs]{
+	{name: "unused_since", value: func(r *RemoveArgs) any { return clock.ToMicros(r.UnusedSince) }},
+}
+
+// Encode are the arguments, in their order.
+func (r RemoveArgs) Encode() []any { return remove.encode(&r) }
+
+// FenceArgs are those of fence.lua.
+type FenceArgs struct{ Token lease.Token }
+
+var fence = parameters[FenceArgs]{
+	{name: "token", value: func(f *FenceArgs) any { return int64(f.Token) }},
+}
+
+// Encode are the arguments, in their order.
+func (f FenceArgs) Encode() []any { return fence.encode(&f) }
+
+// AcquireCompactArgs are those of acquire_compact.lua for one request.
+type AcquireCompactArgs struct {
+	Floor      int64  // as observed
+	Free, Held string // how the lock ends while it is free, and while this request holds it
+	Life       int64  // milliseconds
+}
+
+var acquireCompact = parameters[AcquireCompactArgs]{
+	{name: "not_after", value: func(*AcquireCompactArgs) any { return "" }},
+	{name: "floor", value: func(a *AcquireCompactArgs) any { return Digits(a.Floor) }},
+	{name: "free", value: func(a *AcquireCompactArgs) any { return a.Free }},
+	{name: "held", value: func(a *AcquireCompactArgs) any { return a.Held }},
+	{name: "life", value: func(a *AcquireCompactArgs) any { return a.Life }},
+}
+
+// Encode are the arguments, in their order.
+func (a AcquireCompactArgs) Encode() []any { return acquireCompact.encode(&a) }
+
+// Digits is a token, or an instant, as the scripts of compact locks compare it: of 16 digits. A number that has them is sent as it is.
+func Digits(micros int64) any {
+	if micros >= 1e15 {
+		return micros
+	}
+	return fmt.Sprintf("%016d", micros)
+}
+
+// ReleaseCompactArgs are those of release_compact.lua for one request.
+type ReleaseCompactArgs struct{ Held, Free string }
+
+var releaseCompact = parameters[ReleaseCompactArgs]{
+	{name: "held", value: func(r *ReleaseCompactArgs) any { return r.Held }},
+	{name: "free", value: func(r *ReleaseCompactArgs) any { return r.Free }},
+}
+
+// Encode are the arguments, in their order.
+func (r ReleaseCompactArgs) Encode() []any { return releaseCompact.encode(&r) }

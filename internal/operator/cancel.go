@@ -1,0 +1,51 @@
+package operator
+
+import (
+	"context"
+	"errors"
+	"time"
+
+	"github.com/cronclave/cronclave/election"
+)
+
+// CancelRequest says which runs to stop.
+type CancelRequest struct {
+	Job string
+	// Run is the id of one run; "" for all of the job.
+	Run string
+}
+
+// CanceledRun is a run whose replica was asked to stop it. Its JSON is part of the contract with users.
+type CanceledRun struct {
+	RunID   string     `json:"run_id"`
+	Job     string     `json:"job"`
+	Replica string     `json:"replica"`
+	Slot    int        `json:"slot"`
+	Token   int64      `json:"token"`
+	Tick    *time.Time `json:"tick,omitempty"`
+}
+
+// Cancel asks the replicas to stop runs of a job, and does not wait until they have. The list is never nil. Where nothing runs there is nothing to do; a run
+// that is named and does not run is [ErrUnknownRun].
+func (o *Operator) Cancel(ctx context.Context, req CancelRequest) ([]CanceledRun, error) {
+	runs, err := o.elector.Cancel(ctx, req.Job, req.Run)
+	canceled := []CanceledRun{}
+	for _, r := range runs {
+		canceled = append(canceled, CanceledRun{RunID: r.ID, Job: req.Job, Replica: r.Holder, Slot: r.Slot, Token: r.Token, Tick: tickOf(r)})
+	}
+	switch {
+	case errors.Is(err, election.ErrUnknown):
+		return canceled, unavailable("cancel job "+req.Job, err)
+	case err != nil: // a name that can't be one
+		return canceled, &refusal{ErrInvalid, err}
+	case len(canceled) > 0:
+		return canceled, nil
+	}
+	if err := o.mustKnow(ctx, req.Job); err != nil {
+		return canceled, err
+	}
+	if req.Run != "" {
+		return canceled, refuse(ErrUnknownRun, "job %s has no run %s that is under way", req.Job, req.Run)
+	}
+	return canceled, nil
+}

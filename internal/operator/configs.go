@@ -1,0 +1,97 @@
+package operator
+
+import (
+	"context"
+	"fmt"
+	"maps"
+	"slices"
+	"strings"
+
+	"github.com/cronclave/cronclave/internal/journal"
+)
+
+// maxDifferences is for how many jobs a difference between configurations is spelled out; the others are counted.
+const maxDifferences = 20
+
+// ConfigGroups are the names of the replicas that have the same configuration, by its digest.
+type ConfigGroups map[string][]string
+
+// GroupByConfig groups replicas by their configuration.
+func GroupByConfig(replicas []journal.Replica) ConfigGroups {
+	g := ConfigGroups{}
+	for _, r := range replicas {
+		g[r.ConfigDigest] = append(g[r.ConfigDigest], r.Name)
+	}
+	for _, names := range g {
+		slices.Sort(names)
+	}
+	return g
+}
+
+// String lists the groups in alphabetical order.
+func (g ConfigGroups) String() string {
+	var parts []string
+	for digest, names := range g {
+		parts = append(parts, fmt.Sprintf("%s (%.12s)", strings.Join(names, ", "), digest))
+	}
+	slices.Sort(parts)
+	return strings.Join(parts, "; ")
+}
+
+// Differences reads where the configurations differ, a line for each job, as far as the replicas have published that.
+func (g ConfigGroups) Differences(ctx context.Context, j *journal.Journal) ([]string, error) {
+	digests, err := j.Digests(ctx, slices.Sorted(maps.Keys(g)))
+	return g.differences(digests), err //nolint:wrapcheck // it says what it was doing
+}
+
+// differences compares the digests of jobs, by configuration and job. Replicas of versions that had no such digests publish none.
+func (g ConfigGroups) differences(digests map[string]map[string]string) []string {
+	jobs, incomplete := map[string]bool{}, false
+	for config := range g {
+		incomplete = incomplete || digests[config] == nil
+		for job := range digests[config] {
+			jobs[job] = true
+		}
+	}
+	var lines []string
+	more := 0
+	for _, job := range slices.Sorted(maps.Keys(jobs)) {
+		switch line := g.difference(job, digests); {
+		case line == "":
+		case len(lines) == maxDifferences:
+			more++
+		default:
+			lines = append(lines, line)
+		}
+	}
+	switch {
+	case more > 0:
+		lines = append(lines, fmt.Sprintf("and %d more jobs", more))
+	case len(lines) == 0 && !incomplete:
+		lines = append(lines, "not in a job, but in [history]")
+	}
+	return lines
+}
+
+// difference says which replicas have a job in which form; "" if all whose digests are known have the same.
+func (g ConfigGroups) difference(job string, digests map[string]map[string]string) string {
+	forms := map[string][]string{}
+	for config, names := range g {
+		if jobs := digests[config]; jobs != nil {
+			forms[jobs[job]] = append(forms[jobs[job]], names...)
+		}
+	}
+	if len(forms) < 2 {
+		return ""
+	}
+	var parts []string
+	for form, names := range forms {
+		if form == "" {
+			form = "none"
+		}
+		slices.Sort(names)
+		parts = append(parts, strings.Join(names, ", ")+" ("+form+")")
+	}
+	slices.Sort(parts)
+	return fmt.Sprintf("job %s: %s", job, strings.Join(parts, "; "))
+}

@@ -1,0 +1,86 @@
+package operator
+
+import (
+	"errors"
+	"fmt"
+
+	"github.com/cronclave/cronclave/internal/journal"
+)
+
+// The reasons for which an operation fails; test for them with errors.Is. The text of an error says more, and stands alone.
+var (
+	// ErrUnavailable means that Redis did not answer, or refused. The error is an [UnavailableError].
+	ErrUnavailable = errors.New("redis is unavailable")
+	// ErrInvalid means that a request can never be fulfilled, whatever the cluster does.
+	ErrInvalid = errors.New("invalid request")
+	// ErrUnknownJob means that neither a configuration nor a replica has the job. The error is an [UnknownJobError].
+	ErrUnknownJob = errors.New("unknown job")
+	// ErrUnknownTag means that no known job has the tag.
+	ErrUnknownTag = errors.New("unknown tag")
+	// ErrNoJobs means that no job is known at all.
+	ErrNoJobs = errors.New("no jobs")
+	// ErrUnknownRun means that the job has no such run.
+	ErrUnknownRun = errors.New("unknown run")
+	// ErrNotATick means that an instant is no tick of the job's schedule.
+	ErrNotATick = errors.New("not a tick")
+	// ErrDisabled means that the job is configured but has no ticks, so no replica runs it.
+	ErrDisabled = errors.New("disabled job")
+	// ErrNoReplica means that no replica can run the job at present.
+	ErrNoReplica = errors.New("no replica for the job")
+	// ErrTooMany means that too many trigger requests wait already.
+	ErrTooMany = journal.ErrTooMany
+	// ErrNotStarted means that the context ended before a run was started.
+	ErrNotStarted = errors.New("not started")
+)
+
+// UnavailableError says in which operation Redis failed.
+type UnavailableError struct {
+	// Doing is the operation, as in: read the history.
+	Doing string
+	// Err is the cause.
+	Err error
+}
+
+func unavailable(doing string, err error) error { return &UnavailableError{doing, err} }
+
+func (e *UnavailableError) Error() string { return e.Doing + ": " + e.Err.Error() }
+
+// Unwrap returns ErrUnavailable and the cause.
+func (e *UnavailableError) Unwrap() []error { return []error{ErrUnavailable, e.Err} }
+
+// UnknownJobError says which job is unknown.
+type UnknownJobError struct {
+	Job string
+	// Suggestion is the name that may be meant; "" if none is close.
+	Suggestion string
+	// Removed is set where the history has runs of the job.
+	Removed bool
+}
+
+// UnknownJob returns the error for a job that is not among known, with a suggestion.
+func UnknownJob(job string, known []string) *UnknownJobError {
+	return &UnknownJobError{Job: job, Suggestion: Nearest(job, known)}
+}
+
+func (e *UnknownJobError) Error() string {
+	switch {
+	case e.Removed:
+		return fmt.Sprintf("job %q has runs in the history but is no longer configured, here or on any replica", e.Job)
+	case e.Suggestion != "":
+		return fmt.Sprintf("no job %q; did you mean %q?", e.Job, e.Suggestion)
+	}
+	return fmt.Sprintf("no job %q", e.Job)
+}
+
+// Unwrap returns ErrUnknownJob.
+func (e *UnknownJobError) Unwrap() error { return ErrUnknownJob }
+
+// refusal is an error with a reason, whose text is that of its cause.
+type refusal struct{ reason, cause error }
+
+func refuse(reason error, format string, args ...any) error {
+	return &refusal{reason, fmt.Errorf(format, args...)}
+}
+
+func (r *refusal) Error() string   { return r.cause.Error() }
+func (r *refusal) Unwrap() []error { return []error{r.reason, r.cause} }

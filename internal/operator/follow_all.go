@@ -1,0 +1,75 @@
+package operator
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"strings"
+	"time"
+
+	"github.com/cronclave/cronclave/internal/journal"
+)
+
+// maxFollowed is how many of the newest runs a follower looks at: no job has more at once, or in so short a time, that anybody could read.
+const maxFollowed = 50
+
+// followAll shows the runs of the job that have not ended, and those that come.
+func (f *follower) followAll(ctx context.Context) error {
+	known := map[string]*followedRun{} // nil for those that are over
+	timer := time.NewTimer(0)
+	defer timer.Stop()
+	for first := true; ; {
+		select {
+		case <-ctx.Done():
+			return context.Cause(ctx)
+		case <-timer.C:
+		}
+		err := f.mark(ctx)
+		if err == nil {
+			err = f.lookAtAll(ctx, known, first)
+			first = first && err != nil
+		}
+		if err := f.tolerate(err); err != nil {
+			return err
+		}
+		timer.Reset(followEvery)
+	}
+}
+
+// lookAtAll shows the new output of all runs. Runs that were over at the first look are left out.
+func (f *follower) lookAtAll(ctx context.Context, known map[string]*followedRun, first bool) error {
+	records, err := f.journal.Runs(ctx, f.job, maxFollowed, false)
+	if err != nil && !errors.Is(err, journal.ErrCorrupt) {
+		return err
+	}
+	kept := map[string]bool{}
+	for _, r := range records {
+		kept[r.RunID] = true
+		if _, ok := known[r.RunID]; ok || r.Started.IsZero() || isTry(r) {
+			continue
+		}
+		known[r.RunID] = &followedRun{id: r.RunID}
+		if first && r.Outcome != journal.OutcomeRunning {
+			known[r.RunID] = nil
+		}
+	}
+	for id, r := range known {
+		if r == nil {
+			if !kept[id] {
+				delete(known, id)
+			}
+			continue
+		}
+		over, err := f.look(ctx, r)
+		if err != nil {
+			return err
+		}
+		if over {
+			known[id] = nil
+		}
+	}
+	return nil
+}
+
+// isTry returns whether a record is of a try that another has followed, whose output is that of the run.
+func isTry(r journal.Record) bool { return strings.HasSuffix(r.RunID, fmt.Sprintf(".%d", r.Attempt)) }

@@ -1,0 +1,43 @@
+package operator
+
+import (
+	"slices"
+	"strings"
+)
+
+// Nearest returns the name that a mistyped one most likely means; "" if none is close. A prefix counts as close, and a third of the letters may be
+// wrong.
+func Nearest(typed string, names []string) string {
+	typed = strings.ToLower(typed)
+	names = slices.Compact(slices.Sorted(slices.Values(names)))
+	for most := 0; most <= max(1, len(typed)/3); most++ {
+		for _, name := range names {
+			if lower := strings.ToLower(name); strings.HasPrefix(lower, typed) || editDistance(typed, lower) <= most {
+				return name
+			}
+		}
+	}
+	return ""
+}
+
+// editDistance is the Levenshtein distance: how many bytes must be inserted, deleted or replaced to make one text the other.
+func editDistance(a, b string) int {
+	row := make([]int, len(b)+1) // distances of a's first i bytes to each prefix of b
+	for j := range row {
+		row[j] = j
+	}
+	for i := range len(a) {
+		diagonal := row[0]
+		row[0] = i + 1
+		for j := range len(b) {
+			above := row[j+1]
+			if a[i] == b[j] {
+				row[j+1] = diagonal
+			} else {
+				row[j+1] = 1 + min(diagonal, above, row[j])
+			}
+			diagonal = above
+		}
+	}
+	return row[len(b)]
+}

@@ -1,0 +1,160 @@
+package operator
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"slices"
+	"time"
+
+	"github.com/cronclave/cronclave/election"
+	"github.com/cronclave/cronclave/scheduler"
+)
+
+// maxPaused is how many jobs are paused in one round trip.
+const maxPaused = 500
+
+// Selection says which jobs are meant: those that are named, those that have one of the tags, or all.
+type Selection struct {
+	Jobs, Tags []string
+	All        bool
+}
+
+// PauseRequest says how jobs are paused.
+type PauseRequest struct {
+	Selection
+	// For is how long, by the clock of Redis; 0 for until they are resumed.
+	For time.Duration
+	// Reason is for people: one line of at most 200 characters.
+	Reason string
+}
+
+// PausedJob is what became of the pause of a job. Its JSON is part of the contract with users.
+type PausedJob struct {
+	Job       string     `json:"job"`
+	Paused    bool       `json:"paused"`
+	WasPaused bool       `json:"was_paused"`
+	Since     *time.Time `json:"since,omitempty"`
+	Until     *time.Time `json:"until,omitempty"` // nil for a pause that lasts until it is resumed
+	Reason    string     `json:"reason,omitempty"`
+}
+
+// Pause has the ticks of jobs skipped. A job that is paused already gets another end and reason. The list is nil if nothing was tried; else it has the jobs
+// that it worked for, also beside an error.
+func (o *Operator) Pause(ctx context.Context, req PauseRequest) ([]PausedJob, error) {
+	order := election.PauseOrder{For: req.For, Outcome: scheduler.SkippedPaused, Reason: req.Reason}
+	return o.steer(ctx, req.Selection, func(jobs []string) []election.Paused { return o.elector.Pause(ctx, jobs, order) })
+}
+
+// Resume ends the pauses of jobs. It returns what [Operator.Pause] does.
+func (o *Operator) Resume(ctx context.Context, s Selection) ([]PausedJob, error) {
+	return o.steer(ctx, s, func(jobs []string) []election.Paused { return o.elector.Resume(ctx, jobs) })
+}
+
+// steer pauses or resumes jobs. The error is of the first that it did not work for.
+func (o *Operator) steer(ctx context.Context, s Selection, do func([]string) []election.Paused) ([]PausedJob, error) {
+	jobs, err := o.selected(ctx, s)
+	if err != nil {
+		return nil, err
+	}
+	done := []PausedJob{}
+	var fault error
+	for some := range slices.Chunk(jobs, maxPaused) {
+		for _, p := range do(some) {
+			switch {
+			case p.Err == nil:
+				done = append(done, pausedJob(p))
+			case fault == nil:
+				fault = p.Err
+			}
+		}
+	}
+	return done, pauseError(fault, len(jobs)-len(done))
+}
+
+func pausedJob(p election.Paused) PausedJob {
+	j := PausedJob{Job: p.Job, Paused: p.After.On(p.Now), WasPaused: p.Before.On(p.Now)}
+	if j.Paused {
+		j.Since, j.Until, j.Reason = &p.After.From, untilOf(p.After), p.After.Reason
+	}
+	return j
+}
+
+// untilOf is the end of a pause, if it has one.
+func untilOf(p election.Pause) *time.Time {
+	if p.Until.IsZero() {
+		return nil
+	}
+	return &p.Until
+}
+
+// pauseError is what went wrong with some jobs.
+func pauseError(err error, jobs int) error {
+	switch {
+	case err == nil:
+		return nil
+	case !errors.Is(err, election.ErrUnknown):
+		return &refusal{ErrInvalid, err}
+	}
+	return unavailable(fmt.Sprintf("no answer from Redis for %d of the jobs, so the result is unknown; run the command again", jobs), err)
+}
+
+// selected is the names of the jobs that are meant, of all that are configured at hand or described by a replica.
+func (o *Operator) selected(ctx context.Context, s Selection) ([]string, error) {
+	if len(s.Jobs) == 0 && len(s.Tags) == 0 && !s.All {
+		return nil, refuse(ErrInvalid, "no jobs are selected")
+	}
+	tags, err := o.tags(ctx)
+	if err != nil {
+		return nil, err
+	}
+	var names, known []string
+	for name, has := range tags {
+		known = append(known, has...)
+		if s.All || slices.Contains(s.Jobs, name) || slices.ContainsFunc(has, func(tag string) bool { return slices.Contains(s.Tags, tag) }) {
+			names = append(names, name)
+		}
+	}
+	for _, name := range s.Jobs {
+		if slices.Contains(names, name) {
+			continue
+		}
+		if err := o.mustKnow(ctx, name); err != nil {
+			return nil, err
+		}
+		names = append(names, name) // a replica has just described it
+	}
+	for _, tag := range s.Tags {
+		if !slices.Contains(known, tag) {
+			return nil, unknownTag(tag, known)
+		}
+	}
+	if len(names) == 0 {
+		return nil, refuse(ErrNoJobs, "no job is known in namespace %s: neither the configuration nor a replica has one", o.cfg.Namespace)
+	}
+	slices.Sort(names)
+	return slices.Compact(names), nil
+}
+
+// tags are those of each known job, by its name.
+func (o *Operator) tags(ctx context.Context) (map[string][]string, error) {
+	infos, err := o.described(ctx)
+	if err != nil {
+		return nil, err
+	}
+	tags := map[string][]string{}
+	for _, j := range o.cfg.Jobs {
+		tags[j.Name] = j.Tags
+	}
+	for _, info := range infos {
+		tags[info.Name] = slices.Concat(tags[info.Name], info.Tags)
+	}
+	return tags, nil
+}
+
+func unknownTag(tag string, known []string) error {
+	if near := Nearest(tag, known); near != "" {
+		return refuse(ErrUnknownTag, "no job has the tag %q; did you mean %q?", tag, near)
+	}
+	return refuse(ErrUnknownTag, "no job has the tag %q", tag)
+}

@@ -1,0 +1,56 @@
+package operator
+
+import (
+	"fmt"
+	"maps"
+	"slices"
+	"strings"
+	"time"
+
+	"github.com/cronclave/cronclave/internal/journal"
+	"github.com/cronclave/cronclave/internal/redisconn"
+)
+
+const (
+	// Leadership names the leadership of the cluster's housekeeping, as the election knows it.
+	Leadership = "leader"
+	// RegisterEvery is how often a replica renews its registration.
+	RegisterEvery = 5 * time.Second
+	// RegistrationDelay is how much later than that a replica that is up may renew it: its call may take its time-out.
+	RegistrationDelay = 2 * redisconn.Timeout
+)
+
+// sameNames warns of names that several replicas have which are up. A registration that was not renewed is of a replica that has crashed.
+func sameNames(replicas []journal.Replica, now time.Time) (warnings []redisconn.Warning) {
+	up := map[string]int{}
+	for _, r := range replicas {
+		if !r.Draining && now.Sub(r.Seen) < RegisterEvery+RegistrationDelay {
+			up[r.Name]++
+		}
+	}
+	for name, n := range up {
+		if n > 1 {
+			warnings = append(warnings, redisconn.Warning{Code: "same_name", Message: fmt.Sprintf("%d replicas are named %s: give each replica its own name with --replica", n, name)})
+		}
+	}
+	slices.SortFunc(warnings, func(a, b redisconn.Warning) int { return strings.Compare(a.Message, b.Message) })
+	return warnings
+}
+
+// FormatLabels writes labels as zone=a, rack=7.
+func FormatLabels(labels map[string]string) string {
+	var list []string
+	for _, name := range slices.Sorted(maps.Keys(labels)) {
+		list = append(list, name+"="+labels[name])
+	}
+	return strings.Join(list, ", ")
+}
+
+// FirstLine returns the first line of a text, with so many characters at most.
+func FirstLine(text string, most int) string {
+	line, _, _ := strings.Cut(text, "\n")
+	if letters := []rune(line); len(letters) > most {
+		return string(letters[:most-1]) + "…"
+	}
+	return line
+}

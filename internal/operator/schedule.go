@@ -1,0 +1,132 @@
+package operator
+
+import (
+	"container/heap"
+	"context"
+	"slices"
+	"time"
+
+	"github.com/cronclave/cronclave/internal/journal"
+	"github.com/cronclave/cronclave/scheduler/cronspec"
+)
+
+// scheduleOf is the schedule that a replica has described.
+func scheduleOf(info journal.JobInfo) (spec *cronspec.Schedule, zone *time.Location, err error) {
+	if zone, err = cronspec.LoadLocation(info.Timezone); err != nil {
+		return nil, nil, err
+	}
+	spec, err = cronspec.Parse(info.Schedule, cronspec.Options{Name: info.Name, Location: zone,
+		Except: info.Except, ExceptDates: info.ExceptDates, StartsAt: info.StartsAt, ExpiresAt: info.ExpiresAt})
+	return spec, zone, err
+}
+
+// nextTick is the next tick of a job in its zone; nil if it has none, or its schedule cannot be read.
+func nextTick(info journal.JobInfo, now time.Time) *time.Time {
+	if !info.Enabled {
+		return nil
+	}
+	spec, zone, err := scheduleOf(info)
+	if err != nil {
+		return nil
+	}
+	next := spec.Next(now)
+	if next.IsZero() {
+		return nil
+	}
+	next = next.In(zone)
+	return &next
+}
+
+// Scheduled is a job with a schedule.
+type Scheduled struct {
+	Job  string
+	Spec *cronspec.Schedule
+	Zone *time.Location
+}
+
+// Window says which ticks are meant: From < tick <= Until, and at most Limit of them. A zero Until is no end.
+type Window struct {
+	From, Until time.Time
+	Limit       int
+}
+
+// Tick is a tick of a job.
+type Tick struct {
+	Scheduled
+	At time.Time
+}
+
+// Upcoming merges the ticks of jobs in time order, those of one instant by the jobs' names.
+func Upcoming(jobs []Scheduled, w Window) []Tick {
+	var next tickHeap
+	for _, j := range jobs {
+		if t := j.Spec.Next(w.From); !t.IsZero() {
+			next = append(next, Tick{j, t})
+		}
+	}
+	heap.Init(&next)
+	var ticks []Tick
+	for len(next) > 0 && len(ticks) < w.Limit {
+		first := next[0]
+		if !w.Until.IsZero() && first.At.After(w.Until) {
+			break
+		}
+		ticks = append(ticks, first)
+		if next[0].At = first.Spec.Next(first.At); next[0].At.IsZero() {
+			heap.Pop(&next)
+			continue
+		}
+		heap.Fix(&next, 0)
+	}
+	return ticks
+}
+
+// NextTicks merges the ticks of enabled jobs as replicas have described them; without names, of all. A job that runs after others, or whose schedule this
+// version cannot read, has none.
+func (o *Operator) NextTicks(ctx context.Context, names []string, w Window) ([]Tick, error) {
+	infos, err := o.described(ctx)
+	if err != nil {
+		return nil, err
+	}
+	var jobs []Scheduled
+	for _, name := range names {
+		if slices.ContainsFunc(infos, func(info journal.JobInfo) bool { return info.Name == name }) {
+			continue
+		}
+		if err := o.mustKnow(ctx, name); err != nil {
+			return nil, err
+		}
+	}
+	for _, info := range infos {
+		if !info.Enabled || len(info.After) > 0 || len(names) > 0 && !slices.Contains(names, info.Name) {
+			continue
+		}
+		if spec, zone, err := scheduleOf(info); err == nil {
+			jobs = append(jobs, Scheduled{info.Name, spec, zone})
+		}
+	}
+	return Upcoming(jobs, w), nil
+}
+
+// tickHeap is a heap of the jobs' next ticks.
+type tickHeap []Tick
+
+func (h tickHeap) Len() int { return len(h) }
+func (h tickHeap) Less(i, j int) bool {
+	if c := h[i].At.Compare(h[j].At); c != 0 {
+		return c < 0
+	}
+	return h[i].Job < h[j].Job
+}
+func (h tickHeap) Swap(i, j int) { h[i], h[j] = h[j], h[i] }
+
+// Push adds a tick.
+func (h *tickHeap) Push(x any) { *h = append(*h, x.(Tick)) }
+
+// Pop removes the last tick.
+func (h *tickHeap) Pop() any {
+	old := *h
+	last := old[len(old)-1]
+	*h = old[:len(old)-1]
+	return last
+}

@@ -1,0 +1,215 @@
+package operator
+
+import (
+	"cmp"
+	"context"
+	"errors"
+	"fmt"
+	"slices"
+	"time"
+
+	"github.com/cronclave/cronclave/election"
+	"github.com/cronclave/cronclave/internal/journal"
+	"github.com/cronclave/cronclave/internal/redisconn"
+)
+
+// Status is a cluster at one moment. Its JSON is part of the contract with users.
+type Status struct {
+	Namespace string    `json:"namespace"`
+	Now       time.Time `json:"now"` // by the clock of Redis
+	Leader    *Leader   `json:"leader,omitempty"`
+	Replicas  []Replica `json:"replicas"` // by their names
+	Jobs      []Job     `json:"jobs"`
+	// Warnings are about faults of the cluster.
+	Warnings []redisconn.Warning `json:"warnings"`
+}
+
+// Leader is the replica that does the cluster's housekeeping.
+type Leader struct {
+	Replica string `json:"replica"`
+	Token   int64  `json:"token"`
+}
+
+// Replica is a replica that is up.
+type Replica struct {
+	Name          string    `json:"name"`
+	Version       string    `json:"version"`
+	Started       time.Time `json:"started"`
+	Seen          time.Time `json:"seen"`
+	ConfigDigest  string    `json:"config_digest"`
+	ClockOffsetMS int64     `json:"clock_offset_ms"`
+	ClockErrorMS  int64     `json:"clock_error_ms"`
+	Running       int       `json:"running"`
+	Unable        string    `json:"unable,omitempty"` // why it claims nothing
+}
+
+// Clock returns the offset of the replica's clock.
+func (r Replica) Clock() ClockOffset { return ClockOffset{r.ClockOffsetMS, r.ClockErrorMS} }
+
+// Job is a job that a replica has described.
+type Job struct {
+	Name     string          `json:"name"`
+	Schedule []string        `json:"schedule"`
+	After    []string        `json:"after,omitempty"`
+	Timezone string          `json:"timezone"`
+	Paused   bool            `json:"paused"`
+	Last     *journal.Record `json:"last,omitempty"`
+	Next     *time.Time      `json:"next,omitempty"` // in the job's zone
+	Holders  []Holder        `json:"holders"`
+
+	PausedSince  *time.Time `json:"paused_since,omitempty"`
+	PausedUntil  *time.Time `json:"paused_until,omitempty"` // nil for a pause that lasts until it is resumed
+	PausedReason string     `json:"paused_reason,omitempty"`
+
+	// Recent are as many records as were asked for, newest first.
+	Recent []journal.Record `json:"-"`
+}
+
+// Holder is a run that holds a slot of a job.
+type Holder struct {
+	Replica string     `json:"replica"`
+	Slot    int        `json:"slot"`
+	Token   int64      `json:"token"`
+	Tick    *time.Time `json:"tick,omitempty"`
+	Expires time.Time  `json:"expires"`
+}
+
+// StatusRequest says what to read beside the cluster itself.
+type StatusRequest struct {
+	// Recent is how many records of each job to read, 1 at least.
+	Recent int
+}
+
+// Status reads the replicas, the leader, the jobs, and the faults of the cluster. Damaged data in Redis becomes a warning.
+func (o *Operator) Status(ctx context.Context, req StatusRequest) (*Status, error) {
+	r := statusReader{Operator: o, recent: max(req.Recent, 1)}
+	if err := r.read(ctx); err != nil {
+		return nil, unavailable("read the status of namespace "+o.cfg.Namespace, err)
+	}
+	return &r.status, nil
+}
+
+// statusReader puts a status together. The order of its steps is that of the warnings.
+type statusReader struct {
+	*Operator
+	recent   int
+	status   Status
+	replicas []journal.Replica
+	jobs     []journal.JobInfo
+}
+
+func (r *statusReader) read(ctx context.Context) error {
+	health, err := r.cfg.Conn.Examine(ctx)
+	r.status = Status{Namespace: r.cfg.Namespace, Replicas: []Replica{}, Jobs: []Job{}, Warnings: append([]redisconn.Warning{}, health.Warnings...)}
+	if err != nil {
+		r.warn("redis", "%v", err)
+	}
+	if r.status.Now, err = r.locks.ServerTime(ctx); err != nil {
+		return err
+	}
+	if err := r.readLeader(ctx); err != nil {
+		return err
+	}
+	if err := r.readReplicas(ctx); err != nil {
+		return err
+	}
+	if err := r.readJobs(ctx); err != nil {
+		return err
+	}
+	r.warnOfClocks()
+	r.warnOfPlaces()
+	return nil
+}
+
+func (r *statusReader) readLeader(ctx context.Context) error {
+	leadership, err := election.NewLeadership(election.LeadershipConfig{Locks: r.locks, Name: Leadership})
+	if err != nil {
+		return err
+	}
+	leader, ok, err := leadership.Leader(ctx)
+	if err != nil {
+		return err
+	}
+	if ok {
+		r.status.Leader = &Leader{leader.Name, leader.Token}
+	}
+	return nil
+}
+
+func (r *statusReader) readReplicas(ctx context.Context) (err error) {
+	r.replicas, err = r.journal.Replicas(ctx)
+	if err = r.tolerate(err); err != nil {
+		return err
+	}
+	for _, e := range r.replicas {
+		r.warnOfReplica(e)
+		r.status.Replicas = append(r.status.Replicas, Replica{e.Name, e.Version, e.Started, e.Seen, e.ConfigDigest, e.ClockOffsetMS, e.ClockErrorMS, e.Running, e.Unable})
+	}
+	slices.SortFunc(r.status.Replicas, func(a, b Replica) int { return cmp.Compare(a.Name, b.Name) })
+	r.status.Warnings = append(r.status.Warnings, sameNames(r.replicas, r.status.Now)...)
+	return r.warnOfConfigs(ctx)
+}
+
+func (r *statusReader) readJobs(ctx context.Context) (err error) {
+	r.jobs, err = r.journal.Jobs(ctx)
+	if err = r.tolerate(err); err != nil {
+		return err
+	}
+	inquiries, names := make([]election.InspectRequest, len(r.jobs)), make([]string, len(r.jobs))
+	for i, info := range r.jobs {
+		inquiries[i], names[i] = election.InspectRequest{Job: info.Name}, info.Name
+	}
+	recent, err := r.journal.Recent(ctx, names, r.recent)
+	if err = r.tolerate(err); err != nil {
+		return err
+	}
+	for i, state := range r.elector.Inspect(ctx, inquiries) {
+		if state.Err != nil {
+			return state.Err
+		}
+		r.status.Jobs = append(r.status.Jobs, jobOf(r.jobs[i], state, recent[names[i]], r.status.Now))
+	}
+	return nil
+}
+
+// jobOf puts together the facts about a job.
+func jobOf(info journal.JobInfo, state election.State, recent []journal.Record, now time.Time) Job {
+	j := Job{Name: info.Name, Schedule: append([]string{}, info.Schedule...), After: info.After, Timezone: info.Timezone,
+		Holders: holders(state), Next: nextTick(info, now), Recent: recent}
+	if j.Paused = state.Pause.On(state.Now); j.Paused {
+		j.PausedSince, j.PausedUntil, j.PausedReason = &state.Pause.From, untilOf(state.Pause), state.Pause.Reason
+	}
+	if len(recent) > 0 {
+		j.Last = &recent[0]
+	}
+	return j
+}
+
+func holders(state election.State) []Holder {
+	list := []Holder{}
+	for _, r := range state.Running {
+		list = append(list, Holder{Replica: r.Holder, Slot: r.Slot, Token: r.Token, Tick: tickOf(r), Expires: r.Expires})
+	}
+	return list
+}
+
+// tickOf is a run's tick, if it has one.
+func tickOf(r election.Run) *time.Time {
+	if r.Tick.IsZero() {
+		return nil
+	}
+	return &r.Tick
+}
+
+// tolerate turns damaged data into a warning: the rest of the reply is good.
+func (r *statusReader) tolerate(err error) error {
+	if !errors.Is(err, journal.ErrCorrupt) {
+		return err
+	}
+	r.warn("corrupt_data", "%v", err)
+	return nil
+}
+
+func (r *statusReader) warn(code, format string, args ...any) {
+	r.status.Warnings = append(r.status.Warnings, redisconn.Warning{Code: code, Message: fmt.Sprintf(format, args...)})
+}

@@ -1,0 +1,170 @@
+package operator
+
+import (
+	"context"
+	"crypto/rand"
+	"errors"
+	"slices"
+	"strings"
+	"time"
+
+	"github.com/cronclave/cronclave/internal/journal"
+	"github.com/cronclave/cronclave/scheduler"
+)
+
+const (
+	// requestLife is how long a request waits for a replica that starts it.
+	requestLife = time.Minute
+	// answerEvery is how often AwaitStart looks for an answer, and noticeAfter how long it does so without a notice.
+	answerEvery = 100 * time.Millisecond
+	noticeAfter = 3 * time.Second
+)
+
+// TriggerRequest asks for a run of a job outside its schedule.
+type TriggerRequest struct {
+	Job string
+	// Tick is a past tick of the schedule, which the run gets as its own; zero for none.
+	Tick time.Time
+	// By names the user that asks, for people.
+	By string
+	// Follow has the replicas publish the run's output from its beginning, for [Operator.AwaitEnd].
+	Follow bool
+}
+
+// Triggered is what became of a request. Its JSON is part of the contract with users.
+type Triggered struct {
+	Request string    `json:"request"`
+	Job     string    `json:"job"`
+	Tick    time.Time `json:"tick,omitzero"`
+	// Outcome is running once the run was started; skipped, missed or failed, with a Reason, if it never will be; and that of the run once it has ended.
+	Outcome string `json:"outcome"`
+	Reason  string `json:"reason,omitempty"`
+	Replica string `json:"replica,omitempty"`
+	RunID   string `json:"run_id,omitempty"`
+	// Run is the record of a run that has ended.
+	Run *journal.Record `json:"run,omitempty"`
+}
+
+// Started returns whether a replica has started the run.
+func (t *Triggered) Started() bool { return t.Outcome == journal.OutcomeRunning || t.Run != nil }
+
+// Trigger asks the replicas for a run, and returns at once: [Operator.AwaitStart] waits for the answer. It refuses a request that no replica would
+// accept.
+func (o *Operator) Trigger(ctx context.Context, req TriggerRequest) (journal.Request, error) {
+	r := journal.Request{ID: "request-" + strings.ToLower(rand.Text()[:16]), Job: req.Job, Tick: req.Tick, By: req.By}
+	if err := o.mayTrigger(ctx, req.Job, req.Tick); err != nil {
+		return r, err
+	}
+	if req.Follow { // before it starts, so that nothing is missed
+		if err := o.journal.Follow(ctx, req.Job); err != nil {
+			return r, unavailable("ask for a run of job "+req.Job, err)
+		}
+	}
+	r, err := o.journal.Ask(ctx, r, requestLife)
+	switch {
+	case errors.Is(err, ErrTooMany):
+		return r, err
+	case err != nil:
+		return r, unavailable("ask", err)
+	}
+	r.Tick = req.Tick // in the caller's zone
+	return r, nil
+}
+
+// mayTrigger refuses what no replica would ever do.
+func (o *Operator) mayTrigger(ctx context.Context, job string, tick time.Time) error {
+	infos, err := o.described(ctx)
+	if err != nil {
+		return err
+	}
+	i := slices.IndexFunc(infos, func(info journal.JobInfo) bool { return info.Name == job })
+	if i < 0 {
+		if err := o.mustKnow(ctx, job); err != nil {
+			return err
+		}
+		return refuse(ErrNoReplica, "job %s: no replica has it", job)
+	}
+	if !infos[i].Enabled {
+		return refuse(ErrDisabled, "job %s is not enabled, so no replica has it", job)
+	}
+	if err := mustBeTick(infos[i], tick); err != nil {
+		return err
+	}
+	replicas, err := o.journal.Replicas(ctx)
+	if err != nil && !errors.Is(err, journal.ErrCorrupt) {
+		return unavailable("list the replicas of namespace "+o.cfg.Namespace, err)
+	}
+	if !slices.ContainsFunc(replicas, func(r journal.Replica) bool {
+		return !r.Draining && scheduler.Labels(r.Labels).Include(infos[i].Where)
+	}) {
+		return refuse(ErrNoReplica, "job %s: no replica is there that could run it", job)
+	}
+	return nil
+}
+
+// mustBeTick refuses an instant that is no tick of the job's schedule, as far as that is described: replicas know it better.
+func mustBeTick(info journal.JobInfo, tick time.Time) error {
+	spec, zone, err := scheduleOf(info)
+	if tick.IsZero() || err != nil {
+		return nil //nolint:nilerr // replicas refuse it
+	}
+	before := spec.Prev(tick.Add(time.Nanosecond))
+	switch {
+	case before.Equal(tick):
+		return nil
+	case before.IsZero():
+		return refuse(ErrNotATick, "%s is no tick of job %s", tick.Format(time.RFC3339), info.Name)
+	}
+	return refuse(ErrNotATick, "%s is no tick of job %s; the last one before it is %s", tick.Format(time.RFC3339), info.Name,
+		before.In(zone).Format(time.RFC3339))
+}
+
+// AwaitStart waits until a replica has started the run of a request, or will not. If that takes long, waiting is called once, with the replica that has
+// taken the request, if any; waiting may be nil.
+func (o *Operator) AwaitStart(ctx context.Context, r journal.Request, waiting func(replica string)) (*Triggered, error) {
+	end := time.NewTimer(requestLife + noticeAfter)
+	defer end.Stop()
+	notice := time.After(noticeAfter)
+	timer := time.NewTimer(0)
+	defer timer.Stop()
+	var answer journal.Answer
+	var err error
+	for {
+		select {
+		case <-ctx.Done():
+			return nil, refuse(ErrNotStarted, "job %s: not started: %w; the request is dropped a minute after it was made", r.Job, context.Cause(ctx))
+		case <-end.C:
+			if err != nil {
+				return nil, unavailable("wait for a replica", err)
+			}
+			return triggered(r, journal.Answer{Request: r.ID, Outcome: journal.OutcomeMissed, Reason: "no replica has started it"}), nil
+		case <-notice:
+			if waiting != nil {
+				waiting(answer.Replica)
+			}
+		case <-timer.C:
+			var ok bool
+			if answer, ok, err = o.journal.AnswerTo(ctx, r.ID); ok && answer.Outcome != "" {
+				return triggered(r, answer), nil
+			}
+			if errors.Is(err, journal.ErrCorrupt) {
+				return nil, err
+			}
+			timer.Reset(answerEvery)
+		}
+	}
+}
+
+func triggered(r journal.Request, a journal.Answer) *Triggered {
+	return &Triggered{Request: a.Request, Job: r.Job, Tick: r.Tick, Outcome: a.Outcome, Reason: a.Reason, Replica: a.Replica, RunID: a.RunID}
+}
+
+// AwaitEnd shows what a run prints until it has ended, and completes t with its outcome.
+func (o *Operator) AwaitEnd(ctx context.Context, t *Triggered, v Viewer) error {
+	record, err := newFollower(o.journal, t.Job, v).follow(ctx, t.RunID)
+	if err != nil {
+		return err
+	}
+	t.Outcome, t.Reason, t.Run = record.Outcome, record.Reason, &record
+	return nil
+}

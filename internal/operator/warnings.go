@@ -1,0 +1,61 @@
+package operator
+
+import (
+	"context"
+	"slices"
+
+	"github.com/cronclave/cronclave/internal/journal"
+	"github.com/cronclave/cronclave/scheduler"
+)
+
+// warnOfReplica warns of what a replica has registered about itself.
+func (r *statusReader) warnOfReplica(e journal.Replica) {
+	if e.Refused != "" {
+		r.warn("config_refused", "replica %s keeps its last good configuration; the new one is faulty: %s", e.Name, e.Refused)
+	}
+	if e.Unable != "" {
+		r.warn("cannot_start", "replica %s cannot start programs and claims nothing (%s): check its file descriptors, processes and memory; its ticks go to the other replicas", e.Name, e.Unable)
+	}
+	if e.Heartbeat != "" {
+		r.warn("heartbeat", "leader %s: %s", e.Name, e.Heartbeat)
+	}
+}
+
+// warnOfConfigs warns of replicas that disagree on the configuration, and names the jobs.
+func (r *statusReader) warnOfConfigs(ctx context.Context) error {
+	groups := GroupByConfig(r.replicas)
+	if len(groups) < 2 {
+		return nil
+	}
+	r.warn("config_differs", "replicas run different configurations: %v", groups)
+	lines, err := groups.Differences(ctx, r.journal)
+	if err = r.tolerate(err); err != nil {
+		return err
+	}
+	for _, line := range lines {
+		r.warn("config_differs", "the configurations differ: %s", line)
+	}
+	return nil
+}
+
+// warnOfClocks warns of replicas whose clocks are off beyond doubt.
+func (r *statusReader) warnOfClocks() {
+	for _, replica := range r.status.Replicas {
+		if o := replica.Clock(); o.Excessive() {
+			r.warn("clock_off", "the clock of replica %s is off (%v); promises hold, but set it right", replica.Name, o)
+		}
+	}
+}
+
+// warnOfPlaces warns of jobs that no replica has the labels for, or that no replica is up at all.
+func (r *statusReader) warnOfPlaces() {
+	if len(r.replicas) == 0 {
+		r.warn("no_replica", "no replica is up in namespace %s", r.status.Namespace)
+		return
+	}
+	for _, info := range r.jobs {
+		if info.Enabled && !slices.ContainsFunc(r.replicas, func(e journal.Replica) bool { return scheduler.Labels(e.Labels).Include(info.Where) }) {
+			r.warn("nowhere", "no replica that is up has the labels of job %s (%s): its ticks are missed", info.Name, FormatLabels(info.Where))
+		}
+	}
+}

@@ -1,0 +1,60 @@
+package redisconn
+
+import (
+	"net"
+	"slices"
+	"strings"
+	"testing"
+
+	"github.com/cronclave/cronclave/internal/embedded"
+)
+
+// silentServer accepts connections, and says nothing.
+func silentServer(t *testing.T) (url string) {
+	t.Helper()
+	l, err := net.Listen("tcp", "127.0.0.1:0")
+	if err != nil {
+		t.Fatal(err)
+	}
+	t.Cleanup(func() { _ = l.Close() })
+	return "redis://" + l.Addr().String() + "/0"
+}
+
+func embeddedServer(t *testing.T) (url string) {
+	t.Helper()
+	s, err := embedded.Start(embedded.Config{})
+	if err != nil {
+		t.Fatal(err)
+	}
+	t.Cleanup(s.Close)
+	return s.URL()
+}
+
+func openQuorum(t *testing.T, history string, quorum ...string) *Conn {
+	t.Helper()
+	c, err := openURL(history, quorum...)
+	if err != nil {
+		t.Fatal(err)
+	}
+	t.Cleanup(func() { _ = c.Close() })
+	return c
+}
+
+// TestQuorumIsLookedAtWithoutAHungMinority has one of three masters say nothing.
+func TestQuorumIsLookedAtWithoutAHungMinority(t *testing.T) {
+	t.Parallel()
+	silent := silentServer(t)
+	s := openQuorum(t, silent, embeddedServer(t), silent, embeddedServer(t))
+	hung := func(w Warning) bool { return w.Code == "quorum" && strings.Contains(w.Message, silent) }
+
+	warnings, err := s.examineQuorum(t.Context(), hasty)
+	i := slices.IndexFunc(warnings, hung)
+	if err != nil || i < 0 || !strings.Contains(warnings[i].Message, "no answer yet") {
+		t.Errorf("in haste: %v, %v; want no wait for %s", warnings, err, silent)
+	}
+	warnings, err = s.examineQuorum(t.Context(), patient)
+	i = slices.IndexFunc(warnings, hung)
+	if err != nil || i < 0 || !strings.Contains(warnings[i].Message, "i/o timeout") {
+		t.Errorf("patiently: %v, %v; want %s to have been waited for", warnings, err, silent)
+	}
+}

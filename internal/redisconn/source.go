@@ -1,0 +1,112 @@
+package redisconn
+
+import (
+	"cmp"
+	"context"
+	"errors"
+	"fmt"
+	"net"
+	"slices"
+
+	"github.com/cronclave/cronclave/internal/config"
+	"github.com/cronclave/cronclave/internal/embedded"
+)
+
+// Named are the places that may name a Redis, as URLs; the first that is not empty counts.
+type Named struct {
+	// Embedded takes the place of all others; its zero value is none.
+	Embedded Embedded
+	// Flag is --redis, Env the environment variable CRONCLAVE_REDIS.
+	Flag, Env string
+	// File is [redis] of the configuration.
+	File config.Redis
+}
+
+// Embedded is an embedded Redis.
+type Embedded struct {
+	URL  string                                                            // with its password; "" for none
+	dial func(ctx context.Context, network, addr string) (net.Conn, error) // nil where the server has an address
+}
+
+// InProcess is the embedded Redis of this process, which has no address.
+func InProcess(s *embedded.Server) Embedded { return Embedded{URL: s.URL(), dial: s.Dial} }
+
+// Source is one Redis, and the place that names it.
+type Source struct {
+	URL config.RedisURL
+	// Settings are those of [redis] that apply to it.
+	Settings config.Redis
+	from     string
+	// withheld says which password of the file does not apply; "" if there is none.
+	withheld string
+	dial     func(ctx context.Context, network, addr string) (net.Conn, error)
+}
+
+const fromFile = "[redis].url"
+
+// Find finds the Redis that is meant. Its errors are of usage.
+func (n Named) Find() (Source, error) {
+	raw, from := "", ""
+	for _, place := range []struct{ raw, name string }{
+		{n.Embedded.URL, "the embedded Redis"}, {n.Flag, "--redis"}, {n.Env, "CRONCLAVE_REDIS"}, {n.File.URL, fromFile},
+	} {
+		if raw == "" {
+			raw, from = place.raw, place.name
+		}
+	}
+	if raw == "" {
+		return Source{}, errors.New("no Redis named: --redis, CRONCLAVE_REDIS or [redis].url")
+	}
+	u, err := config.ParseRedisURL(raw)
+	if err != nil {
+		return Source{}, fmt.Errorf("%s: %w", from, err)
+	}
+	if from == "--redis" && u.Password != "" {
+		return Source{}, errors.New("--redis has a password, which everybody sees in the list of processes: put it into CRONCLAVE_REDIS or [redis].password_file")
+	}
+	s := Source{URL: u, from: from, Settings: n.File, dial: n.Embedded.dial}
+	if from != fromFile {
+		s.replaceFile()
+	}
+	return s, nil
+}
+
+// Rights are those that the user of this Redis needs in a namespace.
+func (s Source) Rights(namespace string) Rights {
+	return Rights{User: cmp.Or(s.URL.User, "default"), Namespace: namespace, Topology: s.URL.Topology}
+}
+
+// replaceFile leaves of the file's settings those that apply to a Redis that the file does not name. Its password is for the servers that
+// it names, over a connection no weaker than theirs: a slip of the hand in --redis must not send it elsewhere, or in the clear.
+func (s *Source) replaceFile() {
+	file := s.Settings
+	s.Settings.Quorum = nil
+	if file.PasswordFile == "" || s.URL.Password != "" || meantFor(s.URL, file) {
+		return
+	}
+	s.Settings.PasswordFile = ""
+	s.withheld = fmt.Sprintf("[redis].password_file is for the servers that the file names, over TLS where it asks for that, and is not sent to that of %s", s.from)
+}
+
+// meantFor returns whether the file's password may go to a server that the file does not name as such. Where the file names no server,
+// it is for any, but over TLS if there are settings for that.
+func meantFor(u config.RedisURL, file config.Redis) bool {
+	secure := overTLS(u, file)
+	if file.URL == "" && len(file.Quorum) == 0 {
+		return secure || file.TLS == nil
+	}
+	return slices.ContainsFunc(append([]string{file.URL}, file.Quorum...), func(raw string) bool {
+		own, err := config.ParseRedisURL(raw)
+		return err == nil && sameServers(own, u) && (secure || !overTLS(own, file))
+	})
+}
+
+// overTLS returns whether a connection is encrypted: the scheme asks for it, or, with Sentinel and Cluster, [redis].tls does.
+func overTLS(u config.RedisURL, cfg config.Redis) bool {
+	return u.TLS || u.Topology != config.Single && cfg.TLS != nil
+}
+
+// sameServers compares all but the credentials and the database.
+func sameServers(a, b config.RedisURL) bool {
+	return a.Topology == b.Topology && a.Socket == b.Socket && a.Master == b.Master && slices.Equal(a.Addrs, b.Addrs)
+}

@@ -1,0 +1,6 @@
+//go:build !linux && !darwin
+
+package replica
+
+// limitsOfProcess has nothing to read where no jobs are run.
+func limitsOfProcess() resourceLimits { return resourceLimits{} }

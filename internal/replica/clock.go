@@ -1,0 +1,22 @@
+package replica
+
+import (
+	"github.com/hashicorp/go-hclog"
+
+	"github.com/cronclave/cronclave/internal/operator"
+)
+
+// clockWatch warns of this machine's clock, once until it is right again.
+type clockWatch struct{ off bool }
+
+// look takes the offset of this machine's clock. After a warning the clock is right again well below operator.MaxClockOffset, so that an offset near it does not fill the log.
+func (w *clockWatch) look(o operator.ClockOffset, log hclog.Logger) {
+	switch {
+	case !w.off && o.Excessive():
+		w.off = true
+		log.Warn("this machine's clock differs from that of Redis; promises hold, but set it right", "code", "clock_off", "offset_ms", o.MS, "error_ms", o.ErrorMS)
+	case w.off && o.Least() < operator.MaxClockOffset/2:
+		w.off = false
+		log.Info("this machine's clock agrees with that of Redis again", "offset_ms", o.MS, "error_ms", o.ErrorMS)
+	}
+}

@@ -1,0 +1,35 @@
+package replica
+
+import (
+	"errors"
+	"fmt"
+	"strings"
+
+	"github.com/cronclave/cronclave/internal/command"
+	"github.com/cronclave/cronclave/internal/config"
+	"github.com/cronclave/cronclave/scheduler"
+)
+
+// fit returns the resources that this machine can't give to the jobs that this replica may run, as far as its host knows.
+func fit(cfg *config.Config, check func(command.Spec) error) error {
+	labels := scheduler.Labels(cfg.Replica.Labels)
+	var faults []error
+	for i := range cfg.Jobs {
+		if j := &cfg.Jobs[i]; j.Enabled && labels.Include(j.Where) {
+			faults = append(faults, fitJob(j, check))
+		}
+	}
+	if err := errors.Join(faults...); err != nil {
+		return UsageError{err}
+	}
+	return nil
+}
+
+func fitJob(j *config.Job, check func(command.Spec) error) error {
+	err := check(command.Spec{Nice: j.Nice, Limits: command.Limits(j.Limits)})
+	if err == nil {
+		return nil
+	}
+	return fmt.Errorf("%s:%d: job %s: %s; remove that, or keep the job to other replicas by where", j.File, j.Line, j.Name,
+		strings.ReplaceAll(err.Error(), "\n", "; "))
+}

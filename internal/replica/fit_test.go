@@ -1,0 +1,89 @@
+package replica
+
+import (
+	"errors"
+	"fmt"
+	"slices"
+	"testing"
+
+	"github.com/cronclave/cronclave/internal/command"
+	"github.com/cronclave/cronclave/internal/config"
+	"github.com/cronclave/cronclave/internal/journal"
+	"github.com/cronclave/cronclave/scheduler"
+)
+
+// TestWhatTheMachineCannotGive reports the faults of all jobs at once, but for those that this replica never runs.
+func TestWhatTheMachineCannotGive(t *testing.T) {
+	low, high := 5, -5
+	zone := map[string]string{"zone": "a"}
+	cfg := &config.Config{Jobs: []config.Job{
+		{Name: "low", Enabled: true, Nice: &low},
+		{Name: "high", File: "jobs.toml", Line: 3, Enabled: true, Nice: &high},
+		{Name: "limited", File: "more.toml", Line: 7, Enabled: true, Limits: config.Limits{Memory: 1 << 30}, Where: zone},
+		{Name: "off", Limits: config.Limits{Pids: 1}},
+	}}
+	check := func(s command.Spec) error {
+		switch {
+		case s.Nice != nil && *s.Nice < 0:
+			return command.ErrNice
+		case s.Limits != command.Limits{}:
+			return command.ErrLimits
+		}
+		return nil
+	}
+	const high3 = "jobs.toml:3: job high: the priority can't be set; remove that, or keep the job to other replicas by where"
+	const limited7 = "more.toml:7: job limited: limits can't be kept on this machine; remove that, or keep the job to other replicas by where"
+	for _, tc := range []struct {
+		labels map[string]string
+		want   string
+	}{{nil, high3}, {zone, high3 + "\n" + limited7}} {
+		cfg.Replica.Labels = tc.labels
+		err := fit(cfg, check)
+		var usage UsageError
+		if !errors.As(err, &usage) || err.Error() != tc.want {
+			t.Errorf("labels %v: %v, want\n%s", tc.labels, err, tc.want)
+		}
+	}
+	if err := fit(&config.Config{Jobs: cfg.Jobs[:1]}, check); err != nil {
+		t.Error(err)
+	}
+}
+
+// TestPeersOfAJob are those with its labels.
+func TestPeersOfAJob(t *testing.T) {
+	p := peers{self: "a"}
+	if self, ids := p.get(nil); self != "a" || ids != nil {
+		t.Errorf("before it has met anybody: %s, %v", self, ids)
+	}
+	p.all.Store(&acquaintance{ids: []string{"a", "b", "c"}, replicas: []journal.Replica{
+		{ID: "a", Labels: map[string]string{"zone": "a"}}, {ID: "b"}, {ID: "c", Labels: map[string]string{"zone": "a", "disk": "ssd"}}}})
+	for _, tc := range []struct {
+		where scheduler.Labels
+		want  []string
+	}{
+		{nil, []string{"a", "b", "c"}}, {scheduler.Labels{"zone": "a"}, []string{"a", "c"}}, {scheduler.Labels{"zone": "b"}, nil},
+	} {
+		if _, got := p.get(tc.where); !slices.Equal(got, tc.want) {
+			t.Errorf("%v: %v, want %v", tc.where, got, tc.want)
+		}
+	}
+}
+
+// A run that was killed for want of memory names the limit if it was the job's; a run that ended well names none.
+func TestOutOfMemoryIsTold(t *testing.T) {
+	for _, tc := range []struct {
+		limit int64
+		exit  command.Exit
+		want  string
+	}{
+		{64 << 20, command.Exit{Code: -1, Signal: "SIGKILL", OutOfMemory: true}, "out of memory (limits.memory is 64MiB): ended by SIGKILL"},
+		{0, command.Exit{Code: 137, OutOfMemory: true}, "out of memory: exit code 137"},
+		{64 << 20, command.Exit{Code: -1, Signal: "SIGKILL"}, "ended by SIGKILL"},
+		{64 << 20, command.Exit{Code: 3, OutOfMemory: true}, "<nil>"},
+	} {
+		r := &commandRunner{job: &config.Job{OKExitCodes: []int{0, 3}, Limits: config.Limits{Memory: tc.limit}}}
+		if got := fmt.Sprint(r.result(tc.exit).Err); got != tc.want {
+			t.Errorf("%+v: %q, want %q", tc.exit, got, tc.want)
+		}
+	}
+}

@@ -1,0 +1,134 @@
+package replica
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"io"
+	"net/http"
+	"net/url"
+	"time"
+
+	"github.com/hashicorp/go-hclog"
+
+	"github.com/cronclave/cronclave/internal/config"
+	"github.com/cronclave/cronclave/internal/operator"
+)
+
+const (
+	beatTimeout   = 10 * time.Second
+	beatLookEvery = 5 * time.Second // how soon a heartbeat begins that a reload has added
+	mostRedirects = 5
+)
+
+// heartbeat is the leader's sign of life to a service that alerts when it stops. The URL may be a secret: no message has more of it than the host.
+type heartbeat struct {
+	client  *http.Client
+	version string
+	log     hclog.Logger
+	config  func() config.Heartbeat // that is in force
+	fault   func(string)            // sets the error that status shows; "" for none
+
+	url    string    // of the last one; "" before the first
+	sent   time.Time // when that was
+	silent bool      // and the service did not get it
+}
+
+// beat sends the heartbeat until ctx ends.
+func (r *Replica) beat(ctx context.Context) {
+	h := heartbeat{client: newBeatClient(), version: r.version, log: r.log, config: func() config.Heartbeat { return r.cfg.Load().Heartbeat },
+		fault: func(what string) { r.heartbeatError.Store(&what) }}
+	defer h.client.CloseIdleConnections()
+	h.run(ctx)
+}
+
+// newBeatClient follows a redirection only within the origin of the first request: the path may hold a secret.
+func newBeatClient() *http.Client {
+	return &http.Client{Transport: &http.Transport{Proxy: http.ProxyFromEnvironment}, Timeout: beatTimeout,
+		CheckRedirect: func(next *http.Request, via []*http.Request) error {
+			if len(via) > mostRedirects || next.URL.Host != via[0].URL.Host || next.URL.Scheme != via[0].URL.Scheme {
+				return http.ErrUseLastResponse
+			}
+			return nil
+		}}
+}
+
+// run sends one at once, and then one in each period, until ctx ends. It looks now and then whether a reload has changed the heartbeat.
+func (h *heartbeat) run(ctx context.Context) {
+	defer h.fault("") // it is another leader's now
+	timer := time.NewTimer(0)
+	defer timer.Stop()
+	for {
+		select {
+		case <-ctx.Done():
+			return
+		case <-timer.C:
+		}
+		cfg, pause := h.config(), beatLookEvery
+		switch {
+		case cfg.URL == "":
+			h.url, h.silent = "", false
+			h.fault("")
+		case cfg.URL != h.url || time.Since(h.sent) >= cfg.Every:
+			h.url, h.sent = cfg.URL, time.Now()
+			if err := h.send(ctx); ctx.Err() == nil {
+				h.report(err)
+			}
+			fallthrough
+		default:
+			pause = min(pause, max(0, cfg.Every-time.Since(h.sent)))
+		}
+		timer.Reset(pause)
+	}
+}
+
+// send asks for the URL once. Its error names no part of it.
+func (h *heartbeat) send(ctx context.Context) error {
+	request, err := http.NewRequestWithContext(ctx, http.MethodGet, h.url, nil)
+	if err != nil {
+		return errors.New("the URL is wrong") // it was checked
+	}
+	request.Header.Set("User-Agent", "cronclave/"+h.version)
+	answer, err := h.client.Do(request)
+	if err != nil {
+		var withURL *url.Error // which has the URL
+		if errors.As(err, &withURL) {
+			err = withURL.Err
+		}
+		return fmt.Errorf("no answer: %w", err)
+	}
+	defer answer.Body.Close()
+	const most = 64 << 10 // of a body that is dropped, so that the connection can be used again
+	_, _ = io.CopyN(io.Discard, answer.Body, most)
+	if answer.StatusCode/100 != 2 {
+		return fmt.Errorf("the answer is %d %s", answer.StatusCode, http.StatusText(answer.StatusCode))
+	}
+	return nil
+}
+
+// report logs a change, and has status show the error.
+func (h *heartbeat) report(err error) {
+	to := origin(h.url)
+	switch {
+	case err == nil && h.silent:
+		h.log.Info("heartbeat succeeds again", "url", to)
+	case err != nil && !h.silent:
+		h.log.Error("heartbeat failed", "url", to, "error", err)
+	}
+	h.silent = err != nil
+	what := ""
+	if err != nil {
+		const most = 200 // the registration repeats it every few seconds
+		what = operator.FirstLine(fmt.Sprintf("the heartbeat to %s failed: %v", to, err), most)
+	}
+	h.fault(what)
+}
+
+// origin is the part of a URL that may be shown where the URL may be a secret.
+func origin(address string) string {
+	u, err := url.Parse(address)
+	if err != nil {
+		return "?"
+	}
+	return u.Scheme + "://" + u.Host
+}

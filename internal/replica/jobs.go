@@ -1,0 +1,42 @@
+package replica
+
+import (
+	"time"
+
+	"github.com/cronclave/cronclave/internal/command"
+	"github.com/cronclave/cronclave/internal/config"
+	"github.com/cronclave/cronclave/scheduler"
+)
+
+// jobsOf turns the enabled jobs of a configuration into the scheduler's.
+func jobsOf(cfg *config.Config, host *command.Host, open OpenOutput) []scheduler.Job {
+	var jobs []scheduler.Job
+	for i := range cfg.Jobs {
+		j := &cfg.Jobs[i]
+		if !j.Enabled {
+			continue
+		}
+		zone := j.Location
+		if len(j.After) > 0 { // its ticks are those of the jobs before it
+			zone = nil
+		}
+		jobs = append(jobs, scheduler.Job{
+			Name: j.Name, Schedule: j.Schedule, After: j.After, Location: zone, Jitter: j.Jitter,
+			Except: j.Except, ExceptDates: j.ExceptDates, StartsAt: j.StartsAt, ExpiresAt: j.ExpiresAt,
+			Parallel: j.Parallel, PerTick: j.PerTick, PerReplica: j.PerReplica, StartDeadline: j.StartDeadline,
+			Timeout: noneIfZero(j.Timeout), KillGrace: noneIfZero(j.KillGrace), Lease: j.Lease, StartTimeout: startTimeout(j.Lease), OutlivesLease: j.OutlivesLease, Where: j.Where,
+			Overlap: scheduler.Overlap(j.Overlap), CatchUp: scheduler.CatchUp(j.CatchUp), CatchUpWindow: j.CatchUpWindow,
+			Retry: scheduler.Retry(j.Retry), Recover: scheduler.Recover{Max: j.Recover}, Pool: scheduler.Pool{Name: j.Pool, Slots: j.PoolSlots},
+			Runner: &commandRunner{host: host, job: j, namespace: cfg.Namespace, withheld: cfg.Withheld(j), trust: cfg.Trust, open: open},
+		})
+	}
+	return jobs
+}
+
+// noneIfZero turns the configuration's 0 into the scheduler's none; its own 0 is the default.
+func noneIfZero(d time.Duration) time.Duration {
+	if d == 0 {
+		return -1
+	}
+	return d
+}

@@ -1,0 +1,106 @@
+package replica
+
+import (
+	"context"
+	"errors"
+	"slices"
+	"sync"
+	"time"
+
+	"github.com/hashicorp/go-hclog"
+
+	"github.com/cronclave/cronclave/election"
+	"github.com/cronclave/cronclave/internal/config"
+	"github.com/cronclave/cronclave/internal/journal"
+	"github.com/cronclave/cronclave/locking"
+)
+
+const (
+	sweepEvery = time.Minute
+	// forgetAfter is how long a job must have been unknown to all replicas, and its lock unused, before the lock is removed. A job that comes back
+	// sooner finds its ledger; one that comes back later begins anew. So no tick is run again either way.
+	forgetAfter = 24 * time.Hour
+)
+
+// lead performs the duties of the cluster's leader until its term ends.
+func (r *Replica) lead(ctx context.Context, term *election.Term) {
+	r.log.Info("leadership won", "token", term.Token())
+	r.leads.Store(true)
+	defer r.leads.Store(false)
+	elector, err := election.New(election.Config{Locks: r.locks})
+	if err != nil {
+		r.log.Error("housekeeping", "error", err) // which can't be: there are locks
+		return
+	}
+	h := housekeeping{journal: r.journal, elector: elector, sweep: r.scheduler.Sweep, now: r.now, log: r.log}
+	var duties sync.WaitGroup
+	duties.Go(func() { r.beat(ctx) })
+	duties.Go(func() { r.compare(ctx) })
+	duties.Go(func() { r.watchReplicas(ctx) })
+	every(ctx, sweepEvery, func() { h.keep(ctx, disabled(r.cfg.Load())) })
+	duties.Wait()
+	if cause := context.Cause(ctx); errors.Is(cause, election.ErrEndangered) || term.Context().Err() != nil {
+		r.log.Warn("leadership lost", "token", term.Token(), "error", cause)
+	}
+}
+
+// disabled are the jobs of the configuration that are not enabled.
+func disabled(cfg *config.Config) (names []string) {
+	for i := range cfg.Jobs {
+		if !cfg.Jobs[i].Enabled {
+			names = append(names, cfg.Jobs[i].Name)
+		}
+	}
+	return names
+}
+
+// housekeeping keeps the data of the cluster in order, on the leader.
+type housekeeping struct {
+	journal *journal.Journal
+	elector *election.Elector
+	sweep   func(ctx context.Context, idle ...string) error
+	now     func() time.Time // by the server's clock
+	log     hclog.Logger
+}
+
+// keep records runs whose holder died while no replica watched, also those of jobs that no replica has any more. It removes the data of such jobs
+// after a while.
+func (h *housekeeping) keep(ctx context.Context, disabled []string) {
+	warn := func(what string, err error) {
+		if err != nil && ctx.Err() == nil {
+			h.log.Warn("housekeeping: "+what, "error", err)
+		}
+	}
+	_, err := h.journal.ForgetJobs(ctx, h.now().Add(-3*describeEvery))
+	warn("forget jobs that no replica has", err)
+	gone, err := h.journal.GoneJobs(ctx)
+	warn("look for jobs that no replica has", err)
+	idle := slices.Clone(disabled)
+	for name := range gone {
+		idle = append(idle, name)
+	}
+	warn("look at all jobs", h.sweep(ctx, idle...))
+	warn("remove the locks of jobs that no replica has", h.remove(ctx, gone))
+}
+
+// remove removes the locks of jobs that have been gone for long. Their history goes by its age.
+func (h *housekeeping) remove(ctx context.Context, gone map[string]time.Time) error {
+	var old []string
+	before := h.now().Add(-forgetAfter)
+	for name, seen := range gone {
+		if seen.Before(before) {
+			old = append(old, name)
+		}
+	}
+	if len(old) == 0 {
+		return nil
+	}
+	slices.Sort(old)
+	removed, err := h.elector.Forget(ctx, old, before)
+	if errors.Is(err, locking.ErrQuorum) { // where they stay
+		removed, err = old, nil
+	} else if len(removed) > 0 {
+		h.log.Info("locks removed of jobs that no replica has", "jobs", removed, "after", forgetAfter.String())
+	}
+	return errors.Join(err, h.journal.DropGone(ctx, removed...))
+}

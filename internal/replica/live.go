@@ -1,0 +1,286 @@
+package replica
+
+import (
+	"context"
+	"slices"
+	"sync"
+	"time"
+
+	"github.com/hashicorp/go-hclog"
+
+	"github.com/cronclave/cronclave/internal/config"
+	"github.com/cronclave/cronclave/internal/journal"
+	"github.com/cronclave/cronclave/internal/logging"
+	"github.com/cronclave/cronclave/scheduler"
+)
+
+const (
+	// liveEvery is how often output is published while it has followers.
+	liveEvery = 250 * time.Millisecond
+	// liveAtMost is the least time between two times: of each run at most maxPending bytes in so long.
+	liveAtMost = 50 * time.Millisecond
+	// maxPending is how many bytes of a run wait to be published, maxUnread how many are kept of a run without followers; each line costs lineCost
+	// besides.
+	maxPending = 256 << 10
+	maxUnread  = 64 << 10
+	lineCost   = 32
+	// lookForFollowers is how often a replica with runs looks for followers.
+	lookForFollowers = time.Second
+)
+
+// liveOutput publishes the output of runs to their followers, through Redis. It never holds up a run: output that can't be published in time is left
+// out, and followers get its size.
+type liveOutput struct {
+	journal *journal.Journal
+	log     hclog.Logger
+	wake    chan struct{} // capacity 1
+
+	mu   sync.Mutex
+	runs []*liveRun
+}
+
+// liveRun is a try of a run. All its fields belong to the mutex of its liveOutput.
+type liveRun struct {
+	job, id  string
+	manual   bool // the requester may be about to follow it
+	lines    []journal.Line
+	size     int   // of the lines, with their costs
+	lost     int64 // bytes that were left out before them
+	chunks   int64 // that were published
+	checked  bool  // a look has found out whether it is followed
+	followed bool
+	ended    bool
+}
+
+func newLiveOutput(j *journal.Journal, log hclog.Logger) *liveOutput {
+	return &liveOutput{journal: j, log: log, wake: make(chan struct{}, 1)}
+}
+
+// jobs are those of a configuration, whose output can be followed.
+func (r *Replica) jobs(cfg *config.Config) []scheduler.Job {
+	jobs := jobsOf(cfg, r.processes.Host, func(job *config.Job, run *scheduler.Run) Output {
+		o := &sharedOutput{live: r.live, run: run}
+		if job.Output.Log {
+			o.log = logging.NewOutput(run.Logger)
+		}
+		return o
+	})
+	for i := range jobs {
+		jobs[i].Runner = delayRunner{liveRunner{jobs[i].Runner, r.live}, r}
+	}
+	return jobs
+}
+
+// sharedOutput goes to the followers of the run, and to the log if the job wants that.
+type sharedOutput struct {
+	live *liveOutput
+	run  *scheduler.Run
+	log  *logging.Output // nil if it does not
+}
+
+// Line takes a line.
+func (o *sharedOutput) Line(stream string, line []byte) {
+	if o.log != nil {
+		o.log.Line(stream, line)
+	}
+	o.live.add(o.run, journal.Line{Stderr: stream == "stderr", Text: string(line)})
+}
+
+// End ends the output.
+func (o *sharedOutput) End() {
+	if o.log != nil {
+		o.log.End()
+	}
+}
+
+// liveRunner reports the begin and the end of its runs.
+type liveRunner struct {
+	scheduler.Runner
+	live *liveOutput
+}
+
+// Run runs the job.
+func (r liveRunner) Run(ctx context.Context, run *scheduler.Run) scheduler.Result {
+	defer r.live.end(r.live.begin(run))
+	return r.Runner.Run(ctx, run)
+}
+
+func (l *liveOutput) begin(run *scheduler.Run) *liveRun {
+	l.mu.Lock()
+	defer l.mu.Unlock()
+	r := &liveRun{job: run.Job, id: run.ID, manual: run.Trigger == "manual"}
+	if l.runs = append(l.runs, r); r.manual || len(l.runs) == 1 {
+		l.nudge()
+	}
+	return r
+}
+
+// end forgets a run, unless the rest of its output is to be published.
+func (l *liveOutput) end(r *liveRun) {
+	l.mu.Lock()
+	defer l.mu.Unlock()
+	r.ended = true
+	if r.followed || r.manual && !r.checked {
+		l.nudge()
+		return
+	}
+	l.remove(r)
+}
+
+func (l *liveOutput) remove(r *liveRun) {
+	l.runs = slices.DeleteFunc(l.runs, func(o *liveRun) bool { return o == r })
+}
+
+// nudge has the publisher look at once.
+func (l *liveOutput) nudge() {
+	select {
+	case l.wake <- struct{}{}:
+	default:
+	}
+}
+
+// add takes a line of a run that is under way. The newest ones are kept until they are published.
+func (l *liveOutput) add(run *scheduler.Run, line journal.Line) {
+	l.mu.Lock()
+	defer l.mu.Unlock()
+	i := slices.IndexFunc(l.runs, func(r *liveRun) bool { return r.id == run.ID && !r.ended })
+	if i < 0 {
+		return
+	}
+	r := l.runs[i]
+	r.lines, r.size = append(r.lines, line), r.size+len(line.Text)+lineCost
+	most := maxUnread
+	if r.followed {
+		most = maxPending
+	}
+	for r.size > most {
+		n := len(r.lines[0].Text)
+		r.lines, r.size, r.lost = r.lines[1:], r.size-n-lineCost, r.lost+int64(n+1)
+	}
+	if r.followed && r.size > most/2 {
+		l.nudge()
+	}
+}
+
+// run publishes until ctx ends, and then the rest.
+func (l *liveOutput) run(ctx context.Context) {
+	timer, rest := time.NewTimer(time.Hour), time.NewTimer(0)
+	defer timer.Stop()
+	defer rest.Stop()
+	var looked time.Time
+	for {
+		select { // however often it is nudged
+		case <-ctx.Done():
+		case <-rest.C:
+		}
+		rest.Reset(liveAtMost)
+		if pause, any := l.pause(); any {
+			timer.Reset(pause)
+		} else {
+			timer.Stop()
+		}
+		select {
+		case <-ctx.Done():
+			l.publish(context.WithoutCancel(ctx))
+			return
+		case <-l.wake:
+		case <-timer.C:
+		}
+		if l.unchecked() || time.Since(looked) >= lookForFollowers {
+			l.look(ctx)
+			looked = time.Now()
+		}
+		l.publish(ctx)
+	}
+}
+
+// pause is how long the publisher may rest; any returns whether there is a run at all.
+func (l *liveOutput) pause() (pause time.Duration, any bool) {
+	l.mu.Lock()
+	defer l.mu.Unlock()
+	pause = lookForFollowers
+	for _, r := range l.runs {
+		if r.followed {
+			pause = liveEvery
+		}
+	}
+	return pause, len(l.runs) > 0
+}
+
+// unchecked returns whether there is a run whose followers are not known yet.
+func (l *liveOutput) unchecked() bool {
+	l.mu.Lock()
+	defer l.mu.Unlock()
+	return slices.ContainsFunc(l.runs, func(r *liveRun) bool { return r.manual && !r.checked })
+}
+
+// look finds out which runs are followed. After an error followed runs stay followed, and the others count as not followed.
+func (l *liveOutput) look(ctx context.Context) {
+	l.mu.Lock()
+	runs := slices.Clone(l.runs)
+	l.mu.Unlock()
+	var jobs []string
+	for _, r := range runs {
+		jobs = append(jobs, r.job)
+	}
+	slices.Sort(jobs)
+	if jobs = slices.Compact(jobs); len(jobs) == 0 {
+		return
+	}
+	followed, err := l.journal.Followed(ctx, jobs)
+	if err != nil {
+		l.log.Debug("cannot read which runs are followed", "error", err)
+	}
+	l.mu.Lock()
+	defer l.mu.Unlock()
+	for _, r := range runs {
+		r.checked = true
+		r.followed = r.followed && err != nil || slices.Contains(followed, r.job)
+		if r.ended && !r.followed {
+			l.remove(r)
+		}
+	}
+}
+
+// publish writes the new output of the followed runs.
+func (l *liveOutput) publish(ctx context.Context) {
+	l.mu.Lock()
+	runs := slices.Clone(l.runs)
+	l.mu.Unlock()
+	for _, r := range runs {
+		c, job, some := l.take(r)
+		if !some {
+			continue
+		}
+		if err := l.journal.Publish(ctx, job, r.id, c); err != nil {
+			l.lose(r, c)
+			l.log.Debug("output not published", "job", job, "run_id", r.id, "error", err)
+		}
+	}
+}
+
+// take removes output of a run for publication; the chunk with End is the last.
+func (l *liveOutput) take(r *liveRun) (c journal.Chunk, job string, some bool) {
+	l.mu.Lock()
+	defer l.mu.Unlock()
+	if !r.followed || len(r.lines) == 0 && !r.ended {
+		return c, r.job, false
+	}
+	r.chunks++
+	c = journal.Chunk{Number: r.chunks, Lost: r.lost, Lines: r.lines, End: r.ended}
+	r.lines, r.size, r.lost = nil, 0, 0
+	if r.ended {
+		l.remove(r)
+	}
+	return c, r.job, true
+}
+
+// lose notes that a chunk was not published.
+func (l *liveOutput) lose(r *liveRun, c journal.Chunk) {
+	l.mu.Lock()
+	defer l.mu.Unlock()
+	r.lost += c.Lost
+	for _, line := range c.Lines {
+		r.lost += int64(len(line.Text) + 1)
+	}
+}

@@ -1,0 +1,154 @@
+package replica
+
+import (
+	"context"
+	"strings"
+	"testing"
+	"time"
+
+	"github.com/hashicorp/go-hclog"
+
+	"github.com/cronclave/cronclave/internal/embedded"
+	"github.com/cronclave/cronclave/internal/journal"
+	"github.com/cronclave/cronclave/internal/operator"
+	"github.com/cronclave/cronclave/internal/redisconn"
+	"github.com/cronclave/cronclave/scheduler"
+)
+
+// startLive publishes until the test ends, or until end is called.
+func startLive(t *testing.T, j *journal.Journal) (l *liveOutput, end func()) {
+	t.Helper()
+	l = newLiveOutput(j, hclog.NewNullLogger())
+	ctx, cancel := context.WithCancel(t.Context())
+	over := make(chan struct{})
+	go func() {
+		defer close(over)
+		l.run(ctx)
+	}()
+	end = func() {
+		cancel()
+		<-over
+	}
+	t.Cleanup(end)
+	return l, end
+}
+
+// TestLiveOutputOfAFollowedRun comes whole, and in order, with its end.
+func TestLiveOutputOfAFollowedRun(t *testing.T) {
+	t.Parallel()
+	_, rdb, j := startJournal(t)
+	l, _ := startLive(t, j)
+	if err := j.Follow(t.Context(), "report"); err != nil {
+		t.Fatal(err)
+	}
+	run := &scheduler.Run{ID: "one", Job: "report", Trigger: "manual"}
+	live := l.begin(run)
+	l.add(run, journal.Line{Text: "first"})
+	l.add(run, journal.Line{Text: "second", Stderr: true})
+	l.end(live)
+	now := time.Now()
+	ended := journal.Record{RunID: "one", Job: "report", Token: 1, Outcome: "ok", Started: now, Finished: now}
+	if err := j.Record(t.Context(), []journal.Record{ended}); err != nil {
+		t.Fatal(err)
+	}
+	o, err := operator.New(operator.Config{Conn: rdb, Journal: j, Namespace: "default"})
+	if err != nil {
+		t.Fatal(err)
+	}
+	t.Cleanup(func() { _ = o.Close() })
+	var lines []string
+	ctx, cancel := context.WithTimeout(t.Context(), time.Minute)
+	defer cancel()
+	if err := o.Follow(ctx, operator.FollowRequest{Job: "report", Run: "one"}, operator.Viewer{
+		Line: func(l operator.OutputLine) { lines = append(lines, l.Line) },
+		Note: func(_, text string) { t.Error(text) }, // its last output is missing, if its end does not come
+	}); err != nil {
+		t.Fatal(err)
+	}
+	if got := strings.Join(lines, " "); got != "first second" {
+		t.Errorf("printed %q", got)
+	}
+	if left := l.left(); left != 0 {
+		t.Errorf("%d runs are remembered", left)
+	}
+}
+
+// Live output is bounded: of a run that prints much more than can be published the oldest bytes are left out, and counted, and output without
+// followers is kept in memory only, and not for longer than its run.
+// Promise: P9
+func TestLiveOutputIsBounded(t *testing.T) {
+	t.Parallel()
+	_, rdb, j := startJournal(t)
+	l, end := startLive(t, j)
+	run := &scheduler.Run{ID: "one", Job: "report", Trigger: "schedule"}
+	live := l.begin(run)
+	text := strings.Repeat("x", 999)
+	const lines = 1000
+	for range lines {
+		l.add(run, journal.Line{Text: text})
+	}
+	l.mu.Lock()
+	kept, lost := len(live.lines), live.lost
+	l.mu.Unlock()
+	if int64(kept)*1000+lost != lines*1000 || kept*(999+lineCost) > maxUnread || kept < 50 {
+		t.Errorf("%d lines kept, %d bytes lost", kept, lost)
+	}
+	l.end(live)
+	if left := l.left(); left != 0 {
+		t.Errorf("%d runs are remembered", left)
+	}
+	end()
+	if n := rdb.Exists(t.Context(), "cronclave:default:{report}:live:one").Val(); n != 0 {
+		t.Error("published, and nobody follows")
+	}
+}
+
+// TestLiveOutputHoldsUpNothing, also where Redis is silent for good.
+// Promise: P9
+func TestLiveOutputHoldsUpNothing(t *testing.T) {
+	t.Parallel()
+	s, _, j := startJournal(t)
+	l, _ := startLive(t, j)
+	s.Close()
+	run := &scheduler.Run{ID: "one", Job: "report", Trigger: "manual"}
+	begun := time.Now()
+	live := l.begin(run)
+	for range 100_000 {
+		l.add(run, journal.Line{Text: "line"})
+	}
+	l.end(live)
+	if took := time.Since(begun); took > 20*time.Second { // each call would take longer
+		t.Errorf("it took %v", took)
+	}
+}
+
+// left is how many runs are remembered.
+func (l *liveOutput) left() int {
+	l.mu.Lock()
+	defer l.mu.Unlock()
+	return len(l.runs)
+}
+
+// startJournal starts a Redis with an empty journal.
+func startJournal(t *testing.T) (*embedded.Server, *redisconn.Conn, *journal.Journal) {
+	t.Helper()
+	s, err := embedded.Start(embedded.Config{})
+	if err != nil {
+		t.Fatal(err)
+	}
+	t.Cleanup(s.Close)
+	source, err := redisconn.Named{Flag: "", Env: s.URL()}.Find()
+	if err != nil {
+		t.Fatal(err)
+	}
+	conn, err := redisconn.Open(source)
+	if err != nil {
+		t.Fatal(err)
+	}
+	t.Cleanup(func() { _ = conn.Close() })
+	j, err := journal.New(journal.Config{Redis: conn, Namespace: "default"})
+	if err != nil {
+		t.Fatal(err)
+	}
+	return s, conn, j
+}

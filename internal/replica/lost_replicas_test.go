@@ -1,0 +1,41 @@
+package replica
+
+import (
+	"slices"
+	"testing"
+	"time"
+
+	"github.com/cronclave/cronclave/internal/journal"
+	"github.com/cronclave/cronclave/internal/operator"
+)
+
+// TestReplicaIsLostWhenItStaysAway: after an outage of Redis no entry is there, and the replicas come back one after the other.
+func TestReplicaIsLostWhenItStaysAway(t *testing.T) {
+	var w lostWatch
+	begin := time.Now()
+	for i, step := range []struct {
+		after         time.Duration
+		missing, lost []string
+	}{
+		{0, []string{"a-12345678", "b-12345678"}, nil},
+		{operator.RegisterEvery, []string{"a-12345678"}, nil},
+		{2 * operator.RegisterEvery, []string{"a-12345678", "b-12345678"}, []string{"a-12345678"}}, // b stood still again
+		{3 * operator.RegisterEvery, []string{"b-12345678"}, nil},
+		{4 * operator.RegisterEvery, []string{"b-12345678"}, []string{"b-12345678"}},
+	} {
+		var missing []journal.LostReplica
+		for _, id := range step.missing {
+			missing = append(missing, journal.LostReplica{ID: id})
+		}
+		var lost []string
+		for _, l := range w.confirmed(missing, begin.Add(step.after)) {
+			lost = append(lost, l.ID)
+		}
+		if !slices.Equal(lost, step.lost) {
+			t.Errorf("look %d: lost %v, want %v", i, lost, step.lost)
+		}
+	}
+	if got := nameOf("eu-west-1-abcdefgh"); got != "eu-west-1" {
+		t.Errorf("the name is %q", got)
+	}
+}

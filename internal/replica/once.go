@@ -1,0 +1,98 @@
+package replica
+
+import (
+	"context"
+
+	"github.com/hashicorp/go-hclog"
+
+	"github.com/cronclave/cronclave/election"
+	"github.com/cronclave/cronclave/internal/command"
+	"github.com/cronclave/cronclave/internal/config"
+	"github.com/cronclave/cronclave/internal/journal"
+	"github.com/cronclave/cronclave/locking"
+	"github.com/cronclave/cronclave/scheduler"
+)
+
+// OnceConfig says which job is run here and now.
+type OnceConfig struct {
+	// Jobs is the configuration, Job one of its jobs.
+	Jobs *config.Config
+	Job  *config.Job
+	// Name is this replica's name.
+	Name string
+	// Locks and Journal coordinate the run with the cluster; nil for a run outside of the cluster.
+	Locks   *locking.Client
+	Journal *journal.Journal
+	Log     hclog.Logger
+	// Output takes the job's output.
+	Output Output
+}
+
+// Once runs one job in the foreground, also if it is not enabled. [Once.Close] ends it.
+type Once struct {
+	scheduler *scheduler.Scheduler
+	processes *Processes
+	job       string
+	locked    bool
+}
+
+// NewOnce starts a warden, and makes no call to Redis.
+func NewOnce(cfg OnceConfig) (*Once, error) {
+	sc := scheduler.Config{Replica: cfg.Name, Labels: cfg.Jobs.Replica.Labels, Logger: cfg.Log}
+	if cfg.Locks != nil {
+		elector, err := election.New(election.Config{Locks: cfg.Locks})
+		if err != nil {
+			return nil, err
+		}
+		sc.Claimer, sc.Pools, sc.Journal, sc.GrantEvents = elector, elector, recorder{cfg.Journal}, elector
+	}
+	command.KeepInherited()
+	processes, err := StartProcesses(cfg.Log, WardenLog{})
+	if err != nil {
+		return nil, err
+	}
+	o := &Once{processes: processes, job: cfg.Job.Name, locked: cfg.Locks != nil}
+	if err := fitJob(cfg.Job, processes.Host.Check); err != nil {
+		o.Close()
+		return nil, UsageError{err}
+	}
+	sc.Jobs = foreground(cfg, processes.Host)
+	if o.scheduler, err = scheduler.New(sc); err != nil {
+		o.Close()
+		return nil, err
+	}
+	return o, nil
+}
+
+// Run runs the job, under its lock if there is one. Its errors are those of [scheduler.Scheduler.RunNow].
+func (o *Once) Run(ctx context.Context) (scheduler.Record, error) {
+	return o.scheduler.RunNow(ctx, o.job, o.locked)
+}
+
+// Abort kills the job. It waits for nothing.
+func (o *Once) Abort() { o.scheduler.Abort() }
+
+// Close ends the warden.
+func (o *Once) Close() { o.processes.Close() }
+
+// anySchedule stands for that of a job which runs outside its schedule.
+var anySchedule = []string{"@yearly"}
+
+// foreground is the one job. It needs none of the jobs that it runs after.
+func foreground(cfg OnceConfig, host *command.Host) []scheduler.Job {
+	only := *cfg.Jobs
+	only.Jobs = []config.Job{*cfg.Job}
+	only.Jobs[0].Enabled, only.Jobs[0].Retry = true, config.Retry{} // the caller decides whether it is tried again
+	if len(cfg.Job.After) > 0 {
+		only.Jobs[0].After, only.Jobs[0].Schedule = nil, anySchedule
+	}
+	jobs := jobsOf(&only, host, func(*config.Job, *scheduler.Run) Output { return cfg.Output })
+	jobs[0].Runner.(*commandRunner).withheld = cfg.Jobs.Withheld(cfg.Job)
+	return jobs
+}
+
+// Environment is the environment of a run of a job, before files are read.
+func Environment(cfg *config.Config, job *config.Job, run *scheduler.Run) command.EnvSpec {
+	r := &commandRunner{job: job, namespace: cfg.Namespace, withheld: cfg.Withheld(job), trust: cfg.Trust}
+	return r.environment(run)
+}

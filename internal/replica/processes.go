@@ -1,0 +1,66 @@
+package replica
+
+import (
+	"context"
+	"fmt"
+	"os"
+
+	"github.com/hashicorp/go-hclog"
+
+	"github.com/cronclave/cronclave/internal/command"
+	"github.com/cronclave/cronclave/internal/warden"
+)
+
+// Processes runs commands, and has a warden that ends them where this process cannot.
+type Processes struct {
+	// Host runs the commands.
+	Host   *command.Host
+	warden *warden.Warden
+	log    hclog.Logger
+}
+
+// WardenLog is where the warden logs its actions when this process is gone; the zero value is nowhere.
+type WardenLog struct {
+	Stderr *os.File
+	JSON   bool
+}
+
+// StartProcesses starts the warden. [Processes.Close] ends it.
+func StartProcesses(log hclog.Logger, own WardenLog) (*Processes, error) {
+	p := &Processes{log: log}
+	var err error
+	if p.warden, err = warden.Start(warden.Config{Logger: log, Stderr: own.Stderr, JSON: own.JSON}); err != nil {
+		return nil, err
+	}
+	if p.Host, err = command.NewHost(command.HostConfig{Logger: log, Warden: watchman{p.warden}}); err != nil {
+		p.Close()
+		return nil, fmt.Errorf("prepare to run commands: %w", err)
+	}
+	return p, nil
+}
+
+// Close is called after the last run. The warden ends after all runs.
+func (p *Processes) Close() {
+	if p.Host != nil {
+		if err := p.Host.Close(); err != nil {
+			p.log.Warn("cleanup after commands failed", "error", err)
+		}
+	}
+	p.warden.Close()
+}
+
+// mind begins the drain when there is no warden any more and none can be started. It returns when ctx ends.
+func (p *Processes) mind(ctx context.Context, drain func(cause error)) {
+	select {
+	case <-p.warden.Failed():
+		p.log.Error("draining: warden cannot be started", "error", p.warden.Err())
+		drain(p.warden.Err())
+	case <-ctx.Done():
+	}
+}
+
+// watchman is a warden as package command wants it.
+type watchman struct{ *warden.Warden }
+
+// Watch registers a run.
+func (w watchman) Watch(r command.Watched) command.Ward { return w.Warden.Watch(warden.Run(r)) }

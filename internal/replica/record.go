@@ -1,0 +1,76 @@
+package replica
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"slices"
+	"time"
+
+	"github.com/cronclave/cronclave/internal/config"
+	"github.com/cronclave/cronclave/internal/journal"
+	"github.com/cronclave/cronclave/internal/redisconn"
+	"github.com/cronclave/cronclave/scheduler"
+)
+
+// recorder hands the scheduler's records to the journal.
+type recorder struct{ journal *journal.Journal }
+
+// Record keeps records.
+func (r recorder) Record(ctx context.Context, records []scheduler.Record) error {
+	list := make([]journal.Record, len(records))
+	for i, rec := range records {
+		list[i] = journalRecord(rec)
+	}
+	return r.journal.Record(ctx, list)
+}
+
+func journalRecord(r scheduler.Record) journal.Record {
+	rec := journal.Record{
+		RunID: r.RunID, Job: r.Job, Tick: r.Tick, Trigger: r.Trigger, Attempt: r.Attempt, Token: r.Token,
+		Replica: r.Replica, Outcome: string(r.Outcome), Reason: r.Reason, ExitCode: r.ExitCode, Signal: r.Signal,
+		Started: r.Started, Finished: r.Finished, Ticks: r.Ticks, Retried: r.Retried, FailedTries: r.FailedTries,
+	}
+	if r.Token != 0 || !r.Started.IsZero() { // else no run held a slot
+		rec.Slot = &r.Slot
+	}
+	if !r.Started.IsZero() && !r.Finished.IsZero() {
+		ms := r.Finished.Sub(r.Started).Milliseconds()
+		rec.DurationMS = &ms
+	}
+	if len(r.Output) > 0 {
+		output := string(r.Output)
+		rec.Output = &output
+	}
+	return rec
+}
+
+// DescribeJobs describes the jobs for the status command, which does not have the configuration.
+func DescribeJobs(cfg *config.Config, now time.Time) []journal.JobInfo {
+	infos := make([]journal.JobInfo, 0, len(cfg.Jobs))
+	for _, j := range cfg.Jobs {
+		infos = append(infos, journal.JobInfo{Name: j.Name, Schedule: j.Schedule, After: j.After, Timezone: j.Location.String(),
+			Except: j.Except, ExceptDates: datesSince(j.ExceptDates, now.AddDate(0, 0, -2)), StartsAt: j.StartsAt, ExpiresAt: j.ExpiresAt,
+			Parallel: j.Parallel, PerTick: j.PerTick, Digest: j.Digest, Enabled: j.Enabled, Where: j.Where, Tags: j.Tags, Seen: now})
+	}
+	return infos
+}
+
+// datesSince leaves out the days, which are sorted, before that of an instant: readers need only a job's next tick, and calendars may be long.
+func datesSince(dates []string, t time.Time) []string {
+	i, _ := slices.BinarySearch(dates, t.UTC().Format(time.DateOnly))
+	return dates[i:]
+}
+
+// UnfitData turns an error of [journal.Journal.CheckFormat] into one that waiting cannot mend: a usage error for data of a newer version,
+// [redisconn.ErrUnfit] for data of another program. It returns nil for any other error.
+func UnfitData(err error) error {
+	switch {
+	case errors.Is(err, journal.ErrNewerFormat):
+		return UsageError{err}
+	case errors.Is(err, journal.ErrCorrupt):
+		return fmt.Errorf("%w: %w; if another program writes that key, take another namespace or database; else delete it",
+			redisconn.ErrUnfit, err)
+	}
+	return nil
+}

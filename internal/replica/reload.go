@@ -1,0 +1,168 @@
+package replica
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"maps"
+	"reflect"
+	"strings"
+	"time"
+
+	"github.com/cronclave/cronclave/internal/config"
+	"github.com/cronclave/cronclave/internal/operator"
+)
+
+// lookEvery is how often a replica looks whether its configuration has changed, which takes a system call for each file. A change is read when it is
+// the same at the next look: until then the file may be half written.
+const lookEvery = time.Second
+
+// restless is the number of looks that may find files changed again before a warning.
+const restless = 10
+
+// reloader keeps the jobs of a replica those of its configuration.
+type reloader struct {
+	*Replica
+	load  func() (*config.Config, *config.Files, error)
+	files *config.Files // that were read last
+	fresh string        // their stamp at the last look, if it is another than when they were read
+	moves int           // how many looks in a row have found another one
+}
+
+// run reloads when a file has changed, and on request (SIGHUP), until ctx ends.
+func (l *reloader) run(ctx context.Context, asked <-chan struct{}) {
+	look := time.NewTicker(lookEvery)
+	defer look.Stop()
+	for {
+		select {
+		case <-ctx.Done():
+			return
+		case <-asked:
+			l.reload(ctx, "")
+		case <-look.C:
+			if l.changed() {
+				l.reload(ctx, l.fresh)
+			}
+		}
+	}
+}
+
+// changed returns whether the files have changed, and have been as they are for two looks.
+func (l *reloader) changed() bool {
+	now := l.files.Stamp()
+	if now == l.files.AsRead() {
+		l.fresh, l.moves = "", 0
+		return false
+	}
+	settled := now == l.fresh
+	l.fresh = now
+	if l.moves++; l.moves == restless && !settled {
+		l.log.Warn("configuration files keep changing; reload waits until they are stable", "look_every", lookEvery.String())
+	}
+	return settled
+}
+
+// reload puts the configuration in force, unless it has faults: then the last good one stays. settled, if set, is the stamp that its files must still
+// have after they were read.
+func (l *reloader) reload(ctx context.Context, settled string) {
+	cfg, files, err := l.load()
+	if now := l.files.Stamp(); settled != "" && now != settled { // the file is being written: it may be half written
+		l.fresh = now
+		return
+	}
+	l.files, l.fresh, l.moves = files, "", 0
+	if err != nil {
+		l.refuse(err)
+		return
+	}
+	logWarnings(l.log, cfg)
+	before := l.cfg.Load()
+	if len(cfg.Jobs) == 0 && len(before.Jobs) > 0 {
+		l.refuse(errors.New("it has no jobs any more, as if its files were emptied or gone; if that is meant, restart the replica"))
+		return
+	}
+	if sections := retain(cfg, before); len(sections) > 0 {
+		l.log.Warn("changes outside of jobs take effect after a restart", "sections", strings.Join(sections, ", "))
+	}
+	if err := l.take(ctx, cfg); err != nil {
+		if ctx.Err() == nil {
+			l.refuse(err)
+		}
+		return
+	}
+	l.cfg.Store(cfg)
+	l.refused.Store(nil)
+	l.edited.Store(true)
+	l.forget(cfg)
+	added, changed, removed := compare(before, cfg)
+	if added > 0 {
+		l.recalled.Store(false)
+	}
+	l.log.Info("configuration reloaded", "jobs", len(cfg.Jobs), "added", added, "changed", changed, "removed", removed, "config", cfg.Digest()[:12])
+}
+
+// take has the scheduler run the jobs of a configuration, if this machine can.
+func (l *reloader) take(ctx context.Context, cfg *config.Config) error {
+	if err := fit(cfg, l.processes.Host.Check); err != nil {
+		return err
+	}
+	return l.scheduler.Reload(ctx, l.jobs(cfg)) //nolint:wrapcheck // the error names the operation
+}
+
+// retain copies the settings that a running replica can't change from its first configuration to a new one, and returns the sections in which they
+// differ.
+func retain(cfg, started *config.Config) (sections []string) {
+	differs := func(name string, a, b any) {
+		if !reflect.DeepEqual(a, b) {
+			sections = append(sections, name)
+		}
+	}
+	differs("namespace", cfg.Namespace, started.Namespace)
+	differs("[redis]", cfg.Redis, started.Redis)
+	differs("[replica]", cfg.Replica, started.Replica)
+	differs("[history]", cfg.History, started.History)
+	differs("[server]", cfg.Server, started.Server)
+	cfg.Namespace, cfg.Redis, cfg.Replica, cfg.History, cfg.Server = started.Namespace, started.Redis, started.Replica, started.History, started.Server
+	maps.Copy(cfg.EnvTaken, started.EnvTaken) // these variables are still in use, and no job may have them
+	return sections
+}
+
+// compare counts the jobs that differ.
+func compare(before, after *config.Config) (added, changed, removed int) {
+	digests := map[string]string{}
+	for i := range before.Jobs {
+		digests[before.Jobs[i].Name] = before.Jobs[i].Digest
+	}
+	for i := range after.Jobs {
+		digest, known := digests[after.Jobs[i].Name]
+		switch {
+		case !known:
+			added++
+		case digest != after.Jobs[i].Digest:
+			changed++
+		}
+		delete(digests, after.Jobs[i].Name)
+	}
+	return added, changed, len(digests)
+}
+
+// refuse logs all faults of a new configuration, and has status show the first.
+func (l *reloader) refuse(err error) {
+	const refused = "configuration refused; the last good one stays"
+	first := err.Error()
+	var faults config.Faults
+	if !errors.As(err, &faults) {
+		l.log.Error(refused, "error", err)
+	}
+	for i, f := range faults {
+		l.log.Error(refused, "at", f.Place(), "message", f.Message)
+		if i == 0 {
+			first = f.String()
+		}
+	}
+	if n := len(faults); n > 1 {
+		first += fmt.Sprintf(" (and %d more)", n-1)
+	}
+	const most = 500 // the registration repeats it every few seconds
+	l.refused.Store(new(operator.FirstLine(first, most)))
+}

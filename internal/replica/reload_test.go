@@ -1,0 +1,87 @@
+package replica
+
+import (
+	"context"
+	"os"
+	"slices"
+	"strings"
+	"testing"
+
+	"github.com/hashicorp/go-hclog"
+
+	"github.com/cronclave/cronclave/internal/config"
+)
+
+// A secret that the replica was started with is kept from jobs, also when the file does not name it any more.
+func TestRetainedSecretsStayWithheld(t *testing.T) {
+	t.Setenv("SECRET", "x")
+	load := func(redis string) *config.Config {
+		name := t.TempDir() + "/jobs.toml"
+		if err := os.WriteFile(name, []byte("redis.url = \""+redis+"\"\n[jobs.j]\nschedule = \"@daily\"\ncommand = \"true\"\n"), 0o600); err != nil {
+			t.Fatal(err)
+		}
+		cfg, err := config.Load(name, config.Options{})
+		if err != nil {
+			t.Fatal(err)
+		}
+		return cfg
+	}
+	started, cfg := load("redis://:${SECRET}@h"), load("redis://h")
+	if sections := retain(cfg, started); !slices.Equal(sections, []string{"[redis]"}) {
+		t.Errorf("%v", sections)
+	}
+	if cfg.Redis.URL != started.Redis.URL || !cfg.Withheld(&cfg.Jobs[0])["SECRET"] {
+		t.Errorf("%q is in use, and withheld is %v", cfg.Redis.URL, cfg.Withheld(&cfg.Jobs[0]))
+	}
+}
+
+// A configuration that is empty, or changes while it is read, is not taken.
+func TestReloadKeepsTheLastGoodConfiguration(t *testing.T) {
+	name := t.TempDir() + "/jobs.toml"
+	write := func(text string) {
+		if err := os.WriteFile(name, []byte(text), 0o600); err != nil {
+			t.Fatal(err)
+		}
+	}
+	write("")
+	r := &Replica{log: hclog.NewNullLogger()}
+	r.cfg.Store(&config.Config{Jobs: make([]config.Job, 1)})
+	l := &reloader{Replica: r, files: &config.Files{}, load: func() (*config.Config, *config.Files, error) {
+		files := &config.Files{}
+		cfg, err := config.Load(name, config.Options{Files: files})
+		return cfg, files, err
+	}}
+	l.reload(context.Background(), "")
+	if why := r.refused.Load(); why == nil || !strings.Contains(*why, "no jobs any more") || len(r.cfg.Load().Jobs) != 1 {
+		t.Errorf("%v", why)
+	}
+	r.refused.Store(nil)
+	read := l.files
+	l.reload(context.Background(), "another stamp")
+	if l.files != read || r.refused.Load() != nil {
+		t.Error("it was taken although it had changed meanwhile")
+	}
+}
+
+func TestReloadTellsOfFilesThatChangeAllTheTime(t *testing.T) {
+	name := t.TempDir() + "/jobs.toml"
+	files, log := &config.Files{}, &strings.Builder{}
+	if _, err := config.Load(name, config.Options{Files: files}); err == nil {
+		t.Fatal("a missing file is no fault")
+	}
+	l := &reloader{Replica: &Replica{log: hclog.New(&hclog.LoggerOptions{Output: log})}, files: files}
+	for i := range 2 * restless {
+		if err := os.WriteFile(name, make([]byte, i), 0o600); err != nil {
+			t.Fatal(err)
+		}
+		if l.changed() {
+			t.Fatal("taken while it changes")
+		}
+	}
+	if n := strings.Count(log.String(), "keep changing"); n != 1 {
+		t.Errorf("told %d times: %s", n, log)
+	}
+	if !l.changed() {
+		t.Error("not taken now that it is the same")
+	}
+}

@@ -1,0 +1,305 @@
+// Package replica is one `cronclave run`: it wires the parts together, keeps the replica registered, leads the cluster's housekeeping if it is elected, reloads
+// the configuration, and answers HTTP requests.
+package replica
+
+import (
+	"context"
+	crypto "crypto/rand"
+	"errors"
+	"fmt"
+	"strings"
+	"sync"
+	"sync/atomic"
+	"time"
+
+	"github.com/hashicorp/go-hclog"
+
+	"github.com/cronclave/cronclave/election"
+	"github.com/cronclave/cronclave/internal/backoff"
+	"github.com/cronclave/cronclave/internal/command"
+	"github.com/cronclave/cronclave/internal/config"
+	"github.com/cronclave/cronclave/internal/httpapi"
+	"github.com/cronclave/cronclave/internal/journal"
+	"github.com/cronclave/cronclave/internal/operator"
+	"github.com/cronclave/cronclave/internal/redisconn"
+	"github.com/cronclave/cronclave/internal/warden"
+	"github.com/cronclave/cronclave/locking"
+	"github.com/cronclave/cronclave/scheduler"
+)
+
+// Config configures a replica.
+type Config struct {
+	// Jobs is the configuration that is in force at the start, of Files.
+	Jobs  *config.Config
+	Files *config.Files
+	// Load reads the configuration again. It is called by one goroutine.
+	Load func() (*config.Config, *config.Files, error)
+	// Redis is the replica's from now on: [Replica.Close] closes it, and so does a New that fails.
+	Redis *redisconn.Conn
+	// Trial is set where Redis is an embedded one: its settings are not looked at.
+	Trial bool
+	// Name is the replica's name, Version that of the program.
+	Name, Version string
+	// Log is the log of the process. LogDropped counts the lines that did not get into it.
+	Log        hclog.Logger
+	LogDropped func() uint64
+	WardenLog  WardenLog
+	// ClockOffset sets this replica's wall clock wrong, for rehearsals.
+	ClockOffset time.Duration
+}
+
+// UsageError is an error of the configuration, of the machine that it does not fit, or of data of a newer version: waiting does not mend it.
+type UsageError struct{ Err error }
+
+func (e UsageError) Error() string { return e.Err.Error() }
+
+// Unwrap is the error itself.
+func (e UsageError) Unwrap() error { return e.Err }
+
+// Replica is one replica of a cluster. [Replica.Run] is called once, the other methods at any time.
+type Replica struct {
+	name, id string // name for people; id distinguishes replicas of the same name
+	version  string
+	trial    bool
+
+	cfg            atomic.Pointer[config.Config] // in force
+	refused        atomic.Pointer[string]        // the first fault of a newer one
+	heartbeatError atomic.Pointer[string]        // the error of the heartbeat that it sends
+	edited         atomic.Bool                   // the cluster has not been sent the changed jobs
+	recalled       atomic.Bool                   // the metrics know when jobs last ended ok
+	log            hclog.Logger
+	redis          *redisconn.Conn
+	locks          *locking.Client
+	processes      *Processes
+	scheduler      *scheduler.Scheduler
+	journal        *journal.Journal
+	live           *liveOutput
+	leadership     *election.Leadership
+	peers          peers
+	reloader       reloader
+	leads          atomic.Bool      // the cluster's housekeeping
+	metrics        *httpapi.Metrics // nil without [server]
+	web            *httpapi.Server  // the same
+	clock          func() time.Time // this machine's wall clock
+	started        time.Time
+
+	logDropped func() uint64 // lines that were dropped from the log so far
+}
+
+// New prepares a replica. It opens the address of [server] and starts the warden, and makes no call to Redis. [Replica.Close] ends it.
+func New(cfg Config) (*Replica, error) {
+	r := &Replica{name: cfg.Name, id: cfg.Name + "-" + strings.ToLower(crypto.Text()[:8]), version: cfg.Version, trial: cfg.Trial,
+		log: cfg.Log.With("replica", cfg.Name), redis: cfg.Redis, started: time.Now(), logDropped: cfg.LogDropped,
+		clock: func() time.Time { return time.Now().Add(cfg.ClockOffset) }}
+	r.peers.self = r.id
+	r.reloader = reloader{Replica: r, load: cfg.Load, files: cfg.Files}
+	r.cfg.Store(cfg.Jobs)
+	if err := r.prepare(cfg); err != nil {
+		r.Close()
+		return nil, err
+	}
+	return r, nil
+}
+
+func (r *Replica) prepare(cfg Config) (err error) {
+	logWarnings(cfg.Log, cfg.Jobs)
+	if err = r.listen(cfg.Jobs.Server); err != nil {
+		return err
+	}
+	if err = r.connect(); err != nil {
+		return err
+	}
+	command.KeepInherited()
+	if r.processes, err = StartProcesses(r.log, cfg.WardenLog); err != nil {
+		return err
+	}
+	if err = fit(cfg.Jobs, r.processes.Host.Check); err != nil {
+		return err
+	}
+	r.scheduler, err = r.newScheduler(cfg.Jobs)
+	return err
+}
+
+// connect makes the clients for Redis.
+func (r *Replica) connect() (err error) {
+	cfg := r.cfg.Load()
+	locks := r.redis.LockConfig(cfg.Namespace, r.name)
+	locks.OnForbidden, locks.Hooks = r.forbidden, r.hooks()
+	if r.locks, err = locking.New(locks); err != nil {
+		return err
+	}
+	if r.journal, err = OpenJournal(r.redis, cfg, r.count()); err != nil {
+		return err
+	}
+	r.live = newLiveOutput(r.journal, r.log)
+	r.leadership, err = election.NewLeadership(election.LeadershipConfig{Locks: r.locks, Name: operator.Leadership})
+	return err
+}
+
+// OpenJournal makes the client of the history. first is called for each record that is the first to end a run or a tick; may be nil.
+func OpenJournal(conn *redisconn.Conn, cfg *config.Config, first func(journal.Record)) (*journal.Journal, error) {
+	return journal.New(journal.Config{Redis: conn.UniversalClient, Namespace: cfg.Namespace, Runs: cfg.History.Runs, MaxAge: cfg.History.MaxAge,
+		MaxBytes: cfg.History.MaxBytes, Timeout: 2 * redisconn.Timeout, First: first})
+}
+
+// Abort kills the jobs that run, and has Run return soon. It waits for nothing.
+func (r *Replica) Abort() { r.scheduler.Abort() }
+
+func (r *Replica) newScheduler(cfg *config.Config) (*scheduler.Scheduler, error) {
+	elector, err := election.New(election.Config{Locks: r.locks})
+	if err != nil {
+		return nil, err
+	}
+	return scheduler.New(scheduler.Config{
+		Jobs: r.jobs(cfg), Claimer: elector, Journal: recorder{r.journal}, Logger: r.log, Replica: r.name,
+		MaxRunning: maxRunning(cfg.Replica.MaxRunning, limitsOfProcess(), r.log), DrainTimeout: cfg.Replica.DrainTimeout, Clock: r.clock,
+		GrantEvents: elector, Requests: requests{r.journal, elector}, Pools: elector, Peers: r.peers.get, Ready: r.processes.warden.Ready,
+		Probe:  r.processes.Host.Probe,
+		Labels: cfg.Replica.Labels,
+	})
+}
+
+// Close releases the resources of New, in the reverse order.
+func (r *Replica) Close() {
+	if r.web != nil {
+		_ = r.web.Close() // for one that was not run
+	}
+	if r.processes != nil {
+		r.processes.Close()
+	}
+	if r.locks != nil {
+		_ = r.locks.Close() // it only waits
+	}
+	if r.redis != nil {
+		_ = r.redis.Close() // no request is under way
+	}
+}
+
+// Run waits for Redis, and then schedules until ctx ends and the drain is over. A value of reload has the configuration read again, until the drain begins.
+func (r *Replica) Run(ctx context.Context, reload <-chan struct{}) error {
+	served, shut := context.WithCancel(context.WithoutCancel(ctx))
+	var web sync.WaitGroup
+	web.Go(func() { r.serve(served) })
+	defer web.Wait()
+	defer shut()
+	r.announce()
+	h, err := r.awaitRedis(ctx)
+	if err != nil || ctx.Err() != nil {
+		return err
+	}
+	if err := r.claimName(ctx); err != nil || ctx.Err() != nil {
+		return err
+	}
+	for _, w := range h.Warnings {
+		r.log.Warn(w.Message, "code", w.Code)
+	}
+	work, drain := context.WithCancelCause(ctx)
+	campaign, resign := context.WithCancel(work)
+	registered, leave := context.WithCancel(context.WithoutCancel(ctx))
+	var beside sync.WaitGroup
+	beside.Go(func() { r.leadership.Campaign(campaign, r.lead) })
+	beside.Go(func() { r.register(registered) })
+	beside.Go(func() { r.live.run(registered) })
+	beside.Go(func() { r.recall(work) })
+	beside.Go(func() { r.processes.mind(work, drain) })
+	beside.Go(func() { r.reloader.run(work, reload) })
+	err = r.scheduler.Run(work)
+	drain(nil) // unless it has a cause already
+	resign()
+	leave()
+	beside.Wait()
+	if ctx.Err() != nil {
+		r.log.Info("drained") // a server that was never there is no failure then
+		return nil
+	}
+	if err == nil && errors.Is(context.Cause(work), warden.ErrGone) {
+		r.log.Error("drained: no run may start without a warden")
+		return context.Cause(work)
+	}
+	return err
+}
+
+// awaitRedis tries until Redis answers and is fit to coordinate.
+func (r *Replica) awaitRedis(ctx context.Context) (redisconn.Health, error) {
+	for retry := backoff.New(100*time.Millisecond, 5*time.Second); ; {
+		h, err := r.lookAtRedis(ctx)
+		if err == nil || refused(err) {
+			return h, err
+		}
+		pause := retry.Next()
+		r.complain(err, pause)
+		if !backoff.Sleep(ctx, pause) {
+			return h, nil
+		}
+	}
+}
+
+// complain logs why the replica does not start yet. It is an error if an operator has to act; as that may be on the server (a user, a permission),
+// the replica tries on.
+func (r *Replica) complain(err error, pause time.Duration) {
+	args := []any{"redis", r.redis.Where(), "error", err, "retry_in", pause.String()}
+	t := redisconn.TroubleOf(err)
+	if t == redisconn.Forbidden {
+		t.Remedy = r.rights().All()
+	}
+	switch {
+	case t == redisconn.Unreachable:
+		r.log.Warn("Redis does not answer; trying again", args...)
+	case t.Remedy == "":
+		r.log.Warn("Redis "+t.What+"; trying again", args...)
+	default:
+		r.log.Error("Redis "+t.What+"; trying again", append(args, "remedy", t.Remedy)...)
+	}
+}
+
+// forbidden warns of an ACL that keeps the replica from the channel of grants. It works without them.
+func (r *Replica) forbidden(channel string, err error) {
+	r.log.Warn("Redis forbids the channel of grants; promises hold, but each replica asks for each tick",
+		"channel", channel, "error", err, "remedy", "ACL SETUSER "+r.rights().User+" &"+channel)
+}
+
+func (r *Replica) rights() redisconn.Rights { return r.redis.Rights(r.cfg.Load().Namespace) }
+
+func (r *Replica) lookAtRedis(ctx context.Context) (h redisconn.Health, err error) {
+	if !r.trial { // which was announced
+		h, err = r.redis.Examine(ctx)
+	}
+	if err == nil {
+		err = r.journal.ClaimFormat(ctx)
+	}
+	if unfit := UnfitData(err); unfit != nil {
+		return h, unfit
+	}
+	return h, err
+}
+
+// announce is the first word of a replica: with whom it coordinates, and how it isolates processes.
+func (r *Replica) announce() {
+	cfg := r.cfg.Load()
+	args := []any{"redis", r.redis.Where(), "namespace", cfg.Namespace, "isolation", r.processes.Host.Isolation(),
+		"warden", fmt.Sprintf("process %d", r.processes.warden.PID()),
+		"jobs", len(cfg.Jobs), "config", cfg.Digest()[:12], "version", r.version}
+	if r.redis.HasQuorum() {
+		args = append(args, "quorum", r.redis.WhereLocks())
+	}
+	if len(cfg.Replica.Labels) > 0 {
+		args = append(args, "labels", operator.FormatLabels(cfg.Replica.Labels))
+	}
+	if r.trial {
+		r.log.Warn("starting with an embedded Redis: a trial that coordinates with no other replica", args...)
+		return
+	}
+	r.log.Info("starting", args...)
+}
+
+// refused returns whether waiting does not mend an error of the start.
+func refused(err error) bool {
+	var usage UsageError
+	return errors.Is(err, redisconn.ErrUnfit) || errors.As(err, &usage)
+}
+
+func logWarnings(log hclog.Logger, cfg *config.Config) {
+	for _, w := range cfg.Warnings {
+		log.Warn("configuration warning", "at", w.Place(), "message", w.Message)
+	}
+}

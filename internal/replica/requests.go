@@ -1,0 +1,36 @@
+package replica
+
+import (
+	"context"
+
+	"github.com/cronclave/cronclave/election"
+	"github.com/cronclave/cronclave/internal/journal"
+	"github.com/cronclave/cronclave/scheduler"
+)
+
+// requests are the users' requests to the cluster: the journal stores them, and the locks decide which replica acts on each.
+type requests struct {
+	journal *journal.Journal
+	elector *election.Elector
+}
+
+// Hear hands the journal's requests to the scheduler.
+func (r requests) Subscribe(ctx context.Context, f func([]scheduler.Request)) {
+	r.journal.Subscribe(ctx, func(heard []journal.Request) {
+		list := make([]scheduler.Request, len(heard))
+		for i, q := range heard {
+			list[i] = scheduler.Request{ID: q.ID, Job: q.Job, Tick: q.Tick, Created: q.Created, Expires: q.Expires}
+		}
+		f(list)
+	})
+}
+
+// Take asks the locks.
+func (r requests) Take(ctx context.Context, e election.TriggerRequest) election.Result {
+	return r.elector.ClaimTrigger(ctx, e)
+}
+
+// Answer writes the answer for the requester.
+func (r requests) Answer(ctx context.Context, a scheduler.Answer) error {
+	return r.journal.Answer(ctx, journal.Answer{Request: a.Request, Outcome: string(a.Outcome), Reason: a.Reason, Replica: a.Replica, RunID: a.RunID})
+}

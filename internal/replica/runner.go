@@ -1,0 +1,130 @@
+package replica
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"os"
+	"slices"
+	"time"
+
+	"github.com/cronclave/cronclave/internal/command"
+	"github.com/cronclave/cronclave/internal/config"
+	"github.com/cronclave/cronclave/internal/exhaustion"
+	"github.com/cronclave/cronclave/internal/safefile"
+	"github.com/cronclave/cronclave/scheduler"
+)
+
+// Output takes the output of a run. It belongs to one goroutine.
+type Output interface {
+	Line(stream string, line []byte)
+	End()
+}
+
+// OpenOutput is called when a run of a job begins.
+type OpenOutput func(job *config.Job, run *scheduler.Run) Output
+
+// commandRunner runs a job's command as a tree of processes.
+type commandRunner struct {
+	host      *command.Host
+	job       *config.Job
+	namespace string
+	withheld  map[string]bool // variables that the job does not inherit
+	trust     safefile.Trust  // the permitted owners of the job's files
+	open      OpenOutput
+}
+
+// Run returns when the whole tree is dead.
+func (r *commandRunner) Run(ctx context.Context, run *scheduler.Run) scheduler.Result {
+	env, err := command.Environment(ctx, r.environment(run))
+	if err != nil {
+		err = fmt.Errorf("prepare the environment: %w", err)
+		if exhaustion.Is(err) {
+			err = fmt.Errorf("%w: %w", scheduler.ErrNotStarted, err)
+		}
+		return scheduler.Result{Err: err}
+	}
+	output := r.open(r.job, run)
+	defer output.End()
+	exit := r.host.Run(ctx, run.Kill, command.Spec{
+		Name: run.ID, Job: run.Job, Argv: r.job.Command, Dir: r.job.Dir, Env: env, User: r.job.User, Group: r.job.Group, NoNewPrivs: r.job.KeepsPrivileges(),
+		Umask: r.job.Umask, Nice: r.job.Nice, Limits: command.Limits(r.job.Limits), Lease: leaseOf(run), KillGrace: r.job.KillGrace, Keep: r.job.Output.Keep,
+		Line: output.Line, Begin: run.Begin, Started: run.Began,
+	})
+	return r.result(exit)
+}
+
+// notStarted is an error of package command as one of the scheduler's, in the same words.
+type notStarted struct{ error }
+
+// Is returns whether it stands for another error.
+func (notStarted) Is(target error) bool { return target == scheduler.ErrNotStarted }
+
+// Unwrap is the error of package command.
+func (n notStarted) Unwrap() error { return n.error }
+
+const (
+	// mostStart is how long a run may take to start its program, unless its lease is shorter; leastStart is how long at least: so long it takes to replace a
+	// warden that hangs.
+	mostStart, leastStart = 10 * time.Second, 5 * time.Second
+)
+
+// startTimeout is the time after which a grant whose program was not started is returned.
+func startTimeout(lease time.Duration) time.Duration { return max(min(lease, mostStart), leastStart) }
+
+// leaseOf is the run's lease, or none: a nil of the scheduler's interface is not one of the command's.
+func leaseOf(run *scheduler.Run) command.Lease {
+	if run.Lease == nil {
+		return nil
+	}
+	return run.Lease
+}
+
+func (r *commandRunner) result(exit command.Exit) scheduler.Result {
+	result := scheduler.Result{Signal: exit.Signal, Output: exit.Tail}
+	switch {
+	case exit.Err != nil:
+		result.Err = exit.Err
+		if code := exit.Status(); code == 126 || code == 127 {
+			result.ExitCode = &code
+		}
+	case exit.Signal != "":
+		result.Err = fmt.Errorf("ended by %s", exit.Signal)
+	default:
+		result.ExitCode = &exit.Code
+		if !slices.Contains(r.job.OKExitCodes, exit.Code) {
+			result.Err = fmt.Errorf("exit code %d", exit.Code)
+		}
+	}
+	if errors.Is(exit.Err, command.ErrNotStarted) {
+		result.Err = notStarted{exit.Err}
+	}
+	if exit.OutOfMemory && result.Err != nil {
+		result.Err = r.outOfMemory(result.Err)
+	}
+	if exit.Late { // whatever it made of that
+		result.Err = scheduler.ErrLost
+	}
+	return result
+}
+
+// outOfMemory says why a run ended as it did, and by which limit if the job has one.
+func (r *commandRunner) outOfMemory(err error) error {
+	if most := r.job.Limits.Memory; most > 0 {
+		return fmt.Errorf("out of memory (limits.memory is %s): %w", config.FormatSize(most), err)
+	}
+	return fmt.Errorf("out of memory: %w", err)
+}
+
+func (r *commandRunner) environment(run *scheduler.Run) command.EnvSpec {
+	extra := map[string]string{}
+	for _, v := range Variables() {
+		if value, set := v.value(r, run); set {
+			extra[v.Name] = value
+		}
+	}
+	return command.EnvSpec{
+		Base: os.Environ(), InheritEnv: r.job.InheritEnv, EnvTaken: r.withheld, User: r.job.User, Group: r.job.Group, EnvFile: r.job.EnvFile,
+		Env: r.job.Env, EnvFromFile: r.job.EnvFromFile, Trust: r.trust, Extra: extra,
+	}
+}

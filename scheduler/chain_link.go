@@ -1,0 +1,119 @@
+package scheduler
+
+import (
+	"cmp"
+	"crypto/sha256"
+	"encoding/hex"
+	"errors"
+	"fmt"
+	"maps"
+	"slices"
+	"strings"
+
+	"github.com/cronclave/cronclave/scheduler/cronspec"
+)
+
+// link finds for each job that runs after others what it comes from, and for each job those that run after it.
+func link(tasks map[string]*task) error {
+	l := linker{tasks: tasks, specs: map[*task][]*cronspec.Schedule{}}
+	for _, name := range slices.Sorted(maps.Keys(tasks)) {
+		if t := tasks[name]; t != nil {
+			l.visit(t)
+		}
+	}
+	linkChildren(tasks)
+	return errors.Join(l.faults...)
+}
+
+// linkChildren finds for each job those that run after it.
+func linkChildren(tasks map[string]*task) {
+	for _, t := range tasks {
+		if t != nil {
+			t.children = nil
+		}
+	}
+	for _, t := range tasks {
+		if t == nil || !t.chained() {
+			continue
+		}
+		for _, name := range t.chain.after {
+			if before := tasks[name]; before != nil {
+				before.children = append(before.children, t)
+			}
+		}
+	}
+}
+
+// linker goes from jobs to those before them.
+type linker struct {
+	tasks  map[string]*task
+	specs  map[*task][]*cronspec.Schedule // of those that are done with
+	path   []string                       // to the one that is being visited
+	faults []error
+}
+
+func (l *linker) fault(format string, args ...any) {
+	l.faults = append(l.faults, fmt.Errorf(format, args...))
+}
+
+// visit returns the schedules that a job comes from, sorted, each once.
+func (l *linker) visit(t *task) []*cronspec.Schedule {
+	specs, done := l.specs[t]
+	switch from := slices.Index(l.path, t.Name); {
+	case done:
+		return specs
+	case from >= 0:
+		l.fault("job %s: After goes round in a circle: %s", t.Name, strings.Join(append(slices.Clone(l.path[from:]), t.Name), ", "))
+		return nil
+	case !t.chained():
+		return []*cronspec.Schedule{t.Spec}
+	}
+	l.path = append(l.path, t.Name)
+	after := slices.Compact(slices.Sorted(slices.Values(t.After)))
+	for _, name := range after {
+		before, known := l.tasks[name]
+		if !known {
+			l.fault("job %s: After names %q, and there is no such job", t.Name, name)
+		}
+		if before != nil { // else it has a fault of its own
+			specs = append(specs, l.visit(before)...)
+		}
+	}
+	l.path = l.path[:len(l.path)-1]
+	slices.SortFunc(specs, func(a, b *cronspec.Schedule) int { return cmp.Compare(a.Key(), b.Key()) })
+	specs = slices.CompactFunc(specs, func(a, b *cronspec.Schedule) bool { return a.Key() == b.Key() })
+	l.specs[t] = specs
+	t.chain = &chain{after: after, specs: specs, digest: digestOf(after, specs)}
+	return specs
+}
+
+func digestOf(after []string, specs []*cronspec.Schedule) string {
+	text := "after " + strings.Join(after, ", ")
+	for _, s := range specs {
+		text += "\n" + s.Key()
+	}
+	sum := sha256.Sum256([]byte(text))
+	return hex.EncodeToString(sum[:8])
+}
+
+// newTasks validates jobs. Those with one schedule share it: there may be many.
+func newTasks(jobs []Job, labels Labels) (map[string]*task, error) {
+	var faults []error
+	tasks, specs := map[string]*task{}, map[string]*cronspec.Schedule{}
+	for _, job := range jobs {
+		t, err := newTask(job)
+		if err == nil {
+			t.Elsewhere = !labels.Include(job.Where)
+		}
+		if err == nil && !t.chained() {
+			specs[t.Spec.Key()] = orDefault(specs[t.Spec.Key()], t.Spec)
+			t.Spec = specs[t.Spec.Key()]
+		}
+		if _, twice := tasks[job.Name]; twice {
+			err = errors.Join(err, fmt.Errorf("job %s: there are two of this name", job.Name))
+		}
+		faults = append(faults, err)
+		tasks[job.Name] = t
+	}
+	return tasks, errors.Join(append(faults, link(tasks))...)
+}

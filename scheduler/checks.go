@@ -1,0 +1,130 @@
+package scheduler
+
+import (
+	"context"
+	"slices"
+	"time"
+
+	"github.com/cronclave/cronclave/election"
+	"github.com/cronclave/cronclave/scheduler/internal/agenda"
+)
+
+// checkBatch is the cluster's states of some jobs, and of those that they run after.
+type checkBatch struct {
+	tasks  []*task
+	after  []*chain           // the chain of each task at the time of the inquiry
+	states [][]election.State // of the job itself, and then of those before it
+}
+
+// checks look for ticks of jobs that run after others, in batches.
+type checks struct {
+	*core
+	lane[*task, checkBatch]
+	recoveries *recoveries
+	inspector  *inspector
+}
+
+func newChecks(c *core, r *recoveries, in *inspector) *checks {
+	of := &checks{core: c, recoveries: r, inspector: in}
+	of.lane = newLane(&c.toCheck, of.settleChecks)
+	return of
+}
+
+// mustCheck is the longest interval between two checks of a job that runs after others: events may get lost.
+const mustCheck = time.Minute
+
+// followUp looks at the jobs whose check is due, all in one batch.
+func (c *checks) followUp(ctx context.Context, now time.Time) {
+	if c.busy {
+		return
+	}
+	var b checkBatch
+	var inquiries []election.InspectRequest
+	for _, t := range c.due.Take(now, maxClaims) {
+		if t.dismissed || !t.chained() {
+			continue
+		}
+		b.tasks, b.after = append(b.tasks, t), append(b.after, t.chain)
+		inquiries = append(inquiries, election.InspectRequest{Job: t.Name})
+		for _, name := range t.chain.after {
+			inquiries = append(inquiries, election.InspectRequest{Job: name, Follower: t.follower(), Used: t.chain.used})
+		}
+	}
+	if len(b.tasks) == 0 {
+		return
+	}
+	c.send(b, func(b *checkBatch) {
+		states, _ := c.inspector.look(context.WithoutCancel(ctx), inquiries) // orphans that could not be deleted are still there at the next check
+		for _, chain := range b.after {
+			n := 1 + len(chain.after)
+			b.states, states = append(b.states, states[:n]), states[n:]
+		}
+	})
+}
+
+// settleChecks opens the ticks that have come due.
+func (c *checks) settleChecks(b checkBatch) {
+	now := c.now()
+	for i, t := range b.tasks {
+		failed := slices.ContainsFunc(b.states[i], func(st election.State) bool { return st.Err != nil })
+		switch {
+		case t.dismissed || !t.chained():
+		case t.chain != b.after[i]: // it was edited meanwhile
+			c.check(t, now)
+		case failed:
+			c.check(t, now.Add(longestPause))
+		case t.unknown: // the jobs before know that it follows them: from now on they keep for it what it may need
+			c.inspectAt(t, now)
+		default:
+			c.inspectChained(t, b.states[i], now)
+			c.openChained(t, b.states[i], now)
+		}
+	}
+}
+
+// inspectChained sees to it that the job is looked at when the runs that were seen may have ended.
+func (c *checks) inspectChained(t *task, states []election.State, now time.Time) {
+	c.check(t, now.Add(mustCheck))
+	for i, st := range states {
+		of := t
+		if i > 0 {
+			of = c.tasks[t.chain.after[i-1]]
+		}
+		c.inspectRunning(of, st)
+		c.recoveries.enqueue(of, st, now)
+		if len(st.Orphans) > 0 { // the jobs after this one wait until orphans are deleted, or recovered
+			c.check(t, now.Add(longestPause))
+		}
+	}
+}
+
+// openChained opens the ticks of a job that are due and undecided. They stay with the server until they are decided and their runs have ended (a run may
+// be given back until then), so the ticks that are too many now come with a later check.
+func (c *checks) openChained(t *task, states []election.State, now time.Time) {
+	own, before := states[0], states[1:]
+	used, previous := before[0].Through, own.Decided
+	for _, st := range before[1:] {
+		used = earlier(used, st.Through)
+	}
+	used = later(used, own.Decided)
+	starts := t.chain.opened.IsZero()
+	for _, e := range common(before) {
+		again := slices.ContainsFunc(own.Open, e.Tick.Equal)
+		if !again && !e.Tick.After(own.Decided) {
+			continue
+		}
+		used = earlier(used, e.Tick.Add(-time.Second))
+		if _, open := t.Find(e.Tick); !open && len(t.Open) < agenda.MaxOpen && (again || e.Tick.After(t.chain.opened)) {
+			k := c.agenda.Open(&t.line, agenda.Instants{At: e.Tick, Previous: earlier(previous, e.Tick.Add(-time.Second)), Since: e.Due}, now)
+			t.chain.opened = later(t.chain.opened, e.Tick)
+			if starts && k.Waits() {
+				k.Cause.Reason = agenda.Down
+			}
+		}
+		previous = e.Tick
+	}
+	for _, tick := range pending(own) {
+		used = earlier(used, tick.Add(-time.Second))
+	}
+	t.chain.used = used
+}

@@ -1,0 +1,203 @@
+package scheduler
+
+import (
+	"context"
+	"fmt"
+	"slices"
+	"time"
+
+	"github.com/cronclave/cronclave/election"
+	"github.com/cronclave/cronclave/scheduler/internal/agenda"
+)
+
+// inspectionBatch is the cluster's states of some jobs.
+type inspectionBatch struct {
+	tasks     []*task
+	inquiries []election.InspectRequest
+	states    []election.State
+	undeleted []error
+}
+
+func (b *inspectionBatch) add(t *task, q election.InspectRequest) {
+	b.tasks, b.inquiries = append(b.tasks, t), append(b.inquiries, q)
+}
+
+// inspect asks the server for the state of the jobs that are to be inspected, all in one batch.
+func (s *Scheduler) inspect(ctx context.Context, now time.Time) {
+	if s.inspections.busy {
+		return
+	}
+	tasks := s.inspections.due.Take(now, maxInspections)
+	if len(tasks) == 0 {
+		return
+	}
+	var b inspectionBatch
+	for _, t := range tasks {
+		q := election.InspectRequest{Job: t.Name, Told: t.ackable()}
+		switch {
+		case t.unknown:
+			q.Schedule = t.digest()
+		case t.Behind != "": // whatever the deadlines: no replica keeps more open ticks than that
+			q.SettleThrough = t.Spec.Prev(now.Add(time.Nanosecond))
+			if len(t.Open) > 0 {
+				q.SettleThrough = t.Open[0].Previous
+			}
+			q.SettleOutcome, q.SettleSchedule = missedBecause(t.Behind), t.digest()
+			if t.Elsewhere {
+				q.SettleOutcome = missedBecause(agenda.Down)
+			}
+		}
+		b.add(t, q)
+	}
+	s.inspections.send(b, func(b *inspectionBatch) {
+		b.states, b.undeleted = s.inspector.look(context.WithoutCancel(ctx), b.inquiries)
+	})
+}
+
+func (s *Scheduler) settleInspections(b inspectionBatch) {
+	now := s.now()
+	for i, st := range b.states {
+		t := b.tasks[i]
+		if st.Err != nil || b.undeleted[i] != nil {
+			s.inspectAt(t, now.Add(longestPause))
+		}
+		if st.Err != nil {
+			continue
+		}
+		s.forgetAcked(t, b.inquiries[i].Told, now)
+		if t.unknown && !t.dismissed {
+			s.welcome(t, b.inquiries[i], st, now)
+		}
+		s.missed(t, st, now)
+		if through := b.inquiries[i].SettleThrough; !through.IsZero() && !t.unknown { // of the schedule that it has
+			if len(t.Open) == 0 || !through.Before(t.Open[0].Previous) {
+				t.Behind = ""
+			}
+			s.agenda.Wake(&t.line, s.places.free(), now)
+		}
+		if t.Behind != "" { // further than the inquiry knew
+			s.inspectAt(t, now)
+		}
+		s.inspectRunning(t, st)
+		s.recoveries.enqueue(t, st, now)
+		s.reopen(t, st, now)
+		s.checkAfter(t, now)
+	}
+}
+
+// begin announces the schedules to the cluster, and takes up the undecided ticks of the past: ticks within their deadline are open, earlier ones are
+// missed. It waits for the server.
+func (s *Scheduler) begin(ctx context.Context) error {
+	var announce, settle inspectionBatch
+	var retry backoff
+	for _, t := range s.tasks {
+		if t.chained() {
+			s.introduce(t, time.Time{})
+			continue
+		}
+		announce.add(t, election.InspectRequest{Job: t.Name, Schedule: t.digest()})
+	}
+	if err := s.insist(ctx, &announce, &retry); err != nil {
+		return err
+	}
+	now := s.now()
+	for i, t := range announce.tasks {
+		if err := announce.states[i].Err; err != nil { // it is looked at again, and has its ticks from then on
+			s.logDamage(t, err, now)
+			s.introduce(t, now.Add(longestPause))
+			continue
+		}
+		s.agenda.Enter(&t.line, now)
+		s.inspectRunning(t, announce.states[i])
+		s.recoveries.enqueue(t, announce.states[i], now)
+		s.missed(t, announce.states[i], now)
+		if q := s.resume(t, announce.states[i], now); !q.SettleThrough.IsZero() {
+			settle.add(t, q)
+		}
+		s.reopen(t, announce.states[i], now)
+	}
+	if err := s.insist(ctx, &settle, &retry); err != nil {
+		return err
+	}
+	for i, t := range settle.tasks {
+		s.missed(t, settle.states[i], now)
+	}
+	return nil
+}
+
+// insist inspects until the server has answered for all of a batch, or has named its damaged keys. It fails only when ctx ends.
+func (s *Scheduler) insist(ctx context.Context, b *inspectionBatch, retry *backoff) error {
+	b.states = make([]election.State, len(b.tasks))
+	todo := make([]int, len(b.tasks))
+	for i := range todo {
+		todo[i] = i
+	}
+	for first := true; len(todo) > 0; first = false {
+		var asked []election.InspectRequest
+		for _, i := range todo {
+			asked = append(asked, b.inquiries[i])
+		}
+		states, undeleted := s.inspector.look(ctx, asked)
+		for n, i := range todo {
+			b.states[i] = states[n]
+			if undeleted[n] != nil {
+				s.inspectAt(b.tasks[i], s.now())
+			}
+		}
+		todo = slices.DeleteFunc(todo, func(i int) bool { return b.states[i].Err == nil || damaged(b.states[i].Err) })
+		if len(todo) == 0 {
+			break
+		}
+		if first {
+			s.log.Warn("cannot read job states; trying again", "error", b.states[todo[0]].Err)
+		}
+		if !retry.wait(ctx) {
+			return fmt.Errorf("wait for the server: %w", b.states[todo[0]].Err)
+		}
+	}
+	return nil
+}
+
+// resume opens the ticks of the past that are undecided and within their deadline; it returns how those before are to be settled.
+func (s *Scheduler) resume(t *task, st election.State, now time.Time) election.InspectRequest {
+	settle := election.InspectRequest{Job: t.Name, SettleOutcome: missedBecause(agenda.Down), SettleSchedule: t.digest()}
+	var open []time.Time
+	singly := 0 // of the ticks that are too late, how many are settled one by one
+	if t.PerTick > 1 {
+		singly = maxMissed // since one that ran, though not as often as it might, was not missed
+	}
+	for at := t.Spec.Prev(now.Add(time.Nanosecond)); at.After(st.Decided); at = t.Spec.Prev(at) {
+		deadline := t.Extended(at, t.Deadline(at, t.Spec.Next(at)), len(open) == 0)
+		late := deadline.Before(st.Now)
+		if late && singly == 0 || len(open) == agenda.MaxOpen {
+			settle.SettleThrough = at
+			if late { // else whatever its deadline, as no replica keeps more open ticks than that
+				settle.SettleDeadline = deadline
+			}
+			break
+		}
+		if late {
+			singly--
+		}
+		open = append(open, at)
+	}
+	for _, tick := range slices.Backward(open) {
+		k := s.agenda.Open(&t.line, agenda.InstantsOf(t.Spec, tick), now)
+		k.Wait(agenda.Cause{Reason: agenda.Down})
+	}
+	return settle
+}
+
+// missed records the ticks that were settled together, by this replica or another, and that no replica has recorded yet: the replica that settled them
+// may have died before it could. The record of a tick is the same on every replica.
+func (s *Scheduler) missed(t *task, st election.State, now time.Time) {
+	for _, of := range st.Settled {
+		switch {
+		case !together(of) || t.settled(of.Tick):
+		case of.Schedule != t.digest():
+			s.ackWhenWritten(t, of.Tick, now, s.inspector.missedBefore(t, of))
+		default:
+			s.ackWhenWritten(t, of.Tick, now, s.inspector.recordGap(t, gap{of, st.Pause})...)
+		}
+	}
+}

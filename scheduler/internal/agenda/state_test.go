@@ -1,0 +1,122 @@
+package agenda
+
+import (
+	"fmt"
+	"testing"
+	"time"
+)
+
+// allowed are the transitions of a tick, as the comment of State has them.
+var allowed = map[stateName]string{
+	due:       "due asking parked closed",
+	waiting:   "waiting asking parked closed",
+	asking:    "waiting unsure parked running returning givenUp closed",
+	unsure:    "unsure asking closed",
+	parked:    "waiting parked asking closed",
+	returning: "waiting closed",
+	givenUp:   "running closed",
+	running:   "",
+	closed:    "",
+}
+
+var states = map[string]State{"due": Due{}, "waiting": Waiting{}, "asking": Asking{}, "unsure": Unsure{}, "parked": Parked{}, "returning": Returning{},
+	"givenUp": GivenUp{}, "running": Running{}, "closed": Closed{}}
+
+// TestTransitions: of all pairs of states exactly those that the rules name are a transition. Any other is refused.
+func TestTransitions(t *testing.T) {
+	for name, from := range states {
+		named := map[string]bool{}
+		var n string
+		for rest := allowed[from.name()]; rest != ""; {
+			read, _ := fmt.Sscan(rest, &n)
+			if read == 0 {
+				break
+			}
+			named[n] = true
+			rest = rest[min(len(n)+1, len(rest)):]
+		}
+		for other, to := range states {
+			if got := moves(t, from, to); got != named[other] {
+				t.Errorf("from %s to %s: %v", name, other, got)
+			}
+		}
+	}
+}
+
+// moves returns whether a tick goes from one state to another, and checks that a refusal leaves it where it is, and is reported.
+func moves(t *testing.T, from, to State) bool {
+	t.Helper()
+	told := 0
+	a := &Agenda{Refused: func(error) { told++ }}
+	k := &Tick{Job: &Job{Rules: &Rules{Name: "j"}}, state: from}
+	a.to(k, to)
+	if a.Refusals() == 0 {
+		return k.state == to
+	}
+	if k.state != from || told != 1 {
+		t.Errorf("refused: state %v, told %d times", k.state.name(), told)
+	}
+	return false
+}
+
+// TestTickWalksThroughItsStates: each step of the agenda takes a tick where the rules say, and leaves it in the queue where it is to be asked for.
+func TestTickWalksThroughItsStates(t *testing.T) {
+	start := time.Unix(946684800, 0).UTC()
+	send := func(a *Agenda, k *Tick) { a.Take(start.Add(2*time.Hour), 1); k.ID = "id"; a.Send(k, Claim{}, start) }
+	steps := map[string]func(a *Agenda, k *Tick){
+		"send":   send,
+		"ask":    func(a *Agenda, k *Tick) { a.Ask(k, start, start) },
+		"doubt":  func(a *Agenda, k *Tick) { k.Heard(Unanswered); a.Doubt(k, start) },
+		"shut":   func(a *Agenda, k *Tick) { k.Heard(Shut); a.AskSoon(k, start, start) },
+		"park":   func(a *Agenda, k *Tick) { k.Heard(Answered); a.Park(k, true, start) },
+		"grant":  func(a *Agenda, k *Tick) { a.Grant(k) },
+		"return": func(a *Agenda, k *Tick) { k.Heard(Answered); a.Return(k) },
+		"give":   func(a *Agenda, k *Tick) { a.GiveUp(k, true) },
+		"close":  func(a *Agenda, k *Tick) { a.Close(k) },
+		"wake":   func(a *Agenda, k *Tick) { a.Wake(k.Job, 1, start) },
+	}
+	for _, tc := range []struct {
+		walk   []string
+		want   stateName
+		queued bool // by when it is to be asked for
+		open   bool
+	}{
+		{nil, due, true, true},
+		{[]string{"ask"}, due, true, true},
+		{[]string{"park"}, parked, true, true}, // until somebody has to settle it
+		{[]string{"park", "wake"}, waiting, true, true},
+		{[]string{"close"}, closed, false, false},
+		{[]string{"give"}, closed, false, false},
+		{[]string{"send"}, asking, false, true},
+		{[]string{"send", "shut"}, waiting, true, true},
+		{[]string{"send", "park"}, parked, true, true},
+		{[]string{"send", "park", "send"}, asking, false, true},
+		{[]string{"send", "doubt"}, unsure, true, true},
+		{[]string{"send", "doubt", "ask"}, unsure, true, true},
+		{[]string{"send", "doubt", "send"}, asking, false, true},
+		{[]string{"send", "doubt", "send", "shut"}, waiting, true, true},
+		{[]string{"send", "doubt", "close"}, closed, false, false},
+		{[]string{"send", "grant"}, running, false, false},
+		{[]string{"send", "return"}, returning, false, true},
+		{[]string{"send", "return", "ask"}, waiting, true, true},
+		{[]string{"send", "return", "close"}, closed, false, false},
+		{[]string{"send", "give"}, givenUp, false, false},
+		{[]string{"send", "give", "grant"}, running, false, false},
+		{[]string{"send", "give", "close"}, closed, false, false},
+	} {
+		j := everySecond(t)
+		j.StartDeadline = time.Hour
+		a := Agenda{Turn: func(*Job, time.Time) time.Duration { return 0 }}
+		k := a.Open(j, InstantsOf(j.Spec, start), start)
+		for _, s := range tc.walk {
+			steps[s](&a, k)
+		}
+		if a.Refusals() != 0 {
+			t.Errorf("%v: a step was refused", tc.walk)
+		}
+		_, queued := k.inAsks.When()
+		if got, open := k.state.name(), len(j.Open) == 1; got != tc.want || queued != tc.queued || open != tc.open {
+			t.Errorf("%v: %v, queued %v, open %v; want %v, %v, %v", tc.walk, got, queued, open, tc.want, tc.queued, tc.open)
+		}
+	}
+}

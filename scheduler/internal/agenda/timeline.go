@@ -1,0 +1,143 @@
+package agenda
+
+import (
+	"container/heap"
+	"math"
+	"slices"
+	"time"
+
+	"github.com/cronclave/cronclave/scheduler/cronspec"
+)
+
+// timeline holds which entries are due when. It is a heap of lines, not of entries: a line is all entries with the same
+// schedule at the same place of it. So a wake-up costs one computation of the next tick a schedule, however many entries
+// share it, and their list is handed over as it is.
+//
+// The zero value is empty and ready. A timeline belongs to one goroutine.
+type timeline[E any] struct {
+	queue lineHeap[E]
+	// latest is, by the schedule's key, the line that is due last. The schedule's other lines, if there are any, are on
+	// their way to its place, where they become one with it.
+	latest map[string]*line[E]
+}
+
+// line is a list of entries that share their ticks. Instants are in Unix seconds, as ticks are whole.
+type line[E any] struct {
+	spec     *cronspec.Schedule
+	at       int64 // when it is due
+	previous int64 // the tick before that; unknownTick until it is needed
+	entries  []E
+}
+
+const unknownTick = math.MinInt64
+
+// Instants are a tick and its neighbours by the schedule, whether they were taken or not.
+type Instants struct {
+	At       time.Time
+	Previous time.Time // zero if there was none since 1970
+	Next     time.Time // zero if there will be none
+	// Since is when the jobs before a chained one ended; zero for others. Previous is then the last tick that the job has run, and Next is zero.
+	Since time.Time
+}
+
+// InstantsOf finds the neighbours of a tick.
+func InstantsOf(spec *cronspec.Schedule, at time.Time) Instants {
+	return Instants{At: at, Previous: spec.Prev(at), Next: spec.Next(at)}
+}
+
+// dueBucket is the entries that one schedule has due at one instant.
+type dueBucket[E any] struct {
+	Instants
+	entries []E // read only: the timeline goes on using it
+}
+
+// takeEnough is how many entries one call of take hands over before it leaves the remaining Instants to the next call.
+const takeEnough = 10_000
+
+// add enters an entry, due from its schedule's first tick after an instant on. A schedule that has none is left out.
+func (t *timeline[E]) add(spec *cronspec.Schedule, entry E, after time.Time) {
+	first := spec.Next(after)
+	if first.IsZero() {
+		return
+	}
+	latest, at := t.latest[spec.Key()], first.Unix()
+	if latest != nil && latest.at == at {
+		latest.entries = append(latest.entries, entry)
+		return
+	}
+	l := &line[E]{spec: spec, at: at, previous: unknownTick, entries: []E{entry}}
+	heap.Push(&t.queue, l)
+	if t.latest == nil {
+		t.latest = map[string]*line[E]{}
+	}
+	if latest == nil || latest.at < at {
+		t.latest[spec.Key()] = l
+	}
+}
+
+// next returns the earliest instant at which something is due, if anything ever is.
+func (t *timeline[E]) next() (at time.Time, ok bool) {
+	if len(t.queue) == 0 {
+		return time.Time{}, false
+	}
+	return instant(t.queue[0].at), true
+}
+
+// take hands over the entries that are due up to now, the oldest instant first, and enters each again for its next tick. After a jump of the clock that
+// is every tick in between. An instant is handed over whole, but a call ends after the one with which it has enough entries; next then still returns an
+// instant that is not after now, and the caller calls again.
+func (t *timeline[E]) take(now time.Time) []dueBucket[E] {
+	var buckets []dueBucket[E]
+	taken, at := 0, int64(0)
+	for len(t.queue) > 0 && t.queue[0].at <= now.Unix() {
+		l := t.queue[0]
+		if l.at != at && taken >= takeEnough {
+			break
+		}
+		at = l.at
+		if l.previous == unknownTick {
+			l.previous = l.spec.Prev(instant(at)).Unix()
+		}
+		b := dueBucket[E]{Instants{At: instant(at), Previous: instant(l.previous)}, slices.Clip(l.entries)}
+		taken += len(l.entries)
+		b.Next = t.advance(l)
+		buckets = append(buckets, b)
+	}
+	return buckets
+}
+
+// advance moves the queue's first line, l, on to its next tick, which it returns. Where it meets the latest line of its
+// schedule, the two become one.
+func (t *timeline[E]) advance(l *line[E]) (next time.Time) {
+	next = l.spec.Next(instant(l.at))
+	latest := t.latest[l.spec.Key()]
+	switch {
+	case next.IsZero():
+		delete(t.latest, l.spec.Key())
+		heap.Pop(&t.queue)
+	case latest != l && latest.at == next.Unix():
+		latest.entries = append(latest.entries, l.entries...)
+		heap.Pop(&t.queue)
+	default:
+		l.previous, l.at = l.at, next.Unix()
+		heap.Fix(&t.queue, 0)
+	}
+	return next
+}
+
+func instant(unix int64) time.Time { return time.Unix(unix, 0).UTC() }
+
+// lineHeap is a heap of lines by when they are due.
+type lineHeap[E any] []*line[E]
+
+func (h lineHeap[E]) Len() int           { return len(h) }
+func (h lineHeap[E]) Less(i, j int) bool { return h[i].at < h[j].at }
+func (h lineHeap[E]) Swap(i, j int)      { h[i], h[j] = h[j], h[i] }
+func (h *lineHeap[E]) Push(x any)        { *h = append(*h, x.(*line[E])) }
+func (h *lineHeap[E]) Pop() any {
+	last := len(*h) - 1
+	l := (*h)[last]
+	(*h)[last] = nil // so that it can be freed
+	*h = (*h)[:last]
+	return l
+}

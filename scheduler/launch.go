@@ -1,0 +1,91 @@
+package scheduler
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"runtime/debug"
+	"time"
+
+	"github.com/cronclave/cronclave/election"
+)
+
+// launch runs one try under its two contexts and returns why it was stopped, if it was. began is called, by the runner's goroutine, when the work has begun.
+// The runner gets a copy of the run: one that was withdrawn may still use it when the next try is launched.
+func (x *executor) launch(ctx context.Context, job *Job, of *Run, term *election.Term, began func(at time.Time)) (begin *start, result Result, cause error) {
+	stop, stopNow := context.WithCancelCause(context.Background())
+	kill, killNow := context.WithCancel(context.Background())
+	defer killNow()
+	defer stopNow(nil)
+	begin = &start{began: began, now: x.now, over: make(chan struct{})}
+	try := *of
+	run := &try
+	run.Kill, run.start = kill, begin
+	x.awaitLease(ctx, term)
+	if why := x.tooLate(term); why != nil {
+		close(begin.over)
+		return begin, Result{}, why
+	}
+	asked := term
+	if job.OutlivesLease {
+		term = nil
+	}
+	if term != nil {
+		run.Lease = term
+	}
+	if job.StartTimeout == 0 {
+		_ = begin.begin() // nothing else can have left that state yet
+		begin.confirm()
+	}
+	returned := Result{Err: errNoReturn} // unless it does
+	go func() {
+		defer close(begin.over)
+		returned = job.call(stop, run)
+	}()
+	g := guard{executor: x, job: job, term: term, cancel: ctx, asked: asked, start: begin, life: run.life, stop: stopNow, kill: killNow}
+	cause = g.watch(begin.over)
+	if begin.is(withdrawn) {
+		return begin, Result{}, cause // whether or not the runner has returned
+	}
+	return begin, returned, cause
+}
+
+// awaitLease waits until a run has its whole lease: a run whose grant became known late might be stopped before it has done anything.
+func (x *executor) awaitLease(ctx context.Context, term *election.Term) {
+	if term == nil {
+		return
+	}
+	select {
+	case <-term.Confirmed():
+	case <-term.Context().Done():
+	case <-stopping(term):
+	case <-ctx.Done():
+	case <-x.draining.Done():
+	case <-x.abort.Done():
+	}
+}
+
+// tooLate returns why a run must not be started any more: it took too long to get here.
+func (x *executor) tooLate(term *election.Term) error {
+	switch {
+	case term != nil && term.Context().Err() != nil:
+		return ErrLost
+	case x.abort.Err() != nil, x.draining.Err() != nil && time.Now().After(x.limit):
+		return ErrDrain
+	}
+	return whyStopped(term)
+}
+
+// errNoReturn is the result of a function that ended its goroutine.
+var errNoReturn = errors.New("runtime.Goexit was called")
+
+// call runs the runner; a panic is a failed run.
+func (j *Job) call(stop context.Context, run *Run) (result Result) {
+	defer func() {
+		if p := recover(); p != nil {
+			run.Logger.Error("the job panicked", "panic", fmt.Sprint(p), "stack", string(debug.Stack()))
+			result = Result{Err: fmt.Errorf("panic: %v", p)}
+		}
+	}()
+	return j.Runner.Run(stop, run)
+}

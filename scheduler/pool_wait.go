@@ -1,0 +1,103 @@
+package scheduler
+
+import (
+	"context"
+	"errors"
+	"sync"
+	"time"
+
+	"github.com/cronclave/cronclave/election"
+)
+
+// errPoolFull ends the wait for a pool at the tick's deadline.
+var errPoolFull = errors.New("all slots of the pool were held")
+
+// longWait is the time after which a run that waits is logged.
+const longWait = time.Second
+
+// enter waits for a slot of the pool. If the run is not to start any more, why is the reason.
+func (x *executor) enter(ctx context.Context, job *Job, run *Run, term *election.Term) (slot *election.Term, why error) {
+	var watching sync.WaitGroup
+	defer watching.Wait()
+	ctx, giveUp := context.WithCancelCause(ctx)
+	defer giveUp(nil)
+	watching.Go(func() {
+		select {
+		case <-stopping(term):
+			giveUp(whyStopped(term))
+		case <-ctx.Done():
+		}
+	})
+	for _, end := range []struct {
+		of  context.Context
+		why error
+	}{{term.Context(), ErrLost}, {x.draining, ErrDrain}, {x.abort, ErrDrain}} {
+		defer context.AfterFunc(end.of, func() { giveUp(end.why) })()
+	}
+	defer time.AfterFunc(longWait, func() { x.logger(run).Info("waiting for a slot of the pool", "pool", job.Pool.Name) }).Stop()
+	until := run.startBy
+	if until.IsZero() {
+		until = x.now().Add(job.patience())
+	}
+	for ctx.Err() == nil && x.now().Before(until) { // again where the server's clock was set back meanwhile
+		waiting, cancel := context.WithTimeoutCause(ctx, until.Sub(x.now()), errPoolFull)
+		slot = x.lineUp(waiting, job, run)
+		cancel()
+		if slot != nil {
+			break
+		}
+	}
+	switch {
+	case ctx.Err() != nil:
+		why = context.Cause(ctx)
+	case slot == nil || x.now().After(until):
+		why = errPoolFull
+	}
+	if slot != nil && why != nil {
+		_ = slot.Return(context.Background()) // it goes on in the background, or ends by itself
+	}
+	return slot, why
+}
+
+// lineUp waits until ctx ends, whatever the server says; then there is no slot.
+func (x *executor) lineUp(ctx context.Context, job *Job, run *Run) *election.Term {
+	var retry backoff
+	for first := true; ; first = false {
+		slot, err := x.pools.AcquirePool(ctx, job.entry())
+		if err == nil {
+			return slot
+		}
+		if ctx.Err() == nil && first {
+			x.logger(run).Error("the pool can't be entered; trying again", "pool", job.Pool.Name, "error", err)
+		}
+		if !retry.wait(ctx) {
+			return nil
+		}
+	}
+}
+
+// withhold ends the term of a run that does not start. The tick of a replica that drains is given back: others run it. A run that was requested is not:
+// it would not be requested again.
+func (x *executor) withhold(job *Job, run *Run, term *election.Term, why error) Record {
+	log := x.logger(run)
+	if errors.Is(why, ErrDrain) && run.Trigger != manual {
+		x.giveBack(term, run, reasonDrain)
+		run.life.to(phase{name: phaseReleased})
+		return Record{}
+	}
+	record := Record{RunID: run.ID, Job: run.Job, Tick: run.Tick, Trigger: run.Trigger, Replica: x.replica, Finished: x.now()}
+	if errors.Is(why, errPoolFull) {
+		record.Outcome, record.Reason = Missed, "pool"
+	} else {
+		record.Slot, record.Attempt, record.Token = run.Slot, run.Attempt, run.Token
+		record.conclude(Result{}, why, false)
+	}
+	x.recordEnd(record, job.Lease/4) // under the run's id: if this replica dies now the others find the run abandoned, which is the same record
+	run.life.to(phase{name: phaseRecorded})
+	if err := x.part(job, run, term, &record, false); err != nil {
+		log.Warn("the lease could not be released; it ends by itself", "error", err)
+	}
+	run.life.to(phase{name: phaseReleased})
+	log.Log(record.Outcome.level(record.Reason, false), "not started", "pool", job.Pool.Name, "outcome", string(record.Outcome), "reason", record.Reason)
+	return record
+}

@@ -1,0 +1,251 @@
+package scheduler
+
+import (
+	"context"
+	"errors"
+	"slices"
+	"time"
+
+	"github.com/cronclave/cronclave/election"
+	"github.com/cronclave/cronclave/scheduler/internal/agenda"
+)
+
+// recovery is an orphan that this replica may recover. The loop keeps it from when it sees the orphan until a replica has recovered or deleted that.
+type recovery struct {
+	task    *task
+	job     *Job   // as it is when the claim is made
+	id      string // of the claim, and of the run
+	of      election.Run
+	placed  bool // it has a place on this replica: its claim is under way, or has an unknown outcome
+	doubted bool // some claim of it was not answered
+	queued  agenda.Entry[*recovery]
+}
+
+// recoveries are claimed for orphans that this replica has seen, in batches.
+type recoveries struct {
+	*core
+	lane[*recovery, recoveryBatch]
+	starts    *starts
+	inspector *inspector
+	known     map[string]*recovery // by the id of the orphan
+	swept     chan []string        // jobs with orphans that no replica may have noticed; never waited for
+}
+
+func newRecoveries(c *core, s *starts, in *inspector) *recoveries {
+	r := &recoveries{core: c, starts: s, inspector: in, known: map[string]*recovery{}, swept: make(chan []string, 1)}
+	r.lane = newLane(&agenda.Queue[*recovery]{}, r.dealWith)
+	return r
+}
+
+type recoveryBatch struct {
+	orphans []*recovery
+	results []election.Result
+}
+
+// enqueue has orphans of a job claimed. A replica that may not run the job leaves them to those that may.
+func (r *recoveries) enqueue(t *task, st election.State, now time.Time) {
+	if t.Elsewhere || t.dismissed || r.leaving || len(st.Orphans) == 0 {
+		return
+	}
+	unrecoverable := r.inspector.unrecoverable(t.Name, st)
+	for _, o := range st.Orphans {
+		if r.known[o.ID] != nil || unrecoverable[o.ID] {
+			continue
+		}
+		h := &recovery{task: t, job: t.Job, id: newRunID(), of: o}
+		h.queued.Value = h
+		r.known[o.ID] = h
+		r.due.Set(&h.queued, now.Add(r.cfg.turn(t, o.Tick)))
+	}
+}
+
+// claim claims the orphans whose time has come, all in one batch. Where there is no place for one it is left to the others meanwhile.
+func (r *recoveries) claim(ctx context.Context, now time.Time) {
+	if r.busy {
+		return
+	}
+	var b recoveryBatch
+	var claims []election.Claim
+	for _, h := range r.due.Take(now, maxClaims) {
+		switch t := h.task; {
+		case t.Elsewhere || t.dismissed || !r.inspector.awaitsRecovery(t.Name, h.of):
+			r.drop(h)
+			r.inspectAt(t, now) // and there it is found to be abandoned
+			continue
+		case !h.placed && (r.places.free() <= 0 || t.Running >= t.PerReplica):
+			r.due.Set(&h.queued, now.Add(heldPause))
+			continue
+		case !h.placed && !h.doubted:
+			h.job = t.Job // as it is now
+		}
+		if !h.placed {
+			h.placed = true
+			r.places.take(h.task)
+		}
+		b.orphans, claims = append(b.orphans, h), append(claims, h.claim())
+	}
+	if len(claims) == 0 {
+		return
+	}
+	r.send(b, func(b *recoveryBatch) {
+		b.results = r.cfg.Claimer.Claim(context.WithoutCancel(ctx), claims)
+	})
+}
+
+// claim is the same each time: an answer that was lost is given again.
+func (h *recovery) claim() election.Claim {
+	return election.Claim{Job: h.job.Name, ID: h.id, Trigger: recovered, Adopt: h.of.ID, Slots: h.job.Parallel, PerTick: h.job.PerTick, Lease: h.job.Lease}
+}
+
+func (r *recoveries) dealWith(b recoveryBatch) {
+	now := r.now()
+	changed := make([]*task, len(b.orphans))
+	for i, h := range b.orphans {
+		changed[i] = h.task
+		r.settleOne(h, b.results[i], now)
+	}
+	r.wake(now, changed...)
+}
+
+func (r *recoveries) settleOne(h *recovery, result election.Result, now time.Time) {
+	again := now.Add(heldPause)
+	switch {
+	case result.Verdict == election.Granted:
+		r.startRun(h, result.Term)
+		return
+	case r.leaving:
+		h.doubted = h.doubted || result.Verdict == election.CannotTell
+		r.drop(h)
+		return
+	case result.Verdict == election.CannotTell && errors.Is(result.Err, election.ErrUnknown): // it keeps its place: it may have been granted
+		h.doubted = true
+	case result.Verdict == election.Held:
+		r.unplace(h)
+		r.inspectAt(h.task, result.Until)
+	case result.Verdict == election.Closed:
+		r.unplace(h)
+		if result.Until.After(again) {
+			again = result.Until
+		}
+	default: // another replica has recovered it, or deleted it: that one may die as well
+		if result.Err != nil {
+			r.log.Error("recovery refused", "job", h.task.Name, "run_id", h.of.ID, "error", result.Err)
+		}
+		h.doubted = false
+		r.drop(h)
+		r.inspectAt(h.task, now)
+		return
+	}
+	r.due.Set(&h.queued, again)
+}
+
+// startRun starts the next attempt of a tick. A replica that leaves gives it back instead: the orphan waits for another recovery.
+func (r *recoveries) startRun(h *recovery, term *election.Term) {
+	delete(r.known, h.of.ID)
+	h.placed = false // from here on it is the run that has the place
+	g := &grant{task: h.task, job: h.job, at: h.of.Tick, trigger: recovered}
+	if r.leaving {
+		r.starts.giveBack(g, term)
+		return
+	}
+	r.log.Info("recovering", "job", h.task.Name, "tick", h.of.Tick.Format(time.RFC3339), "of_run", h.of.ID, "of_replica", h.of.Holder,
+		"run_id", term.ID(), "attempt", term.Attempt())
+	g.term = term
+	r.starts.start(g)
+}
+
+// of is how many orphans of a job this replica is about to recover.
+func (r *recoveries) of(t *task) (n int) {
+	for _, h := range r.known {
+		if h.task == t {
+			n++
+		}
+	}
+	return n
+}
+
+// wakeOf has the orphans of a job claimed at once, since a slot is free: else its ticks, which get the event, would have each slot before them.
+func (r *recoveries) wakeOf(t *task, now time.Time) (any bool) {
+	for _, h := range r.known {
+		if _, waiting := h.queued.When(); waiting && h.task == t {
+			r.due.Set(&h.queued, now)
+			any = true
+		}
+	}
+	return any
+}
+
+// unplace takes the place of a recovery away, if it has one.
+func (r *recoveries) unplace(h *recovery) {
+	if h.placed {
+		h.placed = false
+		r.places.release(h.task)
+	}
+}
+
+// drop forgets an orphan.
+func (r *recoveries) drop(h *recovery) {
+	delete(r.known, h.of.ID)
+	r.due.Remove(&h.queued)
+	if h.doubted {
+		r.cfg.Claimer.Withdraw(h.claim())
+	}
+	r.unplace(h)
+}
+
+// dropAll is for a drain. A claim under way is dealt with when it is answered.
+func (r *recoveries) dropAll() {
+	for _, h := range r.known {
+		if _, waiting := h.queued.When(); waiting {
+			r.drop(h)
+		}
+	}
+}
+
+// reportSwept has the loop inspect the jobs in which a sweep has found orphans that await a recovery, or gaps that are not recorded.
+func (r *recoveries) reportSwept(inquiries []election.InspectRequest, states []election.State) {
+	var jobs []string
+	for i, st := range states {
+		job := inquiries[i].Job
+		if len(st.Orphans) > len(r.inspector.unrecoverable(job, st)) || slices.ContainsFunc(st.Settled, together) {
+			jobs = append(jobs, job)
+		}
+	}
+	if len(jobs) == 0 {
+		return
+	}
+	select {
+	case r.swept <- jobs:
+	default: // the next sweep finds them, too
+	}
+}
+
+func (r *recoveries) handleSwept(jobs []string, now time.Time) {
+	for _, job := range jobs {
+		if t := r.tasks[job]; t != nil {
+			r.inspectAt(t, now)
+		}
+	}
+}
+
+// roomFor wakes the ticks that wait for the end of a run, here and on other replicas. The job is as it was when the run began.
+func (r *recoveries) roomFor(t *task, job *Job, term *election.Term, now time.Time) {
+	r.checkAfter(t, now)
+	if !r.leaving {
+		r.wakeOf(t, now)
+		r.agenda.WakeContending(&t.line, now)
+	}
+	if term != nil && (job.Overlap != OverlapSkip || len(t.children) > 0) {
+		r.published.end(term)
+	}
+}
+
+// wakeWaiting claims the ticks that wait for a slot of a job, since one is free: ticks that are to be recovered, and then others, each replica in its
+// turn.
+func (r *recoveries) wakeWaiting(t *task, now time.Time) {
+	from := now
+	if r.wakeOf(t, now) {
+		from = now.Add(rankStep)
+	}
+	r.agenda.WakeWaiting(&t.line, from, now)
+}

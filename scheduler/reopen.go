@@ -1,0 +1,79 @@
+package scheduler
+
+import (
+	"time"
+
+	"github.com/cronclave/cronclave/election"
+	"github.com/cronclave/cronclave/scheduler/internal/agenda"
+)
+
+// reopen takes up ticks that were granted, and given back before their start: replicas that had closed them ask for them again. They do not skip.
+func (s *Scheduler) reopen(t *task, st election.State, now time.Time) {
+	reason := agenda.Late // the replica that gave it back may record a better reason
+	if t.Pool.Name != "" {
+		reason = agenda.Pool
+	}
+	if t.chained() { // then the jobs before it decide which of them are its ticks
+		if len(st.Open) > 0 {
+			s.check(t, now)
+		}
+		return
+	}
+	if s.exec.breaker.why() != "" {
+		reason = agenda.Capacity
+	}
+	for _, at := range st.Open {
+		s.reopenTick(t, at, reason, now)
+	}
+}
+
+// reopenTick takes up one tick, unless it is open here.
+func (s *Scheduler) reopenTick(t *task, at time.Time, reason agenda.Reason, now time.Time) {
+	if _, open := t.Find(at); open || t.unknown || t.dismissed || len(t.Open) >= agenda.MaxOpen || !t.names(at) {
+		return
+	}
+	k := s.agenda.Open(&t.line, agenda.InstantsOf(t.Spec, at), now)
+	k.Wait(agenda.Cause{Reason: reason, Borrowed: k.Cause.Borrowed})
+	if k.WasCaughtUp(now) {
+		k.Cause.Reason = agenda.Down
+	}
+}
+
+// restore takes up a tick whose grant was given back since this replica was not able to start its run, unless another replica has it by now.
+func (s *Scheduler) restore(g *grant, now time.Time) {
+	t := g.task
+	if s.leaving {
+		return
+	}
+	switch {
+	case g.trigger == recovered: // the orphan awaits a recovery again
+		s.inspectAt(t, now)
+	case t.chained(): // the jobs before it decide which of them are its ticks
+		s.check(t, now)
+	default:
+		if i, open := t.Find(g.at); open { // for another of its grants
+			t.Open[i].Won = max(t.Open[i].Won-1, 0)
+			return
+		}
+		s.reopenTick(t, g.at, agenda.Capacity, now)
+	}
+}
+
+// freed handles a grant that is over: ticks that waited for a place on this replica are claimed at once.
+func (s *Scheduler) freed(g *grant) {
+	s.starts.active.add(g.job.Name, -1)
+	s.places.release(g.task)
+	now := s.now()
+	if g.job.Recover.Max > 0 { // it may have left an orphan, and there may be no other replica
+		s.inspectAt(g.task, now)
+	}
+	if k := g.returned; k != nil && k.IsReturning() {
+		k.ID = ""
+		s.agenda.Ask(k, now, now)
+	}
+	if g.unstarted {
+		s.restore(g, now)
+	}
+	s.recoveries.roomFor(g.task, g.job, g.term, now)
+	s.wake(now, g.task)
+}

@@ -1,0 +1,122 @@
+package scheduler
+
+import (
+	"time"
+
+	"github.com/cronclave/cronclave/election"
+	"github.com/cronclave/cronclave/scheduler/internal/agenda"
+)
+
+const (
+	// requestLease is how long a replica that has taken a request, and died before it began the run, is waited for.
+	requestLease = 5 * time.Second
+	// maxRequests bounds the requests that a replica remembers.
+	maxRequests = 1000
+)
+
+// pendingRequest is a request on this replica. It belongs to the loop.
+type pendingRequest struct {
+	Request
+	task  *task
+	bound bool // the replica runs the job as often as it may: it can only find out that others do, too
+
+	queued agenda.Entry[*pendingRequest]
+}
+
+// attemptResult is when a request is to be looked at again; zero if it is decided.
+type attemptResult struct {
+	*pendingRequest
+	again time.Time
+	job   *Job
+	term  *election.Term // of its run, which is over; nil without one
+}
+
+// requests are the trigger requests that this replica may run.
+type requests struct {
+	*core
+	starts     *starts
+	recoveries *recoveries
+	requested  chan []Request
+	over       chan attemptResult         // of an attempt
+	known      map[string]*pendingRequest // by its id, until it has expired
+	due        agenda.Queue[*pendingRequest]
+}
+
+func newRequests(c *core, s *starts, r *recoveries) *requests {
+	return &requests{core: c, starts: s, recoveries: r, requested: make(chan []Request), over: make(chan attemptResult), known: map[string]*pendingRequest{}}
+}
+
+// handleRequests takes in new requests. Replicas take turns to look at a request first, as they do with ticks. One that this replica may not run is left
+// to the others.
+func (q *requests) handleRequests(requests []Request) {
+	now := q.now()
+	for id, e := range q.known {
+		if now.After(e.Expires.Add(longestPause)) { // it is not heard of any more
+			q.due.Remove(&e.queued)
+			delete(q.known, id)
+		}
+	}
+	for _, r := range requests {
+		t := q.tasks[r.Job]
+		if t == nil || t.Elsewhere || q.known[r.ID] != nil || len(q.known) >= maxRequests {
+			continue
+		}
+		e := &pendingRequest{Request: r, task: t}
+		e.queued.Value = e
+		q.known[r.ID] = e
+		q.putOff(e, now.Add(q.cfg.turn(t, r.Created)))
+	}
+}
+
+// putOff has a request looked at later; just after it has expired for the last time, so that a replica records that.
+func (q *requests) putOff(e *pendingRequest, at time.Time) {
+	if last := e.Expires.Add(agenda.ClockSlack); at.After(last) && q.now().Before(last) {
+		at = last
+	}
+	q.due.Set(&e.queued, at)
+}
+
+// tryRequests attempts the requests that are due. A replica that has no place leaves them to the others, until they expire.
+func (q *requests) tryRequests(now time.Time) {
+	for _, e := range q.due.Take(now, maxRequests) {
+		t := q.tasks[e.Job]
+		expired := !now.Before(e.Expires.Add(agenda.ClockSlack))
+		switch {
+		case t == nil || t.Elsewhere: // since a reload
+		case q.places.free() <= 0 && !expired:
+			q.putOff(e, now.Add(heldPause))
+		case t.Running >= t.PerReplica && !e.bound && !expired: // others may have a place: they go first
+			e.bound = true
+			q.putOff(e, now.Add(maxRankDelay))
+		default:
+			q.tryRequest(e, t)
+		}
+	}
+}
+
+// tryRequest tries to claim a request, in a goroutine that has a place on this replica.
+func (q *requests) tryRequest(e *pendingRequest, t *task) {
+	e.task, e.bound = t, t.Running >= t.PerReplica
+	q.places.take(t)
+	q.starts.active.add(t.Name, 1)
+	isTick := e.Tick.IsZero() || t.names(e.Tick) // found out here, since a reload may change what the task's ticks are
+	try := attempt{q.exec, q.cfg.Requests, q.cfg.Claimer, e.Request, t.Job, isTick, e.bound}
+	go func() {
+		again, term := try.run()
+		q.over <- attemptResult{e, again, try.job, term}
+	}()
+}
+
+// settleAttempt handles the end of an attempt.
+func (q *requests) settleAttempt(e attemptResult) {
+	q.starts.active.add(e.task.Name, -1)
+	q.places.release(e.task)
+	now := q.now()
+	if !e.again.IsZero() && !q.leaving {
+		q.putOff(e.pendingRequest, e.again)
+	}
+	if e.term != nil {
+		q.recoveries.roomFor(e.task, e.job, e.term, now)
+	}
+	q.wake(now, e.task)
+}

@@ -1,0 +1,128 @@
+package scheduler
+
+// The life of a run, from the grant of its tick to the release of its lease:
+//
+//	granted -> awaiting its pool -> running -> stopping -> dead -> recorded -> released
+//
+// A dead try may be followed by another. A run whose work never begins is given back: it is released without a record. phase.go has all transitions, and
+// a run is in one phase at a time. So no lease is released while something of the run may still go on.
+
+import (
+	"context"
+	"time"
+
+	"github.com/cronclave/cronclave/election"
+)
+
+// execute leads a run through its life, once it has a slot of its pool, if its job has one. While it waits it holds its slot of the job, and its place on this
+// replica. There is no final record if the tick was given back.
+func (x *executor) execute(ctx context.Context, job *Job, run *Run, term *election.Term) ending {
+	failpoint("granted", run)
+	run.life = x.newLife(run)
+	if job.Pool.Name == "" || term == nil {
+		return x.carryOut(ctx, job, run, term)
+	}
+	run.life.to(phase{name: phaseAwaitingPool})
+	slot, why := x.enter(ctx, job, run, term)
+	if why != nil {
+		return ending{record: x.withhold(job, run, term, why)}
+	}
+	return x.carryOut(ctx, job, run, term.With(slot))
+}
+
+// ending is how a run has gone.
+type ending struct {
+	record     Record
+	unstarted  error           // why nothing of it has ever begun: its grant was given back, and there is no record
+	unreturned <-chan struct{} // closed when the Runner of its last try has returned, which may be later than the end of the run if that was withdrawn
+}
+
+// carryOut runs the job and returns its final record, which is queued for the journal. When ctx ends the run is stopped.
+func (x *executor) carryOut(ctx context.Context, job *Job, run *Run, term *election.Term) ending {
+	log := x.logger(run)
+	run.Replica, run.Logger = x.replica, log
+	record := Record{RunID: run.ID, Job: run.Job, Tick: run.Tick, Trigger: run.Trigger, Slot: run.Slot, Attempt: run.Attempt,
+		Token: run.Token, Replica: x.replica, Outcome: Running, Started: x.now()}
+	watched := logLostLease(job, run, term)
+	end := x.tries(ctx, job, run, term, &record)
+	watched()
+	if end.state == notStarted {
+		return x.undo(job, run, term, &record, end)
+	}
+	failpoint("ended", run)
+	x.markSucceeded(job, run, term, &record)
+	failpoint("told", run)
+	x.recordEnd(record, job.Lease/4) // before the release: else a replica that dies in between leaves a run that seems to go on for ever
+	run.life.to(phase{name: phaseRecorded})
+	failpoint("recorded", run)
+	if term != nil {
+		if err := x.part(job, run, term, &record, end.state == interrupted); err != nil {
+			log.Warn("the lease could not be released; it ends by itself", "error", err)
+		}
+	}
+	run.life.to(phase{name: phaseReleased})
+	failpoint("released", run)
+	record.tell(run, "finished", term != nil && x.recovers(job, run, &record, end.state == interrupted))
+	return ending{record: record, unreturned: end.unreturned}
+}
+
+// tryEnd is how the tries of a run have ended.
+type tryEnd struct {
+	state      endState
+	why        error           // of notStarted
+	unreturned <-chan struct{} // see [ending]
+}
+
+type endState int
+
+const (
+	concluded   endState = iota // the record has the outcome
+	interrupted                 // there was to be another try, which another replica may have
+	notStarted                  // no try has begun
+)
+
+// tries leads a run through its tries. record has the outcome of the last one then; each before has a record of its own.
+func (x *executor) tries(ctx context.Context, job *Job, run *Run, term *election.Term, record *Record) (end tryEnd) {
+	var last *pastTry
+	for asked := x.now(); ; {
+		opening, this, before := *record, run, last
+		run.life.to(phase{name: phaseRunning, try: run.Attempt})
+		begin, result, cause := x.launch(ctx, job, run, term, func(at time.Time) { x.begun(this, opening, at, before) })
+		run.life.to(phase{name: phaseDead})
+		end.unreturned = begin.over
+		if end.why = begin.unstarted(result, cause); end.why != nil {
+			if x.unstartedTry(ctx, run, term, last, asked, end.why) {
+				continue
+			}
+			if end.state = notStarted; last != nil {
+				*record = last.run
+				end.state = x.noMoreTries(ctx, job, term, record)
+			}
+			return end
+		}
+		began := begin.beganAt(asked)
+		if last == nil {
+			record.Started = began
+		}
+		record.Finished = x.now()
+		record.conclude(result, cause, lapsed(job, term))
+		if last != nil && !begin.is(started) { // stopped before that: the try counts, and so does the one before
+			x.recorder.add(last.try)
+		}
+		if run.Attempt > job.Retry.Max || record.Outcome != Failed && record.Outcome != TimedOut {
+			return end
+		}
+		pause := job.Retry.pause(run.Attempt)
+		last = &pastTry{run: *record, try: record.try(began)}
+		run.Logger.Info("try failed", append(last.try.summary(), "attempt", run.Attempt, "retry_in", pause.Round(time.Millisecond).String())...)
+		attempt, ok := x.nextTry(ctx, job, run, term, pause)
+		if !ok {
+			end.state = x.noMoreTries(ctx, job, term, record)
+			return end
+		}
+		next := *run
+		next.Attempt = attempt
+		run, asked = &next, x.now()
+		record.begin(attempt)
+	}
+}
