@@ -72,7 +72,7 @@ const (
 	Before     Verdict = "before"      // decided before without a run: Outcome, if it is still known
 	Held       Verdict = "held"        // open: all slots are held, the first until Until by By
 	Early      Verdict = "early"       // open: ask again at Until
-	Closed     Verdict = "closed"      // open: the server had forgotten the lock, no grants until Until
+	Closed     Verdict = "closed"      // open: the server lost the lock's data, no grants until Until
 	CannotTell Verdict = "cannot tell" // unknown because of Err: ask again with the same id
 )
 

@@ -208,7 +208,7 @@ lease = "5m"
 		keys, err := s.Client.Keys(t.Context(), "cronclave:it:{rare}:job*").Result()
 		return err == nil && len(keys) > 0
 	})
-	c.command(t, "exec", "rare").want(t, 75, "the server had forgotten the lock")
+	c.command(t, "exec", "rare").want(t, 75, "Redis lost the lock's data")
 	eventually(t, soon, "jobs in status", func() bool { return len(c.status(t).Jobs) == 1 })
 	stopAll(t, replicas)
 }

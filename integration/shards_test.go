@@ -250,6 +250,6 @@ func TestForgottenNodeIsKnownAgainWithoutATick(t *testing.T) {
 	eventually(t, registerEvery+soon, "first look around", func() bool { return has(victim, "cronclave:it:canary:*") })
 	must(t, victim.Client.FlushAll(t.Context()).Err())
 	eventually(t, registerEvery+soon, "lock of the job", func() bool { return has(victim, lock) })
-	c.command(t, "exec", jobs[victim]).want(t, 75, "the server had forgotten the lock")
+	c.command(t, "exec", jobs[victim]).want(t, 75, "Redis lost the lock's data")
 	stopAll(t, replicas)
 }

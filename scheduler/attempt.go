@@ -110,7 +110,7 @@ func (a attempt) begin(ctx context.Context, right *election.Term) bool {
 		err = right.End(context.Background())
 	}
 	if err != nil {
-		a.exec.log.Warn("a request is not acted upon: nobody can tell whether others do", "job", a.job.Name, "request", a.request.ID, "error", err)
+		a.exec.log.Warn("trigger request not started: cannot confirm that no other replica runs it", "job", a.job.Name, "request", a.request.ID, "error", err)
 	}
 	return err == nil
 }
@@ -229,7 +229,7 @@ func (a attempt) answer(say Answer) {
 			return
 		}
 		if n >= tries && !awaited() || !retry.wait(a.exec.parting) {
-			a.exec.log.Warn("who asked for a run could not be told of it", "job", a.job.Name, "request", a.request.ID, "error", err)
+			a.exec.log.Warn("cannot deliver trigger answer", "job", a.job.Name, "request", a.request.ID, "error", err)
 			return
 		}
 	}

@@ -18,4 +18,4 @@ func (l Labels) Include(others Labels) bool {
 }
 
 // ErrElsewhere means that a job runs on other replicas only, since this one has not all labels of its Where.
-var ErrElsewhere = errors.New("this replica has not the labels that the job asks for")
+var ErrElsewhere = errors.New("this replica lacks labels that the job requires")

@@ -77,7 +77,7 @@ func (s *Scheduler) claimNow(ctx context.Context, t *task, id string) (*election
 				return nil, r.Err
 			}
 		case election.Closed:
-			return nil, fmt.Errorf("%w for now: the server had forgotten the lock, and is given until %s to learn who holds it", ErrHeld, r.Until.UTC().Format(time.RFC3339))
+			return nil, fmt.Errorf("%w for now: Redis lost the lock's data, and grants nothing until %s, so that a holder can restore it", ErrHeld, r.Until.UTC().Format(time.RFC3339))
 		default:
 			return nil, fmt.Errorf("%w; the lease that ends first, at %s unless it is renewed, is held by %s", ErrHeld, r.Until.UTC().Format(time.RFC3339), r.By)
 		}

@@ -56,5 +56,5 @@ func (l *life) to(next phase) {
 		return
 	}
 	l.refused.Add(1)
-	l.log.Error("run left in its phase", "phase", l.now.name.String(), "refused", next.name.String())
+	l.log.Error("bug: invalid phase change ignored", "phase", l.now.name.String(), "refused", next.name.String())
 }

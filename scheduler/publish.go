@@ -43,7 +43,7 @@ func (p *publisher) publish() {
 	go func() {
 		defer close(done)
 		if err := p.events.Publish(context.Background(), begun, ended); err != nil {
-			p.log.Debug("the others were not told of runs", "error", err)
+			p.log.Debug("grants not published to other replicas", "error", err)
 		}
 	}()
 }

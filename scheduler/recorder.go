@@ -77,7 +77,7 @@ func (r *receipt) wait(ctx context.Context) error {
 	case <-r.done:
 		return r.err
 	case <-ctx.Done():
-		return fmt.Errorf("the journal does not answer: %w", ctx.Err())
+		return fmt.Errorf("history does not answer: %w", ctx.Err())
 	}
 }
 
@@ -90,8 +90,8 @@ const (
 )
 
 var (
-	errDropped = errors.New("the record was dropped: the journal is away")
-	errEnded   = errors.New("nothing is recorded any more")
+	errDropped = errors.New("history unavailable: the record was dropped")
+	errEnded   = errors.New("the recorder is closed")
 )
 
 func newRecorder(journal Journal, log hclog.Logger) *recorder {
@@ -120,7 +120,7 @@ func (r *recorder) add(record Record) (written *receipt, known bool) {
 	if len(r.waiting) > maxWaiting {
 		r.settle(r.waiting[:dropAtOnce], errDropped)
 		r.waiting = slices.Clone(r.waiting[dropAtOnce:])
-		r.log.Warn("the journal is away: the oldest records were dropped", "dropped", dropAtOnce)
+		r.log.Warn("history unavailable: oldest records dropped", "dropped", dropAtOnce)
 	}
 	select {
 	case r.wake <- struct{}{}:
@@ -188,7 +188,7 @@ func (r *recorder) end() bool {
 func (r *recorder) write(hard context.Context, batch []waitingRecord) {
 	err := r.insist(hard, batch)
 	if err != nil {
-		r.log.Error("records were lost: the journal did not take them in time", "records", len(batch), "error", err)
+		r.log.Error("records lost: history unavailable", "records", len(batch), "error", err)
 	}
 	r.mu.Lock()
 	defer r.mu.Unlock()
@@ -210,7 +210,7 @@ func (r *recorder) insist(hard context.Context, batch []waitingRecord) error {
 			return nil
 		}
 		if first {
-			r.log.Warn("the journal does not take records; trying again", "records", len(records), "error", err)
+			r.log.Warn("history unavailable; trying again", "records", len(records), "error", err)
 		}
 		if !retry.wait(hard) {
 			return err

@@ -94,6 +94,6 @@ func (x *executor) giveBack(term *election.Term, run *Run, reason string) {
 		return
 	}
 	if err := x.events.Publish(context.Background(), []*election.Term{term}, nil); err != nil {
-		log.Debug("the others were not told; they see it when the lease would have ended", "error", err)
+		log.Debug("returned tick not published; other replicas notice it when the lease would have ended", "error", err)
 	}
 }

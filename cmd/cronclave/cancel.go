@@ -17,8 +17,8 @@ func newCancelCommand(a *app) *cobra.Command {
 		Use:   "cancel JOB",
 		Short: "Stop what runs of a job, on whichever replica",
 		Long: `Stop what runs of a job, on whichever replica: SIGTERM, and SIGKILL at the end of its kill_grace. The runs end as canceled (user),
-and are neither tried again nor recovered; later ticks are run as ever. Prints who was told to stop, and does not wait until they have: history tells. Where
-nothing runs, there is nothing to do (0); a run that is named and does not run is an error (1).`,
+and are neither tried again nor recovered; later ticks are run as ever. Prints the runs that are to stop, and does not wait for their end;
+history shows it. Where nothing runs, there is nothing to do (0); a run that is named and does not run is an error (1).`,
 		Example: "  cronclave cancel nightly-backup",
 		Args:    cobra.ExactArgs(1),
 

@@ -21,10 +21,10 @@ func newFenceCommand(a *app) *cobra.Command {
 		Use:   "fence RESOURCE TOKEN",
 		Short: "Record a token for a resource, unless a greater one was recorded before",
 		Long: `Record TOKEN for RESOURCE, a name of your own, and exit with 0 if none greater was recorded before; else print the greater
-one and exit with 77: whoever holds TOKEN holds its lock no more, and must leave RESOURCE alone. The same token may be recorded
-again. With any other exit code nobody knows: leave RESOURCE alone as well, or ask again: 69 if Redis can't be reached, 1 if it
-can't keep what is recorded, as one that drops keys when memory is short, 2 for wrong usage, and for a token that is more than
-a minute ahead of Redis' clock: it is not recorded. A configuration is read only if
+one and exit with 77: the holder of TOKEN has lost its lock, and must leave RESOURCE alone. The same token may be recorded
+again. Any other exit code means that the state is unknown: leave RESOURCE alone as well, or ask again. It is 69 if Redis can't be
+reached, 1 if Redis can't keep what is recorded (it drops keys when memory is short), 2 for wrong usage, and for a token that is
+more than a minute ahead of Redis' clock: it is not recorded. A configuration is read only if
 --config or CRONCLAVE_CONFIG names it; a job inherits neither that nor CRONCLAVE_REDIS. One with a quorum names no server for
 fences: --redis does.
 

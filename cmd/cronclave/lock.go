@@ -49,12 +49,12 @@ renewed, so the command is killed unless it goes on within the lease.
 
 ` + lockVariableHelp() + `
 If Redis loses its memory while the command runs (FLUSHALL, a restart without persistence), others may get the lock until it is
-renewed: then only the token tells who is stale.
+renewed: then only the token shows which holder is stale.
 
 The exit code is the command's own (128+N where signal N ended it, 126 and 127 where it can't be run or found); 75 if the lock was
 not acquired in time, 76 if the lease was lost and the command was killed, 69 if Redis can't be reached when this begins (--wait waits
 for the lock, not for Redis) or does not answer when the wait ends, 2 for wrong usage, a faulty configuration, or data of a newer
-version, 1 for a Redis on which a lock would be none, such as one that evicts keys.`,
+version, 1 for a Redis that cannot keep a lock, such as one that evicts keys.`,
 		Example: `  cronclave lock reports --slots 2 --wait 5m --fair --redis redis://10.0.0.5:6379/0 -- ./report --all`,
 
 		ValidArgsFunction: completeLock,
@@ -66,7 +66,7 @@ version, 1 for a Redis on which a lock would be none, such as one that evicts ke
 		},
 	}
 	flags := cmd.Flags()
-	flags.IntVar(&j.slots, "slots", 1, "how many may hold the lock at once; all must say the same number")
+	flags.IntVar(&j.slots, "slots", 1, "how many may hold the lock at once; all callers must give the same number")
 	flags.StringVar(&pool, "pool", "", "take a slot of this pool of the configuration, in line, in place of a lock")
 	flags.StringVar(&wait, "wait", "0s", `how long to wait for the lock; "forever" waits until there is a signal`)
 	flags.StringVar(&lease, "lease", "30s", "how long the lock outlives a holder that has died; it is renewed every third of that (on a quorum every 30s at least)")

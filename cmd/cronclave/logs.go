@@ -24,9 +24,9 @@ func newLogsCommand(a *app) *cobra.Command {
 	cmd := &cobra.Command{
 		Use:   "logs JOB",
 		Short: "Print what a job's runs have printed, or follow them",
-		Long: `Print what the newest run of a job has printed, as far as the history keeps it (output.keep). With -f: what is running prints
-from now on, and what comes after it, until Ctrl-C; with --run until that run has ended. What is followed goes through Redis in pieces, a few times a second, and
-a run that prints faster than that has bytes left out.`,
+		Long: `Print what the newest run of a job has printed, as far as the history keeps it (output.keep). With -f: the output of current
+and later runs from now on, until Ctrl-C; with --run that of one run until it ends. Output that is followed goes through Redis in pieces, a few times a
+second, and a run that prints faster than that has bytes left out.`,
 		Example: "  cronclave logs nightly-backup -f",
 		Args:    cobra.ExactArgs(1),
 

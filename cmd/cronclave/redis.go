@@ -68,7 +68,7 @@ func checkUp(ctx context.Context, conn *redisconn.Conn) error {
 	return nil
 }
 
-// inspect refuses a Redis on which a lock would be none: there may be no replica that looks at it.
+// inspect refuses a Redis that cannot keep a lock: there may be no replica that looks at it.
 func inspect(ctx context.Context, cfg *config.Config, conn *redisconn.Conn) error {
 	if conn.HasQuorum() {
 		return inspectQuorum(ctx, cfg, conn)

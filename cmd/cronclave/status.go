@@ -21,7 +21,7 @@ func newStatusCommand(a *app) *cobra.Command {
 	var asJSON bool
 	cmd := &cobra.Command{
 		Use:     "status",
-		Short:   "Print the replicas, the leader, the jobs, and what is not as it should be",
+		Short:   "Print the replicas, the leader, the jobs, and warnings",
 		Example: "  cronclave status --redis redis://10.0.0.5:6379/0 --json",
 		Args:    cobra.NoArgs,
 		RunE: func(cmd *cobra.Command, _ []string) error {

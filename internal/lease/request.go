@@ -73,7 +73,7 @@ const (
 	Granted Verdict = "granted" // Lease is set
 	Held    Verdict = "held"    // all rows are held, the first until Until, by Holder; or those that are free are for a crowd in line
 	Early   Verdict = "early"   // ask again at Until
-	Closed  Verdict = "closed"  // the server had forgotten the lock: no grants until Until
+	Closed  Verdict = "closed"  // the server lost the lock's data: no grants until Until
 	Settled Verdict = "settled" // by this request, with Outcome
 	Decided Verdict = "decided" // before this request; Outcome has the result, if it is still known
 	Unknown Verdict = "unknown" // Err has the reason; ask again with the same id

@@ -29,7 +29,7 @@ func (r *Replica) lead(ctx context.Context, term *election.Term) {
 	defer r.leads.Store(false)
 	elector, err := election.New(election.Config{Locks: r.locks})
 	if err != nil {
-		r.log.Error("housekeeping", "error", err) // which can't be: there are locks
+		r.log.Error("housekeeping cannot start", "error", err) // which can't be: there are locks
 		return
 	}
 	h := housekeeping{journal: r.journal, elector: elector, sweep: r.scheduler.Sweep, now: r.now, log: r.log}

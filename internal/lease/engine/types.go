@@ -40,7 +40,7 @@ const (
 	Granted = lease.Granted // Answer.Lease is set
 	Held    = lease.Held    // all rows are held, the first until Until, by Holder; or those that are free are for a crowd in line
 	Early   = lease.Early   // ask again at Until
-	Closed  = lease.Closed  // the server had forgotten the lock: no grants until Until
+	Closed  = lease.Closed  // the server lost the lock's data: no grants until Until
 	Settled = lease.Settled // by this request, with Outcome
 	Decided = lease.Decided // before this request; Outcome has the result, if it is still known
 	Unknown = lease.Unknown // Err has the reason; ask again with the same id
