@@ -98,7 +98,7 @@ func (h hideout) start(t *testing.T, env []string, args ...string) *exec.Cmd {
 // other than root: root reads everything.
 func TestEnvironmentIsHiddenFromJobs(t *testing.T) {
 	t.Parallel()
-	server, err := embedded.Start(embedded.Config{Password: "hush-hush"})
+	server, err := embedded.Start(embedded.Config{Password: visiblePassword})
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -122,6 +122,9 @@ func TestEnvironmentIsHiddenFromJobs(t *testing.T) {
 		})
 	}
 }
+
+// visiblePassword is in the environment of processes for the moment before they hide it.
+const visiblePassword = "hush-hush"
 
 func checkPeek(t *testing.T, text, pid string) {
 	t.Helper()
@@ -172,8 +175,10 @@ func TestEmbeddedRedisIsOutOfReach(t *testing.T) {
 		if err != nil {
 			t.Fatal(err)
 		}
-		if strings.Contains(string(text), "redis://:") && strings.Contains(string(text), "@127.") {
-			t.Errorf("the job has found a URL with a password:\n%s", text)
+		for line := range strings.Lines(string(text)) { // another test has a Redis with a password of its own
+			if strings.Contains(line, "redis://:") && strings.Contains(line, "@127.") && !strings.Contains(line, visiblePassword) {
+				t.Errorf("the job has found a URL with a password: %s", line)
+			}
 		}
 		if os.Getuid() != 0 {
 			return // the sockets are hidden from this test, too

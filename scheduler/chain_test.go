@@ -199,7 +199,7 @@ func TestDeathOfAllBetweenParentAndChild(t *testing.T) {
 					t.Fatalf("%d runs by the dead", n)
 				}
 				for i := range 3 {
-					c.join(fmt.Sprintf("heir%d", i), jobs)
+					c.join(fmt.Sprintf("recovery%d", i), jobs)
 				}
 				c.at(310 * time.Second)
 				c.checkChain(jobs[1], 1, tc.ticks)

@@ -18,9 +18,9 @@ type family struct {
 	used []time.Time
 }
 
-func (f *family) Inspect(ctx context.Context, inquiries []election.InspectRequest) []election.State {
-	states := f.oracle.Inspect(ctx, inquiries)
-	for i, q := range inquiries {
+func (f *family) Inspect(ctx context.Context, requests []election.InspectRequest) []election.State {
+	states := f.oracle.Inspect(ctx, requests)
+	for i, q := range requests {
 		switch {
 		case q.Follower != "": // asked before the tick was due
 			f.told.Lock()

@@ -12,7 +12,7 @@ import (
 // checkBatch is the cluster's states of some jobs, and of those that they run after.
 type checkBatch struct {
 	tasks  []*task
-	after  []*chain           // the chain of each task at the time of the inquiry
+	after  []*chain           // the chain of each task at the time of the inspection
 	states [][]election.State // of the job itself, and then of those before it
 }
 
@@ -39,22 +39,22 @@ func (c *checks) followUp(ctx context.Context, now time.Time) {
 		return
 	}
 	var b checkBatch
-	var inquiries []election.InspectRequest
+	var requests []election.InspectRequest
 	for _, t := range c.due.Take(now, maxClaims) {
 		if t.dismissed || !t.chained() {
 			continue
 		}
 		b.tasks, b.after = append(b.tasks, t), append(b.after, t.chain)
-		inquiries = append(inquiries, election.InspectRequest{Job: t.Name})
+		requests = append(requests, election.InspectRequest{Job: t.Name})
 		for _, name := range t.chain.after {
-			inquiries = append(inquiries, election.InspectRequest{Job: name, Follower: t.follower(), Used: t.chain.used})
+			requests = append(requests, election.InspectRequest{Job: name, Follower: t.follower(), Used: t.chain.used})
 		}
 	}
 	if len(b.tasks) == 0 {
 		return
 	}
 	c.send(b, func(b *checkBatch) {
-		states, _ := c.inspector.look(context.WithoutCancel(ctx), inquiries) // orphans that could not be deleted are still there at the next check
+		states, _ := c.inspector.look(context.WithoutCancel(ctx), requests) // orphans that could not be deleted are still there at the next check
 		for _, chain := range b.after {
 			n := 1 + len(chain.after)
 			b.states, states = append(b.states, states[:n]), states[n:]

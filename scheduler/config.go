@@ -14,7 +14,7 @@ import (
 type Claimer interface {
 	Claim(ctx context.Context, claims []election.Claim) []election.Result
 	Withdraw(c election.Claim)
-	Inspect(ctx context.Context, inquiries []election.InspectRequest) []election.State
+	Inspect(ctx context.Context, requests []election.InspectRequest) []election.State
 	DeleteOrphans(ctx context.Context, job string, runs ...string) error
 	Now() (now time.Time, ok bool)
 }

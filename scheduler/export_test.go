@@ -19,7 +19,7 @@ func (s *Scheduler) Leftovers() (left []string) {
 	note("ticks to ask for", s.agenda.Asks().Len())
 	note("ticks that wait for a place", s.agenda.Starved())
 	note("words to tell", len(s.published.begun)+len(s.published.ended))
-	note("heirs", len(s.recoveries.known))
+	note("recoveries", len(s.recoveries.known))
 	note("requests to look at", s.requests.due.Len())
 	for _, t := range s.tasks {
 		note("places taken of "+t.Name, t.Running)

@@ -5,6 +5,7 @@ import (
 	"time"
 
 	"github.com/cronclave/cronclave/election"
+	"github.com/cronclave/cronclave/internal/selffence"
 )
 
 // guard stops a run in time: at its timeout, near the end of a drain, and before the end of a lease that is not
@@ -90,7 +91,7 @@ func (g *guard) setAlarms(timeout, begin, lease *alarm) {
 		begin.Reset(g.job.StartTimeout)
 	}
 	if g.term != nil {
-		lease.Reset(g.leaseLeft())
+		lease.Reset(0) // checkLease says when to check again
 	}
 }
 
@@ -115,27 +116,17 @@ func lapsed(job *Job, term *election.Term) bool {
 	return term != nil && !job.OutlivesLease && (term.Context().Err() != nil || term.Remaining() <= 0)
 }
 
-// leaseLeft is how long the run may go on if no renewal comes through.
-func (g *guard) leaseLeft() time.Duration {
-	if g.term == nil {
-		return 0
-	}
-	return g.term.Remaining() - stopLead(g.job)
-}
-
-// checkLease stops the run when its lease nears its end, and kills it before that. It returns when to look again.
-func (g *guard) checkLease(halt func(error, time.Duration)) time.Duration {
-	if left := g.leaseLeft(); left > 0 {
-		return left
-	}
-	rest := g.term.Remaining() - killMargin(g.job.Lease)
-	if rest <= 0 {
+// checkLease stops the run when its lease nears its end, and kills it before that. It returns when to check again.
+func (g *guard) checkLease(halt func(error, time.Duration)) (again time.Duration) {
+	do, again := selffence.Limits{Lease: g.job.Lease, Grace: g.job.KillGrace}.Check(g.term.Remaining())
+	switch do {
+	case selffence.Stop:
+		halt(ErrLost, again)
+	case selffence.Kill:
 		halt(ErrLost, 0)
 		g.kill()
-		return g.job.Lease
 	}
-	halt(ErrLost, rest)
-	return rest
+	return again
 }
 
 // alarm is a timer that is made when it is needed: most are not, and runs may be many.
@@ -160,9 +151,3 @@ func stopAll(alarms ...*alarm) {
 		}
 	}
 }
-
-// killMargin is how long before the lease's end its run is killed: a twentieth, so that dying has time.
-func killMargin(lease time.Duration) time.Duration { return max(lease/20, 50*time.Millisecond) }
-
-// stopLead is how long before the lease's end a run is told to stop when renewals have failed.
-func stopLead(job *Job) time.Duration { return min(job.KillGrace, job.Lease/3) + killMargin(job.Lease) }

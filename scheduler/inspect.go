@@ -13,13 +13,13 @@ import (
 // inspectionBatch is the cluster's states of some jobs.
 type inspectionBatch struct {
 	tasks     []*task
-	inquiries []election.InspectRequest
+	requests []election.InspectRequest
 	states    []election.State
 	undeleted []error
 }
 
 func (b *inspectionBatch) add(t *task, q election.InspectRequest) {
-	b.tasks, b.inquiries = append(b.tasks, t), append(b.inquiries, q)
+	b.tasks, b.requests = append(b.tasks, t), append(b.requests, q)
 }
 
 // inspect asks the server for the state of the jobs that are to be inspected, all in one batch.
@@ -33,7 +33,7 @@ func (s *Scheduler) inspect(ctx context.Context, now time.Time) {
 	}
 	var b inspectionBatch
 	for _, t := range tasks {
-		q := election.InspectRequest{Job: t.Name, Told: t.ackable()}
+		q := election.InspectRequest{Job: t.Name, Acked: t.ackable()}
 		switch {
 		case t.unknown:
 			q.Schedule = t.digest()
@@ -50,7 +50,7 @@ func (s *Scheduler) inspect(ctx context.Context, now time.Time) {
 		b.add(t, q)
 	}
 	s.inspections.send(b, func(b *inspectionBatch) {
-		b.states, b.undeleted = s.inspector.look(context.WithoutCancel(ctx), b.inquiries)
+		b.states, b.undeleted = s.inspector.look(context.WithoutCancel(ctx), b.requests)
 	})
 }
 
@@ -64,18 +64,18 @@ func (s *Scheduler) settleInspections(b inspectionBatch) {
 		if st.Err != nil {
 			continue
 		}
-		s.forgetAcked(t, b.inquiries[i].Told, now)
+		s.forgetAcked(t, b.requests[i].Acked, now)
 		if t.unknown && !t.dismissed {
-			s.welcome(t, b.inquiries[i], st, now)
+			s.welcome(t, b.requests[i], st, now)
 		}
 		s.missed(t, st, now)
-		if through := b.inquiries[i].SettleThrough; !through.IsZero() && !t.unknown { // of the schedule that it has
+		if through := b.requests[i].SettleThrough; !through.IsZero() && !t.unknown { // of the schedule that it has
 			if len(t.Open) == 0 || !through.Before(t.Open[0].Previous) {
 				t.Behind = ""
 			}
 			s.agenda.Wake(&t.line, s.places.free(), now)
 		}
-		if t.Behind != "" { // further than the inquiry knew
+		if t.Behind != "" { // further than the inspection knew
 			s.inspectAt(t, now)
 		}
 		s.inspectRunning(t, st)
@@ -135,7 +135,7 @@ func (s *Scheduler) insist(ctx context.Context, b *inspectionBatch, retry *backo
 	for first := true; len(todo) > 0; first = false {
 		var asked []election.InspectRequest
 		for _, i := range todo {
-			asked = append(asked, b.inquiries[i])
+			asked = append(asked, b.requests[i])
 		}
 		states, undeleted := s.inspector.look(ctx, asked)
 		for n, i := range todo {

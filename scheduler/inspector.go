@@ -32,31 +32,31 @@ func newInspector(cfg Config, recorder *recorder) *inspector {
 
 // look asks for the state of jobs, and records the runs whose holders died. undeleted has an error for each job of which
 // orphans could not be deleted.
-func (in *inspector) look(ctx context.Context, inquiries []election.InspectRequest) (states []election.State, undeleted []error) {
-	for part := range slices.Chunk(inquiries, maxInspections) {
+func (in *inspector) look(ctx context.Context, requests []election.InspectRequest) (states []election.State, undeleted []error) {
+	for part := range slices.Chunk(requests, maxInspections) {
 		states = append(states, in.claimer.Inspect(ctx, part)...)
 	}
 	written := make([][]*receipt, len(states))
 	for i, st := range states {
 		newestFirst(st.Orphans)
-		written[i] = in.recordAbandoned(inquiries[i].Job, st)
+		written[i] = in.recordAbandoned(requests[i].Job, st)
 	}
 	patience, cancel := context.WithTimeout(ctx, recordTimeout)
 	defer cancel()
 	undeleted = make([]error, len(states))
 	for i, st := range states {
-		undeleted[i] = in.deleteOrphans(ctx, patience, inquiries[i].Job, st, written[i])
+		undeleted[i] = in.deleteOrphans(ctx, patience, requests[i].Job, st, written[i])
 	}
-	in.recordSettled(ctx, patience, inquiries, states)
+	in.recordSettled(ctx, patience, requests, states)
 	return states, undeleted
 }
 
 // recordSettled records ticks that were settled without a run and are not recorded yet: the replica that settled them may have died before it could, and
 // no other may have opened them. They are kept until that is written. Ticks that were settled together are left to the loop, which knows the schedule.
-func (in *inspector) recordSettled(ctx, patience context.Context, inquiries []election.InspectRequest, states []election.State) {
+func (in *inspector) recordSettled(ctx, patience context.Context, requests []election.InspectRequest, states []election.State) {
 	var told []election.InspectRequest
 	for i, st := range states {
-		q := election.InspectRequest{Job: inquiries[i].Job}
+		q := election.InspectRequest{Job: requests[i].Job}
 		var written []*receipt
 		single := slices.DeleteFunc(slices.Clone(st.Settled), together)
 		for _, tick := range single {
@@ -65,10 +65,10 @@ func (in *inspector) recordSettled(ctx, patience context.Context, inquiries []el
 		}
 		for n, r := range written {
 			if r.wait(patience) == nil {
-				q.Told = append(q.Told, single[n].Tick)
+				q.Acked = append(q.Acked, single[n].Tick)
 			}
 		}
-		if len(q.Told) > 0 {
+		if len(q.Acked) > 0 {
 			told = append(told, q)
 		}
 	}

@@ -16,12 +16,12 @@ import (
 
 // oracle is a claimer that grants nothing and answers as a test wants, by a clock of its own.
 type oracle struct {
-	mu      sync.Mutex
-	offset  time.Duration // of its clock
-	answer  func(now time.Time, c election.Claim) election.Result
-	claims  []election.Claim
-	calls   int // of Claim
-	surveys int
+	mu          sync.Mutex
+	offset      time.Duration // of its clock
+	answer      func(now time.Time, c election.Claim) election.Result
+	claims      []election.Claim
+	calls       int // of Claim
+	inspections int
 }
 
 func (o *oracle) Claim(_ context.Context, claims []election.Claim) []election.Result {
@@ -38,13 +38,13 @@ func (o *oracle) Claim(_ context.Context, claims []election.Claim) []election.Re
 
 func (o *oracle) Withdraw(election.Claim) {}
 
-func (o *oracle) Inspect(_ context.Context, inquiries []election.InspectRequest) []election.State {
+func (o *oracle) Inspect(_ context.Context, requests []election.InspectRequest) []election.State {
 	o.mu.Lock()
 	defer o.mu.Unlock()
-	o.surveys += len(inquiries)
+	o.inspections += len(requests)
 	now := time.Now().Add(o.offset)
-	states := make([]election.State, len(inquiries))
-	for i, q := range inquiries {
+	states := make([]election.State, len(requests))
+	for i, q := range requests {
 		states[i] = election.State{Now: now, Decided: now, Before: now}
 		if through := q.SettleThrough; !through.IsZero() {
 			states[i].Decided, states[i].Before = through, through.Add(-time.Hour)
@@ -68,10 +68,10 @@ func (o *oracle) step(d time.Duration) {
 	o.offset += d
 }
 
-func (o *oracle) counts() (claims, calls, surveys int) {
+func (o *oracle) counts() (claims, calls, inspections int) {
 	o.mu.Lock()
 	defer o.mu.Unlock()
-	return len(o.claims), o.calls, o.surveys
+	return len(o.claims), o.calls, o.inspections
 }
 
 // consult runs a scheduler on an oracle in a bubble until the test returns.
@@ -127,9 +127,9 @@ func TestNoBusyLoop(t *testing.T) {
 			}
 			consult(t, o, []Job{idle("j", "*/10 * * * * *")}, func(t *testing.T, s *Scheduler) {
 				pass(100 * time.Second)
-				claims, calls, surveys := o.counts()
-				if limit := 100 * 21; claims > limit || calls > limit || surveys > limit { // 20 a second: every 50ms
-					t.Errorf("%d claims in %d calls and %d surveys in 100s", claims, calls, surveys)
+				claims, calls, inspections := o.counts()
+				if limit := 100 * 21; claims > limit || calls > limit || inspections > limit { // 20 a second: every 50ms
+					t.Errorf("%d claims in %d calls and %d inspections in 100s", claims, calls, inspections)
 				}
 			})
 		})
@@ -203,8 +203,8 @@ func TestBehindWithNothingOpen(t *testing.T) {
 		pass(time.Minute)
 		cancel()
 		<-done
-		if o.surveys != 2 { // at the start, and this one
-			t.Errorf("%d surveys", o.surveys)
+		if o.inspections != 2 { // at the start, and this one
+			t.Errorf("%d inspections", o.inspections)
 		}
 		if last := o.claims[len(o.claims)-1]; last.Abstain {
 			t.Error("it does not go on")

@@ -12,7 +12,7 @@ import (
 	"github.com/cronclave/cronclave/scheduler"
 )
 
-// operator pauses and resumes the job j as the commands do: each time with a client that has witnessed nothing.
+// operator pauses and resumes the job j as the commands do: each time with a client that has observed nothing.
 type operator struct{ *cluster }
 
 func (o operator) order(do func(e *election.Elector) []election.Paused) {

@@ -235,7 +235,7 @@ func TestPoolOutlivesItsHolder(t *testing.T) {
 		want(t, "the last one runs", len(c.runs("c")), 0)
 		c.at(22 * time.Second)
 		want(t, "the last one runs", len(c.runs("c")), 1)
-		c.join("mourner", jobs)
+		c.join("recorder", jobs)
 		c.at(40 * time.Second)
 		want(t, "of the one that waited", c.told("b"), map[int][]string{11: {"abandoned"}})
 		want(t, "of the last one", c.told("c"), map[int][]string{12: {"ok"}})

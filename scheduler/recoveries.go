@@ -203,10 +203,10 @@ func (r *recoveries) dropAll() {
 }
 
 // reportSwept has the loop inspect the jobs in which a sweep has found orphans that await a recovery, or gaps that are not recorded.
-func (r *recoveries) reportSwept(inquiries []election.InspectRequest, states []election.State) {
+func (r *recoveries) reportSwept(requests []election.InspectRequest, states []election.State) {
 	var jobs []string
 	for i, st := range states {
-		job := inquiries[i].Job
+		job := requests[i].Job
 		if len(st.Orphans) > len(r.inspector.unrecoverable(job, st)) || slices.ContainsFunc(st.Settled, together) {
 			jobs = append(jobs, job)
 		}

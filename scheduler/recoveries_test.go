@@ -46,8 +46,8 @@ func (c *cluster) attemptsOf(job string, second int) []string {
 	return all
 }
 
-// checkHeirs compares each run with the one before: another attempt of the same tick.
-func (c *cluster) checkHeirs(job string, attempts int) {
+// checkRecoveries compares each run with the one before: another attempt of the same tick.
+func (c *cluster) checkRecoveries(job string, attempts int) {
 	c.t.Helper()
 	runs := c.runs(job)
 	if len(runs) != attempts {
@@ -93,9 +93,9 @@ func TestRecovery(t *testing.T) {
 				c.at(44 * time.Second)
 				tc.interrupt(holder)
 				c.at(tc.by)
-				c.checkHeirs("j", 2)
+				c.checkRecoveries("j", 2)
 				c.at(2 * time.Minute)
-				c.checkHeirs("j", 2)
+				c.checkRecoveries("j", 2)
 				want(t, "told", c.attemptsOf("j", 30), []string{"1 schedule " + tc.told, "2 recovery ok"})
 				st := c.replicas[1].state("j")
 				want(t, "rows and orphans that are left", len(st.Running)+len(st.Orphans), 0)
@@ -181,7 +181,7 @@ func TestAdoptionThatIsNotHeardOf(t *testing.T) {
 				job := c.job("j", "30 0 0 * * *", 0, c.hanging(1), recovers(1), lease(9*time.Second))
 				holder := c.join("holder", []scheduler.Job{job})
 				c.at(31 * time.Second)
-				recovery := c.join("heir", []scheduler.Job{job})
+				recovery := c.join("recovery", []scheduler.Job{job})
 				holder.die()
 				c.at(38 * time.Second)
 				recovery.wire.plan(fault{kind: none}, fault{kind: noReply}) // the look, and the claim
@@ -194,7 +194,7 @@ func TestAdoptionThatIsNotHeardOf(t *testing.T) {
 					c.join("next", []scheduler.Job{job})
 				}
 				c.at(2 * time.Minute)
-				c.checkHeirs("j", 2)
+				c.checkRecoveries("j", 2)
 				want(t, "told", c.attemptsOf("j", 30), []string{"1 schedule abandoned", "2 recovery ok"})
 			})
 		})
@@ -220,7 +220,7 @@ func TestOrphanWaitsForAPlace(t *testing.T) {
 		want(t, "runs so far", len(c.runs("j")), 1)
 		want(t, "orphans", len(full.state("j").Orphans), 1)
 		c.at(71 * time.Second)
-		c.checkHeirs("j", 2)
+		c.checkRecoveries("j", 2)
 		want(t, "runs the second attempt", c.runs("j")[1].Replica, "full")
 	})
 }
@@ -259,7 +259,7 @@ func TestSweepHasOrphansAdopted(t *testing.T) {
 			t.Error(err)
 		}
 		c.at(50 * time.Second)
-		c.checkHeirs("j", 2)
+		c.checkRecoveries("j", 2)
 	})
 }
 
@@ -296,8 +296,8 @@ func TestRecoveryThatCannotBe(t *testing.T) {
 	}
 }
 
-// mourners is how often a run was told to be abandoned.
-func (c *cluster) mourners() (n int) {
+// abandonments is how often a run was logged as abandoned.
+func (c *cluster) abandonments() (n int) {
 	c.mu.Lock()
 	defer c.mu.Unlock()
 	for _, r := range c.records {
@@ -333,7 +333,7 @@ func TestOrphanOfABusyJob(t *testing.T) {
 					told[i] = strings.TrimSuffix(told[i], " replaced")
 				}
 				want(t, "told", told, tc.told)
-				if n := c.mourners(); n > 2 {
+				if n := c.abandonments(); n > 2 {
 					t.Errorf("two replicas have told %d times that it was abandoned", n)
 				}
 				missed := 0

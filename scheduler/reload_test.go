@@ -161,8 +161,8 @@ func TestReloadOutsideOfRun(t *testing.T) {
 // slow answers when a test lets it.
 type slow struct {
 	scheduler.Claimer
-	claims, surveys <-chan struct{} // closed then
-	asked           func(election.InspectRequest)
+	claims, inspections <-chan struct{} // closed then
+	asked               func(election.InspectRequest)
 }
 
 func (s slow) Claim(ctx context.Context, claims []election.Claim) []election.Result {
@@ -171,22 +171,22 @@ func (s slow) Claim(ctx context.Context, claims []election.Claim) []election.Res
 	return results
 }
 
-func (s slow) Inspect(ctx context.Context, inquiries []election.InspectRequest) []election.State {
-	states := s.Claimer.Inspect(ctx, inquiries)
-	for _, q := range inquiries {
+func (s slow) Inspect(ctx context.Context, requests []election.InspectRequest) []election.State {
+	states := s.Claimer.Inspect(ctx, requests)
+	for _, q := range requests {
 		s.asked(q)
 	}
-	<-s.surveys
+	<-s.inspections
 	return states
 }
 
 // When a job is removed while the answer to its claim is under way, the grant is run, and no more ticks of it are claimed.
 func TestReloadWhileAClaimIsUnderWay(t *testing.T) {
 	inCluster(t, func(c *cluster) {
-		claims, surveys := make(chan struct{}), make(chan struct{})
-		close(surveys)
+		claims, inspections := make(chan struct{}), make(chan struct{})
+		close(inspections)
 		r := c.join("a", []scheduler.Job{c.job("j", "30 * * * * *", time.Second, parallel(3, 3, 3))}, func(cfg *scheduler.Config) {
-			cfg.Claimer = slow{cfg.Claimer, claims, surveys, func(election.InspectRequest) {}}
+			cfg.Claimer = slow{cfg.Claimer, claims, inspections, func(election.InspectRequest) {}}
 		})
 		c.at(31 * time.Second)
 		reload(t, []*replica{r})
@@ -223,16 +223,16 @@ func TestRemovedJobIsLookedAtWhileItRuns(t *testing.T) {
 // A job is added, and removed before the server has answered: it has no ticks.
 func TestReloadTakesBackAJobThatWasJustAdded(t *testing.T) {
 	inCluster(t, func(c *cluster) {
-		open, surveys := make(chan struct{}), make(chan struct{})
+		open, inspections := make(chan struct{}), make(chan struct{})
 		close(open)
 		r := c.join("a", nil, func(cfg *scheduler.Config) {
-			cfg.Claimer = slow{cfg.Claimer, open, surveys, func(election.InspectRequest) {}}
+			cfg.Claimer = slow{cfg.Claimer, open, inspections, func(election.InspectRequest) {}}
 		})
 		pass(time.Second)
 		reload(t, []*replica{r}, c.job("j", "* * * * * *", time.Millisecond))
 		pass(time.Second)
 		reload(t, []*replica{r})
-		close(surveys)
+		close(inspections)
 		c.at(20 * time.Second)
 		want(t, "ticks that ran", c.ticks("j"), []int(nil))
 	})

@@ -277,7 +277,7 @@ func TestFaultyOverlap(t *testing.T) {
 
 // A run that was told to stop, and whose holder dies before it has, is not recovered.
 // Promise: P5
-func TestStoppedRunHasNoHeir(t *testing.T) {
+func TestStoppedRunIsNotRecovered(t *testing.T) {
 	for _, tc := range []struct {
 		name string
 		edit edit

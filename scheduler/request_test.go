@@ -348,7 +348,7 @@ func TestRequestGoesByTheJobThatItFound(t *testing.T) {
 
 // A run of a request is not recovered, also where it has the tick of another run: no replica takes it for abandoned.
 // Promise: P6
-func TestRunOfARequestHasNoHeir(t *testing.T) {
+func TestRunOfARequestIsNotRecovered(t *testing.T) {
 	for name, interrupt := range map[string]func(r *replica){
 		"drained":        func(r *replica) { r.stop() },
 		"lost its lease": func(r *replica) { r.wire.silence(); time.AfterFunc(6500*time.Millisecond, r.wire.restore) },

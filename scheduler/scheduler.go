@@ -135,12 +135,12 @@ func (s *Scheduler) RunningByJob() map[string]int {
 // idle.
 func (s *Scheduler) Sweep(ctx context.Context, idle ...string) error {
 	names := slices.Sorted(slices.Values(slices.Concat(*s.names.Load(), idle)))
-	var inquiries []election.InspectRequest
+	var requests []election.InspectRequest
 	for _, name := range slices.Compact(names) {
-		inquiries = append(inquiries, election.InspectRequest{Job: name})
+		requests = append(requests, election.InspectRequest{Job: name})
 	}
-	states, faults := s.inspector.look(ctx, inquiries)
-	s.recoveries.reportSwept(inquiries, states)
+	states, faults := s.inspector.look(ctx, requests)
+	s.recoveries.reportSwept(requests, states)
 	for _, st := range states {
 		faults = append(faults, st.Err)
 	}

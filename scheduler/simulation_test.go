@@ -41,7 +41,7 @@ func TestThirtyDays(t *testing.T) {
 		truth := &grants{count: map[grant]int{}, newest: map[string]scheduler.Run{}, t: t}
 		var jobs []scheduler.Job
 		for _, j := range simulated {
-			jobs = append(jobs, scheduler.Job{Name: j.name, Schedule: []string{j.schedule}, Runner: scheduler.Func(truth.witness)})
+			jobs = append(jobs, scheduler.Job{Name: j.name, Schedule: []string{j.schedule}, Runner: scheduler.Func(truth.observe)})
 		}
 		replicas := c.joinAll(5, jobs, c.ranked)
 		end := c.start.Add(length)
@@ -88,8 +88,8 @@ type grants struct {
 	wins   map[string]int           // by replica
 }
 
-// witness is every job's function.
-func (g *grants) witness(_ context.Context, run *scheduler.Run) error {
+// observe is every job's function.
+func (g *grants) observe(_ context.Context, run *scheduler.Run) error {
 	g.mu.Lock()
 	defer g.mu.Unlock()
 	if g.wins == nil {

@@ -279,7 +279,7 @@ func TestRetryThatIsNotStarted(t *testing.T) {
 	})
 }
 
-// TestRetryThatIsNotStartedIsLeft: the heir's attempt has its number, and is no recovery too many.
+// TestRetryThatIsNotStartedIsLeft: the attempt of the recovery has its number, and is no recovery too many.
 // Promise: P5
 func TestRetryThatIsNotStartedIsLeft(t *testing.T) {
 	inCluster(t, func(c *cluster) {

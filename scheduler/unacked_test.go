@@ -11,12 +11,12 @@ import (
 	"github.com/cronclave/cronclave/scheduler"
 )
 
-// lastSurvey is a claimer of a replica that dies when the server has settled ticks together, before it can record them.
-type lastSurvey struct{ spy }
+// lastInspection is a claimer of a replica that dies when the server has settled ticks together, before it can record them.
+type lastInspection struct{ spy }
 
-func (l lastSurvey) Inspect(ctx context.Context, inquiries []election.InspectRequest) []election.State {
-	states := l.spy.Inspect(ctx, inquiries)
-	for _, q := range inquiries {
+func (l lastInspection) Inspect(ctx context.Context, requests []election.InspectRequest) []election.State {
+	states := l.spy.Inspect(ctx, requests)
+	for _, q := range requests {
 		if !q.SettleThrough.IsZero() {
 			l.replica.die()
 		}
@@ -59,7 +59,7 @@ func TestLoneReplicaDiesAfterAGap(t *testing.T) {
 				c.at(15 * time.Second)
 				first.leave()
 				c.at(47 * time.Second)
-				c.join("dies", jobs, func(cfg *scheduler.Config) { cfg.Claimer = lastSurvey{cfg.Claimer.(spy)} })
+				c.join("dies", jobs, func(cfg *scheduler.Config) { cfg.Claimer = lastInspection{cfg.Claimer.(spy)} })
 				c.at(48 * time.Second)
 				want(t, "outcome of 40 before", c.told("j")[40], nil)
 				lives := c.join("lives", []scheduler.Job{c.job("j", tc.schedule, time.Millisecond)})

@@ -19,6 +19,7 @@ import (
 	"github.com/cronclave/cronclave/internal/lease/engine"
 	"github.com/cronclave/cronclave/internal/redisconn"
 	"github.com/cronclave/cronclave/internal/replica"
+	"github.com/cronclave/cronclave/internal/selffence"
 )
 
 // lockGrace is the time between SIGTERM and SIGKILL when a lease is about to be lost, as far as a third of it allows.
@@ -130,40 +131,31 @@ func runLocked(j *lockJob, cfg *config.Config, lease *engine.Lease, s *signals, 
 	return exit, lost || exit.Late, nil // which a process that was frozen may learn before it sees how late it is
 }
 
-// leaseMargin is how long before the lease's end the command is killed, so that dying has time. The warden waits for half as long.
-func leaseMargin(lease *engine.Lease) time.Duration {
-	return max(lease.Length()/20, 50*time.Millisecond)
-}
-
 // guardLease stops the command before the lease ends, and returns when it is over. lost is whether it was stopped.
 func guardLease(lease *engine.Lease, over <-chan struct{}, stop, kill func()) (lost bool) {
-	margin := leaseMargin(lease)
-	if !outlast(lease, margin+min(lockGrace, lease.Length()/3), over) {
-		return false
-	}
-	stop()
-	if outlast(lease, margin, over) {
-		kill()
-		<-over
-	}
-	return true
-}
-
-// outlast waits until no more than a rest of the lease is left, whatever renewals have added meanwhile; false if the command is over
-// before.
-func outlast(lease *engine.Lease, rest time.Duration, over <-chan struct{}) bool {
-	for lease.Context().Err() == nil && lease.Remaining() > rest {
-		alarm := time.NewTimer(lease.Remaining() - rest)
+	limits := selffence.Limits{Lease: lease.Length(), Grace: lockGrace}
+	for {
+		do, again := limits.Check(lease.Remaining())
+		switch {
+		case do == selffence.Kill || lease.Context().Err() != nil: // another has its row
+			stop()
+			kill()
+			<-over
+			return true
+		case do == selffence.Stop:
+			lost = true
+			stop()
+		}
+		alarm := time.NewTimer(again)
 		select {
 		case <-alarm.C:
-		case <-lease.Context().Done(): // another has its row
+		case <-lease.Context().Done():
 		case <-over:
 			alarm.Stop()
-			return false
+			return lost
 		}
 		alarm.Stop()
 	}
-	return true
 }
 
 // lockEnvironment hands on the variables of a job, which its command may need as well under a lock of its own; those of the lock go before them.

@@ -150,18 +150,18 @@ func (s *State) post(m Message, most int) bool {
 // ask claims a tick. Each claim asks under the same id, unless that was given back.
 func (x *steps) ask(r, w int) {
 	k := &x.from.Replicas[r].Work[w]
-	heir := k.Adopts != 0
-	if w == 0 && !x.Manual || x.from.Now+x.Early < x.At[w] || k.Rests || x.from.claiming(r, heir) {
+	recovery := k.Adopts != 0
+	if w == 0 && !x.Manual || x.from.Now+x.Early < x.At[w] || k.Rests || x.from.claiming(r, recovery) {
 		return
 	}
-	if w > 0 && !heir && !x.SettledInScript && x.from.Now >= x.At[w]+x.StartWithin {
+	if w > 0 && !recovery && !x.SettledInScript && x.from.Now >= x.At[w]+x.StartWithin {
 		n := *x.from
 		n.Replicas[r].Work[w].Phase = over
 		n.True.Outcomes[w] |= 1 << missed
 		x.done(decidesAlone, r, w, &n)
 	}
 	m := Message{Kind: claim, Waited: k.Waited, Skip: !k.Waited || !x.WaitingNeverSkips, First: x.Queue, Adopt: k.Adopts}
-	if heir {
+	if recovery {
 		m.Waited, m.Skip, m.First = false, false, false
 	}
 	x.send(asks, m, r, w, func(n *State) {

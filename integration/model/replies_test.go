@@ -17,7 +17,7 @@ func (tr *trace) say(end bool) {
 		return
 	}
 	length := uint8(tr.IntN(3))
-	q := Message{Knows: tr.witness(), Until: tr.now + 1}
+	q := Message{Knows: tr.observed(), Until: tr.now + 1}
 	argv := append(tr.common(q), flagText(end), int64(length)*unit, outcomeTexts[paused], "for a reason")
 	argv[0] = ""
 	m := machine{Setup: &tr.setup, Rules: &tr.rules, s: &tr.model, q: &q, now: tr.now}

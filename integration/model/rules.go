@@ -37,7 +37,7 @@ type Rules struct {
 
 	// Forgetting.
 	ObservedState      bool // requests carry the observed state
-	ForgottenCloses    bool // a server that knows less than a witness is closed to new grants for the longest lease
+	ForgottenCloses    bool // a server that knows less than a client has observed is closed to new grants for the longest lease
 	RepliesCarryLedger bool // replies carry the ledger, and not only low
 
 	// Recovery.

@@ -191,7 +191,7 @@ func (tr *trace) must(err error) {
 // request sends a request to both servers.
 func (tr *trace) request() {
 	q := Message{Kind: claim, ID: ID(1 + tr.IntN(2*idsOf)), Until: tr.now + 1, Skip: tr.IntN(2) == 0, First: tr.IntN(3) == 0}
-	q.Knows = tr.witness()
+	q.Knows = tr.observed()
 	if tr.IntN(3) == 0 {
 		q.Adopt = tr.orphanOf(q.ID)
 	}
@@ -226,8 +226,8 @@ func (tr *trace) request() {
 	}
 }
 
-// witness returns a state that a client may have observed.
-func (tr *trace) witness() Knowledge {
+// observed returns a state that a client may have observed.
+func (tr *trace) observed() Knowledge {
 	k := tr.known[tr.IntN(len(tr.known))]
 	if tr.IntN(4) == 0 {
 		k, _ = k.with(tr.known[tr.IntN(len(tr.known))], false)

@@ -155,15 +155,15 @@ func (r *statusReader) readJobs(ctx context.Context) (err error) {
 	if err = r.tolerate(err); err != nil {
 		return err
 	}
-	inquiries, names := make([]election.InspectRequest, len(r.jobs)), make([]string, len(r.jobs))
+	requests, names := make([]election.InspectRequest, len(r.jobs)), make([]string, len(r.jobs))
 	for i, info := range r.jobs {
-		inquiries[i], names[i] = election.InspectRequest{Job: info.Name}, info.Name
+		requests[i], names[i] = election.InspectRequest{Job: info.Name}, info.Name
 	}
 	recent, err := r.journal.Recent(ctx, names, r.recent)
 	if err = r.tolerate(err); err != nil {
 		return err
 	}
-	for i, state := range r.elector.Inspect(ctx, inquiries) {
+	for i, state := range r.elector.Inspect(ctx, requests) {
 		if state.Err != nil {
 			return state.Err
 		}

@@ -121,7 +121,7 @@ func (w *Ward) Started(leader int) {
 func (w *Ward) Extend(deadline time.Duration) {
 	at := bootTime()
 	w.post(func() message {
-		if w.run.Deadline != 0 && at < w.run.Deadline-killLead(w.run.Lease) {
+		if w.run.Deadline != 0 && at < w.run.killAt() {
 			w.run.Deadline = max(w.run.Deadline, deadline)
 		}
 		return message{Verb: extend, Deadline: deadline, At: at}

@@ -24,6 +24,8 @@ import (
 	"time"
 
 	"github.com/hashicorp/go-hclog"
+
+	"github.com/cronclave/cronclave/internal/selffence"
 )
 
 // Subcommand is the argument with which a program is to call [Main].
@@ -61,6 +63,11 @@ type Run struct {
 	// Deadline is when the run must be dead, by CLOCK_BOOTTIME; 0 if only the end of this process ends it. It gets SIGTERM min(Grace,
 	// Lease/3) before that, and SIGKILL a fortieth of Lease (at least 25 ms) before it.
 	Deadline, Lease, Grace time.Duration
+}
+
+// killAt is when the helper kills the run.
+func (r *Run) killAt() time.Duration {
+	return r.Deadline - selffence.Limits{Lease: r.Lease}.WardenKill()
 }
 
 // Warden is the owner of the helper. It is safe for concurrent use. Of its methods and those of a [Ward] only [Ward.Known] waits for a

@@ -96,12 +96,13 @@ func TestDeadlineEndsARun(t *testing.T) {
 	w := startWarden(t, Config{})
 	const lease = time.Minute // a long one, of which little is left: so the warden strikes early enough for a busy machine
 	deadline := bootTime() + 8*time.Second
-	_, leader := watchGroup(t, w, Run{Name: "a", Deadline: deadline, Lease: lease})
+	run := Run{Name: "a", Deadline: deadline, Lease: lease}
+	_, leader := watchGroup(t, w, run)
 	_, other := watchGroup(t, w, Run{Name: "b", Deadline: bootTime() + time.Hour, Lease: time.Hour})
 	eventually(t, "the end of the group", func() bool { return !groupLives(leader) })
 	if now := bootTime(); now > deadline {
 		t.Errorf("%v after the deadline", now-deadline)
-	} else if now < deadline-killLead(lease) {
+	} else if now < run.killAt() {
 		t.Errorf("%v before the deadline", deadline-now)
 	}
 	if !living(other) {

@@ -1,6 +1,10 @@
 package warden
 
-import "time"
+import (
+	"time"
+
+	"github.com/cronclave/cronclave/internal/selffence"
+)
 
 // target is the processes of one run.
 type target interface {
@@ -19,11 +23,11 @@ type target interface {
 
 // entry is a run that is watched.
 type entry struct {
-	name, job    string
-	target       target
-	deadline     time.Duration // by CLOCK_BOOTTIME; 0 for none
-	lease, grace time.Duration
-	told         bool // SIGTERM was sent, by whomever
+	name, job string
+	target    target
+	deadline  time.Duration // by CLOCK_BOOTTIME; 0 for none
+	limits    selffence.Limits
+	told      bool // SIGTERM was sent, by whomever
 
 	late  bool          // the time is up: nothing revives it
 	again time.Duration // when a late run is looked at next
@@ -31,14 +35,8 @@ type entry struct {
 	clean int // looks in a row that found nothing
 }
 
-// killLead is how long before the deadline a run is killed here: half of the margin at which the replica does so itself (a
-// twentieth of the lease), so that a replica in good health is first.
-func killLead(lease time.Duration) time.Duration { return max(lease/40, 25*time.Millisecond) }
-
-func (e *entry) killAt() time.Duration { return e.deadline - killLead(e.lease) }
-
-// termAt is when a run is told to stop, unless that would be no earlier than the kill.
-func (e *entry) termAt() time.Duration { return e.deadline - min(e.grace, e.lease/3) }
+func (e *entry) killAt() time.Duration { return e.deadline - e.limits.WardenKill() }
+func (e *entry) stopAt() time.Duration { return e.deadline - e.limits.WardenStop() }
 
 // watchlist decides which run is killed, and when. It does no more than that: the clock is passed in, and the targets do the killing. It belongs to
 // one goroutine.
@@ -57,7 +55,7 @@ const (
 
 // add takes a run over, from another helper with all that has become of it.
 func (w *watchlist) add(m message, t target) {
-	e := &entry{name: m.Name, job: m.Job, target: t, deadline: m.Deadline, lease: m.Lease, grace: m.Grace, told: m.Told}
+	e := &entry{name: m.Name, job: m.Job, target: t, deadline: m.Deadline, limits: selffence.Limits{Lease: m.Lease, Grace: m.Grace}, told: m.Told}
 	w.runs[m.Run] = e
 	if m.PID != 0 {
 		e.target.begun(m.PID, m.Start)
@@ -108,7 +106,7 @@ func (w *watchlist) judge(now time.Duration) {
 		case e.pause == 0 && (e.late || now >= e.killAt()):
 			w.strike(e, now)
 			w.tell(killed, run, e)
-		case !e.told && now >= e.termAt():
+		case !e.told && now >= e.stopAt():
 			e.told = true
 			e.target.terminate()
 			w.tell(stopped, run, e)
@@ -163,7 +161,7 @@ func (w *watchlist) next() (at time.Duration, ok bool) {
 		default:
 			earlier(e.killAt())
 			if !e.told {
-				earlier(e.termAt())
+				earlier(e.stopAt())
 			}
 		}
 	}

@@ -15,7 +15,7 @@ func fences() []theorem {
 		{"FencePassesInOneOrderWhoeverAsks", fenceRace, fenced},     // Promise: P4
 		{"FencesAndLocksOfOneNameAreApart", fenceApart, fenced},     // Promise: P4
 		{"FenceStaysUnlessEverybodyForgetsIt", fenceIdle, fenced},   // Promise: P4
-		{"FenceIsRememberedByItsWitness", fenceWitness, fenced},     // Promise: P4
+		{"FenceIsRememberedByItsObserver", observedFence, fenced},   // Promise: P4
 		{"FenceWithADamagedRecordRefusesAll", fenceDamaged, fenced}, // Promise: P4
 	}
 }
@@ -167,7 +167,7 @@ func fenceIdle(b *bench) {
 }
 
 // A token is gone with the server's memory if no client that asks again has seen it.
-func fenceWitness(b *bench) {
+func observedFence(b *bench) {
 	b.passes(b.a.Fence(resource), 9)
 	if err := b.rdb.Del(b.ctx, b.prefix+fenceKey).Err(); err != nil {
 		b.Fatal(err)

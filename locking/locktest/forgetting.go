@@ -18,15 +18,15 @@ func forgetting() []theorem {
 		{"PutBackClosesTheLock", putBackCloses, memory},                      // Promise: P3
 		{"PutBackOfALeaseThatEndedIsRefused", putBackEnded, memory},          // Promise: P3
 		{"PutBackIsComparedWithItsSlotNotWithTheFloor", putBackSlot, memory}, // Promise: P3
-		{"PutBackOfAnHeirTakesItsOrphan", putBackOfAnHeir, memory},           // Promise: P3, P5
+		{"PutBackOfARecoveryTakesItsOrphan", putBackOfARecovery, memory},     // Promise: P3, P5
 		{"PutBackHasTheNewestAttempt", putBackOfAttempts, memory},            // Promise: P3, P6
 		{"RenewalsOfABatchFareEachOnItsOwn", mixedRenewals, memory},
 		{"ForgottenTicksStayDecided", ticksStayDecided, memory}, // Promise: P1
-		{"ManualRunDoesNotMakeAWitnessForgetTheLedger", manualRun, memory},
+		{"ManualRunDoesNotMakeAnObserverForgetTheLedger", manualRun, memory},
 		{"LostGrantOfAFanOutIsNotMadeTwice", lostGrant, memory},
 		{"LostGrantOfATickThatWasGivenBackIsNotMadeTwice", lostRegrant, memory},
 		{"GivenBackAfterALossItsSlotIsTheOnlyOneOpen", givenBackAfterLoss, memory}, // Promise: P1
-		{"ForgetfulReplyDoesNotTeachTheWitness", forgetfulReply, memory},
+		{"ForgetfulReplyDoesNotTeachTheObserver", forgetfulReply, memory},
 		{"BacklogOfAForgottenLockIsStillGranted", forgottenBacklog, memory},
 	}
 }
@@ -144,7 +144,7 @@ func putsBack(b *bench) {
 func putBackLoses(b *bench) {
 	l := b.wins(b.a, engine.Request{Lease: renewing})
 	b.forget()
-	other := b.wins(b.client("newcomer"), engine.Request{}) // it had not witnessed the lock
+	other := b.wins(b.client("newcomer"), engine.Request{}) // it had not observed the lock
 	b.ends(l, engine.ErrLost)
 	if rows := b.state().Rows; len(rows) != 1 || rows[0].Token != other.Token() || other.Token() <= l.Token() {
 		b.Errorf("rows %+v", rows)

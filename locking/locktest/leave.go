@@ -29,11 +29,11 @@ func left(b *bench) {
 	b.leave(l)
 	b.orphanOf("left", 1)
 	b.gets(b.a, engine.Request{ID: "left", Tick: b.tick(1), Trigger: "schedule"}, engine.Unknown)
-	heir := b.wins(b.b, adoption("left"))
-	if engine.RunOf(heir).Attempt() != 2 || heir.Token() <= l.Token() || !engine.RunOf(heir).Tick().Equal(engine.RunOf(l).Tick()) {
-		b.Errorf("adopted as attempt %d, token %d, tick %v", engine.RunOf(heir).Attempt(), heir.Token(), engine.RunOf(heir).Tick())
+	recovery := b.wins(b.b, adoption("left"))
+	if engine.RunOf(recovery).Attempt() != 2 || recovery.Token() <= l.Token() || !engine.RunOf(recovery).Tick().Equal(engine.RunOf(l).Tick()) {
+		b.Errorf("adopted as attempt %d, token %d, tick %v", engine.RunOf(recovery).Attempt(), recovery.Token(), engine.RunOf(recovery).Tick())
 	}
-	b.release(heir)
+	b.release(recovery)
 	b.decided(b.a, 1, "granted")
 	plain := b.wins(b.a, engine.Request{})
 	b.leave(plain)
@@ -56,9 +56,9 @@ func leftAfterItsLease(b *bench) {
 func leftTooLate(b *bench) {
 	b.known()
 	l := b.died("lost", 1)
-	heir := b.wins(b.b, adoption("lost"))
+	recovery := b.wins(b.b, adoption("lost"))
 	_ = engine.RunOf(l).HandOver(b.ctx, 1)
-	if s := b.state(); len(s.Orphans) != 0 || len(s.Rows) != 1 || s.Rows[0].ID != heir.ID() {
+	if s := b.state(); len(s.Orphans) != 0 || len(s.Rows) != 1 || s.Rows[0].ID != recovery.ID() {
 		b.Errorf("rows %+v, orphans %+v", s.Rows, s.Orphans)
 	}
 }
@@ -67,10 +67,10 @@ func heirLeaves(b *bench) {
 	b.known()
 	b.died("first", 1)
 	r := adoption("first")
-	r.ID = "heir"
+	r.ID = "recovery"
 	b.leave(b.wins(b.b, r))
-	b.orphanOf("heir", 2)
-	if l := b.wins(b.a, adoption("heir")); engine.RunOf(l).Attempt() != 3 {
+	b.orphanOf("recovery", 2)
+	if l := b.wins(b.a, adoption("recovery")); engine.RunOf(l).Attempt() != 3 {
 		b.Errorf("attempt %d", engine.RunOf(l).Attempt())
 	}
 }
@@ -86,8 +86,8 @@ func nextAttempt(b *bench) {
 	}
 	b.expire(l)
 	b.orphanOf("tries", 2)
-	if heir := b.wins(b.b, adoption("tries")); engine.RunOf(heir).Attempt() != 3 {
-		b.Errorf("the heir's attempt is %d", engine.RunOf(heir).Attempt())
+	if recovery := b.wins(b.b, adoption("tries")); engine.RunOf(recovery).Attempt() != 3 {
+		b.Errorf("the recovery's attempt is %d", engine.RunOf(recovery).Attempt())
 	}
 }
 
@@ -102,14 +102,14 @@ func leftBeforeItsAttempt(b *bench) {
 		b.Error(err)
 	}
 	b.orphanOf("tries", 1)
-	heir := b.wins(b.b, adoption("tries"))
-	if engine.RunOf(heir).Attempt() != 2 {
-		b.Errorf("the recovery's attempt is %d", engine.RunOf(heir).Attempt())
+	recovery := b.wins(b.b, adoption("tries"))
+	if engine.RunOf(recovery).Attempt() != 2 {
+		b.Errorf("the recovery's attempt is %d", engine.RunOf(recovery).Attempt())
 	}
-	if err := engine.RunOf(heir).HandOver(b.ctx, 1); err != nil { // a grant that never began would be given back
+	if err := engine.RunOf(recovery).HandOver(b.ctx, 1); err != nil { // a grant that never began would be given back
 		b.Error(err)
 	}
-	b.orphanOf(heir.ID(), 2)
+	b.orphanOf(recovery.ID(), 2)
 }
 
 // leftAfterItsAttemptWasSeen: the lease has ended, and others may have recorded the attempt that the orphan has.
@@ -134,9 +134,9 @@ func attemptBesideRecovery(b *bench) {
 		b.Errorf("attempt %d, %v", n, err)
 	}
 	b.ends(l, engine.ErrLost)
-	heir := b.wins(b.b, adoption("dead"))
-	if s := b.state(); engine.RunOf(heir).Attempt() != 2 || len(s.Rows) != 1 || s.Rows[0].Attempt != 2 {
-		b.Errorf("the heir's attempt is %d, rows %+v", engine.RunOf(heir).Attempt(), s.Rows)
+	recovery := b.wins(b.b, adoption("dead"))
+	if s := b.state(); engine.RunOf(recovery).Attempt() != 2 || len(s.Rows) != 1 || s.Rows[0].Attempt != 2 {
+		b.Errorf("the recovery's attempt is %d, rows %+v", engine.RunOf(recovery).Attempt(), s.Rows)
 	}
 }
 
@@ -159,8 +159,8 @@ func putBackOfAttempts(b *bench) {
 	}
 }
 
-// putBackOfAnHeir: the server has forgotten the adoption, and shows its orphan again.
-func putBackOfAnHeir(b *bench) {
+// putBackOfARecovery: the server has forgotten the adoption, and shows its orphan again.
+func putBackOfARecovery(b *bench) {
 	b.known()
 	b.died("dead", 1)
 	if n := len(b.state().Orphans); n != 1 {
@@ -169,9 +169,9 @@ func putBackOfAnHeir(b *bench) {
 	restore := b.snapshot()
 	r := adoption("dead")
 	r.Lease = renewing
-	heir := b.wins(b.b, r)
+	recovery := b.wins(b.b, r)
 	restore()
-	if after := b.heldAgain(heir); after.Attempt != 2 || heir.Context().Err() != nil {
+	if after := b.heldAgain(recovery); after.Attempt != 2 || recovery.Context().Err() != nil {
 		b.Errorf("put back as %+v", after)
 	}
 	b.open()

@@ -13,9 +13,9 @@ func orphans() []theorem {
 		{"RunThatNeverStartedGivesItsTickBackAlthoughItsLeaseEnded", neverStarted, nothing},
 		{"GrantThatNobodyHeardOfIsMadeAgain", unheard, nothing},
 		{"PlainLeaseLeavesNoOrphan", plainLease, nothing},
-		{"RunThatIsLeftIsAnOrphanAtOnce", left, nothing},               // Promise: P5
-		{"LostRunThatIsLeftStaysAnOrphan", leftAfterItsLease, nothing}, // Promise: P5
-		{"RunThatIsLeftTooLateDisturbsNoHeir", leftTooLate, nothing},   // Promise: P5
+		{"RunThatIsLeftIsAnOrphanAtOnce", left, nothing},                       // Promise: P5
+		{"LostRunThatIsLeftStaysAnOrphan", leftAfterItsLease, nothing},         // Promise: P5
+		{"RunThatIsHandedOverTooLateDisturbsNoRecovery", leftTooLate, nothing}, // Promise: P5
 		{"HeirThatLeavesIsAnOrphan", heirLeaves, nothing},
 		{"OrphanHasTheAttemptThatItDiedIn", nextAttempt, nothing},                 // Promise: P6
 		{"AttemptThatNeverBeganIsFree", leftBeforeItsAttempt, nothing},            // Promise: P6
@@ -48,19 +48,19 @@ func orphan(b *bench) {
 	if len(s.Orphans) != 1 || s.Orphans[0] != want || len(s.Rows) != 0 {
 		b.Fatalf("orphans %+v, rows %+v, want %+v", s.Orphans, s.Rows, want)
 	}
-	heir := b.wins(b.b, adoption("dead"))
-	if engine.RunOf(heir).Attempt() != 2 || heir.Token() <= l.Token() || !engine.RunOf(heir).Tick().Equal(engine.RunOf(l).Tick()) {
-		b.Errorf("adopted as attempt %d, token %d, tick %v", engine.RunOf(heir).Attempt(), heir.Token(), engine.RunOf(heir).Tick())
+	recovery := b.wins(b.b, adoption("dead"))
+	if engine.RunOf(recovery).Attempt() != 2 || recovery.Token() <= l.Token() || !engine.RunOf(recovery).Tick().Equal(engine.RunOf(l).Tick()) {
+		b.Errorf("adopted as attempt %d, token %d, tick %v", engine.RunOf(recovery).Attempt(), recovery.Token(), engine.RunOf(recovery).Tick())
 	}
 	if s := b.state(); len(s.Orphans) != 0 || s.Rows[0].Memo != "note\nbook" || s.Rows[0].Attempt != 2 {
 		b.Errorf("orphans %+v, row %+v", s.Orphans, s.Rows)
 	}
-	b.expire(heir)
-	if s := b.state(); len(s.Orphans) != 1 || s.Orphans[0].Attempt != 2 || s.Orphans[0].ID != heir.ID() {
-		b.Fatalf("the heir died too: orphans %+v", s.Orphans)
+	b.expire(recovery)
+	if s := b.state(); len(s.Orphans) != 1 || s.Orphans[0].Attempt != 2 || s.Orphans[0].ID != recovery.ID() {
+		b.Fatalf("the recovery died too: orphans %+v", s.Orphans)
 	}
 	for range 2 {
-		if err := b.b.DeleteOrphans(b.ctx, lock, heir.ID(), "unknown"); err != nil {
+		if err := b.b.DeleteOrphans(b.ctx, lock, recovery.ID(), "unknown"); err != nil {
 			b.Error(err)
 		}
 	}
@@ -78,8 +78,8 @@ func adoptedOnce(b *bench) {
 	blocker := b.wins(b.b, engine.Request{})
 	b.gets(b.b, adoption("dead"), engine.Held)
 	b.release(blocker)
-	heir := b.wins(b.b, adoption("dead"))
-	b.release(heir)
+	recovery := b.wins(b.b, adoption("dead"))
+	b.release(recovery)
 	if a := b.gets(b.a, adoption("dead"), engine.Decided); a.Outcome != "adopted" {
 		b.Errorf("decided as %q", a.Outcome)
 	}
@@ -126,7 +126,7 @@ func neverStarted(b *bench) {
 	b.runs(b.b, 1)
 	l = b.died("adopted", 2)
 	b.wins(b.b, adoption("adopted"))
-	_ = engine.RunOf(l).Undo(b.ctx) // too late: the run has an heir
+	_ = engine.RunOf(l).Undo(b.ctx) // too late: the run has a recovery
 	b.decided(b.b, 2, "granted")
 }
 

@@ -19,11 +19,11 @@ func pausing() []theorem {
 		{"TickThatWasTooLateBeforeThePauseIsLate", lateBeforePause, nothing}, // Promise: P6
 		{"EndOfNoPauseSettlesNothing", endOfNone, nothing},                   // Promise: P6
 		{"PauseIsOfOneLineAndBounded", pauseRefused, nothing},
-		{"ForgottenPauseIsToldByAWitness", forgottenPause, memory},                 // Promise: P6
-		{"LostPauseIsToldByAWitnessThoughNothingElseIs", lostPause, memory},        // Promise: P6
-		{"EndOfAPauseIsNotUndoneByAWitnessOfThePause", endOutlivesWitness, memory}, // Promise: P5
-		{"EndOfAForgottenPauseCounts", endOfForgotten, memory},                     // Promise: P5
-		{"PauseIsHeardOf", pauseHeard, memory},                                     // Promise: P6
+		{"ForgottenPauseIsRestoredByAnObserver", forgottenPause, memory},              // Promise: P6
+		{"LostPauseIsRestoredByAnObserverThoughNothingElseIs", lostPause, memory},     // Promise: P6
+		{"EndOfAPauseIsNotUndoneByAnObserverOfThePause", endOutlivesObserver, memory}, // Promise: P5
+		{"EndOfAForgottenPauseCounts", endOfForgotten, memory},                        // Promise: P5
+		{"PauseIsHeardOf", pauseHeard, memory},                                        // Promise: P6
 	}
 }
 
@@ -222,7 +222,7 @@ func lostPause(b *bench) {
 	b.settles(b.b, 2)
 }
 
-func endOutlivesWitness(b *bench) {
+func endOutlivesObserver(b *bench) {
 	b.known()
 	b.pause(b.a, engine.PauseRequest{})
 	b.settles(b.a, 0)

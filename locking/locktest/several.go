@@ -237,7 +237,7 @@ func setFailsHalfway(b *bench) {
 func setForgotten(b *bench) {
 	for _, refused := range []bool{false, true} {
 		b.forgetMembers()
-		observed := b.client("witness")
+		observed := b.client("observer")
 		if refused {
 			b.wins(b.b, engine.Request{Lock: member(3)})
 			b.refused(b.set3(observed))

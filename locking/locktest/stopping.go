@@ -16,8 +16,8 @@ func stopping() []theorem {
 		{"RunThatBeganAfterATickIsLeftAlone", youngerStays, nothing}, // Promise: P5
 		{"HeirOfAnOlderTickMakesRoom", heirMakesRoom, nothing},       // Promise: P5
 		{"WhoStopsAnywayMakesRoom", stopsAnyway, nothing},
-		{"OrphanTellsThatItWasToStop", stoppedOrphan, nothing},    // Promise: P5, quorum
-		{"OrphanTellsThatItsHeirWasToStop", stoppedHeir, nothing}, // Promise: P5
+		{"OrphanTellsThatItWasToStop", stoppedOrphan, nothing},           // Promise: P5, quorum
+		{"OrphanSaysThatItsRecoveryWasToStop", stoppedRecovery, nothing}, // Promise: P5
 	}
 }
 
@@ -183,11 +183,11 @@ func stoppedOrphan(b *bench) {
 		if s := b.state(); len(s.Orphans) != 1 || s.Orphans[0].Stopped != "for good" || s.Orphans[0].Slot != 0 || s.Orphans[0].ID != l.ID() {
 			b.Fatalf("orphans: %+v", s.Orphans)
 		}
-		heir := b.wins(b.a, adoption(l.ID())) // a replica that wants to may still have it
-		if s := b.state(); engine.RunOf(heir).Attempt() != 2 || len(s.Orphans) != 0 {
-			b.Fatalf("attempt %d, orphans: %+v", engine.RunOf(heir).Attempt(), s.Orphans)
+		recovery := b.wins(b.a, adoption(l.ID())) // a replica that wants to may still have it
+		if s := b.state(); engine.RunOf(recovery).Attempt() != 2 || len(s.Orphans) != 0 {
+			b.Fatalf("attempt %d, orphans: %+v", engine.RunOf(recovery).Attempt(), s.Orphans)
 		}
-		if err := engine.RunOf(heir).Undo(b.ctx); err != nil {
+		if err := engine.RunOf(recovery).Undo(b.ctx); err != nil {
 			b.Fatal(err)
 		}
 		if s := b.state(); len(s.Orphans) != 1 || s.Orphans[0].Stopped != "for good" {
@@ -204,10 +204,10 @@ func stoppedOrphan(b *bench) {
 	}
 }
 
-// stoppedHeir has heirs give back what they were told to stop before it began: the next one knows, and of several reasons the first.
-func stoppedHeir(b *bench) {
+// stoppedRecovery has recoveries give back what they were told to stop before it began: the next one knows, and of several reasons the first.
+func stoppedRecovery(b *bench) {
 	b.known()
-	for n, tc := range []struct{ holder, heir, want string }{
+	for n, tc := range []struct{ holder, recovery, want string }{
 		{"", "enough", "enough"},
 		{"for good", "enough", "for good"},
 		{"", "", ""},
@@ -217,15 +217,15 @@ func stoppedHeir(b *bench) {
 			b.stop(engine.StopRequest{ID: l.ID(), Reason: tc.holder})
 		}
 		b.leave(l)
-		heir := b.wins(b.a, adoption(l.ID()))
-		if tc.heir != "" {
-			b.stop(engine.StopRequest{ID: heir.ID(), Reason: tc.heir})
+		recovery := b.wins(b.a, adoption(l.ID()))
+		if tc.recovery != "" {
+			b.stop(engine.StopRequest{ID: recovery.ID(), Reason: tc.recovery})
 		}
-		if err := engine.RunOf(heir).Undo(b.ctx); err != nil {
+		if err := engine.RunOf(recovery).Undo(b.ctx); err != nil {
 			b.Fatal(err)
 		}
 		if s := b.state(); len(s.Orphans) != 1 || s.Orphans[0].Stopped != tc.want || s.Orphans[0].ID != l.ID() || s.Orphans[0].Attempt != 1 {
-			b.Errorf("holder told %q, heir %q; orphans: %+v", tc.holder, tc.heir, s.Orphans)
+			b.Errorf("holder told %q, recovery %q; orphans: %+v", tc.holder, tc.recovery, s.Orphans)
 		}
 		if err := b.b.DeleteOrphans(b.ctx, lock, l.ID()); err != nil {
 			b.Fatal(err)
@@ -238,11 +238,11 @@ func heirMakesRoom(b *bench) {
 	b.known()
 	l := b.wins(b.a, engine.Request{Tick: b.tick(1), Trigger: "test"})
 	b.leave(l)
-	heir := b.wins(b.a, adoption(l.ID()))
-	for n, want := range map[int]string{1: "", 2: heir.ID()} {
+	recovery := b.wins(b.a, adoption(l.ID()))
+	for n, want := range map[int]string{1: "", 2: recovery.ID()} {
 		if told := b.stop(engine.StopRequest{Tick: b.tick(n).At, From: b.tick(2).At, Slots: 1}); told != want {
 			b.Errorf("for tick %d told: %q, want %q", n, told, want)
 		}
 	}
-	b.release(heir)
+	b.release(recovery)
 }

@@ -10,7 +10,7 @@ func tokens() []theorem {
 	return []theorem{
 		{"TokensGrowAcrossExpiryAndFlush", tokensGrow, memory}, // Promise: P4
 		{"TokensGrowAlthoughTheClockStepsBack", tokensGrowBack, memory},
-		{"TokensGrowForAClientThatWitnessedNothing", tokensGrowUnwitnessed, memory}, // Promise: P4
+		{"TokensGrowForAClientThatObservedNothing", tokensGrowUnobserved, memory}, // Promise: P4
 		{"RenewalKeepsTheToken", renewalKeepsToken, nothing},
 	}
 }
@@ -62,7 +62,7 @@ func tokensGrowBack(b *bench) {
 }
 
 // No counter survives a flush; the server's clock does.
-func tokensGrowUnwitnessed(b *bench) {
+func tokensGrowUnobserved(b *bench) {
 	l := b.wins(b.a, engine.Request{})
 	b.forget()
 	if next := b.wins(b.client("newcomer"), engine.Request{}); next.Token() <= l.Token() {

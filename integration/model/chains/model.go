@@ -31,9 +31,9 @@ const (
 type Rules struct {
 	Atomic         bool // a parent's outcome is kept in the step that gives its row up; else by its holder, afterwards
 	DueInOrder     bool // a tick is due when all before it have ended, too
-	OrphansHoldUp  bool // a run that waits for an heir has not ended
+	OrphansHoldUp  bool // a run that waits for a recovery has not ended
 	ReopenedHoldUp bool // nor has a tick that was given back
-	LastRunDecides bool // an heir that ends well makes good that its tick was spoiled
+	LastRunDecides bool // a recovery that ends well makes good that its tick was spoiled
 	KeptUntilUsed  bool // an outcome is forgotten when its follower has used it; else as soon as it was told
 	UndecidedKept  bool // a tick that is undecided in the child's ledger is not used
 	PendingKept    bool // nor is one that the child's lock shows as running, as an orphan or as given back, whatever the parents told: looks are of different moments

@@ -22,8 +22,8 @@ type InspectRequest struct {
 	// Follower, if set, is a job that runs after this one, and asks for the ticks that have ended well. Used is the tick up to which it needs no outcome any more.
 	Follower string
 	Used     time.Time
-	// Told are ticks of [State.Settled] whose outcome was recorded.
-	Told []time.Time
+	// Acked are ticks of [State.Settled] whose outcome was recorded.
+	Acked []time.Time
 }
 
 // State is the state of a job in the cluster. Times are by the server's clock.
@@ -37,7 +37,7 @@ type State struct {
 	Orphans []Run        // runs whose holder died, until [Elector.DeleteOrphans]
 	Through time.Time    // to a follower: every tick up to it has ended, whatever its outcome
 	Ended   []Ended      // and these of them, oldest first, have ended well
-	Settled []Settlement // ticks that were settled by claims with KeepOutcome, or by an inquiry with a SettleOutcome, until they are in Told
+	Settled []Settlement // ticks that were settled by claims with KeepOutcome, or by an inspection with a SettleOutcome, until they are in Acked
 	Err     error        // the state is unknown
 }
 
@@ -60,16 +60,16 @@ type Run struct {
 	Stopped    string    // why the holder of an orphan was to stop; "" if it was not
 }
 
-// Survey returns the state of many jobs in one round trip. Every claimant with the verdict [Held] surveys the job just after
+// Inspect returns the state of many jobs in one round trip. A claimant with the verdict [Held] inspects the job just after
 // Until, so every replica that is left notices a dead holder.
-func (e *Elector) Inspect(ctx context.Context, inquiries []InspectRequest) []State {
-	requests := make([]engine.InspectRequest, len(inquiries))
-	for i, q := range inquiries {
+func (e *Elector) Inspect(ctx context.Context, inspections []InspectRequest) []State {
+	requests := make([]engine.InspectRequest, len(inspections))
+	for i, q := range inspections {
 		requests[i] = engine.InspectRequest{Lock: lockOf(q.Job), Permanent: true, Schedule: q.Schedule,
 			SettleThrough: q.SettleThrough, SettleDeadline: q.SettleDeadline, SettleOutcome: q.SettleOutcome, SettleSchedule: q.SettleSchedule,
-			Follower: q.Follower, Used: q.Used, Told: q.Told}
+			Follower: q.Follower, Used: q.Used, Told: q.Acked}
 	}
-	states := make([]State, len(inquiries))
+	states := make([]State, len(inspections))
 	for i, s := range e.locks.Inspect(ctx, requests) {
 		states[i] = State{Now: s.Now, Decided: s.Decided, Open: s.Open, Before: s.Before, Pause: s.Pause, Running: runs(s.Rows), Orphans: runs(s.Orphans),
 			Through: s.Through, Ended: s.Ended, Settled: s.Settled, Err: Plain(s.Err)}
