@@ -13,7 +13,7 @@ import (
 // inspectionBatch is the cluster's states of some jobs.
 type inspectionBatch struct {
 	tasks     []*task
-	requests []election.InspectRequest
+	requests  []election.InspectRequest
 	states    []election.State
 	undeleted []error
 }
