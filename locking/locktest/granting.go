@@ -64,20 +64,21 @@ func earlyClaim(b *bench) {
 	}
 }
 
-// earlyAnnouncement: a schedule that the lock does not know begins with the claim that names it, not with the first that is in time, whose tick would be decided then.
+// earlyAnnouncement: a schedule that the lock does not know begins with the claim that names it, not with the first that is in time, whose tick would be
+// decided then. No other claim comes before the tick, since that would announce the schedule as well.
 func earlyAnnouncement(b *bench) {
 	for _, schedule := range []string{"new", "edited"} {
 		at := b.now().Truncate(time.Second).Add(2 * time.Second)
 		tick := &engine.Tick{At: at, Previous: at.Add(-time.Second), Schedule: schedule}
-		b.gets(b.a, engine.Request{Tick: tick}, engine.Early)
-		before := &engine.Tick{At: at.Add(-4 * time.Second), Previous: at.Add(-5 * time.Second), Schedule: schedule}
-		b.gets(b.b, engine.Request{Tick: before}, engine.Decided)
+		b.waitUntil(b.gets(b.a, engine.Request{Tick: tick}, engine.Early).Until)
 		a := b.ask(b.b, engine.Request{Tick: tick})
 		for ; a.Verdict == engine.Early; a = b.ask(b.b, engine.Request{Tick: tick}) {
 			b.waitUntil(a.Until)
 		}
 		b.wants(a, engine.Granted)
 		b.release(a.Lease)
+		before := &engine.Tick{At: at.Add(-4 * time.Second), Previous: at.Add(-5 * time.Second), Schedule: schedule}
+		b.gets(b.b, engine.Request{Tick: before}, engine.Decided)
 	}
 }
 
