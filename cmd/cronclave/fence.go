@@ -11,6 +11,7 @@ import (
 
 	"github.com/cronclave/cronclave/internal/config"
 	"github.com/cronclave/cronclave/internal/redisconn"
+	"github.com/cronclave/cronclave/internal/units"
 	"github.com/cronclave/cronclave/locking"
 )
 
@@ -41,7 +42,7 @@ are gone when Redis loses its memory.`,
 				return err
 			}
 			if idle != "" {
-				if f.idle, err = config.ParseDuration(idle); err != nil || f.idle <= 0 {
+				if f.idle, err = units.ParseDuration(idle); err != nil || f.idle <= 0 {
 					return usageError("--idle %q: it must be a duration above 0, such as 36h or 30d", idle)
 				}
 			}

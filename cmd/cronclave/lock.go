@@ -14,6 +14,7 @@ import (
 	"github.com/cronclave/cronclave/election"
 	"github.com/cronclave/cronclave/internal/config"
 	"github.com/cronclave/cronclave/internal/operator"
+	"github.com/cronclave/cronclave/internal/units"
 )
 
 // lockJob is what a command line of lock asks for.
@@ -109,7 +110,7 @@ func (j *lockJob) parseLimits(wait, lease string) (err error) {
 	if j.busyCode < 0 || j.busyCode > 255 {
 		return usageError("-E %d: an exit code is from 0 to 255", j.busyCode)
 	}
-	if j.lease, err = config.ParseDuration(lease); err != nil {
+	if j.lease, err = units.ParseDuration(lease); err != nil {
 		return usageError("--lease %q %w", lease, err)
 	}
 	if j.lease < shortestLease || j.lease > election.MaxLease {
@@ -118,7 +119,7 @@ func (j *lockJob) parseLimits(wait, lease string) (err error) {
 	if j.forever = wait == "forever"; j.forever {
 		return nil
 	}
-	if j.wait, err = config.ParseDuration(wait); err != nil {
+	if j.wait, err = units.ParseDuration(wait); err != nil {
 		return usageError("--wait %q %w; or write forever", wait, err)
 	}
 	if j.wait < 0 {

@@ -10,6 +10,7 @@ import (
 
 	"github.com/cronclave/cronclave/internal/config"
 	"github.com/cronclave/cronclave/internal/operator"
+	"github.com/cronclave/cronclave/internal/units"
 )
 
 func newNextCommand(a *app) *cobra.Command {
@@ -80,7 +81,7 @@ func instant(now time.Time, s string) (time.Time, error) {
 	if t, err := time.Parse(time.RFC3339, s); err == nil {
 		return t, nil
 	}
-	if d, err := config.ParseDuration(s); err == nil {
+	if d, err := units.ParseDuration(s); err == nil {
 		return now.Add(d), nil
 	}
 	return time.Time{}, fmt.Errorf("%q is neither RFC 3339, as 2026-11-01T03:00:00Z, nor a duration, as 12h or 7d", s)

@@ -11,8 +11,8 @@ import (
 
 	"github.com/spf13/cobra"
 
-	"github.com/cronclave/cronclave/internal/config"
 	"github.com/cronclave/cronclave/internal/operator"
+	"github.com/cronclave/cronclave/internal/units"
 )
 
 // selectionFlags are the ways to select jobs other than by their names.
@@ -49,7 +49,7 @@ paused anew, from when it was: with another end and another reason.`,
 		ValidArgsFunction: a.completeJobs(0),
 		RunE: func(cmd *cobra.Command, args []string) error {
 			if cmd.Flags().Changed("for") {
-				d, err := config.ParseDuration(length)
+				d, err := units.ParseDuration(length)
 				if err != nil || d <= 0 {
 					return usageError("--for %q: it must be a duration, as 2h or 7d", length)
 				}

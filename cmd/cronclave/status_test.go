@@ -21,7 +21,7 @@ func TestStatusTellsTheNextTick(t *testing.T) {
 	for n := range 6 {
 		dates = append(dates, day.AddDate(0, 0, n-1).Format(time.DateOnly))
 	}
-	daily := config.Job{Schedule: []string{"0 12 * * *"}, Location: time.UTC, Enabled: true}
+	daily := config.Job{Enabled: true, Ticks: config.Ticks{Schedule: []string{"0 12 * * *"}, Location: time.UTC}}
 	want := map[string]time.Time{}
 	var cfg config.Config
 	add := func(name string, next time.Time, edit func(j *config.Job)) {

@@ -4,9 +4,9 @@ import (
 	"errors"
 	"fmt"
 	"maps"
-	"os"
 	"slices"
-	"strings"
+
+	"github.com/cronclave/cronclave/internal/config/document"
 )
 
 // Access is the way to a cluster, read from a configuration that may be faulty. A doubtful value is an error and not a guess: a command that pauses
@@ -24,50 +24,48 @@ type Access struct {
 
 // ReadAccess reads the namespace, [redis] and [history] of a configuration that Load refuses, and nothing else of it.
 func ReadAccess(path string, o Options) Access {
-	if o.Env == nil {
-		o.Env = os.LookupEnv
-	}
-	r := newReader(o)
-	r.load(path)
-	base := defaults(nil)
+	l := newLoader(o)
+	l.load(path)
+	base := defaults()
 	a := Access{Redis: base.Redis, History: base.History}
-	a.Namespace, a.NamespaceErr = r.soundNamespace()
-	a.RedisErr = r.soundRedis(&a.Redis)
-	for _, s := range r.sources {
-		if history, set := s.root(r.taken).get("history"); set {
-			read(r, history, historyKeys(), &a.History)
-		}
+	a.Namespace, a.NamespaceErr = l.soundNamespace()
+	a.RedisErr = l.soundRedis(&a.Redis)
+	for _, history := range l.all("history") {
+		historyKeys().Read(l.Reader, history, &a.History)
 	}
 	return a
 }
 
-// failures is how many faults were found so far, without the warnings.
-func (r *reader) failures() int {
-	faults, _ := r.faults.split()
-	return len(faults)
+// all are the values that the files have at their top levels for a key.
+func (l *loader) all(key string) (values []document.Value) {
+	for _, root := range l.roots {
+		if v, set := root.Get(key); set {
+			values = append(values, v)
+		}
+	}
+	return values
 }
 
 // soundNamespace is the namespace if its key is there once and valid. The default holds only where no other can be meant: all files were read, and no
 // key looks like a misplaced or misspelt namespace. Call it when the files were loaded, and nothing else was read.
-func (r *reader) soundNamespace() (string, error) {
-	var t top
-	before, missing, found := r.failures(), r.unreadable(), r.again("namespace")
-	for _, s := range r.sources {
-		if name, set := s.root(r.taken).get("namespace"); set {
-			topKeys().find("namespace").read(r, name, &t)
-			found = true
+func (l *loader) soundNamespace() (name string, err error) {
+	before, missing, again := l.Failures(), l.unreadable(), l.repeats("namespace")
+	values := l.all("namespace")
+	for _, v := range values {
+		if one, ok := once(namespace)(l.Reader, v); ok {
+			name = one
 		}
 	}
 	switch {
-	case found && (t.Namespace == "" || r.failures() > before || r.again("namespace")):
+	case again || len(values) > 0 && (name == "" || l.Failures() > before):
 		return "", errors.New("its namespace is faulty")
-	case found:
-		return t.Namespace, nil
-	case missing > 0 || r.unread("namespace"):
+	case len(values) > 0:
+		return name, nil
+	case missing > 0 || l.unread("namespace"):
 		return "", errors.New("a part of it cannot be read, which may name a namespace")
 	}
-	for _, s := range r.sources {
-		if key := s.stray(); key != "" {
+	for _, root := range l.roots {
+		if key := stray(root); key != "" {
 			return "", fmt.Errorf("its key %q may be meant as the namespace", key)
 		}
 	}
@@ -75,14 +73,15 @@ func (r *reader) soundNamespace() (string, error) {
 }
 
 // stray is an unknown key at the top level, or a namespace behind the header of a table; "" if there is none.
-func (s *source) stray() string {
+func stray(root document.Value) string {
 	const deep = 2 // the depth of [jobs.NAME]
-	for _, name := range slices.Sorted(maps.Keys(s.tree)) {
-		if table, ok := s.tree[name].(map[string]any); ok {
+	tree, _ := root.Raw.(map[string]any)
+	for _, name := range slices.Sorted(maps.Keys(tree)) {
+		if table, ok := tree[name].(map[string]any); ok {
 			if found := misplaced(table, "namespace", deep); found != "" {
 				return name + "." + found
 			}
-		} else if !topKeys().has(name) {
+		} else if !slices.Contains(topKeys().Names(), name) {
 			return name
 		}
 	}
@@ -105,48 +104,42 @@ func misplaced(table map[string]any, key string, depth int) string {
 }
 
 // soundRedis reads [redis]. A fault in it leaves it unknown as a whole: without its quorum, its url names a Redis that has no locks.
-func (r *reader) soundRedis(to *Redis) error {
-	before := r.failures()
-	for _, s := range r.sources {
-		if redis, set := s.root(r.taken).get("redis"); set {
-			read(r, redis, redisKeys(), to)
-		}
+func (l *loader) soundRedis(to *Redis) error {
+	before := l.Failures()
+	for _, redis := range l.all("redis") {
+		redisKeys().Read(l.Reader, redis, to)
 	}
-	r.checkRedis(to)
-	if to.TLS == nil && r.unread("tls") {
+	checkRedis(l.Reader, to)
+	newFileChecks(l.Report, l.options).ofReplica(l.Reader, to, nil)
+	if to.TLS == nil && l.unread("tls") {
 		to.TLS = &TLS{} // else a password could go to Sentinels or a Cluster in the clear
 	}
 	switch {
-	case r.failures() > before, r.again("redis", "tls", "url", "quorum"):
+	case l.Failures() > before, l.repeats("redis", "tls", "url", "quorum"):
 		return errors.New("its [redis] is faulty")
-	case r.unread("quorum"):
+	case l.unread("quorum"):
 		return errors.New("a part of it cannot be read, which may name a quorum")
-	case to.URL == "" && r.unread("redis"):
+	case to.URL == "" && l.unread("redis"):
 		return errors.New("a part of it cannot be read, which may have its [redis]")
 	}
 	return nil
 }
 
-// again returns whether a file defines one of these keys or tables a second time: which of the two is meant is not known.
-func (r *reader) again(names ...string) bool {
-	return slices.ContainsFunc(r.sources, func(s *source) bool {
-		return slices.ContainsFunc(s.again, func(t twin) bool { return slices.Contains(names, t.name) })
-	})
+// repeats returns whether a file defines one of these keys or tables a second time: which of the two is meant is not known.
+func (l *loader) repeats(names ...string) bool {
+	return slices.ContainsFunc(l.files, func(f *document.File) bool { return f.Repeats(names...) })
 }
 
-// unread returns whether a word is in text that was not read: a file that is no TOML, or a second definition.
-func (r *reader) unread(word string) bool {
-	broken := slices.ContainsFunc(r.broken, func(s *source) bool { return strings.Contains(s.text, word) })
-	return broken || slices.ContainsFunc(r.sources, func(s *source) bool {
-		return slices.ContainsFunc(s.again, func(t twin) bool { return strings.Contains(s.text[t.from:t.upTo], word) })
-	})
+// unread returns whether a word is in text that was not read.
+func (l *loader) unread(word string) bool {
+	return slices.ContainsFunc(l.files, func(f *document.File) bool { return f.Unread(word) })
 }
 
 // unreadable is how many files were not read.
-func (r *reader) unreadable() int {
-	n := r.failures()
-	for _, s := range r.sources {
-		n -= min(len(s.again), maxTwins) // no more are reported
+func (l *loader) unreadable() int {
+	n := l.Failures()
+	for _, f := range l.files {
+		n -= f.Repeated() // which are faults as well
 	}
 	return n
 }

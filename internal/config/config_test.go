@@ -77,20 +77,24 @@ func TestLoadFillsEverything(t *testing.T) {
 	umask, defaultMask := uint32(0), uint32(0o77)
 	wantB := Job{
 		Name: "b", File: "jobs.toml", Line: 20, Description: "text", Tags: []string{"x", "y"},
-		Schedule: []string{"@hourly", "0 3 * * *"}, Command: []string{"prog", "$${X}", ""},
-		Dir: "sub", Env: map[string]string{"A": "own", "C": "default", "D": "own", "X": "${literal}fallback"},
-		EnvFile: "/abs.env", EnvFromFile: map[string]string{"B": "b", "E": "e"},
-		EnvTaken: map[string]bool{"OWN": true, "EMPTY": true}, EnvComposed: map[string]bool{"A": true, "X": true}, User: "nobody", Group: "65534", Umask: &umask,
-		OKExitCodes: []int{0, 2}, Parallel: 3, PerTick: 2, PerReplica: 3, StartDeadline: 5 * time.Minute,
-		Timeout: time.Hour, Lease: time.Second, Jitter: time.Minute, Output: Output{Keep: 1 << 10},
+		Ticks: Ticks{Schedule: []string{"@hourly", "0 3 * * *"}},
+		Program: Program{Command: []string{"prog", "$${X}", ""}, Dir: "sub", User: "nobody", Group: "65534", Umask: &umask, OKExitCodes: []int{0, 2},
+			Environment: Environment{Env: map[string]string{"A": "own", "C": "default", "D": "own", "X": "${literal}fallback"},
+				EnvFile: "/abs.env", EnvFromFile: map[string]string{"B": "b", "E": "e"},
+				EnvTaken: map[string]bool{"OWN": true, "EMPTY": true}, EnvComposed: map[string]bool{"A": true, "X": true}}},
+		Slots:  Slots{Parallel: 3, PerTick: 2, PerReplica: 3},
+		Times:  Times{StartDeadline: 5 * time.Minute, Timeout: time.Hour, Lease: time.Second, Jitter: time.Minute},
+		Output: Output{Keep: 1 << 10},
 	}
 	wantA := Job{
 		Name: "a", File: "jobs.toml", Line: 46, Enabled: true,
-		Schedule: []string{"H 3 * * *"}, Command: []string{"/bin/bash", "-c", "echo ${A}"}, Shell: true,
-		Env:         map[string]string{"A": "default", "B": "default", "C": "default"},
-		EnvFromFile: map[string]string{"D": "d", "E": "e"}, InheritEnv: true, EnvTaken: map[string]bool{},
-		Umask: &defaultMask, OKExitCodes: []int{0}, Parallel: 1, PerTick: 1, PerReplica: 1,
-		KillGrace: 10 * time.Second, Lease: 30 * time.Second, Output: Output{Keep: 1 << 10, Log: true},
+		Ticks: Ticks{Schedule: []string{"H 3 * * *"}},
+		Program: Program{Command: []string{"/bin/bash", "-c", "echo ${A}"}, Shell: true, Umask: &defaultMask, OKExitCodes: []int{0},
+			Environment: Environment{Env: map[string]string{"A": "default", "B": "default", "C": "default"},
+				EnvFromFile: map[string]string{"D": "d", "E": "e"}, InheritEnv: true, EnvTaken: map[string]bool{}}},
+		Slots:  Slots{Parallel: 1, PerTick: 1, PerReplica: 1},
+		Times:  Times{KillGrace: 10 * time.Second, Lease: 30 * time.Second},
+		Output: Output{Keep: 1 << 10, Log: true},
 	}
 	for _, pair := range [][2]*Job{{&a, &wantA}, {&b, &wantB}} {
 		got, want := pair[0], pair[1]
@@ -145,11 +149,13 @@ func TestDefaults(t *testing.T) {
 		t.Fatal(err)
 	}
 	want := Job{
-		Name: "a", File: "jobs.toml", Line: 1, Enabled: true, Schedule: []string{"@daily"}, Spec: c.Jobs[0].Spec,
-		Location: time.UTC, Command: []string{"/bin/sh", "-c", "true"}, Shell: true, Env: map[string]string{},
-		EnvFromFile: map[string]string{}, InheritEnv: true, EnvTaken: map[string]bool{}, OKExitCodes: []int{0},
-		Parallel: 1, PerTick: 1, PerReplica: 1, Timeout: 24 * time.Hour, KillGrace: 10 * time.Second,
-		Lease: 30 * time.Second, Output: Output{Keep: 16 << 10, Log: true}, Digest: c.Jobs[0].Digest,
+		Name: "a", File: "jobs.toml", Line: 1, Enabled: true,
+		Ticks: Ticks{Schedule: []string{"@daily"}, Spec: c.Jobs[0].Spec, Location: time.UTC},
+		Program: Program{Command: []string{"/bin/sh", "-c", "true"}, Shell: true, OKExitCodes: []int{0},
+			Environment: Environment{Env: map[string]string{}, EnvFromFile: map[string]string{}, InheritEnv: true, EnvTaken: map[string]bool{}}},
+		Slots:  Slots{Parallel: 1, PerTick: 1, PerReplica: 1},
+		Times:  Times{Timeout: 24 * time.Hour, KillGrace: 10 * time.Second, Lease: 30 * time.Second},
+		Output: Output{Keep: 16 << 10, Log: true}, Digest: c.Jobs[0].Digest,
 	}
 	if !reflect.DeepEqual(c.Jobs[0], want) {
 		t.Errorf("got  %+v\nwant %+v", c.Jobs[0], want)

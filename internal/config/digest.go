@@ -6,13 +6,6 @@ import (
 	"encoding/json"
 )
 
-// hidden is what a digest sees in place of values that differ between machines or that are secret: the text that the
-// file has, without what the environment and the file's folder make of it.
-type hidden struct {
-	env   map[string]string // by the variable's name
-	files map[string]string // by the key
-}
-
 // digest hashes what the job means. Where it is written, in which order, and with which default spelled out makes no
 // difference.
 func (d *draft) digest() string {

@@ -4,6 +4,9 @@ import (
 	"maps"
 	"slices"
 	"strings"
+
+	"github.com/cronclave/cronclave/internal/config/document"
+	"github.com/cronclave/cronclave/internal/config/schema"
 )
 
 // fromFile begins the names of env_from_file's entries in hidden.files.
@@ -19,74 +22,68 @@ func ownVariables() []string {
 }
 
 // environmentKeys set the environment of a job's command.
-func environmentKeys() []key[draft] {
-	return []key[draft]{
-		{
-			name: "env", kind: "table of strings", read: readEnv, doc: "Variables of the command. A job's own are added to those of `[defaults]`.",
-		},
-		{
-			name: "env_file", kind: kindPath, doc: "A file of `NAME=VALUE` lines, read with the rights of the job's user when a run starts. `env` goes before it.",
-			read: func(r *reader, v value, d *draft) { d.readPath(r, v, &d.EnvFile) },
-		},
-		{
-			name: "env_from_file", kind: "table of paths", read: readEnvFromFile,
-			doc: "Variables whose values are in files, such as `{ PGPASSWORD = \"/run/secrets/pg\" }`; read when a run starts.",
-		},
-		boolKey("inherit_env", func(d *draft) *bool { return &d.InheritEnv },
+func environmentKeys() []schema.Key[draft] {
+	return []schema.Key[draft]{
+		{Name: "env", Kind: "table of strings", Read: readEnv, Doc: "Variables of the command. A job's own are added to those of `[defaults]`."},
+		path("env_file", func(d *draft) *string { return &d.EnvFile },
+			"A file of `NAME=VALUE` lines, read with the rights of the job's user when a run starts. `env` goes before it."),
+		{Name: "env_from_file", Kind: "table of paths", Read: readEnvFromFile,
+			Doc: "Variables whose values are in files, such as `{ PGPASSWORD = \"/run/secrets/pg\" }`; read when a run starts."},
+		schema.Bool("inherit_env", func(d *draft) *bool { return &d.InheritEnv },
 			"Whether the command gets the replica's environment, less what the configuration took from it; else `PATH`, `HOME`, `LANG` and `TZ`."),
 	}
 }
 
 // readEnv reads the variables of `env`. A job's own are added to those of [defaults], or take their places, also in
 // env_from_file.
-func readEnv(r *reader, v value, d *draft) {
+func readEnv(r *schema.Reader, v document.Value, d *draft) {
 	if d.EnvTaken != nil {
-		v.takes = d.EnvTaken
+		r = r.Noting(d.EnvTaken)
 	}
-	r.variables(v, `{ LANG = "C" }`, func(item value) {
-		e, ok := r.text(item, "a string")
-		if !ok || !r.argument(item, e.text) {
+	variables(r, v, `{ LANG = "C" }`, func(item document.Value) {
+		e, ok := r.Text(item, "a string")
+		if !ok || !argument(r, item, e.Text) {
 			return
 		}
-		d.named[item.name] = true
-		delete(d.EnvFromFile, item.name)
-		delete(d.hidden.files, fromFile+item.name)
-		d.Env[item.name] = e.text
-		d.hidden.env[item.name] = item.raw.(string)
+		d.named[item.Name] = true
+		delete(d.EnvFromFile, item.Name)
+		delete(d.hidden.files, fromFile+item.Name)
+		d.Env[item.Name] = e.Text
+		d.hidden.env[item.Name] = item.Raw.(string)
 	})
 }
 
 // readEnvFromFile reads the files of `env_from_file`. Keys are read in the order of their names, so `env` of the same
 // table has been read.
-func readEnvFromFile(r *reader, v value, d *draft) {
-	r.variables(v, `{ PGPASSWORD = "/run/secrets/pg" }`, func(item value) {
-		if d.named[item.name] {
-			r.faultAt(item, item.at.key, "%q is in env as well; remove one of them", item.name)
+func readEnvFromFile(r *schema.Reader, v document.Value, d *draft) {
+	variables(r, v, `{ PGPASSWORD = "/run/secrets/pg" }`, func(item document.Value) {
+		if d.named[item.Name] {
+			r.Fault(item.AtKey(), "%q is in env as well; remove one of them", item.Name)
 			return
 		}
-		if path, ok := r.path(item); ok && r.argument(item, path) {
-			delete(d.Env, item.name)
-			delete(d.hidden.env, item.name)
-			d.EnvFromFile[item.name], d.filed[item.name] = path, item
-			d.hidden.files[fromFile+item.name] = item.raw.(string)
+		if path, ok := r.Path(item); ok && argument(r, item, path) {
+			delete(d.Env, item.Name)
+			delete(d.hidden.env, item.Name)
+			d.EnvFromFile[item.Name], d.filed[item.Name] = path, item
+			d.hidden.files[fromFile+item.Name] = item.Raw.(string)
 		}
 	})
 }
 
 // variables reads a table whose keys are the names of environment variables.
-func (r *reader) variables(v value, example string, each func(value)) {
-	table, ok := v.raw.(map[string]any)
+func variables(r *schema.Reader, v document.Value, example string, each func(document.Value)) {
+	table, ok := v.Raw.(map[string]any)
 	if !ok {
-		r.mistyped(v, "a table of strings such as "+example)
+		r.Mistyped(v, "a table of strings such as "+example)
 		return
 	}
 	for _, name := range slices.Sorted(maps.Keys(table)) {
-		item, _ := v.get(name)
+		item, _ := v.Get(name)
 		switch {
 		case name == "" || strings.ContainsAny(name, "=\x00"):
-			r.faultAt(item, item.at.key, "%q can't be the name of a variable", name)
+			r.Fault(item.AtKey(), "%q can't be the name of a variable", name)
 		case slices.Contains(ownVariables(), name):
-			r.faultAt(item, item.at.key, "%s is set by cronclave itself; remove it", name)
+			r.Fault(item.AtKey(), "%s is set by cronclave itself; remove it", name)
 		default:
 			each(item)
 		}
@@ -97,7 +94,7 @@ func (r *reader) variables(v value, example string, each func(value)) {
 func (d *draft) composed() map[string]bool {
 	var names map[string]bool
 	for name, written := range d.hidden.env {
-		if len(expand(written, func(string) (string, bool) { return "", true }, false).names) == 0 {
+		if len(schema.Find(written)) == 0 {
 			continue
 		}
 		if names == nil {

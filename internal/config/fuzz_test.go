@@ -1,14 +1,20 @@
 package config
 
 import (
+	"go/ast"
+	"go/parser"
+	"go/token"
 	"os"
 	"path/filepath"
+	"strconv"
 	"strings"
 	"testing"
+
+	"github.com/cronclave/cronclave/internal/config/document"
 )
 
-// FuzzRead reads any text as a configuration. Nothing panics, faults have a place and one line, and where the library
-// takes the text for TOML the places agree with what it has read.
+// FuzzRead reads any text as a configuration. Nothing panics, and faults have a place and one line. FuzzPlaces of package document compares the
+// places with what the library has read.
 // Promise: P8
 func FuzzRead(f *testing.F) {
 	archives, err := filepath.Glob("testdata/faults/*.txt")
@@ -26,30 +32,21 @@ func FuzzRead(f *testing.F) {
 			f.Add(toml)
 		}
 	}
-	for _, text := range tricky {
+	for _, text := range append(literals(f, "document/place_test.go"), literals(f, "document/redefinition_test.go")...) {
 		f.Add(text)
-	}
-	for _, c := range redefinitions {
-		f.Add(c.text)
 	}
 	for _, c := range specified {
 		f.Add(strings.ReplaceAll(c.file, ">", ""))
 	}
 	f.Fuzz(func(t *testing.T, text string) {
-		s := newSource("jobs.toml", text)
-		r := newReader(Options{Env: environment("A=b", "EMPTY=")})
-		faults := s.parse(&r.bounds)
-		if s.tree != nil {
-			delete(s.tree, "include") // no files are read here
-			r.sources = []*source{s}
-			c := r.config()
-			faults = append(faults, r.faults...)
+		file := document.New("jobs.toml", text)
+		l := newLoader(Options{Env: environment("A=b", "EMPTY=")})
+		faults := file.Parse(document.NewBounds())
+		if root, ok := file.Root(); ok {
+			delete(root.Raw.(map[string]any), "include") // no files are read here
+			c := assemble(l.Reader, []document.Value{root}, newFileChecks(l.Report, l.options), l.options.Now)
+			faults = append(faults, l.Sorted(nil)...)
 			_ = c.Digest()
-			if len(faults) == 0 {
-				if fault := disagreement(text); fault != "" {
-					t.Error(fault)
-				}
-			}
 		}
 		for _, fault := range faults {
 			if fault.Line < 1 || fault.Column < 1 || strings.ContainsAny(fault.Message, "\n\r") || fault.Message == "" {
@@ -59,20 +56,20 @@ func FuzzRead(f *testing.F) {
 	})
 }
 
-// FuzzPlaces compares the places with what the library reads.
-func FuzzPlaces(f *testing.F) {
-	for _, text := range tricky {
-		f.Add(text)
+// literals are the strings in a Go file.
+func literals(t testing.TB, name string) (found []string) {
+	t.Helper()
+	file, err := parser.ParseFile(token.NewFileSet(), name, nil, parser.SkipObjectResolution)
+	if err != nil {
+		t.Fatal(err)
 	}
-	for _, c := range redefinitions {
-		f.Add(c.text)
-	}
-	f.Add("a = " + strings.Repeat("[", maxDepth) + strings.Repeat("]", maxDepth))
-	f.Add("a = " + strings.Repeat("{a = ", maxDepth) + strings.Repeat("}", maxDepth))
-	f.Add(strings.Repeat("a.", maxParts) + "a = 1")
-	f.Fuzz(func(t *testing.T, text string) {
-		if fault := disagreement(text); fault != "" {
-			t.Errorf("%s in\n%s", fault, text)
+	ast.Inspect(file, func(n ast.Node) bool {
+		if literal, ok := n.(*ast.BasicLit); ok && literal.Kind == token.STRING {
+			if text, err := strconv.Unquote(literal.Value); err == nil {
+				found = append(found, text)
+			}
 		}
+		return true
 	})
+	return found
 }

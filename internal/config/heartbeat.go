@@ -4,59 +4,43 @@ import (
 	"errors"
 	"net/url"
 	"time"
-)
 
-// Heartbeat is a URL that the cluster's leader requests from time to time, for a service that alerts when the requests stop.
-type Heartbeat struct {
-	// URL is http:// or https://; "" for no heartbeat. It may be a secret: anybody with the URL can send the heartbeat.
-	URL string
-	// Every is how often; 1m if not set.
-	Every time.Duration
-}
+	"github.com/cronclave/cronclave/internal/config/document"
+	"github.com/cronclave/cronclave/internal/config/schema"
+)
 
 // leastHeartbeat is as often as the heartbeat may be.
 const leastHeartbeat = time.Second
 
-func heartbeatKeys() section[Heartbeat] {
-	return section[Heartbeat]{
-		once: true,
-		keys: []key[Heartbeat]{
-			{
-				name: "url", kind: "URL", allowed: "`http://` or `https://`", doc: "What the leader asks for with GET. It may be a secret. Required in this table.",
-				read: func(r *reader, v value, to *Heartbeat) { assign(&to.URL)(r.webURL(v)) },
-			},
-			durationKey("every", leastHeartbeat, anyLength, func(h *Heartbeat) *time.Duration { return &h.Every }, "How often the leader asks."),
+func heartbeatKeys() schema.Section[Heartbeat] {
+	return schema.Section[Heartbeat]{
+		Once: true,
+		Keys: []schema.Key[Heartbeat]{
+			schema.Field("url", "URL", func(to *Heartbeat) *string { return &to.URL }, webURL,
+				"What the leader asks for with GET. It may be a secret. Required in this table.").Allow("`http://` or `https://`"),
+			schema.Duration("every", leastHeartbeat, schema.AnyLength, func(h *Heartbeat) *time.Duration { return &h.Every }, "How often the leader asks."),
 		},
 	}
 }
 
-// readHeartbeat reads [heartbeat], which several files may share.
-func readHeartbeat(r *reader, v value, t *top) {
-	read(r, v, heartbeatKeys(), &t.Heartbeat)
-	if t.heartbeat.src == nil {
-		t.heartbeat = v
-	}
-}
-
-// checkHeartbeat reports a heartbeat without a URL.
-func (r *reader) checkHeartbeat(v value) {
-	_, set := r.set["heartbeat.url"]
-	if v.src != nil && v.isTable() && !set && !r.meant["heartbeat.url"] {
-		r.faultAt(v, v.at.key, "[heartbeat] has no url; set url")
+// checkHeartbeat reports a heartbeat without a URL. table is the first [heartbeat].
+func checkHeartbeat(r *schema.Reader, table document.Value) {
+	if _, set := r.Set("heartbeat.url"); table.IsTable() && !set && !r.Meant("heartbeat.url") {
+		r.Fault(table.AtKey(), "[heartbeat] has no url; set url")
 	}
 }
 
 // webURL reads the URL of a web service. No message repeats it, since it may be a secret.
-func (r *reader) webURL(v value) (string, bool) {
-	e, ok := r.text(v, "a URL in a string")
-	if !ok || e.open {
-		return e.text, ok
+func webURL(r *schema.Reader, v document.Value) (string, bool) {
+	e, ok := r.Text(v, "a URL in a string")
+	if !ok || e.Open {
+		return e.Text, ok
 	}
-	if err := checkWebURL(e.text); err != nil {
-		r.fault(v, "%s %v", v.name, err)
+	if err := checkWebURL(e.Text); err != nil {
+		r.Fault(v, "%s %v", v.Name, err)
 		return "", false
 	}
-	return e.text, true
+	return e.Text, true
 }
 
 func checkWebURL(s string) error {

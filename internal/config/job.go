@@ -1,254 +1,153 @@
 package config
 
 import (
-	"maps"
-	"slices"
+	"fmt"
 	"strings"
 	"time"
+
+	"github.com/cronclave/cronclave/internal/units"
+	"github.com/cronclave/cronclave/scheduler/cronspec"
 )
 
-// draft is a job in the making: [defaults], and what a job's own table has changed so far.
-type draft struct {
-	Job
-	at    map[string]value // where each key is set, in the job's table or in [defaults]
-	wrong map[string]bool  // keys that have a fault, so that nothing need be concluded from them
-	named map[string]bool  // variables that this table's own env names
-	filed map[string]value // where each variable of env_from_file is
+// Job is one job with its defaults filled in. Paths that the configuration gives as relative ones have become relative
+// to the folder of the file that names them. (The order of the fields, with those of the parts, is that of the digest.)
+type Job struct {
+	Name        string
+	File        string // where it is defined
+	Line        int
+	Description string
+	Tags        []string
+	Enabled     bool
+	Ticks
+	Program
+	Slots
+	Times
+	Output Output
+	// Retry says how often a run that failed is tried again; the zero value is not at all.
+	Retry Retry `json:",omitzero"`
+	// Recover is how many more attempts than the first a tick may have whose run was interrupted; 0 is none.
+	Recover int `json:",omitempty"`
 
-	exprs  []expression
-	except []expression
-	before []expression // the jobs that it runs after
-	pool   expansion
-	argv   []string // command, if it is a list
-	script string   // command, if it is a string
-	shell  []string
-	hidden hidden
+	// Digest identifies what the job means; see [Config.Digest].
+	Digest string
 }
 
-// expression is one of a schedule, with its place.
-type expression struct {
-	value
-	expansion
+// Ticks say at which instants a job is to run.
+type Ticks struct {
+	// After names the jobs that it runs after, sorted; then it has no Schedule, and Spec is nil.
+	After []string `json:",omitempty"`
+	// Schedule holds the expressions as they are written, and Spec what they mean, in Location.
+	Schedule []string
+	Spec     *cronspec.Schedule
+	Location *time.Location
+	// Except holds the expressions of `except`, and ExceptDates the days of its calendars, sorted: their instants are no ticks.
+	// StartsAt and ExpiresAt bound the ticks; they are zero if not set. (Spec has it all, and so has the digest.)
+	Except      []string  `json:"-"`
+	ExceptDates []string  `json:"-"`
+	StartsAt    time.Time `json:"-"`
+	ExpiresAt   time.Time `json:"-"`
 }
 
-// newDraft returns a job of which nothing is set.
-func newDraft(zone *time.Location) draft {
-	return draft{
-		Job: Job{
-			Enabled: true, InheritEnv: true, Location: zone, OKExitCodes: []int{0},
-			Env: make(map[string]string), EnvFromFile: make(map[string]string),
-			Parallel: 1, PerTick: 1, PerReplica: 1,
-			Timeout: 24 * time.Hour, KillGrace: 10 * time.Second, Lease: 30 * time.Second,
-			Output:        Output{Keep: 16 << 10, Log: true},
-			Retry:         Retry{Max: noMax},
-			CatchUpWindow: 24 * time.Hour,
-		},
-		at:     make(map[string]value),
-		wrong:  make(map[string]bool),
-		named:  make(map[string]bool),
-		filed:  make(map[string]value),
-		shell:  []string{"/bin/sh", "-c"},
-		hidden: hidden{env: make(map[string]string), files: make(map[string]string)},
+// Program is what a run executes, as which user, and with what of the machine.
+type Program struct {
+	// Command is the list form, or the shell's list and then the string. Shell is true for the latter.
+	Command []string
+	Shell   bool
+	// Dir is the working directory; "" is the replica's.
+	Dir string
+	Environment
+	User, Group string
+	// NoNewPrivs is nil where the job does not say: see [Program.KeepsPrivileges].
+	NoNewPrivs *bool `json:",omitempty"`
+	// Umask is nil where the job keeps the replica's.
+	Umask       *uint32
+	OKExitCodes []int
+	// Nice is nil where the job keeps the replica's. (Digests contain it only if it is set, as before the key existed.)
+	Nice   *int   `json:",omitempty"`
+	Limits Limits `json:",omitzero"`
+}
+
+// Environment is that of a command.
+type Environment struct {
+	// Env and EnvFromFile (a variable's name and the file with its value) have no name in common.
+	Env         map[string]string
+	EnvFile     string
+	EnvFromFile map[string]string
+	InheritEnv  bool
+	// EnvTaken holds the names of the variables that the job's own `env` took from the environment.
+	EnvTaken map[string]bool
+	// EnvComposed holds the names of those of Env whose values have such a variable in them.
+	EnvComposed map[string]bool `json:"-"`
+}
+
+// Slots say where a job runs, and how many of its runs there are at once.
+type Slots struct {
+	// Where are the labels that a replica must have to run the job; none: any replica may.
+	Where map[string]string `json:",omitempty"`
+
+	Parallel, PerTick, PerReplica int
+	// Pool is the name of the pool of which each run needs a slot, "" for none; PoolSlots is how many it has.
+	Pool      string `json:",omitempty"`
+	PoolSlots int    `json:",omitempty"`
+	// Overlap is "" for skip, "queue" or "replace".
+	Overlap string `json:",omitempty"`
+}
+
+// Times bound when a tick may start, and how long its run and its lease last.
+type Times struct {
+	// CatchUp is "" for none, "latest" or "all"; CatchUpWindow is zero without it.
+	CatchUp       string        `json:",omitempty"`
+	CatchUpWindow time.Duration `json:",omitempty"`
+	// StartDeadline is 0 for "auto": until the job's next tick, at most 1h; of a job that queues 1h.
+	StartDeadline time.Duration
+	// Timeout is 0 for "none".
+	Timeout                  time.Duration
+	KillGrace, Lease, Jitter time.Duration
+	// OutlivesLease is true for `on_lease_lost = "continue"`. (A digest has it only then, as it was before there was the key.)
+	OutlivesLease bool `json:",omitempty"`
+}
+
+// KeepsPrivileges returns whether programs that the command executes get no more rights than the command has, as by a set-user-ID bit. no_new_privs
+// sets it; by default it is true where the job has a user.
+func (p *Program) KeepsPrivileges() bool {
+	if p.NoNewPrivs != nil {
+		return *p.NoNewPrivs
 	}
+	return p.User != ""
 }
 
-// derive returns a draft that starts from this one and shares nothing that a job changes.
-func (d *draft) derive() draft {
-	c := *d
-	c.Env, c.EnvFromFile = maps.Clone(d.Env), maps.Clone(d.EnvFromFile)
-	c.at, c.wrong, c.filed = maps.Clone(d.at), maps.Clone(d.wrong), maps.Clone(d.filed)
-	c.hidden.env, c.hidden.files = maps.Clone(d.hidden.env), maps.Clone(d.hidden.files)
-	c.EnvTaken, c.named = make(map[string]bool), make(map[string]bool)
-	return c
+// Retry says how a run that failed is tried again.
+type Retry struct {
+	// Max is how many more tries there are at most.
+	Max int
+	// Delay lies before the first of them, and doubles with each, up to MaxDelay; 0 if not set.
+	Delay, MaxDelay time.Duration
 }
 
-// defaultKeys are those of [defaults]: any job key, each once in the configuration.
-func defaultKeys() section[draft] {
-	s := jobKeys()
-	s.once = true
-	return s
+// Limits bound what a run may take, with all its processes.
+type Limits struct {
+	// Memory is in bytes; 0 for no limit.
+	Memory int64 `json:",omitempty"`
+	// Pids is the number of processes and threads; 0 for no limit.
+	Pids int `json:",omitempty"`
 }
 
-// jobKeys are the keys of a job's table.
-func jobKeys() section[draft] {
-	s := section[draft]{
-		keys: slices.Concat(aboutKeys(), tickKeys(), commandKeys(), environmentKeys(), machineKeys(), slotKeys(), attemptKeys(), stopKeys()),
-		later: []string{
-			"http", "notify", "warn_after", "stale_after",
-		},
+// Output configures the handling of a run's output.
+type Output struct {
+	// Keep is how many bytes of the tail the history gets; 16 KiB if not set.
+	Keep int64
+	// Log is whether all of it goes to the log, line by line; true if not set.
+	Log bool
+}
+
+// String writes limits as 1GiB of memory, 200 processes and threads.
+func (l Limits) String() string {
+	var list []string
+	if l.Memory > 0 {
+		list = append(list, units.FormatSize(l.Memory)+" of memory")
 	}
-	for i := range s.keys {
-		set := s.keys[i].read
-		s.keys[i].read = func(r *reader, v value, d *draft) { d.noting(r, v, set) }
+	if l.Pids > 0 {
+		list = append(list, fmt.Sprintf("%d processes and threads", l.Pids))
 	}
-	return s
-}
-
-// aboutKeys describe a job and set the handling of its output.
-func aboutKeys() []key[draft] {
-	return []key[draft]{
-		boolKey("enabled", func(d *draft) *bool { return &d.Enabled }, "Whether the job runs at all."),
-		stringKey("description", func(d *draft) *string { return &d.Description }, "What the job is for; the completion of job names shows it."),
-		{
-			name: "tags", kind: kindStrings, doc: "Labels of the job, by which `pause` and `resume` choose jobs.",
-			read: func(r *reader, v value, d *draft) { assign(&d.Tags)(r.words(v)) },
-		},
-		{
-			name: "output", kind: kindTable, doc: "What becomes of what a run prints: see [output](#output).",
-			read: func(r *reader, v value, d *draft) { read(r, v, outputKeys(), &d.Output) },
-		},
-	}
-}
-
-// commandKeys say what a job executes.
-func commandKeys() []key[draft] {
-	return []key[draft]{
-		{
-			name: "command", kind: "list of strings, or string", read: readCommand,
-			doc: "A list is a program and its arguments, and runs directly; a string runs with `shell`. Required.",
-		},
-		{
-			name: "shell", kind: kindStrings, read: readShell, standard: func(d *draft) any { return d.shell },
-			doc: "The program and arguments before a `command` that is a string.",
-		},
-		{
-			name: "dir", kind: kindPath, standard: says[draft](prose("the replica's")), doc: "The folder in which the command runs.",
-			read: func(r *reader, v value, d *draft) { d.readPath(r, v, &d.Dir) },
-		},
-		{
-			name: "ok_exit_codes", kind: "list of integers", allowed: "0 to 255", read: readExitCodes, standard: func(d *draft) any { return d.OKExitCodes },
-			doc: "Exit codes of a run that ended `ok`.",
-		},
-	}
-}
-
-// noting reads a key and notes where it is, and whether it has a fault.
-func (d *draft) noting(r *reader, v value, set func(*reader, value, *draft)) {
-	before := len(r.faults)
-	d.at[v.name] = v
-	set(r, v, d)
-	d.wrong[v.name] = slices.ContainsFunc(r.faults[before:], func(f Fault) bool { return !f.Warning })
-}
-
-func outputKeys() section[Output] {
-	return section[Output]{keys: []key[Output]{
-		{
-			name: "keep", kind: kindSize, allowed: "up to 64MiB", standard: func(of *Output) any { return bytes(of.Keep) },
-			doc:  "How much of the end of it the history keeps. Bounded by `[history].max_bytes`.",
-			read: func(r *reader, v value, to *Output) { assign(&to.Keep)(r.size(v, 64<<20)) },
-		},
-		boolKey("log", func(to *Output) *bool { return &to.Log }, "Whether all of it goes to the replica's log, line by line."),
-	}}
-}
-
-// readSchedule reads an expression or a list of them. They are parsed when the job's name and zone are known.
-func readSchedule(r *reader, v value, d *draft) {
-	assign(&d.exprs)(r.expressions(v, `an expression in a string, such as "0 3 * * *", or a list of them`))
-}
-
-// expressions reads a string, or a non-empty list of them.
-func (r *reader) expressions(v value, want string) ([]expression, bool) {
-	one := func(item value) (expression, bool) {
-		e, ok := r.text(item, want)
-		return expression{item, e}, ok
-	}
-	if _, isString := v.raw.(string); isString {
-		e, ok := one(v)
-		return []expression{e}, ok
-	}
-	return list(r, v, want, one)
-}
-
-// textsOf are the texts of expressions, with their variables replaced.
-func textsOf(exprs []expression) []string {
-	var texts []string
-	for _, e := range exprs {
-		texts = append(texts, e.text)
-	}
-	return texts
-}
-
-// readCommand reads a list, or a string for the shell. Neither has its variables replaced.
-func readCommand(r *reader, v value, d *draft) {
-	const want = `a list of strings such as ["/usr/bin/backup", "--all"], or a string for the shell`
-	if script, isString := v.raw.(string); isString {
-		if r.argument(v, script) {
-			d.script, d.argv = script, nil
-		}
-		if strings.TrimSpace(script) == "" {
-			r.fault(v, "%q is empty", v.name)
-		}
-		return
-	}
-	if argv, ok := r.verbatim(v, want); ok {
-		d.script, d.argv = "", argv
-	}
-}
-
-func readShell(r *reader, v value, d *draft) {
-	assign(&d.shell)(r.verbatim(v, `a list of strings such as ["/bin/bash", "-eo", "pipefail", "-c"]`))
-}
-
-// verbatim reads the list of a program and its arguments as they are. A ${NAME} there looks as if it were replaced.
-func (r *reader) verbatim(v value, want string) ([]string, bool) {
-	argv, ok := list(r, v, want, func(item value) (string, bool) {
-		s, ok := item.raw.(string)
-		if !ok {
-			r.mistyped(item, want)
-			return "", false
-		}
-		for _, m := range variable.FindAllStringIndex(s, -1) {
-			if _, _, _, ok := parseVariable(s[m[0]:m[1]]); ok && r.count.warnings < maxFaults {
-				r.warn(item, item.offset(m[0]), "%s is not replaced in %s, it is passed on as it is; set env, or write the command as a string for the shell", s[m[0]:m[1]], v.name)
-			}
-		}
-		return s, r.argument(item, s)
-	})
-	if ok && argv[0] == "" {
-		r.fault(v.items()[0], "%q names no program", v.name)
-		return nil, false
-	}
-	return argv, ok
-}
-
-// argument refuses what the system can't pass on to a program.
-func (r *reader) argument(v value, s string) bool {
-	if i := strings.IndexByte(s, 0); i >= 0 {
-		r.faultAt(v, v.offset(i), "%q must not hold a NUL character", v.name)
-		return false
-	}
-	return true
-}
-
-func readExitCodes(r *reader, v value, d *draft) {
-	assign(&d.OKExitCodes)(list(r, v, "a list of whole numbers such as [0, 1]", func(item value) (int, bool) {
-		return r.integer(item, 0, 255)
-	}))
-}
-
-func readOverlap(r *reader, v value, d *draft) {
-	if v.raw == "allow" {
-		r.fault(v, `overlap "allow" is none of the policies; let runs overlap by parallel, the number of runs at once, and per_tick`)
-		return
-	}
-	d.Overlap, _ = r.choice(v, "skip", "queue", "replace")
-	if d.Overlap == "skip" {
-		d.Overlap = ""
-	}
-}
-
-// limit reads a duration longer than zero, or a word that stands for 0.
-func (r *reader) limit(v value, word string) (time.Duration, bool) {
-	want := `a duration in a string, such as "90s", or "` + word + `"`
-	if s, isString := v.raw.(string); isString && s == word {
-		return 0, true
-	}
-	return parsed(r, v, want, func(s string) (time.Duration, error) { return parseLimit(s, word) })
-}
-
-// readPath reads a path and keeps for the digest how it is written.
-func (d *draft) readPath(r *reader, v value, to *string) {
-	path, ok := r.path(v)
-	assign(to)(path, ok)
-	d.hidden.files[v.name], _ = v.raw.(string)
+	return strings.Join(list, ", ")
 }

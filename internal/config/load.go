@@ -1,198 +1,200 @@
 package config
 
 import (
+	"context"
 	"errors"
 	"io/fs"
 	"os"
 	"path/filepath"
-	"slices"
 	"strings"
 	"time"
 
+	"github.com/cronclave/cronclave/internal/config/document"
+	"github.com/cronclave/cronclave/internal/config/schema"
 	"github.com/cronclave/cronclave/internal/safefile"
 )
 
-// reader reads one configuration and gathers its faults.
-type reader struct {
-	options Options
-	faults  Faults
-	sources []*source
-	broken  []*source        // that are no TOML
-	order   map[string]int   // of the files' names, as they were reached
-	known   map[string]bool  // files that were read, by their real paths
-	set     map[string]value // settings and jobs by their paths: the place of each
-	meant   map[string]bool  // keys that were suggested in place of unknown ones
-	taken   map[string]bool  // Config.EnvTaken
-	bounds  bounds
-	count   struct{ faults, warnings int } // those that are not kept among them
-	judged  map[judgement]finding          // the judgements of files that the configuration names
-	judging time.Time                      // since when files are judged; zero before
+// Options say how Load reads.
+type Options struct {
+	// Env looks a variable up; nil is the process's environment.
+	Env func(name string) (value string, set bool)
+	// KeepUnset takes a variable that is not set as given: ${NAME} stays as it is written, and what it stands in is
+	// not checked. Such a configuration is good for checking only; a job's Spec may be nil in it.
+	KeepUnset bool
+	// Files, if set, gets the names of all files and folders that were looked at, also if there are faults.
+	Files *Files
+	// Trust says whose files are read: those of the configuration, and of those that it names. Where it judges, secrets that others
+	// may read are a warning.
+	Trust safefile.Trust
+	// Rights looks up with whose rights a job's files are opened; nil, as its result, is this process's own.
+	Rights func(user, group string) (*safefile.Identity, error)
+	// Now is the instant by which a job has expired; nil is time.Now.
+	Now func() time.Time
 }
 
-func newReader(o Options) *reader {
+// Load reads the configuration at path, which is a file or a folder of *.toml files. If anything is wrong with it the
+// error is [Faults]: all faults, and the warnings among them.
+func Load(path string, o Options) (*Config, error) {
+	l := newLoader(o)
+	l.load(path)
+	c := assemble(l.Reader, l.roots, newFileChecks(l.Report, l.options), l.options.Now)
+	found := l.Sorted(l.order)
+	faults, warnings := found.Split()
+	if len(faults) > 0 {
+		return nil, found
+	}
+	c.Warnings, c.Trust, c.EnvTaken = warnings, o.Trust, l.taken
+	return c, nil
+}
+
+// loader reads the files of one configuration.
+type loader struct {
+	*schema.Reader
+	options Options
+	bounds  *document.Bounds
+	files   []*document.File
+	roots   []document.Value // of the files that are TOML
+	order   map[string]int   // of the files' names, as they were reached
+	known   map[string]bool  // files that were read, by their real paths
+	taken   map[string]bool  // Config.EnvTaken
+}
+
+func newLoader(o Options) *loader {
+	if o.Env == nil {
+		o.Env = os.LookupEnv
+	}
 	if o.Now == nil {
 		o.Now = time.Now
 	}
-	return &reader{
+	taken := make(map[string]bool)
+	variables := schema.Variables{Lookup: o.Env, KeepUnset: o.KeepUnset, Taken: taken}
+	return &loader{
+		Reader:  schema.NewReader(&document.Report{}, variables, home),
 		options: o,
+		bounds:  document.NewBounds(),
 		order:   make(map[string]int),
 		known:   make(map[string]bool),
-		set:     make(map[string]value),
-		meant:   make(map[string]bool),
-		taken:   make(map[string]bool),
-		bounds:  newBounds(),
-		judged:  make(map[judgement]finding),
+		taken:   taken,
 	}
 }
 
 // load reads the file or folder that the user named, and all that is included from there.
-func (r *reader) load(path string) {
-	nowhere := newSource(path, "")
-	r.order[path] = 0
-	r.options.Files.add(path, false)
-	at := value{src: nowhere, at: &place{}}
+func (l *loader) load(path string) {
+	l.order[path] = 0
+	l.options.Files.add(path, false)
+	at := document.Absent(path)
 	info, err := os.Stat(path)
 	switch {
 	case err != nil:
-		r.fault(at, "cannot be read: %v", bare(err))
+		l.Fault(at, "cannot be read: %v", bare(err))
 	case !info.IsDir():
-		r.file(path, at)
+		l.file(path, at)
 	default:
-		files := r.matches(path, "*.toml", at)
+		files := l.matches(path, "*.toml", at)
 		if len(files) == 0 {
-			r.fault(at, "no *.toml file in this folder")
+			l.Fault(at, "no *.toml file in this folder")
 		}
 		for _, file := range files {
-			r.file(file, at)
+			l.file(file, at)
 		}
 	}
 }
 
 // file reads one file, unless it was read before, and those that it includes. A fault in reading it at all belongs to
 // the place that named it.
-func (r *reader) file(name string, from value) {
+func (l *loader) file(name string, from document.Value) {
 	path := realPath(name)
-	if r.known[path] {
+	if l.known[path] {
 		return
 	}
-	r.known[path] = true
-	r.options.Files.add(name, false)
-	s, err := r.readSource(name)
+	l.known[path] = true
+	l.options.Files.add(name, false)
+	text, err := safefile.Read(context.Background(), name, safefile.Policy{MaxBytes: document.MaxFileBytes, Trust: l.options.Trust})
+	if err == nil {
+		err = l.bounds.Take(len(text))
+	}
 	var untrusted *safefile.UntrustedError
 	switch {
 	case errors.As(err, &untrusted):
-		r.fault(from, "%v", untrusted)
-		return
+		l.Fault(from, "%v", untrusted)
 	case err != nil:
-		r.fault(from, "%s cannot be read: %v", name, err)
+		l.Fault(from, "%s cannot be read: %v", name, bare(err))
+	default:
+		l.parse(document.New(name, string(text)))
+	}
+}
+
+// parse reads the text of a file, and the files that it includes.
+func (l *loader) parse(f *document.File) {
+	if _, known := l.order[f.Name()]; !known {
+		l.order[f.Name()] = len(l.order)
+	}
+	l.files = append(l.files, f)
+	for _, fault := range f.Parse(l.bounds) {
+		l.Add(fault)
+	}
+	root, ok := f.Root()
+	if !ok {
 		return
 	}
-	r.source(s)
-}
-
-// realPath is the same for all names of a file.
-func realPath(name string) string {
-	absolute, err := filepath.Abs(name)
-	if err != nil {
-		return name
+	l.roots = append(l.roots, root)
+	if include, found := root.Get("include"); found {
+		l.include(include)
 	}
-	if path, err := filepath.EvalSymlinks(absolute); err == nil {
-		return path
-	}
-	return absolute
-}
-
-func (r *reader) source(s *source) {
-	if _, known := r.order[s.name]; !known {
-		r.order[s.name] = len(r.order)
-	}
-	for _, f := range s.parse(&r.bounds) {
-		r.note(f)
-	}
-	if s.tree == nil {
-		r.broken = append(r.broken, s)
-		return
-	}
-	r.sources = append(r.sources, s)
-	if include, found := s.root(r.taken).get("include"); found {
-		r.include(include)
-	}
-}
-
-// root is the file's top level.
-func (s *source) root(takes map[string]bool) value {
-	return value{src: s, at: s.places, raw: s.tree, takes: takes}
 }
 
 // include reads what a file includes: names and patterns, relative to the file's folder.
-func (r *reader) include(v value) {
+func (l *loader) include(v document.Value) {
 	const want = `a list of files and patterns, such as ["jobs.d/*.toml"]`
-	if list, isList := v.raw.([]any); isList && len(list) == 0 {
+	if list, isList := v.Raw.([]any); isList && len(list) == 0 {
 		return
 	}
-	_, _ = list(r, v, want, func(item value) (string, bool) {
-		e, ok := r.text(item, want)
+	_, _ = schema.List(l.Reader, v, want, func(item document.Value) (string, bool) {
+		e, ok := l.Text(item, want)
 		switch {
-		case !ok || e.open:
-		case e.text == "":
-			r.fault(item, "%q must not name an empty path", item.name)
-		case !strings.ContainsAny(e.text, `*?[\`):
-			r.file(item.relative(e.text), item)
+		case !ok || e.Open:
+		case e.Text == "":
+			l.Fault(item, "%q must not name an empty path", item.Name)
+		case !strings.ContainsAny(e.Text, `*?[\`):
+			l.file(item.Relative(e.Text), item)
 		default:
 			folder := ""
-			if !filepath.IsAbs(e.text) {
-				folder = filepath.Dir(item.src.name)
+			if !filepath.IsAbs(e.Text) {
+				folder = filepath.Dir(item.File())
 			}
-			for _, name := range r.matches(folder, e.text, item) {
-				r.file(name, item)
+			for _, name := range l.matches(folder, e.Text, item) {
+				l.file(name, item)
 			}
 		}
-		return e.text, ok
+		return e.Text, ok
 	})
 }
 
 // matches returns the files that match a pattern in a folder, sorted.
-func (r *reader) matches(folder, pattern string, from value) []string {
+func (l *loader) matches(folder, pattern string, from document.Value) []string {
 	full := pattern
 	if folder != "" {
 		full = filepath.Join(literally(folder), pattern)
 	}
-	r.options.Files.add(full, true)
+	l.options.Files.add(full, true)
 	names, err := matching(full)
 	if err != nil {
-		r.fault(from, "%q is not a pattern; a bracket is not closed, or write \\[ for a literal [", pattern)
+		l.Fault(from, "%q is not a pattern; a bracket is not closed, or write \\[ for a literal [", pattern)
 	}
 	folders, _ := filepath.Glob(filepath.Dir(full))
 	for _, folder := range folders {
-		r.folder(folder, from)
+		l.folder(folder, from)
 		if _, err := os.ReadDir(folder); err != nil && !errors.Is(err, fs.ErrNotExist) { // else it would seem to be empty
-			r.fault(from, "%s cannot be read: %v", folder, bare(err))
+			l.Fault(from, "%s cannot be read: %v", folder, bare(err))
 		}
 	}
 	return names
 }
 
 // folder refuses a folder in which others may add files.
-func (r *reader) folder(name string, from value) {
+func (l *loader) folder(name string, from document.Value) {
 	var untrusted *safefile.UntrustedError
-	if err := safefile.InspectFolder(name, r.options.Trust); errors.As(err, &untrusted) {
-		r.fault(from, "%v", untrusted)
+	if err := safefile.InspectFolder(name, l.options.Trust); errors.As(err, &untrusted) {
+		l.Fault(from, "%v", untrusted)
 	}
-}
-
-// matching is the files that match a pattern, sorted. As in a shell, hidden ones have to be asked for (an editor's lock file is no configuration).
-func matching(pattern string) ([]string, error) {
-	names, err := filepath.Glob(pattern)
-	hidden := strings.HasPrefix(filepath.Base(pattern), ".")
-	names = slices.DeleteFunc(names, func(name string) bool {
-		info, err := os.Stat(name)
-		return err == nil && info.IsDir() || !hidden && strings.HasPrefix(filepath.Base(name), ".")
-	})
-	slices.Sort(names)
-	return names, err //nolint:wrapcheck // the caller words it
-}
-
-// literally keeps a folder's name from being taken for a pattern.
-func literally(folder string) string {
-	return strings.NewReplacer(`\`, `\\`, `*`, `\*`, `?`, `\?`, `[`, `\[`).Replace(folder)
 }

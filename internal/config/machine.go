@@ -3,85 +3,83 @@ package config
 import (
 	"errors"
 	"maps"
+	"regexp"
 	"slices"
+	"strconv"
+
+	"github.com/cronclave/cronclave/internal/config/document"
+	"github.com/cronclave/cronclave/internal/config/schema"
+	"github.com/cronclave/cronclave/internal/units"
 )
 
 // labels reads a table of labels: those that a replica has, or those that a job requires. A job's own table takes the place of that of [defaults] as
 // a whole, so that an empty one lets the job run anywhere.
-func (r *reader) labels(v value) (labels map[string]string, ok bool) {
-	table, ok := v.raw.(map[string]any)
+func labels(r *schema.Reader, v document.Value) (all map[string]string, ok bool) {
+	table, ok := v.Raw.(map[string]any)
 	if !ok {
-		r.mistyped(v, `a table of strings such as { zone = "a" }`)
+		r.Mistyped(v, `a table of strings such as { zone = "a" }`)
 		return nil, false
 	}
-	labels = make(map[string]string, len(table))
+	all = make(map[string]string, len(table))
 	for _, name := range slices.Sorted(maps.Keys(table)) {
-		item, _ := v.get(name)
+		item, _ := v.Get(name)
 		if _, err := validName(name); err != nil {
-			r.faultAt(item, item.at.key, "label %q %v", name, err)
+			r.Fault(item.AtKey(), "label %q %v", name, err)
 			ok = false
 		}
-		text, fine := r.word(item, "a string")
-		labels[name], ok = text, ok && fine
+		text, fine := r.Word(item, "a string")
+		all[name], ok = text, ok && fine
 	}
-	return labels, ok
-}
-
-// KeepsPrivileges returns whether programs that the command executes get no more rights than the command has, as by a set-user-ID bit. no_new_privs
-// sets it; by default it is true where the job has a user.
-func (j *Job) KeepsPrivileges() bool {
-	if j.NoNewPrivs != nil {
-		return *j.NoNewPrivs
-	}
-	return j.User != ""
+	return all, ok
 }
 
 // finishUser warns of a job that gets the environment of another user without asking for it.
-func (r *reader) finishUser(d *draft) {
+func finishUser(r *schema.Reader, d *draft) {
 	user, set := d.at["user"]
 	if _, said := d.at["inherit_env"]; set && d.User != "" && !said && len(d.Command) > 0 {
-		r.warn(user, user.at.key, "user is set and inherit_env is not: the job inherits the replica's environment, with its secrets; "+
+		r.Warn(user.AtKey(), "user is set and inherit_env is not: the job inherits the replica's environment, with its secrets; "+
 			"write inherit_env = false, or inherit_env = true to keep it")
 	}
 }
 
 // machineKeys say where a job runs, as which user, and what it may take of the machine.
-func machineKeys() []key[draft] {
-	return []key[draft]{
-		{
-			name: "where", kind: "table of strings", doc: "Labels that a replica must have to run the job. `{}` takes back that of `[defaults]`.",
-			read: func(r *reader, v value, d *draft) { assign(&d.Where)(r.labels(v)) },
-		},
-		stringKey("user", func(d *draft) *string { return &d.User }, "The user that the command runs as; cronclave must be root. Sets `HOME`, `USER`, `LOGNAME` and `SHELL`."),
-		stringKey("group", func(d *draft) *string { return &d.Group }, "The group that the command runs as; cronclave must be root.").by("the user's"),
-		{
-			name: "no_new_privs", kind: kindBool, standard: says[draft](prose("true with `user`, else false")), read: readNoNewPrivs,
-			doc: "No program that the command starts gets more rights than it has, as by set-user-ID bits (sudo).",
-		},
-		{
-			name: "umask", kind: kindString, allowed: "three octal digits, such as `\"027\"`", standard: says[draft](prose("the replica's")), doc: "The umask of the command.",
-			read: func(r *reader, v value, d *draft) {
-				assign(&d.Umask)(parsed(r, v, `a string such as "027"`, parseUmask))
-			},
-		},
-		{name: "nice", kind: kindInteger, allowed: "-20 to 19", standard: says[draft](prose("the replica's")), read: readNice, doc: "The scheduling priority; 19 lets all others go first."},
-		{
-			name: "limits", kind: kindTable, doc: "What a run may take, with all its processes: see [limits](#limits). Needs a writable cgroup (v2).",
-			read: func(r *reader, v value, d *draft) { read(r, v, limitsKeys(), &d.Limits) },
-		},
+func machineKeys() []schema.Key[draft] {
+	return []schema.Key[draft]{
+		schema.Field("where", "table of strings", func(d *draft) *map[string]string { return &d.Where }, labels,
+			"Labels that a replica must have to run the job. `{}` takes back that of `[defaults]`."),
+		schema.String("user", func(d *draft) *string { return &d.User }, "The user that the command runs as; cronclave must be root. Sets `HOME`, `USER`, `LOGNAME` and `SHELL`."),
+		schema.String("group", func(d *draft) *string { return &d.Group }, "The group that the command runs as; cronclave must be root.").By("the user's"),
+		schema.Field("no_new_privs", schema.KindBool, func(d *draft) **bool { return &d.NoNewPrivs }, optional((*schema.Reader).Boolean),
+			"No program that the command starts gets more rights than it has, as by set-user-ID bits (sudo).").By("true with `user`, else false"),
+		schema.Field("umask", schema.KindString, func(d *draft) **uint32 { return &d.Umask }, optional(umask), "The umask of the command.").
+			Allow("three octal digits, such as `\"027\"`").By("the replica's"),
+		schema.Field("nice", schema.KindInteger, func(d *draft) **int { return &d.Nice }, optional(nice), "The scheduling priority; 19 lets all others go first.").
+			Allow("-20 to 19").By("the replica's"),
+		schema.Table("limits", func(d *draft) *Limits { return &d.Limits }, limitsKeys(),
+			"What a run may take, with all its processes: see [limits](#limits). Needs a writable cgroup (v2)."),
 	}
 }
 
-func readNoNewPrivs(r *reader, v value, d *draft) {
-	if on, ok := r.boolean(v); ok {
-		d.NoNewPrivs = &on
+// optional makes a function read into a field that is nil where the key is not set.
+func optional[T any](read func(*schema.Reader, document.Value) (T, bool)) func(*schema.Reader, document.Value) (*T, bool) {
+	return func(r *schema.Reader, v document.Value) (*T, bool) {
+		value, ok := read(r, v)
+		return &value, ok
 	}
 }
 
-func readNice(r *reader, v value, d *draft) {
-	if n, ok := r.integer(v, -20, 19); ok {
-		d.Nice = &n
-	}
+func nice(r *schema.Reader, v document.Value) (int, bool) { return r.Integer(v, -20, 19) }
+
+var umaskPattern = regexp.MustCompile(`^0?[0-7]{1,3}$`)
+
+func umask(r *schema.Reader, v document.Value) (uint32, bool) {
+	return schema.Parsed(r, v, `a string such as "027"`, func(s string) (uint32, error) {
+		if !umaskPattern.MatchString(s) {
+			return 0, errors.New(`is not a umask; write three octal digits such as "027"`)
+		}
+		mask, err := strconv.ParseUint(s, 8, 32)
+		return uint32(mask), err
+	})
 }
 
 // mostPids is the most that Linux can have.
@@ -90,22 +88,20 @@ const mostPids = 4 << 20
 // leastMemory is what hardly a program starts without.
 const leastMemory = 1 << 20
 
-func limitsKeys() section[Limits] {
-	return section[Limits]{keys: []key[Limits]{
-		{
-			name: "memory", kind: kindSize, allowed: "1MiB or more", doc: "Memory of all processes of a run together; the kernel kills the run beyond it.",
-			read: func(r *reader, v value, to *Limits) {
-				assign(&to.Memory)(parsed(r, v, `a size in a string, such as "512MiB" or "1GiB"`, parseMemory))
-			},
-		},
-		integerKey("pids", 1, mostPids, func(l *Limits) *int { return &l.Pids }, "Processes and threads of a run together; beyond it, forks fail.").optional(),
+func limitsKeys() schema.Section[Limits] {
+	return schema.Section[Limits]{Keys: []schema.Key[Limits]{
+		schema.Field("memory", schema.KindSize, func(l *Limits) *int64 { return &l.Memory }, memory,
+			"Memory of all processes of a run together; the kernel kills the run beyond it.").Allow("1MiB or more"),
+		schema.Integer("pids", 1, mostPids, func(l *Limits) *int { return &l.Pids }, "Processes and threads of a run together; beyond it, forks fail.").Optional(),
 	}}
 }
 
-func parseMemory(s string) (int64, error) {
-	n, err := parseSize(s)
-	if err == nil && n < leastMemory {
-		err = errors.New("is too small; 1MiB is the least")
-	}
-	return n, err
+func memory(r *schema.Reader, v document.Value) (int64, bool) {
+	return schema.Parsed(r, v, `a size in a string, such as "512MiB" or "1GiB"`, func(s string) (int64, error) {
+		n, err := units.ParseSize(s)
+		if err == nil && n < leastMemory {
+			err = errors.New("is too small; 1MiB is the least")
+		}
+		return n, err
+	})
 }

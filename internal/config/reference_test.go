@@ -11,7 +11,9 @@ import (
 	"testing"
 	"time"
 
+	"github.com/cronclave/cronclave/internal/config/schema"
 	"github.com/cronclave/cronclave/internal/docpage"
+	"github.com/cronclave/cronclave/internal/units"
 )
 
 // page is the reference of all keys.
@@ -32,7 +34,7 @@ func TestReference(t *testing.T) {
 		}
 	}
 	parts["tables"] = docpage.Table([]string{"table", "holds"}, tableRows())
-	parts["later"] = "Known, and refused as not supported yet: the table " + quoted(topKeys().later) + ", and of jobs the keys " + quoted(jobKeys().later) + ".\n"
+	parts["later"] = "Known, and refused as not supported yet: the table " + quoted(topKeys().Later) + ", and of jobs the keys " + quoted(jobKeys().Later) + ".\n"
 	faults, err := docpage.Sync(page, "config", parts, *update)
 	if err != nil {
 		t.Fatal(err)
@@ -49,8 +51,8 @@ func TestReferenceHasEachJobKey(t *testing.T) {
 			n += len(s.rows)
 		}
 	}
-	if n != len(jobKeys().keys) {
-		t.Errorf("%d keys of jobs are in the reference, and there are %d", n, len(jobKeys().keys))
+	if n != len(jobKeys().Keys) {
+		t.Errorf("%d keys of jobs are in the reference, and there are %d", n, len(jobKeys().Keys))
 	}
 }
 
@@ -129,18 +131,18 @@ type keyTable struct {
 
 // referenced are all tables of the reference.
 func referenced() []keyTable {
-	top, job := top{Config: defaults(nil)}, newDraft(time.UTC)
+	top, job := newTop(), newDraft(time.UTC)
 	return []keyTable{
-		{"top level", "", "", rowsOf(clusterKeys(), &top)},
-		{"redis", "redis", "", rowsOf(redisKeys().keys, &top.Redis)},
-		{"redis.tls", "redis.tls", "", rowsOf(tlsKeys().keys, &TLS{})},
-		{"replica", "replica", "", rowsOf(replicaKeys().keys, &top.Replica)},
-		{"history", "history", "", rowsOf(historyKeys().keys, &top.History)},
-		{"server", "server", "", rowsOf(serverKeys().keys, &top.Server)},
-		{"server.tls", "server.tls", "", rowsOf(serverTLSKeys().keys, &top.Server)},
-		{"heartbeat", "heartbeat", "heartbeat.url = 'https://hc.example/a'\n", rowsOf(heartbeatKeys().keys, &top.Heartbeat)},
-		{"pools", "pools.a", "", rowsOf(poolKeys().keys, &Pool{})},
-		{"calendars", "calendars.a", "", rowsOf(calendarKeys().keys, new([]string))},
+		{"top level", "", "", rowsOf(clusterKeys(), top)},
+		{"redis", "redis", "", rowsOf(redisKeys().Keys, &top.Redis)},
+		{"redis.tls", "redis.tls", "", rowsOf(tlsKeys().Keys, &TLS{})},
+		{"replica", "replica", "", rowsOf(replicaKeys().Keys, &top.Replica)},
+		{"history", "history", "", rowsOf(historyKeys().Keys, &top.History)},
+		{"server", "server", "", rowsOf(serverKeys().Keys, &top.Server)},
+		{"server.tls", "server.tls", "", rowsOf(serverTLSKeys().Keys, &top.Server)},
+		{"heartbeat", "heartbeat", "heartbeat.url = 'https://hc.example/a'\n", rowsOf(heartbeatKeys().Keys, &top.Heartbeat)},
+		{"pools", "pools.a", "", rowsOf(poolKeys().Keys, &Pool{})},
+		{"calendars", "calendars.a", "", rowsOf(calendarKeys().Keys, new([]string))},
 		{"job tick", "jobs.a", "", rowsOf(tickKeys(), &job)},
 		{"job command", "jobs.a", "", rowsOf(commandKeys(), &job)},
 		{"job environment", "jobs.a", "", rowsOf(environmentKeys(), &job)},
@@ -149,43 +151,43 @@ func referenced() []keyTable {
 		{"job attempt", "jobs.a", "", rowsOf(attemptKeys(), &job)},
 		{"job stop", "jobs.a", "", rowsOf(stopKeys(), &job)},
 		{"job about", "jobs.a", "", rowsOf(aboutKeys(), &job)},
-		{"retry", "jobs.a.retry", "", rowsOf(retryKeys().keys, &job.Retry)},
-		{"recover", "jobs.a.recover", "recover = {}\n", rowsOf(recoverKeys().keys, new(int))},
-		{"limits", "jobs.a.limits", "", rowsOf(limitsKeys().keys, &job.Limits)},
-		{"output", "jobs.a.output", "", rowsOf(outputKeys().keys, &job.Output)},
+		{"retry", "jobs.a.retry", "", rowsOf(retryKeys().Keys, &job.Retry)},
+		{"recover", "jobs.a.recover", "recover = {}\n", rowsOf(recoverKeys().Keys, new(int))},
+		{"limits", "jobs.a.limits", "", rowsOf(limitsKeys().Keys, &job.Limits)},
+		{"output", "jobs.a.output", "", rowsOf(outputKeys().Keys, &job.Output)},
 	}
 }
 
 // tableRows are the tables of the top level, with links to their sections.
 func tableRows() (rows [][]string) {
 	for _, k := range tables() {
-		header, anchor := k.name, k.name
-		switch k.name {
+		header, anchor := k.Name, k.Name
+		switch k.Name {
 		case "pools", "calendars", "jobs":
 			header += ".NAME"
 		}
-		switch k.name {
+		switch k.Name {
 		case "jobs", "defaults":
 			anchor = "jobsname-and-defaults"
 		case "pools", "calendars":
 			anchor += "name"
 		}
-		rows = append(rows, []string{fmt.Sprintf("[`[%s]`](#%s)", header, anchor), k.doc})
+		rows = append(rows, []string{fmt.Sprintf("[`[%s]`](#%s)", header, anchor), k.Doc})
 	}
 	return rows
 }
 
 // rowsOf are the rows of keys, with their defaults as an empty file has them.
-func rowsOf[T any](keys []key[T], empty *T) (rows [][]string) {
+func rowsOf[T any](keys []schema.Key[T], empty *T) (rows [][]string) {
 	for _, k := range keys {
-		value, standard := k.kind, none
-		if k.allowed != "" {
-			value += ": " + k.allowed
+		value, standard := k.Kind, none
+		if k.Allowed != "" {
+			value += ": " + k.Allowed
 		}
-		if k.standard != nil {
-			standard = inTOML(k.standard(empty))
+		if k.Default != nil {
+			standard = inTOML(k.Default(empty))
 		}
-		rows = append(rows, []string{"`" + k.name + "`", value, standard, k.doc})
+		rows = append(rows, []string{"`" + k.Name + "`", value, standard, k.Doc})
 	}
 	return rows
 }
@@ -193,17 +195,12 @@ func rowsOf[T any](keys []key[T], empty *T) (rows [][]string) {
 // inTOML is a default as a file would have it.
 func inTOML(v any) string {
 	switch v := v.(type) {
-	case prose:
+	case schema.Prose:
 		return string(v)
 	case time.Duration:
-		return "`" + strconv.Quote(shortly(v)) + "`"
-	case bytes:
-		for _, unit := range []string{"GiB", "MiB", "KiB"} {
-			if n := map[string]bytes{"GiB": 1 << 30, "MiB": 1 << 20, "KiB": 1 << 10}[unit]; v >= n && v%n == 0 {
-				return fmt.Sprintf("`\"%d%s\"`", v/n, unit)
-			}
-		}
-		return fmt.Sprintf("`\"%dB\"`", v)
+		return "`" + strconv.Quote(units.FormatDuration(v)) + "`"
+	case schema.Bytes:
+		return "`" + strconv.Quote(units.FormatSize(int64(v))) + "`"
 	case string:
 		return "`" + strconv.Quote(v) + "`"
 	case []string:

@@ -5,7 +5,6 @@ import (
 	"fmt"
 	"os"
 	"path/filepath"
-	"slices"
 	"strings"
 	"testing"
 )
@@ -144,17 +143,13 @@ func TestEverySpecifiedKeyIsKnown(t *testing.T) {
 		named[parts[0]] = true
 		named[parts[len(parts)-1]] = true
 	}
-	for _, s := range [][]string{known(topKeys()), known(redisKeys()), known(replicaKeys()), known(poolKeys()), known(calendarKeys()), known(jobKeys())} {
+	for _, s := range [][]string{topKeys().Names(), redisKeys().Names(), replicaKeys().Names(), poolKeys().Names(), calendarKeys().Names(), jobKeys().Names()} {
 		for _, key := range s {
 			if !named[key] {
 				t.Errorf("%q is known, but not named", key)
 			}
 		}
 	}
-}
-
-func known[T any](s section[T]) []string {
-	return slices.Concat(s.later, s.names())
 }
 
 // loadText loads a text as jobs.toml in the current folder.

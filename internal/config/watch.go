@@ -3,6 +3,7 @@ package config
 import (
 	"fmt"
 	"os"
+	"path/filepath"
 	"slices"
 	"strings"
 )
@@ -62,4 +63,33 @@ func (w watched) stamp() string {
 		return realPath(w.name)
 	}
 	return fmt.Sprint(realPath(w.name), " ", info.Mode(), " ", info.Size(), " ", info.ModTime().UnixNano())
+}
+
+// realPath is the same for all names of a file.
+func realPath(name string) string {
+	absolute, err := filepath.Abs(name)
+	if err != nil {
+		return name
+	}
+	if path, err := filepath.EvalSymlinks(absolute); err == nil {
+		return path
+	}
+	return absolute
+}
+
+// matching is the files that match a pattern, sorted. As in a shell, hidden ones have to be asked for (an editor's lock file is no configuration).
+func matching(pattern string) ([]string, error) {
+	names, err := filepath.Glob(pattern)
+	hidden := strings.HasPrefix(filepath.Base(pattern), ".")
+	names = slices.DeleteFunc(names, func(name string) bool {
+		info, err := os.Stat(name)
+		return err == nil && info.IsDir() || !hidden && strings.HasPrefix(filepath.Base(name), ".")
+	})
+	slices.Sort(names)
+	return names, err //nolint:wrapcheck // the caller words it
+}
+
+// literally keeps a folder's name from being taken for a pattern.
+func literally(folder string) string {
+	return strings.NewReplacer(`\`, `\\`, `*`, `\*`, `?`, `\?`, `[`, `\[`).Replace(folder)
 }

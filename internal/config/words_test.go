@@ -4,65 +4,7 @@ import (
 	"reflect"
 	"strings"
 	"testing"
-	"time"
 )
-
-func TestParseDuration(t *testing.T) {
-	for s, want := range map[string]time.Duration{
-		"90s": 90 * time.Second, "1h30m": 90 * time.Minute, "30d": 720 * time.Hour, "1d12h": 36 * time.Hour,
-		"0.5d": 12 * time.Hour, "-1d": -24 * time.Hour, "0": 0, "100ms": 100 * time.Millisecond, "1.5d1s": 36*time.Hour + time.Second,
-	} {
-		if got, err := ParseDuration(s); err != nil || got != want {
-			t.Errorf("%q is %v, %v; want %v", s, got, err, want)
-		}
-	}
-	for _, s := range []string{"", "5", "d", "1 h", "1x", "1w", "200000d", "9999999999999999999d", "1dd", "1d-1h", "h", "."} {
-		if got, err := ParseDuration(s); err == nil {
-			t.Errorf("%q is %v", s, got)
-		}
-	}
-}
-
-func TestParseSize(t *testing.T) {
-	for s, want := range map[string]int64{"0B": 0, "512B": 512, "16KiB": 16 << 10, "64MiB": 64 << 20, "8589934591GiB": 8589934591 << 30} {
-		if got, err := parseSize(s); err != nil || got != want {
-			t.Errorf("%q is %v, %v; want %v", s, got, err, want)
-		}
-	}
-	for _, s := range []string{"", "1", "1KB", "1kib", "1.5MiB", "-1B", " 1B", "8589934592GiB", "99999999999999999999B"} {
-		if got, err := parseSize(s); err == nil {
-			t.Errorf("%q is %v", s, got)
-		}
-	}
-}
-
-func TestExpand(t *testing.T) {
-	env := environment("A=a", "EMPTY=", "LIKE=${A}$${A}")
-	for s, want := range map[string][2]string{ // text, literal
-		"":                     {"", ""},
-		"x$Ay$":                {"x$Ay$", "x$Ay$"},
-		"${A}${A:-b}c":         {"aac", "bc"},
-		"<${EMPTY}>":           {"<>", "<>"},
-		"${EMPTY:-b}${NO:-}":   {"b", "b"},
-		"${NO:-x$y:-z}":        {"x$y:-z", "x$y:-z"},
-		"$${A}$$${A}$$":        {"${A}$${A}$$", "${A}$${A}$$"},
-		"${LIKE}":              {"${A}$${A}", ""},
-		"é${A}\n${NO:-1\n2}\n": {"éa\n1\n2\n", "é\n1\n2\n"},
-	} {
-		e := expand(s, env, false)
-		if e.text != want[0] || e.literal != want[1] || len(e.wrong) > 0 || e.open {
-			t.Errorf("%q: %+v, want %q", s, e, want)
-		}
-	}
-	for s, at := range map[string]int{"${NO}": 0, "é${": 2, "${}": 0, "${1}": 0, "a${A-b}": 1, "${A:-${A}}": 0, "$${${ A}": 3, "${A:b}": 0} {
-		if e := expand(s, env, false); len(e.wrong) != 1 || e.wrong[0].at != at {
-			t.Errorf("%q: %+v, want a fault at %d", s, e.wrong, at)
-		}
-	}
-	if e := expand("${NO}${A}${NO:-x}", env, true); e.text != "${NO}ax" || !e.open || len(e.wrong) > 0 {
-		t.Errorf("%+v", e)
-	}
-}
 
 func TestCheckRedisURL(t *testing.T) {
 	for _, good := range []string{
@@ -120,18 +62,6 @@ func TestCheckRedisURL(t *testing.T) {
 		err := CheckRedisURL(bad)
 		if err == nil || !strings.Contains(err.Error(), want) || strings.Contains(err.Error(), "cret") {
 			t.Errorf("%s: %v, want %q", bad, err, want)
-		}
-	}
-}
-
-func TestNearest(t *testing.T) {
-	keys := []string{"command", "schedule", "timeout", "timezone", "env", "env_file", "jobs"}
-	for word, want := range map[string]string{
-		"comand": "command", "cmomand": "command", "Schedule": "schedule", "time_out": "timeout", "env-file": "env_file",
-		"job": "jobs", "en": "env", "x": "", "frequency": "", "tmezone": "timezone",
-	} {
-		if got := nearest(word, keys); got != want {
-			t.Errorf("%q is nearest to %q, want %q", word, got, want)
 		}
 	}
 }

@@ -17,10 +17,10 @@ func TestWhatTheMachineCannotGive(t *testing.T) {
 	low, high := 5, -5
 	zone := map[string]string{"zone": "a"}
 	cfg := &config.Config{Jobs: []config.Job{
-		{Name: "low", Enabled: true, Nice: &low},
-		{Name: "high", File: "jobs.toml", Line: 3, Enabled: true, Nice: &high},
-		{Name: "limited", File: "more.toml", Line: 7, Enabled: true, Limits: config.Limits{Memory: 1 << 30}, Where: zone},
-		{Name: "off", Limits: config.Limits{Pids: 1}},
+		{Name: "low", Enabled: true, Program: config.Program{Nice: &low}},
+		{Name: "high", File: "jobs.toml", Line: 3, Enabled: true, Program: config.Program{Nice: &high}},
+		{Name: "limited", File: "more.toml", Line: 7, Enabled: true, Program: config.Program{Limits: config.Limits{Memory: 1 << 30}}, Slots: config.Slots{Where: zone}},
+		{Name: "off", Program: config.Program{Limits: config.Limits{Pids: 1}}},
 	}}
 	check := func(s command.Spec) error {
 		switch {
@@ -81,7 +81,7 @@ func TestOutOfMemoryIsTold(t *testing.T) {
 		{64 << 20, command.Exit{Code: -1, Signal: "SIGKILL"}, "ended by SIGKILL"},
 		{64 << 20, command.Exit{Code: 3, OutOfMemory: true}, "<nil>"},
 	} {
-		r := &commandRunner{job: &config.Job{OKExitCodes: []int{0, 3}, Limits: config.Limits{Memory: tc.limit}}}
+		r := &commandRunner{job: &config.Job{Program: config.Program{OKExitCodes: []int{0, 3}, Limits: config.Limits{Memory: tc.limit}}}}
 		if got := fmt.Sprint(r.result(tc.exit).Err); got != tc.want {
 			t.Errorf("%+v: %q, want %q", tc.exit, got, tc.want)
 		}

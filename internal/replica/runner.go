@@ -12,6 +12,7 @@ import (
 	"github.com/cronclave/cronclave/internal/config"
 	"github.com/cronclave/cronclave/internal/exhaustion"
 	"github.com/cronclave/cronclave/internal/safefile"
+	"github.com/cronclave/cronclave/internal/units"
 	"github.com/cronclave/cronclave/scheduler"
 )
 
@@ -111,7 +112,7 @@ func (r *commandRunner) result(exit command.Exit) scheduler.Result {
 // outOfMemory says why a run ended as it did, and by which limit if the job has one.
 func (r *commandRunner) outOfMemory(err error) error {
 	if most := r.job.Limits.Memory; most > 0 {
-		return fmt.Errorf("out of memory (limits.memory is %s): %w", config.FormatSize(most), err)
+		return fmt.Errorf("out of memory (limits.memory is %s): %w", units.FormatSize(most), err)
 	}
 	return fmt.Errorf("out of memory: %w", err)
 }

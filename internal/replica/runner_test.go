@@ -11,7 +11,7 @@ import (
 
 // A run that the warden has ended was lost with its lease, whatever the command's own end was, and also if the command could not even be started.
 func TestResultOfALateRun(t *testing.T) {
-	r := &commandRunner{job: &config.Job{OKExitCodes: []int{0}}}
+	r := &commandRunner{job: &config.Job{Program: config.Program{OKExitCodes: []int{0}}}}
 	for _, exit := range []command.Exit{{Code: 0}, {Code: 3}, {Code: -1, Signal: "SIGKILL"}, {Code: -1, Err: command.ErrNotExecutable}} {
 		if own := r.result(exit); errors.Is(own.Err, scheduler.ErrLost) {
 			t.Errorf("%+v, in time: %v", exit, own.Err)

@@ -1,11 +1,12 @@
-package config
+package document
 
 import "fmt"
 
 // Bounds of a configuration. They hold before the library reads a text, since its memory grows with the depth, the number and the names of the
 // values.
 const (
-	maxFileBytes  = 4 << 20  // of one file: some 25,000 jobs
+	// MaxFileBytes is the length of one file: some 25,000 jobs.
+	MaxFileBytes  = 4 << 20
 	maxTotalBytes = 16 << 20 // of all files
 	maxFiles      = 10_000
 	maxDepth      = 32        // of brackets and braces
@@ -14,7 +15,8 @@ const (
 	maxString     = 256 << 10 // as it is written; the system takes 128 KiB of an argument or a variable
 	maxValues     = 250_000   // and headers
 	maxKeyBytes   = 64 << 20  // of the names of all keys, each with those of the tables around it
-	maxFaults     = 1000      // that are reported
+	maxFaults     = 1000      // that are reported, and as many warnings
+	maxTwins      = 100       // that are reported of one file
 )
 
 // partCost is what a part of a key costs besides its name.
@@ -27,17 +29,18 @@ const (
 	textTooLong  = "a string of more than 256 KiB"
 )
 
-// bounds are the rest of the bounds for all files together.
-type bounds struct {
+// Bounds are the rest of the bounds for all files together.
+type Bounds struct {
 	files, bytes, values, keyBytes int
 }
 
-func newBounds() bounds {
-	return bounds{files: maxFiles, bytes: maxTotalBytes, values: maxValues, keyBytes: maxKeyBytes}
+// NewBounds returns the bounds of a whole configuration.
+func NewBounds() *Bounds {
+	return &Bounds{files: maxFiles, bytes: maxTotalBytes, values: maxValues, keyBytes: maxKeyBytes}
 }
 
-// take takes a file of so many bytes.
-func (b *bounds) take(bytes int) error {
+// Take takes a file of so many bytes.
+func (b *Bounds) Take(bytes int) error {
 	b.files--
 	b.bytes -= bytes
 	switch {
@@ -49,28 +52,15 @@ func (b *bounds) take(bytes int) error {
 	return nil
 }
 
-// excess is the bound that was exceeded, and where.
-type excess struct {
-	at      int
-	message string
-}
-
-// spend takes values, and what their keys cost.
-func (s *scanner) spend(at, values, keyBytes int) {
-	s.bounds.values -= values
-	s.bounds.keyBytes -= keyBytes
+// spend takes values, and what their keys cost. It returns the bound that is exceeded; "" if none is.
+func (b *Bounds) spend(values, keyBytes int) string {
+	b.values -= values
+	b.keyBytes -= keyBytes
 	switch {
-	case s.bounds.values < 0:
-		s.exceed(at, fmt.Sprintf("more than %d values and headers in all files", maxValues))
-	case s.bounds.keyBytes < 0:
-		s.exceed(at, fmt.Sprintf("the names of keys and the tables around them are longer than %d MiB in all files", maxKeyBytes>>20))
+	case b.values < 0:
+		return fmt.Sprintf("more than %d values and headers in all files", maxValues)
+	case b.keyBytes < 0:
+		return fmt.Sprintf("the names of keys and the tables around them are longer than %d MiB in all files", maxKeyBytes>>20)
 	}
-}
-
-// exceed notes the first excess, and ends the scan.
-func (s *scanner) exceed(at int, message string) {
-	if s.excess == nil {
-		s.excess = &excess{at, message}
-	}
-	s.pos = len(s.src)
+	return ""
 }

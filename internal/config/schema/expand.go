@@ -1,8 +1,9 @@
-package config
+package schema
 
 import (
 	"fmt"
 	"regexp"
+	"slices"
 	"strings"
 )
 
@@ -11,12 +12,21 @@ var (
 	variableName = regexp.MustCompile(`^[A-Za-z_][A-Za-z0-9_]*$`)
 )
 
-// expansion is a string value with its variables replaced.
-type expansion struct {
-	text    string   // with the variables' values
-	literal string   // with the file's own defaults only, never with values from the environment
-	names   []string // of the variables
-	open    bool     // a variable that is not set was left as it is written
+// Variables are those of an environment, and how strings are given their values.
+type Variables struct {
+	Lookup func(name string) (value string, set bool)
+	// KeepUnset leaves a variable that is not set as it is written.
+	KeepUnset bool
+	// Taken is where the names of the variables are noted that a [Reader] takes.
+	Taken map[string]bool
+}
+
+// Expansion is a string value with its variables replaced.
+type Expansion struct {
+	Text    string   // with the variables' values
+	Literal string   // with the file's own defaults only, never with values from the environment
+	Names   []string // of the variables
+	Open    bool     // a variable that is not set was left as it is written
 	wrong   []wrongVariable
 }
 
@@ -34,9 +44,17 @@ func parseVariable(written string) (name, fallback string, hasFallback, ok bool)
 	return name, fallback, hasFallback, ok
 }
 
-// expand replaces ${NAME} and ${NAME:-default} in s, and $${ by a literal ${.
-func expand(s string, env func(string) (string, bool), keepUnset bool) expansion {
-	var e expansion
+// Find returns the places of all ${NAME} and ${NAME:-default} in s.
+func Find(s string) [][]int {
+	return slices.DeleteFunc(variable.FindAllStringIndex(s, -1), func(m []int) bool {
+		_, _, _, ok := parseVariable(s[m[0]:m[1]])
+		return !ok
+	})
+}
+
+// Expand replaces ${NAME} and ${NAME:-default} in s, and $${ by a literal ${.
+func (v Variables) Expand(s string) Expansion {
+	var e Expansion
 	var text, literal strings.Builder
 	both := func(s string) {
 		text.WriteString(s)
@@ -56,13 +74,13 @@ func expand(s string, env func(string) (string, bool), keepUnset bool) expansion
 			e.wrong = append(e.wrong, wrongVariable{m[0], `neither ${NAME} nor ${NAME:-default}; write $${ for a literal ${`})
 			continue
 		}
-		e.names = append(e.names, name)
-		value, set := env(name)
+		e.Names = append(e.Names, name)
+		value, set := v.Lookup(name)
 		switch {
 		case hasFallback && value == "":
 			value = fallback
-		case !set && keepUnset:
-			value, e.open = written, true
+		case !set && v.KeepUnset:
+			value, e.Open = written, true
 		case !set && !hasFallback:
 			e.wrong = append(e.wrong, wrongVariable{m[0], fmt.Sprintf("${%s} is not set in the environment; set it or give a default: ${%s:-default}", name, name)})
 		}
@@ -70,6 +88,6 @@ func expand(s string, env func(string) (string, bool), keepUnset bool) expansion
 		literal.WriteString(fallback)
 	}
 	both(s[end:])
-	e.text, e.literal = text.String(), literal.String()
+	e.Text, e.Literal = text.String(), literal.String()
 	return e
 }

@@ -1,8 +1,10 @@
-package config
+package document
 
 import (
 	"fmt"
 	"maps"
+	"os"
+	"path/filepath"
 	"slices"
 	"strings"
 	"testing"
@@ -41,18 +43,16 @@ func TestPlacesAgreeWithTheLibrary(t *testing.T) {
 // disagreement compares the places with what the library has read from text that it takes for good: all its keys have
 // places, there are no others, lists are as long, keys and strings are spelled there, and columns are beyond 0.
 func disagreement(text string) string {
-	s := newSource("f", text)
-	b := newBounds()
-	if len(s.parse(&b)) > 0 {
+	f := New("f", text)
+	if len(f.Parse(NewBounds())) > 0 {
 		return ""
 	}
 	var tree map[string]any
-	meta, err := toml.Decode(s.text, &tree)
+	meta, err := toml.Decode(f.text.string, &tree)
 	if err != nil {
 		return fmt.Sprintf("the library: %v", err)
 	}
-	b = newBounds()
-	places, twins, _ := scan(s.text, &b)
+	places, twins, _ := scan(f.text.string, NewBounds())
 	if len(twins) > 0 {
 		return fmt.Sprintf("%v are there twice", twins)
 	}
@@ -61,7 +61,7 @@ func disagreement(text string) string {
 			return fmt.Sprintf("key %v has no place", key)
 		}
 	}
-	return s.compare(places, tree, "")
+	return f.compare(places, tree, "")
 }
 
 // at returns the place of a key as the library lists it; for a table in parts that is the place of one part that has it.
@@ -88,17 +88,17 @@ func parts(p *place) []*place {
 	return all
 }
 
-func (s *source) compare(p *place, raw any, path string) string {
+func (f *File) compare(p *place, raw any, path string) string {
 	switch v := raw.(type) {
 	case map[string]any:
 		if !maps.Equal(present(v), present(p.keys)) {
 			return fmt.Sprintf("%s has the keys %v, and places for %v", path, present(v), present(p.keys))
 		}
 		for key, child := range v {
-			if fault := s.spelled(p.keys[key].key, key); fault != "" {
+			if fault := f.spelled(p.keys[key].key, key); fault != "" {
 				return fault
 			}
-			if fault := s.compare(p.keys[key], child, path+"."+key); fault != "" {
+			if fault := f.compare(p.keys[key], child, path+"."+key); fault != "" {
 				return fault
 			}
 		}
@@ -107,7 +107,7 @@ func (s *source) compare(p *place, raw any, path string) string {
 			if len(p.items) != len(v) {
 				return fmt.Sprintf("%s has %d parts, and places for %d", path, len(v), len(p.items))
 			}
-			if fault := s.compare(p.items[i], v[i], path); fault != "" {
+			if fault := f.compare(p.items[i], v[i], path); fault != "" {
 				return fault
 			}
 		}
@@ -116,23 +116,23 @@ func (s *source) compare(p *place, raw any, path string) string {
 			return fmt.Sprintf("%s has %d elements, and places for %d", path, len(v), len(p.items))
 		}
 		for i := range v {
-			if fault := s.compare(p.items[i], v[i], path); fault != "" {
+			if fault := f.compare(p.items[i], v[i], path); fault != "" {
 				return fault
 			}
 		}
 	case string:
-		return s.spelled(p.val, v)
+		return f.spelled(p.val, v)
 	}
 	return ""
 }
 
 // spelled checks that a key or string is written at its place.
-func (s *source) spelled(at int, want string) string {
-	line, column := s.position(at)
+func (f *File) spelled(at int, want string) string {
+	line, column := f.text.position(at)
 	if line < 1 || column < 1 {
 		return fmt.Sprintf("%q is at %d:%d", want, line, column)
 	}
-	got := &scanner{src: s.text, pos: at}
+	got := &scanner{src: f.text.string, pos: at}
 	if word := got.word(); word != want {
 		return fmt.Sprintf("%q should be at %d:%d, where %q is", want, line, column, word)
 	}
@@ -171,4 +171,36 @@ func TestOffsetsInStrings(t *testing.T) {
 			t.Errorf("the end of %s is found at %s", c.text, got)
 		}
 	}
+}
+
+// FuzzPlaces compares the places with what the library reads.
+// Promise: P8
+func FuzzPlaces(f *testing.F) {
+	for _, text := range tricky {
+		f.Add(text)
+	}
+	for _, c := range redefinitions {
+		f.Add(c.text)
+	}
+	examples, err := filepath.Glob("../testdata/faults/*.txt")
+	if err != nil {
+		f.Fatal(err)
+	}
+	for _, name := range append(examples, "../../../jobs.example.toml") {
+		text, err := os.ReadFile(name)
+		if err != nil {
+			f.Fatal(err)
+		}
+		for part := range strings.SplitSeq(string(text), "-- jobs.toml --\n") {
+			f.Add(part)
+		}
+	}
+	f.Add("a = " + strings.Repeat("[", maxDepth) + strings.Repeat("]", maxDepth))
+	f.Add("a = " + strings.Repeat("{a = ", maxDepth) + strings.Repeat("}", maxDepth))
+	f.Add(strings.Repeat("a.", maxParts) + "a = 1")
+	f.Fuzz(func(t *testing.T, text string) {
+		if fault := disagreement(text); fault != "" {
+			t.Errorf("%s in\n%s", fault, text)
+		}
+	})
 }

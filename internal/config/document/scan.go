@@ -1,19 +1,12 @@
-package config
+package document
 
 import "strings"
-
-// twin is a job, table or key that is defined a second time, or added to where that is complete.
-type twin struct {
-	kind, name string // kind is "job", "table" or "key"
-	first, key int    // where its key is for the first and the second time
-	from, upTo int    // where the second definition begins and ends
-}
 
 // scanner finds the places in TOML text.
 type scanner struct {
 	src     string
 	pos     int
-	bounds  *bounds
+	bounds  *Bounds
 	depth   int       // of brackets around this place
 	context int       // cost of the names of the tables around this place
 	path    []keyPart // of the key that was read last
@@ -26,7 +19,7 @@ type scanner struct {
 
 // scan returns the place of the whole text, and its second definitions, in the order of the text. None of these lies within another. The first excess
 // ends the scan.
-func scan(src string, b *bounds) (*place, []twin, *excess) {
+func scan(src string, b *Bounds) (*place, []twin, *excess) {
 	root := &place{form: headed}
 	s := &scanner{src: src, bounds: b, table: root}
 	for s.blank(); s.pos < len(src); s.blank() {
@@ -42,12 +35,6 @@ func scan(src string, b *bounds) (*place, []twin, *excess) {
 	}
 	s.endTwin()
 	return root, s.twins, s.excess
-}
-
-// keyPart is one part of a dotted key, and where it begins.
-type keyPart struct {
-	name string
-	at   int
 }
 
 // header reads [a.b] or [[a.b]] and opens that table.
@@ -213,4 +200,25 @@ func (s *scanner) blank() {
 			s.pos++
 		}
 	}
+}
+
+// excess is the bound that was exceeded, and where.
+type excess struct {
+	at      int
+	message string
+}
+
+// spend takes values, and what their keys cost.
+func (s *scanner) spend(at, values, keyBytes int) {
+	if message := s.bounds.spend(values, keyBytes); message != "" {
+		s.exceed(at, message)
+	}
+}
+
+// exceed notes the first excess, and ends the scan.
+func (s *scanner) exceed(at int, message string) {
+	if s.excess == nil {
+		s.excess = &excess{at, message}
+	}
+	s.pos = len(s.src)
 }

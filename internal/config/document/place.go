@@ -1,4 +1,4 @@
-package config
+package document
 
 // The TOML library reports no positions for the values that it decodes, and lets tables be defined twice in ways that TOML forbids. So a second,
 // small reader finds the places of all keys and values, and second definitions. It follows keys, brackets and strings, and leaves all other judgement
@@ -25,6 +25,19 @@ const (
 	several             // a table in [[several]] parts: such headers add parts, and other headers tables to the last one
 	plain               // a value, or a list in brackets: complete
 )
+
+// keyPart is one part of a dotted key, and where it begins.
+type keyPart struct {
+	name string
+	at   int
+}
+
+// twin is a job, table or key that is defined a second time, or added to where that is complete.
+type twin struct {
+	kind, name string // kind is "job", "table" or "key"
+	first, key int    // where its key is for the first and the second time
+	from, upTo int    // where the second definition begins and ends
+}
 
 // child returns the place of a key in a table, and makes it where there is none yet.
 func (p *place) child(name string, at int, f form) *place {

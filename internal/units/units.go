@@ -1,4 +1,5 @@
-package config
+// Package units reads and writes durations and sizes as users know them.
+package units
 
 import (
 	"errors"
@@ -11,16 +12,9 @@ import (
 )
 
 var (
-	namePattern = regexp.MustCompile(`^[A-Za-z0-9][A-Za-z0-9_-]{0,127}$`)
 	dayPattern  = regexp.MustCompile(`[0-9]*\.?[0-9]+d|[0-9]+\.d`)
 	sizePattern = regexp.MustCompile(`^([0-9]+)(B|KiB|MiB|GiB)$`)
 )
-
-// NameRule is what a name is made of.
-const NameRule = "a letter or a digit, then up to 127 letters, digits, '_' and '-'"
-
-// ValidName returns whether a job, a lock, or a namespace, may have this name: see [NameRule].
-func ValidName(name string) bool { return namePattern.MatchString(name) }
 
 // ParseDuration reads a Go duration that may also count in days of 24 hours: "90s", "1h30m", "30d", "1d12h".
 func ParseDuration(s string) (time.Duration, error) {
@@ -41,8 +35,8 @@ func ParseDuration(s string) (time.Duration, error) {
 	return d, nil
 }
 
-// shortly is a duration as a user would write it: "24h" and not "24h0m0s".
-func shortly(d time.Duration) string {
+// FormatDuration is a duration as a user would write it: "24h" and not "24h0m0s".
+func FormatDuration(d time.Duration) string {
 	const day = 24 * time.Hour
 	if d > day && d%day == 0 {
 		return fmt.Sprintf("%dd", d/day)
@@ -57,8 +51,8 @@ func shortly(d time.Duration) string {
 	return s
 }
 
-// parseSize reads a number of bytes: "512B", "16KiB", "64MiB", "1GiB".
-func parseSize(s string) (int64, error) {
+// ParseSize reads a number of bytes: "512B", "16KiB", "64MiB", "1GiB".
+func ParseSize(s string) (int64, error) {
 	m := sizePattern.FindStringSubmatch(s)
 	if m == nil {
 		return 0, errors.New(`is not a size; write one such as "16KiB" or "64MiB"`)
@@ -69,4 +63,13 @@ func parseSize(s string) (int64, error) {
 		return 0, fmt.Errorf("is larger than %dGiB", int64(math.MaxInt64)>>30)
 	}
 	return n << shift, nil
+}
+
+// FormatSize writes a number of bytes as a configuration has it, such as 512MiB.
+func FormatSize(n int64) string {
+	unit := 0
+	for ; unit < 3 && n%1024 == 0; unit++ {
+		n /= 1024
+	}
+	return fmt.Sprint(n, []string{"B", "KiB", "MiB", "GiB"}[unit])
 }

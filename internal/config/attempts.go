@@ -1,0 +1,102 @@
+package config
+
+import (
+	"strings"
+	"time"
+
+	"github.com/cronclave/cronclave/internal/config/document"
+	"github.com/cronclave/cronclave/internal/config/schema"
+)
+
+const (
+	// mostAttempts bounds the attempts of a tick beyond the first: those of retry and those of recover.
+	mostAttempts = 100
+	// noMax stands for a number of tries that is not set.
+	noMax = -1
+	// usualRecover is what `recover = true` means.
+	usualRecover = 3
+)
+
+// attemptKeys say when a job is run again.
+func attemptKeys() []schema.Key[draft] {
+	return []schema.Key[draft]{
+		schema.Table("retry", func(d *draft) *Retry { return &d.Retry }, retryKeys(), "Tries a run that failed or timed out again: see [retry](#retry)."),
+		{
+			Name: "recover", Kind: "boolean, or table", Read: readRecover, Default: func(d *draft) any { return d.Recover > 0 },
+			Doc: "Runs a tick again whose replica died, was drained or lost its lease: see [recover](#recover). Needs `per_tick` 1.",
+		},
+	}
+}
+
+// stopKeys limit the duration of a run, and set the ways to end it.
+func stopKeys() []schema.Key[draft] {
+	return []schema.Key[draft]{
+		schema.Limit("timeout", "none", func(d *draft) *time.Duration { return &d.Timeout }, "How long a try may take before it is stopped by SIGTERM."),
+		schema.Duration("kill_grace", 0, schema.AnyLength, func(d *draft) *time.Duration { return &d.KillGrace }, "The time from SIGTERM to SIGKILL."),
+		schema.Duration("lease", time.Second, MaxLease, func(d *draft) *time.Duration { return &d.Lease },
+			"The length of a run's lease, which is renewed after a third of it. When a replica dies, its slots are free after this time."),
+		schema.Field("on_lease_lost", schema.KindString, func(d *draft) *bool { return &d.OutlivesLease }, continues,
+			"What a run does whose lease is lost. With `continue` another may run beside it, and only the token protects.").
+			Allow("`\"stop\"`, `\"continue\"`").
+			DefaultOf(func(d *draft) any { return map[bool]string{false: "stop", true: "continue"}[d.OutlivesLease] }),
+	}
+}
+
+func continues(r *schema.Reader, v document.Value) (bool, bool) {
+	word, ok := r.Choice(v, "stop", "continue")
+	return word == "continue", ok
+}
+
+func retryKeys() schema.Section[Retry] {
+	return schema.Section[Retry]{Keys: []schema.Key[Retry]{
+		schema.Integer("max", 0, mostAttempts, func(t *Retry) *int { return &t.Max }, "How many more tries a failed run gets. Required, in the job or in `[defaults]`; 0 is none.").Optional(),
+		schema.Duration("delay", time.Millisecond, schema.AnyLength, func(t *Retry) *time.Duration { return &t.Delay },
+			"The pause before the second try. It doubles with each try; up to half of it is taken off by chance.").By("5s, or `max_delay` if that is less"),
+		schema.Duration("max_delay", time.Millisecond, schema.AnyLength, func(t *Retry) *time.Duration { return &t.MaxDelay },
+			"The longest pause. Not less than `delay`.").By("5m, or `delay` if that is more"),
+	}}
+}
+
+// finishRetry looks at the job's own retry and that of [defaults] together: each key of the one takes the place of the other's.
+func finishRetry(r *schema.Reader, d *draft) {
+	v, set := d.at["retry"]
+	switch {
+	case !set || d.wrong["retry"]:
+	case d.Retry.Max == noMax && strings.HasPrefix(v.Path, "jobs."):
+		r.Fault(v, "retry has no max; set how many more tries a failed run gets, such as retry = { max = 3 }")
+	case d.Retry.Max > 0 && d.Retry.MaxDelay > 0 && d.Retry.MaxDelay < d.Retry.Delay:
+		r.Fault(v, "retry.max_delay is less than retry.delay, from which the pauses grow")
+	}
+	if d.Retry.Max <= 0 {
+		d.Retry = Retry{}
+	}
+}
+
+func readRecover(r *schema.Reader, v document.Value, d *draft) {
+	switch again, isBool := v.Raw.(bool); {
+	case again:
+		d.Recover = usualRecover
+	case isBool:
+		d.Recover = 0
+	case v.IsTable():
+		d.Recover = usualRecover
+		recoverKeys().Read(r, v, &d.Recover)
+	default:
+		r.Mistyped(v, "true, false, or a table such as { max = 2 }")
+	}
+}
+
+func recoverKeys() schema.Section[int] {
+	return schema.Section[int]{Keys: []schema.Key[int]{
+		schema.Integer("max", 0, mostAttempts, func(n *int) *int { return n }, "How many attempts a tick may have beyond the first.").
+			DefaultOf(func(*int) any { return usualRecover }),
+	}}
+}
+
+// finishRecover refuses recovery for a job that can't be recovered.
+func finishRecover(r *schema.Reader, d *draft) {
+	if d.Recover > 0 && d.PerTick > 1 && !d.wrong["recover"] && !d.wrong["per_tick"] {
+		r.Fault(d.nearestPlace("recover", "per_tick"), "recover does not go with per_tick = %d: a run would not know whose share of the tick it has; set one of them only",
+			d.PerTick)
+	}
+}

@@ -1,0 +1,93 @@
+package document
+
+import (
+	"slices"
+	"strings"
+	"unicode/utf8"
+)
+
+// text is the content of a file, and what finds lines and columns in it.
+type text struct {
+	string
+	lines []int // where each line begins
+	chars []int // how many characters are before each stride of the text
+}
+
+// stride is how much of a line is gone over for a column: all of a long one would be too much for each of many places.
+const stride = 1 << 10
+
+func newText(s string) text {
+	t := text{string: strings.TrimPrefix(s, "\ufeff"), lines: []int{0}}
+	chars := 0
+	for i := range len(t.string) {
+		if i%stride == 0 {
+			t.chars = append(t.chars, chars)
+		}
+		if utf8.RuneStart(t.string[i]) {
+			chars++
+		}
+		if t.string[i] == '\n' {
+			t.lines = append(t.lines, i+1)
+		}
+	}
+	return t
+}
+
+// charsBefore is how many characters begin before a byte of the text.
+func (t text) charsBefore(at int) int {
+	if len(t.chars) == 0 {
+		return 0
+	}
+	from := min(at/stride, len(t.chars)-1)
+	n := t.chars[from]
+	for i := from * stride; i < at; i++ {
+		if utf8.RuneStart(t.string[i]) {
+			n++
+		}
+	}
+	return n
+}
+
+// position returns the line and the column (in characters) of a byte of the text, both from 1.
+func (t text) position(at int) (line, column int) {
+	at = min(max(at, 0), len(t.string))
+	line, found := slices.BinarySearch(t.lines, at)
+	if !found {
+		line-- // the line that begins before
+	}
+	return line + 1, t.charsBefore(at) - t.charsBefore(t.lines[line]) + 1
+}
+
+// undecodable returns where the text is not UTF-8, else -1. The library would let marks of other encodings pass at the
+// start, and drop them.
+func (t text) undecodable() int {
+	for at := 0; at < len(t.string); {
+		r, n := utf8.DecodeRuneInString(t.string[at:])
+		if r == utf8.RuneError && n == 1 || r == '\ufeff' && at == 0 {
+			return at
+		}
+		at += n
+	}
+	return -1
+}
+
+// without returns the text with second definitions replaced by blanks, so that everything else stays where it is. In an inline table the comma behind
+// a definition goes with it.
+func (t text) without(twins []twin) string {
+	if len(twins) == 0 {
+		return t.string
+	}
+	blank := []byte(t.string)
+	for _, twin := range twins {
+		upTo := twin.upTo
+		if rest := strings.TrimLeft(t.string[upTo:], " \t"); strings.HasPrefix(rest, ",") {
+			upTo = len(blank) - len(rest) + 1
+		}
+		for i := twin.from; i < upTo; i++ {
+			if blank[i] != '\n' {
+				blank[i] = ' '
+			}
+		}
+	}
+	return string(blank)
+}

@@ -1,0 +1,127 @@
+package config
+
+import (
+	"maps"
+	"strings"
+	"time"
+
+	"github.com/cronclave/cronclave/internal/config/document"
+	"github.com/cronclave/cronclave/internal/config/schema"
+)
+
+// draft is a job in the making: [defaults], and what a job's own table has changed so far.
+type draft struct {
+	Job
+	at    map[string]document.Value // where each key is set, in the job's table or in [defaults]
+	wrong map[string]bool           // keys that have a fault, so that nothing need be concluded from them
+	named map[string]bool           // variables that this table's own env names
+	filed map[string]document.Value // where each variable of env_from_file is
+
+	exprs  []expression
+	except []expression
+	before []expression // the jobs that it runs after
+	pool   schema.Expansion
+	argv   []string // command, if it is a list
+	script string   // command, if it is a string
+	shell  []string
+	hidden hidden
+}
+
+// hidden is what a digest sees in place of values that differ between machines or that are secret: the text that the
+// file has, without what the environment and the file's folder make of it.
+type hidden struct {
+	env   map[string]string // by the variable's name
+	files map[string]string // by the key
+}
+
+// expression is one of a schedule, with its place.
+type expression struct {
+	document.Value
+	schema.Expansion
+}
+
+// textsOf are the texts of expressions, with their variables replaced.
+func textsOf(exprs []expression) []string {
+	var texts []string
+	for _, e := range exprs {
+		texts = append(texts, e.Text)
+	}
+	return texts
+}
+
+// newDraft returns a job of which nothing is set.
+func newDraft(zone *time.Location) draft {
+	return draft{
+		Job: Job{
+			Enabled: true,
+			Ticks:   Ticks{Location: zone},
+			Program: Program{OKExitCodes: []int{0},
+				Environment: Environment{InheritEnv: true, Env: make(map[string]string), EnvFromFile: make(map[string]string)}},
+			Slots:  Slots{Parallel: 1, PerTick: 1, PerReplica: 1},
+			Times:  Times{Timeout: 24 * time.Hour, KillGrace: 10 * time.Second, Lease: 30 * time.Second, CatchUpWindow: 24 * time.Hour},
+			Output: Output{Keep: 16 << 10, Log: true},
+			Retry:  Retry{Max: noMax},
+		},
+		at:     make(map[string]document.Value),
+		wrong:  make(map[string]bool),
+		named:  make(map[string]bool),
+		filed:  make(map[string]document.Value),
+		shell:  []string{"/bin/sh", "-c"},
+		hidden: hidden{env: make(map[string]string), files: make(map[string]string)},
+	}
+}
+
+// derive returns a draft that starts from this one and shares nothing that a job changes.
+func (d *draft) derive() draft {
+	c := *d
+	c.Env, c.EnvFromFile = maps.Clone(d.Env), maps.Clone(d.EnvFromFile)
+	c.at, c.wrong, c.filed = maps.Clone(d.at), maps.Clone(d.wrong), maps.Clone(d.filed)
+	c.hidden.env, c.hidden.files = maps.Clone(d.hidden.env), maps.Clone(d.hidden.files)
+	c.EnvTaken, c.named = make(map[string]bool), make(map[string]bool)
+	return c
+}
+
+// noting returns a key that notes where it is, and whether it has a fault.
+func noting(key schema.Key[draft]) schema.Key[draft] {
+	set := key.Read
+	key.Read = func(r *schema.Reader, v document.Value, d *draft) {
+		before := r.Failures()
+		d.at[v.Name] = v
+		set(r, v, d)
+		d.wrong[v.Name] = r.Failures() > before
+	}
+	return key
+}
+
+// nearestPlace returns the place of the first of the keys that the job's own table sets, else that of the first.
+func (d *draft) nearestPlace(keys ...string) document.Value {
+	for _, key := range keys {
+		if v, set := d.at[key]; set && strings.HasPrefix(v.Path, "jobs.") {
+			return v
+		}
+	}
+	return d.at[keys[0]]
+}
+
+// path returns a key of a path, which keeps for the digest how the path is written.
+func path(name string, field func(*draft) *string, doc string) schema.Key[draft] {
+	key := schema.Path(name, field, doc)
+	read := key.Read
+	key.Read = func(r *schema.Reader, v document.Value, d *draft) {
+		read(r, v, d)
+		d.hidden.files[v.Name], _ = v.Raw.(string)
+	}
+	return key
+}
+
+// need reports that a key is missing, unless the key that takes its place is there (and not supported yet), or one that is spelled nearly so.
+func need(r *schema.Reader, v document.Value, d *draft, key, or string) {
+	_, set := d.at[key]
+	_, instead := d.at[or]
+	if _, unsupported := v.Get(or); unsupported {
+		instead = true
+	}
+	if !set && !instead && !r.Meant(v.Path+"."+key) {
+		r.Fault(v.AtKey(), "[%s] has no %s; set %s", v.Path, key, key)
+	}
+}

@@ -1,0 +1,130 @@
+package config
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"io/fs"
+	"maps"
+	"slices"
+	"time"
+
+	"github.com/cronclave/cronclave/internal/config/document"
+	"github.com/cronclave/cronclave/internal/config/schema"
+	"github.com/cronclave/cronclave/internal/safefile"
+)
+
+// fileChecks report files that the configuration names and that others could change, or that could not be read.
+type fileChecks struct {
+	*document.Report
+	trust  safefile.Trust
+	rights func(user, group string) (*safefile.Identity, error)
+	known  map[namedFile]finding
+	since  time.Time // when the first file was looked at; zero before
+}
+
+func newFileChecks(to *document.Report, o Options) *fileChecks {
+	return &fileChecks{Report: to, trust: o.Trust, rights: o.Rights, known: make(map[namedFile]finding)}
+}
+
+// namedFile is a file that the configuration names, and by whom it is opened.
+type namedFile struct {
+	path, user, group string
+	secret            bool
+}
+
+// finding is what a file is refused for, or its user is warned of.
+type finding struct{ fault, warning string }
+
+// ofReplica checks the files that the replica opens for itself, at the places of their keys. server is nil where [server] was not read.
+func (c *fileChecks) ofReplica(r *schema.Reader, redis *Redis, server *Server) {
+	files := map[string]namedFile{"redis.password_file": {path: redis.PasswordFile, secret: true}}
+	if tls := redis.TLS; tls != nil {
+		files["redis.tls.ca_file"], files["redis.tls.cert_file"] = namedFile{path: tls.CAFile}, namedFile{path: tls.CertFile}
+		files["redis.tls.key_file"] = namedFile{path: tls.KeyFile, secret: true}
+	}
+	if server != nil {
+		files["server.token_file"] = namedFile{path: server.TokenFile, secret: true}
+		files["server.tls.cert_file"], files["server.tls.key_file"] = namedFile{path: server.CertFile}, namedFile{path: server.KeyFile, secret: true}
+	}
+	for _, key := range slices.Sorted(maps.Keys(files)) {
+		if v, set := r.Set(key); set {
+			c.check(v, files[key])
+		}
+	}
+}
+
+// ofJob checks the files of a job, which are opened with its user's rights.
+func (c *fileChecks) ofJob(d *draft) {
+	if v, set := d.at["env_file"]; set && !d.wrong["env_file"] {
+		c.check(v, namedFile{d.EnvFile, d.User, d.Group, false})
+	}
+	for _, name := range slices.Sorted(maps.Keys(d.EnvFromFile)) {
+		c.check(d.filed[name], namedFile{d.EnvFromFile[name], d.User, d.Group, true})
+	}
+}
+
+// check reports what is found of a file. One that is missing may still come.
+func (c *fileChecks) check(v document.Value, f namedFile) {
+	if c.trust == safefile.Everybody || f.path == "" {
+		return
+	}
+	found, known := c.known[f]
+	if !known {
+		found = c.inspect(f)
+		c.known[f] = found
+	}
+	if found.fault != "" {
+		c.Fault(v, "%s", found.fault)
+	}
+	if found.warning != "" {
+		c.Warn(v, "%s", found.warning)
+	}
+}
+
+// mostChecking is how long all files together may take. A file that hangs, on a network or by the will of the job's user, is not to hold up a start or a
+// reload for ever: it is warned of, and checked again when it is read.
+const mostChecking = 5 * time.Second
+
+func (c *fileChecks) inspect(f namedFile) finding {
+	var as *safefile.Identity
+	reader := ""
+	if f.user != "" && c.rights != nil {
+		var err error
+		if as, err = c.rights(f.user, f.group); err != nil {
+			return finding{} // which is found out where the user is needed
+		}
+	}
+	if as != nil {
+		reader = " by the user " + f.user
+	}
+	if c.since.IsZero() {
+		c.since = time.Now()
+	}
+	const enough = 1 << 40 // a file that is too long is a fault where it is read
+	ctx, cancel := context.WithDeadline(context.Background(), c.since.Add(mostChecking))
+	defer cancel()
+	info, err := safefile.Inspect(ctx, f.path, safefile.Policy{MaxBytes: enough, As: as, Trust: c.trust})
+	var untrusted *safefile.UntrustedError
+	switch {
+	case errors.As(err, &untrusted):
+		return finding{fault: untrusted.Error()}
+	case errors.Is(err, fs.ErrNotExist):
+		return finding{}
+	case errors.Is(err, context.DeadlineExceeded):
+		return finding{warning: fmt.Sprintf("%s not checked: the files of the configuration took longer than %v to look at", f.path, mostChecking)}
+	case err != nil:
+		return finding{warning: fmt.Sprintf("%s cannot be read%s: %v", f.path, reader, bare(err))}
+	case f.secret && info.Exposed != "":
+		return finding{warning: fmt.Sprintf("%s can be read by %s; run: %s", f.path, info.Exposed, info.Remedy)}
+	}
+	return finding{}
+}
+
+// bare takes the operation and the file's name off an error, since a fault has the file in a field.
+func bare(err error) error {
+	if pathErr := (*fs.PathError)(nil); errors.As(err, &pathErr) {
+		return pathErr.Err
+	}
+	return err
+}

@@ -1,0 +1,84 @@
+package config
+
+import (
+	"slices"
+	"time"
+
+	"github.com/cronclave/cronclave/internal/config/document"
+	"github.com/cronclave/cronclave/internal/config/schema"
+)
+
+// jobKeys are the keys of a job's table.
+func jobKeys() schema.Section[draft] {
+	s := schema.Section[draft]{
+		Keys:  slices.Concat(aboutKeys(), tickKeys(), commandKeys(), environmentKeys(), machineKeys(), slotKeys(), attemptKeys(), stopKeys()),
+		Later: []string{"http", "notify", "warn_after", "stale_after"},
+	}
+	for i := range s.Keys {
+		s.Keys[i] = noting(s.Keys[i])
+	}
+	return s
+}
+
+// defaultKeys are those of [defaults]: any job key, each once in the configuration.
+func defaultKeys() schema.Section[draft] {
+	s := jobKeys()
+	s.Once = true
+	return s
+}
+
+// aboutKeys describe a job and set the handling of its output.
+func aboutKeys() []schema.Key[draft] {
+	return []schema.Key[draft]{
+		schema.Bool("enabled", func(d *draft) *bool { return &d.Enabled }, "Whether the job runs at all."),
+		schema.String("description", func(d *draft) *string { return &d.Description }, "What the job is for; the completion of job names shows it."),
+		schema.Strings("tags", func(d *draft) *[]string { return &d.Tags }, "Labels of the job, by which `pause` and `resume` choose jobs."),
+		schema.Table("output", func(d *draft) *Output { return &d.Output }, outputKeys(), "What becomes of what a run prints: see [output](#output)."),
+	}
+}
+
+func outputKeys() schema.Section[Output] {
+	return schema.Section[Output]{Keys: []schema.Key[Output]{
+		schema.Size("keep", 64<<20, func(to *Output) *int64 { return &to.Keep }, "How much of the end of it the history keeps. Bounded by `[history].max_bytes`."),
+		schema.Bool("log", func(to *Output) *bool { return &to.Log }, "Whether all of it goes to the replica's log, line by line."),
+	}}
+}
+
+// jobReader reads jobs, and has all that they may rest on.
+type jobReader struct {
+	*schema.Reader
+	keys       schema.Section[draft]
+	base       draft // by [defaults]
+	calendars  calendars
+	pools      map[string]Pool
+	mostOutput int64 // [history].max_bytes
+	files      *fileChecks
+	now        func() time.Time
+}
+
+// read reads one job's table on top of the defaults and checks it as a whole. It returns the jobs that this one runs after as well.
+func (r *jobReader) read(v document.Value) (Job, []link) {
+	d := r.base.derive()
+	d.Name, d.File, d.Line = v.Name, v.File(), v.Line()
+	r.keys.Read(r.Reader, v, &d)
+	finishCommand(r.Reader, v, &d)
+	finishUser(r.Reader, &d)
+	finishAfter(r.Reader, v, &d)
+	finishSchedule(r.Reader, v, &d, r.calendars, r.now)
+	checkSlots(r.Reader, &d)
+	finishPool(r.Reader, &d, r.pools)
+	finishRetry(r.Reader, &d)
+	finishCatchUp(r.Reader, v, &d)
+	finishRecover(r.Reader, &d)
+	r.files.ofJob(&d)
+	if keep, set := d.at["output"]; set && d.Output.Keep > r.mostOutput {
+		r.Warn(keep.AtKey(), "output.keep is more than [history].max_bytes, which bounds the output of all runs of the job")
+	}
+	d.Digest = d.digest()
+	d.EnvComposed = d.composed()
+	var links []link
+	for _, e := range d.before {
+		links = append(links, link{d.Name, e})
+	}
+	return d.Job, links
+}

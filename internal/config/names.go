@@ -1,0 +1,97 @@
+package config
+
+import (
+	"errors"
+	"fmt"
+	"maps"
+	"regexp"
+	"slices"
+	"strings"
+	"time"
+
+	"github.com/cronclave/cronclave/internal/config/document"
+	"github.com/cronclave/cronclave/internal/config/schema"
+	"github.com/cronclave/cronclave/scheduler/cronspec"
+)
+
+var namePattern = regexp.MustCompile(`^[A-Za-z0-9][A-Za-z0-9_-]{0,127}$`)
+
+// NameRule is what a name is made of.
+const NameRule = "a letter or a digit, then up to 127 letters, digits, '_' and '-'"
+
+// ValidName returns whether a job, a lock, or a namespace, may have this name: see [NameRule].
+func ValidName(name string) bool { return namePattern.MatchString(name) }
+
+// eachNamed reads a table of named tables of one kind: [jobs], [pools] and [calendars].
+func eachNamed(r *schema.Reader, v document.Value, kind string, each func(document.Value)) {
+	table, ok := v.Raw.(map[string]any)
+	if !ok {
+		r.Mistyped(v, fmt.Sprintf("a table with a table for each %s: [%ss.NAME]", kind, kind))
+		return
+	}
+	for _, name := range slices.Sorted(maps.Keys(table)) {
+		one, _ := v.Get(name)
+		switch {
+		case !one.IsTable():
+			r.Fault(one.AtKey(), "%q is not a %s; a %s is a table with a name: [%ss.NAME]", name, kind, kind, kind)
+		case r.First(one, kind):
+			if _, err := validName(name); err != nil {
+				r.Fault(one.AtKey(), "%s %q %v", kind, name, err)
+			}
+			each(one) // its other faults are told, too
+		}
+	}
+}
+
+// suggestion is the end of a message about a name that is not known: the known one that may be meant, or else a remedy. A value from the environment
+// is compared with none, or the message might reveal it.
+func suggestion(name schema.Expansion, known []string, remedy string) string {
+	if near := schema.Nearest(name.Text, known); near != "" && len(name.Names) == 0 {
+		return "; did you mean \"" + near + "\"?"
+	}
+	return "; " + remedy
+}
+
+func validName(s string) (string, error) {
+	if !ValidName(s) {
+		return s, errors.New("is not a name; write " + NameRule)
+	}
+	return s, nil
+}
+
+// zone reads the name of a time zone.
+func zone(r *schema.Reader, v document.Value) (*time.Location, bool) {
+	return schema.Parsed(r, v, "a string", parseZone)
+}
+
+// parseZone reads the name of a time zone. The machine's own is refused: it is not the same everywhere.
+func parseZone(name string) (*time.Location, error) {
+	if name == "Local" || name == "" {
+		return nil, errors.New(`is not a time zone that is the same on every machine; write a name such as "Europe/Berlin" or "UTC"`)
+	}
+	zone, err := cronspec.LoadLocation(name)
+	if err != nil {
+		if near := nearestZone(name); near != "" {
+			return nil, fmt.Errorf("is not a time zone; did you mean %q?", near)
+		}
+		return nil, errors.New(`is not a time zone; write a name such as "Europe/Berlin" or "UTC"`)
+	}
+	return zone, nil
+}
+
+// nearestZone returns the known zone that is at most two edits away from a name, and "" if there is none. Only places are suggested: an abbreviation
+// is easily taken for another, and Etc/GMT+5 is behind UTC.
+func nearestZone(name string) string {
+	const enough = 3
+	best, least := "", enough
+	for _, zone := range cronspec.ZoneNames() {
+		apart := len(zone) - len(name)
+		if !strings.Contains(zone, "/") || strings.HasPrefix(zone, "Etc/") || apart >= enough || apart <= -enough {
+			continue
+		}
+		if d := schema.Edits(strings.ToLower(name), strings.ToLower(zone)); d < least {
+			best, least = zone, d
+		}
+	}
+	return best
+}

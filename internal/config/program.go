@@ -1,0 +1,90 @@
+package config
+
+import (
+	"slices"
+	"strings"
+
+	"github.com/cronclave/cronclave/internal/config/document"
+	"github.com/cronclave/cronclave/internal/config/schema"
+)
+
+// commandKeys say what a job executes.
+func commandKeys() []schema.Key[draft] {
+	return []schema.Key[draft]{
+		{
+			Name: "command", Kind: "list of strings, or string", Read: readCommand,
+			Doc: "A list is a program and its arguments, and runs directly; a string runs with `shell`. Required.",
+		},
+		schema.Field("shell", schema.KindStrings, func(d *draft) *[]string { return &d.shell }, func(r *schema.Reader, v document.Value) ([]string, bool) {
+			return arguments(r, v, `a list of strings such as ["/bin/bash", "-eo", "pipefail", "-c"]`)
+		}, "The program and arguments before a `command` that is a string.").DefaultOf(func(d *draft) any { return d.shell }),
+		path("dir", func(d *draft) *string { return &d.Dir }, "The folder in which the command runs.").By("the replica's"),
+		schema.Field("ok_exit_codes", "list of integers", func(d *draft) *[]int { return &d.OKExitCodes }, exitCodes, "Exit codes of a run that ended `ok`.").
+			Allow("0 to 255").DefaultOf(func(d *draft) any { return d.OKExitCodes }),
+	}
+}
+
+// readCommand reads a list, or a string for the shell. Neither has its variables replaced.
+func readCommand(r *schema.Reader, v document.Value, d *draft) {
+	const want = `a list of strings such as ["/usr/bin/backup", "--all"], or a string for the shell`
+	if script, isString := v.Raw.(string); isString {
+		if argument(r, v, script) {
+			d.script, d.argv = script, nil
+		}
+		if strings.TrimSpace(script) == "" {
+			r.Fault(v, "%q is empty", v.Name)
+		}
+		return
+	}
+	if argv, ok := arguments(r, v, want); ok {
+		d.script, d.argv = "", argv
+	}
+}
+
+// arguments reads the list of a program and its arguments as they are. A ${NAME} there looks as if it were replaced.
+func arguments(r *schema.Reader, v document.Value, want string) ([]string, bool) {
+	argv, ok := schema.List(r, v, want, func(item document.Value) (string, bool) {
+		s, ok := item.Raw.(string)
+		if !ok {
+			r.Mistyped(item, want)
+			return "", false
+		}
+		for _, m := range schema.Find(s) {
+			if r.FullOfWarnings() {
+				break
+			}
+			r.Warn(item.AtByte(m[0]), "%s is not replaced in %s, it is passed on as it is; set env, or write the command as a string for the shell", s[m[0]:m[1]], v.Name)
+		}
+		return s, argument(r, item, s)
+	})
+	if ok && argv[0] == "" {
+		r.Fault(v.Items()[0], "%q names no program", v.Name)
+		return nil, false
+	}
+	return argv, ok
+}
+
+// argument refuses what the system can't pass on to a program.
+func argument(r *schema.Reader, v document.Value, s string) bool {
+	if i := strings.IndexByte(s, 0); i >= 0 {
+		r.Fault(v.AtByte(i), "%q must not hold a NUL character", v.Name)
+		return false
+	}
+	return true
+}
+
+func exitCodes(r *schema.Reader, v document.Value) ([]int, bool) {
+	return schema.List(r, v, "a list of whole numbers such as [0, 1]", func(item document.Value) (int, bool) { return r.Integer(item, 0, 255) })
+}
+
+// finishCommand joins shell and command.
+func finishCommand(r *schema.Reader, v document.Value, d *draft) {
+	need(r, v, d, "command", "http")
+	d.Command = d.argv
+	if d.script != "" {
+		d.Shell, d.Command = true, append(slices.Clone(d.shell), d.script)
+	}
+	if shell := d.at["shell"]; d.argv != nil && shell.Path == v.Path+".shell" {
+		r.Warn(shell.AtKey(), "shell has no effect here: command is a list, which runs directly")
+	}
+}

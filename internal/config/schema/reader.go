@@ -1,0 +1,222 @@
+// Package schema reads the values of a configuration by tables of known keys. It knows kinds of values, and none of the keys.
+//
+// A faulty value is reported and left out, and reading goes on.
+package schema
+
+import (
+	"fmt"
+	"slices"
+	"strconv"
+	"strings"
+	"time"
+
+	"github.com/cronclave/cronclave/internal/config/document"
+	"github.com/cronclave/cronclave/internal/units"
+)
+
+// Reader reads values, and reports their faults.
+type Reader struct {
+	*document.Report
+	variables Variables
+	home      func(key, table string) string
+	set       map[string]document.Value // settings and jobs by their paths: the place of each
+	meant     map[string]bool           // keys that were suggested in place of unknown ones
+}
+
+// NewReader returns a reader that has read nothing yet. home returns where a key is known that is unknown in a table; "" for nowhere.
+func NewReader(to *document.Report, variables Variables, home func(key, table string) string) *Reader {
+	return &Reader{Report: to, variables: variables, home: home, set: make(map[string]document.Value), meant: make(map[string]bool)}
+}
+
+// Noting returns the same reader, which notes in another place the variables that it takes.
+func (r *Reader) Noting(taken map[string]bool) *Reader {
+	c := *r
+	c.variables.Taken = taken
+	return &c
+}
+
+// First notes where a setting or a job is, and reports a fault if another file has it already.
+func (r *Reader) First(v document.Value, kind string) bool {
+	before, again := r.set[v.Path]
+	if again {
+		r.Fault(v.AtKey(), "%s", document.AlreadyDefined(kind, v.Name, before.KeyPlace()))
+		return false
+	}
+	r.set[v.Path] = v
+	return true
+}
+
+// Set returns the value of a setting that is allowed once, by its path.
+func (r *Reader) Set(path string) (v document.Value, set bool) {
+	v, set = r.set[path]
+	return v, set
+}
+
+// Missing returns whether a key has no value in a table, and was not meant by an unknown one either.
+func (r *Reader) Missing(table document.Value, key string) bool {
+	_, set := table.Get(key)
+	return !set && !r.Meant(table.Path+"."+key)
+}
+
+// Meant returns whether a key was suggested in place of an unknown one.
+func (r *Reader) Meant(path string) bool { return r.meant[path] }
+
+// Text returns a string value with its variables replaced; ok is false after a fault.
+func (r *Reader) Text(v document.Value, want string) (e Expansion, ok bool) {
+	s, ok := v.Raw.(string)
+	if !ok {
+		r.Mistyped(v, want)
+		return e, false
+	}
+	e = r.variables.Expand(s)
+	for _, name := range e.Names {
+		r.variables.Taken[name] = true
+	}
+	for _, w := range e.wrong {
+		if r.Skip() {
+			break
+		}
+		r.Fault(v.AtByte(w.at), "%s", w.message)
+	}
+	return e, len(e.wrong) == 0
+}
+
+// Parsed reads a string by a function whose error completes the sentence that the string begins. The message shows the file's text, not values from
+// the environment. A string that still holds an unset variable can't be judged.
+func Parsed[T any](r *Reader, v document.Value, want string, parse func(string) (T, error)) (t T, ok bool) {
+	e, ok := r.Text(v, want)
+	if !ok || e.Open {
+		return t, false
+	}
+	t, err := parse(e.Text)
+	if err != nil {
+		r.Fault(v, "%s %q %v", v.Name, v.Raw, err)
+		return t, false
+	}
+	return t, true
+}
+
+// Within reads a duration within bounds.
+func (r *Reader) Within(v document.Value, least, most time.Duration) (time.Duration, bool) {
+	return Parsed(r, v, `a duration in a string, such as "90s" or "30d"`, func(s string) (time.Duration, error) {
+		d, err := units.ParseDuration(s)
+		switch {
+		case err == nil && d < least:
+			err = fmt.Errorf("is too short; %v is the least", least)
+		case err == nil && d > most:
+			err = fmt.Errorf("is too long; %v is the most", most)
+		}
+		return d, err
+	})
+}
+
+// Limit reads a duration longer than zero, or a word that stands for 0.
+func (r *Reader) Limit(v document.Value, word string) (time.Duration, bool) {
+	if v.Raw == word {
+		return 0, true
+	}
+	return Parsed(r, v, `a duration in a string, such as "90s", or "`+word+`"`, func(s string) (time.Duration, error) {
+		d, err := units.ParseDuration(s)
+		switch {
+		case s == word:
+			return 0, nil
+		case err != nil:
+			return 0, fmt.Errorf(`%w; or write %q`, err, word)
+		case d <= 0:
+			return 0, fmt.Errorf(`must be longer than 0; or write %q`, word)
+		}
+		return d, nil
+	})
+}
+
+// Size reads a number of bytes of at most the given one; 0 is no limit.
+func (r *Reader) Size(v document.Value, most int64) (int64, bool) {
+	return Parsed(r, v, `a size in a string, such as "16KiB" or "64MiB"`, func(s string) (int64, error) {
+		n, err := units.ParseSize(s)
+		if err == nil && most > 0 && n > most {
+			err = fmt.Errorf("is too large; %dMiB is the most", most>>20)
+		}
+		return n, err
+	})
+}
+
+// Integer reads a whole number within bounds.
+func (r *Reader) Integer(v document.Value, least, most int64) (int, bool) {
+	n, ok := v.Raw.(int64)
+	switch {
+	case !ok:
+		r.Mistyped(v, "a whole number")
+	case n < least || n > most:
+		r.Fault(v, "%q must be from %d to %d", v.Name, least, most)
+		return 0, false
+	}
+	return int(n), ok
+}
+
+// Boolean reads true or false.
+func (r *Reader) Boolean(v document.Value) (b, ok bool) {
+	if b, ok = v.Raw.(bool); !ok {
+		r.Mistyped(v, "true or false")
+	}
+	return b, ok
+}
+
+// Choice reads one of the words that are supported.
+func (r *Reader) Choice(v document.Value, supported ...string) (string, bool) {
+	quoted := make([]string, len(supported))
+	for i, word := range supported {
+		quoted[i] = strconv.Quote(word)
+	}
+	last := len(quoted) - 1
+	words := strings.Join(quoted[:last], ", ") + " or " + quoted[last]
+	e, ok := r.Text(v, words)
+	if !ok || e.Open {
+		return "", false
+	}
+	if !slices.Contains(supported, e.Text) {
+		r.Fault(v, "%s %q is none of those known; write %s", v.Name, v.Raw, words)
+		return "", false
+	}
+	return e.Text, true
+}
+
+// List reads the elements of a non-empty list with the given function.
+func List[T any](r *Reader, v document.Value, want string, element func(document.Value) (T, bool)) (all []T, ok bool) {
+	if _, isList := v.Raw.([]any); !isList {
+		r.Mistyped(v, want)
+		return nil, false
+	}
+	ok = true
+	for _, item := range v.Items() {
+		one, fine := element(item)
+		ok = ok && fine
+		all = append(all, one)
+	}
+	if len(all) == 0 {
+		r.Fault(v, "%q is empty; write %s", v.Name, want)
+		return nil, false
+	}
+	return all, ok
+}
+
+// Words reads a non-empty list of non-empty strings.
+func (r *Reader) Words(v document.Value) ([]string, bool) {
+	const want = "a list of strings"
+	return List(r, v, want, func(item document.Value) (string, bool) { return r.Word(item, want) })
+}
+
+// Word reads a non-empty string.
+func (r *Reader) Word(v document.Value, want string) (string, bool) {
+	e, ok := r.Text(v, want)
+	if ok && e.Text == "" {
+		r.Fault(v, "%q must not be empty", v.Name)
+		return "", false
+	}
+	return e.Text, ok
+}
+
+// Path reads the path of a file or folder, relative to the folder of the file that names it.
+func (r *Reader) Path(v document.Value) (string, bool) {
+	path, ok := r.Word(v, "a path in a string")
+	return v.Relative(path), ok
+}

@@ -1,0 +1,95 @@
+package schema
+
+import (
+	"fmt"
+	"maps"
+	"slices"
+
+	"github.com/cronclave/cronclave/internal/config/document"
+)
+
+// Section is a kind of table: its keys, and the functions that read each of them into a T.
+type Section[T any] struct {
+	Keys []Key[T]
+	// Later are the keys that are specified and do not work yet.
+	Later []string
+	// Once is set where each key may be given once in the whole configuration.
+	Once bool
+}
+
+// find returns the key of a name, nil if the section has none.
+func (s Section[T]) find(name string) *Key[T] {
+	for i := range s.Keys {
+		if s.Keys[i].Name == name {
+			return &s.Keys[i]
+		}
+	}
+	return nil
+}
+
+// Names are all names that the section knows, those for later included.
+func (s Section[T]) Names() []string {
+	names := slices.Clone(s.Later)
+	for i := range s.Keys {
+		names = append(names, s.Keys[i].Name)
+	}
+	return names
+}
+
+// Read reads a table, its keys in the order of their names.
+func (s Section[T]) Read(r *Reader, v document.Value, into *T) {
+	table, ok := v.Raw.(map[string]any)
+	if !ok {
+		r.Mistyped(v, "a table")
+		return
+	}
+	for _, name := range slices.Sorted(maps.Keys(table)) {
+		key, _ := v.Get(name)
+		known := s.find(name)
+		switch {
+		case known != nil && (!s.Once || r.First(key, "key")):
+			known.Read(r, key, into)
+		case known != nil:
+		case slices.Contains(s.Later, name):
+			r.Fault(key.AtKey(), "%s is not supported yet; remove it", title(key, v))
+		default:
+			r.unknown(key, v, s.Names(), s.Later)
+		}
+	}
+}
+
+// unknown reports an unknown key, and the known one that may be meant.
+func (r *Reader) unknown(key, table document.Value, known, later []string) {
+	if r.Skip() {
+		return
+	}
+	message := fmt.Sprintf("unknown key %q in [%s]", key.Name, table.Path)
+	if table.Path == "" {
+		message = "unknown " + title(key, table)
+	}
+	near := Nearest(key.Name, known)
+	r.meant[table.Path+"."+near] = true
+	switch home := r.home(key.Name, table.Path); {
+	case home != "":
+		message += "; it belongs " + home
+	case near == "":
+	case slices.Contains(later, near):
+		message += fmt.Sprintf("; did you mean %q (which is not supported yet)?", near)
+	case table.Path == "" && key.IsTable():
+		message += fmt.Sprintf("; did you mean [%s]?", near)
+	default:
+		message += fmt.Sprintf("; did you mean %q?", near)
+	}
+	r.Fault(key.AtKey(), "%s", message)
+}
+
+// title names a key together with the table that it is in.
+func title(key, table document.Value) string {
+	switch {
+	case table.Path != "":
+		return fmt.Sprintf("%q in [%s]", key.Name, table.Path)
+	case key.IsTable():
+		return fmt.Sprintf("table [%s]", key.Name)
+	}
+	return fmt.Sprintf("key %q at the top level", key.Name)
+}

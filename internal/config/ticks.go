@@ -1,0 +1,137 @@
+package config
+
+import (
+	"errors"
+	"slices"
+	"time"
+
+	"github.com/cronclave/cronclave/internal/config/document"
+	"github.com/cronclave/cronclave/internal/config/schema"
+	"github.com/cronclave/cronclave/scheduler/cronspec"
+)
+
+// scheduleKeys say when a job runs. One that runs after others has none of them.
+var scheduleKeys = []string{"schedule", "timezone", "jitter", "except", "starts_at", "expires_at", "catch_up", "catch_up_window"}
+
+// tickKeys say when a job runs.
+func tickKeys() []schema.Key[draft] {
+	return []schema.Key[draft]{
+		schema.Field("schedule", "string, or list of strings", func(d *draft) *[]expression { return &d.exprs }, schedule,
+			"When the job runs: see [schedules](#schedules). Required, unless there is `after`."),
+		schema.Field("after", schema.KindStrings, func(d *draft) *[]expression { return &d.before }, jobNames,
+			"Runs the job once for each tick for which all these jobs ended `ok`. It takes no other key of this table but `start_deadline`.").Allow("names of jobs"),
+		schema.Field("timezone", schema.KindString, func(d *draft) **time.Location { return &d.Location }, zone,
+			"The time zone of the schedule.").Allow("an IANA name").By("that of the top level"),
+		schema.Field("except", "string, or list of strings", func(d *draft) *[]expression { return &d.except }, exceptions,
+			"Instants that are no ticks: see [exceptions](#exceptions).").Allow("names of calendars, and expressions"),
+		schema.Field("starts_at", "time", func(d *draft) *time.Time { return &d.StartsAt }, instant, "No tick before.").Allow("RFC 3339, with an offset"),
+		schema.Field("expires_at", "time", func(d *draft) *time.Time { return &d.ExpiresAt }, instant, "No tick from then on.").Allow("RFC 3339, with an offset"),
+		schema.Duration("jitter", 0, schema.AnyLength, func(d *draft) *time.Duration { return &d.Jitter },
+			"Delays each tick by up to so much, by a hash of job and tick that is the same on every replica; never past the next tick."),
+		schema.Limit("start_deadline", "auto", func(d *draft) *time.Duration { return &d.StartDeadline },
+			"How late a tick may start before it is missed. `auto`: until the job's next tick, at most 1h; with `overlap = \"queue\"`, 1h."),
+		schema.Word("catch_up", func(d *draft) *string { return &d.CatchUp },
+			"Which ticks run after their deadline because no replica, or no Redis, was there.", "none", "latest", "all"),
+		schema.Duration("catch_up_window", time.Second, schema.AnyLength, func(d *draft) *time.Duration { return &d.CatchUpWindow }, "How old a tick may be that is caught up."),
+	}
+}
+
+// schedule reads an expression or a list of them. They are parsed when the job's name and zone are known.
+func schedule(r *schema.Reader, v document.Value) ([]expression, bool) {
+	return expressions(r, v, `an expression in a string, such as "0 3 * * *", or a list of them`)
+}
+
+// expressions reads a string, or a non-empty list of them.
+func expressions(r *schema.Reader, v document.Value, want string) ([]expression, bool) {
+	one := func(item document.Value) (expression, bool) {
+		e, ok := r.Text(item, want)
+		return expression{item, e}, ok
+	}
+	if _, isString := v.Raw.(string); isString {
+		e, ok := one(v)
+		return []expression{e}, ok
+	}
+	return schema.List(r, v, want, one)
+}
+
+// finishSchedule parses the schedule and its exceptions for this job.
+func finishSchedule(r *schema.Reader, v document.Value, d *draft, known calendars, now func() time.Time) {
+	need(r, v, d, "schedule", "after")
+	d.Schedule = textsOf(d.exprs)
+	except := finishExcept(r, d, known)
+	var err error
+	open := func(e expression) bool { return e.Open }
+	if len(d.exprs) > 0 && !d.wrong["schedule"] && !slices.ContainsFunc(slices.Concat(d.exprs, d.except), open) {
+		d.Spec, err = cronspec.Parse(d.Schedule, cronspec.Options{Location: d.Location, Name: d.Name,
+			Except: d.Except, ExceptDates: d.ExceptDates, StartsAt: d.StartsAt, ExpiresAt: d.ExpiresAt})
+	}
+	wrongSchedule(r, d, err, except)
+	finishBounds(r, d, err, now)
+}
+
+// wrongSchedule reports the mistakes in the expressions of a schedule, and in those of its exceptions.
+func wrongSchedule(r *schema.Reader, d *draft, err error, except []expression) {
+	for _, one := range unjoin(err) {
+		var wrong *cronspec.ParseError
+		switch {
+		case errors.Is(one, cronspec.ErrNoTick): // see finishBounds
+		case errors.As(one, &wrong) && wrong.Except && wrong.Index < len(except):
+			wrongExpression(r, except[wrong.Index], wrong)
+		case errors.As(one, &wrong) && !wrong.Except && wrong.Index < len(d.exprs):
+			wrongExpression(r, d.exprs[wrong.Index], wrong)
+		default:
+			r.Fault(d.at["schedule"], "%s", document.OneLine(one.Error()))
+		}
+	}
+}
+
+// unjoin returns the errors that errors.Join has made one.
+func unjoin(err error) []error {
+	if err == nil {
+		return nil
+	}
+	if several := (interface{ Unwrap() []error })(nil); errors.As(err, &several) {
+		return several.Unwrap()
+	}
+	return []error{err}
+}
+
+// wrongExpression points into the expression. With a variable in it that can't be done, and the message might reveal a value from the environment.
+func wrongExpression(r *schema.Reader, e expression, wrong *cronspec.ParseError) {
+	if len(e.Names) > 0 {
+		r.Fault(e.Value, "%s %q is no schedule with the values that the environment gives", e.Name, e.Raw)
+		return
+	}
+	message := e.Name + ": " + wrong.Message
+	if wrong.Hint != "" {
+		message += "; " + wrong.Hint
+	}
+	r.Fault(e.AtByte(wrong.Offset), "%s", document.OneLine(message))
+}
+
+// finishBounds checks what starts_at and expires_at leave of the ticks, and warns of a job that has none any more.
+func finishBounds(r *schema.Reader, d *draft, err error, now func() time.Time) {
+	switch {
+	case !d.StartsAt.IsZero() && !d.ExpiresAt.IsZero() && !d.StartsAt.Before(d.ExpiresAt):
+		r.Fault(d.nearestPlace("expires_at", "starts_at"), "expires_at is not after starts_at, so the job has no ticks")
+	case errors.Is(err, cronspec.ErrNoTick):
+		set := slices.DeleteFunc([]string{"except", "expires_at", "starts_at"}, func(key string) bool { _, set := d.at[key]; return !set })
+		r.Fault(d.nearestPlace(set...), "except, starts_at and expires_at leave no instant of the schedule; the job would never run")
+	case d.Enabled && d.Spec != nil && !d.ExpiresAt.IsZero() && d.Spec.Next(now()).IsZero():
+		r.Warn(d.at["expires_at"], "expires_at has passed, so the job has no ticks any more; remove the job, or let it expire later")
+	}
+}
+
+// finishCatchUp leaves nothing of it where nothing is caught up.
+func finishCatchUp(r *schema.Reader, v document.Value, d *draft) {
+	window, windowed := d.at["catch_up_window"]
+	switch {
+	case d.CatchUp == "none" || d.CatchUp == "":
+		if windowed && window.Path == v.Path+".catch_up_window" && !d.wrong["catch_up"] {
+			r.Warn(window.AtKey(), `catch_up_window has no effect here: set catch_up = "latest" or "all"`)
+		}
+		d.CatchUp, d.CatchUpWindow = "", 0
+	case d.PerTick > 1 && !d.wrong["per_tick"]:
+		r.Fault(d.nearestPlace("catch_up", "per_tick"), "catch_up = %q does not go with per_tick = %d: a tick that has run on some replicas was not missed", d.CatchUp, d.PerTick)
+	}
+}
