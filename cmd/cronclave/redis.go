@@ -53,7 +53,7 @@ func greet(ctx context.Context, cfg *config.Config, conn *redisconn.Conn) (*jour
 	if err := checkUp(ctx, conn); err != nil {
 		return nil, err
 	}
-	j, err := replica.OpenJournal(conn, cfg, nil)
+	j, err := conn.OpenJournal(cfg, nil)
 	if err != nil {
 		return nil, err
 	}
@@ -83,7 +83,7 @@ func inspect(ctx context.Context, cfg *config.Config, conn *redisconn.Conn) erro
 // inspectQuorum needs a majority of the masters. A lock does without the Redis of the history, which is none of them: it is asked only whether a newer
 // version is at work, and may be away.
 func inspectQuorum(ctx context.Context, cfg *config.Config, conn *redisconn.Conn) error {
-	history, err := replica.OpenJournal(conn, cfg, nil)
+	history, err := conn.OpenJournal(cfg, nil)
 	if err != nil {
 		return err
 	}

@@ -6,9 +6,6 @@ import (
 	"maps"
 	"slices"
 	"strings"
-
-	"github.com/cronclave/cronclave/internal/journal"
-	"github.com/cronclave/cronclave/internal/redisconn"
 )
 
 // summarize prints what came of it all. It is an error if that is not what cronclave promises.
@@ -50,8 +47,7 @@ func (d *demo) gather(ctx context.Context, t *tally) error {
 			t.record(r)
 		}
 	}
-	journal, err := journal.New(journal.Config{Redis: d.redis.UniversalClient, Namespace: d.cfg.Namespace, Runs: d.cfg.History.Runs,
-		MaxAge: d.cfg.History.MaxAge, MaxBytes: d.cfg.History.MaxBytes, Timeout: 2 * redisconn.Timeout})
+	journal, err := d.redis.OpenJournal(d.cfg, nil)
 	if err != nil {
 		return err
 	}

@@ -16,24 +16,24 @@ import (
 // Canary detects the data loss of single masters of a Cluster, by a key of its own on each. Look reports a master on which the key is gone. With a
 // single server the entry of [Journal.Register] serves that purpose, and a Canary does nothing. A Canary belongs to one goroutine.
 type Canary struct {
-	journal *Journal
+	*namespace
 	replica string
 	alive   map[string]bool // the keys that were written; false: it is not known whether the last time found them
 }
 
 // Canary returns one for a replica, by its id.
-func (j *Journal) Canary(replica string) *Canary {
-	return &Canary{journal: j, replica: replica, alive: map[string]bool{}}
+func (n *namespace) Canary(replica string) *Canary {
+	return &Canary{namespace: n, replica: replica, alive: map[string]bool{}}
 }
 
 // Look writes to each master, for ttl by its clock, and is called again well before that has passed. intact returns whether all that was
 // written before was still there; when a master has not answered, which is an error, its next answer counts as a loss.
 func (c *Canary) Look(ctx context.Context, ttl time.Duration) (intact bool, err error) {
-	cluster, ok := c.journal.redis.(*redis.ClusterClient)
+	cluster, ok := c.redis.(*redis.ClusterClient)
 	if !ok {
 		return true, nil
 	}
-	ctx, cancel := c.journal.within(ctx)
+	ctx, cancel := c.within(ctx)
 	defer cancel()
 	chosen, err := c.choose(ctx, cluster)
 	if err != nil {
@@ -58,10 +58,7 @@ func (c *Canary) Look(ctx context.Context, ttl time.Duration) (intact bool, err 
 		}
 		failures.Add(failed)
 	}
-	if err := failures.Err(); err != nil {
-		return intact, fmt.Errorf("look at each master: %w", err)
-	}
-	return intact, nil
+	return intact, wrapIf("look at each master", failures.Err())
 }
 
 // lost takes in what became of one key, and returns whether it was forgotten since it was written.
@@ -82,7 +79,7 @@ func (c *Canary) choose(ctx context.Context, cluster *redis.ClusterClient) (keys
 	const enough = 1000
 	found := map[string]bool{}
 	for i := range enough {
-		key := c.journal.key(fmt.Sprintf("canary:%s:%d", c.replica, i))
+		key := c.key(fmt.Sprintf("canary:%s:%d", c.replica, i))
 		master, err := cluster.MasterForKey(ctx, key)
 		if err != nil {
 			return nil, err
@@ -97,7 +94,7 @@ func (c *Canary) choose(ctx context.Context, cluster *redis.ClusterClient) (keys
 
 // write has a result for each key: whether it was there, and whether it is now. Errors are in them.
 func (c *Canary) write(ctx context.Context, keys []string, ttl time.Duration) (before []*redis.IntCmd, set []*redis.StatusCmd) {
-	_, _ = c.journal.redis.Pipelined(ctx, func(p redis.Pipeliner) error {
+	_, _ = c.redis.Pipelined(ctx, func(p redis.Pipeliner) error {
 		for _, key := range keys {
 			before = append(before, p.Exists(ctx, key))
 			set = append(set, p.Set(ctx, key, "", ttl))

@@ -1,6 +1,7 @@
 package journal
 
 import (
+	"encoding/json"
 	"fmt"
 	"time"
 )
@@ -22,59 +23,19 @@ func sound(t time.Time) bool {
 	return t.IsZero() || year >= 1 && year <= 9999
 }
 
-// fault returns the fault of a record that was read; "" if there is none.
-func (r *Record) fault() string {
-	switch {
-	case !sound(r.Tick) || !sound(r.Started) || !sound(r.Finished):
-		return "a time beyond the calendar"
-	case r.Slot != nil && (*r.Slot < 0 || *r.Slot >= mostSlots):
-		return fmt.Sprintf("slot %d", *r.Slot)
-	case r.Attempt < 0 || r.Attempt > mostAttempts || r.Token < 0 || r.Token > mostToken:
-		return fmt.Sprintf("attempt %d, token %d", r.Attempt, r.Token)
-	case r.DurationMS != nil && (*r.DurationMS < 0 || *r.DurationMS > longestRun.Milliseconds()):
-		return fmt.Sprintf("a duration of %d ms", *r.DurationMS)
-	}
-	for _, s := range []string{r.Trigger, r.Replica, r.Outcome, r.Reason, r.Signal} {
-		if len(s) > MaxText {
-			return fmt.Sprintf("a text of %d bytes", len(s))
-		}
-	}
-	return ""
-}
-
-// scored returns whether a score can be that of a record.
-func scored(score float64) bool { return score >= 0 && score < 2*runningScore }
-
-func (r *Replica) fault() string {
-	switch {
-	case !sound(r.Started) || !sound(r.Seen):
-		return "a time beyond the calendar"
-	case r.Running < 0 || r.Running > mostRunning:
-		return fmt.Sprintf("%d runs", r.Running)
-	}
-	return ""
-}
-
-func (i *JobInfo) fault() string {
-	switch {
-	case !sound(i.Seen) || !sound(i.StartsAt) || !sound(i.ExpiresAt):
-		return "a time beyond the calendar"
-	case i.Parallel < 0 || i.Parallel > mostSlots || i.PerTick < 0 || i.PerTick > mostSlots:
-		return fmt.Sprintf("parallel %d, per_tick %d", i.Parallel, i.PerTick)
-	}
-	return ""
-}
-
-// fault is for a request, which may not wait for longer than any.
-func (r *Request) fault() string {
-	if life := r.Expires.Sub(r.Created); !sound(r.Tick) || !sound(r.Created) || !sound(r.Expires) || life <= 0 || life > MaxRequestLife {
-		return fmt.Sprintf("it waits from %v to %v", r.Created, r.Expires)
-	}
-	return ""
-}
-
-// fault is for an answer, of which nothing is a number.
-func (a *Answer) fault() string { return "" }
-
 // described is a value that is kept as JSON under a name.
 type described interface{ fault() string }
+
+// decodeEntry reads the JSON of v, whose name must then be want.
+func decodeEntry(text string, v described, name *string, want string) error {
+	if err := json.Unmarshal([]byte(text), v); err != nil {
+		return fmt.Errorf("%w: %w", ErrCorrupt, err)
+	}
+	if *name != want {
+		return fmt.Errorf("%w: the entry there is of %.40q", ErrCorrupt, *name)
+	}
+	if fault := v.fault(); fault != "" {
+		return fmt.Errorf("%w: %s", ErrCorrupt, fault)
+	}
+	return nil
+}

@@ -53,20 +53,19 @@ func FuzzOutput(f *testing.F) {
 		if maxBytes < 1 || maxBytes > 1<<24 || runs < 1 || runs > 1<<20 {
 			t.Skip()
 		}
-		j := &Journal{}
-		j.blockSize, j.blocks = outputBlocks(maxBytes, runs)
-		if room := int64(j.blockSize) * int64(j.blocks); j.blockSize < 1 || j.blocks < 1 || room > maxBytes {
-			t.Fatalf("%d blocks of %d bytes for %d", j.blocks, j.blockSize, maxBytes)
+		b := blocksOf(maxBytes, runs)
+		if room := int64(b.size) * int64(b.count); b.size < 1 || b.count < 1 || room > maxBytes {
+			t.Fatalf("%d blocks of %d bytes for %d", b.count, b.size, maxBytes)
 		}
-		members := j.split("p|id|", output)
-		if len(members) > j.blocks {
-			t.Fatalf("%d blocks, %d at most", len(members), j.blocks)
+		members := b.split("p|id|", output)
+		if len(members) > b.count {
+			t.Fatalf("%d blocks, %d at most", len(members), b.count)
 		}
 		got := join("p|id|", members)
 		if got == nil || len(*got) > len(output) || *got != output[len(output)-len(*got):] {
 			t.Fatalf("%q became %v", output, got)
 		}
-		if len(*got) < len(output) && len(*got) < j.blockSize*j.blocks {
+		if len(*got) < len(output) && len(*got) < b.size*b.count {
 			t.Fatalf("cut to %d bytes", len(*got))
 		}
 	})

@@ -14,33 +14,30 @@ import (
 // KeepDigests keeps the digests of the jobs of a configuration, by their names, for ttl by the server's clock. config is the digest of the whole,
 // under which all replicas with that configuration keep the same value: so it is written once, and then only kept. Call it again well before ttl has
 // passed.
-func (j *Journal) KeepDigests(ctx context.Context, config string, jobs map[string]string, ttl time.Duration) error {
-	ctx, cancel := j.within(ctx)
+func (g registry) KeepDigests(ctx context.Context, config string, jobs map[string]string, ttl time.Duration) error {
+	ctx, cancel := g.within(ctx)
 	defer cancel()
-	key := j.key("digests:" + config)
-	kept := j.redis.PExpire(ctx, key, ttl)
-	err := allErrors(ctx, []redis.Cmder{kept}, kept.Err())
+	key := g.key("digests:" + config)
+	kept := g.redis.PExpire(ctx, key, ttl)
+	err := errorOf(ctx, kept)
 	if err == nil && !kept.Val() {
 		var text []byte
 		if text, err = json.Marshal(jobs); err == nil {
-			cmd := j.redis.Set(ctx, key, text, ttl)
-			err = allErrors(ctx, []redis.Cmder{cmd}, cmd.Err())
+			cmd := g.redis.Set(ctx, key, text, ttl)
+			err = errorOf(ctx, cmd)
 		}
 	}
-	if err != nil {
-		return fmt.Errorf("keep the digests of jobs: %w", err)
-	}
-	return nil
+	return wrapIf("keep the digests of jobs", err)
 }
 
 // Digests returns what KeepDigests has kept, by the digests of the wholes. Those that are not there are left out, and so are those that no
 // replica wrote, with an error that wraps ErrCorrupt.
-func (j *Journal) Digests(ctx context.Context, configs []string) (map[string]map[string]string, error) {
-	ctx, cancel := j.within(ctx)
+func (g registry) Digests(ctx context.Context, configs []string) (map[string]map[string]string, error) {
+	ctx, cancel := g.within(ctx)
 	defer cancel()
-	cmds, err := j.redis.Pipelined(ctx, func(p redis.Pipeliner) error {
+	cmds, err := g.redis.Pipelined(ctx, func(p redis.Pipeliner) error {
 		for _, config := range configs {
-			p.Get(ctx, j.key("digests:"+config))
+			p.Get(ctx, g.key("digests:"+config))
 		}
 		return nil
 	})

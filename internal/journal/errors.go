@@ -12,6 +12,17 @@ import (
 	"github.com/cronclave/cronclave/internal/multierr"
 )
 
+// Errors that callers may distinguish with errors.Is.
+var (
+	// ErrNewerFormat says that a newer version wrote the namespace's data, in a
+	// layout that this one does not know.
+	ErrNewerFormat = errors.New("the data in Redis has a newer format")
+	// ErrCorrupt says that something in Redis is not what a replica writes.
+	ErrCorrupt = errors.New("foreign or damaged data")
+	// ErrInvalid says that a caller's record, replica or job can't be written.
+	ErrInvalid = errors.New("invalid")
+)
+
 // sortErrors looks through a pipeline that gave err. Damaged lists keys with values that no replica wrote, each wrapping ErrCorrupt: the other
 // commands' replies are good. Failed is anything else. A missing value is no failure.
 func sortErrors(ctx context.Context, cmds []redis.Cmder, err error) (damaged, failed error) {
@@ -47,6 +58,19 @@ func sortErrors(ctx context.Context, cmds []redis.Cmder, err error) (damaged, fa
 func allErrors(ctx context.Context, cmds []redis.Cmder, err error) error {
 	damaged, failed := sortErrors(ctx, cmds, err)
 	return multierr.Join(failed, damaged)
+}
+
+// errorOf is the error of a command that was sent alone.
+func errorOf(ctx context.Context, c redis.Cmder) error {
+	return allErrors(ctx, []redis.Cmder{c}, c.Err())
+}
+
+// wrapIf puts the name of an operation before its error, if there is one.
+func wrapIf(what string, err error) error {
+	if err == nil {
+		return nil
+	}
+	return fmt.Errorf("%s: %w", what, err)
 }
 
 // wholeFailure is err if it comes from the network, or every command was refused

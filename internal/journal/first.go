@@ -17,20 +17,20 @@ type claim struct {
 
 // claim queues a record and the question whether it is the first that ends its run. The write carries the question, because an answered write is not
 // repeated, and after an outage there are many.
-func (j *Journal) claim(ctx context.Context, p redis.Pipeliner, w *jobWrite, r word) {
-	records, name := j.jobKey(w.job, "records"), field(r.weight(), r.RunID)
+func (h *history) claim(ctx context.Context, p redis.Pipeliner, w *jobWrite, r word) {
+	records, name := h.jobKey(w.job, "records"), field(r.weight(), r.RunID)
 	other := map[byte]byte{weightEnd: weightAbandoned, weightAbandoned: weightEnd}[r.weight()]
 	if r.weight() == weightRunning && r.Attempt > 1 { // its replica alone says so, one attempt after the other
 		p.HSet(ctx, records, name, r.text)
 		return
 	}
-	if j.first == nil || other == 0 {
+	if h.first == nil || other == 0 {
 		p.HSetNX(ctx, records, name, r.text)
 		return
 	}
 	c := claim{word: r, key: w.job + "|" + r.RunID, ended: p.HExists(ctx, records, field(other, r.RunID))}
 	c.set = p.HSetNX(ctx, records, name, r.text)
-	if j.doubted(c.key) {
+	if h.doubted(c.key) {
 		c.stands = p.HGet(ctx, records, name)
 	}
 	w.claims = append(w.claims, c)
@@ -41,16 +41,16 @@ const mostUnsure = 20_000
 
 // reportFirst passes on the records that were the first to end their runs. A write without an answer is repeated, and was the first if its record is in
 // Redis then.
-func (j *Journal) reportFirst(jobs []*jobWrite) {
+func (h *history) reportFirst(jobs []*jobWrite) {
 	for _, w := range jobs {
 		for _, c := range w.claims {
 			if c.failed() {
-				j.doubt(c.key)
+				h.doubt(c.key)
 				continue
 			}
-			j.sure(c.key)
+			h.sure(c.key)
 			if c.isFirst() {
-				j.first(c.Record)
+				h.first(c.Record)
 			}
 		}
 	}
@@ -64,22 +64,22 @@ func (c *claim) isFirst() bool {
 	return !c.ended.Val() && (c.set.Val() || c.stands != nil && c.stands.Val() == string(c.text))
 }
 
-func (j *Journal) doubt(key string) {
-	j.mu.Lock()
-	defer j.mu.Unlock()
-	if len(j.unsure) < mostUnsure {
-		j.unsure[key] = true
+func (h *history) doubt(key string) {
+	h.mu.Lock()
+	defer h.mu.Unlock()
+	if len(h.unsure) < mostUnsure {
+		h.unsure[key] = true
 	}
 }
 
-func (j *Journal) doubted(key string) bool {
-	j.mu.Lock()
-	defer j.mu.Unlock()
-	return j.unsure[key]
+func (h *history) doubted(key string) bool {
+	h.mu.Lock()
+	defer h.mu.Unlock()
+	return h.unsure[key]
 }
 
-func (j *Journal) sure(key string) {
-	j.mu.Lock()
-	defer j.mu.Unlock()
-	delete(j.unsure, key)
+func (h *history) sure(key string) {
+	h.mu.Lock()
+	defer h.mu.Unlock()
+	delete(h.unsure, key)
 }

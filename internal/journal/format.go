@@ -15,22 +15,22 @@ const Format = 1
 
 // ClaimFormat notes the format of the namespace's data if there is none yet, and checks it as CheckFormat does. Call it before the first write to the
 // namespace.
-func (j *Journal) ClaimFormat(ctx context.Context) error {
-	return j.format(ctx, true)
+func (n *namespace) ClaimFormat(ctx context.Context) error {
+	return n.format(ctx, true)
 }
 
 // CheckFormat returns an error that wraps ErrNewerFormat if the namespace's data was written in a format newer than this version knows, and one that
 // wraps ErrCorrupt if the note of it is no format. A missing note is no error.
-func (j *Journal) CheckFormat(ctx context.Context) error {
-	return j.format(ctx, false)
+func (n *namespace) CheckFormat(ctx context.Context) error {
+	return n.format(ctx, false)
 }
 
-func (j *Journal) format(ctx context.Context, claim bool) error {
-	ctx, cancel := j.within(ctx)
+func (n *namespace) format(ctx context.Context, claim bool) error {
+	ctx, cancel := n.within(ctx)
 	defer cancel()
-	key := j.key("format")
+	key := n.key("format")
 	var get *redis.StringCmd
-	cmds, err := j.redis.Pipelined(ctx, func(p redis.Pipeliner) error {
+	cmds, err := n.redis.Pipelined(ctx, func(p redis.Pipeliner) error {
 		if claim {
 			p.SetNX(ctx, key, Format, 0)
 		}
@@ -43,11 +43,11 @@ func (j *Journal) format(ctx context.Context, claim bool) error {
 	if errors.Is(get.Err(), redis.Nil) {
 		return nil
 	}
-	switch n, err := strconv.Atoi(get.Val()); {
-	case err != nil || n < 1:
+	switch found, err := strconv.Atoi(get.Val()); {
+	case err != nil || found < 1:
 		return fmt.Errorf("check the data's format: %w: %s is %.40q", ErrCorrupt, key, get.Val())
-	case n > Format:
-		return fmt.Errorf("%w: %s is %d, this version knows %d: update cronclave", ErrNewerFormat, key, n, Format)
+	case found > Format:
+		return fmt.Errorf("%w: %s is %d, this version knows %d: update cronclave", ErrNewerFormat, key, found, Format)
 	}
 	return nil
 }

@@ -13,12 +13,12 @@ import (
 // ForgetJobs removes the descriptions of jobs that no replica has described since before, and entries that no replica wrote, and returns their names.
 // It is for the leader's housekeeping. If a replica describes a job at the same time nothing is removed, for this time. The records of the jobs' runs
 // stay until they are too old, and their names are kept: see GoneJobs.
-func (j *Journal) ForgetJobs(ctx context.Context, before time.Time) ([]string, error) {
-	ctx, cancel := j.within(ctx)
+func (d descriptions) ForgetJobs(ctx context.Context, before time.Time) ([]string, error) {
+	ctx, cancel := d.within(ctx)
 	defer cancel()
 	var gone []string
-	err := j.redis.Watch(ctx, func(tx *redis.Tx) error {
-		all, err := tx.HGetAll(ctx, j.key("jobs")).Result()
+	err := d.redis.Watch(ctx, func(tx *redis.Tx) error {
+		all, err := tx.HGetAll(ctx, d.key("jobs")).Result()
 		if err != nil {
 			return err
 		}
@@ -27,15 +27,15 @@ func (j *Journal) ForgetJobs(ctx context.Context, before time.Time) ([]string, e
 			return nil
 		}
 		if len(lastSeen) > 0 { // first, so that no name is lost; of a job that is described again at the same time GoneJobs finds that
-			if err := j.redis.ZAdd(ctx, j.key("gone"), lastSeen...).Err(); err != nil {
+			if err := d.redis.ZAdd(ctx, d.key("gone"), lastSeen...).Err(); err != nil {
 				return err
 			}
 		}
 		_, err = tx.TxPipelined(ctx, func(p redis.Pipeliner) error {
-			return p.HDel(ctx, j.key("jobs"), gone...).Err()
+			return p.HDel(ctx, d.key("jobs"), gone...).Err()
 		})
 		return err
-	}, j.key("jobs"))
+	}, d.key("jobs"))
 	switch {
 	case errors.Is(err, redis.TxFailedErr):
 		return nil, nil
@@ -66,19 +66,19 @@ func notSeenSince(all map[string]string, t time.Time) (names []string, lastSeen 
 // GoneJobs returns the jobs that ForgetJobs has forgotten, with when they were
 // last described, until DropGone: there may still be something of them in Redis.
 // Those that a replica has described since are not gone any more.
-func (j *Journal) GoneJobs(ctx context.Context) (map[string]time.Time, error) {
-	ctx, cancel := j.within(ctx)
+func (d descriptions) GoneJobs(ctx context.Context) (map[string]time.Time, error) {
+	ctx, cancel := d.within(ctx)
 	defer cancel()
-	all := j.redis.ZRangeWithScores(ctx, j.key("gone"), 0, mostListed-1)
-	if err := allErrors(ctx, []redis.Cmder{all}, all.Err()); err != nil {
+	all := d.redis.ZRangeWithScores(ctx, d.key("gone"), 0, mostListed-1)
+	if err := errorOf(ctx, all); err != nil {
 		return nil, fmt.Errorf("list the jobs that are gone: %w", err)
 	}
 	gone, back := map[string]time.Time{}, []string{}
 	for part := range slices.Chunk(all.Val(), maxBatch) {
-		cmds, err := j.redis.Pipelined(ctx, func(p redis.Pipeliner) error {
+		cmds, err := d.redis.Pipelined(ctx, func(p redis.Pipeliner) error {
 			for _, z := range part {
 				name, _ := z.Member.(string)
-				p.HExists(ctx, j.key("jobs"), name)
+				p.HExists(ctx, d.key("jobs"), name)
 			}
 			return nil
 		})
@@ -94,17 +94,17 @@ func (j *Journal) GoneJobs(ctx context.Context) (map[string]time.Time, error) {
 			gone[name] = time.UnixMilli(int64(z.Score))
 		}
 	}
-	return gone, j.dropGone(ctx, back)
+	return gone, d.dropGone(ctx, back)
 }
 
 // DropGone forgets the names of jobs of which nothing is left that could matter.
-func (j *Journal) DropGone(ctx context.Context, jobs ...string) error {
-	ctx, cancel := j.within(ctx)
+func (d descriptions) DropGone(ctx context.Context, jobs ...string) error {
+	ctx, cancel := d.within(ctx)
 	defer cancel()
-	return j.dropGone(ctx, jobs)
+	return d.dropGone(ctx, jobs)
 }
 
-func (j *Journal) dropGone(ctx context.Context, jobs []string) error {
+func (d descriptions) dropGone(ctx context.Context, jobs []string) error {
 	if len(jobs) == 0 {
 		return nil
 	}
@@ -112,9 +112,6 @@ func (j *Journal) dropGone(ctx context.Context, jobs []string) error {
 	for i, name := range jobs {
 		members[i] = name
 	}
-	cmd := j.redis.ZRem(ctx, j.key("gone"), members...)
-	if err := allErrors(ctx, []redis.Cmder{cmd}, cmd.Err()); err != nil {
-		return fmt.Errorf("drop jobs that are gone: %w", err)
-	}
-	return nil
+	cmd := d.redis.ZRem(ctx, d.key("gone"), members...)
+	return wrapIf("drop jobs that are gone", errorOf(ctx, cmd))
 }

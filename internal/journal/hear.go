@@ -19,12 +19,12 @@ const (
 
 // Subscribe calls f with the requests that wait, from one goroutine, whenever one is published and from time to time, until ctx ends. The same
 // request is heard again until it was answered or has expired.
-func (j *Journal) Subscribe(ctx context.Context, f func([]Request)) {
+func (l requestList) Subscribe(ctx context.Context, f func([]Request)) {
 	arrived := make(chan struct{}, 1)
 	over := make(chan struct{})
 	go func() {
 		defer close(over)
-		j.subscribe(ctx, arrived)
+		l.subscribe(ctx, arrived)
 	}()
 	timer := time.NewTimer(0)
 	defer timer.Stop()
@@ -34,7 +34,7 @@ func (j *Journal) Subscribe(ctx context.Context, f func([]Request)) {
 		case <-arrived:
 		case <-timer.C:
 		}
-		if requests, err := j.Requests(ctx); err == nil && len(requests) > 0 && ctx.Err() == nil {
+		if requests, err := l.Requests(ctx); err == nil && len(requests) > 0 && ctx.Err() == nil {
 			f(requests)
 		}
 		timer.Reset(lookForRequests)
@@ -43,9 +43,9 @@ func (j *Journal) Subscribe(ctx context.Context, f func([]Request)) {
 }
 
 // subscribe passes on messages until ctx ends.
-func (j *Journal) subscribe(ctx context.Context, told chan<- struct{}) {
+func (l requestList) subscribe(ctx context.Context, told chan<- struct{}) {
 	for ctx.Err() == nil {
-		j.listen(ctx, told)
+		l.listen(ctx, told)
 		pause := time.NewTimer(redial)
 		select {
 		case <-ctx.Done():
@@ -66,12 +66,12 @@ func receive(ctx context.Context, sub *redis.PubSub) (m any, err error) {
 }
 
 // listen subscribes once, and returns when that has ended.
-func (j *Journal) listen(ctx context.Context, told chan<- struct{}) {
-	sub := j.redis.Subscribe(ctx)
+func (l requestList) listen(ctx context.Context, told chan<- struct{}) {
+	sub := l.redis.Subscribe(ctx)
 	defer sub.Close()
 	defer context.AfterFunc(ctx, func() { _ = sub.Close() })() // no context ends a read
-	first, cancel := j.within(ctx)
-	err := sub.Subscribe(first, j.key("asked"))
+	first, cancel := l.within(ctx)
+	err := sub.Subscribe(first, l.key("asked"))
 	cancel()
 	ended, end := context.WithCancel(ctx)
 	end() // so that go-redis does not connect again by itself

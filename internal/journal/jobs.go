@@ -8,10 +8,11 @@ import (
 	"slices"
 	"time"
 
-	"github.com/redis/go-redis/v9"
-
 	"github.com/cronclave/cronclave/internal/multierr"
 )
+
+// descriptions are those of jobs.
+type descriptions struct{ *namespace }
 
 // JobInfo describes a job to readers without its configuration.
 type JobInfo struct {
@@ -42,10 +43,20 @@ type JobInfo struct {
 	Seen time.Time `json:"seen"`
 }
 
+func (i *JobInfo) fault() string {
+	switch {
+	case !sound(i.Seen) || !sound(i.StartsAt) || !sound(i.ExpiresAt):
+		return "a time beyond the calendar"
+	case i.Parallel < 0 || i.Parallel > mostSlots || i.PerTick < 0 || i.PerTick > mostSlots:
+		return fmt.Sprintf("parallel %d, per_tick %d", i.Parallel, i.PerTick)
+	}
+	return ""
+}
+
 // DescribeJobs writes the descriptions of a replica's jobs. Where replicas disagree the last write stands. A replica calls it when it starts or
 // reloads, and now and then with a new Seen, so that ForgetJobs finds the jobs that no replica has any more.
-func (j *Journal) DescribeJobs(ctx context.Context, jobs []JobInfo) error {
-	ctx, cancel := j.within(ctx)
+func (d descriptions) DescribeJobs(ctx context.Context, jobs []JobInfo) error {
+	ctx, cancel := d.within(ctx)
 	defer cancel()
 	for part := range slices.Chunk(jobs, maxBatch) {
 		var pairs []any
@@ -60,8 +71,8 @@ func (j *Journal) DescribeJobs(ctx context.Context, jobs []JobInfo) error {
 			}
 			pairs = append(pairs, info.Name, text)
 		}
-		cmd := j.redis.HSet(ctx, j.key("jobs"), pairs...)
-		if err := allErrors(ctx, []redis.Cmder{cmd}, cmd.Err()); err != nil {
+		cmd := d.redis.HSet(ctx, d.key("jobs"), pairs...)
+		if err := errorOf(ctx, cmd); err != nil {
 			return fmt.Errorf("describe jobs: %w", err)
 		}
 	}
@@ -70,11 +81,11 @@ func (j *Journal) DescribeJobs(ctx context.Context, jobs []JobInfo) error {
 
 // Jobs returns the descriptions of all jobs, by name. Entries that no replica
 // wrote are left out, with an error that wraps ErrCorrupt.
-func (j *Journal) Jobs(ctx context.Context) ([]JobInfo, error) {
-	ctx, cancel := j.within(ctx)
+func (d descriptions) Jobs(ctx context.Context) ([]JobInfo, error) {
+	ctx, cancel := d.within(ctx)
 	defer cancel()
-	cmd := j.redis.HGetAll(ctx, j.key("jobs"))
-	if err := allErrors(ctx, []redis.Cmder{cmd}, cmd.Err()); err != nil {
+	cmd := d.redis.HGetAll(ctx, d.key("jobs"))
+	if err := errorOf(ctx, cmd); err != nil {
 		return nil, fmt.Errorf("list jobs: %w", err)
 	}
 	var damaged multierr.List

@@ -67,10 +67,7 @@
 package journal
 
 import (
-	"context"
-	"errors"
 	"fmt"
-	"sync"
 	"time"
 
 	"github.com/redis/go-redis/v9"
@@ -82,17 +79,6 @@ const (
 	DefaultMaxAge   = 30 * 24 * time.Hour
 	DefaultMaxBytes = 1 << 20
 	DefaultTimeout  = 2 * time.Second
-)
-
-// Errors that callers may distinguish with errors.Is.
-var (
-	// ErrNewerFormat says that a newer version wrote the namespace's data, in a
-	// layout that this one does not know.
-	ErrNewerFormat = errors.New("the data in Redis has a newer format")
-	// ErrCorrupt says that something in Redis is not what a replica writes.
-	ErrCorrupt = errors.New("foreign or damaged data")
-	// ErrInvalid says that a caller's record, replica or job can't be written.
-	ErrInvalid = errors.New("invalid")
 )
 
 // Config of a Journal. Replicas of one namespace should agree on its limits;
@@ -121,20 +107,12 @@ type Config struct {
 // Journal reads and writes the journal of one namespace. It has no goroutine
 // that outlives a call, and is safe for concurrent use.
 type Journal struct {
-	redis     redis.UniversalClient
-	cluster   bool // redis spreads keys over nodes: a MULTI has one job's alone
-	prefix    string
-	runs      int
-	maxAge    time.Duration
-	blockSize int
-	blocks    int // of output, for each job
-	timeout   time.Duration
-
-	first func(Record)
-
-	mu     sync.Mutex
-	excess map[string][]string // job -> runs that its next write removes
-	unsure map[string]bool     // job and RunID of records whose write was not answered
+	*namespace
+	*history
+	registry
+	descriptions
+	requestList
+	liveOutput
 }
 
 // New returns a Journal. It asks nothing of Redis yet. An error wraps ErrInvalid
@@ -144,21 +122,11 @@ func New(cfg Config) (*Journal, error) {
 	if err := validate(cfg); err != nil {
 		return nil, fmt.Errorf("journal: %w", err)
 	}
-	_, cluster := cfg.Redis.(*redis.ClusterClient)
-	size, blocks := outputBlocks(cfg.MaxBytes, cfg.Runs)
-	return &Journal{
-		redis:     cfg.Redis,
-		cluster:   cluster,
-		prefix:    "cronclave:" + cfg.Namespace + ":",
-		runs:      cfg.Runs,
-		maxAge:    cfg.MaxAge,
-		blockSize: size,
-		blocks:    blocks,
-		timeout:   cfg.Timeout,
-		first:     cfg.First,
-		excess:    map[string][]string{},
-		unsure:    map[string]bool{},
-	}, nil
+	n := &namespace{redis: cfg.Redis, prefix: "cronclave:" + cfg.Namespace + ":", timeout: cfg.Timeout}
+	h := &history{namespace: n, runs: cfg.Runs, maxAge: cfg.MaxAge, blocks: blocksOf(cfg.MaxBytes, cfg.Runs), first: cfg.First,
+		excess: map[string][]string{}, unsure: map[string]bool{}}
+	_, h.cluster = cfg.Redis.(*redis.ClusterClient)
+	return &Journal{n, h, registry{n}, descriptions{n}, requestList{n}, liveOutput{n}}, nil
 }
 
 func withDefaults(cfg Config) Config {
@@ -210,14 +178,3 @@ func obeysContexts(client redis.UniversalClient) bool {
 	}
 	return true
 }
-
-// within limits a call to Config.Timeout.
-func (j *Journal) within(ctx context.Context) (context.Context, context.CancelFunc) {
-	return context.WithTimeoutCause(ctx, j.timeout, fmt.Errorf("no answer from Redis in %v: %w", j.timeout, context.DeadlineExceeded))
-}
-
-// key of the namespace.
-func (j *Journal) key(name string) string { return j.prefix + name }
-
-// jobKey is a key of one job, under its hash tag.
-func (j *Journal) jobKey(job, name string) string { return j.prefix + "{" + job + "}:" + name }

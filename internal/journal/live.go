@@ -20,6 +20,9 @@ const (
 	keepFollower = 10 * time.Second
 )
 
+// liveOutput is the output of runs that are followed.
+type liveOutput struct{ *namespace }
+
 // Chunk is a part of what a run prints, for those who follow it.
 type Chunk struct {
 	// Number counts the chunks of a try from 1, so that a reader notices a missing one.
@@ -40,23 +43,23 @@ type Line struct {
 
 // Follow asks the replicas to publish the output of a job's runs while they print it, for some seconds: call it again for as long as somebody
 // watches.
-func (j *Journal) Follow(ctx context.Context, job string) error {
-	ctx, cancel := j.within(ctx)
+func (l liveOutput) Follow(ctx context.Context, job string) error {
+	ctx, cancel := l.within(ctx)
 	defer cancel()
 	if !isName(job) {
 		return fmt.Errorf("follow: %w: job %.40q", ErrInvalid, job)
 	}
-	cmd := j.redis.Set(ctx, j.jobKey(job, "followed"), "1", keepFollower)
-	return wrapIf("follow job "+job, allErrors(ctx, []redis.Cmder{cmd}, cmd.Err()))
+	cmd := l.redis.Set(ctx, l.jobKey(job, "followed"), "1", keepFollower)
+	return wrapIf("follow job "+job, errorOf(ctx, cmd))
 }
 
 // Followed are those of jobs that somebody follows.
-func (j *Journal) Followed(ctx context.Context, jobs []string) ([]string, error) {
-	ctx, cancel := j.within(ctx)
+func (l liveOutput) Followed(ctx context.Context, jobs []string) ([]string, error) {
+	ctx, cancel := l.within(ctx)
 	defer cancel()
-	cmds, err := j.redis.Pipelined(ctx, func(p redis.Pipeliner) error {
+	cmds, err := l.redis.Pipelined(ctx, func(p redis.Pipeliner) error {
 		for _, job := range jobs {
-			p.Exists(ctx, j.jobKey(job, "followed"))
+			p.Exists(ctx, l.jobKey(job, "followed"))
 		}
 		return nil
 	})
@@ -72,11 +75,11 @@ func (j *Journal) Followed(ctx context.Context, jobs []string) ([]string, error)
 	return followed, nil
 }
 
-func (j *Journal) liveKey(job, run string) string { return j.jobKey(job, "live:"+run) }
+func (l liveOutput) liveKey(job, run string) string { return l.jobKey(job, "live:"+run) }
 
 // Publish adds a chunk to what a run prints. The newest liveChunks are kept, for keepLive.
-func (j *Journal) Publish(ctx context.Context, job, run string, c Chunk) error {
-	ctx, cancel := j.within(ctx)
+func (l liveOutput) Publish(ctx context.Context, job, run string, c Chunk) error {
+	ctx, cancel := l.within(ctx)
 	defer cancel()
 	if !isName(job) || !isRunID(run) {
 		return fmt.Errorf("publish output: %w: job %.40q, run %.40q", ErrInvalid, job, run)
@@ -85,23 +88,23 @@ func (j *Journal) Publish(ctx context.Context, job, run string, c Chunk) error {
 	if err != nil {
 		return fmt.Errorf("publish output of run %s: %w: %w", run, ErrInvalid, err)
 	}
-	cmds, err := j.redis.TxPipelined(ctx, func(p redis.Pipeliner) error {
-		p.XAdd(ctx, &redis.XAddArgs{Stream: j.liveKey(job, run), MaxLen: liveChunks, Values: []any{"chunk", text}})
-		return p.PExpire(ctx, j.liveKey(job, run), keepLive).Err()
+	cmds, err := l.redis.TxPipelined(ctx, func(p redis.Pipeliner) error {
+		p.XAdd(ctx, &redis.XAddArgs{Stream: l.liveKey(job, run), MaxLen: liveChunks, Values: []any{"chunk", text}})
+		return p.PExpire(ctx, l.liveKey(job, run), keepLive).Err()
 	})
 	return wrapIf("publish output of run "+run, allErrors(ctx, cmds, err))
 }
 
 // Live are the chunks of a run after the place where an earlier call ended, "" for all that are kept, and the place where this one ends.
-func (j *Journal) Live(ctx context.Context, job, run, after string) (chunks []Chunk, place string, err error) {
-	ctx, cancel := j.within(ctx)
+func (l liveOutput) Live(ctx context.Context, job, run, after string) (chunks []Chunk, place string, err error) {
+	ctx, cancel := l.within(ctx)
 	defer cancel()
 	from := "-"
 	if after != "" {
 		from = after
 	}
-	cmd := j.redis.XRange(ctx, j.liveKey(job, run), from, "+")
-	if err := allErrors(ctx, []redis.Cmder{cmd}, cmd.Err()); err != nil && !errors.Is(err, redis.Nil) {
+	cmd := l.redis.XRange(ctx, l.liveKey(job, run), from, "+")
+	if err := errorOf(ctx, cmd); err != nil && !errors.Is(err, redis.Nil) {
 		return nil, after, fmt.Errorf("read output of run %s: %w", run, err)
 	}
 	messages := slices.DeleteFunc(cmd.Val(), func(m redis.XMessage) bool { return m.ID == after }) // "(" asks for Redis 6.2

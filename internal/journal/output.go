@@ -14,10 +14,13 @@ const (
 	minBlock     = 256 // bytes; smaller ones would cost more than they hold
 )
 
-// outputBlocks divides the room for a job's output: n blocks of size bytes.
-func outputBlocks(maxBytes int64, runs int) (size, n int) {
-	size = int(min(max(maxBytes/int64(blocksPerRun*runs), minBlock), maxBytes))
-	return size, int(maxBytes / int64(size))
+// blocks is the room for a job's output.
+type blocks struct{ size, count int }
+
+// blocksOf divides it.
+func blocksOf(maxBytes int64, runs int) blocks {
+	size := min(max(maxBytes/int64(blocksPerRun*runs), minBlock), maxBytes)
+	return blocks{int(size), int(maxBytes / size)}
 }
 
 // outputPrefix begins all blocks of one run's output. Blocks are members of a
@@ -27,13 +30,13 @@ func outputPrefix(ended time.Time, id string) string {
 }
 
 // split divides output into members of the set of blocks. It keeps the end of output that does not fit at all. Empty output is one empty block.
-func (j *Journal) split(prefix, output string) []string {
-	if room := j.blockSize * j.blocks; len(output) > room {
+func (b blocks) split(prefix, output string) []string {
+	if room := b.size * b.count; len(output) > room {
 		output = output[len(output)-room:]
 	}
 	var members []string
 	for i := 0; i == 0 || len(output) > 0; i++ {
-		n := min(len(output), j.blockSize)
+		n := min(len(output), b.size)
 		members = append(members, fmt.Sprintf("%s%06x|%s", prefix, i, output[:n]))
 		output = output[n:]
 	}

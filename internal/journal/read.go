@@ -19,32 +19,32 @@ import (
 //
 // Values that no replica wrote are left out, and reported by an error
 // that wraps ErrCorrupt, which comes together with the good records.
-func (j *Journal) Runs(ctx context.Context, job string, n int, output bool) ([]Record, error) {
-	ctx, cancel := j.within(ctx)
+func (h *history) Runs(ctx context.Context, job string, n int, output bool) ([]Record, error) {
+	ctx, cancel := h.within(ctx)
 	defer cancel()
-	records, err := j.newest(ctx, job, n, output)
+	records, err := h.newest(ctx, job, n, output)
 	if err != nil {
 		return records, fmt.Errorf("read the history: %w", err)
 	}
 	return records, nil
 }
 
-func (j *Journal) newest(ctx context.Context, job string, n int, output bool) ([]Record, error) {
+func (h *history) newest(ctx context.Context, job string, n int, output bool) ([]Record, error) {
 	jobs := []string{job}
 	if job == "" {
 		var err error
-		if jobs, err = j.recorded(ctx); err != nil {
+		if jobs, err = h.recorded(ctx); err != nil {
 			return nil, err
 		}
 	}
-	entries, damaged, err := j.entries(ctx, jobs, n)
+	entries, damaged, err := h.entries(ctx, jobs, n)
 	if err != nil {
 		return nil, err
 	}
-	records, more, err := j.records(ctx, entries)
+	records, more, err := h.records(ctx, entries)
 	damaged = multierr.Join(damaged, more)
 	if err == nil && output {
-		more, err = j.addOutput(ctx, records)
+		more, err = h.addOutput(ctx, records)
 		damaged = multierr.Join(damaged, more)
 	}
 	if err != nil {
@@ -55,19 +55,19 @@ func (j *Journal) newest(ctx context.Context, job string, n int, output bool) ([
 
 // Recent returns of each job the n records that Runs would give first. Jobs of
 // which nothing is known are not in the map. Errors are as with Runs.
-func (j *Journal) Recent(ctx context.Context, jobs []string, n int) (map[string][]Record, error) {
-	ctx, cancel := j.within(ctx)
+func (h *history) Recent(ctx context.Context, jobs []string, n int) (map[string][]Record, error) {
+	ctx, cancel := h.within(ctx)
 	defer cancel()
 	var (
 		recent  = map[string][]Record{}
 		damaged multierr.List
 	)
 	for part := range slices.Chunk(jobs, max(1, maxBatch/max(n, 1))) {
-		entries, inIndex, err := j.index(ctx, part, n)
+		entries, inIndex, err := h.index(ctx, part, n)
 		if err != nil {
 			return nil, fmt.Errorf("read the history: %w", err)
 		}
-		records, inRecords, err := j.records(ctx, entries)
+		records, inRecords, err := h.records(ctx, entries)
 		if err != nil {
 			return nil, fmt.Errorf("read the history: %w", err)
 		}
@@ -76,22 +76,19 @@ func (j *Journal) Recent(ctx context.Context, jobs []string, n int) (map[string]
 		}
 		damaged.Add(inIndex, inRecords)
 	}
-	if err := damaged.Err(); err != nil {
-		return recent, fmt.Errorf("read the history: %w", err)
-	}
-	return recent, nil
+	return recent, wrapIf("read the history", damaged.Err())
 }
 
 // Run returns the record of one run, with its output; ok is false if there is none. Errors are as with Runs.
-func (j *Journal) Run(ctx context.Context, job, id string) (r Record, ok bool, err error) {
-	ctx, cancel := j.within(ctx)
+func (h *history) Run(ctx context.Context, job, id string) (r Record, ok bool, err error) {
+	ctx, cancel := h.within(ctx)
 	defer cancel()
 	if !isName(job) || !isRunID(id) {
 		return r, false, nil
 	}
-	records, damaged, err := j.records(ctx, []entry{{job: job, id: id}})
+	records, damaged, err := h.records(ctx, []entry{{job: job, id: id}})
 	if err == nil && damaged == nil {
-		damaged, err = j.addOutput(ctx, records)
+		damaged, err = h.addOutput(ctx, records)
 	}
 	if err = multierr.Join(err, damaged); err != nil {
 		return r, false, fmt.Errorf("read run %s of job %s: %w", id, job, err)
@@ -103,9 +100,9 @@ func (j *Journal) Run(ctx context.Context, job, id string) (r Record, ok bool, e
 }
 
 // recorded are the names of the jobs that have records.
-func (j *Journal) recorded(ctx context.Context) ([]string, error) {
-	cmd := j.redis.ZRevRange(ctx, j.key("history"), 0, mostListed-1)
-	if err := allErrors(ctx, []redis.Cmder{cmd}, cmd.Err()); err != nil {
+func (h *history) recorded(ctx context.Context) ([]string, error) {
+	cmd := h.redis.ZRevRange(ctx, h.key("history"), 0, mostListed-1)
+	if err := errorOf(ctx, cmd); err != nil {
 		return nil, err
 	}
 	return slices.DeleteFunc(cmd.Val(), func(job string) bool { return !isName(job) }), nil
@@ -118,10 +115,10 @@ type entry struct {
 }
 
 // entries are the n newest entries of jobs together.
-func (j *Journal) entries(ctx context.Context, jobs []string, n int) (all []entry, damaged, err error) {
+func (h *history) entries(ctx context.Context, jobs []string, n int) (all []entry, damaged, err error) {
 	var corrupt multierr.List
 	for part := range slices.Chunk(jobs, maxBatch) {
-		found, more, err := j.index(ctx, part, n)
+		found, more, err := h.index(ctx, part, n)
 		if err != nil {
 			return nil, nil, err
 		}
@@ -137,15 +134,15 @@ func (j *Journal) entries(ctx context.Context, jobs []string, n int) (all []entr
 
 // index reads of each job the n newest entries that are young enough by the
 // server's clock.
-func (j *Journal) index(ctx context.Context, jobs []string, n int) (found []entry, damaged, err error) {
-	if n <= 0 || n > j.runs {
-		n = j.runs
+func (h *history) index(ctx context.Context, jobs []string, n int) (found []entry, damaged, err error) {
+	if n <= 0 || n > h.runs {
+		n = h.runs
 	}
 	var clock *redis.TimeCmd
-	cmds, err := j.redis.Pipelined(ctx, func(p redis.Pipeliner) error {
+	cmds, err := h.redis.Pipelined(ctx, func(p redis.Pipeliner) error {
 		clock = p.Time(ctx)
 		for _, job := range jobs {
-			p.ZRevRangeWithScores(ctx, j.jobKey(job, "runs"), 0, int64(n-1))
+			p.ZRevRangeWithScores(ctx, h.jobKey(job, "runs"), 0, int64(n-1))
 		}
 		return nil
 	})
@@ -154,7 +151,7 @@ func (j *Journal) index(ctx context.Context, jobs []string, n int) (found []entr
 	}
 	var corrupt multierr.List
 	corrupt.Add(damaged)
-	oldest := clock.Val().Add(-j.maxAge)
+	oldest := clock.Val().Add(-h.maxAge)
 	for i, job := range jobs {
 		for _, z := range cmds[i+1].(*redis.ZSliceCmd).Val() {
 			id, _ := z.Member.(string)
@@ -170,12 +167,12 @@ func (j *Journal) index(ctx context.Context, jobs []string, n int) (found []entr
 
 // records reads the records of entries, in their order: of each the heaviest
 // word. An entry without any was removed since the index was read.
-func (j *Journal) records(ctx context.Context, entries []entry) (records []Record, damaged, err error) {
+func (h *history) records(ctx context.Context, entries []entry) (records []Record, damaged, err error) {
 	var corrupt multierr.List
 	for part := range slices.Chunk(entries, maxBatch) {
-		cmds, err := j.redis.Pipelined(ctx, func(p redis.Pipeliner) error {
+		cmds, err := h.redis.Pipelined(ctx, func(p redis.Pipeliner) error {
 			for _, e := range part {
-				p.HMGet(ctx, j.jobKey(e.job, "records"),
+				p.HMGet(ctx, h.jobKey(e.job, "records"),
 					field(weightEnd, e.id), field(weightAbandoned, e.id), field(weightRunning, e.id))
 			}
 			return nil
@@ -229,13 +226,13 @@ func first(values []any) (string, bool) {
 const outputsAtOnce = 64
 
 // addOutput reads the output of records, as far as it is there.
-func (j *Journal) addOutput(ctx context.Context, records []Record) (damaged, err error) {
+func (h *history) addOutput(ctx context.Context, records []Record) (damaged, err error) {
 	var corrupt multierr.List
 	for part := range slices.Chunk(records, outputsAtOnce) {
-		cmds, err := j.redis.Pipelined(ctx, func(p redis.Pipeliner) error {
+		cmds, err := h.redis.Pipelined(ctx, func(p redis.Pipeliner) error {
 			for _, r := range part {
 				from, to := outputRange(outputPrefix(r.moment(), r.RunID))
-				p.ZRangeByLex(ctx, j.jobKey(r.Job, "output"), &redis.ZRangeBy{Min: from, Max: to})
+				p.ZRangeByLex(ctx, h.jobKey(r.Job, "output"), &redis.ZRangeBy{Min: from, Max: to})
 			}
 			return nil
 		})

@@ -133,6 +133,29 @@ func scoreMoment(score float64) time.Time {
 	return time.UnixMicro(us)
 }
 
+// scored returns whether a score can be that of a record.
+func scored(score float64) bool { return score >= 0 && score < 2*runningScore }
+
+// fault returns the fault of a record that was read; "" if there is none.
+func (r *Record) fault() string {
+	switch {
+	case !sound(r.Tick) || !sound(r.Started) || !sound(r.Finished):
+		return "a time beyond the calendar"
+	case r.Slot != nil && (*r.Slot < 0 || *r.Slot >= mostSlots):
+		return fmt.Sprintf("slot %d", *r.Slot)
+	case r.Attempt < 0 || r.Attempt > mostAttempts || r.Token < 0 || r.Token > mostToken:
+		return fmt.Sprintf("attempt %d, token %d", r.Attempt, r.Token)
+	case r.DurationMS != nil && (*r.DurationMS < 0 || *r.DurationMS > longestRun.Milliseconds()):
+		return fmt.Sprintf("a duration of %d ms", *r.DurationMS)
+	}
+	for _, s := range []string{r.Trigger, r.Replica, r.Outcome, r.Reason, r.Signal} {
+		if len(s) > MaxText {
+			return fmt.Sprintf("a text of %d bytes", len(s))
+		}
+	}
+	return ""
+}
+
 // check refuses a record that could not be found again.
 func (r *Record) check() error {
 	switch m := r.moment(); {

@@ -17,6 +17,9 @@ import (
 // any more, if that is longer than ten times its time to live.
 const forgetReplica = 10 * time.Minute
 
+// registry has the entries of the replicas.
+type registry struct{ *namespace }
+
 // Replica is what a replica says of itself.
 type Replica struct {
 	// ID is its identity, new with each start: 1 to MaxRunID visible ASCII
@@ -53,8 +56,8 @@ type Replica struct {
 // Register says that a replica is alive, for ttl by the server's clock. Call it
 // again, with news, well before ttl has passed. known returns whether what it said
 // before was still there: if not, ttl has passed, or the server has forgotten.
-func (j *Journal) Register(ctx context.Context, r Replica, ttl time.Duration) (known bool, err error) {
-	ctx, cancel := j.within(ctx)
+func (g registry) Register(ctx context.Context, r Replica, ttl time.Duration) (known bool, err error) {
+	ctx, cancel := g.within(ctx)
 	defer cancel()
 	if !isRunID(r.ID) || ttl < time.Millisecond || r.Seen.IsZero() {
 		return false, fmt.Errorf("register replica: %w: id %.40q, ttl %v, seen %v", ErrInvalid, r.ID, ttl, r.Seen)
@@ -66,11 +69,11 @@ func (j *Journal) Register(ctx context.Context, r Replica, ttl time.Duration) (k
 	}
 	gone := r.Seen.Add(-max(forgetReplica, 10*ttl)).UnixMilli()
 	var before *redis.IntCmd // SET reports it too, from Redis 6.2 on; no other replica writes this key
-	cmds, err := j.redis.Pipelined(ctx, func(p redis.Pipeliner) error {
-		before = p.Exists(ctx, j.key("replica:"+r.ID))
-		p.Set(ctx, j.key("replica:"+r.ID), text, ttl)
-		p.ZAdd(ctx, j.key("replicas"), redis.Z{Score: float64(r.Seen.UnixMilli()), Member: r.ID})
-		p.ZRemRangeByScore(ctx, j.key("replicas"), "-inf", number(gone))
+	cmds, err := g.redis.Pipelined(ctx, func(p redis.Pipeliner) error {
+		before = p.Exists(ctx, g.key("replica:"+r.ID))
+		p.Set(ctx, g.key("replica:"+r.ID), text, ttl)
+		p.ZAdd(ctx, g.key("replicas"), redis.Z{Score: float64(r.Seen.UnixMilli()), Member: r.ID})
+		p.ZRemRangeByScore(ctx, g.key("replicas"), "-inf", number(gone))
 		return nil
 	})
 	if err := allErrors(ctx, cmds, err); err != nil {
@@ -80,42 +83,37 @@ func (j *Journal) Register(ctx context.Context, r Replica, ttl time.Duration) (k
 }
 
 // Deregister says that a replica has ended. An id that is not there is no error.
-func (j *Journal) Deregister(ctx context.Context, id string) error {
-	ctx, cancel := j.within(ctx)
+func (g registry) Deregister(ctx context.Context, id string) error {
+	ctx, cancel := g.within(ctx)
 	defer cancel()
-	cmds, err := j.redis.Pipelined(ctx, func(p redis.Pipeliner) error {
-		p.Del(ctx, j.key("replica:"+id))
-		p.ZRem(ctx, j.key("replicas"), id)
+	cmds, err := g.redis.Pipelined(ctx, func(p redis.Pipeliner) error {
+		p.Del(ctx, g.key("replica:"+id))
+		p.ZRem(ctx, g.key("replicas"), id)
 		return nil
 	})
-	if err := allErrors(ctx, cmds, err); err != nil {
-		return fmt.Errorf("deregister replica %s: %w", id, err)
-	}
-	return nil
+	return wrapIf("deregister replica "+id, allErrors(ctx, cmds, err))
 }
 
 // Replicas returns the replicas that are alive, by name and then id. Entries
 // that no replica wrote are left out, with an error that wraps ErrCorrupt.
-func (j *Journal) Replicas(ctx context.Context) ([]Replica, error) {
-	ctx, cancel := j.within(ctx)
+func (g registry) Replicas(ctx context.Context) ([]Replica, error) {
+	ctx, cancel := g.within(ctx)
 	defer cancel()
-	replicas, damaged, err := j.replicas(ctx)
-	if err = multierr.Join(err, damaged); err != nil {
-		return replicas, fmt.Errorf("list replicas: %w", err)
-	}
-	return replicas, nil
+	replicas, damaged, err := g.replicas(ctx)
+	err = multierr.Join(err, damaged)
+	return replicas, wrapIf("list replicas", err)
 }
 
-func (j *Journal) replicas(ctx context.Context) (replicas []Replica, damaged, err error) {
-	index := j.redis.ZRevRange(ctx, j.key("replicas"), 0, mostListed-1)
-	if err := allErrors(ctx, []redis.Cmder{index}, index.Err()); err != nil {
+func (g registry) replicas(ctx context.Context) (replicas []Replica, damaged, err error) {
+	index := g.redis.ZRevRange(ctx, g.key("replicas"), 0, mostListed-1)
+	if err := errorOf(ctx, index); err != nil {
 		return nil, nil, err
 	}
 	var corrupt multierr.List
 	for ids := range slices.Chunk(index.Val(), maxBatch) {
-		cmds, err := j.redis.Pipelined(ctx, func(p redis.Pipeliner) error {
+		cmds, err := g.redis.Pipelined(ctx, func(p redis.Pipeliner) error {
 			for _, id := range ids {
-				p.Get(ctx, j.key("replica:"+id))
+				p.Get(ctx, g.key("replica:"+id))
 			}
 			return nil
 		})
@@ -150,18 +148,18 @@ type LostReplica struct {
 }
 
 // LostReplicas returns the replicas that are not alive and whose end no replica has claimed. After some minutes they are forgotten.
-func (j *Journal) LostReplicas(ctx context.Context) ([]LostReplica, error) {
-	ctx, cancel := j.within(ctx)
+func (g registry) LostReplicas(ctx context.Context) ([]LostReplica, error) {
+	ctx, cancel := g.within(ctx)
 	defer cancel()
-	index := j.redis.ZRangeWithScores(ctx, j.key("replicas"), 0, -1)
-	if err := allErrors(ctx, []redis.Cmder{index}, index.Err()); err != nil {
+	index := g.redis.ZRangeWithScores(ctx, g.key("replicas"), 0, -1)
+	if err := errorOf(ctx, index); err != nil {
 		return nil, fmt.Errorf("list replicas: %w", err)
 	}
 	var lost []LostReplica
 	for entries := range slices.Chunk(index.Val(), maxBatch) {
-		cmds, err := j.redis.Pipelined(ctx, func(p redis.Pipeliner) error {
+		cmds, err := g.redis.Pipelined(ctx, func(p redis.Pipeliner) error {
 			for _, z := range entries {
-				p.Exists(ctx, j.key(fmt.Sprintf("replica:%s", z.Member)))
+				p.Exists(ctx, g.key(fmt.Sprintf("replica:%s", z.Member)))
 			}
 			return nil
 		})
@@ -180,26 +178,22 @@ func (j *Journal) LostReplicas(ctx context.Context) ([]LostReplica, error) {
 
 // ClaimLost takes a lost replica out of the list, and returns whether this call did
 // it: one of several callers is to say that it is lost.
-func (j *Journal) ClaimLost(ctx context.Context, id string) (claimed bool, err error) {
-	ctx, cancel := j.within(ctx)
+func (g registry) ClaimLost(ctx context.Context, id string) (claimed bool, err error) {
+	ctx, cancel := g.within(ctx)
 	defer cancel()
-	removed := j.redis.ZRem(ctx, j.key("replicas"), id)
-	if err := allErrors(ctx, []redis.Cmder{removed}, removed.Err()); err != nil {
+	removed := g.redis.ZRem(ctx, g.key("replicas"), id)
+	if err := errorOf(ctx, removed); err != nil {
 		return false, fmt.Errorf("remove replica %s from the list: %w", id, err)
 	}
 	return removed.Val() > 0, nil
 }
 
-// decodeEntry reads the JSON of v, whose name must then be want.
-func decodeEntry(text string, v described, name *string, want string) error {
-	if err := json.Unmarshal([]byte(text), v); err != nil {
-		return fmt.Errorf("%w: %w", ErrCorrupt, err)
+func (r *Replica) fault() string {
+	switch {
+	case !sound(r.Started) || !sound(r.Seen):
+		return "a time beyond the calendar"
+	case r.Running < 0 || r.Running > mostRunning:
+		return fmt.Sprintf("%d runs", r.Running)
 	}
-	if *name != want {
-		return fmt.Errorf("%w: the entry there is of %.40q", ErrCorrupt, *name)
-	}
-	if fault := v.fault(); fault != "" {
-		return fmt.Errorf("%w: %s", ErrCorrupt, fault)
-	}
-	return nil
+	return ""
 }

@@ -23,6 +23,9 @@ const (
 // ErrTooMany says that MaxRequests wait already.
 var ErrTooMany = errors.New("too many requests wait")
 
+// requestList is the requests for runs, and the answers.
+type requestList struct{ *namespace }
+
 // Request asks the replicas for a run of a job.
 type Request struct {
 	// ID is its identity: 1 to MaxRunID visible ASCII characters without "|".
@@ -51,14 +54,25 @@ type Answer struct {
 	RunID   string `json:"run_id,omitempty"`
 }
 
+// fault is for a request, which may not wait for longer than any.
+func (r *Request) fault() string {
+	if life := r.Expires.Sub(r.Created); !sound(r.Tick) || !sound(r.Created) || !sound(r.Expires) || life <= 0 || life > MaxRequestLife {
+		return fmt.Sprintf("it waits from %v to %v", r.Created, r.Expires)
+	}
+	return ""
+}
+
+// fault is for an answer, of which nothing is a number.
+func (a *Answer) fault() string { return "" }
+
 // Ask publishes a request that waits for life, by the server's clock, and returns it with its times.
-func (j *Journal) Ask(ctx context.Context, r Request, life time.Duration) (Request, error) {
-	ctx, cancel := j.within(ctx)
+func (l requestList) Ask(ctx context.Context, r Request, life time.Duration) (Request, error) {
+	ctx, cancel := l.within(ctx)
 	defer cancel()
 	if !isRunID(r.ID) || !isName(r.Job) || life < time.Millisecond || life > MaxRequestLife {
 		return r, fmt.Errorf("ask for a run of job %.40q: %w: id %.40q, life %v", r.Job, ErrInvalid, r.ID, life)
 	}
-	now, err := j.redis.Time(ctx).Result()
+	now, err := l.redis.Time(ctx).Result()
 	if err != nil {
 		return r, fmt.Errorf("ask for a run of job %s: %w", r.Job, errors.Join(err, context.Cause(ctx)))
 	}
@@ -66,56 +80,56 @@ func (j *Journal) Ask(ctx context.Context, r Request, life time.Duration) (Reque
 	if !r.Tick.IsZero() {
 		r.Tick = r.Tick.UTC()
 	}
-	if err := j.ask(ctx, r, now, life); err != nil {
+	if err := l.ask(ctx, r, now, life); err != nil {
 		return r, fmt.Errorf("ask for a run of job %s: %w", r.Job, err)
 	}
 	return r, nil
 }
 
 // ask writes the request before it announces it, since the receivers read it.
-func (j *Journal) ask(ctx context.Context, r Request, now time.Time, life time.Duration) error {
+func (l requestList) ask(ctx context.Context, r Request, now time.Time, life time.Duration) error {
 	text, err := json.Marshal(r)
 	if err != nil {
 		return fmt.Errorf("%w: %w", ErrInvalid, err)
 	}
-	waiting := j.redis.ZCount(ctx, j.key("requests"), number(now.UnixMilli()), "+inf")
-	if err := allErrors(ctx, []redis.Cmder{waiting}, waiting.Err()); err != nil {
+	waiting := l.redis.ZCount(ctx, l.key("requests"), number(now.UnixMilli()), "+inf")
+	if err := errorOf(ctx, waiting); err != nil {
 		return err
 	}
 	if waiting.Val() >= MaxRequests {
 		return ErrTooMany
 	}
-	cmds, err := j.redis.Pipelined(ctx, func(p redis.Pipeliner) error {
-		p.Set(ctx, j.requestKey(r.ID), text, life)
-		p.ZAdd(ctx, j.key("requests"), redis.Z{Score: float64(r.Expires.UnixMilli()), Member: r.ID})
-		p.ZRemRangeByScore(ctx, j.key("requests"), "-inf", "("+number(now.UnixMilli()))
-		p.PExpire(ctx, j.key("requests"), MaxRequestLife)
+	cmds, err := l.redis.Pipelined(ctx, func(p redis.Pipeliner) error {
+		p.Set(ctx, l.requestKey(r.ID), text, life)
+		p.ZAdd(ctx, l.key("requests"), redis.Z{Score: float64(r.Expires.UnixMilli()), Member: r.ID})
+		p.ZRemRangeByScore(ctx, l.key("requests"), "-inf", "("+number(now.UnixMilli()))
+		p.PExpire(ctx, l.key("requests"), MaxRequestLife)
 		return nil
 	})
 	if err := allErrors(ctx, cmds, err); err != nil {
 		return err
 	}
 	// The channel is a hint, that an ACL may forbid: replicas look from time to time, too.
-	_ = j.redis.Publish(ctx, j.key("asked"), r.ID).Err()
+	_ = l.redis.Publish(ctx, l.key("asked"), r.ID).Err()
 	return nil
 }
 
-func (j *Journal) requestKey(id string) string { return j.key("request:" + id) }
+func (l requestList) requestKey(id string) string { return l.key("request:" + id) }
 
 // answerKey is where the answer to a request is.
-func (j *Journal) answerKey(id string) string { return j.requestKey(id) + ":answer" }
+func (l requestList) answerKey(id string) string { return l.requestKey(id) + ":answer" }
 
 // Requests are those that wait, oldest first. Entries that Ask did not write are left out.
-func (j *Journal) Requests(ctx context.Context) ([]Request, error) {
-	ctx, cancel := j.within(ctx)
+func (l requestList) Requests(ctx context.Context) ([]Request, error) {
+	ctx, cancel := l.within(ctx)
 	defer cancel()
-	ids := j.redis.ZRangeArgs(ctx, redis.ZRangeArgs{Key: j.key("requests"), Start: 0, Stop: MaxRequests - 1})
-	if err := allErrors(ctx, []redis.Cmder{ids}, ids.Err()); err != nil || len(ids.Val()) == 0 {
+	ids := l.redis.ZRangeArgs(ctx, redis.ZRangeArgs{Key: l.key("requests"), Start: 0, Stop: MaxRequests - 1})
+	if err := errorOf(ctx, ids); err != nil || len(ids.Val()) == 0 {
 		return nil, wrapIf("list requests", err)
 	}
-	cmds, err := j.redis.Pipelined(ctx, func(p redis.Pipeliner) error {
+	cmds, err := l.redis.Pipelined(ctx, func(p redis.Pipeliner) error {
 		for _, id := range ids.Val() {
-			p.Get(ctx, j.requestKey(id))
+			p.Get(ctx, l.requestKey(id))
 		}
 		return nil
 	})
@@ -135,16 +149,9 @@ func (j *Journal) Requests(ctx context.Context) ([]Request, error) {
 	return requests, nil
 }
 
-func wrapIf(what string, err error) error {
-	if err == nil {
-		return nil
-	}
-	return fmt.Errorf("%s: %w", what, err)
-}
-
 // Answer writes the answer to a request. An answer with an Outcome is final; only the replica that is entitled to act on the request gives one.
-func (j *Journal) Answer(ctx context.Context, a Answer) error {
-	ctx, cancel := j.within(ctx)
+func (l requestList) Answer(ctx context.Context, a Answer) error {
+	ctx, cancel := l.within(ctx)
 	defer cancel()
 	if !isRunID(a.Request) || a.RunID != "" && !isRunID(a.RunID) {
 		return fmt.Errorf("answer a request: %w: id %.40q, run %.40q", ErrInvalid, a.Request, a.RunID)
@@ -154,26 +161,26 @@ func (j *Journal) Answer(ctx context.Context, a Answer) error {
 	if err != nil {
 		return fmt.Errorf("answer a request: %w: %w", ErrInvalid, err)
 	}
-	cmds, err := j.redis.Pipelined(ctx, func(p redis.Pipeliner) error {
+	cmds, err := l.redis.Pipelined(ctx, func(p redis.Pipeliner) error {
 		if a.Outcome == "" {
-			return p.SetNX(ctx, j.answerKey(a.Request), text, keepAnswer).Err()
+			return p.SetNX(ctx, l.answerKey(a.Request), text, keepAnswer).Err()
 		}
-		p.Set(ctx, j.answerKey(a.Request), text, keepAnswer)
-		p.ZRem(ctx, j.key("requests"), a.Request)
-		return p.Del(ctx, j.requestKey(a.Request)).Err()
+		p.Set(ctx, l.answerKey(a.Request), text, keepAnswer)
+		p.ZRem(ctx, l.key("requests"), a.Request)
+		return p.Del(ctx, l.requestKey(a.Request)).Err()
 	})
 	return wrapIf("answer request "+a.Request, allErrors(ctx, cmds, err))
 }
 
 // AnswerTo returns the answer to a request so far; ok is false while there is none.
-func (j *Journal) AnswerTo(ctx context.Context, id string) (a Answer, ok bool, err error) {
-	ctx, cancel := j.within(ctx)
+func (l requestList) AnswerTo(ctx context.Context, id string) (a Answer, ok bool, err error) {
+	ctx, cancel := l.within(ctx)
 	defer cancel()
-	cmd := j.redis.Get(ctx, j.answerKey(id))
+	cmd := l.redis.Get(ctx, l.answerKey(id))
 	if errors.Is(cmd.Err(), redis.Nil) {
 		return a, false, nil
 	}
-	if err := allErrors(ctx, []redis.Cmder{cmd}, cmd.Err()); err != nil {
+	if err := errorOf(ctx, cmd); err != nil {
 		return a, false, fmt.Errorf("read the answer to request %s: %w", id, err)
 	}
 	if err := decodeEntry(cmd.Val(), &a, &a.Request, id); err != nil {

@@ -3,9 +3,7 @@ package journal
 import (
 	"context"
 	"errors"
-	"fmt"
 	"slices"
-	"strconv"
 	"sync"
 	"time"
 
@@ -29,19 +27,16 @@ const (
 // Record writes records of runs, usually all of them in one round trip. It may be repeated, and called for one run by several replicas, in any order:
 // the package comment defines which record stands. A failure of one job's records does not affect the others; the error lists the failures, and to
 // repeat the whole batch is safe. Records that are invalid give ErrInvalid.
-func (j *Journal) Record(ctx context.Context, records []Record) error {
-	ctx, cancel := j.within(ctx)
+func (h *history) Record(ctx context.Context, records []Record) error {
+	ctx, cancel := h.within(ctx)
 	defer cancel()
 	var errs multierr.List
 	for len(records) > 0 {
 		n := batchSize(records)
-		errs.Add(j.recordBatch(ctx, records[:n]))
+		errs.Add(h.recordBatch(ctx, records[:n]))
 		records = records[n:]
 	}
-	if err := errs.Err(); err != nil {
-		return fmt.Errorf("write the history: %w", err)
-	}
-	return nil
+	return wrapIf("write the history", errs.Err())
 }
 
 // batchSize is how many of records fit in one round trip, at least one.
@@ -60,13 +55,13 @@ func batchSize(records []Record) int {
 
 // recordBatch writes one batch: one MULTI for all jobs, or, since Cluster allows
 // it for one hash tag only, one for each job at the same time.
-func (j *Journal) recordBatch(ctx context.Context, records []Record) error {
-	jobs, errs := j.group(records)
+func (h *history) recordBatch(ctx context.Context, records []Record) error {
+	jobs, errs := h.group(records)
 	if len(jobs) == 0 {
 		return errs
 	}
-	if !j.cluster {
-		return multierr.Join(errs, j.commit(ctx, jobs, true))
+	if !h.cluster {
+		return multierr.Join(errs, h.commit(ctx, jobs, true))
 	}
 	var (
 		calls sync.WaitGroup
@@ -77,12 +72,12 @@ func (j *Journal) recordBatch(ctx context.Context, records []Record) error {
 		limit <- struct{}{}
 		calls.Go(func() {
 			defer func() { <-limit }()
-			fails[i] = j.commit(ctx, []*jobWrite{w}, false)
+			fails[i] = h.commit(ctx, []*jobWrite{w}, false)
 		})
 	}
 	calls.Wait()
-	cmds, err := j.redis.Pipelined(ctx, func(p redis.Pipeliner) error {
-		j.queueIndex(ctx, p, jobs)
+	cmds, err := h.redis.Pipelined(ctx, func(p redis.Pipeliner) error {
+		h.queueIndex(ctx, p, jobs)
 		return nil
 	})
 	return multierr.Join(errs, multierr.Join(fails...), allErrors(ctx, cmds, err))
@@ -106,7 +101,7 @@ type word struct {
 }
 
 // group sorts records by job and leaves out the invalid ones, with the errors.
-func (j *Journal) group(records []Record) ([]*jobWrite, error) {
+func (h *history) group(records []Record) ([]*jobWrite, error) {
 	var (
 		errs  multierr.List
 		jobs  []*jobWrite
@@ -139,65 +134,65 @@ func (j *Journal) group(records []Record) ([]*jobWrite, error) {
 
 // commit writes jobs in one MULTI, with the index of jobs or without, and
 // remembers what each job's next write is to remove.
-func (j *Journal) commit(ctx context.Context, jobs []*jobWrite, index bool) error {
-	cmds, err := j.redis.TxPipelined(ctx, func(p redis.Pipeliner) error {
+func (h *history) commit(ctx context.Context, jobs []*jobWrite, index bool) error {
+	cmds, err := h.redis.TxPipelined(ctx, func(p redis.Pipeliner) error {
 		for _, w := range jobs {
-			j.queue(ctx, p, w)
+			h.queue(ctx, p, w)
 		}
 		if index {
-			j.queueIndex(ctx, p, jobs)
+			h.queueIndex(ctx, p, jobs)
 		}
 		return nil
 	})
-	j.remember(jobs)
-	j.reportFirst(jobs)
+	h.remember(jobs)
+	h.reportFirst(jobs)
 	return allErrors(ctx, cmds, err)
 }
 
 // queueIndex notes that something was said of jobs, for those who ask for all.
-func (j *Journal) queueIndex(ctx context.Context, p redis.Pipeliner, jobs []*jobWrite) {
+func (h *history) queueIndex(ctx context.Context, p redis.Pipeliner, jobs []*jobWrite) {
 	var latest time.Time
 	for _, w := range jobs {
-		p.ZAddGT(ctx, j.key("history"), redis.Z{Score: float64(w.latest.UnixMicro()), Member: w.job})
+		p.ZAddGT(ctx, h.key("history"), redis.Z{Score: float64(w.latest.UnixMicro()), Member: w.job})
 		if w.latest.After(latest) {
 			latest = w.latest
 		}
 	}
-	p.ZRemRangeByScore(ctx, j.key("history"), "-inf", number(latest.Add(-j.maxAge).UnixMicro()-1))
-	p.PExpire(ctx, j.key("history"), j.maxAge)
+	p.ZRemRangeByScore(ctx, h.key("history"), "-inf", number(latest.Add(-h.maxAge).UnixMicro()-1))
+	p.PExpire(ctx, h.key("history"), h.maxAge)
 }
 
 // queue puts the records of one job in a MULTI.
-func (j *Journal) queue(ctx context.Context, p redis.Pipeliner, w *jobWrite) {
-	runs, records, output := j.jobKey(w.job, "runs"), j.jobKey(w.job, "records"), j.jobKey(w.job, "output")
-	j.queueRemoval(ctx, p, w.job)
+func (h *history) queue(ctx context.Context, p redis.Pipeliner, w *jobWrite) {
+	runs, records, output := h.jobKey(w.job, "runs"), h.jobKey(w.job, "records"), h.jobKey(w.job, "output")
+	h.queueRemoval(ctx, p, w.job)
 	for _, r := range w.words {
 		// LT: a run's place only goes down, so a late "running" does not lift it.
 		p.ZAddLT(ctx, runs, redis.Z{Score: r.score(), Member: r.RunID})
-		j.claim(ctx, p, w, r)
+		h.claim(ctx, p, w, r)
 		if lighter := lighterFields(r.weight(), r.RunID); len(lighter) > 0 {
 			p.HDel(ctx, records, lighter...)
 		}
 		if r.Output != nil && r.weight() == weightEnd {
-			p.ZAdd(ctx, output, members(j.split(outputPrefix(r.moment(), r.RunID), *r.Output))...)
+			p.ZAdd(ctx, output, members(h.blocks.split(outputPrefix(r.moment(), r.RunID), *r.Output))...)
 		}
 	}
-	oldest := w.latest.Add(-j.maxAge)
-	w.beyond = p.ZRevRange(ctx, runs, int64(j.runs), int64(j.runs+trimBatch-1))
+	oldest := w.latest.Add(-h.maxAge)
+	w.beyond = p.ZRevRange(ctx, runs, int64(h.runs), int64(h.runs+trimBatch-1))
 	w.old = p.ZRangeByScore(ctx, runs, olderThan(0, oldest))
 	w.oldRunning = p.ZRangeByScore(ctx, runs, olderThan(runningScore, oldest))
-	p.ZRemRangeByRank(ctx, output, 0, int64(-j.blocks-1))
+	p.ZRemRangeByRank(ctx, output, 0, int64(-h.blocks.count-1))
 	p.ZRemRangeByLex(ctx, output, "-", "("+outputPrefix(oldest, ""))
 	for _, key := range []string{runs, records, output} {
-		p.PExpire(ctx, key, j.maxAge)
+		p.PExpire(ctx, key, h.maxAge)
 	}
 }
 
 // queueRemoval removes the runs that the last write to the job found too many.
-func (j *Journal) queueRemoval(ctx context.Context, p redis.Pipeliner, job string) {
-	j.mu.Lock()
-	ids := j.excess[job]
-	j.mu.Unlock()
+func (h *history) queueRemoval(ctx context.Context, p redis.Pipeliner, job string) {
+	h.mu.Lock()
+	ids := h.excess[job]
+	h.mu.Unlock()
 	if len(ids) == 0 {
 		return
 	}
@@ -210,26 +205,26 @@ func (j *Journal) queueRemoval(ctx context.Context, p redis.Pipeliner, job strin
 		fields = append(fields, lighterFields(weightEnd, id)...)
 		members = append(members, id)
 	}
-	p.HDel(ctx, j.jobKey(job, "records"), fields...)
-	p.ZRem(ctx, j.jobKey(job, "runs"), members...)
+	p.HDel(ctx, h.jobKey(job, "records"), fields...)
+	p.ZRem(ctx, h.jobKey(job, "runs"), members...)
 }
 
 // remember notes what the next write to each of jobs is to remove. Another
 // replica may remove it first, which does no harm: a run that is too many once
 // stays so, since only newer ones come above it.
-func (j *Journal) remember(jobs []*jobWrite) {
-	j.mu.Lock()
-	defer j.mu.Unlock()
+func (h *history) remember(jobs []*jobWrite) {
+	h.mu.Lock()
+	defer h.mu.Unlock()
 	for _, w := range jobs {
 		if errors.Join(w.beyond.Err(), w.old.Err(), w.oldRunning.Err()) != nil {
 			continue
 		}
 		ids := slices.Concat(w.beyond.Val(), w.old.Val(), w.oldRunning.Val())
 		if len(ids) == 0 {
-			delete(j.excess, w.job)
+			delete(h.excess, w.job)
 			continue
 		}
-		j.excess[w.job] = ids
+		h.excess[w.job] = ids
 	}
 }
 
@@ -241,8 +236,6 @@ func olderThan(base int64, t time.Time) *redis.ZRangeBy {
 		Count: trimBatch,
 	}
 }
-
-func number(n int64) string { return strconv.FormatInt(n, 10) }
 
 // field is where the record of a run is kept for one weight.
 func field(weight byte, id string) string { return string(weight) + id }

@@ -128,18 +128,12 @@ func (r *Replica) connect() (err error) {
 	if r.locks, err = locking.New(locks); err != nil {
 		return err
 	}
-	if r.journal, err = OpenJournal(r.redis, cfg, r.count()); err != nil {
+	if r.journal, err = r.redis.OpenJournal(cfg, r.count()); err != nil {
 		return err
 	}
 	r.live = newLiveOutput(r.journal, r.log)
 	r.leadership, err = election.NewLeadership(election.LeadershipConfig{Locks: r.locks, Name: operator.Leadership})
 	return err
-}
-
-// OpenJournal makes the client of the history. first is called for each record that is the first to end a run or a tick; may be nil.
-func OpenJournal(conn *redisconn.Conn, cfg *config.Config, first func(journal.Record)) (*journal.Journal, error) {
-	return journal.New(journal.Config{Redis: conn.UniversalClient, Namespace: cfg.Namespace, Runs: cfg.History.Runs, MaxAge: cfg.History.MaxAge,
-		MaxBytes: cfg.History.MaxBytes, Timeout: 2 * redisconn.Timeout, First: first})
 }
 
 // Abort kills the jobs that run, and has Run return soon. It waits for nothing.
