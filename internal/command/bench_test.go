@@ -7,6 +7,7 @@ import (
 	"os/exec"
 	"testing"
 
+	"github.com/cronclave/cronclave/internal/proc"
 	"github.com/cronclave/cronclave/internal/warden"
 )
 
@@ -23,7 +24,7 @@ func BenchmarkRun(b *testing.B) {
 		}
 	})
 	umask := uint32(0o27)
-	spec := Spec{Name: "bench", Argv: []string{"/bin/true"}, Env: []string{"PATH=/bin", runID + "=bench"}, Keep: 16 << 10}
+	spec := Spec{Name: "bench", Argv: []string{"/bin/true"}, Env: []string{"PATH=/bin", proc.RunID + "=bench"}, Keep: 16 << 10}
 	masked := spec
 	masked.Umask = &umask
 	for _, mode := range []struct {

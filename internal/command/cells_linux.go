@@ -3,10 +3,13 @@ package command
 import (
 	"errors"
 	"fmt"
+	"slices"
 	"sync"
 
 	"github.com/hashicorp/go-hclog"
 	"golang.org/x/sys/unix"
+
+	"github.com/cronclave/cronclave/internal/proc"
 )
 
 // cells makes the tree of each run: a cgroup where it can, else a process group.
@@ -60,7 +63,7 @@ func (c *cells) tree(s *Spec) (tree, error) {
 		})
 	}
 	g := group{}
-	if id, ok := variable(s.Env, runID); ok && id != "" && id == s.Name {
+	if id, ok := variable(s.Env, proc.RunID); ok && id != "" && id == s.Name {
 		g.id, g.sweep = id, func() { c.orphans.sweep(id) }
 	}
 	return g, nil
@@ -85,4 +88,14 @@ func awaitExit(pid int) error {
 			return fmt.Errorf("watch the command: %w", err)
 		}
 	}
+}
+
+// groupLives returns whether a process group has a member that is not a zombie, or one that is out of our reach. Where /proc can't be read every
+// group lives, until the kernel says that there is none.
+func groupLives(id int) bool {
+	if errors.Is(unix.Kill(-id, 0), unix.EPERM) {
+		return true
+	}
+	all, err := proc.All()
+	return err != nil || slices.ContainsFunc(all, func(p proc.Process) bool { return p.Group == id && !p.Dead() })
 }

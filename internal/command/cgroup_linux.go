@@ -1,20 +1,20 @@
 package command
 
 import (
-	"bytes"
 	"context"
 	"errors"
 	"fmt"
 	"io/fs"
 	"os"
 	"path/filepath"
-	"strconv"
 	"strings"
 	"sync/atomic"
 	"syscall"
 	"time"
 
 	"golang.org/x/sys/unix"
+
+	"github.com/cronclave/cronclave/internal/proc"
 )
 
 // removeTime is how long the kernel may take to let go of a cgroup that has become empty.
@@ -92,14 +92,14 @@ func removeStale(own string) {
 			continue
 		}
 		if unix.Flock(int(f.Fd()), unix.LOCK_EX|unix.LOCK_NB) == nil {
-			_ = removeCgroup(dir)
+			_ = proc.RemoveCgroup(dir)
 		}
 		f.Close()
 	}
 }
 
 func (b *base) close() error {
-	err := removeCgroup(b.dir)
+	err := proc.RemoveCgroup(b.dir)
 	if b.lock != nil {
 		b.lock.Close()
 	}
@@ -126,7 +126,7 @@ func (b *base) child(name string) (*cgroup, error) {
 	}
 	c, err := openCgroup(dir)
 	if err != nil {
-		_ = removeCgroup(dir)
+		_ = proc.RemoveCgroup(dir)
 		return nil, err
 	}
 	return c, nil
@@ -185,7 +185,7 @@ func (c *cgroup) missing() error {
 // the number was given to a stranger meanwhile, the handle belongs to the dead one. Without a free descriptor there are no handles: then the group is signalled.
 func (c *cgroup) terminate(leader int) {
 	handles := map[int]int{}
-	for pid := range c.pids() {
+	for pid := range proc.CgroupProcesses(c.dir) {
 		if fd, err := unix.PidfdOpen(pid, 0); err == nil {
 			handles[pid] = fd
 		}
@@ -194,7 +194,7 @@ func (c *cgroup) terminate(leader int) {
 		c.group.terminate(leader)
 		return
 	}
-	inside := c.pids()
+	inside := proc.CgroupProcesses(c.dir)
 	_ = unix.Kill(leader, unix.SIGTERM) // wherever it is: unreaped, so its number is safe
 	for pid, fd := range handles {
 		if inside[pid] && pid != leader {
@@ -215,7 +215,7 @@ func (c *cgroup) kill(leader int) {
 func (c *cgroup) alive(leader int) bool { return c.populated() || c.group.alive(leader) }
 
 func (c *cgroup) settle(leader int) {
-	poll(func() bool { return !c.populated() }, nil)
+	poll(context.Background(), func() bool { return !c.populated() })
 	c.group.settle(leader)
 }
 
@@ -224,17 +224,14 @@ func (c *cgroup) remove() {
 	late, cancel := context.WithTimeout(context.Background(), removeTime)
 	defer cancel()
 	// A directory that is left is removed with the base.
-	poll(func() bool { return removeCgroup(c.dir) == nil }, late.Done())
+	poll(late, func() bool { return proc.RemoveCgroup(c.dir) == nil })
 }
 
 // populated returns whether a living process is in the cgroup or in one that was made below it.
 func (c *cgroup) populated() bool {
 	var events [64]byte
 	n, err := unix.Pread(int(c.events.Fd()), events[:], 0)
-	if err != nil { // a cgroup with a process in it can't be removed, so one that is gone is empty
-		return !errors.Is(err, unix.ENODEV)
-	}
-	return bytes.Contains(events[:n], []byte("populated 1"))
+	return proc.Populated(events[:max(n, 0)], err)
 }
 
 // readAt reads the beginning of a file in a directory, with fewer system calls than os.ReadFile.
@@ -247,25 +244,6 @@ func readAt(dir *os.File, name string, buffer []byte) (int, error) {
 	return unix.Read(fd, buffer)
 }
 
-// pids lists the processes in the cgroup and below it.
-func (c *cgroup) pids() map[int]bool {
-	found := map[int]bool{}
-	_ = filepath.WalkDir(c.dir, func(path string, d fs.DirEntry, err error) error {
-		if err != nil || d.Name() != "cgroup.procs" {
-			return nil
-		}
-		list, _ := os.ReadFile(path)
-		for _, field := range strings.Fields(string(list)) {
-			// 0 stands for a process that our pid namespace does not have.
-			if pid, err := strconv.Atoi(field); err == nil && pid > 0 {
-				found[pid] = true
-			}
-		}
-		return nil
-	})
-	return found
-}
-
 func (c *cgroup) write(file, text string) error { return writeControl(c.dir, file, text) }
 
 // writeControl writes to a file of a cgroup. It is there, or the cgroup can't do that.
@@ -276,20 +254,4 @@ func writeControl(dir, file, text string) error {
 	}
 	_, err = f.WriteString(text)
 	return errors.Join(err, f.Close())
-}
-
-// removeCgroup removes an empty cgroup and those below it, which are rare: it looks for them when it must. One that is gone
-// is fine.
-func removeCgroup(dir string) error {
-	err := unix.Rmdir(dir)
-	if errors.Is(err, unix.EBUSY) || errors.Is(err, unix.ENOTEMPTY) {
-		for _, name := range below(dir) {
-			_ = removeCgroup(filepath.Join(dir, name))
-		}
-		err = unix.Rmdir(dir)
-	}
-	if err != nil && !errors.Is(err, unix.ENOENT) {
-		return fmt.Errorf("rmdir %s: %w", dir, err)
-	}
-	return nil
 }

@@ -10,6 +10,8 @@ import (
 	"testing"
 
 	"golang.org/x/sys/unix"
+
+	"github.com/cronclave/cronclave/internal/proc"
 )
 
 func TestUnifiedPath(t *testing.T) {
@@ -123,7 +125,7 @@ func TestStaleCgroupsAreRemovedAndLivingOnesAreNot(t *testing.T) {
 	newTestHost(t, true)
 	if _, err := os.Stat(stale); err == nil {
 		t.Errorf("%s is still there", stale)
-		_ = removeCgroup(stale)
+		_ = proc.RemoveCgroup(stale)
 	}
 	if _, err := os.Stat(h.cells.base.dir); err != nil {
 		t.Errorf("a living replica's cgroup is gone: %v", err)

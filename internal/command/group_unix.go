@@ -3,6 +3,7 @@
 package command
 
 import (
+	"context"
 	"errors"
 	"syscall"
 
@@ -33,7 +34,7 @@ func (group) alive(leader int) bool { return groupLives(leader) }
 // settle needs no care about the group's number: the kernel keeps it from being used again as long as one
 // member is left, dead or alive, and nothing is signalled here.
 func (g group) settle(leader int) {
-	poll(func() bool { return groupGone(leader) }, nil)
+	poll(context.Background(), func() bool { return groupGone(leader) })
 	if g.sweep != nil {
 		g.sweep()
 	}

@@ -54,29 +54,6 @@ func (h *Host) Isolation() string { return h.cells.describe() }
 // Close removes the replica's cgroup and ends the reaper. It is called after the last Run has returned.
 func (h *Host) Close() error { return h.cells.close() }
 
-// tree is the processes of one run, as far as the machine can hold them. The methods that signal are only
-// called while the leader is unreaped.
-type tree interface {
-	// place makes the leader start inside.
-	place(*syscall.SysProcAttr)
-	// describe says what the warden has to know of the tree.
-	describe(*Watched)
-	// missing returns an error if a part of the tree was removed, so that no process can start in it any more.
-	missing() error
-	// terminate sends SIGTERM to every process, once.
-	terminate(leader int)
-	// kill sends SIGKILL to every process.
-	kill(leader int)
-	// alive returns whether a process other than the unreaped leader is left.
-	alive(leader int) bool
-	// settle waits, once the tree was killed and the leader reaped, until every process is dead.
-	settle(leader int)
-	// starved returns whether the kernel has killed a process of the tree since memory was short.
-	starved() bool
-	// remove gives back what the tree held. Nothing runs in it.
-	remove()
-}
-
 // Check returns the parts of a [Spec] that this machine can't provide, however often it is tried: its Nice ([ErrNice]) and its Limits ([ErrLimits]).
 // Limits need a cgroup (version 2) that hands its controllers on to those below it. Where one is possible Check prepares it, for which it may move
 // this process and its children to a cgroup of their own. Call it before the first Run.
@@ -183,7 +160,7 @@ func (h *Host) supervise(stop, kill context.Context, cmd *exec.Cmd, t tree, ward
 		}
 	}
 	if asked {
-		poll(func() bool { return !t.alive(leader) }, kill.Done())
+		poll(kill, func() bool { return !t.alive(leader) })
 	}
 	killTree()
 	defer outlived.Stop()
@@ -204,19 +181,4 @@ func exitOf(cmd *exec.Cmd, err error, tail []byte) Exit {
 		e.Signal = signalName(ws.Signal())
 	}
 	return e
-}
-
-// poll asks done at growing intervals, at first after half a millisecond and never less often than every
-// 50 ms, until it says yes or cut is closed.
-func poll(done func() bool, cut <-chan struct{}) {
-	const longest = 50 * time.Millisecond
-	for pause := 500 * time.Microsecond; !done(); pause = min(2*pause, longest) {
-		timer := time.NewTimer(pause)
-		select {
-		case <-timer.C:
-		case <-cut:
-			timer.Stop()
-			return
-		}
-	}
 }

@@ -12,6 +12,8 @@ import (
 	"strings"
 
 	"golang.org/x/sys/unix"
+
+	"github.com/cronclave/cronclave/internal/proc"
 )
 
 // controllers are those that keep the limits.
@@ -100,7 +102,7 @@ func vacate(own, leaf string) error {
 // there. It changes nothing while other processes are below the cgroup, since they may need the controllers.
 func (b *base) goHome() error {
 	own := filepath.Dir(b.leaf)
-	if unix.Access(b.leaf, unix.F_OK) != nil || len(below(own)) > 1 {
+	if unix.Access(b.leaf, unix.F_OK) != nil || len(proc.CgroupsBelow(own)) > 1 {
 		return nil
 	}
 	handed, err := os.ReadFile(filepath.Join(own, "cgroup.subtree_control"))
@@ -116,7 +118,7 @@ func (b *base) goHome() error {
 	if err != nil {
 		return err
 	}
-	return errors.Join(move(pids, own), removeCgroup(b.leaf))
+	return errors.Join(move(pids, own), proc.RemoveCgroup(b.leaf))
 }
 
 // members lists the processes of a cgroup, without those below it.
@@ -135,29 +137,14 @@ func move(pids []string, dir string) error {
 	return nil
 }
 
-// below lists the cgroups right below one.
-func below(dir string) (names []string) {
-	entries, _ := os.ReadDir(dir)
-	for _, e := range entries {
-		if e.IsDir() {
-			names = append(names, e.Name())
-		}
-	}
-	return names
-}
-
 // isOurs returns whether a process is this one or a child of it. A process that has just ended is neither.
 func isOurs(text string) bool {
 	pid, err := strconv.Atoi(text)
 	if err != nil || pid == 0 { // one that our pid namespace does not have
 		return false
 	}
-	stat, err := os.ReadFile(fmt.Sprintf("/proc/%d/stat", pid))
-	if err != nil {
-		return true
-	}
-	p, ok := parseStat(pid, stat)
-	return ok && (pid == os.Getpid() || p.parent == os.Getpid())
+	p, ok := proc.Of(pid)
+	return !ok || pid == os.Getpid() || p.Parent == os.Getpid()
 }
 
 // limited sets a run's limits, before anything runs in it; where that fails the cgroup is given back.

@@ -11,6 +11,8 @@ import (
 	"testing"
 
 	"golang.org/x/sys/unix"
+
+	"github.com/cronclave/cronclave/internal/proc"
 )
 
 // withLimits runs a test with a host that keeps such limits. Where this machine can't the test is another one: nothing may be run at all. With
@@ -144,7 +146,7 @@ func TestReplicaWithLimitsLeavesNothing(t *testing.T) {
 // isAsBefore demands that nothing is below a cgroup, nor handed on by it.
 func isAsBefore(t *testing.T, place string) {
 	t.Helper()
-	if left, handed := below(place), strings.TrimSpace(content(t, place, "cgroup.subtree_control")); len(left) > 0 || handed != "" {
+	if left, handed := proc.CgroupsBelow(place), strings.TrimSpace(content(t, place, "cgroup.subtree_control")); len(left) > 0 || handed != "" {
 		t.Errorf("left in the replica's cgroup: %v, %q", left, handed)
 	}
 }
@@ -157,7 +159,7 @@ func newPlace(t *testing.T, h *Host) string {
 		t.Fatal(err)
 	}
 	t.Cleanup(func() {
-		if err := removeCgroup(dir); err != nil {
+		if err := proc.RemoveCgroup(dir); err != nil {
 			t.Error(err)
 		}
 	})

@@ -18,6 +18,7 @@ import (
 	"go.uber.org/goleak"
 	"golang.org/x/sys/unix"
 
+	"github.com/cronclave/cronclave/internal/proc"
 	"github.com/cronclave/cronclave/internal/warden"
 )
 
@@ -100,7 +101,7 @@ func newScript(t *testing.T, h *Host, text string) *script {
 	t.Helper()
 	dir := t.TempDir()
 	s := &script{t: t, host: h, more: make(chan struct{}), ended: make(chan Exit, 1)}
-	env := []string{"PATH=" + os.Getenv("PATH"), runID + "=" + filepath.Base(dir) + t.Name()}
+	env := []string{"PATH=" + os.Getenv("PATH"), proc.RunID + "=" + filepath.Base(dir) + t.Name()}
 	for _, name := range []string{"HOLD", "GO"} {
 		path := filepath.Join(dir, name)
 		if err := unix.Mkfifo(path, 0o666); err != nil {
@@ -195,15 +196,8 @@ func sh(t *testing.T, h *Host, text string) Exit {
 // living returns whether there is such a process, other than a zombie.
 func living(t *testing.T, pid int) bool {
 	t.Helper()
-	stat, err := os.ReadFile(fmt.Sprintf("/proc/%d/stat", pid))
-	if err != nil {
-		return false
-	}
-	p, ok := parseStat(pid, stat)
-	if !ok {
-		t.Fatalf("can't read %q", stat)
-	}
-	return !p.dead()
+	p, ok := proc.Of(pid)
+	return ok && !p.Dead()
 }
 
 // eventually waits until a condition holds.
@@ -211,7 +205,7 @@ func eventually(t *testing.T, what string, holds func() bool) {
 	t.Helper()
 	late, cancel := context.WithTimeout(context.Background(), patience)
 	defer cancel()
-	poll(holds, late.Done())
+	poll(late, holds)
 	if late.Err() != nil {
 		t.Fatalf("not within %s: %s", patience, what)
 	}

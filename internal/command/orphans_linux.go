@@ -1,6 +1,7 @@
 package command
 
 import (
+	"context"
 	"errors"
 	"fmt"
 	"io/fs"
@@ -12,14 +13,13 @@ import (
 
 	"github.com/hashicorp/go-hclog"
 	"golang.org/x/sys/unix"
+
+	"github.com/cronclave/cronclave/internal/proc"
 )
 
-const (
-	runID = "CRONCLAVE_RUN_ID"
-	// reapPause lies between the death of a child and the look for orphans, so that a burst of deaths is one
-	// look, which by then rarely meets a child whose own parent code is about to reap it.
-	reapPause = 100 * time.Millisecond
-)
+// reapPause lies between the death of a child and the look for orphans, so that a burst of deaths is one
+// look, which by then rarely meets a child whose own parent code is about to reap it.
+const reapPause = 100 * time.Millisecond
 
 // orphans looks after processes that lost their parent and became our children, because we are a subreaper or process 1 of a container. It reaps the
 // dead ones; the living ones stay until the end of a run kills them.
@@ -88,15 +88,15 @@ func (o *orphans) reap() {
 	if !hasChild(true) {
 		return
 	}
-	all, _ := processes()
+	children := proc.Children()
 	// The handles come second: a child that was dead before and is waited for has one until it is reaped.
 	owned, err := handles()
 	if err != nil {
 		return
 	}
-	for _, p := range all {
-		if p.parent == os.Getpid() && p.dead() && !owned[p.pid] {
-			_, _ = unix.Wait4(p.pid, nil, unix.WNOHANG, nil)
+	for _, p := range children {
+		if p.Dead() && !owned[p.PID] {
+			_, _ = unix.Wait4(p.PID, nil, unix.WNOHANG, nil)
 		}
 	}
 }
@@ -104,7 +104,7 @@ func (o *orphans) reap() {
 // sweep kills the living orphans whose environment says that they belong to a run, and those that come to us
 // when their parents die of it, until none is left.
 func (o *orphans) sweep(id string) {
-	poll(func() bool { return !o.killOf(id) }, nil)
+	poll(context.Background(), func() bool { return !o.killOf(id) })
 }
 
 // killOf kills the living children of one run and returns whether there are, or might be, any left.
@@ -120,7 +120,7 @@ func (o *orphans) killOf(id string) bool {
 		o.byRun = childrenByRun()
 	}
 	for _, pid := range o.byRun[id] {
-		if now, _ := runOf(pid); now == id { // the look may have been some time ago
+		if now, _ := proc.RunOf(pid); now == id { // the look may have been some time ago
 			_ = unix.Kill(pid, unix.SIGKILL)
 		}
 	}
@@ -133,16 +133,15 @@ const unknown = ""
 // childrenByRun lists the living children that say which run they belong to, and those that can't say.
 func childrenByRun() map[string][]int {
 	children := map[string][]int{}
-	all, _ := processes()
-	for _, p := range all {
-		if p.parent != os.Getpid() || p.dead() {
+	for _, p := range proc.Children() {
+		if p.Dead() {
 			continue
 		}
-		switch id, known := runOf(p.pid); {
+		switch id, known := proc.RunOf(p.PID); {
 		case !known:
-			children[unknown] = append(children[unknown], p.pid)
+			children[unknown] = append(children[unknown], p.PID)
 		case id != "":
-			children[id] = append(children[id], p.pid)
+			children[id] = append(children[id], p.PID)
 		}
 	}
 	return children

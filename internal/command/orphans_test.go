@@ -7,22 +7,23 @@ import (
 	"os"
 	"os/exec"
 	"slices"
-	"strings"
 	"sync"
 	"syscall"
 	"testing"
 
 	"golang.org/x/sys/unix"
+
+	"github.com/cronclave/cronclave/internal/proc"
 )
 
 // zombies lists our dead children.
-func zombies(t *testing.T) []process {
+func zombies(t *testing.T) []proc.Process {
 	t.Helper()
-	all, err := processes()
+	all, err := proc.All()
 	if err != nil {
 		t.Fatal(err)
 	}
-	return slices.DeleteFunc(all, func(p process) bool { return p.parent != os.Getpid() || !p.dead() })
+	return slices.DeleteFunc(all, func(p proc.Process) bool { return p.Parent != os.Getpid() || !p.Dead() })
 }
 
 func TestNoZombies(t *testing.T) {
@@ -57,7 +58,7 @@ func TestReaperStealsNoExitStatus(t *testing.T) {
 	}
 	orphan := makeOrphan(t)
 	h.cells.orphans.reap()
-	if slices.ContainsFunc(zombies(t), func(p process) bool { return p.pid == orphan }) {
+	if slices.ContainsFunc(zombies(t), func(p proc.Process) bool { return p.PID == orphan }) {
 		t.Error("the orphan, behind others in the kernel's list, was not reaped")
 	}
 	for _, cmd := range foreign {
@@ -85,7 +86,7 @@ func TestReaperIsWokenByDeaths(t *testing.T) {
 	newTestHost(t, false)
 	orphan := makeOrphan(t)
 	eventually(t, "the orphan is reaped", func() bool {
-		return !slices.ContainsFunc(zombies(t), func(p process) bool { return p.pid == orphan })
+		return !slices.ContainsFunc(zombies(t), func(p proc.Process) bool { return p.PID == orphan })
 	})
 }
 
@@ -137,16 +138,4 @@ func openFiles(t *testing.T) int {
 		t.Fatal(err)
 	}
 	return len(files)
-}
-
-func TestParseStat(t *testing.T) {
-	p, ok := parseStat(7, []byte("7 (a) Z 1 (b) S 12 34 34 0 -1\n"))
-	if want := (process{pid: 7, parent: 12, group: 34, state: 'S'}); !ok || p != want {
-		t.Errorf("got %+v, want %+v", p, want)
-	}
-	for _, bad := range []string{"", "7 (a", "7 (a) S", "7 (a) S x y z"} {
-		if _, ok := parseStat(7, []byte(bad)); ok {
-			t.Errorf("%q was read", strings.TrimSpace(bad))
-		}
-	}
 }

@@ -20,6 +20,7 @@ import (
 	"github.com/hashicorp/go-hclog"
 	"golang.org/x/sys/unix"
 
+	"github.com/cronclave/cronclave/internal/proc"
 	"github.com/cronclave/cronclave/internal/warden"
 )
 
@@ -157,7 +158,7 @@ func runScript(host *Host, i int) {
 	id := fmt.Sprintf("replica-%d-run-%d", os.Getpid(), i)
 	s := Spec{
 		Name: id, Argv: []string{"/bin/sh", "-c", os.Getenv(replicaScript)},
-		Env:    []string{"PATH=" + os.Getenv("PATH"), runID + "=" + id, "HOLD=" + os.Getenv(replicaHold)},
+		Env:    []string{"PATH=" + os.Getenv("PATH"), proc.RunID + "=" + id, "HOLD=" + os.Getenv(replicaHold)},
 		Limits: limitsOfReplica(),
 		Line:   func(_ string, line []byte) { fmt.Printf("%s\n", line) },
 	}
@@ -248,11 +249,11 @@ func (r *testReplica) killHolders() {
 			_ = unix.Kill(pid, unix.SIGKILL)
 		}
 	}
-	all, _ := processes()
+	all, _ := proc.All()
 	for _, p := range all {
-		env, _ := environ(p.pid)
+		env, _ := os.ReadFile(fmt.Sprintf("/proc/%d/environ", p.PID))
 		if bytes.Contains(env, []byte("HOLD="+r.hold)) {
-			_ = unix.Kill(p.pid, unix.SIGKILL)
+			_ = unix.Kill(p.PID, unix.SIGKILL)
 		}
 	}
 }

@@ -18,6 +18,8 @@ import (
 
 	"github.com/hashicorp/go-hclog"
 	"golang.org/x/sys/unix"
+
+	"github.com/cronclave/cronclave/internal/proc"
 )
 
 func TestExitCodesAndSignals(t *testing.T) {
@@ -216,7 +218,7 @@ func TestRunFallsBackToAGroupAndSaysItOnce(t *testing.T) {
 	h := newTestHost(t, true)
 	var log strings.Builder
 	h.cells.log = hclog.New(&hclog.LoggerOptions{Output: &log})
-	if err := removeCgroup(h.cells.base.dir); err != nil {
+	if err := proc.RemoveCgroup(h.cells.base.dir); err != nil {
 		t.Fatal(err)
 	}
 	for range 3 {

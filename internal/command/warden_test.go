@@ -16,6 +16,7 @@ import (
 
 	"golang.org/x/sys/unix"
 
+	"github.com/cronclave/cronclave/internal/proc"
 	"github.com/cronclave/cronclave/internal/warden"
 )
 
@@ -396,7 +397,7 @@ func TestExtensionCountsWhileTheWardenIsAwaited(t *testing.T) {
 // Promise: P6
 func TestNothingIsBornInACgroupOfALateRun(t *testing.T) {
 	h := newTestHost(t, true)
-	h.warden = fakeWarden(func(r Watched) error { return removeCgroup(r.Cgroup) })
+	h.warden = fakeWarden(func(r Watched) error { return proc.RemoveCgroup(r.Cgroup) })
 	s := newScript(t, h, "echo started")
 	s.start()
 	e := s.end()
@@ -420,7 +421,7 @@ type lateWard struct {
 
 func (w lateWard) Known(ctx context.Context) error {
 	err := w.Ward.Known(ctx)
-	poll(func() bool { return clock() > w.run.Deadline && !isThere(w.run.Cgroup) }, ctx.Done())
+	poll(ctx, func() bool { return clock() > w.run.Deadline && !isThere(w.run.Cgroup) })
 	return err
 }
 

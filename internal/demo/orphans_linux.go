@@ -1,17 +1,15 @@
 package demo
 
 import (
-	"bytes"
 	"errors"
 	"fmt"
-	"os"
 	"os/exec"
-	"strconv"
-	"strings"
 	"syscall"
 	"time"
 
 	"golang.org/x/sys/unix"
+
+	"github.com/cronclave/cronclave/internal/proc"
 )
 
 // tie keeps Ctrl-C on the terminal from a replica, which the demo itself ends, and has the kernel kill it when the demo
@@ -56,28 +54,10 @@ func endOrphans() int {
 
 // reapChildren reaps the dead ones and returns the others.
 func reapChildren() (living []int) {
-	for _, pid := range childrenOf(os.Getpid()) {
-		if n, err := unix.Wait4(pid, nil, unix.WNOHANG, nil); n != pid && !errors.Is(err, unix.ECHILD) {
-			living = append(living, pid)
+	for _, p := range proc.Children() {
+		if n, err := unix.Wait4(p.PID, nil, unix.WNOHANG, nil); n != p.PID && !errors.Is(err, unix.ECHILD) {
+			living = append(living, p.PID)
 		}
 	}
 	return living
-}
-
-func childrenOf(parent int) []int {
-	var children []int
-	entries, _ := os.ReadDir("/proc")
-	for _, e := range entries {
-		pid, err := strconv.Atoi(e.Name())
-		if err != nil {
-			continue
-		}
-		stat, _ := os.ReadFile("/proc/" + e.Name() + "/stat")
-		// The name in parentheses may hold spaces and parentheses itself.
-		fields := strings.Fields(string(stat[bytes.LastIndexByte(stat, ')')+1:]))
-		if len(fields) > 1 && fields[1] == strconv.Itoa(parent) {
-			children = append(children, pid)
-		}
-	}
-	return children
 }

@@ -1,7 +1,6 @@
 package proc
 
 import (
-	"bytes"
 	"errors"
 	"fmt"
 	"os"
@@ -16,11 +15,11 @@ import (
 // something in its namespace only, and is used again.
 func ID() string {
 	where, pid := kernelAndNamespace(), os.Getpid()
-	start, running := startOf(pid)
-	if where == "" || !running {
+	self, ok := Of(pid)
+	if where == "" || !ok {
 		return ""
 	}
-	return fmt.Sprintf("%s/%d/%s", where, pid, start)
+	return fmt.Sprintf("%s/%d/%d", where, pid, self.Start)
 }
 
 // kernelAndNamespace is where numbers of processes are those that this process sees; "" where that can't be told.
@@ -44,22 +43,11 @@ func LifeOf(id string) Life {
 	if errors.Is(unix.Kill(pid, 0), unix.ESRCH) {
 		return Gone
 	}
-	switch now, running := startOf(pid); {
-	case now == "": // it may be hidden from this user
+	switch now, ok := Of(pid); {
+	case !ok: // it may be hidden from this user
 		return Unknown
-	case running && now == start:
+	case !now.Dead() && strconv.FormatUint(now.Start, 10) == start:
 		return Alive
 	}
 	return Gone
-}
-
-// startOf is when a process was started, in ticks since the kernel was booted, "" if that can't be read; running is false for one that is dead and not reaped.
-func startOf(pid int) (start string, running bool) {
-	const state, started = 0, 19 // of the fields behind the name, which may have anything in it
-	stat, err := os.ReadFile(fmt.Sprintf("/proc/%d/stat", pid))
-	fields := bytes.Fields(stat[bytes.LastIndexByte(stat, ')')+1:])
-	if err != nil || len(fields) <= started {
-		return "", false
-	}
-	return string(fields[started]), !bytes.ContainsAny(fields[state], "ZX")
 }

@@ -1,4 +1,4 @@
-// Package proc identifies processes of this machine, beyond their numbers, which are used again.
+// Package proc reads what Linux says of processes and cgroups, and identifies processes beyond their numbers, which are used again.
 package proc
 
 // Life is whether a process lives, as far as this process can find out.

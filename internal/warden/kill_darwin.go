@@ -47,9 +47,6 @@ func birth(pid int) uint64 {
 // watchProcess has no means on macOS: the pipe shows the replica's end.
 func watchProcess(int) int { return -1 }
 
-// removeCgroup does nothing: there are none.
-func removeCgroup(string) error { return nil }
-
 // settle holds no folder.
 func settle() { _ = os.Chdir("/") }
 

@@ -1,15 +1,14 @@
 package warden
 
 import (
-	"bytes"
 	"errors"
-	"io/fs"
 	"os"
 	"path/filepath"
-	"strconv"
 	"strings"
 
 	"golang.org/x/sys/unix"
+
+	"github.com/cronclave/cronclave/internal/proc"
 )
 
 // processes is the target on Linux: a cgroup where the run has one, else the processes with the run's id in their environment; and its process group.
@@ -51,10 +50,10 @@ func (p *processes) forget() {
 func (p *processes) terminate() {
 	switch {
 	case p.cgroup != "":
-		leader, pids := p.leader, cgroupProcesses(p.cgroup) // before the leader's trap can start others
-		_ = p.sendLeader(unix.SIGTERM)                      // wherever it is, and first: a shell that saw its command end would go on with the next one
+		leader, pids := p.leader, proc.CgroupProcesses(p.cgroup) // before the leader's trap can start others
+		_ = p.sendLeader(unix.SIGTERM)                           // wherever it is, and first: a shell that saw its command end would go on with the next one
 		for pid := range pids {
-			inside := func() bool { return pid != leader && cgroupProcesses(p.cgroup)[pid] }
+			inside := func() bool { return pid != leader && proc.CgroupProcesses(p.cgroup)[pid] }
 			signalIf(pid, unix.SIGTERM, inside)
 		}
 	case p.leader != 0:
@@ -74,7 +73,7 @@ func (p *processes) strike() {
 // sweep removes an empty cgroup, so that nothing can be born in it any more.
 func (p *processes) sweep() (clean bool) {
 	if p.cgroup != "" {
-		return !populated(p.cgroup) && removeCgroup(p.cgroup) == nil && !p.groupLives()
+		return !populated(p.cgroup) && proc.RemoveCgroup(p.cgroup) == nil && !p.groupLives()
 	}
 	found := p.signalMarked(unix.SIGKILL)
 	return !found && !p.groupLives()
@@ -133,7 +132,7 @@ func (p *processes) signalMarked(signal unix.Signal) (found bool) {
 	}
 	seen := p.sweeper.look()
 	for _, pid := range seen.byRun[p.id] {
-		signalIf(pid, signal, func() bool { id, _ := runOf(pid); return id == p.id })
+		signalIf(pid, signal, func() bool { id, _ := proc.RunOf(pid); return id == p.id })
 	}
 	return len(seen.byRun[p.id]) > 0 || !seen.complete
 }
@@ -164,52 +163,14 @@ func watchProcess(pid int) int {
 
 // populated returns whether a living process is in the cgroup or below it.
 func populated(dir string) bool {
-	events, err := os.ReadFile(filepath.Join(dir, "cgroup.events"))
-	if err != nil {
-		// A cgroup with a process in it can't be removed, so one that is gone is empty.
-		return !errors.Is(err, fs.ErrNotExist) && !errors.Is(err, unix.ENODEV)
-	}
-	return bytes.Contains(events, []byte("populated 1"))
-}
-
-// cgroupProcesses lists the processes in the cgroup and below it.
-func cgroupProcesses(dir string) map[int]bool {
-	found := map[int]bool{}
-	_ = filepath.WalkDir(dir, func(path string, d fs.DirEntry, err error) error {
-		if err != nil || d.Name() != "cgroup.procs" {
-			return nil
-		}
-		list, _ := os.ReadFile(path)
-		for _, field := range strings.Fields(string(list)) {
-			// 0 stands for a process that our pid namespace does not have.
-			if pid, err := strconv.Atoi(field); err == nil && pid > 0 {
-				found[pid] = true
-			}
-		}
-		return nil
-	})
-	return found
-}
-
-// removeCgroup removes an empty cgroup and those below it. One that is gone is fine.
-func removeCgroup(dir string) error {
-	entries, _ := os.ReadDir(dir)
-	for _, e := range entries {
-		if e.IsDir() {
-			_ = removeCgroup(filepath.Join(dir, e.Name()))
-		}
-	}
-	if err := unix.Rmdir(dir); err != nil && !errors.Is(err, unix.ENOENT) {
-		return err
-	}
-	return nil
+	return proc.Populated(os.ReadFile(filepath.Join(dir, "cgroup.events")))
 }
 
 // leave removes a cgroup that this process is in, as its replica was: it goes to the one above. That takes processes only if it hands no controllers
 // on, which another cgroup below it may need; then all stays as it is.
 func leave(dir string) {
 	above := filepath.Dir(dir)
-	if !cgroupProcesses(dir)[os.Getpid()] || cgroupsBelow(above) > 1 {
+	if !proc.CgroupProcesses(dir)[os.Getpid()] || len(proc.CgroupsBelow(above)) > 1 {
 		return
 	}
 	handed, _ := os.ReadFile(filepath.Join(above, "cgroup.subtree_control"))
@@ -217,15 +178,5 @@ func leave(dir string) {
 		_ = os.WriteFile(filepath.Join(above, "cgroup.subtree_control"), []byte("-"+strings.Join(names, " -")), 0)
 	}
 	_ = os.WriteFile(filepath.Join(above, "cgroup.procs"), []byte("0"), 0) // 0 is this process
-	_ = removeCgroup(dir)
-}
-
-func cgroupsBelow(dir string) (n int) {
-	entries, _ := os.ReadDir(dir)
-	for _, e := range entries {
-		if e.IsDir() {
-			n++
-		}
-	}
-	return n
+	_ = proc.RemoveCgroup(dir)
 }

@@ -6,6 +6,8 @@ import (
 	"testing"
 
 	"golang.org/x/sys/unix"
+
+	"github.com/cronclave/cronclave/internal/proc"
 )
 
 // A number that was given to a stranger is known by the stranger's birth.
@@ -62,7 +64,7 @@ func members(group int) int {
 		if _, err := fmt.Sscan(e.Name(), &pid); err != nil {
 			continue
 		}
-		if s, ok := statOf(pid); ok && !s.dead() && s.group == group {
+		if s, ok := proc.Of(pid); ok && !s.Dead() && s.Group == group {
 			n++
 		}
 	}
@@ -87,20 +89,4 @@ func TestGroupIsKilledAfterItsLeaderWasReaped(t *testing.T) {
 		t.Skip("the kernel is older than 6.9: it can't signal a group by a handle")
 	}
 	eventually(t, "the member is dead", func() bool { s.begin(); return p.sweep() && !groupLives(leader) })
-}
-
-func TestParseStat(t *testing.T) {
-	text, err := os.ReadFile("/proc/self/stat")
-	if err != nil {
-		t.Fatal(err)
-	}
-	s, ok := parseStat(text)
-	if !ok || s.group != unix.Getpgrp() || s.dead() || s.kernel() || s.start == 0 || s.env == "0" {
-		t.Errorf("%+v, %v of %s", s, ok, text)
-	}
-	for _, bad := range []string{"", "7 (a", "7 (a) S", "7 (a) S x y z"} {
-		if _, ok := parseStat([]byte(bad)); ok {
-			t.Errorf("%q was read", bad)
-		}
-	}
 }

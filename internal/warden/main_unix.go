@@ -11,6 +11,8 @@ import (
 	"time"
 
 	"golang.org/x/sys/unix"
+
+	"github.com/cronclave/cronclave/internal/proc"
 )
 
 const (
@@ -74,7 +76,7 @@ func (k *helperMain) run() error {
 		k.report.Warn("warden ends", "reason", k.why(), "runs_killed", len(k.list.runs))
 	}
 	for base := range k.bases {
-		_ = removeCgroup(base) // processes that are left hang in the kernel; the next replica removes the cgroup
+		_ = proc.RemoveCgroup(base) // processes that are left hang in the kernel; the next replica removes the cgroup
 	}
 	for base := range k.bases {
 		leave(base)

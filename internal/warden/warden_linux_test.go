@@ -14,6 +14,8 @@ import (
 	"time"
 
 	"golang.org/x/sys/unix"
+
+	"github.com/cronclave/cronclave/internal/proc"
 )
 
 // enough is how long a test waits for an event that must come; only a test that fails takes so long.
@@ -54,8 +56,8 @@ func startGroup(t *testing.T) *exec.Cmd {
 }
 
 func living(pid int) bool {
-	s, ok := statOf(pid)
-	return ok && !s.dead()
+	p, ok := proc.Of(pid)
+	return ok && !p.Dead()
 }
 
 func groupLives(id int) bool { return lookAround().groups[id] }
@@ -316,7 +318,7 @@ func TestWhatExecutesAfterTheReplicaIsDeadIsFound(t *testing.T) {
 	_ = replica.Wait()
 	time.Sleep(time.Second) // so that it has looked around, and found no process
 	late := exec.Command("/bin/sleep", "1000")
-	late.Env = []string{runID + "=" + id}
+	late.Env = []string{proc.RunID + "=" + id}
 	if err := late.Start(); err != nil {
 		t.Fatal(err)
 	}
