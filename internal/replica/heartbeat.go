@@ -34,14 +34,6 @@ type heartbeat struct {
 	silent bool      // and the service did not get it
 }
 
-// beat sends the heartbeat until ctx ends.
-func (r *Replica) beat(ctx context.Context) {
-	h := heartbeat{client: newBeatClient(), version: r.version, log: r.log, config: func() config.Heartbeat { return r.cfg.Load().Heartbeat },
-		fault: func(what string) { r.heartbeatError.Store(&what) }}
-	defer h.client.CloseIdleConnections()
-	h.run(ctx)
-}
-
 // newBeatClient follows a redirection only within the origin of the first request: the path may hold a secret.
 func newBeatClient() *http.Client {
 	return &http.Client{Transport: &http.Transport{Proxy: http.ProxyFromEnvironment}, Timeout: beatTimeout,
@@ -55,6 +47,7 @@ func newBeatClient() *http.Client {
 
 // run sends one at once, and then one in each period, until ctx ends. It looks now and then whether a reload has changed the heartbeat.
 func (h *heartbeat) run(ctx context.Context) {
+	defer h.client.CloseIdleConnections()
 	defer h.fault("") // it is another leader's now
 	timer := time.NewTimer(0)
 	defer timer.Stop()

@@ -34,9 +34,11 @@ func (r *Replica) lead(ctx context.Context, term *election.Term) {
 	}
 	h := housekeeping{journal: r.journal, elector: elector, sweep: r.scheduler.Sweep, now: r.now, log: r.log}
 	var duties sync.WaitGroup
-	duties.Go(func() { r.beat(ctx) })
-	duties.Go(func() { r.compare(ctx) })
-	duties.Go(func() { r.watchReplicas(ctx) })
+	beats := heartbeat{client: newBeatClient(), version: r.version, log: r.log, config: func() config.Heartbeat { return r.cfg.Load().Heartbeat },
+		fault: func(what string) { r.heartbeatError.Store(&what) }}
+	duties.Go(func() { beats.run(ctx) })
+	duties.Go(func() { watchAgreement(ctx, &r.peers, r.journal, r.log) })
+	duties.Go(func() { watchReplicas(ctx, r.journal, r.log) })
 	every(ctx, sweepEvery, func() { h.keep(ctx, disabled(r.cfg.Load())) })
 	duties.Wait()
 	if cause := context.Cause(ctx); errors.Is(cause, election.ErrEndangered) || term.Context().Err() != nil {

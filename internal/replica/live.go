@@ -8,7 +8,6 @@ import (
 
 	"github.com/hashicorp/go-hclog"
 
-	"github.com/cronclave/cronclave/internal/config"
 	"github.com/cronclave/cronclave/internal/journal"
 	"github.com/cronclave/cronclave/internal/logging"
 	"github.com/cronclave/cronclave/scheduler"
@@ -54,21 +53,6 @@ type liveRun struct {
 
 func newLiveOutput(j *journal.Journal, log hclog.Logger) *liveOutput {
 	return &liveOutput{journal: j, log: log, wake: make(chan struct{}, 1)}
-}
-
-// jobs are those of a configuration, whose output can be followed.
-func (r *Replica) jobs(cfg *config.Config) []scheduler.Job {
-	jobs := jobsOf(cfg, r.processes.Host, func(job *config.Job, run *scheduler.Run) Output {
-		o := &sharedOutput{live: r.live, run: run}
-		if job.Output.Log {
-			o.log = logging.NewOutput(run.Logger)
-		}
-		return o
-	})
-	for i := range jobs {
-		jobs[i].Runner = delayRunner{liveRunner{jobs[i].Runner, r.live}, r}
-	}
-	return jobs
 }
 
 // sharedOutput goes to the followers of the run, and to the log if the job wants that.

@@ -4,6 +4,8 @@ import (
 	"context"
 	"time"
 
+	"github.com/hashicorp/go-hclog"
+
 	"github.com/cronclave/cronclave/internal/journal"
 	"github.com/cronclave/cronclave/internal/operator"
 )
@@ -16,22 +18,22 @@ const idSuffix = len("-") + 8
 const confirmLost = 2 * operator.RegisterEvery
 
 // watchReplicas is a duty of the leader: it logs, once in the cluster, each replica that has disappeared.
-func (r *Replica) watchReplicas(ctx context.Context) {
+func watchReplicas(ctx context.Context, j *journal.Journal, log hclog.Logger) {
 	missing := lostWatch{}
 	every(ctx, operator.RegisterEvery, func() {
-		lost, err := r.journal.LostReplicas(ctx)
+		lost, err := j.LostReplicas(ctx)
 		if err != nil {
 			missing.since = nil // the time without a list proves nothing, so the confirmation begins again
-			r.log.Debug("cannot look for lost replicas", "error", err)
+			log.Debug("cannot look for lost replicas", "error", err)
 			return
 		}
 		for _, l := range missing.confirmed(lost, time.Now()) {
-			claimed, err := r.journal.ClaimLost(ctx, l.ID)
+			claimed, err := j.ClaimLost(ctx, l.ID)
 			if err != nil {
-				r.log.Debug("cannot claim a lost replica", "replica_lost", nameOf(l.ID), "error", err)
+				log.Debug("cannot claim a lost replica", "replica_lost", nameOf(l.ID), "error", err)
 			}
 			if claimed {
-				r.log.Warn("replica lost", "replica_lost", nameOf(l.ID), "last_seen", l.Seen.UTC().Format(time.RFC3339))
+				log.Warn("replica lost", "replica_lost", nameOf(l.ID), "last_seen", l.Seen.UTC().Format(time.RFC3339))
 			}
 		}
 	})

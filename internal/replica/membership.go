@@ -5,11 +5,12 @@ import (
 	"sync/atomic"
 	"time"
 
+	"github.com/hashicorp/go-hclog"
+
+	"github.com/cronclave/cronclave/internal/config"
 	"github.com/cronclave/cronclave/internal/journal"
 	"github.com/cronclave/cronclave/internal/operator"
-	"github.com/cronclave/cronclave/internal/proc"
 	"github.com/cronclave/cronclave/internal/redisconn"
-	"github.com/cronclave/cronclave/scheduler"
 )
 
 const (
@@ -17,8 +18,18 @@ const (
 	describeEvery = time.Minute
 )
 
-// membership is a replica's memory of its own registration. It belongs to one goroutine.
+// membership keeps a replica registered, and its jobs described. Its other fields are set before [membership.run], to whose goroutine those of the last
+// part belong.
 type membership struct {
+	journal *journal.Journal
+	log     hclog.Logger
+	peers   *peers
+	entry   func() journal.Replica                 // what the replica says of itself
+	config  func() *config.Config                  // that is in force
+	sweep   func(context.Context, ...string) error // inspects all jobs
+	now     func() time.Time                       // the server's clock
+	edited  atomic.Bool                            // the cluster has not been sent the changed jobs
+
 	registered bool // it has been, once
 	forgotten  bool // and was no more: announce all jobs to the server again
 	canary     *journal.Canary
@@ -27,149 +38,82 @@ type membership struct {
 	namesakes  namesakeWatch
 }
 
-// register keeps the replica in the registry until ctx ends, through the drain, and describes its jobs to the cluster.
-func (r *Replica) register(ctx context.Context) {
-	m := membership{canary: r.journal.Canary(r.id)}
+// run keeps the replica in the registry until ctx ends, through the drain, and describes its jobs to the cluster.
+func (m *membership) run(ctx context.Context) {
+	m.canary = m.journal.Canary(m.peers.self)
 	every(ctx, operator.RegisterEvery, func() {
-		entry := r.entry()
-		known, err := r.journal.Register(ctx, entry, registerTTL)
+		entry := m.entry()
+		known, err := m.journal.Register(ctx, entry, registerTTL)
 		if err != nil {
-			r.log.Debug("not registered", "error", err)
+			m.log.Debug("not registered", "error", err)
 			m.forgotten = m.registered // the write may have been done, and then the next one finds its entry instead of the loss
 			return
 		}
-		m.clock.look(operator.ClockOffsetOf(entry), r.log)
-		r.publishDigests(ctx)
-		r.meetPeers(ctx, &m)
+		m.clock.look(operator.ClockOffsetOf(entry), m.log)
+		m.publishDigests(ctx)
+		m.meetPeers(ctx, entry)
 		intact, err := m.canary.Look(ctx, registerTTL)
 		if err != nil {
-			r.log.Debug("a master does not answer; checking it for lost data later", "error", err)
+			m.log.Debug("a master does not answer; checking it for lost data later", "error", err)
 		}
-		r.reannounce(ctx, &m, known && intact)
-		r.describe(ctx, &m)
+		m.reannounce(ctx, known && intact)
+		m.describe(ctx)
 	})
 	last, cancel := context.WithTimeout(context.WithoutCancel(ctx), redisconn.Timeout) // the drain has waited for the server enough
 	defer cancel()
-	if err := r.journal.Deregister(last, r.id); err != nil {
-		r.log.Debug("registration not removed; it expires by itself", "error", err)
+	if err := m.journal.Deregister(last, m.peers.self); err != nil {
+		m.log.Debug("registration not removed; it expires by itself", "error", err)
+	}
+}
+
+// publishDigests keeps the digests of this replica's jobs in Redis, so that others can name the jobs that differ.
+func (m *membership) publishDigests(ctx context.Context) {
+	cfg := m.config()
+	if err := m.journal.KeepDigests(ctx, cfg.Digest(), cfg.JobDigests(), registerTTL); err != nil {
+		m.log.Debug("digests of jobs not written", "error", err)
 	}
 }
 
 // reannounce repeats this replica's knowledge of all jobs to a server that has lost the replica's entry: each inspection of a job carries it. Without
 // that the server would get it only when a job is next due, and until then a replica without that knowledge could be granted the lock.
-func (r *Replica) reannounce(ctx context.Context, m *membership, known bool) {
+func (m *membership) reannounce(ctx context.Context, known bool) {
 	if m.registered && !known {
-		r.log.Warn("registration missing from Redis, which may have lost data; re-announcing all jobs")
+		m.log.Warn("registration missing from Redis, which may have lost data; re-announcing all jobs")
 		m.forgotten, m.described = true, time.Time{}
 	}
 	m.registered = true
 	if !m.forgotten {
 		return
 	}
-	if err := r.scheduler.Sweep(ctx); err != nil {
-		r.log.Debug("jobs not re-announced yet", "error", err)
+	if err := m.sweep(ctx); err != nil {
+		m.log.Debug("jobs not re-announced yet", "error", err)
 		return
 	}
 	m.forgotten = false
 }
 
 // describe writes the descriptions of the jobs to the cluster from time to time.
-func (r *Replica) describe(ctx context.Context, m *membership) {
-	if time.Since(m.described) < describeEvery && !r.edited.Swap(false) {
+func (m *membership) describe(ctx context.Context) {
+	if time.Since(m.described) < describeEvery && !m.edited.Swap(false) {
 		return
 	}
-	if err := r.journal.DescribeJobs(ctx, DescribeJobs(r.cfg.Load(), r.now())); err != nil {
+	if err := m.journal.DescribeJobs(ctx, DescribeJobs(m.config(), m.now())); err != nil {
 		m.described = time.Time{}
-		r.log.Debug("jobs not described", "error", err)
+		m.log.Debug("jobs not described", "error", err)
 		return
 	}
 	m.described = time.Now()
 }
 
-// peers is the replicas that were alive when last looked at.
-type peers struct {
-	self string
-	all  atomic.Pointer[acquaintance]
-}
-
-type acquaintance struct {
-	replicas []journal.Replica
-	ids      []string // of all replicas: the set for most jobs
-}
-
-// get returns the ids of those that have these labels.
-func (p *peers) get(where scheduler.Labels) (self string, ids []string) {
-	known := p.all.Load()
-	if known == nil {
-		return p.self, nil
-	}
-	if len(where) == 0 {
-		return p.self, known.ids
-	}
-	for _, r := range known.replicas {
-		if scheduler.Labels(r.Labels).Include(where) {
-			ids = append(ids, r.ID)
-		}
-	}
-	return p.self, ids
-}
-
 // meetPeers reads the list of replicas. After an error it keeps the last one.
-func (r *Replica) meetPeers(ctx context.Context, m *membership) {
-	replicas, err := r.journal.Replicas(ctx)
+func (m *membership) meetPeers(ctx context.Context, self journal.Replica) {
+	replicas, err := m.journal.Replicas(ctx)
 	if err != nil {
-		r.log.Debug("cannot read the other replicas", "error", err)
+		m.log.Debug("cannot read the other replicas", "error", err)
 		return
 	}
-	m.namesakes.look(r.ofThisName(replicas), func(o journal.Replica) {
-		r.log.Warn("duplicate replica name; give each replica its own name with --replica", "code", "same_name", "other_id", o.ID, "other_started", o.Started)
+	m.namesakes.look(namesakes(replicas, self), func(o journal.Replica) {
+		m.log.Warn("duplicate replica name; give each replica its own name with --replica", "code", "same_name", "other_id", o.ID, "other_started", o.Started)
 	})
-	ids := make([]string, len(replicas))
-	for i, other := range replicas {
-		ids[i] = other.ID
-	}
-	r.peers.all.Store(&acquaintance{replicas, ids})
-}
-
-// now is the server's clock as far as it is known.
-func (r *Replica) now() time.Time {
-	if now, known := r.locks.Engine().EstimatedTime(); known {
-		return now
-	}
-	return r.clock()
-}
-
-func (r *Replica) entry() journal.Replica {
-	now := r.now()
-	entry := journal.Replica{
-		ID: r.id, Name: r.name, Process: proc.ID(), Version: r.version, Started: r.started, Seen: now, ConfigDigest: r.cfg.Load().Digest(),
-		ClockOffsetMS: r.clock().Sub(now).Milliseconds(), ClockErrorMS: r.locks.Engine().EstimateError().Milliseconds(), Running: r.scheduler.Running(),
-		Labels: r.cfg.Load().Replica.Labels,
-	}
-	if refused := r.refused.Load(); refused != nil {
-		entry.Refused = *refused
-	}
-	entry.Unable = operator.FirstLine(r.scheduler.Unable(), mostUnable)
-	if what := r.heartbeatError.Load(); what != nil {
-		entry.Heartbeat = *what
-	}
-	return entry
-}
-
-// mostUnable bounds the text of the reason why a replica claims nothing.
-const mostUnable = 200
-
-// every calls f at once, and then again and again until ctx ends.
-func every(ctx context.Context, period time.Duration, f func()) {
-	timer := time.NewTimer(0)
-	defer timer.Stop()
-	for {
-		select {
-		case <-ctx.Done():
-			return
-		case <-timer.C:
-			f()
-			timer.Reset(period)
-		}
-	}
+	m.peers.met(replicas)
 }

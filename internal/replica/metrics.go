@@ -5,7 +5,10 @@ import (
 	"errors"
 	"fmt"
 	"slices"
+	"sync/atomic"
 	"time"
+
+	"github.com/hashicorp/go-hclog"
 
 	"github.com/cronclave/cronclave/election"
 	"github.com/cronclave/cronclave/internal/config"
@@ -16,60 +19,60 @@ import (
 	"github.com/cronclave/cronclave/scheduler"
 )
 
-// listen opens the address of [server], if it has one: a port that is taken is a fault at the start.
-func (r *Replica) listen(cfg config.Server) (err error) {
+// monitor answers the requests of [server], and counts what happens for them. Without [server] it does nothing.
+type monitor struct {
+	metrics  *httpapi.Metrics // nil without [server]
+	web      *httpapi.Server  // the same
+	log      hclog.Logger
+	recalled atomic.Bool // the metrics know when jobs last ended ok
+}
+
+// open opens the address of [server], if it has one: a port that is taken is a fault at the start.
+func (m *monitor) open(cfg config.Server, version string, gauges httpapi.Gauges) error {
 	if cfg.Listen == "" {
 		return nil
 	}
-	c, err := serverConfig(cfg, r.log)
+	c, err := serverConfig(cfg, m.log)
 	if err != nil {
 		return err
 	}
-	r.metrics = httpapi.NewMetrics(r.version, httpapi.Gauges{
-		Leader: r.leads.Load, RedisUp: r.redisUp, ClockOffset: r.clockOffset,
-		LogDropped: r.logDropped, Running: func() int { return r.scheduler.Running() }, ByJob: func() map[string]int { return r.scheduler.RunningByJob() },
-	})
-	c.Metrics = r.metrics.Handler()
-	if r.web, err = httpapi.New(c); err != nil {
+	m.metrics = httpapi.NewMetrics(version, gauges)
+	c.Metrics = m.metrics.Handler()
+	if m.web, err = httpapi.New(c); err != nil {
 		return UsageError{fmt.Errorf("[server]: %w", err)}
 	}
 	return nil
 }
 
 // serve answers HTTP requests until ctx ends.
-func (r *Replica) serve(ctx context.Context) {
-	if r.web == nil {
+func (m *monitor) serve(ctx context.Context) {
+	if m.web == nil {
 		return
 	}
-	r.log.Info("answering HTTP requests", "address", r.web.Addr(), "url", r.web.URL())
-	if err := r.web.Run(ctx); err != nil {
-		r.log.Error("HTTP server failed", "error", err)
+	m.log.Info("answering HTTP requests", "address", m.web.Addr(), "url", m.web.URL())
+	if err := m.web.Run(ctx); err != nil {
+		m.log.Error("HTTP server failed", "error", err)
 	}
 }
 
-// clockOffset is how far this machine's clock is from that of Redis, if it has answered yet.
-func (r *Replica) clockOffset() (offset time.Duration, known bool) {
-	now, known := r.locks.Engine().EstimatedTime()
-	return r.clock().Sub(now), known
-}
-
-// redisUp pings Redis on the replica's own connections, as the replica did when it started: a result of some seconds ago would be out of date.
-func (r *Replica) redisUp() bool {
-	_, err := r.redis.Examine(context.Background())
-	return err == nil
+// close closes a server that was not run.
+func (m *monitor) close() {
+	if m.web != nil {
+		_ = m.web.Close()
+	}
 }
 
 // hooks count the events of leases.
-func (r *Replica) hooks() locking.Hooks {
-	if r.metrics == nil {
+func (m *monitor) hooks() locking.Hooks {
+	if m.metrics == nil {
 		return locking.Hooks{}
 	}
 	return locking.Hooks{
-		Renewed: func(_ string, left time.Duration) { r.metrics.Renewed(left) },
-		Lost:    func(string, error) { r.metrics.Lost() },
+		Renewed: func(_ string, left time.Duration) { m.metrics.Renewed(left) },
+		Lost:    func(string, error) { m.metrics.Lost() },
 		Waited: func(lock string, wait time.Duration) {
 			if pool, ok := election.PoolOf(lock); ok { // waiting for other locks is not counted
-				r.metrics.Waited(pool, wait)
+				m.metrics.Waited(pool, wait)
 			}
 		},
 	}
@@ -78,13 +81,14 @@ func (r *Replica) hooks() locking.Hooks {
 // delayRunner notes how late a run is started.
 type delayRunner struct {
 	scheduler.Runner
-	*Replica
+	monitor *monitor
+	now     func() time.Time // the server's clock
 }
 
 // Run runs the job. Only the first try of a tick as it comes due says how punctual a replica is: all else is late on purpose, or has no tick.
 func (p delayRunner) Run(ctx context.Context, run *scheduler.Run) scheduler.Result {
-	if p.metrics != nil && run.Trigger == "schedule" && run.Attempt == 1 {
-		p.metrics.Started(p.now().Sub(run.Due))
+	if p.monitor.metrics != nil && run.Trigger == "schedule" && run.Attempt == 1 {
+		p.monitor.metrics.Started(p.now().Sub(run.Due))
 	}
 	return p.Runner.Run(ctx, run)
 }
@@ -93,13 +97,13 @@ func (p delayRunner) Run(ctx context.Context, run *scheduler.Run) scheduler.Resu
 var withReason = []scheduler.Outcome{scheduler.Canceled, scheduler.Skipped, scheduler.Missed}
 
 // count gets each record that is the first to end a run or a tick; nil without metrics.
-func (r *Replica) count() func(journal.Record) {
-	if r.metrics == nil {
+func (m *monitor) count() func(journal.Record) {
+	if m.metrics == nil {
 		return nil
 	}
 	return func(rec journal.Record) {
 		if rec.Retried {
-			r.metrics.TryFailed(rec.Job)
+			m.metrics.TryFailed(rec.Job)
 			return
 		}
 		o := httpapi.Outcome{Job: rec.Job, Outcome: rec.Outcome, Ticks: rec.Ticks, Finished: rec.Finished}
@@ -109,34 +113,33 @@ func (r *Replica) count() func(journal.Record) {
 		if rec.DurationMS != nil {
 			o.Ran, o.Took = true, time.Duration(*rec.DurationMS)*time.Millisecond
 		}
-		r.metrics.Ended(o)
+		m.metrics.Ended(o)
 	}
 }
 
 // recall fills the metrics, until ctx ends, with the last success of each job from before this replica started, or had the job. Without it an alert
 // on jobs without a success would be silent after each restart.
-func (r *Replica) recall(ctx context.Context) {
-	if r.metrics == nil {
+func (m *monitor) recall(ctx context.Context, j *journal.Journal, jobs func() []string) {
+	if m.metrics == nil {
 		return
 	}
 	every(ctx, operator.RegisterEvery, func() {
-		if r.recalled.Swap(true) {
+		if m.recalled.Swap(true) {
 			return
 		}
-		if err := r.recallAll(ctx); err != nil {
-			r.recalled.Store(false)
-			r.log.Debug("last successes of jobs not read yet", "error", err)
+		if err := m.recallAll(ctx, j, jobs()); err != nil {
+			m.recalled.Store(false)
+			m.log.Debug("last successes of jobs not read yet", "error", err)
 		}
 	})
 }
 
 // recallAll looks at the newest records of all jobs, and at all of those that did not do well lately.
-func (r *Replica) recallAll(ctx context.Context) error {
-	jobs := names(r.cfg.Load())
+func (m *monitor) recallAll(ctx context.Context, j *journal.Journal, jobs []string) error {
 	for _, look := range []struct{ jobs, records int }{{250, 2}, {10, 0}} {
 		var ill []string
 		for some := range slices.Chunk(jobs, look.jobs) {
-			recent, err := r.journal.Recent(ctx, some, look.records)
+			recent, err := j.Recent(ctx, some, look.records)
 			if err != nil && !errors.Is(err, journal.ErrCorrupt) { // of which the rest is good
 				return err //nolint:wrapcheck // the error names the operation
 			}
@@ -146,7 +149,7 @@ func (r *Replica) recallAll(ctx context.Context) error {
 					ill = append(ill, job)
 					continue
 				}
-				r.metrics.Succeeded(job, recent[job][i].Finished)
+				m.metrics.Succeeded(job, recent[job][i].Finished)
 			}
 		}
 		jobs = ill
@@ -165,13 +168,13 @@ func names(cfg *config.Config) []string {
 
 // forget drops the counts of jobs that a configuration does not have, also of those that went with an earlier one and whose last run ended after
 // that.
-func (r *Replica) forget(cfg *config.Config) {
-	if r.metrics == nil {
+func (m *monitor) forget(cfg *config.Config) {
+	if m.metrics == nil {
 		return
 	}
 	known := make(map[string]bool, len(cfg.Jobs))
 	for _, job := range names(cfg) {
 		known[job] = true
 	}
-	r.metrics.Keep(func(job string) bool { return known[job] })
+	m.metrics.Keep(func(job string) bool { return known[job] })
 }

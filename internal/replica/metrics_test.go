@@ -46,14 +46,14 @@ func TestLastOKOutlivesReplicas(t *testing.T) {
 		}
 	}
 	r.cfg.Store(&config.Config{Jobs: []config.Job{{Name: "well"}, {Name: "ill"}, {Name: "never"}, {Name: "busy"}, {Name: "new"}}})
-	r.metrics = httpapi.NewMetrics("v", httpapi.Gauges{
+	r.monitor.metrics = httpapi.NewMetrics("v", httpapi.Gauges{
 		Leader: func() bool { return false }, RedisUp: func() bool { return true }, ClockOffset: func() (time.Duration, bool) { return 0, true },
 		Running: func() int { return 0 }, ByJob: func() map[string]int { return nil }, LogDropped: func() uint64 { return 0 }})
-	if err := r.recallAll(t.Context()); err != nil {
+	if err := r.monitor.recallAll(t.Context(), r.journal, names(r.cfg.Load())); err != nil {
 		t.Fatal(err)
 	}
 	page := httptest.NewRecorder()
-	r.metrics.Handler().ServeHTTP(page, httptest.NewRequest("GET", "/metrics", nil))
+	r.monitor.metrics.Handler().ServeHTTP(page, httptest.NewRequest("GET", "/metrics", nil))
 	const name = "cronclave_last_ok_timestamp_seconds{"
 	for job, after := range map[string]time.Duration{"well": time.Minute, "ill": time.Minute, "busy": 0} {
 		if want := fmt.Sprintf("%sjob=%q} %v\n", name, job, float64(begin.Add(after).Unix())); !strings.Contains(page.Body.String(), want) {

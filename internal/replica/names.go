@@ -7,6 +7,8 @@ import (
 	"slices"
 	"time"
 
+	"github.com/hashicorp/go-hclog"
+
 	"github.com/cronclave/cronclave/internal/journal"
 	"github.com/cronclave/cronclave/internal/operator"
 	"github.com/cronclave/cronclave/internal/proc"
@@ -18,10 +20,10 @@ const lookForNamesakes = 250 * time.Millisecond
 // claimName refuses the start of a replica while another one of its name is up. The registry's entry outlives a replica that has crashed, which may
 // be the predecessor of this one. Such an entry is no obstacle if its process is known to be gone, or if it is not renewed in the time in which a
 // living replica renews it.
-func (r *Replica) claimName(ctx context.Context) error {
+func claimName(ctx context.Context, self journal.Replica, namespace string, j *journal.Journal, log hclog.Logger) error {
 	first := map[string]time.Time{} // when others said that they were up, as it was first read, by their ids
 	for begun := time.Now(); ; {
-		others, err := r.namesakes(ctx)
+		others, err := readNamesakes(ctx, self, j)
 		open := slices.DeleteFunc(slices.Clone(others), func(o journal.Replica) bool { return proc.LifeOf(o.Process) == proc.Gone })
 		for _, o := range open {
 			if _, known := first[o.ID]; !known {
@@ -29,15 +31,15 @@ func (r *Replica) claimName(ctx context.Context) error {
 			}
 			if proc.LifeOf(o.Process) == proc.Alive || o.Seen.After(first[o.ID]) {
 				return fmt.Errorf("another replica named %s runs in namespace %s since %s: give each replica its own name with --replica",
-					r.name, r.cfg.Load().Namespace, o.Started.UTC().Format(time.RFC3339))
+					self.Name, namespace, o.Started.UTC().Format(time.RFC3339))
 			}
 		}
 		waited := time.Since(begun) > operator.RegisterEvery+operator.RegistrationDelay
 		if err == nil && len(open) == 0 || waited {
 			if err != nil { // the duplicate is reported once both are up
-				r.log.Warn("cannot check whether another replica has this name", "error", err)
+				log.Warn("cannot check whether another replica has this name", "error", err)
 			}
-			r.replace(ctx, others)
+			replace(ctx, others, j, log)
 			return nil
 		}
 		select {
@@ -48,19 +50,20 @@ func (r *Replica) claimName(ctx context.Context) error {
 	}
 }
 
-// namesakes are the registered replicas of this one's name. Those that drain leave it soon.
-func (r *Replica) namesakes(ctx context.Context) ([]journal.Replica, error) {
-	all, err := r.journal.Replicas(ctx)
+// readNamesakes reads the other replicas of this one's name that are registered.
+func readNamesakes(ctx context.Context, self journal.Replica, j *journal.Journal) ([]journal.Replica, error) {
+	all, err := j.Replicas(ctx)
 	if errors.Is(err, journal.ErrCorrupt) { // the others are good
 		err = nil
 	}
-	return r.ofThisName(all), err //nolint:wrapcheck // the error names the operation
+	return namesakes(all, self), err //nolint:wrapcheck // the error names the operation
 }
 
-func (r *Replica) ofThisName(all []journal.Replica) []journal.Replica {
+// namesakes are the other replicas of this one's name. Those that drain leave it soon.
+func namesakes(all []journal.Replica, self journal.Replica) []journal.Replica {
 	var others []journal.Replica
 	for _, o := range all {
-		if o.Name == r.name && o.ID != r.id && !o.Draining {
+		if o.Name == self.Name && o.ID != self.ID && !o.Draining {
 			others = append(others, o)
 		}
 	}
@@ -68,11 +71,11 @@ func (r *Replica) ofThisName(all []journal.Replica) []journal.Replica {
 }
 
 // replace removes the entries of replicas whose name this one has taken over.
-func (r *Replica) replace(ctx context.Context, others []journal.Replica) {
+func replace(ctx context.Context, others []journal.Replica, j *journal.Journal, log hclog.Logger) {
 	for _, o := range others {
-		r.log.Info("stale registration replaced", "started", o.Started, "seen", o.Seen)
-		if err := r.journal.Deregister(ctx, o.ID); err != nil {
-			r.log.Debug("stale registration not removed; it expires by itself", "error", err)
+		log.Info("stale registration replaced", "started", o.Started, "seen", o.Seen)
+		if err := j.Deregister(ctx, o.ID); err != nil {
+			log.Debug("stale registration not removed; it expires by itself", "error", err)
 		}
 	}
 }

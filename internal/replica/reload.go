@@ -92,11 +92,11 @@ func (l *reloader) reload(ctx context.Context, settled string) {
 	}
 	l.cfg.Store(cfg)
 	l.refused.Store(nil)
-	l.edited.Store(true)
-	l.forget(cfg)
+	l.membership.edited.Store(true)
+	l.monitor.forget(cfg)
 	added, changed, removed := compare(before, cfg)
 	if added > 0 {
-		l.recalled.Store(false)
+		l.monitor.recalled.Store(false)
 	}
 	l.log.Info("configuration reloaded", "jobs", len(cfg.Jobs), "added", added, "changed", changed, "removed", removed, "config", cfg.Digest()[:12])
 }

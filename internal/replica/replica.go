@@ -20,7 +20,9 @@ import (
 	"github.com/cronclave/cronclave/internal/config"
 	"github.com/cronclave/cronclave/internal/httpapi"
 	"github.com/cronclave/cronclave/internal/journal"
+	"github.com/cronclave/cronclave/internal/logging"
 	"github.com/cronclave/cronclave/internal/operator"
+	"github.com/cronclave/cronclave/internal/proc"
 	"github.com/cronclave/cronclave/internal/redisconn"
 	"github.com/cronclave/cronclave/internal/warden"
 	"github.com/cronclave/cronclave/locking"
@@ -48,14 +50,6 @@ type Config struct {
 	ClockOffset time.Duration
 }
 
-// UsageError is an error of the configuration, of the machine that it does not fit, or of data of a newer version: waiting does not mend it.
-type UsageError struct{ Err error }
-
-func (e UsageError) Error() string { return e.Err.Error() }
-
-// Unwrap is the error itself.
-func (e UsageError) Unwrap() error { return e.Err }
-
 // Replica is one replica of a cluster. [Replica.Run] is called once, the other methods at any time.
 type Replica struct {
 	name, id string // name for people; id distinguishes replicas of the same name
@@ -65,8 +59,6 @@ type Replica struct {
 	cfg            atomic.Pointer[config.Config] // in force
 	refused        atomic.Pointer[string]        // the first fault of a newer one
 	heartbeatError atomic.Pointer[string]        // the error of the heartbeat that it sends
-	edited         atomic.Bool                   // the cluster has not been sent the changed jobs
-	recalled       atomic.Bool                   // the metrics know when jobs last ended ok
 	log            hclog.Logger
 	redis          *redisconn.Conn
 	locks          *locking.Client
@@ -76,20 +68,18 @@ type Replica struct {
 	live           *liveOutput
 	leadership     *election.Leadership
 	peers          peers
+	membership     membership
 	reloader       reloader
+	monitor        monitor
 	leads          atomic.Bool      // the cluster's housekeeping
-	metrics        *httpapi.Metrics // nil without [server]
-	web            *httpapi.Server  // the same
 	clock          func() time.Time // this machine's wall clock
 	started        time.Time
-
-	logDropped func() uint64 // lines that were dropped from the log so far
 }
 
 // New prepares a replica. It opens the address of [server] and starts the warden, and makes no call to Redis. [Replica.Close] ends it.
 func New(cfg Config) (*Replica, error) {
 	r := &Replica{name: cfg.Name, id: cfg.Name + "-" + strings.ToLower(crypto.Text()[:8]), version: cfg.Version, trial: cfg.Trial,
-		log: cfg.Log.With("replica", cfg.Name), redis: cfg.Redis, started: time.Now(), logDropped: cfg.LogDropped,
+		log: cfg.Log.With("replica", cfg.Name), redis: cfg.Redis, started: time.Now(),
 		clock: func() time.Time { return time.Now().Add(cfg.ClockOffset) }}
 	r.peers.self = r.id
 	r.reloader = reloader{Replica: r, load: cfg.Load, files: cfg.Files}
@@ -103,7 +93,12 @@ func New(cfg Config) (*Replica, error) {
 
 func (r *Replica) prepare(cfg Config) (err error) {
 	logWarnings(cfg.Log, cfg.Jobs)
-	if err = r.listen(cfg.Jobs.Server); err != nil {
+	r.monitor.log = r.log
+	err = r.monitor.open(cfg.Jobs.Server, r.version, httpapi.Gauges{
+		Leader: r.leads.Load, RedisUp: r.redisUp, ClockOffset: r.clockOffset,
+		LogDropped: cfg.LogDropped, Running: func() int { return r.scheduler.Running() }, ByJob: func() map[string]int { return r.scheduler.RunningByJob() },
+	})
+	if err != nil {
 		return err
 	}
 	if err = r.connect(); err != nil {
@@ -116,19 +111,23 @@ func (r *Replica) prepare(cfg Config) (err error) {
 	if err = fit(cfg.Jobs, r.processes.Host.Check); err != nil {
 		return err
 	}
-	r.scheduler, err = r.newScheduler(cfg.Jobs)
-	return err
+	if r.scheduler, err = r.newScheduler(cfg.Jobs); err != nil {
+		return err
+	}
+	r.membership = membership{journal: r.journal, log: r.log, peers: &r.peers, entry: r.entry, config: r.cfg.Load,
+		sweep: r.scheduler.Sweep, now: r.now}
+	return nil
 }
 
 // connect makes the clients for Redis.
 func (r *Replica) connect() (err error) {
 	cfg := r.cfg.Load()
 	locks := r.redis.LockConfig(cfg.Namespace, r.name)
-	locks.OnForbidden, locks.Hooks = r.forbidden, r.hooks()
+	locks.OnForbidden, locks.Hooks = r.forbidden, r.monitor.hooks()
 	if r.locks, err = locking.New(locks); err != nil {
 		return err
 	}
-	if r.journal, err = r.redis.OpenJournal(cfg, r.count()); err != nil {
+	if r.journal, err = r.redis.OpenJournal(cfg, r.monitor.count()); err != nil {
 		return err
 	}
 	r.live = newLiveOutput(r.journal, r.log)
@@ -153,11 +152,24 @@ func (r *Replica) newScheduler(cfg *config.Config) (*scheduler.Scheduler, error)
 	})
 }
 
+// jobs are those of a configuration, whose output can be followed.
+func (r *Replica) jobs(cfg *config.Config) []scheduler.Job {
+	jobs := jobsOf(cfg, r.processes.Host, func(job *config.Job, run *scheduler.Run) Output {
+		o := &sharedOutput{live: r.live, run: run}
+		if job.Output.Log {
+			o.log = logging.NewOutput(run.Logger)
+		}
+		return o
+	})
+	for i := range jobs {
+		jobs[i].Runner = delayRunner{liveRunner{jobs[i].Runner, r.live}, &r.monitor, r.now}
+	}
+	return jobs
+}
+
 // Close releases the resources of New, in the reverse order.
 func (r *Replica) Close() {
-	if r.web != nil {
-		_ = r.web.Close() // for one that was not run
-	}
+	r.monitor.close()
 	if r.processes != nil {
 		r.processes.Close()
 	}
@@ -173,7 +185,7 @@ func (r *Replica) Close() {
 func (r *Replica) Run(ctx context.Context, reload <-chan struct{}) error {
 	served, shut := context.WithCancel(context.WithoutCancel(ctx))
 	var web sync.WaitGroup
-	web.Go(func() { r.serve(served) })
+	web.Go(func() { r.monitor.serve(served) })
 	defer web.Wait()
 	defer shut()
 	r.announce()
@@ -181,7 +193,7 @@ func (r *Replica) Run(ctx context.Context, reload <-chan struct{}) error {
 	if err != nil || ctx.Err() != nil {
 		return err
 	}
-	if err := r.claimName(ctx); err != nil || ctx.Err() != nil {
+	if err := claimName(ctx, journal.Replica{ID: r.id, Name: r.name}, r.cfg.Load().Namespace, r.journal, r.log); err != nil || ctx.Err() != nil {
 		return err
 	}
 	for _, w := range h.Warnings {
@@ -192,9 +204,9 @@ func (r *Replica) Run(ctx context.Context, reload <-chan struct{}) error {
 	registered, leave := context.WithCancel(context.WithoutCancel(ctx))
 	var beside sync.WaitGroup
 	beside.Go(func() { r.leadership.Campaign(campaign, r.lead) })
-	beside.Go(func() { r.register(registered) })
+	beside.Go(func() { r.membership.run(registered) })
 	beside.Go(func() { r.live.run(registered) })
-	beside.Go(func() { r.recall(work) })
+	beside.Go(func() { r.monitor.recall(work, r.journal, func() []string { return names(r.cfg.Load()) }) })
 	beside.Go(func() { r.processes.mind(work, drain) })
 	beside.Go(func() { r.reloader.run(work, reload) })
 	err = r.scheduler.Run(work)
@@ -297,3 +309,43 @@ func logWarnings(log hclog.Logger, cfg *config.Config) {
 		log.Warn("configuration warning", "at", w.Place(), "message", w.Message)
 	}
 }
+
+// now is the server's clock as far as it is known.
+func (r *Replica) now() time.Time {
+	if now, known := r.locks.Engine().EstimatedTime(); known {
+		return now
+	}
+	return r.clock()
+}
+
+// clockOffset is how far this machine's clock is from that of Redis, if it has answered yet.
+func (r *Replica) clockOffset() (offset time.Duration, known bool) {
+	now, known := r.locks.Engine().EstimatedTime()
+	return r.clock().Sub(now), known
+}
+
+// redisUp pings Redis on the replica's own connections, as the replica did when it started: a result of some seconds ago would be out of date.
+func (r *Replica) redisUp() bool {
+	_, err := r.redis.Examine(context.Background())
+	return err == nil
+}
+
+func (r *Replica) entry() journal.Replica {
+	now := r.now()
+	entry := journal.Replica{
+		ID: r.id, Name: r.name, Process: proc.ID(), Version: r.version, Started: r.started, Seen: now, ConfigDigest: r.cfg.Load().Digest(),
+		ClockOffsetMS: r.clock().Sub(now).Milliseconds(), ClockErrorMS: r.locks.Engine().EstimateError().Milliseconds(), Running: r.scheduler.Running(),
+		Labels: r.cfg.Load().Replica.Labels,
+	}
+	if refused := r.refused.Load(); refused != nil {
+		entry.Refused = *refused
+	}
+	entry.Unable = operator.FirstLine(r.scheduler.Unable(), mostUnable)
+	if what := r.heartbeatError.Load(); what != nil {
+		entry.Heartbeat = *what
+	}
+	return entry
+}
+
+// mostUnable bounds the text of the reason why a replica claims nothing.
+const mostUnable = 200
