@@ -8,8 +8,8 @@ import (
 	"github.com/cronclave/cronclave/scheduler"
 )
 
-func catchUp(policy scheduler.CatchUp, window time.Duration) edit {
-	return func(j *scheduler.Job) { j.CatchUp, j.CatchUpWindow = policy, window }
+func catchUp(policy scheduler.CatchUpPolicy, window time.Duration) edit {
+	return func(j *scheduler.Job) { j.CatchUp = scheduler.CatchUp{Policy: policy, Window: window} }
 }
 
 // triggers is why the ticks of a job ran, by the seconds of the test.
@@ -24,7 +24,7 @@ func (c *cluster) triggers(job string) map[int]string {
 // catchUpCases are ticks of each minute, which may start for ten seconds. No replica decides those from 180 to 360, until 390.
 var catchUpCases = []struct {
 	name     string
-	policy   scheduler.CatchUp
+	policy   scheduler.CatchUpPolicy
 	window   time.Duration
 	length   time.Duration
 	ran      []int
@@ -219,7 +219,7 @@ func TestCaughtUpTickWaitsForItsPool(t *testing.T) {
 // A tick that is caught up and waits for its pool is given back by a replica that drains: another replica catches it up.
 // Promise: P5
 func TestCaughtUpTickIsGivenBack(t *testing.T) {
-	for _, policy := range []scheduler.CatchUp{scheduler.CatchUpLatest, scheduler.CatchUpAll} {
+	for _, policy := range []scheduler.CatchUpPolicy{scheduler.CatchUpLatest, scheduler.CatchUpAll} {
 		t.Run(string(policy), func(t *testing.T) {
 			inCluster(t, func(c *cluster) {
 				jobs := []scheduler.Job{c.job("j", "0 1 0 * * *", time.Second, startDeadline(time.Minute), pool(1), catchUp(policy, 0), lease(time.Minute))}

@@ -337,7 +337,7 @@ func TestFaultyChains(t *testing.T) {
 			"job b: After does not go with Schedule: the ticks are those of the jobs before"},
 		{[]scheduler.Job{{Name: "a", Schedule: []string{"@daily"}, Runner: run}, {Name: "b", After: []string{"a"}, Jitter: 1, Runner: run}},
 			"job b: After does not go with Jitter: the ticks are those of the jobs before"},
-		{[]scheduler.Job{{Name: "a", Schedule: []string{"@daily"}, Runner: run}, {Name: "b", After: []string{"a"}, CatchUp: scheduler.CatchUpAll, Runner: run}},
+		{[]scheduler.Job{{Name: "a", Schedule: []string{"@daily"}, Runner: run}, {Name: "b", After: []string{"a"}, CatchUp: scheduler.CatchUp{Policy: scheduler.CatchUpAll}, Runner: run}},
 			"job b: After does not go with CatchUp: the ticks are those of the jobs before"},
 	} {
 		_, err := scheduler.New(scheduler.Config{Jobs: tc.jobs})

@@ -136,7 +136,7 @@ func queueDay(c *cluster, rng *rand.Rand) plan {
 
 func catchUpDay(_ *cluster, rng *rand.Rand) plan {
 	p := minutely(rng)
-	p.CatchUp = []scheduler.CatchUp{scheduler.CatchUpAll, scheduler.CatchUpLatest}[rng.IntN(2)]
+	p.CatchUp.Policy = []scheduler.CatchUpPolicy{scheduler.CatchUpAll, scheduler.CatchUpLatest}[rng.IntN(2)]
 	return p
 }
 
@@ -237,7 +237,7 @@ func (d *day) expected(p plan, until time.Time) map[int][]string {
 	for tick, next := range d.ticksOf(p, until) {
 		start := tick
 		if start.After(d.leave) && start.Before(d.back) {
-			if start = d.back; next.Before(start) && p.CatchUp != scheduler.CatchUpAll {
+			if start = d.back; next.Before(start) && p.CatchUp.Policy != scheduler.CatchUpAll {
 				all[d.second(tick)] = []string{"missed down"}
 				continue
 			}

@@ -45,10 +45,8 @@ type Job struct {
 	Overlap Overlap
 	// StartDeadline is how late a tick may start after its jitter, before it is missed. Defaults to the next tick, at most 1h; with OverlapQueue to 1h.
 	StartDeadline time.Duration
-	// CatchUp decides the ticks that are past their StartDeadline because no replica, or no server, was there; none is caught up that is older than
-	// CatchUpWindow. They default to CatchUpNone and 24h.
-	CatchUp       CatchUp
-	CatchUpWindow time.Duration
+	// CatchUp decides the ticks that are past their StartDeadline because no replica, or no server, was there. Defaults to CatchUpNone.
+	CatchUp CatchUp
 	// Timeout stops a run, and KillGrace later kills it. They default to 24h and 10s; a negative Timeout is none,
 	// a negative KillGrace kills at once.
 	Timeout, KillGrace time.Duration
@@ -139,8 +137,7 @@ func (j Job) withDefaults() Job {
 	j.Lease = orDefault(j.Lease, 30*time.Second)
 	j.Retry = j.Retry.withDefaults()
 	j.Overlap = orDefault(j.Overlap, OverlapSkip)
-	j.CatchUp = orDefault(j.CatchUp, CatchUpNone)
-	j.CatchUpWindow = orDefault(j.CatchUpWindow, 24*time.Hour)
+	j.CatchUp = j.CatchUp.withDefaults()
 	return j
 }
 
@@ -160,7 +157,7 @@ func (j Job) validate() error {
 	fault(j.Retry.fault() != "", "%s", j.Retry.fault())
 	fault(j.Overlap.fault() != "", "%s", j.Overlap.fault())
 	fault(j.Pool.fault() != "", "%s", j.Pool.fault())
-	fault(j.catchUpFault() != "", "%s", j.catchUpFault())
+	fault(j.CatchUp.fault(j.PerTick) != "", "%s", j.CatchUp.fault(j.PerTick))
 	fault(j.Recover.fault(j.PerTick) != "", "%s", j.Recover.fault(j.PerTick))
 	fault(j.afterFault() != "", "%s", j.afterFault())
 	fault(j.Jitter < 0 || j.StartDeadline < 0 || j.StartTimeout < 0, "Jitter, StartDeadline and StartTimeout must not be negative")

@@ -49,7 +49,7 @@ func newTask(job Job) (*task, error) {
 // rules returns the settings of a job that the agenda needs.
 func (j *Job) rules() *agenda.Rules {
 	return &agenda.Rules{Name: j.Name, Parallel: j.Parallel, PerTick: j.PerTick, PerReplica: j.PerReplica, Jitter: j.Jitter, StartDeadline: j.StartDeadline,
-		Overlap: agenda.Overlap(j.Overlap), CatchUp: agenda.CatchUp(j.CatchUp), CatchUpWindow: j.CatchUpWindow, Of: j}
+		Overlap: agenda.Overlap(j.Overlap), CatchUp: agenda.CatchUp(j.CatchUp.Policy), CatchUpWindow: j.CatchUp.Window, Of: j}
 }
 
 // taskOf is the task of a tick.
