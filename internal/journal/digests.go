@@ -7,8 +7,6 @@ import (
 	"time"
 
 	"github.com/redis/go-redis/v9"
-
-	"github.com/cronclave/cronclave/internal/multierr"
 )
 
 // KeepDigests keeps the digests of the jobs of a configuration, by their names, for ttl by the server's clock. config is the digest of the whole,
@@ -35,30 +33,22 @@ func (g registry) KeepDigests(ctx context.Context, config string, jobs map[strin
 func (g registry) Digests(ctx context.Context, configs []string) (map[string]map[string]string, error) {
 	ctx, cancel := g.within(ctx)
 	defer cancel()
-	cmds, err := g.redis.Pipelined(ctx, func(p redis.Pipeliner) error {
-		for _, config := range configs {
-			p.Get(ctx, g.key("digests:"+config))
+	found := map[string]map[string]string{}
+	damaged, err := each(ctx, g.namespace, configs, maxBatch, func(p redis.Pipeliner, config string) *redis.StringCmd {
+		return p.Get(ctx, g.key("digests:"+config))
+	}, func(config string, text *redis.StringCmd) error {
+		var jobs map[string]string
+		if text.Err() != nil { // it is not there, or reported as damaged
+			return nil
 		}
+		if err := json.Unmarshal([]byte(text.Val()), &jobs); err != nil {
+			return fmt.Errorf("digests of configuration %.40q: %w: %w", config, ErrCorrupt, err)
+		}
+		found[config] = jobs
 		return nil
 	})
-	damaged, err := sortErrors(ctx, cmds, err)
 	if err != nil {
 		return nil, fmt.Errorf("read the digests of jobs: %w", err)
 	}
-	found := map[string]map[string]string{}
-	var corrupt multierr.List
-	corrupt.Add(damaged)
-	for i, config := range configs {
-		text, err := cmds[i].(*redis.StringCmd).Bytes()
-		if err != nil {
-			continue // not there, or told as damaged
-		}
-		var jobs map[string]string
-		if err := json.Unmarshal(text, &jobs); err != nil {
-			corrupt.Add(fmt.Errorf("digests of configuration %.40q: %w: %w", config, ErrCorrupt, err))
-			continue
-		}
-		found[config] = jobs
-	}
-	return found, corrupt.Err()
+	return found, damaged
 }

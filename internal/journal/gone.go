@@ -8,6 +8,8 @@ import (
 	"time"
 
 	"github.com/redis/go-redis/v9"
+
+	"github.com/cronclave/cronclave/internal/multierr"
 )
 
 // ForgetJobs removes the descriptions of jobs that no replica has described since before, and entries that no replica wrote, and returns their names.
@@ -74,25 +76,20 @@ func (d descriptions) GoneJobs(ctx context.Context) (map[string]time.Time, error
 		return nil, fmt.Errorf("list the jobs that are gone: %w", err)
 	}
 	gone, back := map[string]time.Time{}, []string{}
-	for part := range slices.Chunk(all.Val(), maxBatch) {
-		cmds, err := d.redis.Pipelined(ctx, func(p redis.Pipeliner) error {
-			for _, z := range part {
-				name, _ := z.Member.(string)
-				p.HExists(ctx, d.key("jobs"), name)
-			}
-			return nil
-		})
-		if err := allErrors(ctx, cmds, err); err != nil {
-			return nil, fmt.Errorf("list the jobs that are gone: %w", err)
-		}
-		for i, z := range part {
-			name, _ := z.Member.(string)
-			if cmds[i].(*redis.BoolCmd).Val() || !isName(name) || !scored(z.Score) {
-				back = append(back, name)
-				continue
-			}
+	damaged, err := each(ctx, d.namespace, all.Val(), maxBatch, func(p redis.Pipeliner, z redis.Z) *redis.BoolCmd {
+		name, _ := z.Member.(string)
+		return p.HExists(ctx, d.key("jobs"), name)
+	}, func(z redis.Z, described *redis.BoolCmd) error {
+		name, _ := z.Member.(string)
+		if described.Val() || !isName(name) || !scored(z.Score) {
+			back = append(back, name)
+		} else {
 			gone[name] = time.UnixMilli(int64(z.Score))
 		}
+		return nil
+	})
+	if err = multierr.Join(err, damaged); err != nil {
+		return nil, fmt.Errorf("list the jobs that are gone: %w", err)
 	}
 	return gone, d.dropGone(ctx, back)
 }

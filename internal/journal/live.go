@@ -9,6 +9,8 @@ import (
 	"time"
 
 	"github.com/redis/go-redis/v9"
+
+	"github.com/cronclave/cronclave/internal/multierr"
 )
 
 const (
@@ -57,20 +59,17 @@ func (l liveOutput) Follow(ctx context.Context, job string) error {
 func (l liveOutput) Followed(ctx context.Context, jobs []string) ([]string, error) {
 	ctx, cancel := l.within(ctx)
 	defer cancel()
-	cmds, err := l.redis.Pipelined(ctx, func(p redis.Pipeliner) error {
-		for _, job := range jobs {
-			p.Exists(ctx, l.jobKey(job, "followed"))
+	var followed []string
+	damaged, err := each(ctx, l.namespace, jobs, maxBatch, func(p redis.Pipeliner, job string) *redis.IntCmd {
+		return p.Exists(ctx, l.jobKey(job, "followed"))
+	}, func(job string, followers *redis.IntCmd) error {
+		if followers.Val() > 0 {
+			followed = append(followed, job)
 		}
 		return nil
 	})
-	if err := allErrors(ctx, cmds, err); err != nil {
+	if err = multierr.Join(err, damaged); err != nil {
 		return nil, fmt.Errorf("read the followers: %w", err)
-	}
-	var followed []string
-	for i, job := range jobs {
-		if cmds[i].(*redis.IntCmd).Val() > 0 {
-			followed = append(followed, job)
-		}
 	}
 	return followed, nil
 }

@@ -168,38 +168,25 @@ func (h *history) index(ctx context.Context, jobs []string, n int) (found []entr
 // records reads the records of entries, in their order: of each the heaviest
 // word. An entry without any was removed since the index was read.
 func (h *history) records(ctx context.Context, entries []entry) (records []Record, damaged, err error) {
-	var corrupt multierr.List
-	for part := range slices.Chunk(entries, maxBatch) {
-		cmds, err := h.redis.Pipelined(ctx, func(p redis.Pipeliner) error {
-			for _, e := range part {
-				p.HMGet(ctx, h.jobKey(e.job, "records"),
-					field(weightEnd, e.id), field(weightAbandoned, e.id), field(weightRunning, e.id))
-			}
+	damaged, err = each(ctx, h.namespace, entries, maxBatch, func(p redis.Pipeliner, e entry) *redis.SliceCmd {
+		return p.HMGet(ctx, h.jobKey(e.job, "records"), field(weightEnd, e.id), field(weightAbandoned, e.id), field(weightRunning, e.id))
+	}, func(e entry, found *redis.SliceCmd) error {
+		words := found.Val()
+		text, ok := first(words)
+		if !ok {
 			return nil
-		})
-		more, err := sortErrors(ctx, cmds, err)
+		}
+		r, err := decode(e.job, e.id, text)
 		if err != nil {
-			return nil, nil, err
+			return err
 		}
-		corrupt.Add(more)
-		for i, e := range part {
-			words := cmds[i].(*redis.SliceCmd).Val()
-			text, ok := first(words)
-			if !ok {
-				continue
-			}
-			r, err := decode(e.job, e.id, text)
-			if err != nil {
-				corrupt.Add(err)
-				continue
-			}
-			if r.Outcome == OutcomeAbandoned && r.Started.IsZero() {
-				r.Started = startOf(e, words[len(words)-1])
-			}
-			records = append(records, r)
+		if r.Outcome == OutcomeAbandoned && r.Started.IsZero() {
+			r.Started = startOf(e, words[len(words)-1])
 		}
-	}
-	return records, corrupt.Err(), nil
+		records = append(records, r)
+		return nil
+	})
+	return records, damaged, err
 }
 
 // startOf is when a run was started, by its first word; zero if that is not there.
@@ -227,23 +214,15 @@ const outputsAtOnce = 64
 
 // addOutput reads the output of records, as far as it is there.
 func (h *history) addOutput(ctx context.Context, records []Record) (damaged, err error) {
-	var corrupt multierr.List
-	for part := range slices.Chunk(records, outputsAtOnce) {
-		cmds, err := h.redis.Pipelined(ctx, func(p redis.Pipeliner) error {
-			for _, r := range part {
-				from, to := outputRange(outputPrefix(r.moment(), r.RunID))
-				p.ZRangeByLex(ctx, h.jobKey(r.Job, "output"), &redis.ZRangeBy{Min: from, Max: to})
-			}
-			return nil
-		})
-		more, err := sortErrors(ctx, cmds, err)
-		if err != nil {
-			return nil, err
-		}
-		corrupt.Add(more)
-		for i := range part {
-			part[i].Output = join(outputPrefix(part[i].moment(), part[i].RunID), cmds[i].(*redis.StringSliceCmd).Val())
-		}
+	var all []*Record
+	for i := range records {
+		all = append(all, &records[i])
 	}
-	return corrupt.Err(), nil
+	return each(ctx, h.namespace, all, outputsAtOnce, func(p redis.Pipeliner, r *Record) *redis.StringSliceCmd {
+		from, to := outputRange(outputPrefix(r.moment(), r.RunID))
+		return p.ZRangeByLex(ctx, h.jobKey(r.Job, "output"), &redis.ZRangeBy{Min: from, Max: to})
+	}, func(r *Record, blocks *redis.StringSliceCmd) error {
+		r.Output = join(outputPrefix(r.moment(), r.RunID), blocks.Val())
+		return nil
+	})
 }

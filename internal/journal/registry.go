@@ -109,36 +109,23 @@ func (g registry) replicas(ctx context.Context) (replicas []Replica, damaged, er
 	if err := errorOf(ctx, index); err != nil {
 		return nil, nil, err
 	}
-	var corrupt multierr.List
-	for ids := range slices.Chunk(index.Val(), maxBatch) {
-		cmds, err := g.redis.Pipelined(ctx, func(p redis.Pipeliner) error {
-			for _, id := range ids {
-				p.Get(ctx, g.key("replica:"+id))
-			}
+	damaged, err = each(ctx, g.namespace, index.Val(), maxBatch, func(p redis.Pipeliner, id string) *redis.StringCmd {
+		return p.Get(ctx, g.key("replica:"+id))
+	}, func(id string, found *redis.StringCmd) error {
+		var r Replica
+		if found.Err() != nil { // its time to live has passed, or it is reported as damaged
 			return nil
-		})
-		more, err := sortErrors(ctx, cmds, err)
-		if err != nil {
-			return nil, nil, err
 		}
-		corrupt.Add(more)
-		for i, id := range ids {
-			text, err := cmds[i].(*redis.StringCmd).Result()
-			if err != nil {
-				continue // its time to live has passed, or told as damaged
-			}
-			var r Replica
-			if err := decodeEntry(text, &r, &r.ID, id); err != nil {
-				corrupt.Add(fmt.Errorf("replica %.40q: %w", id, err))
-				continue
-			}
-			replicas = append(replicas, r)
+		if err := decodeEntry(found.Val(), &r, &r.ID, id); err != nil {
+			return fmt.Errorf("replica %.40q: %w", id, err)
 		}
-	}
+		replicas = append(replicas, r)
+		return nil
+	})
 	slices.SortFunc(replicas, func(a, b Replica) int {
 		return cmp.Or(cmp.Compare(a.Name, b.Name), cmp.Compare(a.ID, b.ID))
 	})
-	return replicas, corrupt.Err(), nil
+	return replicas, damaged, err
 }
 
 // LostReplica is one that is not seen any more although it did not say that it ends.
@@ -156,22 +143,16 @@ func (g registry) LostReplicas(ctx context.Context) ([]LostReplica, error) {
 		return nil, fmt.Errorf("list replicas: %w", err)
 	}
 	var lost []LostReplica
-	for entries := range slices.Chunk(index.Val(), maxBatch) {
-		cmds, err := g.redis.Pipelined(ctx, func(p redis.Pipeliner) error {
-			for _, z := range entries {
-				p.Exists(ctx, g.key(fmt.Sprintf("replica:%s", z.Member)))
-			}
-			return nil
-		})
-		if err := allErrors(ctx, cmds, err); err != nil {
-			return nil, fmt.Errorf("look for lost replicas: %w", err)
+	damaged, err := each(ctx, g.namespace, index.Val(), maxBatch, func(p redis.Pipeliner, z redis.Z) *redis.IntCmd {
+		return p.Exists(ctx, g.key(fmt.Sprintf("replica:%s", z.Member)))
+	}, func(z redis.Z, there *redis.IntCmd) error {
+		if id, _ := z.Member.(string); isRunID(id) && there.Val() == 0 {
+			lost = append(lost, LostReplica{id, time.UnixMilli(int64(z.Score))})
 		}
-		for i, z := range entries {
-			id, _ := z.Member.(string)
-			if isRunID(id) && cmds[i].(*redis.IntCmd).Val() == 0 {
-				lost = append(lost, LostReplica{id, time.UnixMilli(int64(z.Score))})
-			}
-		}
+		return nil
+	})
+	if err = multierr.Join(err, damaged); err != nil {
+		return nil, fmt.Errorf("look for lost replicas: %w", err)
 	}
 	return lost, nil
 }

@@ -127,23 +127,18 @@ func (l requestList) Requests(ctx context.Context) ([]Request, error) {
 	if err := errorOf(ctx, ids); err != nil || len(ids.Val()) == 0 {
 		return nil, wrapIf("list requests", err)
 	}
-	cmds, err := l.redis.Pipelined(ctx, func(p redis.Pipeliner) error {
-		for _, id := range ids.Val() {
-			p.Get(ctx, l.requestKey(id))
+	var requests []Request
+	_, err := each(ctx, l.namespace, ids.Val(), MaxRequests, func(p redis.Pipeliner, id string) *redis.StringCmd {
+		return p.Get(ctx, l.requestKey(id))
+	}, func(id string, found *redis.StringCmd) error {
+		var r Request
+		if found.Err() == nil && decodeEntry(found.Val(), &r, &r.ID, id) == nil && isName(r.Job) { // else it has expired, or Ask did not write it
+			requests = append(requests, r)
 		}
 		return nil
 	})
-	if _, err := sortErrors(ctx, cmds, err); err != nil {
+	if err != nil {
 		return nil, fmt.Errorf("list requests: %w", err)
-	}
-	var requests []Request
-	for i, id := range ids.Val() {
-		text, err := cmds[i].(*redis.StringCmd).Result()
-		var r Request
-		if err != nil || decodeEntry(text, &r, &r.ID, id) != nil || !isName(r.Job) {
-			continue // expired, or not written by Ask
-		}
-		requests = append(requests, r)
 	}
 	slices.SortStableFunc(requests, func(a, b Request) int { return a.Created.Compare(b.Created) })
 	return requests, nil
