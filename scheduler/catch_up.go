@@ -1,19 +1,12 @@
 package scheduler
 
-// CatchUp: the outcome of ticks that no replica could decide before their start deadline, since no replica or no server was there.
-//
-//	none    they are missed.
-//	latest  the newest one runs, unless a later one has come due.
-//	all     all of them run, oldest first, one after the other.
-//
-// None runs that is older than the job's CatchUp.Window. A tick that a replica has seen, and had no place for, is not caught up.
-
 import (
 	"fmt"
 	"time"
 )
 
 // CatchUp decides the ticks whose StartDeadline has passed because no replica, or no server, was there. A replica that stood still counts as absent.
+// A tick that a replica has seen, and had no place for, is not caught up.
 type CatchUp struct {
 	// Policy defaults to CatchUpNone.
 	Policy CatchUpPolicy

@@ -14,7 +14,6 @@ import (
 	"testing"
 	"time"
 
-	"github.com/cronclave/cronclave/internal/embedded"
 )
 
 // execLine is the command line that runs one job in the foreground, under its lock if there is a Redis.
@@ -84,11 +83,7 @@ func TestExecStopsAtASignal(t *testing.T) {
 // TestExecKillsAtTheSecondSignal has a job that would have an hour of grace.
 func TestExecKillsAtTheSecondSignal(t *testing.T) {
 	t.Parallel()
-	server, err := embedded.Start(embedded.Config{})
-	if err != nil {
-		t.Fatal(err)
-	}
-	t.Cleanup(server.Close)
+	server := startRedis(t)
 	for name, url := range map[string]string{"without a lock": "", "under its lock": server.URL()} {
 		t.Run(name, func(t *testing.T) {
 			p := startExec(t, url, stubborn)
@@ -157,11 +152,7 @@ func TestExecUnderNohup(t *testing.T) {
 // case of 69.
 func TestExecInterruptedWhileItAsks(t *testing.T) {
 	t.Parallel()
-	server, err := embedded.Start(embedded.Config{})
-	if err != nil {
-		t.Fatal(err)
-	}
-	t.Cleanup(server.Close)
+	server := startRedis(t)
 	url, asked := silentProxy(t, server.Addr())
 	p := startExec(t, url, obedient)
 	select {

@@ -13,7 +13,6 @@ import (
 	"github.com/hashicorp/go-hclog"
 
 	"github.com/cronclave/cronclave/internal/command"
-	"github.com/cronclave/cronclave/internal/embedded"
 )
 
 // placeWithLimits makes a cgroup in which a replica can keep limits, and returns the prefix of a command that starts it there. A machine without such
@@ -89,11 +88,7 @@ func TestLimitsOfJobs(t *testing.T) {
 	if err := os.WriteFile(file, []byte(greedyJobs), 0o600); err != nil {
 		t.Fatal(err)
 	}
-	s, err := embedded.Start(embedded.Config{})
-	if err != nil {
-		t.Fatal(err)
-	}
-	t.Cleanup(s.Close)
+	s := startRedis(t)
 	p := startProcess(t, nil, append(inside, "cronclave", "run", "--config", file, "--redis", s.URL())...)
 	if !able {
 		p.end(t, 2)

@@ -13,7 +13,6 @@ import (
 
 	"golang.org/x/sys/unix"
 
-	"github.com/cronclave/cronclave/internal/embedded"
 )
 
 // screen is a terminal with a program on it.
@@ -126,11 +125,7 @@ const ctrlC, ctrlZ = "\x03", "\x1a"
 // TestLockOnATerminal has commands that use the terminal of the lock.
 func TestLockOnATerminal(t *testing.T) {
 	t.Parallel()
-	server, err := embedded.Start(embedded.Config{})
-	if err != nil {
-		t.Fatal(err)
-	}
-	t.Cleanup(server.Close)
+	server := startRedis(t)
 	env := []string{"CRONCLAVE_REDIS=" + server.URL(), "PS1=$ ", "ENV="}
 	const asks = `tty >/dev/null && echo u""p; read answer; echo "got $answer"`
 	t.Run("reads", func(t *testing.T) {

@@ -7,7 +7,6 @@ import (
 	"time"
 
 	"github.com/cronclave/cronclave/internal/config"
-	"github.com/cronclave/cronclave/internal/embedded"
 	"github.com/cronclave/cronclave/internal/redisconn"
 )
 
@@ -24,11 +23,7 @@ func silentServer(t *testing.T) (url string) {
 
 func embeddedServer(t *testing.T) (url string) {
 	t.Helper()
-	s, err := embedded.Start(embedded.Config{})
-	if err != nil {
-		t.Fatal(err)
-	}
-	t.Cleanup(s.Close)
+	s := startRedis(t)
 	return s.URL()
 }
 

@@ -235,11 +235,7 @@ func TestHiddenSettings(t *testing.T) {
 // TestEmbeddedRedisIsTold asks an embedded Redis for the status, without and with a replica.
 func TestEmbeddedRedisIsTold(t *testing.T) {
 	t.Parallel()
-	s, err := embedded.Start(embedded.Config{})
-	if err != nil {
-		t.Fatal(err)
-	}
-	t.Cleanup(s.Close)
+	s := startRedis(t)
 	const trial = "an embedded Redis: a trial that coordinates with no other replica"
 	want := []redisconn.Warning{{Code: "embedded", Message: trial}, {Code: "no_replica", Message: "no replica is up in namespace default"}}
 	if got := warningsOf(t, s.URL()); !slices.Equal(got, want) {
@@ -289,11 +285,7 @@ func awaitWarnings(t *testing.T, url string, want []redisconn.Warning) {
 // startJournal starts a Redis with an empty journal.
 func startJournal(t *testing.T) (*embedded.Server, *redisconn.Conn, *journal.Journal) {
 	t.Helper()
-	s, err := embedded.Start(embedded.Config{})
-	if err != nil {
-		t.Fatal(err)
-	}
-	t.Cleanup(s.Close)
+	s := startRedis(t)
 	rdb, err := (&app{redisURL: s.URL()}).openRedis(&config.Config{})
 	if err != nil {
 		t.Fatal(err)

@@ -70,3 +70,14 @@ func exits(ts *testscript.TestScript, neg bool, args []string) {
 		ts.Fatalf("exit code %s, want %s", code, args[0])
 	}
 }
+
+// startRedis starts a server that the end of the test stops.
+func startRedis(t *testing.T) *embedded.Server {
+	t.Helper()
+	server, err := embedded.Start(embedded.Config{})
+	if err != nil {
+		t.Fatal(err)
+	}
+	t.Cleanup(server.Close)
+	return server
+}

@@ -60,12 +60,6 @@ var schemes = map[string]scheme{
 	"rediss-cluster":  {Cluster, true, "6379"},
 }
 
-// CheckRedisURL returns the fault in the URL of a Redis, as [ParseRedisURL] does.
-func CheckRedisURL(raw string) error {
-	_, err := ParseRedisURL(raw)
-	return err
-}
-
 // ParseRedisURL reads the URL of a Redis. Its errors complete a sentence that begins with the URL's name, and do not
 // repeat the URL. Accepted are
 //

@@ -13,7 +13,7 @@ func TestCheckRedisURL(t *testing.T) {
 		"redis-sentinel://h1:26379,h2:26379/MASTER/0", "redis-sentinel://h1,h2/my-master.1_x", "rediss-sentinel://u:p%40@[::1]:1,h/m/",
 		"redis-cluster://h1:6379,h2:6379", "redis-cluster://h", "rediss-cluster://:secret@h1,h2/", "redis-cluster://h/0",
 	} {
-		if err := CheckRedisURL(good); err != nil {
+		if _, err := ParseRedisURL(good); err != nil {
 			t.Errorf("%s %v", good, err)
 		}
 	}
@@ -59,7 +59,7 @@ func TestCheckRedisURL(t *testing.T) {
 		"unix:///s?db=x":                     "query",
 		"unix:///s?database=secret":          "query",
 	} {
-		err := CheckRedisURL(bad)
+		_, err := ParseRedisURL(bad)
 		if err == nil || !strings.Contains(err.Error(), want) || strings.Contains(err.Error(), "cret") {
 			t.Errorf("%s: %v, want %q", bad, err, want)
 		}
