@@ -20,7 +20,7 @@ func ids(first, last int, outcome string) []string {
 	return all
 }
 
-func (s *suite) boundedByRuns() {
+func boundedByRuns(s *suite) {
 	j := s.journal(journal.Config{Runs: 10})
 	for i := range 100 {
 		s.record(j, s.running("a", fmt.Sprint(i), 100-i))
@@ -36,7 +36,7 @@ func (s *suite) boundedByRuns() {
 }
 
 // boundedByWriters lets five replicas write one job in turns that are not fair.
-func (s *suite) boundedByWriters() {
+func boundedByWriters(s *suite) {
 	const writers = 5
 	var replicas []*journal.Journal
 	for range writers {
@@ -55,7 +55,7 @@ func (s *suite) boundedByWriters() {
 	s.expect(replicas[0], "a", ids(204, 195, "ok")...)
 }
 
-func (s *suite) loweredLimit() {
+func loweredLimit(s *suite) {
 	var batch []journal.Record
 	for i := range 2500 {
 		batch = append(batch, s.ended("a", fmt.Sprint(i), journal.OutcomeOK, 2500-i))
@@ -72,7 +72,7 @@ func (s *suite) loweredLimit() {
 	}
 }
 
-func (s *suite) runningLast() {
+func runningLast(s *suite) {
 	j := s.journal(journal.Config{Runs: 5})
 	s.record(j, s.running("a", "long", 1000), s.running("a", "longer", 2000))
 	for i := range 50 {
@@ -89,7 +89,7 @@ func (s *suite) runningLast() {
 	s.expect(j, "a", ids(8, 4, "running")...)
 }
 
-func (s *suite) tooOld() {
+func tooOld(s *suite) {
 	j := s.journal(journal.Config{MaxAge: time.Hour})
 	s.record(j, s.ended("a", "2h", journal.OutcomeOK, 7200), s.running("a", "3h", 3*3600), s.ended("a", "59m", journal.OutcomeOK, 3540))
 	s.expect(j, "a", "59m ok")
@@ -108,7 +108,7 @@ func (s *suite) tooOld() {
 	}
 }
 
-func (s *suite) allExpires() {
+func allExpires(s *suite) {
 	j := s.journal(journal.Config{MaxAge: 400 * time.Millisecond})
 	r := s.ended("a", "1", journal.OutcomeOK, 0)
 	r.Output = new("x")
@@ -118,7 +118,7 @@ func (s *suite) allExpires() {
 	s.expect(j, "")
 }
 
-func (s *suite) outputSizes() {
+func outputSizes(s *suite) {
 	const limit = 4096 // two runs: blocks of 256 bytes
 	j := s.journal(journal.Config{Runs: 2, MaxBytes: limit})
 	for _, n := range []int{0, 1, 255, 256, 257, 4095, 4096, 4097, 100_000} {
@@ -137,7 +137,7 @@ func (s *suite) outputSizes() {
 	}
 }
 
-func (s *suite) oldestOutput() {
+func oldestOutput(s *suite) {
 	const limit = 10_240 // ten runs: 40 blocks of 256 bytes
 	j := s.journal(journal.Config{Runs: 10, MaxBytes: limit})
 	output := func(i int) string { return strings.Repeat(fmt.Sprint(i), 2560) }
@@ -162,7 +162,7 @@ func (s *suite) oldestOutput() {
 
 // smallOutputs checks that small ones do not push each other out: each of the
 // records has its own.
-func (s *suite) smallOutputs() {
+func smallOutputs(s *suite) {
 	j := s.journal(journal.Config{Runs: 40, MaxBytes: 1 << 20})
 	var batch []journal.Record
 	for i := range 60 {

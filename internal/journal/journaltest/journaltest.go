@@ -4,18 +4,9 @@
 package journaltest
 
 import (
-	"cmp"
-	"context"
-	"crypto/rand"
-	"slices"
-	"strings"
-	"sync"
 	"testing"
-	"time"
 
 	"github.com/redis/go-redis/v9"
-
-	"github.com/cronclave/cronclave/internal/journal"
 )
 
 // Run runs the suite. connect returns a client, with ContextTimeoutEnabled, of
@@ -23,202 +14,44 @@ import (
 // it wrote.
 func Run(t *testing.T, connect func(t *testing.T) redis.UniversalClient) {
 	for name, test := range map[string]func(*suite){
-		"end completes running":           (*suite).endCompletesRunning,
-		"words in any order":              (*suite).wordsInAnyOrder,
-		"abandoned keeps its start":       (*suite).abandonedKeepsItsStart,
-		"first of equal words stands":     (*suite).firstStands,
-		"later attempt of a run stands":   (*suite).laterAttemptStands,
-		"repeating changes nothing":       (*suite).repeating,
-		"late running revives nothing":    (*suite).lateRunning,
-		"fields survive":                  (*suite).fieldsSurvive,
-		"order and limits of Runs":        (*suite).orderAndLimits,
-		"newest of each job":              (*suite).recentOfEach,
-		"batch over many jobs":            (*suite).manyJobs,
-		"invalid records":                 (*suite).invalidRecords,
-		"bounded by runs":                 (*suite).boundedByRuns,
-		"bounded beside other writers":    (*suite).boundedByWriters,
-		"lowered limit":                   (*suite).loweredLimit,
-		"running is trimmed last":         (*suite).runningLast,
-		"too old is trimmed":              (*suite).tooOld,
-		"all expires":                     (*suite).allExpires,
-		"output of every size":            (*suite).outputSizes,
-		"oldest output goes first":        (*suite).oldestOutput,
-		"many small outputs":              (*suite).smallOutputs,
-		"damage is told and passed over":  (*suite).damage,
-		"foreign keys fail one job alone": (*suite).foreignKeys,
-		"replicas come and go":            (*suite).replicas,
-		"foreign replicas":                (*suite).foreignReplicas,
-		"forgotten replica":               (*suite).forgottenReplica,
-		"jobs are described":              (*suite).jobs,
-		"one run":                         (*suite).oneRun,
-		"requests":                        (*suite).requests,
-		"answers to requests":             (*suite).answers,
-		"requests expire":                 (*suite).requestsExpire,
-		"requests are heard":              (*suite).requestsAreHeard,
-		"live output":                     (*suite).liveOutput,
-		"digests of jobs":                 (*suite).digests,
-		"format":                          (*suite).format,
-		"all keys in the namespace":       (*suite).keys,
-		"namespaces share nothing":        (*suite).namespaces,
+		"end completes running":           endCompletesRunning,
+		"words in any order":              wordsInAnyOrder,
+		"abandoned keeps its start":       abandonedKeepsItsStart,
+		"first of equal words stands":     firstStands,
+		"later attempt of a run stands":   laterAttemptStands,
+		"repeating changes nothing":       repeating,
+		"late running revives nothing":    lateRunning,
+		"fields survive":                  fieldsSurvive,
+		"order and limits of Runs":        orderAndLimits,
+		"newest of each job":              recentOfEach,
+		"batch over many jobs":            manyJobs,
+		"invalid records":                 invalidRecords,
+		"bounded by runs":                 boundedByRuns,
+		"bounded beside other writers":    boundedByWriters,
+		"lowered limit":                   loweredLimit,
+		"running is trimmed last":         runningLast,
+		"too old is trimmed":              tooOld,
+		"all expires":                     allExpires,
+		"output of every size":            outputSizes,
+		"oldest output goes first":        oldestOutput,
+		"many small outputs":              smallOutputs,
+		"damage is told and passed over":  damage,
+		"foreign keys fail one job alone": foreignKeys,
+		"replicas come and go":            replicas,
+		"foreign replicas":                foreignReplicas,
+		"forgotten replica":               forgottenReplica,
+		"jobs are described":              jobs,
+		"one run":                         oneRun,
+		"requests":                        requests,
+		"answers to requests":             answers,
+		"requests expire":                 requestsExpire,
+		"requests are heard":              requestsAreHeard,
+		"live output":                     liveOutput,
+		"digests of jobs":                 digests,
+		"format":                          format,
+		"all keys in the namespace":       keys,
+		"namespaces share nothing":        namespaces,
 	} {
 		t.Run(name, func(t *testing.T) { test(newSuite(t, connect(t))) })
-	}
-}
-
-// suite is what one test has.
-type suite struct {
-	*testing.T
-	ctx       context.Context
-	client    redis.UniversalClient
-	namespace string
-	now       time.Time
-}
-
-func newSuite(t *testing.T, client redis.UniversalClient) *suite {
-	s := &suite{T: t, ctx: t.Context(), client: client, namespace: "test-" + rand.Text()}
-	now, err := client.Time(s.ctx).Result()
-	if err != nil {
-		t.Fatal(err)
-	}
-	s.now = now.UTC().Truncate(time.Second)
-	t.Cleanup(func() {
-		s.ctx = context.Background() // the test's has ended
-		for _, key := range s.allKeys() {
-			client.Del(s.ctx, key)
-		}
-	})
-	return s
-}
-
-// journal with defaults where cfg says nothing.
-func (s *suite) journal(cfg journal.Config) *journal.Journal {
-	s.Helper()
-	cfg.Redis = s.client
-	cfg.Namespace = cmp.Or(cfg.Namespace, s.namespace)
-	cfg.Timeout = 20 * time.Second // the machine may be slow
-	j, err := journal.New(cfg)
-	if err != nil {
-		s.Fatal(err)
-	}
-	return j
-}
-
-// ended is a record of run id that started i seconds before now and took 1 ms.
-func (s *suite) ended(job, id, outcome string, i int) journal.Record {
-	r := s.running(job, id, i)
-	r.Outcome = outcome
-	r.Finished = r.Started.Add(time.Millisecond)
-	r.DurationMS = new(int64(1))
-	return r
-}
-
-func (s *suite) running(job, id string, i int) journal.Record {
-	at := s.now.Add(-time.Duration(i) * time.Second)
-	return journal.Record{RunID: id, Job: job, Tick: at, Trigger: "schedule", Slot: new(0), Attempt: 1,
-		Token: at.UnixMicro(), Replica: "r1", Outcome: journal.OutcomeRunning, Started: at}
-}
-
-func (s *suite) record(j *journal.Journal, records ...journal.Record) {
-	s.Helper()
-	if err := j.Record(s.ctx, records); err != nil {
-		s.Fatal(err)
-	}
-}
-
-func (s *suite) runs(j *journal.Journal, job string, n int) []journal.Record {
-	s.Helper()
-	records, err := j.Runs(s.ctx, job, n, true)
-	if err != nil {
-		s.Fatal(err)
-	}
-	return records
-}
-
-// expect compares the records of a job with "id outcome reason" of each.
-func (s *suite) expect(j *journal.Journal, job string, want ...string) {
-	s.Helper()
-	if got := describe(s.runs(j, job, 0)); !slices.Equal(got, want) {
-		s.Errorf("recorded of %q:\n got %q\nwant %q", job, got, want)
-	}
-}
-
-func describe(records []journal.Record) []string {
-	var all []string
-	for _, r := range records {
-		all = append(all, strings.TrimSpace(r.RunID+" "+r.Outcome+" "+r.Reason))
-	}
-	return all
-}
-
-// allKeys of the namespace, and of namespaces that begin with its name.
-func (s *suite) allKeys() []string {
-	s.Helper()
-	var (
-		mu   sync.Mutex // nodes of a Cluster are scanned at once
-		keys []string
-	)
-	scan := func(ctx context.Context, c redis.Cmdable) error {
-		it := c.Scan(ctx, 0, "*"+s.namespace+"*", 1000).Iterator()
-		for it.Next(ctx) {
-			mu.Lock()
-			keys = append(keys, it.Val())
-			mu.Unlock()
-		}
-		return it.Err()
-	}
-	var err error
-	if c, ok := s.client.(*redis.ClusterClient); ok {
-		err = c.ForEachMaster(s.ctx, func(ctx context.Context, c *redis.Client) error { return scan(ctx, c) })
-	} else {
-		err = scan(s.ctx, s.client)
-	}
-	if err != nil {
-		s.Fatal(err)
-	}
-	slices.Sort(keys)
-	return keys
-}
-
-// key of a job, as in the package comment of journal.
-func (s *suite) key(job, name string) string {
-	return "cronclave:" + s.namespace + ":{" + job + "}:" + name
-}
-
-// stored counts the records of a job in Redis: its index and its hash.
-func (s *suite) stored(job string) (indexed, texts int) {
-	s.Helper()
-	n, err := s.client.ZCard(s.ctx, s.key(job, "runs")).Result()
-	if err != nil {
-		s.Fatal(err)
-	}
-	m, err := s.client.HLen(s.ctx, s.key(job, "records")).Result()
-	if err != nil {
-		s.Fatal(err)
-	}
-	return int(n), int(m)
-}
-
-// outputBytes counts the output of a job in Redis, without the bytes that keep the order.
-func (s *suite) outputBytes(job string) int {
-	s.Helper()
-	blocks, err := s.client.ZRange(s.ctx, s.key(job, "output"), 0, -1).Result()
-	if err != nil {
-		s.Fatal(err)
-	}
-	n := 0
-	for _, b := range blocks {
-		n += len(strings.SplitN(b, "|", 4)[3])
-	}
-	return n
-}
-
-// eventually asks again until ok, since the server's clock can't be moved.
-func (s *suite) eventually(what string, ok func() bool) {
-	s.Helper()
-	for deadline := time.Now().Add(20 * time.Second); !ok(); {
-		if time.Now().After(deadline) {
-			s.Fatal("still not so: ", what)
-		}
-		<-time.After(10 * time.Millisecond)
 	}
 }

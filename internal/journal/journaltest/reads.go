@@ -12,7 +12,7 @@ import (
 	"github.com/cronclave/cronclave/internal/journal"
 )
 
-func (s *suite) orderAndLimits() {
+func orderAndLimits(s *suite) {
 	j := s.journal(journal.Config{})
 	long := s.ended("b", "long", journal.OutcomeOK, 1000)
 	long.Finished = s.now.Add(-1)
@@ -30,7 +30,7 @@ func (s *suite) orderAndLimits() {
 	}
 }
 
-func (s *suite) recentOfEach() {
+func recentOfEach(s *suite) {
 	j := s.journal(journal.Config{})
 	s.record(j, s.ended("a", "1", journal.OutcomeOK, 30), s.ended("a", "2", journal.OutcomeFailed, 20),
 		s.ended("b", "3", journal.OutcomeOK, 1), s.running("b", "4", 90))
@@ -42,7 +42,7 @@ func (s *suite) recentOfEach() {
 	}
 }
 
-func (s *suite) manyJobs() {
+func manyJobs(s *suite) {
 	j := s.journal(journal.Config{Runs: 2})
 	for i := range 3 {
 		var batch []journal.Record
@@ -57,7 +57,7 @@ func (s *suite) manyJobs() {
 	s.expect(j, "job-599", "2 ok", "1 ok")
 }
 
-func (s *suite) damage() {
+func damage(s *suite) {
 	j := s.journal(journal.Config{})
 	s.record(j, s.ended("a", "1", journal.OutcomeOK, 5), s.ended("a", "2", journal.OutcomeOK, 4), s.ended("a", "gone", journal.OutcomeOK, 3))
 	foreign := map[string]string{"list": `[1]`, "empty": ``, "number": `7`, "other": `{"run_id":"x","job":"a","outcome":"ok"}`,
@@ -85,7 +85,7 @@ func (s *suite) damage() {
 	s.record(j, s.ended("a", "3", journal.OutcomeOK, 0)) // writing goes on
 }
 
-func (s *suite) foreignKeys() {
+func foreignKeys(s *suite) {
 	j := s.journal(journal.Config{Runs: 1})
 	for _, key := range []string{s.key("bad", "runs"), s.key("worse", "records"), s.key("worst", "output")} {
 		s.client.Set(s.ctx, key, "not ours", 0)
@@ -112,7 +112,7 @@ func (s *suite) foreignKeys() {
 	}
 }
 
-func (s *suite) keys() {
+func keys(s *suite) {
 	j := s.journal(journal.Config{})
 	r := s.ended("a", "1", journal.OutcomeOK, 1)
 	r.Output = new("x")
@@ -129,7 +129,7 @@ func (s *suite) keys() {
 	}
 }
 
-func (s *suite) namespaces() {
+func namespaces(s *suite) {
 	j, other := s.journal(journal.Config{}), s.journal(journal.Config{Namespace: s.namespace + "-other"})
 	s.record(j, s.ended("a", "1", journal.OutcomeOK, 1))
 	s.register(j, s.replica("id"), hour)

@@ -48,7 +48,7 @@ func (s *suite) replicaIDs(j *journal.Journal) []string {
 	return ids
 }
 
-func (s *suite) replicas() {
+func replicas(s *suite) {
 	j := s.journal(journal.Config{})
 	a, b, c := s.replica("a"), s.replica("b"), s.replica("c")
 	a.Name, b.Name, c.Name = "z", "y", "z"
@@ -99,7 +99,7 @@ func (s *suite) claimedOnce(j *journal.Journal, id string) {
 	}
 }
 
-func (s *suite) forgottenReplica() {
+func forgottenReplica(s *suite) {
 	j := s.journal(journal.Config{})
 	a := s.replica("a")
 	for i, want := range []bool{false, true, true} {
@@ -117,7 +117,7 @@ func (s *suite) forgottenReplica() {
 	}
 }
 
-func (s *suite) foreignReplicas() {
+func foreignReplicas(s *suite) {
 	j := s.journal(journal.Config{})
 	s.register(j, s.replica("a"), hour)
 	for id, text := range map[string]string{"b": "not json", "c": `{"id":"x"}`, "d": `[]`} {
@@ -141,7 +141,7 @@ func (s *suite) foreignReplicas() {
 	}
 }
 
-func (s *suite) jobs() {
+func jobs(s *suite) {
 	j := s.journal(journal.Config{})
 	a, b, c := s.job("a"), s.job("b"), s.job("c")
 	a.Where = nil
@@ -200,7 +200,7 @@ func (s *suite) goneJobs(j *journal.Journal, a journal.JobInfo) {
 }
 
 // digests are written once for all replicas with one configuration, and end with the last of them.
-func (s *suite) digests() {
+func digests(s *suite) {
 	j := s.journal(journal.Config{})
 	one, other := map[string]string{"a": "1", "b": "2"}, map[string]string{"a": "1"}
 	must(s, j.KeepDigests(s.ctx, "one", one, hour))
@@ -221,7 +221,7 @@ func (s *suite) digests() {
 	}
 }
 
-func (s *suite) format() {
+func format(s *suite) {
 	j := s.journal(journal.Config{})
 	key := "cronclave:" + s.namespace + ":format"
 	must(s, j.CheckFormat(s.ctx))

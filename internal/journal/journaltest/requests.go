@@ -19,7 +19,7 @@ func (s *suite) requested(j *journal.Journal) (ids []string) {
 	return ids
 }
 
-func (s *suite) requests() {
+func requests(s *suite) {
 	j := s.journal(journal.Config{})
 	if ids := s.requested(j); len(ids) != 0 {
 		s.Errorf("requested at first: %v", ids)
@@ -46,7 +46,7 @@ func (s *suite) requests() {
 	}
 }
 
-func (s *suite) answers() {
+func answers(s *suite) {
 	j := s.journal(journal.Config{})
 	if _, ok, err := j.AnswerTo(s.ctx, "one"); ok || err != nil {
 		s.Errorf("an answer to nothing, %v", err)
@@ -72,7 +72,7 @@ func (s *suite) answers() {
 	say(waits, runs) // late
 }
 
-func (s *suite) requestsExpire() {
+func requestsExpire(s *suite) {
 	j := s.journal(journal.Config{})
 	_, err := j.Ask(s.ctx, journal.Request{ID: "one", Job: "report"}, 50*time.Millisecond)
 	must(s, err)
@@ -89,7 +89,7 @@ func (s *suite) requestsExpire() {
 	}
 }
 
-func (s *suite) requestsAreHeard() {
+func requestsAreHeard(s *suite) {
 	j := s.journal(journal.Config{})
 	ctx, cancel := context.WithTimeout(s.ctx, time.Minute)
 	defer cancel()
@@ -123,7 +123,7 @@ func (s *suite) requestsAreHeard() {
 	<-over
 }
 
-func (s *suite) liveOutput() {
+func liveOutput(s *suite) {
 	j := s.journal(journal.Config{})
 	if jobs, err := j.Followed(s.ctx, []string{"report", "other"}); len(jobs) != 0 || err != nil {
 		s.Errorf("followed: %v, %v", jobs, err)
@@ -161,7 +161,7 @@ func (s *suite) liveOutput() {
 	}
 }
 
-func (s *suite) oneRun() {
+func oneRun(s *suite) {
 	j := s.journal(journal.Config{})
 	r := s.ended("report", "one", journal.OutcomeOK, 5)
 	r.Output = new("hello\n")

@@ -10,7 +10,7 @@ import (
 	"github.com/cronclave/cronclave/internal/journal"
 )
 
-func (s *suite) endCompletesRunning() {
+func endCompletesRunning(s *suite) {
 	j := s.journal(journal.Config{})
 	s.record(j, s.running("a", "1", 9))
 	s.expect(j, "a", "1 running")
@@ -23,7 +23,7 @@ func (s *suite) endCompletesRunning() {
 
 // wordsInAnyOrder says all words of a run, one after the other and in one batch,
 // in every order.
-func (s *suite) wordsInAnyOrder() {
+func wordsInAnyOrder(s *suite) {
 	words := func(job string) []journal.Record {
 		end := s.ended(job, "1", journal.OutcomeFailed, 60)
 		end.Finished = s.now.Add(-50 * time.Second)
@@ -49,7 +49,7 @@ func (s *suite) wordsInAnyOrder() {
 
 // abandonedKeepsItsStart checks that an abandoned record has the start that the holder wrote, before or after. The writer of "abandoned" does not
 // know it.
-func (s *suite) abandonedKeepsItsStart() {
+func abandonedKeepsItsStart(s *suite) {
 	j := s.journal(journal.Config{})
 	for i, order := range [][]int{{0, 1}, {1, 0}} {
 		job := fmt.Sprintf("job-%d", i)
@@ -74,7 +74,7 @@ func (s *suite) abandonedKeepsItsStart() {
 	}
 }
 
-func (s *suite) firstStands() {
+func firstStands(s *suite) {
 	j, other := s.journal(journal.Config{}), s.journal(journal.Config{})
 	settled := func(outcome, reason string, said int) journal.Record {
 		return journal.Record{RunID: "a.20260101T000000Z", Job: "a", Tick: s.now.Add(-time.Minute), Trigger: "schedule",
@@ -93,7 +93,7 @@ func (s *suite) firstStands() {
 }
 
 // laterAttemptStands: a run that goes on to another try is running in that one.
-func (s *suite) laterAttemptStands() {
+func laterAttemptStands(s *suite) {
 	j := s.journal(journal.Config{})
 	attempts := func(want ...int) {
 		s.Helper()
@@ -120,7 +120,7 @@ func (s *suite) laterAttemptStands() {
 	attempts(3)
 }
 
-func (s *suite) repeating() {
+func repeating(s *suite) {
 	j := s.journal(journal.Config{})
 	batch := []journal.Record{s.running("a", "1", 9), s.ended("a", "1", journal.OutcomeOK, 9), s.running("a", "2", 8)}
 	batch[1].Output = new("some output")
@@ -139,7 +139,7 @@ func (s *suite) repeating() {
 
 // lateRunning lets a "running" arrive long after the end, and checks that it
 // neither shows nor keeps the record from being trimmed.
-func (s *suite) lateRunning() {
+func lateRunning(s *suite) {
 	j := s.journal(journal.Config{Runs: 3})
 	s.record(j, s.ended("a", "late", journal.OutcomeOK, 100))
 	s.record(j, s.running("a", "late", 100))
@@ -153,7 +153,7 @@ func (s *suite) lateRunning() {
 	}
 }
 
-func (s *suite) fieldsSurvive() {
+func fieldsSurvive(s *suite) {
 	j := s.journal(journal.Config{})
 	full := s.ended("a", "run-1", journal.OutcomeFailed, 7)
 	full.Slot, full.Attempt, full.Token = new(3), 2, 1<<53-1
@@ -176,7 +176,7 @@ func (s *suite) fieldsSurvive() {
 	}
 }
 
-func (s *suite) invalidRecords() {
+func invalidRecords(s *suite) {
 	j := s.journal(journal.Config{})
 	good := s.ended("a", "good", journal.OutcomeOK, 1)
 	for name, spoil := range map[string]func(*journal.Record){
