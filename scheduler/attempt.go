@@ -220,7 +220,7 @@ func (a attempt) answer(say Answer) {
 	awaited := func() bool {
 		return say.Outcome != "" && a.exec.draining.Err() == nil && a.exec.now().Before(a.request.Expires)
 	}
-	var retry backoff
+	retry := newBackoff()
 	for n := 1; ; n++ {
 		ctx, cancel := context.WithTimeout(a.exec.parting, recordTimeout)
 		err := a.requests.Answer(ctx, say)
@@ -228,7 +228,7 @@ func (a attempt) answer(say Answer) {
 		if err == nil {
 			return
 		}
-		if n >= tries && !awaited() || !retry.wait(a.exec.parting) {
+		if n >= tries && !awaited() || !retry.Wait(a.exec.parting) {
 			a.exec.log.Warn("cannot deliver trigger answer", "job", a.job.Name, "request", a.request.ID, "error", err)
 			return
 		}

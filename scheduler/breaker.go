@@ -8,6 +8,8 @@ import (
 	"time"
 
 	"github.com/hashicorp/go-hclog"
+
+	"github.com/cronclave/cronclave/internal/backoff"
 )
 
 const (
@@ -123,14 +125,7 @@ func (b *breaker) lengthen() time.Duration {
 
 // retry closes the breaker when a probe succeeds.
 func (b *breaker) retry(since time.Time, pause time.Duration) {
-	for {
-		timer := time.NewTimer(pause)
-		select {
-		case <-timer.C:
-		case <-b.life.Done():
-			timer.Stop()
-			return
-		}
+	for backoff.Sleep(b.life, pause) {
 		err := b.check()
 		b.mu.Lock()
 		if err == nil {

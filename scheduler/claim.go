@@ -9,6 +9,7 @@ import (
 	"github.com/hashicorp/go-hclog"
 
 	"github.com/cronclave/cronclave/election"
+	"github.com/cronclave/cronclave/internal/backoff"
 	"github.com/cronclave/cronclave/scheduler/internal/agenda"
 )
 
@@ -19,12 +20,12 @@ type claims struct {
 	starts     *starts
 	recoveries *recoveries
 	away       bool // the server does not answer
-	retry      backoff
+	retry      *backoff.Backoff
 	askAgain   time.Time // while it is away
 }
 
 func newClaims(c *core, s *starts, r *recoveries) *claims {
-	of := &claims{core: c, starts: s, recoveries: r}
+	of := &claims{core: c, starts: s, recoveries: r, retry: newBackoff()}
 	of.lane = newLane(c.agenda.Asks(), of.settleClaims)
 	return of
 }
@@ -65,7 +66,7 @@ func (c *claims) claim(ctx context.Context, now time.Time) {
 	for _, k := range asked {
 		if c.away && k.Unanswered() {
 			if probes++; probes > maxProbes {
-				c.agenda.PutBack(k, now.Add(max(c.retry.pause/2, shortestPause))) // before those that are asked for now
+				c.agenda.PutBack(k, now.Add(max(c.retry.Last()/2, shortestPause))) // before those that are asked for now
 				continue
 			}
 		}
@@ -165,7 +166,7 @@ func (c *claims) settleClaims(b claimBatch) {
 	}
 	if unknown == 0 && c.away {
 		c.away = false
-		c.retry.reset()
+		c.retry.Reset()
 		c.log.Info("the server answers again")
 	}
 	c.wake(now, tasksOf(b.ticks)...)
@@ -288,7 +289,7 @@ func (c *claims) cannotTell(k *tick, r election.Result, stood time.Duration, now
 		c.logUnanswered(r.Err, stood)
 	}
 	if !c.askAgain.After(now) {
-		c.askAgain = now.Add(c.retry.next())
+		c.askAgain = now.Add(c.retry.Next())
 	}
 	k.WaitAnew(agenda.Cause{Reason: k.WhyUnanswered(stood >= standstill)})
 	c.agenda.LineUp(k)

@@ -7,6 +7,7 @@ import (
 	"time"
 
 	"github.com/cronclave/cronclave/election"
+	"github.com/cronclave/cronclave/internal/backoff"
 	"github.com/cronclave/cronclave/scheduler/internal/agenda"
 )
 
@@ -89,7 +90,7 @@ func (s *Scheduler) settleInspections(b inspectionBatch) {
 // missed. It waits for the server.
 func (s *Scheduler) begin(ctx context.Context) error {
 	var announce, settle inspectionBatch
-	var retry backoff
+	retry := newBackoff()
 	for _, t := range s.tasks {
 		if t.chained() {
 			s.introduce(t, time.Time{})
@@ -97,7 +98,7 @@ func (s *Scheduler) begin(ctx context.Context) error {
 		}
 		announce.add(t, election.InspectRequest{Job: t.Name, Schedule: t.digest()})
 	}
-	if err := s.insist(ctx, &announce, &retry); err != nil {
+	if err := s.insist(ctx, &announce, retry); err != nil {
 		return err
 	}
 	now := s.now()
@@ -116,7 +117,7 @@ func (s *Scheduler) begin(ctx context.Context) error {
 		}
 		s.reopen(t, announce.states[i], now)
 	}
-	if err := s.insist(ctx, &settle, &retry); err != nil {
+	if err := s.insist(ctx, &settle, retry); err != nil {
 		return err
 	}
 	for i, t := range settle.tasks {
@@ -126,7 +127,7 @@ func (s *Scheduler) begin(ctx context.Context) error {
 }
 
 // insist inspects until the server has answered for all of a batch, or has named its damaged keys. It fails only when ctx ends.
-func (s *Scheduler) insist(ctx context.Context, b *inspectionBatch, retry *backoff) error {
+func (s *Scheduler) insist(ctx context.Context, b *inspectionBatch, retry *backoff.Backoff) error {
 	b.states = make([]election.State, len(b.tasks))
 	todo := make([]int, len(b.tasks))
 	for i := range todo {
@@ -151,7 +152,7 @@ func (s *Scheduler) insist(ctx context.Context, b *inspectionBatch, retry *backo
 		if first {
 			s.log.Warn("cannot read job states; trying again", "error", b.states[todo[0]].Err)
 		}
-		if !retry.wait(ctx) {
+		if !retry.Wait(ctx) {
 			return fmt.Errorf("wait for the server: %w", b.states[todo[0]].Err)
 		}
 	}

@@ -65,14 +65,14 @@ func (s *Scheduler) subscribeOnce() (end func()) {
 
 func (s *Scheduler) claimNow(ctx context.Context, t *task, id string) (*election.Term, error) {
 	c := election.Claim{Job: t.Name, ID: id, Trigger: manual, Slots: t.Parallel, PerTick: t.PerTick, Lease: t.Lease}
-	var retry backoff
+	retry := newBackoff()
 	for tries := 0; ; tries++ {
 		switch r := s.cfg.Claimer.Claim(ctx, []election.Claim{c})[0]; r.Verdict {
 		case election.Granted:
 			return r.Term, nil
 		case election.CannotTell:
 			const enough = 3
-			if tries >= enough || !retry.wait(ctx) {
+			if tries >= enough || !retry.Wait(ctx) {
 				s.cfg.Claimer.Withdraw(c)
 				return nil, r.Err
 			}

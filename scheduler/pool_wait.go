@@ -61,7 +61,7 @@ func (x *executor) enter(ctx context.Context, job *Job, run *Run, term *election
 
 // lineUp waits until ctx ends, whatever the server says; then there is no slot.
 func (x *executor) lineUp(ctx context.Context, job *Job, run *Run) *election.Term {
-	var retry backoff
+	retry := newBackoff()
 	for first := true; ; first = false {
 		slot, err := x.pools.AcquirePool(ctx, job.entry())
 		if err == nil {
@@ -70,7 +70,7 @@ func (x *executor) lineUp(ctx context.Context, job *Job, run *Run) *election.Ter
 		if ctx.Err() == nil && first {
 			x.logger(run).Error("the pool can't be entered; trying again", "pool", job.Pool.Name, "error", err)
 		}
-		if !retry.wait(ctx) {
+		if !retry.Wait(ctx) {
 			return nil
 		}
 	}

@@ -200,7 +200,7 @@ func (r *recorder) insist(hard context.Context, batch []waitingRecord) error {
 	for i, w := range batch {
 		records[i] = w.Record
 	}
-	var retry backoff
+	retry := newBackoff()
 	for first := true; ; first = false {
 		ctx, cancel := context.WithTimeout(hard, recordTimeout)
 		err := r.journal.Record(ctx, records)
@@ -212,7 +212,7 @@ func (r *recorder) insist(hard context.Context, batch []waitingRecord) error {
 		if first {
 			r.log.Warn("history unavailable; trying again", "records", len(records), "error", err)
 		}
-		if !retry.wait(hard) {
+		if !retry.Wait(hard) {
 			return err
 		}
 	}

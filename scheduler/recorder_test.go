@@ -211,13 +211,13 @@ func TestWithoutJournalAllIsWritten(t *testing.T) {
 }
 
 func TestBackoffIsBounded(t *testing.T) {
-	var b backoff
+	b := newBackoff()
 	for i := range 20 {
-		if d := b.next(); d < shortestPause/2 || d > longestPause {
+		if d := b.Next(); d < shortestPause/3 || d > longestPause {
 			t.Errorf("pause %d is %v", i, d)
 		}
 	}
-	if b.reset(); b.next() > shortestPause {
+	if b.Reset(); b.Next() > shortestPause {
 		t.Error("it does not begin anew")
 	}
 }

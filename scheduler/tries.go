@@ -7,6 +7,7 @@ import (
 	"time"
 
 	"github.com/cronclave/cronclave/election"
+	"github.com/cronclave/cronclave/internal/backoff"
 )
 
 // pastTry is a try that another may follow: its record if it is the last one of the run, and if it is not.
@@ -63,12 +64,7 @@ func (x *executor) nextTry(ctx context.Context, job *Job, run *Run, term *electi
 func (x *executor) rest(ctx context.Context, term *election.Term, pause time.Duration) bool {
 	wait, end := x.untilStopped(ctx, term)
 	defer end()
-	timer := time.NewTimer(pause)
-	defer timer.Stop()
-	select {
-	case <-timer.C:
-	case <-wait.Done():
-	}
+	backoff.Sleep(wait, pause)
 	return x.goesOn(ctx, term) // also if it was in the same moment
 }
 

@@ -5,6 +5,7 @@ import (
 	"time"
 
 	"github.com/cronclave/cronclave/election"
+	"github.com/cronclave/cronclave/internal/backoff"
 )
 
 // retryStart is how long a try that follows others is started again and again where this replica is not able to: no other replica has the lease.
@@ -70,12 +71,7 @@ func (x *executor) holdPlace(job *Job, end ending) {
 		pause = x.pauses.next(job.Name)
 		x.log.Warn("run not started; job left to the other replicas", "job", job.Name, "error", end.unstarted, "retry_in", pause.String())
 	}
-	timer := time.NewTimer(pause)
-	defer timer.Stop()
-	select {
-	case <-timer.C:
-	case <-x.draining.Done():
-	}
+	backoff.Sleep(x.draining, pause)
 	select {
 	case <-end.unreturned:
 	case <-x.draining.Done():

@@ -20,6 +20,9 @@ func (b *Backoff) Next() time.Duration {
 	return b.pause/2 + rand.N(b.pause)
 }
 
+// Last is about as long as the last pause; 0 before the first one.
+func (b *Backoff) Last() time.Duration { return b.pause }
+
 // Reset has the pauses begin anew, after a success.
 func (b *Backoff) Reset() { b.pause = 0 }
 

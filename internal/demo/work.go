@@ -10,6 +10,8 @@ import (
 	"os"
 	"strconv"
 	"time"
+
+	"github.com/cronclave/cronclave/internal/backoff"
 )
 
 // The variables through which the jobs of the built-in configuration find the program and the file they write to.
@@ -41,10 +43,7 @@ func Work(ctx context.Context, length time.Duration) error {
 	if err := t.say("start", path); err != nil {
 		return err
 	}
-	select {
-	case <-time.After(length):
-	case <-ctx.Done():
-	}
+	backoff.Sleep(ctx, length)
 	return t.say("end", path)
 }
 

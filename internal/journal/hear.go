@@ -6,6 +6,8 @@ import (
 	"time"
 
 	"github.com/redis/go-redis/v9"
+
+	"github.com/cronclave/cronclave/internal/backoff"
 )
 
 const (
@@ -44,14 +46,8 @@ func (l requestList) Subscribe(ctx context.Context, f func([]Request)) {
 
 // subscribe passes on messages until ctx ends.
 func (l requestList) subscribe(ctx context.Context, told chan<- struct{}) {
-	for ctx.Err() == nil {
+	for ; ctx.Err() == nil; backoff.Sleep(ctx, redial) {
 		l.listen(ctx, told)
-		pause := time.NewTimer(redial)
-		select {
-		case <-ctx.Done():
-		case <-pause.C:
-		}
-		pause.Stop()
 	}
 }
 

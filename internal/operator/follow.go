@@ -7,6 +7,7 @@ import (
 	"strings"
 	"time"
 
+	"github.com/cronclave/cronclave/internal/backoff"
 	"github.com/cronclave/cronclave/internal/journal"
 )
 
@@ -122,20 +123,13 @@ func (f *follower) tolerate(err error) error {
 // follow shows a run until it has ended, which its record then says, or ctx has.
 func (f *follower) follow(ctx context.Context, id string) (journal.Record, error) {
 	r := &followedRun{id: id}
-	timer := time.NewTimer(0)
-	defer timer.Stop()
-	for {
-		select {
-		case <-ctx.Done():
-			return r.last, context.Cause(ctx)
-		case <-timer.C:
-		}
+	for ; ctx.Err() == nil; backoff.Sleep(ctx, followEvery) {
 		over, err := f.look(ctx, r)
 		if err := f.tolerate(err); err != nil || over {
 			return r.last, err
 		}
-		timer.Reset(followEvery)
 	}
+	return r.last, context.Cause(ctx)
 }
 
 // look shows the new output of a run, and returns whether all of it has been shown.

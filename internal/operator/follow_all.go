@@ -5,8 +5,8 @@ import (
 	"errors"
 	"fmt"
 	"strings"
-	"time"
 
+	"github.com/cronclave/cronclave/internal/backoff"
 	"github.com/cronclave/cronclave/internal/journal"
 )
 
@@ -16,14 +16,7 @@ const maxFollowed = 50
 // followAll shows the runs of the job that have not ended, and those that come.
 func (f *follower) followAll(ctx context.Context) error {
 	known := map[string]*followedRun{} // nil for those that are over
-	timer := time.NewTimer(0)
-	defer timer.Stop()
-	for first := true; ; {
-		select {
-		case <-ctx.Done():
-			return context.Cause(ctx)
-		case <-timer.C:
-		}
+	for first := true; ctx.Err() == nil; backoff.Sleep(ctx, followEvery) {
 		err := f.mark(ctx)
 		if err == nil {
 			err = f.lookAtAll(ctx, known, first)
@@ -32,8 +25,8 @@ func (f *follower) followAll(ctx context.Context) error {
 		if err := f.tolerate(err); err != nil {
 			return err
 		}
-		timer.Reset(followEvery)
 	}
+	return context.Cause(ctx)
 }
 
 // lookAtAll shows the new output of all runs. Runs that were over at the first look are left out.

@@ -11,6 +11,7 @@ import (
 
 	"github.com/hashicorp/go-hclog"
 
+	"github.com/cronclave/cronclave/internal/backoff"
 	"github.com/cronclave/cronclave/internal/config"
 	"github.com/cronclave/cronclave/internal/operator"
 )
@@ -49,14 +50,7 @@ func newBeatClient() *http.Client {
 func (h *heartbeat) run(ctx context.Context) {
 	defer h.client.CloseIdleConnections()
 	defer h.fault("") // it is another leader's now
-	timer := time.NewTimer(0)
-	defer timer.Stop()
-	for {
-		select {
-		case <-ctx.Done():
-			return
-		case <-timer.C:
-		}
+	for ctx.Err() == nil {
 		cfg, pause := h.config(), beatLookEvery
 		switch {
 		case cfg.URL == "":
@@ -71,7 +65,7 @@ func (h *heartbeat) run(ctx context.Context) {
 		default:
 			pause = min(pause, max(0, cfg.Every-time.Since(h.sent)))
 		}
-		timer.Reset(pause)
+		backoff.Sleep(ctx, pause)
 	}
 }
 

@@ -9,6 +9,7 @@ import (
 
 	"github.com/hashicorp/go-hclog"
 
+	"github.com/cronclave/cronclave/internal/backoff"
 	"github.com/cronclave/cronclave/internal/journal"
 	"github.com/cronclave/cronclave/internal/operator"
 	"github.com/cronclave/cronclave/internal/proc"
@@ -42,10 +43,8 @@ func claimName(ctx context.Context, self journal.Replica, namespace string, j *j
 			replace(ctx, others, j, log)
 			return nil
 		}
-		select {
-		case <-ctx.Done():
+		if !backoff.Sleep(ctx, lookForNamesakes) {
 			return nil
-		case <-time.After(lookForNamesakes):
 		}
 	}
 }

@@ -5,6 +5,8 @@ import (
 	"fmt"
 	"os"
 	"time"
+
+	"github.com/cronclave/cronclave/internal/backoff"
 )
 
 // keep attends to one helper after the other, until the end.
@@ -41,14 +43,8 @@ func (w *Warden) keep(h *helper) {
 
 // pause lies before each start but for the first after a good while.
 func (w *Warden) pause(failures int) {
-	if failures <= 1 {
-		return
-	}
-	pause := time.NewTimer(min(firstPause<<(failures-2), lastPause))
-	defer pause.Stop()
-	select {
-	case <-pause.C:
-	case <-w.life.Done():
+	if failures > 1 {
+		backoff.Sleep(w.life, min(firstPause<<(failures-2), lastPause))
 	}
 }
 
