@@ -244,8 +244,6 @@ func readAt(dir *os.File, name string, buffer []byte) (int, error) {
 	return unix.Read(fd, buffer)
 }
 
-func (c *cgroup) write(file, text string) error { return writeControl(c.dir, file, text) }
-
 // writeControl writes to a file of a cgroup. It is there, or the cgroup can't do that.
 func writeControl(dir, file, text string) error {
 	f, err := os.OpenFile(filepath.Join(dir, file), os.O_WRONLY, 0)

@@ -158,14 +158,16 @@ func (c *cgroup) limited(l Limits) (tree, error) {
 
 func (c *cgroup) limit(l Limits) error {
 	var faults []error
-	set := func(file string, n int64) { faults = append(faults, c.write(file, strconv.FormatInt(n, 10))) }
+	set := func(file string, n int64) {
+		faults = append(faults, writeControl(c.dir, file, strconv.FormatInt(n, 10)))
+	}
 	if l.Pids > 0 {
 		set("pids.max", int64(l.Pids))
 	}
 	if l.Memory > 0 {
 		set("memory.max", l.Memory)
-		set("memory.oom.group", 1)                                                   // half a tree is of no use to anybody
-		if err := c.write("memory.swap.max", "0"); !errors.Is(err, fs.ErrNotExist) { // where there is no swap
+		set("memory.oom.group", 1)                                                               // half a tree is of no use to anybody
+		if err := writeControl(c.dir, "memory.swap.max", "0"); !errors.Is(err, fs.ErrNotExist) { // where there is no swap
 			faults = append(faults, err)
 		}
 	}

@@ -91,17 +91,13 @@ func (d descriptions) GoneJobs(ctx context.Context) (map[string]time.Time, error
 	if err = multierr.Join(err, damaged); err != nil {
 		return nil, fmt.Errorf("list the jobs that are gone: %w", err)
 	}
-	return gone, d.dropGone(ctx, back)
+	return gone, d.DropGone(ctx, back...)
 }
 
 // DropGone forgets the names of jobs of which nothing is left that could matter.
 func (d descriptions) DropGone(ctx context.Context, jobs ...string) error {
 	ctx, cancel := d.within(ctx)
 	defer cancel()
-	return d.dropGone(ctx, jobs)
-}
-
-func (d descriptions) dropGone(ctx context.Context, jobs []string) error {
 	if len(jobs) == 0 {
 		return nil
 	}

@@ -99,17 +99,12 @@ func (g registry) Deregister(ctx context.Context, id string) error {
 func (g registry) Replicas(ctx context.Context) ([]Replica, error) {
 	ctx, cancel := g.within(ctx)
 	defer cancel()
-	replicas, damaged, err := g.replicas(ctx)
-	err = multierr.Join(err, damaged)
-	return replicas, wrapIf("list replicas", err)
-}
-
-func (g registry) replicas(ctx context.Context) (replicas []Replica, damaged, err error) {
 	index := g.redis.ZRevRange(ctx, g.key("replicas"), 0, mostListed-1)
 	if err := errorOf(ctx, index); err != nil {
-		return nil, nil, err
+		return nil, fmt.Errorf("list replicas: %w", err)
 	}
-	damaged, err = each(ctx, g.namespace, index.Val(), maxBatch, func(p redis.Pipeliner, id string) *redis.StringCmd {
+	var replicas []Replica
+	damaged, err := each(ctx, g.namespace, index.Val(), maxBatch, func(p redis.Pipeliner, id string) *redis.StringCmd {
 		return p.Get(ctx, g.key("replica:"+id))
 	}, func(id string, found *redis.StringCmd) error {
 		var r Replica
@@ -122,10 +117,13 @@ func (g registry) replicas(ctx context.Context) (replicas []Replica, damaged, er
 		replicas = append(replicas, r)
 		return nil
 	})
+	if err != nil {
+		return nil, fmt.Errorf("list replicas: %w", err)
+	}
 	slices.SortFunc(replicas, func(a, b Replica) int {
 		return cmp.Or(cmp.Compare(a.Name, b.Name), cmp.Compare(a.ID, b.ID))
 	})
-	return replicas, damaged, err
+	return replicas, wrapIf("list replicas", damaged)
 }
 
 // LostReplica is one that is not seen any more although it did not say that it ends.
