@@ -136,11 +136,11 @@ func (c *single) call(s *script.Script, lock, id string, permanent bool, args ..
 const manySlots, longLedger = 50, 1500
 
 func (c *single) callOn(keys []string, idle time.Duration, s *script.Script, lock, id string, args ...any) call {
-	know := c.seen.of(lock, c.cfg.Clock, c.cfg.Idle)
-	k := call{script: s, lock: lock, keys: keys, id: id, idle: idle.Microseconds(), heavy: len(know.ledger) > longLedger,
+	know := c.seen.Of(lock, c.cfg.Clock, c.cfg.Idle)
+	k := call{script: s, lock: lock, keys: keys, id: id, idle: idle.Microseconds(), heavy: len(know.Ledger) > longLedger,
 		sync: c.cfg.AckedReplicas > 0 && s != c.scripts.Release && !s.ReadOnly} // a release that a failover undoes does no harm: the lease runs out
-	k.args = append(script.Common{ID: id, Idle: k.idle, Floor: know.floor, Longest: know.longest, Low: know.low,
-		Pause: know.paused, Ledger: know.ledger, Sync: k.sync}.Encode(), args...)
+	k.args = append(script.Common{ID: id, Idle: k.idle, Floor: know.Floor, Longest: know.Longest, Low: know.Low,
+		Pause: know.Paused, Ledger: know.Ledger, Sync: k.sync}.Encode(), args...)
 	return k
 }
 

@@ -6,6 +6,7 @@ import (
 	"strconv"
 	"time"
 
+	"github.com/cronclave/cronclave/internal/lease/observed"
 	"github.com/cronclave/cronclave/internal/lease/script"
 )
 
@@ -47,12 +48,12 @@ func (c *single) acquireCompact(ctx context.Context, r Request) (a Answer, ok bo
 	if c.cfg.AckedReplicas > 0 || !plain(r) || c.ready() != nil {
 		return a, false
 	}
-	know, _ := c.seen.remembers(r.Lock)
-	if !know.compact || r.Validate() != nil {
+	know, _ := c.seen.Last(r.Lock)
+	if !know.Compact || r.Validate() != nil {
 		return a, false
 	}
 	now := c.cfg.Clock()
-	if know.stale(now, c.cfg.Idle) {
+	if know.Stale(now, c.cfg.Idle) {
 		return a, false
 	}
 	k := c.compactGrant(r, know)
@@ -75,11 +76,11 @@ func (c *single) releaseCompact(ctx context.Context, r releaseCall, fold *compac
 	return got.verdict, got.err
 }
 
-func (c *single) compactGrant(r Request, know observation) call {
+func (c *single) compactGrant(r Request, know observed.State) call {
 	key := c.key(r.Lock)
-	fold, was := newCompact(r, know.longest, c.cfg.Owner, c.cfg.Idle)
+	fold, was := newCompact(r, know.Longest, c.cfg.Owner, c.cfg.Idle)
 	fold.keys = []string{key, script.Tombstone(key, r.ID)}
-	args := script.AcquireCompactArgs{Floor: know.floor, Free: was, Held: fold.held, Life: fold.life}
+	args := script.AcquireCompactArgs{Floor: know.Floor, Free: was, Held: fold.held, Life: fold.life}
 	return call{lock: r.Lock, id: r.ID, idle: c.cfg.Idle.Microseconds(), fold: fold, read: readCompactGrant}.
 		with(c.scripts.AcquireCompact, fold.keys, args.Encode()...)
 }

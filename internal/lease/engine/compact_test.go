@@ -160,7 +160,7 @@ func TestFoldedGrantThatArrivesLate(t *testing.T) {
 				defer closeAll()
 				w.compact(c, "x")
 				r := Request{Lock: "x", Lease: compactLease}.WithDefaults()
-				k := c.one().compactGrant(r, c.one().seen.of("x", c.cfg.Clock, c.cfg.Idle))
+				k := c.one().compactGrant(r, c.one().seen.Of("x", c.cfg.Clock, c.cfg.Idle))
 				micros, _ := c.one().servers.only.At(c.cfg.Clock())
 				cmd := k.command(w.Context(), false, micros+c.cfg.Timeout.Microseconds())
 				late(w, c, r)
@@ -369,7 +369,7 @@ func TestFoldedLockIsAskedForTwice(t *testing.T) {
 		c, closeAll := w.client(Config{})
 		defer closeAll()
 		w.compact(c, "x")
-		know, _ := c.one().seen.remembers("x")
+		know, _ := c.one().seen.Last("x")
 		var calls []call
 		for _, id := range []string{"one", "other"} {
 			r := Request{Lock: "x", ID: id, Lease: compactLease}.WithDefaults()

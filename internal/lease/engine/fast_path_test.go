@@ -147,14 +147,14 @@ func (p *twins) step() (verdict string) {
 // tryCompact has a lock that is compact granted or released as such, as the client does.
 func (p *twins) tryCompact(r Request, release releaseCall, ends bool, got *reply) bool {
 	c := p.sides[0].client
-	know := c.one().seen.of(p.lock, c.cfg.Clock, c.cfg.Idle)
+	know := c.one().seen.Of(p.lock, c.cfg.Clock, c.cfg.Idle)
 	known, granted := p.compacts[r.ID]
 	switch {
 	case ends && granted && !release.undo && !release.leaves:
 		delete(p.compacts, r.ID)
 		*got = c.one().execOne(p.Context(), c.one().compactRelease(known, known.ticket.(*compact)))
 		p.compact[1]++
-	case !ends && know.compact && plain(r):
+	case !ends && know.Compact && plain(r):
 		*got = c.one().execOne(p.Context(), c.one().compactGrant(r, know))
 		p.compact[0]++
 	default:

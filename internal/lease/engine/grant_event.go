@@ -11,6 +11,7 @@ import (
 
 	"github.com/cronclave/cronclave/internal/lease"
 	"github.com/cronclave/cronclave/internal/lease/clock"
+	"github.com/cronclave/cronclave/internal/lease/observed"
 )
 
 // GrantEvent says that a tick was granted, to clients that were about to ask for it; or that a row was released, to
@@ -83,7 +84,7 @@ var ledgerText = regexp.MustCompile(`^(?:\d{1,10} \d{1,10} (?:part|done|open) [^
 // believable reports whether a message can be true now: nothing in it is ahead of the server's clock by more
 // than a minute, but for the end of a lease. A message from the future would outlive every true one.
 func (g granted) believable(now int64) bool {
-	bound := now + glitch
+	bound := now + lease.MinuteMicros
 	pause, _ := lease.CutPause(g.ledger)
 	return g.now <= bound && g.floor <= bound && g.low*1e6 <= bound && g.tick*1e6 <= bound && g.until <= bound+MaxLease.Microseconds() &&
 		(pause == "" || lease.ReadPause(pause).Changed <= bound)
@@ -189,7 +190,7 @@ func (c *single) overhear(message string) []GrantEvent {
 		}
 		age := max(time.Duration(micros-g.now)*time.Microsecond, 0)
 		paused, ledger := lease.CutPause(g.ledger)
-		c.seen.overhear(g.lock, observation{floor: g.floor, longest: g.longest, low: g.low, ledger: ledger, paused: paused, seen: local - age}, c.cfg.Idle, g.now)
+		c.seen.LearnPublished(g.lock, observed.State{Floor: g.floor, Longest: g.longest, Low: g.low, Ledger: ledger, Paused: paused, Seen: local - age}, c.cfg.Idle, g.now)
 	}
 	return events
 }

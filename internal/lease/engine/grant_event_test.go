@@ -140,10 +140,10 @@ func TestForgedNotices(t *testing.T) {
 		if got := heard(); len(got) != 0 {
 			w.Errorf("believed %+v", got)
 		}
-		if k, _ := c.one().seen.remembers("x"); k.floor > now || k.longest > good || k.paused != "" {
+		if k, _ := c.one().seen.Last("x"); k.Floor > now || k.Longest > good || k.Paused != "" {
 			w.Errorf("remembered %+v", k)
 		}
-		before := len(c.one().seen.locks)
+		before := c.one().seen.Len()
 		for i := range 3000 {
 			g := granted{lock: fmt.Sprint("invented-", i), owner: "o", now: now, floor: now, longest: good, permanent: true}
 			if err := c.cfg.Redis.Publish(w.Context(), c.one().channel(), g.append(nil)).Err(); err != nil {
@@ -155,8 +155,8 @@ func TestForgedNotices(t *testing.T) {
 			w.Fatal(err)
 		}
 		heard()
-		if k, _ := c.one().seen.remembers("plain"); k.permanent || len(c.one().seen.locks) != before {
-			w.Errorf("%d locks, before %d; the plain one is permanent: %v", len(c.one().seen.locks), before, k.permanent)
+		if k, _ := c.one().seen.Last("plain"); k.Permanent || c.one().seen.Len() != before {
+			w.Errorf("%d locks, before %d; the plain one is permanent: %v", c.one().seen.Len(), before, k.Permanent)
 		}
 		if a := c.Acquire(w.Context(), Request{Lock: "x", Permanent: true, AnyLimit: true}); a.Verdict != Granted {
 			w.Errorf("%q, %v", a.Verdict, a.Err)

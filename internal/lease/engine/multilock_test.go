@@ -183,7 +183,7 @@ func TestSetCountsOnlyWhenReplicasHaveIt(t *testing.T) {
 		if n := w.held(); n != 0 {
 			w.Fatalf("%d are held that no replica has", n)
 		}
-		if know := c.one().seen.of("{s}:1", c.cfg.Clock, c.cfg.Idle); know.floor != 0 {
+		if know := c.one().seen.Of("{s}:1", c.cfg.Clock, c.cfg.Idle); know.Floor != 0 {
 			w.Errorf("learnt what a failover may undo: %+v", know)
 		}
 		time.AfterFunc(200*time.Millisecond, func() { w.replicas(1) }) // so early that no pause of TryLock reaches from there to its end
@@ -193,7 +193,7 @@ func TestSetCountsOnlyWhenReplicasHaveIt(t *testing.T) {
 			w.Errorf("%d held, %d waits", w.held(), w.waits)
 		}
 		for name, token := range leases.Tokens() {
-			if know := c.one().seen.of(name, c.cfg.Clock, c.cfg.Idle); know.floor != int64(token) {
+			if know := c.one().seen.Of(name, c.cfg.Clock, c.cfg.Idle); know.Floor != int64(token) {
 				w.Errorf("%s: token %d, learnt %+v", name, token, know)
 			}
 		}

@@ -14,6 +14,7 @@ import (
 
 	"github.com/cronclave/cronclave/internal/lease"
 	"github.com/cronclave/cronclave/internal/lease/clock"
+	"github.com/cronclave/cronclave/internal/lease/observed"
 	"github.com/cronclave/cronclave/internal/lease/script"
 )
 
@@ -21,7 +22,7 @@ import (
 type quorum struct {
 	*Client
 	scripts  script.Quorum
-	seen     observed // the tokens that it has proposed
+	seen     *observed.Cache // the tokens that it has proposed
 	offers   offers
 	nodes    []*node
 	majority int
@@ -33,7 +34,7 @@ type quorum struct {
 }
 
 func newQuorum(c *Client, clients []redis.UniversalClient) *quorum {
-	q := &quorum{Client: c, scripts: script.ForQuorum(), seen: observed{locks: map[string]observation{}}, majority: len(clients)/2 + 1}
+	q := &quorum{Client: c, scripts: script.ForQuorum(), seen: observed.New(), majority: len(clients)/2 + 1}
 	for _, r := range clients {
 		q.nodes = append(q.nodes, &node{q: q, redis: r.(*redis.Client)})
 	}

@@ -7,6 +7,8 @@ import (
 	"slices"
 	"time"
 
+	"github.com/cronclave/cronclave/internal/lease"
+	"github.com/cronclave/cronclave/internal/lease/observed"
 	"github.com/cronclave/cronclave/internal/lease/register"
 	"github.com/cronclave/cronclave/internal/lease/script"
 )
@@ -71,11 +73,11 @@ func (t *change) next() (nodeCall, int) {
 func (q *quorum) propose(lock string, floor int64) int64 {
 	local := q.cfg.Clock()
 	now, _ := q.estimate(local)
-	if own := q.seen.of(lock, q.cfg.Clock, q.cfg.Idle).floor; own < now+glitch {
+	if own := q.seen.Of(lock, q.cfg.Clock, q.cfg.Idle).Floor; own < now+lease.MinuteMicros {
 		floor = max(floor, own)
 	}
 	token := max(now, floor+1)
-	q.seen.learn(lock, observation{floor: token, seen: local}, q.cfg.Idle, now, true)
+	q.seen.Learn(lock, observed.State{Floor: token, Seen: local}, q.cfg.Idle, now, true)
 	return token
 }
 

@@ -39,7 +39,7 @@ func (c *single) remove(ctx context.Context, locks []string, unusedSince time.Ti
 			continue
 		}
 		if removed[i] = got.verdict == "removed"; removed[i] {
-			c.seen.drop(locks[i]) // else this client would hold what it has asked for against the server
+			c.seen.Delete(locks[i]) // else this client would hold what it has asked for against the server
 		}
 	}
 	return removed, err

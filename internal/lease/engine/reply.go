@@ -6,6 +6,7 @@ import (
 
 	"github.com/cronclave/cronclave/internal/lease"
 	"github.com/cronclave/cronclave/internal/lease/clock"
+	"github.com/cronclave/cronclave/internal/lease/observed"
 )
 
 // reply is a script's answer: the common part is taken in already, rest is the script's own.
@@ -108,8 +109,8 @@ func (c *single) learn(k call, r reply) {
 	if r.err != nil || !r.acked || r.verdict == "late" || r.verdict == "dead" || r.now == 0 { // the last three did not look at the lock, or say nothing of it
 		return
 	}
-	news := observation{compact: r.compact || r.fold != nil, floor: r.floor, longest: r.longest, low: r.low, ledger: r.ledger, paused: r.paused, seen: r.sent, permanent: k.idle == 0}
-	c.seen.learn(k.lock, news, c.cfg.Idle, r.now, r.inUse())
+	news := observed.State{Compact: r.compact || r.fold != nil, Floor: r.floor, Longest: r.longest, Low: r.low, Ledger: r.ledger, Paused: r.paused, Seen: r.sent, Permanent: k.idle == 0}
+	c.seen.Learn(k.lock, news, c.cfg.Idle, r.now, r.inUse())
 }
 
 // learnSeveral learns of each lock of a set: see acquire_set.lua for which reply is whose.

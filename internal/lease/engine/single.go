@@ -7,6 +7,7 @@ import (
 
 	"github.com/redis/go-redis/v9"
 
+	"github.com/cronclave/cronclave/internal/lease/observed"
 	"github.com/cronclave/cronclave/internal/lease/script"
 )
 
@@ -15,7 +16,7 @@ type single struct {
 	*Client
 	scripts      script.Single
 	servers      *servers
-	seen         observed
+	seen         *observed.Cache
 	batcher      batcher // of single calls
 	acknowledged batcher // of those that count only once replicas have them
 	deadlines    deadlines
@@ -23,7 +24,7 @@ type single struct {
 }
 
 func newSingle(c *Client, r redis.UniversalClient) *single {
-	s := &single{Client: c, scripts: script.ForSingle(), servers: newServers(r), seen: observed{locks: map[string]observation{}}}
+	s := &single{Client: c, scripts: script.ForSingle(), servers: newServers(r), seen: observed.New()}
 	s.bell = newNotifier(s)
 	return s
 }

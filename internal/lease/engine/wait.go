@@ -195,7 +195,7 @@ func (w *waiter) take(g grant, asked inLine) *Lease {
 	passed := time.Duration(g.now-asked.now) * time.Microsecond
 	now := w.cfg.Clock()
 	micros, known := w.servers.estimate(now)
-	if w.cfg.AckedReplicas > 0 || w.request.Delay > 0 || asked.now == 0 || passed < 0 || known && (g.now > micros+glitch || g.token > micros+lease.DayMicros) {
+	if w.cfg.AckedReplicas > 0 || w.request.Delay > 0 || asked.now == 0 || passed < 0 || known && (g.now > micros+lease.MinuteMicros || g.token > micros+lease.DayMicros) {
 		return nil
 	}
 	got := reply{verdict: "granted", now: g.now, floor: g.token, longest: g.longest, sent: min(asked.since+passed-passed/100, now), received: now,
