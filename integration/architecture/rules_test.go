@@ -27,7 +27,8 @@ var house = []room{
 	{"internal/lease/register", []string{"internal/lease", "internal/lease/clock"}, "the rules are compared with the scripts, so they must be pure"},
 	{"internal/lease/script", []string{"internal/lease", "internal/lease/clock"}, "the scripts are data: what they are given does not depend on how they are sent"},
 	{"internal/lease/observed", []string{"internal/lease"}, "which state is the newest follows from the replies alone, whatever server they are from"},
-	{"internal/lease/engine", []string{"internal/backoff", "internal/lease", "internal/lease/clock", "internal/lease/observed", "internal/lease/register", "internal/lease/script"}, "leases are kept in one way, whichever package they are for"},
+	{"internal/lease/transport", []string{"internal/lease"}, "which errors leave an outcome unknown does not depend on what was asked"},
+	{"internal/lease/engine", []string{"internal/backoff", "internal/lease", "internal/lease/clock", "internal/lease/observed", "internal/lease/register", "internal/lease/script", "internal/lease/transport"}, "leases are kept in one way, whichever package they are for"},
 	{"locking", []string{"internal/lease", "internal/lease/engine"}, "locks are a library that stands alone: its users import nothing but locks"},
 	{"locking/locktest", []string{"internal/lease/engine", "locking"}, "the conformance suite runs against any Redis that is handed in"},
 	{"election", []string{"internal/backoff", "internal/lease/engine", "locking"}, "leases alone decide which replica runs a tick"},
@@ -73,7 +74,7 @@ type guest struct {
 }
 
 var guests = []guest{
-	{"github.com/redis/go-redis", []string{"internal/lease/engine", "locking", "locking/locktest", "internal/journal", "internal/journal/journaltest", "internal/embedded", "internal/redisconn", "cmd"}, true,
+	{"github.com/redis/go-redis", []string{"internal/lease/engine", "internal/lease/transport", "locking", "locking/locktest", "internal/journal", "internal/journal/journaltest", "internal/embedded", "internal/redisconn", "cmd"}, true,
 		"Redis is spoken to in few places, or its failures are handled in none"},
 	{"github.com/robfig/cron", []string{"scheduler/cronspec"}, true,
 		"its parser is used behind guards against its panics, its engine never"},

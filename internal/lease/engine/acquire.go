@@ -154,18 +154,18 @@ func (c *single) answer(r Request, got reply) Answer {
 	case "granted":
 		return c.grant(r, got, a)
 	case "early", "closed":
-		a.Until, a.line = clock.FromMicros(got.number(0)), inLine{since: got.sent, now: got.now}
+		a.Until, a.line = clock.FromMicros(got.Number(0)), inLine{since: got.sent, now: got.now}
 	case "held":
-		a.Until, a.Holder = clock.FromMicros(got.number(0)), got.text(1)
+		a.Until, a.Holder = clock.FromMicros(got.Number(0)), got.Text(1)
 	case "queued":
-		a.Verdict, a.Until, a.Holder = Held, clock.FromMicros(got.number(0)), got.text(1)
-		a.line = inLine{since: got.sent, now: got.now, ahead: int(got.number(2))}
+		a.Verdict, a.Until, a.Holder = Held, clock.FromMicros(got.Number(0)), got.Text(1)
+		a.line = inLine{since: got.sent, now: got.now, ahead: int(got.Number(2))}
 	case "settled":
-		a.Outcome = got.text(0)
+		a.Outcome = got.Text(0)
 	case "decided":
-		a.Outcome, a.Until, a.Holder = got.text(0), clock.FromMicros(got.number(1)), got.text(2)
+		a.Outcome, a.Until, a.Holder = got.Text(0), clock.FromMicros(got.Number(1)), got.Text(2)
 	case "limit":
-		a.Verdict, a.Err = Unknown, fmt.Errorf("lock %q asked for with %d slots has %d: %w", r.Lock, r.Slots, got.number(0), ErrLimit)
+		a.Verdict, a.Err = Unknown, fmt.Errorf("lock %q asked for with %d slots has %d: %w", r.Lock, r.Slots, got.Number(0), ErrLimit)
 	case "dead":
 		a.Verdict, a.Err = Unknown, fmt.Errorf("acquire %q: lease id %s: %w", r.Lock, r.ID, ErrReleased)
 	case "late":

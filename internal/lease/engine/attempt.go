@@ -110,8 +110,8 @@ func (l *Lease) tellAttempt() error {
 	case got.err == nil && !got.acked:
 		return c.unacked()
 	case got.verdict == "renewed":
-		l.extend(got.sent + holdFor(time.Duration(got.number(0)-got.now)*time.Microsecond))
-		l.askToStop(got.text(2))
+		l.extend(got.sent + holdFor(time.Duration(got.Number(0)-got.now)*time.Microsecond))
+		l.askToStop(got.Text(2))
 		return nil
 	case got.verdict == "lost":
 		return fmt.Errorf("%w: %s", ErrLost, lostWhy(got))

@@ -7,6 +7,7 @@ import (
 	"github.com/redis/go-redis/v9"
 
 	"github.com/cronclave/cronclave/internal/lease/script"
+	"github.com/cronclave/cronclave/internal/lease/transport"
 )
 
 // batchCall is one command on its way to a server: a call, or several of the same script, see batch.lua.
@@ -62,12 +63,6 @@ func (p *batchCall) script(calls []call) *script.Script {
 	return s
 }
 
-// once is a command that the client of go-redis does not repeat, whatever its options say: that the outcome was unknown once would be hidden, and so
-// would a first request that is still on its way.
-type once struct{ *redis.Cmd }
-
-func (once) NoRetry() bool { return true }
-
 // enqueue puts a batch call into a pipeline.
 func (p *batchCall) enqueue(ctx context.Context, pipe redis.Pipeliner, calls []call, until int64) {
 	if p.routedCalls[0].ask {
@@ -96,7 +91,7 @@ func (p *batchCall) command(ctx context.Context, calls []call, until int64) redi
 		words = p.appendAll(words, calls, until)
 	}
 	p.cmd = redis.NewCmd(ctx, words...)
-	return once{p.cmd}
+	return transport.Once{Cmd: p.cmd}
 }
 
 // with makes the call one of a script, and its command at once: most calls are sent once, by themselves.
@@ -157,8 +152,8 @@ func (p *batchCall) reply(n int, m *script.Many) ([]any, error) {
 		return nil, fmt.Errorf("%w: %d replies from the server to %d requests", ErrUnknown, len(raw), len(p.routedCalls))
 	}
 	one, _ := raw[n].([]any)
-	if len(one) == 2 && text(one[0]) == "error" {
-		return nil, serverError(text(one[1]))
+	if len(one) == 2 && transport.Text(one[0]) == "error" {
+		return nil, serverError(transport.Text(one[1]))
 	}
 	return one, nil
 }

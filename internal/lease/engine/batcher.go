@@ -6,6 +6,8 @@ import (
 	"slices"
 	"sync"
 	"time"
+
+	"github.com/cronclave/cronclave/internal/lease/transport"
 )
 
 // batcher has single calls share round trips (group commit): calls that come while a round trip is under way go
@@ -83,14 +85,14 @@ func (c *single) together(ctx context.Context, k call) reply {
 		case <-tired.C:
 			if !rested {
 				v.leave(t)
-				return reply{err: unknown(context.DeadlineExceeded)}
+				return reply{err: transport.Unknown(context.DeadlineExceeded)}
 			}
 			rested = false
 			tired.Reset(c.cfg.Timeout - first)
 			v.hurry(t)
 		case <-ctx.Done():
 			v.leave(t)
-			return reply{err: unknown(ctx.Err())}
+			return reply{err: transport.Unknown(ctx.Err())}
 		}
 	}
 }

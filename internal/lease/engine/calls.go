@@ -1,14 +1,9 @@
 package engine
 
 import (
-	"errors"
-	"fmt"
 	"slices"
 	"time"
 
-	"github.com/redis/go-redis/v9"
-
-	"github.com/cronclave/cronclave/internal/lease"
 	"github.com/cronclave/cronclave/internal/lease/script"
 )
 
@@ -59,19 +54,4 @@ func (k call) date(args []any, until int64) {
 	case m.Bounded:
 		args[0] = script.Digits(until)
 	}
-}
-
-// unknown marks an error as one that leaves the outcome unknown.
-func unknown(err error) error {
-	if err == nil || errors.Is(err, ErrUnknown) {
-		return err
-	}
-	if isReply(err) {
-		if found := damagedReply(err); found != nil {
-			err = lease.Refused(found)
-		} else if redis.IsPermissionError(err) || redis.IsAuthError(err) || lease.WrongType(err) {
-			err = lease.Refused(err)
-		}
-	}
-	return fmt.Errorf("%w: %w", ErrUnknown, err)
 }

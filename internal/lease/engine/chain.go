@@ -9,6 +9,7 @@ import (
 	"github.com/cronclave/cronclave/internal/lease/clock"
 	"github.com/cronclave/cronclave/internal/lease/register"
 	"github.com/cronclave/cronclave/internal/lease/script"
+	"github.com/cronclave/cronclave/internal/lease/transport"
 )
 
 // ReleaseWith is [Lease.Release] with word of how the work ended, for the locks whose ticks follow those of this one. The lock keeps it until all
@@ -56,10 +57,10 @@ func (q *quorum) markSucceeded(ctx context.Context, l *Lease, followed bool) err
 
 // followed is the message of a lock to its followers.
 func followed(s *State, got reply) {
-	s.Through = clock.FromMicros(got.number(6) * 1e6)
-	list := got.list(7)
+	s.Through = clock.FromMicros(got.Number(6) * 1e6)
+	list := got.List(7)
 	for i := 0; i+1 < len(list); i += 2 {
-		s.Ended = append(s.Ended, Ended{Tick: clock.FromMicros(number(list[i]) * 1e6), Due: clock.FromMicros(number(list[i+1]))})
+		s.Ended = append(s.Ended, Ended{Tick: clock.FromMicros(transport.Number(list[i]) * 1e6), Due: clock.FromMicros(transport.Number(list[i+1]))})
 	}
 	lease.SortEnded(s.Ended)
 }

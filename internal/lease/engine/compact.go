@@ -8,6 +8,7 @@ import (
 
 	"github.com/cronclave/cronclave/internal/lease/observed"
 	"github.com/cronclave/cronclave/internal/lease/script"
+	"github.com/cronclave/cronclave/internal/lease/transport"
 )
 
 // compact is what a plain request makes of a lock that is compact: see acquire_compact.lua. The scripts for such a lock are a few lines that compare and
@@ -96,12 +97,12 @@ const notCompact = "not folded"
 
 // readCompactGrant takes in the reply to a request of lua/acquire_compact.lua: now, and whether it is granted.
 func readCompactGrant(k call, raw []any) reply {
-	k.fold.token = text(raw[0])
+	k.fold.token = transport.Text(raw[0])
 	now, err := strconv.ParseInt(k.fold.token, 10, 64)
 	switch {
 	case err != nil:
-		return reply{err: unknown(fmt.Errorf("the server's clock: %w", err))}
-	case number(raw[1]) == 0:
+		return reply{err: transport.Unknown(fmt.Errorf("the server's clock: %w", err))}
+	case transport.Number(raw[1]) == 0:
 		return reply{verdict: notCompact, now: now}
 	}
 	return reply{verdict: "granted", now: now, floor: now, longest: k.fold.longest, fold: k.fold}
@@ -110,7 +111,7 @@ func readCompactGrant(k call, raw []any) reply {
 // readCompactRelease takes in the reply to a request of lua/release_compact.lua, which does not carry the
 // time.
 func readCompactRelease(_ call, raw []any) reply {
-	if number(raw[0]) == 0 {
+	if transport.Number(raw[0]) == 0 {
 		return reply{verdict: notCompact}
 	}
 	return reply{verdict: "released"}

@@ -14,6 +14,7 @@ import (
 	"github.com/redis/go-redis/v9"
 
 	"github.com/cronclave/cronclave/internal/lease/clock"
+	"github.com/cronclave/cronclave/internal/lease/transport"
 )
 
 // Config is that of package locking, which has its documentation.
@@ -111,20 +112,10 @@ func checkServers(cfg Config) error {
 		return checkQuorum(cfg)
 	case cfg.Redis == nil:
 		return errors.New("locking: Config.Redis is missing")
-	case !obeysContext(cfg.Redis):
+	case !transport.ObeysContext(cfg.Redis):
 		return errors.New("locking: set ContextTimeoutEnabled in the options of Config.Redis: without it a hung socket can outlast a lease")
 	}
 	return nil
-}
-
-func obeysContext(c redis.UniversalClient) bool {
-	switch c := c.(type) {
-	case *redis.Client:
-		return c.Options().ContextTimeoutEnabled
-	case *redis.ClusterClient:
-		return c.Options().ContextTimeoutEnabled
-	}
-	return true
 }
 
 // Close ends the renewal of all leases and waits for background work, and for callers that wait for a lock: they

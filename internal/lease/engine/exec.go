@@ -8,6 +8,8 @@ import (
 	"time"
 
 	"github.com/redis/go-redis/v9"
+
+	"github.com/cronclave/cronclave/internal/lease/transport"
 )
 
 // routedCall is a call on its way to the server that has its lock.
@@ -82,15 +84,15 @@ func (c *single) alone(ctx context.Context, k call) reply {
 func (c *single) dispatch(ctx context.Context, k call, load bool, until int64) ([]any, error) {
 	cmd := k.command(ctx, load, until)
 	if m := k.script.Many; m != nil {
-		if err := process(ctx, c.servers.single, once{cmd}); err != nil && cmd.Err() == nil {
+		if err := transport.Process(ctx, c.servers.single, transport.Once{Cmd: cmd}); err != nil && cmd.Err() == nil {
 			return nil, err
 		}
 		raw, err := cmd.Slice()
 		return replyTo(m, 0, 1, raw, err)
 	}
 	pipe := c.servers.single.Pipeline() // a broken connection is replaced then, whatever broke it
-	_ = pipe.Process(ctx, once{cmd})
-	if err := execPipe(ctx, pipe); err != nil && cmd.Err() == nil {
+	_ = pipe.Process(ctx, transport.Once{Cmd: cmd})
+	if err := transport.Exec(ctx, pipe); err != nil && cmd.Err() == nil {
 		return nil, err
 	}
 	return cmd.Slice()
@@ -151,7 +153,7 @@ func (c *single) sort(ctx context.Context, calls []call, replies []reply, todo [
 			}
 		}
 		if err != nil {
-			replies[e.call] = reply{err: unknown(err)}
+			replies[e.call] = reply{err: transport.Unknown(err)}
 			continue
 		}
 		b := byAddr[s.addr]
@@ -178,18 +180,18 @@ func (c *single) trip(ctx context.Context, b *batch, calls []call, replies []rep
 	batchCalls := c.enqueue(ctx, pipe, b, calls)
 	acks := c.awaitReplicas(ctx, pipe, b, calls)
 	sent := c.cfg.Clock()
-	_ = execPipe(ctx, pipe) // each command has its own error
+	_ = transport.Exec(ctx, pipe) // each command has its own error
 	received := c.cfg.Clock()
 	silent := false
 	for _, p := range batchCalls {
 		for n, e := range p.routedCalls {
 			raw, err := p.reply(n, calls[e.call].script.Many)
 			if next, ok := e.follow(err, b.server.addr, len(p.routedCalls) > 1); ok {
-				replies[e.call] = reply{err: unknown(err)}
+				replies[e.call] = reply{err: transport.Unknown(err)}
 				again = append(again, next)
 				continue
 			}
-			silent = silent || err != nil && !isReply(err)
+			silent = silent || err != nil && !transport.IsReply(err)
 			replies[e.call] = c.readOne(calls[e.call], b.server.clock, raw, err, sent, received)
 			replies[e.call].acked = c.acked(acks)
 		}
@@ -242,9 +244,6 @@ func (e routedCall) follow(err error, from string, inCompany bool) (next routedC
 	}
 	return e, false
 }
-
-// isReply reports whether an error is a server's answer, and not one of the network.
-func isReply(err error) bool { return redis.HasErrorPrefix(err, "") }
 
 // awaitReplicas lets a pipeline end with WAIT, if its calls count only once replicas have them: on the
 // connection of the scripts, since WAIT covers the writes of its own connection only.

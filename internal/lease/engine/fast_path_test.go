@@ -18,6 +18,7 @@ import (
 
 	"github.com/cronclave/cronclave/internal/embedded"
 	"github.com/cronclave/cronclave/internal/lease/script"
+	"github.com/cronclave/cronclave/internal/lease/transport"
 	"github.com/cronclave/cronclave/internal/race"
 )
 
@@ -170,12 +171,12 @@ func (p *twins) tryCompact(r Request, release releaseCall, ends bool, got *reply
 // whole ones.
 func alike(short, whole *reply) {
 	if row := short.row(); short.fold != nil {
-		short.rest = rest{row.slot, row.token, row.expiry, row.tick, row.attempt}
+		short.Values = transport.Values{row.slot, row.token, row.expiry, row.tick, row.attempt}
 	}
 	if short.compact, short.fold = false, nil; short.verdict != "released" {
 		return
 	}
-	if short.rest, whole.rest = nil, nil; short.now == 0 {
+	if short.Values, whole.Values = nil, nil; short.now == 0 {
 		whole.now, whole.floor, whole.longest, whole.low = 0, 0, 0, 0
 	}
 }

@@ -12,6 +12,7 @@ import (
 	"github.com/cronclave/cronclave/internal/lease"
 	"github.com/cronclave/cronclave/internal/lease/clock"
 	"github.com/cronclave/cronclave/internal/lease/observed"
+	"github.com/cronclave/cronclave/internal/lease/transport"
 )
 
 // GrantEvent says that a tick was granted, to clients that were about to ask for it; or that a row was released, to
@@ -138,7 +139,7 @@ func (c *single) publish(ctx context.Context, leases, ended []*Lease) error {
 		}
 		pipe.Publish(ctx, c.channel(), message)
 	}
-	if err := execPipe(ctx, pipe); err != nil {
+	if err := transport.Exec(ctx, pipe); err != nil {
 		return fmt.Errorf("tell of grants: %w", err)
 	}
 	return nil

@@ -15,6 +15,7 @@ import (
 	"github.com/cronclave/cronclave/internal/lease"
 	"github.com/cronclave/cronclave/internal/lease/clock"
 	"github.com/cronclave/cronclave/internal/lease/script"
+	"github.com/cronclave/cronclave/internal/lease/transport"
 )
 
 // Inspect returns the state of many locks in one round trip. Leases that have ended make room first, and those with
@@ -92,8 +93,8 @@ func (c *Client) DeleteOrphans(ctx context.Context, lock string, ids ...string) 
 }
 
 func (c *single) deleteOrphans(ctx context.Context, lock string, ids []string) (err error) {
-	defer shield(&err)
-	return unknown(c.cfg.Redis.HDel(ctx, c.keys(lock, "")[2], ids...).Err())
+	defer transport.Shield(&err)
+	return transport.Unknown(c.cfg.Redis.HDel(ctx, c.keys(lock, "")[2], ids...).Err())
 }
 
 // endedWell is in the place of a reason, in the first line of an orphan: see state.lua.
@@ -107,20 +108,20 @@ func state(lock string, got reply) State {
 		}
 		return State{Err: fmt.Errorf("look at %q: %w", lock, err)}
 	}
-	decided := max(got.low, got.number(0)/1e6)
+	decided := max(got.low, got.Number(0)/1e6)
 	s := State{Now: clock.FromMicros(got.now), Floor: Token(got.floor), Decided: clock.FromMicros(decided * 1e6),
-		Closed: clock.FromMicros(got.number(1)), Before: clock.FromMicros(got.number(3) * 1e6), Open: openTicks(got.ledger),
+		Closed: clock.FromMicros(got.Number(1)), Before: clock.FromMicros(got.Number(3) * 1e6), Open: openTicks(got.ledger),
 		Pause: lease.ReadPause(got.paused).Pause()}
-	rows := got.list(4)
+	rows := got.List(4)
 	for i := 0; i+2 < len(rows); i += 3 {
-		if row, ok := lease.ParseRow(text(rows[i+2])); ok {
-			row.Slot, row.Expiry = int(number(rows[i])), clock.FromMicros(number(rows[i+1]))
+		if row, ok := lease.ParseRow(transport.Text(rows[i+2])); ok {
+			row.Slot, row.Expiry = int(transport.Number(rows[i])), clock.FromMicros(transport.Number(rows[i+1]))
 			s.Rows = append(s.Rows, row)
 		}
 	}
-	orphans := got.list(5)
+	orphans := got.List(5)
 	for i := 0; i+1 < len(orphans); i += 2 {
-		first, rest, _ := strings.Cut(text(orphans[i+1]), "\n")
+		first, rest, _ := strings.Cut(transport.Text(orphans[i+1]), "\n")
 		if row, ok := lease.ParseRow(rest); ok {
 			slot, reason, _ := strings.Cut(first, " ")
 			row.Slot, _ = strconv.Atoi(slot)
@@ -131,9 +132,9 @@ func state(lock string, got reply) State {
 		}
 	}
 	followed(&s, got)
-	settled := got.list(8)
+	settled := got.List(8)
 	for i := 0; i+2 < len(settled); i += 3 {
-		s.Settled = append(s.Settled, lease.NewSettlement(number(settled[i]), number(settled[i+1]), text(settled[i+2])))
+		s.Settled = append(s.Settled, lease.NewSettlement(transport.Number(settled[i]), transport.Number(settled[i+1]), transport.Text(settled[i+2])))
 	}
 	return s
 }

@@ -187,12 +187,12 @@ func (k *keeper) renewed(l *Lease, got reply) {
 	}
 	switch verdict {
 	case "renewed":
-		left := time.Duration(got.number(0)-got.now) * time.Microsecond
+		left := time.Duration(got.Number(0)-got.now) * time.Microsecond
 		if margin, counts := l.margin(); counts {
 			defer k.client.cfg.Hooks.renewed(l.lock, margin)
 		}
 		l.extend(got.sent + holdFor(left))
-		l.askToStop(got.text(2))
+		l.askToStop(got.Text(2))
 		l.renewAt = got.sent + l.renewAfter(l.length)
 		if got.partial {
 			l.renewAt = min(l.renewAt, got.sent+l.repair)
@@ -212,10 +212,10 @@ func (k *keeper) renewed(l *Lease, got reply) {
 }
 
 func lostWhy(got reply) string {
-	if by := got.text(1); by != "" {
-		return got.text(0) + ", now held by " + by
+	if by := got.Text(1); by != "" {
+		return got.Text(0) + ", now held by " + by
 	}
-	return got.text(0)
+	return got.Text(0)
 }
 
 // again queues a lease that is still held.

@@ -308,7 +308,7 @@ func TestHolderRelysOnNoMoreThanItsLease(t *testing.T) {
 		c, closeAll := w.client(Config{})
 		defer closeAll()
 		now := w.start.UnixMicro()
-		got := reply{now: now, rest: []any{int64(0), int64(now), now + 3600e6, int64(0), int64(1)}}
+		got := reply{now: now, Values: []any{int64(0), int64(now), now + 3600e6, int64(0), int64(1)}}
 		if l := newLease(c, Request{Lease: time.Minute}, got); l.deadline > holdFor(time.Minute) || l.renewAt > 20*time.Second {
 			w.Errorf("deadline %v, renewal at %v", l.deadline, l.renewAt)
 		}

@@ -11,6 +11,7 @@ import (
 	"github.com/cronclave/cronclave/internal/lease/clock"
 	"github.com/cronclave/cronclave/internal/lease/register"
 	"github.com/cronclave/cronclave/internal/lease/script"
+	"github.com/cronclave/cronclave/internal/lease/transport"
 )
 
 // Pause sets or ends the pauses of many locks in one round trip, and notifies the clients that [Client.Subscribe], so
@@ -47,7 +48,7 @@ func (c *single) pause(ctx context.Context, requests []PauseRequest, answers []P
 		}
 	}
 	if len(news) > 0 {
-		_ = process(ctx, c.cfg.Redis, redis.NewIntCmd(ctx, "publish", c.channel(), news)) // a hint: a client that did not hear it learns of the pause by its next request
+		_ = transport.Process(ctx, c.cfg.Redis, redis.NewIntCmd(ctx, "publish", c.channel(), news)) // a hint: a client that did not hear it learns of the pause by its next request
 	}
 }
 
@@ -60,7 +61,7 @@ func (c *single) pauseAnswer(r PauseRequest, got reply) PauseAnswer {
 	case !got.acked:
 		err = c.unacked()
 	default:
-		return PauseAnswer{Now: clock.FromMicros(got.now), Before: lease.ReadPause(got.text(0)).Pause(), After: lease.ReadPause(got.paused).Pause()}
+		return PauseAnswer{Now: clock.FromMicros(got.now), Before: lease.ReadPause(got.Text(0)).Pause(), After: lease.ReadPause(got.paused).Pause()}
 	}
 	return PauseAnswer{Err: fmt.Errorf("pause %q: %w", r.Lock, err)}
 }

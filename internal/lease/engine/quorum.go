@@ -16,6 +16,7 @@ import (
 	"github.com/cronclave/cronclave/internal/lease/clock"
 	"github.com/cronclave/cronclave/internal/lease/observed"
 	"github.com/cronclave/cronclave/internal/lease/script"
+	"github.com/cronclave/cronclave/internal/lease/transport"
 )
 
 // quorum merges the replies of independent masters: see docs/decisions/013-quorum.md.
@@ -59,7 +60,7 @@ func checkQuorum(cfg Config) error {
 		if slices.Contains(cfg.Quorum[:i], r) {
 			return fmt.Errorf("locking: Config.Quorum[%d] is there twice", i)
 		}
-		if !obeysContext(r) {
+		if !transport.ObeysContext(r) {
 			return fmt.Errorf("locking: set ContextTimeoutEnabled in the options of Config.Quorum[%d]: without it a hung socket can outlast a lease", i)
 		}
 	}

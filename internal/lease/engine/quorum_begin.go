@@ -5,6 +5,7 @@ import (
 	"time"
 
 	"github.com/cronclave/cronclave/internal/lease/script"
+	"github.com/cronclave/cronclave/internal/lease/transport"
 )
 
 // quietBefore is for how long nothing may have reached the masters of a new quorum that begins while some are away. A holder that they have forgotten
@@ -74,8 +75,8 @@ func (q *quorum) found(n *node, epoch string) (left time.Duration) {
 	switch {
 	case err != nil || len(got) < 2:
 		return tendPause
-	case text(got[0]) == "wait":
-		return time.Duration(number(got[1])) * time.Microsecond
+	case transport.Text(got[0]) == "wait":
+		return time.Duration(transport.Number(got[1])) * time.Microsecond
 	}
 	return 0
 }

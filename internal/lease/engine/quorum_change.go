@@ -113,7 +113,7 @@ func (t *change) take(votes []vote, _ time.Duration) (time.Duration, bool) {
 	if words(votes, "accepted") < t.enough() {
 		return t.again()
 	}
-	t.rows = count(votes, func(v vote) bool { return v.heard() && v.number(0) == 1 })
+	t.rows = count(votes, func(v vote) bool { return v.heard() && v.Number(0) == 1 })
 	return 0, true
 }
 

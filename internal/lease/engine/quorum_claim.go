@@ -9,6 +9,7 @@ import (
 	"github.com/cronclave/cronclave/internal/lease/clock"
 	"github.com/cronclave/cronclave/internal/lease/register"
 	"github.com/cronclave/cronclave/internal/lease/script"
+	"github.com/cronclave/cronclave/internal/lease/transport"
 )
 
 // claim is a request on its way to the same row on a majority of nodes and, if it is accounted for, into the register.
@@ -203,7 +204,7 @@ func (t *claim) end(v Verdict, err error) {
 
 // fail ends it without an outcome. Rows that it may have, and that cannot have been granted, are not in the way of others until it asks again.
 func (t *claim) fail(err error) {
-	t.end(Unknown, unknown(err))
+	t.end(Unknown, transport.Unknown(err))
 	if t.keeper.live(t.r.ID) == nil {
 		t.drop()
 	}

@@ -40,7 +40,7 @@ func (t *claim) full(g *register.Register, rows []register.NodeRow) bool {
 func (t *claim) grant(votes []vote, sent time.Duration, out register.Ruling) {
 	now, _ := t.estimate(t.cfg.Clock())
 	got := reply{verdict: "granted", now: now, floor: t.token, longest: t.r.Lease.Microseconds(), sent: sent, received: t.cfg.Clock(), acked: true,
-		rest: []any{int64(out.Run.Slot), out.Run.Token, now + t.r.Lease.Microseconds(), out.Run.Tick, int64(out.Run.Attempt)}}
+		Values: []any{int64(out.Run.Slot), out.Run.Token, now + t.r.Lease.Microseconds(), out.Run.Tick, int64(out.Run.Attempt)}}
 	got.partial = true // for all that was waited for
 	got.narrow = !t.account && count(votes, func(v vote) bool { return v.asked }) <= t.majority
 	t.offers.closed(t.r.ID)

@@ -133,11 +133,11 @@ func (q *quorum) renewed(votes []vote, length, sent time.Duration) reply {
 	now, _ := q.estimate(q.cfg.Clock())
 	switch {
 	case words(votes, "renewed") >= q.majority:
-		return reply{verdict: "renewed", now: now, sent: sent, acked: true, rest: []any{now + length.Microseconds(), int64(0), stopOf(votes)},
+		return reply{verdict: "renewed", now: now, sent: sent, acked: true, Values: []any{now + length.Microseconds(), int64(0), stopOf(votes)},
 			partial: words(votes, "renewed") < len(q.nodes)}
 	case words(votes, "lost") > len(q.nodes)-q.majority:
 		n := slices.IndexFunc(votes, func(v vote) bool { return v.heard() && v.word == "lost" })
-		return reply{verdict: "lost", now: now, sent: sent, acked: true, rest: []any{votes[n].text(0), ""}}
+		return reply{verdict: "lost", now: now, sent: sent, acked: true, Values: []any{votes[n].Text(0), ""}}
 	}
 	return reply{err: q.errorOf(votes)}
 }

@@ -14,6 +14,7 @@ import (
 	"github.com/cronclave/cronclave/internal/lease"
 	"github.com/cronclave/cronclave/internal/lease/clock"
 	"github.com/cronclave/cronclave/internal/lease/script"
+	"github.com/cronclave/cronclave/internal/lease/transport"
 )
 
 // node is one master of a quorum.
@@ -99,7 +100,7 @@ func (n *node) end(now time.Duration, err error) (owes bool) {
 	n.mu.Lock()
 	defer n.mu.Unlock()
 	n.under--
-	if err != nil && !isReply(err) {
+	if err != nil && !transport.IsReply(err) {
 		n.failing = true
 		return false
 	}
@@ -141,7 +142,7 @@ type vote struct {
 	word  string
 	now   int64 // the node's clock
 	floor int64
-	rest
+	transport.Values
 	err    error // nothing was heard, and it may have been done
 	silent bool  // nothing was heard yet
 	absent bool  // and nothing is waited for
@@ -189,14 +190,14 @@ func (n *node) once(ctx context.Context, calls []nodeCall, sent time.Duration) (
 	cmds := make([]*redis.Cmd, len(calls))
 	if len(calls) == 1 {
 		cmds[0] = calls[0].command(ctx, until)
-		_ = process(ctx, n.redis, once{cmds[0]})
+		_ = transport.Process(ctx, n.redis, transport.Once{Cmd: cmds[0]})
 	} else {
 		pipe := n.redis.Pipeline()
 		for i, k := range calls {
 			cmds[i] = k.command(ctx, until)
-			_ = pipe.Process(ctx, once{cmds[i]}) // which only queues it
+			_ = pipe.Process(ctx, transport.Once{Cmd: cmds[i]}) // which only queues it
 		}
-		_ = execPipe(ctx, pipe) // each command has its own error
+		_ = transport.Exec(ctx, pipe) // each command has its own error
 	}
 	received = n.q.cfg.Clock()
 	if cmds[0].Err() == nil {
@@ -209,7 +210,7 @@ func (n *node) once(ctx context.Context, calls []nodeCall, sent time.Duration) (
 		if fault != nil {
 			again = again || redis.HasErrorPrefix(fault, "NOSCRIPT")
 			faults = append(faults, fault)
-			votes[i].err = unknown(fault)
+			votes[i].err = transport.Unknown(fault)
 			continue
 		}
 		votes[i] = readVote(raw)
@@ -234,7 +235,7 @@ func readVote(raw []any) vote {
 	if len(raw) < 3 {
 		return vote{err: fmt.Errorf("%w: a reply of %d values from the server", ErrUnknown, len(raw))}
 	}
-	v := vote{word: text(raw[0]), now: number(raw[1]), floor: number(raw[2]), rest: raw[3:]}
+	v := vote{word: transport.Text(raw[0]), now: transport.Number(raw[1]), floor: transport.Number(raw[2]), Values: raw[3:]}
 	if !lease.Sound(v.now, lease.MaxNumber) || !lease.Sound(v.floor, lease.MaxNumber) {
 		return vote{err: fmt.Errorf("%w: %w: a reply from the server with time %d and floor %d", ErrUnknown, ErrCorrupt, v.now, v.floor)}
 	}
@@ -259,13 +260,13 @@ const votingState = "voting"
 // enrol makes sure that a node has a marker, and the scripts: in this order, on one connection, which a node that restarts in between
 // has closed. Watch lends that connection; [redis.Client.Conn] writes to the options that it shares with the client.
 func (n *node) enrol(ctx context.Context) (m membership, err error) {
-	defer shield(&err)
+	defer transport.Shield(&err)
 	err = n.redis.Watch(ctx, func(conn *redis.Tx) error {
 		if m, err = n.mark(ctx, conn); err != nil { // it may not have noticed that it was restarted, and is taught nothing
-			return fmt.Errorf("enrol a node: %w", unknown(err))
+			return fmt.Errorf("enrol a node: %w", transport.Unknown(err))
 		}
 		if err := n.teach(ctx, conn); err != nil {
-			return fmt.Errorf("teach a node: %w", unknown(err))
+			return fmt.Errorf("teach a node: %w", transport.Unknown(err))
 		}
 		return nil
 	})
@@ -293,8 +294,8 @@ func (n *node) mark(ctx context.Context, conn *redis.Tx) (membership, error) {
 	if err != nil {
 		return membership{}, err
 	}
-	m := membership{state: text(raw[0]), now: number(raw[1]), base: number(raw[2]), top: number(raw[3]), longest: number(raw[4]),
-		epoch: text(raw[5]), sinceAt: number(raw[6]), founder: number(raw[7]) == 1}
+	m := membership{state: transport.Text(raw[0]), now: transport.Number(raw[1]), base: transport.Number(raw[2]), top: transport.Number(raw[3]), longest: transport.Number(raw[4]),
+		epoch: transport.Text(raw[5]), sinceAt: transport.Number(raw[6]), founder: transport.Number(raw[7]) == 1}
 	if !lease.Sound(m.now, lease.MaxNumber) || !lease.Sound(m.base, lease.MaxNumber) || !lease.Sound(m.top, lease.MaxNumber) || !lease.Sound(m.longest, 2*MaxLease.Microseconds()) {
 		return membership{}, fmt.Errorf("%w: a marker of %+v", ErrCorrupt, m)
 	}

@@ -6,6 +6,8 @@ import (
 	"sync"
 	"sync/atomic"
 	"time"
+
+	"github.com/cronclave/cronclave/internal/lease/transport"
 )
 
 // poll is one question to the nodes, in one or two waves.
@@ -140,7 +142,7 @@ func (o *polling) hear(r returned) (over bool) {
 		o.votes[i][r.node] = r.votes[i]
 		o.votes[i][r.node].asked = true
 	}
-	if err := r.votes[0].err; err == nil || isReply(err) {
+	if err := r.votes[0].err; err == nil || transport.IsReply(err) {
 		o.answered++
 	}
 	all := o.heard == len(o.order)
@@ -207,7 +209,7 @@ func (q *quorum) ask(ctx context.Context, p poll) (votes [][]vote, sent time.Dur
 func allFailed(calls int, err error) []vote {
 	votes := make([]vote, calls)
 	for i := range votes {
-		votes[i].err = unknown(err)
+		votes[i].err = transport.Unknown(err)
 	}
 	return votes
 }

@@ -11,6 +11,7 @@ import (
 	"github.com/cronclave/cronclave/internal/backoff"
 	"github.com/cronclave/cronclave/internal/lease/register"
 	"github.com/cronclave/cronclave/internal/lease/script"
+	"github.com/cronclave/cronclave/internal/lease/transport"
 )
 
 // rejoiner has nodes that have forgotten vote again, and begins a quorum that is new. It works when a reply has told of such a node.
@@ -183,7 +184,7 @@ func (q *quorum) letVote(n *node, epoch string, base, longest int64) bool {
 	defer cancel()
 	got, err := n.redis.EvalSha(ctx, q.scripts.Admit.SHA, []string{q.memberKey()},
 		script.QuorumAdmitArgs{Epoch: epoch, Base: base, Longest: longest}.Encode()...).Slice()
-	return err == nil && len(got) > 0 && text(got[0]) == votingState
+	return err == nil && len(got) > 0 && transport.Text(got[0]) == votingState
 }
 
 // reseed reads each register that a majority of the sources has, and writes it once more, until the nodes that are to vote have accepted it.
@@ -213,7 +214,7 @@ func (q *quorum) index(sources []int) (locks []string, ok bool) {
 	defer cancel()
 	for _, i := range sources {
 		some := redis.NewStringSliceCmd(ctx, "smembers", q.indexKey())
-		if err := process(ctx, q.nodes[i].redis, some); err != nil {
+		if err := transport.Process(ctx, q.nodes[i].redis, some); err != nil {
 			return nil, false
 		}
 		locks = append(locks, some.Val()...)

@@ -54,9 +54,9 @@ func (q *quorum) mark(ctx context.Context, r StopRequest, c register.Choice) Sto
 
 // stopOf is why a holder is to stop whose lease the votes have renewed; "" if it is not.
 func stopOf(votes []vote) string {
-	n := slices.IndexFunc(votes, func(v vote) bool { return v.heard() && v.word == "renewed" && v.text(0) != "" })
+	n := slices.IndexFunc(votes, func(v vote) bool { return v.heard() && v.word == "renewed" && v.Text(0) != "" })
 	if n < 0 {
 		return ""
 	}
-	return votes[n].text(0)
+	return votes[n].Text(0)
 }

@@ -10,6 +10,7 @@ import (
 	"github.com/cronclave/cronclave/internal/backoff"
 	"github.com/cronclave/cronclave/internal/lease"
 	"github.com/cronclave/cronclave/internal/lease/register"
+	"github.com/cronclave/cronclave/internal/lease/transport"
 )
 
 // task is one lock's way to an outcome, in rounds. Those of a batch travel together.
@@ -53,7 +54,7 @@ func (q *quorum) run(ctx context.Context, tasks []task) {
 			case last[i] != nil:
 				tasks[i].fail(q.errorOf(last[i]))
 			default:
-				tasks[i].fail(unknown(context.Cause(ctx)))
+				tasks[i].fail(transport.Unknown(context.Cause(ctx)))
 			}
 		}
 		return
@@ -129,8 +130,8 @@ type claimReply struct {
 }
 
 func (v vote) claim() claimReply {
-	return claimReply{slot: int(v.number(0)), token: v.number(1), limit: v.number(2), ballot: v.number(3), value: v.text(4), rows: v.list(5),
-		permanent: v.text(6) != ""}
+	return claimReply{slot: int(v.Number(0)), token: v.Number(1), limit: v.Number(2), ballot: v.Number(3), value: v.Text(4), rows: v.List(5),
+		permanent: v.Text(6) != ""}
 }
 
 // told reports whether a vote has a node's state, and counts: the node neither has forgotten nor
@@ -149,8 +150,8 @@ func liveRows(votes []vote) []register.NodeRow {
 		}
 		list := v.claim().rows
 		for i := 0; i+1 < len(list); i += 2 {
-			row, delay, ok := parseNodeRow(text(list[i+1]))
-			if row.Slot = int(number(list[i])); !ok || row.Expiry+delay <= v.now {
+			row, delay, ok := parseNodeRow(transport.Text(list[i+1]))
+			if row.Slot = int(transport.Number(list[i])); !ok || row.Expiry+delay <= v.now {
 				continue
 			}
 			at := slices.IndexFunc(rows, func(r register.NodeRow) bool { return r.Slot == row.Slot && r.ID == row.ID })

@@ -7,6 +7,7 @@ import (
 	"github.com/cronclave/cronclave/internal/lease"
 	"github.com/cronclave/cronclave/internal/lease/clock"
 	"github.com/cronclave/cronclave/internal/lease/observed"
+	"github.com/cronclave/cronclave/internal/lease/transport"
 )
 
 // reply is a script's answer: the common part is taken in already, rest is the script's own.
@@ -19,7 +20,7 @@ type reply struct {
 	low     int64
 	ledger  string
 	paused  string
-	rest
+	transport.Values
 	sent     time.Duration // local clock, before the request was sent
 	received time.Duration // and when its caller could have the reply, after all calls that it travelled with and waited for
 	acked    bool          // as many replicas have it as must
@@ -40,7 +41,7 @@ const common = 7
 
 // readOne takes in the reply to a call.
 func (c *single) readOne(k call, told *clock.Server, raw []any, err error, sent, received time.Duration) reply {
-	if err != nil && isReply(err) && lease.WrongType(err) {
+	if err != nil && transport.IsReply(err) && lease.WrongType(err) {
 		err = fmt.Errorf("key %q, or one that begins with it, is of something else: delete that, or take another prefix, namespace or database: %w", k.keys[0], err)
 	}
 	switch {
@@ -60,13 +61,13 @@ func (c *single) readOne(k call, told *clock.Server, raw []any, err error, sent,
 func (c *single) readSeveral(told *clock.Server, raw []any, err error, sent, received time.Duration) reply {
 	switch {
 	case err != nil:
-		return reply{err: unknown(err)}
+		return reply{err: transport.Unknown(err)}
 	case len(raw) == 0:
 		return reply{err: fmt.Errorf("%w: an empty reply from the server", ErrUnknown)}
 	case len(raw) == 1:
-		return reply{verdict: text(raw[0])}
+		return reply{verdict: transport.Text(raw[0])}
 	}
-	r := reply{verdict: text(raw[0]), place: int(min(max(number(raw[1]), 0), mostTogether*lease.MaxSlots)), sent: sent}
+	r := reply{verdict: transport.Text(raw[0]), place: int(min(max(transport.Number(raw[1]), 0), mostTogether*lease.MaxSlots)), sent: sent}
 	for _, part := range raw[2:] {
 		values, _ := part.([]any)
 		r.parts = append(r.parts, c.read(told, values, nil, sent, received))
@@ -77,7 +78,7 @@ func (c *single) readSeveral(told *clock.Server, raw []any, err error, sent, rec
 // read takes in the server's clock from a reply.
 func (c *single) read(told *clock.Server, raw []any, err error, sent, received time.Duration) reply {
 	if err != nil {
-		return reply{err: unknown(err)}
+		return reply{err: transport.Unknown(err)}
 	}
 	if len(raw) < common {
 		return reply{err: fmt.Errorf("%w: a reply of %d values from the server", ErrUnknown, len(raw))}
@@ -88,13 +89,13 @@ func (c *single) read(told *clock.Server, raw []any, err error, sent, received t
 			return reply{err: fmt.Errorf("%w: %w: a reply from the server with %T as value %d", ErrUnknown, ErrCorrupt, v, i)}
 		}
 	}
-	r := reply{verdict: text(raw[0]), now: number(raw[1]), floor: number(raw[2]), longest: number(raw[3]), low: number(raw[4]),
-		orphans: int(number(raw[6])), rest: raw[common:], sent: sent, received: received}
-	r.paused, r.ledger = lease.CutPause(text(raw[5]))
+	r := reply{verdict: transport.Text(raw[0]), now: transport.Number(raw[1]), floor: transport.Number(raw[2]), longest: transport.Number(raw[3]), low: transport.Number(raw[4]),
+		orphans: int(transport.Number(raw[6])), Values: raw[common:], sent: sent, received: received}
+	r.paused, r.ledger = lease.CutPause(transport.Text(raw[5]))
 	if fault := r.fault(); fault != "" {
 		return reply{err: fmt.Errorf("%w: %w: a reply from the server: %s", ErrUnknown, ErrCorrupt, fault)}
 	}
-	r.compact = r.verdict == "released" && r.text(0) == "folded"
+	r.compact = r.verdict == "released" && r.Text(0) == "folded"
 	told.Observe(r.now, sent, received)
 	return r
 }
@@ -134,7 +135,7 @@ func (r reply) inUse() bool {
 	case "granted", "renewed", "released", "closed", "settled", "queued", "passed", "stale", "paused":
 		return true
 	case "held":
-		return r.number(0) > 0
+		return r.Number(0) > 0
 	}
 	return false
 }
@@ -146,23 +147,5 @@ func (r reply) row() row {
 	if r.fold != nil {
 		return row{token: r.now, expiry: r.now + r.fold.lease, attempt: 1}
 	}
-	return row{r.number(0), r.number(1), r.number(2), r.number(3), r.number(4)}
+	return row{r.Number(0), r.Number(1), r.Number(2), r.Number(3), r.Number(4)}
 }
-
-// rest is a script's own part of its reply. A missing value is zero.
-type rest []any
-
-func (r rest) number(i int) int64 { return number(r.value(i)) }
-func (r rest) text(i int) string  { return text(r.value(i)) }
-func (r rest) list(i int) []any   { l, _ := r.value(i).([]any); return l }
-
-func (r rest) value(i int) any {
-	if i >= len(r) {
-		return nil
-	}
-	return r[i]
-}
-
-func number(v any) int64 { n, _ := v.(int64); return n }
-
-func text(v any) string { s, _ := v.(string); return s }

@@ -1,7 +1,6 @@
 package engine
 
 import (
-	"errors"
 	"strings"
 	"testing"
 	"time"
@@ -76,15 +75,5 @@ func TestNewRefusesWhatCannotWork(t *testing.T) {
 		if c != nil {
 			_ = c.Close()
 		}
-	}
-}
-
-func TestUnknownIsMarkedOnce(t *testing.T) {
-	if unknown(nil) != nil {
-		t.Error("nil became an error")
-	}
-	err := unknown(unknown(redis.Nil))
-	if !errors.Is(err, ErrUnknown) || !errors.Is(err, redis.Nil) || strings.Count(err.Error(), ErrUnknown.Error()) != 1 {
-		t.Errorf("%v", err)
 	}
 }

@@ -14,6 +14,7 @@ import (
 	"github.com/redis/go-redis/v9"
 
 	"github.com/cronclave/cronclave/internal/lease/clock"
+	"github.com/cronclave/cronclave/internal/lease/transport"
 )
 
 // servers finds the server that holds a lock: the only one there is, or the master of a Cluster that has its
@@ -51,7 +52,7 @@ func newServers(client redis.UniversalClient) *servers {
 
 // holder is the server that has a key, as far as the client knows.
 func (s *servers) holder(ctx context.Context, key string) (_ server, err error) {
-	defer shield(&err)
+	defer transport.Shield(&err)
 	if s.cluster == nil {
 		return server{redis: s.single, clock: s.only}, nil
 	}

@@ -9,6 +9,7 @@ import (
 
 	"github.com/cronclave/cronclave/internal/lease/observed"
 	"github.com/cronclave/cronclave/internal/lease/script"
+	"github.com/cronclave/cronclave/internal/lease/transport"
 )
 
 // single keeps locks on one master: alone, followed by Sentinels, or the one of a Cluster that has a lock's keys.
@@ -40,7 +41,7 @@ func (c *single) serverTime(ctx context.Context) (time.Time, error) {
 		err = c.learnTime(ctx, s)
 	}
 	t, _ := c.EstimatedTime()
-	return t, unknown(err)
+	return t, transport.Unknown(err)
 }
 
 func (c *single) estimate(local time.Duration) (micros int64, known bool) {
@@ -67,7 +68,7 @@ func (c *single) renew(ctx context.Context, batch []*Lease) []reply {
 
 // learnTime makes sure that there is an estimate of a server's clock, by which requests are bounded.
 func (c *single) learnTime(ctx context.Context, s server) (err error) {
-	defer shield(&err)
+	defer transport.Shield(&err)
 	if _, known := s.clock.At(0); known {
 		return nil
 	}
@@ -77,7 +78,7 @@ func (c *single) learnTime(ctx context.Context, s server) (err error) {
 	t, err := s.redis.Time(ctx).Result()
 	if err != nil {
 		c.servers.suspect(ctx)
-		return fmt.Errorf("read the server's clock: %w", unknown(err))
+		return fmt.Errorf("read the server's clock: %w", transport.Unknown(err))
 	}
 	s.clock.Observe(t.UnixMicro(), sent, c.cfg.Clock())
 	return nil

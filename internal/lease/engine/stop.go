@@ -41,7 +41,7 @@ func (c *single) stop(ctx context.Context, requests []StopRequest, answers []Sto
 	for n, got := range c.exec(ctx, calls) {
 		switch {
 		case got.verdict == "told":
-			answers[valid[n]] = StopAnswer{ID: got.text(0), Owner: got.text(1), Slot: int(got.number(2))}
+			answers[valid[n]] = StopAnswer{ID: got.Text(0), Owner: got.Text(1), Slot: int(got.Number(2))}
 		case got.verdict != "gone":
 			answers[valid[n]].Err = fmt.Errorf("stop a holder of %q: %w", requests[valid[n]].Lock, cmp.Or(got.err, ErrUnknown))
 		}

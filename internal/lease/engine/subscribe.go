@@ -8,6 +8,8 @@ import (
 	"time"
 
 	"github.com/redis/go-redis/v9"
+
+	"github.com/cronclave/cronclave/internal/lease/transport"
 )
 
 // channel is where something is published: on all nodes of a Cluster, or, sharded, only on the one that has the channel's slot.
@@ -93,18 +95,18 @@ func (c *single) listen(ctx context.Context, ch channel, l listener) (heard bool
 }
 
 func receive(sub *redis.PubSub) (m any, err error) {
-	defer shield(&err)
+	defer transport.Shield(&err)
 	return sub.ReceiveTimeout(noRedial, quiet) //nolint:wrapcheck // a subscription's end
 }
 
 func ping(sub *redis.PubSub) (err error) {
-	defer shield(&err)
+	defer transport.Shield(&err)
 	return sub.Ping(noRedial) //nolint:wrapcheck // a subscription's end
 }
 
 // open sends the subscription.
 func (c *single) open(ctx context.Context, ch channel) (_ *redis.PubSub, err error) {
-	defer shield(&err)
+	defer transport.Shield(&err)
 	ctx, cancel := context.WithTimeout(ctx, c.cfg.Timeout)
 	defer cancel()
 	if ch.sharded {

@@ -9,6 +9,8 @@ import (
 	"time"
 
 	"github.com/redis/go-redis/v9"
+
+	"github.com/cronclave/cronclave/internal/lease/transport"
 )
 
 // Tx is one try of an update.
@@ -100,7 +102,7 @@ func (t transaction) try(ctx context.Context, tx *redis.Tx, change func(tx *Tx) 
 }
 
 func (t transaction) watch(ctx context.Context, tx *redis.Tx) (err error) {
-	defer shield(&err)
+	defer transport.Shield(&err)
 	ctx, cancel := context.WithTimeout(ctx, t.cfg.Timeout)
 	defer cancel()
 	return tx.Watch(ctx, t.keys...).Err()
@@ -110,11 +112,11 @@ func (t transaction) watch(ctx context.Context, tx *redis.Tx) (err error) {
 func (t transaction) unwatch(ctx context.Context, tx *redis.Tx) {
 	ctx, cancel := context.WithTimeout(context.WithoutCancel(ctx), t.cfg.Timeout)
 	defer cancel()
-	_ = process(ctx, tx, redis.NewStatusCmd(ctx, "unwatch"))
+	_ = transport.Process(ctx, tx, redis.NewStatusCmd(ctx, "unwatch"))
 }
 
 func (t transaction) write(ctx context.Context, pipe redis.Pipeliner) (again bool, err error) {
-	defer shield(&err)
+	defer transport.Shield(&err)
 	ctx, cancel := context.WithTimeout(ctx, t.cfg.Timeout)
 	defer cancel()
 	cmds, err := pipe.Exec(ctx)
@@ -135,16 +137,16 @@ func (t transaction) write(ctx context.Context, pipe redis.Pipeliner) (again boo
 			err = cmds[refused].Err()
 		}
 		return refused >= 0 && passes(err), fmt.Errorf("update %s: %w", quoted(t.keys), err)
-	case isReply(err):
+	case transport.IsReply(err):
 		return false, fmt.Errorf("update %s: %w", quoted(t.keys), err)
 	}
-	return false, fmt.Errorf("update %s: %w", quoted(t.keys), unknown(err))
+	return false, fmt.Errorf("update %s: %w", quoted(t.keys), transport.Unknown(err))
 }
 
 // passes reports whether an error from before anything was done may pass by the next try: the network, or a
 // server that is not in place yet.
 func passes(err error) bool {
-	if !isReply(err) {
+	if !transport.IsReply(err) {
 		return !errors.Is(err, redis.ErrClosed)
 	}
 	return slices.ContainsFunc([]string{"MOVED", "ASK", "TRYAGAIN", "CLUSTERDOWN", "LOADING", "MASTERDOWN", "READONLY", "NOREPLICAS"},

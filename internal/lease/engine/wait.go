@@ -199,7 +199,7 @@ func (w *waiter) take(g grant, asked inLine) *Lease {
 		return nil
 	}
 	got := reply{verdict: "granted", now: g.now, floor: g.token, longest: g.longest, sent: min(asked.since+passed-passed/100, now), received: now,
-		rest: []any{g.slot, g.token, g.expiry, int64(0), int64(1)}}
+		Values: []any{g.slot, g.token, g.expiry, int64(0), int64(1)}}
 	l := newLease(w.Client, w.request, got)
 	if now >= l.deadline {
 		return nil

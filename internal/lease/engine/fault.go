@@ -2,31 +2,9 @@ package engine
 
 import (
 	"fmt"
-	"regexp"
-	"strings"
 
 	"github.com/cronclave/cronclave/internal/lease"
 )
-
-// damage is how a script names what it has found, as the servers pass it on: with words of their own before and after.
-var damage = regexp.MustCompile(`CORRUPT (.*?)(?:\s+script: [0-9a-f]{40}.*)?$`)
-
-// damagedReply is the error of a script that has found something damaged; nil if it is another error.
-func damagedReply(err error) error {
-	if m := damage.FindStringSubmatch(err.Error()); m != nil {
-		return damaged{fmt.Errorf("%w: %s; repair or delete that key", ErrCorrupt, strings.TrimSpace(m[1])), err}
-	}
-	return nil
-}
-
-// damaged is an error reply that means damage.
-type damaged struct {
-	error
-	reply error
-}
-
-// Unwrap has both.
-func (d damaged) Unwrap() []error { return []error{d.error, d.reply} }
 
 // fault describes the fault in the numbers of a reply; "" if there is none.
 func (r reply) fault() string {
@@ -38,7 +16,7 @@ func (r reply) fault() string {
 			return fmt.Sprintf("%s is %d", n.name, n.is)
 		}
 	}
-	for i, v := range r.rest {
+	for i, v := range r.Values {
 		if n, ok := v.(int64); ok && !lease.Sound(n, lease.MaxNumber) {
 			return fmt.Sprintf("value %d is %d", i+common, n)
 		}
@@ -47,7 +25,7 @@ func (r reply) fault() string {
 	case "granted":
 		return r.row().fault(r.now)
 	case "renewed":
-		return endFault(r.number(0), r.now)
+		return endFault(r.Number(0), r.now)
 	}
 	return ""
 }
