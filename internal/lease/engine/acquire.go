@@ -117,7 +117,7 @@ func (c *single) settleOverdue(ctx context.Context, asked []Request, replies []r
 
 // ready returns an error if no requests can be made at all.
 func (c *Client) ready() error {
-	if c.life.Err() != nil {
+	if c.work.Over() {
 		return ErrClosed
 	}
 	return nil
@@ -237,18 +237,18 @@ const mostGivenUp = 10_000
 
 // giveUp goes on with a release in the background, until the server has answered or the lease must have ended; false if the client is closed.
 func (c *Client) giveUp(r releaseCall) bool {
-	return c.later(func() {
+	return c.work.Go(func() {
 		defer c.givenUp.Add(-1)
 		if c.givenUp.Add(1) > mostGivenUp {
 			return
 		}
 		begun := c.cfg.Clock()
-		ctx, cancel := context.WithTimeout(c.life, r.length+c.cfg.Timeout)
+		ctx, cancel := context.WithTimeout(c.work.Life(), r.length+c.cfg.Timeout)
 		defer cancel()
-		if _, err := c.store.release(ctx, r); err == nil || c.life.Err() == nil {
+		if _, err := c.store.release(ctx, r); err == nil || !c.work.Over() {
 			return
 		}
-		c.tryLast(r, max(begun+2*c.cfg.Timeout, c.closed+c.cfg.Timeout))
+		c.tryLast(r, max(begun+2*c.cfg.Timeout, c.work.EndedAt()+c.cfg.Timeout))
 	})
 }
 

@@ -65,7 +65,7 @@ func (l *Lease) acknowledge(ctx context.Context) error {
 	last := ErrUnknown
 	for pause := 5 * time.Millisecond; ; pause = min(2*pause, c.cfg.Timeout) {
 		answer := make(chan error, 1)
-		if !c.later(func() { answer <- l.tellAttempt() }) {
+		if !c.work.Go(func() { answer <- l.tellAttempt() }) {
 			return ErrClosed
 		}
 		select {

@@ -62,8 +62,8 @@ func (c *single) together(ctx context.Context, k call) reply {
 	v := c.batcherOf(k)
 	if v.first() {
 		defer v.arrive()
-		if c.begin() {
-			defer c.background.Done()
+		if c.work.Begin() {
+			defer c.work.Done()
 		}
 		return c.alone(ctx, k)
 	}
@@ -79,7 +79,7 @@ func (c *single) together(ctx context.Context, k call) reply {
 				return t.reply
 			}
 			travel := func() { c.travel(context.WithoutCancel(ctx), v) } // it is not only this one's
-			if !c.later(travel) {
+			if !c.work.Go(travel) {
 				travel()
 			}
 		case <-tired.C:

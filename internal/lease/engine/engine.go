@@ -7,12 +7,12 @@ import (
 	"errors"
 	"fmt"
 	"strings"
-	"sync"
 	"sync/atomic"
 	"time"
 
 	"github.com/redis/go-redis/v9"
 
+	"github.com/cronclave/cronclave/internal/lease/background"
 	"github.com/cronclave/cronclave/internal/lease/clock"
 	"github.com/cronclave/cronclave/internal/lease/transport"
 )
@@ -38,12 +38,8 @@ type Client struct {
 	store  store
 	keeper *keeper
 
-	mu         sync.Mutex     // orders Close and new background work
-	background sync.WaitGroup // work that goes on after a call has returned; Close waits for it
-	givenUp    atomic.Int64   // releases under way in the background
-	life       context.Context
-	end        context.CancelFunc
-	closed     time.Duration // local clock: when life ended; read after that
+	work    *background.Group // that goes on after a call has returned; Close waits for it
+	givenUp atomic.Int64      // releases under way in the background
 }
 
 // New returns a client and starts its keeper, the goroutine that renews leases; [Client.Close] ends it.
@@ -55,17 +51,16 @@ func New(cfg Config) (*Client, error) {
 	if cfg.AckTimeout >= cfg.Timeout {
 		return nil, errors.New("locking: Config.AckTimeout must be less than Config.Timeout, which bounds the whole round trip")
 	}
-	c := &Client{cfg: cfg}
-	c.life, c.end = context.WithCancel(context.Background())
+	c := &Client{cfg: cfg, work: background.New(cfg.Clock)}
 	c.keeper = newKeeper(c)
 	if len(cfg.Quorum) > 0 {
 		q := newQuorum(c, cfg.Quorum)
 		c.store = q
-		c.background.Go(q.rejoiner.run)
+		c.work.Go(q.rejoiner.run)
 	} else {
 		c.store = newSingle(c, cfg.Redis)
 	}
-	c.background.Go(c.keeper.run)
+	c.work.Go(c.keeper.run)
 	return c, nil
 }
 
@@ -121,36 +116,9 @@ func checkServers(cfg Config) error {
 // Close ends the renewal of all leases and waits for background work, and for callers that wait for a lock: they
 // leave the queue. Leases that were not released end with [ErrClosed]; on the server they run out by themselves.
 func (c *Client) Close() error {
-	c.mu.Lock()
-	if c.life.Err() == nil {
-		c.closed = c.cfg.Clock()
-	}
-	c.end()
-	c.mu.Unlock()
-	c.background.Wait()
+	c.work.End()
+	c.work.Wait()
 	return c.store.close()
-}
-
-// begin has Close wait for a call until background.Done, unless the client is closed: then it is false.
-func (c *Client) begin() bool {
-	c.mu.Lock()
-	defer c.mu.Unlock()
-	if c.life.Err() != nil {
-		return false
-	}
-	c.background.Add(1)
-	return true
-}
-
-// later runs f in the background, unless the client is closed: then it is false.
-func (c *Client) later(f func()) bool {
-	c.mu.Lock()
-	defer c.mu.Unlock()
-	if c.life.Err() != nil {
-		return false
-	}
-	c.background.Go(f)
-	return true
 }
 
 // ServerTime estimates the server's clock. It asks the server if no reply has told it yet. With a Cluster it is the

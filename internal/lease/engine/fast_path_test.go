@@ -84,7 +84,7 @@ func (s *side) open(t *testing.T, with script.Single) (closeAll func()) {
 	}
 	s.client.one().scripts = with
 	ctx, hangUp := context.WithCancel(context.Background())
-	s.client.later(func() {
+	s.client.work.Go(func() {
 		s.client.one().subscribe(ctx, channel{name: "bell"}, listener{hear: func(m string) { s.told = append(s.told, m) }})
 	})
 	synctest.Wait()

@@ -13,6 +13,7 @@ import (
 
 	"github.com/cronclave/cronclave/internal/embedded"
 	"github.com/cronclave/cronclave/internal/lease"
+	"github.com/cronclave/cronclave/internal/lease/background"
 	"github.com/cronclave/cronclave/internal/lease/clock"
 	"github.com/cronclave/cronclave/internal/lease/observed"
 )
@@ -188,7 +189,8 @@ func FuzzNotices(f *testing.F) {
 	f.Add("stop\tid\treason\nreleased\tx\n")
 	f.Add("id 0 1792000000000001 1792000001000000 1792000000000000 30000000")
 	f.Fuzz(func(t *testing.T, message string) {
-		c := &Client{cfg: Config{Clock: func() time.Duration { return time.Hour }, Idle: time.Minute}}
+		clockStands := func() time.Duration { return time.Hour }
+		c := &Client{cfg: Config{Clock: clockStands, Idle: time.Minute}, work: background.New(clockStands)}
 		c.store = newSingle(c, redis.NewClient(&redis.Options{}))
 		c.one().seen.Set("x", observed.State{Permanent: true})
 		defer c.one().servers.single.Close()

@@ -41,7 +41,7 @@ func (k *keeper) add(l *Lease) *Lease {
 			heap.Remove(&k.due, known.index)
 		}
 	}
-	if k.client.life.Err() != nil { // closed while the request was under way
+	if k.client.work.Over() { // closed while the request was under way
 		l.stop(ErrClosed)
 		return l
 	}
@@ -112,7 +112,7 @@ func (k *keeper) run() {
 	timer := time.NewTimer(checkEvery)
 	defer timer.Stop()
 	checked := k.client.cfg.Clock()
-	for k.client.life.Err() == nil {
+	for !k.client.work.Over() {
 		if now := k.client.cfg.Clock(); now-checked >= checkEvery {
 			checked = now
 			k.check()
@@ -124,7 +124,7 @@ func (k *keeper) run() {
 		}
 		timer.Reset(sleep)
 		select {
-		case <-k.client.life.Done():
+		case <-k.client.work.Life().Done():
 		case <-k.wake:
 		case <-timer.C:
 		}
@@ -172,7 +172,7 @@ func (k *keeper) renew(batch []*Lease) {
 	for _, l := range batch {
 		limit = min(limit, l.length/4, max(l.Remaining()/3, 10*time.Millisecond))
 	}
-	ctx, cancel := context.WithTimeout(c.life, limit)
+	ctx, cancel := context.WithTimeout(c.work.Life(), limit)
 	defer cancel()
 	for i, got := range c.store.renew(ctx, batch) {
 		k.renewed(batch[i], got)

@@ -55,10 +55,10 @@ func (s *MultiLock) Lock(ctx context.Context) (*LeaseSet, error) {
 	if err != nil {
 		return nil, err
 	}
-	if !s.client.begin() { // which has Close wait for it
+	if !s.client.work.Begin() { // which has Close wait for it
 		return nil, fmt.Errorf("lock %s: %w", quoted(s.names), ErrClosed)
 	}
-	defer s.client.background.Done()
+	defer s.client.work.Done()
 	began, told := s.client.cfg.Clock(), false
 	for pause := shortestPause; ; pause = min(2*pause, longestPause) {
 		leases, refusal, err := s.try(ctx, requests)
@@ -75,7 +75,7 @@ func (s *MultiLock) Lock(ctx context.Context) (*LeaseSet, error) {
 		select {
 		case <-ctx.Done():
 			return nil, fmt.Errorf("lock %s: %w", quoted(s.names), context.Cause(ctx))
-		case <-s.client.life.Done():
+		case <-s.client.work.Life().Done():
 			return nil, fmt.Errorf("lock %s: %w", quoted(s.names), ErrClosed)
 		case <-time.After(s.client.untilNextTry(refusal.Until, pause)):
 		}
@@ -178,8 +178,8 @@ type refusal struct {
 // try asks until the outcome is known, or ctx has ended. Without leases and error, the refusal names the holder
 // that is in the way.
 func (s *MultiLock) try(ctx context.Context, requests []Request) (leases *LeaseSet, r refusal, err error) {
-	if s.client.begin() { // so that Close waits for the grants being taken back
-		defer s.client.background.Done()
+	if s.client.work.Begin() { // so that Close waits for the grants being taken back
+		defer s.client.work.Done()
 	}
 	locker, err := s.locker()
 	if err != nil {

@@ -76,8 +76,8 @@ func (s *Semaphore) TryAcquire(ctx context.Context) (lease *Lease, ok bool, err 
 
 // insist asks until the outcome is known, or can't be.
 func (s *Semaphore) insist(ctx context.Context, r Request) Answer {
-	if s.client.begin() { // so that Close waits for the grants being taken back
-		defer s.client.background.Done()
+	if s.client.work.Begin() { // so that Close waits for the grants being taken back
+		defer s.client.work.Done()
 	}
 	began := s.client.cfg.Clock()
 	a := s.client.Acquire(ctx, r)

@@ -123,10 +123,10 @@ func (b *bell) join(ch channel) (l *line, leave func()) {
 	l = b.lines[ch.name]
 	if l == nil {
 		l = &line{channel: ch, up: make(chan struct{})}
-		ctx, cancel := context.WithCancel(b.client.life)
+		ctx, cancel := context.WithCancel(b.client.work.Life())
 		l.hangUp = cancel
 		b.lines[ch.name] = l
-		if !b.client.later(func() { b.client.subscribe(ctx, ch, b.listener(l)) }) {
+		if !b.client.work.Go(func() { b.client.subscribe(ctx, ch, b.listener(l)) }) {
 			cancel()
 		}
 	}

@@ -68,7 +68,7 @@ func (q *quorum) foundersVote(members []*membership) (left time.Duration, helped
 
 // found marks a node as a founder. left is how long that has to wait.
 func (q *quorum) found(n *node, epoch string) (left time.Duration) {
-	ctx, cancel := context.WithTimeout(q.life, q.cfg.Timeout)
+	ctx, cancel := context.WithTimeout(q.work.Life(), q.cfg.Timeout)
 	defer cancel()
 	quiet := quietBefore.Microseconds() + q.underWay()
 	got, err := n.redis.EvalSha(ctx, q.scripts.Found.SHA, []string{q.memberKey()}, script.QuorumFoundArgs{Epoch: epoch, Quiet: quiet}.Encode()...).Slice()

@@ -83,7 +83,7 @@ func (q *quorum) releaseOf(lock, id string, slot int, token int64, narrow bool) 
 func (q *quorum) releaseEverywhere(k nodeCall, lease time.Duration) {
 	end := q.cfg.Clock() + lease
 	q.workers.launch(func() {
-		_, _ = q.ask(q.life, poll{calls: []nodeCall{k}, everyone: true,
+		_, _ = q.ask(q.work.Life(), poll{calls: []nodeCall{k}, everyone: true,
 			sure:   func([][]vote, bool) bool { return false },
 			missed: func(n *node) { n.owe(k, end) }})
 	})

@@ -42,7 +42,7 @@ func (t *rejoiner) run() {
 	pause := tendPause
 	for {
 		select {
-		case <-t.q.life.Done():
+		case <-t.q.work.Life().Done():
 			return
 		case <-t.wake:
 		}
@@ -54,7 +54,7 @@ func (t *rejoiner) run() {
 		if left == 0 {
 			continue
 		}
-		backoff.Sleep(t.q.life, min(left, pause)/2+rand.N(min(left, pause)))
+		backoff.Sleep(t.q.work.Life(), min(left, pause)/2+rand.N(min(left, pause)))
 		pause = min(2*pause, tendMost)
 		t.wakeUp()
 	}
@@ -72,7 +72,7 @@ func (q *quorum) payDebts() {
 			for i, o := range some {
 				calls[i] = o.call
 			}
-			ctx, cancel := context.WithTimeout(q.life, q.cfg.Timeout)
+			ctx, cancel := context.WithTimeout(q.work.Life(), q.cfg.Timeout)
 			for i, v := range n.trip(ctx, calls) {
 				if v.err != nil {
 					n.owe(some[i].call, some[i].until)
@@ -85,7 +85,7 @@ func (q *quorum) payDebts() {
 
 // survey enrols all nodes and returns what their markers say, nil for those that do not answer.
 func (q *quorum) survey() []*membership {
-	ctx, cancel := context.WithTimeout(q.life, q.cfg.Timeout)
+	ctx, cancel := context.WithTimeout(q.work.Life(), q.cfg.Timeout)
 	defer cancel()
 	type found struct {
 		node int
@@ -180,7 +180,7 @@ func (q *quorum) admit(members []*membership, sources, joining []int, everyone b
 func (q *quorum) underWay() int64 { return (q.cfg.Timeout + time.Second).Microseconds() }
 
 func (q *quorum) letVote(n *node, epoch string, base, longest int64) bool {
-	ctx, cancel := context.WithTimeout(q.life, q.cfg.Timeout)
+	ctx, cancel := context.WithTimeout(q.work.Life(), q.cfg.Timeout)
 	defer cancel()
 	got, err := n.redis.EvalSha(ctx, q.scripts.Admit.SHA, []string{q.memberKey()},
 		script.QuorumAdmitArgs{Epoch: epoch, Base: base, Longest: longest}.Encode()...).Slice()
@@ -198,7 +198,7 @@ func (q *quorum) reseed(sources, ready []int, everyone bool) bool {
 		for i, key := range some {
 			tasks[i] = &seeding{change: change{quorum: q, lock: key, key: key, everyone: everyone, edit: func(*register.Register, register.View) {}}, ready: ready}
 		}
-		ctx, cancel := context.WithTimeout(q.life, 4*q.cfg.Timeout)
+		ctx, cancel := context.WithTimeout(q.work.Life(), 4*q.cfg.Timeout)
 		q.run(ctx, tasks)
 		cancel()
 		if slices.ContainsFunc(tasks, func(t task) bool { return t.(*seeding).failed != nil }) {
@@ -210,7 +210,7 @@ func (q *quorum) reseed(sources, ready []int, everyone bool) bool {
 
 // index is the keys of the locks that have a register.
 func (q *quorum) index(sources []int) (locks []string, ok bool) {
-	ctx, cancel := context.WithTimeout(q.life, q.cfg.Timeout)
+	ctx, cancel := context.WithTimeout(q.work.Life(), q.cfg.Timeout)
 	defer cancel()
 	for _, i := range sources {
 		some := redis.NewStringSliceCmd(ctx, "smembers", q.indexKey())

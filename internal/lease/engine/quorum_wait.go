@@ -38,7 +38,7 @@ func (q *quorum) wait(ctx context.Context, r Request) (*Lease, error) {
 		case <-ctx.Done():
 			q.quit(r)
 			return nil, fmt.Errorf("lock %q: %w", r.Lock, inVain(ctx, fault))
-		case <-q.life.Done():
+		case <-q.work.Life().Done():
 			q.quit(r) // the last request may have been lost
 			return nil, fmt.Errorf("lock %q: %w", r.Lock, ErrClosed)
 		case <-time.After(q.untilNextTry(a.Until, pause)):

@@ -30,10 +30,10 @@ func (s *Semaphore) Acquire(ctx context.Context) (*Lease, error) {
 	if ctx.Err() != nil {
 		return nil, fmt.Errorf("lock %q: %w", r.Lock, context.Cause(ctx))
 	}
-	if !s.client.begin() { // which has Close wait for it
+	if !s.client.work.Begin() { // which has Close wait for it
 		return nil, fmt.Errorf("lock %q: %w", r.Lock, ErrClosed)
 	}
-	defer s.client.background.Done()
+	defer s.client.work.Done()
 	return s.client.store.wait(ctx, r)
 }
 
@@ -53,8 +53,8 @@ func (c *single) wait(ctx context.Context, r Request) (*Lease, error) {
 
 // AcquireConfirmed is [Semaphore.Acquire] for work that takes time to stop: the lease has its whole length. See package locking.
 func (s *Semaphore) AcquireConfirmed(ctx context.Context) (*Lease, error) {
-	if s.client.begin() { // else it does not get one
-		defer s.client.background.Done()
+	if s.client.work.Begin() { // else it does not get one
+		defer s.client.work.Done()
 	}
 	for {
 		lease, err := s.Acquire(ctx)
@@ -143,7 +143,7 @@ func (c *Client) quit(r Request) {
 func (c *Client) rest(ctx context.Context, d time.Duration) {
 	select {
 	case <-ctx.Done():
-	case <-c.life.Done():
+	case <-c.work.Life().Done():
 	case <-time.After(d):
 	}
 }
@@ -166,7 +166,7 @@ func (w *waiter) stand(ctx context.Context, a Answer, deaf <-chan struct{}) *Lea
 	case <-turn:
 	case <-timer.C:
 	case <-ctx.Done():
-	case <-w.life.Done():
+	case <-w.work.Life().Done():
 	}
 	return nil
 }

@@ -1,0 +1,73 @@
+// Package background has the life of a client, and the work that goes on behind its calls until the client is closed.
+package background
+
+import (
+	"context"
+	"sync"
+	"time"
+)
+
+// Group is the work of one client. It is safe for concurrent use.
+type Group struct {
+	clock func() time.Duration
+
+	mu      sync.Mutex // orders End and new work
+	work    sync.WaitGroup
+	life    context.Context
+	cancel  context.CancelFunc
+	endedAt time.Duration // local clock: when life ended; read after that
+}
+
+// New returns a group that lives until [Group.End].
+func New(clock func() time.Duration) *Group {
+	g := &Group{clock: clock}
+	g.life, g.cancel = context.WithCancel(context.Background())
+	return g
+}
+
+// Life ends with the client.
+func (g *Group) Life() context.Context { return g.life }
+
+// Over reports whether life has ended.
+func (g *Group) Over() bool { return g.life.Err() != nil }
+
+// EndedAt is the instant of the local clock at which life has ended; it is read after that.
+func (g *Group) EndedAt() time.Duration { return g.endedAt }
+
+// Begin has [Group.Wait] wait for a call until [Group.Done], unless life has ended: then it is false.
+func (g *Group) Begin() bool {
+	g.mu.Lock()
+	defer g.mu.Unlock()
+	if g.Over() {
+		return false
+	}
+	g.work.Add(1)
+	return true
+}
+
+// Done ends a call that has begun.
+func (g *Group) Done() { g.work.Done() }
+
+// Go runs f in the background, unless life has ended: then it is false.
+func (g *Group) Go(f func()) bool {
+	g.mu.Lock()
+	defer g.mu.Unlock()
+	if g.Over() {
+		return false
+	}
+	g.work.Go(f)
+	return true
+}
+
+// End ends life: no work begins any more.
+func (g *Group) End() {
+	g.mu.Lock()
+	defer g.mu.Unlock()
+	if !g.Over() {
+		g.endedAt = g.clock()
+	}
+	g.cancel()
+}
+
+// Wait returns when all work is done.
+func (g *Group) Wait() { g.work.Wait() }
