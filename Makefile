@@ -36,7 +36,7 @@ LONG := TestThirtyDays|TestDay$$|TestEveryTickHasOneOutcome|TestOutcomesOfParent
 
 test-long: ## run the rest: slow tests with real processes, a month of five simulated replicas, a day of 200 jobs, the model of a quorum
 	CRONCLAVE_TEST_INSTALL=1 GOGC=400 go test $(RACE) -count=1 -timeout 35m -parallel 4 -run '^($(SLOW))$$' ./integration
-	GOGC=800 go test -count=1 -v -timeout 25m -run '$(LONG)' ./scheduler ./integration/model/quorum ./internal/lease/engine ./internal/config
+	GOGC=800 go test -count=1 -v -timeout 25m -run '$(LONG)' ./scheduler ./integration/model/quorum ./internal/lease/... ./internal/config
 
 lint: ## vet, gofmt, staticcheck, and the rules on who may import what
 	go vet ./...

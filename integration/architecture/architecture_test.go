@@ -159,7 +159,6 @@ func TestSourceRulesAreEnforced(t *testing.T) {
 		{"exit by log", "election", "a.go", `import "log"; func f() { log.Fatalf("x") }`, "log.Fatalf"},
 		{"panic", "cmd/cronclave", "main.go", `func f() { panic("x") }`, "no panic reaches a user"},
 		{"panic in a comment", "locking", "a.go", `// panic("x")`, ""},
-		{"a script in the engine", "internal/lease/engine", "a.go", `import "github.com/redis/go-redis/v9"; var s = redis.NewScript("x")`, ""},
 		{"a script elsewhere", "internal/journal", "a.go", `import "github.com/redis/go-redis/v9"; var s = redis.NewScript("x")`, "Lua is in internal/lease/script"},
 		{"a script of a classic", "integration/classics", "a.go", `import "github.com/redis/go-redis/v9"; var s = redis.NewScript("x")`, ""},
 		{"a script of a client's field", "internal/journal", "a.go", `import _ "github.com/redis/go-redis/v9"; func f(j j) { j.redis.EvalSha() }`, "Lua is in internal/lease/script"},

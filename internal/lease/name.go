@@ -4,6 +4,7 @@ import (
 	"errors"
 	"fmt"
 	"slices"
+	"strconv"
 	"strings"
 )
 
@@ -31,4 +32,20 @@ func CheckName(name string) error {
 		return errors.New("a name with a hash tag can't contain :dead: behind it: other keys of that tag do")
 	}
 	return nil
+}
+
+// QuoteNames is a list of names for an error, the first five of them.
+func QuoteNames(names []string) string {
+	if len(names) == 0 {
+		return "nothing"
+	}
+	var all []string
+	for i, name := range names {
+		if i == 5 {
+			all = append(all, fmt.Sprintf("%d more", len(names)-i))
+			break
+		}
+		all = append(all, strconv.Quote(name))
+	}
+	return strings.Join(all, ", ")
 }

@@ -7,6 +7,8 @@ import (
 	"testing"
 	"testing/synctest"
 	"time"
+
+	"github.com/cronclave/cronclave/internal/lease/script"
 )
 
 // acked wants one replica to have each grant.
@@ -55,9 +57,9 @@ func TestGrantCountsOnlyWhenReplicasHaveIt(t *testing.T) {
 		if again := w.wants(c.Acquire(w.Context(), r), Granted); again.Lease != l {
 			w.Error("a second lease of the same grant")
 		}
-		w.waits = 0
+		w.Waits()
 		w.release(l)
-		if w.waits != 0 {
+		if w.Waits() != 0 {
 			w.Error("a release waits for replicas")
 		}
 	})
@@ -71,9 +73,7 @@ func TestReleaseDoesNotWaitWithClaims(t *testing.T) {
 		w.replicas(1)
 		l := w.lock(c, "x", time.Minute)
 		const lag = 80 * time.Millisecond
-		w.mu.Lock()
-		w.lag = lag
-		w.mu.Unlock()
+		w.Lag(lag)
 		var claims sync.WaitGroup
 		for _, lock := range []string{"under way", "waiting"} {
 			claims.Go(func() {
@@ -213,7 +213,7 @@ func TestUnacknowledgedReplyTeachesNothing(t *testing.T) {
 		theirs.ID = "theirs"
 		w.wants(other.Acquire(w.Context(), theirs), Unknown)
 		// A failover to a replica that has all but the grant.
-		keys := c.one().keys("x", "")
+		keys := script.Keys(c.key("x"), "")
 		if err := errors.Join(c.cfg.Redis.Del(w.Context(), keys[:3]...).Err(), c.cfg.Redis.HSet(w.Context(), keys[0],
 			"digest", "s", "since", s.Now.Add(-time.Minute).UnixMicro(), "low", s.Decided.Unix()).Err()); err != nil {
 			w.Fatal(err)

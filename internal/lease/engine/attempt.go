@@ -8,8 +8,8 @@ import (
 	"math/rand/v2"
 	"time"
 
+	"github.com/cronclave/cronclave/internal/lease"
 	"github.com/cronclave/cronclave/internal/lease/clock"
-	"github.com/cronclave/cronclave/internal/lease/register"
 )
 
 // Run is a lease as a scheduler has it: the run of a tick, which has attempts, can be asked to stop, and ends with an outcome.
@@ -22,7 +22,7 @@ func RunOf(l *Lease) Run { return Run{l} }
 func (l Run) Attempt() int { return int(l.attempt.Load()) }
 
 // Tick is the tick that was granted with the lease; zero without one.
-func (l Run) Tick() time.Time { return clock.FromMicros(l.tick * 1e6) }
+func (l Run) Tick() time.Time { return clock.FromMicros(l.row.Grant.Tick * 1e6) }
 
 // NextAttempt counts another attempt of the same work under the same lease, and returns its number once the
 // server has acknowledged it. The attempt must not begin before: a holder that dies then leaves an orphan of
@@ -35,7 +35,7 @@ func (l Run) NextAttempt(ctx context.Context) (attempt int, err error) {
 		n := l.attempt.Load() + 1
 		l.propose(n)
 		if err := l.acknowledge(ctx); err != nil {
-			return 0, fmt.Errorf("begin attempt %d under a lease of %q: %w", n, l.lock, err)
+			return 0, fmt.Errorf("begin attempt %d under a lease of %q: %w", n, l.lock(), err)
 		}
 		if l.attempt.CompareAndSwap(n-1, n) { // else another caller has this number
 			return int(n), nil
@@ -65,7 +65,7 @@ func (l *Lease) acknowledge(ctx context.Context) error {
 	last := ErrUnknown
 	for pause := 5 * time.Millisecond; ; pause = min(2*pause, c.cfg.Timeout) {
 		answer := make(chan error, 1)
-		if !c.work.Go(func() { answer <- l.tellAttempt() }) {
+		if !c.work.Go(func() { answer <- l.sendAttempt() }) {
 			return ErrClosed
 		}
 		select {
@@ -93,11 +93,11 @@ func (l *Lease) acknowledge(ctx context.Context) error {
 	}
 }
 
-// tellAttempt asks once. Without an error the server, and the replicas that must, have the proposed attempt, and
+// sendAttempt asks once. Without an error the server, and the replicas that must, have the proposed attempt, and
 // the lease has been renewed: an attempt that begins after a long wait would otherwise have to stop at once.
-func (l *Lease) tellAttempt() error {
+func (l *Lease) sendAttempt() error {
 	c := l.client
-	if err := c.store.enterAttempt(l); err != nil {
+	if err := c.store.RecordAttempt(&l.row, l.proposed.Load()); err != nil {
 		return err
 	}
 	if !l.goesOutAgain() {
@@ -105,18 +105,16 @@ func (l *Lease) tellAttempt() error {
 	}
 	ctx, cancel := context.WithTimeout(context.Background(), c.cfg.Timeout)
 	defer cancel()
-	got := c.store.renew(ctx, []*Lease{l})[0]
+	got := c.store.Renew(ctx, []lease.Renewal{l.renewal()})[0]
 	switch {
-	case got.err == nil && !got.acked:
-		return c.unacked()
-	case got.verdict == "renewed":
-		l.extend(got.sent + holdFor(time.Duration(got.Number(0)-got.now)*time.Microsecond))
-		l.askToStop(got.Text(2))
+	case got.Done:
+		l.extend(got.Sent + lease.HoldFor(got.Left))
+		l.askToStop(got.Stop)
 		return nil
-	case got.verdict == "lost":
-		return fmt.Errorf("%w: %s", ErrLost, lostWhy(got))
+	case got.Lost:
+		return fmt.Errorf("%w: %s", ErrLost, got.Why)
 	}
-	return cmp.Or(got.err, ErrUnknown)
+	return cmp.Or(got.Err, ErrUnknown)
 }
 
 // goesOutAgain is goesOut for a lease that is not being released. A renewal would arrive behind a release that
@@ -127,22 +125,6 @@ func (l *Lease) goesOutAgain() bool {
 	if l.giving || l.ctx.Err() != nil {
 		return false
 	}
-	l.ticket = nil
+	l.renewed = true
 	return true
-}
-
-// enterAttempt enters the proposed attempt of a run in the register. Of a lease that is not accounted for nothing needs to be known: it leaves no orphan.
-func (q *quorum) enterAttempt(l *Lease) error {
-	if !l.accounted {
-		return nil
-	}
-	ctx, cancel := context.WithTimeout(context.Background(), 2*q.cfg.Timeout)
-	defer cancel()
-	known, err := q.amend(ctx, l, func(_ *register.Register, run *register.Run, _ int64) {
-		run.Attempt = max(run.Attempt, int(l.proposed.Load()))
-	})
-	if err == nil && !known {
-		err = fmt.Errorf("%w: its run has ended for the others", ErrLost)
-	}
-	return err
 }

@@ -28,7 +28,7 @@ func (w *wire) attempted(ctx context.Context, l *Lease) (answer chan error) {
 // attempts are those of the lease and of its row.
 func (w *wire) attempts(l *Lease, lease, row int) {
 	w.Helper()
-	if rows := w.rows(l.lock); RunOf(l).Attempt() != lease || len(rows) != 1 || rows[0].Attempt != row {
+	if rows := w.rows(l.lock()); RunOf(l).Attempt() != lease || len(rows) != 1 || rows[0].Attempt != row {
 		w.Errorf("attempt %d, rows %+v; want %d, %d in the row", RunOf(l).Attempt(), rows, lease, row)
 	}
 }
@@ -141,13 +141,13 @@ func TestWaitForAnAttemptEnds(t *testing.T) {
 // takeOver lets another have the row of a lease, as if that had ended on the server.
 func (w *wire) takeOver(l *Lease) {
 	w.Helper()
-	other, closeOther := (&wire{T: w.T, server: w.server, start: w.start}).client(Config{})
+	other, closeOther := w.beside().client(Config{})
 	defer closeOther()
-	key := other.key(l.lock)
+	key := other.key(l.lock())
 	if err := other.cfg.Redis.HSet(w.Context(), key, "e0", 1).Err(); err != nil {
 		w.Fatal(err)
 	}
-	if a := other.Acquire(w.Context(), Request{Lock: l.lock, ID: "heir", Adopt: l.id, Trigger: "recovery", Lease: time.Hour}); a.Verdict != Granted || RunOf(a.Lease).Attempt() != 2 {
+	if a := other.Acquire(w.Context(), Request{Lock: l.lock(), ID: "heir", Adopt: l.ID(), Trigger: "recovery", Lease: time.Hour}); a.Verdict != Granted || RunOf(a.Lease).Attempt() != 2 {
 		w.Fatalf("%+v", a)
 	}
 }

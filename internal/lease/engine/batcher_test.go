@@ -1,7 +1,6 @@
 package engine
 
 import (
-	"context"
 	"fmt"
 	"sync"
 	"testing"
@@ -77,43 +76,4 @@ func TestHungRoundTripHoldsUpNobodyForLong(t *testing.T) {
 			w.Errorf("%d granted after %v", n, time.Since(start))
 		}
 	})
-}
-
-// A caller whose context ends while it waits, the next leader among them, leaves the others to themselves.
-func TestCallerLeavesTheConvoy(t *testing.T) {
-	inBubble(t, func(w *wire) {
-		c, closeAll := w.client(Config{})
-		defer closeAll()
-		w.release(w.lock(c, "warm", time.Minute))
-		w.slow(100 * time.Millisecond)
-		var callers sync.WaitGroup
-		verdicts := make([]Verdict, 6)
-		for i := range verdicts {
-			ctx, cancel := context.WithTimeout(w.Context(), time.Minute)
-			if i == 1 || i == 3 {
-				ctx, cancel = context.WithTimeout(w.Context(), 50*time.Millisecond)
-			}
-			callers.Go(func() {
-				defer cancel()
-				verdicts[i] = c.Acquire(ctx, Request{Lock: fmt.Sprint("x", i), Lease: time.Minute}).Verdict
-			})
-			synctest.Wait()
-		}
-		callers.Wait()
-		want(w, fmt.Sprint(verdicts), fmt.Sprint([]Verdict{Granted, Unknown, Granted, Unknown, Granted, Granted}))
-		w.fail()
-		w.pass(time.Minute)
-		c.one().batcher.mu.Lock()
-		defer c.one().batcher.mu.Unlock()
-		if c.one().batcher.under != 0 || len(c.one().batcher.waiting) != 0 {
-			w.Errorf("%d leaders, %d waiting", c.one().batcher.under, len(c.one().batcher.waiting))
-		}
-	})
-}
-
-func want(w *wire, got, expected string) {
-	w.Helper()
-	if got != expected {
-		w.Errorf("got %s, want %s", got, expected)
-	}
 }

@@ -42,7 +42,7 @@ func (w *wire) isCompact(c *Client, lock string) bool {
 func (w *wire) lockCompact(c *Client, lock string) *Lease {
 	w.Helper()
 	l := w.lock(c, lock, compactLease)
-	if l.ticket == nil || !w.isCompact(c, lock) {
+	if l.row.Grant.Ticket == nil || l.renewed || !w.isCompact(c, lock) {
 		w.Fatal("it was not granted as a folded lock")
 	}
 	return l
@@ -124,7 +124,7 @@ func TestFoldedLockRunsOut(t *testing.T) {
 		c, closeAll := w.client(Config{})
 		defer closeAll()
 		w.compact(c, "x")
-		other, closeOther := (&wire{T: w.T, server: w.server, start: w.start}).client(Config{})
+		other, closeOther := w.beside().client(Config{})
 		defer closeOther()
 		w.release(w.lock(other, "x", compactLease))
 		w.pass(time.Millisecond)
@@ -140,39 +140,6 @@ func TestFoldedLockRunsOut(t *testing.T) {
 		}
 		w.fail()
 	})
-}
-
-// A first request that arrives after it was withdrawn, or too late, leaves no lease.
-// Promise: P9
-func TestFoldedGrantThatArrivesLate(t *testing.T) {
-	for name, late := range map[string]func(w *wire, c *Client, r Request){
-		"after the withdrawal": func(w *wire, c *Client, r Request) {
-			if _, err := c.one().release(w.Context(), withdrawal(r)); err != nil {
-				w.Fatal(err)
-			}
-			w.compact(c, "x") // by others, meanwhile
-		},
-		"too late": func(w *wire, _ *Client, _ Request) { w.pass(2 * time.Second) },
-	} {
-		t.Run(name, func(t *testing.T) {
-			inBubble(t, func(w *wire) {
-				c, closeAll := w.client(Config{})
-				defer closeAll()
-				w.compact(c, "x")
-				r := Request{Lock: "x", Lease: compactLease}.WithDefaults()
-				k := c.one().compactGrant(r, c.one().seen.Of("x", c.cfg.Clock, c.cfg.Idle))
-				micros, _ := c.one().servers.only.At(c.cfg.Clock())
-				cmd := k.command(w.Context(), false, micros+c.cfg.Timeout.Microseconds())
-				late(w, c, r)
-				if err := c.cfg.Redis.Process(w.Context(), cmd); err != nil {
-					w.Fatal(err)
-				}
-				if rows := w.rows("x"); len(rows) != 0 {
-					w.Errorf("it is held: %+v", rows)
-				}
-			})
-		})
-	}
 }
 
 // A server that fell back to an earlier compact lock is not believed: living holders come first, and tokens grow.
@@ -222,11 +189,8 @@ func TestFoldedReleaseWithoutReply(t *testing.T) {
 	for _, retries := range []int{-1, 3} {
 		t.Run(fmt.Sprint(retries, " retries"), func(t *testing.T) {
 			inBubble(t, func(w *wire) {
-				c, closeAll := w.client(Config{})
+				c, closeAll := w.clientOf(w.redis(retries), Config{})
 				defer closeAll()
-				r := w.redis(retries)
-				defer r.Close()
-				c.one().servers.single = r
 				w.compact(c, "x")
 				l := w.lockCompact(c, "x")
 				w.cut(1)
@@ -294,11 +258,8 @@ func TestFoldedGrantWithoutReply(t *testing.T) {
 	for _, retries := range []int{-1, 3} {
 		t.Run(fmt.Sprint(retries, " retries"), func(t *testing.T) {
 			inBubble(t, func(w *wire) {
-				c, closeAll := w.client(Config{})
+				c, closeAll := w.clientOf(w.redis(retries), Config{})
 				defer closeAll()
-				r := w.redis(retries)
-				defer r.Close()
-				c.one().servers.single = r
 				w.compact(c, "x")
 				w.cut(1)
 				l, ok, err := c.Mutex("x").TryLock(w.Context())
@@ -345,7 +306,7 @@ func TestFoldedLocksTravelTogether(t *testing.T) {
 			w.Errorf("%d locks took %d round trips", locks, trips)
 		}
 		for i, l := range leases {
-			if i%3 != 0 && (l == nil || l.ticket == nil) {
+			if i%3 != 0 && (l == nil || l.row.Grant.Ticket == nil || l.renewed) {
 				w.Fatalf("lock %d was not granted as a folded one", i)
 			}
 			if l != nil {
@@ -358,33 +319,6 @@ func TestFoldedLocksTravelTogether(t *testing.T) {
 			if n := len(w.rows(name(i))); n != 0 && i%3 != 0 {
 				w.Errorf("lock %d is held", i)
 			}
-		}
-	})
-}
-
-// Only one of several requests for one lock in the same round trip is granted.
-// Promise: P1
-func TestFoldedLockIsAskedForTwice(t *testing.T) {
-	inBubble(t, func(w *wire) {
-		c, closeAll := w.client(Config{})
-		defer closeAll()
-		w.compact(c, "x")
-		know, _ := c.one().seen.Last("x")
-		var calls []call
-		for _, id := range []string{"one", "other"} {
-			r := Request{Lock: "x", ID: id, Lease: compactLease}.WithDefaults()
-			calls = append(calls, c.one().compactGrant(r, know))
-		}
-		w.sent()
-		replies := c.one().send(w.Context(), calls)
-		if trips := len(w.sent()); trips != 1 {
-			w.Errorf("%d commands for both", trips)
-		}
-		if replies[0].verdict != "granted" || replies[1].verdict != notCompact {
-			w.Errorf("%+v", replies)
-		}
-		if rows := w.rows("x"); len(rows) != 1 || rows[0].ID != "one" {
-			w.Errorf("rows %+v", rows)
 		}
 	})
 }

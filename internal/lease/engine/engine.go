@@ -10,17 +10,18 @@ import (
 	"sync/atomic"
 	"time"
 
-	"github.com/redis/go-redis/v9"
-
+	"github.com/cronclave/cronclave/internal/lease"
 	"github.com/cronclave/cronclave/internal/lease/background"
 	"github.com/cronclave/cronclave/internal/lease/clock"
+	"github.com/cronclave/cronclave/internal/lease/observed"
+	"github.com/cronclave/cronclave/internal/lease/script"
 	"github.com/cronclave/cronclave/internal/lease/transport"
 )
 
 // Config is that of package locking, which has its documentation.
 type Config struct {
-	Redis         redis.UniversalClient
-	Quorum        []redis.UniversalClient
+	Redis         transport.Client
+	Quorum        []transport.Client
 	Prefix        string
 	Owner         string
 	Timeout       time.Duration
@@ -34,12 +35,12 @@ type Config struct {
 
 // Client acquires leases and keeps them renewed. It is safe for concurrent use.
 type Client struct {
-	cfg    Config
-	store  store
-	keeper *keeper
-
-	work    *background.Group // that goes on after a call has returned; Close waits for it
-	givenUp atomic.Int64      // releases under way in the background
+	cfg      Config
+	store    lease.Store
+	keeper   *keeper
+	observed *observed.Cache
+	work     *background.Group // that goes on after a call has returned; Close waits for it
+	givenUp  atomic.Int64      // releases under way in the background
 }
 
 // New returns a client and starts its keeper, the goroutine that renews leases; [Client.Close] ends it.
@@ -51,15 +52,10 @@ func New(cfg Config) (*Client, error) {
 	if cfg.AckTimeout >= cfg.Timeout {
 		return nil, errors.New("locking: Config.AckTimeout must be less than Config.Timeout, which bounds the whole round trip")
 	}
-	c := &Client{cfg: cfg, work: background.New(cfg.Clock)}
-	c.keeper = newKeeper(c)
-	if len(cfg.Quorum) > 0 {
-		q := newQuorum(c, cfg.Quorum)
-		c.store = q
-		c.work.Go(q.rejoiner.run)
-	} else {
-		c.store = newSingle(c, cfg.Redis)
-	}
+	c := &Client{cfg: cfg, observed: observed.New(), work: background.New(cfg.Clock)}
+	c.keeper = newKeeper(cfg, c.work)
+	c.store = openStore(c)
+	c.keeper.store = c.store
 	c.work.Go(c.keeper.run)
 	return c, nil
 }
@@ -100,40 +96,46 @@ func (cfg Config) withDefaults() Config {
 	return cfg
 }
 
-// checkServers returns an error if the servers of a configuration can't be used.
-func checkServers(cfg Config) error {
-	switch {
-	case len(cfg.Quorum) > 0:
-		return checkQuorum(cfg)
-	case cfg.Redis == nil:
-		return errors.New("locking: Config.Redis is missing")
-	case !transport.ObeysContext(cfg.Redis):
-		return errors.New("locking: set ContextTimeoutEnabled in the options of Config.Redis: without it a hung socket can outlast a lease")
-	}
-	return nil
-}
-
 // Close ends the renewal of all leases and waits for background work, and for callers that wait for a lock: they
 // leave the queue. Leases that were not released end with [ErrClosed]; on the server they run out by themselves.
 func (c *Client) Close() error {
 	c.work.End()
 	c.work.Wait()
-	return c.store.close()
+	return c.store.Close()
 }
 
 // ServerTime estimates the server's clock. It asks the server if no reply has told it yet. With a Cluster it is the
 // middle one of its nodes' clocks, as with a quorum.
 func (c *Client) ServerTime(ctx context.Context) (time.Time, error) {
-	return c.store.serverTime(ctx)
+	return c.store.ServerTime(ctx)
 }
 
 // EstimatedTime is the estimate of the server's clock without a call; ok is false before the first reply.
 func (c *Client) EstimatedTime() (t time.Time, ok bool) {
-	micros, ok := c.store.estimate(c.cfg.Clock())
+	micros, ok := c.store.Estimate(c.cfg.Clock())
 	return clock.FromMicros(micros), ok
+}
+
+// now is EstimatedTime; zero before the first reply.
+func (c *Client) now() time.Time {
+	if t, ok := c.EstimatedTime(); ok {
+		return t
+	}
+	return time.Time{}
 }
 
 // EstimateError is how far [Client.EstimatedTime] may be off at most, as replies take a while to come; 0 before the first reply.
 func (c *Client) EstimateError() time.Duration {
-	return c.store.margin(c.cfg.Clock())
+	return c.store.Margin(c.cfg.Clock())
 }
+
+// ready returns an error if no requests can be made at all.
+func (c *Client) ready() error {
+	if c.work.Over() {
+		return ErrClosed
+	}
+	return nil
+}
+
+// key is the first of a lock's keys; it begins the others, and its hash tag is theirs.
+func (c *Client) key(lock string) string { return script.Key(c.cfg.Prefix, lock) }

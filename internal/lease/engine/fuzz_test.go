@@ -13,9 +13,6 @@ import (
 
 	"github.com/cronclave/cronclave/internal/embedded"
 	"github.com/cronclave/cronclave/internal/lease"
-	"github.com/cronclave/cronclave/internal/lease/background"
-	"github.com/cronclave/cronclave/internal/lease/clock"
-	"github.com/cronclave/cronclave/internal/lease/observed"
 )
 
 // fuzzed is a server for the scripts: that in the process, or the Redis that CRONCLAVE_TEST_REDIS names.
@@ -106,9 +103,9 @@ func FuzzScripts(f *testing.F) {
 				key := strings.ReplaceAll(keys[int(s.key)%len(keys)], "ID", a.ID)
 				stored(ctx, rdb, c.key(lock)+key, s.kind, strings.ReplaceAll(s.field, "ID", a.ID), s.value)
 			}
-			k, _ := c.one().seen.Last(lock)
+			k, _ := c.observed.Last(lock)
 			k.Floor, k.Longest, k.Low, k.Ledger = witnessed, witnessed, witnessed, ledger
-			c.one().seen.Set(lock, k)
+			c.observed.Set(lock, k)
 			for what, err := range askAll(ctx, c, lock, permanent, a) {
 				if !named(err) {
 					t.Errorf("%s of the %s lock: %v", what, lock, err)
@@ -177,37 +174,6 @@ func FuzzFence(f *testing.F) {
 		err = c.Fence("r").Pass(t.Context(), Token(token))
 		if lease.CheckToken(Token(token)) == nil && !named(err) && !errors.Is(err, ErrStale) && !errors.Is(err, ErrAhead) {
 			t.Errorf("%v", err)
-		}
-	})
-}
-
-// FuzzNotices has a client hear anything: it believes nothing that can't be true, and remembers no lock that it does not use.
-// Promise: damage
-func FuzzNotices(f *testing.F) {
-	f.Add("x\t1\t2\t3\t4\t5\t6\ttrue\to\t1 1 done granted\n")
-	f.Add("x\t1\t9007199254740993\t3\t9007199254740991\t8000000000000000\t6\ttrue\to\t!9007199254740991,1,0,x,y\n")
-	f.Add("stop\tid\treason\nreleased\tx\n")
-	f.Add("id 0 1792000000000001 1792000001000000 1792000000000000 30000000")
-	f.Fuzz(func(t *testing.T, message string) {
-		clockStands := func() time.Duration { return time.Hour }
-		c := &Client{cfg: Config{Clock: clockStands, Idle: time.Minute}, work: background.New(clockStands)}
-		c.store = newSingle(c, redis.NewClient(&redis.Options{}))
-		c.one().seen.Set("x", observed.State{Permanent: true})
-		defer c.one().servers.single.Close()
-		c.keeper = newKeeper(c)
-		now := int64(1_792_000_000_000_000)
-		c.one().servers.only.Observe(now, time.Hour, time.Hour)
-		for _, n := range c.one().overhear(message) {
-			if clock.ToMicros(n.Until) > now+MaxLease.Microseconds()+lease.MinuteMicros || clock.ToMicros(n.Tick) > now+lease.MinuteMicros {
-				t.Errorf("believed %+v", n)
-			}
-		}
-		k, _ := c.one().seen.Last("x")
-		if c.one().seen.Len() != 1 || !k.Permanent || k.Floor > now+lease.MinuteMicros || k.Low*1e6 > now+lease.MinuteMicros || k.Longest > MaxLease.Microseconds() {
-			t.Errorf("%d locks are remembered, and of x %+v", c.one().seen.Len(), k)
-		}
-		if g, ok := parseGrant(message); ok && (g.expiry-g.now > MaxLease.Microseconds()+lease.MinuteMicros || g.slot >= lease.MaxSlots) {
-			t.Errorf("believed %+v", g)
 		}
 	})
 }

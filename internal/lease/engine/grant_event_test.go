@@ -104,7 +104,7 @@ func TestStrangeNotices(t *testing.T) {
 		heard, stop := hearing(w, c)
 		defer stop()
 		for _, s := range []string{"", "x", "{}", "null", "stop\tx", "stop\t\tr\n", "stop\tx\tr\ts\n", "x\t1\t2", "x\ta\tb\tc\td\te\tf\ttrue\to\t", "\t1\t2\t3\t4\t5\t6\ttrue\to\t\n", "x\t-1\t2\t3\t4\t5\t6\ttrue\to\t\n"} {
-			if err := c.cfg.Redis.Publish(w.Context(), c.one().channel(), s).Err(); err != nil {
+			if err := c.cfg.Redis.Publish(w.Context(), c.cfg.Prefix+"granted", s).Err(); err != nil {
 				w.Fatal(err)
 			}
 		}
@@ -127,36 +127,36 @@ func TestForgedNotices(t *testing.T) {
 		defer stop()
 		now, good := time.Now().UnixMicro(), int64(time.Minute/time.Microsecond)
 		day := int64(MaxLease / time.Microsecond)
-		for _, g := range []granted{
+		for _, g := range []grantMessage{
 			{floor: now, longest: 8e15}, {floor: 1<<53 - 1, longest: good}, {floor: now + 2*good, longest: good}, {floor: now, longest: day + 1},
 			{floor: now, longest: good, low: now/1e6 + 3600}, {floor: now, longest: good, now: now + 2*good}, {floor: now, longest: good, until: now + 2*day},
 			{floor: now, longest: good, ledger: "!9007199254740991,1,0,skipped,x"}, {floor: now, longest: good, ledger: "!x"}, {floor: now, longest: good, ledger: "1 2 odd 3"},
 		} {
 			g.lock, g.owner, g.tick, g.now, g.until = "x", "o", now/1e6, max(g.now, now), max(g.until, now+1)
-			if err := c.cfg.Redis.Publish(w.Context(), c.one().channel(), g.append(nil)).Err(); err != nil {
+			if err := c.cfg.Redis.Publish(w.Context(), c.cfg.Prefix+"granted", g.message()).Err(); err != nil {
 				w.Fatal(err)
 			}
 		}
 		if got := heard(); len(got) != 0 {
 			w.Errorf("believed %+v", got)
 		}
-		if k, _ := c.one().seen.Last("x"); k.Floor > now || k.Longest > good || k.Paused != "" {
+		if k, _ := c.observed.Last("x"); k.Floor > now || k.Longest > good || k.Paused != "" {
 			w.Errorf("remembered %+v", k)
 		}
-		before := c.one().seen.Len()
+		before := c.observed.Len()
 		for i := range 3000 {
-			g := granted{lock: fmt.Sprint("invented-", i), owner: "o", now: now, floor: now, longest: good, permanent: true}
-			if err := c.cfg.Redis.Publish(w.Context(), c.one().channel(), g.append(nil)).Err(); err != nil {
+			g := grantMessage{lock: fmt.Sprint("invented-", i), owner: "o", now: now, floor: now, longest: good, permanent: true}
+			if err := c.cfg.Redis.Publish(w.Context(), c.cfg.Prefix+"granted", g.message()).Err(); err != nil {
 				w.Fatal(err)
 			}
 		}
-		plain := granted{lock: "plain", owner: "o", now: now, floor: now, longest: good, permanent: true}
-		if err := c.cfg.Redis.Publish(w.Context(), c.one().channel(), plain.append(nil)).Err(); err != nil {
+		plain := grantMessage{lock: "plain", owner: "o", now: now, floor: now, longest: good, permanent: true}
+		if err := c.cfg.Redis.Publish(w.Context(), c.cfg.Prefix+"granted", plain.message()).Err(); err != nil {
 			w.Fatal(err)
 		}
 		heard()
-		if k, _ := c.one().seen.Last("plain"); k.Permanent || c.one().seen.Len() != before {
-			w.Errorf("%d locks, before %d; the plain one is permanent: %v", c.one().seen.Len(), before, k.Permanent)
+		if k, _ := c.observed.Last("plain"); k.Permanent || c.observed.Len() != before {
+			w.Errorf("%d locks, before %d; the plain one is permanent: %v", c.observed.Len(), before, k.Permanent)
 		}
 		if a := c.Acquire(w.Context(), Request{Lock: "x", Permanent: true, AnyLimit: true}); a.Verdict != Granted {
 			w.Errorf("%q, %v", a.Verdict, a.Err)
@@ -220,4 +220,16 @@ func TestGivenBackIsTold(t *testing.T) {
 			w.Errorf("heard %+v", got)
 		}
 	})
+}
+
+// grantMessage is a message about a grant, or a pause, as package single publishes it.
+type grantMessage struct {
+	lock, owner, ledger      string
+	tick, until              int64
+	now, floor, longest, low int64
+	permanent                bool
+}
+
+func (g grantMessage) message() string {
+	return fmt.Sprintf("%s\t%d\t%d\t%d\t%d\t%d\t%d\t%t\t%s\t%s\n", g.lock, g.tick, g.until, g.now, g.floor, g.longest, g.low, g.permanent, g.owner, g.ledger)
 }

@@ -21,9 +21,9 @@ func (h Hooks) waited(lock string, wait time.Duration) {
 	}
 }
 
-func (h Hooks) contended(a Answer, lock string) {
-	if h.Contended != nil && a.Verdict == Held {
-		h.Contended(lock, a.Holder)
+func (h Hooks) contended(lock, holder string) {
+	if h.Contended != nil {
+		h.Contended(lock, holder)
 	}
 }
 
@@ -33,18 +33,18 @@ func (h Hooks) renewed(lock string, left time.Duration) {
 	}
 }
 
-// follow has the end of a lease told.
-func (h Hooks) follow(l *Lease) {
+// follow reports the end of a lease.
+func (h Hooks) follow(l *Lease, clock func() time.Duration) {
 	if h.Held == nil && h.Lost == nil {
 		return
 	}
-	began := l.client.cfg.Clock()
+	began := clock()
 	context.AfterFunc(l.ctx, func() {
 		if cause := context.Cause(l.ctx); h.Lost != nil && errors.Is(cause, ErrLost) {
-			h.Lost(l.lock, cause)
+			h.Lost(l.lock(), cause)
 		}
 		if h.Held != nil {
-			h.Held(l.lock, max(l.Deadline()-began, 0))
+			h.Held(l.lock(), max(l.Deadline()-began, 0))
 		}
 	})
 }

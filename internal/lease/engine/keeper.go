@@ -7,13 +7,20 @@ import (
 	"math/rand/v2"
 	"sync"
 	"time"
+
+	"github.com/cronclave/cronclave/internal/lease"
+	"github.com/cronclave/cronclave/internal/lease/background"
 )
 
 // keeper renews all leases of a client: one goroutine that sleeps until the next one is due, and then sends the
 // renewals of all leases that are about due in one pipeline. A pipeline that hangs does not hold up others.
 type keeper struct {
-	client *Client
-	wake   chan struct{} // capacity 1: something was added
+	store   lease.Store
+	clock   func() time.Duration
+	timeout time.Duration
+	hooks   Hooks
+	work    *background.Group
+	wake    chan struct{} // capacity 1: something was added
 
 	mu     sync.Mutex
 	held   map[string]*Lease // by lease id
@@ -24,16 +31,17 @@ type keeper struct {
 // checkEvery bounds the keeper's sleep, so that leases that ended in suspend are noticed soon after.
 const checkEvery = time.Second
 
-func newKeeper(c *Client) *keeper {
-	return &keeper{client: c, wake: make(chan struct{}, 1), held: map[string]*Lease{}}
+// newKeeper returns a keeper without a store, which is made later: it asks the keeper for leases.
+func newKeeper(cfg Config, work *background.Group) *keeper {
+	return &keeper{clock: cfg.Clock, timeout: cfg.Timeout, hooks: cfg.Hooks, work: work, wake: make(chan struct{}, 1), held: map[string]*Lease{}}
 }
 
 // add takes charge of a lease. A grant that was asked for twice is one lease, until it ends.
 func (k *keeper) add(l *Lease) *Lease {
 	k.mu.Lock()
 	defer k.mu.Unlock()
-	if known, ok := k.held[l.id]; ok {
-		if known.token == l.token && known.ctx.Err() == nil {
+	if known, ok := k.held[l.ID()]; ok {
+		if known.Token() == l.Token() && known.ctx.Err() == nil {
 			return known
 		}
 		known.stop(fmt.Errorf("%w: granted again", ErrLost))
@@ -41,25 +49,25 @@ func (k *keeper) add(l *Lease) *Lease {
 			heap.Remove(&k.due, known.index)
 		}
 	}
-	if k.client.work.Over() { // closed while the request was under way
+	if k.work.Over() { // closed while the request was under way
 		l.stop(ErrClosed)
 		return l
 	}
-	k.held[l.id] = l
-	k.client.cfg.Hooks.follow(l)
+	k.held[l.ID()] = l
+	k.hooks.follow(l, k.clock)
 	l.mu.Lock()
-	l.schedule(l.received)
+	l.schedule(max(l.row.Grant.Received, l.row.Grant.Sent))
 	l.mu.Unlock()
 	k.push(l)
 	return l
 }
 
-// known is the lease of a grant, if it is held.
-func (k *keeper) known(id string, token Token) *Lease {
-	if l := k.live(id); l != nil && l.token == token {
-		return l
+// token is the fencing token of the lease of an id, if it is held; else 0.
+func (k *keeper) token(id string) lease.Token {
+	if l := k.live(id); l != nil {
+		return l.Token()
 	}
-	return nil
+	return 0
 }
 
 // live is the lease of an id, if it is held.
@@ -90,7 +98,7 @@ func (k *keeper) hurry(l *Lease) {
 	if l.index < 0 || isClosed(l.confirmed) {
 		return
 	}
-	l.renewAt = min(l.renewAt, k.client.cfg.Clock())
+	l.renewAt = min(l.renewAt, k.clock())
 	heap.Remove(&k.due, l.index)
 	k.push(l)
 }
@@ -98,8 +106,8 @@ func (k *keeper) hurry(l *Lease) {
 func (k *keeper) remove(l *Lease) {
 	k.mu.Lock()
 	defer k.mu.Unlock()
-	if k.held[l.id] == l {
-		delete(k.held, l.id)
+	if k.held[l.ID()] == l {
+		delete(k.held, l.ID())
 	}
 	if l.index >= 0 {
 		heap.Remove(&k.due, l.index)
@@ -111,9 +119,9 @@ func (k *keeper) run() {
 	var pipelines sync.WaitGroup
 	timer := time.NewTimer(checkEvery)
 	defer timer.Stop()
-	checked := k.client.cfg.Clock()
-	for !k.client.work.Over() {
-		if now := k.client.cfg.Clock(); now-checked >= checkEvery {
+	checked := k.clock()
+	for !k.work.Over() {
+		if now := k.clock(); now-checked >= checkEvery {
 			checked = now
 			k.check()
 		}
@@ -124,7 +132,7 @@ func (k *keeper) run() {
 		}
 		timer.Reset(sleep)
 		select {
-		case <-k.client.work.Life().Done():
+		case <-k.work.Life().Done():
 		case <-k.wake:
 		case <-timer.C:
 		}
@@ -140,20 +148,20 @@ const maxBatch = 1000
 func (k *keeper) take() (batch []*Lease, sleep time.Duration) {
 	k.mu.Lock()
 	defer k.mu.Unlock()
-	now := k.client.cfg.Clock()
+	now := k.clock()
 	defer func() { k.asleep = now + sleep }()
 	for len(k.due) > 0 && len(batch) < maxBatch {
 		l := k.due[0]
 		slack := time.Duration(0)
 		if len(batch) > 0 {
-			slack = l.renewAfter(l.length) / 10 // a little early, to travel together
+			slack = k.store.RenewAfter(l.Length()) / 10 // a little early, to travel together
 		}
 		if wait := l.renewAt - slack - now; wait > 0 {
 			return batch, min(wait, checkEvery)
 		}
 		heap.Pop(&k.due)
 		if l.ctx.Err() != nil { // it has ended for us: a renewal would only hold up others
-			delete(k.held, l.id)
+			delete(k.held, l.ID())
 			continue
 		}
 		l.goesOut()
@@ -162,71 +170,51 @@ func (k *keeper) take() (batch []*Lease, sleep time.Duration) {
 	return batch, checkEvery
 }
 
-// renewAfter is the time until the next renewal of a lease that has so much left.
-func (l *Lease) renewAfter(left time.Duration) time.Duration { return l.client.store.renewAfter(left) }
-
 // renew sends one pipeline and deals with a result for each lease.
 func (k *keeper) renew(batch []*Lease) {
-	c := k.client
-	limit := c.cfg.Timeout
-	for _, l := range batch {
-		limit = min(limit, l.length/4, max(l.Remaining()/3, 10*time.Millisecond))
+	limit := k.timeout
+	asked := make([]lease.Renewal, len(batch))
+	for i, l := range batch {
+		limit = min(limit, l.Length()/4, max(l.Remaining()/3, 10*time.Millisecond))
+		asked[i] = l.renewal()
 	}
-	ctx, cancel := context.WithTimeout(c.work.Life(), limit)
+	ctx, cancel := context.WithTimeout(k.work.Life(), limit)
 	defer cancel()
-	for i, got := range c.store.renew(ctx, batch) {
+	for i, got := range k.store.Renew(ctx, asked) {
 		k.renewed(batch[i], got)
 	}
 }
 
-func (k *keeper) renewed(l *Lease, got reply) {
-	now := k.client.cfg.Clock()
-	verdict := got.verdict
-	if !got.acked { // a failover may undo it, or has done so already: the holder relies on the earlier end
-		verdict = ""
-	}
-	switch verdict {
-	case "renewed":
-		left := time.Duration(got.Number(0)-got.now) * time.Microsecond
+func (k *keeper) renewed(l *Lease, got lease.Renewed) {
+	now := k.clock()
+	switch {
+	case got.Done:
 		if margin, counts := l.margin(); counts {
-			defer k.client.cfg.Hooks.renewed(l.lock, margin)
+			defer k.hooks.renewed(l.lock(), margin)
 		}
-		l.extend(got.sent + holdFor(left))
-		l.askToStop(got.Text(2))
-		l.renewAt = got.sent + l.renewAfter(l.length)
-		if got.partial {
-			l.renewAt = min(l.renewAt, got.sent+l.repair)
-			l.repair = min(2*l.repair, l.length)
-		} else {
-			l.repair = spreadAfter
-		}
-	case "lost":
+		l.extend(got.Sent + lease.HoldFor(got.Left))
+		l.askToStop(got.Stop)
+		l.renewAt = got.Sent + got.Next
+	case got.Lost:
 		k.remove(l)
-		l.stop(fmt.Errorf("%w: %s", ErrLost, lostWhy(got)))
+		l.stop(fmt.Errorf("%w: %s", ErrLost, got.Why))
 		return
 	default: // unknown, not acknowledged, or the request was late: soon again, but not all at once
-		pause := min(l.length/20, k.client.cfg.Timeout, max(l.Remaining()/4, time.Millisecond))
+		pause := min(l.Length()/20, k.timeout, max(l.Remaining()/4, time.Millisecond))
 		l.renewAt = now + pause/2 + rand.N(pause/2+1)
 	}
 	k.again(l)
-}
-
-func lostWhy(got reply) string {
-	if by := got.Text(1); by != "" {
-		return got.Text(0) + ", now held by " + by
-	}
-	return got.Text(0)
 }
 
 // again queues a lease that is still held.
 func (k *keeper) again(l *Lease) {
 	k.mu.Lock()
 	defer k.mu.Unlock()
-	if k.held[l.id] != l {
+	if k.held[l.ID()] != l {
 		return // released meanwhile
 	}
 	if l.ctx.Err() != nil {
-		delete(k.held, l.id)
+		delete(k.held, l.ID())
 		return
 	}
 	k.push(l)

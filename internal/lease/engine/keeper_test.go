@@ -7,6 +7,8 @@ import (
 	"slices"
 	"testing"
 	"time"
+
+	"github.com/cronclave/cronclave/internal/lease"
 )
 
 func TestKeeperRenewsInBatchesAThirdOfTheWay(t *testing.T) {
@@ -134,7 +136,7 @@ func TestLeaseEndsBeforeItsRowWhenTheServerIsSilent(t *testing.T) {
 			w.Errorf("a third before the end: warned %v, context %v", closed(l.Endangered()), l.Context().Err())
 		}
 		<-l.Context().Done()
-		if after := time.Since(granted); after != holdFor(10*time.Second) || after != 9898*time.Millisecond {
+		if after := time.Since(granted); after != lease.HoldFor(10*time.Second) || after != 9898*time.Millisecond {
 			w.Errorf("it ended after %v", after)
 		}
 		if err := context.Cause(l.Context()); !errors.Is(err, ErrLost) {
@@ -155,16 +157,37 @@ func TestLeaseThatWasToldLateEndsBeforeItsRow(t *testing.T) {
 	inBubble(t, func(w *wire) {
 		c, closeAll := w.client(Config{})
 		defer closeAll()
-		asked := inLine{since: w.clock(), now: time.Now().UnixMicro()}
-		granted := asked.now + 200e3    // for a second, until it is confirmed
+		other := w.beside()
+		holder, closeHolder := other.client(Config{})
+		defer closeHolder()
+		held := other.lock(holder, "x", time.Hour)
+		asked, askedAt := w.clock(), time.Now().UnixMicro()
+		got := make(chan *Lease, 1)
+		go func() {
+			l, err := c.Mutex("x", WithLease(10*time.Second)).Lock(w.Context())
+			if err != nil {
+				w.Error(err)
+			}
+			got <- l
+		}()
+		granted := askedAt + 200e3      // for a second, until it is confirmed
 		w.pass(1100 * time.Millisecond) // shortly after a look of the keeper, which would mend it
 		w.fail("mute")
-		waits := waiter{single: c.one(), request: Request{Lock: "x", Lease: 10 * time.Second}.WithDefaults()}
-		l := waits.take(grant{id: waits.request.ID, token: granted, expiry: granted + 1e6, now: granted, longest: 10e6}, asked)
-		<-l.Context().Done()
-		if end := w.clock(); end != l.Deadline() || end > asked.since+1200*time.Millisecond {
-			w.Errorf("it ended %v after the request, its deadline is after %v, and its row's end after 1.2s", end-asked.since, l.Deadline()-asked.since)
+		channel, waiting := holder.cfg.Redis.PubSubChannels(w.Context(), c.cfg.Prefix+"bell:*").Val(), holder.cfg.Redis.ZRange(w.Context(), c.key("x")+":queue", 0, -1).Val()
+		if len(channel) != 1 || len(waiting) != 1 {
+			w.Fatalf("channels %q, waiting %q", channel, waiting)
 		}
+		grant := fmt.Sprintf("%s 0 %d %d %d %d", waiting[0], granted, granted+1e6, granted, int64(10e6))
+		if err := holder.cfg.Redis.Publish(w.Context(), channel[0], grant).Err(); err != nil {
+			w.Fatal(err)
+		}
+		l := <-got
+		<-l.Context().Done()
+		if end := w.clock(); end != l.Deadline() || end > asked+1200*time.Millisecond {
+			w.Errorf("it ended %v after the request, its deadline is after %v, and its row's end after 1.2s", end-asked, l.Deadline()-asked)
+		}
+		w.fail()
+		other.release(held)
 	})
 }
 
@@ -178,7 +201,7 @@ func TestGrantThatWaitsForItsBatchIsNotHandedOutTooLate(t *testing.T) {
 		c.AcquireAll(w.Context(), []Request{{Lock: "warm1"}, {Lock: "warm2"}})
 		w.slow(800 * time.Millisecond)
 		defer w.fail()
-		const many = manySlots + 1 // goes by itself
+		const many = 51 // slots of a request that goes by itself
 		answers := c.AcquireAll(w.Context(), []Request{{Lock: "x", Lease: 1500 * time.Millisecond}, {Lock: "y", Lease: time.Minute}, {Lock: "z", Slots: many}})
 		for i, verdict := range []Verdict{Unknown, Granted, Granted} {
 			if a := answers[i]; a.Verdict != verdict || (verdict == Unknown) != errors.Is(a.Err, ErrUnknown) {
@@ -194,21 +217,21 @@ func TestGrantThatWaitsForItsBatchIsNotHandedOutTooLate(t *testing.T) {
 // The server counts from when it got the request. A holder that counts from the reply believes for too long.
 // Promise: P3
 func TestDeadlineCountsFromBeforeTheRequest(t *testing.T) {
-	const lease, slow = 10 * time.Second, 2 * time.Second
+	const length, slow = 10 * time.Second, 2 * time.Second
 	t.Run("of the grant", func(t *testing.T) {
 		inBubble(t, func(w *wire) {
 			c, closeAll := w.client(Config{Timeout: 5 * time.Second})
 			defer closeAll()
 			for range 2 { // the connection and the script are there, also that for a compact lock
-				w.release(w.lock(c, "x", lease))
+				w.release(w.lock(c, "x", length))
 				w.pass(time.Millisecond)
 			}
 			w.slow(slow)
 			asked := time.Now()
-			l := w.lock(c, "x", lease)
+			l := w.lock(c, "x", length)
 			w.fail("mute")
 			<-l.Context().Done()
-			if after := time.Since(asked); after > holdFor(lease) {
+			if after := time.Since(asked); after > lease.HoldFor(length) {
 				w.Errorf("it ended %v after it was asked for", after)
 			}
 			if len(w.rows("x")) != 1 {
@@ -220,14 +243,14 @@ func TestDeadlineCountsFromBeforeTheRequest(t *testing.T) {
 		inBubble(t, func(w *wire) {
 			c, closeAll := w.client(Config{Timeout: 5 * time.Second})
 			defer closeAll()
-			l := w.lock(c, "x", lease)
-			w.pass(lease/3 - 10*time.Millisecond)
+			l := w.lock(c, "x", length)
+			w.pass(length/3 - 10*time.Millisecond)
 			w.slow(slow)
 			w.pass(slow + 20*time.Millisecond)
 			renewed := w.rows("x")[0].Expiry
 			w.fail("mute")
 			<-l.Context().Done()
-			if now := time.Now(); !now.Before(renewed) || now.Before(renewed.Add(-lease/50)) {
+			if now := time.Now(); !now.Before(renewed) || now.Before(renewed.Add(-length/50)) {
 				w.Errorf("it ended at %v, its row at %v", now, renewed)
 			}
 		})
@@ -259,10 +282,8 @@ func TestSuspendedHolderNoticesThatItsLeaseHasEnded(t *testing.T) {
 		defer closeAll()
 		l := w.lock(c, "x", time.Hour)
 		w.pass(time.Minute)
-		w.mu.Lock()
-		w.asleep = 2 * time.Hour
-		w.mute = true
-		w.mu.Unlock()
+		w.fail("mute")
+		w.Suspend(2 * time.Hour)
 		w.pass(checkEvery + time.Millisecond)
 		if err := context.Cause(l.Context()); !errors.Is(err, ErrLost) {
 			w.Errorf("two hours later: %v", err)
@@ -290,9 +311,7 @@ func TestSteppedServerClockDelaysNobody(t *testing.T) {
 
 // step has the client learn that the server's clock was set: as if every reply before had told it so.
 func step(c *Client, by time.Duration) {
-	server, local := c.one().servers.clock(""), c.cfg.Clock()
-	micros, _ := server.At(local)
-	server.Observe(micros+by.Microseconds(), local, local)
+	c.one().StepClock(by)
 }
 
 func (w *wire) release(l *Lease) {
@@ -307,9 +326,10 @@ func TestHolderRelysOnNoMoreThanItsLease(t *testing.T) {
 	inBubble(t, func(w *wire) {
 		c, closeAll := w.client(Config{})
 		defer closeAll()
-		now := w.start.UnixMicro()
-		got := reply{now: now, Values: []any{int64(0), int64(now), now + 3600e6, int64(0), int64(1)}}
-		if l := newLease(c, Request{Lease: time.Minute}, got); l.deadline > holdFor(time.Minute) || l.renewAt > 20*time.Second {
+		now := w.Start.UnixMicro()
+		r := Request{Lease: time.Minute}
+		g := lease.Grant{Token: Token(now), Attempt: 1, Expiry: now + 3600e6, Now: now, RenewAfter: time.Second}
+		if l := newLease(c, &r, &g); l.deadline > lease.HoldFor(time.Minute) || l.renewAt > 20*time.Second {
 			w.Errorf("deadline %v, renewal at %v", l.deadline, l.renewAt)
 		}
 	})
@@ -328,7 +348,7 @@ func TestGrantAfterTheEndOfALeaseIsANewLease(t *testing.T) {
 			w.Fatal(err)
 		}
 		w.pass(time.Second)
-		c.one().seen.Delete("x")
+		c.observed.Delete("x")
 		second := c.Acquire(w.Context(), r).Lease
 		if second == first || second.Token() <= first.Token() {
 			w.Fatalf("token %d, then %d", first.Token(), second.Token())

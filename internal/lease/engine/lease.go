@@ -2,7 +2,6 @@ package engine
 
 import (
 	"context"
-	"errors"
 	"fmt"
 	"maps"
 	"slices"
@@ -15,26 +14,9 @@ import (
 
 // Lease is a hold on one row of a lock. The client's keeper renews it until it is released or lost. It is safe for concurrent use.
 type Lease struct {
-	client       *Client
-	lock, id     string
-	slot         int
-	token        Token
-	length       time.Duration
-	tick         int64
-	previous     int64
-	perTick      int
-	firstAttempt int          // the one that was granted
-	attempt      atomic.Int64 // the newest that is acknowledged
-	proposed     atomic.Int64 // the newest that the server was asked to acknowledge: see NextAttempt
-	trigger      string
-	memo         string
-	adopted      string // the orphan, or ""
-	permanent    bool
-	slots        int
-	delay        time.Duration
-	accounted    bool
-	granted      granted       // repeated in the events of its end
-	received     time.Duration // local clock: not after the grant's reply arrived
+	client *Client
+	row    lease.HeldRow
+	attempts
 
 	ctx        context.Context
 	end        context.CancelCauseFunc
@@ -42,62 +24,69 @@ type Lease struct {
 	stopping   signal // lit by askToStop
 	stopReason string // read after that
 
-	mu          sync.Mutex
-	deadline    time.Duration // local clock: the lease ends for us
+	mu sync.Mutex // of the fields below, but for the keeper's
+	expiry
+	ending
+	extended subscribers
+	renewed  bool // a renewal was sent: the ticket of the grant is outdated
+
+	renewAt time.Duration // local clock; the keeper's
+	index   int           // in the keeper's heap, -1 outside; the keeper's
+}
+
+// attempts are the attempts of a lease's work, besides the one that was granted.
+type attempts struct {
+	attempt  atomic.Int64 // the newest that is acknowledged
+	proposed atomic.Int64 // the newest that the server was asked to acknowledge: see NextAttempt
+}
+
+// expiry is when a lease ends for its holder.
+type expiry struct {
+	deadline    time.Duration // local clock
 	provisional bool          // see toConfirm; not confirmed yet: too early for a warning
 	confirmed   chan struct{} // closed when it is; nil if it was never provisional
 	warned      bool
 	ofSet       *signal     // that of the set it belongs to; nil if it is by itself
 	timer       *time.Timer // runs watch at the warning and at the deadline
-	hearers     map[int]func(deadline time.Duration)
-	hearer      int // the newest key
-	holds       holds
-	released    bool      // the server has said so
-	givenBack   bool      // and its tick is open again
-	leftAt      int64     // by the server's clock, when it left an orphan
-	ticket      ticket    // until the first renewal
-	giving      bool      // it is being released
-	given       sync.Cond // not any more
-	doubt       bool      // a release was sent while it was held, and no reply has come
-
-	renewAt time.Duration // local clock; the keeper's
-	repair  time.Duration // the keeper's: when to try again to bring it to all nodes of a quorum
-	index   int           // in the keeper's heap, -1 outside; the keeper's
 }
 
-// holdFor is how much of a lease its holder relies on: less 1 % for clocks of different rates, and 2 ms for timers.
-func holdFor(length time.Duration) time.Duration { return length - length/100 - 2*time.Millisecond }
+// ending is the release of a lease.
+type ending struct {
+	holds     holds
+	released  bool      // the server has said so
+	givenBack bool      // and its tick is open again
+	leftAt    int64     // by the server's clock, when it left an orphan
+	giving    bool      // it is being released
+	given     sync.Cond // not any more
+	doubt     bool      // a release was sent while it was held, and no reply has come
+}
 
-// spreadAfter is when a lease that a majority of a quorum has granted is brought to the others, if it is still held. Where some do not
-// answer, it is tried again after pauses that double, up to a third of the lease.
-const spreadAfter = 50 * time.Millisecond
+// holds counts the holds of a lease that was entered.
+type holds struct {
+	counted bool // it was entered: other leases may be released any number of times
+	n       int
+	unheard bool // the server did not answer the last release: it may be asked again
+}
 
-// confirmAfter is when a lease that was waited for is confirmed, if it is still held and no caller asks for that
-// before: a lock that is held only for a moment spares the server the confirmation.
-const confirmAfter = 50 * time.Millisecond
+// subscribers are the functions that are called when a lease was extended.
+type subscribers struct {
+	calls  map[int]func(deadline time.Duration)
+	newest int // key
+}
 
-func newLease(c *Client, r Request, got reply) *Lease {
-	row := got.row()
-	l := &Lease{
-		client: c, lock: r.Lock, id: r.ID, slot: int(row.slot), token: Token(row.token), length: r.Lease,
-		tick: row.tick, previous: r.Previous(), perTick: r.PerTick(), trigger: r.Trigger, memo: r.Memo, adopted: r.Adopt,
-		permanent: r.Permanent, slots: r.Slots, delay: r.Delay, accounted: r.Accounted(), ticket: got.ticket(), received: max(got.received, got.sent),
-		index: -1, firstAttempt: int(row.attempt),
-	}
-	l.attempt.Store(row.attempt)
-	l.proposed.Store(row.attempt)
-	l.granted = granted{lock: r.Lock, owner: c.cfg.Owner, ledger: lease.JoinPause(got.paused, got.ledger), tick: l.tick, until: row.expiry,
-		now: got.now, floor: got.floor, longest: got.longest, low: got.low, permanent: r.Permanent}
+func newLease(c *Client, r *Request, g *lease.Grant) *Lease {
+	l := &Lease{client: c, row: lease.HeldRow{Request: *r, Grant: *g}, index: -1}
+	l.attempt.Store(g.Attempt)
+	l.proposed.Store(g.Attempt)
 	l.given.L = &l.mu
 	l.ctx, l.end = context.WithCancelCause(context.Background())
-	left := min(l.length, time.Duration(row.expiry-got.now)*time.Microsecond) // the server's clock may have been stepped back
-	l.deadline = got.sent + holdFor(left)
-	l.renewAt = got.sent + l.renewAfter(left)
-	if got.partial {
-		l.renewAt, l.repair = min(l.renewAt, got.sent+spreadAfter), 2*spreadAfter
-	}
-	if left < l.length/4*3 { // the answers to earlier requests were lost
-		l.toConfirm(got.sent)
+	l.deadline = g.Deadline(r.Lease)
+	l.renewAt = g.Sent + g.RenewAfter
+	switch {
+	case g.Provisional:
+		l.toConfirm(l.renewAt)
+	case g.Left(r.Lease) < r.Lease/4*3: // the answers to earlier requests were lost
+		l.toConfirm(g.Sent)
 	}
 	return l
 }
@@ -108,16 +97,16 @@ func (l *Lease) toConfirm(at time.Duration) {
 }
 
 // ID is the lease id.
-func (l *Lease) ID() string { return l.id }
+func (l *Lease) ID() string { return l.row.Request.ID }
 
 // Slot is the row that is held, from 0.
-func (l *Lease) Slot() int { return l.slot }
+func (l *Lease) Slot() int { return l.row.Grant.Slot }
 
 // Token is the fencing token of this grant.
-func (l *Lease) Token() Token { return l.token }
+func (l *Lease) Token() Token { return l.row.Grant.Token }
 
 // Length is how long the lease lasts without renewal.
-func (l *Lease) Length() time.Duration { return l.length }
+func (l *Lease) Length() time.Duration { return l.row.Request.Lease }
 
 // Context ends before the lease does, or when it is released; context.Cause returns the reason: [ErrLost],
 // [ErrReleased], [ErrClosed].
@@ -164,60 +153,32 @@ func (l *Lease) Deadline() time.Duration {
 func (l *Lease) OnExtend(f func(deadline time.Duration)) (stop func()) {
 	l.mu.Lock()
 	defer l.mu.Unlock()
-	if l.hearers == nil {
-		l.hearers = map[int]func(time.Duration){}
+	if l.extended.calls == nil {
+		l.extended.calls = map[int]func(time.Duration){}
 	}
-	l.hearer++
-	key := l.hearer
-	l.hearers[key] = f
+	l.extended.newest++
+	key := l.extended.newest
+	l.extended.calls[key] = f
 	return func() {
 		l.mu.Lock()
 		defer l.mu.Unlock()
-		delete(l.hearers, key)
+		delete(l.extended.calls, key)
 	}
 }
 
-// Release ends the lease: first its context, then, when that work must be over, its row. See package locking.
-func (l *Lease) Release(ctx context.Context) error { return l.release(ctx, releaseCall{}) }
+// lock is the name of the lock.
+func (l *Lease) lock() string { return l.row.Request.Lock }
 
-// release ends the lease as r says.
-func (l *Lease) release(ctx context.Context, r releaseCall) error {
-	if last, err := l.leave(); !last {
-		return err
-	}
-	c := l.client
-	c.keeper.remove(l)
-	r.ticket = l.heldTicket()
-	begun, held := l.stop(ErrReleased)
-	r.lock, r.id, r.permanent, r.previous, r.perTick = l.lock, l.id, l.permanent, l.previous, l.perTick
-	r.slot, r.length, r.accounted, r.held = l.slot, l.length, l.accounted, held
-	r.doubt = l.doubt && !r.undo && !r.leaves && r.outcome == "" // these say more than that it is over, and may not have been heard
-	verdict, err := c.store.releaseSoon(context.WithoutCancel(ctx), r, begun)
-	l.answered(r, verdict, err)
-	switch {
-	case errors.Is(err, ErrUnknown):
-		c.giveUp(r)
-		return fmt.Errorf("release %q: %w", l.lock, err)
-	case err != nil:
-		return fmt.Errorf("release %q: %w", l.lock, err)
-	case verdict == "gone":
-		return fmt.Errorf("release %q: %w before", l.lock, ErrLost)
-	}
-	return nil
+// renewal is the request to renew the lease.
+func (l *Lease) renewal() lease.Renewal {
+	return lease.Renewal{Row: &l.row, Attempt: l.proposed.Load()}
 }
 
 // goesOut notes that a renewal is sent: from then on the store's answer about the grant is outdated.
 func (l *Lease) goesOut() {
 	l.mu.Lock()
 	defer l.mu.Unlock()
-	l.ticket = nil
-}
-
-// heldTicket is the ticket of a lease that was not renewed yet.
-func (l *Lease) heldTicket() ticket {
-	l.mu.Lock()
-	defer l.mu.Unlock()
-	return l.ticket
+	l.renewed = true
 }
 
 // stop ends the lease for its holder, and returns the instant by the local clock, and whether it was held
@@ -237,8 +198,8 @@ func (l *Lease) stop(why error) (now time.Duration, held bool) {
 
 // extend moves the deadline after a renewal; one that comes too late revives nothing.
 func (l *Lease) extend(deadline time.Duration) {
-	for _, hear := range l.move(deadline) {
-		hear(deadline)
+	for _, call := range l.move(deadline) {
+		call(deadline)
 	}
 }
 
@@ -255,14 +216,14 @@ func (l *Lease) move(deadline time.Duration) []func(time.Duration) {
 		close(l.confirmed)
 	}
 	l.schedule(now)
-	return slices.Collect(maps.Values(l.hearers))
+	return slices.Collect(maps.Values(l.extended.calls))
 }
 
 // schedule sets the timer to the warning or to the deadline. mu is held.
 func (l *Lease) schedule(now time.Duration) {
 	at := l.deadline
 	if !l.warned && !l.provisional {
-		at -= l.length / 3
+		at -= l.Length() / 3
 	}
 	wait := at - now
 	if l.timer == nil {
@@ -281,7 +242,7 @@ func (l *Lease) watch() {
 	l.mu.Lock()
 	defer l.mu.Unlock()
 	now := l.client.cfg.Clock()
-	if !l.warned && !l.provisional && now >= l.deadline-l.length/3 {
+	if !l.warned && !l.provisional && now >= l.deadline-l.Length()/3 {
 		l.warned = true
 		l.endangered.light()
 		l.ofSet.light()

@@ -23,7 +23,7 @@ func newLeaseSet(all []*Lease) *LeaseSet {
 	s := &LeaseSet{all: all}
 	s.ctx, s.end = context.WithCancelCause(context.Background())
 	for _, l := range all {
-		context.AfterFunc(l.ctx, func() { s.end(fmt.Errorf("lock %q: %w", l.lock, context.Cause(l.ctx))) })
+		context.AfterFunc(l.ctx, func() { s.end(fmt.Errorf("lock %q: %w", l.lock(), context.Cause(l.ctx))) })
 		l.joins(&s.endangered)
 	}
 	return s
@@ -52,7 +52,7 @@ func (l *Lease) joins(set *signal) {
 
 // Lease is that of a lock, nil if the set has none of this name.
 func (s *LeaseSet) Lease(name string) *Lease {
-	i := slices.IndexFunc(s.all, func(l *Lease) bool { return l.lock == name })
+	i := slices.IndexFunc(s.all, func(l *Lease) bool { return l.lock() == name })
 	if i < 0 {
 		return nil
 	}
@@ -63,7 +63,7 @@ func (s *LeaseSet) Lease(name string) *Lease {
 func (s *LeaseSet) Tokens() map[string]Token {
 	tokens := make(map[string]Token, len(s.all))
 	for _, l := range s.all {
-		tokens[l.lock] = l.token
+		tokens[l.lock()] = l.Token()
 	}
 	return tokens
 }
@@ -99,7 +99,7 @@ func (s *LeaseSet) Deadline() time.Duration {
 func (s *LeaseSet) OnExtend(f func(deadline time.Duration)) (stop func()) {
 	var mu sync.Mutex // leases are renewed at the same time
 	told := s.Deadline()
-	hear := func(time.Duration) {
+	extended := func(time.Duration) {
 		mu.Lock()
 		defer mu.Unlock()
 		if d := s.Deadline(); d > told {
@@ -109,7 +109,7 @@ func (s *LeaseSet) OnExtend(f func(deadline time.Duration)) (stop func()) {
 	}
 	var stops []func()
 	for _, l := range s.all {
-		stops = append(stops, l.OnExtend(hear))
+		stops = append(stops, l.OnExtend(extended))
 	}
 	return func() {
 		for _, end := range stops {
@@ -142,7 +142,7 @@ func (s *LeaseSet) lost() []error {
 	}
 	for i, l := range s.all {
 		if why := context.Cause(l.ctx); errors.Is(why, ErrLost) {
-			errs[i] = fmt.Errorf("release %q: lost before: %w", l.lock, why)
+			errs[i] = fmt.Errorf("release %q: lost before: %w", l.lock(), why)
 		}
 	}
 	return errs

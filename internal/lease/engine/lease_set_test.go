@@ -103,7 +103,7 @@ func TestAcquireConfirmedHasTheWholeLength(t *testing.T) {
 // Promise: P9
 func TestAcquireConfirmedDoesNotWaitForItself(t *testing.T) {
 	inBubble(t, func(w *wire) {
-		holder, closeHolder := (&wire{T: t, server: w.server, start: w.start}).client(Config{})
+		holder, closeHolder := w.beside().client(Config{})
 		defer closeHolder()
 		held := w.lock(holder, "x", time.Minute)
 		var waited []time.Duration

@@ -8,7 +8,6 @@ import (
 	"fmt"
 	mathrand "math/rand/v2"
 	"slices"
-	"strconv"
 	"strings"
 	"sync"
 	"time"
@@ -45,7 +44,9 @@ func (s *MultiLock) TryLock(ctx context.Context) (leases *LeaseSet, ok bool, err
 	ctx, cancel := context.WithTimeout(ctx, s.client.tryFor(requests[0].Lease))
 	defer cancel()
 	leases, refusal, err := s.try(ctx, requests)
-	s.client.cfg.Hooks.contended(refusal.Answer, refusal.lock)
+	if refusal.Verdict == Held {
+		s.client.cfg.Hooks.contended(refusal.lock, refusal.Holder)
+	}
 	return leases, leases != nil, err
 }
 
@@ -56,7 +57,7 @@ func (s *MultiLock) Lock(ctx context.Context) (*LeaseSet, error) {
 		return nil, err
 	}
 	if !s.client.work.Begin() { // which has Close wait for it
-		return nil, fmt.Errorf("lock %s: %w", quoted(s.names), ErrClosed)
+		return nil, fmt.Errorf("lock %s: %w", lease.QuoteNames(s.names), ErrClosed)
 	}
 	defer s.client.work.Done()
 	began, told := s.client.cfg.Clock(), false
@@ -70,30 +71,20 @@ func (s *MultiLock) Lock(ctx context.Context) (*LeaseSet, error) {
 			return leases, nil
 		case !told && refusal.Verdict == Held:
 			told = true
-			s.client.cfg.Hooks.contended(refusal.Answer, refusal.lock)
+			s.client.cfg.Hooks.contended(refusal.lock, refusal.Holder)
 		}
 		select {
 		case <-ctx.Done():
-			return nil, fmt.Errorf("lock %s: %w", quoted(s.names), context.Cause(ctx))
+			return nil, fmt.Errorf("lock %s: %w", lease.QuoteNames(s.names), context.Cause(ctx))
 		case <-s.client.work.Life().Done():
-			return nil, fmt.Errorf("lock %s: %w", quoted(s.names), ErrClosed)
-		case <-time.After(s.client.untilNextTry(refusal.Until, pause)):
+			return nil, fmt.Errorf("lock %s: %w", lease.QuoteNames(s.names), ErrClosed)
+		case <-time.After(lease.RetryAfter(pause, refusal.Until, s.client.now())):
 		}
 	}
 }
 
 // A set is asked for again at pauses that grow.
-const shortestPause, longestPause = 10 * time.Millisecond, 500 * time.Millisecond
-
-// untilNextTry is a pause, or less if the lease that is in the way runs out before.
-func (c *Client) untilNextTry(runsOut time.Time, pause time.Duration) time.Duration {
-	wait := pause/2 + mathrand.N(pause)
-	now, ok := c.EstimatedTime()
-	if !ok || runsOut.IsZero() {
-		return wait
-	}
-	return min(wait, max(runsOut.Sub(now), 0)+shortestPause/2+mathrand.N(shortestPause))
-}
+const shortestPause, longestPause = lease.ShortestPause, 500 * time.Millisecond
 
 func (s *MultiLock) waited(wait time.Duration) {
 	for _, name := range s.names {
@@ -102,7 +93,7 @@ func (s *MultiLock) waited(wait time.Duration) {
 }
 
 func (s *MultiLock) locker() (setLocker, error) {
-	return only[setLocker](s.client, "lock several at once")
+	return only[setLocker](s.client.store, "lock several at once")
 }
 
 // requests returns the request for each lock, without lease ids.
@@ -111,17 +102,17 @@ func (s *MultiLock) requests() ([]Request, error) {
 		return nil, err
 	}
 	if err := checkNames(s.names); err != nil {
-		return nil, fmt.Errorf("lock %s: %w", quoted(s.names), err)
+		return nil, fmt.Errorf("lock %s: %w", lease.QuoteNames(s.names), err)
 	}
 	t := termsOf(s.options)
 	if t.anyLimit {
-		return nil, fmt.Errorf("lock %s: a set of mutexes takes a lease and a delay, and not any limit", quoted(s.names))
+		return nil, fmt.Errorf("lock %s: a set of mutexes takes a lease and a delay, and not any limit", lease.QuoteNames(s.names))
 	}
 	requests := make([]Request, len(s.names))
 	for i, name := range s.names {
 		requests[i] = Request{Lock: name, Slots: 1, Lease: t.lease, Delay: t.delay}.WithDefaults()
 		if err := requests[i].Validate(); err != nil {
-			return nil, fmt.Errorf("lock %s: %w", quoted(s.names), err)
+			return nil, fmt.Errorf("lock %s: %w", lease.QuoteNames(s.names), err)
 		}
 	}
 	return requests, nil
@@ -154,24 +145,9 @@ func tagOf(name string) string {
 	return tag
 }
 
-func quoted(names []string) string {
-	if len(names) == 0 {
-		return "nothing"
-	}
-	var all []string
-	for i, name := range names {
-		if i == 5 {
-			all = append(all, fmt.Sprintf("%d more", len(names)-i))
-			break
-		}
-		all = append(all, strconv.Quote(name))
-	}
-	return strings.Join(all, ", ")
-}
-
-// refusal is the answer of the lock that refused a set.
+// refusal is the result of the lock that refused a set.
 type refusal struct {
-	Answer
+	lease.Result
 	lock string
 }
 
@@ -187,10 +163,11 @@ func (s *MultiLock) try(ctx context.Context, requests []Request) (leases *LeaseS
 	}
 	requests = withIDs(requests)
 	for pause := 5 * time.Millisecond; ; pause = min(2*pause, s.client.cfg.Timeout) {
-		all, a := locker.ask(ctx, requests)
+		grants, result, refused := locker.AcquireSet(ctx, requests)
+		a := refusal{result, refused}
 		switch {
-		case all != nil:
-			return newLeaseSet(all), a, nil
+		case grants != nil:
+			return s.granted(requests, grants), a, nil
 		case a.Verdict != Unknown:
 			return nil, a, nil
 		case errors.Is(a.Err, ErrReleased): // it was refused before, without a reply; or granted, and lost in part
@@ -207,9 +184,18 @@ func (s *MultiLock) try(ctx context.Context, requests []Request) (leases *LeaseS
 		}
 		if s.client.rest(ctx, pause/2+mathrand.N(pause)); ctx.Err() != nil {
 			s.quit(requests)
-			return nil, a, fmt.Errorf("lock %s: %w (%w)", quoted(s.names), err, context.Cause(ctx))
+			return nil, a, fmt.Errorf("lock %s: %w (%w)", lease.QuoteNames(s.names), err, context.Cause(ctx))
 		}
 	}
+}
+
+// granted makes the leases of a set.
+func (s *MultiLock) granted(requests []Request, grants []lease.Grant) *LeaseSet {
+	leases := make([]*Lease, len(grants))
+	for i := range grants {
+		leases[i] = s.client.keeper.add(newLease(s.client, &requests[i], &grants[i]))
+	}
+	return newLeaseSet(leases)
 }
 
 // quit takes back what a set may have been granted.
@@ -229,55 +215,4 @@ func withIDs(requests []Request) []Request {
 		requests[i].ID = fmt.Sprintf("%s.%d", set, i+1)
 	}
 	return requests
-}
-
-// ask asks once for a row of each lock. Without leases, the answer is that of the lock which refused.
-func (c *single) ask(ctx context.Context, requests []Request) ([]*Lease, refusal) {
-	if err := c.ready(); err != nil {
-		return nil, refusal{Answer{Verdict: Unknown, Err: fmt.Errorf("lock %q and more: %w", requests[0].Lock, err)}, ""}
-	}
-	got := c.exec(ctx, []call{c.several(requests)})[0]
-	switch {
-	case got.err == nil && got.verdict == "granted" && len(got.parts) == len(requests):
-		leases, a := c.grantAll(requests, got)
-		return leases, refusal{a, ""}
-	case got.err == nil && got.verdict == "refused" && got.place >= 1 && got.place <= len(requests) && len(got.parts) > 0:
-		refused := requests[got.place-1]
-		return nil, refusal{c.answer(refused, got.parts[0]), refused.Lock}
-	case got.err == nil && got.verdict == "late":
-		return nil, refusal{c.answer(requests[0], reply{verdict: "late", acked: true}), ""}
-	}
-	return nil, refusal{c.answer(requests[0], reply{err: cmp.Or(got.err, ErrUnknown)}), ""}
-}
-
-// several is the call for a set of locks.
-func (c *single) several(requests []Request) call {
-	k := call{script: c.scripts.AcquireSet, lock: requests[0].Lock, id: requests[0].ID}
-	for _, r := range requests {
-		part := c.call(c.scripts.Acquire, r.Lock, r.ID, false, acquireArgs(r, c.cfg.Owner)...)
-		k.parts, k.keys = append(k.parts, part), append(k.keys, part.keys...)
-		k.undo = append(k.undo, c.releasing(withdrawal(r)))
-	}
-	k.sync = k.parts[0].sync
-	return k
-}
-
-// grantAll makes the leases of a set.
-func (c *single) grantAll(requests []Request, got reply) ([]*Lease, Answer) {
-	leases := make([]*Lease, len(requests))
-	now := c.cfg.Clock()
-	for i, r := range requests {
-		part := got.parts[i]
-		if !got.acked && c.mustLast(r, part) {
-			return nil, Answer{Verdict: Unknown, Err: fmt.Errorf("acquire %q: %w", r.Lock, c.unacked())}
-		}
-		leases[i] = newLease(c.Client, r, part)
-		if now >= leases[i].deadline {
-			return nil, Answer{Verdict: Unknown, Err: fmt.Errorf("acquire %q: %w: the reply took longer than the lease of %v", r.Lock, ErrUnknown, r.Lease)}
-		}
-	}
-	for i, l := range leases {
-		leases[i] = c.keeper.add(l)
-	}
-	return leases, Answer{Verdict: Granted}
 }

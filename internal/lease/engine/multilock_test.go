@@ -8,6 +8,8 @@ import (
 	"strings"
 	"testing"
 	"time"
+
+	"github.com/cronclave/cronclave/internal/lease"
 )
 
 // locksAll locks a set.
@@ -116,7 +118,7 @@ func TestUnheardRefusalOfASetIsAskedAnew(t *testing.T) {
 	inBubble(t, func(w *wire) {
 		c, closeAll := w.client(Config{})
 		defer closeAll()
-		other, closeOther := (&wire{T: w.T, server: w.server, start: w.start}).client(Config{})
+		other, closeOther := w.beside().client(Config{})
 		defer closeOther()
 		held := w.lock(other, "{s}:2", time.Minute)
 		w.release(w.lock(c, "warm", time.Minute))
@@ -158,7 +160,7 @@ func TestSetWarnsWithTheFirstThatIsInDanger(t *testing.T) {
 		defer closeAll()
 		leases := w.locksAll(pair(c, 3*time.Second))
 		w.fail("mute")
-		warning := holdFor(3*time.Second) - time.Second
+		warning := lease.HoldFor(3*time.Second) - time.Second
 		w.pass(warning - time.Millisecond)
 		if closed(leases.Endangered()) {
 			w.Error("warned too soon")
@@ -183,17 +185,17 @@ func TestSetCountsOnlyWhenReplicasHaveIt(t *testing.T) {
 		if n := w.held(); n != 0 {
 			w.Fatalf("%d are held that no replica has", n)
 		}
-		if know := c.one().seen.Of("{s}:1", c.cfg.Clock, c.cfg.Idle); know.Floor != 0 {
+		if know := c.observed.Of("{s}:1", c.cfg.Clock, c.cfg.Idle); know.Floor != 0 {
 			w.Errorf("learnt what a failover may undo: %+v", know)
 		}
-		time.AfterFunc(200*time.Millisecond, func() { w.replicas(1) }) // so early that no pause of TryLock reaches from there to its end
-		w.waits = 0
+		time.AfterFunc(500*time.Millisecond, func() { w.replicas(1) })
+		w.Waits()
 		leases := w.locksAll(pair(c, time.Minute))
-		if w.waits == 0 || w.held() != 2 {
-			w.Errorf("%d held, %d waits", w.held(), w.waits)
+		if waits := w.Waits(); waits == 0 || w.held() != 2 {
+			w.Errorf("%d held, %d waits", w.held(), waits)
 		}
 		for name, token := range leases.Tokens() {
-			if know := c.one().seen.Of(name, c.cfg.Clock, c.cfg.Idle); know.Floor != int64(token) {
+			if know := c.observed.Of(name, c.cfg.Clock, c.cfg.Idle); know.Floor != int64(token) {
 				w.Errorf("%s: token %d, learnt %+v", name, token, know)
 			}
 		}
@@ -320,7 +322,7 @@ func TestSetThatRestsHearsOfClose(t *testing.T) {
 	inBubble(t, func(w *wire) {
 		c, closeAll := w.client(Config{})
 		defer closeAll()
-		other, closeOther := (&wire{T: t, server: w.server, start: w.start}).client(Config{})
+		other, closeOther := w.beside().client(Config{})
 		defer closeOther()
 		held := w.lock(other, "x", time.Minute)
 		defer w.release(held)

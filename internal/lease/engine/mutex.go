@@ -106,5 +106,5 @@ func (s *Semaphore) insist(ctx context.Context, r Request) Answer {
 // tryFor is for how long a call that does not wait for holders asks a server that does not
 // answer.
 func (c *Client) tryFor(lease time.Duration) time.Duration {
-	return min(lease, c.store.roundTrips()*c.cfg.Timeout)
+	return min(lease, time.Duration(c.store.RoundTrips())*c.cfg.Timeout)
 }

@@ -9,7 +9,7 @@ import (
 func TestWaiterAsksWhenItsSubscriptionBreaks(t *testing.T) {
 	t.Parallel()
 	inBubble(t, func(w *wire) {
-		other := &wire{T: w.T, server: w.server, start: w.start}
+		other := w.beside()
 		holder, closeHolder := other.client(Config{})
 		defer closeHolder()
 		c, closeAll := w.client(Config{})
@@ -23,7 +23,7 @@ func TestWaiterAsksWhenItsSubscriptionBreaks(t *testing.T) {
 		w.pass(100 * time.Millisecond)
 		w.cut(1)
 		other.release(held)
-		w.pass(patienceInLine / 10)
+		w.pass(PatienceInLine / 10)
 		select {
 		case err := <-got:
 			if err != nil {

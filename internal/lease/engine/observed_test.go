@@ -16,12 +16,12 @@ func TestOverheardLeaseIsNotShorter(t *testing.T) {
 		defer stop()
 		held := w.lock(c, "x", time.Minute)
 		now := time.Now().Add(time.Second).UnixMicro()
-		forged := granted{lock: "x", owner: "o", now: now, floor: now, longest: 1}
-		if err := c.cfg.Redis.Publish(w.Context(), c.one().channel(), forged.append(nil)).Err(); err != nil {
+		forged := grantMessage{lock: "x", owner: "o", now: now, floor: now, longest: 1}
+		if err := c.cfg.Redis.Publish(w.Context(), c.cfg.Prefix+"granted", forged.message()).Err(); err != nil {
 			w.Fatal(err)
 		}
 		heard()
-		if k, _ := c.one().seen.Last("x"); k.Floor != now || k.Longest != time.Minute.Microseconds() {
+		if k, _ := c.observed.Last("x"); k.Floor != now || k.Longest != time.Minute.Microseconds() {
 			w.Errorf("remembered %+v", k)
 		}
 		w.release(held)

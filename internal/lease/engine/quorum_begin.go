@@ -8,9 +8,9 @@ import (
 	"github.com/cronclave/cronclave/internal/lease/transport"
 )
 
-// quietBefore is for how long nothing may have reached the masters of a new quorum that begins while some are away. A holder that they have forgotten
-// tries to renew its lease within that time, as long as it lasts: see [Lease.renewAfter].
-const quietBefore = 30 * time.Second
+// QuietBefore is for how long nothing may have reached the masters of a new quorum that begins while some are away. A holder that they have forgotten
+// tries to renew its lease within that time, as long as it lasts: see [quorum.RenewAfter].
+const QuietBefore = 30 * time.Second
 
 // begin has a quorum begin that is new, while a minority of its nodes is away. All that answer, a majority, are new: they have their markers for a
 // while, and nothing has reached them since. They are marked as founders first, and vote when a majority is: a client that dies in between, or one
@@ -19,7 +19,7 @@ const quietBefore = 30 * time.Second
 // A new node has never voted, so it may vote at any time; but a node that has forgotten must not pass for new.
 // Where that happens to so many that a majority seems to be new, the state was not on a majority any more. See
 // docs/decisions/018-quorum-membership.md.
-func (q *quorum) begin(members []*membership) (left time.Duration, helped bool) {
+func (q *rejoiner) begin(members []*membership) (left time.Duration, helped bool) {
 	founders, others := 0, 0
 	for _, m := range members {
 		switch {
@@ -50,7 +50,7 @@ func hasVoter(members []*membership) bool {
 }
 
 // foundersVote lets those vote that do not yet.
-func (q *quorum) foundersVote(members []*membership) (left time.Duration, helped bool) {
+func (q *rejoiner) foundersVote(members []*membership) (left time.Duration, helped bool) {
 	for i, m := range members {
 		switch {
 		case m == nil || !m.founder || !m.isNew():
@@ -67,11 +67,11 @@ func (q *quorum) foundersVote(members []*membership) (left time.Duration, helped
 }
 
 // found marks a node as a founder. left is how long that has to wait.
-func (q *quorum) found(n *node, epoch string) (left time.Duration) {
-	ctx, cancel := context.WithTimeout(q.work.Life(), q.cfg.Timeout)
+func (q *rejoiner) found(n *node, epoch string) (left time.Duration) {
+	ctx, cancel := context.WithTimeout(q.cfg.Work.Life(), q.cfg.Timeout)
 	defer cancel()
-	quiet := quietBefore.Microseconds() + q.underWay()
-	got, err := n.redis.EvalSha(ctx, q.scripts.Found.SHA, []string{q.memberKey()}, script.QuorumFoundArgs{Epoch: epoch, Quiet: quiet}.Encode()...).Slice()
+	quiet := QuietBefore.Microseconds() + q.underWay()
+	got, err := n.redis.EvalSha(ctx, q.scripts.Found.SHA, []string{q.env.memberKey}, script.QuorumFoundArgs{Epoch: epoch, Quiet: quiet}.Encode()...).Slice()
 	switch {
 	case err != nil || len(got) < 2:
 		return tendPause

@@ -17,8 +17,8 @@ func (w *wire) quorumOver(servers []*wire, away ...int) (c *Client, ways links, 
 	cfg := Config{Clock: w.clock}
 	var clients []*redis.Client
 	for i, s := range servers {
-		way := &wire{T: w.T, server: s.server, start: w.start}
-		clients = append(clients, redis.NewClient(&redis.Options{Addr: address(i), Dialer: way.dial, ContextTimeoutEnabled: true, MaxRetries: -1, DialerRetries: 1}))
+		way := s.beside()
+		clients = append(clients, redis.NewClient(&redis.Options{Addr: address(i), Dialer: way.Dial, ContextTimeoutEnabled: true, MaxRetries: -1, DialerRetries: 1}))
 		ways, cfg.Quorum = append(ways, way), append(cfg.Quorum, clients[len(clients)-1])
 	}
 	for _, i := range away {
@@ -54,14 +54,14 @@ func (w *wire) masters(n int) (servers []*wire, direct []*redis.Client, closeAll
 	return servers, direct, func() {
 		for i, s := range servers {
 			_ = direct[i].Close()
-			s.server.Close()
+			s.Server.Close()
 		}
 	}
 }
 
 func (w *wire) states(direct []*redis.Client) (voting int) {
 	for _, r := range direct {
-		if r.HGet(w.Context(), "locking:quorum", "state").Val() == votingState {
+		if r.HGet(w.Context(), "locking:quorum", "state").Val() == "voting" {
 			voting++
 		}
 	}
@@ -87,8 +87,8 @@ func TestQuorumBeginsWhileAMinorityIsAway(t *testing.T) {
 		defer closeServers()
 		c, ways, closeAll := w.quorumOver(servers, 0, 4)
 		defer closeAll()
-		l, after := w.tryUntil(c, "m", 2*quietBefore)
-		if l == nil || after < quietBefore {
+		l, after := w.tryUntil(c, "m", 2*QuietBefore)
+		if l == nil || after < QuietBefore {
 			w.Fatalf("granted after %v", after)
 		}
 		if n := w.states(direct); n != 3 {
@@ -129,14 +129,14 @@ func doesNotBeginBeside(t *testing.T, length time.Duration) {
 		defer closeServers()
 		a, _, closeA := w.quorumOver(servers, 3, 4)
 		defer closeA()
-		first, _ := w.tryUntil(a, "m", 2*quietBefore)
+		first, _ := w.tryUntil(a, "m", 2*QuietBefore)
 		if first == nil {
 			w.Fatal("not granted")
 		}
 		w.release(first)
 		held := w.lock(a, "m", length)
 		w.pass(time.Second) // all that it reaches have its row
-		at := w.start.Add(w.clock()).Truncate(time.Second)
+		at := w.Start.Add(w.clock()).Truncate(time.Second)
 		job := Request{Lock: "job", Permanent: true, AnyLimit: true, Tick: &Tick{At: at, Previous: at.Add(-time.Second), Schedule: "s"}}
 		if s := a.Inspect(w.Context(), []InspectRequest{{Lock: "job", Permanent: true, Schedule: "s"}})[0]; s.Err != nil {
 			w.Fatal(s.Err)
@@ -151,8 +151,8 @@ func doesNotBeginBeside(t *testing.T, length time.Duration) {
 			w.Error("a node that has forgotten has renewed the lease")
 		}
 		direct[2].FlushAll(w.Context())
-		l, after := w.tryUntil(b, "m", 4*quietBefore)
-		if l == nil || after < quietBefore {
+		l, after := w.tryUntil(b, "m", 4*QuietBefore)
+		if l == nil || after < QuietBefore {
 			w.Fatalf("without a holder, granted after %v", after)
 		}
 		if l.Token() <= held.Token() {

@@ -13,6 +13,9 @@ import (
 	"github.com/cronclave/cronclave/internal/lease/script"
 )
 
+// mostUnsettled is how often a register is read again that some nodes have of one ballot and some of another: its writer may be on its way, or dead.
+const mostUnsettled = 4
+
 // change changes the register of a lock without a row: it prepares a ballot, and accepts. With look it looks first, and is done
 // if there is nothing to change and all have the same.
 type change struct {
@@ -58,10 +61,10 @@ func (t *change) next() (nodeCall, int) {
 	case "prepare":
 		t.token = t.propose(t.lock, t.floor)
 		k.args = script.QuorumClaimArgs{Slot: script.NoSlot, Token: t.token, Promise: script.PromiseAny, Everyone: t.everyone, Shut: t.shut,
-			TombstoneLife: t.tombstoneLife(), All: true}.Encode()
+			TombstoneLife: script.TombstoneLife(t.cfg.Timeout), All: true}.Encode()
 	default:
 		k.script, k.keys = t.quorum.scripts.Accept, append(keys, t.indexKey())
-		k.args = script.QuorumAcceptArgs{Ballot: t.token, Value: t.value, Slot: script.NoSlot, Ends: t.ends, TombstoneLife: t.tombstoneLife(),
+		k.args = script.QuorumAcceptArgs{Ballot: t.token, Value: t.value, Slot: script.NoSlot, Ends: t.ends, TombstoneLife: script.TombstoneLife(t.cfg.Timeout),
 			Everyone: t.everyone}.Encode()
 	}
 	return k, all
@@ -72,12 +75,12 @@ func (t *change) next() (nodeCall, int) {
 // back.
 func (q *quorum) propose(lock string, floor int64) int64 {
 	local := q.cfg.Clock()
-	now, _ := q.estimate(local)
-	if own := q.seen.Of(lock, q.cfg.Clock, q.cfg.Idle).Floor; own < now+lease.MinuteMicros {
+	now, _ := q.Estimate(local)
+	if own := q.cfg.Observed.Of(lock, q.cfg.Clock, q.cfg.Idle).Floor; own < now+lease.MinuteMicros {
 		floor = max(floor, own)
 	}
 	token := max(now, floor+1)
-	q.seen.Learn(lock, observed.State{Floor: token, Seen: local}, q.cfg.Idle, now, true)
+	q.cfg.Observed.Learn(lock, observed.State{Floor: token, Seen: local}, q.cfg.Idle, now, true)
 	return token
 }
 
@@ -198,13 +201,14 @@ func (t *change) fail(err error) { t.failed = err }
 
 // amend changes the entry of a lease's run in the register; known reports whether it has one. edit may be called
 // more than once.
-func (q *quorum) amend(ctx context.Context, l *Lease, edit func(g *register.Register, run *register.Run, now int64)) (known bool, err error) {
-	t := &change{quorum: q, lock: l.lock, permanent: l.permanent, look: true}
+func (q *quorum) amend(ctx context.Context, row *lease.HeldRow, edit func(g *register.Register, run *register.Run, now int64)) (known bool, err error) {
+	id := row.Request.ID
+	t := &change{quorum: q, lock: row.Request.Lock, permanent: row.Request.Permanent, look: true}
 	t.edit = func(g *register.Register, v register.View) {
 		var run register.Run
-		if run, known = g.Runs[l.id]; known {
+		if run, known = g.Runs[id]; known {
 			edit(g, &run, v.Now)
-			g.Runs[l.id] = run
+			g.Runs[id] = run
 		}
 	}
 	ctx, cancel := context.WithTimeout(ctx, 2*q.cfg.Timeout)

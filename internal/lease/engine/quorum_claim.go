@@ -15,36 +15,48 @@ import (
 // claim is a request on its way to the same row on a majority of nodes and, if it is accounted for, into the register.
 type claim struct {
 	*quorum
-	r       Request
-	answer  Answer
-	account bool   // it has a tick, or leaves an orphan: the register has to know
-	older   *claim // the one before it on the same lock
-	torn    bool   // it was told that the lock is held since its votes were split, though another claim may get a row the next moment
+	r        lease.Request
+	place    int // among the requests
+	answered func(place int, r lease.Result)
+	result   lease.Result
+	account  bool   // it has a tick, or leaves an orphan: the register has to know
+	older    *claim // the one before it on the same lock
+	torn     bool   // it was told that the lock is held since its votes were split, though another claim may get a row the next moment
 
-	phase      string // "first" (the row on the first node alone), "row", "read" (what the nodes know), "prepare" (a ballot without a row) or "accept"
-	slot       int
-	token      int64
-	floor      int64
+	phase string // "first" (the row on the first node alone), "row", "read" (what the nodes know), "prepare" (a ballot without a row) or "accept"
+	slot  int
+	token int64
+	floor int64
+	tried
+	value   string
+	out     register.Ruling
+	mine    bool // the verdict is a grant
+	shut    []string
+	suspect int // runs that may be dead
+	orphans int
+	placed  bool // nodes may have a row of it
+	ballots []int64
+	kept
+	holders []string // lease ids that were seen in the last round
+}
+
+// tried counts what a claim has tried.
+type tried struct {
 	tries      int
 	firstTries int // in phase "first", since the floor of the first node has moved on
 	refused    int // rounds in which it got no row although no other had a majority for it
 	unsettled  int // rounds in which no register had a majority
-	value      string
-	out        register.Ruling
-	mine       bool // the verdict is a grant
-	shut       []string
-	suspect    int // runs that may be dead
-	orphans    int
-	placed     bool // nodes may have a row of it
-	ballots    []int64
-	mixed      bool     // nodes have rows of it from before this call, that do not agree
-	keep       int64    // and this is the token of its run in the register, if it has one: those rows stay
-	holders    []string // lease ids that were seen in the last round
 }
 
-func (q *quorum) newClaim(r Request) *claim {
-	t := &claim{quorum: q, r: r, phase: "row", account: r.Accounted()}
-	now, _ := q.estimate(q.cfg.Clock())
+// kept is the rows that nodes have of a claim's lease id from before this call.
+type kept struct {
+	mixed bool  // rows that do not agree
+	keep  int64 // the token of its run in the register, if it has one: those rows stay
+}
+
+func (q *quorum) newClaim(r lease.Request, place int, answered func(place int, r lease.Result)) *claim {
+	t := &claim{quorum: q, r: r, place: place, answered: answered, phase: "row", account: r.Accounted()}
+	now, _ := q.Estimate(q.cfg.Clock())
 	switch {
 	case r.Abstain || r.Tick != nil && clock.ToMicros(r.Tick.NotBefore) > now: // it is to take no row, or too early for one
 		t.phase = "read"
@@ -62,16 +74,12 @@ func (t *claim) toFirst() bool {
 	return t.phase == "first"
 }
 
-const (
-	// mostRefused is after how many split votes a claim says that the lock is held.
-	mostRefused = 16
-	// mostUnsettled is how often a register is read again that some nodes have of one ballot and some of another: its writer may be on its way, or dead.
-	mostUnsettled = 4
-)
+// mostRefused is after how many split votes a claim says that the lock is held.
+const mostRefused = 16
 
 // begin is before the first round. A tick behind an older one that is still open takes no row that it might find meanwhile: P5.
 func (t *claim) begin() {
-	if o := t.older; o != nil && t.r.Tick != nil && o.r.Tick != nil && (o.torn || o.answer.Verdict == Unknown) {
+	if o := t.older; o != nil && t.r.Tick != nil && o.r.Tick != nil && (o.torn || o.result.Verdict == lease.Unknown) {
 		t.r.Abstain, t.phase = true, "read"
 	}
 	t.older = nil
@@ -89,7 +97,7 @@ func (t *claim) next() (nodeCall, int) {
 		}
 		t.token, t.placed = t.propose(t.r.Lock, t.floorOfRow()), true
 		k.args = script.QuorumClaimArgs{Slot: t.slot, Slots: t.r.Slots, Lease: t.r.Lease, Delay: t.r.Delay, Strict: !t.r.AnyLimit, Token: t.token,
-			Promise: promise, Owner: t.cfg.Owner, Moves: t.moves(), Shut: t.adopted(), TombstoneLife: t.tombstoneLife(),
+			Promise: promise, Owner: t.cfg.Owner, Moves: t.moves(), Shut: t.adopted(), TombstoneLife: script.TombstoneLife(t.cfg.Timeout),
 			All: t.account || t.r.Slots > 1}.Encode()
 		t.ballots = append(t.ballots, t.token)
 	case "read":
@@ -97,7 +105,7 @@ func (t *claim) next() (nodeCall, int) {
 	case "prepare":
 		t.token = t.propose(t.r.Lock, t.floor)
 		k.args = script.QuorumClaimArgs{Slot: script.NoSlot, Slots: t.r.Slots, Token: t.token, Promise: script.PromiseAny, Shut: t.shut,
-			TombstoneLife: t.tombstoneLife(), All: true}.Encode()
+			TombstoneLife: script.TombstoneLife(t.cfg.Timeout), All: true}.Encode()
 	default:
 		slot, token := script.NoSlot, int64(0)
 		if t.mine {
@@ -153,7 +161,15 @@ func (t *claim) sure(votes []vote, late bool) bool {
 	return agree >= t.majority || told >= t.majority && late || told+silent < t.majority
 }
 
-func (t *claim) take(votes []vote, sent time.Duration) (time.Duration, bool) {
+func (t *claim) take(votes []vote, sent time.Duration) (pause time.Duration, done bool) {
+	if pause, done = t.step(votes, sent); done {
+		t.answered(t.place, t.result)
+	}
+	return pause, done
+}
+
+// step goes on with the votes of one phase.
+func (t *claim) step(votes []vote, sent time.Duration) (time.Duration, bool) {
 	t.floor = max(t.floor, floorOf(votes))
 	switch t.phase {
 	case "first":
@@ -184,28 +200,28 @@ func (t *claim) take(votes []vote, sent time.Duration) (time.Duration, bool) {
 func (t *claim) ended(votes []vote) bool {
 	switch {
 	case words(votes, "dead") > 0:
-		t.end(Unknown, fmt.Errorf("lease id %s: %w", t.r.ID, ErrReleased))
+		t.end(lease.Unknown, fmt.Errorf("lease id %s: %w", t.r.ID, lease.ErrReleased))
 	case words(votes, "limit") > len(t.nodes)-t.majority || words(votes, "limit") > 0 && words(votes, "yes") < t.majority:
 		n := slices.IndexFunc(votes, func(v vote) bool { return v.heard() && v.word == "limit" })
-		t.answer = Answer{Verdict: Unknown, ID: t.r.ID, Err: fmt.Errorf("lock %q asked for with %d slots has %d: %w",
-			t.r.Lock, t.r.Slots, votes[n].claim().limit, ErrLimit)}
+		t.result = lease.Failed(fmt.Errorf("lock %q asked for with %d slots has %d: %w", t.r.Lock, t.r.Slots, votes[n].claim().limit, lease.ErrLimit))
 	default:
 		return false
 	}
 	return true
 }
 
-func (t *claim) end(v Verdict, err error) {
-	t.answer = Answer{Verdict: v, ID: t.r.ID}
+func (t *claim) end(v lease.Verdict, err error) {
+	t.result = lease.Result{Verdict: v}
 	if err != nil {
-		t.answer.Err = fmt.Errorf("acquire %q: %w", t.r.Lock, err)
+		t.result.Err = fmt.Errorf("acquire %q: %w", t.r.Lock, err)
 	}
 }
 
 // fail ends it without an outcome. Rows that it may have, and that cannot have been granted, are not in the way of others until it asks again.
 func (t *claim) fail(err error) {
-	t.end(Unknown, transport.Unknown(err))
-	if t.keeper.live(t.r.ID) == nil {
+	t.end(lease.Unknown, transport.Unknown(err))
+	t.answered(t.place, t.result)
+	if t.cfg.HeldToken(t.r.ID) == 0 {
 		t.drop()
 	}
 }
@@ -222,7 +238,7 @@ func (t *claim) read(votes []vote) (time.Duration, bool) {
 	value, _, agree := newest(votes)
 	g, err := register.Read(value)
 	if err != nil {
-		t.end(Unknown, err)
+		t.end(lease.Unknown, err)
 		return 0, true
 	}
 	before := g.Value()
@@ -240,7 +256,7 @@ func (t *claim) read(votes []vote) (time.Duration, bool) {
 		t.phase = "prepare"
 		return 0, false
 	}
-	t.tell(out)
+	t.decided(out)
 	return 0, true
 }
 
@@ -264,7 +280,7 @@ func (t *claim) decide(votes []vote, v register.View) (time.Duration, bool) {
 	value, _, agree := newest(votes)
 	g, err := register.Read(value)
 	if err != nil {
-		t.end(Unknown, err)
+		t.end(lease.Unknown, err)
 		return 0, true
 	}
 	before := g.Value()
@@ -294,7 +310,7 @@ func (t *claim) decide(votes []vote, v register.View) (time.Duration, bool) {
 	t.mine = t.out.Word == lease.OutcomeGranted
 	t.value = g.Value()
 	if !t.mine && t.value == before && agree >= t.majority {
-		t.tell(t.out)
+		t.decided(t.out)
 		return 0, true
 	}
 	t.phase = "accept"
@@ -312,7 +328,7 @@ func (t *claim) accepted(votes []vote, sent time.Duration) (time.Duration, bool)
 	if t.mine {
 		t.grant(votes, sent, t.out)
 	} else {
-		t.tell(t.out)
+		t.decided(t.out)
 	}
 	return 0, true
 }

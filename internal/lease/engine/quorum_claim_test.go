@@ -5,6 +5,10 @@ import (
 	"time"
 
 	"github.com/redis/go-redis/v9"
+
+	"github.com/cronclave/cronclave/internal/lease"
+	"github.com/cronclave/cronclave/internal/lease/background"
+	"github.com/cronclave/cronclave/internal/lease/observed"
 )
 
 // The votes for an older tick were split, or nothing is known of it: the younger one may be settled, and takes no row.
@@ -15,12 +19,13 @@ func TestQuorumTickBehindAnOpenOneTakesNoRow(t *testing.T) {
 	for range 3 {
 		nodes = append(nodes, redis.NewClient(&redis.Options{Addr: "127.0.0.1:1", ContextTimeoutEnabled: true})) // no node is asked
 	}
-	c, err := New(Config{Quorum: nodes})
-	if err != nil {
-		t.Fatal(err)
-	}
+	clock := func() time.Duration { return time.Hour }
+	work := background.New(clock)
+	q := newQuorum(quorumConfig{Nodes: nodes, Timeout: time.Second, Idle: time.Minute, Clock: clock, Work: work, Observed: observed.New()})
 	defer func() {
-		if err := c.Close(); err != nil {
+		work.End()
+		work.Wait()
+		if err := q.Close(); err != nil {
 			t.Error(err)
 		}
 		for _, n := range nodes {
@@ -29,18 +34,18 @@ func TestQuorumTickBehindAnOpenOneTakesNoRow(t *testing.T) {
 	}()
 	claimFor := func(tick int64) *claim {
 		at := time.Unix(tick, 0)
-		return c.many().newClaim(Request{Lock: "x", Tick: &Tick{At: at, Previous: at.Add(-time.Second), NotBefore: time.Unix(-1, 0)}}.WithDefaults())
+		return q.newClaim(lease.Request{Lock: "x", Tick: &lease.Tick{At: at, Previous: at.Add(-time.Second), NotBefore: time.Unix(-1, 0)}}.WithDefaults(), 0, nil)
 	}
 	for _, tc := range []struct {
 		name    string
 		older   claim
 		abstain bool
 	}{
-		{"split", claim{r: claimFor(1).r, torn: true, answer: Answer{Verdict: Held}}, true},
-		{"unknown", claim{r: claimFor(1).r, answer: Answer{Verdict: Unknown}}, true},
-		{"held", claim{r: claimFor(1).r, answer: Answer{Verdict: Held}}, false},
-		{"granted", claim{r: claimFor(1).r, answer: Answer{Verdict: Granted}}, false},
-		{"no tick", claim{r: Request{Lock: "x"}, torn: true, answer: Answer{Verdict: Held}}, false},
+		{"split", claim{r: claimFor(1).r, torn: true, result: lease.Result{Verdict: lease.Held}}, true},
+		{"unknown", claim{r: claimFor(1).r, result: lease.Result{Verdict: lease.Unknown}}, true},
+		{"held", claim{r: claimFor(1).r, result: lease.Result{Verdict: lease.Held}}, false},
+		{"granted", claim{r: claimFor(1).r, result: lease.Result{Verdict: lease.Granted}}, false},
+		{"no tick", claim{r: lease.Request{Lock: "x"}, torn: true, result: lease.Result{Verdict: lease.Held}}, false},
 	} {
 		younger := claimFor(2)
 		younger.phase, younger.older = "row", &tc.older

@@ -4,9 +4,9 @@ import (
 	"slices"
 	"time"
 
+	"github.com/cronclave/cronclave/internal/lease"
 	"github.com/cronclave/cronclave/internal/lease/clock"
 	"github.com/cronclave/cronclave/internal/lease/register"
-	"github.com/cronclave/cronclave/internal/lease/script"
 )
 
 // view returns the rows of other leases as the votes report them.
@@ -36,25 +36,29 @@ func (t *claim) full(g *register.Register, rows []register.NodeRow) bool {
 	return len(held) >= t.r.Slots
 }
 
-// grant makes the lease. It ends by the clock of each node not before it has lasted its length since it was sent.
+// grant ends the claim with a grant. Its lease ends by the clock of each node not before it has lasted its length since it was sent.
 func (t *claim) grant(votes []vote, sent time.Duration, out register.Ruling) {
-	now, _ := t.estimate(t.cfg.Clock())
-	got := reply{verdict: "granted", now: now, floor: t.token, longest: t.r.Lease.Microseconds(), sent: sent, received: t.cfg.Clock(), acked: true,
-		Values: []any{int64(out.Run.Slot), out.Run.Token, now + t.r.Lease.Microseconds(), out.Run.Tick, int64(out.Run.Attempt)}}
-	got.partial = true // for all that was waited for
-	got.narrow = !t.account && count(votes, func(v vote) bool { return v.asked }) <= t.majority
+	now, _ := t.Estimate(t.cfg.Clock())
+	length := t.r.Lease
+	few := !t.account && count(votes, func(v vote) bool { return v.asked }) <= t.majority
+	t.result = lease.Result{Verdict: lease.Granted, Orphans: t.orphans, Grant: lease.Grant{
+		Slot: out.Run.Slot, Token: lease.Token(out.Run.Token), Tick: out.Run.Tick, Attempt: int64(out.Run.Attempt), Expiry: now + length.Microseconds(), Now: now,
+		Known: lease.Known{Floor: t.token, Longest: length.Microseconds()}, Sent: sent, Received: t.cfg.Clock(),
+		RenewAfter: min(t.RenewAfter(length), SpreadAfter), Ticket: newTicket(few)}}
+	if err := t.result.Grant.Check(t.r); err != nil {
+		t.result.Verdict, t.result.Err = lease.Unknown, err
+	}
 	t.offers.closed(t.r.ID)
-	t.answer = t.Client.grant(t.r, got, Answer{Verdict: Granted, ID: t.r.ID, Orphans: t.orphans})
 	if n := len(t.ballots); n > 1 && out.Run.Token > t.ballots[n-2] { // nodes that were not asked again may have rows of earlier tries
 		t.quorum.drop(t.r.Lock, t.r.ID, t.ballots[n-2], t.r.Lease)
 	}
 }
 
-// tell ends the claim with an answer that is no grant.
-func (t *claim) tell(out register.Ruling) {
+// decided ends the claim with an answer that is no grant.
+func (t *claim) decided(out register.Ruling) {
 	t.offers.closed(t.r.ID)
-	t.end(Verdict(out.Word), nil)
-	t.answer.Outcome, t.answer.Until, t.answer.Holder, t.answer.Orphans = out.Outcome, clock.FromMicros(out.Until), out.Holder, t.orphans
+	t.end(lease.Verdict(out.Word), nil)
+	t.result.Outcome, t.result.Until, t.result.Holder, t.result.Orphans = out.Outcome, clock.FromMicros(out.Until), out.Holder, t.orphans
 	t.drop()
 }
 
@@ -66,25 +70,4 @@ func (t *claim) drop() {
 	}
 	t.placed, t.floor = false, max(t.floor, t.token)
 	t.quorum.drop(t.r.Lock, t.r.ID, t.token, t.r.Lease)
-}
-
-// drop has all nodes take back what they gave to attempts of a lease id up to a token, in the background.
-func (q *quorum) drop(lock, id string, token int64, lease time.Duration) {
-	q.releaseEverywhere(q.releaseOf(lock, id, -1, token, false), lease)
-}
-
-// releaseOf is the call that takes a lease id's votes back: those up to a token, or with 0 for good.
-func (q *quorum) releaseOf(lock, id string, slot int, token int64, narrow bool) nodeCall {
-	args := script.QuorumReleaseArgs{Slot: slot, Token: token, TombstoneLife: q.tombstoneLife(), Narrow: narrow}
-	return nodeCall{script: q.scripts.Release, keys: q.keys(lock, id), id: id, args: args.Encode()}
-}
-
-// releaseEverywhere makes that call in the background, and on nodes that do not answer now as soon as they do, while the lease would last.
-func (q *quorum) releaseEverywhere(k nodeCall, lease time.Duration) {
-	end := q.cfg.Clock() + lease
-	q.workers.launch(func() {
-		_, _ = q.ask(q.work.Life(), poll{calls: []nodeCall{k}, everyone: true,
-			sure:   func([][]vote, bool) bool { return false },
-			missed: func(n *node) { n.owe(k, end) }})
-	})
 }

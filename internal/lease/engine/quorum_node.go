@@ -7,6 +7,7 @@ import (
 	"fmt"
 	"slices"
 	"sync"
+	"sync/atomic"
 	"time"
 
 	"github.com/redis/go-redis/v9"
@@ -17,9 +18,22 @@ import (
 	"github.com/cronclave/cronclave/internal/lease/transport"
 )
 
+// mostAtOnce bounds a round trip: requests wait for those before them on the server.
+const mostAtOnce = 1000
+
+// env is what the nodes of a quorum have in common.
+type env struct {
+	clock     func() time.Duration
+	timeout   time.Duration // of a round trip
+	scripts   script.Quorum
+	memberKey string
+	wakeUp    func()       // has nodes that do not vote looked after
+	lately    atomic.Int64 // how long round trips take, in nanoseconds
+}
+
 // node is one master of a quorum.
 type node struct {
-	q     *quorum
+	env   *env
 	redis *redis.Client
 	clock clock.Server
 
@@ -43,14 +57,14 @@ const (
 	hesitation = 25 * time.Millisecond
 	// probeAfter is how often a node that does not answer is asked all the same. Nothing waits for that.
 	probeAfter = time.Second
-	// unheardFor is after what silence a node that is not needed is asked, too: it may have forgotten, and does not vote at once when it is needed.
-	unheardFor = 10 * time.Second
+	// UnheardFor is after what silence a node that is not needed is asked, too: it may have forgotten, and does not vote at once when it is needed.
+	UnheardFor = 10 * time.Second
 	// mostUnder bounds the calls that wait for a silent node, and mostOwed what it is told afterwards.
 	mostUnder, mostOwed = 32, 10_000
 )
 
 // errSilent is the reply of a node that is not asked, since enough others wait for it already.
-var errSilent = fmt.Errorf("%w: the node does not answer", ErrUnknown)
+var errSilent = fmt.Errorf("%w: the node does not answer", lease.ErrUnknown)
 
 // suspect reports whether a node is not trusted to answer: it is silent, or failed when it was asked last. It is
 // trusted again when it has answered. (With the time alone each call would wait for it once more.)
@@ -71,13 +85,13 @@ func (n *node) probe(now time.Duration) bool {
 func (n *node) unheard(now time.Duration) bool {
 	n.mu.Lock()
 	defer n.mu.Unlock()
-	return now-n.heard >= unheardFor
+	return now-n.heard >= UnheardFor
 }
 
 // silent reports whether a node has calls under way and did not answer for a while. mu is
 // held.
 func (n *node) silent(now time.Duration) bool {
-	return n.under > 0 && now-n.progress > max(hesitation, n.q.slowAfter(1))
+	return n.under > 0 && now-n.progress > max(hesitation, n.env.slowAfter(1))
 }
 
 // begin reports whether one more call may be made.
@@ -137,33 +151,16 @@ type nodeCall struct {
 	patience int // see poll
 }
 
-// vote is a node's reply to one call.
-type vote struct {
-	word  string
-	now   int64 // the node's clock
-	floor int64
-	transport.Values
-	err    error // nothing was heard, and it may have been done
-	silent bool  // nothing was heard yet
-	absent bool  // and nothing is waited for
-	asked  bool
-}
-
-func (v vote) heard() bool { return !v.silent && v.err == nil }
-
-// strange reports whether the node does not vote.
-func (v vote) strange() bool { return v.heard() && (v.word == "stranger" || v.word == "joining") }
-
 // trip makes calls in one round trip, which ends with ctx. Where the node knows no scripts, it is enrolled first. One that has forgotten, or was away,
 // is looked after.
 func (n *node) trip(ctx context.Context, calls []nodeCall) []vote {
-	sent := n.q.cfg.Clock()
+	sent := n.env.clock()
 	if !n.begin(sent) {
 		return allFailed(len(calls), errSilent)
 	}
 	votes, received, err := n.send(ctx, calls, sent)
 	if n.end(received, err) || slices.ContainsFunc(votes, vote.strange) {
-		n.q.rejoiner.wakeUp()
+		n.env.wakeUp()
 	}
 	return votes
 }
@@ -176,9 +173,9 @@ func (n *node) send(ctx context.Context, calls []nodeCall, sent time.Duration) (
 		}
 	}
 	if _, err := n.enrol(ctx); err != nil {
-		return allFailed(len(calls), err), n.q.cfg.Clock(), err
+		return allFailed(len(calls), err), n.env.clock(), err
 	}
-	votes, received, _, err = n.once(ctx, calls, n.q.cfg.Clock())
+	votes, received, _, err = n.once(ctx, calls, n.env.clock())
 	return votes, received, err
 }
 
@@ -186,7 +183,7 @@ func (n *node) send(ctx context.Context, calls []nodeCall, sent time.Duration) (
 // made twice is what lease ids and ballots are for.
 func (n *node) once(ctx context.Context, calls []nodeCall, sent time.Duration) (votes []vote, received time.Duration, again bool, err error) {
 	micros, _ := n.clock.At(sent)
-	until := micros + n.q.cfg.Timeout.Microseconds()
+	until := micros + n.env.timeout.Microseconds()
 	cmds := make([]*redis.Cmd, len(calls))
 	if len(calls) == 1 {
 		cmds[0] = calls[0].command(ctx, until)
@@ -199,9 +196,9 @@ func (n *node) once(ctx context.Context, calls []nodeCall, sent time.Duration) (
 		}
 		_ = transport.Exec(ctx, pipe) // each command has its own error
 	}
-	received = n.q.cfg.Clock()
+	received = n.env.clock()
 	if cmds[0].Err() == nil {
-		n.q.took(received - sent)
+		n.env.took(received - sent)
 	}
 	votes = make([]vote, len(calls))
 	var faults []error
@@ -229,17 +226,6 @@ func (k nodeCall) command(ctx context.Context, until int64) *redis.Cmd {
 	}
 	args = append(args, script.NodeCommon{ID: k.id, NotAfter: until, Idle: k.idle}.Encode()...)
 	return redis.NewCmd(ctx, append(args, k.args...)...)
-}
-
-func readVote(raw []any) vote {
-	if len(raw) < 3 {
-		return vote{err: fmt.Errorf("%w: a reply of %d values from the server", ErrUnknown, len(raw))}
-	}
-	v := vote{word: transport.Text(raw[0]), now: transport.Number(raw[1]), floor: transport.Number(raw[2]), Values: raw[3:]}
-	if !lease.Sound(v.now, lease.MaxNumber) || !lease.Sound(v.floor, lease.MaxNumber) {
-		return vote{err: fmt.Errorf("%w: %w: a reply from the server with time %d and floor %d", ErrUnknown, ErrCorrupt, v.now, v.floor)}
-	}
-	return v
 }
 
 // membership is what a node's marker says.
@@ -277,16 +263,15 @@ func (n *node) enrol(ctx context.Context) (m membership, err error) {
 	n.failing = false
 	n.mu.Unlock()
 	if m.state != votingState {
-		n.q.rejoiner.wakeUp()
+		n.env.wakeUp()
 	}
 	return m, nil
 }
 
 // mark has the node write its marker, where there is none, and reads it.
 func (n *node) mark(ctx context.Context, conn *redis.Tx) (membership, error) {
-	q := n.q
-	sent := n.q.cfg.Clock()
-	raw, err := conn.Eval(ctx, q.scripts.Enrol.Text, []string{q.memberKey()},
+	sent := n.env.clock()
+	raw, err := conn.Eval(ctx, n.env.scripts.Enrol.Text, []string{n.env.memberKey},
 		script.QuorumEnrolArgs{Epoch: rand.Text()}.Encode()...).Slice()
 	if err == nil && len(raw) < 8 {
 		err = errShortReply
@@ -296,16 +281,16 @@ func (n *node) mark(ctx context.Context, conn *redis.Tx) (membership, error) {
 	}
 	m := membership{state: transport.Text(raw[0]), now: transport.Number(raw[1]), base: transport.Number(raw[2]), top: transport.Number(raw[3]), longest: transport.Number(raw[4]),
 		epoch: transport.Text(raw[5]), sinceAt: transport.Number(raw[6]), founder: transport.Number(raw[7]) == 1}
-	if !lease.Sound(m.now, lease.MaxNumber) || !lease.Sound(m.base, lease.MaxNumber) || !lease.Sound(m.top, lease.MaxNumber) || !lease.Sound(m.longest, 2*MaxLease.Microseconds()) {
-		return membership{}, fmt.Errorf("%w: a marker of %+v", ErrCorrupt, m)
+	if !lease.Sound(m.now, lease.MaxNumber) || !lease.Sound(m.base, lease.MaxNumber) || !lease.Sound(m.top, lease.MaxNumber) || !lease.Sound(m.longest, 2*lease.MaxLease.Microseconds()) {
+		return membership{}, fmt.Errorf("%w: a marker of %+v", lease.ErrCorrupt, m)
 	}
-	n.clock.Observe(m.now, sent, n.q.cfg.Clock())
+	n.clock.Observe(m.now, sent, n.env.clock())
 	return m, nil
 }
 
 func (n *node) teach(ctx context.Context, conn *redis.Tx) error {
 	pipe := conn.Pipeline()
-	for _, s := range n.q.scripts.Loaded() {
+	for _, s := range n.env.scripts.Loaded() {
 		pipe.ScriptLoad(ctx, s.Text)
 	}
 	_, err := pipe.Exec(ctx)
@@ -313,3 +298,17 @@ func (n *node) teach(ctx context.Context, conn *redis.Tx) error {
 }
 
 var errShortReply = errors.New("a short reply from the server")
+
+// slowAfter is when the second wave goes out, and when a reply that would only make things clearer is waited for no longer: some
+// round trips, as they were lately.
+func (e *env) slowAfter(times int) time.Duration {
+	const least, most, trips = 5 * time.Millisecond, 250 * time.Millisecond, 8
+	lately := time.Duration(e.lately.Load())
+	return time.Duration(times) * min(max(least, trips*lately), most)
+}
+
+// took takes in how long a round trip lasted.
+func (e *env) took(d time.Duration) {
+	old := e.lately.Load()
+	e.lately.Store(old + (int64(d)-old)/8) // of two at once one may be lost
+}

@@ -3,7 +3,6 @@ package engine
 import (
 	"context"
 	"slices"
-	"sync"
 	"sync/atomic"
 	"time"
 
@@ -28,20 +27,6 @@ type poll struct {
 	missed func(n *node)
 }
 
-// slowAfter is when the second wave goes out, and when a reply that would only make things clearer is waited for no longer: some
-// round trips, as they were lately.
-func (q *quorum) slowAfter(times int) time.Duration {
-	const least, most, trips = 5 * time.Millisecond, 250 * time.Millisecond, 8
-	lately := time.Duration(q.lately.Load())
-	return time.Duration(times) * min(max(least, trips*lately), most)
-}
-
-// took takes in how long a round trip lasted.
-func (q *quorum) took(d time.Duration) {
-	old := q.lately.Load()
-	q.lately.Store(old + (int64(d)-old)/8) // of two at once one may be lost
-}
-
 // returned is what one node has answered.
 type returned struct {
 	node  int
@@ -50,14 +35,14 @@ type returned struct {
 
 // polling is a poll under way.
 type polling struct {
-	q *quorum
+	of *masters
 	poll
 	order    []int    // those that are trusted first
 	trusted  int      // how many these are
 	votes    [][]vote // by call and node
 	back     chan returned
 	asked    int
-	heard    int
+	received int
 	answered int // of these; the others have failed
 	late     bool
 
@@ -66,8 +51,8 @@ type polling struct {
 	left atomic.Int64 // nodes that may still use ctx
 }
 
-func (q *quorum) newPolling(ctx context.Context, p poll) *polling {
-	o := &polling{q: q, poll: p, votes: make([][]vote, len(p.calls)), back: make(chan returned, len(q.nodes))}
+func (q *masters) newPolling(ctx context.Context, p poll) *polling {
+	o := &polling{of: q, poll: p, votes: make([][]vote, len(p.calls)), back: make(chan returned, len(q.nodes))}
 	var unheard bool
 	o.order, o.trusted, unheard = q.order()
 	switch {
@@ -86,7 +71,7 @@ func (q *quorum) newPolling(ctx context.Context, p poll) *polling {
 			o.votes[i][n].silent = true
 		}
 	}
-	o.ctx, o.end = context.WithTimeout(context.WithoutCancel(ctx), q.cfg.Timeout)
+	o.ctx, o.end = context.WithTimeout(context.WithoutCancel(ctx), q.env.timeout)
 	o.left.Store(int64(len(o.order)))
 	return o
 }
@@ -101,9 +86,9 @@ func (o *polling) done(nodes int) {
 // begin asks the first wave, and those that are to show whether they answer again.
 func (o *polling) begin() {
 	o.upTo(o.wave)
-	now := o.q.cfg.Clock()
+	now := o.of.env.clock()
 	for _, n := range o.order[o.trusted:] {
-		if o.q.nodes[n].probe(now) {
+		if o.of.nodes[n].probe(now) {
 			o.send(n)
 		}
 	}
@@ -125,19 +110,19 @@ func (o *polling) send(n int) {
 	for i := range o.votes {
 		o.votes[i][n].asked = true
 	}
-	o.q.workers.launch(func() {
+	o.of.workers.launch(func() {
 		defer o.done(1)
-		got := o.q.nodes[n].trip(o.ctx, o.calls)
+		got := o.of.nodes[n].trip(o.ctx, o.calls)
 		if o.missed != nil && got[0].err != nil {
-			o.missed(o.q.nodes[n])
+			o.missed(o.of.nodes[n])
 		}
 		o.back <- returned{n, got}
 	})
 }
 
-// hear takes in a node's answer. It reports whether that was enough.
-func (o *polling) hear(r returned) (over bool) {
-	o.heard++
+// receive takes in a node's answer. It reports whether that was enough.
+func (o *polling) receive(r returned) (over bool) {
+	o.received++
 	for i := range o.votes {
 		o.votes[i][r.node] = r.votes[i]
 		o.votes[i][r.node].asked = true
@@ -145,14 +130,14 @@ func (o *polling) hear(r returned) (over bool) {
 	if err := r.votes[0].err; err == nil || transport.IsReply(err) {
 		o.answered++
 	}
-	all := o.heard == len(o.order)
+	all := o.received == len(o.order)
 	if over := o.enough(all); over || all {
 		return true
 	}
-	if o.heard == o.asked || refused(r.votes) {
+	if o.received == o.asked || refused(r.votes) {
 		o.upTo(o.trusted)
 	}
-	if o.heard == o.asked {
+	if o.received == o.asked {
 		o.upTo(len(o.order))
 	}
 	return o.enough(false)
@@ -163,7 +148,7 @@ func (o *polling) hear(r returned) (over bool) {
 // time-out, and hold up all other requests meanwhile.
 func (o *polling) enough(all bool) bool {
 	late := o.late || all || o.trustedHeard()
-	if late && o.answered >= o.q.majority {
+	if late && o.answered >= o.of.majority {
 		for i := range o.votes {
 			for n := range o.votes[i] {
 				o.votes[i][n].absent = o.votes[i][n].silent
@@ -176,22 +161,22 @@ func (o *polling) enough(all bool) bool {
 // trustedHeard reports whether all nodes that are trusted to answer have answered or failed, if those are a
 // majority.
 func (o *polling) trustedHeard() bool {
-	return o.trusted >= o.q.majority && !slices.ContainsFunc(o.order[:o.trusted], func(n int) bool { return o.votes[0][n].silent })
+	return o.trusted >= o.of.majority && !slices.ContainsFunc(o.order[:o.trusted], func(n int) bool { return o.votes[0][n].silent })
 }
 
 // ask polls the nodes and returns as soon as the outcome is sure, all have answered, or ctx has ended. Calls
 // under way go on in the background until Config.Timeout, and Close waits for them.
-func (q *quorum) ask(ctx context.Context, p poll) (votes [][]vote, sent time.Duration) {
+func (q *masters) ask(ctx context.Context, p poll) (votes [][]vote, sent time.Duration) {
 	o := q.newPolling(ctx, p)
 	defer func() { o.done(len(o.order) - o.asked) }()
-	sent = q.cfg.Clock()
+	sent = q.env.clock()
 	o.begin()
-	slow := time.NewTimer(q.slowAfter(max(p.patience, 1)))
+	slow := time.NewTimer(q.env.slowAfter(max(p.patience, 1)))
 	defer slow.Stop()
 	for {
 		select {
 		case r := <-o.back:
-			if o.hear(r) {
+			if o.receive(r) {
 				return o.votes, sent
 			}
 		case <-slow.C:
@@ -203,96 +188,4 @@ func (q *quorum) ask(ctx context.Context, p poll) (votes [][]vote, sent time.Dur
 			return o.votes, sent
 		}
 	}
-}
-
-// allFailed are the votes of a node that has failed.
-func allFailed(calls int, err error) []vote {
-	votes := make([]vote, calls)
-	for i := range votes {
-		votes[i].err = transport.Unknown(err)
-	}
-	return votes
-}
-
-// workers runs functions in goroutines that are kept for the next ones for a while: the stack of a new one would have to grow each time.
-type workers struct {
-	work chan func()
-	over chan struct{} // closed once
-	once sync.Once
-
-	mu    sync.Mutex // not a sync.WaitGroup, which must not be added to while it is waited for: leases are released while the client closes
-	under int        // functions under way
-	hands int        // goroutines
-	fewer *sync.Cond // of the one or the other there are none any more
-}
-
-// idleHands is for how long a goroutine without work is kept.
-const idleHands = time.Second
-
-func newWorkers() *workers {
-	c := &workers{work: make(chan func()), over: make(chan struct{})}
-	c.fewer = sync.NewCond(&c.mu)
-	return c
-}
-
-// launch runs f in the background, also while the client closes, since a last release is made then; close waits for it.
-func (c *workers) launch(f func()) {
-	c.count(&c.under, 1)
-	select {
-	case c.work <- f:
-	default:
-		c.count(&c.hands, 1)
-		go c.hand(f)
-	}
-}
-
-func (c *workers) count(of *int, more int) {
-	c.mu.Lock()
-	defer c.mu.Unlock()
-	if *of += more; *of == 0 {
-		c.fewer.Broadcast()
-	}
-}
-
-// hand is one goroutine.
-func (c *workers) hand(f func()) {
-	defer c.count(&c.hands, -1)
-	idle := time.NewTimer(idleHands)
-	defer idle.Stop()
-	for {
-		c.do(f)
-		idle.Reset(idleHands)
-		select {
-		case f = <-c.work:
-		case <-idle.C:
-			return
-		case <-c.over:
-			return
-		}
-	}
-}
-
-func (c *workers) do(f func()) {
-	defer c.count(&c.under, -1)
-	f()
-}
-
-// close waits for round trips under way; they end with their time-out.
-func (c *workers) close() {
-	c.mu.Lock()
-	defer c.mu.Unlock()
-	for c.under > 0 {
-		c.fewer.Wait()
-	}
-	c.once.Do(func() { close(c.over) })
-	for c.hands > 0 {
-		c.fewer.Wait()
-	}
-}
-
-// refused reports whether a node has given less than the request wanted.
-func refused(votes []vote) bool {
-	return slices.ContainsFunc(votes, func(v vote) bool {
-		return v.err != nil || !slices.Contains([]string{"yes", "accepted", "renewed", "released"}, v.word)
-	})
 }

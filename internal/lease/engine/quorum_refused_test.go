@@ -25,7 +25,7 @@ func TestQuorumSomethingElseUnderTheKey(t *testing.T) {
 				m.Set(w.Context(), "locking:{"+lock+"}", "a report", 0)
 			}
 		}
-		at := w.start.Add(w.clock()).Truncate(time.Second)
+		at := w.Start.Add(w.clock()).Truncate(time.Second)
 		tick := &Tick{At: at, Previous: at.Add(-time.Second), Schedule: "s"}
 		foul(masters[:2], "few")
 		foul(masters[:2], "few-job")

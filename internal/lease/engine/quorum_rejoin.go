@@ -16,7 +16,7 @@ import (
 
 // rejoiner has nodes that have forgotten vote again, and begins a quorum that is new. It works when a reply has told of such a node.
 type rejoiner struct {
-	q    *quorum
+	*quorum
 	wake chan struct{} // capacity 1
 }
 
@@ -37,16 +37,16 @@ const (
 	tendMost = 5 * time.Second
 )
 
-// run is the rejoiner's goroutine; it ends with the client.
-func (t *rejoiner) run() {
+// loop is the rejoiner's goroutine; it ends with the client.
+func (t *rejoiner) loop() {
 	pause := tendPause
 	for {
 		select {
-		case <-t.q.work.Life().Done():
+		case <-t.cfg.Work.Life().Done():
 			return
 		case <-t.wake:
 		}
-		t.q.payDebts()
+		t.payDebts()
 		left, helped := t.look()
 		if helped {
 			pause = tendPause
@@ -54,25 +54,25 @@ func (t *rejoiner) run() {
 		if left == 0 {
 			continue
 		}
-		backoff.Sleep(t.q.work.Life(), min(left, pause)/2+rand.N(min(left, pause)))
+		backoff.Sleep(t.cfg.Work.Life(), min(left, pause)/2+rand.N(min(left, pause)))
 		pause = min(2*pause, tendMost)
 		t.wakeUp()
 	}
 }
 
 // payDebts sends nodes that answer again the calls that they missed.
-func (q *quorum) payDebts() {
+func (q *rejoiner) payDebts() {
 	now := q.cfg.Clock()
 	for _, n := range q.nodes {
 		if n.suspect(now) {
 			continue
 		}
-		for some := range slices.Chunk(n.debts(now), maxBatch) {
+		for some := range slices.Chunk(n.debts(now), mostAtOnce) {
 			calls := make([]nodeCall, len(some))
 			for i, o := range some {
 				calls[i] = o.call
 			}
-			ctx, cancel := context.WithTimeout(q.work.Life(), q.cfg.Timeout)
+			ctx, cancel := context.WithTimeout(q.cfg.Work.Life(), q.cfg.Timeout)
 			for i, v := range n.trip(ctx, calls) {
 				if v.err != nil {
 					n.owe(some[i].call, some[i].until)
@@ -84,8 +84,8 @@ func (q *quorum) payDebts() {
 }
 
 // survey enrols all nodes and returns what their markers say, nil for those that do not answer.
-func (q *quorum) survey() []*membership {
-	ctx, cancel := context.WithTimeout(q.work.Life(), q.cfg.Timeout)
+func (q *rejoiner) survey() []*membership {
+	ctx, cancel := context.WithTimeout(q.cfg.Work.Life(), q.cfg.Timeout)
 	defer cancel()
 	type found struct {
 		node int
@@ -111,8 +111,7 @@ func (q *quorum) survey() []*membership {
 // look helps the nodes that do not vote as far as possible now. left is when to look again, 0 if all is well;
 // helped: some vote again.
 func (t *rejoiner) look() (left time.Duration, helped bool) {
-	q := t.q
-	members := q.survey()
+	members := t.survey()
 	var voters, joining []int
 	heard := 0
 	for i, m := range members {
@@ -129,18 +128,18 @@ func (t *rejoiner) look() (left time.Duration, helped bool) {
 	switch {
 	case len(joining) == 0:
 		return 0, false
-	case len(voters) >= q.majority:
-		return q.admit(members, voters, joining, false)
-	case heard == len(q.nodes): // it is new, or a majority has forgotten: all that is left to know is here
-		return q.admit(members, slices.Concat(voters, joining), joining, true)
-	case heard >= q.majority:
-		return q.begin(members)
+	case len(voters) >= t.majority:
+		return t.admit(members, voters, joining, false)
+	case heard == len(t.nodes): // it is new, or a majority has forgotten: all that is left to know is here
+		return t.admit(members, slices.Concat(voters, joining), joining, true)
+	case heard >= t.majority:
+		return t.begin(members)
 	}
 	return tendMost, false
 }
 
 // admit lets nodes vote, once they have the state of the sources, too.
-func (q *quorum) admit(members []*membership, sources, joining []int, everyone bool) (left time.Duration, helped bool) {
+func (q *rejoiner) admit(members []*membership, sources, joining []int, everyone bool) (left time.Duration, helped bool) {
 	base, longest := int64(0), int64(0)
 	for _, i := range sources {
 		base, longest = max(base, members[i].top, members[i].base), max(longest, members[i].longest)
@@ -177,28 +176,28 @@ func (q *quorum) admit(members []*membership, sources, joining []int, everyone b
 
 // underWay is for how long a node may still receive a request that was sent when another node got the
 // same, in microseconds.
-func (q *quorum) underWay() int64 { return (q.cfg.Timeout + time.Second).Microseconds() }
+func (q *rejoiner) underWay() int64 { return (q.cfg.Timeout + time.Second).Microseconds() }
 
-func (q *quorum) letVote(n *node, epoch string, base, longest int64) bool {
-	ctx, cancel := context.WithTimeout(q.work.Life(), q.cfg.Timeout)
+func (q *rejoiner) letVote(n *node, epoch string, base, longest int64) bool {
+	ctx, cancel := context.WithTimeout(q.cfg.Work.Life(), q.cfg.Timeout)
 	defer cancel()
-	got, err := n.redis.EvalSha(ctx, q.scripts.Admit.SHA, []string{q.memberKey()},
+	got, err := n.redis.EvalSha(ctx, q.scripts.Admit.SHA, []string{q.env.memberKey},
 		script.QuorumAdmitArgs{Epoch: epoch, Base: base, Longest: longest}.Encode()...).Slice()
 	return err == nil && len(got) > 0 && transport.Text(got[0]) == votingState
 }
 
 // reseed reads each register that a majority of the sources has, and writes it once more, until the nodes that are to vote have accepted it.
-func (q *quorum) reseed(sources, ready []int, everyone bool) bool {
+func (q *rejoiner) reseed(sources, ready []int, everyone bool) bool {
 	locks, ok := q.index(sources)
 	if !ok {
 		return false
 	}
-	for some := range slices.Chunk(locks, maxBatch/10) {
+	for some := range slices.Chunk(locks, mostAtOnce/10) {
 		tasks := make([]task, len(some))
 		for i, key := range some {
-			tasks[i] = &seeding{change: change{quorum: q, lock: key, key: key, everyone: everyone, edit: func(*register.Register, register.View) {}}, ready: ready}
+			tasks[i] = &seeding{change: change{quorum: q.quorum, lock: key, key: key, everyone: everyone, edit: func(*register.Register, register.View) {}}, ready: ready}
 		}
-		ctx, cancel := context.WithTimeout(q.work.Life(), 4*q.cfg.Timeout)
+		ctx, cancel := context.WithTimeout(q.cfg.Work.Life(), 4*q.cfg.Timeout)
 		q.run(ctx, tasks)
 		cancel()
 		if slices.ContainsFunc(tasks, func(t task) bool { return t.(*seeding).failed != nil }) {
@@ -209,8 +208,8 @@ func (q *quorum) reseed(sources, ready []int, everyone bool) bool {
 }
 
 // index is the keys of the locks that have a register.
-func (q *quorum) index(sources []int) (locks []string, ok bool) {
-	ctx, cancel := context.WithTimeout(q.work.Life(), q.cfg.Timeout)
+func (q *rejoiner) index(sources []int) (locks []string, ok bool) {
+	ctx, cancel := context.WithTimeout(q.cfg.Work.Life(), q.cfg.Timeout)
 	defer cancel()
 	for _, i := range sources {
 		some := redis.NewStringSliceCmd(ctx, "smembers", q.indexKey())

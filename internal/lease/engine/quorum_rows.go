@@ -8,6 +8,7 @@ import (
 	"strconv"
 	"time"
 
+	"github.com/cronclave/cronclave/internal/lease"
 	"github.com/cronclave/cronclave/internal/lease/clock"
 	"github.com/cronclave/cronclave/internal/lease/register"
 )
@@ -27,11 +28,7 @@ func (t *claim) adopted() []string {
 // its way.
 func (t *claim) moves() string {
 	if !t.account {
-		held := Token(0)
-		if l := t.keeper.live(t.r.ID); l != nil {
-			held = l.token
-		}
-		return fmt.Sprintf("but,%d,", held)
+		return fmt.Sprintf("but,%d,", t.cfg.HeldToken(t.r.ID))
 	}
 	if t.mixed {
 		return fmt.Sprintf("but,%d,", t.keep)
@@ -168,14 +165,14 @@ func (t *claim) another(votes []vote, rows []register.NodeRow) (slot int, ok boo
 
 // refuse says that the lock is held, by whom and until when.
 func (t *claim) refuse(rows []register.NodeRow) {
-	t.end(Held, nil)
-	t.answer.Orphans = t.orphans
+	t.end(lease.Held, nil)
+	t.result.Orphans = t.orphans
 	slices.SortFunc(rows, func(a, b register.NodeRow) int {
 		return cmp.Or(cmp.Compare(b.Votes, a.Votes), cmp.Compare(a.Expiry, b.Expiry))
 	})
 	rows = slices.DeleteFunc(rows, func(r register.NodeRow) bool { return r.Votes < rows[0].Votes })
 	if len(rows) > 0 {
-		t.answer.Until, t.answer.Holder = clock.FromMicros(rows[0].Expiry), rows[0].Owner
+		t.result.Until, t.result.Holder = clock.FromMicros(rows[0].Expiry), rows[0].Owner
 	}
 	t.drop()
 }

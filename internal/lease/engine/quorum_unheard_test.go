@@ -27,7 +27,7 @@ func (w *wire) quorum(n int) (c *Client, masters []*redis.Client, closeAll func(
 		}
 		for i, m := range masters {
 			_ = m.Close()
-			wires[i].server.Close()
+			wires[i].Server.Close()
 		}
 	}
 }
@@ -48,12 +48,12 @@ func TestQuorumNoticesThatANodeHasForgottenWhichIsNotNeeded(t *testing.T) {
 		state := func(node int) string { return masters[node].HGet(w.Context(), "locking:quorum", "state").Val() }
 		pairs(5 * time.Second)
 		for _, node := range []int{3, 4} { // the others are asked first
-			if state(node) != votingState {
+			if state(node) != "voting" {
 				w.Errorf("node %d at the beginning: %q", node, state(node))
 			}
 			masters[node].FlushAll(w.Context())
-			pairs(2 * unheardFor)
-			if state(node) != votingState {
+			pairs(2 * UnheardFor)
+			if state(node) != "voting" {
 				w.Errorf("node %d has forgotten, and is %q", node, state(node))
 			}
 		}

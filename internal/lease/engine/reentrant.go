@@ -2,7 +2,6 @@ package engine
 
 import (
 	"context"
-	"errors"
 	"fmt"
 )
 
@@ -65,14 +64,7 @@ func (l *Lease) carry(ctx context.Context) context.Context {
 	inner, end := context.WithCancelCause(ctx)
 	forget := context.AfterFunc(l.ctx, func() { end(context.Cause(l.ctx)) })
 	context.AfterFunc(inner, func() { forget() }) // a lease may outlive many contexts
-	return context.WithValue(inner, carriedKey{l.client, l.client.key(l.lock)}, carried{l, inner.Done()})
-}
-
-// holds counts the holds of a lease that was entered.
-type holds struct {
-	counted bool // it was entered: other leases may be released any number of times
-	n       int
-	unheard bool // the server did not answer the last release: it may be asked again
+	return context.WithValue(inner, carriedKey{l.client, l.client.key(l.lock())}, carried{l, inner.Done()})
 }
 
 // count makes a new lease one of which holds are counted.
@@ -91,43 +83,4 @@ func (l *Lease) again() bool {
 	}
 	l.holds.n++
 	return true
-}
-
-// leave gives one hold up; last means that the caller is to release the lease, and that no other caller does so
-// until [Lease.answered].
-func (l *Lease) leave() (last bool, err error) {
-	l.mu.Lock()
-	defer l.mu.Unlock()
-	for l.giving { // that may release it, and then there is nothing left to do
-		l.given.Wait()
-	}
-	defer func() { l.giving = last }()
-	h := &l.holds
-	switch {
-	case !h.counted:
-		return !l.released, nil
-	case h.n > 0:
-		h.n--
-		if h.n > 0 && l.ctx.Err() != nil {
-			err = fmt.Errorf("release %q: %w before", l.lock, context.Cause(l.ctx))
-		}
-		return h.n == 0, err
-	case h.unheard:
-		h.unheard = false
-		return true, nil
-	}
-	return false, fmt.Errorf("release %q more often than it was entered: %w", l.lock, ErrReleased)
-}
-
-// answered notes what became of a release.
-func (l *Lease) answered(r releaseCall, verdict string, err error) {
-	l.mu.Lock()
-	defer l.mu.Unlock()
-	if err == nil && verdict != "gone" {
-		l.released, l.givenBack = true, r.undo
-	}
-	l.holds.unheard = err != nil
-	l.doubt = l.doubt || r.held && errors.Is(err, ErrUnknown)
-	l.giving = false
-	l.given.Broadcast()
 }

@@ -137,9 +137,7 @@ func TestLeaseThatRanOutInSuspendIsNotEnteredAgain(t *testing.T) {
 		defer closeAll()
 		m := c.Mutex("x")
 		ctx, l := w.enters(m, w.Context())
-		w.mu.Lock()
-		w.asleep += time.Hour
-		w.mu.Unlock()
+		w.Suspend(time.Hour)
 		if _, again, _, _ := m.TryLockReentrant(ctx); again == l {
 			w.Error("entered after its deadline")
 		}

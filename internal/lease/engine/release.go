@@ -4,118 +4,104 @@ import (
 	"context"
 	"errors"
 	"fmt"
-	"time"
 
-	"github.com/cronclave/cronclave/internal/lease/script"
+	"github.com/cronclave/cronclave/internal/lease"
 )
+
+// Release ends the lease: first its context, then, when that work must be over, its row. See package locking.
+func (l *Lease) Release(ctx context.Context) error { return l.release(ctx, lease.ReleaseRequest{}) }
+
+// release ends the lease as r says.
+func (l *Lease) release(ctx context.Context, r lease.ReleaseRequest) error {
+	if last, err := l.leave(); !last {
+		return err
+	}
+	c := l.client
+	c.keeper.remove(l)
+	r.Row, r.Fresh = &l.row, l.isFresh()
+	begun, held := l.stop(ErrReleased)
+	r.Held = held
+	r.Doubt = l.doubt && r.Mode == lease.ReleaseEnd && r.Outcome == "" // the others say more than that it is over, and may not have arrived
+	answer, err := c.store.ReleaseSoon(context.WithoutCancel(ctx), r, begun)
+	l.answered(r, answer, err)
+	switch {
+	case errors.Is(err, ErrUnknown):
+		c.giveUp(r)
+		return fmt.Errorf("release %q: %w", l.lock(), err)
+	case err != nil:
+		return fmt.Errorf("release %q: %w", l.lock(), err)
+	case answer == lease.ReleasedGone:
+		return fmt.Errorf("release %q: %w before", l.lock(), ErrLost)
+	}
+	return nil
+}
+
+// leave gives one hold up; last means that the caller is to release the lease, and that no other caller does so
+// until [Lease.answered].
+func (l *Lease) leave() (last bool, err error) {
+	l.mu.Lock()
+	defer l.mu.Unlock()
+	for l.giving { // that may release it, and then there is nothing left to do
+		l.given.Wait()
+	}
+	defer func() { l.giving = last }()
+	h := &l.holds
+	switch {
+	case !h.counted:
+		return !l.released, nil
+	case h.n > 0:
+		h.n--
+		if h.n > 0 && l.ctx.Err() != nil {
+			err = fmt.Errorf("release %q: %w before", l.lock(), context.Cause(l.ctx))
+		}
+		return h.n == 0, err
+	case h.unheard:
+		h.unheard = false
+		return true, nil
+	}
+	return false, fmt.Errorf("release %q more often than it was entered: %w", l.lock(), ErrReleased)
+}
+
+// answered notes what became of a release.
+func (l *Lease) answered(r lease.ReleaseRequest, answer lease.Released, err error) {
+	l.mu.Lock()
+	defer l.mu.Unlock()
+	if err == nil && answer != lease.ReleasedGone {
+		l.released, l.givenBack = true, r.Mode == lease.ReleaseUndo
+	}
+	l.holds.unheard = err != nil
+	l.doubt = l.doubt || r.Held && errors.Is(err, ErrUnknown)
+	l.giving = false
+	l.given.Broadcast()
+}
+
+// isFresh reports whether the lease was not renewed yet.
+func (l *Lease) isFresh() bool {
+	l.mu.Lock()
+	defer l.mu.Unlock()
+	return !l.renewed
+}
 
 // Undo releases a lease whose work was never begun: its tick is open to others again. As Release, it gives up one hold of a lease that
 // was entered.
-func (l Run) Undo(ctx context.Context) error { return l.release(ctx, releaseCall{undo: true}) }
+func (l Run) Undo(ctx context.Context) error {
+	return l.release(ctx, lease.ReleaseRequest{Mode: lease.ReleaseUndo})
+}
 
 // HandOver ends the lease of a run that others are to carry on, when its work is over, as for [Lease.Release]: its row makes room, and it is an orphan at
 // once, which may be adopted ([Request.Adopt]); clients that [Client.Subscribe] are told. One that is an orphan already, since the lease was lost, stays one. Where
 // there is no trigger, or the server has forgotten the run, nothing is left. attempt is the last one that has begun, from the one that was granted to [Run.Attempt]. The client that
 // adopts the run has the next one, so a number that was acknowledged and never used is free again, unless the lease had been lost before.
 func (l Run) HandOver(ctx context.Context, attempt int) error {
-	attempt = max(l.firstAttempt, min(attempt, l.Attempt()))
-	if err := l.release(ctx, releaseCall{leaves: true, attempt: attempt}); err != nil {
+	attempt = max(int(l.row.Grant.Attempt), min(attempt, l.Attempt()))
+	if err := l.release(ctx, lease.ReleaseRequest{Mode: lease.ReleaseHandOver, Attempt: attempt}); err != nil {
 		return err
 	}
-	if now, known := l.client.store.estimate(l.client.cfg.Clock()); known && l.tick > 0 {
+	if now, known := l.client.store.Estimate(l.client.cfg.Clock()); known && l.row.Grant.Tick > 0 {
 		l.mu.Lock()
 		l.leftAt = now
 		l.mu.Unlock()
 		_ = l.client.Publish(ctx, []*Lease{l.Lease}, nil) // else they notice when the lease would have ended
 	}
 	return nil
-}
-
-// releaseCall is what the release script needs.
-type releaseCall struct {
-	lock, id  string
-	permanent bool
-	undo      bool // the work never began
-	leaves    bool // an orphan, whose attempt is attempt
-	previous  int64
-	perTick   int
-	attempt   int
-	outcome   string // as lua/release.lua has it
-
-	slot      int // -1 if it is not known; this and the rest matter on a quorum only
-	length    time.Duration
-	accounted bool
-
-	held   bool // until it was sent first
-	doubt  bool // it was sent before, while the lease was held, and may have been done: a missing row proves nothing
-	ticket ticket
-}
-
-// releasing is the call of a release.
-func (c *single) releasing(r releaseCall) call {
-	args := script.ReleaseArgs{TombstoneLife: c.tombstoneLife(), Mode: script.ReleaseEnd}
-	switch {
-	case r.leaves:
-		args.Mode, args.Attempt = script.ReleaseHandOver, r.attempt
-	case r.outcome != "":
-		args.Previous, args.PerTick, args.Outcome = r.previous, r.perTick, r.outcome
-	case r.undo:
-		args.Mode, args.Previous, args.PerTick = script.ReleaseUndo, r.previous, r.perTick
-	}
-	return c.call(c.scripts.Release, r.lock, r.id, r.permanent, args.Encode()...)
-}
-
-// tombstoneLife is for how long earlier requests may still arrive, in microseconds: see
-// not-after.
-func (c *Client) tombstoneLife() int64 { return (2*c.cfg.Timeout + time.Second).Microseconds() }
-
-func (c *single) releaseSoon(ctx context.Context, r releaseCall, begun time.Duration) (verdict string, err error) {
-	unheard := false
-	if fold, ok := r.ticket.(*compact); ok && r.held && !r.undo && !r.leaves {
-		if verdict, err = c.releaseCompact(ctx, r, fold, begun); err == nil && verdict != notCompact {
-			return verdict, nil
-		}
-		unheard = err != nil // it leaves no tombstone that would prove it
-		r.doubt = r.doubt || unheard
-	}
-	if !unheard { // the first try mostly is the last, and has a time-out of its own
-		if verdict, err = c.releaseOnce(ctx, r); err == nil {
-			return r.sure(verdict), nil
-		}
-	}
-	return c.releaseUntil(ctx, r, begun)
-}
-
-// releaseUntil is the release for two time-outs from an instant on.
-func (c *Client) releaseUntil(ctx context.Context, r releaseCall, begun time.Duration) (verdict string, err error) {
-	ctx, cancel := context.WithTimeout(ctx, begun+2*c.cfg.Timeout-c.cfg.Clock())
-	defer cancel()
-	verdict, err = c.store.release(ctx, r)
-	return r.sure(verdict), err
-}
-
-// sure is what a verdict means: a row is gone by an earlier try, if that was sent while the lease was held.
-func (r releaseCall) sure(verdict string) string {
-	if r.doubt && verdict == "gone" {
-		return "released"
-	}
-	return verdict
-}
-
-func (c *single) releaseOnce(ctx context.Context, r releaseCall) (verdict string, err error) {
-	got := c.exec(ctx, []call{c.releasing(r)})[0]
-	return got.verdict, got.err
-}
-
-func (c *single) release(ctx context.Context, r releaseCall) (verdict string, err error) {
-	for pause := 5 * time.Millisecond; ; pause = min(2*pause, c.cfg.Timeout) {
-		if verdict, err = c.releaseOnce(ctx, r); err == nil || errors.Is(err, ErrRefused) {
-			return verdict, err
-		}
-		select {
-		case <-ctx.Done():
-			return "", fmt.Errorf("%w (%w)", err, ctx.Err())
-		case <-time.After(pause):
-		}
-	}
 }

@@ -1,10 +1,9 @@
 package engine
 
 import (
-	"errors"
 	"time"
 
-	"github.com/cronclave/cronclave/internal/lease/script"
+	"github.com/cronclave/cronclave/internal/lease"
 )
 
 // Answer is what became of a [Request].
@@ -17,17 +16,17 @@ type Answer struct {
 	Outcome string    // IfHeld or IfLate of the request that settled the tick; "granted" if it was granted
 	Orphans int       // runs of this lock whose outcome no replica has recorded yet: see [Client.Inspect]
 	Err     error
-
-	line inLine
 }
 
 // Unsure reports whether nothing is known, and another request with the same id may find out
 // more.
-func (a Answer) Unsure() bool {
-	return a.Verdict == Unknown && errors.Is(a.Err, ErrUnknown) && !errors.Is(a.Err, ErrRefused)
-}
+func (a Answer) Unsure() bool { return lease.Unsure(a.Verdict, a.Err) }
 
-// acquireArgs are the arguments of a request.
-func acquireArgs(r Request, owner string) []any {
-	return script.AcquireArgs{Request: r, Owner: owner, Patience: patienceInLine}.Encode()
+// answer makes the lease of a grant, and the answer of a result.
+func (c *Client) answer(r *Request, result *lease.Result) Answer {
+	a := Answer{Verdict: result.Verdict, ID: r.ID, Until: result.Until, Holder: result.Holder, Outcome: result.Outcome, Orphans: result.Orphans, Err: result.Err}
+	if a.Verdict == Granted {
+		a.Lease = c.keeper.add(newLease(c, r, &result.Grant))
+	}
+	return a
 }

@@ -8,6 +8,7 @@ import (
 	"github.com/redis/go-redis/v9"
 
 	"github.com/cronclave/cronclave/internal/lease"
+	"github.com/cronclave/cronclave/internal/lease/script"
 )
 
 // FuzzCheckName accepts a name only if it is safe: all keys of a lock whose name is good lie in one hash slot,
@@ -16,12 +17,11 @@ func FuzzCheckName(f *testing.F) {
 	for _, name := range []string{"a", "{a}:b", "{a}{b}", "}{", "{a}:queue", "a:dead:b", "{a}:dead:b"} {
 		f.Add(name, "id")
 	}
-	c := &single{Client: &Client{cfg: Config{Prefix: "p:"}}}
 	f.Fuzz(func(t *testing.T, name, id string) {
 		if lease.CheckName(name) != nil {
 			return
 		}
-		keys := c.keys(name, id)
+		keys := script.Keys(script.Key("p:", name), id)
 		tag := hashTag(keys[0])
 		if tag == "" {
 			t.Fatalf("%q has no hash tag", keys[0])

@@ -50,3 +50,12 @@ var atOnce = func() chan struct{} {
 	close(c)
 	return c
 }()
+
+func isClosed(c <-chan struct{}) bool {
+	select {
+	case <-c:
+		return true
+	default:
+		return false
+	}
+}

@@ -5,9 +5,3 @@ func (c *Client) one() *single {
 	s, _ := c.store.(*single)
 	return s
 }
-
-// many is the store of a client of a quorum.
-func (c *Client) many() *quorum {
-	q, _ := c.store.(*quorum)
-	return q
-}

@@ -130,12 +130,12 @@ func TestQuorumCloseDuringTheFirstTryLeavesNoGhost(t *testing.T) {
 		}
 		ghosts := 0
 		for _, n := range wires {
-			r := (&wire{T: t, server: n.server, start: w.start}).redis(-1)
+			r := n.beside().redis(-1)
 			if row := r.HGet(w.Context(), "locking:{x}", "r0").Val(); row != "" && row[0] != '-' {
 				ghosts++
 			}
 			_ = r.Close()
-			n.server.Close()
+			n.Server.Close()
 		}
 		if ghosts > 1 { // one that is not heard when the client closes keeps its vote until the lease would have ended
 			w.Errorf("%d nodes have a ghost", ghosts)
@@ -185,7 +185,7 @@ func TestTryThatArrivesAfterARefusalLeavesNoGhost(t *testing.T) {
 		}
 		defer r.Close()
 		defer c.Close()
-		other, closeOther := (&wire{T: t, server: w.server, start: w.start}).client(Config{})
+		other, closeOther := w.beside().client(Config{})
 		defer closeOther()
 		w.release(w.lock(c, "warm", time.Minute))
 		held := w.lock(other, "x", time.Minute)
@@ -234,7 +234,7 @@ func TestGiveBackThatWasNeverHeard(t *testing.T) {
 	inBubble(t, func(w *wire) {
 		c, closeAll := w.client(Config{})
 		defer closeAll()
-		other, closeOther := (&wire{T: t, server: w.server, start: w.start}).client(Config{})
+		other, closeOther := w.beside().client(Config{})
 		defer closeOther()
 		c.Inspect(w.Context(), []InspectRequest{{Lock: "x", Permanent: true, Schedule: "s"}})
 		w.pass(time.Minute)

@@ -31,6 +31,10 @@ type (
 	PauseAnswer = lease.PauseAnswer
 	// StopRequest asks the holder of a lease to stop its work: see [Client.Stop].
 	StopRequest = lease.StopRequest
+	// GrantEvent is a published grant or release: see [Client.Subscribe].
+	GrantEvent = lease.GrantEvent
+	// StaleError names the token that a fence refused, and the greater one.
+	StaleError = lease.StaleError
 	// StopAnswer is the answer to a [StopRequest].
 	StopAnswer = lease.StopAnswer
 )
@@ -59,4 +63,6 @@ var (
 	ErrClosed   = lease.ErrClosed
 	ErrQuorum   = lease.ErrQuorum
 	ErrCorrupt  = lease.ErrCorrupt
+	ErrStale    = lease.ErrStale
+	ErrAhead    = lease.ErrAhead
 )

@@ -134,7 +134,7 @@ func TestWithdrawnTickIsOpenAgain(t *testing.T) {
 			c.Inspect(w.Context(), []InspectRequest{{Lock: "x", Permanent: true, Schedule: "s"}})
 			w.pass(time.Minute)
 			r := Request{Lock: "x", Permanent: true, Slots: perTick, Trigger: "schedule", Tick: &Tick{
-				At: w.start.Add(30 * time.Second), Previous: w.start, Schedule: "s", PerTick: perTick}}
+				At: w.Start.Add(30 * time.Second), Previous: w.Start, Schedule: "s", PerTick: perTick}}
 			for range perTick - 1 {
 				if a := c.Acquire(w.Context(), r); a.Verdict != Granted {
 					w.Fatal(a.Verdict, a.Err)
@@ -348,8 +348,8 @@ func TestRetriesOfTheRedisClientAreOurs(t *testing.T) {
 		}
 		w.cut(2)
 		w.release(l)
-		if w.cuts != 0 {
-			w.Errorf("%d replies still to be cut", w.cuts)
+		if n := w.Cuts(); n != 0 {
+			w.Errorf("%d replies still to be cut", n)
 		}
 	})
 }

@@ -29,7 +29,7 @@ func nothing() {}
 // number reads n over a wire of its own.
 func (w *wire) number() int {
 	w.Helper()
-	r := (&wire{T: w.T, server: w.server, start: w.start}).redis(-1)
+	r := w.beside().redis(-1)
 	defer r.Close()
 	n, err := r.Get(w.Context(), "n").Int()
 	if err != nil && !errors.Is(err, redis.Nil) {

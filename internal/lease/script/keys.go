@@ -1,6 +1,9 @@
 package script
 
-import "strings"
+import (
+	"strings"
+	"time"
+)
 
 // The keys of the scripts, by the names in their headers.
 var (
@@ -27,6 +30,9 @@ func LineKeys(lock string) []string { return []string{lock + ":queue", lock + ":
 
 // Tombstone is where the server keeps that a lease id was released.
 func Tombstone(lock, id string) string { return lock + ":dead:" + id }
+
+// TombstoneLife is for how long requests that were sent before a release may still arrive, in microseconds, where a round trip takes this long at most.
+func TombstoneLife(timeout time.Duration) int64 { return (2*timeout + time.Second).Microseconds() }
 
 // NodeKeys are those of a lock, and of a lease id, on a node of a quorum; the last one, the index, is for a script that writes a register.
 func NodeKeys(prefix, lock, id string) []string {

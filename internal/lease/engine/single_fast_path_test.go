@@ -17,6 +17,9 @@ import (
 	"github.com/redis/go-redis/v9"
 
 	"github.com/cronclave/cronclave/internal/embedded"
+	"github.com/cronclave/cronclave/internal/lease"
+	"github.com/cronclave/cronclave/internal/lease/background"
+	"github.com/cronclave/cronclave/internal/lease/observed"
 	"github.com/cronclave/cronclave/internal/lease/script"
 	"github.com/cronclave/cronclave/internal/lease/transport"
 	"github.com/cronclave/cronclave/internal/race"
@@ -40,7 +43,7 @@ func TestShortWayDecidesAsTheWhole(t *testing.T) {
 		verdicts := map[string]int{}
 		for n := range histories {
 			p.rand = rand.New(rand.NewPCG(uint64(n), 1))
-			p.lock, p.job, p.calm, p.compacts = fmt.Sprint("x", n), n%3 == 0, n%3 == 1, map[string]releaseCall{}
+			p.lock, p.job, p.calm, p.compacts = fmt.Sprint("x", n), n%3 == 0, n%3 == 1, map[string]*compact{}
 			for range steps {
 				verdicts[p.step()]++
 				if t.Failed() {
@@ -67,9 +70,9 @@ func TestShortWayDecidesAsTheWhole(t *testing.T) {
 
 // side is one of the servers, and its client.
 type side struct {
-	redis  *redis.Client
-	client *Client
-	told   []string // grants, as waiters hear of them: the subscription's, until it has nothing to do
+	redis *redis.Client
+	store *single
+	told  []string // grants, as waiters hear of them: the subscription's, until it has nothing to do
 }
 
 func (s *side) open(t *testing.T, with script.Single) (closeAll func()) {
@@ -79,18 +82,21 @@ func (s *side) open(t *testing.T, with script.Single) (closeAll func()) {
 	}
 	s.redis = redis.NewClient(&redis.Options{Addr: server.Addr(), Dialer: server.Dial, ContextTimeoutEnabled: true})
 	start := time.Now()
-	if s.client, err = New(Config{Redis: s.redis, Owner: "o", Clock: func() time.Duration { return time.Since(start) }}); err != nil {
-		t.Fatal(err)
-	}
-	s.client.one().scripts = with
+	clock := func() time.Duration { return time.Since(start) }
+	work := background.New(clock)
+	s.store = newSingle(singleConfig{Redis: s.redis, Prefix: "locking:", Owner: "o", Timeout: time.Second, Idle: 10 * time.Minute, Clock: clock, OnForbidden: func(string, error) {},
+		Work: work, Observed: observed.New(), HeldToken: func(string) lease.Token { return 0 }})
+	s.store.scripts = with
 	ctx, hangUp := context.WithCancel(context.Background())
-	s.client.work.Go(func() {
-		s.client.one().subscribe(ctx, channel{name: "bell"}, listener{hear: func(m string) { s.told = append(s.told, m) }})
+	work.Go(func() {
+		s.store.subscribe(ctx, channel{name: "bell"}, listener{receive: func(m string) { s.told = append(s.told, m) }})
 	})
 	synctest.Wait()
 	return func() {
 		hangUp()
-		if err := s.client.Close(); err != nil {
+		work.End()
+		work.Wait()
+		if err := s.store.Close(); err != nil {
 			t.Error(err)
 		}
 		_ = s.redis.Close()
@@ -107,9 +113,9 @@ type twins struct {
 	job   bool // its requests have ticks
 	calm  bool // there is hardly anything but plain requests
 
-	fresh    int                    // lease ids that were new
-	compacts map[string]releaseCall // those of leases that were granted on compact locks
-	compact  [2]int                 // how many of those were granted, and released
+	fresh    int                 // lease ids that were new
+	compacts map[string]*compact // those of leases that were granted on compact locks
+	compact  [2]int              // how many of those were granted, and released
 }
 
 func (p *twins) chance(in int) bool { return p.rand.IntN(in) == 0 }
@@ -119,22 +125,22 @@ func (p *twins) step() (verdict string) {
 	p.wait()
 	p.disturb()
 	id, ends := p.id()
-	request, release := p.request(id), releaseCall{lock: p.lock, id: id, permanent: p.job, undo: p.chance(12), leaves: p.chance(20)}
+	request, release := p.request(id), p.release(id)
 	var replies [2]reply
 	for i, s := range p.sides {
-		k := s.client.one().call(s.client.one().scripts.Acquire, p.lock, id, p.job, script.AcquireArgs{Request: request, Owner: "o", Patience: patienceInLine}.Encode()...)
+		k := s.store.call(s.store.scripts.Acquire, p.lock, id, p.job, script.AcquireArgs{Request: request, Owner: "o", Patience: PatienceInLine}.Encode()...)
 		if ends {
-			k = s.client.one().releasing(release)
+			k = s.store.releasing(release)
 		}
 		if i == 0 && p.tryCompact(request, release, ends, &replies[0]) {
 			continue
 		}
-		replies[i] = s.client.one().execOne(p.Context(), k)
+		replies[i] = s.store.execOne(p.Context(), k)
 	}
 	alike(&replies[0], &replies[1])
 	what := fmt.Sprintf("acquire %+v", request)
 	if ends {
-		what = fmt.Sprintf("release %+v", release)
+		what = fmt.Sprintf("release %s, %+v", id, release)
 	}
 	if !reflect.DeepEqual(replies[0], replies[1]) {
 		p.Errorf("%s: %+v, and the whole text says %+v", what, replies[0], replies[1])
@@ -145,24 +151,37 @@ func (p *twins) step() (verdict string) {
 	return replies[0].verdict
 }
 
+// release ends a lease id in any way.
+func (p *twins) release(id string) lease.ReleaseRequest {
+	r := lease.ReleaseRequest{Row: &lease.HeldRow{Request: lease.Request{Lock: p.lock, ID: id, Permanent: p.job}}}
+	undo, handOver := p.chance(12), p.chance(20)
+	switch {
+	case handOver:
+		r.Mode = lease.ReleaseHandOver
+	case undo:
+		r.Mode = lease.ReleaseUndo
+	}
+	return r
+}
+
 // tryCompact has a lock that is compact granted or released as such, as the client does.
-func (p *twins) tryCompact(r Request, release releaseCall, ends bool, got *reply) bool {
-	c := p.sides[0].client
-	know := c.one().seen.Of(p.lock, c.cfg.Clock, c.cfg.Idle)
+func (p *twins) tryCompact(r lease.Request, release lease.ReleaseRequest, ends bool, got *reply) bool {
+	c := p.sides[0].store
+	know := c.cfg.Observed.Of(p.lock, c.cfg.Clock, c.cfg.Idle)
 	known, granted := p.compacts[r.ID]
 	switch {
-	case ends && granted && !release.undo && !release.leaves:
+	case ends && granted && release.Mode == lease.ReleaseEnd:
 		delete(p.compacts, r.ID)
-		*got = c.one().execOne(p.Context(), c.one().compactRelease(known, known.ticket.(*compact)))
+		*got = c.execOne(p.Context(), c.compactRelease(&r, known))
 		p.compact[1]++
 	case !ends && know.Compact && plain(r):
-		*got = c.one().execOne(p.Context(), c.one().compactGrant(r, know))
+		*got = c.execOne(p.Context(), c.compactGrant(r, know))
 		p.compact[0]++
 	default:
 		return false
 	}
 	if got.verdict == "granted" {
-		p.compacts[r.ID] = releaseCall{lock: p.lock, id: r.ID, ticket: got.fold}
+		p.compacts[r.ID] = got.fold
 	}
 	return got.verdict != notCompact
 }
@@ -198,15 +217,15 @@ func (p *twins) disturb() {
 		case 0:
 			s.redis.FlushAll(p.Context())
 		case 1:
-			s.client.Inspect(p.Context(), []InspectRequest{{Lock: p.lock, Permanent: p.job}}) // so that it is not compact
-			s.redis.HSet(p.Context(), s.client.key(p.lock), "closed", time.Now().Add(2*time.Second).UnixMicro())
+			s.store.Inspect(p.Context(), []lease.InspectRequest{{Lock: p.lock, Permanent: p.job}}) // so that it is not compact
+			s.redis.HSet(p.Context(), s.store.key(p.lock), "closed", time.Now().Add(2*time.Second).UnixMicro())
 		}
 	}
 }
 
 // id is whose request comes next, and whether it ends its lease; then it is mostly the holder's.
 func (p *twins) id() (id string, ends bool) {
-	row, _ := p.sides[1].redis.HGet(p.Context(), p.sides[1].client.key(p.lock), "r0").Result()
+	row, _ := p.sides[1].redis.HGet(p.Context(), p.sides[1].store.key(p.lock), "r0").Result()
 	holder, _, held := strings.Cut(row, "\n")
 	switch ends = p.chance(3); {
 	case ends && held && !p.chance(4):
@@ -222,8 +241,8 @@ func (p *twins) id() (id string, ends bool) {
 
 const newID, mostLease = "new-", 6 * time.Second
 
-func (p *twins) request(id string) Request {
-	r := Request{FirstTry: strings.HasPrefix(id, newID), Lock: p.lock, ID: id, Slots: 1, Lease: time.Second + time.Duration(p.rand.IntN(int(mostLease.Seconds())))*time.Second, Permanent: p.job, AnyLimit: p.chance(2), Abstain: p.chance(12)}
+func (p *twins) request(id string) lease.Request {
+	r := lease.Request{FirstTry: strings.HasPrefix(id, newID), Lock: p.lock, ID: id, Slots: 1, Lease: time.Second + time.Duration(p.rand.IntN(int(mostLease.Seconds())))*time.Second, Permanent: p.job, AnyLimit: p.chance(2), Abstain: p.chance(12)}
 	rarely := 1
 	if p.calm {
 		rarely = 20
@@ -237,7 +256,7 @@ func (p *twins) request(id string) Request {
 	switch {
 	case p.job:
 		at := time.Now().Truncate(time.Second).Add(time.Duration(p.rand.IntN(3)-2) * time.Second)
-		r.Tick = &Tick{At: at, Previous: at.Add(-time.Second), Schedule: "s", PerTick: 1, Deadline: at.Add(2 * time.Second), IfLate: "missed", KeepFirst: p.chance(6)}
+		r.Tick = &lease.Tick{At: at, Previous: at.Add(-time.Second), Schedule: "s", PerTick: 1, Deadline: at.Add(2 * time.Second), IfLate: "missed", KeepFirst: p.chance(6)}
 		if p.chance(2) {
 			r.Tick.IfHeld = "skipped"
 		}
@@ -270,10 +289,10 @@ func (p *twins) keys(i int) map[string]string {
 			continue // a lease that is released as it was granted leaves none
 		}
 		life := rdb.PTTL(ctx, key).Val()
-		if idle := p.sides[i].client.cfg.Idle; life > idle-time.Minute && life <= idle+mostLease { // a compact lock is kept for a lease more, and a release leaves that
+		if idle := p.sides[i].store.cfg.Idle; life > idle-time.Minute && life <= idle+mostLease { // a compact lock is kept for a lease more, and a release leaves that
 			life = idle
 		}
-		all[strings.TrimPrefix(key, p.sides[i].client.cfg.Prefix)] = fmt.Sprint(value, " ", life)
+		all[strings.TrimPrefix(key, p.sides[i].store.cfg.Prefix)] = fmt.Sprint(value, " ", life)
 	}
 	return all
 }

@@ -6,6 +6,7 @@ import (
 
 	"github.com/redis/go-redis/v9"
 
+	"github.com/cronclave/cronclave/internal/lease"
 	"github.com/cronclave/cronclave/internal/lease/script"
 	"github.com/cronclave/cronclave/internal/lease/transport"
 )
@@ -22,7 +23,7 @@ type batchCall struct {
 const mostTogether = 50
 
 // pack puts calls of the same script together, where their keys are surely on one server.
-func (c *single) pack(b *batch, calls []call) []*batchCall {
+func (c *sender) pack(b *batch, calls []call) []*batchCall {
 	var batchCalls []*batchCall
 	open := map[string]*batchCall{} // the last one of a script
 	loaded := map[string]bool{}
@@ -149,7 +150,7 @@ func (p *batchCall) reply(n int, m *script.Many) ([]any, error) {
 		return raw, err
 	}
 	if len(raw) != len(p.routedCalls) {
-		return nil, fmt.Errorf("%w: %d replies from the server to %d requests", ErrUnknown, len(raw), len(p.routedCalls))
+		return nil, fmt.Errorf("%w: %d replies from the server to %d requests", lease.ErrUnknown, len(raw), len(p.routedCalls))
 	}
 	one, _ := raw[n].([]any)
 	if len(one) == 2 && transport.Text(one[0]) == "error" {
@@ -167,7 +168,7 @@ func replyTo(m *script.Many, n, requests int, raw []any, err error) ([]any, erro
 	case len(raw) == m.Told+1 && requests == 1:
 		return raw, nil
 	case len(raw) != m.Told+requests:
-		return nil, fmt.Errorf("%w: %d values from the server for %d requests", ErrUnknown, len(raw), requests)
+		return nil, fmt.Errorf("%w: %d values from the server for %d requests", lease.ErrUnknown, len(raw), requests)
 	}
 	return append(raw[:m.Told:m.Told], raw[m.Told+n]), nil
 }

@@ -25,12 +25,6 @@ type call struct {
 	undo   []call                        // and those that take them back
 }
 
-// key is the first of a lock's keys; it begins the others, and its hash tag is theirs.
-func (c *Client) key(lock string) string { return script.Key(c.cfg.Prefix, lock) }
-
-// keys are those of a lock, and of a lease id.
-func (c *single) keys(lock, id string) []string { return script.Keys(c.key(lock), id) }
-
 // append adds what the script is told. It must not run after the instant until.
 func (k call) append(words []any, until int64) []any {
 	if len(k.parts) > 0 {

@@ -2,7 +2,6 @@ package engine
 
 import (
 	"context"
-	"fmt"
 	"slices"
 	"sync"
 	"time"
@@ -29,7 +28,7 @@ const maxRounds = 8
 // exec sends calls, all those for one server in one pipeline, and returns a reply or an error for each. An error of one says
 // nothing about the others. A single call travels with those of other callers; not in a Cluster, where those to a node that
 // answers would wait for one that does not; nor while the client closes, which would wait for the company's time-out.
-func (c *single) exec(ctx context.Context, calls []call) []reply {
+func (c *sender) exec(ctx context.Context, calls []call) []reply {
 	if len(calls) == 1 {
 		return []reply{c.execOne(ctx, calls[0])}
 	}
@@ -39,7 +38,7 @@ func (c *single) exec(ctx context.Context, calls []call) []reply {
 }
 
 // execOne is exec for one call.
-func (c *single) execOne(ctx context.Context, k call) reply {
+func (c *sender) execOne(ctx context.Context, k call) reply {
 	if c.servers.cluster == nil && c.ready() == nil {
 		return c.together(ctx, k)
 	}
@@ -49,7 +48,7 @@ func (c *single) execOne(ctx context.Context, k call) reply {
 }
 
 // alone sends a call to the only server there is, by the shortest way.
-func (c *single) alone(ctx context.Context, k call) reply {
+func (c *sender) alone(ctx context.Context, k call) reply {
 	ctx, cancel := c.deadlines.bound(ctx, c.cfg.Timeout)
 	defer cancel()
 	if k.sync { // a pipeline, for WAIT
@@ -73,7 +72,7 @@ func (c *single) alone(ctx context.Context, k call) reply {
 		if m := k.script.Many; m == nil || m.Told > 0 { // else there is nothing that it would date
 			received = c.cfg.Clock()
 		}
-		r := c.readOne(k, s.clock, raw, err, sent, received)
+		r := readOne(k, s.clock, raw, err, sent, received)
 		r.acked = c.acked(nil)
 		c.learn(k, r)
 		return r
@@ -81,7 +80,7 @@ func (c *single) alone(ctx context.Context, k call) reply {
 }
 
 // dispatch sends a call to the only server as one command.
-func (c *single) dispatch(ctx context.Context, k call, load bool, until int64) ([]any, error) {
+func (c *sender) dispatch(ctx context.Context, k call, load bool, until int64) ([]any, error) {
 	cmd := k.command(ctx, load, until)
 	if m := k.script.Many; m != nil {
 		if err := transport.Process(ctx, c.servers.single, transport.Once{Cmd: cmd}); err != nil && cmd.Err() == nil {
@@ -100,7 +99,7 @@ func (c *single) dispatch(ctx context.Context, k call, load bool, until int64) (
 
 // send is exec without sharing round trips: for many, and for renewals, which must not wait
 // for other calls.
-func (c *single) send(ctx context.Context, calls []call) []reply {
+func (c *sender) send(ctx context.Context, calls []call) []reply {
 	replies := make([]reply, len(calls))
 	todo := make([]routedCall, len(calls))
 	for i := range calls {
@@ -135,7 +134,7 @@ type batch struct {
 }
 
 // sort finds the server of each routed call. Those that have none get an error as their reply.
-func (c *single) sort(ctx context.Context, calls []call, replies []reply, todo []routedCall) []*batch {
+func (c *sender) sort(ctx context.Context, calls []call, replies []reply, todo []routedCall) []*batch {
 	var batches []*batch
 	byAddr, sentTo := map[string]*batch{}, map[string]server{}
 	var lost error // the servers can't be found out at all
@@ -169,7 +168,7 @@ func (c *single) sort(ctx context.Context, calls []call, replies []reply, todo [
 
 // trip is one round trip to one server; it returns the calls that have to be sent again. EVALSHA's own fallback
 // does not work inside pipelines: the first call of each script that the server did not know carries its text.
-func (c *single) trip(ctx context.Context, b *batch, calls []call, replies []reply) (again []routedCall) {
+func (c *sender) trip(ctx context.Context, b *batch, calls []call, replies []reply) (again []routedCall) {
 	if err := c.learnTime(ctx, b.server); err != nil {
 		for _, e := range b.routedCalls {
 			replies[e.call] = reply{err: err}
@@ -192,7 +191,7 @@ func (c *single) trip(ctx context.Context, b *batch, calls []call, replies []rep
 				continue
 			}
 			silent = silent || err != nil && !transport.IsReply(err)
-			replies[e.call] = c.readOne(calls[e.call], b.server.clock, raw, err, sent, received)
+			replies[e.call] = readOne(calls[e.call], b.server.clock, raw, err, sent, received)
 			replies[e.call].acked = c.acked(acks)
 		}
 	}
@@ -206,7 +205,7 @@ func (c *single) trip(ctx context.Context, b *batch, calls []call, replies []rep
 }
 
 // enqueue puts a batch into a pipeline and returns its batch calls. They are void after the time that a round trip may take.
-func (c *single) enqueue(ctx context.Context, pipe redis.Pipeliner, b *batch, calls []call) []*batchCall {
+func (c *sender) enqueue(ctx context.Context, pipe redis.Pipeliner, b *batch, calls []call) []*batchCall {
 	micros, _ := b.server.clock.At(c.cfg.Clock())
 	batchCalls := c.pack(b, calls)
 	for _, p := range batchCalls {
@@ -247,7 +246,7 @@ func (e routedCall) follow(err error, from string, inCompany bool) (next routedC
 
 // awaitReplicas lets a pipeline end with WAIT, if its calls count only once replicas have them: on the
 // connection of the scripts, since WAIT covers the writes of its own connection only.
-func (c *single) awaitReplicas(ctx context.Context, pipe redis.Pipeliner, b *batch, calls []call) *redis.Cmd {
+func (c *sender) awaitReplicas(ctx context.Context, pipe redis.Pipeliner, b *batch, calls []call) *redis.Cmd {
 	if !slices.ContainsFunc(b.routedCalls, func(e routedCall) bool { return calls[e.call].sync }) {
 		return nil
 	}
@@ -259,15 +258,10 @@ func (c *single) awaitReplicas(ctx context.Context, pipe redis.Pipeliner, b *bat
 }
 
 // acked reports whether the effect will outlast its server.
-func (c *single) acked(acks *redis.Cmd) bool {
+func (c *sender) acked(acks *redis.Cmd) bool {
 	if c.cfg.AckedReplicas == 0 || acks == nil {
 		return c.cfg.AckedReplicas == 0
 	}
 	n, err := acks.Int()
 	return err == nil && n >= c.cfg.AckedReplicas
-}
-
-// unacked is the error of a request that was done, and that a failover may undo.
-func (c *Client) unacked() error {
-	return fmt.Errorf("%w: not acknowledged by %d replicas within %v", ErrUnknown, c.cfg.AckedReplicas, c.cfg.AckTimeout)
 }

@@ -21,11 +21,18 @@ type channel struct {
 // listener receives the messages of a channel, from one goroutine. up and down may be nil, both; unknown is for
 // a sharded channel.
 type listener struct {
-	up   func() // subscribed: messages published from here on are heard
-	down func() // and from here on it is not
-	hear func(message string)
+	up      func() // subscribed: messages published from here on arrive
+	down    func() // and from here on they do not
+	receive func(message string)
 
 	unknown func() // the server has no sharded channels, and the subscription has ended
+}
+
+// subscriber receives messages.
+type subscriber struct {
+	redis       transport.Client
+	timeout     time.Duration
+	onForbidden func(channel string, err error)
 }
 
 // quiet is after what silence a subscription is checked.
@@ -33,17 +40,17 @@ const quiet = 15 * time.Second
 
 // subscribe listens until ctx ends. While the server is away, or forbids it (see [Config.OnForbidden]), it tries again and again,
 // with growing pauses.
-func (c *single) subscribe(ctx context.Context, ch channel, l listener) {
+func (s subscriber) subscribe(ctx context.Context, ch channel, l listener) {
 	const shortest, longest = 50 * time.Millisecond, 2 * time.Second
-	told := false // that the server forbids it
+	reported := false // that the server forbids it
 	for pause := shortest; ctx.Err() == nil; pause = min(2*pause, longest) {
-		heard, err := c.listen(ctx, ch, l)
-		if heard {
-			pause, told = shortest, false
+		received, err := s.listen(ctx, ch, l)
+		if received {
+			pause, reported = shortest, false
 		}
-		if redis.IsPermissionError(err) && !told {
-			told = true
-			c.cfg.OnForbidden(ch.name, err)
+		if redis.IsPermissionError(err) && !reported {
+			reported = true
+			s.onForbidden(ch.name, err)
 		}
 		if ch.sharded && redis.HasErrorPrefix(err, "unknown command") {
 			l.unknown()
@@ -56,10 +63,10 @@ func (c *single) subscribe(ctx context.Context, ch channel, l listener) {
 	}
 }
 
-// listen subscribes once, and returns the reason why that has ended; heard reports whether it
+// listen subscribes once, and returns the reason why that has ended; received reports whether it
 // worked.
-func (c *single) listen(ctx context.Context, ch channel, l listener) (heard bool, err error) {
-	sub, err := c.open(ctx, ch)
+func (s subscriber) listen(ctx context.Context, ch channel, l listener) (received bool, err error) {
+	sub, err := s.open(ctx, ch)
 	if err != nil {
 		return false, err
 	}
@@ -71,20 +78,20 @@ func (c *single) listen(ctx context.Context, ch channel, l listener) (heard bool
 		switch {
 		case errors.As(err, &late) && late.Timeout() && !asked:
 			if err := ping(sub); err != nil {
-				return heard, err
+				return received, err
 			}
 			asked = true
 			continue
 		case err != nil:
-			return heard, err
+			return received, err
 		}
-		heard, asked = true, false
+		received, asked = true, false
 		switch m := m.(type) {
 		case *redis.Message:
-			l.hear(m.Payload)
+			l.receive(m.Payload)
 		case *redis.Subscription:
 			if m.Kind == "sunsubscribe" { // the slot has moved
-				return heard, nil
+				return received, nil
 			}
 			if l.up != nil {
 				l.up()
@@ -105,15 +112,15 @@ func ping(sub *redis.PubSub) (err error) {
 }
 
 // open sends the subscription.
-func (c *single) open(ctx context.Context, ch channel) (_ *redis.PubSub, err error) {
+func (s subscriber) open(ctx context.Context, ch channel) (_ *redis.PubSub, err error) {
 	defer transport.Shield(&err)
-	ctx, cancel := context.WithTimeout(ctx, c.cfg.Timeout)
+	ctx, cancel := context.WithTimeout(ctx, s.timeout)
 	defer cancel()
 	if ch.sharded {
-		sub := c.cfg.Redis.SSubscribe(ctx)
+		sub := s.redis.SSubscribe(ctx)
 		return sub, closeUnless(sub, sub.SSubscribe(ctx, ch.name))
 	}
-	sub := c.cfg.Redis.Subscribe(ctx)
+	sub := s.redis.Subscribe(ctx)
 	return sub, closeUnless(sub, sub.Subscribe(ctx, ch.name))
 }
 

@@ -11,7 +11,7 @@ func (r reply) fault() string {
 	for _, n := range []struct {
 		name     string
 		is, most int64
-	}{{"the time", r.now, lease.MaxNumber}, {"floor", r.floor, lease.MaxNumber}, {"longest", r.longest, MaxLease.Microseconds()}, {"low", r.low, lease.MaxTick}, {"orphans", int64(r.orphans), lease.MaxNumber}} {
+	}{{"the time", r.now, lease.MaxNumber}, {"floor", r.floor, lease.MaxNumber}, {"longest", r.longest, lease.MaxLease.Microseconds()}, {"low", r.low, lease.MaxTick}, {"orphans", int64(r.orphans), lease.MaxNumber}} {
 		if !lease.Sound(n.is, n.most) {
 			return fmt.Sprintf("%s is %d", n.name, n.is)
 		}
@@ -39,7 +39,7 @@ func (r row) fault(now int64) string {
 }
 
 func endFault(expiry, now int64) string {
-	if !lease.Sound(expiry-now, MaxLease.Microseconds()+lease.MinuteMicros) {
+	if !lease.Sound(expiry-now, lease.MaxLease.Microseconds()+lease.MinuteMicros) {
 		return fmt.Sprintf("the lease ends at %d, and the time is %d", expiry, now)
 	}
 	return ""

@@ -1,13 +1,8 @@
 package engine
 
 import (
-	"context"
-	"runtime"
 	"slices"
 	"sync"
-	"time"
-
-	"github.com/cronclave/cronclave/internal/lease/transport"
 )
 
 // batcher has single calls share round trips (group commit): calls that come while a round trip is under way go
@@ -19,6 +14,9 @@ type batcher struct {
 	under   int // leaders: round trips under way, and callers that are told to make one
 	away    int // calls on their way
 }
+
+// mostPerTrip bounds a round trip: requests wait for those before them on the server.
+const mostPerTrip = 1000
 
 // maxInFlight is how many round trips are under way at once when there is a crowd: while the server is busy with one, this process is with the replies of the
 // other. A trip beside another needs a crowd to be worth it, and takes half of all, so that they stay alike.
@@ -48,74 +46,6 @@ const (
 // joinTimeoutPart is the part of a round trip's time-out, as a divisor, for which other callers wait. Then they send
 // beside it, so that a connection that hangs holds them up no longer.
 const joinTimeoutPart = 4
-
-// batcherOf is where a call travels: those that need no replica's word do not wait with those that do.
-func (c *single) batcherOf(k call) *batcher {
-	if k.sync {
-		return &c.acknowledged
-	}
-	return &c.batcher
-}
-
-// together executes a call in company.
-func (c *single) together(ctx context.Context, k call) reply {
-	v := c.batcherOf(k)
-	if v.first() {
-		defer v.arrive()
-		if c.work.Begin() {
-			defer c.work.Done()
-		}
-		return c.alone(ctx, k)
-	}
-	t := &waitingCall{call: k, turns: make(chan turn, 1)}
-	v.join(t)
-	first := c.cfg.Timeout / joinTimeoutPart
-	tired, rested := time.NewTimer(first), true
-	defer tired.Stop()
-	for {
-		select {
-		case s := <-t.turns:
-			if s == done {
-				return t.reply
-			}
-			travel := func() { c.travel(context.WithoutCancel(ctx), v) } // it is not only this one's
-			if !c.work.Go(travel) {
-				travel()
-			}
-		case <-tired.C:
-			if !rested {
-				v.leave(t)
-				return reply{err: transport.Unknown(context.DeadlineExceeded)}
-			}
-			rested = false
-			tired.Reset(c.cfg.Timeout - first)
-			v.hurry(t)
-		case <-ctx.Done():
-			v.leave(t)
-			return reply{err: transport.Unknown(ctx.Err())}
-		}
-	}
-}
-
-// travel makes one round trip for all waiting calls, and hands on.
-func (c *single) travel(ctx context.Context, v *batcher) {
-	group := v.depart()
-	if len(group) > 0 {
-		calls := make([]call, len(group))
-		for i, t := range group {
-			calls[i] = t.call
-		}
-		ctx, cancel := context.WithTimeout(ctx, c.cfg.Timeout)
-		defer cancel()
-		for i, r := range c.send(ctx, calls) {
-			group[i].reply = r
-			group[i].turns <- done
-		}
-		v.back(len(group))
-		runtime.Gosched()
-	}
-	v.arrive()
-}
 
 func (v *batcher) back(n int) {
 	v.mu.Lock()
@@ -160,7 +90,7 @@ func (v *batcher) appoint(t *waitingCall) {
 func (v *batcher) depart() []*waitingCall {
 	v.mu.Lock()
 	defer v.mu.Unlock()
-	n := min(len(v.waiting), max(crowd, (len(v.waiting)+v.away+1)/maxInFlight), maxBatch)
+	n := min(len(v.waiting), max(crowd, (len(v.waiting)+v.away+1)/maxInFlight), mostPerTrip)
 	group := slices.Clone(v.waiting[:n])
 	v.away += n
 	v.waiting = slices.Delete(v.waiting, 0, n)

@@ -1,0 +1,87 @@
+package engine
+
+import (
+	"context"
+	"fmt"
+	"slices"
+	"time"
+
+	"github.com/cronclave/cronclave/internal/lease"
+	"github.com/cronclave/cronclave/internal/lease/clock"
+	"github.com/cronclave/cronclave/internal/lease/register"
+)
+
+// Inspect reads the registers of locks, and settles ticks as it is asked to.
+func (q *quorum) Inspect(ctx context.Context, locks []lease.InspectRequest) []lease.State {
+	states := make([]lease.State, len(locks))
+	changes, tasks := make([]*change, len(locks)), make([]task, len(locks))
+	for i, l := range locks {
+		t := &change{quorum: q, lock: l.Lock, permanent: l.Permanent, look: true}
+		through := int64(0)
+		if !l.SettleThrough.IsZero() {
+			through = l.SettleThrough.Unix()
+		}
+		t.edit = func(g *register.Register, v register.View) {
+			g.Acknowledge(l.Told)
+			before := g.Inspect(l.Schedule, through, clock.ToMicros(l.SettleDeadline), l.SettleRecord(), v.Now, v.Latest)
+			states[i] = q.state(g, v, before, t.floor)
+			if l.Follower != "" {
+				through, ended := g.Follow(l.Follower, max(l.Used.Unix(), 0), v.Now)
+				states[i].Through, states[i].Ended = clock.FromMicros(through*1e6), ended
+			}
+		}
+		changes[i], tasks[i] = t, t
+	}
+	q.run(ctx, tasks)
+	for i, t := range changes {
+		if t.failed != nil {
+			states[i] = lease.State{Err: fmt.Errorf("look at %q: %w", locks[i].Lock, t.failed)}
+		}
+	}
+	return states
+}
+
+// state combines the register and the rows.
+func (q *quorum) state(g *register.Register, v register.View, before, floor int64) lease.State {
+	s := lease.State{Now: clock.FromMicros(v.Now), Floor: lease.Token(floor), Decided: clock.FromMicros(max(g.Low, g.Since/1e6) * 1e6), Before: clock.FromMicros(before * 1e6),
+		Pause: lease.ReadPause(g.Paused).Pause()}
+	for _, row := range v.Rows {
+		run, known := g.Runs[row.ID]
+		if !known && (row.State != "" || row.Votes+v.Unheard < q.majority) {
+			continue // of a claim that is on its way, or was given up, or of a run that has ended
+		}
+		if !known {
+			run = register.Run{Attempt: 1}
+		}
+		s.Rows = append(s.Rows, lease.Row{ID: row.ID, Owner: row.Owner, Slot: row.Slot, Token: lease.Token(row.Token), Length: time.Duration(row.Lease) * time.Microsecond,
+			Expiry: clock.FromMicros(row.Expiry), Tick: clock.FromMicros(run.Tick * 1e6), Attempt: run.Attempt, Trigger: run.Trigger, Memo: run.Memo})
+	}
+	for id, run := range g.Orphans {
+		s.Orphans = append(s.Orphans, lease.Row{ID: id, Owner: run.Owner, Slot: run.Slot, Token: lease.Token(run.Token),
+			Length: time.Duration(run.Lease) * time.Microsecond, Tick: clock.FromMicros(run.Tick * 1e6), Attempt: run.Attempt, Trigger: run.Trigger, Memo: run.Memo,
+			EndedWell: run.EndedWell, Stopped: run.Stopped})
+	}
+	for tick, e := range g.Ticks {
+		if e.State == lease.TickReopened {
+			s.Open = append(s.Open, clock.FromMicros(tick*1e6))
+		}
+	}
+	for _, e := range g.Settled {
+		s.Settled = append(s.Settled, lease.NewSettlement(e.Tick, e.At, e.How))
+	}
+	slices.SortFunc(s.Open, time.Time.Compare)
+	slices.SortFunc(s.Rows, func(a, b lease.Row) int { return a.Slot - b.Slot })
+	return s
+}
+
+// DeleteOrphans deletes orphans of a lock.
+func (q *quorum) DeleteOrphans(ctx context.Context, lock string, ids []string) error {
+	t := &change{quorum: q, lock: lock, look: true}
+	t.edit = func(g *register.Register, _ register.View) {
+		for _, id := range ids {
+			delete(g.Orphans, id)
+		}
+	}
+	q.run(ctx, []task{t})
+	return t.failed
+}

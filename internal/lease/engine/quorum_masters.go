@@ -1,0 +1,116 @@
+package engine
+
+import (
+	"errors"
+	"fmt"
+	"math"
+	"slices"
+	"strings"
+	"time"
+
+	"github.com/redis/go-redis/v9"
+
+	"github.com/cronclave/cronclave/internal/lease"
+	"github.com/cronclave/cronclave/internal/lease/transport"
+)
+
+// masters are the nodes of a quorum.
+type masters struct {
+	env      *env
+	nodes    []*node
+	majority int
+	workers  *workers // makes the trips
+}
+
+func newMasters(e *env, clients []transport.Client) *masters {
+	q := &masters{env: e, majority: len(clients)/2 + 1, workers: newWorkers()}
+	for _, r := range clients {
+		q.nodes = append(q.nodes, &node{env: e, redis: r.(*redis.Client)})
+	}
+	return q
+}
+
+// order is in which order the nodes are asked: as they are listed, so that claimants meet early, and with those last that do not answer; how
+// many of them do, and whether nothing has been heard of one of those for long. In one order for all locks, so that some servers are not needed for most: one
+// that is asked now and then is cold, and slow.
+func (q *masters) order() (order []int, healthy int, unheard bool) {
+	order = make([]int, 0, len(q.nodes))
+	var last []int
+	now := q.env.clock()
+	for i, n := range q.nodes {
+		if n.suspect(now) {
+			last = append(last, i)
+			continue
+		}
+		order = append(order, i)
+		unheard = unheard || n.unheard(now)
+	}
+	return append(order, last...), len(order), unheard
+}
+
+// Estimate is the middle one of all nodes' clocks at a local instant, or a value not after it where some clocks
+// are not known yet. Nothing is known before a majority's clocks are.
+func (q *masters) Estimate(local time.Duration) (micros int64, known bool) {
+	micros, _, known = q.bounds(local)
+	return micros, known
+}
+
+// Margin is how far the estimate may be off at a local instant.
+func (q *masters) Margin(local time.Duration) (most time.Duration) {
+	low, high, known := q.bounds(local)
+	if !known {
+		return 0
+	}
+	for _, n := range q.nodes {
+		most = max(most, n.clock.Margin(local))
+	}
+	return most + time.Duration(high-low)*time.Microsecond
+}
+
+// bounds are what the middle one of all nodes' clocks lies between, whatever those show that this client has not heard of: of those that it has, a
+// minority of wrong ones could be most.
+func (q *masters) bounds(local time.Duration) (low, high int64, known bool) {
+	all := make([]int64, 0, len(q.nodes))
+	for _, n := range q.nodes {
+		if at, ok := n.clock.At(local); ok {
+			all = append(all, at)
+		}
+	}
+	if len(all) < q.majority {
+		return 0, math.MaxInt64, false
+	}
+	slices.Sort(all)
+	return all[len(all)-q.majority], all[q.majority-1], true
+}
+
+// refuse reports whether so many nodes refuse the request for good, from any client, that no majority is left.
+func (q *masters) refuse(votes []vote) bool {
+	return count(votes, func(v vote) bool { return errors.Is(v.err, lease.ErrRefused) }) > len(q.nodes)-q.majority
+}
+
+// errorOf returns the reason why too few nodes have answered as they should. It names those that
+// have failed.
+func (q *masters) errorOf(votes []vote) error {
+	var why []string
+	now := q.env.clock()
+	for i, v := range votes {
+		addr := q.nodes[i].redis.Options().Addr
+		switch {
+		case v.silent && q.nodes[i].suspect(now): // else its reply is on its way
+			why = append(why, addr+" is silent")
+		case v.err != nil:
+			why = append(why, fmt.Sprintf("%s: %s", addr, strings.TrimPrefix(v.err.Error(), lease.ErrUnknown.Error()+": ")))
+		case v.strange():
+			why = append(why, addr+" does not vote yet")
+		case v.heard() && v.word == "late":
+			why = append(why, addr+" was reached too late")
+		}
+	}
+	switch {
+	case len(why) == 0:
+		return fmt.Errorf("%w: votes of the quorum are split", lease.ErrUnknown)
+	case q.refuse(votes):
+		return fmt.Errorf("%w: no majority of the quorum: %w", lease.ErrUnknown, lease.Refused(errors.New(strings.Join(why, "; "))))
+	}
+	return fmt.Errorf("%w: no majority of the quorum (%s)", lease.ErrUnknown, strings.Join(why, "; "))
+}

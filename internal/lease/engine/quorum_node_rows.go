@@ -1,0 +1,49 @@
+package engine
+
+import (
+	"slices"
+	"strings"
+
+	"github.com/cronclave/cronclave/internal/lease"
+	"github.com/cronclave/cronclave/internal/lease/register"
+	"github.com/cronclave/cronclave/internal/lease/transport"
+)
+
+// liveRows are the rows whose lease, and the delay after it, have not ended by the clocks of the nodes that
+// report them.
+func liveRows(votes []vote) []register.NodeRow {
+	var rows []register.NodeRow
+	for _, v := range votes {
+		if !v.told() {
+			continue
+		}
+		list := v.claim().rows
+		for i := 0; i+1 < len(list); i += 2 {
+			row, delay, ok := parseNodeRow(transport.Text(list[i+1]))
+			if row.Slot = int(transport.Number(list[i])); !ok || row.Expiry+delay <= v.now {
+				continue
+			}
+			at := slices.IndexFunc(rows, func(r register.NodeRow) bool { return r.Slot == row.Slot && r.ID == row.ID })
+			if at < 0 {
+				rows = append(rows, row)
+				at = len(rows) - 1
+			}
+			rows[at].Votes++
+			rows[at].Expiry = max(rows[at].Expiry, row.Expiry)
+			if rows[at].State == register.RowTentative || row.State == register.RowEntered {
+				rows[at].State = row.State
+			}
+		}
+	}
+	return rows
+}
+
+// parseNodeRow reads "id\ntoken\nexpiry\nlease\ndelay\nstate\nowner", as lua/quorum.lua has it.
+func parseNodeRow(s string) (row register.NodeRow, delay int64, ok bool) {
+	part := strings.SplitN(s, "\n", 7)
+	if len(part) < 7 {
+		return register.NodeRow{}, 0, false
+	}
+	return register.NodeRow{ID: part[0], Token: lease.ParseNumber(part[1]), Expiry: lease.ParseNumber(part[2]), Lease: lease.ParseNumber(part[3]),
+		State: part[5], Owner: part[6]}, lease.ParseNumber(part[4]), true
+}

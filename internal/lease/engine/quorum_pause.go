@@ -1,0 +1,37 @@
+package engine
+
+import (
+	"context"
+	"fmt"
+
+	"github.com/cronclave/cronclave/internal/lease"
+	"github.com/cronclave/cronclave/internal/lease/clock"
+	"github.com/cronclave/cronclave/internal/lease/register"
+)
+
+// Pause writes to the registers of locks.
+func (q *quorum) Pause(ctx context.Context, requests []lease.PauseRequest) []lease.PauseAnswer {
+	answers := make([]lease.PauseAnswer, len(requests))
+	changes, tasks := make([]*change, len(requests)), make([]task, len(requests))
+	for i, r := range requests {
+		t := &change{quorum: q, lock: r.Lock, permanent: r.Permanent}
+		edited := false
+		t.edit = func(g *register.Register, v register.View) {
+			was := lease.ReadPause(g.Paused)
+			is := was.Next(r, v.Now)
+			g.Paused = is.Text()
+			answers[i].Now, answers[i].After = clock.FromMicros(v.Now), is.Pause()
+			if !edited { // later it may find what it wrote itself
+				answers[i].Before, edited = was.Pause(), true
+			}
+		}
+		changes[i], tasks[i] = t, t
+	}
+	q.run(ctx, tasks)
+	for i, t := range changes {
+		if t.failed != nil {
+			answers[i] = lease.PauseAnswer{Err: fmt.Errorf("pause %q: %w", requests[i].Lock, t.failed)}
+		}
+	}
+	return answers
+}

@@ -1,0 +1,110 @@
+package engine
+
+import (
+	"context"
+	"fmt"
+	"time"
+
+	"github.com/cronclave/cronclave/internal/backoff"
+	"github.com/cronclave/cronclave/internal/lease"
+	"github.com/cronclave/cronclave/internal/lease/register"
+	"github.com/cronclave/cronclave/internal/lease/script"
+)
+
+// Release gives a row back on all nodes, and first, if it is accounted for, takes its run out of the register. It returns when a majority has
+// answered; the others receive it in the background.
+func (q *quorum) Release(ctx context.Context, r lease.ReleaseRequest) (answer lease.Released, err error) {
+	row := &r.Row.Request
+	if row.Accounted() {
+		return q.endRun(ctx, r)
+	}
+	few := r.Fresh && isNarrow(r.Row)
+	k := q.releaseOf(row.Lock, row.ID, r.Row.Grant.Slot, 0, few)
+	end := q.cfg.Clock() + row.Lease
+	_, trusted, _ := q.order()
+	everyone := !few || trusted < len(q.nodes) // one that answered the claim may hang since
+	p := poll{calls: []nodeCall{k}, wave: q.majority, everyone: everyone, patience: 10, missed: func(n *node) { n.owe(k, end) }}
+	p.sure = func(votes [][]vote, late bool) bool {
+		released, gone := words(votes[0], "released"), words(votes[0], "gone")
+		return released >= q.majority || gone > len(q.nodes)-q.majority || late && released+gone >= q.majority
+	}
+	for tries := 1; ; tries++ {
+		votes, _ := q.ask(ctx, p)
+		released, gone := words(votes[0], "released"), words(votes[0], "gone")
+		switch {
+		case released+gone < q.majority:
+			err = q.errorOf(votes[0])
+			r.Doubt = r.Doubt || few && r.Held // it leaves no tombstone that would prove it
+			if q.refuse(votes[0]) {
+				return "", err
+			}
+		case gone > len(q.nodes)-q.majority:
+			return r.Sure(lease.ReleasedGone), nil
+		default:
+			return lease.ReleasedNow, nil
+		}
+		if ctx.Err() != nil {
+			return "", fmt.Errorf("%w (%w)", err, ctx.Err())
+		}
+		backoff.Sleep(ctx, randomPause(tries))
+	}
+}
+
+// ReleaseSoon is Release for two time-outs.
+func (q *quorum) ReleaseSoon(ctx context.Context, r lease.ReleaseRequest, begun time.Duration) (lease.Released, error) {
+	ctx, cancel := context.WithTimeout(ctx, begun+2*q.cfg.Timeout-q.cfg.Clock())
+	defer cancel()
+	answer, err := q.Release(ctx, r)
+	return r.Sure(answer), err
+}
+
+// endRun takes a run out of the register, and its row with it. Where no majority can be reached, the row at least is given back.
+func (q *quorum) endRun(ctx context.Context, r lease.ReleaseRequest) (lease.Released, error) {
+	row := &r.Row.Request
+	t := &change{quorum: q, lock: row.Lock, permanent: row.Permanent, id: row.ID, ends: true}
+	known := false
+	t.edit = func(g *register.Register, v register.View) {
+		run, running := g.Runs[row.ID]
+		if !running {
+			run = g.Orphans[row.ID]
+		}
+		known = known || run.Attempt > 0
+		if r.Mode == lease.ReleaseHandOver {
+			g.HandOver(row.ID, r.Attempt)
+			return
+		}
+		if ended := g.End(row.ID, r.Mode == lease.ReleaseUndo, row.Previous(), row.PerTick()); ended && r.Outcome != "" {
+			g.RecordOutcome(run.Tick, r.Outcome == script.OutcomeSucceeded, row.PerTick(), v.Now)
+		}
+	}
+	q.run(ctx, []task{t})
+	q.releaseEverywhere(q.releaseOf(row.Lock, row.ID, lease.UnknownSlot, 0, false), row.Lease) // also where the register was not accepted
+	switch {
+	case t.failed != nil:
+		return "", t.failed
+	case !known || t.rows == 0:
+		return lease.ReleasedGone, nil
+	}
+	return lease.ReleasedNow, nil
+}
+
+// drop has all nodes take back what they gave to attempts of a lease id up to a token, in the background.
+func (q *quorum) drop(lock, id string, token int64, lease time.Duration) {
+	q.releaseEverywhere(q.releaseOf(lock, id, -1, token, false), lease)
+}
+
+// releaseOf is the call that takes a lease id's votes back: those up to a token, or with 0 for good.
+func (q *quorum) releaseOf(lock, id string, slot int, token int64, narrow bool) nodeCall {
+	args := script.QuorumReleaseArgs{Slot: slot, Token: token, TombstoneLife: script.TombstoneLife(q.cfg.Timeout), Narrow: narrow}
+	return nodeCall{script: q.scripts.Release, keys: q.keys(lock, id), id: id, args: args.Encode()}
+}
+
+// releaseEverywhere makes that call in the background, and on nodes that do not answer now as soon as they do, while the lease would last.
+func (q *quorum) releaseEverywhere(k nodeCall, lease time.Duration) {
+	end := q.cfg.Clock() + lease
+	q.workers.launch(func() {
+		_, _ = q.ask(q.cfg.Work.Life(), poll{calls: []nodeCall{k}, everyone: true,
+			sure:   func([][]vote, bool) bool { return false },
+			missed: func(n *node) { n.owe(k, end) }})
+	})
+}

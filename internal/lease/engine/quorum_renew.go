@@ -1,0 +1,48 @@
+package engine
+
+import (
+	"context"
+	"slices"
+	"time"
+
+	"github.com/cronclave/cronclave/internal/lease"
+	"github.com/cronclave/cronclave/internal/lease/script"
+)
+
+// Renew asks all nodes to renew a batch of leases. The result counts with a majority.
+func (q *quorum) Renew(ctx context.Context, batch []lease.Renewal) []lease.Renewed {
+	calls := make([]nodeCall, len(batch))
+	for i, l := range batch {
+		r, g := &l.Row.Request, &l.Row.Grant
+		calls[i] = nodeCall{script: q.scripts.Renew, keys: q.keys(r.Lock, r.ID), id: r.ID, idle: q.idleOf(r.Permanent),
+			args: script.QuorumRenewArgs{Slot: g.Slot, Lease: r.Lease, Token: g.Token, Owner: q.cfg.Owner, Delay: r.Delay, Slots: r.Slots}.Encode()}
+	}
+	votes, sent := q.ask(ctx, poll{calls: calls, wave: len(q.nodes), sure: func(votes [][]vote, late bool) bool {
+		return !slices.ContainsFunc(votes, func(of []vote) bool {
+			renewed, silent := words(of, "renewed"), silentNodes(of)
+			return silent > 0 && (!late || renewed < q.majority && renewed+silent >= q.majority)
+		})
+	}})
+	renewed := make([]lease.Renewed, len(batch))
+	for i, of := range votes {
+		renewed[i] = q.renewed(of, batch[i].Row, sent)
+	}
+	return renewed
+}
+
+// renewed merges the votes for one lease. It is lost when so many nodes have refused that no majority is left.
+func (q *quorum) renewed(votes []vote, row *lease.HeldRow, sent time.Duration) lease.Renewed {
+	switch have := words(votes, "renewed"); {
+	case have >= q.majority:
+		length := row.Request.Lease
+		return lease.Renewed{Done: true, Left: length, Stop: stopOf(votes), Sent: sent, Next: nextRenewal(row, q.RenewAfter(length), have == len(q.nodes))}
+	case words(votes, "lost") > len(q.nodes)-q.majority:
+		n := slices.IndexFunc(votes, func(v vote) bool { return v.heard() && v.word == "lost" })
+		return lease.Renewed{Lost: true, Why: votes[n].Text(0)}
+	}
+	return lease.Renewed{Err: q.errorOf(votes)}
+}
+
+// RenewAfter is a third of the time left, so that two attempts may fail; and 30 s at most, because masters that
+// lost their data must see a renewal before they begin anew: see [QuietBefore].
+func (q *quorum) RenewAfter(left time.Duration) time.Duration { return min(left/3, QuietBefore) }

@@ -1,0 +1,39 @@
+package engine
+
+import (
+	"context"
+	"fmt"
+
+	"github.com/cronclave/cronclave/internal/lease"
+	"github.com/cronclave/cronclave/internal/lease/register"
+)
+
+// RecordAttempt enters the proposed attempt of a run in the register. Of a lease that is not accounted for nothing needs to be known: it leaves no orphan.
+func (q *quorum) RecordAttempt(row *lease.HeldRow, attempt int64) error {
+	if !row.Request.Accounted() {
+		return nil
+	}
+	ctx, cancel := context.WithTimeout(context.Background(), 2*q.cfg.Timeout)
+	defer cancel()
+	known, err := q.amend(ctx, row, func(_ *register.Register, run *register.Run, _ int64) {
+		run.Attempt = max(run.Attempt, int(attempt))
+	})
+	if err == nil && !known {
+		err = fmt.Errorf("%w: its run has ended for the others", lease.ErrLost)
+	}
+	return err
+}
+
+// MarkSucceeded enters in the register that the work of a lease has ended well.
+func (q *quorum) MarkSucceeded(ctx context.Context, row *lease.HeldRow, followed bool) error {
+	known, err := q.amend(ctx, row, func(g *register.Register, run *register.Run, now int64) {
+		run.EndedWell = true
+		if followed && run.Tick > 0 {
+			g.RecordOutcome(run.Tick, true, row.Request.PerTick(), now)
+		}
+	})
+	if err == nil && !known {
+		return fmt.Errorf("tell that the work under a lease of %q has ended: %w", row.Request.Lock, lease.ErrLost)
+	}
+	return err
+}

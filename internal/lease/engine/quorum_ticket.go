@@ -1,0 +1,45 @@
+package engine
+
+import (
+	"sync/atomic"
+	"time"
+
+	"github.com/cronclave/cronclave/internal/lease"
+)
+
+// SpreadAfter is when a lease that a majority of a quorum has granted is brought to the others, if it is still held. Where some do not
+// answer, it is tried again after pauses that double, up to a third of the lease.
+const SpreadAfter = 50 * time.Millisecond
+
+// ticket is what a quorum knows of a lease besides its row.
+type ticket struct {
+	narrow bool         // no more than a majority was asked for it
+	repair atomic.Int64 // a time.Duration: when to try again to bring it to all nodes
+}
+
+func newTicket(narrow bool) *ticket {
+	t := &ticket{narrow: narrow}
+	t.repair.Store(int64(2 * SpreadAfter))
+	return t
+}
+
+// isNarrow reports whether no more than a majority was asked for a row.
+func isNarrow(row *lease.HeldRow) bool {
+	t, ok := row.Grant.Ticket.(*ticket)
+	return ok && t.narrow
+}
+
+// nextRenewal is when to renew a lease that was renewed just now: after a while, or sooner if not all nodes may have it.
+func nextRenewal(row *lease.HeldRow, after time.Duration, everywhere bool) time.Duration {
+	t, ok := row.Grant.Ticket.(*ticket)
+	if !ok {
+		return after
+	}
+	if everywhere {
+		t.repair.Store(int64(SpreadAfter))
+		return after
+	}
+	repair := time.Duration(t.repair.Load())
+	t.repair.Store(int64(min(2*repair, row.Request.Lease)))
+	return min(after, repair)
+}

@@ -1,0 +1,124 @@
+package engine
+
+import (
+	"fmt"
+	"slices"
+
+	"github.com/cronclave/cronclave/internal/lease"
+	"github.com/cronclave/cronclave/internal/lease/transport"
+)
+
+// vote is a node's reply to one call.
+type vote struct {
+	word  string
+	now   int64 // the node's clock
+	floor int64
+	transport.Values
+	err    error // nothing was heard, and it may have been done
+	silent bool  // nothing was heard yet
+	absent bool  // and nothing is waited for
+	asked  bool
+}
+
+func (v vote) heard() bool { return !v.silent && v.err == nil }
+
+// strange reports whether the node does not vote.
+func (v vote) strange() bool { return v.heard() && (v.word == "stranger" || v.word == "joining") }
+
+func readVote(raw []any) vote {
+	if len(raw) < 3 {
+		return vote{err: fmt.Errorf("%w: a reply of %d values from the server", lease.ErrUnknown, len(raw))}
+	}
+	v := vote{word: transport.Text(raw[0]), now: transport.Number(raw[1]), floor: transport.Number(raw[2]), Values: raw[3:]}
+	if !lease.Sound(v.now, lease.MaxNumber) || !lease.Sound(v.floor, lease.MaxNumber) {
+		return vote{err: fmt.Errorf("%w: %w: a reply from the server with time %d and floor %d", lease.ErrUnknown, lease.ErrCorrupt, v.now, v.floor)}
+	}
+	return v
+}
+
+// allFailed are the votes of a node that has failed.
+func allFailed(calls int, err error) []vote {
+	votes := make([]vote, calls)
+	for i := range votes {
+		votes[i].err = transport.Unknown(err)
+	}
+	return votes
+}
+
+func count[T any](all []T, is func(T) bool) (n int) {
+	for _, v := range all {
+		if is(v) {
+			n++
+		}
+	}
+	return n
+}
+
+func words(votes []vote, word ...string) int {
+	return count(votes, func(v vote) bool { return v.heard() && slices.Contains(word, v.word) })
+}
+
+// refused reports whether a node has given less than the request wanted.
+func refused(votes []vote) bool {
+	return slices.ContainsFunc(votes, func(v vote) bool {
+		return v.err != nil || !slices.Contains([]string{"yes", "accepted", "renewed", "released"}, v.word)
+	})
+}
+
+// claimReply is the content of the reply to a claim, or to a look without one, besides its
+// verdict.
+type claimReply struct {
+	slot         int
+	token, limit int64
+	ballot       int64
+	value        string
+	rows         []any // slot, row, ...
+	permanent    bool
+}
+
+func (v vote) claim() claimReply {
+	return claimReply{slot: int(v.Number(0)), token: v.Number(1), limit: v.Number(2), ballot: v.Number(3), value: v.Text(4), rows: v.List(5),
+		permanent: v.Text(6) != ""}
+}
+
+// told reports whether a vote has a node's state, and counts: the node neither has forgotten nor
+// refused to look.
+func (v vote) told() bool {
+	return v.heard() && slices.Contains([]string{"yes", "held", "seen", "promised", "stale", "far", "limit"}, v.word)
+}
+
+// newest is the register of the greatest ballot, and how many nodes have accepted just that.
+func newest(votes []vote) (value string, ballot int64, agree int) {
+	for _, v := range votes {
+		if !v.told() {
+			continue
+		}
+		switch r := v.claim(); {
+		case agree == 0 || r.ballot > ballot:
+			value, ballot, agree = r.value, r.ballot, 1
+		case r.ballot == ballot:
+			agree++
+		}
+	}
+	return value, ballot, agree
+}
+
+func valueOf(votes []vote) string {
+	value, _, _ := newest(votes)
+	return value
+}
+
+// floorOf is the greatest floor among the votes.
+func floorOf(votes []vote) (floor int64) {
+	for _, v := range votes {
+		if v.heard() {
+			floor = max(floor, v.floor)
+		}
+	}
+	return floor
+}
+
+// silentNodes are those of which nothing was heard yet, and that are waited for.
+func silentNodes(votes []vote) int {
+	return count(votes, func(v vote) bool { return v.silent && !v.absent })
+}

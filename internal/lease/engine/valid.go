@@ -1,0 +1,22 @@
+package engine
+
+// askValid asks the requests that pass a check, and returns an answer for each request, in order.
+func askValid[R, A any](requests []R, check func(R) error, refuse func(R, error) A, ask func([]R) []A) []A {
+	answers := make([]A, len(requests))
+	valid := make([]R, 0, len(requests))
+	places := make([]int, 0, len(requests)) // of those that are valid
+	for i, r := range requests {
+		if err := check(r); err != nil {
+			answers[i] = refuse(r, err)
+			continue
+		}
+		valid, places = append(valid, r), append(places, i)
+	}
+	if len(valid) == 0 {
+		return answers
+	}
+	for n, a := range ask(valid) {
+		answers[places[n]] = a
+	}
+	return answers
+}

@@ -1,0 +1,51 @@
+package engine
+
+import (
+	"context"
+	"time"
+
+	"github.com/cronclave/cronclave/internal/lease"
+)
+
+// Withdraw gives back what a request with an unknown outcome may have been granted: its tick is open again. It
+// keeps trying until the server has answered or the lease must have ended, and returns at once. [Client.Close] waits
+// for it, until it has been tried for twice [Config.Timeout]; where it has been already, for one more try. After Close it tries for as long as [Config.Timeout], and then returns.
+func (c *Client) Withdraw(r Request, id string) {
+	r.ID = id
+	c.quit(r.WithDefaults())
+}
+
+// mostGivenUp bounds the releases that are tried in the background: a server that is away can't have granted what more of them would give back, and if it
+// has, that runs out by itself.
+const mostGivenUp = 10_000
+
+// giveUp goes on with a release in the background, until the server has answered or the lease must have ended; false if the client is closed.
+func (c *Client) giveUp(r lease.ReleaseRequest) bool {
+	return c.work.Go(func() {
+		defer c.givenUp.Add(-1)
+		if c.givenUp.Add(1) > mostGivenUp {
+			return
+		}
+		begun := c.cfg.Clock()
+		ctx, cancel := context.WithTimeout(c.work.Life(), r.Row.Request.Lease+c.cfg.Timeout)
+		defer cancel()
+		if _, err := c.store.Release(ctx, r); err == nil || !c.work.Over() {
+			return
+		}
+		c.tryLast(r, max(begun+2*c.cfg.Timeout, c.work.EndedAt()+c.cfg.Timeout))
+	})
+}
+
+// tryLast releases while the client closes, or after it has, until an instant of the local clock.
+func (c *Client) tryLast(r lease.ReleaseRequest, end time.Duration) {
+	ctx, cancel := context.WithTimeout(context.Background(), end-c.cfg.Clock())
+	defer cancel()
+	_, _ = c.store.Release(ctx, r)
+}
+
+// quit takes back what a request, of which nothing more will be heard, has or may get: in the background, but at once where the client closes.
+func (c *Client) quit(r Request) {
+	if !c.giveUp(lease.Withdrawal(r)) {
+		c.tryLast(lease.Withdrawal(r), c.cfg.Clock()+c.cfg.Timeout)
+	}
+}

@@ -1,0 +1,252 @@
+// Package leasetest has servers in fake time, and networks before them that can fail, for tests of the engine and of its stores.
+package leasetest
+
+import (
+	"context"
+	"io"
+	"net"
+	"strings"
+	"sync"
+	"testing"
+	"testing/synctest"
+	"time"
+
+	"github.com/redis/go-redis/v9"
+
+	"github.com/cronclave/cronclave/internal/embedded"
+)
+
+// Wire is a server in fake time, and the network before it, which can fail.
+type Wire struct {
+	*testing.T
+	Server *embedded.Server
+	Start  time.Time
+
+	mu        sync.Mutex
+	mute      bool          // requests do not arrive
+	deaf      bool          // requests are done, their replies do not come back
+	delay     time.Duration // replies come back later
+	cuts      int           // so many connections break instead of the next replies
+	asleep    time.Duration // local clock: how long the machine was suspended
+	pipelines []int         // requests in those that were sent, without WAIT
+	waits     int           // pipelines that ended with WAIT
+	acks      int           // replicas that have the writes: the server itself has none
+	lag       time.Duration // they have it later
+}
+
+// InBubble runs a test in fake time. Everything of it must end with it.
+func InBubble(t *testing.T, test func(w *Wire)) {
+	t.Helper()
+	synctest.Test(t, func(t *testing.T) {
+		w := (&Wire{T: t, Start: time.Now()}).Another()
+		defer w.Server.Close()
+		test(w)
+	})
+}
+
+// Another is a server of its own, at the same time.
+func (w *Wire) Another() *Wire {
+	w.Helper()
+	s, err := embedded.Start(embedded.Config{DialOnly: true})
+	if err != nil {
+		w.Fatal(err)
+	}
+	return &Wire{T: w.T, Server: s, Start: w.Start}
+}
+
+// Redis returns a client of the server that goes over the wire.
+func (w *Wire) Redis(retries int) *redis.Client {
+	r := redis.NewClient(&redis.Options{
+		Addr: w.Server.Addr(), Dialer: w.Dial, ContextTimeoutEnabled: true, MaxRetries: retries, DialerRetries: 1, PoolSize: 20,
+	})
+	r.AddHook(w)
+	return r
+}
+
+// Clock is the local clock, from the start on.
+func (w *Wire) Clock() time.Duration {
+	w.mu.Lock()
+	defer w.mu.Unlock()
+	return time.Since(w.Start) + w.asleep
+}
+
+// Fail sets the faults of the wire; without arguments it is well again.
+func (w *Wire) Fail(how ...string) {
+	w.mu.Lock()
+	defer w.mu.Unlock()
+	w.mute, w.deaf, w.delay = false, false, 0
+	for _, h := range how {
+		switch h {
+		case "mute":
+			w.mute = true
+		case "deaf":
+			w.deaf = true
+		default:
+			w.Fatalf("a wire can't be %s", h)
+		}
+	}
+}
+
+// Slow has replies come back later.
+func (w *Wire) Slow(delay time.Duration) {
+	w.Fail()
+	w.mu.Lock()
+	defer w.mu.Unlock()
+	w.delay = delay
+}
+
+// Suspend lets time pass that only the local clock shows: the machine was suspended.
+func (w *Wire) Suspend(d time.Duration) {
+	w.mu.Lock()
+	defer w.mu.Unlock()
+	w.asleep += d
+}
+
+// Beside is another way to the same server.
+func (w *Wire) Beside() *Wire { return &Wire{T: w.T, Server: w.Server, Start: w.Start} }
+
+// Lag has replicas have the writes later.
+func (w *Wire) Lag(d time.Duration) {
+	w.mu.Lock()
+	defer w.mu.Unlock()
+	w.lag = d
+}
+
+// Waits returns how many pipelines have ended with WAIT since the last call.
+func (w *Wire) Waits() int {
+	w.mu.Lock()
+	defer w.mu.Unlock()
+	n := w.waits
+	w.waits = 0
+	return n
+}
+
+// Cuts is how many replies are still to be cut.
+func (w *Wire) Cuts() int {
+	w.mu.Lock()
+	defer w.mu.Unlock()
+	return w.cuts
+}
+
+// Replicas sets how many replicas follow the server from now on.
+func (w *Wire) Replicas(n int) {
+	w.mu.Lock()
+	defer w.mu.Unlock()
+	w.acks = n
+}
+
+// Cut breaks so many connections in the place of the next replies.
+func (w *Wire) Cut(n int) {
+	w.mu.Lock()
+	defer w.mu.Unlock()
+	w.cuts = n
+}
+
+// Pass lets time pass, and all that is due happen.
+func (w *Wire) Pass(d time.Duration) {
+	<-time.After(d)
+	synctest.Wait()
+}
+
+// Sent returns how many requests were in each of the pipelines since the last call.
+func (w *Wire) Sent() []int {
+	w.mu.Lock()
+	defer w.mu.Unlock()
+	sent := w.pipelines
+	w.pipelines = nil
+	return sent
+}
+
+// Dial connects to the server over the wire.
+func (w *Wire) Dial(ctx context.Context, network, addr string) (net.Conn, error) {
+	conn, err := w.Server.Dial(ctx, network, addr)
+	if err != nil {
+		return nil, err
+	}
+	return &wireConn{Conn: conn, wire: w}, nil
+}
+
+type wireConn struct {
+	net.Conn
+	wire *Wire
+	cut  bool // wire.mu
+}
+
+func (c *wireConn) Write(p []byte) (int, error) {
+	c.wire.mu.Lock()
+	mute := c.wire.mute
+	c.wire.mu.Unlock()
+	if mute {
+		return len(p), nil
+	}
+	return c.Conn.Write(p)
+}
+
+func (c *wireConn) Read(p []byte) (int, error) {
+	for {
+		n, err := c.Conn.Read(p)
+		c.wire.mu.Lock()
+		deaf, delay, cut := c.wire.deaf, c.wire.delay, c.wire.cuts > 0 && n > 0
+		if cut {
+			c.wire.cuts--
+		}
+		c.cut = c.cut || cut
+		cut = c.cut // a connection that is broken stays so
+		c.wire.mu.Unlock()
+		if cut {
+			c.Close()
+			return 0, io.EOF
+		}
+		if err != nil || !deaf {
+			if delay > 0 { // a timer that is due at once has crashed Go's runtime in a bubble, with the race detector
+				<-time.After(delay)
+			}
+			return n, err
+		}
+	}
+}
+
+// DialHook makes the wire a hook.
+func (w *Wire) DialHook(next redis.DialHook) redis.DialHook { return next }
+
+// ProcessHook makes the wire a hook.
+func (w *Wire) ProcessHook(next redis.ProcessHook) redis.ProcessHook { return next }
+
+// ProcessPipelineHook counts pipelines, and answers WAIT.
+func (w *Wire) ProcessPipelineHook(next redis.ProcessPipelineHook) redis.ProcessPipelineHook {
+	return func(ctx context.Context, cmds []redis.Cmder) error {
+		last, waits := cmds[len(cmds)-1].(*redis.Cmd)
+		waits = waits && last.Name() == "wait"
+		w.mu.Lock()
+		requests := 0
+		for _, cmd := range cmds {
+			requests += requestsOf(cmd.Args())
+		}
+		w.pipelines = append(w.pipelines, requests)
+		if waits {
+			w.waits++
+			w.pipelines[len(w.pipelines)-1]--
+		}
+		acks, lag := int64(w.acks), w.lag
+		w.mu.Unlock()
+		err := next(ctx, cmds)
+		if waits && last.Err() == nil {
+			if lag > 0 {
+				<-time.After(lag)
+			}
+			last.SetVal(acks)
+		}
+		return err
+	}
+}
+
+// requestsOf returns how many requests a command carries: see batch.lua, whose arguments begin with their
+// number, not with a lease id.
+func requestsOf(command []any) int {
+	if name, _ := command[0].(string); strings.HasPrefix(name, "eval") {
+		if n, several := command[3+command[2].(int)].(int); several {
+			return n
+		}
+	}
+	return 1
+}
