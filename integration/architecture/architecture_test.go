@@ -102,6 +102,8 @@ func TestImportRulesAreEnforced(t *testing.T) {
 	}{
 		{"locking of ours", imports("locking", ours+"election"), "stands alone"},
 		{"locking of the engine", imports("locking", ours+"internal/lease/engine"), ""},
+		{"engine of a store", imports("internal/lease/engine", ours+"internal/lease/quorum"), ""},
+		{"a store of the engine", imports("internal/lease/quorum", ours+"internal/lease/engine"), "locks and servers"},
 		{"engine of locking", imports("internal/lease/engine", ours+"locking"), "in one way"},
 		{"locking of its test suite", imports("locking", ours+"locking/locktest"), "stands alone"},
 		{"locktest of locking", imports("locking/locktest", ours+"locking", goredis), ""},
@@ -159,6 +161,7 @@ func TestSourceRulesAreEnforced(t *testing.T) {
 		{"exit by log", "election", "a.go", `import "log"; func f() { log.Fatalf("x") }`, "log.Fatalf"},
 		{"panic", "cmd/cronclave", "main.go", `func f() { panic("x") }`, "no panic reaches a user"},
 		{"panic in a comment", "locking", "a.go", `// panic("x")`, ""},
+		{"a script in the engine", "internal/lease/engine", "a.go", `import "github.com/redis/go-redis/v9"; var s = redis.NewScript("x")`, ""},
 		{"a script elsewhere", "internal/journal", "a.go", `import "github.com/redis/go-redis/v9"; var s = redis.NewScript("x")`, "Lua is in internal/lease/script"},
 		{"a script of a classic", "integration/classics", "a.go", `import "github.com/redis/go-redis/v9"; var s = redis.NewScript("x")`, ""},
 		{"a script of a client's field", "internal/journal", "a.go", `import _ "github.com/redis/go-redis/v9"; func f(j j) { j.redis.EvalSha() }`, "Lua is in internal/lease/script"},

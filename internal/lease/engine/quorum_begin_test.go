@@ -6,6 +6,8 @@ import (
 	"time"
 
 	"github.com/redis/go-redis/v9"
+
+	"github.com/cronclave/cronclave/internal/lease/quorum"
 )
 
 // links are the ways of one client to the masters of a quorum.
@@ -87,8 +89,8 @@ func TestQuorumBeginsWhileAMinorityIsAway(t *testing.T) {
 		defer closeServers()
 		c, ways, closeAll := w.quorumOver(servers, 0, 4)
 		defer closeAll()
-		l, after := w.tryUntil(c, "m", 2*QuietBefore)
-		if l == nil || after < QuietBefore {
+		l, after := w.tryUntil(c, "m", 2*quorum.QuietBefore)
+		if l == nil || after < quorum.QuietBefore {
 			w.Fatalf("granted after %v", after)
 		}
 		if n := w.states(direct); n != 3 {
@@ -129,7 +131,7 @@ func doesNotBeginBeside(t *testing.T, length time.Duration) {
 		defer closeServers()
 		a, _, closeA := w.quorumOver(servers, 3, 4)
 		defer closeA()
-		first, _ := w.tryUntil(a, "m", 2*QuietBefore)
+		first, _ := w.tryUntil(a, "m", 2*quorum.QuietBefore)
 		if first == nil {
 			w.Fatal("not granted")
 		}
@@ -151,8 +153,8 @@ func doesNotBeginBeside(t *testing.T, length time.Duration) {
 			w.Error("a node that has forgotten has renewed the lease")
 		}
 		direct[2].FlushAll(w.Context())
-		l, after := w.tryUntil(b, "m", 4*QuietBefore)
-		if l == nil || after < QuietBefore {
+		l, after := w.tryUntil(b, "m", 4*quorum.QuietBefore)
+		if l == nil || after < quorum.QuietBefore {
 			w.Fatalf("without a holder, granted after %v", after)
 		}
 		if l.Token() <= held.Token() {

@@ -7,6 +7,8 @@ import (
 	"time"
 
 	"github.com/redis/go-redis/v9"
+
+	"github.com/cronclave/cronclave/internal/lease/quorum"
 )
 
 // far is a node that all requests reach so much later.
@@ -32,7 +34,7 @@ func TestQuorumReleaseReachesAFarNode(t *testing.T) {
 		w.release(w.lock(c, "warm", time.Minute))
 		masters[2].AddHook(far(200 * time.Millisecond))
 		l := w.lock(c, "m", time.Hour)
-		w.pass(2 * SpreadAfter) // it is being told of the lease
+		w.pass(2 * quorum.SpreadAfter) // it is being told of the lease
 		w.release(l)
 		if err := c.Close(); err != nil {
 			w.Error(err)

@@ -5,6 +5,8 @@ import (
 	"time"
 
 	"github.com/redis/go-redis/v9"
+
+	"github.com/cronclave/cronclave/internal/lease/quorum"
 )
 
 // quorum returns a client of n masters in the bubble, and one of each of them; call close.
@@ -52,7 +54,7 @@ func TestQuorumNoticesThatANodeHasForgottenWhichIsNotNeeded(t *testing.T) {
 				w.Errorf("node %d at the beginning: %q", node, state(node))
 			}
 			masters[node].FlushAll(w.Context())
-			pairs(2 * UnheardFor)
+			pairs(2 * quorum.UnheardFor)
 			if state(node) != "voting" {
 				w.Errorf("node %d has forgotten, and is %q", node, state(node))
 			}

@@ -7,13 +7,14 @@ import (
 	"time"
 
 	"github.com/cronclave/cronclave/internal/lease"
+	"github.com/cronclave/cronclave/internal/lease/quorum"
 )
 
 // openStore makes the store of a configuration. It is the only place that knows which ones there are.
 func openStore(c *Client) lease.Store {
 	cfg := c.cfg
 	if len(cfg.Quorum) > 0 {
-		return newQuorum(quorumConfig{Nodes: cfg.Quorum, Prefix: cfg.Prefix, Owner: cfg.Owner, Timeout: cfg.Timeout, Idle: cfg.Idle, Clock: cfg.Clock,
+		return quorum.New(quorum.Config{Nodes: cfg.Quorum, Prefix: cfg.Prefix, Owner: cfg.Owner, Timeout: cfg.Timeout, Idle: cfg.Idle, Clock: cfg.Clock,
 			Work: c.work, Observed: c.observed, HeldToken: c.keeper.token, Contended: cfg.Hooks.contended})
 	}
 	return newSingle(singleConfig{Redis: cfg.Redis, Prefix: cfg.Prefix, Owner: cfg.Owner, Timeout: cfg.Timeout, AckedReplicas: cfg.AckedReplicas,
@@ -29,7 +30,7 @@ func checkServers(cfg Config) error {
 	case cfg.Redis != nil:
 		return errors.New("locking: set one of Config.Redis and Config.Quorum, not both")
 	}
-	if err := checkQuorum(cfg.Quorum); err != nil {
+	if err := quorum.Check(cfg.Quorum); err != nil {
 		return err
 	}
 	if cfg.AckedReplicas > 0 {

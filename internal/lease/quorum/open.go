@@ -1,4 +1,4 @@
-package engine
+package quorum
 
 import (
 	"fmt"
@@ -10,18 +10,18 @@ import (
 	"github.com/cronclave/cronclave/internal/lease/transport"
 )
 
-// newQuorum returns the store. It has nodes that have forgotten vote again, until the work of its client ends.
-func newQuorum(cfg quorumConfig) *quorum {
+// New returns the store. It has nodes that have forgotten vote again, until the work of its client ends.
+func New(cfg Config) *Store {
 	e := &env{clock: cfg.Clock, timeout: cfg.Timeout, scripts: script.ForQuorum(), memberKey: script.MemberKey(cfg.Prefix)}
-	q := &quorum{cfg: cfg, scripts: e.scripts, masters: newMasters(e, cfg.Nodes)}
+	q := &Store{cfg: cfg, scripts: e.scripts, masters: newMasters(e, cfg.Nodes)}
 	r := newRejoiner(q)
 	e.wakeUp = r.wakeUp
 	cfg.Work.Go(r.loop)
 	return q
 }
 
-// checkQuorum returns an error if the masters of a quorum can't be used.
-func checkQuorum(nodes []transport.Client) error {
+// Check returns an error if the masters of a quorum can't be used.
+func Check(nodes []transport.Client) error {
 	if n := len(nodes); n < 3 || n%2 == 0 {
 		return fmt.Errorf("locking: Config.Quorum has %d masters: it must be an odd number, 3 at least", n)
 	}

@@ -1,4 +1,4 @@
-package engine
+package quorum
 
 import (
 	"testing"
@@ -21,7 +21,7 @@ func TestQuorumTickBehindAnOpenOneTakesNoRow(t *testing.T) {
 	}
 	clock := func() time.Duration { return time.Hour }
 	work := background.New(clock)
-	q := newQuorum(quorumConfig{Nodes: nodes, Timeout: time.Second, Idle: time.Minute, Clock: clock, Work: work, Observed: observed.New()})
+	q := New(Config{Nodes: nodes, Timeout: time.Second, Idle: time.Minute, Clock: clock, Work: work, Observed: observed.New()})
 	defer func() {
 		work.End()
 		work.Wait()

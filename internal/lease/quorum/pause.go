@@ -1,4 +1,4 @@
-package engine
+package quorum
 
 import (
 	"context"
@@ -10,11 +10,11 @@ import (
 )
 
 // Pause writes to the registers of locks.
-func (q *quorum) Pause(ctx context.Context, requests []lease.PauseRequest) []lease.PauseAnswer {
+func (q *Store) Pause(ctx context.Context, requests []lease.PauseRequest) []lease.PauseAnswer {
 	answers := make([]lease.PauseAnswer, len(requests))
 	changes, tasks := make([]*change, len(requests)), make([]task, len(requests))
 	for i, r := range requests {
-		t := &change{quorum: q, lock: r.Lock, permanent: r.Permanent}
+		t := &change{Store: q, lock: r.Lock, permanent: r.Permanent}
 		edited := false
 		t.edit = func(g *register.Register, v register.View) {
 			was := lease.ReadPause(g.Paused)

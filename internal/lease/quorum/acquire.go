@@ -1,4 +1,4 @@
-package engine
+package quorum
 
 import (
 	"context"
@@ -10,7 +10,7 @@ import (
 )
 
 // Acquire brings requests to their results.
-func (q *quorum) Acquire(ctx context.Context, requests []lease.Request, answered func(place int, r lease.Result)) {
+func (q *Store) Acquire(ctx context.Context, requests []lease.Request, answered func(place int, r lease.Result)) {
 	fail := func(err error) {
 		for i, r := range requests {
 			answered(i, lease.Failed(fmt.Errorf("acquire %q: %w", r.Lock, err)))
@@ -40,7 +40,7 @@ func (q *quorum) Acquire(ctx context.Context, requests []lease.Request, answered
 const longestRest = 100 * time.Millisecond
 
 // Wait asks again and again, at pauses that grow.
-func (q *quorum) Wait(ctx context.Context, r lease.Request) (lease.Grant, error) {
+func (q *Store) Wait(ctx context.Context, r lease.Request) (lease.Grant, error) {
 	contended := false
 	var fault error // why nothing is known, if that is so
 	for pause := lease.ShortestPause; ; pause = min(2*pause, longestRest) {
@@ -70,14 +70,14 @@ func (q *quorum) Wait(ctx context.Context, r lease.Request) (lease.Grant, error)
 }
 
 // now is the servers' time; zero before the first reply.
-func (q *quorum) now() time.Time {
+func (q *Store) now() time.Time {
 	if micros, ok := q.Estimate(q.cfg.Clock()); ok {
 		return clock.FromMicros(micros)
 	}
 	return time.Time{}
 }
 
-func (q *quorum) acquireOne(ctx context.Context, r lease.Request) (result lease.Result) {
+func (q *Store) acquireOne(ctx context.Context, r lease.Request) (result lease.Result) {
 	q.Acquire(ctx, []lease.Request{r}, func(_ int, got lease.Result) { result = got })
 	return result
 }

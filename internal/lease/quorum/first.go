@@ -1,4 +1,4 @@
-package engine
+package quorum
 
 import (
 	"slices"
@@ -10,7 +10,7 @@ const maxFirstTries = 2
 
 // tight reports that no more than a majority can be trusted to answer: each of those nodes has to give a claim
 // its row.
-func (q *quorum) tight() bool {
+func (q *Store) tight() bool {
 	_, trusted, _ := q.order()
 	return trusted <= q.majority
 }

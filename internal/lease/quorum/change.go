@@ -1,4 +1,4 @@
-package engine
+package quorum
 
 import (
 	"context"
@@ -19,7 +19,7 @@ const mostUnsettled = 4
 // change changes the register of a lock without a row: it prepares a ballot, and accepts. With look it looks first, and is done
 // if there is nothing to change and all have the same.
 type change struct {
-	*quorum
+	*Store
 	lock      string
 	key       string // of the lock; "" leaves that to its name
 	permanent bool
@@ -54,7 +54,7 @@ func (t *change) next() (nodeCall, int) {
 	if t.key != "" {
 		keys[1], keys[2] = t.key, script.Tombstone(t.key, t.id)
 	}
-	k := nodeCall{script: t.quorum.scripts.Claim, keys: keys, id: t.id, idle: t.idleOf(t.permanent)}
+	k := nodeCall{script: t.Store.scripts.Claim, keys: keys, id: t.id, idle: t.idleOf(t.permanent)}
 	switch t.phase {
 	case "look":
 		k.args = script.QuorumClaimArgs{Slot: script.NoSlot, Everyone: t.everyone, All: true}.Encode()
@@ -63,7 +63,7 @@ func (t *change) next() (nodeCall, int) {
 		k.args = script.QuorumClaimArgs{Slot: script.NoSlot, Token: t.token, Promise: script.PromiseAny, Everyone: t.everyone, Shut: t.shut,
 			TombstoneLife: script.TombstoneLife(t.cfg.Timeout), All: true}.Encode()
 	default:
-		k.script, k.keys = t.quorum.scripts.Accept, append(keys, t.indexKey())
+		k.script, k.keys = t.Store.scripts.Accept, append(keys, t.indexKey())
 		k.args = script.QuorumAcceptArgs{Ballot: t.token, Value: t.value, Slot: script.NoSlot, Ends: t.ends, TombstoneLife: script.TombstoneLife(t.cfg.Timeout),
 			Everyone: t.everyone}.Encode()
 	}
@@ -73,7 +73,7 @@ func (t *change) next() (nodeCall, int) {
 // propose is a token above a floor, near the servers' time. It is above all that this client proposed for the
 // lock before, too: a node orders the tries of a lease by their tokens, and the estimate of the time may step
 // back.
-func (q *quorum) propose(lock string, floor int64) int64 {
+func (q *Store) propose(lock string, floor int64) int64 {
 	local := q.cfg.Clock()
 	now, _ := q.Estimate(local)
 	if own := q.cfg.Observed.Of(lock, q.cfg.Clock, q.cfg.Idle).Floor; own < now+lease.MinuteMicros {
@@ -158,7 +158,7 @@ func (t *change) edited(votes []vote) (before, after string) {
 
 // viewOf returns the rows as the votes report them. A run is suspected of being dead if no majority can have a
 // live row of it.
-func (q *quorum) viewOf(g *register.Register, votes []vote) register.View {
+func (q *Store) viewOf(g *register.Register, votes []vote) register.View {
 	told := count(votes, vote.told)
 	v := register.View{Slot: -1, Rows: liveRows(votes), Unheard: len(q.nodes) - told}
 	v.Now, v.Latest, _ = q.bounds(q.cfg.Clock())
@@ -201,9 +201,9 @@ func (t *change) fail(err error) { t.failed = err }
 
 // amend changes the entry of a lease's run in the register; known reports whether it has one. edit may be called
 // more than once.
-func (q *quorum) amend(ctx context.Context, row *lease.HeldRow, edit func(g *register.Register, run *register.Run, now int64)) (known bool, err error) {
+func (q *Store) amend(ctx context.Context, row *lease.HeldRow, edit func(g *register.Register, run *register.Run, now int64)) (known bool, err error) {
 	id := row.Request.ID
-	t := &change{quorum: q, lock: row.Request.Lock, permanent: row.Request.Permanent, look: true}
+	t := &change{Store: q, lock: row.Request.Lock, permanent: row.Request.Permanent, look: true}
 	t.edit = func(g *register.Register, v register.View) {
 		var run register.Run
 		if run, known = g.Runs[id]; known {

@@ -1,4 +1,4 @@
-package engine
+package quorum
 
 import (
 	"fmt"
@@ -14,7 +14,7 @@ import (
 
 // claim is a request on its way to the same row on a majority of nodes and, if it is accounted for, into the register.
 type claim struct {
-	*quorum
+	*Store
 	r        lease.Request
 	place    int // among the requests
 	answered func(place int, r lease.Result)
@@ -54,8 +54,8 @@ type kept struct {
 	keep  int64 // the token of its run in the register, if it has one: those rows stay
 }
 
-func (q *quorum) newClaim(r lease.Request, place int, answered func(place int, r lease.Result)) *claim {
-	t := &claim{quorum: q, r: r, place: place, answered: answered, phase: "row", account: r.Accounted()}
+func (q *Store) newClaim(r lease.Request, place int, answered func(place int, r lease.Result)) *claim {
+	t := &claim{Store: q, r: r, place: place, answered: answered, phase: "row", account: r.Accounted()}
 	now, _ := q.Estimate(q.cfg.Clock())
 	switch {
 	case r.Abstain || r.Tick != nil && clock.ToMicros(r.Tick.NotBefore) > now: // it is to take no row, or too early for one
@@ -87,7 +87,7 @@ func (t *claim) begin() {
 
 func (t *claim) next() (nodeCall, int) {
 	t.begin()
-	k := nodeCall{script: t.quorum.scripts.Claim, keys: t.keys(t.r.Lock, t.r.ID), id: t.r.ID, idle: t.idleOf(t.r.Permanent)}
+	k := nodeCall{script: t.Store.scripts.Claim, keys: t.keys(t.r.Lock, t.r.ID), id: t.r.ID, idle: t.idleOf(t.r.Permanent)}
 	wave := len(t.nodes)
 	switch t.phase {
 	case "row", "first":
@@ -112,7 +112,7 @@ func (t *claim) next() (nodeCall, int) {
 			slot, token = t.out.Run.Slot, t.out.Run.Token
 			t.offers.add(t.r.ID, t.cfg.Clock(), t.cfg.Timeout+t.r.Lease+t.r.Delay)
 		}
-		k.script, k.keys = t.quorum.scripts.Accept, append(k.keys, t.indexKey())
+		k.script, k.keys = t.Store.scripts.Accept, append(k.keys, t.indexKey())
 		k.args = script.QuorumAcceptArgs{Ballot: t.token, Value: t.value, Slot: slot, Lease: t.r.Lease, Token: token}.Encode()
 	}
 	k.patience = 1 + t.tries/8 // where all take their time none would get through

@@ -1,4 +1,4 @@
-package engine
+package quorum
 
 import (
 	"slices"
@@ -50,7 +50,7 @@ func (t *claim) grant(votes []vote, sent time.Duration, out register.Ruling) {
 	}
 	t.offers.closed(t.r.ID)
 	if n := len(t.ballots); n > 1 && out.Run.Token > t.ballots[n-2] { // nodes that were not asked again may have rows of earlier tries
-		t.quorum.drop(t.r.Lock, t.r.ID, t.ballots[n-2], t.r.Lease)
+		t.Store.drop(t.r.Lock, t.r.ID, t.ballots[n-2], t.r.Lease)
 	}
 }
 
@@ -69,5 +69,5 @@ func (t *claim) drop() {
 		return
 	}
 	t.placed, t.floor = false, max(t.floor, t.token)
-	t.quorum.drop(t.r.Lock, t.r.ID, t.token, t.r.Lease)
+	t.Store.drop(t.r.Lock, t.r.ID, t.token, t.r.Lease)
 }

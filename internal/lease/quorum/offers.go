@@ -1,4 +1,4 @@
-package engine
+package quorum
 
 import (
 	"maps"

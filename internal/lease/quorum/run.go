@@ -1,4 +1,4 @@
-package engine
+package quorum
 
 import (
 	"context"
@@ -9,7 +9,7 @@ import (
 )
 
 // RecordAttempt enters the proposed attempt of a run in the register. Of a lease that is not accounted for nothing needs to be known: it leaves no orphan.
-func (q *quorum) RecordAttempt(row *lease.HeldRow, attempt int64) error {
+func (q *Store) RecordAttempt(row *lease.HeldRow, attempt int64) error {
 	if !row.Request.Accounted() {
 		return nil
 	}
@@ -25,7 +25,7 @@ func (q *quorum) RecordAttempt(row *lease.HeldRow, attempt int64) error {
 }
 
 // MarkSucceeded enters in the register that the work of a lease has ended well.
-func (q *quorum) MarkSucceeded(ctx context.Context, row *lease.HeldRow, followed bool) error {
+func (q *Store) MarkSucceeded(ctx context.Context, row *lease.HeldRow, followed bool) error {
 	known, err := q.amend(ctx, row, func(g *register.Register, run *register.Run, now int64) {
 		run.EndedWell = true
 		if followed && run.Tick > 0 {

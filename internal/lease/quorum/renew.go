@@ -1,4 +1,4 @@
-package engine
+package quorum
 
 import (
 	"context"
@@ -10,7 +10,7 @@ import (
 )
 
 // Renew asks all nodes to renew a batch of leases. The result counts with a majority.
-func (q *quorum) Renew(ctx context.Context, batch []lease.Renewal) []lease.Renewed {
+func (q *Store) Renew(ctx context.Context, batch []lease.Renewal) []lease.Renewed {
 	calls := make([]nodeCall, len(batch))
 	for i, l := range batch {
 		r, g := &l.Row.Request, &l.Row.Grant
@@ -31,7 +31,7 @@ func (q *quorum) Renew(ctx context.Context, batch []lease.Renewal) []lease.Renew
 }
 
 // renewed merges the votes for one lease. It is lost when so many nodes have refused that no majority is left.
-func (q *quorum) renewed(votes []vote, row *lease.HeldRow, sent time.Duration) lease.Renewed {
+func (q *Store) renewed(votes []vote, row *lease.HeldRow, sent time.Duration) lease.Renewed {
 	switch have := words(votes, "renewed"); {
 	case have >= q.majority:
 		length := row.Request.Lease
@@ -45,4 +45,4 @@ func (q *quorum) renewed(votes []vote, row *lease.HeldRow, sent time.Duration) l
 
 // RenewAfter is a third of the time left, so that two attempts may fail; and 30 s at most, because masters that
 // lost their data must see a renewal before they begin anew: see [QuietBefore].
-func (q *quorum) RenewAfter(left time.Duration) time.Duration { return min(left/3, QuietBefore) }
+func (q *Store) RenewAfter(left time.Duration) time.Duration { return min(left/3, QuietBefore) }

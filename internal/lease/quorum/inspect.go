@@ -1,4 +1,4 @@
-package engine
+package quorum
 
 import (
 	"context"
@@ -12,11 +12,11 @@ import (
 )
 
 // Inspect reads the registers of locks, and settles ticks as it is asked to.
-func (q *quorum) Inspect(ctx context.Context, locks []lease.InspectRequest) []lease.State {
+func (q *Store) Inspect(ctx context.Context, locks []lease.InspectRequest) []lease.State {
 	states := make([]lease.State, len(locks))
 	changes, tasks := make([]*change, len(locks)), make([]task, len(locks))
 	for i, l := range locks {
-		t := &change{quorum: q, lock: l.Lock, permanent: l.Permanent, look: true}
+		t := &change{Store: q, lock: l.Lock, permanent: l.Permanent, look: true}
 		through := int64(0)
 		if !l.SettleThrough.IsZero() {
 			through = l.SettleThrough.Unix()
@@ -42,7 +42,7 @@ func (q *quorum) Inspect(ctx context.Context, locks []lease.InspectRequest) []le
 }
 
 // state combines the register and the rows.
-func (q *quorum) state(g *register.Register, v register.View, before, floor int64) lease.State {
+func (q *Store) state(g *register.Register, v register.View, before, floor int64) lease.State {
 	s := lease.State{Now: clock.FromMicros(v.Now), Floor: lease.Token(floor), Decided: clock.FromMicros(max(g.Low, g.Since/1e6) * 1e6), Before: clock.FromMicros(before * 1e6),
 		Pause: lease.ReadPause(g.Paused).Pause()}
 	for _, row := range v.Rows {
@@ -75,8 +75,8 @@ func (q *quorum) state(g *register.Register, v register.View, before, floor int6
 }
 
 // DeleteOrphans deletes orphans of a lock.
-func (q *quorum) DeleteOrphans(ctx context.Context, lock string, ids []string) error {
-	t := &change{quorum: q, lock: lock, look: true}
+func (q *Store) DeleteOrphans(ctx context.Context, lock string, ids []string) error {
+	t := &change{Store: q, lock: lock, look: true}
 	t.edit = func(g *register.Register, _ register.View) {
 		for _, id := range ids {
 			delete(g.Orphans, id)

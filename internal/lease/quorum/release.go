@@ -1,4 +1,4 @@
-package engine
+package quorum
 
 import (
 	"context"
@@ -13,7 +13,7 @@ import (
 
 // Release gives a row back on all nodes, and first, if it is accounted for, takes its run out of the register. It returns when a majority has
 // answered; the others receive it in the background.
-func (q *quorum) Release(ctx context.Context, r lease.ReleaseRequest) (answer lease.Released, err error) {
+func (q *Store) Release(ctx context.Context, r lease.ReleaseRequest) (answer lease.Released, err error) {
 	row := &r.Row.Request
 	if row.Accounted() {
 		return q.endRun(ctx, r)
@@ -51,7 +51,7 @@ func (q *quorum) Release(ctx context.Context, r lease.ReleaseRequest) (answer le
 }
 
 // ReleaseSoon is Release for two time-outs.
-func (q *quorum) ReleaseSoon(ctx context.Context, r lease.ReleaseRequest, begun time.Duration) (lease.Released, error) {
+func (q *Store) ReleaseSoon(ctx context.Context, r lease.ReleaseRequest, begun time.Duration) (lease.Released, error) {
 	ctx, cancel := context.WithTimeout(ctx, begun+2*q.cfg.Timeout-q.cfg.Clock())
 	defer cancel()
 	answer, err := q.Release(ctx, r)
@@ -59,9 +59,9 @@ func (q *quorum) ReleaseSoon(ctx context.Context, r lease.ReleaseRequest, begun 
 }
 
 // endRun takes a run out of the register, and its row with it. Where no majority can be reached, the row at least is given back.
-func (q *quorum) endRun(ctx context.Context, r lease.ReleaseRequest) (lease.Released, error) {
+func (q *Store) endRun(ctx context.Context, r lease.ReleaseRequest) (lease.Released, error) {
 	row := &r.Row.Request
-	t := &change{quorum: q, lock: row.Lock, permanent: row.Permanent, id: row.ID, ends: true}
+	t := &change{Store: q, lock: row.Lock, permanent: row.Permanent, id: row.ID, ends: true}
 	known := false
 	t.edit = func(g *register.Register, v register.View) {
 		run, running := g.Runs[row.ID]
@@ -89,18 +89,18 @@ func (q *quorum) endRun(ctx context.Context, r lease.ReleaseRequest) (lease.Rele
 }
 
 // drop has all nodes take back what they gave to attempts of a lease id up to a token, in the background.
-func (q *quorum) drop(lock, id string, token int64, lease time.Duration) {
+func (q *Store) drop(lock, id string, token int64, lease time.Duration) {
 	q.releaseEverywhere(q.releaseOf(lock, id, -1, token, false), lease)
 }
 
 // releaseOf is the call that takes a lease id's votes back: those up to a token, or with 0 for good.
-func (q *quorum) releaseOf(lock, id string, slot int, token int64, narrow bool) nodeCall {
+func (q *Store) releaseOf(lock, id string, slot int, token int64, narrow bool) nodeCall {
 	args := script.QuorumReleaseArgs{Slot: slot, Token: token, TombstoneLife: script.TombstoneLife(q.cfg.Timeout), Narrow: narrow}
 	return nodeCall{script: q.scripts.Release, keys: q.keys(lock, id), id: id, args: args.Encode()}
 }
 
 // releaseEverywhere makes that call in the background, and on nodes that do not answer now as soon as they do, while the lease would last.
-func (q *quorum) releaseEverywhere(k nodeCall, lease time.Duration) {
+func (q *Store) releaseEverywhere(k nodeCall, lease time.Duration) {
 	end := q.cfg.Clock() + lease
 	q.workers.launch(func() {
 		_, _ = q.ask(q.cfg.Work.Life(), poll{calls: []nodeCall{k}, everyone: true,

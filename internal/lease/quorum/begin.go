@@ -1,4 +1,4 @@
-package engine
+package quorum
 
 import (
 	"context"
@@ -9,7 +9,7 @@ import (
 )
 
 // QuietBefore is for how long nothing may have reached the masters of a new quorum that begins while some are away. A holder that they have forgotten
-// tries to renew its lease within that time, as long as it lasts: see [quorum.RenewAfter].
+// tries to renew its lease within that time, as long as it lasts: see [Store.RenewAfter].
 const QuietBefore = 30 * time.Second
 
 // begin has a quorum begin that is new, while a minority of its nodes is away. All that answer, a majority, are new: they have their markers for a

@@ -1,4 +1,4 @@
-package engine
+package quorum
 
 import (
 	"context"
@@ -16,11 +16,11 @@ import (
 
 // rejoiner has nodes that have forgotten vote again, and begins a quorum that is new. It works when a reply has told of such a node.
 type rejoiner struct {
-	*quorum
+	*Store
 	wake chan struct{} // capacity 1
 }
 
-func newRejoiner(q *quorum) *rejoiner { return &rejoiner{q, make(chan struct{}, 1)} }
+func newRejoiner(q *Store) *rejoiner { return &rejoiner{q, make(chan struct{}, 1)} }
 
 // wakeUp has the nodes looked after.
 func (t *rejoiner) wakeUp() {
@@ -195,7 +195,7 @@ func (q *rejoiner) reseed(sources, ready []int, everyone bool) bool {
 	for some := range slices.Chunk(locks, mostAtOnce/10) {
 		tasks := make([]task, len(some))
 		for i, key := range some {
-			tasks[i] = &seeding{change: change{quorum: q.quorum, lock: key, key: key, everyone: everyone, edit: func(*register.Register, register.View) {}}, ready: ready}
+			tasks[i] = &seeding{change: change{Store: q.Store, lock: key, key: key, everyone: everyone, edit: func(*register.Register, register.View) {}}, ready: ready}
 		}
 		ctx, cancel := context.WithTimeout(q.cfg.Work.Life(), 4*q.cfg.Timeout)
 		q.run(ctx, tasks)

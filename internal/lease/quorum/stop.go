@@ -1,4 +1,4 @@
-package engine
+package quorum
 
 import (
 	"context"
@@ -14,13 +14,13 @@ import (
 // The reply to the next renewal carries the mark to the holder: one node is enough for that. The order matters:
 // a holder that received the request is already registered as stopped, so the orphan that it leaves when it dies
 // carries the request.
-func (q *quorum) Stop(ctx context.Context, requests []lease.StopRequest) []lease.StopAnswer {
+func (q *Store) Stop(ctx context.Context, requests []lease.StopRequest) []lease.StopAnswer {
 	ctx, cancel := context.WithTimeout(ctx, 2*q.cfg.Timeout)
 	defer cancel()
 	answers := make([]lease.StopAnswer, len(requests))
 	changes, tasks, chosen := make([]*change, len(requests)), make([]task, len(requests)), make([]register.Choice, len(requests))
 	for i, r := range requests {
-		t := &change{quorum: q, lock: r.Lock, permanent: r.Permanent, look: true}
+		t := &change{Store: q, lock: r.Lock, permanent: r.Permanent, look: true}
 		t.edit = func(g *register.Register, v register.View) { chosen[i] = g.Stop(r, q.state(g, v, 0, 0).Rows, v) }
 		changes[i], tasks[i] = t, t
 	}
@@ -37,7 +37,7 @@ func (q *quorum) Stop(ctx context.Context, requests []lease.StopRequest) []lease
 }
 
 // mark marks a row, by which its holder learns of the request.
-func (q *quorum) mark(ctx context.Context, r lease.StopRequest, c register.Choice) lease.StopAnswer {
+func (q *Store) mark(ctx context.Context, r lease.StopRequest, c register.Choice) lease.StopAnswer {
 	k := nodeCall{script: q.scripts.Stop, keys: q.keys(r.Lock, c.Row.ID), id: c.Row.ID, idle: q.idleOf(r.Permanent), args: script.QuorumStopArgs{Slot: c.Row.Slot, Reason: c.Reason}.Encode()}
 	votes, _ := q.ask(ctx, poll{calls: []nodeCall{k}, wave: len(q.nodes), sure: func(votes [][]vote, late bool) bool {
 		return silentNodes(votes[0]) == 0 || late && words(votes[0], "told", "gone") >= q.majority

@@ -1,4 +1,5 @@
-package engine
+// Package quorum keeps locks on an odd number of independent masters, of which a majority has to agree: see docs/decisions/013-quorum.md.
+package quorum
 
 import (
 	"context"
@@ -13,8 +14,8 @@ import (
 	"github.com/cronclave/cronclave/internal/lease/transport"
 )
 
-// quorumConfig is what a store on several masters is made of.
-type quorumConfig struct {
+// Config is what a store on several masters is made of.
+type Config struct {
 	Nodes   []transport.Client
 	Prefix  string
 	Owner   string
@@ -28,30 +29,30 @@ type quorumConfig struct {
 	Contended func(lock, holder string)   // reports that a lock that is waited for has another holder
 }
 
-// quorum merges the replies of independent masters.
-type quorum struct {
-	cfg     quorumConfig
+// Store merges the replies of independent masters.
+type Store struct {
+	cfg     Config
 	scripts script.Quorum
 	offers  offers
 	*masters
 }
 
 // ready returns an error if no requests can be made at all.
-func (q *quorum) ready() error {
+func (q *Store) ready() error {
 	if q.cfg.Work.Over() {
 		return lease.ErrClosed
 	}
 	return nil
 }
 
-func (q *quorum) indexKey() string { return script.IndexKey(q.cfg.Prefix) }
+func (q *Store) indexKey() string { return script.IndexKey(q.cfg.Prefix) }
 
-func (q *quorum) keys(lock, id string) []string {
+func (q *Store) keys(lock, id string) []string {
 	return script.NodeKeys(q.cfg.Prefix, script.Key(q.cfg.Prefix, lock), id)
 }
 
 // idleOf is for how long a lock is remembered, in microseconds; 0 for good.
-func (q *quorum) idleOf(permanent bool) int64 {
+func (q *Store) idleOf(permanent bool) int64 {
 	if permanent {
 		return 0
 	}
@@ -59,7 +60,7 @@ func (q *quorum) idleOf(permanent bool) int64 {
 }
 
 // ServerTime asks the nodes for their clocks, if none has told it yet.
-func (q *quorum) ServerTime(ctx context.Context) (time.Time, error) {
+func (q *Store) ServerTime(ctx context.Context) (time.Time, error) {
 	if micros, ok := q.Estimate(q.cfg.Clock()); ok {
 		return clock.FromMicros(micros), nil
 	}
@@ -76,10 +77,10 @@ func (q *quorum) ServerTime(ctx context.Context) (time.Time, error) {
 }
 
 // Close waits for round trips under way.
-func (q *quorum) Close() error {
+func (q *Store) Close() error {
 	q.workers.close()
 	return nil
 }
 
 // RoundTrips of a claim, which has two phases.
-func (q *quorum) RoundTrips() int { return 2 }
+func (q *Store) RoundTrips() int { return 2 }

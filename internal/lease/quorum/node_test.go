@@ -1,4 +1,4 @@
-package engine
+package quorum
 
 import (
 	"testing"
@@ -16,7 +16,7 @@ import (
 func TestQuorumRetriesOfTheRedisClientAreOurs(t *testing.T) {
 	leasetest.InBubble(t, func(w *leasetest.Wire) {
 		work := background.New(w.Clock)
-		cfg := quorumConfig{Prefix: "locking:", Owner: "o", Timeout: time.Second, Idle: time.Minute, Clock: w.Clock, Work: work, Observed: observed.New(),
+		cfg := Config{Prefix: "locking:", Owner: "o", Timeout: time.Second, Idle: time.Minute, Clock: w.Clock, Work: work, Observed: observed.New(),
 			HeldToken: func(string) lease.Token { return 0 }}
 		var wires []*leasetest.Wire
 		for range 3 {
@@ -26,7 +26,7 @@ func TestQuorumRetriesOfTheRedisClientAreOurs(t *testing.T) {
 			defer r.Close()
 			wires, cfg.Nodes = append(wires, one), append(cfg.Nodes, r)
 		}
-		q := newQuorum(cfg)
+		q := New(cfg)
 		defer func() {
 			work.End()
 			work.Wait()
@@ -52,7 +52,7 @@ func TestQuorumRetriesOfTheRedisClientAreOurs(t *testing.T) {
 }
 
 // locksOnce takes a lock, and gives it back.
-func locksOnce(w *leasetest.Wire, q *quorum, lock string) {
+func locksOnce(w *leasetest.Wire, q *Store, lock string) {
 	w.Helper()
 	r := lease.Request{Lock: lock, Lease: time.Minute}.WithDefaults()
 	got := q.acquireOne(w.Context(), r)
