@@ -30,8 +30,9 @@ var house = []room{
 	{"internal/lease/background", nil, "when a client ends depends on nothing that it does"},
 	{"internal/lease/transport", []string{"internal/lease"}, "which errors leave an outcome unknown does not depend on what was asked"},
 	{"internal/lease/quorum", []string{"internal/backoff", "internal/lease", "internal/lease/background", "internal/lease/clock", "internal/lease/observed", "internal/lease/register", "internal/lease/script", "internal/lease/transport"}, "a store knows of locks and servers, not of leases that are kept"},
+	{"internal/lease/single", []string{"internal/lease", "internal/lease/background", "internal/lease/clock", "internal/lease/observed", "internal/lease/script", "internal/lease/transport"}, "a store knows of locks and servers, not of leases that are kept"},
 	{"internal/lease/leasetest", []string{"internal/embedded"}, "a network that fails does not depend on what is sent over it"},
-	{"internal/lease/engine", []string{"internal/lease", "internal/lease/background", "internal/lease/clock", "internal/lease/observed", "internal/lease/quorum", "internal/lease/script", "internal/lease/transport"}, "leases are kept in one way, whichever package they are for"},
+	{"internal/lease/engine", []string{"internal/lease", "internal/lease/background", "internal/lease/clock", "internal/lease/observed", "internal/lease/quorum", "internal/lease/script", "internal/lease/single", "internal/lease/transport"}, "leases are kept in one way, whichever package they are for"},
 	{"locking", []string{"internal/lease", "internal/lease/engine"}, "locks are a library that stands alone: its users import nothing but locks"},
 	{"locking/locktest", []string{"internal/lease/engine", "locking"}, "the conformance suite runs against any Redis that is handed in"},
 	{"election", []string{"internal/backoff", "internal/lease/engine", "locking"}, "leases alone decide which replica runs a tick"},
@@ -77,7 +78,7 @@ type guest struct {
 }
 
 var guests = []guest{
-	{"github.com/redis/go-redis", []string{"internal/lease/engine", "internal/lease/leasetest", "internal/lease/quorum", "internal/lease/transport", "locking", "locking/locktest", "internal/journal", "internal/journal/journaltest", "internal/embedded", "internal/redisconn", "cmd"}, true,
+	{"github.com/redis/go-redis", []string{"internal/lease/leasetest", "internal/lease/quorum", "internal/lease/single", "internal/lease/transport", "locking", "locking/locktest", "internal/journal", "internal/journal/journaltest", "internal/embedded", "internal/redisconn", "cmd"}, true,
 		"Redis is spoken to in few places, or its failures are handled in none"},
 	{"github.com/robfig/cron", []string{"scheduler/cronspec"}, true,
 		"its parser is used behind guards against its panics, its engine never"},

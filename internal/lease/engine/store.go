@@ -8,6 +8,7 @@ import (
 
 	"github.com/cronclave/cronclave/internal/lease"
 	"github.com/cronclave/cronclave/internal/lease/quorum"
+	"github.com/cronclave/cronclave/internal/lease/single"
 )
 
 // openStore makes the store of a configuration. It is the only place that knows which ones there are.
@@ -17,7 +18,7 @@ func openStore(c *Client) lease.Store {
 		return quorum.New(quorum.Config{Nodes: cfg.Quorum, Prefix: cfg.Prefix, Owner: cfg.Owner, Timeout: cfg.Timeout, Idle: cfg.Idle, Clock: cfg.Clock,
 			Work: c.work, Observed: c.observed, HeldToken: c.keeper.token, Contended: cfg.Hooks.contended})
 	}
-	return newSingle(singleConfig{Redis: cfg.Redis, Prefix: cfg.Prefix, Owner: cfg.Owner, Timeout: cfg.Timeout, AckedReplicas: cfg.AckedReplicas,
+	return single.New(single.Config{Redis: cfg.Redis, Prefix: cfg.Prefix, Owner: cfg.Owner, Timeout: cfg.Timeout, AckedReplicas: cfg.AckedReplicas,
 		AckTimeout: cfg.AckTimeout, Idle: cfg.Idle, Clock: cfg.Clock, OnForbidden: cfg.OnForbidden,
 		Work: c.work, Observed: c.observed, HeldToken: c.keeper.token, AskToStop: c.keeper.askToStop, Contended: cfg.Hooks.contended})
 }
@@ -26,7 +27,7 @@ func openStore(c *Client) lease.Store {
 func checkServers(cfg Config) error {
 	switch {
 	case len(cfg.Quorum) == 0:
-		return checkSingle(cfg.Redis)
+		return single.Check(cfg.Redis)
 	case cfg.Redis != nil:
 		return errors.New("locking: set one of Config.Redis and Config.Quorum, not both")
 	}

@@ -8,7 +8,11 @@ import (
 	"time"
 
 	"github.com/cronclave/cronclave/internal/lease"
+	"github.com/cronclave/cronclave/internal/lease/single"
 )
+
+// Tx is one try of an update.
+type Tx = single.Tx
 
 // Update changes keys without a lock (optimistic locking): change reads them and queues the writes, which take effect in one step if no other client
 // has changed any of the keys meanwhile. See package locking.

@@ -1,0 +1,216 @@
+package single
+
+import (
+	"cmp"
+	"context"
+	"crypto/rand"
+	"fmt"
+
+	"github.com/cronclave/cronclave/internal/lease"
+	"github.com/cronclave/cronclave/internal/lease/clock"
+	"github.com/cronclave/cronclave/internal/lease/script"
+)
+
+// answer is a result, and for a request that waits its place in line.
+type answer struct {
+	lease.Result
+	line inLine
+	late bool // the request reached the server after the instant from which on it is void
+}
+
+// acquireArgs are the arguments of a request.
+func acquireArgs(r lease.Request, owner string) []any {
+	return script.AcquireArgs{Request: r, Owner: owner, Patience: PatienceInLine}.Encode()
+}
+
+// mostTries is how often a request is made that is late: the server's clock was stepped, and the reply shows the new time.
+const mostTries = 3
+
+// Acquire asks for rows, in one round trip but for requests that are late.
+func (c *Store) Acquire(ctx context.Context, requests []lease.Request, answered func(place int, r lease.Result)) {
+	var places []int // of those that are asked again
+	for try := 1; len(requests) > 0; try++ {
+		var late []lease.Request
+		var latePlaces []int
+		for n, a := range c.acquireRound(ctx, requests) {
+			place := n
+			if places != nil {
+				place = places[n]
+			}
+			if a.late && try < mostTries {
+				late, latePlaces = append(late, requests[n]), append(latePlaces, place)
+				continue
+			}
+			answered(place, a.Result)
+		}
+		requests, places = late, latePlaces
+	}
+}
+
+// ask asks once for one row.
+func (c *Store) ask(ctx context.Context, r lease.Request) answer {
+	if result, ok := c.AcquireCompact(ctx, r); ok {
+		return answer{Result: result}
+	}
+	for try := 1; ; try++ {
+		if a := c.acquireRound(ctx, []lease.Request{r})[0]; !a.late || try == mostTries {
+			return a
+		}
+	}
+}
+
+// acquireRound makes one round trip for requests, and returns their answers.
+func (c *Store) acquireRound(ctx context.Context, requests []lease.Request) []answer {
+	answers := make([]answer, len(requests))
+	if err := c.ready(); err != nil {
+		for i, r := range requests {
+			answers[i].Result = lease.Failed(fmt.Errorf("acquire %q: %w", r.Lock, err))
+		}
+		return answers
+	}
+	if c.cfg.AckedReplicas > 0 { // then ticks may be left to settle, in the rest of the time
+		var cancel context.CancelFunc
+		ctx, cancel = context.WithTimeout(ctx, c.cfg.Timeout)
+		defer cancel()
+	}
+	calls := make([]call, len(requests))
+	for i := range requests {
+		r := &requests[i]
+		calls[i] = c.call(c.scripts.Acquire, r.Lock, r.ID, r.Permanent, acquireArgs(*r, c.cfg.Owner)...)
+		calls[i].heavy = calls[i].heavy || r.Slots > manySlots
+	}
+	replies := c.exec(ctx, calls)
+	settled := c.settleOverdue(ctx, requests, replies)
+	for i, r := range requests {
+		if a, done := settled[i]; done {
+			answers[i] = a
+			continue
+		}
+		answers[i] = c.answer(r, replies[i])
+	}
+	return answers
+}
+
+// settleOverdue settles the ticks that are overdue, by their places among the replies. The callers get all other
+// replies only after that.
+func (c *Store) settleOverdue(ctx context.Context, requests []lease.Request, replies []reply) map[int]answer {
+	var settled map[int]answer
+	for i, r := range replies {
+		if !c.overdue(requests[i], r) {
+			continue
+		}
+		if settled == nil {
+			settled = map[int]answer{}
+		}
+		settled[i] = c.settle(ctx, requests[i])
+	}
+	if settled != nil {
+		arrive(replies, c.cfg.Clock())
+	}
+	return settled
+}
+
+func (c *Store) answer(r lease.Request, got reply) answer {
+	a := answer{Result: lease.Result{Verdict: lease.Verdict(got.verdict), Orphans: got.orphans}, late: got.verdict == "late"}
+	if got.err == nil && !got.acked && c.mustLast(r, got) {
+		a.Verdict, a.Err = lease.Unknown, fmt.Errorf("acquire %q: %w", r.Lock, c.unacked())
+		return a
+	}
+	switch got.verdict {
+	case "granted":
+		a.Grant = c.grantOf(r, got)
+		if err := a.Grant.Check(r); err != nil {
+			a.Verdict, a.Err = lease.Unknown, err
+		}
+	case "early", "closed":
+		a.Until, a.line = clock.FromMicros(got.Number(0)), inLine{since: got.sent, now: got.now}
+	case "held":
+		a.Until, a.Holder = clock.FromMicros(got.Number(0)), got.Text(1)
+	case "queued":
+		a.Verdict, a.Until, a.Holder = lease.Held, clock.FromMicros(got.Number(0)), got.Text(1)
+		a.line = inLine{since: got.sent, now: got.now, ahead: int(got.Number(2))}
+	case "settled":
+		a.Outcome = got.Text(0)
+	case "decided":
+		a.Outcome, a.Until, a.Holder = got.Text(0), clock.FromMicros(got.Number(1)), got.Text(2)
+	case "limit":
+		a.Verdict, a.Err = lease.Unknown, fmt.Errorf("lock %q asked for with %d slots has %d: %w", r.Lock, r.Slots, got.Number(0), lease.ErrLimit)
+	case "dead":
+		a.Verdict, a.Err = lease.Unknown, fmt.Errorf("acquire %q: lease id %s: %w", r.Lock, r.ID, lease.ErrReleased)
+	case "late":
+		a.Verdict, a.Err = lease.Unknown, fmt.Errorf("acquire %q: %w: the request reached the server too late", r.Lock, lease.ErrUnknown)
+	default:
+		a.Verdict, a.Err = lease.Unknown, fmt.Errorf("acquire %q: %w", r.Lock, cmp.Or(got.err, lease.ErrUnknown))
+	}
+	return a
+}
+
+// grantOf is the grant of a reply. It is counted from before the request was sent.
+func (c *Store) grantOf(r lease.Request, got reply) lease.Grant {
+	row := got.row()
+	g := lease.Grant{Slot: int(row.slot), Token: lease.Token(row.token), Tick: row.tick, Attempt: row.attempt, Expiry: row.expiry, Now: got.now, Known: got.known(),
+		Sent: got.sent, Received: got.received}
+	if got.fold != nil {
+		g.Ticket = got.fold
+	}
+	g.RenewAfter = c.RenewAfter(g.Left(r.Lease))
+	return g
+}
+
+// mustLast reports whether a verdict counts only if no failover can undo it. A refusal that leaves all open does
+// no harm.
+func (c *Store) mustLast(r lease.Request, got reply) bool {
+	switch got.verdict {
+	case "granted":
+		return c.cfg.HeldToken(r.ID) != lease.Token(got.row().token) // else it was acknowledged before
+	case "settled", "decided":
+		return true
+	}
+	return false
+}
+
+// overdue reports whether a tick is held, past its deadline, by a grant that replicas have not acknowledged, or
+// that was given back for that reason when the server could not say how the tick ended.
+func (c *Store) overdue(r lease.Request, got reply) bool {
+	late := r.Tick != nil && !r.Tick.Deadline.IsZero() && got.now > clock.ToMicros(r.Tick.Deadline)
+	if got.err != nil || !late || c.cfg.AckedReplicas == 0 {
+		return false
+	}
+	return got.verdict == "dead" || got.verdict == "granted" && !got.acked && c.mustLast(r, got)
+}
+
+// settle gives an overdue grant back, and lets the server settle the tick.
+func (c *Store) settle(ctx context.Context, r lease.Request) answer {
+	if _, err := c.Release(ctx, lease.Withdrawal(r)); err != nil {
+		return answer{Result: lease.Failed(fmt.Errorf("give back the late grant of %q: %w", r.Lock, err))}
+	}
+	again := r
+	again.ID, again.Abstain = rand.Text(), true // that of the grant is dead
+	k := c.call(c.scripts.Acquire, again.Lock, again.ID, again.Permanent, acquireArgs(again, c.cfg.Owner)...)
+	return c.answer(again, c.exec(ctx, []call{k})[0])
+}
+
+// AcquireCompact asks for a lock that was compact when a reply was last seen; ok is false if it is for lua/acquire.lua to answer.
+func (c *Store) AcquireCompact(ctx context.Context, r lease.Request) (result lease.Result, ok bool) {
+	if c.cfg.AckedReplicas > 0 || !plain(r) || c.ready() != nil {
+		return result, false
+	}
+	know, _ := c.cfg.Observed.Last(r.Lock)
+	if !know.Compact || r.Validate() != nil {
+		return result, false
+	}
+	now := c.cfg.Clock()
+	if know.Stale(now, c.cfg.Idle) {
+		return result, false
+	}
+	k := c.compactGrant(r, know)
+	k.asked = now
+	got := c.execOne(ctx, k)
+	switch {
+	case got.err != nil:
+		return lease.Failed(fmt.Errorf("acquire %q: %w", r.Lock, got.err)), true
+	case got.verdict == notCompact:
+		return result, false
+	}
+	return c.answer(r, got).Result, true
+}

@@ -1,0 +1,182 @@
+package single
+
+import (
+	"context"
+	"fmt"
+
+	"github.com/redis/go-redis/v9"
+
+	"github.com/cronclave/cronclave/internal/lease"
+	"github.com/cronclave/cronclave/internal/lease/script"
+	"github.com/cronclave/cronclave/internal/lease/transport"
+)
+
+// batchCall is one command on its way to a server: a call, or several of the same script, see batch.lua.
+type batchCall struct {
+	routedCalls []routedCall
+	load        bool // it carries the script's text
+	cmd         *redis.Cmd
+}
+
+// mostTogether bounds a batch call: a script has the server to itself while it runs, a millisecond with as many. A
+// call that takes longer goes by itself.
+const mostTogether = 50
+
+// pack puts calls of the same script together, where their keys are surely on one server.
+func (c *sender) pack(b *batch, calls []call) []*batchCall {
+	var batchCalls []*batchCall
+	open := map[string]*batchCall{} // the last one of a script
+	loaded := map[string]bool{}
+	for _, e := range b.routedCalls {
+		k := calls[e.call]
+		alone := !c.servers.one || k.script.Batch == nil && k.script.Many == nil || k.heavy || e.alone
+		if p := open[k.script.SHA]; p != nil && !alone && len(p.routedCalls) < mostTogether && k.like(calls[p.routedCalls[0].call]) {
+			p.routedCalls = append(p.routedCalls, e)
+			continue
+		}
+		p := &batchCall{routedCalls: []routedCall{e}}
+		batchCalls = append(batchCalls, p)
+		if !alone {
+			open[k.script.SHA] = p
+		}
+	}
+	for _, p := range batchCalls {
+		s := p.script(calls)
+		for _, e := range p.routedCalls {
+			p.load = p.load || e.load && !loaded[s.SHA]
+		}
+		loaded[s.SHA] = loaded[s.SHA] || p.load
+	}
+	return batchCalls
+}
+
+// like reports whether two calls of a script have as many keys and arguments.
+func (k call) like(other call) bool {
+	return len(k.keys) == len(other.keys) && len(k.args) == len(other.args)
+}
+
+// script is what the server executes.
+func (p *batchCall) script(calls []call) *script.Script {
+	s := calls[p.routedCalls[0].call].script
+	if len(p.routedCalls) > 1 && s.Many == nil {
+		return s.Batch
+	}
+	return s
+}
+
+// enqueue puts a batch call into a pipeline.
+func (p *batchCall) enqueue(ctx context.Context, pipe redis.Pipeliner, calls []call, until int64) {
+	if p.routedCalls[0].ask {
+		pipe.Do(ctx, "ASKING")
+	}
+	_ = pipe.Process(ctx, p.command(ctx, calls, until)) // which is to be executed yet
+}
+
+// command makes the batch call one command. It is void after the instant until of the server's clock.
+func (p *batchCall) command(ctx context.Context, calls []call, until int64) redis.Cmder {
+	s := p.script(calls)
+	first, n := calls[p.routedCalls[0].call], len(p.routedCalls)
+	words := s.Called(p.load, n*len(first.keys), len(first.args)+8*(n-1))
+	for _, e := range p.routedCalls {
+		words = calls[e.call].appendKeys(words)
+	}
+	switch {
+	case n == 1:
+		words = first.append(words, until)
+	case s.Many != nil:
+		words = first.append(words, until)
+		for _, e := range p.routedCalls[1:] {
+			words = append(words, calls[e.call].args[s.Many.Shared:]...)
+		}
+	default:
+		words = p.appendAll(words, calls, until)
+	}
+	p.cmd = redis.NewCmd(ctx, words...)
+	return transport.Once{Cmd: p.cmd}
+}
+
+// with makes the call one of a script, and its command at once: most calls are sent once, by themselves.
+func (k call) with(s *script.Script, keys []string, args ...any) call {
+	k.script, k.keys = s, keys
+	k.words = append(k.appendKeys(s.Called(false, len(keys), len(args))), args...)
+	k.args = k.words[len(k.words)-len(args):]
+	return k
+}
+
+// command makes the call one command by itself, as that of a batch call.
+func (k call) command(ctx context.Context, load bool, until int64) *redis.Cmd {
+	if k.words != nil && !load {
+		k.date(k.args, until)
+		return redis.NewCmd(ctx, k.words...)
+	}
+	words := k.script.Called(load, len(k.keys), len(k.args))
+	return redis.NewCmd(ctx, k.append(k.appendKeys(words), until)...)
+}
+
+func (k call) appendKeys(words []any) []any {
+	for _, key := range k.keys {
+		words = append(words, key)
+	}
+	return words
+}
+
+// appendAll writes the arguments of the first call, and in what those of the others differ.
+func (p *batchCall) appendAll(words []any, calls []call, until int64) []any {
+	words = append(words, len(p.routedCalls), 0)
+	head := len(words)
+	words = calls[p.routedCalls[0].call].append(words, until)
+	width := len(words) - head
+	words[head-1] = width
+	for _, e := range p.routedCalls[1:] {
+		count := len(words)
+		words = append(words, 0)
+		for i, arg := range calls[e.call].args {
+			if arg != words[head+i] && i != script.NotAfter {
+				words = append(words, i+1, arg)
+			}
+		}
+		words[count] = (len(words) - count) / 2
+	}
+	return words
+}
+
+// reply is what the server has answered to one of the routed calls.
+func (p *batchCall) reply(n int, m *script.Many) ([]any, error) {
+	raw, err := p.cmd.Slice()
+	if m != nil {
+		return replyTo(m, n, len(p.routedCalls), raw, err)
+	}
+	if err != nil || len(p.routedCalls) == 1 {
+		return raw, err
+	}
+	if len(raw) != len(p.routedCalls) {
+		return nil, fmt.Errorf("%w: %d replies from the server to %d requests", lease.ErrUnknown, len(raw), len(p.routedCalls))
+	}
+	one, _ := raw[n].([]any)
+	if len(one) == 2 && transport.Text(one[0]) == "error" {
+		return nil, serverError(transport.Text(one[1]))
+	}
+	return one, nil
+}
+
+// replyTo is what a script for many has answered to one request.
+func replyTo(m *script.Many, n, requests int, raw []any, err error) ([]any, error) {
+	if err != nil {
+		return nil, err
+	}
+	switch {
+	case len(raw) == m.Told+1 && requests == 1:
+		return raw, nil
+	case len(raw) != m.Told+requests:
+		return nil, fmt.Errorf("%w: %d values from the server for %d requests", lease.ErrUnknown, len(raw), requests)
+	}
+	return append(raw[:m.Told:m.Told], raw[m.Told+n]), nil
+}
+
+// serverError is what the server has told of one request among several.
+type serverError string
+
+func (e serverError) Error() string { return string(e) }
+
+// RedisError makes it one of those that [redis.HasErrorPrefix] knows.
+func (serverError) RedisError() {}

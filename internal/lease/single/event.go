@@ -1,0 +1,81 @@
+package single
+
+import (
+	"regexp"
+	"strconv"
+	"strings"
+
+	"github.com/cronclave/cronclave/internal/lease"
+)
+
+// granted is a [GrantEvent] on the wire, with all that a reply says of the lock. Instants and lengths are microseconds,
+// ticks seconds since 1970. A message has a line for each, with tabs between the fields: a form that is cheap to
+// read, since thousands of ticks may be granted at once.
+type granted struct {
+	lock, owner, ledger      string
+	tick, until              int64
+	now, floor, longest, low int64
+	permanent                bool
+}
+
+func (g granted) append(b []byte) []byte {
+	if strings.ContainsAny(g.lock+g.owner, "\t\n") {
+		return b // such names are rare, and an event is no more than a convenience
+	}
+	b = append(b, g.lock...)
+	for _, n := range []int64{g.tick, g.until, g.now, g.floor, g.longest, g.low} {
+		b = strconv.AppendInt(append(b, '\t'), n, 10)
+	}
+	b = append(strconv.AppendBool(append(b, '\t'), g.permanent), '\t')
+	return append(append(append(append(b, g.owner...), '\t'), g.ledger...), '\n')
+}
+
+func parseGranted(line string) (g granted, ok bool) {
+	var fields [10]string
+	for i := range fields {
+		var more bool
+		if fields[i], line, more = strings.Cut(line, "\t"); more != (i < len(fields)-1) {
+			return g, false
+		}
+	}
+	if fields[0] == "" {
+		return g, false
+	}
+	for i, n := range []*int64{&g.tick, &g.until, &g.now, &g.floor, &g.longest, &g.low} {
+		var err error
+		if *n, err = strconv.ParseInt(fields[i+1], 10, 64); err != nil || *n < 0 {
+			return g, false
+		}
+	}
+	g.lock, g.permanent, g.owner, g.ledger = fields[0], fields[7] == "true", fields[8], fields[9]
+	return g, g.sound()
+}
+
+// longestLedger bounds the ledger in a message, in bytes: a thousand entries.
+const longestLedger = 1 << 18
+
+// sound reports whether a message could be a client's: its numbers are within their bounds, and its texts have
+// the form of a ledger and a pause.
+func (g granted) sound() bool {
+	pause, ledger := lease.CutPause(g.ledger)
+	return g.tick <= lease.MaxTick && g.until <= lease.MaxNumber && g.now <= lease.MaxNumber && g.floor <= lease.MaxNumber && g.low <= lease.MaxTick &&
+		g.longest <= lease.MaxLease.Microseconds() && len(g.owner) <= lease.MaxHeard && len(g.lock) <= lease.MaxHeard && len(g.ledger) <= longestLedger &&
+		(pause == "" || lease.ReadPause(pause).Sound()) && ledgerText.MatchString(ledger)
+}
+
+// ledgerText is a ledger as the scripts have it: "tick prev state how;...".
+var ledgerText = regexp.MustCompile(`^(?:\d{1,10} \d{1,10} (?:part|done|open) [^;\n\t]*(?:;|$))*$`)
+
+// believable reports whether a message can be true now: nothing in it is ahead of the server's clock by more
+// than a minute, but for the end of a lease. A message from the future would outlive every true one.
+func (g granted) believable(now int64) bool {
+	bound := now + lease.MinuteMicros
+	pause, _ := lease.CutPause(g.ledger)
+	return g.now <= bound && g.floor <= bound && g.low*1e6 <= bound && g.tick*1e6 <= bound && g.until <= bound+lease.MaxLease.Microseconds() &&
+		(pause == "" || lease.ReadPause(pause).Changed <= bound)
+}
+
+// released is the word before the name of a lock of which a row was.
+const released = "released\t"
+
+const maxEvents = 1000 // in one message

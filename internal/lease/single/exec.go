@@ -1,0 +1,267 @@
+package single
+
+import (
+	"context"
+	"slices"
+	"sync"
+	"time"
+
+	"github.com/redis/go-redis/v9"
+
+	"github.com/cronclave/cronclave/internal/lease/transport"
+)
+
+// routedCall is a call on its way to the server that has its lock.
+type routedCall struct {
+	call  int    // its place among the calls
+	to    string // where a node has sent it; "" leaves that to its key
+	ask   bool   // that node takes it as an exception, since the slot is still on its way there
+	load  bool   // the server does not know the script: it may have to carry its text
+	anew  bool   // a server that can't be written to has sent it away once
+	alone bool   // it was refused in company, perhaps for a key of another's
+}
+
+// maxRounds bounds how often a call is sent in one go: to a node that knows better, once more with the text of its script, and
+// both again where SCRIPT FLUSH or another move of the slot came in between.
+const maxRounds = 8
+
+// exec sends calls, all those for one server in one pipeline, and returns a reply or an error for each. An error of one says
+// nothing about the others. A single call travels with those of other callers; not in a Cluster, where those to a node that
+// answers would wait for one that does not; nor while the client closes, which would wait for the company's time-out.
+func (c *sender) exec(ctx context.Context, calls []call) []reply {
+	if len(calls) == 1 {
+		return []reply{c.execOne(ctx, calls[0])}
+	}
+	ctx, cancel := context.WithTimeout(ctx, c.cfg.Timeout)
+	defer cancel()
+	return c.send(ctx, calls)
+}
+
+// execOne is exec for one call.
+func (c *sender) execOne(ctx context.Context, k call) reply {
+	if c.servers.cluster == nil && c.ready() == nil {
+		return c.together(ctx, k)
+	}
+	ctx, cancel := context.WithTimeout(ctx, c.cfg.Timeout)
+	defer cancel()
+	return c.send(ctx, []call{k})[0]
+}
+
+// alone sends a call to the only server there is, by the shortest way.
+func (c *sender) alone(ctx context.Context, k call) reply {
+	ctx, cancel := c.deadlines.bound(ctx, c.cfg.Timeout)
+	defer cancel()
+	if k.sync { // a pipeline, for WAIT
+		return c.send(ctx, []call{k})[0]
+	}
+	s := server{redis: c.servers.single, clock: c.servers.only}
+	if err := c.learnTime(ctx, s); err != nil {
+		return reply{err: err}
+	}
+	for e, sent, round := (routedCall{}), k.asked, 1; ; round++ {
+		if sent == 0 || round > 1 {
+			sent = c.cfg.Clock()
+		}
+		micros, _ := s.clock.At(sent)
+		raw, err := c.dispatch(ctx, k, e.load, micros+c.cfg.Timeout.Microseconds())
+		if next, ok := e.follow(err, "", false); ok && round < maxRounds {
+			e = next
+			continue
+		}
+		received := sent
+		if m := k.script.Many; m == nil || m.Told > 0 { // else there is nothing that it would date
+			received = c.cfg.Clock()
+		}
+		r := readOne(k, s.clock, raw, err, sent, received)
+		r.acked = c.acked(nil)
+		c.learn(k, r)
+		return r
+	}
+}
+
+// dispatch sends a call to the only server as one command.
+func (c *sender) dispatch(ctx context.Context, k call, load bool, until int64) ([]any, error) {
+	cmd := k.command(ctx, load, until)
+	if m := k.script.Many; m != nil {
+		if err := transport.Process(ctx, c.servers.single, transport.Once{Cmd: cmd}); err != nil && cmd.Err() == nil {
+			return nil, err
+		}
+		raw, err := cmd.Slice()
+		return replyTo(m, 0, 1, raw, err)
+	}
+	pipe := c.servers.single.Pipeline() // a broken connection is replaced then, whatever broke it
+	_ = pipe.Process(ctx, transport.Once{Cmd: cmd})
+	if err := transport.Exec(ctx, pipe); err != nil && cmd.Err() == nil {
+		return nil, err
+	}
+	return cmd.Slice()
+}
+
+// send is exec without sharing round trips: for many, and for renewals, which must not wait
+// for other calls.
+func (c *sender) send(ctx context.Context, calls []call) []reply {
+	replies := make([]reply, len(calls))
+	todo := make([]routedCall, len(calls))
+	for i := range calls {
+		todo[i].call = i
+	}
+	for round := 0; len(todo) > 0 && round < maxRounds; round++ {
+		batches := c.sort(ctx, calls, replies, todo)
+		again := make([][]routedCall, len(batches))
+		var trips sync.WaitGroup
+		for n, b := range batches {
+			trips.Go(func() { again[n] = c.trip(ctx, b, calls, replies) })
+		}
+		trips.Wait()
+		todo = slices.Concat(again...)
+	}
+	arrive(replies, c.cfg.Clock())
+	return replies
+}
+
+// arrive says when replies are there for those who wait: all of them come with the last, however long ago a server has given the others.
+func arrive(replies []reply, now time.Duration) {
+	for i := range replies {
+		replies[i].received = now
+		arrive(replies[i].parts, now)
+	}
+}
+
+// batch is the calls that go to one server together.
+type batch struct {
+	server      server
+	routedCalls []routedCall
+}
+
+// sort finds the server of each routed call. Those that have none get an error as their reply.
+func (c *sender) sort(ctx context.Context, calls []call, replies []reply, todo []routedCall) []*batch {
+	var batches []*batch
+	byAddr, sentTo := map[string]*batch{}, map[string]server{}
+	var lost error // the servers can't be found out at all
+	for _, e := range todo {
+		s, known := sentTo[e.to]
+		err := lost
+		switch {
+		case err != nil || known:
+		case e.to == "":
+			s, err = c.servers.holder(ctx, calls[e.call].keys[0])
+			lost = err
+		default:
+			if s, err = c.servers.at(ctx, e.to); err == nil {
+				sentTo[e.to] = s
+			}
+		}
+		if err != nil {
+			replies[e.call] = reply{err: transport.Unknown(err)}
+			continue
+		}
+		b := byAddr[s.addr]
+		if b == nil {
+			b = &batch{server: s}
+			byAddr[s.addr] = b
+			batches = append(batches, b)
+		}
+		b.routedCalls = append(b.routedCalls, e)
+	}
+	return batches
+}
+
+// trip is one round trip to one server; it returns the calls that have to be sent again. EVALSHA's own fallback
+// does not work inside pipelines: the first call of each script that the server did not know carries its text.
+func (c *sender) trip(ctx context.Context, b *batch, calls []call, replies []reply) (again []routedCall) {
+	if err := c.learnTime(ctx, b.server); err != nil {
+		for _, e := range b.routedCalls {
+			replies[e.call] = reply{err: err}
+		}
+		return nil
+	}
+	pipe := b.server.redis.Pipeline()
+	batchCalls := c.enqueue(ctx, pipe, b, calls)
+	acks := c.awaitReplicas(ctx, pipe, b, calls)
+	sent := c.cfg.Clock()
+	_ = transport.Exec(ctx, pipe) // each command has its own error
+	received := c.cfg.Clock()
+	silent := false
+	for _, p := range batchCalls {
+		for n, e := range p.routedCalls {
+			raw, err := p.reply(n, calls[e.call].script.Many)
+			if next, ok := e.follow(err, b.server.addr, len(p.routedCalls) > 1); ok {
+				replies[e.call] = reply{err: transport.Unknown(err)}
+				again = append(again, next)
+				continue
+			}
+			silent = silent || err != nil && !transport.IsReply(err)
+			replies[e.call] = readOne(calls[e.call], b.server.clock, raw, err, sent, received)
+			replies[e.call].acked = c.acked(acks)
+		}
+	}
+	for _, e := range b.routedCalls {
+		c.learn(calls[e.call], replies[e.call])
+	}
+	if silent {
+		c.servers.suspect(ctx)
+	}
+	return again
+}
+
+// enqueue puts a batch into a pipeline and returns its batch calls. They are void after the time that a round trip may take.
+func (c *sender) enqueue(ctx context.Context, pipe redis.Pipeliner, b *batch, calls []call) []*batchCall {
+	micros, _ := b.server.clock.At(c.cfg.Clock())
+	batchCalls := c.pack(b, calls)
+	for _, p := range batchCalls {
+		p.enqueue(ctx, pipe, calls, micros+c.cfg.Timeout.Microseconds())
+	}
+	return batchCalls
+}
+
+// follow says where to send a routed call that was surely not done, and that may be done at once elsewhere or in
+// another way. Errors that need time (TRYAGAIN, CLUSTERDOWN, LOADING, MASTERDOWN, NOREPLICAS) are for the
+// caller, which asks again with the same id.
+func (e routedCall) follow(err error, from string, inCompany bool) (next routedCall, ok bool) {
+	if err == nil {
+		return e, false
+	}
+	if inCompany && (redis.HasErrorPrefix(err, "NOPERM") || redis.HasErrorPrefix(err, "CROSSSLOT")) { // all keys are looked at before anything is done
+		e.alone = true
+		return e, true
+	}
+	if addr, moved := redis.IsMovedError(err); moved {
+		e.to, e.ask = redirection(addr, from), false
+		return e, from != ""
+	}
+	if addr, ask := redis.IsAskError(err); ask {
+		e.to, e.ask = redirection(addr, from), true
+		return e, from != ""
+	}
+	if redis.HasErrorPrefix(err, "NOSCRIPT") {
+		e.load = true
+		return e, true
+	}
+	if redis.IsReadOnlyError(err) && !e.anew { // a master no more: the client has dropped the connection, and looks for the new one
+		e.anew = true
+		return e, true
+	}
+	return e, false
+}
+
+// awaitReplicas lets a pipeline end with WAIT, if its calls count only once replicas have them: on the
+// connection of the scripts, since WAIT covers the writes of its own connection only.
+func (c *sender) awaitReplicas(ctx context.Context, pipe redis.Pipeliner, b *batch, calls []call) *redis.Cmd {
+	if !slices.ContainsFunc(b.routedCalls, func(e routedCall) bool { return calls[e.call].sync }) {
+		return nil
+	}
+	patience := c.cfg.AckTimeout
+	if end, ok := ctx.Deadline(); ok { // the reply needs time as well
+		patience = max(min(patience, time.Until(end)/2), time.Millisecond)
+	}
+	return pipe.Do(ctx, "WAIT", c.cfg.AckedReplicas, patience.Milliseconds())
+}
+
+// acked reports whether the effect will outlast its server.
+func (c *sender) acked(acks *redis.Cmd) bool {
+	if c.cfg.AckedReplicas == 0 || acks == nil {
+		return c.cfg.AckedReplicas == 0
+	}
+	n, err := acks.Int()
+	return err == nil && n >= c.cfg.AckedReplicas
+}

@@ -1,0 +1,32 @@
+package single
+
+import "github.com/cronclave/cronclave/internal/lease/observed"
+
+// learn remembers the lock's state from a reply, unless a failover may undo it. A client that announced to the
+// new master a grant that it never had, and that was never used, would take the tick from all replicas.
+func (c *sender) learn(k call, r reply) {
+	if len(k.parts) > 0 {
+		c.learnSeveral(k, r)
+		return
+	}
+	if r.err != nil || !r.acked || r.verdict == "late" || r.verdict == "dead" || r.now == 0 { // the last three did not look at the lock, or say nothing of it
+		return
+	}
+	news := observed.State{Compact: r.compact || r.fold != nil, Floor: r.floor, Longest: r.longest, Low: r.low, Ledger: r.ledger, Paused: r.paused, Seen: r.sent, Permanent: k.idle == 0}
+	c.cfg.Observed.Learn(k.lock, news, c.cfg.Idle, r.now, r.inUse())
+}
+
+// learnSeveral learns of each lock of a set: see acquire_set.lua for which reply is whose.
+func (c *sender) learnSeveral(k call, r reply) {
+	parts := r.parts
+	if r.verdict == "refused" && len(parts) > 0 && r.place >= 1 && r.place <= len(k.parts) {
+		refusal := parts[0]
+		refusal.acked = r.acked
+		c.learn(k.parts[r.place-1], refusal)
+		parts = parts[1:]
+	}
+	for i := range min(len(parts), len(k.parts)) {
+		parts[i].acked = r.acked
+		c.learn(k.parts[i], parts[i])
+	}
+}

@@ -1,0 +1,202 @@
+package single
+
+import (
+	"context"
+	"crypto/rand"
+	"strconv"
+	"strings"
+	"sync"
+	"time"
+
+	"github.com/cronclave/cronclave/internal/lease"
+)
+
+// notifier notifies a client's waiters of rows that the server granted them: one subscription for all of them, but
+// in a Cluster one for each lock, on the node that has it. A message is a hint, since messages get lost: waiters
+// ask, too.
+type notifier struct {
+	sender     *sender
+	subscriber subscriber
+	name       string // of this client's channels
+
+	mu      sync.Mutex
+	lines   map[string]*line         // by channel
+	waiting map[string]chan rowGrant // by lease id of a waiter
+	plain   bool                     // the Cluster is older than sharded channels (Redis 7): one channel of all nodes, as without a Cluster
+}
+
+// rowGrant is the server's message that another client's script has given a row to a waiter.
+type rowGrant struct {
+	id                                string
+	slot, token, expiry, now, longest int64
+}
+
+func parseGrant(message string) (g rowGrant, ok bool) {
+	g.id, message, ok = strings.Cut(message, " ")
+	for _, number := range []*int64{&g.slot, &g.token, &g.expiry, &g.now, &g.longest} {
+		var word string
+		word, message, _ = strings.Cut(message, " ")
+		n, err := strconv.ParseInt(word, 10, 64)
+		*number, ok = n, ok && err == nil
+	}
+	return g, ok && message == "" && g.sound()
+}
+
+func (g rowGrant) sound() bool {
+	r := row{slot: g.slot, token: g.token, expiry: g.expiry}
+	return lease.Sound(g.now, lease.MaxNumber) && r.fault(g.now) == "" && lease.Sound(g.longest, lease.MaxLease.Microseconds())
+}
+
+// line is one subscription.
+type line struct {
+	channel     channel
+	waiters     int
+	up          chan struct{} // closed while it is subscribed
+	down        chan struct{} // closed when it is no more
+	unsubscribe context.CancelFunc
+	idle        *time.Timer // runs while the line has no waiters
+}
+
+// linger is how long a subscription without waiters is kept: not for long, since in a Cluster each lock has a
+// connection.
+const linger = 5 * time.Second
+
+func newNotifier(c *sender, s subscriber) *notifier {
+	return &notifier{sender: c, subscriber: s, name: "bell:" + rand.Text(), lines: map[string]*line{}, waiting: map[string]chan rowGrant{}}
+}
+
+// channel is where grants of a lock are published to this client.
+func (n *notifier) channel(lock string) channel {
+	n.mu.Lock()
+	defer n.mu.Unlock()
+	if n.sender.servers.cluster == nil || n.plain {
+		return channel{name: n.sender.cfg.Prefix + n.name}
+	}
+	return channel{name: n.sender.key(lock) + ":" + n.name, sharded: true}
+}
+
+// wire is the channel as the scripts have it.
+func (c channel) wire() string {
+	if c.sharded {
+		return "s:" + c.name
+	}
+	return ":" + c.name
+}
+
+// await has the grant of a lease id sent to a channel. Its waiter must leave.
+func (n *notifier) await(id string) <-chan rowGrant {
+	n.mu.Lock()
+	defer n.mu.Unlock()
+	notified := make(chan rowGrant, 1)
+	n.waiting[id] = notified
+	return notified
+}
+
+func (n *notifier) leave(id string) {
+	n.mu.Lock()
+	defer n.mu.Unlock()
+	delete(n.waiting, id)
+}
+
+// missed is closed once messages of a channel that is subscribed now may have been missed; nil if it is not subscribed.
+func (n *notifier) missed(ch channel) <-chan struct{} {
+	n.mu.Lock()
+	defer n.mu.Unlock()
+	if l := n.lines[ch.name]; l != nil && isClosed(l.up) {
+		return l.down
+	}
+	return nil
+}
+
+// join adds a waiter to the line, and subscribes if it is the first.
+func (n *notifier) join(ch channel) (l *line, leave func()) {
+	n.mu.Lock()
+	defer n.mu.Unlock()
+	l = n.lines[ch.name]
+	if l == nil {
+		l = &line{channel: ch, up: make(chan struct{})}
+		ctx, cancel := context.WithCancel(n.sender.cfg.Work.Life())
+		l.unsubscribe = cancel
+		n.lines[ch.name] = l
+		if !n.sender.cfg.Work.Go(func() { n.subscriber.subscribe(ctx, ch, n.listener(l)) }) {
+			cancel()
+		}
+	}
+	if l.idle != nil {
+		l.idle.Stop()
+	}
+	l.waiters++
+	return l, func() { n.part(l) }
+}
+
+func (n *notifier) listener(l *line) listener {
+	return listener{
+		up: func() {
+			n.mu.Lock()
+			defer n.mu.Unlock()
+			l.down = make(chan struct{})
+			close(l.up)
+		},
+		down: func() {
+			n.mu.Lock()
+			defer n.mu.Unlock()
+			l.up = make(chan struct{})
+			close(l.down)
+		},
+		receive: n.notify,
+		unknown: n.goPlain,
+	}
+}
+
+// goPlain is for waiters that come from now on. Those that wait already find out by asking.
+func (n *notifier) goPlain() {
+	n.mu.Lock()
+	defer n.mu.Unlock()
+	n.plain = true
+}
+
+// subscribed is closed while the line is subscribed.
+func (n *notifier) subscribed(l *line) <-chan struct{} {
+	n.mu.Lock()
+	defer n.mu.Unlock()
+	return l.up
+}
+
+func (n *notifier) part(l *line) {
+	n.mu.Lock()
+	defer n.mu.Unlock()
+	if l.waiters--; l.waiters > 0 {
+		return
+	}
+	l.idle = time.AfterFunc(linger, func() {
+		n.mu.Lock()
+		defer n.mu.Unlock()
+		if l.waiters == 0 && n.lines[l.channel.name] == l {
+			delete(n.lines, l.channel.name)
+			l.unsubscribe()
+		}
+	})
+}
+
+// notify hands the grant to its waiter.
+func (n *notifier) notify(message string) {
+	g, ok := parseGrant(message)
+	if !ok {
+		return
+	}
+	n.mu.Lock()
+	defer n.mu.Unlock()
+	select {
+	case n.waiting[g.id] <- g:
+	default: // it waits no more, or was told before
+	}
+}
+
+func isClosed(c <-chan struct{}) bool {
+	select {
+	case <-c:
+		return true
+	default:
+		return false
+	}
+}

@@ -1,0 +1,93 @@
+package single
+
+import (
+	"context"
+	"slices"
+	"strings"
+	"time"
+
+	"github.com/cronclave/cronclave/internal/lease"
+	"github.com/cronclave/cronclave/internal/lease/clock"
+	"github.com/cronclave/cronclave/internal/lease/observed"
+	"github.com/cronclave/cronclave/internal/lease/transport"
+)
+
+// publisher publishes grants, and receives those of others.
+type publisher struct {
+	*sender
+	subscriber
+}
+
+// Publish publishes grants, and the releases of locks.
+func (c *publisher) Publish(ctx context.Context, rows []lease.GrantedRow, ended []string) error {
+	ctx, cancel := context.WithTimeout(ctx, c.cfg.Timeout)
+	defer cancel()
+	pipe := c.cfg.Redis.Pipeline()
+	for part := range slices.Chunk(rows, maxEvents) {
+		var message []byte
+		for _, row := range part {
+			message = c.event(row).append(message)
+		}
+		pipe.Publish(ctx, c.channel(), message)
+	}
+	for part := range slices.Chunk(ended, maxEvents) {
+		var message []byte
+		for _, lock := range part {
+			message = append(append(append(message, released...), lock...), '\n')
+		}
+		pipe.Publish(ctx, c.channel(), message)
+	}
+	return transport.Exec(ctx, pipe)
+}
+
+// event is the message about a row.
+func (c *publisher) event(row lease.GrantedRow) granted {
+	r, g := &row.Row.Request, &row.Row.Grant
+	return granted{lock: r.Lock, owner: c.cfg.Owner, ledger: g.Known.Ledger, tick: g.Tick, until: row.Until,
+		now: g.Now, floor: g.Known.Floor, longest: g.Known.Longest, low: g.Known.Low, permanent: r.Permanent}
+}
+
+// Subscribe calls f with events of other clients until ctx ends.
+func (c *publisher) Subscribe(ctx context.Context, f func([]lease.GrantEvent)) {
+	c.subscribe(ctx, channel{name: c.channel()}, listener{receive: func(message string) { f(c.learnEvents(message)) }})
+}
+
+// learnEvents takes in a message. A message that can't be read, or can't be true, is not from a client and is
+// ignored; so are lines beyond the number that a client sends at once. Any user that may publish can write one,
+// so a message only adds to the observed state of locks that this client uses.
+func (c *publisher) learnEvents(message string) []lease.GrantEvent {
+	local := c.cfg.Clock()
+	micros, known := c.servers.estimate(local)
+	events := make([]lease.GrantEvent, 0, min(strings.Count(message, "\n"), maxEvents))
+	lines := 0
+	for line := range strings.Lines(message) {
+		if lines++; lines > maxEvents {
+			break
+		}
+		line = strings.TrimSuffix(line, "\n")
+		if id, reason, ok := parseStop(line); ok {
+			c.cfg.AskToStop(id, reason)
+			continue
+		}
+		if lock, ok := strings.CutPrefix(line, released); ok {
+			if len(lock) <= lease.MaxHeard {
+				events = append(events, lease.GrantEvent{Lock: lock})
+			}
+			continue
+		}
+		g, ok := parseGranted(line)
+		if !ok || known && !g.believable(micros) {
+			continue
+		}
+		if g.until > 0 { // else it is about a pause
+			events = append(events, lease.GrantEvent{Lock: g.lock, Tick: clock.FromMicros(g.tick * 1e6), Owner: g.owner, Until: clock.FromMicros(g.until)})
+		}
+		if !known {
+			continue
+		}
+		age := max(time.Duration(micros-g.now)*time.Microsecond, 0)
+		paused, ledger := lease.CutPause(g.ledger)
+		c.cfg.Observed.LearnPublished(g.lock, observed.State{Floor: g.floor, Longest: g.longest, Low: g.low, Ledger: ledger, Paused: paused, Seen: local - age}, c.cfg.Idle, g.now)
+	}
+	return events
+}

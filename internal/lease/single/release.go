@@ -1,0 +1,80 @@
+package single
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"time"
+
+	"github.com/cronclave/cronclave/internal/lease"
+	"github.com/cronclave/cronclave/internal/lease/script"
+)
+
+// releasing is the call of a release.
+func (c *Store) releasing(r lease.ReleaseRequest) call {
+	row := &r.Row.Request
+	args := script.ReleaseArgs{TombstoneLife: script.TombstoneLife(c.cfg.Timeout), Mode: script.ReleaseEnd}
+	switch {
+	case r.Mode == lease.ReleaseHandOver:
+		args.Mode, args.Attempt = script.ReleaseHandOver, r.Attempt
+	case r.Outcome != "":
+		args.Previous, args.PerTick, args.Outcome = row.Previous(), row.PerTick(), r.Outcome
+	case r.Mode == lease.ReleaseUndo:
+		args.Mode, args.Previous, args.PerTick = script.ReleaseUndo, row.Previous(), row.PerTick()
+	}
+	return c.call(c.scripts.Release, row.Lock, row.ID, row.Permanent, args.Encode()...)
+}
+
+// ReleaseSoon ends a lease, in its compact form if it was not renewed and its lock is compact still.
+func (c *Store) ReleaseSoon(ctx context.Context, r lease.ReleaseRequest, begun time.Duration) (answer lease.Released, err error) {
+	if fold, ok := r.Row.Grant.Ticket.(*compact); ok && r.Fresh && r.Held && r.Mode == lease.ReleaseEnd {
+		verdict, err := c.releaseCompact(ctx, r, fold, begun)
+		if err == nil && verdict != notCompact {
+			return lease.Released(verdict), nil
+		}
+		if err != nil { // it leaves no tombstone that would prove it
+			r.Doubt = true
+			return c.releaseUntil(ctx, r, begun)
+		}
+	}
+	// The first try mostly is the last, and has a time-out of its own.
+	if answer, err = c.releaseOnce(ctx, r); err == nil {
+		return r.Sure(answer), nil
+	}
+	return c.releaseUntil(ctx, r, begun)
+}
+
+// releaseUntil is the release for two time-outs from an instant on.
+func (c *Store) releaseUntil(ctx context.Context, r lease.ReleaseRequest, begun time.Duration) (answer lease.Released, err error) {
+	ctx, cancel := context.WithTimeout(ctx, begun+2*c.cfg.Timeout-c.cfg.Clock())
+	defer cancel()
+	answer, err = c.Release(ctx, r)
+	return r.Sure(answer), err
+}
+
+func (c *Store) releaseOnce(ctx context.Context, r lease.ReleaseRequest) (lease.Released, error) {
+	got := c.exec(ctx, []call{c.releasing(r)})[0]
+	return lease.Released(got.verdict), got.err
+}
+
+// Release ends a lease.
+func (c *Store) Release(ctx context.Context, r lease.ReleaseRequest) (answer lease.Released, err error) {
+	for pause := 5 * time.Millisecond; ; pause = min(2*pause, c.cfg.Timeout) {
+		if answer, err = c.releaseOnce(ctx, r); err == nil || errors.Is(err, lease.ErrRefused) {
+			return answer, err
+		}
+		select {
+		case <-ctx.Done():
+			return "", fmt.Errorf("%w (%w)", err, ctx.Err())
+		case <-time.After(pause):
+		}
+	}
+}
+
+// releaseCompact ends a lease that [Store.AcquireCompact] has got, if its lock is compact still; else the verdict is notCompact.
+func (c *Store) releaseCompact(ctx context.Context, r lease.ReleaseRequest, fold *compact, begun time.Duration) (verdict string, err error) {
+	k := c.compactRelease(&r.Row.Request, fold)
+	k.asked = begun
+	got := c.execOne(ctx, k)
+	return got.verdict, got.err
+}

@@ -1,0 +1,32 @@
+package single
+
+import (
+	"context"
+	"fmt"
+	"time"
+
+	"github.com/cronclave/cronclave/internal/lease"
+	"github.com/cronclave/cronclave/internal/lease/script"
+)
+
+// Remove deletes locks that are not used any more.
+func (c *Store) Remove(ctx context.Context, locks []string, unusedSince time.Time) (removed []bool, err error) {
+	calls := make([]call, len(locks))
+	for i, lock := range locks {
+		if err := lease.CheckName(lock); err != nil {
+			return nil, fmt.Errorf("remove lock %q: %w", lock, err)
+		}
+		calls[i] = c.call(c.scripts.Remove, lock, "", true, script.RemoveArgs{UnusedSince: unusedSince}.Encode()...)
+	}
+	removed = make([]bool, len(locks))
+	for i, got := range c.exec(ctx, calls) {
+		if got.err != nil {
+			err = fmt.Errorf("remove lock %q: %w", locks[i], got.err)
+			continue
+		}
+		if removed[i] = got.verdict == "removed"; removed[i] {
+			c.cfg.Observed.Delete(locks[i]) // else this client would hold what it has asked for against the server
+		}
+	}
+	return removed, err
+}

@@ -1,0 +1,48 @@
+// Package single keeps locks on one master: alone, followed by Sentinels, or the one of a Cluster that has a lock's keys.
+package single
+
+import (
+	"errors"
+	"time"
+
+	"github.com/cronclave/cronclave/internal/lease"
+	"github.com/cronclave/cronclave/internal/lease/script"
+	"github.com/cronclave/cronclave/internal/lease/transport"
+)
+
+// Store answers requests with scripts on the server of a lock.
+type Store struct {
+	*sender
+	*publisher
+	notifier *notifier
+}
+
+// New returns the store.
+func New(cfg Config) *Store {
+	s := &sender{cfg: cfg, scripts: script.ForSingle(), servers: newServers(cfg.Redis)}
+	p := &publisher{sender: s, subscriber: subscriber{redis: cfg.Redis, timeout: cfg.Timeout, onForbidden: cfg.OnForbidden}}
+	return &Store{sender: s, publisher: p, notifier: newNotifier(s, p.subscriber)}
+}
+
+// Check returns an error if a client can't be used.
+func Check(r transport.Client) error {
+	switch {
+	case r == nil:
+		return errors.New("locking: Config.Redis is missing")
+	case !transport.ObeysContext(r):
+		return errors.New("locking: set ContextTimeoutEnabled in the options of Config.Redis: without it a hung socket can outlast a lease")
+	}
+	return nil
+}
+
+// Close closes what the store has opened itself. The client of Redis stays its maker's.
+func (c *Store) Close() error { return c.servers.close() }
+
+// RoundTrips of a request.
+func (c *Store) RoundTrips() int { return 1 }
+
+// RenewAfter is a third of the time left, so that two attempts may fail.
+func (c *Store) RenewAfter(left time.Duration) time.Duration { return left / 3 }
+
+// RecordAttempt has nothing to do: a renewal carries the attempt.
+func (c *Store) RecordAttempt(*lease.HeldRow, int64) error { return nil }

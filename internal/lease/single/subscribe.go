@@ -1,0 +1,140 @@
+package single
+
+import (
+	"context"
+	"errors"
+	"math/rand/v2"
+	"net"
+	"time"
+
+	"github.com/redis/go-redis/v9"
+
+	"github.com/cronclave/cronclave/internal/lease/transport"
+)
+
+// channel is where something is published: on all nodes of a Cluster, or, sharded, only on the one that has the channel's slot.
+type channel struct {
+	name    string
+	sharded bool
+}
+
+// listener receives the messages of a channel, from one goroutine. up and down may be nil, both; unknown is for
+// a sharded channel.
+type listener struct {
+	up      func() // subscribed: messages published from here on arrive
+	down    func() // and from here on they do not
+	receive func(message string)
+
+	unknown func() // the server has no sharded channels, and the subscription has ended
+}
+
+// subscriber receives messages.
+type subscriber struct {
+	redis       transport.Client
+	timeout     time.Duration
+	onForbidden func(channel string, err error)
+}
+
+// quiet is after what silence a subscription is checked.
+const quiet = 15 * time.Second
+
+// subscribe listens until ctx ends. While the server is away, or forbids it (see [Config.OnForbidden]), it tries again and again,
+// with growing pauses.
+func (s subscriber) subscribe(ctx context.Context, ch channel, l listener) {
+	const shortest, longest = 50 * time.Millisecond, 2 * time.Second
+	reported := false // that the server forbids it
+	for pause := shortest; ctx.Err() == nil; pause = min(2*pause, longest) {
+		received, err := s.listen(ctx, ch, l)
+		if received {
+			pause, reported = shortest, false
+		}
+		if redis.IsPermissionError(err) && !reported {
+			reported = true
+			s.onForbidden(ch.name, err)
+		}
+		if ch.sharded && redis.HasErrorPrefix(err, "unknown command") {
+			l.unknown()
+			return
+		}
+		select {
+		case <-ctx.Done():
+		case <-time.After(pause/2 + rand.N(pause)):
+		}
+	}
+}
+
+// listen subscribes once, and returns the reason why that has ended; received reports whether it
+// worked.
+func (s subscriber) listen(ctx context.Context, ch channel, l listener) (received bool, err error) {
+	sub, err := s.open(ctx, ch)
+	if err != nil {
+		return false, err
+	}
+	defer sub.Close()
+	defer context.AfterFunc(ctx, func() { sub.Close() })() // no context ends a read
+	for asked := false; ; {
+		m, err := receive(sub)
+		var late net.Error
+		switch {
+		case errors.As(err, &late) && late.Timeout() && !asked:
+			if err := ping(sub); err != nil {
+				return received, err
+			}
+			asked = true
+			continue
+		case err != nil:
+			return received, err
+		}
+		received, asked = true, false
+		switch m := m.(type) {
+		case *redis.Message:
+			l.receive(m.Payload)
+		case *redis.Subscription:
+			if m.Kind == "sunsubscribe" { // the slot has moved
+				return received, nil
+			}
+			if l.up != nil {
+				l.up()
+				defer l.down()
+			}
+		}
+	}
+}
+
+func receive(sub *redis.PubSub) (m any, err error) {
+	defer transport.Shield(&err)
+	return sub.ReceiveTimeout(noRedial, quiet) //nolint:wrapcheck // a subscription's end
+}
+
+func ping(sub *redis.PubSub) (err error) {
+	defer transport.Shield(&err)
+	return sub.Ping(noRedial) //nolint:wrapcheck // a subscription's end
+}
+
+// open sends the subscription.
+func (s subscriber) open(ctx context.Context, ch channel) (_ *redis.PubSub, err error) {
+	defer transport.Shield(&err)
+	ctx, cancel := context.WithTimeout(ctx, s.timeout)
+	defer cancel()
+	if ch.sharded {
+		sub := s.redis.SSubscribe(ctx)
+		return sub, closeUnless(sub, sub.SSubscribe(ctx, ch.name))
+	}
+	sub := s.redis.Subscribe(ctx)
+	return sub, closeUnless(sub, sub.Subscribe(ctx, ch.name))
+}
+
+func closeUnless(sub *redis.PubSub, err error) error {
+	if err != nil {
+		_ = sub.Close()
+	}
+	return err
+}
+
+// noRedial is a context that has ended. Reading takes no notice of that, but go-redis does where it would
+// connect again by itself: without a pause, and while no caller can close the subscription.
+var noRedial = func() context.Context {
+	ctx, cancel := context.WithCancel(context.Background())
+	cancel()
+	return ctx
+}()

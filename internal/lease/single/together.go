@@ -1,0 +1,77 @@
+package single
+
+import (
+	"context"
+	"runtime"
+	"time"
+
+	"github.com/cronclave/cronclave/internal/lease/transport"
+)
+
+// batcherOf is where a call travels: those that need no replica's word do not wait with those that do.
+func (c *sender) batcherOf(k call) *batcher {
+	if k.sync {
+		return &c.acknowledged
+	}
+	return &c.batcher
+}
+
+// together executes a call in company.
+func (c *sender) together(ctx context.Context, k call) reply {
+	v := c.batcherOf(k)
+	if v.first() {
+		defer v.arrive()
+		if c.cfg.Work.Begin() {
+			defer c.cfg.Work.Done()
+		}
+		return c.alone(ctx, k)
+	}
+	t := &waitingCall{call: k, turns: make(chan turn, 1)}
+	v.join(t)
+	first := c.cfg.Timeout / joinTimeoutPart
+	tired, rested := time.NewTimer(first), true
+	defer tired.Stop()
+	for {
+		select {
+		case s := <-t.turns:
+			if s == done {
+				return t.reply
+			}
+			travel := func() { c.travel(context.WithoutCancel(ctx), v) } // it is not only this one's
+			if !c.cfg.Work.Go(travel) {
+				travel()
+			}
+		case <-tired.C:
+			if !rested {
+				v.leave(t)
+				return reply{err: transport.Unknown(context.DeadlineExceeded)}
+			}
+			rested = false
+			tired.Reset(c.cfg.Timeout - first)
+			v.hurry(t)
+		case <-ctx.Done():
+			v.leave(t)
+			return reply{err: transport.Unknown(ctx.Err())}
+		}
+	}
+}
+
+// travel makes one round trip for all waiting calls, and hands on.
+func (c *sender) travel(ctx context.Context, v *batcher) {
+	group := v.depart()
+	if len(group) > 0 {
+		calls := make([]call, len(group))
+		for i, t := range group {
+			calls[i] = t.call
+		}
+		ctx, cancel := context.WithTimeout(ctx, c.cfg.Timeout)
+		defer cancel()
+		for i, r := range c.send(ctx, calls) {
+			group[i].reply = r
+			group[i].turns <- done
+		}
+		v.back(len(group))
+		runtime.Gosched()
+	}
+	v.arrive()
+}

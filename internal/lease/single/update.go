@@ -1,0 +1,126 @@
+package single
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"slices"
+
+	"github.com/redis/go-redis/v9"
+
+	"github.com/cronclave/cronclave/internal/lease"
+	"github.com/cronclave/cronclave/internal/lease/transport"
+)
+
+// Tx is one try of an update.
+type Tx struct {
+	// Read is for reading, on the connection that watches the keys. A write through it takes effect at once, and
+	// again with the next try.
+	Read redis.Cmdable
+	// Write queues what the server then does together, if no key that is watched has changed since the try began. The results are there after
+	// the update.
+	Write redis.Pipeliner
+}
+
+// Update tries once; again means that nothing was done, and that another try may succeed.
+func (c *Store) Update(ctx context.Context, keys []string, change func(tx *Tx) error) (again bool, err error) {
+	if err = c.ready(); err != nil {
+		return false, fmt.Errorf("update %s: %w", lease.QuoteNames(keys), err)
+	}
+	s, err := c.servers.holder(ctx, keys[0]) // the Cluster's client itself would try again whatever was under way
+	if err != nil {
+		return true, fmt.Errorf("update %s: %w", lease.QuoteNames(keys), err)
+	}
+	node, ok := s.redis.(redis.UniversalClient)
+	if !ok {
+		return false, fmt.Errorf("update %s: %T has no transactions", lease.QuoteNames(keys), s.redis)
+	}
+	t := transaction{Store: c, keys: keys}
+	// Its context only bounds how a connection is left, and has no end, so that none is left that still watches.
+	err = node.Watch(context.WithoutCancel(ctx), func(tx *redis.Tx) error {
+		again, err = t.try(ctx, tx, change)
+		return err
+	})
+	if again {
+		c.servers.suspect(ctx)
+	}
+	return again, err
+}
+
+// transaction is an update's try.
+type transaction struct {
+	*Store
+	keys []string
+}
+
+func (t transaction) try(ctx context.Context, tx *redis.Tx, change func(tx *Tx) error) (again bool, err error) {
+	if err := t.watch(ctx, tx); err != nil {
+		return passes(err), fmt.Errorf("update %s: watch the keys: %w", lease.QuoteNames(t.keys), err)
+	}
+	try := &Tx{Read: tx, Write: tx.TxPipeline()}
+	if err := change(try); err != nil {
+		t.unwatch(ctx, tx)
+		return false, err
+	}
+	switch {
+	case try.Write.Len() == 0:
+		t.unwatch(ctx, tx)
+		return false, nil
+	case ctx.Err() != nil:
+		t.unwatch(ctx, tx)
+		return false, fmt.Errorf("update %s: %w", lease.QuoteNames(t.keys), context.Cause(ctx))
+	}
+	return t.write(ctx, try.Write)
+}
+
+func (t transaction) watch(ctx context.Context, tx *redis.Tx) (err error) {
+	defer transport.Shield(&err)
+	ctx, cancel := context.WithTimeout(ctx, t.cfg.Timeout)
+	defer cancel()
+	return tx.Watch(ctx, t.keys...).Err()
+}
+
+// unwatch leaves the connection as others expect it. If that fails, the connection is broken and will not be used again.
+func (t transaction) unwatch(ctx context.Context, tx *redis.Tx) {
+	ctx, cancel := context.WithTimeout(context.WithoutCancel(ctx), t.cfg.Timeout)
+	defer cancel()
+	_ = transport.Process(ctx, tx, redis.NewStatusCmd(ctx, "unwatch"))
+}
+
+func (t transaction) write(ctx context.Context, pipe redis.Pipeliner) (again bool, err error) {
+	defer transport.Shield(&err)
+	ctx, cancel := context.WithTimeout(ctx, t.cfg.Timeout)
+	defer cancel()
+	cmds, err := pipe.Exec(ctx)
+	if errors.Is(err, redis.Nil) { // the answer of a command that reads: it matters only whether another has failed
+		err = nil
+		if i := slices.IndexFunc(cmds, func(cmd redis.Cmder) bool { return cmd.Err() != nil && !errors.Is(cmd.Err(), redis.Nil) }); i >= 0 {
+			err = cmds[i].Err()
+		}
+	}
+	switch {
+	case err == nil:
+		return false, nil
+	case errors.Is(err, redis.TxFailedErr):
+		return true, fmt.Errorf("update %s: the keys change all the time", lease.QuoteNames(t.keys))
+	case redis.HasErrorPrefix(err, "EXECABORT"): // a command was refused before any was done
+		refused := slices.IndexFunc(cmds, func(cmd redis.Cmder) bool { return cmd.Err() != nil && !redis.HasErrorPrefix(cmd.Err(), "EXECABORT") })
+		if refused >= 0 {
+			err = cmds[refused].Err()
+		}
+		return refused >= 0 && passes(err), fmt.Errorf("update %s: %w", lease.QuoteNames(t.keys), err)
+	case transport.IsReply(err):
+		return false, fmt.Errorf("update %s: %w", lease.QuoteNames(t.keys), err)
+	}
+	return false, fmt.Errorf("update %s: %w", lease.QuoteNames(t.keys), transport.Unknown(err))
+}
+
+// passes reports whether an error from before anything was done may pass by the next try: the network, or a
+// server that is not in place yet.
+func passes(err error) bool {
+	if !transport.IsReply(err) {
+		return !errors.Is(err, redis.ErrClosed)
+	}
+	return slices.ContainsFunc([]string{"MOVED", "ASK", "TRYAGAIN", "CLUSTERDOWN", "LOADING", "MASTERDOWN", "READONLY", "NOREPLICAS"},
+		func(prefix string) bool { return redis.HasErrorPrefix(err, prefix) })
+}
