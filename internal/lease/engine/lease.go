@@ -63,9 +63,9 @@ type ending struct {
 
 // holds counts the holds of a lease that was entered.
 type holds struct {
-	counted bool // it was entered: other leases may be released any number of times
-	n       int
-	unheard bool // the server did not answer the last release: it may be asked again
+	counted    bool // it was entered: other leases may be released any number of times
+	n          int
+	unanswered bool // the server did not answer the last release: it may be asked again
 }
 
 // subscribers are the functions that are called when a lease was extended.

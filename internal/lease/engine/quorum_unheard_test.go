@@ -54,7 +54,7 @@ func TestQuorumNoticesThatANodeHasForgottenWhichIsNotNeeded(t *testing.T) {
 				w.Errorf("node %d at the beginning: %q", node, state(node))
 			}
 			masters[node].FlushAll(w.Context())
-			pairs(2 * quorum.UnheardFor)
+			pairs(2 * quorum.RefreshAfter)
 			if state(node) != "voting" {
 				w.Errorf("node %d has forgotten, and is %q", node, state(node))
 			}

@@ -55,8 +55,8 @@ func (l *Lease) leave() (last bool, err error) {
 			err = fmt.Errorf("release %q: %w before", l.lock(), context.Cause(l.ctx))
 		}
 		return h.n == 0, err
-	case h.unheard:
-		h.unheard = false
+	case h.unanswered:
+		h.unanswered = false
 		return true, nil
 	}
 	return false, fmt.Errorf("release %q more often than it was entered: %w", l.lock(), ErrReleased)
@@ -69,7 +69,7 @@ func (l *Lease) answered(r lease.ReleaseRequest, answer lease.Released, err erro
 	if err == nil && answer != lease.ReleasedGone {
 		l.released, l.givenBack = true, r.Mode == lease.ReleaseUndo
 	}
-	l.holds.unheard = err != nil
+	l.holds.unanswered = err != nil
 	l.doubt = l.doubt || r.Held && errors.Is(err, ErrUnknown)
 	l.giving = false
 	l.given.Broadcast()

@@ -34,9 +34,9 @@ func (q *rejoiner) begin(members []*membership) (left time.Duration, helped bool
 	case founders >= q.majority:
 		return q.foundersVote(members)
 	case others > 0 || hasVoter(members):
-		return tendMost, false
+		return longestRejoinPause, false
 	}
-	left = tendPause
+	left = rejoinPause
 	for i, m := range members {
 		if m != nil && !m.founder {
 			left = max(left, q.found(q.nodes[i], m.epoch))
@@ -57,11 +57,11 @@ func (q *rejoiner) foundersVote(members []*membership) (left time.Duration, help
 		case q.letVote(q.nodes[i], m.epoch, 0, 0):
 			helped = true
 		default:
-			left = tendPause
+			left = rejoinPause
 		}
 	}
 	if left == 0 && !helped { // the others wait for a majority of voters
-		left = tendMost
+		left = longestRejoinPause
 	}
 	return left, helped
 }
@@ -74,7 +74,7 @@ func (q *rejoiner) found(n *node, epoch string) (left time.Duration) {
 	got, err := n.redis.EvalSha(ctx, q.scripts.Found.SHA, []string{q.env.memberKey}, script.QuorumFoundArgs{Epoch: epoch, Quiet: quiet}.Encode()...).Slice()
 	switch {
 	case err != nil || len(got) < 2:
-		return tendPause
+		return rejoinPause
 	case transport.Text(got[0]) == "wait":
 		return time.Duration(transport.Number(got[1])) * time.Microsecond
 	}

@@ -93,8 +93,8 @@ func (t *change) enough() int {
 
 func (t *change) sure(votes []vote, late bool) bool {
 	if t.phase == "look" {
-		silent, told := silentNodes(votes), count(votes, vote.told)
-		return silent == 0 || told >= t.enough() && late || told+silent < t.enough()
+		silent, states := silentNodes(votes), count(votes, vote.hasState)
+		return silent == 0 || states >= t.enough() && late || states+silent < t.enough()
 	}
 	yes := words(votes, "promised", "accepted") // of which a phase has one
 	return yes >= t.enough() || yes+silentNodes(votes) < t.enough()
@@ -116,12 +116,12 @@ func (t *change) take(votes []vote, _ time.Duration) (time.Duration, bool) {
 	if words(votes, "accepted") < t.enough() {
 		return t.again()
 	}
-	t.rows = count(votes, func(v vote) bool { return v.heard() && v.Number(0) == 1 })
+	t.rows = count(votes, func(v vote) bool { return v.answered() && v.Number(0) == 1 })
 	return 0, true
 }
 
 func (t *change) looked(votes []vote) (time.Duration, bool) {
-	if count(votes, vote.told) < t.enough() {
+	if count(votes, vote.hasState) < t.enough() {
 		return t.backOff(), false
 	}
 	_, _, agree := newest(votes)
@@ -159,8 +159,8 @@ func (t *change) edited(votes []vote) (before, after string) {
 // viewOf returns the rows as the votes report them. A run is suspected of being dead if no majority can have a
 // live row of it.
 func (q *Store) viewOf(g *register.Register, votes []vote) register.View {
-	told := count(votes, vote.told)
-	v := register.View{Slot: -1, Rows: liveRows(votes), Unheard: len(q.nodes) - told}
+	states := count(votes, vote.hasState)
+	v := register.View{Slot: -1, Rows: liveRows(votes), Unheard: len(q.nodes) - states}
 	v.Now, v.Latest, _ = q.bounds(q.cfg.Clock())
 	for id := range g.Runs {
 		live := 0
@@ -169,7 +169,7 @@ func (q *Store) viewOf(g *register.Register, votes []vote) register.View {
 				live += row.Votes
 			}
 		}
-		if told-live >= q.majority {
+		if states-live >= q.majority {
 			v.Shut = append(v.Shut, id)
 		}
 	}

@@ -15,13 +15,13 @@ import (
 // claim is a request on its way to the same row on a majority of nodes and, if it is accounted for, into the register.
 type claim struct {
 	*Store
-	r        lease.Request
-	place    int // among the requests
-	answered func(place int, r lease.Result)
-	result   lease.Result
-	account  bool   // it has a tick, or leaves an orphan: the register has to know
-	older    *claim // the one before it on the same lock
-	torn     bool   // it was told that the lock is held since its votes were split, though another claim may get a row the next moment
+	r         lease.Request
+	place     int // among the requests
+	answered  func(place int, r lease.Result)
+	result    lease.Result
+	account   bool   // it has a tick, or leaves an orphan: the register has to know
+	older     *claim // the one before it on the same lock
+	splitVote bool   // it was told that the lock is held since its votes were split, though another claim may get a row the next moment
 
 	phase string // "first" (the row on the first node alone), "row", "read" (what the nodes know), "prepare" (a ballot without a row) or "accept"
 	slot  int
@@ -79,7 +79,7 @@ const mostRefused = 16
 
 // begin is before the first round. A tick behind an older one that is still open takes no row that it might find meanwhile: P5.
 func (t *claim) begin() {
-	if o := t.older; o != nil && t.r.Tick != nil && o.r.Tick != nil && (o.torn || o.result.Verdict == lease.Unknown) {
+	if o := t.older; o != nil && t.r.Tick != nil && o.r.Tick != nil && (o.splitVote || o.result.Verdict == lease.Unknown) {
 		t.r.Abstain, t.phase = true, "read"
 	}
 	t.older = nil
@@ -133,7 +133,7 @@ var wanted = map[string]string{"row": "yes", "prepare": "promised", "accept": "a
 
 func (t *claim) sure(votes []vote, late bool) bool {
 	if t.phase == "first" {
-		return late || slices.ContainsFunc(votes, vote.heard)
+		return late || slices.ContainsFunc(votes, vote.answered)
 	}
 	silent := silentNodes(votes)
 	word := wanted[t.phase]
@@ -148,7 +148,7 @@ func (t *claim) sure(votes []vote, late bool) bool {
 	}
 	switch t.phase {
 	case "read":
-		return silent == 0 || late && count(votes, vote.told) >= t.majority
+		return silent == 0 || late && count(votes, vote.hasState) >= t.majority
 	case "row":
 		if !t.account {
 			return true
@@ -157,8 +157,8 @@ func (t *claim) sure(votes []vote, late bool) bool {
 		return true
 	}
 	_, _, agree := newest(votes) // a majority with the same ballot is an answer without a second phase
-	told := count(votes, vote.told)
-	return agree >= t.majority || told >= t.majority && late || told+silent < t.majority
+	states := count(votes, vote.hasState)
+	return agree >= t.majority || states >= t.majority && late || states+silent < t.majority
 }
 
 func (t *claim) take(votes []vote, sent time.Duration) (pause time.Duration, done bool) {
@@ -183,7 +183,7 @@ func (t *claim) step(votes []vote, sent time.Duration) (time.Duration, bool) {
 		}
 		return t.lost(votes)
 	case "read":
-		if count(votes, vote.told) < t.majority {
+		if count(votes, vote.hasState) < t.majority {
 			return t.retry("read")
 		}
 		return t.read(votes)
@@ -202,7 +202,7 @@ func (t *claim) ended(votes []vote) bool {
 	case words(votes, "dead") > 0:
 		t.end(lease.Unknown, fmt.Errorf("lease id %s: %w", t.r.ID, lease.ErrReleased))
 	case words(votes, "limit") > len(t.nodes)-t.majority || words(votes, "limit") > 0 && words(votes, "yes") < t.majority:
-		n := slices.IndexFunc(votes, func(v vote) bool { return v.heard() && v.word == "limit" })
+		n := slices.IndexFunc(votes, func(v vote) bool { return v.answered() && v.word == "limit" })
 		t.result = lease.Failed(fmt.Errorf("lock %q asked for with %d slots has %d: %w", t.r.Lock, t.r.Slots, votes[n].claim().limit, lease.ErrLimit))
 	default:
 		return false
@@ -245,7 +245,7 @@ func (t *claim) read(votes []vote) (time.Duration, bool) {
 	v := t.view(votes)
 	t.orphans = len(g.Orphans) + t.suspect
 	out := g.Claim(t.r, t.cfg.Owner, v)
-	t.torn = out.Word == "held" && !v.Full
+	t.splitVote = out.Word == "held" && !v.Full
 	switch {
 	case out.Word == "held" && !v.Full && t.refused < mostRefused && (!t.r.Abstain || len(v.Rows) > 0): // they may turn out to be held, or there may be a row
 		return t.look(votes, v)
@@ -272,7 +272,7 @@ func (t *claim) look(votes []vote, v register.View) (time.Duration, bool) {
 		t.phase = "first"
 		return 0, false
 	}
-	return t.retry(t.anew())
+	return t.retry(t.retryPhase())
 }
 
 // decide applies the rules to the promised state, and goes on to write the changes.
@@ -306,7 +306,7 @@ func (t *claim) decide(votes []vote, v register.View) (time.Duration, bool) {
 		t.refused++
 		return t.retry("read")
 	}
-	t.torn = t.out.Word == "held" && !v.Full
+	t.splitVote = t.out.Word == "held" && !v.Full
 	t.mine = t.out.Word == lease.OutcomeGranted
 	t.value = g.Value()
 	if !t.mine && t.value == before && agree >= t.majority {

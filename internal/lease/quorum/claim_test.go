@@ -41,11 +41,11 @@ func TestQuorumTickBehindAnOpenOneTakesNoRow(t *testing.T) {
 		older   claim
 		abstain bool
 	}{
-		{"split", claim{r: claimFor(1).r, torn: true, result: lease.Result{Verdict: lease.Held}}, true},
+		{"split", claim{r: claimFor(1).r, splitVote: true, result: lease.Result{Verdict: lease.Held}}, true},
 		{"unknown", claim{r: claimFor(1).r, result: lease.Result{Verdict: lease.Unknown}}, true},
 		{"held", claim{r: claimFor(1).r, result: lease.Result{Verdict: lease.Held}}, false},
 		{"granted", claim{r: claimFor(1).r, result: lease.Result{Verdict: lease.Granted}}, false},
-		{"no tick", claim{r: lease.Request{Lock: "x"}, torn: true, result: lease.Result{Verdict: lease.Held}}, false},
+		{"no tick", claim{r: lease.Request{Lock: "x"}, splitVote: true, result: lease.Result{Verdict: lease.Held}}, false},
 	} {
 		younger := claimFor(2)
 		younger.phase, younger.older = "row", &tc.older

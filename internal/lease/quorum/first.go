@@ -15,9 +15,9 @@ func (q *Store) tight() bool {
 	return trusted <= q.majority
 }
 
-// anew is the phase in which a claim asks again whose votes were split: the first node alone, but now and then all, since what the first one has may be
+// retryPhase is the phase in which a claim asks again whose votes were split: the first node alone, but now and then all, since what the first one has may be
 // left over from a claimant that is dead.
-func (t *claim) anew() string {
+func (t *claim) retryPhase() string {
 	if t.refused%4 == 0 {
 		return "row"
 	}
@@ -34,7 +34,7 @@ func (t *claim) anew() string {
 // split as ever.
 func (t *claim) tookFirst(votes []vote) (time.Duration, bool) {
 	t.phase = "row"
-	n := slices.IndexFunc(votes, vote.heard)
+	n := slices.IndexFunc(votes, vote.answered)
 	if n < 0 { // the others may know more
 		return 0, false
 	}

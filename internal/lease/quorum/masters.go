@@ -33,7 +33,7 @@ func newMasters(e *env, clients []transport.Client) *masters {
 // order is in which order the nodes are asked: as they are listed, so that claimants meet early, and with those last that do not answer; how
 // many of them do, and whether nothing has been heard of one of those for long. In one order for all locks, so that some servers are not needed for most: one
 // that is asked now and then is cold, and slow.
-func (q *masters) order() (order []int, healthy int, unheard bool) {
+func (q *masters) order() (order []int, healthy int, unseen bool) {
 	order = make([]int, 0, len(q.nodes))
 	var last []int
 	now := q.env.clock()
@@ -43,9 +43,9 @@ func (q *masters) order() (order []int, healthy int, unheard bool) {
 			continue
 		}
 		order = append(order, i)
-		unheard = unheard || n.unheard(now)
+		unseen = unseen || n.unseen(now)
 	}
-	return append(order, last...), len(order), unheard
+	return append(order, last...), len(order), unseen
 }
 
 // Estimate is the middle one of all nodes' clocks at a local instant, or a value not after it where some clocks
@@ -100,9 +100,9 @@ func (q *masters) errorOf(votes []vote) error {
 			why = append(why, addr+" is silent")
 		case v.err != nil:
 			why = append(why, fmt.Sprintf("%s: %s", addr, strings.TrimPrefix(v.err.Error(), lease.ErrUnknown.Error()+": ")))
-		case v.strange():
+		case v.cannotVote():
 			why = append(why, addr+" does not vote yet")
-		case v.heard() && v.word == "late":
+		case v.answered() && v.word == "late":
 			why = append(why, addr+" was reached too late")
 		}
 	}

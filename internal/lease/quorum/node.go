@@ -40,14 +40,14 @@ type node struct {
 	mu       sync.Mutex
 	under    int           // calls under way
 	progress time.Duration // local clock: when it answered last, or the first of those was sent
-	heard    time.Duration // local clock: when it answered last
+	answered time.Duration // local clock: when it answered last
 	asked    time.Duration // local clock: when it was asked last
 	failing  bool          // it has failed, and has not answered since
-	owed     []owed
+	missed   []missedCall
 }
 
-// owed is a vote to be taken back on a node that did not answer, as soon as it does.
-type owed struct {
+// missedCall is a vote to be taken back on a node that did not answer, as soon as it does.
+type missedCall struct {
 	call  nodeCall
 	until time.Duration // local clock: then it has run out by itself
 }
@@ -57,10 +57,10 @@ const (
 	hesitation = 25 * time.Millisecond
 	// probeAfter is how often a node that does not answer is asked all the same. Nothing waits for that.
 	probeAfter = time.Second
-	// UnheardFor is after what silence a node that is not needed is asked, too: it may have forgotten, and does not vote at once when it is needed.
-	UnheardFor = 10 * time.Second
-	// mostUnder bounds the calls that wait for a silent node, and mostOwed what it is told afterwards.
-	mostUnder, mostOwed = 32, 10_000
+	// RefreshAfter is after what silence a node that is not needed is asked, too: it may have forgotten, and does not vote at once when it is needed.
+	RefreshAfter = 10 * time.Second
+	// mostUnder bounds the calls that wait for a silent node, and mostMissed what it is told afterwards.
+	mostUnder, mostMissed = 32, 10_000
 )
 
 // errSilent is the reply of a node that is not asked, since enough others wait for it already.
@@ -81,11 +81,11 @@ func (n *node) probe(now time.Duration) bool {
 	return now-n.asked >= probeAfter
 }
 
-// unheard reports whether nothing has been heard of a node for long.
-func (n *node) unheard(now time.Duration) bool {
+// unseen reports whether a node has not answered for long.
+func (n *node) unseen(now time.Duration) bool {
 	n.mu.Lock()
 	defer n.mu.Unlock()
-	return now-n.heard >= UnheardFor
+	return now-n.answered >= RefreshAfter
 }
 
 // silent reports whether a node has calls under way and did not answer for a while. mu is
@@ -110,7 +110,7 @@ func (n *node) begin(now time.Duration) bool {
 }
 
 // end reports whether the node serves requests, and has missed something.
-func (n *node) end(now time.Duration, err error) (owes bool) {
+func (n *node) end(now time.Duration, err error) (missed bool) {
 	n.mu.Lock()
 	defer n.mu.Unlock()
 	n.under--
@@ -118,25 +118,25 @@ func (n *node) end(now time.Duration, err error) (owes bool) {
 		n.failing = true
 		return false
 	}
-	n.progress, n.heard, n.failing = now, now, false
-	return err == nil && len(n.owed) > 0
+	n.progress, n.answered, n.failing = now, now, false
+	return err == nil && len(n.missed) > 0
 }
 
-// owe keeps a call that is to be made when the node answers again.
-func (n *node) owe(k nodeCall, until time.Duration) {
+// keepMissed keeps a call that is to be made when the node answers again.
+func (n *node) keepMissed(k nodeCall, until time.Duration) {
 	n.mu.Lock()
 	defer n.mu.Unlock()
-	if len(n.owed) < mostOwed {
-		n.owed = append(n.owed, owed{k, until})
+	if len(n.missed) < mostMissed {
+		n.missed = append(n.missed, missedCall{k, until})
 	}
 }
 
-// debts takes what the node is still to be told.
-func (n *node) debts(now time.Duration) []owed {
+// takeMissed takes what the node is still to be told.
+func (n *node) takeMissed(now time.Duration) []missedCall {
 	n.mu.Lock()
 	defer n.mu.Unlock()
-	due := slices.DeleteFunc(n.owed, func(o owed) bool { return o.until <= now })
-	n.owed = nil
+	due := slices.DeleteFunc(n.missed, func(o missedCall) bool { return o.until <= now })
+	n.missed = nil
 	return due
 }
 
@@ -159,7 +159,7 @@ func (n *node) trip(ctx context.Context, calls []nodeCall) []vote {
 		return allFailed(len(calls), errSilent)
 	}
 	votes, received, err := n.send(ctx, calls, sent)
-	if n.end(received, err) || slices.ContainsFunc(votes, vote.strange) {
+	if n.end(received, err) || slices.ContainsFunc(votes, vote.cannotVote) {
 		n.env.wakeUp()
 	}
 	return votes

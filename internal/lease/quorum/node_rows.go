@@ -14,7 +14,7 @@ import (
 func liveRows(votes []vote) []register.NodeRow {
 	var rows []register.NodeRow
 	for _, v := range votes {
-		if !v.told() {
+		if !v.hasState() {
 			continue
 		}
 		list := v.claim().rows

@@ -11,7 +11,7 @@ import (
 )
 
 // The Redis client of a node does not repeat a call without a reply, neither alone nor in a pipeline: package
-// locking has to know that nothing was heard.
+// locking has to know that no answer has come.
 // Promise: P4
 func TestQuorumRetriesOfTheRedisClientAreOurs(t *testing.T) {
 	leasetest.InBubble(t, func(w *leasetest.Wire) {

@@ -53,14 +53,14 @@ type polling struct {
 
 func (q *masters) newPolling(ctx context.Context, p poll) *polling {
 	o := &polling{of: q, poll: p, votes: make([][]vote, len(p.calls)), back: make(chan returned, len(q.nodes))}
-	var unheard bool
-	o.order, o.trusted, unheard = q.order()
+	var unseen bool
+	o.order, o.trusted, unseen = q.order()
 	switch {
 	case p.first:
 		o.order, o.trusted, o.wave = o.order[:1], 1, 1
 	case p.everyone || o.trusted < q.majority: // each may be needed
 		o.wave = len(o.order)
-	case unheard:
+	case unseen:
 		o.wave = o.trusted
 	default:
 		o.wave = min(p.wave, o.trusted)

@@ -31,43 +31,43 @@ func (t *rejoiner) wakeUp() {
 }
 
 const (
-	// tendPause is between two looks at nodes that do not vote yet.
-	tendPause = 100 * time.Millisecond
-	// tendMost bounds it while they can't be helped.
-	tendMost = 5 * time.Second
+	// rejoinPause is between two looks at nodes that do not vote yet.
+	rejoinPause = 100 * time.Millisecond
+	// longestRejoinPause bounds it while they can't be helped.
+	longestRejoinPause = 5 * time.Second
 )
 
 // loop is the rejoiner's goroutine; it ends with the client.
 func (t *rejoiner) loop() {
-	pause := tendPause
+	pause := rejoinPause
 	for {
 		select {
 		case <-t.cfg.Work.Life().Done():
 			return
 		case <-t.wake:
 		}
-		t.payDebts()
-		left, helped := t.look()
+		t.sendMissed()
+		left, helped := t.help()
 		if helped {
-			pause = tendPause
+			pause = rejoinPause
 		}
 		if left == 0 {
 			continue
 		}
 		backoff.Sleep(t.cfg.Work.Life(), min(left, pause)/2+rand.N(min(left, pause)))
-		pause = min(2*pause, tendMost)
+		pause = min(2*pause, longestRejoinPause)
 		t.wakeUp()
 	}
 }
 
-// payDebts sends nodes that answer again the calls that they missed.
-func (q *rejoiner) payDebts() {
+// sendMissed sends nodes that answer again the calls that they missed.
+func (q *rejoiner) sendMissed() {
 	now := q.cfg.Clock()
 	for _, n := range q.nodes {
 		if n.suspect(now) {
 			continue
 		}
-		for some := range slices.Chunk(n.debts(now), mostAtOnce) {
+		for some := range slices.Chunk(n.takeMissed(now), mostAtOnce) {
 			calls := make([]nodeCall, len(some))
 			for i, o := range some {
 				calls[i] = o.call
@@ -75,7 +75,7 @@ func (q *rejoiner) payDebts() {
 			ctx, cancel := context.WithTimeout(q.cfg.Work.Life(), q.cfg.Timeout)
 			for i, v := range n.trip(ctx, calls) {
 				if v.err != nil {
-					n.owe(some[i].call, some[i].until)
+					n.keepMissed(some[i].call, some[i].until)
 				}
 			}
 			cancel()
@@ -83,8 +83,8 @@ func (q *rejoiner) payDebts() {
 	}
 }
 
-// survey enrols all nodes and returns what their markers say, nil for those that do not answer.
-func (q *rejoiner) survey() []*membership {
+// enrolAll enrols all nodes and returns what their markers say, nil for those that do not answer.
+func (q *rejoiner) enrolAll() []*membership {
 	ctx, cancel := context.WithTimeout(q.cfg.Work.Life(), q.cfg.Timeout)
 	defer cancel()
 	type found struct {
@@ -108,12 +108,12 @@ func (q *rejoiner) survey() []*membership {
 	return members
 }
 
-// look helps the nodes that do not vote as far as possible now. left is when to look again, 0 if all is well;
+// help helps the nodes that do not vote as far as possible now. left is when to look again, 0 if all is well;
 // helped: some vote again.
-func (t *rejoiner) look() (left time.Duration, helped bool) {
-	members := t.survey()
+func (t *rejoiner) help() (left time.Duration, helped bool) {
+	members := t.enrolAll()
 	var voters, joining []int
-	heard := 0
+	answered := 0
 	for i, m := range members {
 		switch {
 		case m == nil:
@@ -123,19 +123,19 @@ func (t *rejoiner) look() (left time.Duration, helped bool) {
 		default:
 			joining = append(joining, i)
 		}
-		heard++
+		answered++
 	}
 	switch {
 	case len(joining) == 0:
 		return 0, false
 	case len(voters) >= t.majority:
 		return t.admit(members, voters, joining, false)
-	case heard == len(t.nodes): // it is new, or a majority has forgotten: all that is left to know is here
+	case answered == len(t.nodes): // it is new, or a majority has forgotten: all that is left to know is here
 		return t.admit(members, slices.Concat(voters, joining), joining, true)
-	case heard >= t.majority:
+	case answered >= t.majority:
 		return t.begin(members)
 	}
-	return tendMost, false
+	return longestRejoinPause, false
 }
 
 // admit lets nodes vote, once they have the state of the sources, too.
@@ -162,13 +162,13 @@ func (q *rejoiner) admit(members []*membership, sources, joining []int, everyone
 		return left, false
 	}
 	if !q.reseed(sources, ready, everyone) {
-		return tendPause, false
+		return rejoinPause, false
 	}
 	for _, i := range ready {
 		if q.letVote(q.nodes[i], members[i].epoch, base, longest) {
 			helped = true
 		} else {
-			left = max(left, tendPause)
+			left = max(left, rejoinPause)
 		}
 	}
 	return left, helped
@@ -237,11 +237,11 @@ func (t *seeding) sure(votes []vote, late bool) bool {
 
 func (t *seeding) take(votes []vote, sent time.Duration) (time.Duration, bool) {
 	for _, v := range votes { // a lock that is permanent on the others is so on these
-		t.permanent = t.permanent || v.heard() && t.phase != "accept" && v.claim().permanent
+		t.permanent = t.permanent || v.answered() && t.phase != "accept" && v.claim().permanent
 	}
 	if t.phase == "accept" {
 		for _, n := range t.ready {
-			if v := votes[n]; !v.heard() || v.word != "accepted" && v.word != "joining" {
+			if v := votes[n]; !v.answered() || v.word != "accepted" && v.word != "joining" {
 				return t.again()
 			}
 		}

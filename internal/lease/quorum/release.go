@@ -23,7 +23,7 @@ func (q *Store) Release(ctx context.Context, r lease.ReleaseRequest) (answer lea
 	end := q.cfg.Clock() + row.Lease
 	_, trusted, _ := q.order()
 	everyone := !few || trusted < len(q.nodes) // one that answered the claim may hang since
-	p := poll{calls: []nodeCall{k}, wave: q.majority, everyone: everyone, patience: 10, missed: func(n *node) { n.owe(k, end) }}
+	p := poll{calls: []nodeCall{k}, wave: q.majority, everyone: everyone, patience: 10, missed: func(n *node) { n.keepMissed(k, end) }}
 	p.sure = func(votes [][]vote, late bool) bool {
 		released, gone := words(votes[0], "released"), words(votes[0], "gone")
 		return released >= q.majority || gone > len(q.nodes)-q.majority || late && released+gone >= q.majority
@@ -105,6 +105,6 @@ func (q *Store) releaseEverywhere(k nodeCall, lease time.Duration) {
 	q.workers.launch(func() {
 		_, _ = q.ask(q.cfg.Work.Life(), poll{calls: []nodeCall{k}, everyone: true,
 			sure:   func([][]vote, bool) bool { return false },
-			missed: func(n *node) { n.owe(k, end) }})
+			missed: func(n *node) { n.keepMissed(k, end) }})
 	})
 }

@@ -37,7 +37,7 @@ func (q *Store) renewed(votes []vote, row *lease.HeldRow, sent time.Duration) le
 		length := row.Request.Lease
 		return lease.Renewed{Done: true, Left: length, Stop: stopOf(votes), Sent: sent, Next: nextRenewal(row, q.RenewAfter(length), have == len(q.nodes))}
 	case words(votes, "lost") > len(q.nodes)-q.majority:
-		n := slices.IndexFunc(votes, func(v vote) bool { return v.heard() && v.word == "lost" })
+		n := slices.IndexFunc(votes, func(v vote) bool { return v.answered() && v.word == "lost" })
 		return lease.Renewed{Lost: true, Why: votes[n].Text(0)}
 	}
 	return lease.Renewed{Err: q.errorOf(votes)}

@@ -66,12 +66,12 @@ func (t *claim) won(votes []vote, sent time.Duration) (time.Duration, bool) {
 // agreed is the slot and the token that most of the nodes have given.
 func agreed(votes []vote) (slot int, token int64, agree int) {
 	for _, v := range votes {
-		if !v.heard() || v.word != "yes" {
+		if !v.answered() || v.word != "yes" {
 			continue
 		}
 		of := v.claim()
 		same := count(votes, func(w vote) bool {
-			return w.heard() && w.word == "yes" && w.claim().slot == of.slot && w.claim().token == of.token
+			return w.answered() && w.word == "yes" && w.claim().slot == of.slot && w.claim().token == of.token
 		})
 		if same > agree {
 			slot, token, agree = of.slot, of.token, same
@@ -82,10 +82,10 @@ func agreed(votes []vote) (slot int, token int64, agree int) {
 
 // lost has no majority for its row: it tries another one, or later, or finds that all are held.
 func (t *claim) lost(votes []vote) (time.Duration, bool) {
-	if count(votes, vote.told) < t.majority {
+	if count(votes, vote.hasState) < t.majority {
 		if words(votes, "stranger", "joining") > 0 { // a quorum that begins: those of a batch keep their order
 			t.tries++
-			return min(tendPause/10<<min(t.tries, 4), tendPause), false
+			return min(rejoinPause/10<<min(t.tries, 4), rejoinPause), false
 		}
 		return t.retry("row")
 	}
@@ -101,12 +101,12 @@ func (t *claim) lost(votes []vote) (time.Duration, bool) {
 			return 0, false
 		}
 		t.drop()
-		return t.retry(t.anew())
+		return t.retry(t.retryPhase())
 	}
 	if !v.Full && t.refused < mostRefused { // votes are split: the claims that have them let go, and come again
 		t.refused++
 		t.drop()
-		return t.retry(t.anew())
+		return t.retry(t.retryPhase())
 	}
 	if v.Full && !t.confirmed(v.Rows) {
 		return 0, false
@@ -141,7 +141,7 @@ func (t *claim) another(votes []vote, rows []register.NodeRow) (slot int, ok boo
 	if err != nil {
 		return 0, false
 	}
-	reached := count(votes, func(v vote) bool { return v.told() || v.silent && !v.absent })
+	reached := count(votes, func(v vote) bool { return v.hasState() || v.silent && !v.absent })
 	var free []int
 	for s := range t.r.Slots {
 		taken := 0

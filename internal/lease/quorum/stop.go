@@ -53,7 +53,7 @@ func (q *Store) mark(ctx context.Context, r lease.StopRequest, c register.Choice
 
 // stopOf is why a holder is to stop whose lease the votes have renewed; "" if it is not.
 func stopOf(votes []vote) string {
-	n := slices.IndexFunc(votes, func(v vote) bool { return v.heard() && v.word == "renewed" && v.Text(0) != "" })
+	n := slices.IndexFunc(votes, func(v vote) bool { return v.answered() && v.word == "renewed" && v.Text(0) != "" })
 	if n < 0 {
 		return ""
 	}

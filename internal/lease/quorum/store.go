@@ -67,7 +67,7 @@ func (q *Store) ServerTime(ctx context.Context) (time.Time, error) {
 	k := nodeCall{script: q.scripts.Claim, keys: q.keys("", "time"), id: "time",
 		args: script.QuorumClaimArgs{Slot: script.NoSlot, Everyone: true, All: true}.Encode()}
 	votes, _ := q.ask(ctx, poll{calls: []nodeCall{k}, wave: len(q.nodes), sure: func(votes [][]vote, _ bool) bool {
-		return count(votes[0], func(v vote) bool { return v.heard() }) >= q.majority
+		return count(votes[0], func(v vote) bool { return v.answered() }) >= q.majority
 	}})
 	micros, ok := q.Estimate(q.cfg.Clock())
 	if !ok {

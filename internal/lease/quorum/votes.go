@@ -14,16 +14,16 @@ type vote struct {
 	now   int64 // the node's clock
 	floor int64
 	transport.Values
-	err    error // nothing was heard, and it may have been done
-	silent bool  // nothing was heard yet
+	err    error // no answer has come, and it may have been done
+	silent bool  // no answer has come yet
 	absent bool  // and nothing is waited for
 	asked  bool
 }
 
-func (v vote) heard() bool { return !v.silent && v.err == nil }
+func (v vote) answered() bool { return !v.silent && v.err == nil }
 
-// strange reports whether the node does not vote.
-func (v vote) strange() bool { return v.heard() && (v.word == "stranger" || v.word == "joining") }
+// cannotVote reports whether the node does not vote.
+func (v vote) cannotVote() bool { return v.answered() && (v.word == "stranger" || v.word == "joining") }
 
 func readVote(raw []any) vote {
 	if len(raw) < 3 {
@@ -55,7 +55,7 @@ func count[T any](all []T, is func(T) bool) (n int) {
 }
 
 func words(votes []vote, word ...string) int {
-	return count(votes, func(v vote) bool { return v.heard() && slices.Contains(word, v.word) })
+	return count(votes, func(v vote) bool { return v.answered() && slices.Contains(word, v.word) })
 }
 
 // refused reports whether a node has given less than the request wanted.
@@ -81,16 +81,16 @@ func (v vote) claim() claimReply {
 		permanent: v.Text(6) != ""}
 }
 
-// told reports whether a vote has a node's state, and counts: the node neither has forgotten nor
+// hasState reports whether a vote has a node's state, and counts: the node neither has forgotten nor
 // refused to look.
-func (v vote) told() bool {
-	return v.heard() && slices.Contains([]string{"yes", "held", "seen", "promised", "stale", "far", "limit"}, v.word)
+func (v vote) hasState() bool {
+	return v.answered() && slices.Contains([]string{"yes", "held", "seen", "promised", "stale", "far", "limit"}, v.word)
 }
 
 // newest is the register of the greatest ballot, and how many nodes have accepted just that.
 func newest(votes []vote) (value string, ballot int64, agree int) {
 	for _, v := range votes {
-		if !v.told() {
+		if !v.hasState() {
 			continue
 		}
 		switch r := v.claim(); {
@@ -111,14 +111,14 @@ func valueOf(votes []vote) string {
 // floorOf is the greatest floor among the votes.
 func floorOf(votes []vote) (floor int64) {
 	for _, v := range votes {
-		if v.heard() {
+		if v.answered() {
 			floor = max(floor, v.floor)
 		}
 	}
 	return floor
 }
 
-// silentNodes are those of which nothing was heard yet, and that are waited for.
+// silentNodes are those of which no answer has come yet, and that are waited for.
 func silentNodes(votes []vote) int {
 	return count(votes, func(v vote) bool { return v.silent && !v.absent })
 }

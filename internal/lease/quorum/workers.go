@@ -11,14 +11,14 @@ type workers struct {
 	over chan struct{} // closed once
 	once sync.Once
 
-	mu    sync.Mutex // not a sync.WaitGroup, which must not be added to while it is waited for: leases are released while the client closes
-	under int        // functions under way
-	hands int        // goroutines
-	fewer *sync.Cond // of the one or the other there are none any more
+	mu         sync.Mutex // not a sync.WaitGroup, which must not be added to while it is waited for: leases are released while the client closes
+	under      int        // functions under way
+	goroutines int        // goroutines
+	fewer      *sync.Cond // of the one or the other there are none any more
 }
 
-// idleHands is for how long a goroutine without work is kept.
-const idleHands = time.Second
+// idleAfter is for how long a goroutine without work is kept.
+const idleAfter = time.Second
 
 func newWorkers() *workers {
 	c := &workers{work: make(chan func()), over: make(chan struct{})}
@@ -32,8 +32,8 @@ func (c *workers) launch(f func()) {
 	select {
 	case c.work <- f:
 	default:
-		c.count(&c.hands, 1)
-		go c.hand(f)
+		c.count(&c.goroutines, 1)
+		go c.serve(f)
 	}
 }
 
@@ -45,14 +45,14 @@ func (c *workers) count(of *int, more int) {
 	}
 }
 
-// hand is one goroutine.
-func (c *workers) hand(f func()) {
-	defer c.count(&c.hands, -1)
-	idle := time.NewTimer(idleHands)
+// serve is one goroutine.
+func (c *workers) serve(f func()) {
+	defer c.count(&c.goroutines, -1)
+	idle := time.NewTimer(idleAfter)
 	defer idle.Stop()
 	for {
 		c.do(f)
-		idle.Reset(idleHands)
+		idle.Reset(idleAfter)
 		select {
 		case f = <-c.work:
 		case <-idle.C:
@@ -76,7 +76,7 @@ func (c *workers) close() {
 		c.fewer.Wait()
 	}
 	c.once.Do(func() { close(c.over) })
-	for c.hands > 0 {
+	for c.goroutines > 0 {
 		c.fewer.Wait()
 	}
 }

@@ -150,8 +150,8 @@ func (c *Store) grantOf(r lease.Request, got reply) lease.Grant {
 	row := got.row()
 	g := lease.Grant{Slot: int(row.slot), Token: lease.Token(row.token), Tick: row.tick, Attempt: row.attempt, Expiry: row.expiry, Now: got.now, Known: got.known(),
 		Sent: got.sent, Received: got.received}
-	if got.fold != nil {
-		g.Ticket = got.fold
+	if got.form != nil {
+		g.Ticket = got.form
 	}
 	g.RenewAfter = c.RenewAfter(g.Left(r.Lease))
 	return g

@@ -20,7 +20,7 @@ type call struct {
 	heavy  bool                          // it may take the server long
 	asked  time.Duration                 // local clock: a moment ago, if the maker of the call has looked at it; else 0
 	read   func(k call, raw []any) reply // of a script for many: the reply to one has the common values and one more
-	fold   *compact                      // its effect on a lock that is compact; nil for other scripts
+	form   *compact                      // its effect on a lock that is compact; nil for other scripts
 	parts  []call                        // of a set of locks: those for each of them; then only script, lock, id and sync count here
 	undo   []call                        // and those that take them back
 }

@@ -13,12 +13,12 @@ import (
 
 // routedCall is a call on its way to the server that has its lock.
 type routedCall struct {
-	call  int    // its place among the calls
-	to    string // where a node has sent it; "" leaves that to its key
-	ask   bool   // that node takes it as an exception, since the slot is still on its way there
-	load  bool   // the server does not know the script: it may have to carry its text
-	anew  bool   // a server that can't be written to has sent it away once
-	alone bool   // it was refused in company, perhaps for a key of another's
+	call    int    // its place among the calls
+	to      string // where a node has sent it; "" leaves that to its key
+	ask     bool   // that node takes it as an exception, since the slot is still on its way there
+	load    bool   // the server does not know the script: it may have to carry its text
+	retried bool   // a server that can't be written to has sent it away once
+	alone   bool   // it was refused in company, perhaps for a key of another's
 }
 
 // maxRounds bounds how often a call is sent in one go: to a node that knows better, once more with the text of its script, and
@@ -237,8 +237,8 @@ func (e routedCall) follow(err error, from string, inCompany bool) (next routedC
 		e.load = true
 		return e, true
 	}
-	if redis.IsReadOnlyError(err) && !e.anew { // a master no more: the client has dropped the connection, and looks for the new one
-		e.anew = true
+	if redis.IsReadOnlyError(err) && !e.retried { // a master no more: the client has dropped the connection, and looks for the new one
+		e.retried = true
 		return e, true
 	}
 	return e, false

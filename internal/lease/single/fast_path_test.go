@@ -181,7 +181,7 @@ func (p *twins) tryCompact(r lease.Request, release lease.ReleaseRequest, ends b
 		return false
 	}
 	if got.verdict == "granted" {
-		p.compacts[r.ID] = got.fold
+		p.compacts[r.ID] = got.form
 	}
 	return got.verdict != notCompact
 }
@@ -189,10 +189,10 @@ func (p *twins) tryCompact(r lease.Request, release lease.ReleaseRequest, ends b
 // alike leaves out of two replies the values that only the shorter scripts return, or only the
 // whole ones.
 func alike(short, whole *reply) {
-	if row := short.row(); short.fold != nil {
+	if row := short.row(); short.form != nil {
 		short.Values = transport.Values{row.slot, row.token, row.expiry, row.tick, row.attempt}
 	}
-	if short.compact, short.fold = false, nil; short.verdict != "released" {
+	if short.compact, short.form = false, nil; short.verdict != "released" {
 		return
 	}
 	if short.Values, whole.Values = nil, nil; short.now == 0 {

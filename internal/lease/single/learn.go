@@ -12,7 +12,7 @@ func (c *sender) learn(k call, r reply) {
 	if r.err != nil || !r.acked || r.verdict == "late" || r.verdict == "dead" || r.now == 0 { // the last three did not look at the lock, or say nothing of it
 		return
 	}
-	news := observed.State{Compact: r.compact || r.fold != nil, Floor: r.floor, Longest: r.longest, Low: r.low, Ledger: r.ledger, Paused: r.paused, Seen: r.sent, Permanent: k.idle == 0}
+	news := observed.State{Compact: r.compact || r.form != nil, Floor: r.floor, Longest: r.longest, Low: r.low, Ledger: r.ledger, Paused: r.paused, Seen: r.sent, Permanent: k.idle == 0}
 	c.cfg.Observed.Learn(k.lock, news, c.cfg.Idle, r.now, r.inUse())
 }
 

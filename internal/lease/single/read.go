@@ -13,25 +13,25 @@ import (
 const common = 7
 
 // readOne takes in the reply to a call.
-func readOne(k call, told *clock.Server, raw []any, err error, sent, received time.Duration) reply {
+func readOne(k call, server *clock.Server, raw []any, err error, sent, received time.Duration) reply {
 	if err != nil && transport.IsReply(err) && lease.WrongType(err) {
 		err = fmt.Errorf("key %q, or one that begins with it, is of something else: delete that, or take another prefix, namespace or database: %w", k.keys[0], err)
 	}
 	switch {
 	case len(k.parts) > 0:
-		return readSeveral(told, raw, err, sent, received)
+		return readSeveral(server, raw, err, sent, received)
 	case err == nil && k.script.Many != nil:
 		r := k.read(k, raw)
 		if r.sent, r.received = sent, received; r.now > 0 {
-			told.Observe(r.now, sent, received)
+			server.Observe(r.now, sent, received)
 		}
 		return r
 	}
-	return read(told, raw, err, sent, received)
+	return read(server, raw, err, sent, received)
 }
 
 // readSeveral takes in the reply for a set of locks: a verdict, a place, and replies of single locks.
-func readSeveral(told *clock.Server, raw []any, err error, sent, received time.Duration) reply {
+func readSeveral(server *clock.Server, raw []any, err error, sent, received time.Duration) reply {
 	switch {
 	case err != nil:
 		return reply{err: transport.Unknown(err)}
@@ -43,13 +43,13 @@ func readSeveral(told *clock.Server, raw []any, err error, sent, received time.D
 	r := reply{verdict: transport.Text(raw[0]), place: int(min(max(transport.Number(raw[1]), 0), mostTogether*lease.MaxSlots)), sent: sent}
 	for _, part := range raw[2:] {
 		values, _ := part.([]any)
-		r.parts = append(r.parts, read(told, values, nil, sent, received))
+		r.parts = append(r.parts, read(server, values, nil, sent, received))
 	}
 	return r
 }
 
 // read takes in the server's clock from a reply.
-func read(told *clock.Server, raw []any, err error, sent, received time.Duration) reply {
+func read(server *clock.Server, raw []any, err error, sent, received time.Duration) reply {
 	if err != nil {
 		return reply{err: transport.Unknown(err)}
 	}
@@ -69,6 +69,6 @@ func read(told *clock.Server, raw []any, err error, sent, received time.Duration
 		return reply{err: fmt.Errorf("%w: %w: a reply from the server: %s", lease.ErrUnknown, lease.ErrCorrupt, fault)}
 	}
 	r.compact = r.verdict == "released" && r.Text(0) == "folded"
-	told.Observe(r.now, sent, received)
+	server.Observe(r.now, sent, received)
 	return r
 }

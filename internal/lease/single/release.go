@@ -27,8 +27,8 @@ func (c *Store) releasing(r lease.ReleaseRequest) call {
 
 // ReleaseSoon ends a lease, in its compact form if it was not renewed and its lock is compact still.
 func (c *Store) ReleaseSoon(ctx context.Context, r lease.ReleaseRequest, begun time.Duration) (answer lease.Released, err error) {
-	if fold, ok := r.Row.Grant.Ticket.(*compact); ok && r.Fresh && r.Held && r.Mode == lease.ReleaseEnd {
-		verdict, err := c.releaseCompact(ctx, r, fold, begun)
+	if form, ok := r.Row.Grant.Ticket.(*compact); ok && r.Fresh && r.Held && r.Mode == lease.ReleaseEnd {
+		verdict, err := c.releaseCompact(ctx, r, form, begun)
 		if err == nil && verdict != notCompact {
 			return lease.Released(verdict), nil
 		}
@@ -72,8 +72,8 @@ func (c *Store) Release(ctx context.Context, r lease.ReleaseRequest) (answer lea
 }
 
 // releaseCompact ends a lease that [Store.AcquireCompact] has got, if its lock is compact still; else the verdict is notCompact.
-func (c *Store) releaseCompact(ctx context.Context, r lease.ReleaseRequest, fold *compact, begun time.Duration) (verdict string, err error) {
-	k := c.compactRelease(&r.Row.Request, fold)
+func (c *Store) releaseCompact(ctx context.Context, r lease.ReleaseRequest, form *compact, begun time.Duration) (verdict string, err error) {
+	k := c.compactRelease(&r.Row.Request, form)
 	k.asked = begun
 	got := c.execOne(ctx, k)
 	return got.verdict, got.err

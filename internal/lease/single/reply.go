@@ -24,7 +24,7 @@ type reply struct {
 	err      error         // the outcome is unknown
 
 	compact bool     // the lock is: see acquire_compact.lua
-	fold    *compact // and what it is with the grant
+	form    *compact // and what it is with the grant
 
 	place int     // of a set of locks: which one refused, from 1
 	parts []reply // and the replies of its locks
@@ -50,8 +50,8 @@ func (r reply) inUse() bool {
 type row struct{ slot, token, expiry, tick, attempt int64 }
 
 func (r reply) row() row {
-	if r.fold != nil {
-		return row{token: r.now, expiry: r.now + r.fold.lease, attempt: 1}
+	if r.form != nil {
+		return row{token: r.now, expiry: r.now + r.form.lease, attempt: 1}
 	}
 	return row{r.Number(0), r.Number(1), r.Number(2), r.Number(3), r.Number(4)}
 }

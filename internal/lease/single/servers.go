@@ -26,9 +26,9 @@ type servers struct {
 	one     bool                  // single is surely one server, and no front of several
 	cluster *redis.ClusterClient  // nil without one
 
-	mu     sync.Mutex
-	clocks map[string]*clock.Server // by address; "" is the only server
-	strays map[string]*redis.Client // nodes of the Cluster that have no slot yet, by address
+	mu       sync.Mutex
+	clocks   map[string]*clock.Server // by address; "" is the only server
+	slotless map[string]*redis.Client // nodes of the Cluster that have no slot yet, by address
 }
 
 // server is one of them.
@@ -39,7 +39,7 @@ type server struct {
 }
 
 func newServers(client redis.UniversalClient) *servers {
-	s := &servers{clocks: map[string]*clock.Server{}, strays: map[string]*redis.Client{}}
+	s := &servers{clocks: map[string]*clock.Server{}, slotless: map[string]*redis.Client{}}
 	if cluster, ok := client.(*redis.ClusterClient); ok {
 		s.cluster = cluster
 	} else {
@@ -79,14 +79,14 @@ func (s *servers) at(ctx context.Context, addr string) (server, error) {
 	if node := masters[addr]; node != nil {
 		return s.node(node), nil
 	}
-	return s.stray(addr, masters)
+	return s.slotlessNode(addr, masters)
 }
 
-// stray is a node that has no slot yet, only one on its way: the Cluster's client does not know it.
-func (s *servers) stray(addr string, masters map[string]*redis.Client) (server, error) {
+// slotlessNode is a node that has no slot yet, only one on its way: the Cluster's client does not know it.
+func (s *servers) slotlessNode(addr string, masters map[string]*redis.Client) (server, error) {
 	s.mu.Lock()
 	defer s.mu.Unlock()
-	node := s.strays[addr]
+	node := s.slotless[addr]
 	for _, known := range masters {
 		if node != nil {
 			break
@@ -95,7 +95,7 @@ func (s *servers) stray(addr string, masters map[string]*redis.Client) (server, 
 		o.Addr, o.NodeAddress, o.MaintNotificationsConfig = addr, addr, nil
 		o.PushNotificationProcessor = s.cluster.Options().PushNotificationProcessor // the known one's is its own
 		node = s.cluster.Options().NewClient(&o)                                    // with the additions of its maker: hooks, for one
-		s.strays[addr] = node
+		s.slotless[addr] = node
 	}
 	if node == nil {
 		return server{}, fmt.Errorf("find the Cluster's node at %s: no master is known", addr)
@@ -119,10 +119,10 @@ func (s *servers) close() error {
 	s.mu.Lock()
 	defer s.mu.Unlock()
 	var err error
-	for _, node := range s.strays {
+	for _, node := range s.slotless {
 		err = errors.Join(err, node.Close())
 	}
-	clear(s.strays)
+	clear(s.slotless)
 	return err
 }
 

@@ -29,8 +29,8 @@ func (c *sender) together(ctx context.Context, k call) reply {
 	t := &waitingCall{call: k, turns: make(chan turn, 1)}
 	v.join(t)
 	first := c.cfg.Timeout / joinTimeoutPart
-	tired, rested := time.NewTimer(first), true
-	defer tired.Stop()
+	timer, patient := time.NewTimer(first), true
+	defer timer.Stop()
 	for {
 		select {
 		case s := <-t.turns:
@@ -41,13 +41,13 @@ func (c *sender) together(ctx context.Context, k call) reply {
 			if !c.cfg.Work.Go(travel) {
 				travel()
 			}
-		case <-tired.C:
-			if !rested {
+		case <-timer.C:
+			if !patient {
 				v.leave(t)
 				return reply{err: transport.Unknown(context.DeadlineExceeded)}
 			}
-			rested = false
-			tired.Reset(c.cfg.Timeout - first)
+			patient = false
+			timer.Reset(c.cfg.Timeout - first)
 			v.hurry(t)
 		case <-ctx.Done():
 			v.leave(t)
