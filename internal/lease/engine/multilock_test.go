@@ -188,7 +188,7 @@ func TestSetCountsOnlyWhenReplicasHaveIt(t *testing.T) {
 		if know := c.observed.Of("{s}:1", c.cfg.Clock, c.cfg.Idle); know.Floor != 0 {
 			w.Errorf("learnt what a failover may undo: %+v", know)
 		}
-		time.AfterFunc(500*time.Millisecond, func() { w.replicas(1) })
+		time.AfterFunc(100*time.Millisecond, func() { w.replicas(1) }) // TryLock asks again for a second, at pauses that double
 		w.Waits()
 		leases := w.locksAll(pair(c, time.Minute))
 		if waits := w.Waits(); waits == 0 || w.held() != 2 {
