@@ -13,7 +13,6 @@ import (
 	"syscall"
 	"testing"
 	"time"
-
 )
 
 // execLine is the command line that runs one job in the foreground, under its lock if there is a Redis.

@@ -12,7 +12,6 @@ import (
 	"time"
 
 	"golang.org/x/sys/unix"
-
 )
 
 // screen is a terminal with a program on it.
