@@ -17,25 +17,32 @@ help: ## print this list
 build: ## build a static binary into ./bin
 	CGO_ENABLED=0 go build -trimpath -ldflags '-s -w -X main.version=$(VERSION)' -o bin/cronclave ./cmd/cronclave
 
-# Tests with real processes that wait, or that fight over a machine, for more than ten seconds each. Their quicker siblings are in `make test`.
+# Tests that take more than ten seconds each under the race detector: with real processes that wait, or fight over a machine, or with much simulated
+# time. Their quicker siblings are in `make test`.
 SLOW := TestBadLinks|TestHistoriesOfOneServer|TestLeaderSendsHeartbeats|TestReplicasArePromptWhileAMinorityHangs|TestRetriedCommand|TestRunGoesOnWithoutItsLease|TestChainSurvivesTheDeathOfAll|TestChainUnderKills|TestClassics|TestClusterUnderRestartsAndKills|TestRequestsOnACluster|TestFailuresSpeak|\
 TestHistoriesOnQuorum|TestInjectionsStopNothingElse|TestIsolatedMaster|TestKilledAtTheWorstMoment|\
 TestLockIsGivenBackWhereItWasRenewedAfterAll|TestLockWithoutAMajority|TestMalformedReplies|TestMemoryInRedisIsBounded|TestPauseOnAQuorum|TestQuorumBacklogIsPrompt|\
 TestQuorumLosesNodes|TestQuorumWithoutAMajority|TestRedisKilledWithItsMemoryLost|TestReplaceOnQuorum|TestReplicasThatDisagreeAreNamed|\
-TestReplicaThatCanHaveNoWardenDrains|TestResharding|TestSentinelFailover|TestSlowRedis|TestSoak|TestStoppedRunIsNotRecoveredOnAQuorum
+TestReplicaThatCanHaveNoWardenDrains|TestResharding|TestSentinelFailover|TestSlowRedis|TestSoak|TestStoppedRunIsNotRecoveredOnAQuorum|\
+TestCatchUpAfterAllWereKilled|TestFenceOnACluster|TestFrozenReplicaLosesItsRun|TestOnCluster|TestOnSentinel|TestOddFilesStopNoReplica|TestPoolHolderIsKilled|\
+TestPrintedRights|TestQueueAcrossReplicas|TestRedisClockIsSet|TestRedisForgetsJustBeforeATick|TestReplace|TestReplacedRunDiesWithItsReplica|\
+TestReplicaOfAnotherMachine|TestSickReplicaLeavesItsTicksToOthers|\
+TestBacklogComesToAnEnd|TestChildIsFoundWithoutNotices|TestDay|TestEveryTickHasOneOutcome|TestPlacesThatWereNotWonAreUsed|TestQueuedTickStartsWhenTheSlotIsFree|\
+TestQuorumBacklogIsPromptAndInOrder|TestQuorumIsPromptWhileAMinorityHangs|TestThirtyDays|TestTooManyOpenTicks|\
+TestOnceWhateverWasLost|TestQuorumDoesNotBeginBesideAHolder|TestQuorumWaiterIsToldOfSilence|TestShortWayDecidesAsTheWhole
 # Without the spaces of the lines' ends.
 SLOW := $(subst $(eval) ,,$(SLOW))
 
 test: ## run the tests, in about eleven minutes on two cores; a real Redis is brought along (container, else redis-server), and PostgreSQL; root gets them installed
 	$(if $(RACE),,@echo 'note: no C compiler, so without the race detector')
-	CRONCLAVE_TEST_INSTALL=1 GOGC=400 go test $(RACE) -count=1 -timeout 35m -parallel 4 -skip '^($(SLOW))$$' $$(go list ./... | grep -v /model/quorum$$)
+	CRONCLAVE_TEST_INSTALL=1 GOGC=400 go test $(RACE) -vet=off -count=1 -timeout 35m -parallel 4 -skip '^($(SLOW))$$' $$(go list ./... | grep -v /model/quorum$$)
 	go -C bench test -count=1 ./...
 
 # What only computes, whole, and without the race detector, which makes that ten times as slow. GOGC: there is memory, and much is garbage.
 LONG := TestThirtyDays|TestDay$$|TestEveryTickHasOneOutcome|TestOutcomesOfParentsAreForgotten|TestEachRule|TestShortWay|TestWhatIsGivenUpIsBounded|Bounds
 
 test-long: ## run the rest: slow tests with real processes, a month of five simulated replicas, a day of 200 jobs, the model of a quorum
-	CRONCLAVE_TEST_INSTALL=1 GOGC=400 go test $(RACE) -count=1 -timeout 35m -parallel 4 -run '^($(SLOW))$$' ./integration
+	CRONCLAVE_TEST_INSTALL=1 GOGC=400 go test $(RACE) -vet=off -count=1 -timeout 35m -parallel 4 -run '^($(SLOW))$$' ./integration ./scheduler ./internal/lease/engine ./internal/lease/single
 	GOGC=800 go test -count=1 -v -timeout 25m -run '$(LONG)' ./scheduler ./integration/model/quorum ./internal/lease/... ./internal/config
 
 lint: ## vet, gofmt, staticcheck, and the rules on who may import what
