@@ -67,7 +67,7 @@ func (e *Elector) Inspect(ctx context.Context, inspections []InspectRequest) []S
 	for i, q := range inspections {
 		requests[i] = engine.InspectRequest{Lock: lockOf(q.Job), Permanent: true, Schedule: q.Schedule,
 			SettleThrough: q.SettleThrough, SettleDeadline: q.SettleDeadline, SettleOutcome: q.SettleOutcome, SettleSchedule: q.SettleSchedule,
-			Follower: q.Follower, Used: q.Used, Told: q.Acked}
+			Follower: q.Follower, Used: q.Used, Acked: q.Acked}
 	}
 	states := make([]State, len(inspections))
 	for i, s := range e.locks.Inspect(ctx, requests) {

@@ -222,7 +222,7 @@ func readEnvironment(t *testing.T, path string) map[string]string {
 	return env
 }
 
-// wantOurs demands that a job has the variables of SPEC section 5, no other that begins with CRONCLAVE_, and no secret.
+// wantOurs demands that a job has the variables of docs/jobs.md, no other that begins with CRONCLAVE_, and no secret.
 func wantOurs(t *testing.T, env map[string]string) {
 	t.Helper()
 	want := []string{

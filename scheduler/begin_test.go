@@ -13,7 +13,7 @@ func TestBeginOrWithdraw(t *testing.T) {
 	for range 20_000 {
 		s := &start{began: func(time.Time) {}, now: time.Now}
 		run := &Run{start: s}
-		var begins, withdraws bool
+		var begins, callsOff bool
 		var both sync.WaitGroup
 		both.Go(func() {
 			if run.Begin() == nil {
@@ -21,10 +21,10 @@ func TestBeginOrWithdraw(t *testing.T) {
 				run.Began()
 			}
 		})
-		both.Go(func() { withdraws = s.withdraw() })
+		both.Go(func() { callsOff = s.callOff() })
 		both.Wait()
-		if begins == withdraws || begins != s.is(started) || withdraws != s.is(withdrawn) {
-			t.Fatalf("begun %v, withdrawn %v, state %d", begins, withdraws, s.state.Load())
+		if begins == callsOff || begins != s.is(started) || callsOff != s.is(calledOff) {
+			t.Fatalf("begun %v, called off %v, state %d", begins, callsOff, s.state.Load())
 		}
 		if begins {
 			begun++
@@ -32,5 +32,5 @@ func TestBeginOrWithdraw(t *testing.T) {
 			gone++
 		}
 	}
-	t.Logf("%d began, %d were withdrawn", begun, gone)
+	t.Logf("%d began, %d were called off", begun, gone)
 }

@@ -140,14 +140,14 @@ func (b *breaker) retry(since time.Time, pause time.Duration) {
 	}
 }
 
-// startPauses has, per job, how long this replica leaves the job to the others after a start of it failed.
-type startPauses struct {
+// startBackoffs has, per job, how long this replica leaves the job to the others after a start of it failed.
+type startBackoffs struct {
 	mu    sync.Mutex
 	byJob map[string]time.Duration
 }
 
 // next is the pause after one more start of a job that did not work.
-func (p *startPauses) next(job string) time.Duration {
+func (p *startBackoffs) next(job string) time.Duration {
 	p.mu.Lock()
 	defer p.mu.Unlock()
 	if p.byJob == nil {
@@ -158,7 +158,7 @@ func (p *startPauses) next(job string) time.Duration {
 }
 
 // reset notes that the job was started.
-func (p *startPauses) reset(job string) {
+func (p *startBackoffs) reset(job string) {
 	p.mu.Lock()
 	defer p.mu.Unlock()
 	delete(p.byJob, job)

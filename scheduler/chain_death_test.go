@@ -74,7 +74,7 @@ func (l lastWord) Record(ctx context.Context, records []scheduler.Record) error 
 
 // A child runs although the request that reports the end of its parent is lost, and the holder dies right after it has recorded that end.
 // Promise: P5
-func TestEndOfAParentIsToldAgain(t *testing.T) {
+func TestEndOfAParentIsReportedAgain(t *testing.T) {
 	inCluster(t, func(c *cluster) {
 		parent := c.job("a", "10 0 0 * * *", time.Second)
 		jobs := []scheduler.Job{parent, c.job("last", "", time.Second, after("a"))}

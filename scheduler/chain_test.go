@@ -226,7 +226,7 @@ func TestDeathOfTheParentsHolder(t *testing.T) {
 
 // A child runs although there are no events and the replica that ran the parent dies.
 // Promise: P5
-func TestChildIsFoundWithoutNotices(t *testing.T) {
+func TestChildIsFoundWithoutEvents(t *testing.T) {
 	inCluster(t, func(c *cluster) {
 		jobs := []scheduler.Job{c.job("a", "0 0 * * *", 3*time.Second, lease(6*time.Second)), c.job("last", "", time.Second, after("a"))}
 		var once sync.Once
@@ -242,7 +242,7 @@ func TestChildIsFoundWithoutNotices(t *testing.T) {
 
 // When the replica that ran the parent drains, the child begins on another replica at once.
 // Promise: P5
-func TestDrainTellsThoseWhoFollow(t *testing.T) {
+func TestDrainWakesThoseThatFollow(t *testing.T) {
 	inCluster(t, func(c *cluster) {
 		jobs := []scheduler.Job{c.job("a", "0 0 * * *", 5*time.Second), c.job("last", "", time.Second, after("a"))}
 		first := c.join("first", jobs)

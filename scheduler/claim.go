@@ -355,7 +355,7 @@ func (c *claims) granted(k *tick, term *election.Term, now time.Time) {
 func startBy(k *tick, now time.Time) time.Time {
 	j := jobOf(k)
 	if k.Trigger == caughtUp {
-		return earlier(k.Deadline, now.Add(j.patience()))
+		return earlier(k.Deadline, now.Add(j.poolWait()))
 	}
 	if own := k.Deadline.Sub(k.Due); j.StartDeadline == 0 && own < agenda.LongestAuto && own > 2*poolMargin {
 		return k.Deadline.Add(-poolMargin)

@@ -29,10 +29,10 @@ type Journal interface {
 // GrantEvents publish which replica won a tick, so that the others need not claim it. [election.Elector] has them.
 // Correctness does not depend on them.
 type GrantEvents interface {
-	// Tell publishes terms whose runs have begun, or that were returned, and those that have ended of jobs whose ticks wait for a slot. It is called by
+	// Publish publishes terms whose runs have begun, or that were returned, and those that have ended of jobs whose ticks wait for a slot. It is called by
 	// several goroutines.
 	Publish(ctx context.Context, begun, ended []*election.Term) error
-	// Hear calls f, from one goroutine, until ctx ends.
+	// Subscribe calls f, from one goroutine, until ctx ends.
 	Subscribe(ctx context.Context, f func([]election.GrantEvent))
 }
 

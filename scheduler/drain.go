@@ -25,8 +25,8 @@ func (s *Scheduler) drain() {
 	s.forget(func(k *tick) bool { return !k.Placed && !k.IsReturning() })
 	ask := time.NewTimer(0)
 	defer ask.Stop()
-	patience := time.NewTimer(min(s.cfg.DrainTimeout, lastAnswers))
-	defer patience.Stop()
+	limit := time.NewTimer(min(s.cfg.DrainTimeout, lastAnswers))
+	defer limit.Stop()
 	abort := s.abort.Done()
 	for s.Running() > 0 || s.claims.busy || s.inspections.busy || s.checks.busy || s.recoveries.busy || s.agenda.Asks().Len() > 0 {
 		now := s.now()
@@ -45,8 +45,8 @@ func (s *Scheduler) drain() {
 		case k := <-s.starts.finished:
 			s.freed(k)
 		case e := <-s.requests.over:
-			s.requests.settleAttempt(e)
-		case <-patience.C:
+			s.requests.settleHandled(e)
+		case <-limit.C:
 			s.forget(func(*tick) bool { return true })
 		case <-s.published.publishing:
 			s.published.publishing = nil

@@ -18,7 +18,7 @@ type executor struct {
 	pools    Pools
 	events   GrantEvents
 	breaker  breaker
-	pauses   startPauses
+	backoffs startBackoffs
 	refused  atomic.Int32 // transitions of runs
 
 	draining context.Context     // ends when the drain begins

@@ -12,7 +12,7 @@ import (
 // Of the ticks that no replica was there for the newest hundred have a record each, and all before them one, with their number, whichever of several
 // replicas records it.
 // Promise: P6
-func TestLongGapIsToldTogether(t *testing.T) {
+func TestLongGapIsLoggedTogether(t *testing.T) {
 	for name, tt := range map[string]struct {
 		up   int // the second at which replicas are there again
 		more string

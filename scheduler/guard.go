@@ -22,7 +22,7 @@ type guard struct {
 	kill   context.CancelFunc
 }
 
-// watch returns why it stopped the run; nil if the run was over before. A run that has not begun when it is to stop is withdrawn: its runner, which may hang, is
+// watch returns why it stopped the run; nil if the run was over before. A run that has not begun when it is to stop is called off: its runner, which may hang, is
 // not waited for.
 func (g *guard) watch(over <-chan struct{}) (cause error) {
 	var timeout, grace, drain, lease, begin alarm
@@ -37,7 +37,7 @@ func (g *guard) watch(over <-chan struct{}) (cause error) {
 			grace.Reset(within)
 		}
 	}
-	for cause == nil || !g.start.withdraw() {
+	for cause == nil || !g.start.callOff() {
 		select {
 		case <-over:
 			return cause
@@ -91,14 +91,18 @@ func (g *guard) setAlarms(timeout, begin, lease *alarm) {
 		begin.Reset(g.job.StartTimeout)
 	}
 	if g.term != nil {
-		lease.Reset(0) // checkLease says when to check again
+		do, again := g.limits().Check(g.term.Remaining())
+		if do != selffence.GoOn {
+			again = 0 // checkLease does it
+		}
+		lease.Reset(again)
 	}
 }
 
 // end kills the run and waits for it, unless it has not begun.
 func (g *guard) end(over <-chan struct{}) {
 	g.kill()
-	if !g.start.withdraw() {
+	if !g.start.callOff() {
 		<-over
 	}
 }
@@ -116,9 +120,13 @@ func lapsed(job *Job, term *election.Term) bool {
 	return term != nil && !job.OutlivesLease && (term.Context().Err() != nil || term.Remaining() <= 0)
 }
 
+func (g *guard) limits() selffence.Limits {
+	return selffence.Limits{Lease: g.job.Lease, Grace: g.job.KillGrace}
+}
+
 // checkLease stops the run when its lease nears its end, and kills it before that. It returns when to check again.
 func (g *guard) checkLease(halt func(error, time.Duration)) (again time.Duration) {
-	do, again := selffence.Limits{Lease: g.job.Lease, Grace: g.job.KillGrace}.Check(g.term.Remaining())
+	do, again := g.limits().Check(g.term.Remaining())
 	switch do {
 	case selffence.Stop:
 		halt(ErrLost, again)

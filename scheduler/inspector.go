@@ -41,19 +41,19 @@ func (in *inspector) look(ctx context.Context, requests []election.InspectReques
 		newestFirst(st.Orphans)
 		written[i] = in.recordAbandoned(requests[i].Job, st)
 	}
-	patience, cancel := context.WithTimeout(ctx, recordTimeout)
+	limit, cancel := context.WithTimeout(ctx, recordTimeout)
 	defer cancel()
 	undeleted = make([]error, len(states))
 	for i, st := range states {
-		undeleted[i] = in.deleteOrphans(ctx, patience, requests[i].Job, st, written[i])
+		undeleted[i] = in.deleteOrphans(ctx, limit, requests[i].Job, st, written[i])
 	}
-	in.recordSettled(ctx, patience, requests, states)
+	in.recordSettled(ctx, limit, requests, states)
 	return states, undeleted
 }
 
 // recordSettled records ticks that were settled without a run and are not recorded yet: the replica that settled them may have died before it could, and
 // no other may have opened them. They are kept until that is written. Ticks that were settled together are left to the loop, which knows the schedule.
-func (in *inspector) recordSettled(ctx, patience context.Context, requests []election.InspectRequest, states []election.State) {
+func (in *inspector) recordSettled(ctx, limit context.Context, requests []election.InspectRequest, states []election.State) {
 	var told []election.InspectRequest
 	for i, st := range states {
 		q := election.InspectRequest{Job: requests[i].Job}
@@ -64,7 +64,7 @@ func (in *inspector) recordSettled(ctx, patience context.Context, requests []ele
 			written = append(written, r)
 		}
 		for n, r := range written {
-			if r.wait(patience) == nil {
+			if r.wait(limit) == nil {
 				q.Acked = append(q.Acked, single[n].Tick)
 			}
 		}
@@ -100,7 +100,7 @@ func (in *inspector) recordAbandoned(job string, st election.State) (written []*
 }
 
 // deleteOrphans deletes the orphans that await no recovery, once their records are written: nothing is lost if this replica dies between the two.
-func (in *inspector) deleteOrphans(ctx, patience context.Context, job string, st election.State, written []*receipt) error {
+func (in *inspector) deleteOrphans(ctx, limit context.Context, job string, st election.State, written []*receipt) error {
 	var ids []string
 	var unwritten error
 	unrecoverable, kept := in.unrecoverable(job, st), map[string]*receipt{}
@@ -109,7 +109,7 @@ func (in *inspector) deleteOrphans(ctx, patience context.Context, job string, st
 			kept[id] = w
 			continue
 		}
-		if err := w.wait(patience); err != nil {
+		if err := w.wait(limit); err != nil {
 			unwritten = fmt.Errorf("record an abandoned run of job %s: %w", job, err)
 			continue
 		}

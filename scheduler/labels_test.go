@@ -66,7 +66,7 @@ func TestLabelsDecideWhoRuns(t *testing.T) {
 // While the replicas with the labels are away a tick is open until its deadline, and is theirs if they come in time. It is settled once, after that, by
 // claims that could not win.
 // Promise: P5
-func TestForeignReplicaAsksAtTheDeadline(t *testing.T) {
+func TestReplicaElsewhereAsksAtTheDeadline(t *testing.T) {
 	inCluster(t, func(c *cluster) {
 		jobs := []scheduler.Job{c.job("j", "*/10 * * * * *", time.Millisecond, startDeadline(25*time.Second), where(scheduler.Labels{"zone": "a"}))}
 		foreign := c.join("foreign", jobs)
@@ -92,7 +92,7 @@ func TestForeignReplicaAsksAtTheDeadline(t *testing.T) {
 
 // A replica that may run a job knows why it did not, and records that first.
 // Promise: P6
-func TestForeignReplicaLeavesTheReasonToOthers(t *testing.T) {
+func TestReplicaElsewhereLeavesTheReasonToOthers(t *testing.T) {
 	inCluster(t, func(c *cluster) {
 		jobs := []scheduler.Job{c.job("long", "5 0 0 * * *", time.Minute), c.job("j", "*/10 * * * * *", time.Millisecond, startDeadline(2*time.Second))}
 		for i := range jobs {
@@ -107,7 +107,7 @@ func TestForeignReplicaLeavesTheReasonToOthers(t *testing.T) {
 
 // Of ticks that no replica can run the older ones are settled together, too, each with its outcome.
 // Promise: P9
-func TestForeignReplicaKeepsNoMoreThanOthers(t *testing.T) {
+func TestReplicaElsewhereKeepsNoMoreThanOthers(t *testing.T) {
 	inCluster(t, func(c *cluster) {
 		c.quiet = true
 		r := c.join("r", []scheduler.Job{c.job("j", "* * * * * *", time.Millisecond, startDeadline(2*time.Hour), where(scheduler.Labels{"zone": "a"}))})

@@ -11,7 +11,7 @@ import (
 )
 
 // launch runs one try under its two contexts and returns why it was stopped, if it was. began is called, by the runner's goroutine, when the work has begun.
-// The runner gets a copy of the run: one that was withdrawn may still use it when the next try is launched.
+// The runner gets a copy of the run: one that was called off may still use it when the next try is launched.
 func (x *executor) launch(ctx context.Context, job *Job, of *Run, term *election.Term, began func(at time.Time)) (begin *start, result Result, cause error) {
 	stop, stopNow := context.WithCancelCause(context.Background())
 	kill, killNow := context.WithCancel(context.Background())
@@ -44,7 +44,7 @@ func (x *executor) launch(ctx context.Context, job *Job, of *Run, term *election
 	}()
 	g := guard{executor: x, job: job, term: term, cancel: ctx, asked: asked, start: begin, life: run.life, stop: stopNow, kill: killNow}
 	cause = g.watch(begin.over)
-	if begin.is(withdrawn) {
+	if begin.is(calledOff) {
 		return begin, Result{}, cause // whether or not the runner has returned
 	}
 	return begin, returned, cause

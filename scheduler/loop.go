@@ -48,7 +48,7 @@ func (s *Scheduler) loop(ctx context.Context) error {
 		case r := <-s.requests.requested:
 			s.requests.handleRequests(r)
 		case e := <-s.requests.over:
-			s.requests.settleAttempt(e)
+			s.requests.settleHandled(e)
 		case n := <-s.events():
 			s.handle(n)
 		case <-s.published.publishing:

@@ -148,7 +148,7 @@ func TestWaitingTickHearsOfTheEnd(t *testing.T) {
 
 // Without events, a replica keeps nothing for their receivers.
 // Promise: P9
-func TestWithoutNotices(t *testing.T) {
+func TestWithoutEvents(t *testing.T) {
 	inCluster(t, func(c *cluster) {
 		jobs := []scheduler.Job{c.job("queued", "* * * * * *", 10*time.Millisecond, queued), c.job("replaced", "* * * * * *", 10*time.Millisecond, replaces),
 			c.job("a", "* * * * * *", 10*time.Millisecond), c.job("b", "", 10*time.Millisecond, after("a"))}

@@ -57,8 +57,8 @@ func (o operator) flush() {
 	}
 }
 
-// checkToldOnce demands that the records of a tick without a run agree.
-func (c *cluster) checkToldOnce(job string) {
+// checkRecordedOnce demands that the records of a tick without a run agree.
+func (c *cluster) checkRecordedOnce(job string) {
 	c.t.Helper()
 	c.mu.Lock()
 	defer c.mu.Unlock()
@@ -193,7 +193,7 @@ func TestPause(t *testing.T) {
 				want(t, "ticks that ran", c.ticks("j"), tc.ran)
 				want(t, "outcomes", c.outcomes("j"), tc.outcomes)
 				c.checkRuns("j", 1, 1)
-				c.checkToldOnce("j")
+				c.checkRecordedOnce("j")
 			})
 		})
 	}

@@ -120,8 +120,8 @@ func (r *replica) state(job string) election.State {
 	return elector.Inspect(context.Background(), []election.InspectRequest{{Job: job}})[0]
 }
 
-// TestSkipIsToldOnce: all replicas agree on one outcome for each tick that was not run.
-func TestSkipIsToldOnce(t *testing.T) {
+// TestSkipIsRecordedOnce: all replicas agree on one outcome for each tick that was not run.
+func TestSkipIsRecordedOnce(t *testing.T) {
 	inCluster(t, func(c *cluster) {
 		c.joinAll(5, []scheduler.Job{c.job("j", "* * * * * *", 2500*time.Millisecond)})
 		c.at(10*time.Second + 900*time.Millisecond)

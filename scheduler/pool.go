@@ -51,5 +51,5 @@ func (j *Job) entry() election.Entry {
 // job's slot held, and be skipped.
 const poolMargin = 50 * time.Millisecond
 
-// patience is how long a run waits for its pool that has no deadline of its own.
-func (j *Job) patience() time.Duration { return orDefault(j.StartDeadline, agenda.LongestAuto) }
+// poolWait is how long a run waits for its pool that has no deadline of its own.
+func (j *Job) poolWait() time.Duration { return orDefault(j.StartDeadline, agenda.LongestAuto) }

@@ -37,7 +37,7 @@ func (x *executor) enter(ctx context.Context, job *Job, run *Run, term *election
 	defer time.AfterFunc(longWait, func() { x.logger(run).Info("waiting for a slot of the pool", "pool", job.Pool.Name) }).Stop()
 	until := run.startBy
 	if until.IsZero() {
-		until = x.now().Add(job.patience())
+		until = x.now().Add(job.poolWait())
 	}
 	for ctx.Err() == nil && x.now().Before(until) { // again where the server's clock was set back meanwhile
 		waiting, cancel := context.WithTimeoutCause(ctx, until.Sub(x.now()), errPoolFull)

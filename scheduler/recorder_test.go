@@ -213,7 +213,7 @@ func TestWithoutJournalAllIsWritten(t *testing.T) {
 func TestBackoffIsBounded(t *testing.T) {
 	b := newBackoff()
 	for i := range 20 {
-		if d := b.Next(); d < shortestPause/3 || d > longestPause {
+		if d := b.Next(); d < shortestPause/2 || d > longestPause {
 			t.Errorf("pause %d is %v", i, d)
 		}
 	}

@@ -17,10 +17,10 @@ func (x *executor) recordEnd(record Record, most time.Duration) {
 	if x.recorder.failing.Load() {
 		return
 	}
-	patience, cancel := context.WithTimeout(x.parting, min(most, recordTimeout))
+	limit, cancel := context.WithTimeout(x.parting, min(most, recordTimeout))
 	defer cancel()
 	defer context.AfterFunc(x.abort, cancel)()
-	_ = written.wait(patience) // the recorder logs the records that it could not write
+	_ = written.wait(limit) // the recorder logs the records that it could not write
 }
 
 // markSucceeded has the cluster know of a run that has ended well, where that is decisive: for jobs that run after it, and for recoveries. Else a replica that is killed

@@ -57,7 +57,7 @@ func TestParallelRequestIsRunByOne(t *testing.T) {
 
 // A request runs although its claimant dies, at any step from the moment at which it has the request.
 // Promise: P5
-func TestTakerDiesBeforeItsRun(t *testing.T) {
+func TestClaimantDiesBeforeItsRun(t *testing.T) {
 	for name, claims := range map[string]bool{"before it asks for a slot": false, "when it has a slot": true} {
 		t.Run(name, func(t *testing.T) {
 			inCluster(t, func(c *cluster) {
@@ -118,7 +118,7 @@ func (f fatalClaimer) Claim(ctx context.Context, claims []election.Claim) []elec
 
 // A claimant that stands still when it has the request, or also a slot, finds, when it goes on, that another replica has the request.
 // Promise: P1
-func TestFrozenTakerDoesNotRun(t *testing.T) {
+func TestFrozenClaimantDoesNotRun(t *testing.T) {
 	for name, claims := range map[string]bool{"before it asks for a slot": false, "when it has a slot": true} {
 		t.Run(name, func(t *testing.T) {
 			inCluster(t, func(c *cluster) {
@@ -312,7 +312,7 @@ func TestReplicaThatDrainsLeavesRequests(t *testing.T) {
 	})
 }
 
-func TestForeignReplicaLeavesRequests(t *testing.T) {
+func TestReplicaElsewhereLeavesRequests(t *testing.T) {
 	inCluster(t, func(c *cluster) {
 		b := c.board()
 		jobs := []scheduler.Job{c.job("report", yearly, time.Second, func(j *scheduler.Job) { j.Where = scheduler.Labels{"zone": "a"} })}

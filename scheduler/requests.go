@@ -23,8 +23,8 @@ type pendingRequest struct {
 	queued agenda.Entry[*pendingRequest]
 }
 
-// attemptResult is when a request is to be looked at again; zero if it is decided.
-type attemptResult struct {
+// handledRequest is when a request is to be looked at again; zero if it is decided.
+type handledRequest struct {
 	*pendingRequest
 	again time.Time
 	job   *Job
@@ -37,13 +37,13 @@ type requests struct {
 	starts     *starts
 	recoveries *recoveries
 	requested  chan []Request
-	over       chan attemptResult         // of an attempt
+	over       chan handledRequest        // of a requestHandler
 	known      map[string]*pendingRequest // by its id, until it has expired
 	due        agenda.Queue[*pendingRequest]
 }
 
 func newRequests(c *core, s *starts, r *recoveries) *requests {
-	return &requests{core: c, starts: s, recoveries: r, requested: make(chan []Request), over: make(chan attemptResult), known: map[string]*pendingRequest{}}
+	return &requests{core: c, starts: s, recoveries: r, requested: make(chan []Request), over: make(chan handledRequest), known: map[string]*pendingRequest{}}
 }
 
 // handleRequests takes in new requests. Replicas take turns to look at a request first, as they do with ticks. One that this replica may not run is left
@@ -100,15 +100,15 @@ func (q *requests) tryRequest(e *pendingRequest, t *task) {
 	q.places.take(t)
 	q.starts.active.add(t.Name, 1)
 	isTick := e.Tick.IsZero() || t.names(e.Tick) // found out here, since a reload may change what the task's ticks are
-	try := attempt{q.exec, q.cfg.Requests, q.cfg.Claimer, e.Request, t.Job, isTick, e.bound}
+	try := requestHandler{q.exec, q.cfg.Requests, q.cfg.Claimer, e.Request, t.Job, isTick, e.bound}
 	go func() {
 		again, term := try.run()
-		q.over <- attemptResult{e, again, try.job, term}
+		q.over <- handledRequest{e, again, try.job, term}
 	}()
 }
 
-// settleAttempt handles the end of an attempt.
-func (q *requests) settleAttempt(e attemptResult) {
+// settleHandled handles the end of a requestHandler.
+func (q *requests) settleHandled(e handledRequest) {
 	q.starts.active.add(e.task.Name, -1)
 	q.places.release(e.task)
 	now := q.now()

@@ -34,7 +34,7 @@ func (x *executor) execute(ctx context.Context, job *Job, run *Run, term *electi
 type ending struct {
 	record     Record
 	unstarted  error           // why nothing of it has ever begun: its grant was given back, and there is no record
-	unreturned <-chan struct{} // closed when the Runner of its last try has returned, which may be later than the end of the run if that was withdrawn
+	unreturned <-chan struct{} // closed when the Runner of its last try has returned, which may be later than the end of the run if that was called off
 }
 
 // carryOut runs the job and returns its final record, which is queued for the journal. When ctx ends the run is stopped.

@@ -80,7 +80,7 @@ func TestLosersKeepWatch(t *testing.T) {
 }
 
 // An event that is not heard costs a claim, and nothing else.
-func TestSilentNotices(t *testing.T) {
+func TestSilentEvents(t *testing.T) {
 	inCluster(t, func(c *cluster) {
 		deaf := func(cfg *scheduler.Config) { c.ranked(cfg); cfg.GrantEvents = nil }
 		replicas := c.joinAll(3, []scheduler.Job{c.job("j", "* * * * * *", time.Millisecond)}, deaf)

@@ -11,24 +11,24 @@ var (
 	// ErrNotStarted is wrapped by the [Result] of a Runner that could not begin its work for want of something that this replica lacks, such as processes or
 	// file descriptors: the grant is given back, for another replica to use. It counts only if the run has not begun.
 	ErrNotStarted = errors.New("not started")
-	// errStartTimeout is why a run is withdrawn whose Runner takes too long to begin.
+	// errStartTimeout is why a run is called off whose Runner takes too long to begin.
 	errStartTimeout = fmt.Errorf("%w within the time for that", ErrNotStarted)
-	// errWithdrawn is the error for a Runner that begins too late.
-	errWithdrawn = fmt.Errorf("%w: the run was withdrawn", ErrNotStarted)
+	// errCalledOff is the error for a Runner that begins too late.
+	errCalledOff = fmt.Errorf("%w: the run was called off", ErrNotStarted)
 )
 
 // startState is where a try of a run is on the way from its grant to its work.
 type startState int32
 
 const (
-	// preparing: nothing has begun. The Runner can begin, or the executor withdraw the run, whichever comes first.
+	// preparing: nothing has begun. The Runner can begin, or the executor call the run off, whichever comes first.
 	preparing startState = iota
 	// starting: the Runner is in the step that can't be undone from outside. It alone knows whether that step worked.
 	starting
 	// started: the work has begun, and the grant is never given back.
 	started
-	// withdrawn: the work never begins.
-	withdrawn
+	// calledOff: the work never begins.
+	calledOff
 )
 
 // start decides, once for each try of a run, between its work and the return of its grant: both leave the state preparing by one compare-and-swap.
@@ -42,15 +42,15 @@ type start struct {
 
 func (s *start) is(state startState) bool { return startState(s.state.Load()) == state }
 
-// withdraw returns whether the work never begins: it has not, and the run is withdrawn now or was before.
-func (s *start) withdraw() bool {
-	return s.state.CompareAndSwap(int32(preparing), int32(withdrawn)) || s.is(withdrawn)
+// callOff returns whether the work never begins: it has not, and the run is called off now or was before.
+func (s *start) callOff() bool {
+	return s.state.CompareAndSwap(int32(preparing), int32(calledOff)) || s.is(calledOff)
 }
 
 // begin leaves preparing for starting.
 func (s *start) begin() error {
 	if !s.state.CompareAndSwap(int32(preparing), int32(starting)) {
-		return errWithdrawn
+		return errCalledOff
 	}
 	return nil
 }
@@ -93,7 +93,7 @@ func (s *start) unstarted(result Result, cause error) error {
 	switch {
 	case s.is(started):
 		return nil
-	case s.is(withdrawn) && (errors.Is(cause, errStartTimeout) || errors.Is(cause, ErrTimeout)):
+	case s.is(calledOff) && (errors.Is(cause, errStartTimeout) || errors.Is(cause, ErrTimeout)):
 		return errStartTimeout
 	case errors.Is(result.Err, ErrNotStarted) && (cause == nil || errors.Is(cause, errStartTimeout)):
 		return result.Err

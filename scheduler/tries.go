@@ -23,7 +23,7 @@ func (x *executor) begun(run *Run, record Record, at time.Time, last *pastTry) {
 	if last != nil {
 		x.recorder.add(last.try)
 	}
-	x.pauses.reset(run.Job)
+	x.backoffs.reset(run.Job)
 	x.breaker.started()
 	run.Logger.Info("started", "slot", run.Slot, "attempt", run.Attempt)
 }

@@ -76,7 +76,7 @@ func TestLoneReplicaDiesAfterAGap(t *testing.T) {
 // The cluster keeps how a tick was settled until its record is written, and for a while longer, and one acknowledgement covers the ticks that came
 // meanwhile.
 // Promise: P6
-func TestSettlementIsToldOf(t *testing.T) {
+func TestSettlementIsRecorded(t *testing.T) {
 	inCluster(t, func(c *cluster) {
 		r := c.join("r", []scheduler.Job{c.job("j", "1-5 * * * * *", 20*time.Second)})
 		c.at(6 * time.Second)
@@ -87,9 +87,9 @@ func TestSettlementIsToldOf(t *testing.T) {
 	})
 }
 
-// TestUnwrittenSettlementIsNotToldOf: as long as the journal takes nothing, the cluster goes on knowing.
+// TestUnwrittenSettlementIsNotAcknowledged: as long as the journal takes nothing, the cluster goes on knowing.
 // Promise: P6
-func TestUnwrittenSettlementIsNotToldOf(t *testing.T) {
+func TestUnwrittenSettlementIsNotAcknowledged(t *testing.T) {
 	inCluster(t, func(c *cluster) {
 		jobs := []scheduler.Job{c.job("j", "1-5 * * * * *", 20*time.Second)}
 		r := c.join("r", jobs)

@@ -9,9 +9,9 @@ import (
 	"github.com/cronclave/cronclave/internal/redisconn"
 )
 
-// TestStatusTellsOfJobsWithoutAPlace: of each that has ticks, and whose labels no replica has. Replicas and jobs of a version before there were
+// TestStatusNamesJobsWithoutAPlace: of each that has ticks, and whose labels no replica has. Replicas and jobs of a version before there were
 // labels have none, and ask for none.
-func TestStatusTellsOfJobsWithoutAPlace(t *testing.T) {
+func TestStatusNamesJobsWithoutAPlace(t *testing.T) {
 	t.Parallel()
 	s, _, j := startJournal(t)
 	var jobs []journal.JobInfo

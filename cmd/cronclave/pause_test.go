@@ -11,8 +11,8 @@ import (
 	"github.com/cronclave/cronclave/internal/operator"
 )
 
-// TestStatusTellsOfPauses with their end and reason, as long as they are on; and jobs of which only replicas know are paused by their tags.
-func TestStatusTellsOfPauses(t *testing.T) {
+// TestStatusShowsPauses with their end and reason, as long as they are on; and jobs of which only replicas know are paused by their tags.
+func TestStatusShowsPauses(t *testing.T) {
 	t.Parallel()
 	s, _, j := startJournal(t)
 	var infos []journal.JobInfo

@@ -232,8 +232,8 @@ func TestHiddenSettings(t *testing.T) {
 	wantWords(t, said+r.end(t, 0), []string{"settings_hidden"})
 }
 
-// TestEmbeddedRedisIsTold asks an embedded Redis for the status, without and with a replica.
-func TestEmbeddedRedisIsTold(t *testing.T) {
+// TestEmbeddedRedisIsNamed asks an embedded Redis for the status, without and with a replica.
+func TestEmbeddedRedisIsNamed(t *testing.T) {
 	t.Parallel()
 	s := startRedis(t)
 	const trial = "an embedded Redis: a trial that coordinates with no other replica"

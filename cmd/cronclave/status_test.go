@@ -11,9 +11,9 @@ import (
 	"github.com/cronclave/cronclave/internal/replica"
 )
 
-// TestStatusTellsTheNextTick finds the next tick in the descriptions of replicas, whatever their jobs except, and in that of a replica older than
+// TestStatusShowsTheNextTick finds the next tick in the descriptions of replicas, whatever their jobs except, and in that of a replica older than
 // exceptions.
-func TestStatusTellsTheNextTick(t *testing.T) {
+func TestStatusShowsTheNextTick(t *testing.T) {
 	t.Parallel()
 	s, rdb, j := startJournal(t)
 	day := time.Now().UTC().Truncate(24 * time.Hour)

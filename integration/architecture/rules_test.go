@@ -61,7 +61,7 @@ var house = []room{
 	{"internal/replica", []string{"election", "internal/backoff", "internal/command", "internal/config", "internal/exhaustion", "internal/httpapi", "internal/journal", "internal/logging",
 		"internal/operator", "internal/proc", "internal/redisconn", "internal/safefile", "internal/units", "internal/warden", "locking", "scheduler"}, "one replica wires all parts together, and knows nothing of flags"},
 	{"internal/demo", []string{"election", "internal/backoff", "internal/config", "internal/embedded", "internal/journal", "internal/proc", "internal/redisconn", "locking", "scheduler/cronspec"}, "the demo starts replicas as processes, and looks at them from outside"},
-	{"internal/redisconn", []string{"locking", "internal/config", "internal/embedded", "internal/journal", "internal/resp", "internal/safefile"}, "a URL becomes a client in one place, which knows nothing of jobs"},
+	{"internal/redisconn", []string{"locking", "internal/config", "internal/embedded", "internal/journal", "internal/resp", "internal/safefile"}, "a URL becomes a client, and a client a journal, in one place, which knows nothing of schedules"},
 	{"internal/docpage", nil, "tests of every package hold their pages with it"},
 	{"internal/operator", []string{"election", "internal/backoff", "internal/journal", "internal/redisconn", "locking", "scheduler", "scheduler/cronspec"}, "a cluster is seen and steered through Redis alone, without a configuration or a replica"},
 	{"internal/embedded", nil, "the embedded server takes the place of Redis, which knows nothing of us"},

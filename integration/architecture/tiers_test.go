@@ -4,12 +4,13 @@ import (
 	"os"
 	"path/filepath"
 	"regexp"
+	"slices"
 	"strings"
 	"testing"
 )
 
-// TestSlowTestsRun: each test that `make test` leaves to `make test-long` exists, in package integration and nowhere else. One that was renamed would run in
-// both, and one of the same name elsewhere in none.
+// Each test that `make test` leaves to `make test-long` exists, and all tests of its name are in packages that `make test-long` runs with the race detector.
+// One that was renamed would run in the first; one of the same name in another package would run in neither.
 func TestSlowTestsRun(t *testing.T) {
 	t.Parallel()
 	makefile, err := os.ReadFile("../../Makefile")
@@ -21,10 +22,21 @@ func TestSlowTestsRun(t *testing.T) {
 	if !found {
 		t.Fatal("the Makefile has no list SLOW")
 	}
+	_, packages, found := strings.Cut(string(makefile), "-run '^($(SLOW))$$' ")
+	if !found {
+		t.Fatal("the Makefile does not run the list SLOW")
+	}
+	packages, _, _ = strings.Cut(packages, "\n")
 	places := testPlaces(t)
 	for name := range strings.SplitSeq(strings.ReplaceAll(list, "\\\n", ""), "|") {
-		if at := places[name]; len(at) != 1 || at[0] != "integration" {
-			t.Errorf("%s is a test in %q, want one in integration alone", name, at)
+		at := places[name]
+		if len(at) == 0 {
+			t.Errorf("there is no test %s", name)
+		}
+		for _, folder := range at {
+			if !slices.Contains(strings.Fields(packages), "./"+folder) {
+				t.Errorf("%s is a test in %s, of which make test-long runs none: it runs %s", name, folder, packages)
+			}
 		}
 	}
 }

@@ -7,7 +7,7 @@ import (
 	"time"
 )
 
-// Backoff is the pauses between tries: each is twice as long as the one before, up to a maximum, and then between half of that and one and a half times that. It
+// Backoff is the pauses between tries: each is twice as long as the one before, up to a maximum, and then shortened by chance, to half of that at least. It
 // belongs to one goroutine.
 type Backoff struct{ first, most, pause time.Duration }
 
@@ -17,7 +17,7 @@ func New(first, most time.Duration) *Backoff { return &Backoff{first: first, mos
 // Next returns the next pause.
 func (b *Backoff) Next() time.Duration {
 	b.pause = min(max(2*b.pause, b.first), b.most)
-	return b.pause/2 + rand.N(b.pause)
+	return b.pause - rand.N(b.pause/2+1)
 }
 
 // Last is about as long as the last pause; 0 before the first one.

@@ -123,7 +123,7 @@ func TestEnvFile(t *testing.T) {
 	}
 }
 
-func TestEnvFileTellsAllFaults(t *testing.T) {
+func TestEnvFileReportsAllFaults(t *testing.T) {
 	path := file(t, "a\nB=1\n1=2\n")
 	_, err := (&jobFiles{ctx: t.Context()}).readEnvFile(path)
 	if err == nil || strings.Count(err.Error(), path+":") != 2 {

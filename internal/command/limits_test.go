@@ -179,7 +179,7 @@ func TestOnlyOurOwnProcessesAreMoved(t *testing.T) {
 	}
 }
 
-func TestWhoStarvedIsTold(t *testing.T) {
+func TestOutOfMemoryKillIsReported(t *testing.T) {
 	for events, want := range map[string]bool{
 		"low 0\nhigh 0\nmax 7\noom 1\noom_kill 2\noom_group_kill 1\n":  true,
 		"low 0\nhigh 0\nmax 7\noom 1\noom_kill 0\noom_group_kill 0\n":  false,
@@ -197,8 +197,8 @@ func TestWhoStarvedIsTold(t *testing.T) {
 	}
 }
 
-// TestCheckTellsAll that a machine can't do.
-func TestCheckTellsAll(t *testing.T) {
+// TestCheckReportsAll that a machine can't do.
+func TestCheckReportsAll(t *testing.T) {
 	h := newTestHost(t, false)
 	own := 19
 	if err := h.Check(Spec{Nice: &own}); err != nil {

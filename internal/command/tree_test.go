@@ -128,7 +128,7 @@ func TestStopIsSIGTERMToEveryProcessOnce(t *testing.T) {
 
 // A shell that sees its command end before it is told itself would go on with the next one.
 // Promise: P9
-func TestStopTellsTheLeaderFirst(t *testing.T) {
+func TestStopSignalsTheLeaderFirst(t *testing.T) {
 	everyMode(t, func(t *testing.T, h *Host) {
 		s := newScript(t, h, `trap 'echo told; exit' TERM
 			for i in $(seq 100); do sleep 1000 & : ${first:=$!}; done; echo ready; wait $first; echo went on`)

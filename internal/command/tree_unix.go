@@ -35,6 +35,6 @@ type tree interface {
 
 // poll asks done at growing intervals, and every 50 ms at least, until it says yes or ctx ends.
 func poll(ctx context.Context, done func() bool) {
-	for pause := backoff.New(500*time.Microsecond, 33*time.Millisecond); !done() && pause.Wait(ctx); {
+	for pause := backoff.New(500*time.Microsecond, 50*time.Millisecond); !done() && pause.Wait(ctx); {
 	}
 }

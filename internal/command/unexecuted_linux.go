@@ -19,7 +19,7 @@ func killUnexecuted(t tree) {
 		_, _ = c.killer.WriteString("1")
 	}
 	for _, p := range proc.Children() {
-		if !p.Dead() && !p.Executed() {
+		if !p.Dead() && !executed(p.PID) { // it may have since the list was made
 			_ = unix.Kill(p.PID, unix.SIGKILL)
 		}
 	}

@@ -432,7 +432,7 @@ func isThere(path string) bool {
 
 // A run that the warden has ended is reported as ended by the warden, whether it was about to start or under way.
 // Promise: P6
-func TestRunThatIsLateIsTold(t *testing.T) {
+func TestLateRunIsReported(t *testing.T) {
 	t.Parallel()
 	w, err := warden.Start(warden.Config{})
 	if err != nil {

@@ -126,7 +126,7 @@ func TestViewColoursOnlyATerminal(t *testing.T) {
 	}
 }
 
-func TestReplicaThatEndsByItselfIsTold(t *testing.T) {
+func TestReplicaThatEndsByItselfIsShown(t *testing.T) {
 	d, out := told(t)
 	m := &process{name: "r2"}
 	d.fleet.alive = 1

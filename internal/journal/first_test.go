@@ -79,7 +79,7 @@ func (w *teller) says(t *testing.T, replica, run, outcome string) {
 
 // The end of a run is told first by one replica, once, whatever is lost on the way.
 // Promise: P6
-func TestWhoTellsFirst(t *testing.T) {
+func TestFirstReportCounts(t *testing.T) {
 	server, err := embedded.Start(embedded.Config{})
 	if err != nil {
 		t.Fatal(err)

@@ -49,7 +49,7 @@ type Record struct {
 	Replica string `json:"replica,omitempty"`
 	// Outcome is one of the Outcome constants; a newer version may know more.
 	Outcome string `json:"outcome"`
-	// Reason says more, in a word (SPEC's reasons) or an error's text.
+	// Reason says more, in a word (docs/configuration.md#reasons) or an error's text.
 	Reason string `json:"reason,omitempty"`
 	// ExitCode is nil if there was none: still running, or ended by a signal.
 	ExitCode *int `json:"exit_code,omitempty"`

@@ -29,8 +29,8 @@ type InspectRequest struct {
 	// its memory has lost the outcomes.
 	Follower string
 	Used     time.Time
-	// Told are ticks of [State.Settled] whose outcome is known elsewhere now: they are forgotten.
-	Told []time.Time
+	// Acked are ticks of [State.Settled] whose outcome was recorded: the lock forgets them.
+	Acked []time.Time
 }
 
 // State is what a lock knows. Times are by the server's clock.
@@ -101,7 +101,7 @@ func (r InspectRequest) Validate() error {
 
 // ReadOnly reports whether the request changes nothing.
 func (l InspectRequest) ReadOnly() bool {
-	return l.Schedule == "" && l.SettleThrough.IsZero() && l.SettleOutcome == "" && l.Follower == "" && len(l.Told) == 0
+	return l.Schedule == "" && l.SettleThrough.IsZero() && l.SettleOutcome == "" && l.Follower == "" && len(l.Acked) == 0
 }
 
 // SettleRecord is the outcome of the ticks that are settled, and their schedule, as they are kept;

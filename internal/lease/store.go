@@ -34,7 +34,7 @@ type Store interface {
 	// DeleteOrphans deletes orphans whose outcome was recorded.
 	DeleteOrphans(ctx context.Context, lock string, ids []string) error
 
-	// ServerTime asks for the servers' clock, if no reply has told it yet; Estimate and Margin make no call.
+	// ServerTime asks for the servers' clock, if no reply has had it yet; Estimate and Margin make no call.
 	ServerTime(ctx context.Context) (time.Time, error)
 	Estimate(local time.Duration) (micros int64, known bool)
 	Margin(local time.Duration) time.Duration
@@ -77,6 +77,7 @@ type HeldRow struct {
 type Renewal struct {
 	Row     *HeldRow
 	Attempt int64 // the newest that the holder proposes
+	Aside   bool  // it is for the attempt: the next renewal is due when it was
 }
 
 // Renewed is what became of a [Renewal]. Neither Done nor Lost is set where nothing is known.

@@ -53,8 +53,8 @@ func TestTextHasTheDate(t *testing.T) {
 	}
 }
 
-// TestDroppedLinesAreToldAtAnyLevel and as the rest of the log.
-func TestDroppedLinesAreToldAtAnyLevel(t *testing.T) {
+// TestDroppedLinesAreCountedAtAnyLevel and as the rest of the log.
+func TestDroppedLinesAreCountedAtAnyLevel(t *testing.T) {
 	out := &reader{stopped: make(chan struct{})}
 	log, w := New(out, Options{Level: hclog.Error, JSON: true})
 	for w.Dropped() == 0 {

@@ -85,20 +85,28 @@ func read(pid int, buffer []byte) (Process, bool) {
 	return parse(pid, buffer[:n])
 }
 
-// parse reads "PID (NAME) STATE PARENT GROUP ...", where NAME may have anything in it.
+// parse reads "PID (NAME) STATE PARENT GROUP ...", where NAME may have anything in it. State, parent and group are in every kernel's; later fields that are
+// missing are zero, since a process must not seem dead for want of them.
 func parse(pid int, stat []byte) (Process, bool) {
 	const state, parent, group, flags, start, env = 0, 1, 2, 6, 19, 47
 	fields := bytes.Fields(stat[bytes.LastIndexByte(stat, ')')+1:])
-	if len(fields) <= env {
+	if len(fields) <= group {
 		return Process{}, false
 	}
-	p := Process{PID: pid, state: fields[state][0], env: string(fields[env])}
-	var err1, err2, err3, err4 error
+	p := Process{PID: pid, state: fields[state][0]}
+	var err1, err2 error
 	p.Parent, err1 = strconv.Atoi(string(fields[parent]))
 	p.Group, err2 = strconv.Atoi(string(fields[group]))
-	p.flags, err3 = strconv.ParseUint(string(fields[flags]), 10, 64)
-	p.Start, err4 = strconv.ParseUint(string(fields[start]), 10, 64)
-	return p, errors.Join(err1, err2, err3, err4) == nil
+	if len(fields) > flags {
+		p.flags, _ = strconv.ParseUint(string(fields[flags]), 10, 64)
+	}
+	if len(fields) > start {
+		p.Start, _ = strconv.ParseUint(string(fields[start]), 10, 64)
+	}
+	if len(fields) > env {
+		p.env = string(fields[env])
+	}
+	return p, errors.Join(err1, err2) == nil
 }
 
 // RunOf returns the run that a process was started for, by its environment; "" if there is none, or if we may not look into the

@@ -63,7 +63,7 @@ func TestReloadKeepsTheLastGoodConfiguration(t *testing.T) {
 	}
 }
 
-func TestReloadTellsOfFilesThatChangeAllTheTime(t *testing.T) {
+func TestReloadLogsFilesThatChangeAllTheTime(t *testing.T) {
 	name := t.TempDir() + "/jobs.toml"
 	files, log := &config.Files{}, &strings.Builder{}
 	if _, err := config.Load(name, config.Options{Files: files}); err == nil {

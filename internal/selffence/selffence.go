@@ -11,9 +11,9 @@ type Limits struct{ Lease, Grace time.Duration }
 type Action int
 
 const (
-	GoOn Action = iota
-	Stop        // SIGTERM
-	Kill        // SIGKILL
+	GoOn Action = iota // nothing
+	Stop               // SIGTERM
+	Kill               // SIGKILL
 )
 
 // Check returns what to do with so much of the lease left, and when to check again: a renewal may have come by then.

@@ -9,7 +9,7 @@ import (
 )
 
 // An answer that is due may be late by some looks, but not by more, however much else is asked meanwhile.
-func TestHangIsToldByLooksWithoutProgress(t *testing.T) {
+func TestHangIsSeenByLooksWithoutProgress(t *testing.T) {
 	h := &helper{wake: make(chan struct{}, 1)}
 	look := func(want bool) {
 		t.Helper()

@@ -166,7 +166,7 @@ func TestKillIsRepeatedUntilNothingIsFound(t *testing.T) {
 	}
 }
 
-func TestStopAndKillAreToldOnce(t *testing.T) {
+func TestStopAndKillAreReportedOnce(t *testing.T) {
 	now, told := time.Duration(0), []string{}
 	w := watchlist{runs: map[uint64]*entry{}, tell: func(what verb, run uint64, _ *entry) { told = append(told, fmt.Sprint(what, run)) }}
 	w.add(message{Run: 7, Deadline: sec, Lease: sec, Grace: sec / 4}, &actor{now: &now})

@@ -11,20 +11,20 @@ import (
 
 func chains() []theorem {
 	return []theorem{
-		{"FollowerIsToldWhichTicksHaveEndedWell", followerIsTold, nothing}, // Promise: P5
+		{"FollowerLearnsWhichTicksHaveEndedWell", followerIsTold, nothing}, // Promise: P5
 		{"TickIsDueWhenAllBeforeItHaveEnded", dueInOrder, nothing},         // Promise: P1
 		{"OrphanHoldsUpWhatFollowsUntilItIsBuried", orphanHoldsUp, nothing},
-		{"HeirDecidesHowItsTickHasEnded", heirDecides, nothing},               // Promise: P5
-		{"OrphanTellsThatItHadEndedWell", orphanHadEnded, nothing},            // Promise: P5
+		{"RecoveryDecidesHowItsTickHasEnded", heirDecides, nothing},           // Promise: P5
+		{"OrphanSaysThatItHadEndedWell", orphanHadEnded, nothing},             // Promise: P5
 		{"TickOfAFanOutEndsAsItsWorstRun", worstOfAFanOut, nothing},           // Promise: P1
 		{"OutcomesAreKeptUntilAllFollowersHaveUsedThem", keptForAll, nothing}, // Promise: P5
 		{"WhatIsGivenBackHasNoOutcome", givenBackHasNone, nothing},
 		{"TickThatWasGivenBackLongAgoHoldsUpNobody", givenBackLongAgo, nothing},
-		{"ForgottenLockTellsItsFollowersNothing", forgottenTellsNothing, memory},
-		{"OldestOutcomesOfTooManyAreDropped", tooManyOutcomes, layout},        // Promise: P9
-		{"SettlementIsKeptUntilItWasToldOf", settlementIsKept, nothing},       // Promise: P6
-		{"SettlementOfAGapIsKeptUntilItWasToldOf", settledGapIsKept, nothing}, // Promise: P6
-		{"OldestSettlementsOfTooManyAreDropped", tooManySettlements, layout},  // Promise: P9
+		{"ForgottenLockHasNothingForItsFollowers", forgottenTellsNothing, memory},
+		{"OldestOutcomesOfTooManyAreDropped", tooManyOutcomes, layout},             // Promise: P9
+		{"SettlementIsKeptUntilItIsAcknowledged", settlementIsKept, nothing},       // Promise: P6
+		{"SettlementOfAGapIsKeptUntilItIsAcknowledged", settledGapIsKept, nothing}, // Promise: P6
+		{"OldestSettlementsOfTooManyAreDropped", tooManySettlements, layout},       // Promise: P9
 	}
 }
 
@@ -272,7 +272,7 @@ func (b *bench) settled(told []int, want ...string) {
 	b.Helper()
 	r := engine.InspectRequest{Permanent: true}
 	for _, n := range told {
-		r.Told = append(r.Told, b.tick(n).At)
+		r.Acked = append(r.Acked, b.tick(n).At)
 	}
 	var got []string
 	for _, e := range b.look(b.client("observer"), r).Settled {

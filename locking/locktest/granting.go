@@ -12,8 +12,8 @@ import (
 
 func granting() []theorem {
 	return []theorem{
-		{"HeldLockTellsWhoAndUntilWhen", heldLockTells, nothing},
-		{"EarlyClaimIsToldHowLong", earlyClaim, nothing}, // Promise: P2
+		{"HeldLockNamesItsHolderAndEnd", heldLockTells, nothing},
+		{"EarlyClaimLearnsForHowLong", earlyClaim, nothing}, // Promise: P2
 		{"EarlyClaimAnnouncesItsSchedule", earlyAnnouncement, nothing},
 		{"NoTickIsGrantedBeforeItsInstantWhateverTheClaimantSays", neverBeforeTheTick, nothing}, // Promise: P2
 		{"LateRequestIsRefused", lateRequest, nothing},

@@ -26,7 +26,7 @@ func several() []theorem {
 		{"RolledBackRowGoesToTheFirstInLine", setHandsOn, sets},
 		{"WaitingSetIsGrantedWhenItsLocksAreFree", setWaits, sets},
 		{"SetOfAForgottenLockStaysClosed", setForgotten, sets},
-		{"SetWithAnotherLimitIsToldSo", setOtherLimit, sets},
+		{"SetWithAnotherLimitIsRefused", setOtherLimit, sets},
 		{"SetLeavesNothingBehind", setLeavesNothing, sets},
 		{"OverlappingSetsExcludeEachOtherWithoutADeadlock", philosophers, sets},
 	}

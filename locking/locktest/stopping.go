@@ -9,14 +9,14 @@ import (
 
 func stopping() []theorem {
 	return []theorem{
-		{"RenewalTellsTheHolderToStop", renewalTells, nothing}, // Promise: P5
-		{"MessageTellsTheHolderToStop", messageTells, memory},
-		{"NobodyIsToldForALeaseThatHasEnded", nobodyIsTold, nothing},
+		{"RenewalAsksTheHolderToStop", renewalTells, nothing}, // Promise: P5
+		{"MessageAsksTheHolderToStop", messageTells, memory},
+		{"NothingIsStoppedForALeaseThatHasEnded", nobodyIsTold, nothing},
 		{"OldestMakesRoomForATick", oldestMakesRoom, nothing},        // Promise: P5, P9
 		{"RunThatBeganAfterATickIsLeftAlone", youngerStays, nothing}, // Promise: P5
-		{"HeirOfAnOlderTickMakesRoom", heirMakesRoom, nothing},       // Promise: P5
+		{"RecoveryOfAnOlderTickMakesRoom", heirMakesRoom, nothing},   // Promise: P5
 		{"WhoStopsAnywayMakesRoom", stopsAnyway, nothing},
-		{"OrphanTellsThatItWasToStop", stoppedOrphan, nothing},           // Promise: P5, quorum
+		{"OrphanSaysThatItWasToStop", stoppedOrphan, nothing},            // Promise: P5, quorum
 		{"OrphanSaysThatItsRecoveryWasToStop", stoppedRecovery, nothing}, // Promise: P5
 	}
 }

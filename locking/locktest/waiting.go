@@ -24,8 +24,8 @@ func waiting() []theorem {
 		{"ExpiredRowGoesToTheFirstInLine", expiredRow, queue},
 		{"SemaphoreHandsOutItsRowsInOrder", rowsInOrder, queue},
 		{"ForgottenQueueIsLinedUpAgain", forgottenQueue, queue},
-		{"WaiterThatWantsAnotherLimitIsToldSo", otherLimit, queue},
-		{"WaitersOfAForgottenLockThatWantOtherLimitsAreToldSo", limitsAfterForgetting, queue}, // Promise: P3
+		{"WaiterThatWantsAnotherLimitIsRefused", otherLimit, queue},
+		{"WaitersOfAForgottenLockThatWantOtherLimitsAreRefused", limitsAfterForgetting, queue}, // Promise: P3
 		{"QueueLeavesNothingBehind", nothingLeft, queue},
 		{"ManyWaitersAreServedInTurns", manyWaiters, queue},
 		{"WaiterHasNoSlotBeyondItsOwnNumber", fewerSlots, queue},

@@ -105,7 +105,9 @@ func (l *Lease) sendAttempt() error {
 	}
 	ctx, cancel := context.WithTimeout(context.Background(), c.cfg.Timeout)
 	defer cancel()
-	got := c.store.Renew(ctx, []lease.Renewal{l.renewal()})[0]
+	aside := l.renewal()
+	aside.Aside = true
+	got := c.store.Renew(ctx, []lease.Renewal{aside})[0]
 	switch {
 	case got.Done:
 		l.extend(got.Sent + lease.HoldFor(got.Left))

@@ -48,9 +48,9 @@ func (w *wire) lockCompact(c *Client, lock string) *Lease {
 	return l
 }
 
-// TestFoldedLock holds a lock in its compact form, and gives each grant of it a greater token.
+// TestCompactLock holds a lock in its compact form, and gives each grant of it a greater token.
 // Promise: P3
-func TestFoldedLock(t *testing.T) {
+func TestCompactLock(t *testing.T) {
 	inBubble(t, func(w *wire) {
 		c, closeAll := w.client(Config{Owner: "us"})
 		defer closeAll()
@@ -79,7 +79,7 @@ func TestFoldedLock(t *testing.T) {
 }
 
 // The keeper renews a lease of a compact lock as any other.
-func TestFoldedLockIsRenewed(t *testing.T) {
+func TestCompactLockIsRenewed(t *testing.T) {
 	inBubble(t, func(w *wire) {
 		c, closeAll := w.client(Config{})
 		defer closeAll()
@@ -97,7 +97,7 @@ func TestFoldedLockIsRenewed(t *testing.T) {
 
 // A renewal may arrive after the release of its lease, which therefore leaves a tombstone: also where the
 // renewal was to count another attempt.
-func TestFoldedLockOfAnotherAttempt(t *testing.T) {
+func TestCompactLockOfAnotherAttempt(t *testing.T) {
 	inBubble(t, func(w *wire) {
 		c, closeAll := w.client(Config{})
 		defer closeAll()
@@ -119,7 +119,7 @@ func TestFoldedLockOfAnotherAttempt(t *testing.T) {
 
 // A holder that dies with a compact lock keeps it for the rest of the lease, and no longer.
 // Promise: P3
-func TestFoldedLockRunsOut(t *testing.T) {
+func TestCompactLockRunsOut(t *testing.T) {
 	inBubble(t, func(w *wire) {
 		c, closeAll := w.client(Config{})
 		defer closeAll()
@@ -144,7 +144,7 @@ func TestFoldedLockRunsOut(t *testing.T) {
 
 // A server that fell back to an earlier compact lock is not believed: living holders come first, and tokens grow.
 // Promise: P4
-func TestFoldedLockOfBefore(t *testing.T) {
+func TestCompactLockOfBefore(t *testing.T) {
 	inBubble(t, func(w *wire) {
 		c, closeAll := w.client(Config{})
 		defer closeAll()
@@ -166,7 +166,7 @@ func TestFoldedLockOfBefore(t *testing.T) {
 
 // A lock with any other state is not compact.
 // Promise: P6
-func TestWhatIsNotFolded(t *testing.T) {
+func TestWhatIsNotCompact(t *testing.T) {
 	for field, value := range map[string]string{"paused": "1,2,3,paused", "low": "12", "delay": "1000000", "r1": "a row"} {
 		inBubble(t, func(w *wire) {
 			c, closeAll := w.client(Config{})
@@ -185,7 +185,7 @@ func TestWhatIsNotFolded(t *testing.T) {
 
 // A release whose reply is lost has taken effect all the same, and a release of a forgotten lock has none.
 // Promise: P4
-func TestFoldedReleaseWithoutReply(t *testing.T) {
+func TestCompactReleaseWithoutReply(t *testing.T) {
 	for _, retries := range []int{-1, 3} {
 		t.Run(fmt.Sprint(retries, " retries"), func(t *testing.T) {
 			inBubble(t, func(w *wire) {
@@ -219,7 +219,7 @@ func TestFoldedReleaseWithoutReply(t *testing.T) {
 
 // A second release of a lease is no error, neither after a lost reply nor at the same time.
 // Promise: P4
-func TestFoldedReleaseAgain(t *testing.T) {
+func TestCompactReleaseAgain(t *testing.T) {
 	t.Run("unheard", func(t *testing.T) {
 		inBubble(t, func(w *wire) {
 			c, closeAll := w.client(Config{})
@@ -254,7 +254,7 @@ func TestFoldedReleaseAgain(t *testing.T) {
 }
 
 // A grant whose reply was lost is found again by the same id.
-func TestFoldedGrantWithoutReply(t *testing.T) {
+func TestCompactGrantWithoutReply(t *testing.T) {
 	for _, retries := range []int{-1, 3} {
 		t.Run(fmt.Sprint(retries, " retries"), func(t *testing.T) {
 			inBubble(t, func(w *wire) {
@@ -276,7 +276,7 @@ func TestFoldedGrantWithoutReply(t *testing.T) {
 }
 
 // Requests for compact locks travel together, and each fares by itself: here every third lock is held.
-func TestFoldedLocksTravelTogether(t *testing.T) {
+func TestCompactLocksShareARoundTrip(t *testing.T) {
 	inBubble(t, func(w *wire) {
 		c, closeAll := w.client(Config{})
 		defer closeAll()
@@ -324,7 +324,7 @@ func TestFoldedLocksTravelTogether(t *testing.T) {
 }
 
 // A key of something else is left alone, whatever the client thinks of it.
-func TestFoldedKeyOfSomethingElse(t *testing.T) {
+func TestCompactKeyOfSomethingElse(t *testing.T) {
 	inBubble(t, func(w *wire) {
 		c, closeAll := w.client(Config{})
 		defer closeAll()

@@ -58,7 +58,7 @@ func (c *channels) cut() {
 }
 
 // A channel that the server's ACL forbids is told once, and once more when it had worked in between.
-func TestForbiddenChannelIsToldOnce(t *testing.T) {
+func TestForbiddenChannelIsLoggedOnce(t *testing.T) {
 	server, r := newChannels(t)
 	server.forbidden.Store(true)
 	told, heard := make(chan string, 100), make(chan []GrantEvent, 100)

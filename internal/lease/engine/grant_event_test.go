@@ -24,7 +24,7 @@ func hearing(w *wire, c *Client) (heard func() []GrantEvent, stop func()) {
 // A client that has heard of a grant prevents a second one: a server that forgets the grant, after its holder is
 // gone, does not grant the tick again.
 // Promise: P1
-func TestHearsayIsTestimony(t *testing.T) {
+func TestEventOfAGrantIsRestored(t *testing.T) {
 	inBubble(t, func(w *wire) {
 		winner, closeWinner := w.client(Config{})
 		hearer, closeHearer := w.client(Config{})
@@ -97,7 +97,7 @@ func TestHearAgainAfterAnOutage(t *testing.T) {
 }
 
 // A message of another program in the channel is no event, and does no harm.
-func TestStrangeNotices(t *testing.T) {
+func TestStrangeEvents(t *testing.T) {
 	inBubble(t, func(w *wire) {
 		c, closeAll := w.client(Config{})
 		defer closeAll()
@@ -117,7 +117,7 @@ func TestStrangeNotices(t *testing.T) {
 // One message must not harm a lock for longer than a lease: a message that can't be true is not believed, and
 // one about a lock that the client does not use is not remembered.
 // Promise: P4, damage
-func TestForgedNotices(t *testing.T) {
+func TestForgedEvents(t *testing.T) {
 	inBubble(t, func(w *wire) {
 		c, closeAll := w.client(Config{})
 		defer closeAll()
@@ -195,7 +195,7 @@ func TestHearsOfWhatIsLeft(t *testing.T) {
 
 // A lease that was given back is announced as ended, so that clients which believe its tick taken look again.
 // Promise: P5
-func TestGivenBackIsTold(t *testing.T) {
+func TestUndoIsPublished(t *testing.T) {
 	inBubble(t, func(w *wire) {
 		winner, closeWinner := w.client(Config{})
 		hearer, closeHearer := w.client(Config{})

@@ -153,7 +153,7 @@ func TestLeaseEndsBeforeItsRowWhenTheServerIsSilent(t *testing.T) {
 
 // A grant that was waited for arrives by a message, which may take a while: its lease ends no later for that.
 // Promise: P3
-func TestLeaseThatWasToldLateEndsBeforeItsRow(t *testing.T) {
+func TestLeaseThatWasPublishedLateEndsBeforeItsRow(t *testing.T) {
 	inBubble(t, func(w *wire) {
 		c, closeAll := w.client(Config{})
 		defer closeAll()
@@ -364,7 +364,7 @@ func TestGrantAfterTheEndOfALeaseIsANewLease(t *testing.T) {
 }
 
 // OnExtend reports the deadline of a lease each time that it moves, and no later than the server's.
-func TestExtensionsAreTold(t *testing.T) {
+func TestExtensionsAreReported(t *testing.T) {
 	inBubble(t, func(w *wire) {
 		c, closeAll := w.client(Config{})
 		defer closeAll()

@@ -134,6 +134,8 @@ func (m *model) over(a ask, e *entry) (answer, bool) {
 			return answer{verdict: "settled", outcome: e.how}, true
 		}
 		return answer{verdict: "decided", outcome: e.how}, true
+	case a.tick <= m.decided && !e.open() && e.began(): // it was decided for less per tick, opened by an undo, and granted again
+		return answer{verdict: "decided", outcome: "granted"}, true
 	case a.late && e.began():
 		m.decide(a, e, "granted")
 		return answer{verdict: "decided", outcome: "granted"}, true

@@ -203,7 +203,7 @@ func TestSetCountsOnlyWhenReplicasHaveIt(t *testing.T) {
 }
 
 // A release says which leases were lost before, also where the server has still had their rows.
-func TestReleaseOfASetTellsWhatWasLost(t *testing.T) {
+func TestReleaseOfASetSaysWhatWasLost(t *testing.T) {
 	inBubble(t, func(w *wire) {
 		c, closeAll := w.client(Config{})
 		defer closeAll()
@@ -344,7 +344,7 @@ func TestSetThatRestsHearsOfClose(t *testing.T) {
 }
 
 // A set does not ask again where the server refuses.
-func TestSetIsToldOfARefusal(t *testing.T) {
+func TestSetReportsARefusal(t *testing.T) {
 	inBubble(t, func(w *wire) {
 		c, closeAll := w.client(Config{})
 		defer closeAll()

@@ -311,7 +311,7 @@ func TestQuorumLockAfterAnOutage(t *testing.T) {
 }
 
 // A waiter without a majority gets an error that says so.
-func TestQuorumWaiterIsToldOfSilence(t *testing.T) {
+func TestQuorumWaiterLearnsOfSilence(t *testing.T) {
 	servers, clients := masters(t, 3)
 	c, err := engine.New(engine.Config{Quorum: clients, Timeout: 500 * time.Millisecond})
 	if err != nil {

@@ -11,7 +11,7 @@ import (
 	"github.com/cronclave/cronclave/internal/lease/single"
 )
 
-// openStore makes the store of a configuration. It is the only place that knows which ones there are.
+// openStore makes the store of a configuration. The choice is made in this file alone.
 func openStore(c *Client) lease.Store {
 	cfg := c.cfg
 	if len(cfg.Quorum) > 0 {
@@ -68,6 +68,16 @@ type (
 		Subscribe(ctx context.Context, f func([]lease.GrantEvent))
 	}
 )
+
+// A signature that drifts must not turn a store on one master into a quorum.
+var _ interface {
+	compacter
+	setLocker
+	fencer
+	updater
+	remover
+	eventPublisher
+} = (*single.Store)(nil)
 
 // only is the store as one that can do more than others; else the error is [ErrQuorum].
 func only[T any](store lease.Store, what string) (T, error) {

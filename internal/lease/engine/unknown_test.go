@@ -389,7 +389,7 @@ func TestReleaseAgainMuchLater(t *testing.T) {
 }
 
 // A waiter's error gives the reason: others have the lock, or the server does not answer.
-func TestWaitingTellsItsReason(t *testing.T) {
+func TestWaitingSaysItsReason(t *testing.T) {
 	inBubble(t, func(w *wire) {
 		c, closeAll := w.client(Config{})
 		defer closeAll()
@@ -419,7 +419,7 @@ func TestWaitingTellsItsReason(t *testing.T) {
 }
 
 // A request that the server refuses for good is not made again, however much time is left.
-func TestRefusalIsToldAtOnce(t *testing.T) {
+func TestRefusalIsReportedAtOnce(t *testing.T) {
 	inBubble(t, func(w *wire) {
 		c, closeAll := w.client(Config{Prefix: "p:"})
 		defer closeAll()

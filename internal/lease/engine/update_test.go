@@ -215,7 +215,7 @@ func TestUpdatesThatCannotBe(t *testing.T) {
 }
 
 // A command that finds nothing hides no other that has failed.
-func TestUpdateTellsOfTheCommandThatFailed(t *testing.T) {
+func TestUpdateNamesTheCommandThatFailed(t *testing.T) {
 	inBubble(t, func(w *wire) {
 		c, closeAll := w.client(Config{})
 		defer closeAll()

@@ -21,6 +21,8 @@ const mostGivenUp = 10_000
 
 // giveUp goes on with a release in the background, until the server has answered or the lease must have ended; false if the client is closed.
 func (c *Client) giveUp(r lease.ReleaseRequest) bool {
+	row := *r.Row // a copy, so that the lease is not kept
+	r.Row = &row
 	return c.work.Go(func() {
 		defer c.givenUp.Add(-1)
 		if c.givenUp.Add(1) > mostGivenUp {

@@ -6,7 +6,7 @@ import (
 	"time"
 )
 
-func TestWitnessKeepsTheNewest(t *testing.T) {
+func TestObservedStateIsTheNewest(t *testing.T) {
 	const now, idle = int64(1e15), time.Minute
 	old := State{Floor: 10, Low: 5, Longest: 30, Ledger: "7 6 done granted", Seen: 10, Permanent: true}
 	tests := []struct {
@@ -40,7 +40,7 @@ func TestWitnessKeepsTheNewest(t *testing.T) {
 
 // A ledger that was ahead of the clock is not held against the server that has mended it: when the time comes, that
 // would close the lock, and decide ticks that are due.
-func TestWitnessForgetsAGlitchOfTheClock(t *testing.T) {
+func TestObservedStateForgetsAGlitchOfTheClock(t *testing.T) {
 	const second = int64(1e6)
 	w := New()
 	w.Learn("x", State{Floor: 9, Low: 5000, Ledger: "6000 5999 done granted", Permanent: true}, time.Minute, 5000*second, true)
@@ -50,7 +50,7 @@ func TestWitnessForgetsAGlitchOfTheClock(t *testing.T) {
 	}
 }
 
-func TestWitnessOfAnIdleLockIsStale(t *testing.T) {
+func TestObservedStateOfAnIdleLockIsStale(t *testing.T) {
 	const idle = 10 * time.Second
 	w := New()
 	w.Learn("plain", State{Floor: 9, Seen: time.Second}, idle, 1, true)
@@ -71,9 +71,9 @@ func TestWitnessOfAnIdleLockIsStale(t *testing.T) {
 	}
 }
 
-// TestWitnessIsBounded bounds the locks that a client remembers.
+// TestObservedStateIsBounded bounds the locks that a client remembers.
 // Promise: P9
-func TestWitnessIsBounded(t *testing.T) {
+func TestObservedStateIsBounded(t *testing.T) {
 	const idle = 10 * time.Second
 	w := New()
 	most := 0

@@ -22,7 +22,7 @@ func (q *Store) Inspect(ctx context.Context, locks []lease.InspectRequest) []lea
 			through = l.SettleThrough.Unix()
 		}
 		t.edit = func(g *register.Register, v register.View) {
-			g.Acknowledge(l.Told)
+			g.Acknowledge(l.Acked)
 			before := g.Inspect(l.Schedule, through, clock.ToMicros(l.SettleDeadline), l.SettleRecord(), v.Now, v.Latest)
 			states[i] = q.state(g, v, before, t.floor)
 			if l.Follower != "" {

@@ -25,17 +25,21 @@ func (q *Store) Renew(ctx context.Context, batch []lease.Renewal) []lease.Renewe
 	}})
 	renewed := make([]lease.Renewed, len(batch))
 	for i, of := range votes {
-		renewed[i] = q.renewed(of, batch[i].Row, sent)
+		renewed[i] = q.renewed(of, batch[i], sent)
 	}
 	return renewed
 }
 
 // renewed merges the votes for one lease. It is lost when so many nodes have refused that no majority is left.
-func (q *Store) renewed(votes []vote, row *lease.HeldRow, sent time.Duration) lease.Renewed {
+func (q *Store) renewed(votes []vote, r lease.Renewal, sent time.Duration) lease.Renewed {
 	switch have := words(votes, "renewed"); {
 	case have >= q.majority:
-		length := row.Request.Lease
-		return lease.Renewed{Done: true, Left: length, Stop: stopOf(votes), Sent: sent, Next: nextRenewal(row, q.RenewAfter(length), have == len(q.nodes))}
+		length := r.Row.Request.Lease
+		next := q.RenewAfter(length)
+		if !r.Aside {
+			next = nextRenewal(r.Row, next, have == len(q.nodes))
+		}
+		return lease.Renewed{Done: true, Left: length, Stop: stopOf(votes), Sent: sent, Next: next}
 	case words(votes, "lost") > len(q.nodes)-q.majority:
 		n := slices.IndexFunc(votes, func(v vote) bool { return v.answered() && v.word == "lost" })
 		return lease.Renewed{Lost: true, Why: votes[n].Text(0)}

@@ -180,7 +180,7 @@ func TestArgumentsThatSayNothingAreLeftOut(t *testing.T) {
 		{InspectArgs{}.Encode(), 3, "0"},
 		{InspectArgs{Follower: "f"}.Encode(), 5, "0"},
 		{InspectArgs{SettleOutcome: "missed", SettleSchedule: "s"}.Encode(), 7, "missed\ns"},
-		{InspectArgs{Told: []time.Time{at}}.Encode(), 7, ""},
+		{InspectArgs{Acked: []time.Time{at}}.Encode(), 7, ""},
 	} {
 		if last := fmt.Sprint(tc.args[len(tc.args)-1]); len(tc.args) != tc.n || last != tc.last {
 			t.Errorf("%q: %d arguments, the last is %q; want %d and %q", tc.args, len(tc.args), last, tc.n, tc.last)

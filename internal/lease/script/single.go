@@ -167,7 +167,7 @@ func (r ReleaseArgs) Encode() []any { return release.encode(&r) }
 // InspectArgs are those of inspect.lua.
 type InspectArgs lease.InspectRequest
 
-func (i *InspectArgs) acknowledges() bool { return len(i.Told) > 0 || i.SettleOutcome != "" }
+func (i *InspectArgs) acknowledges() bool { return len(i.Acked) > 0 || i.SettleOutcome != "" }
 
 func (i *InspectArgs) through() string {
 	if i.SettleThrough.IsZero() {
@@ -177,7 +177,7 @@ func (i *InspectArgs) through() string {
 }
 
 func (i *InspectArgs) recorded() (ticks string) {
-	for _, tick := range i.Told {
+	for _, tick := range i.Acked {
 		ticks += strconv.FormatInt(tick.Unix(), 10) + ";"
 	}
 	return ticks

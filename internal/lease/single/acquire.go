@@ -187,7 +187,9 @@ func (c *Store) settle(ctx context.Context, r lease.Request) answer {
 	again := r
 	again.ID, again.Abstain = rand.Text(), true // that of the grant is dead
 	k := c.call(c.scripts.Acquire, again.Lock, again.ID, again.Permanent, acquireArgs(again, c.cfg.Owner)...)
-	return c.answer(again, c.exec(ctx, []call{k})[0])
+	a := c.answer(again, c.exec(ctx, []call{k})[0])
+	a.late = false // the first request is dead: it is not sent again
+	return a
 }
 
 // AcquireCompact asks for a lock that was compact when a reply was last seen; ok is false if it is for lua/acquire.lua to answer.

@@ -13,7 +13,7 @@ import (
 )
 
 // A caller whose context ends while it waits, the next leader among them, leaves the others to themselves.
-func TestCallerLeavesTheConvoy(t *testing.T) {
+func TestCallerLeavesTheBatch(t *testing.T) {
 	onBench(t, func(w *bench) {
 		w.unlock(w.lock("warm", time.Minute))
 		w.Slow(100 * time.Millisecond)

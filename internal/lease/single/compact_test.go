@@ -9,7 +9,7 @@ import (
 
 // A first request that arrives after it was withdrawn, or too late, leaves no lease.
 // Promise: P9
-func TestFoldedGrantThatArrivesLate(t *testing.T) {
+func TestCompactGrantThatArrivesLate(t *testing.T) {
 	for name, late := range map[string]func(w *bench, r lease.Request){
 		"after the withdrawal": func(w *bench, r lease.Request) {
 			if _, err := w.Release(w.Context(), lease.Withdrawal(r)); err != nil {
@@ -40,7 +40,7 @@ func TestFoldedGrantThatArrivesLate(t *testing.T) {
 
 // Only one of several requests for one lock in the same round trip is granted.
 // Promise: P1
-func TestFoldedLockIsAskedForTwice(t *testing.T) {
+func TestCompactLockIsAskedForTwice(t *testing.T) {
 	onBench(t, func(w *bench) {
 		w.makeCompact("x")
 		know, _ := w.cfg.Observed.Last("x")

@@ -29,7 +29,7 @@ func (c *Store) Pass(ctx context.Context, resource string, idle time.Duration, t
 	return nil
 }
 
-// fencing has a name that no lock can have, by which the client also witnesses the fence. It names one key only, so that a slot
+// fencing has a name that no lock can have, under which the client also observes the fence. It names one key only, so that a slot
 // of a Cluster that moves is never in between two places for it.
 func (c *Store) fencing(resource string, idle time.Duration, token lease.Token) call {
 	name := strings.TrimPrefix(c.key(resource), c.cfg.Prefix) + ":fence"

@@ -9,10 +9,11 @@ import (
 	"github.com/cronclave/cronclave/internal/lease/clock"
 )
 
-// PatienceInLine is how long a waiter keeps its place without asking again. It asks three times as often.
+// PatienceInLine is how long a waiter keeps its place without asking again. It asks three times as often, ten times without a subscription. A tenth of
+// it must be less than CONFIRM of queue.lua, and all of it less than an hour and than the client's Idle.
 const PatienceInLine = 5 * time.Second
 
-// inLine is what a waiter was told when it asked last.
+// inLine is the answer to a waiter's last request.
 type inLine struct {
 	since time.Duration // local clock, before it asked
 	now   int64         // the server's clock then

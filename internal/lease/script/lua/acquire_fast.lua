@@ -23,7 +23,7 @@ if ARGV[10] == '1' and ARGV[14] ~= '1' and ARGV[15] == '' and (ARGV[21] or 0) + 
     and floor >= 0 and floor <= now + day and longest >= 0 and longest <= day and closed >= 0 and low >= 0
     and (idle > 0) ~= (f[8] == '1') and (ARGV[16] ~= '1' or not f[7] or f[7] == '1')
     and (not f[14] or f[14] == '1') -- and never had another slot
-  if f[16] then -- over, as the witness knows
+  if f[16] then -- over, as the client has observed
     local till = string.match(f[16], '^%d+,%d+,(%d+)') + 0
     known = known and ARGV[7] == '!' .. f[16] and till > 0 and till <= now and (not tick or till <= tick * 1000000)
   elseif string.byte(ARGV[7]) == 33 then

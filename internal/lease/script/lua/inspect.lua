@@ -39,22 +39,22 @@ for i = 1, #held, 2 do
     rows[#rows + 1], rows[#rows + 2], rows[#rows + 3] = tonumber(held[i]), held[i + 1], s
   end
 end
-local settled, untold, told, was = {}, {}, {}, settled_list()
-for tick in string.gmatch(ARGV[14] or '', '%d+') do told[tick] = true end
+local settled, unacked, acked, was = {}, {}, {}, settled_list()
+for tick in string.gmatch(ARGV[14] or '', '%d+') do acked[tick] = true end
 for tick, at, how in string.gmatch(was, '(%d+) (%d+) ([^;]*);') do
-  if not told[tick] then
-    untold[#untold + 1] = tick .. ' ' .. at .. ' ' .. how .. ';'
+  if not acked[tick] then
+    unacked[#unacked + 1] = tick .. ' ' .. at .. ' ' .. how .. ';'
     settled[#settled + 1], settled[#settled + 2] = number(LOCK, 'settled', tick, TICK), number(LOCK, 'settled', at, EXACT)
     settled[#settled + 1] = how
   end
 end
-untold = table.concat(untold)
-if untold ~= was then set('settled', untold) end
+unacked = table.concat(unacked)
+if unacked ~= was then set('settled', unacked) end
 
 local ended_up_to, ended = 0, {}
 if (ARGV[12] or '') ~= '' then ended_up_to, ended = follow(ARGV[12], num(ARGV[13])) end
 
--- Of more orphans than a script should return, those are told that come first: when they are recorded, others do.
+-- Of more orphans than a script should return, those are returned that come first: when they are recorded, others do.
 local orphans = {}
 if redis.call('HLEN', ORPHANS) > MOST_ORPHANS then orphans = redis.call('HSCAN', ORPHANS, 0, 'COUNT', MOST_ORPHANS)[2]
 else orphans = redis.call('HGETALL', ORPHANS) end

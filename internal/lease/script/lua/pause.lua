@@ -2,7 +2,7 @@
 --
 -- LOCK  paused: "changed,from,until,outcome,reason". changed: when it was set or ended last: of two words on the pause the one that was said later counts;
 --       until: 0 for ever; outcome: how it settles ticks; reason: the client's own, without a comma or semicolon. It stays when it is over, since
---       ticks of that time may be undecided yet, and since a witness that missed the end would set it again.
+--       ticks of that time may be undecided yet, and since a client that missed the end would set it again.
 -- ARGV   9 end      '1': end it
 --       10 length   0: until it is ended
 --       11 outcome  how it settles ticks

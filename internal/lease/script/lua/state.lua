@@ -104,13 +104,13 @@ local function read_entry(field, value)
   if not tick then corrupt(LEDGER, field, value) end
   note(tick, entry)
 end
--- It is read in every script: a reply without the ledger would teach its witness to forget.
+-- It is read in every script: a reply without the ledger would teach its client to forget.
 local entries = redis.call('HLEN', LEDGER)
 if entries > 4 * MOST then corrupt(LEDGER, 'number of entries', entries) end
 local stored = entries > 0 and redis.call('HGETALL', LEDGER) or {}
 for i = 1, #stored, 2 do read_entry(stored[i], stored[i + 1]) end
 
--- The ledger as one string, for the reply and for the witness: "tick prev state how;...". The pause goes before it, if there ever was one: "!pause;...".
+-- The ledger as one string, for the reply and for the client's observed state: "tick prev state how;...". The pause goes before it, if there ever was one: "!pause;...".
 local function ledger_text()
   if ledger_size == 0 then return '' end
   local out = {}
@@ -311,15 +311,15 @@ end
 -- The newer word on the pause counts, whatever else is known: one that ended it counts as well as one that set it.
 local function changed(pause) return num(string.match(pause, '^%d+')) end
 local function remember_pause()
-  local witnessed = string.match(ARGV[7], '^!([^;]*)')
-  witnessed = witnessed and pause_from(witnessed, now)
-  if not witnessed or changed(witnessed) <= changed(paused) then return end
-  paused = witnessed
+  local observed = string.match(ARGV[7], '^!([^;]*)')
+  observed = observed and pause_from(observed, now)
+  if not observed or changed(observed) <= changed(paused) then return end
+  paused = observed
   set('paused', paused)
   touch()
 end
 
--- A server that knows less than the witness has forgotten: it takes over what the witness knows, and
+-- A server that knows less than the client has forgotten: it takes over what the client has observed, and
 -- closes the lock to new grants for the longest lease, so that living holders can put their rows back.
 local function remember()
   remember_pause()
@@ -366,7 +366,7 @@ local function know(schedule, announced)
   if schedule == digest then return end
   if schedule == digest2 and not announced then since = since2; return end
   local fresh = now
-  if digest == '' and low > 0 then fresh = 0 end -- only a witness' word is left: the ledger itself decides
+  if digest == '' and low > 0 then fresh = 0 end -- only a client's observed state is left: the ledger itself decides
   digest2, since2, digest, since = digest, since, schedule, fresh
   set('digest', digest)
   set('since', int(since))

@@ -1,0 +1,41 @@
+package quorum
+
+import (
+	"context"
+	"time"
+
+	"github.com/cronclave/cronclave/internal/lease"
+)
+
+// longestRest is the longest pause between two tries.
+const longestRest = 100 * time.Millisecond
+
+// Wait asks again and again, at pauses that grow.
+func (q *Store) Wait(ctx context.Context, r lease.Request) (lease.Grant, error) {
+	contended := false
+	var fault error // why nothing is known, if that is so
+	for pause := lease.ShortestPause; ; pause = min(2*pause, longestRest) {
+		a := q.acquireOne(ctx, r)
+		if a.Verdict != lease.Unknown {
+			fault = nil
+		}
+		switch {
+		case a.Verdict == lease.Granted:
+			return a.Grant, nil
+		case a.Verdict == lease.Unknown && !a.Unsure():
+			return lease.Grant{}, a.Err
+		case a.Verdict == lease.Unknown && ctx.Err() == nil: // else the reply says no more
+			fault = a.Err
+		case a.Verdict == lease.Held && !contended:
+			contended = true
+			q.cfg.Contended(r.Lock, a.Holder)
+		}
+		select {
+		case <-ctx.Done():
+			return lease.Grant{}, lease.WaitError(ctx, fault)
+		case <-q.cfg.Work.Life().Done():
+			return lease.Grant{}, lease.ErrClosed // the last request may have been lost
+		case <-time.After(lease.RetryAfter(pause, a.Until, q.now())):
+		}
+	}
+}

@@ -1,0 +1,15 @@
+package scheduler
+
+import (
+	"time"
+
+	"github.com/cronclave/cronclave/internal/backoff"
+)
+
+const (
+	shortestPause = 50 * time.Millisecond
+	longestPause  = 2 * time.Second
+)
+
+// newBackoff returns the pauses between tries.
+func newBackoff() *backoff.Backoff { return backoff.New(shortestPause, longestPause) }

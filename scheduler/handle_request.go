@@ -1,0 +1,236 @@
+package scheduler
+
+import (
+	"context"
+	"errors"
+	"time"
+
+	"github.com/cronclave/cronclave/election"
+	"github.com/cronclave/cronclave/scheduler/internal/agenda"
+)
+
+// requestHandler is one try of this replica to act on a trigger request.
+type requestHandler struct {
+	exec     *executor
+	requests Requests
+	claimer  Claimer
+	request  Request
+	job      *Job
+	isTick   bool // the request's tick is one of the job, if it has one
+	bound    bool // it must not start a run
+}
+
+// run returns when to try again, zero if the request is done with; and after the run, if there is one, its term.
+func (h requestHandler) run() (again time.Time, term *election.Term) {
+	ctx := h.exec.draining
+	r := h.requests.Take(context.WithoutCancel(ctx), election.TriggerRequest{Job: h.job.Name, ID: h.request.ID, Claimant: newRunID(),
+		Created: h.request.Created, Expires: h.request.Expires, Lease: requestLease})
+	switch r.Verdict {
+	case election.Granted:
+		return h.taken(ctx, r.Term)
+	case election.Settled:
+		h.dispose(Missed, "late")
+		return time.Time{}, nil
+	case election.Taken:
+		if r.Until.IsZero() {
+			return time.Time{}, nil
+		}
+		return r.Until.Add(inspectMargin), nil
+	case election.Before:
+		return time.Time{}, nil
+	case election.CannotTell:
+		if !errors.Is(r.Err, election.ErrUnknown) {
+			h.exec.log.Error("a request could not be taken", "job", h.job.Name, "request", h.request.ID, "error", r.Err)
+			return time.Time{}, nil
+		}
+	}
+	return h.exec.now().Add(heldPause), nil
+}
+
+// taken goes on when this replica, and no other, may act on the request.
+func (h requestHandler) taken(ctx context.Context, right *election.Term) (again time.Time, term *election.Term) {
+	if why := h.fault(); why != "" {
+		return h.refuse(right, why), nil
+	}
+	term, why := h.slot(ctx, right)
+	switch {
+	case term != nil:
+	case why == "overlap":
+		return h.end(right, Skipped, why), nil
+	case why == "slots":
+		return h.end(right, Missed, why), nil
+	case why != "":
+		return h.end(right, Failed, why), nil
+	default:
+		return h.leave(right), nil
+	}
+	if err := h.exec.breaker.check(); err != nil { // a request that was begun can't be left to another replica
+		h.exec.breaker.failed(err)
+		_ = term.Return(context.Background()) // it goes on in the background
+		return h.leave(right), nil
+	}
+	if !h.begin(ctx, right) {
+		_ = term.Return(context.Background()) // it goes on in the background
+		return h.exec.now().Add(heldPause), nil
+	}
+	h.execute(term)
+	return time.Time{}, term
+}
+
+// fault returns why the tick of a request can't be run again.
+func (h requestHandler) fault() string {
+	tick := h.request.Tick
+	switch {
+	case tick.IsZero():
+		return ""
+	case !h.isTick:
+		return tick.UTC().Format(time.RFC3339) + " is no tick of the job"
+	case tick.After(h.exec.now()):
+		return tick.UTC().Format(time.RFC3339) + " is yet to come"
+	}
+	return ""
+}
+
+// leave gives the request back, so that any replica can claim it again.
+func (h requestHandler) leave(right *election.Term) (again time.Time) {
+	if err := right.Return(context.Background()); err != nil {
+		h.exec.log.Debug("a request could not be given back; others have it when its lease has ended", "request", h.request.ID, "error", err)
+	}
+	return h.exec.now().Add(heldPause)
+}
+
+// begin is the step after which no other replica starts the request. If begin can't be sure of that it returns false, and the run is not started.
+func (h requestHandler) begin(ctx context.Context, right *election.Term) bool {
+	if ctx.Err() != nil || right.Context().Err() != nil || right.Remaining() < requestLease/2 { // a slow step would find it gone
+		h.leave(right)
+		return false
+	}
+	err := right.End(context.Background())
+	if errors.Is(err, election.ErrUnknown) { // again: the server remembers what it did
+		err = right.End(context.Background())
+	}
+	if err != nil {
+		h.exec.log.Warn("trigger request not started: cannot confirm that no other replica runs it", "job", h.job.Name, "request", h.request.ID, "error", err)
+	}
+	return err == nil
+}
+
+// slot waits for a slot of the job until the request expires. A non-empty why is the reason for which there will be none: the request is decided without
+// a run. Without a term and without a reason the request is left to other replicas. Where a replica has died over the request, the slot that is held may
+// be the one that it took: nothing is skipped for that.
+func (h requestHandler) slot(ctx context.Context, right *election.Term) (term *election.Term, why string) {
+	c := election.Claim{Job: h.job.Name, ID: newRunID(), Trigger: manual, Slots: h.job.Parallel, PerTick: h.job.PerTick, Lease: h.job.Lease,
+		Abstain: h.bound}
+	doubted := false
+	defer func() {
+		if doubted && term == nil {
+			h.claimer.Withdraw(c)
+		}
+	}()
+	for told := false; ctx.Err() == nil && right.Context().Err() == nil; told = true {
+		if !h.exec.now().Before(h.request.Expires) {
+			return nil, "slots"
+		}
+		switch r := h.claimer.Claim(context.WithoutCancel(ctx), []election.Claim{c})[0]; {
+		case r.Verdict == election.Granted:
+			return r.Term, ""
+		case r.Verdict == election.CannotTell && !errors.Is(r.Err, election.ErrUnknown):
+			return nil, r.Err.Error()
+		case r.Verdict == election.CannotTell:
+			doubted = true
+		case r.Verdict == election.Held && h.bound && r.By == "": // there is a slot, for another replica
+			return nil, ""
+		case r.Verdict == election.Held && right.Attempt() == 1 && h.job.Overlap == OverlapSkip:
+			return nil, "overlap"
+		}
+		if !told {
+			h.answer(Answer{})
+		}
+		h.rest(ctx, right)
+	}
+	return nil, ""
+}
+
+// rest waits between two looks for a slot.
+func (h requestHandler) rest(ctx context.Context, right *election.Term) {
+	timer := time.NewTimer(min(heldPause, max(h.request.Expires.Sub(h.exec.now()), agenda.ClockSlack)))
+	defer timer.Stop()
+	select {
+	case <-timer.C:
+	case <-ctx.Done():
+	case <-right.Context().Done():
+	}
+}
+
+// end decides the request without a run.
+func (h requestHandler) end(right *election.Term, outcome Outcome, reason string) (again time.Time) {
+	if err := right.End(context.Background()); err != nil {
+		return h.exec.now().Add(heldPause)
+	}
+	h.dispose(outcome, reason)
+	return time.Time{}
+}
+
+// refuse decides a request for an instant that is no tick, or none yet. It writes no record: that would stand in the history as the outcome of a tick.
+func (h requestHandler) refuse(right *election.Term, why string) (again time.Time) {
+	if err := right.End(context.Background()); err != nil {
+		return h.exec.now().Add(heldPause)
+	}
+	h.deny(Failed, why)
+	return time.Time{}
+}
+
+// dispose decides a request that has no run. It has a record, as a tick would.
+func (h requestHandler) dispose(outcome Outcome, reason string) {
+	h.exec.recorder.add(Record{RunID: h.request.ID, Job: h.job.Name, Tick: h.request.Tick, Trigger: manual, Replica: h.exec.replica,
+		Outcome: outcome, Reason: reason, Finished: h.exec.now()})
+	h.deny(outcome, reason)
+}
+
+// deny answers the requester that there is no run.
+func (h requestHandler) deny(outcome Outcome, reason string) {
+	h.exec.log.Log(outcome.level(reason, false), "request not run", "job", h.job.Name, "request", h.request.ID, "outcome", string(outcome), "reason", reason)
+	h.answer(Answer{Outcome: outcome, Reason: reason})
+}
+
+// execute runs the job. The requester gets its answer at the same time, so that a slow journal delays nothing.
+func (h requestHandler) execute(term *election.Term) {
+	run := &Run{ID: term.ID(), Job: h.job.Name, Tick: h.request.Tick, Trigger: manual, Slot: term.Slot(), Slots: h.job.Parallel,
+		Attempt: term.Attempt(), Token: term.Token(), insist: h.request.Expires}
+	told := make(chan struct{})
+	go func() {
+		defer close(told)
+		h.answer(Answer{Outcome: Running, RunID: run.ID})
+	}()
+	h.exec.execute(context.Background(), h.job, run, term)
+	<-told
+}
+
+// answerTries is how often at least an answer is sent to a journal that does not take it.
+const answerTries = 3
+
+// answer sends an answer to the requester. An outcome is sent repeatedly to a journal that does not take it, until the request expires or this replica
+// goes: the journal's server may be about to be replaced.
+func (h requestHandler) answer(say Answer) {
+	say.Request, say.Replica = h.request.ID, h.exec.replica
+	tries := answerTries
+	if say.Outcome == "" { // that matters little
+		tries = 1
+	}
+	awaited := func() bool {
+		return say.Outcome != "" && h.exec.draining.Err() == nil && h.exec.now().Before(h.request.Expires)
+	}
+	retry := newBackoff()
+	for n := 1; ; n++ {
+		ctx, cancel := context.WithTimeout(h.exec.parting, recordTimeout)
+		err := h.requests.Answer(ctx, say)
+		cancel()
+		if err == nil {
+			return
+		}
+		if n >= tries && !awaited() || !retry.Wait(h.exec.parting) {
+			h.exec.log.Warn("cannot deliver trigger answer", "job", h.job.Name, "request", h.request.ID, "error", err)
+			return
+		}
+	}
+}
