@@ -43,7 +43,8 @@ test: ## run the tests, in about eight minutes on two cores; a real Redis is bro
 LONG := TestThirtyDays|TestDay$$|TestEveryTickHasOneOutcome|TestOutcomesOfParentsAreForgotten|TestEachRule|TestShortWay|TestWhatIsGivenUpIsBounded|Bounds
 
 test-long: ## run the rest: slow tests with real processes, a month of five simulated replicas, a day of 200 jobs, the model of a quorum
-	CRONCLAVE_TEST_INSTALL=1 GOGC=400 go test $(RACE) -vet=off -count=1 -timeout 35m -parallel 4 -run '^($(SLOW))$$' ./integration ./scheduler ./internal/lease/engine ./internal/lease/single
+	CRONCLAVE_TEST_INSTALL=1 GOGC=400 go test $(RACE) -vet=off -count=1 -timeout 35m -parallel 4 -run '^($(SLOW))$$' ./integration
+	GOGC=400 go test $(RACE) -vet=off -count=1 -timeout 35m -run '^($(SLOW))$$' ./scheduler ./internal/lease/engine ./internal/lease/single
 	GOGC=800 go test -count=1 -v -timeout 25m -run '$(LONG)' ./scheduler ./integration/model/quorum ./internal/lease/... ./internal/config
 
 lint: ## vet, gofmt, staticcheck, and the rules on who may import what

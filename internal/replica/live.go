@@ -25,6 +25,9 @@ const (
 	lineCost   = 32
 	// lookForFollowers is how often a replica with runs looks for followers.
 	lookForFollowers = time.Second
+	// followedFor is how long a run counts as followed after a follower was last found: a failover may lose the follower's mark, and the follower sets
+	// it again when it has found the new master.
+	followedFor = 10 * time.Second
 )
 
 // liveOutput publishes the output of runs to their followers, through Redis. It never holds up a run: output that can't be published in time is left
@@ -48,6 +51,7 @@ type liveRun struct {
 	chunks   int64 // that were published
 	checked  bool  // a look has found out whether it is followed
 	followed bool
+	seen     time.Time // when a follower was found last
 	ended    bool
 }
 
@@ -198,7 +202,7 @@ func (l *liveOutput) unchecked() bool {
 	return slices.ContainsFunc(l.runs, func(r *liveRun) bool { return r.manual && !r.checked })
 }
 
-// look finds out which runs are followed. After an error followed runs stay followed, and the others count as not followed.
+// look finds out which runs are followed. After an error, and for a while without a follower, followed runs stay followed; the others count as not followed.
 func (l *liveOutput) look(ctx context.Context) {
 	l.mu.Lock()
 	runs := slices.Clone(l.runs)
@@ -219,7 +223,10 @@ func (l *liveOutput) look(ctx context.Context) {
 	defer l.mu.Unlock()
 	for _, r := range runs {
 		r.checked = true
-		r.followed = r.followed && err != nil || slices.Contains(followed, r.job)
+		if slices.Contains(followed, r.job) || r.followed && err != nil {
+			r.seen = time.Now()
+		}
+		r.followed = !r.seen.IsZero() && time.Since(r.seen) < followedFor
 		if r.ended && !r.followed {
 			l.remove(r)
 		}

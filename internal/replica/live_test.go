@@ -73,6 +73,30 @@ func TestLiveOutputOfAFollowedRun(t *testing.T) {
 	}
 }
 
+// A failover may lose the mark of a follower, and the follower needs a moment to set it again: output of that time is published all the same, with its end.
+func TestLostMarkOfAFollowerCostsNoOutput(t *testing.T) {
+	t.Parallel()
+	_, rdb, j := startJournal(t)
+	l := newLiveOutput(j, hclog.NewNullLogger())
+	if err := j.Follow(t.Context(), "report"); err != nil {
+		t.Fatal(err)
+	}
+	run := &scheduler.Run{ID: "one", Job: "report", Trigger: "schedule"}
+	live := l.begin(run)
+	l.look(t.Context())
+	if n := rdb.Del(t.Context(), "cronclave:default:{report}:followed").Val(); n != 1 {
+		t.Fatalf("%d marks", n)
+	}
+	l.look(t.Context())
+	l.add(run, journal.Line{Text: "last words"})
+	l.end(live)
+	l.publish(t.Context())
+	chunks, _, err := j.Live(t.Context(), "report", "one", "")
+	if err != nil || len(chunks) != 1 || !chunks[0].End || len(chunks[0].Lines) != 1 {
+		t.Errorf("published %+v, %v", chunks, err)
+	}
+}
+
 // Live output is bounded: of a run that prints much more than can be published the oldest bytes are left out, and counted, and output without
 // followers is kept in memory only, and not for longer than its run.
 // Promise: P9
