@@ -27,7 +27,7 @@ var house = []room{
 	{"internal/lease/register", []string{"internal/lease", "internal/lease/clock"}, "the rules are compared with the scripts, so they must be pure"},
 	{"internal/lease/script", []string{"internal/lease", "internal/lease/clock"}, "the scripts are data: what they are given does not depend on how they are sent"},
 	{"internal/lease/observed", []string{"internal/lease"}, "which state is the newest follows from the replies alone, whatever server they are from"},
-	{"internal/lease/background", nil, "when a client ends depends on nothing that it does"},
+	{"internal/lease/background", []string{"internal/lease"}, "when a client ends depends on nothing that it does"},
 	{"internal/lease/transport", []string{"internal/lease"}, "which errors leave an outcome unknown does not depend on what was asked"},
 	{"internal/lease/quorum", []string{"internal/backoff", "internal/lease", "internal/lease/background", "internal/lease/clock", "internal/lease/observed", "internal/lease/register", "internal/lease/script", "internal/lease/transport"}, "a store knows of locks and servers, not of leases that are kept"},
 	{"internal/lease/single", []string{"internal/lease", "internal/lease/background", "internal/lease/clock", "internal/lease/observed", "internal/lease/script", "internal/lease/transport"}, "a store knows of locks and servers, not of leases that are kept"},

@@ -6,6 +6,9 @@ import (
 	"time"
 )
 
+// MaxBatch bounds the requests of a round trip: each waits for those before it on the server.
+const MaxBatch = 1000
+
 // Store is where locks are kept: on one master, or on a quorum of independent ones. It answers valid requests; leases, their renewal, and the work
 // that goes on behind a call belong to its client.
 type Store interface {

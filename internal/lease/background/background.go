@@ -5,6 +5,8 @@ import (
 	"context"
 	"sync"
 	"time"
+
+	"github.com/cronclave/cronclave/internal/lease"
 )
 
 // Group is the work of one client. It is safe for concurrent use.
@@ -30,6 +32,23 @@ func (g *Group) Life() context.Context { return g.life }
 
 // Over reports whether life has ended.
 func (g *Group) Over() bool { return g.life.Err() != nil }
+
+// Ready returns [lease.ErrClosed] once life has ended.
+func (g *Group) Ready() error {
+	if g.Over() {
+		return lease.ErrClosed
+	}
+	return nil
+}
+
+// Sleep waits before another try, until ctx or life ends.
+func (g *Group) Sleep(ctx context.Context, d time.Duration) {
+	select {
+	case <-ctx.Done():
+	case <-g.life.Done():
+	case <-time.After(d):
+	}
+}
 
 // EndedAt is the instant of the local clock at which life has ended; it is read after that.
 func (g *Group) EndedAt() time.Duration { return g.endedAt }

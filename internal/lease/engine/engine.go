@@ -129,13 +129,5 @@ func (c *Client) EstimateError() time.Duration {
 	return c.store.Margin(c.cfg.Clock())
 }
 
-// ready returns an error if no requests can be made at all.
-func (c *Client) ready() error {
-	if c.work.Over() {
-		return ErrClosed
-	}
-	return nil
-}
-
 // key is the first of a lock's keys; it begins the others, and its hash tag is theirs.
 func (c *Client) key(lock string) string { return script.Key(c.cfg.Prefix, lock) }

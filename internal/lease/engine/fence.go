@@ -45,7 +45,7 @@ func (f *Fence) pass(ctx context.Context, token Token) error {
 	if err != nil {
 		return err
 	}
-	if err := errors.Join(lease.CheckName(f.resource), lease.CheckToken(token), f.client.ready()); err != nil {
+	if err := errors.Join(lease.CheckName(f.resource), lease.CheckToken(token), f.client.work.Ready()); err != nil {
 		return err
 	}
 	if f.idle < 0 {

@@ -13,7 +13,7 @@ import (
 func (c *Client) Inspect(ctx context.Context, locks []InspectRequest) []State {
 	ctx, cancel := context.WithTimeout(ctx, c.cfg.Timeout)
 	defer cancel()
-	check := func(l InspectRequest) error { return cmp.Or(lease.CheckName(l.Lock), l.Validate(), c.ready()) }
+	check := func(l InspectRequest) error { return cmp.Or(lease.CheckName(l.Lock), l.Validate(), c.work.Ready()) }
 	refuse := func(l InspectRequest, err error) State {
 		return State{Err: fmt.Errorf("look at %q: %w", l.Lock, err)}
 	}

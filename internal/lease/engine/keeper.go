@@ -141,16 +141,13 @@ func (k *keeper) run() {
 	k.closeAll()
 }
 
-// maxBatch bounds a pipeline: renewals wait for those before them on the server.
-const maxBatch = 1000
-
 // take removes the leases that are about due; without any it says how long to sleep.
 func (k *keeper) take() (batch []*Lease, sleep time.Duration) {
 	k.mu.Lock()
 	defer k.mu.Unlock()
 	now := k.clock()
 	defer func() { k.asleep = now + sleep }()
-	for len(k.due) > 0 && len(batch) < maxBatch {
+	for len(k.due) > 0 && len(batch) < lease.MaxBatch {
 		l := k.due[0]
 		slack := time.Duration(0)
 		if len(batch) > 0 {

@@ -182,7 +182,7 @@ func (s *MultiLock) try(ctx context.Context, requests []Request) (leases *LeaseS
 		default:
 			err = a.Err
 		}
-		if s.client.rest(ctx, pause/2+mathrand.N(pause)); ctx.Err() != nil {
+		if s.client.work.Sleep(ctx, pause/2+mathrand.N(pause)); ctx.Err() != nil {
 			s.quit(requests)
 			return nil, a, fmt.Errorf("lock %s: %w (%w)", lease.QuoteNames(s.names), err, context.Cause(ctx))
 		}

@@ -88,7 +88,7 @@ func (s *Semaphore) insist(ctx context.Context, r Request) Answer {
 	ctx, cancel := context.WithTimeout(ctx, began+s.client.tryFor(r.Lease)-s.client.cfg.Clock())
 	defer cancel()
 	for pause := 5 * time.Millisecond; a.Unsure(); pause = min(2*pause, s.client.cfg.Timeout) {
-		s.client.rest(ctx, pause/2+rand.N(pause))
+		s.client.work.Sleep(ctx, pause/2+rand.N(pause))
 		if ctx.Err() != nil {
 			a.Err = fmt.Errorf("%w (%w)", a.Err, context.Cause(ctx))
 			break

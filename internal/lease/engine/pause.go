@@ -13,7 +13,7 @@ import (
 func (c *Client) Pause(ctx context.Context, requests []PauseRequest) []PauseAnswer {
 	ctx, cancel := context.WithTimeout(ctx, c.cfg.Timeout)
 	defer cancel()
-	check := func(r PauseRequest) error { return cmp.Or(lease.CheckName(r.Lock), r.Validate(), c.ready()) }
+	check := func(r PauseRequest) error { return cmp.Or(lease.CheckName(r.Lock), r.Validate(), c.work.Ready()) }
 	refuse := func(r PauseRequest, err error) PauseAnswer {
 		return PauseAnswer{Err: fmt.Errorf("pause %q: %w", r.Lock, err)}
 	}

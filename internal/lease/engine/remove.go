@@ -15,7 +15,7 @@ func (c *Client) Remove(ctx context.Context, locks []string, unusedSince time.Ti
 	if err != nil {
 		return nil, err
 	}
-	if err := c.ready(); err != nil {
+	if err := c.work.Ready(); err != nil {
 		return nil, fmt.Errorf("remove locks: %w", err)
 	}
 	return s.Remove(ctx, locks, unusedSince)

@@ -14,7 +14,7 @@ import (
 // releases it. A server that loses its memory before the holder knows has forgotten the request, too: ask again
 // while the lease is held.
 func (c *Client) Stop(ctx context.Context, requests []StopRequest) []StopAnswer {
-	check := func(r StopRequest) error { return errors.Join(r.Validate(), lease.CheckName(r.Lock), c.ready()) }
+	check := func(r StopRequest) error { return errors.Join(r.Validate(), lease.CheckName(r.Lock), c.work.Ready()) }
 	refuse := func(r StopRequest, err error) StopAnswer {
 		return StopAnswer{Err: fmt.Errorf("stop a holder of %q: %w", r.Lock, err)}
 	}

@@ -4,7 +4,6 @@ import (
 	"context"
 	"errors"
 	"fmt"
-	"time"
 
 	"github.com/cronclave/cronclave/internal/lease"
 )
@@ -60,14 +59,5 @@ func (s *Semaphore) AcquireConfirmed(ctx context.Context) (*Lease, error) {
 			lost.ID = lease.ID()
 			s.client.quit(lost) // a renewal whose reply is lost may have it last
 		}
-	}
-}
-
-// rest sleeps before another try, until ctx ends or the client closes.
-func (c *Client) rest(ctx context.Context, d time.Duration) {
-	select {
-	case <-ctx.Done():
-	case <-c.work.Life().Done():
-	case <-time.After(d):
 	}
 }

@@ -16,7 +16,7 @@ func (q *Store) Acquire(ctx context.Context, requests []lease.Request, answered 
 			answered(i, lease.Failed(fmt.Errorf("acquire %q: %w", r.Lock, err)))
 		}
 	}
-	if err := q.ready(); err != nil {
+	if err := q.cfg.Work.Ready(); err != nil {
 		fail(err)
 		return
 	}

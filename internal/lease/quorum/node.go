@@ -18,9 +18,6 @@ import (
 	"github.com/cronclave/cronclave/internal/lease/transport"
 )
 
-// mostAtOnce bounds a round trip: requests wait for those before them on the server.
-const mostAtOnce = 1000
-
 // env is what the nodes of a quorum have in common.
 type env struct {
 	clock     func() time.Duration

@@ -9,6 +9,7 @@ import (
 	"github.com/redis/go-redis/v9"
 
 	"github.com/cronclave/cronclave/internal/backoff"
+	"github.com/cronclave/cronclave/internal/lease"
 	"github.com/cronclave/cronclave/internal/lease/register"
 	"github.com/cronclave/cronclave/internal/lease/script"
 	"github.com/cronclave/cronclave/internal/lease/transport"
@@ -67,7 +68,7 @@ func (q *rejoiner) sendMissed() {
 		if n.suspect(now) {
 			continue
 		}
-		for some := range slices.Chunk(n.takeMissed(now), mostAtOnce) {
+		for some := range slices.Chunk(n.takeMissed(now), lease.MaxBatch) {
 			calls := make([]nodeCall, len(some))
 			for i, o := range some {
 				calls[i] = o.call
@@ -192,7 +193,7 @@ func (q *rejoiner) reseed(sources, ready []int, everyone bool) bool {
 	if !ok {
 		return false
 	}
-	for some := range slices.Chunk(locks, mostAtOnce/10) {
+	for some := range slices.Chunk(locks, lease.MaxBatch/10) {
 		tasks := make([]task, len(some))
 		for i, key := range some {
 			tasks[i] = &seeding{change: change{Store: q.Store, lock: key, key: key, everyone: everyone, edit: func(*register.Register, register.View) {}}, ready: ready}

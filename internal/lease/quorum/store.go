@@ -37,14 +37,6 @@ type Store struct {
 	*masters
 }
 
-// ready returns an error if no requests can be made at all.
-func (q *Store) ready() error {
-	if q.cfg.Work.Over() {
-		return lease.ErrClosed
-	}
-	return nil
-}
-
 func (q *Store) indexKey() string { return script.IndexKey(q.cfg.Prefix) }
 
 func (q *Store) keys(lock, id string) []string {

@@ -6,6 +6,7 @@ import (
 	"time"
 
 	"github.com/cronclave/cronclave/internal/backoff"
+	"github.com/cronclave/cronclave/internal/lease"
 	"github.com/cronclave/cronclave/internal/lease/transport"
 )
 
@@ -68,9 +69,9 @@ func due(tasks []task, ready []time.Duration, now time.Duration) (batch []int, s
 		}
 		before[tasks[i].name()] = true
 		switch {
-		case at <= now && tasks[i].toFirst() && len(first) < mostAtOnce:
+		case at <= now && tasks[i].toFirst() && len(first) < lease.MaxBatch:
 			first = append(first, i)
-		case at <= now && len(batch) < mostAtOnce:
+		case at <= now && len(batch) < lease.MaxBatch:
 			batch = append(batch, i)
 		case soonest < 0 || at < soonest:
 			soonest = at

@@ -62,7 +62,7 @@ func (c *Store) ask(ctx context.Context, r lease.Request) answer {
 // acquireRound makes one round trip for requests, and returns their answers.
 func (c *Store) acquireRound(ctx context.Context, requests []lease.Request) []answer {
 	answers := make([]answer, len(requests))
-	if err := c.ready(); err != nil {
+	if err := c.cfg.Work.Ready(); err != nil {
 		for i, r := range requests {
 			answers[i].Result = lease.Failed(fmt.Errorf("acquire %q: %w", r.Lock, err))
 		}
@@ -194,7 +194,7 @@ func (c *Store) settle(ctx context.Context, r lease.Request) answer {
 
 // AcquireCompact asks for a lock that was compact when a reply was last seen; ok is false if it is for lua/acquire.lua to answer.
 func (c *Store) AcquireCompact(ctx context.Context, r lease.Request) (result lease.Result, ok bool) {
-	if c.cfg.AckedReplicas > 0 || !plain(r) || c.ready() != nil {
+	if c.cfg.AckedReplicas > 0 || !plain(r) || c.cfg.Work.Ready() != nil {
 		return result, false
 	}
 	know, _ := c.cfg.Observed.Last(r.Lock)

@@ -3,6 +3,8 @@ package single
 import (
 	"slices"
 	"sync"
+
+	"github.com/cronclave/cronclave/internal/lease"
 )
 
 // batcher has single calls share round trips (group commit): calls that come while a round trip is under way go
@@ -14,9 +16,6 @@ type batcher struct {
 	under   int // leaders: round trips under way, and callers that are told to make one
 	away    int // calls on their way
 }
-
-// mostPerTrip bounds a round trip: requests wait for those before them on the server.
-const mostPerTrip = 1000
 
 // maxInFlight is how many round trips are under way at once when there is a crowd: while the server is busy with one, this process is with the replies of the
 // other. A trip beside another needs a crowd to be worth it, and takes half of all, so that they stay alike.
@@ -90,7 +89,7 @@ func (v *batcher) appoint(t *waitingCall) {
 func (v *batcher) depart() []*waitingCall {
 	v.mu.Lock()
 	defer v.mu.Unlock()
-	n := min(len(v.waiting), max(crowd, (len(v.waiting)+v.away+1)/maxInFlight), mostPerTrip)
+	n := min(len(v.waiting), max(crowd, (len(v.waiting)+v.away+1)/maxInFlight), lease.MaxBatch)
 	group := slices.Clone(v.waiting[:n])
 	v.away += n
 	v.waiting = slices.Delete(v.waiting, 0, n)

@@ -39,7 +39,7 @@ func (c *sender) exec(ctx context.Context, calls []call) []reply {
 
 // execOne is exec for one call.
 func (c *sender) execOne(ctx context.Context, k call) reply {
-	if c.servers.cluster == nil && c.ready() == nil {
+	if c.servers.cluster == nil && c.cfg.Work.Ready() == nil {
 		return c.together(ctx, k)
 	}
 	ctx, cancel := context.WithTimeout(ctx, c.cfg.Timeout)

@@ -42,14 +42,6 @@ type sender struct {
 	deadlines    deadlines
 }
 
-// ready returns an error if no requests can be made at all.
-func (c *sender) ready() error {
-	if c.cfg.Work.Over() {
-		return lease.ErrClosed
-	}
-	return nil
-}
-
 // unacked is the error of a request that was done, and that a failover may undo.
 func (c *sender) unacked() error {
 	return fmt.Errorf("%w: not acknowledged by %d replicas within %v", lease.ErrUnknown, c.cfg.AckedReplicas, c.cfg.AckTimeout)

@@ -10,7 +10,7 @@ import (
 
 // AcquireSet asks once for a row of each lock. Without grants, the result is that of the lock which refused.
 func (c *Store) AcquireSet(ctx context.Context, requests []lease.Request) (grants []lease.Grant, refusal lease.Result, refused string) {
-	if err := c.ready(); err != nil {
+	if err := c.cfg.Work.Ready(); err != nil {
 		return nil, lease.Failed(fmt.Errorf("lock %q and more: %w", requests[0].Lock, err)), ""
 	}
 	got := c.exec(ctx, []call{c.several(requests)})[0]

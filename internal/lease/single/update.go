@@ -24,7 +24,7 @@ type Tx struct {
 
 // Update tries once; again means that nothing was done, and that another try may succeed.
 func (c *Store) Update(ctx context.Context, keys []string, change func(tx *Tx) error) (again bool, err error) {
-	if err = c.ready(); err != nil {
+	if err = c.cfg.Work.Ready(); err != nil {
 		return false, fmt.Errorf("update %s: %w", lease.QuoteNames(keys), err)
 	}
 	s, err := c.servers.holder(ctx, keys[0]) // the Cluster's client itself would try again whatever was under way

@@ -67,7 +67,7 @@ func (w *waiter) inLine(ctx context.Context) (lease.Grant, error) {
 				w.fault = a.Err
 			}
 			w.pause = min(max(2*w.pause, 5*time.Millisecond), w.cfg.Timeout)
-			w.rest(ctx, w.pause/2+rand.N(w.pause))
+			w.cfg.Work.Sleep(ctx, w.pause/2+rand.N(w.pause))
 			continue
 		}
 		w.pause, w.fault = 0, nil
@@ -80,15 +80,6 @@ func (w *waiter) inLine(ctx context.Context) (lease.Grant, error) {
 		}
 	}
 	return lease.Grant{}, lease.WaitError(ctx, w.fault)
-}
-
-// rest sleeps before another try, until ctx ends or the client closes.
-func (w *waiter) rest(ctx context.Context, d time.Duration) {
-	select {
-	case <-ctx.Done():
-	case <-w.cfg.Work.Life().Done():
-	case <-time.After(d):
-	}
 }
 
 // stand waits until the server announces a grant, or it is time to ask again. missed is closed once a message of
