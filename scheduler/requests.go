@@ -51,7 +51,7 @@ func newRequests(c *core, s *starts, r *recoveries) *requests {
 func (q *requests) handleRequests(requests []Request) {
 	now := q.now()
 	for id, e := range q.known {
-		if now.After(e.Expires.Add(longestPause)) { // it is not heard of any more
+		if now.After(e.Expires.Add(longestPause)) { // it is listed no more
 			q.due.Remove(&e.queued)
 			delete(q.known, id)
 		}

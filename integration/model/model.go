@@ -27,7 +27,7 @@
 //   - A replica claims at any time, also too early: its wall clock decides nothing. It sees an orphan in the
 //     moment in which it first claims it; that claim may arrive late, or be repeated later, so the inspection may
 //     be long ago.
-//   - The command that pauses a lock is gone afterwards. The replicas hear of it, or they do not.
+//   - The command that pauses a lock is gone afterwards. The message of the pause reaches all replicas, or none.
 //   - After a loss of memory the search goes on as long as every claimant that is granted something had observed
 //     the essential facts, or another such claimant had been there before: docs/guarantees.md promises no more.
 //     Where a claimant had not, the search still checks that its knowledge is kept, and the schedule ends there.

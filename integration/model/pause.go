@@ -59,7 +59,7 @@ func (p Pause) word(end bool, length, now uint8) Pause {
 	return p
 }
 
-// pauses lets a command pause the lock, or end the pause. All replicas that are up hear of that, or none.
+// pauses lets a command pause the lock, or end the pause. The message reaches all replicas that are up, or none.
 func (x *steps) pauses() {
 	now := x.from.Now - x.from.Back
 	if now == 0 || x.from.Split { // an end of 0 is none

@@ -51,7 +51,7 @@ func (m *machine) acquire() Verdict {
 	return m.take(tick, entry, back)
 }
 
-// reclaim opens a tick whose grant was never heard of and has ended since. wait is true when there is no row for it
+// reclaim opens a tick whose grant never reached its claimant and has ended since. wait is true when there is no row for it
 // yet.
 func (m *machine) reclaim(tick int) (wait bool) {
 	held := 0

@@ -72,7 +72,7 @@ type Server struct {
 	Low       uint8 // every tick up to it is decided
 	Longest   uint8 // lease
 	Closed    uint8 // to new grants, until then
-	Since     uint8 // when it first heard of the schedule: ticks up to then are decided
+	Since     uint8 // when the schedule was first announced to it: ticks up to then are decided
 	Known     bool  // the schedule
 	Rows      [maxSlots]Row
 	Newest    [maxSlots]uint8 // token that was granted in this slot, also after its row is gone

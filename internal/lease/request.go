@@ -39,7 +39,7 @@ type Request struct {
 	// Tick, if not nil, is granted at most PerTick times, ever.
 	Tick *Tick
 
-	// FirstTry says that no server has heard of ID yet.
+	// FirstTry says that ID was sent to no server yet.
 	FirstTry bool
 	// Channel, if set, is where the server publishes a grant: the request waits in the lock's queue.
 	Channel string
@@ -49,7 +49,7 @@ type Request struct {
 type Tick struct {
 	At       time.Time // the tick, a whole second
 	Previous time.Time // the tick before it by the schedule; zero if there is none
-	// Schedule identifies the schedule. Ticks before the lock first heard of it are decided.
+	// Schedule identifies the schedule. Ticks before its first announcement to the lock are decided.
 	Schedule string
 	PerTick  int // defaults to 1
 	// NotBefore and Deadline bound the grant by the server's clock. NotBefore is At at the earliest, Deadline

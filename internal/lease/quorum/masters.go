@@ -31,7 +31,7 @@ func newMasters(e *env, clients []transport.Client) *masters {
 }
 
 // order is in which order the nodes are asked: as they are listed, so that claimants meet early, and with those last that do not answer; how
-// many of them do, and whether nothing has been heard of one of those for long. In one order for all locks, so that some servers are not needed for most: one
+// many of them do, and whether one of those has not answered for long. In one order for all locks, so that some servers are not needed for most: one
 // that is asked now and then is cold, and slow.
 func (q *masters) order() (order []int, healthy int, unseen bool) {
 	order = make([]int, 0, len(q.nodes))
@@ -67,7 +67,7 @@ func (q *masters) Margin(local time.Duration) (most time.Duration) {
 	return most + time.Duration(high-low)*time.Microsecond
 }
 
-// bounds are what the middle one of all nodes' clocks lies between, whatever those show that this client has not heard of: of those that it has, a
+// bounds are what the middle one of all nodes' clocks lies between, whatever those show that have not answered this client: of those that it has, a
 // minority of wrong ones could be most.
 func (q *masters) bounds(local time.Duration) (low, high int64, known bool) {
 	all := make([]int64, 0, len(q.nodes))

@@ -26,7 +26,7 @@ func (g *Register) Claim(r lease.Request, owner string, v View) Ruling {
 		case v.Slot != run.Slot:
 		case v.Kept == run.Token: // the same request again, whose first reply was lost
 			return Ruling{Word: lease.OutcomeGranted, Run: run}
-		case slices.Contains(v.Ballots, run.Token): // its grant has not been heard of yet
+		case slices.Contains(v.Ballots, run.Token): // its grant has not reached its claimant yet
 			run.Token = v.Token
 			g.Runs[r.ID] = run
 			return Ruling{Word: lease.OutcomeGranted, Run: run}
@@ -63,7 +63,7 @@ func (g *Register) Claim(r lease.Request, owner string, v View) Ruling {
 	return g.claimTick(r, owner, v)
 }
 
-// unheard opens the tick of a run again that was granted under this id and ended before its claimant had heard of it, as soon as there is a row; until
+// unheard opens the tick of a run again that was granted under this id and ended before the reply reached its claimant, as soon as there is a row; until
 // then it is true.
 func (g *Register) unheard(r lease.Request, v View) (waits bool) {
 	run, orphaned := g.Orphans[r.ID]

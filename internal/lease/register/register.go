@@ -65,7 +65,7 @@ type Run struct {
 	Memo    string   `json:"memo,omitempty"`
 	Adopted *Adopted `json:"heir,omitempty"` // the orphan that it carries on, in case that its grant is undone
 
-	EndedWell  bool   `json:"ended_well,omitempty"`  // its work had succeeded when it was last heard of
+	EndedWell  bool   `json:"ended_well,omitempty"`  // its work had succeeded by the last message of its holder
 	Stopped    string `json:"stopped,omitempty"`     // why its holder is to stop
 	StoppedFor int64  `json:"stopped_for,omitempty"` // and the tick that it is to make room for, if any
 }

@@ -94,7 +94,7 @@ local function holder(of)
   return till, owner
 end
 
--- Granted under this id, and ended before its claimant had heard of it: the run never began, so its tick is open
+-- Granted under this id, and ended before the reply reached its claimant: the run never began, so its tick is open
 -- again, as soon as there is a row. Until then it stays an orphan, which a replica records if no request comes
 -- any more.
 local unheard = ARGV[14] ~= '1' and ARGV[15] == '' and redis.call('HGET', ORPHANS, id)
