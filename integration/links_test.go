@@ -56,15 +56,15 @@ func TestBadLinks(t *testing.T) {
 	}
 }
 
-// links is a cluster of which some replicas are behind bad links.
+// links is a cluster of which each replica is behind a link, and some of the links break.
 type links struct {
 	*cluster
 	badLink
-	proxies        []*proxy
-	behind         map[string]bool // their replicas
 	replicas       []*replica
-	first          int64     // the first tick that is judged
-	broken, mended time.Time // by the clock of Redis
+	proxies        []*proxy        // of the replicas
+	behind         map[string]bool // the replicas whose links break
+	first          int64           // the first tick that is judged
+	broken, mended time.Time       // by the clock of Redis
 }
 
 var quickJobs = []string{"a", "b", "c"}
@@ -73,13 +73,9 @@ func startLinks(t *testing.T, l badLink) *links {
 	t.Helper()
 	c := &links{cluster: newCluster(t, fmt.Sprintf(linked, l.lease)), badLink: l, behind: map[string]bool{}}
 	for i := range 5 {
-		name, url := fmt.Sprintf("r%d", i+1), c.url
-		if i < 3 {
-			p := startProxy(t, c.Client.Options().Addr, nil, nil)
-			c.proxies = append(c.proxies, p)
-			c.behind[name], url = true, p.url
-		}
-		c.replicas = append(c.replicas, c.startAt(t, name, url))
+		p := startProxy(t, c.Client.Options().Addr, nil, nil)
+		c.proxies = append(c.proxies, p)
+		c.replicas = append(c.replicas, c.startAt(t, fmt.Sprintf("r%d", i+1), p.url))
 	}
 	for _, r := range c.replicas {
 		r.WaitLog(t, soon, "announcement", announced)
@@ -90,19 +86,32 @@ func startLinks(t *testing.T, l badLink) *links {
 	return c
 }
 
-// endure breaks the links just after a run has begun behind one of them, mends them after a while, and judges.
-func (c *links) endure(t *testing.T) {
+// breakThree breaks three links just after a run has begun behind one of them.
+func (c *links) breakThree(t *testing.T) (broken []*proxy) {
 	t.Helper()
-	seen := len(c.lines(t, "pair"))
+	seen, begun := len(c.lines(t, "pair")), -1
 	eventually(t, startTimeout, "run behind a link", func() bool {
-		return slices.ContainsFunc(c.lines(t, "pair")[seen:], func(l line) bool { return l.Event == "start" && c.behind[l.Replica] })
+		for _, l := range starts(c.lines(t, "pair")[seen:]) {
+			begun = slices.IndexFunc(c.replicas, func(r *replica) bool { return r.Name == l.Replica })
+		}
+		return begun >= 0
 	})
 	c.broken = redisTime(t, c.Client)
-	for _, p := range c.proxies {
-		p.Break(c.fault())
+	for i := range 3 {
+		at := (begun + i) % len(c.replicas)
+		c.behind[c.replicas[at].Name] = true
+		c.proxies[at].Break(c.fault())
+		broken = append(broken, c.proxies[at])
 	}
+	return broken
+}
+
+// endure breaks links, mends them after a while, and judges.
+func (c *links) endure(t *testing.T) {
+	t.Helper()
+	broken := c.breakThree(t)
 	awaitTime(t, c.Client, c.broken.Add(c.lasts))
-	for _, p := range c.proxies {
+	for _, p := range broken {
 		p.Mend()
 	}
 	c.mended = redisTime(t, c.Client)
