@@ -14,7 +14,7 @@ type NodeCommon struct {
 	Idle     int64 // microseconds; 0 for a permanent lock
 }
 
-var nodeCommon = parameters[NodeCommon]{
+var nodeCommon = parameters[*NodeCommon]{
 	{name: "id", value: func(c *NodeCommon) any { return c.ID }},
 	{name: "not_after", value: func(c *NodeCommon) any { return c.NotAfter }},
 	{name: "idle", value: func(c *NodeCommon) any { return c.Idle }},
@@ -49,7 +49,7 @@ type QuorumClaimArgs struct {
 	All           bool
 }
 
-var quorumClaim = parameters[QuorumClaimArgs]{
+var quorumClaim = parameters[*QuorumClaimArgs]{
 	{name: "slot", value: func(c *QuorumClaimArgs) any { return c.Slot }},
 	{name: "slots", value: func(c *QuorumClaimArgs) any { return c.Slots }},
 	{name: "lease", value: func(c *QuorumClaimArgs) any { return c.Lease.Microseconds() }},
@@ -80,7 +80,7 @@ type QuorumAcceptArgs struct {
 	Everyone      bool
 }
 
-var quorumAccept = parameters[QuorumAcceptArgs]{
+var quorumAccept = parameters[*QuorumAcceptArgs]{
 	{name: "ballot", value: func(a *QuorumAcceptArgs) any { return a.Ballot }},
 	{name: "value", value: func(a *QuorumAcceptArgs) any { return a.Value }},
 	{name: "slot", value: func(a *QuorumAcceptArgs) any { return a.Slot }},
@@ -104,7 +104,7 @@ type QuorumRenewArgs struct {
 	Slots int
 }
 
-var quorumRenew = parameters[QuorumRenewArgs]{
+var quorumRenew = parameters[*QuorumRenewArgs]{
 	{name: "slot", value: func(r *QuorumRenewArgs) any { return r.Slot }},
 	{name: "lease", value: func(r *QuorumRenewArgs) any { return r.Lease.Microseconds() }},
 	{name: "token", value: func(r *QuorumRenewArgs) any { return int64(r.Token) }},
@@ -124,7 +124,7 @@ type QuorumReleaseArgs struct {
 	Narrow        bool // no more than a majority was asked for the lease
 }
 
-var quorumRelease = parameters[QuorumReleaseArgs]{
+var quorumRelease = parameters[*QuorumReleaseArgs]{
 	{name: "slot", value: func(r *QuorumReleaseArgs) any { return r.Slot }},
 	{name: "token", value: func(r *QuorumReleaseArgs) any { return r.Token }},
 	{name: "tombstone_life", value: func(r *QuorumReleaseArgs) any { return r.TombstoneLife }},
@@ -140,7 +140,7 @@ type QuorumStopArgs struct {
 	Reason string
 }
 
-var quorumStop = parameters[QuorumStopArgs]{
+var quorumStop = parameters[*QuorumStopArgs]{
 	{name: "slot", value: func(s *QuorumStopArgs) any { return s.Slot }},
 	{name: "reason", value: func(s *QuorumStopArgs) any { return s.Reason }},
 }
@@ -151,7 +151,7 @@ func (s QuorumStopArgs) Encode() []any { return quorumStop.encode(&s) }
 // QuorumEnrolArgs are those of quorum_enrol.lua.
 type QuorumEnrolArgs struct{ Epoch string }
 
-var quorumEnrol = parameters[QuorumEnrolArgs]{
+var quorumEnrol = parameters[*QuorumEnrolArgs]{
 	{name: "epoch", value: func(e *QuorumEnrolArgs) any { return e.Epoch }},
 }
 
@@ -164,7 +164,7 @@ type QuorumAdmitArgs struct {
 	Base, Longest int64
 }
 
-var quorumAdmit = parameters[QuorumAdmitArgs]{
+var quorumAdmit = parameters[*QuorumAdmitArgs]{
 	{name: "epoch", value: func(a *QuorumAdmitArgs) any { return a.Epoch }},
 	{name: "base", value: func(a *QuorumAdmitArgs) any { return a.Base }},
 	{name: "longest", value: func(a *QuorumAdmitArgs) any { return a.Longest }},
@@ -179,7 +179,7 @@ type QuorumFoundArgs struct {
 	Quiet int64 // microseconds
 }
 
-var quorumFound = parameters[QuorumFoundArgs]{
+var quorumFound = parameters[*QuorumFoundArgs]{
 	{name: "epoch", value: func(f *QuorumFoundArgs) any { return f.Epoch }},
 	{name: "quiet", value: func(f *QuorumFoundArgs) any { return f.Quiet }},
 }

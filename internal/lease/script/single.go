@@ -22,7 +22,7 @@ type Common struct {
 // NotAfter is the place of the instant of the server's clock after which a script must not run any more. It is set when the call is sent.
 const NotAfter = 1
 
-var common = parameters[Common]{
+var common = parameters[*Common]{
 	{name: "id", value: func(c *Common) any { return c.ID }},
 	{name: "not_after", value: func(*Common) any { return 0 }},
 	{name: "idle", value: func(c *Common) any { return c.Idle }},
@@ -58,7 +58,7 @@ func ofTick(value func(t *lease.Tick) any, none any) func(a *AcquireArgs) any {
 	}
 }
 
-var acquire = parameters[AcquireArgs]{
+var acquire = parameters[*AcquireArgs]{
 	{name: "owner", value: func(a *AcquireArgs) any { return a.Owner }},
 	{name: "slots", value: func(a *AcquireArgs) any { return a.Slots }},
 	{name: "lease", value: func(a *AcquireArgs) any { return a.Lease.Microseconds() }},
@@ -99,7 +99,7 @@ type RenewArgs struct {
 	Orphan        string
 }
 
-var renew = parameters[RenewArgs]{
+var renew = parameters[*RenewArgs]{
 	{name: "owner", value: func(r *RenewArgs) any { return r.Owner }},
 	{name: "slot", value: func(r *RenewArgs) any { return r.Slot }},
 	{name: "lease", value: func(r *RenewArgs) any { return r.Lease.Microseconds() }},
@@ -152,7 +152,7 @@ type ReleaseArgs struct {
 	Outcome       string // "": none is kept
 }
 
-var release = parameters[ReleaseArgs]{
+var release = parameters[*ReleaseArgs]{
 	{name: "tombstone_life", value: func(r *ReleaseArgs) any { return r.TombstoneLife }},
 	{name: "mode", value: func(r *ReleaseArgs) any { return string(r.Mode) }, needed: func(r *ReleaseArgs) bool { return r.Mode != ReleaseEnd }},
 	{name: "previous", value: func(r *ReleaseArgs) any { return r.Previous }},
@@ -183,7 +183,7 @@ func (i *InspectArgs) recorded() (ticks string) {
 	return ticks
 }
 
-var inspect = parameters[InspectArgs]{
+var inspect = parameters[*InspectArgs]{
 	{name: "schedule", value: func(i *InspectArgs) any { return i.Schedule }},
 	{name: "settle_through", value: func(i *InspectArgs) any { return i.through() }},
 	{name: "settle_deadline", value: func(i *InspectArgs) any { return clock.ToMicros(i.SettleDeadline) }},
@@ -202,7 +202,7 @@ type StopArgs struct {
 	Channel string
 }
 
-var stop = parameters[StopArgs]{
+var stop = parameters[*StopArgs]{
 	{name: "reason", value: func(s *StopArgs) any { return s.Reason }},
 	{name: "channel", value: func(s *StopArgs) any { return s.Channel }},
 	{name: "slots", value: func(s *StopArgs) any { return s.Slots }},
@@ -219,7 +219,7 @@ type MarkSucceededArgs struct {
 	Followed bool
 }
 
-var markSucceeded = parameters[MarkSucceededArgs]{
+var markSucceeded = parameters[*MarkSucceededArgs]{
 	{name: "per_tick", value: func(m *MarkSucceededArgs) any { return m.PerTick }},
 	{name: "followed", value: func(m *MarkSucceededArgs) any { return flag(m.Followed) }},
 }
@@ -230,7 +230,7 @@ func (m MarkSucceededArgs) Encode() []any { return markSucceeded.encode(&m) }
 // PauseArgs are those of pause.lua.
 type PauseArgs lease.PauseRequest
 
-var pause = parameters[PauseArgs]{
+var pause = parameters[*PauseArgs]{
 	{name: "end", value: func(p *PauseArgs) any { return flag(p.End) }},
 	{name: "length", value: func(p *PauseArgs) any { return p.For.Microseconds() }},
 	{name: "outcome", value: func(p *PauseArgs) any { return p.Outcome }},
@@ -243,7 +243,7 @@ func (p PauseArgs) Encode() []any { return pause.encode(&p) }
 // RemoveArgs are those of remove.lua.
 type RemoveArgs struct{ UnusedSince time.Time }
 
-var remove = parameters[RemoveArgs]{
+var remove = parameters[*RemoveArgs]{
 	{name: "unused_since", value: func(r *RemoveArgs) any { return clock.ToMicros(r.UnusedSince) }},
 }
 
@@ -253,7 +253,7 @@ func (r RemoveArgs) Encode() []any { return remove.encode(&r) }
 // FenceArgs are those of fence.lua.
 type FenceArgs struct{ Token lease.Token }
 
-var fence = parameters[FenceArgs]{
+var fence = parameters[*FenceArgs]{
 	{name: "token", value: func(f *FenceArgs) any { return int64(f.Token) }},
 }
 
@@ -268,15 +268,15 @@ type AcquireCompactArgs struct {
 }
 
 var acquireCompact = parameters[AcquireCompactArgs]{
-	{name: "not_after", value: func(*AcquireCompactArgs) any { return "" }},
-	{name: "floor", value: func(a *AcquireCompactArgs) any { return Digits(a.Floor) }},
-	{name: "free", value: func(a *AcquireCompactArgs) any { return a.Free }},
-	{name: "held", value: func(a *AcquireCompactArgs) any { return a.Held }},
-	{name: "life", value: func(a *AcquireCompactArgs) any { return a.Life }},
+	{name: "not_after", value: func(AcquireCompactArgs) any { return "" }},
+	{name: "floor", value: func(a AcquireCompactArgs) any { return Digits(a.Floor) }},
+	{name: "free", value: func(a AcquireCompactArgs) any { return a.Free }},
+	{name: "held", value: func(a AcquireCompactArgs) any { return a.Held }},
+	{name: "life", value: func(a AcquireCompactArgs) any { return a.Life }},
 }
 
-// Encode are the arguments, in their order.
-func (a AcquireCompactArgs) Encode() []any { return acquireCompact.encode(&a) }
+// Append appends the arguments, in their order, to the words of a command.
+func (a AcquireCompactArgs) Append(words []any) []any { return acquireCompact.append(words, a) }
 
 // Digits is a token, or an instant, as the scripts of compact locks compare it: of 16 digits. A number that has them is sent as it is.
 func Digits(micros int64) any {
@@ -290,9 +290,9 @@ func Digits(micros int64) any {
 type ReleaseCompactArgs struct{ Held, Free string }
 
 var releaseCompact = parameters[ReleaseCompactArgs]{
-	{name: "held", value: func(r *ReleaseCompactArgs) any { return r.Held }},
-	{name: "free", value: func(r *ReleaseCompactArgs) any { return r.Free }},
+	{name: "held", value: func(r ReleaseCompactArgs) any { return r.Held }},
+	{name: "free", value: func(r ReleaseCompactArgs) any { return r.Free }},
 }
 
-// Encode are the arguments, in their order.
-func (r ReleaseCompactArgs) Encode() []any { return releaseCompact.encode(&r) }
+// Append appends the arguments, in their order, to the words of a command.
+func (r ReleaseCompactArgs) Append(words []any) []any { return releaseCompact.append(words, r) }

@@ -95,11 +95,15 @@ func (p *batchCall) command(ctx context.Context, calls []call, until int64) redi
 	return transport.Once{Cmd: p.cmd}
 }
 
+// compactArgs are the most arguments of a script of a compact lock.
+const compactArgs = 5
+
 // with makes the call one of a script, and its command at once: most calls are sent once, by themselves.
-func (k call) with(s *script.Script, keys []string, args ...any) call {
+func (k call) with(s *script.Script, keys []string, appendArgs func(words []any) []any) call {
 	k.script, k.keys = s, keys
-	k.words = append(k.appendKeys(s.Called(false, len(keys), len(args))), args...)
-	k.args = k.words[len(k.words)-len(args):]
+	words := k.appendKeys(s.Called(false, len(keys), compactArgs))
+	k.words = appendArgs(words)
+	k.args = k.words[len(words):]
 	return k
 }
 
