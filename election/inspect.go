@@ -89,7 +89,7 @@ func runs(rows []engine.Row) []Run {
 // DeleteOrphans deletes orphans of a job whose outcome was recorded.
 func (e *Elector) DeleteOrphans(ctx context.Context, job string, ids ...string) error {
 	if err := e.locks.DeleteOrphans(ctx, lockOf(job), ids...); err != nil {
-		return fmt.Errorf("bury orphans of job %s: %w", job, Plain(err))
+		return fmt.Errorf("delete orphans of job %s: %w", job, Plain(err))
 	}
 	return nil
 }
@@ -108,7 +108,7 @@ func (e *Elector) Forget(ctx context.Context, jobs []string, unusedSince time.Ti
 		}
 	}
 	if err != nil {
-		return forgotten, fmt.Errorf("forget jobs: %w", Plain(err))
+		return forgotten, fmt.Errorf("remove the locks of removed jobs: %w", Plain(err))
 	}
 	return forgotten, nil
 }

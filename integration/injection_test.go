@@ -172,7 +172,7 @@ overlap = "queue"
 			t.Errorf("%s takes %d MiB", r.Name, mib)
 		}
 		for _, line := range r.Log() {
-			if strings.Contains(line, "the server does not answer") && strings.Contains(line, "damaged data") {
+			if strings.Contains(line, "Redis does not answer") && strings.Contains(line, "damaged data") {
 				t.Errorf("%s takes damage for silence: %.500s", r.Name, line)
 			}
 			if strings.Contains(line, "BUSY") || strings.Contains(line, "user_script:") && !strings.Contains(line, "CORRUPT") && !strings.Contains(line, "WRONGTYPE") {

@@ -63,7 +63,7 @@ func (l *linker) visit(t *task) []*cronspec.Schedule {
 	case done:
 		return specs
 	case from >= 0:
-		l.fault("job %s: After goes round in a circle: %s", t.Name, strings.Join(append(slices.Clone(l.path[from:]), t.Name), ", "))
+		l.fault("job %s: After forms a cycle: %s", t.Name, strings.Join(append(slices.Clone(l.path[from:]), t.Name), ", "))
 		return nil
 	case !t.chained():
 		return []*cronspec.Schedule{t.Spec}

@@ -331,8 +331,8 @@ func TestFaultyChains(t *testing.T) {
 		want string
 	}{
 		{[]scheduler.Job{job("a", "b")}, `job a: After names "b", and there is no such job`},
-		{[]scheduler.Job{job("a", "a")}, "job a: After goes round in a circle: a, a"},
-		{[]scheduler.Job{job("a", "b"), job("b", "c"), job("c", "a")}, "job a: After goes round in a circle: a, b, c, a"},
+		{[]scheduler.Job{job("a", "a")}, "job a: After forms a cycle: a, a"},
+		{[]scheduler.Job{job("a", "b"), job("b", "c"), job("c", "a")}, "job a: After forms a cycle: a, b, c, a"},
 		{[]scheduler.Job{{Name: "a", Schedule: []string{"@daily"}, Runner: run}, {Name: "b", After: []string{"a"}, Schedule: []string{"@daily"}, Runner: run}},
 			"job b: After does not go with Schedule: the ticks are those of the jobs before"},
 		{[]scheduler.Job{{Name: "a", Schedule: []string{"@daily"}, Runner: run}, {Name: "b", After: []string{"a"}, Jitter: 1, Runner: run}},

@@ -167,7 +167,7 @@ func (c *claims) settleClaims(b claimBatch) {
 	if unknown == 0 && c.away {
 		c.away = false
 		c.retry.Reset()
-		c.log.Info("the server answers again")
+		c.log.Info("Redis answers again")
 	}
 	c.wake(now, tasksOf(b.ticks)...)
 }
@@ -299,10 +299,10 @@ func (c *claims) cannotTell(k *tick, r election.Result, stood time.Duration, now
 // logUnanswered logs that claims are not answered: by a server that may be away, or by one whose answers this replica was too busy to hear.
 func (c *claims) logUnanswered(err error, stood time.Duration) {
 	if stood >= standstill {
-		c.log.Warn("this replica stood still; due ticks are asked for again until their start deadline", "stood_still", stood.Round(time.Millisecond).String(), "error", err)
+		c.log.Warn("this replica stood still; due ticks are claimed again until their start deadline", "stood_still", stood.Round(time.Millisecond).String(), "error", err)
 		return
 	}
-	c.log.Warn("the server does not answer; due ticks wait until their start deadline", "error", err)
+	c.log.Warn("Redis does not answer; due ticks wait until their start deadline", "error", err)
 }
 
 // logVerdict logs that a tick was not run. verdict is "outcome reason".

@@ -40,7 +40,7 @@ func (h requestHandler) run() (again time.Time, term *election.Term) {
 		return time.Time{}, nil
 	case election.CannotTell:
 		if !errors.Is(r.Err, election.ErrUnknown) {
-			h.exec.log.Error("a request could not be taken", "job", h.job.Name, "request", h.request.ID, "error", r.Err)
+			h.exec.log.Error("a request could not be claimed", "job", h.job.Name, "request", h.request.ID, "error", r.Err)
 			return time.Time{}, nil
 		}
 	}
@@ -189,7 +189,7 @@ func (h requestHandler) dispose(outcome Outcome, reason string) {
 
 // deny answers the requester that there is no run.
 func (h requestHandler) deny(outcome Outcome, reason string) {
-	h.exec.log.Log(outcome.level(reason, false), "request not run", "job", h.job.Name, "request", h.request.ID, "outcome", string(outcome), "reason", reason)
+	h.exec.log.Log(outcome.level(reason, false), "trigger request not run", "job", h.job.Name, "request", h.request.ID, "outcome", string(outcome), "reason", reason)
 	h.answer(Answer{Outcome: outcome, Reason: reason})
 }
 

@@ -104,7 +104,7 @@ func (s *Scheduler) noticeStep(now time.Time) {
 		}
 		return
 	}
-	s.log.Warn("the server's clock was set back", "by", back.String())
+	s.log.Warn("the clock of Redis was set back", "by", back.String())
 	s.latest, s.claims.askAgain = now, time.Time{}
 	s.agenda.Asks().Advance(now)
 	s.recoveries.due.Advance(now)

@@ -68,7 +68,7 @@ func (x *executor) lineUp(ctx context.Context, job *Job, run *Run) *election.Ter
 			return slot
 		}
 		if ctx.Err() == nil && first {
-			x.logger(run).Error("the pool can't be entered; trying again", "pool", job.Pool.Name, "error", err)
+			x.logger(run).Error("no slot of the pool can be acquired; trying again", "pool", job.Pool.Name, "error", err)
 		}
 		if !retry.Wait(ctx) {
 			return nil

@@ -34,7 +34,7 @@ func (x *executor) markSucceeded(job *Job, run *Run, term *election.Term, record
 		err = term.EndedWell(x.parting, run.followed)
 	}
 	if err != nil {
-		run.Logger.Debug("the cluster does not know yet that the run has ended", "error", err)
+		run.Logger.Debug("Redis has not acknowledged yet that the run has ended", "error", err)
 	}
 }
 

@@ -90,7 +90,7 @@ func (s *Scheduler) dismiss(t *task) {
 // it.
 func (s *Scheduler) dropOpen(t *task) {
 	if n := len(t.Open); n > 0 {
-		s.log.Info("ticks dropped: their schedule is no more", "job", t.Name, "ticks", n, "first", t.Open[0].At.Format(time.RFC3339))
+		s.log.Info("waiting ticks dropped: the job was removed, or its schedule changed", "job", t.Name, "ticks", n, "first", t.Open[0].At.Format(time.RFC3339))
 	}
 	for _, k := range slices.Clone(t.Open) {
 		s.giveUp(k, true)

@@ -51,7 +51,7 @@ func (x *executor) nextTry(ctx context.Context, job *Job, run *Run, term *electi
 		return run.Attempt + 1, true
 	}
 	late := time.AfterFunc(job.Lease/4, func() {
-		run.Logger.Warn("next try waits: the cluster has not acknowledged its number", "attempt", run.Attempt+1)
+		run.Logger.Warn("next try waits: Redis has not acknowledged its attempt number", "attempt", run.Attempt+1)
 	})
 	defer late.Stop()
 	wait, end := x.untilStopped(ctx, term)

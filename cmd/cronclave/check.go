@@ -29,7 +29,7 @@ func newCheckCommand(a *app) *cobra.Command {
 	}
 	cmd.Flags().BoolVar(&strict, "strict", false, "warnings are faults")
 	cmd.Flags().BoolVar(&asJSON, "json", false, "print JSON")
-	cmd.Flags().BoolVar(&noEnv, "no-env", false, "take unset variables as given")
+	cmd.Flags().BoolVar(&noEnv, "no-env", false, "do not report ${VARIABLES} that are not set")
 	return cmd
 }
 

@@ -24,8 +24,8 @@ func newDemoCommand(a *app) *cobra.Command {
 token. A replica that runs a job is killed with SIGKILL; the next tick of the job runs elsewhere, with a
 greater token. It ends by itself, with a summary that is counted from what the jobs wrote. Ctrl-C ends it before.
 
-With a FILE its commands really run, and one of them loses its replica: it goes on without, to its own end or
-to that of the demo. Its [redis] is ignored.`,
+With a FILE its commands really run. One replica is killed during a run; that command goes on until it or the
+demo ends. The file's [redis] is ignored.`,
 		Example: "  cronclave demo --for 30s",
 		Args:    cobra.MaximumNArgs(1),
 

@@ -20,7 +20,7 @@ func readVariables() []readVariable {
 		{envConfig, "The configuration, where no `-c` names one."},
 		{envRedis, "The URL of Redis, where no `--redis` names one; in the place of `[redis].url` and `quorum`. It may hold a password."},
 		{envClockOffset, "`run`: a duration that is added to the replica's clock, to rehearse with wrong clocks."},
-		{envRunID, "Set where cronclave runs inside a run. Its memory is then readable for the run's replica, unless `" + envRedis + "` is set."},
+		{envRunID, "Set for a job's command. A cronclave process with it leaves its environment readable for the same user, so that the replica finds it, unless `" + envRedis + "` is set."},
 		{envNoColor, "If it is set, logs and `demo` have no colours."},
 		{envTerm, "If it is `dumb`, `demo` has no colours."},
 		{envUser, "`trigger` records it, with the name of the host, as the one that asked."},

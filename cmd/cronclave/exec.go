@@ -23,7 +23,7 @@ func newExecCommand(a *app) *cobra.Command {
 	cmd := &cobra.Command{
 		Use:   "exec JOB",
 		Short: "Run a job here and now in the foreground, under its lock",
-		Long: `Run a job here and now in the foreground, in one of its slots, so that no replica runs it meanwhile, and in one of its pool's if it has one. The exit
+		Long: `Run a job here and now in the foreground, in one of its slots (and one of its pool), so that no replica runs it meanwhile. The exit
 code is the command's own, 75 if all slots are held. Where [replica].labels lack what the job's where asks for, it runs with --no-lock only.
 
 Ctrl-C stops the job: SIGTERM, and SIGKILL at the end of its kill_grace. A second one kills it at once.`,

@@ -36,7 +36,7 @@ func (a *app) access(path, faults string) (*config.Config, error) {
 	namespace := a.namespace
 	if namespace == "" {
 		if known.NamespaceErr != nil {
-			return nil, usageError("no namespace named: %s has %s, and %w; use --namespace, or mend the faults that cronclave check prints", path, faults, known.NamespaceErr)
+			return nil, usageError("the namespace is not known: %s has %s, and %w; use --namespace, or mend the faults that cronclave check prints", path, faults, known.NamespaceErr)
 		}
 		namespace = known.Namespace
 	}

@@ -76,9 +76,9 @@ func (r *lockRun) runUnderLease(ctx context.Context, lease *engine.Lease, s *sig
 	case err != nil:
 		return err
 	case errors.Is(released, engine.ErrLost):
-		fmt.Fprintf(r.says(), "cronclave: %s: Redis has lost it while the command ran: another may have had it, too\n", r.title())
+		fmt.Fprintf(r.says(), "cronclave: %s: Redis lost the lock while the command ran: another client may have held it at the same time\n", r.title())
 	case released != nil:
-		fmt.Fprintf(r.says(), "cronclave: %s: not given back, it ends by itself within %v: %v\n", r.title(), r.lease, election.Plain(released))
+		fmt.Fprintf(r.says(), "cronclave: %s: the lock was not released, and ends by itself within %v: %v\n", r.title(), r.lease, election.Plain(released))
 	}
 	if exit.Err != nil {
 		return exitError{exit.Status(), exit.Err}

@@ -145,9 +145,9 @@ func (c *acquisition) waited() time.Duration { return time.Since(c.begun).Round(
 func (c *acquisition) why(a engine.Answer) string {
 	switch {
 	case a.Verdict == engine.Closed:
-		return fmt.Sprintf("Redis has lost its memory of it, and a living holder has until %s to say so", stamp(a.Until))
+		return fmt.Sprintf("Redis has lost its data of this lock; it stays closed until %s, since a holder may still be alive", stamp(a.Until))
 	case a.Until.IsZero():
-		return "it has no holder at the moment"
+		return "it was in use when asked for, and has no holder now: try again, or use --wait"
 	case c.slots > 1:
 		return fmt.Sprintf("all %d slots are held, or meant for those in line; the lease that ends first, at %s unless it is renewed, is held by %s", c.slots, stamp(a.Until), holderName(a.Holder))
 	}

@@ -64,7 +64,7 @@ slots = 1
 				}
 			}
 			spoil()
-			said += replica.read(t, "claim refused|due ticks wait|can't be entered")
+			said += replica.read(t, "claim refused|due ticks wait|can be acquired")
 			replica.signal(t, syscall.SIGTERM)
 			said += replica.end(t, 0)
 			spoil() // damage that the process may have mended

@@ -42,8 +42,8 @@ func newPauseCommand(a *app) *cobra.Command {
 	cmd := &cobra.Command{
 		Use:   "pause JOB...",
 		Short: "Skip the ticks of jobs, until they are resumed or for a time",
-		Long: `Ticks of a paused job are skipped, and not caught up later. Runs that are under way go on. A job that is paused already is
-paused anew, from when it was: with another end and another reason.`,
+		Long: `Ticks of a paused job are skipped, and not caught up later. Runs that are under way go on. For a job
+that is paused already it changes the end and the reason, and keeps the beginning.`,
 		Example: "  cronclave pause nightly-backup --for 2h --reason 'disks are replaced'",
 
 		ValidArgsFunction: a.completeJobs(0),

@@ -18,7 +18,7 @@ var outcomes = []entry{
 	{"lost", "The lease was lost, and the run was stopped for that."},
 	{"abandoned", "The replica of the run died."},
 	{"skipped", "The tick was decided without a run, as the job asks for."},
-	{"missed", "The tick was not run until its deadline."},
+	{"missed", "The tick did not start by its deadline."},
 }
 
 // reason is why something had an outcome.
@@ -31,8 +31,8 @@ var reasons = []reason{
 	{"redis", "missed", "Redis did not answer, or had lost data, so that the job's lock was closed."},
 	{"overload", "missed", "The replica was too busy to ask in time, or stood still."},
 	{"late", "missed", "The tick was asked for too late, for a reason that is not known."},
-	{"slots", "missed", "All slots of the job were held until the deadline."},
-	{"pool", "missed", "The run got no slot of its pool until the deadline."},
+	{"slots", "missed", "No slot of the job became free by the deadline."},
+	{"pool", "missed", "No slot of the pool became free by the deadline."},
 	{"capacity", "missed", "No replica had a place for the run (`max_running`, `per_replica`), or could start programs."},
 	{"user", "canceled", "By `cronclave cancel`. Also of `abandoned`: the replica died before the run was stopped."},
 	{"replaced", "canceled", "In favour of a later tick (`overlap = \"replace\"`). Also of `abandoned`, as above."},

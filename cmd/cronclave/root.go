@@ -74,8 +74,8 @@ func newRoot(a *app) *cobra.Command {
 		Use:   "cronclave",
 		Short: "Highly available cron: N replicas, one jobs.toml, each tick runs once",
 		Long: `cronclave is highly available cron. Run the same binary with the same jobs.toml on N machines: every
-replica runs the schedule, and each tick of each job runs on exactly the replica that wins that job's lock in
-Redis (or on the K replicas that win its K slots).
+replica runs the schedule, and each tick of each job runs on exactly one of them: the replica that wins it in
+Redis. A job with per_tick = K has K runs of each tick.
 
 ` + exitCodeHelp(),
 		Example:       "  cronclave demo\n  cronclave check jobs.toml\n  cronclave run --redis redis://10.0.0.5:6379/0",

@@ -22,7 +22,7 @@ func newRunCommand(a *app) *cobra.Command {
 	var embed, trial bool
 	cmd := &cobra.Command{
 		Use:     "run",
-		Short:   "Run one replica until SIGTERM or SIGINT, then drain; a second signal kills the jobs and exits",
+		Short:   "Run one replica until SIGTERM or SIGINT, then drain; a second signal a second or more later kills the jobs and exits",
 		Example: "  cronclave run -c /etc/cronclave/jobs.toml --redis redis://10.0.0.5:6379/0",
 		Args:    cobra.NoArgs,
 		RunE: func(cmd *cobra.Command, _ []string) error {

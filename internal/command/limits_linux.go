@@ -34,8 +34,8 @@ func (c *cells) allow(l Limits) error {
 		err = c.base.provide(l.controllers())
 	}
 	if err != nil {
-		return fmt.Errorf("%w: %w (they take a cgroup v2 that is the replica's alone and has the controllers, as a systemd service with "+
-			"Delegate=yes has)", ErrLimits, err)
+		return fmt.Errorf("%w: %w (limits need a cgroup v2 that only this replica uses, with the controllers; a systemd service with "+
+			"Delegate=yes has one)", ErrLimits, err)
 	}
 	return nil
 }
@@ -85,7 +85,7 @@ func vacate(own, leaf string) error {
 		}
 		for _, pid := range pids {
 			if !isOurs(pid) {
-				return fmt.Errorf("process %s, too, is in %s, which must be the replica's alone", pid, own)
+				return fmt.Errorf("cgroup %s also holds process %s, and must be the replica's alone", own, pid)
 			}
 		}
 		if err := os.Mkdir(leaf, 0o755); err != nil && !errors.Is(err, fs.ErrExist) {

@@ -92,7 +92,7 @@ func (c *circles) visit(job string) {
 			for _, o := range c.path[from:] {
 				round = append(round, o.job)
 			}
-			c.Fault(l.Value, "after goes round in a circle: %s, %s; leave one of them out", strings.Join(round, ", "), l.Text)
+			c.Fault(l.Value, "after forms a cycle: %s, %s; remove one of them", strings.Join(round, ", "), l.Text)
 		} else {
 			c.visit(l.Text)
 		}

@@ -96,7 +96,7 @@ func recoverKeys() schema.Section[int] {
 // finishRecover refuses recovery for a job that can't be recovered.
 func finishRecover(r *schema.Reader, d *draft) {
 	if d.Recover > 0 && d.PerTick > 1 && !d.wrong["recover"] && !d.wrong["per_tick"] {
-		r.Fault(d.nearestPlace("recover", "per_tick"), "recover does not go with per_tick = %d: a run would not know whose share of the tick it has; set one of them only",
+		r.Fault(d.nearestPlace("recover", "per_tick"), "recover needs per_tick = 1, not %d: of several runs of a tick it could not tell which one to repeat; set one of them only",
 			d.PerTick)
 	}
 }

@@ -28,7 +28,7 @@ func redisKeys() schema.Section[Redis] {
 				"Independent masters that hold locks and ticks. `url` is required beside it, and keeps the history.").
 				Allow("an odd number, 3 at least, each of one server"),
 			schema.Path("password_file", func(to *Redis) *string { return &to.PasswordFile }, "A file with the password. Not beside a password in `url`."),
-			schema.Table("tls", func(to *Redis) *TLS { to.TLS = &TLS{}; return to.TLS }, tlsKeys(), "Certificates for `rediss://`: see [`[redis].tls`](#redistls)."),
+			schema.Table("tls", func(to *Redis) *TLS { to.TLS = &TLS{}; return to.TLS }, tlsKeys(), "Certificates for TLS. With Sentinel or Cluster the table also turns TLS on; for one server write `rediss://`. See [`[redis].tls`](#redistls)."),
 			schema.Integer("acked_replicas", 0, mostAcked, func(to *Redis) *int { return &to.AckedReplicas },
 				"How many replicas of Redis must have a grant or a renewal before it counts. Not with `quorum`."),
 			schema.Duration("ack_timeout", leastAckTimeout, mostAckTimeout, func(to *Redis) *time.Duration { return &to.AckTimeout }, "How long these replicas have for it."),

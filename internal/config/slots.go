@@ -75,7 +75,7 @@ func finishPool(r *schema.Reader, d *draft, known map[string]Pool) {
 		d.Pool, d.PoolSlots = d.pool.Text, p.Slots
 	default:
 		v := d.at["pool"]
-		r.Fault(v, "pool %q is none%s", v.Raw, suggestion(d.pool, slices.Collect(maps.Keys(known)), "define [pools.NAME] with its slots"))
+		r.Fault(v, "there is no pool %q%s", v.Raw, suggestion(d.pool, slices.Collect(maps.Keys(known)), "define [pools.NAME] with its slots"))
 	}
 }
 
@@ -85,7 +85,7 @@ func checkSlots(r *schema.Reader, d *draft) {
 		return
 	}
 	if _, set := d.at["per_tick"]; !set && d.Parallel > 1 {
-		r.Fault(d.at["parallel"].AtKey(), "parallel = %d needs per_tick: 1 lets runs of different ticks overlap, %d runs each tick on as many replicas", d.Parallel, d.Parallel)
+		r.Fault(d.at["parallel"].AtKey(), "parallel = %d needs per_tick: write per_tick = 1 for one run of each tick (runs of different ticks may overlap), or per_tick = %d for %d runs of each tick", d.Parallel, d.Parallel, d.Parallel)
 	}
 	for _, key := range []string{"per_tick", "per_replica"} {
 		n := map[string]int{"per_tick": d.PerTick, "per_replica": d.PerReplica}[key]

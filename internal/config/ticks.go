@@ -99,7 +99,7 @@ func unjoin(err error) []error {
 // wrongExpression points into the expression. With a variable in it that can't be done, and the message might reveal a value from the environment.
 func wrongExpression(r *schema.Reader, e expression, wrong *cronspec.ParseError) {
 	if len(e.Names) > 0 {
-		r.Fault(e.Value, "%s %q is no schedule with the values that the environment gives", e.Name, e.Raw)
+		r.Fault(e.Value, "%s %q is not a valid schedule once its variables are replaced", e.Name, e.Raw)
 		return
 	}
 	message := e.Name + ": " + wrong.Message
@@ -132,6 +132,6 @@ func finishCatchUp(r *schema.Reader, v document.Value, d *draft) {
 		}
 		d.CatchUp, d.CatchUpWindow = "", 0
 	case d.PerTick > 1 && !d.wrong["per_tick"]:
-		r.Fault(d.nearestPlace("catch_up", "per_tick"), "catch_up = %q does not go with per_tick = %d: a tick that has run on some replicas was not missed", d.CatchUp, d.PerTick)
+		r.Fault(d.nearestPlace("catch_up", "per_tick"), "catch_up = %q needs per_tick = 1, not %d: a tick that has run on some replicas was not missed", d.CatchUp, d.PerTick)
 	}
 }

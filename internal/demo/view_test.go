@@ -65,7 +65,7 @@ func TestViewShowsALineForEachEvent(t *testing.T) {
 	abandoned := fields{"msg": saidAbandoned, "level": "warn", "job": "report", "run_id": "c", "replica_lost": "r3", "token": someToken + 2}
 	d.record(t, "r1", 16, abandoned)
 	d.record(t, "r2", 16, abandoned)
-	d.record(t, "r1", 17, fields{"msg": "the server does not answer", "level": "warn", "error": "timeout"})
+	d.record(t, "r1", 17, fields{"msg": "Redis does not answer", "level": "warn", "error": "timeout"})
 	d.record(t, "r1", 20, fields{"msg": "started", "job": "report", "tick": 20.0, "run_id": "d", "slot": 0, "token": someToken + 3})
 	d.record(t, "r1", 24, fields{"msg": "finished", "job": "report", "tick": 20.0, "run_id": "d", "token": someToken + 3,
 		"outcome": "ok", "reason": "", "duration": "4s"})

@@ -42,7 +42,7 @@ func (d descriptions) ForgetJobs(ctx context.Context, before time.Time) ([]strin
 	case errors.Is(err, redis.TxFailedErr):
 		return nil, nil
 	case err != nil:
-		return nil, fmt.Errorf("forget jobs: %w", errors.Join(err, context.Cause(ctx)))
+		return nil, fmt.Errorf("remove the keys of removed jobs: %w", errors.Join(err, context.Cause(ctx)))
 	}
 	return gone, nil
 }

@@ -42,7 +42,7 @@ func (r *statusReader) warnOfConfigs(ctx context.Context) error {
 func (r *statusReader) warnOfClocks() {
 	for _, replica := range r.status.Replicas {
 		if o := replica.Clock(); o.Excessive() {
-			r.warn("clock_off", "the clock of replica %s is off (%v); promises hold, but set it right", replica.Name, o)
+			r.warn("clock_off", "the clock of replica %s is off (%v); ticks still run once and on time, but synchronize the clock (NTP)", replica.Name, o)
 		}
 	}
 }

@@ -85,7 +85,7 @@ func (s *Source) replaceFile() {
 		return
 	}
 	s.Settings.PasswordFile = ""
-	s.withheld = fmt.Sprintf("[redis].password_file is for the servers that the file names, over TLS where it asks for that, and is not sent to that of %s", s.from)
+	s.withheld = fmt.Sprintf("the password of [redis].password_file was not sent: %s names another server than the configuration, or drops TLS; put the password into CRONCLAVE_REDIS", s.from)
 }
 
 // meantFor returns whether the file's password may go to a server that the file does not name as such. Where the file names no server,

@@ -30,6 +30,6 @@ func fitJob(j *config.Job, check func(command.Spec) error) error {
 	if err == nil {
 		return nil
 	}
-	return fmt.Errorf("%s:%d: job %s: %s; remove that, or keep the job to other replicas by where", j.File, j.Line, j.Name,
+	return fmt.Errorf("%s:%d: job %s: %s; remove that, or restrict the job to other replicas with where", j.File, j.Line, j.Name,
 		strings.ReplaceAll(err.Error(), "\n", "; "))
 }

@@ -31,8 +31,8 @@ func TestWhatTheMachineCannotGive(t *testing.T) {
 		}
 		return nil
 	}
-	const high3 = "jobs.toml:3: job high: the priority can't be set; remove that, or keep the job to other replicas by where"
-	const limited7 = "more.toml:7: job limited: limits can't be kept on this machine; remove that, or keep the job to other replicas by where"
+	const high3 = "jobs.toml:3: job high: the priority can't be set; remove that, or restrict the job to other replicas with where"
+	const limited7 = "more.toml:7: job limited: limits can't be kept on this machine; remove that, or restrict the job to other replicas with where"
 	for _, tc := range []struct {
 		labels map[string]string
 		want   string

@@ -74,7 +74,7 @@ func (h *housekeeping) keep(ctx context.Context, disabled []string) {
 		}
 	}
 	_, err := h.journal.ForgetJobs(ctx, h.now().Add(-3*describeEvery))
-	warn("forget jobs that no replica has", err)
+	warn("remove what is left of jobs that no replica has", err)
 	gone, err := h.journal.GoneJobs(ctx)
 	warn("look for jobs that no replica has", err)
 	idle := slices.Clone(disabled)

@@ -219,7 +219,7 @@ func (r *Replica) Run(ctx context.Context, reload <-chan struct{}) error {
 		return nil
 	}
 	if err == nil && errors.Is(context.Cause(work), warden.ErrGone) {
-		r.log.Error("drained: no run may start without a warden")
+		r.log.Error("drained: the warden cannot be started, and no run starts without it; check memory, processes and file descriptors")
 		return context.Cause(work)
 	}
 	return err
@@ -260,7 +260,7 @@ func (r *Replica) complain(err error, pause time.Duration) {
 
 // forbidden warns of an ACL that keeps the replica from the channel of grants. It works without them.
 func (r *Replica) forbidden(channel string, err error) {
-	r.log.Warn("Redis forbids the channel of grants; promises hold, but each replica asks for each tick",
+	r.log.Warn("Redis forbids the channel of grants; ticks still run once, but every replica claims every tick, which is more load on Redis",
 		"channel", channel, "error", err, "remedy", "ACL SETUSER "+r.rights().User+" &"+channel)
 }
 

@@ -8,7 +8,7 @@ import (
 	"testing"
 )
 
-// A run that waits for the successor of a dead helper does not start before the successor knows it: between two helpers no run is unprotected.
+// A run that waits for the successor of a dead warden does not start before the successor knows it: while a warden is replaced no run is unprotected.
 // Promise: P7
 func TestNoRunStartsBetweenTwoHelpers(t *testing.T) {
 	now, cancel := context.WithCancel(t.Context())

@@ -174,7 +174,7 @@ func (r *Reader) Choice(v document.Value, supported ...string) (string, bool) {
 		return "", false
 	}
 	if !slices.Contains(supported, e.Text) {
-		r.Fault(v, "%s %q is none of those known; write %s", v.Name, v.Raw, words)
+		r.Fault(v, "%s %q is unknown; write %s", v.Name, v.Raw, words)
 		return "", false
 	}
 	return e.Text, true

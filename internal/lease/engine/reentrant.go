@@ -47,7 +47,7 @@ type carried struct {
 // reenter takes one hold more of the lease that ctx carries; it is nil if there is none that is held.
 func (m *Mutex) reenter(ctx context.Context) (context.Context, *Lease, error) {
 	if ctx.Err() != nil {
-		return ctx, nil, fmt.Errorf("enter %q: %w", m.sem.request.Lock, context.Cause(ctx))
+		return ctx, nil, fmt.Errorf("lock %q: %w", m.sem.request.Lock, context.Cause(ctx))
 	}
 	held, ok := ctx.Value(carriedKey{m.sem.client, m.sem.client.key(m.sem.request.Lock)}).(carried)
 	switch {

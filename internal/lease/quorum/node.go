@@ -246,10 +246,10 @@ func (n *node) enrol(ctx context.Context) (m membership, err error) {
 	defer transport.Shield(&err)
 	err = n.redis.Watch(ctx, func(conn *redis.Tx) error {
 		if m, err = n.mark(ctx, conn); err != nil { // it may not have noticed that it was restarted, and is taught nothing
-			return fmt.Errorf("enrol a node: %w", transport.Unknown(err))
+			return fmt.Errorf("register a node of the quorum: %w", transport.Unknown(err))
 		}
 		if err := n.teach(ctx, conn); err != nil {
-			return fmt.Errorf("teach a node: %w", transport.Unknown(err))
+			return fmt.Errorf("load the scripts of a node of the quorum: %w", transport.Unknown(err))
 		}
 		return nil
 	})

@@ -33,7 +33,7 @@ func (q *Store) MarkSucceeded(ctx context.Context, row *lease.HeldRow, followed 
 		}
 	})
 	if err == nil && !known {
-		return fmt.Errorf("tell that the work under a lease of %q has ended: %w", row.Request.Lock, lease.ErrLost)
+		return fmt.Errorf("mark the work under a lease of %q as succeeded: %w", row.Request.Lock, lease.ErrLost)
 	}
 	return err
 }

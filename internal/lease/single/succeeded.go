@@ -20,5 +20,5 @@ func (c *Store) MarkSucceeded(ctx context.Context, row *lease.HeldRow, followed 
 	case got.verdict == "late":
 		got.err = fmt.Errorf("%w: the request reached the server too late", lease.ErrUnknown)
 	}
-	return fmt.Errorf("tell that the work under a lease of %q has ended: %w", r.Lock, cmp.Or(got.err, lease.ErrLost))
+	return fmt.Errorf("mark the work under a lease of %q as succeeded: %w", r.Lock, cmp.Or(got.err, lease.ErrLost))
 }
