@@ -137,7 +137,7 @@ func TestControllersAreHandedOn(t *testing.T) {
 			"base/cgroup.controllers": tc.has, "base/cgroup.subtree_control": ""})
 		c := &cells{base: &base{dir: own + "/base"}}
 		err := c.allow(tc.limits)
-		if (err == nil) != (tc.fault == "") || err != nil && (!errors.Is(err, ErrLimits) || !strings.Contains(err.Error(), tc.fault+own+" (they take")) {
+		if (err == nil) != (tc.fault == "") || err != nil && (!errors.Is(err, ErrLimits) || !strings.Contains(err.Error(), tc.fault+own+" (limits need")) {
 			t.Errorf("%q: %v, want %q", tc.has, err, tc.fault)
 		}
 		for _, dir := range []string{own, own + "/base"} {
@@ -173,7 +173,7 @@ func TestOnlyOurOwnProcessesAreMoved(t *testing.T) {
 	}
 	for _, stranger := range []string{"1", "0", strconv.Itoa(os.Getppid())} {
 		own = likeACgroup(t, map[string]string{"cgroup.procs": pid + "\n" + stranger + "\n", leaf: ""})
-		if err := vacate(own, own+"/leaf"); err == nil || !strings.Contains(err.Error(), "process "+stranger+", too, is in "+own) || content(t, own, leaf) != "" {
+		if err := vacate(own, own+"/leaf"); err == nil || !strings.Contains(err.Error(), "cgroup "+own+" also holds process "+stranger+",") || content(t, own, leaf) != "" {
 			t.Errorf("beside %s: %v; moved: %q", stranger, err, content(t, own, leaf))
 		}
 	}
