@@ -29,12 +29,12 @@ func chains() []theorem {
 }
 
 // concludes has a tick granted, and its work end well or not.
-func (b *bench) concludes(n int, well bool) {
+func concludes(b *bench, n int, well bool) {
 	b.Helper()
-	b.conclude(b.wins(b.a, engine.Request{Tick: b.tick(n), Trigger: "schedule"}), well)
+	concludeRun(b, b.wins(b.a, engine.Request{Tick: b.tick(n), Trigger: "schedule"}), well)
 }
 
-func (b *bench) conclude(l *engine.Lease, well bool) {
+func concludeRun(b *bench, l *engine.Lease, well bool) {
 	b.Helper()
 	if err := engine.RunOf(l).ReleaseWith(b.ctx, well); err != nil {
 		b.Fatal(err)
@@ -46,7 +46,7 @@ const unknown = -2
 
 // follows compares the reply to a follower: the tick up to which all have ended, and those that have
 // ended well.
-func (b *bench) follows(name string, used, through int, well ...int) []engine.Ended {
+func follows(b *bench, name string, used, through int, well ...int) []engine.Ended {
 	b.Helper()
 	r := engine.InspectRequest{Permanent: true, Follower: name}
 	if used >= 0 {
@@ -73,17 +73,17 @@ func (b *bench) follows(name string, used, through int, well ...int) []engine.En
 
 func followerIsTold(b *bench) {
 	b.known()
-	b.follows("f", -1, unknown)
-	b.concludes(0, true)
-	b.concludes(1, false)
-	b.concludes(2, true)
-	b.follows("f", -1, 2, 0, 2)
-	b.decided(b.b, 2, "granted")
-	b.follows("f", 0, 2, 2)
-	b.follows("f", 2, 2)
-	b.runs(b.a, 3) // its outcome is never reported
-	b.concludes(4, true)
-	b.follows("f", 2, 4, 4)
+	follows(b, "f", -1, unknown)
+	concludes(b, 0, true)
+	concludes(b, 1, false)
+	concludes(b, 2, true)
+	follows(b, "f", -1, 2, 0, 2)
+	decided(b, b.b, 2, "granted")
+	follows(b, "f", 0, 2, 2)
+	follows(b, "f", 2, 2)
+	runs(b, b.a, 3) // its outcome is never reported
+	concludes(b, 4, true)
+	follows(b, "f", 2, 4, 4)
 	if s := b.look(b.a, engine.InspectRequest{Permanent: true}); !s.Through.IsZero() || s.Ended != nil {
 		b.Errorf("who does not follow is told %v, %v", s.Through, s.Ended)
 	}
@@ -94,132 +94,132 @@ func dueInOrder(b *bench) {
 	ask := func(n int) *engine.Lease {
 		return b.wins(b.a, engine.Request{Slots: 2, Tick: b.tick(n), Trigger: "schedule"})
 	}
-	b.follows("f", -1, unknown)
+	follows(b, "f", -1, unknown)
 	first, second := ask(0), ask(1)
-	b.conclude(second, true)
-	b.follows("f", -1, -1)
+	concludeRun(b, second, true)
+	follows(b, "f", -1, -1)
 	third := ask(2)
-	b.conclude(first, true)
-	if told := b.follows("f", -1, 1, 0, 1); !told[0].Due.Equal(told[1].Due) {
+	concludeRun(b, first, true)
+	if told := follows(b, "f", -1, 1, 0, 1); !told[0].Due.Equal(told[1].Due) {
 		b.Errorf("due %v", told)
 	}
-	b.conclude(third, true)
-	b.follows("f", -1, 2, 0, 1, 2)
+	concludeRun(b, third, true)
+	follows(b, "f", -1, 2, 0, 1, 2)
 }
 
 func orphanHoldsUp(b *bench) {
 	b.known()
-	b.follows("f", -1, unknown)
-	b.concludes(0, true)
-	b.died("dead", 1)
-	b.concludes(2, true)
-	b.follows("f", -1, 0, 0)
+	follows(b, "f", -1, unknown)
+	concludes(b, 0, true)
+	died(b, "dead", 1)
+	concludes(b, 2, true)
+	follows(b, "f", -1, 0, 0)
 	if err := b.b.DeleteOrphans(b.ctx, lock, "dead"); err != nil {
 		b.Fatal(err)
 	}
-	b.follows("f", -1, 2, 0, 2)
+	follows(b, "f", -1, 2, 0, 2)
 }
 
 func heirDecides(b *bench) {
 	b.known()
-	b.follows("f", -1, unknown)
-	b.concludes(0, true)
-	b.died("dead", 1)
-	b.follows("f", -1, 0, 0)
-	b.conclude(b.wins(b.b, adoption("dead")), true)
-	b.follows("f", -1, 1, 0, 1)
+	follows(b, "f", -1, unknown)
+	concludes(b, 0, true)
+	died(b, "dead", 1)
+	follows(b, "f", -1, 0, 0)
+	concludeRun(b, b.wins(b.b, adoption("dead")), true)
+	follows(b, "f", -1, 1, 0, 1)
 }
 
 func worstOfAFanOut(b *bench) {
 	b.known()
-	b.follows("f", -1, unknown)
+	follows(b, "f", -1, unknown)
 	share := func(n int) *engine.Lease {
-		r := b.share(n)
+		r := shareOf(b, n)
 		r.Trigger = "schedule"
 		return b.wins(b.a, r)
 	}
 	for n, well := range [][2]bool{{true, true}, {true, false}, {false, true}} {
 		first, second := share(n), share(n)
-		b.conclude(first, well[0])
-		b.conclude(second, well[1])
+		concludeRun(b, first, well[0])
+		concludeRun(b, second, well[1])
 	}
-	b.follows("f", -1, 2, 0)
+	follows(b, "f", -1, 2, 0)
 	first, dead := share(3), share(3)
 	b.expire(dead)
-	b.follows("f", -1, 2, 0)
-	b.conclude(first, true)
+	follows(b, "f", -1, 2, 0)
+	concludeRun(b, first, true)
 	if err := b.b.DeleteOrphans(b.ctx, lock, dead.ID()); err != nil {
 		b.Fatal(err)
 	}
 	first, dead = share(4), share(4)
-	b.conclude(first, true)
+	concludeRun(b, first, true)
 	b.expire(dead)
-	b.follows("f", -1, 3, 0)
+	follows(b, "f", -1, 3, 0)
 	if err := b.b.DeleteOrphans(b.ctx, lock, dead.ID()); err != nil {
 		b.Fatal(err)
 	}
-	b.follows("f", -1, 4, 0)
+	follows(b, "f", -1, 4, 0)
 }
 
 func keptForAll(b *bench) {
 	b.known()
-	b.follows("f", -1, unknown)
-	b.follows("g", -1, unknown)
-	b.concludes(0, true)
-	b.concludes(1, true)
-	b.follows("f", 1, 1, 0, 1)
-	b.follows("g", -1, 1, 0, 1)
-	b.follows("g", 0, 1, 1)
-	b.follows("f", -1, 1, 1)
-	b.follows("g", 1, 1)
+	follows(b, "f", -1, unknown)
+	follows(b, "g", -1, unknown)
+	concludes(b, 0, true)
+	concludes(b, 1, true)
+	follows(b, "f", 1, 1, 0, 1)
+	follows(b, "g", -1, 1, 0, 1)
+	follows(b, "g", 0, 1, 1)
+	follows(b, "f", -1, 1, 1)
+	follows(b, "g", 1, 1)
 }
 
 func givenBackHasNone(b *bench) {
 	b.known()
 	b.setSince(b.first.Add(100*time.Minute - time.Second))
-	b.follows("f", -1, unknown)
-	b.concludes(100, true)
+	follows(b, "f", -1, unknown)
+	concludes(b, 100, true)
 	b.giveBack(b.wins(b.a, engine.Request{Tick: b.tick(101), Trigger: "schedule"}))
-	b.conclude(b.wins(b.a, engine.Request{Trigger: "manual", Permanent: true}), true)
-	b.follows("f", -1, 100, 100)
-	b.concludes(101, true)
-	b.follows("f", -1, 101, 100, 101)
+	concludeRun(b, b.wins(b.a, engine.Request{Trigger: "manual", Permanent: true}), true)
+	follows(b, "f", -1, 100, 100)
+	concludes(b, 101, true)
+	follows(b, "f", -1, 101, 100, 101)
 }
 
 func givenBackLongAgo(b *bench) {
 	b.known()
-	b.follows("f", -1, unknown)
+	follows(b, "f", -1, unknown)
 	b.giveBack(b.wins(b.a, engine.Request{Tick: b.tick(0), Trigger: "schedule"}))
-	b.concludes(1, true)
-	b.follows("f", -1, 1, 1)
+	concludes(b, 1, true)
+	follows(b, "f", -1, 1, 1)
 }
 
 func forgottenTellsNothing(b *bench) {
 	b.known()
-	b.follows("f", -1, unknown)
-	b.concludes(0, true)
+	follows(b, "f", -1, unknown)
+	concludes(b, 0, true)
 	l := b.wins(b.a, engine.Request{Tick: b.tick(1), Trigger: "schedule", Lease: renewing})
 	b.forget()
 	s := b.look(b.a, engine.InspectRequest{Permanent: true, Follower: "f"})
 	if !s.Through.IsZero() || len(s.Ended) > 0 {
 		b.Errorf("told of %v through %v", s.Ended, s.Through)
 	}
-	b.heldAgain(l)
+	heldAgain(b, l)
 	b.open()
-	b.follows("f", -1, 0)
-	b.conclude(l, true)
-	b.follows("f", -1, 1, 1)
+	follows(b, "f", -1, 0)
+	concludeRun(b, l, true)
+	follows(b, "f", -1, 1, 1)
 }
 
 func tooManyOutcomes(b *bench) {
 	b.known()
-	b.follows("f", -1, unknown)
+	follows(b, "f", -1, unknown)
 	many := ""
 	for n := range 1005 {
 		many += fmt.Sprintf("%d %d;", b.first.Unix()-2000+int64(n), b.now().UnixMicro())
 	}
 	b.set("outcomes", many)
-	b.concludes(0, true)
+	concludes(b, 0, true)
 	s := b.look(b.a, engine.InspectRequest{Permanent: true, Follower: "f"})
 	if n := len(s.Ended); n != 1000 || s.Ended[0].Tick.Unix() != b.first.Unix()-2000+6 || !s.Ended[n-1].Tick.Equal(b.first) {
 		b.Errorf("%d are kept, from %v to %v", n, s.Ended[0].Tick, s.Ended[n-1].Tick)
@@ -229,7 +229,7 @@ func tooManyOutcomes(b *bench) {
 // orphanHadEnded has holders die after their work has ended well, and before they have released.
 func orphanHadEnded(b *bench) {
 	b.known()
-	b.follows("f", -1, unknown)
+	follows(b, "f", -1, unknown)
 	for n, followed := range []bool{true, false} {
 		l := b.wins(b.a, engine.Request{Tick: b.tick(n), Trigger: "test"})
 		if err := engine.RunOf(l).MarkSucceeded(b.ctx, followed); err != nil {
@@ -243,12 +243,12 @@ func orphanHadEnded(b *bench) {
 			b.Fatal(err)
 		}
 	}
-	b.follows("f", -1, 1, 0) // nothing was told of the end of the second
+	follows(b, "f", -1, 1, 0) // nothing was told of the end of the second
 	l := b.wins(b.a, engine.Request{Tick: b.tick(2), Trigger: "test"})
 	if err := engine.RunOf(l).MarkSucceeded(b.ctx, true); err != nil {
 		b.Fatal(err)
 	}
-	b.conclude(l, true)
+	concludeRun(b, l, true)
 	l = b.wins(b.a, engine.Request{Tick: b.tick(3), Trigger: "test"}) // in the same slot, and its holder dies before its work has ended
 	b.expire(l)
 	if s := b.state(); len(s.Orphans) != 1 || s.Orphans[0].EndedWell {
@@ -260,7 +260,7 @@ func orphanHadEnded(b *bench) {
 }
 
 // settling asks for a tick whose outcome is to be kept if it is settled.
-func (b *bench) settling(n int) *engine.Tick {
+func settling(b *bench, n int) *engine.Tick {
 	t := b.tick(n)
 	t.IfHeld, t.KeepOutcome = "skipped overlap", true
 	return t
@@ -268,7 +268,7 @@ func (b *bench) settling(n int) *engine.Tick {
 
 // settled compares the settlements that are not recorded yet, after it has reported some ticks
 // as recorded.
-func (b *bench) settled(told []int, want ...string) {
+func settled(b *bench, told []int, want ...string) {
 	b.Helper()
 	r := engine.InspectRequest{Permanent: true}
 	for _, n := range told {
@@ -290,31 +290,31 @@ func (b *bench) settled(told []int, want ...string) {
 // client says that it is recorded.
 func settlementIsKept(b *bench) {
 	b.known()
-	held := b.wins(b.a, engine.Request{Tick: b.settling(0), Trigger: "schedule"})
-	b.settled(nil)
+	held := b.wins(b.a, engine.Request{Tick: settling(b, 0), Trigger: "schedule"})
+	settled(b, nil)
 	for range 2 {
-		b.gets(b.a, engine.Request{ID: "asks twice", Tick: b.settling(1)}, engine.Settled)
+		b.gets(b.a, engine.Request{ID: "asks twice", Tick: settling(b, 1)}, engine.Settled)
 	}
-	b.gets(b.b, engine.Request{Tick: b.settling(1)}, engine.Decided)
+	b.gets(b.b, engine.Request{Tick: settling(b, 1)}, engine.Decided)
 	unkept := b.tick(2)
 	unkept.IfHeld = "skipped overlap"
 	b.gets(b.a, engine.Request{Tick: unkept}, engine.Settled)
-	b.gets(b.a, engine.Request{Tick: b.settling(3)}, engine.Settled)
+	b.gets(b.a, engine.Request{Tick: settling(b, 3)}, engine.Settled)
 	b.release(held)
-	late := b.settling(4)
+	late := settling(b, 4)
 	late.Deadline, late.IfLate = b.now().Add(-time.Microsecond), "missed late"
 	b.gets(b.b, engine.Request{Tick: late}, engine.Settled)
-	b.settled(nil, "1 skipped overlap", "3 skipped overlap", "4 missed late")
-	b.settled([]int{3, 4}, "1 skipped overlap")
-	b.settled(nil, "1 skipped overlap")
-	b.settled([]int{1})
-	b.decided(b.b, 4, "missed late")
+	settled(b, nil, "1 skipped overlap", "3 skipped overlap", "4 missed late")
+	settled(b, []int{3, 4}, "1 skipped overlap")
+	settled(b, nil, "1 skipped overlap")
+	settled(b, []int{1})
+	decided(b, b.b, 4, "missed late")
 }
 
 // settledGapIsKept: ticks that are settled together with an outcome are one settlement, of those that were undecided then.
 func settledGapIsKept(b *bench) {
 	b.known()
-	b.runs(b.a, 0)
+	runs(b, b.a, 0)
 	settle := func(n int, outcome string) []engine.Settlement {
 		s := b.look(b.b, engine.InspectRequest{Permanent: true, SettleThrough: b.tick(n).At, SettleDeadline: b.now().Add(-time.Microsecond),
 			SettleOutcome: outcome, SettleSchedule: schedule})
@@ -334,9 +334,9 @@ func settledGapIsKept(b *bench) {
 		}
 	}
 	b.gets(b.a, engine.Request{Tick: b.tick(4)}, engine.Decided)
-	b.settled(nil, "5 missed down")
-	b.settled([]int{4}, "5 missed down")
-	b.settled([]int{5})
+	settled(b, nil, "5 missed down")
+	settled(b, []int{4}, "5 missed down")
+	settled(b, []int{5})
 	if s := b.b.Inspect(b.ctx, []engine.InspectRequest{{Lock: lock, SettleOutcome: "missed; down"}})[0]; s.Err == nil || errors.Is(s.Err, engine.ErrUnknown) {
 		b.Errorf("an outcome that can't be kept: %v", s.Err)
 	}
@@ -350,7 +350,7 @@ func tooManySettlements(b *bench) {
 	}
 	b.set("settled", many)
 	b.wins(b.a, engine.Request{Tick: b.tick(0)})
-	b.gets(b.a, engine.Request{Tick: b.settling(1)}, engine.Settled)
+	b.gets(b.a, engine.Request{Tick: settling(b, 1)}, engine.Settled)
 	s := b.state()
 	if n := len(s.Settled); n != 100 || s.Settled[0].Tick.Unix() != b.first.Unix()-2000+1 || !s.Settled[n-1].Tick.Equal(b.tick(1).At) {
 		b.Errorf("%d are kept: %v", n, s.Settled)

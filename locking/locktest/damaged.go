@@ -37,7 +37,7 @@ func fine(err error) bool {
 
 // damage writes junk into each field in turn, has everything asked of the lock, and demands that each answer is fine, and that the other lock is
 // granted meanwhile. prepare makes the lock, and ask asks.
-func (b *bench) damage(fields []string, prepare func(name string) *engine.Lease, ask func(name string, l *engine.Lease) map[string]error) {
+func damage(b *bench, fields []string, prepare func(name string) *engine.Lease, ask func(name string, l *engine.Lease) map[string]error) {
 	for n, field := range fields {
 		named := 0
 		for m, text := range junk {
@@ -66,7 +66,7 @@ func (b *bench) damage(fields []string, prepare func(name string) *engine.Lease,
 func damagedJob(b *bench) {
 	fields := []string{"/floor", "/longest", "/closed", "/low", "/since", "/since2", "/limit", "/used", "/delay", "/delayed", "/e0", "/r0", "/iID",
 		"/paused", "/outcomes", "/followers", "/settled", ":ledger/7", ":ledger/x", ":orphans/other"}
-	b.damage(fields, func(name string) *engine.Lease {
+	damage(b, fields, func(name string) *engine.Lease {
 		b.look(b.a, engine.InspectRequest{Lock: name, Permanent: true, Schedule: schedule})
 		return b.wins(b.a, engine.Request{Lock: name, Permanent: true, AnyLimit: true, Trigger: "t"})
 	}, func(name string, l *engine.Lease) map[string]error {
@@ -92,7 +92,7 @@ func damagedJob(b *bench) {
 
 func damagedPlain(b *bench) {
 	fields := []string{"/floor", "/longest", "/closed", "/limit", "/used", "/delay", "/e0", "/r0", "/iID"}
-	b.damage(fields, func(name string) *engine.Lease {
+	damage(b, fields, func(name string) *engine.Lease {
 		return b.wins(b.a, engine.Request{Lock: name, Slots: 2})
 	}, func(name string, l *engine.Lease) map[string]error {
 		return map[string]error{
@@ -168,14 +168,14 @@ func pauseOfNoClock(b *bench) {
 
 func fenceAhead(b *bench) {
 	f := b.a.Fence(resource)
-	b.passes(f, 7)
+	passes(b, f, 7)
 	for _, token := range []engine.Token{greatest, engine.Token(b.now().Add(2 * time.Minute).UnixMicro())} {
 		if err := f.Pass(b.ctx, token); !errors.Is(err, engine.ErrAhead) || errors.Is(err, engine.ErrStale) || errors.Is(err, engine.ErrUnknown) {
 			b.Errorf("token %d: %v", token, err)
 		}
 	}
-	b.passes(b.b.Fence(resource), 8)
-	b.passes(f, b.wins(b.a, engine.Request{}).Token())
+	passes(b, b.b.Fence(resource), 8)
+	passes(b, f, b.wins(b.a, engine.Request{}).Token())
 }
 
 func fenceMended(b *bench) {
@@ -183,6 +183,6 @@ func fenceMended(b *bench) {
 		b.Fatal(err)
 	}
 	l := b.wins(b.a, engine.Request{})
-	b.passes(b.b.Fence(resource), l.Token())
-	b.refuses(b.a.Fence(resource), l.Token()-1, l.Token())
+	passes(b, b.b.Fence(resource), l.Token())
+	refusesToken(b, b.a.Fence(resource), l.Token()-1, l.Token())
 }

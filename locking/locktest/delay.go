@@ -44,9 +44,9 @@ func noDelayAfterRelease(b *bench) {
 
 func delayOfAWaiter(b *bench) {
 	held := b.wins(b.a, engine.Request{})
-	next := b.linesUp(b.b, 1, engine.WithDelay(time.Hour))
+	next := linesUp(b, b.b, 1, engine.WithDelay(time.Hour))
 	b.release(held)
-	b.expire(b.granted(next))
+	b.expire(grantOf(b, next))
 	b.gets(b.a, engine.Request{Delay: time.Hour}, engine.Held)
 }
 
@@ -64,7 +64,7 @@ func delayOutlastsIdle(b *bench) {
 func delayPutBack(b *bench) {
 	l := b.wins(b.a, engine.Request{Lease: renewing, Delay: time.Hour})
 	b.forget()
-	b.heldAgain(l)
+	heldAgain(b, l)
 	b.gets(b.b, engine.Request{Slots: 5}, engine.Unknown)
 	b.open()
 	b.gets(b.b, engine.Request{Slots: 5}, engine.Unknown)
@@ -77,7 +77,7 @@ func delayPutBack(b *bench) {
 func noDelayWithoutAHolder(b *bench) {
 	r := engine.Request{Delay: time.Hour}
 	held := b.wins(b.a, r)
-	b.leaves(engine.WithDelay(time.Hour))
+	leaves(b, engine.WithDelay(time.Hour))
 	b.release(held)
 	rows := b.state().Rows
 	if len(rows) != 1 {

@@ -35,7 +35,7 @@ func enteredTwice(b *bench) {
 	if next.Token() <= l.Token() {
 		b.Errorf("token %d after %d", next.Token(), l.Token())
 	}
-	b.until("one row is held", func() bool { return len(b.state().Rows) == 1 }) // votes for refused claims are being taken back
+	eventually(b, "one row is held", func() bool { return len(b.state().Rows) == 1 }) // votes for refused claims are being taken back
 	_, none, ok, err := m.TryLockReentrant(context.WithoutCancel(ctx))
 	if none != nil || ok || err != nil {
 		b.Errorf("entered what another holds: %v, %v", ok, err)
@@ -48,13 +48,13 @@ func enteredAndHandedOn(b *bench) {
 	if err != nil {
 		b.Fatal(err)
 	}
-	waiter := b.linesUp(b.b, 1)
+	waiter := linesUp(b, b.b, 1)
 	_, again, err := m.LockReentrant(ctx) // passes those in line: it holds the lock
 	if again != l || err != nil {
 		b.Fatalf("%p, want %p; %v", again, l, err)
 	}
 	b.release(l)
-	b.stillWaits(waiter)
+	stillWaits(b, waiter)
 	b.release(l)
-	b.release(b.granted(waiter))
+	b.release(grantOf(b, waiter))
 }

@@ -17,8 +17,8 @@ func fanOut() []theorem {
 	}
 }
 
-// share asks for one of three slots of a tick that two may have.
-func (b *bench) share(n int) engine.Request {
+// shareOf asks for one of three slots of a tick that two may have.
+func shareOf(b *bench, n int) engine.Request {
 	t := b.tick(n)
 	t.PerTick = 2
 	return engine.Request{Slots: 3, AnyLimit: true, Tick: t}
@@ -26,32 +26,32 @@ func (b *bench) share(n int) engine.Request {
 
 func perTick(b *bench) {
 	b.known()
-	first, second := b.wins(b.a, b.share(1)), b.wins(b.b, b.share(1))
+	first, second := b.wins(b.a, shareOf(b, 1)), b.wins(b.b, shareOf(b, 1))
 	if first.Slot() != 0 || second.Slot() != 1 || second.Token() <= first.Token() {
 		b.Errorf("slots %d, %d, tokens %d, %d", first.Slot(), second.Slot(), first.Token(), second.Token())
 	}
-	b.gets(b.a, b.share(1), engine.Decided)
+	b.gets(b.a, shareOf(b, 1), engine.Decided)
 	b.release(first)
 	b.release(second)
-	b.gets(b.a, b.share(1), engine.Decided)
-	b.wins(b.a, b.share(2))
+	b.gets(b.a, shareOf(b, 1), engine.Decided)
+	b.wins(b.a, shareOf(b, 2))
 }
 
 func fanOutReleased(b *bench) {
 	b.known()
-	first := b.wins(b.a, b.share(1))
+	first := b.wins(b.a, shareOf(b, 1))
 	b.release(first) // its slot is free, and used
-	if l := b.wins(b.b, b.share(1)); l.Slot() == first.Slot() {
+	if l := b.wins(b.b, shareOf(b, 1)); l.Slot() == first.Slot() {
 		b.Errorf("slot %d was granted twice for one tick", l.Slot())
 	}
 }
 
 func fanOutBegan(b *bench) {
 	b.known()
-	b.wins(b.a, b.share(1))
-	b.wins(b.a, b.share(2))
-	b.wins(b.a, b.share(2))
-	r := b.share(1)
+	b.wins(b.a, shareOf(b, 1))
+	b.wins(b.a, shareOf(b, 2))
+	b.wins(b.a, shareOf(b, 2))
+	r := shareOf(b, 1)
 	r.Tick.IfHeld = "skipped"
 	b.gets(b.b, r, engine.Held)
 	r.Tick.Deadline, r.Tick.IfLate = b.now().Add(-time.Minute), "missed"
@@ -62,35 +62,35 @@ func fanOutBegan(b *bench) {
 
 func fanOutSmaller(b *bench) {
 	b.known()
-	r := b.share(1)
+	r := shareOf(b, 1)
 	r.Tick.PerTick = 3
 	b.wins(b.a, r)
 	b.wins(b.a, r)
-	b.gets(b.b, b.share(1), engine.Decided) // two are enough for this one
+	b.gets(b.b, shareOf(b, 1), engine.Decided) // two are enough for this one
 }
 
 func fanOutGivenBack(b *bench) {
 	b.known()
-	b.runs(b.a, 0)
-	first := b.wins(b.a, b.share(1))
-	second := b.wins(b.b, b.share(1))
+	runs(b, b.a, 0)
+	first := b.wins(b.a, shareOf(b, 1))
+	second := b.wins(b.b, shareOf(b, 1))
 	b.release(first)
 	b.giveBack(second)
-	b.onlySlotOneIsOpen()
+	onlySlotOneIsOpen(b)
 }
 
 func fanOutGivenBackOutOfTurn(b *bench) {
 	b.known()
-	first := b.wins(b.a, b.share(1)) // 0 is open: 1 is out of turn
-	second := b.wins(b.b, b.share(1))
+	first := b.wins(b.a, shareOf(b, 1)) // 0 is open: 1 is out of turn
+	second := b.wins(b.b, shareOf(b, 1))
 	b.release(first)
 	b.giveBack(second)
-	b.onlySlotOneIsOpen()
+	onlySlotOneIsOpen(b)
 }
 
-func (b *bench) onlySlotOneIsOpen() {
+func onlySlotOneIsOpen(b *bench) {
 	b.Helper()
-	r := b.share(1)
+	r := shareOf(b, 1)
 	r.Tick.IfHeld = "skipped"
 	blocker := b.wins(b.a, engine.Request{Slots: 2, AnyLimit: true, Permanent: true})
 	third := b.wins(b.a, engine.Request{Slots: 3, AnyLimit: true, Permanent: true})

@@ -27,15 +27,15 @@ const (
 )
 
 // passes fails the test unless the token passes.
-func (b *bench) passes(f *engine.Fence, token engine.Token) {
+func passes(b *bench, f *engine.Fence, token engine.Token) {
 	b.Helper()
 	if err := f.Pass(b.ctx, token); err != nil {
 		b.Fatalf("token %d: %v", token, err)
 	}
 }
 
-// refuses fails the test unless the token is stale after the newest.
-func (b *bench) refuses(f *engine.Fence, token, newest engine.Token) {
+// refusesToken fails the test unless the token is stale after the newest.
+func refusesToken(b *bench, f *engine.Fence, token, newest engine.Token) {
 	b.Helper()
 	var stale *engine.StaleError
 	err := f.Pass(b.ctx, token)
@@ -46,26 +46,26 @@ func (b *bench) refuses(f *engine.Fence, token, newest engine.Token) {
 
 func fenceRefuses(b *bench) {
 	one, two := b.a.Fence(resource), b.b.Fence(resource)
-	b.passes(one, 7)
-	b.passes(one, 7) // the same holder, again
-	b.refuses(two, 6, 7)
-	b.refuses(two, 1, 7)
-	b.passes(two, 7) // a run and its retry by another process have one token
+	passes(b, one, 7)
+	passes(b, one, 7) // the same holder, again
+	refusesToken(b, two, 6, 7)
+	refusesToken(b, two, 1, 7)
+	passes(b, two, 7) // a run and its retry by another process have one token
 	newest := engine.Token(b.now().UnixMicro())
-	b.passes(two, newest)
-	b.refuses(one, newest-1, newest) // every digit counts
+	passes(b, two, newest)
+	refusesToken(b, one, newest-1, newest) // every digit counts
 	for _, f := range []*engine.Fence{b.client("newcomer").Fence(resource), b.a.Fence("{" + resource + "}")} {
-		b.refuses(f, newest-1, newest)
+		refusesToken(b, f, newest-1, newest)
 	}
-	b.passes(b.b.Fence("another"), 1)
+	passes(b, b.b.Fence("another"), 1)
 }
 
 // The schedule that fences are for.
 func fenceHolders(b *bench) {
 	paused := b.wins(b.a, engine.Request{})
-	b.passes(b.a.Fence(resource), paused.Token())
+	passes(b, b.a.Fence(resource), paused.Token())
 	b.expire(paused)
-	b.passes(b.b.Fence(resource), b.wins(b.b, engine.Request{}).Token())
+	passes(b, b.b.Fence(resource), b.wins(b.b, engine.Request{}).Token())
 	var stale *engine.StaleError
 	if err := b.a.Fence(resource).Pass(b.ctx, paused.Token()); !errors.As(err, &stale) || stale.Token != paused.Token() {
 		b.Errorf("a holder whose lease has ended: %v", err)
@@ -102,16 +102,16 @@ func fenceRace(b *bench) {
 		})
 	}
 	wg.Wait()
-	b.refuses(b.client("newcomer").Fence(resource), passed-1, passed)
+	refusesToken(b, b.client("newcomer").Fence(resource), passed-1, passed)
 }
 
 func fenceApart(b *bench) {
 	held := b.wins(b.a, engine.Request{Lock: resource})
-	b.passes(b.a.Fence(resource), 5)
+	passes(b, b.a.Fence(resource), 5)
 	b.gets(b.b, engine.Request{Lock: resource}, engine.Held)
 	b.release(held)
 	b.wins(b.b, engine.Request{Lock: resource})
-	b.refuses(b.b.Fence(resource), 4, 5)
+	refusesToken(b, b.b.Fence(resource), 4, 5)
 	a := b.ask(b.a, engine.Request{Lock: fenceKey})
 	if a.Verdict != engine.Unknown || errors.Is(a.Err, engine.ErrUnknown) {
 		b.Errorf("a lock with the key of a fence: %q, %v", a.Verdict, a.Err)
@@ -128,8 +128,8 @@ func fenceApart(b *bench) {
 	}
 }
 
-// life is how long the server keeps the fence when it is not asked for; 0 is for good.
-func (b *bench) life() time.Duration {
+// fenceLife is how long the server keeps the fence when it is not asked for; 0 is for good.
+func fenceLife(b *bench) time.Duration {
 	b.Helper()
 	d, err := b.rdb.PTTL(b.ctx, b.prefix+fenceKey).Result()
 	if err != nil || d == -2 {
@@ -140,25 +140,25 @@ func (b *bench) life() time.Duration {
 
 func fenceIdle(b *bench) {
 	short, longer, ever := b.a.Fence(resource, engine.ForgetAfter(long)), b.b.Fence(resource, engine.ForgetAfter(2*long)), b.a.Fence(resource)
-	b.passes(short, 3)
-	if d := b.life(); d == 0 || d > long {
+	passes(b, short, 3)
+	if d := fenceLife(b); d == 0 || d > long {
 		b.Errorf("life %v, want at most %v", d, long)
 	}
-	b.passes(longer, 3)
-	b.refuses(short, 2, 3)
-	if d := b.life(); d <= long || d > 2*long {
+	passes(b, longer, 3)
+	refusesToken(b, short, 2, 3)
+	if d := fenceLife(b); d <= long || d > 2*long {
 		b.Errorf("life %v, want nearly %v", d, 2*long)
 	}
 	if err := b.rdb.PExpire(b.ctx, b.prefix+fenceKey, long/2).Err(); err != nil {
 		b.Fatal(err)
 	}
-	b.refuses(short, 2, 3) // a refused caller counts as one that asks, too
-	if d := b.life(); d <= long/2 {
+	refusesToken(b, short, 2, 3) // a refused caller counts as one that asks, too
+	if d := fenceLife(b); d <= long/2 {
 		b.Errorf("life %v although somebody has just asked", d)
 	}
-	b.refuses(ever, 2, 3)
-	b.passes(short, 4)
-	if d := b.life(); d != 0 {
+	refusesToken(b, ever, 2, 3)
+	passes(b, short, 4)
+	if d := fenceLife(b); d != 0 {
 		b.Errorf("a fence that somebody wants for good lives %v", d)
 	}
 	if err := b.a.Fence("negative", engine.ForgetAfter(-1)).Pass(b.ctx, 1); err == nil {
@@ -168,13 +168,13 @@ func fenceIdle(b *bench) {
 
 // A token is gone with the server's memory if no client that asks again has seen it.
 func observedFence(b *bench) {
-	b.passes(b.a.Fence(resource), 9)
+	passes(b, b.a.Fence(resource), 9)
 	if err := b.rdb.Del(b.ctx, b.prefix+fenceKey).Err(); err != nil {
 		b.Fatal(err)
 	}
-	b.passes(b.client("newcomer").Fence(resource), 5)
-	b.refuses(b.a.Fence(resource), 8, 9)
-	b.refuses(b.client("newcomer").Fence(resource), 5, 9)
+	passes(b, b.client("newcomer").Fence(resource), 5)
+	refusesToken(b, b.a.Fence(resource), 8, 9)
+	refusesToken(b, b.client("newcomer").Fence(resource), 5, 9)
 }
 
 func fenceDamaged(b *bench) {

@@ -62,7 +62,7 @@ func newcomerAfterClosing(b *bench) {
 	b.release(l)
 	b.forget()
 	b.gets(b.a, engine.Request{}, engine.Closed)
-	b.leaves() // stays in line, and does not ask again
+	leaves(b) // stays in line, and does not ask again
 	b.open()
 	b.gets(b.client("newcomer"), engine.Request{}, engine.Held)
 }
@@ -71,13 +71,13 @@ func newcomerAfterClosing(b *bench) {
 const servedAtOnce = 100
 
 // crowd has so many wait for slots that are all free.
-func (b *bench) crowd(n, slots int) {
+func crowd(b *bench, n, slots int) {
 	b.Helper()
 	l := b.wins(b.a, engine.Request{Slots: slots})
 	b.release(l)
 	b.forget()
 	b.gets(b.a, engine.Request{Slots: slots}, engine.Closed)
-	say := b.lastWords(slots)
+	say := lastWords(b, slots)
 	for i := range n {
 		say(fmt.Sprint("dead", i))
 	}
@@ -86,7 +86,7 @@ func (b *bench) crowd(n, slots int) {
 
 func newcomerBehindCrowd(b *bench) {
 	const slots = servedAtOnce + 50
-	b.crowd(servedAtOnce+20, slots)
+	crowd(b, servedAtOnce+20, slots)
 	newcomer := b.client("newcomer")
 	tick := b.tick(1)
 	tick.IfHeld = "skipped"
@@ -98,7 +98,7 @@ func newcomerBehindCrowd(b *bench) {
 		b.Errorf("%d were served", n)
 	}
 	b.wins(newcomer, engine.Request{Slots: slots})
-	if n := b.inLine(); n != 0 {
+	if n := inLine(b); n != 0 {
 		b.Errorf("a newcomer has passed %d", n)
 	}
 }
@@ -106,12 +106,12 @@ func newcomerBehindCrowd(b *bench) {
 // The line is empty after as many waiters as one script serves.
 func newcomerBehindAll(b *bench) {
 	const slots = servedAtOnce + 50
-	b.crowd(servedAtOnce, slots)
+	crowd(b, servedAtOnce, slots)
 	b.wins(b.client("newcomer"), engine.Request{Slots: slots})
 }
 
 // heldAgain waits until a lease has a row again.
-func (b *bench) heldAgain(l *engine.Lease) engine.Row {
+func heldAgain(b *bench, l *engine.Lease) engine.Row {
 	b.Helper()
 	for n := 2; ; n++ {
 		b.await(l.ID(), n)
@@ -125,18 +125,18 @@ func (b *bench) heldAgain(l *engine.Lease) engine.Row {
 
 func putsBack(b *bench) {
 	b.known()
-	b.runs(b.b, 0)
+	runs(b, b.b, 0)
 	l := b.wins(b.a, engine.Request{ID: "one", Lease: renewing, Tick: b.tick(1), Trigger: "schedule", Memo: "memo\n"})
 	before := b.state().Rows[0]
 	b.forget()
-	after := b.heldAgain(l)
+	after := heldAgain(b, l)
 	before.Expiry, after.Expiry = time.Time{}, time.Time{}
 	if before != after || l.Context().Err() != nil {
 		b.Errorf("put back as %+v, was %+v", after, before)
 	}
 	b.open()
 	b.gets(b.client("newcomer"), engine.Request{}, engine.Held)
-	b.decided(b.b, 1, "")
+	decided(b, b.b, 1, "")
 	b.release(l)
 	b.wins(b.b, engine.Request{})
 }
@@ -160,7 +160,7 @@ func putBackCloses(b *bench) {
 	l := b.wins(b.a, r)
 	b.forget()
 	b.wins(b.client("newcomer"), engine.Request{Slots: 3, Lease: renewing})
-	b.heldAgain(l)
+	heldAgain(b, l)
 	a := b.gets(b.client("another"), r, engine.Closed)
 	if left := a.Until.Sub(b.now()); left > renewing {
 		b.Errorf("closed for %v", left)
@@ -191,7 +191,7 @@ func putBackSlot(b *bench) {
 	second := b.wins(b.a, r)
 	b.forget()
 	other := b.wins(b.client("newcomer"), engine.Request{Slots: 2})
-	row := b.heldAgain(second)
+	row := heldAgain(b, second)
 	if row.Slot != second.Slot() || row.Token != second.Token() || other.Slot() != first.Slot() {
 		b.Errorf("put back %+v, other has slot %d", row, other.Slot())
 	}
@@ -221,10 +221,10 @@ func mixedRenewals(b *bench) {
 
 func ticksStayDecided(b *bench) {
 	b.known()
-	b.runs(b.a, 0)
-	b.runs(b.a, 1)
-	b.runs(b.a, 4)
-	b.release(b.wins(b.a, b.share(6)))
+	runs(b, b.a, 0)
+	runs(b, b.a, 1)
+	runs(b, b.a, 4)
+	b.release(b.wins(b.a, shareOf(b, 6)))
 	b.forget()
 	b.gets(b.a, engine.Request{Tick: b.tick(2)}, engine.Closed)
 	b.open()
@@ -232,16 +232,16 @@ func ticksStayDecided(b *bench) {
 	for _, n := range []int{0, 1, 4} {
 		b.gets(newcomer, engine.Request{Tick: b.tick(n)}, engine.Decided)
 	}
-	if l := b.wins(newcomer, b.share(6)); l.Slot() != 1 {
+	if l := b.wins(newcomer, shareOf(b, 6)); l.Slot() != 1 {
 		b.Errorf("slot %d was granted twice for one tick", l.Slot())
 	}
-	b.gets(newcomer, b.share(6), engine.Decided)
+	b.gets(newcomer, shareOf(b, 6), engine.Decided)
 }
 
 func manualRun(b *bench) {
 	b.known()
-	b.runs(b.a, 0)
-	b.runs(b.a, 4)
+	runs(b, b.a, 0)
+	runs(b, b.a, 4)
 	b.wins(b.a, engine.Request{Trigger: "manual", Permanent: true})
 	b.forget()
 	b.gets(b.a, engine.Request{Trigger: "manual", Permanent: true}, engine.Closed)
@@ -252,32 +252,32 @@ func manualRun(b *bench) {
 // A failover that loses the last writes leaves a server that knows the tick, but not all of its grants.
 func lostGrant(b *bench) {
 	b.known()
-	b.runs(b.a, 0)
-	b.release(b.wins(b.a, b.share(1)))
+	runs(b, b.a, 0)
+	b.release(b.wins(b.a, shareOf(b, 1)))
 	restore := b.snapshot()
-	b.release(b.wins(b.a, b.share(1)))
-	b.release(b.wins(b.a, b.share(3)))
+	b.release(b.wins(b.a, shareOf(b, 1)))
+	b.release(b.wins(b.a, shareOf(b, 3)))
 	later := b.snapshot()
-	b.release(b.wins(b.a, b.share(3)))
+	b.release(b.wins(b.a, shareOf(b, 3)))
 	later()
-	b.gets(b.a, b.share(3), engine.Closed)
+	b.gets(b.a, shareOf(b, 3), engine.Closed)
 	b.open()
-	b.gets(b.b, b.share(3), engine.Decided)
+	b.gets(b.b, shareOf(b, 3), engine.Decided)
 	restore()
-	b.gets(b.a, b.share(1), engine.Closed)
+	b.gets(b.a, shareOf(b, 1), engine.Closed)
 	b.open()
-	b.gets(b.b, b.share(1), engine.Decided)
-	b.gets(b.b, b.share(3), engine.Decided)
+	b.gets(b.b, shareOf(b, 1), engine.Decided)
+	b.gets(b.b, shareOf(b, 3), engine.Decided)
 }
 
 func lostRegrant(b *bench) {
 	b.known()
-	b.runs(b.a, 0)
+	runs(b, b.a, 0)
 	b.giveBack(b.wins(b.a, engine.Request{Tick: b.tick(1)}))
 	b.giveBack(b.wins(b.a, engine.Request{Tick: b.tick(3)}))
 	restore := b.snapshot()
-	b.runs(b.a, 1)
-	b.runs(b.a, 3)
+	runs(b, b.a, 1)
+	runs(b, b.a, 3)
 	restore()
 	b.gets(b.a, engine.Request{Tick: b.tick(1)}, engine.Closed)
 	b.open()
@@ -289,28 +289,28 @@ func lostRegrant(b *bench) {
 // An early claim is answered before the server is told what it forgot; its reply must not pass for news.
 func forgetfulReply(b *bench) {
 	b.known()
-	b.runs(b.a, 0)
+	runs(b, b.a, 0)
 	restore := b.snapshot()
-	b.release(b.wins(b.a, b.share(4)))
+	b.release(b.wins(b.a, shareOf(b, 4)))
 	restore()
 	ahead := b.now().Truncate(time.Second).Add(time.Hour)
 	b.gets(b.a, engine.Request{Tick: &engine.Tick{At: ahead, Previous: ahead.Add(-time.Second), Schedule: schedule}}, engine.Early)
-	b.gets(b.a, b.share(4), engine.Closed)
+	b.gets(b.a, shareOf(b, 4), engine.Closed)
 	b.open()
-	if l := b.wins(b.b, b.share(4)); l.Slot() != 1 {
+	if l := b.wins(b.b, shareOf(b, 4)); l.Slot() != 1 {
 		b.Errorf("slot %d was granted twice for one tick", l.Slot())
 	}
 }
 
 func forgottenBacklog(b *bench) {
 	b.known()
-	b.runs(b.a, 1)
-	b.runs(b.a, 0)
+	runs(b, b.a, 1)
+	runs(b, b.a, 0)
 	b.forget()
 	b.gets(b.a, engine.Request{Tick: b.tick(2)}, engine.Closed)
 	b.open()
 	for n := 2; n < 5; n++ { // ticks that waited while Redis was away
-		b.runs(b.a, n)
+		runs(b, b.a, n)
 	}
 	b.gets(b.a, engine.Request{Tick: b.tick(1)}, engine.Decided)
 }
@@ -318,19 +318,19 @@ func forgottenBacklog(b *bench) {
 // The server has lost that the tick was decided, but knows of its first grant, which is given back then.
 func givenBackAfterLoss(b *bench) {
 	b.known()
-	b.runs(b.a, 0)
-	first := b.wins(b.a, b.share(1))
+	runs(b, b.a, 0)
+	first := b.wins(b.a, shareOf(b, 1))
 	restore := b.snapshot()
-	b.wins(b.b, b.share(1))
+	b.wins(b.b, shareOf(b, 1))
 	restore()
-	b.gets(b.b, b.share(2), engine.Closed)
+	b.gets(b.b, shareOf(b, 2), engine.Closed)
 	b.giveBack(first)
 	b.open()
 	blocker := b.wins(b.a, engine.Request{Slots: 3, AnyLimit: true, Permanent: true})
-	b.gets(b.a, b.share(1), engine.Held) // the other slot ran it
+	b.gets(b.a, shareOf(b, 1), engine.Held) // the other slot ran it
 	b.release(blocker)
-	if l := b.wins(b.a, b.share(1)); l.Slot() != first.Slot() {
+	if l := b.wins(b.a, shareOf(b, 1)); l.Slot() != first.Slot() {
 		b.Errorf("slot %d was granted twice for one tick", l.Slot())
 	}
-	b.gets(b.a, b.share(1), engine.Decided)
+	b.gets(b.a, shareOf(b, 1), engine.Decided)
 }

@@ -151,7 +151,7 @@ func slowRenewal(b *bench) {
 		b.Fatalf("renewal sent again: %q", verdict)
 	}
 	b.release(l)
-	b.gone(l)
+	goneEverywhere(b, l)
 	if verdict, _ := b.again(renewal); verdict != "lost" {
 		b.Errorf("renewal after the release: %q", verdict)
 	}
@@ -174,10 +174,10 @@ func releaseOfALostLease(b *bench) {
 func repeatedRelease(b *bench) {
 	l := b.wins(b.a, engine.Request{ID: "one"})
 	if b.onQuorum() {
-		b.everywhere(l)
+		heldEverywhere(b, l)
 	}
 	b.release(l)
-	b.gone(l)
+	goneEverywhere(b, l)
 	if verdict, _ := b.again(b.releaseOf("one")); verdict != "released" {
 		b.Errorf("release sent again by a client that lost the reply: %q", verdict)
 	}

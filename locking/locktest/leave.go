@@ -6,8 +6,8 @@ import (
 	"github.com/cronclave/cronclave/internal/lease/engine"
 )
 
-// leave ends a lease whose run others are to carry on.
-func (b *bench) leave(l *engine.Lease) {
+// leaveOrphan ends a lease whose run others are to carry on.
+func leaveOrphan(b *bench, l *engine.Lease) {
 	b.Helper()
 	if err := engine.RunOf(l).HandOver(b.ctx, engine.RunOf(l).Attempt()); err != nil {
 		b.Errorf("leave: %v", err)
@@ -15,7 +15,7 @@ func (b *bench) leave(l *engine.Lease) {
 }
 
 // orphanOf is the only orphan.
-func (b *bench) orphanOf(id string, attempt int) {
+func orphanOf(b *bench, id string, attempt int) {
 	b.Helper()
 	s := b.state()
 	if len(s.Rows) != 0 || len(s.Orphans) != 1 || s.Orphans[0].ID != id || s.Orphans[0].Attempt != attempt || !s.Orphans[0].Tick.Equal(b.tick(1).At) {
@@ -26,17 +26,17 @@ func (b *bench) orphanOf(id string, attempt int) {
 func left(b *bench) {
 	b.known()
 	l := b.wins(b.a, engine.Request{ID: "left", Tick: b.tick(1), Trigger: "schedule", Memo: "note"})
-	b.leave(l)
-	b.orphanOf("left", 1)
+	leaveOrphan(b, l)
+	orphanOf(b, "left", 1)
 	b.gets(b.a, engine.Request{ID: "left", Tick: b.tick(1), Trigger: "schedule"}, engine.Unknown)
 	recovery := b.wins(b.b, adoption("left"))
 	if engine.RunOf(recovery).Attempt() != 2 || recovery.Token() <= l.Token() || !engine.RunOf(recovery).Tick().Equal(engine.RunOf(l).Tick()) {
 		b.Errorf("adopted as attempt %d, token %d, tick %v", engine.RunOf(recovery).Attempt(), recovery.Token(), engine.RunOf(recovery).Tick())
 	}
 	b.release(recovery)
-	b.decided(b.a, 1, "granted")
+	decided(b, b.a, 1, "granted")
 	plain := b.wins(b.a, engine.Request{})
-	b.leave(plain)
+	leaveOrphan(b, plain)
 	if s := b.state(); len(s.Orphans)+len(s.Rows) != 0 {
 		b.Errorf("a lease without a trigger has left %+v", s)
 	}
@@ -44,18 +44,18 @@ func left(b *bench) {
 
 func leftAfterItsLease(b *bench) {
 	b.known()
-	l := b.died("lost", 1)
-	b.orphanOf("lost", 1)
+	l := died(b, "lost", 1)
+	orphanOf(b, "lost", 1)
 	if err := engine.RunOf(l).HandOver(b.ctx, 1); err != nil && !errors.Is(err, engine.ErrLost) {
 		b.Error(err)
 	}
-	b.orphanOf("lost", 1)
+	orphanOf(b, "lost", 1)
 	b.wins(b.b, adoption("lost"))
 }
 
 func leftTooLate(b *bench) {
 	b.known()
-	l := b.died("lost", 1)
+	l := died(b, "lost", 1)
 	recovery := b.wins(b.b, adoption("lost"))
 	_ = engine.RunOf(l).HandOver(b.ctx, 1)
 	if s := b.state(); len(s.Orphans) != 0 || len(s.Rows) != 1 || s.Rows[0].ID != recovery.ID() {
@@ -65,11 +65,11 @@ func leftTooLate(b *bench) {
 
 func heirLeaves(b *bench) {
 	b.known()
-	b.died("first", 1)
+	died(b, "first", 1)
 	r := adoption("first")
 	r.ID = "recovery"
-	b.leave(b.wins(b.b, r))
-	b.orphanOf("recovery", 2)
+	leaveOrphan(b, b.wins(b.b, r))
+	orphanOf(b, "recovery", 2)
 	if l := b.wins(b.a, adoption("recovery")); engine.RunOf(l).Attempt() != 3 {
 		b.Errorf("attempt %d", engine.RunOf(l).Attempt())
 	}
@@ -85,7 +85,7 @@ func nextAttempt(b *bench) {
 		b.Errorf("attempt %d, rows %+v", engine.RunOf(l).Attempt(), s.Rows)
 	}
 	b.expire(l)
-	b.orphanOf("tries", 2)
+	orphanOf(b, "tries", 2)
 	if recovery := b.wins(b.b, adoption("tries")); engine.RunOf(recovery).Attempt() != 3 {
 		b.Errorf("the recovery's attempt is %d", engine.RunOf(recovery).Attempt())
 	}
@@ -101,7 +101,7 @@ func leftBeforeItsAttempt(b *bench) {
 	if err := engine.RunOf(l).HandOver(b.ctx, 1); err != nil {
 		b.Error(err)
 	}
-	b.orphanOf("tries", 1)
+	orphanOf(b, "tries", 1)
 	recovery := b.wins(b.b, adoption("tries"))
 	if engine.RunOf(recovery).Attempt() != 2 {
 		b.Errorf("the recovery's attempt is %d", engine.RunOf(recovery).Attempt())
@@ -109,7 +109,7 @@ func leftBeforeItsAttempt(b *bench) {
 	if err := engine.RunOf(recovery).HandOver(b.ctx, 1); err != nil { // a grant that never began would be given back
 		b.Error(err)
 	}
-	b.orphanOf(recovery.ID(), 2)
+	orphanOf(b, recovery.ID(), 2)
 }
 
 // leftAfterItsAttemptWasSeen: the lease has ended, and others may have recorded the attempt that the orphan has.
@@ -120,16 +120,16 @@ func leftAfterItsAttemptWasSeen(b *bench) {
 		b.Fatalf("attempt %d, %v", n, err)
 	}
 	b.expire(l)
-	b.orphanOf("tries", 2)
+	orphanOf(b, "tries", 2)
 	_ = engine.RunOf(l).HandOver(b.ctx, 1)
-	b.orphanOf("tries", 2)
+	orphanOf(b, "tries", 2)
 }
 
 // attemptBesideRecovery: the holder trusts its lease still, which has ended for the server.
 func attemptBesideRecovery(b *bench) {
 	b.known()
-	l := b.died("dead", 1)
-	b.orphanOf("dead", 1)
+	l := died(b, "dead", 1)
+	orphanOf(b, "dead", 1)
 	if n, err := engine.RunOf(l).NextAttempt(b.ctx); !errors.Is(err, engine.ErrLost) {
 		b.Errorf("attempt %d, %v", n, err)
 	}
@@ -147,7 +147,7 @@ func putBackOfAttempts(b *bench) {
 		b.Fatal(err)
 	}
 	b.forget()
-	if row := b.heldAgain(l); row.Attempt != 2 || engine.RunOf(l).Attempt() != 2 {
+	if row := heldAgain(b, l); row.Attempt != 2 || engine.RunOf(l).Attempt() != 2 {
 		b.Errorf("put back as %+v", row)
 	}
 	b.forget()
@@ -162,7 +162,7 @@ func putBackOfAttempts(b *bench) {
 // putBackOfARecovery: the server has forgotten the adoption, and shows its orphan again.
 func putBackOfARecovery(b *bench) {
 	b.known()
-	b.died("dead", 1)
+	died(b, "dead", 1)
 	if n := len(b.state().Orphans); n != 1 {
 		b.Fatalf("%d orphans", n)
 	}
@@ -171,7 +171,7 @@ func putBackOfARecovery(b *bench) {
 	r.Lease = renewing
 	recovery := b.wins(b.b, r)
 	restore()
-	if after := b.heldAgain(recovery); after.Attempt != 2 || recovery.Context().Err() != nil {
+	if after := heldAgain(b, recovery); after.Attempt != 2 || recovery.Context().Err() != nil {
 		b.Errorf("put back as %+v", after)
 	}
 	b.open()

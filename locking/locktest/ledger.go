@@ -31,7 +31,7 @@ func ledger() []theorem {
 }
 
 // decided fails the test unless a tick is decided.
-func (b *bench) decided(c *engine.Client, n int, outcome string) {
+func decided(b *bench, c *engine.Client, n int, outcome string) {
 	b.Helper()
 	if a := b.gets(c, engine.Request{Tick: b.tick(n)}, engine.Decided); a.Outcome != outcome {
 		b.Errorf("tick %d is decided as %q, want %q", n, a.Outcome, outcome)
@@ -39,14 +39,14 @@ func (b *bench) decided(c *engine.Client, n int, outcome string) {
 }
 
 // runs grants a tick and ends its run.
-func (b *bench) runs(c *engine.Client, n int) {
+func runs(b *bench, c *engine.Client, n int) {
 	b.Helper()
 	b.release(b.wins(c, engine.Request{Tick: b.tick(n)}))
 }
 
 func tickOnce(b *bench) {
 	b.known()
-	b.runs(b.a, 0)
+	runs(b, b.a, 0)
 	l := b.wins(b.a, engine.Request{Tick: b.tick(1)})
 	if !engine.RunOf(l).Tick().Equal(b.tick(1).At) || engine.RunOf(l).Attempt() != 1 {
 		b.Errorf("granted tick %v, attempt %d", engine.RunOf(l).Tick(), engine.RunOf(l).Attempt())
@@ -57,11 +57,11 @@ func tickOnce(b *bench) {
 	}
 	b.release(l)
 	for _, c := range []*engine.Client{b.a, b.b} {
-		b.decided(c, 1, "granted")
+		decided(b, c, 1, "granted")
 	}
 	expired := b.wins(b.b, engine.Request{Tick: b.tick(2)})
 	b.expire(expired)
-	b.decided(b.a, 2, "granted")
+	decided(b, b.a, 2, "granted")
 	if d := b.state().Decided; !d.Equal(b.tick(2).At) {
 		b.Errorf("decided up to %v", d)
 	}
@@ -69,16 +69,16 @@ func tickOnce(b *bench) {
 
 func backlog(b *bench) {
 	b.known()
-	b.runs(b.a, 0)
-	b.runs(b.b, 4) // the newest first: T1..T3 stay open
+	runs(b, b.a, 0)
+	runs(b, b.b, 4) // the newest first: T1..T3 stay open
 	if d := b.state().Decided; !d.Equal(b.tick(0).At) {
 		b.Errorf("decided up to %v, before 1..3 were", d)
 	}
 	for n := 1; n <= 3; n++ {
-		b.runs(b.a, n)
+		runs(b, b.a, n)
 	}
 	for n := range 5 {
-		b.decided(b.b, n, map[bool]string{true: "granted"}[n == 3])
+		decided(b, b.b, n, map[bool]string{true: "granted"}[n == 3])
 	}
 	if d := b.state().Decided; !d.Equal(b.tick(4).At) {
 		b.Errorf("decided up to %v, want 4", d)
@@ -91,13 +91,13 @@ func backlog(b *bench) {
 func outOfTurn(b *bench) {
 	b.known()
 	for _, n := range []int{9, 3, 7, 5, 1, 0, 8} {
-		b.runs(b.a, n)
+		runs(b, b.a, n)
 	}
 	for _, n := range []int{9, 3, 7, 5, 1, 0, 8} {
 		b.gets(b.b, engine.Request{Tick: b.tick(n)}, engine.Decided)
 	}
 	for _, n := range []int{2, 4, 6} {
-		b.runs(b.b, n)
+		runs(b, b.b, n)
 	}
 	if d := b.state().Decided; !d.Equal(b.tick(9).At) {
 		b.Errorf("decided up to %v, want 9", d)
@@ -106,8 +106,8 @@ func outOfTurn(b *bench) {
 
 func noTick(b *bench) {
 	b.known()
-	b.runs(b.a, 0)
-	b.runs(b.a, 4)
+	runs(b, b.a, 0)
+	runs(b, b.a, 4)
 	l := b.wins(b.b, engine.Request{Trigger: "manual", Permanent: true, AnyLimit: true})
 	if !engine.RunOf(l).Tick().IsZero() {
 		b.Errorf("granted tick %v", engine.RunOf(l).Tick())
@@ -116,11 +116,11 @@ func noTick(b *bench) {
 	for _, n := range []int{0, 4} {
 		b.gets(b.b, engine.Request{Tick: b.tick(n)}, engine.Decided)
 	}
-	b.runs(b.b, 2)
+	runs(b, b.b, 2)
 }
 
 func newSchedule(b *bench) {
-	b.decided(b.a, 119, "") // the first word of a schedule: it begins now
+	decided(b, b.a, 119, "") // the first word of a schedule: it begins now
 	b.look(b.a, engine.InspectRequest{Permanent: true, Schedule: "another"})
 	past := b.now().Truncate(time.Second).Add(-time.Second) // a client of a quorum estimates the time, by some milliseconds
 	r := engine.Request{Tick: &engine.Tick{At: past, Previous: past.Add(-time.Second), Schedule: "another"}}
@@ -132,20 +132,20 @@ func newSchedule(b *bench) {
 
 func rollOut(b *bench) {
 	b.known()
-	b.runs(b.a, 1)
+	runs(b, b.a, 1)
 	of := func(digest string, at time.Time) engine.Request {
 		return engine.Request{Tick: &engine.Tick{At: at, Previous: at.Add(-time.Minute), Schedule: digest}}
 	}
 	b.look(b.b, engine.InspectRequest{Permanent: true, Schedule: "new"})
-	b.runs(b.a, 2) // replicas that still have the old one lose no tick
+	runs(b, b.a, 2) // replicas that still have the old one lose no tick
 	b.setSince(b.tick(5).At.Add(-30 * time.Second))
 	b.gets(b.b, of("new", b.tick(4).At), engine.Decided)
 	for n := 3; n <= 6; n++ {
-		b.runs(b.a, n)
+		runs(b, b.a, n)
 	}
 	b.release(b.wins(b.b, of("new", b.tick(7).At)))
-	b.decided(b.a, 7, "granted") // one instant, one grant, by whichever schedule
-	b.runs(b.a, 8)
+	decided(b, b.a, 7, "granted") // one instant, one grant, by whichever schedule
+	runs(b, b.a, 8)
 	b.release(b.wins(b.b, of("new", b.tick(9).At)))
 }
 
@@ -161,7 +161,7 @@ func skip(b *bench) {
 	}
 	b.release(first)
 	b.release(second)
-	b.decided(b.a, 3, "skipped overlap")
+	decided(b, b.a, 3, "skipped overlap")
 	b.wins(b.a, engine.Request{Slots: 2, AnyLimit: true, Tick: at(4)}) // a row is free: no skip
 }
 
@@ -182,7 +182,7 @@ func keepFirst(b *bench) {
 	running = b.wins(b.a, at(1))
 	b.gets(b.a, at(4), engine.Held)
 	b.release(running)
-	b.decided(b.b, 3, "") // before the last one
+	decided(b, b.b, 3, "") // before the last one
 	b.wins(b.b, at(4))
 }
 
@@ -193,12 +193,12 @@ func deadline(b *bench) {
 	if a := b.gets(b.a, engine.Request{Tick: t}, engine.Settled); a.Outcome != "missed late" {
 		b.Errorf("settled as %q", a.Outcome)
 	}
-	b.decided(b.b, 1, "missed late")
+	decided(b, b.b, 1, "missed late")
 	t = b.tick(2)
 	t.Deadline, t.IfLate = b.now().Add(time.Hour), "missed late"
 	b.wins(b.a, engine.Request{Tick: t})
 	t.Deadline = b.now().Add(-time.Minute)
-	b.decided(b.b, 2, "granted") // a tick that ran is not late
+	decided(b, b.b, 2, "granted") // a tick that ran is not late
 	if a := b.gets(b.b, engine.Request{Tick: t}, engine.Decided); a.Outcome != "granted" {
 		b.Errorf("decided as %q", a.Outcome)
 	}
@@ -232,17 +232,17 @@ func settledTwice(b *bench) {
 
 func givenBack(b *bench) {
 	b.known()
-	b.runs(b.a, 0)
+	runs(b, b.a, 0)
 	for _, n := range []int{1, 5, 1} { // in turn, out of turn, and once more
 		b.giveBack(b.wins(b.a, engine.Request{ID: fmt.Sprint(n, b.now().UnixMicro()), Tick: b.tick(n)}))
 	}
-	b.runs(b.b, 2)
-	b.runs(b.b, 5)
-	b.decided(b.a, 5, "granted")
-	b.runs(b.b, 1)
-	b.decided(b.a, 1, "granted")
+	runs(b, b.b, 2)
+	runs(b, b.b, 5)
+	decided(b, b.a, 5, "granted")
+	runs(b, b.b, 1)
+	decided(b, b.a, 1, "granted")
 	for _, n := range []int{3, 4} {
-		b.runs(b.a, n)
+		runs(b, b.a, n)
 	}
 	if d := b.state().Decided; !d.Equal(b.tick(5).At) {
 		b.Errorf("decided up to %v, want 5", d)
@@ -256,13 +256,13 @@ func givenBackSettled(b *bench) {
 	t := b.tick(1)
 	t.IfHeld = "skipped"
 	b.gets(b.b, engine.Request{Tick: t}, engine.Settled)
-	b.decided(b.a, 1, "skipped")
+	decided(b, b.a, 1, "skipped")
 }
 
 // A client that believes a tick taken finds out by a look that it is not any more.
 func givenBackSeen(b *bench) {
 	b.known()
-	b.runs(b.a, 0)
+	runs(b, b.a, 0)
 	var held []*engine.Lease
 	for _, n := range []int{1, 4, 2} { // low is 2 then, and one out of turn
 		held = append(held, b.wins(b.a, engine.Request{Slots: 3, Tick: b.tick(n)}))
@@ -276,9 +276,9 @@ func givenBackSeen(b *bench) {
 			}
 		}
 	}
-	b.runs(b.b, 4)
-	b.runs(b.b, 1)
-	b.runs(b.b, 2)
+	runs(b, b.b, 4)
+	runs(b, b.b, 1)
+	runs(b, b.b, 2)
 	if seen := b.state().Open; len(seen) > 0 {
 		b.Errorf("open are %v, want none", seen)
 	}
@@ -286,7 +286,7 @@ func givenBackSeen(b *bench) {
 
 func lookSettles(b *bench) {
 	b.known()
-	b.runs(b.a, 1) // 0 stays open
+	runs(b, b.a, 1) // 0 stays open
 	b.giveBack(b.wins(b.a, engine.Request{Tick: b.tick(3)}))
 	settle := engine.InspectRequest{Permanent: true, SettleThrough: b.tick(3).At, SettleDeadline: b.now().Add(time.Hour)}
 	if s := b.look(b.b, settle); s.Decided.After(b.tick(0).At) {
@@ -300,14 +300,14 @@ func lookSettles(b *bench) {
 	for n := range 4 {
 		b.gets(b.a, engine.Request{Tick: b.tick(n)}, engine.Decided)
 	}
-	b.runs(b.a, 4)
+	runs(b, b.a, 4)
 }
 
 // lookLeaves open a tick that was decided, and given back, before those that it settles: else its outcome would
 // never be recorded.
 func lookLeaves(b *bench) {
 	b.known()
-	b.runs(b.a, 0)
+	runs(b, b.a, 0)
 	b.giveBack(b.wins(b.a, engine.Request{Tick: b.tick(1)}))
 	b.look(b.b, engine.InspectRequest{Permanent: true, SettleThrough: b.tick(3).At, SettleDeadline: b.now().Add(-time.Microsecond)})
 	if s := b.state(); !s.Decided.Equal(b.tick(3).At) || len(s.Open) != 1 || !s.Open[0].Equal(b.tick(1).At) {

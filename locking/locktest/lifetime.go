@@ -45,7 +45,7 @@ func foreignKey(b *bench) {
 }
 
 // lives returns how long each key of the lock lives on; -1 is for ever. Keys that are not there are left out.
-func (b *bench) lives() map[string]time.Duration {
+func lives(b *bench) map[string]time.Duration {
 	b.Helper()
 	lives := map[string]time.Duration{}
 	for _, key := range b.keys() {
@@ -63,7 +63,7 @@ func (b *bench) lives() map[string]time.Duration {
 func plainExpire(b *bench) {
 	all := func(step string) {
 		b.Helper()
-		for key, left := range b.lives() {
+		for key, left := range lives(b) {
 			if left < 0 || left > 2*long {
 				b.Errorf("%s: %s lives for %v", step, key, left)
 			}
@@ -76,7 +76,7 @@ func plainExpire(b *bench) {
 	b.forget()
 	b.gets(b.b, engine.Request{}, engine.Closed)
 	all("forgotten")
-	b.heldAgain(l)
+	heldAgain(b, l)
 	all("put back")
 	b.release(l)
 	all("released")
@@ -93,7 +93,7 @@ func plainExpire(b *bench) {
 	all("settled")
 	b.look(b.a, engine.InspectRequest{Schedule: "another"})
 	all("announced")
-	if len(b.lives()) == 0 {
+	if len(lives(b)) == 0 {
 		b.Error("nothing was there")
 	}
 }
@@ -102,9 +102,9 @@ func permanentStay(b *bench) {
 	b.release(b.wins(b.a, engine.Request{})) // plain at first
 	b.release(b.wins(b.a, engine.Request{Permanent: true}))
 	b.known()
-	b.runs(b.a, 1)
+	runs(b, b.a, 1)
 	b.release(b.wins(b.b, engine.Request{})) // a plain request of another client must not make the ledger mortal
-	lives := b.lives()
+	lives := lives(b)
 	if len(lives) == 0 {
 		b.Fatal("nothing is there")
 	}
@@ -120,7 +120,7 @@ func heldStays(b *bench) {
 	l := b.wins(b.a, engine.Request{Lease: lease, Slots: 2})
 	short := b.wins(b.b, engine.Request{Slots: 2})
 	b.release(short)
-	for key, left := range b.lives() {
+	for key, left := range lives(b) {
 		if left < lease {
 			b.Errorf("%s lives for %v, the lease for %v", key, left, l.Length())
 		}

@@ -25,7 +25,7 @@ func orphans() []theorem {
 }
 
 // died grants a tick to a, whose lease then ends.
-func (b *bench) died(id string, n int) *engine.Lease {
+func died(b *bench, id string, n int) *engine.Lease {
 	b.Helper()
 	l := b.wins(b.a, engine.Request{ID: id, Tick: b.tick(n), Trigger: "schedule", Memo: "note\nbook"})
 	b.expire(l)
@@ -38,7 +38,7 @@ func adoption(of string) engine.Request {
 
 func orphan(b *bench) {
 	b.known()
-	l := b.died("dead", 1)
+	l := died(b, "dead", 1)
 	a := b.gets(b.b, engine.Request{Tick: b.tick(1)}, engine.Decided)
 	if a.Orphans != 1 || a.Holder != "" {
 		b.Errorf("%d orphans, held by %q", a.Orphans, a.Holder)
@@ -74,7 +74,7 @@ func orphan(b *bench) {
 
 func adoptedOnce(b *bench) {
 	b.known()
-	b.died("dead", 1)
+	died(b, "dead", 1)
 	blocker := b.wins(b.b, engine.Request{})
 	b.gets(b.b, adoption("dead"), engine.Held)
 	b.release(blocker)
@@ -84,19 +84,19 @@ func adoptedOnce(b *bench) {
 		b.Errorf("decided as %q", a.Outcome)
 	}
 	b.gets(b.a, adoption("nobody"), engine.Decided)
-	b.decided(b.a, 1, "granted")
+	decided(b, b.a, 1, "granted")
 }
 
 func adoptionGivenBack(b *bench) {
 	b.known()
-	b.died("dead", 1)
+	died(b, "dead", 1)
 	before := b.state().Orphans
 	b.giveBack(b.wins(b.b, adoption("dead")))
 	after := b.state().Orphans
 	if len(after) != 1 || after[0] != before[0] {
 		b.Fatalf("orphans %+v, want %+v", after, before)
 	}
-	b.decided(b.a, 1, "granted") // it did start, once
+	decided(b, b.a, 1, "granted") // it did start, once
 	if l := b.wins(b.b, adoption("dead")); engine.RunOf(l).Attempt() != 2 {
 		b.Errorf("attempt %d", engine.RunOf(l).Attempt())
 	}
@@ -104,7 +104,7 @@ func adoptionGivenBack(b *bench) {
 
 func aliveHolder(b *bench) {
 	b.known()
-	l := b.died("slow", 1)
+	l := died(b, "slow", 1)
 	if n := len(b.state().Orphans); n != 1 {
 		b.Fatalf("%d orphans", n)
 	}
@@ -112,22 +112,22 @@ func aliveHolder(b *bench) {
 	if n := len(b.state().Orphans); n != 0 {
 		b.Errorf("%d orphans after their holder released", n)
 	}
-	b.decided(b.a, 1, "granted")
+	decided(b, b.a, 1, "granted")
 }
 
 func neverStarted(b *bench) {
 	b.known()
-	l := b.died("slow", 1)
+	l := died(b, "slow", 1)
 	b.state() // its row makes room
 	_ = engine.RunOf(l).Undo(b.ctx)
 	if n := len(b.state().Orphans); n != 0 {
 		b.Errorf("%d orphans", n)
 	}
-	b.runs(b.b, 1)
-	l = b.died("adopted", 2)
+	runs(b, b.b, 1)
+	l = died(b, "adopted", 2)
 	b.wins(b.b, adoption("adopted"))
 	_ = engine.RunOf(l).Undo(b.ctx) // too late: the run has a recovery
-	b.decided(b.b, 2, "granted")
+	decided(b, b.b, 2, "granted")
 }
 
 func plainLease(b *bench) {
@@ -141,7 +141,7 @@ func plainLease(b *bench) {
 // never begun.
 func unheard(b *bench) {
 	b.known()
-	l := b.died("one", 1)
+	l := died(b, "one", 1)
 	again := b.wins(b.a, engine.Request{ID: "one", Tick: b.tick(1), Trigger: "schedule"})
 	if engine.RunOf(again).Attempt() != 1 || again.Token() <= l.Token() {
 		b.Errorf("attempt %d, token %d after %d", engine.RunOf(again).Attempt(), again.Token(), l.Token())
@@ -151,7 +151,7 @@ func unheard(b *bench) {
 		b.Errorf("orphans %+v", s.Orphans)
 	}
 	b.release(again)
-	b.died("two", 2)
+	died(b, "two", 2)
 	if s := b.state(); len(s.Orphans) != 1 {
 		b.Errorf("orphans %+v", s.Orphans)
 	}

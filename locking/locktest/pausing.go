@@ -29,7 +29,7 @@ func pausing() []theorem {
 
 const stopped = "skipped paused"
 
-func (b *bench) pause(c *engine.Client, r engine.PauseRequest) engine.PauseAnswer {
+func pause(b *bench, c *engine.Client, r engine.PauseRequest) engine.PauseAnswer {
 	b.Helper()
 	r.Lock, r.Permanent = lock, true
 	if r.Outcome == "" {
@@ -42,24 +42,24 @@ func (b *bench) pause(c *engine.Client, r engine.PauseRequest) engine.PauseAnswe
 	return a
 }
 
-func (b *bench) resume(c *engine.Client) engine.PauseAnswer {
+func resume(b *bench, c *engine.Client) engine.PauseAnswer {
 	b.Helper()
-	return b.pause(c, engine.PauseRequest{End: true})
+	return pause(b, c, engine.PauseRequest{End: true})
 }
 
 // setPause fakes when the pause of the lock began and ended.
-func (b *bench) setPause(from, until time.Time) {
+func setPause(b *bench, from, until time.Time) {
 	b.Helper()
 	text := fmt.Sprintf("%d,%d,%d,%s,", from.UnixMicro(), from.UnixMicro(), until.UnixMicro(), stopped)
 	if b.onQuorum() {
-		b.setRegister("paused", text)
+		setRegister(b, "paused", text)
 		return
 	}
 	b.set("paused", text)
 }
 
 // settles fails the test unless the pause settles a tick.
-func (b *bench) settles(c *engine.Client, n int) {
+func settles(b *bench, c *engine.Client, n int) {
 	b.Helper()
 	if a := b.gets(c, engine.Request{Tick: b.tick(n)}, engine.Settled); a.Outcome != stopped {
 		b.Errorf("tick %d is settled as %q", n, a.Outcome)
@@ -68,10 +68,10 @@ func (b *bench) settles(c *engine.Client, n int) {
 
 func pausedTick(b *bench) {
 	b.known()
-	b.runs(b.a, 0)
-	b.pause(b.b, engine.PauseRequest{Reason: "a, b; c"})
-	b.settles(b.a, 1)
-	b.decided(b.b, 1, stopped)
+	runs(b, b.a, 0)
+	pause(b, b.b, engine.PauseRequest{Reason: "a, b; c"})
+	settles(b, b.a, 1)
+	decided(b, b.b, 1, stopped)
 	abstains := b.ask(b.b, engine.Request{Tick: b.tick(2), Abstain: true})
 	if b.wants(abstains, engine.Settled); abstains.Outcome != stopped {
 		b.Errorf("by one who abstains: %+v", abstains)
@@ -79,38 +79,38 @@ func pausedTick(b *bench) {
 	if p := b.state().Pause; p.Reason != "a, b; c" || !p.On(b.now()) || !p.Until.IsZero() {
 		b.Errorf("the lock tells %+v", p)
 	}
-	if a := b.resume(b.b); a.Before.Reason == "" || a.After.On(a.Now) {
+	if a := resume(b, b.b); a.Before.Reason == "" || a.After.On(a.Now) {
 		b.Errorf("the end tells %+v", a)
 	}
-	b.runs(b.a, 3)
-	b.runs(b.b, 4)
+	runs(b, b.a, 3)
+	runs(b, b.b, 4)
 }
 
 func pauseStopsTicks(b *bench) {
 	b.known()
 	l := b.wins(b.a, engine.Request{Tick: b.tick(0), Permanent: true})
-	b.pause(b.a, engine.PauseRequest{})
+	pause(b, b.a, engine.PauseRequest{})
 	if a := b.gets(b.b, engine.Request{Tick: b.tick(0)}, engine.Decided); a.Holder != "a" {
 		b.Errorf("of a tick that runs: %+v", a)
 	}
 	b.release(l)
 	b.release(b.wins(b.b, engine.Request{Permanent: true, Trigger: "manual"}))
-	if a := b.resume(b.a); !a.Before.On(a.Now) {
+	if a := resume(b, b.a); !a.Before.On(a.Now) {
 		b.Errorf("the end tells %+v", a)
 	}
-	if a := b.resume(b.a); a.Before.On(a.Now) {
+	if a := resume(b, b.a); a.Before.On(a.Now) {
 		b.Errorf("the second end tells %+v", a)
 	}
 }
 
 func pausedTime(b *bench) {
 	b.known()
-	b.setPause(b.tick(1).At, b.tick(3).At)
-	b.runs(b.a, 0)
-	b.settles(b.a, 1)
-	b.settles(b.b, 2)
-	b.runs(b.a, 3)
-	b.runs(b.b, 4)
+	setPause(b, b.tick(1).At, b.tick(3).At)
+	runs(b, b.a, 0)
+	settles(b, b.a, 1)
+	settles(b, b.b, 2)
+	runs(b, b.a, 3)
+	runs(b, b.b, 4)
 	s := b.state()
 	if s.Pause.On(s.Now) || s.Pause.Covers(b.tick(0).At) || !s.Pause.Covers(b.tick(2).At) || s.Pause.Covers(b.tick(3).At) {
 		b.Errorf("the lock tells %+v", s.Pause)
@@ -119,56 +119,56 @@ func pausedTime(b *bench) {
 
 func pauseEnds(b *bench) {
 	b.known()
-	a := b.pause(b.a, engine.PauseRequest{For: time.Second})
+	a := pause(b, b.a, engine.PauseRequest{For: time.Second})
 	if got := a.After.Until.Sub(a.After.From); got != time.Second {
 		b.Errorf("a pause for a second lasts %v", got)
 	}
-	b.settles(b.a, 0)
+	settles(b, b.a, 0)
 	b.waitUntil(a.After.Until.Add(50 * time.Millisecond)) // the nodes of a quorum have clocks of their own
-	b.runs(b.b, 1)
+	runs(b, b.b, 1)
 }
 
 // endOfNone: the end of a pause that never was is a word, too. The server's clock is set back since.
 func endOfNone(b *bench) {
 	b.known()
-	b.resume(b.a)
+	resume(b, b.a)
 	said := b.now().Add(30 * time.Second).UnixMicro()
 	text := fmt.Sprintf("%d,%d,%d,,", said, said, said)
 	if b.onQuorum() {
-		b.setRegister("paused", text)
+		setRegister(b, "paused", text)
 	} else {
 		b.set("paused", text)
 	}
-	b.runs(b.a, 0)
+	runs(b, b.a, 0)
 }
 
 func pauseCarriedOn(b *bench) {
-	first := b.pause(b.a, engine.PauseRequest{For: time.Hour, Reason: "one"})
-	again := b.pause(b.b, engine.PauseRequest{Reason: "two"})
+	first := pause(b, b.a, engine.PauseRequest{For: time.Hour, Reason: "one"})
+	again := pause(b, b.b, engine.PauseRequest{Reason: "two"})
 	if again.Before != first.After || !again.After.From.Equal(first.After.From) || !again.After.Until.IsZero() || again.After.Reason != "two" {
 		b.Errorf("first %+v, then %+v", first, again)
 	}
-	b.resume(b.a)
-	if fresh := b.pause(b.a, engine.PauseRequest{}); !fresh.After.From.After(first.After.From) {
+	resume(b, b.a)
+	if fresh := pause(b, b.a, engine.PauseRequest{}); !fresh.After.From.After(first.After.From) {
 		b.Errorf("after the end: %+v", fresh)
 	}
 }
 
 func lateBeforePause(b *bench) {
 	b.known()
-	b.pause(b.a, engine.PauseRequest{})
+	pause(b, b.a, engine.PauseRequest{})
 	late := b.tick(0)
 	late.Deadline, late.IfLate = b.tick(1).At, "missed late"
 	if a := b.gets(b.b, engine.Request{Tick: late}, engine.Settled); a.Outcome != "missed late" {
 		b.Errorf("%+v", a)
 	}
-	b.setPause(b.now().Add(time.Hour), b.now().Add(2*time.Hour)) // by a clock that was ahead
+	setPause(b, b.now().Add(time.Hour), b.now().Add(2*time.Hour)) // by a clock that was ahead
 	soon := b.tick(1)
 	soon.Deadline, soon.IfLate = b.now().Add(time.Minute), "missed late"
 	if a := b.gets(b.b, engine.Request{Tick: soon}, engine.Settled); a.Outcome != stopped {
 		b.Errorf("since a clock was ahead: %+v", a)
 	}
-	b.setPause(b.tick(3).At, b.tick(5).At)
+	setPause(b, b.tick(3).At, b.tick(5).At)
 	within := b.tick(2)
 	within.Deadline, within.IfLate = b.tick(4).At, "missed late"
 	if a := b.gets(b.b, engine.Request{Tick: within}, engine.Settled); a.Outcome != "missed late" {
@@ -184,7 +184,7 @@ func pauseRefused(b *bench) {
 			b.Errorf("%+v is taken", r)
 		}
 	}
-	b.pause(b.a, engine.PauseRequest{Reason: strings.Repeat("é", 200)})
+	pause(b, b.a, engine.PauseRequest{Reason: strings.Repeat("é", 200)})
 	if p := b.state().Pause; p.Reason != strings.Repeat("é", 200) {
 		b.Errorf("%+v", p)
 	}
@@ -192,12 +192,12 @@ func pauseRefused(b *bench) {
 
 func forgottenPause(b *bench) {
 	b.known()
-	b.runs(b.a, 0)
-	b.pause(b.client("operator"), engine.PauseRequest{Reason: "12 34 done x"})
-	b.settles(b.a, 1)
-	b.forgetAndOpen(2)
-	b.settles(b.a, 2)
-	b.settles(b.client("newcomer"), 3)
+	runs(b, b.a, 0)
+	pause(b, b.client("operator"), engine.PauseRequest{Reason: "12 34 done x"})
+	settles(b, b.a, 1)
+	forgetAndOpen(b, 2)
+	settles(b, b.a, 2)
+	settles(b, b.client("newcomer"), 3)
 	if p := b.state().Pause; p.Reason != "12 34 done x" {
 		b.Errorf("the lock tells %+v", p)
 	}
@@ -205,7 +205,7 @@ func forgottenPause(b *bench) {
 
 // forgetAndOpen has a client that was there before ask for a tick, so that the lock is closed, and
 // opens it.
-func (b *bench) forgetAndOpen(n int) {
+func forgetAndOpen(b *bench, n int) {
 	b.Helper()
 	b.forget()
 	b.gets(b.a, engine.Request{Tick: b.tick(n)}, engine.Closed)
@@ -214,31 +214,31 @@ func (b *bench) forgetAndOpen(n int) {
 
 func lostPause(b *bench) {
 	b.known()
-	b.runs(b.a, 0)
+	runs(b, b.a, 0)
 	restore := b.snapshot()
-	b.pause(b.a, engine.PauseRequest{})
+	pause(b, b.a, engine.PauseRequest{})
 	restore()
-	b.settles(b.a, 1)
-	b.settles(b.b, 2)
+	settles(b, b.a, 1)
+	settles(b, b.b, 2)
 }
 
 func endOutlivesObserver(b *bench) {
 	b.known()
-	b.pause(b.a, engine.PauseRequest{})
-	b.settles(b.a, 0)
-	b.resume(b.b)
-	b.runs(b.a, 1)
-	b.forgetAndOpen(2)
-	b.runs(b.a, 2)
+	pause(b, b.a, engine.PauseRequest{})
+	settles(b, b.a, 0)
+	resume(b, b.b)
+	runs(b, b.a, 1)
+	forgetAndOpen(b, 2)
+	runs(b, b.a, 2)
 }
 
 func endOfForgotten(b *bench) {
 	b.known()
-	b.pause(b.a, engine.PauseRequest{})
-	b.settles(b.a, 0)
+	pause(b, b.a, engine.PauseRequest{})
+	settles(b, b.a, 0)
 	b.forget()
-	b.resume(b.client("operator"))
-	b.runs(b.a, 1)
+	resume(b, b.client("operator"))
+	runs(b, b.a, 1)
 }
 
 func pauseHeard(b *bench) {
@@ -260,7 +260,7 @@ func pauseHeard(b *bench) {
 		<-done
 	}()
 	for listening := false; !listening; { // pauses are asked for again until one is heard
-		b.pause(b.a, engine.PauseRequest{})
+		pause(b, b.a, engine.PauseRequest{})
 		select {
 		case n := <-heard:
 			if listening = true; len(n) != 0 {

@@ -30,8 +30,8 @@ func quorums() []theorem {
 		{"VotesOfEarlierCallsAreNotInTheWay", votesOfBefore, votes},
 		{"LateWriteBackChangesNothing", lateWriteBack, votes},
 		{"LateTryLeavesALaterOneAlone", lateTry, votes},
-		{"LateDropLeavesALaterTryAlone", func(b *bench) { b.lateDrop(engine.Request{}) }, votes},
-		{"LateDropLeavesALaterTryForATickAlone", func(b *bench) { b.lateDrop(engine.Request{Tick: b.tick(1)}) }, votes},
+		{"LateDropLeavesALaterTryAlone", func(b *bench) { lateDrop(b, engine.Request{}) }, votes},
+		{"LateDropLeavesALaterTryForATickAlone", func(b *bench) { lateDrop(b, engine.Request{Tick: b.tick(1)}) }, votes},
 		{"NumberIsPromisedOnce", promisedOnce, votes}, // Promise: P1, quorum
 		{"OrphanIsNotRenewed", orphanStaysDead, votes},
 		{"MajorityKnowsWhoWasToStop", stoppedOnAMajority, votes},
@@ -39,7 +39,7 @@ func quorums() []theorem {
 	}
 }
 
-// refuses demands [engine.ErrQuorum] of methods that a quorum can't serve.
+// refusesToken demands [engine.ErrQuorum] of methods that a quorum can't serve.
 func refuses(b *bench) {
 	b.Helper()
 	_, _, sets := b.a.MultiLock("{x}:1", "{x}:2").TryLock(b.ctx)
@@ -57,20 +57,20 @@ func refuses(b *bench) {
 func forgetfulNode(b *bench) {
 	const lease = 5 * time.Second // a busy machine may need a second for a renewal
 	l := b.wins(b.a, engine.Request{Lease: lease})
-	b.everywhere(l)
+	heldEverywhere(b, l)
 	few := len(b.nodes) / 2
-	b.on(b.nodes[:few], func(node redis.UniversalClient) error { // which never voted for it
+	onNodes(b, b.nodes[:few], func(node redis.UniversalClient) error { // which never voted for it
 		return node.HDel(b.ctx, b.base(), "r0").Err()
 	})
 	forgot := b.nodes[few]
-	b.forgets(forgot)
+	forgets(b, forgot)
 	before := b.now()
 	newcomer := b.client("newcomer")
 	for l.Context().Err() == nil {
 		if a := b.ask(newcomer, engine.Request{Lease: lease}); a.Verdict == engine.Granted && l.Context().Err() == nil {
 			b.Fatal("granted beside a living holder")
 		}
-		if b.isVoting(forgot) {
+		if isVoting(b, forgot) {
 			if since := b.now().Sub(before); since < lease {
 				b.Fatalf("it votes after %v", since)
 			}
@@ -85,9 +85,9 @@ func reseededNode(b *bench) {
 	for n := range 3 {
 		b.release(b.wins(b.a, engine.Request{Tick: b.tick(n), Lease: time.Second}))
 	}
-	b.forgets(b.nodes[1])
-	b.votesAgain(b.nodes[1])
-	if low := fmt.Sprint(b.register(b.nodes[1])["low"]); low != fmt.Sprint(b.tick(2).At.Unix()) {
+	forgets(b, b.nodes[1])
+	votesAgain(b, b.nodes[1])
+	if low := fmt.Sprint(registerOf(b, b.nodes[1])["low"]); low != fmt.Sprint(b.tick(2).At.Unix()) {
 		b.Errorf("it knows of ticks up to %s", low)
 	}
 	if life := b.nodes[1].TTL(b.ctx, b.base()).Val(); life != -1 { // a lock with a ledger stays
@@ -97,8 +97,8 @@ func reseededNode(b *bench) {
 
 // A node forgets a vote for a lease longer than any so far, while the claim is on its way to the others.
 func forgetfulInAMoment(b *bench) {
-	b.forgets(b.nodes[1])
-	b.votesAgain(b.nodes[1])
+	forgets(b, b.nodes[1])
+	votesAgain(b, b.nodes[1])
 	since, err := b.nodes[1].HGet(b.ctx, b.prefix+"quorum", "since").Int64()
 	if err != nil {
 		b.Fatal(err)
@@ -119,8 +119,8 @@ func rollingLoss(b *bench) {
 		}
 		last = l.Token()
 		b.release(l)
-		b.forgets(node)
-		b.votesAgain(node)
+		forgets(b, node)
+		votesAgain(b, node)
 	}
 	for n := range b.nodes { // every node has forgotten once
 		b.gets(b.client("newcomer"), short(n), engine.Decided)
@@ -129,23 +129,23 @@ func rollingLoss(b *bench) {
 
 func repairedMinority(b *bench) {
 	l := b.wins(b.a, engine.Request{Lease: renewing})
-	b.everywhere(l)
-	b.on(b.nodes[:len(b.nodes)/2], func(node redis.UniversalClient) error { return node.Del(b.ctx, b.base()).Err() })
-	b.everywhere(l)
+	heldEverywhere(b, l)
+	onNodes(b, b.nodes[:len(b.nodes)/2], func(node redis.UniversalClient) error { return node.Del(b.ctx, b.base()).Err() })
+	heldEverywhere(b, l)
 	b.release(l)
-	b.until("no node has it", func() bool { return b.voters(l) == 0 })
+	eventually(b, "no node has it", func() bool { return voters(b, l) == 0 })
 }
 
 // Renewals count with a majority only.
 func lostMajority(b *bench) {
 	l := b.wins(b.a, engine.Request{Lease: renewing})
-	b.everywhere(l)
-	b.on(b.nodes[:len(b.nodes)/2+1], b.heldByOther(l))
+	heldEverywhere(b, l)
+	onNodes(b, b.nodes[:len(b.nodes)/2+1], heldByOther(b, l))
 	b.ends(l, engine.ErrLost)
 }
 
 // heldByOther has a node vote for another in the row of a lease.
-func (b *bench) heldByOther(l *engine.Lease) func(node redis.UniversalClient) error {
+func heldByOther(b *bench, l *engine.Lease) func(node redis.UniversalClient) error {
 	other := strings.Join([]string{"other", fmt.Sprint(int64(l.Token()) + 1), fmt.Sprint(b.now().Add(long).UnixMicro()),
 		fmt.Sprint(long.Microseconds()), "0", "", "b"}, "\n")
 	return func(node redis.UniversalClient) error { return node.HSet(b.ctx, b.base(), "r0", other).Err() }
@@ -156,22 +156,22 @@ func (b *bench) heldByOther(l *engine.Lease) func(node redis.UniversalClient) er
 func renewedWhereForgotten(b *bench) {
 	b.release(b.wins(b.a, engine.Request{Lock: "other", Lease: long})) // for as long a node that forgets does not vote
 	l := b.wins(b.a, engine.Request{Lease: renewing})
-	b.everywhere(l)
+	heldEverywhere(b, l)
 	few := len(b.nodes) / 2
-	b.on(b.nodes[:few], b.heldByOther(l))
-	b.forgets(b.nodes[few])
+	onNodes(b, b.nodes[:few], heldByOther(b, l))
+	forgets(b, b.nodes[few])
 	b.ends(l, engine.ErrLost)
 }
 
 func refusedLeavesNothing(b *bench) {
 	l := b.wins(b.a, engine.Request{})
-	b.everywhere(l)
+	heldEverywhere(b, l)
 	few := b.nodes[:len(b.nodes)/2]
-	b.on(few, func(node redis.UniversalClient) error { return node.HDel(b.ctx, b.base(), "r0").Err() })
+	onNodes(b, few, func(node redis.UniversalClient) error { return node.HDel(b.ctx, b.base(), "r0").Err() })
 	b.gets(b.b, engine.Request{ID: "refused"}, engine.Held)
-	b.until("no node has a row of it", func() bool {
+	eventually(b, "no node has a row of it", func() bool {
 		left := 0
-		b.on(b.nodes, func(node redis.UniversalClient) error {
+		onNodes(b, b.nodes, func(node redis.UniversalClient) error {
 			if strings.HasPrefix(node.HGet(b.ctx, b.base(), "r0").Val(), "refused\n") {
 				left++
 			}
@@ -197,7 +197,7 @@ func olderFirst(b *bench) {
 		b.wants(answers[0], engine.Granted)
 		b.wants(answers[1], engine.Held)
 		b.release(answers[0].Lease)
-		b.runs(b.b, 2*i+1)
+		runs(b, b.b, 2*i+1)
 	}
 }
 
@@ -205,7 +205,7 @@ func olderFirst(b *bench) {
 // asked for again.
 func votesOfBefore(b *bench) {
 	b.known()
-	b.runs(b.a, 0)
+	runs(b, b.a, 0)
 	for i, node := range b.nodes[:len(b.nodes)/2+1] {
 		row := fmt.Sprintf("again\n%d\n%d\n%d\n0\ntentative\na", i+1, b.now().Add(long).UnixMicro(), long.Microseconds())
 		if err := node.HSet(b.ctx, b.base(), "r0", row).Err(); err != nil {
@@ -213,7 +213,7 @@ func votesOfBefore(b *bench) {
 		}
 	}
 	b.release(b.wins(b.a, engine.Request{ID: "again", Tick: b.tick(1)}))
-	b.decided(b.b, 1, "granted")
+	decided(b, b.b, 1, "granted")
 }
 
 func shutOnQuorum(b *bench) {
@@ -222,7 +222,7 @@ func shutOnQuorum(b *bench) {
 	ended := b.now()
 	b.expire(l)
 	b.gets(b.b, engine.Request{}, engine.Held)
-	b.until("the row is free", func() bool { return b.ask(b.b, engine.Request{}).Verdict == engine.Granted })
+	eventually(b, "the row is free", func() bool { return b.ask(b.b, engine.Request{}).Verdict == engine.Granted })
 	if after := b.now().Sub(ended); after < delay-time.Millisecond {
 		b.Errorf("free after %v", after)
 	}
@@ -232,11 +232,11 @@ func shutOnQuorum(b *bench) {
 func differentRows(b *bench) {
 	r := engine.Request{Slots: 2}
 	first, second := b.wins(b.a, r), b.wins(b.b, r)
-	b.everywhere(first)
-	b.everywhere(second)
+	heldEverywhere(b, first)
+	heldEverywhere(b, second)
 	few := len(b.nodes) / 2
-	b.on(b.nodes[:few], func(node redis.UniversalClient) error { return node.HDel(b.ctx, b.base(), "r1").Err() })
-	b.on(b.nodes[few+1:], func(node redis.UniversalClient) error { return node.HDel(b.ctx, b.base(), "r0").Err() })
+	onNodes(b, b.nodes[:few], func(node redis.UniversalClient) error { return node.HDel(b.ctx, b.base(), "r1").Err() })
+	onNodes(b, b.nodes[few+1:], func(node redis.UniversalClient) error { return node.HDel(b.ctx, b.base(), "r0").Err() })
 	b.gets(b.client("third"), r, engine.Held)
 }
 
@@ -244,18 +244,18 @@ func differentRows(b *bench) {
 func stoppedOnAMajority(b *bench) {
 	b.known()
 	l := b.wins(b.a, engine.Request{Tick: b.tick(1), Trigger: "test"})
-	b.everywhere(l)
-	b.until("one register on a majority", func() bool { return b.minority() != nil })
+	heldEverywhere(b, l)
+	eventually(b, "one register on a majority", func() bool { return minority(b) != nil })
 	before := map[redis.UniversalClient]map[string]string{}
 	for _, node := range b.nodes {
 		before[node] = node.HGetAll(b.ctx, b.base()).Val()
 	}
-	b.stop(engine.StopRequest{ID: l.ID(), Reason: "enough"})
-	few := b.minority() // of the register that has the stop: any majority is enough for it
-	b.on(few, func(node redis.UniversalClient) error {
+	stopRun(b, engine.StopRequest{ID: l.ID(), Reason: "enough"})
+	few := minority(b) // of the register that has the stop: any majority is enough for it
+	onNodes(b, few, func(node redis.UniversalClient) error {
 		return errors.Join(node.Del(b.ctx, b.base()).Err(), node.HSet(b.ctx, b.base(), before[node]).Err())
 	})
-	b.on(b.nodes, func(node redis.UniversalClient) error { return node.HDel(b.ctx, b.base(), "s0").Err() })
+	onNodes(b, b.nodes, func(node redis.UniversalClient) error { return node.HDel(b.ctx, b.base(), "s0").Err() })
 	b.expire(l)
 	if s := b.state(); len(s.Orphans) != 1 || s.Orphans[0].Stopped != "enough" {
 		b.Errorf("orphans: %+v", s.Orphans)
@@ -267,16 +267,16 @@ func endedRowSkipsNothing(b *bench) {
 	b.known()
 	l := b.wins(b.a, engine.Request{Tick: b.tick(1), Trigger: "test"})
 	var few []redis.UniversalClient
-	b.until("one register on a majority", func() bool { few = b.minority(); return few != nil })
+	eventually(b, "one register on a majority", func() bool { few = minority(b); return few != nil })
 	most := slices.DeleteFunc(slices.Clone(b.nodes), func(node redis.UniversalClient) bool { return slices.Contains(few, node) })
 	row := most[0].HGet(b.ctx, b.base(), "r0").Val()
 	b.giveBack(l)
-	b.gone(l)
-	b.on(most, func(node redis.UniversalClient) error { return node.HSet(b.ctx, b.base(), "r0", row).Err() })
+	goneEverywhere(b, l)
+	onNodes(b, most, func(node redis.UniversalClient) error { return node.HSet(b.ctx, b.base(), "r0", row).Err() })
 	if rows := b.state().Rows; len(rows) != 0 {
 		b.Errorf("held: %+v", rows)
 	}
-	b.gets(b.b, engine.Request{Tick: b.settling(1)}, engine.Held)
-	b.on(most, func(node redis.UniversalClient) error { return node.HDel(b.ctx, b.base(), "r0").Err() })
-	b.release(b.wins(b.b, engine.Request{Tick: b.settling(1)}))
+	b.gets(b.b, engine.Request{Tick: settling(b, 1)}, engine.Held)
+	onNodes(b, most, func(node redis.UniversalClient) error { return node.HDel(b.ctx, b.base(), "r0").Err() })
+	b.release(b.wins(b.b, engine.Request{Tick: settling(b, 1)}))
 }

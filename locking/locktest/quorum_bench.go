@@ -14,8 +14,8 @@ import (
 	"github.com/cronclave/cronclave/internal/lease/engine"
 )
 
-// on fakes the past on some nodes of a quorum.
-func (b *bench) on(nodes []redis.UniversalClient, do func(node redis.UniversalClient) error) {
+// onNodes fakes the past on some nodes of a quorum.
+func onNodes(b *bench, nodes []redis.UniversalClient, do func(node redis.UniversalClient) error) {
 	b.Helper()
 	for _, node := range nodes {
 		if err := do(node); err != nil {
@@ -25,7 +25,7 @@ func (b *bench) on(nodes []redis.UniversalClient, do func(node redis.UniversalCl
 }
 
 // minority are as many nodes as can be wrong, with those whose register is not that of the others; nil while no majority has one register.
-func (b *bench) minority() []redis.UniversalClient {
+func minority(b *bench) []redis.UniversalClient {
 	b.Helper()
 	with := map[string][]redis.UniversalClient{}
 	for _, node := range b.nodes {
@@ -42,8 +42,8 @@ func (b *bench) minority() []redis.UniversalClient {
 	return nil
 }
 
-// register is what a node has accepted last.
-func (b *bench) register(node redis.UniversalClient) map[string]any {
+// registerOf is what a node has accepted last.
+func registerOf(b *bench, node redis.UniversalClient) map[string]any {
 	b.Helper()
 	text, err := node.HGet(b.ctx, b.base(), "value").Result()
 	if err != nil && !errors.Is(err, redis.Nil) {
@@ -62,13 +62,13 @@ func (b *bench) register(node redis.UniversalClient) map[string]any {
 }
 
 // setRegister fakes a field of what all nodes have accepted.
-func (b *bench) setRegister(field string, value any) {
+func setRegister(b *bench, field string, value any) {
 	b.Helper()
 	var newest map[string]any
 	ballot := ""
-	b.on(b.nodes, func(node redis.UniversalClient) error {
+	onNodes(b, b.nodes, func(node redis.UniversalClient) error {
 		if at := node.HGet(b.ctx, b.base(), "ballot").Val(); at >= ballot && at != "" {
-			newest, ballot = b.register(node), at
+			newest, ballot = registerOf(b, node), at
 		}
 		return nil
 	})
@@ -79,17 +79,17 @@ func (b *bench) setRegister(field string, value any) {
 	if err != nil {
 		b.Fatal(err)
 	}
-	b.on(b.nodes, func(node redis.UniversalClient) error {
+	onNodes(b, b.nodes, func(node redis.UniversalClient) error {
 		return node.HSet(b.ctx, b.base(), "value", string(text), "ballot", ballot, "floor", ballot).Err()
 	})
 }
 
 // setRowExpiry fakes the end of a lease on all nodes, and shuts its id so that its keeper, which is alive, does not renew it.
-func (b *bench) setRowExpiry(l *engine.Lease, at time.Time) {
+func setRowExpiry(b *bench, l *engine.Lease, at time.Time) {
 	b.Helper()
-	b.everywhere(l)
+	heldEverywhere(b, l)
 	field := fmt.Sprint("r", l.Slot())
-	b.on(b.nodes, func(node redis.UniversalClient) error {
+	onNodes(b, b.nodes, func(node redis.UniversalClient) error {
 		if err := node.Set(b.ctx, b.base()+":dead:"+l.ID(), fmt.Sprint("shut ", int64(l.Token())), long).Err(); err != nil {
 			return err
 		}
@@ -103,9 +103,9 @@ func (b *bench) setRowExpiry(l *engine.Lease, at time.Time) {
 }
 
 // voters are how many nodes have a row of a lease.
-func (b *bench) voters(l *engine.Lease) (n int) {
+func voters(b *bench, l *engine.Lease) (n int) {
 	b.Helper()
-	b.on(b.nodes, func(node redis.UniversalClient) error {
+	onNodes(b, b.nodes, func(node redis.UniversalClient) error {
 		if strings.HasPrefix(node.HGet(b.ctx, b.base(), fmt.Sprint("r", l.Slot())).Val(), l.ID()+"\n") {
 			n++
 		}
@@ -114,22 +114,22 @@ func (b *bench) voters(l *engine.Lease) (n int) {
 	return n
 }
 
-// everywhere waits until all nodes have a row of a lease.
-func (b *bench) everywhere(l *engine.Lease) {
+// heldEverywhere waits until all nodes have a row of a lease.
+func heldEverywhere(b *bench, l *engine.Lease) {
 	b.Helper()
-	b.until("a row on each node", func() bool { return b.voters(l) == len(b.nodes) })
+	eventually(b, "a row on each node", func() bool { return voters(b, l) == len(b.nodes) })
 }
 
-// gone waits until no node has a row of a lease that was released: a majority was enough for that.
-func (b *bench) gone(l *engine.Lease) {
+// goneEverywhere waits until no node has a row of a lease that was released: a majority was enough for that.
+func goneEverywhere(b *bench, l *engine.Lease) {
 	b.Helper()
 	if b.onQuorum() {
-		b.until("no row of it", func() bool { return b.voters(l) == 0 })
+		eventually(b, "no row of it", func() bool { return voters(b, l) == 0 })
 	}
 }
 
 // forgets does to a node what FLUSHALL does, as far as the bench is concerned.
-func (b *bench) forgets(node redis.UniversalClient) {
+func forgets(b *bench, node redis.UniversalClient) {
 	b.Helper()
 	keys := node.Scan(b.ctx, 0, b.prefix+"*", 1000).Iterator()
 	for keys.Next(b.ctx) {
@@ -139,23 +139,23 @@ func (b *bench) forgets(node redis.UniversalClient) {
 	}
 }
 
-func (b *bench) isVoting(node redis.UniversalClient) bool {
+func isVoting(b *bench, node redis.UniversalClient) bool {
 	return node.HGet(b.ctx, b.prefix+"quorum", "state").Val() == "voting"
 }
 
 // founded waits until all nodes vote: while they join, registers are written once more, and what a test fakes in one may be undone.
-func (b *bench) founded() {
+func founded(b *bench) {
 	b.Helper()
-	b.until("all nodes vote", func() bool {
-		return !slices.ContainsFunc(b.nodes, func(node redis.UniversalClient) bool { return !b.isVoting(node) })
+	eventually(b, "all nodes vote", func() bool {
+		return !slices.ContainsFunc(b.nodes, func(node redis.UniversalClient) bool { return !isVoting(b, node) })
 	})
 }
 
 // votesAgain waits until a node has joined anew.
-func (b *bench) votesAgain(node redis.UniversalClient) {
+func votesAgain(b *bench, node redis.UniversalClient) {
 	b.Helper()
-	b.until("the node votes again", func() bool {
+	eventually(b, "the node votes again", func() bool {
 		b.ask(b.b, engine.Request{Lock: "other", Abstain: true}) // somebody has to talk to it
-		return b.isVoting(node)
+		return isVoting(b, node)
 	})
 }

@@ -25,13 +25,13 @@ func halfMade(b *bench) {
 	b.known()
 	b.release(b.wins(b.a, engine.Request{Tick: b.tick(0)}))
 	old := map[redis.UniversalClient]map[string]string{}
-	b.on(b.nodes, func(node redis.UniversalClient) error {
+	onNodes(b, b.nodes, func(node redis.UniversalClient) error {
 		fields, err := node.HGetAll(b.ctx, b.base()).Result()
 		old[node] = fields
 		return err
 	})
 	l := b.wins(b.a, engine.Request{ID: "half", Tick: b.tick(1), Trigger: "schedule"})
-	b.on(b.nodes[1:], func(node redis.UniversalClient) error { // to them the last accept never came
+	onNodes(b, b.nodes[1:], func(node redis.UniversalClient) error { // to them the last accept never came
 		return node.HSet(b.ctx, b.base(), "value", old[node]["value"], "ballot", old[node]["ballot"]).Err()
 	})
 	b.expire(l)
@@ -40,7 +40,7 @@ func halfMade(b *bench) {
 		b.Fatalf("%+v", a)
 	}
 	for _, c := range []*engine.Client{b.a, b.client("newcomer")} {
-		b.decided(c, 1, "granted")
+		decided(b, c, 1, "granted")
 	}
 	if orphans := len(b.state().Orphans); (a.Verdict == engine.Granted) == (orphans == 1) {
 		b.Errorf("%s, and %d orphans", a.Verdict, orphans)
@@ -50,12 +50,12 @@ func halfMade(b *bench) {
 // A claim finds its first slot taken and wins another; then its first try arrives at nodes that it had not reached yet.
 func lateTry(b *bench) {
 	r := engine.Request{Slots: 2}
-	b.everywhere(b.wins(b.a, r))
+	heldEverywhere(b, b.wins(b.a, r))
 	r.ID = "mover"
 	moved := b.wins(b.b, r)
-	b.everywhere(moved)
+	heldEverywhere(b, moved)
 	first := b.await("mover", 1)
-	b.on(b.nodes, func(node redis.UniversalClient) error {
+	onNodes(b, b.nodes, func(node redis.UniversalClient) error {
 		if err := node.Del(b.ctx, b.base()+":dead:mover").Err(); err != nil { // that would refuse it, but need not be there yet
 			return err
 		}
@@ -65,14 +65,14 @@ func lateTry(b *bench) {
 		}
 		return err
 	})
-	if n := b.voters(moved); n != len(b.nodes) {
+	if n := voters(b, moved); n != len(b.nodes) {
 		b.Errorf("%d nodes have its row", n)
 	}
 }
 
 // A refused claim's call to take its votes back arrives after the same lease id was asked for again, by a client
 // whose clock has stepped back.
-func (b *bench) lateDrop(r engine.Request) {
+func lateDrop(b *bench, r engine.Request) {
 	b.known()
 	var behind atomic.Int64
 	cfg := b.config("stepped")
@@ -84,12 +84,12 @@ func (b *bench) lateDrop(r engine.Request) {
 	}
 	b.Cleanup(func() { _ = c.Close() })
 	first := b.wins(b.a, engine.Request{Permanent: true})
-	b.everywhere(first)
+	heldEverywhere(b, first)
 	const step = time.Second
-	b.until("the floor is older than the step", func() bool { return b.now().UnixMicro()-int64(first.Token()) > 2*step.Microseconds() })
+	eventually(b, "the floor is older than the step", func() bool { return b.now().UnixMicro()-int64(first.Token()) > 2*step.Microseconds() })
 	r.ID, r.Permanent = "twice", true
 	var drop []any
-	b.until("votes are taken back", func() bool { // a claim that asks the first node alone, since others are slow, has none to take back
+	eventually(b, "votes are taken back", func() bool { // a claim that asks the first node alone, since others are slow, has none to take back
 		b.gets(c, r, engine.Held)
 		for _, call := range b.sent.of(r.ID) {
 			if len(call) == quorumRelease {
@@ -99,19 +99,19 @@ func (b *bench) lateDrop(r engine.Request) {
 		return drop != nil
 	})
 	tombstone := b.base() + ":dead:twice"
-	b.on(b.nodes, func(node redis.UniversalClient) error { // as if it had not arrived yet
-		b.until("the drop has arrived", func() bool { return node.Exists(b.ctx, tombstone).Val() == 1 })
+	onNodes(b, b.nodes, func(node redis.UniversalClient) error { // as if it had not arrived yet
+		eventually(b, "the drop has arrived", func() bool { return node.Exists(b.ctx, tombstone).Val() == 1 })
 		return node.Del(b.ctx, tombstone).Err()
 	})
 	b.release(first)
-	b.gone(first)
+	goneEverywhere(b, first)
 	behind.Store(int64(step))
 	second := b.wins(c, r)
-	b.everywhere(second)
+	heldEverywhere(b, second)
 	if verdict, _ := b.again(drop); verdict != "dropped" {
 		b.Errorf("it was %s", verdict)
 	}
-	if n := b.voters(second); n != len(b.nodes) {
+	if n := voters(b, second); n != len(b.nodes) {
 		b.Errorf("%d nodes have its row", n)
 	}
 }
@@ -119,9 +119,9 @@ func (b *bench) lateDrop(r engine.Request) {
 // A claim asks again with the very number that a node has promised to another since.
 func promisedOnce(b *bench) {
 	b.known()
-	b.runs(b.a, 0)
+	runs(b, b.a, 0)
 	l := b.wins(b.a, engine.Request{ID: "one", Tick: b.tick(1)})
-	b.everywhere(l)
+	heldEverywhere(b, l)
 	claim := slices.Clone(b.await("one", 1))
 	b.wins(b.b, engine.Request{ID: "two", Slots: 2, Permanent: true, AnyLimit: true, Trigger: "manual"})
 	for _, node := range b.nodes {
@@ -151,9 +151,9 @@ func lateWriteBack(b *bench) {
 	for n := 1; len(late) != quorumAccept; n++ {
 		late = b.await("slow", n)
 	}
-	b.runs(b.b, 2)
+	runs(b, b.b, 2)
 	ballot := fmt.Sprint(late[notAfter(late)+2])
-	b.until("each node has a later ballot", func() bool { // a claim that finds a node slow leaves it out
+	eventually(b, "each node has a later ballot", func() bool { // a claim that finds a node slow leaves it out
 		b.release(b.wins(b.b, engine.Request{Permanent: true}))
 		return !slices.ContainsFunc(b.nodes, func(node redis.UniversalClient) bool {
 			return node.HGet(b.ctx, b.base(), "floor").Val() <= ballot
@@ -162,20 +162,20 @@ func lateWriteBack(b *bench) {
 	if verdict, _ := b.again(late); verdict != "stale" {
 		b.Errorf("it was %s", verdict)
 	}
-	b.decided(b.a, 2, "granted")
+	decided(b, b.a, 2, "granted")
 }
 
 func orphanStaysDead(b *bench) {
 	b.known()
 	l := b.wins(b.a, engine.Request{ID: "one", Lease: renewing, Tick: b.tick(1), Trigger: "schedule"})
 	renewal := b.renewal("one")
-	b.until("it is an orphan", func() bool { // its keeper may renew it in between
+	eventually(b, "it is an orphan", func() bool { // its keeper may renew it in between
 		b.expire(l)
-		b.on(b.nodes, func(node redis.UniversalClient) error { return node.Del(b.ctx, b.base()+":dead:one").Err() })
+		onNodes(b, b.nodes, func(node redis.UniversalClient) error { return node.Del(b.ctx, b.base()+":dead:one").Err() })
 		return len(b.state().Orphans) == 1
 	})
 	renewed := 0
-	b.on(b.nodes, func(node redis.UniversalClient) error {
+	onNodes(b, b.nodes, func(node redis.UniversalClient) error {
 		reply, err := node.Do(b.ctx, renewal...).Slice()
 		if err == nil && reply[0] == "renewed" {
 			renewed++

@@ -17,7 +17,7 @@ func removing() []theorem {
 }
 
 // removes asks for the removal of the lock, and fails the test unless it does as wanted.
-func (b *bench) removes(unusedSince time.Time, want bool) {
+func removes(b *bench, unusedSince time.Time, want bool) {
 	b.Helper()
 	got, err := b.b.Remove(b.ctx, []string{lock, "never"}, unusedSince)
 	if err != nil || got[0] != want || !got[1] {
@@ -30,9 +30,9 @@ func (b *bench) removes(unusedSince time.Time, want bool) {
 
 func removed(b *bench) {
 	b.known()
-	b.runs(b.a, 1)
-	b.runs(b.a, 4) // out of turn: the ledger has an entry
-	b.removes(b.now(), true)
+	runs(b, b.a, 1)
+	runs(b, b.a, 4) // out of turn: the ledger has an entry
+	removes(b, b.now(), true)
 	if n := b.rdb.Exists(b.ctx, b.keys()...).Val(); n != 0 {
 		b.Errorf("%d keys are left", n)
 	}
@@ -47,46 +47,46 @@ func removed(b *bench) {
 func usedSince(b *bench) {
 	b.known()
 	before := b.now()
-	b.removes(before.Add(-time.Minute), true)
+	removes(b, before.Add(-time.Minute), true)
 	b.known()
-	b.runs(b.a, 1)
-	b.removes(before, false)
-	b.removes(b.now(), true)
+	runs(b, b.a, 1)
+	removes(b, before, false)
+	removes(b, b.now(), true)
 }
 
 func heldIsKept(b *bench) {
 	b.known()
 	l := b.wins(b.a, engine.Request{Tick: b.tick(1), Trigger: "schedule"})
-	b.removes(b.now(), false)
+	removes(b, b.now(), false)
 	b.release(l)
-	b.removes(b.now(), true)
+	removes(b, b.now(), true)
 }
 
 func orphanIsKept(b *bench) {
 	b.known()
-	b.died("dead", 1)
-	b.removes(b.now(), false)
+	died(b, "dead", 1)
+	removes(b, b.now(), false)
 	if s := b.state(); len(s.Orphans) != 1 {
 		b.Fatalf("orphans: %+v", s.Orphans)
 	}
 	if err := b.b.DeleteOrphans(b.ctx, lock, "dead"); err != nil {
 		b.Fatal(err)
 	}
-	b.removes(b.now(), true)
+	removes(b, b.now(), true)
 }
 
 // pauseIsKept until it is over, also where only the client that removes the lock knows of it.
 func pauseIsKept(b *bench) {
 	b.known()
-	b.pause(b.a, engine.PauseRequest{})
-	b.removes(b.now(), false)
-	b.pause(b.a, engine.PauseRequest{For: time.Hour})
-	b.removes(b.now(), false)
+	pause(b, b.a, engine.PauseRequest{})
+	removes(b, b.now(), false)
+	pause(b, b.a, engine.PauseRequest{For: time.Hour})
+	removes(b, b.now(), false)
 	b.forget()
-	b.removes(b.now(), false)
+	removes(b, b.now(), false)
 	if s := b.state(); !s.Pause.On(s.Now) {
 		b.Errorf("the lock tells %+v", s.Pause)
 	}
-	b.pause(b.a, engine.PauseRequest{End: true})
-	b.removes(b.now(), true)
+	pause(b, b.a, engine.PauseRequest{End: true})
+	removes(b, b.now(), true)
 }

@@ -35,11 +35,11 @@ func several() []theorem {
 // member is the name of one of the locks that sets of the bench are made of. The first is the bench's own in another guise.
 func member(n int) string { return locking.Tagged("set", fmt.Sprint(n)) }
 
-func (b *bench) set3(c *engine.Client) *engine.MultiLock {
+func set3(b *bench, c *engine.Client) *engine.MultiLock {
 	return c.MultiLock(member(3), member(1), member(2)).With(engine.WithLease(long))
 }
 
-func (b *bench) locksAll(s *engine.MultiLock) *engine.LeaseSet {
+func locksAll(b *bench, s *engine.MultiLock) *engine.LeaseSet {
 	b.Helper()
 	leases, ok, err := s.TryLock(b.ctx)
 	if err != nil || !ok {
@@ -48,14 +48,14 @@ func (b *bench) locksAll(s *engine.MultiLock) *engine.LeaseSet {
 	return leases
 }
 
-func (b *bench) refused(s *engine.MultiLock) {
+func setIsRefused(b *bench, s *engine.MultiLock) {
 	b.Helper()
 	if leases, ok, err := s.TryLock(b.ctx); leases != nil || ok || err != nil {
 		b.Fatalf("granted: %v, %v", ok, err)
 	}
 }
 
-func (b *bench) releaseAll(leases *engine.LeaseSet) {
+func releaseAll(b *bench, leases *engine.LeaseSet) {
 	b.Helper()
 	if err := leases.Release(b.ctx); err != nil {
 		b.Fatal(err)
@@ -63,7 +63,7 @@ func (b *bench) releaseAll(leases *engine.LeaseSet) {
 }
 
 // holders are the lease ids in the rows of the members.
-func (b *bench) holders() (ids []string) {
+func holders(b *bench) (ids []string) {
 	b.Helper()
 	for n := 1; n <= 3; n++ {
 		id := ""
@@ -75,17 +75,17 @@ func (b *bench) holders() (ids []string) {
 	return ids
 }
 
-func (b *bench) noneHeld() {
+func noneHeld(b *bench) {
 	b.Helper()
-	if ids := b.holders(); !slices.Equal(ids, []string{"", "", ""}) {
+	if ids := holders(b); !slices.Equal(ids, []string{"", "", ""}) {
 		b.Fatalf("the rows are held by %q", ids)
 	}
 }
 
 func setGranted(b *bench) {
-	leases := b.locksAll(b.set3(b.a))
+	leases := locksAll(b, set3(b, b.a))
 	tokens := leases.Tokens()
-	for n, id := range b.holders() {
+	for n, id := range holders(b) {
 		l := leases.Lease(member(n + 1))
 		if l == nil || l.ID() != id || tokens[member(n+1)] != l.Token() {
 			b.Errorf("%s is held by %q, lease %+v, tokens %v", member(n+1), id, l, tokens)
@@ -95,12 +95,12 @@ func setGranted(b *bench) {
 	if len(tokens) != 3 || leases.Lease("other") != nil || leases.Context().Err() != nil || leases.Remaining() <= 0 {
 		b.Errorf("tokens %v", tokens)
 	}
-	b.releaseAll(leases)
-	b.noneHeld()
+	releaseAll(b, leases)
+	noneHeld(b)
 	if cause := context.Cause(leases.Context()); !errors.Is(cause, engine.ErrReleased) {
 		b.Error(cause)
 	}
-	for name, token := range b.locksAll(b.set3(b.b)).Tokens() {
+	for name, token := range locksAll(b, set3(b, b.b)).Tokens() {
 		if token <= tokens[name] {
 			b.Errorf("%s: token %d after %d", name, token, tokens[name])
 		}
@@ -110,26 +110,26 @@ func setGranted(b *bench) {
 func setRefused(b *bench) {
 	for n := 1; n <= 3; n++ {
 		held := b.wins(b.b, engine.Request{Lock: member(n)})
-		b.refused(b.set3(b.a))
+		setIsRefused(b, set3(b, b.a))
 		want := []string{"", "", ""}
 		want[n-1] = held.ID()
-		if ids := b.holders(); !slices.Equal(ids, want) {
+		if ids := holders(b); !slices.Equal(ids, want) {
 			b.Errorf("the rows are held by %q, want %q", ids, want)
 		}
 		b.release(held)
 	}
-	b.releaseAll(b.locksAll(b.set3(b.a)))
+	releaseAll(b, locksAll(b, set3(b, b.a)))
 }
 
 // resend sends a call for a set once more, as it was.
-func (b *bench) resend(args []any) (verdict string) {
+func resend(b *bench, args []any) (verdict string) {
 	b.Helper()
 	verdict, _ = b.again(args)
 	return verdict
 }
 
 // lastCall is the newest call for a set, nil if there was none.
-func (b *bench) lastCall() []any {
+func lastCall(b *bench) []any {
 	b.sent.mu.Lock()
 	defer b.sent.mu.Unlock()
 	for _, args := range slices.Backward(b.sent.calls) {
@@ -141,37 +141,37 @@ func (b *bench) lastCall() []any {
 }
 
 func setAgain(b *bench) {
-	leases := b.locksAll(b.set3(b.a))
-	before := b.holders()
-	call := b.lastCall()
-	if v := b.resend(call); v != "granted" || !slices.Equal(b.holders(), before) {
-		b.Errorf("again: %s, rows of %q, before of %q", v, b.holders(), before)
+	leases := locksAll(b, set3(b, b.a))
+	before := holders(b)
+	call := lastCall(b)
+	if v := resend(b, call); v != "granted" || !slices.Equal(holders(b), before) {
+		b.Errorf("again: %s, rows of %q, before of %q", v, holders(b), before)
 	}
-	b.releaseAll(leases)
-	if v := b.resend(call); v != "refused" {
+	releaseAll(b, leases)
+	if v := resend(b, call); v != "refused" {
 		b.Errorf("after the release: %s", v)
 	}
-	b.noneHeld()
+	noneHeld(b)
 }
 
 func setStaysDead(b *bench) {
 	for n := 1; n <= 3; n++ {
 		held := b.wins(b.b, engine.Request{Lock: member(n)})
-		b.refused(b.set3(b.a))
+		setIsRefused(b, set3(b, b.a))
 		b.release(held)
-		if v := b.resend(b.lastCall()); v != "refused" {
+		if v := resend(b, lastCall(b)); v != "refused" {
 			b.Errorf("refused because of lock %d, and later %s", n, v)
 		}
-		b.noneHeld()
+		noneHeld(b)
 	}
 }
 
 func setPartlyLost(b *bench) {
 	for n := 1; n <= 3; n++ {
-		leases := b.locksAll(b.set3(b.a))
-		b.expireIn(member(n), leases.Lease(member(n)))
+		leases := locksAll(b, set3(b, b.a))
+		expireIn(b, member(n), leases.Lease(member(n)))
 		other := b.wins(b.b, engine.Request{Lock: member(n)})
-		if v := b.resend(b.lastCall()); v != "refused" {
+		if v := resend(b, lastCall(b)); v != "refused" {
 			b.Errorf("asked again for what another holds: %s", v)
 		}
 		var want []string // the rest stays with its holder, which may be at work: this may be a request that arrives twice
@@ -179,7 +179,7 @@ func setPartlyLost(b *bench) {
 			want = append(want, leases.Lease(member(i)).ID())
 		}
 		want[n-1] = other.ID()
-		if ids := b.holders(); !slices.Equal(ids, want) {
+		if ids := holders(b); !slices.Equal(ids, want) {
 			b.Errorf("the rows are held by %q, want %q", ids, want)
 		}
 		b.release(other)
@@ -190,10 +190,10 @@ func setPartlyLost(b *bench) {
 // A request that arrives a second time, when a part of the set was released and the rest is held, takes nothing from its holder.
 func setPartlyReleased(b *bench) {
 	for n := 1; n <= 3; n++ {
-		leases := b.locksAll(b.set3(b.a))
-		call := b.lastCall()
+		leases := locksAll(b, set3(b, b.a))
+		call := lastCall(b)
 		b.release(leases.Lease(member(n)))
-		if v := b.resend(call); v != "refused" {
+		if v := resend(b, call); v != "refused" {
 			b.Errorf("again, after one was released: %s", v)
 		}
 		for i := 1; i <= 3; i++ {
@@ -206,7 +206,7 @@ func setPartlyReleased(b *bench) {
 }
 
 // expireIn lets the lease of a lock end now by the server's clock.
-func (b *bench) expireIn(name string, l *engine.Lease) {
+func expireIn(b *bench, name string, l *engine.Lease) {
 	b.Helper()
 	if err := b.rdb.HSet(b.ctx, b.prefix+name, fmt.Sprint("e", l.Slot()), 1).Err(); err != nil {
 		b.Fatal(err)
@@ -218,7 +218,7 @@ func setFailsHalfway(b *bench) {
 	if err := b.rdb.Set(b.ctx, key, "something else", 0).Err(); err != nil {
 		b.Fatal(err)
 	}
-	leases, ok, err := b.set3(b.a).TryLock(b.ctx)
+	leases, ok, err := set3(b, b.a).TryLock(b.ctx)
 	if leases != nil || ok || !errors.Is(err, engine.ErrUnknown) || !errors.Is(err, engine.ErrRefused) {
 		b.Errorf("granted: %v, %v", ok, err)
 	}
@@ -230,30 +230,30 @@ func setFailsHalfway(b *bench) {
 	if err := b.rdb.Del(b.ctx, key).Err(); err != nil {
 		b.Fatal(err)
 	}
-	b.releaseAll(b.locksAll(b.set3(b.b)))
+	releaseAll(b, locksAll(b, set3(b, b.b)))
 }
 
 // The reply for a set teaches its client what that of each lock would have: also if it was refused.
 func setForgotten(b *bench) {
 	for _, refused := range []bool{false, true} {
-		b.forgetMembers()
+		forgetMembers(b)
 		observed := b.client("observer")
 		if refused {
 			b.wins(b.b, engine.Request{Lock: member(3)})
-			b.refused(b.set3(observed))
+			setIsRefused(b, set3(b, observed))
 		} else {
-			b.locksAll(b.set3(observed))
+			locksAll(b, set3(b, observed))
 		}
-		b.forgetMembers()
+		forgetMembers(b)
 		for n := 1; n <= 3; n++ {
 			b.gets(observed, engine.Request{Lock: member(n)}, engine.Closed)
 		}
-		b.refused(b.set3(observed))
-		b.noneHeld()
+		setIsRefused(b, set3(b, observed))
+		noneHeld(b)
 	}
 }
 
-func (b *bench) forgetMembers() {
+func forgetMembers(b *bench) {
 	b.Helper()
 	for n := 1; n <= 3; n++ {
 		key := b.prefix + member(n)
@@ -265,23 +265,23 @@ func (b *bench) forgetMembers() {
 
 func setOtherLimit(b *bench) {
 	b.wins(b.b, engine.Request{Lock: member(2), Slots: 2})
-	leases, ok, err := b.set3(b.a).TryLock(b.ctx)
+	leases, ok, err := set3(b, b.a).TryLock(b.ctx)
 	if leases != nil || ok || !errors.Is(err, engine.ErrLimit) {
 		b.Fatalf("granted: %v, %v", ok, err)
 	}
-	if ids := b.holders(); ids[0] != "" || ids[2] != "" {
+	if ids := holders(b); ids[0] != "" || ids[2] != "" {
 		b.Errorf("the rows are held by %q", ids)
 	}
 }
 
 func setLeavesNothing(b *bench) {
 	held := b.wins(b.b, engine.Request{Lock: member(3)})
-	b.refused(b.set3(b.a))
+	setIsRefused(b, set3(b, b.a))
 	b.release(held)
-	b.releaseAll(b.locksAll(b.set3(b.a)))
+	releaseAll(b, locksAll(b, set3(b, b.a)))
 	for n := 1; n <= 3; n++ {
 		key := b.prefix + member(n)
-		for field := range b.fields(key) {
+		for field := range fieldsOf(b, key) {
 			if strings.ContainsRune("wira", rune(field[0])) {
 				b.Errorf("%s has the field %s", key, field)
 			}
@@ -324,5 +324,5 @@ func philosophers(b *bench) {
 		})
 	}
 	dinner.Wait()
-	b.noneHeld()
+	noneHeld(b)
 }

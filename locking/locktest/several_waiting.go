@@ -9,7 +9,7 @@ import (
 // Sets of locks beside those who wait for one of them, and in wait themselves.
 
 // waitsFor lines up for a member by itself.
-func (b *bench) waitsFor(c *engine.Client, name string) chan *engine.Lease {
+func waitsFor(b *bench, c *engine.Client, name string) chan *engine.Lease {
 	b.Helper()
 	granted := make(chan *engine.Lease, 1)
 	go func() {
@@ -19,37 +19,37 @@ func (b *bench) waitsFor(c *engine.Client, name string) chan *engine.Lease {
 		}
 		granted <- l
 	}()
-	b.until("it is in line", func() bool {
+	eventually(b, "it is in line", func() bool {
 		n, err := b.rdb.ZCard(b.ctx, b.prefix+name+":queue").Result()
 		return n > 0 && err == nil
 	})
 	return granted
 }
 
-func (b *bench) receives(granted chan *engine.Lease) *engine.Lease {
+func receives(b *bench, granted chan *engine.Lease) *engine.Lease {
 	b.Helper()
-	return b.granted(&attempt{lease: granted})
+	return grantOf(b, &attempt{lease: granted})
 }
 
 func setPassesNobody(b *bench) {
 	held := b.wins(b.b, engine.Request{Lock: member(2)})
-	waiter := b.waitsFor(b.b, member(2))
-	b.expireIn(member(2), held) // the one in line has no message yet
-	b.refused(b.set3(b.a))
-	l := b.receives(waiter)
-	b.refused(b.set3(b.a))
+	waiter := waitsFor(b, b.b, member(2))
+	expireIn(b, member(2), held) // the one in line has no message yet
+	setIsRefused(b, set3(b, b.a))
+	l := receives(b, waiter)
+	setIsRefused(b, set3(b, b.a))
 	b.release(l)
-	b.releaseAll(b.locksAll(b.set3(b.a)))
+	releaseAll(b, locksAll(b, set3(b, b.a)))
 }
 
 func setHandsOn(b *bench) {
 	first := b.wins(b.b, engine.Request{Lock: member(1)})
 	third := b.wins(b.b, engine.Request{Lock: member(3)})
-	waiter := b.waitsFor(b.b, member(1))
-	b.refused(b.set3(b.a))
+	waiter := waitsFor(b, b.b, member(1))
+	setIsRefused(b, set3(b, b.a))
 	b.release(first)
-	l := b.receives(waiter)
-	b.refused(b.set3(b.a))
+	l := receives(b, waiter)
+	setIsRefused(b, set3(b, b.a))
 	b.release(l)
 	b.release(third)
 }
@@ -58,13 +58,13 @@ func setWaits(b *bench) {
 	held := b.wins(b.b, engine.Request{Lock: member(2)})
 	got := make(chan *engine.LeaseSet, 1)
 	go func() {
-		leases, err := b.set3(b.a).Lock(b.ctx)
+		leases, err := set3(b, b.a).Lock(b.ctx)
 		if err != nil {
 			b.Error(err)
 		}
 		got <- leases
 	}()
-	b.until("it was tried", func() bool { return b.lastCall() != nil })
+	eventually(b, "it was tried", func() bool { return lastCall(b) != nil })
 	for n := 1; n <= 3; n += 2 { // it holds nothing while it waits
 		l, err := b.b.Mutex(member(n), engine.WithLease(long)).Lock(b.ctx)
 		if err != nil {
@@ -77,8 +77,8 @@ func setWaits(b *bench) {
 	if leases == nil {
 		return
 	}
-	if len(slices.DeleteFunc(b.holders(), func(id string) bool { return id == "" })) != 3 {
-		b.Errorf("the rows are held by %q", b.holders())
+	if len(slices.DeleteFunc(holders(b), func(id string) bool { return id == "" })) != 3 {
+		b.Errorf("the rows are held by %q", holders(b))
 	}
-	b.releaseAll(leases)
+	releaseAll(b, leases)
 }

@@ -21,8 +21,8 @@ func stopping() []theorem {
 	}
 }
 
-// stop asks, and returns the lease id of the holder that was notified.
-func (b *bench) stop(r engine.StopRequest) string {
+// stopRun asks, and returns the lease id of the holder that was notified.
+func stopRun(b *bench, r engine.StopRequest) string {
 	b.Helper()
 	if r.Lock == "" {
 		r.Lock = lock
@@ -39,7 +39,7 @@ func (b *bench) stop(r engine.StopRequest) string {
 }
 
 // stops waits until the holder knows.
-func (b *bench) stops(l *engine.Lease, reason string) {
+func stops(b *bench, l *engine.Lease, reason string) {
 	b.Helper()
 	select {
 	case <-engine.RunOf(l).Stopping():
@@ -56,10 +56,10 @@ func (b *bench) stops(l *engine.Lease, reason string) {
 func renewalTells(b *bench) {
 	for _, trigger := range []string{"test", ""} { // without one a quorum has no account of it
 		l := b.wins(b.a, engine.Request{Lease: renewing, Permanent: true, Trigger: trigger})
-		if told := b.stop(engine.StopRequest{ID: l.ID(), Reason: "enough"}); told != l.ID() {
+		if told := stopRun(b, engine.StopRequest{ID: l.ID(), Reason: "enough"}); told != l.ID() {
 			b.Fatalf("told: %q", told)
 		}
-		b.stops(l, "enough")
+		stops(b, l, "enough")
 		b.gets(b.b, engine.Request{Permanent: true}, engine.Held) // it is still held, until its holder has stopped
 		b.release(l)
 		b.release(b.wins(b.b, engine.Request{Permanent: true}))
@@ -76,13 +76,13 @@ func messageTells(b *bench) {
 	}()
 	l := b.wins(b.a, engine.Request{Permanent: true}) // which is not renewed during the test
 	for told := time.Now(); engine.RunOf(l).StopReason() == "" && time.Since(told) < timeout; {
-		b.stop(engine.StopRequest{ID: l.ID()}) // a holder that does not listen yet hears the next one
+		stopRun(b, engine.StopRequest{ID: l.ID()}) // a holder that does not listen yet hears the next one
 		select {
 		case <-engine.RunOf(l).Stopping():
 		case <-time.After(10 * time.Millisecond):
 		}
 	}
-	b.stops(l, "wanted")
+	stops(b, l, "wanted")
 	b.release(l)
 }
 
@@ -90,7 +90,7 @@ func nobodyIsTold(b *bench) {
 	l := b.wins(b.a, engine.Request{Permanent: true})
 	b.release(l)
 	for _, id := range []string{l.ID(), "stranger"} {
-		if told := b.stop(engine.StopRequest{ID: id}); told != "" {
+		if told := stopRun(b, engine.StopRequest{ID: id}); told != "" {
 			b.Errorf("told: %q", told)
 		}
 	}
@@ -103,9 +103,9 @@ func nobodyIsTold(b *bench) {
 }
 
 // room asks for a row for the n-th tick, which is due in a second.
-func (b *bench) room(n, slots int) string {
+func room(b *bench, n, slots int) string {
 	b.Helper()
-	return b.stop(engine.StopRequest{Tick: b.tick(n).At, From: b.now().Add(time.Second), Slots: slots, Reason: "replaced"})
+	return stopRun(b, engine.StopRequest{Tick: b.tick(n).At, From: b.now().Add(time.Second), Slots: slots, Reason: "replaced"})
 }
 
 func oldestMakesRoom(b *bench) {
@@ -114,20 +114,20 @@ func oldestMakesRoom(b *bench) {
 		return b.wins(c, engine.Request{Permanent: true, Trigger: "test", Slots: 2})
 	}
 	first := two(b.a)
-	if told := b.room(1, 2); told != "" {
+	if told := room(b, 1, 2); told != "" {
 		b.Fatalf("a row is free, and told is %q", told)
 	}
 	second := two(b.b)
 	for range 2 {
-		if told := b.room(1, 2); told != first.ID() {
+		if told := room(b, 1, 2); told != first.ID() {
 			b.Fatalf("told: %q, want the oldest", told)
 		}
 	}
-	if told := b.room(2, 2); told != second.ID() {
+	if told := room(b, 2, 2); told != second.ID() {
 		b.Errorf("another tick: %q, want the other run", told)
 	}
 	b.release(first)
-	if told := b.room(1, 2); told != "" {
+	if told := room(b, 1, 2); told != "" {
 		b.Errorf("there is room, and told is %q", told)
 	}
 	b.release(two(b.a))
@@ -137,12 +137,12 @@ func oldestMakesRoom(b *bench) {
 func youngerStays(b *bench) {
 	b.known()
 	l := b.wins(b.a, engine.Request{Permanent: true, Trigger: "test"})
-	if told := b.stop(engine.StopRequest{Tick: b.tick(1).At, From: b.tick(1).At, Slots: 1}); told != "" {
+	if told := stopRun(b, engine.StopRequest{Tick: b.tick(1).At, From: b.tick(1).At, Slots: 1}); told != "" {
 		b.Errorf("told: %q", told)
 	}
 	b.release(l)
 	l = b.wins(b.a, engine.Request{Tick: b.tick(1), Trigger: "test"})
-	if told := b.room(1, 1); told != "" {
+	if told := room(b, 1, 1); told != "" {
 		b.Errorf("for a tick that is decided: %q", told)
 	}
 	b.release(l)
@@ -154,13 +154,13 @@ func stopsAnyway(b *bench) {
 	for range 2 {
 		runs = append(runs, b.wins(b.a, engine.Request{Permanent: true, Trigger: "test", Slots: 2, Lease: renewing}))
 	}
-	b.stop(engine.StopRequest{ID: runs[1].ID(), Reason: "user"})
+	stopRun(b, engine.StopRequest{ID: runs[1].ID(), Reason: "user"})
 	for range 2 {
-		if told := b.room(1, 2); told != runs[1].ID() {
+		if told := room(b, 1, 2); told != runs[1].ID() {
 			b.Errorf("told: %q, want the one that stops anyway", told)
 		}
 	}
-	b.stops(runs[1], "user")
+	stops(b, runs[1], "user")
 	if why := engine.RunOf(runs[0]).StopReason(); why != "" {
 		b.Errorf("the other is told to stop: %s", why)
 	}
@@ -174,11 +174,11 @@ func stoppedOrphan(b *bench) {
 	b.known()
 	for n, ends := range []func(l *engine.Lease){
 		b.expire,
-		b.leave,
+		func(l *engine.Lease) { leaveOrphan(b, l) },
 		func(l *engine.Lease) { b.expire(l); b.state(); _ = engine.RunOf(l).HandOver(b.ctx, 1) },
 	} {
 		l := b.wins(b.a, engine.Request{Tick: b.tick(n + 1), Trigger: "test"})
-		b.stop(engine.StopRequest{ID: l.ID(), Reason: "for good"})
+		stopRun(b, engine.StopRequest{ID: l.ID(), Reason: "for good"})
 		ends(l)
 		if s := b.state(); len(s.Orphans) != 1 || s.Orphans[0].Stopped != "for good" || s.Orphans[0].Slot != 0 || s.Orphans[0].ID != l.ID() {
 			b.Fatalf("orphans: %+v", s.Orphans)
@@ -214,12 +214,12 @@ func stoppedRecovery(b *bench) {
 	} {
 		l := b.wins(b.a, engine.Request{Tick: b.tick(n + 1), Trigger: "test"})
 		if tc.holder != "" {
-			b.stop(engine.StopRequest{ID: l.ID(), Reason: tc.holder})
+			stopRun(b, engine.StopRequest{ID: l.ID(), Reason: tc.holder})
 		}
-		b.leave(l)
+		leaveOrphan(b, l)
 		recovery := b.wins(b.a, adoption(l.ID()))
 		if tc.recovery != "" {
-			b.stop(engine.StopRequest{ID: recovery.ID(), Reason: tc.recovery})
+			stopRun(b, engine.StopRequest{ID: recovery.ID(), Reason: tc.recovery})
 		}
 		if err := engine.RunOf(recovery).Undo(b.ctx); err != nil {
 			b.Fatal(err)
@@ -237,10 +237,10 @@ func stoppedRecovery(b *bench) {
 func heirMakesRoom(b *bench) {
 	b.known()
 	l := b.wins(b.a, engine.Request{Tick: b.tick(1), Trigger: "test"})
-	b.leave(l)
+	leaveOrphan(b, l)
 	recovery := b.wins(b.a, adoption(l.ID()))
 	for n, want := range map[int]string{1: "", 2: recovery.ID()} {
-		if told := b.stop(engine.StopRequest{Tick: b.tick(n).At, From: b.tick(2).At, Slots: 1}); told != want {
+		if told := stopRun(b, engine.StopRequest{Tick: b.tick(n).At, From: b.tick(2).At, Slots: 1}); told != want {
 			b.Errorf("for tick %d told: %q, want %q", n, told, want)
 		}
 	}

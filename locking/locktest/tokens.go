@@ -74,7 +74,7 @@ func renewalKeepsToken(b *bench) {
 	l := b.wins(b.a, engine.Request{ID: "one", Lease: renewing})
 	before := b.state().Rows[0]
 	after := before
-	b.until("a renewal", func() bool {
+	eventually(b, "a renewal", func() bool {
 		after = b.state().Rows[0]
 		return after.Expiry.After(before.Expiry)
 	})

@@ -32,7 +32,7 @@ func waiting() []theorem {
 	}
 }
 
-func (b *bench) queueKey() string { return b.base() + ":queue" }
+func queueKey(b *bench) string { return b.base() + ":queue" }
 
 // attempt is a call of Lock that goes on.
 type attempt struct {
@@ -42,15 +42,15 @@ type attempt struct {
 }
 
 // lines up a waiter and returns when it is in the queue.
-func (b *bench) linesUp(c *engine.Client, slots int, options ...engine.Option) *attempt {
+func linesUp(b *bench, c *engine.Client, slots int, options ...engine.Option) *attempt {
 	b.Helper()
-	before := b.inLine()
-	a := b.waits(c, slots, options...)
-	b.until("it is in line", func() bool { return b.inLine() > before })
+	before := inLine(b)
+	a := waits(b, c, slots, options...)
+	eventually(b, "it is in line", func() bool { return inLine(b) > before })
 	return a
 }
 
-func (b *bench) waits(c *engine.Client, slots int, options ...engine.Option) *attempt {
+func waits(b *bench, c *engine.Client, slots int, options ...engine.Option) *attempt {
 	ctx, cancel := context.WithCancel(b.ctx)
 	b.Cleanup(cancel)
 	a := &attempt{cancel, make(chan *engine.Lease, 1), make(chan error, 1)}
@@ -65,17 +65,17 @@ func (b *bench) waits(c *engine.Client, slots int, options ...engine.Option) *at
 	return a
 }
 
-func (b *bench) inLine() int64 {
+func inLine(b *bench) int64 {
 	b.Helper()
-	n, err := b.rdb.ZCard(b.ctx, b.queueKey()).Result()
+	n, err := b.rdb.ZCard(b.ctx, queueKey(b)).Result()
 	if err != nil {
 		b.Fatal(err)
 	}
 	return n
 }
 
-// until waits for a condition.
-func (b *bench) until(what string, holds func() bool) {
+// eventually waits for a condition.
+func eventually(b *bench, what string, holds func() bool) {
 	b.Helper()
 	for giveUp := time.Now().Add(timeout); !holds(); {
 		if time.Now().After(giveUp) {
@@ -85,7 +85,7 @@ func (b *bench) until(what string, holds func() bool) {
 	}
 }
 
-func (b *bench) granted(a *attempt) *engine.Lease {
+func grantOf(b *bench, a *attempt) *engine.Lease {
 	b.Helper()
 	select {
 	case l := <-a.lease:
@@ -99,7 +99,7 @@ func (b *bench) granted(a *attempt) *engine.Lease {
 }
 
 // stillWaits fails the test if a waiter has an answer.
-func (b *bench) stillWaits(a *attempt) {
+func stillWaits(b *bench, a *attempt) {
 	b.Helper()
 	select {
 	case l := <-a.lease:
@@ -110,7 +110,7 @@ func (b *bench) stillWaits(a *attempt) {
 	}
 }
 
-func (b *bench) fails(a *attempt, want error) {
+func failsWith(b *bench, a *attempt, want error) {
 	b.Helper()
 	select {
 	case l := <-a.lease:
@@ -129,14 +129,14 @@ func firstInLine(b *bench) {
 	var line []*attempt
 	for i := range 5 {
 		c := []*engine.Client{b.a, b.b}[i%2]
-		line = append(line, b.linesUp(c, 1))
+		line = append(line, linesUp(b, c, 1))
 	}
 	for i, a := range line {
 		for _, later := range line[i:] {
-			b.stillWaits(later)
+			stillWaits(b, later)
 		}
 		b.release(last)
-		next := b.granted(a)
+		next := grantOf(b, a)
 		if next.Token() <= last.Token() {
 			b.Errorf("token %d after %d", next.Token(), last.Token())
 		}
@@ -145,14 +145,14 @@ func firstInLine(b *bench) {
 		}
 		last = next
 	}
-	b.confirmed(last)
+	confirmed(b, last)
 	b.release(last)
 }
 
 // confirmed waits until a row that another's script has granted has its holder's whole lease.
-func (b *bench) confirmed(l *engine.Lease) {
+func confirmed(b *bench, l *engine.Lease) {
 	b.Helper()
-	b.until("the holder has confirmed", func() bool {
+	eventually(b, "the holder has confirmed", func() bool {
 		return slices.ContainsFunc(b.state().Rows, func(r engine.Row) bool {
 			return r.ID == l.ID() && r.Expiry.Sub(b.now()) > long/2
 		})
@@ -174,37 +174,37 @@ func (b *bench) confirmed(l *engine.Lease) {
 
 func newcomer(b *bench) {
 	held := b.wins(b.a, engine.Request{})
-	a := b.linesUp(b.b, 1)
+	a := linesUp(b, b.b, 1)
 	b.gets(b.a, engine.Request{}, engine.Held)
 	b.expire(held) // the one in line has no message yet
 	b.gets(b.client("newcomer"), engine.Request{}, engine.Held)
-	b.release(b.granted(a))
+	b.release(grantOf(b, a))
 	b.release(b.wins(b.client("later"), engine.Request{}))
 }
 
 func cancelled(b *bench) {
 	held := b.wins(b.a, engine.Request{})
-	gone := b.linesUp(b.b, 1)
-	first, err := b.rdb.ZRange(b.ctx, b.queueKey(), 0, 0).Result()
+	gone := linesUp(b, b.b, 1)
+	first, err := b.rdb.ZRange(b.ctx, queueKey(b), 0, 0).Result()
 	if err != nil || len(first) != 1 {
 		b.Fatal(first, err)
 	}
-	next := b.linesUp(b.b, 1)
+	next := linesUp(b, b.b, 1)
 	gone.cancel()
-	b.fails(gone, context.Canceled)
+	failsWith(b, gone, context.Canceled)
 	patient := redis.ZAddArgs{XX: true, Members: []redis.Z{{Score: float64(time.Now().Add(30 * time.Minute).UnixMicro()), Member: first[0]}}} // it is not dropped for its silence
 	if err := b.rdb.ZAddArgs(b.ctx, b.base()+":patience", patient).Err(); err != nil {
 		b.Fatal(err)
 	}
-	b.until("it is out of the line", func() bool { return b.inLine() == 1 })
+	eventually(b, "it is out of the line", func() bool { return inLine(b) == 1 })
 	b.release(held)
-	b.release(b.granted(next))
+	b.release(grantOf(b, next))
 }
 
 // The server has granted the row, and the waiter that is told of it has given up.
 func grantedAndCancelled(b *bench) {
 	held := b.wins(b.a, engine.Request{})
-	gone, next := b.linesUp(b.b, 1), b.linesUp(b.a, 1)
+	gone, next := linesUp(b, b.b, 1), linesUp(b, b.a, 1)
 	gone.cancel()
 	b.release(held)
 	select {
@@ -215,27 +215,27 @@ func grantedAndCancelled(b *bench) {
 			b.Error(err)
 		}
 	}
-	b.release(b.granted(next))
+	b.release(grantOf(b, next))
 }
 
 // leaves makes a waiter whose process is gone without a word: one that leaves has asked in its name, too.
-func (b *bench) leaves(options ...engine.Option) {
+func leaves(b *bench, options ...engine.Option) {
 	b.Helper()
-	b.lastWords(1, options...)("dead")
+	lastWords(b, 1, options...)("dead")
 }
 
 // lastWords is what a client that is closed has said to wait, for others to say.
-func (b *bench) lastWords(slots int, options ...engine.Option) (say func(id string)) {
+func lastWords(b *bench, slots int, options ...engine.Option) (say func(id string)) {
 	b.Helper()
 	c := b.client("dead")
-	a := b.linesUp(c, slots, options...)
-	own := b.rdb.ZRange(b.ctx, b.queueKey(), -1, -1).Val()[0]
+	a := linesUp(b, c, slots, options...)
+	own := b.rdb.ZRange(b.ctx, queueKey(b), -1, -1).Val()[0]
 	call := slices.Clone(b.await(own, 1))
 	if err := c.Close(); err != nil {
 		b.Fatal(err)
 	}
-	b.fails(a, engine.ErrClosed)
-	if n := b.inLine(); n != 0 {
+	failsWith(b, a, engine.ErrClosed)
+	if n := inLine(b); n != 0 {
 		b.Errorf("%d in line behind a client that has closed", n)
 	}
 	return func(id string) {
@@ -254,12 +254,12 @@ func (b *bench) lastWords(slots int, options ...engine.Option) (say func(id stri
 
 func deadWaiter(b *bench) {
 	held := b.wins(b.a, engine.Request{})
-	b.leaves()
-	next := b.linesUp(b.b, 1)
-	if n := b.inLine(); n != 2 {
+	leaves(b)
+	next := linesUp(b, b.b, 1)
+	if n := inLine(b); n != 2 {
 		b.Fatalf("%d in line", n)
 	}
-	dead, err := b.rdb.ZRange(b.ctx, b.queueKey(), 0, 0).Result()
+	dead, err := b.rdb.ZRange(b.ctx, queueKey(b), 0, 0).Result()
 	if err == nil { // its patience has run out
 		err = b.rdb.ZAdd(b.ctx, b.base()+":patience", redis.Z{Score: 1, Member: dead[0]}).Err()
 	}
@@ -270,42 +270,42 @@ func deadWaiter(b *bench) {
 	if rows := b.state().Rows; len(rows) != 1 || rows[0].ID == dead[0] {
 		b.Errorf("granted to the dead: %v", rows)
 	}
-	b.release(b.granted(next))
+	b.release(grantOf(b, next))
 }
 
 func unconfirmed(b *bench) {
 	held := b.wins(b.a, engine.Request{})
-	b.leaves()
-	next := b.linesUp(b.b, 1)
+	leaves(b)
+	next := linesUp(b, b.b, 1)
 	b.release(held)
-	b.stillWaits(next)
-	b.release(b.granted(next))
+	stillWaits(b, next)
+	b.release(grantOf(b, next))
 }
 
 func expiredRow(b *bench) {
 	held := b.wins(b.a, engine.Request{})
-	first, second := b.linesUp(b.b, 1), b.linesUp(b.b, 1)
+	first, second := linesUp(b, b.b, 1), linesUp(b, b.b, 1)
 	b.expire(held)
-	l := b.granted(first)
-	b.stillWaits(second)
+	l := grantOf(b, first)
+	stillWaits(b, second)
 	b.release(l)
-	b.release(b.granted(second))
+	b.release(grantOf(b, second))
 }
 
 func rowsInOrder(b *bench) {
 	two := []*engine.Lease{b.wins(b.a, engine.Request{Slots: 2}), b.wins(b.a, engine.Request{Slots: 2})}
-	line := []*attempt{b.linesUp(b.b, 2), b.linesUp(b.a, 2), b.linesUp(b.b, 2)}
+	line := []*attempt{linesUp(b, b.b, 2), linesUp(b, b.a, 2), linesUp(b, b.b, 2)}
 	b.release(two[1])
-	first := b.granted(line[0])
+	first := grantOf(b, line[0])
 	if first.Slot() != two[1].Slot() {
 		b.Errorf("slot %d, want the one that was released, %d", first.Slot(), two[1].Slot())
 	}
-	b.stillWaits(line[1])
+	stillWaits(b, line[1])
 	b.release(two[0])
-	second := b.granted(line[1])
-	b.stillWaits(line[2])
+	second := grantOf(b, line[1])
+	stillWaits(b, line[2])
 	b.release(first)
-	third := b.granted(line[2])
+	third := grantOf(b, line[2])
 	if rows := b.state().Rows; len(rows) != 2 || second.Slot() == third.Slot() {
 		b.Errorf("the lock has %v", rows)
 	}
@@ -313,29 +313,29 @@ func rowsInOrder(b *bench) {
 
 func forgottenQueue(b *bench) {
 	held := b.wins(b.a, engine.Request{})
-	a := b.linesUp(b.b, 1)
+	a := linesUp(b, b.b, 1)
 	b.forget()
-	b.forgetQueue()
+	forgetQueue(b)
 	_ = held.Release(b.ctx) // its row is not there
 	b.open()
-	b.until("it lines up again, or holds", func() bool { return b.inLine() > 0 || len(b.state().Rows) > 0 })
+	eventually(b, "it lines up again, or holds", func() bool { return inLine(b) > 0 || len(b.state().Rows) > 0 })
 	b.open()
-	b.release(b.granted(a))
+	b.release(grantOf(b, a))
 }
 
-func (b *bench) forgetQueue() {
+func forgetQueue(b *bench) {
 	b.Helper()
-	if err := b.rdb.Del(b.ctx, b.queueKey(), b.base()+":patience").Err(); err != nil {
+	if err := b.rdb.Del(b.ctx, queueKey(b), b.base()+":patience").Err(); err != nil {
 		b.Fatal(err)
 	}
 }
 
 func nothingLeft(b *bench) {
 	held := b.wins(b.a, engine.Request{})
-	a := b.linesUp(b.b, 1)
+	a := linesUp(b, b.b, 1)
 	b.release(held)
-	b.release(b.granted(a))
-	for field := range b.fields(b.base()) {
+	b.release(grantOf(b, a))
+	for field := range fieldsOf(b, b.base()) {
 		if field[0] == 'w' || field[0] == 'i' || field[0] == 'r' || field[0] == 'e' {
 			b.Errorf("field %s", field)
 		}
@@ -347,8 +347,8 @@ func nothingLeft(b *bench) {
 	}
 }
 
-// fields are what the server has of a lock, but for one that is compact: that is free, or it is a field by itself.
-func (b *bench) fields(key string) map[string]string {
+// fieldsOf are what the server has of a lock, but for one that is compact: that is free, or it is a field by itself.
+func fieldsOf(b *bench, key string) map[string]string {
 	if text, err := b.rdb.Get(b.ctx, key).Result(); err == nil {
 		if strings.Contains(text, " 0 ") {
 			return nil
@@ -370,7 +370,7 @@ func manyWaiters(b *bench) {
 	for i := range waiters {
 		id := fmt.Sprint("faked-", i)
 		pipe.HSet(b.ctx, b.base(), "w"+id, fmt.Sprintf("owner\n%d\n%d\n0\n:nobody", long.Microseconds(), slots))
-		pipe.ZAdd(b.ctx, b.queueKey(), redis.Z{Score: float64(i), Member: id})
+		pipe.ZAdd(b.ctx, queueKey(b), redis.Z{Score: float64(i), Member: id})
 		pipe.ZAdd(b.ctx, b.base()+":patience", redis.Z{Score: float64(time.Now().Add(time.Minute).UnixMicro()), Member: id})
 	}
 	if _, err := pipe.Exec(b.ctx); err != nil {
@@ -379,12 +379,12 @@ func manyWaiters(b *bench) {
 	b.release(held)
 	rows := b.state().Rows
 	granted := 0 // rows that no holder confirms are gone after a moment; the token of a slot stays
-	for field := range b.fields(b.base()) {
+	for field := range fieldsOf(b, b.base()) {
 		if strings.HasPrefix(field, "t") {
 			granted++
 		}
 	}
-	if n := b.inLine(); granted == 0 || granted+int(n) != waiters {
+	if n := inLine(b); granted == 0 || granted+int(n) != waiters {
 		b.Errorf("%d granted, %d in line", granted, n)
 	}
 	for _, r := range rows {

@@ -4,8 +4,8 @@ import "github.com/cronclave/cronclave/internal/lease/engine"
 
 func otherLimit(b *bench) {
 	b.wins(b.a, engine.Request{})
-	b.fails(b.waits(b.b, 2), engine.ErrLimit)
-	if n := b.inLine(); n != 0 {
+	failsWith(b, waits(b, b.b, 2), engine.ErrLimit)
+	if n := inLine(b); n != 0 {
 		b.Errorf("%d in line", n)
 	}
 }
@@ -15,25 +15,25 @@ func otherLimit(b *bench) {
 func limitsAfterForgetting(b *bench) {
 	b.release(b.wins(b.a, engine.Request{}))
 	b.forget()
-	first := b.linesUp(b.a, 2)
-	other, second, third := b.linesUp(b.b, 3), b.linesUp(b.b, 2), b.linesUp(b.b, 2)
+	first := linesUp(b, b.a, 2)
+	other, second, third := linesUp(b, b.b, 3), linesUp(b, b.b, 2), linesUp(b, b.b, 2)
 	b.open()
-	b.granted(first)
-	b.fails(other, engine.ErrLimit)
-	l := b.granted(second)
-	b.stillWaits(third)
+	grantOf(b, first)
+	failsWith(b, other, engine.ErrLimit)
+	l := grantOf(b, second)
+	stillWaits(b, third)
 	b.release(l)
-	b.granted(third)
+	grantOf(b, third)
 }
 
 // Clients of a pool whose number of slots is being lowered.
 func fewerSlots(b *bench) {
 	three := []*engine.Lease{b.wins(b.a, engine.Request{Slots: 3}), b.wins(b.a, engine.Request{Slots: 3}), b.wins(b.a, engine.Request{Slots: 3})}
-	a := b.linesUp(b.b, 2, engine.WithAnyLimit())
+	a := linesUp(b, b.b, 2, engine.WithAnyLimit())
 	b.release(three[2])
-	b.stillWaits(a)
+	stillWaits(b, a)
 	b.release(three[0])
-	if l := b.granted(a); l.Slot() != 0 {
+	if l := grantOf(b, a); l.Slot() != 0 {
 		b.Errorf("slot %d", l.Slot())
 	}
 }
