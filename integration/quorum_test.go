@@ -134,7 +134,12 @@ func TestQuorumLosesNodes(t *testing.T) {
 // awaitVote waits until a master that has forgotten votes again: after the longest lease, that of the leadership.
 func awaitVote(t *testing.T, s *redisServer) {
 	t.Helper()
-	eventually(t, 2*soon, "the master votes again", func() bool { return s.Client.HGet(t.Context(), "cronclave:it:quorum", "state").Val() == "voting" })
+	eventually(t, 2*soon, "the master votes again", func() bool { return s.votes(t) })
+}
+
+func (s *redisServer) votes(t *testing.T) bool {
+	t.Helper()
+	return s.Client.HGet(t.Context(), "cronclave:it:quorum", "state").Val() == "voting"
 }
 
 // A quorum without a majority grants nothing, and runs the ticks of that time later (P5). The test freezes three of
