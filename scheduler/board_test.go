@@ -63,7 +63,7 @@ func (r requests) Subscribe(ctx context.Context, f func([]scheduler.Request)) {
 	}
 }
 
-func (r requests) Take(ctx context.Context, e election.TriggerRequest) election.Result {
+func (r requests) ClaimTrigger(ctx context.Context, e election.TriggerRequest) election.Result {
 	got := r.Elector.ClaimTrigger(ctx, e)
 	if r.fault != nil {
 		r.fault(got)

@@ -147,7 +147,7 @@ func (c *claims) settleClaims(b claimBatch) {
 		if r.Verdict == election.CannotTell {
 			unknown++
 		}
-		k.Heard(heard(r.Verdict))
+		k.NoteAnswer(answerOf(r.Verdict))
 		if t := taskOf(k); r.Orphans > c.recoveries.of(t) { // else they are known, and wait for a slot
 			c.inspectAt(t, now)
 		}
@@ -172,8 +172,8 @@ func (c *claims) settleClaims(b claimBatch) {
 	c.wake(now, tasksOf(b.ticks)...)
 }
 
-// heard is what of a verdict matters for the next claim of a tick.
-func heard(v election.Verdict) agenda.Answer {
+// answerOf is what of a verdict matters for the next claim of a tick.
+func answerOf(v election.Verdict) agenda.Answer {
 	switch v {
 	case election.CannotTell:
 		return agenda.Unanswered

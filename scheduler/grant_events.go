@@ -11,10 +11,10 @@ func (s *Scheduler) events() <-chan []election.GrantEvent {
 	if s.agenda.More() {
 		return nil
 	}
-	return s.heard
+	return s.grants
 }
 
-// handleGrants handles the notices that have arrived: a tick that another replica has won need not be claimed.
+// handleGrants handles the grants that have been published: a tick that another replica has won need not be claimed.
 func (s *Scheduler) handleGrants() {
 	for {
 		select {

@@ -23,7 +23,7 @@ type requestHandler struct {
 // run returns when to try again, zero if the request is done with; and after the run, if there is one, its term.
 func (h requestHandler) run() (again time.Time, term *election.Term) {
 	ctx := h.exec.draining
-	r := h.requests.Take(context.WithoutCancel(ctx), election.TriggerRequest{Job: h.job.Name, ID: h.request.ID, Claimant: newRunID(),
+	r := h.requests.ClaimTrigger(context.WithoutCancel(ctx), election.TriggerRequest{Job: h.job.Name, ID: h.request.ID, Claimant: newRunID(),
 		Created: h.request.Created, Expires: h.request.Expires, Lease: requestLease})
 	switch r.Verdict {
 	case election.Granted:

@@ -130,7 +130,7 @@ func (s *Scheduler) Run(ctx context.Context) error {
 	defer s.record()()
 	defer s.published.wait()
 	if s.cfg.GrantEvents != nil {
-		defer subscribe(ctx, s.cfg.GrantEvents.Subscribe, s.heard)()
+		defer subscribe(ctx, s.cfg.GrantEvents.Subscribe, s.grants)()
 	}
 	if s.cfg.Requests != nil {
 		defer subscribe(ctx, s.cfg.Requests.Subscribe, s.requests.requested)()
@@ -152,7 +152,7 @@ func (s *Scheduler) noticeReady(now time.Time) {
 }
 
 // watchLoop notes whether the loop comes round much later than it wanted: then ticks that have come due meanwhile were not looked at, and answers were
-// not heard.
+// not taken in.
 func (s *Scheduler) watchLoop() {
 	s.agenda.StoodStill = !s.wanted.IsZero() && time.Since(s.wanted) >= standstill
 	s.wanted = time.Now()

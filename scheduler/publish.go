@@ -78,15 +78,15 @@ func (o *orderedGrantEvents) Publish(ctx context.Context, begun, ended []*electi
 	return o.GrantEvents.Publish(ctx, begun, ended) //nolint:wrapcheck // it is what it stands for
 }
 
-// subscribe passes the messages that hear receives to a channel until ctx ends or end is called. end waits until hear has returned.
-func subscribe[T any](ctx context.Context, hear func(context.Context, func([]T)), to chan<- []T) (end func()) {
+// subscribe passes the messages that receive gets to a channel until ctx ends or end is called. end waits until receive has returned.
+func subscribe[T any](ctx context.Context, receive func(context.Context, func([]T)), to chan<- []T) (end func()) {
 	ctx, cancel := context.WithCancel(ctx)
 	over := make(chan struct{})
 	go func() {
 		defer close(over)
-		hear(ctx, func(heard []T) {
+		receive(ctx, func(messages []T) {
 			select {
-			case to <- heard:
+			case to <- messages:
 			case <-ctx.Done():
 			}
 		})

@@ -27,10 +27,10 @@ type Answer struct {
 
 // Requests are what people ask of the cluster.
 type Requests interface {
-	// Hear calls f, from one goroutine, until ctx ends. The same request may come again and again.
+	// Subscribe calls f, from one goroutine, until ctx ends. The same request may come again and again.
 	Subscribe(ctx context.Context, f func([]Request))
-	// Take gives a request to at most one replica at a time: see [election.Elector.Take].
-	Take(ctx context.Context, pendingRequest election.TriggerRequest) election.Result
+	// ClaimTrigger gives a request to at most one replica at a time: see [election.Elector.ClaimTrigger].
+	ClaimTrigger(ctx context.Context, pendingRequest election.TriggerRequest) election.Result
 	// Answer must come back soon. It is called by several goroutines.
 	Answer(ctx context.Context, a Answer) error
 }

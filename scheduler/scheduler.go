@@ -51,7 +51,7 @@ type Scheduler struct {
 	wanted      time.Time        // when the loop is to come round again, by this machine's clock
 
 	// Other goroutines use these.
-	heard    chan []election.GrantEvent
+	grants   chan []election.GrantEvent
 	reloads  chan reload
 	names    atomic.Pointer[[]string] // of the jobs
 	abort    context.Context          // ends when running jobs must be killed at once
@@ -77,7 +77,7 @@ func New(cfg Config) (*Scheduler, error) {
 		cfg.GrantEvents = &orderedGrantEvents{GrantEvents: cfg.GrantEvents}
 	}
 	s := &Scheduler{core: &core{cfg: cfg, log: cfg.Logger}, reloads: make(chan reload), dismissed: map[string]*task{},
-		heard: make(chan []election.GrantEvent, 100)} // so that much can be heard before the next batch of claims
+		grants: make(chan []election.GrantEvent, 100)} // so many can arrive before the next batch of claims
 	s.agenda.Turn = func(j *line, tick time.Time) time.Duration { return s.cfg.turn(j.Of.(*task), tick) }
 	s.agenda.Refused = func(err error) { s.log.Error("tick left in its state", "error", err) }
 	s.places.most = cfg.MaxRunning

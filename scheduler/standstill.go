@@ -3,7 +3,7 @@ package scheduler
 import "time"
 
 const (
-	// standstill is how long this process must not have run to be the reason for ticks that were not claimed, or answers that were not heard, in time: it is
+	// standstill is how long this process must not have run to be the reason for ticks that were not claimed, or answers that were not taken in, in time: it is
 	// starved of CPU time, or was stopped.
 	standstill = 250 * time.Millisecond
 	// pulseEvery is how often a pulse beats.

@@ -25,8 +25,8 @@ func (r requests) Subscribe(ctx context.Context, f func([]scheduler.Request)) {
 	})
 }
 
-// Take asks the locks.
-func (r requests) Take(ctx context.Context, e election.TriggerRequest) election.Result {
+// ClaimTrigger asks the locks.
+func (r requests) ClaimTrigger(ctx context.Context, e election.TriggerRequest) election.Result {
 	return r.elector.ClaimTrigger(ctx, e)
 }
 

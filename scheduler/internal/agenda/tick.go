@@ -13,7 +13,7 @@ const (
 	Late     Reason = "late"     // it was claimed too late, for no known reason
 	Down     Reason = "down"     // no replica was there
 	Redis    Reason = "redis"    // the server did not answer
-	Overload Reason = "overload" // this replica did not ask in time, or did not hear the answer: it was too busy, or stood still
+	Overload Reason = "overload" // this replica did not ask in time, or did not take in the answer: it was too busy, or stood still
 	Capacity Reason = "capacity" // no replica had a place for it
 	Pool     Reason = "pool"     // its pool had no slot
 	Slots    Reason = "slots"    // all slots of the job were held
@@ -76,7 +76,7 @@ type Tick struct {
 	last   Answer
 	nth    int           // of the ticks of its job that were opened
 	opened time.Time     // when that was
-	held   time.Time     // since when it finds all slots held; zero if that was not the last that was heard of them
+	held   time.Time     // since when it finds all slots held; zero if that was not the last answer
 	pause  time.Duration // before it is claimed again: see AskSoon
 
 	inAsks, inStarved Entry[*Tick]
@@ -114,8 +114,8 @@ func (k *Tick) inLine() bool {
 // Unanswered returns whether the last claim of the tick had no answer.
 func (k *Tick) Unanswered() bool { return k.last == Unanswered }
 
-// Heard notes the answer to the claim that is under way. The caller then still moves the tick on, as the answer demands.
-func (k *Tick) Heard(a Answer) {
+// NoteAnswer notes the answer to the claim that is under way. The caller then still moves the tick on, as the answer demands.
+func (k *Tick) NoteAnswer(a Answer) {
 	k.last = a
 	k.Doubted = k.Doubted || a == Unanswered
 }
