@@ -27,8 +27,8 @@ func TestGateLetsNoSmallerTokenIn(t *testing.T) {
 		{6, func() error { return failed }, failed},
 		{5, act, ErrStale}, // the one that failed was there, too
 		{6, act, nil},
-		{lease.MaxToken, act, nil},
-		{lease.MaxToken - 1, act, ErrStale},
+		{lease.Token(1<<53-1), act, nil},
+		{lease.Token(1<<53-1) - 1, act, ErrStale},
 	} {
 		before := acted
 		err := g.Do(tc.token, tc.act)
@@ -36,7 +36,7 @@ func TestGateLetsNoSmallerTokenIn(t *testing.T) {
 			t.Errorf("token %d: %v (acted: %v), want %v", tc.token, err, acted > before, tc.want)
 		}
 	}
-	for _, bad := range []Token{0, -1, lease.MaxToken + 1} {
+	for _, bad := range []Token{0, -1, lease.Token(1<<53-1) + 1} {
 		if err := g.Do(bad, act); err == nil || errors.Is(err, ErrStale) {
 			t.Errorf("token %d: %v", bad, err)
 		}

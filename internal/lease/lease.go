@@ -19,13 +19,13 @@ import (
 // 2^53, so JSON, Lua and shells carry it exactly. A renewal keeps it.
 type Token int64
 
-// MaxToken is the greatest number below 2^53, up to which Lua, JSON and shells count exactly.
-const MaxToken Token = 1<<53 - 1
+// maxToken is the greatest number below 2^53, up to which Lua, JSON and shells count exactly.
+const maxToken Token = 1<<53 - 1
 
 // CheckToken refuses what no lease can have.
 func CheckToken(t Token) error {
-	if t < 1 || t > MaxToken {
-		return fmt.Errorf("token %d: it must be from 1 to %d", t, MaxToken)
+	if t < 1 || t > maxToken {
+		return fmt.Errorf("token %d: it must be from 1 to %d", t, maxToken)
 	}
 	return nil
 }
@@ -36,7 +36,7 @@ const MaxLease = 24 * time.Hour
 // Bounds of values read from Redis, which any program may have written. check.lua has the
 // same.
 const (
-	MaxNumber   = int64(MaxToken)
+	MaxNumber   = int64(maxToken)
 	MaxTick     = MaxNumber / 1e6
 	MaxSlots    = 1000
 	MaxAttempts = 1_000_000

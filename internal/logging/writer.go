@@ -15,6 +15,8 @@ import (
 	"time"
 
 	"github.com/hashicorp/go-hclog"
+
+	"github.com/cronclave/cronclave/internal/backoff"
 )
 
 const (
@@ -151,23 +153,22 @@ func (w *Writer) take() (lines []byte) {
 
 // write writes all of it, however often that takes. It is false if the writer was closed meanwhile.
 func (w *Writer) write(lines []byte) bool {
-	pause := firstPause
+	retry := backoff.New(firstPause, lastPause)
 	for rest := lines; len(rest) > 0; {
 		n, err := w.out.Write(rest)
 		if rest = rest[n:]; n > 0 {
-			pause = firstPause
+			retry.Reset()
 		}
 		if err == nil {
 			continue
 		}
-		timer := time.NewTimer(pause)
+		timer := time.NewTimer(retry.Next())
 		select {
 		case <-timer.C:
 		case <-w.closed:
 			timer.Stop()
 			return false
 		}
-		pause = min(2*pause, lastPause)
 	}
 	if cap(lines) <= keptBuffer {
 		w.mu.Lock()

@@ -35,47 +35,25 @@ func (c *Client) acquireAll(ctx context.Context, requests []Request) []Answer {
 	if len(asked) == 0 {
 		return answers
 	}
-	c.store.Acquire(ctx, asked, func(n int, result lease.Result) { answers[placeOf(places, n)] = c.answer(&asked[n], &result) })
+	c.store.Acquire(ctx, asked, func(n int, result lease.Result) { answers[places[n]] = c.answer(&asked[n], &result) })
 	for n, r := range asked {
-		if a := &answers[placeOf(places, n)]; a.Verdict == Held && !r.Abstain && r.Channel == "" { // those that wait in line report it themselves
+		if a := &answers[places[n]]; a.Verdict == Held && !r.Abstain && r.Channel == "" { // those that wait in line report it themselves
 			c.cfg.Hooks.contended(r.Lock, a.Holder)
 		}
 	}
 	return answers
 }
 
-// valid moves the requests that can be valid to the front, with their defaults, and answers the others. Without places each has kept its own.
+// valid moves the requests that can be valid to the front, with their defaults, and answers the others; places are those that they had.
 func valid(requests []Request, answers []Answer) (asked []Request, places []int) {
-	asked = requests[:0]
+	asked, places = requests[:0], make([]int, 0, len(requests))
 	for i, r := range requests {
 		r = r.WithDefaults()
 		if err := errors.Join(r.Validate(), lease.CheckName(r.Lock)); err != nil {
 			answers[i] = Answer{Verdict: Unknown, ID: r.ID, Err: fmt.Errorf("request for lock %q: %w", r.Lock, err)}
-			if places == nil {
-				places = firstPlaces(len(asked))
-			}
 			continue
 		}
-		if asked = append(asked, r); places != nil {
-			places = append(places, i)
-		}
+		asked, places = append(asked, r), append(places, i)
 	}
 	return asked, places
-}
-
-// firstPlaces are the places from 0 on; not nil.
-func firstPlaces(n int) []int {
-	places := make([]int, n)
-	for i := range places {
-		places[i] = i
-	}
-	return places
-}
-
-// placeOf is the place of the n-th valid request.
-func placeOf(places []int, n int) int {
-	if places == nil {
-		return n
-	}
-	return places[n]
 }

@@ -5,7 +5,6 @@ import (
 	"context"
 	"errors"
 	"fmt"
-	"math/rand/v2"
 	"time"
 
 	"github.com/cronclave/cronclave/internal/lease"
@@ -63,7 +62,7 @@ func (l *Lease) acknowledge(ctx context.Context) error {
 		return fmt.Errorf("%w (%w)", last, context.Cause(ctx))
 	}
 	last := ErrUnknown
-	for pause := 5 * time.Millisecond; ; pause = min(2*pause, c.cfg.Timeout) {
+	for retry := lease.NewRetry(c.cfg.Timeout); ; {
 		answer := make(chan error, 1)
 		if !c.work.Go(func() { answer <- l.sendAttempt() }) {
 			return ErrClosed
@@ -84,7 +83,7 @@ func (l *Lease) acknowledge(ctx context.Context) error {
 			return ended(last)
 		}
 		select {
-		case <-time.After(pause/2 + rand.N(pause)):
+		case <-time.After(retry.Next()):
 		case <-ctx.Done():
 			return ended(last)
 		case <-l.ctx.Done():

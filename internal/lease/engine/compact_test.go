@@ -24,7 +24,7 @@ func (w *wire) compact(c *Client, lock string) {
 		w.pass(time.Millisecond)
 	}
 	if !w.isCompact(c, lock) {
-		w.Fatal("the lock is not folded")
+		w.Fatal("the lock is not compact")
 	}
 }
 
@@ -43,7 +43,7 @@ func (w *wire) lockCompact(c *Client, lock string) *Lease {
 	w.Helper()
 	l := w.lock(c, lock, compactLease)
 	if l.row.Grant.Ticket == nil || l.renewed || !w.isCompact(c, lock) {
-		w.Fatal("it was not granted as a folded lock")
+		w.Fatal("it was not granted as a compact lock")
 	}
 	return l
 }
@@ -307,7 +307,7 @@ func TestCompactLocksShareARoundTrip(t *testing.T) {
 		}
 		for i, l := range leases {
 			if i%3 != 0 && (l == nil || l.row.Grant.Ticket == nil || l.renewed) {
-				w.Fatalf("lock %d was not granted as a folded one", i)
+				w.Fatalf("lock %d was not granted as a compact one", i)
 			}
 			if l != nil {
 				callers.Go(func() { w.release(l) })

@@ -6,12 +6,12 @@ import (
 	"crypto/rand"
 	"errors"
 	"fmt"
-	mathrand "math/rand/v2"
 	"slices"
 	"strings"
 	"sync"
 	"time"
 
+	"github.com/cronclave/cronclave/internal/backoff"
 	"github.com/cronclave/cronclave/internal/lease"
 )
 
@@ -61,7 +61,7 @@ func (s *MultiLock) Lock(ctx context.Context) (*LeaseSet, error) {
 	}
 	defer s.client.work.Done()
 	began, told := s.client.cfg.Clock(), false
-	for pause := shortestPause; ; pause = min(2*pause, longestPause) {
+	for again := backoff.New(lease.ShortestPause, longestPause); ; {
 		leases, refusal, err := s.try(ctx, requests)
 		switch {
 		case err != nil:
@@ -78,13 +78,13 @@ func (s *MultiLock) Lock(ctx context.Context) (*LeaseSet, error) {
 			return nil, fmt.Errorf("lock %s: %w", lease.QuoteNames(s.names), context.Cause(ctx))
 		case <-s.client.work.Life().Done():
 			return nil, fmt.Errorf("lock %s: %w", lease.QuoteNames(s.names), ErrClosed)
-		case <-time.After(lease.RetryAfter(pause, refusal.Until, s.client.now())):
+		case <-time.After(lease.RetryAfter(again.Next(), refusal.Until, s.client.now())):
 		}
 	}
 }
 
-// A set is asked for again at pauses that grow.
-const shortestPause, longestPause = lease.ShortestPause, 500 * time.Millisecond
+// longestPause is between two requests for a set that others hold.
+const longestPause = 500 * time.Millisecond
 
 func (s *MultiLock) waited(wait time.Duration) {
 	for _, name := range s.names {
@@ -162,7 +162,7 @@ func (s *MultiLock) try(ctx context.Context, requests []Request) (leases *LeaseS
 		return nil, r, err
 	}
 	requests = withIDs(requests)
-	for pause := 5 * time.Millisecond; ; pause = min(2*pause, s.client.cfg.Timeout) {
+	for retry := lease.NewRetry(s.client.cfg.Timeout); ; {
 		grants, result, refused := locker.AcquireSet(ctx, requests)
 		a := refusal{result, refused}
 		switch {
@@ -182,7 +182,7 @@ func (s *MultiLock) try(ctx context.Context, requests []Request) (leases *LeaseS
 		default:
 			err = a.Err
 		}
-		if s.client.work.Sleep(ctx, pause/2+mathrand.N(pause)); ctx.Err() != nil {
+		if s.client.work.Sleep(ctx, retry.Next()); ctx.Err() != nil {
 			s.quit(requests)
 			return nil, a, fmt.Errorf("lock %s: %w (%w)", lease.QuoteNames(s.names), err, context.Cause(ctx))
 		}

@@ -4,8 +4,9 @@ import (
 	"context"
 	"errors"
 	"fmt"
-	"math/rand/v2"
 	"time"
+
+	"github.com/cronclave/cronclave/internal/lease"
 )
 
 // Mutex is a lock with one row.
@@ -87,8 +88,8 @@ func (s *Semaphore) insist(ctx context.Context, r Request) Answer {
 	r.FirstTry = false
 	ctx, cancel := context.WithTimeout(ctx, began+s.client.tryFor(r.Lease)-s.client.cfg.Clock())
 	defer cancel()
-	for pause := 5 * time.Millisecond; a.Unsure(); pause = min(2*pause, s.client.cfg.Timeout) {
-		s.client.work.Sleep(ctx, pause/2+rand.N(pause))
+	for retry := lease.NewRetry(s.client.cfg.Timeout); a.Unsure(); {
+		s.client.work.Sleep(ctx, retry.Next())
 		if ctx.Err() != nil {
 			a.Err = fmt.Errorf("%w (%w)", a.Err, context.Cause(ctx))
 			break

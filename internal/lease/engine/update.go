@@ -4,9 +4,9 @@ import (
 	"context"
 	"errors"
 	"fmt"
-	"math/rand/v2"
 	"time"
 
+	"github.com/cronclave/cronclave/internal/backoff"
 	"github.com/cronclave/cronclave/internal/lease"
 	"github.com/cronclave/cronclave/internal/lease/single"
 )
@@ -24,8 +24,7 @@ func (c *Client) Update(ctx context.Context, keys []string, change func(tx *Tx) 
 	if len(keys) == 0 {
 		return errors.New("update: there are no keys to watch")
 	}
-	const shortest, longest = time.Millisecond, 250 * time.Millisecond
-	for pause := shortest; ; pause = min(2*pause, longest) {
+	for retry := backoff.New(2*time.Millisecond, 250*time.Millisecond); ; {
 		if ctx.Err() != nil {
 			return fmt.Errorf("update %s: %w", lease.QuoteNames(keys), context.Cause(ctx))
 		}
@@ -33,10 +32,8 @@ func (c *Client) Update(ctx context.Context, keys []string, change func(tx *Tx) 
 		if !again {
 			return err
 		}
-		select {
-		case <-ctx.Done():
+		if !retry.Wait(ctx) {
 			return fmt.Errorf("%w (%w)", err, context.Cause(ctx))
-		case <-time.After(pause/2 + rand.N(pause)):
 		}
 	}
 }

@@ -10,10 +10,10 @@ import (
 )
 
 // Acquire brings requests to their results.
-func (q *Store) Acquire(ctx context.Context, requests []lease.Request, answered func(place int, r lease.Result)) {
+func (q *Store) Acquire(ctx context.Context, requests []lease.Request, answer func(place int, r lease.Result)) {
 	fail := func(err error) {
 		for i, r := range requests {
-			answered(i, lease.Failed(fmt.Errorf("acquire %q: %w", r.Lock, err)))
+			answer(i, lease.Failed(fmt.Errorf("acquire %q: %w", r.Lock, err)))
 		}
 	}
 	if err := q.cfg.Work.Ready(); err != nil {
@@ -29,7 +29,7 @@ func (q *Store) Acquire(ctx context.Context, requests []lease.Request, answered 
 	tasks := make([]task, len(requests))
 	last := map[string]*claim{} // by lock
 	for i, r := range requests {
-		t := q.newClaim(r, i, answered)
+		t := q.newClaim(r, i, answer)
 		t.older = last[r.Lock]
 		last[r.Lock], tasks[i] = t, t
 	}

@@ -17,7 +17,7 @@ type claim struct {
 	*Store
 	r         lease.Request
 	place     int // among the requests
-	answered  func(place int, r lease.Result)
+	answer    func(place int, r lease.Result)
 	result    lease.Result
 	account   bool   // it has a tick, or leaves an orphan: the register has to know
 	older     *claim // the one before it on the same lock
@@ -54,8 +54,8 @@ type kept struct {
 	keep  int64 // the token of its run in the register, if it has one: those rows stay
 }
 
-func (q *Store) newClaim(r lease.Request, place int, answered func(place int, r lease.Result)) *claim {
-	t := &claim{Store: q, r: r, place: place, answered: answered, phase: "row", account: r.Accounted()}
+func (q *Store) newClaim(r lease.Request, place int, answer func(place int, r lease.Result)) *claim {
+	t := &claim{Store: q, r: r, place: place, answer: answer, phase: "row", account: r.Accounted()}
 	now, _ := q.Estimate(q.cfg.Clock())
 	switch {
 	case r.Abstain || r.Tick != nil && clock.ToMicros(r.Tick.NotBefore) > now: // it is to take no row, or too early for one
@@ -163,7 +163,7 @@ func (t *claim) sure(votes []vote, late bool) bool {
 
 func (t *claim) take(votes []vote, sent time.Duration) (pause time.Duration, done bool) {
 	if pause, done = t.step(votes, sent); done {
-		t.answered(t.place, t.result)
+		t.answer(t.place, t.result)
 	}
 	return pause, done
 }
@@ -220,7 +220,7 @@ func (t *claim) end(v lease.Verdict, err error) {
 // fail ends it without an outcome. Rows that it may have, and that cannot have been granted, are not in the way of others until it asks again.
 func (t *claim) fail(err error) {
 	t.end(lease.Unknown, transport.Unknown(err))
-	t.answered(t.place, t.result)
+	t.answer(t.place, t.result)
 	if t.cfg.HeldToken(t.r.ID) == 0 {
 		t.drop()
 	}
@@ -256,7 +256,7 @@ func (t *claim) read(votes []vote) (time.Duration, bool) {
 		t.phase = "prepare"
 		return 0, false
 	}
-	t.decided(out)
+	t.endWith(out)
 	return 0, true
 }
 
@@ -310,7 +310,7 @@ func (t *claim) decide(votes []vote, v register.View) (time.Duration, bool) {
 	t.mine = t.out.Word == lease.OutcomeGranted
 	t.value = g.Value()
 	if !t.mine && t.value == before && agree >= t.majority {
-		t.decided(t.out)
+		t.endWith(t.out)
 		return 0, true
 	}
 	t.phase = "accept"
@@ -328,7 +328,7 @@ func (t *claim) accepted(votes []vote, sent time.Duration) (time.Duration, bool)
 	if t.mine {
 		t.grant(votes, sent, t.out)
 	} else {
-		t.decided(t.out)
+		t.endWith(t.out)
 	}
 	return 0, true
 }

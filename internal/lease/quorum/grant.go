@@ -54,8 +54,8 @@ func (t *claim) grant(votes []vote, sent time.Duration, out register.Ruling) {
 	}
 }
 
-// decided ends the claim with an answer that is no grant.
-func (t *claim) decided(out register.Ruling) {
+// endWith ends the claim with an answer that is no grant.
+func (t *claim) endWith(out register.Ruling) {
 	t.offers.closed(t.r.ID)
 	t.end(lease.Verdict(out.Word), nil)
 	t.result.Outcome, t.result.Until, t.result.Holder, t.result.Orphans = out.Outcome, clock.FromMicros(out.Until), out.Holder, t.orphans

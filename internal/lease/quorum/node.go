@@ -34,13 +34,13 @@ type node struct {
 	redis *redis.Client
 	clock clock.Server
 
-	mu       sync.Mutex
-	under    int           // calls under way
-	progress time.Duration // local clock: when it answered last, or the first of those was sent
-	answered time.Duration // local clock: when it answered last
-	asked    time.Duration // local clock: when it was asked last
-	failing  bool          // it has failed, and has not answered since
-	missed   []missedCall
+	mu         sync.Mutex
+	under      int           // calls under way
+	progress   time.Duration // local clock: when it answered last, or the first of those was sent
+	answeredAt time.Duration // local clock: when it answered last
+	asked      time.Duration // local clock: when it was asked last
+	failing    bool          // it has failed, and has not answered since
+	missed     []missedCall
 }
 
 // missedCall is a vote to be taken back on a node that did not answer, as soon as it does.
@@ -82,7 +82,7 @@ func (n *node) probe(now time.Duration) bool {
 func (n *node) unseen(now time.Duration) bool {
 	n.mu.Lock()
 	defer n.mu.Unlock()
-	return now-n.answered >= RefreshAfter
+	return now-n.answeredAt >= RefreshAfter
 }
 
 // silent reports whether a node has calls under way and did not answer for a while. mu is
@@ -115,7 +115,7 @@ func (n *node) end(now time.Duration, err error) (missed bool) {
 		n.failing = true
 		return false
 	}
-	n.progress, n.answered, n.failing = now, now, false
+	n.progress, n.answeredAt, n.failing = now, now, false
 	return err == nil && len(n.missed) > 0
 }
 

@@ -43,7 +43,7 @@ type polling struct {
 	back     chan returned
 	asked    int
 	received int
-	answered int // of these; the others have failed
+	replies  int // of these; the others have failed
 	late     bool
 
 	ctx  context.Context // of the trips
@@ -128,7 +128,7 @@ func (o *polling) receive(r returned) (over bool) {
 		o.votes[i][r.node].asked = true
 	}
 	if err := r.votes[0].err; err == nil || transport.IsReply(err) {
-		o.answered++
+		o.replies++
 	}
 	all := o.received == len(o.order)
 	if over := o.enough(all); over || all {
@@ -147,8 +147,8 @@ func (o *polling) receive(r returned) (over bool) {
 // trusted to answer, those are not waited for: a node that hangs would cost each vote that is split its
 // time-out, and hold up all other requests meanwhile.
 func (o *polling) enough(all bool) bool {
-	late := o.late || all || o.trustedHeard()
-	if late && o.answered >= o.of.majority {
+	late := o.late || all || o.trustedAnswered()
+	if late && o.replies >= o.of.majority {
 		for i := range o.votes {
 			for n := range o.votes[i] {
 				o.votes[i][n].absent = o.votes[i][n].silent
@@ -158,9 +158,9 @@ func (o *polling) enough(all bool) bool {
 	return o.sure(o.votes, late)
 }
 
-// trustedHeard reports whether all nodes that are trusted to answer have answered or failed, if those are a
+// trustedAnswered reports whether all nodes that are trusted to answer have answered or failed, if those are a
 // majority.
-func (o *polling) trustedHeard() bool {
+func (o *polling) trustedAnswered() bool {
 	return o.trusted >= o.of.majority && !slices.ContainsFunc(o.order[:o.trusted], func(n int) bool { return o.votes[0][n].silent })
 }
 

@@ -2,7 +2,6 @@ package quorum
 
 import (
 	"context"
-	"math/rand/v2"
 	"slices"
 	"time"
 
@@ -40,8 +39,7 @@ const (
 
 // loop is the rejoiner's goroutine; it ends with the client.
 func (t *rejoiner) loop() {
-	pause := rejoinPause
-	for {
+	for retry := backoff.New(rejoinPause, longestRejoinPause); ; {
 		select {
 		case <-t.cfg.Work.Life().Done():
 			return
@@ -50,13 +48,12 @@ func (t *rejoiner) loop() {
 		t.sendMissed()
 		left, helped := t.help()
 		if helped {
-			pause = rejoinPause
+			retry.Reset()
 		}
 		if left == 0 {
 			continue
 		}
-		backoff.Sleep(t.cfg.Work.Life(), min(left, pause)/2+rand.N(min(left, pause)))
-		pause = min(2*pause, longestRejoinPause)
+		backoff.Sleep(t.cfg.Work.Life(), min(left, retry.Next()))
 		t.wakeUp()
 	}
 }

@@ -4,6 +4,7 @@ import (
 	"context"
 	"time"
 
+	"github.com/cronclave/cronclave/internal/backoff"
 	"github.com/cronclave/cronclave/internal/lease"
 )
 
@@ -14,7 +15,7 @@ const longestRest = 100 * time.Millisecond
 func (q *Store) Wait(ctx context.Context, r lease.Request) (lease.Grant, error) {
 	contended := false
 	var fault error // why nothing is known, if that is so
-	for pause := lease.ShortestPause; ; pause = min(2*pause, longestRest) {
+	for again := backoff.New(lease.ShortestPause, longestRest); ; {
 		a := q.acquireOne(ctx, r)
 		if a.Verdict != lease.Unknown {
 			fault = nil
@@ -35,7 +36,7 @@ func (q *Store) Wait(ctx context.Context, r lease.Request) (lease.Grant, error) 
 			return lease.Grant{}, lease.WaitError(ctx, fault)
 		case <-q.cfg.Work.Life().Done():
 			return lease.Grant{}, lease.ErrClosed // the last request may have been lost
-		case <-time.After(lease.RetryAfter(pause, a.Until, q.now())):
+		case <-time.After(lease.RetryAfter(again.Next(), a.Until, q.now())):
 		}
 	}
 }

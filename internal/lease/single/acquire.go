@@ -27,7 +27,7 @@ func acquireArgs(r lease.Request, owner string) []any {
 const mostTries = 3
 
 // Acquire asks for rows, in one round trip but for requests that are late.
-func (c *Store) Acquire(ctx context.Context, requests []lease.Request, answered func(place int, r lease.Result)) {
+func (c *Store) Acquire(ctx context.Context, requests []lease.Request, answer func(place int, r lease.Result)) {
 	var places []int // of those that are asked again
 	for try := 1; len(requests) > 0; try++ {
 		var late []lease.Request
@@ -41,7 +41,7 @@ func (c *Store) Acquire(ctx context.Context, requests []lease.Request, answered 
 				late, latePlaces = append(late, requests[n]), append(latePlaces, place)
 				continue
 			}
-			answered(place, a.Result)
+			answer(place, a.Result)
 		}
 		requests, places = late, latePlaces
 	}

@@ -26,7 +26,7 @@ func (c *sender) compactRelease(r *lease.Request, form *compact) call {
 }
 
 // notCompact is the verdict on a lock for which the other scripts are needed.
-const notCompact = "not folded"
+const notCompact = "not compact"
 
 // readCompactGrant takes in the reply to a request of lua/acquire_compact.lua: now, and whether it is granted.
 func readCompactGrant(k call, raw []any) reply {

@@ -62,7 +62,7 @@ func TestShortWayDecidesAsTheWhole(t *testing.T) {
 		}
 		for _, n := range p.compact {
 			if n < histories/2 {
-				t.Errorf("%d grants and releases of folded locks", p.compact)
+				t.Errorf("%d grants and releases of compact locks", p.compact)
 			}
 		}
 	})
@@ -282,7 +282,7 @@ func (p *twins) keys(i int) map[string]string {
 			value = fmt.Sprint(rdb.ZRange(ctx, key, 0, -1).Val())
 		default:
 			if value = rdb.Get(ctx, key).Val(); !strings.Contains(key, ":dead:") {
-				value = fmt.Sprint(p.needed(unfolded(value)))
+				value = fmt.Sprint(p.needed(asHash(value)))
 			}
 		}
 		if strings.Contains(key, ":dead:"+newID) {
@@ -318,8 +318,8 @@ func (p *twins) needed(fields map[string]string) map[string]string {
 	return fields
 }
 
-// unfolded is a compact lock as a hash: see acquire_compact.lua.
-func unfolded(text string) map[string]string {
+// asHash is a compact lock as a hash: see acquire_compact.lua.
+func asHash(text string) map[string]string {
 	parts := regexp.MustCompile(`^0*(\d+) (\d+) (\d+)(?: (\S+)\n(.*))?$`).FindStringSubmatch(text)
 	if parts == nil {
 		return map[string]string{"unreadable": text}

@@ -12,15 +12,15 @@ import (
 // changes nothing.
 func TestLookByAReader(t *testing.T) {
 	onBench(t, func(w *bench) {
-		w.makeCompact("folded")
-		w.lock("folded", time.Minute)
+		w.makeCompact("compact")
+		w.lock("compact", time.Minute)
 		w.lock("held", time.Hour)
 		a := w.ask(w.Context(), lease.Request{Lock: "orphaned", Lease: time.Second, Trigger: "schedule", Permanent: true}.WithDefaults())
 		if a.Verdict != lease.Granted {
 			w.Fatalf("%+v", a)
 		}
 		w.Pass(2 * time.Second)
-		locks := []lease.InspectRequest{{Lock: "folded"}, {Lock: "held"}, {Lock: "orphaned", Permanent: true}, {Lock: "unused"}}
+		locks := []lease.InspectRequest{{Lock: "compact"}, {Lock: "held"}, {Lock: "orphaned", Permanent: true}, {Lock: "unused"}}
 		before := w.stored(locks)
 		eval := *w.scripts.InspectOnly
 		eval.ReadOnly = false // this server takes TIME for a command that writes

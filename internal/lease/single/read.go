@@ -68,7 +68,7 @@ func read(server *clock.Server, raw []any, err error, sent, received time.Durati
 	if fault := r.fault(); fault != "" {
 		return reply{err: fmt.Errorf("%w: %w: a reply from the server: %s", lease.ErrUnknown, lease.ErrCorrupt, fault)}
 	}
-	r.compact = r.verdict == "released" && r.Text(0) == "folded"
+	r.compact = r.verdict == "released" && r.Text(0) == "compact"
 	server.Observe(r.now, sent, received)
 	return r
 }

@@ -59,14 +59,12 @@ func (c *Store) releaseOnce(ctx context.Context, r lease.ReleaseRequest) (lease.
 
 // Release ends a lease.
 func (c *Store) Release(ctx context.Context, r lease.ReleaseRequest) (answer lease.Released, err error) {
-	for pause := 5 * time.Millisecond; ; pause = min(2*pause, c.cfg.Timeout) {
+	for retry := lease.NewRetry(c.cfg.Timeout); ; {
 		if answer, err = c.releaseOnce(ctx, r); err == nil || errors.Is(err, lease.ErrRefused) {
 			return answer, err
 		}
-		select {
-		case <-ctx.Done():
+		if !retry.Wait(ctx) {
 			return "", fmt.Errorf("%w (%w)", err, ctx.Err())
-		case <-time.After(pause):
 		}
 	}
 }

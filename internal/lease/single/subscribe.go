@@ -3,12 +3,12 @@ package single
 import (
 	"context"
 	"errors"
-	"math/rand/v2"
 	"net"
 	"time"
 
 	"github.com/redis/go-redis/v9"
 
+	"github.com/cronclave/cronclave/internal/backoff"
 	"github.com/cronclave/cronclave/internal/lease/transport"
 )
 
@@ -41,12 +41,12 @@ const quiet = 15 * time.Second
 // subscribe listens until ctx ends. While the server is away, or forbids it (see [Config.OnForbidden]), it tries again and again,
 // with growing pauses.
 func (s subscriber) subscribe(ctx context.Context, ch channel, l listener) {
-	const shortest, longest = 50 * time.Millisecond, 2 * time.Second
 	reported := false // that the server forbids it
-	for pause := shortest; ctx.Err() == nil; pause = min(2*pause, longest) {
+	for retry := backoff.New(50*time.Millisecond, 2*time.Second); ctx.Err() == nil; retry.Wait(ctx) {
 		received, err := s.listen(ctx, ch, l)
 		if received {
-			pause, reported = shortest, false
+			reported = false
+			retry.Reset()
 		}
 		if redis.IsPermissionError(err) && !reported {
 			reported = true
@@ -55,10 +55,6 @@ func (s subscriber) subscribe(ctx context.Context, ch channel, l listener) {
 		if ch.sharded && redis.HasErrorPrefix(err, "unknown command") {
 			l.unknown()
 			return
-		}
-		select {
-		case <-ctx.Done():
-		case <-time.After(pause/2 + rand.N(pause)):
 		}
 	}
 }

@@ -5,6 +5,7 @@ import (
 	"math/rand/v2"
 	"time"
 
+	"github.com/cronclave/cronclave/internal/backoff"
 	"github.com/cronclave/cronclave/internal/lease"
 	"github.com/cronclave/cronclave/internal/lease/clock"
 )
@@ -26,7 +27,8 @@ const confirmAfter = 50 * time.Millisecond
 
 // Wait waits in the lock's queue.
 func (c *Store) Wait(ctx context.Context, r lease.Request) (lease.Grant, error) {
-	w := &waiter{Store: c, request: r, channel: c.notifier.channel(r.Lock), notified: c.notifier.await(r.ID)}
+	w := &waiter{Store: c, request: r, channel: c.notifier.channel(r.Lock), notified: c.notifier.await(r.ID),
+		retry: lease.NewRetry(c.cfg.Timeout)}
 	defer w.leave()
 	w.request.Channel = w.channel.wire()
 	return w.inLine(ctx)
@@ -40,9 +42,9 @@ type waiter struct {
 	notified  <-chan rowGrant
 	line      *line // nil until there is something to wait for
 	part      func()
-	pause     time.Duration
-	contended bool  // it was reported that others hold it
-	fault     error // why nothing is known, if that is so
+	retry     *backoff.Backoff // of requests whose outcome is unknown
+	contended bool             // it was reported that others hold it
+	fault     error            // why nothing is known, if that is so
 }
 
 func (w *waiter) leave() {
@@ -66,11 +68,11 @@ func (w *waiter) inLine(ctx context.Context) (lease.Grant, error) {
 			if ctx.Err() == nil { // else the reply says no more
 				w.fault = a.Err
 			}
-			w.pause = min(max(2*w.pause, 5*time.Millisecond), w.cfg.Timeout)
-			w.cfg.Work.Sleep(ctx, w.pause/2+rand.N(w.pause))
+			w.cfg.Work.Sleep(ctx, w.retry.Next())
 			continue
 		}
-		w.pause, w.fault = 0, nil
+		w.retry.Reset()
+		w.fault = nil
 		if !w.contended && a.Verdict == lease.Held {
 			w.contended = true
 			w.cfg.Contended(w.request.Lock, a.Holder)

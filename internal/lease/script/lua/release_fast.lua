@@ -47,7 +47,7 @@ if (ARGV[10] or '0') == '0' and ARGV[8] ~= '1' and not ARGV[14] then
       local life = string.format('%.0f', math.max(idle, 2 * longest) / 1000)
       if compact then
         redis.call('SET', KEYS[1], string.sub('000000000000000' .. f[1], -16) .. ' 0 ' .. f[2], 'PX', life) -- see acquire_compact.lua
-        return {'released', now, floor, longest, 0, '', 0, 'folded'}
+        return {'released', now, floor, longest, 0, '', 0, 'compact'}
       elseif idle > 0 then
         redis.call('PEXPIRE', KEYS[1], life)
         if line[2] then
