@@ -4,8 +4,6 @@ import (
 	"errors"
 	"sync"
 	"testing"
-
-	"github.com/cronclave/cronclave/internal/lease"
 )
 
 // TestGateLetsNoSmallerTokenIn refuses every token that is smaller than the greatest so far.
@@ -13,6 +11,7 @@ import (
 func TestGateLetsNoSmallerTokenIn(t *testing.T) {
 	t.Parallel()
 	var g Gate
+	const greatest = Token(1<<53 - 1)
 	acted := 0
 	act := func() error { acted++; return nil }
 	failed := errors.New("failed")
@@ -27,8 +26,8 @@ func TestGateLetsNoSmallerTokenIn(t *testing.T) {
 		{6, func() error { return failed }, failed},
 		{5, act, ErrStale}, // the one that failed was there, too
 		{6, act, nil},
-		{lease.Token(1<<53-1), act, nil},
-		{lease.Token(1<<53-1) - 1, act, ErrStale},
+		{greatest, act, nil},
+		{greatest - 1, act, ErrStale},
 	} {
 		before := acted
 		err := g.Do(tc.token, tc.act)
@@ -36,7 +35,7 @@ func TestGateLetsNoSmallerTokenIn(t *testing.T) {
 			t.Errorf("token %d: %v (acted: %v), want %v", tc.token, err, acted > before, tc.want)
 		}
 	}
-	for _, bad := range []Token{0, -1, lease.Token(1<<53-1) + 1} {
+	for _, bad := range []Token{0, -1, greatest + 1} {
 		if err := g.Do(bad, act); err == nil || errors.Is(err, ErrStale) {
 			t.Errorf("token %d: %v", bad, err)
 		}

@@ -13,7 +13,9 @@ import (
 const ShortestPause = 10 * time.Millisecond
 
 // NewRetry returns the pauses between requests whose outcome is unknown; timeout is that of a round trip.
-func NewRetry(timeout time.Duration) *backoff.Backoff { return backoff.New(5*time.Millisecond, timeout) }
+func NewRetry(timeout time.Duration) *backoff.Backoff {
+	return backoff.New(5*time.Millisecond, timeout)
+}
 
 // RetryAfter is a pause, or less if the lease that is in the way runs out before. The server's clock is now; either instant is zero where it is not known.
 func RetryAfter(pause time.Duration, runsOut, now time.Time) time.Duration {

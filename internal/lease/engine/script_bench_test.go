@@ -21,7 +21,7 @@ func BenchmarkScripts(b *testing.B) {
 	rdb := redis.NewClient(o)
 	defer rdb.Close()
 	for name, r := range map[string]Request{
-		"compact":  {Lock: "a"},
+		"compact": {Lock: "a"},
 		"short":   {Lock: "b", Permanent: true},
 		"whole":   {Lock: "c", Slots: 2},
 		"pool of": {Lock: "d", Slots: 100, AnyLimit: true, Permanent: true},
