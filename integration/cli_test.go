@@ -104,8 +104,14 @@ type clusterStatus struct {
 		ClockErrorMS  int64     `json:"clock_error_ms"`
 		Running       int       `json:"running"`
 		Unable        string    `json:"unable"`
+		State         string    `json:"state"`
 	} `json:"replicas"`
-	Jobs []struct {
+	Lost []struct {
+		Name string    `json:"name"`
+		Seen time.Time `json:"seen"`
+	} `json:"lost"`
+	Problems []problem `json:"problems"`
+	Jobs     []struct {
 		Name     string     `json:"name"`
 		Schedule []string   `json:"schedule"`
 		After    []string   `json:"after"`
@@ -120,14 +126,27 @@ type clusterStatus struct {
 			Tick    *time.Time `json:"tick"`
 			Expires time.Time  `json:"expires"`
 		} `json:"holders"`
-		PausedSince  *time.Time `json:"paused_since"`
-		PausedUntil  *time.Time `json:"paused_until"`
-		PausedReason string     `json:"paused_reason"`
+		Parallel     int               `json:"parallel"`
+		Tags         []string          `json:"tags"`
+		Where        map[string]string `json:"where"`
+		PausedSince  *time.Time        `json:"paused_since"`
+		PausedUntil  *time.Time        `json:"paused_until"`
+		PausedReason string            `json:"paused_reason"`
 	} `json:"jobs"`
 	Warnings []struct {
 		Code    string `json:"code"`
 		Message string `json:"message"`
 	} `json:"warnings"`
+}
+
+// problem is an element of problems in status --json.
+type problem struct {
+	Code    string     `json:"code"`
+	Job     string     `json:"job"`
+	Replica string     `json:"replica"`
+	Since   *time.Time `json:"since"`
+	Message string     `json:"message"`
+	Severe  bool       `json:"severe"`
 }
 
 // history asks for all that is known of a job, newest first.

@@ -2,6 +2,7 @@ package integration
 
 import (
 	"fmt"
+	"regexp"
 	"slices"
 	"strings"
 	"testing"
@@ -50,6 +51,7 @@ lease = "2s"
 		return lines
 	}
 	eventually(t, startTimeout, "word of the lost replica", func() bool { return len(lost()) > 0 })
+	c.wantProblems(t, victim.Name)
 	for _, r := range others { // no need to wait for the run that has taken its place
 		r.Kill(t)
 	}
@@ -85,8 +87,8 @@ func (c *cluster) wantTriesApart(t *testing.T, good pastRun, replicas []*replica
 			t.Errorf("a try counts as a run: %+v", r)
 		}
 	}
-	c.command(t, "history", "moody").want(t, 0, "ok (after 2 failed tries)")
-	c.command(t, "history", "moody").want(t, 0, "failed exit code 1 (tried again)")
+	c.command(t, "history", "moody").want(t, 0, "(after 2 failed tries)")
+	c.command(t, "history", "moody").want(t, 0, "exit code 1 (tried again)")
 	var pages strings.Builder
 	eventually(t, soon, "failed tries in the metrics", func() bool {
 		pages.Reset()
@@ -100,6 +102,33 @@ func (c *cluster) wantTriesApart(t *testing.T, good pastRun, replicas []*replica
 		t.Error("failed tries are counted as outcomes")
 	}
 	eventually(t, soon, "status of a run that is over", func() bool {
-		return strings.Contains(c.command(t, "status").stdout, "ok (after 2 failed tries)")
+		return strings.Contains(c.command(t, "status").stdout, ", tried 3x")
 	})
+}
+
+// wantProblems demands that status puts the lost replica and the failing jobs first, and that --check fails for them.
+func (c *cluster) wantProblems(t *testing.T, lost string) {
+	t.Helper()
+	severe := map[string]bool{}
+	for _, p := range c.status(t).Problems {
+		if p.Severe && p.Since != nil {
+			severe[p.Code+" "+p.Job+p.Replica] = true
+		}
+	}
+	for _, want := range []string{"job_failed bad", "job_failed late", "replica_lost " + lost} {
+		if !severe[want] {
+			t.Errorf("status has no problem %s, but %v", want, severe)
+		}
+	}
+	shown := c.command(t, "status", "--check")
+	shown.want(t, 1, "\n\n✗ job bad failed on ")
+	for _, want := range []string{"✗ job late timeout on ", "✗ replica " + lost + " disappeared ", "\n" + lost + " +lost +"} {
+		if !regexp.MustCompile(want).MatchString(shown.stdout) {
+			t.Errorf("status has no %q:\n%s", want, shown.stdout)
+		}
+	}
+	c.command(t, "status", "--failed", "--json").want(t, 0, `"name": "bad"`)
+	if only := c.command(t, "status", "--failed").stdout; strings.Contains(only, "\nmoody ") {
+		t.Errorf("moody has not failed:\n%s", only)
+	}
 }

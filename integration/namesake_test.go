@@ -61,7 +61,7 @@ func TestReplicaOfAnotherMachine(t *testing.T) {
 	defer c.keepRegistered(t, registration{ID: "three-1", Name: "three", Process: "elsewhere/1/3"})()
 	running.WaitLog(t, soon, "a warning of the other one", message("duplicate replica name"))
 	eventually(t, soon, "a warning in status", func() bool {
-		return strings.Contains(c.command(t, "status").stdout, "warning: 2 replicas are named three: ")
+		return strings.Contains(c.command(t, "status").stdout, "! 2 replicas are named three: ")
 	})
 	stopAll(t, []*replica{taken, running})
 }

@@ -8,6 +8,7 @@ import (
 
 	"github.com/cronclave/cronclave/internal/command"
 	"github.com/cronclave/cronclave/internal/config"
+	"github.com/cronclave/cronclave/internal/console"
 )
 
 func newCheckCommand(a *app) *cobra.Command {
@@ -84,7 +85,7 @@ func (s streams) printCheck(c checked, asJSON bool) error {
 		fmt.Fprintf(s.out, "%s:%d:%d: %s%s\n", f.File, f.Line, f.Column, kind, f.Message)
 	}
 	if c.OK {
-		fmt.Fprintf(s.out, "%s: ok, %s\n", c.Path, count(c.Jobs, "job"))
+		fmt.Fprintf(s.out, "%s: ok, %s\n", c.Path, console.Count(c.Jobs, "job"))
 	}
 	return nil
 }

@@ -8,6 +8,7 @@ import (
 	"github.com/spf13/cobra"
 
 	"github.com/cronclave/cronclave/internal/config"
+	"github.com/cronclave/cronclave/internal/console"
 	"github.com/cronclave/cronclave/internal/operator"
 )
 
@@ -72,7 +73,7 @@ func (a *app) completeJobs(most int) cobra.CompletionFunc {
 		var offers []cobra.Completion
 		for _, j := range cfg.Jobs {
 			if strings.HasPrefix(j.Name, begun) && !slices.Contains(args, j.Name) {
-				offers = append(offers, cobra.CompletionWithDesc(j.Name, cmp.Or(j.Description, scheduled(j.Schedule, j.After))))
+				offers = append(offers, cobra.CompletionWithDesc(j.Name, cmp.Or(j.Description, console.Scheduled(j.Schedule, j.After))))
 			}
 		}
 		return offers, cobra.ShellCompDirectiveNoFileComp

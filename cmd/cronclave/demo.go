@@ -63,7 +63,7 @@ func (a *app) demo(ctx context.Context, path string, length time.Duration) error
 	signal.Notify(signals, syscall.SIGINT, syscall.SIGTERM, syscall.SIGHUP)
 	defer signal.Stop(signals)
 	err = demo.Run(ctx, demo.Config{Out: a.out, Path: path, Length: length, Program: program, Signals: signals,
-		Colour: isTerminal(a.out) && os.Getenv(envNoColor) == "" && os.Getenv(envTerm) != "dumb"})
+		Colour: a.colour()})
 	var faults config.Faults
 	switch {
 	case err == nil, errors.As(err, &faults):

@@ -13,6 +13,7 @@ import (
 	"github.com/cronclave/cronclave/election"
 	"github.com/cronclave/cronclave/internal/command"
 	"github.com/cronclave/cronclave/internal/config"
+	"github.com/cronclave/cronclave/internal/console"
 	"github.com/cronclave/cronclave/internal/operator"
 	"github.com/cronclave/cronclave/internal/replica"
 	"github.com/cronclave/cronclave/scheduler"
@@ -194,6 +195,6 @@ func (s streams) printMachine(job *config.Job) {
 		fmt.Fprintf(s.out, "where    %s\n", operator.FormatLabels(job.Where))
 	}
 	if job.Pool != "" {
-		fmt.Fprintf(s.out, "pool     %s, %s\n", job.Pool, count(job.PoolSlots, "slot"))
+		fmt.Fprintf(s.out, "pool     %s, %s\n", job.Pool, console.Count(job.PoolSlots, "slot"))
 	}
 }

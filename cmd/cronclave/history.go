@@ -3,48 +3,91 @@ package main
 import (
 	"context"
 	"fmt"
+	"slices"
 	"strings"
-	"text/tabwriter"
 	"time"
 
 	"github.com/spf13/cobra"
 
+	"github.com/cronclave/cronclave/internal/console"
 	"github.com/cronclave/cronclave/internal/journal"
 	"github.com/cronclave/cronclave/internal/operator"
 )
 
+// historyOptions are the flags of history.
+type historyOptions struct {
+	n                      int
+	failed, output, asJSON bool
+	outcomes               []string
+	since, until           string
+}
+
 func newHistoryCommand(a *app) *cobra.Command {
-	var n int
-	var output, asJSON bool
+	var o historyOptions
 	cmd := &cobra.Command{
 		Use:     "history [JOB]",
 		Short:   "Print the newest runs, and the ticks that were not run",
-		Example: "  cronclave history nightly-backup -n 10 --output",
+		Example: "  cronclave history nightly-backup -n 10 --output\n  cronclave history --failed --since 12h",
 		Args:    cobra.MaximumNArgs(1),
 
 		ValidArgsFunction: a.completeJobs(1),
 		RunE: func(cmd *cobra.Command, args []string) error {
-			if n < 1 {
-				return usageError("-n %d: it must be at least 1", n)
-			}
-			req := operator.HistoryRequest{Limit: n, Output: output}
-			if len(args) > 0 {
-				req.Job = args[0]
+			req, err := o.request(time.Now(), args)
+			if err != nil {
+				return err
 			}
 			records, err := a.history(cmd.Context(), req)
 			if err != nil {
 				return err
 			}
-			if asJSON {
+			if o.asJSON {
 				return a.printJSON(records)
 			}
-			return a.printHistory(records)
+			console.Printer{Out: a.out, Colour: a.colour()}.History(records)
+			return nil
 		},
 	}
-	cmd.Flags().IntVarP(&n, "number", "n", 50, "how many")
-	cmd.Flags().BoolVar(&output, "output", false, "with the end of what each run printed")
-	cmd.Flags().BoolVar(&asJSON, "json", false, "print JSON")
+	cmd.Flags().IntVarP(&o.n, "number", "n", 50, "how many")
+	cmd.Flags().BoolVar(&o.failed, "failed", false, "only what went wrong: "+strings.Join(operator.Failures(), ", "))
+	cmd.Flags().StringSliceVar(&o.outcomes, "outcome", nil, "only these outcomes, with commas between")
+	cmd.Flags().StringVar(&o.since, "since", "", "from this instant on: RFC 3339, or how long ago, as 12h or 7d")
+	cmd.Flags().StringVar(&o.until, "until", "", "before this instant: RFC 3339, or how long ago")
+	cmd.Flags().BoolVar(&o.output, "output", false, "with the end of what each run printed")
+	cmd.Flags().BoolVar(&o.asJSON, "json", false, "print JSON")
+	_ = cmd.RegisterFlagCompletionFunc("outcome", cobra.FixedCompletions(journal.Outcomes(), cobra.ShellCompDirectiveNoFileComp)) // it is there
 	return cmd
+}
+
+// request is what the flags ask for.
+func (o historyOptions) request(now time.Time, args []string) (req operator.HistoryRequest, err error) {
+	req = operator.HistoryRequest{Limit: o.n, Output: o.output, Outcomes: o.outcomes}
+	switch {
+	case o.n < 1:
+		return req, usageError("-n %d: it must be at least 1", o.n)
+	case o.failed && o.outcomes != nil:
+		return req, usageError("--failed and --outcome are mutually exclusive")
+	case o.failed:
+		req.Outcomes = operator.Failures()
+	}
+	for _, outcome := range o.outcomes {
+		if !slices.Contains(journal.Outcomes(), outcome) {
+			return req, usageError("--outcome %q: it must be one of %s", outcome, strings.Join(journal.Outcomes(), ", "))
+		}
+	}
+	if len(args) > 0 {
+		req.Job = args[0]
+	}
+	if o.since != "" {
+		if req.Since, err = past(now, o.since); err != nil {
+			return req, usageError("--since: %w", err)
+		}
+	}
+	if o.until != "" {
+		if req.Until, err = past(now, o.until); err != nil {
+			return req, usageError("--until: %w", err)
+		}
+	}
+	return req, nil
 }
 
 // history reads the newest runs of a job, or of all.
@@ -62,87 +105,4 @@ func (a *app) history(ctx context.Context, req operator.HistoryRequest) ([]journ
 		fmt.Fprintln(a.err, "cronclave: warning:", h.Damage)
 	}
 	return h.Records, nil
-}
-
-func (s streams) printHistory(records []journal.Record) error {
-	if len(records) == 0 {
-		fmt.Fprintln(s.out, "no runs")
-		return nil
-	}
-	var rows strings.Builder
-	table := tabwriter.NewWriter(&rows, 0, 0, 2, ' ', 0)
-	fmt.Fprintln(table, "TIME\tJOB\tTICK\tREPLICA\tSLOT\tTOKEN\tOUTCOME\tDURATION\tRUN")
-	for _, r := range records {
-		fmt.Fprintf(table, "%s\t%s\t%s\t%s\t%s\t%s\t%s\t%s\t%s\n", stamp(whenOf(r)), r.Job, askedTick(r), oneLine(r.Replica),
-			slotOf(r), ifRun(r, fmt.Sprint(r.Token)), oneLine(r.Outcome+" "+r.Reason+ofTries(r)), duration(r), ifRun(r, r.RunID))
-	}
-	_ = table.Flush() // into memory
-	header, rest, _ := strings.Cut(rows.String(), "\n")
-	fmt.Fprintln(s.out, header)
-	for _, r := range records { // its output follows each row, which is as wide as the others
-		row, below, _ := strings.Cut(rest, "\n")
-		rest = below
-		fmt.Fprintln(s.out, row)
-		if r.Output == nil {
-			continue
-		}
-		for line := range strings.Lines(*r.Output) {
-			fmt.Fprintf(s.out, "    %s\n", strings.TrimRight(line, "\n"))
-		}
-	}
-	return nil
-}
-
-// whenOf is when a run began, or a tick was found not to be run.
-func whenOf(r journal.Record) time.Time {
-	if r.Started.IsZero() {
-		return r.Finished
-	}
-	return r.Started
-}
-
-// ofTries says of a try that it was followed by another, and of a run how many have failed before its end.
-func ofTries(r journal.Record) string {
-	switch {
-	case r.Retried:
-		return " (tried again)"
-	case r.FailedTries == 1:
-		return " (after 1 failed try)"
-	case r.FailedTries > 1:
-		return fmt.Sprintf(" (after %d failed tries)", r.FailedTries)
-	}
-	return ""
-}
-
-// ifRun leaves out what a tick without a run does not have.
-func ifRun(r journal.Record, s string) string {
-	if r.Token == 0 && r.Started.IsZero() {
-		return "-"
-	}
-	return s
-}
-
-// askedTick is a run's tick, with a mark where the run was asked for by hand.
-func askedTick(r journal.Record) string {
-	switch {
-	case r.Trigger != "manual":
-		return stamp(r.Tick)
-	case r.Tick.IsZero():
-		return "manual"
-	}
-	return stamp(r.Tick) + " manual"
-}
-
-func duration(r journal.Record) string {
-	if r.DurationMS == nil {
-		return "-"
-	}
-	return (time.Duration(*r.DurationMS) * time.Millisecond).String()
-}
-
-func slotOf(r journal.Record) string {
-	if r.Slot == nil {
-		return "-"
-	}
-	return fmt.Sprint(*r.Slot)
 }

@@ -6,6 +6,7 @@ import (
 	"os"
 
 	"github.com/cronclave/cronclave/internal/config"
+	"github.com/cronclave/cronclave/internal/console"
 )
 
 // loadIfAny reads the configuration if it is named or there; else it is empty, for commands that need only Redis. faults is how many it has: then it
@@ -25,7 +26,7 @@ func (a *app) loadIfAny() (cfg *config.Config, faults int, err error) {
 			faults++
 		}
 	}
-	cfg, err = a.access(path, count(faults, "fault"))
+	cfg, err = a.access(path, console.Count(faults, "fault"))
 	return cfg, faults, err
 }
 

@@ -13,6 +13,7 @@ import (
 
 	"github.com/cronclave/cronclave/election"
 	"github.com/cronclave/cronclave/internal/config"
+	"github.com/cronclave/cronclave/internal/console"
 	"github.com/cronclave/cronclave/internal/operator"
 	"github.com/cronclave/cronclave/internal/units"
 )
@@ -222,7 +223,7 @@ func (a *app) completePools(*cobra.Command, []string, string) ([]cobra.Completio
 	}
 	var offers []cobra.Completion
 	for _, name := range slices.Sorted(maps.Keys(cfg.Pools)) {
-		offers = append(offers, cobra.CompletionWithDesc(name, count(cfg.Pools[name].Slots, "slot")))
+		offers = append(offers, cobra.CompletionWithDesc(name, console.Count(cfg.Pools[name].Slots, "slot")))
 	}
 	return offers, cobra.ShellCompDirectiveNoFileComp
 }

@@ -11,6 +11,7 @@ import (
 
 	"github.com/cronclave/cronclave/election"
 	"github.com/cronclave/cronclave/internal/backoff"
+	"github.com/cronclave/cronclave/internal/console"
 	"github.com/cronclave/cronclave/internal/lease/engine"
 	"github.com/cronclave/cronclave/internal/redisconn"
 )
@@ -145,13 +146,13 @@ func (c *acquisition) waited() time.Duration { return time.Since(c.begun).Round(
 func (c *acquisition) why(a engine.Answer) string {
 	switch {
 	case a.Verdict == engine.Closed:
-		return fmt.Sprintf("Redis has lost its data of this lock; it stays closed until %s, since a holder may still be alive", stamp(a.Until))
+		return fmt.Sprintf("Redis has lost its data of this lock; it stays closed until %s, since a holder may still be alive", console.Stamp(a.Until))
 	case a.Until.IsZero():
 		return "it was in use when asked for, and has no holder now: try again, or use --wait"
 	case c.slots > 1:
-		return fmt.Sprintf("all %d slots are held, or meant for those in line; the lease that ends first, at %s unless it is renewed, is held by %s", c.slots, stamp(a.Until), holderName(a.Holder))
+		return fmt.Sprintf("all %d slots are held, or meant for those in line; the lease that ends first, at %s unless it is renewed, is held by %s", c.slots, console.Stamp(a.Until), holderName(a.Holder))
 	}
-	return fmt.Sprintf("held by %s until %s, unless it is renewed", holderName(a.Holder), stamp(a.Until))
+	return fmt.Sprintf("held by %s until %s, unless it is renewed", holderName(a.Holder), console.Stamp(a.Until))
 }
 
 // lost is the error of a lock that was not acquired in time.

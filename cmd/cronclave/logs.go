@@ -9,6 +9,7 @@ import (
 
 	"github.com/spf13/cobra"
 
+	"github.com/cronclave/cronclave/internal/console"
 	"github.com/cronclave/cronclave/internal/journal"
 	"github.com/cronclave/cronclave/internal/operator"
 )
@@ -89,7 +90,7 @@ func (s streams) logViewer(opt logsOptions) operator.Viewer {
 
 // headline says whose output follows.
 func headline(r journal.Record) string {
-	words := []string{"run", r.RunID, "on", r.Replica, stamp(r.Started), strings.TrimSpace(r.Outcome + " " + r.Reason)}
+	words := []string{"run", r.RunID, "on", r.Replica, console.Stamp(r.Started), strings.TrimSpace(r.Outcome + " " + r.Reason)}
 	if r.Trigger == "manual" {
 		words = append(words, "(manual)")
 	}

@@ -9,6 +9,7 @@ import (
 	"github.com/spf13/cobra"
 
 	"github.com/cronclave/cronclave/internal/config"
+	"github.com/cronclave/cronclave/internal/console"
 	"github.com/cronclave/cronclave/internal/operator"
 	"github.com/cronclave/cronclave/internal/units"
 )
@@ -38,7 +39,7 @@ func newNextCommand(a *app) *cobra.Command {
 			}
 			for _, j := range jobs {
 				if len(args) > 0 && len(j.After) > 0 {
-					fmt.Fprintf(a.err, "job %s runs %s: whether it has a tick is known when they have ended\n", j.Name, scheduled(nil, j.After))
+					fmt.Fprintf(a.err, "job %s runs %s: whether it has a tick is known when they have ended\n", j.Name, console.Scheduled(nil, j.After))
 				}
 			}
 			return a.printTicks(coming(jobs, w), asJSON)
@@ -78,11 +79,20 @@ func newWindow(now time.Time, from, until string, n int, nGiven bool) (operator.
 
 // instant reads RFC 3339, or a duration from now.
 func instant(now time.Time, s string) (time.Time, error) {
+	return readInstant(s, now.Add)
+}
+
+// past reads RFC 3339, or how long ago it was.
+func past(now time.Time, s string) (time.Time, error) {
+	return readInstant(s, func(d time.Duration) time.Time { return now.Add(-d) })
+}
+
+func readInstant(s string, after func(d time.Duration) time.Time) (time.Time, error) {
 	if t, err := time.Parse(time.RFC3339, s); err == nil {
 		return t, nil
 	}
 	if d, err := units.ParseDuration(s); err == nil {
-		return now.Add(d), nil
+		return after(d), nil
 	}
 	return time.Time{}, fmt.Errorf("%q is neither RFC 3339, as 2026-11-01T03:00:00Z, nor a duration, as 12h or 7d", s)
 }

@@ -1,16 +1,14 @@
 package main
 
 import (
-	"cmp"
 	"context"
 	"errors"
 	"fmt"
-	"io"
-	"text/tabwriter"
 	"time"
 
 	"github.com/spf13/cobra"
 
+	"github.com/cronclave/cronclave/internal/console"
 	"github.com/cronclave/cronclave/internal/operator"
 	"github.com/cronclave/cronclave/internal/units"
 )
@@ -126,7 +124,7 @@ func untilText(until *time.Time) string {
 	if until == nil {
 		return "it is resumed"
 	}
-	return stamp(*until)
+	return console.Stamp(*until)
 }
 
 func because(text, reason string) string {
@@ -134,21 +132,4 @@ func because(text, reason string) string {
 		return text
 	}
 	return text + ": " + reason
-}
-
-// printPauses is the part of the status about paused jobs, if there are any.
-func printPauses(out io.Writer, jobs []operator.Job) error {
-	table := tabwriter.NewWriter(out, 0, 0, 2, ' ', 0)
-	title := "\nPAUSED\tSINCE\tUNTIL\tREASON"
-	for _, j := range jobs {
-		if !j.Paused {
-			continue
-		}
-		if title != "" {
-			fmt.Fprintln(table, title)
-			title = ""
-		}
-		fmt.Fprintf(table, "%s\t%s\t%s\t%s\n", j.Name, stamp(*j.PausedSince), untilText(j.PausedUntil), cmp.Or(oneLine(j.PausedReason), "-"))
-	}
-	return table.Flush()
 }

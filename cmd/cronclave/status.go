@@ -1,140 +1,143 @@
 package main
 
 import (
-	"cmp"
+	"context"
+	"errors"
 	"fmt"
-	"maps"
-	"slices"
-	"strings"
-	"text/tabwriter"
+	"io"
+	"os"
+	"time"
 
 	"github.com/spf13/cobra"
 
-	"github.com/cronclave/cronclave/internal/journal"
+	"github.com/cronclave/cronclave/internal/backoff"
+	"github.com/cronclave/cronclave/internal/console"
 	"github.com/cronclave/cronclave/internal/operator"
+	"github.com/cronclave/cronclave/scheduler/cronspec"
 )
 
-// recentRuns is of how many ticks and runs of each job the text counts the outcomes.
-const recentRuns = 10
+// statusOptions are the flags of status.
+type statusOptions struct {
+	operator.StatusRequest
+	layout       string
+	zone         string
+	watch, check bool
+	asJSON       bool
+}
 
 func newStatusCommand(a *app) *cobra.Command {
-	var asJSON bool
+	var o statusOptions
 	cmd := &cobra.Command{
-		Use:     "status",
-		Short:   "Print the replicas, the leader, the jobs, and warnings",
-		Example: "  cronclave status --redis redis://10.0.0.5:6379/0 --json",
-		Args:    cobra.NoArgs,
-		RunE: func(cmd *cobra.Command, _ []string) error {
-			o, err := a.openOperator(cmd.Context())
-			if err != nil {
-				return err
+		Use:   "status [JOB]",
+		Short: "Print what is wrong, the replicas, the leader and the jobs; or one job",
+		Long: `Print what is wrong first, then the replicas, the leader and the jobs. Marks: ✓ ok, ✗ failed, timeout, lost or abandoned, ! missed,
+- skipped, canceled or paused, ▸ running. With a JOB: its schedule, slots, holders and newest runs.`,
+		Example: "  cronclave status --failed\n  cronclave status --check && echo all is well",
+		Args:    cobra.MaximumNArgs(1),
+
+		ValidArgsFunction: a.completeJobs(1),
+		RunE: func(cmd *cobra.Command, args []string) error {
+			if len(args) > 0 {
+				o.Job = args[0]
 			}
-			defer o.close()
-			req := operator.StatusRequest{Recent: recentRuns}
-			if asJSON {
-				req.Recent = 1
-			}
-			st, err := o.Status(cmd.Context(), req)
-			switch {
-			case err != nil:
-				return o.exit(err)
-			case asJSON:
-				return a.printJSON(st)
-			}
-			return a.printStatus(st)
+			return o.print(cmd.Context(), a)
 		},
 	}
-	cmd.Flags().BoolVar(&asJSON, "json", false, "print JSON")
+	cmd.Flags().BoolVar(&o.Failed, "failed", false, "only jobs whose last run failed, or whose last tick was missed")
+	cmd.Flags().BoolVar(&o.Running, "running", false, "only jobs that run")
+	cmd.Flags().BoolVar(&o.Paused, "paused", false, "only jobs that are paused")
+	cmd.Flags().StringVar(&o.Tag, "tag", "", "only jobs with this tag")
+	cmd.Flags().StringVar(&o.Match, "match", "", "only jobs with this in their names, or whose names match this pattern: 'backup-*'")
+	cmd.Flags().StringVarP(&o.layout, "output", "o", "", "wide: more columns, and nothing cut to fit 100 characters")
+	cmd.Flags().StringVar(&o.zone, "zone", "", "the zone of instants (default: the machine's on a terminal, else UTC)")
+	cmd.Flags().BoolVarP(&o.watch, "watch", "w", false, "print it anew every two seconds, until Ctrl-C")
+	cmd.Flags().BoolVar(&o.check, "check", false, "exit with 1 if something needs a person")
+	cmd.Flags().BoolVar(&o.asJSON, "json", false, "print JSON")
 	return cmd
 }
 
-func (s streams) printStatus(st *operator.Status) error {
-	leader := "nobody"
-	if st.Leader != nil {
-		leader = st.Leader.Replica
-	}
-	fmt.Fprintf(s.out, "namespace %s at %s, leader %s\n", st.Namespace, stamp(st.Now), oneLine(leader))
-	table := tabwriter.NewWriter(s.out, 0, 0, 2, ' ', 0)
-	if len(st.Replicas) > 0 {
-		fmt.Fprintln(table, "\nREPLICA\tVERSION\tSTARTED\tSEEN\tCONFIG\tCLOCK\tRUNNING")
-	}
-	for _, r := range st.Replicas {
-		fmt.Fprintf(table, "%s\t%s\t%s\t%s\t%.12s\t%v\t%d\n", oneLine(r.Name), oneLine(r.Version), stamp(r.Started), ago(st.Now.Sub(r.Seen)), oneLine(r.ConfigDigest), r.Clock(), r.Running)
-	}
-	fmt.Fprintf(table, "\nJOB\tSCHEDULE\tLAST\tLAST %d\tNEXT\tHELD BY\n", recentRuns)
-	for _, j := range st.Jobs {
-		fmt.Fprintf(table, "%s\t%s\t%s\t%s\t%s\t%s\n", oneLine(j.Name), oneLine(scheduled(j.Schedule, j.After)), oneLine(lastRun(j.Last)), outcomesOf(j.Recent), nextOf(j), oneLine(heldBy(j.Holders)))
-	}
-	if err := table.Flush(); err != nil {
+// watchEvery is the pause between two prints of status --watch.
+const watchEvery = 2 * time.Second
+
+// print prints the status, once or again and again.
+func (o statusOptions) print(ctx context.Context, a *app) error {
+	p, err := o.printer(a.streams)
+	if err != nil {
 		return err
 	}
-	if err := printPauses(s.out, st.Jobs); err != nil {
+	cluster, err := a.openOperator(ctx)
+	if err != nil {
 		return err
 	}
-	for i, w := range st.Warnings {
-		if i == 0 {
-			fmt.Fprintln(s.out)
-		}
-		fmt.Fprintf(s.out, "warning: %s\n", strings.ReplaceAll(w.Message, "\n", "\n  ")) // which may have names from Redis in it
+	defer cluster.close()
+	if o.watch {
+		return o.watchCluster(ctx, cluster, p, a.streams)
 	}
-	return nil
+	st, err := cluster.Status(ctx, o.StatusRequest)
+	switch {
+	case err != nil:
+		return cluster.exit(err)
+	case o.asJSON:
+		err = a.printJSON(st)
+	default:
+		o.printText(p, st)
+	}
+	if err == nil && o.check && len(st.Problems) > 0 {
+		return exitError{code: exitFailed}
+	}
+	return err
 }
 
-func lastRun(r *journal.Record) string {
-	if r == nil {
-		return "-"
-	}
-	at := askedTick(*r)
-	if r.Tick.IsZero() {
-		at = stamp(whenOf(*r)) + " " + at
-	}
-	return oneLine(at + " " + r.Outcome + " " + brief(r.Reason) + ofTries(*r))
-}
-
-// outcomesOf counts the records of each outcome, the most frequent one first. Tries that were followed by others are no outcomes.
-func outcomesOf(records []journal.Record) string {
-	if len(records) == 0 {
-		return "-"
-	}
-	counts, retried := map[string]int{}, 0
-	for _, r := range records {
-		if r.Retried {
-			retried++
+// watchCluster prints a status every two seconds until ctx ends. Redis may be away meanwhile.
+func (o statusOptions) watchCluster(ctx context.Context, cluster *operating, p console.Printer, s streams) error {
+	for ; ; backoff.Sleep(ctx, watchEvery) {
+		st, err := cluster.Status(ctx, o.StatusRequest)
+		switch {
+		case ctx.Err() != nil:
+			return nil
+		case errors.Is(err, operator.ErrUnavailable):
+			fmt.Fprintln(s.err, "cronclave:", err)
 			continue
+		case err != nil:
+			return cluster.exit(err)
 		}
-		counts[r.Outcome]++
+		if isTerminal(s.out) {
+			_, _ = io.WriteString(behind(s.out), clearScreen) // else the text follows the last one
+		}
+		o.printText(p, st)
 	}
-	outcomes := slices.SortedFunc(maps.Keys(counts), func(a, b string) int {
-		return cmp.Or(cmp.Compare(counts[b], counts[a]), cmp.Compare(a, b))
-	})
-	for i, outcome := range outcomes {
-		outcomes[i] = fmt.Sprintf("%d %s", counts[outcome], outcome)
-	}
-	if retried > 0 {
-		outcomes = append(outcomes, fmt.Sprintf("%d retried", retried))
-	}
-	return strings.Join(outcomes, ", ")
 }
 
-// brief is the beginning of a reason, which may be the whole of what a program had to say: the history has it all.
-func brief(reason string) string {
-	return operator.FirstLine(reason, 40)
+// printer is the printer that the flags ask for.
+func (o statusOptions) printer(s streams) (p console.Printer, err error) {
+	p = console.Printer{Out: s.out, Zone: time.UTC, Colour: s.colour(), Wide: o.layout == "wide"}
+	switch {
+	case o.layout != "" && o.layout != "wide":
+		return p, usageError("-o %q: it must be wide", o.layout)
+	case o.watch && (o.asJSON || o.check):
+		return p, usageError("--watch goes with neither --json nor --check")
+	case o.zone != "":
+		if p.Zone, err = cronspec.LoadLocation(o.zone); err != nil {
+			return p, usageError("--zone: %w", err)
+		}
+	case isTerminal(s.out):
+		p.Zone = time.Local
+	}
+	return p, nil
 }
 
-func nextOf(j operator.Job) string {
-	if j.Next == nil {
-		return "-"
-	}
-	return j.Next.Format("2006-01-02T15:04:05Z07:00")
+// colour reports whether stdout may have colours.
+func (s streams) colour() bool {
+	return isTerminal(s.out) && os.Getenv(envNoColor) == "" && os.Getenv(envTerm) != "dumb"
 }
 
-func heldBy(holders []operator.Holder) string {
-	if len(holders) == 0 {
-		return "-"
+func (o statusOptions) printText(p console.Printer, st *operator.Status) {
+	if o.Job != "" && len(st.Jobs) > 0 {
+		p.Job(st, st.Jobs[0])
+		return
 	}
-	var names []string
-	for _, h := range holders {
-		names = append(names, fmt.Sprintf("%s/%d", h.Replica, h.Slot))
-	}
-	return strings.Join(names, ", ")
+	p.Status(st)
 }
+
+// clearScreen has a terminal print from the top.
+const clearScreen = "\x1b[H\x1b[2J"

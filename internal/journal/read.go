@@ -212,6 +212,17 @@ func first(values []any) (string, bool) {
 // outputsAtOnce is of how many records the output is read in one round trip.
 const outputsAtOnce = 64
 
+// AddOutput adds to records what their runs printed, as far as it is kept. Errors are as with Runs.
+func (h *history) AddOutput(ctx context.Context, records []Record) error {
+	ctx, cancel := h.within(ctx)
+	defer cancel()
+	damaged, err := h.addOutput(ctx, records)
+	if err = cmp.Or(err, damaged); err != nil {
+		return fmt.Errorf("read the output of runs: %w", err)
+	}
+	return nil
+}
+
 // addOutput reads the output of records, as far as it is there.
 func (h *history) addOutput(ctx context.Context, records []Record) (damaged, err error) {
 	var all []*Record

@@ -21,6 +21,11 @@ const (
 	OutcomeMissed    = "missed"
 )
 
+// Outcomes returns all of them.
+func Outcomes() []string {
+	return []string{OutcomeRunning, OutcomeOK, OutcomeFailed, OutcomeTimeout, OutcomeCanceled, OutcomeLost, OutcomeAbandoned, OutcomeSkipped, OutcomeMissed}
+}
+
 const (
 	// MaxRunID is how many bytes a RunID may have.
 	MaxRunID = 200
@@ -71,6 +76,14 @@ type Record struct {
 	// Output is the tail of what it wrote; nil where there is none, it was not
 	// asked for, or it had to go.
 	Output *string `json:"output,omitempty"`
+}
+
+// When is when a run began, or a tick was found not to be run.
+func (r Record) When() time.Time {
+	if r.Started.IsZero() {
+		return r.Finished
+	}
+	return r.Started
 }
 
 // MarshalJSON writes times in UTC, whatever zone they came in.

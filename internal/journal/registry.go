@@ -155,16 +155,51 @@ func (g registry) LostReplicas(ctx context.Context) ([]LostReplica, error) {
 	return lost, nil
 }
 
+// rememberLost is how long a replica that was lost is listed as such, and mostLost how many are.
+const rememberLost, mostLost = 24 * time.Hour, 100
+
 // ClaimLost takes a lost replica out of the list, and returns whether this call did
-// it: one of several callers is to say that it is lost.
-func (g registry) ClaimLost(ctx context.Context, id string) (claimed bool, err error) {
+// it: one of several callers is to say that it is lost. For a day [registry.RecentlyLost] has it.
+func (g registry) ClaimLost(ctx context.Context, lost LostReplica) (claimed bool, err error) {
 	ctx, cancel := g.within(ctx)
 	defer cancel()
-	removed := g.redis.ZRem(ctx, g.key("replicas"), id)
-	if err := errorOf(ctx, removed); err != nil {
-		return false, fmt.Errorf("remove replica %s from the list: %w", id, err)
+	var removed *redis.IntCmd
+	cmds, err := g.redis.Pipelined(ctx, func(p redis.Pipeliner) error { // the keys may be on different nodes of a Cluster
+		p.ZAdd(ctx, g.key("lost"), redis.Z{Score: float64(lost.Seen.UnixMilli()), Member: lost.ID})
+		p.ZRemRangeByScore(ctx, g.key("lost"), "-inf", number(lost.Seen.Add(-rememberLost).UnixMilli()))
+		p.ZRemRangeByRank(ctx, g.key("lost"), 0, -1-mostLost)
+		p.PExpire(ctx, g.key("lost"), rememberLost)
+		removed = p.ZRem(ctx, g.key("replicas"), lost.ID)
+		return nil
+	})
+	if err := allErrors(ctx, cmds, err); err != nil {
+		return false, fmt.Errorf("remove replica %s from the list: %w", lost.ID, err)
 	}
 	return removed.Val() > 0, nil
+}
+
+// RecentlyLost returns the replicas that were lost within a day before the newest of them, also those that no replica
+// has claimed yet, the newest first.
+func (g registry) RecentlyLost(ctx context.Context) ([]LostReplica, error) {
+	lost, err := g.LostReplicas(ctx)
+	if err != nil {
+		return nil, err
+	}
+	ctx, cancel := g.within(ctx)
+	defer cancel()
+	claimed := g.redis.ZRevRangeWithScores(ctx, g.key("lost"), 0, mostLost-1)
+	if err := errorOf(ctx, claimed); err != nil {
+		return nil, fmt.Errorf("list lost replicas: %w", err)
+	}
+	for _, z := range claimed.Val() {
+		id, _ := z.Member.(string)
+		known := slices.ContainsFunc(lost, func(l LostReplica) bool { return l.ID == id })
+		if seen := time.UnixMilli(int64(z.Score)); isRunID(id) && sound(seen) && !known {
+			lost = append(lost, LostReplica{id, seen})
+		}
+	}
+	slices.SortStableFunc(lost, func(a, b LostReplica) int { return b.Seen.Compare(a.Seen) })
+	return lost, nil
 }
 
 func (r *Replica) fault() string {

@@ -4,23 +4,51 @@ import (
 	"context"
 	"errors"
 	"fmt"
+	"slices"
+	"time"
 
 	"github.com/cronclave/cronclave/internal/journal"
+	"github.com/cronclave/cronclave/internal/multierr"
 )
 
 // HistoryRequest says which records to read.
 type HistoryRequest struct {
 	// Job is whose; "" for all jobs.
 	Job string
-	// Limit is how many; 0 for all that are kept.
+	// Outcomes are those of the records to read; nil for all records. A try that was followed by another is no outcome.
+	Outcomes []string
+	// Since and Until bound when runs began, or ticks were found not to be run: from Since on, before Until. Zero is no bound.
+	Since, Until time.Time
+	// Limit is how many, of those that are left; 0 for all that are kept.
 	Limit int
 	// Output is whether to read the end of what each run printed.
 	Output bool
 }
 
+// Failures are the outcomes of what went wrong.
+func Failures() []string {
+	return []string{journal.OutcomeFailed, journal.OutcomeTimeout, journal.OutcomeLost, journal.OutcomeAbandoned, journal.OutcomeMissed}
+}
+
+// selects returns whether the request leaves records out.
+func (q HistoryRequest) selects() bool {
+	return q.Outcomes != nil || !q.Since.IsZero() || !q.Until.IsZero()
+}
+
+func (q HistoryRequest) includes(r journal.Record) bool {
+	at := r.When()
+	switch {
+	case q.Outcomes != nil && (r.Retried || !slices.Contains(q.Outcomes, r.Outcome)):
+		return false
+	case at.Before(q.Since), !q.Until.IsZero() && !at.Before(q.Until):
+		return false
+	}
+	return true
+}
+
 // History is what became of runs and ticks.
 type History struct {
-	// Records are the newest, newest first. They are never nil.
+	// Records are the newest, by [journal.Record.When], newest first. They are never nil.
 	Records []journal.Record
 	// Damage says which data in Redis could not be read; nil if there is none.
 	Damage error
@@ -28,8 +56,12 @@ type History struct {
 
 // History reads the newest runs, and the ticks that were not run.
 func (o *Operator) History(ctx context.Context, req HistoryRequest) (*History, error) {
-	records, err := o.journal.Runs(ctx, req.Job, req.Limit, req.Output)
-	h := &History{Records: append([]journal.Record{}, records...)}
+	limit := req.Limit
+	if req.selects() {
+		limit = 0
+	}
+	records, err := o.journal.Runs(ctx, req.Job, limit, false)
+	h := &History{Records: req.newest(records)}
 	switch {
 	case errors.Is(err, journal.ErrCorrupt) && len(records) == 0:
 		return nil, fmt.Errorf("read the history of namespace %s: %w", o.cfg.Namespace, err)
@@ -40,7 +72,37 @@ func (o *Operator) History(ctx context.Context, req HistoryRequest) (*History, e
 	case len(records) == 0 && req.Job != "":
 		return h, o.mustKnow(ctx, req.Job)
 	}
+	if req.Output {
+		return h, o.addOutput(ctx, h)
+	}
 	return h, nil
+}
+
+// newest are the records that the request asks for.
+func (q HistoryRequest) newest(records []journal.Record) []journal.Record {
+	asked := []journal.Record{} // never null
+	for _, r := range records {
+		if q.includes(r) {
+			asked = append(asked, r)
+		}
+	}
+	slices.SortStableFunc(asked, func(a, b journal.Record) int { return b.When().Compare(a.When()) })
+	if q.Limit > 0 && len(asked) > q.Limit {
+		asked = asked[:q.Limit]
+	}
+	return asked
+}
+
+func (o *Operator) addOutput(ctx context.Context, h *History) error {
+	err := o.journal.AddOutput(ctx, h.Records)
+	if errors.Is(err, journal.ErrCorrupt) {
+		h.Damage = multierr.Join(h.Damage, err)
+		return nil
+	}
+	if err != nil {
+		return o.historyError(err)
+	}
+	return nil
 }
 
 // LogsRequest says whose output to read.

@@ -20,6 +20,12 @@ const (
 	RegistrationDelay = 2 * redisconn.Timeout
 )
 
+// idSuffix is the length of an identity's part after the replica's name: a hyphen and eight letters.
+const idSuffix = len("-") + 8
+
+// NameOf is the name in the identity of a replica.
+func NameOf(id string) string { return id[:max(len(id)-idSuffix, 0)] }
+
 // sameNames warns of names that several replicas have which are up. A registration that was not renewed is of a replica that has crashed.
 func sameNames(replicas []journal.Replica, now time.Time) (warnings []redisconn.Warning) {
 	up := map[string]int{}

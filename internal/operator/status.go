@@ -19,7 +19,11 @@ type Status struct {
 	Now       time.Time `json:"now"` // by the clock of Redis
 	Leader    *Leader   `json:"leader,omitempty"`
 	Replicas  []Replica `json:"replicas"` // by their names
-	Jobs      []Job     `json:"jobs"`
+	Jobs      []Job     `json:"jobs"`     // those that were asked for
+	// Lost are replicas that disappeared without a word within the last day, and that no other replica of that name has followed.
+	Lost []LostReplica `json:"lost"`
+	// Problems are for a person to look at, the worst first: jobs that failed last, lost replicas, and the warnings.
+	Problems []Problem `json:"problems"`
 	// Warnings are about faults of the cluster.
 	Warnings []redisconn.Warning `json:"warnings"`
 }
@@ -28,6 +32,23 @@ type Status struct {
 type Leader struct {
 	Replica string `json:"replica"`
 	Token   int64  `json:"token"`
+}
+
+// ReplicaState is what a replica does.
+type ReplicaState string
+
+// The states of a replica that is up.
+const (
+	ReplicaUp       ReplicaState = "up"
+	ReplicaDraining ReplicaState = "draining" // it ends its last runs
+	ReplicaUnable   ReplicaState = "unable"   // it claims nothing: see Replica.Unable
+	ReplicaSilent   ReplicaState = "silent"   // it has missed a sign of life: it stands still, is cut off, or has died
+)
+
+// LostReplica is a replica that disappeared.
+type LostReplica struct {
+	Name string    `json:"name"`
+	Seen time.Time `json:"seen"`
 }
 
 // Replica is a replica that is up.
@@ -41,6 +62,8 @@ type Replica struct {
 	ClockErrorMS  int64     `json:"clock_error_ms"`
 	Running       int       `json:"running"`
 	Unable        string    `json:"unable,omitempty"` // why it claims nothing
+
+	State ReplicaState `json:"state"`
 }
 
 // Clock returns the offset of the replica's clock.
@@ -57,11 +80,15 @@ type Job struct {
 	Next     *time.Time      `json:"next,omitempty"` // in the job's zone
 	Holders  []Holder        `json:"holders"`
 
+	Parallel int               `json:"parallel"` // slots
+	Tags     []string          `json:"tags,omitempty"`
+	Where    map[string]string `json:"where,omitempty"`
+
 	PausedSince  *time.Time `json:"paused_since,omitempty"`
 	PausedUntil  *time.Time `json:"paused_until,omitempty"` // nil for a pause that lasts until it is resumed
 	PausedReason string     `json:"paused_reason,omitempty"`
 
-	// Recent are as many records as were asked for, newest first.
+	// Recent are the newest [RecentRuns] records, newest first.
 	Recent []journal.Record `json:"-"`
 }
 
@@ -74,25 +101,22 @@ type Holder struct {
 	Expires time.Time  `json:"expires"`
 }
 
-// StatusRequest says what to read beside the cluster itself.
-type StatusRequest struct {
-	// Recent is how many records of each job to read, 1 at least.
-	Recent int
-}
+// RecentRuns is of how many ticks and runs of each job a status has the records.
+const RecentRuns = 10
 
 // Status reads the replicas, the leader, the jobs, and the faults of the cluster. Damaged data in Redis becomes a warning.
 func (o *Operator) Status(ctx context.Context, req StatusRequest) (*Status, error) {
-	r := statusReader{Operator: o, recent: max(req.Recent, 1)}
+	r := statusReader{Operator: o}
 	if err := r.read(ctx); err != nil {
 		return nil, unavailable("read the status of namespace "+o.cfg.Namespace, err)
 	}
-	return &r.status, nil
+	r.status.Problems = r.status.problems()
+	return &r.status, r.status.choose(req)
 }
 
 // statusReader puts a status together. The order of its steps is that of the warnings.
 type statusReader struct {
 	*Operator
-	recent   int
 	status   Status
 	replicas []journal.Replica
 	jobs     []journal.JobInfo
@@ -100,7 +124,7 @@ type statusReader struct {
 
 func (r *statusReader) read(ctx context.Context) error {
 	health, err := r.cfg.Conn.Examine(ctx)
-	r.status = Status{Namespace: r.cfg.Namespace, Replicas: []Replica{}, Jobs: []Job{}, Warnings: append([]redisconn.Warning{}, health.Warnings...)}
+	r.status = Status{Namespace: r.cfg.Namespace, Replicas: []Replica{}, Lost: []LostReplica{}, Jobs: []Job{}, Warnings: append([]redisconn.Warning{}, health.Warnings...)}
 	if err != nil {
 		r.warn("redis", "%v", err)
 	}
@@ -143,11 +167,43 @@ func (r *statusReader) readReplicas(ctx context.Context) (err error) {
 	}
 	for _, e := range r.replicas {
 		r.warnOfReplica(e)
-		r.status.Replicas = append(r.status.Replicas, Replica{e.Name, e.Version, e.Started, e.Seen, e.ConfigDigest, e.ClockOffsetMS, e.ClockErrorMS, e.Running, e.Unable})
+		r.status.Replicas = append(r.status.Replicas, Replica{e.Name, e.Version, e.Started, e.Seen, e.ConfigDigest, e.ClockOffsetMS, e.ClockErrorMS, e.Running, e.Unable,
+			stateOf(e, r.status.Now)})
 	}
 	slices.SortFunc(r.status.Replicas, func(a, b Replica) int { return cmp.Compare(a.Name, b.Name) })
 	r.status.Warnings = append(r.status.Warnings, sameNames(r.replicas, r.status.Now)...)
+	if err := r.readLost(ctx); err != nil {
+		return err
+	}
 	return r.warnOfConfigs(ctx)
+}
+
+// readLost reads the replicas that disappeared, but for those that a replica of the same name has followed.
+func (r *statusReader) readLost(ctx context.Context) error {
+	lost, err := r.journal.RecentlyLost(ctx)
+	if err = r.tolerate(err); err != nil {
+		return err
+	}
+	for _, l := range lost {
+		name := NameOf(l.ID)
+		if !slices.ContainsFunc(r.replicas, func(e journal.Replica) bool { return e.Name == name }) {
+			r.status.Lost = append(r.status.Lost, LostReplica{name, l.Seen})
+		}
+	}
+	return nil
+}
+
+// stateOf is what a replica does, as far as its last sign of life says.
+func stateOf(e journal.Replica, now time.Time) ReplicaState {
+	switch {
+	case now.Sub(e.Seen) >= RegisterEvery+RegistrationDelay:
+		return ReplicaSilent
+	case e.Draining:
+		return ReplicaDraining
+	case e.Unable != "":
+		return ReplicaUnable
+	}
+	return ReplicaUp
 }
 
 func (r *statusReader) readJobs(ctx context.Context) (err error) {
@@ -159,7 +215,7 @@ func (r *statusReader) readJobs(ctx context.Context) (err error) {
 	for i, info := range r.jobs {
 		requests[i], names[i] = election.InspectRequest{Job: info.Name}, info.Name
 	}
-	recent, err := r.journal.Recent(ctx, names, r.recent)
+	recent, err := r.journal.Recent(ctx, names, RecentRuns)
 	if err = r.tolerate(err); err != nil {
 		return err
 	}
@@ -175,7 +231,7 @@ func (r *statusReader) readJobs(ctx context.Context) (err error) {
 // jobOf puts together the facts about a job.
 func jobOf(info journal.JobInfo, state election.State, recent []journal.Record, now time.Time) Job {
 	j := Job{Name: info.Name, Schedule: append([]string{}, info.Schedule...), After: info.After, Timezone: info.Timezone,
-		Holders: holders(state), Next: nextTick(info, now), Recent: recent}
+		Holders: holders(state), Next: nextTick(info, now), Recent: recent, Parallel: info.Parallel, Tags: info.Tags, Where: info.Where}
 	if j.Paused = state.Pause.On(state.Now); j.Paused {
 		j.PausedSince, j.PausedUntil, j.PausedReason = &state.Pause.From, untilOf(state.Pause), state.Pause.Reason
 	}

@@ -10,9 +10,6 @@ import (
 	"github.com/cronclave/cronclave/internal/operator"
 )
 
-// idSuffix is the length of an identity's part after the replica's name: a hyphen and eight letters.
-const idSuffix = len("-") + 8
-
 // confirmLost is how much longer than its entry a replica must be missing: after an outage of Redis all entries have ended, and all replicas are back
 // soon.
 const confirmLost = 2 * operator.RegisterEvery
@@ -28,12 +25,12 @@ func watchReplicas(ctx context.Context, j *journal.Journal, log hclog.Logger) {
 			return
 		}
 		for _, l := range missing.confirmed(lost, time.Now()) {
-			claimed, err := j.ClaimLost(ctx, l.ID)
+			claimed, err := j.ClaimLost(ctx, l)
 			if err != nil {
-				log.Debug("cannot claim a lost replica", "replica_lost", nameOf(l.ID), "error", err)
+				log.Debug("cannot claim a lost replica", "replica_lost", operator.NameOf(l.ID), "error", err)
 			}
 			if claimed {
-				log.Warn("replica lost", "replica_lost", nameOf(l.ID), "last_seen", l.Seen.UTC().Format(time.RFC3339))
+				log.Warn("replica lost", "replica_lost", operator.NameOf(l.ID), "last_seen", l.Seen.UTC().Format(time.RFC3339))
 			}
 		}
 	})
@@ -58,6 +55,3 @@ func (w *lostWatch) confirmed(lost []journal.LostReplica, now time.Time) (all []
 	w.since = since
 	return all
 }
-
-// nameOf is the name in the identity of a replica.
-func nameOf(id string) string { return id[:max(len(id)-idSuffix, 0)] }

@@ -91,10 +91,15 @@ func (s *suite) claimedOnce(j *journal.Journal, id string) {
 		if found := slices.ContainsFunc(lost, func(r journal.LostReplica) bool { return r.ID == id && r.Seen.Equal(s.now.Truncate(time.Millisecond)) }); found != want || len(lost) > 1 {
 			s.Errorf("look %d: lost %+v", i, lost)
 		}
-		claimed, err := j.ClaimLost(s.ctx, id)
+		claimed, err := j.ClaimLost(s.ctx, journal.LostReplica{ID: id, Seen: s.now})
 		must(s, err)
 		if claimed != want {
 			s.Errorf("look %d: claimed %v", i, claimed)
+		}
+		recent, err := j.RecentlyLost(s.ctx)
+		must(s, err)
+		if len(recent) != 1 || recent[0].ID != id || !recent[0].Seen.Equal(s.now.Truncate(time.Millisecond)) {
+			s.Errorf("look %d: recently lost %+v", i, recent)
 		}
 	}
 }

@@ -1,0 +1,180 @@
+package console
+
+import (
+	"errors"
+	"strings"
+	"testing"
+	"time"
+	"unicode/utf8"
+
+	"github.com/cronclave/cronclave/internal/journal"
+	"github.com/cronclave/cronclave/internal/operator"
+)
+
+var now = time.Date(2026, 3, 1, 12, 0, 0, 0, time.UTC)
+
+func before(d time.Duration) *time.Time {
+	t := now.Add(-d)
+	return &t
+}
+
+// cluster has one of everything that a status shows.
+func cluster() *operator.Status {
+	failed := journal.Record{RunID: "r9", Job: "wordy", Tick: *before(2 * time.Minute), Started: *before(2 * time.Minute), Finished: *before(time.Minute), Outcome: "failed",
+		Reason: "exec: \"/no/such/program\": no such file or directory", Replica: "b", Token: 9}
+	return &operator.Status{
+		Namespace: "default", Now: now, Leader: &operator.Leader{Replica: "a", Token: 7},
+		Replicas: []operator.Replica{
+			{Name: "a", Version: "v1", Started: *before(time.Hour), Seen: *before(1400 * time.Millisecond), ConfigDigest: "0123456789abcdef", ClockOffsetMS: -3, State: operator.ReplicaUp},
+			{Name: "b", Version: "v1", Started: *before(72 * time.Hour), Seen: now.Add(time.Millisecond), ConfigDigest: "0123456789abcdef", Running: 2, State: operator.ReplicaDraining},
+		},
+		Lost: []operator.LostReplica{{Name: "c", Seen: *before(4 * time.Minute)}},
+		Jobs: []operator.Job{
+			{Name: "asked", Schedule: []string{"@daily"}, Last: &journal.Record{Started: now, Finished: now, Trigger: "manual", Outcome: "ok", FailedTries: 2}},
+			{Name: "child", After: []string{"wordy"}, Timezone: "UTC"},
+			{Name: "idle", Schedule: []string{"@daily"}, Paused: true, PausedSince: before(time.Hour), PausedReason: "disks are replaced"},
+			{Name: "wordy", Schedule: []string{"* * * * *"}, Timezone: "UTC", Next: before(-25 * time.Second), Parallel: 2, Tags: []string{"night"},
+				Holders: []operator.Holder{{Replica: "b", Slot: 1, Token: 10, Tick: before(0), Expires: *before(-30 * time.Second)}}, Last: &failed,
+				Recent: []journal.Record{failed, {Job: "wordy", Outcome: "ok"}, {Job: "wordy", Outcome: "missed"}, {Job: "wordy", Outcome: "skipped"},
+					{Job: "wordy", Outcome: "failed", Retried: true}}},
+		},
+		Problems: []operator.Problem{
+			{Code: "job_failed", Job: "wordy", Since: before(time.Minute), Message: "job wordy failed on b: exec: \"/no/such/program\": no such file or directory, 1 of the last 10", Severe: true},
+			{Code: "config_differs", Message: "replicas run different configurations:\na, b"},
+		},
+	}
+}
+
+func printed(print func(Printer), p Printer) string {
+	var out strings.Builder
+	p.Out = &out
+	print(p)
+	return out.String()
+}
+
+func TestStatusReadsWell(t *testing.T) {
+	t.Parallel()
+	got := printed(func(p Printer) { p.Status(cluster()) }, Printer{})
+	want := `namespace default at 2026-03-01 12:00:00 UTC: 2 replicas up, leader a, 4 jobs
+
+✗ job wordy failed on b: exec: "/no/such/program": no such file or directory, 1 of the last 10 (1m
+  ago)
+! replicas run different configurations:
+  a, b
+- job idle is paused since 1h, until it is resumed: disks are replaced
+
+REPLICA  STATE     SEEN    STARTED  RUNNING  CLOCK  CONFIG     VERSION
+a        up        1s ago  1h ago   0        -3ms   01234567…  v1
+b        draining  0s ago  3d ago   2        +0ms   01234567…  v1
+c        lost      4m ago  -        -        -      -          -
+
+JOB    LAST                   LAST 10  NEXT         RUNS ON
+asked  ✓ ok 0s ago, tried 3x  -        -            -
+child  -                      -        after wordy  -
+idle   -                      -        paused       -
+wordy  ✗ failed 1m ago        -!✓✗     in 25s       b/1
+`
+	if got != want {
+		t.Error(got)
+	}
+	for line := range strings.Lines(got) {
+		if n := utf8.RuneCountInString(strings.TrimSuffix(line, "\n")); n > Width {
+			t.Errorf("%d columns: %s", n, line)
+		}
+	}
+}
+
+// A text of 100 columns at most has long names cut; a wide one has all.
+func TestNamesAreCutUnlessWide(t *testing.T) {
+	t.Parallel()
+	st, long := cluster(), strings.Repeat("x", 128)
+	st.Jobs[3].Name, st.Replicas[0].Name, st.Jobs[3].Holders[0].Replica = long, long, long
+	for line := range strings.Lines(printed(func(p Printer) { p.Status(st) }, Printer{})) {
+		if n := utf8.RuneCountInString(line) - 1; n > Width {
+			t.Errorf("%d columns: %s", n, line)
+		}
+	}
+	if wide := printed(func(p Printer) { p.Status(st) }, Printer{Wide: true}); strings.Count(wide, long) != 3 || !strings.Contains(wide, "* * * * *") {
+		t.Error(wide)
+	}
+}
+
+// Colours are never the only sign.
+func TestColoursAddNothing(t *testing.T) {
+	t.Parallel()
+	coloured := printed(func(p Printer) { p.Status(cluster()) }, Printer{Colour: true})
+	if !strings.Contains(coloured, "\x1b[31m✗ job wordy failed") || !strings.Contains(coloured, "\x1b[31mwordy") || strings.Contains(coloured, "\x1b[mchild") {
+		t.Error(coloured)
+	}
+	for _, colour := range []string{"0", "2", "31", "32", "33", "36"} {
+		coloured = strings.ReplaceAll(coloured, "\x1b["+colour+"m", "")
+	}
+	if want := printed(func(p Printer) { p.Status(cluster()) }, Printer{}); coloured != want {
+		t.Error(coloured)
+	}
+}
+
+func TestJobReadsWell(t *testing.T) {
+	t.Parallel()
+	st := cluster()
+	zone := time.FixedZone("CET", 3600)
+	got := printed(func(p Printer) { p.Job(st, st.Jobs[3]) }, Printer{Zone: zone})
+	want := `job wordy: ✗ failed 1m ago
+  schedule   * * * * * (UTC)
+  next       2026-03-01 13:00:25 CET, in 25s
+  tags       night
+  slots      1 of 2 held
+             b/1: tick 2026-03-01 13:00:00 CET, token 10, lease until 2026-03-01 13:00:30 CET unless
+             it is renewed
+
+`
+	if head, _, _ := strings.Cut(got, "TIME"); head != want {
+		t.Error(head)
+	}
+}
+
+func TestHistoryReadsWell(t *testing.T) {
+	t.Parallel()
+	slot, took, said := 0, int64(1500), "one\ntwo\n"
+	got := printed(func(p Printer) {
+		p.History([]journal.Record{
+			{RunID: "r2", Job: "load", Replica: "a", Slot: &slot, Token: 8, Started: now, Trigger: "manual", Outcome: "running"},
+			{RunID: "r1", Job: "load", Replica: "b", Slot: &slot, Token: 7, Attempt: 2, Tick: now, Started: now, DurationMS: &took, Outcome: "failed", Reason: "exit\ncode 3", Output: &said},
+			{RunID: "r0.1", Job: "load", Replica: "b", Slot: &slot, Token: 6, Tick: now, Started: now, Outcome: "failed", Reason: "exit code 4", Retried: true},
+			{Job: "extraction", Replica: "a", Tick: now, Finished: now, Outcome: "skipped", Reason: "overlap"},
+		})
+	}, Printer{})
+	want := `TIME                  JOB         TICK                  REPLICA  SLOT  TOKEN  OUTCOME  DURATION  RUN   WHY
+2026-03-01T12:00:00Z  load        -                     a        0     8      running  -         r2    manual
+2026-03-01T12:00:00Z  load        2026-03-01T12:00:00Z  b        0     7      failed   1.5s      r1    exit code 3, attempt 2
+    one
+    two
+2026-03-01T12:00:00Z  load        2026-03-01T12:00:00Z  b        0     6      failed   -         r0.1  exit code 4 (tried again)
+2026-03-01T12:00:00Z  extraction  2026-03-01T12:00:00Z  a        -     -      skipped  -         -     overlap
+`
+	if got != want {
+		t.Error(got)
+	}
+	if got := printed(func(p Printer) { p.History(nil) }, Printer{}); got != "no runs\n" {
+		t.Error(got)
+	}
+}
+
+func TestSpans(t *testing.T) {
+	t.Parallel()
+	for d, want := range map[time.Duration]string{-time.Second: "0s", 59900 * time.Millisecond: "59s", time.Minute: "1m", 61 * time.Minute: "1h", 47 * time.Hour: "47h", 49 * time.Hour: "2d"} {
+		if got := Span(d); got != want {
+			t.Errorf("%v is %s, want %s", d, got, want)
+		}
+	}
+}
+
+// A writer that fails does not stop the printing: a reader that has gone, as head does, is no fault.
+func TestReaderMayLeave(t *testing.T) {
+	t.Parallel()
+	Printer{Out: gone{}}.Status(cluster())
+}
+
+type gone struct{}
+
+func (gone) Write([]byte) (int, error) { return 0, errors.New("gone") }

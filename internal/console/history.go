@@ -1,0 +1,90 @@
+package console
+
+import (
+	"cmp"
+	"fmt"
+	"strings"
+	"time"
+
+	"github.com/cronclave/cronclave/internal/journal"
+)
+
+// History prints records, each with its output below it, if that was read.
+func (p Printer) History(records []journal.Record) {
+	if len(records) == 0 {
+		fmt.Fprintln(p.Out, "no runs")
+		return
+	}
+	t := newTable("TIME", "JOB", "TICK", "REPLICA", "SLOT", "TOKEN", "OUTCOME", "DURATION", "RUN", "WHY")
+	for _, r := range records {
+		t.row(markOf(r.Outcome), Stamp(r.When()), r.Job, Stamp(r.Tick), OneLine(r.Replica), slotOf(r), ifRun(r, fmt.Sprint(r.Token)), OneLine(r.Outcome), duration(r),
+			ifRun(r, r.RunID), OneLine(Why(r)))
+	}
+	t.below = func(row int) {
+		if row == 0 || records[row-1].Output == nil {
+			return
+		}
+		for line := range strings.Lines(*records[row-1].Output) {
+			fmt.Fprintf(p.Out, "    %s\n", strings.TrimRight(line, "\n"))
+		}
+	}
+	t.print(p)
+}
+
+// Why adds to the outcome of a record: the trigger unless that was the schedule, the reason, and the attempts.
+func Why(r journal.Record) string {
+	var words []string
+	if r.Trigger != "" && r.Trigger != "schedule" {
+		words = append(words, r.Trigger)
+	}
+	if r.Reason != "" {
+		words = append(words, r.Reason)
+	}
+	if r.Attempt > 1 {
+		words = append(words, fmt.Sprintf("attempt %d", r.Attempt))
+	}
+	return cmp.Or(strings.TrimSpace(strings.Join(words, ", ")+tries(r)), "-")
+}
+
+// tries says of a try that it was followed by another, and of a run how many have failed before its end.
+func tries(r journal.Record) string {
+	switch {
+	case r.Retried:
+		return " (tried again)"
+	case r.FailedTries == 1:
+		return " (after 1 failed try)"
+	case r.FailedTries > 1:
+		return fmt.Sprintf(" (after %d failed tries)", r.FailedTries)
+	}
+	return ""
+}
+
+// ifRun leaves out what a tick without a run does not have.
+func ifRun(r journal.Record, s string) string {
+	if r.Token == 0 && r.Started.IsZero() {
+		return "-"
+	}
+	return s
+}
+
+func duration(r journal.Record) string {
+	if r.DurationMS == nil {
+		return "-"
+	}
+	return (time.Duration(*r.DurationMS) * time.Millisecond).String()
+}
+
+func slotOf(r journal.Record) string {
+	if r.Slot == nil {
+		return "-"
+	}
+	return fmt.Sprint(*r.Slot)
+}
+
+// Stamp is an instant as tables and messages have it where a script may read them.
+func Stamp(t time.Time) string {
+	if t.IsZero() {
+		return "-"
+	}
+	return t.UTC().Format("2006-01-02T15:04:05Z")
+}

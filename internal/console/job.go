@@ -1,0 +1,62 @@
+package console
+
+import (
+	"fmt"
+	"strings"
+
+	"github.com/cronclave/cronclave/internal/operator"
+)
+
+// factIndent is where the facts about a job begin, behind their names.
+const factIndent = 13
+
+// Job prints all that a status has of one job.
+func (p Printer) Job(st *operator.Status, j operator.Job) {
+	p.line(jobMark(j), fmt.Sprintf("job %s: %s", j.Name, last(st, j.Last)))
+	fact := func(name, text string) {
+		for n, line := range p.lines(text, factIndent) {
+			if n > 0 {
+				name = ""
+			}
+			fmt.Fprintf(p.Out, "  %-10s %s\n", name, line)
+		}
+	}
+	fact("schedule", fmt.Sprintf("%s (%s)", OneLine(Scheduled(j.Schedule, j.After)), j.Timezone))
+	switch {
+	case j.Next != nil:
+		fact("next", fmt.Sprintf("%s, %s", p.at(*j.Next), in(st.Now, *j.Next)))
+	default:
+		fact("next", next(st, j))
+	}
+	if j.Paused {
+		fact("paused", pauseOf(p, st, j))
+	}
+	if len(j.Tags) > 0 {
+		fact("tags", strings.Join(j.Tags, ", "))
+	}
+	if len(j.Where) > 0 {
+		fact("where", operator.FormatLabels(j.Where))
+	}
+	fact("slots", fmt.Sprintf("%d of %d held", len(j.Holders), max(j.Parallel, 1)))
+	for _, h := range j.Holders {
+		tick := "outside the schedule"
+		if h.Tick != nil {
+			tick = "tick " + p.at(*h.Tick)
+		}
+		fact("", fmt.Sprintf("%s/%d: %s, token %d, lease until %s unless it is renewed", OneLine(h.Replica), h.Slot, tick, h.Token, p.at(h.Expires)))
+	}
+	fmt.Fprintln(p.Out)
+	p.History(j.Recent)
+}
+
+// pauseOf says since when, until when and why a job is paused.
+func pauseOf(p Printer, st *operator.Status, j operator.Job) string {
+	text := "since " + Span(st.Now.Sub(*j.PausedSince)) + ", until it is resumed"
+	if j.PausedUntil != nil {
+		text = "since " + Span(st.Now.Sub(*j.PausedSince)) + ", until " + p.at(*j.PausedUntil)
+	}
+	if j.PausedReason != "" {
+		text += ": " + OneLine(j.PausedReason)
+	}
+	return text
+}

@@ -1,0 +1,48 @@
+package console
+
+import (
+	"strings"
+
+	"github.com/cronclave/cronclave/internal/journal"
+)
+
+// mark shows what became of something, by a sign and a colour. The sign alone says it, too.
+type mark struct{ sign, colour string }
+
+var (
+	plain   = mark{}
+	good    = mark{"✓", "32"}
+	bad     = mark{"✗", "31"}
+	warning = mark{"!", "33"}
+	running = mark{"▸", "36"}
+	left    = mark{"-", "2"} // it was not run, by a policy or because a user wanted that
+)
+
+// markOf is the mark of an outcome. One that a newer version has is a warning.
+func markOf(outcome string) mark {
+	switch outcome {
+	case journal.OutcomeOK:
+		return good
+	case journal.OutcomeRunning:
+		return running
+	case journal.OutcomeSkipped, journal.OutcomeCanceled:
+		return left
+	case journal.OutcomeFailed, journal.OutcomeTimeout, journal.OutcomeLost, journal.OutcomeAbandoned:
+		return bad
+	}
+	return warning
+}
+
+// strip is the signs of records, the newest at the right. Tries that were followed by others have none.
+func strip(newestFirst []journal.Record) string {
+	var signs strings.Builder
+	for i := len(newestFirst) - 1; i >= 0; i-- {
+		if !newestFirst[i].Retried {
+			signs.WriteString(markOf(newestFirst[i].Outcome).sign)
+		}
+	}
+	if signs.Len() == 0 {
+		return "-"
+	}
+	return signs.String()
+}

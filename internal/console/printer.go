@@ -1,0 +1,120 @@
+// Package console lays out the texts of commands for people: times, signs, colours and tables. Scripts read JSON, which is not made here.
+package console
+
+import (
+	"fmt"
+	"io"
+	"strings"
+	"text/tabwriter"
+	"time"
+	"unicode/utf8"
+)
+
+// Width is how many columns a text may take, unless it is wide.
+const Width = 100
+
+// Printer prints to one reader.
+type Printer struct {
+	Out    io.Writer
+	Zone   *time.Location // of instants; UTC if it is nil
+	Colour bool           // lines are coloured by what they report
+	Wide   bool           // cells are not cut, and there are more columns
+}
+
+// at is an instant in the printer's zone.
+func (p Printer) at(t time.Time) string {
+	zone := p.Zone
+	if zone == nil {
+		zone = time.UTC
+	}
+	return t.In(zone).Format("2006-01-02 15:04:05 MST")
+}
+
+// ago is how long ago an instant was.
+func ago(now, t time.Time) string {
+	if t.IsZero() {
+		return "-"
+	}
+	return Span(now.Sub(t)) + " ago"
+}
+
+// in is how long it is until an instant.
+func in(now, t time.Time) string { return "in " + Span(t.Sub(now)) }
+
+// Span is a length of time in one unit, rounded down; 0s for one that is negative.
+func Span(d time.Duration) string {
+	const day = 24 * time.Hour
+	switch {
+	case d < time.Minute:
+		return fmt.Sprintf("%ds", max(d, 0)/time.Second)
+	case d < time.Hour:
+		return fmt.Sprintf("%dm", d/time.Minute)
+	case d < 2*day:
+		return fmt.Sprintf("%dh", d/time.Hour)
+	}
+	return fmt.Sprintf("%dd", d/day)
+}
+
+// cut shortens a text to so many characters, with a mark where some are missing.
+func (p Printer) cut(text string, most int) string {
+	if p.Wide || utf8.RuneCountInString(text) <= most {
+		return text
+	}
+	return string([]rune(text)[:most-1]) + "…"
+}
+
+// wrap breaks a text into lines of at most so many characters, between words.
+func wrap(text string, most int) (lines []string) {
+	line := ""
+	for word := range strings.FieldsSeq(text) {
+		if line != "" && utf8.RuneCountInString(line)+1+utf8.RuneCountInString(word) > most {
+			lines, line = append(lines, line), ""
+		}
+		if line != "" {
+			line += " "
+		}
+		line += word
+	}
+	return append(lines, line)
+}
+
+// table aligns rows below a title. Each row is printed in the colour of its mark.
+type table struct {
+	rows  strings.Builder
+	cells *tabwriter.Writer
+	marks []mark        // of the rows
+	below func(row int) // prints more below a row; the title is row 0. May be nil
+}
+
+func newTable(title ...string) *table {
+	t := &table{}
+	t.cells = tabwriter.NewWriter(&t.rows, 0, 0, 2, ' ', 0)
+	t.row(plain, title...)
+	return t
+}
+
+func (t *table) row(m mark, cells ...string) {
+	t.marks = append(t.marks, m)
+	fmt.Fprintln(t.cells, strings.Join(cells, "\t"))
+}
+
+func (t *table) print(p Printer) {
+	_ = t.cells.Flush() // into memory
+	for i, line := range strings.Split(strings.TrimSuffix(t.rows.String(), "\n"), "\n") {
+		p.line(t.marks[i], strings.TrimRight(line, " "))
+		if t.below != nil {
+			t.below(i)
+		}
+	}
+}
+
+// line prints a line in the colour of a mark.
+func (p Printer) line(m mark, text string) {
+	if p.Colour && m.colour != "" {
+		text = "\x1b[" + m.colour + "m" + text + "\x1b[0m"
+	}
+	fmt.Fprintln(p.Out, text)
+}
+
+// OneLine makes a text one cell of a table.
+func OneLine(s string) string { return strings.Join(strings.Fields(s), " ") }

@@ -1,0 +1,192 @@
+package console
+
+import (
+	"fmt"
+	"strings"
+
+	"github.com/cronclave/cronclave/internal/journal"
+	"github.com/cronclave/cronclave/internal/operator"
+)
+
+// Status prints a cluster: its problems first, then its replicas and jobs.
+func (p Printer) Status(st *operator.Status) {
+	p.summary(st)
+	p.problems(st)
+	p.pauses(st)
+	p.replicas(st)
+	p.jobs(st)
+}
+
+func (p Printer) summary(st *operator.Status) {
+	leader := "no leader"
+	if st.Leader != nil {
+		leader = "leader " + OneLine(st.Leader.Replica)
+	}
+	fmt.Fprintf(p.Out, "namespace %s at %s: %s up, %s, %s\n", st.Namespace, p.at(st.Now), Count(len(st.Replicas), "replica"), leader, Count(len(st.Jobs), "job"))
+}
+
+// problems prints each with its age, indented where it takes several lines.
+func (p Printer) problems(st *operator.Status) {
+	for i, problem := range st.Problems {
+		if i == 0 {
+			fmt.Fprintln(p.Out)
+		}
+		m, text := warning, problem.Message
+		if problem.Severe {
+			m = bad
+		}
+		if problem.Since != nil {
+			text = fmt.Sprintf("%s (%s)", text, ago(st.Now, *problem.Since))
+		}
+		for n, line := range p.lines(text, 2) {
+			if n == 0 {
+				p.line(m, m.sign+" "+line)
+			} else {
+				p.line(m, "  "+line)
+			}
+		}
+	}
+}
+
+// lines breaks a text where it is too long for a line that is indented so far. Its own lines stay apart.
+func (p Printer) lines(text string, indent int) (lines []string) {
+	for part := range strings.Lines(text) {
+		if p.Wide {
+			lines = append(lines, OneLine(part))
+			continue
+		}
+		lines = append(lines, wrap(part, Width-indent)...)
+	}
+	return lines
+}
+
+// pauses prints the jobs that are paused, with the reason.
+func (p Printer) pauses(st *operator.Status) {
+	first := len(st.Problems) == 0
+	for _, j := range st.Jobs {
+		if !j.Paused {
+			continue
+		}
+		if first {
+			fmt.Fprintln(p.Out)
+			first = false
+		}
+		for n, line := range p.lines(fmt.Sprintf("job %s is paused %s", j.Name, pauseOf(p, st, j)), 2) {
+			p.line(left, map[bool]string{true: left.sign + " ", false: "  "}[n == 0]+line)
+		}
+	}
+}
+
+func (p Printer) replicas(st *operator.Status) {
+	if len(st.Replicas)+len(st.Lost) == 0 {
+		return
+	}
+	fmt.Fprintln(p.Out)
+	t := newTable("REPLICA", "STATE", "SEEN", "STARTED", "RUNNING", "CLOCK", "CONFIG", "VERSION")
+	for _, r := range st.Replicas {
+		m := plain
+		if r.State != operator.ReplicaUp {
+			m = warning
+		}
+		t.row(m, p.cut(OneLine(r.Name), 24), string(r.State), ago(st.Now, r.Seen), ago(st.Now, r.Started), fmt.Sprint(r.Running), r.Clock().String(),
+			p.cut(OneLine(r.ConfigDigest), 9), p.cut(OneLine(r.Version), 12))
+	}
+	for _, l := range st.Lost {
+		t.row(bad, p.cut(OneLine(l.Name), 24), "lost", ago(st.Now, l.Seen), "-", "-", "-", "-", "-")
+	}
+	t.print(p)
+}
+
+func (p Printer) jobs(st *operator.Status) {
+	if len(st.Jobs) == 0 {
+		return
+	}
+	fmt.Fprintln(p.Out)
+	title := []string{"JOB", "LAST", fmt.Sprintf("LAST %d", operator.RecentRuns), "NEXT", "RUNS ON"}
+	if p.Wide {
+		title = append(title, "SCHEDULE", "WHY")
+	}
+	t := newTable(title...)
+	for _, j := range st.Jobs {
+		cells := []string{p.cut(j.Name, 28), p.cut(last(st, j.Last), 26), strip(j.Recent), p.cut(next(st, j), 16), p.cut(heldBy(j.Holders), 12)}
+		if p.Wide {
+			cells = append(cells, OneLine(Scheduled(j.Schedule, j.After)), OneLine(why(j.Last)))
+		}
+		t.row(jobMark(j), cells...)
+	}
+	t.print(p)
+}
+
+// jobMark colours the jobs that a person may look for: those that failed, and those that are paused.
+func jobMark(j operator.Job) mark {
+	switch {
+	case j.Last != nil && (markOf(j.Last.Outcome) == bad || markOf(j.Last.Outcome) == warning):
+		return markOf(j.Last.Outcome)
+	case j.Paused:
+		return left
+	}
+	return plain
+}
+
+func last(st *operator.Status, r *journal.Record) string {
+	if r == nil {
+		return "-"
+	}
+	when := r.When()
+	if !r.Finished.IsZero() {
+		when = r.Finished
+	}
+	text := fmt.Sprintf("%s %s %s", markOf(r.Outcome).sign, OneLine(r.Outcome), ago(st.Now, when))
+	if r.FailedTries > 0 {
+		text += fmt.Sprintf(", tried %dx", r.FailedTries+1)
+	}
+	return text
+}
+
+func next(st *operator.Status, j operator.Job) string {
+	switch {
+	case j.Paused && j.PausedUntil == nil:
+		return "paused"
+	case j.Paused:
+		return "paused, " + Span(j.PausedUntil.Sub(st.Now)) + " left"
+	case j.Next != nil:
+		return in(st.Now, *j.Next)
+	case len(j.After) > 0:
+		return "after " + strings.Join(j.After, ", ")
+	}
+	return "-"
+}
+
+func heldBy(holders []operator.Holder) string {
+	var names []string
+	for _, h := range holders {
+		names = append(names, fmt.Sprintf("%s/%d", h.Replica, h.Slot))
+	}
+	if names == nil {
+		return "-"
+	}
+	return OneLine(strings.Join(names, ", "))
+}
+
+// Scheduled is a short text of when a job runs.
+func Scheduled(schedule, after []string) string {
+	if len(after) > 0 {
+		return "after " + strings.Join(after, ", ")
+	}
+	return strings.Join(schedule, " | ")
+}
+
+func why(r *journal.Record) string {
+	if r == nil {
+		return "-"
+	}
+	return Why(*r)
+}
+
+// Count says how many of something there are.
+func Count(n int, noun string) string {
+	if n == 1 {
+		return "1 " + noun
+	}
+	return fmt.Sprintf("%d %ss", n, noun)
+}

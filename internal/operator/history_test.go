@@ -1,0 +1,61 @@
+package operator
+
+import (
+	"slices"
+	"testing"
+	"time"
+
+	"github.com/cronclave/cronclave/internal/journal"
+)
+
+// TestHistoryIsSelected reads what the flags of `cronclave history` ask for, sorted by the time that is shown.
+func TestHistoryIsSelected(t *testing.T) {
+	t.Parallel()
+	c := newCluster(t)
+	o := c.operator(t, Config{})
+	now := time.Now().Truncate(time.Second)
+	said, took := "words\n", int64(1000)
+	slot := 0
+	run := func(id string, began, ended time.Time, outcome string) journal.Record {
+		return journal.Record{RunID: id, Job: "j", Slot: &slot, Attempt: 1, Token: 1, Replica: "a", Trigger: "schedule", Tick: began, Started: began, Finished: ended,
+			DurationMS: &took, Outcome: outcome, Output: &said}
+	}
+	tried := run("short.1", now.Add(-3*time.Hour), now.Add(-3*time.Hour), "failed")
+	tried.Retried = true
+	c.record(t,
+		run("long", now.Add(-4*time.Hour), now, "ok"),
+		tried,
+		run("short", now.Add(-3*time.Hour+time.Second), now.Add(-2*time.Hour), "failed"),
+		journal.Record{RunID: "none", Job: "j", Tick: now.Add(-time.Hour), Finished: now.Add(-time.Hour), Replica: "a", Outcome: "missed", Reason: "redis"},
+	)
+	for name, tc := range map[string]struct {
+		request HistoryRequest
+		want    []string
+	}{
+		"all, by when they began": {HistoryRequest{}, []string{"none", "short", "short.1", "long"}},
+		"failures":                {HistoryRequest{Outcomes: Failures()}, []string{"none", "short"}},
+		"an outcome":              {HistoryRequest{Outcomes: []string{"ok"}}, []string{"long"}},
+		"since":                   {HistoryRequest{Since: now.Add(-3*time.Hour + time.Second)}, []string{"none", "short"}},
+		"until":                   {HistoryRequest{Until: now.Add(-3*time.Hour + time.Second)}, []string{"short.1", "long"}},
+		"the newest that is left": {HistoryRequest{Outcomes: Failures(), Limit: 1}, []string{"none"}},
+		"nothing":                 {HistoryRequest{Outcomes: []string{"lost"}}, nil},
+	} {
+		t.Run(name, func(t *testing.T) {
+			tc.request.Job, tc.request.Output = "j", true
+			h, err := o.History(t.Context(), tc.request)
+			if err != nil || h.Damage != nil {
+				t.Fatal(err, h.Damage)
+			}
+			var ids []string
+			for _, r := range h.Records {
+				ids = append(ids, r.RunID)
+				if ran := !r.Started.IsZero(); ran != (r.Output != nil && *r.Output == said) {
+					t.Errorf("%s printed %v", r.RunID, r.Output)
+				}
+			}
+			if !slices.Equal(ids, tc.want) {
+				t.Errorf("%v, want %v", ids, tc.want)
+			}
+		})
+	}
+}
