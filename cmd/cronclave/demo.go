@@ -48,7 +48,7 @@ demo ends. The file's [redis] is ignored.`,
 			return a.demo(cmd.Context(), args[0], length)
 		},
 	}
-	cmd.Flags().DurationVar(&length, "for", length, "how long it lasts")
+	durationFlag(cmd.Flags(), &length, "for", "how long it lasts")
 	cmd.Flags().BoolVar(&yes, "yes", false, "really run the commands of FILE")
 	return cmd
 }

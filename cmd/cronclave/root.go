@@ -95,7 +95,7 @@ Redis. A job with per_tick = K has K runs of each tick.
 	flags.StringVar(&a.logLevel, "log-level", "info", "trace, debug, info, warn or error")
 	flags.StringVar(&a.logFormat, "log-format", "", "text or json (default: text on a terminal)")
 	root.SetVersionTemplate("cronclave {{.Version}}\n")
-	root.AddCommand(newRunCommand(a), newDemoCommand(a), newCheckCommand(a), newNextCommand(a), newExecCommand(a), newLockCommand(a),
+	root.AddCommand(newRunCommand(a), newDemoCommand(a), newInitCommand(a), newCheckCommand(a), newNextCommand(a), newExecCommand(a), newLockCommand(a),
 		newStatusCommand(a), newHistoryCommand(a), newCancelCommand(a), newPauseCommand(a), newResumeCommand(a), newLogsCommand(a), newTriggerCommand(a),
 		newFenceCommand(a), newVersionCommand(a), newDemoWorkCommand(a))
 	root.AddCommand(plannedCommands()...)

@@ -21,11 +21,19 @@ func newRunCommand(a *app) *cobra.Command {
 	var name string
 	var embed, trial bool
 	cmd := &cobra.Command{
-		Use:     "run",
+		Use:     "run [PATH]",
 		Short:   "Run one replica until SIGTERM or SIGINT, then drain; a second signal a second or more later kills the jobs and exits",
-		Example: "  cronclave run -c /etc/cronclave/jobs.toml --redis redis://10.0.0.5:6379/0",
-		Args:    cobra.NoArgs,
-		RunE: func(cmd *cobra.Command, _ []string) error {
+		Example: "  cronclave run /etc/cronclave/jobs.toml --redis redis://10.0.0.5:6379/0",
+		Args:    cobra.MaximumNArgs(1),
+
+		ValidArgsFunction: tomlFiles,
+		RunE: func(cmd *cobra.Command, args []string) error {
+			switch {
+			case len(args) > 0 && a.configPath != "":
+				return usageError("a PATH and --config name the same: leave one of them out")
+			case len(args) > 0:
+				a.configPath = args[0]
+			}
 			return a.run(cmd.Context(), name, embed, trial)
 		},
 	}

@@ -44,7 +44,7 @@ With --wait the output is shown while the job runs, and the exit code is the job
 		},
 	}
 	cmd.Flags().BoolVar(&o.wait, "wait", false, "show the output, and exit with the job's exit code")
-	cmd.Flags().DurationVar(&o.timeout, "timeout", 0, "with --wait: exit with 124 if it takes longer (default: none)")
+	durationFlag(cmd.Flags(), &o.timeout, "timeout", "with --wait: exit with 124 if it takes longer (default: none)")
 	cmd.Flags().StringVar(&o.tick, "tick", "", "run this past tick again, RFC 3339")
 	cmd.Flags().BoolVar(&o.asJSON, "json", false, "print JSON: what became of the request, with --wait also of the run")
 	return cmd

@@ -114,14 +114,15 @@ func path(name string, field func(*draft) *string, doc string) schema.Key[draft]
 	return key
 }
 
-// need reports that a key is missing, unless the key that takes its place is there (and not supported yet), or one that is spelled nearly so.
+// need reports that a key is missing, unless the key that takes its place is there (and not supported yet), or one that may mean either.
 func need(r *schema.Reader, v document.Value, d *draft, key, or string) {
 	_, set := d.at[key]
 	_, instead := d.at[or]
 	if _, unsupported := v.Get(or); unsupported {
 		instead = true
 	}
-	if !set && !instead && !r.Meant(v.Path+"."+key) {
+	meant := r.Meant(v.Path+"."+key) || or != "" && r.Meant(v.Path+"."+or)
+	if !set && !instead && !meant {
 		r.Fault(v.AtKey(), "[%s] has no %s; set %s", v.Path, key, key)
 	}
 }

@@ -69,7 +69,7 @@ func newLoader(o Options) *loader {
 	taken := make(map[string]bool)
 	variables := schema.Variables{Lookup: o.Env, KeepUnset: o.KeepUnset, Taken: taken}
 	return &loader{
-		Reader:  schema.NewReader(&document.Report{}, variables, home),
+		Reader:  schema.NewReader(&document.Report{}, variables, schema.Names{Home: home, Synonyms: synonyms}),
 		options: o,
 		bounds:  document.NewBounds(),
 		order:   make(map[string]int),

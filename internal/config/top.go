@@ -121,6 +121,19 @@ func defaults() Config {
 	}
 }
 
+// synonyms are names that other schedulers have for keys.
+var synonyms = map[string]string{
+	"args": "command", "cmd": "command", "exec": "command", "run": "command", "script": "command",
+	"at": "schedule", "cron": "schedule", "interval": "schedule", "when": "schedule",
+	"tz": "timezone", "time_zone": "timezone", "zone": "timezone", "location": "timezone",
+	"depends_on": "after", "needs": "after", "dependencies": "after", "parent": "after",
+	"concurrency": "overlap", "concurrency_policy": "overlap", "max_parallel": "parallel", "replicas": "parallel",
+	"retries": "retry", "max_retries": "retry", "backoff": "retry",
+	"environment": "env", "environment_file": "env_file", "cwd": "dir", "workdir": "dir", "working_directory": "dir",
+	"disabled": "enabled", "suspend": "enabled", "run_as": "user", "deadline": "start_deadline", "starting_deadline": "start_deadline",
+	"max_runtime": "timeout", "labels": "where", "log": "output", "on_failure": "notify", "notifications": "notify",
+}
+
 // home is the table in which a key is known that is unknown in another. A line behind a table's header belongs to that table, which is easily
 // forgotten.
 func home(key, table string) string {

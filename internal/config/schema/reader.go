@@ -18,14 +18,22 @@ import (
 type Reader struct {
 	*document.Report
 	variables Variables
-	home      func(key, table string) string
+	names     Names
 	set       map[string]document.Value // settings and jobs by their paths: the place of each
 	meant     map[string]bool           // keys that were suggested in place of unknown ones
 }
 
-// NewReader returns a reader that has read nothing yet. home returns where a key is known that is unknown in a table; "" for nowhere.
-func NewReader(to *document.Report, variables Variables, home func(key, table string) string) *Reader {
-	return &Reader{Report: to, variables: variables, home: home, set: make(map[string]document.Value), meant: make(map[string]bool)}
+// Names help with unknown keys.
+type Names struct {
+	// Home returns where a key is known that is unknown in a table; "" for nowhere.
+	Home func(key, table string) string
+	// Synonyms are names that other programs have for known keys.
+	Synonyms map[string]string
+}
+
+// NewReader returns a reader that has read nothing yet.
+func NewReader(to *document.Report, variables Variables, names Names) *Reader {
+	return &Reader{Report: to, variables: variables, names: names, set: make(map[string]document.Value), meant: make(map[string]bool)}
 }
 
 // Noting returns the same reader, which notes in another place the variables that it takes.

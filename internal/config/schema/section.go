@@ -67,9 +67,12 @@ func (r *Reader) unknown(key, table document.Value, known, later []string) {
 	if table.Path == "" {
 		message = "unknown " + title(key, table)
 	}
-	near := Nearest(key.Name, known)
+	near := r.names.Synonyms[key.Name]
+	if !slices.Contains(known, near) {
+		near = Nearest(key.Name, known)
+	}
 	r.meant[table.Path+"."+near] = true
-	switch home := r.home(key.Name, table.Path); {
+	switch home := r.names.Home(key.Name, table.Path); {
 	case home != "":
 		message += "; it belongs " + home
 	case near == "":
