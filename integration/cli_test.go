@@ -111,12 +111,16 @@ type clusterStatus struct {
 		Seen time.Time `json:"seen"`
 	} `json:"lost"`
 	Problems []problem `json:"problems"`
+	JobCount int       `json:"job_count"`
 	Jobs     []struct {
 		Name     string     `json:"name"`
 		Schedule []string   `json:"schedule"`
 		After    []string   `json:"after"`
 		Timezone string     `json:"timezone"`
+		Enabled  bool       `json:"enabled"`
 		Paused   bool       `json:"paused"`
+		LastEnd  *pastRun   `json:"last_end"`
+		Recent   []pastRun  `json:"recent"`
 		Last     *pastRun   `json:"last"`
 		Next     *time.Time `json:"next"`
 		Holders  []struct {
@@ -146,7 +150,7 @@ type problem struct {
 	Replica string     `json:"replica"`
 	Since   *time.Time `json:"since"`
 	Message string     `json:"message"`
-	Severe  bool       `json:"severe"`
+	Level   string     `json:"level"`
 }
 
 // history asks for all that is known of a job, newest first.

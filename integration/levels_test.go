@@ -106,23 +106,23 @@ func (c *cluster) wantTriesApart(t *testing.T, good pastRun, replicas []*replica
 	})
 }
 
-// wantProblems demands that status puts the lost replica and the failing jobs first, and that --check fails for them.
+// wantProblems demands that status puts the failing jobs first, names the lost replica, and that --check fails.
 func (c *cluster) wantProblems(t *testing.T, lost string) {
 	t.Helper()
-	severe := map[string]bool{}
+	found := map[string]bool{}
 	for _, p := range c.status(t).Problems {
-		if p.Severe && p.Since != nil {
-			severe[p.Code+" "+p.Job+p.Replica] = true
+		if p.Since != nil {
+			found[p.Level+" "+p.Code+" "+p.Job+p.Replica] = true
 		}
 	}
-	for _, want := range []string{"job_failed bad", "job_failed late", "replica_lost " + lost} {
-		if !severe[want] {
-			t.Errorf("status has no problem %s, but %v", want, severe)
+	for _, want := range []string{"error job_failed bad", "error job_failed late", "advice replica_lost " + lost} {
+		if !found[want] {
+			t.Errorf("status has no problem %s, but %v", want, found)
 		}
 	}
 	shown := c.command(t, "status", "--check")
 	shown.want(t, 1, "\n\n✗ job bad failed on ")
-	for _, want := range []string{"✗ job late timeout on ", "✗ replica " + lost + " disappeared ", "\n" + lost + " +lost +"} {
+	for _, want := range []string{"✗ job late timeout on ", "· the registration of replica " + lost + " expired", "\n" + lost + " +lost +"} {
 		if !regexp.MustCompile(want).MatchString(shown.stdout) {
 			t.Errorf("status has no %q:\n%s", want, shown.stdout)
 		}
@@ -131,4 +131,5 @@ func (c *cluster) wantProblems(t *testing.T, lost string) {
 	if only := c.command(t, "status", "--failed").stdout; strings.Contains(only, "\nmoody ") {
 		t.Errorf("moody has not failed:\n%s", only)
 	}
+	c.command(t, "status", "moody", "--zone", "Asia/Tokyo").want(t, 0, " JST ")
 }

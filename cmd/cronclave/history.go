@@ -32,11 +32,10 @@ func newHistoryCommand(a *app) *cobra.Command {
 
 		ValidArgsFunction: a.completeJobs(1),
 		RunE: func(cmd *cobra.Command, args []string) error {
-			req, err := o.request(time.Now(), args)
-			if err != nil {
+			if _, err := o.request(time.Now(), args); err != nil {
 				return err
 			}
-			records, err := a.history(cmd.Context(), req)
+			records, err := a.history(cmd.Context(), o, args)
 			if err != nil {
 				return err
 			}
@@ -50,8 +49,8 @@ func newHistoryCommand(a *app) *cobra.Command {
 	cmd.Flags().IntVarP(&o.n, "number", "n", 50, "how many")
 	cmd.Flags().BoolVar(&o.failed, "failed", false, "only what went wrong: "+strings.Join(operator.Failures(), ", "))
 	cmd.Flags().StringSliceVar(&o.outcomes, "outcome", nil, "only these outcomes, with commas between")
-	cmd.Flags().StringVar(&o.since, "since", "", "from this instant on: RFC 3339, or how long ago, as 12h or 7d")
-	cmd.Flags().StringVar(&o.until, "until", "", "before this instant: RFC 3339, or how long ago")
+	cmd.Flags().StringVar(&o.since, "since", "", "that ended from this instant on: RFC 3339, or how long ago, as 12h or 7d")
+	cmd.Flags().StringVar(&o.until, "until", "", "that ended before this instant: RFC 3339, or how long ago")
 	cmd.Flags().BoolVar(&o.output, "output", false, "with the end of what each run printed")
 	cmd.Flags().BoolVar(&o.asJSON, "json", false, "print JSON")
 	_ = cmd.RegisterFlagCompletionFunc("outcome", cobra.FixedCompletions(journal.Outcomes(), cobra.ShellCompDirectiveNoFileComp)) // it is there
@@ -66,6 +65,8 @@ func (o historyOptions) request(now time.Time, args []string) (req operator.Hist
 		return req, usageError("-n %d: it must be at least 1", o.n)
 	case o.failed && o.outcomes != nil:
 		return req, usageError("--failed and --outcome are mutually exclusive")
+	case o.outcomes != nil && len(o.outcomes) == 0:
+		return req, usageError("--outcome is empty: it must be some of %s", strings.Join(journal.Outcomes(), ", "))
 	case o.failed:
 		req.Outcomes = operator.Failures()
 	}
@@ -87,16 +88,27 @@ func (o historyOptions) request(now time.Time, args []string) (req operator.Hist
 			return req, usageError("--until: %w", err)
 		}
 	}
+	if o.since != "" && o.until != "" && !req.Since.Before(req.Until) {
+		return req, usageError("--since %s is not before --until %s", o.since, o.until)
+	}
 	return req, nil
 }
 
-// history reads the newest runs of a job, or of all.
-func (a *app) history(ctx context.Context, req operator.HistoryRequest) ([]journal.Record, error) {
+// history reads the newest runs of a job, or of all. Times that were given as how long ago are counted by the clock of Redis, as those of records.
+func (a *app) history(ctx context.Context, opt historyOptions, args []string) ([]journal.Record, error) {
 	o, err := a.openOperator(ctx)
 	if err != nil {
 		return nil, err
 	}
 	defer o.close()
+	now, err := o.Now(ctx)
+	if err != nil {
+		return nil, o.exit(err)
+	}
+	req, err := opt.request(now, args)
+	if err != nil {
+		return nil, err
+	}
 	h, err := o.History(ctx, req)
 	if err != nil {
 		return nil, o.exit(err)

@@ -2,10 +2,10 @@ package main
 
 import (
 	"context"
-	"errors"
 	"fmt"
 	"io"
 	"os"
+	"strings"
 	"time"
 
 	"github.com/spf13/cobra"
@@ -30,8 +30,8 @@ func newStatusCommand(a *app) *cobra.Command {
 	cmd := &cobra.Command{
 		Use:   "status [JOB]",
 		Short: "Print what is wrong, the replicas, the leader and the jobs; or one job",
-		Long: `Print what is wrong first, then the replicas, the leader and the jobs. Marks: ✓ ok, ✗ failed, timeout, lost or abandoned, ! missed,
-- skipped, canceled or paused, ▸ running. With a JOB: its schedule, slots, holders and newest runs.`,
+		Long: `Print problems first (✗ failures, ! warnings, · advice), then the replicas and the jobs. Marks of runs: ✓ ok, ✗ failed, timeout, lost or
+abandoned, ! missed, - skipped or canceled, ▸ running. With a JOB: its schedule, slots, holders and newest runs.`,
 		Example: "  cronclave status --failed\n  cronclave status --check && echo all is well",
 		Args:    cobra.MaximumNArgs(1),
 
@@ -43,15 +43,15 @@ func newStatusCommand(a *app) *cobra.Command {
 			return o.print(cmd.Context(), a)
 		},
 	}
-	cmd.Flags().BoolVar(&o.Failed, "failed", false, "only jobs whose last run failed, or whose last tick was missed")
+	cmd.Flags().BoolVar(&o.Failed, "failed", false, "only jobs whose last run failed, or whose last tick was missed since")
 	cmd.Flags().BoolVar(&o.Running, "running", false, "only jobs that run")
 	cmd.Flags().BoolVar(&o.Paused, "paused", false, "only jobs that are paused")
 	cmd.Flags().StringVar(&o.Tag, "tag", "", "only jobs with this tag")
 	cmd.Flags().StringVar(&o.Match, "match", "", "only jobs with this in their names, or whose names match this pattern: 'backup-*'")
-	cmd.Flags().StringVarP(&o.layout, "output", "o", "", "wide: more columns, and nothing cut to fit 100 characters")
+	cmd.Flags().StringVarP(&o.layout, "format", "o", "", "wide: more columns, and nothing cut to fit 100 characters")
 	cmd.Flags().StringVar(&o.zone, "zone", "", "the zone of instants (default: the machine's on a terminal, else UTC)")
 	cmd.Flags().BoolVarP(&o.watch, "watch", "w", false, "print it anew every two seconds, until Ctrl-C")
-	cmd.Flags().BoolVar(&o.check, "check", false, "exit with 1 if something needs a person")
+	cmd.Flags().BoolVar(&o.check, "check", false, "exit with 1 if there is a failure or a warning")
 	cmd.Flags().BoolVar(&o.asJSON, "json", false, "print JSON")
 	return cmd
 }
@@ -80,31 +80,34 @@ func (o statusOptions) print(ctx context.Context, a *app) error {
 	case o.asJSON:
 		err = a.printJSON(st)
 	default:
-		o.printText(p, st)
+		err = o.printText(p, st)
 	}
-	if err == nil && o.check && len(st.Problems) > 0 {
+	if err == nil && o.check && st.NeedsPerson() {
 		return exitError{code: exitFailed}
 	}
 	return err
 }
 
-// watchCluster prints a status every two seconds until ctx ends. Redis may be away meanwhile.
+// watchCluster prints a status every two seconds until ctx ends. Redis may be away meanwhile, or without its data.
 func (o statusOptions) watchCluster(ctx context.Context, cluster *operating, p console.Printer, s streams) error {
-	for ; ; backoff.Sleep(ctx, watchEvery) {
+	for first := true; ; first = false {
 		st, err := cluster.Status(ctx, o.StatusRequest)
 		switch {
 		case ctx.Err() != nil:
 			return nil
-		case errors.Is(err, operator.ErrUnavailable):
-			fmt.Fprintln(s.err, "cronclave:", err)
-			continue
-		case err != nil:
+		case err != nil && first:
 			return cluster.exit(err)
+		case err != nil:
+			fmt.Fprintln(s.err, "cronclave:", err)
+		default:
+			if isTerminal(s.out) {
+				_, _ = io.WriteString(behind(s.out), clearScreen) // else the text follows the last one
+			}
+			if err := o.printText(p, st); err != nil {
+				return err
+			}
 		}
-		if isTerminal(s.out) {
-			_, _ = io.WriteString(behind(s.out), clearScreen) // else the text follows the last one
-		}
-		o.printText(p, st)
+		backoff.Sleep(ctx, watchEvery)
 	}
 }
 
@@ -114,6 +117,8 @@ func (o statusOptions) printer(s streams) (p console.Printer, err error) {
 	switch {
 	case o.layout != "" && o.layout != "wide":
 		return p, usageError("-o %q: it must be wide", o.layout)
+	case o.Job != "" && (o.Failed || o.Running || o.Paused || o.Tag != "" || o.Match != ""):
+		return p, usageError("--failed, --running, --paused, --tag and --match pick jobs of a list; leave them out with a JOB")
 	case o.watch && (o.asJSON || o.check):
 		return p, usageError("--watch goes with neither --json nor --check")
 	case o.zone != "":
@@ -131,12 +136,18 @@ func (s streams) colour() bool {
 	return isTerminal(s.out) && os.Getenv(envNoColor) == "" && os.Getenv(envTerm) != "dumb"
 }
 
-func (o statusOptions) printText(p console.Printer, st *operator.Status) {
-	if o.Job != "" && len(st.Jobs) > 0 {
+func (o statusOptions) printText(p console.Printer, st *operator.Status) error {
+	out, text := p.Out, strings.Builder{}
+	p.Out = &text
+	if o.Job != "" {
 		p.Job(st, st.Jobs[0])
-		return
+	} else {
+		p.Status(st)
 	}
-	p.Status(st)
+	if _, err := io.WriteString(out, text.String()); err != nil {
+		return fmt.Errorf("print the status: %w", err)
+	}
+	return nil
 }
 
 // clearScreen has a terminal print from the top.

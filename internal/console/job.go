@@ -10,9 +10,13 @@ import (
 // factIndent is where the facts about a job begin, behind their names.
 const factIndent = 13
 
-// Job prints all that a status has of one job.
+// Job prints all that a status has of one job, and the problems of the cluster.
 func (p Printer) Job(st *operator.Status, j operator.Job) {
-	p.line(jobMark(j), fmt.Sprintf("job %s: %s", j.Name, last(st, j.Last)))
+	p.line(jobMark(j), fmt.Sprintf("job %s: %s", p.cut(j.Name, 64), last(st, j.Last)))
+	p.problems(st)
+	if len(st.Problems) > 0 {
+		fmt.Fprintln(p.Out)
+	}
 	fact := func(name, text string) {
 		for n, line := range p.lines(text, factIndent) {
 			if n > 0 {
@@ -45,8 +49,24 @@ func (p Printer) Job(st *operator.Status, j operator.Job) {
 		}
 		fact("", fmt.Sprintf("%s/%d: %s, token %d, lease until %s unless it is renewed", OneLine(h.Replica), h.Slot, tick, h.Token, p.at(h.Expires)))
 	}
+	p.recent(st, j)
+}
+
+// recent prints the newest runs. `history` has more of each.
+func (p Printer) recent(st *operator.Status, j operator.Job) {
+	if len(j.Recent) == 0 {
+		return
+	}
 	fmt.Fprintln(p.Out)
-	p.History(j.Recent)
+	t := newTable("BEGAN", "TICK", "REPLICA", "OUTCOME", "DURATION", "WHY")
+	for _, r := range j.Recent {
+		tick := "-"
+		if !r.Tick.IsZero() {
+			tick = p.at(r.Tick)
+		}
+		t.row(markOf(r.Outcome), ago(st.Now, r.When()), tick, p.cut(orDash(OneLine(r.Replica)), 14), markOf(r.Outcome).sign+" "+OneLine(r.Outcome), duration(r), p.cut(OneLine(Why(r)), 24))
+	}
+	t.print(p)
 }
 
 // pauseOf says since when, until when and why a job is paused.

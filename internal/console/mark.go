@@ -15,7 +15,7 @@ var (
 	bad     = mark{"✗", "31"}
 	warning = mark{"!", "33"}
 	running = mark{"▸", "36"}
-	left    = mark{"-", "2"} // it was not run, by a policy or because a user wanted that
+	notRun  = mark{"-", "2"} // by a policy, or because a user wanted that
 )
 
 // markOf is the mark of an outcome. One that a newer version has is a warning.
@@ -26,20 +26,18 @@ func markOf(outcome string) mark {
 	case journal.OutcomeRunning:
 		return running
 	case journal.OutcomeSkipped, journal.OutcomeCanceled:
-		return left
+		return notRun
 	case journal.OutcomeFailed, journal.OutcomeTimeout, journal.OutcomeLost, journal.OutcomeAbandoned:
 		return bad
 	}
 	return warning
 }
 
-// strip is the signs of records, the newest at the right. Tries that were followed by others have none.
+// strip is the signs of records, the newest at the right.
 func strip(newestFirst []journal.Record) string {
 	var signs strings.Builder
 	for i := len(newestFirst) - 1; i >= 0; i-- {
-		if !newestFirst[i].Retried {
-			signs.WriteString(markOf(newestFirst[i].Outcome).sign)
-		}
+		signs.WriteString(markOf(newestFirst[i].Outcome).sign)
 	}
 	if signs.Len() == 0 {
 		return "-"

@@ -63,10 +63,16 @@ func (p Printer) cut(text string, most int) string {
 	return string([]rune(text)[:most-1]) + "…"
 }
 
-// wrap breaks a text into lines of at most so many characters, between words.
+// wrap breaks a text into lines of at most so many characters, between words, or within one that is longer.
 func wrap(text string, most int) (lines []string) {
 	line := ""
-	for word := range strings.FieldsSeq(text) {
+	for word := range strings.FieldsSeq(strings.ToValidUTF8(text, "?")) {
+		for letters := []rune(word); len(letters) > most; letters = []rune(word) {
+			if line != "" {
+				lines, line = append(lines, line), ""
+			}
+			lines, word = append(lines, string(letters[:most])), string(letters[most:])
+		}
 		if line != "" && utf8.RuneCountInString(line)+1+utf8.RuneCountInString(word) > most {
 			lines, line = append(lines, line), ""
 		}
@@ -95,6 +101,9 @@ func newTable(title ...string) *table {
 
 func (t *table) row(m mark, cells ...string) {
 	t.marks = append(t.marks, m)
+	for i := range cells {
+		cells[i] = OneLine(cells[i]) // damaged data must not move a row, or end one
+	}
 	fmt.Fprintln(t.cells, strings.Join(cells, "\t"))
 }
 
@@ -117,4 +126,11 @@ func (p Printer) line(m mark, text string) {
 }
 
 // OneLine makes a text one cell of a table.
-func OneLine(s string) string { return strings.Join(strings.Fields(s), " ") }
+func OneLine(s string) string { return strings.Join(strings.Fields(strings.ToValidUTF8(s, "?")), " ") }
+
+func orDash(s string) string {
+	if s == "" {
+		return "-"
+	}
+	return s
+}

@@ -18,33 +18,45 @@ func (p Printer) Status(st *operator.Status) {
 }
 
 func (p Printer) summary(st *operator.Status) {
-	leader := "no leader"
+	leader, up := "no leader", 0
 	if st.Leader != nil {
-		leader = "leader " + OneLine(st.Leader.Replica)
+		leader = "leader " + p.cut(OneLine(st.Leader.Replica), 12)
 	}
-	fmt.Fprintf(p.Out, "namespace %s at %s: %s up, %s, %s\n", st.Namespace, p.at(st.Now), Count(len(st.Replicas), "replica"), leader, Count(len(st.Jobs), "job"))
+	for _, r := range st.Replicas {
+		if r.State == operator.ReplicaUp {
+			up++
+		}
+	}
+	jobs := Count(st.JobCount, "job")
+	if len(st.Jobs) < st.JobCount {
+		jobs = fmt.Sprintf("%d of %s", len(st.Jobs), jobs)
+	}
+	fmt.Fprintf(p.Out, "namespace %s at %s: %s up, %s, %s\n", p.cut(st.Namespace, 12), p.at(st.Now), Count(up, "replica"), leader, jobs)
 }
 
-// problems prints each with its age, indented where it takes several lines.
+// problems prints each with its age.
 func (p Printer) problems(st *operator.Status) {
-	for i, problem := range st.Problems {
-		if i == 0 {
-			fmt.Fprintln(p.Out)
-		}
-		m, text := warning, problem.Message
-		if problem.Severe {
-			m = bad
-		}
+	if len(st.Problems) > 0 {
+		fmt.Fprintln(p.Out)
+	}
+	for _, problem := range st.Problems {
+		text := problem.Message
 		if problem.Since != nil {
 			text = fmt.Sprintf("%s (%s)", text, ago(st.Now, *problem.Since))
 		}
-		for n, line := range p.lines(text, 2) {
-			if n == 0 {
-				p.line(m, m.sign+" "+line)
-			} else {
-				p.line(m, "  "+line)
-			}
-		}
+		p.item(map[operator.Level]mark{operator.LevelError: bad, operator.LevelWarning: warning}[problem.Level], text)
+	}
+}
+
+// item prints a text behind the sign of a mark, indented where it takes several lines.
+func (p Printer) item(m mark, text string) {
+	sign := m.sign
+	if m == plain {
+		sign = "·"
+	}
+	for _, line := range p.lines(text, 2) {
+		p.line(m, sign+" "+line)
+		sign = " "
 	}
 }
 
@@ -64,15 +76,12 @@ func (p Printer) lines(text string, indent int) (lines []string) {
 func (p Printer) pauses(st *operator.Status) {
 	first := len(st.Problems) == 0
 	for _, j := range st.Jobs {
-		if !j.Paused {
-			continue
-		}
-		if first {
+		if j.Paused && first {
 			fmt.Fprintln(p.Out)
 			first = false
 		}
-		for n, line := range p.lines(fmt.Sprintf("job %s is paused %s", j.Name, pauseOf(p, st, j)), 2) {
-			p.line(left, map[bool]string{true: left.sign + " ", false: "  "}[n == 0]+line)
+		if j.Paused {
+			p.item(notRun, fmt.Sprintf("job %s is paused %s", j.Name, pauseOf(p, st, j)))
 		}
 	}
 }
@@ -88,8 +97,8 @@ func (p Printer) replicas(st *operator.Status) {
 		if r.State != operator.ReplicaUp {
 			m = warning
 		}
-		t.row(m, p.cut(OneLine(r.Name), 24), string(r.State), ago(st.Now, r.Seen), ago(st.Now, r.Started), fmt.Sprint(r.Running), r.Clock().String(),
-			p.cut(OneLine(r.ConfigDigest), 9), p.cut(OneLine(r.Version), 12))
+		t.row(m, p.cut(OneLine(r.Name), 24), string(r.State), ago(st.Now, r.Seen), ago(st.Now, r.Started), fmt.Sprint(r.Running), p.cut(r.Clock().String(), 12),
+			p.cut(OneLine(r.ConfigDigest), 9), p.cut(OneLine(r.Version), 10))
 	}
 	for _, l := range st.Lost {
 		t.row(bad, p.cut(OneLine(l.Name), 24), "lost", ago(st.Now, l.Seen), "-", "-", "-", "-", "-")
@@ -120,10 +129,10 @@ func (p Printer) jobs(st *operator.Status) {
 // jobMark colours the jobs that a person may look for: those that failed, and those that are paused.
 func jobMark(j operator.Job) mark {
 	switch {
-	case j.Last != nil && (markOf(j.Last.Outcome) == bad || markOf(j.Last.Outcome) == warning):
-		return markOf(j.Last.Outcome)
+	case j.LastEnd != nil && markOf(j.LastEnd.Outcome) != good:
+		return markOf(j.LastEnd.Outcome)
 	case j.Paused:
-		return left
+		return notRun
 	}
 	return plain
 }
@@ -137,7 +146,10 @@ func last(st *operator.Status, r *journal.Record) string {
 		when = r.Finished
 	}
 	text := fmt.Sprintf("%s %s %s", markOf(r.Outcome).sign, OneLine(r.Outcome), ago(st.Now, when))
-	if r.FailedTries > 0 {
+	switch {
+	case r.Retried:
+		text += ", tried again"
+	case r.FailedTries > 0:
 		text += fmt.Sprintf(", tried %dx", r.FailedTries+1)
 	}
 	return text
@@ -145,6 +157,8 @@ func last(st *operator.Status, r *journal.Record) string {
 
 func next(st *operator.Status, j operator.Job) string {
 	switch {
+	case !j.Enabled:
+		return "not enabled"
 	case j.Paused && j.PausedUntil == nil:
 		return "paused"
 	case j.Paused:

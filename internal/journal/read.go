@@ -99,6 +99,17 @@ func (h *history) Run(ctx context.Context, job, id string) (r Record, ok bool, e
 	return records[0], true, nil
 }
 
+// RecordedJobs returns the names of the jobs that have records, also of those that no replica has any more.
+func (h *history) RecordedJobs(ctx context.Context) ([]string, error) {
+	ctx, cancel := h.within(ctx)
+	defer cancel()
+	jobs, err := h.recorded(ctx)
+	if err != nil {
+		return nil, fmt.Errorf("list the jobs of the history: %w", err)
+	}
+	return jobs, nil
+}
+
 // recorded are the names of the jobs that have records.
 func (h *history) recorded(ctx context.Context) ([]string, error) {
 	cmd := h.redis.ZRevRange(ctx, h.key("history"), 0, mostListed-1)

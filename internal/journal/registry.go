@@ -79,6 +79,9 @@ func (g registry) Register(ctx context.Context, r Replica, ttl time.Duration) (k
 	if err := allErrors(ctx, cmds, err); err != nil {
 		return false, fmt.Errorf("register replica %s: %w", r.ID, err)
 	}
+	if before.Val() == 0 { // it follows one of its name that was lost; that list is for people, and no fault of it may matter here
+		_ = g.redis.ZRem(ctx, g.key("lost"), r.Name).Err()
+	}
 	return before.Val() > 0, nil
 }
 
@@ -144,8 +147,9 @@ func (g registry) LostReplicas(ctx context.Context) ([]LostReplica, error) {
 	damaged, err := each(ctx, g.namespace, index.Val(), maxBatch, func(p redis.Pipeliner, z redis.Z) *redis.IntCmd {
 		return p.Exists(ctx, g.key(fmt.Sprintf("replica:%s", z.Member)))
 	}, func(z redis.Z, there *redis.IntCmd) error {
-		if id, _ := z.Member.(string); isRunID(id) && there.Val() == 0 {
-			lost = append(lost, LostReplica{id, time.UnixMilli(int64(z.Score))})
+		seen := time.UnixMilli(int64(z.Score)).UTC()
+		if id, _ := z.Member.(string); isRunID(id) && sound(seen) && there.Val() == 0 {
+			lost = append(lost, LostReplica{id, seen})
 		}
 		return nil
 	})
@@ -155,50 +159,48 @@ func (g registry) LostReplicas(ctx context.Context) ([]LostReplica, error) {
 	return lost, nil
 }
 
-// rememberLost is how long a replica that was lost is listed as such, and mostLost how many are.
-const rememberLost, mostLost = 24 * time.Hour, 100
+// RememberLost is how long a replica that was lost is listed as such, and mostLost how many are.
+const RememberLost, mostLost = 24 * time.Hour, 100
 
 // ClaimLost takes a lost replica out of the list, and returns whether this call did
-// it: one of several callers is to say that it is lost. For a day [registry.RecentlyLost] has it.
-func (g registry) ClaimLost(ctx context.Context, lost LostReplica) (claimed bool, err error) {
+// it: one of several callers is to say that it is lost. [registry.RecentlyLost] has its name from then on, until a
+// replica of that name registers. claimed holds also beside an error, which is then of that list.
+func (g registry) ClaimLost(ctx context.Context, lost LostReplica, name string) (claimed bool, err error) {
 	ctx, cancel := g.within(ctx)
 	defer cancel()
 	var removed *redis.IntCmd
 	cmds, err := g.redis.Pipelined(ctx, func(p redis.Pipeliner) error { // the keys may be on different nodes of a Cluster
-		p.ZAdd(ctx, g.key("lost"), redis.Z{Score: float64(lost.Seen.UnixMilli()), Member: lost.ID})
-		p.ZRemRangeByScore(ctx, g.key("lost"), "-inf", number(lost.Seen.Add(-rememberLost).UnixMilli()))
+		p.ZAdd(ctx, g.key("lost"), redis.Z{Score: float64(lost.Seen.UnixMilli()), Member: name})
 		p.ZRemRangeByRank(ctx, g.key("lost"), 0, -1-mostLost)
-		p.PExpire(ctx, g.key("lost"), rememberLost)
+		p.PExpire(ctx, g.key("lost"), RememberLost)
 		removed = p.ZRem(ctx, g.key("replicas"), lost.ID)
 		return nil
 	})
-	if err := allErrors(ctx, cmds, err); err != nil {
-		return false, fmt.Errorf("remove replica %s from the list: %w", lost.ID, err)
-	}
-	return removed.Val() > 0, nil
+	return removed.Val() > 0, wrapIf("claim lost replica "+lost.ID, allErrors(ctx, cmds, err))
 }
 
-// RecentlyLost returns the replicas that were lost within a day before the newest of them, also those that no replica
-// has claimed yet, the newest first.
-func (g registry) RecentlyLost(ctx context.Context) ([]LostReplica, error) {
-	lost, err := g.LostReplicas(ctx)
-	if err != nil {
-		return nil, err
-	}
+// NamedLost is a replica that was lost, by its name.
+type NamedLost struct {
+	Name string
+	Seen time.Time // as in [LostReplica]
+}
+
+// RecentlyLost returns the replicas that were claimed as lost, and that no replica of the same name has followed, the
+// newest first. The oldest may have been lost for longer than [RememberLost].
+func (g registry) RecentlyLost(ctx context.Context) ([]NamedLost, error) {
 	ctx, cancel := g.within(ctx)
 	defer cancel()
 	claimed := g.redis.ZRevRangeWithScores(ctx, g.key("lost"), 0, mostLost-1)
 	if err := errorOf(ctx, claimed); err != nil {
 		return nil, fmt.Errorf("list lost replicas: %w", err)
 	}
+	var lost []NamedLost
 	for _, z := range claimed.Val() {
-		id, _ := z.Member.(string)
-		known := slices.ContainsFunc(lost, func(l LostReplica) bool { return l.ID == id })
-		if seen := time.UnixMilli(int64(z.Score)); isRunID(id) && sound(seen) && !known {
-			lost = append(lost, LostReplica{id, seen})
+		name, _ := z.Member.(string)
+		if seen := time.UnixMilli(int64(z.Score)).UTC(); isRunID(name) && sound(seen) {
+			lost = append(lost, NamedLost{name, seen})
 		}
 	}
-	slices.SortStableFunc(lost, func(a, b LostReplica) int { return b.Seen.Compare(a.Seen) })
 	return lost, nil
 }
 

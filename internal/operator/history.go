@@ -17,9 +17,10 @@ type HistoryRequest struct {
 	Job string
 	// Outcomes are those of the records to read; nil for all records. A try that was followed by another is no outcome.
 	Outcomes []string
-	// Since and Until bound when runs began, or ticks were found not to be run: from Since on, before Until. Zero is no bound.
+	// Since and Until bound when runs ended, or ticks were found not to be run: from Since on, before Until. Zero is no bound. Of a run that is not over, Until
+	// bounds when it began.
 	Since, Until time.Time
-	// Limit is how many, of those that are left; 0 for all that are kept.
+	// Limit is how many, the newest by their end, of those that are left; 0 for all that are kept.
 	Limit int
 	// Output is whether to read the end of what each run printed.
 	Output bool
@@ -36,11 +37,14 @@ func (q HistoryRequest) selects() bool {
 }
 
 func (q HistoryRequest) includes(r journal.Record) bool {
-	at := r.When()
+	at := r.Finished
+	if r.Outcome == journal.OutcomeRunning {
+		at = r.Started
+	}
 	switch {
-	case q.Outcomes != nil && (r.Retried || !slices.Contains(q.Outcomes, r.Outcome)):
-		return false
-	case at.Before(q.Since), !q.Until.IsZero() && !at.Before(q.Until):
+	case q.Outcomes != nil && (r.Retried || !slices.Contains(q.Outcomes, r.Outcome)),
+		r.Outcome != journal.OutcomeRunning && at.Before(q.Since),
+		!q.Until.IsZero() && !at.Before(q.Until):
 		return false
 	}
 	return true
@@ -48,7 +52,7 @@ func (q HistoryRequest) includes(r journal.Record) bool {
 
 // History is what became of runs and ticks.
 type History struct {
-	// Records are the newest, by [journal.Record.When], newest first. They are never nil.
+	// Records are sorted by [journal.Record.When], newest first. They are never nil.
 	Records []journal.Record
 	// Damage says which data in Redis could not be read; nil if there is none.
 	Damage error
@@ -56,12 +60,8 @@ type History struct {
 
 // History reads the newest runs, and the ticks that were not run.
 func (o *Operator) History(ctx context.Context, req HistoryRequest) (*History, error) {
-	limit := req.Limit
-	if req.selects() {
-		limit = 0
-	}
-	records, err := o.journal.Runs(ctx, req.Job, limit, false)
-	h := &History{Records: req.newest(records)}
+	records, err := o.records(ctx, req)
+	h := &History{Records: append([]journal.Record{}, records...)} // never null
 	switch {
 	case errors.Is(err, journal.ErrCorrupt) && len(records) == 0:
 		return nil, fmt.Errorf("read the history of namespace %s: %w", o.cfg.Namespace, err)
@@ -70,7 +70,7 @@ func (o *Operator) History(ctx context.Context, req HistoryRequest) (*History, e
 	case err != nil:
 		return nil, o.historyError(err)
 	case len(records) == 0 && req.Job != "":
-		return h, o.mustKnow(ctx, req.Job)
+		return h, o.mayHaveLogs(ctx, req.Job, "")
 	}
 	if req.Output {
 		return h, o.addOutput(ctx, h)
@@ -78,19 +78,47 @@ func (o *Operator) History(ctx context.Context, req HistoryRequest) (*History, e
 	return h, nil
 }
 
-// newest are the records that the request asks for.
-func (q HistoryRequest) newest(records []journal.Record) []journal.Record {
-	asked := []journal.Record{} // never null
-	for _, r := range records {
-		if q.includes(r) {
-			asked = append(asked, r)
+// records reads the records that a request asks for. Damage is an error beside the others.
+func (o *Operator) records(ctx context.Context, req HistoryRequest) (records []journal.Record, err error) {
+	if !req.selects() {
+		records, err = o.journal.Runs(ctx, req.Job, req.Limit, false)
+	} else {
+		records, err = o.pick(ctx, req)
+	}
+	slices.SortStableFunc(records, func(a, b journal.Record) int { return b.When().Compare(a.When()) })
+	return records, err
+}
+
+// pick reads all records, of one job after the other, and keeps those that a request selects.
+func (o *Operator) pick(ctx context.Context, req HistoryRequest) (records []journal.Record, err error) {
+	jobs := []string{req.Job}
+	if req.Job == "" {
+		if jobs, err = o.journal.RecordedJobs(ctx); err != nil {
+			return nil, err
 		}
 	}
-	slices.SortStableFunc(asked, func(a, b journal.Record) int { return b.When().Compare(a.When()) })
-	if q.Limit > 0 && len(asked) > q.Limit {
-		asked = asked[:q.Limit]
+	var damage multierr.List
+	for _, job := range jobs {
+		all, err := o.journal.Runs(ctx, job, 0, false)
+		if err != nil && !errors.Is(err, journal.ErrCorrupt) {
+			return nil, err
+		}
+		damage.Add(err)
+		records = append(records, slices.DeleteFunc(all, func(r journal.Record) bool { return !req.includes(r) })...)
 	}
-	return asked
+	slices.SortStableFunc(records, func(a, b journal.Record) int { return endOf(b).Compare(endOf(a)) })
+	if req.Limit > 0 && len(records) > req.Limit {
+		records = records[:req.Limit]
+	}
+	return records, damage.Err()
+}
+
+// endOf is when a run ended; one that is not over comes after all others.
+func endOf(r journal.Record) time.Time {
+	if r.Outcome == journal.OutcomeRunning {
+		return r.Started.AddDate(1000, 0, 0)
+	}
+	return r.Finished
 }
 
 func (o *Operator) addOutput(ctx context.Context, h *History) error {

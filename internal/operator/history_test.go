@@ -35,13 +35,14 @@ func TestHistoryIsSelected(t *testing.T) {
 		"all, by when they began": {HistoryRequest{}, []string{"none", "short", "short.1", "long"}},
 		"failures":                {HistoryRequest{Outcomes: Failures()}, []string{"none", "short"}},
 		"an outcome":              {HistoryRequest{Outcomes: []string{"ok"}}, []string{"long"}},
-		"since":                   {HistoryRequest{Since: now.Add(-3*time.Hour + time.Second)}, []string{"none", "short"}},
-		"until":                   {HistoryRequest{Until: now.Add(-3*time.Hour + time.Second)}, []string{"short.1", "long"}},
+		"since":                   {HistoryRequest{Since: now.Add(-2 * time.Hour)}, []string{"none", "short", "long"}},
+		"until":                   {HistoryRequest{Until: now.Add(-2 * time.Hour)}, []string{"short.1"}},
 		"the newest that is left": {HistoryRequest{Outcomes: Failures(), Limit: 1}, []string{"none"}},
+		"the newest by their end": {HistoryRequest{Limit: 2}, []string{"none", "long"}},
 		"nothing":                 {HistoryRequest{Outcomes: []string{"lost"}}, nil},
 	} {
 		t.Run(name, func(t *testing.T) {
-			tc.request.Job, tc.request.Output = "j", true
+			tc.request.Output = true
 			h, err := o.History(t.Context(), tc.request)
 			if err != nil || h.Damage != nil {
 				t.Fatal(err, h.Damage)

@@ -8,6 +8,7 @@ import (
 	"errors"
 	"fmt"
 	"slices"
+	"time"
 
 	"github.com/cronclave/cronclave/election"
 	"github.com/cronclave/cronclave/internal/journal"
@@ -57,6 +58,15 @@ func New(cfg Config) (*Operator, error) {
 
 // Close ends what the Operator runs in the background.
 func (o *Operator) Close() error { return o.locks.Close() }
+
+// Now is the time by the clock of Redis.
+func (o *Operator) Now(ctx context.Context) (time.Time, error) {
+	now, err := o.locks.ServerTime(ctx)
+	if err != nil {
+		return now, unavailable("read the clock of Redis", err)
+	}
+	return now, nil
+}
 
 // described reads the jobs that replicas have described. Damaged descriptions are left out.
 func (o *Operator) described(ctx context.Context) ([]journal.JobInfo, error) {

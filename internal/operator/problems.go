@@ -1,6 +1,7 @@
 package operator
 
 import (
+	"context"
 	"fmt"
 	"path"
 	"slices"
@@ -10,107 +11,152 @@ import (
 	"github.com/cronclave/cronclave/internal/journal"
 )
 
-// Problem is something that a person should look at.
+// Level is how much a problem matters.
+type Level string
+
+// The levels.
+const (
+	LevelError   Level = "error"   // something has failed
+	LevelWarning Level = "warning" // something was missed or is faulty
+	LevelAdvice  Level = "advice"  // nothing has happened yet, or it has mended itself
+)
+
+// Problem is something that people should know.
 type Problem struct {
-	// Code is that of a warning, or job_failed or replica_lost.
+	Level Level `json:"level"`
+	// Code is that of a warning, or job_failed, job_missed or replica_lost.
 	Code string `json:"code"`
-	// Job or Replica is whose it is; "" where it is the cluster's.
+	// Job or Replica has the problem; both are "" where the cluster has it.
 	Job     string     `json:"job,omitempty"`
 	Replica string     `json:"replica,omitempty"`
 	Since   *time.Time `json:"since,omitempty"`
 	Message string     `json:"message"`
-	// Severe is set where runs have failed, or a replica is gone.
-	Severe bool `json:"severe"`
 }
 
-// problems lists failures first, and then the warnings.
+// levels are those of warnings that are not [LevelWarning].
+var levels = map[string]Level{
+	"no_replica": LevelError,
+	"embedded":   LevelAdvice, "settings_hidden": LevelAdvice, "snapshots_only": LevelAdvice, "no_persistence": LevelAdvice,
+}
+
+// NeedsPerson returns whether a problem is more than advice.
+func (st *Status) NeedsPerson() bool {
+	return slices.ContainsFunc(st.Problems, func(p Problem) bool { return p.Level != LevelAdvice })
+}
+
+// problems are those of a cluster, the worst first.
 func (st *Status) problems() []Problem {
 	list := []Problem{}
 	for _, w := range st.Warnings {
-		if w.Code == "no_replica" {
-			list = append(list, Problem{Code: w.Code, Message: w.Message, Severe: true})
+		level := levels[w.Code]
+		if level == "" {
+			level = LevelWarning
 		}
+		list = append(list, Problem{Level: level, Code: w.Code, Message: w.Message})
 	}
 	for _, j := range st.Jobs {
-		if r := lastOutcome(j.Recent); r != nil && slices.Contains(Failures(), r.Outcome) {
-			list = append(list, Problem{Code: "job_failed", Job: j.Name, Since: &r.Finished, Message: failure(j, *r), Severe: true})
+		if p, failed := j.problem(); failed {
+			list = append(list, p)
 		}
 	}
 	for _, l := range st.Lost {
-		list = append(list, Problem{Code: "replica_lost", Replica: l.Name, Since: &l.Seen, Severe: true,
-			Message: fmt.Sprintf("replica %s disappeared without a word; look at its machine, or start a replica with this name", l.Name)})
+		list = append(list, Problem{Level: LevelAdvice, Code: "replica_lost", Replica: l.Name, Since: &l.Seen,
+			Message: fmt.Sprintf("the registration of replica %s expired: it died, or was cut off; its ticks go to the other replicas", l.Name)})
 	}
-	for _, w := range st.Warnings {
-		if !slices.Contains([]string{"no_replica", "embedded", "settings_hidden"}, w.Code) { // the last two ask for nothing
-			list = append(list, Problem{Code: w.Code, Message: w.Message})
+	rank := []Level{LevelError, LevelWarning, LevelAdvice}
+	slices.SortStableFunc(list, func(a, b Problem) int { return slices.Index(rank, a.Level) - slices.Index(rank, b.Level) })
+	return list
+}
+
+// problem returns the problem of a job whose last run failed, or whose last tick was missed, unless that run is being recovered.
+func (j Job) problem() (p Problem, failed bool) {
+	if !j.failing() {
+		return p, false
+	}
+	r := *j.LastEnd
+	p = Problem{Level: LevelError, Code: "job_failed", Job: j.Name, Since: &r.Finished}
+	if r.Outcome == journal.OutcomeMissed {
+		p.Level, p.Code = LevelWarning, "job_missed"
+	}
+	p.Message = fmt.Sprintf("job %s %s", j.Name, r.Outcome)
+	if r.Replica != "" && !r.Started.IsZero() {
+		p.Message += " on " + r.Replica
+	}
+	if r.Reason != "" {
+		p.Message += ": " + FirstLine(r.Reason, 60)
+	}
+	return p, true
+}
+
+func (j Job) failing() bool {
+	recovers := j.Last != nil && j.Last.Outcome == journal.OutcomeRunning && j.LastEnd != nil && !j.Last.Tick.IsZero() && j.Last.Tick.Equal(j.LastEnd.Tick)
+	return j.Enabled && j.LastEnd != nil && slices.Contains(Failures(), j.LastEnd.Outcome) && !recovers
+}
+
+// outcomes are the newest records but for tries that were followed by others.
+func outcomes(newestFirst []journal.Record) []journal.Record {
+	list := []journal.Record{} // never null
+	for _, r := range newestFirst {
+		if !r.Retried && len(list) < RecentRuns {
+			list = append(list, r)
 		}
 	}
 	return list
 }
 
-// lastOutcome is the newest record of a run that is over, or of a tick without one.
-func lastOutcome(newestFirst []journal.Record) *journal.Record {
+// lastEnd is [Job.LastEnd].
+func lastEnd(newestFirst []journal.Record) *journal.Record {
 	for i, r := range newestFirst {
-		if r.Outcome != journal.OutcomeRunning && !r.Retried {
-			return &newestFirst[i]
+		switch r.Outcome {
+		case journal.OutcomeRunning, journal.OutcomeSkipped, journal.OutcomeCanceled:
+		default:
+			if !r.Retried {
+				return &newestFirst[i]
+			}
 		}
 	}
 	return nil
 }
 
-func failure(j Job, r journal.Record) string {
-	text := fmt.Sprintf("job %s %s", j.Name, r.Outcome)
-	if r.Replica != "" && !r.Started.IsZero() {
-		text += " on " + r.Replica
-	}
-	if r.Reason != "" {
-		text += ": " + FirstLine(r.Reason, 60)
-	}
-	n, failed := 0, 0
-	for _, r := range j.Recent {
-		if r.Outcome == journal.OutcomeRunning || r.Retried {
-			continue
-		}
-		n++
-		if slices.Contains(Failures(), r.Outcome) {
-			failed++
-		}
-	}
-	return text + fmt.Sprintf(", %d of the last %d", failed, n)
-}
-
-// StatusRequest chooses the jobs of a status; its problems are those of the cluster in any case. Jobs have to match all that is set.
+// StatusRequest chooses the jobs of a status. Jobs have to match all that is set.
 type StatusRequest struct {
-	// Job is one job by its name.
+	// Job is one job by its name. The problems are then its own, and those of the cluster.
 	Job string
-	// Failed, Running and Paused leave the jobs whose last outcome is a failure, that run, that are paused.
+	// Failed, Running and Paused leave the jobs with a problem, those with a run, those that are paused.
 	Failed, Running, Paused bool
-	// Tag is one that the jobs have. Match is a pattern for their names, as in a shell.
+	// Tag is one that the jobs have. Match is a pattern for their names, as in a shell, or a part of them.
 	Tag, Match string
 }
 
 // choose leaves the jobs that a request asks for.
-func (st *Status) choose(req StatusRequest) error {
+func (r *statusReader) choose(ctx context.Context, req StatusRequest) error {
+	st := &r.status
 	if _, err := path.Match(req.Match, ""); err != nil {
 		return refuse(ErrInvalid, "pattern %q: it is faulty; write one such as 'backup-*'", req.Match)
 	}
-	known := make([]string, len(st.Jobs))
-	for i, j := range st.Jobs {
-		known[i] = j.Name
+	all := st.Jobs
+	st.JobCount = len(all)
+	st.Jobs = slices.DeleteFunc(slices.Clone(all), func(j Job) bool { return !req.includes(j) })
+	switch {
+	case req.Tag != "" && !slices.ContainsFunc(all, func(j Job) bool { return slices.Contains(j.Tags, req.Tag) }):
+		return refuse(ErrUnknownTag, "no job has the tag %q", req.Tag)
+	case req.Job == "":
+		return nil
+	case len(st.Jobs) == 0:
+		if err := r.mustKnow(ctx, req.Job); err != nil {
+			return err
+		}
+		return refuse(ErrNoReplica, "job %s: no replica has it", req.Job)
 	}
-	st.Jobs = slices.DeleteFunc(st.Jobs, func(j Job) bool { return !req.includes(j) })
-	if req.Job != "" && len(st.Jobs) == 0 && !slices.Contains(known, req.Job) {
-		return UnknownJob(req.Job, known)
-	}
+	st.Problems = slices.DeleteFunc(st.Problems, func(p Problem) bool { return p.Job != "" && p.Job != req.Job })
 	return nil
 }
 
 func (q StatusRequest) includes(j Job) bool {
-	last := lastOutcome(j.Recent)
 	matched, _ := path.Match(q.Match, j.Name)
 	switch {
 	case q.Job != "" && j.Name != q.Job,
-		q.Failed && (last == nil || !slices.Contains(Failures(), last.Outcome)),
+		q.Failed && !j.failing(),
 		q.Running && len(j.Holders) == 0,
 		q.Paused && !j.Paused,
 		q.Tag != "" && !slices.Contains(j.Tags, q.Tag),

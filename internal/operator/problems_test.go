@@ -7,6 +7,7 @@ import (
 	"testing"
 	"time"
 
+	"github.com/cronclave/cronclave/election"
 	"github.com/cronclave/cronclave/internal/journal"
 )
 
@@ -23,7 +24,7 @@ func TestProblemsAreNamed(t *testing.T) {
 	c.record(t, ended("bad", "r1"), bad, tried, ended("good", "r1"), journal.Record{RunID: "m", Job: "late", Tick: time.Now(), Finished: time.Now(), Outcome: "missed", Reason: "redis"})
 	c.register(t, journal.Replica{Name: "up"})
 	for _, name := range []string{"gone", "up"} { // the latter has a successor
-		if _, err := c.journal.ClaimLost(t.Context(), journal.LostReplica{ID: name + "-abcdefgh", Seen: time.Now().Add(-time.Minute)}); err != nil {
+		if _, err := c.journal.ClaimLost(t.Context(), journal.LostReplica{ID: name + "-abcdefgh", Seen: time.Now().Add(-time.Minute)}, name); err != nil {
 			t.Fatal(err)
 		}
 	}
@@ -31,22 +32,23 @@ func TestProblemsAreNamed(t *testing.T) {
 	if err != nil {
 		t.Fatal(err)
 	}
-	var severe []string
+	var found []string
 	for _, p := range st.Problems {
-		if p.Severe {
-			severe = append(severe, p.Code+" "+p.Job+p.Replica+": "+p.Message)
-			if p.Since == nil || time.Since(*p.Since) > time.Hour {
-				t.Errorf("%s since %v", p.Message, p.Since)
-			}
+		if p.Job+p.Replica == "" {
+			continue
+		}
+		found = append(found, string(p.Level)+" "+p.Code+" "+p.Job+p.Replica+": "+p.Message)
+		if p.Since == nil || time.Since(*p.Since) > time.Hour || p.Since.Location() != time.UTC {
+			t.Errorf("%s since %v", p.Message, p.Since)
 		}
 	}
 	want := []string{
-		"job_failed bad: job bad failed on a: exit code 3, 1 of the last 2",
-		"job_failed late: job late missed: redis, 1 of the last 1",
-		"replica_lost gone: replica gone disappeared without a word; look at its machine, or start a replica with this name",
+		"error job_failed bad: job bad failed on a: exit code 3",
+		"warning job_missed late: job late missed: redis",
+		"advice replica_lost gone: the registration of replica gone expired: it died, or was cut off; its ticks go to the other replicas",
 	}
-	if !slices.Equal(severe, want) {
-		t.Errorf("%s", strings.Join(severe, "\n"))
+	if !slices.Equal(found, want) || !st.NeedsPerson() {
+		t.Errorf("%s", strings.Join(found, "\n"))
 	}
 	if len(st.Lost) != 1 || st.Lost[0].Name != "gone" {
 		t.Errorf("lost: %+v", st.Lost)
@@ -57,7 +59,7 @@ func TestProblemsAreNamed(t *testing.T) {
 func TestNoReplicaComesFirst(t *testing.T) {
 	t.Parallel()
 	st, err := newCluster(t).operator(t, Config{}).Status(t.Context(), StatusRequest{})
-	if err != nil || len(st.Problems) == 0 || st.Problems[0].Code != "no_replica" || !st.Problems[0].Severe {
+	if err != nil || len(st.Problems) == 0 || st.Problems[0].Code != "no_replica" || st.Problems[0].Level != LevelError {
 		t.Errorf("%v, %+v", err, st)
 	}
 }
@@ -78,33 +80,67 @@ func TestReplicasHaveStates(t *testing.T) {
 	}
 }
 
-// Jobs are picked by what they do, by a tag and by their names; all that is set has to match.
+// A failure is one until the job has ended well: skipped ticks, runs that are stopped, tries and runs under way do not end it. It is none while its recovery
+// is under way, or where the job is not enabled.
+func TestFailuresLast(t *testing.T) {
+	t.Parallel()
+	tick := time.Unix(1000, 0)
+	record := func(outcome string) journal.Record { return journal.Record{Outcome: outcome} }
+	for name, tc := range map[string]struct {
+		newestFirst []journal.Record
+		failing     bool
+	}{
+		"nothing":                    {nil, false},
+		"a good end":                 {[]journal.Record{record("ok"), record("failed")}, false},
+		"a failure":                  {[]journal.Record{record("failed"), record("ok")}, true},
+		"a skipped tick since":       {[]journal.Record{record("skipped"), record("canceled"), record("timeout")}, true},
+		"a run since":                {[]journal.Record{record("running"), record("lost")}, true},
+		"a try since":                {[]journal.Record{{Outcome: "failed", Retried: true}, record("ok")}, false},
+		"a recovery under way":       {[]journal.Record{{Outcome: "running", Tick: tick}, {Outcome: "abandoned", Tick: tick}}, false},
+		"a failure of another tick":  {[]journal.Record{{Outcome: "running", Tick: tick}, {Outcome: "abandoned", Tick: tick.Add(-time.Second)}}, true},
+		"many runs and tries before": {append(slices.Repeat([]journal.Record{record("running")}, 2*RecentRuns), record("failed")), true},
+	} {
+		j := jobOf(journal.JobInfo{Name: "j", Enabled: true}, election.State{}, tc.newestFirst, tick)
+		if j.failing() != tc.failing {
+			t.Errorf("after %s: failing %v", name, j.failing())
+		}
+		if j.Enabled = false; j.failing() {
+			t.Errorf("after %s: failing though it is not enabled", name)
+		}
+	}
+}
+
+// Jobs are picked by their state, by a tag and by their names; all that is set has to match.
 func TestJobsOfAStatusAreChosen(t *testing.T) {
 	t.Parallel()
-	failed := []journal.Record{{Outcome: "running"}, {Outcome: "failed", Retried: true}, {Outcome: "timeout"}, {Outcome: "ok"}}
+	failed := journal.Record{Outcome: "timeout"}
 	all := []Job{
-		{Name: "backup-a", Recent: failed, Tags: []string{"night"}},
-		{Name: "backup-b", Holders: []Holder{{}}, Recent: failed[3:]},
-		{Name: "report", Paused: true, Tags: []string{"night"}},
+		{Name: "backup-a", Enabled: true, LastEnd: &failed, Tags: []string{"night"}},
+		{Name: "backup-b", Enabled: true, Holders: []Holder{{}}},
+		{Name: "report", Enabled: true, Paused: true, Tags: []string{"night"}},
+	}
+	o := newCluster(t).operator(t, Config{Jobs: []ConfiguredJob{{Name: "configured"}, {Name: "report"}}})
+	choose := func(req StatusRequest) (*Status, error) {
+		r := &statusReader{Operator: o, status: Status{Jobs: slices.Clone(all), Problems: []Problem{{Job: "backup-a"}, {Job: "report"}, {Code: "redis"}}}}
+		return &r.status, r.choose(t.Context(), req)
 	}
 	for name, tc := range map[string]struct {
 		request StatusRequest
 		want    []string
 	}{
-		"all":                  {StatusRequest{}, []string{"backup-a", "backup-b", "report"}},
-		"failed":               {StatusRequest{Failed: true}, []string{"backup-a"}},
-		"running":              {StatusRequest{Running: true}, []string{"backup-b"}},
-		"paused":               {StatusRequest{Paused: true}, []string{"report"}},
-		"a tag":                {StatusRequest{Tag: "night"}, []string{"backup-a", "report"}},
-		"a pattern":            {StatusRequest{Match: "backup-?"}, []string{"backup-a", "backup-b"}},
-		"a part of a name":     {StatusRequest{Match: "port"}, []string{"report"}},
-		"both":                 {StatusRequest{Match: "backup", Tag: "night"}, []string{"backup-a"}},
-		"a job":                {StatusRequest{Job: "report"}, []string{"report"}},
-		"a job that is not so": {StatusRequest{Job: "report", Failed: true}, nil},
+		"all":              {StatusRequest{}, []string{"backup-a", "backup-b", "report"}},
+		"failed":           {StatusRequest{Failed: true}, []string{"backup-a"}},
+		"running":          {StatusRequest{Running: true}, []string{"backup-b"}},
+		"paused":           {StatusRequest{Paused: true}, []string{"report"}},
+		"a tag":            {StatusRequest{Tag: "night"}, []string{"backup-a", "report"}},
+		"a pattern":        {StatusRequest{Match: "backup-?"}, []string{"backup-a", "backup-b"}},
+		"a part of a name": {StatusRequest{Match: "port"}, []string{"report"}},
+		"both":             {StatusRequest{Match: "backup", Tag: "night"}, []string{"backup-a"}},
+		"a job":            {StatusRequest{Job: "report"}, []string{"report"}},
 	} {
-		st := &Status{Jobs: slices.Clone(all)}
-		if err := st.choose(tc.request); err != nil {
-			t.Errorf("%s: %v", name, err)
+		st, err := choose(tc.request)
+		if err != nil || st.JobCount != len(all) {
+			t.Errorf("%s: %v, of %d", name, err, st.JobCount)
 		}
 		var names []string
 		for _, j := range st.Jobs {
@@ -113,11 +149,22 @@ func TestJobsOfAStatusAreChosen(t *testing.T) {
 		if !slices.Equal(names, tc.want) {
 			t.Errorf("%s: %v, want %v", name, names, tc.want)
 		}
+		if tc.request.Job != "" && len(st.Problems) != 2 {
+			t.Errorf("%s: problems %+v", name, st.Problems)
+		}
 	}
-	if err := (&Status{Jobs: slices.Clone(all)}).choose(StatusRequest{Job: "reprot"}); !errors.Is(err, ErrUnknownJob) || !strings.Contains(err.Error(), `did you mean "report"`) {
-		t.Error(err)
-	}
-	if err := (&Status{}).choose(StatusRequest{Match: "["}); !errors.Is(err, ErrInvalid) {
-		t.Error(err)
+	for _, tc := range []struct {
+		request StatusRequest
+		want    error
+		text    string
+	}{
+		{StatusRequest{Job: "reprot"}, ErrUnknownJob, `did you mean "report"`},
+		{StatusRequest{Job: "configured"}, ErrNoReplica, "no replica has it"},
+		{StatusRequest{Tag: "day"}, ErrUnknownTag, `"day"`},
+		{StatusRequest{Match: "["}, ErrInvalid, "faulty"},
+	} {
+		if _, err := choose(tc.request); !errors.Is(err, tc.want) || !strings.Contains(err.Error(), tc.text) {
+			t.Errorf("%+v: %v", tc.request, err)
+		}
 	}
 }

@@ -20,9 +20,10 @@ type Status struct {
 	Leader    *Leader   `json:"leader,omitempty"`
 	Replicas  []Replica `json:"replicas"` // by their names
 	Jobs      []Job     `json:"jobs"`     // those that were asked for
-	// Lost are replicas that disappeared without a word within the last day, and that no other replica of that name has followed.
+	JobCount  int       `json:"job_count"`
+	// Lost are replicas whose registration expired within the last day although they had not ended, until a replica of their name starts.
 	Lost []LostReplica `json:"lost"`
-	// Problems are for a person to look at, the worst first: jobs that failed last, lost replicas, and the warnings.
+	// Problems are for people to look at, the worst first.
 	Problems []Problem `json:"problems"`
 	// Warnings are about faults of the cluster.
 	Warnings []redisconn.Warning `json:"warnings"`
@@ -42,10 +43,10 @@ const (
 	ReplicaUp       ReplicaState = "up"
 	ReplicaDraining ReplicaState = "draining" // it ends its last runs
 	ReplicaUnable   ReplicaState = "unable"   // it claims nothing: see Replica.Unable
-	ReplicaSilent   ReplicaState = "silent"   // it has missed a sign of life: it stands still, is cut off, or has died
+	ReplicaSilent   ReplicaState = "silent"   // it has not renewed its registration in time: it stands still, is cut off, or has died
 )
 
-// LostReplica is a replica that disappeared.
+// LostReplica is a replica whose registration expired.
 type LostReplica struct {
 	Name string    `json:"name"`
 	Seen time.Time `json:"seen"`
@@ -75,10 +76,14 @@ type Job struct {
 	Schedule []string        `json:"schedule"`
 	After    []string        `json:"after,omitempty"`
 	Timezone string          `json:"timezone"`
+	Enabled  bool            `json:"enabled"`
 	Paused   bool            `json:"paused"`
 	Last     *journal.Record `json:"last,omitempty"`
-	Next     *time.Time      `json:"next,omitempty"` // in the job's zone
-	Holders  []Holder        `json:"holders"`
+	// LastEnd is the newest record of a run that ended by itself, or of a tick that was missed; nil if that is not among the newest records. Runs that were
+	// canceled, skipped ticks, and tries that were followed by others do not count.
+	LastEnd *journal.Record `json:"last_end,omitempty"`
+	Next    *time.Time      `json:"next,omitempty"` // in the job's zone
+	Holders []Holder        `json:"holders"`
 
 	Parallel int               `json:"parallel"` // slots
 	Tags     []string          `json:"tags,omitempty"`
@@ -88,8 +93,8 @@ type Job struct {
 	PausedUntil  *time.Time `json:"paused_until,omitempty"` // nil for a pause that lasts until it is resumed
 	PausedReason string     `json:"paused_reason,omitempty"`
 
-	// Recent are the newest [RecentRuns] records, newest first.
-	Recent []journal.Record `json:"-"`
+	// Recent are the newest [RecentRuns] records, newest first, without tries that were followed by others.
+	Recent []journal.Record `json:"recent"`
 }
 
 // Holder is a run that holds a slot of a job.
@@ -101,8 +106,8 @@ type Holder struct {
 	Expires time.Time  `json:"expires"`
 }
 
-// RecentRuns is of how many ticks and runs of each job a status has the records.
-const RecentRuns = 10
+// RecentRuns is of how many ticks and runs of each job a status has the records. So many more are read, since some are of tries.
+const RecentRuns, readRecent = 10, 30
 
 // Status reads the replicas, the leader, the jobs, and the faults of the cluster. Damaged data in Redis becomes a warning.
 func (o *Operator) Status(ctx context.Context, req StatusRequest) (*Status, error) {
@@ -111,7 +116,7 @@ func (o *Operator) Status(ctx context.Context, req StatusRequest) (*Status, erro
 		return nil, unavailable("read the status of namespace "+o.cfg.Namespace, err)
 	}
 	r.status.Problems = r.status.problems()
-	return &r.status, r.status.choose(req)
+	return &r.status, r.choose(ctx, req)
 }
 
 // statusReader puts a status together. The order of its steps is that of the warnings.
@@ -178,16 +183,16 @@ func (r *statusReader) readReplicas(ctx context.Context) (err error) {
 	return r.warnOfConfigs(ctx)
 }
 
-// readLost reads the replicas that disappeared, but for those that a replica of the same name has followed.
+// readLost reads the replicas that were lost within a day.
 func (r *statusReader) readLost(ctx context.Context) error {
 	lost, err := r.journal.RecentlyLost(ctx)
 	if err = r.tolerate(err); err != nil {
 		return err
 	}
 	for _, l := range lost {
-		name := NameOf(l.ID)
-		if !slices.ContainsFunc(r.replicas, func(e journal.Replica) bool { return e.Name == name }) {
-			r.status.Lost = append(r.status.Lost, LostReplica{name, l.Seen})
+		up := slices.ContainsFunc(r.replicas, func(e journal.Replica) bool { return e.Name == l.Name })
+		if !up && r.status.Now.Sub(l.Seen) < journal.RememberLost {
+			r.status.Lost = append(r.status.Lost, LostReplica(l))
 		}
 	}
 	return nil
@@ -215,7 +220,7 @@ func (r *statusReader) readJobs(ctx context.Context) (err error) {
 	for i, info := range r.jobs {
 		requests[i], names[i] = election.InspectRequest{Job: info.Name}, info.Name
 	}
-	recent, err := r.journal.Recent(ctx, names, RecentRuns)
+	recent, err := r.journal.Recent(ctx, names, readRecent)
 	if err = r.tolerate(err); err != nil {
 		return err
 	}
@@ -230,8 +235,8 @@ func (r *statusReader) readJobs(ctx context.Context) (err error) {
 
 // jobOf puts together the facts about a job.
 func jobOf(info journal.JobInfo, state election.State, recent []journal.Record, now time.Time) Job {
-	j := Job{Name: info.Name, Schedule: append([]string{}, info.Schedule...), After: info.After, Timezone: info.Timezone,
-		Holders: holders(state), Next: nextTick(info, now), Recent: recent, Parallel: info.Parallel, Tags: info.Tags, Where: info.Where}
+	j := Job{Name: info.Name, Schedule: append([]string{}, info.Schedule...), After: info.After, Timezone: info.Timezone, Enabled: info.Enabled,
+		Holders: holders(state), Next: nextTick(info, now), Recent: outcomes(recent), LastEnd: lastEnd(recent), Parallel: info.Parallel, Tags: info.Tags, Where: info.Where}
 	if j.Paused = state.Pause.On(state.Now); j.Paused {
 		j.PausedSince, j.PausedUntil, j.PausedReason = &state.Pause.From, untilOf(state.Pause), state.Pause.Reason
 	}

@@ -25,12 +25,13 @@ func watchReplicas(ctx context.Context, j *journal.Journal, log hclog.Logger) {
 			return
 		}
 		for _, l := range missing.confirmed(lost, time.Now()) {
-			claimed, err := j.ClaimLost(ctx, l)
+			name := operator.NameOf(l.ID)
+			claimed, err := j.ClaimLost(ctx, l, name)
 			if err != nil {
-				log.Debug("cannot claim a lost replica", "replica_lost", operator.NameOf(l.ID), "error", err)
+				log.Debug("cannot claim a lost replica", "replica_lost", name, "error", err)
 			}
 			if claimed {
-				log.Warn("replica lost", "replica_lost", operator.NameOf(l.ID), "last_seen", l.Seen.UTC().Format(time.RFC3339))
+				log.Warn("replica lost", "replica_lost", name, "last_seen", l.Seen.UTC().Format(time.RFC3339))
 			}
 		}
 	})

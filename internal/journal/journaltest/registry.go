@@ -91,17 +91,40 @@ func (s *suite) claimedOnce(j *journal.Journal, id string) {
 		if found := slices.ContainsFunc(lost, func(r journal.LostReplica) bool { return r.ID == id && r.Seen.Equal(s.now.Truncate(time.Millisecond)) }); found != want || len(lost) > 1 {
 			s.Errorf("look %d: lost %+v", i, lost)
 		}
-		claimed, err := j.ClaimLost(s.ctx, journal.LostReplica{ID: id, Seen: s.now})
+		claimed, err := j.ClaimLost(s.ctx, journal.LostReplica{ID: id, Seen: s.now}, "lost")
 		must(s, err)
 		if claimed != want {
 			s.Errorf("look %d: claimed %v", i, claimed)
 		}
 		recent, err := j.RecentlyLost(s.ctx)
 		must(s, err)
-		if len(recent) != 1 || recent[0].ID != id || !recent[0].Seen.Equal(s.now.Truncate(time.Millisecond)) {
+		if len(recent) != 1 || recent[0] != (journal.NamedLost{Name: "lost", Seen: s.now.Truncate(time.Millisecond).UTC()}) {
 			s.Errorf("look %d: recently lost %+v", i, recent)
 		}
 	}
+	successor := s.replica("successor")
+	successor.Name = "lost"
+	s.register(j, successor, hour)
+	must(s, j.Deregister(s.ctx, successor.ID))
+	if recent, err := j.RecentlyLost(s.ctx); err != nil || len(recent) > 0 {
+		s.Errorf("after a successor: recently lost %+v, %v", recent, err)
+	}
+	s.lossIsClaimedBesideDamage(j)
+}
+
+// lossIsClaimedBesideDamage has the list of lost names be of another type: a lost replica is claimed all the same.
+func (s *suite) lossIsClaimedBesideDamage(j *journal.Journal) {
+	s.register(j, s.replica("beside"), hour)
+	s.client.Del(s.ctx, "cronclave:"+s.namespace+":replica:beside")
+	s.client.Set(s.ctx, "cronclave:"+s.namespace+":lost", "text", 0)
+	claimed, err := j.ClaimLost(s.ctx, journal.LostReplica{ID: "beside", Seen: s.now}, "beside")
+	if !claimed || err == nil {
+		s.Errorf("beside a damaged list: claimed %v, %v", claimed, err)
+	}
+	if _, err := j.RecentlyLost(s.ctx); !errors.Is(err, journal.ErrCorrupt) {
+		s.Errorf("of a damaged list: %v", err)
+	}
+	s.client.Del(s.ctx, "cronclave:"+s.namespace+":lost")
 }
 
 func forgottenReplica(s *suite) {
