@@ -201,7 +201,7 @@ func (j *lockJob) findPool(cfg *config.Config) error {
 
 // reportWaiting reports the reason of the wait at a terminal. Elsewhere the command reports faults only.
 func (a *app) reportWaiting(format string, args ...any) {
-	if isTerminal(a.err) {
+	if console.IsTerminal(a.err) {
 		fmt.Fprintf(a.says(), "cronclave: "+format+"\n", args...)
 	}
 }

@@ -8,6 +8,7 @@ import (
 
 	"github.com/hashicorp/go-hclog"
 
+	"github.com/cronclave/cronclave/internal/console"
 	"github.com/cronclave/cronclave/internal/logging"
 )
 
@@ -32,7 +33,7 @@ func (a *app) logOptions() (logging.Options, error) {
 	if o.Level == hclog.NoLevel {
 		return o, usageError("--log-level %q: it is one of trace, debug, info, warn, error", a.logLevel)
 	}
-	terminal := isTerminal(a.err)
+	terminal := console.IsTerminal(a.err)
 	switch {
 	case a.logFormat == "json", a.logFormat == "" && !terminal:
 		o.JSON = true

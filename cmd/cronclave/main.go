@@ -10,6 +10,7 @@ import (
 
 	"github.com/redis/go-redis/v9"
 
+	"github.com/cronclave/cronclave/internal/console"
 	"github.com/cronclave/cronclave/internal/warden"
 )
 
@@ -19,7 +20,7 @@ func main() {
 	}
 	protect()
 	redis.SetLogger(silence{}) // every error is returned as well, and told once
-	os.Exit(execute(context.Background(), os.Args[1:], streams{os.Stdin, onTerminal(os.Stdout), onTerminal(os.Stderr)}))
+	os.Exit(execute(context.Background(), os.Args[1:], streams{os.Stdin, console.OnTerminal(os.Stdout), console.OnTerminal(os.Stderr)}))
 }
 
 // silence is where the Redis client's own log goes.

@@ -12,6 +12,7 @@ import (
 	"github.com/spf13/cobra"
 
 	"github.com/cronclave/cronclave/internal/config"
+	"github.com/cronclave/cronclave/internal/console"
 	"github.com/cronclave/cronclave/internal/embedded"
 	"github.com/cronclave/cronclave/internal/redisconn"
 	"github.com/cronclave/cronclave/internal/replica"
@@ -108,7 +109,7 @@ func (a *app) run(ctx context.Context, name string, embed, trial bool) error {
 
 // wardenLog is this process' own log, unless that leaves warnings out.
 func (a *app) wardenLog() replica.WardenLog {
-	stderr, isFile := behind(a.err).(*os.File)
+	stderr, isFile := console.Behind(a.err).(*os.File)
 	o, err := a.logOptions()
 	if !isFile || err != nil || o.Level > hclog.Warn {
 		return replica.WardenLog{}

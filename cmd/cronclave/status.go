@@ -100,8 +100,8 @@ func (o statusOptions) watchCluster(ctx context.Context, cluster *operating, p c
 		case err != nil:
 			fmt.Fprintln(s.err, "cronclave:", err)
 		default:
-			if isTerminal(s.out) {
-				_, _ = io.WriteString(behind(s.out), clearScreen) // else the text follows the last one
+			if console.IsTerminal(s.out) {
+				console.Clear(s.out)
 			}
 			if err := o.printText(p, st); err != nil {
 				return err
@@ -125,7 +125,7 @@ func (o statusOptions) printer(s streams) (p console.Printer, err error) {
 		if p.Zone, err = cronspec.LoadLocation(o.zone); err != nil {
 			return p, usageError("--zone: %w", err)
 		}
-	case isTerminal(s.out):
+	case console.IsTerminal(s.out):
 		p.Zone = time.Local
 	}
 	return p, nil
@@ -133,7 +133,7 @@ func (o statusOptions) printer(s streams) (p console.Printer, err error) {
 
 // colour reports whether stdout may have colours.
 func (s streams) colour() bool {
-	return isTerminal(s.out) && os.Getenv(envNoColor) == "" && os.Getenv(envTerm) != "dumb"
+	return console.IsTerminal(s.out) && os.Getenv(envNoColor) == "" && os.Getenv(envTerm) != "dumb"
 }
 
 func (o statusOptions) printText(p console.Printer, st *operator.Status) error {
@@ -149,6 +149,3 @@ func (o statusOptions) printText(p console.Printer, st *operator.Status) error {
 	}
 	return nil
 }
-
-// clearScreen has a terminal print from the top.
-const clearScreen = "\x1b[H\x1b[2J"

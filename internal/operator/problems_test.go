@@ -19,7 +19,9 @@ func TestProblemsAreNamed(t *testing.T) {
 	c.describe(t, journal.JobInfo{Name: "good", Enabled: true}, journal.JobInfo{Name: "bad", Enabled: true}, journal.JobInfo{Name: "late", Enabled: true})
 	bad := ended("bad", "r2")
 	bad.Outcome, bad.Reason = "failed", "exit code 3\nand more"
-	tried := ended("good", "r0.1")
+	bad.Started, bad.Finished = bad.Started.Add(time.Second), bad.Finished.Add(time.Second)
+	tried := ended("good", "r0.1") // before the end of its run
+	tried.Started, tried.Finished = tried.Started.Add(-time.Second), tried.Finished.Add(-time.Second)
 	tried.Outcome, tried.Retried = "failed", true
 	c.record(t, ended("bad", "r1"), bad, tried, ended("good", "r1"), journal.Record{RunID: "m", Job: "late", Tick: time.Now(), Finished: time.Now(), Outcome: "missed", Reason: "redis"})
 	c.register(t, journal.Replica{Name: "up"})

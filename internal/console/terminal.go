@@ -1,4 +1,4 @@
-package main
+package console
 
 import (
 	"fmt"
@@ -22,23 +22,24 @@ type terminal struct {
 	rest []byte // the beginning of a character, whose end comes with the next Write
 }
 
-// onTerminal puts a file behind a terminal's quotes, if it is one. Elsewhere, as in a pipe, the output stays as it is, byte by byte.
-func onTerminal(f *os.File) io.Writer {
+// OnTerminal puts a file behind a terminal's quotes, if it is one. Elsewhere, as in a pipe, the output stays as it is, byte by byte.
+func OnTerminal(f *os.File) io.Writer {
 	if !isatty.IsTerminal(f.Fd()) {
 		return f
 	}
 	return &terminal{file: f}
 }
 
-// behind is the file of a terminal, and other writers themselves: for the warden, which prints nothing that comes from others.
-func behind(w io.Writer) io.Writer {
+// Behind is the file of a terminal, and other writers themselves: for the warden, which prints nothing that comes from others.
+func Behind(w io.Writer) io.Writer {
 	if t, ok := w.(*terminal); ok {
 		return t.file
 	}
 	return w
 }
 
-func isTerminal(w io.Writer) bool {
+// IsTerminal reports whether a writer is that of [OnTerminal] for a terminal.
+func IsTerminal(w io.Writer) bool {
 	_, ok := w.(*terminal)
 	return ok
 }
@@ -82,4 +83,9 @@ func quoteControls(text []byte) (quoted, rest []byte) {
 		text = text[n:]
 	}
 	return quoted, nil
+}
+
+// Clear has a terminal print from the top.
+func Clear(w io.Writer) {
+	_, _ = io.WriteString(Behind(w), "\x1b[H\x1b[2J") // else the text follows the last one
 }

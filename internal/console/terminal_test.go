@@ -1,4 +1,4 @@
-package main
+package console
 
 import (
 	"bytes"
@@ -48,8 +48,7 @@ func TestTerminalJoinsCharacters(t *testing.T) {
 func TestTerminalKeepsJSON(t *testing.T) {
 	const text = "\x1b[2J \u009b \u202e \x00 \xff ok"
 	var out bytes.Buffer
-	a := &app{streams: streams{out: &terminal{file: &out}}}
-	if err := a.printJSON(text); err != nil {
+	if err := json.NewEncoder(&terminal{file: &out}).Encode(text); err != nil {
 		t.Fatal(err)
 	}
 	var back string

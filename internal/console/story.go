@@ -1,0 +1,21 @@
+package console
+
+import (
+	"fmt"
+
+	"github.com/cronclave/cronclave/internal/operator"
+)
+
+// Story prints the explanation of an instant, and the records of its tick.
+func (p Printer) Story(s *operator.Story) {
+	fmt.Fprintf(p.Out, "job %s at %s: %s\n", s.Job, s.At.Format("2006-01-02 15:04:05 MST"), s.Verdict)
+	for _, line := range s.Lines {
+		for n, part := range p.lines(line, 4) {
+			fmt.Fprintf(p.Out, "%*s%s\n", 2+2*min(n, 1), "", part)
+		}
+	}
+	if len(s.Runs) > 0 {
+		fmt.Fprintln(p.Out)
+		p.History(s.Runs)
+	}
+}

@@ -1,0 +1,140 @@
+package operator
+
+import (
+	"errors"
+	"strings"
+	"testing"
+	"time"
+
+	"github.com/cronclave/cronclave/election"
+	"github.com/cronclave/cronclave/internal/journal"
+)
+
+// noon is a tick of the hourly job of these stories.
+var noon = time.Date(2026, 11, 26, 12, 0, 0, 0, time.UTC)
+
+// explained is the story of noon by what the history and the locks have, half an hour later.
+func explained(t *testing.T, state election.State, past ...journal.Record) *story {
+	t.Helper()
+	if state.Now.IsZero() {
+		state.Now = noon.Add(30 * time.Minute)
+	}
+	s := &story{info: journal.JobInfo{Name: "j", Timezone: "UTC", Schedule: []string{"0 * * * *"}, Enabled: true}, state: state, past: past, Story: Story{Job: "j", At: noon}}
+	if err := s.explain(); err != nil {
+		t.Fatal(err)
+	}
+	return s
+}
+
+func (s *story) wants(t *testing.T, what string, verdict Verdict, lines ...string) {
+	t.Helper()
+	text := strings.Join(s.Lines, "\n")
+	if s.Verdict != verdict {
+		t.Errorf("%s: %s, want %s:\n%s", what, s.Verdict, verdict, text)
+	}
+	for _, line := range lines {
+		if !strings.Contains(text, line) {
+			t.Errorf("%s: no %q in\n%s", what, line, text)
+		}
+	}
+}
+
+// A tick with records is explained by them, and by the runs that were in its way.
+func TestWhyOfRecords(t *testing.T) {
+	t.Parallel()
+	took := int64(90_000)
+	ran := func(id, replica, outcome string, tick, began, ended time.Time) journal.Record {
+		return journal.Record{RunID: id, Job: "j", Replica: replica, Outcome: outcome, Tick: tick, Started: began, Finished: ended, Token: 7, Attempt: 1, Trigger: "schedule", DurationMS: &took}
+	}
+	settled := func(outcome, reason string) journal.Record {
+		return journal.Record{Job: "j", Replica: "r1", Outcome: outcome, Reason: reason, Tick: noon, Finished: noon.Add(time.Second)}
+	}
+	good := ran("a", "r3", "ok", noon, noon, noon.Add(90*time.Second))
+	explained(t, election.State{}, good).wants(t, "a good run", Over, "ran on r3, with token 7: ok after 1m30s, from 2026-11-26 12:00:00 UTC to 2026-11-26 12:01:30 UTC")
+
+	late := ran("a", "r3", "failed", noon, noon.Add(5*time.Second), noon.Add(time.Minute))
+	late.Reason = "exit code 3"
+	explained(t, election.State{}, late).wants(t, "a late failure", Over, "failed (exit code 3)", "it started 5s after its time")
+
+	dead := ran("a", "r1", "abandoned", noon, noon, noon.Add(time.Minute))
+	again := ran("b", "r2", "running", noon, noon.Add(time.Minute), time.Time{})
+	again.Trigger, again.Attempt = "recovery", 2
+	explained(t, election.State{}, again, dead).wants(t, "a take-over", Running, "abandoned (its replica disappeared)", "runs on r2 since 2026-11-26 12:01:00 UTC, with token 7, attempt 2",
+		"it took over from r1")
+
+	long := ran("x", "r2", "ok", noon.Add(-time.Hour), noon.Add(-time.Hour), noon.Add(10*time.Minute))
+	before := ran("w", "r2", "ok", noon.Add(-2*time.Hour), noon.Add(-2*time.Hour), noon.Add(-90*time.Minute))
+	s := explained(t, election.State{}, settled("skipped", "overlap"), long, before)
+	s.wants(t, "an overlap", Over, "skipped: all slots of the job were held", "run x of r2 held a slot from 2026-11-26 11:00:00 UTC, until 2026-11-26 12:10:00 UTC")
+	if strings.Contains(strings.Join(s.Lines, "\n"), "run w") {
+		t.Errorf("a run that was over was in the way: %q", s.Lines)
+	}
+
+	pause := election.Pause{From: noon.Add(-time.Minute), Outcome: "skipped paused", Reason: "an upgrade"}
+	explained(t, election.State{Pause: pause}, settled("skipped", "paused")).wants(t, "a pause", Over, "skipped: the job was paused", "job j is paused since 2026-11-26 11:59:00 UTC (an upgrade)")
+	explained(t, election.State{}, settled("missed", "redis")).wants(t, "an outage", Over, "missed: Redis did not answer, or had lost its data")
+}
+
+// A tick without a record is explained by the locks and by the schedule.
+func TestWhyWithoutRecords(t *testing.T) {
+	t.Parallel()
+	known := election.State{Decided: noon.Add(-time.Hour)}
+	explained(t, known).wants(t, "a waiting tick", Open, "due since 30m0s, and neither granted nor settled")
+	open := election.State{Decided: noon.Add(time.Hour), Open: []time.Time{noon}}
+	explained(t, open).wants(t, "a tick that was given back", Open, "neither granted nor settled")
+	explained(t, election.State{}).wants(t, "a lock that knows nothing", Unknown, "no replica has announced its schedule, or Redis has lost its data")
+
+	past := election.State{Decided: noon.Add(time.Hour)}
+	explained(t, past).wants(t, "no history", Unknown, "the history has no record of it", "has nothing of job j")
+	newer := journal.Record{Job: "j", Tick: noon.Add(time.Hour), Finished: noon.Add(time.Hour), Outcome: "ok"}
+	explained(t, past, newer).wants(t, "a history that is younger", Unknown, "begins with the tick of 2026-11-26 13:00:00 UTC")
+	older := journal.Record{Job: "j", Tick: noon.Add(-time.Hour), Finished: noon.Add(-time.Hour), Outcome: "ok"}
+	explained(t, past, newer, older).wants(t, "a gap", Unknown, "one record stands for the ticks of a long gap")
+
+	held := election.State{Decided: noon, Running: []election.Run{{Holder: "r1", Token: 9, Slot: 1, Tick: noon}}}
+	explained(t, held).wants(t, "a run without a record", Running, "granted to r1 with token 9; its run holds slot 1")
+	orphaned := election.State{Decided: noon, Orphans: []election.Run{{Holder: "r1", Token: 9, Tick: noon}}}
+	explained(t, orphaned).wants(t, "an orphan", Over, "which has disappeared")
+
+	due := election.State{Now: noon.Add(-10 * time.Minute), Decided: noon.Add(-time.Hour), Pause: election.Pause{From: noon.Add(-time.Hour), Outcome: "skipped paused"}}
+	explained(t, due).wants(t, "a tick to come", Due, "a tick that is due in 10m0s", "job j is paused since 2026-11-26 11:00:00 UTC: it is skipped if the job is still paused then")
+}
+
+// An instant that is no tick has its neighbours named; a job that follows others has no schedule of its own.
+func TestWhyOfNoTick(t *testing.T) {
+	t.Parallel()
+	s := &story{info: journal.JobInfo{Name: "j", Timezone: "UTC", Schedule: []string{"0 * * * *"}, Enabled: true}, state: election.State{Now: noon},
+		Story: Story{Job: "j", At: noon.Add(7 * time.Minute)}}
+	if err := s.explain(); err != nil {
+		t.Fatal(err)
+	}
+	s.wants(t, "between two ticks", NoTick, "no tick of job j: its schedule does not name it", "the tick before is 2026-11-26 12:00:00 UTC", "the tick after is 2026-11-26 13:00:00 UTC")
+	for what, info := range map[string]journal.JobInfo{"not enabled": {Name: "j", Timezone: "UTC", Schedule: []string{"0 * * * *"}}, "runs after p": {Name: "j", After: []string{"p"}, Enabled: true}} {
+		s := &story{info: info, state: election.State{Now: noon}, Story: Story{Job: "j", At: noon}}
+		if err := s.explain(); err != nil || !strings.Contains(strings.Join(s.Lines, "\n"), what) {
+			t.Errorf("%v, %q, want %q", err, s.Lines, what)
+		}
+	}
+}
+
+// Why reads all that from Redis.
+func TestWhyReadsTheCluster(t *testing.T) {
+	t.Parallel()
+	c := newCluster(t)
+	o := c.operator(t, Config{})
+	c.describe(t, journal.JobInfo{Name: "j", Enabled: true})
+	midnight := time.Now().UTC().Truncate(24 * time.Hour)
+	r := ended("j", "r1")
+	r.Tick = midnight
+	c.record(t, r)
+	story, err := o.Why(t.Context(), "j", midnight.Format("2006-01-02 15:04"))
+	if err != nil || story.Verdict != Over || len(story.Runs) != 1 || !story.At.Equal(midnight) {
+		t.Errorf("%+v, %v", story, err)
+	}
+	if _, err := o.Why(t.Context(), "k", "2026-11-26 12:00"); !errors.Is(err, ErrUnknownJob) {
+		t.Error(err)
+	}
+	if _, err := o.Why(t.Context(), "j", "soon"); !errors.Is(err, ErrInvalid) {
+		t.Error(err)
+	}
+}
