@@ -42,6 +42,17 @@ func (a *app) configFile() (path string, named bool) {
 	return defaultConfig, false
 }
 
+// takePath takes the configuration from the argument of a command, if there is one.
+func (a *app) takePath(args []string) error {
+	switch {
+	case len(args) > 0 && a.configPath != "":
+		return usageError("a PATH and --config name the same: leave one of them out")
+	case len(args) > 0:
+		a.configPath = args[0]
+	}
+	return nil
+}
+
 // load reads the configuration that a command can't do without.
 func (a *app) load() (*config.Config, error) {
 	if err := a.needConfig(); err != nil {

@@ -24,10 +24,10 @@ func newInitCommand(a *app) *cobra.Command {
 
 		ValidArgsFunction: tomlFiles,
 		RunE: func(_ *cobra.Command, args []string) error {
-			path, _ := a.configFile()
-			if len(args) > 0 {
-				path = args[0]
+			if err := a.takePath(args); err != nil {
+				return err
 			}
+			path, _ := a.configFile()
 			return a.writeFirstJobs(path)
 		},
 	}
@@ -44,8 +44,8 @@ func (s streams) writeFirstJobs(path string) (err error) {
 	}
 	_, err = f.WriteString(firstJobs)
 	if err = errors.Join(err, f.Close()); err != nil {
-		return fmt.Errorf("write a configuration: %w", err)
+		return fmt.Errorf("write a configuration: %w", errors.Join(err, os.Remove(path))) // else the next try would find it
 	}
-	fmt.Fprintf(s.out, "wrote %[1]s; look at it, and try it without a Redis: cronclave run %[1]s --embedded-redis\n", path)
+	fmt.Fprintf(s.out, "wrote %[1]s; look at it, and try it without a Redis: cronclave run %[1]q --embedded-redis\n", path)
 	return nil
 }

@@ -29,11 +29,8 @@ func newRunCommand(a *app) *cobra.Command {
 
 		ValidArgsFunction: tomlFiles,
 		RunE: func(cmd *cobra.Command, args []string) error {
-			switch {
-			case len(args) > 0 && a.configPath != "":
-				return usageError("a PATH and --config name the same: leave one of them out")
-			case len(args) > 0:
-				a.configPath = args[0]
+			if err := a.takePath(args); err != nil {
+				return err
 			}
 			return a.run(cmd.Context(), name, embed, trial)
 		},

@@ -130,8 +130,8 @@ var synonyms = map[string]string{
 	"concurrency": "overlap", "concurrency_policy": "overlap", "max_parallel": "parallel", "replicas": "parallel",
 	"retries": "retry", "max_retries": "retry", "backoff": "retry",
 	"environment": "env", "environment_file": "env_file", "cwd": "dir", "workdir": "dir", "working_directory": "dir",
-	"disabled": "enabled", "suspend": "enabled", "run_as": "user", "deadline": "start_deadline", "starting_deadline": "start_deadline",
-	"max_runtime": "timeout", "labels": "where", "log": "output", "on_failure": "notify", "notifications": "notify",
+	"run_as": "user", "deadline": "start_deadline", "starting_deadline": "start_deadline",
+	"max_runtime": "timeout", "log": "output", "on_failure": "notify", "notifications": "notify",
 }
 
 // home is the table in which a key is known that is unknown in another. A line behind a table's header belongs to that table, which is easily

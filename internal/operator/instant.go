@@ -3,6 +3,7 @@ package operator
 import (
 	"fmt"
 	"slices"
+	"strings"
 	"time"
 
 	"github.com/cronclave/cronclave/internal/journal"
@@ -12,94 +13,135 @@ import (
 // wallClock is how an instant may be written by the clock of a job's zone.
 var wallClock = []string{"2006-01-02 15:04:05", "2006-01-02 15:04", "2006-01-02T15:04:05", "2006-01-02T15:04"}
 
-// readInstant reads RFC 3339, or a date and a time by the clock of a zone. remark says how the clock was set near such a time; "" if it was not. A time
-// that the clock skips is the instant right after the gap, as it is for jobs of a fixed time, and of one that it shows twice it is the first.
-func readInstant(text string, zone *time.Location) (at time.Time, remark string, err error) {
+// instant is a point in time that a person asks about.
+type instant struct {
+	at     time.Time
+	face   time.Time // that the clock of the zone skipped, as if it were UTC; then at is the instant after the gap. Zero for any other instant.
+	remark string    // how the clock was set there; "" if it was not
+}
+
+// readInstant reads RFC 3339, or a date and a time by the clock of a zone. Of a time that the clock shows twice it is the first.
+func readInstant(text string, zone *time.Location) (instant, error) {
 	if at, err := time.Parse(time.RFC3339, text); err == nil {
-		return at.In(zone), "", nil
+		return instant{at: at.In(zone)}, nil
 	}
 	for _, layout := range wallClock {
-		face, err := time.Parse(layout, text)
-		if err == nil {
-			at, remark = onClock(face, zone)
-			return at, remark, nil
+		if face, err := time.Parse(layout, text); err == nil {
+			return onClock(face, zone), nil
 		}
 	}
-	return at, "", refuse(ErrInvalid, "%q is neither RFC 3339, as 2026-11-01T03:00:00Z, nor a date and a time in the job's zone, as '2026-11-01 03:00'", text)
+	return instant{}, refuse(ErrInvalid, "%q is neither RFC 3339, as 2026-11-01T03:00:00Z, nor a date and a time in the job's zone, as '2026-11-01 03:00'", text)
+}
+
+// faceOf is the time that the clock of a zone shows, as if it were UTC.
+func faceOf(at time.Time, zone *time.Location) time.Time {
+	_, offset := at.In(zone).Zone()
+	return at.UTC().Add(time.Duration(offset) * time.Second)
 }
 
 // onClock is the first instant at which the clock of a zone shows a face or a later one.
-func onClock(face time.Time, zone *time.Location) (at time.Time, remark string) {
-	const mostShift = 48 * time.Hour // some zones have skipped a day
-	from, until := face.Add(-mostShift), face.Add(mostShift)
-	shows := func(t time.Time) time.Time { // as a face
-		_, offset := t.In(zone).Zone()
-		return t.UTC().Add(time.Duration(offset) * time.Second)
-	}
-	for at = from; at.Before(until); { // from one change of the clock to the next
-		_, end := at.In(zone).ZoneBounds()
-		candidate := at.Add(face.Sub(shows(at)))
-		if !candidate.Before(at) && (end.IsZero() || candidate.Before(end)) {
-			at = candidate.In(zone)
-			return at, repeated(face, at, shows)
+func onClock(face time.Time, zone *time.Location) instant {
+	const mostShift = 48 * time.Hour                                      // some zones have skipped a day
+	for from := face.Add(-mostShift); from.Before(face.Add(mostShift)); { // from one change of the clock to the next
+		_, end := from.In(zone).ZoneBounds()
+		at := from.Add(face.Sub(faceOf(from, zone)))
+		if !at.Before(from) && (end.IsZero() || at.Before(end)) {
+			return instant{at: at.In(zone), remark: repeated(face, at, zone)}
 		}
 		if end.IsZero() {
 			break
 		}
-		if before, after := shows(end.Add(-time.Second)), shows(end); face.After(before) && face.Before(after) {
-			return end.In(zone), fmt.Sprintf("the clock of %s never showed %s: it was put forward from %s to %s", zone, face.Format("2006-01-02 15:04:05"),
-				before.Add(time.Second).Format("15:04:05"), after.Format("15:04:05"))
+		if last, next := faceOf(end.Add(-time.Second), zone).Add(time.Second), faceOf(end, zone); !face.Before(last) && face.Before(next) {
+			return instant{end.In(zone), face, fmt.Sprintf("the clock of %s jumps from %s to %s", zone, last.Format("2006-01-02 15:04:05"), next.Format("2006-01-02 15:04:05"))}
 		}
-		at = end
+		from = end
 	}
-	return face.In(zone), ""
+	return instant{at: face.In(zone)}
 }
 
 // repeated says when the clock shows the same face again, if it does within two days.
-func repeated(face, at time.Time, shows func(time.Time) time.Time) string {
-	_, end := at.ZoneBounds()
+func repeated(face, at time.Time, zone *time.Location) string {
+	_, end := at.In(zone).ZoneBounds()
 	if end.IsZero() {
 		return ""
 	}
-	again := end.Add(face.Sub(shows(end)))
+	again := end.Add(face.Sub(faceOf(end, zone)))
 	if again.Before(end) || again.Sub(at) > 48*time.Hour {
 		return ""
 	}
-	return fmt.Sprintf("the clock of %s shows %s twice, since it is put back; this is the first time, the second is %s", at.Location(), face.Format("2006-01-02 15:04:05"),
-		again.In(at.Location()).Format(time.RFC3339))
+	return fmt.Sprintf("the clock of %s is put back, and shows %s twice; this is the first time, the second is %s", zone, face.Format("2006-01-02 15:04:05"),
+		again.In(zone).Format(time.RFC3339))
 }
 
-// noTick says why an instant is no tick of a job by its own schedule; "" if it is one.
-func noTick(info journal.JobInfo, at time.Time) (string, error) {
+// noTick says why an instant is no tick of a job by its present schedule; "" if it is one.
+func noTick(info journal.JobInfo, i instant) (string, error) {
 	spec, zone, err := scheduleOf(info)
 	if err != nil {
 		return "", fmt.Errorf("job %s: its schedule, as replicas describe it, can't be read: %w", info.Name, err)
 	}
-	if isTick(spec, at) {
+	skipped := !i.face.IsZero()
+	switch plain, named := fires(info, i.at, zone), names(info, faceOf(i.at, zone)); {
+	case skipped && !movedTo(info, i, zone):
+		return i.remark, nil
+	case isTick(spec, i.at):
 		return "", nil
-	}
-	plain, err := cronspec.Parse(info.Schedule, cronspec.Options{Name: info.Name, Location: zone})
-	if err != nil {
-		return "", fmt.Errorf("job %s: its schedule, as replicas describe it, can't be read: %w", info.Name, err)
-	}
-	if !isTick(plain, at) {
+	case !plain && named:
+		return "the clock was put back, and shows this time twice: the first time was the tick", nil
+	case !plain:
 		return "its schedule does not name it", nil
 	}
+	return excepted(info, i.at, zone), nil
+}
+
+// excepted names the setting that takes a tick out.
+func excepted(info journal.JobInfo, at time.Time, zone *time.Location) string {
 	switch {
 	case at.Before(info.StartsAt):
-		return "it is before starts_at, " + info.StartsAt.In(zone).Format(time.RFC3339), nil
+		return "it is before starts_at, " + info.StartsAt.In(zone).Format(time.RFC3339)
 	case !info.ExpiresAt.IsZero() && !at.Before(info.ExpiresAt):
-		return "it is not before expires_at, " + info.ExpiresAt.In(zone).Format(time.RFC3339), nil
+		return "it is not before expires_at, " + info.ExpiresAt.In(zone).Format(time.RFC3339)
 	case slices.Contains(info.ExceptDates, at.In(zone).Format(time.DateOnly)):
-		return "a calendar of the job's except has this day", nil
+		return "a calendar of the job's except has this day"
 	}
 	for _, expression := range info.Except {
-		except, err := cronspec.Parse([]string{expression}, cronspec.Options{Name: info.Name, Location: zone})
-		if err == nil && isTick(except, at) {
-			return fmt.Sprintf("except = %q takes it out", expression), nil
+		if firesBy(info.Name, expression, at, zone) {
+			return fmt.Sprintf("except = %q takes it out", expression)
 		}
 	}
-	return "except takes it out", nil
+	return "except takes it out"
+}
+
+// fires reports whether a job's expressions alone, without exceptions, name an instant.
+func fires(info journal.JobInfo, at time.Time, zone *time.Location) bool {
+	return slices.ContainsFunc(info.Schedule, func(expression string) bool { return firesBy(info.Name, expression, at, zone) })
+}
+
+func firesBy(job, expression string, at time.Time, zone *time.Location) bool {
+	spec, err := cronspec.Parse([]string{expression}, cronspec.Options{Name: job, Location: zone})
+	return err == nil && isTick(spec, at)
+}
+
+// names reports whether an expression names what the clock shows, wherever its zone sets it.
+func names(info journal.JobInfo, face time.Time) bool {
+	return slices.ContainsFunc(info.Schedule, func(expression string) bool {
+		return !strings.HasPrefix(expression, "@every") && firesBy(info.Name, expression, face, time.UTC)
+	})
+}
+
+// movedTo reports whether a job of a fixed time has its tick after the gap of the clock that a face is in: see package cronspec.
+func movedTo(info journal.JobInfo, i instant, zone *time.Location) bool {
+	return slices.ContainsFunc(info.Schedule, func(expression string) bool {
+		return !followsClock(expression) && firesBy(info.Name, expression, i.face, time.UTC) && firesBy(info.Name, expression, i.at, zone)
+	})
+}
+
+// followsClock reports whether the minute or the hour of an expression starts with "*".
+func followsClock(expression string) bool {
+	fields := strings.Fields(expression)
+	if len(fields) == 6 {
+		fields = fields[1:]
+	}
+	return len(fields) < 5 || strings.HasPrefix(fields[0], "*") || strings.HasPrefix(fields[1], "*")
 }
 
 func isTick(spec *cronspec.Schedule, at time.Time) bool {

@@ -2,11 +2,13 @@ package operator
 
 import (
 	"errors"
+	"fmt"
 	"math/rand/v2"
 	"strings"
 	"testing"
 	"time"
 
+	"github.com/cronclave/cronclave/election"
 	"github.com/cronclave/cronclave/internal/journal"
 	"github.com/cronclave/cronclave/scheduler/cronspec"
 )
@@ -28,21 +30,21 @@ func TestInstantsByTheClockOfAZone(t *testing.T) {
 		{"Europe/Berlin", "2026-11-26 03:00", "2026-11-26T03:00:00+01:00", ""},
 		{"Europe/Berlin", "2026-07-26T03:00:07", "2026-07-26T03:00:07+02:00", ""},
 		{"UTC", "2026-11-26 03:00:01", "2026-11-26T03:00:01Z", ""},
-		{"Europe/Berlin", "2026-03-29 02:30", "2026-03-29T03:00:00+02:00", "never showed 2026-03-29 02:30:00: it was put forward from 02:00:00 to 03:00:00"},
-		{"Europe/Berlin", "2026-03-29 02:00", "2026-03-29T03:00:00+02:00", "never showed 2026-03-29 02:00:00"},
+		{"Europe/Berlin", "2026-03-29 02:30", "2026-03-29T03:00:00+02:00", "jumps from 2026-03-29 02:00:00 to 2026-03-29 03:00:00"},
+		{"Europe/Berlin", "2026-03-29 02:00", "2026-03-29T03:00:00+02:00", "jumps from 2026-03-29 02:00:00"},
 		{"Europe/Berlin", "2026-03-29 03:00", "2026-03-29T03:00:00+02:00", ""},
 		{"Europe/Berlin", "2026-10-25 02:30", "2026-10-25T02:30:00+02:00", "the second is 2026-10-25T02:30:00+01:00"},
 		{"Europe/Berlin", "2026-10-25 03:00", "2026-10-25T03:00:00+01:00", ""},
-		{"Pacific/Apia", "2011-12-30 12:00", "2011-12-31T00:00:00+14:00", "never showed 2011-12-30 12:00:00"},
+		{"Pacific/Apia", "2011-12-30 12:00", "2011-12-31T00:00:00+14:00", "jumps from 2011-12-30 00:00:00 to 2011-12-31 00:00:00"},
 		{"America/New_York", "2026-11-01 01:59:59", "2026-11-01T01:59:59-04:00", "the second is 2026-11-01T01:59:59-05:00"},
 	} {
-		at, remark, err := readInstant(tc.text, zoneOf(t, tc.zone))
-		if err != nil || at.Format(time.RFC3339) != tc.want || (remark == "") != (tc.remark == "") || !strings.Contains(remark, tc.remark) {
-			t.Errorf("%s in %s: %s, %q, %v", tc.text, tc.zone, at.Format(time.RFC3339), remark, err)
+		i, err := readInstant(tc.text, zoneOf(t, tc.zone))
+		if err != nil || i.at.Format(time.RFC3339) != tc.want || (i.remark == "") != (tc.remark == "") || !strings.Contains(i.remark, tc.remark) {
+			t.Errorf("%s in %s: %s, %q, %v", tc.text, tc.zone, i.at.Format(time.RFC3339), i.remark, err)
 		}
 	}
 	for _, text := range []string{"", "yesterday", "3:00", "2026-02-30 03:00", "2026-11-26 25:00"} {
-		if _, _, err := readInstant(text, time.UTC); !errors.Is(err, ErrInvalid) {
+		if _, err := readInstant(text, time.UTC); !errors.Is(err, ErrInvalid) {
 			t.Errorf("%q: %v", text, err)
 		}
 	}
@@ -61,46 +63,58 @@ func TestWhyAnInstantIsNoTick(t *testing.T) {
 		"2025-12-31 11:00": "it is before starts_at, 2026-01-01T01:00:00+01:00",
 		"2027-01-01 01:00": "it is not before expires_at, 2027-01-01T01:00:00+01:00",
 	} {
-		at, _, err := readInstant(text, zoneOf(t, info.Timezone))
+		i, err := readInstant(text, zoneOf(t, info.Timezone))
 		if err != nil {
 			t.Fatal(err)
 		}
-		if got, err := noTick(info, at); got != want || err != nil {
+		if got, err := noTick(info, i); got != want || err != nil {
 			t.Errorf("%s: %q, %v, want %q", text, got, err, want)
 		}
 	}
-	if _, err := noTick(journal.JobInfo{Name: "j", Timezone: "UTC", Schedule: []string{"nonsense"}}, time.Now()); err == nil {
+	if _, err := noTick(journal.JobInfo{Name: "j", Timezone: "UTC", Schedule: []string{"nonsense"}}, instant{at: time.Now()}); err == nil {
 		t.Error("a schedule that can't be read is no reason")
 	}
 }
 
-// Whether an instant is a tick equals an evaluation of its own, which looks at the face of the clock second by second, on 10,000 random instants: half of
-// them near a change of the clock. A job of a fixed time fires at the first instant at which the clock shows its time or a later one.
-func TestTicksEqualAnEvaluationOfTheirOwn(t *testing.T) {
+// The fate of 10,000 random instants equals an evaluation of its own, which looks at the face of the clock: half of them are near a change of the clock. A
+// job of a fixed time fires at the first instant at which the clock shows its time or a later one, and one that follows the clock whenever it shows it.
+func TestFatesEqualAnotherEvaluation(t *testing.T) {
 	t.Parallel()
 	const seed = 20261126
 	random := rand.New(rand.NewPCG(seed, 1)) //nolint:gosec // a test
 	zones := []string{"Europe/Berlin", "America/New_York", "Australia/Lord_Howe", "UTC"}
-	ticks := 0
+	fates := map[Fate]int{}
 	for range 10_000 {
 		zone := zoneOf(t, zones[random.IntN(len(zones))])
-		hour, minute := random.IntN(4), []int{0, 15, 30}[random.IntN(3)]
-		info := journal.JobInfo{Name: "j", Timezone: zone.String(), Schedule: []string{time.Date(1, 1, 1, hour, minute, 0, 0, time.UTC).Format("4 15 * * *")}}
-		at := randomInstant(random, zone)
-		reason, err := noTick(info, at)
-		if err != nil {
+		at, hour, minute := randomInstant(random, zone), random.IntN(4), []int{0, 15, 30}[random.IntN(3)]
+		expression, fires := fmt.Sprintf("%d %d * * *", minute, hour), firesAt(at, zone, hour, minute)
+		if random.IntN(2) == 0 {
+			expression, fires = fmt.Sprintf("%d */2 * * *", minute), at.In(zone).Minute() == minute && at.In(zone).Hour()%2 == 0
+		}
+		excepted := random.IntN(4) == 0
+		info := journal.JobInfo{Name: "j", Timezone: zone.String(), Schedule: []string{expression}, Enabled: true}
+		if excepted {
+			info.ExceptDates = []string{at.In(zone).Format(time.DateOnly)}
+		}
+		now := at.Add(time.Duration(random.IntN(3)-1) * time.Hour)
+		s := &story{info: info, state: election.State{Now: now, Decided: at.Add(-time.Second)}, Story: Story{Job: "j", At: at.In(zone)}, instant: instant{at: at}, described: true}
+		if err := s.explain(); err != nil {
 			t.Fatal(err)
 		}
-		want := firesAt(at, zone, hour, minute)
-		if (reason == "") != want {
-			t.Fatalf("%v at %s: %q, by the clock's face it is %v that it fires", info.Schedule, at.In(zone), reason, want)
+		want := Open
+		switch {
+		case !fires || excepted:
+			want = NoTick
+		case at.After(now):
+			want = Due
 		}
-		if want {
-			ticks++
+		if s.Fate != want || fires && excepted != strings.Contains(s.Lines[0], "a calendar of the job's except") {
+			t.Fatalf("%s at %s, excepted %v: %s, want %s: %q", expression, at.In(zone), excepted, s.Fate, want, s.Lines)
 		}
+		fates[s.Fate]++
 	}
-	if ticks < 300 {
-		t.Errorf("only %d of the instants were ticks", ticks)
+	if fates[Due] < 100 || fates[Open] < 100 {
+		t.Errorf("of few instants were ticks: %v", fates)
 	}
 }
 

@@ -5,6 +5,7 @@ import (
 	"errors"
 	"fmt"
 	"slices"
+	"strings"
 	"time"
 
 	"github.com/cronclave/cronclave/election"
@@ -12,79 +13,105 @@ import (
 	"github.com/cronclave/cronclave/scheduler/cronspec"
 )
 
-// Verdict is what an instant is to a job.
-type Verdict string
+// Fate is what became of an instant of a job.
+type Fate string
 
-// The verdicts.
+// The fates.
 const (
-	NoTick  Verdict = "no tick"
-	Due     Verdict = "due"     // a tick that is still to come
-	Open    Verdict = "open"    // a tick that is due, and neither granted nor settled
-	Running Verdict = "running" // its run is not over
-	Over    Verdict = "over"    // it has an outcome
-	Unknown Verdict = "unknown" // it was decided, or was due before the cluster knew the job, and no record is left
+	NoTick  Fate = "no tick"
+	Due     Fate = "due"     // a tick that is still to come
+	Open    Fate = "open"    // a tick that is due, and neither granted nor settled
+	Running Fate = "running" // a run of it is not over
+	Over    Fate = "over"    // it has an outcome
+	Unknown Fate = "unknown" // the facts that are left do not say
 )
 
 // Story is all that is known of one instant of a job. Its JSON is part of the contract with users.
 type Story struct {
-	Job     string    `json:"job"`
-	At      time.Time `json:"at"` // in the job's zone
-	Verdict Verdict   `json:"verdict"`
+	Job  string    `json:"job"`
+	At   time.Time `json:"at"` // in the job's zone
+	Fate Fate      `json:"fate"`
 	// Lines are the answer in sentences, the main one first.
 	Lines []string `json:"lines"`
-	// Runs are the records of the tick, oldest first.
+	// Runs are the records of the tick, by slot, attempt and end.
 	Runs []journal.Record `json:"runs"`
 }
 
-// Why explains what became of an instant of a job, and for which reason. at is RFC 3339, or a date and a time by the clock of the job's zone.
+// Why explains what became of an instant of a job, and for which reason. at is RFC 3339, or a date and a time by the clock of the job's zone. A job that no
+// replica has any more is explained by its history alone, in UTC.
 func (o *Operator) Why(ctx context.Context, job, at string) (*Story, error) {
 	infos, err := o.described(ctx)
 	if err != nil {
 		return nil, err
 	}
-	i := slices.IndexFunc(infos, func(info journal.JobInfo) bool { return info.Name == job })
-	if i < 0 {
+	s := &story{info: journal.JobInfo{Name: job, Timezone: "UTC"}}
+	if i := slices.IndexFunc(infos, func(info journal.JobInfo) bool { return info.Name == job }); i >= 0 {
+		s.info, s.described = infos[i], true
+	}
+	zone, err := cronspec.LoadLocation(s.info.Timezone)
+	if err != nil {
+		return nil, fmt.Errorf("job %s: its time zone, as replicas describe it: %w", job, err)
+	}
+	if s.instant, err = readInstant(at, zone); err != nil {
+		return nil, err
+	}
+	s.at = s.at.Truncate(time.Second)
+	s.Story = Story{Job: job, At: s.at, Lines: []string{}, Runs: []journal.Record{}}
+	if err := s.read(ctx, o); err != nil {
+		return nil, err
+	}
+	if !s.described && !s.hasRecords() {
 		if err := o.mustKnow(ctx, job); err != nil {
 			return nil, err
 		}
 		return nil, refuse(ErrNoReplica, "job %s: no replica has it", job)
 	}
-	return o.why(ctx, infos[i], at)
+	return &s.Story, s.explain()
 }
 
-func (o *Operator) why(ctx context.Context, info journal.JobInfo, text string) (*Story, error) {
-	zone, err := cronspec.LoadLocation(info.Timezone)
-	if err != nil {
-		zone = time.UTC
-	}
-	at, remark, err := readInstant(text, zone)
-	if err != nil {
-		return nil, err
-	}
-	state := o.elector.Inspect(ctx, []election.InspectRequest{{Job: info.Name}})[0]
-	if state.Err != nil {
-		return nil, unavailable("inspect job "+info.Name, state.Err)
-	}
-	past, err := o.journal.Runs(ctx, info.Name, 0, false)
-	if err != nil && !errors.Is(err, journal.ErrCorrupt) { // the others are good
-		return nil, o.historyError(err)
-	}
-	s := &story{info: info, state: state, past: past, Story: Story{Job: info.Name, At: at.Truncate(time.Second), Runs: []journal.Record{}, Lines: []string{}}}
-	if err := s.explain(); err != nil {
-		return nil, err
-	}
-	if remark != "" {
-		s.say("%s", remark)
-	}
-	return &s.Story, nil
-}
-
-// story is a story in the making.
+// story is an explanation, and the facts that it is made of.
 type story struct {
 	Story
-	info  journal.JobInfo
-	state election.State
-	past  []journal.Record // all that is kept of the job
+	instant
+	info      journal.JobInfo
+	described bool // by a replica
+	state     election.State
+	past      []journal.Record // all that is kept of the job
+}
+
+func (s *story) read(ctx context.Context, o *Operator) (err error) {
+	s.state = o.elector.Inspect(ctx, []election.InspectRequest{{Job: s.Job}})[0]
+	if s.state.Err != nil {
+		return unavailable("inspect job "+s.Job, s.state.Err)
+	}
+	s.past, err = o.journal.Runs(ctx, s.Job, 0, false)
+	if err != nil && !errors.Is(err, journal.ErrCorrupt) { // the others are good
+		return o.historyError(err)
+	}
+	// The record of many ticks says so in its output.
+	i := s.before()
+	if i < 0 {
+		return nil
+	}
+	if err := o.journal.AddOutput(ctx, s.past[i:i+1]); err != nil && !errors.Is(err, journal.ErrCorrupt) {
+		return o.historyError(err)
+	}
+	return nil
+}
+
+// before is the place of the newest record of a tick without a run that is not after the instant; -1 if there is none.
+func (s *story) before() int {
+	found := -1
+	for i, r := range s.past {
+		if r.Started.IsZero() && !r.Tick.IsZero() && !r.Tick.After(s.at) && (found < 0 || r.Tick.After(s.past[found].Tick)) {
+			found = i
+		}
+	}
+	return found
+}
+
+func (s *story) hasRecords() bool {
+	return slices.ContainsFunc(s.past, func(r journal.Record) bool { return r.Tick.Equal(s.at) })
 }
 
 func (s *story) say(format string, args ...any) {
@@ -96,90 +123,112 @@ func (s *story) show(t time.Time) string {
 	return t.In(s.At.Location()).Format("2006-01-02 15:04:05 MST")
 }
 
-// explain comes to a verdict by records of the tick, else by the lock, else by the schedule.
+// explain finds the fate by the records of the tick and by the lock, else by the schedule.
 func (s *story) explain() error {
-	for _, r := range slices.Backward(s.past) {
-		if r.Tick.Equal(s.At) {
-			s.Runs = append(s.Runs, r)
+	s.Fate = Unknown
+	if s.face.IsZero() || s.info.After != nil || movedTo(s.info, s.instant, s.At.Location()) {
+		s.explainRuns()
+		s.explainHolders()
+		s.explainSettlement()
+	}
+	if len(s.Lines) == 0 {
+		if err := s.explainSchedule(); err != nil {
+			return err
 		}
 	}
-	slices.SortStableFunc(s.Runs, func(a, b journal.Record) int { return a.When().Compare(b.When()) })
 	switch {
-	case len(s.Runs) > 0:
-		s.explainRuns()
-	case s.explainHolders():
-	case len(s.info.After) > 0:
-		s.Verdict = Unknown
-		s.say("job %s runs after %s, and the history has no tick of %s", s.Job, joinNames(s.info.After), s.show(s.At))
+	case s.Fate == NoTick || s.remark == "":
+	case !s.face.IsZero():
+		s.say("%s, so the tick of %s is right after that", s.remark, s.face.Format("15:04:05"))
 	default:
-		return s.explainSchedule()
+		s.say("%s", s.remark)
 	}
 	return nil
 }
 
-// explainHolders is about a tick that is held by a run without a record: the history of a replica may lag behind its locks.
-func (s *story) explainHolders() bool {
-	for _, r := range s.state.Running {
-		if r.Tick.Equal(s.At) {
-			s.Verdict = Running
-			s.say("granted to %s with token %d; its run holds slot %d, and is not in the history yet", r.Holder, r.Token, r.Slot)
-			return true
+// explainSettlement is about a tick that was settled, while no replica has recorded that yet.
+func (s *story) explainSettlement() {
+	if len(s.Runs) > 0 {
+		return
+	}
+	for _, settled := range s.state.Settled {
+		if settled.Tick.Equal(s.at) || !settled.After.IsZero() && s.at.After(settled.After) && s.at.Before(settled.Tick) {
+			outcome, reason, _ := strings.Cut(settled.Outcome, " ")
+			s.Fate = Over
+			s.say("%s: %s; no replica has recorded that yet", outcome, reasonText(journal.Record{Outcome: outcome, Reason: reason}))
+			return
 		}
 	}
-	for _, r := range s.state.Orphans {
-		if r.Tick.Equal(s.At) {
-			s.Verdict = Over
-			s.say("granted to %s with token %d, which has disappeared; no replica has recorded that yet", r.Holder, r.Token)
-			return true
-		}
-	}
-	return false
 }
 
-// explainSchedule is about an instant without a run: it is none of the job's, it is to come, or no record of it is left.
+// explainSchedule is about an instant without a record: it is no tick, it is to come, or nothing is left of it.
 func (s *story) explainSchedule() error {
-	if !s.info.Enabled {
-		s.Verdict = NoTick
+	switch {
+	case !s.info.Enabled:
+		s.Fate = NoTick
 		s.say("no tick: job %s is not enabled", s.Job)
 		return nil
+	case len(s.info.After) > 0:
+		s.say("job %s runs after %s, and has no record of %s", s.Job, strings.Join(s.info.After, ", "), s.show(s.at))
+		return nil
 	}
-	reason, err := noTick(s.info, s.At)
+	reason, err := noTick(s.info, s.instant)
 	switch {
 	case err != nil:
 		return err
 	case reason != "":
-		s.Verdict = NoTick
+		s.Fate = NoTick
 		s.say("no tick of job %s: %s", s.Job, reason)
 		s.explainNeighbours()
-	case s.At.After(s.state.Now):
-		s.Verdict = Due
-		s.say("a tick that is due in %v", s.At.Sub(s.state.Now).Round(time.Second))
-		s.explainPause("it is skipped if the job is still paused then")
-	case s.state.Decided.IsZero():
-		s.Verdict = Unknown
-		s.say("the locks know no tick of job %s yet: no replica has announced its schedule, or Redis has lost its data", s.Job)
-	case s.At.After(s.state.Decided) || slices.ContainsFunc(s.state.Open, s.At.Equal):
-		s.Verdict = Open
-		s.say("the tick is due since %v, and neither granted nor settled: it waits for a slot, for a replica that can run it, or for its jitter",
-			s.state.Now.Sub(s.At).Round(time.Second))
-		s.explainPause("its ticks are skipped")
+		if s.at.Before(s.state.Now) {
+			s.say("that is by the job's present schedule")
+		}
+	case s.at.After(s.state.Now):
+		s.Fate = Due
+		s.say("a tick that is due in %v", s.at.Sub(s.state.Now).Round(time.Second))
+		s.explainPause(s.state.Pause.On(s.at), "it is skipped if the job is still paused then")
 	default:
-		s.explainForgotten()
+		s.explainDue()
 	}
 	return nil
 }
 
-// explainForgotten is about a tick that the lock has as decided, without a record.
+// explainDue is about a tick that is due, without a record.
+func (s *story) explainDue() {
+	since := s.state.Now.Sub(s.at).Round(time.Second)
+	pauses := s.state.Pause.On(s.state.Now) || s.state.Pause.Covers(s.at)
+	switch {
+	case s.state.Decided.IsZero():
+		s.say("the locks know no tick of job %s yet: no replica has announced its schedule, or Redis has lost its data", s.Job)
+	case slices.ContainsFunc(s.state.Open, s.at.Equal):
+		s.Fate = Open
+		s.say("the tick is due since %v; it was granted, and given back before its run began, and waits for a replica", since)
+		s.explainPause(pauses, "its ticks are skipped")
+	case s.at.After(s.state.Decided) && len(s.state.Open) > 0:
+		s.say("the tick is due since %v; an earlier tick is open, so the locks do not say whether this one was decided", since)
+	case s.at.After(s.state.Decided):
+		s.Fate = Open
+		s.say("the tick is due since %v, and neither granted nor settled: it waits for a slot, for a replica that can run it, or for its jitter", since)
+		s.explainPause(pauses, "its ticks are skipped")
+	default:
+		s.explainForgotten()
+	}
+}
+
+// explainForgotten is about a tick that counts as decided, without a record.
 func (s *story) explainForgotten() {
-	s.Verdict = Unknown
-	s.say("the tick was decided, and the history has no record of it")
+	if i := s.before(); i >= 0 && s.past[i].Output != nil && strings.Contains(*s.past[i].Output, "one record for") {
+		r := s.past[i]
+		s.Fate = Over
+		s.say("%s: %s; the record of the tick of %s stands for many: %s", r.Outcome, reasonText(r), s.show(r.Tick), strings.TrimSpace(*r.Output))
+		return
+	}
+	s.say("the tick counts as decided, and has no record: it was granted or settled, or the cluster did not know this schedule then")
 	switch oldest := s.oldest(); {
 	case oldest.IsZero():
-		s.say("the history has nothing of job %s: replicas may have learned of the job after this tick", s.Job)
-	case s.At.Before(oldest):
-		s.say("the history of job %s begins with the tick of %s: older records were dropped ([history] runs, max_age), or replicas learned of the job later", s.Job, s.show(oldest))
-	default:
-		s.say("one record stands for the ticks of a long gap in which no replica was up; else the replica that decided it died before it could record that")
+		s.say("the history has nothing of job %s", s.Job)
+	case s.at.Before(oldest):
+		s.say("the history of job %s begins with the tick of %s; older records are dropped ([history] runs, max_age)", s.Job, s.show(oldest))
 	}
 }
 
@@ -198,26 +247,36 @@ func (s *story) explainNeighbours() {
 	if err != nil {
 		return
 	}
-	if before := spec.Prev(s.At); !before.IsZero() {
+	if before := spec.Prev(s.at); !before.IsZero() {
 		s.say("the tick before is %s", s.show(before))
 	}
-	if after := spec.Next(s.At); !after.IsZero() {
+	after := spec.Next(s.at)
+	if !s.face.IsZero() && isTick(spec, s.at) {
+		after = s.at
+	}
+	if !after.IsZero() {
 		s.say("the tick after is %s", s.show(after))
 	}
 }
 
-// explainPause adds that the job is paused now, if the pause covers the instant.
-func (s *story) explainPause(effect string) {
+// explainPause adds the newest pause, and what it does.
+func (s *story) explainPause(matters bool, effect string) {
 	p := s.state.Pause
-	if !p.On(s.state.Now) || s.At.Before(p.From) || !p.Until.IsZero() && !s.At.Before(p.Until) {
+	if !matters || p.From.IsZero() {
 		return
 	}
-	text := fmt.Sprintf("job %s is paused since %s", s.Job, s.show(p.From))
-	if until := untilOf(p); until != nil {
-		text += ", until " + s.show(*until)
+	text, until := "is paused since "+s.show(p.From), ""
+	switch {
+	case !p.On(s.state.Now):
+		text, until = "was paused from "+s.show(p.From), " to "+s.show(p.Until)
+	case !p.Until.IsZero():
+		until = ", until " + s.show(p.Until)
 	}
-	if p.Reason != "" {
+	if text += until; p.Reason != "" {
 		text += " (" + p.Reason + ")"
 	}
-	s.say("%s: %s", text, effect)
+	if p.On(s.state.Now) {
+		text += ": " + effect
+	}
+	s.say("job %s %s", s.Job, text)
 }

@@ -1,38 +1,101 @@
 package operator
 
 import (
+	"cmp"
 	"fmt"
+	"slices"
 	"strings"
 	"time"
 
+	"github.com/cronclave/cronclave/election"
 	"github.com/cronclave/cronclave/internal/journal"
 )
 
-// explainRuns is about a tick by its records.
+// explainRuns is about the records of a tick.
 func (s *story) explainRuns() {
-	s.Verdict = Over
+	for _, r := range s.past {
+		if r.Tick.Equal(s.at) {
+			s.Runs = append(s.Runs, r)
+		}
+	}
+	slices.SortStableFunc(s.Runs, func(a, b journal.Record) int {
+		return cmp.Or(cmp.Compare(slotNumber(a), slotNumber(b)), cmp.Compare(a.Attempt, b.Attempt), endOf(a).Compare(endOf(b)))
+	})
 	for i, r := range s.Runs {
 		switch {
 		case r.Outcome == journal.OutcomeRunning:
-			s.Verdict = Running
-			s.say("runs on %s since %s, %s", r.Replica, s.show(r.Started), grant(r))
+			s.explainRunning(r)
 		case r.Started.IsZero():
-			s.say("%s: %s", r.Outcome, reasonText(r))
+			s.over()
+			s.say("%s%s: %s", r.Outcome, by(r), reasonText(r))
 			s.explainCause(r)
 		default:
-			s.say("ran on %s, %s: %s", r.Replica, grant(r), s.end(r))
+			s.over()
+			s.say("ran%s: %s", by(r), s.end(r))
 		}
-		s.explainOrigin(i)
+		if !r.Retried {
+			s.explainOrigin(i)
+		}
 	}
 }
 
-// grant says by which right a record's run ran.
-func grant(r journal.Record) string {
-	text := fmt.Sprintf("with token %d", r.Token)
+// over notes that a record has an outcome, unless another run of the tick goes on.
+func (s *story) over() {
+	if s.Fate != Running {
+		s.Fate = Over
+	}
+}
+
+// explainRunning is about a run without an end in the history: the lock says whether it still has its lease.
+func (s *story) explainRunning(r journal.Record) {
+	holds := func(h election.Run) bool { return h.ID == r.RunID }
+	switch {
+	case slices.ContainsFunc(s.state.Running, holds):
+		s.Fate = Running
+		s.say("runs%s, since %s", by(r), s.show(r.Started))
+	default:
+		s.Fate = Unknown
+		s.say("began%s, at %s; its lease has ended, and no replica has recorded how the run ended", by(r), s.show(r.Started))
+	}
+}
+
+// explainHolders is about grants of the tick without a record: the history may lag behind the locks.
+func (s *story) explainHolders() {
+	for _, h := range s.state.Running {
+		if h.Tick.Equal(s.at) && !s.recorded(h.ID) {
+			s.Fate = Running
+			s.say("granted to %s with token %d, slot %d; its run is not in the history yet", h.Holder, h.Token, h.Slot)
+		}
+	}
+	for _, h := range s.state.Orphans {
+		if h.Tick.Equal(s.at) && !s.recorded(h.ID) {
+			s.say("granted to %s with token %d, whose lease has ended; no replica has recorded how the run ended", h.Holder, h.Token)
+		}
+	}
+}
+
+func (s *story) recorded(id string) bool {
+	return slices.ContainsFunc(s.Runs, func(r journal.Record) bool { return r.RunID == id })
+}
+
+// by names the replica of a run and its grant, as far as there was one.
+func by(r journal.Record) (text string) {
+	if r.Token == 0 {
+		return ""
+	}
+	text = fmt.Sprintf(" on %s with token %d", r.Replica, r.Token)
 	if r.Attempt > 1 {
 		text += fmt.Sprintf(", attempt %d", r.Attempt)
 	}
 	return text
+}
+
+// slotNumber is a record's slot; -1 for a tick without a run.
+func slotNumber(r journal.Record) int {
+	if r.Slot == nil {
+		return -1
+	}
+	return *r.Slot
 }
 
 // end says how a run ended, and when.
@@ -55,35 +118,56 @@ func (s *story) explainOrigin(i int) {
 	const late = time.Second
 	r := s.Runs[i]
 	switch {
-	case r.Trigger == "recovery" && i > 0:
-		s.say("it took over from %s, whose run was lost with it", s.Runs[i-1].Replica)
+	case r.Trigger == "recovery":
+		s.explainRecovery(i)
 	case r.Trigger == "catch_up":
 		s.say("it was caught up: no replica, or no Redis, was there at its time")
 	case r.Trigger == "manual":
 		s.say("a user asked for it (cronclave trigger)")
-	case !r.Started.IsZero() && !r.Retried && r.Started.Sub(r.Tick) > late && r.Attempt <= 1:
+	case !r.Started.IsZero() && r.Started.Sub(r.Tick) > late && r.Attempt <= 1:
 		s.say("it started %v after its time: by its jitter, or since no slot or no replica was free", r.Started.Sub(r.Tick).Round(time.Millisecond))
+	}
+}
+
+// explainRecovery names the run that a recovery follows: the newest one before it whose replica could not bring it to an end.
+func (s *story) explainRecovery(i int) {
+	r := s.Runs[i]
+	var lost *journal.Record
+	for n := range s.Runs {
+		before := &s.Runs[n]
+		drained := before.Outcome == journal.OutcomeCanceled && before.Reason == "drain"
+		unfinished := drained || before.Outcome == journal.OutcomeAbandoned || before.Outcome == journal.OutcomeLost
+		if unfinished && before.Attempt < r.Attempt && (lost == nil || before.Attempt > lost.Attempt) {
+			lost = before
+		}
+	}
+	if lost != nil {
+		s.say("take-over from %s, whose run was %s", lost.Replica, strings.TrimSpace(lost.Outcome+" "+lost.Reason))
 	}
 }
 
 // explainCause names the runs that were in the way of a tick that did not run, and the pause.
 func (s *story) explainCause(r journal.Record) {
+	p := s.state.Pause
 	switch r.Reason {
 	case "paused":
-		s.explainPause("its ticks are skipped")
+		s.explainPause(p.Covers(s.at) || !r.Finished.Before(p.From) && p.On(r.Finished), "its ticks are skipped")
 	case "overlap", "slots":
 		for _, other := range s.past {
-			if other.Started.IsZero() || other.Retried || other.Tick.Equal(s.At) || other.Started.After(r.Finished) {
-				continue
-			}
-			if running := other.Finished.IsZero(); running || !other.Finished.Before(s.At) {
-				until := "and still runs"
-				if !running {
-					until = "until " + s.show(other.Finished)
-				}
-				s.say("run %s of %s held a slot from %s, %s", other.RunID, other.Replica, s.show(other.Started), until)
-			}
+			s.explainOverlap(r, other)
 		}
+	}
+}
+
+// explainOverlap says of a run that it held a slot at the tick, if it did.
+func (s *story) explainOverlap(r, other journal.Record) {
+	running := other.Outcome == journal.OutcomeRunning
+	switch {
+	case other.Started.IsZero(), other.Retried, other.Tick.Equal(s.at), other.Started.After(r.Finished), !running && other.Finished.Before(s.at):
+	case running:
+		s.say("run %s of %s held a slot from %s", other.RunID, other.Replica, s.show(other.Started))
+	default:
+		s.say("run %s of %s held a slot from %s to %s", other.RunID, other.Replica, s.show(other.Started), s.show(other.Finished))
 	}
 }
 
@@ -107,10 +191,8 @@ func reasonText(r journal.Record) string {
 	if text := reasonTexts[r.Reason]; text != "" {
 		return text
 	}
-	if r.Reason == "" && r.Outcome == journal.OutcomeAbandoned {
-		return "its replica disappeared"
+	if r.Reason == "" && (r.Outcome == journal.OutcomeAbandoned || r.Outcome == journal.OutcomeLost) {
+		return "its lease ended before it did"
 	}
 	return FirstLine(r.Reason, 200)
 }
-
-func joinNames(names []string) string { return strings.Join(names, ", ") }
