@@ -106,30 +106,29 @@ func (c *cluster) wantTriesApart(t *testing.T, good pastRun, replicas []*replica
 	})
 }
 
-// wantProblems demands that status puts the failing jobs first, names the lost replica, and that --check fails.
+// wantProblems waits until status puts the failing jobs first, and names the lost replica. A tick that a busy machine misses takes the place of a failure
+// until the next one.
 func (c *cluster) wantProblems(t *testing.T, lost string) {
 	t.Helper()
-	found := map[string]bool{}
-	for _, p := range c.status(t).Problems {
-		if p.Since != nil {
-			found[p.Level+" "+p.Code+" "+p.Job+p.Replica] = true
+	eventually(t, startTimeout, "problems in status --json", func() bool {
+		found := map[string]bool{}
+		for _, p := range c.status(t).Problems {
+			found[p.Level+" "+p.Code+" "+p.Job+p.Replica] = p.Since != nil
 		}
-	}
-	for _, want := range []string{"error job_failed bad", "error job_failed late", "advice replica_lost " + lost} {
-		if !found[want] {
-			t.Errorf("status has no problem %s, but %v", want, found)
+		return found["error job_failed bad"] && found["error job_failed late"] && found["advice replica_lost "+lost]
+	})
+	eventually(t, startTimeout, "problems in the text of status --check", func() bool {
+		shown := c.command(t, "status", "--check")
+		for _, want := range []string{"\n\n✗ job bad failed on ", "\n✗ job late timeout on ", "\n· the registration of replica " + lost + " expired", "\n" + lost + " +lost +"} {
+			if !regexp.MustCompile(want).MatchString(shown.stdout) {
+				return false
+			}
 		}
-	}
-	shown := c.command(t, "status", "--check")
-	shown.want(t, 1, "\n\n✗ job bad failed on ")
-	for _, want := range []string{"✗ job late timeout on ", "· the registration of replica " + lost + " expired", "\n" + lost + " +lost +"} {
-		if !regexp.MustCompile(want).MatchString(shown.stdout) {
-			t.Errorf("status has no %q:\n%s", want, shown.stdout)
-		}
-	}
-	c.command(t, "status", "--failed", "--json").want(t, 0, `"name": "bad"`)
-	if only := c.command(t, "status", "--failed").stdout; strings.Contains(only, "\nmoody ") {
-		t.Errorf("moody has not failed:\n%s", only)
-	}
+		return shown.code == 1
+	})
+	eventually(t, startTimeout, "the jobs that failed, and no other", func() bool {
+		only := c.command(t, "status", "--failed").stdout
+		return strings.Contains(only, "\nbad ") && !strings.Contains(only, "\nmoody ")
+	})
 	c.command(t, "status", "moody", "--zone", "Asia/Tokyo").want(t, 0, " JST ")
 }

@@ -2,6 +2,7 @@ package operator
 
 import (
 	"errors"
+	"fmt"
 	"slices"
 	"strings"
 	"testing"
@@ -109,6 +110,25 @@ func TestFailuresLast(t *testing.T) {
 		if j.Enabled = false; j.failing() {
 			t.Errorf("after %s: failing though it is not enabled", name)
 		}
+	}
+}
+
+// A failure behind more skipped ticks than a status shows is found.
+func TestFailureBehindManySkippedTicks(t *testing.T) {
+	t.Parallel()
+	c := newCluster(t)
+	c.describe(t, journal.JobInfo{Name: "j", Enabled: true})
+	failed := ended("j", "r")
+	failed.Outcome, failed.Started, failed.Finished = "failed", failed.Started.Add(-time.Hour), failed.Finished.Add(-time.Hour)
+	records := []journal.Record{failed}
+	for i := range 2 * RecentRuns {
+		at := time.Now().Add(time.Duration(i-60) * time.Second)
+		records = append(records, journal.Record{RunID: fmt.Sprint("s", i), Job: "j", Replica: "a", Tick: at, Finished: at, Outcome: "skipped", Reason: "overlap"})
+	}
+	c.record(t, records...)
+	st, err := c.operator(t, Config{}).Status(t.Context(), StatusRequest{})
+	if err != nil || len(st.Jobs) != 1 || st.Jobs[0].LastEnd == nil || st.Jobs[0].LastEnd.Outcome != "failed" || len(st.Jobs[0].Recent) != RecentRuns {
+		t.Errorf("%v, %+v", err, st)
 	}
 }
 

@@ -5,6 +5,7 @@ import (
 	"context"
 	"errors"
 	"fmt"
+	"maps"
 	"slices"
 	"time"
 
@@ -106,8 +107,9 @@ type Holder struct {
 	Expires time.Time  `json:"expires"`
 }
 
-// RecentRuns is of how many ticks and runs of each job a status has the records. So many more are read, since some are of tries.
-const RecentRuns, readRecent = 10, 30
+// RecentRuns is of how many ticks and runs of each job a status has the records, and moreRecent how many are read where these are all of tries, of runs
+// under way, or of skipped ticks.
+const RecentRuns, moreRecent = 10, 100
 
 // Status reads the replicas, the leader, the jobs, and the faults of the cluster. Damaged data in Redis becomes a warning.
 func (o *Operator) Status(ctx context.Context, req StatusRequest) (*Status, error) {
@@ -220,8 +222,8 @@ func (r *statusReader) readJobs(ctx context.Context) (err error) {
 	for i, info := range r.jobs {
 		requests[i], names[i] = election.InspectRequest{Job: info.Name}, info.Name
 	}
-	recent, err := r.journal.Recent(ctx, names, readRecent)
-	if err = r.tolerate(err); err != nil {
+	recent, err := r.readRecent(ctx, names)
+	if err != nil {
 		return err
 	}
 	for i, state := range r.elector.Inspect(ctx, requests) {
@@ -231,6 +233,24 @@ func (r *statusReader) readJobs(ctx context.Context) (err error) {
 		r.status.Jobs = append(r.status.Jobs, jobOf(r.jobs[i], state, recent[names[i]], r.status.Now))
 	}
 	return nil
+}
+
+// readRecent reads the newest records of jobs, and more of those that have no end among these.
+func (r *statusReader) readRecent(ctx context.Context, names []string) (map[string][]journal.Record, error) {
+	recent, err := r.journal.Recent(ctx, names, RecentRuns)
+	if err = r.tolerate(err); err != nil {
+		return nil, err
+	}
+	unclear := slices.DeleteFunc(slices.Clone(names), func(name string) bool { return len(recent[name]) < RecentRuns || lastEnd(recent[name]) != nil })
+	if len(unclear) == 0 {
+		return recent, nil
+	}
+	more, err := r.journal.Recent(ctx, unclear, moreRecent)
+	if err != nil && !errors.Is(err, journal.ErrCorrupt) { // there is a warning of that already
+		return nil, err
+	}
+	maps.Copy(recent, more)
+	return recent, nil
 }
 
 // jobOf puts together the facts about a job.
