@@ -101,9 +101,7 @@ func TestPauseOnAQuorum(t *testing.T) {
 	c, servers := newQuorumCluster(t, pauseJobs)
 	replicas := c.startAll(t, 2)
 	c.awaitTick(t, soon, "stopped", 0)
-	for _, s := range servers { // on a busy machine one may have joined later
-		awaitVote(t, s)
-	}
+	awaitVotes(t, servers)
 	freeze := func(some ...*redisServer) (thaw func()) {
 		for _, s := range some {
 			s.Pause()

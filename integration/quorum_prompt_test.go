@@ -39,9 +39,7 @@ func startQuorum(t *testing.T) (c *cluster, servers []*redisServer, replicas []*
 	for _, name := range promptNames {
 		c.awaitTick(t, soon, name, 0)
 	}
-	for _, s := range servers {
-		awaitVote(t, s)
-	}
+	awaitVotes(t, servers)
 	return c, servers, replicas
 }
 

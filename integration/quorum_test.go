@@ -83,9 +83,7 @@ func TestQuorumLosesNodes(t *testing.T) {
 		t.Helper()
 		c.awaitTick(t, 2*soon, "second", redisTime(t, c.Client).Unix()+n)
 	}
-	for _, s := range servers { // on a busy machine one may have joined later
-		awaitVote(t, s)
-	}
+	awaitVotes(t, servers)
 	for i := range 2 {
 		killed, frozen := servers[i], servers[(i+2)%len(servers)]
 		killed.Kill()
@@ -131,6 +129,14 @@ func TestQuorumLosesNodes(t *testing.T) {
 	}
 }
 
+// awaitVotes waits until all masters vote: on a busy machine one may join later than the others.
+func awaitVotes(t *testing.T, servers []*redisServer) {
+	t.Helper()
+	for _, s := range servers {
+		awaitVote(t, s)
+	}
+}
+
 // awaitVote waits until a master that has forgotten votes again: after the longest lease, that of the leadership.
 func awaitVote(t *testing.T, s *redisServer) {
 	t.Helper()
@@ -151,9 +157,7 @@ func TestQuorumWithoutAMajority(t *testing.T) {
 	c, servers := newQuorumCluster(t, quorumJobs)
 	replicas := c.startAll(t, 3)
 	from := max(c.awaitTick(t, soon, "second", 0).Tick, c.awaitTick(t, soon, "even", 0).Tick)
-	for _, s := range servers {
-		awaitVote(t, s)
-	}
+	awaitVotes(t, servers)
 	for _, s := range servers[:3] {
 		s.Pause()
 	}

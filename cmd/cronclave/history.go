@@ -32,10 +32,11 @@ func newHistoryCommand(a *app) *cobra.Command {
 
 		ValidArgsFunction: a.completeJobs(1),
 		RunE: func(cmd *cobra.Command, args []string) error {
-			if _, err := o.request(time.Now(), args); err != nil {
+			req, err := o.request(args)
+			if err != nil {
 				return err
 			}
-			records, err := a.history(cmd.Context(), o, args)
+			records, err := a.history(cmd.Context(), req, o)
 			if err != nil {
 				return err
 			}
@@ -57,8 +58,8 @@ func newHistoryCommand(a *app) *cobra.Command {
 	return cmd
 }
 
-// request is what the flags ask for.
-func (o historyOptions) request(now time.Time, args []string) (req operator.HistoryRequest, err error) {
+// request is what the flags ask for; its bounds are by this machine's clock.
+func (o historyOptions) request(args []string) (req operator.HistoryRequest, err error) {
 	req = operator.HistoryRequest{Limit: o.n, Output: o.output, Outcomes: o.outcomes}
 	switch {
 	case o.n < 1:
@@ -78,36 +79,43 @@ func (o historyOptions) request(now time.Time, args []string) (req operator.Hist
 	if len(args) > 0 {
 		req.Job = args[0]
 	}
+	err = o.bound(&req, time.Now()) // a wrong bound is refused before Redis is asked
+	return req, err
+}
+
+// bound sets the bounds of a request.
+func (o historyOptions) bound(req *operator.HistoryRequest, now time.Time) (err error) {
 	if o.since != "" {
 		if req.Since, err = past(now, o.since); err != nil {
-			return req, usageError("--since: %w", err)
+			return usageError("--since: %w", err)
 		}
 	}
 	if o.until != "" {
 		if req.Until, err = past(now, o.until); err != nil {
-			return req, usageError("--until: %w", err)
+			return usageError("--until: %w", err)
 		}
 	}
 	if o.since != "" && o.until != "" && !req.Since.Before(req.Until) {
-		return req, usageError("--since %s is not before --until %s", o.since, o.until)
+		return usageError("--since %s is not before --until %s", o.since, o.until)
 	}
-	return req, nil
+	return nil
 }
 
 // history reads the newest runs of a job, or of all. Times that were given as how long ago are counted by the clock of Redis, as those of records.
-func (a *app) history(ctx context.Context, opt historyOptions, args []string) ([]journal.Record, error) {
+func (a *app) history(ctx context.Context, req operator.HistoryRequest, opt historyOptions) ([]journal.Record, error) {
 	o, err := a.openOperator(ctx)
 	if err != nil {
 		return nil, err
 	}
 	defer o.close()
-	now, err := o.Now(ctx)
-	if err != nil {
-		return nil, o.exit(err)
-	}
-	req, err := opt.request(now, args)
-	if err != nil {
-		return nil, err
+	if opt.since+opt.until != "" {
+		now, err := o.Now(ctx)
+		if err != nil {
+			return nil, o.exit(err)
+		}
+		if err := opt.bound(&req, now); err != nil {
+			return nil, err
+		}
 	}
 	h, err := o.History(ctx, req)
 	if err != nil {

@@ -17,8 +17,8 @@ func (p Printer) History(records []journal.Record) {
 	}
 	t := newTable("TIME", "JOB", "TICK", "REPLICA", "SLOT", "TOKEN", "OUTCOME", "DURATION", "RUN", "WHY")
 	for _, r := range records {
-		t.row(markOf(r.Outcome), Stamp(r.When()), r.Job, Stamp(r.Tick), OneLine(r.Replica), slotOf(r), ifRun(r, fmt.Sprint(r.Token)), OneLine(r.Outcome), duration(r),
-			ifRun(r, r.RunID), OneLine(Why(r)))
+		t.row(markOf(r.Outcome), Stamp(r.When()), r.Job, Stamp(r.Tick), r.Replica, slotOf(r), ifRun(r, fmt.Sprint(r.Token)), r.Outcome, duration(r),
+			ifRun(r, r.RunID), Why(r))
 	}
 	t.below = func(row int) {
 		if row == 0 || records[row-1].Output == nil {

@@ -1,6 +1,7 @@
 package console
 
 import (
+	"cmp"
 	"fmt"
 	"strings"
 
@@ -25,11 +26,10 @@ func (p Printer) Job(st *operator.Status, j operator.Job) {
 			fmt.Fprintf(p.Out, "  %-10s %s\n", name, line)
 		}
 	}
-	fact("schedule", fmt.Sprintf("%s (%s)", OneLine(Scheduled(j.Schedule, j.After)), j.Timezone))
-	switch {
-	case j.Next != nil:
+	fact("schedule", fmt.Sprintf("%s (%s)", Scheduled(j.Schedule, j.After), j.Timezone))
+	if j.Next != nil {
 		fact("next", fmt.Sprintf("%s, %s", p.at(*j.Next), in(st.Now, *j.Next)))
-	default:
+	} else {
 		fact("next", next(st, j))
 	}
 	if j.Paused {
@@ -47,7 +47,7 @@ func (p Printer) Job(st *operator.Status, j operator.Job) {
 		if h.Tick != nil {
 			tick = "tick " + p.at(*h.Tick)
 		}
-		fact("", fmt.Sprintf("%s/%d: %s, token %d, lease until %s unless it is renewed", OneLine(h.Replica), h.Slot, tick, h.Token, p.at(h.Expires)))
+		fact("", fmt.Sprintf("%s/%d: %s, token %d, lease until %s unless it is renewed", h.Replica, h.Slot, tick, h.Token, p.at(h.Expires)))
 	}
 	p.recent(st, j)
 }
@@ -64,19 +64,20 @@ func (p Printer) recent(st *operator.Status, j operator.Job) {
 		if !r.Tick.IsZero() {
 			tick = p.at(r.Tick)
 		}
-		t.row(markOf(r.Outcome), ago(st.Now, r.When()), tick, p.cut(orDash(OneLine(r.Replica)), 14), markOf(r.Outcome).sign+" "+OneLine(r.Outcome), duration(r), p.cut(OneLine(Why(r)), 24))
+		t.row(markOf(r.Outcome), ago(st.Now, r.When()), tick, p.cut(cmp.Or(r.Replica, "-"), 14), markOf(r.Outcome).sign+" "+r.Outcome, duration(r), p.cut(Why(r), 24))
 	}
 	t.print(p)
 }
 
 // pauseOf says since when, until when and why a job is paused.
 func pauseOf(p Printer, st *operator.Status, j operator.Job) string {
-	text := "since " + Span(st.Now.Sub(*j.PausedSince)) + ", until it is resumed"
+	until := "it is resumed"
 	if j.PausedUntil != nil {
-		text = "since " + Span(st.Now.Sub(*j.PausedSince)) + ", until " + p.at(*j.PausedUntil)
+		until = p.at(*j.PausedUntil)
 	}
+	text := "since " + Span(st.Now.Sub(*j.PausedSince)) + ", until " + until
 	if j.PausedReason != "" {
-		text += ": " + OneLine(j.PausedReason)
+		text += ": " + j.PausedReason
 	}
 	return text
 }

@@ -4,6 +4,7 @@ import (
 	"strings"
 
 	"github.com/cronclave/cronclave/internal/journal"
+	"github.com/cronclave/cronclave/internal/operator"
 )
 
 // mark shows what became of something, by a sign and a colour. The sign alone says it, too.
@@ -16,7 +17,10 @@ var (
 	warning = mark{"!", "33"}
 	running = mark{"▸", "36"}
 	notRun  = mark{"-", "2"} // by a policy, or because a user wanted that
+	advice  = mark{"·", ""}
 )
+
+var levels = map[operator.Level]mark{operator.LevelError: bad, operator.LevelWarning: warning, operator.LevelAdvice: advice}
 
 // markOf is the mark of an outcome. One that a newer version has is a warning.
 func markOf(outcome string) mark {

@@ -55,8 +55,9 @@ func Span(d time.Duration) string {
 	return fmt.Sprintf("%dd", d/day)
 }
 
-// cut shortens a text to so many characters, with a mark where some are missing.
+// cut shortens a text to so many characters of one line, with a mark where some are missing.
 func (p Printer) cut(text string, most int) string {
+	text = OneLine(text)
 	if p.Wide || utf8.RuneCountInString(text) <= most {
 		return text
 	}
@@ -127,10 +128,3 @@ func (p Printer) line(m mark, text string) {
 
 // OneLine makes a text one cell of a table.
 func OneLine(s string) string { return strings.Join(strings.Fields(strings.ToValidUTF8(s, "?")), " ") }
-
-func orDash(s string) string {
-	if s == "" {
-		return "-"
-	}
-	return s
-}

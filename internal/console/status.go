@@ -20,7 +20,7 @@ func (p Printer) Status(st *operator.Status) {
 func (p Printer) summary(st *operator.Status) {
 	leader, up := "no leader", 0
 	if st.Leader != nil {
-		leader = "leader " + p.cut(OneLine(st.Leader.Replica), 12)
+		leader = "leader " + p.cut(st.Leader.Replica, 12)
 	}
 	for _, r := range st.Replicas {
 		if r.State == operator.ReplicaUp {
@@ -44,16 +44,13 @@ func (p Printer) problems(st *operator.Status) {
 		if problem.Since != nil {
 			text = fmt.Sprintf("%s (%s)", text, ago(st.Now, *problem.Since))
 		}
-		p.item(map[operator.Level]mark{operator.LevelError: bad, operator.LevelWarning: warning}[problem.Level], text)
+		p.item(levels[problem.Level], text)
 	}
 }
 
 // item prints a text behind the sign of a mark, indented where it takes several lines.
 func (p Printer) item(m mark, text string) {
 	sign := m.sign
-	if m == plain {
-		sign = "·"
-	}
 	for _, line := range p.lines(text, 2) {
 		p.line(m, sign+" "+line)
 		sign = " "
@@ -97,11 +94,11 @@ func (p Printer) replicas(st *operator.Status) {
 		if r.State != operator.ReplicaUp {
 			m = warning
 		}
-		t.row(m, p.cut(OneLine(r.Name), 24), string(r.State), ago(st.Now, r.Seen), ago(st.Now, r.Started), fmt.Sprint(r.Running), p.cut(r.Clock().String(), 12),
-			p.cut(OneLine(r.ConfigDigest), 9), p.cut(OneLine(r.Version), 10))
+		t.row(m, p.cut(r.Name, 24), string(r.State), ago(st.Now, r.Seen), ago(st.Now, r.Started), fmt.Sprint(r.Running), p.cut(r.Clock().String(), 12),
+			p.cut(r.ConfigDigest, 9), p.cut(r.Version, 10))
 	}
 	for _, l := range st.Lost {
-		t.row(bad, p.cut(OneLine(l.Name), 24), "lost", ago(st.Now, l.Seen), "-", "-", "-", "-", "-")
+		t.row(bad, p.cut(l.Name, 24), "lost", ago(st.Now, l.Seen), "-", "-", "-", "-", "-")
 	}
 	t.print(p)
 }
@@ -119,7 +116,7 @@ func (p Printer) jobs(st *operator.Status) {
 	for _, j := range st.Jobs {
 		cells := []string{p.cut(j.Name, 28), p.cut(last(st, j.Last), 26), strip(j.Recent), p.cut(next(st, j), 16), p.cut(heldBy(j.Holders), 12)}
 		if p.Wide {
-			cells = append(cells, OneLine(Scheduled(j.Schedule, j.After)), OneLine(why(j.Last)))
+			cells = append(cells, Scheduled(j.Schedule, j.After), why(j.Last))
 		}
 		t.row(jobMark(j), cells...)
 	}
@@ -141,11 +138,11 @@ func last(st *operator.Status, r *journal.Record) string {
 	if r == nil {
 		return "-"
 	}
-	when := r.When()
-	if !r.Finished.IsZero() {
-		when = r.Finished
+	when := r.Finished
+	if when.IsZero() {
+		when = r.Started
 	}
-	text := fmt.Sprintf("%s %s %s", markOf(r.Outcome).sign, OneLine(r.Outcome), ago(st.Now, when))
+	text := fmt.Sprintf("%s %s %s", markOf(r.Outcome).sign, r.Outcome, ago(st.Now, when))
 	switch {
 	case r.Retried:
 		text += ", tried again"
@@ -179,7 +176,7 @@ func heldBy(holders []operator.Holder) string {
 	if names == nil {
 		return "-"
 	}
-	return OneLine(strings.Join(names, ", "))
+	return strings.Join(names, ", ")
 }
 
 // Scheduled is a short text of when a job runs.

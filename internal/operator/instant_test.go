@@ -97,7 +97,7 @@ func TestFatesEqualAnotherEvaluation(t *testing.T) {
 			info.ExceptDates = []string{at.In(zone).Format(time.DateOnly)}
 		}
 		now := at.Add(time.Duration(random.IntN(3)-1) * time.Hour)
-		s := &story{info: info, state: election.State{Now: now, Decided: at.Add(-time.Second)}, Story: Story{Job: "j", At: at.In(zone)}, instant: instant{at: at}, described: true}
+		s := &story{info: info, state: election.State{Now: now, Decided: at.Add(-time.Second)}, Story: Story{Job: "j", At: at.In(zone)}, instant: instant{at: at}}
 		if err := s.explain(); err != nil {
 			t.Fatal(err)
 		}

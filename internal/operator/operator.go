@@ -77,6 +77,15 @@ func (o *Operator) described(ctx context.Context) ([]journal.JobInfo, error) {
 	return infos, nil
 }
 
+// find returns the description of one job; ok is false if it is not among them.
+func find(infos []journal.JobInfo, job string) (info journal.JobInfo, ok bool) {
+	i := slices.IndexFunc(infos, func(info journal.JobInfo) bool { return info.Name == job })
+	if i < 0 {
+		return info, false
+	}
+	return infos[i], true
+}
+
 // mustKnow returns an error for a job that is neither configured at hand nor on a replica.
 func (o *Operator) mustKnow(ctx context.Context, job string) error {
 	infos, err := o.described(ctx)

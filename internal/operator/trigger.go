@@ -77,17 +77,17 @@ func (o *Operator) mayTrigger(ctx context.Context, job string, tick time.Time) e
 	if err != nil {
 		return err
 	}
-	i := slices.IndexFunc(infos, func(info journal.JobInfo) bool { return info.Name == job })
-	if i < 0 {
+	info, described := find(infos, job)
+	if !described {
 		if err := o.mustKnow(ctx, job); err != nil {
 			return err
 		}
 		return refuse(ErrNoReplica, "job %s: no replica has it", job)
 	}
-	if !infos[i].Enabled {
+	if !info.Enabled {
 		return refuse(ErrDisabled, "job %s is not enabled, so no replica has it", job)
 	}
-	if err := mustBeTick(infos[i], tick); err != nil {
+	if err := mustBeTick(info, tick); err != nil {
 		return err
 	}
 	replicas, err := o.journal.Replicas(ctx)
@@ -95,7 +95,7 @@ func (o *Operator) mayTrigger(ctx context.Context, job string, tick time.Time) e
 		return unavailable("list the replicas of namespace "+o.cfg.Namespace, err)
 	}
 	if !slices.ContainsFunc(replicas, func(r journal.Replica) bool {
-		return !r.Draining && scheduler.Labels(r.Labels).Include(infos[i].Where)
+		return !r.Draining && scheduler.Labels(r.Labels).Include(info.Where)
 	}) {
 		return refuse(ErrNoReplica, "job %s: no replica is there that could run it", job)
 	}
@@ -108,15 +108,15 @@ func mustBeTick(info journal.JobInfo, tick time.Time) error {
 	if tick.IsZero() || err != nil {
 		return nil //nolint:nilerr // replicas refuse it
 	}
-	before := spec.Prev(tick.Add(time.Nanosecond))
-	switch {
-	case before.Equal(tick):
+	switch before := spec.Prev(tick); {
+	case isTick(spec, tick):
 		return nil
 	case before.IsZero():
 		return refuse(ErrNotATick, "%s is no tick of job %s", tick.Format(time.RFC3339), info.Name)
+	default:
+		return refuse(ErrNotATick, "%s is no tick of job %s; the last one before it is %s", tick.Format(time.RFC3339), info.Name,
+			before.In(zone).Format(time.RFC3339))
 	}
-	return refuse(ErrNotATick, "%s is no tick of job %s; the last one before it is %s", tick.Format(time.RFC3339), info.Name,
-		before.In(zone).Format(time.RFC3339))
 }
 
 // AwaitStart waits until a replica has started the run of a request, or will not. If that takes long, waiting is called once, with the replica that has

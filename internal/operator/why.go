@@ -44,10 +44,11 @@ func (o *Operator) Why(ctx context.Context, job, at string) (*Story, error) {
 	if err != nil {
 		return nil, err
 	}
-	s := &story{info: journal.JobInfo{Name: job, Timezone: "UTC"}}
-	if i := slices.IndexFunc(infos, func(info journal.JobInfo) bool { return info.Name == job }); i >= 0 {
-		s.info, s.described = infos[i], true
+	info, described := find(infos, job)
+	if !described {
+		info = journal.JobInfo{Name: job, Timezone: "UTC"}
 	}
+	s := &story{info: info}
 	zone, err := cronspec.LoadLocation(s.info.Timezone)
 	if err != nil {
 		return nil, fmt.Errorf("job %s: its time zone, as replicas describe it: %w", job, err)
@@ -60,7 +61,7 @@ func (o *Operator) Why(ctx context.Context, job, at string) (*Story, error) {
 	if err := s.read(ctx, o); err != nil {
 		return nil, err
 	}
-	if !s.described && !s.hasRecords() {
+	if !described && !s.hasRecords() {
 		if err := o.mustKnow(ctx, job); err != nil {
 			return nil, err
 		}
@@ -73,10 +74,9 @@ func (o *Operator) Why(ctx context.Context, job, at string) (*Story, error) {
 type story struct {
 	Story
 	instant
-	info      journal.JobInfo
-	described bool // by a replica
-	state     election.State
-	past      []journal.Record // all that is kept of the job
+	info  journal.JobInfo
+	state election.State
+	past  []journal.Record // all that is kept of the job
 }
 
 func (s *story) read(ctx context.Context, o *Operator) (err error) {

@@ -19,7 +19,7 @@ func explained(t *testing.T, state election.State, past ...journal.Record) *stor
 	if state.Now.IsZero() {
 		state.Now = noon.Add(30 * time.Minute)
 	}
-	s := &story{info: journal.JobInfo{Name: "j", Timezone: "UTC", Schedule: []string{"0 * * * *"}, Enabled: true}, state: state, past: past, Story: Story{Job: "j", At: noon}, instant: instant{at: noon}, described: true}
+	s := &story{info: journal.JobInfo{Name: "j", Timezone: "UTC", Schedule: []string{"0 * * * *"}, Enabled: true}, state: state, past: past, Story: Story{Job: "j", At: noon}, instant: instant{at: noon}}
 	if err := s.explain(); err != nil {
 		t.Fatal(err)
 	}
@@ -165,7 +165,7 @@ func TestWhyWhereTheClockIsSet(t *testing.T) {
 		if err != nil {
 			t.Fatal(err)
 		}
-		s := &story{info: info, state: election.State{Now: time.Date(2026, 1, 1, 0, 0, 0, 0, time.UTC)}, Story: Story{Job: "j", At: i.at}, instant: i, described: true}
+		s := &story{info: info, state: election.State{Now: time.Date(2026, 1, 1, 0, 0, 0, 0, time.UTC)}, Story: Story{Job: "j", At: i.at}, instant: i}
 		if err := s.explain(); err != nil {
 			t.Fatal(err)
 		}

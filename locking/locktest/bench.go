@@ -137,7 +137,7 @@ func (b *bench) known() {
 	b.setSince(b.first.Add(-time.Second))
 }
 
-// setSince fakes when the lock heard of its schedule.
+// setSince fakes when the schedule was announced to the lock.
 func (b *bench) setSince(at time.Time) {
 	b.Helper()
 	if b.onQuorum() {

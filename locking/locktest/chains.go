@@ -243,7 +243,7 @@ func orphanHadEnded(b *bench) {
 			b.Fatal(err)
 		}
 	}
-	follows(b, "f", -1, 1, 0) // nothing was told of the end of the second
+	follows(b, "f", -1, 1, 0) // the end of the second was not announced
 	l := b.wins(b.a, engine.Request{Tick: b.tick(2), Trigger: "test"})
 	if err := engine.RunOf(l).MarkSucceeded(b.ctx, true); err != nil {
 		b.Fatal(err)
