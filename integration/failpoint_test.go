@@ -51,6 +51,7 @@ func TestKilledAtTheWorstMoment(t *testing.T) {
 			t.Parallel()
 			point, _, recovered := strings.Cut(name, " and ")
 			c := newCluster(t, parent+fmt.Sprintln("recover =", recovered))
+			c.makeKnown(t, "child") // else the first tick may be of before its schedule, which is announced after that of parent
 			killed := c.killAt(t, "parent", point, 2)
 			for _, job := range []string{"parent", "child"} {
 				c.awaitTick(t, startTimeout, job, killed+9)
@@ -75,10 +76,7 @@ func TestLoneReplicaKilledAfterASettlement(t *testing.T) {
 			t.Parallel()
 			c := newCluster(t, "[jobs.often]\nschedule = \"* * * * * *\"\nstart_deadline = \"1s\"\nlease = \"2s\"\ncommand = '\"$SCRIBE\" -for 2500ms'\n")
 			if name == "gap" { // which a replica before leaves
-				before := c.startAll(t, 1)[0]
-				c.awaitTick(t, soon, "often", 0) // the lock knows the schedule from then on
-				before.Term(t)
-				before.wantDrained(t)
+				c.makeKnown(t, "often")
 				missed := time.Now().Add(3 * time.Second).Truncate(time.Second)
 				eventually(t, startTimeout, "ticks that no replica decides", func() bool { return time.Now().After(missed.Add(1500 * time.Millisecond)) })
 			}
@@ -93,6 +91,15 @@ func TestLoneReplicaKilledAfterASettlement(t *testing.T) {
 			}
 		})
 	}
+}
+
+// makeKnown runs a replica until a job has run, whose lock knows its schedule from then on.
+func (c *cluster) makeKnown(t *testing.T, job string) {
+	t.Helper()
+	before := c.start(t, "before")
+	c.awaitTick(t, startTimeout, job, 0)
+	before.Term(t)
+	before.wantDrained(t)
 }
 
 // killAt starts replicas, and returns at which tick of a job one of them was killed at a point.
