@@ -11,7 +11,7 @@ import (
 )
 
 func newCancelCommand(a *app) *cobra.Command {
-	var run string
+	req := operator.CancelRequest{Requester: requester()}
 	var asJSON bool
 	cmd := &cobra.Command{
 		Use:   "cancel JOB",
@@ -24,10 +24,12 @@ history shows it. Where nothing runs, there is nothing to do (0); a run that is 
 
 		ValidArgsFunction: a.completeJobs(1),
 		RunE: func(cmd *cobra.Command, args []string) error {
-			return a.cancel(cmd.Context(), operator.CancelRequest{Job: args[0], Run: run}, asJSON)
+			req.Job = args[0]
+			return a.cancel(cmd.Context(), req, asJSON)
 		},
 	}
-	cmd.Flags().StringVar(&run, "run", "", "only the run of this id, as history and the log have it")
+	cmd.Flags().StringVar(&req.Run, "run", "", "only the run of this id, as history and the log have it")
+	reasonFlag(cmd, &req.Requester)
 	cmd.Flags().BoolVar(&asJSON, "json", false, "print JSON")
 	return cmd
 }

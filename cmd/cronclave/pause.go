@@ -34,7 +34,7 @@ func checkSelection(s operator.Selection) error {
 }
 
 func newPauseCommand(a *app) *cobra.Command {
-	var req operator.PauseRequest
+	req := operator.PauseRequest{Requester: requester()}
 	var length string
 	var asJSON bool
 	cmd := &cobra.Command{
@@ -62,13 +62,13 @@ that is paused already it changes the end and the reason, and keeps the beginnin
 	}
 	selectionFlags(cmd, &req.Selection)
 	cmd.Flags().StringVar(&length, "for", "", "how long, by the clock of Redis (default: until the jobs are resumed)")
-	cmd.Flags().StringVar(&req.Reason, "reason", "", "why, for people: one line of at most 200 characters")
+	reasonFlag(cmd, &req.Requester)
 	cmd.Flags().BoolVar(&asJSON, "json", false, "print JSON")
 	return cmd
 }
 
 func newResumeCommand(a *app) *cobra.Command {
-	var s operator.Selection
+	req := operator.ResumeRequest{Requester: requester()}
 	var asJSON bool
 	cmd := &cobra.Command{
 		Use:     "resume JOB...",
@@ -77,14 +77,15 @@ func newResumeCommand(a *app) *cobra.Command {
 
 		ValidArgsFunction: a.completeJobs(0),
 		RunE: func(cmd *cobra.Command, args []string) error {
-			s.Jobs = args
-			if err := checkSelection(s); err != nil {
+			req.Jobs = args
+			if err := checkSelection(req.Selection); err != nil {
 				return err
 			}
-			return a.steer(cmd.Context(), asJSON, func(o *operator.Operator) ([]operator.PausedJob, error) { return o.Resume(cmd.Context(), s) })
+			return a.steer(cmd.Context(), asJSON, func(o *operator.Operator) ([]operator.PausedJob, error) { return o.Resume(cmd.Context(), req) })
 		},
 	}
-	selectionFlags(cmd, &s)
+	selectionFlags(cmd, &req.Selection)
+	reasonFlag(cmd, &req.Requester)
 	cmd.Flags().BoolVar(&asJSON, "json", false, "print JSON")
 	return cmd
 }

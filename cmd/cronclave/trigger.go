@@ -23,6 +23,7 @@ type triggerOptions struct {
 
 func newTriggerCommand(a *app) *cobra.Command {
 	var o triggerOptions
+	by := requester()
 	cmd := &cobra.Command{
 		Use:   "trigger JOB",
 		Short: "Have one of the replicas run a job now",
@@ -40,11 +41,12 @@ With --wait the output is shown while the job runs, and the exit code is the job
 			if err != nil {
 				return err
 			}
-			return a.trigger(cmd.Context(), operator.TriggerRequest{Job: args[0], Tick: tick, By: asker(), Follow: o.wait}, o)
+			return a.trigger(cmd.Context(), operator.TriggerRequest{Requester: by, Job: args[0], Tick: tick, Follow: o.wait}, o)
 		},
 	}
 	cmd.Flags().BoolVar(&o.wait, "wait", false, "show the output, and exit with the job's exit code")
 	durationFlag(cmd.Flags(), &o.timeout, "timeout", "with --wait: exit with 124 if it takes longer (default: none)")
+	reasonFlag(cmd, &by)
 	cmd.Flags().StringVar(&o.tick, "tick", "", "run this past tick again, RFC 3339")
 	cmd.Flags().BoolVar(&o.asJSON, "json", false, "print JSON: what became of the request, with --wait also of the run")
 	return cmd
@@ -99,10 +101,15 @@ func (a *app) trigger(ctx context.Context, req operator.TriggerRequest, opt trig
 	return a.await(ctx, o, t, opt)
 }
 
-// asker names the user and the machine that ask, for people.
-func asker() string {
+// requester names the user and the machine that ask, for people.
+func requester() operator.Requester {
 	host, _ := os.Hostname() // for people
-	return cmp.Or(os.Getenv(envUser), "somebody") + "@" + cmp.Or(host, "somewhere")
+	return operator.Requester{By: cmp.Or(os.Getenv(envUser), "somebody") + "@" + cmp.Or(host, "somewhere")}
+}
+
+// reasonFlag is for acts, whose reason goes into the audit log.
+func reasonFlag(cmd *cobra.Command, r *operator.Requester) {
+	cmd.Flags().StringVar(&r.Reason, "reason", "", "why, for people: one line of at most 200 characters")
 }
 
 // printWaiting says what a request waits for.

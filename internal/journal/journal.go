@@ -35,6 +35,7 @@
 //	{JOB}:followed while it is there somebody follows the output of the job's runs
 //	{JOB}:live:ID  stream of the output of a run that is followed; for a minute after the last
 //	gone           sorted set: job that no replica knows any more, by the time of that finding
+//	audit          sorted set: acts of people (trigger, pause, ...) as JSON, by when
 //	format         the number of this layout
 //
 // # Bounds
@@ -113,6 +114,7 @@ type Journal struct {
 	descriptions
 	requestList
 	liveOutput
+	auditLog
 }
 
 // New returns a Journal. It asks nothing of Redis yet. An error wraps ErrInvalid
@@ -126,7 +128,7 @@ func New(cfg Config) (*Journal, error) {
 	h := &history{namespace: n, runs: cfg.Runs, maxAge: cfg.MaxAge, blocks: blocksOf(cfg.MaxBytes, cfg.Runs), first: cfg.First,
 		excess: map[string][]string{}, unsure: map[string]bool{}}
 	_, h.cluster = cfg.Redis.(*redis.ClusterClient)
-	return &Journal{n, h, registry{n}, descriptions{n}, requestList{n}, liveOutput{n}}, nil
+	return &Journal{n, h, registry{n}, descriptions{n}, requestList{n}, liveOutput{n}, auditLog{n}}, nil
 }
 
 func withDefaults(cfg Config) Config {

@@ -6,10 +6,12 @@ import (
 	"time"
 
 	"github.com/cronclave/cronclave/election"
+	"github.com/cronclave/cronclave/internal/journal"
 )
 
 // CancelRequest says which runs to stop.
 type CancelRequest struct {
+	Requester
 	Job string
 	// Run is the id of one run; "" for all of the job.
 	Run string
@@ -28,6 +30,12 @@ type CanceledRun struct {
 // Cancel asks the replicas to stop runs of a job, and does not wait until they have. The list is never nil. Where nothing runs there is nothing to do; a run
 // that is named and does not run is [ErrUnknownRun].
 func (o *Operator) Cancel(ctx context.Context, req CancelRequest) ([]CanceledRun, error) {
+	if err := req.fault(); err != nil {
+		return []CanceledRun{}, err
+	}
+	if err := o.audit(ctx, req.Requester, journal.Act{Kind: journal.ActCancel, Jobs: []string{req.Job}, RunID: req.Run}, 0); err != nil {
+		return []CanceledRun{}, err
+	}
 	runs, err := o.elector.Cancel(ctx, req.Job, req.Run)
 	canceled := []CanceledRun{}
 	for _, r := range runs {

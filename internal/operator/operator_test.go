@@ -122,11 +122,11 @@ func TestErrorsHaveReasons(t *testing.T) {
 	ctx := t.Context()
 	noon := time.Date(2026, 3, 1, 12, 0, 0, 0, time.UTC)
 	trigger := func(job string, tick time.Time) error {
-		_, err := o.Trigger(ctx, TriggerRequest{Job: job, Tick: tick})
+		_, err := o.Trigger(ctx, TriggerRequest{Requester: ann, Job: job, Tick: tick})
 		return err
 	}
 	pause := func(s Selection) error {
-		done, err := o.Pause(ctx, PauseRequest{Selection: s})
+		done, err := o.Pause(ctx, PauseRequest{Selection: s, Requester: ann})
 		if done != nil {
 			t.Errorf("%v: paused %v", s, done)
 		}
@@ -141,7 +141,7 @@ func TestErrorsHaveReasons(t *testing.T) {
 		return err
 	}
 	cancel := func(job, run string) error {
-		_, err := o.Cancel(ctx, CancelRequest{Job: job, Run: run})
+		_, err := o.Cancel(ctx, CancelRequest{Requester: ann, Job: job, Run: run})
 		return err
 	}
 	for _, tt := range []struct {
@@ -170,7 +170,7 @@ func TestErrorsHaveReasons(t *testing.T) {
 		}
 	}
 	incomplete := c.operator(t, Config{Incomplete: true})
-	if _, err := incomplete.Cancel(ctx, CancelRequest{Job: "removed"}); err != nil {
+	if _, err := incomplete.Cancel(ctx, CancelRequest{Requester: ann, Job: "removed"}); err != nil {
 		t.Errorf("a configuration that cannot be read may have it: %v", err)
 	}
 }
@@ -187,10 +187,10 @@ func TestNothingIsDoneWithoutRedis(t *testing.T) {
 		"history": func() error { _, err := o.History(ctx, HistoryRequest{}); return err },
 		"logs":    func() error { _, err := o.Logs(ctx, LogsRequest{Job: "backup"}); return err },
 		"follow":  func() error { return o.Follow(ctx, FollowRequest{Job: "backup"}, Viewer{}) },
-		"trigger": func() error { _, err := o.Trigger(ctx, TriggerRequest{Job: "backup"}); return err },
-		"cancel":  func() error { _, err := o.Cancel(ctx, CancelRequest{Job: "backup"}); return err },
-		"pause":   func() error { _, err := o.Pause(ctx, PauseRequest{Selection: all}); return err },
-		"resume":  func() error { _, err := o.Resume(ctx, all); return err },
+		"trigger": func() error { _, err := o.Trigger(ctx, TriggerRequest{Requester: ann, Job: "backup"}); return err },
+		"cancel":  func() error { _, err := o.Cancel(ctx, CancelRequest{Requester: ann, Job: "backup"}); return err },
+		"pause":   func() error { _, err := o.Pause(ctx, PauseRequest{Selection: all, Requester: ann}); return err },
+		"resume":  func() error { _, err := o.Resume(ctx, ResumeRequest{all, ann}); return err },
 		"next":    func() error { _, err := o.NextTicks(ctx, nil, Window{Limit: 1}); return err },
 	} {
 		t.Run(name, func(t *testing.T) {
@@ -215,7 +215,7 @@ func TestOperatorSteers(t *testing.T) {
 	if result.Term == nil {
 		t.Fatalf("%+v", result)
 	}
-	paused, err := o.Pause(ctx, PauseRequest{Selection{Tags: []string{"disk"}}, time.Hour, "new disks"})
+	paused, err := o.Pause(ctx, PauseRequest{Selection{Tags: []string{"disk"}}, Requester{"ann", "new disks"}, time.Hour})
 	if err != nil || len(paused) != 1 || !paused[0].Paused || paused[0].WasPaused || paused[0].Until.Sub(*paused[0].Since) != time.Hour {
 		t.Errorf("%+v %v", paused, err)
 	}
@@ -230,11 +230,11 @@ func TestOperatorSteers(t *testing.T) {
 	if report.Paused || report.Holders == nil || len(report.Holders) > 0 {
 		t.Errorf("%+v", report)
 	}
-	canceled, err := o.Cancel(ctx, CancelRequest{Job: "backup"})
+	canceled, err := o.Cancel(ctx, CancelRequest{Requester: ann, Job: "backup"})
 	if err != nil || len(canceled) != 1 || canceled[0].RunID != "run-1" || canceled[0].Replica != "a" || canceled[0].Tick != nil {
 		t.Errorf("%+v %v", canceled, err)
 	}
-	resumed, err := o.Resume(ctx, Selection{Jobs: []string{"report", "backup"}})
+	resumed, err := o.Resume(ctx, ResumeRequest{Selection{Jobs: []string{"report", "backup"}}, ann})
 	if err != nil || len(resumed) != 2 || resumed[0].Job != "backup" || !resumed[0].WasPaused || resumed[0].Paused || resumed[1].WasPaused {
 		t.Errorf("%+v %v", resumed, err)
 	}
@@ -247,8 +247,8 @@ func TestTriggerFromRequestToEnd(t *testing.T) {
 	c.describe(t, journal.JobInfo{Name: "backup", Enabled: true})
 	c.register(t, journal.Replica{Name: "a"})
 	o, ctx := c.operator(t, Config{}), t.Context()
-	r, err := o.Trigger(ctx, TriggerRequest{Job: "backup", By: "somebody", Follow: true})
-	if err != nil || r.By != "somebody" {
+	r, err := o.Trigger(ctx, TriggerRequest{Requester: ann, Job: "backup", Follow: true})
+	if err != nil || r.By != "ann" {
 		t.Fatalf("%+v %v", r, err)
 	}
 	if followed, err := c.journal.Followed(ctx, []string{"backup"}); err != nil || len(followed) != 1 {

@@ -8,6 +8,7 @@ import (
 	"time"
 
 	"github.com/cronclave/cronclave/election"
+	"github.com/cronclave/cronclave/internal/journal"
 	"github.com/cronclave/cronclave/scheduler"
 )
 
@@ -23,10 +24,15 @@ type Selection struct {
 // PauseRequest says how jobs are paused.
 type PauseRequest struct {
 	Selection
+	Requester
 	// For is how long, by the clock of Redis; 0 for until they are resumed.
 	For time.Duration
-	// Reason is for people: one line of at most 200 characters.
-	Reason string
+}
+
+// ResumeRequest says which pauses end.
+type ResumeRequest struct {
+	Selection
+	Requester
 }
 
 // PausedJob is what became of the pause of a job. Its JSON is part of the contract with users.
@@ -43,18 +49,29 @@ type PausedJob struct {
 // that it worked for, also beside an error.
 func (o *Operator) Pause(ctx context.Context, req PauseRequest) ([]PausedJob, error) {
 	order := election.PauseOrder{For: req.For, Outcome: scheduler.SkippedPaused, Reason: req.Reason}
-	return o.steer(ctx, req.Selection, func(jobs []string) []election.Paused { return o.elector.Pause(ctx, jobs, order) })
+	return o.steer(ctx, req.Selection, req.Requester, journal.Act{Kind: journal.ActPause}, req.For, func(jobs []string) []election.Paused {
+		return o.elector.Pause(ctx, jobs, order)
+	})
 }
 
 // Resume ends the pauses of jobs. It returns what [Operator.Pause] does.
-func (o *Operator) Resume(ctx context.Context, s Selection) ([]PausedJob, error) {
-	return o.steer(ctx, s, func(jobs []string) []election.Paused { return o.elector.Resume(ctx, jobs) })
+func (o *Operator) Resume(ctx context.Context, req ResumeRequest) ([]PausedJob, error) {
+	return o.steer(ctx, req.Selection, req.Requester, journal.Act{Kind: journal.ActResume}, 0, func(jobs []string) []election.Paused {
+		return o.elector.Resume(ctx, jobs)
+	})
 }
 
 // steer pauses or resumes jobs. The error is of the first that it did not work for.
-func (o *Operator) steer(ctx context.Context, s Selection, do func([]string) []election.Paused) ([]PausedJob, error) {
+func (o *Operator) steer(ctx context.Context, s Selection, by Requester, act journal.Act, lasting time.Duration, do func([]string) []election.Paused) ([]PausedJob, error) {
+	if err := by.fault(); err != nil {
+		return nil, err
+	}
 	jobs, err := o.selected(ctx, s)
 	if err != nil {
+		return nil, err
+	}
+	act.Jobs = jobs
+	if err := o.audit(ctx, by, act, lasting); err != nil {
 		return nil, err
 	}
 	done := []PausedJob{}

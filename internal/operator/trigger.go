@@ -22,11 +22,10 @@ const (
 
 // TriggerRequest asks for a run of a job outside its schedule.
 type TriggerRequest struct {
+	Requester
 	Job string
 	// Tick is a past tick of the schedule, which the run gets as its own; zero for none.
 	Tick time.Time
-	// By names the user that asks, for people.
-	By string
 	// Follow has the replicas publish the run's output from its beginning, for [Operator.AwaitEnd].
 	Follow bool
 }
@@ -52,7 +51,17 @@ func (t *Triggered) Started() bool { return t.Outcome == journal.OutcomeRunning 
 // accept.
 func (o *Operator) Trigger(ctx context.Context, req TriggerRequest) (journal.Request, error) {
 	r := journal.Request{ID: "request-" + strings.ToLower(rand.Text()[:16]), Job: req.Job, Tick: req.Tick, By: req.By}
+	if err := req.fault(); err != nil {
+		return r, err
+	}
 	if err := o.mayTrigger(ctx, req.Job, req.Tick); err != nil {
+		return r, err
+	}
+	act := journal.Act{Kind: journal.ActTrigger, Jobs: []string{req.Job}}
+	if !req.Tick.IsZero() {
+		act.Tick = &req.Tick
+	}
+	if err := o.audit(ctx, req.Requester, act, 0); err != nil {
 		return r, err
 	}
 	if req.Follow { // before it starts, so that nothing is missed

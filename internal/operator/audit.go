@@ -1,0 +1,58 @@
+package operator
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"strings"
+	"time"
+	"unicode/utf8"
+
+	"github.com/cronclave/cronclave/internal/journal"
+)
+
+// Requester is the user that asks for an act, and the reason, for the audit log.
+type Requester struct {
+	// By is the user. Required.
+	By string
+	// Reason is for people: one line of at most 200 characters; may be "".
+	Reason string
+}
+
+// fault is the error of a requester that the audit log refuses.
+func (r Requester) fault() error {
+	switch {
+	case r.By == "":
+		return refuse(ErrInvalid, "the name of the user is missing")
+	case utf8.RuneCountInString(r.Reason) > maxReason:
+		return refuse(ErrInvalid, "the reason has %d characters: write at most %d", utf8.RuneCountInString(r.Reason), maxReason)
+	case strings.ContainsFunc(r.Reason, func(c rune) bool { return c < ' ' || c == 0x7f }):
+		return refuse(ErrInvalid, "the reason is %q: it must be one line, without tabs", r.Reason)
+	}
+	return nil
+}
+
+// maxReason is how long a reason may be, in characters.
+const maxReason = 200
+
+// audit writes an act down before it is done: an act that cannot be written down is not done. lasting is for a pause that ends by itself, else 0.
+func (o *Operator) audit(ctx context.Context, r Requester, act journal.Act, lasting time.Duration) error {
+	act.By, act.Reason = r.By, r.Reason
+	err := o.journal.Audit(ctx, act, lasting)
+	switch {
+	case errors.Is(err, journal.ErrInvalid): // a name that can't be one
+		return &refusal{ErrInvalid, err}
+	case err != nil:
+		return unavailable(fmt.Sprintf("%s: nothing was done, as the audit log cannot be written", act.Kind), err)
+	}
+	return nil
+}
+
+// Acts returns what people have asked the cluster to do: the newest acts, the newest first. Damaged entries are left out.
+func (o *Operator) Acts(ctx context.Context, most int) ([]journal.Act, error) {
+	acts, err := o.journal.Acts(ctx, most)
+	if err != nil && !errors.Is(err, journal.ErrCorrupt) {
+		return nil, unavailable("read the audit log of namespace "+o.cfg.Namespace, err)
+	}
+	return append([]journal.Act{}, acts...), nil
+}
