@@ -1,24 +1,40 @@
 package httpapi
 
 import (
-	"crypto/sha256"
-	"crypto/subtle"
+	"context"
 	"net"
 	"net/http"
+	"net/url"
 	"slices"
 	"strings"
 )
 
-// guarded lets requests through that name this server in their Host header and bear the token.
-func guarded(next http.Handler, cfg Config) http.Handler {
-	if cfg.Token != nil {
-		next = bearers(next, cfg.Token)
+// guarded lets requests through that name this server in their Host header, come from no page of another site if they change something, and are from a
+// known user. Whether the replica is alive is for everybody to ask.
+func guarded(routes http.Handler, cfg Config) http.Handler {
+	public := http.NewServeMux()
+	public.Handle("GET /healthz", alive())
+	public.Handle("GET /readyz", ready(cfg.Unready))
+	public.Handle("/", authenticated(routes, cfg))
+	if cfg.Users != nil {
+		sessions{cfg}.routes(public)
 	}
 	hosts := append([]string{"localhost"}, cfg.Hosts...)
 	if host, _, err := net.SplitHostPort(cfg.Listen); err == nil && host != "" {
 		hosts = append(hosts, host)
 	}
-	return named(next, hosts)
+	return named(http.NewCrossOriginProtection().Handler(bounded(public)), hosts)
+}
+
+// mostBody is longer than any request that is meant: a thousand names of jobs.
+const mostBody = 256 << 10
+
+// bounded ends requests with a body that is too long.
+func bounded(next http.Handler) http.Handler {
+	return http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
+		r.Body = http.MaxBytesReader(w, r.Body, mostBody)
+		next.ServeHTTP(w, r)
+	})
 }
 
 // named refuses requests for other hosts: else a page of any site could have a browser on this machine ask for it, by a name that
@@ -45,17 +61,36 @@ func hostOf(header string) string {
 	return strings.TrimSuffix(host, ".")
 }
 
-// bearers lets requests through that bear the token.
-func bearers(next http.Handler, token func() string) http.Handler {
+// authenticated lets requests of users through, who are in their contexts from then on. Without tokens everybody is anonymous.
+func authenticated(next http.Handler, cfg Config) http.Handler {
 	return http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
-		want := sha256.Sum256([]byte(token())) // of one length, so that the comparison takes the same time for all
-		scheme, bears, _ := strings.Cut(r.Header.Get("Authorization"), " ")
-		got := sha256.Sum256([]byte(strings.TrimSpace(bears)))
-		if !strings.EqualFold(scheme, "Bearer") || subtle.ConstantTimeCompare(got[:], want[:]) != 1 {
+		user, known := anonymous, true
+		if cfg.Users != nil {
+			user, known = cfg.Users().Find(tokenOf(r))
+		}
+		switch {
+		case known:
+			next.ServeHTTP(w, r.WithContext(context.WithValue(r.Context(), userKey{}, user)))
+		case r.Method == http.MethodGet && strings.Contains(r.Header.Get("Accept"), "text/html"):
+			http.Redirect(w, r, "/login?next="+url.QueryEscape(r.URL.RequestURI()), http.StatusSeeOther)
+		default:
 			w.Header().Set("WWW-Authenticate", `Bearer realm="cronclave"`)
 			http.Error(w, "a token is needed: Authorization: Bearer TOKEN", http.StatusUnauthorized)
-			return
 		}
-		next.ServeHTTP(w, r)
 	})
+}
+
+// tokenOf is the token that a request bears: of its Authorization header if it has one, else of the cookie of a browser that has logged in.
+func tokenOf(r *http.Request) string {
+	if header := r.Header.Get("Authorization"); header != "" {
+		scheme, token, _ := strings.Cut(header, " ")
+		if !strings.EqualFold(scheme, "Bearer") {
+			return ""
+		}
+		return strings.TrimSpace(token)
+	}
+	if c, err := r.Cookie(cookieName); err == nil {
+		return c.Value
+	}
+	return ""
 }

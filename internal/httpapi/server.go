@@ -1,5 +1,5 @@
-// Package httpapi answers HTTP requests of people and programs about a replica: for its metrics, so far. It depends on the rest of the replica by the
-// values that it is given, and decides nothing.
+// Package httpapi is the HTTP server of a replica: it decides which requests are let through, from which users, and answers those about the replica itself:
+// for its health and its metrics. The API and the pages of the cluster are handlers that it is given.
 package httpapi
 
 import (
@@ -18,14 +18,17 @@ import (
 type Config struct {
 	// Listen is "host:port". A port of 0 is any that is free: see [Server.Addr].
 	Listen string
-	// Token returns the bearer token of a request ("Authorization: Bearer TOKEN"); nil admits every client that reaches the address.
-	Token func() string
+	// Users returns the users that are let in, by the bearer token ("Authorization: Bearer TOKEN") or by the cookie of a login; nil admits every client that
+	// reaches the address, as an anonymous viewer.
+	Users func() Users
 	// Hosts are names by which clients may ask, beside localhost, the host of Listen and each IP address.
 	Hosts []string
 	// TLS has the server's certificate; nil for plain HTTP.
 	TLS *tls.Config
-	// Metrics answers GET /metrics.
-	Metrics http.Handler
+	// Metrics answers GET /metrics, API all paths below /api/, and Pages all others. API and Pages may be nil.
+	Metrics, API, Pages http.Handler
+	// Unready returns why the replica claims nothing at present, for GET /readyz, in words that are for everybody; "" if it does. May be nil.
+	Unready func() string
 	// Log gets the faults of connections and requests; nil for none.
 	Log hclog.Logger
 }
@@ -51,6 +54,12 @@ func New(cfg Config) (*Server, error) {
 	}
 	mux := http.NewServeMux()
 	mux.Handle("GET /metrics", cfg.Metrics)
+	if cfg.API != nil {
+		mux.Handle("/api/", cfg.API)
+	}
+	if cfg.Pages != nil {
+		mux.Handle("/", cfg.Pages)
+	}
 	listener, err := net.Listen("tcp", cfg.Listen)
 	if err != nil {
 		return nil, fmt.Errorf("listen on %s: %w", cfg.Listen, err)

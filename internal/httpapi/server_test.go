@@ -34,7 +34,11 @@ func serveMetrics(t *testing.T, token string, g Gauges) (s *Server, m *Metrics) 
 	m = NewMetrics("v1", g)
 	cfg := Config{Listen: "127.0.0.1:0", Metrics: m.Handler()}
 	if token != "" {
-		cfg.Token = func() string { return token }
+		users, err := ParseUsers(token)
+		if err != nil {
+			t.Fatal(err)
+		}
+		cfg.Users = func() Users { return users }
 	}
 	s, err := New(cfg)
 	if err != nil {
@@ -74,27 +78,27 @@ func request(t *testing.T, s *Server, method, path, authorization string) (code 
 }
 
 func TestWhoIsLetIn(t *testing.T) {
-	guarded, _ := serve(t, "s3cr3t")
+	guarded, _ := serve(t, "s3cr3t-s3cr3t-s3cr3t")
 	open, _ := serve(t, "")
 	for _, tt := range []struct {
 		server                      *Server
 		method, path, authorization string
 		want                        int
 	}{
-		{guarded, "GET", "/metrics", "Bearer s3cr3t", 200},
-		{guarded, "GET", "/metrics", "bearer  s3cr3t", 200},
+		{guarded, "GET", "/metrics", "Bearer s3cr3t-s3cr3t-s3cr3t", 200},
+		{guarded, "GET", "/metrics", "bearer  s3cr3t-s3cr3t-s3cr3t", 200},
 		{guarded, "GET", "/metrics", "", 401},
 		{guarded, "GET", "/metrics", "Bearer", 401},
-		{guarded, "GET", "/metrics", "Bearer s3cr3", 401},
-		{guarded, "GET", "/metrics", "Bearer s3cr3tt", 401},
-		{guarded, "GET", "/metrics", "Basic s3cr3t", 401},
+		{guarded, "GET", "/metrics", "Bearer s3cr3t-s3cr3t-s3cr3", 401},
+		{guarded, "GET", "/metrics", "Bearer s3cr3t-s3cr3t-s3cr3tt", 401},
+		{guarded, "GET", "/metrics", "Basic s3cr3t-s3cr3t-s3cr3t", 401},
 		{guarded, "GET", "/nothing", "", 401}, // a client without the token does not learn which pages there are
-		{guarded, "GET", "/nothing", "Bearer s3cr3t", 404},
+		{guarded, "GET", "/nothing", "Bearer s3cr3t-s3cr3t-s3cr3t", 404},
 		{open, "GET", "/metrics", "", 200},
 		{open, "POST", "/metrics", "", 405},
 		{open, "GET", "/", "", 404},
 	} {
-		if code, body := request(t, tt.server, tt.method, tt.path, tt.authorization); code != tt.want || strings.Contains(body, "s3cr3t") {
+		if code, body := request(t, tt.server, tt.method, tt.path, tt.authorization); code != tt.want || strings.Contains(body, "s3cr3t-s3cr3t-s3cr3t") {
 			t.Errorf("%s %s with %q: %d, want %d: %s", tt.method, tt.path, tt.authorization, code, tt.want, body)
 		}
 	}

@@ -4,7 +4,6 @@ import (
 	"context"
 	"crypto/tls"
 	"fmt"
-	"strings"
 
 	"github.com/hashicorp/go-hclog"
 
@@ -17,11 +16,11 @@ import (
 func serverConfig(cfg config.Server, log hclog.Logger) (httpapi.Config, error) {
 	c := httpapi.Config{Listen: cfg.Listen, Hosts: cfg.Hosts, Log: log}
 	if cfg.TokenFile != "" {
-		token, err := readWhenReplaced(log, []string{cfg.TokenFile}, func() (string, error) { return readToken(cfg.TokenFile) })
+		users, err := readWhenReplaced(log, []string{cfg.TokenFile}, func() (httpapi.Users, error) { return readUsers(cfg.TokenFile) })
 		if err != nil {
 			return c, UsageError{err}
 		}
-		c.Token = token.get
+		c.Users = users.get
 	}
 	if cfg.CertFile != "" {
 		pair, err := readWhenReplaced(log, []string{cfg.CertFile, cfg.KeyFile}, func() (*tls.Certificate, error) { return readPair(cfg.CertFile, cfg.KeyFile) })
@@ -33,25 +32,17 @@ func serverConfig(cfg config.Server, log hclog.Logger) (httpapi.Config, error) {
 	return c, nil
 }
 
-// shortestToken is too long to be guessed by requests, if it was not thought up by a person.
-const shortestToken = 16
-
-// readToken reads the token that requests must bear.
-func readToken(file string) (string, error) {
+// readUsers reads the users that requests may be from.
+func readUsers(file string) (httpapi.Users, error) {
 	text, err := readServerFile("token_file", file)
-	token := strings.TrimSpace(string(text))
-	switch {
-	case err != nil:
-		return "", err
-	case token == "":
-		return "", fmt.Errorf("[server].token_file %s is empty: write a token into it", file)
-	case strings.ContainsAny(token, " \t\r\n"):
-		return "", fmt.Errorf("[server].token_file %s has more than one word: write only the token into it", file)
-	case len(token) < shortestToken:
-		return "", fmt.Errorf("[server].token_file %s: a token of %d characters can be guessed; write %d or more, as of: openssl rand -hex 32",
-			file, len(token), shortestToken)
+	if err != nil {
+		return nil, err
 	}
-	return token, nil
+	users, err := httpapi.ParseUsers(string(text))
+	if err != nil {
+		return nil, fmt.Errorf("[server].token_file %s: %w", file, err)
+	}
+	return users, nil
 }
 
 // readPair reads the certificate of the server and its key.

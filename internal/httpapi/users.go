@@ -1,0 +1,127 @@
+package httpapi
+
+import (
+	"context"
+	"crypto/sha256"
+	"crypto/subtle"
+	"encoding/hex"
+	"fmt"
+	"strings"
+)
+
+// Role is what a user may do.
+type Role string
+
+// The roles.
+const (
+	Viewer   Role = "viewer"   // sees everything, the metrics included
+	Operator Role = "operator" // may also trigger, cancel, pause and resume
+)
+
+// User is the client of a request.
+type User struct {
+	Name string
+	Role Role
+}
+
+// MayAct returns whether the user may trigger, cancel, pause and resume.
+func (u User) MayAct() bool { return u.Role == Operator }
+
+// anonymous is every client of a server without tokens, which only this machine reaches: other users of the machine, and jobs, reach it too.
+var anonymous = User{Name: "anonymous", Role: Viewer}
+
+type userKey struct{}
+
+// UserOf returns the user of a request, from its context.
+func UserOf(ctx context.Context) User {
+	u, _ := ctx.Value(userKey{}).(User)
+	return u
+}
+
+// Users are known by their tokens, of which only the hashes are kept.
+type Users []userToken
+
+type userToken struct {
+	User
+	hash [sha256.Size]byte
+}
+
+// shortestToken is too long to be guessed by requests, if it was not thought up by a person.
+const shortestToken = 16
+
+// ParseUsers reads users: lines of NAME:ROLE:HASH, HASH being the SHA-256 of the token as 64 hexadecimal digits; empty lines, and those that begin with #,
+// are left out. A text of one word without a colon is a token itself, of a viewer of the name "token". No error shows a token or a hash.
+func ParseUsers(text string) (Users, error) {
+	if token := strings.TrimSpace(text); !strings.ContainsAny(token, ":#\n") {
+		return single(token)
+	}
+	var users Users
+	names := map[string]int{}
+	for i, line := range strings.Split(text, "\n") {
+		line = strings.TrimSpace(line)
+		if line == "" || line[0] == '#' {
+			continue
+		}
+		u, err := parseUser(line)
+		if err != nil {
+			return nil, fmt.Errorf("line %d: %w", i+1, err)
+		}
+		if first, twice := names[u.Name]; twice {
+			return nil, fmt.Errorf("line %d: %s is on line %d already; give each token a name of its own", i+1, u.Name, first)
+		}
+		names[u.Name] = i + 1
+		users = append(users, u)
+	}
+	if len(users) == 0 {
+		return nil, fmt.Errorf("no line has a token; write NAME:ROLE:HASH")
+	}
+	return users, nil
+}
+
+// single is the one user of a file that has a token itself.
+func single(token string) (Users, error) {
+	switch {
+	case token == "":
+		return nil, fmt.Errorf("it is empty: write a token into it, or lines of NAME:ROLE:HASH")
+	case strings.ContainsAny(token, " \t\r"):
+		return nil, fmt.Errorf("it has more than one word: write only the token into it, or lines of NAME:ROLE:HASH")
+	case len(token) < shortestToken:
+		return nil, fmt.Errorf("a token of %d characters can be guessed; write %d or more, as of: openssl rand -hex 32", len(token), shortestToken)
+	}
+	return Users{{User{"token", Viewer}, sha256.Sum256([]byte(token))}}, nil
+}
+
+func parseUser(line string) (u userToken, err error) {
+	name, rest, _ := strings.Cut(line, ":")
+	role, text, cut := strings.Cut(rest, ":")
+	if !cut || !isUserName(name) {
+		return u, fmt.Errorf("it must be NAME:ROLE:HASH, the name of letters, digits and . _ - @")
+	}
+	u.User = User{name, Role(role)}
+	if u.Role != Viewer && u.Role != Operator {
+		return u, fmt.Errorf("%s has the role %.20q; write viewer or operator", name, role)
+	}
+	hash, err := hex.DecodeString(text)
+	if err != nil || len(hash) != sha256.Size {
+		return u, fmt.Errorf("the hash of %s is not 64 hexadecimal digits; write the SHA-256 of its token, as of: printf %%s \"$TOKEN\" | sha256sum", name)
+	}
+	copy(u.hash[:], hash)
+	return u, nil
+}
+
+func isUserName(name string) bool {
+	return name != "" && len(name) <= 64 && !strings.ContainsFunc(name, func(r rune) bool {
+		return (r < 'a' || r > 'z') && (r < 'A' || r > 'Z') && (r < '0' || r > '9') && !strings.ContainsRune("._-@", r)
+	})
+}
+
+// Find returns the user with a token. It takes the same time whichever token it is, and if none is.
+func (us Users) Find(token string) (found User, ok bool) {
+	hash := sha256.Sum256([]byte(token))
+	for _, u := range us {
+		if subtle.ConstantTimeCompare(hash[:], u.hash[:]) == 1 {
+			found, ok = u.User, true
+		}
+	}
+	return found, ok
+}
