@@ -15,7 +15,7 @@ func serverKeys() schema.Section[Server] {
 			schema.Field("listen", "address", func(to *Server) *string { return &to.Listen }, listen,
 				"Where the replica answers HTTP requests. Required in this table.").Allow("`\"HOST:PORT\"`; port 0 is any free one"),
 			schema.Path("token_file", func(to *Server) *string { return &to.TokenFile },
-				"A file with the token, 16 characters or more, that each request must bear. Required unless `listen` is a loopback address."),
+				"A file with the users that requests may be from, a line `NAME:ROLE:HASH` each, or with one token: see [access](access.md#http). Required unless `listen` is a loopback address."),
 			schema.Field("hosts", schema.KindStrings, func(to *Server) *[]string { return &to.Hosts }, hosts,
 				"Names by which clients may ask, beside `localhost`, the host of `listen` and IP addresses.").Allow("host names without scheme and port"),
 			schema.Table("tls", func(to *Server) *Server { return to }, serverTLSKeys(), "Has the server answer by HTTPS: see [`[server].tls`](#servertls)."),

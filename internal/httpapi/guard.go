@@ -61,7 +61,7 @@ func hostOf(header string) string {
 	return strings.TrimSuffix(host, ".")
 }
 
-// authenticated lets requests of users through, who are in their contexts from then on. Without tokens everybody is anonymous.
+// authenticated lets requests of users through, with the user in the context. Without tokens every client is anonymous.
 func authenticated(next http.Handler, cfg Config) http.Handler {
 	return http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
 		user, known := anonymous, true

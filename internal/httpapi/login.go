@@ -65,7 +65,7 @@ func (s sessions) show(w http.ResponseWriter, code int, next, fault string) {
 	_ = loginPage.Execute(w, struct{ Next, Fault string }{localPath(next), fault}) // the client has gone
 }
 
-// localPath is a path of this server; others become its first page, since a link must not lead a user who logs in to another site.
+// localPath is a path of this server; others become its first page, since a link to the login must not lead to another site.
 func localPath(path string) string {
 	if !strings.HasPrefix(path, "/") || strings.HasPrefix(path, "//") || strings.ContainsAny(path, "\\\r\n\t") {
 		return "/"

@@ -68,6 +68,9 @@ func Open(n Source) (*Conn, error) {
 	return c, nil
 }
 
+// Again opens the same Redis once more, with connections of their own.
+func (c *Conn) Again() (*Conn, error) { return Open(c.source) }
+
 // openQuorum makes the clients of the masters that have the locks.
 func (c *Conn) openQuorum(cfg config.Redis) error {
 	for _, raw := range cfg.Quorum {

@@ -23,21 +23,26 @@ import (
 type monitor struct {
 	metrics  *httpapi.Metrics // nil without [server]
 	web      *httpapi.Server  // the same
+	view     *clusterView     // the same
 	log      hclog.Logger
 	recalled atomic.Bool // the metrics know when jobs last ended ok
 }
 
 // open opens the address of [server], if it has one: a port that is taken is a fault at the start.
-func (m *monitor) open(cfg config.Server, version string, gauges httpapi.Gauges) error {
-	if cfg.Listen == "" {
+func (m *monitor) open(r *Replica, gauges httpapi.Gauges) error {
+	cfg := r.cfg.Load()
+	if cfg.Server.Listen == "" {
 		return nil
 	}
-	c, err := serverConfig(cfg, m.log)
+	c, err := serverConfig(cfg.Server, m.log)
 	if err != nil {
 		return err
 	}
-	m.metrics = httpapi.NewMetrics(version, gauges)
-	c.Metrics = m.metrics.Handler()
+	if m.view, err = openClusterView(r.redis, cfg); err != nil {
+		return err
+	}
+	m.metrics = httpapi.NewMetrics(r.version, gauges)
+	c.Metrics, c.API, c.Unready = m.metrics.Handler(), m.view.api(r.version, m.log), r.unready
 	if m.web, err = httpapi.New(c); err != nil {
 		return UsageError{fmt.Errorf("[server]: %w", err)}
 	}
@@ -59,6 +64,9 @@ func (m *monitor) serve(ctx context.Context) {
 func (m *monitor) close() {
 	if m.web != nil {
 		_ = m.web.Close()
+	}
+	if m.view != nil {
+		m.view.close()
 	}
 }
 

@@ -74,6 +74,8 @@ type Replica struct {
 	leads          atomic.Bool      // the cluster's housekeeping
 	clock          func() time.Time // this machine's wall clock
 	started        time.Time
+	phase          atomic.Int32 // a phase
+	readiness      readiness
 }
 
 // New prepares a replica. It opens the address of [server] and starts the warden, and makes no call to Redis. [Replica.Close] ends it.
@@ -94,7 +96,7 @@ func New(cfg Config) (*Replica, error) {
 func (r *Replica) prepare(cfg Config) (err error) {
 	logWarnings(cfg.Log, cfg.Jobs)
 	r.monitor.log = r.log
-	err = r.monitor.open(cfg.Jobs.Server, r.version, httpapi.Gauges{
+	err = r.monitor.open(r, httpapi.Gauges{
 		Leader: r.leads.Load, RedisUp: r.redisUp, ClockOffset: r.clockOffset,
 		LogDropped: cfg.LogDropped, Running: func() int { return r.scheduler.Running() }, ByJob: func() map[string]int { return r.scheduler.RunningByJob() },
 	})
@@ -209,6 +211,8 @@ func (r *Replica) Run(ctx context.Context, reload <-chan struct{}) error {
 	beside.Go(func() { r.monitor.recall(work, r.journal, func() []string { return names(r.cfg.Load()) }) })
 	beside.Go(func() { r.processes.mind(work, drain) })
 	beside.Go(func() { r.reloader.run(work, reload) })
+	r.phase.Store(int32(scheduling))
+	context.AfterFunc(work, func() { r.phase.Store(int32(draining)) })
 	err = r.scheduler.Run(work)
 	drain(nil) // unless it has a cause already
 	resign()

@@ -1,0 +1,136 @@
+package api
+
+import (
+	"context"
+	"net/http"
+	"time"
+
+	"github.com/danielgtaylor/huma/v2"
+
+	"github.com/cronclave/cronclave/internal/operator"
+	"github.com/cronclave/cronclave/internal/units"
+)
+
+const (
+	// mostBody is more than the longest list of jobs takes, bodyTimeout how long it may take to arrive.
+	mostBody    = 256 << 10
+	bodyTimeout = 10 * time.Second
+)
+
+// Because is the part of a body that all acts have.
+type Because struct {
+	Reason string `json:"reason,omitempty" maxLength:"200" doc:"for the audit log: one line"`
+}
+
+func (b Because) requester(user string) operator.Requester {
+	return operator.Requester{By: user, Reason: b.Reason}
+}
+
+// Trigger is the body of a request for a run.
+type Trigger struct {
+	Because
+	Tick time.Time `json:"tick,omitzero" doc:"a past tick of the schedule, which the run gets as its own"`
+}
+
+// Requested is a request for a run, which a replica takes within a minute, or none does.
+type Requested struct {
+	Request string    `json:"request" doc:"id of the request"`
+	Job     string    `json:"job"`
+	Tick    time.Time `json:"tick,omitzero"`
+	Expires time.Time `json:"expires" doc:"from then on no replica starts it"`
+}
+
+// Cancel is the body of a request to stop runs.
+type Cancel struct {
+	Because
+	RunID string `json:"run_id,omitempty" maxLength:"128" doc:"id of one run (default: all of the job)"`
+}
+
+// Resume is the body of a request to end pauses. The jobs are chosen in one of three ways.
+type Resume struct {
+	Because
+	Jobs []string `json:"jobs,omitempty" maxItems:"1000" doc:"names of jobs"`
+	Tags []string `json:"tags,omitempty" maxItems:"100" doc:"jobs with one of these tags"`
+	All  bool     `json:"all,omitempty" doc:"all jobs"`
+}
+
+func (s Resume) selection() operator.Selection {
+	return operator.Selection{Jobs: s.Jobs, Tags: s.Tags, All: s.All}
+}
+
+// Pause is the body of a request to pause jobs.
+type Pause struct {
+	Resume
+	For string `json:"for,omitempty" maxLength:"32" doc:"how long, as 2h or 7d (default: until the jobs are resumed)"`
+}
+
+// ofJob is a request about one job, whose body may be left out.
+type ofJob[B any] struct {
+	JobPath
+	Body *B
+}
+
+// ofJobs is a request about the jobs that its body chooses.
+type ofJobs[B any] struct{ Body B }
+
+func orZero[B any](b *B) *B {
+	if b == nil {
+		return new(B)
+	}
+	return b
+}
+
+// actors registers the acts.
+func (r *routes) actors(api huma.API) {
+	act(r, api, "/jobs/{job}/trigger", "Trigger", func(ctx context.Context, in *ofJob[Trigger], user string) (Requested, error) {
+		b := orZero(in.Body)
+		q, err := r.Operator.Trigger(ctx, operator.TriggerRequest{Requester: b.requester(user), Job: in.Job, Tick: b.Tick})
+		return Requested{q.ID, q.Job, q.Tick, q.Expires}, err
+	})
+	act(r, api, "/jobs/{job}/cancel", "Cancel", func(ctx context.Context, in *ofJob[Cancel], user string) ([]operator.CanceledRun, error) {
+		b := orZero(in.Body)
+		return r.Operator.Cancel(ctx, operator.CancelRequest{Requester: b.requester(user), Job: in.Job, Run: b.RunID})
+	})
+	act(r, api, "/pause", "Pause", func(ctx context.Context, in *ofJobs[Pause], user string) ([]operator.PausedJob, error) {
+		b := in.Body
+		req := operator.PauseRequest{Selection: b.selection(), Requester: b.requester(user)}
+		if b.For != "" {
+			d, err := units.ParseDuration(b.For)
+			if err != nil || d <= 0 {
+				return nil, huma.NewError(http.StatusUnprocessableEntity, "for must be a duration, as 2h or 7d")
+			}
+			req.For = d
+		}
+		return r.Operator.Pause(ctx, req)
+	})
+	act(r, api, "/resume", "Resume", func(ctx context.Context, in *ofJobs[Resume], user string) ([]operator.PausedJob, error) {
+		return r.Operator.Resume(ctx, operator.ResumeRequest{Selection: in.Body.selection(), Requester: in.Body.requester(user)})
+	})
+}
+
+// act registers a route that acts, for users that may.
+func act[I, O any](r *routes, api huma.API, path, summary string, do func(ctx context.Context, in *I, user string) (O, error)) {
+	op := describe(http.MethodPost, path, summary, "acts", http.StatusForbidden, http.StatusNotFound, http.StatusConflict, http.StatusRequestEntityTooLarge, http.StatusTooManyRequests)
+	op.MaxBodyBytes, op.BodyReadTimeout = mostBody, bodyTimeout
+	op.Middlewares = huma.Middlewares{r.refuseViewers(api)}
+	huma.Register(api, op, func(ctx context.Context, in *I) (*answer[O], error) {
+		user, _ := r.User(ctx)
+		out, err := do(ctx, in, user)
+		if err != nil {
+			return nil, fault(err)
+		}
+		return &answer[O]{out}, nil
+	})
+}
+
+// refuseViewers refuses users that may not act, before their request is looked at.
+func (r *routes) refuseViewers(api huma.API) func(huma.Context, func(huma.Context)) {
+	return func(ctx huma.Context, next func(huma.Context)) {
+		user, mayAct := r.User(ctx.Context())
+		if !mayAct {
+			_ = huma.WriteErr(api, ctx, http.StatusForbidden, "user "+user+" may not act: that takes a token with the role operator, in [server].token_file") // else the client has gone
+			return
+		}
+		next(ctx)
+	}
+}

@@ -1,0 +1,129 @@
+package api
+
+import (
+	"context"
+	"net/http"
+	"time"
+
+	"github.com/danielgtaylor/huma/v2"
+
+	"github.com/cronclave/cronclave/internal/journal"
+	"github.com/cronclave/cronclave/internal/operator"
+	"github.com/cronclave/cronclave/internal/redisconn"
+)
+
+// JobPath names a job.
+type JobPath struct {
+	Job string `path:"job" maxLength:"128" doc:"name of the job"`
+}
+
+// jobFilter chooses jobs, which have to match all that is set.
+type jobFilter struct {
+	Failed  bool   `query:"failed" doc:"only jobs with a problem"`
+	Running bool   `query:"running" doc:"only jobs with a run"`
+	Paused  bool   `query:"paused" doc:"only jobs that are paused"`
+	Tag     string `query:"tag" maxLength:"128" doc:"only jobs with this tag"`
+	Match   string `query:"match" maxLength:"128" doc:"a pattern for names, as in a shell, or a part of them"`
+}
+
+func (f jobFilter) request() operator.StatusRequest {
+	return operator.StatusRequest{Failed: f.Failed, Running: f.Running, Paused: f.Paused, Tag: f.Tag, Match: f.Match}
+}
+
+// of registers a route that answers with a part of the status.
+func of[T any](r *routes, api huma.API, path, summary string, part func(*operator.Status) T) {
+	huma.Register(api, describe(http.MethodGet, path, summary, "cluster"), func(ctx context.Context, _ *struct{}) (*answer[T], error) {
+		st, err := r.Operator.Status(ctx, operator.StatusRequest{})
+		if err != nil {
+			return nil, fault(err)
+		}
+		return &answer[T]{part(st)}, nil
+	})
+}
+
+// readers registers the views of the cluster as it is.
+func (r *routes) readers(api huma.API) {
+	huma.Register(api, describe(http.MethodGet, "/status", "Status", "cluster", 404), func(ctx context.Context, q *jobFilter) (*answer[*operator.Status], error) {
+		st, err := r.Operator.Status(ctx, q.request())
+		return &answer[*operator.Status]{st}, fault(err)
+	})
+	of(r, api, "/replicas", "Replicas", func(st *operator.Status) []operator.Replica { return st.Replicas })
+	of(r, api, "/leader", "Leader", func(st *operator.Status) *operator.Leader { return st.Leader })
+	of(r, api, "/problems", "Problems", func(st *operator.Status) []operator.Problem { return st.Problems })
+	of(r, api, "/warnings", "Warnings", func(st *operator.Status) []redisconn.Warning { return st.Warnings })
+	huma.Register(api, describe(http.MethodGet, "/jobs", "Jobs", "jobs", 404), func(ctx context.Context, q *jobFilter) (*answer[[]operator.Job], error) {
+		st, err := r.Operator.Status(ctx, q.request())
+		if err != nil {
+			return nil, fault(err)
+		}
+		return &answer[[]operator.Job]{st.Jobs}, nil
+	})
+	huma.Register(api, describe(http.MethodGet, "/jobs/{job}", "Job", "jobs", 404, 409), func(ctx context.Context, q *JobPath) (*answer[operator.Job], error) {
+		st, err := r.Operator.Status(ctx, operator.StatusRequest{Job: q.Job})
+		if err != nil {
+			return nil, fault(err)
+		}
+		return &answer[operator.Job]{st.Jobs[0]}, nil
+	})
+	huma.Register(api, describe(http.MethodGet, "/ticks", "Next ticks", "jobs", 404), r.ticks)
+	huma.Register(api, describe(http.MethodGet, "/jobs/{job}/why", "Why", "jobs", 404, 409), r.why)
+	huma.Register(api, describe(http.MethodGet, "/audit", "Audit log", "cluster"), func(ctx context.Context, q *struct {
+		Limit int `query:"limit" default:"50" minimum:"1" maximum:"1000" doc:"how many acts, the newest"`
+	},
+	) (*answer[[]journal.Act], error) {
+		acts, err := r.Operator.Acts(ctx, q.Limit)
+		return &answer[[]journal.Act]{acts}, fault(err)
+	})
+}
+
+// Tick is an instant of a job's schedule, in the job's zone.
+type Tick struct {
+	Job  string    `json:"job"`
+	Tick time.Time `json:"tick"`
+}
+
+// longestWindow is how far ahead ticks are listed.
+const longestWindow = 366 * 24 * time.Hour
+
+// ticks lists the next ticks of jobs.
+func (r *routes) ticks(ctx context.Context, q *struct {
+	Job   []string  `query:"job,explode" maxItems:"100" doc:"names of jobs; without any, of all"`
+	From  time.Time `query:"from" doc:"ticks after this instant (default: now, by the clock of Redis)"`
+	Until time.Time `query:"until" doc:"ticks up to this instant (default: a day after from; at most a year)"`
+	Limit int       `query:"limit" default:"100" minimum:"1" maximum:"10000" doc:"how many, the first"`
+},
+) (*answer[[]Tick], error) {
+	w := operator.Window{From: q.From, Until: q.Until, Limit: q.Limit}
+	if w.From.IsZero() {
+		now, err := r.Operator.Now(ctx)
+		if err != nil {
+			return nil, fault(err)
+		}
+		w.From = now
+	}
+	if w.Until.IsZero() {
+		w.Until = w.From.Add(24 * time.Hour)
+	}
+	if span := w.Until.Sub(w.From); span < 0 || span > longestWindow {
+		return nil, huma.NewError(http.StatusUnprocessableEntity, "until must be from 0 to 366 days after from")
+	}
+	next, err := r.Operator.NextTicks(ctx, q.Job, w)
+	if err != nil {
+		return nil, fault(err)
+	}
+	ticks := []Tick{}
+	for _, t := range next {
+		ticks = append(ticks, Tick{t.Job, t.At.In(t.Zone)})
+	}
+	return &answer[[]Tick]{ticks}, nil
+}
+
+// why explains an instant of a job.
+func (r *routes) why(ctx context.Context, q *struct {
+	JobPath
+	Time string `query:"time" required:"true" maxLength:"64" doc:"RFC 3339, or a date and a time by the clock of the job's zone"`
+},
+) (*answer[*operator.Story], error) {
+	story, err := r.Operator.Why(ctx, q.Job, q.Time)
+	return &answer[*operator.Story]{story}, fault(err)
+}

@@ -1,0 +1,51 @@
+package replica
+
+import (
+	"context"
+	"errors"
+	"net/http"
+
+	"github.com/hashicorp/go-hclog"
+
+	"github.com/cronclave/cronclave/internal/api"
+	"github.com/cronclave/cronclave/internal/config"
+	"github.com/cronclave/cronclave/internal/httpapi"
+	"github.com/cronclave/cronclave/internal/operator"
+	"github.com/cronclave/cronclave/internal/redisconn"
+)
+
+// clusterView is the cluster as HTTP clients see and steer it. Its connections are its own: no lease waits for one while pages are read.
+type clusterView struct {
+	conn     *redisconn.Conn
+	operator *operator.Operator
+}
+
+func openClusterView(redis *redisconn.Conn, cfg *config.Config) (*clusterView, error) {
+	conn, err := redis.Again()
+	if err != nil {
+		return nil, err
+	}
+	j, err := conn.OpenJournal(cfg, nil)
+	if err != nil {
+		return nil, errors.Join(err, conn.Close())
+	}
+	o, err := operator.New(operator.Config{Conn: conn, Journal: j, Namespace: cfg.Namespace})
+	if err != nil {
+		return nil, errors.Join(err, conn.Close())
+	}
+	return &clusterView{conn, o}, nil
+}
+
+// api answers the requests of programs.
+func (v *clusterView) api(version string, log hclog.Logger) http.Handler {
+	return api.New(api.Config{Operator: v.operator, Version: version, Log: log, User: func(ctx context.Context) (string, bool) {
+		user := httpapi.UserOf(ctx)
+		return user.Name, user.MayAct()
+	}})
+}
+
+// close ends the requests that are left in the background.
+func (v *clusterView) close() {
+	_ = v.operator.Close() // it only waits
+	_ = v.conn.Close()     // no request is under way
+}

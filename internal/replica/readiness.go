@@ -1,0 +1,50 @@
+package replica
+
+import (
+	"sync"
+	"time"
+)
+
+// phase is what a replica is about.
+type phase int32
+
+const (
+	starting   phase = iota // it waits for Redis
+	scheduling              // it claims ticks
+	draining                // it ends its last runs
+)
+
+// readiness says whether a replica claims ticks, also to clients without a token: so it asks Redis once a second at most.
+type readiness struct {
+	mu    sync.Mutex
+	asked time.Time
+	up    bool
+}
+
+// unready returns why the replica claims nothing at present; "" if it does.
+func (r *Replica) unready() string {
+	switch phase(r.phase.Load()) {
+	case starting:
+		return "starting: Redis has not answered yet, or is not fit to coordinate"
+	case draining:
+		return "draining: the last runs end, and no more are started"
+	case scheduling:
+	}
+	switch {
+	case r.scheduler.Unable() != "":
+		return "unable to start programs: see the log, or cronclave status"
+	case !r.readiness.redisUp(r.redisUp):
+		return "Redis does not answer, or is not fit to coordinate"
+	}
+	return ""
+}
+
+// redisUp returns what look found within the last second.
+func (r *readiness) redisUp(look func() bool) bool {
+	r.mu.Lock()
+	defer r.mu.Unlock()
+	if time.Since(r.asked) >= time.Second {
+		r.up, r.asked = look(), time.Now()
+	}
+	return r.up
+}
