@@ -17,6 +17,8 @@ type Entry struct {
 	Slots int
 	// Lease is how long the slot outlives a holder that has died.
 	Lease time.Duration
+	// Run is the id, without dots, of the run that it is for, so that a status can name the run; "" for none.
+	Run string
 }
 
 // PoolLock names the lock of a pool, for clients that take its slots by package locking.
@@ -30,7 +32,7 @@ func PoolOf(lock string) (pool string, ok bool) {
 }
 
 func (e *Elector) pool(entry Entry) *engine.Semaphore {
-	return e.locks.Semaphore(PoolLock(entry.Pool), entry.Slots, engine.WithLease(entry.Lease), engine.WithAnyLimit())
+	return e.locks.Semaphore(PoolLock(entry.Pool), entry.Slots, engine.WithLease(entry.Lease), engine.WithAnyLimit()).For(entry.Run)
 }
 
 // AcquirePool waits for a slot until ctx ends: first come, first served, but on a quorum, where the first request after a release gets it. While the

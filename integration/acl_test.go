@@ -117,7 +117,7 @@ func (u aclUser) everyCommand(t *testing.T) {
 	for _, args := range [][]string{
 		{"status"}, {"status", "--json"}, {"history"}, {"history", "beat", "--output"}, {"logs", "beat"}, {"next", "-n", "1"},
 		{"pause", "pooled", "--for", "1h"}, {"resume", "pooled"}, {"trigger", "seldom", "--wait"}, {"exec", "later"}, // of which no tick holds the slot
-		{"lock", "plain", "--", "true"}, {"lock", "fair", "--fair", "--wait", "5s", "--", "true"}, {"lock", "slots", "--slots", "3", "--", "true"},
+		{"lock", "plain", "--", "sleep", "1.3"} /* which status shows */, {"lock", "fair", "--fair", "--wait", "5s", "--", "true"}, {"lock", "slots", "--slots", "3", "--", "true"},
 		{"lock", "--pool", "warehouse", "--wait", "1m", "--", "true"}, {"fence", "reports", "7"}, {"fence", "reports", "8"},
 	} {
 		u.command(t, args...).want(t, 0, "")

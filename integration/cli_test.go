@@ -110,8 +110,10 @@ type clusterStatus struct {
 		Name string    `json:"name"`
 		Seen time.Time `json:"seen"`
 	} `json:"lost"`
-	Problems []problem `json:"problems"`
-	JobCount int       `json:"job_count"`
+	Problems []problem   `json:"problems"`
+	JobCount int         `json:"job_count"`
+	Pools    []lockState `json:"pools"`
+	Locks    []lockState `json:"locks"`
 	Jobs     []struct {
 		Name     string     `json:"name"`
 		Schedule []string   `json:"schedule"`
@@ -125,12 +127,14 @@ type clusterStatus struct {
 		Next     *time.Time `json:"next"`
 		Holders  []struct {
 			Replica string     `json:"replica"`
+			RunID   string     `json:"run_id"`
 			Slot    int        `json:"slot"`
 			Token   int64      `json:"token"`
 			Tick    *time.Time `json:"tick"`
 			Expires time.Time  `json:"expires"`
 		} `json:"holders"`
 		Parallel     int               `json:"parallel"`
+		Pool         string            `json:"pool"`
 		Tags         []string          `json:"tags"`
 		Where        map[string]string `json:"where"`
 		PausedSince  *time.Time        `json:"paused_since"`
@@ -141,6 +145,27 @@ type clusterStatus struct {
 		Code    string `json:"code"`
 		Message string `json:"message"`
 	} `json:"warnings"`
+}
+
+// lockState is an element of pools, which have jobs, or of locks in status --json.
+type lockState struct {
+	Name    string     `json:"name"`
+	Slots   int        `json:"slots"`
+	Holders []lockUser `json:"holders"`
+	Waiters int        `json:"waiters"`
+	Waiting []lockUser `json:"waiting"`
+	Jobs    []string   `json:"jobs"`
+}
+
+// lockUser holds a slot, or waits for one.
+type lockUser struct {
+	Owner   string     `json:"owner"`
+	Job     string     `json:"job"`
+	RunID   string     `json:"run_id"`
+	Slot    int        `json:"slot"`
+	Token   int64      `json:"token"`
+	Since   *time.Time `json:"since"`
+	Expires time.Time  `json:"expires"`
 }
 
 // problem is an element of problems in status --json.

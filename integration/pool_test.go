@@ -100,7 +100,12 @@ func TestPoolHolderIsKilled(t *testing.T) {
 	replicas := c.startAll(t, 2)
 	first := c.await(t, startTimeout, "long", "first run", func(l line) bool { return l.Event == "start" })
 	waiter := c.lock(t, "waiter", "warehouse", []string{"--pool", "warehouse", "--wait", "5m", "--lease", "3s"}, forever...)
-	eventually(t, soon, "somebody in line", func() bool { return c.inLine(t) == 1 })
+	eventually(t, soon, "a status of the full pool", func() bool {
+		s := c.status(t)
+		p := s.Pools[0]
+		return len(p.Holders) == 1 && p.Holders[0].RunID == first.RunID && p.Holders[0].Owner == first.Replica && p.Waiters >= 1 &&
+			strings.Contains(p.Waiting[0].Owner, "(pid ") && slices.ContainsFunc(s.Problems, func(p problem) bool { return p.Code == "pool_full" })
+	})
 	named(t, replicas, first.Replica).Kill(t)
 	c.awaitHolder(t, "waiter", "warehouse")
 	if i := slices.IndexFunc(of(first.RunID, c.lines(t, "long")), func(l line) bool { return !over(l.PID) }); i >= 0 {

@@ -89,7 +89,7 @@ func (s *Scheduler) enterNow(ctx context.Context, job *Job, term *election.Term)
 	if job.Pool.Name == "" {
 		return term, nil
 	}
-	slot, ok, err := s.cfg.Pools.TryAcquirePool(ctx, job.entry())
+	slot, ok, err := s.cfg.Pools.TryAcquirePool(ctx, job.entry(term.ID()))
 	if ok {
 		return term.With(slot), nil
 	}

@@ -42,9 +42,9 @@ func (p Pool) fault() string {
 	return ""
 }
 
-// entry asks for a slot of the job's pool, for as long as its own.
-func (j *Job) entry() election.Entry {
-	return election.Entry{Pool: j.Pool.Name, Slots: j.Pool.Slots, Lease: j.Lease}
+// entry asks for a slot of the job's pool for a run, for as long as its own.
+func (j *Job) entry(runID string) election.Entry {
+	return election.Entry{Pool: j.Pool.Name, Slots: j.Pool.Slots, Lease: j.Lease, Run: runID}
 }
 
 // poolMargin is how long before the next tick comes due a run gives its pool up whose deadline lasts until then: else the next one would find the

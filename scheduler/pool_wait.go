@@ -63,7 +63,7 @@ func (x *executor) enter(ctx context.Context, job *Job, run *Run, term *election
 func (x *executor) lineUp(ctx context.Context, job *Job, run *Run) *election.Term {
 	retry := newBackoff()
 	for first := true; ; first = false {
-		slot, err := x.pools.AcquirePool(ctx, job.entry())
+		slot, err := x.pools.AcquirePool(ctx, job.entry(run.ID))
 		if err == nil {
 			return slot
 		}

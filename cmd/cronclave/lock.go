@@ -135,7 +135,7 @@ func (j *lockJob) lockName() string {
 	if j.pool {
 		return election.PoolLock(j.name)
 	}
-	return "{" + j.name + "}:lock"
+	return operator.PlainLock(j.name)
 }
 
 // title names the lock for messages.
@@ -170,11 +170,16 @@ func (a *app) lock(ctx context.Context, j *lockJob) error {
 	if err != nil {
 		return err
 	}
-	locks, err := openLocks(rdb, cfg.Namespace, fmt.Sprintf("%s (pid %d)", host, os.Getpid()))
+	history, err := rdb.OpenJournal(cfg, nil)
 	if err != nil {
 		return err
 	}
-	r := &lockRun{app: a, lockJob: j, cfg: cfg, redis: rdb, locks: locks.Engine(), log: quieter(log.Named("lock"))}
+	r := &lockRun{app: a, lockJob: j, cfg: cfg, redis: rdb, history: history, owner: fmt.Sprintf("%s (pid %d)", host, os.Getpid()), log: quieter(log.Named("lock"))}
+	locks, err := openLocks(rdb, cfg.Namespace, r.owner)
+	if err != nil {
+		return err
+	}
+	r.locks = locks.Engine()
 	defer r.end()
 	return r.run(ctx)
 }

@@ -2,12 +2,14 @@ package main
 
 import (
 	"context"
+	crypto "crypto/rand"
 	"errors"
 	"fmt"
 	"maps"
 	"os"
 	"os/signal"
 	"slices"
+	"strings"
 	"syscall"
 	"time"
 
@@ -16,7 +18,9 @@ import (
 	"github.com/cronclave/cronclave/election"
 	"github.com/cronclave/cronclave/internal/command"
 	"github.com/cronclave/cronclave/internal/config"
+	"github.com/cronclave/cronclave/internal/journal"
 	"github.com/cronclave/cronclave/internal/lease/engine"
+	"github.com/cronclave/cronclave/internal/operator"
 	"github.com/cronclave/cronclave/internal/redisconn"
 	"github.com/cronclave/cronclave/internal/replica"
 	"github.com/cronclave/cronclave/internal/selffence"
@@ -29,11 +33,14 @@ const lockGrace = 5 * time.Second
 type lockRun struct {
 	*app
 	*lockJob
-	cfg    *config.Config
-	redis  *redisconn.Conn
-	locks  *engine.Client
-	log    hclog.Logger
-	silent bool // Redis has let the lease run out, and does not answer: there is nothing more to say to it
+	cfg   *config.Config
+	redis *redisconn.Conn
+	locks *engine.Client
+	// history lists this use of the lock for status, by the name of its owner.
+	history *journal.Journal
+	owner   string
+	log     hclog.Logger
+	silent  bool // Redis has let the lease run out, and does not answer: there is nothing more to say to it
 }
 
 // run attends to signals from before the lock is asked for, so that none ends this process while it holds the lock.
@@ -41,7 +48,10 @@ func (r *lockRun) run(ctx context.Context) error {
 	signals := takeSignals()
 	defer signals.stop()
 	waiting, done := signals.interrupting(ctx)
-	lease, err := (&acquisition{lockJob: r.lockJob, locks: r.locks, at: r.redis.Authority(), say: r.reportWaiting}).win(waiting)
+	// The id is made here, so that a repeated request gets the grant whose answer was lost.
+	id := strings.ToLower(crypto.Text()[:16])
+	defer operator.ShowLock(r.history, journal.LockUse{ID: id, Lock: r.name, Pool: r.pool, Slots: r.slots, Owner: r.owner}, r.locks.EstimatedTime)()
+	lease, err := (&acquisition{lockJob: r.lockJob, locks: r.locks, id: id, at: r.redis.Authority(), say: r.reportWaiting}).win(waiting)
 	done()
 	var interrupted interruption
 	switch {

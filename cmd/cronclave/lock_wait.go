@@ -2,11 +2,9 @@ package main
 
 import (
 	"context"
-	crypto "crypto/rand"
 	"errors"
 	"fmt"
 	"math/rand/v2"
-	"strings"
 	"time"
 
 	"github.com/cronclave/cronclave/election"
@@ -20,6 +18,7 @@ import (
 type acquisition struct {
 	*lockJob
 	locks    *engine.Client
+	id       string // of the request
 	at       string // where they are
 	say      func(format string, args ...any)
 	request  engine.Request
@@ -36,8 +35,7 @@ const silenceLimit = 2 * redisconn.Timeout
 // win returns the lease, or an error that ends the program.
 func (c *acquisition) win(ctx context.Context) (*engine.Lease, error) {
 	c.begun = time.Now()
-	// The id is made here, so that a repeated request gets the grant whose answer was lost.
-	c.request = engine.Request{Lock: c.lockName(), ID: strings.ToLower(crypto.Text()[:16]), Slots: c.slots, Lease: c.lease, AnyLimit: c.pool}
+	c.request = engine.Request{Lock: c.lockName(), ID: c.id, Slots: c.slots, Lease: c.lease, AnyLimit: c.pool}
 	a := c.ask(ctx)
 	for again := backoff.New(firstPause, lastPause); a.Verdict != engine.Granted; {
 		left := c.left()
@@ -111,7 +109,7 @@ func (c *acquisition) lineUp(ctx context.Context) (*engine.Lease, error) {
 	if c.pool {
 		options = append(options, engine.WithAnyLimit())
 	}
-	lease, err := c.locks.Semaphore(c.lockName(), c.slots, options...).AcquireConfirmed(waiting) // the command needs its grace
+	lease, err := c.locks.Semaphore(c.lockName(), c.slots, options...).For(c.id).AcquireConfirmed(waiting) // the command needs its grace
 	switch {
 	case err == nil:
 		return c.won(lease), nil

@@ -30,7 +30,7 @@ func newStatusCommand(a *app) *cobra.Command {
 	cmd := &cobra.Command{
 		Use:   "status [JOB]",
 		Short: "Print what is wrong, the replicas, the leader and the jobs; or one job",
-		Long: `Print problems first (✗ failures, ! warnings, · advice), then the replicas and the jobs. Marks of runs: ✓ ok, ✗ failed, timeout, lost or
+		Long: `Print problems first (✗ failures, ! warnings, · advice), then replicas, jobs, pools and locks. Marks of runs: ✓ ok, ✗ failed, timeout, lost or
 abandoned, ! missed, - skipped or canceled, ▸ running. With a JOB: its schedule, slots, holders and newest runs.`,
 		Example: "  cronclave status --failed\n  cronclave status --check && echo all is well",
 		Args:    cobra.MaximumNArgs(1),

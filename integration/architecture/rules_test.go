@@ -65,7 +65,7 @@ var house = []room{
 	{"internal/redisconn", []string{"locking", "internal/config", "internal/embedded", "internal/journal", "internal/resp", "internal/safefile"}, "a URL becomes a client, and a client a journal, in one place, which knows nothing of schedules"},
 	{"internal/docpage", nil, "tests of every package hold their pages with it"},
 	{"internal/console", []string{"internal/journal", "internal/operator"}, "texts are made of the same values as JSON, and decide nothing"},
-	{"internal/operator", []string{"election", "internal/backoff", "internal/journal", "internal/multierr", "internal/redisconn", "locking", "scheduler", "scheduler/cronspec"}, "a cluster is seen and steered through Redis alone, without a configuration or a replica"},
+	{"internal/operator", []string{"election", "internal/backoff", "internal/journal", "internal/lease/engine", "internal/multierr", "internal/redisconn", "locking", "scheduler", "scheduler/cronspec"}, "a cluster is seen and steered through Redis alone, without a configuration or a replica"},
 	{"internal/embedded", nil, "the embedded server takes the place of Redis, which knows nothing of us"},
 	{"cmd", everything, "wiring knows every part"},
 	{"integration", everything, "tests see what users see, and what the parts are made of"},

@@ -1,6 +1,7 @@
 package console
 
 import (
+	"slices"
 	"strings"
 	"testing"
 	"time"
@@ -42,6 +43,11 @@ func cluster() *operator.Status {
 			{Level: operator.LevelAdvice, Code: "replica_lost", Message: "the registration of replica c expired"},
 		},
 		JobCount: 40,
+		Pools: []operator.Pool{{Lock: operator.Lock{Name: "warehouse", Slots: 1, Waiters: 11,
+			Holders: []operator.SlotHolder{{Owner: "b", Job: "wordy", Since: before(time.Minute), Token: 10, Expires: *before(-30 * time.Second)}},
+			Waiting: []operator.Waiter{{Owner: "a", Job: "asked", Since: before(20 * time.Second)}, {Owner: "host (pid 9)"}}}}},
+		Locks: []operator.Lock{{Name: "deploy", Slots: 9, Holders: slices.Repeat([]operator.SlotHolder{{Owner: "build-server-7.example.org (pid 12345)"}}, 7)},
+			{Name: "free", Slots: 1}},
 	}
 }
 
@@ -73,6 +79,17 @@ asked  ✓ ok 0s ago, tried 3x  -        -            -
 child  -                      -        after wordy  -
 idle   -                      -        paused       -
 wordy  ✗ failed 1m ago        -!✓✗     in 25s       b/1
+
+POOL       SLOTS   HELD BY     SINCE   WAITING
+warehouse  1 of 1  wordy on b  1m ago  11: asked on a for 20s
+
+LOCK    SLOTS   HELD BY                       SINCE  WAITING
+deploy  7 of 9  build-server-…rg (pid 12345)  -      -
+                build-server-…rg (pid 12345)  -
+                build-server-…rg (pid 12345)  -
+                build-server-…rg (pid 12345)  -
+                and 3 more
+free    0 of 1  -                             -      -
 `
 	if got != want {
 		t.Error(got)

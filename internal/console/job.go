@@ -49,6 +49,11 @@ func (p Printer) Job(st *operator.Status, j operator.Job) {
 		}
 		fact("", fmt.Sprintf("%s/%d: %s, token %d, lease until %s unless it is renewed", h.Replica, h.Slot, tick, h.Token, p.at(h.Expires)))
 	}
+	for _, pool := range st.Pools {
+		if pool.Name == j.Pool {
+			fact("pool", fmt.Sprintf("%s: %d of %d slots held, %d waiting", pool.Name, len(pool.Holders), pool.Slots, pool.Waiters))
+		}
+	}
 	p.recent(st, j)
 }
 

@@ -64,6 +64,16 @@ func (p Printer) cut(text string, most int) string {
 	return string([]rune(text)[:most-1]) + "…"
 }
 
+// cutMiddle shortens a text as cut does, but keeps its end, such as the number of a process.
+func (p Printer) cutMiddle(text string, most int) string {
+	letters := []rune(OneLine(text))
+	if p.Wide || len(letters) <= most {
+		return string(letters)
+	}
+	tail := most / 2
+	return string(letters[:most-tail-1]) + "…" + string(letters[len(letters)-tail:])
+}
+
 // wrap breaks a text into lines of at most so many characters, between words, or within one that is longer.
 func wrap(text string, most int) (lines []string) {
 	line := ""

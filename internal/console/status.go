@@ -8,13 +8,14 @@ import (
 	"github.com/cronclave/cronclave/internal/operator"
 )
 
-// Status prints a cluster: its problems first, then its replicas and jobs.
+// Status prints a cluster: its problems first, then its replicas, jobs, pools and locks.
 func (p Printer) Status(st *operator.Status) {
 	p.summary(st)
 	p.problems(st)
 	p.pauses(st)
 	p.replicas(st)
 	p.jobs(st)
+	p.locks(st)
 }
 
 func (p Printer) summary(st *operator.Status) {

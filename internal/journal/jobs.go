@@ -39,6 +39,9 @@ type JobInfo struct {
 	Where map[string]string `json:"where,omitempty"`
 	// Tags by which jobs are paused together; an older replica says nothing of them.
 	Tags []string `json:"tags,omitempty"`
+	// Pool is that of which each run needs a slot, "" for none, and PoolSlots how many it has.
+	Pool      string `json:"pool,omitempty"`
+	PoolSlots int    `json:"pool_slots,omitempty"`
 	// Seen is when a replica last described it, by the server's clock, estimated.
 	Seen time.Time `json:"seen"`
 }
@@ -49,6 +52,8 @@ func (i *JobInfo) fault() string {
 		return "a time beyond the calendar"
 	case i.Parallel < 0 || i.Parallel > mostSlots || i.PerTick < 0 || i.PerTick > mostSlots:
 		return fmt.Sprintf("parallel %d, per_tick %d", i.Parallel, i.PerTick)
+	case i.Pool != "" && !isName(i.Pool) || i.PoolSlots < 0 || i.PoolSlots > mostSlots:
+		return fmt.Sprintf("pool %.40q of %d", i.Pool, i.PoolSlots)
 	}
 	return ""
 }

@@ -36,6 +36,7 @@
 //	{JOB}:live:ID  stream of the output of a run that is followed; for a minute after the last
 //	gone           sorted set: job that no replica knows any more, by the time of that finding
 //	audit          sorted set: acts of people (trigger, pause, ...) as JSON, by when
+//	locks          sorted set: a use of a plain lock as JSON, by until when it is listed
 //	format         the number of this layout
 //
 // # Bounds
@@ -115,6 +116,7 @@ type Journal struct {
 	requestList
 	liveOutput
 	auditLog
+	lockUses
 }
 
 // New returns a Journal. It asks nothing of Redis yet. An error wraps ErrInvalid
@@ -128,7 +130,7 @@ func New(cfg Config) (*Journal, error) {
 	h := &history{namespace: n, runs: cfg.Runs, maxAge: cfg.MaxAge, blocks: blocksOf(cfg.MaxBytes, cfg.Runs), first: cfg.First,
 		excess: map[string][]string{}, unsure: map[string]bool{}}
 	_, h.cluster = cfg.Redis.(*redis.ClusterClient)
-	return &Journal{n, h, registry{n}, descriptions{n}, requestList{n}, liveOutput{n}, auditLog{n}}, nil
+	return &Journal{n, h, registry{n}, descriptions{n}, requestList{n}, liveOutput{n}, auditLog{n}, lockUses{n}}, nil
 }
 
 func withDefaults(cfg Config) Config {

@@ -24,7 +24,7 @@ const (
 // Problem is something that people should know.
 type Problem struct {
 	Level Level `json:"level"`
-	// Code is that of a warning, or job_failed, job_missed or replica_lost.
+	// Code is that of a warning, or job_failed, job_missed, pool_full or replica_lost.
 	Code string `json:"code"`
 	// Job or Replica has the problem; both are "" where the cluster has it.
 	Job     string     `json:"job,omitempty"`
@@ -56,6 +56,11 @@ func (st *Status) problems() []Problem {
 	}
 	for _, j := range st.Jobs {
 		if p, failed := j.problem(); failed {
+			list = append(list, p)
+		}
+	}
+	for _, pool := range st.Pools {
+		if p, full := pool.problem(); full {
 			list = append(list, p)
 		}
 	}

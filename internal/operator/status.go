@@ -22,6 +22,8 @@ type Status struct {
 	Replicas  []Replica `json:"replicas"` // by their names
 	Jobs      []Job     `json:"jobs"`     // those that were asked for
 	JobCount  int       `json:"job_count"`
+	Pools     []Pool    `json:"pools"` // by their names, as Locks
+	Locks     []Lock    `json:"locks"` // those of `cronclave lock` that are held, or waited for, for more than a second
 	// Lost are replicas whose registration expired within the last day although they had not ended, until a replica of their name starts.
 	Lost []LostReplica `json:"lost"`
 	// Problems are for people to look at, the worst first.
@@ -86,7 +88,8 @@ type Job struct {
 	Next    *time.Time      `json:"next,omitempty"` // in the job's zone
 	Holders []Holder        `json:"holders"`
 
-	Parallel int               `json:"parallel"` // slots
+	Parallel int               `json:"parallel"`       // slots
+	Pool     string            `json:"pool,omitempty"` // of which each run needs a slot
 	Tags     []string          `json:"tags,omitempty"`
 	Where    map[string]string `json:"where,omitempty"`
 
@@ -101,6 +104,7 @@ type Job struct {
 // Holder is a run that holds a slot of a job.
 type Holder struct {
 	Replica string     `json:"replica"`
+	RunID   string     `json:"run_id"`
 	Slot    int        `json:"slot"`
 	Token   int64      `json:"token"`
 	Tick    *time.Time `json:"tick,omitempty"`
@@ -131,7 +135,7 @@ type statusReader struct {
 
 func (r *statusReader) read(ctx context.Context) error {
 	health, err := r.cfg.Conn.Examine(ctx)
-	r.status = Status{Namespace: r.cfg.Namespace, Replicas: []Replica{}, Lost: []LostReplica{}, Jobs: []Job{}, Warnings: append([]redisconn.Warning{}, health.Warnings...)}
+	r.status = Status{Namespace: r.cfg.Namespace, Replicas: []Replica{}, Lost: []LostReplica{}, Jobs: []Job{}, Pools: []Pool{}, Locks: []Lock{}, Warnings: append([]redisconn.Warning{}, health.Warnings...)}
 	if err != nil {
 		r.warn("redis", "%v", err)
 	}
@@ -145,6 +149,9 @@ func (r *statusReader) read(ctx context.Context) error {
 		return err
 	}
 	if err := r.readJobs(ctx); err != nil {
+		return err
+	}
+	if err := r.readLocks(ctx); err != nil {
 		return err
 	}
 	r.warnOfClocks()
@@ -256,7 +263,7 @@ func (r *statusReader) readRecent(ctx context.Context, names []string) (map[stri
 // jobOf puts together the facts about a job.
 func jobOf(info journal.JobInfo, state election.State, recent []journal.Record, now time.Time) Job {
 	j := Job{Name: info.Name, Schedule: append([]string{}, info.Schedule...), After: info.After, Timezone: info.Timezone, Enabled: info.Enabled,
-		Holders: holders(state), Next: nextTick(info, now), Recent: outcomes(recent), LastEnd: lastEnd(recent), Parallel: info.Parallel, Tags: info.Tags, Where: info.Where}
+		Holders: holders(state), Next: nextTick(info, now), Recent: outcomes(recent), LastEnd: lastEnd(recent), Parallel: info.Parallel, Pool: info.Pool, Tags: info.Tags, Where: info.Where}
 	if j.Paused = state.Pause.On(state.Now); j.Paused {
 		j.PausedSince, j.PausedUntil, j.PausedReason = &state.Pause.From, untilOf(state.Pause), state.Pause.Reason
 	}
@@ -269,7 +276,7 @@ func jobOf(info journal.JobInfo, state election.State, recent []journal.Record, 
 func holders(state election.State) []Holder {
 	list := []Holder{}
 	for _, r := range state.Running {
-		list = append(list, Holder{Replica: r.Holder, Slot: r.Slot, Token: r.Token, Tick: tickOf(r), Expires: r.Expires})
+		list = append(list, Holder{Replica: r.Holder, RunID: r.ID, Slot: r.Slot, Token: r.Token, Tick: tickOf(r), Expires: r.Expires})
 	}
 	return list
 }

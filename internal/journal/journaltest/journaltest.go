@@ -48,6 +48,7 @@ func Run(t *testing.T, connect func(t *testing.T) redis.UniversalClient) {
 		"requests are heard":              requestsAreHeard,
 		"live output":                     liveOutput,
 		"digests of jobs":                 digests,
+		"uses of locks":                   lockUses,
 		"format":                          format,
 		"all keys in the namespace":       keys,
 		"namespaces share nothing":        namespaces,

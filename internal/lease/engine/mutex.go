@@ -4,6 +4,7 @@ import (
 	"context"
 	"errors"
 	"fmt"
+	"strings"
 	"time"
 
 	"github.com/cronclave/cronclave/internal/lease"
@@ -16,6 +17,32 @@ type Mutex struct{ sem Semaphore }
 type Semaphore struct {
 	client  *Client
 	request Request
+	work    string
+}
+
+// workMark stands between what a lease is for and the rest of its id.
+const workMark = "."
+
+// For has the ids of the leases begin with the id of what they are for, which [WorkOf] finds in the rows of the lock. That id is without dots.
+func (s *Semaphore) For(work string) *Semaphore {
+	s.work = work
+	return s
+}
+
+// WorkOf is what the lease with this id is for, or the whole id where its request had no [Semaphore.For].
+func WorkOf(leaseID string) string {
+	work, _, _ := strings.Cut(leaseID, workMark)
+	return work
+}
+
+// newRequest is a request with an id of its own.
+func (s *Semaphore) newRequest() Request {
+	r := s.request.WithDefaults()
+	if s.work != "" {
+		const random = 12 // letters of five bits: a work asks a few times
+		r.ID = s.work + workMark + r.ID[:random]
+	}
+	return r
 }
 
 // Option changes how a [Mutex], a [Semaphore] or a set of [MultiLock] acquires.
@@ -68,7 +95,7 @@ func (m *Mutex) TryLock(ctx context.Context) (lease *Lease, ok bool, err error) 
 
 // TryAcquire takes a row if one is free and no waiter is in line for it; ok reports whether it did. See package locking.
 func (s *Semaphore) TryAcquire(ctx context.Context) (lease *Lease, ok bool, err error) {
-	a := s.insist(ctx, s.request.WithDefaults())
+	a := s.insist(ctx, s.newRequest())
 	if a.Verdict == Unknown {
 		return nil, false, a.Err
 	}

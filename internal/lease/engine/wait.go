@@ -14,7 +14,7 @@ func (m *Mutex) Lock(ctx context.Context) (*Lease, error) { return m.sem.Acquire
 // Acquire waits for a row in the lock's queue, which is served in order: a release hands the row to the first in line and notifies only that waiter.
 // See package locking.
 func (s *Semaphore) Acquire(ctx context.Context) (*Lease, error) {
-	r := s.request.WithDefaults()
+	r := s.newRequest()
 	if ctx.Err() != nil {
 		return nil, fmt.Errorf("lock %q: %w", r.Lock, context.Cause(ctx))
 	}

@@ -1,0 +1,106 @@
+package journal
+
+import (
+	"context"
+	"encoding/json"
+	"errors"
+	"fmt"
+	"time"
+
+	"github.com/redis/go-redis/v9"
+
+	"github.com/cronclave/cronclave/internal/multierr"
+)
+
+// lockUses are those who hold plain locks or wait for them.
+type lockUses struct{ *namespace }
+
+// LockUse is a process that holds a lock, or waits for it. The rows of the lock have which of both.
+type LockUse struct {
+	// ID is that of its request, without dots; the lease has it, too.
+	ID string `json:"id"`
+	// Lock is the name of the lock, or of the pool if Pool is set.
+	Lock string `json:"lock"`
+	Pool bool   `json:"pool,omitempty"`
+	// Slots is how many the lock has.
+	Slots int `json:"slots"`
+	// Owner names the process.
+	Owner string `json:"owner"`
+	// Since is when it began to wait, by the server's clock, estimated.
+	Since time.Time `json:"since"`
+}
+
+func (u *LockUse) fault() string {
+	switch {
+	case !isName(u.Lock) || !isRunID(u.ID):
+		return fmt.Sprintf("lock %.40q, id %.40q", u.Lock, u.ID)
+	case u.Slots < 1 || u.Slots > mostSlots || !sound(u.Since):
+		return fmt.Sprintf("%d slots", u.Slots)
+	}
+	return ""
+}
+
+// mostLockUses bounds the uses that are kept, and that a reader reads.
+const mostLockUses = 1000
+
+// NoteLock lists a use until an instant of the server's clock. The same use is listed once; noted again it stays for longer.
+func (l lockUses) NoteLock(ctx context.Context, use LockUse, now, until time.Time) error {
+	ctx, cancel := l.within(ctx)
+	defer cancel()
+	text, err := use.encode()
+	if err != nil {
+		return err
+	}
+	cmds, err := l.redis.Pipelined(ctx, func(p redis.Pipeliner) error {
+		p.ZAdd(ctx, l.key("locks"), redis.Z{Score: float64(until.UnixMilli()), Member: text})
+		p.ZRemRangeByScore(ctx, l.key("locks"), "-inf", number(now.UnixMilli()))
+		p.ZRemRangeByRank(ctx, l.key("locks"), 0, -1-mostLockUses)
+		p.PExpire(ctx, l.key("locks"), until.Sub(now)+time.Second)
+		return nil
+	})
+	return wrapIf("list the use of lock "+use.Lock, allErrors(ctx, cmds, err))
+}
+
+// DropLock ends the listing of a use. One that is not there is no error.
+func (l lockUses) DropLock(ctx context.Context, use LockUse) error {
+	ctx, cancel := l.within(ctx)
+	defer cancel()
+	text, err := use.encode()
+	if err != nil {
+		return err
+	}
+	return wrapIf("drop the use of lock "+use.Lock, errorOf(ctx, l.redis.ZRem(ctx, l.key("locks"), text)))
+}
+
+func (u LockUse) encode() (string, error) {
+	u.Since = u.Since.UTC()
+	text, err := json.Marshal(u)
+	if fault := u.fault(); fault != "" || err != nil {
+		return "", fmt.Errorf("lock %.40q: %w: %s", u.Lock, errors.Join(ErrInvalid, err), fault)
+	}
+	return string(text), nil
+}
+
+// LockUses returns the uses of plain locks and of pools that are listed now, in no order. Entries that no process wrote are left out, with an error that
+// wraps ErrCorrupt.
+func (l lockUses) LockUses(ctx context.Context, now time.Time) ([]LockUse, error) {
+	ctx, cancel := l.within(ctx)
+	defer cancel()
+	listed := l.redis.ZRangeByScore(ctx, l.key("locks"), &redis.ZRangeBy{Min: number(now.UnixMilli()), Max: "+inf", Count: mostLockUses})
+	if err := errorOf(ctx, listed); err != nil {
+		return nil, fmt.Errorf("list the uses of locks: %w", err)
+	}
+	var damaged multierr.List
+	var uses []LockUse
+	for _, text := range listed.Val() {
+		var use LockUse
+		if err := json.Unmarshal([]byte(text), &use); err != nil {
+			damaged.Add(fmt.Errorf("list the uses of locks: %w: %w", ErrCorrupt, err))
+		} else if fault := use.fault(); fault != "" {
+			damaged.Add(fmt.Errorf("list the uses of locks: %w: %s", ErrCorrupt, fault))
+		} else {
+			uses = append(uses, use)
+		}
+	}
+	return uses, damaged.Err()
+}

@@ -1,0 +1,225 @@
+package operator
+
+import (
+	"cmp"
+	"context"
+	"fmt"
+	"slices"
+	"time"
+
+	"github.com/cronclave/cronclave/election"
+	"github.com/cronclave/cronclave/internal/journal"
+	"github.com/cronclave/cronclave/internal/lease/engine"
+)
+
+// Lock is a lock of `cronclave lock`, or a pool, with those that hold its slots and those that wait.
+type Lock struct {
+	Name    string       `json:"name"`
+	Slots   int          `json:"slots"`
+	Holders []SlotHolder `json:"holders"` // by their slots
+	Waiters int          `json:"waiters"`
+	// Waiting are the first [MostWaiting] waiters, by when they began to wait. Clients of package locking are not among them.
+	Waiting []Waiter `json:"waiting"`
+}
+
+// Pool is a semaphore that jobs share.
+type Pool struct {
+	Lock
+	Jobs []string `json:"jobs"` // whose runs need a slot, by their names
+}
+
+// SlotHolder holds a slot of a lock.
+type SlotHolder struct {
+	Owner   string     `json:"owner"`         // a replica, or a process
+	Job     string     `json:"job,omitempty"` // "" outside of jobs
+	RunID   string     `json:"run_id,omitempty"`
+	Slot    int        `json:"slot"`
+	Token   int64      `json:"token"`
+	Since   *time.Time `json:"since,omitempty"`
+	Expires time.Time  `json:"expires"` // unless it is renewed
+}
+
+// Waiter waits for a slot of a lock.
+type Waiter struct {
+	Owner string     `json:"owner"`
+	Job   string     `json:"job,omitempty"`
+	RunID string     `json:"run_id,omitempty"`
+	Since *time.Time `json:"since,omitempty"`
+}
+
+// MostWaiting is how many waiters of a lock a status names.
+const MostWaiting = 10
+
+// Full reports whether all slots are held while others wait.
+func (l *Lock) Full() bool { return l.Waiters > 0 && len(l.Holders) >= l.Slots }
+
+// PlainLock names the lock of `cronclave lock NAME`, as the locks know it.
+func PlainLock(name string) string { return "{" + name + "}:lock" }
+
+// readLocks reads the pools that jobs or processes use, and the locks of `cronclave lock`.
+func (r *statusReader) readLocks(ctx context.Context) error {
+	uses, err := r.journal.LockUses(ctx, r.status.Now)
+	if err = r.tolerate(err); err != nil {
+		return err
+	}
+	slices.SortFunc(uses, func(a, b journal.LockUse) int { return a.Since.Compare(b.Since) })
+	r.findPools(uses)
+	for _, use := range uses {
+		if !use.Pool && !slices.ContainsFunc(r.status.Locks, func(l Lock) bool { return l.Name == use.Lock }) {
+			r.status.Locks = append(r.status.Locks, Lock{Name: use.Lock, Slots: use.Slots})
+		}
+	}
+	slices.SortFunc(r.status.Locks, func(a, b Lock) int { return cmp.Compare(a.Name, b.Name) })
+	all := r.allLocks()
+	names := make([]engine.InspectRequest, len(all))
+	for i, l := range all {
+		names[i] = engine.InspectRequest{Lock: l.name}
+	}
+	for i, state := range r.locks.Engine().Inspect(ctx, names) {
+		if state.Err != nil {
+			return fmt.Errorf("look at %s: %w", all[i].title, election.Plain(state.Err))
+		}
+		all[i].fill(state.Rows, r.usersOf(all[i], uses), r.status.Now)
+	}
+	return nil
+}
+
+// namedLock is a lock of a status with its name among the locks.
+type namedLock struct {
+	*Lock
+	pool        bool
+	name, title string
+}
+
+func (r *statusReader) allLocks() (all []namedLock) {
+	for i := range r.status.Pools {
+		p := &r.status.Pools[i].Lock
+		all = append(all, namedLock{p, true, election.PoolLock(p.Name), "pool " + p.Name})
+	}
+	for i := range r.status.Locks {
+		l := &r.status.Locks[i]
+		all = append(all, namedLock{l, false, PlainLock(l.Name), "lock " + l.Name})
+	}
+	return all
+}
+
+// findPools lists the pools that jobs and processes use. Where replicas have different numbers of slots, as in a roll-out, the greatest counts.
+func (r *statusReader) findPools(uses []journal.LockUse) {
+	pools := map[string]*Pool{}
+	add := func(name string, slots int) *Pool {
+		p := pools[name]
+		if p == nil {
+			p = &Pool{Lock{Name: name}, []string{}}
+			pools[name] = p
+		}
+		p.Slots = max(p.Slots, slots)
+		return p
+	}
+	for _, info := range r.jobs {
+		if info.Pool != "" {
+			p := add(info.Pool, info.PoolSlots)
+			p.Jobs = append(p.Jobs, info.Name)
+		}
+	}
+	for _, use := range uses {
+		if use.Pool {
+			add(use.Lock, use.Slots)
+		}
+	}
+	for _, p := range pools {
+		r.status.Pools = append(r.status.Pools, *p)
+	}
+	slices.SortFunc(r.status.Pools, func(a, b Pool) int { return cmp.Compare(a.Name, b.Name) })
+}
+
+// usersOf are the runs and processes that need a slot of a lock, by their ids. A run has its own slot of its job before it waits for one of the pool.
+func (r *statusReader) usersOf(l namedLock, uses []journal.LockUse) map[string]Waiter {
+	users := map[string]Waiter{}
+	for _, use := range uses {
+		if use.Pool == l.pool && use.Lock == l.Name {
+			users[use.ID] = Waiter{Owner: use.Owner, Since: &use.Since}
+		}
+	}
+	for i, info := range r.jobs {
+		if !l.pool || info.Pool != l.Name {
+			continue
+		}
+		for _, h := range r.status.Jobs[i].Holders {
+			users[h.RunID] = Waiter{Owner: h.Replica, Job: info.Name, RunID: h.RunID, Since: grantedAt(h.Token, r.status.Now)}
+		}
+	}
+	return users
+}
+
+// fill enters the holders, and the users without a slot as those that wait.
+func (l *Lock) fill(rows []engine.Row, users map[string]Waiter, now time.Time) {
+	l.Holders, l.Waiting = []SlotHolder{}, []Waiter{}
+	for _, row := range rows {
+		id := engine.WorkOf(row.ID)
+		user := users[id]
+		delete(users, id)
+		l.Holders = append(l.Holders, SlotHolder{Owner: row.Owner, Job: user.Job, RunID: user.RunID, Slot: row.Slot, Token: int64(row.Token),
+			Since: grantedAt(int64(row.Token), now), Expires: row.Expiry})
+	}
+	slices.SortFunc(l.Holders, func(a, b SlotHolder) int { return cmp.Compare(a.Slot, b.Slot) })
+	for _, user := range users {
+		l.Waiting = append(l.Waiting, user)
+	}
+	slices.SortFunc(l.Waiting, func(a, b Waiter) int {
+		return cmp.Or(orZero(a.Since).Compare(orZero(b.Since)), cmp.Compare(a.Owner, b.Owner))
+	})
+	l.Waiters = len(l.Waiting)
+	l.Waiting = l.Waiting[:min(l.Waiters, MostWaiting)]
+}
+
+// orZero is a time, or the zero time for none.
+func orZero(t *time.Time) time.Time {
+	if t == nil {
+		return time.Time{}
+	}
+	return *t
+}
+
+// grantedAt is when a token was granted: it is the server's clock then in microseconds, unless that was behind an earlier token. nil if it cannot be.
+func grantedAt(token int64, now time.Time) *time.Time {
+	at := time.UnixMicro(token).UTC()
+	if token <= 0 || at.After(now) {
+		return nil
+	}
+	return &at
+}
+
+// problem is that of a pool that is full while runs wait.
+func (p *Pool) problem() (problem Problem, full bool) {
+	if !p.Full() {
+		return problem, false
+	}
+	first := p.Waiting[0]
+	text := fmt.Sprintf("pool %s is full: %s for a slot, first %s; held by ", p.Name, waits(p.Waiters), nameUser(first.Job, first.Owner))
+	const named = 3
+	for i, h := range p.Holders[:min(named, len(p.Holders))] {
+		if i > 0 {
+			text += ", "
+		}
+		text += nameUser(h.Job, h.Owner)
+	}
+	if more := len(p.Holders) - named; more > 0 {
+		text += fmt.Sprintf(" and %d more", more)
+	}
+	text += "; wait, cancel one of them, or raise slots in [pools." + p.Name + "]"
+	return Problem{Level: LevelAdvice, Code: "pool_full", Since: first.Since, Message: text}, true
+}
+
+func waits(n int) string {
+	if n == 1 {
+		return "1 waits"
+	}
+	return fmt.Sprintf("%d wait", n)
+}
+
+func nameUser(job, owner string) string {
+	if job == "" {
+		return owner
+	}
+	return "job " + job + " on " + owner
+}
