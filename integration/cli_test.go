@@ -78,6 +78,7 @@ type pastRun struct {
 	Finished   time.Time `json:"finished"`
 	DurationMS *int64    `json:"duration_ms"`
 	Output     *string   `json:"output"`
+	OutputCut  int64     `json:"output_cut"`
 
 	Retried     bool `json:"retried"`
 	FailedTries int  `json:"failed_tries"`

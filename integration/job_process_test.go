@@ -312,6 +312,10 @@ output = { log = false }
 	if len(value(past.Output)) > 64 || !strings.HasSuffix(stdout, "line 48\nline 49\nlast") {
 		t.Errorf("history has the output %q, want the last 64 bytes", value(past.Output))
 	}
+	if past.OutputCut == 0 {
+		t.Error("the history does not say that output was left out")
+	}
+	c.command(t, "logs", "loud", "--run", past.RunID).want(t, 0, fmt.Sprintf("… %d bytes left out …\n", past.OutputCut))
 	for _, h := range c.history(t, "loud") {
 		if h.Output != nil {
 			t.Errorf("history without --output has output: %q", *h.Output)

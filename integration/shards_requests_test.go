@@ -180,7 +180,7 @@ func (k *requestCluster) makeRequests(t *testing.T, happens func()) {
 	t.Helper()
 	waits, asked := k.ask(t, "asked")
 	said(t, waits, "begins "+asked.RunID)
-	follows := k.begin(t, "logs", k.jobs["asked"], "-f")
+	follows := k.begin(t, "logs", k.jobs["asked"], "-f", "--plain")
 	said(t, follows, "begins "+asked.RunID)
 	endless, long := k.ask(t, "endless")
 	k.command(t, "pause", "--tag", "db", "--reason", "a move").want(t, 0, "paused "+k.jobs["paused"])

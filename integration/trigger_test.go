@@ -5,6 +5,7 @@ import (
 	"encoding/json"
 	"os"
 	"path/filepath"
+	"regexp"
 	"strings"
 	"sync"
 	"testing"
@@ -61,7 +62,7 @@ func TestTrigger(t *testing.T) {
 	waits := c.begin(t, "trigger", "gated", "--wait")
 	said(t, waits, "first")
 	said(t, waits, "to stderr")
-	follows := c.begin(t, "logs", "gated", "-f")
+	follows, prefixed := c.begin(t, "logs", "gated", "-f", "--plain"), c.begin(t, "logs", "gated", "daily", "-f")
 	said(t, follows, "first") // also what it printed before
 	c.command(t, "trigger", "gated").want(t, 1, "job gated: skipped: overlap")
 	c.command(t, "trigger", "gated", "--wait").want(t, 75, "job gated: skipped: overlap")
@@ -72,6 +73,9 @@ func TestTrigger(t *testing.T) {
 	}
 	said(t, waits, "last")
 	said(t, follows, "last")
+	behind := regexp.MustCompile(`(?m)^\d\d:\d\d:\d\d r\d gated +\| last$`)
+	eventually(t, soon, "the last line behind its time, replica and job", func() bool { return behind.MatchString(strings.Join(prefixed.Log(), "\n")) })
+	prefixed.Kill(t)
 	if starts := event("start", c.lines(t, "gated")); len(starts) != 1 {
 		t.Errorf("%d runs", len(starts))
 	}

@@ -5,7 +5,7 @@ import "errors"
 // conclude derives the outcome: of the stop if there was one, else of the result. A failure after the lease has lapsed may be due to that, before this
 // replica could see it: this process stood still, and the run was killed.
 func (r *Record) conclude(result Result, cause error, lapsed bool) {
-	r.ExitCode, r.Signal, r.Output = result.ExitCode, result.Signal, result.Output
+	r.ExitCode, r.Signal, r.Output, r.OutputCut = result.ExitCode, result.Signal, result.Output, result.OutputCut
 	if cause == nil && result.Err != nil && (lapsed || errors.Is(result.Err, ErrLost)) {
 		cause = ErrLost
 	}

@@ -117,6 +117,8 @@ type Result struct {
 	ExitCode *int   // of a command
 	Signal   string // that ended a command
 	Output   []byte // the tail of it, for the journal
+	// OutputCut is how many bytes of output were before that tail.
+	OutputCut int64
 }
 
 // Func is a [Runner] of a Go function. It must return when its context ends: a goroutine cannot be killed, so after the loss of a lease only the token

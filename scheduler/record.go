@@ -58,6 +58,8 @@ type Record struct {
 	// Ticks is how many ticks the record stands for, where those of a gap have one together; else 0.
 	Ticks  int
 	Output []byte
+	// OutputCut is how many bytes the run printed before Output.
+	OutputCut int64
 }
 
 // tickRecord is the outcome of a tick that had no run. Its RunID is the same on every replica. verdict is "outcome reason", as the claim had it.

@@ -2,10 +2,10 @@ package main
 
 import (
 	"context"
-	"encoding/json"
 	"fmt"
 	"slices"
 	"strings"
+	"time"
 
 	"github.com/spf13/cobra"
 
@@ -18,48 +18,56 @@ type logsOptions struct {
 	run            string
 	n              int
 	follow, asJSON bool
+	plain          bool
 }
 
 func newLogsCommand(a *app) *cobra.Command {
 	var o logsOptions
 	cmd := &cobra.Command{
-		Use:   "logs JOB",
+		Use:   "logs JOB...",
 		Short: "Print what a job's runs have printed, or follow them",
 		Long: `Print what the newest run of a job has printed, as far as the history keeps it (output.keep). With -f: the output of current
-and later runs from now on, until Ctrl-C; with --run that of one run until it ends. Output that is followed goes through Redis in pieces, a few times a
-second, and a run that prints faster than that has bytes left out.`,
-		Example: "  cronclave logs nightly-backup -f",
-		Args:    cobra.ExactArgs(1),
+and later runs of one or more jobs from now on, until Ctrl-C, each line behind its time, its replica and, of several jobs, its job; with --plain the lines
+alone; with --run that of one run until it ends. Output that is followed goes through Redis in pieces, a few times a second. Of a run that prints faster
+than that, bytes are left out; stderr says how many.`,
+		Example: "  cronclave logs -f nightly-backup\n  cronclave logs -f --plain nightly-backup | grep -i error",
+		Args:    cobra.MinimumNArgs(1),
 
-		ValidArgsFunction: a.completeJobs(1),
+		ValidArgsFunction: a.completeJobs(-1),
 		RunE: func(cmd *cobra.Command, args []string) error {
 			switch {
 			case o.n < 1:
 				return usageError("-n %d: it must be at least 1", o.n)
 			case o.run != "" && cmd.Flags().Changed("number"):
 				return usageError("-n and --run are mutually exclusive")
+			case len(args) > 1 && (!o.follow || o.run != ""):
+				return usageError("several jobs can only be followed: logs -f %s", strings.Join(args, " "))
 			}
-			return a.logs(cmd.Context(), args[0], o)
+			return a.logs(cmd.Context(), args, o)
 		},
 	}
 	cmd.Flags().StringVar(&o.run, "run", "", "of this run, by its id")
 	cmd.Flags().IntVarP(&o.n, "number", "n", 1, "of how many runs")
 	cmd.Flags().BoolVarP(&o.follow, "follow", "f", false, "show what is printed from now on")
 	cmd.Flags().BoolVar(&o.asJSON, "json", false, "print JSON: the runs, or with -f a line for each line")
+	cmd.Flags().BoolVar(&o.plain, "plain", false, "with -f, print the lines alone, without time and replica")
 	_ = cmd.RegisterFlagCompletionFunc("run", cobra.NoFileCompletions) // it is there
 	return cmd
 }
 
-func (a *app) logs(ctx context.Context, job string, opt logsOptions) error {
+func (a *app) logs(ctx context.Context, jobs []string, opt logsOptions) error {
 	o, err := a.openOperator(ctx)
 	if err != nil {
 		return err
 	}
 	defer o.close()
-	if opt.follow {
-		return o.exit(o.Follow(ctx, operator.FollowRequest{Job: job, Run: opt.run}, a.logViewer(opt)))
+	switch {
+	case opt.run != "" && opt.follow:
+		return o.exit(o.Follow(ctx, operator.FollowRequest{Job: jobs[0], Run: opt.run}, a.logViewer(jobs, opt)))
+	case opt.follow:
+		return o.exit(o.FollowJobs(ctx, jobs, a.logViewer(jobs, opt)))
 	}
-	records, err := o.Logs(ctx, operator.LogsRequest{Job: job, Run: opt.run, Limit: opt.n})
+	records, err := o.Logs(ctx, operator.LogsRequest{Job: jobs[0], Run: opt.run, Limit: opt.n})
 	switch {
 	case err != nil:
 		return o.exit(err)
@@ -68,6 +76,9 @@ func (a *app) logs(ctx context.Context, job string, opt logsOptions) error {
 	}
 	for _, r := range slices.Backward(records) { // the newest comes last, as in any log
 		fmt.Fprintf(a.err, "==> %s\n", headline(r))
+		if r.OutputCut > 0 {
+			fmt.Fprintln(a.err, operator.LeftOut(r.OutputCut))
+		}
 		if r.Output != nil {
 			for line := range strings.Lines(*r.Output) {
 				fmt.Fprintln(a.out, strings.TrimSuffix(line, "\n"))
@@ -77,15 +88,27 @@ func (a *app) logs(ctx context.Context, job string, opt logsOptions) error {
 	return nil
 }
 
-// logViewer prints the followed output: that of one run as it is, and that of several under headings.
-func (s streams) logViewer(opt logsOptions) operator.Viewer {
+// logViewer prints the followed output: that of one run as it is, and that of several behind time and replica.
+func (s streams) logViewer(jobs []string, opt logsOptions) operator.Viewer {
+	logs := s.followed()
 	switch {
 	case opt.asJSON:
-		return s.liveJSON()
+		return logs.JSON()
 	case opt.run != "":
-		return s.liveText()
+		return logs.Bare()
+	case opt.plain:
+		return logs.Headed()
 	}
-	return s.underHeadings(s.liveText())
+	return logs.Prefixed(len(jobs) > 1)
+}
+
+// followed prints output that is followed, with times in the machine's zone on a terminal.
+func (s streams) followed() console.Logs {
+	l := console.Logs{Out: s.out, Err: s.err, Zone: time.UTC}
+	if console.IsTerminal(s.out) {
+		l.Zone = time.Local
+	}
+	return l
 }
 
 // headline says whose output follows.
@@ -96,37 +119,3 @@ func headline(r journal.Record) string {
 	}
 	return strings.Join(words, " ")
 }
-
-// liveText prints output where the runs wrote it.
-func (s streams) liveText() operator.Viewer {
-	return operator.Viewer{Note: s.noteLive, Line: func(l operator.OutputLine) {
-		w := s.out
-		if l.Stream == "stderr" {
-			w = s.err
-		}
-		fmt.Fprintln(w, l.Line)
-	}}
-}
-
-// liveJSON prints each line of output as a line of JSON.
-func (s streams) liveJSON() operator.Viewer {
-	return operator.Viewer{Note: s.noteLive, Line: func(l operator.OutputLine) {
-		_ = json.NewEncoder(s.out).Encode(l) // as with all output, a reader that is gone needs no error
-	}}
-}
-
-// underHeadings prints a heading wherever the output of another run begins.
-func (s streams) underHeadings(v operator.Viewer) operator.Viewer {
-	current, show := "", v.Line
-	v.Line = func(l operator.OutputLine) {
-		if l.RunID != current {
-			fmt.Fprintf(s.err, "==> run %s\n", l.RunID)
-			current = l.RunID
-		}
-		show(l)
-	}
-	return v
-}
-
-// noteLive prints a remark on a run's output.
-func (s streams) noteLive(run, text string) { fmt.Fprintf(s.err, "cronclave: run %s: %s\n", run, text) }

@@ -147,7 +147,7 @@ func (s streams) printTriggered(t *operator.Triggered, opt triggerOptions) error
 func (a *app) await(ctx context.Context, o *operating, t *operator.Triggered, opt triggerOptions) error {
 	var viewer operator.Viewer
 	if !opt.asJSON {
-		viewer = a.liveText()
+		viewer = a.followed().Bare()
 		if err := a.printTriggered(t, opt); err != nil {
 			return err
 		}

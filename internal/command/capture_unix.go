@@ -29,6 +29,8 @@ type stdio interface {
 	drain(most time.Duration) bool
 	// tail is what Spec.Keep says.
 	tail() []byte
+	// before is how many bytes were printed before these.
+	before() int64
 	close()
 }
 
@@ -48,6 +50,7 @@ func (ownStdio) attach(cmd *exec.Cmd) {
 func (ownStdio) begin()                   {}
 func (ownStdio) drain(time.Duration) bool { return true }
 func (ownStdio) tail() []byte             { return nil }
+func (ownStdio) before() int64            { return 0 }
 func (ownStdio) close()                   {}
 
 // pipe carries one stream from the command to us.
@@ -147,6 +150,8 @@ func (c *capture) drain(most time.Duration) bool {
 }
 
 func (c *capture) tail() []byte { return c.kept.bytes() }
+
+func (c *capture) before() int64 { return c.kept.before() }
 
 func (c *capture) close() {
 	for _, p := range c.pipes {

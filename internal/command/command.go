@@ -127,6 +127,8 @@ type Exit struct {
 	OutOfMemory bool
 	// Tail is the end of the output, at most Spec.Keep bytes, both streams in the order of their lines.
 	Tail []byte
+	// Cut is how many bytes of output were before the Tail, if any is kept.
+	Cut int64
 	// Err says why the command could not be started, or not be waited for. It wraps [ErrNotFound] or [ErrNotExecutable] where
 	// that is the reason.
 	Err error

@@ -122,7 +122,7 @@ func (h *Host) Run(stop, kill context.Context, s Spec) Exit {
 		h.log.Warn("output held open by a process outside the run's tree; rest not read", "run_id", s.Name)
 	}
 	exit := exitOf(cmd, err, out.tail())
-	exit.Late, exit.OutOfMemory = late, exit.Status() != 0 && t.starved()
+	exit.Cut, exit.Late, exit.OutOfMemory = out.before(), late, exit.Status() != 0 && t.starved()
 	ours.resound(exit)
 	return exit
 }

@@ -57,14 +57,16 @@ func (o *output) add(stream string, piece []byte, rest bool) {
 
 // tail keeps the last max bytes that were added, in at most twice that memory and one piece.
 type tail struct {
-	max int64
-	buf []byte
+	max  int64
+	buf  []byte
+	seen int64 // bytes that were added
 }
 
 func (t *tail) add(b []byte) {
 	if t.max <= 0 {
 		return
 	}
+	t.seen += int64(len(b))
 	t.buf = append(t.buf, b...)
 	if int64(len(t.buf)) >= 2*t.max {
 		t.buf = append(t.buf[:0], t.bytes()...)
@@ -77,3 +79,6 @@ func (t *tail) bytes() []byte {
 	}
 	return t.buf
 }
+
+// before is how many bytes were added before those that are kept.
+func (t *tail) before() int64 { return t.seen - int64(len(t.bytes())) }

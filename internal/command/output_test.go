@@ -128,6 +128,9 @@ func TestBigOutputIsBoundedInMemory(t *testing.T) {
 	runtime.ReadMemStats(&before)
 	e := h.Run(t.Context(), t.Context(), s)
 	runtime.ReadMemStats(&after)
+	if e.Cut != size+int64(len("end\nend\n"))-keep {
+		t.Errorf("%d bytes are said to be cut", e.Cut)
+	}
 	if e.Code != 0 || len(e.Tail) != keep || !bytes.HasSuffix(e.Tail, []byte("end\n")) {
 		t.Errorf("code %d, %d bytes of tail", e.Code, len(e.Tail))
 	}

@@ -7,6 +7,7 @@ import (
 	"time"
 
 	"github.com/cronclave/cronclave/internal/journal"
+	"github.com/cronclave/cronclave/internal/operator"
 )
 
 // History prints records, each with its output below it, if that was read.
@@ -23,6 +24,9 @@ func (p Printer) History(records []journal.Record) {
 	t.below = func(row int) {
 		if row == 0 || records[row-1].Output == nil {
 			return
+		}
+		if cut := records[row-1].OutputCut; cut > 0 {
+			fmt.Fprintf(p.Out, "    %s\n", operator.LeftOut(cut))
 		}
 		for line := range strings.Lines(*records[row-1].Output) {
 			fmt.Fprintf(p.Out, "    %s\n", strings.TrimRight(line, "\n"))

@@ -41,6 +41,8 @@ type Chunk struct {
 type Line struct {
 	Stderr bool   `json:"err,omitempty"`
 	Text   string `json:"text"`
+	// At is when it was read, in milliseconds since 1970; 0 in lines of versions that did not say.
+	At int64 `json:"at,omitempty"`
 }
 
 // Follow asks the replicas to publish the output of a job's runs while they print it, for some seconds: call it again for as long as somebody

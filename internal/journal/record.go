@@ -73,6 +73,8 @@ type Record struct {
 	// Ticks is how many ticks it stands for, where those of a gap have one record
 	// together; else 0. It is for Config.First and not kept.
 	Ticks int `json:"-"`
+	// OutputCut is how many bytes it wrote before the tail that is kept.
+	OutputCut int64 `json:"output_cut,omitempty"`
 	// Output is the tail of what it wrote; nil where there is none, it was not
 	// asked for, or it had to go.
 	Output *string `json:"output,omitempty"`
@@ -160,6 +162,8 @@ func (r *Record) fault() string {
 		return fmt.Sprintf("attempt %d, token %d", r.Attempt, r.Token)
 	case r.DurationMS != nil && (*r.DurationMS < 0 || *r.DurationMS > longestRun.Milliseconds()):
 		return fmt.Sprintf("a duration of %d ms", *r.DurationMS)
+	case r.OutputCut < 0:
+		return fmt.Sprintf("%d bytes of output cut", r.OutputCut)
 	}
 	for _, s := range []string{r.Trigger, r.Replica, r.Outcome, r.Reason, r.Signal} {
 		if len(s) > MaxText {

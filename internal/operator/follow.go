@@ -5,6 +5,7 @@ import (
 	"errors"
 	"fmt"
 	"strings"
+	"sync"
 	"time"
 
 	"github.com/cronclave/cronclave/internal/backoff"
@@ -28,10 +29,17 @@ type OutputLine struct {
 	RunID  string `json:"run_id"`
 	Stream string `json:"stream"` // stdout or stderr
 	Line   string `json:"line"`   // without its newline
+
+	Job     string    `json:"job"`
+	Replica string    `json:"replica"`
+	Slot    int       `json:"slot"`
+	Time    time.Time `json:"time,omitzero"` // when it was printed, by the replica's clock; of output from the history the end of the run
 }
 
 // Viewer gets what followed runs print, one call at a time. Each function may be nil.
 type Viewer struct {
+	// Begin gets each run before its first output, as its record is then.
+	Begin func(journal.Record)
 	// Line gets each line.
 	Line func(OutputLine)
 	// Note gets remarks on the output, such as the size of a gap in it.
@@ -66,6 +74,49 @@ func (o *Operator) Follow(ctx context.Context, req FollowRequest, v Viewer) erro
 	return err
 }
 
+// FollowJobs is [Operator.Follow] for all runs of several jobs, until ctx ends or one of the jobs cannot be followed.
+func (o *Operator) FollowJobs(ctx context.Context, jobs []string, v Viewer) error {
+	ctx, cancel := context.WithCancel(ctx)
+	defer cancel()
+	v = v.oneAtATime()
+	errs := make([]error, len(jobs))
+	var following sync.WaitGroup
+	for i, job := range jobs {
+		following.Go(func() {
+			if errs[i] = o.Follow(ctx, FollowRequest{Job: job}, v); errs[i] != nil {
+				cancel()
+			}
+		})
+	}
+	following.Wait()
+	return errors.Join(errs...)
+}
+
+// complete sets the functions that are not.
+func (v Viewer) complete() Viewer {
+	if v.Begin == nil {
+		v.Begin = func(journal.Record) {}
+	}
+	if v.Line == nil {
+		v.Line = func(OutputLine) {}
+	}
+	if v.Note == nil {
+		v.Note = func(string, string) {}
+	}
+	return v
+}
+
+// oneAtATime is a viewer for several goroutines.
+func (v Viewer) oneAtATime() Viewer {
+	v = v.complete()
+	var mu sync.Mutex
+	return Viewer{
+		Begin: func(r journal.Record) { mu.Lock(); defer mu.Unlock(); v.Begin(r) },
+		Line:  func(l OutputLine) { mu.Lock(); defer mu.Unlock(); v.Line(l) },
+		Note:  func(run, text string) { mu.Lock(); defer mu.Unlock(); v.Note(run, text) },
+	}
+}
+
 // follower shows the output of a job's runs while they print it.
 type follower struct {
 	journal *journal.Journal
@@ -77,19 +128,15 @@ type follower struct {
 }
 
 func newFollower(j *journal.Journal, job string, v Viewer) *follower {
-	if v.Line == nil {
-		v.Line = func(OutputLine) {}
-	}
-	if v.Note == nil {
-		v.Note = func(string, string) {}
-	}
-	return &follower{journal: j, job: job, viewer: v}
+	return &follower{journal: j, job: job, viewer: v.complete()}
 }
 
 // followedRun is a run that is shown.
 type followedRun struct {
 	id    string
 	place string         // in its chunks
+	begun bool           // the viewer knows of it
+	now   journal.Record // its newest record
 	chunk int64          // the number of the last one
 	ended bool           // the last chunk has arrived
 	shown bool           // some output was
@@ -141,6 +188,7 @@ func (f *follower) look(ctx context.Context, r *followedRun) (over bool, err err
 	if err != nil {
 		return false, err
 	}
+	r.now = record
 	if err := f.showNew(ctx, r); err != nil || !known || record.Outcome == journal.OutcomeRunning {
 		return false, err
 	}
@@ -153,6 +201,7 @@ func (f *follower) look(ctx context.Context, r *followedRun) (over bool, err err
 	case time.Since(r.since) <= lastOutputDelay:
 		return false, nil
 	default:
+		f.begin(r)
 		f.viewer.Note(r.id, "its last output is missing; see history --output")
 	}
 	f.showKept(r)
@@ -167,26 +216,53 @@ func (f *follower) showNew(ctx context.Context, r *followedRun) error {
 	}
 	r.place = place
 	for _, c := range chunks {
+		f.begin(r)
 		if r.chunk > 0 && c.Number > r.chunk+1 {
-			f.viewer.Note(r.id, "some output left out")
+			f.viewer.Note(r.id, "… some output left out …")
 		}
 		if r.chunk = c.Number; c.Lost > 0 {
-			f.viewer.Note(r.id, fmt.Sprintf("%d bytes left out", c.Lost))
+			f.viewer.Note(r.id, LeftOut(c.Lost))
 		}
 		for _, line := range c.Lines {
-			f.show(r.id, line)
+			f.show(r, line)
 		}
 		r.shown, r.ended = true, c.End
 	}
 	return nil
 }
 
-func (f *follower) show(id string, line journal.Line) {
-	stream := "stdout"
-	if line.Stderr {
-		stream = "stderr"
+// LeftOut stands in the place of so many bytes of output that are missing.
+func LeftOut(n int64) string {
+	const kilo = 1000
+	switch {
+	case n < kilo:
+		return fmt.Sprintf("… %d bytes left out …", n)
+	case n < kilo*kilo:
+		return fmt.Sprintf("… %d kB left out …", n/kilo)
 	}
-	f.viewer.Line(OutputLine{id, stream, line.Text})
+	return fmt.Sprintf("… %d MB left out …", n/kilo/kilo)
+}
+
+// begin has the viewer know of a run.
+func (f *follower) begin(r *followedRun) {
+	if !r.begun {
+		r.begun = true
+		f.viewer.Begin(r.now)
+	}
+}
+
+func (f *follower) show(r *followedRun, line journal.Line) {
+	l := OutputLine{RunID: r.id, Stream: "stdout", Line: line.Text, Job: f.job, Replica: r.now.Replica}
+	if line.Stderr {
+		l.Stream = "stderr"
+	}
+	if r.now.Slot != nil {
+		l.Slot = *r.now.Slot
+	}
+	if line.At > 0 {
+		l.Time = time.UnixMilli(line.At).UTC()
+	}
+	f.viewer.Line(l)
 }
 
 // showKept shows what the history has of a run that was over before a replica knew of this follower.
@@ -194,7 +270,11 @@ func (f *follower) showKept(r *followedRun) {
 	if r.shown || r.last.Output == nil {
 		return
 	}
+	f.begin(r)
+	if r.last.OutputCut > 0 {
+		f.viewer.Note(r.id, LeftOut(r.last.OutputCut))
+	}
 	for line := range strings.Lines(*r.last.Output) {
-		f.show(r.id, journal.Line{Text: strings.TrimSuffix(line, "\n")})
+		f.show(r, journal.Line{Text: strings.TrimSuffix(line, "\n"), At: r.last.Finished.UnixMilli()})
 	}
 }

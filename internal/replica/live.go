@@ -71,7 +71,7 @@ func (o *sharedOutput) Line(stream string, line []byte) {
 	if o.log != nil {
 		o.log.Line(stream, line)
 	}
-	o.live.add(o.run, journal.Line{Stderr: stream == "stderr", Text: string(line)})
+	o.live.add(o.run, journal.Line{Stderr: stream == "stderr", Text: string(line), At: time.Now().UnixMilli()})
 }
 
 // End ends the output.

@@ -40,7 +40,7 @@ func journalRecord(r scheduler.Record) journal.Record {
 	}
 	if len(r.Output) > 0 {
 		output := string(r.Output)
-		rec.Output = &output
+		rec.Output, rec.OutputCut = &output, r.OutputCut
 	}
 	return rec
 }

@@ -82,7 +82,7 @@ func leaseOf(run *scheduler.Run) command.Lease {
 }
 
 func (r *commandRunner) result(exit command.Exit) scheduler.Result {
-	result := scheduler.Result{Signal: exit.Signal, Output: exit.Tail}
+	result := scheduler.Result{Signal: exit.Signal, Output: exit.Tail, OutputCut: exit.Cut}
 	switch {
 	case exit.Err != nil:
 		result.Err = exit.Err

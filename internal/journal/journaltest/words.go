@@ -158,7 +158,7 @@ func fieldsSurvive(s *suite) {
 	full := s.ended("a", "run-1", journal.OutcomeFailed, 7)
 	full.Slot, full.Attempt, full.Token = new(3), 2, 1<<53-1
 	full.Trigger, full.Reason, full.Signal = "recovery", `it "said" <this> & ü`, "SIGKILL"
-	full.ExitCode, full.Output = new(0), new("line\nand \x00 more")
+	full.ExitCode, full.Output, full.OutputCut = new(0), new("line\nand \x00 more"), 12_345
 	full.Finished = full.Started.Add(123456 * time.Microsecond)
 	zone := time.FixedZone("elsewhere", 5400)
 	given := full

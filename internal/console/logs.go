@@ -1,0 +1,129 @@
+package console
+
+import (
+	"encoding/json"
+	"fmt"
+	"io"
+	"strings"
+	"time"
+	"unicode/utf8"
+
+	"github.com/cronclave/cronclave/internal/journal"
+	"github.com/cronclave/cronclave/internal/operator"
+)
+
+// Logs prints the output of runs while it is written: their stdout to Out, their stderr and remarks to Err.
+type Logs struct {
+	Out, Err io.Writer
+	Zone     *time.Location // of the times before lines
+}
+
+// Bare prints the lines alone.
+func (l Logs) Bare() operator.Viewer {
+	return operator.Viewer{Note: l.note, Line: func(line operator.OutputLine) { fmt.Fprintln(l.writer(line), line.Line) }}
+}
+
+// JSON prints each line as a line of JSON.
+func (l Logs) JSON() operator.Viewer {
+	return operator.Viewer{Note: l.note, Line: func(line operator.OutputLine) {
+		_ = json.NewEncoder(l.Out).Encode(line) // as with all output, a reader that is gone needs no error
+	}}
+}
+
+// Headed prints the lines alone, below a heading wherever the output of another run begins.
+func (l Logs) Headed() operator.Viewer {
+	current, v := "", l.Bare()
+	show := v.Line
+	v.Line = func(line operator.OutputLine) {
+		if line.RunID != current {
+			fmt.Fprintf(l.Err, "==> run %s\n", line.RunID)
+			current = line.RunID
+		}
+		show(line)
+	}
+	return v
+}
+
+// Prefixed prints each line behind its time and its replica, and the job if several are followed. Each run has a heading on Err when it begins.
+func (l Logs) Prefixed(withJob bool) operator.Viewer {
+	p := &prefixed{Logs: l, withJob: withJob, begun: map[string]journal.Record{}}
+	return operator.Viewer{Begin: p.begin, Line: p.line, Note: p.remark}
+}
+
+func (l Logs) writer(line operator.OutputLine) io.Writer {
+	if line.Stream == "stderr" {
+		return l.Err
+	}
+	return l.Out
+}
+
+func (l Logs) note(run, text string) { fmt.Fprintf(l.Err, "cronclave: run %s: %s\n", run, text) }
+
+// prefixed prints lines of several runs.
+type prefixed struct {
+	Logs
+	withJob bool
+	begun   map[string]journal.Record // by the id of the run
+	width   int                       // of the longest name of an origin so far
+}
+
+// mostBegun bounds the runs that a remark can be attributed to by name.
+const mostBegun = 1000
+
+func (p *prefixed) begin(r journal.Record) {
+	if len(p.begun) >= mostBegun {
+		clear(p.begun)
+	}
+	p.begun[r.RunID] = r
+	job := ""
+	if p.withJob {
+		job = " of job " + r.Job
+	}
+	fmt.Fprintf(p.Err, "==> run %s%s on %s\n", r.RunID, job, p.origin(r.Replica, "", slotNumber(r)))
+}
+
+func (p *prefixed) line(l operator.OutputLine) {
+	fmt.Fprintln(p.writer(l), p.prefix(l.Time, p.origin(l.Replica, l.Job, l.Slot))+l.Line)
+}
+
+// remark prints a remark on a run where a line of it would stand.
+func (p *prefixed) remark(run, text string) {
+	r, known := p.begun[run]
+	if !known {
+		p.note(run, text)
+		return
+	}
+	fmt.Fprintln(p.Err, p.prefix(time.Time{}, p.origin(r.Replica, r.Job, slotNumber(r)))+text)
+}
+
+// origin names the replica, with the slot where it is not the first, and the job.
+func (p *prefixed) origin(replica, job string, slot int) string {
+	if slot > 0 {
+		replica = fmt.Sprintf("%s/%d", replica, slot)
+	}
+	if p.withJob && job != "" {
+		replica += " " + job
+	}
+	return replica
+}
+
+// prefix stands before a line. Origins are as wide as the longest so far.
+func (p *prefixed) prefix(at time.Time, origin string) string {
+	clock := "--:--:--"
+	if !at.IsZero() {
+		zone := p.Zone
+		if zone == nil {
+			zone = time.UTC
+		}
+		clock = at.In(zone).Format(time.TimeOnly)
+	}
+	p.width = max(p.width, utf8.RuneCountInString(origin))
+	return clock + " " + origin + strings.Repeat(" ", p.width-utf8.RuneCountInString(origin)) + " | "
+}
+
+func slotNumber(r journal.Record) int {
+	if r.Slot == nil {
+		return 0
+	}
+	return *r.Slot
+}
