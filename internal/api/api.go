@@ -1,5 +1,5 @@
 // Package api is the HTTP API of a cluster, version 1: the commands that see and steer it, as JSON, answered by any replica for the whole cluster. It
-// decides nothing; [operator.Operator] does. The description of its routes (OpenAPI 3.1) is made of the handlers themselves.
+// decides nothing; [operator.Shared] does. The description of its routes (OpenAPI 3.1) is made of the handlers themselves.
 package api
 
 import (
@@ -22,7 +22,7 @@ const prefix = "/api/v1"
 // Config of an API.
 type Config struct {
 	// Operator is the cluster. It stays the caller's.
-	Operator *operator.Operator
+	Operator *operator.Shared
 	// Version is that of the program.
 	Version string
 	// User returns the name of a request's user, and whether that user may act, from the request's context.

@@ -57,7 +57,7 @@ func newCluster(t testing.TB) *cluster {
 		{RunID: "run-1", Job: "backup", Tick: now.Truncate(time.Hour), Trigger: "schedule", Replica: "r1", Outcome: journal.OutcomeFailed, Reason: "exit code 3", ExitCode: &code,
 			Started: now.Add(-time.Minute), Finished: now, Output: &output},
 	}))
-	api := New(Config{Operator: o, Version: "v1", Log: hclog.NewNullLogger(), User: func(ctx context.Context) (string, bool) {
+	api := New(Config{Operator: operator.NewShared(o, time.Second), Version: "v1", Log: hclog.NewNullLogger(), User: func(ctx context.Context) (string, bool) {
 		name, _ := ctx.Value(userKey{}).(string)
 		return name, name == "ann"
 	}})
@@ -122,6 +122,9 @@ func TestReads(t *testing.T) {
 		t.Error("no problems")
 	}
 	get[[]redisconn.Warning](t, c, "/warnings")
+	if pools, locks := get[[]operator.Pool](t, c, "/pools"), get[[]operator.Lock](t, c, "/locks"); len(pools)+len(locks) != 0 {
+		t.Errorf("pools %+v, locks %+v", pools, locks)
+	}
 	if ticks := get[[]Tick](t, c, "/ticks?job=backup&job=report&from=2026-03-01T00:00:00Z&until=2026-03-01T23:30:00Z"); len(ticks) != 24 || ticks[0].Tick.Hour() != 1 || ticks[22].Job != "backup" || ticks[23].Job != "report" {
 		t.Errorf("ticks %+v", ticks)
 	}

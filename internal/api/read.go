@@ -51,6 +51,8 @@ func (r *routes) readers(api huma.API) {
 	of(r, api, "/leader", "Leader", func(st *operator.Status) *operator.Leader { return st.Leader })
 	of(r, api, "/problems", "Problems", func(st *operator.Status) []operator.Problem { return st.Problems })
 	of(r, api, "/warnings", "Warnings", func(st *operator.Status) []redisconn.Warning { return st.Warnings })
+	of(r, api, "/pools", "Pools", func(st *operator.Status) []operator.Pool { return st.Pools })
+	of(r, api, "/locks", "Locks", func(st *operator.Status) []operator.Lock { return st.Locks })
 	huma.Register(api, describe(http.MethodGet, "/jobs", "Jobs", "jobs", 404), func(ctx context.Context, q *jobFilter) (*answer[[]operator.Job], error) {
 		st, err := r.Operator.Status(ctx, q.request())
 		if err != nil {

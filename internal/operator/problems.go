@@ -1,7 +1,6 @@
 package operator
 
 import (
-	"context"
 	"fmt"
 	"path"
 	"slices"
@@ -133,27 +132,19 @@ type StatusRequest struct {
 	Tag, Match string
 }
 
-// choose leaves the jobs that a request asks for.
-func (r *statusReader) choose(ctx context.Context, req StatusRequest) error {
-	st := &r.status
+// choose leaves the jobs that a request asks for. Other callers may have the same lists.
+func (st *Status) choose(req StatusRequest) error {
 	if _, err := path.Match(req.Match, ""); err != nil {
 		return refuse(ErrInvalid, "pattern %q: it is faulty; write one such as 'backup-*'", req.Match)
 	}
 	all := st.Jobs
-	st.JobCount = len(all)
 	st.Jobs = slices.DeleteFunc(slices.Clone(all), func(j Job) bool { return !req.includes(j) })
-	switch {
-	case req.Tag != "" && !slices.ContainsFunc(all, func(j Job) bool { return slices.Contains(j.Tags, req.Tag) }):
+	if req.Tag != "" && !slices.ContainsFunc(all, func(j Job) bool { return slices.Contains(j.Tags, req.Tag) }) {
 		return refuse(ErrUnknownTag, "no job has the tag %q", req.Tag)
-	case req.Job == "":
-		return nil
-	case len(st.Jobs) == 0:
-		if err := r.mustKnow(ctx, req.Job); err != nil {
-			return err
-		}
-		return refuse(ErrNoReplica, "job %s: no replica has it", req.Job)
 	}
-	st.Problems = slices.DeleteFunc(st.Problems, func(p Problem) bool { return p.Job != "" && p.Job != req.Job })
+	if req.Job != "" {
+		st.Problems = slices.DeleteFunc(slices.Clone(st.Problems), func(p Problem) bool { return p.Job != "" && p.Job != req.Job })
+	}
 	return nil
 }
 

@@ -142,9 +142,16 @@ func TestJobsOfAStatusAreChosen(t *testing.T) {
 		{Name: "report", Enabled: true, Paused: true, Tags: []string{"night"}},
 	}
 	o := newCluster(t).operator(t, Config{Jobs: []ConfiguredJob{{Name: "configured"}, {Name: "report"}}})
+	_, err := o.Status(t.Context(), StatusRequest{Job: "reprot"})
+	if !errors.Is(err, ErrUnknownJob) || !strings.Contains(err.Error(), `did you mean "report"`) {
+		t.Errorf("a job that is unknown: %v", err)
+	}
+	if _, err := o.Status(t.Context(), StatusRequest{Job: "configured"}); !errors.Is(err, ErrNoReplica) || !strings.Contains(err.Error(), "no replica has it") {
+		t.Errorf("a job that no replica has: %v", err)
+	}
 	choose := func(req StatusRequest) (*Status, error) {
-		r := &statusReader{Operator: o, status: Status{Jobs: slices.Clone(all), Problems: []Problem{{Job: "backup-a"}, {Job: "report"}, {Code: "redis"}}}}
-		return &r.status, r.choose(t.Context(), req)
+		st := &Status{Jobs: slices.Clone(all), JobCount: len(all), Problems: []Problem{{Job: "backup-a"}, {Job: "report"}, {Code: "redis"}}}
+		return st, st.choose(req)
 	}
 	for name, tc := range map[string]struct {
 		request StatusRequest
@@ -180,8 +187,6 @@ func TestJobsOfAStatusAreChosen(t *testing.T) {
 		want    error
 		text    string
 	}{
-		{StatusRequest{Job: "reprot"}, ErrUnknownJob, `did you mean "report"`},
-		{StatusRequest{Job: "configured"}, ErrNoReplica, "no replica has it"},
 		{StatusRequest{Tag: "day"}, ErrUnknownTag, `"day"`},
 		{StatusRequest{Match: "["}, ErrInvalid, "faulty"},
 	} {

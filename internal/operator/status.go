@@ -117,12 +117,34 @@ const RecentRuns, moreRecent = 10, 100
 
 // Status reads the replicas, the leader, the jobs, and the faults of the cluster. Damaged data in Redis becomes a warning.
 func (o *Operator) Status(ctx context.Context, req StatusRequest) (*Status, error) {
+	all, err := o.readStatus(ctx)
+	if err != nil {
+		return nil, err
+	}
+	return o.choose(ctx, all, req)
+}
+
+// choose returns a status with the jobs that a request asks for. The status that it is made of does not change.
+func (o *Operator) choose(ctx context.Context, all *Status, req StatusRequest) (*Status, error) {
+	st := *all
+	if err := st.choose(req); err != nil || req.Job == "" || len(st.Jobs) > 0 {
+		return &st, err
+	}
+	if err := o.mustKnow(ctx, req.Job); err != nil {
+		return &st, err
+	}
+	return &st, refuse(ErrNoReplica, "job %s: no replica has it", req.Job)
+}
+
+// readStatus reads the status of the whole cluster.
+func (o *Operator) readStatus(ctx context.Context) (*Status, error) {
 	r := statusReader{Operator: o}
 	if err := r.read(ctx); err != nil {
 		return nil, unavailable("read the status of namespace "+o.cfg.Namespace, err)
 	}
+	r.status.JobCount = len(r.status.Jobs)
 	r.status.Problems = r.status.problems()
-	return &r.status, r.choose(ctx, req)
+	return &r.status, nil
 }
 
 // statusReader puts a status together. The order of its steps is that of the warnings.

@@ -4,6 +4,7 @@ import (
 	"context"
 	"errors"
 	"net/http"
+	"time"
 
 	"github.com/hashicorp/go-hclog"
 
@@ -17,8 +18,11 @@ import (
 // clusterView is the cluster as HTTP clients see and steer it. Its connections are its own: no lease waits for one while pages are read.
 type clusterView struct {
 	conn     *redisconn.Conn
-	operator *operator.Operator
+	operator *operator.Shared
 }
+
+// statusAge is how old the facts on a page may be.
+const statusAge = time.Second
 
 func openClusterView(redis *redisconn.Conn, cfg *config.Config) (*clusterView, error) {
 	conn, err := redis.Again()
@@ -33,7 +37,7 @@ func openClusterView(redis *redisconn.Conn, cfg *config.Config) (*clusterView, e
 	if err != nil {
 		return nil, errors.Join(err, conn.Close())
 	}
-	return &clusterView{conn, o}, nil
+	return &clusterView{conn, operator.NewShared(o, statusAge)}, nil
 }
 
 // api answers the requests of programs.

@@ -15,6 +15,7 @@ import (
 	"github.com/cronclave/cronclave/internal/httpapi"
 	"github.com/cronclave/cronclave/internal/journal"
 	"github.com/cronclave/cronclave/internal/operator"
+	"github.com/cronclave/cronclave/internal/redisconn"
 	"github.com/cronclave/cronclave/locking"
 	"github.com/cronclave/cronclave/scheduler"
 )
@@ -29,8 +30,7 @@ type monitor struct {
 }
 
 // open opens the address of [server], if it has one: a port that is taken is a fault at the start.
-func (m *monitor) open(r *Replica, gauges httpapi.Gauges) error {
-	cfg := r.cfg.Load()
+func (m *monitor) open(cfg *config.Config, redis *redisconn.Conn, version string, gauges httpapi.Gauges, unready func() string) error {
 	if cfg.Server.Listen == "" {
 		return nil
 	}
@@ -38,11 +38,11 @@ func (m *monitor) open(r *Replica, gauges httpapi.Gauges) error {
 	if err != nil {
 		return err
 	}
-	if m.view, err = openClusterView(r.redis, cfg); err != nil {
+	if m.view, err = openClusterView(redis, cfg); err != nil {
 		return err
 	}
-	m.metrics = httpapi.NewMetrics(r.version, gauges)
-	c.Metrics, c.API, c.Unready = m.metrics.Handler(), m.view.api(r.version, m.log), r.unready
+	m.metrics = httpapi.NewMetrics(version, gauges)
+	c.Metrics, c.API, c.Unready = m.metrics.Handler(), m.view.api(version, m.log), unready
 	if m.web, err = httpapi.New(c); err != nil {
 		return UsageError{fmt.Errorf("[server]: %w", err)}
 	}

@@ -96,10 +96,10 @@ func New(cfg Config) (*Replica, error) {
 func (r *Replica) prepare(cfg Config) (err error) {
 	logWarnings(cfg.Log, cfg.Jobs)
 	r.monitor.log = r.log
-	err = r.monitor.open(r, httpapi.Gauges{
+	err = r.monitor.open(cfg.Jobs, cfg.Redis, r.version, httpapi.Gauges{
 		Leader: r.leads.Load, RedisUp: r.redisUp, ClockOffset: r.clockOffset,
 		LogDropped: cfg.LogDropped, Running: func() int { return r.scheduler.Running() }, ByJob: func() map[string]int { return r.scheduler.RunningByJob() },
-	})
+	}, r.unready)
 	if err != nil {
 		return err
 	}

@@ -1,0 +1,63 @@
+package operator
+
+import (
+	"context"
+	"errors"
+	"sync"
+	"testing"
+	"testing/synctest"
+	"time"
+)
+
+// TestSnapshots has many callers at once share one reading, which is read again when it is too old, or when something was done.
+func TestSnapshots(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		s := newSnapshots[Status](time.Second)
+		reads := 0
+		read := func(context.Context) (*Status, error) {
+			time.Sleep(100 * time.Millisecond)
+			reads++
+			return &Status{JobCount: reads}, nil
+		}
+		want := func(n int) {
+			t.Helper()
+			var all sync.WaitGroup
+			for range 20 {
+				all.Go(func() {
+					if st, err := s.get(t.Context(), read); err != nil || st.JobCount != n {
+						t.Errorf("reading %v, want %d: %v", st, n, err)
+					}
+				})
+			}
+			all.Wait()
+		}
+		want(1)
+		time.Sleep(time.Second - 101*time.Millisecond)
+		want(1)
+		time.Sleep(time.Millisecond)
+		want(2)
+		s.forget()
+		want(3)
+	})
+}
+
+// TestSnapshotOfACallerThatGoes keeps the errors of Redis for others, and not those of a caller that has gone.
+func TestSnapshotOfACallerThatGoes(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		s := newSnapshots[Status](time.Second)
+		away, reads := errors.New("away"), 0
+		read := func(ctx context.Context) (*Status, error) { reads++; return nil, errors.Join(away, ctx.Err()) }
+		gone, cancel := context.WithCancel(t.Context())
+		cancel()
+		_, _ = s.get(gone, read) // it may have had its turn, or not
+		before := reads
+		for range 3 {
+			if _, err := s.get(t.Context(), read); !errors.Is(err, away) || errors.Is(err, context.Canceled) {
+				t.Error(err)
+			}
+		}
+		if reads != before+1 {
+			t.Errorf("read %d times for three callers", reads-before)
+		}
+	})
+}
