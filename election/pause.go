@@ -18,6 +18,8 @@ type PauseOrder struct {
 	Outcome string
 	// Reason is for people: one line of at most 200 characters.
 	Reason string
+	// By is the user that wants the pause, for people.
+	By string
 }
 
 // Paused is the result of a pause, or of its end, for one job.
@@ -30,7 +32,7 @@ type Paused struct {
 
 // Pause pauses jobs, in one round trip. A pause that is on is carried on with the new order.
 func (e *Elector) Pause(ctx context.Context, jobs []string, order PauseOrder) []Paused {
-	return e.pause(ctx, jobs, engine.PauseRequest{For: order.For, Outcome: order.Outcome, Reason: order.Reason})
+	return e.pause(ctx, jobs, engine.PauseRequest{For: order.For, Outcome: order.Outcome, Reason: order.Reason, By: order.By})
 }
 
 // Resume ends the pauses of jobs, in one round trip. Ticks of paused time are not run any more.

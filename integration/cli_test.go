@@ -141,6 +141,7 @@ type clusterStatus struct {
 		PausedSince  *time.Time        `json:"paused_since"`
 		PausedUntil  *time.Time        `json:"paused_until"`
 		PausedReason string            `json:"paused_reason"`
+		PausedBy     string            `json:"paused_by"`
 	} `json:"jobs"`
 	Warnings []struct {
 		Code    string `json:"code"`

@@ -38,7 +38,7 @@ func TestStatusShowsPauses(t *testing.T) {
 	run("pause", "--tag", "disk", "--for", "2h", "--reason", "new disks")
 	run("pause", "report")
 	shown := run("status")
-	for _, want := range []string{`(?m)^- job backup is paused since \ds, until 20\S+ \S+ UTC: new disks$`, `(?m)^- job report is paused since \ds, until it is resumed$`,
+	for _, want := range []string{`(?m)^- job backup is paused by \S+@\S+ since \ds, until 20\S+ \S+ UTC: new disks$`, `(?m)^- job report is paused by \S+@\S+ since \ds, until it is resumed$`,
 		`(?m)^backup .* paused, 1h left `, `(?m)^report .* paused `} {
 		if !regexp.MustCompile(want).MatchString(shown) {
 			t.Errorf("status has no %s:\n%s", want, shown)

@@ -32,7 +32,7 @@ func cluster() *operator.Status {
 		Jobs: []operator.Job{
 			{Name: "asked", Enabled: true, Schedule: []string{"@daily"}, Last: &journal.Record{Started: now, Finished: now, Trigger: "manual", Outcome: "ok", FailedTries: 2}},
 			{Name: "child", Enabled: true, After: []string{"wordy"}, Timezone: "UTC"},
-			{Name: "idle", Enabled: true, Schedule: []string{"@daily"}, Paused: true, PausedSince: before(time.Hour), PausedReason: "disks are replaced"},
+			{Name: "idle", Enabled: true, Schedule: []string{"@daily"}, Paused: true, PausedSince: before(time.Hour), PausedReason: "disks are replaced", PausedBy: "ann@host"},
 			{Name: "wordy", Enabled: true, Schedule: []string{"* * * * *"}, Timezone: "UTC", Next: before(-25 * time.Second), Parallel: 2, Tags: []string{"night"},
 				Holders: []operator.Holder{{Replica: "b", Slot: 1, Token: 10, Tick: before(0), Expires: *before(-30 * time.Second)}}, Last: &failed,
 				Recent: []journal.Record{failed, {Job: "wordy", Outcome: "ok"}, {Job: "wordy", Outcome: "missed"}, {Job: "wordy", Outcome: "skipped"}}, LastEnd: &failed},
@@ -67,7 +67,7 @@ func TestStatusReadsWell(t *testing.T) {
 ! replicas run different configurations:
   a, b
 · the registration of replica c expired
-- job idle is paused since 1h, until it is resumed: disks are replaced
+- job idle is paused by ann@host since 1h, until it is resumed: disks are replaced
 
 REPLICA  STATE     SEEN    STARTED  RUNNING  CLOCK  CONFIG     VERSION
 a        up        1s ago  1h ago   0        -3ms   01234567…  v1

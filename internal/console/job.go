@@ -74,13 +74,17 @@ func (p Printer) recent(st *operator.Status, j operator.Job) {
 	t.print(p)
 }
 
-// pauseOf says since when, until when and why a job is paused.
+// pauseOf says by which user, since when, until when and why a job is paused.
 func pauseOf(p Printer, st *operator.Status, j operator.Job) string {
 	until := "it is resumed"
 	if j.PausedUntil != nil {
 		until = p.at(*j.PausedUntil)
 	}
-	text := "since " + Span(st.Now.Sub(*j.PausedSince)) + ", until " + until
+	by := ""
+	if j.PausedBy != "" {
+		by = "by " + p.cut(j.PausedBy, 24) + " "
+	}
+	text := by + "since " + Span(st.Now.Sub(*j.PausedSince)) + ", until " + until
 	if j.PausedReason != "" {
 		text += ": " + j.PausedReason
 	}

@@ -18,7 +18,7 @@ import (
 type Pause struct {
 	From, Until time.Time // Until is zero for one that lasts until it is ended
 	Outcome     string
-	Reason      string // for people; "" when it was ended by a request
+	Reason, By  string // for people: why, and the user that wanted it; "" when it was ended by a request
 }
 
 // On reports whether the pause is on at an instant.
@@ -41,8 +41,8 @@ type PauseRequest struct {
 	For time.Duration
 	// Outcome is how ticks are settled: words of letters. Required.
 	Outcome string
-	// Reason is for people: one line of at most 200 characters.
-	Reason string
+	// Reason is for people: one line of at most 200 characters. By is the user that wants it, for people, too.
+	Reason, By string
 }
 
 // PauseAnswer is what became of a [PauseRequest].
@@ -72,6 +72,8 @@ func (r PauseRequest) Validate() error {
 		return fmt.Errorf("the reason of a pause has %d characters: it may have %d", len([]rune(r.Reason)), longestReason)
 	case strings.ContainsFunc(r.Reason, unicode.IsControl):
 		return fmt.Errorf("the reason of a pause is %q: it must be one line", r.Reason)
+	case len([]rune(r.By)) > longestReason || strings.ContainsFunc(r.By, unicode.IsControl):
+		return fmt.Errorf("the user of a pause is %.40q: it must be one line of at most %d characters", r.By, longestReason)
 	}
 	return nil
 }
@@ -79,7 +81,15 @@ func (r PauseRequest) Validate() error {
 // PauseRecord is the stored form of a pause, as pause.lua has it. Instants are microseconds, until is 0 for ever.
 type PauseRecord struct {
 	Changed, From, Until int64
-	Outcome, Reason      string
+	Outcome, Reason, By  string
+}
+
+// PauseNote is the reason of a pause and its user as the server keeps them; scripts do not look into it.
+func PauseNote(reason, by string) string {
+	if by == "" {
+		return url.QueryEscape(reason)
+	}
+	return url.QueryEscape(reason) + "&" + url.QueryEscape(by)
 }
 
 // ReadPause reads what a script or [PauseRecord.Text] wrote; a text that can't be read is no pause.
@@ -88,24 +98,26 @@ func ReadPause(s string) (p PauseRecord) {
 	if len(part) < 5 {
 		return p
 	}
-	p = PauseRecord{ParseNumber(part[0]), ParseNumber(part[1]), ParseNumber(part[2]), part[3], ""}
-	p.Reason, _ = url.QueryUnescape(part[4])
+	p = PauseRecord{ParseNumber(part[0]), ParseNumber(part[1]), ParseNumber(part[2]), part[3], "", ""}
+	reason, by, _ := strings.Cut(part[4], "&")
+	p.Reason, _ = url.QueryUnescape(reason)
+	p.By, _ = url.QueryUnescape(by)
 	return p
 }
 
 // Text is the record as the server keeps it.
 func (p PauseRecord) Text() string {
-	return fmt.Sprintf("%d,%d,%d,%s,%s", p.Changed, p.From, p.Until, p.Outcome, url.QueryEscape(p.Reason))
+	return fmt.Sprintf("%d,%d,%d,%s,%s", p.Changed, p.From, p.Until, p.Outcome, PauseNote(p.Reason, p.By))
 }
 
 // Pause is the record as others see it.
 func (p PauseRecord) Pause() Pause {
-	return Pause{From: clock.FromMicros(p.From), Until: clock.FromMicros(p.Until), Outcome: p.Outcome, Reason: p.Reason}
+	return Pause{From: clock.FromMicros(p.From), Until: clock.FromMicros(p.Until), Outcome: p.Outcome, Reason: p.Reason, By: p.By}
 }
 
 // Sound reports whether a pause was written by a client.
 func (p PauseRecord) Sound() bool {
-	return Sound(p.Changed-1, MaxNumber-1) && Sound(p.From, MaxNumber) && Sound(p.Until, MaxNumber) && len(p.Outcome) <= MaxHeard && len(p.Reason) <= MaxHeard
+	return Sound(p.Changed-1, MaxNumber-1) && Sound(p.From, MaxNumber) && Sound(p.Until, MaxNumber) && len(p.Outcome) <= MaxHeard && len(p.Reason) <= MaxHeard && len(p.By) <= MaxHeard
 }
 
 // End is when the pause is over.
@@ -133,7 +145,7 @@ func (p PauseRecord) Next(r PauseRequest, now int64) PauseRecord {
 	}
 	switch {
 	case !r.End:
-		next.Outcome, next.Reason, next.Until = r.Outcome, r.Reason, 0
+		next.Outcome, next.Reason, next.By, next.Until = r.Outcome, r.Reason, r.By, 0
 		if r.For > 0 {
 			next.Until = now + r.For.Microseconds()
 		}

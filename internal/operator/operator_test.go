@@ -224,7 +224,7 @@ func TestOperatorSteers(t *testing.T) {
 		t.Fatalf("%+v %v", st, err)
 	}
 	backup, report := st.Jobs[0], st.Jobs[1]
-	if !backup.Paused || backup.PausedReason != "new disks" || len(backup.Holders) != 1 || backup.Holders[0].Replica != "a" || backup.Next == nil {
+	if !backup.Paused || backup.PausedReason != "new disks" || backup.PausedBy != "ann" || len(backup.Holders) != 1 || backup.Holders[0].Replica != "a" || backup.Next == nil {
 		t.Errorf("%+v", backup)
 	}
 	if report.Paused || report.Holders == nil || len(report.Holders) > 0 {

@@ -43,12 +43,13 @@ type PausedJob struct {
 	Since     *time.Time `json:"since,omitempty"`
 	Until     *time.Time `json:"until,omitempty"` // nil for a pause that lasts until it is resumed
 	Reason    string     `json:"reason,omitempty"`
+	By        string     `json:"by,omitempty"` // the user that paused it
 }
 
 // Pause has the ticks of jobs skipped. A job that is paused already gets another end and reason. The list is nil if nothing was tried; else it has the jobs
 // that it worked for, also beside an error.
 func (o *Operator) Pause(ctx context.Context, req PauseRequest) ([]PausedJob, error) {
-	order := election.PauseOrder{For: req.For, Outcome: scheduler.SkippedPaused, Reason: req.Reason}
+	order := election.PauseOrder{For: req.For, Outcome: scheduler.SkippedPaused, Reason: req.Reason, By: req.By}
 	return o.steer(ctx, req.Selection, req.Requester, journal.Act{Kind: journal.ActPause}, req.For, func(jobs []string) []election.Paused {
 		return o.elector.Pause(ctx, jobs, order)
 	})
@@ -92,7 +93,7 @@ func (o *Operator) steer(ctx context.Context, s Selection, by Requester, act jou
 func pausedJob(p election.Paused) PausedJob {
 	j := PausedJob{Job: p.Job, Paused: p.After.On(p.Now), WasPaused: p.Before.On(p.Now)}
 	if j.Paused {
-		j.Since, j.Until, j.Reason = &p.After.From, untilOf(p.After), p.After.Reason
+		j.Since, j.Until, j.Reason, j.By = &p.After.From, untilOf(p.After), p.After.Reason, p.After.By
 	}
 	return j
 }

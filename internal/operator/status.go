@@ -96,6 +96,7 @@ type Job struct {
 	PausedSince  *time.Time `json:"paused_since,omitempty"`
 	PausedUntil  *time.Time `json:"paused_until,omitempty"` // nil for a pause that lasts until it is resumed
 	PausedReason string     `json:"paused_reason,omitempty"`
+	PausedBy     string     `json:"paused_by,omitempty"` // the user
 
 	// Recent are the newest [RecentRuns] records, newest first, without tries that were followed by others.
 	Recent []journal.Record `json:"recent"`
@@ -287,7 +288,7 @@ func jobOf(info journal.JobInfo, state election.State, recent []journal.Record, 
 	j := Job{Name: info.Name, Schedule: append([]string{}, info.Schedule...), After: info.After, Timezone: info.Timezone, Enabled: info.Enabled,
 		Holders: holders(state), Next: nextTick(info, now), Recent: outcomes(recent), LastEnd: lastEnd(recent), Parallel: info.Parallel, Pool: info.Pool, Tags: info.Tags, Where: info.Where}
 	if j.Paused = state.Pause.On(state.Now); j.Paused {
-		j.PausedSince, j.PausedUntil, j.PausedReason = &state.Pause.From, untilOf(state.Pause), state.Pause.Reason
+		j.PausedSince, j.PausedUntil, j.PausedReason, j.PausedBy = &state.Pause.From, untilOf(state.Pause), state.Pause.Reason, state.Pause.By
 	}
 	if len(recent) > 0 {
 		j.Last = &recent[0]

@@ -265,10 +265,14 @@ func (s *story) explainPause(matters bool, effect string) {
 	if !matters || p.From.IsZero() {
 		return
 	}
-	text, until := "is paused since "+s.show(p.From), ""
+	by := ""
+	if p.By != "" {
+		by = "by " + p.By + " "
+	}
+	text, until := "is paused "+by+"since "+s.show(p.From), ""
 	switch {
 	case !p.On(s.state.Now):
-		text, until = "was paused from "+s.show(p.From), " to "+s.show(p.Until)
+		text, until = "was paused "+by+"from "+s.show(p.From), " to "+s.show(p.Until)
 	case !p.Until.IsZero():
 		until = ", until " + s.show(p.Until)
 	}

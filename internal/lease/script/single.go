@@ -2,7 +2,6 @@ package script
 
 import (
 	"fmt"
-	"net/url"
 	"strconv"
 	"time"
 
@@ -234,7 +233,7 @@ var pause = parameters[*PauseArgs]{
 	{name: "end", value: func(p *PauseArgs) any { return flag(p.End) }},
 	{name: "length", value: func(p *PauseArgs) any { return p.For.Microseconds() }},
 	{name: "outcome", value: func(p *PauseArgs) any { return p.Outcome }},
-	{name: "reason", value: func(p *PauseArgs) any { return url.QueryEscape(p.Reason) }},
+	{name: "reason", value: func(p *PauseArgs) any { return lease.PauseNote(p.Reason, p.By) }},
 }
 
 // Encode are the arguments, in their order.

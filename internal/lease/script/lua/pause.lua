@@ -6,7 +6,7 @@
 -- ARGV   9 end      '1': end it
 --       10 length   0: until it is ended
 --       11 outcome  how it settles ticks
---       12 reason   for people, escaped
+--       12 reason   for people, and behind & the user that wants the pause, escaped
 -- Reply after the common part: paused, the pause before (or '')
 --
 -- Why it is atomic: it ends by the server's clock, and only the server knows which pause is
