@@ -3,13 +3,14 @@
 # The version of the tools, so that every machine finds the same faults.
 STATICCHECK   := honnef.co/go/tools/cmd/staticcheck@v0.8.2
 GOLANGCI_LINT := github.com/golangci/golangci-lint/v2/cmd/golangci-lint@v2.15.0
+PROMTOOL      := go run github.com/prometheus/prometheus/cmd/promtool@v0.316.0
 
 VERSION := $(shell git describe --tags --always --dirty 2>/dev/null || echo dev)
 
 # The race detector needs a C compiler; Go turns cgo off where there is none.
 RACE := $(if $(filter 1,$(shell go env CGO_ENABLED)),-race)
 
-.PHONY: help build test test-long lint golangci bench fuzz mutants model histories memory quorum vm soak clean
+.PHONY: help build test test-long lint golangci bench fuzz mutants model histories memory quorum vm soak alerts clean
 
 help: ## print this list
 	@awk -F ':.*## ' '/^[a-z-]+:.*## / { printf "  %-9s %s\n", $$1, $$2 }' $(MAKEFILE_LIST)
@@ -97,6 +98,10 @@ DURATION := 1h
 
 soak: ## fifty jobs of each second on five replicas, and a fault every ten seconds, for an hour; DURATION=10m for less
 	CRONCLAVE_TEST_INSTALL=1 CRONCLAVE_TEST_RACE=0 CRONCLAVE_TEST_SOAK=$(DURATION) go test -count=1 -v -timeout 0 -run '^TestSoak$$' ./integration
+
+alerts: ## check the alert rules, and that each fires when it should (the first time builds promtool, which takes minutes; PROMTOOL=promtool takes yours)
+	$(PROMTOOL) check rules deploy/prometheus/alerts.yml
+	$(PROMTOOL) test rules deploy/prometheus/alerts_test.yml
 
 clean: ## remove what make built
 	rm -rf bin

@@ -17,7 +17,7 @@ import (
 )
 
 // outcomeSample is a line of /metrics that counts outcomes.
-var outcomeSample = regexp.MustCompile(`^cronclave_outcomes_total\{job="([^"]*)",outcome="([^"]*)",reason="([^"]*)"\} (\d+)$`)
+var outcomeSample = regexp.MustCompile(`^cronclave_outcome(?:s|_reasons)_total\{job_name="([^"]*)",outcome="([^"]*)"(?:,reason="([^"]*)")?\} (\d+)$`)
 
 // The metrics of all replicas together count each outcome of the history once (P6). A request without the token gets
 // no metrics.
@@ -64,7 +64,7 @@ timeout = "1s"
 			}
 			lines := bufio.NewScanner(strings.NewReader(body))
 			for lines.Scan() {
-				if m := outcomeSample.FindStringSubmatch(lines.Text()); m != nil {
+				if m := outcomeSample.FindStringSubmatch(lines.Text()); m != nil && m[4] != "0" {
 					n, _ := strconv.Atoi(m[4])
 					sum[m[1]+": "+strings.TrimSpace(m[2]+" "+m[3])] += n
 				}
@@ -76,12 +76,12 @@ timeout = "1s"
 		ended = map[string]int{}
 		for _, job := range []string{"good", "bad", "slow", "late"} {
 			for _, r := range c.history(t, job) {
-				switch r.Outcome {
-				case "running":
+				if r.Outcome == "running" {
 					running++
-				case "failed":
-					ended[job+": failed"]++ // its reason is a text
-				default:
+					continue
+				}
+				ended[job+": "+r.Outcome]++
+				if r.Outcome == "skipped" || r.Outcome == "missed" { // the reasons of others are texts
 					ended[job+": "+r.verdict()]++
 				}
 			}
@@ -134,7 +134,7 @@ pool = "db"
 	}
 	s.Start(lost)
 	eventually(t, startTimeout, "sign of Redis, and of a run", shows(func() bool {
-		return now[up] == 1 && math.Abs(now[offset]) < 1 && now[`cronclave_job_runs{job="known"}`] == 1 && now["cronclave_runs"] >= 1
+		return now[up] == 1 && math.Abs(now[offset]) < 1 && now[`cronclave_job_runs{job_name="known"}`] == 1 && now["cronclave_runs"] >= 1
 	}))
 	const took, delay, wait = "cronclave_run_duration_seconds", "cronclave_start_delay_seconds", "cronclave_pool_wait_seconds"
 	eventually(t, startTimeout, "run that has ended", shows(func() bool { return now[took+"_count"] >= 2 }))
@@ -161,7 +161,7 @@ func TestReloadRecallsLastOK(t *testing.T) {
 	c := newCluster(t, fmt.Sprintf(server+stays+comes, file, "* * * * * *"))
 	r := c.start(t, "r1")
 	url := r.metricsURL(t)
-	const lastOK = `cronclave_last_ok_timestamp_seconds{job="comes"}`
+	const lastOK = `cronclave_last_ok_timestamp_seconds{job_name="comes"}`
 	told := func() bool { return samples(t, url, token)[lastOK] > 0 }
 	eventually(t, startTimeout, "run that ends ok", told)
 	c.edit(t, fmt.Sprintf(server+stays, file), r)

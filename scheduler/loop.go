@@ -55,6 +55,8 @@ func (s *Scheduler) loop(ctx context.Context) error {
 			s.published.publishing = nil
 		case r := <-s.reloads:
 			s.handleReload(r, s.now())
+		case answer := <-s.late.asks:
+			answer <- latest(s.tasks, s.now())
 		}
 		s.published.publish()
 	}
@@ -135,7 +137,9 @@ func (s *Scheduler) Run(ctx context.Context) error {
 	if s.cfg.Requests != nil {
 		defer subscribe(ctx, s.cfg.Requests.Subscribe, s.requests.requested)()
 	}
-	if err := s.loop(ctx); err != nil {
+	err := s.loop(ctx)
+	s.late.end()
+	if err != nil {
 		return err
 	}
 	s.drain()
@@ -156,4 +160,5 @@ func (s *Scheduler) noticeReady(now time.Time) {
 func (s *Scheduler) watchLoop() {
 	s.agenda.StoodStill = !s.wanted.IsZero() && time.Since(s.wanted) >= standstill
 	s.wanted = time.Now()
+	s.late.comesRound(s.wanted)
 }

@@ -53,6 +53,7 @@ type Scheduler struct {
 	// Other goroutines use these.
 	grants   chan []election.GrantEvent
 	reloads  chan reload
+	late     lateness
 	names    atomic.Pointer[[]string] // of the jobs
 	abort    context.Context          // ends when running jobs must be killed at once
 	abortNow context.CancelFunc
@@ -77,6 +78,7 @@ func New(cfg Config) (*Scheduler, error) {
 		cfg.GrantEvents = &orderedGrantEvents{GrantEvents: cfg.GrantEvents}
 	}
 	s := &Scheduler{core: &core{cfg: cfg, log: cfg.Logger}, reloads: make(chan reload), dismissed: map[string]*task{},
+		late:   lateness{asks: make(chan chan<- time.Duration)},
 		grants: make(chan []election.GrantEvent, 100)} // so many can arrive before the next batch of claims
 	s.agenda.Turn = func(j *line, tick time.Time) time.Duration { return s.cfg.turn(j.Of.(*task), tick) }
 	s.agenda.Refused = func(err error) { s.log.Error("tick left in its state", "error", err) }

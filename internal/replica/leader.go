@@ -39,6 +39,10 @@ func (r *Replica) lead(ctx context.Context, term *election.Term) {
 	duties.Go(func() { beats.run(ctx) })
 	duties.Go(func() { watchAgreement(ctx, &r.peers, r.journal, r.log) })
 	duties.Go(func() { watchReplicas(ctx, r.journal, r.log) })
+	r.monitor.recalled.Store(false)
+	duties.Go(func() {
+		r.monitor.watchCluster(ctx, clusterReader{journal: r.journal, elector: elector, config: r.cfg.Load, now: r.now})
+	})
 	every(ctx, sweepEvery, func() { h.keep(ctx, disabled(r.cfg.Load())) })
 	duties.Wait()
 	if cause := context.Cause(ctx); errors.Is(cause, election.ErrEndangered) || term.Context().Err() != nil {

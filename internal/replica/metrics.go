@@ -2,8 +2,8 @@ package replica
 
 import (
 	"context"
-	"errors"
 	"fmt"
+	"maps"
 	"slices"
 	"sync/atomic"
 	"time"
@@ -26,7 +26,8 @@ type monitor struct {
 	web      *httpapi.Server  // the same
 	view     *clusterView     // the same
 	log      hclog.Logger
-	recalled atomic.Bool // the metrics know when jobs last ended ok
+	recalled atomic.Bool // the metrics have the past of all jobs
+	cluster  atomic.Pointer[httpapi.Cluster]
 }
 
 // open opens the address of [server], if it has one: a port that is taken is a fault at the start.
@@ -41,7 +42,8 @@ func (m *monitor) open(cfg *config.Config, redis *redisconn.Conn, version string
 	if m.view, err = openClusterView(redis, cfg); err != nil {
 		return err
 	}
-	m.metrics = httpapi.NewMetrics(version, gauges)
+	m.metrics = httpapi.NewMetrics(version, finalOutcomes(), gauges)
+	m.configured(cfg)
 	c.Metrics, c.API, c.Unready = m.metrics.Handler(), m.view.api(version, m.log), unready
 	if m.web, err = httpapi.New(c); err != nil {
 		return UsageError{fmt.Errorf("[server]: %w", err)}
@@ -114,7 +116,7 @@ func (m *monitor) count() func(journal.Record) {
 			m.metrics.TryFailed(rec.Job)
 			return
 		}
-		o := httpapi.Outcome{Job: rec.Job, Outcome: rec.Outcome, Ticks: rec.Ticks, Finished: rec.Finished}
+		o := httpapi.Outcome{Job: rec.Job, Outcome: rec.Outcome, Failed: slices.Contains(operator.Failures(), rec.Outcome), Ticks: rec.Ticks, Finished: rec.Finished}
 		if slices.Contains(withReason, scheduler.Outcome(rec.Outcome)) {
 			o.Reason = rec.Reason
 		}
@@ -123,46 +125,6 @@ func (m *monitor) count() func(journal.Record) {
 		}
 		m.metrics.Ended(o)
 	}
-}
-
-// recall fills the metrics, until ctx ends, with the last success of each job from before this replica started, or had the job. Without it an alert
-// on jobs without a success would be silent after each restart.
-func (m *monitor) recall(ctx context.Context, j *journal.Journal, jobs func() []string) {
-	if m.metrics == nil {
-		return
-	}
-	every(ctx, operator.RegisterEvery, func() {
-		if m.recalled.Swap(true) {
-			return
-		}
-		if err := m.recallAll(ctx, j, jobs()); err != nil {
-			m.recalled.Store(false)
-			m.log.Debug("last successes of jobs not read yet", "error", err)
-		}
-	})
-}
-
-// recallAll looks at the newest records of all jobs, and at all of those that did not do well lately.
-func (m *monitor) recallAll(ctx context.Context, j *journal.Journal, jobs []string) error {
-	for _, look := range []struct{ jobs, records int }{{250, 2}, {10, 0}} {
-		var ill []string
-		for some := range slices.Chunk(jobs, look.jobs) {
-			recent, err := j.Recent(ctx, some, look.records)
-			if err != nil && !errors.Is(err, journal.ErrCorrupt) { // of which the rest is good
-				return err //nolint:wrapcheck // the error names the operation
-			}
-			for _, job := range some {
-				i := slices.IndexFunc(recent[job], func(rec journal.Record) bool { return rec.Outcome == journal.OutcomeOK })
-				if i < 0 {
-					ill = append(ill, job)
-					continue
-				}
-				m.metrics.Succeeded(job, recent[job][i].Finished)
-			}
-		}
-		jobs = ill
-	}
-	return nil
 }
 
 // names are those of all jobs of a configuration.
@@ -174,15 +136,62 @@ func names(cfg *config.Config) []string {
 	return all
 }
 
-// forget drops the counts of jobs that a configuration does not have, also of those that went with an earlier one and whose last run ended after
-// that.
-func (m *monitor) forget(cfg *config.Config) {
+// configured notes that a configuration is in force. The series of its jobs and pools begin, and those of others end, also of jobs that went with an earlier
+// configuration and whose last run ended after that.
+func (m *monitor) configured(cfg *config.Config) {
 	if m.metrics == nil {
 		return
 	}
-	known := make(map[string]bool, len(cfg.Jobs))
-	for _, job := range names(cfg) {
-		known[job] = true
+	jobs := make([]httpapi.Job, len(cfg.Jobs))
+	for i := range cfg.Jobs {
+		j := &cfg.Jobs[i]
+		jobs[i] = httpapi.Job{Name: j.Name, Retries: j.Retry.Max > 0, Recovers: j.Recover > 0}
 	}
-	m.metrics.Keep(func(job string) bool { return known[job] })
+	now := time.Now()
+	m.metrics.SetJobs(jobs, slices.Collect(maps.Keys(cfg.Pools)), now)
+	m.metrics.Configured(now)
+}
+
+// refused notes that a newer configuration was refused.
+func (m *monitor) refused() {
+	if m.metrics != nil {
+		m.metrics.Refused()
+	}
+}
+
+// finalOutcomes are those with which a tick or a run ends.
+func finalOutcomes() []string {
+	return slices.DeleteFunc(journal.Outcomes(), func(outcome string) bool { return outcome == journal.OutcomeRunning })
+}
+
+// began counts recoveries among records that were written: of each run the one of its first start.
+func (m *monitor) began(records []journal.Record) {
+	if m == nil || m.metrics == nil {
+		return
+	}
+	for _, rec := range records {
+		if rec.Outcome == journal.OutcomeRunning && rec.Trigger == "recovery" && rec.FailedTries == 0 {
+			m.metrics.Recovering(rec.Job)
+		}
+	}
+}
+
+// waitingPools counts the runs that wait for a slot.
+type waitingPools struct {
+	scheduler.Pools
+	metrics *httpapi.Metrics
+}
+
+// pools are those that a scheduler uses.
+func (m *monitor) pools(of scheduler.Pools) scheduler.Pools {
+	if m.metrics == nil {
+		return of
+	}
+	return waitingPools{of, m.metrics}
+}
+
+// AcquirePool waits for a slot.
+func (p waitingPools) AcquirePool(ctx context.Context, entry election.Entry) (*election.Term, error) {
+	defer p.metrics.Waiting(entry.Pool)()
+	return p.Pools.AcquirePool(ctx, entry)
 }

@@ -44,7 +44,7 @@ func NewOnce(cfg OnceConfig) (*Once, error) {
 		if err != nil {
 			return nil, err
 		}
-		sc.Claimer, sc.Pools, sc.Journal, sc.GrantEvents = elector, elector, recorder{cfg.Journal}, elector
+		sc.Claimer, sc.Pools, sc.Journal, sc.GrantEvents = elector, elector, recorder{journal: cfg.Journal}, elector
 	}
 	command.KeepInherited()
 	processes, err := StartProcesses(cfg.Log, WardenLog{})

@@ -13,8 +13,11 @@ import (
 	"github.com/cronclave/cronclave/scheduler"
 )
 
-// recorder hands the scheduler's records to the journal.
-type recorder struct{ journal *journal.Journal }
+// recorder hands the scheduler's records to the journal, and counts the runs that begin; monitor may be nil.
+type recorder struct {
+	journal *journal.Journal
+	monitor *monitor
+}
 
 // Record keeps records.
 func (r recorder) Record(ctx context.Context, records []scheduler.Record) error {
@@ -22,7 +25,11 @@ func (r recorder) Record(ctx context.Context, records []scheduler.Record) error 
 	for i, rec := range records {
 		list[i] = journalRecord(rec)
 	}
-	return r.journal.Record(ctx, list)
+	if err := r.journal.Record(ctx, list); err != nil {
+		return err //nolint:wrapcheck // the error names the operation
+	}
+	r.monitor.began(list)
+	return nil
 }
 
 func journalRecord(r scheduler.Record) journal.Record {

@@ -93,7 +93,7 @@ func (l *reloader) reload(ctx context.Context, settled string) {
 	l.cfg.Store(cfg)
 	l.refused.Store(nil)
 	l.membership.edited.Store(true)
-	l.monitor.forget(cfg)
+	l.monitor.configured(cfg)
 	added, changed, removed := compare(before, cfg)
 	if added > 0 {
 		l.monitor.recalled.Store(false)
@@ -165,4 +165,5 @@ func (l *reloader) refuse(err error) {
 	}
 	const most = 500 // the registration repeats it every few seconds
 	l.refused.Store(new(operator.FirstLine(first, most)))
+	l.monitor.refused()
 }

@@ -97,8 +97,9 @@ func (r *Replica) prepare(cfg Config) (err error) {
 	logWarnings(cfg.Log, cfg.Jobs)
 	r.monitor.log = r.log
 	err = r.monitor.open(cfg.Jobs, cfg.Redis, r.version, httpapi.Gauges{
-		Leader: r.leads.Load, RedisUp: r.redisUp, ClockOffset: r.clockOffset,
-		LogDropped: cfg.LogDropped, Running: func() int { return r.scheduler.Running() }, ByJob: func() map[string]int { return r.scheduler.RunningByJob() },
+		Leader: r.leads.Load, RedisUp: r.redisUp, ClockOffset: r.clockOffset, Cluster: r.monitor.cluster.Load, LogDropped: cfg.LogDropped,
+		Lateness: func() (time.Duration, bool) { return r.scheduler.Lateness() }, Running: func() int { return r.scheduler.Running() },
+		ByJob: func() map[string]int { return r.scheduler.RunningByJob() },
 	}, r.unready)
 	if err != nil {
 		return err
@@ -146,11 +147,10 @@ func (r *Replica) newScheduler(cfg *config.Config) (*scheduler.Scheduler, error)
 		return nil, err
 	}
 	return scheduler.New(scheduler.Config{
-		Jobs: r.jobs(cfg), Claimer: elector, Journal: recorder{r.journal}, Logger: r.log, Replica: r.name,
+		Jobs: r.jobs(cfg), Claimer: elector, Journal: recorder{r.journal, &r.monitor}, Logger: r.log, Replica: r.name,
 		MaxRunning: maxRunning(cfg.Replica.MaxRunning, limitsOfProcess(), r.log), DrainTimeout: cfg.Replica.DrainTimeout, Clock: r.clock,
-		GrantEvents: elector, Requests: requests{r.journal, elector}, Pools: elector, Peers: r.peers.get, Ready: r.processes.warden.Ready,
-		Probe:  r.processes.Host.Probe,
-		Labels: cfg.Replica.Labels,
+		GrantEvents: elector, Requests: requests{r.journal, elector}, Pools: r.monitor.pools(elector), Peers: r.peers.get, Ready: r.processes.warden.Ready,
+		Probe: r.processes.Host.Probe, Labels: cfg.Replica.Labels,
 	})
 }
 
@@ -208,7 +208,7 @@ func (r *Replica) Run(ctx context.Context, reload <-chan struct{}) error {
 	beside.Go(func() { r.leadership.Campaign(campaign, r.lead) })
 	beside.Go(func() { r.membership.run(registered) })
 	beside.Go(func() { r.live.run(registered) })
-	beside.Go(func() { r.monitor.recall(work, r.journal, func() []string { return names(r.cfg.Load()) }) })
+	beside.Go(func() { r.monitor.recall(work, r.journal, r.cfg.Load, r.leads.Load) })
 	beside.Go(func() { r.processes.mind(work, drain) })
 	beside.Go(func() { r.reloader.run(work, reload) })
 	r.phase.Store(int32(scheduling))

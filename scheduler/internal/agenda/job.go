@@ -105,3 +105,17 @@ func (j *Job) lag() time.Duration {
 	}
 	return 0
 }
+
+// Overdue is since when the oldest open tick of a job has been due. There is none if that tick waits for a run of the job, if this replica lacks the job's labels, or
+// if a tick has several grants: then a tick is open although all is well.
+func (j *Job) Overdue() (due time.Time, ok bool) {
+	if len(j.Open) == 0 || j.Elsewhere || j.PerTick > 1 || j.Open[0].awaitsRun() {
+		return time.Time{}, false
+	}
+	return j.Open[0].Due, true
+}
+
+// awaitsRun returns whether a tick waits for a run of its job, here or on another replica.
+func (k *Tick) awaitsRun() bool {
+	return !k.held.IsZero() || k.Cause.Reason == Slots || !k.Placed && k.Job.Running >= k.Job.PerReplica
+}

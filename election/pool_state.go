@@ -1,0 +1,20 @@
+package election
+
+import (
+	"context"
+
+	"github.com/cronclave/cronclave/internal/lease/engine"
+)
+
+// InspectPools returns the slots of pools that are held, as the Running of a state. It is not known which claimants wait.
+func (e *Elector) InspectPools(ctx context.Context, pools []string) []State {
+	requests := make([]engine.InspectRequest, len(pools))
+	for i, pool := range pools {
+		requests[i] = engine.InspectRequest{Lock: PoolLock(pool)}
+	}
+	states := make([]State, len(pools))
+	for i, s := range e.locks.Inspect(ctx, requests) {
+		states[i] = State{Now: s.Now, Running: runs(s.Rows), Err: Plain(s.Err)}
+	}
+	return states
+}

@@ -1,0 +1,93 @@
+package httpapi
+
+import (
+	"time"
+
+	"github.com/prometheus/client_golang/prometheus"
+)
+
+// Cluster is the state of the whole cluster, as the leader has read it. It is not changed any more.
+type Cluster struct {
+	Replicas       map[string]int       // by their state, with all states
+	Lost           map[string]time.Time // replicas that were lost, by name, with when they were last seen
+	Configurations int                  // that differ
+	Paused         []string             // jobs
+	Ticks          map[string]NextTick  // by the job; jobs without a next tick are left out
+	Pools          map[string]PoolUse
+}
+
+// NextTick is when a job is next due, and Period the longest time between two of its coming ticks.
+type NextTick struct {
+	At     time.Time
+	Period time.Duration
+}
+
+// PoolUse is how many slots a pool has, and how many are held.
+type PoolUse struct{ Slots, Held int }
+
+// cluster collects whether Redis answers, and the state of the cluster that was read last. It makes no other request of Redis: a scrape does not wait for one that hangs.
+type cluster struct {
+	redisUp func() bool
+	known   func() *Cluster
+}
+
+func clusterDesc(name, help string, labels ...string) *prometheus.Desc {
+	return prometheus.NewDesc("cronclave_"+name, help, labels, nil)
+}
+
+var (
+	descRedisUp  = clusterDesc("redis_up", "1 if Redis answers this replica, else 0.")
+	descReplicas = clusterDesc("replicas", "Replicas by what they do. Reported by the leader.", "state")
+	descLost     = clusterDesc("replica_lost_timestamp_seconds",
+		"When a replica was last seen whose registration has expired within the last day, and that none of its name has followed. Reported by the leader.", "name")
+	descConfigurations = clusterDesc("configurations", "Different configurations that replicas have. Reported by the leader.")
+	descPaused         = clusterDesc("job_paused", "1 for a job that is paused; other jobs are left out. Reported by the leader.", jobLabel)
+	descNext           = clusterDesc("job_next_tick_timestamp_seconds", "When a job is next due by its schedule, also while it is paused. Reported by the leader.", jobLabel)
+	descPeriod         = clusterDesc("job_period_seconds", "The longest time between two of the coming ticks of a job. Reported by the leader.", jobLabel)
+	descSlots          = clusterDesc("pool_slots", "Slots of a pool. Reported by the leader.", "pool")
+	descHeld           = clusterDesc("pool_held_slots", "Slots of a pool that are held. Reported by the leader.", "pool")
+)
+
+// Describe names the metrics.
+func (c cluster) Describe(ch chan<- *prometheus.Desc) {
+	for _, d := range []*prometheus.Desc{descRedisUp, descReplicas, descLost, descConfigurations, descPaused, descNext, descPeriod, descSlots, descHeld} {
+		ch <- d
+	}
+}
+
+// Collect sends all values. While Redis does not answer it sends that alone: the state that was read before may be wrong by now.
+func (c cluster) Collect(ch chan<- prometheus.Metric) {
+	send := func(d *prometheus.Desc, value float64, labels ...string) {
+		ch <- prometheus.MustNewConstMetric(d, prometheus.GaugeValue, value, labels...)
+	}
+	up := c.redisUp()
+	send(descRedisUp, number(up))
+	known := c.known()
+	if !up || known == nil {
+		return
+	}
+	known.send(send)
+}
+
+func (k *Cluster) send(send func(d *prometheus.Desc, value float64, labels ...string)) {
+	for state, n := range k.Replicas {
+		send(descReplicas, float64(n), state)
+	}
+	for name, seen := range k.Lost {
+		send(descLost, seconds(seen), name)
+	}
+	send(descConfigurations, float64(k.Configurations))
+	for _, job := range k.Paused {
+		send(descPaused, 1, job)
+	}
+	for job, next := range k.Ticks {
+		send(descNext, seconds(next.At), job)
+		if next.Period > 0 {
+			send(descPeriod, next.Period.Seconds(), job)
+		}
+	}
+	for pool, use := range k.Pools {
+		send(descSlots, float64(use.Slots), pool)
+		send(descHeld, float64(use.Held), pool)
+	}
+}

@@ -1,0 +1,163 @@
+package httpapi
+
+import (
+	"time"
+
+	"github.com/prometheus/client_golang/prometheus"
+)
+
+// jobLabel is the label of a job's name. Prometheus gives each series the label job for the scrape job that it is from, and would rename ours.
+const jobLabel = "job_name"
+
+// perJob are the metrics with the label of a job.
+type perJob struct {
+	names      []string // of outcomes
+	outcomes   *prometheus.CounterVec
+	reasons    *prometheus.CounterVec
+	tries      *prometheus.CounterVec
+	recoveries *prometheus.CounterVec
+	runTime    *prometheus.CounterVec
+
+	lastOK, lastFailure, knownSince *prometheus.GaugeVec
+}
+
+// jobTimes are the values of a job's gauges; zero for those that have none yet.
+type jobTimes struct{ ok, failure, known time.Time }
+
+// Job is a job that a replica has.
+type Job struct {
+	Name string
+	// Retries and Recovers are whether its runs may have another try, and whether interrupted ones are taken over.
+	Retries, Recovers bool
+}
+
+func newPerJob(outcomes []string) perJob {
+	counter := func(name, help string, labels ...string) *prometheus.CounterVec {
+		return prometheus.NewCounterVec(prometheus.CounterOpts{Name: name, Help: help}, append([]string{jobLabel}, labels...))
+	}
+	gauge := func(name, help string) *prometheus.GaugeVec {
+		return prometheus.NewGaugeVec(prometheus.GaugeOpts{Name: name, Help: help}, []string{jobLabel})
+	}
+	return perJob{names: outcomes,
+		outcomes: counter("cronclave_outcomes_total", "Ticks and runs by how they ended, each counted once in the cluster, by the replica that reported it first.", "outcome"),
+		reasons: counter("cronclave_outcome_reasons_total", "The same by reason, for those outcomes whose reasons are a few words. A series exists from its first event on.",
+			"outcome", "reason"),
+		tries: counter("cronclave_tries_failed_total", "Tries of runs that failed, and that another try has followed."),
+		recoveries: counter("cronclave_recoveries_total",
+			"Runs on this replica that took over a tick from a run that had died, was drained, or had lost its lease."),
+		runTime:     counter("cronclave_run_seconds_total", "Time that runs took, of those that this replica counts in cronclave_outcomes_total."),
+		lastOK:      gauge("cronclave_last_ok_timestamp_seconds", "When a run last ended ok, as far as this replica knows. The leader knows it of all replicas."),
+		lastFailure: gauge("cronclave_last_failure_timestamp_seconds", "The same of runs and ticks that failed, timed out, were lost, abandoned or missed."),
+		knownSince:  gauge("cronclave_job_known_since_timestamp_seconds", "Since when this replica, or the history, has known the job."),
+	}
+}
+
+func (p *perJob) collectors() []prometheus.Collector {
+	return []prometheus.Collector{p.outcomes, p.reasons, p.tries, p.recoveries, p.runTime, p.lastOK, p.lastFailure, p.knownSince}
+}
+
+// SetJobs sets the jobs and the pools that the replica has from an instant on. The counters of those that are new start at zero, and the series of those that are gone
+// end: each costs memory here and where metrics are kept. A later run of such a job counts until SetJobs is called again.
+func (m *Metrics) SetJobs(jobs []Job, pools []string, now time.Time) {
+	m.mu.Lock()
+	defer m.mu.Unlock()
+	stay := make(map[string]bool, len(jobs))
+	for _, job := range jobs {
+		stay[job.Name] = true
+		m.begin(job, now)
+	}
+	for job := range m.jobs {
+		if !stay[job] {
+			m.drop(job)
+			delete(m.jobs, job)
+		}
+	}
+	m.setPools(pools)
+}
+
+// begin is called with mu held.
+func (m *Metrics) begin(job Job, now time.Time) {
+	for _, outcome := range m.names {
+		m.outcomes.WithLabelValues(job.Name, outcome)
+	}
+	m.runTime.WithLabelValues(job.Name)
+	if job.Retries {
+		m.tries.WithLabelValues(job.Name)
+	}
+	if job.Recovers {
+		m.recoveries.WithLabelValues(job.Name)
+	}
+	if times := m.of(job.Name); times.known.IsZero() {
+		m.setKnown(job.Name, times, now)
+	}
+}
+
+func (p *perJob) drop(job string) {
+	of := prometheus.Labels{jobLabel: job}
+	for _, vec := range []*prometheus.CounterVec{p.outcomes, p.reasons, p.tries, p.recoveries, p.runTime} {
+		vec.DeletePartialMatch(of)
+	}
+	for _, vec := range []*prometheus.GaugeVec{p.lastOK, p.lastFailure, p.knownSince} {
+		vec.DeletePartialMatch(of)
+	}
+}
+
+// setPools is called with mu held.
+func (m *Metrics) setPools(pools []string) {
+	stay := map[string]bool{}
+	for _, pool := range pools {
+		stay[pool] = true
+		m.pools[pool] = true
+		m.poolWait.WithLabelValues(pool)
+		m.waiting.WithLabelValues(pool)
+	}
+	for pool := range m.pools {
+		if !stay[pool] {
+			m.poolWait.DeleteLabelValues(pool)
+			m.waiting.DeleteLabelValues(pool)
+			delete(m.pools, pool)
+		}
+	}
+}
+
+// of is called with mu held. It notes the job also if that is removed already: the next SetJobs drops its series then.
+func (m *Metrics) of(job string) *jobTimes {
+	times := m.jobs[job]
+	if times == nil {
+		times = &jobTimes{}
+		m.jobs[job] = times
+	}
+	return times
+}
+
+// Past is what the history knows of a job; each instant is zero if there is none.
+type Past struct{ OK, Failure, Oldest time.Time }
+
+// Recall notes the past of a job that the replica has. It counts nothing.
+func (m *Metrics) Recall(job string, past Past) {
+	m.mu.Lock()
+	defer m.mu.Unlock()
+	times := m.jobs[job]
+	if times == nil {
+		return
+	}
+	m.setLatest(&times.ok, past.OK, m.lastOK.WithLabelValues, job)
+	m.setLatest(&times.failure, past.Failure, m.lastFailure.WithLabelValues, job)
+	if !past.Oldest.IsZero() && past.Oldest.Before(times.known) {
+		m.setKnown(job, times, past.Oldest)
+	}
+}
+
+// setLatest raises an instant to a later one; so the order in which runs become known does not matter. It is called with mu held.
+func (m *Metrics) setLatest(known *time.Time, at time.Time, series func(...string) prometheus.Gauge, job string) {
+	if at.After(*known) {
+		*known = at
+		series(job).Set(seconds(at))
+	}
+}
+
+// setKnown is called with mu held.
+func (m *Metrics) setKnown(job string, times *jobTimes, at time.Time) {
+	times.known = at
+	m.knownSince.WithLabelValues(job).Set(seconds(at))
+}

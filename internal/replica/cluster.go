@@ -1,0 +1,156 @@
+package replica
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"maps"
+	"slices"
+	"time"
+
+	"github.com/cronclave/cronclave/election"
+	"github.com/cronclave/cronclave/internal/config"
+	"github.com/cronclave/cronclave/internal/httpapi"
+	"github.com/cronclave/cronclave/internal/journal"
+	"github.com/cronclave/cronclave/internal/operator"
+)
+
+// readClusterEvery is how often the leader reads the state of the cluster for its metrics, in one batch of requests for all jobs.
+const readClusterEvery = 15 * time.Second
+
+// watchCluster is a duty of the leader: it reads the state of the cluster from Redis for its metrics, until ctx ends. After an error they have none.
+func (m *monitor) watchCluster(ctx context.Context, r clusterReader) {
+	if m.metrics == nil {
+		return
+	}
+	defer m.cluster.Store(nil)
+	every(ctx, readClusterEvery, func() {
+		known, err := r.read(ctx)
+		if err != nil {
+			m.log.Debug("cannot read the state of the cluster for the metrics", "error", err)
+		}
+		m.cluster.Store(known)
+	})
+}
+
+// clusterReader reads the state of a cluster. It belongs to one goroutine.
+type clusterReader struct {
+	journal *journal.Journal
+	elector *election.Elector
+	config  func() *config.Config
+	now     func() time.Time // the server's clock
+	ticks   map[string]coming
+}
+
+// coming is the next tick of a job in a configuration, which is computed once for each tick.
+type coming struct {
+	httpapi.NextTick
+	digest string
+}
+
+// read returns nil with an error.
+func (r *clusterReader) read(ctx context.Context) (*httpapi.Cluster, error) {
+	ctx, cancel := context.WithTimeout(ctx, readClusterEvery)
+	defer cancel()
+	known := &httpapi.Cluster{Replicas: map[string]int{}, Lost: map[string]time.Time{}}
+	if err := r.readReplicas(ctx, known); err != nil {
+		return nil, err
+	}
+	cfg := r.config()
+	var err error
+	if known.Paused, err = r.readPaused(ctx, names(cfg)); err != nil {
+		return nil, err
+	}
+	if known.Pools, err = r.readPools(ctx, cfg.Pools); err != nil {
+		return nil, err
+	}
+	known.Ticks = r.nextTicks(DescribeJobs(cfg, r.now()))
+	return known, nil
+}
+
+// readReplicas reads the replicas that are up, and those that were lost.
+func (r *clusterReader) readReplicas(ctx context.Context, known *httpapi.Cluster) error {
+	replicas, err := r.journal.Replicas(ctx)
+	if err != nil && !errors.Is(err, journal.ErrCorrupt) { // of which the rest is good
+		return err //nolint:wrapcheck // the error names the operation
+	}
+	lost, err := r.journal.RecentlyLost(ctx)
+	if err != nil {
+		return err //nolint:wrapcheck // the same
+	}
+	now, up := r.now(), map[string]bool{}
+	for state, n := range operator.CountStates(replicas, now) {
+		known.Replicas[string(state)] = n
+	}
+	for _, e := range replicas {
+		up[e.Name] = true
+	}
+	for _, l := range lost {
+		if !up[l.Name] && now.Sub(l.Seen) < journal.RememberLost {
+			known.Lost[l.Name] = l.Seen
+		}
+	}
+	known.Configurations = len(operator.GroupByConfig(replicas))
+	return nil
+}
+
+// readPaused returns those of the jobs that are paused.
+func (r *clusterReader) readPaused(ctx context.Context, jobs []string) (paused []string, err error) {
+	requests := make([]election.InspectRequest, len(jobs))
+	for i, job := range jobs {
+		requests[i] = election.InspectRequest{Job: job}
+	}
+	for i, state := range r.elector.Inspect(ctx, requests) {
+		if state.Err != nil {
+			return nil, fmt.Errorf("inspect job %s: %w", jobs[i], state.Err)
+		}
+		if state.Pause.On(state.Now) {
+			paused = append(paused, jobs[i])
+		}
+	}
+	return paused, nil
+}
+
+// readPools counts the slots that are held.
+func (r *clusterReader) readPools(ctx context.Context, pools map[string]config.Pool) (map[string]httpapi.PoolUse, error) {
+	list, use := slices.Sorted(maps.Keys(pools)), map[string]httpapi.PoolUse{}
+	for i, state := range r.elector.InspectPools(ctx, list) {
+		if state.Err != nil {
+			return nil, fmt.Errorf("inspect pool %s: %w", list[i], state.Err)
+		}
+		use[list[i]] = httpapi.PoolUse{Slots: pools[list[i]].Slots, Held: len(state.Running)}
+	}
+	return use, nil
+}
+
+// mostComing is how many ticks of a job are looked at for its period: enough for the weekend of a job that runs each hour of a working day.
+const mostComing = 25
+
+// nextTicks are those of the jobs that have any.
+func (r *clusterReader) nextTicks(jobs []journal.JobInfo) map[string]httpapi.NextTick {
+	now, ticks, next := r.now(), make(map[string]coming, len(jobs)), make(map[string]httpapi.NextTick, len(jobs))
+	for _, job := range jobs {
+		c, known := r.ticks[job.Name]
+		if !known || c.digest != job.Digest || !c.At.IsZero() && !c.At.After(now) {
+			c = coming{nextOf(operator.ComingTicks(job, now, mostComing)), job.Digest}
+		}
+		ticks[job.Name] = c
+		if !c.At.IsZero() {
+			next[job.Name] = c.NextTick
+		}
+	}
+	r.ticks = ticks
+	return next
+}
+
+// nextOf is the first of some ticks, and the longest time between two of them.
+func nextOf(ticks []time.Time) (next httpapi.NextTick) {
+	for i, t := range ticks {
+		if i == 0 {
+			next.At = t
+			continue
+		}
+		next.Period = max(next.Period, t.Sub(ticks[i-1]))
+	}
+	return next
+}

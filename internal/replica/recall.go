@@ -1,0 +1,87 @@
+package replica
+
+import (
+	"context"
+	"errors"
+	"slices"
+	"time"
+
+	"github.com/cronclave/cronclave/internal/config"
+	"github.com/cronclave/cronclave/internal/httpapi"
+	"github.com/cronclave/cronclave/internal/journal"
+	"github.com/cronclave/cronclave/internal/operator"
+)
+
+const (
+	// recentRecords of each job show when it last ended, for most jobs; all records do for the others.
+	recentRecords = 5
+	// refreshEvery is how often the leader reads them again, since the replica that has counted an end may be dead.
+	refreshEvery = time.Minute
+)
+
+// recall fills the metrics, until ctx ends, with the past of each job from before this replica started, or had the job, and on the leader with that of other
+// replicas. Without it an alert on jobs without a success would be silent after each restart.
+func (m *monitor) recall(ctx context.Context, j *journal.Journal, cfg func() *config.Config, leads func() bool) {
+	if m.metrics == nil {
+		return
+	}
+	var last time.Time
+	every(ctx, operator.RegisterEvery, func() {
+		all := !m.recalled.Swap(true)
+		if !all && (!leads() || time.Since(last) < refreshEvery) {
+			return
+		}
+		if err := m.recallAll(ctx, j, names(cfg()), all); err != nil {
+			if all {
+				m.recalled.Store(false)
+			}
+			m.log.Debug("the past of jobs not read yet", "error", err)
+			return
+		}
+		last = time.Now()
+	})
+}
+
+// recallAll reads the newest records of all jobs. Of jobs that have no success among these it reads all, if asked to.
+func (m *monitor) recallAll(ctx context.Context, j *journal.Journal, jobs []string, all bool) error {
+	unclear, err := m.recallFrom(ctx, j, jobs, 250, recentRecords)
+	if err == nil && all {
+		_, err = m.recallFrom(ctx, j, unclear, 10, 0)
+	}
+	return err
+}
+
+// recallFrom reads so many records of each job, and of so many jobs at once. It returns the jobs without a success among them.
+func (m *monitor) recallFrom(ctx context.Context, j *journal.Journal, jobs []string, atOnce, records int) (unclear []string, err error) {
+	for some := range slices.Chunk(jobs, atOnce) {
+		recent, err := j.Recent(ctx, some, records)
+		if err != nil && !errors.Is(err, journal.ErrCorrupt) { // of which the rest is good
+			return nil, err //nolint:wrapcheck // the error names the operation
+		}
+		for _, job := range some {
+			past := pastOf(recent[job])
+			if past.OK.IsZero() {
+				unclear = append(unclear, job)
+			}
+			m.metrics.Recall(job, past)
+		}
+	}
+	return unclear, nil
+}
+
+// pastOf finds the newest success and the newest failure among records, newest first.
+func pastOf(records []journal.Record) (past httpapi.Past) {
+	for _, rec := range records {
+		switch {
+		case rec.Retried:
+		case rec.Outcome == journal.OutcomeOK && past.OK.IsZero():
+			past.OK = rec.Finished
+		case slices.Contains(operator.Failures(), rec.Outcome) && past.Failure.IsZero():
+			past.Failure = rec.Finished
+		}
+		if at := rec.When(); !at.IsZero() && (past.Oldest.IsZero() || at.Before(past.Oldest)) {
+			past.Oldest = at
+		}
+	}
+	return past
+}
