@@ -10,6 +10,7 @@ import (
 	"os"
 	"path/filepath"
 	"regexp"
+	"slices"
 	"strconv"
 	"strings"
 	"testing"
@@ -149,6 +150,63 @@ pool = "db"
 	s.Start(lost)
 	eventually(t, soon, "sign of its return", shows(func() bool { return now[up] == 1 }))
 	stopAll(t, []*replica{r})
+}
+
+// A take-over shows in the metrics of the replica that does it, and the leader reports the state of the cluster (P6). While Redis hangs a scrape ends soon, and
+// has nothing that was read from Redis.
+// Promise: P6
+func TestMetricsOfTakeOverAndHang(t *testing.T) {
+	t.Parallel()
+	const token = "s3cr3t-t0ken-of-some-length"
+	s := startRedis(t, redisOpts{})
+	c := newClusterOn(t, s, fmt.Sprintf(`
+server = { listen = "127.0.0.1:0", token_file = %q }
+[jobs.long]
+schedule = "*/5 * * * * *"
+command = 'test "$CRONCLAVE_ATTEMPT" = 2 || exec sleep 6'
+recover = true
+lease = "3s"
+[jobs.calm]
+schedule = "0 0 1 1 *"
+command = "true"
+`, tokenFile(t, token)))
+	c.insist(t, "pause", "calm")
+	replicas := c.startAll(t, 2)
+	urls := []string{replicas[0].metricsURL(t), replicas[1].metricsURL(t)}
+	// find waits for the replica of which something holds.
+	find := func(what string, holds func(now map[string]float64) bool) (i int) {
+		t.Helper()
+		eventually(t, startTimeout, what, func() bool {
+			i = slices.IndexFunc(urls, func(url string) bool { return holds(samples(t, url, token)) })
+			return i >= 0
+		})
+		return i
+	}
+	const up = "cronclave_redis_up"
+	leader := find("state of the cluster", func(now map[string]float64) bool {
+		return now["cronclave_leader"] == 1 && now[`cronclave_replicas{state="up"}`] >= 1 && now[`cronclave_job_paused{job_name="calm"}`] == 1 &&
+			now[`cronclave_job_next_tick_timestamp_seconds{job_name="calm"}`] > float64(time.Now().Unix())
+	})
+	s.Pause()
+	asked := time.Now()
+	now := samples(t, urls[leader], token)
+	took := time.Since(asked)
+	s.Unpause()
+	for series := range now {
+		if now[up] != 0 || took > 5*time.Second || strings.HasPrefix(series, "cronclave_replicas") || strings.HasPrefix(series, "cronclave_job_paused") {
+			t.Errorf("while Redis hangs a scrape takes %v, %s is %v, and there is %s", took, up, now[up], series)
+		}
+	}
+	holder := find("run", func(now map[string]float64) bool {
+		return now[up] == 1 && now[`cronclave_job_runs{job_name="long"}`] == 1
+	})
+	replicas[holder].Kill(t)
+	urls = []string{urls[1-holder]}
+	find("take-over in the metrics", func(now map[string]float64) bool {
+		return now[`cronclave_recoveries_total{job_name="long"}`] == 1 && now[`cronclave_outcomes_total{job_name="long",outcome="abandoned"}`] == 1 &&
+			now[`cronclave_last_ok_timestamp_seconds{job_name="long"}`] > now[`cronclave_last_failure_timestamp_seconds{job_name="long"}`]
+	})
+	stopAll(t, []*replica{replicas[1-holder]})
 }
 
 // A replica that gets a job by a reload reports when it last ended ok, on whichever replica (P6).

@@ -127,11 +127,10 @@ func (m *monitor) count() func(journal.Record) {
 	}
 }
 
-// names are those of all jobs of a configuration.
-func names(cfg *config.Config) []string {
-	all := make([]string, len(cfg.Jobs))
-	for i := range cfg.Jobs {
-		all[i] = cfg.Jobs[i].Name
+// names are those of the jobs of a configuration that have ticks. Others have no metrics: an alert on a job that failed would last for as long as it is disabled.
+func names(cfg *config.Config) (all []string) {
+	for _, job := range cfg.EnabledJobs() {
+		all = append(all, job.Name)
 	}
 	return all
 }
@@ -142,10 +141,9 @@ func (m *monitor) configured(cfg *config.Config) {
 	if m.metrics == nil {
 		return
 	}
-	jobs := make([]httpapi.Job, len(cfg.Jobs))
-	for i := range cfg.Jobs {
-		j := &cfg.Jobs[i]
-		jobs[i] = httpapi.Job{Name: j.Name, Retries: j.Retry.Max > 0, Recovers: j.Recover > 0}
+	var jobs []httpapi.Job
+	for _, j := range cfg.EnabledJobs() {
+		jobs = append(jobs, httpapi.Job{Name: j.Name, Retries: j.Retry.Max > 0, Recovers: j.Recover > 0})
 	}
 	now := time.Now()
 	m.metrics.SetJobs(jobs, slices.Collect(maps.Keys(cfg.Pools)), now)

@@ -1,21 +1,112 @@
 package replica
 
 import (
+	"context"
+	"errors"
 	"fmt"
 	"maps"
 	"net/http/httptest"
 	"strings"
+	"sync"
 	"testing"
+	"testing/synctest"
 	"time"
 
 	"github.com/hashicorp/go-hclog"
 	"github.com/redis/go-redis/v9"
 
+	"github.com/cronclave/cronclave/election"
 	"github.com/cronclave/cronclave/internal/config"
 	"github.com/cronclave/cronclave/internal/embedded"
 	"github.com/cronclave/cronclave/internal/httpapi"
 	"github.com/cronclave/cronclave/internal/journal"
+	"github.com/cronclave/cronclave/scheduler"
 )
+
+// quietMetrics are those of a replica on which nothing happens.
+func quietMetrics() *httpapi.Metrics {
+	return httpapi.NewMetrics("v", finalOutcomes(), httpapi.Gauges{
+		Leader: func() bool { return false }, RedisUp: func() bool { return true }, ClockOffset: func() (time.Duration, bool) { return 0, true },
+		Lateness: func() (time.Duration, bool) { return 0, true }, Cluster: func() *httpapi.Cluster { return nil },
+		Running: func() int { return 0 }, ByJob: func() map[string]int { return nil }, LogDropped: func() uint64 { return 0 }})
+}
+
+func scrape(m *monitor) string {
+	page := httptest.NewRecorder()
+	m.metrics.Handler().ServeHTTP(page, httptest.NewRequest("GET", "/metrics", nil))
+	return page.Body.String()
+}
+
+// A refused configuration shows until the next good one.
+func TestReloadsInMetrics(t *testing.T) {
+	t.Parallel()
+	r := &Replica{log: hclog.NewNullLogger()}
+	r.monitor.metrics = quietMetrics()
+	expect := func(successful string) {
+		t.Helper()
+		if page := scrape(&r.monitor); !strings.Contains(page, "\ncronclave_config_last_reload_successful "+successful+"\n") {
+			t.Errorf("wanted %s in\n%s", successful, page)
+		}
+	}
+	r.monitor.configured(&config.Config{})
+	expect("1")
+	(&reloader{Replica: r}).refuse(errors.New("a fault"))
+	expect("0")
+	r.monitor.configured(&config.Config{})
+	expect("1")
+}
+
+// A recovery counts once, when its first start is written, however many tries it has.
+// Promise: P6
+func TestRecoveriesInMetrics(t *testing.T) {
+	t.Parallel()
+	var m monitor
+	m.metrics = quietMetrics()
+	m.configured(&config.Config{Jobs: []config.Job{{Name: "j", Recover: 2, Enabled: true}}})
+	m.began([]journal.Record{
+		{Job: "j", Outcome: journal.OutcomeRunning, Trigger: "recovery", Attempt: 2},
+		{Job: "j", Outcome: journal.OutcomeRunning, Trigger: "recovery", Attempt: 3, FailedTries: 1},
+		{Job: "j", Outcome: journal.OutcomeFailed, Trigger: "recovery", Attempt: 3},
+		{Job: "j", Outcome: journal.OutcomeRunning, Trigger: "schedule", Attempt: 1},
+	})
+	if page := scrape(&m); !strings.Contains(page, `cronclave_recoveries_total{job_name="j"} 1`) {
+		t.Error(page)
+	}
+}
+
+// onePool has a slot as soon as it is closed.
+type onePool struct {
+	scheduler.Pools
+	free chan struct{}
+}
+
+// AcquirePool waits for the slot.
+func (p onePool) AcquirePool(context.Context, election.Entry) (*election.Term, error) {
+	<-p.free
+	return nil, nil
+}
+
+// A run counts as waiting for a pool while it does.
+func TestPoolWaitsInMetrics(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		var m monitor
+		m.metrics = quietMetrics()
+		m.configured(&config.Config{Pools: map[string]config.Pool{"db": {Slots: 1}}})
+		pool := onePool{free: make(chan struct{})}
+		var waiter sync.WaitGroup
+		waiter.Go(func() { _, _ = m.pools(pool).AcquirePool(t.Context(), election.Entry{Pool: "db"}) })
+		for _, want := range []string{"1", "0"} {
+			synctest.Wait()
+			if page := scrape(&m); !strings.Contains(page, `cronclave_pool_waiting_runs{pool="db"} `+want) {
+				t.Errorf("wanted %s in\n%s", want, page)
+			}
+			if want == "1" {
+				close(pool.free)
+			}
+		}
+		waiter.Wait()
+	})
+}
 
 // TestLastOKOutlivesReplicas: a replica that starts knows when each of its jobs last ended ok, as far as the history does.
 // Promise: P6
@@ -33,7 +124,7 @@ func TestLastOKOutlivesReplicas(t *testing.T) {
 		t.Fatal(err)
 	}
 	begin := time.Now().Add(-time.Hour).Truncate(time.Second)
-	ends := map[string]string{"well": "ok ok", "ill": "ok ok failed failed failed failed failed failed missed", "never": "failed failed", "busy": "ok running", "removed": "ok"}
+	ends := map[string]string{"well": "ok ok", "ill": "ok ok failed failed failed failed failed failed missed", "never": "failed failed", "busy": "ok running", "removed": "ok", "disabled": "failed"}
 	for job, outcomes := range ends {
 		for i, outcome := range strings.Fields(outcomes) {
 			at := begin.Add(time.Duration(i) * time.Minute)
@@ -46,29 +137,26 @@ func TestLastOKOutlivesReplicas(t *testing.T) {
 			}
 		}
 	}
-	r.cfg.Store(&config.Config{Jobs: []config.Job{{Name: "well"}, {Name: "ill"}, {Name: "never"}, {Name: "busy"}, {Name: "new"}}})
-	r.monitor.metrics = httpapi.NewMetrics("v", finalOutcomes(), httpapi.Gauges{
-		Leader: func() bool { return false }, RedisUp: func() bool { return true }, ClockOffset: func() (time.Duration, bool) { return 0, true },
-		Lateness: func() (time.Duration, bool) { return 0, true }, Cluster: func() *httpapi.Cluster { return nil },
-		Running: func() int { return 0 }, ByJob: func() map[string]int { return nil }, LogDropped: func() uint64 { return 0 }})
+	r.cfg.Store(&config.Config{Jobs: []config.Job{{Name: "well", Enabled: true}, {Name: "ill", Enabled: true}, {Name: "never", Enabled: true},
+		{Name: "busy", Enabled: true}, {Name: "new", Enabled: true}, {Name: "disabled"}}})
+	r.monitor.metrics = quietMetrics()
 	r.monitor.configured(r.cfg.Load())
 	if err := r.monitor.recallAll(t.Context(), r.journal, names(r.cfg.Load()), true); err != nil {
 		t.Fatal(err)
 	}
-	page := httptest.NewRecorder()
-	r.monitor.metrics.Handler().ServeHTTP(page, httptest.NewRequest("GET", "/metrics", nil))
+	page := scrape(&r.monitor)
 	for name, of := range map[string]map[string]time.Duration{
 		"cronclave_last_ok_timestamp_seconds{":         {"well": time.Minute, "ill": time.Minute, "busy": 0},
 		"cronclave_last_failure_timestamp_seconds{":    {"ill": 8 * time.Minute, "never": time.Minute},
 		"cronclave_job_known_since_timestamp_seconds{": {"well": 0, "ill": 0, "never": 0, "busy": 0},
 	} {
 		for job, after := range of {
-			if want := fmt.Sprintf("%sjob_name=%q} %v\n", name, job, float64(begin.Add(after).Unix())); !strings.Contains(page.Body.String(), want) {
+			if want := fmt.Sprintf("%sjob_name=%q} %v\n", name, job, float64(begin.Add(after).Unix())); !strings.Contains(page, want) {
 				t.Errorf("no %s", want)
 			}
 		}
-		if n := strings.Count(page.Body.String(), "\n"+name); n != len(of) && !strings.Contains(name, "known") {
-			t.Errorf("%d jobs have %s:\n%s", n, name, page.Body)
+		if n := strings.Count(page, "\n"+name); n != len(of) && !strings.Contains(name, "known") {
+			t.Errorf("%d jobs have %s:\n%s", n, name, page)
 		}
 	}
 }
