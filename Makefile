@@ -20,7 +20,7 @@ build: ## build a static binary into ./bin
 
 # Tests that take more than ten seconds each under the race detector: with real processes that wait, or fight over a machine, or with much simulated
 # time. Their quicker siblings are in `make test`.
-SLOW := TestBadLinks|TestHistoriesOfOneServer|TestLeaderSendsHeartbeats|TestReplicasArePromptWhileAMinorityHangs|TestRetriedCommand|TestRunGoesOnWithoutItsLease|TestChainSurvivesTheDeathOfAll|TestChainUnderKills|TestClassics|TestClusterUnderRestartsAndKills|TestRequestsOnACluster|TestFailuresSpeak|\
+SLOW := TestBadLinks|TestHistoriesOfOneServer|TestLeaderSendsHeartbeats|TestReplicasArePromptWhileAMinorityHangs|TestRetriedCommand|TestRunGoesOnWithoutItsLease|TestChainSurvivesTheDeathOfAll|TestChainUnderKills|TestClassics|TestClusterUnderRestartsAndKills|TestRequestsOnACluster|TestFailuresSpeak|TestFaultsAreInTheFirstScreen|\
 TestHistoriesOnQuorum|TestInjectionsStopNothingElse|TestIsolatedMaster|TestKilledAtTheWorstMoment|\
 TestLockIsGivenBackWhereItWasRenewedAfterAll|TestLockWithoutAMajority|TestMalformedReplies|TestMemoryInRedisIsBounded|TestMetricsOfTakeOverAndHang|TestPauseOnAQuorum|TestQuorumBacklogIsPrompt|\
 TestQuorumLosesNodes|TestQuorumWithoutAMajority|TestRedisKilledWithItsMemoryLost|TestReplaceOnQuorum|TestReplicasThatDisagreeAreNamed|\

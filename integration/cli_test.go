@@ -106,12 +106,14 @@ type clusterStatus struct {
 		Running       int       `json:"running"`
 		Unable        string    `json:"unable"`
 		State         string    `json:"state"`
+		StoodStill    *interval `json:"stood_still"`
 	} `json:"replicas"`
 	Lost []struct {
 		Name string    `json:"name"`
 		Seen time.Time `json:"seen"`
 	} `json:"lost"`
 	Problems []problem   `json:"problems"`
+	DataLost *interval   `json:"data_lost"`
 	JobCount int         `json:"job_count"`
 	Pools    []lockState `json:"pools"`
 	Locks    []lockState `json:"locks"`
@@ -147,6 +149,12 @@ type clusterStatus struct {
 		Code    string `json:"code"`
 		Message string `json:"message"`
 	} `json:"warnings"`
+}
+
+// interval is between two instants.
+type interval struct {
+	From time.Time `json:"from"`
+	To   time.Time `json:"to"`
 }
 
 // lockState is an element of pools, which have jobs, or of locks in status --json.

@@ -51,7 +51,22 @@ type Replica struct {
 	Labels map[string]string `json:"labels,omitempty"`
 	// Draining is set while it ends its last runs and takes no more.
 	Draining bool `json:"draining,omitempty"`
+	// StoodStill is when its process did not run for a while, the last time; nil if it never did.
+	StoodStill *Interval `json:"stood_still,omitempty"`
+	// DataLost is between which instants it has seen Redis lose its data, the last time; nil if it never did.
+	DataLost *Interval `json:"data_lost,omitempty"`
 }
+
+// Interval is between two instants by the server's clock, estimated.
+type Interval struct {
+	From time.Time `json:"from"`
+	To   time.Time `json:"to"`
+}
+
+// Length is how long it is.
+func (i Interval) Length() time.Duration { return i.To.Sub(i.From) }
+
+func (i *Interval) sound() bool { return i == nil || sound(i.From) && sound(i.To) }
 
 // Register says that a replica is alive, for ttl by the server's clock. Call it
 // again, with news, well before ttl has passed. known returns whether what it said
@@ -206,7 +221,7 @@ func (g registry) RecentlyLost(ctx context.Context) ([]NamedLost, error) {
 
 func (r *Replica) fault() string {
 	switch {
-	case !sound(r.Started) || !sound(r.Seen):
+	case !sound(r.Started) || !sound(r.Seen) || !r.StoodStill.sound() || !r.DataLost.sound():
 		return "a time beyond the calendar"
 	case r.Running < 0 || r.Running > mostRunning:
 		return fmt.Sprintf("%d runs", r.Running)

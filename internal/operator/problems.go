@@ -23,7 +23,7 @@ const (
 // Problem is something that people should know.
 type Problem struct {
 	Level Level `json:"level"`
-	// Code is that of a warning, or job_failed, job_missed, pool_full or replica_lost.
+	// Code is that of a warning, or job_failed, job_missed, pool_full, replica_silent, replica_lost, stood_still or redis_lost_data.
 	Code string `json:"code"`
 	// Job or Replica has the problem; both are "" where the cluster has it.
 	Job     string     `json:"job,omitempty"`
@@ -58,17 +58,45 @@ func (st *Status) problems() []Problem {
 			list = append(list, p)
 		}
 	}
+	list = append(list, st.pastFaults()...)
 	for _, pool := range st.Pools {
 		if p, full := pool.problem(); full {
 			list = append(list, p)
 		}
 	}
 	for _, l := range st.Lost {
-		list = append(list, Problem{Level: LevelAdvice, Code: "replica_lost", Replica: l.Name, Since: &l.Seen,
-			Message: fmt.Sprintf("the registration of replica %s expired: it died, or was cut off; its ticks go to the other replicas", l.Name)})
+		text := fmt.Sprintf("the registration of replica %s expired: it died, or was cut off", l.Name)
+		if len(st.Replicas) > 0 {
+			text += "; its ticks go to the other replicas"
+		}
+		list = append(list, Problem{Level: LevelAdvice, Code: "replica_lost", Replica: l.Name, Since: &l.Seen, Message: text})
 	}
 	rank := []Level{LevelError, LevelWarning, LevelAdvice}
 	slices.SortStableFunc(list, func(a, b Problem) int { return slices.Index(rank, a.Level) - slices.Index(rank, b.Level) })
+	return list
+}
+
+// CodeDataLost is the code of a problem: Redis has lost its data.
+const CodeDataLost = "redis_lost_data"
+
+// pastFaults are faults of Redis and of replicas that are over, and have effects.
+func (st *Status) pastFaults() (list []Problem) {
+	if i := st.DataLost; i != nil {
+		list = append(list, Problem{Level: LevelWarning, Code: CodeDataLost, Since: &i.To,
+			Message: fmt.Sprintf("Redis lost its data between %s and %s (FLUSHALL, a restart without its data, or a failover): replicas have restored the locks that "+
+				"they know, the history before is gone; find the cause, and let Redis write to its disk", i.From.UTC().Format(time.RFC3339), i.To.UTC().Format(time.RFC3339))})
+	}
+	for _, r := range st.Replicas {
+		if r.State == ReplicaSilent {
+			list = append(list, Problem{Level: LevelWarning, Code: "replica_silent", Replica: r.Name, Since: &r.Seen,
+				Message: fmt.Sprintf("replica %s is silent: it stands still, is cut off from Redis, or has died; look at its machine", r.Name)})
+		}
+		if i := r.StoodStill; i != nil {
+			list = append(list, Problem{Level: LevelAdvice, Code: "stood_still", Replica: r.Name, Since: &i.To,
+				Message: fmt.Sprintf("replica %s stood still from %s for %v: its process was stopped, or got no CPU time; look for what stopped it", r.Name,
+					i.From.UTC().Format(time.RFC3339), i.Length().Round(time.Second))})
+		}
+	}
 	return list
 }
 

@@ -26,6 +26,8 @@ type Status struct {
 	Locks     []Lock    `json:"locks"` // those of `cronclave lock` that are held, or waited for, for more than a second
 	// Lost are replicas whose registration expired within the last day although they had not ended, until a replica of their name starts.
 	Lost []LostReplica `json:"lost"`
+	// DataLost is when Redis has lost its data within the last day, as replicas that are up have seen it; nil if it has not.
+	DataLost *journal.Interval `json:"data_lost,omitempty"`
 	// Problems are for people to look at, the worst first.
 	Problems []Problem `json:"problems"`
 	// Warnings are about faults of the cluster.
@@ -68,6 +70,8 @@ type Replica struct {
 	Unable        string    `json:"unable,omitempty"` // why it claims nothing
 
 	State ReplicaState `json:"state"`
+	// StoodStill is when its process did not run for a while within the last hour; nil if it did.
+	StoodStill *journal.Interval `json:"stood_still,omitempty"`
 }
 
 // Clock returns the offset of the replica's clock.
@@ -205,7 +209,10 @@ func (r *statusReader) readReplicas(ctx context.Context) (err error) {
 	for _, e := range r.replicas {
 		r.warnOfReplica(e)
 		r.status.Replicas = append(r.status.Replicas, Replica{e.Name, e.Version, e.Started, e.Seen, e.ConfigDigest, e.ClockOffsetMS, e.ClockErrorMS, e.Running, e.Unable,
-			stateOf(e, r.status.Now)})
+			stateOf(e, r.status.Now), recent(e.StoodStill, r.status.Now, rememberStandstill)})
+		if lost := recent(e.DataLost, r.status.Now, journal.RememberLost); lost != nil && (r.status.DataLost == nil || lost.To.After(r.status.DataLost.To)) {
+			r.status.DataLost = lost
+		}
 	}
 	slices.SortFunc(r.status.Replicas, func(a, b Replica) int { return cmp.Compare(a.Name, b.Name) })
 	r.status.Warnings = append(r.status.Warnings, sameNames(r.replicas, r.status.Now)...)
@@ -215,11 +222,32 @@ func (r *statusReader) readReplicas(ctx context.Context) (err error) {
 	return r.warnOfConfigs(ctx)
 }
 
-// readLost reads the replicas that were lost within a day.
+// rememberStandstill is for how long a status shows that a replica stood still.
+const rememberStandstill = time.Hour
+
+// recent is an interval, or nil if it ended long ago.
+func recent(i *journal.Interval, now time.Time, remember time.Duration) *journal.Interval {
+	if i == nil || now.Sub(i.To) > remember {
+		return nil
+	}
+	return i
+}
+
+// readLost reads the replicas that were lost within a day: those that a leader has noted, and those that are missing and that no leader has noted yet.
 func (r *statusReader) readLost(ctx context.Context) error {
 	lost, err := r.journal.RecentlyLost(ctx)
 	if err = r.tolerate(err); err != nil {
 		return err
+	}
+	missing, err := r.journal.LostReplicas(ctx)
+	if err = r.tolerate(err); err != nil {
+		return err
+	}
+	for _, m := range missing {
+		noted := slices.ContainsFunc(lost, func(l journal.NamedLost) bool { return l.Name == NameOf(m.ID) })
+		if !noted {
+			lost = append(lost, journal.NamedLost{Name: NameOf(m.ID), Seen: m.Seen})
+		}
 	}
 	for _, l := range lost {
 		up := slices.ContainsFunc(r.replicas, func(e journal.Replica) bool { return e.Name == l.Name })

@@ -2,7 +2,9 @@ package operator
 
 import (
 	"context"
+	"fmt"
 	"slices"
+	"time"
 
 	"github.com/cronclave/cronclave/internal/journal"
 	"github.com/cronclave/cronclave/scheduler"
@@ -49,8 +51,8 @@ func (r *statusReader) warnOfClocks() {
 
 // warnOfPlaces warns of jobs that no replica has the labels for, or that no replica is up at all.
 func (r *statusReader) warnOfPlaces() {
-	if len(r.replicas) == 0 {
-		r.warn("no_replica", "no replica is up in namespace %s", r.status.Namespace)
+	if !slices.ContainsFunc(r.status.Replicas, func(e Replica) bool { return e.State != ReplicaSilent }) {
+		r.warn("no_replica", "no replica is up in namespace %s%s", r.status.Namespace, r.lastSeen())
 		return
 	}
 	for _, info := range r.jobs {
@@ -58,4 +60,24 @@ func (r *statusReader) warnOfPlaces() {
 			r.warn("nowhere", "no replica that is up has the labels of job %s (%s): its ticks are missed", info.Name, FormatLabels(info.Where))
 		}
 	}
+}
+
+// lastSeen says which replica was seen last, and what to do.
+func (r *statusReader) lastSeen() string {
+	var name string
+	var seen time.Time
+	for _, e := range r.status.Replicas {
+		if e.Seen.After(seen) {
+			name, seen = e.Name, e.Seen
+		}
+	}
+	for _, l := range r.status.Lost {
+		if l.Seen.After(seen) {
+			name, seen = l.Name, l.Seen
+		}
+	}
+	if name == "" {
+		return ""
+	}
+	return fmt.Sprintf(": nothing runs since %s was seen last at %s; start replicas", name, seen.UTC().Format(time.RFC3339))
 }

@@ -29,41 +29,88 @@ type membership struct {
 	sweep   func(context.Context, ...string) error // inspects all jobs
 	now     func() time.Time                       // the server's clock
 	edited  atomic.Bool                            // the cluster has not been sent the changed jobs
+	news    chan struct{}                          // capacity 1: something about the entry has changed
 
-	registered bool // it has been, once
-	forgotten  bool // and was no more: announce all jobs to the server again
+	renewed    time.Time         // the entry, the last time
+	dataLost   *journal.Interval // between which instants Redis has lost its data, the last time
+	registered bool              // it has been, once
+	forgotten  bool              // and was no more: announce all jobs to the server again
 	canary     *journal.Canary
 	described  time.Time // when the jobs were described to the cluster
 	clock      clockWatch
 	namesakes  namesakeWatch
 }
 
+// announce has the registration renewed at once.
+func (m *membership) announce() {
+	select {
+	case m.news <- struct{}{}:
+	default:
+	}
+}
+
 // run keeps the replica in the registry until ctx ends, through the drain, and describes its jobs to the cluster.
 func (m *membership) run(ctx context.Context) {
 	m.canary = m.journal.Canary(m.peers.self)
-	every(ctx, operator.RegisterEvery, func() {
-		entry := m.entry()
-		known, err := m.journal.Register(ctx, entry, registerTTL)
-		if err != nil {
-			m.log.Debug("not registered", "error", err)
-			m.forgotten = m.registered // the write may have been done, and then the next one finds its entry instead of the loss
-			return
+	renew := time.NewTimer(0)
+	defer renew.Stop()
+	for ctx.Err() == nil {
+		select {
+		case <-ctx.Done():
+		case <-m.news:
+			m.renew(ctx)
+		case <-renew.C:
+			m.renew(ctx)
+			renew.Reset(operator.RegisterEvery)
 		}
-		m.clock.look(operator.ClockOffsetOf(entry), m.log)
-		m.publishDigests(ctx)
-		m.meetPeers(ctx, entry)
-		intact, err := m.canary.Look(ctx, registerTTL)
-		if err != nil {
-			m.log.Debug("a master does not answer; checking it for lost data later", "error", err)
-		}
-		m.reannounce(ctx, known && intact)
-		m.describe(ctx)
-	})
+	}
 	last, cancel := context.WithTimeout(context.WithoutCancel(ctx), redisconn.Timeout) // the drain has waited for the server enough
 	defer cancel()
 	if err := m.journal.Deregister(last, m.peers.self); err != nil {
 		m.log.Debug("registration not removed; it expires by itself", "error", err)
 	}
+}
+
+// renew renews the registration, and what else the cluster knows of this replica.
+func (m *membership) renew(ctx context.Context) {
+	entry := m.entry()
+	entry.DataLost = m.dataLost
+	known, err := m.journal.Register(ctx, entry, registerTTL)
+	if err != nil {
+		m.log.Debug("not registered", "error", err)
+		m.forgotten = m.registered // the write may have been done, and then the next one finds its entry instead of the loss
+		return
+	}
+	m.clock.look(operator.ClockOffsetOf(entry), m.log)
+	m.publishDigests(ctx)
+	m.meetPeers(ctx, entry)
+	intact, err := m.canary.Look(ctx, registerTTL)
+	if err != nil {
+		m.log.Debug("a master does not answer; checking it for lost data later", "error", err)
+	}
+	if m.registered && !(known && intact) {
+		m.noteLoss(ctx, entry.Seen)
+	}
+	m.reannounce(ctx, known && intact)
+	m.renewed = entry.Seen
+	m.describe(ctx)
+}
+
+// noteLoss logs why the registration, or a canary, is missing from Redis. It expires by itself after a time in which this replica could not renew it; then
+// the note of the format shows whether Redis has lost its data.
+func (m *membership) noteLoss(ctx context.Context, now time.Time) {
+	missing, err := m.journal.RestoreFormat(ctx)
+	if err != nil {
+		m.log.Debug("the format of the data is not restored", "error", err)
+	}
+	if expired := now.Sub(m.renewed) >= registerTTL; expired && !missing {
+		m.log.Warn("registration expired, since this replica could not renew it in time; re-announcing all jobs", "last_renewed", m.renewed.UTC().Format(time.RFC3339))
+		return
+	}
+	m.dataLost = &journal.Interval{From: m.renewed, To: now}
+	m.log.Warn("Redis lost its data (FLUSHALL, a restart without its data, or a failover); this replica restores the locks that it knows, and the history "+
+		"is gone; find the cause, and let Redis write to its disk", "code", operator.CodeDataLost, "since", m.renewed.UTC().Format(time.RFC3339))
+	m.announce()
 }
 
 // publishDigests keeps the digests of this replica's jobs in Redis, so that others can name the jobs that differ.
@@ -78,7 +125,6 @@ func (m *membership) publishDigests(ctx context.Context) {
 // that the server would get it only when a job is next due, and until then a replica without that knowledge could be granted the lock.
 func (m *membership) reannounce(ctx context.Context, known bool) {
 	if m.registered && !known {
-		m.log.Warn("registration missing from Redis, which may have lost data; re-announcing all jobs")
 		m.forgotten, m.described = true, time.Time{}
 	}
 	m.registered = true

@@ -59,6 +59,8 @@ type Replica struct {
 	cfg            atomic.Pointer[config.Config] // in force
 	refused        atomic.Pointer[string]        // the first fault of a newer one
 	heartbeatError atomic.Pointer[string]        // the error of the heartbeat that it sends
+	standstill     atomic.Pointer[journal.Interval]
+	draining       atomic.Bool
 	log            hclog.Logger
 	redis          *redisconn.Conn
 	locks          *locking.Client
@@ -118,7 +120,7 @@ func (r *Replica) prepare(cfg Config) (err error) {
 		return err
 	}
 	r.membership = membership{journal: r.journal, log: r.log, peers: &r.peers, entry: r.entry, config: r.cfg.Load,
-		sweep: r.scheduler.Sweep, now: r.now}
+		sweep: r.scheduler.Sweep, now: r.now, news: make(chan struct{}, 1)}
 	return nil
 }
 
@@ -207,6 +209,11 @@ func (r *Replica) Run(ctx context.Context, reload <-chan struct{}) error {
 	var beside sync.WaitGroup
 	beside.Go(func() { r.leadership.Campaign(campaign, r.lead) })
 	beside.Go(func() { r.membership.run(registered) })
+	beside.Go(func() { watchStandstill(registered, r.now, r.stoodStill) })
+	defer context.AfterFunc(work, func() {
+		r.draining.Store(true)
+		r.membership.announce()
+	})()
 	beside.Go(func() { r.live.run(registered) })
 	beside.Go(func() { r.monitor.recall(work, r.journal, r.cfg.Load, r.leads.Load) })
 	beside.Go(func() { r.processes.mind(work, drain) })
@@ -339,7 +346,7 @@ func (r *Replica) entry() journal.Replica {
 	entry := journal.Replica{
 		ID: r.id, Name: r.name, Process: proc.ID(), Version: r.version, Started: r.started, Seen: now, ConfigDigest: r.cfg.Load().Digest(),
 		ClockOffsetMS: r.clock().Sub(now).Milliseconds(), ClockErrorMS: r.locks.Engine().EstimateError().Milliseconds(), Running: r.scheduler.Running(),
-		Labels: r.cfg.Load().Replica.Labels,
+		Labels: r.cfg.Load().Replica.Labels, Draining: r.draining.Load(), StoodStill: r.standstill.Load(),
 	}
 	if refused := r.refused.Load(); refused != nil {
 		entry.Refused = *refused

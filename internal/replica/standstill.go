@@ -1,0 +1,41 @@
+package replica
+
+import (
+	"context"
+	"time"
+
+	"github.com/cronclave/cronclave/internal/journal"
+)
+
+const (
+	// beatEvery is how often a replica finds out that its process runs.
+	beatEvery = time.Second
+	// longStandstill is how much later than that it must be to have stood still: it was stopped, or starved of CPU time, for long enough to miss ticks.
+	longStandstill = 3 * time.Second
+)
+
+// watchStandstill calls found each time that this process has not run for a while, until ctx ends. now is the server's clock. Time in which the whole
+// machine was suspended does not count.
+func watchStandstill(ctx context.Context, now func() time.Time, found func(journal.Interval)) {
+	ticker := time.NewTicker(beatEvery)
+	defer ticker.Stop()
+	for last := time.Now(); ; last = time.Now() {
+		select {
+		case <-ctx.Done():
+			return
+		case <-ticker.C:
+		}
+		if late := time.Since(last) - beatEvery; late >= longStandstill {
+			until := now()
+			found(journal.Interval{From: until.Add(-late), To: until})
+		}
+	}
+}
+
+// stoodStill logs a standstill, and has the registration show it.
+func (r *Replica) stoodStill(i journal.Interval) {
+	r.standstill.Store(&i)
+	r.log.Warn("this replica stood still: its process was stopped, or got no CPU time; its leases may have ended, and its runs been killed",
+		"code", "stood_still", "since", i.From.UTC().Format(time.RFC3339), "for", i.Length().Round(time.Second).String())
+	r.membership.announce()
+}
