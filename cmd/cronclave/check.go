@@ -25,12 +25,12 @@ func newCheckCommand(a *app) *cobra.Command {
 			if len(args) > 0 {
 				path = args[0]
 			}
-			return a.check(path, config.Options{KeepUnset: noEnv, Trust: trustOfRoot(), Rights: command.Rights}, strict, asJSON)
+			return a.check(path, config.Options{KeepUnset: noEnv, Trust: trustOfRoot(), Rights: command.Rights, Machine: !noEnv}, strict, asJSON)
 		},
 	}
 	cmd.Flags().BoolVar(&strict, "strict", false, "warnings are faults")
 	cmd.Flags().BoolVar(&asJSON, "json", false, "print JSON")
-	cmd.Flags().BoolVar(&noEnv, "no-env", false, "do not report ${VARIABLES} that are not set")
+	cmd.Flags().BoolVar(&noEnv, "no-env", false, "for another machine: do not report ${VARIABLES} that are not set, nor users, folders and files of jobs that are not here")
 	return cmd
 }
 

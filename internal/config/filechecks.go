@@ -17,14 +17,15 @@ import (
 // fileChecks report files that the configuration names and that others could change, or that could not be read.
 type fileChecks struct {
 	*document.Report
-	trust  safefile.Trust
-	rights func(user, group string) (*safefile.Identity, error)
-	known  map[namedFile]finding
-	since  time.Time // when the first file was looked at; zero before
+	trust   safefile.Trust
+	machine bool // [Options.Machine]
+	rights  func(user, group string) (*safefile.Identity, error)
+	known   map[namedFile]finding
+	since   time.Time // when the first file was looked at; zero before
 }
 
 func newFileChecks(to *document.Report, o Options) *fileChecks {
-	return &fileChecks{Report: to, trust: o.Trust, rights: o.Rights, known: make(map[namedFile]finding)}
+	return &fileChecks{Report: to, trust: o.Trust, machine: o.Machine, rights: o.Rights, known: make(map[namedFile]finding)}
 }
 
 // namedFile is a file that the configuration names, and by whom it is opened.

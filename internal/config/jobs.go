@@ -53,6 +53,7 @@ type jobReader struct {
 	pools      map[string]Pool
 	mostOutput int64 // [history].max_bytes
 	files      *fileChecks
+	machine    machineChecks
 	now        func() time.Time
 }
 
@@ -71,6 +72,7 @@ func (r *jobReader) read(v document.Value) (Job, []link) {
 	finishCatchUp(r.Reader, v, &d)
 	finishRecover(r.Reader, &d)
 	r.files.ofJob(&d)
+	r.machine.ofJob(&d)
 	if keep, set := d.at["output"]; set && d.Output.Keep > r.mostOutput {
 		r.Warn(keep.AtKey(), "output.keep is more than [history].max_bytes, which bounds the output of all runs of the job")
 	}

@@ -28,6 +28,8 @@ type Options struct {
 	Trust safefile.Trust
 	// Rights looks up with whose rights a job's files are opened; nil, as its result, is this process's own.
 	Rights func(user, group string) (*safefile.Identity, error)
+	// Machine has users, folders, files and programs of jobs that this machine lacks reported as warnings.
+	Machine bool
 	// Now is the instant by which a job has expired; nil is time.Now.
 	Now func() time.Time
 }

@@ -171,7 +171,7 @@ func assemble(r *schema.Reader, roots []document.Value, files *fileChecks, now f
 	checkHeartbeat(r, t.tables["heartbeat"])
 	checkServer(r, t.tables["server"], t.Server)
 	files.ofReplica(r, &t.Redis, &t.Server)
-	jobs := jobReader{Reader: r, keys: jobKeys(), base: newDraft(t.Timezone), calendars: t.calendars, pools: t.Pools, mostOutput: t.History.MaxBytes, files: files, now: now}
+	jobs := jobReader{Reader: r, keys: jobKeys(), base: newDraft(t.Timezone), calendars: t.calendars, pools: t.Pools, mostOutput: t.History.MaxBytes, files: files, machine: machineChecks{files, t.Replica.Labels}, now: now}
 	for _, v := range t.defaults {
 		defaultKeys().Read(r, v, &jobs.base)
 	}

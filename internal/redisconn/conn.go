@@ -118,9 +118,12 @@ func (c *Conn) LockConfig(namespace, owner string) locking.Config {
 // Rights are those that the user of this Redis needs in a namespace.
 func (c *Conn) Rights(namespace string) Rights { return c.source.Rights(namespace) }
 
+// InProcess reports whether the Redis is an embedded one of this process, which no other process reaches.
+func (c *Conn) InProcess() bool { return c.source.dial != nil }
+
 // Where names the Redis without its password.
 func (c *Conn) Where() string {
-	if c.source.dial != nil {
+	if c.InProcess() {
 		return "in this process"
 	}
 	return where(c.url)

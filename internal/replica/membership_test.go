@@ -7,32 +7,13 @@ import (
 	"time"
 
 	"github.com/hashicorp/go-hclog"
-	"github.com/redis/go-redis/v9"
-
-	"github.com/cronclave/cronclave/internal/embedded"
-	"github.com/cronclave/cronclave/internal/journal"
 )
 
 // A registration that was renewed just now cannot have expired: if it is missing, Redis has lost its data. After a longer time the note of the format
 // shows that.
 func TestLossDiffersFromExpiry(t *testing.T) {
 	t.Parallel()
-	server, err := embedded.Start(embedded.Config{})
-	if err != nil {
-		t.Fatal(err)
-	}
-	t.Cleanup(server.Close)
-	options, err := redis.ParseURL(server.URL())
-	if err != nil {
-		t.Fatal(err)
-	}
-	options.ContextTimeoutEnabled = true
-	rdb := redis.NewClient(options)
-	t.Cleanup(func() { _ = rdb.Close() })
-	j, err := journal.New(journal.Config{Redis: rdb, Namespace: "default"})
-	if err != nil {
-		t.Fatal(err)
-	}
+	_, rdb, j := startJournal(t)
 	now := time.Now()
 	for name, tc := range map[string]struct {
 		ago    time.Duration

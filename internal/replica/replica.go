@@ -304,6 +304,9 @@ func (r *Replica) announce() {
 	}
 	if r.trial {
 		r.log.Warn("starting with an embedded Redis: a trial that coordinates with no other replica", args...)
+		if r.redis.InProcess() {
+			r.log.Info("the embedded Redis has no address, so status, logs and trigger cannot reach it from another terminal; for these start a Redis and run with --redis redis://127.0.0.1:6379/0")
+		}
 		return
 	}
 	r.log.Info("starting", args...)

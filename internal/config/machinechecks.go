@@ -1,0 +1,82 @@
+package config
+
+import (
+	"errors"
+	"io/fs"
+	"maps"
+	"os"
+	"path/filepath"
+	"slices"
+
+	"github.com/cronclave/cronclave/internal/config/document"
+)
+
+// machineChecks warn of users, folders and files that jobs name and this machine lacks. They may still come, and a job may be meant for other machines, so
+// none of it is a fault.
+type machineChecks struct {
+	*fileChecks
+	labels map[string]string // of the replica of this file
+}
+
+// ofJob warns of a user, a folder, files and a program that are not there. A program without a slash depends on the PATH of the replica, which is not known.
+func (c machineChecks) ofJob(d *draft) {
+	if !c.machine || !d.Enabled || !c.isFor(d) {
+		return
+	}
+	if v, set := d.at["user"]; set && !d.wrong["user"] && c.rights != nil {
+		if _, err := c.rights(d.User, d.Group); err != nil {
+			c.Warn(v, "%v on this machine: the job cannot start here", err)
+		}
+	}
+	if v, set := d.at["dir"]; set && !d.wrong["dir"] {
+		c.folder(v, d.Dir)
+	}
+	if v, set := d.at["env_file"]; set && !d.wrong["env_file"] {
+		c.exists(v, d.EnvFile)
+	}
+	for _, name := range slices.Sorted(maps.Keys(d.EnvFromFile)) {
+		c.exists(d.filed[name], d.EnvFromFile[name])
+	}
+	key := "command"
+	if d.Shell {
+		key = "shell"
+	}
+	if v, set := d.at[key]; set && len(d.Command) > 0 && filepath.IsAbs(d.Command[0]) {
+		c.program(v, d.Command[0])
+	}
+}
+
+// isFor reports whether a replica with the labels of this file may run a job.
+func (c machineChecks) isFor(d *draft) bool {
+	for name, value := range d.Where {
+		if c.labels[name] != value {
+			return false
+		}
+	}
+	return true
+}
+
+// exists warns of a path that is not there; there is whether it can be looked at.
+func (c machineChecks) exists(v document.Value, path string) (info fs.FileInfo, there bool) {
+	if path == "" {
+		return nil, false
+	}
+	info, err := os.Stat(path)
+	if errors.Is(err, fs.ErrNotExist) {
+		c.Warn(v, "%s is not on this machine: the job cannot start here", path)
+	}
+	return info, err == nil
+}
+
+func (c machineChecks) folder(v document.Value, path string) {
+	if info, there := c.exists(v, path); there && !info.IsDir() {
+		c.Warn(v, "%s is no folder: the job cannot start here", path)
+	}
+}
+
+func (c machineChecks) program(v document.Value, path string) {
+	const anybodyExecutes = 0o111
+	if info, there := c.exists(v, path); there && (!info.Mode().IsRegular() || info.Mode()&anybodyExecutes == 0) {
+		c.Warn(v, "%s is no program: the job cannot start here; it may lack the permission to be executed (chmod +x)", path)
+	}
+}

@@ -1,0 +1,80 @@
+package config
+
+import (
+	"errors"
+	"fmt"
+	"os"
+	"path/filepath"
+	"strings"
+	"testing"
+
+	"github.com/cronclave/cronclave/internal/safefile"
+)
+
+// Users, folders and files that a job names and the machine lacks are warnings, at their places; jobs for other machines, and disabled ones, are left alone.
+func TestMachineLacksWhatJobsName(t *testing.T) {
+	t.Parallel()
+	dir := t.TempDir()
+	plain := filepath.Join(dir, "plain")
+	path := filepath.Join(dir, "jobs.toml")
+	text := fmt.Sprintf(`[replica]
+labels = { zone = "a" }
+[defaults]
+schedule = "@daily"
+[jobs.lacking]
+command = ["/no/such/program"]
+user = "nobody-here"
+inherit_env = false
+dir = "/no/such/folder"
+env_file = "/no/such/env"
+env_from_file = { SECRET = "/no/such/secret" }
+[jobs.wrong]
+command = [%q]
+dir = %q
+[jobs.shell]
+command = "true"
+shell = ["/no/such/shell", "-c"]
+[jobs.here]
+command = ["/no/such/here"]
+where = { zone = "a" }
+[jobs.elsewhere]
+command = ["/no/such/elsewhere"]
+where = { zone = "b" }
+[jobs.off]
+command = ["/no/such/off"]
+enabled = false
+[jobs.good]
+command = ["program-in-path"]
+dir = %q
+`, plain, plain, dir)
+	for name, content := range map[string]string{plain: "", path: text} {
+		if err := os.WriteFile(name, []byte(content), 0o600); err != nil {
+			t.Fatal(err)
+		}
+	}
+	options := Options{Machine: true, Rights: func(user, _ string) (*safefile.Identity, error) {
+		if user != "" {
+			return nil, errors.New("user " + user + ": no such user")
+		}
+		return nil, nil
+	}}
+	cfg, err := Load(path, options)
+	if err != nil {
+		t.Fatal(err)
+	}
+	var got []string
+	for _, w := range cfg.Warnings {
+		message, _, _ := strings.Cut(w.Message, ": the job cannot start here")
+		got = append(got, fmt.Sprintf("%d %s", w.Line, message))
+	}
+	want := []string{"6 /no/such/program is not on this machine", "7 user nobody-here: no such user on this machine", "9 /no/such/folder is not on this machine",
+		"10 /no/such/env is not on this machine", "11 /no/such/secret is not on this machine", "13 " + plain + " is no program", "14 " + plain + " is no folder",
+		"17 /no/such/shell is not on this machine", "19 /no/such/here is not on this machine"}
+	if strings.Join(got, "\n") != strings.Join(want, "\n") {
+		t.Errorf("got\n%s\nwant\n%s", strings.Join(got, "\n"), strings.Join(want, "\n"))
+	}
+	options.Machine = false
+	if cfg, err = Load(path, options); err != nil || len(cfg.Warnings) > 0 {
+		t.Errorf("not asked for: %v, %v", err, cfg.Warnings)
+	}
+}
