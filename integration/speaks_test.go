@@ -38,7 +38,7 @@ command = 'exec "$SCRIBE" -for 5m'
 	eventually(t, startTimeout, "time to pass", func() bool { return redisTime(t, c.Client).Unix() >= from+frozen })
 	cold.Cont(t)
 	e := cold.WaitLog(t, soon, "standstill", message("this replica stood still"))
-	if long, err := time.ParseDuration(e["for"].(string)); err != nil || long < (frozen-3)*time.Second || e["since"] == nil || e["level"] != "warn" {
+	if long, err := time.ParseDuration(e["stood_still"].(string)); err != nil || long < (frozen-3)*time.Second || e["since"] == nil || e["level"] != "warn" {
 		t.Errorf("%v", e)
 	}
 	c.awaitScreen(t, soon, "the standstill", `^· replica `+cold.Name+` stood still from 20\S+Z for \S+: .* \(\d+s ago\)$`)

@@ -94,6 +94,7 @@ var otherFields = []entry{
 	{"sections", "Tables of the configuration that take effect with a restart."},
 	{"seen", "When the replica was seen last."},
 	{"signal", "The signal."},
+	{"since", "When the standstill began, or when the registration was renewed last."},
 	{"stack", "Where a Go job panicked."},
 	{"started", "When the replica was started."},
 	{"state", "How the warden ended."},

@@ -104,7 +104,7 @@ func (m *membership) noteLoss(ctx context.Context, now time.Time) {
 		m.log.Debug("the format of the data is not restored", "error", err)
 	}
 	if expired := now.Sub(m.renewed) >= registerTTL; expired && !missing {
-		m.log.Warn("registration expired, since this replica could not renew it in time; re-announcing all jobs", "last_renewed", m.renewed.UTC().Format(time.RFC3339))
+		m.log.Warn("registration expired, since this replica could not renew it in time; re-announcing all jobs", "since", m.renewed.UTC().Format(time.RFC3339))
 		return
 	}
 	m.dataLost = &journal.Interval{From: m.renewed, To: now}
