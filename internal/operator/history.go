@@ -133,6 +133,18 @@ func (o *Operator) addOutput(ctx context.Context, h *History) error {
 	return nil
 }
 
+// Recent reads the newest [RecentRuns] records of jobs, by their names: newest first, without tries that were followed by others. Damaged records are left out.
+func (o *Operator) Recent(ctx context.Context, jobs []string) (map[string][]journal.Record, error) {
+	recent, err := o.journal.Recent(ctx, jobs, RecentRuns)
+	if err != nil && !errors.Is(err, journal.ErrCorrupt) {
+		return nil, o.historyError(err)
+	}
+	for job, records := range recent {
+		recent[job] = outcomes(records)
+	}
+	return recent, nil
+}
+
 // LogsRequest says whose output to read.
 type LogsRequest struct {
 	Job string

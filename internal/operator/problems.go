@@ -154,10 +154,20 @@ func lastEnd(newestFirst []journal.Record) *journal.Record {
 type StatusRequest struct {
 	// Job is one job by its name. The problems are then its own, and those of the cluster.
 	Job string
+	// Recent is how many of its newest records each job has in the status, [RecentRuns] at most; 0 for that many. It changes nothing else.
+	Recent int
 	// Failed, Running and Paused leave the jobs with a problem, those with a run, those that are paused.
 	Failed, Running, Paused bool
 	// Tag is one that the jobs have. Match is a pattern for their names, as in a shell, or a part of them.
 	Tag, Match string
+}
+
+// records is how many records of each job the status has.
+func (q StatusRequest) records() int {
+	if q.Recent <= 0 {
+		return RecentRuns
+	}
+	return min(q.Recent, RecentRuns)
 }
 
 // choose leaves the jobs that a request asks for. Other callers may have the same lists.

@@ -3,6 +3,7 @@ package operator
 import (
 	"errors"
 	"fmt"
+	"reflect"
 	"slices"
 	"strings"
 	"testing"
@@ -129,6 +130,14 @@ func TestFailureBehindManySkippedTicks(t *testing.T) {
 	st, err := c.operator(t, Config{}).Status(t.Context(), StatusRequest{})
 	if err != nil || len(st.Jobs) != 1 || st.Jobs[0].LastEnd == nil || st.Jobs[0].LastEnd.Outcome != "failed" || len(st.Jobs[0].Recent) != RecentRuns {
 		t.Errorf("%v, %+v", err, st)
+	}
+	few, err := c.operator(t, Config{}).Status(t.Context(), StatusRequest{Recent: 1})
+	if err != nil || !reflect.DeepEqual(few.Jobs[0].LastEnd, st.Jobs[0].LastEnd) || !reflect.DeepEqual(few.Problems, st.Problems) {
+		t.Errorf("fewer records change more than their number: %v, %+v", err, few)
+	}
+	recent, err := c.operator(t, Config{}).Recent(t.Context(), []string{"j", "other"})
+	if err != nil || len(recent) != 1 || !reflect.DeepEqual(recent["j"], st.Jobs[0].Recent) {
+		t.Errorf("%v, %+v", err, recent)
 	}
 }
 

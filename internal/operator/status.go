@@ -102,7 +102,7 @@ type Job struct {
 	PausedReason string     `json:"paused_reason,omitempty"`
 	PausedBy     string     `json:"paused_by,omitempty"` // the user
 
-	// Recent are the newest [RecentRuns] records, newest first, without tries that were followed by others.
+	// Recent are the newest records, as many as were asked for, newest first, without tries that were followed by others.
 	Recent []journal.Record `json:"recent"`
 }
 
@@ -122,7 +122,7 @@ const RecentRuns, moreRecent = 10, 100
 
 // Status reads the replicas, the leader, the jobs, and the faults of the cluster. Damaged data in Redis becomes a warning.
 func (o *Operator) Status(ctx context.Context, req StatusRequest) (*Status, error) {
-	all, err := o.readStatus(ctx)
+	all, err := o.readStatus(ctx, req.records())
 	if err != nil {
 		return nil, err
 	}
@@ -141,9 +141,9 @@ func (o *Operator) choose(ctx context.Context, all *Status, req StatusRequest) (
 	return &st, refuse(ErrNoReplica, "job %s: no replica has it", req.Job)
 }
 
-// readStatus reads the status of the whole cluster.
-func (o *Operator) readStatus(ctx context.Context) (*Status, error) {
-	r := statusReader{Operator: o}
+// readStatus reads the status of the whole cluster, with so many records of each job.
+func (o *Operator) readStatus(ctx context.Context, records int) (*Status, error) {
+	r := statusReader{Operator: o, recent: records}
 	if err := r.read(ctx); err != nil {
 		return nil, unavailable("read the status of namespace "+o.cfg.Namespace, err)
 	}
@@ -155,6 +155,7 @@ func (o *Operator) readStatus(ctx context.Context) (*Status, error) {
 // statusReader puts a status together. The order of its steps is that of the warnings.
 type statusReader struct {
 	*Operator
+	recent   int // how many records of each job
 	status   Status
 	replicas []journal.Replica
 	jobs     []journal.JobInfo
@@ -295,19 +296,22 @@ func (r *statusReader) readJobs(ctx context.Context) (err error) {
 
 // readRecent reads the newest records of jobs, and more of those that have no end among these.
 func (r *statusReader) readRecent(ctx context.Context, names []string) (map[string][]journal.Record, error) {
-	recent, err := r.journal.Recent(ctx, names, RecentRuns)
-	if err = r.tolerate(err); err != nil {
-		return nil, err
+	recent, before := map[string][]journal.Record{}, 0
+	for _, n := range slices.Compact([]int{r.recent, RecentRuns, moreRecent}) {
+		unclear := slices.DeleteFunc(slices.Clone(names), func(name string) bool { return len(recent[name]) < before || lastEnd(recent[name]) != nil })
+		if len(unclear) == 0 {
+			break
+		}
+		more, err := r.journal.Recent(ctx, unclear, n)
+		if before > 0 && errors.Is(err, journal.ErrCorrupt) { // there is a warning of that already
+			err = nil
+		}
+		if err = r.tolerate(err); err != nil {
+			return nil, err
+		}
+		maps.Copy(recent, more)
+		before = n
 	}
-	unclear := slices.DeleteFunc(slices.Clone(names), func(name string) bool { return len(recent[name]) < RecentRuns || lastEnd(recent[name]) != nil })
-	if len(unclear) == 0 {
-		return recent, nil
-	}
-	more, err := r.journal.Recent(ctx, unclear, moreRecent)
-	if err != nil && !errors.Is(err, journal.ErrCorrupt) { // there is a warning of that already
-		return nil, err
-	}
-	maps.Copy(recent, more)
 	return recent, nil
 }
 

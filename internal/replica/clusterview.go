@@ -10,6 +10,7 @@ import (
 
 	"github.com/cronclave/cronclave/internal/api"
 	"github.com/cronclave/cronclave/internal/config"
+	"github.com/cronclave/cronclave/internal/dashboard"
 	"github.com/cronclave/cronclave/internal/httpapi"
 	"github.com/cronclave/cronclave/internal/operator"
 	"github.com/cronclave/cronclave/internal/redisconn"
@@ -22,7 +23,7 @@ type clusterView struct {
 }
 
 // statusAge is how old the facts on a page may be.
-const statusAge = time.Second
+const statusAge = 400 * time.Millisecond
 
 func openClusterView(redis *redisconn.Conn, cfg *config.Config) (*clusterView, error) {
 	conn, err := redis.Again()
@@ -44,6 +45,14 @@ func openClusterView(redis *redisconn.Conn, cfg *config.Config) (*clusterView, e
 func (v *clusterView) api(version string, log hclog.Logger) http.Handler {
 	return api.New(api.Config{Operator: v.operator, Version: version, Log: log, User: func(ctx context.Context) (string, bool) {
 		user := httpapi.UserOf(ctx)
+		return user.Name, user.MayAct()
+	}})
+}
+
+// pages answers the requests of browsers.
+func (v *clusterView) pages() (http.Handler, error) {
+	return dashboard.New(dashboard.Config{Operator: v.operator, Actor: func(r *http.Request) (string, bool) {
+		user := httpapi.UserOf(r.Context())
 		return user.Name, user.MayAct()
 	}})
 }

@@ -45,6 +45,9 @@ func (m *monitor) open(cfg *config.Config, redis *redisconn.Conn, version string
 	m.metrics = httpapi.NewMetrics(version, finalOutcomes(), gauges)
 	m.configured(cfg)
 	c.Metrics, c.API, c.Unready = m.metrics.Handler(), m.view.api(version, m.log), unready
+	if c.Pages, err = m.view.pages(); err != nil {
+		return err
+	}
 	if m.web, err = httpapi.New(c); err != nil {
 		return UsageError{fmt.Errorf("[server]: %w", err)}
 	}

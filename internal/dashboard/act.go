@@ -1,0 +1,116 @@
+package dashboard
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"net/http"
+	"strings"
+	"time"
+
+	"github.com/cronclave/cronclave/internal/journal"
+	"github.com/cronclave/cronclave/internal/operator"
+	"github.com/cronclave/cronclave/internal/units"
+)
+
+const (
+	// mostForm is how many bytes a form may have: the names of thousands of jobs.
+	mostForm = 1 << 20
+	// awaitStart is how long an answer waits for a run that was asked for.
+	awaitStart = 2 * time.Second
+)
+
+// action does what a form asks for. It returns where the browser goes then.
+type action func(*http.Request) (to string, err error)
+
+// acting serves an action to clients that may act.
+func (h *handler) acting(act action) http.Handler {
+	return http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
+		if _, may := h.actor(r); !may {
+			h.render(w, r, failedPage(errMayNotAct))
+			return
+		}
+		r.Body = http.MaxBytesReader(w, r.Body, mostForm)
+		if err := r.ParseForm(); err != nil {
+			h.render(w, r, failedPage(fmt.Errorf("read the form: %w: %w", operator.ErrInvalid, err)))
+			return
+		}
+		to, err := act(r)
+		if err != nil {
+			h.render(w, r, failedPage(err))
+			return
+		}
+		http.Redirect(w, r, to, http.StatusSeeOther)
+	})
+}
+
+// requester is the user of a request, with the reason that its form gives.
+func (h *handler) requester(r *http.Request) operator.Requester {
+	name, _ := h.actor(r)
+	return operator.Requester{By: name, Reason: strings.TrimSpace(r.PostForm.Get("reason"))}
+}
+
+func (h *handler) trigger(r *http.Request) (string, error) {
+	job := r.PathValue("job")
+	req := operator.TriggerRequest{Requester: h.requester(r), Job: job}
+	if text := strings.TrimSpace(r.PostForm.Get("tick")); text != "" {
+		tick, err := time.Parse(time.RFC3339, text)
+		if err != nil {
+			return "", fmt.Errorf("%w: tick: %w", operator.ErrInvalid, err)
+		}
+		req.Tick = tick
+	}
+	asked, err := h.operator.Trigger(r.Context(), req)
+	if err != nil {
+		return "", err
+	}
+	ctx, cancel := context.WithTimeout(r.Context(), awaitStart)
+	defer cancel()
+	answer, err := h.operator.AwaitStart(ctx, asked, nil)
+	switch {
+	case errors.Is(err, operator.ErrNotStarted):
+		return saying(jobPath(job), "asked"), nil
+	case err != nil:
+		return "", err
+	case answer.Started():
+		return saying(runPath(journal.Record{Job: job, RunID: answer.RunID, Started: time.Now()}), "started"), nil
+	}
+	return "", fmt.Errorf("%w: job %s: %s %s", operator.ErrNoReplica, job, answer.Outcome, answer.Reason)
+}
+
+func (h *handler) cancel(r *http.Request) (string, error) {
+	job := r.PathValue("job")
+	runs, err := h.operator.Cancel(r.Context(), operator.CancelRequest{Requester: h.requester(r), Job: job, Run: r.PostForm.Get("run")})
+	switch {
+	case err != nil:
+		return "", err
+	case len(runs) == 0:
+		return saying(jobPath(job), "idle"), nil
+	}
+	return saying(jobPath(job), "stopping"), nil
+}
+
+func (h *handler) pauseOne(r *http.Request) (string, error) {
+	job := r.PathValue("job")
+	return saying(jobPath(job), "paused"), h.pause(r, []string{job})
+}
+
+func (h *handler) resumeOne(r *http.Request) (string, error) {
+	job := r.PathValue("job")
+	_, err := h.operator.Resume(r.Context(), operator.ResumeRequest{Selection: operator.Selection{Jobs: []string{job}}, Requester: h.requester(r)})
+	return saying(jobPath(job), "resumed"), err
+}
+
+// pause pauses jobs for as long and for the reason that a form says.
+func (h *handler) pause(r *http.Request, jobs []string) error {
+	req := operator.PauseRequest{Selection: operator.Selection{Jobs: jobs}, Requester: h.requester(r)}
+	if text := strings.TrimSpace(r.PostForm.Get("for")); text != "" {
+		d, err := units.ParseDuration(text)
+		if err != nil || d <= 0 {
+			return fmt.Errorf("%w: for how long: write a duration such as 30m, 2h or 1d, or leave it empty", operator.ErrInvalid)
+		}
+		req.For = d
+	}
+	_, err := h.operator.Pause(r.Context(), req)
+	return err
+}

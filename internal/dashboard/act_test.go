@@ -1,0 +1,152 @@
+package dashboard
+
+import (
+	"context"
+	"fmt"
+	"net/http"
+	"net/url"
+	"strings"
+	"testing"
+	"time"
+
+	"github.com/cronclave/cronclave/internal/journal"
+)
+
+// TestViewersDoNotAct posts to every action.
+func TestViewersDoNotAct(t *testing.T) {
+	t.Parallel()
+	s := newSite(t, "")
+	s.fill()
+	s.mayAct = false
+	for _, path := range []string{"/pause", "/resume", "/jobs/report/trigger", "/jobs/report/cancel", "/jobs/report/pause", "/jobs/report/resume"} {
+		if w := s.post(path, url.Values{"job": {"report"}}); w.Code != http.StatusForbidden || !strings.Contains(w.Body.String(), "Not allowed") {
+			t.Errorf("%s: %d %s", path, w.Code, w.Body)
+		}
+	}
+	if body := s.get("/jobs/report").Body.String(); strings.Contains(body, "<dt>Paused</dt>") {
+		t.Error("a viewer has paused a job")
+	}
+	s.mayAct = true
+	for _, path := range []string{"/", "/jobs/report", "/cluster"} {
+		if w := s.post(path, nil); w.Code != http.StatusMethodNotAllowed {
+			t.Errorf("%s: %d", path, w.Code)
+		}
+	}
+}
+
+// TestPauseAndResume pauses the jobs that a preview lists, and resumes one.
+func TestPauseAndResume(t *testing.T) {
+	t.Parallel()
+	s := newSite(t, "")
+	s.fill()
+	w := s.post("/pause", url.Values{"job": {"report", "backup"}, "for": {"2h"}, "reason": {"disks <b>"}})
+	if w.Code != http.StatusSeeOther || w.Header().Get("Location") != "/?said=paused" {
+		t.Fatalf("%d %v %s", w.Code, w.Header(), w.Body)
+	}
+	s.shows("/jobs/report", "disks &lt;b&gt;", "<dt>Paused</dt>", "/jobs/report/resume")
+	s.shows("/?outcome=paused", "2 of 5 jobs")
+	s.shows("/resume", "Resume 2 jobs?")
+	if w := s.post("/jobs/report/resume", nil); w.Header().Get("Location") != "/jobs/report?said=resumed" {
+		t.Errorf("%d %s", w.Code, w.Body)
+	}
+	s.shows("/resume", "Resume 1 job?")
+	if w := s.post("/resume", url.Values{"job": {"backup"}}); w.Code != http.StatusSeeOther {
+		t.Errorf("%d %s", w.Code, w.Body)
+	}
+	s.shows("/resume", "No job that matches is paused.")
+	if w := s.post("/jobs/report/pause", nil); w.Header().Get("Location") != "/jobs/report?said=paused" {
+		t.Errorf("%d %s", w.Code, w.Body)
+	}
+	s.shows("/resume", "Resume 1 job?")
+}
+
+// TestFaultyForms are refused by a page that says why.
+func TestFaultyForms(t *testing.T) {
+	t.Parallel()
+	s := newSite(t, "")
+	s.fill()
+	for _, tt := range []struct {
+		path string
+		form url.Values
+		code int
+		text string
+	}{
+		{"/pause", nil, 400, "no jobs are selected"},
+		{"/resume", nil, 400, "no jobs are selected"},
+		{"/pause", url.Values{"job": {"nojob"}}, 404, "nojob"},
+		{"/jobs/report/pause", url.Values{"for": {"soon"}}, 400, "write a duration"},
+		{"/jobs/report/pause", url.Values{"for": {"-1h"}}, 400, "write a duration"},
+		{"/jobs/off/trigger", nil, 409, "not enabled"},
+		{"/jobs/nojob/trigger", nil, 404, "nojob"},
+		{"/jobs/backup/trigger", url.Values{"tick": {"soon"}}, 400, "tick"},
+		{"/jobs/backup/trigger", url.Values{"tick": {"2026-03-01T12:00:00Z"}}, 400, "is no tick"},
+		{"/jobs/report/cancel", url.Values{"run": {"none"}}, 404, "none"},
+		{"/pause", url.Values{"job": {strings.Repeat("x", mostForm)}}, 400, "read the form"},
+	} {
+		if w := s.post(tt.path, tt.form); w.Code != tt.code || !strings.Contains(w.Body.String(), tt.text) {
+			t.Errorf("%s %.80v: %d, want %d with %q: %s", tt.path, tt.form, w.Code, tt.code, tt.text, w.Body)
+		}
+	}
+}
+
+// TestStop asks the holder to stop.
+func TestStop(t *testing.T) {
+	t.Parallel()
+	s := newSite(t, "")
+	s.fill()
+	if w := s.post("/jobs/report/cancel", url.Values{"run": {"run-0"}}); w.Header().Get("Location") != "/jobs/report?said=stopping" {
+		t.Errorf("%d %s", w.Code, w.Body)
+	}
+	if w := s.post("/jobs/backup/cancel", nil); w.Header().Get("Location") != "/jobs/backup?said=idle" {
+		t.Errorf("%d %s", w.Code, w.Body)
+	}
+}
+
+// TestTriggerLeadsToTheRun plays the replica that starts it.
+func TestTriggerLeadsToTheRun(t *testing.T) {
+	t.Parallel()
+	s := newSite(t, "")
+	s.fill()
+	ctx, cancel := context.WithTimeout(t.Context(), time.Minute)
+	defer cancel()
+	answered := make(chan error, 1)
+	go func() {
+		answered <- func() error {
+			for ctx.Err() == nil {
+				asked, err := s.journal.Requests(ctx)
+				if err != nil {
+					return err
+				}
+				for _, r := range asked {
+					if r.By != "alice" {
+						return fmt.Errorf("asked by %q", r.By)
+					}
+					return s.journal.Answer(ctx, journal.Answer{Request: r.ID, Outcome: journal.OutcomeRunning, Replica: "r1", RunID: "run/9"})
+				}
+			}
+			return ctx.Err()
+		}()
+	}()
+	w := s.post("/jobs/backup/trigger", nil)
+	if err := <-answered; err != nil {
+		t.Fatal(err)
+	}
+	if w.Header().Get("Location") != "/jobs/backup/runs/run%2F9?said=started" {
+		t.Errorf("%d %v %s", w.Code, w.Header(), w.Body)
+	}
+}
+
+// TestOutputOfARunUnderWay shows the lines that its replica publishes.
+func TestOutputOfARunUnderWay(t *testing.T) {
+	t.Parallel()
+	s := newSite(t, "")
+	s.fill()
+	s.shows("/jobs/report/runs/run-0", "Nothing was printed yet.", "data-every=")
+	ctx := t.Context()
+	if followed, err := s.journal.Followed(ctx, []string{"report"}); err != nil || len(followed) != 1 {
+		t.Errorf("the page does not ask for output: %v %v", followed, err)
+	}
+	s.must(s.journal.Publish(ctx, "report", "run-0", journal.Chunk{Number: 1, Lines: []journal.Line{{Text: "first " + hostile}, {Text: "second"}}}))
+	s.shows("/jobs/report/runs/run-0", "first &lt;script&gt;", "second")
+	s.shows("/jobs/report", "first &lt;script&gt;", "last line")
+}

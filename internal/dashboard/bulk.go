@@ -1,0 +1,68 @@
+package dashboard
+
+import (
+	"fmt"
+	"net/http"
+
+	"github.com/cronclave/cronclave/internal/console"
+	"github.com/cronclave/cronclave/internal/operator"
+)
+
+// bulk lists the jobs that an action is about to affect. The form sends these names, so that it affects the jobs that were shown.
+type bulk struct {
+	Verb, Action, Back string
+	Pausing            bool
+	Rows               []row
+	Same               int // that are paused, or not, already
+}
+
+func (h *handler) previewPause(r *http.Request) (*page, error)  { return h.preview(r, "Pause", true) }
+func (h *handler) previewResume(r *http.Request) (*page, error) { return h.preview(r, "Resume", false) }
+
+// preview lists the jobs of a filter.
+func (h *handler) preview(r *http.Request, verb string, pausing bool) (*page, error) {
+	st, err := h.status(r.Context())
+	if err != nil {
+		return nil, err
+	}
+	f := filterOf(r.URL.Query())
+	b := &bulk{Verb: verb, Action: r.URL.Path, Back: f.link("/"), Pausing: pausing}
+	bad := failing(st)
+	for _, j := range f.choose(st) {
+		if j.Paused == pausing {
+			b.Same++
+		}
+		if pausing || j.Paused { // a job that is paused already gets another end and reason
+			b.Rows = append(b.Rows, rowOf(st.Now, j, bad[j.Name]))
+		}
+	}
+	p := pageOf("bulk", fmt.Sprintf("%s %s?", verb, console.Count(len(b.Rows), "job")), st)
+	p.Here, p.Body = "overview", b
+	return p, nil
+}
+
+// named is the jobs that a form lists.
+func named(r *http.Request) ([]string, error) {
+	jobs := r.PostForm["job"]
+	if len(jobs) == 0 {
+		return nil, fmt.Errorf("%w: no jobs are selected", operator.ErrInvalid)
+	}
+	return jobs, nil
+}
+
+func (h *handler) pauseMany(r *http.Request) (string, error) {
+	jobs, err := named(r)
+	if err != nil {
+		return "", err
+	}
+	return saying("/", "paused"), h.pause(r, jobs)
+}
+
+func (h *handler) resumeMany(r *http.Request) (string, error) {
+	jobs, err := named(r)
+	if err != nil {
+		return "", err
+	}
+	_, err = h.operator.Resume(r.Context(), operator.ResumeRequest{Selection: operator.Selection{Jobs: jobs}, Requester: h.requester(r)})
+	return saying("/", "resumed"), err
+}

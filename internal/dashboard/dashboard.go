@@ -1,0 +1,84 @@
+// Package dashboard shows a cluster as web pages, and acts on it by forms. Pages are made on the server by html/template, are whole without JavaScript,
+// and are renewed by it. Everything is read and done through an [operator.Shared]. The server in front authenticates requests, and refuses those of
+// other origins.
+package dashboard
+
+import (
+	"errors"
+	"fmt"
+	"net/http"
+
+	"github.com/cronclave/cronclave/internal/operator"
+)
+
+// Config is what the pages need.
+type Config struct {
+	Operator *operator.Shared
+	// Actor names the client of a request, and says whether it may act. The server in front has authenticated it.
+	Actor func(*http.Request) (name string, mayAct bool)
+}
+
+// New returns the handler of all pages. It makes no call to Redis.
+func New(cfg Config) (http.Handler, error) {
+	if cfg.Operator == nil || cfg.Actor == nil {
+		return nil, errors.New("dashboard: an operator and an actor are needed")
+	}
+	files, err := readAssets()
+	if err != nil {
+		return nil, fmt.Errorf("dashboard: %w", err)
+	}
+	parsed, err := parsePages(files)
+	if err != nil {
+		return nil, fmt.Errorf("dashboard: %w", err)
+	}
+	h := &handler{cfg.Operator, cfg.Actor, files, parsed}
+	return secured(h.routes()), nil
+}
+
+func (h *handler) routes() *http.ServeMux {
+	mux := http.NewServeMux()
+	for pattern, show := range map[string]view{
+		"GET /{$}":                  h.overview,
+		"GET /jobs/{job}":           h.job,
+		"GET /jobs/{job}/why":       h.why,
+		"GET /jobs/{job}/runs/{id}": h.run,
+		"GET /cluster":              h.replicas,
+		"GET /timeline":             h.timeline,
+		"GET /calendar":             h.calendar,
+		"GET /pause":                h.previewPause,
+		"GET /resume":               h.previewResume,
+		"GET /":                     h.notFound,
+	} {
+		mux.Handle(pattern, h.shown(show))
+	}
+	for pattern, act := range map[string]action{
+		"POST /pause":              h.pauseMany,
+		"POST /resume":             h.resumeMany,
+		"POST /jobs/{job}/trigger": h.trigger,
+		"POST /jobs/{job}/cancel":  h.cancel,
+		"POST /jobs/{job}/pause":   h.pauseOne,
+		"POST /jobs/{job}/resume":  h.resumeOne,
+	} {
+		mux.Handle(pattern, h.acting(act))
+	}
+	mux.HandleFunc("GET /go", h.jump)
+	mux.HandleFunc("GET /palette.json", h.palette)
+	mux.HandleFunc("GET /calendar.ics", h.feed)
+	mux.Handle("GET /assets/{name}", h.assets)
+	return mux
+}
+
+// policy allows nothing but files of ours: no inline script or style, and no page around ours.
+const policy = "default-src 'self'; base-uri 'none'; form-action 'self'; frame-ancestors 'none'; object-src 'none'"
+
+// secured sets the headers that hold for every response. Assets replace the one for caches.
+func secured(next http.Handler) http.Handler {
+	return http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
+		header := w.Header()
+		header.Set("Content-Security-Policy", policy)
+		header.Set("X-Content-Type-Options", "nosniff")
+		header.Set("Referrer-Policy", "same-origin")
+		header.Set("Cache-Control", "no-store")
+		next.ServeHTTP(w, r)
+	})
+}

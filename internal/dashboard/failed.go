@@ -1,0 +1,44 @@
+package dashboard
+
+import (
+	"errors"
+	"net/http"
+	"time"
+
+	"github.com/cronclave/cronclave/internal/operator"
+)
+
+// errNoPage means that there is no such page.
+var errNoPage = errors.New("no such page")
+
+// errMayNotAct means that the client may look only.
+var errMayNotAct = errors.New("you may not act on this cluster")
+
+// failure is the body of a page that says why there is no other.
+type failure struct {
+	Mark            mark
+	Message, Advice string
+}
+
+// failedPage explains an error.
+func failedPage(err error) *page {
+	p := &page{Template: "failed", Title: "This did not work", Code: http.StatusInternalServerError, Now: time.Now()}
+	f := failure{Mark: markBad, Message: clean(err.Error())}
+	switch {
+	case errors.Is(err, operator.ErrUnavailable):
+		p.Title, p.Code = "Redis does not answer", http.StatusServiceUnavailable
+		f.Advice = "Runs that are under way go on until their leases end. Reload this page when Redis is back; replicas ask again by themselves."
+	case errors.Is(err, operator.ErrUnknownJob), errors.Is(err, operator.ErrUnknownRun), errors.Is(err, operator.ErrUnknownTag), errors.Is(err, errNoPage):
+		p.Title, p.Code = "Not found", http.StatusNotFound
+		f.Advice = "Records of old runs are removed as [history] of the configuration says."
+	case errors.Is(err, errMayNotAct):
+		p.Title, p.Code = "Not allowed", http.StatusForbidden
+		f.Advice = "Your role may look at everything and change nothing."
+	case errors.Is(err, operator.ErrInvalid), errors.Is(err, operator.ErrNotATick):
+		p.Title, p.Code = "This request cannot be fulfilled", http.StatusBadRequest
+	case errors.Is(err, operator.ErrDisabled), errors.Is(err, operator.ErrNoReplica), errors.Is(err, operator.ErrNoJobs), errors.Is(err, operator.ErrTooMany):
+		p.Title, p.Code = "The cluster refuses", http.StatusConflict
+	}
+	p.Body = f
+	return p
+}

@@ -1,0 +1,130 @@
+package dashboard
+
+import (
+	"net/url"
+	"path"
+	"slices"
+	"strconv"
+	"strings"
+
+	"github.com/cronclave/cronclave/internal/operator"
+)
+
+// filter chooses jobs, as a form asks for them. Jobs have to match all that is set.
+type filter struct {
+	Query   string // a part of the name, or a pattern as in a shell
+	Tag     string
+	Outcome string // one of outcomeChoices
+	page    int    // of the list, from 1
+}
+
+// outcomeChoices are the outcomes and states that jobs can be searched by.
+var outcomeChoices = []string{"failing", "running", "paused", "ok", "failed", "timeout", "lost", "abandoned", "missed", "never ran"}
+
+func filterOf(q url.Values) filter {
+	n, _ := strconv.Atoi(q.Get("page"))
+	return filter{Query: strings.TrimSpace(clean(q.Get("q"))), Tag: clean(q.Get("tag")), Outcome: clean(q.Get("outcome")), page: max(n, 1)}
+}
+
+// Set returns whether the filter leaves jobs out.
+func (f filter) Set() bool { return f.Query != "" || f.Tag != "" || f.Outcome != "" }
+
+// values are those of a link with the same filter.
+func (f filter) values() url.Values {
+	q := url.Values{}
+	for name, value := range map[string]string{"q": f.Query, "tag": f.Tag, "outcome": f.Outcome} {
+		if value != "" {
+			q.Set(name, value)
+		}
+	}
+	return q
+}
+
+// link is a page with the same filter.
+func (f filter) link(to string, more ...string) string {
+	q := f.values()
+	for i := 0; i+1 < len(more); i += 2 {
+		q.Set(more[i], more[i+1])
+	}
+	if len(q) == 0 {
+		return to
+	}
+	return to + "?" + q.Encode()
+}
+
+func (f filter) includes(j *operator.Job, failing bool) bool {
+	return f.named(j.Name) && (f.Tag == "" || slices.Contains(cleaned(j.Tags), f.Tag)) && f.ended(j, failing)
+}
+
+func (f filter) named(name string) bool {
+	if f.Query == "" {
+		return true
+	}
+	if strings.ContainsAny(f.Query, "*?[") {
+		matched, err := path.Match(f.Query, name)
+		return matched && err == nil
+	}
+	return strings.Contains(strings.ToLower(name), strings.ToLower(f.Query))
+}
+
+func (f filter) ended(j *operator.Job, failing bool) bool {
+	switch f.Outcome {
+	case "":
+		return true
+	case "failing":
+		return failing
+	case "running":
+		return len(j.Holders) > 0
+	case "paused":
+		return j.Paused
+	case "never ran":
+		return j.Last == nil
+	}
+	return j.LastEnd != nil && j.LastEnd.Outcome == f.Outcome
+}
+
+// failing are the jobs with a problem, by their names.
+func failing(st *operator.Status) map[string]bool {
+	jobs := map[string]bool{}
+	for _, p := range st.Problems {
+		if p.Job != "" {
+			jobs[p.Job] = true
+		}
+	}
+	return jobs
+}
+
+// choose returns the jobs that match, those with a problem first, then by name.
+func (f filter) choose(st *operator.Status) []*operator.Job {
+	bad := failing(st)
+	var jobs, rest []*operator.Job
+	for i := range st.Jobs {
+		switch j := &st.Jobs[i]; {
+		case !f.includes(j, bad[j.Name]):
+		case bad[j.Name]:
+			jobs = append(jobs, j)
+		default:
+			rest = append(rest, j)
+		}
+	}
+	return append(jobs, rest...)
+}
+
+// cleaned is tags as pages have them, and links.
+func cleaned(tags []string) []string {
+	list := make([]string, len(tags))
+	for i, tag := range tags {
+		list[i] = clean(tag)
+	}
+	return list
+}
+
+// tagsOf are all tags, sorted.
+func tagsOf(st *operator.Status) []string {
+	var tags []string
+	for _, j := range st.Jobs {
+		tags = append(tags, cleaned(j.Tags)...)
+	}
+	slices.Sort(tags)
+	return slices.Compact(tags)
+}

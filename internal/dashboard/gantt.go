@@ -1,0 +1,285 @@
+package dashboard
+
+import (
+	"cmp"
+	"fmt"
+	"slices"
+	"time"
+
+	"github.com/cronclave/cronclave/internal/journal"
+	"github.com/cronclave/cronclave/internal/operator"
+)
+
+const (
+	laneHeight = 22 // of a lane, in pixels
+	axisHeight = 26
+	groupSpace = 8 // between groups
+)
+
+// gantt is a drawing of runs and ticks over time: groups of lanes, in which nothing overlaps. Places along time are in percent, so that text keeps its
+// size whatever the width; others are in pixels.
+type gantt struct {
+	Height    int
+	Axis      []axisLine
+	Groups    []group
+	Bars      []span
+	Ticks     []point
+	Takeovers []takeover
+	NowX      string // "" where now is outside
+}
+
+// axisLine is an instant on the axis.
+type axisLine struct {
+	X, Text, Form string
+	MS            int64
+}
+
+// group is a replica, or a job, with the lanes of its runs.
+type group struct {
+	Name, Href        string
+	Y, TextY, BottomY int
+}
+
+// span is a run.
+type span struct {
+	Mark            mark
+	X, Width, Sign  string // Sign is where its sign is
+	Y, Height, Text int
+	Href, Title     string
+	Name            string // "" where there is no room for it
+}
+
+// point is a tick that did not run, or is to come.
+type point struct {
+	Mark        mark
+	X           string
+	Y, Text     int
+	Href, Title string
+}
+
+// takeover leads from a run whose replica died, or gave it up, to the run of the same tick elsewhere.
+type takeover struct {
+	X1, X2, Title string
+	Y1, Y2        int
+}
+
+// item is one run or tick in a lane.
+type item struct {
+	from, until time.Time
+	record      journal.Record
+	tick        operator.Tick // where record is empty
+	lane        int
+}
+
+// drawing puts a gantt together.
+type drawing struct {
+	gantt
+	q    timelineQuery
+	now  time.Time
+	y    int
+	ends map[string][]place // of runs, by job and tick
+
+	paused map[string]*operator.Job
+}
+
+// place is where a run was drawn.
+type place struct {
+	record journal.Record
+	x1, x2 string
+	y      int
+}
+
+func newGantt(q timelineQuery, st *operator.Status, past []journal.Record, coming []operator.Tick) *gantt {
+	d := &drawing{q: q, now: st.Now, y: axisHeight, ends: map[string][]place{}, paused: pausedOf(st)}
+	groups := map[string][]item{}
+	for _, r := range past {
+		name := r.Replica
+		if q.byJob {
+			name = r.Job
+		}
+		groups[name] = append(groups[name], d.itemOf(r))
+	}
+	const toCome = "\xffto come" // sorts behind all names, of which none has this byte
+	for _, t := range coming {
+		name := toCome
+		if q.byJob {
+			name = t.Job
+		}
+		groups[name] = append(groups[name], item{from: t.At, until: t.At, tick: t})
+	}
+	for _, name := range sortedKeys(groups) {
+		g := group{Name: clean(name)}
+		if name == toCome {
+			g.Name = "to come"
+		} else if q.byJob {
+			g.Href = jobPath(name)
+		}
+		d.group(g, groups[name])
+	}
+	d.takeovers()
+	d.axis()
+	d.Height = d.y + groupSpace
+	return &d.gantt
+}
+
+func pausedOf(st *operator.Status) map[string]*operator.Job {
+	paused := map[string]*operator.Job{}
+	for i := range st.Jobs {
+		if j := &st.Jobs[i]; j.Paused {
+			paused[j.Name] = j
+		}
+	}
+	return paused
+}
+
+func sortedKeys(m map[string][]item) []string {
+	var keys []string
+	for k := range m {
+		keys = append(keys, k)
+	}
+	slices.Sort(keys)
+	return keys
+}
+
+// itemOf is a record as its place in time. A tick without a run is an instant: its tick.
+func (d *drawing) itemOf(r journal.Record) item {
+	i := item{from: r.When(), until: r.Finished, record: r}
+	switch {
+	case r.Started.IsZero() && !r.Tick.IsZero():
+		i.from, i.until = r.Tick, r.Tick
+	case r.Outcome == journal.OutcomeRunning:
+		i.until = d.now
+	}
+	if i.until.Before(i.from) {
+		i.until = i.from
+	}
+	return i
+}
+
+// group draws a group: each item in the first lane that is free.
+func (d *drawing) group(g group, items []item) {
+	slices.SortStableFunc(items, func(a, b item) int { return cmp.Or(a.from.Compare(b.from), b.until.Compare(a.until)) })
+	var free []time.Time
+	g.Y, g.TextY = d.y, d.y+groupSpace+15
+	for _, i := range items {
+		from, end := d.extent(i)
+		lane := slices.IndexFunc(free, func(t time.Time) bool { return !t.After(from) })
+		if lane < 0 {
+			lane = len(free)
+			free = append(free, end)
+		}
+		free[lane], i.lane = end, lane
+		d.item(i, d.y+groupSpace+lane*laneHeight)
+	}
+	d.y += groupSpace + max(len(free), 1)*laneHeight + groupSpace
+	g.BottomY = d.y
+	d.Groups = append(d.Groups, g)
+}
+
+// extent is the time that the drawing of an item covers: more than a short run takes. A sign is around its instant.
+func (d *drawing) extent(i item) (from, until time.Time) {
+	if i.record.Started.IsZero() {
+		return i.from.Add(-d.q.length / 200), i.until.Add(d.q.length / 200)
+	}
+	return i.from, latest(i.until, i.from.Add(d.q.length/200))
+}
+
+// x is where an instant is, in percent of the width.
+func (d *drawing) x(t time.Time) float64 {
+	return 100 * float64(t.Sub(d.q.from)) / float64(d.q.length)
+}
+
+func (d *drawing) item(i item, y int) {
+	r := i.record
+	switch {
+	case r.Job == "":
+		d.coming(i, y)
+	case r.Started.IsZero() && r.Outcome != journal.OutcomeAbandoned:
+		d.Ticks = append(d.Ticks, point{markOf(r.Outcome), percent(d.x(i.from)), y + laneHeight/2, y + 15, runPath(r), titleOf(r)})
+	default:
+		d.bar(i, y)
+	}
+}
+
+// coming draws a tick that is to come, or will be skipped as its job is paused.
+func (d *drawing) coming(i item, y int) {
+	p := point{markComing, percent(d.x(i.from)), y + laneHeight/2, y + 15, jobPath(i.tick.Job), clean(i.tick.Job) + " at " + i.from.UTC().Format(stamp)}
+	if j := d.paused[i.tick.Job]; j != nil && (j.PausedUntil == nil || i.from.Before(*j.PausedUntil)) {
+		p.Mark = markNotRun
+		p.Title += ", paused"
+	}
+	d.Ticks = append(d.Ticks, p)
+}
+
+func titleOf(r journal.Record) string {
+	title := clean(r.Job) + ": " + clean(r.Outcome)
+	if r.Reason != "" {
+		title += " (" + operator.FirstLine(clean(r.Reason), 60) + ")"
+	}
+	if !r.Tick.IsZero() {
+		title += ", tick " + r.Tick.UTC().Format(stamp)
+	}
+	return title + ", " + placeOf(r)
+}
+
+func (d *drawing) bar(i item, y int) {
+	r := i.record
+	from, until := max(d.x(i.from), -1), min(d.x(i.until), 101)
+	width := max(until-from, 0.35)
+	b := span{Mark: markOf(r.Outcome), X: percent(from), Width: percent(width), Sign: percent(max(from, 0) + .3), Y: y + 2, Height: laneHeight - 4, Text: y + 15, Href: runPath(r), Title: titleOf(r)}
+	if length, ok := durationOf(d.now, r); ok {
+		b.Title += ", " + took(length)
+	}
+	const letter = 0.9 // the width of one, in percent of a drawing of usual size
+	if room := int((width - 1) / letter); room >= 4 {
+		name := clean(r.Job)
+		if d.q.byJob { // the row has it
+			name = took(i.until.Sub(i.from))
+		}
+		b.Name = b.Mark.Sign + " " + operator.FirstLine(name, room)
+	} else if width > 1.2 {
+		b.Name = b.Mark.Sign
+	}
+	if b.Name == "" && b.Mark == markOK { // where there is no room for signs, failures are taller
+		b.Y, b.Height = b.Y+4, b.Height-8
+	}
+	d.Bars = append(d.Bars, b)
+	if !r.Tick.IsZero() {
+		key := r.Job + " " + r.Tick.UTC().Format(time.RFC3339Nano)
+		d.ends[key] = append(d.ends[key], place{r, b.X, percent(from + width), y + laneHeight/2})
+	}
+}
+
+// takeovers joins a run that ended without an end of its own to the next attempt at its tick.
+func (d *drawing) takeovers() {
+	for _, places := range d.ends {
+		slices.SortFunc(places, func(a, b place) int { return a.record.Attempt - b.record.Attempt })
+		for i := 1; i < len(places); i++ {
+			from, to := places[i-1], places[i]
+			if to.record.Trigger != "recovery" || to.record.Attempt <= from.record.Attempt {
+				continue
+			}
+			d.Takeovers = append(d.Takeovers, takeover{from.x2, to.x1, fmt.Sprintf("take-over of %s: from %s to %s, token %d", clean(to.record.Job), clean(from.record.Replica), clean(to.record.Replica), to.record.Token), from.y, to.y})
+		}
+	}
+	slices.SortFunc(d.Takeovers, func(a, b takeover) int { return cmp.Or(cmp.Compare(a.Title, b.Title), cmp.Compare(a.X1, b.X1)) })
+}
+
+// axis draws lines at round instants, and at now.
+func (d *drawing) axis() {
+	step := map[string]time.Duration{"10m": 2 * time.Minute, "1h": 15 * time.Minute, "6h": time.Hour, "24h": 4 * time.Hour, "7d": 24 * time.Hour}[d.q.span]
+	for t := d.q.from.Truncate(step).Add(step); t.Before(d.q.until); t = t.Add(step) {
+		x := d.x(t)
+		if x < 3 || x > 97 { // no room for its text
+			continue
+		}
+		l := axisLine{X: percent(x), Text: t.UTC().Format("15:04"), Form: "time", MS: t.UnixMilli()}
+		if step >= 24*time.Hour {
+			l.Text, l.Form = t.UTC().Format("01-02"), "day"
+		}
+		d.Axis = append(d.Axis, l)
+	}
+	if x := d.x(d.now); x >= 0 && x <= 100 {
+		d.NowX = percent(x)
+	}
+}

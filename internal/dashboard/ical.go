@@ -1,0 +1,94 @@
+package dashboard
+
+import (
+	"bytes"
+	"fmt"
+	"net/http"
+	"strings"
+	"time"
+	"unicode/utf8"
+
+	"github.com/cronclave/cronclave/internal/operator"
+)
+
+const (
+	// feedDays is how far a calendar feed looks ahead.
+	feedDays = 14
+	// mostOften is how many events a job may have there: one that ticks more often than hourly would hide all others.
+	mostOften = 24 * feedDays
+	// mostEvents is how many events a feed has.
+	mostEvents = 5000
+	// eventLength is how long an event takes; a tick is an instant.
+	eventLength = "PT5M"
+)
+
+// feed is the coming ticks as an iCalendar (RFC 5545), for the calendars of people.
+func (h *handler) feed(w http.ResponseWriter, r *http.Request) {
+	st, ticks, err := h.feedTicks(r)
+	if err != nil {
+		h.render(w, r, failedPage(err))
+		return
+	}
+	w.Header().Set("Content-Type", "text/calendar; charset=utf-8")
+	w.Header().Set("Content-Disposition", `attachment; filename="cronclave.ics"`)
+	_, _ = w.Write(icalOf(st, ticks))
+}
+
+// feedTicks is the coming ticks of the jobs of a request.
+func (h *handler) feedTicks(r *http.Request) (*operator.Status, []operator.Tick, error) {
+	st, err := h.status(r.Context())
+	if err != nil {
+		return nil, nil, err
+	}
+	names, _, err := h.seldom(r.Context(), st, filterOf(r.URL.Query()))
+	if err != nil {
+		return nil, nil, err
+	}
+	ticks, err := h.ticksOf(r.Context(), names, operator.Window{From: st.Now, Until: st.Now.AddDate(0, 0, feedDays), Limit: mostCounted})
+	return st, ticks, err
+}
+
+func icalOf(st *operator.Status, ticks []operator.Tick) []byte {
+	often := map[string]int{}
+	for _, t := range ticks {
+		often[t.Job]++
+	}
+	var b bytes.Buffer
+	for _, line := range []string{"BEGIN:VCALENDAR", "VERSION:2.0", "PRODID:-//cronclave//dashboard//EN", "CALSCALE:GREGORIAN", "X-WR-CALNAME:" + icalText("cronclave "+st.Namespace)} {
+		fold(&b, line)
+	}
+	const utc = "20060102T150405Z"
+	events := 0
+	for _, t := range ticks {
+		if often[t.Job] > mostOften || events == mostEvents {
+			continue
+		}
+		events++
+		for _, line := range []string{"BEGIN:VEVENT", fmt.Sprintf("UID:%s-%d@%s.cronclave", t.Job, t.At.Unix(), st.Namespace), "DTSTAMP:" + st.Now.UTC().Format(utc),
+			"DTSTART:" + t.At.UTC().Format(utc), "DURATION:" + eventLength, "SUMMARY:" + icalText(t.Job), "DESCRIPTION:" + icalText("tick at "+t.At.In(t.Zone).Format(time.RFC1123)),
+			"TRANSP:TRANSPARENT", "END:VEVENT"} {
+			fold(&b, line)
+		}
+	}
+	fold(&b, "END:VCALENDAR")
+	return b.Bytes()
+}
+
+// icalText escapes a text.
+func icalText(s string) string {
+	return strings.NewReplacer(`\`, `\\`, ";", `\;`, ",", `\,`, "\n", `\n`).Replace(clean(s))
+}
+
+// fold writes a line in pieces of at most 75 bytes, between characters.
+func fold(b *bytes.Buffer, line string) {
+	most := 75
+	for len(line) > most {
+		n := most
+		for n > 0 && !utf8.RuneStart(line[n]) {
+			n--
+		}
+		b.WriteString(line[:n] + "\r\n ")
+		line, most = line[n:], 74
+	}
+	b.WriteString(line + "\r\n")
+}

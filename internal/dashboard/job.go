@@ -1,0 +1,150 @@
+package dashboard
+
+import (
+	"context"
+	"fmt"
+	"net/http"
+	"slices"
+	"strings"
+	"time"
+
+	"github.com/cronclave/cronclave/internal/console"
+	"github.com/cronclave/cronclave/internal/journal"
+	"github.com/cronclave/cronclave/internal/operator"
+)
+
+const (
+	// runsOfAJob is how many records its page lists and plots.
+	runsOfAJob = 50
+	// ticksOfAJob is how many coming ticks its page lists.
+	ticksOfAJob = 6
+)
+
+// jobPage shows one job: its configuration, its runs, and why its newest ticks ran or not.
+type jobPage struct {
+	Name, URL       string
+	Mark            mark
+	Verdict         string
+	Problems        []problem
+	Story           *story // of the newest tick
+	Facts           []detail
+	Holders         []holder
+	Ticks           []coming
+	Zone            string
+	Plot            *plot
+	Records         records
+	Outputs         []output
+	Paused, Removed bool
+	CanTrigger      bool
+}
+
+// RunningMark is that of its holders.
+func (*jobPage) RunningMark() mark { return markRunning }
+
+// coming is a tick to come, by two clocks.
+type coming struct {
+	At        moment
+	Here, UTC string
+}
+
+func (h *handler) job(r *http.Request) (*page, error) {
+	ctx, name := r.Context(), r.PathValue("job")
+	st, err := h.status(ctx)
+	if err != nil {
+		return nil, err
+	}
+	past, err := h.operator.History(ctx, operator.HistoryRequest{Job: name, Limit: runsOfAJob})
+	if err != nil {
+		return nil, err
+	}
+	p := pageOf("job", "Job "+clean(name), st)
+	p.Every = renewMS
+	body := &jobPage{Name: clean(name), URL: jobPath(name), Records: recordsOf(st.Now, "Newest runs", past.Records), Plot: plotOf(st.Now, past.Records)}
+	body.Story = h.newestStory(ctx, st.Now, name, past.Records)
+	if body.Outputs, err = h.newestOutputs(ctx, name, past.Records); err != nil {
+		return nil, err
+	}
+	p.Body = body
+	i := slices.IndexFunc(st.Jobs, func(j operator.Job) bool { return j.Name == name })
+	if i < 0 {
+		body.Removed, body.Mark, body.Verdict = true, markNotRun, "no replica has this job any more"
+		return p, nil
+	}
+	body.describe(st, &st.Jobs[i])
+	return p, h.addTicks(ctx, body, st.Now, &st.Jobs[i])
+}
+
+// describe adds the description of a job that replicas have.
+func (b *jobPage) describe(st *operator.Status, j *operator.Job) {
+	e := endOf(st.Now, j)
+	b.Mark, b.Verdict = e.Mark, strings.TrimSpace(e.Outcome+" "+e.When.Text)
+	if e.Outcome == "" {
+		b.Mark, b.Verdict = markNotRun, "never ran"
+	}
+	if len(j.Holders) > 0 {
+		b.Verdict += ", runs now"
+	}
+	for i, p := range st.Problems {
+		if p.Job == j.Name || strings.Contains(p.Message, "job "+j.Name+":") || p.Code == "nowhere" && strings.Contains(p.Message, "job "+j.Name+" ") {
+			b.Problems = append(b.Problems, problemsOf(st)[i])
+		}
+	}
+	b.Holders, b.Paused, b.CanTrigger, b.Zone = holdersOf(st.Now, j), j.Paused, j.Enabled, clean(j.Timezone)
+	b.Facts = factsOfJob(j)
+}
+
+func factsOfJob(j *operator.Job) []detail {
+	facts := []detail{{"Schedule", clean(console.Scheduled(j.Schedule, j.After))}, {"Zone", clean(j.Timezone)}, {"Slots", fmt.Sprintf("%d of %d held", len(j.Holders), max(j.Parallel, 1))}}
+	if len(j.Tags) > 0 {
+		facts = append(facts, detail{"Tags", clean(strings.Join(j.Tags, ", "))})
+	}
+	if len(j.Where) > 0 {
+		facts = append(facts, detail{"Runs where", clean(operator.FormatLabels(j.Where))})
+	}
+	if !j.Enabled {
+		facts = append(facts, detail{"Enabled", "no: it has no ticks"})
+	}
+	if j.Paused {
+		text := "since " + j.PausedSince.UTC().Format(stamp)
+		if j.PausedUntil != nil {
+			text += ", until " + j.PausedUntil.UTC().Format(stamp)
+		}
+		if j.PausedReason != "" {
+			text += ": " + clean(j.PausedReason)
+		}
+		facts = append(facts, detail{"Paused", text})
+	}
+	return facts
+}
+
+// addTicks adds the coming ticks of a job that has any.
+func (h *handler) addTicks(ctx context.Context, b *jobPage, now time.Time, j *operator.Job) error {
+	ticks, err := h.operator.NextTicks(ctx, []string{j.Name}, operator.Window{From: now, Limit: ticksOfAJob})
+	if err != nil {
+		return err
+	}
+	for _, t := range ticks {
+		at := t.At.In(t.Zone)
+		b.Ticks = append(b.Ticks, coming{momentOf(now, at), at.Format("Mon 2006-01-02 15:04:05 MST"), at.UTC().Format("2006-01-02 15:04:05")})
+	}
+	return nil
+}
+
+// newestStory explains the newest tick that did not end well, or else the newest; nil where there is none. The page is good without it.
+func (h *handler) newestStory(ctx context.Context, now time.Time, job string, newestFirst []journal.Record) *story {
+	i := slices.IndexFunc(newestFirst, func(r journal.Record) bool { return !r.Tick.IsZero() })
+	if i < 0 {
+		return nil
+	}
+	for k, r := range newestFirst[:min(operator.RecentRuns, len(newestFirst))] {
+		if r.Outcome != journal.OutcomeOK && r.Outcome != journal.OutcomeRunning && !r.Tick.IsZero() {
+			i = k
+			break
+		}
+	}
+	s, err := h.operator.Why(ctx, job, newestFirst[i].Tick.UTC().Format(time.RFC3339))
+	if err != nil {
+		return nil
+	}
+	return storyOf(now, s)
+}

@@ -1,0 +1,296 @@
+package dashboard
+
+import (
+	"context"
+	"fmt"
+	"net/http"
+	"slices"
+	"strconv"
+	"strings"
+	"time"
+
+	"github.com/cronclave/cronclave/internal/console"
+	"github.com/cronclave/cronclave/internal/journal"
+	"github.com/cronclave/cronclave/internal/operator"
+)
+
+const (
+	// rowsOfAPage is how many jobs the overview lists at once: 100 rows stay below 300 kB.
+	rowsOfAPage = 100
+	// problemsShown is how many problems are unfolded.
+	problemsShown = 8
+	// renewMS is after how many milliseconds the browser renews a page. With the age of a snapshot, a change is seen within 2 s.
+	renewMS = 1500
+)
+
+// overview shows whether something is wrong, and all jobs with their runs and next ticks.
+type overview struct {
+	Mark           mark
+	Facts          []fact
+	Problems, More []problem
+	Filter         filter
+	Tags, Outcomes []string
+	Rows           []row
+	Matching       int
+	All            int
+	Pages          []link
+	Pause, Resume  string // where the jobs of the filter are paused and resumed
+}
+
+// fact is a number with a name, and where it leads; "" for nowhere.
+type fact struct{ Value, Name, Href string }
+
+// link is one of several places; that without an Href is where the viewer is.
+type link struct{ Text, Href string }
+
+// problem is something that people should know, as a line.
+type problem struct {
+	Mark    mark
+	Message string
+	Since   moment
+	Href    string // of its job; "" for none
+}
+
+// row is a job in the list.
+type row struct {
+	Name, Href, Schedule string
+	Tags                 []string
+	Failing              bool
+	Strip                []cell // the oldest first
+	End                  end
+	Next                 next
+	Holders              []holder
+}
+
+// cell is one run or tick in a strip.
+type cell struct {
+	Mark        mark
+	Href, Title string
+}
+
+// end is how a job ended last.
+type end struct {
+	Mark                mark
+	Outcome, More, Href string
+	When                moment
+}
+
+// next is the next tick of a job, or why there is none.
+type next struct {
+	At   moment
+	Text string
+}
+
+// holder is a run that holds a slot.
+type holder struct {
+	Place string // replica and slot
+	Token int64
+	Tick  moment
+}
+
+func (h *handler) overview(r *http.Request) (*page, error) {
+	st, err := h.status(r.Context())
+	if err != nil {
+		return nil, err
+	}
+	verdict, sign := verdictOf(st)
+	p := pageOf("overview", verdict, st)
+	p.Every = renewMS
+	f := filterOf(r.URL.Query())
+	jobs := f.choose(st)
+	o := &overview{Mark: sign, Facts: factsOf(st), Filter: f, Tags: tagsOf(st), Outcomes: outcomeChoices, Matching: len(jobs), All: len(st.Jobs),
+		Pause: f.link("/pause"), Resume: f.link("/resume")}
+	o.Problems = problemsOf(st)
+	if len(o.Problems) > problemsShown {
+		o.Problems, o.More = o.Problems[:problemsShown], o.Problems[problemsShown:]
+	}
+	count := max((len(jobs)+rowsOfAPage-1)/rowsOfAPage, 1)
+	at := min(f.page, count)
+	o.Pages = pagesOf(f, at, count)
+	p.Body = o
+	return p, h.addRows(r.Context(), o, st, jobs[min((at-1)*rowsOfAPage, len(jobs)):min(at*rowsOfAPage, len(jobs))])
+}
+
+// addRows adds the jobs that a page lists.
+func (h *handler) addRows(ctx context.Context, o *overview, st *operator.Status, jobs []*operator.Job) error {
+	recent, err := h.operator.Recent(ctx, namesOf(jobs))
+	if err != nil {
+		return err
+	}
+	bad := failing(st)
+	for _, j := range jobs {
+		line := rowOf(st.Now, j, bad[j.Name])
+		line.Strip = stripOf(st.Now, recent[j.Name])
+		o.Rows = append(o.Rows, line)
+	}
+	return nil
+}
+
+// pagesOf links the pages of a list; nil where one page has all.
+func pagesOf(f filter, at, count int) (links []link) {
+	for n := 1; n <= count && count > 1; n++ {
+		l := link{Text: strconv.Itoa(n)}
+		if n != at {
+			l.Href = f.link("/", "page", l.Text)
+		}
+		links = append(links, l)
+	}
+	return links
+}
+
+// verdictOf is the state of a cluster in one line.
+func verdictOf(st *operator.Status) (string, mark) {
+	counts := map[operator.Level]int{}
+	failed, missed := 0, 0
+	for _, p := range st.Problems {
+		switch {
+		case p.Code == "no_replica":
+			return "No replica is up", markBad
+		case p.Code == "job_failed":
+			failed++
+		case p.Code == "job_missed":
+			missed++
+		default:
+			counts[p.Level]++
+		}
+	}
+	var parts []string
+	add := func(n int, one, many string) {
+		if n == 1 {
+			parts = append(parts, one)
+		} else if n > 1 {
+			parts = append(parts, fmt.Sprintf(many, n))
+		}
+	}
+	add(failed, "1 job fails", "%d jobs fail")
+	add(missed, "1 job missed its tick", "%d jobs missed ticks")
+	add(counts[operator.LevelError], "1 error", "%d errors")
+	add(counts[operator.LevelWarning], "1 warning", "%d warnings")
+	switch {
+	case len(parts) == 0:
+		return "All is well", markOK
+	case failed > 0 || counts[operator.LevelError] > 0:
+		return strings.Join(parts, ", "), markBad
+	}
+	return strings.Join(parts, ", "), markWarning
+}
+
+func factsOf(st *operator.Status) []fact {
+	up, running, paused := 0, 0, 0
+	for _, r := range st.Replicas {
+		if r.State == operator.ReplicaUp {
+			up++
+		}
+	}
+	for _, j := range st.Jobs {
+		running += len(j.Holders)
+		if j.Paused {
+			paused++
+		}
+	}
+	leader := "none"
+	if st.Leader != nil {
+		leader = clean(st.Leader.Replica)
+	}
+	replicas := strconv.Itoa(up)
+	if up != len(st.Replicas) {
+		replicas = fmt.Sprintf("%d of %d", up, len(st.Replicas))
+	}
+	return []fact{{replicas, "replicas up", "/cluster"}, {leader, "leads", "/cluster"}, {strconv.Itoa(len(st.Jobs)), "jobs", "/"},
+		{strconv.Itoa(running), "running", "/?outcome=running"}, {strconv.Itoa(paused), "paused", "/?outcome=paused"}}
+}
+
+func problemsOf(st *operator.Status) (list []problem) {
+	for _, p := range st.Problems {
+		line := problem{Mark: levelMarks[p.Level], Message: clean(p.Message)}
+		if p.Since != nil {
+			line.Since = momentOf(st.Now, *p.Since)
+		}
+		switch {
+		case p.Job != "":
+			line.Href = jobPath(p.Job)
+		case p.Replica != "" || p.Code == "config_differs":
+			line.Href = "/cluster"
+		}
+		list = append(list, line)
+	}
+	return list
+}
+
+func rowOf(now time.Time, j *operator.Job, failing bool) row {
+	return row{Name: clean(j.Name), Href: jobPath(j.Name), Schedule: clean(console.Scheduled(j.Schedule, j.After)), Tags: cleaned(j.Tags), Failing: failing,
+		End: endOf(now, j), Next: nextOf(now, j), Holders: holdersOf(now, j)}
+}
+
+func namesOf(jobs []*operator.Job) (names []string) {
+	for _, j := range jobs {
+		names = append(names, j.Name)
+	}
+	return names
+}
+
+// stripOf is the newest records, the oldest first.
+func stripOf(now time.Time, newestFirst []journal.Record) (cells []cell) {
+	for _, r := range slices.Backward(newestFirst) {
+		title := clean(r.Outcome) + " " + momentOf(now, r.When()).Text
+		if d, ok := durationOf(now, r); ok {
+			title += ", " + took(d)
+		}
+		cells = append(cells, cell{markOf(r.Outcome), runPath(r), title})
+	}
+	return cells
+}
+
+// endOf is the last end of a job, or its last record where the newest ones have no end.
+func endOf(now time.Time, j *operator.Job) (e end) {
+	r := j.LastEnd
+	if r == nil {
+		r = j.Last
+	}
+	if r == nil {
+		return e
+	}
+	e = end{Mark: markOf(r.Outcome), Outcome: clean(r.Outcome), When: momentOf(now, r.When()), Href: runPath(*r)}
+	if !r.Finished.IsZero() {
+		e.When = momentOf(now, r.Finished)
+	}
+	var more []string
+	if d, ok := durationOf(now, *r); ok {
+		more = append(more, took(d))
+	}
+	if r.FailedTries > 0 {
+		more = append(more, fmt.Sprintf("%d tries", r.FailedTries+1))
+	}
+	if e.Mark != markOK && r.Reason != "" {
+		more = append(more, operator.FirstLine(clean(r.Reason), 60))
+	}
+	e.More = strings.Join(more, " · ")
+	return e
+}
+
+func nextOf(now time.Time, j *operator.Job) next {
+	switch {
+	case !j.Enabled:
+		return next{Text: "not enabled"}
+	case j.Paused && j.PausedUntil == nil:
+		return next{Text: "paused"}
+	case j.Paused:
+		return next{momentOf(now, *j.PausedUntil), "paused, ends"}
+	case j.Next != nil:
+		return next{At: momentOf(now, *j.Next)}
+	case len(j.After) > 0:
+		return next{Text: "after " + clean(strings.Join(j.After, ", "))}
+	}
+	return next{Text: "–"}
+}
+
+func holdersOf(now time.Time, j *operator.Job) (list []holder) {
+	for _, h := range j.Holders {
+		shown := holder{Place: fmt.Sprintf("%s/%d", clean(h.Replica), h.Slot), Token: h.Token}
+		if h.Tick != nil {
+			shown.Tick = momentOf(now, *h.Tick)
+		}
+		list = append(list, shown)
+	}
+	return list
+}

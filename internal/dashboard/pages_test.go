@@ -1,0 +1,270 @@
+package dashboard
+
+import (
+	"encoding/json"
+	"encoding/xml"
+	"errors"
+	"fmt"
+	"io"
+	"net/http"
+	"net/url"
+	"slices"
+	"strings"
+	"testing"
+)
+
+// everyPage lists pages of each kind, and of each error.
+func everyPage() map[string]int {
+	return map[string]int{
+		"/": 200, "/?q=rep&tag=night&outcome=failing": 200, "/?q=none": 200, "/?page=99": 200,
+		"/jobs/report": 200, "/jobs/backup": 200, "/jobs/child": 200, "/jobs/off": 200, "/jobs/gone": 200, "/jobs/nojob": 404, "/jobs/%3Cb%3E": 404,
+		"/jobs/report/runs/run-0": 200, "/jobs/report/runs/run-1": 200, "/jobs/report/runs/none": 404,
+		"/jobs/backup/why?at=2026-11-01+03:00": 200, "/jobs/backup/why?at=soon": 400, "/jobs/backup/why": 400,
+		"/cluster": 200, "/timeline": 200, "/timeline?span=10m&by=job": 200, "/timeline?q=backup&span=7d&at=2026-01-01T00:00:00Z": 200, "/timeline?at=junk&span=junk": 200,
+		"/calendar": 200, "/calendar?q=hot&zone=Asia/Tokyo": 200, "/calendar?zone=Nowhere": 400,
+		"/pause": 200, "/pause?tag=night": 200, "/resume": 200, "/nothing": 404, "/?said=paused": 200, "/?said=%3Cb%3E": 200,
+	}
+}
+
+// node is an element of a page.
+type node struct {
+	name  string
+	attrs map[string]string
+	text  string // directly within it
+	path  []string
+}
+
+// parse reads a page as XML, which accepts less than HTML: a page that is well-formed there has no element that a browser would have to guess at.
+func parse(page string) (nodes []*node, err error) {
+	d := xml.NewDecoder(strings.NewReader(page))
+	d.Entity = xml.HTMLEntity
+	d.CharsetReader = func(_ string, r io.Reader) (io.Reader, error) { return r, nil }
+	var open []*node
+	for {
+		token, err := d.Token()
+		if errors.Is(err, io.EOF) {
+			return nodes, nil
+		}
+		if err != nil {
+			return nil, err
+		}
+		switch t := token.(type) {
+		case xml.StartElement:
+			n := &node{name: t.Name.Local, attrs: map[string]string{}}
+			for _, a := range t.Attr {
+				if _, twice := n.attrs[a.Name.Local]; twice {
+					return nil, fmt.Errorf("%s has %s twice", n.name, a.Name.Local)
+				}
+				n.attrs[a.Name.Local] = a.Value
+			}
+			for _, o := range open {
+				n.path = append(n.path, o.name)
+			}
+			nodes, open = append(nodes, n), append(open, n)
+		case xml.EndElement:
+			open = open[:len(open)-1]
+		case xml.CharData:
+			for _, o := range open {
+				o.text += string(t)
+			}
+		}
+	}
+}
+
+func withName(nodes []*node, names ...string) []*node {
+	return slices.DeleteFunc(slices.Clone(nodes), func(n *node) bool { return !slices.Contains(names, n.name) })
+}
+
+// TestEveryPageIsSound holds the rules of all pages: well-formed, one heading, ids that are unique, fields with labels, forms and links with names,
+// no script and no style but those of files.
+func TestEveryPageIsSound(t *testing.T) {
+	t.Parallel()
+	s := newSite(t, "")
+	s.fill()
+	for path, code := range everyPage() {
+		w := s.get(path)
+		if w.Code != code {
+			t.Errorf("%s: %d, want %d: %s", path, w.Code, code, w.Body)
+		}
+		nodes, err := parse(w.Body.String())
+		if err != nil {
+			t.Errorf("%s is not well-formed: %v\n%s", path, err, w.Body)
+			continue
+		}
+		for _, fault := range pageFaults(nodes) {
+			t.Errorf("%s: %s", path, fault)
+		}
+	}
+}
+
+// pageFaults are the broken rules of a page.
+func pageFaults(nodes []*node) (faults []string) {
+	add := func(format string, args ...any) { faults = append(faults, fmt.Sprintf(format, args...)) }
+	if n := len(withName(nodes, "h1")); n != 1 {
+		add("%d h1", n)
+	}
+	if titles := withName(nodes, "title"); len(titles) == 0 || titles[0].text == "" {
+		add("no title")
+	}
+	ids, labels := map[string]int{}, map[string]bool{}
+	for _, n := range nodes {
+		if id, ok := n.attrs["id"]; ok {
+			ids[id]++
+		}
+		if n.name == "label" {
+			labels[n.attrs["for"]] = n.text != ""
+		}
+	}
+	for id, n := range ids {
+		if n > 1 {
+			add("%d elements with the id %s", n, id)
+		}
+	}
+	for _, n := range nodes {
+		if fault := n.fault(labels, ids); fault != "" {
+			add("%s %v: %s", n.name, n.attrs, fault)
+		}
+	}
+	return faults
+}
+
+// fault is the broken rule of an element; "" if there is none.
+func (n *node) fault(labels map[string]bool, ids map[string]int) string {
+	for name := range n.attrs {
+		if strings.HasPrefix(name, "on") || name == "style" {
+			return "inline " + name
+		}
+	}
+	named := n.attrs["aria-label"] != "" || ids[n.attrs["aria-labelledby"]] == 1
+	switch n.name {
+	case "style":
+		return "inline style"
+	case "script":
+		if n.attrs["src"] == "" || strings.TrimSpace(n.text) != "" {
+			return "inline script"
+		}
+	case "input", "select", "textarea":
+		if n.attrs["type"] != "hidden" && !labels[n.attrs["id"]] {
+			return "no label"
+		}
+	case "a", "button", "th", "summary":
+		if strings.TrimSpace(n.text) == "" && !named {
+			return "no text"
+		}
+	case "section", "nav", "dialog":
+		if !named {
+			return "no name"
+		}
+	case "img":
+		if _, ok := n.attrs["alt"]; !ok {
+			return "no alt"
+		}
+	case "form":
+		if m := n.attrs["method"]; m != "" && m != "post" {
+			return "method " + m
+		}
+	}
+	return ""
+}
+
+// TestTextOfOthersIsText: markup, terminal sequences and characters that turn the direction of writing are nowhere on a page, whatever jobs print.
+func TestTextOfOthersIsText(t *testing.T) {
+	t.Parallel()
+	s := newSite(t, "")
+	s.fill()
+	seen := 0
+	for path := range everyPage() {
+		body := s.get(path).Body.String()
+		seen += strings.Count(body, "&lt;script&gt;alert(1)&lt;/script&gt;")
+		for _, bad := range []string{"<script>alert", "\x1b", "\u202e", "[31m", "title\x07", "<b>"} {
+			if i := strings.Index(body, bad); i >= 0 && !strings.Contains(body[i:min(i+60, len(body))], "</b>") {
+				t.Errorf("%s has %q: %s", path, bad, body[max(i-80, 0):min(i+80, len(body))])
+			}
+		}
+	}
+	if seen < 20 {
+		t.Errorf("the hostile text is shown %d times: the test looks at the wrong pages", seen)
+	}
+	var targets []target
+	if err := json.Unmarshal(s.get("/palette.json").Body.Bytes(), &targets); err != nil || len(targets) < 10 {
+		t.Errorf("%v %v", targets, err)
+	}
+}
+
+func TestHeaders(t *testing.T) {
+	t.Parallel()
+	s := newSite(t, "")
+	for _, path := range []string{"/", "/nothing", "/palette.json", "/calendar.ics", "/assets/none"} {
+		header := s.get(path).Header()
+		for name, want := range map[string]string{"Content-Security-Policy": policy, "X-Content-Type-Options": "nosniff", "Referrer-Policy": "same-origin", "Cache-Control": "no-store"} {
+			if got := header.Get(name); got != want {
+				t.Errorf("%s: %s: %q", path, name, got)
+			}
+		}
+	}
+	nodes, err := parse(s.get("/").Body.String())
+	if err != nil {
+		t.Fatal(err)
+	}
+	links := 0
+	for _, n := range withName(nodes, "link", "script", "img") {
+		w := s.get(n.attrs["href"] + n.attrs["src"])
+		if w.Code != http.StatusOK || w.Body.Len() == 0 || !strings.Contains(w.Header().Get("Cache-Control"), "immutable") || w.Header().Get("Content-Type") == "" {
+			t.Errorf("%v: %d %v", n.attrs, w.Code, w.Header())
+		}
+		links++
+	}
+	if links != 4 {
+		t.Errorf("%d files, want 4", links)
+	}
+}
+
+// TestPagesAnswerQuestions looks for the answers of each page.
+func TestPagesAnswerQuestions(t *testing.T) {
+	t.Parallel()
+	s := newSite(t, "")
+	s.fill()
+	s.shows("/", `<h1>1 job fails, 1 warning</h1>`, `job report failed`, `href="/jobs/report/runs/run-2"`, "r1/0", "after backup", "not enabled", "Pause all…")
+	s.shows("/?q=rep", "1 of 5 jobs", "Pause these…")
+	s.shows("/jobs/report", "said &lt;script&gt;", "Coming ticks", "Europe/Berlin", `class="b bad"`, "Stop 1 running", "Run now")
+	s.shows("/jobs/report/runs/run-1", "last line", "r1/0", "#99", "red")
+	s.shows("/jobs/gone", "no replica has this job any more", "/jobs/gone/runs/gone")
+	s.shows("/cluster", "2 replicas up", "v1.2.3", "differs", "abcdef01")
+	s.shows("/timeline?span=10m", "take-over of backup: from r1 to r2, token 8", `class="takeover"`, ">to come<")
+	s.shows("/timeline?span=1h", "What went wrong in this window", `<th scope="row" class="wrapless"><a href="/jobs/report">`, "The next 50 ticks", `class="s warn"`, `class="s off"`, `class="b bad"`)
+	s.shows("/timeline?span=10m&by=job&q=backup", `href="/jobs/backup"><text class="lane"`)
+	s.shows("/calendar", "hot (3600 an hour)", "the busiest hour")
+	s.shows("/jobs/backup/why?at=2026-11-01+04:00", "no tick")
+	s.shows("/pause?q=rep", "Pause 1 job?", `name="job" value="report"`)
+	s.shows("/?said=paused", "ticks are skipped")
+	s.mayAct = false
+	for _, path := range []string{"/", "/jobs/report", "/jobs/report/runs/run-0"} {
+		if body := s.get(path).Body.String(); strings.Contains(body, `method="post"`) || strings.Contains(body, "/pause") {
+			t.Errorf("%s offers an action to a client that may only look", path)
+		}
+	}
+}
+
+func TestGoLeadsToAJob(t *testing.T) {
+	t.Parallel()
+	s := newSite(t, "")
+	s.fill()
+	for query, want := range map[string]string{"report": "/jobs/report", "rep": "/jobs/report", "o": "/?q=o", "": "/", "zzz": "/?q=zzz"} {
+		if got := s.get("/go?q=" + url.QueryEscape(query)).Header().Get("Location"); got != want {
+			t.Errorf("%q leads to %q, want %q", query, got, want)
+		}
+	}
+}
+
+// TestRedisIsAway: the page says so, with a code by which the browser keeps the last one.
+func TestRedisIsAway(t *testing.T) {
+	t.Parallel()
+	s := newSite(t, "")
+	s.server.Close()
+	for _, path := range []string{"/", "/jobs/a", "/jobs/a/runs/b", "/cluster", "/timeline", "/calendar", "/pause"} {
+		w := s.get(path)
+		if w.Code != http.StatusServiceUnavailable || !strings.Contains(w.Body.String(), "<h1>Redis does not answer</h1>") {
+			t.Errorf("%s: %d %s", path, w.Code, w.Body)
+		}
+	}
+}

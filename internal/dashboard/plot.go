@@ -1,0 +1,58 @@
+package dashboard
+
+import (
+	"slices"
+	"strconv"
+	"time"
+
+	"github.com/cronclave/cronclave/internal/journal"
+)
+
+// plotHeight is that of the area of bars, in pixels; widths are in percent, so that text keeps its size.
+const plotHeight = 96
+
+// plot draws how long the newest runs took.
+type plot struct {
+	Bars           []bar
+	Most, Median   string
+	MedianY        string
+	Height, Bottom int
+}
+
+// bar is a run.
+type bar struct {
+	Mark                 mark
+	X, Width, Y, H, Mid  string
+	Href, Title, Outcome string
+}
+
+// plotOf draws the runs among records; nil where fewer than two took time.
+func plotOf(now time.Time, newestFirst []journal.Record) *plot {
+	var runs []journal.Record
+	var lengths []time.Duration
+	for _, r := range slices.Backward(newestFirst) {
+		if d, ok := durationOf(now, r); ok {
+			runs, lengths = append(runs, r), append(lengths, d)
+		}
+	}
+	if len(runs) < 2 {
+		return nil
+	}
+	most := max(slices.Max(lengths), time.Millisecond)
+	height := func(d time.Duration) float64 { return max(float64(d)/float64(most)*plotHeight, 2) }
+	p := &plot{Most: took(most), Height: plotHeight + 22, Bottom: plotHeight + 15}
+	step := 100 / float64(max(len(runs), 12))
+	for i, r := range runs {
+		tall := height(lengths[i])
+		p.Bars = append(p.Bars, bar{Mark: markOf(r.Outcome), X: percent(float64(i) * step), Width: percent(step * .72), Y: decimal(plotHeight - tall), H: decimal(tall),
+			Mid: percent((float64(i) + .36) * step), Href: runPath(r), Outcome: clean(r.Outcome), Title: clean(r.Outcome) + ", " + took(lengths[i]) + ", " + r.When().UTC().Format(stamp)})
+	}
+	slices.Sort(lengths)
+	median := lengths[len(lengths)/2]
+	p.Median, p.MedianY = took(median), decimal(plotHeight-height(median))
+	return p
+}
+
+func percent(f float64) string { return decimal(f) + "%" }
+
+func decimal(f float64) string { return strconv.FormatFloat(f, 'f', 2, 64) }

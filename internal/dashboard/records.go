@@ -1,0 +1,62 @@
+package dashboard
+
+import (
+	"fmt"
+	"strings"
+	"time"
+
+	"github.com/cronclave/cronclave/internal/console"
+	"github.com/cronclave/cronclave/internal/journal"
+)
+
+// records are a table of runs and of ticks that were not run.
+type records struct {
+	Label   string
+	Named   bool // whether each line names its job
+	Records []line
+}
+
+// line is one of them.
+type line struct {
+	Mark          mark
+	Outcome, Href string
+	Job, JobHref  string
+	Began         moment
+	Tick, TickISO string
+	Took, Place   string
+	Token         int64
+	Why, WhyHref  string
+}
+
+func recordsOf(now time.Time, label string, list []journal.Record) records {
+	t := records{Label: label}
+	for _, r := range list {
+		t.Records = append(t.Records, lineOf(now, r))
+	}
+	return t
+}
+
+func lineOf(now time.Time, r journal.Record) line {
+	l := line{Mark: markOf(r.Outcome), Job: clean(r.Job), JobHref: jobPath(r.Job), Outcome: clean(r.Outcome), Href: runPath(r), Began: momentOf(now, r.When()), Took: "–", Place: placeOf(r), Token: r.Token, Why: strings.TrimPrefix(clean(console.Why(r)), "-")}
+	if d, ok := durationOf(now, r); ok {
+		l.Took = took(d)
+	}
+	if !r.Tick.IsZero() {
+		l.Tick, l.TickISO, l.WhyHref = r.Tick.UTC().Format("2006-01-02 15:04:05"), r.Tick.UTC().Format(time.RFC3339), whyPath(r.Job, r.Tick)
+	}
+	return l
+}
+
+// placeOf is the replica of a record, with its slot where a run held one.
+func placeOf(r journal.Record) string {
+	switch {
+	case r.Replica == "":
+		return "–"
+	case r.Slot == nil:
+		return clean(r.Replica)
+	}
+	return fmt.Sprintf("%s/%d", clean(r.Replica), *r.Slot)
+}
+
+// detail is a property with its value.
+type detail struct{ Name, Value string }

@@ -1,0 +1,178 @@
+package dashboard
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"net/http"
+	"strconv"
+	"strings"
+	"time"
+
+	"github.com/cronclave/cronclave/internal/journal"
+	"github.com/cronclave/cronclave/internal/operator"
+)
+
+const (
+	// followFor is how long a page of a run that is under way waits for its output.
+	followFor = 150 * time.Millisecond
+	// mostOutput is how many bytes of output a page shows: the last ones.
+	mostOutput = 256 << 10
+)
+
+// output is the text that a run printed.
+type output struct {
+	ID, Title, Href   string
+	Text, Empty, Note string
+}
+
+// runPage shows one run: its record, its output, and the story of its tick.
+type runPage struct {
+	Job, JobHref, ID string
+	URL              string // of the job's actions
+	Mark             mark
+	Facts            []detail
+	Story            *story
+	Output           output
+	Running          bool
+}
+
+func (h *handler) run(r *http.Request) (*page, error) {
+	ctx, job, id := r.Context(), r.PathValue("job"), r.PathValue("id")
+	now, err := h.operator.Now(ctx)
+	if err != nil {
+		return nil, err
+	}
+	found, err := h.operator.Logs(ctx, operator.LogsRequest{Job: job, Run: id})
+	if err != nil {
+		return nil, err
+	}
+	record := found[0]
+	st, err := h.status(ctx)
+	if err != nil {
+		return nil, err
+	}
+	p := pageOf("run", fmt.Sprintf("%s %s", clean(job), clean(record.Outcome)), st)
+	p.Now = now
+	body := &runPage{Job: clean(job), JobHref: jobPath(job), URL: jobPath(job), ID: clean(id), Mark: markOf(record.Outcome), Facts: factsOfRun(now, record), Running: record.Outcome == journal.OutcomeRunning}
+	if !record.Tick.IsZero() {
+		if s, err := h.operator.Why(ctx, job, record.Tick.UTC().Format(time.RFC3339)); err == nil {
+			body.Story = storyOf(now, s)
+		}
+	}
+	if body.Running {
+		p.Every = renewMS
+	}
+	body.Output, err = h.outputOf(ctx, record)
+	p.Body = body
+	return p, err
+}
+
+// factsOfRun lists what a record has.
+func factsOfRun(now time.Time, r journal.Record) (facts []detail) {
+	const exact = "2006-01-02 15:04:05.000 MST"
+	length := "Took"
+	if r.Outcome == journal.OutcomeRunning {
+		length = "Has run for"
+	}
+	for _, f := range []detail{{"Replica and slot", placeOf(r)}, {"Fencing token", positive("#", r.Token)}, {"Reason", clean(r.Reason)}, {"Trigger", clean(r.Trigger)},
+		{"Tick", written(r.Tick, stamp)}, {"Began", written(r.Started, exact)}, {"Ended", written(r.Finished, exact)}, {length, lengthOf(now, r)}, {"Exit code", exitCode(r)},
+		{"Signal", clean(r.Signal)}, {"Attempt", positive("", int64(r.Attempt))}, {"Failed tries before", positive("", int64(r.FailedTries))}} {
+		if f.Value != "" {
+			facts = append(facts, f)
+		}
+	}
+	if r.Retried {
+		facts = append(facts, detail{"Afterwards", "tried again"})
+	}
+	return facts
+}
+
+func positive(sign string, n int64) string {
+	if n <= 0 {
+		return ""
+	}
+	return sign + strconv.FormatInt(n, 10)
+}
+
+func written(t time.Time, layout string) string {
+	if t.IsZero() {
+		return ""
+	}
+	return t.UTC().Format(layout)
+}
+
+func lengthOf(now time.Time, r journal.Record) string {
+	d, ok := durationOf(now, r)
+	if !ok {
+		return ""
+	}
+	return took(d)
+}
+
+func exitCode(r journal.Record) string {
+	if r.ExitCode == nil {
+		return ""
+	}
+	return strconv.Itoa(*r.ExitCode)
+}
+
+// newestOutputs is what the runs of a job that are under way print, and what the newest that has ended printed.
+func (h *handler) newestOutputs(ctx context.Context, job string, newestFirst []journal.Record) (list []output, err error) {
+	const most = 3
+	for _, r := range newestFirst {
+		ended := r.Outcome != journal.OutcomeRunning
+		if r.Started.IsZero() || len(list) == most && !ended {
+			continue
+		}
+		if ended {
+			found, err := h.operator.Logs(ctx, operator.LogsRequest{Job: job, Run: r.RunID})
+			if errors.Is(err, operator.ErrUnknownRun) { // removed since it was listed
+				continue
+			}
+			if err != nil {
+				return nil, err
+			}
+			r = found[0]
+		}
+		o, err := h.outputOf(ctx, r)
+		if err != nil {
+			return nil, err
+		}
+		if list = append(list, o); ended {
+			break
+		}
+	}
+	return list, nil
+}
+
+// outputOf is what a run printed, or prints.
+func (h *handler) outputOf(ctx context.Context, r journal.Record) (o output, err error) {
+	o = output{ID: "output-" + r.RunID, Title: fmt.Sprintf("%s on %s, %s", clean(r.Outcome), placeOf(r), r.When().UTC().Format(stamp)), Href: runPath(r), Empty: "It printed nothing, or its output was removed."}
+	if r.Outcome == journal.OutcomeRunning {
+		o.Empty, o.Note = "Nothing was printed yet.", "Output as it comes: replicas publish it once a page asks for it."
+		o.Text, err = h.printed(ctx, r)
+	} else if r.Output != nil {
+		o.Text = *r.Output
+	}
+	if len(o.Text) > mostOutput {
+		o.Text, o.Note = o.Text[len(o.Text)-mostOutput:], "The beginning is left out."
+	}
+	o.Text = clean(o.Text)
+	return o, err
+}
+
+// printed is what a run that is under way has published.
+func (h *handler) printed(ctx context.Context, r journal.Record) (string, error) {
+	within, cancel := context.WithTimeout(ctx, followFor)
+	defer cancel()
+	var text strings.Builder
+	err := h.operator.Follow(within, operator.FollowRequest{Job: r.Job, Run: r.RunID}, operator.Viewer{
+		Line: func(l operator.OutputLine) { text.WriteString(l.Line + "\n") },
+		Note: func(_, note string) { text.WriteString("[" + note + "]\n") },
+	})
+	if within.Err() != nil && ctx.Err() == nil || errors.Is(err, operator.ErrUnknownRun) {
+		err = nil // there is no more at the moment
+	}
+	return text.String(), err
+}

@@ -1,0 +1,17 @@
+package dashboard
+
+import "net/url"
+
+// sayings are the messages after an action. Links name one by its key, so that no link puts words of its own on a page.
+var sayings = map[string]string{
+	"asked":    "The run was asked for. It starts as soon as a replica has a place for it, within a minute, or not at all.",
+	"started":  "The run has started.",
+	"stopping": "The replicas were asked to stop the runs. They get SIGTERM, and SIGKILL after their grace.",
+	"idle":     "Nothing runs, so there was nothing to stop.",
+	"paused":   "Paused: ticks are skipped until the pause ends. Runs that are under way go on.",
+	"resumed":  "Resumed: the next tick runs again.",
+}
+
+func said(q url.Values) string { return sayings[q.Get("said")] }
+
+func saying(path, key string) string { return path + "?said=" + key }

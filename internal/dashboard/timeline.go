@@ -1,0 +1,220 @@
+package dashboard
+
+import (
+	"context"
+	"fmt"
+	"net/http"
+	"net/url"
+	"slices"
+	"time"
+
+	"github.com/cronclave/cronclave/internal/journal"
+	"github.com/cronclave/cronclave/internal/operator"
+)
+
+const (
+	// mostDrawn is how many runs and how many coming ticks a timeline draws.
+	mostDrawn = 2000
+	// mostListed is how many failures, and how many coming ticks, it lists as text.
+	mostListed = 50
+	// mostAlone is of how many jobs the records are read one job after the other.
+	mostAlone = 20
+	// pastShare is the part of a window that is before its instant.
+	pastShare = 0.75
+)
+
+// spans are the windows to choose from.
+var spans = []struct {
+	name   string
+	length time.Duration
+}{{"10m", 10 * time.Minute}, {"1h", time.Hour}, {"6h", 6 * time.Hour}, {"24h", 24 * time.Hour}, {"7d", 7 * 24 * time.Hour}}
+
+// timelinePage shows runs, ticks that did not run, and coming ticks over time.
+type timelinePage struct {
+	Query                string
+	ByJob                bool
+	At                   string // the instant, as a link has it; "" for now
+	Span                 string
+	Spans                []link
+	Back, Forward, Today string
+	From, Until          string
+	Gantt                *gantt
+	Failures             records
+	Coming               []tickLink
+	Note                 string
+}
+
+// tickLink is a coming tick in a list.
+type tickLink struct {
+	Job, Href string
+	At        moment
+}
+
+// legend names the marks that the page explains.
+type legend struct{ OK, Bad, Warning, NotRun, Running, Coming mark }
+
+// Legend returns them.
+func (*timelinePage) Legend() legend {
+	return legend{markOK, markBad, markWarning, markNotRun, markRunning, markComing}
+}
+
+// timelineQuery is the choice of a request.
+type timelineQuery struct {
+	span        string
+	length      time.Duration
+	at          time.Time // zero for now
+	byJob       bool
+	filter      filter
+	from, until time.Time
+}
+
+func timelineQueryOf(q url.Values, now time.Time) timelineQuery {
+	t := timelineQuery{span: "1h", length: time.Hour, byJob: q.Get("by") == "job", filter: filterOf(q)}
+	for _, s := range spans {
+		if s.name == q.Get("span") {
+			t.span, t.length = s.name, s.length
+		}
+	}
+	middle := now
+	if at, err := time.Parse(time.RFC3339, q.Get("at")); err == nil && at.Year() > 1970 && at.Year() < 2200 {
+		t.at, middle = at.UTC(), at
+	}
+	past := time.Duration(float64(t.length) * pastShare)
+	t.from, t.until = middle.Add(-past), middle.Add(t.length-past)
+	return t
+}
+
+// link is the same timeline with another instant and span.
+func (t timelineQuery) link(at time.Time, span string) string {
+	q := t.filter.values()
+	q.Set("span", span)
+	if !at.IsZero() {
+		q.Set("at", at.UTC().Format(time.RFC3339))
+	}
+	if t.byJob {
+		q.Set("by", "job")
+	}
+	return "/timeline?" + q.Encode()
+}
+
+func (h *handler) timeline(r *http.Request) (*page, error) {
+	ctx := r.Context()
+	st, err := h.status(ctx)
+	if err != nil {
+		return nil, err
+	}
+	q := timelineQueryOf(r.URL.Query(), st.Now)
+	names, known := q.names(st)
+	past, err := h.records(ctx, q, names)
+	if err != nil {
+		return nil, err
+	}
+	var coming []operator.Tick
+	if len(names) > 0 && q.until.After(st.Now) {
+		if coming, err = h.operator.NextTicks(ctx, names, operator.Window{From: latest(st.Now, q.from), Until: q.until, Limit: mostDrawn}); err != nil {
+			return nil, err
+		}
+	}
+	p := pageOf("timeline", "Timeline", st)
+	p.Body = q.draw(st, past, coming, known)
+	if q.at.IsZero() {
+		p.Every = max(renewMS, int(q.length.Milliseconds()/1000)) // a thousandth of the window is a pixel
+	}
+	return p, nil
+}
+
+// draw makes the page of the records and ticks in the window.
+func (t timelineQuery) draw(st *operator.Status, past []journal.Record, coming []operator.Tick, known func(job string) bool) *timelinePage {
+	cut := len(past) > mostDrawn && past[len(past)-1].When().After(t.from) // there are more records in the window
+	drawn := slices.DeleteFunc(past, func(r journal.Record) bool {
+		return r.When().After(t.until) || r.Outcome != journal.OutcomeRunning && r.Finished.Before(t.from) || !known(r.Job)
+	})
+	body := t.page(st.Now)
+	if len(drawn) > mostDrawn || cut {
+		body.Note = fmt.Sprintf("The newest %d runs and ticks are drawn: choose jobs, or a shorter window.", mostDrawn)
+		drawn = drawn[:min(len(drawn), mostDrawn)]
+	}
+	if len(coming) == mostDrawn {
+		body.Note += fmt.Sprintf(" The first %d coming ticks are drawn.", mostDrawn)
+	}
+	body.Failures, body.Coming = failuresOf(st.Now, drawn), comingOf(st.Now, coming)
+	body.Gantt = newGantt(t, st, drawn, coming)
+	return body
+}
+
+// records reads the records of the window, newest first, and maybe older ones: those of a few jobs one by one, the newest of all for a window that ends
+// now, and only for another one all that are kept.
+func (h *handler) records(ctx context.Context, q timelineQuery, names []string) (list []journal.Record, err error) {
+	requests := []operator.HistoryRequest{{Since: q.from}}
+	switch {
+	case q.filter.Set() && len(names) > 0 && len(names) <= mostAlone:
+		requests = nil
+		for _, name := range names {
+			requests = append(requests, operator.HistoryRequest{Job: name, Since: q.from})
+		}
+	case q.at.IsZero():
+		requests = []operator.HistoryRequest{{Limit: mostDrawn + 1}}
+	}
+	for _, req := range requests {
+		found, err := h.operator.History(ctx, req)
+		if err != nil {
+			return nil, err
+		}
+		list = append(list, found.Records...)
+	}
+	slices.SortStableFunc(list, func(a, b journal.Record) int { return b.When().Compare(a.When()) })
+	return list, nil
+}
+
+// failuresOf lists the records of what went wrong.
+func failuresOf(now time.Time, newestFirst []journal.Record) records {
+	failed := slices.DeleteFunc(slices.Clone(newestFirst), func(r journal.Record) bool { return r.Retried || !slices.Contains(operator.Failures(), r.Outcome) })
+	list := recordsOf(now, "Failures and missed ticks", failed[:min(len(failed), mostListed)])
+	list.Named = true
+	return list
+}
+
+// comingOf lists the first ticks that are to come.
+func comingOf(now time.Time, ticks []operator.Tick) (list []tickLink) {
+	for _, t := range ticks[:min(len(ticks), mostListed)] {
+		list = append(list, tickLink{clean(t.Job), jobPath(t.Job), momentOf(now, t.At)})
+	}
+	return list
+}
+
+// names are the jobs of the filter that replicas have; known returns whether the filter has a job, which may be gone.
+func (t timelineQuery) names(st *operator.Status) (names []string, known func(job string) bool) {
+	chosen := map[string]bool{}
+	for _, j := range t.filter.choose(st) {
+		names = append(names, j.Name)
+		chosen[j.Name] = true
+	}
+	return names, func(job string) bool { return chosen[job] || !t.filter.Set() }
+}
+
+// page has the links and texts around the drawing.
+func (t timelineQuery) page(now time.Time) *timelinePage {
+	p := &timelinePage{Query: t.filter.Query, ByJob: t.byJob, Span: t.span, From: t.from.UTC().Format(time.RFC3339), Until: t.until.UTC().Format(time.RFC3339)}
+	middle := t.at
+	if middle.IsZero() {
+		middle = now
+	} else {
+		p.At, p.Today = t.at.Format(time.RFC3339), t.link(time.Time{}, t.span)
+	}
+	p.Back, p.Forward = t.link(middle.Add(-t.length/2), t.span), t.link(middle.Add(t.length/2), t.span)
+	for _, s := range spans {
+		l := link{Text: s.name, Href: t.link(t.at, s.name)}
+		if s.name == t.span {
+			l.Href = ""
+		}
+		p.Spans = append(p.Spans, l)
+	}
+	return p
+}
+
+func latest(a, b time.Time) time.Time {
+	if a.After(b) {
+		return a
+	}
+	return b
+}
