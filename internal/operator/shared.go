@@ -36,7 +36,7 @@ func (s *Shared) Status(ctx context.Context, req StatusRequest) (*Status, error)
 // longestAct is more than an act takes for thousands of jobs while Redis is slow.
 const longestAct = 30 * time.Second
 
-// acting returns the context of an act, and what ends it: else a client that goes would leave half of the jobs paused.
+// acting returns the context of an act, and a function that ends it: else a client that goes would leave half of the jobs paused.
 func (s *Shared) acting(ctx context.Context) (context.Context, func()) {
 	ctx, cancel := context.WithTimeout(context.WithoutCancel(ctx), longestAct)
 	return ctx, func() {
