@@ -22,6 +22,13 @@ type PauseOrder struct {
 	By string
 }
 
+// Validate returns an error if the order can't be valid.
+func (o PauseOrder) Validate() error { return o.request().Validate() }
+
+func (o PauseOrder) request() engine.PauseRequest {
+	return engine.PauseRequest{For: o.For, Outcome: o.Outcome, Reason: o.Reason, By: o.By}
+}
+
 // Paused is the result of a pause, or of its end, for one job.
 type Paused struct {
 	Job           string
@@ -32,7 +39,7 @@ type Paused struct {
 
 // Pause pauses jobs, in one round trip. A pause that is on is carried on with the new order.
 func (e *Elector) Pause(ctx context.Context, jobs []string, order PauseOrder) []Paused {
-	return e.pause(ctx, jobs, engine.PauseRequest{For: order.For, Outcome: order.Outcome, Reason: order.Reason, By: order.By})
+	return e.pause(ctx, jobs, order.request())
 }
 
 // Resume ends the pauses of jobs, in one round trip. Ticks of paused time are not run any more.

@@ -140,7 +140,8 @@ command = '"$SCRIBE" -for 100ms'
 [jobs.tick]
 schedule = "* * * * * *"
 [jobs.idle]
-schedule = "0 0 1 1 *"
+schedule = "*/2 * * * * *"
+command = ["sh", "-c", "echo hello"]
 [jobs.talk]
 schedule = "* * * * * *"
 command = ["sh", "-c", "head -c 300000 /dev/zero | tr '\\0' '\\n'"]
@@ -168,6 +169,6 @@ log = false
 	}
 	first := c.awaitTick(t, startTimeout, "tick", 0).Tick
 	c.awaitTick(t, startTimeout, "tick", first+10)
-	c.checkEachTickOnce(t, "tick")
 	stopAll(t, []*replica{r})
+	c.checkEachTickOnce(t, "tick")
 }

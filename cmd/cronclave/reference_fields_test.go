@@ -39,8 +39,9 @@ var everyLine = []string{"time", "level", "msg", "module"}
 
 // otherFields are those of single events.
 var otherFields = []entry{
+	{"act", "What a user has the cluster do: `trigger`, `cancel`, `pause` or `resume`."},
 	{"added", "Jobs that a reload added."},
-	{"address", "Where HTTP requests are answered."},
+	{"address", "Where HTTP requests are answered, or where one came from."},
 	{"after", "How long it took, or the tick after which a gap begins."},
 	{"at", "`FILE:LINE:COLUMN` of a fault or a warning of the configuration."},
 	{"attempts", "How often the warden was started in a row."},
@@ -89,13 +90,14 @@ var otherFields = []entry{
 	{"replica_lost", "A replica that is gone."},
 	{"replicas", "Which replicas run which configuration."},
 	{"request", "The request of `trigger`."},
+	{"requests", "How many HTTP requests were refused."},
 	{"running", "How many runs go on."},
 	{"said", "What the warden wrote to stderr before it ended."},
 	{"sections", "Tables of the configuration that take effect with a restart."},
 	{"seen", "When the replica was seen last."},
 	{"signal", "The signal."},
 	{"since", "When the standstill began, or when the registration was renewed last."},
-	{"stack", "Where a Go job panicked."},
+	{"stack", "Where a Go job or an HTTP request panicked."},
 	{"started", "When the replica was started."},
 	{"state", "How the warden ended."},
 	{"stood_still", "How long the replica stood still."},
@@ -103,6 +105,7 @@ var otherFields = []entry{
 	{"ticks", "How many ticks."},
 	{"together", "How many ticks of a gap one record counts."},
 	{"url", "The URL, without the parts that may be secret."},
+	{"user", "The user that asked for an act."},
 	{"version", "The version of cronclave."},
 	{"warden", "The process of the warden."},
 }

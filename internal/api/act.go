@@ -12,23 +12,23 @@ import (
 )
 
 const (
-	// mostBody is more than the longest list of jobs takes, bodyTimeout how long it may take to arrive.
-	mostBody    = 256 << 10
-	bodyTimeout = 10 * time.Second
+	// maxBodyBytes is more than the longest list of jobs takes, bodyTimeout how long it may take to arrive.
+	maxBodyBytes = 256 << 10
+	bodyTimeout  = 10 * time.Second
 )
 
-// Because is the part of a body that all acts have.
-type Because struct {
+// ActReason is the part of a body that all acts have.
+type ActReason struct {
 	Reason string `json:"reason,omitempty" maxLength:"200" doc:"for the audit log: one line"`
 }
 
-func (b Because) requester(user string) operator.Requester {
+func (b ActReason) requester(user string) operator.Requester {
 	return operator.Requester{By: user, Reason: b.Reason}
 }
 
 // Trigger is the body of a request for a run.
 type Trigger struct {
-	Because
+	ActReason
 	Tick time.Time `json:"tick,omitzero" doc:"a past tick of the schedule, which the run gets as its own"`
 }
 
@@ -42,13 +42,13 @@ type Requested struct {
 
 // Cancel is the body of a request to stop runs.
 type Cancel struct {
-	Because
+	ActReason
 	RunID string `json:"run_id,omitempty" maxLength:"128" doc:"id of one run (default: all of the job)"`
 }
 
 // Resume is the body of a request to end pauses. The jobs are chosen in one of three ways.
 type Resume struct {
-	Because
+	ActReason
 	Jobs []string `json:"jobs,omitempty" maxItems:"1000" doc:"names of jobs"`
 	Tags []string `json:"tags,omitempty" maxItems:"100" doc:"jobs with one of these tags"`
 	All  bool     `json:"all,omitempty" doc:"all jobs"`
@@ -80,8 +80,8 @@ func orZero[B any](b *B) *B {
 	return b
 }
 
-// actors registers the acts.
-func (r *routes) actors(api huma.API) {
+// registerActs registers the acts.
+func (r *routes) registerActs(api huma.API) {
 	act(r, api, "/jobs/{job}/trigger", "Trigger", func(ctx context.Context, in *ofJob[Trigger], user string) (Requested, error) {
 		b := orZero(in.Body)
 		q, err := r.Operator.Trigger(ctx, operator.TriggerRequest{Requester: b.requester(user), Job: in.Job, Tick: b.Tick})
@@ -111,13 +111,13 @@ func (r *routes) actors(api huma.API) {
 // act registers a route that acts, for users that may.
 func act[I, O any](r *routes, api huma.API, path, summary string, do func(ctx context.Context, in *I, user string) (O, error)) {
 	op := describe(http.MethodPost, path, summary, "acts", http.StatusForbidden, http.StatusNotFound, http.StatusConflict, http.StatusRequestEntityTooLarge, http.StatusTooManyRequests)
-	op.MaxBodyBytes, op.BodyReadTimeout = mostBody, bodyTimeout
+	op.MaxBodyBytes, op.BodyReadTimeout = maxBodyBytes, bodyTimeout
 	op.Middlewares = huma.Middlewares{r.refuseViewers(api)}
 	huma.Register(api, op, func(ctx context.Context, in *I) (*answer[O], error) {
 		user, _ := r.User(ctx)
 		out, err := do(ctx, in, user)
 		if err != nil {
-			return nil, fault(err)
+			return nil, r.fault(err)
 		}
 		return &answer[O]{out}, nil
 	})

@@ -9,6 +9,7 @@ import (
 	"net/http/httptest"
 	"slices"
 	"strings"
+	"sync"
 	"testing"
 	"time"
 
@@ -24,7 +25,28 @@ import (
 // cluster is a Redis with a replica and two jobs, as a replica leaves it, and the API over it.
 type cluster struct {
 	*journal.Journal
-	api http.Handler
+	api      http.Handler
+	log      lines
+	stopping chan struct{}
+}
+
+// lines is a log that several goroutines write.
+type lines struct {
+	mu   sync.Mutex
+	text []byte
+}
+
+func (l *lines) Write(p []byte) (int, error) {
+	l.mu.Lock()
+	defer l.mu.Unlock()
+	l.text = append(l.text, p...)
+	return len(p), nil
+}
+
+func (l *lines) String() string {
+	l.mu.Lock()
+	defer l.mu.Unlock()
+	return string(l.text)
 }
 
 // user is the header by which requests of these tests name their users: those of the name ann may act.
@@ -32,6 +54,7 @@ const user = "X-User"
 
 func newCluster(t testing.TB) *cluster {
 	t.Helper()
+	c := &cluster{stopping: make(chan struct{})}
 	s, err := embedded.Start(embedded.Config{})
 	must(t, err)
 	t.Cleanup(s.Close)
@@ -57,13 +80,15 @@ func newCluster(t testing.TB) *cluster {
 		{RunID: "run-1", Job: "backup", Tick: now.Truncate(time.Hour), Trigger: "schedule", Replica: "r1", Outcome: journal.OutcomeFailed, Reason: "exit code 3", ExitCode: &code,
 			Started: now.Add(-time.Minute), Finished: now, Output: &output},
 	}))
-	api := New(Config{Operator: operator.NewShared(o, time.Second), Version: "v1", Log: hclog.NewNullLogger(), User: func(ctx context.Context) (string, bool) {
+	api, err := New(Config{Stopping: func(context.Context) <-chan struct{} { return c.stopping }, Operator: operator.NewShared(o, time.Second), Version: "v1", Log: hclog.New(&hclog.LoggerOptions{Output: &c.log}), User: func(ctx context.Context) (string, bool) {
 		name, _ := ctx.Value(userKey{}).(string)
 		return name, name == "ann"
 	}})
-	return &cluster{j, http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
+	must(t, err)
+	c.Journal, c.api = j, http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
 		api.ServeHTTP(w, r.WithContext(context.WithValue(r.Context(), userKey{}, r.Header.Get(user))))
-	})}
+	})
+	return c
 }
 
 type userKey struct{}
@@ -164,7 +189,7 @@ func TestFaults(t *testing.T) {
 		{"GET", "/runs?sicne=2026-03-01T00:00:00Z", "", 422, "sicne"},
 		{"GET", "/ticks?from=2026-03-01T00:00:00Z&until=2026-02-01T00:00:00Z", "", 422, "until"},
 		{"GET", "/nothing", "", 404, ""},
-		{"PUT", "/pause", "", 405, ""},
+		{"PUT", "/pause", "", 404, "no such route"},
 		{"POST", "/pause", `{}`, 422, "no jobs are selected"},
 		{"POST", "/pause", `{"all":true,"for":"soon"}`, 422, "for must be a duration"},
 		{"POST", "/pause", `{"all":true,"reson":"x"}`, 422, "reson"},
@@ -173,7 +198,7 @@ func TestFaults(t *testing.T) {
 		{"POST", "/pause", ``, 400, "body"},
 		{"POST", "/jobs/backup/trigger", `{"tick":"2026-03-01T00:30:00Z"}`, 422, "is no tick of job backup"},
 		{"POST", "/jobs/backup/cancel", `{"run_id":"none"}`, 404, "has no run none"},
-		{"POST", "/jobs/{x}/cancel", ``, 422, ""},
+		{"POST", "/jobs/{x}/cancel", ``, 404, "no job"},
 	} {
 		w := c.send("ann", tt.method, prefix+tt.path, tt.body)
 		if w.Code != tt.code || !strings.Contains(w.Body.String(), tt.text) {
@@ -256,6 +281,7 @@ func FuzzRequests(f *testing.F) {
 		for _, body := range []string{"", "{}", "null", "[]", "{", `{"jobs":["a"],"all":true,"for":"9999999999h"}`, `{"tick":"9999-12-31T23:59:59Z"}`, `{"tick":"0001-01-01T00:00:00+23:59"}`, `{"run_id":"\u0000|"}`, `{"reason":"\ud800"}`} {
 			f.Add(uint8(i), "time=2026-03-01&since=1&limit=9", body)
 		}
+		f.Add(uint8(i), "job=report&from=9999-12-31T00:00:00Z&time=9999-12-31T23:30:00Z", "x")
 		f.Add(uint8(i), "from=9999-12-31T23:59:59Z&until=9999-12-31T23:59:59Z&time=24:00", "x")
 		f.Add(uint8(i), "from=0001-01-01T00:00:00Z&until=0001-06-01T00:00:00Z&time=0001-01-01T00:00:00Z&limit=10000", "x")
 	}
@@ -270,8 +296,8 @@ func FuzzRequests(f *testing.F) {
 		r.Header.Set(user, "ann")
 		w := httptest.NewRecorder()
 		c.api.ServeHTTP(w, r)
-		if w.Code >= 500 {
-			t.Fatalf("%s?%s %q: %d %s", paths[path], query, body, w.Code, w.Body)
+		if w.Code >= 500 || !json.Valid(w.Body.Bytes()) || c.log.String() != "" {
+			t.Fatalf("%s?%s %q: %d %s, and the log has %s", paths[path], query, body, w.Code, w.Body, &c.log)
 		}
 	})
 }

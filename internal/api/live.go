@@ -2,10 +2,13 @@ package api
 
 import (
 	"context"
+	"fmt"
 	"net/http"
+	"runtime/debug"
 	"time"
 
 	"github.com/danielgtaylor/huma/v2"
+	"github.com/danielgtaylor/huma/v2/adapters/humago"
 	"github.com/danielgtaylor/huma/v2/sse"
 
 	"github.com/cronclave/cronclave/internal/journal"
@@ -13,10 +16,14 @@ import (
 )
 
 const (
-	// maxStreams is how many streams are open at once: each asks Redis a few times a second.
+	// maxStreams is how many streams are open at once: each asks Redis once a second.
 	maxStreams = 256
+	// streamEvery is how often a stream looks for more output.
+	streamEvery = time.Second
 	// pingEvery is how often a stream without news shows that it is open, so that no proxy cuts it.
 	pingEvery = 15 * time.Second
+	// maxStream is how long a stream lasts: its client connects again, and needs a token that is still valid.
+	maxStream = time.Hour
 )
 
 // The events of a stream, beside operator.OutputLine.
@@ -41,23 +48,34 @@ type liveInput struct {
 	RunID string `query:"run_id" maxLength:"128" doc:"id of one run, with whose end the stream ends (default: all runs of the job)"`
 }
 
-// live registers the output of runs while they print it.
-func (r *routes) live(api huma.API) {
-	op := describe(http.MethodGet, "/jobs/{job}/output", "Live output", "runs", 404)
-	op.Description = "Server-sent events. There are at most 256 streams at once; of a reader that is slow the stream ends."
+// registerStreams registers the output of runs while they print it.
+func (r *routes) registerStreams(api huma.API) {
+	op := describe(http.MethodGet, "/jobs/{job}/output", "Live output", "runs", http.StatusNotFound, http.StatusTooManyRequests)
+	op.Description = "Server-sent events. A replica has at most 256 streams at once; a stream ends after an hour, and when its reader is slow."
+	op.Middlewares = huma.Middlewares{r.limitStreams(api)}
 	sse.Register(api, op, map[string]any{"line": operator.OutputLine{}, "note": note{}, "end": ended{}, "ping": ping{}}, r.stream)
 }
 
-// stream sends the output of runs until the client goes, or the run has ended.
-func (r *routes) stream(ctx context.Context, in *liveInput, send sse.Sender) {
-	select {
-	case r.streams <- struct{}{}:
-		defer func() { <-r.streams }()
-	default:
-		_ = send.Data(ended{Error: "too many streams are open; try again later"})
-		return
+// limitStreams refuses a stream that is one too many. The others outlast the time in which a request has to arrive: it has, as it has no body.
+func (r *routes) limitStreams(api huma.API) func(huma.Context, func(huma.Context)) {
+	return func(ctx huma.Context, next func(huma.Context)) {
+		select {
+		case r.streams <- struct{}{}:
+			defer func() { <-r.streams }()
+		default:
+			ctx.SetHeader("Retry-After", "30")
+			_ = huma.WriteErr(api, ctx, http.StatusTooManyRequests, fmt.Sprintf("%d streams are open on this replica; try again later, or another replica", maxStreams)) // else the client has gone
+			return
+		}
+		_, w := humago.Unwrap(ctx)
+		_ = http.NewResponseController(w).SetReadDeadline(time.Time{}) // a writer that knows no deadline sets none
+		next(ctx)
 	}
-	ctx, cancel := context.WithCancel(ctx)
+}
+
+// stream sends the output of runs until the client goes, the server ends, or the run has ended.
+func (r *routes) stream(ctx context.Context, in *liveInput, send sse.Sender) {
+	ctx, cancel := context.WithTimeout(ctx, maxStream)
 	defer cancel()
 	events := make(chan any)
 	emit := func(e any) {
@@ -66,16 +84,22 @@ func (r *routes) stream(ctx context.Context, in *liveInput, send sse.Sender) {
 		case <-ctx.Done():
 		}
 	}
-	go func() { // ends with ctx, and is waited for by the loop below, which reads until events is closed
+	go func() { // ends with ctx, and is waited for by forward, which reads until events is closed
 		defer close(events)
 		emit(r.follow(ctx, in, emit))
 	}()
-	forward(events, send, cancel)
+	forward(events, r.Stopping(ctx), send, cancel)
 }
 
 // follow passes on the output of runs, and returns how that ended.
-func (r *routes) follow(ctx context.Context, in *liveInput, emit func(any)) ended {
-	err := r.Operator.Follow(ctx, operator.FollowRequest{Job: in.Job, Run: in.RunID}, operator.Viewer{
+func (r *routes) follow(ctx context.Context, in *liveInput, emit func(any)) (end ended) {
+	defer func() {
+		if v := recover(); v != nil {
+			r.Log.Error("HTTP request failed", "job", in.Job, "error", v, "stack", string(debug.Stack()))
+			end = ended{Error: "a fault of the server: see its log"}
+		}
+	}()
+	err := r.Operator.Follow(ctx, operator.FollowRequest{Job: in.Job, Run: in.RunID, Every: streamEvery}, operator.Viewer{
 		Line: func(l operator.OutputLine) { emit(l) },
 		Note: func(run, text string) { emit(note{run, text}) },
 	})
@@ -93,8 +117,8 @@ func (r *routes) follow(ctx context.Context, in *liveInput, emit func(any)) ende
 	return ended{Run: &records[0]}
 }
 
-// forward sends events until there are no more. A client that is gone, or too slow, cancels.
-func forward(events <-chan any, send sse.Sender, cancel func()) {
+// forward sends events until there are no more. A client that is gone, or too slow, cancels, and so does the end of the server.
+func forward(events <-chan any, stopping <-chan struct{}, send sse.Sender, cancel func()) {
 	pings := time.NewTicker(pingEvery)
 	defer pings.Stop()
 	gone := send.Data(ping{}) != nil
@@ -110,6 +134,11 @@ func forward(events <-chan any, send sse.Sender, cancel func()) {
 			gone = gone || send.Data(e) != nil
 		case <-pings.C:
 			gone = gone || send.Data(ping{}) != nil
+		case <-stopping:
+			if !gone {
+				_ = send.Data(ended{Error: "the replica is stopping; ask another one"}) // else the client has gone
+			}
+			gone, stopping = true, nil
 		}
 	}
 }

@@ -3,12 +3,17 @@ package api
 import (
 	"bufio"
 	"context"
+	"fmt"
+	"io"
 	"net"
 	"net/http"
 	"net/http/httptest"
+	"slices"
 	"strings"
 	"testing"
 	"time"
+
+	"github.com/danielgtaylor/huma/v2/sse"
 
 	"github.com/cronclave/cronclave/internal/journal"
 )
@@ -94,13 +99,94 @@ func TestTooManyStreams(t *testing.T) {
 	for _, conn := range conns {
 		await(t, bufio.NewScanner(conn), "event: ping")
 	}
-	await(t, open(t, s, "/jobs/backup/output"), "too many streams are open")
+	try := func() *http.Response {
+		req, err := http.NewRequestWithContext(ctx, http.MethodGet, s.URL+prefix+"/jobs/backup/output", nil)
+		must(t, err)
+		resp, err := s.Client().Do(req)
+		must(t, err)
+		return resp
+	}
+	resp := try()
+	text, err := io.ReadAll(resp.Body)
+	if err != nil || resp.StatusCode != http.StatusTooManyRequests || !strings.Contains(string(text), "256 streams are open") {
+		t.Errorf("one too many: %d %s %v", resp.StatusCode, text, err)
+	}
 	must(t, conns[0].Close())
 	for { // the server learns of it soon
-		lines := open(t, s, "/jobs/backup/output")
-		lines.Scan()
-		if lines.Text() == "event: ping" {
+		resp := try()
+		must(t, resp.Body.Close())
+		if resp.StatusCode == http.StatusOK {
 			return
+		}
+	}
+}
+
+// TestFaultsOfRawRequests has bodies that break, and one of so many faults that an answer with all of them would take gigabytes.
+func TestFaultsOfRawRequests(t *testing.T) {
+	c := newCluster(t)
+	s := c.serve(t)
+	var keys []string
+	for i := range 20_000 {
+		keys = append(keys, fmt.Sprintf(`"k%05d":0`, i))
+	}
+	many := "{" + strings.Join(keys, ",") + "}"
+	for name, request := range map[string]string{
+		"a bad chunk":    "Transfer-Encoding: chunked\r\n\r\nzz\r\n",
+		"20,000 faults":  fmt.Sprintf("Content-Length: %d\r\n\r\n%s", len(many), many),
+		"no such format": "Content-Type: text/csv\r\nContent-Length: 3\r\n\r\na,b",
+	} {
+		conn, err := (&net.Dialer{}).DialContext(t.Context(), "tcp", s.Listener.Addr().String())
+		must(t, err)
+		_, err = fmt.Fprintf(conn, "POST %s/pause HTTP/1.1\r\nHost: localhost\r\n%s: ann\r\nConnection: close\r\n%s", prefix, user, request)
+		must(t, err)
+		answer, err := io.ReadAll(io.LimitReader(conn, 1<<20))
+		if err != nil || !strings.HasPrefix(string(answer), "HTTP/1.1 4") || len(answer) > 10_000 {
+			t.Errorf("%s: %d bytes, %.300q, %v", name, len(answer), answer, err)
+		}
+		must(t, conn.Close())
+	}
+	if c.log.String() != "" {
+		t.Errorf("logged is %s", &c.log)
+	}
+}
+
+// TestStreamEndsWithItsServer says so in the stream, and does not wait for the client.
+func TestStreamEndsWithItsServer(t *testing.T) {
+	c := newCluster(t)
+	stream := open(t, c.serve(t), "/jobs/backup/output")
+	await(t, stream, "event: ping")
+	close(c.stopping)
+	await(t, stream, "the replica is stopping")
+	for stream.Scan() { // to its end
+	}
+}
+
+// TestSlowReaderIsCutOff has a reader that takes nothing, of a run that prints more than the network buffers.
+func TestSlowReaderIsCutOff(t *testing.T) {
+	defer func(before time.Duration) { sse.WriteTimeout = before }(sse.WriteTimeout)
+	sse.WriteTimeout = readTimeout
+	c := newCluster(t)
+	s := httptest.NewUnstartedServer(c.api)
+	ended := make(chan struct{})
+	s.Config.ConnState = func(_ net.Conn, state http.ConnState) {
+		if state == http.StateClosed {
+			close(ended)
+		}
+	}
+	s.Start()
+	defer s.Close()
+	must(t, c.Record(t.Context(), []journal.Record{{RunID: "run-2", Job: "report", Trigger: "manual", Replica: "r1", Outcome: journal.OutcomeRunning, Started: time.Now()}}))
+	conn, err := (&net.Dialer{}).DialContext(t.Context(), "tcp", s.Listener.Addr().String())
+	must(t, err)
+	defer conn.Close()
+	_, err = conn.Write([]byte("GET " + prefix + "/jobs/report/output?run_id=run-2 HTTP/1.1\r\nHost: localhost\r\n\r\n"))
+	must(t, err)
+	for i := int64(1); ; i++ {
+		select {
+		case <-ended:
+			return
+		default:
+			must(t, c.Publish(t.Context(), "report", "run-2", journal.Chunk{Number: i, Lines: slices.Repeat([]journal.Line{{Text: strings.Repeat("x", 10_000)}}, 20)}))
 		}
 	}
 }

@@ -30,40 +30,40 @@ func (f jobFilter) request() operator.StatusRequest {
 	return operator.StatusRequest{Failed: f.Failed, Running: f.Running, Paused: f.Paused, Tag: f.Tag, Match: f.Match}
 }
 
-// of registers a route that answers with a part of the status.
-func of[T any](r *routes, api huma.API, path, summary string, part func(*operator.Status) T) {
+// registerPart registers a route that answers with a part of the status.
+func registerPart[T any](r *routes, api huma.API, path, summary string, part func(*operator.Status) T) {
 	huma.Register(api, describe(http.MethodGet, path, summary, "cluster"), func(ctx context.Context, _ *struct{}) (*answer[T], error) {
 		st, err := r.Operator.Status(ctx, operator.StatusRequest{})
 		if err != nil {
-			return nil, fault(err)
+			return nil, r.fault(err)
 		}
 		return &answer[T]{part(st)}, nil
 	})
 }
 
-// readers registers the views of the cluster as it is.
-func (r *routes) readers(api huma.API) {
+// registerViews registers the views of the cluster as it is.
+func (r *routes) registerViews(api huma.API) {
 	huma.Register(api, describe(http.MethodGet, "/status", "Status", "cluster", 404), func(ctx context.Context, q *jobFilter) (*answer[*operator.Status], error) {
 		st, err := r.Operator.Status(ctx, q.request())
-		return &answer[*operator.Status]{st}, fault(err)
+		return &answer[*operator.Status]{st}, r.fault(err)
 	})
-	of(r, api, "/replicas", "Replicas", func(st *operator.Status) []operator.Replica { return st.Replicas })
-	of(r, api, "/leader", "Leader", func(st *operator.Status) *operator.Leader { return st.Leader })
-	of(r, api, "/problems", "Problems", func(st *operator.Status) []operator.Problem { return st.Problems })
-	of(r, api, "/warnings", "Warnings", func(st *operator.Status) []redisconn.Warning { return st.Warnings })
-	of(r, api, "/pools", "Pools", func(st *operator.Status) []operator.Pool { return st.Pools })
-	of(r, api, "/locks", "Locks", func(st *operator.Status) []operator.Lock { return st.Locks })
+	registerPart(r, api, "/replicas", "Replicas", func(st *operator.Status) []operator.Replica { return st.Replicas })
+	registerPart(r, api, "/leader", "Leader", func(st *operator.Status) *operator.Leader { return st.Leader })
+	registerPart(r, api, "/problems", "Problems", func(st *operator.Status) []operator.Problem { return st.Problems })
+	registerPart(r, api, "/warnings", "Warnings", func(st *operator.Status) []redisconn.Warning { return st.Warnings })
+	registerPart(r, api, "/pools", "Pools", func(st *operator.Status) []operator.Pool { return st.Pools })
+	registerPart(r, api, "/locks", "Locks", func(st *operator.Status) []operator.Lock { return st.Locks })
 	huma.Register(api, describe(http.MethodGet, "/jobs", "Jobs", "jobs", 404), func(ctx context.Context, q *jobFilter) (*answer[[]operator.Job], error) {
 		st, err := r.Operator.Status(ctx, q.request())
 		if err != nil {
-			return nil, fault(err)
+			return nil, r.fault(err)
 		}
 		return &answer[[]operator.Job]{st.Jobs}, nil
 	})
 	huma.Register(api, describe(http.MethodGet, "/jobs/{job}", "Job", "jobs", 404, 409), func(ctx context.Context, q *JobPath) (*answer[operator.Job], error) {
 		st, err := r.Operator.Status(ctx, operator.StatusRequest{Job: q.Job})
 		if err != nil {
-			return nil, fault(err)
+			return nil, r.fault(err)
 		}
 		return &answer[operator.Job]{st.Jobs[0]}, nil
 	})
@@ -74,7 +74,7 @@ func (r *routes) readers(api huma.API) {
 	},
 	) (*answer[[]journal.Act], error) {
 		acts, err := r.Operator.Acts(ctx, q.Limit)
-		return &answer[[]journal.Act]{acts}, fault(err)
+		return &answer[[]journal.Act]{acts}, r.fault(err)
 	})
 }
 
@@ -99,19 +99,22 @@ func (r *routes) ticks(ctx context.Context, q *struct {
 	if w.From.IsZero() {
 		now, err := r.Operator.Now(ctx)
 		if err != nil {
-			return nil, fault(err)
+			return nil, r.fault(err)
 		}
 		w.From = now
 	}
 	if w.Until.IsZero() {
 		w.Until = w.From.Add(24 * time.Hour)
 	}
+	if !calendar(w.From) || !calendar(w.Until) {
+		return nil, huma.NewError(http.StatusUnprocessableEntity, "from and until must be of the years 1 to 9998")
+	}
 	if span := w.Until.Sub(w.From); span < 0 || span > longestWindow {
 		return nil, huma.NewError(http.StatusUnprocessableEntity, "until must be from 0 to 366 days after from")
 	}
 	next, err := r.Operator.NextTicks(ctx, q.Job, w)
 	if err != nil {
-		return nil, fault(err)
+		return nil, r.fault(err)
 	}
 	ticks := []Tick{}
 	for _, t := range next {
@@ -120,6 +123,9 @@ func (r *routes) ticks(ctx context.Context, q *struct {
 	return &answer[[]Tick]{ticks}, nil
 }
 
+// calendar returns whether an instant can be shown in each time zone.
+func calendar(t time.Time) bool { return t.UTC().Year() >= 1 && t.UTC().Year() <= 9998 }
+
 // why explains an instant of a job.
 func (r *routes) why(ctx context.Context, q *struct {
 	JobPath
@@ -127,5 +133,5 @@ func (r *routes) why(ctx context.Context, q *struct {
 },
 ) (*answer[*operator.Story], error) {
 	story, err := r.Operator.Why(ctx, q.Job, q.Time)
-	return &answer[*operator.Story]{story}, fault(err)
+	return &answer[*operator.Story]{story}, r.fault(err)
 }

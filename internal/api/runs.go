@@ -27,8 +27,8 @@ type runFilter struct {
 	Limit   int       `query:"limit" default:"100" minimum:"1" maximum:"1000" doc:"how many, the newest"`
 }
 
-// history registers the views of runs, and of ticks that were not run.
-func (r *routes) history(api huma.API) {
+// registerRuns registers the views of runs, and of ticks that were not run.
+func (r *routes) registerRuns(api huma.API) {
 	huma.Register(api, describe(http.MethodGet, "/runs", "Runs", "runs", 404), func(ctx context.Context, q *runFilter) (*answer[[]journal.Record], error) {
 		req := operator.HistoryRequest{Job: q.Job, Outcomes: q.Outcome, Since: q.Since, Until: q.Until, Limit: q.Limit}
 		if q.Failed {
@@ -36,14 +36,14 @@ func (r *routes) history(api huma.API) {
 		}
 		h, err := r.Operator.History(ctx, req)
 		if err != nil {
-			return nil, fault(err)
+			return nil, r.fault(err)
 		}
 		return &answer[[]journal.Record]{h.Records}, nil
 	})
 	huma.Register(api, describe(http.MethodGet, "/jobs/{job}/runs/{run}", "Run", "runs", 404, 409), func(ctx context.Context, q *runPath) (*answer[journal.Record], error) {
 		records, err := r.Operator.Logs(ctx, operator.LogsRequest{Job: q.Job, Run: q.RunID, Limit: 1})
 		if err != nil {
-			return nil, fault(err)
+			return nil, r.fault(err)
 		}
 		return &answer[journal.Record]{records[0]}, nil
 	})

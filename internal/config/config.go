@@ -111,7 +111,7 @@ type Heartbeat struct {
 type Server struct {
 	// Listen is "host:port"; "" for no server. A port of 0 is any that is free.
 	Listen string
-	// TokenFile is a file with the token that each request must bear; "" for none, which only a loopback address may have.
+	// TokenFile is a file with the users that requests may be from, or with one token; "" for none, which only a loopback address may have.
 	TokenFile string
 	// Hosts are names by which clients may ask, beside localhost, the host of Listen and each IP address.
 	Hosts []string

@@ -4,6 +4,8 @@ import (
 	"net/http"
 	"net/http/httptest"
 	"testing"
+
+	"github.com/hashicorp/go-hclog"
 )
 
 // TestHosts has requests by names that lead to the server although they are not its own.
@@ -32,7 +34,7 @@ func TestHosts(t *testing.T) {
 		r := httptest.NewRequest(http.MethodGet, "/metrics", nil)
 		r.Host = tc.host
 		w := httptest.NewRecorder()
-		guarded(ok, Config{Listen: tc.listen, Hosts: tc.hosts}).ServeHTTP(w, r)
+		protect(ok, Config{Listen: tc.listen, Hosts: tc.hosts, Log: hclog.NewNullLogger()}).ServeHTTP(w, r)
 		if w.Code != tc.code {
 			t.Errorf("host %q where it listens on %s and hosts are %q: %d, want %d", tc.host, tc.listen, tc.hosts, w.Code, tc.code)
 		}

@@ -9,12 +9,6 @@ import (
 	"time"
 )
 
-// cookieName is the cookie with the token of a browser that has logged in. Any replica accepts it, since all have the same tokens.
-const cookieName = "cronclave_token"
-
-// sessionLength is how long a browser keeps the token.
-const sessionLength = 12 * time.Hour
-
 var (
 	//go:embed login.html
 	loginText string
@@ -42,16 +36,17 @@ func (s sessions) routes(mux *http.ServeMux) {
 
 func (s sessions) login(w http.ResponseWriter, r *http.Request) {
 	token, next := strings.TrimSpace(r.PostFormValue("token")), r.PostFormValue("next")
-	if _, known := s.cfg.Users().Find(token); !known {
+	user := s.cfg.Users().find(token)
+	if user == nil || token == "" {
 		s.show(w, http.StatusUnauthorized, next, "No user has this token.")
 		return
 	}
-	http.SetCookie(w, s.cookie(token, int(sessionLength.Seconds())))
+	http.SetCookie(w, s.cookie(user.session(time.Now().Add(sessionLength)), int(sessionLength.Seconds())))
 	http.Redirect(w, r, localPath(next), http.StatusSeeOther)
 }
 
 func (s sessions) cookie(value string, age int) *http.Cookie {
-	return &http.Cookie{Name: cookieName, Value: value, Path: "/", MaxAge: age, HttpOnly: true, Secure: s.cfg.TLS != nil, SameSite: http.SameSiteLaxMode}
+	return &http.Cookie{Name: cookieName(s.cfg.TLS != nil), Value: value, Path: "/", MaxAge: age, HttpOnly: true, Secure: s.cfg.TLS != nil, SameSite: http.SameSiteLaxMode}
 }
 
 func (s sessions) show(w http.ResponseWriter, code int, next, fault string) {

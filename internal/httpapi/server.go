@@ -9,9 +9,11 @@ import (
 	"fmt"
 	"net"
 	"net/http"
+	"sync"
 	"time"
 
 	"github.com/hashicorp/go-hclog"
+	"golang.org/x/net/netutil"
 )
 
 // Config of a [Server].
@@ -37,14 +39,26 @@ type Config struct {
 type Server struct {
 	listener net.Listener
 	http     *http.Server
+	stopping chan struct{} // closed when the server begins to end
+	handlers sync.RWMutex  // held by the requests under way, each for reading
+}
+
+type stoppingKey struct{}
+
+// Stopping returns a channel that is closed when the server of a request begins to end, from the request's context: streams end then.
+func Stopping(ctx context.Context) <-chan struct{} {
+	stopping, _ := ctx.Value(stoppingKey{}).(chan struct{})
+	return stopping
 }
 
 const (
 	// A client that is slow, or sends much, holds up no other client, and its connection ends soon.
-	headerTimeout, requestTimeout, idleTimeout = 5 * time.Second, 30 * time.Second, 2 * time.Minute
-	mostHeader                                 = 16 << 10
-	// parting is how long requests under way may take when the server ends.
-	parting = time.Second
+	headerTimeout, requestTimeout, idleTimeout = 5 * time.Second, 30 * time.Second, 30 * time.Second
+	maxHeaderBytes                             = 16 << 10
+	// MaxConnections is how many connections are open at once: others wait until one is closed. They must not use up the files that runs need.
+	MaxConnections = 440
+	// shutdownTimeout is how long requests under way may take when the server ends, before their connections are closed.
+	shutdownTimeout = time.Second
 )
 
 // New listens. An error says which address it is that can't be listened on.
@@ -55,7 +69,7 @@ func New(cfg Config) (*Server, error) {
 	mux := http.NewServeMux()
 	mux.Handle("GET /metrics", cfg.Metrics)
 	if cfg.API != nil {
-		mux.Handle("/api/", cfg.API)
+		mux.Handle(apiPrefix, cfg.API)
 	}
 	if cfg.Pages != nil {
 		mux.Handle("/", cfg.Pages)
@@ -67,9 +81,24 @@ func New(cfg Config) (*Server, error) {
 	if cfg.Log == nil {
 		cfg.Log = hclog.NewNullLogger()
 	}
-	return &Server{listener: listener, http: &http.Server{Handler: guarded(mux, cfg), TLSConfig: cfg.TLS, MaxHeaderBytes: mostHeader,
-		ErrorLog:          cfg.Log.StandardLogger(&hclog.StandardLoggerOptions{ForceLevel: hclog.Error}), // else it writes to stderr, past the log
-		ReadHeaderTimeout: headerTimeout, ReadTimeout: requestTimeout, WriteTimeout: requestTimeout, IdleTimeout: idleTimeout}}, nil
+	s := &Server{listener: netutil.LimitListener(listener, MaxConnections), stopping: make(chan struct{})}
+	s.http = &http.Server{Handler: s.hold(protect(mux, cfg)), TLSConfig: cfg.TLS, MaxHeaderBytes: maxHeaderBytes, Protocols: &http.Protocols{},
+		ErrorLog:          cfg.Log.StandardLogger(&hclog.StandardLoggerOptions{ForceLevel: hclog.Debug}), // of clients' faults; else it writes to stderr, past the log
+		ReadHeaderTimeout: headerTimeout, ReadTimeout: requestTimeout, WriteTimeout: requestTimeout, IdleTimeout: idleTimeout,
+		BaseContext: func(net.Listener) context.Context {
+			return context.WithValue(context.Background(), stoppingKey{}, s.stopping)
+		}}
+	s.http.Protocols.SetHTTP1(true) // in HTTP/2 the deadline of a write resets a stream that is quiet
+	return s, nil
+}
+
+// hold marks the requests under way, which Run waits for.
+func (s *Server) hold(next http.Handler) http.Handler {
+	return http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
+		s.handlers.RLock()
+		defer s.handlers.RUnlock()
+		next.ServeHTTP(w, r)
+	})
 }
 
 // URL is where it answers.
@@ -93,12 +122,13 @@ func (s *Server) serve() error {
 	return s.http.Serve(s.listener)
 }
 
-// Run answers until ctx ends. Requests under way then have a second.
+// Run answers until ctx ends. Requests under way then have a second until their connections are closed. Run returns when no handler runs any more.
 func (s *Server) Run(ctx context.Context) error {
 	ended := make(chan struct{})
 	stop := context.AfterFunc(ctx, func() {
 		defer close(ended)
-		late, cancel := context.WithTimeout(context.WithoutCancel(ctx), parting)
+		close(s.stopping)
+		late, cancel := context.WithTimeout(context.WithoutCancel(ctx), shutdownTimeout)
 		defer cancel()
 		if s.http.Shutdown(late) != nil {
 			_ = s.http.Close() // those that are left
@@ -108,6 +138,8 @@ func (s *Server) Run(ctx context.Context) error {
 	if !stop() {
 		<-ended
 	}
+	s.handlers.Lock()   // waits for them
+	s.handlers.Unlock() //nolint:staticcheck // there is nothing to do
 	if errors.Is(err, http.ErrServerClosed) {
 		return nil
 	}

@@ -14,8 +14,8 @@ type Role string
 
 // The roles.
 const (
-	Viewer   Role = "viewer"   // sees everything, the metrics included
-	Operator Role = "operator" // may also trigger, cancel, pause and resume
+	RoleViewer   Role = "viewer"   // sees everything, the metrics included
+	RoleOperator Role = "operator" // may also trigger, cancel, pause and resume
 )
 
 // User is the client of a request.
@@ -25,10 +25,10 @@ type User struct {
 }
 
 // MayAct returns whether the user may trigger, cancel, pause and resume.
-func (u User) MayAct() bool { return u.Role == Operator }
+func (u User) MayAct() bool { return u.Role == RoleOperator }
 
 // anonymous is every client of a server without tokens, which only this machine reaches: other users of the machine, and jobs, reach it too.
-var anonymous = User{Name: "anonymous", Role: Viewer}
+var anonymous = User{Name: "anonymous", Role: RoleViewer}
 
 type userKey struct{}
 
@@ -46,8 +46,8 @@ type userToken struct {
 	hash [sha256.Size]byte
 }
 
-// shortestToken is too long to be guessed by requests, if it was not thought up by a person.
-const shortestToken = 16
+// minTokenLength is too long to be guessed by requests, if the token is random.
+const minTokenLength = 16
 
 // ParseUsers reads users: lines of NAME:ROLE:HASH, HASH being the SHA-256 of the token as 64 hexadecimal digits; empty lines, and those that begin with #,
 // are left out. A text of one word without a colon is a token itself, of a viewer of the name "token". No error shows a token or a hash.
@@ -85,10 +85,10 @@ func single(token string) (Users, error) {
 		return nil, fmt.Errorf("it is empty: write a token into it, or lines of NAME:ROLE:HASH")
 	case strings.ContainsAny(token, " \t\r"):
 		return nil, fmt.Errorf("it has more than one word: write only the token into it, or lines of NAME:ROLE:HASH")
-	case len(token) < shortestToken:
-		return nil, fmt.Errorf("a token of %d characters can be guessed; write %d or more, as of: openssl rand -hex 32", len(token), shortestToken)
+	case len(token) < minTokenLength:
+		return nil, fmt.Errorf("a token of %d characters can be guessed; write %d or more, as of: openssl rand -hex 32", len(token), minTokenLength)
 	}
-	return Users{{User{"token", Viewer}, sha256.Sum256([]byte(token))}}, nil
+	return Users{{User{"token", RoleViewer}, sha256.Sum256([]byte(token))}}, nil
 }
 
 func parseUser(line string) (u userToken, err error) {
@@ -98,14 +98,19 @@ func parseUser(line string) (u userToken, err error) {
 		return u, fmt.Errorf("it must be NAME:ROLE:HASH, the name of letters, digits and . _ - @")
 	}
 	u.User = User{name, Role(role)}
-	if u.Role != Viewer && u.Role != Operator {
-		return u, fmt.Errorf("%s has the role %.20q; write viewer or operator", name, role)
+	if u.Role != RoleViewer && u.Role != RoleOperator { // the error does not show the field: it may be a token in the wrong place
+		return u, fmt.Errorf("the second field must be viewer or operator")
 	}
 	hash, err := hex.DecodeString(text)
 	if err != nil || len(hash) != sha256.Size {
 		return u, fmt.Errorf("the hash of %s is not 64 hexadecimal digits; write the SHA-256 of its token, as of: printf %%s \"$TOKEN\" | sha256sum", name)
 	}
 	copy(u.hash[:], hash)
+	for _, empty := range []string{"", "\n"} { // of a variable that was not set
+		if u.hash == sha256.Sum256([]byte(empty)) {
+			return u, fmt.Errorf("the hash of %s is that of an empty token; write that of a token of %d characters or more", name, minTokenLength)
+		}
+	}
 	return u, nil
 }
 
@@ -115,13 +120,21 @@ func isUserName(name string) bool {
 	})
 }
 
-// Find returns the user with a token. It takes the same time whichever token it is, and if none is.
+// Find returns the user with a token. It takes the same time for each token, also for an unknown one.
 func (us Users) Find(token string) (found User, ok bool) {
+	u := us.find(token)
+	if u == nil || token == "" {
+		return User{}, false
+	}
+	return u.User, true
+}
+
+func (us Users) find(token string) (found *userToken) {
 	hash := sha256.Sum256([]byte(token))
-	for _, u := range us {
-		if subtle.ConstantTimeCompare(hash[:], u.hash[:]) == 1 {
-			found, ok = u.User, true
+	for i := range us {
+		if subtle.ConstantTimeCompare(hash[:], us[i].hash[:]) == 1 {
+			found = &us[i]
 		}
 	}
-	return found, ok
+	return found
 }

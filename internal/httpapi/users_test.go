@@ -1,6 +1,7 @@
 package httpapi
 
 import (
+	"bytes"
 	"context"
 	"crypto/sha256"
 	"encoding/hex"
@@ -10,6 +11,9 @@ import (
 	"net/url"
 	"strings"
 	"testing"
+	"time"
+
+	"github.com/hashicorp/go-hclog"
 )
 
 const (
@@ -33,12 +37,12 @@ func annAndBob(t *testing.T) Users {
 
 func TestUsers(t *testing.T) {
 	users := annAndBob(t)
-	for token, want := range map[string]User{annsToken: {"ann", Operator}, bobsToken: {"bob", Viewer}, "": {}, "ann": {}, hashOf(annsToken): {}} {
+	for token, want := range map[string]User{annsToken: {"ann", RoleOperator}, bobsToken: {"bob", RoleViewer}, "": {}, "ann": {}, hashOf(annsToken): {}} {
 		if got, ok := users.Find(token); got != want || ok != (want != User{}) {
 			t.Errorf("the token %q is of %v", token, got)
 		}
 	}
-	if alone, err := ParseUsers("0123456789abcdef\n"); err != nil || len(alone) != 1 || alone[0].User != (User{"token", Viewer}) {
+	if alone, err := ParseUsers("0123456789abcdef\n"); err != nil || len(alone) != 1 || alone[0].User != (User{"token", RoleViewer}) {
 		t.Errorf("a token alone: %v, %v", alone, err)
 	}
 }
@@ -53,7 +57,10 @@ func TestFaultyUsers(t *testing.T) {
 		"ann:operator":                      "line 1: it must be NAME:ROLE:HASH",
 		good + "\nann":                      "line 2: it must be NAME:ROLE:HASH",
 		"a b:operator:" + hashOf(annsToken): "line 1: it must be NAME:ROLE:HASH",
-		"ann:root:" + hashOf(annsToken):     `line 1: ann has the role "root"; write viewer or operator`,
+		"ann:root:" + hashOf(annsToken):     "line 1: the second field must be viewer or operator",
+		"ann:" + annsToken + ":operator":    "line 1: the second field must be viewer or operator",
+		"ann:operator:" + hashOf(""):        "line 1: the hash of ann is that of an empty token",
+		"ann:operator:" + hashOf("\n"):      "line 1: the hash of ann is that of an empty token",
 		"ann:viewer:" + annsToken:           "line 1: the hash of ann is not 64 hexadecimal digits",
 		good + "\n" + good:                  "line 2: ann is on line 1 already",
 	} {
@@ -61,14 +68,14 @@ func TestFaultyUsers(t *testing.T) {
 		if err == nil || !strings.Contains(err.Error(), want) || users != nil {
 			t.Errorf("%q: %v, want %q", text, err, want)
 		}
-		if err != nil && (strings.Contains(err.Error(), annsToken) || strings.Contains(err.Error(), hashOf(annsToken))) {
+		if err != nil && (strings.Contains(err.Error(), annsToken[:8]) || strings.Contains(err.Error(), hashOf(annsToken))) {
 			t.Errorf("the error has a secret: %v", err)
 		}
 	}
 }
 
 // usersServer answers each path with the user of the request.
-func usersServer(t *testing.T, users func() Users) *httptest.Server {
+func usersServer(t *testing.T, log io.Writer, users func() Users) *httptest.Server {
 	t.Helper()
 	echo := http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
 		if _, err := io.ReadAll(r.Body); err != nil {
@@ -77,7 +84,7 @@ func usersServer(t *testing.T, users func() Users) *httptest.Server {
 		}
 		_, _ = io.WriteString(w, UserOf(r.Context()).Name+" "+string(UserOf(r.Context()).Role))
 	})
-	s := httptest.NewServer(guarded(echo, Config{Listen: "127.0.0.1:0", Users: users}))
+	s := httptest.NewServer(protect(echo, Config{Listen: "127.0.0.1:0", Users: users, Log: hclog.New(&hclog.LoggerOptions{Output: log})}))
 	t.Cleanup(s.Close)
 	s.Client().CheckRedirect = func(*http.Request, []*http.Request) error { return http.ErrUseLastResponse }
 	return s
@@ -106,10 +113,19 @@ func ask(t *testing.T, s *httptest.Server, method, path, body string, headers ..
 	return resp, string(text)
 }
 
+const hour = time.Hour
+
+// session is the cookie of a browser, signed with a token, that lasts for a while.
+func session(name, token string, lasts time.Duration) string {
+	u := userToken{User{Name: name}, sha256.Sum256([]byte(token))}
+	return "Cookie: cronclave=" + u.session(time.Now().Add(lasts))
+}
+
 // TestUsersOfRequests has requests by API clients and browsers, of which only those with a token get anywhere.
 func TestUsersOfRequests(t *testing.T) {
 	users := annAndBob(t)
-	s := usersServer(t, func() Users { return users })
+	var log bytes.Buffer
+	s := usersServer(t, &log, func() Users { return users })
 	for _, tt := range []struct {
 		method, path string
 		headers      []string
@@ -117,14 +133,20 @@ func TestUsersOfRequests(t *testing.T) {
 		body         string
 	}{
 		{"GET", "/x", []string{"Authorization: Bearer " + annsToken}, 200, "ann operator"},
-		{"GET", "/x", []string{"Cookie: cronclave_token=" + bobsToken}, 200, "bob viewer"},
-		{"GET", "/x", []string{"Authorization: Bearer wrong", "Cookie: cronclave_token=" + bobsToken}, 401, "a token is needed"},
+		{"GET", "/x", []string{session("bob", bobsToken, hour)}, 200, "bob viewer"},
+		{"GET", "/x", []string{session("bob", bobsToken, -hour)}, 401, "a token is needed"},
+		{"GET", "/x", []string{session("ann", bobsToken, hour)}, 401, "a token is needed"}, // signed by another
+		{"GET", "/x", []string{"Cookie: cronclave=" + bobsToken}, 401, "a token is needed"},
+		{"GET", "/x", []string{"Cookie: cronclave=.."}, 401, "a token is needed"},
+		{"GET", "/x", []string{"Authorization: Bearer wrong", session("bob", bobsToken, hour)}, 401, "a token is needed"},
+		{"GET", "/x", []string{"Authorization: Bearer "}, 401, "a token is needed"},
+		{"GET", "/api/v1/x", []string{"Accept: text/html"}, 401, `"detail":"a token is needed`},
 		{"GET", "/x", nil, 401, "a token is needed"},
 		{"GET", "/x?a=b", []string{"Accept: text/html"}, 303, ""},
 		{"POST", "/x", []string{"Accept: text/html"}, 401, "a token is needed"},
-		{"POST", "/x", []string{"Cookie: cronclave_token=" + annsToken, "Sec-Fetch-Site: cross-site"}, 403, ""},
-		{"POST", "/x", []string{"Cookie: cronclave_token=" + annsToken, "Origin: https://evil.example"}, 403, ""},
-		{"POST", "/x", []string{"Cookie: cronclave_token=" + annsToken, "Sec-Fetch-Site: same-origin"}, 200, "ann operator"},
+		{"POST", "/x", []string{session("ann", annsToken, hour), "Sec-Fetch-Site: cross-site"}, 403, ""},
+		{"POST", "/x", []string{session("ann", annsToken, hour), "Origin: https://evil.example"}, 403, ""},
+		{"POST", "/x", []string{session("ann", annsToken, hour), "Sec-Fetch-Site: same-origin"}, 200, "ann operator"},
 		{"GET", "/healthz", nil, 200, "ok"},
 		{"GET", "/readyz", nil, 200, "ok"},
 	} {
@@ -136,10 +158,16 @@ func TestUsersOfRequests(t *testing.T) {
 			t.Errorf("led to %s", resp.Header.Get("Location"))
 		}
 	}
-	if resp, _ := ask(t, s, "POST", "/x", strings.Repeat("x", mostBody+1), "Authorization: Bearer "+annsToken); resp.StatusCode != http.StatusRequestEntityTooLarge {
+	if n := strings.Count(log.String(), "their token is unknown"); n != 1 || strings.Contains(log.String(), "wrong") {
+		t.Errorf("refusals are logged %d times, once a minute is enough, and without a token:\n%s", n, &log)
+	}
+	if resp, _ := ask(t, s, "GET", "/x", "a body", "Authorization: Bearer "+annsToken); resp.StatusCode != http.StatusBadRequest {
+		t.Errorf("GET with a body: %d", resp.StatusCode)
+	}
+	if resp, _ := ask(t, s, "POST", "/x", strings.Repeat("x", maxBodyBytes+1), "Authorization: Bearer "+annsToken); resp.StatusCode != http.StatusRequestEntityTooLarge {
 		t.Errorf("a body that is too long: %d", resp.StatusCode)
 	}
-	open := usersServer(t, nil)
+	open := usersServer(t, io.Discard, nil)
 	if _, body := ask(t, open, "GET", "/x", ""); body != "anonymous viewer" {
 		t.Errorf("without tokens: %q", body)
 	}
@@ -148,7 +176,8 @@ func TestUsersOfRequests(t *testing.T) {
 // TestLogin logs a browser in and out. The cookie is out of reach for scripts, and the page leads to no other site.
 func TestLogin(t *testing.T) {
 	users := annAndBob(t)
-	s := usersServer(t, func() Users { return users })
+	var log bytes.Buffer
+	s := usersServer(t, &log, func() Users { return users })
 	form := "Content-Type: application/x-www-form-urlencoded"
 	if resp, body := ask(t, s, "GET", "/login?next=/jobs", ""); resp.StatusCode != 200 || !strings.Contains(body, `value="/jobs"`) {
 		t.Errorf("the page: %d %s", resp.StatusCode, body)
@@ -161,9 +190,16 @@ func TestLogin(t *testing.T) {
 		if resp.StatusCode != http.StatusSeeOther || resp.Header.Get("Location") != want {
 			t.Errorf("next %q: %d to %q", next, resp.StatusCode, resp.Header.Get("Location"))
 		}
-		if c := resp.Cookies(); len(c) != 1 || c[0].Value != annsToken || !c[0].HttpOnly || c[0].SameSite != http.SameSiteLaxMode || c[0].Path != "/" {
+		if c := resp.Cookies(); len(c) != 1 || strings.Contains(c[0].Value, annsToken) || !c[0].HttpOnly || c[0].SameSite != http.SameSiteLaxMode || c[0].Path != "/" {
 			t.Errorf("cookies %v", c)
 		}
+	}
+	resp, _ := ask(t, s, "POST", "/login", url.Values{"token": {annsToken}}.Encode(), form)
+	if _, body := ask(t, s, "GET", "/x", "", "Cookie: cronclave="+resp.Cookies()[0].Value); body != "ann operator" {
+		t.Errorf("logged in as %q", body)
+	}
+	if resp, _ := ask(t, s, "POST", "/login", "token=", form); resp.StatusCode != http.StatusUnauthorized {
+		t.Errorf("an empty token: %d", resp.StatusCode)
 	}
 	if resp, _ := ask(t, s, "POST", "/logout", ""); len(resp.Cookies()) != 1 || resp.Cookies()[0].MaxAge >= 0 {
 		t.Errorf("after logout: %v", resp.Cookies())

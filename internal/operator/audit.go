@@ -6,6 +6,7 @@ import (
 	"fmt"
 	"strings"
 	"time"
+	"unicode"
 	"unicode/utf8"
 
 	"github.com/cronclave/cronclave/internal/journal"
@@ -26,7 +27,7 @@ func (r Requester) fault() error {
 		return refuse(ErrInvalid, "the name of the user is missing")
 	case utf8.RuneCountInString(r.Reason) > maxReason:
 		return refuse(ErrInvalid, "the reason has %d characters: write at most %d", utf8.RuneCountInString(r.Reason), maxReason)
-	case strings.ContainsFunc(r.Reason, func(c rune) bool { return c < ' ' || c == 0x7f }):
+	case strings.ContainsFunc(r.Reason, unicode.IsControl):
 		return refuse(ErrInvalid, "the reason is %q: it must be one line, without tabs", r.Reason)
 	}
 	return nil
@@ -39,6 +40,9 @@ const maxReason = 200
 func (o *Operator) audit(ctx context.Context, r Requester, act journal.Act, lasting time.Duration) error {
 	act.By, act.Reason = r.By, r.Reason
 	err := o.journal.Audit(ctx, act, lasting)
+	if err == nil && o.cfg.OnAct != nil {
+		o.cfg.OnAct(act)
+	}
 	switch {
 	case errors.Is(err, journal.ErrInvalid): // a name that can't be one
 		return &refusal{ErrInvalid, err}

@@ -3,6 +3,7 @@ package operator
 import (
 	"context"
 	"errors"
+	"fmt"
 	"time"
 
 	"github.com/cronclave/cronclave/election"
@@ -27,14 +28,20 @@ type CanceledRun struct {
 	Tick    *time.Time `json:"tick,omitempty"`
 }
 
-// Cancel asks the replicas to stop runs of a job, and does not wait until they have. The list is never nil. Where nothing runs there is nothing to do; a run
+// Cancel asks the replicas to stop runs of a job, and does not wait until they have. The list is never nil. A run is stopped even if the audit log cannot be
+// written, with an error: on a quorum the log is in another Redis than the locks. Where nothing runs there is nothing to do; a run
 // that is named and does not run is [ErrUnknownRun].
 func (o *Operator) Cancel(ctx context.Context, req CancelRequest) ([]CanceledRun, error) {
 	if err := req.fault(); err != nil {
 		return []CanceledRun{}, err
 	}
-	if err := o.audit(ctx, req.Requester, journal.Act{Kind: journal.ActCancel, Jobs: []string{req.Job}, RunID: req.Run}, 0); err != nil {
+	var unknown *UnknownJobError
+	if err := o.mustKnow(ctx, req.Job); errors.As(err, &unknown) && !unknown.Removed { // of others there may be runs
 		return []CanceledRun{}, err
+	}
+	unaudited := o.audit(ctx, req.Requester, journal.Act{Kind: journal.ActCancel, Jobs: []string{req.Job}, RunID: req.Run}, 0)
+	if errors.Is(unaudited, ErrInvalid) {
+		return []CanceledRun{}, unaudited
 	}
 	runs, err := o.elector.Cancel(ctx, req.Job, req.Run)
 	canceled := []CanceledRun{}
@@ -46,6 +53,8 @@ func (o *Operator) Cancel(ctx context.Context, req CancelRequest) ([]CanceledRun
 		return canceled, unavailable("cancel job "+req.Job, err)
 	case err != nil: // a name that can't be one
 		return canceled, &refusal{ErrInvalid, err}
+	case len(canceled) > 0 && unaudited != nil:
+		return canceled, fmt.Errorf("the runs are to stop, but that is in no audit log: %w", unaudited)
 	case len(canceled) > 0:
 		return canceled, nil
 	}

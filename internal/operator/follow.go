@@ -1,6 +1,7 @@
 package operator
 
 import (
+	"cmp"
 	"context"
 	"errors"
 	"fmt"
@@ -13,7 +14,7 @@ import (
 )
 
 const (
-	// followEvery is how often a follower looks for more output.
+	// followEvery is how often a follower looks for more output, unless its caller says.
 	followEvery = 200 * time.Millisecond
 	// presentEvery is how often a follower renews the mark by which replicas know of it.
 	presentEvery = 3 * time.Second
@@ -51,6 +52,8 @@ type FollowRequest struct {
 	Job string
 	// Run is the id of one run; "" for all that have not ended, and those that come.
 	Run string
+	// Every is how often to look for more output. Defaults to 200ms.
+	Every time.Duration
 }
 
 // Follow shows the output of a job's runs while they print it: one run until it has ended, or all until ctx ends, which is then no error. Output goes
@@ -60,6 +63,7 @@ func (o *Operator) Follow(ctx context.Context, req FollowRequest, v Viewer) erro
 		return err
 	}
 	f := newFollower(o.journal, req.Job, v)
+	f.every = cmp.Or(req.Every, f.every)
 	if req.Run != "" {
 		if _, err := o.run(ctx, req.Job, req.Run); err != nil {
 			return err
@@ -122,13 +126,14 @@ type follower struct {
 	journal *journal.Journal
 	job     string
 	viewer  Viewer
+	every   time.Duration // how often it looks
 
 	marked time.Time // when the mark was last renewed
 	heard  time.Time // when Redis last answered
 }
 
 func newFollower(j *journal.Journal, job string, v Viewer) *follower {
-	return &follower{journal: j, job: job, viewer: v.complete()}
+	return &follower{journal: j, job: job, viewer: v.complete(), every: followEvery}
 }
 
 // followedRun is a run that is shown.
@@ -170,7 +175,7 @@ func (f *follower) tolerate(err error) error {
 // follow shows a run until it has ended, which its record then says, or ctx has.
 func (f *follower) follow(ctx context.Context, id string) (journal.Record, error) {
 	r := &followedRun{id: id}
-	for ; ctx.Err() == nil; backoff.Sleep(ctx, followEvery) {
+	for ; ctx.Err() == nil; backoff.Sleep(ctx, f.every) {
 		over, err := f.look(ctx, r)
 		if err := f.tolerate(err); err != nil || over {
 			return r.last, err

@@ -16,7 +16,7 @@ const maxFollowed = 50
 // followAll shows the runs of the job that have not ended, and those that come.
 func (f *follower) followAll(ctx context.Context) error {
 	known := map[string]*followedRun{} // nil for those that are over
-	for first := true; ctx.Err() == nil; backoff.Sleep(ctx, followEvery) {
+	for first := true; ctx.Err() == nil; backoff.Sleep(ctx, f.every) {
 		err := f.mark(ctx)
 		if err == nil {
 			err = f.lookAtAll(ctx, known, first)

@@ -27,6 +27,8 @@ type Config struct {
 	Jobs []ConfiguredJob
 	// Incomplete is set where Jobs lack those of a configuration that cannot be read: a job is then unknown only if the history has no runs of it either.
 	Incomplete bool
+	// OnAct is called for each act, before it is done; may be nil.
+	OnAct func(journal.Act)
 }
 
 // ConfiguredJob is a job of a configuration at hand, as far as its selection needs it.

@@ -160,7 +160,7 @@ func TestErrorsHaveReasons(t *testing.T) {
 		{history("fresh"), nil, ""},
 		{cancel("removed", ""), ErrUnknownJob, `job "removed" has runs in the history but is no longer configured, here or on any replica`},
 		{cancel("backup", "run-1"), ErrUnknownRun, "job backup has no run run-1 that is under way"},
-		{cancel("a}b", ""), ErrInvalid, ""},
+		{cancel("a}b", ""), ErrUnknownJob, `no job "a}b"`},
 		{logs("removed", ""), nil, ""},
 		{logs("removed", "run-2"), ErrUnknownRun, `job removed has no run "run-2" in the history`},
 		{o.Follow(ctx, FollowRequest{Job: "vacuum"}, Viewer{}), ErrUnknownJob, `no job "vacuum"`},

@@ -49,7 +49,13 @@ type PausedJob struct {
 // Pause has the ticks of jobs skipped. A job that is paused already gets another end and reason. The list is nil if nothing was tried; else it has the jobs
 // that it worked for, also beside an error.
 func (o *Operator) Pause(ctx context.Context, req PauseRequest) ([]PausedJob, error) {
+	if err := req.Requester.fault(); err != nil {
+		return nil, err
+	}
 	order := election.PauseOrder{For: req.For, Outcome: scheduler.SkippedPaused, Reason: req.Reason, By: req.By}
+	if err := order.Validate(); err != nil {
+		return nil, &refusal{ErrInvalid, err}
+	}
 	return o.steer(ctx, req.Selection, req.Requester, journal.Act{Kind: journal.ActPause}, req.For, func(jobs []string) []election.Paused {
 		return o.elector.Pause(ctx, jobs, order)
 	})

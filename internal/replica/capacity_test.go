@@ -19,6 +19,7 @@ func TestMaxRunningFits(t *testing.T) {
 		"room enough":   {resourceLimits{files: 1024, processes: 4096}, 100, ""},
 		"few files":     {resourceLimits{files: 256}, 22, "open_files_needed=720"},
 		"few processes": {resourceLimits{files: 1024, processes: 100}, 36, "processes_needed=164"},
+		"a server":      {resourceLimits{files: 1024}.withServer(), 66, "fits=66"},
 		"hardly any":    {resourceLimits{files: 64}, 1, "fits=1"},
 	} {
 		t.Run(name, func(t *testing.T) {

@@ -12,6 +12,7 @@ import (
 	"github.com/cronclave/cronclave/internal/config"
 	"github.com/cronclave/cronclave/internal/dashboard"
 	"github.com/cronclave/cronclave/internal/httpapi"
+	"github.com/cronclave/cronclave/internal/journal"
 	"github.com/cronclave/cronclave/internal/operator"
 	"github.com/cronclave/cronclave/internal/redisconn"
 )
@@ -25,7 +26,7 @@ type clusterView struct {
 // statusAge is how old the facts on a page may be.
 const statusAge = 400 * time.Millisecond
 
-func openClusterView(redis *redisconn.Conn, cfg *config.Config) (*clusterView, error) {
+func openClusterView(redis *redisconn.Conn, cfg *config.Config, log hclog.Logger) (*clusterView, error) {
 	conn, err := redis.Again()
 	if err != nil {
 		return nil, err
@@ -34,7 +35,9 @@ func openClusterView(redis *redisconn.Conn, cfg *config.Config) (*clusterView, e
 	if err != nil {
 		return nil, errors.Join(err, conn.Close())
 	}
-	o, err := operator.New(operator.Config{Conn: conn, Journal: j, Namespace: cfg.Namespace})
+	o, err := operator.New(operator.Config{Conn: conn, Journal: j, Namespace: cfg.Namespace, OnAct: func(a journal.Act) {
+		log.Info("act", "act", a.Kind, "user", a.By, "jobs", a.Jobs, "reason", a.Reason)
+	}})
 	if err != nil {
 		return nil, errors.Join(err, conn.Close())
 	}
@@ -42,8 +45,8 @@ func openClusterView(redis *redisconn.Conn, cfg *config.Config) (*clusterView, e
 }
 
 // api answers the requests of programs.
-func (v *clusterView) api(version string, log hclog.Logger) http.Handler {
-	return api.New(api.Config{Operator: v.operator, Version: version, Log: log, User: func(ctx context.Context) (string, bool) {
+func (v *clusterView) api(version string, log hclog.Logger) (http.Handler, error) {
+	return api.New(api.Config{Operator: v.operator, Version: version, Log: log, Stopping: httpapi.Stopping, User: func(ctx context.Context) (string, bool) {
 		user := httpapi.UserOf(ctx)
 		return user.Name, user.MayAct()
 	}})
@@ -60,5 +63,5 @@ func (v *clusterView) pages() (http.Handler, error) {
 // close ends the requests that are left in the background.
 func (v *clusterView) close() {
 	_ = v.operator.Close() // it only waits
-	_ = v.conn.Close()     // no request is under way
+	_ = v.conn.Close()     // the server has waited for the requests
 }

@@ -39,12 +39,15 @@ func (m *monitor) open(cfg *config.Config, redis *redisconn.Conn, version string
 	if err != nil {
 		return err
 	}
-	if m.view, err = openClusterView(redis, cfg); err != nil {
+	if m.view, err = openClusterView(redis, cfg, m.log); err != nil {
 		return err
 	}
 	m.metrics = httpapi.NewMetrics(version, finalOutcomes(), gauges)
 	m.configured(cfg)
-	c.Metrics, c.API, c.Unready = m.metrics.Handler(), m.view.api(version, m.log), unready
+	c.Metrics, c.Unready = m.metrics.Handler(), unready
+	if c.API, err = m.view.api(version, m.log); err != nil {
+		return err
+	}
 	if c.Pages, err = m.view.pages(); err != nil {
 		return err
 	}

@@ -2,6 +2,7 @@ package replica
 
 import (
 	"sync"
+	"sync/atomic"
 	"time"
 )
 
@@ -16,21 +17,24 @@ const (
 
 // readiness says whether a replica claims ticks, also to clients without a token: so it asks Redis once a second at most.
 type readiness struct {
+	phase atomic.Int32 // a phase
+
 	mu    sync.Mutex
 	asked time.Time
 	up    bool
 }
 
+func (r *readiness) enter(p phase) { r.phase.Store(int32(p)) }
+
+func (r *readiness) is(p phase) bool { return phase(r.phase.Load()) == p }
+
 // unready returns why the replica claims nothing at present; "" if it does.
 func (r *Replica) unready() string {
-	switch phase(r.phase.Load()) {
-	case starting:
-		return "starting: Redis has not answered yet, or is not fit to coordinate"
-	case draining:
-		return "draining: the last runs end, and no more are started"
-	case scheduling:
-	}
 	switch {
+	case r.readiness.is(starting):
+		return "starting: Redis has not answered yet, or is not fit to coordinate"
+	case r.readiness.is(draining):
+		return "draining: the last runs end, and no more are started"
 	case r.scheduler.Unable() != "":
 		return "unable to start programs: see the log, or cronclave status"
 	case !r.readiness.redisUp(r.redisUp):

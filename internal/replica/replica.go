@@ -60,7 +60,6 @@ type Replica struct {
 	refused        atomic.Pointer[string]        // the first fault of a newer one
 	heartbeatError atomic.Pointer[string]        // the error of the heartbeat that it sends
 	standstill     atomic.Pointer[journal.Interval]
-	draining       atomic.Bool
 	log            hclog.Logger
 	redis          *redisconn.Conn
 	locks          *locking.Client
@@ -76,7 +75,6 @@ type Replica struct {
 	leads          atomic.Bool      // the cluster's housekeeping
 	clock          func() time.Time // this machine's wall clock
 	started        time.Time
-	phase          atomic.Int32 // a phase
 	readiness      readiness
 }
 
@@ -150,7 +148,7 @@ func (r *Replica) newScheduler(cfg *config.Config) (*scheduler.Scheduler, error)
 	}
 	return scheduler.New(scheduler.Config{
 		Jobs: r.jobs(cfg), Claimer: elector, Journal: recorder{r.journal, &r.monitor}, Logger: r.log, Replica: r.name,
-		MaxRunning: maxRunning(cfg.Replica.MaxRunning, limitsOfProcess(), r.log), DrainTimeout: cfg.Replica.DrainTimeout, Clock: r.clock,
+		MaxRunning: maxRunning(cfg.Replica.MaxRunning, limitsFor(cfg.Server.Listen != ""), r.log), DrainTimeout: cfg.Replica.DrainTimeout, Clock: r.clock,
 		GrantEvents: elector, Requests: requests{r.journal, elector}, Pools: r.monitor.pools(elector), Peers: r.peers.get, Ready: r.processes.warden.Ready,
 		Probe: r.processes.Host.Probe, Labels: cfg.Replica.Labels,
 	})
@@ -203,23 +201,27 @@ func (r *Replica) Run(ctx context.Context, reload <-chan struct{}) error {
 	for _, w := range h.Warnings {
 		r.log.Warn(w.Message, "code", w.Code)
 	}
+	return r.schedule(ctx, reload)
+}
+
+// schedule runs jobs until ctx ends and the drain is over, with all that goes on beside them.
+func (r *Replica) schedule(ctx context.Context, reload <-chan struct{}) (err error) {
 	work, drain := context.WithCancelCause(ctx)
 	campaign, resign := context.WithCancel(work)
 	registered, leave := context.WithCancel(context.WithoutCancel(ctx))
+	r.readiness.enter(scheduling)
 	var beside sync.WaitGroup
 	beside.Go(func() { r.leadership.Campaign(campaign, r.lead) })
 	beside.Go(func() { r.membership.run(registered) })
 	beside.Go(func() { watchStandstill(registered, r.now, r.stoodStill) })
 	defer context.AfterFunc(work, func() {
-		r.draining.Store(true)
+		r.readiness.enter(draining)
 		r.membership.announce()
 	})()
 	beside.Go(func() { r.live.run(registered) })
 	beside.Go(func() { r.monitor.recall(work, r.journal, r.cfg.Load, r.leads.Load) })
 	beside.Go(func() { r.processes.mind(work, drain) })
 	beside.Go(func() { r.reloader.run(work, reload) })
-	r.phase.Store(int32(scheduling))
-	context.AfterFunc(work, func() { r.phase.Store(int32(draining)) })
 	err = r.scheduler.Run(work)
 	drain(nil) // unless it has a cause already
 	resign()
@@ -349,7 +351,7 @@ func (r *Replica) entry() journal.Replica {
 	entry := journal.Replica{
 		ID: r.id, Name: r.name, Process: proc.ID(), Version: r.version, Started: r.started, Seen: now, ConfigDigest: r.cfg.Load().Digest(),
 		ClockOffsetMS: r.clock().Sub(now).Milliseconds(), ClockErrorMS: r.locks.Engine().EstimateError().Milliseconds(), Running: r.scheduler.Running(),
-		Labels: r.cfg.Load().Replica.Labels, Draining: r.draining.Load(), StoodStill: r.standstill.Load(),
+		Labels: r.cfg.Load().Replica.Labels, Draining: r.readiness.is(draining), StoodStill: r.standstill.Load(),
 	}
 	if refused := r.refused.Load(); refused != nil {
 		entry.Refused = *refused
