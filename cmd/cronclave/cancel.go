@@ -3,10 +3,10 @@ package main
 import (
 	"context"
 	"errors"
-	"fmt"
 
 	"github.com/spf13/cobra"
 
+	"github.com/cronclave/cronclave/internal/console"
 	"github.com/cronclave/cronclave/internal/operator"
 )
 
@@ -46,18 +46,8 @@ func (a *app) cancel(ctx context.Context, req operator.CancelRequest, asJSON boo
 		return o.exit(err)
 	}
 	if !asJSON {
-		a.printCanceled(req.Job, canceled)
+		console.Printer{Out: a.out}.Canceled(req.Job, canceled)
 		return err
 	}
 	return errors.Join(a.printJSON(canceled), err)
-}
-
-func (s streams) printCanceled(job string, canceled []operator.CanceledRun) {
-	if len(canceled) == 0 {
-		fmt.Fprintf(s.out, "nothing runs of job %s\n", job)
-		return
-	}
-	for _, r := range canceled {
-		fmt.Fprintf(s.out, "asked replica %s to stop run %s of job %s (slot %d, token %d)\n", r.Replica, r.RunID, r.Job, r.Slot, r.Token)
-	}
 }

@@ -38,6 +38,16 @@ func (a *app) openOperator(ctx context.Context) (*operating, error) {
 	return &operating{o, rdb, faults > 0}, nil
 }
 
+// operate opens the cluster for one operation.
+func (a *app) operate(ctx context.Context, do func(*operating) error) error {
+	o, err := a.openOperator(ctx)
+	if err != nil {
+		return err
+	}
+	defer o.close()
+	return o.exit(do(o))
+}
+
 // configured are the jobs of a configuration, also those that are not enabled.
 func configured(cfg *config.Config) []operator.ConfiguredJob {
 	jobs := make([]operator.ConfiguredJob, len(cfg.Jobs))

@@ -3,8 +3,6 @@ package main
 import (
 	"context"
 	"errors"
-	"fmt"
-	"time"
 
 	"github.com/spf13/cobra"
 
@@ -101,36 +99,9 @@ func (a *app) steer(ctx context.Context, asJSON bool, do func(*operator.Operator
 	if err = o.exit(err); jobs == nil { // nothing was tried
 		return err
 	}
-	return errors.Join(a.printPaused(jobs, asJSON), err)
-}
-
-func (s streams) printPaused(jobs []operator.PausedJob, asJSON bool) error {
 	if asJSON {
-		return s.printJSON(jobs)
+		return errors.Join(a.printJSON(jobs), err)
 	}
-	for _, j := range jobs {
-		switch {
-		case j.Paused:
-			fmt.Fprintf(s.out, "paused %s until %s\n", j.Job, because(untilText(j.Until), j.Reason))
-		case j.WasPaused:
-			fmt.Fprintf(s.out, "resumed %s\n", j.Job)
-		default:
-			fmt.Fprintf(s.out, "%s was not paused\n", j.Job)
-		}
-	}
-	return nil
-}
-
-func untilText(until *time.Time) string {
-	if until == nil {
-		return "it is resumed"
-	}
-	return console.Stamp(*until)
-}
-
-func because(text, reason string) string {
-	if reason == "" {
-		return text
-	}
-	return text + ": " + reason
+	console.Printer{Out: a.out}.Paused(jobs)
+	return err
 }

@@ -23,20 +23,17 @@ token, and for which reason it did not run. TIME is RFC 3339, or a date and a ti
 			if len(args) > 3 { // a time without quotes has two words
 				return usageError("why takes a JOB and a TIME")
 			}
-			o, err := a.openOperator(cmd.Context())
-			if err != nil {
-				return err
-			}
-			defer o.close()
-			story, err := o.Why(cmd.Context(), args[0], strings.Join(args[1:], " "))
-			switch {
-			case err != nil:
-				return o.exit(err)
-			case asJSON:
-				return a.printJSON(story)
-			}
-			console.Printer{Out: a.out, Colour: a.colour()}.Story(story)
-			return nil
+			return a.operate(cmd.Context(), func(o *operating) error {
+				story, err := o.Why(cmd.Context(), args[0], strings.Join(args[1:], " "))
+				switch {
+				case err != nil:
+					return err
+				case asJSON:
+					return a.printJSON(story)
+				}
+				console.Printer{Out: a.out, Colour: a.colour()}.Story(story)
+				return nil
+			})
 		},
 	}
 	cmd.Flags().BoolVar(&asJSON, "json", false, "print JSON")

@@ -1,0 +1,74 @@
+package console
+
+import (
+	"cmp"
+	"fmt"
+	"strings"
+	"time"
+
+	"github.com/cronclave/cronclave/internal/journal"
+	"github.com/cronclave/cronclave/internal/operator"
+)
+
+// Acts prints the audit log as it is at an instant.
+func (p Printer) Acts(now time.Time, acts []journal.Act) {
+	t := newTable("TIME", "USER", "ACT", "JOBS", "REASON")
+	for _, a := range acts {
+		t.row(plain, ago(now, a.Time), p.cut(a.By, 20), a.Kind, p.cut(ActJobs(a), 40), p.cut(cmp.Or(a.Reason, "-"), 20))
+	}
+	t.print(p)
+}
+
+// ActJobs names the jobs of an act, and what else it is about.
+func ActJobs(a journal.Act) string {
+	text := strings.Join(a.Jobs, ", ")
+	if more := a.JobCount - len(a.Jobs); more > 0 {
+		text += fmt.Sprintf(" and %d more", more)
+	}
+	switch {
+	case a.RunID != "":
+		text += ", run " + a.RunID
+	case a.Tick != nil:
+		text += ", tick " + Stamp(*a.Tick)
+	case a.Until != nil:
+		text += ", until " + Stamp(*a.Until)
+	}
+	return text
+}
+
+// Paused prints what became of the pauses of jobs.
+func (p Printer) Paused(jobs []operator.PausedJob) {
+	for _, j := range jobs {
+		switch {
+		case j.Paused:
+			fmt.Fprintf(p.Out, "paused %s until %s\n", j.Job, pauseEnd(j))
+		case j.WasPaused:
+			fmt.Fprintf(p.Out, "resumed %s\n", j.Job)
+		default:
+			fmt.Fprintf(p.Out, "%s was not paused\n", j.Job)
+		}
+	}
+}
+
+// pauseEnd is when a pause ends, and the reason for it.
+func pauseEnd(j operator.PausedJob) string {
+	text := "it is resumed"
+	if j.Until != nil {
+		text = Stamp(*j.Until)
+	}
+	if j.Reason != "" {
+		text += ": " + j.Reason
+	}
+	return text
+}
+
+// Canceled prints the runs of a job that are to stop.
+func (p Printer) Canceled(job string, runs []operator.CanceledRun) {
+	if len(runs) == 0 {
+		fmt.Fprintf(p.Out, "nothing runs of job %s\n", job)
+		return
+	}
+	for _, r := range runs {
+		fmt.Fprintf(p.Out, "asked replica %s to stop run %s of job %s (slot %d, token %d)\n", r.Replica, r.RunID, r.Job, r.Slot, r.Token)
+	}
+}
