@@ -50,7 +50,7 @@ func (r *lockRun) run(ctx context.Context) error {
 	waiting, done := signals.interrupting(ctx)
 	// The id is made here, so that a repeated request gets the grant whose answer was lost.
 	id := strings.ToLower(crypto.Text()[:16])
-	defer operator.ShowLock(r.history, journal.LockUse{ID: id, Lock: r.name, Pool: r.pool, Slots: r.slots, Owner: r.owner}, r.locks.EstimatedTime)()
+	defer operator.ShowLock(r.history, journal.LockUse{ID: id, Lock: r.name, Pool: r.pool, Slots: r.slots, Owner: r.owner}, r.lease, r.locks.EstimatedTime)()
 	lease, err := (&acquisition{lockJob: r.lockJob, locks: r.locks, id: id, at: r.redis.Authority(), say: r.reportWaiting}).win(waiting)
 	done()
 	var interrupted interruption

@@ -59,6 +59,8 @@ const (
 	MaxConnections = 440
 	// shutdownTimeout is how long requests under way may take when the server ends, before their connections are closed.
 	shutdownTimeout = time.Second
+	// handlerTimeout is how long their handlers may take after that.
+	handlerTimeout = 3 * time.Second
 )
 
 // New listens. An error says which address it is that can't be listened on.
@@ -101,6 +103,17 @@ func (s *Server) hold(next http.Handler) http.Handler {
 	})
 }
 
+// awaitHandlers waits for the requests whose connections were closed, but not for one that hangs: an act on a Redis that does not answer ends by its own
+// time-out.
+func (s *Server) awaitHandlers() {
+	for end := time.Now().Add(handlerTimeout); time.Now().Before(end); time.Sleep(10 * time.Millisecond) {
+		if s.handlers.TryLock() {
+			s.handlers.Unlock()
+			return
+		}
+	}
+}
+
 // URL is where it answers.
 func (s *Server) URL() string {
 	if s.http.TLSConfig != nil {
@@ -122,7 +135,7 @@ func (s *Server) serve() error {
 	return s.http.Serve(s.listener)
 }
 
-// Run answers until ctx ends. Requests under way then have a second until their connections are closed. Run returns when no handler runs any more.
+// Run answers until ctx ends. Requests under way then have a second until their connections are closed. Run returns when no handler runs any more, or three seconds later.
 func (s *Server) Run(ctx context.Context) error {
 	ended := make(chan struct{})
 	stop := context.AfterFunc(ctx, func() {
@@ -138,8 +151,7 @@ func (s *Server) Run(ctx context.Context) error {
 	if !stop() {
 		<-ended
 	}
-	s.handlers.Lock()   // waits for them
-	s.handlers.Unlock() //nolint:staticcheck // there is nothing to do
+	s.awaitHandlers()
 	if errors.Is(err, http.ErrServerClosed) {
 		return nil
 	}

@@ -26,18 +26,18 @@ func (n *namespace) Canary(replica string) *Canary {
 	return &Canary{namespace: n, replica: replica, alive: map[string]bool{}}
 }
 
-// Look writes to each master, for ttl by its clock, and is called again well before that has passed. intact returns whether all that was
-// written before was still there; when a master has not answered, which is an error, its next answer counts as a loss.
-func (c *Canary) Look(ctx context.Context, ttl time.Duration) (intact bool, err error) {
+// Look writes to each master, for ttl by its clock, and is called again well before that has passed. found is whether all that was
+// written before was still there; when a master has not answered, which is an error, its next answer is in doubt.
+func (c *Canary) Look(ctx context.Context, ttl time.Duration) (found CanaryState, err error) {
 	cluster, ok := c.redis.(*redis.ClusterClient)
 	if !ok {
-		return true, nil
+		return CanaryIntact, nil
 	}
 	ctx, cancel := c.within(ctx)
 	defer cancel()
 	chosen, err := c.choose(ctx, cluster)
 	if err != nil {
-		return true, fmt.Errorf("look at each master: %w", err)
+		return CanaryIntact, fmt.Errorf("look at each master: %w", err)
 	}
 	keys := slices.Collect(maps.Keys(c.alive)) // on whichever master they are now
 	for _, key := range chosen {
@@ -45,34 +45,47 @@ func (c *Canary) Look(ctx context.Context, ttl time.Duration) (intact bool, err 
 			keys = append(keys, key)
 		}
 	}
-	intact = true
 	var failures multierr.List
 	before, set := c.write(ctx, keys, ttl)
 	for i, key := range keys {
 		failed := errors.Join(before[i].Err(), set[i].Err())
-		if c.lost(key, before[i].Val() > 0, failed) {
-			intact = false
-		}
+		found = max(found, c.state(key, before[i].Val() > 0, failed))
 		if failed == nil && !slices.Contains(chosen, key) {
 			delete(c.alive, key) // its master has another one, or is none any more
 		}
 		failures.Add(failed)
 	}
-	return intact, wrapIf("look at each master", failures.Err())
+	return found, wrapIf("look at each master", failures.Err())
 }
 
-// lost takes in what became of one key, and returns whether it was forgotten since it was written.
-func (c *Canary) lost(key string, found bool, failed error) bool {
+// state takes in the result for one key, and returns whether it was forgotten since it was written.
+func (c *Canary) state(key string, found bool, failed error) CanaryState {
 	sure, known := c.alive[key]
 	if failed != nil {
 		if known {
 			c.alive[key] = false
 		}
-		return false
+		return CanaryIntact
 	}
 	c.alive[key] = true
-	return known && (!sure || !found)
+	switch {
+	case !known || sure && found:
+		return CanaryIntact
+	case sure:
+		return CanaryMissing
+	}
+	return CanaryUnsure
 }
+
+// CanaryState is whether masters still have what a replica wrote. A greater state of one master is that of all.
+type CanaryState int
+
+// The states.
+const (
+	CanaryIntact  CanaryState = iota
+	CanaryUnsure              // a master has not answered meanwhile: it may have lost its data, and have the canary of a write whose answer was lost
+	CanaryMissing             // a master has lost its data
+)
 
 // choose finds a key for each master. A few for each would do: with so many also a master is found that has one slot in 200.
 func (c *Canary) choose(ctx context.Context, cluster *redis.ClusterClient) (keys []string, err error) {

@@ -5,21 +5,22 @@ import (
 	"testing"
 )
 
-// TestCanaryInDoubtIsLost: a look that was not answered may have found nothing and written all the same, so that the next one finds that.
-func TestCanaryInDoubtIsLost(t *testing.T) {
+// TestCanaryInDoubt: a look that was not answered may have found nothing and written all the same, so that the next one finds that. It is no proof of a loss
+// either.
+func TestCanaryInDoubt(t *testing.T) {
 	away := errors.New("no answer")
 	c := &Canary{alive: map[string]bool{}}
 	for i, step := range []struct {
 		found  bool
 		failed error
-		lost   bool
+		want   CanaryState
 	}{
-		{false, away, false}, {false, nil, false}, // it was never there before
-		{true, nil, false}, {false, nil, true}, {true, nil, false},
-		{false, away, false}, {false, away, false}, {true, nil, true}, {true, nil, false},
+		{false, away, CanaryIntact}, {false, nil, CanaryIntact}, // it was never there before
+		{true, nil, CanaryIntact}, {false, nil, CanaryMissing}, {true, nil, CanaryIntact},
+		{false, away, CanaryIntact}, {false, away, CanaryIntact}, {true, nil, CanaryUnsure}, {true, nil, CanaryIntact},
 	} {
-		if lost := c.lost("key", step.found, step.failed); lost != step.lost {
-			t.Errorf("look %d, found %v, error %v: lost is %v", i+1, step.found, step.failed, lost)
+		if got := c.state("key", step.found, step.failed); got != step.want {
+			t.Errorf("look %d, found %v, error %v: state %d, want %d", i+1, step.found, step.failed, got, step.want)
 		}
 	}
 }

@@ -96,11 +96,11 @@ func TestLockIsShownWhileItIsUsed(t *testing.T) {
 		}
 		return len(uses)
 	}
-	hide := ShowLock(c.journal, use, clock)
+	hide := ShowLock(c.journal, use, time.Minute, clock)
 	if hide(); listed() != 0 {
 		t.Error("a short use is listed")
 	}
-	hide = ShowLock(c.journal, use, clock)
+	hide = ShowLock(c.journal, use, time.Minute, clock)
 	for deadline := time.Now().Add(20 * time.Second); listed() == 0; time.Sleep(20 * time.Millisecond) {
 		if time.Now().After(deadline) {
 			t.Fatal("not listed")

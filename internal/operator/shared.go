@@ -33,8 +33,8 @@ func (s *Shared) Status(ctx context.Context, req StatusRequest) (*Status, error)
 	return s.choose(ctx, all, req)
 }
 
-// longestAct is more than an act takes for thousands of jobs while Redis is slow.
-const longestAct = 30 * time.Second
+// longestAct is more than an act takes for thousands of jobs, and short enough for a replica that ends meanwhile.
+const longestAct = 10 * time.Second
 
 // acting returns the context of an act, and a function that ends it: else a client that goes would leave half of the jobs paused.
 func (s *Shared) acting(ctx context.Context) (context.Context, func()) {
@@ -93,7 +93,10 @@ type snapshot[T any] struct {
 }
 
 // get returns a value that is young enough, or reads one. Callers share it, and must not change it.
+//
+// A reading that began while the caller waited for its turn is young enough, however long it took: else callers would queue up behind slow readings.
 func (s *snapshots[T]) get(ctx context.Context, read func(context.Context) (*T, error)) (*T, error) {
+	came := time.Now()
 	select {
 	case s.turn <- struct{}{}:
 		defer func() { <-s.turn }()
@@ -101,7 +104,7 @@ func (s *snapshots[T]) get(ctx context.Context, read func(context.Context) (*T, 
 		return nil, context.Cause(ctx)
 	}
 	last, stale := s.state()
-	if last != nil && time.Since(last.at) < s.age {
+	if last != nil && came.Sub(last.at) < s.age {
 		return last.value, last.err
 	}
 	now := &snapshot[T]{at: time.Now()}

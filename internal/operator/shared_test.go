@@ -43,6 +43,30 @@ func TestSnapshots(t *testing.T) {
 	})
 }
 
+// TestSlowReadingIsShared has readings that take longer than a value is good: callers that wait take the next one together.
+func TestSlowReadingIsShared(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		s := &snapshots[Status]{age: time.Second, turn: make(chan struct{}, 1)}
+		began := time.Now()
+		read := func(context.Context) (*Status, error) {
+			time.Sleep(3 * time.Second)
+			return &Status{}, nil
+		}
+		var all sync.WaitGroup
+		for range 20 {
+			all.Go(func() {
+				if _, err := s.get(t.Context(), read); err != nil {
+					t.Error(err)
+				}
+			})
+		}
+		all.Wait()
+		if took := time.Since(began); took != 3*time.Second {
+			t.Errorf("20 callers waited for %v", took)
+		}
+	})
+}
+
 // TestSnapshotOfACallerThatGoes keeps the errors of Redis for others, and not those of a caller that has gone.
 func TestSnapshotOfACallerThatGoes(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {

@@ -120,6 +120,9 @@ type Holder struct {
 // under way, or of skipped ticks.
 const RecentRuns, moreRecent = 10, 100
 
+// maxUnclear is of how many jobs a status reads so many: it is read every few seconds.
+const maxUnclear = 100
+
 // Status reads the replicas, the leader, the jobs, and the faults of the cluster. Damaged data in Redis becomes a warning.
 func (o *Operator) Status(ctx context.Context, req StatusRequest) (*Status, error) {
 	all, err := o.readStatus(ctx, req.records())
@@ -301,6 +304,9 @@ func (r *statusReader) readRecent(ctx context.Context, names []string) (map[stri
 		unclear := slices.DeleteFunc(slices.Clone(names), func(name string) bool { return len(recent[name]) < before || lastEnd(recent[name]) != nil })
 		if len(unclear) == 0 {
 			break
+		}
+		if n == moreRecent { // of a cluster that is paused for hours no job has an end among its newest records
+			unclear = unclear[:min(len(unclear), maxUnclear)]
 		}
 		more, err := r.journal.Recent(ctx, unclear, n)
 		if before > 0 && errors.Is(err, journal.ErrCorrupt) { // there is a warning of that already

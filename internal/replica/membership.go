@@ -84,14 +84,14 @@ func (m *membership) renew(ctx context.Context) {
 	m.clock.look(operator.ClockOffsetOf(entry), m.log)
 	m.publishDigests(ctx)
 	m.meetPeers(ctx, entry)
-	intact, err := m.canary.Look(ctx, registerTTL)
+	canary, err := m.canary.Look(ctx, registerTTL)
 	if err != nil {
 		m.log.Debug("a master does not answer; checking it for lost data later", "error", err)
 	}
-	if m.registered && !(known && intact) {
-		m.noteLoss(ctx, entry.Seen)
+	if m.registered && (!known || canary == journal.CanaryMissing) {
+		m.noteLoss(ctx, m.now())
 	}
-	m.reannounce(ctx, known && intact)
+	m.reannounce(ctx, known && canary == journal.CanaryIntact)
 	m.renewed = entry.Seen
 	m.describe(ctx)
 }
@@ -103,7 +103,7 @@ func (m *membership) noteLoss(ctx context.Context, now time.Time) {
 	if err != nil {
 		m.log.Debug("the format of the data is not restored", "error", err)
 	}
-	if expired := now.Sub(m.renewed) >= registerTTL; expired && !missing {
+	if expired := now.Sub(m.renewed) >= registerTTL-redisconn.Timeout; expired && !missing {
 		m.log.Warn("registration expired, since this replica could not renew it in time; re-announcing all jobs", "since", m.renewed.UTC().Format(time.RFC3339))
 		return
 	}
