@@ -35,9 +35,25 @@ func (p Printer) History(records []journal.Record) {
 	t.print(p)
 }
 
-// Why adds to the outcome of a record: the trigger unless that was the schedule, the reason, and the attempts.
+// late is how long after its tick a run starts at least that is shown to be late.
+const late = 2 * time.Second
+
+// Late returns how long after its tick the first try of a run started: by the job's jitter, or since no slot, no place in the pool or no replica was
+// free. It is 0 where that is usual, and for runs that the schedule did not start.
+func Late(r journal.Record) time.Duration {
+	by := r.Started.Sub(r.Tick)
+	if r.Started.IsZero() || r.Tick.IsZero() || by < late || r.Trigger != "" && r.Trigger != "schedule" || r.Attempt > 1 || r.FailedTries > 0 {
+		return 0
+	}
+	return by
+}
+
+// Why adds to the outcome of a record: the trigger unless that was the schedule, that it started late, the reason, and the attempts.
 func Why(r journal.Record) string {
 	var words []string
+	if by := Late(r); by > 0 {
+		words = append(words, Span(by)+" after its tick")
+	}
 	if r.Trigger != "" && r.Trigger != "schedule" {
 		words = append(words, r.Trigger)
 	}

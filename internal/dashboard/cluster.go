@@ -17,6 +17,10 @@ type clusterPage struct {
 	Replicas []replica
 	Lost     []lost
 	Answer   string // how long Redis took to answer
+	Pools    locks
+	Locks    locks
+	Acts     []act // the newest
+	MoreActs bool
 }
 
 // replica is a replica that is up.
@@ -39,7 +43,7 @@ type lost struct {
 	Seen moment
 }
 
-func (h *handler) replicas(r *http.Request) (*page, error) {
+func (h *handler) cluster(r *http.Request) (*page, error) {
 	began := time.Now()
 	if _, err := h.operator.Now(r.Context()); err != nil {
 		return nil, err
@@ -54,7 +58,14 @@ func (h *handler) replicas(r *http.Request) (*page, error) {
 		p.Title += fmt.Sprintf(", %d lost", n)
 	}
 	p.Every = renewMS
-	p.Body = clusterOf(st, answer)
+	body := clusterOf(st, answer)
+	acts, err := h.operator.Acts(r.Context(), actsShown+1)
+	if err != nil {
+		return nil, err
+	}
+	body.MoreActs = len(acts) > actsShown
+	body.Acts = actsOf(st.Now, acts[:min(len(acts), actsShown)])
+	p.Body = body
 	return p, nil
 }
 
@@ -75,6 +86,7 @@ func clusterOf(st *operator.Status, answer time.Duration) *clusterPage {
 	for _, e := range st.Replicas {
 		c.Replicas = append(c.Replicas, replicaOf(st, e, digests))
 	}
+	c.Pools, c.Locks = poolsOf(st), locksOf(st)
 	c.Mark = worst(st, c)
 	return c
 }

@@ -14,7 +14,8 @@ import (
 // Config is what the pages need.
 type Config struct {
 	Operator *operator.Shared
-	// Actor names the client of a request, and says whether it may act. The server in front has authenticated it.
+	// Actor names the user of a request, and says whether it may act. The server in front has authenticated it, and ends its session at POST /logout. The name
+	// is "" where users need not log in.
 	Actor func(*http.Request) (name string, mayAct bool)
 }
 
@@ -42,7 +43,8 @@ func (h *handler) routes() *http.ServeMux {
 		"GET /jobs/{job}":           h.job,
 		"GET /jobs/{job}/why":       h.why,
 		"GET /jobs/{job}/runs/{id}": h.run,
-		"GET /cluster":              h.replicas,
+		"GET /cluster":              h.cluster,
+		"GET /audit":                h.audit,
 		"GET /timeline":             h.timeline,
 		"GET /calendar":             h.calendar,
 		"GET /pause":                h.previewPause,

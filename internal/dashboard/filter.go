@@ -19,7 +19,7 @@ type filter struct {
 }
 
 // outcomeChoices are the outcomes and states that jobs can be searched by.
-var outcomeChoices = []string{"failing", "running", "paused", "ok", "failed", "timeout", "lost", "abandoned", "missed", "never ran"}
+var outcomeChoices = []string{"failing", "running", "late", "paused", "ok", "failed", "timeout", "lost", "abandoned", "missed", "never ran"}
 
 func filterOf(q url.Values) filter {
 	n, _ := strconv.Atoi(q.Get("page"))
@@ -52,7 +52,10 @@ func (f filter) link(to string, more ...string) string {
 	return to + "?" + q.Encode()
 }
 
-func (f filter) includes(j *operator.Job, failing bool) bool {
+func (f filter) includes(j *operator.Job, failing, late bool) bool {
+	if f.Outcome == "late" && !late {
+		return false
+	}
 	return f.named(j.Name) && (f.Tag == "" || slices.Contains(cleaned(j.Tags), f.Tag)) && f.ended(j, failing)
 }
 
@@ -69,7 +72,7 @@ func (f filter) named(name string) bool {
 
 func (f filter) ended(j *operator.Job, failing bool) bool {
 	switch f.Outcome {
-	case "":
+	case "", "late":
 		return true
 	case "failing":
 		return failing
@@ -96,11 +99,11 @@ func failing(st *operator.Status) map[string]bool {
 
 // choose returns the jobs that match, those with a problem first, then by name.
 func (f filter) choose(st *operator.Status) []*operator.Job {
-	bad := failing(st)
+	bad, late := failing(st), late(st)
 	var jobs, rest []*operator.Job
 	for i := range st.Jobs {
 		switch j := &st.Jobs[i]; {
-		case !f.includes(j, bad[j.Name]):
+		case !f.includes(j, bad[j.Name], late[j.Name] != ""):
 		case bad[j.Name]:
 			jobs = append(jobs, j)
 		default:

@@ -109,8 +109,8 @@ func factsOfJob(j *operator.Job) []detail {
 		if j.PausedUntil != nil {
 			text += ", until " + j.PausedUntil.UTC().Format(stamp)
 		}
-		if j.PausedReason != "" {
-			text += ": " + clean(j.PausedReason)
+		if note := pausedBy(j); note != "" {
+			text += ", " + note
 		}
 		facts = append(facts, detail{"Paused", text})
 	}

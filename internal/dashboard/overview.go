@@ -60,6 +60,7 @@ type row struct {
 	End                  end
 	Next                 next
 	Holders              []holder
+	Late                 string // how its newest tick is late; "" if it is not
 }
 
 // cell is one run or tick in a strip.
@@ -75,10 +76,10 @@ type end struct {
 	When                moment
 }
 
-// next is the next tick of a job, or why there is none.
+// next is the next tick of a job, or why there is none, with the user and the reason of a pause.
 type next struct {
-	At   moment
-	Text string
+	At         moment
+	Text, Note string
 }
 
 // holder is a run that holds a slot.
@@ -117,9 +118,10 @@ func (h *handler) addRows(ctx context.Context, o *overview, st *operator.Status,
 	if err != nil {
 		return err
 	}
-	bad := failing(st)
+	bad, late := failing(st), late(st)
 	for _, j := range jobs {
 		line := rowOf(st.Now, j, bad[j.Name])
+		line.Late = late[j.Name]
 		line.Strip = stripOf(st.Now, recent[j.Name])
 		o.Rows = append(o.Rows, line)
 	}
@@ -197,7 +199,7 @@ func factsOf(st *operator.Status) []fact {
 		replicas = fmt.Sprintf("%d of %d", up, len(st.Replicas))
 	}
 	return []fact{{replicas, "replicas up", "/cluster"}, {leader, "leads", "/cluster"}, {strconv.Itoa(len(st.Jobs)), "jobs", "/"},
-		{strconv.Itoa(running), "running", "/?outcome=running"}, {strconv.Itoa(paused), "paused", "/?outcome=paused"}}
+		{strconv.Itoa(running), "running", "/?outcome=running"}, {strconv.Itoa(len(late(st))), "late", "/?outcome=late"}, {strconv.Itoa(paused), "paused", "/?outcome=paused"}}
 }
 
 func problemsOf(st *operator.Status) (list []problem) {
@@ -273,15 +275,24 @@ func nextOf(now time.Time, j *operator.Job) next {
 	case !j.Enabled:
 		return next{Text: "not enabled"}
 	case j.Paused && j.PausedUntil == nil:
-		return next{Text: "paused"}
+		return next{Text: "paused", Note: pausedBy(j)}
 	case j.Paused:
-		return next{momentOf(now, *j.PausedUntil), "paused, ends"}
+		return next{momentOf(now, *j.PausedUntil), "paused, ends", pausedBy(j)}
 	case j.Next != nil:
 		return next{At: momentOf(now, *j.Next)}
 	case len(j.After) > 0:
 		return next{Text: "after " + clean(strings.Join(j.After, ", "))}
 	}
 	return next{Text: "–"}
+}
+
+// pausedBy is the user that paused a job, and the reason; "" where neither is known.
+func pausedBy(j *operator.Job) string {
+	text := clean(j.PausedReason)
+	if j.PausedBy != "" {
+		text = strings.TrimSuffix("by "+clean(j.PausedBy)+": "+text, ": ")
+	}
+	return text
 }
 
 func holdersOf(now time.Time, j *operator.Job) (list []holder) {

@@ -21,7 +21,7 @@ func parsePages(files *assets) (pages, error) {
 		return nil, err
 	}
 	parsed := pages{}
-	for _, name := range []string{"overview", "job", "run", "why", "bulk", "cluster", "timeline", "calendar", "failed"} {
+	for _, name := range []string{"overview", "job", "run", "why", "bulk", "cluster", "audit", "timeline", "calendar", "failed"} {
 		clone, err := shared.Clone()
 		if err != nil {
 			return nil, err

@@ -1,6 +1,7 @@
 package dashboard
 
 import (
+	"context"
 	"fmt"
 	"net/http"
 	"net/http/httptest"
@@ -33,13 +34,14 @@ type site struct {
 	operator *operator.Shared
 	handler  http.Handler
 	elector  *election.Elector // of replica r1
+	name     string            // of the user
 	mayAct   bool
 }
 
 // newSite starts a cluster without replicas. Its Redis is the one of the URL, or an embedded one without a URL.
 func newSite(t testing.TB, url string) *site {
 	t.Helper()
-	s := &site{t: t, mayAct: true}
+	s := &site{t: t, name: "alice", mayAct: true}
 	if url == "" {
 		server, err := embedded.Start(embedded.Config{})
 		s.must(err)
@@ -76,7 +78,7 @@ func (s *site) must(err error) {
 
 // fresh returns a handler that has read nothing yet.
 func (s *site) fresh() http.Handler {
-	h, err := New(Config{Operator: s.operator, Actor: func(*http.Request) (string, bool) { return "alice", s.mayAct }})
+	h, err := New(Config{Operator: s.operator, Actor: func(*http.Request) (string, bool) { return s.name, s.mayAct }})
 	s.must(err)
 	return h
 }
@@ -155,5 +157,19 @@ func (s *site) fill() {
 	result := s.elector.Claim(ctx, []election.Claim{{Job: "report", ID: "run-0", Slots: 1, Trigger: "manual", Lease: time.Minute}})[0]
 	if result.Term == nil {
 		s.t.Fatalf("%+v", result)
+	}
+}
+
+// await waits until something is so: the facts of pages may be a moment old.
+func (s *site) await(what string, so func() bool) {
+	s.t.Helper()
+	ctx, cancel := context.WithTimeout(s.t.Context(), 10*time.Second)
+	defer cancel()
+	for !so() {
+		select {
+		case <-ctx.Done():
+			s.t.Fatalf("%s: waited in vain", what)
+		case <-time.After(20 * time.Millisecond):
+		}
 	}
 }

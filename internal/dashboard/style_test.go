@@ -33,8 +33,8 @@ func TestContrast(t *testing.T) {
 			pairs = append(pairs, [2]string{ink, ground})
 		}
 	}
-	for _, ink := range []string{"ok", "bad", "warn"} { // of the signs in drawings
-		pairs = append(pairs, [2]string{ink, "surface"}, [2]string{ink, "bg"})
+	for _, ink := range []string{"ok", "bad", "warn"} { // of the signs in drawings, and of warnings in rows
+		pairs = append(pairs, [2]string{ink, "raised"}, [2]string{ink, "surface"}, [2]string{ink, "bg"})
 	}
 	for theme, colours := range themes {
 		for _, p := range pairs {

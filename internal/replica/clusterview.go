@@ -21,6 +21,7 @@ import (
 type clusterView struct {
 	conn     *redisconn.Conn
 	operator *operator.Shared
+	login    bool // whether users have tokens
 }
 
 // statusAge is how old the facts on a page may be.
@@ -41,7 +42,7 @@ func openClusterView(redis *redisconn.Conn, cfg *config.Config, log hclog.Logger
 	if err != nil {
 		return nil, errors.Join(err, conn.Close())
 	}
-	return &clusterView{conn, operator.NewShared(o, statusAge)}, nil
+	return &clusterView{conn, operator.NewShared(o, statusAge), cfg.Server.TokenFile != ""}, nil
 }
 
 // api answers the requests of programs.
@@ -56,6 +57,9 @@ func (v *clusterView) api(version string, log hclog.Logger) (http.Handler, error
 func (v *clusterView) pages() (http.Handler, error) {
 	return dashboard.New(dashboard.Config{Operator: v.operator, Actor: func(r *http.Request) (string, bool) {
 		user := httpapi.UserOf(r.Context())
+		if !v.login {
+			user.Name = ""
+		}
 		return user.Name, user.MayAct()
 	}})
 }

@@ -1,0 +1,86 @@
+package dashboard
+
+import (
+	"fmt"
+	"net/http"
+	"net/url"
+	"strconv"
+	"time"
+
+	"github.com/cronclave/cronclave/internal/journal"
+	"github.com/cronclave/cronclave/internal/operator"
+)
+
+const (
+	// actsShown is how many acts the page of the cluster has.
+	actsShown = 20
+	// actsOfAPage is how many each page of the whole audit log has.
+	actsOfAPage = 100
+)
+
+// auditPage shows the audit log, the newest acts first.
+type auditPage struct {
+	Acts  []act
+	Pages []link
+}
+
+// act is something that a user asked the cluster to do.
+type act struct {
+	When             moment
+	By, Kind, Reason string
+	Note             string // the end of a pause, or the tick that is run again
+	Run              link
+	Jobs             []link
+	More             int // jobs without a link
+}
+
+func (h *handler) audit(r *http.Request) (*page, error) {
+	st, err := h.status(r.Context())
+	if err != nil {
+		return nil, err
+	}
+	acts, err := h.operator.Acts(r.Context(), journal.MaxActs)
+	if err != nil {
+		return nil, err
+	}
+	p := pageOf("audit", "Audit log", st)
+	p.Here = "cluster"
+	count := max((len(acts)+actsOfAPage-1)/actsOfAPage, 1)
+	at, _ := strconv.Atoi(r.URL.Query().Get("page")) // another text is the first page
+	at = min(max(at, 1), count)
+	body := &auditPage{Acts: actsOf(st.Now, acts[(at-1)*actsOfAPage:min(at*actsOfAPage, len(acts))])}
+	for n := 1; n <= count && count > 1; n++ {
+		l := link{Text: strconv.Itoa(n)}
+		if n != at {
+			l.Href = "/audit?page=" + l.Text
+		}
+		body.Pages = append(body.Pages, l)
+	}
+	p.Body = body
+	return p, nil
+}
+
+func actsOf(now time.Time, newestFirst []journal.Act) (list []act) {
+	for _, a := range newestFirst {
+		list = append(list, actOf(now, a))
+	}
+	return list
+}
+
+func actOf(now time.Time, a journal.Act) act {
+	const linked = 5
+	shown := act{When: momentOf(now, a.Time), By: clean(a.By), Kind: clean(a.Kind), Reason: operator.FirstLine(clean(a.Reason), 200), More: a.JobCount - min(len(a.Jobs), linked)}
+	for _, name := range a.Jobs[:min(len(a.Jobs), linked)] {
+		shown.Jobs = append(shown.Jobs, link{clean(name), jobPath(name)})
+	}
+	switch {
+	case a.Until != nil:
+		shown.Note = "until " + a.Until.UTC().Format(stamp)
+	case a.Tick != nil:
+		shown.Note = "tick " + a.Tick.UTC().Format(stamp)
+	}
+	if a.RunID != "" && len(a.Jobs) == 1 {
+		shown.Run = link{"run " + fmt.Sprintf("%.8s", clean(a.RunID)), jobPath(a.Jobs[0]) + "/runs/" + url.PathEscape(a.RunID)}
+	}
+	return shown
+}

@@ -1,0 +1,134 @@
+package dashboard
+
+import (
+	"fmt"
+	"net/url"
+	"strings"
+	"testing"
+	"time"
+
+	"github.com/cronclave/cronclave/election"
+	"github.com/cronclave/cronclave/internal/journal"
+	"github.com/cronclave/cronclave/internal/operator"
+)
+
+// TestPoolsAndLocks are on the page of the cluster, with those that hold and those that wait.
+func TestPoolsAndLocks(t *testing.T) {
+	t.Parallel()
+	s := newSite(t, "")
+	s.shows("/cluster", "No job uses a pool.", "No process holds a lock")
+	s.fill()
+	info := func(name string) journal.JobInfo {
+		return journal.JobInfo{Name: name, Enabled: true, Timezone: "UTC", Pool: "warehouse", PoolSlots: 1, Seen: time.Now()}
+	}
+	s.must(s.journal.DescribeJobs(t.Context(), []journal.JobInfo{info("export"), info("load")}))
+	for _, job := range []string{"export", "load"} {
+		if r := s.elector.Claim(t.Context(), []election.Claim{{Job: job, ID: job + "-run", Slots: 1, Trigger: "manual", Lease: time.Minute}})[0]; r.Term == nil {
+			t.Fatalf("%+v", r)
+		}
+		if _, _, err := s.elector.TryAcquirePool(t.Context(), election.Entry{Pool: "warehouse", Slots: 1, Lease: time.Minute, Run: job + "-run"}); err != nil {
+			t.Fatal(err)
+		}
+	}
+	now := time.Now()
+	for i := range operator.MostWaiting + 2 {
+		s.must(s.journal.NoteLock(t.Context(), journal.LockUse{ID: fmt.Sprint("w", i), Lock: "deploy", Slots: 2, Owner: fmt.Sprintf("host%d <b>", i), Since: now.Add(-time.Minute)}, now, now.Add(time.Minute)))
+	}
+	s.handler = s.fresh()
+	s.await("the pool", func() bool { return strings.Contains(s.get("/cluster").Body.String(), "warehouse") })
+	s.shows("/cluster", "1 of 1 slot held, 1 waiting", "holds slot 0", `href="/jobs/export/runs/export-run"`, `href="/jobs/load/runs/load-run"`, `href="/jobs/load">load</a>`,
+		"0 of 2 slots held, 12 waiting", "host0 &lt;b&gt;", "2 more wait.", `rowspan="11"`)
+	s.shows("/?outcome=late", "1 of 7 jobs", "waits for pool warehouse")
+	if body := s.get("/cluster").Body.String(); strings.Contains(body, "<b>,") || !strings.Contains(body, "<time datetime=") {
+		t.Error(body)
+	}
+}
+
+// TestAuditLogIsShown: each act with its user and reason, the newest first, and all of them on a page of their own.
+func TestAuditLogIsShown(t *testing.T) {
+	t.Parallel()
+	s := newSite(t, "")
+	s.fill()
+	s.shows("/cluster", "No user has acted on this cluster.")
+	for path, form := range map[string]url.Values{
+		"/jobs/report/cancel": {"run": {"run-0"}, "reason": {"it hangs"}},
+		"/pause":              {"job": {"report", "backup"}, "for": {"2h"}, "reason": {hostile[:20]}},
+		"/jobs/hot/pause":     {"reason": {"too hot"}},
+		"/jobs/hot/resume":    {"reason": {"cool again"}},
+		"/resume":             {"job": {"child"}, "reason": {"all of them"}},
+	} {
+		if w := s.post(path, form); w.Code != 303 {
+			t.Errorf("%s: %d %s", path, w.Code, w.Body)
+		}
+	}
+	s.shows("/cluster", "<b>alice</b>", "cancel", "it hangs", `href="/jobs/report/runs/run-0"`, "until 2", "&lt;script&gt;", "too hot", "cool again", "all of them")
+	s.shows("/jobs/report", ", by alice: &lt;script&gt;")
+	s.shows("/?q=rep", "by alice: &lt;script&gt;")
+	if body := s.get("/cluster").Body.String(); strings.Contains(body, "All acts") {
+		t.Error("5 acts are not more than the page shows")
+	}
+	var many []string
+	for i := range 30 {
+		many = append(many, fmt.Sprint("job", i))
+	}
+	for range actsOfAPage {
+		s.must(s.journal.Audit(t.Context(), journal.Act{By: "bob", Kind: journal.ActPause, Jobs: many}, 0))
+	}
+	s.shows("/cluster", `<a href="/audit">All acts</a>`, "and 25 more")
+	s.shows("/audit", "<b>bob</b>", `<a href="/audit?page=2">2</a>`)
+	s.shows("/audit?page=2", "<b>alice</b>", "it hangs")
+	s.shows("/audit?page=999", "<b>alice</b>")
+	if w := s.post("/jobs/report/pause", url.Values{"reason": {strings.Repeat("x", 201)}}); w.Code != 400 || !strings.Contains(w.Body.String(), "201 characters") {
+		t.Errorf("%d %s", w.Code, w.Body)
+	}
+}
+
+// TestEveryActAsksForAReason: each form that acts has a field for it, and users can log out unless they are anonymous.
+func TestEveryActAsksForAReason(t *testing.T) {
+	t.Parallel()
+	s := newSite(t, "")
+	s.fill()
+	s.must(redirected(s.post("/jobs/backup/pause", nil).Code))
+	for path, forms := range map[string]int{"/jobs/report": 3, "/jobs/backup": 2, "/jobs/off": 1, "/jobs/report/runs/run-0": 1, "/pause": 1, "/resume": 1} {
+		body := s.get(path).Body.String()
+		acts, reasons := strings.Count(body, `method="post"`)-1, strings.Count(body, `name="reason" maxlength="200"`)
+		if acts != forms || reasons != forms || strings.Count(body, `action="/logout"`) != 1 {
+			t.Errorf("%s: %d forms with %d reasons, want %d", path, acts, reasons, forms)
+		}
+	}
+	s.mayAct = false
+	s.shows("/", "alice may look only", "<span>alice</span>", `action="/logout"`)
+	s.name = ""
+	s.shows("/", "Not logged in")
+	if body := s.get("/").Body.String(); strings.Contains(body, "logout") {
+		t.Error("a client that has not logged in can log out")
+	}
+}
+
+func redirected(code int) error {
+	if code != 303 {
+		return fmt.Errorf("answered %d, want 303", code)
+	}
+	return nil
+}
+
+// TestLate: a job is late whose run began long after its tick by the schedule, that missed it, or that waits for a pool.
+func TestLate(t *testing.T) {
+	t.Parallel()
+	tick := time.Date(2026, 1, 2, 3, 0, 0, 0, time.UTC)
+	ran := func(after time.Duration, change func(*journal.Record)) *journal.Record {
+		r := &journal.Record{Tick: tick, Started: tick.Add(after), Trigger: "schedule", Attempt: 1, Outcome: journal.OutcomeOK}
+		if change != nil {
+			change(r)
+		}
+		return r
+	}
+	missed := &journal.Record{Tick: tick, Outcome: journal.OutcomeMissed}
+	st := &operator.Status{Problems: []operator.Problem{{Job: "missed"}}, Pools: []operator.Pool{{Lock: operator.Lock{Name: "p", Waiting: []operator.Waiter{{Job: "waits"}, {Owner: "shell"}}}}},
+		Jobs: []operator.Job{{Name: "late", Last: ran(90*time.Second, nil)}, {Name: "prompt", Last: ran(time.Second, nil)}, {Name: "never"}, {Name: "missed", Last: missed, LastEnd: missed},
+			{Name: "recovered", Last: ran(time.Hour, func(r *journal.Record) { r.Attempt = 2 })}, {Name: "retried", Last: ran(time.Hour, func(r *journal.Record) { r.FailedTries = 1 })},
+			{Name: "manual", Last: ran(time.Hour, func(r *journal.Record) { r.Trigger = "manual" })}, {Name: "mended", Last: ran(0, nil), LastEnd: missed}}}
+	if got, want := fmt.Sprint(late(st)), "map[late:began 1m after its tick missed:missed its tick waits:waits for pool p]"; got != want {
+		t.Errorf("%s, want %s", got, want)
+	}
+}

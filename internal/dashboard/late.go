@@ -1,0 +1,35 @@
+package dashboard
+
+import (
+	"github.com/cronclave/cronclave/internal/console"
+	"github.com/cronclave/cronclave/internal/journal"
+	"github.com/cronclave/cronclave/internal/operator"
+)
+
+// late says of each job whose newest tick is late how: it was missed, its run started long after it, or waits for a pool.
+func late(st *operator.Status) map[string]string {
+	jobs := map[string]string{}
+	bad := failing(st)
+	for _, j := range st.Jobs {
+		if j.Last == nil {
+			continue
+		}
+		if by := console.Late(*j.Last); by > 0 {
+			jobs[j.Name] = "began " + console.Span(by) + " after its tick"
+		}
+		if bad[j.Name] && j.LastEnd != nil && j.LastEnd.Outcome == journal.OutcomeMissed {
+			jobs[j.Name] = "missed its tick"
+		}
+	}
+	for _, p := range st.Pools {
+		for _, w := range p.Waiting {
+			if w.Job != "" {
+				jobs[w.Job] = "waits for pool " + clean(p.Name)
+			}
+		}
+	}
+	return jobs
+}
+
+// LateMark is the mark of a job that is late.
+func (*overview) LateMark() mark { return markWarning }

@@ -1,0 +1,92 @@
+package dashboard
+
+import (
+	"fmt"
+	"net/url"
+	"time"
+
+	"github.com/cronclave/cronclave/internal/console"
+	"github.com/cronclave/cronclave/internal/operator"
+)
+
+// locks is a table of pools, or of locks.
+type locks struct {
+	Kind string
+	List []lock
+}
+
+// lock is one of them, with a line for each slot that is held and for each waiter that is known.
+type lock struct {
+	Name, Use string
+	Mark      mark
+	Jobs      []link // that need a slot of it
+	Users     []lockUser
+	Unnamed   int // waiters without a line
+}
+
+// Lines is how many lines it has in the table.
+func (l lock) Lines() int { return max(len(l.Users), 1) + min(l.Unnamed, 1) }
+
+// lockUser holds a slot of a lock, or waits for one.
+type lockUser struct {
+	Mark   mark
+	State  string
+	Who    string // a replica, or a process
+	Job    link   // "" outside of jobs
+	Token  int64  // 0 for a waiter
+	Since  moment
+	Expiry moment // when the slot is free unless the lease is renewed
+}
+
+func poolsOf(st *operator.Status) locks {
+	t := locks{Kind: "Pool"}
+	for _, p := range st.Pools {
+		l := lockOf(st.Now, p.Lock)
+		for _, name := range p.Jobs {
+			l.Jobs = append(l.Jobs, link{clean(name), jobPath(name)})
+		}
+		t.List = append(t.List, l)
+	}
+	return t
+}
+
+func locksOf(st *operator.Status) locks {
+	t := locks{Kind: "Lock"}
+	for _, l := range st.Locks {
+		t.List = append(t.List, lockOf(st.Now, l))
+	}
+	return t
+}
+
+func lockOf(now time.Time, l operator.Lock) lock {
+	shown := lock{Name: clean(l.Name), Use: fmt.Sprintf("%d of %s held", len(l.Holders), console.Count(l.Slots, "slot")), Mark: markOK, Unnamed: l.Waiters - len(l.Waiting)}
+	if l.Waiters > 0 {
+		shown.Use += fmt.Sprintf(", %d waiting", l.Waiters)
+	}
+	if l.Full() {
+		shown.Mark = markWarning
+	}
+	for _, h := range l.Holders {
+		shown.Users = append(shown.Users, lockUser{markRunning, fmt.Sprintf("holds slot %d", h.Slot), clean(h.Owner), runLink(h.Job, h.RunID), h.Token, momentAt(now, h.Since), momentOf(now, h.Expires)})
+	}
+	for _, w := range l.Waiting {
+		shown.Users = append(shown.Users, lockUser{Mark: markComing, State: "waits", Who: clean(w.Owner), Job: runLink(w.Job, w.RunID), Since: momentAt(now, w.Since)})
+	}
+	return shown
+}
+
+// runLink leads from the name of a job to one of its runs.
+func runLink(job, run string) link {
+	if job == "" {
+		return link{}
+	}
+	return link{clean(job), jobPath(job) + "/runs/" + url.PathEscape(run)}
+}
+
+// momentAt is an instant that may not be known.
+func momentAt(now time.Time, t *time.Time) moment {
+	if t == nil {
+		return moment{}
+	}
+	return momentOf(now, *t)
+}
