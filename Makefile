@@ -10,7 +10,7 @@ VERSION := $(shell git describe --tags --always --dirty 2>/dev/null || echo dev)
 # The race detector needs a C compiler; Go turns cgo off where there is none.
 RACE := $(if $(filter 1,$(shell go env CGO_ENABLED)),-race)
 
-.PHONY: help build test test-long lint golangci bench fuzz mutants model histories memory quorum vm soak alerts clean
+.PHONY: help build test test-long lint golangci bench fuzz mutants model histories memory quorum vm browser soak alerts clean
 
 help: ## print this list
 	@awk -F ':.*## ' '/^[a-z-]+:.*## / { printf "  %-9s %s\n", $$1, $$2 }' $(MAKEFILE_LIST)
@@ -53,6 +53,7 @@ lint: ## vet, gofmt, staticcheck, and the rules on who may import what
 	go vet -tags mutants ./integration/mutants
 	go vet -tags failpoints ./scheduler
 	go -C bench vet ./...
+	go -C integration/browser vet -tags browser ./...
 	@files=$$(gofmt -l .); test -z "$$files" || { echo "not formatted by gofmt:"; echo "$$files"; exit 1; }
 	go run $(STATICCHECK) ./...
 	cd bench && go run $(STATICCHECK) ./...
@@ -93,6 +94,12 @@ quorum: ## run only the tests of quorums of independent masters; about six minut
 
 vm: ## run the tests of processes in a small virtual machine that has cgroup v2, as root and as nobody; ten minutes, fewer with KVM
 	CRONCLAVE_TEST_INSTALL=1 integration/vm/run.sh
+
+browser: ## answer the questions of an on-call engineer on the pages of three replicas, in Chromium, which root gets installed; three minutes
+	@command -v chromium >/dev/null || command -v google-chrome >/dev/null || if [ "$$(id -u)" = 0 ]; then \
+		apt-get -qq update && apt-get -qq install -y --no-install-recommends chromium fonts-dejavu-core; \
+	else echo 'Chromium is missing: apt-get install chromium fonts-dejavu-core' >&2; exit 1; fi
+	go -C integration/browser test -tags browser -count=1 -v -timeout 10m .
 
 DURATION := 1h
 

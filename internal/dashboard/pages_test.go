@@ -231,7 +231,7 @@ func TestPagesAnswerQuestions(t *testing.T) {
 	s.shows("/jobs/gone", "no replica has this job any more", "/jobs/gone/runs/gone")
 	s.shows("/cluster", "2 replicas up", "v1.2.3", "differs", "abcdef01")
 	s.shows("/timeline?span=10m", "take-over of backup: from r1 to r2, token 8", `class="takeover"`, ">to come<")
-	s.shows("/timeline?span=1h", "What went wrong in this window", `<th scope="row" class="wrapless"><a href="/jobs/report">`, "The next 50 ticks", `class="s warn"`, `class="s off"`, `class="b bad"`)
+	s.shows("/timeline?span=1h", "What went wrong in this window", `<th scope="row" class="wrapless"><a href="/jobs/report">`, "To come in this window", `class="s warn"`, `class="s off"`, `class="b bad"`)
 	s.shows("/timeline?span=10m&by=job&q=backup", `href="/jobs/backup"><text class="lane"`)
 	s.shows("/calendar", "hot (3600 an hour)", "the busiest hour")
 	s.shows("/jobs/backup/why?at=2026-11-01+04:00", "no tick")

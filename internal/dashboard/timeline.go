@@ -15,7 +15,7 @@ import (
 const (
 	// mostDrawn is how many runs and how many coming ticks a timeline draws.
 	mostDrawn = 2000
-	// mostListed is how many failures, and how many coming ticks, it lists as text.
+	// mostListed is how many failures it lists as text.
 	mostListed = 50
 	// mostAlone is of how many jobs the records are read one job after the other.
 	mostAlone = 20
@@ -44,7 +44,7 @@ type timelinePage struct {
 	Note                 string
 }
 
-// tickLink is a coming tick in a list.
+// tickLink is the next tick of a job in a list.
 type tickLink struct {
 	Job, Href string
 	At        moment
@@ -137,7 +137,7 @@ func (t timelineQuery) draw(st *operator.Status, past []journal.Record, coming [
 	if len(coming) == mostDrawn {
 		body.Note += fmt.Sprintf(" The first %d coming ticks are drawn.", mostDrawn)
 	}
-	body.Failures, body.Coming = failuresOf(st.Now, drawn), comingOf(st.Now, coming)
+	body.Failures, body.Coming = failuresOf(st.Now, drawn), comingOf(st, known, t.until)
 	body.Gantt = newGantt(t, st, drawn, coming)
 	return body
 }
@@ -174,10 +174,14 @@ func failuresOf(now time.Time, newestFirst []journal.Record) records {
 	return list
 }
 
-// comingOf lists the first ticks that are to come.
-func comingOf(now time.Time, ticks []operator.Tick) (list []tickLink) {
-	for _, t := range ticks[:min(len(ticks), mostListed)] {
-		list = append(list, tickLink{clean(t.Job), jobPath(t.Job), momentOf(now, t.At)})
+// comingOf lists the jobs that have a tick before an instant, with the first one of each.
+func comingOf(st *operator.Status, known func(job string) bool, until time.Time) (list []tickLink) {
+	jobs := slices.DeleteFunc(slices.Clone(st.Jobs), func(j operator.Job) bool {
+		return j.Next == nil || j.Paused || !j.Enabled || j.Next.After(until) || !known(j.Name)
+	})
+	slices.SortStableFunc(jobs, func(a, b operator.Job) int { return a.Next.Compare(*b.Next) })
+	for _, j := range jobs {
+		list = append(list, tickLink{clean(j.Name), jobPath(j.Name), momentOf(st.Now, *j.Next)})
 	}
 	return list
 }
