@@ -137,6 +137,7 @@ type clusterStatus struct {
 			Expires time.Time  `json:"expires"`
 		} `json:"holders"`
 		Parallel     int               `json:"parallel"`
+		JitterMS     int64             `json:"jitter_ms"`
 		Pool         string            `json:"pool"`
 		Tags         []string          `json:"tags"`
 		Where        map[string]string `json:"where"`

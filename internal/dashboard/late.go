@@ -1,6 +1,8 @@
 package dashboard
 
 import (
+	"time"
+
 	"github.com/cronclave/cronclave/internal/console"
 	"github.com/cronclave/cronclave/internal/journal"
 	"github.com/cronclave/cronclave/internal/operator"
@@ -14,7 +16,8 @@ func late(st *operator.Status) map[string]string {
 		if j.Last == nil {
 			continue
 		}
-		if by := console.Late(*j.Last); by > 0 {
+		jitter := time.Duration(j.JitterMS) * time.Millisecond
+		if by := console.Late(*j.Last); by > jitter && len(j.After) == 0 { // a job after others begins when they have ended
 			jobs[j.Name] = "began " + console.Span(by) + " after its tick"
 		}
 		if bad[j.Name] && j.LastEnd != nil && j.LastEnd.Outcome == journal.OutcomeMissed {

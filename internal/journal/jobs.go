@@ -42,6 +42,8 @@ type JobInfo struct {
 	// Pool is that of which each run needs a slot, "" for none, and PoolSlots how many it has.
 	Pool      string `json:"pool,omitempty"`
 	PoolSlots int    `json:"pool_slots,omitempty"`
+	// JitterMS is how long after a tick its run may be due, in milliseconds.
+	JitterMS int64 `json:"jitter_ms,omitempty"`
 	// Seen is when a replica last described it, by the server's clock, estimated.
 	Seen time.Time `json:"seen"`
 }
@@ -52,6 +54,8 @@ func (i *JobInfo) fault() string {
 		return "a time beyond the calendar"
 	case i.Parallel < 0 || i.Parallel > mostSlots || i.PerTick < 0 || i.PerTick > mostSlots:
 		return fmt.Sprintf("parallel %d, per_tick %d", i.Parallel, i.PerTick)
+	case i.JitterMS < 0 || i.JitterMS > longestRun.Milliseconds():
+		return fmt.Sprintf("a jitter of %d ms", i.JitterMS)
 	case i.Pool != "" && !isName(i.Pool) || i.PoolSlots < 0 || i.PoolSlots > mostSlots:
 		return fmt.Sprintf("pool %.40q of %d", i.Pool, i.PoolSlots)
 	}

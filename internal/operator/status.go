@@ -92,8 +92,9 @@ type Job struct {
 	Next    *time.Time      `json:"next,omitempty"` // in the job's zone
 	Holders []Holder        `json:"holders"`
 
-	Parallel int               `json:"parallel"`       // slots
-	Pool     string            `json:"pool,omitempty"` // of which each run needs a slot
+	Parallel int               `json:"parallel"`            // slots
+	JitterMS int64             `json:"jitter_ms,omitempty"` // how long after a tick its run may be due
+	Pool     string            `json:"pool,omitempty"`      // of which each run needs a slot
 	Tags     []string          `json:"tags,omitempty"`
 	Where    map[string]string `json:"where,omitempty"`
 
@@ -324,7 +325,7 @@ func (r *statusReader) readRecent(ctx context.Context, names []string) (map[stri
 // jobOf puts together the facts about a job.
 func jobOf(info journal.JobInfo, state election.State, recent []journal.Record, now time.Time) Job {
 	j := Job{Name: info.Name, Schedule: append([]string{}, info.Schedule...), After: info.After, Timezone: info.Timezone, Enabled: info.Enabled,
-		Holders: holders(state), Next: nextTick(info, now), Recent: outcomes(recent), LastEnd: lastEnd(recent), Parallel: info.Parallel, Pool: info.Pool, Tags: info.Tags, Where: info.Where}
+		Holders: holders(state), Next: nextTick(info, now), Recent: outcomes(recent), LastEnd: lastEnd(recent), Parallel: info.Parallel, JitterMS: info.JitterMS, Pool: info.Pool, Tags: info.Tags, Where: info.Where}
 	if j.Paused = state.Pause.On(state.Now); j.Paused {
 		j.PausedSince, j.PausedUntil, j.PausedReason, j.PausedBy = &state.Pause.From, untilOf(state.Pause), state.Pause.Reason, state.Pause.By
 	}

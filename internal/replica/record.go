@@ -58,7 +58,8 @@ func DescribeJobs(cfg *config.Config, now time.Time) []journal.JobInfo {
 	for _, j := range cfg.Jobs {
 		infos = append(infos, journal.JobInfo{Name: j.Name, Schedule: j.Schedule, After: j.After, Timezone: j.Location.String(),
 			Except: j.Except, ExceptDates: datesSince(j.ExceptDates, now.AddDate(0, 0, -2)), StartsAt: j.StartsAt, ExpiresAt: j.ExpiresAt,
-			Parallel: j.Parallel, PerTick: j.PerTick, Digest: j.Digest, Enabled: j.Enabled, Where: j.Where, Tags: j.Tags, Pool: j.Pool, PoolSlots: j.PoolSlots, Seen: now})
+			Parallel: j.Parallel, PerTick: j.PerTick, Digest: j.Digest, Enabled: j.Enabled, Where: j.Where, Tags: j.Tags, Pool: j.Pool, PoolSlots: j.PoolSlots,
+			JitterMS: j.Jitter.Milliseconds(), Seen: now})
 	}
 	return infos
 }
