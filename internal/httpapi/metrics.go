@@ -22,7 +22,7 @@ type Metrics struct {
 	lost     prometheus.Counter
 	reloads  reloads
 
-	mu    sync.Mutex // for jobs and pools, and for changes of the series of a job
+	mu    sync.Mutex // for jobs and pools, and for changes of their series
 	jobs  map[string]*jobTimes
 	pools map[string]bool
 }
@@ -126,12 +126,19 @@ func (m *Metrics) Started(delay time.Duration) { m.delay.Observe(max(delay, 0).S
 
 // Waited notes how long a run waited for the slot of a pool that it has got.
 func (m *Metrics) Waited(pool string, wait time.Duration) {
+	m.mu.Lock()
+	defer m.mu.Unlock()
+	m.pools[pool] = true
 	m.poolWait.WithLabelValues(pool).Observe(wait.Seconds())
 }
 
-// Waiting notes that a run begins to wait for a slot of a pool; the function that it returns, that the wait is over.
+// Waiting notes that a run begins to wait for a slot of a pool; the function that it returns, that the wait is over. The pool may be removed already: the
+// next SetJobs drops its series then.
 func (m *Metrics) Waiting(pool string) (over func()) {
-	series := m.waiting.WithLabelValues(pool) // also while it waits for a pool that a reload has removed
+	m.mu.Lock()
+	defer m.mu.Unlock()
+	m.pools[pool] = true
+	series := m.waiting.WithLabelValues(pool)
 	series.Inc()
 	return series.Dec
 }

@@ -169,3 +169,17 @@ func TestEachMetricIsDocumented(t *testing.T) {
 		t.Errorf("documented are %q, and there are %q", documented, ours)
 	}
 }
+
+// A pool that was removed leaves nothing behind, even if runs still began to wait for it after that: they have the older configuration.
+func TestMetricsOfRemovedPoolsGo(t *testing.T) {
+	s, m := serve(t, "")
+	m.SetJobs(nil, []string{"db", "gone"}, time.Unix(900, 0))
+	for range 2 {
+		m.Waiting("gone")() // the second time it is removed already
+		m.Waited("gone", time.Second)
+		over := m.Waiting("gone")
+		m.SetJobs(nil, []string{"db"}, time.Unix(1100, 0))
+		expectLines(t, s, `cronclave_pool_waiting_runs{pool="db"} 0`, `no cronclave_pool_waiting_runs{pool="gone"}`, `no cronclave_pool_wait_seconds_count{pool="gone"}`)
+		over()
+	}
+}

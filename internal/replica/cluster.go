@@ -39,13 +39,7 @@ type clusterReader struct {
 	elector *election.Elector
 	config  func() *config.Config
 	now     func() time.Time // the server's clock
-	ticks   map[string]coming
-}
-
-// coming is the next tick of a job in a configuration, which is computed once for each tick.
-type coming struct {
-	httpapi.NextTick
-	digest string
+	ticks   operator.TickCache
 }
 
 // read returns nil with an error.
@@ -123,34 +117,11 @@ func (r *clusterReader) readPools(ctx context.Context, pools map[string]config.P
 	return use, nil
 }
 
-// mostComing is how many ticks of a job are looked at for its period: enough for the weekend of a job that runs each hour of a working day.
-const mostComing = 25
-
 // nextTicks are those of the jobs that have any.
 func (r *clusterReader) nextTicks(jobs []journal.JobInfo) map[string]httpapi.NextTick {
-	now, ticks, next := r.now(), make(map[string]coming, len(jobs)), make(map[string]httpapi.NextTick, len(jobs))
-	for _, job := range jobs {
-		c, known := r.ticks[job.Name]
-		if !known || c.digest != job.Digest || !c.At.IsZero() && !c.At.After(now) {
-			c = coming{nextOf(operator.ComingTicks(job, now, mostComing)), job.Digest}
-		}
-		ticks[job.Name] = c
-		if !c.At.IsZero() {
-			next[job.Name] = c.NextTick
-		}
-	}
-	r.ticks = ticks
-	return next
-}
-
-// nextOf is the first of some ticks, and the longest time between two of them.
-func nextOf(ticks []time.Time) (next httpapi.NextTick) {
-	for i, t := range ticks {
-		if i == 0 {
-			next.At = t
-			continue
-		}
-		next.Period = max(next.Period, t.Sub(ticks[i-1]))
+	next := make(map[string]httpapi.NextTick, len(jobs))
+	for job, tick := range r.ticks.NextTicks(jobs, r.now()) {
+		next[job] = httpapi.NextTick(tick)
 	}
 	return next
 }
