@@ -5,6 +5,7 @@ import (
 	"errors"
 	"fmt"
 	"net/http"
+	"slices"
 	"strings"
 	"time"
 
@@ -14,8 +15,8 @@ import (
 )
 
 const (
-	// mostForm is how many bytes a form may have: the names of thousands of jobs.
-	mostForm = 1 << 20
+	// mostForm is how many bytes a form may have, as the server in front has it: the names of mostNamed jobs.
+	mostForm = 256 << 10
 	// awaitStart is how long an answer waits for a run that was asked for.
 	awaitStart = 2 * time.Second
 )
@@ -78,16 +79,24 @@ func (h *handler) trigger(r *http.Request) (string, error) {
 	return "", fmt.Errorf("%w: job %s: %s %s", operator.ErrNoReplica, job, answer.Outcome, answer.Reason)
 }
 
+// cancel stops the runs that a form lists: those that the user has seen.
 func (h *handler) cancel(r *http.Request) (string, error) {
-	job := r.PathValue("job")
-	runs, err := h.operator.Cancel(r.Context(), operator.CancelRequest{Requester: h.requester(r), Job: job, Run: r.PostForm.Get("run")})
-	switch {
-	case err != nil:
-		return "", err
-	case len(runs) == 0:
-		return saying(jobPath(job), "idle"), nil
+	job, listed := r.PathValue("job"), r.PostForm["run"]
+	if len(listed) == 0 || slices.Contains(listed, "") { // which would be all of them
+		return "", fmt.Errorf("%w: no runs are selected", operator.ErrInvalid)
 	}
-	return saying(jobPath(job), "stopping"), nil
+	said := "idle"
+	for _, run := range listed {
+		_, err := h.operator.Cancel(r.Context(), operator.CancelRequest{Requester: h.requester(r), Job: job, Run: run})
+		switch {
+		case errors.Is(err, operator.ErrUnknownRun): // it has ended since it was listed
+		case err != nil:
+			return "", err
+		default:
+			said = "stopping"
+		}
+	}
+	return saying(jobPath(job), said), nil
 }
 
 func (h *handler) pauseOne(r *http.Request) (string, error) {

@@ -34,30 +34,37 @@ func TestViewersDoNotAct(t *testing.T) {
 	}
 }
 
-// TestPauseAndResume pauses the jobs that a preview lists, and resumes one.
+// TestPauseAndResume pauses the jobs that a preview lists, and resumes them: no others, though the list has changed before the form was sent.
 func TestPauseAndResume(t *testing.T) {
 	t.Parallel()
 	s := newSite(t, "")
 	s.fill()
-	w := s.post("/pause", url.Values{"job": {"report", "backup"}, "for": {"2h"}, "reason": {"disks <b>"}})
+	form := s.form("/pause?tag=night", "/pause")
+	s.must(s.journal.DescribeJobs(t.Context(), []journal.JobInfo{{Name: "newer", Schedule: []string{"@daily"}, Timezone: "UTC", Enabled: true, Parallel: 1, PerTick: 1, Tags: []string{"night"}, Seen: time.Now()}}))
+	form.Set("for", "2h")
+	form.Set("reason", "disks <b>")
+	w := s.post("/pause", form)
 	if w.Code != http.StatusSeeOther || w.Header().Get("Location") != "/?said=paused" {
 		t.Fatalf("%d %v %s", w.Code, w.Header(), w.Body)
 	}
 	s.shows("/jobs/report", "disks &lt;b&gt;", "<dt>Paused</dt>", "/jobs/report/resume")
-	s.shows("/?outcome=paused", "2 of 5 jobs")
-	s.shows("/resume", "Resume 2 jobs?")
+	s.shows("/?outcome=paused", "4 of 6 jobs")
 	if w := s.post("/jobs/report/resume", nil); w.Header().Get("Location") != "/jobs/report?said=resumed" {
 		t.Errorf("%d %s", w.Code, w.Body)
 	}
-	s.shows("/resume", "Resume 1 job?")
-	if w := s.post("/resume", url.Values{"job": {"backup"}}); w.Code != http.StatusSeeOther {
+	s.shows("/resume", "Resume 3 jobs?")
+	form = s.form("/resume", "/resume")
+	if w := s.post("/jobs/hot/pause", nil); w.Header().Get("Location") != "/jobs/hot?said=paused" {
+		t.Errorf("%d %s", w.Code, w.Body)
+	}
+	if w := s.post("/resume", form); w.Code != http.StatusSeeOther {
+		t.Errorf("%d %s", w.Code, w.Body)
+	}
+	s.shows("/resume", "Resume 1 job?", `name="job" value="hot"`)
+	if w := s.post("/jobs/hot/resume", nil); w.Code != http.StatusSeeOther {
 		t.Errorf("%d %s", w.Code, w.Body)
 	}
 	s.shows("/resume", "No job that matches is paused.")
-	if w := s.post("/jobs/report/pause", nil); w.Header().Get("Location") != "/jobs/report?said=paused" {
-		t.Errorf("%d %s", w.Code, w.Body)
-	}
-	s.shows("/resume", "Resume 1 job?")
 }
 
 // TestFaultyForms are refused by a page that says why.
@@ -80,7 +87,9 @@ func TestFaultyForms(t *testing.T) {
 		{"/jobs/nojob/trigger", nil, 404, "nojob"},
 		{"/jobs/backup/trigger", url.Values{"tick": {"soon"}}, 400, "tick"},
 		{"/jobs/backup/trigger", url.Values{"tick": {"2026-03-01T12:00:00Z"}}, 400, "is no tick"},
-		{"/jobs/report/cancel", url.Values{"run": {"none"}}, 404, "none"},
+		{"/jobs/report/cancel", nil, 400, "no runs are selected"},
+		{"/jobs/report/cancel", url.Values{"run": {""}}, 400, "no runs are selected"},
+		{"/jobs/nojob/cancel", url.Values{"run": {"none"}}, 404, "nojob"},
 		{"/pause", url.Values{"job": {strings.Repeat("x", mostForm)}}, 400, "read the form"},
 	} {
 		if w := s.post(tt.path, tt.form); w.Code != tt.code || !strings.Contains(w.Body.String(), tt.text) {
@@ -97,7 +106,7 @@ func TestStop(t *testing.T) {
 	if w := s.post("/jobs/report/cancel", url.Values{"run": {"run-0"}}); w.Header().Get("Location") != "/jobs/report?said=stopping" {
 		t.Errorf("%d %s", w.Code, w.Body)
 	}
-	if w := s.post("/jobs/backup/cancel", nil); w.Header().Get("Location") != "/jobs/backup?said=idle" {
+	if w := s.post("/jobs/backup/cancel", url.Values{"run": {"over"}}); w.Header().Get("Location") != "/jobs/backup?said=idle" {
 		t.Errorf("%d %s", w.Code, w.Body)
 	}
 }
@@ -149,4 +158,14 @@ func TestOutputOfARunUnderWay(t *testing.T) {
 	s.must(s.journal.Publish(ctx, "report", "run-0", journal.Chunk{Number: 1, Lines: []journal.Line{{Text: "first " + hostile}, {Text: "second"}}}))
 	s.shows("/jobs/report/runs/run-0", "first &lt;script&gt;", "second")
 	s.shows("/jobs/report", "first &lt;script&gt;", "last line")
+	s.must(s.journal.Publish(ctx, "report", "late", journal.Chunk{Number: 70, Lines: []journal.Line{{Text: "line"}}}))
+	h := &handler{operator: s.operator}
+	run := journal.Record{Job: "report", RunID: "late", Outcome: journal.OutcomeRunning}
+	if o, err := h.outputOf(ctx, run); err != nil || !strings.HasPrefix(o.Text, "[… the beginning is not kept …]\nline") {
+		t.Errorf("%+v %v", o, err)
+	}
+	s.server.Close()
+	if o, err := h.outputOf(ctx, run); err != nil || !strings.Contains(o.Empty, "could not be read in time") {
+		t.Errorf("%+v %v", o, err)
+	}
 }

@@ -8,12 +8,16 @@ import (
 	"github.com/cronclave/cronclave/internal/operator"
 )
 
+// mostNamed is how many jobs a form names: with the longest names it still fits.
+const mostNamed = 1000
+
 // bulk lists the jobs that an action is about to affect. The form sends these names, so that it affects the jobs that were shown.
 type bulk struct {
 	Verb, Action, Back string
 	Pausing            bool
 	Rows               []row
 	Same               int // that are paused, or not, already
+	More               int // that match, and are not in the form
 }
 
 func (h *handler) previewPause(r *http.Request) (*page, error)  { return h.preview(r, "Pause", true) }
@@ -29,10 +33,15 @@ func (h *handler) preview(r *http.Request, verb string, pausing bool) (*page, er
 	b := &bulk{Verb: verb, Action: r.URL.Path, Back: f.link("/"), Pausing: pausing}
 	bad := failing(st)
 	for _, j := range f.choose(st) {
+		affected := pausing || j.Paused // a job that is paused already gets another end and reason
+		if affected && len(b.Rows) == mostNamed {
+			b.More++
+			continue
+		}
 		if j.Paused == pausing {
 			b.Same++
 		}
-		if pausing || j.Paused { // a job that is paused already gets another end and reason
+		if affected {
 			b.Rows = append(b.Rows, rowOf(st.Now, j, bad[j.Name]))
 		}
 	}

@@ -69,12 +69,11 @@ func (h *handler) calendar(r *http.Request) (*page, error) {
 		return nil, fmt.Errorf("%w: zone: %w", operator.ErrInvalid, err)
 	}
 	f := filterOf(q)
-	names, often, err := h.seldom(r.Context(), st, f)
+	first := dayOf(st.Now.In(zone))
+	names, often, err := h.seldom(r.Context(), st, f, first)
 	if err != nil {
 		return nil, err
 	}
-	today := st.Now.In(zone)
-	first := time.Date(today.Year(), today.Month(), today.Day(), 0, 0, 0, 0, zone)
 	ticks, err := h.ticksOf(r.Context(), names, operator.Window{From: first.Add(-time.Nanosecond), Until: first.AddDate(0, 0, daysOfAWeek).Add(-time.Nanosecond), Limit: mostCounted})
 	if err != nil {
 		return nil, err
@@ -90,6 +89,11 @@ func (h *handler) calendar(r *http.Request) (*page, error) {
 	return p, nil
 }
 
+// dayOf is the beginning of a day.
+func dayOf(t time.Time) time.Time {
+	return time.Date(t.Year(), t.Month(), t.Day(), 0, 0, 0, 0, t.Location())
+}
+
 // ticksOf is the ticks of jobs; none without jobs.
 func (h *handler) ticksOf(ctx context.Context, names []string, w operator.Window) ([]operator.Tick, error) {
 	if len(names) == 0 {
@@ -98,21 +102,17 @@ func (h *handler) ticksOf(ctx context.Context, names []string, w operator.Window
 	return h.operator.NextTicks(ctx, names, w)
 }
 
-// seldom splits the jobs of a filter by how often they tick. Where all tick often, none is left out.
-func (h *handler) seldom(ctx context.Context, st *operator.Status, f filter) (names []string, often []link, err error) {
+// seldom splits the jobs of a filter by how often they tick in the densest hour of a week. Where all tick often, none is left out.
+func (h *handler) seldom(ctx context.Context, st *operator.Status, f filter, first time.Time) (names []string, often []link, err error) {
 	names = namesOf(f.choose(st))
-	soon, err := h.ticksOf(ctx, names, operator.Window{From: st.Now, Until: st.Now.Add(time.Hour), Limit: mostCounted})
+	schedules, err := h.operator.Schedules(ctx)
 	if err != nil {
 		return nil, nil, err
 	}
-	counts := map[string]int{}
-	for _, t := range soon {
-		counts[t.Job]++
-	}
 	var rest []string
 	for _, name := range names {
-		if n := counts[name]; n > mostAnHour {
-			often = append(often, link{fmt.Sprintf("%s (%d an hour)", clean(name), n), jobPath(name)})
+		if j, ok := schedules[name]; ok && ticksOften(j, first) {
+			often = append(often, link{fmt.Sprintf("%s (%d an hour or more)", clean(name), mostAnHour+1), jobPath(name)})
 		} else {
 			rest = append(rest, name)
 		}

@@ -112,9 +112,7 @@ func worst(st *operator.Status, c *clusterPage) mark {
 func replicaOf(st *operator.Status, e operator.Replica, digests map[string]int) replica {
 	shown := replica{Mark: stateMarks[e.State], Name: clean(e.Name), State: string(e.State), Unable: clean(e.Unable), Seen: momentOf(st.Now, e.Seen), Started: momentOf(st.Now, e.Started),
 		Load: e.Running, Clock: e.Clock().String(), ClockOff: e.Clock().Excessive(), Digest: e.ConfigDigest, Config: fmt.Sprintf("%.8s", e.ConfigDigest), Build: clean(e.Version)}
-	for _, n := range digests {
-		shown.Differs = shown.Differs || n > digests[e.ConfigDigest] || len(digests) > 1 && n == digests[e.ConfigDigest] && n == 1
-	}
+	shown.Differs = 2*digests[e.ConfigDigest] <= len(st.Replicas) // it is not that of the majority, which there may not be
 	if st.Leader != nil && st.Leader.Replica == e.Name {
 		shown.Leads, shown.Token = true, st.Leader.Token
 	}

@@ -133,3 +133,23 @@ func TestLate(t *testing.T) {
 		t.Errorf("%s, want %s", got, want)
 	}
 }
+
+// TestNoMajorityOfConfigurations: where no configuration is that of most replicas, all are marked.
+func TestNoMajorityOfConfigurations(t *testing.T) {
+	t.Parallel()
+	for digests, want := range map[string]string{"a": "", "aa": "", "ab": "ab", "aab": "b", "aabb": "aabb", "aabc": "aabc", "aaabc": "bc"} {
+		st := &operator.Status{Now: noon}
+		for i, d := range strings.Split(digests, "") {
+			st.Replicas = append(st.Replicas, operator.Replica{Name: fmt.Sprint("r", i), ConfigDigest: d})
+		}
+		var marked string
+		for _, r := range clusterOf(st, time.Millisecond).Replicas {
+			if r.Differs {
+				marked += r.Digest
+			}
+		}
+		if marked != want {
+			t.Errorf("of %q %q are marked, want %q", digests, marked, want)
+		}
+	}
+}

@@ -32,7 +32,7 @@ func New(cfg Config) (http.Handler, error) {
 	if err != nil {
 		return nil, fmt.Errorf("dashboard: %w", err)
 	}
-	h := &handler{cfg.Operator, cfg.Actor, files, parsed}
+	h := &handler{cfg.Operator, operator.NewWindows(cfg.Operator.Operator, mostDrawn), cfg.Actor, files, parsed}
 	return secured(h.routes()), nil
 }
 

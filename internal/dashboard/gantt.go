@@ -275,7 +275,7 @@ func (d *drawing) axis() {
 		}
 		l := axisLine{X: percent(x), Text: t.UTC().Format("15:04"), Form: "time", MS: t.UnixMilli()}
 		if step >= 24*time.Hour {
-			l.Text, l.Form = t.UTC().Format("01-02"), "day"
+			l.Text, l.Form = t.UTC().Format("01-02 15:04"), "day" // midnight in UTC is another hour elsewhere
 		}
 		d.Axis = append(d.Axis, l)
 	}

@@ -12,6 +12,7 @@ import (
 // handler serves the pages.
 type handler struct {
 	operator *operator.Shared
+	windows  *operator.Windows
 	actor    func(*http.Request) (name string, mayAct bool)
 	assets   *assets
 	pages    pages

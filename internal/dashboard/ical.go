@@ -40,7 +40,7 @@ func (h *handler) feedTicks(r *http.Request) (*operator.Status, []operator.Tick,
 	if err != nil {
 		return nil, nil, err
 	}
-	names, _, err := h.seldom(r.Context(), st, filterOf(r.URL.Query()))
+	names, _, err := h.seldom(r.Context(), st, filterOf(r.URL.Query()), dayOf(st.Now.UTC()))
 	if err != nil {
 		return nil, nil, err
 	}

@@ -84,13 +84,24 @@ func (b *jobPage) describe(st *operator.Status, j *operator.Job) {
 	if len(j.Holders) > 0 {
 		b.Verdict += ", runs now"
 	}
-	for i, p := range st.Problems {
-		if p.Job == j.Name || strings.Contains(p.Message, "job "+j.Name+":") || p.Code == "nowhere" && strings.Contains(p.Message, "job "+j.Name+" ") {
-			b.Problems = append(b.Problems, problemsOf(st)[i])
+	for i, line := range problemsOf(st) {
+		if concerns(st.Problems[i], j.Name) {
+			b.Problems = append(b.Problems, line)
 		}
 	}
 	b.Holders, b.Paused, b.CanTrigger, b.Zone = holdersOf(st.Now, j), j.Paused, j.Enabled, clean(j.Timezone)
 	b.Facts = factsOfJob(j)
+}
+
+// concerns returns whether a problem is that of a job. Warnings about a job name it in their messages alone.
+func concerns(p operator.Problem, job string) bool {
+	switch p.Code {
+	case "nowhere":
+		return strings.HasPrefix(p.Message, "no replica that is up has the labels of job "+job+" (")
+	case "config_differs":
+		return strings.HasPrefix(p.Message, "the configurations differ: job "+job+": ")
+	}
+	return p.Job == job
 }
 
 func factsOfJob(j *operator.Job) []detail {

@@ -85,6 +85,7 @@ type next struct {
 // holder is a run that holds a slot.
 type holder struct {
 	Place string // replica and slot
+	RunID string
 	Token int64
 	Tick  moment
 }
@@ -138,43 +139,6 @@ func pagesOf(f filter, at, count int) (links []link) {
 		links = append(links, l)
 	}
 	return links
-}
-
-// verdictOf is the state of a cluster in one line.
-func verdictOf(st *operator.Status) (string, mark) {
-	counts := map[operator.Level]int{}
-	failed, missed := 0, 0
-	for _, p := range st.Problems {
-		switch {
-		case p.Code == "no_replica":
-			return "No replica is up", markBad
-		case p.Code == "job_failed":
-			failed++
-		case p.Code == "job_missed":
-			missed++
-		default:
-			counts[p.Level]++
-		}
-	}
-	var parts []string
-	add := func(n int, one, many string) {
-		if n == 1 {
-			parts = append(parts, one)
-		} else if n > 1 {
-			parts = append(parts, fmt.Sprintf(many, n))
-		}
-	}
-	add(failed, "1 job fails", "%d jobs fail")
-	add(missed, "1 job missed its tick", "%d jobs missed ticks")
-	add(counts[operator.LevelError], "1 error", "%d errors")
-	add(counts[operator.LevelWarning], "1 warning", "%d warnings")
-	switch {
-	case len(parts) == 0:
-		return "All is well", markOK
-	case failed > 0 || counts[operator.LevelError] > 0:
-		return strings.Join(parts, ", "), markBad
-	}
-	return strings.Join(parts, ", "), markWarning
 }
 
 func factsOf(st *operator.Status) []fact {
@@ -297,7 +261,7 @@ func pausedBy(j *operator.Job) string {
 
 func holdersOf(now time.Time, j *operator.Job) (list []holder) {
 	for _, h := range j.Holders {
-		shown := holder{Place: fmt.Sprintf("%s/%d", clean(h.Replica), h.Slot), Token: h.Token}
+		shown := holder{Place: fmt.Sprintf("%s/%d", clean(h.Replica), h.Slot), RunID: h.RunID, Token: h.Token}
 		if h.Tick != nil {
 			shown.Tick = momentOf(now, *h.Tick)
 		}

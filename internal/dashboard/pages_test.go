@@ -8,6 +8,7 @@ import (
 	"io"
 	"net/http"
 	"net/url"
+	"regexp"
 	"slices"
 	"strings"
 	"testing"
@@ -167,6 +168,9 @@ func (n *node) fault(labels map[string]bool, ids map[string]int) string {
 	return ""
 }
 
+// bold is the markup of templates that texts of others would have if they were not escaped. Theirs has no end.
+var bold = regexp.MustCompile(`<b>[^<]*</b>`)
+
 // TestTextOfOthersIsText: markup, terminal sequences and characters that turn the direction of writing are nowhere on a page, whatever jobs print.
 func TestTextOfOthersIsText(t *testing.T) {
 	t.Parallel()
@@ -176,8 +180,9 @@ func TestTextOfOthersIsText(t *testing.T) {
 	for path := range everyPage() {
 		body := s.get(path).Body.String()
 		seen += strings.Count(body, "&lt;script&gt;alert(1)&lt;/script&gt;")
+		body = bold.ReplaceAllString(body, "")
 		for _, bad := range []string{"<script>alert", "\x1b", "\u202e", "[31m", "title\x07", "<b>"} {
-			if i := strings.Index(body, bad); i >= 0 && !strings.Contains(body[i:min(i+60, len(body))], "</b>") {
+			if i := strings.Index(body, bad); i >= 0 {
 				t.Errorf("%s has %q: %s", path, bad, body[max(i-80, 0):min(i+80, len(body))])
 			}
 		}
@@ -233,7 +238,7 @@ func TestPagesAnswerQuestions(t *testing.T) {
 	s.shows("/timeline?span=10m", "take-over of backup: from r1 to r2, token 8", `class="takeover"`, ">to come<")
 	s.shows("/timeline?span=1h", "What went wrong in this window", `<th scope="row" class="wrapless"><a href="/jobs/report">`, "To come in this window", `class="s warn"`, `class="s off"`, `class="b bad"`)
 	s.shows("/timeline?span=10m&by=job&q=backup", `href="/jobs/backup"><text class="lane"`)
-	s.shows("/calendar", "hot (3600 an hour)", "the busiest hour")
+	s.shows("/calendar", "hot (12 an hour or more)", "the busiest hour")
 	s.shows("/jobs/backup/why?at=2026-11-01+04:00", "no tick")
 	s.shows("/pause?q=rep", "Pause 1 job?", `name="job" value="report"`)
 	s.shows("/?said=paused", "ticks are skipped")

@@ -13,17 +13,21 @@ import (
 func TestClean(t *testing.T) {
 	t.Parallel()
 	for text, want := range map[string]string{
-		"plain\n\ttext ä ✓":           "plain\n\ttext ä ✓",
-		"\x1b[1;31mred\x1b[0m":        "red",
-		"\x1b]0;title\x07rest":        "rest",
-		"\x1b]8;;http://x\x1b\\a":     "a",
-		"\x1b]8;;http://x\x1b\\link":  "link",
-		"\x1b[2J\x1b[Htop\x1bcnew":    "topnew",
-		"10%\r50%\r100%\ndone\r\nend": "100%\ndone\nend",
-		"bad \xff byte":               "bad \uFFFD byte",
-		"a\u202eb\u2066c\u2028d\x00e": "abcde",
-		"cut off \x1b[31":             "cut off 31",
-		"\u009b31mred":                "red",
+		"plain\n\ttext ä ✓":                             "plain\n\ttext ä ✓",
+		"\x1b[1;31mred\x1b[0m":                          "red",
+		"\x1b]0;title\x07rest":                          "rest",
+		"\x1b]8;;http://x\x1b\\a":                       "a",
+		"\x1b]8;;http://x\x1b\\link":                    "link",
+		"\x1b[2J\x1b[Htop\x1bcnew":                      "topnew",
+		"10%\r50%\r100%\ndone\r\nend":                   "100%\ndone\nend",
+		"bad \xff byte":                                 "bad \uFFFD byte",
+		"a\u202eb\u2066c\u2028d\x00e":                   "abcde",
+		"cut off \x1b[31":                               "cut off 31",
+		"\u009b31mred":                                  "red",
+		"a\x1b]b\nsecond":                               "ab\nsecond",
+		"a\x1bPb\nsecond\x07c":                          "ab\nsecondc",
+		"a\x1b_" + strings.Repeat("b", 300):             "a" + strings.Repeat("b", 300),
+		"a\x1bX" + strings.Repeat("b", 250) + "\x1b\\c": "ac",
 	} {
 		if got := clean(text); got != want {
 			t.Errorf("%q is %q, want %q", text, got, want)
@@ -140,6 +144,7 @@ func TestVerdict(t *testing.T) {
 		"No replica is up":                   {{Level: operator.LevelError, Code: "job_failed"}, {Level: operator.LevelError, Code: "no_replica"}},
 		"2 jobs fail, 1 job missed its tick": {{Code: "job_failed"}, {Code: "job_failed"}, {Code: "job_missed"}},
 		"1 warning":                          {{Level: operator.LevelWarning, Code: "clock_off"}},
+		"1 replica lost, 1 replica stood still, 2 pools full": {{Level: operator.LevelAdvice, Code: "replica_lost"}, {Level: operator.LevelAdvice, Code: "stood_still"}, {Level: operator.LevelAdvice, Code: "pool_full"}, {Level: operator.LevelAdvice, Code: "pool_full"}},
 	} {
 		if got, _ := verdictOf(&operator.Status{Problems: problems}); got != want {
 			t.Errorf("%q, want %q", got, want)

@@ -6,19 +6,14 @@ import (
 	"fmt"
 	"net/http"
 	"strconv"
-	"strings"
 	"time"
 
 	"github.com/cronclave/cronclave/internal/journal"
 	"github.com/cronclave/cronclave/internal/operator"
 )
 
-const (
-	// followFor is how long a page of a run that is under way waits for its output.
-	followFor = 150 * time.Millisecond
-	// mostOutput is how many bytes of output a page shows: the last ones.
-	mostOutput = 256 << 10
-)
+// mostOutput is how many bytes of output a page shows: the last ones.
+const mostOutput = 256 << 10
 
 // output is the text that a run printed.
 type output struct {
@@ -151,7 +146,9 @@ func (h *handler) outputOf(ctx context.Context, r journal.Record) (o output, err
 	o = output{ID: "output-" + r.RunID, Title: fmt.Sprintf("%s on %s, %s", clean(r.Outcome), placeOf(r), r.When().UTC().Format(stamp)), Href: runPath(r), Empty: "It printed nothing, or its output was removed."}
 	if r.Outcome == journal.OutcomeRunning {
 		o.Empty, o.Note = "Nothing was printed yet.", "Output as it comes: replicas publish it once a page asks for it."
-		o.Text, err = h.printed(ctx, r)
+		if o.Text, err = h.operator.Printed(ctx, r.Job, r.RunID); err != nil { // the rest of the page is good without it
+			o.Empty, err = "Its output could not be read in time: Redis is slow, or away.", nil
+		}
 	} else if r.Output != nil {
 		o.Text = *r.Output
 	}
@@ -160,19 +157,4 @@ func (h *handler) outputOf(ctx context.Context, r journal.Record) (o output, err
 	}
 	o.Text = clean(o.Text)
 	return o, err
-}
-
-// printed is what a run that is under way has published.
-func (h *handler) printed(ctx context.Context, r journal.Record) (string, error) {
-	within, cancel := context.WithTimeout(ctx, followFor)
-	defer cancel()
-	var text strings.Builder
-	err := h.operator.Follow(within, operator.FollowRequest{Job: r.Job, Run: r.RunID}, operator.Viewer{
-		Line: func(l operator.OutputLine) { text.WriteString(l.Line + "\n") },
-		Note: func(_, note string) { text.WriteString("[" + note + "]\n") },
-	})
-	if within.Err() != nil && ctx.Err() == nil || errors.Is(err, operator.ErrUnknownRun) {
-		err = nil // there is no more at the moment
-	}
-	return text.String(), err
 }

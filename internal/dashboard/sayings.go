@@ -7,7 +7,7 @@ var sayings = map[string]string{
 	"asked":    "The run was asked for. It starts as soon as a replica has a place for it, within a minute, or not at all.",
 	"started":  "The run has started.",
 	"stopping": "The replicas were asked to stop the runs. They get SIGTERM, and SIGKILL after their grace.",
-	"idle":     "Nothing runs, so there was nothing to stop.",
+	"idle":     "The runs had ended, so there was nothing to stop.",
 	"paused":   "Paused: ticks are skipped until the pause ends. Runs that are under way go on.",
 	"resumed":  "Resumed: the next tick runs again.",
 }

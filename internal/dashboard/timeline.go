@@ -17,7 +17,7 @@ const (
 	mostDrawn = 2000
 	// mostListed is how many failures it lists as text.
 	mostListed = 50
-	// mostAlone is of how many jobs the records are read one job after the other.
+	// mostAlone is of how many jobs the whole history is read for a window that ends now.
 	mostAlone = 20
 	// pastShare is the part of a window that is before its instant.
 	pastShare = 0.75
@@ -105,7 +105,7 @@ func (h *handler) timeline(r *http.Request) (*page, error) {
 	}
 	q := timelineQueryOf(r.URL.Query(), st.Now)
 	names, known := q.names(st)
-	past, err := h.records(ctx, q, names)
+	past, err := h.records(ctx, q, names, known)
 	if err != nil {
 		return nil, err
 	}
@@ -125,15 +125,20 @@ func (h *handler) timeline(r *http.Request) (*page, error) {
 
 // draw makes the page of the records and ticks in the window.
 func (t timelineQuery) draw(st *operator.Status, past []journal.Record, coming []operator.Tick, known func(job string) bool) *timelinePage {
-	cut := len(past) > mostDrawn && past[len(past)-1].When().After(t.from) // there are more records in the window
-	drawn := slices.DeleteFunc(past, func(r journal.Record) bool {
-		return r.When().After(t.until) || r.Outcome != journal.OutcomeRunning && r.Finished.Before(t.from) || !known(r.Job)
+	within := slices.DeleteFunc(slices.Clone(past), func(r journal.Record) bool {
+		return r.When().After(t.until) || r.Outcome != journal.OutcomeRunning && r.Finished.Before(t.from)
 	})
+	read := len(within)
+	drawn := slices.DeleteFunc(within, func(r journal.Record) bool { return !known(r.Job) })
 	body := t.page(st.Now)
-	if len(drawn) > mostDrawn || cut {
+	switch {
+	case len(drawn) > mostDrawn:
 		body.Note = fmt.Sprintf("The newest %d runs and ticks are drawn: choose jobs, or a shorter window.", mostDrawn)
-		drawn = drawn[:min(len(drawn), mostDrawn)]
+	case read > mostDrawn: // no more were read, and those may be of other jobs
+		body.Note = fmt.Sprintf("The jobs were looked for in the newest %d runs and ticks of all jobs: choose %d jobs at most, or a shorter window.", mostDrawn, mostAlone)
 	}
+	drawn = operator.NewestFirst(drawn, mostDrawn)
+	slices.SortStableFunc(drawn, func(a, b journal.Record) int { return b.When().Compare(a.When()) })
 	if len(coming) == mostDrawn {
 		body.Note += fmt.Sprintf(" The first %d coming ticks are drawn.", mostDrawn)
 	}
@@ -142,28 +147,14 @@ func (t timelineQuery) draw(st *operator.Status, past []journal.Record, coming [
 	return body
 }
 
-// records reads the records of the window, newest first, and maybe older ones: those of a few jobs one by one, the newest of all for a window that ends
-// now, and only for another one all that are kept.
-func (h *handler) records(ctx context.Context, q timelineQuery, names []string) (list []journal.Record, err error) {
-	requests := []operator.HistoryRequest{{Since: q.from}}
-	switch {
-	case q.filter.Set() && len(names) > 0 && len(names) <= mostAlone:
-		requests = nil
-		for _, name := range names {
-			requests = append(requests, operator.HistoryRequest{Job: name, Since: q.from})
-		}
-	case q.at.IsZero():
-		requests = []operator.HistoryRequest{{Limit: mostDrawn + 1}}
+// records reads the records of the window, and maybe others. For a window that ends now the newest of all jobs are shared by all viewers, unless few jobs
+// are chosen.
+func (h *handler) records(ctx context.Context, q timelineQuery, names []string, known func(job string) bool) ([]journal.Record, error) {
+	few := q.filter.Set() && len(names) <= mostAlone
+	if q.at.IsZero() && !few {
+		return h.windows.Newest(ctx)
 	}
-	for _, req := range requests {
-		found, err := h.operator.History(ctx, req)
-		if err != nil {
-			return nil, err
-		}
-		list = append(list, found.Records...)
-	}
-	slices.SortStableFunc(list, func(a, b journal.Record) int { return b.When().Compare(a.When()) })
-	return list, nil
+	return h.windows.Read(ctx, q.from, q.until, known)
 }
 
 // failuresOf lists the records of what went wrong.

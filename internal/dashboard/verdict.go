@@ -1,0 +1,50 @@
+package dashboard
+
+import (
+	"fmt"
+	"strings"
+
+	"github.com/cronclave/cronclave/internal/operator"
+)
+
+// kinds are what a verdict counts, the worst first. Problems that are named by their code are not counted by their level as well. Other advice is not counted.
+var kinds = []struct{ code, one, many string }{
+	{"job_failed", "1 job fails", "%d jobs fail"},
+	{"job_missed", "1 job missed its tick", "%d jobs missed ticks"},
+	{string(operator.LevelError), "1 error", "%d errors"},
+	{string(operator.LevelWarning), "1 warning", "%d warnings"},
+	{"replica_lost", "1 replica lost", "%d replicas lost"},
+	{"stood_still", "1 replica stood still", "%d replicas stood still"},
+	{"pool_full", "1 pool full", "%d pools full"},
+}
+
+// verdictOf is the state of a cluster in one line.
+func verdictOf(st *operator.Status) (string, mark) {
+	counts := map[string]int{}
+	for _, p := range st.Problems {
+		switch {
+		case p.Code == "no_replica":
+			return "No replica is up", markBad
+		case p.Code == "job_failed", p.Code == "job_missed", p.Level == operator.LevelAdvice:
+			counts[p.Code]++
+		default:
+			counts[string(p.Level)]++
+		}
+	}
+	var parts []string
+	for _, k := range kinds {
+		switch n := counts[k.code]; {
+		case n == 1:
+			parts = append(parts, k.one)
+		case n > 1:
+			parts = append(parts, fmt.Sprintf(k.many, n))
+		}
+	}
+	switch {
+	case len(parts) == 0:
+		return "All is well", markOK
+	case counts["job_failed"]+counts[string(operator.LevelError)] > 0:
+		return strings.Join(parts, ", "), markBad
+	}
+	return strings.Join(parts, ", "), markWarning
+}

@@ -1,0 +1,85 @@
+package operator
+
+import (
+	"cmp"
+	"context"
+	"errors"
+	"slices"
+	"time"
+
+	"github.com/cronclave/cronclave/internal/journal"
+)
+
+const (
+	// windowReaders is how many windows are read at once: each reads the whole history of its jobs.
+	windowReaders = 2
+	// newestAge is how old the shared list of the newest records may be.
+	newestAge = time.Second
+)
+
+// Windows reads the records of windows of time for many viewers at once. Its methods may be called by several goroutines.
+type Windows struct {
+	operator *Operator
+	limit    int
+	newest   snapshots[History]
+	readers  chan struct{}
+}
+
+// NewWindows has at most limit records in an answer.
+func NewWindows(o *Operator, limit int) *Windows {
+	return &Windows{o, limit, snapshots[History]{age: newestAge, turn: make(chan struct{}, 1)}, make(chan struct{}, windowReaders)}
+}
+
+// Newest returns the newest records of all jobs, by their end: one more than the limit where there are more. Callers share the list, and must not change it.
+func (w *Windows) Newest(ctx context.Context) ([]journal.Record, error) {
+	h, err := w.newest.get(ctx, func(ctx context.Context) (*History, error) {
+		return w.operator.History(ctx, HistoryRequest{Limit: w.limit + 1})
+	})
+	if err != nil {
+		return nil, err
+	}
+	return h.Records, nil
+}
+
+// Read returns the records of jobs that overlap a window, as [Windows.Newest] does: runs that began before its end and did not end before it began. It reads
+// one job after the other, and waits while others do so.
+func (w *Windows) Read(ctx context.Context, from, until time.Time, includes func(job string) bool) ([]journal.Record, error) {
+	select {
+	case w.readers <- struct{}{}:
+		defer func() { <-w.readers }()
+	case <-ctx.Done():
+		return nil, context.Cause(ctx)
+	}
+	o := w.operator
+	jobs, err := o.journal.RecordedJobs(ctx)
+	if err != nil {
+		return nil, o.historyError(err)
+	}
+	var list []journal.Record
+	for _, job := range jobs {
+		if !includes(job) {
+			continue
+		}
+		all, err := o.journal.Runs(ctx, job, 0, false)
+		if err != nil && !errors.Is(err, journal.ErrCorrupt) { // damaged records are left out
+			return nil, o.historyError(err)
+		}
+		list = append(list, slices.DeleteFunc(all, func(r journal.Record) bool { return !overlaps(r, from, until) })...)
+		if len(list) > 2*w.limit {
+			list = NewestFirst(list, w.limit+1)
+		}
+	}
+	return NewestFirst(list, w.limit+1), nil
+}
+
+func overlaps(r journal.Record, from, until time.Time) bool {
+	return !r.When().After(until) && (r.Outcome == journal.OutcomeRunning || !r.Finished.Before(from))
+}
+
+// NewestFirst sorts records by their end, with the runs that are under way first, and leaves at most so many.
+func NewestFirst(records []journal.Record, most int) []journal.Record {
+	slices.SortStableFunc(records, func(a, b journal.Record) int {
+		return cmp.Or(endOf(b).Compare(endOf(a)), b.When().Compare(a.When()))
+	})
+	return slices.Clone(records[:min(len(records), most)])
+}
