@@ -33,7 +33,7 @@
   }
 
   function localize() {
-    skew = Date.now() - Number($("main").dataset.now);
+    skew = renewed - Number($("main").dataset.now); // a page may have waited since
     for (const node of document.querySelectorAll("main time")) {
       const at = new Date(node.dateTime);
       if ("full" in node.dataset) set(node, full(at));
@@ -41,7 +41,7 @@
     }
     for (const node of document.querySelectorAll("main text[data-time]")) {
       const at = new Date(Number(node.dataset.time));
-      set(node, node.dataset.form === "day" ? `${pad(at.getMonth() + 1)}-${pad(at.getDate())}` : `${pad(at.getHours())}:${pad(at.getMinutes())}`);
+      set(node, (node.dataset.form === "day" ? `${pad(at.getMonth() + 1)}-${pad(at.getDate())} ` : "") + `${pad(at.getHours())}:${pad(at.getMinutes())}`);
     }
     for (const node of document.querySelectorAll("[data-zone]")) {
       set(node, zone);
@@ -56,13 +56,35 @@
     count();
   }
 
-  // Renewal: the same page is fetched, and its main part takes the place of the old one.
+  // Renewal: the same page is fetched, and its main part takes the place of the old one, unless the viewer is busy with that: then it waits.
+
+  const selectionHolds = 10000; // how long a selection stays that does not change, in milliseconds
+  let selected = 0; // when the selection last changed; 0 while there is none
+  let pressed = false; // a button is down: a click needs its element until it is up
+  let waiting = null; // the page that takes the place of this one once the viewer is done
 
   const busy = () => {
     const at = document.activeElement;
     const typing = at && at.closest("main") && at.matches("input, select, textarea") && !at.closest("[data-keep]");
-    return typing || $("palette").open || String(getSelection()) !== "";
+    return typing || pressed || $("palette").open || (selected > 0 && Date.now() - selected < selectionHolds);
   };
+
+  // show has a page take the place of this one, now or later.
+  function show(page) {
+    waiting = page;
+    if (busy()) {
+      state("Paused while you select or type", "paused");
+      return;
+    }
+    waiting = null;
+    swap(document.adoptNode(page.getElementById("main")));
+    document.title = page.title;
+    localize();
+    state("Live", "live");
+  }
+
+  // resume shows the page that waits. Events come before the state of the page that they lead to.
+  const resume = () => setTimeout(() => { if (waiting && !busy()) show(waiting); }, 0);
 
   function state(text, name) {
     set($("live"), text);
@@ -94,6 +116,12 @@
       const details = next.querySelector("#" + CSS.escape(open.id));
       if (details) details.open = true;
     }
+    for (const typed of old.querySelectorAll("[data-dirty][id]")) { // those of kept forms are not in the old page any more
+      const field = next.querySelector("#" + CSS.escape(typed.id));
+      if (!field || !("value" in field) || field === typed) continue;
+      field.value = typed.value;
+      field.dataset.dirty = "yes";
+    }
     const said = old.querySelector(".said");
     if (said && !next.querySelector(".said")) next.prepend(said);
     old.replaceWith(next);
@@ -109,18 +137,13 @@
       const answer = await fetch(location.href, { signal: controller.signal, headers: { Accept: "text/html" } });
       if (!answer.ok || answer.redirected) throw new Error(answer.status);
       const page = new DOMParser().parseFromString(await answer.text(), "text/html");
-      const next = page.getElementById("main");
-      if (!next) throw new Error("no page");
-      if (!busy()) {
-        swap(document.adoptNode(next));
-        document.title = page.title;
-        localize();
-      }
+      if (!page.getElementById("main")) throw new Error("no page");
       failures = 0;
       renewed = Date.now();
-      state("Live", "live");
+      show(page);
     } catch {
       failures++;
+      waiting = null;
       state(`Not live since ${full(new Date(renewed))}`, "stale");
     } finally {
       clearTimeout(timer);
@@ -221,7 +244,22 @@
     document.addEventListener("input", (e) => {
       const kept = e.target.closest("[data-keep]");
       if (kept) kept.dataset.dirty = "yes";
+      else if (e.target.closest("main")) e.target.dataset.dirty = "yes";
     });
+    document.addEventListener("selectionchange", () => {
+      selected = String(getSelection()) === "" ? 0 : Date.now();
+      resume();
+    });
+    document.addEventListener("pointerdown", () => { pressed = true; });
+    for (const name of ["pointerup", "pointercancel", "dragend"]) {
+      document.addEventListener(name, () => {
+        pressed = false;
+        resume();
+      });
+    }
+    window.addEventListener("blur", () => { pressed = false; });
+    document.addEventListener("focusout", resume);
+    $("palette").addEventListener("close", resume);
     if (new URLSearchParams(location.search).has("said")) {
       const url = new URL(location.href);
       url.searchParams.delete("said");
