@@ -30,24 +30,28 @@ func (h *handler) preview(r *http.Request, verb string, pausing bool) (*page, er
 		return nil, err
 	}
 	f := filterOf(r.URL.Query())
-	b := &bulk{Verb: verb, Action: r.URL.Path, Back: f.link("/"), Pausing: pausing}
+	return bulkOf(st, f, &bulk{Verb: verb, Action: r.URL.Path, Back: f.link("/"), Pausing: pausing}), nil
+}
+
+// bulkOf adds the jobs.
+func bulkOf(st *operator.Status, f filter, b *bulk) *page {
 	bad := failing(st)
 	for _, j := range f.choose(st) {
-		affected := pausing || j.Paused // a job that is paused already gets another end and reason
+		affected := b.Pausing || j.Paused // a job that is paused already gets another end and reason
 		if affected && len(b.Rows) == mostNamed {
 			b.More++
 			continue
 		}
-		if j.Paused == pausing {
+		if j.Paused == b.Pausing {
 			b.Same++
 		}
 		if affected {
 			b.Rows = append(b.Rows, rowOf(st.Now, j, bad[j.Name]))
 		}
 	}
-	p := pageOf("bulk", fmt.Sprintf("%s %s?", verb, console.Count(len(b.Rows), "job")), st)
+	p := pageOf("bulk", fmt.Sprintf("%s %s?", b.Verb, console.Count(len(b.Rows), "job")), st)
 	p.Here, p.Body = "overview", b
-	return p, nil
+	return p
 }
 
 // named is the jobs that a form lists.

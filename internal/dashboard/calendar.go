@@ -110,8 +110,9 @@ func (h *handler) seldom(ctx context.Context, st *operator.Status, f filter, fir
 		return nil, nil, err
 	}
 	var rest []string
+	judged := weeklyLoads{}
 	for _, name := range names {
-		if j, ok := schedules[name]; ok && ticksOften(j, first) {
+		if j, ok := schedules[name]; ok && judged.often(j, first) {
 			often = append(often, link{fmt.Sprintf("%s (%d an hour or more)", clean(name), mostAnHour+1), jobPath(name)})
 		} else {
 			rest = append(rest, name)

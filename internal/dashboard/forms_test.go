@@ -2,24 +2,34 @@ package dashboard
 
 import (
 	"fmt"
+	"net/http"
 	"net/url"
 	"slices"
 	"strings"
 	"testing"
-	"time"
 
-	"github.com/cronclave/cronclave/internal/journal"
+	"github.com/cronclave/cronclave/internal/operator"
 )
 
 // TestPreviewFitsAForm: more jobs than a form may name are not in it, and the page says so.
 func TestPreviewFitsAForm(t *testing.T) {
 	t.Parallel()
-	s := newSite(t, "")
-	var infos []journal.JobInfo
-	for i := range 1002 {
-		infos = append(infos, journal.JobInfo{Name: fmt.Sprintf("job-%04d-%s", i, strings.Repeat("x", 100)), Schedule: []string{"@daily"}, Timezone: "UTC", Enabled: true, Parallel: 1, PerTick: 1, Seen: time.Now()})
+	files, err := readAssets()
+	if err != nil {
+		t.Fatal(err)
 	}
-	s.must(s.journal.DescribeJobs(t.Context(), infos))
+	parsed, err := parsePages(files)
+	if err != nil {
+		t.Fatal(err)
+	}
+	st := &operator.Status{Now: noon}
+	for i := range 1002 {
+		st.Jobs = append(st.Jobs, operator.Job{Name: fmt.Sprintf("job-%04d-%s", i, strings.Repeat("x", 100)), Enabled: true})
+	}
+	h := &handler{actor: func(*http.Request) (string, bool) { return "alice", true }, assets: files, pages: parsed}
+	s := &site{t: t, handler: h.shown(func(r *http.Request) (*page, error) {
+		return bulkOf(st, filterOf(r.URL.Query()), &bulk{Verb: "Pause", Action: "/pause", Pausing: true}), nil
+	})}
 	s.shows("/pause", "Pause 1000 jobs?", "2 more match")
 	form := s.form("/pause", "/pause")
 	if len(form["job"]) != 1000 || len(form.Encode()) > 256<<10 {

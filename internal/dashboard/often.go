@@ -6,6 +6,18 @@ import (
 	"github.com/cronclave/cronclave/internal/operator"
 )
 
+// weeklyLoads remembers of schedules whether they tick often: many jobs have the same.
+type weeklyLoads map[string]bool
+
+func (w weeklyLoads) often(j operator.Scheduled, first time.Time) bool {
+	often, known := w[j.Spec.Key()]
+	if !known {
+		often = ticksOften(j, first)
+		w[j.Spec.Key()] = often
+	}
+	return often
+}
+
 // ticksOften returns whether a job has more than mostAnHour ticks within an hour of the week that begins at first, whichever hour that is. It reads no more
 // ticks than it needs: of a job that does not tick often, those of a week are few.
 func ticksOften(j operator.Scheduled, first time.Time) bool {
