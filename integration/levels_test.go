@@ -96,9 +96,9 @@ func (c *cluster) wantTriesApart(t *testing.T, good pastRun, replicas []*replica
 			_, page := get(t, r.metricsURL(t), "")
 			pages.WriteString(page)
 		}
-		return strings.Contains(pages.String(), `cronclave_tries_failed_total{job="moody"}`)
+		return regexp.MustCompile(`cronclave_tries_failed_total\{job_name="moody"\} [1-9]`).MatchString(pages.String())
 	})
-	if strings.Contains(pages.String(), `cronclave_outcomes_total{job="moody",outcome="failed"`) {
+	if regexp.MustCompile(`cronclave_outcomes_total\{job_name="moody",outcome="failed"\} [1-9]`).MatchString(pages.String()) {
 		t.Error("failed tries are counted as outcomes")
 	}
 	eventually(t, soon, "status of a run that is over", func() bool {

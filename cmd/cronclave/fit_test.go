@@ -43,7 +43,7 @@ func TestStatusNamesJobsWithoutAPlace(t *testing.T) {
 			}
 		}
 		for _, job := range step.want {
-			want = append(want, redisconn.Warning{Code: "nowhere", Message: "no replica that is up has the labels of job " + job + ": its ticks are missed"})
+			want = append(want, redisconn.Warning{Code: "nowhere", Message: "no replica that is up has the labels of job " + job + ": its ticks are missed; start a replica with these labels, or change the job's where"})
 		}
 		if !slices.Equal(got, want) {
 			t.Errorf("with %s: %q, want %q", step.id, got, want)

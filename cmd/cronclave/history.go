@@ -47,7 +47,7 @@ func newHistoryCommand(a *app) *cobra.Command {
 			return nil
 		},
 	}
-	cmd.Flags().IntVarP(&o.n, "number", "n", 50, "how many")
+	cmd.Flags().IntVarP(&o.n, "number", "n", 50, "how many records, the newest")
 	cmd.Flags().BoolVar(&o.failed, "failed", false, "only what went wrong: "+strings.Join(operator.Failures(), ", "))
 	cmd.Flags().StringSliceVar(&o.outcomes, "outcome", nil, "only these outcomes, with commas between")
 	cmd.Flags().StringVar(&o.since, "since", "", "that ended from this instant on: RFC 3339, or how long ago, as 12h or 7d")

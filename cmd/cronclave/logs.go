@@ -47,7 +47,7 @@ than that, bytes are left out; stderr says how many.`,
 		},
 	}
 	cmd.Flags().StringVar(&o.run, "run", "", "of this run, by its id")
-	cmd.Flags().IntVarP(&o.n, "number", "n", 1, "of how many runs")
+	cmd.Flags().IntVarP(&o.n, "number", "n", 1, "how many runs, the newest")
 	cmd.Flags().BoolVarP(&o.follow, "follow", "f", false, "show what is printed from now on")
 	cmd.Flags().BoolVar(&o.asJSON, "json", false, "print JSON: the runs, or with -f a line for each line")
 	cmd.Flags().BoolVar(&o.plain, "plain", false, "with -f, print the lines alone, without time and replica")

@@ -237,7 +237,7 @@ func TestEmbeddedRedisIsNamed(t *testing.T) {
 	t.Parallel()
 	s := startRedis(t)
 	const trial = "an embedded Redis: a trial that coordinates with no other replica"
-	want := []redisconn.Warning{{Code: "embedded", Message: trial}, {Code: "no_replica", Message: "no replica is up in namespace default"}}
+	want := []redisconn.Warning{{Code: "embedded", Message: trial}, {Code: "no_replica", Message: "no replica is up in namespace default: nothing runs; start replicas, or check --namespace and --redis"}}
 	if got := warningsOf(t, s.URL()); !slices.Equal(got, want) {
 		t.Errorf("warnings %q, want %q", got, want)
 	}

@@ -43,7 +43,7 @@ abandoned, ! missed, - skipped or canceled, ▸ running. With a JOB: its schedul
 			return o.print(cmd.Context(), a)
 		},
 	}
-	cmd.Flags().BoolVar(&o.Failed, "failed", false, "only jobs whose last run failed, or whose last tick was missed since")
+	cmd.Flags().BoolVar(&o.Failed, "failed", false, "only jobs that failed or missed a tick, and have had no ok run since")
 	cmd.Flags().BoolVar(&o.Running, "running", false, "only jobs that run")
 	cmd.Flags().BoolVar(&o.Paused, "paused", false, "only jobs that are paused")
 	cmd.Flags().StringVar(&o.Tag, "tag", "", "only jobs with this tag")

@@ -189,7 +189,7 @@ func acts(t *testing.T, b *tab, off bool) {
 	b.shows("Resume 1 job?")
 	b.fill("reason", "they are not")
 	b.click("button", "Resume 1")
-	b.shows("Resumed: the next tick runs again.")
+	b.shows("Resumed: the job runs from its next tick on.")
 	b.open("/")
 	b.fill("q", "backup")
 	b.click("button", "Show")

@@ -16,7 +16,7 @@ import (
 func TestPoolsAndLocks(t *testing.T) {
 	t.Parallel()
 	s := newSite(t, "")
-	s.shows("/cluster", "No job uses a pool.", "No process holds a lock")
+	s.shows("/cluster", "No job uses a pool.", "No lock of cronclave lock has been held")
 	s.fill()
 	info := func(name string) journal.JobInfo {
 		return journal.JobInfo{Name: name, Enabled: true, Timezone: "UTC", Pool: "warehouse", PoolSlots: 1, Seen: time.Now()}
@@ -99,7 +99,7 @@ func TestEveryActAsksForAReason(t *testing.T) {
 	s.mayAct = false
 	s.shows("/", "alice may look only", "<span>alice</span>", `action="/logout"`)
 	s.name = ""
-	s.shows("/", "Not logged in")
+	s.shows("/", "View only: acting needs a token_file")
 	if body := s.get("/").Body.String(); strings.Contains(body, "logout") {
 		t.Error("a client that has not logged in can log out")
 	}

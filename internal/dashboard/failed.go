@@ -33,7 +33,7 @@ func failedPage(err error) *page {
 		f.Advice = "Records of old runs are removed as [history] of the configuration says."
 	case errors.Is(err, errMayNotAct):
 		p.Title, p.Code = "Not allowed", http.StatusForbidden
-		f.Advice = "Your role may look at everything and change nothing."
+		f.Advice = "Your role (viewer) may look, and may not act. An operator can do this."
 	case errors.Is(err, operator.ErrInvalid), errors.Is(err, operator.ErrNotATick):
 		p.Title, p.Code = "This request cannot be fulfilled", http.StatusBadRequest
 	case errors.Is(err, operator.ErrDisabled), errors.Is(err, operator.ErrNoReplica), errors.Is(err, operator.ErrNoJobs), errors.Is(err, operator.ErrTooMany):

@@ -9,7 +9,7 @@ var sayings = map[string]string{
 	"stopping": "The replicas were asked to stop the runs. They get SIGTERM, and SIGKILL after their grace.",
 	"idle":     "The runs had ended, so there was nothing to stop.",
 	"paused":   "Paused: ticks are skipped until the pause ends. Runs that are under way go on.",
-	"resumed":  "Resumed: the next tick runs again.",
+	"resumed":  "Resumed: the job runs from its next tick on.",
 }
 
 func said(q url.Values) string { return sayings[q.Get("said")] }

@@ -13,7 +13,7 @@ import (
 // warnOfReplica warns of what a replica has registered about itself.
 func (r *statusReader) warnOfReplica(e journal.Replica) {
 	if e.Refused != "" {
-		r.warn("config_refused", "replica %s keeps its last good configuration; the new one is faulty: %s", e.Name, e.Refused)
+		r.warn("config_refused", "replica %s keeps its last good configuration; the new one is faulty: %s; cronclave check on its machine shows all faults", e.Name, e.Refused)
 	}
 	if e.Unable != "" {
 		r.warn("cannot_start", "replica %s cannot start programs and claims nothing (%s): check its file descriptors, processes and memory; its ticks go to the other replicas", e.Name, e.Unable)
@@ -29,7 +29,7 @@ func (r *statusReader) warnOfConfigs(ctx context.Context) error {
 	if len(groups) < 2 {
 		return nil
 	}
-	r.warn("config_differs", "replicas run different configurations: %v", groups)
+	r.warn("config_differs", "replicas run different configurations (name and digest): %v; give all the same files", groups)
 	lines, err := groups.Differences(ctx, r.journal)
 	if err = r.tolerate(err); err != nil {
 		return err
@@ -57,7 +57,7 @@ func (r *statusReader) warnOfPlaces() {
 	}
 	for _, info := range r.jobs {
 		if info.Enabled && !slices.ContainsFunc(r.replicas, func(e journal.Replica) bool { return scheduler.Labels(e.Labels).Include(info.Where) }) {
-			r.warn("nowhere", "no replica that is up has the labels of job %s (%s): its ticks are missed", info.Name, FormatLabels(info.Where))
+			r.warn("nowhere", "no replica that is up has the labels of job %s (%s): its ticks are missed; start a replica with these labels, or change the job's where", info.Name, FormatLabels(info.Where))
 		}
 	}
 }
@@ -77,7 +77,7 @@ func (r *statusReader) lastSeen() string {
 		}
 	}
 	if name == "" {
-		return ""
+		return ": nothing runs; start replicas, or check --namespace and --redis"
 	}
 	return fmt.Sprintf(": nothing runs since %s was seen last at %s; start replicas", name, seen.UTC().Format(time.RFC3339))
 }

@@ -199,16 +199,16 @@ func (s *story) explainDue() {
 	pauses := s.state.Pause.On(s.state.Now) || s.state.Pause.Covers(s.at)
 	switch {
 	case s.state.Decided.IsZero():
-		s.say("the locks know no tick of job %s yet: no replica has announced its schedule, or Redis has lost its data", s.Job)
+		s.say("no tick of job %s has been decided in Redis: no replica has announced its schedule yet, or Redis has lost its data; see cronclave status", s.Job)
 	case slices.ContainsFunc(s.state.Open, s.at.Equal):
 		s.Fate = Open
-		s.say("the tick is due since %v; it was granted, and given back before its run began, and waits for a replica", since)
+		s.say("the tick has been due for %v; it was granted, and given back before its run began, and waits for a replica", since)
 		s.explainPause(pauses, "its ticks are skipped")
 	case s.at.After(s.state.Decided) && len(s.state.Open) > 0:
-		s.say("the tick is due since %v; an earlier tick is open, so the locks do not say whether this one was decided", since)
+		s.say("the tick has been due for %v; an earlier tick still waits, so Redis does not say yet how this one was decided", since)
 	case s.at.After(s.state.Decided):
 		s.Fate = Open
-		s.say("the tick is due since %v, and neither granted nor settled: it waits for a slot, for a replica that can run it, or for its jitter", since)
+		s.say("the tick has been due for %v and has not started: it waits for a slot, for a replica that can run it, or for its jitter", since)
 		s.explainPause(pauses, "its ticks are skipped")
 	default:
 		s.explainForgotten()
@@ -223,7 +223,7 @@ func (s *story) explainForgotten() {
 		s.say("%s: %s; the record of the tick of %s stands for many: %s", r.Outcome, reasonText(r), s.show(r.Tick), strings.TrimSpace(*r.Output))
 		return
 	}
-	s.say("the tick counts as decided, and has no record: it was granted or settled, or the cluster did not know this schedule then")
+	s.say("whether this tick ran is not known: it will not run any more, and the history has no record of it, or the job had another schedule then")
 	switch oldest := s.oldest(); {
 	case oldest.IsZero():
 		s.say("the history has nothing of job %s", s.Job)

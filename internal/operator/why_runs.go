@@ -123,7 +123,7 @@ func (s *story) explainOrigin(i int) {
 	case r.Trigger == "catch_up":
 		s.say("it was caught up: no replica, or no Redis, was there at its time")
 	case r.Trigger == "manual":
-		s.say("a user asked for it (cronclave trigger)")
+		s.say("a user asked for it; cronclave audit names the user")
 	case !r.Started.IsZero() && r.Started.Sub(r.Tick) > late && r.Attempt <= 1:
 		s.say("it started %v after its time: by its jitter, or since no slot or no replica was free", r.Started.Sub(r.Tick).Round(time.Millisecond))
 	}
@@ -178,11 +178,11 @@ var reasonTexts = map[string]string{
 	"down":     "no replica was up that may run the job",
 	"redis":    "Redis did not answer, or had lost its data",
 	"overload": "the replica was too busy to claim it in time, or stood still",
-	"late":     "it was claimed too late, for no known reason",
+	"late":     "no replica asked for it in time, for no known reason; look at the logs of the replicas",
 	"slots":    "no slot of the job became free by the deadline",
 	"pool":     "no slot of the pool became free by the deadline",
 	"capacity": "no replica had a place for the run, or could start programs",
-	"user":     "canceled by a user (cronclave cancel)",
+	"user":     "canceled by a user; cronclave audit names the user",
 	"replaced": "stopped in favour of a later tick (overlap = \"replace\")",
 	"drain":    "its replica drained, and the run did not end in time",
 }

@@ -97,19 +97,19 @@ func TestWhyOfRecords(t *testing.T) {
 func TestWhyWithoutRecords(t *testing.T) {
 	t.Parallel()
 	known := election.State{Decided: noon.Add(-time.Hour)}
-	explained(t, known).wants(t, "a waiting tick", Open, "due since 30m0s, and neither granted nor settled")
+	explained(t, known).wants(t, "a waiting tick", Open, "has been due for 30m0s and has not started")
 	open := election.State{Decided: noon.Add(time.Hour), Open: []time.Time{noon}}
 	explained(t, open).wants(t, "a tick that was given back", Open, "given back before its run began")
 	behind := election.State{Decided: noon.Add(-time.Hour), Open: []time.Time{noon.Add(-30 * time.Minute)}}
-	explained(t, behind).wants(t, "a tick behind an open one", Unknown, "an earlier tick is open")
+	explained(t, behind).wants(t, "a tick behind an open one", Unknown, "an earlier tick still waits")
 	unrecorded := election.State{Decided: noon.Add(time.Hour), Settled: []election.Settlement{{Tick: noon, Outcome: "missed redis"}}}
 	explained(t, unrecorded).wants(t, "a settlement without a record", Over, "missed: Redis did not answer, or had lost its data; no replica has recorded that yet")
 	gap := election.State{Decided: noon.Add(time.Hour), Settled: []election.Settlement{{Tick: noon.Add(time.Hour), After: noon.Add(-time.Hour), Outcome: "missed down"}}}
 	explained(t, gap).wants(t, "a gap without a record", Over, "missed: no replica was up")
-	explained(t, election.State{}).wants(t, "a lock that knows nothing", Unknown, "no replica has announced its schedule, or Redis has lost its data")
+	explained(t, election.State{}).wants(t, "a lock that knows nothing", Unknown, "no replica has announced its schedule yet, or Redis has lost its data")
 
 	past := election.State{Decided: noon.Add(time.Hour)}
-	explained(t, past).wants(t, "no history", Unknown, "counts as decided, and has no record", "has nothing of job j")
+	explained(t, past).wants(t, "no history", Unknown, "whether this tick ran is not known", "has nothing of job j")
 	newer := journal.Record{Job: "j", Tick: noon.Add(time.Hour), Finished: noon.Add(time.Hour), Outcome: "ok"}
 	explained(t, past, newer).wants(t, "a history that is younger", Unknown, "begins with the tick of 2026-11-26 13:00:00 UTC")
 	many := "one record for 900 ticks, from 2026-11-26T11:00:00Z to 2026-11-26T12:30:00Z\n"

@@ -82,7 +82,7 @@ func (l *reloader) reload(ctx context.Context, settled string) {
 		return
 	}
 	if sections := retain(cfg, before); len(sections) > 0 {
-		l.log.Warn("changes outside of jobs take effect after a restart", "sections", strings.Join(sections, ", "))
+		l.log.Warn("changed sections take effect after a restart", "sections", strings.Join(sections, ", "))
 	}
 	if err := l.take(ctx, cfg); err != nil {
 		if ctx.Err() == nil {
