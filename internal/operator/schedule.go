@@ -88,7 +88,6 @@ func (o *Operator) NextTicks(ctx context.Context, names []string, w Window) ([]T
 	if err != nil {
 		return nil, err
 	}
-	var jobs []Scheduled
 	for _, name := range names {
 		if slices.ContainsFunc(infos, func(info journal.JobInfo) bool { return info.Name == name }) {
 			continue
@@ -97,15 +96,37 @@ func (o *Operator) NextTicks(ctx context.Context, names []string, w Window) ([]T
 			return nil, err
 		}
 	}
+	jobs := scheduled(infos)
+	if len(names) > 0 {
+		jobs = slices.DeleteFunc(jobs, func(j Scheduled) bool { return !slices.Contains(names, j.Job) })
+	}
+	return Upcoming(jobs, w), nil
+}
+
+// Schedules returns the schedules of enabled jobs, as [Operator.NextTicks] knows them, by the jobs' names.
+func (o *Operator) Schedules(ctx context.Context) (map[string]Scheduled, error) {
+	infos, err := o.described(ctx)
+	if err != nil {
+		return nil, err
+	}
+	jobs := map[string]Scheduled{}
+	for _, j := range scheduled(infos) {
+		jobs[j.Job] = j
+	}
+	return jobs, nil
+}
+
+// scheduled are the enabled jobs with a schedule that this version can read.
+func scheduled(infos []journal.JobInfo) (jobs []Scheduled) {
 	for _, info := range infos {
-		if !info.Enabled || len(info.After) > 0 || len(names) > 0 && !slices.Contains(names, info.Name) {
+		if !info.Enabled || len(info.After) > 0 {
 			continue
 		}
 		if spec, zone, err := scheduleOf(info); err == nil {
 			jobs = append(jobs, Scheduled{info.Name, spec, zone})
 		}
 	}
-	return Upcoming(jobs, w), nil
+	return jobs
 }
 
 // tickHeap is a heap of the jobs' next ticks.
