@@ -106,8 +106,8 @@ func New(cfg Config) (*Elector, error) {
 // lockOf names a job's lock. The job is the hash tag, which all its keys share.
 func lockOf(job string) string { return "{" + job + "}:job" }
 
-// jobOf is the inverse of lockOf.
-func jobOf(lock string) (job string, ok bool) {
+// JobOf is the job whose runs hold a lock; ok is whether that lock is one of a job.
+func JobOf(lock string) (job string, ok bool) {
 	rest, tagged := strings.CutPrefix(lock, "{")
 	job, ofJob := strings.CutSuffix(rest, "}:job")
 	return job, tagged && ofJob
@@ -199,7 +199,7 @@ func (e *Elector) Subscribe(ctx context.Context, f func([]GrantEvent)) {
 	e.locks.Subscribe(ctx, func(heard []engine.GrantEvent) {
 		events := make([]GrantEvent, 0, len(heard))
 		for _, n := range heard {
-			if job, ok := jobOf(n.Lock); ok {
+			if job, ok := JobOf(n.Lock); ok {
 				events = append(events, GrantEvent{Job: job, Tick: n.Tick, Until: n.Until, By: n.Owner})
 			}
 		}

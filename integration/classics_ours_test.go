@@ -23,11 +23,15 @@ type locker struct {
 	client *locking.Client
 }
 
+// patience is the time-out of a client that demands an answer, also of a machine that is busy with other things.
+const patience = 10 * time.Second
+
 // locker starts a client; change, if not nil, changes how it reaches Redis and what it is configured with.
 func (s *scene) locker(name string, change func(*redis.Options, *locking.Config)) *locker {
 	s.Helper()
 	l := &locker{scene: s, name: name, gate: &gate{}}
-	options, config := clientOptions(s.first().Options().Addr), locking.Config{Owner: name}
+	options, config := clientOptions(s.first().Options().Addr), locking.Config{Owner: name, Timeout: patience}
+	options.ReadTimeout, options.WriteTimeout, options.DialTimeout = patience, patience, patience
 	if change != nil {
 		change(options, &config)
 	}
@@ -115,7 +119,7 @@ func (l *locker) wakes(lease *locking.Lease, h history.Hold, r *resource) {
 
 // deathInBetweenOurs: there is one command. Its client dies after it, and before it hears of it.
 func deathInBetweenOurs(s *scene) {
-	a, b := s.locker("a", nil), s.locker("b", nil)
+	a, b := s.locker("a", func(_ *redis.Options, c *locking.Config) { c.Timeout = time.Second }), s.locker("b", nil)
 	a.gate.set(lastWord)
 	call := a.Acquire("a")
 	if _, _, err := a.client.Mutex(key, locking.WithLease(brief)).TryLock(s.ctx); !errors.Is(err, locking.ErrUnknown) {

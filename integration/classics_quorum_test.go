@@ -12,7 +12,7 @@ import (
 func (s *scene) quorumLocker(name string, unreached ...int) *locker {
 	s.Helper()
 	l := &locker{scene: s, name: name, gate: &gate{}}
-	config := locking.Config{Owner: name}
+	config := locking.Config{Owner: name, Timeout: patience}
 	for i, r := range s.servers {
 		options := clientOptions(r.Client.Options().Addr)
 		for _, n := range unreached {

@@ -66,7 +66,7 @@ const (
 	// allowed are inside a semaphore, of as many as many want.
 	allowed, many = 8, 40
 	// brief is a time to live that a test waits for; long one that it does not see the end of.
-	brief, long = time.Second, time.Hour
+	brief, long = 3 * time.Second, time.Hour
 )
 
 // stage has the servers, which each scene finds empty.

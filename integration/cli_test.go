@@ -72,6 +72,7 @@ type pastRun struct {
 	Replica    string    `json:"replica"`
 	Outcome    string    `json:"outcome"`
 	Reason     string    `json:"reason"`
+	Detail     string    `json:"detail"`
 	ExitCode   *int      `json:"exit_code"`
 	Signal     string    `json:"signal"`
 	Started    time.Time `json:"started"`
@@ -86,6 +87,22 @@ type pastRun struct {
 
 // verdict is the outcome with its reason, as in "skipped overlap".
 func (r pastRun) verdict() string { return strings.TrimSpace(r.Outcome + " " + r.Reason) }
+
+// redisHealth is a server of Redis in a status.
+type redisHealth struct {
+	Address     string   `json:"address"`
+	Keeps       string   `json:"keeps"`
+	State       string   `json:"state"`
+	Fault       string   `json:"fault"`
+	Version     string   `json:"version"`
+	Persistence string   `json:"persistence"`
+	UptimeS     *int64   `json:"uptime_s"`
+	RoundTripMS *float64 `json:"round_trip_ms"`
+	MemoryUsed  *int64   `json:"memory_used"`
+	MemoryLimit *int64   `json:"memory_limit"`
+	Clients     *int64   `json:"clients"`
+	Replicas    *int64   `json:"replicas"`
+}
 
 // clusterStatus is the output of status --json.
 type clusterStatus struct {
@@ -104,14 +121,26 @@ type clusterStatus struct {
 		ClockOffsetMS int64     `json:"clock_offset_ms"`
 		ClockErrorMS  int64     `json:"clock_error_ms"`
 		Running       int       `json:"running"`
-		Unable        string    `json:"unable"`
-		State         string    `json:"state"`
-		StoodStill    *interval `json:"stood_still"`
+		MaxRunning    int       `json:"max_running"`
+		LeaseMargin   *struct {
+			Of      string `json:"of"`
+			LeftMS  int64  `json:"left_ms"`
+			LeaseMS int64  `json:"lease_ms"`
+		} `json:"lease_margin"`
+		Unable     string    `json:"unable"`
+		State      string    `json:"state"`
+		StoodStill *interval `json:"stood_still"`
 	} `json:"replicas"`
 	Lost []struct {
 		Name string    `json:"name"`
 		Seen time.Time `json:"seen"`
 	} `json:"lost"`
+	Redis struct {
+		Kind        string        `json:"kind"`
+		Servers     []redisHealth `json:"servers"`
+		ServerCount int           `json:"server_count"`
+		Limits      []string      `json:"limits"`
+	} `json:"redis"`
 	Problems []problem   `json:"problems"`
 	DataLost *interval   `json:"data_lost"`
 	JobCount int         `json:"job_count"`
@@ -146,6 +175,22 @@ type clusterStatus struct {
 		PausedReason string            `json:"paused_reason"`
 		PausedBy     string            `json:"paused_by"`
 	} `json:"jobs"`
+	Settings *struct {
+		Job       string   `json:"job"`
+		Agreement string   `json:"agreement"`
+		Differing []string `json:"differing"`
+		More      int      `json:"more"`
+		Fault     string   `json:"fault"`
+		Forms     []struct {
+			State    string   `json:"state"`
+			Digest   string   `json:"digest"`
+			Replicas []string `json:"replicas"`
+			Settings []struct {
+				Key   string `json:"key"`
+				Value string `json:"value"`
+			} `json:"settings"`
+		} `json:"forms"`
+	} `json:"settings"`
 	Warnings []struct {
 		Code    string `json:"code"`
 		Message string `json:"message"`

@@ -36,7 +36,7 @@ func writeReport(ctx context.Context, rdb redis.Scripter, key string, token lock
 func standStill(t *testing.T, r redisSpace) (first, second locking.Token) {
 	t.Helper()
 	holder := func() *locking.Client {
-		c, err := locking.New(locking.Config{Redis: r.Client, Prefix: "cronclave:" + r.Namespace + ":"})
+		c, err := locking.New(locking.Config{Redis: r.Client, Prefix: "cronclave:" + r.Namespace + ":", Timeout: patience})
 		if err != nil {
 			t.Fatal(err)
 		}

@@ -15,8 +15,9 @@ import (
 // injections are writes of a foreign client with write access to Redis: into every kind of key and every channel of docs/redis-keys.md.
 type injector struct {
 	*cluster
-	t      *testing.T
-	random *rand.Rand
+	t         *testing.T
+	random    *rand.Rand
+	published []string // the keys of the configuration, which replicas renew
 }
 
 // pick is one of some.
@@ -60,10 +61,13 @@ func (i *injector) field() string {
 
 // key is one of each kind, none of which the other jobs use.
 func (i *injector) key() string {
+	if i.random.IntN(20) == 0 {
+		return pick(i.random, i.published...)
+	}
 	job := pick(i.random, "{victim}", "{child}", "{slots}")
 	return "cronclave:" + i.Namespace + ":" + pick(i.random, job+":job", job+":job", job+":job", job+":job", job+":job:ledger", job+":job:orphans", job+":job:dead:x",
 		job+":runs", job+":records", job+":output", job+":followed", job+":live:x", "{leader}:office", "{leader}:office:orphans", "{leader}:office:queue", "{res}:fence",
-		"jobs", "gone", "history", "digests:x", "replicas", "replica:x", "requests", "request:x", "request:x:answer", "format", "quorum")
+		"jobs", "gone", "history", "digests:x", "replicas", "replica:x", "requests", "request:x", "request:x:answer", "format", "epoch", "quorum")
 }
 
 // inject does one thing.
@@ -115,12 +119,25 @@ func rss(t *testing.T, pid int) (mib int) {
 	return pages * os.Getpagesize() >> 20
 }
 
+// published are the keys of the configurations that replicas have published.
+func (c *cluster) published(t *testing.T) (keys []string) {
+	t.Helper()
+	for _, kind := range []string{"digests", "settings"} {
+		found := must1(c.Client.Keys(t.Context(), "cronclave:"+c.Namespace+":"+kind+":*").Result())(t)
+		if len(found) != 1 {
+			t.Fatalf("%s: %q", kind, found)
+		}
+		keys = append(keys, found...)
+	}
+	return keys
+}
+
 // An injection into keys and channels stops only the job whose data it damages. The test makes 1,000 random ones
 // while three replicas run jobs: the log names each damage, and the other jobs have all their ticks.
 // Promise: damage
 func TestInjectionsStopNothingElse(t *testing.T) {
 	t.Parallel()
-	s := startRedis(t, redisOpts{Args: []string{"--slowlog-log-slower-than", "2000000"}})
+	s := startRedis(t, redisOpts{Args: []string{"--slowlog-log-slower-than", "3000000"}})
 	c := newClusterOn(t, s, `
 [defaults]
 lease = "5s"
@@ -151,7 +168,7 @@ overlap = "queue"
 		first = max(first, c.awaitTick(t, soon, job, 0).Tick)
 	}
 	seed := uint64(20)
-	i := &injector{cluster: c, t: t, random: rand.New(rand.NewPCG(seed, 1))}
+	i := &injector{cluster: c, t: t, random: rand.New(rand.NewPCG(seed, 1)), published: c.published(t)}
 	pace := time.NewTicker(25 * time.Millisecond)
 	defer pace.Stop()
 	for range 1000 {

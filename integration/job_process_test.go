@@ -27,7 +27,7 @@ lease = "1m"
 	replicas := c.startAll(t, 2)
 	first := c.awaitTick(t, soon, "stubborn", 0)
 	next := c.await(t, soon, "stubborn", "next run", func(l line) bool { return l.Event == "start" && l.RunID != first.RunID })
-	past := c.awaitRun(t, slack, "stubborn", "end", func(r pastRun) bool { return r.RunID == first.RunID && r.Outcome != "running" })
+	past := c.awaitRun(t, soon, "stubborn", "end", func(r pastRun) bool { return r.RunID == first.RunID && r.Outcome != "running" })
 	if past.verdict() != "timeout" || past.Signal != "SIGKILL" || past.ExitCode != nil {
 		t.Errorf("%+v, want timeout by SIGKILL", past)
 	}

@@ -44,7 +44,7 @@ func TestRedisOfAnotherKind(t *testing.T) {
 		r := c.start(t, "r1")
 		r.WaitLog(t, soon, "warning", func(e logEntry) bool { return e["code"] == "acked_replicas" })
 		r.WaitLog(t, soon, "word that nothing is acknowledged", message("due ticks wait"))
-		wantWarning(t, c, "acked_replicas", "has 2 replicas")
+		wantWarning(t, c, "acked_replicas", "has 2 of its own replicas")
 		if runs := c.lines(t, ""); len(runs) > 0 {
 			t.Errorf("a job ran:\n%s", text(runs))
 		}

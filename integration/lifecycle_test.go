@@ -1,6 +1,7 @@
 package integration
 
 import (
+	"fmt"
 	"slices"
 	"strings"
 	"syscall"
@@ -36,7 +37,7 @@ lease = "2s"
 	if took > lease+time.Second+slack {
 		t.Errorf("the take-over took %v, with a lease of %v", took, lease)
 	}
-	past := c.awaitRun(t, slack, "long", "abandoned run", func(r pastRun) bool { return r.RunID == first.RunID && r.Outcome == "abandoned" })
+	past := c.awaitRun(t, soon, "long", "abandoned run", func(r pastRun) bool { return r.RunID == first.RunID && r.Outcome == "abandoned" })
 	told := past.Finished.Sub(killed)
 	if told > lease+2*time.Second+slack || past.Token != first.Token || past.Replica != first.Replica {
 		t.Errorf("recorded %v after the kill: %+v, of %v", told, past, first)
@@ -61,6 +62,9 @@ func TestDrainWaitsForRunningJob(t *testing.T) {
 [jobs.quick]
 schedule = "* * * * * *"
 command = 'exec "$SCRIBE"'
+parallel = 20
+per_tick = 1
+per_replica = 20
 start_deadline = "10s"
 
 [jobs.long]
@@ -78,19 +82,14 @@ command = 'exec "$SCRIBE" -for 4s'
 		t.Error("the replica ended before its job")
 	}
 	over := c.awaitTick(t, soon, "quick", redisTime(t, c.Client).Unix()+1)
-
-	quick := starts(c.lines(t, "quick"))
-	for tick := quick[0].Tick; tick <= over.Tick; tick++ {
-		i := slices.IndexFunc(quick, func(l line) bool { return l.Tick == tick })
-		switch {
-		case i < 0:
-			t.Errorf("tick %d did not run", tick)
-		case quick[i].Replica == r.Name && time.Unix(tick, 0).After(drain):
-			t.Errorf("claimed during the drain, which began at %v: %v", drain, quick[i])
+	for tick := starts(c.lines(t, "quick"))[0].Tick; tick <= over.Tick; tick++ {
+		run := c.await(t, soon, "quick", fmt.Sprintf("run of tick %d itself", tick), func(l line) bool { return l.Event == "start" && l.Tick == tick })
+		if run.Replica == r.Name && time.Unix(tick, 0).After(drain) {
+			t.Errorf("claimed during the drain, which began at %v: %v", drain, run)
 		}
 	}
-	checkOnce(t, quick, 1)
-	c.awaitRun(t, slack, "long", "good end", func(r pastRun) bool { return r.RunID == long.RunID && r.Outcome == "ok" })
+	checkOnce(t, starts(c.lines(t, "quick")), 1)
+	c.awaitRun(t, soon, "long", "good end", func(r pastRun) bool { return r.RunID == long.RunID && r.Outcome == "ok" })
 	checkAlone(t, c.lines(t, "long"))
 }
 
@@ -134,7 +133,7 @@ kill_grace = "2s"
 		t.Errorf("the next run began %v after the old one's end: %v", began-dead, next)
 	}
 	checkAlone(t, lines)
-	past := c.awaitRun(t, slack, "stubborn", "end of the run", func(r pastRun) bool { return r.RunID == first.RunID && r.Outcome != "running" })
+	past := c.awaitRun(t, soon, "stubborn", "end of the run", func(r pastRun) bool { return r.RunID == first.RunID && r.Outcome != "running" })
 	if past.verdict() != "canceled drain" || past.Signal != "SIGKILL" {
 		t.Errorf("outcome %q, signal %q; want canceled drain by SIGKILL", past.verdict(), past.Signal)
 	}
@@ -190,7 +189,7 @@ start_deadline = "20s"
 	}
 	checkAlone(t, lines)
 	checkOnce(t, starts(c.lines(t, "")), 1)
-	past := c.awaitRun(t, slack, "stubborn", "end of the run", func(r pastRun) bool { return r.RunID == first.RunID && r.Outcome != "running" })
+	past := c.awaitRun(t, soon, "stubborn", "end of the run", func(r pastRun) bool { return r.RunID == first.RunID && r.Outcome != "running" })
 	if past.verdict() != "canceled drain" {
 		t.Errorf("outcome %q, want canceled drain", past.verdict())
 	}
@@ -231,7 +230,7 @@ lease = "1m"
 	if len(starts(lines)) != 1 {
 		t.Errorf("more than one run:\n%s", text(starts(lines)))
 	}
-	c.awaitRun(t, slack, "stubborn", "cancelled run", func(r pastRun) bool { return r.RunID == first.RunID && r.verdict() == "canceled drain" })
+	c.awaitRun(t, soon, "stubborn", "cancelled run", func(r pastRun) bool { return r.RunID == first.RunID && r.verdict() == "canceled drain" })
 }
 
 // wantDead demands that all processes that wrote some lines are dead, and reaped soon.
@@ -303,6 +302,7 @@ func TestOverlapIsSkipped(t *testing.T) {
 [jobs.slow]
 schedule = "* * * * * *"
 command = 'exec "$SCRIBE" -for 2500ms'
+start_deadline = "20s"
 `)
 	replicas := c.startAll(t, 3)
 	first := c.awaitTick(t, soon, "slow", 0)

@@ -13,7 +13,7 @@ const linked = `
 runs = 1000
 
 [defaults]
-schedule = "* * * * * *"
+schedule = "*/2 * * * * *"
 command = 'exec "$SCRIBE"'
 start_deadline = "20s"
 lease = "%s"
@@ -28,6 +28,9 @@ parallel = 2
 per_tick = 1
 kill_grace = "1s"
 `
+
+// linkedEvery is how many seconds are between two ticks of a job of linked.
+const linkedEvery = 2
 
 // badLink is a fault of the links of some replicas.
 type badLink struct {
@@ -123,7 +126,7 @@ func (c *links) endure(t *testing.T) {
 	for _, job := range append([]string{"pair"}, quickJobs...) {
 		eventually(t, startTimeout, "outcome of each tick of job "+job, func() bool {
 			past[job] = outcomesOf(c.history(t, job))
-			for tick := c.first; tick <= last; tick++ {
+			for tick := c.first; tick <= last; tick += linkedEvery {
 				if o := past[job][tick]; len(o) == 0 || o[0].Outcome == "running" && job != "pair" {
 					return false
 				}
@@ -145,7 +148,7 @@ func (c *links) endure(t *testing.T) {
 	for job := range past {
 		checkAttempts(t, c.lines(t, job), c.history(t, job))
 	}
-	for tick := c.first; tick <= last; tick++ {
+	for tick := c.first; tick <= last; tick += linkedEvery {
 		if o := past["pair"][tick]; len(o) != 1 {
 			t.Errorf("job pair, tick %d: outcomes %+v", tick, o)
 		}
@@ -160,7 +163,7 @@ func (c *links) checkTicks(t *testing.T, job string, last int64, past map[int64]
 		ran[l.Tick] = l
 	}
 	meanwhile, count := 0, map[string]int{}
-	for tick := c.first; tick <= last; tick++ {
+	for tick := c.first; tick <= last; tick += linkedEvery {
 		l, did := ran[tick]
 		o := past[tick]
 		if len(o) != 1 {

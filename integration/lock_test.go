@@ -104,7 +104,7 @@ func TestLockInLine(t *testing.T) {
 			return err == nil && n == int64(i+1)
 		})
 	}
-	gaveUp := c.lock(t, "hasty", "line", []string{"--fair", "--wait", "200ms"})
+	gaveUp := c.lock(t, "hasty", "line", []string{"--fair", "--wait", "2s"})
 	gaveUp.wantEnd(t, soon, 75, "held by ")
 	beside := c.lock(t, "beside", "line", []string{"--wait", "5m"})
 	first.Term(t)
@@ -189,7 +189,7 @@ func TestKilledLockLeavesNothing(t *testing.T) {
 	awaitDead(t, c.lines(t, "killed"))
 	lived := latest(c.lines(t, "killed")).Sub(killed)
 	t.Logf("the last word came %v after the kill", lived.Round(time.Millisecond))
-	if lived > promised+slack/5 {
+	if lived > promised+slack {
 		t.Errorf("the last word came %v after the kill", lived)
 	}
 }
@@ -304,7 +304,7 @@ func TestLockKeepsItsSecrets(t *testing.T) {
 func TestLockIsSharedWithTheLibrary(t *testing.T) {
 	t.Parallel()
 	c := newCluster(t, "")
-	locks, err := locking.New(locking.Config{Redis: c.Client, Prefix: "cronclave:" + c.Namespace + ":", Owner: "a program"})
+	locks, err := locking.New(locking.Config{Redis: c.Client, Prefix: "cronclave:" + c.Namespace + ":", Owner: "a program", Timeout: patience})
 	must(t, err)
 	defer locks.Close()
 	deploy, reports := locks.Mutex("{deploy}:lock"), locks.Semaphore("{reports}:lock", 2)

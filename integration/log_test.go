@@ -3,6 +3,7 @@ package integration
 import (
 	"encoding/json"
 	"errors"
+	"fmt"
 	"io"
 	"os"
 	"slices"
@@ -22,6 +23,9 @@ start_deadline = "20s"
 
 [jobs.tick]
 command = 'exec "$SCRIBE"'
+parallel = 6
+per_tick = 1
+per_replica = 6
 
 [jobs.talk]
 command = '"$SCRIBE"; yes "more than a reader takes" | head -n 20000; head -c 3000000 /dev/zero'
@@ -60,12 +64,12 @@ func TestUnreadLogStopsNothing(t *testing.T) {
 			c.wantTicksInTime(t)
 			r.Term(t)
 			r.wantDrained(t)
-			c.awaitRun(t, slack, "long", "good end", func(r pastRun) bool { return r.Outcome == "ok" })
+			c.awaitRun(t, soon, "long", "good end", func(r pastRun) bool { return r.Outcome == "ok" })
 		})
 	}
 }
 
-// wantTicksInTime demands that ten ticks of the talkative cluster run once, in order and soon after they were due.
+// wantTicksInTime demands that ten ticks of the talkative cluster run once and soon after they were due, and the runs of its slower jobs one by one.
 func (c *cluster) wantTicksInTime(t *testing.T) {
 	t.Helper()
 	const ticks = 10
@@ -73,21 +77,18 @@ func (c *cluster) wantTicksInTime(t *testing.T) {
 	c.awaitTick(t, startTimeout, "talk", first+1)
 	c.awaitTick(t, startTimeout, "long", first+6) // the first one has been renewed
 	c.awaitTick(t, startTimeout, "tick", first+ticks)
-	lines := c.lines(t, "")
-	runs := starts(lines)
-	checkOnce(t, runs, 1)
-	checkNotEarly(t, runs)
-	checkTokensGrow(t, runs)
-	checkAlone(t, lines)
 	for tick := first; tick <= first+ticks; tick++ {
-		i := slices.IndexFunc(runs, func(l line) bool { return l.Job == "tick" && l.Tick == tick })
-		switch {
-		case i < 0:
-			t.Errorf("tick %d did not run", tick)
-		case runs[i].At().Sub(time.Unix(tick, 0)) > slack:
-			t.Errorf("late by %v: %v", runs[i].At().Sub(time.Unix(tick, 0)), runs[i])
+		run := c.await(t, soon, "tick", fmt.Sprintf("run of tick %d itself", tick), func(l line) bool { return l.Event == "start" && l.Tick == tick })
+		if late := run.At().Sub(time.Unix(tick, 0)); late > slack {
+			t.Errorf("late by %v: %v", late, run)
 		}
 	}
+	lines := c.lines(t, "")
+	checkOnce(t, starts(lines), 1)
+	checkNotEarly(t, starts(lines))
+	slower := slices.DeleteFunc(lines, func(l line) bool { return l.Job == "tick" }) // of which runs may be beside each other
+	checkTokensGrow(t, starts(slower))
+	checkAlone(t, slower)
 }
 
 // A log whose reader returns goes on, and says how many lines are missing in their place.
@@ -134,7 +135,7 @@ command = 'exec "$SCRIBE" -for 4s'
 	if !slices.ContainsFunc(c.lines(t, "long"), func(l line) bool { return l.RunID == first.RunID && l.Event == "end" }) {
 		t.Error("the replica ended before its job")
 	}
-	c.awaitRun(t, slack, "long", "good end", func(r pastRun) bool { return r.RunID == first.RunID && r.Outcome == "ok" })
+	c.awaitRun(t, soon, "long", "good end", func(r pastRun) bool { return r.RunID == first.RunID && r.Outcome == "ok" })
 }
 
 // stubborn is a job that only SIGKILL ends, in a drain that waits for it.
@@ -171,7 +172,7 @@ func TestSecondSignalEndsWhateverHangs(t *testing.T) {
 // wantEndAtSecondSignal demands that the second signal ends the replica and its job, once something hangs.
 func (c *cluster) wantEndAtSecondSignal(t *testing.T, r *replica, hang func()) {
 	t.Helper()
-	const within = 3 * time.Second // a second, and what a busy machine takes to start and end processes
+	const within = 4 * time.Second // a second is promised; calls to Redis that time out one after the other take longer than these
 	first := c.awaitTick(t, soon, "stubborn", 0)
 	c.await(t, soon, "stubborn", "child", func(l line) bool { return l.PID != first.PID })
 	hang()

@@ -28,7 +28,9 @@ const (
 	outputOfAJob = 32 << 10
 	blocksOfAJob = outputOfAJob / 256
 	fewDigests   = 2 // configurations at a time, as in a roll-out
-	replicasUp   = 3
+	// settingsOfAJob is how many keys a job has, tables' included.
+	settingsOfAJob = 44
+	replicasUp     = 3
 )
 
 // kindsOfKeys is the formula of docs/redis-keys.md: how many keys there are of each kind, and how many bytes they take at the most.
@@ -45,9 +47,11 @@ var kindsOfKeys = []struct {
 	{"jobs", exactly(1), perJob(500)},
 	{"history", exactly(1), perJob(150)},
 	{"digests:.*", exactly(fewDigests), perJob(fewDigests * 64)},
+	{"settings:.*", exactly(fewDigests), func(jobs int) int { return fewDigests * (3000 + 350*jobs) }},
 	{"replicas", exactly(1), exactly(1000)},
 	{"replica:.*", exactly(replicasUp), exactly(1000 * replicasUp)},
 	{"format", exactly(1), exactly(100)},
+	{"epoch", exactly(1), exactly(150)},
 }
 
 func perJob(n int) func(int) int  { return func(jobs int) int { return jobs * n } }
@@ -111,11 +115,15 @@ func (b *books) announce(t *testing.T) {
 	t.Helper()
 	now, ttl := redisTime(t, b.redis), time.Hour
 	must(t, b.journal.ClaimFormat(t.Context()))
-	digests := map[string]string{}
+	configuration := journal.Configuration{Jobs: map[string]journal.JobConfig{}}
+	for n := range settingsOfAJob {
+		configuration.Common = append(configuration.Common, journal.Setting{Key: fmt.Sprintf("setting_%02d", n), Value: `"value"`})
+	}
 	var infos []journal.JobInfo
 	var inquiries []election.InspectRequest
 	for _, job := range b.jobs {
-		digests[job] = "0123abcd"
+		configuration.Jobs[job] = journal.JobConfig{Digest: "0123abcd", Own: map[string]string{"setting_00": `"*/5 9-17 * * 1-5"`, "setting_01": `"Europe/Berlin"`,
+			"setting_02": `"/usr/local/bin/backup" and 2 arguments`, "setting_03": `"1h"`, "setting_04": `["night", "backup"]`}}
 		infos = append(infos, journal.JobInfo{Name: job, Schedule: []string{"*/5 9-17 * * 1-5"}, Timezone: "Europe/Berlin", Parallel: 1, PerTick: 1,
 			Digest: "0123456789abcdef", Enabled: true, Seen: now})
 		inquiries = append(inquiries, election.InspectRequest{Job: job, Schedule: "0123456789abcdef"})
@@ -126,7 +134,7 @@ func (b *books) announce(t *testing.T) {
 		_, err := b.journal.Register(t.Context(), journal.Replica{ID: fmt.Sprintf("replica-%d-abcdefgh", n), Name: fmt.Sprintf("replica-%d", n), Version: "v1.2.3",
 			Started: now, Seen: now, ConfigDigest: config, Running: 100, Labels: map[string]string{"zone": "a"}}, ttl)
 		must(t, err)
-		must(t, b.journal.KeepDigests(t.Context(), config, digests, ttl))
+		must(t, b.journal.KeepConfiguration(t.Context(), journal.ConfigID{Digest: config, Version: "v1.2.3"}, ttl, func() journal.Configuration { return configuration }))
 	}
 	for _, s := range b.elector.Inspect(t.Context(), inquiries) {
 		must(t, s.Err)

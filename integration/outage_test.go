@@ -157,7 +157,7 @@ kill_grace = "1m"
 	terms := event("term", mine)
 	if len(terms) != 2 {
 		t.Errorf("SIGTERM reached %d processes of the tree, want 2:\n%s", len(terms), text(terms))
-	} else if lead := end.Sub(terms[0].At()); lead < share/2 || lead > lease {
+	} else if lead := end.Sub(terms[0].At()); lead < share/4 || lead > lease {
 		t.Errorf("SIGTERM came %v before the lease's end, want about %v", lead, share)
 	}
 	wantDead(t, mine)
@@ -194,14 +194,14 @@ func TestWrongClocks(t *testing.T) {
 	t.Parallel()
 	c := newCluster(t, `
 [defaults]
-schedule = "* * * * * *"
+schedule = "*/2 * * * * *"
 command = 'exec "$SCRIBE"'
 start_deadline = "20s"
 
 [jobs.a]
 [jobs.b]
 `)
-	offsets := map[string]time.Duration{"fast": 3 * time.Second, "slow": -3 * time.Second, "right": 0}
+	offsets := map[string]time.Duration{"fast": 90 * time.Second, "slow": -3 * time.Second, "right": 0}
 	var replicas []*replica
 	for name, offset := range offsets {
 		replicas = append(replicas, c.start(t, name, "CRONCLAVE_CLOCK_OFFSET="+offset.String()))
@@ -211,7 +211,7 @@ start_deadline = "20s"
 	}
 	first := max(c.awaitTick(t, soon, "a", 0).Tick, c.awaitTick(t, soon, "b", 0).Tick)
 	wantOffsets(t, c, offsets)
-	last := max(first, redisTime(t, c.Client).Unix()) + 6 // time enough for a second registration, which must not warn again
+	last := max(first, redisTime(t, c.Client).Unix()) + 10 // time enough for a second registration, which must not warn again
 	for _, job := range []string{"a", "b"} {
 		c.awaitTick(t, soon, job, last)
 	}
@@ -232,7 +232,7 @@ start_deadline = "20s"
 		by[l.Replica]++
 	}
 	for _, job := range []string{"a", "b"} {
-		for tick := first; tick <= last; tick++ {
+		for tick := first; tick <= last; tick += 2 {
 			if !slices.ContainsFunc(runs, func(l line) bool { return l.key() == tickOf{job, tick} }) {
 				t.Errorf("job %s, tick %d did not run: %+v", job, tick, outcomesOf(c.history(t, job))[tick])
 			}
@@ -264,5 +264,10 @@ func wantOffsets(t *testing.T, c *cluster, offsets map[string]time.Duration) {
 	}
 	if warned != 2 {
 		t.Errorf("status warns of %d clocks, want 2: %+v", warned, s.Warnings)
+	}
+	for _, p := range s.Problems {
+		if p.Code == "clock_off" && (offsets[p.Replica] == 0 || p.Since == nil || s.Now.Sub(*p.Since).Abs() > time.Minute) {
+			t.Errorf("%+v", p)
+		}
 	}
 }

@@ -6,6 +6,7 @@ import (
 	"net"
 	"slices"
 	"strings"
+	"sync"
 	"testing"
 	"time"
 )
@@ -14,9 +15,11 @@ import (
 // part still reaches it, and it alone.
 type split struct {
 	*trio
-	master  *proxy   // the way of the majority: replicas, Sentinels, and clients by URL
-	far     []*proxy // the ways of the minority to the Sentinels
-	FarURL  string
+	master *proxy   // the way of the majority: replicas, Sentinels, and clients by URL
+	far    []*proxy // the ways of the minority to the Sentinels
+	FarURL string
+
+	mu      sync.Mutex        // of farView: proxies read it while startSplit still adds to it
 	farView map[string]string // port as the Sentinels know it -> port of the minority's way there
 }
 
@@ -25,7 +28,7 @@ func startSplit(t *testing.T) *split {
 	s := &split{farView: map[string]string{}}
 	s.trio = startTrio(t, func(master string) string {
 		s.master = startProxy(t, master, nil, nil)
-		s.farView[portOf(s.master.addr())] = portOf(master) // directly
+		s.see(s.master.addr(), master) // directly
 		return s.master.addr()
 	})
 	var addrs []string
@@ -33,14 +36,23 @@ func startSplit(t *testing.T) *split {
 		way := startProxy(t, sentinel.instance.addr(), nil, s.asFarSees)
 		s.far = append(s.far, way)
 		addrs = append(addrs, way.addr())
-		s.farView[portOf(sentinel.instance.addr())] = portOf(way.addr())
+		s.see(sentinel.instance.addr(), way.addr())
 	}
 	s.FarURL = "redis-sentinel://" + strings.Join(addrs, ",") + "/" + masterName
 	return s
 }
 
+// see has the minority take a way to an address.
+func (s *split) see(addr, way string) {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	s.farView[portOf(addr)] = portOf(way)
+}
+
 // asFarSees rewrites the addresses in a Sentinel's reply. Ports that the kernel chooses have five digits, so it stays as long.
 func (s *split) asFarSees(reply []byte) []byte {
+	s.mu.Lock()
+	defer s.mu.Unlock()
 	for port, other := range s.farView {
 		reply = bytes.ReplaceAll(reply, []byte("\r\n"+port+"\r\n"), []byte("\r\n"+other+"\r\n"))
 	}

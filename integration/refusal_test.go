@@ -37,7 +37,7 @@ func TestRefusalsOfTheServer(t *testing.T) {
 				client = redis.NewClient(clientOptions(on.instance.addr()))
 			}
 			defer client.Close()
-			locks, err := engine.New(engine.Config{Redis: client, Prefix: "refusal:" + tc.name + ":"})
+			locks, err := engine.New(engine.Config{Redis: client, Prefix: "refusal:" + tc.name + ":", Timeout: patience})
 			must(t, err)
 			defer locks.Close()
 			do := func(list []words) {

@@ -72,7 +72,7 @@ kill_grace = "8s"
 	if after := next.At().Sub(killed); next.Replica == first.Replica || after > lease+time.Second+slack {
 		t.Errorf("the next run started %v after the kill: %v", after, next)
 	}
-	c.awaitRun(t, slack, "hung", "abandoned run", func(r pastRun) bool { return r.RunID == first.RunID && r.Outcome == "abandoned" })
+	c.awaitRun(t, soon, "hung", "abandoned run", func(r pastRun) bool { return r.RunID == first.RunID && r.Outcome == "abandoned" })
 	lines := c.lines(t, "hung")
 	checkAlone(t, lines)
 	checkOnce(t, starts(lines), 1)

@@ -253,3 +253,52 @@ func TestForgottenNodeIsKnownAgainWithoutATick(t *testing.T) {
 	c.command(t, "exec", jobs[victim]).want(t, 75, "Redis lost the lock's data")
 	stopAll(t, replicas)
 }
+
+// A registration is done while the master of a Cluster hangs that has the epoch of the data, and not the registration: the replica goes on to look at
+// the other masters.
+// Promise: P1
+func TestReplicaRegistersWhileTheMasterOfTheEpochHangs(t *testing.T) {
+	t.Parallel()
+	s := startCluster(t, "--cluster-node-timeout", "60000")
+	owner := func(key string) *redisServer {
+		return s.owner(t, int(must1(s.nodes[0].Client.ClusterKeySlot(t.Context(), key).Result())(t)))
+	}
+	victim := owner("cronclave:it:epoch")
+	if owner("cronclave:it:replicas") == victim {
+		t.Fatal("the list of replicas has the same master: name the test's namespace otherwise")
+	}
+	c := newClusterAt(t, s.URL, "[jobs.rare]\nschedule = \"0 0 29 2 *\"\ncommand = [\"true\"]\n")
+	replicas := c.startAll(t, 4) // each is on the master in question with a chance of a third
+	var node *redisServer
+	var canary string
+	eventually(t, startTimeout, "replicas in status", func() bool { return len(c.status(t).Replicas) == len(replicas) })
+	eventually(t, startTimeout, "a registration elsewhere", func() bool {
+		for _, n := range s.nodes {
+			entries := n.Client.Keys(t.Context(), "cronclave:it:replica:*").Val()
+			if n == victim || len(entries) == 0 {
+				continue
+			}
+			id := strings.TrimPrefix(entries[0], "cronclave:it:replica:")
+			if keys := n.Client.Keys(t.Context(), "cronclave:it:canary:"+id+":*").Val(); len(keys) > 0 {
+				node, canary = n, keys[0]
+			}
+		}
+		return node != nil
+	})
+	victim.Pause()
+	defer victim.Unpause()
+	renewed, left := 0, time.Duration(0)
+	eventually(t, startTimeout, "two renewals", func() bool {
+		now := must1(node.Client.PTTL(t.Context(), canary).Result())(t)
+		if now > left+time.Second && left > 0 {
+			renewed++
+		}
+		left = now
+		return renewed == 2
+	})
+	if left < 8*time.Second {
+		t.Errorf("renewed late: %v are left", left)
+	}
+	victim.Unpause()
+	stopAll(t, replicas)
+}

@@ -19,12 +19,12 @@ func TestStoppedReplicaSaysOverload(t *testing.T) {
 	}
 	c := newCluster(t, config.String())
 	r := c.start(t, "r")
-	c.awaitTick(t, soon, "j0", 0)
+	c.awaitTick(t, 2*soon, "j0", 0)
 	from := redisTime(t, c.Client).Unix()
 	r.Stop(t)
-	eventually(t, soon, "time to pass", func() bool { return redisTime(t, c.Client).Unix() >= from+stopped })
+	eventually(t, 2*soon, "time to pass", func() bool { return redisTime(t, c.Client).Unix() >= from+stopped })
 	r.Cont(t)
-	eventually(t, soon, "a tick after the stop", func() bool {
+	eventually(t, 2*soon, "a tick after the stop", func() bool {
 		for _, p := range c.history(t, "j0") {
 			if p.Tick.Unix() > from+stopped && p.Outcome == "ok" {
 				return true

@@ -150,7 +150,7 @@ func TestRequestOnAQuorum(t *testing.T) {
 	t.Parallel()
 	servers := masters(t)
 	member := func(name string) (e *election.Elector, die func()) {
-		cfg := locking.Config{Prefix: "it:", Owner: name}
+		cfg := locking.Config{Prefix: "it:", Owner: name, Timeout: patience}
 		for _, s := range servers {
 			cfg.Quorum = append(cfg.Quorum, redis.NewClient(clientOptions(s.instance.addr())))
 		}
@@ -170,7 +170,7 @@ func TestRequestOnAQuorum(t *testing.T) {
 	a, die := member("a")
 	b, _ := member("b")
 	now := servers[0].Client.Time(t.Context()).Val()
-	what := election.TriggerRequest{Job: "report", ID: "please", Created: now, Expires: now.Add(time.Minute), Lease: time.Second}
+	what := election.TriggerRequest{Job: "report", ID: "please", Created: now, Expires: now.Add(time.Minute), Lease: 5 * time.Second}
 	take := func(e *election.Elector, want election.Verdict) (r election.Result) {
 		t.Helper()
 		eventually(t, soon, string(want), func() bool {

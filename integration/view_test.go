@@ -1,8 +1,10 @@
 package integration
 
 import (
+	"fmt"
 	"net/http"
 	"net/http/httptest"
+	"slices"
 	"strings"
 	"sync/atomic"
 	"testing"
@@ -39,10 +41,13 @@ func TestReplicasThatDisagreeAreNamed(t *testing.T) {
 	const same = `
 [jobs.same]
 schedule = "* * * * * *"
-command = "true"
+command = ["true", "an-argument-of-same"]
+env = { TOKEN = "${TOKEN_OF_SAME}" }
 `
 	const before, after = same + "[jobs.edited]\nschedule = \"@daily\"\ncommand = \"true\"\n", same + "[jobs.edited]\nschedule = \"@hourly\"\ncommand = \"true\"\n"
+	const token = "a-token-of-the-environment"
 	c := newCluster(t, before)
+	c.env = append(c.env, "TOKEN_OF_SAME="+token)
 	replicas := []*replica{c.start(t, "old")}
 	replicas[0].WaitLog(t, soon, "election", message("leadership won"))
 	c.edit(t, after)
@@ -55,6 +60,10 @@ command = "true"
 	if all := strings.Join(c.warnings(t, "config_differs"), "\n"); strings.Contains(all, "job same") {
 		t.Errorf("they agree on this one:\n%s", all)
 	}
+	c.wantSettings(t, token)
+	eventually(t, soon, "since when they differ", func() bool {
+		return slices.ContainsFunc(c.status(t).Problems, func(p problem) bool { return p.Code == "config_differs" && p.Since != nil })
+	})
 	const differ, agree = "replicas run different configurations", "agree on the configuration again"
 	e := replicas[0].WaitLog(t, soon, "word of it", message(differ))
 	if where, _ := e["differ"].(string); !strings.Contains(where, "job edited: new (") || strings.Contains(where, "same") {
@@ -69,6 +78,60 @@ command = "true"
 	if told(replicas, differ) != 1 || told(replicas, agree) != 1 {
 		t.Errorf("said %d times, and %d times that it is over", told(replicas, differ), told(replicas, agree))
 	}
+}
+
+// wantSettings demands that the settings of both jobs are shown, with the replicas of each form, and that neither Redis nor a reader gets the token or an
+// argument.
+func (c *cluster) wantSettings(t *testing.T, token string) {
+	t.Helper()
+	var st clusterStatus
+	shown := c.command(t, "status", "edited", "--json")
+	shown.decode(t, &st)
+	s := st.Settings
+	if s == nil || s.Agreement != "differ" || !slices.Equal(s.Differing, []string{"schedule"}) || len(s.Forms) != 2 || len(s.Forms[0].Settings) < 40 ||
+		!slices.Equal(s.Forms[0].Replicas, []string{"new"}) || s.Forms[0].Settings[0].Value != `"@hourly"` || s.Forms[1].Settings[0].Value != `"@daily"` {
+		t.Errorf("%+v", s)
+	}
+	text := c.command(t, "status", "same")
+	text.want(t, 0, "configuration: the same on new, old")
+	text.want(t, 0, "TOKEN from the environment")
+	c.command(t, "status", "edited").want(t, 0, "! schedule          new: \"@hourly\"\n                    old: \"@daily\"\n")
+	hashes := 0
+	for keys := c.Client.Scan(t.Context(), 0, "cronclave:"+c.Namespace+":*", 1000).Iterator(); keys.Next(t.Context()); {
+		if strings.Contains(keys.Val(), ":settings:") {
+			hashes++
+		}
+		content := c.contentOf(t, keys.Val())
+		for _, secret := range []string{token, "an-argument-of-same"} {
+			if strings.Contains(content, secret) {
+				t.Errorf("Redis has %s in %s", secret, keys.Val())
+			}
+		}
+	}
+	for _, secret := range []string{token, "an-argument-of-same"} {
+		if strings.Contains(shown.stdout+text.stdout, secret) {
+			t.Errorf("%s is shown", secret)
+		}
+	}
+	if hashes != 2 {
+		t.Errorf("settings of %d configurations are kept", hashes)
+	}
+}
+
+// contentOf is what a key has, as text.
+func (c *cluster) contentOf(t *testing.T, key string) string {
+	t.Helper()
+	switch must1(c.Client.Type(t.Context(), key).Result())(t) {
+	case "string":
+		return c.Client.Get(t.Context(), key).Val() // it may have expired
+	case "hash":
+		return fmt.Sprint(must1(c.Client.HGetAll(t.Context(), key).Result())(t))
+	case "zset":
+		return fmt.Sprint(must1(c.Client.ZRange(t.Context(), key, 0, -1).Result())(t))
+	case "list":
+		return fmt.Sprint(must1(c.Client.LRange(t.Context(), key, 0, -1).Result())(t))
+	}
+	return ""
 }
 
 // The leader sends the heartbeat, and when it is killed the next leader does. A fault is reported without the secret

@@ -46,8 +46,8 @@ func (r *replica) warden(t *testing.T) (pid int) {
 // Promise: P7
 func TestKilledReplicaLeavesNoOrphans(t *testing.T) {
 	t.Parallel()
-	const lease, promised = 3 * time.Second, time.Second
-	c := newCluster(t, family+`lease = "3s"`)
+	const lease, promised = 9 * time.Second, time.Second
+	c := newCluster(t, family+`lease = "9s"`)
 	replicas := c.startAll(t, 5)
 	first := c.awaitFamily(t)
 	victim := named(t, replicas, first.Replica)
@@ -60,7 +60,7 @@ func TestKilledReplicaLeavesNoOrphans(t *testing.T) {
 	mine := of(first.RunID, lines)
 	awaitDead(t, mine)
 	lived := latest(mine).Sub(killed)
-	if lived > promised+slack/5 {
+	if lived > promised+slack/2 { // by the end of the lease it would be at least five seconds
 		t.Errorf("the last word of its processes came %v after the kill", lived)
 	}
 	t.Logf("the last word of its processes came %v after the kill", lived.Round(time.Millisecond))
@@ -83,7 +83,7 @@ func TestKilledReplicaLeavesNoOrphans(t *testing.T) {
 func TestFrozenReplicaLosesItsRun(t *testing.T) {
 	t.Parallel()
 	const lease = 6 * time.Second
-	c := newCluster(t, family+"lease = \"6s\"\nkill_grace = \"1s\"\n")
+	c := newCluster(t, family+"lease = \"6s\"\nkill_grace = \"2s\"\n")
 	replicas := c.startAll(t, 5)
 	first := c.awaitFamily(t)
 	frozen := named(t, replicas, first.Replica)
@@ -107,7 +107,7 @@ func TestFrozenReplicaLosesItsRun(t *testing.T) {
 	if terms := event("term", mine); len(terms) == 0 {
 		t.Error("there was no SIGTERM before the end")
 	} else if lead := end.Sub(terms[0].At()); lead < time.Second/2 || lead > lease/2 {
-		t.Errorf("SIGTERM came %v before the lease's end, want about 1s", lead)
+		t.Errorf("SIGTERM came %v before the lease's end, want about 2s", lead)
 	}
 	if second.Replica == first.Replica || second.Token <= first.Token || second.At().Before(end) {
 		t.Errorf("the next run is not elsewhere, later, with a greater token; the lease ended at %v:\n%s", end, text([]line{first, second}))

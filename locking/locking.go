@@ -84,14 +84,14 @@ type Hooks struct {
 	// for each call, however often that asks. The holder is the owner of one of the rows, "" where none is known. Of
 	// a set it is the lock that was in the way. The goroutine is the caller's.
 	Contended func(lock, holder string)
-	// Renewed reports how much of the lease was left to its holder when a renewal came through: with [Lease.Length]
-	// at 30s it is about 20s on good days, and a lease near zero was nearly lost. The goroutine is the keeper's of a
-	// batch of renewals, which waits.
-	Renewed func(lock string, left time.Duration)
+	// Renewed reports how much of the lease was left to its holder when a renewal came through, and the lease's
+	// length ([Lease.Length]): of 30s about 20s are left on good days, and a lease near zero was nearly lost. The
+	// goroutine is the keeper's of a batch of renewals, which waits.
+	Renewed func(lock string, left, length time.Duration)
 	// Held reports for how long a lease was held, when it has ended for whatever reason. It has a goroutine of its
 	// own.
 	Held func(lock string, held time.Duration)
-	// Lost reports that a lease was lost, with the cause: it is [ErrLost]. It has a goroutine of its own, that of
-	// Held, and comes first.
-	Lost func(lock string, cause error)
+	// Lost reports that a lease of a length was lost, with the cause: it is [ErrLost]. It has a goroutine of its own,
+	// that of Held, and comes first.
+	Lost func(lock string, length time.Duration, cause error)
 }

@@ -15,6 +15,7 @@ import (
 // behind them, when the server answers again, are skipped while all slots are held.
 // Promise: P5
 func TestBacklogComesToAnEnd(t *testing.T) {
+	t.Parallel()
 	for _, tc := range []struct {
 		replicas, parallel, perReplica int
 		length                         time.Duration

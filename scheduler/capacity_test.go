@@ -12,6 +12,7 @@ import (
 // TestPlacesThatWereNotWonAreUsed: a replica whose claims were lost to others has its places free again, and
 // takes the ticks that it had left aside for want of a place.
 func TestPlacesThatWereNotWonAreUsed(t *testing.T) {
+	t.Parallel()
 	inCluster(t, func(c *cluster) {
 		var jobs []scheduler.Job
 		for i := range 40 {

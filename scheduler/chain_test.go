@@ -227,6 +227,7 @@ func TestDeathOfTheParentsHolder(t *testing.T) {
 // A child runs although there are no events and the replica that ran the parent dies.
 // Promise: P5
 func TestChildIsFoundWithoutEvents(t *testing.T) {
+	t.Parallel()
 	inCluster(t, func(c *cluster) {
 		jobs := []scheduler.Job{c.job("a", "0 0 * * *", 3*time.Second, lease(6*time.Second)), c.job("last", "", time.Second, after("a"))}
 		var once sync.Once

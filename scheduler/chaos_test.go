@@ -73,6 +73,7 @@ func (f flaky) Record(ctx context.Context, records []scheduler.Record) error {
 // leave, die and come back.
 // Promise: P1, P6
 func TestEveryTickHasOneOutcome(t *testing.T) {
+	t.Parallel()
 	length := 15 * time.Minute
 	if race.Enabled {
 		length = 4 * time.Minute

@@ -35,6 +35,7 @@ type claimBatch struct {
 	ticks   []*tick
 	claims  []election.Claim
 	results []election.Result
+	sent    time.Time
 	stood   time.Duration // for how long this process did not run meanwhile
 }
 
@@ -62,7 +63,7 @@ func (c *claims) claim(ctx context.Context, now time.Time) {
 	if len(asked) == 0 {
 		return
 	}
-	b := claimBatch{claims: make([]election.Claim, 0, len(asked))}
+	b := claimBatch{sent: now, claims: make([]election.Claim, 0, len(asked))}
 	for _, k := range asked {
 		if c.away && k.Unanswered() {
 			if probes++; probes > maxProbes {
@@ -107,7 +108,7 @@ func (c *claims) claimOf(k *tick, now time.Time) election.Claim {
 		k.ID = newRunID()
 	}
 	if way.Abstains && !k.Waits() {
-		k.Cause = k.Aside()
+		k.StandAside()
 	}
 	claim := claimFor(k)
 	claim.Abstain, claim.IfLate = way.Abstains, string(Missed)+" "+string(k.Cause.Reason)
@@ -147,7 +148,7 @@ func (c *claims) settleClaims(b claimBatch) {
 		if r.Verdict == election.CannotTell {
 			unknown++
 		}
-		k.NoteAnswer(answerOf(r.Verdict))
+		k.NoteAnswer(answerOf(r.Verdict), now)
 		if t := taskOf(k); r.Orphans > c.recoveries.of(t) { // else they are known, and wait for a slot
 			c.inspectAt(t, now)
 		}
@@ -158,7 +159,7 @@ func (c *claims) settleClaims(b claimBatch) {
 		case givenUp:
 			c.settleUnwanted(k, r, now)
 		case r.Verdict == election.CannotTell: // it keeps its place: it may have been granted
-			c.cannotTell(k, r, b.stood, now)
+			c.cannotTell(k, r, b, now)
 		default:
 			c.places.unplace(k)
 			c.settleClaim(k, r, now)
@@ -216,7 +217,11 @@ func (c *claims) settled(k *tick, r election.Result, now time.Time) {
 	c.agenda.Close(k)
 	failpoint("settled", &Run{Job: t.Name, Tick: k.At})
 	if r.Outcome != "" {
-		written, _ := c.exec.recorder.add(tickRecord(t.Name, k.At, r.Outcome, c.cfg.Replica, now))
+		rec := tickRecord(t.Name, k.At, r.Outcome, c.cfg.Replica, now)
+		if rec.Reason == string(agenda.Redis) {
+			rec.Detail = k.Trouble.At(now, c.cfg.Replica)
+		}
+		written, _ := c.exec.recorder.add(rec)
 		if r.Verdict == election.Settled {
 			c.ackWhenWritten(t, k.At, now, written)
 		}
@@ -237,6 +242,7 @@ func (c *claims) stillOpen(k *tick, r election.Result, now time.Time) {
 	case r.Verdict == election.Early:
 		c.agenda.AskSoon(k, r.Until, now)
 	case r.Verdict == election.Closed:
+		k.Undecided("Redis had lost its data, and the job's lock was closed until "+r.Until.UTC().Format(time.RFC3339), now)
 		k.Wait(agenda.Cause{Reason: agenda.Redis})
 		c.agenda.AskSoon(k, r.Until, now)
 	case way.Abstains && k.Standing != agenda.Displaced && !way.Replaces: // where one that replaces finds a slot free, others take it, and it may be this replica's run that is to stop then
@@ -247,6 +253,7 @@ func (c *claims) stillOpen(k *tick, r election.Result, now time.Time) {
 		k.Wait(cause)
 		c.agenda.Park(k, way.Full, now)
 	case !k.Waits() && k.Rules.Overlap == agenda.Skip && t.PerTick == 1: // no replica could decide it: the votes of a quorum were split, each time
+		k.Undecided("no majority of the quorum agreed: its votes were split", now)
 		k.Wait(agenda.Cause{Reason: agenda.Redis})
 		c.agenda.LineUp(k)
 		c.agenda.Ask(k, now.Add(c.pauseHeld(k, now)), now)
@@ -273,7 +280,7 @@ func (c *claims) pauseHeld(k *tick, now time.Time) time.Duration {
 
 // cannotTell asks again, with the same id, after a pause that all ticks share: while the server is away, waiting ticks
 // keep their order and do not skip each other.
-func (c *claims) cannotTell(k *tick, r election.Result, stood time.Duration, now time.Time) {
+func (c *claims) cannotTell(k *tick, r election.Result, b claimBatch, now time.Time) {
 	if !errors.Is(r.Err, election.ErrUnknown) {
 		c.log.Error("claim refused", "job", k.Job.Name, "tick", k.At.Format(time.RFC3339), "error", r.Err)
 		c.places.unplace(k)
@@ -286,12 +293,16 @@ func (c *claims) cannotTell(k *tick, r election.Result, stood time.Duration, now
 	}
 	if !c.away {
 		c.away = true
-		c.logUnanswered(r.Err, stood)
+		c.logUnanswered(r.Err, b.stood)
 	}
 	if !c.askAgain.After(now) {
 		c.askAgain = now.Add(c.retry.Next())
 	}
-	k.WaitAnew(agenda.Cause{Reason: k.WhyUnanswered(stood >= standstill)})
+	reason := k.WhyUnanswered(b.stood >= standstill)
+	if reason == agenda.Redis {
+		k.Silent(b.sent)
+	}
+	k.WaitAnew(agenda.Cause{Reason: reason})
 	c.agenda.LineUp(k)
 	c.agenda.Doubt(k, c.askAgain)
 }
@@ -314,6 +325,7 @@ func logVerdict(log hclog.Logger, job string, tick time.Time, verdict string) {
 // postpone has a tick of a damaged lock wait by itself: the ticks of other jobs are claimed as ever.
 func (c *claims) postpone(k *tick, r election.Result, now time.Time) {
 	c.logDamage(taskOf(k), r.Err, now)
+	k.Undecided("the data of the job's lock in Redis is damaged; the log names the key", now)
 	k.WaitAnew(agenda.Cause{Reason: agenda.Redis})
 	c.agenda.Ask(k, now.Add(damagePause), now)
 }

@@ -19,7 +19,7 @@ import (
 // one job of each kind, for eight hours.
 // Promise: P6
 func TestDay(t *testing.T) {
-	t.Parallel() // with the other long one
+	t.Parallel()
 	n, length, outage := 200, 24*time.Hour, 13*time.Hour
 	if race.Enabled {
 		n, length, outage = len(dayKinds), 8*time.Hour, 6*time.Hour // some kinds stay away from the outage

@@ -26,7 +26,7 @@ func (s *Scheduler) loop(ctx context.Context) error {
 			s.inspect(ctx, now)
 		}
 		s.checks.followUp(ctx, now)
-		rest := max(s.sleep(now), 0)
+		rest := s.sleep(now)
 		s.wanted = s.wanted.Add(rest)
 		timer.Reset(rest)
 		select {
@@ -65,6 +65,8 @@ func (s *Scheduler) loop(ctx context.Context) error {
 // longestSleep bounds every sleep, so that a stepped clock or a suspended machine is noticed soon.
 const longestSleep = 2 * time.Second
 
+// sleep returns for how long there is nothing to do, rounded up to microseconds, the resolution of the estimated server clock. A shorter sleep would end
+// at the same instant of that clock, and the loop would spin.
 func (s *Scheduler) sleep(now time.Time) time.Duration {
 	wake := now.Add(longestSleep)
 	earlier := func(t time.Time) {
@@ -86,7 +88,8 @@ func (s *Scheduler) sleep(now time.Time) time.Duration {
 			earlier(t)
 		}
 	}
-	return wake.Sub(now)
+	rest := max(wake.Sub(now), 0)
+	return (rest + time.Microsecond - 1).Truncate(time.Microsecond)
 }
 
 const (

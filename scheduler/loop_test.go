@@ -179,12 +179,31 @@ func TestFullReplicaAsksOnce(t *testing.T) {
 		if claims, _, _ := o.counts(); claims != 2*10*2000 {
 			t.Errorf("%d claims for 20,000 ticks", claims)
 		}
+		synctest.Wait() // the agenda belongs to the loop
 		if n := s.agenda.Starved() + s.agenda.Asks().Len(); n != 0 {
 			t.Errorf("%d ticks are remembered that are decided", n)
 		}
 		cancel()
 		<-done
 	})
+}
+
+// TestSleepInMicroseconds: the loop does not wake before the clock of the server, which is told in microseconds, has moved.
+func TestSleepInMicroseconds(t *testing.T) {
+	s, err := New(Config{Jobs: []Job{idle("j", "@daily")}, Claimer: &oracle{}})
+	if err != nil {
+		t.Fatal(err)
+	}
+	now := time.Now()
+	for due, want := range map[time.Duration]time.Duration{
+		-time.Second: 0, 0: 0, 1: time.Microsecond, time.Microsecond: time.Microsecond, time.Millisecond + 1: time.Millisecond + time.Microsecond,
+		time.Hour: longestSleep,
+	} {
+		s.inspections.due.Set(&s.tasks["j"].inInspections, now.Add(due))
+		if got := s.sleep(now); got != want {
+			t.Errorf("due in %v: a sleep of %v, not %v", due, got, want)
+		}
+	}
 }
 
 // TestBehindWithNothingOpen: a job that had too many open ticks, and has none any more, is looked at once, and goes on.
@@ -230,9 +249,11 @@ func TestServerAwayIsProbed(t *testing.T) {
 		o.mu.Unlock()
 		pass(5 * time.Second)
 		asked := map[string]bool{}
+		o.mu.Lock()
 		for _, c := range o.claims {
 			asked[c.ID] = true
 		}
+		o.mu.Unlock()
 		if len(asked) != 5000 {
 			t.Errorf("%d of 5,000 ticks were asked for after that", len(asked))
 		}

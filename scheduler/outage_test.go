@@ -3,6 +3,7 @@ package scheduler_test
 import (
 	"context"
 	"fmt"
+	"regexp"
 	"slices"
 	"testing"
 	"time"
@@ -124,6 +125,71 @@ func TestTicksPastTheirDeadlineAreMissed(t *testing.T) {
 					}
 					want(t, fmt.Sprint("outcomes of ", s), told[s], []string{expected})
 				}
+				c.checkOutage(t, from, to)
+			})
+		})
+	}
+}
+
+// checkOutage demands that the records of the ticks that were missed say from when to when Redis did not answer: from two time-outs after the
+// outage at the latest, until claims are answered again. A replica that sees how another one has settled a tick knows the reason alone, and may be the first to
+// record it: so a few may lack that.
+func (c *cluster) checkOutage(t *testing.T, from, to int) {
+	t.Helper()
+	said := regexp.MustCompile(`^Redis did not answer replica \w+ from (\S+) to (\S+)$`)
+	missed, bare := 0, 0
+	for _, r := range c.words("j") {
+		if verdict(r) != "missed redis" {
+			continue
+		}
+		if missed++; r.Detail == "" {
+			bare++
+			continue
+		}
+		m := said.FindStringSubmatch(r.Detail)
+		if m == nil {
+			t.Errorf("tick %d: %q", c.second(r.Tick), r.Detail)
+			continue
+		}
+		begin, _ := time.Parse(time.RFC3339, m[1])
+		end, _ := time.Parse(time.RFC3339, m[2])
+		if b, e := c.second(begin), c.second(end); b < from || b > from+5 || e < to || e > to+5 {
+			t.Errorf("tick %d: %s", c.second(r.Tick), r.Detail)
+		}
+	}
+	if bare > missed/4 {
+		t.Errorf("%d of %d records say no more than the reason", bare, missed)
+	}
+}
+
+// The record of a tick that an outage has missed has that outage: not the one after a short return, and not that Redis came back without its data.
+func TestRecordsHaveTheOutageThatMissedTheTick(t *testing.T) {
+	outage := regexp.MustCompile(`^(Redis did not answer replica \w+ from 2000-01-01T00:00:30Z to 2000-01-01T00:(00:5[5-8]|01:1[5-9])Z)?$`) // a replica may not have asked between two outages
+	for name, happens := range map[string]func(*cluster){
+		"a second outage": func(c *cluster) {
+			c.away(25500*time.Millisecond, 55300*time.Millisecond, (*wire).silence)
+			c.away(55900*time.Millisecond, 75*time.Second, (*wire).silence)
+		},
+		"the data is gone": func(c *cluster) {
+			c.away(25500*time.Millisecond, 55*time.Second, (*wire).silence)
+			operator{c}.forget()
+		},
+	} {
+		t.Run(name, func(t *testing.T) {
+			inCluster(t, func(c *cluster) {
+				c.joinAll(3, []scheduler.Job{c.job("j", "*/10 * * * * *", time.Millisecond, startDeadline(4*time.Second)), c.job("other", "* * * * * *", time.Millisecond, startDeadline(time.Second))})
+				happens(c)
+				c.at(120 * time.Second)
+				missed := 0
+				for _, r := range c.words("j") {
+					if s := c.second(r.Tick); s >= 30 && s <= 50 && verdict(r) == "missed redis" {
+						missed++
+						if !outage.MatchString(r.Detail) {
+							t.Errorf("tick %d: %q", s, r.Detail)
+						}
+					}
+				}
+				want(t, "ticks that were missed", missed, 3)
 			})
 		})
 	}
@@ -132,6 +198,7 @@ func TestTicksPastTheirDeadlineAreMissed(t *testing.T) {
 // The newest thousand open ticks wait; older ones are settled together when the server is back.
 // Promise: P9
 func TestTooManyOpenTicks(t *testing.T) {
+	t.Parallel()
 	inCluster(t, func(c *cluster) {
 		c.quiet = true
 		replicas := c.joinAll(2, []scheduler.Job{c.job("j", "* * * * * *", time.Millisecond, startDeadline(2*time.Hour))})

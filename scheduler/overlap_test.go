@@ -70,6 +70,7 @@ func TestQueuedTickOutlivesTheHolder(t *testing.T) {
 // that event gets lost, the tick starts a few seconds later.
 // Promise: P5
 func TestQueuedTickStartsWhenTheSlotIsFree(t *testing.T) {
+	t.Parallel()
 	for _, tc := range []struct {
 		name  string
 		deaf  bool
@@ -118,13 +119,10 @@ func TestWaitingTickHearsOfTheEnd(t *testing.T) {
 	for _, tc := range []struct {
 		name     string
 		schedule string
-		holds    func(c *cluster, b *board, holder *replica)
+		drains   bool
 	}{
-		{"a request", "40 0 0 * * *", func(_ *cluster, b *board, _ *replica) { b.ask("q", "j") }},
-		{"a drain", "5,40 0 0 * * *", func(c *cluster, _ *board, holder *replica) {
-			c.at(200 * time.Second)
-			holder.stop()
-		}},
+		{"a request", "40 0 0 * * *", false},
+		{"a drain", "5,40 0 0 * * *", true},
 	} {
 		t.Run(tc.name, func(t *testing.T) {
 			inCluster(t, func(c *cluster) {
@@ -134,8 +132,15 @@ func TestWaitingTickHearsOfTheEnd(t *testing.T) {
 					cfg.Ready = func() bool { return len(c.runs("j")) == 0 } // and takes no other
 				})
 				c.at(time.Second)
-				time.AfterFunc(9*time.Second, func() { c.join("other", jobs) })
-				tc.holds(c, b, holder)
+				if !tc.drains {
+					b.ask("q", "j")
+				}
+				c.at(10 * time.Second)
+				c.join("other", jobs)
+				if tc.drains {
+					c.at(200 * time.Second)
+					holder.stop()
+				}
 				c.at(6 * time.Minute)
 				runs := c.runs("j")
 				if len(runs) != 2 || runs[1].from.Sub(runs[0].to) > 20*time.Millisecond {

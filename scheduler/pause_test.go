@@ -2,6 +2,7 @@ package scheduler_test
 
 import (
 	"context"
+	"strings"
 	"testing"
 	"time"
 
@@ -46,15 +47,6 @@ func (o operator) pause(d time.Duration) {
 func (o operator) resume() {
 	o.t.Helper()
 	o.order(func(e *election.Elector) []election.Paused { return e.Resume(context.Background(), []string{"j"}) })
-}
-
-func (o operator) flush() {
-	o.t.Helper()
-	rdb := redis.NewClient(&redis.Options{Addr: o.server.Addr(), Dialer: o.server.Dial, ContextTimeoutEnabled: true})
-	defer rdb.Close()
-	if err := rdb.FlushAll(context.Background()).Err(); err != nil {
-		o.t.Error(err)
-	}
 }
 
 // checkRecordedOnce demands that the records of a tick without a run agree.
@@ -108,7 +100,7 @@ var pauseCases = []struct {
 		o.at(90 * time.Second)
 		o.pause(0)
 		o.at(130 * time.Second)
-		o.flush()
+		o.forget()
 		o.at(270 * time.Second)
 		o.resume()
 	}, []int{60, 300, 360, 420, 480}, map[string]int{"ok": 5, "skipped paused": 3}},
@@ -116,7 +108,7 @@ var pauseCases = []struct {
 		o.at(100 * time.Second) // no replica watches the run of 60 any more
 		o.pause(0)
 		o.at(101 * time.Second)
-		o.flush()
+		o.forget()
 		o.at(270 * time.Second)
 		o.resume()
 	}, []int{60, 300, 360, 420, 480}, map[string]int{"ok": 5, "skipped paused": 3}},
@@ -126,13 +118,13 @@ var pauseCases = []struct {
 		o.at(270 * time.Second)
 		o.resume()
 		o.at(271 * time.Second)
-		o.flush()
+		o.forget()
 	}, []int{60, 360, 420, 480}, map[string]int{"ok": 4, "skipped paused": 3, "missed redis": 1}}, // it is closed for a lease of 30s
 	{"Redis forgets, and is resumed before anybody told it", nil, func(o operator, _ []*replica, _ func()) {
 		o.at(90 * time.Second)
 		o.pause(0)
 		o.at(255 * time.Second)
-		o.flush()
+		o.forget()
 		o.resume()
 	}, []int{60, 360, 420, 480}, map[string]int{"ok": 4, "skipped paused": 3, "missed redis": 1}},
 	{"Redis is away", nil, func(o operator, _ []*replica, _ func()) {
@@ -192,6 +184,11 @@ func TestPause(t *testing.T) {
 				c.at(539 * time.Second)
 				want(t, "ticks that ran", c.ticks("j"), tc.ran)
 				want(t, "outcomes", c.outcomes("j"), tc.outcomes)
+				for _, r := range c.words("j") {
+					if verdict(r) == "missed redis" && r.Detail != "" && !strings.HasPrefix(r.Detail, "Redis had lost its data, ") {
+						t.Errorf("the record of %d says %q", c.second(r.Tick), r.Detail)
+					}
+				}
 				c.checkRuns("j", 1, 1)
 				c.checkRecordedOnce("j")
 			})

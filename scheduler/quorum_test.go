@@ -156,6 +156,7 @@ func (q *quorum) checkInOrder(job string, last int, most time.Duration, outages 
 // the silent, and keep what they have meanwhile, the ticks of a minute are up to 20 s late.
 // Promise: P5, quorum
 func TestQuorumIsPromptWhileAMinorityHangs(t *testing.T) {
+	t.Parallel()
 	for seed := range uint64(3) {
 		t.Run(fmt.Sprint("seed ", seed), func(t *testing.T) {
 			onQuorum(t, func(q *quorum) {
@@ -208,6 +209,7 @@ func TestQuorumTakesUpWhatIsNotStarted(t *testing.T) {
 // A majority stands still for seven seconds, five times. When it goes on all that came due meanwhile runs, the oldest first, before three seconds have passed.
 // Promise: quorum
 func TestQuorumBacklogIsPromptAndInOrder(t *testing.T) {
+	t.Parallel()
 	onQuorum(t, func(q *quorum) {
 		names := quorumOfThree(q, 7)
 		var outages []outage

@@ -48,6 +48,7 @@ type Record struct {
 	Replica           string
 	Outcome           Outcome
 	Reason            string
+	Detail            string // of a tick that was missed, beside the reason; may be ""
 	ExitCode          *int
 	Signal            string
 	Started, Finished time.Time

@@ -364,10 +364,8 @@ func TestRunOfARequestIsNotRecovered(t *testing.T) {
 				c.join("other", jobs)
 				interrupt(r)
 				c.at(29 * time.Second)
-				for _, record := range c.records {
-					if record.Outcome == scheduler.Abandoned && name == "drained" {
-						t.Errorf("%+v", record)
-					}
+				if n := c.abandonments(); n > 0 && name == "drained" {
+					t.Errorf("the run was called abandoned %d times", n)
 				}
 				want(t, "runs", len(c.runs("j")), 1)
 			})

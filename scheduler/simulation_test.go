@@ -30,7 +30,7 @@ var simulated = []struct {
 // makes it ten times as slow, it is eight hours; `make test-long` runs the whole.
 // Promise: P1, P2, P4, P5
 func TestThirtyDays(t *testing.T) {
-	t.Parallel() // with the other long one
+	t.Parallel()
 	length := 30 * 24 * time.Hour
 	if race.Enabled {
 		length = 8 * time.Hour

@@ -91,7 +91,7 @@ func (a *app) loadIfNamed() (*config.Config, error) {
 }
 
 func (a *app) noConfig() *config.Config {
-	return &config.Config{Namespace: orDefault(a.namespace, config.DefaultNamespace)}
+	return &config.Config{Namespace: orDefault(a.namespace, config.DefaultNamespace), History: config.WholeHistory()}
 }
 
 func orDefault[T comparable](v, def T) T {

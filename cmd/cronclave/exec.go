@@ -15,6 +15,7 @@ import (
 	"github.com/cronclave/cronclave/internal/config"
 	"github.com/cronclave/cronclave/internal/console"
 	"github.com/cronclave/cronclave/internal/operator"
+	"github.com/cronclave/cronclave/internal/redact"
 	"github.com/cronclave/cronclave/internal/replica"
 	"github.com/cronclave/cronclave/scheduler"
 )
@@ -164,11 +165,7 @@ func (s streams) printJob(ctx context.Context, cfg *config.Config, job *config.J
 	if err != nil {
 		return fmt.Errorf("prepare the environment: %w", err)
 	}
-	argv := make([]string, len(job.Command))
-	for i, arg := range job.Command {
-		argv[i] = mask(arg)
-	}
-	fmt.Fprintf(s.out, "command  %q\n", argv)
+	fmt.Fprintf(s.out, "command  %q\n", redact.Arguments(job.Command, mask))
 	fmt.Fprintf(s.out, "dir      %s\n", orDefault(mask(job.Dir), "(the replica's)"))
 	fmt.Fprintf(s.out, "user     %s\n", orDefault(mask(job.User), "(the replica's)"))
 	if job.Group != "" {

@@ -19,7 +19,7 @@ type historyOptions struct {
 	n                      int
 	failed, output, asJSON bool
 	outcomes               []string
-	since, until           string
+	since, until, zone     string
 }
 
 func newHistoryCommand(a *app) *cobra.Command {
@@ -36,6 +36,10 @@ func newHistoryCommand(a *app) *cobra.Command {
 			if err != nil {
 				return err
 			}
+			zone, err := a.zone(o.zone)
+			if err != nil {
+				return err
+			}
 			records, err := a.history(cmd.Context(), req, o)
 			if err != nil {
 				return err
@@ -43,7 +47,7 @@ func newHistoryCommand(a *app) *cobra.Command {
 			if o.asJSON {
 				return a.printJSON(records)
 			}
-			console.Printer{Out: a.out, Colour: a.colour()}.History(records)
+			console.Printer{Out: a.out, Zone: zone, Colour: a.colour()}.History(records)
 			return nil
 		},
 	}
@@ -52,6 +56,7 @@ func newHistoryCommand(a *app) *cobra.Command {
 	cmd.Flags().StringSliceVar(&o.outcomes, "outcome", nil, "only these outcomes, with commas between")
 	cmd.Flags().StringVar(&o.since, "since", "", "that ended from this instant on: RFC 3339, or how long ago, as 12h or 7d")
 	cmd.Flags().StringVar(&o.until, "until", "", "that ended before this instant: RFC 3339, or how long ago")
+	zoneFlag(cmd, &o.zone)
 	cmd.Flags().BoolVar(&o.output, "output", false, "with the end of what each run printed")
 	cmd.Flags().BoolVar(&o.asJSON, "json", false, "print JSON")
 	_ = cmd.RegisterFlagCompletionFunc("outcome", cobra.FixedCompletions(journal.Outcomes(), cobra.ShellCompDirectiveNoFileComp)) // it is there

@@ -52,5 +52,5 @@ func (a *app) access(path, faults string) (*config.Config, error) {
 		withheld = "; its password_file is not sent, since its [redis] is faulty: use CRONCLAVE_REDIS with the password"
 	}
 	fmt.Fprintf(a.err, "cronclave: warning: %s has %s; its jobs are ignored (run cronclave check)%s\n", path, faults, withheld)
-	return &config.Config{Namespace: namespace, Redis: known.Redis, History: known.History}, nil
+	return &config.Config{Namespace: namespace, Redis: known.Redis, History: config.WholeHistory()}, nil
 }

@@ -56,8 +56,8 @@ func (c *acquisition) win(ctx context.Context) (*engine.Lease, error) {
 	return c.won(a.Lease), nil
 }
 
-// The pauses between two requests for a held lock grow from the first to the last, and are half as long to one and a half times as long, so that the
-// waiting processes do not all come at once. The server wakes only processes that wait in line.
+// The pauses between two requests for a held lock grow from the first to the last, and are shortened by chance, to half at least, so that the waiting
+// processes do not all come at once. The server wakes only processes that wait in line.
 const firstPause, lastPause = 50 * time.Millisecond, time.Second
 
 // left is how much time there is to wait.

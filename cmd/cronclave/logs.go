@@ -5,7 +5,6 @@ import (
 	"fmt"
 	"slices"
 	"strings"
-	"time"
 
 	"github.com/spf13/cobra"
 
@@ -104,11 +103,8 @@ func (s streams) logViewer(jobs []string, opt logsOptions) operator.Viewer {
 
 // followed prints output that is followed, with times in the machine's zone on a terminal.
 func (s streams) followed() console.Logs {
-	l := console.Logs{Out: s.out, Err: s.err, Zone: time.UTC}
-	if console.IsTerminal(s.out) {
-		l.Zone = time.Local
-	}
-	return l
+	zone, _ := s.zone("") // which is there
+	return console.Logs{Out: s.out, Err: s.err, Zone: zone}
 }
 
 // headline says whose output follows.

@@ -11,6 +11,7 @@ import (
 	"github.com/redis/go-redis/v9"
 
 	"github.com/cronclave/cronclave/internal/config"
+	"github.com/cronclave/cronclave/internal/embedded"
 	"github.com/cronclave/cronclave/internal/journal"
 	"github.com/cronclave/cronclave/internal/redisconn"
 	"github.com/cronclave/cronclave/internal/replica"
@@ -121,12 +122,16 @@ func unavailable(doing string, err error) error {
 
 // sayRights prints what an administrator of Redis can do about an error, where rights are missing.
 func (a *app) sayRights(command string, err error) {
+	if embedded.IsRefusedByView(err) {
+		fmt.Fprintln(a.says(), "This is the embedded Redis of a trial (run --embedded-redis), which other processes can only read. An operator can act at its [server]. Or end the trial, start a Redis, and use: cronclave run --redis redis://127.0.0.1:6379/0")
+		return
+	}
 	if !redis.IsPermissionError(err) || a.rights.Namespace == "" {
 		return
 	}
-	fmt.Fprintf(a.says(), "These rights are enough:\n  %s\n", a.rights.All())
+	fmt.Fprintf(a.says(), "The Redis user %s lacks rights. An administrator of Redis can give them:\n  %s\n", a.rights.User, a.rights.All())
 	if command == "status" || command == "history" {
-		fmt.Fprintf(a.says(), "These are enough for status and history alone, from Redis 7 on:\n  %s\n", a.rights.ReadOnly())
+		fmt.Fprintf(a.says(), "For status and history alone, from Redis 7 on, these are enough:\n  %s\n", a.rights.ReadOnly())
 	}
 }
 

@@ -3,6 +3,8 @@ package main
 import (
 	"bytes"
 	"encoding/json"
+	"errors"
+	"fmt"
 	"os"
 	"path/filepath"
 	"slices"
@@ -236,7 +238,7 @@ func TestHiddenSettings(t *testing.T) {
 func TestEmbeddedRedisIsNamed(t *testing.T) {
 	t.Parallel()
 	s := startRedis(t)
-	const trial = "an embedded Redis: a trial that coordinates with no other replica"
+	const trial = "an embedded Redis: a trial that other machines do not reach"
 	want := []redisconn.Warning{{Code: "embedded", Message: trial}, {Code: "no_replica", Message: "no replica is up in namespace default: nothing runs; start replicas, or check --namespace and --redis"}}
 	if got := warningsOf(t, s.URL()); !slices.Equal(got, want) {
 		t.Errorf("warnings %q, want %q", got, want)
@@ -320,6 +322,42 @@ func TestHistoryWithoutAConfiguration(t *testing.T) {
 		code := execute(t.Context(), []string{"history", job, "--redis", s.URL()}, streams{out: &out, err: &said})
 		if code != want.code || out.String() != want.out || !strings.HasPrefix(said.String(), want.said) || want.said == "" && said.Len() > 0 {
 			t.Errorf("history %s: %d, %q, %q, want %v", job, code, &out, &said, want)
+		}
+	}
+}
+
+// TestTheWholeHistoryIsReadWithoutAConfiguration: a cluster may keep more, and for longer, than the defaults.
+func TestTheWholeHistoryIsReadWithoutAConfiguration(t *testing.T) {
+	t.Parallel()
+	s, rdb, _ := startJournal(t)
+	const kept = 80
+	j, err := journal.New(journal.Config{Redis: rdb, Namespace: "default", Runs: kept, MaxAge: 400 * 24 * time.Hour})
+	if err != nil {
+		t.Fatal(err)
+	}
+	today := time.Now().UTC().Truncate(24 * time.Hour)
+	var records []journal.Record
+	for n := range kept {
+		at := today.AddDate(0, 0, -n)
+		records = append(records, journal.Record{RunID: fmt.Sprintf("r%d", n), Job: "j", Replica: "a", Outcome: "ok", Token: 1, Trigger: "schedule", Attempt: 1, Tick: at, Started: at, Finished: at.Add(time.Second)})
+	}
+	if err := errors.Join(j.Record(t.Context(), records), j.DescribeJobs(t.Context(), []journal.JobInfo{{Name: "j", Schedule: []string{"@daily"}, Timezone: "UTC", Enabled: true, Seen: today}})); err != nil {
+		t.Fatal(err)
+	}
+	broken := filepath.Join(t.TempDir(), "broken.toml")
+	if err := os.WriteFile(broken, []byte("history = { runs = 0 }\n"), 0o600); err != nil {
+		t.Fatal(err)
+	}
+	for _, flags := range [][]string{nil, {"--config", broken}} {
+		for want, args := range map[string][]string{
+			fmt.Sprintf(`"tick": %q`, records[kept-1].Tick.Format(time.RFC3339)): {"history", "j", "-n", "1000", "--json"},
+			": over\n": {"why", "j", records[kept-1].Tick.Format(time.RFC3339)},
+		} {
+			var out, said bytes.Buffer
+			code := execute(t.Context(), slices.Concat(args, flags, []string{"--redis", s.URL()}), streams{out: &out, err: &said})
+			if code != 0 || !strings.Contains(out.String(), want) || strings.Contains(out.String(), "older records are dropped") {
+				t.Errorf("%v: %d, %q, want %q\n%s", args, code, &said, want, &out)
+			}
 		}
 	}
 }

@@ -16,8 +16,8 @@ var outcomes = []entry{
 	{"timeout", "The run took longer than its `timeout`, and was stopped."},
 	{"canceled", "The run was stopped on purpose."},
 	{"lost", "The lease was lost, and the run was stopped for that."},
-	{"abandoned", "The replica of the run died."},
-	{"skipped", "The tick was decided without a run, as the job asks for."},
+	{"abandoned", "The lease of the run ended unrenewed: its replica died, or was cut off and has not written its own outcome yet."},
+	{"skipped", "The tick was decided without a run: the job was paused, or had no free slot and does not wait for one."},
 	{"missed", "The tick did not start by its deadline."},
 }
 
@@ -25,10 +25,10 @@ var outcomes = []entry{
 type reason struct{ word, of, meaning string }
 
 var reasons = []reason{
-	{"overlap", "skipped", "All slots of the job were held, or an earlier tick waited for one."},
+	{"overlap", "skipped", "All slots of the job were held, or another tick waited for one."},
 	{"paused", "skipped", "The job was paused."},
 	{"down", "missed", "No replica was there that may run the job."},
-	{"redis", "missed", "Redis did not answer, or had lost data, so that the job's lock was closed."},
+	{"redis", "missed", "Redis did not answer, or could not decide: its data was lost or damaged, or a quorum was split. The record's detail says more."},
 	{"overload", "missed", "The replica was too busy to ask in time, or stood still."},
 	{"late", "missed", "The tick was asked for too late, for a reason that is not known."},
 	{"slots", "missed", "No slot of the job became free by the deadline."},
@@ -66,6 +66,29 @@ func TestReasonsAreThose(t *testing.T) {
 	if found = slices.Compact(found); !slices.Equal(found, known) {
 		t.Errorf("reasons in the source: %q\nin the reference: %q", found, known)
 	}
+	var explained []string
+	for _, file := range parsed(t, "../../internal/operator") {
+		explained = append(explained, keysOf(file, "reasonTexts")...)
+	}
+	if slices.Sort(explained); !slices.Equal(explained, known) {
+		t.Errorf("reasons that why has a sentence for: %q\nin the reference: %q", explained, known)
+	}
+}
+
+// keysOf are the keys of a map that a file declares.
+func keysOf(file *ast.File, name string) (keys []string) {
+	ast.Inspect(file, func(n ast.Node) bool {
+		spec, ok := n.(*ast.ValueSpec)
+		if !ok || spec.Names[0].Name != name || len(spec.Values) == 0 {
+			return true
+		}
+		for _, e := range spec.Values[0].(*ast.CompositeLit).Elts {
+			key, _ := textOf(e.(*ast.KeyValueExpr).Key)
+			keys = append(keys, key)
+		}
+		return false
+	})
+	return keys
 }
 
 // oneWord distinguishes a reason from the text of an error.

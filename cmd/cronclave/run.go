@@ -2,7 +2,6 @@ package main
 
 import (
 	"context"
-	"fmt"
 	"os"
 	"runtime/debug"
 	"strings"
@@ -13,9 +12,8 @@ import (
 
 	"github.com/cronclave/cronclave/internal/config"
 	"github.com/cronclave/cronclave/internal/console"
-	"github.com/cronclave/cronclave/internal/embedded"
-	"github.com/cronclave/cronclave/internal/redisconn"
 	"github.com/cronclave/cronclave/internal/replica"
+	"github.com/cronclave/cronclave/internal/trial"
 )
 
 func newRunCommand(a *app) *cobra.Command {
@@ -135,11 +133,11 @@ func (a *app) settingOf(embed, ofDemo bool) (s setting, end func(), err error) {
 	case !embed:
 		return production, end, nil
 	}
-	server, err := embedded.Start(embedded.Config{DialOnly: true}) // out of reach of other processes, such as jobs
+	server, err := trial.Start()
 	if err != nil {
-		return 0, end, fmt.Errorf("start the embedded Redis: %w", err)
+		return 0, end, err
 	}
-	a.trial = redisconn.InProcess(server)
+	a.trial = server.Embedded()
 	return trialAlone, server.Close, nil
 }
 

@@ -31,7 +31,8 @@ func newStatusCommand(a *app) *cobra.Command {
 		Use:   "status [JOB]",
 		Short: "Print what is wrong, the replicas, the leader and the jobs; or one job",
 		Long: `Print problems first (✗ failures, ! warnings, · advice), then replicas, jobs, pools and locks. Marks of runs: ✓ ok, ✗ failed, timeout, lost or
-abandoned, ! missed, - skipped or canceled, ▸ running. With a JOB: its schedule, slots, holders and newest runs.`,
+abandoned, ! missed, - skipped or canceled, ▸ running. With a JOB: its schedule, slots, holders, newest runs and all settings; those in which
+replicas differ are marked.`,
 		Example: "  cronclave status --failed\n  cronclave status --check && echo all is well",
 		Args:    cobra.MaximumNArgs(1),
 
@@ -49,7 +50,7 @@ abandoned, ! missed, - skipped or canceled, ▸ running. With a JOB: its schedul
 	cmd.Flags().StringVar(&o.Tag, "tag", "", "only jobs with this tag")
 	cmd.Flags().StringVar(&o.Match, "match", "", "only jobs with this in their names, or whose names match this pattern: 'backup-*'")
 	cmd.Flags().StringVarP(&o.layout, "format", "o", "", "wide: more columns, and nothing cut to fit 100 characters")
-	cmd.Flags().StringVar(&o.zone, "zone", "", "the zone of instants (default: the machine's on a terminal, else UTC)")
+	zoneFlag(cmd, &o.zone)
 	cmd.Flags().BoolVarP(&o.watch, "watch", "w", false, "print it anew every two seconds, until Ctrl-C")
 	cmd.Flags().BoolVar(&o.check, "check", false, "exit with 1 if there is a failure or a warning")
 	cmd.Flags().BoolVar(&o.asJSON, "json", false, "print JSON")
@@ -113,7 +114,7 @@ func (o statusOptions) watchCluster(ctx context.Context, cluster *operating, p c
 
 // printer is the printer that the flags ask for.
 func (o statusOptions) printer(s streams) (p console.Printer, err error) {
-	p = console.Printer{Out: s.out, Zone: time.UTC, Colour: s.colour(), Wide: o.layout == "wide"}
+	p = console.Printer{Out: s.out, Colour: s.colour(), Wide: o.layout == "wide"}
 	switch {
 	case o.layout != "" && o.layout != "wide":
 		return p, usageError("-o %q: it must be wide", o.layout)
@@ -121,14 +122,28 @@ func (o statusOptions) printer(s streams) (p console.Printer, err error) {
 		return p, usageError("--failed, --running, --paused, --tag and --match pick jobs of a list; leave them out with a JOB")
 	case o.watch && (o.asJSON || o.check):
 		return p, usageError("--watch goes with neither --json nor --check")
-	case o.zone != "":
-		if p.Zone, err = cronspec.LoadLocation(o.zone); err != nil {
-			return p, usageError("--zone: %w", err)
-		}
-	case console.IsTerminal(s.out):
-		p.Zone = time.Local
 	}
-	return p, nil
+	p.Zone, err = s.zone(o.zone)
+	return p, err
+}
+
+func zoneFlag(cmd *cobra.Command, zone *string) {
+	cmd.Flags().StringVar(zone, "zone", "", "the zone of instants (default: the machine's on a terminal, else UTC)")
+}
+
+// zone is the zone of that name; without one the machine's on a terminal, else UTC.
+func (s streams) zone(name string) (*time.Location, error) {
+	switch {
+	case name != "":
+		zone, err := cronspec.LoadLocation(name)
+		if err != nil {
+			return nil, usageError("--zone: %w", err)
+		}
+		return zone, nil
+	case console.IsTerminal(s.out):
+		return time.Local, nil
+	}
+	return time.UTC, nil
 }
 
 // colour reports whether stdout may have colours.

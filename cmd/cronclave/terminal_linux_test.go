@@ -66,3 +66,25 @@ func TestNothingCommandsATerminal(t *testing.T) {
 		t.Errorf("in a pipe: %q, %q", &out, &said)
 	}
 }
+
+// TestZoneOnATerminal has history print times in the machine's zone, and in another one.
+func TestZoneOnATerminal(t *testing.T) {
+	t.Parallel()
+	s, _, j := startJournal(t)
+	noon := time.Date(2026, 1, 1, 12, 0, 0, 0, time.UTC)
+	record := journal.Record{RunID: "run", Job: "a", Tick: noon, Trigger: "schedule", Attempt: 1, Token: 1, Replica: "r", Outcome: "ok", Started: noon, Finished: noon}
+	if err := j.Record(t.Context(), []journal.Record{record}); err != nil {
+		t.Fatal(err)
+	}
+	env := []string{"CRONCLAVE_REDIS=" + s.URL(), "TZ=Asia/Tokyo"}
+	for _, tc := range []struct {
+		args []string
+		want string
+	}{
+		{nil, "2026-01-01T21:00:00+09:00"}, {[]string{"--zone", "UTC"}, "2026-01-01T12:00:00Z"},
+	} {
+		screen := openScreen(t, env, append([]string{"cronclave", "history", "a"}, tc.args...)...)
+		screen.shows(t, tc.want)
+		screen.ends(t, 0)
+	}
+}

@@ -131,16 +131,23 @@ func eventually(t *testing.T, what string, within time.Duration, so func() bool)
 	}
 }
 
-// newCluster starts a Redis and three replicas. The configuration of r3 is another.
-func newCluster(t *testing.T) *cluster {
+// built builds the command into a folder, and returns its path.
+func built(t *testing.T, dir string) string {
 	t.Helper()
-	c := &cluster{t: t, dir: t.TempDir(), replicas: map[string]*exec.Cmd{}, urls: map[string]string{}}
-	c.binary = filepath.Join(c.dir, "cronclave")
-	build := exec.CommandContext(t.Context(), "go", "build", "-o", c.binary, "./cmd/cronclave")
+	binary := filepath.Join(dir, "cronclave")
+	build := exec.CommandContext(t.Context(), "go", "build", "-o", binary, "./cmd/cronclave")
 	build.Dir = "../.."
 	if out, err := build.CombinedOutput(); err != nil {
 		t.Fatalf("%v: %s", err, out)
 	}
+	return binary
+}
+
+// newCluster starts a Redis and three replicas. The configuration of r3 is another.
+func newCluster(t *testing.T) *cluster {
+	t.Helper()
+	c := &cluster{t: t, dir: t.TempDir(), replicas: map[string]*exec.Cmd{}, urls: map[string]string{}}
+	c.binary = built(t, c.dir)
 	port := startRedis(t)
 	hash := sha256.Sum256([]byte(token))
 	users := filepath.Join(c.dir, "users")

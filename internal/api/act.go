@@ -30,6 +30,7 @@ func (b ActReason) requester(user string) operator.Requester {
 type Trigger struct {
 	ActReason
 	Tick time.Time `json:"tick,omitzero" doc:"a past tick of the schedule, which the run gets as its own"`
+	ID   string    `json:"id,omitempty" maxLength:"128" doc:"your own id: requests of a user with the same id, job and tick within ten minutes are one"`
 }
 
 // Requested is a request for a run, which a replica takes within a minute, or none does.
@@ -37,7 +38,7 @@ type Requested struct {
 	Request string    `json:"request" doc:"id of the request"`
 	Job     string    `json:"job"`
 	Tick    time.Time `json:"tick,omitzero"`
-	Expires time.Time `json:"expires" doc:"from then on no replica starts it"`
+	Expires time.Time `json:"expires" doc:"from then on no replica starts it; that of the first request with the same id"`
 }
 
 // Cancel is the body of a request to stop runs.
@@ -84,7 +85,7 @@ func orZero[B any](b *B) *B {
 func (r *routes) registerActs(api huma.API) {
 	act(r, api, "/jobs/{job}/trigger", "Trigger", func(ctx context.Context, in *ofJob[Trigger], user string) (Requested, error) {
 		b := orZero(in.Body)
-		q, err := r.Operator.Trigger(ctx, operator.TriggerRequest{Requester: b.requester(user), Job: in.Job, Tick: b.Tick})
+		q, err := r.Operator.Trigger(ctx, operator.TriggerRequest{Requester: b.requester(user), Job: in.Job, Tick: b.Tick, ID: b.ID})
 		return Requested{q.ID, q.Job, q.Tick, q.Expires}, err
 	})
 	act(r, api, "/jobs/{job}/cancel", "Cancel", func(ctx context.Context, in *ofJob[Cancel], user string) ([]operator.CanceledRun, error) {
@@ -117,7 +118,7 @@ func act[I, O any](r *routes, api huma.API, path, summary string, do func(ctx co
 		user, _ := r.User(ctx)
 		out, err := do(ctx, in, user)
 		if err != nil {
-			return nil, r.fault(err)
+			return nil, r.fault(ctx, err)
 		}
 		return &answer[O]{out}, nil
 	})
@@ -128,7 +129,7 @@ func (r *routes) refuseViewers(api huma.API) func(huma.Context, func(huma.Contex
 	return func(ctx huma.Context, next func(huma.Context)) {
 		user, mayAct := r.User(ctx.Context())
 		if !mayAct {
-			_ = huma.WriteErr(api, ctx, http.StatusForbidden, "user "+user+" may not act: that takes a token with the role operator, in [server].token_file") // else the client has gone
+			_ = huma.WriteErr(api, ctx, http.StatusForbidden, "user "+user+" may not act: that takes the role operator, by [server].token_file or [server].oidc") // else the client has gone
 			return
 		}
 		next(ctx)

@@ -13,6 +13,7 @@ import (
 	"github.com/danielgtaylor/huma/v2/adapters/humago"
 	"github.com/hashicorp/go-hclog"
 
+	"github.com/cronclave/cronclave/internal/logging"
 	"github.com/cronclave/cronclave/internal/operator"
 )
 
@@ -37,6 +38,7 @@ type Config struct {
 type routes struct {
 	Config
 	streams chan struct{} // one for each stream of events that is open
+	damaged logging.Rarely
 }
 
 // New returns the handler of all paths below /api/.

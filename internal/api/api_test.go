@@ -26,6 +26,7 @@ import (
 type cluster struct {
 	*journal.Journal
 	api      http.Handler
+	redis    string // its URL
 	log      lines
 	stopping chan struct{}
 }
@@ -58,6 +59,7 @@ func newCluster(t testing.TB) *cluster {
 	s, err := embedded.Start(embedded.Config{})
 	must(t, err)
 	t.Cleanup(s.Close)
+	c.redis = s.URL()
 	source, err := redisconn.Named{Flag: s.URL()}.Find()
 	must(t, err)
 	conn, err := redisconn.Open(source)
@@ -73,7 +75,11 @@ func newCluster(t testing.TB) *cluster {
 		{Name: "backup", Schedule: []string{"@hourly"}, Timezone: "UTC", Enabled: true, Parallel: 1, Tags: []string{"disk"}, Seen: now},
 		{Name: "report", Schedule: []string{"@daily"}, Timezone: "Europe/Berlin", Enabled: true, Parallel: 1, Seen: now},
 	}))
-	_, err = j.Register(context.Background(), journal.Replica{ID: "id-r1", Name: "r1", Version: "v1", Started: now, Seen: now}, time.Minute)
+	must(t, j.KeepConfiguration(context.Background(), journal.ConfigID{Digest: "c1", Version: "v1"}, time.Minute, func() journal.Configuration {
+		return journal.Configuration{Common: []journal.Setting{{Key: "schedule", Value: "–"}, {Key: "timeout", Value: `"24h"`}},
+			Jobs: map[string]journal.JobConfig{"backup": {Digest: "d1", Own: map[string]string{"schedule": `"@hourly"`}}}}
+	}))
+	_, err = j.Register(context.Background(), journal.Replica{ID: "id-r1", Name: "r1", Version: "v1", ConfigDigest: "c1", Started: now, Seen: now}, time.Minute)
 	must(t, err)
 	output, code := "no space\n", 3
 	must(t, j.Record(context.Background(), []journal.Record{
@@ -147,6 +153,9 @@ func TestReads(t *testing.T) {
 		t.Error("no problems")
 	}
 	get[[]redisconn.Warning](t, c, "/warnings")
+	if d := get[redisconn.Deployment](t, c, "/redis"); d.Kind != redisconn.KindEmbedded || len(d.Servers) != 1 || d.Servers[0].State != redisconn.ServerUp || len(d.Limits) == 0 {
+		t.Errorf("redis %+v", d)
+	}
 	if pools, locks := get[[]operator.Pool](t, c, "/pools"), get[[]operator.Lock](t, c, "/locks"); len(pools)+len(locks) != 0 {
 		t.Errorf("pools %+v, locks %+v", pools, locks)
 	}
@@ -161,6 +170,10 @@ func TestReads(t *testing.T) {
 	}
 	if run := get[journal.Record](t, c, "/jobs/backup/runs/run-1"); run.Output == nil || *run.Output != "no space\n" {
 		t.Errorf("run %+v", run)
+	}
+	if s := get[operator.JobSettings](t, c, "/jobs/backup/settings"); s.Agreement != operator.SettingsAgree || len(s.Forms) != 1 || !slices.Equal(s.Forms[0].Replicas, []string{"r1"}) ||
+		!slices.Equal(s.Forms[0].Settings, []journal.Setting{{Key: "schedule", Value: `"@hourly"`}, {Key: "timeout", Value: `"24h"`}}) {
+		t.Errorf("settings %+v", s)
 	}
 	if story := get[operator.Story](t, c, "/jobs/backup/why?time=2026-03-01T00:30:00Z"); story.Fate != operator.NoTick {
 		t.Errorf("story %+v", story)
@@ -179,11 +192,13 @@ func TestFaults(t *testing.T) {
 		text               string
 	}{
 		{"GET", "/jobs/bakcup", "", 404, `did you mean \"backup\"`},
+		{"GET", "/jobs/bakcup/settings", "", 404, `did you mean \"backup\"`},
 		{"GET", "/jobs?tag=disc", "", 404, "no job has the tag"},
 		{"GET", "/jobs?match=[", "", 422, "it is faulty"},
 		{"GET", "/jobs/backup/runs/none", "", 404, "none"},
 		{"GET", "/jobs/backup/why?time=noon", "", 422, "noon"},
 		{"GET", "/jobs/backup/why", "", 422, "time"},
+		{"GET", "/jobs/%7D/why?time=2026-03-01T00:30:00Z", "", 404, "no job"},
 		{"GET", "/runs?limit=0", "", 422, "limit"},
 		{"GET", "/runs?outcome=good", "", 422, "outcome"},
 		{"GET", "/runs?sicne=2026-03-01T00:00:00Z", "", 422, "sicne"},
@@ -275,7 +290,7 @@ func TestViewersMayNotAct(t *testing.T) {
 // FuzzRequests sends any body and query to any route: none makes the server fail.
 func FuzzRequests(f *testing.F) {
 	c := newCluster(f)
-	paths := []string{"/status", "/jobs", "/jobs/backup", "/ticks", "/jobs/backup/why", "/audit", "/runs", "/jobs/backup/runs/run-1",
+	paths := []string{"/status", "/jobs", "/jobs/backup", "/ticks", "/jobs/backup/why", "/audit", "/runs", "/jobs/backup/runs/run-1", "/jobs/backup/settings",
 		"/jobs/backup/trigger", "/jobs/backup/cancel", "/pause", "/resume"}
 	for i := range paths {
 		for _, body := range []string{"", "{}", "null", "[]", "{", `{"jobs":["a"],"all":true,"for":"9999999999h"}`, `{"tick":"9999-12-31T23:59:59Z"}`, `{"tick":"0001-01-01T00:00:00+23:59"}`, `{"run_id":"\u0000|"}`, `{"reason":"\ud800"}`} {
@@ -287,7 +302,7 @@ func FuzzRequests(f *testing.F) {
 	}
 	f.Fuzz(func(t *testing.T, path uint8, query, body string) {
 		method := http.MethodGet
-		if path %= uint8(len(paths)); path >= 8 {
+		if path %= uint8(len(paths)); path >= 9 {
 			method = http.MethodPost
 		}
 		r := httptest.NewRequest(method, prefix+paths[path], strings.NewReader(body))

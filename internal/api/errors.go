@@ -1,11 +1,13 @@
 package api
 
 import (
+	"context"
 	"errors"
 	"net/http"
 
 	"github.com/danielgtaylor/huma/v2"
 
+	"github.com/cronclave/cronclave/internal/journal"
 	"github.com/cronclave/cronclave/internal/operator"
 )
 
@@ -61,8 +63,8 @@ var codes = []struct {
 	{operator.ErrInvalid, http.StatusUnprocessableEntity},
 }
 
-// fault is the answer to a request that failed.
-func (r *routes) fault(err error) error {
+// fault is the answer to a request that failed. A client that has gone, or whose connection was closed at the end of the server, is no fault.
+func (r *routes) fault(ctx context.Context, err error) error {
 	var known huma.StatusError
 	if err == nil || errors.As(err, &known) {
 		return err
@@ -71,6 +73,16 @@ func (r *routes) fault(err error) error {
 		if errors.Is(err, c.reason) {
 			return huma.NewError(c.code, err.Error())
 		}
+	}
+	switch {
+	case ctx.Err() != nil && errors.Is(err, context.Cause(ctx)):
+		r.Log.Debug("HTTP client has gone before it had its answer", "error", err)
+		return huma.NewError(http.StatusServiceUnavailable, "the request was given up")
+	case errors.Is(err, journal.ErrCorrupt):
+		if requests, due := r.damaged.Due(); due {
+			r.Log.Error("HTTP requests failed: damaged data in Redis", "requests", requests, "error", err)
+		}
+		return huma.NewError(http.StatusInternalServerError, err.Error()+"; repair it, or delete the whole key")
 	}
 	r.Log.Error("HTTP request failed", "error", err)
 	return huma.NewError(http.StatusInternalServerError, "a fault of the server: see its log")

@@ -18,10 +18,11 @@ import (
 	"github.com/cronclave/cronclave/internal/journal"
 )
 
-// readTimeout is how long requests of these tests may take to arrive; streams last longer.
-const readTimeout = 300 * time.Millisecond
+// brief is a limit of the server that a test outlasts.
+const brief = 300 * time.Millisecond
 
-func (c *cluster) serve(t *testing.T) *httptest.Server {
+// serve starts a server that waits for a request for readTimeout.
+func (c *cluster) serve(t *testing.T, readTimeout time.Duration) *httptest.Server {
 	t.Helper()
 	s := httptest.NewUnstartedServer(c.api)
 	s.Config.ReadTimeout = readTimeout
@@ -58,14 +59,14 @@ func await(t *testing.T, lines *bufio.Scanner, want string) {
 // TestStream follows a run from its first line to its end, for longer than a request may take to arrive.
 func TestStream(t *testing.T) {
 	c := newCluster(t)
-	s := c.serve(t)
+	s := c.serve(t, brief)
 	began := time.Now()
 	must(t, c.Record(t.Context(), []journal.Record{{RunID: "run-2", Job: "report", Trigger: "manual", Replica: "r1", Outcome: journal.OutcomeRunning, Started: began}}))
 	stream := open(t, s, "/jobs/report/output?run_id=run-2")
 	await(t, stream, "event: ping")
 	must(t, c.Publish(t.Context(), "report", "run-2", journal.Chunk{Number: 1, Lines: []journal.Line{{Text: "begun"}}}))
 	await(t, stream, `"line":"begun"`)
-	time.Sleep(time.Until(began.Add(3 * readTimeout))) // by the clock of the network, which is not faked
+	time.Sleep(time.Until(began.Add(3 * brief))) // by the clock of the network, which is not faked
 	must(t, c.Publish(t.Context(), "report", "run-2", journal.Chunk{Number: 4, Lost: 9, End: true, Lines: []journal.Line{{Text: "done", Stderr: true}}}))
 	await(t, stream, "some output left out")
 	await(t, stream, `9 bytes left out`)
@@ -78,13 +79,13 @@ func TestStream(t *testing.T) {
 // TestStreamOfNothing says in the stream itself why there is none.
 func TestStreamOfNothing(t *testing.T) {
 	c := newCluster(t)
-	await(t, open(t, c.serve(t), "/jobs/bakcup/output"), `"error":"no job \"bakcup\"; did you mean \"backup\"?"`)
+	await(t, open(t, c.serve(t, 10*time.Second), "/jobs/bakcup/output"), `"error":"no job \"bakcup\"; did you mean \"backup\"?"`)
 }
 
 // TestTooManyStreams leaves the streams that are open alone, and refuses others until one of them has ended.
 func TestTooManyStreams(t *testing.T) {
 	c := newCluster(t)
-	s := c.serve(t)
+	s := c.serve(t, 10*time.Second)
 	ctx, end := context.WithCancel(t.Context())
 	defer end()
 	var conns []net.Conn
@@ -124,7 +125,7 @@ func TestTooManyStreams(t *testing.T) {
 // TestFaultsOfRawRequests has bodies that break, and one of so many faults that an answer with all of them would take gigabytes.
 func TestFaultsOfRawRequests(t *testing.T) {
 	c := newCluster(t)
-	s := c.serve(t)
+	s := c.serve(t, 10*time.Second)
 	var keys []string
 	for i := range 20_000 {
 		keys = append(keys, fmt.Sprintf(`"k%05d":0`, i))
@@ -153,7 +154,7 @@ func TestFaultsOfRawRequests(t *testing.T) {
 // TestStreamEndsWithItsServer says so in the stream, and does not wait for the client.
 func TestStreamEndsWithItsServer(t *testing.T) {
 	c := newCluster(t)
-	stream := open(t, c.serve(t), "/jobs/backup/output")
+	stream := open(t, c.serve(t, 10*time.Second), "/jobs/backup/output")
 	await(t, stream, "event: ping")
 	close(c.stopping)
 	await(t, stream, "the replica is stopping")
@@ -164,7 +165,7 @@ func TestStreamEndsWithItsServer(t *testing.T) {
 // TestSlowReaderIsCutOff has a reader that takes nothing, of a run that prints more than the network buffers.
 func TestSlowReaderIsCutOff(t *testing.T) {
 	defer func(before time.Duration) { sse.WriteTimeout = before }(sse.WriteTimeout)
-	sse.WriteTimeout = readTimeout
+	sse.WriteTimeout = brief
 	c := newCluster(t)
 	s := httptest.NewUnstartedServer(c.api)
 	ended := make(chan struct{})

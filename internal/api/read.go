@@ -35,7 +35,7 @@ func registerPart[T any](r *routes, api huma.API, path, summary string, part fun
 	huma.Register(api, describe(http.MethodGet, path, summary, "cluster"), func(ctx context.Context, _ *struct{}) (*answer[T], error) {
 		st, err := r.Operator.Status(ctx, operator.StatusRequest{})
 		if err != nil {
-			return nil, r.fault(err)
+			return nil, r.fault(ctx, err)
 		}
 		return &answer[T]{part(st)}, nil
 	})
@@ -45,27 +45,29 @@ func registerPart[T any](r *routes, api huma.API, path, summary string, part fun
 func (r *routes) registerViews(api huma.API) {
 	huma.Register(api, describe(http.MethodGet, "/status", "Status", "cluster", 404), func(ctx context.Context, q *jobFilter) (*answer[*operator.Status], error) {
 		st, err := r.Operator.Status(ctx, q.request())
-		return &answer[*operator.Status]{st}, r.fault(err)
+		return &answer[*operator.Status]{st}, r.fault(ctx, err)
 	})
-	registerPart(r, api, "/replicas", "Replicas", func(st *operator.Status) []operator.Replica { return st.Replicas })
-	registerPart(r, api, "/leader", "Leader", func(st *operator.Status) *operator.Leader { return st.Leader })
-	registerPart(r, api, "/problems", "Problems", func(st *operator.Status) []operator.Problem { return st.Problems })
-	registerPart(r, api, "/warnings", "Warnings", func(st *operator.Status) []redisconn.Warning { return st.Warnings })
-	registerPart(r, api, "/pools", "Pools", func(st *operator.Status) []operator.Pool { return st.Pools })
-	registerPart(r, api, "/locks", "Locks", func(st *operator.Status) []operator.Lock { return st.Locks })
+	r.registerParts(api)
 	huma.Register(api, describe(http.MethodGet, "/jobs", "Jobs", "jobs", 404), func(ctx context.Context, q *jobFilter) (*answer[[]operator.Job], error) {
 		st, err := r.Operator.Status(ctx, q.request())
 		if err != nil {
-			return nil, r.fault(err)
+			return nil, r.fault(ctx, err)
 		}
 		return &answer[[]operator.Job]{st.Jobs}, nil
 	})
 	huma.Register(api, describe(http.MethodGet, "/jobs/{job}", "Job", "jobs", 404, 409), func(ctx context.Context, q *JobPath) (*answer[operator.Job], error) {
 		st, err := r.Operator.Status(ctx, operator.StatusRequest{Job: q.Job})
 		if err != nil {
-			return nil, r.fault(err)
+			return nil, r.fault(ctx, err)
 		}
 		return &answer[operator.Job]{st.Jobs[0]}, nil
+	})
+	huma.Register(api, describe(http.MethodGet, "/jobs/{job}/settings", "Settings", "jobs", 404, 409), func(ctx context.Context, q *JobPath) (*answer[*operator.JobSettings], error) {
+		st, err := r.Operator.Status(ctx, operator.StatusRequest{Job: q.Job})
+		if err != nil {
+			return nil, r.fault(ctx, err)
+		}
+		return &answer[*operator.JobSettings]{r.Operator.Settings(ctx, st.Replicas, q.Job)}, nil
 	})
 	huma.Register(api, describe(http.MethodGet, "/ticks", "Next ticks", "jobs", 404), r.ticks)
 	huma.Register(api, describe(http.MethodGet, "/jobs/{job}/why", "Why", "jobs", 404, 409), r.why)
@@ -74,8 +76,19 @@ func (r *routes) registerViews(api huma.API) {
 	},
 	) (*answer[[]journal.Act], error) {
 		acts, err := r.Operator.Acts(ctx, q.Limit)
-		return &answer[[]journal.Act]{acts}, r.fault(err)
+		return &answer[[]journal.Act]{acts}, r.fault(ctx, err)
 	})
+}
+
+// registerParts registers the parts of the status.
+func (r *routes) registerParts(api huma.API) {
+	registerPart(r, api, "/replicas", "Replicas", func(st *operator.Status) []operator.Replica { return st.Replicas })
+	registerPart(r, api, "/leader", "Leader", func(st *operator.Status) *operator.Leader { return st.Leader })
+	registerPart(r, api, "/problems", "Problems", func(st *operator.Status) []operator.Problem { return st.Problems })
+	registerPart(r, api, "/warnings", "Warnings", func(st *operator.Status) []redisconn.Warning { return st.Warnings })
+	registerPart(r, api, "/redis", "Redis", func(st *operator.Status) redisconn.Deployment { return st.Redis })
+	registerPart(r, api, "/pools", "Pools", func(st *operator.Status) []operator.Pool { return st.Pools })
+	registerPart(r, api, "/locks", "Locks", func(st *operator.Status) []operator.Lock { return st.Locks })
 }
 
 // Tick is an instant of a job's schedule, in the job's zone.
@@ -99,7 +112,7 @@ func (r *routes) ticks(ctx context.Context, q *struct {
 	if w.From.IsZero() {
 		now, err := r.Operator.Now(ctx)
 		if err != nil {
-			return nil, r.fault(err)
+			return nil, r.fault(ctx, err)
 		}
 		w.From = now
 	}
@@ -114,7 +127,7 @@ func (r *routes) ticks(ctx context.Context, q *struct {
 	}
 	next, err := r.Operator.NextTicks(ctx, q.Job, w)
 	if err != nil {
-		return nil, r.fault(err)
+		return nil, r.fault(ctx, err)
 	}
 	ticks := []Tick{}
 	for _, t := range next {
@@ -133,5 +146,5 @@ func (r *routes) why(ctx context.Context, q *struct {
 },
 ) (*answer[*operator.Story], error) {
 	story, err := r.Operator.Why(ctx, q.Job, q.Time)
-	return &answer[*operator.Story]{story}, r.fault(err)
+	return &answer[*operator.Story]{story}, r.fault(ctx, err)
 }

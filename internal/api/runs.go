@@ -36,14 +36,14 @@ func (r *routes) registerRuns(api huma.API) {
 		}
 		h, err := r.Operator.History(ctx, req)
 		if err != nil {
-			return nil, r.fault(err)
+			return nil, r.fault(ctx, err)
 		}
 		return &answer[[]journal.Record]{h.Records}, nil
 	})
 	huma.Register(api, describe(http.MethodGet, "/jobs/{job}/runs/{run}", "Run", "runs", 404, 409), func(ctx context.Context, q *runPath) (*answer[journal.Record], error) {
 		records, err := r.Operator.Logs(ctx, operator.LogsRequest{Job: q.Job, Run: q.RunID, Limit: 1})
 		if err != nil {
-			return nil, r.fault(err)
+			return nil, r.fault(ctx, err)
 		}
 		return &answer[journal.Record]{records[0]}, nil
 	})

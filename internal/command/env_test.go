@@ -143,17 +143,6 @@ func TestEnvFileIsReadEachTime(t *testing.T) {
 	}
 }
 
-func TestSecretNames(t *testing.T) {
-	for name, want := range map[string]bool{
-		"DB_PASSWORD": true, "PASSWD": true, "MYSQL_PWD": true, "GITHUB_TOKEN": true, "SSH_KEY": true, "key": true, "APIKEY": true, "SENTRY_DSN": true,
-		"PWD": false, "OLDPWD": false, "KEYBOARD": false, "HOME": false, "AUTHOR": false, "COMPASS": false,
-	} {
-		if got := secretName(name); got != want {
-			t.Errorf("%s: %v, want %v", name, got, want)
-		}
-	}
-}
-
 func TestLoginShell(t *testing.T) {
 	passwd := file(t, "root:x:0:0:root:/root:/bin/bash\nodd:x:1\nweb:x:33:33::/var/www:/usr/sbin/nologin\nold:x:34:34::/:\n")
 	for name, want := range map[string]string{"root": "/bin/bash", "web": "/usr/sbin/nologin", "old": "/bin/sh", "odd": "/bin/sh", "none": "/bin/sh"} {

@@ -8,6 +8,7 @@ import (
 	"fmt"
 	"os"
 	"path/filepath"
+	"slices"
 	"strconv"
 	"strings"
 	"sync"
@@ -148,7 +149,10 @@ func (s *script) await(words string) string {
 		select {
 		case <-more:
 		case <-late:
-			s.t.Fatalf("no line %q came, only %q", words, s.lines)
+			s.mu.Lock()
+			came := slices.Clone(s.lines)
+			s.mu.Unlock()
+			s.t.Fatalf("no line %q came, only %q", words, came)
 		}
 	}
 }

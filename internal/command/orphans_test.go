@@ -7,7 +7,6 @@ import (
 	"os"
 	"os/exec"
 	"slices"
-	"sync"
 	"syscall"
 	"testing"
 
@@ -28,16 +27,20 @@ func zombies(t *testing.T) []proc.Process {
 
 func TestNoZombies(t *testing.T) {
 	everyMode(t, func(t *testing.T, h *Host) {
-		var runs sync.WaitGroup
-		for range 8 {
-			runs.Go(func() {
-				for range 5 {
-					// Grandchildren that die before and after their parent, in the group and out of it.
-					sh(t, h, `(exit 1) & (sh -c 'exit 2' &) ; (setsid sh -c 'exit 3' &); (setsid cat $HOLD &); cat $HOLD & exit 4`)
-				}
-			})
+		var runs []*script // eight at a time
+		for range 40 {
+			if len(runs) == 8 {
+				runs[0].end()
+				runs = runs[1:]
+			}
+			// Grandchildren that die before and after their parent, in the group and out of it.
+			s := newScript(t, h, `(exit 1) & (sh -c 'exit 2' &) ; (setsid sh -c 'exit 3' &); (setsid cat $HOLD &); cat $HOLD & exit 4`)
+			s.start()
+			runs = append(runs, s)
 		}
-		runs.Wait()
+		for _, s := range runs {
+			s.end()
+		}
 		eventually(t, "every zombie is reaped", func() bool { return len(zombies(t)) == 0 })
 	})
 }

@@ -18,21 +18,15 @@ type Access struct {
 	// Redis is [redis], unless RedisErr says why it is not known; then it has the settings that were read, for a Redis that is named elsewhere.
 	Redis    Redis
 	RedisErr error
-	// History is [history], as far as it is sound.
-	History History
 }
 
-// ReadAccess reads the namespace, [redis] and [history] of a configuration that Load refuses, and nothing else of it.
+// ReadAccess reads the namespace and [redis] of a configuration that Load refuses, and nothing else of it.
 func ReadAccess(path string, o Options) Access {
 	l := newLoader(o)
 	l.load(path)
-	base := defaults()
-	a := Access{Redis: base.Redis, History: base.History}
+	a := Access{Redis: defaults().Redis}
 	a.Namespace, a.NamespaceErr = l.soundNamespace()
 	a.RedisErr = l.soundRedis(&a.Redis)
-	for _, history := range l.all("history") {
-		historyKeys().Read(l.Reader, history, &a.History)
-	}
 	return a
 }
 

@@ -1,6 +1,7 @@
 package config
 
 import (
+	"fmt"
 	"strings"
 	"time"
 
@@ -22,7 +23,7 @@ func attemptKeys() []schema.Key[draft] {
 	return []schema.Key[draft]{
 		schema.Table("retry", func(d *draft) *Retry { return &d.Retry }, retryKeys(), "Tries a run that failed or timed out again: see [retry](#retry)."),
 		{
-			Name: "recover", Kind: "boolean, or table", Read: readRecover, Default: func(d *draft) any { return d.Recover > 0 },
+			Name: "recover", Kind: "boolean, or table", Read: readRecover, Default: func(d *draft) any { return d.Recover > 0 }, Value: recoverOf,
 			Doc: "Runs a tick again whose replica died, was drained or lost its lease: see [recover](#recover). Needs `per_tick` 1.",
 		},
 	}
@@ -49,7 +50,8 @@ func continues(r *schema.Reader, v document.Value) (bool, bool) {
 
 func retryKeys() schema.Section[Retry] {
 	return schema.Section[Retry]{Keys: []schema.Key[Retry]{
-		schema.Integer("max", 0, mostAttempts, func(t *Retry) *int { return &t.Max }, "How many more tries a failed run gets. Required, in the job or in `[defaults]`; 0 is none.").Optional(),
+		schema.Integer("max", 0, mostAttempts, func(t *Retry) *int { return &t.Max }, "How many more tries a failed run gets. Required, in the job or in `[defaults]`; 0 is none.").Optional().
+			ValueOf(func(t *Retry) any { return max(t.Max, 0) }),
 		schema.Duration("delay", time.Millisecond, schema.AnyLength, func(t *Retry) *time.Duration { return &t.Delay },
 			"The pause before the second try. It doubles with each try; up to half of it is taken off by chance.").By("5s, or `max_delay` if that is less"),
 		schema.Duration("max_delay", time.Millisecond, schema.AnyLength, func(t *Retry) *time.Duration { return &t.MaxDelay },
@@ -84,6 +86,14 @@ func readRecover(r *schema.Reader, v document.Value, d *draft) {
 	default:
 		r.Mistyped(v, "true, false, or a table such as { max = 2 }")
 	}
+}
+
+// recoverOf is false, or a table.
+func recoverOf(d *draft) any {
+	if d.Recover == 0 {
+		return false
+	}
+	return schema.Prose(fmt.Sprintf("{ max = %d }", d.Recover))
 }
 
 func recoverKeys() schema.Section[int] {

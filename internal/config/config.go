@@ -50,6 +50,8 @@ type Config struct {
 	Pools map[string]Pool
 	// Jobs are sorted by name; those with `enabled = false` are among them.
 	Jobs []Job
+	// Settings are all keys of these jobs as people may see them.
+	Settings Settings
 	// Warnings are about values that are accepted, but hardly meant.
 	Warnings Faults
 	// EnvTaken holds the names of the variables that were taken from the environment outside all jobs' own `env`.
@@ -111,12 +113,26 @@ type Heartbeat struct {
 type Server struct {
 	// Listen is "host:port"; "" for no server. A port of 0 is any that is free.
 	Listen string
-	// TokenFile is a file with the users that requests may be from, or with one token; "" for none, which only a loopback address may have.
+	// TokenFile is a file with the users that requests may be from, or with one token; "" for none.
 	TokenFile string
+	// OIDC is the provider at which people may sign in; nil for none. Only a loopback address may have neither this nor a TokenFile.
+	OIDC *OIDC
 	// Hosts are names by which clients may ask, beside localhost, the host of Listen and each IP address.
 	Hosts []string
 	// CertFile and KeyFile have the server's certificate and its key; "" for plain HTTP.
 	CertFile, KeyFile string
+}
+
+// OIDC says at which OpenID Connect provider people sign in, and which of them are let in.
+type OIDC struct {
+	// Issuer is the provider's URL. ClientID, the secret in ClientSecretFile and RedirectURL are those that are registered there.
+	Issuer, ClientID, ClientSecretFile, RedirectURL string
+	// Scopes are asked for beside openid; nil for those that are usual.
+	Scopes []string
+	// NameClaim and RoleClaim are the claims with a person's name and with the values that give a role; email and groups if not set.
+	NameClaim, RoleClaim string
+	// Operators and Viewers are the values of RoleClaim that give each role.
+	Operators, Viewers []string
 }
 
 // Pool is a semaphore.

@@ -109,7 +109,7 @@ func TestLoadFillsEverything(t *testing.T) {
 			t.Errorf("got  %+v\nwant %+v", *got, *want)
 		}
 	}
-	c.Jobs = nil
+	c.Jobs, c.Settings = nil, Settings{} // see settings_test.go
 	want := &Config{
 		Namespace: "prod", Timezone: c.Timezone,
 		Redis: Redis{URL: "rediss://:s3cr3t@redis:6379/2", TLS: &TLS{CAFile: "ca.pem", CertFile: "/c.pem", KeyFile: "k.pem", ServerName: "redis"},

@@ -26,7 +26,9 @@ func (d *draft) digest() string {
 // Digest identifies what the replicas of a cluster must agree on: the namespace, what the history keeps, and all jobs.
 // Replicas with equal digests run the same jobs in the same way. How a machine reaches Redis and how much it takes on
 // is its own affair, and so are the values that `env` takes from the machine's environment: of these and of paths the
-// digest sees only what the file says. Nothing can be read from it but that two are equal.
+// digest sees only what the file says. It covers literal values of `env` and arguments
+// of commands: they cannot be read from it, but a short one could be
+// guessed, and the guess be tried.
 func (c *Config) Digest() string {
 	jobs := make(map[string]string, len(c.Jobs))
 	for i := range c.Jobs {

@@ -12,7 +12,7 @@ import (
 // draft is a job in the making: [defaults], and what a job's own table has changed so far.
 type draft struct {
 	Job
-	at    map[string]document.Value // where each key is set, in the job's table or in [defaults]
+	at    map[string]document.Value // where each key is set, in the job's table or in [defaults]; those of a table within by "table.key"
 	wrong map[string]bool           // keys that have a fault, so that nothing need be concluded from them
 	named map[string]bool           // variables that this table's own env names
 	filed map[string]document.Value // where each variable of env_from_file is
@@ -32,6 +32,7 @@ type draft struct {
 type hidden struct {
 	env   map[string]string // by the variable's name
 	files map[string]string // by the key
+	zone  string            // only where a variable has a part in it; of a setting alone, as a digest sees the zone itself
 }
 
 // expression is one of a schedule, with its place.
@@ -87,6 +88,11 @@ func noting(key schema.Key[draft]) schema.Key[draft] {
 	key.Read = func(r *schema.Reader, v document.Value, d *draft) {
 		before := r.Failures()
 		d.at[v.Name] = v
+		if table, isTable := v.Raw.(map[string]any); isTable && key.Inner != nil {
+			for name := range table {
+				d.at[v.Name+"."+name], _ = v.Get(name)
+			}
+		}
 		set(r, v, d)
 		d.wrong[v.Name] = r.Failures() > before
 	}
@@ -111,7 +117,7 @@ func path(name string, field func(*draft) *string, doc string) schema.Key[draft]
 		read(r, v, d)
 		d.hidden.files[v.Name], _ = v.Raw.(string)
 	}
-	return key
+	return key.ValueOf(func(d *draft) any { return d.hidden.files[name] })
 }
 
 // need reports that a key is missing, unless the key that takes its place is there (and not supported yet), or one that may mean either.

@@ -24,10 +24,10 @@ func ownVariables() []string {
 // environmentKeys set the environment of a job's command.
 func environmentKeys() []schema.Key[draft] {
 	return []schema.Key[draft]{
-		{Name: "env", Kind: "table of strings", Read: readEnv, Doc: "Variables of the command. A job's own are added to those of `[defaults]`."},
+		{Name: "env", Kind: "table of strings", Read: readEnv, Value: variablesOf, Doc: "Variables of the command. A job's own are added to those of `[defaults]`."},
 		path("env_file", func(d *draft) *string { return &d.EnvFile },
 			"A file of `NAME=VALUE` lines, read with the rights of the job's user when a run starts. `env` goes before it."),
-		{Name: "env_from_file", Kind: "table of paths", Read: readEnvFromFile,
+		{Name: "env_from_file", Kind: "table of paths", Read: readEnvFromFile, Value: filedOf,
 			Doc: "Variables whose values are in files, such as `{ PGPASSWORD = \"/run/secrets/pg\" }`; read when a run starts."},
 		schema.Bool("inherit_env", func(d *draft) *bool { return &d.InheritEnv },
 			"Whether the command gets the replica's environment, less what the configuration took from it; else `PATH`, `HOME`, `LANG` and `TZ`."),

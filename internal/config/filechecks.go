@@ -46,6 +46,9 @@ func (c *fileChecks) ofReplica(r *schema.Reader, redis *Redis, server *Server) {
 	}
 	if server != nil {
 		files["server.token_file"] = namedFile{path: server.TokenFile, secret: true}
+		if server.OIDC != nil {
+			files["server.oidc.client_secret_file"] = namedFile{path: server.OIDC.ClientSecretFile, secret: true}
+		}
 		files["server.tls.cert_file"], files["server.tls.key_file"] = namedFile{path: server.CertFile}, namedFile{path: server.KeyFile, secret: true}
 	}
 	for _, key := range slices.Sorted(maps.Keys(files)) {

@@ -17,7 +17,7 @@ import (
 func TestJudgedFiles(t *testing.T) {
 	dir := openDir(t)
 	t.Chdir(dir)
-	for _, name := range []string{"password", "token", "job.env", "pg", "shared.env", "key.pem"} {
+	for _, name := range []string{"password", "token", "job.env", "pg", "shared.env", "key.pem", "client"} {
 		if err := os.WriteFile(name, []byte("A=1"), 0o600); err != nil {
 			t.Fatal(err)
 		}
@@ -31,6 +31,7 @@ func TestJudgedFiles(t *testing.T) {
 	chmod("password", 0o666)
 	chmod("token", 0o644)
 	chmod("key.pem", 0o604)
+	chmod("client", 0o604)
 	chmod("job.env", 0o620)
 	chmod("pg", 0o644)
 	const text = `[redis]
@@ -40,6 +41,7 @@ tls = { cert_file = "absent.pem", key_file = "key.pem" }
 [server]
 listen = "127.0.0.1:0"
 token_file = "token"
+oidc = { issuer = "https://id", client_id = "a", client_secret_file = "client", redirect_url = "https://cron/login/oidc/callback", viewers = ["a"] }
 [defaults]
 schedule = "@daily"
 command = "true"
@@ -64,9 +66,10 @@ inherit_env = false
 		"jobs.toml:3:17: password can be written by the group 0 and others: refused, because cronclave runs as root; run: chmod go-w password",
 		"jobs.toml:4:46: warning: key.pem can be read by others; run: chmod go-r key.pem",
 		"jobs.toml:7:14: warning: token can be read by others; run: chmod go-r token",
-		"jobs.toml:11:12: warning: shared.env cannot be read by the user daemon: permission denied",
-		"jobs.toml:13:12: job.env can be written by the group 0: refused, because cronclave runs as root; run: chmod go-w job.env",
-		"jobs.toml:14:32: warning: pg can be read by others; run: chmod go-r pg",
+		"jobs.toml:8:71: warning: client can be read by others; run: chmod go-r client",
+		"jobs.toml:12:12: warning: shared.env cannot be read by the user daemon: permission denied",
+		"jobs.toml:14:12: job.env can be written by the group 0: refused, because cronclave runs as root; run: chmod go-w job.env",
+		"jobs.toml:15:32: warning: pg can be read by others; run: chmod go-r pg",
 	})
 }
 

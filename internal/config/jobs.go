@@ -11,7 +11,7 @@ import (
 // jobKeys are the keys of a job's table.
 func jobKeys() schema.Section[draft] {
 	s := schema.Section[draft]{
-		Keys:  slices.Concat(aboutKeys(), tickKeys(), commandKeys(), environmentKeys(), machineKeys(), slotKeys(), attemptKeys(), stopKeys()),
+		Keys:  slices.Concat(tickKeys(), commandKeys(), environmentKeys(), machineKeys(), slotKeys(), attemptKeys(), stopKeys(), aboutKeys()),
 		Later: []string{"http", "notify", "warn_after", "stale_after"},
 	}
 	for i := range s.Keys {
@@ -55,6 +55,8 @@ type jobReader struct {
 	files      *fileChecks
 	machine    machineChecks
 	now        func() time.Time
+	defaults   map[string]string // of the settings
+	settings   Settings
 }
 
 // read reads one job's table on top of the defaults and checks it as a whole. It returns the jobs that this one runs after as well.
@@ -78,6 +80,7 @@ func (r *jobReader) read(v document.Value) (Job, []link) {
 	}
 	d.Digest = d.digest()
 	d.EnvComposed = d.composed()
+	r.settings.add(d.Name, d.settings(r.keys, r.defaults))
 	var links []link
 	for _, e := range d.before {
 		links = append(links, link{d.Name, e})

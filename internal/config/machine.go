@@ -2,6 +2,7 @@ package config
 
 import (
 	"errors"
+	"fmt"
 	"maps"
 	"regexp"
 	"slices"
@@ -50,9 +51,10 @@ func machineKeys() []schema.Key[draft] {
 		schema.String("user", func(d *draft) *string { return &d.User }, "The user that the command runs as; cronclave must be root. Sets `HOME`, `USER`, `LOGNAME` and `SHELL`."),
 		schema.String("group", func(d *draft) *string { return &d.Group }, "The group that the command runs as; cronclave must be root.").By("the user's"),
 		schema.Field("no_new_privs", schema.KindBool, func(d *draft) **bool { return &d.NoNewPrivs }, optional((*schema.Reader).Boolean),
-			"No program that the command starts gets more rights than it has, as by set-user-ID bits (sudo).").By("true with `user`, else false"),
+			"No program that the command starts gets more rights than it has, as by set-user-ID bits (sudo).").By("true with `user`, else false").
+			ValueOf(func(d *draft) any { return d.KeepsPrivileges() }),
 		schema.Field("umask", schema.KindString, func(d *draft) **uint32 { return &d.Umask }, optional(umask), "The umask of the command.").
-			Allow("three octal digits, such as `\"027\"`").By("the replica's"),
+			Allow("three octal digits, such as `\"027\"`").By("the replica's").ValueOf(umaskOf),
 		schema.Field("nice", schema.KindInteger, func(d *draft) **int { return &d.Nice }, optional(nice), "The scheduling priority; 19 lets all others go first.").
 			Allow("-20 to 19").By("the replica's"),
 		schema.Table("limits", func(d *draft) *Limits { return &d.Limits }, limitsKeys(),
@@ -82,6 +84,13 @@ func umask(r *schema.Reader, v document.Value) (uint32, bool) {
 	})
 }
 
+func umaskOf(d *draft) any {
+	if d.Umask == nil {
+		return nil
+	}
+	return fmt.Sprintf("%03o", *d.Umask)
+}
+
 // mostPids is the most that Linux can have.
 const mostPids = 4 << 20
 
@@ -91,7 +100,8 @@ const leastMemory = 1 << 20
 func limitsKeys() schema.Section[Limits] {
 	return schema.Section[Limits]{Keys: []schema.Key[Limits]{
 		schema.Field("memory", schema.KindSize, func(l *Limits) *int64 { return &l.Memory }, memory,
-			"Memory of all processes of a run together; the kernel kills the run beyond it.").Allow("1MiB or more"),
+			"Memory of all processes of a run together; the kernel kills the run beyond it.").Allow("1MiB or more").
+			DefaultOf(func(l *Limits) any { return schema.Bytes(l.Memory) }).Optional(),
 		schema.Integer("pids", 1, mostPids, func(l *Limits) *int { return &l.Pids }, "Processes and threads of a run together; beyond it, forks fail.").Optional(),
 	}}
 }

@@ -12,12 +12,13 @@ import (
 func commandKeys() []schema.Key[draft] {
 	return []schema.Key[draft]{
 		{
-			Name: "command", Kind: "list of strings, or string", Read: readCommand,
+			Name: "command", Kind: "list of strings, or string", Read: readCommand, Value: commandOf,
 			Doc: "A list is a program and its arguments, and runs directly; a string runs with `shell`. Required.",
 		},
 		schema.Field("shell", schema.KindStrings, func(d *draft) *[]string { return &d.shell }, func(r *schema.Reader, v document.Value) ([]string, bool) {
 			return arguments(r, v, `a list of strings such as ["/bin/bash", "-eo", "pipefail", "-c"]`)
-		}, "The program and arguments before a `command` that is a string.").DefaultOf(func(d *draft) any { return d.shell }),
+		}, "The program and arguments before a `command` that is a string.").DefaultOf(func(d *draft) any { return d.shell }).
+			ValueOf(func(d *draft) any { return programOf(d.shell) }),
 		path("dir", func(d *draft) *string { return &d.Dir }, "The folder in which the command runs.").By("the replica's"),
 		schema.Field("ok_exit_codes", "list of integers", func(d *draft) *[]int { return &d.OKExitCodes }, exitCodes, "Exit codes of a run that ended `ok`.").
 			Allow("0 to 255").DefaultOf(func(d *draft) any { return d.OKExitCodes }),

@@ -129,6 +129,15 @@ type keyTable struct {
 	rows  [][]string
 }
 
+// minimalOIDC has the keys that [server.oidc] must have.
+const minimalOIDC = `server.listen = "127.0.0.1:0"
+server.oidc.issuer = "https://id.example"
+server.oidc.client_id = "cron"
+server.oidc.client_secret_file = "secret"
+server.oidc.redirect_url = "https://cron.example/login/oidc/callback"
+server.oidc.viewers = ["staff"]
+`
+
 // referenced are all tables of the reference.
 func referenced() []keyTable {
 	top, job := newTop(), newDraft(time.UTC)
@@ -140,6 +149,7 @@ func referenced() []keyTable {
 		{"history", "history", "", rowsOf(historyKeys().Keys, &top.History)},
 		{"server", "server", "", rowsOf(serverKeys().Keys, &top.Server)},
 		{"server.tls", "server.tls", "", rowsOf(serverTLSKeys().Keys, &top.Server)},
+		{"server.oidc", "server.oidc", minimalOIDC, rowsOf(oidcKeys().Keys, newOIDC())},
 		{"heartbeat", "heartbeat", "heartbeat.url = 'https://hc.example/a'\n", rowsOf(heartbeatKeys().Keys, &top.Heartbeat)},
 		{"pools", "pools.a", "", rowsOf(poolKeys().Keys, &Pool{})},
 		{"calendars", "calendars.a", "", rowsOf(calendarKeys().Keys, new([]string))},

@@ -2,6 +2,7 @@ package config
 
 import (
 	"net"
+	"slices"
 	"strconv"
 
 	"github.com/cronclave/cronclave/internal/config/document"
@@ -15,9 +16,10 @@ func serverKeys() schema.Section[Server] {
 			schema.Field("listen", "address", func(to *Server) *string { return &to.Listen }, listen,
 				"Where the replica answers HTTP requests. Required in this table.").Allow("`\"HOST:PORT\"`; port 0 is any free one"),
 			schema.Path("token_file", func(to *Server) *string { return &to.TokenFile },
-				"A file with the users that requests may be from, a line `NAME:ROLE:HASH` each, or with one token: see [access](access.md#http). Required unless `listen` is a loopback address."),
+				"A file with users, a line `NAME:ROLE:HASH` each, or one token: see [access](access.md#http). This or `oidc` is required unless `listen` is a loopback address."),
+			schema.Table("oidc", func(to *Server) *OIDC { to.OIDC = newOIDC(); return to.OIDC }, oidcKeys(), "Has people sign in at an OpenID Connect provider: see [`[server].oidc`](#serveroidc)."),
 			schema.Field("hosts", schema.KindStrings, func(to *Server) *[]string { return &to.Hosts }, hosts,
-				"Names by which clients may ask, beside `localhost`, the host of `listen` and IP addresses.").Allow("host names without scheme and port"),
+				"Names by which clients may ask, beside `localhost`, the hosts of `listen` and `redirect_url`, and IP addresses.").Allow("host names without scheme and port"),
 			schema.Table("tls", func(to *Server) *Server { return to }, serverTLSKeys(), "Has the server answer by HTTPS: see [`[server].tls`](#servertls)."),
 		},
 	}
@@ -78,7 +80,7 @@ func isHost(s string) bool {
 	return true
 }
 
-// checkServer reports a server that other machines can reach without a token, and one that does not listen. table is the first [server].
+// checkServer reports a server that other machines can reach without a login, and one that does not listen. table is the first [server].
 func checkServer(r *schema.Reader, table document.Value, s Server) {
 	if !table.IsTable() {
 		return
@@ -87,18 +89,26 @@ func checkServer(r *schema.Reader, table document.Value, s Server) {
 		r.Fault(tls.AtKey(), "cert_file and key_file go together; set both")
 	}
 	listen, set := r.Set("server.listen")
-	_, guarded := r.Set("server.token_file")
+	checkOIDC(r, s)
+	guarded := slices.ContainsFunc([]string{"server.token_file", "server.oidc"}, func(key string) bool {
+		_, set := r.Set(key)
+		return set || r.Meant(key)
+	})
 	switch {
 	case !set && !r.Meant("server.listen"):
 		r.Fault(table.AtKey(), "[server] has no listen; set listen")
-	case set && s.Listen != "" && !guarded && !r.Meant("server.token_file") && !isLoopback(s.Listen):
-		r.Fault(listen, "listen %q is reached from other machines, so token_file is needed; set it, or listen on 127.0.0.1", s.Listen)
+	case set && s.Listen != "" && !guarded && !isLoopback(s.Listen):
+		r.Fault(listen, "listen %q is reached from other machines, so token_file or oidc is needed; set one of them, or listen on 127.0.0.1", s.Listen)
 	}
 }
 
 // isLoopback returns whether only this machine reaches an address.
 func isLoopback(listen string) bool {
 	host, _, err := net.SplitHostPort(listen)
+	return err != nil || isLoopbackHost(host)
+}
+
+func isLoopbackHost(host string) bool {
 	ip := net.ParseIP(host)
-	return err != nil || host == "localhost" || ip != nil && ip.IsLoopback()
+	return host == "localhost" || ip != nil && ip.IsLoopback()
 }

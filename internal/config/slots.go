@@ -21,7 +21,7 @@ func slotKeys() []schema.Key[draft] {
 		overlap(),
 		schema.Field("pool", schema.KindString, func(d *draft) *schema.Expansion { return &d.pool }, poolName,
 			"Each run also needs a slot of this pool; it waits for one until its `start_deadline`, and is then missed.").
-			Allow("the name of a `[pools.NAME]`, or `\"\"` for none"),
+			Allow("the name of a `[pools.NAME]`, or `\"\"` for none").ValueOf(func(d *draft) any { return d.Pool }),
 	}
 }
 

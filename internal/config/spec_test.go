@@ -34,6 +34,7 @@ var specified = []struct {
 	{true, `>server = { listen = "127.0.0.1:7377", token_file = "/run/secrets/token" }`},
 	{true, `server = { listen = "127.0.0.1:7377", >hosts = ["cron.example.org"] }`},
 	{true, `server = { listen = "127.0.0.1:7377", >tls = { cert_file = "a", key_file = "b" } }`},
+	{true, `server = { listen = ":7377", >oidc = { issuer = "https://id.example", client_id = "a", client_secret_file = "b", redirect_url = "https://c/login/oidc/callback", operators = ["sre"] } }`},
 	{true, `>history = { runs = 50, max_age = "30d", max_bytes = "1MiB" }`},
 	{true, `>heartbeat = { url = "https://hc.example/ping/abc", every = "1m" }`},
 	{true, `>pools.warehouse.slots = 4`},

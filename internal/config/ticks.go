@@ -20,8 +20,7 @@ func tickKeys() []schema.Key[draft] {
 			"When the job runs: see [schedules](#schedules). Required, unless there is `after`."),
 		schema.Field("after", schema.KindStrings, func(d *draft) *[]expression { return &d.before }, jobNames,
 			"Runs the job once for each tick for which all these jobs ended `ok`. It takes no other key of this table but `start_deadline`.").Allow("names of jobs"),
-		schema.Field("timezone", schema.KindString, func(d *draft) **time.Location { return &d.Location }, zone,
-			"The time zone of the schedule.").Allow("an IANA name").By("that of the top level"),
+		timezone(),
 		schema.Field("except", "string, or list of strings", func(d *draft) *[]expression { return &d.except }, exceptions,
 			"Instants that are no ticks: see [exceptions](#exceptions).").Allow("names of calendars, and expressions"),
 		schema.Field("starts_at", "time", func(d *draft) *time.Time { return &d.StartsAt }, instant, "No tick before.").Allow("RFC 3339, with an offset"),
@@ -32,8 +31,41 @@ func tickKeys() []schema.Key[draft] {
 			"How late a tick may start before it is missed. `auto`: until the job's next tick, at most 1h; with `overlap = \"queue\"`, 1h."),
 		schema.Word("catch_up", func(d *draft) *string { return &d.CatchUp },
 			"Which ticks run after their deadline because no replica, or no Redis, was there.", "none", "latest", "all"),
-		schema.Duration("catch_up_window", time.Second, schema.AnyLength, func(d *draft) *time.Duration { return &d.CatchUpWindow }, "How old a tick may be that is caught up."),
+		schema.Duration("catch_up_window", time.Second, schema.AnyLength, func(d *draft) *time.Duration { return &d.CatchUpWindow }, "How old a tick may be that is caught up.").ValueOf(caughtUp),
 	}
+}
+
+// timezone keeps for the settings how a zone is written, as a job has that of the top level or of [defaults] too.
+func timezone() schema.Key[draft] {
+	key := schema.Field("timezone", schema.KindString, func(d *draft) **time.Location { return &d.Location }, zone,
+		"The time zone of the schedule.").Allow("an IANA name").By("that of the top level")
+	read := key.Read
+	key.Read = func(r *schema.Reader, v document.Value, d *draft) {
+		read(r, v, d)
+		d.hidden.zone = writtenZone(v)
+	}
+	return key.ValueOf(func(d *draft) any {
+		if d.hidden.zone != "" {
+			return d.hidden.zone
+		}
+		return d.Location
+	})
+}
+
+// writtenZone is the text of a zone with a variable in it; "" for any other.
+func writtenZone(v document.Value) string {
+	if text, _ := v.Raw.(string); len(schema.Find(text)) > 0 {
+		return text
+	}
+	return ""
+}
+
+// caughtUp is how old a tick may be that is caught up, if any is.
+func caughtUp(d *draft) any {
+	if d.CatchUp == "" || d.CatchUp == "none" {
+		return schema.Prose(notSet)
+	}
+	return d.CatchUpWindow
 }
 
 // schedule reads an expression or a list of them. They are parsed when the job's name and zone are known.

@@ -97,16 +97,22 @@ func replicaKeys() schema.Section[Replica] {
 	}
 }
 
+// mostRuns is how many records of a job the history may keep.
+const mostRuns = 100_000
+
 func historyKeys() schema.Section[History] {
 	return schema.Section[History]{
 		Once: true,
 		Keys: []schema.Key[History]{
-			schema.Integer("runs", 1, 100_000, func(to *History) *int { return &to.Runs }, "How many runs and settled ticks are kept for each job."),
+			schema.Integer("runs", 1, mostRuns, func(to *History) *int { return &to.Runs }, "How many runs and settled ticks are kept for each job."),
 			schema.Duration("max_age", time.Second, schema.AnyLength, func(to *History) *time.Duration { return &to.MaxAge }, "How long they are kept."),
 			schema.Size("max_bytes", 0, func(to *History) *int64 { return &to.MaxBytes }, "How much output of a job's runs is kept together."),
 		},
 	}
 }
+
+// WholeHistory is for a reader without the cluster's [history]: it bounds nothing that a replica keeps.
+func WholeHistory() History { return History{Runs: mostRuns, MaxAge: schema.AnyLength} }
 
 // defaults is the configuration of an empty file.
 func defaults() Config {
@@ -172,9 +178,14 @@ func assemble(r *schema.Reader, roots []document.Value, files *fileChecks, now f
 	checkServer(r, t.tables["server"], t.Server)
 	files.ofReplica(r, &t.Redis, &t.Server)
 	jobs := jobReader{Reader: r, keys: jobKeys(), base: newDraft(t.Timezone), calendars: t.calendars, pools: t.Pools, mostOutput: t.History.MaxBytes, files: files, machine: machineChecks{files, t.Replica.Labels}, now: now}
+	if v, set := r.Set("timezone"); set {
+		jobs.base.hidden.zone = writtenZone(v)
+	}
 	for _, v := range t.defaults {
 		defaultKeys().Read(r, v, &jobs.base)
 	}
+	jobs.defaults = defaultTexts(jobs.keys)
+	jobs.settings = Settings{Common: jobs.base.settings(jobs.keys, jobs.defaults), Own: map[string]map[string]string{}}
 	var all []link
 	for _, v := range t.jobs {
 		if r.Full() { // the configuration is refused, and a job takes some KiB
@@ -183,6 +194,7 @@ func assemble(r *schema.Reader, roots []document.Value, files *fileChecks, now f
 		job, links := jobs.read(v)
 		t.Jobs, all = append(t.Jobs, job), append(all, links...)
 	}
+	t.Settings = jobs.settings
 	slices.SortFunc(t.Jobs, func(a, b Job) int { return cmp.Compare(a.Name, b.Name) })
 	checkChains(r.Report, t.Jobs, all)
 	if len(t.jobs)+r.Failures() == 0 {

@@ -25,7 +25,8 @@ func cluster() *operator.Status {
 	return &operator.Status{
 		Namespace: "default", Now: now, Leader: &operator.Leader{Replica: "a", Token: 7},
 		Replicas: []operator.Replica{
-			{Name: "a", Version: "v1", Started: *before(time.Hour), Seen: *before(1400 * time.Millisecond), ConfigDigest: "0123456789abcdef", ClockOffsetMS: -3, State: operator.ReplicaUp},
+			{Name: "a", Version: "v1", Started: *before(time.Hour), Seen: *before(1400 * time.Millisecond), ConfigDigest: "0123456789abcdef", ClockOffsetMS: -3, State: operator.ReplicaUp,
+				MaxRunning: 8, LeaseMargin: &journal.LeaseMargin{LeftMS: 19700, LeaseMS: 30000}},
 			{Name: "b", Version: "v1", Started: *before(72 * time.Hour), Seen: now.Add(time.Millisecond), ConfigDigest: "0123456789abcdef", Running: 2, State: operator.ReplicaDraining},
 		},
 		Lost: []operator.LostReplica{{Name: "c", Seen: *before(4 * time.Minute)}},
@@ -70,7 +71,7 @@ func TestStatusReadsWell(t *testing.T) {
 - job idle is paused by ann@host since 1h, until it is resumed: disks are replaced
 
 REPLICA  STATE     SEEN    STARTED  RUNNING  CLOCK  CONFIG     VERSION
-a        up        1s ago  1h ago   0        -3ms   01234567…  v1
+a        up        1s ago  1h ago   0 of 8   -3ms   01234567…  v1
 b        draining  0s ago  3d ago   2        +0ms   01234567…  v1
 c        lost      4m ago  -        -        -      -          -
 
@@ -145,6 +146,56 @@ func TestColoursAddNothing(t *testing.T) {
 	}
 	if want := printed(func(p Printer) { p.Status(cluster()) }, Printer{}); coloured != want {
 		t.Error(coloured)
+	}
+}
+
+// TestRedisReadsWell: a wide text has the servers of Redis, their limits, and the margins of leases. Unknown facts have a dash.
+func TestRedisReadsWell(t *testing.T) {
+	t.Parallel()
+	n := func(i int64) *int64 { return &i }
+	st, took := cluster(), 0.31
+	st.Redis.Kind, st.Redis.ServerCount, st.Redis.Limits = "cluster", 5, []string{"There is a limit.", "There is another."}
+	st.Redis.Servers = []operator.RedisServer{
+		{Address: "10.0.0.5:6379", Keeps: "all", State: "up", Version: "7.2.4", Persistence: "appendonly", UptimeS: n(90000), RoundTripMS: &took, MemoryUsed: n(1536), MemoryLimit: n(3 << 29), Clients: n(7), Replicas: n(2)},
+		{Address: "10.0.0.6:6379", Keeps: "all", State: "up", MemoryUsed: n(512), MemoryLimit: n(0)},
+		{Address: "10.0.0.7:6379", Keeps: "all", State: "away", Fault: "connection refused", UptimeS: n(1 << 62)},
+	}
+	wide := printed(func(p Printer) { p.Status(st) }, Printer{Wide: true})
+	for _, want := range []string{
+		`
+REPLICA  STATE     SEEN    STARTED  RUNNING  CLOCK  CONFIG            VERSION  LEASE MARGIN
+a        up        1s ago  1h ago   0 of 8   -3ms   0123456789abcdef  v1       19.7s of 30s
+b        draining  0s ago  3d ago   2        +0ms   0123456789abcdef  v1       -
+c        lost      4m ago  -        -        -      -                 -        -
+`, `
+REDIS          KEEPS  STATE  VERSION  UP FOR  ROUND TRIP  PERSISTENCE  MEMORY              CLIENTS  REPLICAS
+10.0.0.5:6379  all    up     7.2.4    25h     0.3 ms      appendonly   1.5 KiB of 1.5 GiB  7        2
+10.0.0.6:6379  all    up     -        -       -           -            512 B, no limit     -        -
+10.0.0.7:6379  all    away   -        36500d  -           -            -                   -        -
+and 2 more
+✗ 10.0.0.7:6379: connection refused
+
+limits of this Redis (cluster):
+· There is a limit.
+· There is another.
+`,
+	} {
+		if !strings.Contains(wide, want) {
+			t.Errorf("there is no %s in\n%s", want, wide)
+		}
+	}
+	if narrow := printed(func(p Printer) { p.Status(st) }, Printer{}); strings.Contains(narrow, "REDIS") || strings.Contains(narrow, "MARGIN") {
+		t.Error(narrow)
+	}
+}
+
+// TestLateRenewalIsMarked: the row of a replica whose lease came close to its end is that of a warning.
+func TestLateRenewalIsMarked(t *testing.T) {
+	t.Parallel()
+	st := cluster()
+	st.Replicas[0].LeaseMargin.LeftMS = 14999
+	if got := printed(func(p Printer) { p.Status(st) }, Printer{Colour: true}); !strings.Contains(got, "\x1b[33ma  ") {
+		t.Error(got)
 	}
 }
 

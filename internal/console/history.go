@@ -18,7 +18,7 @@ func (p Printer) History(records []journal.Record) {
 	}
 	t := newTable("TIME", "JOB", "TICK", "REPLICA", "SLOT", "TOKEN", "OUTCOME", "DURATION", "RUN", "WHY")
 	for _, r := range records {
-		t.row(markOf(r.Outcome), Stamp(r.When()), r.Job, Stamp(r.Tick), r.Replica, slotOf(r), ifRun(r, fmt.Sprint(r.Token)), r.Outcome, duration(r),
+		t.row(markOf(r.Outcome), p.stamp(r.When()), r.Job, p.stamp(r.Tick), r.Replica, slotOf(r), ifRun(r, fmt.Sprint(r.Token)), r.Outcome, duration(r),
 			ifRun(r, r.RunID), Why(r))
 	}
 	t.below = func(row int) {
@@ -49,7 +49,12 @@ func Late(r journal.Record) time.Duration {
 }
 
 // Why adds to the outcome of a record: the trigger unless that was the schedule, that it started late, the reason, and the attempts.
-func Why(r journal.Record) string {
+func Why(r journal.Record) string { return cmp.Or(additions(r, r.Reason), "-") }
+
+// WhyInFull is as Why with the reason in full, as `cronclave why` has it; "" where there is nothing to add.
+func WhyInFull(r journal.Record) string { return additions(r, operator.ReasonText(r)) }
+
+func additions(r journal.Record, reason string) string {
 	var words []string
 	if by := Late(r); by > 0 {
 		words = append(words, Span(by)+" after its tick")
@@ -57,13 +62,13 @@ func Why(r journal.Record) string {
 	if r.Trigger != "" && r.Trigger != "schedule" {
 		words = append(words, r.Trigger)
 	}
-	if r.Reason != "" {
-		words = append(words, r.Reason)
+	if reason != "" {
+		words = append(words, reason)
 	}
 	if r.Attempt > 1 {
 		words = append(words, fmt.Sprintf("attempt %d", r.Attempt))
 	}
-	return cmp.Or(strings.TrimSpace(strings.Join(words, ", ")+tries(r)), "-")
+	return strings.TrimSpace(strings.Join(words, ", ") + tries(r))
 }
 
 // tries says of a try that it was followed by another, and of a run how many have failed before its end.
@@ -101,10 +106,13 @@ func slotOf(r journal.Record) string {
 	return fmt.Sprint(*r.Slot)
 }
 
-// Stamp is an instant as tables and messages have it where a script may read them.
-func Stamp(t time.Time) string {
+// Stamp formats an instant as RFC 3339, in UTC, for messages that a script may read.
+func Stamp(t time.Time) string { return Printer{}.stamp(t) }
+
+// stamp formats an instant as RFC 3339, in the printer's zone.
+func (p Printer) stamp(t time.Time) string {
 	if t.IsZero() {
 		return "-"
 	}
-	return t.UTC().Format("2006-01-02T15:04:05Z")
+	return p.local(t).Format(time.RFC3339)
 }

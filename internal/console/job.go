@@ -55,6 +55,9 @@ func (p Printer) Job(st *operator.Status, j operator.Job) {
 		}
 	}
 	p.recent(st, j)
+	if st.Settings != nil {
+		p.settings(st.Settings)
+	}
 }
 
 // recent prints the newest runs. `history` has more of each.

@@ -111,11 +111,7 @@ func (p *prefixed) origin(replica, job string, slot int) string {
 func (p *prefixed) prefix(at time.Time, origin string) string {
 	clock := "--:--:--"
 	if !at.IsZero() {
-		zone := p.Zone
-		if zone == nil {
-			zone = time.UTC
-		}
-		clock = at.In(zone).Format(time.TimeOnly)
+		clock = Printer{Zone: p.Zone}.local(at).Format(time.TimeOnly)
 	}
 	p.width = max(p.width, utf8.RuneCountInString(origin))
 	return clock + " " + origin + strings.Repeat(" ", p.width-utf8.RuneCountInString(origin)) + " | "

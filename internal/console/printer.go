@@ -21,14 +21,16 @@ type Printer struct {
 	Wide   bool           // cells are not cut, and there are more columns
 }
 
-// at is an instant in the printer's zone.
-func (p Printer) at(t time.Time) string {
-	zone := p.Zone
-	if zone == nil {
-		zone = time.UTC
+// local is an instant by the clock of the printer's zone.
+func (p Printer) local(t time.Time) time.Time {
+	if p.Zone == nil {
+		return t.UTC()
 	}
-	return t.In(zone).Format("2006-01-02 15:04:05 MST")
+	return t.In(p.Zone)
 }
+
+// at is an instant for people, in the printer's zone.
+func (p Printer) at(t time.Time) string { return p.local(t).Format("2006-01-02 15:04:05 MST") }
 
 // ago is how long ago an instant was.
 func ago(now, t time.Time) string {
@@ -134,6 +136,27 @@ func (p Printer) line(m mark, text string) {
 		text = "\x1b[" + m.colour + "m" + text + "\x1b[0m"
 	}
 	fmt.Fprintln(p.Out, text)
+}
+
+// item prints a text behind the sign of a mark, indented where it takes several lines.
+func (p Printer) item(m mark, text string) {
+	sign := m.sign
+	for _, line := range p.lines(text, 2) {
+		p.line(m, sign+" "+line)
+		sign = " "
+	}
+}
+
+// lines breaks a text where it is too long for a line that is indented so far. Its own lines stay apart.
+func (p Printer) lines(text string, indent int) (lines []string) {
+	for part := range strings.Lines(text) {
+		if p.Wide {
+			lines = append(lines, OneLine(part))
+			continue
+		}
+		lines = append(lines, wrap(part, Width-indent)...)
+	}
+	return lines
 }
 
 // OneLine makes a text one cell of a table.

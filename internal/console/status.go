@@ -2,6 +2,7 @@ package console
 
 import (
 	"fmt"
+	"slices"
 	"strings"
 
 	"github.com/cronclave/cronclave/internal/journal"
@@ -16,6 +17,7 @@ func (p Printer) Status(st *operator.Status) {
 	p.replicas(st)
 	p.jobs(st)
 	p.locks(st)
+	p.redis(st)
 }
 
 func (p Printer) summary(st *operator.Status) {
@@ -49,27 +51,6 @@ func (p Printer) problems(st *operator.Status) {
 	}
 }
 
-// item prints a text behind the sign of a mark, indented where it takes several lines.
-func (p Printer) item(m mark, text string) {
-	sign := m.sign
-	for _, line := range p.lines(text, 2) {
-		p.line(m, sign+" "+line)
-		sign = " "
-	}
-}
-
-// lines breaks a text where it is too long for a line that is indented so far. Its own lines stay apart.
-func (p Printer) lines(text string, indent int) (lines []string) {
-	for part := range strings.Lines(text) {
-		if p.Wide {
-			lines = append(lines, OneLine(part))
-			continue
-		}
-		lines = append(lines, wrap(part, Width-indent)...)
-	}
-	return lines
-}
-
 // pauses prints the jobs that are paused, with the reason.
 func (p Printer) pauses(st *operator.Status) {
 	first := len(st.Problems) == 0
@@ -89,19 +70,35 @@ func (p Printer) replicas(st *operator.Status) {
 		return
 	}
 	fmt.Fprintln(p.Out)
-	t := newTable("REPLICA", "STATE", "SEEN", "STARTED", "RUNNING", "CLOCK", "CONFIG", "VERSION")
+	title := []string{"REPLICA", "STATE", "SEEN", "STARTED", "RUNNING", "CLOCK", "CONFIG", "VERSION"}
+	if p.Wide {
+		title = append(title, "LEASE MARGIN")
+	}
+	t := newTable(title...)
 	for _, r := range st.Replicas {
 		m := plain
-		if r.State != operator.ReplicaUp {
+		if r.State != operator.ReplicaUp || r.LowMargin() {
 			m = warning
 		}
-		t.row(m, p.cut(r.Name, 24), string(r.State), ago(st.Now, r.Seen), ago(st.Now, r.Started), fmt.Sprint(r.Running), p.cut(r.Clock().String(), 12),
-			p.cut(r.ConfigDigest, 9), p.cut(r.Version, 10))
+		cells := []string{p.cut(r.Name, 21), string(r.State), ago(st.Now, r.Seen), ago(st.Now, r.Started), p.cut(r.Load(), 10), p.cut(r.Clock().String(), 12),
+			p.cut(r.ConfigDigest, 9), p.cut(r.Version, 10)}
+		if p.Wide {
+			cells = append(cells, margin(r.LeaseMargin))
+		}
+		t.row(m, cells...)
 	}
 	for _, l := range st.Lost {
-		t.row(bad, p.cut(l.Name, 24), "lost", ago(st.Now, l.Seen), "-", "-", "-", "-", "-")
+		t.row(bad, append([]string{p.cut(l.Name, 21), "lost", ago(st.Now, l.Seen)}, slices.Repeat([]string{"-"}, len(title)-3)...)...)
 	}
 	t.print(p)
+}
+
+// margin is the least margin of the leases of a replica.
+func margin(m *journal.LeaseMargin) string {
+	if m == nil {
+		return "-"
+	}
+	return m.String()
 }
 
 func (p Printer) jobs(st *operator.Status) {

@@ -18,7 +18,8 @@ func TestViewersDoNotAct(t *testing.T) {
 	s := newSite(t, "")
 	s.fill()
 	s.mayAct = false
-	for _, path := range []string{"/pause", "/resume", "/jobs/report/trigger", "/jobs/report/cancel", "/jobs/report/pause", "/jobs/report/resume"} {
+	for pattern := range (&handler{}).actions() {
+		path := strings.NewReplacer("POST ", "", "{job}", "report").Replace(pattern)
 		if w := s.post(path, url.Values{"job": {"report"}}); w.Code != http.StatusForbidden || !strings.Contains(w.Body.String(), "Not allowed") {
 			t.Errorf("%s: %d %s", path, w.Code, w.Body)
 		}

@@ -18,7 +18,7 @@ func BenchmarkOverview(b *testing.B) {
 		b.Skip("CRONCLAVE_TEST_REDIS names no Redis")
 	}
 	s := newSite(b, url)
-	s.crowd(1000, 100)
+	s.crowd(1000, 100, journal.OutcomeOK)
 	for _, path := range []string{"/", "/jobs/job-0500", "/cluster", "/timeline?span=1h", "/calendar"} {
 		for name, prepare := range map[string]func(){"cold": func() { s.handler = s.fresh() }, "shared": func() {}} {
 			b.Run(path+" "+name, func(b *testing.B) {
@@ -37,8 +37,8 @@ func BenchmarkOverview(b *testing.B) {
 	}
 }
 
-// crowd describes jobs and records runs of each.
-func (s *site) crowd(jobs, runs int) {
+// crowd describes jobs and records runs of each, of which the newest has an outcome.
+func (s *site) crowd(jobs, runs int, newest string) {
 	s.t.Helper()
 	ctx, now := s.t.Context(), time.Now()
 	_, err := s.journal.Register(ctx, journal.Replica{ID: "r1-abcdefgh", Name: "r1", Version: "v1", Started: now, Seen: now, ConfigDigest: "a"}, time.Hour)
@@ -51,7 +51,7 @@ func (s *site) crowd(jobs, runs int) {
 		for n := range runs {
 			at := now.Add(-time.Duration(n+1) * time.Hour)
 			records = append(records, journal.Record{RunID: fmt.Sprintf("%s-1795691760-0-1-abcdefghijklmnop-%d", name, n), Job: name, Tick: at, Trigger: "schedule", Slot: slot(0), Attempt: 1, Token: 1795691760001529,
-				Replica: "r1", Outcome: []string{"ok", "ok", "ok", "failed"}[n%4], Reason: "", Started: at, Finished: at.Add(time.Second), DurationMS: ms(1000), Output: text("hello\n")})
+				Replica: "r1", Outcome: []string{newest, "ok", "ok", "failed", "ok"}[min(n, 1+n%4)], Reason: "", Started: at, Finished: at.Add(time.Second), DurationMS: ms(1000), Output: text("hello\n")})
 		}
 		s.must(s.journal.Record(ctx, records))
 	}

@@ -17,6 +17,7 @@ type clusterPage struct {
 	Replicas []replica
 	Lost     []lost
 	Answer   string // how long Redis took to answer
+	Redis    redisPart
 	Pools    locks
 	Locks    locks
 	Acts     []act // the newest
@@ -31,10 +32,16 @@ type replica struct {
 	Token                 int64
 	Seen, Started         moment
 	Running               []link
-	Load                  int
-	Clock                 string
-	ClockOff, Differs     bool
+	Load                  string
+	Clock, Margin         gauge
+	Differs               bool
 	Config, Digest, Build string
+}
+
+// gauge is a reading that stands out where it is bad.
+type gauge struct {
+	Text string
+	Bad  bool
 }
 
 // lost is a replica whose registration expired.
@@ -74,9 +81,9 @@ func clusterOf(st *operator.Status, answer time.Duration) *clusterPage {
 	for _, l := range st.Lost {
 		c.Lost = append(c.Lost, lost{clean(l.Name), momentOf(st.Now, l.Seen)})
 	}
-	for i, line := range problemsOf(st) {
-		if st.Problems[i].Job == "" && st.Problems[i].Replica == "" {
-			c.Problems = append(c.Problems, line)
+	for _, p := range st.Problems {
+		if p.Job == "" && p.Replica == "" {
+			c.Problems = append(c.Problems, problemOf(st.Now, p))
 		}
 	}
 	digests := map[string]int{}
@@ -86,7 +93,7 @@ func clusterOf(st *operator.Status, answer time.Duration) *clusterPage {
 	for _, e := range st.Replicas {
 		c.Replicas = append(c.Replicas, replicaOf(st, e, digests))
 	}
-	c.Pools, c.Locks = poolsOf(st), locksOf(st)
+	c.Pools, c.Locks, c.Redis = poolsOf(st), locksOf(st), redisOf(st)
 	c.Mark = worst(st, c)
 	return c
 }
@@ -96,6 +103,9 @@ func worst(st *operator.Status, c *clusterPage) mark {
 	marks := []mark{}
 	for _, e := range c.Replicas {
 		marks = append(marks, e.Mark)
+		if e.Margin.Bad {
+			marks = append(marks, markWarning)
+		}
 	}
 	for _, p := range c.Problems {
 		marks = append(marks, p.Mark)
@@ -111,8 +121,11 @@ func worst(st *operator.Status, c *clusterPage) mark {
 
 func replicaOf(st *operator.Status, e operator.Replica, digests map[string]int) replica {
 	shown := replica{Mark: stateMarks[e.State], Name: clean(e.Name), State: string(e.State), Unable: clean(e.Unable), Seen: momentOf(st.Now, e.Seen), Started: momentOf(st.Now, e.Started),
-		Load: e.Running, Clock: e.Clock().String(), ClockOff: e.Clock().Excessive(), Digest: e.ConfigDigest, Config: fmt.Sprintf("%.8s", e.ConfigDigest), Build: clean(e.Version)}
+		Load: e.Load(), Clock: gauge{e.Clock().String(), e.Clock().Excessive()}, Digest: e.ConfigDigest, Config: fmt.Sprintf("%.8s", e.ConfigDigest), Build: clean(e.Version)}
 	shown.Differs = 2*digests[e.ConfigDigest] <= len(st.Replicas) // it is not that of the majority, which there may not be
+	if e.LeaseMargin != nil {
+		shown.Margin = gauge{e.LeaseMargin.String(), e.LowMargin()}
+	}
 	if st.Leader != nil && st.Leader.Replica == e.Name {
 		shown.Leads, shown.Token = true, st.Leader.Token
 	}

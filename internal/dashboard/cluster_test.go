@@ -44,6 +44,30 @@ func TestPoolsAndLocks(t *testing.T) {
 	}
 }
 
+// TestReplicasAndRedisAreShown: how loaded a replica is, how close a lease came to its end, the servers of Redis, and its limits.
+func TestReplicasAndRedisAreShown(t *testing.T) {
+	t.Parallel()
+	s := newSite(t, "")
+	now := time.Now()
+	for name, left := range map[string]int64{"late": 9_100, "prompt": 20_100} {
+		_, err := s.journal.Register(t.Context(), journal.Replica{ID: name + "-abcdefgh", Name: name, Version: "v1", Started: now, Seen: now, ConfigDigest: "a", Running: 3, MaxRunning: 8,
+			LeaseMargin: &journal.LeaseMargin{LeftMS: left, LeaseMS: 30_000}}, time.Minute)
+		s.must(err)
+	}
+	_, err := s.journal.Register(t.Context(), journal.Replica{ID: "old-abcdefgh", Name: "old", Version: "v0", Started: now, Seen: now, ConfigDigest: "a", Running: 7}, time.Minute)
+	s.must(err)
+	s.shows("/cluster", "3 of 8", `<td class="num wrapless">20.1s of 30s</td>`, `</span> 9.1s of 30s</td>`, `<td class="num wrapless">7</td>`, `<td class="num wrapless">–</td>`,
+		`<div class="verdict warn">`, "An embedded server: its limits", "end with it.")
+	s.shows("/", "replica late renewed the lease of a job with only 9.1s of 30s left")
+	st := &operator.Status{Now: noon}
+	st.Redis.Kind, st.Redis.ServerCount = "cluster", 120
+	st.Redis.Servers = []operator.RedisServer{{Address: hostile, State: "away", Fault: hostile}, {Address: "10.0.0.5:6379", State: "up", Version: "7.2.4"}}
+	part := redisOf(st)
+	if part.Kind != "A Redis Cluster" || part.More != 118 || part.Servers[0].Mark != markBad || part.Servers[1].Mark != markOK || strings.ContainsAny(part.Servers[0].Address+part.Servers[0].Fault, "\x1b\u202e") {
+		t.Errorf("%+v", part)
+	}
+}
+
 // TestAuditLogIsShown: each act with its user and reason, the newest first, and all of them on a page of their own.
 func TestAuditLogIsShown(t *testing.T) {
 	t.Parallel()
@@ -99,7 +123,7 @@ func TestEveryActAsksForAReason(t *testing.T) {
 	s.mayAct = false
 	s.shows("/", "alice may look only", "<span>alice</span>", `action="/logout"`)
 	s.name = ""
-	s.shows("/", "View only: acting needs a token_file")
+	s.shows("/", "View only: acting needs users, by token_file or oidc")
 	if body := s.get("/").Body.String(); strings.Contains(body, "logout") {
 		t.Error("a client that has not logged in can log out")
 	}

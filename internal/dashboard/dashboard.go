@@ -36,9 +36,9 @@ func New(cfg Config) (http.Handler, error) {
 	return secured(h.routes()), nil
 }
 
-func (h *handler) routes() *http.ServeMux {
-	mux := http.NewServeMux()
-	for pattern, show := range map[string]view{
+// views are the routes that show a page.
+func (h *handler) views() map[string]view {
+	return map[string]view{
 		"GET /{$}":                  h.overview,
 		"GET /jobs/{job}":           h.job,
 		"GET /jobs/{job}/why":       h.why,
@@ -50,17 +50,27 @@ func (h *handler) routes() *http.ServeMux {
 		"GET /pause":                h.previewPause,
 		"GET /resume":               h.previewResume,
 		"GET /":                     h.notFound,
-	} {
-		mux.Handle(pattern, h.shown(show))
 	}
-	for pattern, act := range map[string]action{
+}
+
+// actions are the routes that act. There are no others.
+func (h *handler) actions() map[string]action {
+	return map[string]action{
 		"POST /pause":              h.pauseMany,
 		"POST /resume":             h.resumeMany,
 		"POST /jobs/{job}/trigger": h.trigger,
 		"POST /jobs/{job}/cancel":  h.cancel,
 		"POST /jobs/{job}/pause":   h.pauseOne,
 		"POST /jobs/{job}/resume":  h.resumeOne,
-	} {
+	}
+}
+
+func (h *handler) routes() *http.ServeMux {
+	mux := http.NewServeMux()
+	for pattern, show := range h.views() {
+		mux.Handle(pattern, h.shown(show))
+	}
+	for pattern, act := range h.actions() {
 		mux.Handle(pattern, h.acting(act))
 	}
 	mux.HandleFunc("GET /go", h.jump)

@@ -5,6 +5,7 @@ import (
 	"net/http"
 	"time"
 
+	"github.com/cronclave/cronclave/internal/journal"
 	"github.com/cronclave/cronclave/internal/operator"
 )
 
@@ -28,6 +29,9 @@ func failedPage(err error) *page {
 	case errors.Is(err, operator.ErrUnavailable):
 		p.Title, p.Code = "Redis does not answer", http.StatusServiceUnavailable
 		f.Advice = "Runs that are under way go on until their leases end. Reload this page when Redis is back; replicas ask again by themselves."
+	case errors.Is(err, journal.ErrCorrupt):
+		p.Title = "Data in Redis is damaged"
+		f.Advice = "Repair the key that the message names, or delete all that it holds. Other pages go on."
 	case errors.Is(err, operator.ErrUnknownJob), errors.Is(err, operator.ErrUnknownRun), errors.Is(err, operator.ErrUnknownTag), errors.Is(err, errNoPage):
 		p.Title, p.Code = "Not found", http.StatusNotFound
 		f.Advice = "Records of old runs are removed as [history] of the configuration says."

@@ -38,6 +38,7 @@ type axisLine struct {
 type group struct {
 	Name, Href        string
 	Y, TextY, BottomY int
+	Slots             []slotLabel // of a job with several
 }
 
 // span is a run.
@@ -79,7 +80,7 @@ type drawing struct {
 	y    int
 	ends map[string][]place // of runs, by job and tick
 
-	paused map[string]*operator.Job
+	jobs map[string]*operator.Job
 }
 
 // place is where a run was drawn.
@@ -90,7 +91,7 @@ type place struct {
 }
 
 func newGantt(q timelineQuery, st *operator.Status, past []journal.Record, coming []operator.Tick) *gantt {
-	d := &drawing{q: q, now: st.Now, y: axisHeight, ends: map[string][]place{}, paused: pausedOf(st)}
+	d := &drawing{q: q, now: st.Now, y: axisHeight, ends: map[string][]place{}, jobs: jobsOf(st)}
 	groups := map[string][]item{}
 	for _, r := range past {
 		name := r.Replica
@@ -108,13 +109,16 @@ func newGantt(q timelineQuery, st *operator.Status, past []journal.Record, comin
 		groups[name] = append(groups[name], item{from: t.At, until: t.At, tick: t})
 	}
 	for _, name := range sortedKeys(groups) {
-		g := group{Name: clean(name)}
+		g, slots := group{Name: clean(name)}, 0
 		if name == toCome {
 			g.Name = "to come"
 		} else if q.byJob {
 			g.Href = jobPath(name)
+			if j := d.jobs[name]; j != nil {
+				slots = j.Parallel
+			}
 		}
-		d.group(g, groups[name])
+		d.group(g, slots, groups[name])
 	}
 	d.takeovers()
 	d.axis()
@@ -122,14 +126,12 @@ func newGantt(q timelineQuery, st *operator.Status, past []journal.Record, comin
 	return &d.gantt
 }
 
-func pausedOf(st *operator.Status) map[string]*operator.Job {
-	paused := map[string]*operator.Job{}
+func jobsOf(st *operator.Status) map[string]*operator.Job {
+	jobs := map[string]*operator.Job{}
 	for i := range st.Jobs {
-		if j := &st.Jobs[i]; j.Paused {
-			paused[j.Name] = j
-		}
+		jobs[st.Jobs[i].Name] = &st.Jobs[i]
 	}
-	return paused
+	return jobs
 }
 
 func sortedKeys(m map[string][]item) []string {
@@ -156,22 +158,18 @@ func (d *drawing) itemOf(r journal.Record) item {
 	return i
 }
 
-// group draws a group: each item in the first lane that is free.
-func (d *drawing) group(g group, items []item) {
+// group draws a group, that of a job with its slots.
+func (d *drawing) group(g group, slots int, items []item) {
 	slices.SortStableFunc(items, func(a, b item) int { return cmp.Or(a.from.Compare(b.from), b.until.Compare(a.until)) })
-	var free []time.Time
+	lanes := lanesOf(slots, items)
 	g.Y, g.TextY = d.y, d.y+groupSpace+15
+	g.Slots = lanes.labels(g.TextY)
 	for _, i := range items {
 		from, end := d.extent(i)
-		lane := slices.IndexFunc(free, func(t time.Time) bool { return !t.After(from) })
-		if lane < 0 {
-			lane = len(free)
-			free = append(free, end)
-		}
-		free[lane], i.lane = end, lane
-		d.item(i, d.y+groupSpace+lane*laneHeight)
+		i.lane = lanes.take(i, from, end)
+		d.item(i, d.y+groupSpace+i.lane*laneHeight)
 	}
-	d.y += groupSpace + max(len(free), 1)*laneHeight + groupSpace
+	d.y += groupSpace + max(len(lanes.ends), 1)*laneHeight + groupSpace
 	g.BottomY = d.y
 	d.Groups = append(d.Groups, g)
 }
@@ -204,7 +202,7 @@ func (d *drawing) item(i item, y int) {
 // coming draws a tick that is to come, or will be skipped as its job is paused.
 func (d *drawing) coming(i item, y int) {
 	p := point{markComing, percent(d.x(i.from)), y + laneHeight/2, y + 15, jobPath(i.tick.Job), clean(i.tick.Job) + " at " + i.from.UTC().Format(stamp)}
-	if j := d.paused[i.tick.Job]; j != nil && (j.PausedUntil == nil || i.from.Before(*j.PausedUntil)) {
+	if j := d.jobs[i.tick.Job]; j != nil && j.Paused && (j.PausedUntil == nil || i.from.Before(*j.PausedUntil)) {
 		p.Mark = markNotRun
 		p.Title += ", paused"
 	}

@@ -33,6 +33,7 @@ type jobPage struct {
 	Zone            string
 	Plot            *plot
 	Records         records
+	Settings        *settings
 	Outputs         []output
 	Paused, Removed bool
 	CanTrigger      bool
@@ -71,6 +72,7 @@ func (h *handler) job(r *http.Request) (*page, error) {
 		return p, nil
 	}
 	body.describe(st, &st.Jobs[i])
+	body.Settings = shownSettings(h.operator.Settings(ctx, st.Replicas, name))
 	return p, h.addTicks(ctx, body, st.Now, &st.Jobs[i])
 }
 
@@ -84,8 +86,12 @@ func (b *jobPage) describe(st *operator.Status, j *operator.Job) {
 	if len(j.Holders) > 0 {
 		b.Verdict += ", runs now"
 	}
-	for i, line := range problemsOf(st) {
-		if concerns(st.Problems[i], j.Name) {
+	for _, p := range st.Problems {
+		if concerns(p, j.Name) {
+			line := problemOf(st.Now, p)
+			if p.Code == operator.CodeConfigDiffers {
+				line.Href = "#s-settings"
+			}
 			b.Problems = append(b.Problems, line)
 		}
 	}
@@ -98,7 +104,7 @@ func concerns(p operator.Problem, job string) bool {
 	switch p.Code {
 	case "nowhere":
 		return strings.HasPrefix(p.Message, "no replica that is up has the labels of job "+job+" (")
-	case "config_differs":
+	case operator.CodeConfigDiffers:
 		return strings.HasPrefix(p.Message, "the configurations differ: job "+job+": ")
 	}
 	return p.Job == job

@@ -19,6 +19,8 @@ const (
 	rowsOfAPage = 100
 	// problemsShown is how many problems are unfolded.
 	problemsShown = 8
+	// problemsFolded is how many more are on the page, unless the cluster has more: with a thousand jobs that fail, it would be larger than 300 kB.
+	problemsFolded = 92
 	// renewMS is after how many milliseconds the browser renews a page. With the age of a snapshot, a change is seen within 2 s.
 	renewMS = 1500
 )
@@ -28,6 +30,7 @@ type overview struct {
 	Mark           mark
 	Facts          []fact
 	Problems, More []problem
+	Unlisted       int // jobs that fail, and whose problems are not on the page
 	Filter         filter
 	Tags, Outcomes []string
 	Rows           []row
@@ -102,10 +105,7 @@ func (h *handler) overview(r *http.Request) (*page, error) {
 	jobs := f.choose(st)
 	o := &overview{Mark: sign, Facts: factsOf(st), Filter: f, Tags: tagsOf(st), Outcomes: outcomeChoices, Matching: len(jobs), All: len(st.Jobs),
 		Pause: f.link("/pause"), Resume: f.link("/resume")}
-	o.Problems = problemsOf(st)
-	if len(o.Problems) > problemsShown {
-		o.Problems, o.More = o.Problems[:problemsShown], o.Problems[problemsShown:]
-	}
+	o.addProblems(st)
 	count := max((len(jobs)+rowsOfAPage-1)/rowsOfAPage, 1)
 	at := min(f.page, count)
 	o.Pages = pagesOf(f, at, count)
@@ -166,21 +166,40 @@ func factsOf(st *operator.Status) []fact {
 		{strconv.Itoa(running), "running", "/?outcome=running"}, {strconv.Itoa(len(late(st))), "late", "/?outcome=late"}, {strconv.Itoa(paused), "paused", "/?outcome=paused"}}
 }
 
-func problemsOf(st *operator.Status) (list []problem) {
+// addProblems adds the problems that the page lists. Those of the cluster are all there: one may be why the jobs fail.
+func (o *overview) addProblems(st *operator.Status) {
+	room := problemsShown + problemsFolded
 	for _, p := range st.Problems {
-		line := problem{Mark: levelMarks[p.Level], Message: clean(p.Message)}
-		if p.Since != nil {
-			line.Since = momentOf(st.Now, *p.Since)
+		if p.Job == "" {
+			room--
 		}
-		switch {
-		case p.Job != "":
-			line.Href = jobPath(p.Job)
-		case p.Replica != "" || p.Code == "config_differs":
-			line.Href = "/cluster"
-		}
-		list = append(list, line)
 	}
-	return list
+	for _, p := range st.Problems {
+		if p.Job != "" {
+			if room--; room < 0 {
+				o.Unlisted++
+				continue
+			}
+		}
+		o.Problems = append(o.Problems, problemOf(st.Now, p))
+	}
+	if len(o.Problems) > problemsShown {
+		o.Problems, o.More = o.Problems[:problemsShown], o.Problems[problemsShown:]
+	}
+}
+
+func problemOf(now time.Time, p operator.Problem) problem {
+	line := problem{Mark: levelMarks[p.Level], Message: clean(p.Message)}
+	if p.Since != nil {
+		line.Since = momentOf(now, *p.Since)
+	}
+	switch {
+	case p.Job != "":
+		line.Href = jobPath(p.Job)
+	case p.Replica != "" || p.Code == operator.CodeConfigDiffers:
+		line.Href = "/cluster"
+	}
+	return line
 }
 
 func rowOf(now time.Time, j *operator.Job, failing bool) row {

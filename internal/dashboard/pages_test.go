@@ -20,7 +20,7 @@ func everyPage() map[string]int {
 		"/": 200, "/?q=rep&tag=night&outcome=failing": 200, "/?q=none": 200, "/?page=99": 200,
 		"/jobs/report": 200, "/jobs/backup": 200, "/jobs/child": 200, "/jobs/off": 200, "/jobs/gone": 200, "/jobs/nojob": 404, "/jobs/%3Cb%3E": 404,
 		"/jobs/report/runs/run-0": 200, "/jobs/report/runs/run-1": 200, "/jobs/report/runs/none": 404,
-		"/jobs/backup/why?at=2026-11-01+03:00": 200, "/jobs/backup/why?at=soon": 400, "/jobs/backup/why": 400,
+		"/jobs/backup/why?at=2026-11-01+03:00": 200, "/jobs/backup/why?at=soon": 400, "/jobs/%7D/why?at=2026-11-01+03:00": 404, "/jobs/backup/why": 400,
 		"/cluster": 200, "/audit": 200, "/audit?page=junk": 200, "/timeline": 200, "/timeline?span=10m&by=job": 200, "/timeline?q=backup&span=7d&at=2026-01-01T00:00:00Z": 200, "/timeline?at=junk&span=junk": 200,
 		"/calendar": 200, "/calendar?q=hot&zone=Asia/Tokyo": 200, "/calendar?zone=Nowhere": 400,
 		"/pause": 200, "/pause?tag=night": 200, "/resume": 200, "/nothing": 404, "/?said=paused": 200, "/?said=%3Cb%3E": 200,
@@ -229,9 +229,13 @@ func TestPagesAnswerQuestions(t *testing.T) {
 	t.Parallel()
 	s := newSite(t, "")
 	s.fill()
-	s.shows("/", `<h1>1 job fails, 1 warning</h1>`, `job report failed`, `href="/jobs/report/runs/run-2"`, "r1/0", "after backup", "not enabled", "Pause all…")
+	s.shows("/", `<h1>1 job fails, 2 warnings</h1>`, `job report failed`, `href="/jobs/report/runs/run-2"`, "r1/0", "after backup", "not enabled", "Pause all…")
 	s.shows("/?q=rep", "1 of 5 jobs", "Pause these…")
 	s.shows("/jobs/report", "said &lt;script&gt;", "Coming ticks", "Europe/Berlin", `class="b bad"`, "Stop 1 running", "Run now")
+	s.shows("/jobs/report", `<th scope="col">Differs</th><th scope="col">r1</th><th scope="col">r2</th>`, `<code>&#34;1h&#34;</code></td><td><code>&#34;2h&#34; &lt;script&gt;`, "2 settings that do not differ", `<span class="m warn" aria-hidden="true">!</span> timeout</th>`,
+		"the replicas differ; give all the same files", `<a href="#s-settings">the configurations differ: job report: `)
+	s.shows("/jobs/backup", "the same on r1, r2", "All 3 settings", `<code>&#34;24h&#34;</code>`)
+	s.shows("/jobs/child", "no replica has the job", "r1, r2: no such job in the configuration")
 	s.shows("/jobs/report/runs/run-1", "last line", "r1/0", "#99", "red")
 	s.shows("/jobs/gone", "no replica has this job any more", "/jobs/gone/runs/gone")
 	s.shows("/cluster", "2 replicas up", "v1.2.3", "differs", "abcdef01")

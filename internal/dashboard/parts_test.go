@@ -2,6 +2,7 @@ package dashboard
 
 import (
 	"net/url"
+	"slices"
 	"strings"
 	"testing"
 	"time"
@@ -77,6 +78,23 @@ func TestGanttLanes(t *testing.T) {
 	}
 	if g.NowX != "75.00%" || len(g.Axis) == 0 || g.Bars[0].X != "25.00%" || g.Bars[0].Width != percent(100.0/6) {
 		t.Errorf("%+v", g)
+	}
+}
+
+// In the view of jobs a run is in the lane of its slot, also where an earlier slot is free; a short run that would be drawn over another is behind them.
+func TestSlotsHaveLanes(t *testing.T) {
+	t.Parallel()
+	run := func(slot, from, until int) journal.Record {
+		return journal.Record{RunID: "x", Job: "load", Replica: "r1", Outcome: "ok", Slot: &slot, Started: noon.Add(time.Duration(from) * time.Second), Finished: noon.Add(time.Duration(until) * time.Second)}
+	}
+	q := timelineQueryOf(url.Values{"by": {"job"}}, noon)
+	g := newGantt(q, &operator.Status{Now: noon, Jobs: []operator.Job{{Name: "load", Parallel: 5}}}, []journal.Record{run(2, -1500, -1200), run(0, -1400, -300), run(2, -1100, -1099), run(2, -1098, -1097)}, nil)
+	var lanes []int
+	for _, b := range g.Bars {
+		lanes = append(lanes, (b.Y-g.Bars[1].Y)/laneHeight)
+	}
+	if !slices.Equal(lanes, []int{2, 0, 2, 3}) || len(g.Groups) != 1 || len(g.Groups[0].Slots) != 3 || g.Groups[0].Slots[2].Y != g.Groups[0].TextY+2*laneHeight {
+		t.Errorf("%v, %+v", lanes, g.Groups)
 	}
 }
 

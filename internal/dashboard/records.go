@@ -2,7 +2,6 @@ package dashboard
 
 import (
 	"fmt"
-	"strings"
 	"time"
 
 	"github.com/cronclave/cronclave/internal/console"
@@ -37,7 +36,7 @@ func recordsOf(now time.Time, label string, list []journal.Record) records {
 }
 
 func lineOf(now time.Time, r journal.Record) line {
-	l := line{Mark: markOf(r.Outcome), Job: clean(r.Job), JobHref: jobPath(r.Job), Outcome: clean(r.Outcome), Href: runPath(r), Began: momentOf(now, r.When()), Took: "–", Place: placeOf(r), Token: r.Token, Why: strings.TrimPrefix(clean(console.Why(r)), "-")}
+	l := line{Mark: markOf(r.Outcome), Job: clean(r.Job), JobHref: jobPath(r.Job), Outcome: clean(r.Outcome), Href: runPath(r), Began: momentOf(now, r.When()), Took: "–", Place: placeOf(r), Token: r.Token, Why: clean(console.WhyInFull(r))}
 	if d, ok := durationOf(now, r); ok {
 		l.Took = took(d)
 	}

@@ -70,7 +70,7 @@ func factsOfRun(now time.Time, r journal.Record) (facts []detail) {
 	if r.Outcome == journal.OutcomeRunning {
 		length = "Has run for"
 	}
-	for _, f := range []detail{{"Replica and slot", placeOf(r)}, {"Fencing token", positive("#", r.Token)}, {"Reason", clean(r.Reason)}, {"Trigger", clean(r.Trigger)},
+	for _, f := range []detail{{"Replica and slot", placeOf(r)}, {"Fencing token", positive("#", r.Token)}, {"Reason", clean(r.Reason)}, {"Detail", clean(r.Detail)}, {"Trigger", clean(r.Trigger)},
 		{"Tick", written(r.Tick, stamp)}, {"Began", written(r.Started, exact)}, {"Ended", written(r.Finished, exact)}, {length, lengthOf(now, r)}, {"Exit code", exitCode(r)},
 		{"Signal", clean(r.Signal)}, {"Attempt", positive("", int64(r.Attempt))}, {"Failed tries before", positive("", int64(r.FailedTries))}} {
 		if f.Value != "" {

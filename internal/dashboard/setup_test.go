@@ -126,6 +126,12 @@ func (s *site) fill() {
 		_, err := s.journal.Register(ctx, journal.Replica{ID: name + "-abcdefgh", Name: name, Version: "v1.2.3", Started: now.Add(-time.Hour), Seen: now, ConfigDigest: fmt.Sprint("abcdef0123456789", i), Labels: map[string]string{"zone": "a"}}, time.Minute)
 		s.must(err)
 	}
+	for i, timeout := range []string{`"1h"`, `"2h" ` + hostile} {
+		common := []journal.Setting{{Key: "schedule", Value: "–"}, {Key: "timeout", Value: `"24h"`}, {Key: "description", Value: hostile}}
+		s.must(s.journal.KeepConfiguration(ctx, journal.ConfigID{Digest: fmt.Sprint("abcdef0123456789", i), Version: "v1.2.3"}, time.Minute, func() journal.Configuration {
+			return journal.Configuration{Common: common, Jobs: map[string]journal.JobConfig{"backup": {Digest: "same"}, "report": {Digest: fmt.Sprint(i), Own: map[string]string{"timeout": timeout}}}}
+		}))
+	}
 	info := func(name, schedule string) journal.JobInfo {
 		return journal.JobInfo{Name: name, Schedule: []string{schedule}, Timezone: "Europe/Berlin", Enabled: true, Parallel: 1, PerTick: 1, Tags: []string{"night"}, Seen: now}
 	}

@@ -21,10 +21,6 @@ func TestContrast(t *testing.T) {
 	if err != nil {
 		t.Fatal(err)
 	}
-	themes := [2]map[string]string{{}, {}}
-	for _, m := range token.FindAllStringSubmatch(string(css), -1) {
-		themes[0][m[1]], themes[1][m[1]] = m[2], m[3]
-	}
 	grounds := []string{"bg", "surface", "raised"}
 	pairs := [][2]string{{"text", "bad-soft"}, {"muted", "bad-soft"}, {"text", "warn-soft"}, {"muted", "warn-soft"}, {"text", "ok-soft"}, {"on-fill", "accent"}, {"on-fill", "heat-4"},
 		{"text", "heat-1"}, {"text", "heat-2"}, {"text", "heat-3"}, {"on-fill", "ok"}, {"on-fill", "bad"}, {"on-fill", "warn"}, {"on-fill", "off"}}
@@ -36,6 +32,16 @@ func TestContrast(t *testing.T) {
 	for _, ink := range []string{"ok", "bad", "warn"} { // of the signs in drawings, and of warnings in rows
 		pairs = append(pairs, [2]string{ink, "raised"}, [2]string{ink, "surface"}, [2]string{ink, "bg"})
 	}
+	wantContrast(t, string(css), pairs)
+}
+
+// wantContrast demands that pairs of colours of a style sheet can be read, in both themes, and that it has no colours but those.
+func wantContrast(t *testing.T, css string, pairs [][2]string) {
+	t.Helper()
+	themes := [2]map[string]string{{}, {}}
+	for _, m := range token.FindAllStringSubmatch(css, -1) {
+		themes[0][m[1]], themes[1][m[1]] = m[2], m[3]
+	}
 	for theme, colours := range themes {
 		for _, p := range pairs {
 			if c := contrast(colours[p[0]], colours[p[1]]); !(c >= leastContrast) {
@@ -43,7 +49,7 @@ func TestContrast(t *testing.T) {
 			}
 		}
 	}
-	for _, m := range regexp.MustCompile(`#[0-9a-f]{3,8}\b`).FindAllIndex(token.ReplaceAll(css, nil), -1) {
+	for _, m := range regexp.MustCompile(`#[0-9a-f]{3,8}\b`).FindAllStringIndex(token.ReplaceAllString(css, ""), -1) {
 		t.Errorf("a colour that is no token, at byte %d", m[0])
 	}
 }

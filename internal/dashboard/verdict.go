@@ -15,7 +15,7 @@ var kinds = []struct{ code, one, many string }{
 	{string(operator.LevelWarning), "1 warning", "%d warnings"},
 	{"replica_lost", "1 replica lost", "%d replicas lost"},
 	{"stood_still", "1 replica stood still", "%d replicas stood still"},
-	{"pool_full", "1 pool full", "%d pools full"},
+	{operator.CodePoolFull, "1 pool full", "%d pools full"},
 }
 
 // verdictOf is the state of a cluster in one line.

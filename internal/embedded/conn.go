@@ -21,7 +21,8 @@ var errQueueFull = errors.New("client does not read its replies")
 // reads anything, as go-redis does, would deadlock on a net.Pipe, and one that stands still would stop the whole server.
 type queuedConn struct {
 	net.Conn
-	wake chan struct{} // capacity 1: there is something to send, or a close
+	requests requests
+	wake     chan struct{} // capacity 1: there is something to send, or a close
 
 	mu      sync.Mutex
 	queue   []byte
@@ -30,6 +31,15 @@ type queuedConn struct {
 
 func newQueuedConn(c net.Conn) *queuedConn {
 	return &queuedConn{Conn: c, wake: make(chan struct{}, 1)}
+}
+
+// Read passes on the requests of the client. One that is none breaks the connection.
+func (c *queuedConn) Read(p []byte) (int, error) {
+	n, err := c.Conn.Read(p)
+	if fault := c.requests.read(p[:n]); fault != nil {
+		return 0, fault
+	}
+	return n, err
 }
 
 // Write queues p. It fails after Close, and closes the connection if the client

@@ -90,7 +90,7 @@ type Config struct {
 type Server struct {
 	redis    *miniredis.Miniredis
 	peers    *server.Server // redis' own, which serves connections handed to it
-	listener net.Listener   // nil if DialOnly
+	addr     string
 	password string
 
 	running sync.WaitGroup // the accept loop, and one writer for each connection
@@ -98,12 +98,19 @@ type Server struct {
 
 	mu     sync.Mutex // orders Dial and accept before Close
 	closed bool
+	doors  []door // that of the address, if it has one, and those of views
+}
+
+// door is a listener, and the server of the connections that it accepts.
+type door struct {
+	net.Listener
+	peers *server.Server
 }
 
 // Start starts a server that is empty and serves until Close. It returns an
 // error if the address can't be listened on.
 func Start(cfg Config) (*Server, error) {
-	s := &Server{redis: miniredis.NewMiniRedis(), password: cfg.Password, closing: make(chan struct{})}
+	s := &Server{redis: miniredis.NewMiniRedis(), addr: DialOnlyAddr, password: cfg.Password, closing: make(chan struct{})}
 	if err := s.startRedis(); err != nil {
 		return nil, fmt.Errorf("start embedded redis: %w", err)
 	}
@@ -119,9 +126,15 @@ func Start(cfg Config) (*Server, error) {
 		s.Close()
 		return nil, fmt.Errorf("start embedded redis: %w", err)
 	}
-	s.listener = listener
-	s.running.Go(s.accept)
+	s.addr = listener.Addr().String()
+	s.open(door{listener, s.peers})
 	return s, nil
+}
+
+// open serves a door.
+func (s *Server) open(d door) {
+	s.doors = append(s.doors, d)
+	s.running.Go(func() { s.accept(d) })
 }
 
 // startRedis brings up miniredis without a listener of its own: Dial is its
@@ -151,12 +164,7 @@ func tellMode(p *server.Peer, cmd string, args []string) (done bool) {
 }
 
 // Addr is the address that the server listens on as IP:port, or DialOnlyAddr.
-func (s *Server) Addr() string {
-	if s.listener == nil {
-		return DialOnlyAddr
-	}
-	return s.listener.Addr().String()
-}
+func (s *Server) Addr() string { return s.addr }
 
 // URL is the server's address as redis://IP:port/0, with the password if there is one.
 func (s *Server) URL() string {
@@ -175,13 +183,13 @@ func (s *Server) Dial(ctx context.Context, network, addr string) (net.Conn, erro
 		return nil, fmt.Errorf("dial embedded redis: %w", err)
 	}
 	client, peer := net.Pipe()
-	if !s.serve(peer) {
+	if !s.serve(peer, s.peers) {
 		return nil, fmt.Errorf("dial embedded redis: %w", ErrClosed)
 	}
 	return client, nil
 }
 
-// Close closes the listener and all connections, and returns when the goroutines that served them have ended, a second later at most for clients that
+// Close closes the listeners and all connections, and returns when the goroutines that served them have ended, a second later at most for clients that
 // do not read their replies. The data is gone. More calls of Close do nothing.
 func (s *Server) Close() {
 	s.mu.Lock()
@@ -192,17 +200,18 @@ func (s *Server) Close() {
 		return
 	}
 	close(s.closing)
-	if s.listener != nil {
-		s.listener.Close()
+	for _, d := range s.doors {
+		_ = d.Close() // it accepts no more either way
+		d.peers.Close()
 	}
 	s.redis.Close()
 	s.running.Wait()
 }
 
 // accept serves connections until the listener is closed. Other errors of Accept (a connection reset early, no file descriptors) concern one client.
-func (s *Server) accept() {
+func (s *Server) accept(d door) {
 	for {
-		conn, err := s.listener.Accept()
+		conn, err := d.Accept()
 		switch {
 		case errors.Is(err, net.ErrClosed):
 			return
@@ -210,7 +219,7 @@ func (s *Server) accept() {
 			s.rest(acceptPause)
 			continue
 		}
-		if !s.serve(conn) {
+		if !s.serve(conn, d.peers) {
 			return
 		}
 	}
@@ -226,8 +235,8 @@ func (s *Server) rest(d time.Duration) {
 	}
 }
 
-// serve hands conn to redis, with a queue before it; false after Close.
-func (s *Server) serve(conn net.Conn) bool {
+// serve hands conn to the server of a door, with a queue before it; false after Close.
+func (s *Server) serve(conn net.Conn, peers *server.Server) bool {
 	s.mu.Lock()
 	defer s.mu.Unlock()
 	if s.closed {
@@ -236,6 +245,6 @@ func (s *Server) serve(conn net.Conn) bool {
 	}
 	q := newQueuedConn(conn)
 	s.running.Go(q.drain)
-	s.peers.ServeConn(q)
+	peers.ServeConn(q)
 	return true
 }

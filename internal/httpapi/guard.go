@@ -9,24 +9,32 @@ import (
 	"runtime/debug"
 	"slices"
 	"strings"
-	"sync/atomic"
 	"time"
+
+	"github.com/hashicorp/go-hclog"
+
+	"github.com/cronclave/cronclave/internal/logging"
 )
 
 // protect puts the checks of every request before the routes: its host, its origin, its size, and its user. Health needs no user.
-func protect(routes http.Handler, cfg Config) http.Handler {
+func protect(routes http.Handler, cfg Config, secret *sessionSecret) http.Handler {
+	s := sessions{cfg, secret, &rarely{}}
 	public := http.NewServeMux()
 	public.Handle("GET /healthz", healthz())
 	public.Handle("GET /readyz", readyz(cfg.Unready))
-	public.Handle("/", authenticate(routes, cfg))
-	if cfg.Users != nil {
-		sessions{cfg}.routes(public)
+	public.Handle("/", authenticate(routes, s))
+	if cfg.Users != nil || cfg.OIDC != nil {
+		s.routes(public)
 	}
 	origins := http.NewCrossOriginProtection()
 	origins.SetDenyHandler(http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
-		refuse(w, r, http.StatusForbidden, "the request comes from a page of another site")
+		refuse(w, r, http.StatusForbidden, "the request comes from a page of another site, or a proxy has changed its Host")
 	}))
 	hosts := append([]string{"localhost"}, cfg.Hosts...)
+	if cfg.OIDC != nil {
+		newSignIn(s).routes(public)
+		hosts = append(hosts, cfg.OIDC.RedirectURL().Hostname())
+	}
 	if host, _, err := net.SplitHostPort(cfg.Listen); err == nil && host != "" {
 		hosts = append(hosts, host)
 	}
@@ -87,7 +95,7 @@ func checkHost(next http.Handler, hosts []string) http.Handler {
 		host := hostOf(r.Host)
 		known := host == "" || net.ParseIP(host) != nil || slices.ContainsFunc(hosts, func(name string) bool { return strings.EqualFold(name, host) })
 		if !known {
-			refuse(w, r, http.StatusMisdirectedRequest, "this name is not in [server].hosts")
+			refuse(w, r, http.StatusMisdirectedRequest, "the request has a host name that this replica does not answer to; add it to [server].hosts")
 			return
 		}
 		next.ServeHTTP(w, r)
@@ -103,42 +111,59 @@ func hostOf(header string) string {
 	return strings.TrimSuffix(host, ".")
 }
 
-// authenticate lets requests of users through, with the user in the context. Without tokens every client is anonymous.
-func authenticate(next http.Handler, cfg Config) http.Handler {
-	var refused refusals
+// authenticate lets requests of users through, with the user in the context.
+func authenticate(next http.Handler, s sessions) http.Handler {
 	return http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
-		user, known := anonymous, true
-		if cfg.Users != nil {
-			user, known = cfg.Users().userOf(r, cfg.TLS != nil)
-		}
+		user, is := s.userOf(r, time.Now())
 		page := r.Method == http.MethodGet && strings.Contains(r.Header.Get("Accept"), "text/html") && !strings.HasPrefix(r.URL.Path, apiPrefix)
+		if is != known && r.Header.Get("Authorization") != "" {
+			s.logRefusal(r)
+		}
 		switch {
-		case known:
+		case is == known:
 			next.ServeHTTP(w, r.WithContext(context.WithValue(r.Context(), userKey{}, user)))
+		case is == unsure:
+			refuse(w, r, http.StatusServiceUnavailable, secretIsAway)
 		case page:
-			http.Redirect(w, r, "/login?next="+url.QueryEscape(r.URL.RequestURI()), http.StatusSeeOther)
+			http.Redirect(w, r, loginPath(r, s.cfg, is)+"?next="+url.QueryEscape(r.URL.RequestURI()), http.StatusSeeOther)
 		default:
-			refused.log(r, cfg)
 			w.Header().Set("WWW-Authenticate", `Bearer realm="cronclave"`)
-			refuse(w, r, http.StatusUnauthorized, "a token is needed: Authorization: Bearer TOKEN")
+			refuse(w, r, http.StatusUnauthorized, needed(s.cfg, is))
 		}
 	})
 }
 
-// refusals counts requests with an unknown token, and logs them once a minute at most.
-type refusals struct {
-	count  atomic.Int64
-	logged atomic.Int64 // when, in nanoseconds since 1970
+// loginPath is where a browser gets a session. One that had a session of the provider goes there at once, unless a script asks: scripts cannot follow to
+// another site. Nor does a browser that has not come back from there: the provider may be broken, and the login page has the form for tokens.
+func loginPath(r *http.Request, cfg Config, is standing) string {
+	if mode := r.Header.Get("Sec-Fetch-Mode"); is == ended && !cfg.underWay(r) && (mode == "" || mode == "navigate") {
+		return signInPath
+	}
+	return "/login"
 }
 
-func (f *refusals) log(r *http.Request, cfg Config) {
-	if r.Header.Get("Authorization") == "" {
-		return
+// needed says what a request without a user lacks.
+func needed(cfg Config, is standing) string {
+	switch {
+	case is == ended:
+		return "the session has ended: load the page anew, which signs you in"
+	case cfg.Users == nil:
+		return "sign in at /login; for programs [server] needs a token_file"
 	}
-	f.count.Add(1)
-	last, now := f.logged.Load(), time.Now().UnixNano()
-	if now-last < int64(time.Minute) || !f.logged.CompareAndSwap(last, now) {
-		return
+	return "no valid token; send Authorization: Bearer TOKEN"
+}
+
+// rarely counts requests, of which one a minute is logged.
+type rarely struct{ logging.Rarely }
+
+// warn counts a request, and logs how many there were if it is time to, with more fields of the last one.
+func (f *rarely) warn(log hclog.Logger, message string, r *http.Request, more ...any) {
+	if requests, due := f.Due(); due {
+		log.Warn(message, append([]any{"requests", requests, "address", r.RemoteAddr}, more...)...)
 	}
-	cfg.Log.Warn("HTTP requests refused: their token is unknown", "requests", f.count.Swap(0), "address", r.RemoteAddr)
+}
+
+// logRefusal logs a request or a login with an unknown token.
+func (s sessions) logRefusal(r *http.Request) {
+	s.rejected.warn(s.cfg.Log, "HTTP requests refused: their token is unknown", r)
 }

@@ -34,7 +34,7 @@ func TestHosts(t *testing.T) {
 		r := httptest.NewRequest(http.MethodGet, "/metrics", nil)
 		r.Host = tc.host
 		w := httptest.NewRecorder()
-		protect(ok, Config{Listen: tc.listen, Hosts: tc.hosts, Log: hclog.NewNullLogger()}).ServeHTTP(w, r)
+		guarded(ok, Config{Listen: tc.listen, Hosts: tc.hosts, Log: hclog.NewNullLogger()}).ServeHTTP(w, r)
 		if w.Code != tc.code {
 			t.Errorf("host %q where it listens on %s and hosts are %q: %d, want %d", tc.host, tc.listen, tc.hosts, w.Code, tc.code)
 		}

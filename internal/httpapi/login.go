@@ -7,6 +7,7 @@ import (
 	"net/http"
 	"strings"
 	"time"
+	"unicode"
 )
 
 var (
@@ -18,8 +19,12 @@ var (
 
 var loginPage = template.Must(template.New("login").Parse(loginText))
 
-// sessions logs browsers in and out.
-type sessions struct{ cfg Config }
+// sessions logs browsers in and out, and knows the users of requests.
+type sessions struct {
+	cfg      Config
+	secret   *sessionSecret // used where there are tokens
+	rejected *rarely        // requests and logins with an unknown token
+}
 
 func (s sessions) routes(mux *http.ServeMux) {
 	mux.HandleFunc("GET /login", func(w http.ResponseWriter, r *http.Request) { s.show(w, http.StatusOK, r.FormValue("next"), "") })
@@ -27,9 +32,11 @@ func (s sessions) routes(mux *http.ServeMux) {
 		w.Header().Set("Content-Type", "text/css; charset=utf-8")
 		_, _ = io.WriteString(w, loginStyle) // else the client has gone
 	})
-	mux.HandleFunc("POST /login", s.login)
+	if s.cfg.Users != nil {
+		mux.HandleFunc("POST /login", s.login)
+	}
 	mux.HandleFunc("POST /logout", func(w http.ResponseWriter, r *http.Request) {
-		http.SetCookie(w, s.cookie("", -1))
+		http.SetCookie(w, s.cookie(r, "", -1))
 		http.Redirect(w, r, "/login", http.StatusSeeOther)
 	})
 }
@@ -38,15 +45,24 @@ func (s sessions) login(w http.ResponseWriter, r *http.Request) {
 	token, next := strings.TrimSpace(r.PostFormValue("token")), r.PostFormValue("next")
 	user := s.cfg.Users().find(token)
 	if user == nil || token == "" {
+		s.logRefusal(r)
 		s.show(w, http.StatusUnauthorized, next, "No user has this token.")
 		return
 	}
-	http.SetCookie(w, s.cookie(user.session(time.Now().Add(sessionLength)), int(sessionLength.Seconds())))
+	secret := s.secret.again(r.Context()) // another replica may have made a new one a moment ago
+	if secret == "" {
+		s.show(w, http.StatusServiceUnavailable, next, secretIsAway)
+		return
+	}
+	http.SetCookie(w, s.cookie(r, user.session(secret, time.Now().Add(sessionLength)), int(sessionLength.Seconds())))
 	http.Redirect(w, r, localPath(next), http.StatusSeeOther)
 }
 
-func (s sessions) cookie(value string, age int) *http.Cookie {
-	return &http.Cookie{Name: cookieName(s.cfg.TLS != nil), Value: value, Path: "/", MaxAge: age, HttpOnly: true, Secure: s.cfg.TLS != nil, SameSite: http.SameSiteLaxMode}
+// secretIsAway answers browsers as long as their sessions can be neither signed nor checked. Programs with tokens are let in.
+const secretIsAway = "This replica cannot read from Redis what it needs to check logins. Try again in a few seconds. If this goes on, see the log of the replica."
+
+func (s sessions) cookie(r *http.Request, value string, age int) *http.Cookie {
+	return &http.Cookie{Name: cookieName(s.cfg.secure(r)), Value: value, Path: "/", MaxAge: age, HttpOnly: true, Secure: s.cfg.secure(r), SameSite: http.SameSiteLaxMode}
 }
 
 func (s sessions) show(w http.ResponseWriter, code int, next, fault string) {
@@ -57,12 +73,19 @@ func (s sessions) show(w http.ResponseWriter, code int, next, fault string) {
 	h.Set("X-Content-Type-Options", "nosniff")
 	h.Set("Referrer-Policy", "same-origin")
 	w.WriteHeader(code)
-	_ = loginPage.Execute(w, struct{ Next, Fault string }{localPath(next), fault}) // the client has gone
+	provider := ""
+	if s.cfg.OIDC != nil {
+		provider = s.cfg.OIDC.Host()
+	}
+	_ = loginPage.Execute(w, struct {
+		Next, Fault, Provider string
+		Tokens                bool
+	}{localPath(next), fault, provider, s.cfg.Users != nil}) // else the client has gone
 }
 
 // localPath is a path of this server; others become its first page, since a link to the login must not lead to another site.
 func localPath(path string) string {
-	if !strings.HasPrefix(path, "/") || strings.HasPrefix(path, "//") || strings.ContainsAny(path, "\\\r\n\t") {
+	if !strings.HasPrefix(path, "/") || strings.HasPrefix(path, "//") || strings.Contains(path, `\`) || strings.ContainsFunc(path, unicode.IsControl) {
 		return "/"
 	}
 	return path

@@ -14,16 +14,23 @@ import (
 
 	"github.com/hashicorp/go-hclog"
 	"golang.org/x/net/netutil"
+
+	"github.com/cronclave/cronclave/internal/oidc"
 )
 
 // Config of a [Server].
 type Config struct {
 	// Listen is "host:port". A port of 0 is any that is free: see [Server.Addr].
 	Listen string
-	// Users returns the users that are let in, by the bearer token ("Authorization: Bearer TOKEN") or by the cookie of a login; nil admits every client that
-	// reaches the address, as an anonymous viewer.
+	// Users returns the users that are let in, by the bearer token ("Authorization: Bearer TOKEN") or by the cookie of a login; may be nil. Without Users and
+	// OIDC every client that reaches the address is let in, as an anonymous viewer.
 	Users func() Users
-	// Hosts are names by which clients may ask, beside localhost, the host of Listen and each IP address.
+	// SessionSecret reads the secret of the cluster that signs sessions of Users. If the cluster has none, the known one becomes it, which is "" for a
+	// random one. It returns "" as long as the secret must not be read yet. The call must end by itself. Needed with Users.
+	SessionSecret func(ctx context.Context, known string) (string, error)
+	// OIDC is the provider at which people may sign in with a browser; may be nil.
+	OIDC *oidc.Provider
+	// Hosts are names by which clients may ask, beside localhost, the host of Listen, that to which OIDC leads back, and each IP address.
 	Hosts []string
 	// TLS has the server's certificate; nil for plain HTTP.
 	TLS *tls.Config
@@ -38,6 +45,7 @@ type Config struct {
 // Server answers requests. Its methods may be called by several goroutines.
 type Server struct {
 	listener net.Listener
+	secret   *sessionSecret // nil without users that have tokens
 	http     *http.Server
 	stopping chan struct{} // closed when the server begins to end
 	handlers sync.RWMutex  // held by the requests under way, each for reading
@@ -65,8 +73,8 @@ const (
 
 // New listens. An error says which address it is that can't be listened on.
 func New(cfg Config) (*Server, error) {
-	if cfg.Metrics == nil {
-		return nil, errors.New("httpapi: Config.Metrics is missing")
+	if cfg.Metrics == nil || cfg.Users != nil && cfg.SessionSecret == nil {
+		return nil, errors.New("httpapi: Config.Metrics or Config.SessionSecret is missing")
 	}
 	mux := http.NewServeMux()
 	mux.Handle("GET /metrics", cfg.Metrics)
@@ -84,7 +92,10 @@ func New(cfg Config) (*Server, error) {
 		cfg.Log = hclog.NewNullLogger()
 	}
 	s := &Server{listener: netutil.LimitListener(listener, MaxConnections), stopping: make(chan struct{})}
-	s.http = &http.Server{Handler: s.hold(protect(mux, cfg)), TLSConfig: cfg.TLS, MaxHeaderBytes: maxHeaderBytes, Protocols: &http.Protocols{},
+	if cfg.Users != nil {
+		s.secret = newSessionSecret(cfg)
+	}
+	s.http = &http.Server{Handler: s.hold(protect(mux, cfg, s.secret)), TLSConfig: cfg.TLS, MaxHeaderBytes: maxHeaderBytes, Protocols: &http.Protocols{},
 		ErrorLog:          cfg.Log.StandardLogger(&hclog.StandardLoggerOptions{ForceLevel: hclog.Debug}), // of clients' faults; else it writes to stderr, past the log
 		ReadHeaderTimeout: headerTimeout, ReadTimeout: requestTimeout, WriteTimeout: requestTimeout, IdleTimeout: idleTimeout,
 		BaseContext: func(net.Listener) context.Context {
@@ -135,8 +146,23 @@ func (s *Server) serve() error {
 	return s.http.Serve(s.listener)
 }
 
+// keepSecret keeps the secret of sessions until ctx ends, or the function that it returns is called.
+func (s *Server) keepSecret(ctx context.Context) (end func()) {
+	if s.secret == nil {
+		return func() {}
+	}
+	ctx, cancel := context.WithCancel(ctx)
+	var kept sync.WaitGroup
+	kept.Go(func() { s.secret.keep(ctx) })
+	return func() {
+		cancel()
+		kept.Wait()
+	}
+}
+
 // Run answers until ctx ends. Requests under way then have a second until their connections are closed. Run returns when no handler runs any more, or three seconds later.
 func (s *Server) Run(ctx context.Context) error {
+	defer s.keepSecret(ctx)()
 	ended := make(chan struct{})
 	stop := context.AfterFunc(ctx, func() {
 		defer close(ended)

@@ -37,6 +37,7 @@ func serveMetrics(t *testing.T, token string, g Gauges) (s *Server, m *Metrics) 
 			t.Fatal(err)
 		}
 		cfg.Users = func() Users { return users }
+		cfg.SessionSecret = func(context.Context, string) (string, error) { return clusterSecret, nil }
 	}
 	s, err := New(cfg)
 	if err != nil {
@@ -109,6 +110,9 @@ func TestFaultyConfig(t *testing.T) {
 	}
 	if _, err := New(Config{Listen: "127.0.0.1:0"}); err == nil {
 		t.Error("without metrics")
+	}
+	if _, err := New(Config{Listen: "127.0.0.1:0", Metrics: m.Handler(), Users: func() Users { return nil }}); err == nil {
+		t.Error("without a secret of sessions")
 	}
 }
 

@@ -84,7 +84,7 @@ func usersServer(t *testing.T, log io.Writer, users func() Users) *httptest.Serv
 		}
 		_, _ = io.WriteString(w, UserOf(r.Context()).Name+" "+string(UserOf(r.Context()).Role))
 	})
-	s := httptest.NewServer(protect(echo, Config{Listen: "127.0.0.1:0", Users: users, Log: hclog.New(&hclog.LoggerOptions{Output: log})}))
+	s := httptest.NewServer(guarded(echo, Config{Listen: "127.0.0.1:0", Users: users, Log: hclog.New(&hclog.LoggerOptions{Output: log})}))
 	t.Cleanup(s.Close)
 	s.Client().CheckRedirect = func(*http.Request, []*http.Request) error { return http.ErrUseLastResponse }
 	return s
@@ -118,7 +118,18 @@ const hour = time.Hour
 // session is the cookie of a browser, signed with a token, that lasts for a while.
 func session(name, token string, lasts time.Duration) string {
 	u := userToken{User{Name: name}, sha256.Sum256([]byte(token))}
-	return "Cookie: cronclave=" + u.session(time.Now().Add(lasts))
+	return "Cookie: cronclave=" + u.session(clusterSecret, time.Now().Add(lasts))
+}
+
+// clusterSecret signs the sessions of servers whose Redis does not matter.
+var clusterSecret = strings.Repeat("0f", 32)
+
+// guarded puts the checks of every request before a handler.
+func guarded(next http.Handler, cfg Config) http.Handler {
+	if cfg.SessionSecret == nil {
+		cfg.SessionSecret = func(context.Context, string) (string, error) { return clusterSecret, nil }
+	}
+	return protect(next, cfg, newSessionSecret(cfg))
 }
 
 // TestUsersOfRequests has requests by API clients and browsers, of which only those with a token get anywhere.
@@ -134,16 +145,16 @@ func TestUsersOfRequests(t *testing.T) {
 	}{
 		{"GET", "/x", []string{"Authorization: Bearer " + annsToken}, 200, "ann operator"},
 		{"GET", "/x", []string{session("bob", bobsToken, hour)}, 200, "bob viewer"},
-		{"GET", "/x", []string{session("bob", bobsToken, -hour)}, 401, "a token is needed"},
-		{"GET", "/x", []string{session("ann", bobsToken, hour)}, 401, "a token is needed"}, // signed by another
-		{"GET", "/x", []string{"Cookie: cronclave=" + bobsToken}, 401, "a token is needed"},
-		{"GET", "/x", []string{"Cookie: cronclave=.."}, 401, "a token is needed"},
-		{"GET", "/x", []string{"Authorization: Bearer wrong", session("bob", bobsToken, hour)}, 401, "a token is needed"},
-		{"GET", "/x", []string{"Authorization: Bearer "}, 401, "a token is needed"},
-		{"GET", "/api/v1/x", []string{"Accept: text/html"}, 401, `"detail":"a token is needed`},
-		{"GET", "/x", nil, 401, "a token is needed"},
+		{"GET", "/x", []string{session("bob", bobsToken, -hour)}, 401, "no valid token"},
+		{"GET", "/x", []string{session("ann", bobsToken, hour)}, 401, "no valid token"}, // signed by another
+		{"GET", "/x", []string{"Cookie: cronclave=" + bobsToken}, 401, "no valid token"},
+		{"GET", "/x", []string{"Cookie: cronclave=.."}, 401, "no valid token"},
+		{"GET", "/x", []string{"Authorization: Bearer wrong", session("bob", bobsToken, hour)}, 401, "no valid token"},
+		{"GET", "/x", []string{"Authorization: Bearer "}, 401, "no valid token"},
+		{"GET", "/api/v1/x", []string{"Accept: text/html"}, 401, `"detail":"no valid token`},
+		{"GET", "/x", nil, 401, "no valid token"},
 		{"GET", "/x?a=b", []string{"Accept: text/html"}, 303, ""},
-		{"POST", "/x", []string{"Accept: text/html"}, 401, "a token is needed"},
+		{"POST", "/x", []string{"Accept: text/html"}, 401, "no valid token"},
 		{"POST", "/x", []string{session("ann", annsToken, hour), "Sec-Fetch-Site: cross-site"}, 403, ""},
 		{"POST", "/x", []string{session("ann", annsToken, hour), "Origin: https://evil.example"}, 403, ""},
 		{"POST", "/x", []string{session("ann", annsToken, hour), "Sec-Fetch-Site: same-origin"}, 200, "ann operator"},
@@ -173,6 +184,22 @@ func TestUsersOfRequests(t *testing.T) {
 	}
 }
 
+// A guess is logged also where the answer leads a browser to the login page.
+func TestGuessByPageIsLogged(t *testing.T) {
+	users := annAndBob(t)
+	var log bytes.Buffer
+	s := usersServer(t, &log, func() Users { return users })
+	if resp, _ := ask(t, s, "GET", "/x", "", "Accept: text/html"); resp.StatusCode != http.StatusSeeOther || log.Len() > 0 {
+		t.Errorf("without a token: %d, log %s", resp.StatusCode, &log)
+	}
+	if resp, _ := ask(t, s, "GET", "/x", "", "Accept: text/html", "Authorization: Bearer guess"); resp.StatusCode != http.StatusSeeOther {
+		t.Errorf("a guess: %d", resp.StatusCode)
+	}
+	if n := strings.Count(log.String(), "their token is unknown"); n != 1 || strings.Contains(log.String(), "guess") {
+		t.Errorf("logged %d times: %s", n, &log)
+	}
+}
+
 // TestLogin logs a browser in and out. The cookie is out of reach for scripts, and the page leads to no other site.
 func TestLogin(t *testing.T) {
 	users := annAndBob(t)
@@ -185,7 +212,10 @@ func TestLogin(t *testing.T) {
 	if resp, body := ask(t, s, "POST", "/login", "token=wrong", form); resp.StatusCode != http.StatusUnauthorized || len(resp.Cookies()) > 0 || !strings.Contains(body, "No user has this token") {
 		t.Errorf("a wrong token: %d %s", resp.StatusCode, body)
 	}
-	for next, want := range map[string]string{"/jobs?x=1": "/jobs?x=1", "//evil.example": "/", "https://evil.example": "/", `/\evil.example`: "/", "": "/"} {
+	if !strings.Contains(log.String(), "their token is unknown") {
+		t.Errorf("a login that fails is not logged: %s", &log)
+	}
+	for next, want := range map[string]string{"/jobs?x=1": "/jobs?x=1", "//evil.example": "/", "https://evil.example": "/", `/\evil.example`: "/", "/\t/evil.example": "/", "/\x7f": "/", "": "/"} {
 		resp, _ := ask(t, s, "POST", "/login", url.Values{"token": {annsToken}, "next": {next}}.Encode(), form)
 		if resp.StatusCode != http.StatusSeeOther || resp.Header.Get("Location") != want {
 			t.Errorf("next %q: %d to %q", next, resp.StatusCode, resp.Header.Get("Location"))
@@ -203,5 +233,9 @@ func TestLogin(t *testing.T) {
 	}
 	if resp, _ := ask(t, s, "POST", "/logout", ""); len(resp.Cookies()) != 1 || resp.Cookies()[0].MaxAge >= 0 {
 		t.Errorf("after logout: %v", resp.Cookies())
+	}
+	_, _ = ask(t, s, "GET", "/x", "", "Authorization: Bearer wrong")
+	if n := strings.Count(log.String(), "their token is unknown: requests=1 address=127.0.0.1"); n != 1 || strings.Contains(log.String(), "wrong") {
+		t.Errorf("refusals are logged %d times, once a minute is enough, and without a token:\n%s", n, &log)
 	}
 }

@@ -18,16 +18,22 @@ import (
 type Canary struct {
 	*namespace
 	replica string
-	alive   map[string]bool // the keys that were written; false: it is not known whether the last time found them
+	alive   map[string]written // by the keys
+}
+
+// written is a key as the last answered write left it.
+type written struct {
+	until time.Time // it has not expired before, by this machine's clock
+	sure  bool      // no later look was without an answer: such a one may have found nothing, and written all the same
 }
 
 // Canary returns one for a replica, by its id.
 func (n *namespace) Canary(replica string) *Canary {
-	return &Canary{namespace: n, replica: replica, alive: map[string]bool{}}
+	return &Canary{namespace: n, replica: replica, alive: map[string]written{}}
 }
 
-// Look writes to each master, for ttl by its clock, and is called again well before that has passed. found is whether all that was
-// written before was still there; when a master has not answered, which is an error, its next answer is in doubt.
+// Look writes to each master, for ttl by its clock. found is whether all that was written before was still there. When a master has not answered, which is
+// an error, its next answer is in doubt. A key that is missing is in doubt, too, once ttl less a time-out has passed: it may have expired.
 func (c *Canary) Look(ctx context.Context, ttl time.Duration) (found CanaryState, err error) {
 	cluster, ok := c.redis.(*redis.ClusterClient)
 	if !ok {
@@ -46,10 +52,12 @@ func (c *Canary) Look(ctx context.Context, ttl time.Duration) (found CanaryState
 		}
 	}
 	var failures multierr.List
+	until := time.Now().Add(ttl - c.timeout)
 	before, set := c.write(ctx, keys, ttl)
+	now := time.Now()
 	for i, key := range keys {
 		failed := errors.Join(before[i].Err(), set[i].Err())
-		found = max(found, c.state(key, before[i].Val() > 0, failed))
+		found = max(found, c.state(key, before[i].Val() > 0, failed, now, until))
 		if failed == nil && !slices.Contains(chosen, key) {
 			delete(c.alive, key) // its master has another one, or is none any more
 		}
@@ -58,20 +66,21 @@ func (c *Canary) Look(ctx context.Context, ttl time.Duration) (found CanaryState
 	return found, wrapIf("look at each master", failures.Err())
 }
 
-// state takes in the result for one key, and returns whether it was forgotten since it was written.
-func (c *Canary) state(key string, found bool, failed error) CanaryState {
-	sure, known := c.alive[key]
+// state takes in the result for one key, which was found or not before now and lives until an instant, and returns whether it was forgotten since it was
+// written.
+func (c *Canary) state(key string, found bool, failed error, now, until time.Time) CanaryState {
+	before, known := c.alive[key]
 	if failed != nil {
 		if known {
-			c.alive[key] = false
+			c.alive[key] = written{before.until, false}
 		}
 		return CanaryIntact
 	}
-	c.alive[key] = true
+	c.alive[key] = written{until, true}
 	switch {
-	case !known || sure && found:
+	case !known || found && before.sure:
 		return CanaryIntact
-	case sure:
+	case !found && now.Before(before.until):
 		return CanaryMissing
 	}
 	return CanaryUnsure
@@ -83,7 +92,7 @@ type CanaryState int
 // The states.
 const (
 	CanaryIntact  CanaryState = iota
-	CanaryUnsure              // a master has not answered meanwhile: it may have lost its data, and have the canary of a write whose answer was lost
+	CanaryUnsure              // a master may have lost its data: it did not answer, and may have the canary of a write whose answer was lost; or the canary may have expired
 	CanaryMissing             // a master has lost its data
 )
 

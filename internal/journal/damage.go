@@ -12,6 +12,7 @@ const (
 	mostAttempts = 1_000_000
 	mostToken    = 1<<53 - 1
 	mostRunning  = 1_000_000
+	longestLease = 24 * time.Hour
 	longestRun   = 100 * 365 * 24 * time.Hour
 	// mostListed bounds the entries that are read of a list that all replicas share.
 	mostListed = 100_000

@@ -16,7 +16,10 @@ func FuzzDecode(f *testing.F) {
 	f.Add(`{"run_id":"1","job":"a","outcome":"ok","tick":"9999-12-31T23:59:59-23:59"}`)
 	f.Add(`{"run_id":"1","job":"a","outcome":"ok","slot":-1,"attempt":-1,"duration_ms":9223372036854775807}`)
 	f.Add(`{"id":"1","name":"n","running":-9}`)
+	f.Add(`{"id":"1","name":"n","running":3,"max_running":8,"lease_margin":{"left_ms":31000,"lease_ms":30000}}`)
 	f.Add(`{"run_id":"1","job":"a","outcome":"ok","token":1e400}`)
+	f.Add(`{"jobs":1,"settings":[{"key":"a","value":"b"},{"key":"a"}]}`)
+	f.Add(`{"a":"c","b":""}`)
 	for _, s := range []string{"", "null", "[]", "{", "\xff", `""`, "7", `{"run_id":{}}`} {
 		f.Add(s)
 	}
@@ -38,6 +41,12 @@ func FuzzDecode(f *testing.F) {
 		var replica Replica
 		if err := decodeEntry(text, &replica, &replica.ID, "1"); err != nil && !errors.Is(err, ErrCorrupt) {
 			t.Fatal(err)
+		}
+		for _, fields := range [][2]string{{text, `{}`}, {`{"jobs":1,"settings":[{"key":"a","value":"b"}]}`, text}} {
+			s, err := decodeSettings(fields[0], fields[1])
+			if err != nil && !errors.Is(err, ErrCorrupt) || err == nil && faultOf(s) != "" {
+				t.Fatalf("%+v, %v", s, err)
+			}
 		}
 		var info JobInfo
 		if err := decodeEntry(text, &info, &info.Name, "a"); err != nil && !errors.Is(err, ErrCorrupt) {

@@ -51,12 +51,3 @@ func (n *namespace) format(ctx context.Context, claim bool) error {
 	}
 	return nil
 }
-
-// RestoreFormat notes the format anew if it is missing from a namespace that had it, and returns whether it was: then Redis has lost its data, since the
-// note is kept for good.
-func (n *namespace) RestoreFormat(ctx context.Context) (missing bool, err error) {
-	ctx, cancel := n.within(ctx)
-	defer cancel()
-	set := n.redis.SetNX(ctx, n.key("format"), Format, 0)
-	return set.Val(), wrapIf("restore the data's format", errorOf(ctx, set))
-}

@@ -23,7 +23,8 @@ type JobInfo struct {
 	Timezone string   `json:"timezone"`
 	// After names the jobs that it runs after; then it has no schedule.
 	After []string `json:"after,omitempty"`
-	// Except and ExceptDates exclude ticks, and StartsAt and ExpiresAt bound them; an older replica leaves them out.
+	// Except and ExceptDates exclude ticks, and StartsAt and ExpiresAt bound them; an older replica leaves them out. Days older than the history are
+	// left out, and of the days that are over all but the last 400.
 	Except      []string  `json:"except,omitempty"`
 	ExceptDates []string  `json:"except_dates,omitempty"`
 	StartsAt    time.Time `json:"starts_at,omitzero"`
@@ -50,6 +51,8 @@ type JobInfo struct {
 
 func (i *JobInfo) fault() string {
 	switch {
+	case !isName(i.Name):
+		return fmt.Sprintf("the name %.40q", i.Name)
 	case !sound(i.Seen) || !sound(i.StartsAt) || !sound(i.ExpiresAt):
 		return "a time beyond the calendar"
 	case i.Parallel < 0 || i.Parallel > mostSlots || i.PerTick < 0 || i.PerTick > mostSlots:

@@ -28,6 +28,8 @@
 //	replica:ID     the replica as JSON, with its time to live
 //	canary:ID:N    one of a replica's on each master of a Cluster, see [Canary]; with the same time to live
 //	digests:CONFIG the digests of the jobs of a configuration as JSON, while a replica has it; CONFIG is its own digest
+//	settings:CONFIG:VERSION hash: job -> its settings as JSON, as far as they differ from those of the field *; for as long
+//	settings:CONFIG:VERSION:writer while it is there a replica writes these
 //	jobs           hash: job -> its description as JSON
 //	requests       sorted set: id of a request by when it expires
 //	request:ID     a request as JSON, until then; request:ID:answer its answer
@@ -38,6 +40,8 @@
 //	audit          sorted set: acts of people (trigger, pause, ...) as JSON, by when
 //	locks          sorted set: a use of a plain lock as JSON, by until when it is listed
 //	format         the number of this layout
+//	epoch          a random value, set when it is missing: another one than before means that Redis has lost its data
+//	session-secret the secret with which replicas sign sessions of browsers, in hexadecimal digits
 //
 // # Bounds
 //

@@ -34,7 +34,8 @@ func TestJunkIsReportedInLinearWork(t *testing.T) {
 		"recent": func(ctx context.Context) error {
 			return second(j.Recent(ctx, []string{"records", "index"}, 0))
 		},
-		"digests": func(ctx context.Context) error { return second(j.Digests(ctx, junkNames())) },
+		"settings": func(ctx context.Context) error { return second(j.Settings(ctx, "job", junkConfigs())) },
+		"digests":  func(ctx context.Context) error { return second(j.Digests(ctx, junkNames())) },
 	} {
 		t.Run(name, func(t *testing.T) {
 			allocated := allocations(func() {
@@ -123,6 +124,13 @@ func answerJunk(cmd redis.Cmder) error {
 		cmd.SetVal(entries)
 	}
 	return nil
+}
+
+func junkConfigs() (ids []journal.ConfigID) {
+	for _, name := range junkNames() {
+		ids = append(ids, journal.ConfigID{Digest: name, Version: "v"})
+	}
+	return ids
 }
 
 // wrongType is what a server says of a key that holds another type.

@@ -6,6 +6,7 @@ import (
 	"errors"
 	"fmt"
 	"slices"
+	"strings"
 	"time"
 
 	"github.com/redis/go-redis/v9"
@@ -56,6 +57,19 @@ func (l liveOutput) Follow(ctx context.Context, job string) error {
 	cmd := l.redis.Set(ctx, l.jobKey(job, "followed"), "1", keepFollower)
 	return wrapIf("follow job "+job, errorOf(ctx, cmd))
 }
+
+// AsksToFollow returns whether a command of Redis is that of Follow. A Redis that is only looked at can permit it: it has output published, and no more.
+func AsksToFollow(command string, args []string) bool {
+	if command != "SET" || len(args) != 4 || len(args[0]) > longestFollowed || args[1] != "1" || !strings.EqualFold(args[2], "ex") {
+		return false
+	}
+	_, job, _ := strings.Cut(args[0], "{")
+	job, ours := strings.CutSuffix(job, "}:followed")
+	return ours && strings.HasPrefix(args[0], "cronclave:") && isName(job) && args[3] == number(int64(keepFollower/time.Second))
+}
+
+// longestFollowed is more than a namespace and the name of a job have, in bytes.
+const longestFollowed = 1000
 
 // Followed are those of jobs that somebody follows.
 func (l liveOutput) Followed(ctx context.Context, jobs []string) ([]string, error) {

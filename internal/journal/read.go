@@ -167,7 +167,7 @@ func (h *history) index(ctx context.Context, jobs []string, n int) (found []entr
 		for _, z := range cmds[i+1].(*redis.ZSliceCmd).Val() {
 			id, _ := z.Member.(string)
 			if !isRunID(id) || !scored(z.Score) {
-				corrupt.Add(fmt.Errorf("%w: run id %.40q of job %s", ErrCorrupt, id, job))
+				corrupt.Add(fmt.Errorf("%s: %w: run id %.40q of job %s", h.jobKey(job, "runs"), ErrCorrupt, id, job))
 			} else if !scoreMoment(z.Score).Before(oldest) {
 				found = append(found, entry{job, id, z.Score})
 			}
@@ -189,7 +189,7 @@ func (h *history) records(ctx context.Context, entries []entry) (records []Recor
 		}
 		r, err := decode(e.job, e.id, text)
 		if err != nil {
-			return err
+			return fmt.Errorf("%s: %w", h.jobKey(e.job, "records"), err)
 		}
 		if r.Outcome == OutcomeAbandoned && r.Started.IsZero() {
 			r.Started = startOf(e, words[len(words)-1])

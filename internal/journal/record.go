@@ -56,6 +56,8 @@ type Record struct {
 	Outcome string `json:"outcome"`
 	// Reason says more, in a word (docs/configuration.md#reasons) or an error's text.
 	Reason string `json:"reason,omitempty"`
+	// Detail says more of a missed tick: from when to when Redis did not answer, or why it could not decide; "" if no more is known.
+	Detail string `json:"detail,omitempty"`
 	// ExitCode is nil if there was none: still running, or ended by a signal.
 	ExitCode *int `json:"exit_code,omitempty"`
 	// Signal is the name of the signal that ended it, such as SIGKILL.
@@ -165,7 +167,7 @@ func (r *Record) fault() string {
 	case r.OutputCut < 0:
 		return fmt.Sprintf("%d bytes of output cut", r.OutputCut)
 	}
-	for _, s := range []string{r.Trigger, r.Replica, r.Outcome, r.Reason, r.Signal} {
+	for _, s := range []string{r.Trigger, r.Replica, r.Outcome, r.Reason, r.Detail, r.Signal} {
 		if len(s) > MaxText {
 			return fmt.Sprintf("a text of %d bytes", len(s))
 		}
@@ -191,7 +193,7 @@ func (r *Record) check() error {
 // encode is the record as it is stored, without its output and within limits.
 func (r Record) encode() ([]byte, error) {
 	r.Output = nil
-	for _, s := range []*string{&r.Trigger, &r.Replica, &r.Outcome, &r.Reason, &r.Signal} {
+	for _, s := range []*string{&r.Trigger, &r.Replica, &r.Outcome, &r.Reason, &r.Detail, &r.Signal} {
 		*s = cut(*s)
 	}
 	for _, t := range []*time.Time{&r.Tick, &r.Started, &r.Finished} {
@@ -231,6 +233,9 @@ func cut(s string) string {
 	}
 	return s[:n]
 }
+
+// IsJobName returns whether a job can have a name.
+func IsJobName(name string) bool { return isName(name) }
 
 // isName returns whether s can be the name of a namespace or a job.
 func isName(s string) bool {

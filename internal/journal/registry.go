@@ -3,9 +3,12 @@ package journal
 import (
 	"cmp"
 	"context"
+	"crypto/rand"
 	"encoding/json"
 	"fmt"
+	"maps"
 	"slices"
+	"sync"
 	"time"
 
 	"github.com/redis/go-redis/v9"
@@ -45,8 +48,11 @@ type Replica struct {
 	ClockOffsetMS int64 `json:"clock_offset_ms"`
 	// ClockErrorMS is how far ClockOffsetMS may be off, as asking the server for its clock takes a while; 0 in entries of versions that did not say.
 	ClockErrorMS int64 `json:"clock_error_ms,omitempty"`
-	// Running is how many runs it has.
-	Running int `json:"running"`
+	// Running is how many runs it has, and MaxRunning how many it may have at once; 0 in entries of versions that did not say.
+	Running    int `json:"running"`
+	MaxRunning int `json:"max_running,omitempty"`
+	// LeaseMargin is that of the lease which was closest to its end when it was renewed, or was lost, within the last minute; nil if there was none.
+	LeaseMargin *LeaseMargin `json:"lease_margin,omitempty"`
 	// Labels are matched by the `where` of jobs; nil in entries of versions that had none.
 	Labels map[string]string `json:"labels,omitempty"`
 	// Draining is set while it ends its last runs and takes no more.
@@ -55,6 +61,8 @@ type Replica struct {
 	StoodStill *Interval `json:"stood_still,omitempty"`
 	// DataLost is between which instants it has seen Redis lose its data, the last time; nil if it never did.
 	DataLost *Interval `json:"data_lost,omitempty"`
+	// Since is since when the replica has each of its problems, by the codes of a status; nil in entries of versions that did not say.
+	Since map[string]time.Time `json:"since,omitempty"`
 }
 
 // Interval is between two instants by the server's clock, estimated.
@@ -66,24 +74,35 @@ type Interval struct {
 // Length is how long it is.
 func (i Interval) Length() time.Duration { return i.To.Sub(i.From) }
 
+// mostProblems bounds [Replica.Since].
+const mostProblems = 20
+
 func (i *Interval) sound() bool { return i == nil || sound(i.From) && sound(i.To) }
 
+// Registration is what Redis had when a replica registered.
+type Registration struct {
+	// Known is whether the replica's entry was still there. If not, its time to live has passed, another replica has removed it, or Redis has lost it.
+	Known bool
+	// Epoch is that of the namespace's data. The first registration sets it to a random value, and it never expires: another value than at the last
+	// registration means that Redis has lost its data since. In a Cluster it is on a master of its own. "" if that does not answer, with EpochError.
+	Epoch      string
+	EpochError error
+}
+
 // Register says that a replica is alive, for ttl by the server's clock. Call it
-// again, with news, well before ttl has passed. known returns whether what it said
-// before was still there: if not, ttl has passed, or the server has forgotten.
-func (g registry) Register(ctx context.Context, r Replica, ttl time.Duration) (known bool, err error) {
+// again, with news, well before ttl has passed. It restores the epoch and the format of the data if Redis has lost them. In a Cluster these are on masters of
+// their own, which may be away.
+func (g registry) Register(ctx context.Context, r Replica, ttl time.Duration) (found Registration, err error) {
 	ctx, cancel := g.within(ctx)
 	defer cancel()
-	if !isRunID(r.ID) || ttl < time.Millisecond || r.Seen.IsZero() {
-		return false, fmt.Errorf("register replica: %w: id %.40q, ttl %v, seen %v", ErrInvalid, r.ID, ttl, r.Seen)
-	}
-	r.Started, r.Seen = r.Started.UTC(), r.Seen.UTC()
-	text, err := json.Marshal(r)
+	text, err := r.encode(ttl)
 	if err != nil {
-		return false, fmt.Errorf("register replica %s: %w: %w", r.ID, ErrInvalid, err)
+		return found, err
 	}
+	var data sync.WaitGroup // in a pipeline of its own: the client has all commands of one fail when one master hangs
+	data.Go(func() { found.Epoch, found.EpochError = g.restoreEpoch(ctx) })
 	gone := r.Seen.Add(-max(forgetReplica, 10*ttl)).UnixMilli()
-	var before *redis.IntCmd // SET reports it too, from Redis 6.2 on; no other replica writes this key
+	var before *redis.IntCmd // SET reports it too, from Redis 6.2 on
 	cmds, err := g.redis.Pipelined(ctx, func(p redis.Pipeliner) error {
 		before = p.Exists(ctx, g.key("replica:"+r.ID))
 		p.Set(ctx, g.key("replica:"+r.ID), text, ttl)
@@ -91,13 +110,50 @@ func (g registry) Register(ctx context.Context, r Replica, ttl time.Duration) (k
 		p.ZRemRangeByScore(ctx, g.key("replicas"), "-inf", number(gone))
 		return nil
 	})
-	if err := allErrors(ctx, cmds, err); err != nil {
-		return false, fmt.Errorf("register replica %s: %w", r.ID, err)
-	}
-	if before.Val() == 0 { // it follows one of its name that was lost; that list is for people, and no fault of it may matter here
+	err = allErrors(ctx, cmds, err)
+	known := before.Val() > 0
+	if err == nil && !known { // it follows one of its name that was lost; that list is for people, and no fault of it may matter here
 		_ = g.redis.ZRem(ctx, g.key("lost"), r.Name).Err()
 	}
-	return before.Val() > 0, nil
+	data.Wait()
+	if err != nil {
+		return Registration{}, fmt.Errorf("register replica %s: %w", r.ID, err)
+	}
+	found.Known = known
+	return found, nil
+}
+
+// encode is the text of an entry that lives for ttl.
+func (r Replica) encode(ttl time.Duration) ([]byte, error) {
+	if !isRunID(r.ID) || ttl < time.Millisecond || r.Seen.IsZero() {
+		return nil, fmt.Errorf("register replica: %w: id %.40q, ttl %v, seen %v", ErrInvalid, r.ID, ttl, r.Seen)
+	}
+	r.Started, r.Seen = r.Started.UTC(), r.Seen.UTC()
+	text, err := json.Marshal(r)
+	if err != nil {
+		return nil, fmt.Errorf("register replica %s: %w: %w", r.ID, ErrInvalid, err)
+	}
+	return text, nil
+}
+
+// restoreEpoch sets the epoch and the format if they are missing, and returns the epoch. A key that is no epoch is deleted, and the next registration sets
+// one: if this one did, another replica might have read a different one by then.
+func (g registry) restoreEpoch(ctx context.Context) (string, error) {
+	var epoch *redis.StringCmd
+	cmds, err := g.redis.Pipelined(ctx, func(p redis.Pipeliner) error {
+		p.SetNX(ctx, g.key("format"), Format, 0)
+		p.SetNX(ctx, g.key("epoch"), rand.Text(), 0)
+		epoch = p.Get(ctx, g.key("epoch"))
+		return nil
+	})
+	if epoch.Val() != "" {
+		return epoch.Val(), nil
+	}
+	if err == nil || isWrongType(epoch.Err()) {
+		_ = g.redis.Del(ctx, g.key("epoch")).Err()
+		return "", fmt.Errorf("read the epoch of the data: %s: %w", g.key("epoch"), ErrCorrupt)
+	}
+	return "", fmt.Errorf("read the epoch of the data: %w", cmp.Or(allErrors(ctx, cmds, err), err)) // err: it was deleted meanwhile
 }
 
 // Deregister says that a replica has ended. An id that is not there is no error.
@@ -223,8 +279,12 @@ func (r *Replica) fault() string {
 	switch {
 	case !sound(r.Started) || !sound(r.Seen) || !r.StoodStill.sound() || !r.DataLost.sound():
 		return "a time beyond the calendar"
-	case r.Running < 0 || r.Running > mostRunning:
-		return fmt.Sprintf("%d runs", r.Running)
+	case r.Running < 0 || r.Running > mostRunning || r.MaxRunning < 0 || r.MaxRunning > mostRunning:
+		return fmt.Sprintf("%d runs of %d", r.Running, r.MaxRunning)
+	case len(r.Since) > mostProblems || slices.ContainsFunc(slices.Collect(maps.Values(r.Since)), func(at time.Time) bool { return !sound(at) }):
+		return fmt.Sprintf("%d problems, or one since a time beyond the calendar", len(r.Since))
+	case !r.LeaseMargin.sound():
+		return fmt.Sprintf("a renewal with %d ms left of a lease of %d ms", r.LeaseMargin.LeftMS, r.LeaseMargin.LeaseMS)
 	}
 	return ""
 }

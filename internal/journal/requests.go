@@ -69,21 +69,26 @@ func (a *Answer) fault() string { return "" }
 func (l requestList) Ask(ctx context.Context, r Request, life time.Duration) (Request, error) {
 	ctx, cancel := l.within(ctx)
 	defer cancel()
-	if !isRunID(r.ID) || !isName(r.Job) || life < time.Millisecond || life > MaxRequestLife {
-		return r, fmt.Errorf("ask for a run of job %.40q: %w: id %.40q, life %v", r.Job, ErrInvalid, r.ID, life)
-	}
-	now, err := l.redis.Time(ctx).Result()
+	r, now, err := l.timed(ctx, r, life)
 	if err != nil {
-		return r, fmt.Errorf("ask for a run of job %s: %w", r.Job, errors.Join(err, context.Cause(ctx)))
+		return r, err
+	}
+	return r, wrapIf("ask for a run of job "+r.Job, l.ask(ctx, r, now, life))
+}
+
+// timed is a sound request with its times.
+func (l requestList) timed(ctx context.Context, r Request, life time.Duration) (_ Request, now time.Time, err error) {
+	if !isRunID(r.ID) || !isName(r.Job) || life < time.Millisecond || life > MaxRequestLife {
+		return r, now, fmt.Errorf("ask for a run of job %.40q: %w: id %.40q, life %v", r.Job, ErrInvalid, r.ID, life)
+	}
+	if now, err = l.redis.Time(ctx).Result(); err != nil {
+		return r, now, fmt.Errorf("ask for a run of job %s: %w", r.Job, errors.Join(err, context.Cause(ctx)))
 	}
 	r.Created, r.Expires, r.By = now.UTC(), now.UTC().Add(life), cut(r.By)
 	if !r.Tick.IsZero() {
 		r.Tick = r.Tick.UTC()
 	}
-	if err := l.ask(ctx, r, now, life); err != nil {
-		return r, fmt.Errorf("ask for a run of job %s: %w", r.Job, err)
-	}
-	return r, nil
+	return r, now, nil
 }
 
 // ask writes the request before it announces it, since the receivers read it.
@@ -118,6 +123,58 @@ func (l requestList) requestKey(id string) string { return l.key("request:" + id
 
 // answerKey is where the answer to a request is.
 func (l requestList) answerKey(id string) string { return l.requestKey(id) + ":answer" }
+
+// AskOnce is Ask for a caller that repeats a request with the same key after an unknown outcome. Within keepAnswer a key has one request, with the times
+// of the first call.
+func (l requestList) AskOnce(ctx context.Context, key string, r Request, life time.Duration) (Request, error) {
+	ctx, cancel := l.within(ctx)
+	defer cancel()
+	r, now, err := l.timed(ctx, r, life)
+	if err != nil {
+		return r, err
+	}
+	text, err := json.Marshal(r)
+	if err != nil {
+		return r, fmt.Errorf("ask for a run of job %s: %w: %w", r.Job, ErrInvalid, err)
+	}
+	first := l.redis.SetNX(ctx, l.onceKey(key), text, keepAnswer)
+	switch err := errorOf(ctx, first); {
+	case err != nil:
+		return r, fmt.Errorf("ask for a run of job %s: %w", r.Job, err)
+	case !first.Val():
+		earlier, _, err := l.Asked(ctx, key)
+		return earlier, err
+	}
+	return r, wrapIf("ask for a run of job "+r.Job, l.ask(ctx, r, now, life))
+}
+
+// Asked returns the request of AskOnce under a key; ok is false if there is none. One that waits is published again: the caller that made it may have
+// been cut off before it was.
+func (l requestList) Asked(ctx context.Context, key string) (r Request, ok bool, err error) {
+	ctx, cancel := l.within(ctx)
+	defer cancel()
+	found := l.redis.Get(ctx, l.onceKey(key))
+	if errors.Is(found.Err(), redis.Nil) {
+		return r, false, nil
+	}
+	if err := errorOf(ctx, found); err != nil {
+		return r, false, fmt.Errorf("read an earlier request: %w", err)
+	}
+	if err := json.Unmarshal([]byte(found.Val()), &r); err != nil || !isRunID(r.ID) || !isName(r.Job) || r.fault() != "" {
+		return r, false, fmt.Errorf("read an earlier request: %s: %w", l.onceKey(key), errors.Join(ErrCorrupt, err))
+	}
+	now, err := l.redis.Time(ctx).Result()
+	if err != nil {
+		return r, true, fmt.Errorf("ask again for a run of job %s: %w", r.Job, errors.Join(err, context.Cause(ctx)))
+	}
+	if _, answered, err := l.AnswerTo(ctx, r.ID); answered || err != nil || !now.Before(r.Expires) {
+		return r, true, err
+	}
+	return r, true, wrapIf("ask again for a run of job "+r.Job, l.ask(ctx, r, now, r.Expires.Sub(now)))
+}
+
+// onceKey is where the request of a caller's key is.
+func (l requestList) onceKey(key string) string { return l.key("request-once:" + key) }
 
 // Requests are those that wait, oldest first. Entries that Ask did not write are left out.
 func (l requestList) Requests(ctx context.Context) ([]Request, error) {
@@ -179,7 +236,7 @@ func (l requestList) AnswerTo(ctx context.Context, id string) (a Answer, ok bool
 		return a, false, fmt.Errorf("read the answer to request %s: %w", id, err)
 	}
 	if err := decodeEntry(cmd.Val(), &a, &a.Request, id); err != nil {
-		return a, false, fmt.Errorf("read the answer to request %s: %w", id, err)
+		return a, false, fmt.Errorf("read the answer to request %s: %s: %w", id, l.answerKey(id), err)
 	}
 	return a, true, nil
 }

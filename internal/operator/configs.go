@@ -66,9 +66,9 @@ func (g ConfigGroups) differences(digests map[string]map[string]string) []string
 	}
 	switch {
 	case more > 0:
-		lines = append(lines, fmt.Sprintf("and %d more jobs", more))
+		lines = append(lines, fmt.Sprintf("%d more jobs", more))
 	case len(lines) == 0 && !incomplete:
-		lines = append(lines, "not in a job, but in [history]")
+		lines = append(lines, "only [history]")
 	}
 	return lines
 }
@@ -87,7 +87,7 @@ func (g ConfigGroups) difference(job string, digests map[string]map[string]strin
 	var parts []string
 	for form, names := range forms {
 		if form == "" {
-			form = "none"
+			form = "no such job"
 		}
 		slices.Sort(names)
 		parts = append(parts, strings.Join(names, ", ")+" ("+form+")")

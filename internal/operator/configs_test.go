@@ -26,18 +26,18 @@ func TestDisagreementsNameJobsAndReplicas(t *testing.T) {
 		want    []string
 	}{
 		"job": {map[string]map[string]string{"one": same, "two": {"a": "aaaa", "b": "other", "c": "cccc"}, "three": same},
-			[]string{"job b: r1, r2, r4 (bbbb); r3 (other)", "job c: r1, r2, r4 (none); r3 (cccc)"}},
-		"one of before": {map[string]map[string]string{"one": same, "three": {"a": "aaaa"}}, []string{"job b: r1, r2 (bbbb); r4 (none)"}},
+			[]string{"job b: r1, r2, r4 (bbbb); r3 (other)", "job c: r1, r2, r4 (no such job); r3 (cccc)"}},
+		"one of before": {map[string]map[string]string{"one": same, "three": {"a": "aaaa"}}, []string{"job b: r1, r2 (bbbb); r4 (no such job)"}},
 		"none but one":  {map[string]map[string]string{"one": same}, nil},
-		"no job":        {map[string]map[string]string{"one": same, "two": same, "three": same}, []string{"not in a job, but in [history]"}},
-		"without jobs":  {map[string]map[string]string{"one": {}, "two": {"a": "aaaa"}}, []string{"job a: r1, r2 (none); r3 (aaaa)"}},
+		"no job":        {map[string]map[string]string{"one": same, "two": same, "three": same}, []string{"only [history]"}},
+		"without jobs":  {map[string]map[string]string{"one": {}, "two": {"a": "aaaa"}}, []string{"job a: r1, r2 (no such job); r3 (aaaa)"}},
 	} {
 		if got := GroupByConfig(replicas).differences(tt.digests); !slices.Equal(got, tt.want) {
 			t.Errorf("%s: %q, want %q", name, got, tt.want)
 		}
 	}
 	got := GroupByConfig(replicas[1:3]).differences(map[string]map[string]string{"one": many("x"), "two": many("y")})
-	if len(got) != maxDifferences+1 || got[maxDifferences] != "and 10 more jobs" || !strings.HasPrefix(got[0], "job j00: r1 (x); r3 (y)") {
+	if len(got) != maxDifferences+1 || got[maxDifferences] != "10 more jobs" || !strings.HasPrefix(got[0], "job j00: r1 (x); r3 (y)") {
 		t.Errorf("of many: %q", got)
 	}
 }

@@ -162,15 +162,14 @@ func (o *Operator) Logs(ctx context.Context, req LogsRequest) ([]journal.Record,
 		r, err := o.run(ctx, req.Job, req.Run)
 		return []journal.Record{r}, err
 	}
-	all, err := o.journal.Runs(ctx, req.Job, 0, true)
+	all, err := o.journal.Runs(ctx, req.Job, 0, false)
 	if err != nil && !errors.Is(err, journal.ErrCorrupt) {
 		return nil, o.historyError(err)
 	}
-	runs := []journal.Record{} // never null
-	for _, r := range all {
-		if !r.Started.IsZero() && len(runs) < req.Limit {
-			runs = append(runs, r)
-		}
+	runs := slices.DeleteFunc(append([]journal.Record{}, all...), func(r journal.Record) bool { return r.Started.IsZero() }) // never null
+	runs = runs[:min(len(runs), max(req.Limit, 0))]
+	if err := o.journal.AddOutput(ctx, runs); err != nil && !errors.Is(err, journal.ErrCorrupt) {
+		return nil, o.historyError(err)
 	}
 	return runs, nil
 }

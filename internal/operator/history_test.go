@@ -1,6 +1,7 @@
 package operator
 
 import (
+	"fmt"
 	"slices"
 	"testing"
 	"time"
@@ -58,5 +59,37 @@ func TestHistoryIsSelected(t *testing.T) {
 				t.Errorf("%v, want %v", ids, tc.want)
 			}
 		})
+	}
+}
+
+// TestLogsReadTheOutputThatTheyShow has a long history, of which the output of one run is wanted.
+func TestLogsReadTheOutputThatTheyShow(t *testing.T) {
+	t.Parallel()
+	c := newCluster(t)
+	o := c.operator(t, Config{})
+	c.describe(t, journal.JobInfo{Name: "j", Enabled: true})
+	now := time.Now()
+	for n := range 5 {
+		r := ended("j", fmt.Sprintf("run%d", n))
+		r.Finished = now.Add(time.Duration(n) * time.Second)
+		c.record(t, r)
+	}
+	c.record(t, journal.Record{RunID: "none", Job: "j", Tick: now, Finished: now.Add(time.Hour), Replica: "a", Outcome: "missed", Reason: "redis"})
+	read := c.count(t, func(args []any) bool { return args[0] == "zrangebylex" })
+	for limit, want := range map[int][]string{1: {"run4"}, 2: {"run4", "run3"}, 100: {"run4", "run3", "run2", "run1", "run0"}, 0: nil} {
+		read.n.Store(0)
+		logs, err := o.Logs(t.Context(), LogsRequest{Job: "j", Limit: limit})
+		if err != nil || logs == nil {
+			t.Fatal(logs, err)
+		}
+		var ids []string
+		for _, r := range logs {
+			if ids = append(ids, r.RunID); r.Output == nil || *r.Output != "hello\n" {
+				t.Errorf("%s printed %v", r.RunID, r.Output)
+			}
+		}
+		if !slices.Equal(ids, want) || int(read.n.Load()) != len(want) {
+			t.Errorf("%d: %v, and the output of %d, want %v", limit, ids, read.n.Load(), want)
+		}
 	}
 }

@@ -2,13 +2,11 @@ package operator
 
 import (
 	"errors"
-	"fmt"
 	"math/rand/v2"
 	"strings"
 	"testing"
 	"time"
 
-	"github.com/cronclave/cronclave/election"
 	"github.com/cronclave/cronclave/internal/journal"
 	"github.com/cronclave/cronclave/scheduler/cronspec"
 )
@@ -73,48 +71,6 @@ func TestWhyAnInstantIsNoTick(t *testing.T) {
 	}
 	if _, err := noTick(journal.JobInfo{Name: "j", Timezone: "UTC", Schedule: []string{"nonsense"}}, instant{at: time.Now()}); err == nil {
 		t.Error("a schedule that can't be read is no reason")
-	}
-}
-
-// The fate of 10,000 random instants equals an evaluation of its own, which looks at the face of the clock: half of them are near a change of the clock. A
-// job of a fixed time fires at the first instant at which the clock shows its time or a later one, and one that follows the clock whenever it shows it.
-func TestFatesEqualAnotherEvaluation(t *testing.T) {
-	t.Parallel()
-	const seed = 20261126
-	random := rand.New(rand.NewPCG(seed, 1)) //nolint:gosec // a test
-	zones := []string{"Europe/Berlin", "America/New_York", "Australia/Lord_Howe", "UTC"}
-	fates := map[Fate]int{}
-	for range 10_000 {
-		zone := zoneOf(t, zones[random.IntN(len(zones))])
-		at, hour, minute := randomInstant(random, zone), random.IntN(4), []int{0, 15, 30}[random.IntN(3)]
-		expression, fires := fmt.Sprintf("%d %d * * *", minute, hour), firesAt(at, zone, hour, minute)
-		if random.IntN(2) == 0 {
-			expression, fires = fmt.Sprintf("%d */2 * * *", minute), at.In(zone).Minute() == minute && at.In(zone).Hour()%2 == 0
-		}
-		excepted := random.IntN(4) == 0
-		info := journal.JobInfo{Name: "j", Timezone: zone.String(), Schedule: []string{expression}, Enabled: true}
-		if excepted {
-			info.ExceptDates = []string{at.In(zone).Format(time.DateOnly)}
-		}
-		now := at.Add(time.Duration(random.IntN(3)-1) * time.Hour)
-		s := &story{info: info, state: election.State{Now: now, Decided: at.Add(-time.Second)}, Story: Story{Job: "j", At: at.In(zone)}, instant: instant{at: at}}
-		if err := s.explain(); err != nil {
-			t.Fatal(err)
-		}
-		want := Open
-		switch {
-		case !fires || excepted:
-			want = NoTick
-		case at.After(now):
-			want = Due
-		}
-		if s.Fate != want || fires && excepted != strings.Contains(s.Lines[0], "a calendar of the job's except") {
-			t.Fatalf("%s at %s, excepted %v: %s, want %s: %q", expression, at.In(zone), excepted, s.Fate, want, s.Lines)
-		}
-		fates[s.Fate]++
-	}
-	if fates[Due] < 100 || fates[Open] < 100 {
-		t.Errorf("of few instants were ticks: %v", fates)
 	}
 }
 

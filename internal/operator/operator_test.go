@@ -7,6 +7,7 @@ import (
 	"io"
 	"slices"
 	"strings"
+	"sync"
 	"testing"
 	"time"
 
@@ -281,6 +282,83 @@ func TestTriggerFromRequestToEnd(t *testing.T) {
 	}
 	if !triggered.Started() || triggered.Outcome != "ok" || triggered.Run == nil || triggered.Run.RunID != "run-1" {
 		t.Errorf("%+v", triggered)
+	}
+}
+
+// Requests with the same id of the caller, job and tick are one, while it waits and once it was answered.
+func TestTriggerAgainWithTheSameID(t *testing.T) {
+	t.Parallel()
+	c := newCluster(t)
+	c.describe(t, journal.JobInfo{Name: "backup", Enabled: true}, journal.JobInfo{Name: "report", Enabled: true})
+	c.register(t, journal.Replica{Name: "a"})
+	o, ctx := c.operator(t, Config{}), t.Context()
+	trigger := func(job, id string) journal.Request {
+		t.Helper()
+		r, err := o.Trigger(ctx, TriggerRequest{Requester: ann, Job: job, ID: id})
+		if err != nil {
+			t.Fatal(err)
+		}
+		return r
+	}
+	first, again := trigger("backup", "deploy 7"), trigger("backup", "deploy 7")
+	if first.ID != again.ID || !first.Expires.Equal(again.Expires) {
+		t.Errorf("%+v, then %+v", first, again)
+	}
+	if others := []string{trigger("report", "deploy 7").ID, trigger("backup", "deploy 8").ID, trigger("backup", "").ID, trigger("backup", "").ID}; slices.Contains(others, first.ID) || others[2] == others[3] {
+		t.Errorf("%s is one with %q", first.ID, others)
+	}
+	if waiting, err := c.journal.Requests(ctx); err != nil || len(waiting) != 5 {
+		t.Errorf("%d wait, want 5: %v", len(waiting), err)
+	}
+	if err := c.journal.Answer(ctx, journal.Answer{Request: first.ID, Outcome: journal.OutcomeRunning, Replica: "a", RunID: "run-1"}); err != nil {
+		t.Fatal(err)
+	}
+	late := trigger("backup", "deploy 7")
+	if late.ID != first.ID {
+		t.Errorf("after the answer it is request %s, not %s", late.ID, first.ID)
+	}
+	if done, err := o.AwaitStart(ctx, late, nil); err != nil || done.RunID != "run-1" {
+		t.Errorf("after the answer: %+v, %v", done, err)
+	}
+	if waiting, err := c.journal.Requests(ctx); err != nil || len(waiting) != 4 {
+		t.Errorf("%d wait after the answer, want 4: %v", len(waiting), err)
+	}
+	acts, err := o.Acts(ctx, 100)
+	if err != nil || len(acts) != 5 {
+		t.Errorf("%d acts, want those of the five requests: %v", len(acts), err)
+	}
+	bob, err := o.Trigger(ctx, TriggerRequest{Requester: Requester{By: "bob"}, Job: "backup", ID: "deploy 7"})
+	if err != nil || bob.ID == first.ID {
+		t.Errorf("a request of another user: %+v, %v", bob, err)
+	}
+}
+
+// Concurrent requests with the same id are one, also for replicas that receive it more than once.
+func TestTriggersWithTheSameIDAtOnce(t *testing.T) {
+	t.Parallel()
+	c := newCluster(t)
+	c.describe(t, journal.JobInfo{Name: "backup", Enabled: true})
+	c.register(t, journal.Replica{Name: "a"})
+	o, ctx := c.operator(t, Config{}), t.Context()
+	made := make([]journal.Request, 8)
+	var all sync.WaitGroup
+	for i := range made {
+		all.Go(func() {
+			r, err := o.Trigger(ctx, TriggerRequest{Requester: ann, Job: "backup", ID: "x"})
+			if err != nil {
+				t.Error(err)
+			}
+			made[i] = r
+		})
+	}
+	all.Wait()
+	for _, r := range made {
+		if r.ID != made[0].ID || !r.Created.Equal(made[0].Created) {
+			t.Errorf("%+v is not %+v", r, made[0])
+		}
+	}
+	if waiting, err := c.journal.Requests(ctx); err != nil || len(waiting) != 1 || !waiting[0].Created.Equal(made[0].Created) {
+		t.Errorf("%+v wait: %v", waiting, err)
 	}
 }
 

@@ -3,8 +3,11 @@ package operator
 import (
 	"cmp"
 	"context"
+	"errors"
 	"fmt"
+	"maps"
 	"slices"
+	"strings"
 	"time"
 
 	"github.com/cronclave/cronclave/election"
@@ -56,13 +59,66 @@ func (l *Lock) Full() bool { return l.Waiters > 0 && len(l.Holders) >= l.Slots }
 // PlainLock names the lock of `cronclave lock NAME`, as the locks know it.
 func PlainLock(name string) string { return "{" + name + "}:lock" }
 
-// readLocks reads the pools that jobs or processes use, and the locks of `cronclave lock`.
-func (r *statusReader) readLocks(ctx context.Context) error {
-	uses, err := r.journal.LockUses(ctx, r.status.Now)
-	if err = r.tolerate(err); err != nil {
+// FullPools reads those of some pools that are full, and no other facts of a status. The pools have their slots by their names. While none has all slots
+// held, it looks at nothing but the pools. A pool or a job whose data is damaged is left out.
+func (o *Operator) FullPools(ctx context.Context, slots map[string]int) ([]Pool, error) {
+	r := statusReader{Operator: o}
+	held, err := r.heldPools(ctx, slots)
+	if err == nil && len(held) > 0 {
+		err = r.readPools(ctx, held)
+	}
+	if err != nil {
+		return nil, unavailable("read the pools of namespace "+o.cfg.Namespace, err)
+	}
+	return slices.DeleteFunc(r.status.Pools, func(p Pool) bool { return !p.Full() }), nil
+}
+
+// heldPools are those of some pools whose slots are all held.
+func (r *statusReader) heldPools(ctx context.Context, slots map[string]int) (held []string, err error) {
+	names := slices.Sorted(maps.Keys(slots))
+	for i, state := range r.elector.InspectPools(ctx, names) {
+		switch {
+		case errors.Is(state.Err, election.ErrCorrupt):
+		case state.Err != nil:
+			return nil, state.Err
+		case len(state.Running) >= slots[names[i]]:
+			held, r.status.Now = append(held, names[i]), state.Now
+		}
+	}
+	return held, nil
+}
+
+// readPools reads some pools.
+func (r *statusReader) readPools(ctx context.Context, names []string) (err error) {
+	if r.jobs, err = r.described(ctx); err != nil {
 		return err
 	}
-	slices.SortFunc(uses, func(a, b journal.LockUse) int { return a.Since.Compare(b.Since) })
+	r.jobs = slices.DeleteFunc(r.jobs, func(info journal.JobInfo) bool { return !slices.Contains(names, info.Pool) })
+	requests := make([]election.InspectRequest, len(r.jobs))
+	for i, info := range r.jobs {
+		requests[i] = election.InspectRequest{Job: info.Name}
+	}
+	for i, state := range r.elector.Inspect(ctx, requests) {
+		if state.Err != nil && !errors.Is(state.Err, election.ErrCorrupt) {
+			return state.Err
+		}
+		r.status.Jobs = append(r.status.Jobs, Job{Name: r.jobs[i].Name, Holders: holders(state)})
+	}
+	uses, err := r.lockUses(ctx)
+	if err != nil {
+		return err
+	}
+	uses = slices.DeleteFunc(uses, func(use journal.LockUse) bool { return !use.Pool || !slices.Contains(names, use.Lock) })
+	r.findPools(uses)
+	return r.inspectLocks(ctx, uses)
+}
+
+// readLocks reads the pools that jobs or processes use, and the locks of `cronclave lock`.
+func (r *statusReader) readLocks(ctx context.Context) error {
+	uses, err := r.lockUses(ctx)
+	if err != nil {
+		return err
+	}
 	r.findPools(uses)
 	for _, use := range uses {
 		if !use.Pool && !slices.ContainsFunc(r.status.Locks, func(l Lock) bool { return l.Name == use.Lock }) {
@@ -70,6 +126,21 @@ func (r *statusReader) readLocks(ctx context.Context) error {
 		}
 	}
 	slices.SortFunc(r.status.Locks, func(a, b Lock) int { return cmp.Compare(a.Name, b.Name) })
+	return r.inspectLocks(ctx, uses)
+}
+
+// lockUses are those of locks and pools by processes, the oldest first.
+func (r *statusReader) lockUses(ctx context.Context) ([]journal.LockUse, error) {
+	uses, err := r.journal.LockUses(ctx, r.status.Now)
+	if err = r.tolerate(err); err != nil {
+		return nil, err
+	}
+	slices.SortFunc(uses, func(a, b journal.LockUse) int { return a.Since.Compare(b.Since) })
+	return uses, nil
+}
+
+// inspectLocks reads the holders of the pools and locks.
+func (r *statusReader) inspectLocks(ctx context.Context, uses []journal.LockUse) error {
 	all := r.allLocks()
 	names := make([]engine.InspectRequest, len(all))
 	for i, l := range all {
@@ -195,19 +266,30 @@ func (p *Pool) problem() (problem Problem, full bool) {
 		return problem, false
 	}
 	first := p.Waiting[0]
-	text := fmt.Sprintf("pool %s is full: %s for a slot, first %s; held by ", p.Name, waits(p.Waiters), nameUser(first.Job, first.Owner))
+	text := fmt.Sprintf("pool %s is full: %s for a slot, first %s; held by %s; %s", p.Name, waits(p.Waiters), nameUser(first.Job, first.Owner), p.HeldBy(), p.Remedy())
+	return Problem{Level: LevelAdvice, Code: CodePoolFull, Since: first.Since, Message: text}, true
+}
+
+// CodePoolFull is the code of a problem: runs wait for a pool that is full.
+const CodePoolFull = "pool_full"
+
+// HeldBy names the first holders of the pool, and counts the others.
+func (p *Pool) HeldBy() string {
 	const named = 3
-	for i, h := range p.Holders[:min(named, len(p.Holders))] {
-		if i > 0 {
-			text += ", "
-		}
-		text += nameUser(h.Job, h.Owner)
+	var list []string
+	for _, h := range p.Holders[:min(named, len(p.Holders))] {
+		list = append(list, nameUser(h.Job, h.Owner))
 	}
+	text := strings.Join(list, ", ")
 	if more := len(p.Holders) - named; more > 0 {
 		text += fmt.Sprintf(" and %d more", more)
 	}
-	text += "; wait, cancel one of them, or raise slots in [pools." + p.Name + "]"
-	return Problem{Level: LevelAdvice, Code: "pool_full", Since: first.Since, Message: text}, true
+	return text
+}
+
+// Remedy is what a person can do about a full pool.
+func (p *Pool) Remedy() string {
+	return "wait, cancel a holder, or raise slots in [pools." + p.Name + "]"
 }
 
 func waits(n int) string {

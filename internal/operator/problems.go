@@ -23,7 +23,7 @@ const (
 // Problem is something that people should know.
 type Problem struct {
 	Level Level `json:"level"`
-	// Code is that of a warning, or job_failed, job_missed, pool_full, replica_silent, replica_lost, stood_still or redis_lost_data.
+	// Code is that of a warning, or job_failed, job_missed, pool_full, replica_silent, replica_lost, stood_still, lease_margin or redis_lost_data.
 	Code string `json:"code"`
 	// Job or Replica has the problem; both are "" where the cluster has it.
 	Job     string     `json:"job,omitempty"`
@@ -51,7 +51,8 @@ func (st *Status) problems() []Problem {
 		if level == "" {
 			level = LevelWarning
 		}
-		list = append(list, Problem{Level: level, Code: w.Code, Message: w.Message})
+		from := st.origins[w]
+		list = append(list, Problem{Level: level, Code: w.Code, Replica: from.replica, Since: from.since, Message: w.Message})
 	}
 	for _, j := range st.Jobs {
 		if p, failed := j.problem(); failed {
@@ -84,18 +85,10 @@ func (st *Status) pastFaults() (list []Problem) {
 	if i := st.DataLost; i != nil {
 		list = append(list, Problem{Level: LevelWarning, Code: CodeDataLost, Since: &i.To,
 			Message: fmt.Sprintf("Redis lost its data between %s and %s (FLUSHALL, a restart without its data, or a failover): replicas have restored the locks that "+
-				"they know, the history before is gone; find the cause, and let Redis write to its disk", i.From.UTC().Format(time.RFC3339), i.To.UTC().Format(time.RFC3339))})
+				"they know; the earlier history is gone; check appendonly and acked_replicas", i.From.UTC().Format(time.RFC3339), i.To.UTC().Format(time.RFC3339))})
 	}
 	for _, r := range st.Replicas {
-		if r.State == ReplicaSilent {
-			list = append(list, Problem{Level: LevelWarning, Code: "replica_silent", Replica: r.Name, Since: &r.Seen,
-				Message: fmt.Sprintf("replica %s is silent: it stands still, is cut off from Redis, or has died; look at its machine", r.Name)})
-		}
-		if i := r.StoodStill; i != nil {
-			list = append(list, Problem{Level: LevelAdvice, Code: "stood_still", Replica: r.Name, Since: &i.To,
-				Message: fmt.Sprintf("replica %s stood still from %s for %v: its process was stopped, or got no CPU time; look for what stopped it", r.Name,
-					i.From.UTC().Format(time.RFC3339), i.Length().Round(time.Second))})
-		}
+		list = append(list, r.problems()...)
 	}
 	return list
 }

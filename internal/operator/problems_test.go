@@ -3,6 +3,7 @@ package operator
 import (
 	"errors"
 	"fmt"
+	"maps"
 	"reflect"
 	"slices"
 	"strings"
@@ -59,6 +60,40 @@ func TestProblemsAreNamed(t *testing.T) {
 	}
 }
 
+// Problems of replicas have the time that these have registered, the earliest of several, and the replica where it is one. Older versions register none.
+func TestProblemsOfReplicasHaveTheirTime(t *testing.T) {
+	t.Parallel()
+	c := newCluster(t)
+	early, late := time.Now().Add(-time.Hour).UTC().Truncate(time.Second), time.Now().Add(-time.Minute).UTC().Truncate(time.Second)
+	c.register(t, journal.Replica{Name: "a", ConfigDigest: "1", Refused: "a fault", Unable: "no memory", ClockOffsetMS: 90_000,
+		Since: map[string]time.Time{CodeConfigRefused: early, CodeCannotStart: late, CodeClockOff: late, CodeConfigDiffers: late}})
+	c.register(t, journal.Replica{Name: "b", ConfigDigest: "2", Since: map[string]time.Time{CodeConfigDiffers: early}})
+	c.register(t, journal.Replica{Name: "old", ConfigDigest: "2", ClockOffsetMS: -90_000})
+	for _, id := range []string{"1", "2"} {
+		twin := journal.Replica{ID: "twin-" + id, Name: "twin", ConfigDigest: "2", Seen: time.Now(), Since: map[string]time.Time{CodeSameName: late}}
+		if _, err := c.journal.Register(t.Context(), twin, time.Minute); err != nil {
+			t.Fatal(err)
+		}
+	}
+	st, err := c.operator(t, Config{}).Status(t.Context(), StatusRequest{})
+	if err != nil {
+		t.Fatal(err)
+	}
+	found := map[string]string{}
+	for _, p := range st.Problems {
+		if p.Since != nil && p.Since.Location() != time.UTC {
+			t.Errorf("%+v", p)
+		}
+		if since := orZero(p.Since); p.Code != "embedded" {
+			found[strings.TrimSpace(p.Code+" "+p.Replica)] = map[time.Time]string{early: "early", late: "late"}[since]
+		}
+	}
+	want := map[string]string{"config_refused a": "early", "cannot_start a": "late", "clock_off a": "late", "clock_off old": "", "config_differs": "early", "same_name": "late"}
+	if !maps.Equal(found, want) {
+		t.Errorf("%v, want %v", found, want)
+	}
+}
+
 // A cluster without a replica says so first.
 func TestNoReplicaComesFirst(t *testing.T) {
 	t.Parallel()
@@ -81,6 +116,54 @@ func TestReplicasHaveStates(t *testing.T) {
 		if got := stateOf(r, now); got != state {
 			t.Errorf("%s, want %s", got, state)
 		}
+	}
+}
+
+// TestLateRenewalFitsItsLease: a lost lease is said to be lost, and the leadership stops no run and has no length to set.
+func TestLateRenewalFitsItsLease(t *testing.T) {
+	t.Parallel()
+	for of, tc := range map[string]struct {
+		left  int64
+		want  string
+		stops bool
+	}{
+		"job a":                    {1, "renewed the lease of job a with only 0.0s", true},
+		"pool db":                  {0, "lost the lease of pool db", false},
+		"":                         {14_000, "renewed the lease of a job with", true},
+		journal.MarginOfLeadership: {7_000, "renewed the lease of the leadership with only 7.0s", false},
+	} {
+		text := Replica{Name: "r", LeaseMargin: &journal.LeaseMargin{Of: of, LeftMS: tc.left, LeaseMS: 30_000}}.lateRenewal()
+		if !strings.Contains(text, tc.want) || strings.Contains(text, "38 %") != tc.stops || strings.Contains(text, "longer lease") != tc.stops {
+			t.Errorf("%s: %s", of, text)
+		}
+	}
+}
+
+// A renewal of which less than half of the lease was left is a warning that says what to do. Replicas that say nothing of their leases have no problem.
+func TestLateRenewalIsAWarning(t *testing.T) {
+	t.Parallel()
+	c := newCluster(t)
+	for name, left := range map[string]int64{"late": 14_999, "prompt": 15_000} {
+		c.register(t, journal.Replica{Name: name, Running: 3, MaxRunning: 8, LeaseMargin: &journal.LeaseMargin{Of: "job a", LeftMS: left, LeaseMS: 30_000}})
+	}
+	c.register(t, journal.Replica{Name: "old", Running: 3})
+	st, err := c.operator(t, Config{}).Status(t.Context(), StatusRequest{})
+	if err != nil {
+		t.Fatal(err)
+	}
+	found := slices.DeleteFunc(slices.Clone(st.Problems), func(p Problem) bool { return p.Code != "lease_margin" })
+	if len(found) != 1 || found[0].Level != LevelWarning || found[0].Replica != "late" || !strings.Contains(found[0].Message, "renewed the lease of job a with only 15.0s of 30s left") || !strings.Contains(found[0].Message, "Redis or the network is slow") {
+		t.Errorf("%+v", found)
+	}
+	var loads []string
+	for _, r := range st.Replicas {
+		loads = append(loads, fmt.Sprint(r.Name, " ", r.Load(), " ", r.LowMargin()))
+	}
+	if want := []string{"late 3 of 8 true", "old 3 false", "prompt 3 of 8 false"}; !slices.Equal(loads, want) {
+		t.Errorf("%q, want %q", loads, want)
+	}
+	if st.Redis.Kind != "embedded" || len(st.Redis.Servers) != 1 || len(st.Redis.Limits) == 0 {
+		t.Errorf("%+v", st.Redis)
 	}
 }
 

@@ -1,7 +1,6 @@
 package operator
 
 import (
-	"fmt"
 	"maps"
 	"slices"
 	"strings"
@@ -26,21 +25,9 @@ const idSuffix = len("-") + 8
 // NameOf is the name in the identity of a replica.
 func NameOf(id string) string { return id[:max(len(id)-idSuffix, 0)] }
 
-// sameNames warns of names that several replicas have which are up. A registration that was not renewed is of a replica that has crashed.
-func sameNames(replicas []journal.Replica, now time.Time) (warnings []redisconn.Warning) {
-	up := map[string]int{}
-	for _, r := range replicas {
-		if !r.Draining && now.Sub(r.Seen) < RegisterEvery+RegistrationDelay {
-			up[r.Name]++
-		}
-	}
-	for name, n := range up {
-		if n > 1 {
-			warnings = append(warnings, redisconn.Warning{Code: "same_name", Message: fmt.Sprintf("%d replicas are named %s: give each replica its own name with --replica", n, name)})
-		}
-	}
-	slices.SortFunc(warnings, func(a, b redisconn.Warning) int { return strings.Compare(a.Message, b.Message) })
-	return warnings
+// OccupiesName reports whether a replica is up and stays so: no other may have its name. One that has crashed does not renew its registration.
+func OccupiesName(e journal.Replica, now time.Time) bool {
+	return !e.Draining && now.Sub(e.Seen) < RegisterEvery+RegistrationDelay
 }
 
 // FormatLabels writes labels as zone=a, rack=7.

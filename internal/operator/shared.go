@@ -85,7 +85,7 @@ type snapshots[T any] struct {
 	stale int // how often it was invalidated: a reading that began before is not kept
 }
 
-// snapshot is the value at an instant, or the error of reading it.
+// snapshot is the value that was read until an instant, or the error of reading it.
 type snapshot[T any] struct {
 	at    time.Time
 	value *T
@@ -94,7 +94,8 @@ type snapshot[T any] struct {
 
 // get returns a value that is young enough, or reads one. Callers share it, and must not change it.
 //
-// A reading that began while the caller waited for its turn is young enough, however long it took: else callers would queue up behind slow readings.
+// The age counts from the end of a reading: one that ended while the caller waited for its turn is young enough, however long it took. Else callers would
+// queue up behind slow readings, and a Redis that is slow would be read without a pause.
 func (s *snapshots[T]) get(ctx context.Context, read func(context.Context) (*T, error)) (*T, error) {
 	came := time.Now()
 	select {
@@ -107,8 +108,9 @@ func (s *snapshots[T]) get(ctx context.Context, read func(context.Context) (*T, 
 	if last != nil && came.Sub(last.at) < s.age {
 		return last.value, last.err
 	}
-	now := &snapshot[T]{at: time.Now()}
+	now := &snapshot[T]{}
 	now.value, now.err = read(ctx)
+	now.at = time.Now()
 	s.mu.Lock()
 	defer s.mu.Unlock()
 	if ctx.Err() == nil && stale == s.stale { // else the error is of this caller alone, or an act has changed the value meanwhile

@@ -1,7 +1,6 @@
 package operator
 
 import (
-	"cmp"
 	"context"
 	"errors"
 	"fmt"
@@ -32,6 +31,11 @@ type Status struct {
 	Problems []Problem `json:"problems"`
 	// Warnings are about faults of the cluster.
 	Warnings []redisconn.Warning `json:"warnings"`
+	origins  map[redisconn.Warning]origin
+	// Redis has the locks and the history: its kind, its servers and its limits.
+	Redis redisconn.Deployment `json:"redis"`
+	// Settings are those of the one job that was asked for; nil for more.
+	Settings *JobSettings `json:"settings,omitempty"`
 }
 
 // Leader is the replica that does the cluster's housekeeping.
@@ -39,43 +43,6 @@ type Leader struct {
 	Replica string `json:"replica"`
 	Token   int64  `json:"token"`
 }
-
-// ReplicaState is what a replica does.
-type ReplicaState string
-
-// The states of a replica that is up.
-const (
-	ReplicaUp       ReplicaState = "up"
-	ReplicaDraining ReplicaState = "draining" // it ends its last runs
-	ReplicaUnable   ReplicaState = "unable"   // it claims nothing: see Replica.Unable
-	ReplicaSilent   ReplicaState = "silent"   // it has not renewed its registration in time: it stands still, is cut off, or has died
-)
-
-// LostReplica is a replica whose registration expired.
-type LostReplica struct {
-	Name string    `json:"name"`
-	Seen time.Time `json:"seen"`
-}
-
-// Replica is a replica that is up.
-type Replica struct {
-	Name          string    `json:"name"`
-	Version       string    `json:"version"`
-	Started       time.Time `json:"started"`
-	Seen          time.Time `json:"seen"`
-	ConfigDigest  string    `json:"config_digest"`
-	ClockOffsetMS int64     `json:"clock_offset_ms"`
-	ClockErrorMS  int64     `json:"clock_error_ms"`
-	Running       int       `json:"running"`
-	Unable        string    `json:"unable,omitempty"` // why it claims nothing
-
-	State ReplicaState `json:"state"`
-	// StoodStill is when its process did not run for a while within the last hour; nil if it did.
-	StoodStill *journal.Interval `json:"stood_still,omitempty"`
-}
-
-// Clock returns the offset of the replica's clock.
-func (r Replica) Clock() ClockOffset { return ClockOffset{r.ClockOffsetMS, r.ClockErrorMS} }
 
 // Job is a job that a replica has described.
 type Job struct {
@@ -130,7 +97,11 @@ func (o *Operator) Status(ctx context.Context, req StatusRequest) (*Status, erro
 	if err != nil {
 		return nil, err
 	}
-	return o.choose(ctx, all, req)
+	st, err := o.choose(ctx, all, req)
+	if err == nil && req.Job != "" {
+		st.Settings = o.Settings(ctx, st.Replicas, req.Job)
+	}
+	return st, err
 }
 
 // choose returns a status with the jobs that a request asks for. The status that it is made of does not change.
@@ -149,7 +120,7 @@ func (o *Operator) choose(ctx context.Context, all *Status, req StatusRequest) (
 func (o *Operator) readStatus(ctx context.Context, records int) (*Status, error) {
 	r := statusReader{Operator: o, recent: records}
 	if err := r.read(ctx); err != nil {
-		return nil, unavailable("read the status of namespace "+o.cfg.Namespace, err)
+		return nil, unavailable("read the status of namespace "+o.cfg.Namespace, withServers(err, r.status.Redis.Servers))
 	}
 	r.status.JobCount = len(r.status.Jobs)
 	r.status.Problems = r.status.problems()
@@ -167,7 +138,7 @@ type statusReader struct {
 
 func (r *statusReader) read(ctx context.Context) error {
 	health, err := r.cfg.Conn.Examine(ctx)
-	r.status = Status{Namespace: r.cfg.Namespace, Replicas: []Replica{}, Lost: []LostReplica{}, Jobs: []Job{}, Pools: []Pool{}, Locks: []Lock{}, Warnings: append([]redisconn.Warning{}, health.Warnings...)}
+	r.status = Status{Namespace: r.cfg.Namespace, Redis: health.Redis, Replicas: []Replica{}, Lost: []LostReplica{}, Jobs: []Job{}, Pools: []Pool{}, Locks: []Lock{}, Warnings: append([]redisconn.Warning{}, health.Warnings...)}
 	if err != nil {
 		r.warn("redis", "%v", err)
 	}
@@ -204,76 +175,6 @@ func (r *statusReader) readLeader(ctx context.Context) error {
 		r.status.Leader = &Leader{leader.Name, leader.Token}
 	}
 	return nil
-}
-
-func (r *statusReader) readReplicas(ctx context.Context) (err error) {
-	r.replicas, err = r.journal.Replicas(ctx)
-	if err = r.tolerate(err); err != nil {
-		return err
-	}
-	for _, e := range r.replicas {
-		r.warnOfReplica(e)
-		r.status.Replicas = append(r.status.Replicas, Replica{e.Name, e.Version, e.Started, e.Seen, e.ConfigDigest, e.ClockOffsetMS, e.ClockErrorMS, e.Running, e.Unable,
-			stateOf(e, r.status.Now), recent(e.StoodStill, r.status.Now, rememberStandstill)})
-		if lost := recent(e.DataLost, r.status.Now, journal.RememberLost); lost != nil && (r.status.DataLost == nil || lost.To.After(r.status.DataLost.To)) {
-			r.status.DataLost = lost
-		}
-	}
-	slices.SortFunc(r.status.Replicas, func(a, b Replica) int { return cmp.Compare(a.Name, b.Name) })
-	r.status.Warnings = append(r.status.Warnings, sameNames(r.replicas, r.status.Now)...)
-	if err := r.readLost(ctx); err != nil {
-		return err
-	}
-	return r.warnOfConfigs(ctx)
-}
-
-// rememberStandstill is for how long a status shows that a replica stood still.
-const rememberStandstill = time.Hour
-
-// recent is an interval, or nil if it ended long ago.
-func recent(i *journal.Interval, now time.Time, remember time.Duration) *journal.Interval {
-	if i == nil || now.Sub(i.To) > remember {
-		return nil
-	}
-	return i
-}
-
-// readLost reads the replicas that were lost within a day: those that a leader has noted, and those that are missing and that no leader has noted yet.
-func (r *statusReader) readLost(ctx context.Context) error {
-	lost, err := r.journal.RecentlyLost(ctx)
-	if err = r.tolerate(err); err != nil {
-		return err
-	}
-	missing, err := r.journal.LostReplicas(ctx)
-	if err = r.tolerate(err); err != nil {
-		return err
-	}
-	for _, m := range missing {
-		noted := slices.ContainsFunc(lost, func(l journal.NamedLost) bool { return l.Name == NameOf(m.ID) })
-		if !noted {
-			lost = append(lost, journal.NamedLost{Name: NameOf(m.ID), Seen: m.Seen})
-		}
-	}
-	for _, l := range lost {
-		up := slices.ContainsFunc(r.replicas, func(e journal.Replica) bool { return e.Name == l.Name })
-		if !up && r.status.Now.Sub(l.Seen) < journal.RememberLost {
-			r.status.Lost = append(r.status.Lost, LostReplica(l))
-		}
-	}
-	return nil
-}
-
-// stateOf is what a replica does, as far as its last sign of life says.
-func stateOf(e journal.Replica, now time.Time) ReplicaState {
-	switch {
-	case now.Sub(e.Seen) >= RegisterEvery+RegistrationDelay:
-		return ReplicaSilent
-	case e.Draining:
-		return ReplicaDraining
-	case e.Unable != "":
-		return ReplicaUnable
-	}
-	return ReplicaUp
 }
 
 func (r *statusReader) readJobs(ctx context.Context) (err error) {

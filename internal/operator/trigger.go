@@ -3,6 +3,8 @@ package operator
 import (
 	"context"
 	"crypto/rand"
+	"crypto/sha256"
+	"encoding/hex"
 	"errors"
 	"slices"
 	"strings"
@@ -26,6 +28,8 @@ type TriggerRequest struct {
 	Job string
 	// Tick is a past tick of the schedule, which the run gets as its own; zero for none.
 	Tick time.Time
+	// ID is the caller's own id for the request, "" for none: requests of one user with the same id, job and tick within ten minutes are one.
+	ID string
 	// Follow has the replicas publish the run's output from its beginning, for [Operator.AwaitEnd].
 	Follow bool
 }
@@ -54,6 +58,14 @@ func (o *Operator) Trigger(ctx context.Context, req TriggerRequest) (journal.Req
 	if err := req.fault(); err != nil {
 		return r, err
 	}
+	if req.ID != "" {
+		switch earlier, asked, err := o.journal.Asked(ctx, req.key()); {
+		case err != nil:
+			return r, unavailable("look for an earlier request", err)
+		case asked:
+			return earlier, nil
+		}
+	}
 	if err := o.mayTrigger(ctx, req.Job, req.Tick); err != nil {
 		return r, err
 	}
@@ -69,7 +81,7 @@ func (o *Operator) Trigger(ctx context.Context, req TriggerRequest) (journal.Req
 			return r, unavailable("ask for a run of job "+req.Job, err)
 		}
 	}
-	r, err := o.journal.Ask(ctx, r, requestLife)
+	r, err := o.ask(ctx, r, req)
 	switch {
 	case errors.Is(err, ErrTooMany):
 		return r, err
@@ -78,6 +90,20 @@ func (o *Operator) Trigger(ctx context.Context, req TriggerRequest) (journal.Req
 	}
 	r.Tick = req.Tick // in the caller's zone
 	return r, nil
+}
+
+// ask makes the request, once for each key of the caller.
+func (o *Operator) ask(ctx context.Context, r journal.Request, req TriggerRequest) (journal.Request, error) {
+	if req.ID == "" {
+		return o.journal.Ask(ctx, r, requestLife)
+	}
+	return o.journal.AskOnce(ctx, req.key(), r, requestLife)
+}
+
+// key distinguishes requests of a user with an id from others.
+func (r TriggerRequest) key() string {
+	sum := sha256.Sum256([]byte(strings.Join([]string{r.By, r.Job, r.Tick.UTC().Format(time.RFC3339), r.ID}, "\x00")))
+	return hex.EncodeToString(sum[:16])
 }
 
 // mayTrigger refuses what no replica would ever do.

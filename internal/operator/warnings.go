@@ -3,23 +3,64 @@ package operator
 import (
 	"context"
 	"fmt"
+	"maps"
 	"slices"
 	"time"
 
 	"github.com/cronclave/cronclave/internal/journal"
+	"github.com/cronclave/cronclave/internal/redisconn"
 	"github.com/cronclave/cronclave/scheduler"
 )
 
+// The codes of warnings for which replicas register since when they have the problem.
+const (
+	CodeConfigRefused = "config_refused"
+	CodeCannotStart   = "cannot_start"
+	CodeHeartbeat     = "heartbeat"
+	CodeClockOff      = "clock_off"
+	CodeConfigDiffers = "config_differs"
+	CodeSameName      = "same_name"
+)
+
+// origin is where a warning comes from.
+type origin struct {
+	replica string // "" for the cluster
+	since   *time.Time
+}
+
+// originIn returns the origin of a warning about some replicas, of one or of several: it is as old as the first of them knows.
+func originIn(replicas []journal.Replica, code string) (o origin) {
+	for _, e := range replicas {
+		if at, known := e.Since[code]; known && (o.since == nil || at.Before(*o.since)) {
+			o.since = &at
+		}
+	}
+	if len(replicas) == 1 {
+		o.replica = replicas[0].Name
+	}
+	return o
+}
+
+// warnOf warns of a problem of some replicas.
+func (r *statusReader) warnOf(replicas []journal.Replica, code, format string, args ...any) {
+	r.warn(code, format, args...)
+	if r.status.origins == nil {
+		r.status.origins = map[redisconn.Warning]origin{}
+	}
+	r.status.origins[r.status.Warnings[len(r.status.Warnings)-1]] = originIn(replicas, code)
+}
+
 // warnOfReplica warns of what a replica has registered about itself.
 func (r *statusReader) warnOfReplica(e journal.Replica) {
+	self := []journal.Replica{e}
 	if e.Refused != "" {
-		r.warn("config_refused", "replica %s keeps its last good configuration; the new one is faulty: %s; cronclave check on its machine shows all faults", e.Name, e.Refused)
+		r.warnOf(self, CodeConfigRefused, "replica %s keeps its last good configuration; the new one is faulty: %s; cronclave check on its machine shows all faults", e.Name, e.Refused)
 	}
 	if e.Unable != "" {
-		r.warn("cannot_start", "replica %s cannot start programs and claims nothing (%s): check its file descriptors, processes and memory; its ticks go to the other replicas", e.Name, e.Unable)
+		r.warnOf(self, CodeCannotStart, "replica %s cannot start programs and claims nothing (%s): check its file descriptors, processes and memory; its ticks go to the other replicas", e.Name, e.Unable)
 	}
 	if e.Heartbeat != "" {
-		r.warn("heartbeat", "leader %s: %s", e.Name, e.Heartbeat)
+		r.warnOf(self, CodeHeartbeat, "leader %s: %s", e.Name, e.Heartbeat)
 	}
 }
 
@@ -29,22 +70,37 @@ func (r *statusReader) warnOfConfigs(ctx context.Context) error {
 	if len(groups) < 2 {
 		return nil
 	}
-	r.warn("config_differs", "replicas run different configurations (name and digest): %v; give all the same files", groups)
+	r.warnOf(r.replicas, CodeConfigDiffers, "replicas run different configurations (name and digest): %v; give all the same files", groups)
 	lines, err := groups.Differences(ctx, r.journal)
 	if err = r.tolerate(err); err != nil {
 		return err
 	}
 	for _, line := range lines {
-		r.warn("config_differs", "the configurations differ: %s", line)
+		r.warnOf(r.replicas, CodeConfigDiffers, "the configurations differ: %s", line)
 	}
 	return nil
 }
 
 // warnOfClocks warns of replicas whose clocks are off beyond doubt.
 func (r *statusReader) warnOfClocks() {
-	for _, replica := range r.status.Replicas {
-		if o := replica.Clock(); o.Excessive() {
-			r.warn("clock_off", "the clock of replica %s is off (%v); ticks still run once and on time, but synchronize the clock (NTP)", replica.Name, o)
+	for _, e := range r.replicas {
+		if o := ClockOffsetOf(e); o.Excessive() {
+			r.warnOf([]journal.Replica{e}, CodeClockOff, "the clock of replica %s is off (%v); ticks still run once and on time, but synchronize the clock (NTP)", e.Name, o)
+		}
+	}
+}
+
+// warnOfNames warns of names that several replicas have which are up.
+func (r *statusReader) warnOfNames() {
+	up := map[string][]journal.Replica{}
+	for _, e := range r.replicas {
+		if OccupiesName(e, r.status.Now) {
+			up[e.Name] = append(up[e.Name], e)
+		}
+	}
+	for _, name := range slices.Sorted(maps.Keys(up)) {
+		if n := len(up[name]); n > 1 {
+			r.warnOf(up[name], CodeSameName, "%d replicas are named %s: give each replica its own name with --replica", n, name)
 		}
 	}
 }

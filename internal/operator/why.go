@@ -40,10 +40,29 @@ type Story struct {
 // Why explains what became of an instant of a job, and for which reason. at is RFC 3339, or a date and a time by the clock of the job's zone. A job that no
 // replica has any more is explained by its history alone, in UTC.
 func (o *Operator) Why(ctx context.Context, job, at string) (*Story, error) {
+	if !journal.IsJobName(job) { // no lock can be asked for it
+		if err := o.mustKnow(ctx, job); err != nil {
+			return nil, err
+		}
+		return nil, refuse(ErrUnknownJob, "%.40q cannot be the name of a job", job)
+	}
 	infos, err := o.described(ctx)
 	if err != nil {
 		return nil, err
 	}
+	s, err := o.facts(ctx, infos, job, at)
+	if err != nil {
+		return nil, err
+	}
+	s.readActs(ctx, o)
+	if err := s.explain(); err != nil {
+		return nil, err
+	}
+	return &s.Story, o.explainParents(ctx, infos, s)
+}
+
+// facts is the story of a job that is not explained yet, without the audit log.
+func (o *Operator) facts(ctx context.Context, infos []journal.JobInfo, job, at string) (*story, error) {
 	info, described := find(infos, job)
 	if !described {
 		info = journal.JobInfo{Name: job, Timezone: "UTC"}
@@ -67,7 +86,7 @@ func (o *Operator) Why(ctx context.Context, job, at string) (*Story, error) {
 		}
 		return nil, refuse(ErrNoReplica, "job %s: no replica has it", job)
 	}
-	return &s.Story, s.explain()
+	return s, nil
 }
 
 // story is an explanation, and the facts that it is made of.
@@ -77,6 +96,12 @@ type story struct {
 	info  journal.JobInfo
 	state election.State
 	past  []journal.Record // all that is kept of the job
+	acts  []journal.Act    // the audit log, oldest first; read for the job in question alone, after a pause
+	// actsErr is why the audit log, or a part of it, cannot be read.
+	actsErr error
+	// bySchedule is set where neither a record nor the lock has anything of the instant.
+	bySchedule bool
+	since      string // for which reason it has no tick, where that follows from the jobs before it
 }
 
 func (s *story) read(ctx context.Context, o *Operator) (err error) {
@@ -97,6 +122,15 @@ func (s *story) read(ctx context.Context, o *Operator) (err error) {
 		return o.historyError(err)
 	}
 	return nil
+}
+
+// readActs reads the audit log if it has something to say.
+func (s *story) readActs(ctx context.Context, o *Operator) {
+	if !s.needsActs() {
+		return
+	}
+	s.acts, s.actsErr = o.journal.Acts(ctx, journal.MaxActs)
+	slices.SortStableFunc(s.acts, func(a, b journal.Act) int { return a.Time.Compare(b.Time) })
 }
 
 // before is the place of the newest record of a tick without a run that is not after the instant; -1 if there is none.
@@ -131,7 +165,7 @@ func (s *story) explain() error {
 		s.explainHolders()
 		s.explainSettlement()
 	}
-	if len(s.Lines) == 0 {
+	if s.bySchedule = len(s.Lines) == 0; s.bySchedule {
 		if err := s.explainSchedule(); err != nil {
 			return err
 		}
@@ -155,7 +189,7 @@ func (s *story) explainSettlement() {
 		if settled.Tick.Equal(s.at) || !settled.After.IsZero() && s.at.After(settled.After) && s.at.Before(settled.Tick) {
 			outcome, reason, _ := strings.Cut(settled.Outcome, " ")
 			s.Fate = Over
-			s.say("%s: %s; no replica has recorded that yet", outcome, reasonText(journal.Record{Outcome: outcome, Reason: reason}))
+			s.say("%s: %s; no replica has recorded that yet", outcome, ReasonText(journal.Record{Outcome: outcome, Reason: reason}))
 			return
 		}
 	}
@@ -185,7 +219,7 @@ func (s *story) explainSchedule() error {
 		}
 	case s.at.After(s.state.Now):
 		s.Fate = Due
-		s.say("a tick that is due in %v", s.at.Sub(s.state.Now).Round(time.Second))
+		s.say("a tick that comes in %v", s.at.Sub(s.state.Now).Round(time.Second))
 		s.explainPause(s.state.Pause.On(s.at), "it is skipped if the job is still paused then")
 	default:
 		s.explainDue()
@@ -202,13 +236,13 @@ func (s *story) explainDue() {
 		s.say("no tick of job %s has been decided in Redis: no replica has announced its schedule yet, or Redis has lost its data; see cronclave status", s.Job)
 	case slices.ContainsFunc(s.state.Open, s.at.Equal):
 		s.Fate = Open
-		s.say("the tick has been due for %v; it was granted, and given back before its run began, and waits for a replica", since)
+		s.say("the tick came %v ago; it was granted, given back before its run began, and waits for a replica", since)
 		s.explainPause(pauses, "its ticks are skipped")
 	case s.at.After(s.state.Decided) && len(s.state.Open) > 0:
-		s.say("the tick has been due for %v; an earlier tick still waits, so Redis does not say yet how this one was decided", since)
+		s.say("the tick came %v ago; an earlier tick still waits, so Redis does not say yet how this one was decided", since)
 	case s.at.After(s.state.Decided):
 		s.Fate = Open
-		s.say("the tick has been due for %v and has not started: it waits for a slot, for a replica that can run it, or for its jitter", since)
+		s.say("the tick came %v ago and has not started: it waits for its jitter, for a slot, for a replica that can run it, or for Redis", since)
 		s.explainPause(pauses, "its ticks are skipped")
 	default:
 		s.explainForgotten()
@@ -217,19 +251,29 @@ func (s *story) explainDue() {
 
 // explainForgotten is about a tick that counts as decided, without a record.
 func (s *story) explainForgotten() {
-	if i := s.before(); i >= 0 && s.past[i].Output != nil && strings.Contains(*s.past[i].Output, "one record for") {
+	if i := s.before(); i >= 0 && standsFor(s.past[i], s.at) {
 		r := s.past[i]
 		s.Fate = Over
-		s.say("%s: %s; the record of the tick of %s stands for many: %s", r.Outcome, reasonText(r), s.show(r.Tick), strings.TrimSpace(*r.Output))
+		s.say("%s: %s; the record of the tick of %s stands for many: %s", r.Outcome, ReasonText(r), s.show(r.Tick), strings.TrimSpace(*r.Output))
 		return
 	}
-	s.say("whether this tick ran is not known: it will not run any more, and the history has no record of it, or the job had another schedule then")
+	s.say("whether this tick ran is not known; it will not run now. Its record was dropped, or the schedule did not have it then")
 	switch oldest := s.oldest(); {
 	case oldest.IsZero():
 		s.say("the history has nothing of job %s", s.Job)
 	case s.at.Before(oldest):
 		s.say("the history of job %s begins with the tick of %s; older records are dropped ([history] runs, max_age)", s.Job, s.show(oldest))
 	}
+}
+
+// standsFor reports whether the record of an earlier tick is that of a gap up to an instant or a later one: its output ends with the last tick of the gap.
+func standsFor(r journal.Record, at time.Time) bool {
+	if r.Output == nil || !strings.Contains(*r.Output, "one record for") {
+		return false
+	}
+	_, last, _ := strings.Cut(*r.Output, " to ")
+	until, err := time.Parse(time.RFC3339, strings.TrimSpace(last))
+	return err == nil && !at.After(until)
 }
 
 // oldest is the oldest tick with a record.
@@ -257,30 +301,4 @@ func (s *story) explainNeighbours() {
 	if !after.IsZero() {
 		s.say("the tick after is %s", s.show(after))
 	}
-}
-
-// explainPause adds the newest pause, and what it does.
-func (s *story) explainPause(matters bool, effect string) {
-	p := s.state.Pause
-	if !matters || p.From.IsZero() {
-		return
-	}
-	by := ""
-	if p.By != "" {
-		by = "by " + p.By + " "
-	}
-	text, until := "is paused "+by+"since "+s.show(p.From), ""
-	switch {
-	case !p.On(s.state.Now):
-		text, until = "was paused "+by+"from "+s.show(p.From), " to "+s.show(p.Until)
-	case !p.Until.IsZero():
-		until = ", until " + s.show(p.Until)
-	}
-	if text += until; p.Reason != "" {
-		text += " (" + p.Reason + ")"
-	}
-	if p.On(s.state.Now) {
-		text += ": " + effect
-	}
-	s.say("job %s %s", s.Job, text)
 }

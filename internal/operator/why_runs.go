@@ -26,37 +26,66 @@ func (s *story) explainRuns() {
 		case r.Outcome == journal.OutcomeRunning:
 			s.explainRunning(r)
 		case r.Started.IsZero():
-			s.over()
-			s.say("%s%s: %s", r.Outcome, by(r), reasonText(r))
+			s.say("%s%s: %s", r.Outcome, by(r), ReasonText(r))
 			s.explainCause(r)
 		default:
-			s.over()
 			s.say("ran%s: %s", by(r), s.end(r))
 		}
 		if !r.Retried {
 			s.explainOrigin(i)
 		}
 	}
+	s.Fate = s.fateOfRuns()
 }
 
-// over notes that a record has an outcome, unless another run of the tick goes on.
-func (s *story) over() {
-	if s.Fate != Running {
-		s.Fate = Over
+// fateOfRuns is the fate by the records: a run that goes on counts most, then one whose end is not known.
+func (s *story) fateOfRuns() Fate {
+	running := func(r journal.Record) bool { return r.Outcome == journal.OutcomeRunning }
+	switch {
+	case len(s.Runs) == 0:
+		return Unknown
+	case slices.ContainsFunc(s.Runs, func(r journal.Record) bool { return running(r) && s.leased(r) }):
+		return Running
+	case slices.ContainsFunc(s.lastRuns(), running):
+		return Unknown
 	}
+	return Over
+}
+
+// lastRuns are the records that no later attempt follows.
+func (s *story) lastRuns() []journal.Record {
+	return slices.DeleteFunc(slices.Clone(s.Runs), func(r journal.Record) bool {
+		return slices.ContainsFunc(s.Runs, func(later journal.Record) bool { return follows(later, r) })
+	})
+}
+
+// follows returns whether a record is of a later attempt than another. A recovery takes the lowest free slot, whichever the run before it had; a tick of a job
+// with recoveries has one run at a time. Each run that a user asked for counts its attempts from the first.
+func follows(later, r journal.Record) bool {
+	switch {
+	case isManual(later) != isManual(r) || later.Attempt <= r.Attempt:
+		return false
+	case isManual(r):
+		return later.Token == r.Token
+	}
+	return later.Trigger == "recovery" || slotNumber(later) == slotNumber(r)
+}
+
+// isManual returns whether a user asked for a run.
+func isManual(r journal.Record) bool { return r.Trigger == "manual" }
+
+// leased returns whether the run of a record has its lease.
+func (s *story) leased(r journal.Record) bool {
+	return slices.ContainsFunc(s.state.Running, func(h election.Run) bool { return h.ID == r.RunID })
 }
 
 // explainRunning is about a run without an end in the history: the lock says whether it still has its lease.
 func (s *story) explainRunning(r journal.Record) {
-	holds := func(h election.Run) bool { return h.ID == r.RunID }
-	switch {
-	case slices.ContainsFunc(s.state.Running, holds):
-		s.Fate = Running
+	if s.leased(r) {
 		s.say("runs%s, since %s", by(r), s.show(r.Started))
-	default:
-		s.Fate = Unknown
-		s.say("began%s, at %s; its lease has ended, and no replica has recorded how the run ended", by(r), s.show(r.Started))
+		return
 	}
+	s.say("began%s, at %s; its lease has ended, and no replica has recorded how the run ended", by(r), s.show(r.Started))
 }
 
 // explainHolders is about grants of the tick without a record: the history may lag behind the locks.
@@ -64,11 +93,15 @@ func (s *story) explainHolders() {
 	for _, h := range s.state.Running {
 		if h.Tick.Equal(s.at) && !s.recorded(h.ID) {
 			s.Fate = Running
-			s.say("granted to %s with token %d, slot %d; its run is not in the history yet", h.Holder, h.Token, h.Slot)
+			s.say("granted to %s with token %d, slot %d; it waits for a slot of its pool, or its start is not recorded yet", h.Holder, h.Token, h.Slot)
 		}
 	}
 	for _, h := range s.state.Orphans {
 		if h.Tick.Equal(s.at) && !s.recorded(h.ID) {
+			recovered := slices.ContainsFunc(s.Runs, func(r journal.Record) bool { return r.Attempt > h.Attempt && !isManual(r) })
+			if s.Fate == Over && !recovered {
+				s.Fate = Unknown
+			}
 			s.say("granted to %s with token %d, whose lease has ended; no replica has recorded how the run ended", h.Holder, h.Token)
 		}
 	}
@@ -101,7 +134,7 @@ func slotNumber(r journal.Record) int {
 // end says how a run ended, and when.
 func (s *story) end(r journal.Record) string {
 	text := r.Outcome
-	if reason := reasonText(r); reason != "" {
+	if reason := ReasonText(r); reason != "" {
 		text += " (" + reason + ")"
 	}
 	if r.Retried {
@@ -122,10 +155,10 @@ func (s *story) explainOrigin(i int) {
 		s.explainRecovery(i)
 	case r.Trigger == "catch_up":
 		s.say("it was caught up: no replica, or no Redis, was there at its time")
-	case r.Trigger == "manual":
+	case isManual(r):
 		s.say("a user asked for it; cronclave audit names the user")
 	case !r.Started.IsZero() && r.Started.Sub(r.Tick) > late && r.Attempt <= 1:
-		s.say("it started %v after its time: by its jitter, or since no slot or no replica was free", r.Started.Sub(r.Tick).Round(time.Millisecond))
+		s.say("it started %v late, by its jitter, or as it waited for a slot, a pool, a replica or Redis", r.Started.Sub(r.Tick).Round(time.Millisecond))
 	}
 }
 
@@ -137,7 +170,7 @@ func (s *story) explainRecovery(i int) {
 		before := &s.Runs[n]
 		drained := before.Outcome == journal.OutcomeCanceled && before.Reason == "drain"
 		unfinished := drained || before.Outcome == journal.OutcomeAbandoned || before.Outcome == journal.OutcomeLost
-		if unfinished && before.Attempt < r.Attempt && (lost == nil || before.Attempt > lost.Attempt) {
+		if unfinished && !isManual(*before) && before.Attempt < r.Attempt && (lost == nil || before.Attempt > lost.Attempt) {
 			lost = before
 		}
 	}
@@ -148,10 +181,13 @@ func (s *story) explainRecovery(i int) {
 
 // explainCause names the runs that were in the way of a tick that did not run, and the pause.
 func (s *story) explainCause(r journal.Record) {
-	p := s.state.Pause
 	switch r.Reason {
 	case "paused":
-		s.explainPause(p.Covers(s.at) || !r.Finished.Before(p.From) && p.On(r.Finished), "its ticks are skipped")
+		s.explainPaused(r)
+	case "redis":
+		if r.Detail != "" {
+			s.say("%s", FirstLine(r.Detail, 200))
+		}
 	case "overlap", "slots":
 		for _, other := range s.past {
 			s.explainOverlap(r, other)
@@ -173,10 +209,10 @@ func (s *story) explainOverlap(r, other journal.Record) {
 
 // reasonTexts say what a word in a record means. Other reasons are texts themselves.
 var reasonTexts = map[string]string{
-	"overlap":  "all slots of the job were held, or an earlier tick waited for one (overlap)",
+	"overlap":  "all slots of the job were held, or another tick waited for one (overlap)",
 	"paused":   "the job was paused",
 	"down":     "no replica was up that may run the job",
-	"redis":    "Redis did not answer, or had lost its data",
+	"redis":    "Redis did not answer, or could not decide",
 	"overload": "the replica was too busy to claim it in time, or stood still",
 	"late":     "no replica asked for it in time, for no known reason; look at the logs of the replicas",
 	"slots":    "no slot of the job became free by the deadline",
@@ -187,12 +223,17 @@ var reasonTexts = map[string]string{
 	"drain":    "its replica drained, and the run did not end in time",
 }
 
-func reasonText(r journal.Record) string {
+// ReasonText says in one line for which reason a record has its outcome; "" where the outcome says it all.
+func ReasonText(r journal.Record) string {
 	if text := reasonTexts[r.Reason]; text != "" {
 		return text
 	}
-	if r.Reason == "" && (r.Outcome == journal.OutcomeAbandoned || r.Outcome == journal.OutcomeLost) {
-		return "its lease ended before it did"
+	switch {
+	case r.Reason != "":
+	case r.Outcome == journal.OutcomeAbandoned:
+		return "its replica died, or was cut off from Redis"
+	case r.Outcome == journal.OutcomeLost:
+		return "its lease was not renewed in time, so it was stopped"
 	}
 	return FirstLine(r.Reason, 200)
 }

@@ -2,6 +2,8 @@ package operator
 
 import (
 	"errors"
+	"fmt"
+	"slices"
 	"strings"
 	"testing"
 	"time"
@@ -16,14 +18,27 @@ var noon = time.Date(2026, 11, 26, 12, 0, 0, 0, time.UTC)
 // explained is the story of noon by what the history and the locks have, half an hour later.
 func explained(t *testing.T, state election.State, past ...journal.Record) *story {
 	t.Helper()
-	if state.Now.IsZero() {
-		state.Now = noon.Add(30 * time.Minute)
+	return tellNoon(t, &story{state: state, past: past})
+}
+
+// tellNoon is the story of noon by facts.
+func tellNoon(t *testing.T, s *story) *story {
+	t.Helper()
+	if s.state.Now.IsZero() {
+		s.state.Now = noon.Add(30 * time.Minute)
 	}
-	s := &story{info: journal.JobInfo{Name: "j", Timezone: "UTC", Schedule: []string{"0 * * * *"}, Enabled: true}, state: state, past: past, Story: Story{Job: "j", At: noon}, instant: instant{at: noon}}
+	s.info = journal.JobInfo{Name: "j", Timezone: "UTC", Schedule: []string{"0 * * * *"}, Enabled: true}
+	s.Story, s.instant = Story{Job: "j", At: noon}, instant{at: noon}
 	if err := s.explain(); err != nil {
 		t.Fatal(err)
 	}
 	return s
+}
+
+// inSlot is a record in a slot.
+func inSlot(slot int, r journal.Record) journal.Record {
+	r.Slot = &slot
+	return r
 }
 
 func (s *story) wants(t *testing.T, what string, fate Fate, lines ...string) {
@@ -54,7 +69,7 @@ func TestWhyOfRecords(t *testing.T) {
 
 	late := ran("a", "r3", "failed", noon, noon.Add(5*time.Second), noon.Add(time.Minute))
 	late.Reason = "exit code 3"
-	explained(t, election.State{}, late).wants(t, "a late failure", Over, "failed (exit code 3)", "it started 5s after its time")
+	explained(t, election.State{}, late).wants(t, "a late failure", Over, "failed (exit code 3)", "it started 5s late, by its jitter")
 
 	slot := 0
 	dead := ran("a", "r1", "abandoned", noon, noon, noon.Add(time.Minute))
@@ -65,12 +80,13 @@ func TestWhyOfRecords(t *testing.T) {
 	again.Trigger, again.Attempt, tried.Trigger, tried.Attempt, tried.Retried = "recovery", 3, "recovery", 2, true
 	held := election.State{Running: []election.Run{{ID: "b", Holder: "r2", Tick: noon}}}
 	s := explained(t, held, again, tried, dead, twin)
-	s.wants(t, "a take-over", Running, "ran on r1 with token 7: abandoned (its lease ended before it did)", "runs on r2 with token 7, attempt 3, since 2026-11-26 12:01:00 UTC",
+	s.wants(t, "a take-over", Running, "ran on r1 with token 7: abandoned (its replica died, or was cut off from Redis)", "runs on r2 with token 7, attempt 3, since 2026-11-26 12:01:00 UTC",
 		"take-over from r1, whose run was abandoned")
 	if n := strings.Count(strings.Join(s.Lines, "\n"), "take-over"); n != 1 {
 		t.Errorf("%d take-overs: %q", n, s.Lines)
 	}
 	explained(t, election.State{}, again, dead).wants(t, "a run whose lease has ended", Unknown, "began on r2 with token 7, attempt 3, at 2026-11-26 12:01:00 UTC; its lease has ended")
+	explained(t, election.State{}, ran("c", "r3", "running", noon, noon, time.Time{}), inSlot(1, good)).wants(t, "a fan-out, the end of a part of which is not known", Unknown, "began on r3", "ran on r3")
 	fanOut := election.State{Running: []election.Run{{ID: "c", Holder: "r5", Token: 8, Slot: 1, Tick: noon}}}
 	explained(t, fanOut, good).wants(t, "a part of a fan-out", Running, "ran on r3", "granted to r5 with token 8, slot 1")
 
@@ -87,23 +103,23 @@ func TestWhyOfRecords(t *testing.T) {
 	ended := election.Pause{From: noon.Add(-time.Minute), Until: noon.Add(10 * time.Minute), Outcome: "skipped paused"}
 	explained(t, election.State{Pause: ended}, settled("skipped", "paused")).wants(t, "a pause that is over", Over, "job j was paused from 2026-11-26 11:59:00 UTC to 2026-11-26 12:10:00 UTC")
 	later := election.Pause{From: noon.Add(20 * time.Minute), Outcome: "skipped paused"}
-	if s := explained(t, election.State{Pause: later}, settled("skipped", "paused")); len(s.Lines) != 1 {
-		t.Errorf("a pause that began later: %q", s.Lines)
-	}
-	explained(t, election.State{}, settled("missed", "redis")).wants(t, "an outage", Over, "missed: Redis did not answer, or had lost its data")
+	explained(t, election.State{Pause: later}, settled("skipped", "paused")).wants(t, "a pause that began later", Over, "the audit log has no pause of job j at that time")
+	outage := settled("missed", "redis")
+	outage.Detail = "Redis did not answer replica r1 from 2026-11-26T11:59:00Z to 2026-11-26T12:02:00Z"
+	explained(t, election.State{}, outage).wants(t, "an outage", Over, "missed: Redis did not answer, or could not decide", outage.Detail)
 }
 
 // A tick without a record is explained by the locks and by the schedule.
 func TestWhyWithoutRecords(t *testing.T) {
 	t.Parallel()
 	known := election.State{Decided: noon.Add(-time.Hour)}
-	explained(t, known).wants(t, "a waiting tick", Open, "has been due for 30m0s and has not started")
+	explained(t, known).wants(t, "a waiting tick", Open, "came 30m0s ago and has not started")
 	open := election.State{Decided: noon.Add(time.Hour), Open: []time.Time{noon}}
 	explained(t, open).wants(t, "a tick that was given back", Open, "given back before its run began")
 	behind := election.State{Decided: noon.Add(-time.Hour), Open: []time.Time{noon.Add(-30 * time.Minute)}}
 	explained(t, behind).wants(t, "a tick behind an open one", Unknown, "an earlier tick still waits")
 	unrecorded := election.State{Decided: noon.Add(time.Hour), Settled: []election.Settlement{{Tick: noon, Outcome: "missed redis"}}}
-	explained(t, unrecorded).wants(t, "a settlement without a record", Over, "missed: Redis did not answer, or had lost its data; no replica has recorded that yet")
+	explained(t, unrecorded).wants(t, "a settlement without a record", Over, "missed: Redis did not answer, or could not decide; no replica has recorded that yet")
 	gap := election.State{Decided: noon.Add(time.Hour), Settled: []election.Settlement{{Tick: noon.Add(time.Hour), After: noon.Add(-time.Hour), Outcome: "missed down"}}}
 	explained(t, gap).wants(t, "a gap without a record", Over, "missed: no replica was up")
 	explained(t, election.State{}).wants(t, "a lock that knows nothing", Unknown, "no replica has announced its schedule yet, or Redis has lost its data")
@@ -116,13 +132,16 @@ func TestWhyWithoutRecords(t *testing.T) {
 	older := journal.Record{Job: "j", Tick: noon.Add(-time.Hour), Finished: noon.Add(-time.Hour), Outcome: "missed", Reason: "down", Output: &many}
 	explained(t, past, newer, older).wants(t, "a gap", Over, "missed: no replica was up that may run the job", "stands for many: one record for 900 ticks, from")
 
+	many = "one record for 900 ticks, from 2026-11-26T11:00:00Z to 2026-11-26T11:30:00Z\n"
+	explained(t, past, older).wants(t, "a gap before the tick", Unknown, "whether this tick ran is not known")
+
 	held := election.State{Decided: noon, Running: []election.Run{{Holder: "r1", Token: 9, Slot: 1, Tick: noon}}}
 	explained(t, held).wants(t, "a run without a record", Running, "granted to r1 with token 9, slot 1")
 	orphaned := election.State{Decided: noon, Orphans: []election.Run{{Holder: "r1", Token: 9, Tick: noon}}}
 	explained(t, orphaned).wants(t, "an orphan", Unknown, "granted to r1 with token 9, whose lease has ended")
 
 	due := election.State{Now: noon.Add(-10 * time.Minute), Decided: noon.Add(-time.Hour), Pause: election.Pause{From: noon.Add(-time.Hour), Outcome: "skipped paused"}}
-	explained(t, due).wants(t, "a tick to come", Due, "a tick that is due in 10m0s", "job j is paused since 2026-11-26 11:00:00 UTC: it is skipped if the job is still paused then")
+	explained(t, due).wants(t, "a tick to come", Due, "a tick that comes in 10m0s", "job j is paused since 2026-11-26 11:00:00 UTC: it is skipped if the job is still paused then")
 }
 
 // An instant that is no tick has its neighbours named; a job that follows others has no schedule of its own.
@@ -170,6 +189,80 @@ func TestWhyWhereTheClockIsSet(t *testing.T) {
 			t.Fatal(err)
 		}
 		s.wants(t, tc.schedule+" at "+tc.at, tc.fate, tc.line)
+	}
+}
+
+// A tick of a chain is explained by the jobs before it, as far up as they have no record, and has their fate where it has no record.
+func TestWhyOfAChain(t *testing.T) {
+	t.Parallel()
+	c := newCluster(t)
+	o := c.operator(t, Config{})
+	c.describe(t, journal.JobInfo{Name: "extract", Enabled: true, Schedule: []string{"0 0 * * *"}, Timezone: "UTC"}, journal.JobInfo{Name: "load", Enabled: true, After: []string{"extract"}, Timezone: "UTC"},
+		journal.JobInfo{Name: "report", Enabled: true, After: []string{"extract", "load", "removed"}, Timezone: "UTC"}, journal.JobInfo{Name: "mail", Enabled: true, After: []string{"load"}},
+		journal.JobInfo{Name: "close", Enabled: true, After: []string{"mail", "load"}}, journal.JobInfo{Name: "round", Enabled: true, After: []string{"trip"}}, journal.JobInfo{Name: "trip", Enabled: true, After: []string{"round"}})
+	midnight := time.Now().UTC().Truncate(24 * time.Hour)
+	record := func(job, id, outcome string, tick time.Time) {
+		r := ended(job, id)
+		r.Tick, r.Outcome = tick, outcome
+		c.record(t, r)
+	}
+	failed, good, loaded := midnight.AddDate(0, 0, -2), midnight.AddDate(0, 0, -1), midnight.AddDate(0, 0, -3)
+	record("extract", "e1", "failed", failed)
+	record("extract", "e2", "ok", good)
+	record("extract", "e3", "ok", loaded)
+	record("load", "l3", "ok", loaded)
+	for _, tc := range []struct {
+		job   string
+		at    time.Time
+		fate  Fate
+		lines []string
+	}{
+		{"load", failed, NoTick, []string{"no tick of job load: it runs only when job extract has ended ok, and that is not so for", "before it, extract: ran"}},
+		{"report", failed, NoTick, []string{"no tick of job report: it runs only when all of the jobs extract, load, removed have ended ok", ": the outcome of job extract is failed", "before it, extract: ran", "before it, load: no tick of job load", "before it, removed: no replica has this job"}},
+		{"load", good, Unknown, []string{"job load runs after extract, and has no record of", "before it, extract: ran"}},
+		{"load", loaded, Over, []string{"ran", "before it, extract: ran"}},
+		{"load", midnight.AddDate(0, 0, 1), Due, []string{"job load has not run yet: it waits until job extract has ended ok", "before it, extract: a tick that comes in"}},
+		{"load", good.Add(time.Hour), NoTick, []string{"no tick of job load", "before it, extract: no tick of job extract"}},
+		{"extract", good, Over, []string{"ran"}},
+		{"mail", failed, NoTick, []string{"no tick of job mail: it runs only when job load has ended ok, and that is not so for", ": the outcome of job extract is failed", "before it, load: no tick of job load", "before load, extract: ran"}},
+		{"close", failed, NoTick, []string{"no tick of job close", ": the outcome of job extract is failed", "before it, mail: no tick of job mail", "before mail, load: no tick of job load", "before load, extract: ran", "before it, load: no tick of job load"}},
+		{"close", midnight.AddDate(0, 0, 1), Due, []string{"job close has not run yet", "before it, mail: job mail has not run yet", "before load, extract: a tick that comes in"}},
+		{"close", good.Add(time.Hour), NoTick, []string{": job extract has no tick then"}},
+		{"mail", good, Unknown, []string{"job mail runs after load, and has no record of", "before it, load: job load runs after extract, and has no record of", "before load, extract: ran"}},
+		{"round", good, Unknown, []string{"job round runs after trip", "before it, trip: job trip runs after round", "before trip, round: job round runs after trip"}},
+	} {
+		s, err := o.Why(t.Context(), tc.job, tc.at.Format(time.RFC3339))
+		if err != nil {
+			t.Fatal(err)
+		}
+		(&story{Story: *s}).wants(t, tc.job+" at "+tc.at.Format(time.RFC3339), tc.fate, tc.lines...)
+		if strings.Contains(s.Lines[0], "before it") {
+			t.Errorf("the first line is about another job: %q", s.Lines)
+		}
+		if lines := slices.Compact(slices.Sorted(slices.Values(s.Lines))); len(lines) < len(s.Lines) {
+			t.Errorf("a line is there twice: %q", s.Lines)
+		}
+	}
+}
+
+// A story asks about so many jobs at most, the nearest first.
+func TestWhyOfALongChain(t *testing.T) {
+	t.Parallel()
+	c := newCluster(t)
+	o := c.operator(t, Config{})
+	var jobs []journal.JobInfo
+	for n := range mostParents + 10 {
+		jobs = append(jobs, journal.JobInfo{Name: fmt.Sprintf("j%d", n), Enabled: true, After: []string{fmt.Sprintf("j%d", n+1)}})
+	}
+	jobs[0].After = append(jobs[0].After, "near")
+	c.describe(t, append(jobs, journal.JobInfo{Name: "near", Enabled: true})...)
+	s, err := o.Why(t.Context(), "j0", time.Now().UTC().Truncate(24*time.Hour).Add(time.Hour).Format(time.RFC3339))
+	if err != nil {
+		t.Fatal(err)
+	}
+	(&story{Story: *s}).wants(t, "a long chain", NoTick, "before it, near: no tick of job near", fmt.Sprintf("before j%d, j%d: ", mostParents-2, mostParents-1), fmt.Sprintf("j%d runs after more jobs, which are left out here: 1", mostParents-1))
+	if len(s.Lines) != mostParents+2 {
+		t.Errorf("%d lines", len(s.Lines))
 	}
 }
 

@@ -31,15 +31,20 @@ type Conn struct {
 	// acked is how many replicas must have a grant before it counts, within ackTimeout.
 	acked      int
 	ackTimeout time.Duration
+	// dialed is the address of the newest connection: behind Sentinels that of the master.
+	dialed atomic.Pointer[string]
 	// quorum are the independent masters that have the locks in its place; nil if there are none.
 	quorum []*master
 	looks  sync.WaitGroup // at servers that did not answer in time; Close ends them
+	// refused are the servers whose settings are not looked at.
+	refused refusals
 }
 
 // master is one of a quorum.
 type master struct {
 	*redis.Client
 	url     config.RedisURL
+	alone   *Conn       // for looks at it
 	answers atomic.Bool // it has answered anything since [Conn.NoteAnswers]
 }
 
@@ -54,6 +59,7 @@ func Open(n Source) (*Conn, error) {
 	switch u.Topology {
 	case config.Sentinel:
 		c.UniversalClient = redis.NewFailoverClient(failoverOptions(u, secure))
+		c.AddHook(dialHook{&c.dialed})
 	case config.Cluster:
 		c.UniversalClient = redis.NewClusterClient(clusterOptions(u, secure))
 	default:
@@ -82,7 +88,8 @@ func (c *Conn) openQuorum(cfg config.Redis) error {
 		if err != nil {
 			return err
 		}
-		m := &master{Client: redis.NewClient(singleOptions(u, secure)), url: u}
+		client := redis.NewClient(singleOptions(u, secure))
+		m := &master{Client: client, url: u, alone: &Conn{UniversalClient: client, url: u}}
 		m.AddHook(errorHook{u.Password})
 		c.quorum = append(c.quorum, m)
 	}
@@ -118,12 +125,12 @@ func (c *Conn) LockConfig(namespace, owner string) locking.Config {
 // Rights are those that the user of this Redis needs in a namespace.
 func (c *Conn) Rights(namespace string) Rights { return c.source.Rights(namespace) }
 
-// InProcess reports whether the Redis is an embedded one of this process, which no other process reaches.
-func (c *Conn) InProcess() bool { return c.source.dial != nil }
+// InProcess reports whether the Redis is an embedded one of this process, and how others look at it.
+func (c *Conn) InProcess() (View, bool) { return c.source.view, c.source.dial != nil }
 
 // Where names the Redis without its password.
 func (c *Conn) Where() string {
-	if c.InProcess() {
+	if _, ours := c.InProcess(); ours {
 		return "in this process"
 	}
 	return where(c.url)

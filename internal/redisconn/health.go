@@ -5,8 +5,8 @@ import (
 	"context"
 	"errors"
 	"fmt"
+	"maps"
 	"slices"
-	"strconv"
 	"strings"
 	"sync"
 
@@ -41,7 +41,7 @@ func (c *Conn) explain(err error) error {
 
 // Health is what a look at Redis has found.
 type Health struct {
-	Version  string
+	Redis    Deployment
 	Warnings []Warning
 }
 
@@ -51,46 +51,65 @@ type Warning struct {
 	Message string `json:"message"`
 }
 
-// evictionCode is that of the warning of a Redis that may drop keys that expire.
-const evictionCode = "eviction"
-
-// ErrUnfit means that this Redis can't coordinate anything.
-var ErrUnfit = errors.New("this Redis can't coordinate")
+// The codes of warnings that the code asks for: a Redis may drop keys that expire, or refuses writes.
+const (
+	evictionCode = "eviction"
+	refusedCode  = "writes_refused"
+)
 
 // oldestRedis is the first version in which a script may read the clock and write.
 const oldestRedis = 5
 
-// Examine looks at the settings that the promises depend on, of each master. Its error is ErrUnfit, or that Redis can't be reached.
+// Examine looks at each master: at the settings that the promises depend on, and at its state. Its error is ErrUnfit, or that Redis can't be reached; the
+// result then has all that was found until then.
 func (c *Conn) Examine(ctx context.Context) (Health, error) {
 	ctx, cancel := context.WithTimeout(ctx, patient)
 	defer cancel()
+	if !c.HasQuorum() {
+		h, err := c.examineMasters(ctx)
+		h.Redis = c.complete(h.Redis)
+		return h, c.explain(err)
+	}
+	var locks Health
+	var lockErr error
+	var look sync.WaitGroup
+	look.Go(func() { locks, lockErr = c.examineQuorum(ctx, unhurried) })
+	h, err := c.examineMasters(ctx)
+	look.Wait()
+	// The settings of the history's server decide nothing.
+	h.Warnings = append(slices.DeleteFunc(h.Warnings, func(w Warning) bool { return w.Code != refusedCode }), locks.Warnings...)
+	h.Redis = c.complete(Deployment{Servers: append(h.Redis.Servers, locks.Redis.Servers...)})
+	if err == nil {
+		err = lockErr
+	}
+	return h, c.explain(err)
+}
+
+// examineMasters looks at the masters of the connection itself.
+func (c *Conn) examineMasters(ctx context.Context) (Health, error) {
 	cluster, ok := c.UniversalClient.(*redis.ClusterClient)
 	if !ok {
-		h, err := c.examineServer(ctx, c)
-		if err == nil && len(c.quorum) > 0 {
-			h.Warnings, err = c.examineQuorum(ctx, patient)
-		}
-		return h, c.explain(err)
+		return c.examineServer(ctx, c, c.Where())
 	}
 	var (
 		mu    sync.Mutex
 		found = map[string]Health{}
 	)
 	err := cluster.ForEachMaster(ctx, func(ctx context.Context, node *redis.Client) error {
-		addr := node.Options().Addr
-		h, err := c.examineServer(ctx, node)
-		if err != nil {
-			return fmt.Errorf("node %s: %w", addr, err)
-		}
+		addr := printable(node.Options().Addr, mostText)
+		h, err := c.examineServer(ctx, node, addr)
 		mu.Lock()
 		defer mu.Unlock()
 		found[addr] = h
+		if err != nil {
+			return fmt.Errorf("node %s: %w", addr, err)
+		}
 		return nil
 	})
 	if err == nil {
 		err = clusterState(ctx, cluster)
 	}
-	return mergeHealth(found), c.explain(err)
+	return mergeHealth(found), err
 }
 
 // ExamineKeeper looks at the server that has the given name: in a Cluster the master of its slot.
@@ -107,7 +126,7 @@ func (c *Conn) ExamineKeeper(ctx context.Context, name string) (Health, error) {
 			return Health{}, fmt.Errorf("find the master that has %s: %w", name, err)
 		}
 	}
-	h, err := c.examineServer(ctx, keeper)
+	h, err := c.examineServer(ctx, keeper, c.Where())
 	return h, c.explain(err)
 }
 
@@ -123,17 +142,16 @@ func clusterState(ctx context.Context, cluster *redis.ClusterClient) error {
 	return nil
 }
 
-// mergeHealth returns what several nodes have in common once.
+// mergeHealth has the servers by their addresses, and what several of them have in common once.
 func mergeHealth(found map[string]Health) (all Health) {
 	at := map[Warning][]string{}
-	for addr, h := range found {
-		all.Version = cmp.Or(all.Version, h.Version)
-		for _, w := range h.Warnings {
+	for _, addr := range slices.Sorted(maps.Keys(found)) {
+		all.Redis.Servers = append(all.Redis.Servers, found[addr].Redis.Servers...)
+		for _, w := range found[addr].Warnings {
 			at[w] = append(at[w], addr)
 		}
 	}
 	for w, addrs := range at {
-		slices.Sort(addrs)
 		w.Message += " (at " + strings.Join(addrs, ", ") + ")"
 		all.Warnings = append(all.Warnings, w)
 	}
@@ -141,38 +159,56 @@ func mergeHealth(found map[string]Health) (all Health) {
 	return all
 }
 
-// oneServer has the commands to examine one server; a client of a single Redis is one, and so is a node of a Cluster.
-type oneServer interface {
-	Info(ctx context.Context, section ...string) *redis.StringCmd
-	ConfigGet(ctx context.Context, parameter string) *redis.MapStringStringCmd
+// examineServer looks at one master. The result has this server, also with an error.
+func (c *Conn) examineServer(ctx context.Context, rdb oneServer, at string) (Health, error) {
+	h := healthOf(Server{Address: at, Keeps: c.keeps(), State: ServerUp})
+	err := c.judge(c.askServer(ctx, rdb, at), &h)
+	if err != nil {
+		h.server().fail(c.explain(err))
+	}
+	if master := c.dialedTo(); err == nil && master != "" {
+		h.server().Address = master
+	}
+	return h, err
 }
 
-// examineServer looks at one master.
-func (c *Conn) examineServer(ctx context.Context, rdb oneServer) (Health, error) {
-	var h Health
-	about, err := infoSection(ctx, rdb, "server")
+func healthOf(s Server) Health { return Health{Redis: Deployment{Servers: []Server{s}}} }
+
+// server is the one that a look at one server is about.
+func (h *Health) server() *Server { return &h.Redis.Servers[0] }
+
+// judge puts what a master has answered into its health.
+func (c *Conn) judge(a answers, h *Health) error {
+	about, err := a.section("server")
 	switch {
-	case redis.IsPermissionError(err), redis.HasErrorPrefix(err, "unknown command"): // that it can be written to shows in the first write
+	case isRefusal(err): // that it can be written to shows in the first write
+		h.server().RoundTripMS = &a.took
 		h.warnHidden()
-		return h, nil
+		return nil
 	case err != nil:
-		return h, err
-	case about["redis_mode"] == embedded.Mode: // which has no settings to look at
-		h.warn("embedded", "an embedded Redis: a trial that coordinates with no other replica")
-		return h, nil
+		return err
 	}
-	h.Version = about["redis_version"]
-	var major int
-	if _, err := fmt.Sscanf(h.Version, "%d.", &major); err == nil && major < oldestRedis {
-		return h, fmt.Errorf("%w: version %s is too old; take Redis %d or later", ErrUnfit, h.Version, oldestRedis)
+	h.server().RoundTripMS = &a.took
+	if about["redis_mode"] == embedded.Mode { // which has no settings to look at
+		h.Redis.Kind = KindEmbedded
+		h.warn("embedded", "an embedded Redis: a trial that other machines do not reach")
+		return nil
+	}
+	info, err := a.info()
+	if err != nil {
+		return err
+	}
+	h.server().describe(info)
+	if major, known := majorOf(h.server().Version); known && major < oldestRedis {
+		return fmt.Errorf("%w: version %s is too old; take Redis %d or later", ErrUnfit, h.server().Version, oldestRedis)
 	}
 	if err := c.checkMode(about["redis_mode"]); err != nil {
-		return h, err
+		return err
 	}
-	if err := c.examineReplication(ctx, rdb, &h); err != nil {
-		return h, err
+	if err := c.judgeReplication(a, h); err != nil {
+		return err
 	}
-	return h, h.examineSettings(ctx, rdb)
+	return h.judgeState(info, a)
 }
 
 // checkMode refuses servers that a URL of another kind is for.
@@ -186,9 +222,9 @@ func (c *Conn) checkMode(mode string) error {
 	return nil
 }
 
-// examineReplication demands a master, and warns where it has fewer replicas than must have each grant.
-func (c *Conn) examineReplication(ctx context.Context, rdb oneServer, h *Health) error {
-	replication, err := infoSection(ctx, rdb, "replication")
+// judgeReplication demands a master, and warns where it has fewer replicas than must have each grant.
+func (c *Conn) judgeReplication(a answers, h *Health) error {
+	replication, err := a.section("replication")
 	if err != nil {
 		return err
 	}
@@ -201,40 +237,8 @@ func (c *Conn) examineReplication(ctx context.Context, rdb oneServer, h *Health)
 	default: // there will be a new master soon
 		return fmt.Errorf("the master has become a replica of %s:%s", replication["master_host"], replication["master_port"])
 	}
-	if n, err := strconv.Atoi(replication["connected_slaves"]); err == nil && n < c.acked {
-		h.warn("acked_replicas", "[redis].acked_replicas is %d and Redis has %d replicas: nothing is granted until it has more", c.acked, n)
-	}
-	return nil
-}
-
-// examineSettings looks at eviction and persistence. A server that hides its settings gets a warning for that.
-func (h *Health) examineSettings(ctx context.Context, rdb oneServer) error {
-	settings := map[string]string{}
-	for _, name := range []string{"maxmemory", "maxmemory-policy", "appendonly", "save"} {
-		found, err := rdb.ConfigGet(ctx, name).Result()
-		if err != nil {
-			if ctx.Err() != nil {
-				return fmt.Errorf("read the settings of Redis: %w", err)
-			}
-			h.warnHidden()
-			return nil
-		}
-		settings[name] = found[name]
-	}
-	policy := settings["maxmemory-policy"]
-	evicts := settings["maxmemory"] != "0" && policy != "noeviction"
-	switch {
-	case evicts && strings.HasPrefix(policy, "allkeys"):
-		return fmt.Errorf("%w: its maxmemory-policy %s drops locks when memory is short; set maxmemory-policy noeviction", ErrUnfit, policy)
-	case evicts:
-		h.warn(evictionCode, "Redis' maxmemory-policy is %s: it may drop plain locks and history when memory is short; set maxmemory-policy noeviction", policy)
-	}
-	if settings["appendonly"] != "yes" {
-		if settings["save"] == "" {
-			h.warn("no_persistence", "Redis keeps nothing on disk: after its restart only replicas that are up remember the runs; set appendonly yes")
-		} else {
-			h.warn("snapshots_only", "Redis keeps snapshots only: its restart forgets the last minutes, which only replicas that are up remember; set appendonly yes")
-		}
+	if n := h.server().Replicas; n != nil && *n < int64(c.acked) {
+		h.warn("acked_replicas", "Redis has %d of its own replicas and [redis].acked_replicas is %d: nothing is granted or renewed until it has as many", *n, c.acked)
 	}
 	return nil
 }
@@ -244,28 +248,6 @@ func (h Health) EvictsExpiring() bool {
 	return slices.ContainsFunc(h.Warnings, func(w Warning) bool { return w.Code == evictionCode })
 }
 
-func (h *Health) warnHidden() {
-	h.warn("settings_hidden", "Redis hides its settings: make sure that maxmemory-policy is noeviction and that appendonly is on")
-}
-
 func (h *Health) warn(code, format string, args ...any) {
 	h.Warnings = append(h.Warnings, Warning{code, fmt.Sprintf(format, args...)})
-}
-
-func infoSection(ctx context.Context, rdb oneServer, section string) (map[string]string, error) {
-	text, err := rdb.Info(ctx, section).Result()
-	if err != nil {
-		return nil, fmt.Errorf("ask Redis for its %s: %w", section, err)
-	}
-	return parseInfo(text), nil
-}
-
-func parseInfo(text string) map[string]string {
-	fields := map[string]string{}
-	for line := range strings.Lines(text) {
-		if name, value, ok := strings.Cut(strings.TrimSpace(line), ":"); ok {
-			fields[name] = value
-		}
-	}
-	return fields
 }

@@ -39,10 +39,32 @@ func (h answerHook) ProcessPipelineHook(next redis.ProcessPipelineHook) redis.Pr
 }
 
 func (h answerHook) note(err error) {
-	var reply redis.Error
-	if err == nil || errors.As(err, &reply) {
+	if err == nil || isReply(err) {
 		h.answered.Store(true)
 	}
+}
+
+// dialHook notes the address of each new connection. The client asks the Sentinels for that of the master before each.
+type dialHook struct{ dialed *atomic.Pointer[string] }
+
+// DialHook notes the address.
+func (h dialHook) DialHook(next redis.DialHook) redis.DialHook {
+	return func(ctx context.Context, network, addr string) (net.Conn, error) {
+		conn, err := next(ctx, network, addr)
+		if err == nil {
+			to := conn.RemoteAddr().String()
+			h.dialed.Store(&to)
+		}
+		return conn, err
+	}
+}
+
+// ProcessHook changes nothing.
+func (dialHook) ProcessHook(next redis.ProcessHook) redis.ProcessHook { return next }
+
+// ProcessPipelineHook changes nothing.
+func (dialHook) ProcessPipelineHook(next redis.ProcessPipelineHook) redis.ProcessPipelineHook {
+	return next
 }
 
 // errorHook makes the errors of a client complete, and keeps secrets and panics out of them.

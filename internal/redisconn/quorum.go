@@ -14,6 +14,8 @@ const (
 	patient = 2 * Timeout
 	// hasty is how much later than a majority of the masters the others may answer, where somebody waits for the lock.
 	hasty = 250 * time.Millisecond
+	// unhurried is longer than any look takes: the end of the looks decides.
+	unhurried = 2 * patient
 )
 
 // ExamineMasters looks at the masters of a quorum, and soon waits for a minority no longer: see [Conn.Examine] for the patient look. Close waits for the looks.
@@ -31,7 +33,7 @@ type masterLook struct {
 
 // examineQuorum looks at the masters that have the locks. A minority may be away: once the others have decided the result, it waits for the rest no
 // longer than late. Close waits for the looks that are still under way then.
-func (c *Conn) examineQuorum(ctx context.Context, late time.Duration) ([]Warning, error) {
+func (c *Conn) examineQuorum(ctx context.Context, late time.Duration) (Health, error) {
 	found := make(chan masterLook, len(c.quorum))
 	for _, m := range c.quorum {
 		c.looks.Go(func() { found <- m.look(ctx) })
@@ -63,9 +65,19 @@ func (c *Conn) examineQuorum(ctx context.Context, late time.Duration) ([]Warning
 func (m *master) look(ctx context.Context) masterLook {
 	ctx, cancel := context.WithTimeout(ctx, patient)
 	defer cancel()
-	one := Conn{UniversalClient: m.Client, url: m.url}
-	h, err := one.examineServer(ctx, m)
+	h, err := m.alone.examineServer(ctx, m, where(m.url))
+	h.server().Keeps = KeepsLocks
 	return masterLook{m, h, err}
+}
+
+// found is the look at a master, or one without an answer where it is still under way.
+func (m *master) found(looks []masterLook) masterLook {
+	if i := slices.IndexFunc(looks, func(l masterLook) bool { return l.master == m }); i >= 0 {
+		return looks[i]
+	}
+	l := masterLook{m, healthOf(Server{Address: where(m.url), Keeps: KeepsLocks}), errors.New("no answer yet")}
+	l.health.server().fail(l.err)
+	return l
 }
 
 // NoteAnswers notes from now on which masters of a quorum answer, for [Conn.CloseSilent].
@@ -85,15 +97,15 @@ func (c *Conn) CloseSilent() {
 }
 
 // mergeLooks returns the faults of a quorum: an error if a majority does not answer, or if one of those that do can't coordinate.
-func (c *Conn) mergeLooks(looks []masterLook) ([]Warning, error) {
+func (c *Conn) mergeLooks(looks []masterLook) (Health, error) {
 	var unfit error
 	var away []string
 	found := map[string]Health{}
+	var servers []Server
 	for _, m := range c.quorum {
-		at, err := where(m.url), errors.New("no answer yet")
-		if i := slices.IndexFunc(looks, func(l masterLook) bool { return l.master == m }); i >= 0 {
-			found[at], err = looks[i].health, looks[i].err
-		}
+		l := m.found(looks)
+		at, err := where(m.url), l.err
+		found[at], servers = l.health, append(servers, *l.health.server())
 		switch {
 		case errors.Is(err, ErrUnfit):
 			unfit = errors.Join(unfit, fmt.Errorf("quorum: %s: %w", at, err))
@@ -106,7 +118,7 @@ func (c *Conn) mergeLooks(looks []masterLook) ([]Warning, error) {
 		}
 	}
 	if unfit == nil && len(away) > len(c.quorum)/2 { // else they were not waited for
-		return nil, fmt.Errorf("%d of the %d masters of the quorum do not answer: %s", len(away), len(c.quorum), strings.Join(away, "; "))
+		return Health{Redis: Deployment{Servers: servers}}, fmt.Errorf("%d of the %d masters of the quorum do not answer: %s", len(away), len(c.quorum), strings.Join(away, "; "))
 	}
-	return mergeHealth(found).Warnings, unfit
+	return Health{Deployment{Servers: servers}, mergeHealth(found).Warnings}, unfit
 }

@@ -26,10 +26,19 @@ type Named struct {
 type Embedded struct {
 	URL  string                                                            // with its password; "" for none
 	dial func(ctx context.Context, network, addr string) (net.Conn, error) // nil where the server has an address
+	view View
 }
 
-// InProcess is the embedded Redis of this process, which has no address.
-func InProcess(s *embedded.Server) Embedded { return Embedded{URL: s.URL(), dial: s.Dial} }
+// View is how other processes look at an embedded Redis of this one.
+type View struct {
+	URL   string // "" for not at all
+	Fault error  // why not
+}
+
+// InProcess is the embedded Redis of this process, of which others have a view alone.
+func InProcess(s *embedded.Server, v View) Embedded {
+	return Embedded{URL: s.URL(), dial: s.Dial, view: v}
+}
 
 // Source is one Redis, and the place that names it.
 type Source struct {
@@ -40,6 +49,7 @@ type Source struct {
 	// withheld says which password of the file does not apply; "" if there is none.
 	withheld string
 	dial     func(ctx context.Context, network, addr string) (net.Conn, error)
+	view     View
 }
 
 const fromFile = "[redis].url"
@@ -64,7 +74,7 @@ func (n Named) Find() (Source, error) {
 	if from == "--redis" && u.Password != "" {
 		return Source{}, errors.New("--redis has a password, which everybody sees in the list of processes: put it into CRONCLAVE_REDIS or [redis].password_file")
 	}
-	s := Source{URL: u, from: from, Settings: n.File, dial: n.Embedded.dial}
+	s := Source{URL: u, from: from, Settings: n.File, dial: n.Embedded.dial, view: n.Embedded.view}
 	if from != fromFile {
 		s.replaceFile()
 	}

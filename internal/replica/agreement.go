@@ -29,13 +29,13 @@ func watchAgreement(ctx context.Context, p *peers, j *journal.Journal, log hclog
 		case !settled || now == logged:
 			return
 		case now == "":
-			log.Info("replicas agree on the configuration again", "code", "config_differs")
+			log.Info("replicas agree on the configuration again", "code", operator.CodeConfigDiffers)
 		default:
 			where, err := c.Differences(ctx, j)
 			if err != nil && ctx.Err() != nil {
 				return
 			}
-			log.Warn("replicas run different configurations", "code", "config_differs", "replicas", now, "differ", strings.Join(where, "; "))
+			log.Warn("replicas run different configurations", "code", operator.CodeConfigDiffers, "replicas", now, "differ", strings.Join(where, "; "))
 		}
 		logged = now
 	})

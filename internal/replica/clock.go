@@ -14,7 +14,7 @@ func (w *clockWatch) look(o operator.ClockOffset, log hclog.Logger) {
 	switch {
 	case !w.off && o.Excessive():
 		w.off = true
-		log.Warn("this machine's clock differs from that of Redis; ticks still run once and on time, but synchronize the clock (NTP)", "code", "clock_off", "offset_ms", o.MS, "error_ms", o.ErrorMS)
+		log.Warn("this machine's clock differs from that of Redis; ticks still run once and on time, but synchronize the clock (NTP)", "code", operator.CodeClockOff, "offset_ms", o.MS, "error_ms", o.ErrorMS)
 	case w.off && o.Least() < operator.MaxClockOffset/2:
 		w.off = false
 		log.Info("this machine's clock agrees with that of Redis again", "offset_ms", o.MS, "error_ms", o.ErrorMS)

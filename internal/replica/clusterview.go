@@ -20,8 +20,9 @@ import (
 // clusterView is the cluster as HTTP clients see and steer it. Its connections are its own: no lease waits for one while pages are read.
 type clusterView struct {
 	conn     *redisconn.Conn
+	journal  *journal.Journal
 	operator *operator.Shared
-	login    bool // whether users have tokens
+	login    bool // whether users have names
 }
 
 // statusAge is how old the facts on a page may be.
@@ -42,7 +43,7 @@ func openClusterView(redis *redisconn.Conn, cfg *config.Config, log hclog.Logger
 	if err != nil {
 		return nil, errors.Join(err, conn.Close())
 	}
-	return &clusterView{conn, operator.NewShared(o, statusAge), cfg.Server.TokenFile != ""}, nil
+	return &clusterView{conn, j, operator.NewShared(o, statusAge), cfg.Server.TokenFile != "" || cfg.Server.OIDC != nil}, nil
 }
 
 // api answers the requests of programs.

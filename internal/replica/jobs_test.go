@@ -1,18 +1,14 @@
 package replica
 
 import (
-	"os"
-	"path/filepath"
 	"testing"
 
-	"github.com/cronclave/cronclave/internal/config"
 	"github.com/cronclave/cronclave/scheduler/cronspec"
 )
 
 // TestJobsKeepTheirSchedules: a replica's ticks are those that the configuration was checked with, and that `next` prints.
 func TestJobsKeepTheirSchedules(t *testing.T) {
 	t.Parallel()
-	path := filepath.Join(t.TempDir(), "jobs.toml")
 	const text = `
 timezone = "Asia/Tokyo"
 [calendars.days]
@@ -28,13 +24,7 @@ starts_at = 2026-01-01T00:00:00Z
 expires_at = 2126-01-01T00:00:00Z
 timezone = "Europe/Berlin"
 `
-	if err := os.WriteFile(path, []byte(text), 0o600); err != nil {
-		t.Fatal(err)
-	}
-	cfg, err := config.Load(path, config.Options{})
-	if err != nil {
-		t.Fatal(err)
-	}
+	cfg := loadConfig(t, text)
 	jobs := jobsOf(cfg, nil, nil)
 	if len(jobs) != 3 {
 		t.Fatalf("%d jobs", len(jobs))

@@ -12,6 +12,7 @@ import (
 	"github.com/cronclave/cronclave/election"
 	"github.com/cronclave/cronclave/internal/config"
 	"github.com/cronclave/cronclave/internal/journal"
+	"github.com/cronclave/cronclave/internal/operator"
 	"github.com/cronclave/cronclave/locking"
 )
 
@@ -32,6 +33,12 @@ func (r *Replica) lead(ctx context.Context, term *election.Term) {
 		r.log.Error("housekeeping cannot start", "error", err) // which can't be: there are locks
 		return
 	}
+	view, err := operator.New(operator.Config{Conn: r.redis, Journal: r.journal, Namespace: r.cfg.Load().Namespace})
+	if err != nil {
+		r.log.Error("housekeeping cannot start", "error", err) // which cannot be, either
+		return
+	}
+	defer func() { _ = view.Close() }() // it only waits
 	h := housekeeping{journal: r.journal, elector: elector, sweep: r.scheduler.Sweep, now: r.now, log: r.log}
 	var duties sync.WaitGroup
 	beats := heartbeat{client: newBeatClient(), version: r.version, log: r.log, config: func() config.Heartbeat { return r.cfg.Load().Heartbeat },
@@ -39,6 +46,7 @@ func (r *Replica) lead(ctx context.Context, term *election.Term) {
 	duties.Go(func() { beats.run(ctx) })
 	duties.Go(func() { watchAgreement(ctx, &r.peers, r.journal, r.log) })
 	duties.Go(func() { watchReplicas(ctx, r.journal, r.log) })
+	duties.Go(func() { watchPools(ctx, view, r.cfg.Load, r.now, r.log) })
 	r.monitor.recalled.Store(false)
 	duties.Go(func() {
 		r.monitor.watchCluster(ctx, clusterReader{journal: r.journal, elector: elector, config: r.cfg.Load, now: r.now})

@@ -10,6 +10,7 @@ import (
 
 	"github.com/cronclave/cronclave/internal/journal"
 	"github.com/cronclave/cronclave/internal/logging"
+	"github.com/cronclave/cronclave/internal/redisconn"
 	"github.com/cronclave/cronclave/scheduler"
 )
 
@@ -150,7 +151,7 @@ func (l *liveOutput) add(run *scheduler.Run, line journal.Line) {
 	}
 }
 
-// run publishes until ctx ends, and then the rest.
+// run publishes until ctx ends, and then the rest, as far as Redis takes it in time.
 func (l *liveOutput) run(ctx context.Context) {
 	timer, rest := time.NewTimer(time.Hour), time.NewTimer(0)
 	defer timer.Stop()
@@ -169,10 +170,12 @@ func (l *liveOutput) run(ctx context.Context) {
 		}
 		select {
 		case <-ctx.Done():
-			l.publish(context.WithoutCancel(ctx))
-			return
 		case <-l.wake:
 		case <-timer.C:
+		}
+		if ctx.Err() != nil { // whatever else is due: no request of this context takes output any more
+			l.publishLast(ctx)
+			return
 		}
 		if l.unchecked() || time.Since(looked) >= lookForFollowers {
 			l.look(ctx)
@@ -180,6 +183,13 @@ func (l *liveOutput) run(ctx context.Context) {
 		}
 		l.publish(ctx)
 	}
+}
+
+// publishLast has one deadline for all runs together: the drain is over.
+func (l *liveOutput) publishLast(ctx context.Context) {
+	last, cancel := context.WithTimeout(context.WithoutCancel(ctx), redisconn.Timeout)
+	defer cancel()
+	l.publish(last)
 }
 
 // pause is how long the publisher may rest; any returns whether there is a run at all.

@@ -2,11 +2,15 @@ package replica
 
 import (
 	"context"
+	"fmt"
+	"slices"
 	"strings"
 	"testing"
+	"testing/synctest"
 	"time"
 
 	"github.com/hashicorp/go-hclog"
+	"github.com/redis/go-redis/v9"
 
 	"github.com/cronclave/cronclave/internal/embedded"
 	"github.com/cronclave/cronclave/internal/journal"
@@ -97,6 +101,51 @@ func TestLostMarkOfAFollowerCostsNoOutput(t *testing.T) {
 	}
 }
 
+// silence has a command get no answer until the caller gives up.
+type silence struct{ command string }
+
+func (silence) DialHook(next redis.DialHook) redis.DialHook          { return next }
+func (silence) ProcessHook(next redis.ProcessHook) redis.ProcessHook { return next }
+
+func (h silence) ProcessPipelineHook(next redis.ProcessPipelineHook) redis.ProcessPipelineHook {
+	return func(ctx context.Context, cmds []redis.Cmder) error {
+		if !slices.ContainsFunc(cmds, func(c redis.Cmder) bool { return c.Name() == h.command }) {
+			return next(ctx, cmds)
+		}
+		<-ctx.Done()
+		for _, c := range cmds {
+			c.SetErr(context.Cause(ctx))
+		}
+		return context.Cause(ctx)
+	}
+}
+
+// The last output of all followed runs has one deadline: a Redis that hangs does not delay the end of a replica by a time-out for each of them.
+func TestLastOutputHasOneDeadline(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		j, rdb := fakeJournal(t)
+		l := newLiveOutput(j, hclog.NewNullLogger())
+		if err := j.Follow(t.Context(), "report"); err != nil {
+			t.Fatal(err)
+		}
+		const runs = 30
+		for n := range runs {
+			run := &scheduler.Run{ID: fmt.Sprint(n), Job: "report", Trigger: "schedule"}
+			l.begin(run)
+			l.add(run, journal.Line{Text: "last words"})
+		}
+		l.look(t.Context())
+		rdb.AddHook(silence{"xadd"})
+		ended, cancel := context.WithCancel(t.Context())
+		cancel()
+		began := time.Now()
+		l.run(ended)
+		if took := time.Since(began); took != redisconn.Timeout {
+			t.Errorf("it took %v, want %v", took, redisconn.Timeout)
+		}
+	})
+}
+
 // Live output is bounded: of a run that prints much more than can be published the oldest bytes are left out, and counted, and output without
 // followers is kept in memory only, and not for longer than its run.
 // Promise: P9
@@ -175,4 +224,21 @@ func startJournal(t *testing.T) (*embedded.Server, *redisconn.Conn, *journal.Jou
 		t.Fatal(err)
 	}
 	return s, conn, j
+}
+
+// fakeJournal is a journal in a Redis of fake time, with the time-out of replicas.
+func fakeJournal(t *testing.T) (*journal.Journal, *redis.Client) {
+	t.Helper()
+	s, err := embedded.Start(embedded.Config{DialOnly: true})
+	if err != nil {
+		t.Fatal(err)
+	}
+	t.Cleanup(s.Close)
+	rdb := redis.NewClient(&redis.Options{Addr: s.Addr(), Dialer: s.Dial, ContextTimeoutEnabled: true, MaxRetries: -1, DialerRetries: 1})
+	t.Cleanup(func() { _ = rdb.Close() })
+	j, err := journal.New(journal.Config{Redis: rdb, Namespace: "default"})
+	if err != nil {
+		t.Fatal(err)
+	}
+	return j, rdb
 }

@@ -2,6 +2,8 @@ package replica
 
 import (
 	"context"
+	"errors"
+	"sync"
 	"sync/atomic"
 	"time"
 
@@ -24,21 +26,24 @@ type membership struct {
 	journal *journal.Journal
 	log     hclog.Logger
 	peers   *peers
-	entry   func() journal.Replica                 // what the replica says of itself
+	entry   func() journal.Replica                 // the registration, as the replica is now
 	config  func() *config.Config                  // that is in force
 	sweep   func(context.Context, ...string) error // inspects all jobs
 	now     func() time.Time                       // the server's clock
 	edited  atomic.Bool                            // the cluster has not been sent the changed jobs
 	news    chan struct{}                          // capacity 1: something about the entry has changed
 
-	renewed    time.Time         // the entry, the last time
-	dataLost   *journal.Interval // between which instants Redis has lost its data, the last time
-	registered bool              // it has been, once
-	forgotten  bool              // and was no more: announce all jobs to the server again
-	canary     *journal.Canary
-	described  time.Time // when the jobs were described to the cluster
-	clock      clockWatch
-	namesakes  namesakeWatch
+	replaces    []journal.Replica // of this one's name, whose entries go when this one is registered
+	loss        lossWatch
+	dataLost    *journal.Interval // between which instants Redis has lost its data, the last time
+	forgotten   bool              // Redis may lack some knowledge of this replica: announce all jobs to it again
+	canary      *journal.Canary
+	described   time.Time // when the jobs were described to the cluster
+	unpublished time.Time // when the configuration could not be written, the last time
+	clock       clockWatch
+	namesakes   namesakeWatch
+	successors  successorWatch
+	problems    problemWatch
 }
 
 // announce has the registration renewed at once.
@@ -52,16 +57,15 @@ func (m *membership) announce() {
 // run keeps the replica in the registry until ctx ends, through the drain, and describes its jobs to the cluster.
 func (m *membership) run(ctx context.Context) {
 	m.canary = m.journal.Canary(m.peers.self)
-	renew := time.NewTimer(0)
+	renew := time.NewTicker(operator.RegisterEvery)
 	defer renew.Stop()
-	for ctx.Err() == nil {
+	for m.announce(); ctx.Err() == nil; {
 		select {
 		case <-ctx.Done():
 		case <-m.news:
 			m.renew(ctx)
 		case <-renew.C:
 			m.renew(ctx)
-			renew.Reset(operator.RegisterEvery)
 		}
 	}
 	last, cancel := context.WithTimeout(context.WithoutCancel(ctx), redisconn.Timeout) // the drain has waited for the server enough
@@ -71,63 +75,100 @@ func (m *membership) run(ctx context.Context) {
 	}
 }
 
-// renew renews the registration, and what else the cluster knows of this replica.
+// renew renews the registration, and what else the cluster knows of this replica. It ends before the next renewal is due, which does what is left:
+// else one that takes long has a healthy replica count as silent. Only the announcement of many jobs after a loss may take longer, since one that was
+// cut off would begin anew; it ends before the registration expires.
 func (m *membership) renew(ctx context.Context) {
-	entry := m.entry()
+	announce, cancel := context.WithTimeout(ctx, registerTTL-operator.RegisterEvery)
+	defer cancel()
+	ctx, cancel = context.WithTimeout(ctx, operator.RegisterEvery)
+	defer cancel()
+	entry := m.problems.complete(m.entry())
 	entry.DataLost = m.dataLost
-	known, err := m.journal.Register(ctx, entry, registerTTL)
+	found, err := m.journal.Register(ctx, entry, registerTTL)
 	if err != nil {
 		m.log.Debug("not registered", "error", err)
-		m.forgotten = m.registered // the write may have been done, and then the next one finds its entry instead of the loss
+		m.forgotten = m.loss.begun() // the write may have been done, and then the next one finds its entry instead of the loss
 		return
 	}
 	m.clock.look(operator.ClockOffsetOf(entry), m.log)
-	m.publishDigests(ctx)
-	m.meetPeers(ctx, entry)
-	canary, err := m.canary.Look(ctx, registerTTL)
+	replace(ctx, m.replaces, m.journal, m.log)
+	m.replaces = nil
+	kind, since := m.checkLoss(ctx, found, entry)
+	m.noteLoss(kind, since)
+	m.reannounce(announce, kind)
+	m.describe(ctx)
+	m.publishConfiguration(ctx, entry.Version) // the last, as it may take long
+}
+
+// checkLoss looks whether Redis has lost its data, after a registration.
+func (m *membership) checkLoss(ctx context.Context, found journal.Registration, entry journal.Replica) (loss, journal.Interval) {
+	if found.EpochError != nil {
+		m.log.Debug("epoch not known; checking Redis for lost data later", "error", found.EpochError)
+	}
+	var canary journal.CanaryState
+	var err error
+	var masters sync.WaitGroup // beside the list: each may take its whole time-out where one master hangs
+	masters.Go(func() { canary, err = m.canary.Look(ctx, registerTTL) })
+	successor := m.meetPeers(ctx, entry)
+	masters.Wait()
 	if err != nil {
 		m.log.Debug("a master does not answer; checking it for lost data later", "error", err)
 	}
-	if m.registered && (!known || canary == journal.CanaryMissing) {
-		m.noteLoss(ctx, m.now())
-	}
-	m.reannounce(ctx, known && canary == journal.CanaryIntact)
-	m.renewed = entry.Seen
-	m.describe(ctx)
+	return m.loss.look(sighting{found, canary, successor}, entry.Seen, m.now())
 }
 
-// noteLoss logs why the registration, or a canary, is missing from Redis. It expires by itself after a time in which this replica could not renew it; then
-// the note of the format shows whether Redis has lost its data.
-func (m *membership) noteLoss(ctx context.Context, now time.Time) {
-	missing, err := m.journal.RestoreFormat(ctx)
-	if err != nil {
-		m.log.Debug("the format of the data is not restored", "error", err)
-	}
-	if expired := now.Sub(m.renewed) >= registerTTL-redisconn.Timeout; expired && !missing {
-		m.log.Warn("registration expired, since this replica could not renew it in time; re-announcing all jobs", "since", m.renewed.UTC().Format(time.RFC3339))
-		return
-	}
-	m.dataLost = &journal.Interval{From: m.renewed, To: now}
-	m.log.Warn("Redis lost its data (FLUSHALL, a restart without its data, or a failover); this replica restores the locks that it knows, and the history "+
-		"is gone; find the cause, and let Redis write to its disk", "code", operator.CodeDataLost, "since", m.renewed.UTC().Format(time.RFC3339))
-	m.announce()
-}
-
-// publishDigests keeps the digests of this replica's jobs in Redis, so that others can name the jobs that differ.
-func (m *membership) publishDigests(ctx context.Context) {
-	cfg := m.config()
-	if err := m.journal.KeepDigests(ctx, cfg.Digest(), cfg.JobDigests(), registerTTL); err != nil {
-		m.log.Debug("digests of jobs not written", "error", err)
+// noteLoss logs what Redis has lost.
+func (m *membership) noteLoss(kind loss, since journal.Interval) {
+	from := since.From.UTC().Format(time.RFC3339)
+	switch kind {
+	case lossNone, lossUnsure:
+	case lossOfEntry:
+		m.log.Warn("registration expired, since this replica could not renew it in time; re-announcing all jobs", "since", from)
+	case lossToSuccessor:
+		m.log.Warn("registration removed by another replica of this name, since this one did not renew it in time; re-announcing all jobs", "since", from)
+	case lossOfData:
+		m.dataLost = &since
+		m.log.Warn("Redis lost its data (FLUSHALL, a restart without its data, or a failover); this replica restores the locks that it knows, and the history "+
+			"is gone; check appendonly and acked_replicas", "code", operator.CodeDataLost, "since", from)
+		m.announce()
 	}
 }
 
-// reannounce repeats this replica's knowledge of all jobs to a server that has lost the replica's entry: each inspection of a job carries it. Without
+// publishConfiguration keeps the digests and the settings of this replica's jobs in Redis, so that others can name the jobs that differ, and show how.
+// After a failed write it writes nothing for a while: writes that take longer than the time-out would be begun again and again. It keeps the published part,
+// since that expires.
+func (m *membership) publishConfiguration(ctx context.Context, version string) {
+	cfg, written := m.config(), false
+	write := func() journal.Configuration {
+		written = true
+		return configurationOf(cfg)
+	}
+	if time.Since(m.unpublished) < publishAgainAfter {
+		write = nil
+	}
+	err := m.journal.KeepConfiguration(ctx, journal.ConfigID{Digest: cfg.Digest(), Version: version}, registerTTL, write)
+	switch {
+	case err == nil, errors.Is(ctx.Err(), context.Canceled): // a replica that ends has nothing to publish any more
+	case errors.Is(err, journal.ErrCorrupt):
+		m.log.Debug("the published configuration was damaged", "error", err)
+	case !written:
+		m.log.Debug("the published configuration is not renewed; trying again at the next renewal", "error", err)
+	default:
+		m.unpublished = time.Now()
+		m.log.Warn("configuration not published; until it is, others do not know how this replica's jobs differ", "error", err)
+	}
+}
+
+// publishAgainAfter is the pause after a configuration that could not be written.
+const publishAgainAfter = time.Minute
+
+// reannounce repeats this replica's knowledge of all jobs to a server that may have lost it: each inspection of a job carries it. Without
 // that the server would get it only when a job is next due, and until then a replica without that knowledge could be granted the lock.
-func (m *membership) reannounce(ctx context.Context, known bool) {
-	if m.registered && !known {
+func (m *membership) reannounce(ctx context.Context, kind loss) {
+	if kind != lossNone {
 		m.forgotten, m.described = true, time.Time{}
 	}
-	m.registered = true
 	if !m.forgotten {
 		return
 	}
@@ -152,14 +193,18 @@ func (m *membership) describe(ctx context.Context) {
 }
 
 // meetPeers reads the list of replicas. After an error it keeps the last one.
-func (m *membership) meetPeers(ctx context.Context, self journal.Replica) {
+func (m *membership) meetPeers(ctx context.Context, self journal.Replica) succession {
 	replicas, err := m.journal.Replicas(ctx)
 	if err != nil {
-		m.log.Debug("cannot read the other replicas", "error", err)
-		return
+		m.log.Debug("cannot read all other replicas", "error", err)
+	}
+	if err != nil && (!errors.Is(err, journal.ErrCorrupt) || len(replicas) == 0) { // else all but the damaged entries are good
+		return successionUnknown
 	}
 	m.namesakes.look(namesakes(replicas, self), func(o journal.Replica) {
-		m.log.Warn("duplicate replica name; give each replica its own name with --replica", "code", "same_name", "other_id", o.ID, "other_started", o.Started)
+		m.log.Warn("duplicate replica name; give each replica its own name with --replica", "code", operator.CodeSameName, "other_id", o.ID, "other_started", o.Started)
 	})
 	m.peers.met(replicas)
+	m.problems.meet(replicas, self)
+	return m.successors.look(replicas, self)
 }

@@ -2,41 +2,416 @@ package replica
 
 import (
 	"bytes"
+	"context"
+	"errors"
+	"fmt"
+	"slices"
 	"strings"
+	"sync"
 	"testing"
+	"testing/synctest"
 	"time"
 
 	"github.com/hashicorp/go-hclog"
+	"github.com/redis/go-redis/v9"
+
+	"github.com/cronclave/cronclave/internal/config"
+	"github.com/cronclave/cronclave/internal/journal"
+	"github.com/cronclave/cronclave/internal/operator"
+	"github.com/cronclave/cronclave/internal/redisconn"
 )
 
-// A registration that was renewed just now cannot have expired: if it is missing, Redis has lost its data. After a longer time the note of the format
-// shows that.
-func TestLossDiffersFromExpiry(t *testing.T) {
-	t.Parallel()
-	_, rdb, j := startJournal(t)
-	now := time.Now()
-	for name, tc := range map[string]struct {
-		ago    time.Duration
-		format bool
-		lost   bool
-	}{
-		"renewed just now":              {5 * time.Second, true, true},
-		"expired":                       {registerTTL, true, false},
-		"expired, and nothing is there": {registerTTL, false, true},
-	} {
-		if rdb.FlushAll(t.Context()); tc.format {
-			if err := j.ClaimFormat(t.Context()); err != nil {
-				t.Fatal(err)
-			}
-		}
-		var log bytes.Buffer
-		m := membership{journal: j, log: hclog.New(&hclog.LoggerOptions{Output: &log}), renewed: now.Add(-tc.ago), news: make(chan struct{}, 1)}
-		m.noteLoss(t.Context(), now)
-		if (m.dataLost != nil) != tc.lost || strings.Contains(log.String(), "Redis lost its data") != tc.lost || !strings.Contains(log.String(), "[WARN]") {
-			t.Errorf("%s: %v, log %s", name, m.dataLost, log.String())
-		}
-		if rdb.Get(t.Context(), "cronclave:default:format").Err() != nil {
-			t.Errorf("%s: the format is not restored", name)
+// member is a replica in a cluster whose clock is set by hand.
+type member struct {
+	*membership
+	log bytes.Buffer
+}
+
+// startMember registers a replica. at is the server's clock.
+func startMember(t *testing.T, j *journal.Journal, id, name string, at *time.Time) *member {
+	t.Helper()
+	m := &member{}
+	cfg := loadConfig(t, "[jobs.a]\nschedule = \"@hourly\"\ncommand = \"true\"\n")
+	m.membership = &membership{journal: j, log: hclog.New(&hclog.LoggerOptions{Output: &m.log, Level: hclog.Debug}), peers: &peers{self: id}, news: make(chan struct{}, 1),
+		entry: func() journal.Replica {
+			return journal.Replica{ID: id, Name: name, Version: "v1", Started: *at, Seen: *at, ConfigDigest: cfg.Digest()}
+		},
+		config: func() *config.Config { return cfg }, now: func() time.Time { return *at },
+		sweep: func(context.Context, ...string) error { return nil }, canary: j.Canary(id)}
+	m.renew(t.Context())
+	return m
+}
+
+// wantLoss demands what the replica has said of lost data since the last time.
+func (m *member) wantLoss(t *testing.T, want string) {
+	t.Helper()
+	var got []string
+	for said := range map[string]bool{"Redis lost its data": true, "registration expired": true, "registration removed": true} {
+		if strings.Contains(m.log.String(), said) {
+			got = append(got, said)
 		}
 	}
+	if strings.Join(got, " and ") != want || (m.dataLost != nil) != (want == "Redis lost its data") {
+		t.Errorf("it says %q, want %q; data lost %v; log %s", got, want, m.dataLost, m.log.String())
+	}
+	m.log.Reset()
+}
+
+// Redis is emptied while all replicas are cut off from it for longer than their registrations last, and a replica that starts finds it first. All that were
+// there before report the loss, and the newcomer does not.
+func TestLossIsReportedByAllThatWereThere(t *testing.T) {
+	t.Parallel()
+	_, rdb, j := startJournal(t)
+	at := time.Now()
+	a, b := startMember(t, j, "a-1", "a", &at), startMember(t, j, "b-1", "b", &at)
+	rdb.FlushAll(t.Context())
+	at = at.Add(2 * registerTTL)
+	if err := j.ClaimFormat(t.Context()); err != nil {
+		t.Fatal(err)
+	}
+	newcomer := startMember(t, j, "c-1", "c", &at)
+	for _, m := range []*member{a, b} {
+		m.renew(t.Context())
+		m.wantLoss(t, "Redis lost its data")
+		if want := (journal.Interval{From: at.Add(-2 * registerTTL), To: at}); *m.dataLost != want {
+			t.Errorf("lost in %v, want %v", m.dataLost, want)
+		}
+	}
+	newcomer.wantLoss(t, "")
+	for _, m := range []*member{a, b, newcomer} {
+		m.dataLost = nil
+		at = at.Add(operator.RegisterEvery)
+		m.renew(t.Context())
+		m.wantLoss(t, "")
+	}
+	if rdb.Get(t.Context(), "cronclave:default:format").Val() != "1" {
+		t.Error("the format is not restored")
+	}
+}
+
+// A registration goes for different causes. It is missing after each, and only a loss of data is reported as one.
+func TestLossDiffersFromExpiryAndSuccession(t *testing.T) {
+	t.Parallel()
+	const gone = "cronclave:default:replica:a-1"
+	for name, tc := range map[string]struct {
+		cause func(ctx context.Context, t *testing.T, rdb *redisconn.Conn, j *journal.Journal, at *time.Time)
+		after time.Duration // since the last renewal
+		want  string
+	}{
+		"nothing": {func(context.Context, *testing.T, *redisconn.Conn, *journal.Journal, *time.Time) {}, operator.RegisterEvery, ""},
+		"it expired": {func(ctx context.Context, _ *testing.T, rdb *redisconn.Conn, _ *journal.Journal, _ *time.Time) {
+			rdb.Del(ctx, gone)
+		},
+			registerTTL, "registration expired"},
+		"an old snapshot": {func(ctx context.Context, _ *testing.T, rdb *redisconn.Conn, _ *journal.Journal, _ *time.Time) {
+			rdb.Del(ctx, gone)
+		},
+			operator.RegisterEvery, "Redis lost its data"},
+		"a successor": {func(_ context.Context, t *testing.T, _ *redisconn.Conn, j *journal.Journal, at *time.Time) {
+			startMember(t, j, "a-2", "a", at)
+			replace(t.Context(), []journal.Replica{{ID: "a-1", Name: "a"}}, j, hclog.NewNullLogger())
+		}, 2 * operator.RegisterEvery, "registration removed"},
+		"all is lost": {func(ctx context.Context, _ *testing.T, rdb *redisconn.Conn, _ *journal.Journal, _ *time.Time) {
+			rdb.FlushAll(ctx)
+		},
+			operator.RegisterEvery, "Redis lost its data"},
+	} {
+		t.Run(name, func(t *testing.T) {
+			t.Parallel()
+			_, rdb, j := startJournal(t)
+			at := time.Now()
+			m := startMember(t, j, "a-1", "a", &at)
+			tc.cause(t.Context(), t, rdb, j, &at)
+			at = at.Add(tc.after)
+			m.renew(t.Context())
+			m.wantLoss(t, tc.want)
+		})
+	}
+}
+
+// A predecessor that drains, or another replica of the name that was there before, has not removed a registration that is missing: Redis has lost it.
+func TestLossBesideANamesake(t *testing.T) {
+	t.Parallel()
+	_, rdb, j := startJournal(t)
+	at := time.Now()
+	startMember(t, j, "a-1", "a", &at)
+	m := startMember(t, j, "a-2", "a", &at)
+	startMember(t, j, "a-3", "a", &at)
+	for range 2 {
+		at = at.Add(operator.RegisterEvery)
+		m.renew(t.Context())
+	}
+	rdb.Del(t.Context(), "cronclave:default:replica:a-2")
+	at = at.Add(operator.RegisterEvery)
+	m.log.Reset()
+	m.renew(t.Context())
+	m.wantLoss(t, "Redis lost its data")
+}
+
+// A successor registers, and removes the entry after that. It may have been listed in between.
+func TestSuccessorMayHaveBeenListed(t *testing.T) {
+	t.Parallel()
+	_, _, j := startJournal(t)
+	at := time.Now()
+	m := startMember(t, j, "a-1", "a", &at)
+	startMember(t, j, "a-2", "a", &at)
+	at = at.Add(operator.RegisterEvery)
+	m.renew(t.Context())
+	m.wantLoss(t, "")
+	replace(t.Context(), []journal.Replica{{ID: "a-1", Name: "a"}}, j, hclog.NewNullLogger())
+	at = at.Add(operator.RegisterEvery)
+	m.renew(t.Context())
+	m.wantLoss(t, "registration removed")
+}
+
+// A damaged registration of another replica is left out of the list, and no reason to decide nothing.
+func TestLossBesideADamagedRegistration(t *testing.T) {
+	t.Parallel()
+	_, rdb, j := startJournal(t)
+	at := time.Now()
+	m := startMember(t, j, "a-1", "a", &at)
+	startMember(t, j, "b-1", "b", &at)
+	rdb.Set(t.Context(), "cronclave:default:replica:b-1", "text", 0)
+	rdb.Del(t.Context(), "cronclave:default:replica:a-1")
+	at = at.Add(operator.RegisterEvery)
+	m.renew(t.Context())
+	m.wantLoss(t, "Redis lost its data")
+}
+
+// lostAnswers has Redis do what it is asked for, and loses the answers of requests with a command.
+type lostAnswers struct{ command string }
+
+var errNoAnswer = errors.New("no answer")
+
+func (*lostAnswers) DialHook(next redis.DialHook) redis.DialHook { return next }
+
+func (h *lostAnswers) ProcessHook(next redis.ProcessHook) redis.ProcessHook {
+	return func(ctx context.Context, cmd redis.Cmder) error {
+		err := next(ctx, cmd)
+		if cmd.Name() == h.command {
+			err = errNoAnswer
+			cmd.SetErr(err)
+		}
+		return err
+	}
+}
+
+func (h *lostAnswers) ProcessPipelineHook(next redis.ProcessPipelineHook) redis.ProcessPipelineHook {
+	return func(ctx context.Context, cmds []redis.Cmder) error {
+		err := next(ctx, cmds)
+		if slices.ContainsFunc(cmds, func(c redis.Cmder) bool { return c.Name() == h.command }) {
+			err = errNoAnswer
+			for _, c := range cmds {
+				c.SetErr(err)
+			}
+		}
+		return err
+	}
+}
+
+// A registration whose answer is lost has restored the entry, and the epoch shows the loss at the next one. Where the list of replicas cannot be read, nothing
+// is decided until it can.
+func TestLossIsReportedWhenAnswersAreLost(t *testing.T) {
+	t.Parallel()
+	for name, tc := range map[string]struct {
+		command string
+		lose    func(rdb *redisconn.Conn, t *testing.T)
+	}{
+		"of the registration": {"zadd", func(rdb *redisconn.Conn, t *testing.T) { rdb.FlushAll(t.Context()) }},
+		"of the list":         {"zrevrange", func(rdb *redisconn.Conn, t *testing.T) { rdb.Del(t.Context(), "cronclave:default:replica:a-1") }},
+	} {
+		t.Run(name, func(t *testing.T) {
+			t.Parallel()
+			_, rdb, j := startJournal(t)
+			at := time.Now()
+			m := startMember(t, j, "a-1", "a", &at)
+			lost := &lostAnswers{}
+			rdb.AddHook(lost)
+			tc.lose(rdb, t)
+			lost.command = tc.command
+			at = at.Add(operator.RegisterEvery)
+			m.renew(t.Context())
+			m.wantLoss(t, "")
+			lost.command = ""
+			at = at.Add(operator.RegisterEvery)
+			m.renew(t.Context())
+			m.wantLoss(t, "Redis lost its data")
+		})
+	}
+}
+
+// awayKeys has the commands for some keys fail, as if the master of their slots in a Cluster did not answer.
+type awayKeys struct{ keys []string }
+
+func (*awayKeys) DialHook(next redis.DialHook) redis.DialHook { return next }
+
+func (*awayKeys) ProcessHook(next redis.ProcessHook) redis.ProcessHook { return next }
+
+func (h *awayKeys) ProcessPipelineHook(next redis.ProcessPipelineHook) redis.ProcessPipelineHook {
+	return func(ctx context.Context, cmds []redis.Cmder) error {
+		there := slices.DeleteFunc(slices.Clone(cmds), func(c redis.Cmder) bool {
+			return len(c.Args()) > 1 && slices.Contains(h.keys, fmt.Sprint(c.Args()[1]))
+		})
+		var err error
+		if len(there) > 0 {
+			err = next(ctx, there)
+		}
+		for _, c := range cmds {
+			if !slices.Contains(there, c) {
+				c.SetErr(errNoAnswer)
+				err = errNoAnswer
+			}
+		}
+		return err
+	}
+}
+
+// While the master of the epoch does not answer, the registration and all that follows it are done. The loss of that master's data is reported when it
+// answers again.
+func TestRegistrationDoesNotNeedTheEpoch(t *testing.T) {
+	t.Parallel()
+	const epoch, format = "cronclave:default:epoch", "cronclave:default:format"
+	_, rdb, j := startJournal(t)
+	at := time.Now()
+	m := startMember(t, j, "a-1", "a", &at)
+	away := &awayKeys{[]string{epoch, format}}
+	rdb.AddHook(away)
+	swept := 0
+	m.sweep = func(context.Context, ...string) error { swept++; return nil }
+	rdb.Del(t.Context(), epoch, format, "cronclave:default:jobs")
+	m.described = time.Time{}
+	for range 2 {
+		at = at.Add(operator.RegisterEvery)
+		m.renew(t.Context())
+		m.wantLoss(t, "")
+	}
+	all, err := j.Replicas(t.Context())
+	if err != nil || len(all) != 1 || !all[0].Seen.Equal(at) || swept != 2 || rdb.HLen(t.Context(), "cronclave:default:jobs").Val() != 1 {
+		t.Errorf("%v, %v; the jobs were announced %d times", all, err, swept)
+	}
+	away.keys = nil
+	at = at.Add(operator.RegisterEvery)
+	m.renew(t.Context())
+	m.wantLoss(t, "Redis lost its data")
+	at = at.Add(operator.RegisterEvery)
+	m.dataLost = nil
+	m.renew(t.Context())
+	m.wantLoss(t, "")
+}
+
+// A replica that ends while its configuration is on the way has nothing to warn of, and neither has one whose refresh fails: the configuration is published, and
+// is kept at the next renewal. A configuration that cannot be written is warned of, and rests.
+func TestOnlyAFailedWriteIsAFailureToPublish(t *testing.T) {
+	t.Parallel()
+	_, rdb, j := startJournal(t)
+	lost := &lostAnswers{}
+	rdb.AddHook(lost)
+	at := time.Now()
+	m := startMember(t, j, "a-1", "a", &at)
+	const warning, key = "configuration not published", "cronclave:default:digests:"
+	digests := key + m.config().Digest()
+	publish := func(ctx context.Context, command, version string) {
+		m.log.Reset()
+		rdb.PExpire(t.Context(), digests, time.Minute)
+		lost.command = command
+		m.publishConfiguration(ctx, version)
+		lost.command = ""
+	}
+	kept := func() bool { return rdb.PTTL(t.Context(), digests).Val() <= registerTTL }
+	for what, command := range map[string]string{"a look": "hlen", "the mark of a writer": "set"} {
+		version := map[string]string{"hlen": "v1", "set": "v2"}[command]
+		if publish(t.Context(), command, version); strings.Contains(m.log.String(), warning) || !strings.Contains(m.log.String(), "[DEBUG]") {
+			t.Errorf("%s fails: %s", what, m.log.String())
+		}
+		if publish(t.Context(), "", version); m.log.Len() > 0 || !kept() {
+			t.Errorf("after the failure of %s the configuration is not kept: %s", what, m.log.String())
+		}
+	}
+	ended, cancel := context.WithCancel(t.Context())
+	cancel()
+	if publish(ended, "", "v3"); strings.Contains(m.log.String(), warning) {
+		t.Errorf("at the end of a replica: %s", m.log.String())
+	}
+	if publish(t.Context(), "hset", "v4"); !strings.Contains(m.log.String(), warning) {
+		t.Errorf("a write fails: %s", m.log.String())
+	}
+	settings := "cronclave:default:settings:" + m.config().Digest() + ":v4"
+	rdb.Del(t.Context(), settings)
+	if publish(t.Context(), "", "v4"); m.log.Len() > 0 || !kept() || rdb.HExists(t.Context(), settings, "*").Val() {
+		t.Errorf("it does not rest, or does not keep the digests: %s", m.log.String())
+	}
+	m.unpublished = time.Now().Add(-publishAgainAfter)
+	if publish(t.Context(), "", "v4"); m.log.Len() > 0 || !rdb.HExists(t.Context(), settings, "*").Val() {
+		t.Errorf("it is not written after the rest: %s", m.log.String())
+	}
+}
+
+// slowAnswers has a command take its time.
+type slowAnswers struct {
+	command string
+	take    time.Duration
+}
+
+func (*slowAnswers) DialHook(next redis.DialHook) redis.DialHook { return next }
+
+func (h *slowAnswers) ProcessHook(next redis.ProcessHook) redis.ProcessHook {
+	return func(ctx context.Context, cmd redis.Cmder) error {
+		if cmd.Name() == h.command {
+			time.Sleep(h.take) // of fake time
+		}
+		return next(ctx, cmd)
+	}
+}
+
+func (*slowAnswers) ProcessPipelineHook(next redis.ProcessPipelineHook) redis.ProcessPipelineHook {
+	return next
+}
+
+// Registrations keep their period, however long the rest of a renewal takes: else a replica counts as silent. News come at once, besides.
+func TestRegistrationsKeepTheirPeriod(t *testing.T) {
+	const s = time.Second
+	for name, tc := range map[string]struct {
+		slow func(*membership, *redis.Client)
+		want []time.Duration
+	}{
+		"a list": {func(_ *membership, rdb *redis.Client) { rdb.AddHook(&slowAnswers{"zrevrange", 4 * s}) },
+			[]time.Duration{0, 5 * s, 10 * s, 15 * s, 20*s - time.Millisecond, 24*s - time.Millisecond}},
+		"an announcement without end": {func(m *membership, _ *redis.Client) {
+			m.forgotten = true
+			m.sweep = func(ctx context.Context, _ ...string) error { <-ctx.Done(); return ctx.Err() }
+		}, []time.Duration{0, 10 * s, 20 * s}},
+	} {
+		t.Run(name, func(t *testing.T) {
+			synctest.Test(t, func(t *testing.T) {
+				if seen := registrations(t, tc.slow); !slices.Equal(seen, tc.want) {
+					t.Errorf("registered after %v, want %v", seen, tc.want)
+				}
+			})
+		})
+	}
+}
+
+// registrations are the times after its start at which a replica registers within 25 s, with news just before the fifth.
+func registrations(t *testing.T, slow func(*membership, *redis.Client)) (seen []time.Duration) {
+	j, rdb := fakeJournal(t)
+	begin := time.Now()
+	at := begin
+	m := startMember(t, j, "a-1", "a", &at)
+	slow(m.membership, rdb)
+	entry := m.entry
+	m.entry = func() journal.Replica {
+		at = time.Now()
+		seen = append(seen, at.Sub(begin))
+		return entry()
+	}
+	begin = time.Now()
+	ctx, cancel := context.WithCancel(t.Context())
+	var end sync.WaitGroup
+	end.Go(func() { m.run(ctx) })
+	time.Sleep(4*operator.RegisterEvery - time.Millisecond)
+	m.announce()
+	time.Sleep(operator.RegisterEvery)
+	cancel()
+	end.Wait()
+	return seen
 }

@@ -31,11 +31,11 @@ type monitor struct {
 }
 
 // open opens the address of [server], if it has one: a port that is taken is a fault at the start.
-func (m *monitor) open(cfg *config.Config, redis *redisconn.Conn, version string, gauges httpapi.Gauges, unready func() string) error {
+func (m *monitor) open(cfg *config.Config, redis *redisconn.Conn, version string, gauges httpapi.Gauges, unready func() string, starting func() bool) error {
 	if cfg.Server.Listen == "" {
 		return nil
 	}
-	c, err := serverConfig(cfg.Server, m.log)
+	c, err := serverConfig(cfg.Server, cfg.Namespace, m.log)
 	if err != nil {
 		return err
 	}
@@ -45,6 +45,12 @@ func (m *monitor) open(cfg *config.Config, redis *redisconn.Conn, version string
 	m.metrics = httpapi.NewMetrics(version, finalOutcomes(), gauges)
 	m.configured(cfg)
 	c.Metrics, c.Unready = m.metrics.Handler(), unready
+	c.SessionSecret = func(ctx context.Context, known string) (string, error) {
+		if starting() { // nothing is written to a Redis that is not examined yet
+			return "", nil
+		}
+		return m.view.journal.SessionSecret(ctx, known) //nolint:wrapcheck // the error names the operation
+	}
 	if c.API, err = m.view.api(version, m.log); err != nil {
 		return err
 	}
@@ -78,14 +84,20 @@ func (m *monitor) close() {
 	}
 }
 
-// hooks count the events of leases.
-func (m *monitor) hooks() locking.Hooks {
+// hooks count the events of leases, and note their margins.
+func (m *monitor) hooks(noted *margins) locking.Hooks {
 	if m.metrics == nil {
-		return locking.Hooks{}
+		return locking.Hooks{Renewed: noted.renewed, Lost: noted.lost}
 	}
 	return locking.Hooks{
-		Renewed: func(_ string, left time.Duration) { m.metrics.Renewed(left) },
-		Lost:    func(string, error) { m.metrics.Lost() },
+		Renewed: func(lock string, left, length time.Duration) {
+			noted.renewed(lock, left, length)
+			m.metrics.Renewed(left)
+		},
+		Lost: func(lock string, length time.Duration, cause error) {
+			noted.lost(lock, length, cause)
+			m.metrics.Lost()
+		},
 		Waited: func(lock string, wait time.Duration) {
 			if pool, ok := election.PoolOf(lock); ok { // waiting for other locks is not counted
 				m.metrics.Waited(pool, wait)

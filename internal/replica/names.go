@@ -20,8 +20,8 @@ const lookForNamesakes = 250 * time.Millisecond
 
 // claimName refuses the start of a replica while another one of its name is up. The registry's entry outlives a replica that has crashed, which may
 // be the predecessor of this one. Such an entry is no obstacle if its process is known to be gone, or if it is not renewed in the time in which a
-// living replica renews it.
-func claimName(ctx context.Context, self journal.Replica, namespace string, j *journal.Journal, log hclog.Logger) error {
+// living replica renews it. It is returned, for [replace].
+func claimName(ctx context.Context, self journal.Replica, namespace string, j *journal.Journal, log hclog.Logger) ([]journal.Replica, error) {
 	first := map[string]time.Time{} // when others said that they were up, as it was first read, by their ids
 	for begun := time.Now(); ; {
 		others, err := readNamesakes(ctx, self, j)
@@ -31,7 +31,7 @@ func claimName(ctx context.Context, self journal.Replica, namespace string, j *j
 				first[o.ID] = o.Seen
 			}
 			if proc.LifeOf(o.Process) == proc.Alive || o.Seen.After(first[o.ID]) {
-				return fmt.Errorf("another replica named %s runs in namespace %s since %s: give each replica its own name with --replica",
+				return nil, fmt.Errorf("another replica named %s runs in namespace %s since %s: give each replica its own name with --replica",
 					self.Name, namespace, o.Started.UTC().Format(time.RFC3339))
 			}
 		}
@@ -40,11 +40,10 @@ func claimName(ctx context.Context, self journal.Replica, namespace string, j *j
 			if err != nil { // the duplicate is reported once both are up
 				log.Warn("cannot check whether another replica has this name", "error", err)
 			}
-			replace(ctx, others, j, log)
-			return nil
+			return others, nil
 		}
 		if !backoff.Sleep(ctx, lookForNamesakes) {
-			return nil
+			return nil, nil
 		}
 	}
 }
@@ -69,7 +68,8 @@ func namesakes(all []journal.Replica, self journal.Replica) []journal.Replica {
 	return others
 }
 
-// replace removes the entries of replicas whose name this one has taken over.
+// replace removes the entries of replicas whose name this one has taken over. Call it when this one is registered: a replica that only stood still finds the
+// one that has removed its entry then, and does not take that for a loss of data.
 func replace(ctx context.Context, others []journal.Replica, j *journal.Journal, log hclog.Logger) {
 	for _, o := range others {
 		log.Info("stale registration replaced", "started", o.Started, "seen", o.Seen)

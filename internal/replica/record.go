@@ -35,7 +35,7 @@ func (r recorder) Record(ctx context.Context, records []scheduler.Record) error 
 func journalRecord(r scheduler.Record) journal.Record {
 	rec := journal.Record{
 		RunID: r.RunID, Job: r.Job, Tick: r.Tick, Trigger: r.Trigger, Attempt: r.Attempt, Token: r.Token,
-		Replica: r.Replica, Outcome: string(r.Outcome), Reason: r.Reason, ExitCode: r.ExitCode, Signal: r.Signal,
+		Replica: r.Replica, Outcome: string(r.Outcome), Reason: r.Reason, Detail: r.Detail, ExitCode: r.ExitCode, Signal: r.Signal,
 		Started: r.Started, Finished: r.Finished, Ticks: r.Ticks, Retried: r.Retried, FailedTries: r.FailedTries,
 	}
 	if r.Token != 0 || !r.Started.IsZero() { // else no run held a slot
@@ -57,17 +57,36 @@ func DescribeJobs(cfg *config.Config, now time.Time) []journal.JobInfo {
 	infos := make([]journal.JobInfo, 0, len(cfg.Jobs))
 	for _, j := range cfg.Jobs {
 		infos = append(infos, journal.JobInfo{Name: j.Name, Schedule: j.Schedule, After: j.After, Timezone: j.Location.String(),
-			Except: j.Except, ExceptDates: datesSince(j.ExceptDates, now.AddDate(0, 0, -2)), StartsAt: j.StartsAt, ExpiresAt: j.ExpiresAt,
+			Except: j.Except, ExceptDates: describedDates(j.ExceptDates, now, cfg.History.MaxAge), StartsAt: j.StartsAt, ExpiresAt: j.ExpiresAt,
 			Parallel: j.Parallel, PerTick: j.PerTick, Digest: j.Digest, Enabled: j.Enabled, Where: j.Where, Tags: j.Tags, Pool: j.Pool, PoolSlots: j.PoolSlots,
 			JitterMS: j.Jitter.Milliseconds(), Seen: now})
 	}
 	return infos
 }
 
-// datesSince leaves out the days, which are sorted, before that of an instant: readers need only a job's next tick, and calendars may be long.
-func datesSince(dates []string, t time.Time) []string {
-	i, _ := slices.BinarySearch(dates, t.UTC().Format(time.DateOnly))
-	return dates[i:]
+// configurationOf is a configuration as readers may see it.
+func configurationOf(cfg *config.Config) journal.Configuration {
+	c := journal.Configuration{Jobs: make(map[string]journal.JobConfig, len(cfg.Jobs))}
+	for _, s := range cfg.Settings.Common {
+		c.Common = append(c.Common, journal.Setting(s))
+	}
+	for job, digest := range cfg.JobDigests() {
+		c.Jobs[job] = journal.JobConfig{Digest: digest, Own: cfg.Settings.Own[job]}
+	}
+	return c
+}
+
+// mostPastDates is how many days of a calendar that are over are described: calendars, and the age of the history, may be long.
+const mostPastDates = 400
+
+// describedDates leaves out the days, which are sorted, that readers need neither for a job's next tick nor to explain one as old as the history.
+// The clock of a time zone may show a day while UTC is two days ahead in its calendar.
+func describedDates(dates []string, now time.Time, history time.Duration) []string {
+	since := func(t time.Time) int {
+		i, _ := slices.BinarySearch(dates, t.UTC().AddDate(0, 0, -2).Format(time.DateOnly))
+		return i
+	}
+	return dates[max(since(now.Add(-history)), since(now)-mostPastDates):]
 }
 
 // UnfitData turns an error of [journal.Journal.CheckFormat] into one that waiting cannot mend: a usage error for data of a newer version,

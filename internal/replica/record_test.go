@@ -1,19 +1,69 @@
 package replica
 
 import (
+	"slices"
+	"strings"
 	"testing"
 	"time"
+
+	"github.com/cronclave/cronclave/internal/config"
+	"github.com/cronclave/cronclave/internal/journal"
+	"github.com/cronclave/cronclave/internal/operator"
 )
 
-// The description of a calendar has the days that may still matter in any time zone.
-func TestDatesSince(t *testing.T) {
+// The description of a calendar has the days that may still matter in any time zone, as far back as the history goes, and not more than so many that are over.
+func TestDescribedDates(t *testing.T) {
 	dates := []string{"2026-01-01", "2026-12-24", "2026-12-25"}
-	for day, want := range map[int]int{23: 2, 24: 2, 25: 1, 26: 0} {
-		if got := datesSince(dates, time.Date(2026, 12, day, 1, 0, 0, 0, time.UTC)); len(got) != want {
+	now := func(day int) time.Time { return time.Date(2026, 12, day, 1, 0, 0, 0, time.UTC) }
+	for day, want := range map[int]int{23: 2, 24: 2, 25: 2, 26: 2, 27: 1, 28: 0} {
+		if got := describedDates(dates, now(day), 0); len(got) != want {
 			t.Errorf("from day %d: %v", day, got)
 		}
 	}
-	if got := datesSince(nil, time.Now()); len(got) != 0 {
+	if got := describedDates(dates, now(31), 5*24*time.Hour); !slices.Equal(got, dates[1:]) {
+		t.Errorf("with a history of five days: %v", got)
+	}
+	if got := describedDates(nil, time.Now(), time.Hour); len(got) != 0 {
 		t.Error(got)
+	}
+	var years []string
+	for n := range 1000 {
+		years = append(years, now(0).AddDate(0, 0, n-900).Format(time.DateOnly))
+	}
+	got := describedDates(years, now(0), 900*24*time.Hour)
+	if past, _ := slices.BinarySearch(got, now(-2).Format(time.DateOnly)); past != mostPastDates || got[len(got)-1] != years[999] {
+		t.Errorf("%d days of %d that are over, until %s", past, len(got), got[len(got)-1])
+	}
+}
+
+// A day that a calendar takes out is explained as long as the history goes back: the calendar's day reaches the readers by way of the descriptions in Redis.
+func TestWhyKnowsPastDaysOfCalendars(t *testing.T) {
+	_, conn, _ := startJournal(t)
+	today := time.Now().UTC().Truncate(24 * time.Hour)
+	holiday := today.AddDate(0, 0, -20)
+	cfg := &config.Config{Namespace: "default", History: config.History{MaxAge: 30 * 24 * time.Hour}, Jobs: []config.Job{{Name: "j", Enabled: true,
+		Ticks: config.Ticks{Schedule: []string{"@daily"}, Location: time.UTC, ExceptDates: []string{holiday.Format(time.DateOnly)}}}}}
+	j, err := conn.OpenJournal(cfg, nil)
+	if err != nil {
+		t.Fatal(err)
+	}
+	o, err := operator.New(operator.Config{Conn: conn, Journal: j, Namespace: cfg.Namespace})
+	if err != nil {
+		t.Fatal(err)
+	}
+	t.Cleanup(func() { _ = o.Close() })
+	if err := j.DescribeJobs(t.Context(), DescribeJobs(cfg, time.Now())); err != nil {
+		t.Fatal(err)
+	}
+	story, err := o.Why(t.Context(), "j", holiday.Format(time.RFC3339))
+	if err != nil || story.Fate != operator.NoTick || !strings.Contains(story.Lines[0], "a calendar of the job's except has this day") {
+		t.Errorf("%+v, %v", story, err)
+	}
+	r := journal.Record{RunID: "after", Job: "j", Replica: "a", Outcome: "ok", Token: 1, Tick: holiday.AddDate(0, 0, 1), Started: holiday.AddDate(0, 0, 1), Finished: holiday.AddDate(0, 0, 1)}
+	if err := j.Record(t.Context(), []journal.Record{r}); err != nil {
+		t.Fatal(err)
+	}
+	if story, err := o.Why(t.Context(), "j", r.Tick.Format(time.RFC3339)); err != nil || story.Fate != operator.Over {
+		t.Errorf("the day after it: %+v, %v", story, err)
 	}
 }

@@ -3,6 +3,7 @@ package replica
 import (
 	"context"
 	"os"
+	"path/filepath"
 	"slices"
 	"strings"
 	"testing"
@@ -12,19 +13,25 @@ import (
 	"github.com/cronclave/cronclave/internal/config"
 )
 
+// loadConfig returns the configuration of a file of this text.
+func loadConfig(t *testing.T, text string) *config.Config {
+	t.Helper()
+	path := filepath.Join(t.TempDir(), "jobs.toml")
+	if err := os.WriteFile(path, []byte(text), 0o600); err != nil {
+		t.Fatal(err)
+	}
+	cfg, err := config.Load(path, config.Options{})
+	if err != nil {
+		t.Fatal(err)
+	}
+	return cfg
+}
+
 // A secret that the replica was started with is kept from jobs, also when the file does not name it any more.
 func TestRetainedSecretsStayWithheld(t *testing.T) {
 	t.Setenv("SECRET", "x")
 	load := func(redis string) *config.Config {
-		name := t.TempDir() + "/jobs.toml"
-		if err := os.WriteFile(name, []byte("redis.url = \""+redis+"\"\n[jobs.j]\nschedule = \"@daily\"\ncommand = \"true\"\n"), 0o600); err != nil {
-			t.Fatal(err)
-		}
-		cfg, err := config.Load(name, config.Options{})
-		if err != nil {
-			t.Fatal(err)
-		}
-		return cfg
+		return loadConfig(t, "redis.url = \""+redis+"\"\n[jobs.j]\nschedule = \"@daily\"\ncommand = \"true\"\n")
 	}
 	started, cfg := load("redis://:${SECRET}@h"), load("redis://h")
 	if sections := retain(cfg, started); !slices.Equal(sections, []string{"[redis]"}) {

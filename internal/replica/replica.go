@@ -56,26 +56,24 @@ type Replica struct {
 	version  string
 	trial    bool
 
-	cfg            atomic.Pointer[config.Config] // in force
-	refused        atomic.Pointer[string]        // the first fault of a newer one
-	heartbeatError atomic.Pointer[string]        // the error of the heartbeat that it sends
-	standstill     atomic.Pointer[journal.Interval]
-	log            hclog.Logger
-	redis          *redisconn.Conn
-	locks          *locking.Client
-	processes      *Processes
-	scheduler      *scheduler.Scheduler
-	journal        *journal.Journal
-	live           *liveOutput
-	leadership     *election.Leadership
-	peers          peers
-	membership     membership
-	reloader       reloader
-	monitor        monitor
-	leads          atomic.Bool      // the cluster's housekeeping
-	clock          func() time.Time // this machine's wall clock
-	started        time.Time
-	readiness      readiness
+	cfg atomic.Pointer[config.Config] // in force
+	condition
+	log        hclog.Logger
+	redis      *redisconn.Conn
+	locks      *locking.Client
+	processes  *Processes
+	scheduler  *scheduler.Scheduler
+	journal    *journal.Journal
+	live       *liveOutput
+	leadership *election.Leadership
+	peers      peers
+	membership membership
+	reloader   reloader
+	monitor    monitor
+	leads      atomic.Bool      // the cluster's housekeeping
+	clock      func() time.Time // this machine's wall clock
+	started    time.Time
+	readiness  readiness
 }
 
 // New prepares a replica. It opens the address of [server] and starts the warden, and makes no call to Redis. [Replica.Close] ends it.
@@ -100,7 +98,7 @@ func (r *Replica) prepare(cfg Config) (err error) {
 		Leader: r.leads.Load, RedisUp: r.redisUp, ClockOffset: r.clockOffset, Cluster: r.monitor.cluster.Load, LogDropped: cfg.LogDropped,
 		Lateness: func() (time.Duration, bool) { return r.scheduler.Lateness() }, Running: func() int { return r.scheduler.Running() },
 		ByJob: func() map[string]int { return r.scheduler.RunningByJob() },
-	}, r.unready)
+	}, r.unready, func() bool { return r.readiness.is(starting) })
 	if err != nil {
 		return err
 	}
@@ -126,7 +124,7 @@ func (r *Replica) prepare(cfg Config) (err error) {
 func (r *Replica) connect() (err error) {
 	cfg := r.cfg.Load()
 	locks := r.redis.LockConfig(cfg.Namespace, r.name)
-	locks.OnForbidden, locks.Hooks = r.forbidden, r.monitor.hooks()
+	locks.OnForbidden, locks.Hooks = r.forbidden, r.monitor.hooks(&r.margins)
 	if r.locks, err = locking.New(locks); err != nil {
 		return err
 	}
@@ -146,9 +144,10 @@ func (r *Replica) newScheduler(cfg *config.Config) (*scheduler.Scheduler, error)
 	if err != nil {
 		return nil, err
 	}
+	r.capacity = maxRunning(cfg.Replica.MaxRunning, limitsFor(cfg.Server.Listen != ""), r.log)
 	return scheduler.New(scheduler.Config{
 		Jobs: r.jobs(cfg), Claimer: elector, Journal: recorder{r.journal, &r.monitor}, Logger: r.log, Replica: r.name,
-		MaxRunning: maxRunning(cfg.Replica.MaxRunning, limitsFor(cfg.Server.Listen != ""), r.log), DrainTimeout: cfg.Replica.DrainTimeout, Clock: r.clock,
+		MaxRunning: r.capacity, DrainTimeout: cfg.Replica.DrainTimeout, Clock: r.clock,
 		GrantEvents: elector, Requests: requests{r.journal, elector}, Pools: r.monitor.pools(elector), Peers: r.peers.get, Ready: r.processes.warden.Ready,
 		Probe: r.processes.Host.Probe, Labels: cfg.Replica.Labels,
 	})
@@ -195,7 +194,8 @@ func (r *Replica) Run(ctx context.Context, reload <-chan struct{}) error {
 	if err != nil || ctx.Err() != nil {
 		return err
 	}
-	if err := claimName(ctx, journal.Replica{ID: r.id, Name: r.name}, r.cfg.Load().Namespace, r.journal, r.log); err != nil || ctx.Err() != nil {
+	r.membership.replaces, err = claimName(ctx, journal.Replica{ID: r.id, Name: r.name}, r.cfg.Load().Namespace, r.journal, r.log)
+	if err != nil || ctx.Err() != nil {
 		return err
 	}
 	for _, w := range h.Warnings {
@@ -305,13 +305,27 @@ func (r *Replica) announce() {
 		args = append(args, "labels", operator.FormatLabels(cfg.Replica.Labels))
 	}
 	if r.trial {
-		r.log.Warn("starting with an embedded Redis: a trial that coordinates with no other replica", args...)
-		if r.redis.InProcess() {
-			r.log.Info("the embedded Redis has no address, so status, logs and trigger cannot reach it from another terminal; for these start a Redis and run with --redis redis://127.0.0.1:6379/0")
-		}
+		r.log.Warn("starting with an embedded Redis: a trial that other machines do not reach", args...)
+		r.announceView()
 		return
 	}
 	r.log.Info("starting", args...)
+}
+
+// announceView says how to look at a trial from another terminal.
+func (r *Replica) announceView() {
+	view, ours := r.redis.InProcess()
+	switch {
+	case !ours:
+	case view.Fault != nil:
+		r.log.Warn("no other terminal can read this trial; set TMPDIR to a short plain path such as /tmp, and start again", "error", view.Fault)
+	default:
+		at := "--redis " + view.URL
+		if ns := r.cfg.Load().Namespace; ns != config.DefaultNamespace {
+			at += " --namespace " + ns
+		}
+		r.log.Info("look at this trial from another terminal, as the same user: status, history, why, audit and logs work; trigger, cancel and pause are refused", "try", "cronclave status "+at)
+	}
 }
 
 // refused returns whether waiting does not mend an error of the start.
@@ -346,21 +360,14 @@ func (r *Replica) redisUp() bool {
 	return err == nil
 }
 
+// entry is what the replica registers.
 func (r *Replica) entry() journal.Replica {
 	now := r.now()
-	entry := journal.Replica{
+	return r.condition.complete(journal.Replica{
 		ID: r.id, Name: r.name, Process: proc.ID(), Version: r.version, Started: r.started, Seen: now, ConfigDigest: r.cfg.Load().Digest(),
 		ClockOffsetMS: r.clock().Sub(now).Milliseconds(), ClockErrorMS: r.locks.Engine().EstimateError().Milliseconds(), Running: r.scheduler.Running(),
-		Labels: r.cfg.Load().Replica.Labels, Draining: r.readiness.is(draining), StoodStill: r.standstill.Load(),
-	}
-	if refused := r.refused.Load(); refused != nil {
-		entry.Refused = *refused
-	}
-	entry.Unable = operator.FirstLine(r.scheduler.Unable(), mostUnable)
-	if what := r.heartbeatError.Load(); what != nil {
-		entry.Heartbeat = *what
-	}
-	return entry
+		Labels: r.cfg.Load().Replica.Labels, Draining: r.readiness.is(draining), Unable: operator.FirstLine(r.scheduler.Unable(), mostUnable),
+	})
 }
 
 // mostUnable bounds the text of the reason why a replica claims nothing.

@@ -9,11 +9,12 @@ import (
 
 	"github.com/cronclave/cronclave/internal/config"
 	"github.com/cronclave/cronclave/internal/httpapi"
+	"github.com/cronclave/cronclave/internal/oidc"
 	"github.com/cronclave/cronclave/internal/safefile"
 )
 
 // serverConfig reads the files of [server] for the first time, when any fault is one of the start, and has them read again when they are replaced.
-func serverConfig(cfg config.Server, log hclog.Logger) (httpapi.Config, error) {
+func serverConfig(cfg config.Server, namespace string, log hclog.Logger) (httpapi.Config, error) {
 	c := httpapi.Config{Listen: cfg.Listen, Hosts: cfg.Hosts, Log: log}
 	if cfg.TokenFile != "" {
 		users, err := readWhenReplaced(log, []string{cfg.TokenFile}, func() (httpapi.Users, error) { return readUsers(cfg.TokenFile) })
@@ -21,6 +22,13 @@ func serverConfig(cfg config.Server, log hclog.Logger) (httpapi.Config, error) {
 			return c, UsageError{err}
 		}
 		c.Users = users.get
+	}
+	if cfg.OIDC != nil {
+		provider, err := openProvider(*cfg.OIDC, namespace, log)
+		if err != nil {
+			return c, UsageError{err}
+		}
+		c.OIDC = provider
 	}
 	if cfg.CertFile != "" {
 		pair, err := readWhenReplaced(log, []string{cfg.CertFile, cfg.KeyFile}, func() (*tls.Certificate, error) { return readPair(cfg.CertFile, cfg.KeyFile) })
@@ -30,6 +38,34 @@ func serverConfig(cfg config.Server, log hclog.Logger) (httpapi.Config, error) {
 		c.TLS = &tls.Config{MinVersion: tls.VersionTLS12, GetCertificate: func(*tls.ClientHelloInfo) (*tls.Certificate, error) { return pair.get(), nil }}
 	}
 	return c, nil
+}
+
+// openProvider reads the client secret. It asks nothing of the provider, which may be away: jobs run without it.
+func openProvider(cfg config.OIDC, namespace string, log hclog.Logger) (*oidc.Provider, error) {
+	secret, err := readWhenReplaced(log, []string{cfg.ClientSecretFile}, func() (string, error) { return readSecret(cfg.ClientSecretFile) })
+	if err != nil {
+		return nil, err
+	}
+	provider, err := oidc.New(oidc.Config{Namespace: namespace, Issuer: cfg.Issuer, ClientID: cfg.ClientID, Secret: secret.get, RedirectURL: cfg.RedirectURL,
+		Scopes: cfg.Scopes, NameClaim: cfg.NameClaim, RoleClaim: cfg.RoleClaim,
+		Roles: []oidc.Role{{Name: string(httpapi.RoleOperator), Values: cfg.Operators}, {Name: string(httpapi.RoleViewer), Values: cfg.Viewers}}})
+	if err != nil {
+		return nil, fmt.Errorf("[server.oidc]: %w", err)
+	}
+	return provider, nil
+}
+
+// readSecret reads the client secret.
+func readSecret(file string) (string, error) {
+	text, err := readServerFile("oidc.client_secret_file", file)
+	if err != nil {
+		return "", err
+	}
+	secret, err := oidc.ParseSecret(string(text))
+	if err != nil {
+		return "", fmt.Errorf("[server.oidc].client_secret_file %s: %w", file, err)
+	}
+	return secret, nil
 }
 
 // readUsers reads the users that requests may be from.

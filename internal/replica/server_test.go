@@ -66,7 +66,7 @@ func TestServerFilesAtTheStart(t *testing.T) {
 		"\x00\x01\n" + "0123456789abcdef": "line 1: it must be NAME:ROLE:HASH",
 	} {
 		writeFile(t, token, text)
-		c, err := serverConfig(config.Server{TokenFile: token, CertFile: cert, KeyFile: key}, hclog.NewNullLogger())
+		c, err := serverConfig(config.Server{TokenFile: token, CertFile: cert, KeyFile: key}, config.DefaultNamespace, hclog.NewNullLogger())
 		if want == "" {
 			if err != nil || len(c.Users()) != 1 || c.TLS.MinVersion != tls.VersionTLS12 {
 				t.Errorf("%.20q: %v", text, err)
@@ -77,15 +77,64 @@ func TestServerFilesAtTheStart(t *testing.T) {
 	}
 	writeFile(t, token, "0123456789abcdef")
 	writeFile(t, key, "no key")
-	if _, err := serverConfig(config.Server{CertFile: cert, KeyFile: key}, hclog.NewNullLogger()); err == nil || !strings.Contains(err.Error(), "[server].tls") {
+	if _, err := serverConfig(config.Server{CertFile: cert, KeyFile: key}, config.DefaultNamespace, hclog.NewNullLogger()); err == nil || !strings.Contains(err.Error(), "[server].tls") {
 		t.Errorf("a faulty key: %v", err)
 	}
 	if err := os.Remove(token); err != nil {
 		t.Fatal(err)
 	}
-	if _, err := serverConfig(config.Server{TokenFile: token}, hclog.NewNullLogger()); err == nil {
+	if _, err := serverConfig(config.Server{TokenFile: token}, config.DefaultNamespace, hclog.NewNullLogger()); err == nil {
 		t.Error("no token file, no error")
 	}
+}
+
+// TestClientSecret reads the client secret at the start, when a fault of its file is one of the start, and again when the file is replaced: sessions that
+// were signed with the old one end then. The provider is not there, which no start minds.
+func TestClientSecret(t *testing.T) {
+	file := filepath.Join(t.TempDir(), "secret")
+	cfg := config.Server{OIDC: &config.OIDC{Issuer: "https://id.invalid", ClientID: "cron", ClientSecretFile: file, RedirectURL: "https://cron.example/login/oidc/callback"}}
+	synctest.Test(t, func(t *testing.T) {
+		var said bytes.Buffer
+		log := hclog.New(&hclog.LoggerOptions{Output: &said})
+		for text, want := range map[string]string{"short": "[server.oidc].client_secret_file " + file + ": a client secret of 5 characters can be guessed", "": "is empty", "gone": "read [server].oidc.client_secret_file"} {
+			writeFile(t, file, text)
+			if text == "gone" {
+				if err := os.Remove(file); err != nil {
+					t.Fatal(err)
+				}
+			}
+			if _, err := serverConfig(cfg, config.DefaultNamespace, log); err == nil || !strings.Contains(err.Error(), want) {
+				t.Errorf("%q: %v", text, err)
+			}
+		}
+		writeFile(t, file, "the-first-secret-of-the-client\n")
+		c, err := serverConfig(cfg, config.DefaultNamespace, log)
+		if err != nil || c.OIDC == nil || c.Users != nil {
+			t.Fatal(c, err)
+		}
+		key := func() string {
+			time.Sleep(2 * replacedEvery) // fake time
+			return string(c.OIDC.Key("session"))
+		}
+		first := key()
+		if other, err := serverConfig(cfg, "another", log); err != nil || string(other.OIDC.Key("session")) == first {
+			t.Errorf("another cluster has the same key: %v", err)
+		}
+		if key() != first {
+			t.Error("the key changes by itself")
+		}
+		writeFile(t, file, "short")
+		if key() != first {
+			t.Error("a faulty file has replaced the secret")
+		}
+		writeFile(t, file, "the-second-secret-of-the-client")
+		if key() == first {
+			t.Error("the old secret stays")
+		}
+		if n := strings.Count(said.String(), "[WARN]"); n != 1 || strings.Contains(said.String(), "of-the-client") {
+			t.Errorf("%d warnings, want one without a secret:\n%s", n, &said)
+		}
+	})
 }
 
 // TestReplacedServerFiles replaces the files of a server at work: by good ones, which count, and by faulty ones, which are logged once each.
@@ -96,7 +145,7 @@ func TestReplacedServerFiles(t *testing.T) {
 		writeFile(t, token, "the-first-token-of-all")
 		certify(t, "first", cert, key)
 		var said bytes.Buffer
-		c, err := serverConfig(config.Server{TokenFile: token, CertFile: cert, KeyFile: key}, hclog.New(&hclog.LoggerOptions{Output: &said}))
+		c, err := serverConfig(config.Server{TokenFile: token, CertFile: cert, KeyFile: key}, config.DefaultNamespace, hclog.New(&hclog.LoggerOptions{Output: &said}))
 		if err != nil {
 			t.Fatal(err)
 		}

@@ -116,7 +116,7 @@ func TestReapedGroupIsNotSignalled(t *testing.T) {
 	t.Parallel()
 	w := startWarden(t, Config{})
 	begun := bootTime()
-	const lease = 2 * time.Second
+	const lease = 8 * time.Second
 	ward, leader := watchGroup(t, w, Run{Name: "a", Deadline: begun + lease, Lease: lease})
 	_, witness := watchGroup(t, w, Run{Name: "b", Deadline: begun + lease, Lease: lease})
 	ward.Reap()

@@ -4,6 +4,7 @@ import (
 	"cmp"
 	"fmt"
 	"math"
+	"reflect"
 	"strconv"
 	"strings"
 	"time"
@@ -20,6 +21,9 @@ type Key[T any] struct {
 	Kind, Allowed string
 	// Default is the default, as the T of an empty file has it: a value of TOML, or a [Prose]. nil is for none.
 	Default func(*T) any
+	// Value returns the value that a T has, as Default has it; nil where it is not set. A key of a table has Inner in its place.
+	Value func(*T) any
+	Inner func(*T) []Entry
 	// Doc is the meaning, in one sentence.
 	Doc string
 }
@@ -44,16 +48,27 @@ const (
 
 // Field returns a key whose values a function reads into a field.
 func Field[T, F any](name, kind string, field func(*T) *F, read func(*Reader, document.Value) (F, bool), doc string) Key[T] {
-	return Key[T]{Name: name, Kind: kind, Doc: doc, Read: func(r *Reader, v document.Value, to *T) {
+	return Key[T]{Name: name, Kind: kind, Doc: doc, Value: unlessZero(func(of *T) any { return *field(of) }), Read: func(r *Reader, v document.Value, to *T) {
 		if value, ok := read(r, v); ok {
 			*field(to) = value
 		}
 	}}
 }
 
+// unlessZero returns nil in place of a zero value.
+func unlessZero[T any](value func(*T) any) func(*T) any {
+	return func(of *T) any {
+		if v := value(of); v != nil && !reflect.ValueOf(v).IsZero() {
+			return v
+		}
+		return nil
+	}
+}
+
 // Table returns a key with a section of its own.
 func Table[T, F any](name string, field func(*T) *F, section Section[F], doc string) Key[T] {
-	return Key[T]{Name: name, Kind: KindTable, Doc: doc, Read: func(r *Reader, v document.Value, to *T) { section.Read(r, v, field(to)) }}
+	return Key[T]{Name: name, Kind: KindTable, Doc: doc, Read: func(r *Reader, v document.Value, to *T) { section.Read(r, v, field(to)) },
+		Inner: func(of *T) []Entry { return section.Entries(field(of)) }}
 }
 
 // Bool returns a key of a boolean.
@@ -129,18 +144,35 @@ func (k Key[T]) Allow(allowed string) Key[T] {
 	return k
 }
 
-// DefaultOf sets the default.
+// DefaultOf sets the default. The function also returns the value of any other T.
 func (k Key[T]) DefaultOf(of func(*T) any) Key[T] {
-	k.Default = of
+	k.Default, k.Value = of, of
 	return k
 }
 
 // By sets a default that no value of TOML can say.
 func (k Key[T]) By(p Prose) Key[T] {
-	return k.DefaultOf(func(*T) any { return p })
+	k.Default, k.Value = func(*T) any { return p }, unlessZero(k.Value)
+	return k
+}
+
+// ValueOf sets where the value of a T is found.
+func (k Key[T]) ValueOf(of func(*T) any) Key[T] {
+	k.Value = of
+	return k
 }
 
 // Optional takes the default away: the key is not set unless a file sets it.
 func (k Key[T]) Optional() Key[T] {
-	return k.DefaultOf(nil)
+	k.Default, k.Value = nil, unlessZero(k.Value)
+	return k
+}
+
+// inForce is the value that a T has, or else the default.
+func (k Key[T]) inForce(of *T) any {
+	v := k.Value(of)
+	if v == nil && k.Default != nil {
+		return k.Default(of)
+	}
+	return v
 }

@@ -36,6 +36,28 @@ func (s Section[T]) Names() []string {
 	return names
 }
 
+// Entry is a key with the value that is in force; nil if there is none. A key of a table is "table.key".
+type Entry struct {
+	Key, Kind string
+	Value     any
+}
+
+// Entries returns all keys of the section with their values in a T, in the order of the section.
+func (s Section[T]) Entries(of *T) []Entry {
+	all := make([]Entry, 0, 2*len(s.Keys))
+	for _, k := range s.Keys {
+		if k.Inner == nil {
+			all = append(all, Entry{k.Name, k.Kind, k.inForce(of)})
+			continue
+		}
+		for _, e := range k.Inner(of) {
+			e.Key = k.Name + "." + e.Key
+			all = append(all, e)
+		}
+	}
+	return all
+}
+
 // Read reads a table, its keys in the order of their names.
 func (s Section[T]) Read(r *Reader, v document.Value, into *T) {
 	table, ok := v.Raw.(map[string]any)

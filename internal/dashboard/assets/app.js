@@ -9,6 +9,7 @@
   let skew = 0; // of the browser's clock to that of Redis, in milliseconds
   let renewed = Date.now();
   let failures = 0;
+  let leaving = false;
 
   // Times
 
@@ -135,6 +136,10 @@
     const timer = setTimeout(() => controller.abort(), 10000);
     try {
       const answer = await fetch(location.href, { signal: controller.signal, headers: { Accept: "text/html" } });
+      if (answer.redirected && new URL(answer.url).pathname === "/login" && !leaving && !busy() && !document.querySelector("[data-dirty]")) { // the session has ended
+        leaving = true; // loading again and again would never let a slow provider answer
+        location.reload();
+      }
       if (!answer.ok || answer.redirected) throw new Error(answer.status);
       const page = new DOMParser().parseFromString(await answer.text(), "text/html");
       if (!page.getElementById("main")) throw new Error("no page");

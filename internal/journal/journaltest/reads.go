@@ -74,7 +74,7 @@ func damage(s *suite) {
 			s.Errorf("error: %v", err)
 		}
 		for id := range foreign {
-			if !strings.Contains(err.Error(), "run "+id+" of job a") {
+			if !strings.Contains(err.Error(), "run "+id+" of job a") || !strings.Contains(err.Error(), s.key("a", "records")) || !strings.Contains(err.Error(), s.key("a", "runs")) {
 				s.Errorf("nothing is said of %s: %v", id, err)
 			}
 		}
@@ -121,7 +121,7 @@ func keys(s *suite) {
 	s.register(j, s.replica("id"), hour)
 	must(s, j.DescribeJobs(s.ctx, []journal.JobInfo{s.job("a")}))
 	var want []string
-	for _, name := range []string{"format", "history", "jobs", "replica:id", "replicas", "{a}:output", "{a}:records", "{a}:runs"} {
+	for _, name := range []string{"epoch", "format", "history", "jobs", "replica:id", "replicas", "{a}:output", "{a}:records", "{a}:runs"} {
 		want = append(want, "cronclave:"+s.namespace+":"+name)
 	}
 	if got := s.allKeys(); !reflect.DeepEqual(got, want) {

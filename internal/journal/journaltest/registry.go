@@ -2,6 +2,7 @@ package journaltest
 
 import (
 	"errors"
+	"fmt"
 	"maps"
 	"reflect"
 	"slices"
@@ -21,15 +22,16 @@ func must(s *suite, err error) {
 
 func (s *suite) replica(id string) journal.Replica {
 	return journal.Replica{ID: id, Name: "host", Version: "1.2.3", Started: s.now.Add(-hour), Seen: s.now,
-		ConfigDigest: "0123456789abcdef", ClockOffsetMS: -12, Running: 3, Labels: map[string]string{"zone": "a"}}
+		ConfigDigest: "0123456789abcdef", ClockOffsetMS: -12, Running: 3, MaxRunning: 8, LeaseMargin: &journal.LeaseMargin{LeftMS: 20100, LeaseMS: 30000}, Labels: map[string]string{"zone": "a"},
+		Since: map[string]time.Time{"clock_off": s.now}}
 }
 
 // register returns whether the replica was known before.
 func (s *suite) register(j *journal.Journal, r journal.Replica, ttl time.Duration) (known bool) {
 	s.Helper()
-	known, err := j.Register(s.ctx, r, ttl)
+	found, err := j.Register(s.ctx, r, ttl)
 	must(s, err)
-	return known
+	return found.Known
 }
 
 func (s *suite) job(name string) journal.JobInfo {
@@ -145,6 +147,61 @@ func forgottenReplica(s *suite) {
 	}
 }
 
+// epochs: all replicas find the same epoch until it is lost, which all of them notice; then it is another one, and the format is restored.
+func epochs(s *suite) {
+	j := s.journal(journal.Config{})
+	epoch := func(id string) string {
+		s.Helper()
+		found, err := j.Register(s.ctx, s.replica(id), hour)
+		must(s, err)
+		return found.Epoch
+	}
+	first := epoch("a")
+	if again, other := epoch("a"), epoch("b"); first == "" || again != first || other != first {
+		s.Errorf("epochs %q, %q, %q", first, again, other)
+	}
+	for _, name := range []string{"format", "epoch"} {
+		key := "cronclave:" + s.namespace + ":" + name
+		if ttl, err := s.client.PTTL(s.ctx, key).Result(); err != nil || ttl != -1 {
+			s.Errorf("%s expires: %v, %v", name, ttl, err)
+		}
+		must(s, s.client.Del(s.ctx, key).Err())
+	}
+	second := epoch("b")
+	if again := epoch("a"); second == "" || second == first || again != second {
+		s.Errorf("after a loss: epochs %q, then %q, %q", first, second, again)
+	}
+	must(s, j.CheckFormat(s.ctx))
+	if v, err := s.client.Get(s.ctx, "cronclave:"+s.namespace+":format").Result(); err != nil || v != "1" {
+		s.Errorf("after a loss: format %q, %v", v, err)
+	}
+	epochsAfterDamage(s, j, second)
+}
+
+// epochsAfterDamage: a key that is no epoch does not fail a registration, and a later one finds a new epoch.
+func epochsAfterDamage(s *suite, j *journal.Journal, last string) {
+	key := "cronclave:" + s.namespace + ":epoch"
+	for what, damage := range map[string]func() error{
+		"a list":     func() error { return s.client.LPush(s.ctx, key, "x").Err() },
+		"empty text": func() error { return s.client.Set(s.ctx, key, "", 0).Err() },
+	} {
+		must(s, s.client.Del(s.ctx, key).Err())
+		must(s, damage())
+		found, err := j.Register(s.ctx, s.replica("a"), hour)
+		if err != nil || found.Epoch != "" || !errors.Is(found.EpochError, journal.ErrCorrupt) || !found.Known {
+			s.Errorf("%s: %+v, %v", what, found, err)
+		}
+		if there := s.client.Exists(s.ctx, key).Val(); there != 0 {
+			s.Errorf("%s: it is replaced, so that replicas may find different ones", what)
+		}
+		found, err = j.Register(s.ctx, s.replica("a"), hour)
+		if err != nil || found.Epoch == "" || found.Epoch == last || found.EpochError != nil {
+			s.Errorf("after %s: %+v, %v; before that %q", what, found, err, last)
+		}
+		last = found.Epoch
+	}
+}
+
 func foreignReplicas(s *suite) {
 	j := s.journal(journal.Config{})
 	s.register(j, s.replica("a"), hour)
@@ -185,13 +242,13 @@ func jobs(s *suite) {
 	if gone, err := j.ForgetJobs(s.ctx, s.now); err != nil || len(gone) > 0 {
 		s.Errorf("forgotten too early: %q, %v", gone, err)
 	}
-	s.client.HSet(s.ctx, "cronclave:"+s.namespace+":jobs", "foreign", "not json")
+	s.client.HSet(s.ctx, "cronclave:"+s.namespace+":jobs", "foreign", "not json", "a b", fmt.Sprintf(`{"name":"a b","seen":%q}`, s.now.Add(hour).Format(time.RFC3339)))
 	got, err = j.Jobs(s.ctx)
 	if !errors.Is(err, journal.ErrCorrupt) || len(got) != 3 {
 		s.Errorf("beside a foreign entry: %+v, %v", got, err)
 	}
 	gone, err := j.ForgetJobs(s.ctx, s.now.Add(time.Minute))
-	if err != nil || !slices.Equal(gone, []string{"a", "foreign"}) {
+	if err != nil || !slices.Equal(gone, []string{"a", "a b", "foreign"}) {
 		s.Errorf("forgotten: %q, %v", gone, err)
 	}
 	if got, err = j.Jobs(s.ctx); err != nil || !reflect.DeepEqual(got, []journal.JobInfo{b, c}) {
@@ -225,28 +282,6 @@ func (s *suite) goneJobs(j *journal.Journal, a journal.JobInfo) {
 	must(s, j.DropGone(s.ctx))
 	must(s, j.DropGone(s.ctx, "a", "never"))
 	gone(nil)
-}
-
-// digests are written once for all replicas with one configuration, and end with the last of them.
-func digests(s *suite) {
-	j := s.journal(journal.Config{})
-	one, other := map[string]string{"a": "1", "b": "2"}, map[string]string{"a": "1"}
-	must(s, j.KeepDigests(s.ctx, "one", one, hour))
-	must(s, j.KeepDigests(s.ctx, "one", map[string]string{"of": "nobody"}, hour)) // which can't be: it is there
-	must(s, j.KeepDigests(s.ctx, "other", other, hour))
-	got, err := j.Digests(s.ctx, []string{"one", "none", "other"})
-	if err != nil || !reflect.DeepEqual(got, map[string]map[string]string{"one": one, "other": other}) {
-		s.Errorf("%v, %v", got, err)
-	}
-	must(s, j.KeepDigests(s.ctx, "one", one, 50*time.Millisecond))
-	s.eventually("the digests end with those who have them", func() bool {
-		got, err := j.Digests(s.ctx, []string{"one", "other"})
-		return err == nil && len(got) == 1
-	})
-	s.client.Set(s.ctx, "cronclave:"+s.namespace+":digests:one", "not json", 0)
-	if got, err = j.Digests(s.ctx, []string{"one", "other"}); !errors.Is(err, journal.ErrCorrupt) || len(got) != 1 {
-		s.Errorf("beside a foreign one: %v, %v", got, err)
-	}
 }
 
 func format(s *suite) {

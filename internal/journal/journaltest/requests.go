@@ -4,6 +4,7 @@ import (
 	"context"
 	"errors"
 	"slices"
+	"strings"
 	"time"
 
 	"github.com/cronclave/cronclave/internal/journal"
@@ -70,6 +71,25 @@ func answers(s *suite) {
 		s.Errorf("after it was answered: %v", ids)
 	}
 	say(waits, runs) // late
+}
+
+// damagedRequests are answered with an error that names the key: a person deletes it by its name.
+func damagedRequests(s *suite) {
+	j := s.journal(journal.Config{})
+	_, err := j.AskOnce(s.ctx, "once", journal.Request{ID: "one", Job: "report"}, time.Minute)
+	must(s, err)
+	prefix := "cronclave:" + s.namespace + ":"
+	answer, once := prefix+"request:one:answer", prefix+"request-once:once"
+	for _, text := range []string{"junk", `{"request":"two"}`} {
+		must(s, s.client.Set(s.ctx, answer, text, time.Minute).Err())
+		if _, _, err := j.AnswerTo(s.ctx, "one"); !errors.Is(err, journal.ErrCorrupt) || !strings.Contains(err.Error(), answer) {
+			s.Errorf("an answer %s: %v", text, err)
+		}
+		must(s, s.client.Set(s.ctx, once, text, time.Minute).Err())
+		if _, _, err := j.Asked(s.ctx, "once"); !errors.Is(err, journal.ErrCorrupt) || !strings.Contains(err.Error(), once) {
+			s.Errorf("a request %s: %v", text, err)
+		}
+	}
 }
 
 func requestsExpire(s *suite) {

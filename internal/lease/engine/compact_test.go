@@ -38,11 +38,18 @@ func (w *wire) isCompact(c *Client, lock string) bool {
 	return kind == "string"
 }
 
+// compact reports whether the lease was granted as a compact one, and has not been renewed since.
+func (l *Lease) compact() bool {
+	l.mu.Lock()
+	defer l.mu.Unlock()
+	return l.row.Grant.Ticket != nil && !l.renewed
+}
+
 // lockCompact takes a lock that is compact, and stays so.
 func (w *wire) lockCompact(c *Client, lock string) *Lease {
 	w.Helper()
 	l := w.lock(c, lock, compactLease)
-	if l.row.Grant.Ticket == nil || l.renewed || !w.isCompact(c, lock) {
+	if !l.compact() || !w.isCompact(c, lock) {
 		w.Fatal("it was not granted as a compact lock")
 	}
 	return l
@@ -306,7 +313,7 @@ func TestCompactLocksShareARoundTrip(t *testing.T) {
 			w.Errorf("%d locks took %d round trips", locks, trips)
 		}
 		for i, l := range leases {
-			if i%3 != 0 && (l == nil || l.row.Grant.Ticket == nil || l.renewed) {
+			if i%3 != 0 && (l == nil || !l.compact()) {
 				w.Fatalf("lock %d was not granted as a compact one", i)
 			}
 			if l != nil {

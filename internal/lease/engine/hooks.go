@@ -10,9 +10,9 @@ import (
 type Hooks struct {
 	Waited    func(lock string, wait time.Duration)
 	Contended func(lock, holder string)
-	Renewed   func(lock string, left time.Duration)
+	Renewed   func(lock string, left, length time.Duration)
 	Held      func(lock string, held time.Duration)
-	Lost      func(lock string, cause error)
+	Lost      func(lock string, length time.Duration, cause error)
 }
 
 func (h Hooks) waited(lock string, wait time.Duration) {
@@ -27,9 +27,9 @@ func (h Hooks) contended(lock, holder string) {
 	}
 }
 
-func (h Hooks) renewed(lock string, left time.Duration) {
+func (h Hooks) renewed(l *Lease, left time.Duration) {
 	if h.Renewed != nil {
-		h.Renewed(lock, left)
+		h.Renewed(l.lock(), left, l.Length())
 	}
 }
 
@@ -41,7 +41,7 @@ func (h Hooks) follow(l *Lease, clock func() time.Duration) {
 	began := clock()
 	context.AfterFunc(l.ctx, func() {
 		if cause := context.Cause(l.ctx); h.Lost != nil && errors.Is(cause, ErrLost) {
-			h.Lost(l.lock(), cause)
+			h.Lost(l.lock(), l.Length(), cause)
 		}
 		if h.Held != nil {
 			h.Held(l.lock(), max(l.Deadline()-began, 0))

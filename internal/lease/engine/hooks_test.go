@@ -28,9 +28,13 @@ func (t *told) hooks() Hooks {
 	return Hooks{
 		Waited:    func(lock string, wait time.Duration) { note("%s waited %v", lock, round(wait)) },
 		Contended: func(lock, holder string) { note("%s contended by %s", lock, holder) },
-		Renewed:   func(lock string, left time.Duration) { note("%s renewed with %v left", lock, round(left)) },
-		Held:      func(lock string, held time.Duration) { note("%s held %v", lock, round(held)) },
-		Lost:      func(lock string, cause error) { note("%s lost: %v", lock, errors.Is(cause, ErrLost)) },
+		Renewed: func(lock string, left, length time.Duration) {
+			note("%s renewed with %v of %v left", lock, round(left), length)
+		},
+		Held: func(lock string, held time.Duration) { note("%s held %v", lock, round(held)) },
+		Lost: func(lock string, length time.Duration, cause error) {
+			note("%s lost of %v: %v", lock, length, errors.Is(cause, ErrLost))
+		},
 	}
 }
 
@@ -66,7 +70,7 @@ func TestHooksOfALockThatNobodyElseWants(t *testing.T) {
 		}
 		told.wants("x waited 0s")
 		w.pass(15 * time.Second)
-		told.wants("x renewed with 19.7s left")
+		told.wants("x renewed with 19.7s of 30s left")
 		w.release(l)
 		told.wants("x held 15s")
 		l, _, err = c.Mutex("x").TryLock(w.Context())
@@ -133,7 +137,7 @@ func TestHooksOfALeaseThatIsLost(t *testing.T) {
 		l := w.lock(c, "x", 3*time.Second)
 		w.fail("mute")
 		w.pass(10 * time.Second)
-		told.wants("x lost: true", "x held 3s")
+		told.wants("x lost of 3s: true", "x held 3s")
 		w.fail()
 		_ = l.Release(w.Context())
 		told.wants()
@@ -158,9 +162,9 @@ func TestHooksMayUseTheClient(t *testing.T) {
 		hooks := Hooks{
 			Waited:    func(string, time.Duration) { look() },
 			Contended: func(string, string) { look() },
-			Renewed:   func(string, time.Duration) { _ = l.Remaining() },
+			Renewed:   func(string, time.Duration, time.Duration) { _ = l.Remaining() },
 			Held:      func(string, time.Duration) { _ = l.Remaining() },
-			Lost:      func(string, error) { look() },
+			Lost:      func(string, time.Duration, error) { look() },
 		}
 		c, closeAll := w.client(Config{Hooks: hooks})
 		defer closeAll()

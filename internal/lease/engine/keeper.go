@@ -187,7 +187,7 @@ func (k *keeper) renewed(l *Lease, got lease.Renewed) {
 	switch {
 	case got.Done:
 		if margin, counts := l.margin(); counts {
-			defer k.hooks.renewed(l.lock(), margin)
+			defer k.hooks.renewed(l, margin)
 		}
 		l.extend(got.Sent + lease.HoldFor(got.Left))
 		l.askToStop(got.Stop)

@@ -120,6 +120,7 @@ func TestQuorumBeginsWhileAMinorityIsAway(t *testing.T) {
 // three seem to be new. While a holder tries to renew its lease they do not begin; nor do they run a tick again, when they do.
 // Promise: P3, quorum
 func TestQuorumDoesNotBeginBesideAHolder(t *testing.T) {
+	t.Parallel()
 	for _, length := range []time.Duration{time.Minute, 10 * time.Minute} {
 		t.Run(length.String(), func(t *testing.T) { doesNotBeginBeside(t, length) })
 	}

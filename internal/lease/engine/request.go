@@ -13,7 +13,7 @@ type Answer struct {
 	Lease   *Lease
 	Until   time.Time // by the server's clock
 	Holder  string    // the owner of a row
-	Outcome string    // IfHeld or IfLate of the request that settled the tick; "granted" if it was granted
+	Outcome string    // of a settled tick: IfHeld or IfLate of a request, or the text of a pause; "granted" if it was granted
 	Orphans int       // runs of this lock whose outcome no replica has recorded yet: see [Client.Inspect]
 	Err     error
 }

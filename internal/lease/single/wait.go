@@ -10,8 +10,9 @@ import (
 	"github.com/cronclave/cronclave/internal/lease/clock"
 )
 
-// PatienceInLine is how long a waiter keeps its place without asking again. It asks three times as often, ten times without a subscription. A tenth of
-// it must be less than CONFIRM of queue.lua, and all of it less than an hour and than the client's Idle.
+// PatienceInLine is how long a waiter keeps its place without asking again. It asks each third of it, without a subscription each tenth: see nextTry. A
+// third must be less than ASKS_AGAIN of acquire.lua, a tenth less than CONFIRM of queue.lua (which release_fast.lua repeats), and all of it less than an
+// hour and than the client's Idle.
 const PatienceInLine = 5 * time.Second
 
 // inLine is the answer to a waiter's last request.

@@ -119,8 +119,9 @@ func (a *Agenda) Open(j *Job, of Instants, now time.Time) *Tick {
 	if j.Elsewhere { // it can't win: if no replica that can has decided it in time, none of them was there
 		k.Wait(Cause{Reason: Down})
 	}
-	if reason, joins := a.joins(k, now); joins {
+	if reason, trouble, joins := a.joins(k, now); joins {
 		k.Wait(Cause{Reason: reason})
+		k.shares(trouble)
 	}
 	i, _ := j.Find(k.At)
 	if i == len(j.Open) {
@@ -152,27 +153,28 @@ func (a *Agenda) OpenAgain(k *Tick, now time.Time) {
 	again.Won, again.nth = k.Won+1, k.nth
 }
 
-// joins returns whether a tick that is opened joins the backlog of its job, and the reason.
-func (a *Agenda) joins(k *Tick, now time.Time) (reason Reason, joins bool) {
+// joins returns whether a tick that is opened joins the backlog of its job, and the reason and the trouble of that.
+func (a *Agenda) joins(k *Tick, now time.Time) (reason Reason, trouble Trouble, joins bool) {
 	for _, o := range k.Job.Open {
 		together := o.Waits() && o.opened.Equal(now) // after a long sleep, or a step of the clock
 		far := o.inLine() && k.nth-o.nth >= maxPassed
 		switch {
 		case o.Waits() && (together || far || a.silent(o, now)):
-			return o.Cause.Reason, true
+			return o.Cause.Reason, o.Trouble, true
 		case a.silent(o, now):
-			return a.blame(o), true
+			reason, trouble := a.blame(o)
+			return reason, trouble, true
 		}
 	}
-	return "", false
+	return "", Trouble{}, false
 }
 
 // blame returns why a tick was undecided for long: this replica has not asked, or may not have heard the answer; else the server has not answered.
-func (a *Agenda) blame(k *Tick) Reason {
+func (a *Agenda) blame(k *Tick) (Reason, Trouble) {
 	if a.StoodStill || k.ID == "" {
-		return Overload
+		return Overload, Trouble{}
 	}
-	return Redis
+	return Redis, Trouble{Since: k.since()}
 }
 
 // LineUp puts the later ticks of a job behind one that waits, so that they do not skip each other.
@@ -181,6 +183,7 @@ func (a *Agenda) LineUp(k *Tick) {
 		if o.At.After(k.At) && !o.Waits() {
 			o.wait()
 			o.Cause.Reason = k.Cause.Reason
+			o.shares(k.Trouble)
 		}
 	}
 }

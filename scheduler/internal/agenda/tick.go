@@ -19,12 +19,6 @@ const (
 	Slots    Reason = "slots"    // all slots of the job were held
 )
 
-// Cause is a reason, and whether it is that of the older ticks that this one waits behind.
-type Cause struct {
-	Reason   Reason
-	Borrowed bool // so it is not handed on: else the reason would outlive its cause
-}
-
 // The triggers of runs that an agenda knows of.
 const (
 	Scheduled = "schedule"
@@ -57,6 +51,12 @@ const (
 	Shut
 )
 
+// Cause is a reason, and whether it is that of the older ticks that this one waits behind.
+type Cause struct {
+	Reason   Reason
+	Borrowed bool // so it is not handed on: else the reason would outlive its cause
+}
+
 // Tick is an open tick of a job: due, and not yet known to be decided. Its [State] is where it is on the way.
 type Tick struct {
 	Job *Job
@@ -67,6 +67,7 @@ type Tick struct {
 	ID       string    // of its claim, the same each time, and of its run; empty until it is first claimed
 	Trigger  string    // of its run
 	Cause    Cause     // if its deadline passes
+	Trouble  Trouble   // with the server
 	Standing Standing
 	Placed   bool // it has a place on this replica: its claim is under way, or has an unknown outcome
 	Doubted  bool // some claim of it was not answered, and may still be on its way
@@ -115,9 +116,15 @@ func (k *Tick) inLine() bool {
 func (k *Tick) Unanswered() bool { return k.last == Unanswered }
 
 // NoteAnswer notes the answer to the claim that is under way. The caller then still moves the tick on, as the answer demands.
-func (k *Tick) NoteAnswer(a Answer) {
+func (k *Tick) NoteAnswer(a Answer, now time.Time) {
 	k.last = a
 	k.Doubted = k.Doubted || a == Unanswered
+	if a == Unanswered {
+		return
+	}
+	for _, o := range k.Job.Open { // also those behind it, which are claimed when it is decided
+		o.Trouble.answered(now)
+	}
 }
 
 // HeldFor is for how long the tick has found all slots held, as it does now.
@@ -134,14 +141,23 @@ func (k *Tick) ahead() []*Tick {
 	return k.Job.Open[:i]
 }
 
-// Aside returns why a tick waits that is not claimed to be granted here: it is behind a backlog, or this replica has no place for it.
-func (k *Tick) Aside() Cause {
+// StandAside sets the cause of a tick that is not claimed to be granted here: it is behind a backlog, or this replica has no place for it.
+func (k *Tick) StandAside() {
+	k.Cause = Cause{Reason: Capacity}
 	for _, o := range k.ahead() {
 		if o.inLine() && !o.Cause.Borrowed {
-			return Cause{o.Cause.Reason, true}
+			k.Cause = Cause{o.Cause.Reason, true}
+			k.shares(o.Trouble)
+			return
 		}
 	}
-	return Cause{Capacity, false}
+}
+
+// shares has a tick that has met no trouble itself take that of one before it.
+func (k *Tick) shares(t Trouble) {
+	if k.Trouble.none() {
+		k.Trouble = t
+	}
 }
 
 // Find returns where among the open ticks of a job an instant is, or belongs.
@@ -207,4 +223,18 @@ func (k *Tick) WhyUnanswered(stoodStill bool) Reason {
 		return Overload
 	}
 	return Redis
+}
+
+// Silent notes that the server has not answered a claim that was sent at an instant. The outage in which the deadline has passed stays the one that counts.
+func (k *Tick) Silent(sent time.Time) {
+	if t := k.Trouble; t.Since.IsZero() || !t.Until.IsZero() && !k.Late(t.Until) {
+		k.Trouble = Trouble{Since: sent}
+	}
+}
+
+// Undecided notes that the server answers and cannot decide a tick. If the deadline was over before, the outage before remains what missed it.
+func (k *Tick) Undecided(detail string, now time.Time) {
+	if k.Trouble.Since.IsZero() || !k.Late(now) {
+		k.Trouble = Trouble{Detail: detail}
+	}
 }

@@ -1,0 +1,90 @@
+package config
+
+import (
+	"fmt"
+	"net/url"
+	"strings"
+
+	"github.com/cronclave/cronclave/internal/config/document"
+	"github.com/cronclave/cronclave/internal/config/schema"
+)
+
+// callbackPath is where the server takes browsers back from the provider.
+const callbackPath = "/login/oidc/callback"
+
+// newOIDC is a [server.oidc] without keys.
+func newOIDC() *OIDC { return &OIDC{NameClaim: "email", RoleClaim: "groups"} }
+
+func oidcKeys() schema.Section[OIDC] {
+	return schema.Section[OIDC]{
+		Once: true,
+		Keys: []schema.Key[OIDC]{
+			schema.Field("issuer", "URL", func(to *OIDC) *string { return &to.Issuer }, providerURL(""),
+				"The provider, as its ID tokens name it. Required in this table.").Allow("`https://`; `http://` on loopback"),
+			schema.String("client_id", func(to *OIDC) *string { return &to.ClientID }, "The id of this client at the provider. Required in this table."),
+			schema.Path("client_secret_file", func(to *OIDC) *string { return &to.ClientSecretFile }, "A file with the client secret, which is random and of 16 characters or more. All replicas need the same. Required in this table."),
+			schema.Field("redirect_url", "URL", func(to *OIDC) *string { return &to.RedirectURL }, providerURL(callbackPath),
+				"Where the provider leads browsers back to, as it is registered there. Its host needs no entry in `hosts`. Required in this table.").
+				Allow("as `issuer`, with the path `" + callbackPath + "`"),
+			schema.Strings("scopes", func(to *OIDC) *[]string { return &to.Scopes }, "What is asked for beside `openid`.").
+				By("profile, email, and that named as `role_claim` if the provider offers it"),
+			schema.String("name_claim", func(to *OIDC) *string { return &to.NameClaim }, "The claim with the name that the audit log shows, behind `oidc:`. `email` counts only if `email_verified` is true.").
+				DefaultOf(func(of *OIDC) any { return of.NameClaim }),
+			schema.String("role_claim", func(to *OIDC) *string { return &to.RoleClaim }, "The claim that gives the role: a string or a list of strings.").
+				DefaultOf(func(of *OIDC) any { return of.RoleClaim }),
+			schema.Strings("operators", func(to *OIDC) *[]string { return &to.Operators }, "Values of `role_claim` that make people operators. This or `viewers` is required."),
+			schema.Strings("viewers", func(to *OIDC) *[]string { return &to.Viewers }, "Values that make people viewers, unless they are operators."),
+		},
+	}
+}
+
+// providerURL returns a function that reads a URL to which secrets are sent: by HTTPS, or on this machine. path is the one that it must have; "" for any. No
+// message repeats it: it may have a password where none belongs.
+func providerURL(path string) func(*schema.Reader, document.Value) (string, bool) {
+	return func(r *schema.Reader, v document.Value) (string, bool) {
+		e, ok := r.Text(v, "a URL in a string")
+		if !ok || e.Open {
+			return e.Text, ok
+		}
+		if err := checkProviderURL(e.Text, path); err != nil {
+			r.Fault(v, "%s %v", v.Name, err)
+			return "", false
+		}
+		return e.Text, true
+	}
+}
+
+func checkProviderURL(s, path string) error {
+	u, err := url.Parse(s)
+	want := "https://HOST" + path
+	switch {
+	case err != nil || u.Hostname() == "" || u.Scheme != "https" && u.Scheme != "http":
+		return fmt.Errorf("is no URL of a web service; write %s", want)
+	case u.Scheme == "http" && !isLoopbackHost(u.Hostname()):
+		return fmt.Errorf("is not protected; write %s (http:// is for trials on 127.0.0.1 or localhost)", want)
+	case u.User != nil || u.RawQuery != "" || u.ForceQuery || u.Fragment != "":
+		return fmt.Errorf("has a user, a query or a fragment; write %s", want)
+	case path != "" && u.Path != path:
+		return fmt.Errorf("has another path than the server's; write %s", want)
+	}
+	return nil
+}
+
+// checkOIDC reports what [server.oidc] lacks, and a redirect_url that leads past the TLS of the server.
+func checkOIDC(r *schema.Reader, s Server) {
+	table, set := r.Set("server.oidc")
+	if !set || !table.IsTable() {
+		return
+	}
+	for _, key := range []string{"issuer", "client_id", "client_secret_file", "redirect_url"} {
+		if r.Missing(table, key) {
+			r.Fault(table.AtKey(), "[server.oidc] has no %s; set %s", key, key)
+		}
+	}
+	if r.Missing(table, "operators") && r.Missing(table, "viewers") {
+		r.Fault(table.AtKey(), "[server.oidc] has neither operators nor viewers, so it lets no person in; set one of them")
+	}
+	if at, set := r.Set("server.oidc.redirect_url"); set && s.OIDC != nil && s.CertFile != "" && strings.HasPrefix(s.OIDC.RedirectURL, "http:") {
+		r.Fault(at, "redirect_url is http://, and with [server.tls] the server answers HTTPS alone; write https://")
+	}
+}

@@ -1,0 +1,93 @@
+package console
+
+import (
+	"fmt"
+	"time"
+
+	"github.com/cronclave/cronclave/internal/operator"
+)
+
+// RedisCells are the facts about a server of Redis as texts. Unknown facts are "".
+type RedisCells struct {
+	Keeps, State, Version, Uptime, RoundTrip, Persistence, Memory, Clients, Replicas string
+}
+
+// RedisCellsOf are the texts for a server.
+func RedisCellsOf(s operator.RedisServer) RedisCells {
+	c := RedisCells{Keeps: string(s.Keeps), State: string(s.State), Version: s.Version, Persistence: string(s.Persistence), Clients: countOf(s.Clients), Replicas: countOf(s.Replicas)}
+	if s.UptimeS != nil {
+		c.Uptime = Span(time.Duration(min(*s.UptimeS, maxUptime)) * time.Second)
+	}
+	if s.RoundTripMS != nil {
+		c.RoundTrip = fmt.Sprintf("%.1f ms", *s.RoundTripMS)
+	}
+	switch {
+	case s.MemoryUsed == nil:
+	case s.MemoryLimit == nil:
+		c.Memory = sizeOf(*s.MemoryUsed)
+	case *s.MemoryLimit == 0:
+		c.Memory = sizeOf(*s.MemoryUsed) + ", no limit"
+	default:
+		c.Memory = sizeOf(*s.MemoryUsed) + " of " + sizeOf(*s.MemoryLimit)
+	}
+	return c
+}
+
+// maxUptime keeps a damaged number of seconds within a length of time.
+const maxUptime = 100 * 365 * 24 * 3600
+
+func countOf(n *int64) string {
+	if n == nil {
+		return ""
+	}
+	return fmt.Sprint(*n)
+}
+
+// sizeOf is a size in the greatest unit of which there is one.
+func sizeOf(n int64) string {
+	size, unit := float64(n), 0
+	units := []string{"B", "KiB", "MiB", "GiB", "TiB"}
+	for ; size >= 1024 && unit < len(units)-1; unit++ {
+		size /= 1024
+	}
+	if unit == 0 {
+		return fmt.Sprintf("%d B", n)
+	}
+	return fmt.Sprintf("%.1f %s", size, units[unit])
+}
+
+// redis prints the servers of Redis, and their limits, where the text is wide.
+func (p Printer) redis(st *operator.Status) {
+	if !p.Wide || st.Redis.Kind == "" {
+		return
+	}
+	fmt.Fprintln(p.Out)
+	t := newTable("REDIS", "KEEPS", "STATE", "VERSION", "UP FOR", "ROUND TRIP", "PERSISTENCE", "MEMORY", "CLIENTS", "REPLICAS")
+	for _, s := range st.Redis.Servers {
+		m := plain
+		if s.State != operator.RedisUp {
+			m = bad
+		}
+		c := RedisCellsOf(s)
+		cells := []string{s.Address, c.Keeps, c.State, c.Version, c.Uptime, c.RoundTrip, c.Persistence, c.Memory, c.Clients, c.Replicas}
+		for i, cell := range cells {
+			if cell == "" {
+				cells[i] = "-"
+			}
+		}
+		t.row(m, cells...)
+	}
+	t.print(p)
+	if more := st.Redis.ServerCount - len(st.Redis.Servers); more > 0 {
+		fmt.Fprintf(p.Out, "and %d more\n", more)
+	}
+	for _, s := range st.Redis.Servers {
+		if s.Fault != "" {
+			p.item(bad, s.Address+": "+s.Fault)
+		}
+	}
+	fmt.Fprintf(p.Out, "\nlimits of this Redis (%s):\n", st.Redis.Kind)
+	for _, text := range st.Redis.Limits {
+		p.item(advice, text)
+	}
+}

@@ -1,0 +1,135 @@
+package console
+
+import (
+	"fmt"
+	"slices"
+	"strings"
+
+	"github.com/cronclave/cronclave/internal/operator"
+)
+
+// settingIndent is where the values of settings begin, behind their keys.
+const settingIndent = 20
+
+// settings prints all settings of a job, and how the replicas differ.
+func (p Printer) settings(s *operator.JobSettings) {
+	fmt.Fprintln(p.Out)
+	title := "configuration: " + Agreement(s)
+	if s.Agreement != operator.SettingsAgree || s.Fault != "" {
+		p.item(warning, title)
+	} else {
+		for _, line := range p.lines(title, 0) {
+			p.line(plain, line)
+		}
+	}
+	for _, f := range s.Forms {
+		if note := FormNote(f); note != "" {
+			p.item(warning, p.replicasOf(f)+": "+note)
+		}
+	}
+	if s.More > 0 {
+		p.item(warning, Count(s.More, "more form")+" not shown")
+	}
+	for _, key := range s.Keys() {
+		if slices.Contains(s.Differing, key) {
+			p.differing(s, key)
+			continue
+		}
+		value, _ := usual(s).Setting(key)
+		p.setting(plain, key, value)
+	}
+}
+
+// NoSuchKey stands for the value of a key that the version of a replica does not have.
+const NoSuchKey = "no such key in this version"
+
+// differing prints a key in which replicas differ, with the replicas of each form.
+func (p Printer) differing(s *operator.JobSettings, key string) {
+	name := key
+	for _, f := range s.Forms {
+		if f.State != operator.FormKnown {
+			continue
+		}
+		value, ok := f.Setting(key)
+		if !ok {
+			value = NoSuchKey
+		}
+		p.setting(warning, name, p.replicasOf(f)+": "+value)
+		name = ""
+	}
+}
+
+// setting prints a key, "" for that of the line above, and a value.
+func (p Printer) setting(m mark, key, value string) {
+	sign := m.sign
+	if sign == "" || key == "" {
+		sign = " "
+	}
+	for _, line := range p.lines(value, settingIndent) {
+		p.line(m, strings.TrimRight(fmt.Sprintf("%s %-*s %s", sign, settingIndent-3, key, line), " "))
+		sign, key = " ", ""
+	}
+}
+
+// usual is the known form that the most replicas have.
+func usual(s *operator.JobSettings) (known operator.JobForm) {
+	if i := slices.IndexFunc(s.Forms, func(f operator.JobForm) bool { return f.State == operator.FormKnown }); i >= 0 {
+		known = s.Forms[i]
+	}
+	return known
+}
+
+func (p Printer) replicasOf(f operator.JobForm) string { return p.cut(Replicas(f), 40) }
+
+// mostNames is how many replicas of a form are named.
+const mostNames = 6
+
+// Replicas are the names of those that have a form.
+func Replicas(f operator.JobForm) string {
+	if more := len(f.Replicas) - mostNames; more > 0 {
+		return fmt.Sprintf("%s and %d more", strings.Join(f.Replicas[:mostNames], ", "), more)
+	}
+	return strings.Join(f.Replicas, ", ")
+}
+
+// notShown is where replicas may differ although their settings look the same.
+const notShown = "something that is not shown: an argument of the command, a value of a variable, a day of a calendar, or the slots of a pool"
+
+// Agreement says whether the replicas have a job with the same settings.
+func Agreement(s *operator.JobSettings) string {
+	if s.Fault != "" {
+		return agreement(s) + ": " + s.Fault
+	}
+	return agreement(s)
+}
+
+func agreement(s *operator.JobSettings) string {
+	switch {
+	case s.Fault != "" && len(s.Forms) == 0:
+		return "not known"
+	case len(s.Forms) == 0:
+		return "not known, since no replica is up"
+	case s.Agreement == operator.SettingsDiffer && s.Hidden():
+		return "the replicas differ, some of them only in " + notShown + "; give all the same files"
+	case s.Agreement == operator.SettingsDiffer:
+		return "the replicas differ; give all the same files"
+	case s.Agreement == operator.SettingsHidden:
+		return "the replicas differ in " + notShown
+	case s.Agreement == operator.SettingsUnknown:
+		return "not known of all replicas"
+	case s.Agreement == operator.SettingsAbsent:
+		return "no replica has the job"
+	}
+	return "the same on " + Replicas(s.Forms[0])
+}
+
+// FormNote says why a form has no settings; "" if it has some.
+func FormNote(f operator.JobForm) string {
+	switch f.State {
+	case operator.FormAbsent:
+		return "no such job in the configuration"
+	case operator.FormUnknown:
+		return "not known: not published yet, an older version, or too many jobs"
+	}
+	return ""
+}

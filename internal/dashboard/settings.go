@@ -1,0 +1,65 @@
+package dashboard
+
+import (
+	"slices"
+
+	"github.com/cronclave/cronclave/internal/console"
+	"github.com/cronclave/cronclave/internal/operator"
+)
+
+// settings are those of a job on all replicas: the keys in which they differ side by side, and the others.
+type settings struct {
+	Mark      mark
+	Note      string
+	Replicas  []string // of each form whose settings are known
+	Differing []setting
+	Same      []setting
+	Others    []detail // the replicas of each form whose settings are not known
+	More      string
+}
+
+// setting is a key with its value in each form, or the one that all have.
+type setting struct {
+	Key    string
+	Values []string
+}
+
+// Warning is the mark of keys that differ.
+func (*settings) Warning() mark { return markWarning }
+
+func shownSettings(s *operator.JobSettings) *settings {
+	shown := &settings{Mark: markOK, Note: clean(console.Agreement(s))}
+	if s.Agreement != operator.SettingsAgree || s.Fault != "" {
+		shown.Mark = markWarning
+	}
+	if s.More > 0 {
+		shown.More = console.Count(s.More, "more form") + " not shown."
+	}
+	var known []operator.JobForm
+	for _, f := range s.Forms {
+		if note := console.FormNote(f); note != "" {
+			shown.Others = append(shown.Others, detail{clean(console.Replicas(f)), note})
+			continue
+		}
+		known = append(known, f)
+		shown.Replicas = append(shown.Replicas, clean(console.Replicas(f)))
+	}
+	for _, key := range s.Keys() {
+		row := setting{Key: clean(key)}
+		if !slices.Contains(s.Differing, key) {
+			value, _ := known[0].Setting(key)
+			row.Values = []string{clean(value)}
+			shown.Same = append(shown.Same, row)
+			continue
+		}
+		for _, f := range known {
+			value, ok := f.Setting(key)
+			if !ok {
+				value = console.NoSuchKey
+			}
+			row.Values = append(row.Values, clean(value))
+		}
+		shown.Differing = append(shown.Differing, row)
+	}
+	return shown
+}

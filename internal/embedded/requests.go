@@ -1,0 +1,71 @@
+package embedded
+
+import (
+	"bytes"
+	"errors"
+	"fmt"
+	"strconv"
+)
+
+// The bounds of one request, far above any that a client of ours sends.
+const (
+	mostArguments = 1 << 20
+	mostRequest   = 64 << 20 // bytes of all its arguments
+	longestHeader = 32       // bytes of the line before a request or an argument
+)
+
+var errNoRequest = errors.New("not a request")
+
+// requests follows what a client sends. miniredis panics at a request without arguments, in a goroutine where nothing recovers, and makes room for as much as
+// a header names: a process of the same user, which a trial lets in to look, would end the replica.
+type requests struct {
+	line []byte // the beginning of a header
+	left int    // arguments that are to come of the request
+	size int    // bytes of those that came
+	skip int    // bytes that are to come of an argument, with its line end
+}
+
+// read takes in received bytes.
+func (r *requests) read(p []byte) error {
+	for len(p) > 0 {
+		if r.skip > 0 {
+			n := min(r.skip, len(p))
+			r.skip, p = r.skip-n, p[n:]
+			continue
+		}
+		n, whole := bytes.IndexByte(p, '\n')+1, true
+		if n == 0 {
+			n, whole = len(p), false
+		}
+		if len(r.line)+n > longestHeader {
+			return fmt.Errorf("%w: a header of more than %d bytes", errNoRequest, longestHeader)
+		}
+		r.line, p = append(r.line, p[:n]...), p[n:]
+		if !whole {
+			return nil
+		}
+		if err := r.header(r.line); err != nil {
+			return err
+		}
+		r.line = r.line[:0]
+	}
+	return nil
+}
+
+// header is "*N", before a request of N arguments, or "$N", before an argument of N bytes.
+func (r *requests) header(line []byte) error {
+	text, whole := bytes.CutSuffix(line, []byte("\r\n"))
+	if whole && len(text) > 1 {
+		n, err := strconv.Atoi(string(text[1:]))
+		switch {
+		case err != nil:
+		case text[0] == '*' && r.left == 0 && n >= 1 && n <= mostArguments:
+			r.left, r.size = n, 0
+			return nil
+		case text[0] == '$' && r.left > 0 && n >= 0 && n <= mostRequest-r.size:
+			r.left, r.size, r.skip = r.left-1, r.size+n, n+2
+			return nil
+		}
+	}
+	return fmt.Errorf("%w: the header %q", errNoRequest, line)
+}

@@ -1,0 +1,114 @@
+package httpapi
+
+import (
+	"cmp"
+	"crypto/hmac"
+	cryptorand "crypto/rand"
+	"encoding/base64"
+	"math/rand/v2"
+	"net/http"
+	"strconv"
+	"strings"
+	"time"
+
+	"github.com/cronclave/cronclave/internal/oidc"
+)
+
+// attemptLength is how long a person may take at the provider.
+const attemptLength = 10 * time.Minute
+
+// attemptKey and sessionKey are the purposes of keys that are derived from the client secret.
+const attemptKey, sessionKey = "sign-in", "session"
+
+// attempt is a sign-in that is under way. Only the browser keeps it, in a cookie "id.expiry.next.signature", so it can come back to any replica. Its secrets
+// are derived from the id, so a cookie that is read by others releases no code.
+type attempt struct {
+	id    string // the slot, and a random text
+	until int64  // in seconds since 1970
+	next  string // the path to go to afterwards
+}
+
+const (
+	// slots are the sign-ins that a browser may have under way, as in several tabs. Each has a cookie, and a slot is one character.
+	slots = "0123456789"
+	// maxNext bounds the path that a cookie keeps. With it the cookies of all slots are less than 8 KiB together, which proxies and this server accept: any
+	// site can have a browser begin sign-ins, which must not lock it out.
+	maxNext = 300
+)
+
+// newAttempt begins a sign-in of a browser, in a slot of which the browser has no cookie if there is one. Tabs that begin at once find the same slots free,
+// so it is a random one.
+func (s *signIn) newAttempt(r *http.Request, next string, now time.Time) attempt {
+	if next = localPath(next); len(next) > maxNext {
+		next = "/"
+	}
+	free := strings.Map(func(slot rune) rune {
+		if s.cfg.underWayIn(r, string(slot)) {
+			return -1
+		}
+		return slot
+	}, slots)
+	from := cmp.Or(free, slots)
+	slot := from[rand.IntN(len(from))]
+	return attempt{string(slot) + cryptorand.Text(), now.Add(attemptLength).Unix(), next}
+}
+
+// underWayIn returns whether a browser has a cookie of a slot.
+func (c Config) underWayIn(r *http.Request, slot string) bool {
+	_, err := r.Cookie(c.attemptName(r, slot))
+	return err == nil
+}
+
+// underWay returns whether a browser has not come back from a sign-in.
+func (c Config) underWay(r *http.Request) bool {
+	return strings.ContainsFunc(slots, func(slot rune) bool { return c.underWayIn(r, string(slot)) })
+}
+
+// attemptName is the name of the cookie of a slot.
+func (c Config) attemptName(r *http.Request, slot string) string {
+	return cookieName(c.secure(r)) + "-sign-in-" + slot
+}
+
+// slot distinguishes the cookies of several sign-ins. The state begins with it.
+func (a attempt) slot() string { return a.id[:1] }
+
+func (a attempt) text() string {
+	return a.id + "." + strconv.FormatInt(a.until, 10) + "." + base64.RawURLEncoding.EncodeToString([]byte(a.next))
+}
+
+func (a attempt) cookie(key []byte) string { return a.text() + "." + signature(key, a.text()) }
+
+func (a attempt) secrets(key []byte) oidc.Attempt {
+	return oidc.Attempt{State: a.slot() + signature(key, "state "+a.id), Nonce: signature(key, "nonce "+a.id), Verifier: signature(key, "verifier "+a.id)}
+}
+
+func (s *signIn) attemptCookie(r *http.Request, slot, value string, age int) *http.Cookie {
+	c := s.cookie(r, value, age)
+	c.Name = s.cfg.attemptName(r, slot)
+	return c
+}
+
+// attemptOf returns the sign-in that a callback belongs to: this browser has begun it, as its cookie and the state agree.
+func (s *signIn) attemptOf(r *http.Request, key []byte, now time.Time) (attempt, bool) {
+	state := r.FormValue("state")
+	if state == "" {
+		return attempt{}, false
+	}
+	c, err := r.Cookie(s.cfg.attemptName(r, state[:1]))
+	if err != nil {
+		return attempt{}, false
+	}
+	a, ok := readAttempt(key, c.Value)
+	return a, ok && now.Unix() < a.until && hmac.Equal([]byte(a.secrets(key).State), []byte(state))
+}
+
+// readAttempt reads a cookie that a replica has signed.
+func readAttempt(key []byte, cookie string) (attempt, bool) {
+	part := strings.Split(cookie, ".")
+	if len(part) != 4 || !hmac.Equal([]byte(signature(key, strings.Join(part[:3], "."))), []byte(part[3])) {
+		return attempt{}, false
+	}
+	until, err := strconv.ParseInt(part[1], 10, 64)
+	next, faulty := base64.RawURLEncoding.DecodeString(part[2])
+	return attempt{part[0], until, string(next)}, err == nil && faulty == nil && part[0] != ""
+}

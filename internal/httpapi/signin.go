@@ -1,0 +1,132 @@
+package httpapi
+
+import (
+	"errors"
+	"net/http"
+	"time"
+
+	"github.com/cronclave/cronclave/internal/oidc"
+)
+
+const (
+	signInPath   = "/login/oidc"
+	callbackPath = signInPath + "/callback"
+	// mostSigningIn is how many sign-ins wait for the provider at once.
+	mostSigningIn = 16
+)
+
+// personPrefix distinguishes people of the provider from users with tokens, whose names have no colon.
+const personPrefix = "oidc:"
+
+// signIn signs browsers in at an OpenID Connect provider. It is the only part of the server that asks something of others for a client without a user.
+type signIn struct {
+	sessions
+	provider                    *oidc.Provider
+	waiting                     chan struct{} // holds one for each request that waits for the provider
+	failed, away, refused, full rarely        // full: all of waiting was taken
+}
+
+func newSignIn(s sessions) *signIn {
+	return &signIn{sessions: s, provider: s.cfg.OIDC, waiting: make(chan struct{}, mostSigningIn)}
+}
+
+func (s *signIn) routes(mux *http.ServeMux) {
+	mux.HandleFunc("GET "+signInPath, func(w http.ResponseWriter, r *http.Request) {
+		if s.provider.Fresh() { // it waits for nothing
+			s.begin(w, r)
+			return
+		}
+		s.bounded(s.begin)(w, r)
+	})
+	mux.HandleFunc("GET "+callbackPath, s.bounded(s.finish))
+}
+
+// bounded has few requests wait for the provider: with one that hangs they would take up the connections of all clients.
+func (s *signIn) bounded(next http.HandlerFunc) http.HandlerFunc {
+	return func(w http.ResponseWriter, r *http.Request) {
+		select {
+		case s.waiting <- struct{}{}:
+			defer func() { <-s.waiting }()
+			next(w, r)
+		default:
+			s.full.warn(s.cfg.Log, "sign-ins refused: too many wait for the provider", r)
+			s.show(w, http.StatusServiceUnavailable, r.FormValue("next"), s.provider.Host()+" is slow to answer. Try again in a few seconds.")
+		}
+	}
+}
+
+// begin leads a browser to the provider. The link to it is no form: a form's Content-Security-Policy would have to name all hosts to which the provider may
+// lead on.
+func (s *signIn) begin(w http.ResponseWriter, r *http.Request) {
+	a := s.newAttempt(r, r.FormValue("next"), time.Now())
+	key := s.provider.Key(attemptKey)
+	to, err := s.provider.Begin(r.Context(), a.secrets(key))
+	if err != nil {
+		s.fail(w, r, a.next, err)
+		return
+	}
+	http.SetCookie(w, s.attemptCookie(r, a.slot(), a.cookie(key), int(attemptLength.Seconds())))
+	redirect(w, r, to)
+}
+
+// finish signs the person in with whom the browser comes back from the provider.
+func (s *signIn) finish(w http.ResponseWriter, r *http.Request) {
+	key := s.provider.Key(attemptKey)
+	a, ok := s.attemptOf(r, key, time.Now())
+	if !ok {
+		if _, is := s.userOf(r, time.Now()); is == known { // signed in by another tab
+			redirect(w, r, "/")
+			return
+		}
+		at := s.provider.RedirectURL()
+		s.show(w, http.StatusBadRequest, "/", "This sign-in is more than ten minutes old, or it began in another browser or under another name of these pages. Open "+at.Scheme+"://"+at.Host+" and sign in again.")
+		return
+	}
+	person, err := s.identify(r, a.secrets(key))
+	if unavailable := (*oidc.UnavailableError)(nil); !errors.As(err, &unavailable) { // else the page may be loaded again
+		http.SetCookie(w, s.attemptCookie(r, a.slot(), "", -1))
+	}
+	if err != nil {
+		s.fail(w, r, a.next, err)
+		return
+	}
+	user := User{personPrefix + person.Name, Role(person.Role)}
+	s.cfg.Log.Info("user signed in", "user", user.Name, "role", person.Role, "subject", person.Subject)
+	http.SetCookie(w, s.cookie(r, personSession(s.provider.Key(sessionKey), user, time.Now().Add(personSessionLength)), int(sessionLength.Seconds())))
+	redirect(w, r, a.next)
+}
+
+// identify asks the provider for the person of a callback.
+func (s *signIn) identify(r *http.Request, a oidc.Attempt) (oidc.Identity, error) {
+	if name := r.FormValue("error"); name != "" {
+		return oidc.Identity{}, oidc.CallbackFault(name) //nolint:wrapcheck // it says what it is
+	}
+	return s.provider.Identify(r.Context(), r.FormValue("code"), a) //nolint:wrapcheck // it says what it did
+}
+
+// fail shows and logs why a sign-in failed. The page has no words of the provider.
+func (s *signIn) fail(w http.ResponseWriter, r *http.Request, next string, err error) {
+	var unavailable *oidc.UnavailableError
+	var refused *oidc.RefusedError
+	host := s.provider.Host()
+	switch {
+	case r.Context().Err() != nil: // the browser has gone
+	case errors.As(err, &refused):
+		http.SetCookie(w, s.cookie(r, "", -1)) // a session of before the refusal ends with it
+		s.refused.warn(s.cfg.Log, "people refused whom the provider has signed in", r, "subject", refused.Subject, "error", err)
+		s.show(w, http.StatusForbidden, next, "You are signed in at "+host+", but have no access to this cluster: "+refused.Reason+". Ask an administrator of cronclave.")
+	case errors.As(err, &unavailable):
+		s.away.warn(s.cfg.Log, "sign-ins failed: the provider cannot be used", r, "error", err)
+		s.show(w, http.StatusServiceUnavailable, next, "You cannot sign in with "+host+": "+unavailable.Problem+". Ask an administrator of cronclave: the log of a replica may have more.")
+	default:
+		s.failed.warn(s.cfg.Log, "sign-ins failed", r, "error", err)
+		s.show(w, http.StatusUnauthorized, next, host+" did not complete the sign-in. Try again. If it fails again, ask an administrator of cronclave: the log of a replica may have the reason.")
+	}
+}
+
+// redirect leads a browser on, and keeps the code in the URL of a callback from other sites.
+func redirect(w http.ResponseWriter, r *http.Request, to string) {
+	w.Header().Set("Cache-Control", "no-store")
+	w.Header().Set("Referrer-Policy", "no-referrer")
+	http.Redirect(w, r, to, http.StatusSeeOther)
+}

@@ -1,0 +1,313 @@
+package journal
+
+import (
+	"context"
+	"encoding/json"
+	"fmt"
+	"maps"
+	"slices"
+	"strings"
+	"sync"
+	"time"
+
+	"github.com/redis/go-redis/v9"
+
+	"github.com/cronclave/cronclave/internal/multierr"
+)
+
+// Setting is a key of a job's configuration and its value, as people may see it: no secret is in it.
+type Setting struct {
+	Key   string `json:"key"`
+	Value string `json:"value"`
+}
+
+// Configuration is that of replicas, as far as readers may see it.
+type Configuration struct {
+	// Common are all settings of a job in their order, with the values of a job that sets none itself.
+	Common []Setting
+	// Jobs are all jobs by their names.
+	Jobs map[string]JobConfig
+}
+
+// JobConfig is the part of one job.
+type JobConfig struct {
+	// Digest distinguishes configurations of the job.
+	Digest string
+	// Own are the settings that differ from the common ones, by key.
+	Own map[string]string
+}
+
+// ConfigID names a published configuration: the digest of the whole, and the version of the program that has read it. Another version may have other keys.
+type ConfigID struct{ Digest, Version string }
+
+func (id ConfigID) String() string {
+	return fmt.Sprintf("%.40q of version %.40q", id.Digest, id.Version)
+}
+
+// header is what a configuration has beside its jobs.
+type header struct {
+	// Jobs is how many jobs have a field: with fewer or more fields the hash is not whole.
+	Jobs int `json:"jobs"`
+	// Settings are the common ones.
+	Settings []Setting `json:"settings"`
+}
+
+const (
+	// headerField has the header in the hash of a configuration, beside a field for each job. No job has this name.
+	headerField = "*"
+	// settingsBytes is how much of the settings goes in one round trip, and mostSettingsBytes how much of one configuration is kept: further jobs are left out.
+	settingsBytes, mostSettingsBytes = 256 << 10, 4 << 20
+	// mostSettings, longestKey and longestSetting bound those of a job.
+	mostSettings, longestKey, longestSetting = 200, 64, 4096
+)
+
+// KeepConfiguration keeps a configuration for ttl by the server's clock. All replicas with that configuration and version keep the same: so it is written
+// once, and then only kept. Only to write it is the configuration asked for; where of is nil nothing is written. Call it again well before ttl has passed. A hash that is not whole, or has
+// a damaged header, is written from the beginning; the damage is an error that wraps ErrCorrupt nevertheless.
+func (g registry) KeepConfiguration(ctx context.Context, id ConfigID, ttl time.Duration, of func() Configuration) error {
+	ctx, cancel := g.within(ctx)
+	defer cancel()
+	missing, damaged, err := g.refreshConfiguration(ctx, id, ttl)
+	if err == nil && of != nil {
+		of = sync.OnceValue(of)
+		if missing.digests {
+			err = g.writeDigests(ctx, g.digestsKey(id), of(), ttl)
+		}
+		if err == nil && missing.settings {
+			err = g.writeSettings(ctx, g.settingsKey(id), of, ttl)
+		}
+	}
+	return wrapIf("keep the configuration of jobs", multierr.Join(err, damaged))
+}
+
+// missingParts are those of a configuration that are not there, or not whole.
+type missingParts struct{ digests, settings bool }
+
+// refreshConfiguration keeps the published parts of a configuration.
+func (g registry) refreshConfiguration(ctx context.Context, id ConfigID, ttl time.Duration) (missing missingParts, damaged, err error) {
+	var kind *redis.StatusCmd
+	var fields *redis.IntCmd
+	var head *redis.StringCmd
+	cmds, err := g.redis.Pipelined(ctx, func(p redis.Pipeliner) error {
+		p.PExpire(ctx, g.digestsKey(id), ttl)
+		p.PExpire(ctx, g.settingsKey(id), ttl)
+		kind, fields, head = p.Type(ctx, g.digestsKey(id)), p.HLen(ctx, g.settingsKey(id)), p.HGet(ctx, g.settingsKey(id), headerField)
+		return nil
+	})
+	if damaged, err = sortErrors(ctx, cmds, err); err != nil {
+		return missing, nil, err
+	}
+	h, faulty := decodeHeader(head.Val())
+	if head.Err() == nil && faulty != nil {
+		damaged = multierr.Join(damaged, faulty)
+	}
+	whole := head.Err() == nil && faulty == nil && fields.Val() == int64(h.Jobs)+1
+	return missingParts{digests: kind.Val() != "string", settings: !whole}, damaged, nil
+}
+
+func (g registry) digestsKey(id ConfigID) string { return g.key("digests:" + id.Digest) }
+
+func (g registry) settingsKey(id ConfigID) string {
+	return g.key("settings:" + id.Digest + ":" + id.Version)
+}
+
+func (g registry) writeDigests(ctx context.Context, key string, c Configuration, ttl time.Duration) error {
+	digests := make(map[string]string, len(c.Jobs))
+	for job, part := range c.Jobs {
+		digests[job] = part.Digest
+	}
+	text, err := json.Marshal(digests)
+	if err != nil {
+		return fmt.Errorf("%w: %w", ErrInvalid, err)
+	}
+	return errorOf(ctx, g.redis.Set(ctx, key, text, ttl))
+}
+
+// writerMargin is how much longer than a call the mark of a writer lasts.
+const writerMargin = time.Second
+
+// writeSettings writes the settings of all jobs anew, unless another replica is about to: a hash that is being written is not whole, so each replica that
+// looks meanwhile would delete it and start over. The mark of a writer that has died ends by itself, later than its last write.
+func (g registry) writeSettings(ctx context.Context, key string, of func() Configuration, ttl time.Duration) error {
+	mark := key + ":writer"
+	mine := g.redis.SetNX(ctx, mark, "", g.timeout+writerMargin)
+	if err := errorOf(ctx, mine); err != nil || !mine.Val() {
+		return err
+	}
+	err := g.replaceSettings(ctx, key, of(), ttl)
+	_ = g.redis.Del(ctx, mark).Err() // a failure is known, too, so another replica may write now
+	return err
+}
+
+// replaceSettings writes all settings, the header last.
+func (g registry) replaceSettings(ctx context.Context, key string, c Configuration, ttl time.Duration) error {
+	if err := errorOf(ctx, g.redis.Del(ctx, key)); err != nil {
+		return err
+	}
+	h := header{Settings: c.Common}
+	var pairs []any
+	batch, all := 0, 0
+	for _, name := range slices.Sorted(maps.Keys(c.Jobs)) {
+		text, err := unescaped(c.Jobs[name].Own)
+		if err != nil {
+			return fmt.Errorf("job %s: %w: %w", name, ErrInvalid, err)
+		}
+		if all += len(name) + len(text); all > mostSettingsBytes {
+			break
+		}
+		h.Jobs++
+		pairs, batch = append(pairs, name, text), batch+len(text)
+		if len(pairs) < 2*maxBatch && batch < settingsBytes {
+			continue
+		}
+		if err := g.setFields(ctx, key, ttl, pairs); err != nil {
+			return err
+		}
+		pairs, batch = nil, 0
+	}
+	text, err := unescaped(h)
+	if err != nil {
+		return fmt.Errorf("%w: %w", ErrInvalid, err)
+	}
+	return g.setFields(ctx, key, ttl, append(pairs, headerField, text))
+}
+
+// unescaped is JSON without the escapes that protect only HTML, and that take six bytes each.
+func unescaped(v any) (string, error) {
+	var b strings.Builder
+	e := json.NewEncoder(&b)
+	e.SetEscapeHTML(false)
+	err := e.Encode(v)
+	return strings.TrimSuffix(b.String(), "\n"), err //nolint:wrapcheck // callers say of what
+}
+
+// setFields sets fields of a hash that expires.
+func (g registry) setFields(ctx context.Context, key string, ttl time.Duration, pairs []any) error {
+	cmds, err := g.redis.TxPipelined(ctx, func(p redis.Pipeliner) error {
+		p.HSet(ctx, key, pairs...)
+		p.PExpire(ctx, key, ttl)
+		return nil
+	})
+	return allErrors(ctx, cmds, err)
+}
+
+// Digests returns the digests of all jobs that KeepConfiguration has kept, by the digests of the wholes. Those that are not there are left out, and so
+// are those that no replica wrote, with an error that wraps ErrCorrupt.
+func (g registry) Digests(ctx context.Context, configs []string) (map[string]map[string]string, error) {
+	ctx, cancel := g.within(ctx)
+	defer cancel()
+	found := map[string]map[string]string{}
+	damaged, err := each(ctx, g.namespace, configs, maxBatch, func(p redis.Pipeliner, config string) *redis.StringCmd {
+		return p.Get(ctx, g.key("digests:"+config))
+	}, func(config string, text *redis.StringCmd) error {
+		var jobs map[string]string
+		if text.Err() != nil { // it is not there, or reported as damaged
+			return nil
+		}
+		if err := json.Unmarshal([]byte(text.Val()), &jobs); err != nil {
+			return fmt.Errorf("digests of configuration %.40q: %w: %w", config, ErrCorrupt, err)
+		}
+		found[config] = jobs
+		return nil
+	})
+	if err != nil {
+		return nil, fmt.Errorf("read the digests of jobs: %w", err)
+	}
+	return found, damaged
+}
+
+// Settings returns the settings of one job that KeepConfiguration has kept, by the configurations. Those that are not there, or lack the job, are left
+// out, and so are those that no replica wrote, with an error that wraps ErrCorrupt.
+func (g registry) Settings(ctx context.Context, job string, configs []ConfigID) (map[ConfigID][]Setting, error) {
+	ctx, cancel := g.within(ctx)
+	defer cancel()
+	if !isName(job) {
+		return nil, fmt.Errorf("read the settings of job %.40q: %w name", job, ErrInvalid)
+	}
+	found := map[ConfigID][]Setting{}
+	damaged, err := each(ctx, g.namespace, configs, maxBatch, func(p redis.Pipeliner, id ConfigID) *redis.SliceCmd {
+		return p.HMGet(ctx, g.settingsKey(id), headerField, job)
+	}, func(id ConfigID, fields *redis.SliceCmd) error {
+		if fields.Err() != nil { // it is reported as damaged
+			return nil
+		}
+		head, has := first(fields.Val()[:1])
+		if !has {
+			return nil
+		}
+		own, _ := first(fields.Val()[1:])
+		settings, err := decodeSettings(head, own)
+		if settings != nil {
+			found[id] = settings
+		}
+		return wrapIf(fmt.Sprintf("settings of job %s in configuration %s", job, id), err)
+	})
+	if err != nil {
+		return nil, fmt.Errorf("read the settings of job %s: %w", job, err)
+	}
+	return found, damaged
+}
+
+func decodeHeader(text string) (h header, err error) {
+	if err := json.Unmarshal([]byte(text), &h); err != nil {
+		return h, fmt.Errorf("%w: the common settings: %w", ErrCorrupt, err)
+	}
+	if fault := faultOf(h.Settings); fault != "" {
+		return h, fmt.Errorf("%w: the common settings: %s", ErrCorrupt, fault)
+	}
+	return h, nil
+}
+
+// decodeSettings joins the common settings with those of a job; own is "" where the configuration lacks it.
+func decodeSettings(head, own string) ([]Setting, error) {
+	h, err := decodeHeader(head)
+	if err != nil {
+		return nil, err
+	}
+	if own == "" {
+		return nil, nil
+	}
+	var values map[string]string
+	if err := json.Unmarshal([]byte(own), &values); err != nil {
+		return nil, fmt.Errorf("%w: %w", ErrCorrupt, err)
+	}
+	taken := 0
+	for i := range h.Settings {
+		if value, ok := values[h.Settings[i].Key]; ok {
+			h.Settings[i].Value = value
+			taken++
+		}
+	}
+	if fault := faultOf(h.Settings); fault != "" {
+		return nil, fmt.Errorf("%w: %s", ErrCorrupt, fault)
+	}
+	if taken != len(values) {
+		return nil, fmt.Errorf("%w: %d settings of its own, and %d of them are known", ErrCorrupt, len(values), taken)
+	}
+	return h.Settings, nil
+}
+
+// faultOf returns the first fault of settings; "" for none.
+func faultOf(settings []Setting) string {
+	if len(settings) > mostSettings {
+		return fmt.Sprintf("%d settings", len(settings))
+	}
+	keys := map[string]bool{}
+	for _, one := range settings {
+		switch {
+		case !isKey(one.Key) || keys[one.Key]:
+			return fmt.Sprintf("key %.40q", one.Key)
+		case len(one.Value) > longestSetting:
+			return fmt.Sprintf("%d bytes of %s", len(one.Value), one.Key)
+		}
+		keys[one.Key] = true
+	}
+	return ""
+}
+
+// isKey returns whether s can be a key of a job, or of a table of a job: "retry.max".
+func isKey(s string) bool {
+	return s != "" && len(s) <= longestKey && !strings.ContainsFunc(s, func(r rune) bool {
+		return (r < 'a' || r > 'z') && (r < '0' || r > '9') && r != '_' && r != '.'
+	})
+}

@@ -1,0 +1,22 @@
+package logging
+
+import (
+	"testing"
+	"testing/synctest"
+	"time"
+)
+
+func TestRarely(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		var r Rarely
+		for i, want := range []int64{1, 0, 0} {
+			if n, due := r.Due(); n != want || due != (want > 0) {
+				t.Errorf("event %d: %d, %t", i, n, due)
+			}
+		}
+		time.Sleep(time.Minute) // fake time
+		if n, due := r.Due(); n != 3 || !due {
+			t.Errorf("a minute later: %d, %t", n, due)
+		}
+	})
+}

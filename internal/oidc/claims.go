@@ -1,0 +1,92 @@
+package oidc
+
+import (
+	"fmt"
+	"slices"
+	"strings"
+	"unicode"
+	"unicode/utf8"
+)
+
+// emailClaim is an address that counts only if the claim verifiedClaim is true: else people could name any address as theirs.
+const emailClaim, verifiedClaim = "email", "email_verified"
+
+// maxName is how many characters a name may have, and maxSubject bounds the subject as the specification does.
+const maxName, maxSubject = 128, 255
+
+// identify makes a person of the claims of a verified ID token. A person without a name or a role is refused.
+func (c Config) identify(subject string, claims map[string]any) (Identity, error) {
+	if !presentable(subject, maxSubject) {
+		return Identity{}, &RefusedError{Reason: `the claim "sub" of your ID token is not well-formed`}
+	}
+	name, reason := c.nameOf(claims)
+	if reason != "" {
+		return Identity{}, &RefusedError{reason, subject}
+	}
+	role, reason := c.roleOf(claims)
+	if reason != "" {
+		return Identity{}, &RefusedError{reason, subject}
+	}
+	return Identity{name, role, subject}, nil
+}
+
+// nameOf returns a person's name, or why there is none.
+func (c Config) nameOf(claims map[string]any) (name, reason string) {
+	if slices.Contains([]string{c.NameClaim, c.RoleClaim}, emailClaim) && claims[verifiedClaim] != true && claims[verifiedClaim] != "true" {
+		return "", `the provider has not verified your e-mail address (claim "email_verified")`
+	}
+	name, _ = claims[c.NameClaim].(string)
+	switch {
+	case name == "":
+		return "", fmt.Sprintf("your ID token has no claim %q, which has the name", c.NameClaim)
+	case !presentable(name, maxName):
+		return "", fmt.Sprintf("your name in the claim %q has characters that cannot be shown, or more than %d of them", c.NameClaim, maxName)
+	}
+	return name, ""
+}
+
+// elsewhereClaim names claims that the provider has left out of a token, and where it has them. Entra ID does so with more than 200 groups.
+const elsewhereClaim = "_claim_names"
+
+// roleOf returns the first role that a claim gives, or why there is none.
+func (c Config) roleOf(claims map[string]any) (role, reason string) {
+	values := valuesOf(claims[c.RoleClaim])
+	if elsewhere, _ := claims[elsewhereClaim].(map[string]any); len(values) == 0 && elsewhere[c.RoleClaim] != nil {
+		return "", fmt.Sprintf("the claim %q has too many values, so the provider has left it out of your ID token (claim %q)", c.RoleClaim, elsewhereClaim)
+	}
+	if len(values) == 0 {
+		return "", fmt.Sprintf("your ID token has no claim %q, which gives the role", c.RoleClaim)
+	}
+	for _, role := range c.Roles {
+		if slices.ContainsFunc(role.Values, func(value string) bool { return slices.Contains(values, value) }) {
+			return role.Name, ""
+		}
+	}
+	return "", fmt.Sprintf("no value of your claim %q gives a role here", c.RoleClaim)
+}
+
+// presentable returns whether a name can be shown as it is. Others are refused and not cleaned, which could make one name of two.
+func presentable(name string, most int) bool {
+	return utf8.ValidString(name) && utf8.RuneCountInString(name) <= most && strings.TrimSpace(name) == name && !strings.ContainsFunc(name, unseen)
+}
+
+// unseen returns whether a character, perhaps a letter or mark by its class, leaves nothing to see: with and without it, two names would look the same.
+func unseen(r rune) bool {
+	const blankBraille = '\u2800'
+	return !unicode.IsPrint(r) || r == blankBraille || unicode.In(r, unicode.Other_Default_Ignorable_Code_Point, unicode.Variation_Selector)
+}
+
+// valuesOf returns the values of a claim that is a string or a list of them.
+func valuesOf(claim any) (values []string) {
+	switch claim := claim.(type) {
+	case string:
+		return []string{claim}
+	case []any:
+		for _, item := range claim {
+			if value, ok := item.(string); ok {
+				values = append(values, value)
+			}
+		}
+	}
+	return values
+}

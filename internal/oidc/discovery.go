@@ -1,0 +1,129 @@
+package oidc
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"net/url"
+	"slices"
+	"time"
+
+	gooidc "github.com/coreos/go-oidc/v3/oidc"
+	"golang.org/x/oauth2"
+)
+
+const (
+	// metadataAge is how long a discovery counts. For so long a key counts that the provider has withdrawn, and browsers are led to a provider that is away.
+	metadataAge = time.Minute
+	// retryAfter is when a discovery that failed is tried again: a provider that hangs holds up no more than one sign-in in that time.
+	retryAfter = 5 * time.Second
+)
+
+// metadata is a provider as its discovery document describes it.
+type metadata struct {
+	endpoint oauth2.Endpoint
+	scopes   []string
+	keys     gooidc.KeySet
+	verify   *gooidc.Config
+}
+
+// asymmetric are algorithms whose signatures only the provider can make. With HS256 each holder of the client secret could, and with none anybody.
+var asymmetric = []string{gooidc.RS256, gooidc.RS384, gooidc.RS512, gooidc.ES256, gooidc.ES384, gooidc.ES512, gooidc.PS256, gooidc.PS384, gooidc.PS512, gooidc.EdDSA}
+
+// discovery is the result of one: metadata or a fault, which counts until an instant.
+type discovery struct {
+	metadata *metadata
+	fault    error
+	until    time.Time
+}
+
+// Fresh returns whether [Provider.Begin] answers at once, without a request to the provider.
+func (p *Provider) Fresh() bool {
+	last := p.found.Load()
+	return last != nil && time.Now().Before(last.until)
+}
+
+// discover returns the provider's metadata, and asks for it if it has none that is new enough. Callers of one moment share the answer.
+func (p *Provider) discover(ctx context.Context) (*metadata, error) {
+	if p.Fresh() {
+		last := p.found.Load()
+		return last.metadata, last.fault
+	}
+	select {
+	case p.turn <- struct{}{}:
+		defer func() { <-p.turn }()
+	case <-ctx.Done():
+		return nil, fmt.Errorf("wait for the discovery of another sign-in: %w", context.Cause(ctx))
+	}
+	if !p.Fresh() { // else another sign-in has made it, meanwhile
+		m, err := p.ask(context.WithoutCancel(ctx)) // others wait for the answer, too
+		age := metadataAge
+		if err != nil {
+			age = retryAfter
+		}
+		p.found.Store(&discovery{m, err, time.Now().Add(age)})
+	}
+	last := p.found.Load()
+	return last.metadata, last.fault
+}
+
+// ask reads the discovery document.
+func (p *Provider) ask(ctx context.Context) (*metadata, error) {
+	ctx = gooidc.ClientContext(ctx, p.client)
+	found, err := gooidc.NewProvider(ctx, p.cfg.Issuer)
+	if err != nil {
+		return nil, unusable(err)
+	}
+	var document struct {
+		Keys        string   `json:"jwks_uri"`
+		Scopes      []string `json:"scopes_supported"`
+		Algorithms  []string `json:"id_token_signing_alg_values_supported"`
+		AuthMethods []string `json:"token_endpoint_auth_methods_supported"`
+	}
+	if err := found.Claims(&document); err != nil {
+		return nil, unusable(err)
+	}
+	m := &metadata{endpoint: found.Endpoint(), scopes: p.scopes(document.Scopes), keys: gooidc.NewRemoteKeySet(ctx, document.Keys),
+		verify: &gooidc.Config{ClientID: p.cfg.ClientID, SupportedSigningAlgs: slices.DeleteFunc(document.Algorithms, func(name string) bool { return !slices.Contains(asymmetric, name) })}}
+	m.endpoint.AuthStyle = oauth2.AuthStyleInHeader // not found out by trying: a code is good for one try
+	if document.AuthMethods != nil && !slices.Contains(document.AuthMethods, "client_secret_basic") {
+		m.endpoint.AuthStyle = oauth2.AuthStyleInParams
+	}
+	for _, address := range []string{m.endpoint.AuthURL, m.endpoint.TokenURL, document.Keys} {
+		if u, err := url.Parse(address); err != nil || !p.permitted(u) {
+			return nil, &UnavailableError{"its discovery document names an address that is not https", errors.New(address)}
+		}
+	}
+	return m, nil
+}
+
+// scopes are those that are asked for. A provider may refuse a request for one that it does not know.
+func (p *Provider) scopes(offered []string) []string {
+	scopes := []string{gooidc.ScopeOpenID}
+	wanted := p.cfg.Scopes
+	if wanted == nil {
+		wanted = []string{gooidc.ScopeProfile, gooidc.ScopeEmail}
+		if slices.Contains(offered, p.cfg.RoleClaim) {
+			wanted = append(wanted, p.cfg.RoleClaim)
+		}
+	}
+	for _, scope := range wanted {
+		if !slices.Contains(scopes, scope) {
+			scopes = append(scopes, scope)
+		}
+	}
+	return scopes
+}
+
+// unusable makes an [UnavailableError] of a discovery that failed.
+func unusable(err error) error {
+	var unavailable *UnavailableError
+	var mismatch *gooidc.IssuerMismatchError
+	switch {
+	case errors.As(err, &unavailable):
+		return unavailable
+	case errors.As(err, &mismatch):
+		return &UnavailableError{"its discovery document is that of another issuer", err}
+	}
+	return &UnavailableError{"its discovery document cannot be read", err}
+}

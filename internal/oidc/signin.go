@@ -1,0 +1,115 @@
+package oidc
+
+import (
+	"context"
+	"crypto/subtle"
+	"errors"
+	"fmt"
+	"net/http"
+	"regexp"
+	"slices"
+
+	gooidc "github.com/coreos/go-oidc/v3/oidc"
+	"golang.org/x/oauth2"
+)
+
+// Begin returns the URL at the provider to which a browser is led.
+func (p *Provider) Begin(ctx context.Context, a Attempt) (string, error) {
+	m, err := p.discover(ctx)
+	if err != nil {
+		return "", err
+	}
+	return p.oauth(m).AuthCodeURL(a.State, gooidc.Nonce(a.Nonce), oauth2.S256ChallengeOption(a.Verifier)), nil
+}
+
+// Identify returns the person that the provider has signed in: it exchanges the code for an ID token, and verifies that. No error has the code or a token.
+func (p *Provider) Identify(ctx context.Context, code string, a Attempt) (Identity, error) {
+	m, err := p.discover(ctx)
+	if err != nil {
+		return Identity{}, err
+	}
+	tokens, err := p.oauth(m).Exchange(gooidc.ClientContext(ctx, p.client), code, oauth2.VerifierOption(a.Verifier))
+	if err != nil {
+		return Identity{}, exchangeFault(err)
+	}
+	raw, ok := tokens.Extra("id_token").(string)
+	if !ok {
+		return Identity{}, &UnavailableError{"it sent no ID token", nil}
+	}
+	keys := &watchedKeys{KeySet: m.keys}
+	token, err := gooidc.NewVerifier(p.cfg.Issuer, keys, m.verify).Verify(ctx, raw)
+	if unavailable := (*UnavailableError)(nil); errors.As(keys.fault, &unavailable) {
+		return Identity{}, unavailable
+	}
+	if err != nil {
+		return Identity{}, fmt.Errorf("verify the ID token: %s", brief(err))
+	}
+	if subtle.ConstantTimeCompare([]byte(token.Nonce), []byte(a.Nonce)) != 1 {
+		return Identity{}, errors.New("verify the ID token: its nonce is that of another sign-in")
+	}
+	var claims map[string]any
+	if err := token.Claims(&claims); err != nil {
+		return Identity{}, fmt.Errorf("read the claims of the ID token: %s", brief(err))
+	}
+	if party, ok := claims["azp"].(string); ok && party != p.cfg.ClientID {
+		return Identity{}, errors.New("verify the ID token: it was issued to another client")
+	}
+	return p.cfg.identify(token.Subject, claims)
+}
+
+func (p *Provider) oauth(m *metadata) *oauth2.Config {
+	return &oauth2.Config{ClientID: p.cfg.ClientID, ClientSecret: p.cfg.Secret(), Endpoint: m.endpoint, RedirectURL: p.cfg.RedirectURL, Scopes: m.scopes}
+}
+
+// watchedKeys keeps the error of a key set, of which the verifier passes on only the text.
+type watchedKeys struct {
+	gooidc.KeySet
+	fault error
+}
+
+func (k *watchedKeys) VerifySignature(ctx context.Context, token string) ([]byte, error) {
+	payload, err := k.KeySet.VerifySignature(ctx, token)
+	k.fault = err
+	return payload, err //nolint:wrapcheck // the verifier says what it did
+}
+
+// errorCode is how an error of OAuth 2 is named.
+var errorCode = regexp.MustCompile(`^[a-z_]{1,40}$`)
+
+// CallbackFault is the error that a callback names in place of a code.
+func CallbackFault(name string) error {
+	if slices.Contains(atFault, name) {
+		return &UnavailableError{"it answered with " + name, nil}
+	}
+	return errors.New("the provider answered with " + named(name))
+}
+
+// atFault are errors of OAuth 2 of which the provider is the cause.
+var atFault = []string{"server_error", "temporarily_unavailable"}
+
+// named returns the name of an error of OAuth 2, or a text in place of one that is not well-formed: it comes from outside.
+func named(name string) string {
+	if !errorCode.MatchString(name) {
+		return "an error without a name"
+	}
+	return name
+}
+
+// exchangeFault is an error of the token endpoint without the provider's text, which may repeat the code or the secret.
+func exchangeFault(err error) error {
+	var unavailable *UnavailableError
+	var refused *oauth2.RetrieveError
+	switch {
+	case errors.As(err, &unavailable):
+		return unavailable
+	case !errors.As(err, &refused):
+		return &UnavailableError{"it sent no tokens that can be read", nil}
+	case slices.Contains(atFault, refused.ErrorCode):
+		return &UnavailableError{"it answered with " + refused.ErrorCode, nil}
+	case refused.ErrorCode == "invalid_client", refused.ErrorCode == "unauthorized_client":
+		return &UnavailableError{"it does not accept the client_id and client secret of this cluster (" + refused.ErrorCode + ")", nil}
+	case refused.ErrorCode != "invalid_grant" && !slices.Contains([]int{http.StatusBadRequest, http.StatusUnauthorized}, refused.Response.StatusCode):
+		return &UnavailableError{fmt.Sprintf("it answered with the status %d", refused.Response.StatusCode), errors.New("exchange of the code")}
+	}
+	return fmt.Errorf("exchange the code: the provider refused it: %s", named(refused.ErrorCode))
+}

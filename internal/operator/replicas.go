@@ -1,0 +1,168 @@
+package operator
+
+import (
+	"cmp"
+	"context"
+	"fmt"
+	"slices"
+	"strconv"
+	"time"
+
+	"github.com/cronclave/cronclave/internal/journal"
+)
+
+// ReplicaState is what a replica does.
+type ReplicaState string
+
+// The states of a replica that is up.
+const (
+	ReplicaUp       ReplicaState = "up"
+	ReplicaDraining ReplicaState = "draining" // it ends its last runs
+	ReplicaUnable   ReplicaState = "unable"   // it claims nothing: see Replica.Unable
+	ReplicaSilent   ReplicaState = "silent"   // it has not renewed its registration in time: it stands still, is cut off, or has died
+)
+
+// LostReplica is a replica whose registration expired.
+type LostReplica struct {
+	Name string    `json:"name"`
+	Seen time.Time `json:"seen"`
+}
+
+// Replica is a replica that is up.
+type Replica struct {
+	Name          string    `json:"name"`
+	Version       string    `json:"version"`
+	Started       time.Time `json:"started"`
+	Seen          time.Time `json:"seen"`
+	ConfigDigest  string    `json:"config_digest"`
+	ClockOffsetMS int64     `json:"clock_offset_ms"`
+	ClockErrorMS  int64     `json:"clock_error_ms"`
+	Running       int       `json:"running"`
+	MaxRunning    int       `json:"max_running,omitempty"` // how many runs it may have at once; 0 for a version that does not say
+	// LeaseMargin is that of the lease which was closest to its end when it was renewed, or was lost, within the last minute; nil if none was, or for a
+	// version that does not say.
+	LeaseMargin *journal.LeaseMargin `json:"lease_margin,omitempty"`
+	Unable      string               `json:"unable,omitempty"` // why it claims nothing
+
+	State ReplicaState `json:"state"`
+	// StoodStill is when its process did not run for a while within the last hour; nil if it did.
+	StoodStill *journal.Interval `json:"stood_still,omitempty"`
+}
+
+// Clock returns the offset of the replica's clock.
+func (r Replica) Clock() ClockOffset { return ClockOffset{r.ClockOffsetMS, r.ClockErrorMS} }
+
+// Load is how many runs the replica has, of how many it may have: "3 of 8".
+func (r Replica) Load() string {
+	if r.MaxRunning == 0 {
+		return strconv.Itoa(r.Running)
+	}
+	return fmt.Sprintf("%d of %d", r.Running, r.MaxRunning)
+}
+
+// LowMargin returns whether a lease of the replica was renewed late, or lost.
+func (r Replica) LowMargin() bool { return r.LeaseMargin != nil && r.LeaseMargin.Low() }
+
+// problems are those of a replica that it has had lately.
+func (r Replica) problems() (list []Problem) {
+	if r.State == ReplicaSilent {
+		list = append(list, Problem{Level: LevelWarning, Code: "replica_silent", Replica: r.Name, Since: &r.Seen,
+			Message: fmt.Sprintf("replica %s is silent: it stands still, is cut off from Redis, or has died; look at its machine", r.Name)})
+	}
+	if i := r.StoodStill; i != nil {
+		list = append(list, Problem{Level: LevelAdvice, Code: "stood_still", Replica: r.Name, Since: &i.To,
+			Message: fmt.Sprintf("replica %s stood still from %s for %v: its process was stopped, or got no CPU time; look for what stopped it", r.Name,
+				i.From.UTC().Format(time.RFC3339), i.Length().Round(time.Second))})
+	}
+	if r.LowMargin() {
+		list = append(list, Problem{Level: LevelWarning, Code: "lease_margin", Replica: r.Name, Message: r.lateRenewal()})
+	}
+	return list
+}
+
+// lateRenewal says that a lease was nearly lost, or was. Only runs are stopped before their lease ends, and have one that people can set.
+func (r Replica) lateRenewal() string {
+	m, of := *r.LeaseMargin, FirstLine(r.LeaseMargin.Of, 80)
+	if of == "" {
+		of = "a job"
+	}
+	const causes = "Redis or the network is slow, or the replica's machine is overloaded; find the cause"
+	if m.Lost() {
+		return fmt.Sprintf("replica %s lost the lease of %s within the last minute: Redis was away or lost its data, or %s", r.Name, of, causes)
+	}
+	stops, advice := "", ""
+	if m.Of != journal.MarginOfLeadership {
+		stops, advice = "; with 38 % left a run may be stopped", ", or set a longer lease"
+	}
+	return fmt.Sprintf("replica %s renewed the lease of %s with only %v left (two thirds are usual%s): %s%s", r.Name, of, m, stops, causes, advice)
+}
+
+func (r *statusReader) readReplicas(ctx context.Context) (err error) {
+	r.replicas, err = r.journal.Replicas(ctx)
+	if err = r.tolerate(err); err != nil {
+		return err
+	}
+	for _, e := range r.replicas {
+		r.warnOfReplica(e)
+		r.status.Replicas = append(r.status.Replicas, Replica{e.Name, e.Version, e.Started, e.Seen, e.ConfigDigest, e.ClockOffsetMS, e.ClockErrorMS, e.Running, e.MaxRunning,
+			e.LeaseMargin, e.Unable, stateOf(e, r.status.Now), recent(e.StoodStill, r.status.Now, rememberStandstill)})
+		if lost := recent(e.DataLost, r.status.Now, journal.RememberLost); lost != nil && (r.status.DataLost == nil || lost.To.After(r.status.DataLost.To)) {
+			r.status.DataLost = lost
+		}
+	}
+	slices.SortFunc(r.status.Replicas, func(a, b Replica) int { return cmp.Compare(a.Name, b.Name) })
+	r.warnOfNames()
+	if err := r.readLost(ctx); err != nil {
+		return err
+	}
+	return r.warnOfConfigs(ctx)
+}
+
+// rememberStandstill is for how long a status shows that a replica stood still.
+const rememberStandstill = time.Hour
+
+// recent is an interval, or nil if it ended long ago.
+func recent(i *journal.Interval, now time.Time, remember time.Duration) *journal.Interval {
+	if i == nil || now.Sub(i.To) > remember {
+		return nil
+	}
+	return i
+}
+
+// readLost reads the replicas that were lost within a day: those that a leader has noted, and those that are missing and that no leader has noted yet.
+func (r *statusReader) readLost(ctx context.Context) error {
+	lost, err := r.journal.RecentlyLost(ctx)
+	if err = r.tolerate(err); err != nil {
+		return err
+	}
+	missing, err := r.journal.LostReplicas(ctx)
+	if err = r.tolerate(err); err != nil {
+		return err
+	}
+	for _, m := range missing {
+		noted := slices.ContainsFunc(lost, func(l journal.NamedLost) bool { return l.Name == NameOf(m.ID) })
+		if !noted {
+			lost = append(lost, journal.NamedLost{Name: NameOf(m.ID), Seen: m.Seen})
+		}
+	}
+	for _, l := range lost {
+		up := slices.ContainsFunc(r.replicas, func(e journal.Replica) bool { return e.Name == l.Name })
+		if !up && r.status.Now.Sub(l.Seen) < journal.RememberLost {
+			r.status.Lost = append(r.status.Lost, LostReplica(l))
+		}
+	}
+	return nil
+}
+
+// stateOf is what a replica does, as far as its last sign of life says.
+func stateOf(e journal.Replica, now time.Time) ReplicaState {
+	switch {
+	case now.Sub(e.Seen) >= RegisterEvery+RegistrationDelay:
+		return ReplicaSilent
+	case e.Draining:
+		return ReplicaDraining
+	case e.Unable != "":
+		return ReplicaUnable
+	}
+	return ReplicaUp
+}

@@ -1,0 +1,220 @@
+package operator
+
+import (
+	"cmp"
+	"context"
+	"errors"
+	"maps"
+	"slices"
+
+	"github.com/cronclave/cronclave/internal/journal"
+)
+
+// maxForms is how many forms of a job are shown, and maxSources in how many configurations one of them is looked for. Those that most replicas have go
+// first.
+const maxForms, maxSources = 8, 4
+
+// JobSettings are the settings of a job on all replicas: in one form where they agree. No argument of a command and no value of a variable is among them.
+// Its JSON is part of the contract with users.
+type JobSettings struct {
+	Job       string    `json:"job"`
+	Agreement Agreement `json:"agreement"`
+	// Forms are those in which replicas have the job, the most usual first.
+	Forms []JobForm `json:"forms"`
+	// More is how many further forms replicas have.
+	More int `json:"more,omitempty"`
+	// Fault is why settings are not known that should be: Redis does not answer, or the data in it is damaged.
+	Fault string `json:"fault,omitempty"`
+	// Differing are the keys in which the known forms differ, in their order.
+	Differing []string `json:"differing"`
+}
+
+// Agreement is whether replicas have a job with the same settings.
+type Agreement string
+
+// The agreements.
+const (
+	SettingsAgree   Agreement = "agree"
+	SettingsDiffer  Agreement = "differ"  // in keys, or some replicas do not have the job
+	SettingsHidden  Agreement = "hidden"  // they differ in something that is not shown: an argument, a value of a variable, a day of a calendar, the slots of a pool
+	SettingsAbsent  Agreement = "absent"  // no replica has the job
+	SettingsUnknown Agreement = "unknown" // those of some replicas are not known, and the others agree
+)
+
+// FormState is how much is known of a form.
+type FormState string
+
+// The states of a form.
+const (
+	FormKnown   FormState = "known"
+	FormAbsent  FormState = "absent"  // these replicas do not have the job
+	FormUnknown FormState = "unknown" // they have not published it yet, or are of a version that does not, or have too many jobs; or the data is damaged
+)
+
+// JobForm is a job as some replicas have it.
+type JobForm struct {
+	State    FormState `json:"state"`
+	Digest   string    `json:"digest,omitempty"` // of the job
+	Replicas []string  `json:"replicas"`         // by their names
+	// Settings are all keys of a job in the order of the reference, each with the value that is in force.
+	Settings []journal.Setting `json:"settings"`
+}
+
+// Setting returns the value of a key; ok is false where the form has none.
+func (f JobForm) Setting(key string) (value string, ok bool) {
+	i := slices.IndexFunc(f.Settings, func(s journal.Setting) bool { return s.Key == key })
+	if i < 0 {
+		return "", false
+	}
+	return f.Settings[i].Value, true
+}
+
+// Keys are all keys of the forms, in their order.
+func (s *JobSettings) Keys() (keys []string) {
+	have := map[string]bool{}
+	for _, f := range s.Forms {
+		for _, setting := range f.Settings {
+			if !have[setting.Key] {
+				have[setting.Key] = true
+				keys = append(keys, setting.Key)
+			}
+		}
+	}
+	return keys
+}
+
+// Settings reads the settings of a job, as these replicas have published them. A failure leaves them unknown, since the rest of the status does not
+// need them.
+func (o *Operator) Settings(ctx context.Context, replicas []Replica, job string) *JobSettings {
+	s := &JobSettings{Job: job, Agreement: SettingsUnknown, Forms: []JobForm{}, Differing: []string{}} // lists are never null
+	configs := map[string]bool{}
+	for _, r := range replicas {
+		configs[r.ConfigDigest] = true
+	}
+	digests, err := o.journal.Digests(ctx, slices.Sorted(maps.Keys(configs)))
+	if s.fails(err) {
+		return s
+	}
+	forms := sourcesOf(replicas, digests, job)
+	s.More = max(len(forms)-maxForms, 0)
+	var sources []journal.ConfigID
+	for _, f := range forms[:len(forms)-s.More] {
+		sources = append(sources, f.sources...)
+	}
+	known, err := o.journal.Settings(ctx, job, sources)
+	s.fails(err)
+	for _, f := range forms[:len(forms)-s.More] {
+		s.Forms = append(s.Forms, f.read(known))
+	}
+	s.Differing = differing(s.Keys(), s.Forms)
+	s.Agreement = s.agreement()
+	return s
+}
+
+// fails notes an error. It returns whether nothing is known after it: beside damaged data other data is.
+func (s *JobSettings) fails(err error) bool {
+	if err == nil {
+		return false
+	}
+	s.Fault = FirstLine(err.Error(), maxFault)
+	return !errors.Is(err, journal.ErrCorrupt)
+}
+
+// maxFault is how many characters of a fault are shown.
+const maxFault = 300
+
+// sourcedForm is a form, and the configurations that have it.
+type sourcedForm struct {
+	JobForm
+	sources []journal.ConfigID
+}
+
+// sourcesOf groups replicas by the form in which they have a job, the most usual first.
+func sourcesOf(replicas []Replica, digests map[string]map[string]string, job string) []sourcedForm {
+	var forms []sourcedForm
+	for _, r := range replicas {
+		state, digest := FormUnknown, ""
+		if jobs := digests[r.ConfigDigest]; jobs != nil {
+			if digest = FirstLine(jobs[job], longestDigest); digest == "" {
+				state = FormAbsent
+			}
+		}
+		i := slices.IndexFunc(forms, func(f sourcedForm) bool { return f.State == state && f.Digest == digest })
+		if i < 0 {
+			i, forms = len(forms), append(forms, sourcedForm{JobForm: JobForm{State: state, Digest: digest, Settings: []journal.Setting{}}})
+		}
+		f, id := &forms[i], journal.ConfigID{Digest: r.ConfigDigest, Version: r.Version}
+		f.Replicas = append(f.Replicas, r.Name)
+		if digest != "" && len(f.sources) < maxSources && !slices.Contains(f.sources, id) {
+			f.sources = append(f.sources, id)
+		}
+	}
+	for i := range forms {
+		slices.Sort(forms[i].Replicas)
+	}
+	slices.SortStableFunc(forms, func(a, b sourcedForm) int {
+		return cmp.Or(len(b.Replicas)-len(a.Replicas), cmp.Compare(a.Replicas[0], b.Replicas[0]))
+	})
+	return forms
+}
+
+// longestDigest bounds what another program may have written in place of a digest.
+const longestDigest = 40
+
+// read returns the form with its settings, where one of its sources has them.
+func (f sourcedForm) read(known map[journal.ConfigID][]journal.Setting) JobForm {
+	for _, id := range f.sources {
+		if settings, ok := known[id]; ok {
+			f.State, f.Settings = FormKnown, settings
+			break
+		}
+	}
+	return f.JobForm
+}
+
+// differing are the keys that not all known forms have with the same value.
+func differing(keys []string, forms []JobForm) []string {
+	known := slices.DeleteFunc(slices.Clone(forms), func(f JobForm) bool { return f.State != FormKnown })
+	list := []string{} // never null
+	for _, key := range keys {
+		if slices.ContainsFunc(known, func(f JobForm) bool { return !sameSetting(f, known[0], key) }) {
+			list = append(list, key)
+		}
+	}
+	return list
+}
+
+func sameSetting(a, b JobForm, key string) bool {
+	x, inA := a.Setting(key)
+	y, inB := b.Setting(key)
+	return x == y && inA == inB
+}
+
+// Hidden returns whether known forms differ in nothing that is shown.
+func (s *JobSettings) Hidden() bool {
+	for i, f := range s.Forms {
+		same := func(other JobForm) bool { return other.State == FormKnown && slices.Equal(other.Settings, f.Settings) }
+		if f.State == FormKnown && slices.ContainsFunc(s.Forms[i+1:], same) {
+			return true
+		}
+	}
+	return false
+}
+
+func (s *JobSettings) agreement() Agreement {
+	count := map[FormState]int{}
+	for _, f := range s.Forms {
+		count[f.State]++
+	}
+	switch {
+	case len(s.Differing) > 0, count[FormKnown] > 0 && count[FormAbsent] > 0:
+		return SettingsDiffer
+	case s.Hidden():
+		return SettingsHidden
+	case count[FormUnknown] > 0, s.More > 0, len(s.Forms) == 0:
+		return SettingsUnknown
+	case count[FormKnown] == 0:
+		return SettingsAbsent
+	}
+	return SettingsAgree
+}

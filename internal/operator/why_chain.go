@@ -1,0 +1,224 @@
+package operator
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"slices"
+	"strings"
+	"time"
+
+	"github.com/cronclave/cronclave/election"
+	"github.com/cronclave/cronclave/internal/journal"
+)
+
+const (
+	// mostParents bounds how many of the jobs before a job one story asks about, and chainTimeout for how long.
+	mostParents  = 50
+	chainTimeout = 10 * time.Second
+)
+
+// chain is the jobs before a job at one tick: its parents, and those of parents without a record.
+type chain struct {
+	operator *Operator
+	infos    []journal.JobInfo
+	at       string // the tick, as [Operator.Why] takes it
+	parents  map[string]*parent
+}
+
+// parent is a job of a chain.
+type parent struct {
+	*story         // nil if it is not known
+	unknown string // for which reason
+	settled bool   // its fate was asked for
+}
+
+// explainParents adds what became of the jobs before a job. A tick of it without a record has the fate that follows from that.
+func (o *Operator) explainParents(ctx context.Context, infos []journal.JobInfo, s *story) error {
+	c := &chain{o, infos, s.At.UTC().Format(time.RFC3339), map[string]*parent{}}
+	within, cancel := context.WithTimeoutCause(ctx, chainTimeout, fmt.Errorf("no answer in %v", chainTimeout))
+	defer cancel()
+	c.read(within, s)
+	if ctx.Err() != nil {
+		return unavailable("explain the jobs before job "+s.Job, context.Cause(ctx))
+	}
+	lines := c.settle(s, "it")
+	s.Lines = append(s.Lines, lines...)
+	return nil
+}
+
+// read asks about the parents of a job first, and then about theirs, as long as the fate of one of them follows from that of its own parents.
+func (c *chain) read(ctx context.Context, s *story) {
+	for queue := []*story{s}; len(queue) > 0; queue = queue[1:] {
+		for _, job := range queue[0].info.After {
+			if len(c.parents) == mostParents {
+				return
+			}
+			if c.parents[job] != nil {
+				continue
+			}
+			p := c.ask(ctx, job)
+			if c.parents[job] = p; p.story != nil && p.bySchedule && p.Fate == Unknown {
+				queue = append(queue, p.story)
+			}
+		}
+	}
+}
+
+// ask reads the story of one parent, of which only the fate and the main line are shown. The story of its child is sound without it.
+func (c *chain) ask(ctx context.Context, job string) *parent {
+	s, err := c.operator.facts(ctx, c.infos, job, c.at)
+	if err == nil {
+		err = s.explain()
+	}
+	if timeout := context.Cause(ctx); err != nil && timeout != nil {
+		err = timeout
+	}
+	switch {
+	case errors.Is(err, ErrNoReplica), errors.Is(err, ErrUnknownJob):
+		return &parent{unknown: "no replica has this job"}
+	case err != nil:
+		return &parent{unknown: "not known: " + err.Error()}
+	}
+	return &parent{story: s}
+}
+
+// settle returns what became of the jobs before a job, and gives a tick without a record the fate that follows from theirs.
+func (c *chain) settle(s *story, name string) (lines []string) {
+	cause, more, states := "", 0, map[parentState]bool{}
+	for _, job := range s.info.After {
+		p := c.parents[job]
+		if p == nil {
+			more++
+			states[parentUnknown] = true
+			continue
+		}
+		lines = append(lines, c.about(p, job, name)...)
+		state := p.state()
+		if states[state] = true; state == parentBad && cause == "" {
+			cause = p.cause()
+		}
+	}
+	if more > 0 {
+		lines = append(lines, fmt.Sprintf("%s runs after more jobs, which are left out here: %d", name, more))
+	}
+	if fate := fateAfter(states); s.bySchedule && s.Fate == Unknown && fate != Unknown {
+		s.Fate, s.since, s.Lines = fate, cause, []string{s.chainText(fate, cause)}
+	}
+	return lines
+}
+
+// fateAfter is the fate of a tick without a record by the states of the jobs before it.
+func fateAfter(parents map[parentState]bool) Fate {
+	switch {
+	case parents[parentBad]:
+		return NoTick
+	case parents[parentPending] && !parents[parentUnknown]: // one that is not known may have failed
+		return Due
+	}
+	return Unknown
+}
+
+// about returns what became of a parent, and, where it is named for the first time, of the jobs before it.
+func (c *chain) about(p *parent, job, child string) []string {
+	if p.story == nil {
+		return []string{fmt.Sprintf("before %s, %s: %s", child, job, p.unknown)}
+	}
+	var before []string
+	if !p.settled {
+		p.settled = true
+		before = c.settle(p.story, job)
+	}
+	return append([]string{fmt.Sprintf("before %s, %s: %s", child, job, p.Lines[0])}, before...)
+}
+
+// cause says for which reason no job after this one has a tick.
+func (s *story) cause() string {
+	switch outcome := s.badOutcome(); {
+	case s.since != "":
+		return s.since
+	case s.Fate == NoTick:
+		return fmt.Sprintf("job %s has no tick then", s.Job)
+	case outcome != "":
+		return fmt.Sprintf("the outcome of job %s is %s", s.Job, outcome)
+	}
+	return fmt.Sprintf("job %s did not end ok", s.Job)
+}
+
+// parentState is what a tick of a job means for the jobs after it.
+type parentState string
+
+const (
+	parentBad     parentState = "bad"     // they have no tick
+	parentPending parentState = "pending" // they wait for it
+	parentOK      parentState = "ok"
+	parentUnknown parentState = "unknown"
+)
+
+func (p *parent) state() parentState {
+	if p.story == nil {
+		return parentUnknown
+	}
+	return p.parentState()
+}
+
+// parentState is by the last runs. Runs that users asked for do not count: no job runs after them.
+func (s *story) parentState() parentState {
+	switch {
+	case s.Fate == NoTick:
+		return parentBad
+	case s.goesOn():
+		return parentPending
+	case len(s.Runs) > 0:
+		return s.stateOfRuns()
+	case s.Fate == Over: // without a run
+		return parentBad
+	case s.Fate == Due, s.Fate == Open:
+		return parentPending
+	}
+	return parentUnknown
+}
+
+// stateOfRuns is by runs of which none goes on.
+func (s *story) stateOfRuns() parentState {
+	runs := s.outcomes()
+	switch {
+	case s.badOutcome() != "":
+		return parentBad
+	case len(runs) == 0, slices.ContainsFunc(runs, func(r journal.Record) bool { return r.Outcome == journal.OutcomeRunning }):
+		return parentUnknown
+	}
+	return parentOK
+}
+
+// goesOn returns whether a run of the tick may still end: one that holds a slot, or that waits for its recovery.
+func (s *story) goesOn() bool {
+	return slices.ContainsFunc(slices.Concat(s.state.Running, s.state.Orphans), func(h election.Run) bool { return h.Tick.Equal(s.at) })
+}
+
+// outcomes are the last runs that the jobs after this one go by.
+func (s *story) outcomes() []journal.Record {
+	return slices.DeleteFunc(s.lastRuns(), isManual)
+}
+
+// badOutcome is that of the first slot whose last run did not end ok; "" if there is none.
+func (s *story) badOutcome() string {
+	for _, r := range s.outcomes() { // sorted by slot
+		if r.Outcome != journal.OutcomeOK && r.Outcome != journal.OutcomeRunning {
+			return r.Outcome
+		}
+	}
+	return ""
+}
+
+// chainText is the answer for a tick without a record, of which the parents decide.
+func (s *story) chainText(fate Fate, cause string) string {
+	parents := "job " + s.info.After[0] + " has"
+	if len(s.info.After) > 1 {
+		parents = "all of the jobs " + strings.Join(s.info.After, ", ") + " have"
+	}
+	if fate == NoTick {
+		return fmt.Sprintf("no tick of job %s: it runs only when %s ended ok, and that is not so for %s: %s", s.Job, parents, s.show(s.at), cause)
+	}
+	return fmt.Sprintf("job %s has not run yet: it waits until %s ended ok", s.Job, parents)
+}

@@ -1,0 +1,167 @@
+package operator
+
+import (
+	"slices"
+	"strings"
+	"time"
+
+	"github.com/cronclave/cronclave/election"
+	"github.com/cronclave/cronclave/internal/journal"
+	"github.com/cronclave/cronclave/scheduler"
+)
+
+// explainPause adds the newest pause, and its effect.
+func (s *story) explainPause(matters bool, effect string) {
+	if p := s.state.Pause; matters && !p.From.IsZero() {
+		s.sayPause(p, p.On(s.state.Now), effect)
+	}
+}
+
+// sayPause adds a pause, and its effect if it is still on. One that is over without an Until has an end that is not known.
+func (s *story) sayPause(p election.Pause, on bool, effect string) {
+	by, until, text := "", "", ""
+	if p.By != "" {
+		by = "by " + p.By + " "
+	}
+	if on && !p.Until.IsZero() {
+		until = ", until " + s.show(p.Until)
+	}
+	switch {
+	case on:
+		text = "is paused " + by + "since " + s.show(p.From) + until
+	case p.Until.IsZero():
+		text = "was paused " + by + "at " + s.show(p.From) + ", its end is not known"
+	default:
+		text = "was paused " + by + "from " + s.show(p.From) + " to " + s.show(p.Until)
+	}
+	if p.Reason != "" {
+		text += " (" + p.Reason + ")"
+	}
+	if on {
+		text += ": " + effect
+	}
+	s.say("job %s %s", s.Job, text)
+}
+
+// explainPaused names the pause that settled a tick: the newest one when a replica asked for the tick. The lock has the user of its last change, and the audit log
+// that of the change before.
+func (s *story) explainPaused(r journal.Record) {
+	p, newest := s.state.Pause, settles(s.state.Pause, r)
+	logged, note := s.loggedPause(r)
+	switch {
+	case newest && logged.Covers(p.From): // it is this one: acts are written down before they are done
+		if logged.By == p.By {
+			note = ""
+		}
+		p.By, p.Reason = logged.By, logged.Reason
+	case newest:
+		note = s.unreadable()
+	case !logged.From.IsZero():
+		p = s.bounded(logged)
+	case s.actsErr != nil:
+		s.say("%s", s.unreadable())
+		return
+	default:
+		s.say("the audit log has no pause of job %s at that time", s.Job)
+		return
+	}
+	s.sayPause(p, newest && p.On(s.state.Now), "its ticks are skipped")
+	if note != "" {
+		s.say("%s", note)
+	}
+}
+
+// unreadable says why the audit log cannot be read; "" if it can.
+func (s *story) unreadable() string {
+	if s.actsErr == nil {
+		return ""
+	}
+	return "the audit log cannot be read: " + strings.TrimPrefix(s.actsErr.Error(), "read the audit log: ")
+}
+
+// bounded leaves out the end of an earlier pause if it cannot be true: the log may lack the act that ended it.
+func (s *story) bounded(p election.Pause) election.Pause {
+	latest := s.state.Now
+	if next := s.state.Pause.From; next.After(p.From) {
+		latest = next
+	}
+	if p.Until.After(latest) {
+		p.Until = time.Time{}
+	}
+	return p
+}
+
+// settles reports whether a pause can have settled the tick of a record: it covers the tick, or was on when the tick was asked for.
+func settles(p election.Pause, r journal.Record) bool {
+	return p.Covers(r.Tick) || p.Covers(r.Finished)
+}
+
+// needsActs reports whether a record is of a tick that was skipped by a pause. The lock knows the newest pause alone, with the user of its last change.
+func (s *story) needsActs() bool {
+	return slices.ContainsFunc(s.past, func(r journal.Record) bool { return r.Tick.Equal(s.at) && r.Reason == "paused" })
+}
+
+// loggedPause is the pause by the audit log that settled the tick of a record; the zero Pause if the log has none. Acts that name the job count more than those
+// on so many jobs that the log names only some of them, unless one of these is newer.
+func (s *story) loggedPause(r journal.Record) (p election.Pause, note string) {
+	p = s.settledBy(r, s.isNamed)
+	newer := func(a journal.Act) bool {
+		return s.mayMean(a) && !s.isNamed(a) && a.Time.After(p.From) && !a.Time.After(r.Finished)
+	}
+	if !p.From.IsZero() && !slices.ContainsFunc(s.acts, newer) {
+		return p, ""
+	}
+	if possible := s.settledBy(r, s.mayMean); !possible.From.IsZero() {
+		return possible, "not certain: the audit log names only the first 20 jobs of an act"
+	}
+	return p, ""
+}
+
+// settledBy is the pause by some acts that settled the tick of a record: the newest when the tick was asked for. The record may be of a later time than that.
+func (s *story) settledBy(r journal.Record, about func(journal.Act) bool) election.Pause {
+	for _, at := range []time.Time{r.Finished, r.Tick} {
+		if p := pauseAt(s.acts, about, at); settles(p, r) {
+			return p
+		}
+	}
+	return election.Pause{}
+}
+
+// isNamed reports whether an act names the job.
+func (s *story) isNamed(a journal.Act) bool { return slices.Contains(a.Jobs, s.Job) }
+
+// mayMean reports whether an act names the job, or may leave it out: an act names the first of its jobs, which are sorted.
+func (s *story) mayMean(a journal.Act) bool {
+	return s.isNamed(a) || a.JobCount > len(a.Jobs) && len(a.Jobs) > 0 && s.Job > a.Jobs[len(a.Jobs)-1]
+}
+
+// pauseAt is the newest pause that began by an instant: with the user and the reason of then, and the end that later acts gave it.
+func pauseAt(acts []journal.Act, about func(journal.Act) bool, at time.Time) (p election.Pause) {
+	for _, a := range acts {
+		on, later := p.On(a.Time), a.Time.After(at)
+		switch {
+		case !about(a):
+		case later && !on:
+			return p
+		case a.Kind == journal.ActResume && on:
+			p.Until = a.Time
+		case a.Kind == journal.ActPause:
+			p = carriedOn(p, a, on, later)
+		}
+	}
+	return p
+}
+
+// carriedOn is a pause after one more act: one that is on keeps its begin.
+func carriedOn(p election.Pause, a journal.Act, on, later bool) election.Pause {
+	if !on {
+		p = election.Pause{From: a.Time, Outcome: scheduler.SkippedPaused}
+	}
+	if !later {
+		p.By, p.Reason = a.By, a.Reason
+	}
+	if p.Until = (time.Time{}); a.Until != nil {
+		p.Until = *a.Until
+	}
+	return p
+}

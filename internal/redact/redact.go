@@ -1,0 +1,90 @@
+// Package redact masks secrets in what people look at. It knows neither where a text is from nor where it is shown.
+package redact
+
+import (
+	"cmp"
+	"regexp"
+	"slices"
+	"strings"
+)
+
+// Mask stands for a value that must not be shown.
+const Mask = "***"
+
+// shortestPart is how long a secret must be to be masked inside other texts too: a shorter one is part of many by chance.
+const shortestPart = 6
+
+var (
+	secretName = regexp.MustCompile(`(?i)passw|passphrase|secret|token|credential|private|api_?key|(^|_)(key|pass|auth|pwd|dsn)$`)
+	// secretURL is the user of a URL with the password, from behind its scheme to its host. A token may stand in the place of the user.
+	secretURL = regexp.MustCompile(`://[^/\s]*@`)
+	// assignment is as in a shell, in an option, or in the query of a URL.
+	assignment = regexp.MustCompile(`[A-Za-z0-9_-]+=("[^"]*"|'[^']*'|[^\s"';&|]+)`)
+)
+
+// SecretName returns whether a variable's name is that of a secret, by the usual words.
+func SecretName(name string) bool { return secretName.MatchString(name) && name != "PWD" }
+
+// SecretURL returns whether a value has a URL with a user or a password in it.
+func SecretURL(value string) bool { return secretURL.MatchString(value) }
+
+// Texts returns a function that masks in a text all secrets that are not too short, users and passwords of URLs, and values that the text itself gives to
+// names like those of secrets: as assignments, headers of HTTP, members of JSON, and NAME:PASSWORD of curl and HTTPie. A variable in place of such a value stays.
+func Texts(secrets []string) func(string) string {
+	secrets = slices.DeleteFunc(slices.Clone(secrets), func(s string) bool { return len(s) < shortestPart })
+	slices.SortFunc(secrets, func(a, b string) int { return cmp.Or(cmp.Compare(len(b), len(a)), cmp.Compare(a, b)) }) // one may be part of another
+	var pairs []string
+	for _, s := range secrets {
+		pairs = append(pairs, s, Mask)
+	}
+	replace := strings.NewReplacer(pairs...).Replace
+	return func(text string) string {
+		text = replace(text)
+		if strings.Contains(text, "@") { // a configuration has thousands of texts without
+			text = secretURL.ReplaceAllString(text, "://"+Mask+"@")
+		}
+		if strings.Contains(text, "=") {
+			text = assignment.ReplaceAllStringFunc(text, assigned)
+		}
+		return withoutHeaders(text)
+	}
+}
+
+// assigned masks the value of an assignment to a secret, which may be within another: --env=PASSWORD=x.
+func assigned(text string) string {
+	for end := 0; ; end++ {
+		n := strings.IndexByte(text[end:], '=')
+		if n < 0 {
+			return text
+		}
+		name, value := strings.TrimLeft(text[end:end+n], `"'`), text[end+n+1:]
+		if SecretName(wordOf(name)) && !strings.HasPrefix(strings.TrimLeft(value, `"'`), "$") {
+			return text[:end+n+1] + Mask
+		}
+		end += n
+	}
+}
+
+// Arguments masks those of a command: each as [Texts] does, and as a whole the value of an option with a name like a secret's, in the same argument or in
+// the next one.
+func Arguments(argv []string, mask func(string) string) []string {
+	masked := make([]string, len(argv))
+	var l line
+	for i, arg := range argv {
+		masked[i] = mask(arg)
+		if name, _, has := strings.Cut(arg, "="); has && !strings.ContainsAny(name, " \t\n\"'") { // one assignment, to the end of the argument
+			masked[i] = assigned(masked[i])
+		}
+		masked[i] = l.next(masked[i])
+	}
+	return masked
+}
+
+// secretOption returns whether an argument is an option whose value is a secret, and is the next argument.
+func secretOption(arg string) bool {
+	openssl := arg == "-passin" || arg == "-passout"
+	return openssl || strings.HasPrefix(arg, "-") && !strings.Contains(arg, "=") && SecretName(wordOf(arg))
+}
+
+// wordOf is an option as a variable would be named.
+func wordOf(name string) string { return strings.ReplaceAll(strings.TrimLeft(name, "-"), "-", "_") }

@@ -1,0 +1,87 @@
+package redisconn
+
+import (
+	"errors"
+	"fmt"
+	"strings"
+)
+
+// judgeState looks at eviction, at persistence, and at whether the server takes writes. A server that hides one of these gets a warning for that.
+func (h *Health) judgeState(info map[string]string, a answers) error {
+	if info["loading"] == "1" {
+		return errors.New("it loads its data from its disk, and answers nothing else until that is done")
+	}
+	settings, err := a.config()
+	if err != nil {
+		return err
+	}
+	policy, limit := info["maxmemory_policy"], h.server().MemoryLimit
+	known := policy != "" && limit != nil
+	if known && *limit != 0 && policy != "noeviction" {
+		if strings.HasPrefix(policy, "allkeys") {
+			return fmt.Errorf("%w: its maxmemory-policy %s drops locks when memory is short; set maxmemory-policy noeviction", ErrUnfit, printable(policy, mostText))
+		}
+		h.warn(evictionCode, "Redis' maxmemory-policy is %s: it may drop pools, locks of cronclave lock, and the history when memory is short; set maxmemory-policy noeviction", printable(policy, mostText))
+	}
+	if !known || h.server().Persistence == "" {
+		h.warnHidden()
+	}
+	h.judgePersistence(settings)
+	h.judgeWrites(info, settings)
+	return nil
+}
+
+// judgePersistence warns of a server that may forget.
+func (h *Health) judgePersistence(settings map[string]string) {
+	save, known := settings[saveSetting]
+	switch {
+	case h.server().Persistence != NoAppendOnly:
+	case !known:
+		h.warn("settings_hidden", "Redis has no append-only file, and hides whether it keeps snapshots: its restart may forget runs that no replica that is up remembers; set appendonly yes")
+	case save == "":
+		h.server().Persistence = NoPersistence
+		h.warn("no_persistence", "Redis keeps nothing on disk: after its restart only replicas that are up remember the runs; set appendonly yes")
+	default:
+		h.server().Persistence = Snapshots
+		h.warn("snapshots_only", "Redis keeps snapshots only: its restart forgets the last minutes, which only replicas that are up remember; set appendonly yes")
+	}
+}
+
+// judgeWrites warns of a server that answers, and refuses writes until a person acts.
+func (h *Health) judgeWrites(info, settings map[string]string) {
+	fault := ""
+	switch {
+	case h.server().Persistence == AppendOnly && info["aof_last_write_status"] == "err":
+		fault = "it cannot write to its append-only file; look for a full disk, and at its log"
+	case isFull(info):
+		fault = "its memory is full; raise maxmemory, or delete data"
+	case info["rdb_last_bgsave_status"] != "err" || settings[stopSetting] == "no":
+	case settings[stopSetting] == "":
+		h.warn(refusedCode, "Redis' last snapshot failed: unless stop-writes-on-bgsave-error is no, it refuses writes; look for a full disk, and at its log")
+	case settings[saveSetting] != "":
+		fault = "its last snapshot failed; look for a full disk, and at its log"
+	}
+	if fault != "" {
+		h.server().State, h.server().Fault = ServerReadOnly, "it refuses writes: "+fault
+		h.warn(refusedCode, "Redis refuses writes: %s", fault)
+	}
+}
+
+// isFull returns whether a server that evicts nothing has no memory left. Redis leaves some buffers out of the count.
+func isFull(info map[string]string) bool {
+	used, limit, apart := number(info["used_memory"]), number(info["maxmemory"]), number(info["mem_not_counted_for_evict"])
+	if used == nil || limit == nil || *limit == 0 || info["maxmemory_policy"] != "noeviction" {
+		return false
+	}
+	if apart != nil {
+		*used -= *apart
+	}
+	return *used > *limit
+}
+
+// answers returns whether a server answers as a master.
+func (s Server) answers() bool { return s.State == ServerUp || s.State == ServerReadOnly }
+
+func (h *Health) warnHidden() {
+	h.warn("settings_hidden", "Redis hides its settings: make sure that maxmemory-policy is noeviction and that appendonly is on")
+}

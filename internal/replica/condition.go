@@ -1,0 +1,28 @@
+package replica
+
+import (
+	"sync/atomic"
+
+	"github.com/cronclave/cronclave/internal/journal"
+)
+
+// condition is how a replica is, as far as no other part of it knows. Its registration shows that.
+type condition struct {
+	refused        atomic.Pointer[string] // the first fault of a newer configuration
+	heartbeatError atomic.Pointer[string] // the error of the heartbeat that it sends
+	standstill     atomic.Pointer[journal.Interval]
+	margins        margins
+	capacity       int // how many runs it has at most; set before it runs
+}
+
+// complete adds the condition to an entry of the registry.
+func (c *condition) complete(entry journal.Replica) journal.Replica {
+	entry.MaxRunning, entry.LeaseMargin, entry.StoodStill = c.capacity, c.margins.least(), c.standstill.Load()
+	if refused := c.refused.Load(); refused != nil {
+		entry.Refused = *refused
+	}
+	if what := c.heartbeatError.Load(); what != nil {
+		entry.Heartbeat = *what
+	}
+	return entry
+}

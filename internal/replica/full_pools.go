@@ -1,0 +1,84 @@
+package replica
+
+import (
+	"context"
+	"time"
+
+	"github.com/hashicorp/go-hclog"
+
+	"github.com/cronclave/cronclave/internal/config"
+	"github.com/cronclave/cronclave/internal/operator"
+)
+
+const (
+	// lookAtPools is how often the leader looks for pools that are full.
+	lookAtPools = 15 * time.Second
+	// fullFor is how long a pool must be full before that is logged, and its first waiter must wait: jobs that share a pool wait for each other all the time.
+	fullFor = time.Minute
+	// freeFor is how long it must not be full before it is logged again.
+	freeFor = 5 * time.Minute
+)
+
+// watchPools is a duty of the leader: it logs, once for each time, that a pool is full while others wait for it. A cluster without pools is not asked.
+func watchPools(ctx context.Context, o *operator.Operator, cfg func() *config.Config, now func() time.Time, log hclog.Logger) {
+	watch := poolWatch{operator: o, now: now, log: log}
+	every(ctx, lookAtPools, func() {
+		if pools := cfg().Pools; len(pools) > 0 {
+			watch.look(ctx, pools)
+		}
+	})
+}
+
+// poolWatch remembers the pools that were full within the last minutes.
+type poolWatch struct {
+	operator *operator.Operator
+	now      func() time.Time // the server's clock
+	log      hclog.Logger
+	known    map[string]fullPool
+}
+
+// fullPool is a pool that was full.
+type fullPool struct {
+	since  time.Time // the first look of those that have found it full, without one between that has not; zero if the last one has not
+	seen   time.Time // the last look that has found it full
+	logged bool
+}
+
+func (w *poolWatch) look(ctx context.Context, pools map[string]config.Pool) {
+	slots := map[string]int{}
+	for name, p := range pools {
+		slots[name] = p.Slots
+	}
+	full, err := w.operator.FullPools(ctx, slots)
+	if err != nil {
+		w.log.Debug("cannot look for full pools", "error", err)
+		return
+	}
+	for _, p := range w.due(full, w.now()) {
+		w.log.Warn("pool is full while others wait for a slot", "code", operator.CodePoolFull, "pool", p.Name, "holder", p.HeldBy(), "waiters", p.Waiters,
+			"remedy", p.Remedy(), "since", p.Waiting[0].Since.UTC().Format(time.RFC3339))
+	}
+}
+
+// due are those of the pools that are full now which are to be logged.
+func (w *poolWatch) due(full []operator.Pool, now time.Time) (list []operator.Pool) {
+	known := map[string]fullPool{}
+	for name, was := range w.known {
+		if was.since = (time.Time{}); now.Sub(was.seen) < freeFor {
+			known[name] = was
+		}
+	}
+	for _, p := range full {
+		is := known[p.Name]
+		if is.since, is.seen = w.known[p.Name].since, now; is.since.IsZero() {
+			is.since = now
+		}
+		if waits := p.Waiting[0].Since; !is.logged && now.Sub(is.since) >= fullFor && waits != nil && now.Sub(*waits) >= fullFor {
+			is.logged = true
+			list = append(list, p)
+		}
+		known[p.Name] = is
+	}
+	w.known = known
+	return list
+}

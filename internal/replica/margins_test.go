@@ -1,0 +1,68 @@
+package replica
+
+import (
+	"testing"
+	"testing/synctest"
+	"time"
+
+	"github.com/cronclave/cronclave/internal/httpapi"
+	"github.com/cronclave/cronclave/locking"
+)
+
+// TestRenewalsAndLossesAreNoted, whether or not the replica has metrics.
+func TestRenewalsAndLossesAreNoted(t *testing.T) {
+	t.Parallel()
+	for name, m := range map[string]*monitor{"without [server]": {}, "with [server]": {metrics: httpapi.NewMetrics("v1", nil, httpapi.Gauges{})}} {
+		var noted margins
+		m.hooks(&noted).Renewed("{leader}:office", 10*time.Second, 30*time.Second)
+		if least := noted.least(); least == nil || least.String() != "10.0s of 30s" || least.Of != "the leadership" {
+			t.Errorf("%s: %v", name, least)
+		}
+		m.hooks(&noted).Renewed("{a}:job", time.Nanosecond, 30*time.Second)
+		if least := noted.least(); least == nil || least.Lost() || least.Of != "job a" {
+			t.Errorf("%s, nearly lost: %v", name, least)
+		}
+		m.hooks(&noted).Lost("{db}:pool", 30*time.Second, locking.ErrLost)
+		if least := noted.least(); least == nil || !least.Lost() || !least.Low() || least.LeaseMS != 30_000 || least.Of != "pool db" {
+			t.Errorf("%s, lost: %v", name, least)
+		}
+	}
+}
+
+// TestLeastMarginOfTheLastMinute: the margin that counts is the smallest part of a lease, whatever its length, and it is forgotten after a minute.
+func TestLeastMarginOfTheLastMinute(t *testing.T) {
+	t.Parallel()
+	synctest.Test(t, func(t *testing.T) {
+		var m margins
+		wants := func(when, want string) {
+			t.Helper()
+			got := ""
+			if least := m.least(); least != nil {
+				got = least.String()
+			}
+			if got != want {
+				t.Errorf("%s: %q, want %q", when, got, want)
+			}
+		}
+		wants("without a renewal", "")
+		m.renewed("{a}:job", 19700*time.Millisecond, 30*time.Second)
+		wants("after one", "19.7s of 30s")
+		m.renewed("{a}:job", 1900*time.Millisecond, 3*time.Second)
+		wants("after one with a smaller part left", "1.9s of 3s")
+		m.renewed("{a}:job", 700*time.Millisecond, time.Second)
+		wants("after one with less time and a greater part left", "1.9s of 3s")
+		time.Sleep(30 * time.Second)
+		m.renewed("{a}:job", 29*time.Second, 90*time.Second)
+		m.renewed("{a}:job", 60*time.Second, 90*time.Second)
+		wants("after half a minute, with a slow one", "29.0s of 90s")
+		time.Sleep(55 * time.Second)
+		wants("55s later", "29.0s of 90s")
+		time.Sleep(5 * time.Second)
+		wants("a minute later", "")
+		m.renewed("{a}:job", 20*time.Second, 30*time.Second)
+		wants("after one in the place of an old one", "20.0s of 30s")
+		if least := m.least(); least.Low() {
+			t.Error("two thirds are not low")
+		}
+	})
+}

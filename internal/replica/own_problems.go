@@ -1,0 +1,51 @@
+package replica
+
+import (
+	"slices"
+	"time"
+
+	"github.com/cronclave/cronclave/internal/journal"
+	"github.com/cronclave/cronclave/internal/operator"
+)
+
+// problemWatch notes since when this replica has each of its problems that status warns of. The zero value has none.
+type problemWatch struct {
+	since map[string]time.Time // by the codes of status
+	peers []string             // the codes of problems with other replicas, as they were seen last
+}
+
+// complete adds to an entry of the registry since when the replica has the problems that the entry shows.
+func (w *problemWatch) complete(entry journal.Replica) journal.Replica {
+	since := map[string]time.Time{}
+	for _, code := range append(problemsOf(entry), w.peers...) {
+		if since[code] = entry.Seen.UTC(); !w.since[code].IsZero() {
+			since[code] = w.since[code]
+		}
+	}
+	w.since, entry.Since = since, since
+	return entry
+}
+
+// problemsOf are the codes of the problems that a replica has by itself.
+func problemsOf(entry journal.Replica) (codes []string) {
+	for code, has := range map[string]bool{
+		operator.CodeConfigRefused: entry.Refused != "", operator.CodeCannotStart: entry.Unable != "", operator.CodeHeartbeat: entry.Heartbeat != "",
+		operator.CodeClockOff: operator.ClockOffsetOf(entry).Excessive(),
+	} {
+		if has {
+			codes = append(codes, code)
+		}
+	}
+	return codes
+}
+
+// meet takes all replicas, and this one's entry.
+func (w *problemWatch) meet(replicas []journal.Replica, self journal.Replica) {
+	w.peers = nil
+	if len(operator.GroupByConfig(replicas)) > 1 {
+		w.peers = append(w.peers, operator.CodeConfigDiffers)
+	}
+	if slices.ContainsFunc(namesakes(replicas, self), func(o journal.Replica) bool { return operator.OccupiesName(o, self.Seen) }) {
+		w.peers = append(w.peers, operator.CodeSameName)
+	}
+}

@@ -1,0 +1,56 @@
+package replica
+
+import (
+	"maps"
+	"testing"
+	"time"
+
+	"github.com/cronclave/cronclave/internal/journal"
+	"github.com/cronclave/cronclave/internal/operator"
+)
+
+// Each problem has the time of the registration that first had it, until one does not have it any more.
+func TestProblemsKeepTheirBeginning(t *testing.T) {
+	t.Parallel()
+	var w problemWatch
+	begin := time.Now().UTC()
+	twin := []journal.Replica{{ID: "a-1", Name: "a", ConfigDigest: "1", Seen: begin}, {ID: "a-2", Name: "a", ConfigDigest: "2", Seen: begin}}
+	for i, step := range []struct {
+		entry journal.Replica
+		met   []journal.Replica // after that
+		want  map[string]int    // the step in which each began
+	}{
+		{journal.Replica{}, twin, nil},
+		{journal.Replica{Refused: "a fault", ClockOffsetMS: 90_000}, twin, map[string]int{operator.CodeConfigRefused: 1, operator.CodeClockOff: 1, operator.CodeConfigDiffers: 1, operator.CodeSameName: 1}},
+		{journal.Replica{Refused: "another", Unable: "no memory"}, twin[:1], map[string]int{operator.CodeConfigRefused: 1, operator.CodeCannotStart: 2, operator.CodeConfigDiffers: 1, operator.CodeSameName: 1}},
+		{journal.Replica{ClockOffsetMS: 90_000, Heartbeat: "no answer"}, nil, map[string]int{operator.CodeClockOff: 3, operator.CodeHeartbeat: 3}},
+		{journal.Replica{}, nil, nil},
+	} {
+		step.entry.Seen = begin.Add(time.Duration(i) * operator.RegisterEvery)
+		want := map[string]time.Time{}
+		for code, n := range step.want {
+			want[code] = begin.Add(time.Duration(n) * operator.RegisterEvery)
+		}
+		if got := w.complete(step.entry).Since; !maps.Equal(got, want) {
+			t.Errorf("step %d: %v, want %v", i, got, want)
+		}
+		w.meet(step.met, twin[0])
+	}
+}
+
+// Only a replica that is up and stays so has the name of another one; a status warns of no other.
+func TestSameNameIsThatOfAReplicaThatStays(t *testing.T) {
+	t.Parallel()
+	now := time.Now()
+	self := journal.Replica{ID: "a-1", Name: "a", Seen: now}
+	for what, other := range map[string]journal.Replica{
+		"it drains":      {ID: "a-2", Name: "a", Seen: now, Draining: true},
+		"it has crashed": {ID: "a-2", Name: "a", Seen: now.Add(-operator.RegisterEvery - operator.RegistrationDelay)},
+		"another name":   {ID: "b-1", Name: "b", Seen: now},
+	} {
+		var w problemWatch
+		if w.meet([]journal.Replica{self, other}, self); len(w.peers) > 0 {
+			t.Errorf("%s: %q", what, w.peers)
+		}
+	}
+}

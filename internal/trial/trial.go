@@ -1,0 +1,79 @@
+// Package trial is the Redis of `run --embedded-redis`: it is part of the replica's process, and other processes of the same user may look at it.
+package trial
+
+import (
+	"fmt"
+	"net"
+	"net/url"
+	"os"
+	"path/filepath"
+	"strings"
+
+	"github.com/cronclave/cronclave/internal/config"
+	"github.com/cronclave/cronclave/internal/embedded"
+	"github.com/cronclave/cronclave/internal/journal"
+	"github.com/cronclave/cronclave/internal/lease/script"
+	"github.com/cronclave/cronclave/internal/redisconn"
+)
+
+// Redis is an embedded Redis. The replica reaches it inside the process. Other processes reach a view of it by a Unix socket in a folder that only the
+// user of this process may enter: they read, and have the output of runs published, and can change nothing that decides which tick runs.
+type Redis struct {
+	server *embedded.Server
+	folder string // of the socket; "" for none
+	view   redisconn.View
+}
+
+// Start starts it. Where the socket can't be made there is no view, which says why: the trial is good without it.
+func Start() (*Redis, error) {
+	server, err := embedded.Start(embedded.Config{DialOnly: true})
+	if err != nil {
+		return nil, fmt.Errorf("start the embedded Redis: %w", err)
+	}
+	r := &Redis{server: server}
+	if err := r.openView(); err != nil {
+		r.view = redisconn.View{Fault: err}
+	}
+	return r, nil
+}
+
+// Embedded is how the replica reaches it.
+func (r *Redis) Embedded() redisconn.Embedded { return redisconn.InProcess(r.server, r.view) }
+
+// Close ends it, and all connections.
+func (r *Redis) Close() {
+	r.server.Close()
+	if r.folder != "" {
+		_ = os.RemoveAll(r.folder) // only an empty socket would stay
+	}
+}
+
+func (r *Redis) openView() error {
+	temp, err := filepath.Abs(os.TempDir())
+	if err != nil {
+		return fmt.Errorf("find the folder for temporary files: %w", err)
+	}
+	folder, err := os.MkdirTemp(temp, "cronclave-") // for this user alone
+	if err != nil {
+		return fmt.Errorf("make a folder for the socket: %w", err)
+	}
+	r.folder = folder
+	socket := filepath.Join(folder, "redis.sock")
+	at := url.URL{Scheme: "unix", Path: socket}
+	if u, err := config.ParseRedisURL(at.String()); err != nil || u.Socket != socket {
+		return fmt.Errorf("%s is no name for a socket (TMPDIR)", socket)
+	}
+	listener, err := net.Listen("unix", socket)
+	if err != nil {
+		return fmt.Errorf("listen on a socket: %w", err)
+	}
+	look := script.ForSingle().InspectOnly
+	r.server.ServeView(embedded.View{Listener: listener, Reads: reads, Scripts: map[string]string{look.SHA: look.Text}, Hides: journal.IsSecretKey, Permits: journal.AsksToFollow})
+	r.view.URL = at.String()
+	return nil
+}
+
+// reads are the commands of status, history, why, audit and logs. None of them blocks, or asks for more than is there.
+var reads = strings.Fields(`CLIENT HELLO INFO PING SELECT TIME
+	EXISTS GET HEXISTS HGET HGETALL HLEN HMGET HVALS PTTL TYPE
+	XRANGE ZCARD ZCOUNT ZRANGE ZRANGEBYLEX ZRANGEBYSCORE ZRANK ZREVRANGE ZSCORE`)
