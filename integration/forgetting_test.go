@@ -66,7 +66,8 @@ func (o *outage) checkTicks(t *testing.T, since int64) {
 	checkNotEarly(t, runs)
 	checkTokensGrow(t, runs)
 	for _, job := range []string{"a", "b"} {
-		mine := starts(o.lines(t, job))
+		lines := o.lines(t, job)
+		mine := starts(lines)
 		if !slices.IsSortedFunc(mine, func(a, b line) int { return int(a.Tick - b.Tick) }) {
 			t.Errorf("ticks ran out of order:\n%s", text(mine))
 		}
@@ -75,8 +76,9 @@ func (o *outage) checkTicks(t *testing.T, since int64) {
 			ran := slices.ContainsFunc(mine, func(l line) bool { return l.Tick == tick })
 			past := outcomes[tick]
 			one := len(past) == 1
-			there := tick < o.down && ranUntil(mine, tick) || !time.Unix(tick, 0).Before(o.started)
-			overlap := one && there && past[0].verdict() == "skipped overlap"
+			there := tick <= o.down && o.ranUntil(lines, tick) || !time.Unix(tick, 0).Before(o.started)
+			lost := len(past) == 0 && tick < since
+			overlap := there && (lost || one && past[0].verdict() == "skipped overlap")
 			// A run that was on in the moment of the kill could not be renewed, or not be released.
 			cut := one && tick >= o.down-1 && tick <= o.down && past[0].Replica != "" && past[0].Outcome != "missed"
 			told := one && past[0].Outcome == "ok" || cut || tick < since
@@ -88,9 +90,17 @@ func (o *outage) checkTicks(t *testing.T, since int64) {
 	t.Logf("away for %ds; lateness: %s", o.back-o.down, lateness(runs))
 }
 
-// ranUntil reports whether a run of an earlier tick began so late that it may have held the slot when a tick came due.
-func ranUntil(runs []line, tick int64) bool {
-	return slices.ContainsFunc(runs, func(l line) bool { return l.Tick < tick && !l.At().Before(time.Unix(tick, 0).Add(-time.Second/2)) })
+// ranUntil reports whether a run of an earlier tick may have held the slot when a tick was decided before the kill: it had
+// begun by then, and had not ended when the tick came due, or so shortly before that its slot may not have been free yet.
+func (o *outage) ranUntil(lines []line, tick int64) bool {
+	const release = 300 * time.Millisecond
+	due, kill := time.Unix(tick, 0), time.Unix(o.down+1, 0)
+	return slices.ContainsFunc(starts(lines), func(run line) bool {
+		over := slices.ContainsFunc(event("end", of(run.RunID, lines)), func(l line) bool {
+			return l.Micros != 0 && l.At().Before(due.Add(-release))
+		})
+		return run.Tick < tick && run.At().Before(kill) && !over
+	})
 }
 
 // A Redis that writes everything to its disk and is killed costs no tick (P1, P2, P4, P5, P6).
