@@ -6,6 +6,7 @@ import (
 	"errors"
 	"io"
 	"slices"
+	"strconv"
 	"strings"
 	"sync"
 	"testing"
@@ -330,6 +331,26 @@ func TestTriggerAgainWithTheSameID(t *testing.T) {
 	bob, err := o.Trigger(ctx, TriggerRequest{Requester: Requester{By: "bob"}, Job: "backup", ID: "deploy 7"})
 	if err != nil || bob.ID == first.ID {
 		t.Errorf("a request of another user: %+v, %v", bob, err)
+	}
+}
+
+// A request with an id that was cut off before it was published is refused as any other while too many wait.
+func TestTriggerAgainWhileTooManyWait(t *testing.T) {
+	t.Parallel()
+	c := newCluster(t)
+	c.describe(t, journal.JobInfo{Name: "backup", Enabled: true})
+	c.register(t, journal.Replica{Name: "a"})
+	o, ctx := c.operator(t, Config{}), t.Context()
+	for i := range journal.MaxRequests {
+		if _, err := c.journal.Ask(ctx, journal.Request{ID: "request-"+strconv.Itoa(i), Job: "backup"}, journal.MaxRequestLife); err != nil {
+			t.Fatal(err)
+		}
+	}
+	for _, which := range []string{"first", "second"} {
+		_, err := o.Trigger(ctx, TriggerRequest{Requester: ann, Job: "backup", ID: "deploy 7"})
+		if !errors.Is(err, ErrTooMany) || errors.Is(err, ErrUnavailable) {
+			t.Errorf("the %s time: %v, want %v", which, err, ErrTooMany)
+		}
 	}
 }
 

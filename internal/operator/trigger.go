@@ -60,6 +60,8 @@ func (o *Operator) Trigger(ctx context.Context, req TriggerRequest) (journal.Req
 	}
 	if req.ID != "" {
 		switch earlier, asked, err := o.journal.Asked(ctx, req.key()); {
+		case errors.Is(err, ErrTooMany):
+			return r, err
 		case err != nil:
 			return r, unavailable("look for an earlier request", err)
 		case asked:

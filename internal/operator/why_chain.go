@@ -80,6 +80,7 @@ func (c *chain) ask(ctx context.Context, job string) *parent {
 	case err != nil:
 		return &parent{unknown: "not known: " + err.Error()}
 	}
+	s.past = nil // explained; the histories of all parents together may be large
 	return &parent{story: s}
 }
 

@@ -9,6 +9,7 @@ import (
 	"slices"
 	"strings"
 	"sync"
+	"time"
 
 	"github.com/redis/go-redis/v9"
 
@@ -62,7 +63,15 @@ const oldestRedis = 5
 
 // Examine looks at each master: at the settings that the promises depend on, and at its state. Its error is ErrUnfit, or that Redis can't be reached; the
 // result then has all that was found until then.
-func (c *Conn) Examine(ctx context.Context) (Health, error) {
+func (c *Conn) Examine(ctx context.Context) (Health, error) { return c.examine(ctx, unhurried) }
+
+// IsUp returns whether Redis can be reached and is fit, as [Conn.Examine] finds it. It soon waits for a minority of a quorum no longer.
+func (c *Conn) IsUp(ctx context.Context) bool {
+	_, err := c.examine(ctx, hasty)
+	return err == nil
+}
+
+func (c *Conn) examine(ctx context.Context, late time.Duration) (Health, error) {
 	ctx, cancel := context.WithTimeout(ctx, patient)
 	defer cancel()
 	if !c.HasQuorum() {
@@ -73,7 +82,7 @@ func (c *Conn) Examine(ctx context.Context) (Health, error) {
 	var locks Health
 	var lockErr error
 	var look sync.WaitGroup
-	look.Go(func() { locks, lockErr = c.examineQuorum(ctx, unhurried) })
+	look.Go(func() { locks, lockErr = c.examineQuorum(ctx, late) })
 	h, err := c.examineMasters(ctx)
 	look.Wait()
 	// The settings of the history's server decide nothing.

@@ -58,3 +58,25 @@ func TestQuorumIsLookedAtWithoutAHungMinority(t *testing.T) {
 		t.Errorf("patiently: %v, %v; want %s to have been waited for", h, err, silent)
 	}
 }
+
+// TestHungMinorityDelaysNoProbe: a replica is asked whether Redis is up while somebody waits, and one of three masters says nothing.
+func TestHungMinorityDelaysNoProbe(t *testing.T) {
+	t.Parallel()
+	c := openQuorum(t, embeddedServer(t), embeddedServer(t), silentServer(t), embeddedServer(t))
+	waited := make(chan struct{})
+	go func() {
+		defer close(waited)
+		_, _ = c.Examine(t.Context()) // waits for the silent one
+	}()
+	for range 2 { // which take longer than one patient look if they wait as well
+		if !c.IsUp(t.Context()) {
+			t.Error("a quorum with a majority of its masters counts as away")
+		}
+	}
+	select {
+	case <-waited:
+		t.Error("an answer took as long as the silent master's time-out")
+	default:
+	}
+	<-waited
+}

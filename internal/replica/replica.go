@@ -355,10 +355,7 @@ func (r *Replica) clockOffset() (offset time.Duration, known bool) {
 }
 
 // redisUp pings Redis on the replica's own connections, as the replica did when it started: a result of some seconds ago would be out of date.
-func (r *Replica) redisUp() bool {
-	_, err := r.redis.Examine(context.Background())
-	return err == nil
-}
+func (r *Replica) redisUp() bool { return r.redis.IsUp(context.Background()) }
 
 // entry is what the replica registers.
 func (r *Replica) entry() journal.Replica {
