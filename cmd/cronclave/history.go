@@ -51,11 +51,11 @@ func newHistoryCommand(a *app) *cobra.Command {
 			return nil
 		},
 	}
-	cmd.Flags().IntVarP(&o.n, "number", "n", 50, "how many records, the newest")
+	cmd.Flags().IntVarP(&o.n, "number", "n", 50, "how many records at most, the newest")
 	cmd.Flags().BoolVar(&o.failed, "failed", false, "only what went wrong: "+strings.Join(operator.Failures(), ", "))
 	cmd.Flags().StringSliceVar(&o.outcomes, "outcome", nil, "only these outcomes, with commas between")
-	cmd.Flags().StringVar(&o.since, "since", "", "that ended from this instant on: RFC 3339, or how long ago, as 12h or 7d")
-	cmd.Flags().StringVar(&o.until, "until", "", "that ended before this instant: RFC 3339, or how long ago")
+	cmd.Flags().StringVar(&o.since, "since", "", "only runs and ticks that ended at or after this instant, and runs under way: RFC 3339, or how long ago, as 12h or 7d")
+	cmd.Flags().StringVar(&o.until, "until", "", "only runs and ticks that ended before this instant, and runs under way that began before it: RFC 3339, or how long ago")
 	zoneFlag(cmd, &o.zone)
 	cmd.Flags().BoolVar(&o.output, "output", false, "with the end of what each run printed")
 	cmd.Flags().BoolVar(&o.asJSON, "json", false, "print JSON")
