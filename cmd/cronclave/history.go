@@ -45,10 +45,14 @@ func newHistoryCommand(a *app) *cobra.Command {
 				return err
 			}
 			if o.asJSON {
-				return a.printJSON(records)
+				err = a.printJSON(records)
+			} else {
+				console.Printer{Out: a.out, Zone: zone, Colour: a.colour()}.History(records)
 			}
-			console.Printer{Out: a.out, Zone: zone, Colour: a.colour()}.History(records)
-			return nil
+			if len(records) == o.n && !cmd.Flags().Changed("number") {
+				fmt.Fprintf(a.err, "cronclave: these are the newest %d records; -n N shows up to N\n", o.n)
+			}
+			return err
 		},
 	}
 	cmd.Flags().IntVarP(&o.n, "number", "n", 50, "how many records at most, the newest")

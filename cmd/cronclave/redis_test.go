@@ -361,3 +361,31 @@ func TestTheWholeHistoryIsReadWithoutAConfiguration(t *testing.T) {
 		}
 	}
 }
+
+// TestHistoryTellsThatItIsCut prints as many records as nobody asked for, and as many as somebody did.
+func TestHistoryTellsThatItIsCut(t *testing.T) {
+	t.Parallel()
+	s, _, j := startJournal(t)
+	var records []journal.Record
+	for n := range 50 {
+		at := time.Now().Add(-time.Duration(n) * time.Minute).UTC().Truncate(time.Second)
+		records = append(records, journal.Record{RunID: fmt.Sprint("r", n), Job: "j", Tick: at, Finished: at, Outcome: "missed", Reason: "down", Trigger: "schedule"})
+	}
+	const cut = "cronclave: these are the newest 50 records; -n N shows up to N\n"
+	for _, tc := range []struct {
+		records []journal.Record
+		args    []string
+		want    string
+	}{
+		{records[:49], nil, ""}, {records[49:], nil, cut}, {nil, []string{"--json"}, cut}, {nil, []string{"-n", "50"}, ""},
+	} {
+		if err := j.Record(t.Context(), tc.records); err != nil {
+			t.Fatal(err)
+		}
+		var out, said bytes.Buffer
+		code := execute(t.Context(), slices.Concat([]string{"history", "j", "--redis", s.URL()}, tc.args), streams{out: &out, err: &said})
+		if code != 0 || said.String() != tc.want {
+			t.Errorf("%v: %d, %q, want %q\n%s", tc.args, code, &said, tc.want, &out)
+		}
+	}
+}
