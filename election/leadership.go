@@ -58,6 +58,13 @@ func (l *Leadership) locks() *engine.Client { return l.cfg.Locks.Engine() }
 
 func (l *Leadership) lock() string { return "{" + l.cfg.Name + "}:office" }
 
+// LeadershipOf is the name of the leadership whose leader holds a lock; ok is whether that lock is one of a leadership.
+func LeadershipOf(lock string) (name string, ok bool) {
+	name, begins := strings.CutPrefix(lock, "{")
+	name, ends := strings.CutSuffix(name, "}:office")
+	return name, begins && ends
+}
+
 // Campaign is a candidate until ctx ends, and calls lead whenever it is elected. The context of lead ends with ctx, or
 // when the term can't be renewed, a third of the lease before its end. The leadership is released only after lead has
 // returned. A lead that returns by itself resigns; the candidate then stands back for one lease.

@@ -33,7 +33,8 @@ func (m *margins) lost(lock string, length time.Duration, _ error) {
 	m.note(journal.LeaseMargin{Of: holderOf(lock), LeaseMS: length.Milliseconds()})
 }
 
-// holderOf names the holder of the lease of a lock for people.
+// holderOf names the holder of the lease of a lock for people; "" for another lock. That of a trigger request is one: it is held for the moment until its run
+// begins, which has a lease of its own.
 func holderOf(lock string) string {
 	if job, ok := election.JobOf(lock); ok {
 		return journal.MarginOfJob + job
@@ -41,10 +42,17 @@ func holderOf(lock string) string {
 	if pool, ok := election.PoolOf(lock); ok {
 		return journal.MarginOfPool + pool
 	}
-	return journal.MarginOfLeadership
+	if _, ok := election.LeadershipOf(lock); ok {
+		return journal.MarginOfLeadership
+	}
+	return ""
 }
 
+// note takes in a margin, unless its holder has no name.
 func (m *margins) note(now journal.LeaseMargin) {
+	if now.Of == "" {
+		return
+	}
 	m.mu.Lock()
 	defer m.mu.Unlock()
 	number := m.step()

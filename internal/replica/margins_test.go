@@ -29,6 +29,29 @@ func TestRenewalsAndLossesAreNoted(t *testing.T) {
 	}
 }
 
+// A margin names its holder. The lock of a trigger request ends with the start of its run, and is no holder that people know: the leadership least of all.
+func TestMarginsNameTheirHolder(t *testing.T) {
+	t.Parallel()
+	for lock, want := range map[string]string{
+		"{a}:job": "job a", "{db}:pool": "pool db", "{leader}:office": "the leadership", "{a}:request:request-x": "", "other": "",
+	} {
+		for what, note := range map[string]func(*margins){
+			"renewed": func(m *margins) { m.renewed(lock, 10*time.Second, 30*time.Second) },
+			"lost":    func(m *margins) { m.lost(lock, 30*time.Second, locking.ErrLost) },
+		} {
+			var m margins
+			note(&m)
+			got := ""
+			if least := m.least(); least != nil {
+				got = least.Of
+			}
+			if got != want {
+				t.Errorf("%s %s: the margin is that of %q, want %q", lock, what, got, want)
+			}
+		}
+	}
+}
+
 // TestLeastMarginOfTheLastMinute: the margin that counts is the smallest part of a lease, whatever its length, and it is forgotten after a minute.
 func TestLeastMarginOfTheLastMinute(t *testing.T) {
 	t.Parallel()
