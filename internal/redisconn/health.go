@@ -65,11 +65,8 @@ const oldestRedis = 5
 // result then has all that was found until then.
 func (c *Conn) Examine(ctx context.Context) (Health, error) { return c.examine(ctx, unhurried) }
 
-// IsUp returns whether Redis can be reached and is fit, as [Conn.Examine] finds it. It soon waits for a minority of a quorum no longer.
-func (c *Conn) IsUp(ctx context.Context) bool {
-	_, err := c.examine(ctx, hasty)
-	return err == nil
-}
+// Glance is Examine for a caller that somebody waits for: it soon waits for a minority of a quorum no longer.
+func (c *Conn) Glance(ctx context.Context) (Health, error) { return c.examine(ctx, hasty) }
 
 func (c *Conn) examine(ctx context.Context, late time.Duration) (Health, error) {
 	ctx, cancel := context.WithTimeout(ctx, patient)

@@ -4,14 +4,18 @@ import (
 	"cmp"
 	"time"
 
+	"github.com/hashicorp/go-hclog"
+
 	"github.com/cronclave/cronclave/internal/journal"
+	"github.com/cronclave/cronclave/internal/operator"
 	"github.com/cronclave/cronclave/internal/redisconn"
 )
 
 // lossWatch finds out whether Redis has lost its data, from what each registration of a replica finds there.
 //
 // The epoch of the data decides: it is another one after a loss, whichever replica registers first. A server that comes back with an old snapshot has the
-// same epoch. It lacks the registration, which cannot have expired yet; but a replica that takes over the name removes the registration, too.
+// same epoch. It lacks the registration, which cannot have expired yet; but a replica that takes over the name removes the registration, too, and a server that
+// evicts keys that expire may drop it.
 type lossWatch struct {
 	epoch   string            // that was found last; "" for none yet
 	renewed time.Time         // the registration, the last time; zero before the first
@@ -25,6 +29,7 @@ const (
 	lossNone        loss = iota
 	lossUnsure           // something was missing, or a master did not answer meanwhile
 	lossOfEntry          // the registration, or a canary, has expired
+	lossToEviction       // Redis drops keys that expire, and probably has dropped the registration, or a canary
 	lossToSuccessor      // another replica has taken over the name, and removed the registration
 	lossOfData           // Redis has lost its data
 )
@@ -34,6 +39,15 @@ type sighting struct {
 	journal.Registration
 	canary    journal.CanaryState
 	successor succession
+	evicts    bool // Redis drops keys that expire when its memory is short
+}
+
+// missing is the loss that the lack of a key shows which cannot have expired. The epoch never does, and is not evicted: it shows a loss of data by itself.
+func (s sighting) missing() loss {
+	if s.evicts {
+		return lossToEviction
+	}
+	return lossOfData
 }
 
 // succession is whether another replica may have taken over this one's name just now.
@@ -80,9 +94,12 @@ func (w *lossWatch) look(found sighting, renewed, now time.Time) (loss, journal.
 	switch {
 	case !before.begun():
 		return lossNone, since
-	case before.epoch != "" && w.epoch != before.epoch, found.canary == journal.CanaryMissing && !mayExpireIn(since):
+	case before.epoch != "" && w.epoch != before.epoch:
 		w.suspect = nil
 		return lossOfData, since
+	case found.canary == journal.CanaryMissing && !mayExpireIn(since):
+		w.suspect = nil
+		return found.missing(), since
 	case mayExpireIn(since) && (!found.Known || found.canary == journal.CanaryMissing):
 		w.suspect = nil
 		return lossOfEntry, since
@@ -108,5 +125,40 @@ func (w *lossWatch) explain(found sighting) (loss, journal.Interval) {
 	if found.successor == hasSuccessor {
 		return lossToSuccessor, since
 	}
-	return lossOfData, since
+	return found.missing(), since
+}
+
+// lossLog logs the losses that a replica finds. A loss that comes back at each renewal does not fill the log with warnings.
+type lossLog struct{ warned map[loss]time.Time }
+
+// warnOfLossAgainAfter is the pause between two warnings of losses of one kind.
+const warnOfLossAgainAfter = time.Minute
+
+var lossMessages = map[loss]string{
+	lossOfEntry:     "registration expired, since this replica could not renew it in time; re-announcing all jobs",
+	lossToEviction:  "registration missing from Redis, which evicts keys that expire; re-announcing all jobs; set maxmemory-policy noeviction",
+	lossToSuccessor: "registration removed by another replica of this name, since this one did not renew it in time; re-announcing all jobs",
+	lossOfData: "Redis lost its data (FLUSHALL, a restart without its data, or a failover); this replica restores the locks that it knows, and the history " +
+		"is gone; check appendonly and acked_replicas",
+}
+
+// note logs a loss that was in an interval.
+func (l *lossLog) note(kind loss, since journal.Interval, log hclog.Logger) {
+	message, lost := lossMessages[kind]
+	if !lost {
+		return
+	}
+	args := []any{"since", since.From.UTC().Format(time.RFC3339)}
+	if kind == lossOfData {
+		args = append(args, "code", operator.CodeDataLost)
+	}
+	if time.Since(l.warned[kind]) < warnOfLossAgainAfter {
+		log.Debug(message, args...)
+		return
+	}
+	if l.warned == nil {
+		l.warned = map[loss]time.Time{}
+	}
+	l.warned[kind] = time.Now()
+	log.Warn(message, args...)
 }

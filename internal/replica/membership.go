@@ -30,11 +30,13 @@ type membership struct {
 	config  func() *config.Config                  // that is in force
 	sweep   func(context.Context, ...string) error // inspects all jobs
 	now     func() time.Time                       // the server's clock
+	evicts  func() bool                            // Redis drops keys that expire when its memory is short
 	edited  atomic.Bool                            // the cluster has not been sent the changed jobs
 	news    chan struct{}                          // capacity 1: something about the entry has changed
 
 	replaces    []journal.Replica // of this one's name, whose entries go when this one is registered
 	loss        lossWatch
+	losses      lossLog
 	dataLost    *journal.Interval // between which instants Redis has lost its data, the last time
 	forgotten   bool              // Redis may lack some knowledge of this replica: announce all jobs to it again
 	canary      *journal.Canary
@@ -115,24 +117,16 @@ func (m *membership) checkLoss(ctx context.Context, found journal.Registration, 
 	if err != nil {
 		m.log.Debug("a master does not answer; checking it for lost data later", "error", err)
 	}
-	return m.loss.look(sighting{found, canary, successor}, entry.Seen, m.now())
+	return m.loss.look(sighting{found, canary, successor, m.evicts()}, entry.Seen, m.now())
 }
 
-// noteLoss logs what Redis has lost.
+// noteLoss logs what Redis has lost. The next registration shows a loss of data: one at once would find the next loss of a Redis that loses the registration
+// each time, and there would be no pause between them.
 func (m *membership) noteLoss(kind loss, since journal.Interval) {
-	from := since.From.UTC().Format(time.RFC3339)
-	switch kind {
-	case lossNone, lossUnsure:
-	case lossOfEntry:
-		m.log.Warn("registration expired, since this replica could not renew it in time; re-announcing all jobs", "since", from)
-	case lossToSuccessor:
-		m.log.Warn("registration removed by another replica of this name, since this one did not renew it in time; re-announcing all jobs", "since", from)
-	case lossOfData:
+	if kind == lossOfData {
 		m.dataLost = &since
-		m.log.Warn("Redis lost its data (FLUSHALL, a restart without its data, or a failover); this replica restores the locks that it knows, and the history "+
-			"is gone; check appendonly and acked_replicas", "code", operator.CodeDataLost, "since", from)
-		m.announce()
 	}
+	m.losses.note(kind, since, m.log)
 }
 
 // publishConfiguration keeps the digests and the settings of this replica's jobs in Redis, so that others can name the jobs that differ, and show how.

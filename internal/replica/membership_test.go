@@ -7,9 +7,7 @@ import (
 	"fmt"
 	"slices"
 	"strings"
-	"sync"
 	"testing"
-	"testing/synctest"
 	"time"
 
 	"github.com/hashicorp/go-hclog"
@@ -24,7 +22,8 @@ import (
 // member is a replica in a cluster whose clock is set by hand.
 type member struct {
 	*membership
-	log bytes.Buffer
+	log      bytes.Buffer
+	evicting bool // Redis drops keys that expire
 }
 
 // startMember registers a replica. at is the server's clock.
@@ -37,7 +36,7 @@ func startMember(t *testing.T, j *journal.Journal, id, name string, at *time.Tim
 			return journal.Replica{ID: id, Name: name, Version: "v1", Started: *at, Seen: *at, ConfigDigest: cfg.Digest()}
 		},
 		config: func() *config.Config { return cfg }, now: func() time.Time { return *at },
-		sweep: func(context.Context, ...string) error { return nil }, canary: j.Canary(id)}
+		sweep: func(context.Context, ...string) error { return nil }, canary: j.Canary(id), evicts: func() bool { return m.evicting }}
 	m.renew(t.Context())
 	return m
 }
@@ -46,7 +45,7 @@ func startMember(t *testing.T, j *journal.Journal, id, name string, at *time.Tim
 func (m *member) wantLoss(t *testing.T, want string) {
 	t.Helper()
 	var got []string
-	for said := range map[string]bool{"Redis lost its data": true, "registration expired": true, "registration removed": true} {
+	for said := range map[string]bool{"Redis lost its data": true, "registration expired": true, "registration removed": true, "registration missing": true} {
 		if strings.Contains(m.log.String(), said) {
 			got = append(got, said)
 		}
@@ -344,74 +343,4 @@ func TestOnlyAFailedWriteIsAFailureToPublish(t *testing.T) {
 	if publish(t.Context(), "", "v4"); m.log.Len() > 0 || !rdb.HExists(t.Context(), settings, "*").Val() {
 		t.Errorf("it is not written after the rest: %s", m.log.String())
 	}
-}
-
-// slowAnswers has a command take its time.
-type slowAnswers struct {
-	command string
-	take    time.Duration
-}
-
-func (*slowAnswers) DialHook(next redis.DialHook) redis.DialHook { return next }
-
-func (h *slowAnswers) ProcessHook(next redis.ProcessHook) redis.ProcessHook {
-	return func(ctx context.Context, cmd redis.Cmder) error {
-		if cmd.Name() == h.command {
-			time.Sleep(h.take) // of fake time
-		}
-		return next(ctx, cmd)
-	}
-}
-
-func (*slowAnswers) ProcessPipelineHook(next redis.ProcessPipelineHook) redis.ProcessPipelineHook {
-	return next
-}
-
-// Registrations keep their period, however long the rest of a renewal takes: else a replica counts as silent. News come at once, besides.
-func TestRegistrationsKeepTheirPeriod(t *testing.T) {
-	const s = time.Second
-	for name, tc := range map[string]struct {
-		slow func(*membership, *redis.Client)
-		want []time.Duration
-	}{
-		"a list": {func(_ *membership, rdb *redis.Client) { rdb.AddHook(&slowAnswers{"zrevrange", 4 * s}) },
-			[]time.Duration{0, 5 * s, 10 * s, 15 * s, 20*s - time.Millisecond, 24*s - time.Millisecond}},
-		"an announcement without end": {func(m *membership, _ *redis.Client) {
-			m.forgotten = true
-			m.sweep = func(ctx context.Context, _ ...string) error { <-ctx.Done(); return ctx.Err() }
-		}, []time.Duration{0, 10 * s, 20 * s}},
-	} {
-		t.Run(name, func(t *testing.T) {
-			synctest.Test(t, func(t *testing.T) {
-				if seen := registrations(t, tc.slow); !slices.Equal(seen, tc.want) {
-					t.Errorf("registered after %v, want %v", seen, tc.want)
-				}
-			})
-		})
-	}
-}
-
-// registrations are the times after its start at which a replica registers within 25 s, with news just before the fifth.
-func registrations(t *testing.T, slow func(*membership, *redis.Client)) (seen []time.Duration) {
-	j, rdb := fakeJournal(t)
-	begin := time.Now()
-	at := begin
-	m := startMember(t, j, "a-1", "a", &at)
-	slow(m.membership, rdb)
-	entry := m.entry
-	m.entry = func() journal.Replica {
-		at = time.Now()
-		seen = append(seen, at.Sub(begin))
-		return entry()
-	}
-	begin = time.Now()
-	ctx, cancel := context.WithCancel(t.Context())
-	var end sync.WaitGroup
-	end.Go(func() { m.run(ctx) })
-	time.Sleep(4*operator.RegisterEvery - time.Millisecond)
-	m.announce()
-	time.Sleep(operator.RegisterEvery)
-	cancel()
-	end.Wait()
-	return seen
 }

@@ -116,7 +116,7 @@ func (r *Replica) prepare(cfg Config) (err error) {
 		return err
 	}
 	r.membership = membership{journal: r.journal, log: r.log, peers: &r.peers, entry: r.entry, config: r.cfg.Load,
-		sweep: r.scheduler.Sweep, now: r.now, news: make(chan struct{}, 1)}
+		sweep: r.scheduler.Sweep, now: r.now, evicts: r.evicts.Load, news: make(chan struct{}, 1)}
 	return nil
 }
 
@@ -281,13 +281,23 @@ func (r *Replica) rights() redisconn.Rights { return r.redis.Rights(r.cfg.Load()
 
 func (r *Replica) lookAtRedis(ctx context.Context) (h redisconn.Health, err error) {
 	if !r.trial { // which was announced
-		h, err = r.redis.Examine(ctx)
+		h, err = r.examine(ctx, r.redis.Examine)
 	}
 	if err == nil {
 		err = r.journal.ClaimFormat(ctx)
 	}
 	if unfit := UnfitData(err); unfit != nil {
 		return h, unfit
+	}
+	return h, err
+}
+
+// examine takes a look at Redis, and notes whether it evicts registrations. A quorum shows only the settings of its locks, and registrations are in the
+// history's server.
+func (r *Replica) examine(ctx context.Context, look func(context.Context) (redisconn.Health, error)) (redisconn.Health, error) {
+	h, err := look(ctx)
+	if err == nil {
+		r.evicts.Store(h.EvictsExpiring() && !r.redis.HasQuorum())
 	}
 	return h, err
 }
@@ -355,7 +365,10 @@ func (r *Replica) clockOffset() (offset time.Duration, known bool) {
 }
 
 // redisUp pings Redis on the replica's own connections, as the replica did when it started: a result of some seconds ago would be out of date.
-func (r *Replica) redisUp() bool { return r.redis.IsUp(context.Background()) }
+func (r *Replica) redisUp() bool {
+	_, err := r.examine(context.Background(), r.redis.Glance)
+	return err == nil
+}
 
 // entry is what the replica registers.
 func (r *Replica) entry() journal.Replica {

@@ -1,0 +1,103 @@
+package replica
+
+import (
+	"context"
+	"slices"
+	"sync"
+	"testing"
+	"testing/synctest"
+	"time"
+
+	"github.com/redis/go-redis/v9"
+
+	"github.com/cronclave/cronclave/internal/journal"
+	"github.com/cronclave/cronclave/internal/operator"
+)
+
+// slowAnswers has a command take its time.
+type slowAnswers struct {
+	command string
+	take    time.Duration
+}
+
+func (*slowAnswers) DialHook(next redis.DialHook) redis.DialHook { return next }
+
+func (h *slowAnswers) ProcessHook(next redis.ProcessHook) redis.ProcessHook {
+	return func(ctx context.Context, cmd redis.Cmder) error {
+		if cmd.Name() == h.command {
+			time.Sleep(h.take) // of fake time
+		}
+		return next(ctx, cmd)
+	}
+}
+
+func (*slowAnswers) ProcessPipelineHook(next redis.ProcessPipelineHook) redis.ProcessPipelineHook {
+	return next
+}
+
+// Registrations keep their period, however long the rest of a renewal takes: else a replica counts as silent. News come at once, besides.
+func TestRegistrationsKeepTheirPeriod(t *testing.T) {
+	const s = time.Second
+	for name, tc := range map[string]struct {
+		slow func(*membership, *redis.Client)
+		want []time.Duration
+	}{
+		"a list": {func(_ *membership, rdb *redis.Client) { rdb.AddHook(&slowAnswers{"zrevrange", 4 * s}) },
+			[]time.Duration{0, 5 * s, 10 * s, 15 * s, 20*s - time.Millisecond, 24*s - time.Millisecond}},
+		"a registration that is evicted at once": {func(_ *membership, rdb *redis.Client) { rdb.AddHook(&evicted{rdb}) },
+			[]time.Duration{0, 5 * s, 10 * s, 15 * s, 20*s - time.Millisecond, 20 * s}},
+		"an announcement without end": {func(m *membership, _ *redis.Client) {
+			m.forgotten = true
+			m.sweep = func(ctx context.Context, _ ...string) error { <-ctx.Done(); return ctx.Err() }
+		}, []time.Duration{0, 10 * s, 20 * s}},
+	} {
+		t.Run(name, func(t *testing.T) {
+			synctest.Test(t, func(t *testing.T) {
+				if seen := registrations(t, tc.slow); !slices.Equal(seen, tc.want) {
+					t.Errorf("registered after %v, want %v", seen, tc.want)
+				}
+			})
+		})
+	}
+}
+
+// evicted has Redis drop the registration after each write of it.
+type evicted struct{ rdb *redis.Client }
+
+func (*evicted) DialHook(next redis.DialHook) redis.DialHook { return next }
+
+func (*evicted) ProcessHook(next redis.ProcessHook) redis.ProcessHook { return next }
+
+func (h *evicted) ProcessPipelineHook(next redis.ProcessPipelineHook) redis.ProcessPipelineHook {
+	return func(ctx context.Context, cmds []redis.Cmder) error {
+		defer h.rdb.Del(ctx, "cronclave:default:replica:a-1")
+		return next(ctx, cmds)
+	}
+}
+
+// registrations are the times after its start at which a replica registers within 25 s, with news just before the fifth.
+func registrations(t *testing.T, slow func(*membership, *redis.Client)) (seen []time.Duration) {
+	j, rdb := fakeJournal(t)
+	begin := time.Now()
+	at := begin
+	m := startMember(t, j, "a-1", "a", &at)
+	slow(m.membership, rdb)
+	entry := m.entry
+	ctx, cancel := context.WithCancel(t.Context())
+	m.entry = func() journal.Replica {
+		at = time.Now()
+		if seen = append(seen, at.Sub(begin)); len(seen) == 100 {
+			cancel() // it is busy, and time would stand still
+		}
+		return entry()
+	}
+	begin = time.Now()
+	var end sync.WaitGroup
+	end.Go(func() { m.run(ctx) })
+	time.Sleep(4*operator.RegisterEvery - time.Millisecond)
+	m.announce()
+	time.Sleep(operator.RegisterEvery)
+	cancel()
+	end.Wait()
+	return seen
+}
