@@ -74,7 +74,7 @@ func TestEvictedRegistrationIsNoLossOfData(t *testing.T) {
 		at := time.Now()
 		m := startMember(t, j, "a-1", "a", &at)
 		swept := 0
-		m.sweep = func(context.Context, ...string) error { swept++; return nil }
+		m.announcer.sweep = func(context.Context, ...string) error { swept++; return nil }
 		renewals := func(what string, gone func(context.Context, ...string) *redis.IntCmd, warnings int) {
 			t.Helper()
 			m.log.Reset()
@@ -83,7 +83,7 @@ func TestEvictedRegistrationIsNoLossOfData(t *testing.T) {
 				time.Sleep(operator.RegisterEvery)
 				at = time.Now()
 				gone(t.Context(), "cronclave:default:replica:a-1", "cronclave:default:epoch")
-				m.renew(t.Context())
+				m.turn(t.Context())
 			}
 			if n := strings.Count(m.log.String(), "[WARN]"); n != warnings || swept != 36 {
 				t.Errorf("%s: %d warnings, want %d; announced %d times; log %s", what, n, warnings, swept, m.log.String())

@@ -31,14 +31,27 @@ func startMember(t *testing.T, j *journal.Journal, id, name string, at *time.Tim
 	t.Helper()
 	m := &member{}
 	cfg := loadConfig(t, "[jobs.a]\nschedule = \"@hourly\"\ncommand = \"true\"\n")
-	m.membership = &membership{journal: j, log: hclog.New(&hclog.LoggerOptions{Output: &m.log, Level: hclog.Debug}), peers: &peers{self: id}, news: make(chan struct{}, 1),
+	log := hclog.New(&hclog.LoggerOptions{Output: &m.log, Level: hclog.Debug})
+	m.membership = &membership{journal: j, log: log, peers: &peers{self: id}, news: make(chan struct{}, 1),
 		entry: func() journal.Replica {
 			return journal.Replica{ID: id, Name: name, Version: "v1", Started: *at, Seen: *at, ConfigDigest: cfg.Digest()}
 		},
-		config: func() *config.Config { return cfg }, now: func() time.Time { return *at },
-		sweep: func(context.Context, ...string) error { return nil }, canary: j.Canary(id), evicts: func() bool { return m.evicting }}
-	m.renew(t.Context())
+		now: func() time.Time { return *at }, canary: j.Canary(id), evicts: func() bool { return m.evicting },
+		announcer: announcer{sweep: func(context.Context, ...string) error { return nil }, log: log, begin: make(chan struct{}, 1)},
+		publisher: publisher{journal: j, log: log, version: "v1", config: func() *config.Config { return cfg }, now: func() time.Time { return *at }}}
+	m.turn(t.Context())
 	return m
+}
+
+// turn renews the registration, announces if that is due, and publishes.
+func (m *member) turn(ctx context.Context) {
+	m.renew(ctx)
+	select {
+	case <-m.announcer.begin:
+		m.announcer.announce(ctx)
+	default:
+	}
+	m.publisher.publish(ctx)
 }
 
 // wantLoss demands what the replica has said of lost data since the last time.
@@ -70,7 +83,7 @@ func TestLossIsReportedByAllThatWereThere(t *testing.T) {
 	}
 	newcomer := startMember(t, j, "c-1", "c", &at)
 	for _, m := range []*member{a, b} {
-		m.renew(t.Context())
+		m.turn(t.Context())
 		m.wantLoss(t, "Redis lost its data")
 		if want := (journal.Interval{From: at.Add(-2 * registerTTL), To: at}); *m.dataLost != want {
 			t.Errorf("lost in %v, want %v", m.dataLost, want)
@@ -80,7 +93,7 @@ func TestLossIsReportedByAllThatWereThere(t *testing.T) {
 	for _, m := range []*member{a, b, newcomer} {
 		m.dataLost = nil
 		at = at.Add(operator.RegisterEvery)
-		m.renew(t.Context())
+		m.turn(t.Context())
 		m.wantLoss(t, "")
 	}
 	if rdb.Get(t.Context(), "cronclave:default:format").Val() != "1" {
@@ -122,7 +135,7 @@ func TestLossDiffersFromExpiryAndSuccession(t *testing.T) {
 			m := startMember(t, j, "a-1", "a", &at)
 			tc.cause(t.Context(), t, rdb, j, &at)
 			at = at.Add(tc.after)
-			m.renew(t.Context())
+			m.turn(t.Context())
 			m.wantLoss(t, tc.want)
 		})
 	}
@@ -138,12 +151,12 @@ func TestLossBesideANamesake(t *testing.T) {
 	startMember(t, j, "a-3", "a", &at)
 	for range 2 {
 		at = at.Add(operator.RegisterEvery)
-		m.renew(t.Context())
+		m.turn(t.Context())
 	}
 	rdb.Del(t.Context(), "cronclave:default:replica:a-2")
 	at = at.Add(operator.RegisterEvery)
 	m.log.Reset()
-	m.renew(t.Context())
+	m.turn(t.Context())
 	m.wantLoss(t, "Redis lost its data")
 }
 
@@ -155,11 +168,11 @@ func TestSuccessorMayHaveBeenListed(t *testing.T) {
 	m := startMember(t, j, "a-1", "a", &at)
 	startMember(t, j, "a-2", "a", &at)
 	at = at.Add(operator.RegisterEvery)
-	m.renew(t.Context())
+	m.turn(t.Context())
 	m.wantLoss(t, "")
 	replace(t.Context(), []journal.Replica{{ID: "a-1", Name: "a"}}, j, hclog.NewNullLogger())
 	at = at.Add(operator.RegisterEvery)
-	m.renew(t.Context())
+	m.turn(t.Context())
 	m.wantLoss(t, "registration removed")
 }
 
@@ -173,7 +186,7 @@ func TestLossBesideADamagedRegistration(t *testing.T) {
 	rdb.Set(t.Context(), "cronclave:default:replica:b-1", "text", 0)
 	rdb.Del(t.Context(), "cronclave:default:replica:a-1")
 	at = at.Add(operator.RegisterEvery)
-	m.renew(t.Context())
+	m.turn(t.Context())
 	m.wantLoss(t, "Redis lost its data")
 }
 
@@ -229,18 +242,21 @@ func TestLossIsReportedWhenAnswersAreLost(t *testing.T) {
 			tc.lose(rdb, t)
 			lost.command = tc.command
 			at = at.Add(operator.RegisterEvery)
-			m.renew(t.Context())
+			m.turn(t.Context())
 			m.wantLoss(t, "")
 			lost.command = ""
 			at = at.Add(operator.RegisterEvery)
-			m.renew(t.Context())
+			m.turn(t.Context())
 			m.wantLoss(t, "Redis lost its data")
 		})
 	}
 }
 
 // awayKeys has the commands for some keys fail, as if the master of their slots in a Cluster did not answer.
-type awayKeys struct{ keys []string }
+type awayKeys struct {
+	keys []string
+	take time.Duration // until they fail
+}
 
 func (*awayKeys) DialHook(next redis.DialHook) redis.DialHook { return next }
 
@@ -257,6 +273,7 @@ func (h *awayKeys) ProcessPipelineHook(next redis.ProcessPipelineHook) redis.Pro
 		}
 		for _, c := range cmds {
 			if !slices.Contains(there, c) {
+				time.Sleep(h.take) // of fake time
 				c.SetErr(errNoAnswer)
 				err = errNoAnswer
 			}
@@ -273,15 +290,14 @@ func TestRegistrationDoesNotNeedTheEpoch(t *testing.T) {
 	_, rdb, j := startJournal(t)
 	at := time.Now()
 	m := startMember(t, j, "a-1", "a", &at)
-	away := &awayKeys{[]string{epoch, format}}
+	away := &awayKeys{keys: []string{epoch, format}}
 	rdb.AddHook(away)
 	swept := 0
-	m.sweep = func(context.Context, ...string) error { swept++; return nil }
+	m.announcer.sweep = func(context.Context, ...string) error { swept++; return nil }
 	rdb.Del(t.Context(), epoch, format, "cronclave:default:jobs")
-	m.described = time.Time{}
 	for range 2 {
 		at = at.Add(operator.RegisterEvery)
-		m.renew(t.Context())
+		m.turn(t.Context())
 		m.wantLoss(t, "")
 	}
 	all, err := j.Replicas(t.Context())
@@ -290,11 +306,11 @@ func TestRegistrationDoesNotNeedTheEpoch(t *testing.T) {
 	}
 	away.keys = nil
 	at = at.Add(operator.RegisterEvery)
-	m.renew(t.Context())
+	m.turn(t.Context())
 	m.wantLoss(t, "Redis lost its data")
 	at = at.Add(operator.RegisterEvery)
 	m.dataLost = nil
-	m.renew(t.Context())
+	m.turn(t.Context())
 	m.wantLoss(t, "")
 }
 
@@ -308,12 +324,13 @@ func TestOnlyAFailedWriteIsAFailureToPublish(t *testing.T) {
 	at := time.Now()
 	m := startMember(t, j, "a-1", "a", &at)
 	const warning, key = "configuration not published", "cronclave:default:digests:"
-	digests := key + m.config().Digest()
+	digests := key + m.publisher.config().Digest()
 	publish := func(ctx context.Context, command, version string) {
 		m.log.Reset()
 		rdb.PExpire(t.Context(), digests, time.Minute)
 		lost.command = command
-		m.publishConfiguration(ctx, version)
+		m.publisher.version = version
+		m.publisher.publishConfiguration(ctx)
 		lost.command = ""
 	}
 	kept := func() bool { return rdb.PTTL(t.Context(), digests).Val() <= registerTTL }
@@ -334,12 +351,12 @@ func TestOnlyAFailedWriteIsAFailureToPublish(t *testing.T) {
 	if publish(t.Context(), "hset", "v4"); !strings.Contains(m.log.String(), warning) {
 		t.Errorf("a write fails: %s", m.log.String())
 	}
-	settings := "cronclave:default:settings:" + m.config().Digest() + ":v4"
+	settings := "cronclave:default:settings:" + m.publisher.config().Digest() + ":v4"
 	rdb.Del(t.Context(), settings)
 	if publish(t.Context(), "", "v4"); m.log.Len() > 0 || !kept() || rdb.HExists(t.Context(), settings, "*").Val() {
 		t.Errorf("it does not rest, or does not keep the digests: %s", m.log.String())
 	}
-	m.unpublished = time.Now().Add(-publishAgainAfter)
+	m.publisher.unpublished = time.Now().Add(-publishAgainAfter)
 	if publish(t.Context(), "", "v4"); m.log.Len() > 0 || !rdb.HExists(t.Context(), settings, "*").Val() {
 		t.Errorf("it is not written after the rest: %s", m.log.String())
 	}

@@ -12,6 +12,7 @@ import (
 
 	"github.com/cronclave/cronclave/internal/journal"
 	"github.com/cronclave/cronclave/internal/operator"
+	"github.com/cronclave/cronclave/internal/redisconn"
 )
 
 // slowAnswers has a command take its time.
@@ -47,9 +48,9 @@ func TestRegistrationsKeepTheirPeriod(t *testing.T) {
 		"a registration that is evicted at once": {func(_ *membership, rdb *redis.Client) { rdb.AddHook(&evicted{rdb}) },
 			[]time.Duration{0, 5 * s, 10 * s, 15 * s, 20*s - time.Millisecond, 20 * s}},
 		"an announcement without end": {func(m *membership, _ *redis.Client) {
-			m.forgotten = true
-			m.sweep = func(ctx context.Context, _ ...string) error { <-ctx.Done(); return ctx.Err() }
-		}, []time.Duration{0, 10 * s, 20 * s}},
+			m.announcer.due.Store(true)
+			m.announcer.sweep = func(ctx context.Context, _ ...string) error { <-ctx.Done(); return ctx.Err() }
+		}, []time.Duration{0, 5 * s, 10 * s, 15 * s, 20*s - time.Millisecond, 20 * s}},
 	} {
 		t.Run(name, func(t *testing.T) {
 			synctest.Test(t, func(t *testing.T) {
@@ -81,6 +82,7 @@ func registrations(t *testing.T, slow func(*membership, *redis.Client)) (seen []
 	begin := time.Now()
 	at := begin
 	m := startMember(t, j, "a-1", "a", &at)
+	m.publisher.now = time.Now // beside the renewals
 	slow(m.membership, rdb)
 	entry := m.entry
 	ctx, cancel := context.WithCancel(t.Context())
@@ -100,4 +102,39 @@ func registrations(t *testing.T, slow func(*membership, *redis.Client)) (seen []
 	cancel()
 	end.Wait()
 	return seen
+}
+
+// While the master of the epoch hangs, all jobs are announced at each renewal, and that does not end, as jobs have locks on that master. Registrations keep their
+// period, and what healthy masters have of this replica stays: its jobs, which the leader removes if no replica describes them, and its configuration.
+func TestHungMasterCostsNothingOfOthers(t *testing.T) {
+	t.Parallel()
+	synctest.Test(t, func(t *testing.T) {
+		j, rdb := fakeJournal(t)
+		at := time.Now()
+		m := startMember(t, j, "a-1", "a", &at)
+		m.now, m.publisher.now = time.Now, time.Now
+		m.announcer.sweep = func(ctx context.Context, _ ...string) error { <-ctx.Done(); return ctx.Err() }
+		rdb.AddHook(&awayKeys{[]string{"cronclave:default:epoch", "cronclave:default:format"}, redisconn.Timeout})
+		entry := m.entry
+		m.entry = func() journal.Replica {
+			if late := time.Since(at); late >= operator.RegisterEvery+operator.RegistrationDelay {
+				t.Errorf("silent after %v, for %v", at, late)
+			}
+			at = time.Now()
+			return entry()
+		}
+		ctx, cancel := context.WithCancel(t.Context())
+		var end sync.WaitGroup
+		end.Go(func() { m.run(ctx) })
+		digests := "cronclave:default:digests:" + m.publisher.config().Digest()
+		for minute := range 10 {
+			time.Sleep(time.Minute)
+			gone, err := j.ForgetJobs(ctx, time.Now().Add(-3*describeEvery))
+			if err != nil || len(gone) > 0 || rdb.Exists(ctx, digests).Val() == 0 {
+				t.Errorf("after minute %d: %v are forgotten, %v; the configuration is there: %d", minute, gone, err, rdb.Exists(ctx, digests).Val())
+			}
+		}
+		cancel()
+		end.Wait()
+	})
 }

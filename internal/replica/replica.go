@@ -115,8 +115,9 @@ func (r *Replica) prepare(cfg Config) (err error) {
 	if r.scheduler, err = r.newScheduler(cfg.Jobs); err != nil {
 		return err
 	}
-	r.membership = membership{journal: r.journal, log: r.log, peers: &r.peers, entry: r.entry, config: r.cfg.Load,
-		sweep: r.scheduler.Sweep, now: r.now, evicts: r.evicts.Load, news: make(chan struct{}, 1)}
+	r.membership = membership{journal: r.journal, log: r.log, peers: &r.peers, entry: r.entry, now: r.now, evicts: r.evicts.Load, news: make(chan struct{}, 1),
+		announcer: announcer{sweep: r.scheduler.Sweep, log: r.log, begin: make(chan struct{}, 1)},
+		publisher: publisher{journal: r.journal, log: r.log, version: r.version, config: r.cfg.Load, now: r.now}}
 	return nil
 }
 
