@@ -13,8 +13,13 @@ import (
 	"github.com/cronclave/cronclave/internal/redisconn"
 )
 
-// registerTTL is how long a registration lasts without renewal.
-const registerTTL = 3 * operator.RegisterEvery
+const (
+	// registerTTL is how long a registration lasts without renewal.
+	registerTTL = 3 * operator.RegisterEvery
+	// registerAgainAfter is how long after the beginning of a registration that failed the next one is tried: at once after one that has timed out, since the
+	// replica counts as silent soon.
+	registerAgainAfter = 500 * time.Millisecond
+)
 
 // membership keeps a replica registered, and what else the cluster knows of it. Its other fields are set before [membership.run], to whose goroutine those of
 // the last part belong.
@@ -58,15 +63,26 @@ func (m *membership) run(ctx context.Context) {
 	m.canary = m.journal.Canary(m.peers.self)
 	renew := time.NewTicker(operator.RegisterEvery)
 	defer renew.Stop()
-	for m.announce(); ctx.Err() == nil; {
+	again := time.NewTimer(0)
+	defer again.Stop()
+	for ctx.Err() == nil {
 		select {
 		case <-ctx.Done():
+			continue
 		case <-m.news:
-			m.renew(ctx)
 		case <-renew.C:
-			m.renew(ctx)
+		case <-again.C:
+		}
+		again.Reset(registerAgainAfter)
+		if m.renew(ctx) {
+			again.Stop()
 		}
 	}
+	m.leave(ctx)
+}
+
+// leave removes the registration.
+func (m *membership) leave(ctx context.Context) {
 	last, cancel := context.WithTimeout(context.WithoutCancel(ctx), redisconn.Timeout) // the drain has waited for the server enough
 	defer cancel()
 	if err := m.journal.Deregister(last, m.peers.self); err != nil {
@@ -74,9 +90,9 @@ func (m *membership) run(ctx context.Context) {
 	}
 }
 
-// renew renews the registration, and looks what Redis has lost since the last time. It ends before the next renewal is due: else one that takes long has a
-// healthy replica count as silent.
-func (m *membership) renew(ctx context.Context) {
+// renew renews the registration, looks what Redis has lost since the last time, and returns whether the replica is registered. It ends before the next renewal is
+// due: else one that takes long has a healthy replica count as silent.
+func (m *membership) renew(ctx context.Context) bool {
 	ctx, cancel := context.WithTimeout(ctx, operator.RegisterEvery)
 	defer cancel()
 	entry := m.problems.complete(m.entry())
@@ -87,13 +103,14 @@ func (m *membership) renew(ctx context.Context) {
 		if m.loss.begun() { // the write may have been done, and then the next one finds its entry instead of the loss
 			m.announcer.due.Store(true)
 		}
-		return
+		return false
 	}
 	m.clock.look(operator.ClockOffsetOf(entry), m.log)
 	replace(ctx, m.replaces, m.journal, m.log)
 	m.replaces = nil
 	m.noteLoss(m.checkLoss(ctx, found, entry))
 	m.announcer.announceIfDue()
+	return true
 }
 
 // checkLoss looks whether Redis has lost its data, after a registration.

@@ -47,6 +47,10 @@ func TestRegistrationsKeepTheirPeriod(t *testing.T) {
 			[]time.Duration{0, 5 * s, 10 * s, 15 * s, 20*s - time.Millisecond, 24*s - time.Millisecond}},
 		"a registration that is evicted at once": {func(_ *membership, rdb *redis.Client) { rdb.AddHook(&evicted{rdb}) },
 			[]time.Duration{0, 5 * s, 10 * s, 15 * s, 20*s - time.Millisecond, 20 * s}},
+		"a registration without an answer": {func(_ *membership, rdb *redis.Client) { rdb.AddHook(&unanswered{5 * s, 6 * s, 2 * s, time.Now()}) },
+			[]time.Duration{0, 5 * s, 7 * s, 10 * s, 15 * s, 20*s - time.Millisecond, 20 * s}},
+		"a Redis that refuses": {func(_ *membership, rdb *redis.Client) { rdb.AddHook(&unanswered{10 * s, 11 * s, 0, time.Now()}) },
+			[]time.Duration{0, 5 * s, 10 * s, 10*s + registerAgainAfter, 10*s + 2*registerAgainAfter, 15 * s, 20*s - time.Millisecond, 20 * s}},
 		"an announcement without end": {func(m *membership, _ *redis.Client) {
 			m.announcer.due.Store(true)
 			m.announcer.sweep = func(ctx context.Context, _ ...string) error { <-ctx.Done(); return ctx.Err() }
@@ -59,6 +63,31 @@ func TestRegistrationsKeepTheirPeriod(t *testing.T) {
 				}
 			})
 		})
+	}
+}
+
+// unanswered has the calls fail that begin within some time after begin.
+type unanswered struct {
+	from, until time.Duration
+	take        time.Duration // until they fail
+	begin       time.Time
+}
+
+func (*unanswered) DialHook(next redis.DialHook) redis.DialHook { return next }
+
+func (*unanswered) ProcessHook(next redis.ProcessHook) redis.ProcessHook { return next }
+
+func (h *unanswered) ProcessPipelineHook(next redis.ProcessPipelineHook) redis.ProcessPipelineHook {
+	return func(ctx context.Context, cmds []redis.Cmder) error {
+		at := time.Since(h.begin)
+		if at < h.from || at >= h.until {
+			return next(ctx, cmds)
+		}
+		time.Sleep(h.take) // of fake time
+		for _, c := range cmds {
+			c.SetErr(errNoAnswer)
+		}
+		return errNoAnswer
 	}
 }
 
