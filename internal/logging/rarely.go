@@ -1,7 +1,7 @@
 package logging
 
 import (
-	"sync/atomic"
+	"sync"
 	"time"
 )
 
@@ -10,16 +10,19 @@ const rarelyEvery = time.Minute
 
 // Rarely counts events of one kind, of which one a minute is logged. Its methods may be called by several goroutines.
 type Rarely struct {
-	count  atomic.Int64
-	logged atomic.Int64 // when, in nanoseconds since 1970
+	mu     sync.Mutex
+	count  int64     // of the events since logged
+	logged time.Time // with its monotonic reading, so that the machine's clock may be set back without silence in the log
 }
 
 // Due counts an event. If it is time for a line in the log, it returns how many events there were since the last one.
 func (f *Rarely) Due() (events int64, due bool) {
-	f.count.Add(1)
-	last, now := f.logged.Load(), time.Now().UnixNano()
-	if now-last < int64(rarelyEvery) || !f.logged.CompareAndSwap(last, now) {
+	f.mu.Lock()
+	defer f.mu.Unlock()
+	f.count++
+	if time.Since(f.logged) < rarelyEvery {
 		return 0, false
 	}
-	return f.count.Swap(0), true
+	events, f.count, f.logged = f.count, 0, time.Now()
+	return events, true
 }

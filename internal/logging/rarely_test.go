@@ -1,6 +1,7 @@
 package logging
 
 import (
+	"strings"
 	"testing"
 	"testing/synctest"
 	"time"
@@ -19,4 +20,14 @@ func TestRarely(t *testing.T) {
 			t.Errorf("a minute later: %d, %t", n, due)
 		}
 	})
+}
+
+// TestRarelyWhenTheClockIsSetBack: the last line in the log has an instant with a monotonic reading, by which [time.Since] goes: a clock that is set back
+// changes nothing. A bubble has no such readings.
+func TestRarelyWhenTheClockIsSetBack(t *testing.T) {
+	var r Rarely
+	r.Due()
+	if instant := r.logged.String(); !strings.Contains(instant, " m=") {
+		t.Errorf("%s goes by the wall clock alone", instant)
+	}
 }
