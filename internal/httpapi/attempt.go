@@ -20,14 +20,6 @@ const attemptLength = 10 * time.Minute
 // attemptKey and sessionKey are the purposes of keys that are derived from the client secret.
 const attemptKey, sessionKey = "sign-in", "session"
 
-// attempt is a sign-in that is under way. Only the browser keeps it, in a cookie "id.expiry.next.signature", so it can come back to any replica. Its secrets
-// are derived from the id, so a cookie that is read by others releases no code.
-type attempt struct {
-	id    string // the slot, and a random text
-	until int64  // in seconds since 1970
-	next  string // the path to go to afterwards
-}
-
 const (
 	// slots are the sign-ins that a browser may have under way, as in several tabs. Each has a cookie, and a slot is one character.
 	slots = "0123456789"
@@ -99,7 +91,7 @@ func (s *signIn) attemptOf(r *http.Request, key []byte, now time.Time) (attempt,
 		return attempt{}, false
 	}
 	a, ok := readAttempt(key, c.Value)
-	return a, ok && now.Unix() < a.until && hmac.Equal([]byte(a.secrets(key).State), []byte(state))
+	return a, ok && !a.over(now) && hmac.Equal([]byte(a.secrets(key).State), []byte(state))
 }
 
 // readAttempt reads a cookie that a replica has signed.

@@ -3,12 +3,16 @@ package httpapi
 import (
 	"bytes"
 	"io"
+	"maps"
 	"net/http"
 	"net/http/httptest"
 	"net/url"
+	"slices"
+	"strconv"
 	"strings"
 	"sync"
 	"testing"
+	"time"
 
 	"github.com/hashicorp/go-hclog"
 )
@@ -121,7 +125,7 @@ func statusOf(t *testing.T, s *httptest.Server, path string, headers ...string) 
 	return resp.StatusCode
 }
 
-// TestCallbacksThatWait: a client that repeats its callback does not keep people from going to the provider.
+// TestCallbacksThatWait: of a client that repeats its callback one request waits for the provider. So it does not keep people from going there.
 func TestCallbacksThatWait(t *testing.T) {
 	p := newProvider(t)
 	s := signInServer(t, io.Discard, Config{OIDC: p.client(theSecret, localCallback)})
@@ -135,20 +139,21 @@ func TestCallbacksThatWait(t *testing.T) {
 	for name, value := range v.cookies {
 		cookie = "Cookie: " + name + "=" + value
 	}
+	const requests = 5
 	codes := make(chan int)
-	for range mostSigningIn + 1 {
+	for range requests {
 		go func() { codes <- statusOf(t, s, back, cookie) }()
 	}
-	if code := <-codes; code != http.StatusServiceUnavailable { // all others wait
-		t.Errorf("one too many: %d", code)
+	for range requests - 1 { // all but the one that waits
+		if code := <-codes; code != http.StatusServiceUnavailable {
+			t.Errorf("again: %d", code)
+		}
 	}
 	if code := statusOf(t, s, signInPath); code != http.StatusSeeOther {
 		t.Errorf("another person: %d", code)
 	}
 	release()
-	for range mostSigningIn {
-		<-codes
-	}
+	<-codes
 }
 
 // TestSecureCookies: browsers that come by HTTPS, by the name in redirect_url, have cookies for HTTPS alone. Others, which come to the server behind the proxy
@@ -209,5 +214,60 @@ func TestCallbackAgain(t *testing.T) {
 	p.with(func() { delete(p.answer, "/token") })
 	if resp, page := v.get(s, back); resp.StatusCode != http.StatusSeeOther || resp.Header.Get("Location") != "/jobs" || len(v.cookies) != 1 {
 		t.Errorf("again: %d %s", resp.StatusCode, page)
+	}
+}
+
+// TestAttemptIsUsedUp: the provider is asked once for each sign-in, and not at all without a code. Else a client without a user could have it asked without end.
+func TestAttemptIsUsedUp(t *testing.T) {
+	p := newProvider(t)
+	s := signInServer(t, io.Discard, Config{OIDC: p.client(theSecret, localCallback)})
+	exchanges := func() int {
+		return len(slices.DeleteFunc(p.requests(), func(path string) bool { return path != "/token" }))
+	}
+	v := newVisitor(t)
+	back, err := url.Parse(v.begin(s, p, "/"))
+	if err != nil {
+		t.Fatal(err)
+	}
+	kept := maps.Clone(v.cookies)
+	for _, tt := range []struct {
+		code      string
+		answer    int
+		exchanges int
+	}{{"", http.StatusUnauthorized, 0}, {"x", http.StatusUnauthorized, 1}, {"x", http.StatusBadRequest, 1}, {back.Query().Get("code"), http.StatusBadRequest, 1}} {
+		v.cookies = maps.Clone(kept)
+		resp, page := v.get(s, callbackPath+"?"+url.Values{"code": {tt.code}, "state": {back.Query().Get("state")}}.Encode())
+		if resp.StatusCode != tt.answer || exchanges() != tt.exchanges {
+			t.Errorf("code %.5q: %d after %d exchanges, want %d after %d: %s", tt.code, resp.StatusCode, exchanges(), tt.answer, tt.exchanges, page)
+		}
+	}
+	if resp, page := newVisitor(t).signIn(s, p); resp.StatusCode != http.StatusSeeOther {
+		t.Errorf("another sign-in: %d %s", resp.StatusCode, page)
+	}
+}
+
+// TestAttemptsAreBounded: the memory of a replica is, and attempts that are over or answered make room for new ones.
+func TestAttemptsAreBounded(t *testing.T) {
+	as := attempts{state: map[attempt]attemptState{}}
+	now := time.Now()
+	waits := attempt{id: "waits", until: now.Add(attemptLength).Unix()}
+	if !as.claim(waits, now) || as.claim(waits, now) {
+		t.Error("a claim is not for one request")
+	}
+	for i := range mostAttempts + 100 {
+		a := attempt{id: strconv.Itoa(i), until: now.Add(attemptLength).Unix()}
+		if !as.claim(a, now) {
+			t.Fatalf("attempt %d is not a new one", i)
+		}
+		if as.settle(a, answered); as.of(a) != answered {
+			t.Fatalf("attempt %d: %d", i, as.of(a))
+		}
+	}
+	if n := len(as.state); n > mostAttempts || as.of(waits) != asking {
+		t.Errorf("%d attempts, and the one that waits is %d", n, as.of(waits))
+	}
+	later := now.Add(attemptLength)
+	if as.claim(attempt{id: "later", until: later.Add(attemptLength).Unix()}, later); len(as.state) != 1 {
+		t.Errorf("%d attempts are remembered after their end", len(as.state))
 	}
 }

@@ -22,12 +22,13 @@ const personPrefix = "oidc:"
 type signIn struct {
 	sessions
 	provider                    *oidc.Provider
+	attempts                    attempts
 	waiting                     chan struct{} // holds one for each request that waits for the provider
 	failed, away, refused, full rarely        // full: all of waiting was taken
 }
 
 func newSignIn(s sessions) *signIn {
-	return &signIn{sessions: s, provider: s.cfg.OIDC, waiting: make(chan struct{}, mostSigningIn)}
+	return &signIn{sessions: s, provider: s.cfg.OIDC, attempts: attempts{state: map[attempt]attemptState{}}, waiting: make(chan struct{}, mostSigningIn)}
 }
 
 func (s *signIn) routes(mux *http.ServeMux) {
@@ -73,17 +74,12 @@ func (s *signIn) begin(w http.ResponseWriter, r *http.Request) {
 func (s *signIn) finish(w http.ResponseWriter, r *http.Request) {
 	key := s.provider.Key(attemptKey)
 	a, ok := s.attemptOf(r, key, time.Now())
-	if !ok {
-		if _, is := s.userOf(r, time.Now()); is == known { // signed in by another tab
-			redirect(w, r, "/")
-			return
-		}
-		at := s.provider.RedirectURL()
-		s.show(w, http.StatusBadRequest, "/", "This sign-in is more than ten minutes old, or it began in another browser or under another name of these pages. Open "+at.Scheme+"://"+at.Host+" and sign in again.")
+	if !ok || s.attempts.of(a) == answered {
+		s.ended(w, r)
 		return
 	}
-	person, err := s.identify(r, a.secrets(key))
-	if unavailable := (*oidc.UnavailableError)(nil); !errors.As(err, &unavailable) { // else the page may be loaded again
+	person, err := s.identify(r, a, key)
+	if stateAfter(err) == answered { // else the page may be loaded again
 		http.SetCookie(w, s.attemptCookie(r, a.slot(), "", -1))
 	}
 	if err != nil {
@@ -96,18 +92,56 @@ func (s *signIn) finish(w http.ResponseWriter, r *http.Request) {
 	redirect(w, r, a.next)
 }
 
-// identify asks the provider for the person of a callback.
-func (s *signIn) identify(r *http.Request, a oidc.Attempt) (oidc.Identity, error) {
-	if name := r.FormValue("error"); name != "" {
-		return oidc.Identity{}, oidc.CallbackFault(name) //nolint:wrapcheck // it says what it is
+// ended answers a callback that belongs to no sign-in that is under way.
+func (s *signIn) ended(w http.ResponseWriter, r *http.Request) {
+	if _, is := s.userOf(r, time.Now()); is == known { // signed in by another tab
+		redirect(w, r, "/")
+		return
 	}
-	return s.provider.Identify(r.Context(), r.FormValue("code"), a) //nolint:wrapcheck // it says what it did
+	at := s.provider.RedirectURL()
+	s.show(w, http.StatusBadRequest, "/", "This sign-in has ended or is more than ten minutes old, or it began in another browser or under another name of these pages. Open "+at.Scheme+"://"+at.Host+" and sign in again.")
+}
+
+// identify asks the provider for the person of a callback, once for each attempt.
+func (s *signIn) identify(r *http.Request, a attempt, key []byte) (oidc.Identity, error) {
+	name, code := r.FormValue("error"), r.FormValue("code")
+	switch {
+	case name != "":
+		return oidc.Identity{}, oidc.CallbackFault(name) //nolint:wrapcheck // it says what it is
+	case code == "":
+		return oidc.Identity{}, errors.New("the callback has no code")
+	case !s.attempts.claim(a, time.Now()):
+		return oidc.Identity{}, busyError("another request waits for the provider's answer to this sign-in")
+	}
+	person, err := s.provider.Identify(r.Context(), code, a.secrets(key))
+	state := stateAfter(err)
+	if r.Context().Err() != nil { // the browser has gone, perhaps before the provider was asked
+		state = unanswered
+	}
+	s.attempts.settle(a, state)
+	return person, err //nolint:wrapcheck // it says what it did
+}
+
+// busyError says why a request cannot wait for the provider at present.
+type busyError string
+
+func (e busyError) Error() string { return string(e) }
+
+// stateAfter is the state of an attempt of which err is the result.
+func stateAfter(err error) attemptState {
+	var unavailable *oidc.UnavailableError
+	var busy busyError
+	if errors.As(err, &unavailable) || errors.As(err, &busy) {
+		return unanswered
+	}
+	return answered
 }
 
 // fail shows and logs why a sign-in failed. The page has no words of the provider.
 func (s *signIn) fail(w http.ResponseWriter, r *http.Request, next string, err error) {
 	var unavailable *oidc.UnavailableError
 	var refused *oidc.RefusedError
+	var busy busyError
 	host := s.provider.Host()
 	switch {
 	case r.Context().Err() != nil: // the browser has gone
@@ -115,6 +149,9 @@ func (s *signIn) fail(w http.ResponseWriter, r *http.Request, next string, err e
 		http.SetCookie(w, s.cookie(r, "", -1)) // a session of before the refusal ends with it
 		s.refused.warn(s.cfg.Log, "people refused whom the provider has signed in", r, "subject", refused.Subject, "error", err)
 		s.show(w, http.StatusForbidden, next, "You are signed in at "+host+", but have no access to this cluster: "+refused.Reason+". Ask an administrator of cronclave.")
+	case errors.As(err, &busy):
+		s.full.warn(s.cfg.Log, "sign-ins refused", r, "error", err)
+		s.show(w, http.StatusServiceUnavailable, next, host+" is slow to answer. Try again in a few seconds.")
 	case errors.As(err, &unavailable):
 		s.away.warn(s.cfg.Log, "sign-ins failed: the provider cannot be used", r, "error", err)
 		s.show(w, http.StatusServiceUnavailable, next, "You cannot sign in with "+host+": "+unavailable.Problem+". Ask an administrator of cronclave: the log of a replica may have more.")

@@ -210,7 +210,7 @@ func TestCallbacks(t *testing.T) {
 	}
 }
 
-// TestReplayedCallback sends a callback again: with the cookie the provider refuses the code, without it the replica does.
+// TestReplayedCallback sends a callback again. To the replica that has signed the person in, the sign-in has ended; at another one the provider refuses the code.
 func TestReplayedCallback(t *testing.T) {
 	p := newProvider(t)
 	s := signInServer(t, io.Discard, Config{OIDC: p.client(theSecret, localCallback)})
@@ -222,8 +222,12 @@ func TestReplayedCallback(t *testing.T) {
 	if resp, _ := v.get(s, back); resp.StatusCode != http.StatusSeeOther {
 		t.Fatal(resp.StatusCode)
 	}
-	if resp, _ := thief.get(s, back); resp.StatusCode != http.StatusUnauthorized || len(thief.cookies) != 0 {
+	if resp, _ := thief.get(s, back); resp.StatusCode != http.StatusBadRequest {
 		t.Errorf("with the cookie: %d", resp.StatusCode)
+	}
+	another := signInServer(t, io.Discard, Config{OIDC: p.client(theSecret, localCallback)})
+	if resp, _ := thief.get(another, back); resp.StatusCode != http.StatusUnauthorized || len(thief.cookies) != 0 {
+		t.Errorf("with the cookie, at another replica: %d", resp.StatusCode)
 	}
 	if resp, _ := newVisitor(t).get(s, back); resp.StatusCode != http.StatusBadRequest {
 		t.Errorf("without: %d", resp.StatusCode)
