@@ -1,7 +1,6 @@
 package httpapi
 
 import (
-	"bytes"
 	"io"
 	"maps"
 	"net/http"
@@ -73,36 +72,6 @@ func TestCookiesAreSmall(t *testing.T) {
 	}
 	if resp, body := v.get(s, "/login"); resp.StatusCode != http.StatusOK {
 		t.Errorf("with %d bytes of cookies: %d %s", size, resp.StatusCode, body)
-	}
-}
-
-// TestManySignInsWait: while the provider hangs, few requests wait for it, others are answered, and the log has that.
-func TestManySignInsWait(t *testing.T) {
-	p := newProvider(t)
-	hang := make(chan struct{})
-	release := sync.OnceFunc(func() { close(hang) })
-	p.with(func() {
-		p.answer["/.well-known/openid-configuration"] = func(http.ResponseWriter, *http.Request) { <-hang }
-	})
-	var log bytes.Buffer
-	s := signInServer(t, &log, Config{OIDC: p.client(theSecret, localCallback)})
-	t.Cleanup(release) // before the servers end, which wait for their requests
-	codes := make(chan int)
-	for range mostSigningIn + 1 {
-		go func() { codes <- statusOf(t, s, signInPath) }()
-	}
-	if code := <-codes; code != http.StatusServiceUnavailable { // all others wait
-		t.Errorf("one too many: %d", code)
-	}
-	if resp, _ := ask(t, s, "GET", "/login", ""); resp.StatusCode != http.StatusOK {
-		t.Errorf("the login page: %d", resp.StatusCode)
-	}
-	release()
-	for range mostSigningIn {
-		<-codes
-	}
-	if n := strings.Count(log.String(), "sign-ins refused: too many wait for the provider"); n != 1 { // no handler writes it any more
-		t.Errorf("logged %d times: %s", n, &log)
 	}
 }
 

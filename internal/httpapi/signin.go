@@ -11,8 +11,6 @@ import (
 const (
 	signInPath   = "/login/oidc"
 	callbackPath = signInPath + "/callback"
-	// mostSigningIn is how many sign-ins wait for the provider at once.
-	mostSigningIn = 16
 )
 
 // personPrefix distinguishes people of the provider from users with tokens, whose names have no colon.
@@ -23,37 +21,17 @@ type signIn struct {
 	sessions
 	provider                    *oidc.Provider
 	attempts                    attempts
-	waiting                     chan struct{} // holds one for each request that waits for the provider
-	failed, away, refused, full rarely        // full: all of waiting was taken
+	places                      *places
+	failed, away, refused, busy rarely
 }
 
 func newSignIn(s sessions) *signIn {
-	return &signIn{sessions: s, provider: s.cfg.OIDC, attempts: attempts{state: map[attempt]attemptState{}}, waiting: make(chan struct{}, mostSigningIn)}
+	return &signIn{sessions: s, provider: s.cfg.OIDC, attempts: attempts{state: map[attempt]attemptState{}}, places: newPlaces()}
 }
 
 func (s *signIn) routes(mux *http.ServeMux) {
-	mux.HandleFunc("GET "+signInPath, func(w http.ResponseWriter, r *http.Request) {
-		if s.provider.Fresh() { // it waits for nothing
-			s.begin(w, r)
-			return
-		}
-		s.bounded(s.begin)(w, r)
-	})
-	mux.HandleFunc("GET "+callbackPath, s.bounded(s.finish))
-}
-
-// bounded has few requests wait for the provider: with one that hangs they would take up the connections of all clients.
-func (s *signIn) bounded(next http.HandlerFunc) http.HandlerFunc {
-	return func(w http.ResponseWriter, r *http.Request) {
-		select {
-		case s.waiting <- struct{}{}:
-			defer func() { <-s.waiting }()
-			next(w, r)
-		default:
-			s.full.warn(s.cfg.Log, "sign-ins refused: too many wait for the provider", r)
-			s.show(w, http.StatusServiceUnavailable, r.FormValue("next"), s.provider.Host()+" is slow to answer. Try again in a few seconds.")
-		}
-	}
+	mux.HandleFunc("GET "+signInPath, s.begin)
+	mux.HandleFunc("GET "+callbackPath, s.finish)
 }
 
 // begin leads a browser to the provider. The link to it is no form: a form's Content-Security-Policy would have to name all hosts to which the provider may
@@ -61,13 +39,25 @@ func (s *signIn) bounded(next http.HandlerFunc) http.HandlerFunc {
 func (s *signIn) begin(w http.ResponseWriter, r *http.Request) {
 	a := s.newAttempt(r, r.FormValue("next"), time.Now())
 	key := s.provider.Key(attemptKey)
-	to, err := s.provider.Begin(r.Context(), a.secrets(key))
+	to, err := s.link(r, a.secrets(key))
 	if err != nil {
 		s.fail(w, r, a.next, err)
 		return
 	}
 	http.SetCookie(w, s.attemptCookie(r, a.slot(), a.cookie(key), int(attemptLength.Seconds())))
 	redirect(w, r, to)
+}
+
+// link returns where a browser is led to.
+func (s *signIn) link(r *http.Request, a oidc.Attempt) (string, error) {
+	if !s.provider.Fresh() { // else it waits for nothing
+		leave, err := s.places.enter(r)
+		if err != nil {
+			return "", err
+		}
+		defer leave()
+	}
+	return s.provider.Begin(r.Context(), a) //nolint:wrapcheck // it says what it did
 }
 
 // finish signs the person in with whom the browser comes back from the provider.
@@ -111,21 +101,26 @@ func (s *signIn) identify(r *http.Request, a attempt, key []byte) (oidc.Identity
 	case code == "":
 		return oidc.Identity{}, errors.New("the callback has no code")
 	case !s.attempts.claim(a, time.Now()):
-		return oidc.Identity{}, busyError("another request waits for the provider's answer to this sign-in")
+		return oidc.Identity{}, again
 	}
-	person, err := s.provider.Identify(r.Context(), code, a.secrets(key))
+	person, err := s.exchange(r, code, a.secrets(key))
 	state := stateAfter(err)
 	if r.Context().Err() != nil { // the browser has gone, perhaps before the provider was asked
 		state = unanswered
 	}
 	s.attempts.settle(a, state)
-	return person, err //nolint:wrapcheck // it says what it did
+	return person, err
 }
 
-// busyError says why a request cannot wait for the provider at present.
-type busyError string
-
-func (e busyError) Error() string { return string(e) }
+// exchange gives the provider the code for the person.
+func (s *signIn) exchange(r *http.Request, code string, a oidc.Attempt) (oidc.Identity, error) {
+	leave, err := s.places.enter(r)
+	if err != nil {
+		return oidc.Identity{}, err
+	}
+	defer leave()
+	return s.provider.Identify(r.Context(), code, a) //nolint:wrapcheck // it says what it did
+}
 
 // stateAfter is the state of an attempt of which err is the result.
 func stateAfter(err error) attemptState {
@@ -150,7 +145,7 @@ func (s *signIn) fail(w http.ResponseWriter, r *http.Request, next string, err e
 		s.refused.warn(s.cfg.Log, "people refused whom the provider has signed in", r, "subject", refused.Subject, "error", err)
 		s.show(w, http.StatusForbidden, next, "You are signed in at "+host+", but have no access to this cluster: "+refused.Reason+". Ask an administrator of cronclave.")
 	case errors.As(err, &busy):
-		s.full.warn(s.cfg.Log, "sign-ins refused", r, "error", err)
+		s.busy.warn(s.cfg.Log, "sign-ins refused", r, "error", err)
 		s.show(w, http.StatusServiceUnavailable, next, host+" is slow to answer. Try again in a few seconds.")
 	case errors.As(err, &unavailable):
 		s.away.warn(s.cfg.Log, "sign-ins failed: the provider cannot be used", r, "error", err)
