@@ -6,6 +6,7 @@ import (
 	"regexp"
 	"slices"
 	"strings"
+	"unicode"
 )
 
 // Mask stands for a value that must not be shown.
@@ -18,7 +19,7 @@ var (
 	secretName = regexp.MustCompile(`(?i)passw|passphrase|secret|token|credential|private|api_?key|(^|_)(key|pass|auth|pwd|dsn)$`)
 	// secretURL is the user of a URL with the password, from behind its scheme to its host. A token may stand in the place of the user.
 	secretURL = regexp.MustCompile(`://[^/\s]*@`)
-	// assignment is as in a shell, in an option, or in the query of a URL.
+	// assignment is as in a shell, in an option, or in the query of a URL. Its value has one piece; [line.assignment] finds more in a word.
 	assignment = regexp.MustCompile(`[A-Za-z0-9_-]+=("[^"]*"|'[^']*'|[^\s"';&|]+)`)
 )
 
@@ -43,26 +44,33 @@ func Texts(secrets []string) func(string) string {
 		if strings.Contains(text, "@") { // a configuration has thousands of texts without
 			text = secretURL.ReplaceAllString(text, "://"+Mask+"@")
 		}
+		text = withoutHeaders(text) // first: it needs the quotes that are part of a value
 		if strings.Contains(text, "=") {
-			text = assignment.ReplaceAllStringFunc(text, assigned)
+			text = assignment.ReplaceAllStringFunc(text, (&line{shell: true}).assigned)
 		}
-		return withoutHeaders(text)
+		return text
 	}
 }
 
-// assigned masks the value of an assignment to a secret, which may be within another: --env=PASSWORD=x.
-func assigned(text string) string {
+// secretValue returns where the value of an assignment to a secret begins in a text, which may be within another: --env=PASSWORD=x. It returns 0 if there is
+// none, or it is empty, or begins with a variable.
+func secretValue(text string) int {
 	for end := 0; ; end++ {
 		n := strings.IndexByte(text[end:], '=')
 		if n < 0 {
-			return text
+			return 0
 		}
-		name, value := strings.TrimLeft(text[end:end+n], `"'`), text[end+n+1:]
-		if SecretName(wordOf(name)) && !strings.HasPrefix(strings.TrimLeft(value, `"'`), "$") {
-			return text[:end+n+1] + Mask
+		name, value := text[end:end+n], text[end+n+1:]
+		name = name[strings.LastIndexFunc(name, endsName)+1:]
+		if end += n; value != "" && SecretName(wordOf(name)) && !strings.HasPrefix(strings.TrimLeft(value, `"'`), "$") {
+			return end + 1
 		}
-		end += n
 	}
+}
+
+// endsName returns whether a name begins behind a character: behind the "?" of a URL, for one.
+func endsName(c rune) bool {
+	return !unicode.IsLetter(c) && !unicode.IsDigit(c) && !strings.ContainsRune("_.-", c)
 }
 
 // Arguments masks those of a command: each as [Texts] does, and as a whole the value of an option with a name like a secret's, in the same argument or in
@@ -73,17 +81,11 @@ func Arguments(argv []string, mask func(string) string) []string {
 	for i, arg := range argv {
 		masked[i] = mask(arg)
 		if name, _, has := strings.Cut(arg, "="); has && !strings.ContainsAny(name, " \t\n\"'") { // one assignment, to the end of the argument
-			masked[i] = assigned(masked[i])
+			masked[i] = l.assigned(masked[i])
 		}
 		masked[i] = l.next(masked[i])
 	}
 	return masked
-}
-
-// secretOption returns whether an argument is an option whose value is a secret, and is the next argument.
-func secretOption(arg string) bool {
-	openssl := arg == "-passin" || arg == "-passout"
-	return openssl || strings.HasPrefix(arg, "-") && !strings.Contains(arg, "=") && SecretName(wordOf(arg))
 }
 
 // wordOf is an option as a variable would be named.

@@ -14,7 +14,7 @@ func TestTexts(t *testing.T) {
 		"redis://:p@h:6379 https://h/u@v http://h:80/x":       "redis://***@h:6379 https://h/u@v http://h:80/x",
 		"git clone https://a-token@h/x":                       "git clone https://***@h/x",
 		"run --env=PGPASSWORD=hush --set=db.password=hush -v": "run --env=PGPASSWORD=*** --set=db.password=*** -v",
-		`--env="PGPASSWORD=hu sh" --env=A=$B --set=a.b=c`:     `--env="PGPASSWORD=*** --env=A=$B --set=a.b=c`,
+		`--env="PGPASSWORD=hu sh" --env=A=$B --set=a.b=c`:     `--env="PGPASSWORD=***" --env=A=$B --set=a.b=c`,
 		"PGPASSWORD=hush pg_dump":                             "PGPASSWORD=*** pg_dump",
 		"run --db-password='hu sh' --level=3":                 "run --db-password=*** --level=3",
 		`API_KEY="hu sh"; curl 'https://h/?token=hush&n=1'`:   "API_KEY=***; curl 'https://h/?token=***&n=1'",
@@ -99,6 +99,77 @@ func TestHeaders(t *testing.T) {
 	} {
 		if got := mask(text); got != want {
 			t.Errorf("%q: %q, want %q", text, got, want)
+		}
+	}
+}
+
+// TestAssignments has values of several pieces, which are one word of a shell.
+func TestAssignments(t *testing.T) {
+	mask := Texts(nil)
+	for text, want := range map[string]string{
+		`TOKEN=abc"def ghi" cmd`:                      `TOKEN=*** cmd`,
+		`PASSWORD=hu"sh"`:                             `PASSWORD=***`,
+		`PASSWORD='hu'sh'hu sh'; x`:                   `PASSWORD=***; x`,
+		`PASSWORD=hu\ sh x`:                           `PASSWORD=*** x`,
+		`PASSWORD="hu \"sh" x`:                        `PASSWORD=*** x`,
+		`run --token=hu'sh sh' --env=TOKEN=hu"sh" -v`: `run --token=*** --env=TOKEN=*** -v`,
+		`sh -c 'TOKEN=abc"def ghi" cmd' x`:            `sh -c 'TOKEN=*** cmd' x`,
+		`sh -c "TOKEN=abc\"def ghi\" cmd" x`:          `sh -c "TOKEN=*** cmd" x`,
+		`sh -c "TOKEN=abc'def ghi' cmd" x`:            `sh -c "TOKEN=*** cmd" x`,
+		`x=$(TOKEN=abc"def ghi" cmd)`:                 `x=$(TOKEN=*** cmd)`,
+		`curl 'https://h/?token=hush' -H 'X: y'`:      `curl 'https://h/?token=***' -H 'X: y'`,
+		`curl "https://h/?token=hush&n=1" "b"`:        `curl "https://h/?token=***&n=1" "b"`,
+		`curl https://h/?token=hu"sh sh" b`:           `curl https://h/?token=*** b`,
+		`curl https://token-host/?n="1"`:              `curl https://token-host/?n="1"`,
+		`--env="TOKEN=hu \"sh x\"" x`:                 `--env="TOKEN=***" x`,
+		`TOKEN= cmd; TOKEN=`:                          `TOKEN= cmd; TOKEN=`,
+		`don't TOKEN='hu sh' x`:                       `don't TOKEN=*** x`,
+		`TOKEN=$A"$B" TOKEN="$(cat "/a b")" A=x"y z"`: `TOKEN=$A"$B" TOKEN="$(cat "/a b")" A=x"y z"`,
+		`A='x y' LEVEL=3 "TOKEN" ==`:                  `A='x y' LEVEL=3 "TOKEN" ==`,
+	} {
+		if got := mask(text); got != want {
+			t.Errorf("%q: %q, want %q", text, got, want)
+		}
+	}
+}
+
+// TestPasswords has programs with an option for a password alone.
+func TestPasswords(t *testing.T) {
+	mask := Texts(nil)
+	for text, want := range map[string]string{
+		`sshpass -p hush ssh -p 22 h`:                     `sshpass -p *** ssh -p 22 h`,
+		`sshpass -phush ssh -p22 h`:                       `sshpass -p*** ssh -p22 h`,
+		`sshpass -p 'hu sh' scp -P 22 a h:`:               `sshpass -p '***' scp -P 22 a h:`,
+		`sshpass -p"hu"sh ssh h`:                          `sshpass -p*** ssh h`,
+		`sshpass -v -e ssh -p 22 h`:                       `sshpass -v -e ssh -p 22 h`,
+		`sshpass -f /run/p ssh -p 22 h`:                   `sshpass -f /run/p ssh -p 22 h`,
+		`sshpass -P phrase -p hush ssh h`:                 `sshpass -P phrase -p *** ssh h`,
+		`sshpass -p "$P" ssh h`:                           `sshpass -p "$P" ssh h`,
+		`sshpass -p$P ssh h`:                              `sshpass -p$P ssh h`,
+		`redis-cli -h h -a hush ping`:                     `redis-cli -h h -a *** ping`,
+		`valkey-cli --pass hush --user a ping`:            `valkey-cli --pass *** --user a ping`,
+		`redis-cli -a $P ping; ls -a x`:                   `redis-cli -a $P ping; ls -a x`,
+		`docker exec r redis-cli -a "hu sh" ping`:         `docker exec r redis-cli -a "***" ping`,
+		`mysql -u root -phush db`:                         `mysql -u root -p*** db`,
+		`mariadb -p'hu sh' db`:                            `mariadb -p*** db`,
+		`/usr/bin/mysqldump "-phu sh" db | gzip -c`:       `/usr/bin/mysqldump "-p***" db | gzip -c`,
+		`sh -c "mysqladmin -phush ping"`:                  `sh -c "mysqladmin -p*** ping"`,
+		`mysql -p db -P3306 --port 3306 -p"$P"`:           `mysql -p db -P3306 --port 3306 -p"$P"`,
+		`redis-cli -n 1 get token:abc`:                    `redis-cli -n 1 get token:abc`,
+		`find /var/lib/mysql -print`:                      `find /var/lib/mysql -print`,
+		`mkdir -p x; nc -p22; docker run -p80:80 mysql:8`: `mkdir -p x; nc -p22; docker run -p80:80 mysql:8`,
+	} {
+		if got := mask(text); got != want {
+			t.Errorf("%q: %q, want %q", text, got, want)
+		}
+	}
+	for _, tt := range []struct{ argv, want []string }{
+		{[]string{"sshpass", "-p", "hu sh", "ssh", "-p", "22"}, []string{"sshpass", "-p", "***", "ssh", "-p", "22"}},
+		{[]string{"redis-cli", "-a", "hu'sh", "ping"}, []string{"redis-cli", "-a", "***", "ping"}},
+		{[]string{"mysql", "-phu sh", "-p", "db"}, []string{"mysql", "-p***", "-p", "db"}},
+	} {
+		if got := Arguments(tt.argv, mask); !slices.Equal(got, tt.want) {
+			t.Errorf("%q: %q, want %q", tt.argv, got, tt.want)
 		}
 	}
 }

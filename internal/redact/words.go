@@ -1,7 +1,7 @@
 package redact
 
 import (
-	"path"
+	"cmp"
 	"regexp"
 	"strings"
 )
@@ -11,31 +11,21 @@ var (
 	word = regexp.MustCompile("(?s)(?:" + quoted + "|\\\\[^\n]|[<>]&|[^\\s\"'`;&|()\\\\])+")
 	// piece is the part of a word that may be a command itself.
 	piece = regexp.MustCompile("(?s)" + quoted)
-	// curlLogin is an option of curl for NAME:PASSWORD, which may be one of several letters, and the rest of the word. Letters of options
-	// that have a value of their own are not among them.
-	curlLogin = regexp.MustCompile(`^(-[#0-46aBfgGiIjJkLlnNOpqRsSvVZ]*[uU]|--(?:proxy-)?user(?:=|$))(.*)`)
-	// httpieLogin is that of HTTPie.
-	httpieLogin = regexp.MustCompile(`^(-a|--auth(?:=|$))(.*)`)
-	// etcdLogin is that of etcdctl.
-	etcdLogin = regexp.MustCompile(`^(--user(?:=|$))(.*)`)
 )
 
 const quoted = `"(?:[^"\\]|\\.)*"|'[^']*'|\$\([^()]*\)`
 
-// logins are the programs with an option for NAME:PASSWORD. To others -u is a user with a group, or the time zone UTC.
-var logins = map[string]*regexp.Regexp{"curl": curlLogin, "http": httpieLogin, "https": httpieLogin, "etcdctl": etcdLogin}
-
 // line is a command as far as it has been read, word by word.
 type line struct {
-	program  string // of those with a login, the newest
-	previous string // word, without its quotes
-	named    bool   // the words before are the name of a header or a member of YAML with a secret, and its scheme
-	shell    bool   // the words have the quotes of a shell
+	program  program // the newest
+	previous string  // word, without its quotes
+	named    bool    // the words before are the name of a header or a member of YAML with a secret, and its scheme
+	shell    bool    // the words have the quotes of a shell
 }
 
 // withoutWords masks the values that the words of a text give to options, headers and logins. It reads each command in quotes or $(...) as a text of its own.
 func withoutWords(text string) string {
-	if !strings.Contains(text, ":") && !strings.Contains(text, " ") {
+	if !strings.ContainsAny(text, ": =") {
 		return text
 	}
 	var b strings.Builder
@@ -57,21 +47,15 @@ func (l *line) next(arg string) string {
 	plain := l.plain(arg)
 	previous := l.previous
 	l.previous = plain
-	name, _, _ := strings.Cut(path.Base(plain), ":") // an image of a container has a tag
-	if name = strings.TrimSuffix(name, ".exe"); logins[name] != nil {
-		l.program = name
-	}
 	named := l.named
 	if l.named = namesSecret(arg) || named && scheme.MatchString(plain+" "); l.named {
 		return arg
 	}
-	if (named || secretOption(previous)) && l.isValue(arg) {
+	if (named || l.secretOption(previous)) && l.isValue(arg) {
 		return l.masked(arg, 0)
 	}
-	if at := l.login(arg, previous); at > 0 {
-		return l.masked(arg, at)
-	}
-	if at := l.header(arg, previous); at > 0 {
+	l.program = l.program.after(plain, previous)
+	if at := cmp.Or(l.login(arg, previous), l.password(arg), l.header(arg, previous), l.assignment(arg)); at > 0 {
 		return l.masked(arg, at)
 	}
 	if l.shell && strings.ContainsAny(arg, " \t\n") {
@@ -92,15 +76,17 @@ func (l *line) isValue(arg string) bool {
 	return plain != "" && !strings.HasPrefix(plain, "-") && !isVariable(plain) && !(l.shell && strings.ContainsAny(arg[:1], "<>"))
 }
 
+// secretOption returns whether a word is an option whose value is a secret, and is the next word.
+func (l *line) secretOption(word string) bool {
+	option, rest := l.program.password(word)
+	own := option != "" && rest == ""
+	openssl := word == "-passin" || word == "-passout"
+	return own || openssl || strings.HasPrefix(word, "-") && !strings.Contains(word, "=") && SecretName(wordOf(word))
+}
+
 // login returns where the password of NAME:PASSWORD begins in a word; 0 if it is no login, or has a variable.
 func (l *line) login(arg, previous string) int {
-	option := logins[l.program]
-	if option == nil {
-		return 0
-	}
-	own := option.FindStringSubmatch(l.plain(arg))
-	before := option.FindStringSubmatch(previous)
-	if (own == nil || own[2] == "") && (before == nil || before[2] != "") {
+	if !l.program.hasLogin(l.plain(arg), previous) {
 		return 0
 	}
 	at := strings.Index(arg, ":") + 1
@@ -108,6 +94,37 @@ func (l *line) login(arg, previous string) int {
 		return 0
 	}
 	return at
+}
+
+// password returns where a password alone begins in the word of its option; 0 if there is none, or a variable.
+func (l *line) password(arg string) int {
+	option, value := l.program.password(l.plain(arg))
+	if value == "" || isVariable(value) {
+		return 0
+	}
+	return strings.Index(arg, option) + len(option)
+}
+
+// assignment returns where the value of one to a secret begins in a word of a shell, and goes on to its end; 0 if there is none. A word that begins with
+// a quote, and $(...), are read as texts of their own.
+func (l *line) assignment(arg string) int {
+	outside, _, _ := strings.Cut(arg, "$(")
+	bare := outside[:strings.IndexAny(outside+`"`, `"'`)]
+	if !l.shell || !strings.Contains(bare, "=") {
+		return 0
+	}
+	if at := secretValue(arg); at <= len(outside) {
+		return at
+	}
+	return 0
+}
+
+// assigned masks all from the value of an assignment to a secret on.
+func (l *line) assigned(text string) string {
+	if at := secretValue(text); at > 0 {
+		return l.masked(text, at)
+	}
+	return text
 }
 
 // header returns where the value of a header with a name like a secret's begins in a word; 0 if it is none, or a variable. Many words have a colon: hosts,
@@ -122,7 +139,7 @@ func (l *line) header(arg, previous string) int {
 	value := l.plain(arg[at:])
 	behind := found[2] >= 0 || previous == "-H" || previous == "--header" || previous == "--proxy-header"
 	switch {
-	case !behind && !spaced && (l.program == "" || l.program == "curl"):
+	case !behind && !spaced && !l.program.hasItems():
 		return 0
 	case !behind && !spaced && strings.Trim(value, "0123456789") == "": // a host with its port
 		return 0
