@@ -342,7 +342,7 @@ func TestTriggerAgainWhileTooManyWait(t *testing.T) {
 	c.register(t, journal.Replica{Name: "a"})
 	o, ctx := c.operator(t, Config{}), t.Context()
 	for i := range journal.MaxRequests {
-		if _, err := c.journal.Ask(ctx, journal.Request{ID: "request-"+strconv.Itoa(i), Job: "backup"}, journal.MaxRequestLife); err != nil {
+		if _, err := c.journal.Ask(ctx, journal.Request{ID: "request-" + strconv.Itoa(i), Job: "backup"}, journal.MaxRequestLife); err != nil {
 			t.Fatal(err)
 		}
 	}
