@@ -44,13 +44,14 @@ func newHistoryCommand(a *app) *cobra.Command {
 			if err != nil {
 				return err
 			}
+			records, cut := records[:min(len(records), o.n)], len(records) > o.n
 			if o.asJSON {
 				err = a.printJSON(records)
 			} else {
 				console.Printer{Out: a.out, Zone: zone, Colour: a.colour()}.History(records)
 			}
-			if len(records) == o.n && !cmd.Flags().Changed("number") {
-				fmt.Fprintf(a.err, "cronclave: these are the newest %d records; -n N shows up to N\n", o.n)
+			if cut && !cmd.Flags().Changed("number") {
+				fmt.Fprintf(a.err, "cronclave: these are the newest %d records of more; see -n\n", o.n)
 			}
 			return err
 		},
@@ -67,9 +68,9 @@ func newHistoryCommand(a *app) *cobra.Command {
 	return cmd
 }
 
-// request is what the flags ask for; its bounds are by this machine's clock.
+// request is what the flags ask for, and one record more, to tell whether there are more. Its bounds are by this machine's clock.
 func (o historyOptions) request(args []string) (req operator.HistoryRequest, err error) {
-	req = operator.HistoryRequest{Limit: o.n, Output: o.output, Outcomes: o.outcomes}
+	req = operator.HistoryRequest{Limit: o.n + 1, Output: o.output, Outcomes: o.outcomes}
 	switch {
 	case o.n < 1:
 		return req, usageError("-n %d: it must be at least 1", o.n)

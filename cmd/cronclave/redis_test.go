@@ -367,17 +367,17 @@ func TestHistoryTellsThatItIsCut(t *testing.T) {
 	t.Parallel()
 	s, _, j := startJournal(t)
 	var records []journal.Record
-	for n := range 50 {
+	for n := range 51 {
 		at := time.Now().Add(-time.Duration(n) * time.Minute).UTC().Truncate(time.Second)
 		records = append(records, journal.Record{RunID: fmt.Sprint("r", n), Job: "j", Tick: at, Finished: at, Outcome: "missed", Reason: "down", Trigger: "schedule"})
 	}
-	const cut = "cronclave: these are the newest 50 records; -n N shows up to N\n"
+	const cut = "cronclave: these are the newest 50 records of more; see -n\n"
 	for _, tc := range []struct {
 		records []journal.Record
 		args    []string
 		want    string
 	}{
-		{records[:49], nil, ""}, {records[49:], nil, cut}, {nil, []string{"--json"}, cut}, {nil, []string{"-n", "50"}, ""},
+		{records[:50], nil, ""}, {records[50:], nil, cut}, {nil, []string{"--json"}, cut}, {nil, []string{"-n", "50"}, ""},
 	} {
 		if err := j.Record(t.Context(), tc.records); err != nil {
 			t.Fatal(err)

@@ -1,6 +1,7 @@
 package httpapi
 
 import (
+	"context"
 	"io"
 	"maps"
 	"net/http"
@@ -125,6 +126,32 @@ func TestCallbacksThatWait(t *testing.T) {
 	<-codes
 }
 
+// TestHungUpSignInIsUsedUp: a client that closes its connection while the provider is asked cannot have it asked again.
+func TestHungUpSignInIsUsedUp(t *testing.T) {
+	p := newProvider(t)
+	s := newSignIn(sessions{cfg: Config{OIDC: p.client(theSecret, localCallback), Log: hclog.NewNullLogger()}})
+	r := httptest.NewRequest(http.MethodGet, callbackPath, nil)
+	key := s.provider.Key(attemptKey)
+	a := s.newAttempt(r, "/", time.Now())
+	r.URL.RawQuery = url.Values{"code": {"x"}, "state": {a.secrets(key).State}}.Encode()
+	r.AddCookie(s.attemptCookie(r, a.slot(), a.cookie(key), 600))
+	ctx, hangUp := context.WithCancel(t.Context())
+	hang := make(chan struct{})
+	p.with(func() {
+		p.answer["/token"] = func(http.ResponseWriter, *http.Request) {
+			hangUp()
+			<-hang
+		}
+	})
+	s.finish(httptest.NewRecorder(), r.WithContext(ctx))
+	close(hang)
+	p.with(func() { delete(p.answer, "/token") })
+	w := httptest.NewRecorder()
+	if s.finish(w, r); w.Code != http.StatusBadRequest {
+		t.Errorf("again: %d, want that the sign-in has ended: %s", w.Code, w.Body)
+	}
+}
+
 // TestSecureCookies: browsers that come by HTTPS, by the name in redirect_url, have cookies for HTTPS alone. Others, which come to the server behind the proxy
 // by plain HTTP, have those that they would send back: else a login with a token would silently come to nothing there.
 func TestSecureCookies(t *testing.T) {
@@ -186,7 +213,7 @@ func TestCallbackAgain(t *testing.T) {
 	}
 }
 
-// TestAttemptIsUsedUp: the provider is asked once for each sign-in, and not at all without a code. Else a client without a user could have it asked without end.
+// TestAttemptIsUsedUp: the provider is asked once for each sign-in, and not at all without a code. Else one sign-in were enough to have it asked without end.
 func TestAttemptIsUsedUp(t *testing.T) {
 	p := newProvider(t)
 	s := signInServer(t, io.Discard, Config{OIDC: p.client(theSecret, localCallback)})

@@ -13,6 +13,8 @@ const (
 	mostSigningIn = 16
 	// mostOfAddress is how many of them are from one address. They are not fewer, since all clients of a proxy have its address.
 	mostOfAddress = mostSigningIn / 2
+	// mostPresent are those with the ones that wait for a place, with their connections.
+	mostPresent = 2 * mostOfAddress
 	// placeTimeout is how long a request waits for its turn among the others. Turns are in the order of arrival.
 	placeTimeout = time.Second
 )
@@ -20,37 +22,56 @@ const (
 // places are those of the requests that wait for the provider. Each takes one of its address and one of all.
 type places struct {
 	all  chan struct{}
-	of   [64]chan struct{} // addresses, by their hash: it takes no memory for each, and few others have the one of a client that takes all
-	seed maphash.Seed      // so no client can choose whose
+	of   [64]address  // by their hash: it takes no memory for each, and few others have the places of a client that takes all
+	seed maphash.Seed // so no client can choose whose
+}
+
+// address has the requests of some addresses.
+type address struct {
+	present chan struct{} // those that have a place, or wait for one
+	inside  chan struct{} // those that have a place
 }
 
 func newPlaces() *places {
 	p := &places{all: make(chan struct{}, mostSigningIn), seed: maphash.MakeSeed()}
 	for i := range p.of {
-		p.of[i] = make(chan struct{}, mostOfAddress)
+		p.of[i] = address{make(chan struct{}, mostPresent), make(chan struct{}, mostOfAddress)}
 	}
 	return p
 }
 
-// ofAddress returns the places of an address "host:port".
-func (p *places) ofAddress(address string) chan struct{} {
-	host, _, _ := net.SplitHostPort(address)
-	return p.of[maphash.String(p.seed, host)%uint64(len(p.of))]
+// ofAddress returns what has the requests of an address "host:port".
+func (p *places) ofAddress(hostPort string) *address {
+	host, _, _ := net.SplitHostPort(hostPort)
+	return &p.of[maphash.String(p.seed, host)%uint64(len(p.of))]
 }
 
 // enter waits for a place for a request, which calls leave at its end. The error is a [busyError].
 func (p *places) enter(r *http.Request) (leave func(), err error) {
-	ctx, cancel := context.WithTimeout(r.Context(), placeTimeout)
+	of := p.ofAddress(r.RemoteAddr)
+	select {
+	case of.present <- struct{}{}:
+	default:
+		return nil, tooManyOfAddress
+	}
+	if err := p.wait(r.Context(), of); err != nil {
+		<-of.present
+		return nil, err
+	}
+	return func() { <-p.all; <-of.inside; <-of.present }, nil
+}
+
+func (p *places) wait(ctx context.Context, of *address) error {
+	ctx, cancel := context.WithTimeout(ctx, placeTimeout)
 	defer cancel()
-	own := p.ofAddress(r.RemoteAddr)
-	if !take(ctx, own) {
-		return nil, tooMany
+	if !take(ctx, of.inside) {
+		return tooManyOfAddress
 	}
 	if !take(ctx, p.all) {
-		<-own
-		return nil, tooMany
+		<-of.inside
+		return tooMany
 	}
-	return func() { <-p.all; <-own }, nil
+	return nil
 }
 
 func take(ctx context.Context, places chan<- struct{}) bool {
@@ -66,8 +87,9 @@ func take(ctx context.Context, places chan<- struct{}) bool {
 type busyError string
 
 const (
-	tooMany busyError = "too many wait for the provider"
-	again   busyError = "another request waits for the provider's answer to this sign-in"
+	tooMany          busyError = "too many requests wait for the provider"
+	tooManyOfAddress busyError = "too many requests of this address wait for the provider"
+	again            busyError = "another request waits for the provider's answer to this sign-in"
 )
 
 func (e busyError) Error() string { return string(e) }

@@ -9,6 +9,7 @@ import (
 	"net/url"
 	"slices"
 	"strings"
+	"sync"
 	"testing"
 	"testing/synctest"
 	"time"
@@ -41,7 +42,7 @@ func TestSignInsWaitForAPlace(t *testing.T) {
 				if waited := time.Since(began); w.Code != tt.code || waited != min(tt.free, placeTimeout) {
 					t.Errorf("%d after %v: %s", w.Code, waited, w.Body)
 				}
-				if n := strings.Count(log.String(), "sign-ins refused: requests=1 address=192.0.2.1:1234 error=\"too many wait for the provider\""); n != tt.logs {
+				if n := strings.Count(log.String(), "sign-ins refused: requests=1 address=192.0.2.1:1234 error=\"too many requests wait for the provider\""); n != tt.logs {
 					t.Errorf("logged %d times: %s", n, &log)
 				}
 			})
@@ -100,10 +101,24 @@ func TestPlacesOfAnAddress(t *testing.T) {
 				t.Fatal(err)
 			}
 		}
-		if _, err := from("192.0.2.1:99"); !errors.Is(err, tooMany) {
+		if _, err := from("192.0.2.1:99"); !errors.Is(err, tooManyOfAddress) {
 			t.Errorf("one too many of an address: %v", err)
 		}
 		began := time.Now()
+		var waiting sync.WaitGroup
+		for range mostPresent - mostOfAddress {
+			waiting.Go(func() {
+				if _, err := from("192.0.2.1:99"); !errors.Is(err, tooManyOfAddress) {
+					t.Errorf("one that waited: %v", err)
+				}
+			})
+		}
+		synctest.Wait()
+		if _, err := from("192.0.2.1:99"); !errors.Is(err, tooManyOfAddress) || time.Since(began) > 0 {
+			t.Errorf("beside all that wait: %v after %v", err, time.Since(began))
+		}
+		waiting.Wait()
+		began = time.Now()
 		for range mostSigningIn - mostOfAddress {
 			if _, err := from(another); err != nil || time.Since(began) > 0 {
 				t.Errorf("of another address: %v after %v", err, time.Since(began))

@@ -104,9 +104,9 @@ func (s *signIn) identify(r *http.Request, a attempt, key []byte) (oidc.Identity
 		return oidc.Identity{}, again
 	}
 	person, err := s.exchange(r, code, a.secrets(key))
-	state := stateAfter(err)
-	if r.Context().Err() != nil { // the browser has gone, perhaps before the provider was asked
-		state = unanswered
+	state, busy := stateAfter(err), busyError("")
+	if r.Context().Err() != nil && !errors.As(err, &busy) { // else a client that hangs up each time could have the provider asked without end
+		state = answered
 	}
 	s.attempts.settle(a, state)
 	return person, err

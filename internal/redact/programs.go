@@ -32,7 +32,8 @@ var logins = map[program]*regexp.Regexp{"curl": curlLogin, "http": httpieLogin, 
 
 // passwords are those with an option for a password alone. To others -p is a port, and -a is all.
 var passwords = map[program]*regexp.Regexp{"sshpass": sshpassPassword, "redis-cli": redisPassword, "valkey-cli": redisPassword,
-	"mysql": mysqlPassword, "mysqldump": mysqlPassword, "mysqladmin": mysqlPassword, "mariadb": mysqlPassword}
+	"mysql": mysqlPassword, "mysqldump": mysqlPassword, "mysqladmin": mysqlPassword, "mariadb": mysqlPassword,
+	"mariadb-dump": mysqlPassword, "mariadb-admin": mysqlPassword}
 
 // programOf returns the program that a word is. Folders have the names of programs too: find /var/lib/mysql -print.
 func programOf(word string) program {

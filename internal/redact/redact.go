@@ -6,7 +6,6 @@ import (
 	"regexp"
 	"slices"
 	"strings"
-	"unicode"
 )
 
 // Mask stands for a value that must not be shown.
@@ -61,17 +60,15 @@ func secretValue(text string) int {
 			return 0
 		}
 		name, value := text[end:end+n], text[end+n+1:]
-		name = name[strings.LastIndexFunc(name, endsName)+1:]
+		name = name[strings.LastIndexAny(name, endsName)+1:]
 		if end += n; value != "" && SecretName(wordOf(name)) && !strings.HasPrefix(strings.TrimLeft(value, `"'`), "$") {
 			return end + 1
 		}
 	}
 }
 
-// endsName returns whether a name begins behind a character: behind the "?" of a URL, for one.
-func endsName(c rune) bool {
-	return !unicode.IsLetter(c) && !unicode.IsDigit(c) && !strings.ContainsRune("_.-", c)
-}
+// endsName are the characters behind which a name begins: behind the "?" of a URL, for one. A name may have others: user[password], auth.tokens{ci}.
+const endsName = "=?&;:,|<>()`\"' \t\n"
 
 // Arguments masks those of a command: each as [Texts] does, and as a whole the value of an option with a name like a secret's, in the same argument or in
 // the next one.

@@ -123,6 +123,10 @@ func TestAssignments(t *testing.T) {
 		`curl https://token-host/?n="1"`:              `curl https://token-host/?n="1"`,
 		`--env="TOKEN=hu \"sh x\"" x`:                 `--env="TOKEN=***" x`,
 		`TOKEN= cmd; TOKEN=`:                          `TOKEN= cmd; TOKEN=`,
+		`run -e "DB_PASSWORD=hush hush" img`:          `run -e "DB_PASSWORD=***" img`,
+		`env 'TOKEN=hu sh' x "y z"`:                   `env 'TOKEN=***' x "y z"`,
+		`curl -d 'n=1&password=hu sh' "b"`:            `curl -d 'n=1&password=***' "b"`,
+		`run -e "A=x y" -e "TOKEN=$T" "b"`:            `run -e "A=x y" -e "TOKEN=$T" "b"`,
 		`don't TOKEN='hu sh' x`:                       `don't TOKEN=*** x`,
 		`TOKEN=$A"$B" TOKEN="$(cat "/a b")" A=x"y z"`: `TOKEN=$A"$B" TOKEN="$(cat "/a b")" A=x"y z"`,
 		`A='x y' LEVEL=3 "TOKEN" ==`:                  `A='x y' LEVEL=3 "TOKEN" ==`,
@@ -196,6 +200,10 @@ func TestArguments(t *testing.T) {
 	}
 	got = Arguments([]string{"curl", "-fsSu", "o'neil:hush", "-uann:hu sh", "--user=ann:hush", "-HX-Api-Key:hush"}, Texts(nil))
 	if want := []string{"curl", "-fsSu", "o'neil:***", "-uann:***", "--user=ann:***", "-HX-Api-Key:***"}; !slices.Equal(got, want) {
+		t.Errorf("%q", got)
+	}
+	got = Arguments([]string{"curl", "-d", "user[password]=hush", "-d", "user%5Bpassword%5D=hush", "helm", "--set", "auth.passwords[0]=hush"}, Texts(nil))
+	if want := []string{"curl", "-d", "user[password]=***", "-d", "user%5Bpassword%5D=***", "helm", "--set", "auth.passwords[0]=***"}; !slices.Equal(got, want) {
 		t.Errorf("%q", got)
 	}
 	for _, harmless := range [][]string{{"date", "-u", "+%H:%M:%SZ"}, {"docker", "run", "-u", "app:app", "-v", "secrets:/run/secrets", "token-service:v1.2"}, {"rsync", "token-host:/srv/a"}} {

@@ -55,7 +55,7 @@ func (l *line) next(arg string) string {
 		return l.masked(arg, 0)
 	}
 	l.program = l.program.after(plain, previous)
-	if at := cmp.Or(l.login(arg, previous), l.password(arg), l.header(arg, previous), l.assignment(arg)); at > 0 {
+	if at := cmp.Or(l.login(arg, previous), l.password(arg), l.header(arg, previous), l.assignment(arg, previous)); at > 0 {
 		return l.masked(arg, at)
 	}
 	if l.shell && strings.ContainsAny(arg, " \t\n") {
@@ -105,12 +105,18 @@ func (l *line) password(arg string) int {
 	return strings.Index(arg, option) + len(option)
 }
 
-// assignment returns where the value of one to a secret begins in a word of a shell, and goes on to its end; 0 if there is none. A word that begins with
+// takesAssignment are words behind which a word in quotes is NAME=VALUE, and no command.
+var takesAssignment = regexp.MustCompile(`^(-e|--env|env|-d|--data(-[a-z]+)?|-F|--form|--set|--build-arg)$`)
+
+// assignment returns where the value of one to a secret begins in a word of a shell, and goes on to its end; 0 if there is none. Another word that begins with
 // a quote, and $(...), are read as texts of their own.
-func (l *line) assignment(arg string) int {
+func (l *line) assignment(arg, previous string) int {
+	if !l.shell {
+		return 0
+	}
 	outside, _, _ := strings.Cut(arg, "$(")
 	bare := outside[:strings.IndexAny(outside+`"`, `"'`)]
-	if !l.shell || !strings.Contains(bare, "=") {
+	if !strings.Contains(bare, "=") && (bare != "" || !takesAssignment.MatchString(previous)) {
 		return 0
 	}
 	if at := secretValue(arg); at <= len(outside) {
