@@ -55,6 +55,30 @@ func TestStatusShowsRedisAndLoad(t *testing.T) {
 	stopAll(t, []*replica{r})
 }
 
+// A registration that is gone from a Redis that evicts is no loss of data, also where it became one that evicts while the replica was up.
+func TestEvictedRegistrationIsReportedAsSuch(t *testing.T) {
+	t.Parallel()
+	c := newClusterOn(t, startRedis(t, redisOpts{Persist: true}), oneJob)
+	r := c.start(t, "r1")
+	registrations := func() []string { return c.Client.Keys(t.Context(), "cronclave:it:replica:*").Val() }
+	eventually(t, soon, "registration", func() bool { return len(registrations()) == 1 })
+	for setting, value := range map[string]string{"maxmemory": "100mb", "maxmemory-policy": "volatile-lru"} {
+		if err := c.Client.ConfigSet(t.Context(), setting, value).Err(); err != nil {
+			t.Fatal(err)
+		}
+	}
+	if err := c.Client.Del(t.Context(), registrations()...).Err(); err != nil {
+		t.Fatal(err)
+	}
+	r.WaitLog(t, soon, "warning of the eviction", message("evicts keys that expire"))
+	eventually(t, soon, "registration again", func() bool { return len(registrations()) == 1 })
+	c.command(t, "status").want(t, 0, "volatile-lru")
+	if slices.ContainsFunc(r.LogEntries(), message("Redis lost its data")) {
+		t.Error("an evicted registration was reported as lost data")
+	}
+	stopAll(t, []*replica{r})
+}
+
 // A user without INFO, or without CONFIG, gets the other facts, and no error. INFO has all that matters of a server with an append-only file.
 func TestHiddenRedisIsShown(t *testing.T) {
 	t.Parallel()

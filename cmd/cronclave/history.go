@@ -68,7 +68,7 @@ func newHistoryCommand(a *app) *cobra.Command {
 	return cmd
 }
 
-// request is what the flags ask for, and one record more, to tell whether there are more. Its bounds are by this machine's clock.
+// request is what the flags ask for, and one record more, which shows whether there are more. Its bounds are by this machine's clock.
 func (o historyOptions) request(args []string) (req operator.HistoryRequest, err error) {
 	req = operator.HistoryRequest{Limit: o.n + 1, Output: o.output, Outcomes: o.outcomes}
 	switch {

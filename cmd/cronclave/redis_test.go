@@ -362,8 +362,8 @@ func TestTheWholeHistoryIsReadWithoutAConfiguration(t *testing.T) {
 	}
 }
 
-// TestHistoryTellsThatItIsCut prints as many records as nobody asked for, and as many as somebody did.
-func TestHistoryTellsThatItIsCut(t *testing.T) {
+// TestHistoryNotesItsDefault: if there are more records than the default, a note says so; with -n, or with exactly as many, it does not.
+func TestHistoryNotesItsDefault(t *testing.T) {
 	t.Parallel()
 	s, _, j := startJournal(t)
 	var records []journal.Record

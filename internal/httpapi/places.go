@@ -26,7 +26,7 @@ type places struct {
 	seed maphash.Seed // so no client can choose whose
 }
 
-// address has the requests of some addresses.
+// address is the requests of some addresses.
 type address struct {
 	present chan struct{} // those that have a place, or wait for one
 	inside  chan struct{} // those that have a place
@@ -40,7 +40,7 @@ func newPlaces() *places {
 	return p
 }
 
-// ofAddress returns what has the requests of an address "host:port".
+// ofAddress returns the requests of an address "host:port".
 func (p *places) ofAddress(hostPort string) *address {
 	host, _, _ := net.SplitHostPort(hostPort)
 	return &p.of[maphash.String(p.seed, host)%uint64(len(p.of))]

@@ -65,7 +65,7 @@ const oldestRedis = 5
 // result then has all that was found until then.
 func (c *Conn) Examine(ctx context.Context) (Health, error) { return c.examine(ctx, unhurried) }
 
-// Glance is Examine for a caller that somebody waits for: it soon waits for a minority of a quorum no longer.
+// Glance is Examine, but it returns at most 250 ms after a majority of a quorum has answered.
 func (c *Conn) Glance(ctx context.Context) (Health, error) { return c.examine(ctx, hasty) }
 
 func (c *Conn) examine(ctx context.Context, late time.Duration) (Health, error) {

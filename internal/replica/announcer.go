@@ -27,7 +27,7 @@ func (a *announcer) announceIfDue() {
 	}
 }
 
-// run announces until ctx ends. An announcement has no other limit, as one that was cut off would begin anew.
+// run announces until ctx ends. An announcement ends by the time-outs of its requests, and by no limit as a whole: one that was cut off would begin anew.
 func (a *announcer) run(ctx context.Context) {
 	for {
 		select {

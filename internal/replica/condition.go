@@ -12,8 +12,7 @@ type condition struct {
 	heartbeatError atomic.Pointer[string] // the error of the heartbeat that it sends
 	standstill     atomic.Pointer[journal.Interval]
 	margins        margins
-	evicts         atomic.Bool // Redis drops keys that expire when its memory is short, as it was examined last
-	capacity       int         // how many runs it has at most; set before it runs
+	capacity       int // how many runs it has at most; set before it runs
 }
 
 // complete adds the condition to an entry of the registry.

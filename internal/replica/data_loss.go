@@ -39,12 +39,12 @@ type sighting struct {
 	journal.Registration
 	canary    journal.CanaryState
 	successor succession
-	evicts    bool // Redis drops keys that expire when its memory is short
+	evicts    func() bool // asks whether Redis drops keys that expire when its memory is short
 }
 
 // missing is the loss that the lack of a key shows which cannot have expired. The epoch never does, and is not evicted: it shows a loss of data by itself.
 func (s sighting) missing() loss {
-	if s.evicts {
+	if s.evicts() {
 		return lossToEviction
 	}
 	return lossOfData
@@ -136,7 +136,7 @@ const warnOfLossAgainAfter = time.Minute
 
 var lossMessages = map[loss]string{
 	lossOfEntry:     "registration expired, since this replica could not renew it in time; re-announcing all jobs",
-	lossToEviction:  "registration missing from Redis, which evicts keys that expire; re-announcing all jobs; set maxmemory-policy noeviction",
+	lossToEviction:  "Redis lacks a key of this replica: it evicts keys that expire, or has lost a part of its data; re-announcing all jobs; set maxmemory-policy noeviction",
 	lossToSuccessor: "registration removed by another replica of this name, since this one did not renew it in time; re-announcing all jobs",
 	lossOfData: "Redis lost its data (FLUSHALL, a restart without its data, or a failover); this replica restores the locks that it knows, and the history " +
 		"is gone; check appendonly and acked_replicas",

@@ -55,7 +55,7 @@ func TestLossOfKeysThatMayHaveExpired(t *testing.T) {
 		if found.Epoch == "" {
 			found.EpochError = errNoAnswer
 		}
-		got, since := w.look(sighting{found, tc.canary, noSuccessor, tc.evicts}, now, now)
+		got, since := w.look(sighting{found, tc.canary, noSuccessor, func() bool { return tc.evicts }}, now, now)
 		if got != tc.want {
 			t.Errorf("%s: %v, want %v", name, got, tc.want)
 		}
@@ -91,7 +91,7 @@ func TestEvictedRegistrationIsNoLossOfData(t *testing.T) {
 		}
 		m.evicting = true
 		renewals("evicted", func(ctx context.Context, keys ...string) *redis.IntCmd { return rdb.Del(ctx, keys[0]) }, 3)
-		m.wantLoss(t, "registration missing")
+		m.wantLoss(t, "evicts keys")
 		renewals("lost", rdb.Del, 3)
 		m.wantLoss(t, "Redis lost its data")
 	})

@@ -17,7 +17,7 @@ const (
 	// registerTTL is how long a registration lasts without renewal.
 	registerTTL = 3 * operator.RegisterEvery
 	// registerAgainAfter is how long after the beginning of a registration that failed the next one is tried: at once after one that has timed out, since the
-	// replica counts as silent soon.
+	// replica counts as silent soon. If that fails too, the pause doubles, up to the usual period.
 	registerAgainAfter = 500 * time.Millisecond
 )
 
@@ -27,10 +27,10 @@ type membership struct {
 	journal   *journal.Journal
 	log       hclog.Logger
 	peers     *peers
-	entry     func() journal.Replica // the registration, as the replica is now
-	now       func() time.Time       // the server's clock
-	evicts    func() bool            // Redis drops keys that expire when its memory is short
-	news      chan struct{}          // capacity 1: something about the entry has changed
+	entry     func() journal.Replica     // the registration, as the replica is now
+	now       func() time.Time           // the server's clock
+	evicts    func(context.Context) bool // asks whether Redis drops keys that expire when its memory is short
+	news      chan struct{}              // capacity 1: something about the entry has changed
 	announcer announcer
 	publisher publisher
 
@@ -63,7 +63,7 @@ func (m *membership) run(ctx context.Context) {
 	m.canary = m.journal.Canary(m.peers.self)
 	renew := time.NewTicker(operator.RegisterEvery)
 	defer renew.Stop()
-	again := time.NewTimer(0)
+	again, pause := time.NewTimer(0), registerAgainAfter
 	defer again.Stop()
 	for ctx.Err() == nil {
 		select {
@@ -73,9 +73,11 @@ func (m *membership) run(ctx context.Context) {
 		case <-renew.C:
 		case <-again.C:
 		}
-		again.Reset(registerAgainAfter)
+		again.Reset(pause)
+		pause = min(2*pause, operator.RegisterEvery)
 		if m.renew(ctx) {
 			again.Stop()
+			pause = registerAgainAfter
 		}
 	}
 	m.leave(ctx)
@@ -127,18 +129,21 @@ func (m *membership) checkLoss(ctx context.Context, found journal.Registration, 
 	if err != nil {
 		m.log.Debug("a master does not answer; checking it for lost data later", "error", err)
 	}
-	return m.loss.look(sighting{found, canary, successor, m.evicts()}, entry.Seen, m.now())
+	return m.loss.look(sighting{found, canary, successor, func() bool { return m.evicts(ctx) }}, entry.Seen, m.now())
 }
 
-// noteLoss logs what Redis has lost, and has it restored. The next registration shows a loss of data: one at once would find the next loss of a Redis that loses
-// the registration each time, and there would be no pause between them.
+// noteLoss logs what Redis has lost, and has it restored. A registration at once shows a loss of data, but not one that such a registration has found: a Redis
+// that loses it each time would have the replica register without pause.
 func (m *membership) noteLoss(kind loss, since journal.Interval) {
 	if kind != lossNone {
 		m.announcer.due.Store(true)
-		m.publisher.outdated.Store(true)
+		m.publisher.outdate()
 	}
 	if kind == lossOfData {
 		m.dataLost = &since
+		if since.Length() >= registerAgainAfter {
+			m.announce()
+		}
 	}
 	m.losses.note(kind, since, m.log)
 }

@@ -36,9 +36,9 @@ func startMember(t *testing.T, j *journal.Journal, id, name string, at *time.Tim
 		entry: func() journal.Replica {
 			return journal.Replica{ID: id, Name: name, Version: "v1", Started: *at, Seen: *at, ConfigDigest: cfg.Digest()}
 		},
-		now: func() time.Time { return *at }, canary: j.Canary(id), evicts: func() bool { return m.evicting },
+		now: func() time.Time { return *at }, canary: j.Canary(id), evicts: func(context.Context) bool { return m.evicting },
 		announcer: announcer{sweep: func(context.Context, ...string) error { return nil }, log: log, begin: make(chan struct{}, 1)},
-		publisher: publisher{journal: j, log: log, version: "v1", config: func() *config.Config { return cfg }, now: func() time.Time { return *at }}}
+		publisher: publisher{journal: j, log: log, version: "v1", config: func() *config.Config { return cfg }, now: func() time.Time { return *at }, news: make(chan struct{}, 1)}}
 	m.turn(t.Context())
 	return m
 }
@@ -51,6 +51,11 @@ func (m *member) turn(ctx context.Context) {
 		m.announcer.announce(ctx)
 	default:
 	}
+	select {
+	case <-m.publisher.news:
+		m.publisher.described = time.Time{}
+	default:
+	}
 	m.publisher.publish(ctx)
 }
 
@@ -58,7 +63,7 @@ func (m *member) turn(ctx context.Context) {
 func (m *member) wantLoss(t *testing.T, want string) {
 	t.Helper()
 	var got []string
-	for said := range map[string]bool{"Redis lost its data": true, "registration expired": true, "registration removed": true, "registration missing": true} {
+	for said := range map[string]bool{"Redis lost its data": true, "registration expired": true, "registration removed": true, "evicts keys": true} {
 		if strings.Contains(m.log.String(), said) {
 			got = append(got, said)
 		}

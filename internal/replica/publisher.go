@@ -3,7 +3,6 @@ package replica
 import (
 	"context"
 	"errors"
-	"sync/atomic"
 	"time"
 
 	"github.com/hashicorp/go-hclog"
@@ -22,20 +21,38 @@ const (
 // publisher keeps the descriptions and the settings of this replica's jobs in Redis, for readers without its configuration. The leader removes a job that is not
 // described for minutes.
 type publisher struct {
-	journal  *journal.Journal
-	log      hclog.Logger
-	version  string                // of the program
-	config   func() *config.Config // that is in force
-	now      func() time.Time      // the server's clock
-	outdated atomic.Bool           // the cluster may lack the descriptions of the jobs as they are now
+	journal *journal.Journal
+	log     hclog.Logger
+	version string                // of the program
+	config  func() *config.Config // that is in force
+	now     func() time.Time      // the server's clock
+	news    chan struct{}         // capacity 1: the cluster may lack the descriptions of the jobs as they are now
 
 	described   time.Time // when the jobs were described to the cluster
 	unpublished time.Time // when the configuration could not be written, the last time
 }
 
+// outdate has the jobs described at once.
+func (p *publisher) outdate() {
+	select {
+	case p.news <- struct{}{}:
+	default: // they will be
+	}
+}
+
 // run publishes until ctx ends.
 func (p *publisher) run(ctx context.Context) {
-	every(ctx, operator.RegisterEvery, func() { p.publish(ctx) })
+	renew := time.NewTicker(operator.RegisterEvery)
+	defer renew.Stop()
+	for ctx.Err() == nil {
+		p.publish(ctx)
+		select {
+		case <-ctx.Done():
+		case <-renew.C:
+		case <-p.news:
+			p.described = time.Time{}
+		}
+	}
 }
 
 // publish ends before the published configuration expires.
@@ -48,7 +65,7 @@ func (p *publisher) publish(ctx context.Context) {
 
 // describe writes the descriptions of the jobs to the cluster from time to time.
 func (p *publisher) describe(ctx context.Context) {
-	if time.Since(p.described) < describeEvery && !p.outdated.Swap(false) {
+	if time.Since(p.described) < describeEvery {
 		return
 	}
 	if err := p.journal.DescribeJobs(ctx, DescribeJobs(p.config(), p.now())); err != nil {

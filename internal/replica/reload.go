@@ -92,7 +92,7 @@ func (l *reloader) reload(ctx context.Context, settled string) {
 	}
 	l.cfg.Store(cfg)
 	l.refused.Store(nil)
-	l.membership.publisher.outdated.Store(true)
+	l.membership.publisher.outdate()
 	l.monitor.configured(cfg)
 	added, changed, removed := compare(before, cfg)
 	if added > 0 {

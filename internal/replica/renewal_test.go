@@ -45,12 +45,16 @@ func TestRegistrationsKeepTheirPeriod(t *testing.T) {
 	}{
 		"a list": {func(_ *membership, rdb *redis.Client) { rdb.AddHook(&slowAnswers{"zrevrange", 4 * s}) },
 			[]time.Duration{0, 5 * s, 10 * s, 15 * s, 20*s - time.Millisecond, 24*s - time.Millisecond}},
-		"a registration that is evicted at once": {func(_ *membership, rdb *redis.Client) { rdb.AddHook(&evicted{rdb}) },
-			[]time.Duration{0, 5 * s, 10 * s, 15 * s, 20*s - time.Millisecond, 20 * s}},
+		"a registration that is evicted at once": {func(m *membership, rdb *redis.Client) {
+			rdb.AddHook(&evicted{rdb})
+			m.evicts = func(context.Context) bool { return true }
+		}, []time.Duration{0, 5 * s, 10 * s, 15 * s, 20*s - time.Millisecond, 20 * s}},
+		"a registration that is lost at once": {func(_ *membership, rdb *redis.Client) { rdb.AddHook(&evicted{rdb}) },
+			[]time.Duration{0, 5 * s, 5 * s, 10 * s, 10 * s, 15 * s, 15 * s, 20*s - time.Millisecond, 20*s - time.Millisecond, 20 * s}},
 		"a registration without an answer": {func(_ *membership, rdb *redis.Client) { rdb.AddHook(&unanswered{5 * s, 6 * s, 2 * s, time.Now()}) },
 			[]time.Duration{0, 5 * s, 7 * s, 10 * s, 15 * s, 20*s - time.Millisecond, 20 * s}},
 		"a Redis that refuses": {func(_ *membership, rdb *redis.Client) { rdb.AddHook(&unanswered{10 * s, 11 * s, 0, time.Now()}) },
-			[]time.Duration{0, 5 * s, 10 * s, 10*s + registerAgainAfter, 10*s + 2*registerAgainAfter, 15 * s, 20*s - time.Millisecond, 20 * s}},
+			[]time.Duration{0, 5 * s, 10 * s, 10*s + registerAgainAfter, 10*s + 3*registerAgainAfter, 15 * s, 20*s - time.Millisecond, 20 * s}},
 		"an announcement without end": {func(m *membership, _ *redis.Client) {
 			m.announcer.due.Store(true)
 			m.announcer.sweep = func(ctx context.Context, _ ...string) error { <-ctx.Done(); return ctx.Err() }
@@ -133,7 +137,7 @@ func registrations(t *testing.T, slow func(*membership, *redis.Client)) (seen []
 	return seen
 }
 
-// While the master of the epoch hangs, all jobs are announced at each renewal, and that does not end, as jobs have locks on that master. Registrations keep their
+// While the master of the epoch hangs, all jobs are announced at each renewal, and that takes long, as jobs have locks on that master. Registrations keep their
 // period, and what healthy masters have of this replica stays: its jobs, which the leader removes if no replica describes them, and its configuration.
 func TestHungMasterCostsNothingOfOthers(t *testing.T) {
 	t.Parallel()
@@ -162,6 +166,37 @@ func TestHungMasterCostsNothingOfOthers(t *testing.T) {
 			if err != nil || len(gone) > 0 || rdb.Exists(ctx, digests).Val() == 0 {
 				t.Errorf("after minute %d: %v are forgotten, %v; the configuration is there: %d", minute, gone, err, rdb.Exists(ctx, digests).Val())
 			}
+		}
+		cancel()
+		end.Wait()
+	})
+}
+
+// The registration that finds a loss of data has the jobs described again, and the next one, which shows the loss, comes at once.
+func TestLossIsShownAndJobsAreDescribedAtOnce(t *testing.T) {
+	t.Parallel()
+	synctest.Test(t, func(t *testing.T) {
+		j, rdb := fakeJournal(t)
+		at := time.Now()
+		m := startMember(t, j, "a-1", "a", &at)
+		m.now, m.publisher.now = time.Now, time.Now
+		entry := m.entry
+		m.entry = func() journal.Replica {
+			at = time.Now()
+			return entry()
+		}
+		ctx, cancel := context.WithCancel(t.Context())
+		var end sync.WaitGroup
+		end.Go(func() { m.run(ctx) })
+		time.Sleep(operator.RegisterEvery + time.Second)
+		rdb.FlushAll(ctx)
+		time.Sleep(operator.RegisterEvery - time.Second)
+		synctest.Wait()
+		if jobs := rdb.HLen(ctx, "cronclave:default:jobs").Val(); jobs != 1 {
+			t.Errorf("%d jobs are described", jobs)
+		}
+		if all, err := j.Replicas(ctx); err != nil || len(all) != 1 || all[0].DataLost == nil {
+			t.Errorf("%+v, %v; want one replica that shows the loss", all, err)
 		}
 		cancel()
 		end.Wait()

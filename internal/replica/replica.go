@@ -115,9 +115,9 @@ func (r *Replica) prepare(cfg Config) (err error) {
 	if r.scheduler, err = r.newScheduler(cfg.Jobs); err != nil {
 		return err
 	}
-	r.membership = membership{journal: r.journal, log: r.log, peers: &r.peers, entry: r.entry, now: r.now, evicts: r.evicts.Load, news: make(chan struct{}, 1),
+	r.membership = membership{journal: r.journal, log: r.log, peers: &r.peers, entry: r.entry, now: r.now, evicts: r.evicts, news: make(chan struct{}, 1),
 		announcer: announcer{sweep: r.scheduler.Sweep, log: r.log, begin: make(chan struct{}, 1)},
-		publisher: publisher{journal: r.journal, log: r.log, version: r.version, config: r.cfg.Load, now: r.now}}
+		publisher: publisher{journal: r.journal, log: r.log, version: r.version, config: r.cfg.Load, now: r.now, news: make(chan struct{}, 1)}}
 	return nil
 }
 
@@ -282,23 +282,13 @@ func (r *Replica) rights() redisconn.Rights { return r.redis.Rights(r.cfg.Load()
 
 func (r *Replica) lookAtRedis(ctx context.Context) (h redisconn.Health, err error) {
 	if !r.trial { // which was announced
-		h, err = r.examine(ctx, r.redis.Examine)
+		h, err = r.redis.Examine(ctx)
 	}
 	if err == nil {
 		err = r.journal.ClaimFormat(ctx)
 	}
 	if unfit := UnfitData(err); unfit != nil {
 		return h, unfit
-	}
-	return h, err
-}
-
-// examine takes a look at Redis, and notes whether it evicts registrations. A quorum shows only the settings of its locks, and registrations are in the
-// history's server.
-func (r *Replica) examine(ctx context.Context, look func(context.Context) (redisconn.Health, error)) (redisconn.Health, error) {
-	h, err := look(ctx)
-	if err == nil {
-		r.evicts.Store(h.EvictsExpiring() && !r.redis.HasQuorum())
 	}
 	return h, err
 }
@@ -367,8 +357,14 @@ func (r *Replica) clockOffset() (offset time.Duration, known bool) {
 
 // redisUp pings Redis on the replica's own connections, as the replica did when it started: a result of some seconds ago would be out of date.
 func (r *Replica) redisUp() bool {
-	_, err := r.examine(context.Background(), r.redis.Glance)
+	_, err := r.redis.Glance(context.Background())
 	return err == nil
+}
+
+// evicts asks the server that has the registration whether it drops keys that expire; other masters of a Cluster are set up alike.
+func (r *Replica) evicts(ctx context.Context) bool {
+	h, err := r.redis.ExamineKeeper(ctx, r.id)
+	return err == nil && h.EvictsExpiring()
 }
 
 // entry is what the replica registers.
