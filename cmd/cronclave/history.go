@@ -40,18 +40,17 @@ func newHistoryCommand(a *app) *cobra.Command {
 			if err != nil {
 				return err
 			}
-			records, err := a.history(cmd.Context(), req, o)
+			h, err := a.history(cmd.Context(), req, o)
 			if err != nil {
 				return err
 			}
-			records, cut := records[:min(len(records), o.n)], len(records) > o.n
 			if o.asJSON {
-				err = a.printJSON(records)
+				err = a.printJSON(h.Records)
 			} else {
-				console.Printer{Out: a.out, Zone: zone, Colour: a.colour()}.History(records)
+				console.Printer{Out: a.out, Zone: zone, Colour: a.colour()}.History(h.Records)
 			}
-			if cut && !cmd.Flags().Changed("number") {
-				fmt.Fprintf(a.err, "cronclave: these are the newest %d records of more; see -n\n", o.n)
+			if h.More && !cmd.Flags().Changed("number") {
+				fmt.Fprintf(a.err, "cronclave: only the newest %d records are shown; -n N shows more\n", o.n)
 			}
 			return err
 		},
@@ -68,9 +67,9 @@ func newHistoryCommand(a *app) *cobra.Command {
 	return cmd
 }
 
-// request is what the flags ask for, and one record more, which shows whether there are more. Its bounds are by this machine's clock.
+// request is what the flags ask for; its bounds are by this machine's clock.
 func (o historyOptions) request(args []string) (req operator.HistoryRequest, err error) {
-	req = operator.HistoryRequest{Limit: o.n + 1, Output: o.output, Outcomes: o.outcomes}
+	req = operator.HistoryRequest{Limit: o.n, Output: o.output, Outcomes: o.outcomes}
 	switch {
 	case o.n < 1:
 		return req, usageError("-n %d: it must be at least 1", o.n)
@@ -112,7 +111,7 @@ func (o historyOptions) bound(req *operator.HistoryRequest, now time.Time) (err 
 }
 
 // history reads the newest runs of a job, or of all. Times that were given as how long ago are counted by the clock of Redis, as those of records.
-func (a *app) history(ctx context.Context, req operator.HistoryRequest, opt historyOptions) ([]journal.Record, error) {
+func (a *app) history(ctx context.Context, req operator.HistoryRequest, opt historyOptions) (*operator.History, error) {
 	o, err := a.openOperator(ctx)
 	if err != nil {
 		return nil, err
@@ -134,5 +133,5 @@ func (a *app) history(ctx context.Context, req operator.HistoryRequest, opt hist
 	if h.Damage != nil {
 		fmt.Fprintln(a.err, "cronclave: warning:", h.Damage)
 	}
-	return h.Records, nil
+	return h, nil
 }

@@ -371,7 +371,7 @@ func TestHistoryNotesItsDefault(t *testing.T) {
 		at := time.Now().Add(-time.Duration(n) * time.Minute).UTC().Truncate(time.Second)
 		records = append(records, journal.Record{RunID: fmt.Sprint("r", n), Job: "j", Tick: at, Finished: at, Outcome: "missed", Reason: "down", Trigger: "schedule"})
 	}
-	const cut = "cronclave: these are the newest 50 records of more; see -n\n"
+	const cut = "cronclave: only the newest 50 records are shown; -n N shows more\n"
 	for _, tc := range []struct {
 		records []journal.Record
 		args    []string

@@ -14,7 +14,7 @@ const (
 	// mostOfAddress is how many of them are from one address. They are not fewer, since all clients of a proxy have its address.
 	mostOfAddress = mostSigningIn / 2
 	// mostPresent are those with the ones that wait for a place, with their connections.
-	mostPresent = 2 * mostOfAddress
+	mostPresent = 64
 	// placeTimeout is how long a request waits for its turn among the others. Turns are in the order of arrival.
 	placeTimeout = time.Second
 )

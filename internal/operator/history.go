@@ -54,14 +54,16 @@ func (q HistoryRequest) includes(r journal.Record) bool {
 type History struct {
 	// Records are sorted by [journal.Record.When], newest first. They are never nil.
 	Records []journal.Record
+	// More is set if there are more records than the limit.
+	More bool
 	// Damage says which data in Redis could not be read; nil if there is none.
 	Damage error
 }
 
 // History reads the newest runs, and the ticks that were not run.
 func (o *Operator) History(ctx context.Context, req HistoryRequest) (*History, error) {
-	records, err := o.records(ctx, req)
-	h := &History{Records: append([]journal.Record{}, records...)} // never null
+	records, more, err := o.records(ctx, req)
+	h := &History{Records: append([]journal.Record{}, records...), More: more} // never null
 	switch {
 	case errors.Is(err, journal.ErrCorrupt) && len(records) == 0:
 		return nil, fmt.Errorf("read the history of namespace %s: %w", o.cfg.Namespace, err)
@@ -78,15 +80,22 @@ func (o *Operator) History(ctx context.Context, req HistoryRequest) (*History, e
 	return h, nil
 }
 
-// records reads the records that a request asks for. Damage is an error beside the others.
-func (o *Operator) records(ctx context.Context, req HistoryRequest) (records []journal.Record, err error) {
-	if !req.selects() {
-		records, err = o.journal.Runs(ctx, req.Job, req.Limit, false)
-	} else {
+// records reads the records that a request asks for, and whether there are more. Damage is an error beside the others.
+func (o *Operator) records(ctx context.Context, req HistoryRequest) (records []journal.Record, more bool, err error) {
+	switch {
+	case req.selects():
 		records, err = o.pick(ctx, req)
+	case req.Limit > 0:
+		records, err = o.journal.Runs(ctx, req.Job, req.Limit+1, false)
+	default:
+		records, err = o.journal.Runs(ctx, req.Job, 0, false)
+	}
+	slices.SortStableFunc(records, func(a, b journal.Record) int { return endOf(b).Compare(endOf(a)) })
+	if more = req.Limit > 0 && len(records) > req.Limit; more {
+		records = records[:req.Limit]
 	}
 	slices.SortStableFunc(records, func(a, b journal.Record) int { return b.When().Compare(a.When()) })
-	return records, err
+	return records, more, err
 }
 
 // pick reads all records, of one job after the other, and keeps those that a request selects.
@@ -105,10 +114,6 @@ func (o *Operator) pick(ctx context.Context, req HistoryRequest) (records []jour
 		}
 		damage.Add(err)
 		records = append(records, slices.DeleteFunc(all, func(r journal.Record) bool { return !req.includes(r) })...)
-	}
-	slices.SortStableFunc(records, func(a, b journal.Record) int { return endOf(b).Compare(endOf(a)) })
-	if req.Limit > 0 && len(records) > req.Limit {
-		records = records[:req.Limit]
 	}
 	return records, damage.Err()
 }

@@ -40,6 +40,7 @@ func TestHistoryIsSelected(t *testing.T) {
 		"until":                   {HistoryRequest{Until: now.Add(-2 * time.Hour)}, []string{"short.1"}},
 		"the newest that is left": {HistoryRequest{Outcomes: Failures(), Limit: 1}, []string{"none"}},
 		"the newest by their end": {HistoryRequest{Limit: 2}, []string{"none", "long"}},
+		"as many as there are":    {HistoryRequest{Limit: 4}, []string{"none", "short", "short.1", "long"}},
 		"nothing":                 {HistoryRequest{Outcomes: []string{"lost"}}, nil},
 	} {
 		t.Run(name, func(t *testing.T) {
@@ -47,6 +48,9 @@ func TestHistoryIsSelected(t *testing.T) {
 			h, err := o.History(t.Context(), tc.request)
 			if err != nil || h.Damage != nil {
 				t.Fatal(err, h.Damage)
+			}
+			if cut := tc.request.Limit == 1 || tc.request.Limit == 2; h.More != cut {
+				t.Errorf("more: %v", h.More)
 			}
 			var ids []string
 			for _, r := range h.Records {

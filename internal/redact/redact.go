@@ -68,7 +68,7 @@ func secretValue(text string) int {
 }
 
 // endsName are the characters behind which a name begins: behind the "?" of a URL, for one. A name may have others: user[password], auth.tokens{ci}.
-const endsName = "=?&;:,|<>()`\"' \t\n"
+const endsName = "=?&;:,|<>()/@#`\"' \t\n"
 
 // Arguments masks those of a command: each as [Texts] does, and as a whole the value of an option with a name like a secret's, in the same argument or in
 // the next one.

@@ -108,6 +108,9 @@ func (l *line) password(arg string) int {
 // takesAssignment are words behind which a word in quotes is NAME=VALUE, and no command.
 var takesAssignment = regexp.MustCompile(`^(-e|--env|env|-d|--data(-[a-z]+)?|-F|--form|--set|--build-arg)$`)
 
+// quotedAssignment is the begin of one in quotes. A command has a space before its first assignment.
+var quotedAssignment = regexp.MustCompile(`^["'][^\s"'=]+=[^"']`)
+
 // assignment returns where the value of one to a secret begins in a word of a shell, and goes on to its end; 0 if there is none. Another word that begins with
 // a quote, and $(...), are read as texts of their own.
 func (l *line) assignment(arg, previous string) int {
@@ -116,7 +119,7 @@ func (l *line) assignment(arg, previous string) int {
 	}
 	outside, _, _ := strings.Cut(arg, "$(")
 	bare := outside[:strings.IndexAny(outside+`"`, `"'`)]
-	if !strings.Contains(bare, "=") && (bare != "" || !takesAssignment.MatchString(previous)) {
+	if !strings.Contains(bare, "=") && !(takesAssignment.MatchString(previous) && quotedAssignment.MatchString(outside)) {
 		return 0
 	}
 	if at := secretValue(arg); at <= len(outside) {

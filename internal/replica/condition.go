@@ -12,7 +12,8 @@ type condition struct {
 	heartbeatError atomic.Pointer[string] // the error of the heartbeat that it sends
 	standstill     atomic.Pointer[journal.Interval]
 	margins        margins
-	capacity       int // how many runs it has at most; set before it runs
+	evicting       atomic.Bool // Redis drops keys that expire when its memory is short, as it answered last
+	capacity       int         // how many runs it has at most; set before it runs
 }
 
 // complete adds the condition to an entry of the registry.

@@ -17,8 +17,9 @@ const (
 	// registerTTL is how long a registration lasts without renewal.
 	registerTTL = 3 * operator.RegisterEvery
 	// registerAgainAfter is how long after the beginning of a registration that failed the next one is tried: at once after one that has timed out, since the
-	// replica counts as silent soon. If that fails too, the pause doubles, up to the usual period.
+	// replica counts as silent soon. If that fails too, the pause doubles, up to registerAgainMost.
 	registerAgainAfter = 500 * time.Millisecond
+	registerAgainMost  = 4 * registerAgainAfter
 )
 
 // membership keeps a replica registered, and what else the cluster knows of it. Its other fields are set before [membership.run], to whose goroutine those of
@@ -74,7 +75,7 @@ func (m *membership) run(ctx context.Context) {
 		case <-again.C:
 		}
 		again.Reset(pause)
-		pause = min(2*pause, operator.RegisterEvery)
+		pause = min(2*pause, registerAgainMost)
 		if m.renew(ctx) {
 			again.Stop()
 			pause = registerAgainAfter
@@ -141,7 +142,7 @@ func (m *membership) noteLoss(kind loss, since journal.Interval) {
 	}
 	if kind == lossOfData {
 		m.dataLost = &since
-		if since.Length() >= registerAgainAfter {
+		if m.loss.renewed.Sub(since.From) >= operator.RegisterEvery/2 { // between the beginnings of two registrations
 			m.announce()
 		}
 	}

@@ -55,6 +55,10 @@ func TestRegistrationsKeepTheirPeriod(t *testing.T) {
 			[]time.Duration{0, 5 * s, 7 * s, 10 * s, 15 * s, 20*s - time.Millisecond, 20 * s}},
 		"a Redis that refuses": {func(_ *membership, rdb *redis.Client) { rdb.AddHook(&unanswered{10 * s, 11 * s, 0, time.Now()}) },
 			[]time.Duration{0, 5 * s, 10 * s, 10*s + registerAgainAfter, 10*s + 3*registerAgainAfter, 15 * s, 20*s - time.Millisecond, 20 * s}},
+		"a Redis that is away for a while": {func(_ *membership, rdb *redis.Client) {
+			rdb.AddHook(&unanswered{5 * s, 10*s + time.Millisecond, 0, time.Now()})
+		},
+			[]time.Duration{0, 5 * s, 5*s + registerAgainAfter, 5*s + 3*registerAgainAfter, 5*s + 7*registerAgainAfter, 10 * s, 12 * s, 15 * s, 20*s - time.Millisecond, 20 * s}},
 		"an announcement without end": {func(m *membership, _ *redis.Client) {
 			m.announcer.due.Store(true)
 			m.announcer.sweep = func(ctx context.Context, _ ...string) error { <-ctx.Done(); return ctx.Err() }

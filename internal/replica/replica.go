@@ -285,6 +285,7 @@ func (r *Replica) lookAtRedis(ctx context.Context) (h redisconn.Health, err erro
 		h, err = r.redis.Examine(ctx)
 	}
 	if err == nil {
+		r.evicting.Store(h.EvictsExpiring())
 		err = r.journal.ClaimFormat(ctx)
 	}
 	if unfit := UnfitData(err); unfit != nil {
@@ -361,10 +362,12 @@ func (r *Replica) redisUp() bool {
 	return err == nil
 }
 
-// evicts asks the server that has the registration whether it drops keys that expire; other masters of a Cluster are set up alike.
+// evicts asks a server that keeps registrations whether it drops keys that expire: the masters of a Cluster are set up alike. Without an answer it is as it was.
 func (r *Replica) evicts(ctx context.Context) bool {
-	h, err := r.redis.ExamineKeeper(ctx, r.id)
-	return err == nil && h.EvictsExpiring()
+	if h, err := r.redis.ExamineKeeper(ctx, r.id); err == nil {
+		r.evicting.Store(h.EvictsExpiring())
+	}
+	return r.evicting.Load()
 }
 
 // entry is what the replica registers.
