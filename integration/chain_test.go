@@ -101,11 +101,11 @@ func checkChain(t *testing.T, before, after []line, sure func(end line) bool, to
 	}
 	n := 0
 	for tick, end := range ended {
-		if tick%6 == 0 || tick == before[0].Tick || !sure(end) {
+		if tick%6 == 0 || !sure(end) {
 			continue
 		}
 		n++
-		if !ran[tick] && !told[tick] {
+		if !ran[tick] && !told[tick] && tick != before[0].Tick {
 			t.Errorf("nothing ran after %v", end)
 		}
 	}
