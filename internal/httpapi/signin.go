@@ -69,7 +69,7 @@ func (s *signIn) finish(w http.ResponseWriter, r *http.Request) {
 		return
 	}
 	person, err := s.identify(r, a, key)
-	if stateAfter(err) == answered { // else the page may be loaded again
+	if stateAfter(r, err) == answered { // else the page may be loaded again
 		http.SetCookie(w, s.attemptCookie(r, a.slot(), "", -1))
 	}
 	if err != nil {
@@ -104,11 +104,7 @@ func (s *signIn) identify(r *http.Request, a attempt, key []byte) (oidc.Identity
 		return oidc.Identity{}, again
 	}
 	person, err := s.exchange(r, code, a.secrets(key))
-	state, busy := stateAfter(err), busyError("")
-	if r.Context().Err() != nil && !errors.As(err, &busy) { // else a client that hangs up each time could have the provider asked without end
-		state = answered
-	}
-	s.attempts.settle(a, state)
+	s.attempts.settle(a, stateAfter(r, err))
 	return person, err
 }
 
@@ -122,11 +118,12 @@ func (s *signIn) exchange(r *http.Request, code string, a oidc.Attempt) (oidc.Id
 	return s.provider.Identify(r.Context(), code, a) //nolint:wrapcheck // it says what it did
 }
 
-// stateAfter is the state of an attempt of which err is the result.
-func stateAfter(err error) attemptState {
+// stateAfter is the state of an attempt of which err is the result. A client that has hung up cannot have the provider asked again: else it could do so without
+// end.
+func stateAfter(r *http.Request, err error) attemptState {
 	var unavailable *oidc.UnavailableError
 	var busy busyError
-	if errors.As(err, &unavailable) || errors.As(err, &busy) {
+	if errors.As(err, &busy) || errors.As(err, &unavailable) && r.Context().Err() == nil {
 		return unanswered
 	}
 	return answered

@@ -12,18 +12,14 @@ import (
 type announcer struct {
 	sweep func(context.Context, ...string) error // inspects all jobs
 	log   hclog.Logger
-	due   atomic.Bool   // Redis may lack some of the knowledge
-	begin chan struct{} // capacity 1: an announcement is to begin
+	due   atomic.Bool // Redis may lack some of the knowledge
+	begin notice      // an announcement is to begin
 }
 
 // announceIfDue begins an announcement, if one is due. It follows a registration: while Redis does not answer, an announcement does not help.
 func (a *announcer) announceIfDue() {
-	if !a.due.Swap(false) {
-		return
-	}
-	select {
-	case a.begin <- struct{}{}:
-	default: // another one will begin
+	if a.due.Swap(false) {
+		a.begin.give()
 	}
 }
 

@@ -13,3 +13,13 @@ func every(ctx context.Context, period time.Duration, f func()) {
 		f()
 	}
 }
+
+// notice is a channel of capacity 1, on which a goroutine waits. Notices that come before it has taken the last one are one.
+type notice chan struct{}
+
+func (n notice) give() {
+	select {
+	case n <- struct{}{}:
+	default:
+	}
+}

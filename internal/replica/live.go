@@ -36,7 +36,7 @@ const (
 type liveOutput struct {
 	journal *journal.Journal
 	log     hclog.Logger
-	wake    chan struct{} // capacity 1
+	wake    notice
 
 	mu   sync.Mutex
 	runs []*liveRun
@@ -121,12 +121,7 @@ func (l *liveOutput) remove(r *liveRun) {
 }
 
 // nudge has the publisher look at once.
-func (l *liveOutput) nudge() {
-	select {
-	case l.wake <- struct{}{}:
-	default:
-	}
-}
+func (l *liveOutput) nudge() { l.wake.give() }
 
 // add takes a line of a run that is under way. The newest ones are kept until they are published.
 func (l *liveOutput) add(run *scheduler.Run, line journal.Line) {

@@ -31,7 +31,7 @@ type membership struct {
 	entry     func() journal.Replica     // the registration, as the replica is now
 	now       func() time.Time           // the server's clock
 	evicts    func(context.Context) bool // asks whether Redis drops keys that expire when its memory is short
-	news      chan struct{}              // capacity 1: something about the entry has changed
+	news      notice                     // something about the entry has changed
 	announcer announcer
 	publisher publisher
 
@@ -47,12 +47,7 @@ type membership struct {
 }
 
 // announce has the registration renewed at once.
-func (m *membership) announce() {
-	select {
-	case m.news <- struct{}{}:
-	default:
-	}
-}
+func (m *membership) announce() { m.news.give() }
 
 // run keeps the replica in the registry until ctx ends, through the drain, and its jobs known to the cluster. The announcer and the publisher have goroutines of
 // their own: a master of a Cluster that hangs delays only those that need it.

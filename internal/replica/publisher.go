@@ -26,19 +26,14 @@ type publisher struct {
 	version string                // of the program
 	config  func() *config.Config // that is in force
 	now     func() time.Time      // the server's clock
-	news    chan struct{}         // capacity 1: the cluster may lack the descriptions of the jobs as they are now
+	news    notice                // the cluster may lack the descriptions of the jobs as they are now
 
 	described   time.Time // when the jobs were described to the cluster
 	unpublished time.Time // when the configuration could not be written, the last time
 }
 
 // outdate has the jobs described at once.
-func (p *publisher) outdate() {
-	select {
-	case p.news <- struct{}{}:
-	default: // they will be
-	}
-}
+func (p *publisher) outdate() { p.news.give() }
 
 // run publishes until ctx ends.
 func (p *publisher) run(ctx context.Context) {
@@ -69,7 +64,6 @@ func (p *publisher) describe(ctx context.Context) {
 		return
 	}
 	if err := p.journal.DescribeJobs(ctx, DescribeJobs(p.config(), p.now())); err != nil {
-		p.described = time.Time{}
 		p.log.Debug("jobs not described", "error", err)
 		return
 	}
