@@ -10,7 +10,7 @@ VERSION := $(shell git describe --tags --always --dirty 2>/dev/null || echo dev)
 # The race detector needs a C compiler; Go turns cgo off where there is none.
 RACE := $(if $(filter 1,$(shell go env CGO_ENABLED)),-race)
 
-.PHONY: help build test test-long lint golangci bench fuzz mutants model histories memory quorum vm browser soak alerts clean
+.PHONY: help build test-build test test-long lint golangci bench fuzz mutants model histories memory quorum vm browser soak alerts clean
 
 help: ## print this list
 	@awk -F ':.*## ' '/^[a-z-]+:.*## / { printf "  %-9s %s\n", $$1, $$2 }' $(MAKEFILE_LIST)
@@ -18,37 +18,34 @@ help: ## print this list
 build: ## build a static binary into ./bin
 	CGO_ENABLED=0 go build -trimpath -ldflags '-s -w -X main.version=$(VERSION)' -o bin/cronclave ./cmd/cronclave
 
-# Tests that take more than ten seconds each under the race detector: with real processes that wait, or fight over a machine, or with much simulated
-# time. Their quicker siblings are in `make test`.
-SLOW := TestBadLinks|TestReplicaRegistersWhileTheMasterOfTheEpochHangs|TestNoSecretInAnyResponse|TestHistoriesOfOneServer|TestLeaderSendsHeartbeats|TestReplicasArePromptWhileAMinorityHangs|TestRetriedCommand|TestRunGoesOnWithoutItsLease|TestChainSurvivesTheDeathOfAll|TestChainUnderKills|TestClassics|TestClusterUnderRestartsAndKills|TestRequestsOnACluster|TestFailuresSpeak|TestFaultsAreInTheFirstScreen|\
-TestHistoriesOnQuorum|TestInjectionsStopNothingElse|TestIsolatedMaster|TestKilledAtTheWorstMoment|\
-TestLockIsGivenBackWhereItWasRenewedAfterAll|TestLockWithoutAMajority|TestMalformedReplies|TestMemoryInRedisIsBounded|TestMetricsOfTakeOverAndHang|TestPauseOnAQuorum|TestQuorumBacklogIsPrompt|\
-TestQuorumLosesNodes|TestQuorumWithoutAMajority|TestRedisKilledWithItsMemoryLost|TestReplaceOnQuorum|TestReplicasThatDisagreeAreNamed|\
-TestReplicaThatCanHaveNoWardenDrains|TestResharding|TestSentinelFailover|TestSlowRedis|TestSoak|TestStoppedRunIsNotRecoveredOnAQuorum|\
-TestCatchUpAfterAllWereKilled|TestFenceOnACluster|TestFrozenReplicaLosesItsRun|TestOnCluster|TestOnSentinel|TestOddFilesStopNoReplica|TestPoolHolderIsKilled|\
-TestPrintedRights|TestQueueAcrossReplicas|TestRedisClockIsSet|TestRedisForgetsJustBeforeATick|TestReplace|TestReplacedRunDiesWithItsReplica|\
-TestReplicaOfAnotherMachine|TestSickReplicaLeavesItsTicksToOthers|\
-TestBacklogComesToAnEnd|TestChildIsFoundWithoutEvents|TestDay|TestEveryTickHasOneOutcome|TestPlacesThatWereNotWonAreUsed|TestQueuedTickStartsWhenTheSlotIsFree|\
-TestQuorumBacklogIsPromptAndInOrder|TestQuorumIsPromptWhileAMinorityHangs|TestThirtyDays|TestTooManyOpenTicks|\
-TestOnceWhateverWasLost|TestQuorumDoesNotBeginBesideAHolder|TestQuorumWaiterLearnsOfSilence|TestShortWayDecidesAsTheWhole
-# Without the spaces of the lines' ends.
-SLOW := $(subst $(eval) ,,$(SLOW))
+# Tests with real processes, or with bounds in real time: beside others that compile or compute, a process would take longer to start than the second
+# that lies between two of its ticks. They run one package at a time, when all is built. The other packages only compute.
+ALONE   := ./cmd/cronclave ./internal/command ./internal/journal ./internal/logging ./internal/oidc ./internal/redisconn ./internal/safefile ./internal/warden ./integration
+COMPUTE  = $(filter-out $(ALONE) ./integration/architecture,$(subst $(shell go list -m),.,$(shell go list ./...)))
 
-# Without vet and the tests of the architecture, which are part of lint. Tests with real processes run by themselves: beside others that compute, a process would take
-# longer to start than the second that lies between two ticks of theirs.
-test: ## run the tests, in eight to sixteen minutes on two cores; a real Redis is brought along (container, else redis-server), and PostgreSQL; root gets them installed
+# vet and the rules of the architecture are in lint.
+GO_TEST  = CRONCLAVE_TEST_INSTALL=1 go test -vet=off -count=1 -timeout 35m
+# Three at a time in ./integration: each test there has several processes.
+ALONE_TEST = $(GO_TEST) $(RACE) -p 1 -parallel 3
+
+# The program and the tests of ALONE, so that nothing is compiled beside them.
+test-build:
 	$(if $(RACE),,@echo 'note: no C compiler, so without the race detector')
-	CRONCLAVE_TEST_INSTALL=1 GOGC=400 go test $(RACE) -vet=off -count=1 -timeout 35m -parallel 4 -skip '^($(SLOW))$$' $$(go list ./... | grep -v -e /model/quorum$$ -e /integration$$ -e /architecture$$)
-	CRONCLAVE_TEST_INSTALL=1 GOGC=400 go test $(RACE) -vet=off -count=1 -timeout 35m -parallel 3 -skip '^($(SLOW))$$' ./integration
+	go build $(RACE) ./...
+	go build $(RACE) -tags failpoints -o /dev/null ./cmd/cronclave
+	go test $(RACE) -vet=off -run '^$$' $(ALONE)
+
+test test-long: export GOGC := 400 # there is memory, and much is garbage
+
+test: test-build ## run the quick tests, in eight to sixteen minutes on two cores; a real Redis is brought along (container, else redis-server), and PostgreSQL; root gets them installed
+	$(GO_TEST) $(RACE) -short -parallel 4 $(COMPUTE)
+	$(ALONE_TEST) -short $(ALONE)
 	go -C bench test -count=1 ./...
 
-# What only computes, whole, and without the race detector, which makes that ten times as slow. GOGC: there is memory, and much is garbage.
-LONG := TestThirtyDays|TestDay$$|TestEveryTickHasOneOutcome|TestOutcomesOfParentsAreForgotten|TestEachRule|TestShortWay|TestWhatIsGivenUpIsBounded|Bounds
-
-test-long: ## run the rest: slow tests with real processes, a month of five simulated replicas, a day of 200 jobs, the model of a quorum
-	CRONCLAVE_TEST_INSTALL=1 GOGC=400 go test $(RACE) -vet=off -count=1 -timeout 35m -parallel 4 -run '^($(SLOW))$$' ./integration
-	GOGC=400 go test $(RACE) -vet=off -count=1 -timeout 35m -run '^($(SLOW))$$' ./scheduler ./internal/lease/engine ./internal/lease/single
-	GOGC=800 go test -count=1 -v -timeout 25m -run '$(LONG)' ./scheduler ./integration/model/quorum ./internal/lease/... ./internal/config
+test-long: test-build ## run the tests that -short skips: slow ones with real processes, a month of five simulated replicas, a day of 200 jobs, the model of a quorum
+	$(ALONE_TEST) $(shell integration/tiers.sh slow $(ALONE))
+	$(GO_TEST) $(RACE) $(shell integration/tiers.sh slow $(COMPUTE))
+	GOGC=800 $(GO_TEST) -v $(shell integration/tiers.sh whole $(COMPUTE))
 
 lint: ## vet, gofmt, staticcheck, and the rules on who may import what
 	go vet ./...

@@ -55,6 +55,7 @@ command = "true"
 // users of a real Redis: three replicas and every command work with the first set, status and history with the
 // second, which changes nothing.
 func TestPrintedRights(t *testing.T) {
+	slow(t)
 	t.Parallel()
 	s := startRedis(t, redisOpts{})
 	admin := newClusterOn(t, s, aclJobs)

@@ -15,6 +15,7 @@ import (
 // the job latest no tick is due any more then.
 // Promise: P5
 func TestCatchUpAfterAllWereKilled(t *testing.T) {
+	slow(t)
 	t.Parallel()
 	jobs := `
 [defaults]
@@ -115,6 +116,7 @@ func caughtUp(runs []line) []line {
 // longer than the time to the next tick.
 // Promise: P5
 func TestQueueAcrossReplicas(t *testing.T) {
+	slow(t)
 	t.Parallel()
 	c := newCluster(t, `
 [jobs.long]

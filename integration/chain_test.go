@@ -31,6 +31,7 @@ command = '"$SCRIBE" -for 100ms'
 // history to read.
 // Promise: P5
 func TestChainSurvivesTheDeathOfAll(t *testing.T) {
+	slow(t)
 	t.Parallel()
 	c := newCluster(t, chainOfTwo)
 	before := c.start(t, "before", "ZONE=a")
@@ -118,6 +119,7 @@ func checkChain(t *testing.T, before, after []line, sure func(end line) bool, to
 // it claims the job after it.
 // Promise: P1, P6
 func TestChainUnderKills(t *testing.T) {
+	slow(t)
 	t.Parallel()
 	c := newCluster(t, strings.NewReplacer(`zone = "a" }`, "}", `zone = "b" }`, "}").Replace(chainOfTwo)+`
 [jobs.report]

@@ -57,6 +57,7 @@ const (
 // earlier run.
 // Promise: P1, P4, P6
 func TestClusterUnderRestartsAndKills(t *testing.T) {
+	slow(t)
 	t.Parallel()
 	c := newCluster(t, everySecond)
 	u := newDisorder(t, c, 5)

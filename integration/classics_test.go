@@ -19,6 +19,7 @@ import (
 // construction on a real Redis, step by step, and puts ours through the same; the classics are the negative controls.
 // Promise: P3, P4, quorum
 func TestClassics(t *testing.T) {
+	slow(t)
 	t.Parallel()
 	s := &stage{}
 	for range 3 {

@@ -70,6 +70,7 @@ func (s *settable) set(t *testing.T, offset time.Duration) {
 // one of our assumptions.
 // Promise: P1, P2, P3, P4
 func TestRedisClockIsSet(t *testing.T) {
+	slow(t)
 	t.Parallel()
 	s := startSettable(t)
 	c := newClusterOn(t, s.redisServer, `

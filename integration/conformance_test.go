@@ -52,6 +52,7 @@ func TestJournalOnRealRedis(t *testing.T) {
 // The client that follows the Sentinels is another one, and so is the way of each command to its node of a Cluster.
 
 func TestOnSentinel(t *testing.T) {
+	slow(t)
 	t.Parallel()
 	s := startTrio(t, nil)
 	connect := func(*testing.T) redis.UniversalClient {
@@ -67,6 +68,7 @@ func TestOnSentinel(t *testing.T) {
 }
 
 func TestOnCluster(t *testing.T) {
+	slow(t)
 	t.Parallel()
 	s := startCluster(t)
 	connect := func(t *testing.T) redis.UniversalClient { return s.client(t) }

@@ -30,6 +30,7 @@ schedule = "*/3 * * * * *"
 // won the tick, as kill -9 does.
 // Promise: P5, P6
 func TestKilledAtTheWorstMoment(t *testing.T) {
+	slow(t)
 	t.Parallel()
 	for name, want := range map[string]struct {
 		runs     int      // of the tick

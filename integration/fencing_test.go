@@ -197,6 +197,7 @@ func TestFileWithADamagedFence(t *testing.T) {
 
 // On a Cluster the fence command inspects only the master that has the fence: other masters may evict keys.
 func TestFenceOnACluster(t *testing.T) {
+	slow(t)
 	t.Parallel()
 	const slot = 5152 // of {reports}
 	c := startCluster(t)

@@ -117,6 +117,7 @@ func TestRedisKilledWithItsMemoryKept(t *testing.T) {
 // them any more; tokens grow all the same.
 // Promise: P1, P4, P5
 func TestRedisKilledWithItsMemoryLost(t *testing.T) {
+	slow(t)
 	t.Parallel()
 	const lease = 3 * time.Second
 	s := startRedis(t, redisOpts{})
@@ -145,6 +146,7 @@ func TestRedisKilledWithItsMemoryLost(t *testing.T) {
 // slots (P3), no run is stopped because its lease could not be renewed, and the tokens grow (P4).
 // Promise: P1, P3, P4
 func TestRedisForgetsJustBeforeATick(t *testing.T) {
+	slow(t)
 	t.Parallel()
 	const times, short = 5, 100 * time.Millisecond
 	s := startRedis(t, redisOpts{})

@@ -64,6 +64,7 @@ const (
 // at most as many holders, refuses no free slot, obeys only the holder's release, and its tokens grow (P3, P4).
 // Promise: P3, P4, P5
 func TestHistoriesOfOneServer(t *testing.T) {
+	slow(t)
 	t.Parallel()
 	s := &recording{t: t, ops: *historyOps, servers: []*redisServer{startRedis(t, redisOpts{Persist: true})}, began: time.Now(), pace: newPace()}
 	for i := range 3 {
@@ -77,6 +78,7 @@ func TestHistoriesOfOneServer(t *testing.T) {
 // masters are whole meanwhile.
 // Promise: quorum
 func TestHistoriesOnQuorum(t *testing.T) {
+	slow(t)
 	t.Parallel()
 	s := &recording{t: t, ops: *historyOps / 3, servers: masters(t), began: time.Now(), pace: newPace()}
 	founder := newMember(t, "founder", s.servers, len(s.servers), s.pace) // the first start needs all of them

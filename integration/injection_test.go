@@ -136,6 +136,7 @@ func (c *cluster) published(t *testing.T) (keys []string) {
 // while three replicas run jobs: the log names each damage, and the other jobs have all their ticks.
 // Promise: damage
 func TestInjectionsStopNothingElse(t *testing.T) {
+	slow(t)
 	t.Parallel()
 	s := startRedis(t, redisOpts{Args: []string{"--slowlog-log-slower-than", "3000000"}})
 	c := newClusterOn(t, s, `

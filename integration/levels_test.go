@@ -11,6 +11,7 @@ import (
 // Failures, time-outs, retries and lost runs are each logged once, at the level that they deserve. A try that was
 // followed by another is not an outcome.
 func TestFailuresSpeak(t *testing.T) {
+	slow(t)
 	t.Parallel()
 	c := newCluster(t, `
 server = { listen = "127.0.0.1:0" }

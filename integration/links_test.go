@@ -44,6 +44,7 @@ type badLink struct {
 // its own way, while one of them runs a job; the healthy replicas run what they can (P5).
 // Promise: P1, P2, P3, P4, P5, P6
 func TestBadLinks(t *testing.T) {
+	slow(t)
 	t.Parallel()
 	const short, long = 3 * time.Second, 10 * time.Second
 	for name, l := range map[string]badLink{

@@ -34,6 +34,7 @@ func TestLockOnOtherServers(t *testing.T) {
 // the lease, and no other client has the lock before they are back (P3, P4).
 // Promise: P3, quorum
 func TestLockWithoutAMajority(t *testing.T) {
+	slow(t)
 	t.Parallel()
 	c, servers := newQuorumCluster(t, "")
 	r := c.lock(t, "r", "away", []string{"--lease", "6s"}, append([]string{"-ignore-term", "-child"}, forever...)...)

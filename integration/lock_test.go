@@ -262,6 +262,7 @@ func TestLockWithoutRedis(t *testing.T) {
 // told to end, six seconds before the end of the lease, and back before it is killed, one second before. The next
 // client need not wait for the end of the lease.
 func TestLockIsGivenBackWhereItWasRenewedAfterAll(t *testing.T) {
+	slow(t)
 	t.Parallel()
 	s := startRedis(t, redisOpts{})
 	c := newClusterOn(t, s, "")

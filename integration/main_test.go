@@ -26,7 +26,12 @@ import (
 	"github.com/redis/go-redis/v9"
 	tclog "github.com/testcontainers/testcontainers-go/log"
 	"go.uber.org/goleak"
+
+	"github.com/cronclave/cronclave/internal/testtier"
 )
+
+// slow leaves a test of more than ten seconds under the race detector to make test-long.
+var slow = testtier.Slow
 
 // The libraries' own logs are dropped: faults come back as errors, and a Redis that was killed is no news.
 type (

@@ -52,6 +52,7 @@ func (g *garbler) edit(reply []byte) []byte {
 // replicas get them, and a fourth with a clean link misses no tick meanwhile.
 // Promise: damage
 func TestMalformedReplies(t *testing.T) {
+	slow(t)
 	t.Parallel()
 	c := newCluster(t, `
 [defaults]

@@ -62,6 +62,7 @@ func exactly(n int) func(int) int { return func(int) int { return n } }
 // own account, are a bound.
 // Promise: P9
 func TestMemoryInRedisIsBounded(t *testing.T) {
+	slow(t)
 	t.Parallel()
 	b := newBooks(t, *memoryRuns/runsOfAJob)
 	b.announce(t)

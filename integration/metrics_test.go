@@ -155,6 +155,7 @@ pool = "db"
 // has nothing that was read from Redis.
 // Promise: P6
 func TestMetricsOfTakeOverAndHang(t *testing.T) {
+	slow(t)
 	t.Parallel()
 	const token = "s3cr3t-t0ken-of-some-length"
 	s := startRedis(t, redisOpts{})

@@ -45,6 +45,7 @@ func TestReplicasOfOneName(t *testing.T) {
 // A replica on another machine counts as living as long as its registration is renewed. Its process cannot be inspected
 // from here.
 func TestReplicaOfAnotherMachine(t *testing.T) {
+	slow(t)
 	t.Parallel()
 	c := newCluster(t, beatingJob)
 	must(t, c.register(t.Context(), registration{ID: "dead-1", Name: "dead", Process: "elsewhere/1/1"}))

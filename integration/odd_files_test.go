@@ -46,6 +46,7 @@ func oddFiles() []oddFile {
 // A replica refuses a reload with an odd file and keeps its configuration. The include folder gets an entry that is
 // no file, is too large or belongs to another user; every tick runs once. No replica starts with such a file.
 func TestOddFilesStopNoReplica(t *testing.T) {
+	slow(t)
 	t.Parallel()
 	folder := t.TempDir()
 	c := newCluster(t, fmt.Sprintf(`

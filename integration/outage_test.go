@@ -72,6 +72,7 @@ lease = "3s"
 // to stop at its end less the grace, which takes a third of it at most. Each outcome is recorded as it was.
 // Promise: P1, P5
 func TestSlowRedis(t *testing.T) {
+	slow(t)
 	t.Parallel()
 	const frozen, lease = 2 * time.Second, 9 * time.Second
 	s := startRedis(t, redisOpts{Persist: true})

@@ -80,6 +80,7 @@ func (s *split) Heal() {
 // other server. Every replica that was not cut off goes on with the new master.
 // Promise: P1, P3, P5
 func TestIsolatedMaster(t *testing.T) {
+	slow(t)
 	t.Parallel()
 	s := startSplit(t)
 	c := newClusterAt(t, s.URL, `

@@ -108,6 +108,7 @@ func (c *cluster) insist(t *testing.T, args ...string) (last commandLine) {
 // A pause on five masters holds when two of them are gone at the moment of the pause and two others when it counts.
 // Promise: P6
 func TestPauseOnAQuorum(t *testing.T) {
+	slow(t)
 	t.Parallel()
 	c, servers := newQuorumCluster(t, pauseJobs)
 	replicas := c.startAll(t, 2)

@@ -95,6 +95,7 @@ kill_grace = "1s"
 // The processes of a killed replica are dead when the next holder has its slot of the pool (P3).
 // Promise: P3
 func TestPoolHolderIsKilled(t *testing.T) {
+	slow(t)
 	t.Parallel()
 	c := newCluster(t, holdsPool)
 	replicas := c.startAll(t, 2)

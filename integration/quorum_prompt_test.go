@@ -80,6 +80,7 @@ func (c *cluster) checkRan(t *testing.T, from, to int64) {
 // A quorum is prompt while a minority hangs. The test freezes two of five masters, those that are asked first.
 // Promise: quorum
 func TestReplicasArePromptWhileAMinorityHangs(t *testing.T) {
+	slow(t)
 	t.Parallel()
 	c, servers, replicas := startQuorum(t)
 	for _, s := range servers[:2] {
@@ -112,6 +113,7 @@ func TestReplicasArePromptWhileAMinorityHangs(t *testing.T) {
 // five times.
 // Promise: quorum
 func TestQuorumBacklogIsPrompt(t *testing.T) {
+	slow(t)
 	t.Parallel()
 	const outage, rest = 7 * time.Second, 8 * time.Second
 	c, servers, replicas := startQuorum(t)

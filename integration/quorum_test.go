@@ -75,6 +75,7 @@ func onQuorum(t *testing.T, history *redisServer, urls []string, config string) 
 // everything one after the other.
 // Promise: quorum
 func TestQuorumLosesNodes(t *testing.T) {
+	slow(t)
 	t.Parallel()
 	c, servers := newQuorumCluster(t, quorumJobs)
 	replicas := c.startAll(t, 3)
@@ -152,6 +153,7 @@ func (s *redisServer) votes(t *testing.T) bool {
 // five masters for a while.
 // Promise: quorum
 func TestQuorumWithoutAMajority(t *testing.T) {
+	slow(t)
 	t.Parallel()
 	const outage = 3 * time.Second
 	c, servers := newQuorumCluster(t, quorumJobs)

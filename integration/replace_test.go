@@ -10,6 +10,7 @@ import (
 // replica. The runs ignore SIGTERM; by their own records there are never two.
 // Promise: P3, P6
 func TestReplace(t *testing.T) {
+	slow(t)
 	t.Parallel()
 	c := newCluster(t, `
 [jobs.hung]
@@ -52,6 +53,7 @@ kill_grace = "1s"
 // kills the replica that was told to stop a run before it has done so: each tick has one outcome.
 // Promise: P3, P6
 func TestReplacedRunDiesWithItsReplica(t *testing.T) {
+	slow(t)
 	t.Parallel()
 	const lease = 3 * time.Second
 	c := newCluster(t, `
@@ -127,6 +129,7 @@ start_deadline = "1s"
 // On a quorum a holder learns from its renewals that it is to stop.
 // Promise: quorum
 func TestReplaceOnQuorum(t *testing.T) {
+	slow(t)
 	t.Parallel()
 	c, _ := newQuorumCluster(t, `
 [jobs.hung]
@@ -155,6 +158,7 @@ lease = "2s"
 // has done so; its job is one with recovery.
 // Promise: quorum
 func TestStoppedRunIsNotRecoveredOnAQuorum(t *testing.T) {
+	slow(t)
 	t.Parallel()
 	c, _ := newQuorumCluster(t, `
 [jobs.hung]

@@ -10,6 +10,7 @@ import (
 
 // A command that fails twice is tried again under the same lease, and the history has all three tries.
 func TestRetriedCommand(t *testing.T) {
+	slow(t)
 	t.Parallel()
 	c := newCluster(t, `
 [jobs.moody]

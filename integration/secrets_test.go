@@ -45,6 +45,7 @@ command = ["/no/such/program", "%[3]s"]
 
 // No answer of the server has a secret in it: not of any route of the API, of any page, of metrics, of the login, or of a refusal.
 func TestNoSecretInAnyResponse(t *testing.T) {
+	slow(t)
 	t.Parallel()
 	dir := t.TempDir()
 	file := func(name, text string) string {

@@ -167,6 +167,7 @@ lease = "20s"
 // Tokens go on growing, and the runs under way are not disturbed.
 // Promise: P1, P3, P4, P5
 func TestSentinelFailover(t *testing.T) {
+	slow(t)
 	t.Parallel()
 	s := startTrio(t, nil)
 	c := newClusterAt(t, s.URL, everyTick)

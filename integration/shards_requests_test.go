@@ -288,6 +288,7 @@ func (k *requestCluster) check(t *testing.T, until int64) {
 // Jobs run after others, replace each other, share a pool, and are recovered, on three masters with a replica each.
 // Promise: P1, P5
 func TestRequestsOnACluster(t *testing.T) {
+	slow(t)
 	t.Parallel()
 	s := startCluster(t)
 	s.addReplicas(t)

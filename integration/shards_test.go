@@ -170,6 +170,7 @@ func must1[T any](v T, err error) func(t *testing.T) T {
 // while they run, from node to node and to one that had none.
 // Promise: P1, P4, P5
 func TestResharding(t *testing.T) {
+	slow(t)
 	t.Parallel()
 	s := startCluster(t)
 	c := newClusterAt(t, s.URL, everyTick)
@@ -258,6 +259,7 @@ func TestForgottenNodeIsKnownAgainWithoutATick(t *testing.T) {
 // the other masters.
 // Promise: P1
 func TestReplicaRegistersWhileTheMasterOfTheEpochHangs(t *testing.T) {
+	slow(t)
 	t.Parallel()
 	s := startCluster(t, "--cluster-node-timeout", "60000")
 	owner := func(key string) *redisServer {

@@ -14,6 +14,7 @@ import (
 // A replica that can open no more files starts no run and leaves its ticks to others. Each tick runs once, and none
 // has failed; status and the log name the replica, which goes on when it can again.
 func TestSickReplicaLeavesItsTicksToOthers(t *testing.T) {
+	slow(t)
 	t.Parallel()
 	const job = `
 [jobs.%s]

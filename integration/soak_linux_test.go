@@ -21,6 +21,7 @@ import (
 // earlier run.
 // Promise: P1, P2, P3, P5, P6, P9
 func TestSoak(t *testing.T) {
+	slow(t)
 	t.Parallel()
 	s := newSoak(t)
 	s.begin(t)

@@ -28,6 +28,7 @@ func (r *replica) awaitPage(t *testing.T, within time.Duration, path, what, patt
 // A replica that was frozen, a Redis that lost its data, a replica that drains and the end of the last replica are all in the first screen of status,
 // with their times; the first two are in the log at WARN, too. All but the last, after which none serves pages, are on the page of another replica.
 func TestFaultsAreInTheFirstScreen(t *testing.T) {
+	slow(t)
 	t.Parallel()
 	const frozen = 20
 	c := newClusterOn(t, startRedis(t, redisOpts{}), `

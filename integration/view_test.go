@@ -37,6 +37,7 @@ func (c *cluster) warnings(t *testing.T, code string) (messages []string) {
 // (P8). The log has it once, and once more when they agree.
 // Promise: P8
 func TestReplicasThatDisagreeAreNamed(t *testing.T) {
+	slow(t)
 	t.Parallel()
 	const same = `
 [jobs.same]
@@ -137,6 +138,7 @@ func (c *cluster) contentOf(t *testing.T, key string) string {
 // The leader sends the heartbeat, and when it is killed the next leader does. A fault is reported without the secret
 // in the URL.
 func TestLeaderSendsHeartbeats(t *testing.T) {
+	slow(t)
 	t.Parallel()
 	var beats atomic.Int64
 	var deaf atomic.Bool

@@ -81,6 +81,7 @@ func TestKilledReplicaLeavesNoOrphans(t *testing.T) {
 // leases.
 // Promise: P3
 func TestFrozenReplicaLosesItsRun(t *testing.T) {
+	slow(t)
 	t.Parallel()
 	const lease = 6 * time.Second
 	c := newCluster(t, family+"lease = \"6s\"\nkill_grace = \"2s\"\n")
@@ -170,6 +171,7 @@ func over(pid int) bool { s := processState(pid); return s == "" || strings.HasP
 
 // A replica that can have no warden drains. The test kills every warden as soon as it is there.
 func TestReplicaThatCanHaveNoWardenDrains(t *testing.T) {
+	slow(t)
 	t.Parallel()
 	c := newCluster(t, `
 [jobs.quick]
@@ -204,6 +206,7 @@ command = 'exec "$SCRIBE"'
 
 // TestRunGoesOnWithoutItsLease has Redis away for longer than the lease of a job that says that it may go on.
 func TestRunGoesOnWithoutItsLease(t *testing.T) {
+	slow(t)
 	t.Parallel()
 	s := startRedis(t, redisOpts{})
 	c := newClusterOn(t, s, `

@@ -8,6 +8,7 @@ import (
 	"time"
 
 	"github.com/cronclave/cronclave/election"
+	"github.com/cronclave/cronclave/internal/testtier"
 	"github.com/cronclave/cronclave/scheduler"
 )
 
@@ -15,6 +16,7 @@ import (
 // behind them, when the server answers again, are skipped while all slots are held.
 // Promise: P5
 func TestBacklogComesToAnEnd(t *testing.T) {
+	testtier.Slow(t)
 	t.Parallel()
 	for _, tc := range []struct {
 		replicas, parallel, perReplica int

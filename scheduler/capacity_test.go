@@ -6,12 +6,14 @@ import (
 	"testing"
 	"time"
 
+	"github.com/cronclave/cronclave/internal/testtier"
 	"github.com/cronclave/cronclave/scheduler"
 )
 
 // TestPlacesThatWereNotWonAreUsed: a replica whose claims were lost to others has its places free again, and
 // takes the ticks that it had left aside for want of a place.
 func TestPlacesThatWereNotWonAreUsed(t *testing.T) {
+	testtier.Slow(t)
 	t.Parallel()
 	inCluster(t, func(c *cluster) {
 		var jobs []scheduler.Job

@@ -11,7 +11,7 @@ import (
 	"time"
 
 	"github.com/cronclave/cronclave/election"
-	"github.com/cronclave/cronclave/internal/race"
+	"github.com/cronclave/cronclave/internal/testtier"
 	"github.com/cronclave/cronclave/scheduler"
 )
 
@@ -227,6 +227,7 @@ func TestDeathOfTheParentsHolder(t *testing.T) {
 // A child runs although there are no events and the replica that ran the parent dies.
 // Promise: P5
 func TestChildIsFoundWithoutEvents(t *testing.T) {
+	testtier.Slow(t)
 	t.Parallel()
 	inCluster(t, func(c *cluster) {
 		jobs := []scheduler.Job{c.job("a", "0 0 * * *", 3*time.Second, lease(6*time.Second)), c.job("last", "", time.Second, after("a"))}
@@ -282,7 +283,7 @@ func TestServerForgetsBetweenParentAndChild(t *testing.T) {
 // Promise: P9
 func TestOutcomesOfParentsAreForgotten(t *testing.T) {
 	length := time.Hour
-	if race.Enabled {
+	if testtier.RaceEnabled {
 		length = 15 * time.Minute
 	}
 	inCluster(t, func(c *cluster) {

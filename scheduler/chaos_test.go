@@ -10,7 +10,7 @@ import (
 	"testing"
 	"time"
 
-	"github.com/cronclave/cronclave/internal/race"
+	"github.com/cronclave/cronclave/internal/testtier"
 	"github.com/cronclave/cronclave/scheduler"
 )
 
@@ -73,9 +73,10 @@ func (f flaky) Record(ctx context.Context, records []scheduler.Record) error {
 // leave, die and come back.
 // Promise: P1, P6
 func TestEveryTickHasOneOutcome(t *testing.T) {
+	testtier.Slow(t)
 	t.Parallel()
 	length := 15 * time.Minute
-	if race.Enabled {
+	if testtier.RaceEnabled {
 		length = 4 * time.Minute
 	}
 	for _, name := range []string{"first", "second"} {

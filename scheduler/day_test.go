@@ -10,7 +10,7 @@ import (
 	"testing"
 	"time"
 
-	"github.com/cronclave/cronclave/internal/race"
+	"github.com/cronclave/cronclave/internal/testtier"
 	"github.com/cronclave/cronclave/scheduler"
 )
 
@@ -19,9 +19,10 @@ import (
 // one job of each kind, for eight hours.
 // Promise: P6
 func TestDay(t *testing.T) {
+	testtier.Slow(t)
 	t.Parallel()
 	n, length, outage := 200, 24*time.Hour, 13*time.Hour
-	if race.Enabled {
+	if testtier.RaceEnabled {
 		n, length, outage = len(dayKinds), 8*time.Hour, 6*time.Hour // some kinds stay away from the outage
 	}
 	rng := seeded(t)

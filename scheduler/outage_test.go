@@ -8,6 +8,7 @@ import (
 	"testing"
 	"time"
 
+	"github.com/cronclave/cronclave/internal/testtier"
 	"github.com/cronclave/cronclave/scheduler"
 )
 
@@ -198,6 +199,7 @@ func TestRecordsHaveTheOutageThatMissedTheTick(t *testing.T) {
 // The newest thousand open ticks wait; older ones are settled together when the server is back.
 // Promise: P9
 func TestTooManyOpenTicks(t *testing.T) {
+	testtier.Slow(t)
 	t.Parallel()
 	inCluster(t, func(c *cluster) {
 		c.quiet = true

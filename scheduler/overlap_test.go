@@ -7,6 +7,7 @@ import (
 	"time"
 
 	"github.com/cronclave/cronclave/election"
+	"github.com/cronclave/cronclave/internal/testtier"
 	"github.com/cronclave/cronclave/scheduler"
 )
 
@@ -70,6 +71,7 @@ func TestQueuedTickOutlivesTheHolder(t *testing.T) {
 // that event gets lost, the tick starts a few seconds later.
 // Promise: P5
 func TestQueuedTickStartsWhenTheSlotIsFree(t *testing.T) {
+	testtier.Slow(t)
 	t.Parallel()
 	for _, tc := range []struct {
 		name  string

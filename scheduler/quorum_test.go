@@ -14,6 +14,7 @@ import (
 
 	"github.com/cronclave/cronclave/election"
 	"github.com/cronclave/cronclave/internal/embedded"
+	"github.com/cronclave/cronclave/internal/testtier"
 	"github.com/cronclave/cronclave/locking"
 	"github.com/cronclave/cronclave/scheduler"
 )
@@ -156,6 +157,7 @@ func (q *quorum) checkInOrder(job string, last int, most time.Duration, outages 
 // the silent, and keep what they have meanwhile, the ticks of a minute are up to 20 s late.
 // Promise: P5, quorum
 func TestQuorumIsPromptWhileAMinorityHangs(t *testing.T) {
+	testtier.Slow(t)
 	t.Parallel()
 	for seed := range uint64(3) {
 		t.Run(fmt.Sprint("seed ", seed), func(t *testing.T) {
@@ -209,6 +211,7 @@ func TestQuorumTakesUpWhatIsNotStarted(t *testing.T) {
 // A majority stands still for seven seconds, five times. When it goes on all that came due meanwhile runs, the oldest first, before three seconds have passed.
 // Promise: quorum
 func TestQuorumBacklogIsPromptAndInOrder(t *testing.T) {
+	testtier.Slow(t)
 	t.Parallel()
 	onQuorum(t, func(q *quorum) {
 		names := quorumOfThree(q, 7)

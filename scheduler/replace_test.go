@@ -8,6 +8,7 @@ import (
 	"time"
 
 	"github.com/cronclave/cronclave/election"
+	"github.com/cronclave/cronclave/internal/testtier"
 	"github.com/cronclave/cronclave/scheduler"
 )
 
@@ -47,6 +48,7 @@ func (c *cluster) starts(job string) []int {
 // TestReplace runs a job every ten seconds for half a minute, and checks which ticks ran, when, and the records of each.
 // Promise: P3, P5, P6, P9
 func TestReplace(t *testing.T) {
+	testtier.Slow(t)
 	const forever = time.Hour
 	for _, tc := range []struct {
 		name     string

@@ -7,7 +7,7 @@ import (
 	"testing"
 	"time"
 
-	"github.com/cronclave/cronclave/internal/race"
+	"github.com/cronclave/cronclave/internal/testtier"
 	"github.com/cronclave/cronclave/scheduler"
 )
 
@@ -30,9 +30,10 @@ var simulated = []struct {
 // makes it ten times as slow, it is eight hours; `make test-long` runs the whole.
 // Promise: P1, P2, P4, P5
 func TestThirtyDays(t *testing.T) {
+	testtier.Slow(t)
 	t.Parallel()
 	length := 30 * 24 * time.Hour
-	if race.Enabled {
+	if testtier.RaceEnabled {
 		length = 8 * time.Hour
 	}
 	rng := seeded(t)

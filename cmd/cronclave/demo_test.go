@@ -7,6 +7,8 @@ import (
 	"strings"
 	"syscall"
 	"testing"
+
+	"github.com/cronclave/cronclave/internal/testtier"
 )
 
 func startDemo(t *testing.T, args ...string) *process {
@@ -17,10 +19,7 @@ func startDemo(t *testing.T, args ...string) *process {
 
 // TestDemoTranscript runs the demo that the README shows.
 func TestDemoTranscript(t *testing.T) {
-	t.Parallel()
-	if testing.Short() {
-		t.Skip("takes half a minute")
-	}
+	testtier.Slow(t)
 	d := startDemo(t, "--for", "26s")
 	text := d.end(t, 0)
 	d.nothingLeft(t)

@@ -14,7 +14,7 @@ import (
 	"path/filepath"
 	"strings"
 
-	"github.com/cronclave/cronclave/internal/race"
+	"github.com/cronclave/cronclave/internal/testtier"
 )
 
 // figure is one measure of how hard a package is to read, and what it is measured on.
@@ -47,7 +47,7 @@ func (f figures) raise(measure string, count int, where string) {
 
 // exports lists the compiled packages that the module needs, by their import paths.
 func exports() (map[string]string, error) {
-	cmd := exec.Command("go", "list", "-export", "-deps", "-json=ImportPath,Export", fmt.Sprintf("-race=%t", race.Enabled), "./cmd/...", "./internal/...") // the form in which the tests are compiled
+	cmd := exec.Command("go", "list", "-export", "-deps", "-json=ImportPath,Export", fmt.Sprintf("-race=%t", testtier.RaceEnabled), "./cmd/...", "./internal/...") // the form in which the tests are compiled
 	cmd.Dir, cmd.Env = root, append(os.Environ(), "GOOS=linux")
 	out, err := cmd.StdoutPipe()
 	if err != nil {

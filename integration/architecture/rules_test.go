@@ -58,7 +58,7 @@ var house = []room{
 	{"internal/oidc", nil, "which person a provider has signed in does not depend on what people may do here"},
 	{"internal/api", []string{"internal/journal", "internal/logging", "internal/operator", "internal/redisconn", "internal/units"}, "the API shows what the operator finds, and decides nothing"},
 	{"internal/logging", []string{"internal/backoff"}, "log output must wait for nothing, so it knows of nothing that could hang"},
-	{"internal/race", nil, "tests of every package ask whether the race detector is on"},
+	{"internal/testtier", nil, "tests of every package belong to a tier in one way"},
 	{"internal/resp", nil, "whether a reply is well-formed does not depend on what it says"},
 	{"internal/proc", nil, "what a process is known by depends on nothing of ours"},
 	{"internal/replica", []string{"election", "internal/api", "internal/backoff", "internal/command", "internal/config", "internal/dashboard", "internal/exhaustion", "internal/httpapi", "internal/journal", "internal/logging",
@@ -112,6 +112,8 @@ type pkg struct {
 	Imports      []string
 	TestImports  []string
 	XTestImports []string
+	TestGoFiles  []string
+	XTestGoFiles []string
 }
 
 // importFaults applies house and guests to the packages; each fault says the rule's reason.

@@ -1,66 +1,241 @@
 package architecture
 
 import (
-	"os"
+	"fmt"
+	"go/ast"
+	"go/parser"
+	"go/token"
+	"os/exec"
 	"path/filepath"
 	"regexp"
+	"runtime"
 	"slices"
 	"strings"
 	"testing"
 )
 
-// Each test that `make test` leaves to `make test-long` exists, and all tests of its name are in packages that `make test-long` runs with the race detector.
-// One that was renamed would run in the first; one of the same name in another package would run in neither.
-func TestSlowTestsRun(t *testing.T) {
+// noRealTime lists the packages that start a process in a test, and judge nothing by the clock.
+var noRealTime = []string{"integration/architecture", "integration/mutants", "scheduler/cronspec"}
+
+// goTest is one go test command of the Makefile.
+type goTest struct {
+	packages           []string
+	run                *regexp.Regexp // nil for all tests
+	short, race, alone bool           // -short, -race, -p 1
+}
+
+// tieredTest is a test function with the properties that decide its tier.
+type tieredTest struct {
+	pkg, name string
+	slow      bool // it calls testtier.Slow
+	whole     bool // it asks testtier.RaceEnabled
+	processes bool // a file of its package starts processes
+}
+
+// TestTiersLeaveNothingOut compares the go test commands of make with every test of the module. A test that -short skips runs in a command without
+// it, a test that does less under the race detector runs in a command without the detector, and packages that start processes run alone.
+func TestTiersLeaveNothingOut(t *testing.T) {
 	t.Parallel()
-	makefile, err := os.ReadFile("../../Makefile")
+	cmd := exec.Command("make", "-n", "lint", "test", "test-long")
+	cmd.Dir = root
+	out, err := cmd.CombinedOutput()
+	if err != nil {
+		t.Fatalf("ask make for its commands (is it installed?): %v\n%s", err, out)
+	}
+	commands, err := goTests(string(out))
 	if err != nil {
 		t.Fatal(err)
 	}
-	_, list, _ := strings.Cut(string(makefile), "SLOW := ")
-	list, _, found := strings.Cut(list, "\n# Without")
-	if !found {
-		t.Fatal("the Makefile has no list SLOW")
+	tests, faults := tieredTests(t)
+	if len(tests) < 500 || !slices.ContainsFunc(tests, func(t tieredTest) bool { return t.slow }) {
+		t.Fatalf("%d tests are found, too few to be all", len(tests))
 	}
-	var packages []string
-	for _, m := range regexp.MustCompile(`(?m)-run '\^\(\$\(SLOW\)\)\$\$' (.*)$`).FindAllStringSubmatch(string(makefile), -1) {
-		packages = append(packages, strings.Fields(m[1])...)
-	}
-	places := testPlaces(t)
-	for name := range strings.SplitSeq(strings.ReplaceAll(list, "\\\n", ""), "|") {
-		at := places[name]
-		if len(at) == 0 {
-			t.Errorf("there is no test %s", name)
-		}
-		for _, folder := range at {
-			if !slices.Contains(packages, "./"+folder) {
-				t.Errorf("%s is a test in %s, of which make test-long runs none: it runs %s", name, folder, packages)
-			}
-		}
+	for _, fault := range append(faults, tierFaults(commands, tests)...) {
+		t.Error(fault)
 	}
 }
 
-// testPlaces are the folders with a test, by its name.
-func testPlaces(t *testing.T) map[string][]string {
+// goTests returns the commands of make that run tests of this module.
+func goTests(text string) (commands []goTest, err error) {
+	for line := range strings.Lines(text) {
+		_, args, found := strings.Cut(line, "go test ")
+		if !found {
+			continue
+		}
+		var c goTest
+		words := strings.Fields(args)
+		for i, word := range words {
+			switch {
+			case word == "-run":
+				if c.run, err = regexp.Compile(strings.Trim(words[i+1], "'")); err != nil {
+					return nil, fmt.Errorf("%s: %w", line, err)
+				}
+			case word == "-skip":
+				return nil, fmt.Errorf("-skip leaves tests out that do not say so: %s", line)
+			case word == "-p":
+				c.alone = words[i+1] == "1"
+			case word == "-short":
+				c.short = true
+			case word == "-race":
+				c.race = true
+			case strings.HasPrefix(word, "./"):
+				c.packages = append(c.packages, strings.TrimPrefix(word, "./"))
+			}
+		}
+		commands = append(commands, c)
+	}
+	return commands, nil
+}
+
+// tierFaults returns a sentence for each test that runs nowhere, or only where it is skipped, does less, or disturbs others.
+func tierFaults(commands []goTest, tests []tieredTest) (faults []string) {
+	detector := slices.ContainsFunc(commands, func(c goTest) bool { return c.race })
+	for _, test := range tests {
+		var runs, whole, beside bool
+		for _, c := range commands {
+			if !slices.Contains(c.packages, test.pkg) || c.run != nil && !c.run.MatchString(test.name) || test.slow && c.short {
+				continue
+			}
+			runs = runs || !test.slow || c.race || !detector
+			whole = whole || !c.race
+			beside = beside || !c.alone
+		}
+		at := test.pkg + ": " + test.name
+		switch {
+		case !runs:
+			faults = append(faults, at+" runs in no command of make test and make test-long")
+		case test.whole && !whole:
+			faults = append(faults, at+" does less under the race detector, and runs in no command without it")
+		case test.processes && beside && !slices.Contains(noRealTime, test.pkg):
+			faults = append(faults, at+" runs beside other packages, and its package starts processes: add it to ALONE in the Makefile")
+		}
+	}
+	return faults
+}
+
+// tieredTests reads the tests of all packages. A fault is a call that integration/tiers.sh does not find.
+func tieredTests(t *testing.T) (tests []tieredTest, faults []string) {
 	t.Helper()
-	declared := regexp.MustCompile(`(?m)^func (Test\w+)\(`)
-	places := map[string][]string{}
-	err := filepath.WalkDir("../..", func(path string, _ os.DirEntry, err error) error {
-		if err != nil || !strings.HasSuffix(path, "_test.go") {
-			return err
+	for _, p := range list(t, runtime.GOOS) {
+		imports := append(slices.Clone(p.TestImports), p.XTestImports...)
+		pkg := strings.TrimPrefix(p.ImportPath, module+"/")
+		for _, name := range append(slices.Clone(p.TestGoFiles), p.XTestGoFiles...) {
+			file, err := parser.ParseFile(token.NewFileSet(), filepath.Join(p.Dir, name), nil, parser.SkipObjectResolution)
+			if err != nil {
+				t.Fatal(err)
+			}
+			found, more := testsOf(file)
+			for _, test := range found {
+				test.pkg, test.processes = pkg, slices.Contains(imports, "os/exec")
+				tests = append(tests, test)
+			}
+			for _, fault := range more {
+				faults = append(faults, pkg+"/"+name+": "+fault)
+			}
 		}
-		text, err := os.ReadFile(path)
-		if err != nil {
-			return err
+	}
+	return tests, faults
+}
+
+// testsOf returns the test functions of a file.
+func testsOf(file *ast.File) (tests []tieredTest, faults []string) {
+	for _, d := range file.Decls {
+		f, ok := d.(*ast.FuncDecl)
+		if !ok || f.Body == nil {
+			continue
 		}
-		folder, _ := filepath.Rel("../..", filepath.Dir(path))
-		for _, m := range declared.FindAllStringSubmatch(string(text), -1) {
-			places[m[1]] = append(places[m[1]], folder)
+		test := tieredTest{name: f.Name.Name}
+		isTest := f.Recv == nil && strings.HasPrefix(test.name, "Test") && test.name != "TestMain"
+		for _, statement := range f.Body.List {
+			if s, ok := statement.(*ast.ExprStmt); ok && isTest && marksSlow(s.X) {
+				test.slow = true
+			}
 		}
-		return nil
-	})
+		ast.Inspect(f, func(n ast.Node) bool {
+			if e, ok := n.(ast.Expr); ok && marksSlow(e) && !test.slow {
+				faults = append(faults, test.name+" calls slow in a branch or for a subtest: only a whole test can be slow")
+			}
+			if s, ok := n.(*ast.SelectorExpr); ok && s.Sel.Name == "RaceEnabled" {
+				test.whole = true
+			}
+			return true
+		})
+		switch {
+		case isTest:
+			tests = append(tests, test)
+		case test.whole && file.Name.Name != "architecture":
+			faults = append(faults, test.name+" asks testtier.RaceEnabled: only a test may, so that make test-long runs the whole of it")
+		}
+	}
+	return tests, faults
+}
+
+// marksSlow reports whether an expression is slow(t) or testtier.Slow(t).
+func marksSlow(e ast.Expr) bool {
+	call, ok := e.(*ast.CallExpr)
+	if !ok || len(call.Args) != 1 {
+		return false
+	}
+	arg, ok := call.Args[0].(*ast.Ident)
+	return ok && arg.Name == "t" && slices.Contains([]string{"slow", "testtier.Slow"}, callee(call))
+}
+
+// Each kind of test that would run nowhere is found.
+func TestTierFaultsAreFound(t *testing.T) {
+	t.Parallel()
+	const makefile = `make test:
+go test -race -short ./a ./b
+go test -race -p 1 -short ./c
+make test-long:
+X=1 go test -race -p 1 -run '^(TestSlow)$' ./c
+go test -v -run '^(TestWhole)$' ./a
+`
+	commands, err := goTests(makefile)
+	if err != nil || len(commands) != 4 {
+		t.Fatalf("%d commands, %v", len(commands), err)
+	}
+	for _, tc := range []struct {
+		test tieredTest
+		want string // "" for none
+	}{
+		{tieredTest{pkg: "a", name: "TestQuick"}, ""},
+		{tieredTest{pkg: "c", name: "TestSlow", slow: true, processes: true}, ""},
+		{tieredTest{pkg: "a", name: "TestWhole", whole: true}, ""},
+		{tieredTest{pkg: "d", name: "TestQuick"}, "runs in no command"},
+		{tieredTest{pkg: "c", name: "TestSlowest", slow: true}, "runs in no command"},
+		{tieredTest{pkg: "b", name: "TestSlow", slow: true}, "runs in no command"},
+		{tieredTest{pkg: "a", name: "TestWhole", slow: true, whole: true}, "runs in no command"},
+		{tieredTest{pkg: "b", name: "TestWhole", whole: true}, "does less"},
+		{tieredTest{pkg: "b", name: "TestQuick", processes: true}, "runs beside"},
+	} {
+		if got := strings.Join(tierFaults(commands, []tieredTest{tc.test}), "; "); !strings.Contains(got, tc.want) || tc.want == "" && got != "" {
+			t.Errorf("%+v: %q, want %q", tc.test, got, tc.want)
+		}
+	}
+	if _, err := goTests("go test -skip TestHard ./a\n"); err == nil {
+		t.Error("-skip is not refused")
+	}
+}
+
+// A call that integration/tiers.sh cannot find is a fault.
+func TestSlowCallsThatHideAreFound(t *testing.T) {
+	t.Parallel()
+	const source = `package a
+func TestA(t *testing.T) { t.Parallel(); slow(t) }
+func TestB(t *testing.T) { testtier.Slow(t); if testtier.RaceEnabled { return } }
+func TestC(t *testing.T) { t.Run("", func(t *testing.T) { slow(t) }) }
+func helper(t *testing.T) { slow(t) }
+func less() bool { return testtier.RaceEnabled }
+`
+	file, err := parser.ParseFile(token.NewFileSet(), "a_test.go", source, parser.SkipObjectResolution)
 	if err != nil {
 		t.Fatal(err)
 	}
-	return places
+	tests, faults := testsOf(file)
+	if want := []tieredTest{{name: "TestA", slow: true}, {name: "TestB", slow: true, whole: true}, {name: "TestC"}}; !slices.Equal(tests, want) {
+		t.Errorf("tests %+v", tests)
+	}
+	if got := strings.Join(faults, "\n"); len(faults) != 3 || !strings.Contains(got, "TestC calls") || !strings.Contains(got, "helper calls") || !strings.Contains(got, "less asks") {
+		t.Errorf("faults %s", got)
+	}
 }

@@ -8,7 +8,7 @@ import (
 	"testing"
 
 	"github.com/cronclave/cronclave/internal/config/document"
-	"github.com/cronclave/cronclave/internal/race"
+	"github.com/cronclave/cronclave/internal/testtier"
 )
 
 // The bounds of package document.
@@ -54,7 +54,7 @@ func TestBounds(t *testing.T) {
 	t.Chdir(t.TempDir())
 	const most = 1 << 30 // allocated in all, of which most is free again by the end
 	for name, tc := range sprawling {
-		if race.Enabled && len(tc.text) > 1<<20 { // these take memory; nothing in them is concurrent
+		if testtier.RaceEnabled && len(tc.text) > 1<<20 { // these take memory; nothing in them is concurrent
 			continue
 		}
 		if len(tc.text) > maxFileBytes {
@@ -102,7 +102,7 @@ func TestBoundsOfAllFiles(t *testing.T) {
 // TestManyJobsAreWithinBounds: ten thousand jobs in one file are no excess.
 func TestManyJobsAreWithinBounds(t *testing.T) {
 	jobs := 10_000
-	if race.Enabled {
+	if testtier.RaceEnabled {
 		jobs = 1000
 	}
 	t.Chdir(t.TempDir())

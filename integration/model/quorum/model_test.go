@@ -3,6 +3,8 @@ package quorum
 import (
 	"strings"
 	"testing"
+
+	"github.com/cronclave/cronclave/internal/testtier"
 )
 
 // cases are the schedules that the rules answer, one each, in bounds in which nothing is found with all rules on.
@@ -38,6 +40,10 @@ var cases = []struct {
 // TestEachRuleAnswersASchedule finds no schedule that breaks a promise of the quorum, and one for each rule that is off.
 // Promise: quorum
 func TestEachRuleAnswersASchedule(t *testing.T) {
+	testtier.Slow(t)
+	if testtier.RaceEnabled {
+		t.Skip("nothing in it is concurrent: make test-long runs it without the race detector")
+	}
 	for _, c := range cases {
 		t.Run(c.name, func(t *testing.T) {
 			c.setup.Rules = AllRules()

@@ -17,6 +17,7 @@ import (
 
 	"github.com/cronclave/cronclave/internal/embedded"
 	"github.com/cronclave/cronclave/internal/lease/engine"
+	"github.com/cronclave/cronclave/internal/testtier"
 )
 
 // eachServer runs a test on the in-process server, and on the Redis that CRONCLAVE_TEST_REDIS names.
@@ -301,6 +302,7 @@ func (w *world) replace() {
 // state.
 // Promise: P1
 func TestOnceWhateverWasLost(t *testing.T) {
+	testtier.Slow(t)
 	eachServer(t, func(t *testing.T, rdb *redis.Client) {
 		rapid.Check(t, func(t *rapid.T) {
 			w := newWorld(t, rdb)

@@ -8,6 +8,7 @@ import (
 	"github.com/redis/go-redis/v9"
 
 	"github.com/cronclave/cronclave/internal/lease/quorum"
+	"github.com/cronclave/cronclave/internal/testtier"
 )
 
 // links are the ways of one client to the masters of a quorum.
@@ -120,6 +121,7 @@ func TestQuorumBeginsWhileAMinorityIsAway(t *testing.T) {
 // three seem to be new. While a holder tries to renew its lease they do not begin; nor do they run a tick again, when they do.
 // Promise: P3, quorum
 func TestQuorumDoesNotBeginBesideAHolder(t *testing.T) {
+	testtier.Slow(t)
 	t.Parallel()
 	for _, length := range []time.Duration{time.Minute, 10 * time.Minute} {
 		t.Run(length.String(), func(t *testing.T) { doesNotBeginBeside(t, length) })

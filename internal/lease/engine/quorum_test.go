@@ -16,6 +16,7 @@ import (
 
 	"github.com/cronclave/cronclave/internal/embedded"
 	"github.com/cronclave/cronclave/internal/lease/engine"
+	"github.com/cronclave/cronclave/internal/testtier"
 )
 
 // masters starts independent servers in this process.
@@ -312,6 +313,7 @@ func TestQuorumLockAfterAnOutage(t *testing.T) {
 
 // A waiter without a majority gets an error that says so.
 func TestQuorumWaiterLearnsOfSilence(t *testing.T) {
+	testtier.Slow(t)
 	servers, clients := masters(t, 3)
 	c, err := engine.New(engine.Config{Quorum: clients, Timeout: 500 * time.Millisecond})
 	if err != nil {

@@ -11,7 +11,7 @@ import (
 
 	"github.com/redis/go-redis/v9"
 
-	"github.com/cronclave/cronclave/internal/race"
+	"github.com/cronclave/cronclave/internal/testtier"
 )
 
 // latency is a network on which scripts need a while.
@@ -207,7 +207,7 @@ func TestTryThatArrivesAfterARefusalLeavesNoGhost(t *testing.T) {
 // Callers that give up while the server is away leave a bounded number of calls in the background.
 // Promise: P9
 func TestWhatIsGivenUpIsBounded(t *testing.T) {
-	if race.Enabled {
+	if testtier.RaceEnabled {
 		t.Skip("eleven thousand goroutines: make test-long runs it without the race detector")
 	}
 	inBubble(t, func(w *wire) {

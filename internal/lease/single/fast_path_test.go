@@ -22,7 +22,7 @@ import (
 	"github.com/cronclave/cronclave/internal/lease/observed"
 	"github.com/cronclave/cronclave/internal/lease/script"
 	"github.com/cronclave/cronclave/internal/lease/transport"
-	"github.com/cronclave/cronclave/internal/race"
+	"github.com/cronclave/cronclave/internal/testtier"
 )
 
 // TestShortWayDecidesAsTheWhole sends the same requests, at the same instants, to a server that has the short
@@ -30,8 +30,9 @@ import (
 // replies, keys, their ends, and the messages to waiters are the same.
 // Promise: P3
 func TestShortWayDecidesAsTheWhole(t *testing.T) {
+	testtier.Slow(t)
 	histories, steps := 48, 80
-	if race.Enabled {
+	if testtier.RaceEnabled {
 		histories = 12
 	}
 	synctest.Test(t, func(t *testing.T) {

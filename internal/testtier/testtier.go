@@ -1,0 +1,17 @@
+// Package testtier divides the tests between `make test` and `make test-long`.
+//
+// A test that takes more than ten seconds under the race detector calls [Slow] in its first line. `make test` runs with
+// -short and skips it, `make test-long` runs these tests alone. A test that only computes is about ten times as slow under the
+// race detector. It asks [RaceEnabled], does a part of its work if the detector is on, and the whole in `make test-long`,
+// which runs it a second time without the detector. Make finds both kinds in the source: see the Makefile.
+package testtier
+
+import "testing"
+
+// Slow skips a test under -short.
+func Slow(t *testing.T) {
+	t.Helper()
+	if testing.Short() {
+		t.Skip("slow: make test-long runs it")
+	}
+}
