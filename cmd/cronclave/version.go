@@ -20,7 +20,7 @@ func newVersionCommand(a *app) *cobra.Command {
 			v := struct {
 				Version  string `json:"version"`
 				ZoneData string `json:"zone_data"`
-			}{strings.TrimPrefix(version, "v"), cronspec.ZoneDataVersion()}
+			}{strings.TrimPrefix(version, "v"), cronspec.BuiltIn().Version()}
 			if asJSON {
 				return a.printJSON(v)
 			}

@@ -84,7 +84,7 @@ func parseZone(name string) (*time.Location, error) {
 func nearestZone(name string) string {
 	const enough = 3
 	best, least := "", enough
-	for _, zone := range cronspec.ZoneNames() {
+	for _, zone := range cronspec.BuiltIn().Names() {
 		apart := len(zone) - len(name)
 		if !strings.Contains(zone, "/") || strings.HasPrefix(zone, "Etc/") || apart >= enough || apart <= -enough {
 			continue

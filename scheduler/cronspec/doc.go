@@ -9,8 +9,9 @@
 // that share a configuration agree on every tick without talking.
 //
 // For zones that holds if they come from [LoadLocation], which reads only the
-// zone data that is built in. [time.LoadLocation] prefers the machine's own zone
-// files, and two machines may have different ones.
+// zone data that is built in, or from [Zones] of the same data on every machine.
+// [time.LoadLocation] prefers the machine's own zone files, and two machines may
+// have different ones.
 //
 // # Two kinds of clock
 //

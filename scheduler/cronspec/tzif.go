@@ -1,0 +1,100 @@
+package cronspec
+
+import (
+	"bytes"
+	"encoding/binary"
+	"errors"
+	"fmt"
+)
+
+const (
+	tzifMagic = "TZif"
+	// tzifHeader is the length of the header of a TZif block: magic, version, 15
+	// unused bytes, and six counts.
+	tzifHeader, tzifCounts = 44, 20
+	// mostTransitions is the limit of zic, the compiler of the IANA database.
+	mostTransitions = 2000
+	mostTypes       = 256
+)
+
+// tzifBlock holds the counts of one of the two blocks of a TZif file, and the length
+// of its times in bytes: 4 in the first block, 8 in the second.
+type tzifBlock struct {
+	utc, std, leaps, times, types, chars int
+	width                                int
+}
+
+// size is the number of bytes after the header.
+func (b tzifBlock) size() int {
+	return b.times*b.width + b.times + b.types*6 + b.chars + b.leaps*(b.width+4) + b.std + b.utc
+}
+
+// checkTZif checks a compiled zone by RFC 9636, as far as package time does not:
+// the order and the number of its transitions, and its offsets. A zone that counts
+// leap seconds is refused, since package time ignores them.
+func checkTZif(data []byte) error {
+	block, rest, err := readTZifBlock(data, 4)
+	if err != nil {
+		return err
+	}
+	if data[len(tzifMagic)] != 0 { // version 2 and later: the second block is the one that counts
+		if block, rest, err = readTZifBlock(rest[block.size():], 8); err != nil {
+			return err
+		}
+	}
+	if block.leaps > 0 {
+		return errors.New("it counts leap seconds")
+	}
+	return block.check(rest)
+}
+
+// readTZifBlock reads the header of a block. rest begins behind it, and has the whole
+// block.
+func readTZifBlock(data []byte, width int) (b tzifBlock, rest []byte, err error) {
+	if len(data) < tzifHeader || !bytes.HasPrefix(data, []byte(tzifMagic)) {
+		return b, nil, errors.New("it is no TZif file, or is cut off")
+	}
+	var counts [6]int
+	for i := range counts {
+		n := binary.BigEndian.Uint32(data[tzifCounts+4*i:])
+		if n > mostTransitions {
+			return b, nil, fmt.Errorf("a count of %d in its header", n)
+		}
+		counts[i] = int(n)
+	}
+	b = tzifBlock{counts[0], counts[1], counts[2], counts[3], counts[4], counts[5], width}
+	if rest = data[tzifHeader:]; b.types > mostTypes || len(rest) < b.size() {
+		return b, nil, errors.New("it is cut off")
+	}
+	return b, rest, nil
+}
+
+// check checks the transitions and offsets of a block.
+func (b tzifBlock) check(data []byte) error {
+	for i := range b.times {
+		if b.types <= int(data[b.times*b.width+i]) {
+			return errors.New("a transition to a type that is missing")
+		}
+		if i > 0 && b.time(data, i) <= b.time(data, i-1) {
+			return errors.New("transitions out of order")
+		}
+	}
+	types := data[b.times*(b.width+1):]
+	for i := range b.types {
+		if offset := int(int32(binary.BigEndian.Uint32(types[6*i:]))); !isOffset(offset) {
+			return fmt.Errorf("an offset of %d seconds", offset)
+		}
+	}
+	return nil
+}
+
+// time returns a transition, as Unix seconds.
+func (b tzifBlock) time(data []byte, i int) int64 {
+	if b.width == 4 {
+		return int64(int32(binary.BigEndian.Uint32(data[4*i:])))
+	}
+	return int64(binary.BigEndian.Uint64(data[8*i:]))
+}
+
+// isOffset reports whether a zone may be so many seconds ahead of UTC, by RFC 9636.
+func isOffset(seconds int) bool { return -25*3600 < seconds && seconds < 26*3600 }
