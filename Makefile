@@ -10,10 +10,10 @@ VERSION := $(shell git describe --tags --always --dirty 2>/dev/null || echo dev)
 # The race detector needs a C compiler; Go turns cgo off where there is none.
 RACE := $(if $(filter 1,$(shell go env CGO_ENABLED)),-race)
 
-.PHONY: help build test-build test test-long lint golangci bench fuzz mutants model histories memory quorum vm browser soak alerts clean
+.PHONY: help build test test-long test-repeat test-build test-compute test-alone test-long-compute test-long-alone lint golangci bench fuzz mutants model histories memory quorum vm browser soak alerts clean
 
 help: ## print this list
-	@awk -F ':.*## ' '/^[a-z-]+:.*## / { printf "  %-9s %s\n", $$1, $$2 }' $(MAKEFILE_LIST)
+	@awk -F ':.*## ' '/^[a-z-]+:.*## / { printf "  %-11s %s\n", $$1, $$2 }' $(MAKEFILE_LIST)
 
 build: ## build a static binary into ./bin
 	CGO_ENABLED=0 go build -trimpath -ldflags '-s -w -X main.version=$(VERSION)' -o bin/cronclave ./cmd/cronclave
@@ -28,6 +28,9 @@ GO_TEST  = CRONCLAVE_TEST_INSTALL=1 go test -vet=off -count=1 -timeout 35m
 # Three at a time in ./integration: each test there has several processes.
 ALONE_TEST = $(GO_TEST) $(RACE) -p 1 -parallel 3
 
+# make -j would start processes beside tests that compute.
+.NOTPARALLEL:
+
 # The program and the tests of ALONE, so that nothing is compiled beside them.
 test-build:
 	$(if $(RACE),,@echo 'note: no C compiler, so without the race detector')
@@ -35,17 +38,33 @@ test-build:
 	go build $(RACE) -tags failpoints -o /dev/null ./cmd/cronclave
 	go test $(RACE) -vet=off -run '^$$' $(ALONE)
 
-test test-long: export GOGC := 400 # there is memory, and much is garbage
+test-compute test-alone test-long-compute test-long-alone: export GOGC := 400 # there is memory, and much is garbage
 
-test: test-build ## run the quick tests, in eight to sixteen minutes on two cores; a real Redis is brought along (container, else redis-server), and PostgreSQL; root gets them installed
+test: test-build test-compute test-alone ## run the quick tests, in eight to sixteen minutes on two cores; a real Redis is brought along (container, else redis-server), and PostgreSQL; root gets them installed
+
+test-long: test-build test-long-alone test-long-compute ## run the tests that -short skips: slow ones with real processes, a month of five simulated replicas, a day of 200 jobs, the model of a quorum
+
+test-compute:
 	$(GO_TEST) $(RACE) -short -parallel 4 $(COMPUTE)
-	$(ALONE_TEST) -short $(ALONE)
 	go -C bench test -count=1 ./...
 
-test-long: test-build ## run the tests that -short skips: slow ones with real processes, a month of five simulated replicas, a day of 200 jobs, the model of a quorum
-	$(ALONE_TEST) $(shell integration/tiers.sh slow $(ALONE))
+# SHORT= for all of them, the slow ones too.
+SHORT := -short
+
+test-alone:
+	$(ALONE_TEST) $(SHORT) $(ALONE)
+
+test-long-compute:
 	$(GO_TEST) $(RACE) $(shell integration/tiers.sh slow $(COMPUTE))
 	GOGC=800 $(GO_TEST) -v $(shell integration/tiers.sh whole $(COMPUTE))
+
+test-long-alone:
+	$(ALONE_TEST) $(shell integration/tiers.sh slow $(ALONE))
+
+N := 10
+
+test-repeat: ## run make test N=10 times, each from a fresh clone with a cold build cache (hours; goes on after an interruption); BUSY=2 CACHE=DIR LOGS=DIR, see .ci/repeat
+	@BUSY='$(BUSY)' CACHE='$(CACHE)' LOGS='$(LOGS)' .ci/repeat $(N)
 
 lint: ## vet, gofmt, staticcheck, and the rules on who may import what
 	go vet ./...

@@ -5,6 +5,7 @@ import (
 	"go/ast"
 	"go/parser"
 	"go/token"
+	"os"
 	"os/exec"
 	"path/filepath"
 	"regexp"
@@ -32,27 +33,48 @@ type tieredTest struct {
 	processes bool // a file of its package starts processes
 }
 
-// TestTiersLeaveNothingOut compares the go test commands of make with every test of the module. A test that -short skips runs in a command without
+// TestTiersLeaveNothingOut compares the go test commands of make, and those of .ci/run, with every test of the module. A test that -short skips runs in a command without
 // it, a test that does less under the race detector runs in a command without the detector, and packages that start processes run alone.
 func TestTiersLeaveNothingOut(t *testing.T) {
 	t.Parallel()
-	cmd := exec.Command("make", "-n", "lint", "test", "test-long")
-	cmd.Dir = root
-	out, err := cmd.CombinedOutput()
-	if err != nil {
-		t.Fatalf("ask make for its commands (is it installed?): %v\n%s", err, out)
-	}
-	commands, err := goTests(string(out))
-	if err != nil {
-		t.Fatal(err)
-	}
 	tests, faults := tieredTests(t)
 	if len(tests) < 500 || !slices.ContainsFunc(tests, func(t tieredTest) bool { return t.slow }) {
 		t.Fatalf("%d tests are found, too few to be all", len(tests))
 	}
-	for _, fault := range append(faults, tierFaults(commands, tests)...) {
+	for _, fault := range faults {
 		t.Error(fault)
 	}
+	ci, err := os.ReadFile(root + "/.ci/run")
+	if err != nil {
+		t.Fatal(err)
+	}
+	for name, calls := range map[string][]string{"make": {"lint test test-long"}, ".ci/run": makeCalls(string(ci))} {
+		var commands []goTest
+		for _, call := range calls {
+			cmd := exec.Command("make", append([]string{"-n"}, strings.Fields(call)...)...)
+			cmd.Dir = root
+			out, err := cmd.CombinedOutput()
+			if err != nil {
+				t.Fatalf("ask make for its commands (is it installed?): %v\n%s", err, out)
+			}
+			more, err := goTests(string(out))
+			if err != nil {
+				t.Fatal(err)
+			}
+			commands = append(commands, more...)
+		}
+		for _, fault := range tierFaults(commands, tests) {
+			t.Errorf("%s: %s", name, fault)
+		}
+	}
+}
+
+// makeCalls returns the arguments of the calls of make in a script.
+func makeCalls(script string) (calls []string) {
+	for _, m := range regexp.MustCompile(`(?m)^[^#\n]*\bmake ((?: ?[a-zA-Z-]+=?)+)`).FindAllStringSubmatch(script, -1) {
+		calls = append(calls, m[1])
+	}
+	return calls
 }
 
 // goTests returns the commands of make that run tests of this module.
@@ -103,7 +125,7 @@ func tierFaults(commands []goTest, tests []tieredTest) (faults []string) {
 		at := test.pkg + ": " + test.name
 		switch {
 		case !runs:
-			faults = append(faults, at+" runs in no command of make test and make test-long")
+			faults = append(faults, at+" is run by no command")
 		case test.whole && !whole:
 			faults = append(faults, at+" does less under the race detector, and runs in no command without it")
 		case test.processes && beside && !slices.Contains(noRealTime, test.pkg):
@@ -201,10 +223,10 @@ go test -v -run '^(TestWhole)$' ./a
 		{tieredTest{pkg: "a", name: "TestQuick"}, ""},
 		{tieredTest{pkg: "c", name: "TestSlow", slow: true, processes: true}, ""},
 		{tieredTest{pkg: "a", name: "TestWhole", whole: true}, ""},
-		{tieredTest{pkg: "d", name: "TestQuick"}, "runs in no command"},
-		{tieredTest{pkg: "c", name: "TestSlowest", slow: true}, "runs in no command"},
-		{tieredTest{pkg: "b", name: "TestSlow", slow: true}, "runs in no command"},
-		{tieredTest{pkg: "a", name: "TestWhole", slow: true, whole: true}, "runs in no command"},
+		{tieredTest{pkg: "d", name: "TestQuick"}, "is run by no command"},
+		{tieredTest{pkg: "c", name: "TestSlowest", slow: true}, "is run by no command"},
+		{tieredTest{pkg: "b", name: "TestSlow", slow: true}, "is run by no command"},
+		{tieredTest{pkg: "a", name: "TestWhole", slow: true, whole: true}, "is run by no command"},
 		{tieredTest{pkg: "b", name: "TestWhole", whole: true}, "does less"},
 		{tieredTest{pkg: "b", name: "TestQuick", processes: true}, "runs beside"},
 	} {
