@@ -12,6 +12,7 @@ import (
 	"github.com/spf13/cobra"
 
 	"github.com/cronclave/cronclave/internal/config"
+	"github.com/cronclave/cronclave/internal/console"
 	"github.com/cronclave/cronclave/internal/demo"
 )
 
@@ -62,6 +63,8 @@ func (a *app) demo(ctx context.Context, path string, length time.Duration) error
 	signals := make(chan os.Signal, 4)
 	signal.Notify(signals, syscall.SIGINT, syscall.SIGTERM, syscall.SIGHUP)
 	defer signal.Stop(signals)
+	ctx, done := console.WhileWritable(ctx, a.out)
+	defer done()
 	err = demo.Run(ctx, demo.Config{Out: a.out, Path: path, Length: length, Program: program, Signals: signals,
 		Colour: a.colour()})
 	var faults config.Faults

@@ -60,6 +60,8 @@ func (a *app) logs(ctx context.Context, jobs []string, opt logsOptions) error {
 		return err
 	}
 	defer o.close()
+	ctx, done := console.WhileWritable(ctx, a.out)
+	defer done()
 	switch {
 	case opt.run != "" && opt.follow:
 		return o.exit(o.Follow(ctx, operator.FollowRequest{Job: jobs[0], Run: opt.run}, a.logViewer(jobs, opt)))

@@ -20,7 +20,7 @@ func main() {
 	}
 	protect()
 	redis.SetLogger(silence{}) // every error is returned as well, and told once
-	os.Exit(execute(context.Background(), os.Args[1:], streams{os.Stdin, console.OnTerminal(os.Stdout), console.OnTerminal(os.Stderr)}))
+	os.Exit(execute(context.Background(), os.Args[1:], streams{os.Stdin, console.NewOutput(os.Stdout), console.NewOutput(os.Stderr)}))
 }
 
 // silence is where the Redis client's own log goes.

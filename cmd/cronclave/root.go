@@ -4,10 +4,12 @@ import (
 	"context"
 	"errors"
 	"fmt"
+	"syscall"
 
 	"github.com/spf13/cobra"
 
 	"github.com/cronclave/cronclave/internal/config"
+	"github.com/cronclave/cronclave/internal/console"
 	"github.com/cronclave/cronclave/internal/replica"
 )
 
@@ -33,15 +35,25 @@ func execute(ctx context.Context, args []string, s streams) int {
 	return code
 }
 
-// command runs the command and prints its error.
+// command runs the command, prints its error, and returns the exit code. Output that got lost fails any command but a stale fence, whose code says all.
 func (a *app) command(ctx context.Context, args []string) (code int) {
 	root := newRoot(a) //nolint:contextcheck // the commands get the context from cobra
 	root.SetArgs(args)
-	root.SetIn(a.in)
-	root.SetOut(a.out)
-	root.SetErr(a.err)
 	cmd, err := root.ExecuteContextC(ctx)
-	if err == nil {
+	code = a.exitCode(cmd, err)
+	if lost := console.WriteError(a.out); lost != nil && code != exitStale {
+		if !errors.Is(lost, syscall.EPIPE) { // a reader that has seen enough, such as head, needs no message
+			fmt.Fprintln(a.says(), "cronclave:", lost)
+		}
+		return exitFailed
+	}
+	return code
+}
+
+// exitCode returns the exit code of a command that ended with err, which it prints.
+func (a *app) exitCode(cmd *cobra.Command, err error) int {
+	lost := console.WriteError(a.out)
+	if err == nil || errors.Is(err, lost) || lost != nil && errors.Is(err, context.Canceled) { // command prints lost output once
 		return 0
 	}
 	var faults config.Faults
@@ -88,6 +100,9 @@ Redis. A job with per_tick = K has K runs of each tick.
 			return a.checkFlags()
 		},
 	}
+	root.SetIn(a.in)
+	root.SetOut(a.out) // before cobra's completion command is made, which keeps it
+	root.SetErr(a.err)
 	flags := root.PersistentFlags()
 	flags.StringVarP(&a.configPath, "config", "c", "", "a file, or a folder of *.toml (default jobs.toml; env CRONCLAVE_CONFIG)")
 	flags.StringVar(&a.redisURL, "redis", "", "Redis URL without a password, in the place of the file's url and quorum (env CRONCLAVE_REDIS, which may have one)")

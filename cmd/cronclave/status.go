@@ -72,6 +72,8 @@ func (o statusOptions) print(ctx context.Context, a *app) error {
 	}
 	defer cluster.close()
 	if o.watch {
+		ctx, done := console.WhileWritable(ctx, a.out)
+		defer done()
 		return o.watchCluster(ctx, cluster, p, a.streams)
 	}
 	st, err := cluster.Status(ctx, o.StatusRequest)

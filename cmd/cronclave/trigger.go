@@ -10,6 +10,7 @@ import (
 
 	"github.com/spf13/cobra"
 
+	"github.com/cronclave/cronclave/internal/console"
 	"github.com/cronclave/cronclave/internal/journal"
 	"github.com/cronclave/cronclave/internal/operator"
 	"github.com/cronclave/cronclave/scheduler"
@@ -145,6 +146,8 @@ func (s streams) printTriggered(t *operator.Triggered, opt triggerOptions) error
 
 // await shows the run until it has ended, and ends as it did.
 func (a *app) await(ctx context.Context, o *operating, t *operator.Triggered, opt triggerOptions) error {
+	ctx, done := console.WhileWritable(ctx, a.out)
+	defer done()
 	var viewer operator.Viewer
 	if !opt.asJSON {
 		viewer = a.followed().Bare()

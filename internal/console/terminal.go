@@ -1,6 +1,7 @@
 package console
 
 import (
+	"context"
 	"fmt"
 	"io"
 	"os"
@@ -12,48 +13,94 @@ import (
 	"github.com/mattn/go-isatty"
 )
 
-// terminal is stdout or stderr where that is a terminal. All output of a command goes through it. Names, output and errors may come from others, and
-// could otherwise move the cursor, hide lines or answer in the user's name, so bytes that are no text are quoted. Colours pass, since a command uses
-// them.
-type terminal struct {
-	file io.Writer
+// Output is stdout or stderr of this process. It remembers its first error, so that a command that prints in many places fails if any of it got lost.
+//
+// Names, output and errors may come from others. On a terminal they could otherwise move the cursor, hide lines or answer in the user's name, so an
+// Output quotes bytes that are no text there; colours pass, since a command uses them. Elsewhere, as in a pipe, it writes byte by byte what it is given.
+//
+// It is safe for concurrent use.
+type Output struct {
+	file     io.Writer
+	terminal bool
+	failed   chan struct{} // closed by the first error
 
 	mu   sync.Mutex
 	rest []byte // the beginning of a character, whose end comes with the next Write
+	err  error  // the first error
 }
 
-// OnTerminal puts a file behind a terminal's quotes, if it is one. Elsewhere, as in a pipe, the output stays as it is, byte by byte.
-func OnTerminal(f *os.File) io.Writer {
-	if !isatty.IsTerminal(f.Fd()) {
-		return f
+// NewOutput returns the output to a file.
+func NewOutput(f *os.File) *Output {
+	return &Output{file: f, terminal: isatty.IsTerminal(f.Fd()), failed: make(chan struct{})}
+}
+
+// Write takes all of p, or returns the first error of this output.
+func (o *Output) Write(p []byte) (int, error) {
+	o.mu.Lock()
+	defer o.mu.Unlock()
+	if o.err != nil {
+		return 0, o.err
 	}
-	return &terminal{file: f}
+	text := p
+	if o.terminal {
+		text, o.rest = quoteControls(append(o.rest, p...))
+	}
+	if _, err := o.file.Write(text); err != nil {
+		o.err = fmt.Errorf("write output: %w", err)
+		close(o.failed)
+		return 0, o.err
+	}
+	return len(p), nil
 }
 
-// Behind is the file of a terminal, and other writers themselves: for the warden, which prints nothing that comes from others.
+// Err returns the first error of a Write.
+func (o *Output) Err() error {
+	o.mu.Lock()
+	defer o.mu.Unlock()
+	return o.err
+}
+
+// WhileWritable returns a context that ends when a Write to w, an [Output], has failed. Other writers never end it.
+func WhileWritable(ctx context.Context, w io.Writer) (context.Context, context.CancelFunc) {
+	ctx, cancel := context.WithCancel(ctx)
+	o, ok := w.(*Output)
+	if !ok {
+		return ctx, cancel
+	}
+	var watcher sync.WaitGroup
+	watcher.Go(func() {
+		select {
+		case <-o.failed:
+			cancel()
+		case <-ctx.Done():
+		}
+	})
+	return ctx, func() {
+		cancel()
+		watcher.Wait()
+	}
+}
+
+// WriteError returns the first error of an [Output]. Other writers have none.
+func WriteError(w io.Writer) error {
+	if o, ok := w.(*Output); ok {
+		return o.Err()
+	}
+	return nil
+}
+
+// Behind returns the file of an [Output], and any other writer itself: for the warden, which prints nothing that comes from others.
 func Behind(w io.Writer) io.Writer {
-	if t, ok := w.(*terminal); ok {
-		return t.file
+	if o, ok := w.(*Output); ok {
+		return o.file
 	}
 	return w
 }
 
-// IsTerminal reports whether a writer is that of [OnTerminal] for a terminal.
+// IsTerminal reports whether w is an [Output] to a terminal.
 func IsTerminal(w io.Writer) bool {
-	_, ok := w.(*terminal)
-	return ok
-}
-
-// Write takes all of p, or none if the terminal fails.
-func (t *terminal) Write(p []byte) (int, error) {
-	t.mu.Lock()
-	defer t.mu.Unlock()
-	text, rest := quoteControls(append(t.rest, p...))
-	t.rest = rest
-	if _, err := t.file.Write(text); err != nil {
-		return 0, fmt.Errorf("write to the terminal: %w", err)
-	}
-	return len(p), nil
+	o, ok := w.(*Output)
+	return ok && o.terminal
 }
 
 // colours are the sequences that pass: neither concealed, nor black, nor with a background.

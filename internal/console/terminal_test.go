@@ -21,7 +21,7 @@ func TestTerminalQuotesWhatIsNoText(t *testing.T) {
 		"user\u202e\u2066\u200f\u2028":          `user\u202e\u2066\u200f\u2028`,
 	} {
 		var out bytes.Buffer
-		terminal := &terminal{file: &out}
+		terminal := &Output{file: &out, terminal: true}
 		if n, err := io.WriteString(terminal, text); n != len(text) || err != nil {
 			t.Errorf("%q: %d, %v", text, n, err)
 		}
@@ -34,7 +34,7 @@ func TestTerminalQuotesWhatIsNoText(t *testing.T) {
 // A character may come in parts.
 func TestTerminalJoinsCharacters(t *testing.T) {
 	var out bytes.Buffer
-	terminal := &terminal{file: &out}
+	terminal := &Output{file: &out, terminal: true}
 	for _, b := range []byte("漢\x1b") {
 		if _, err := terminal.Write([]byte{b}); err != nil {
 			t.Fatal(err)
@@ -48,7 +48,7 @@ func TestTerminalJoinsCharacters(t *testing.T) {
 func TestTerminalKeepsJSON(t *testing.T) {
 	const text = "\x1b[2J \u009b \u202e \x00 \xff ok"
 	var out bytes.Buffer
-	if err := json.NewEncoder(&terminal{file: &out}).Encode(text); err != nil {
+	if err := json.NewEncoder(&Output{file: &out, terminal: true}).Encode(text); err != nil {
 		t.Fatal(err)
 	}
 	var back string
