@@ -26,10 +26,7 @@ type EnvSpec struct {
 	// has / and /bin/sh. EnvFile and EnvFromFile are opened with the rights of User and Group, as far as this process may
 	// take them: they are the job's, and nothing that the job could not read itself may reach it.
 	User, Group string
-	// EnvFile is a file of NAME=value lines; "" is none. It is read each time. Empty lines and lines that
-	// begin with # are passed over; "export " may precede the name. A value is taken as it is, less the space
-	// around it; or stands in single quotes, or in double quotes where \\, \", \$ and \n are known. Nothing
-	// is expanded.
+	// EnvFile is a file of NAME=value lines, in the format of [textfile.ParseEnv]; "" is none. It is read each time.
 	EnvFile string
 	// Env is the job's own table.
 	Env map[string]string

@@ -32,6 +32,7 @@ func TestWhyACommandCantBeStarted(t *testing.T) {
 	h := newTestHost(t, false)
 	dir := t.TempDir()
 	put(t, dir+"/plain", "#!/bin/sh\n", 0o644)
+	put(t, dir+"/windows", "#!/bin/sh\r\nexit 0\r\n", 0o755)
 	put(t, dir+"/orphaned", "#!/no/such/interpreter\n", 0o755)
 	put(t, dir+"/nonsense", "no program\n", 0o755)
 	path := "PATH=" + dir
@@ -51,6 +52,7 @@ func TestWhyACommandCantBeStarted(t *testing.T) {
 		"no permission":       {Spec{Argv: []string{"plain"}, Env: []string{path}}, ErrNotExecutable, "plain has no execute permission", 126},
 		"a directory":         {Spec{Argv: []string{dir}}, ErrNotExecutable, "is a directory", 126},
 		"no interpreter":      {Spec{Argv: []string{dir + "/orphaned"}}, ErrNotExecutable, "interpreter is missing", 126},
+		"CR in #! line":       {Spec{Argv: []string{dir + "/windows"}}, ErrNotExecutable, "#! line ends in a carriage return", 126},
 		"no program":          {Spec{Argv: []string{"./nonsense"}, Dir: dir}, ErrNotExecutable, "neither a program", 126},
 		"no dir":              {Spec{Argv: []string{"/bin/true"}, Dir: "/no/dir"}, syscall.ENOENT, "dir /no/dir: no such file", 1},
 		"dir is a file":       {Spec{Argv: []string{"/bin/true"}, Dir: dir + "/plain"}, syscall.ENOTDIR, "plain: not a directory", 1},

@@ -3,6 +3,7 @@
 package command
 
 import (
+	"context"
 	"errors"
 	"fmt"
 	"io/fs"
@@ -11,6 +12,10 @@ import (
 	"path/filepath"
 	"strings"
 	"syscall"
+	"time"
+
+	"github.com/cronclave/cronclave/internal/safefile"
+	"github.com/cronclave/cronclave/internal/textfile"
 )
 
 // command prepares the process, with everything checked that can be said more clearly before the start.
@@ -84,6 +89,9 @@ func (s *Spec) startError(cmd *exec.Cmd, t tree, err error) error {
 	return fmt.Errorf("%s: %w", what, err)
 }
 
+// scriptTimeout bounds the look at a script that did not start.
+const scriptTimeout = time.Second
+
 // notThere says what the kernel has not found. All was there a moment ago, so it is looked for again.
 func (s *Spec) notThere(cmd *exec.Cmd) error {
 	if err := s.checkDir(); err != nil {
@@ -91,6 +99,13 @@ func (s *Spec) notThere(cmd *exec.Cmd) error {
 	}
 	if err := executable(cmd.Path); err != nil {
 		return err
+	}
+	ctx, cancel := context.WithTimeout(context.Background(), scriptTimeout)
+	defer cancel()
+	if start, err := safefile.ReadStart(ctx, cmd.Path, safefile.Policy{}); err == nil {
+		if fault := textfile.InterpreterFault(start); fault != "" {
+			return fmt.Errorf("%w: %s", ErrNotExecutable, fault)
+		}
 	}
 	return fmt.Errorf("%w: its interpreter is missing", ErrNotExecutable) // which its first line names, or its header
 }

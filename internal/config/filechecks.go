@@ -102,11 +102,8 @@ func (c *fileChecks) inspect(f namedFile) finding {
 	if as != nil {
 		reader = " by the user " + f.user
 	}
-	if c.since.IsZero() {
-		c.since = time.Now()
-	}
 	const enough = 1 << 40 // a file that is too long is a fault where it is read
-	ctx, cancel := context.WithDeadline(context.Background(), c.since.Add(mostChecking))
+	ctx, cancel := c.patience()
 	defer cancel()
 	info, err := safefile.Inspect(ctx, f.path, safefile.Policy{MaxBytes: enough, As: as, Trust: c.trust})
 	var untrusted *safefile.UntrustedError
@@ -123,6 +120,14 @@ func (c *fileChecks) inspect(f namedFile) finding {
 		return finding{warning: fmt.Sprintf("%s can be read by %s; run: %s", f.path, info.Exposed, info.Remedy)}
 	}
 	return finding{}
+}
+
+// patience returns the context of all looks at files together.
+func (c *fileChecks) patience() (context.Context, context.CancelFunc) {
+	if c.since.IsZero() {
+		c.since = time.Now()
+	}
+	return context.WithDeadline(context.Background(), c.since.Add(mostChecking))
 }
 
 // bare takes the operation and the file's name off an error, since a fault has the file in a field.

@@ -7,8 +7,11 @@ import (
 	"os"
 	"path/filepath"
 	"slices"
+	"strings"
 
 	"github.com/cronclave/cronclave/internal/config/document"
+	"github.com/cronclave/cronclave/internal/safefile"
+	"github.com/cronclave/cronclave/internal/textfile"
 )
 
 // machineChecks warn of users, folders and files that jobs name and this machine lacks. They may still come, and a job may be meant for other machines, so
@@ -32,7 +35,7 @@ func (c machineChecks) ofJob(d *draft) {
 		c.folder(v, d.Dir)
 	}
 	if v, set := d.at["env_file"]; set && !d.wrong["env_file"] {
-		c.exists(v, d.EnvFile)
+		c.envFile(v, d)
 	}
 	for _, name := range slices.Sorted(maps.Keys(d.EnvFromFile)) {
 		c.exists(d.filed[name], d.EnvFromFile[name])
@@ -78,5 +81,38 @@ func (c machineChecks) program(v document.Value, path string) {
 	const anybodyExecutes = 0o111
 	if info, there := c.exists(v, path); there && (!info.Mode().IsRegular() || info.Mode()&anybodyExecutes == 0) {
 		c.Warn(v, "%s is no program: the job cannot start here; it may lack the permission to be executed (chmod +x)", path)
+	} else if there {
+		ctx, cancel := c.patience()
+		defer cancel()
+		start, err := safefile.ReadStart(ctx, path, safefile.Policy{}) // root reads what the job's user may only execute
+		if fault := textfile.InterpreterFault(start); err == nil && fault != "" {
+			c.Warn(v, "%s: the job cannot start here: %s", path, fault)
+		}
+	}
+}
+
+// envFile warns of an env file that is missing, of its faults, and of lines that other programs read in another way.
+func (c machineChecks) envFile(v document.Value, d *draft) {
+	if _, there := c.exists(v, d.EnvFile); !there {
+		return
+	}
+	var as *safefile.Identity
+	if c.rights != nil {
+		as, _ = c.rights(d.User, d.Group) // a user that is not here has a warning
+	}
+	ctx, cancel := c.patience()
+	defer cancel()
+	text, err := safefile.Read(ctx, d.EnvFile, safefile.Policy{MaxBytes: textfile.MaxEnvFile, As: as, Trust: c.trust})
+	if err != nil {
+		return // another check says so
+	}
+	_, warnings, err := textfile.ParseEnv(d.EnvFile, string(text))
+	if err != nil {
+		for line := range strings.Lines(err.Error()) {
+			c.Warn(v, "%s: the job cannot start here", strings.TrimSpace(line))
+		}
+	}
+	for _, w := range warnings {
+		c.Warn(v, "%s:%d: %s", d.EnvFile, w.Line, w.Message)
 	}
 }

@@ -9,7 +9,7 @@ import (
 )
 
 // look opens, judges and reads a file. Owners and modes are not judged here, and no programs run as another user.
-func look(name string, p Policy, read bool) ([]byte, Info, error) {
+func look(name string, p Policy, read part) ([]byte, Info, error) {
 	f, err := os.Open(name)
 	if err != nil {
 		return nil, Info{}, err //nolint:wrapcheck // it names the file
@@ -22,8 +22,15 @@ func look(name string, p Policy, read bool) ([]byte, Info, error) {
 		return nil, Info{}, failed(name, ErrNotRegular)
 	case info.Size() > p.MaxBytes:
 		return nil, Info{}, failed(name, tooLong(p.MaxBytes))
-	case !read:
+	case read == nothing:
 		return nil, Info{}, nil
+	case read == start:
+		data := make([]byte, StartBytes)
+		n, err := f.Read(data)
+		if errors.Is(err, io.EOF) {
+			err = nil
+		}
+		return data[:n], Info{}, err //nolint:wrapcheck // it names the file
 	}
 	data, err := io.ReadAll(io.LimitReader(f, p.MaxBytes+1))
 	switch {

@@ -9,7 +9,7 @@ import (
 )
 
 // look opens, judges and reads a file on the calling thread, with that thread's rights.
-func look(name string, p Policy, read bool) ([]byte, Info, error) {
+func look(name string, p Policy, read part) ([]byte, Info, error) {
 	fd, err := openFile(name)
 	if err != nil {
 		return nil, Info{}, failed(name, err)
@@ -23,10 +23,13 @@ func look(name string, p Policy, read bool) ([]byte, Info, error) {
 		return nil, Info{}, err
 	}
 	info := Info{Exposed: exposed(&st, p.As), Remedy: "chmod go-r " + shellQuoted(name)}
-	if !read {
-		return nil, info, nil
+	var data []byte
+	switch read {
+	case start:
+		data, err = readStart(fd)
+	case whole:
+		data, err = readAll(fd, st.Size, p.MaxBytes)
 	}
-	data, err := readAll(fd, st.Size, p.MaxBytes)
 	if err != nil {
 		return nil, Info{}, failed(name, err)
 	}
@@ -90,6 +93,15 @@ func readAll(fd int, size, limit int64) ([]byte, error) {
 			return nil, tooLong(limit)
 		}
 	}
+}
+
+func readStart(fd int) ([]byte, error) {
+	data, n := make([]byte, StartBytes), 0
+	err := retry(func() (err error) {
+		n, err = unix.Read(fd, data)
+		return err
+	})
+	return data[:max(n, 0)], err //nolint:wrapcheck // the caller names the file
 }
 
 // retry repeats a system call that a signal has interrupted.

@@ -16,6 +16,7 @@ import (
 	"errors"
 	"fmt"
 	"io/fs"
+	"math"
 	"os"
 	"sync"
 )
@@ -82,13 +83,23 @@ type Info struct {
 
 // Read reads a whole file.
 func Read(ctx context.Context, name string, p Policy) ([]byte, error) {
-	data, _, err := visit(ctx, name, p, true)
+	data, _, err := visit(ctx, name, p, whole)
+	return data, err
+}
+
+// StartBytes is how much of a program Linux reads to find out how to execute it.
+const StartBytes = 256
+
+// ReadStart reads the first [StartBytes] of a file of any length, or all of a shorter one.
+func ReadStart(ctx context.Context, name string, p Policy) ([]byte, error) {
+	p.MaxBytes = math.MaxInt64
+	data, _, err := visit(ctx, name, p, start)
 	return data, err
 }
 
 // Inspect judges a file as [Read] does, and does not read it.
 func Inspect(ctx context.Context, name string, p Policy) (Info, error) {
-	_, info, err := visit(ctx, name, p, false)
+	_, info, err := visit(ctx, name, p, nothing)
 	return info, err
 }
 
@@ -107,8 +118,17 @@ type result struct {
 	err  error
 }
 
-// visit opens a file, and reads it if it is to.
-func visit(ctx context.Context, name string, p Policy, read bool) ([]byte, Info, error) {
+// part is how much of a file is read.
+type part int
+
+const (
+	nothing part = iota
+	start
+	whole
+)
+
+// visit opens and judges a file, and reads a part of it.
+func visit(ctx context.Context, name string, p Policy, read part) ([]byte, Info, error) {
 	if os.Geteuid() != 0 { // asked here, before a thread takes the rights of Policy.As
 		p.Trust = Everybody
 	}

@@ -21,9 +21,10 @@ type File struct {
 	twins  []twin // second definitions, which were not read
 }
 
-// New returns a file with a text, which is yet to be parsed.
+// New returns a file with a text, which is yet to be parsed. Its line ends become LF, as TOML allows: a shell takes the CR of a file from Windows, in a command
+// of several lines, for a part of the last word.
 func New(name, content string) *File {
-	return &File{name: name, text: newText(content)}
+	return &File{name: name, text: newText(strings.ReplaceAll(content, "\r\n", "\n"))}
 }
 
 // Name is the file's name as it was reached.

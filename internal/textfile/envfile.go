@@ -1,0 +1,98 @@
+// Package textfile reads what people save with other tools, for other machines: env files, and the first line of scripts.
+package textfile
+
+import (
+	"errors"
+	"fmt"
+	"regexp"
+	"strings"
+)
+
+// MaxEnvFile bounds an env file, in bytes.
+const MaxEnvFile = 1 << 20
+
+// Warning is a line of an env file that other programs read in another way.
+type Warning struct {
+	Line    int // from 1
+	Message string
+}
+
+// ParseEnv reads the text of the env file at path: NAME=value lines, "export " before the name or not, LF or CRLF at their ends. Empty lines and lines that
+// begin with # are passed over. A value is taken as it is, less the space around it; or stands in single quotes, or in double quotes where \\, \", \$ and
+// \n are known. Nothing is expanded. The error has all faults, one FILE:LINE: message a line. Neither faults nor warnings quote a value: it may be a secret.
+func ParseEnv(path, text string) (vars map[string]string, warnings []Warning, err error) {
+	vars = map[string]string{}
+	var faults []error
+	number := 0
+	for line := range strings.Lines(strings.TrimPrefix(text, "\ufeff")) {
+		number++
+		line = strings.TrimSpace(line)
+		if line == "" || line[0] == '#' {
+			continue
+		}
+		name, value, err := parseVariable(line)
+		if err != nil {
+			faults = append(faults, fmt.Errorf("%s:%d: %w", path, number, err))
+			continue
+		}
+		vars[name] = value
+		if commentLike.MatchString(line) {
+			warnings = append(warnings, Warning{number, fmt.Sprintf("the # and what follows are a part of the value of %s here, and a comment for other programs; "+
+				"put the value in quotes, or the comment in a line of its own", name)})
+		}
+	}
+	return vars, warnings, errors.Join(faults...)
+}
+
+var (
+	variableName = regexp.MustCompile(`^[A-Za-z_][A-Za-z0-9_]*$`)
+	// commentLike matches a value without quotes that has a # after a blank.
+	commentLike = regexp.MustCompile(`=\s*[^'"\s].*\s#|=\s+#`)
+)
+
+// parseVariable reads one line. A faulty line is not quoted in the error: it may be a secret.
+func parseVariable(line string) (name, value string, err error) {
+	name, value, ok := strings.Cut(line, "=")
+	if !ok {
+		return "", "", errors.New("no = in this line, NAME=value is expected")
+	}
+	name = strings.TrimSpace(name)
+	if rest, ok := strings.CutPrefix(name, "export "); ok {
+		name = strings.TrimSpace(rest)
+	}
+	if !variableName.MatchString(name) {
+		return "", "", errors.New("the text before = is no variable name (letters, digits and _)")
+	}
+	value, err = unquote(strings.TrimSpace(value))
+	if err != nil {
+		return "", "", fmt.Errorf("%s: %w", name, err)
+	}
+	return name, value, nil
+}
+
+// unquote takes the quotes off a value that begins with one. Only a comment may follow the closing one.
+func unquote(s string) (string, error) {
+	if s == "" || s[0] != '\'' && s[0] != '"' {
+		return s, nil
+	}
+	quote, value := s[0], strings.Builder{}
+	for i := 1; i < len(s); i++ {
+		switch c := s[i]; {
+		case c == quote:
+			if rest := strings.TrimSpace(s[i+1:]); rest != "" && rest[0] != '#' {
+				return "", errors.New("text after the closing quote")
+			}
+			return value.String(), nil
+		case c == '\\' && quote == '"' && i+1 < len(s) && strings.IndexByte(`\"$n`, s[i+1]) >= 0:
+			i++
+			if s[i] == 'n' {
+				value.WriteByte('\n')
+			} else {
+				value.WriteByte(s[i])
+			}
+		default:
+			value.WriteByte(c)
+		}
+	}
+	return "", fmt.Errorf("the closing %c is missing in this line; a value cannot go on in the next one, \\n in double quotes is a line end", quote)
+}
