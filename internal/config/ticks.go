@@ -98,6 +98,13 @@ func finishSchedule(r *schema.Reader, v document.Value, d *draft, known calendar
 			Except: d.Except, ExceptDates: d.ExceptDates, StartsAt: d.StartsAt, ExpiresAt: d.ExpiresAt})
 	}
 	wrongSchedule(r, d, err, except)
+	if d.Spec != nil {
+		for _, remark := range d.Spec.Remarks() {
+			if e, found := expressionOf(d, except, remark); found && len(e.Names) == 0 {
+				reportExpression(r.Warn, e, remark)
+			}
+		}
+	}
 	finishBounds(r, d, err, now)
 }
 
@@ -105,16 +112,29 @@ func finishSchedule(r *schema.Reader, v document.Value, d *draft, known calendar
 func wrongSchedule(r *schema.Reader, d *draft, err error, except []expression) {
 	for _, one := range unjoin(err) {
 		var wrong *cronspec.ParseError
-		switch {
-		case errors.Is(one, cronspec.ErrNoTick): // see finishBounds
-		case errors.As(one, &wrong) && wrong.Except && wrong.Index < len(except):
-			wrongExpression(r, except[wrong.Index], wrong)
-		case errors.As(one, &wrong) && !wrong.Except && wrong.Index < len(d.exprs):
-			wrongExpression(r, d.exprs[wrong.Index], wrong)
-		default:
-			r.Fault(d.at["schedule"], "%s", document.OneLine(one.Error()))
+		if errors.Is(one, cronspec.ErrNoTick) {
+			continue // see finishBounds
 		}
+		if errors.As(one, &wrong) {
+			if e, found := expressionOf(d, except, wrong); found {
+				reportExpression(r.Fault, e, wrong)
+				continue
+			}
+		}
+		r.Fault(d.at["schedule"], "%s", document.OneLine(one.Error()))
 	}
+}
+
+// expressionOf returns the expression that a message of the parser is about.
+func expressionOf(d *draft, except []expression, about *cronspec.ParseError) (e expression, found bool) {
+	of := d.exprs
+	if about.Except {
+		of = except
+	}
+	if about.Index >= len(of) {
+		return expression{}, false
+	}
+	return of[about.Index], true
 }
 
 // unjoin returns the errors that errors.Join has made one.
@@ -128,17 +148,17 @@ func unjoin(err error) []error {
 	return []error{err}
 }
 
-// wrongExpression points into the expression. With a variable in it that can't be done, and the message might reveal a value from the environment.
-func wrongExpression(r *schema.Reader, e expression, wrong *cronspec.ParseError) {
+// reportExpression points into the expression. With a variable in it that can't be done, and the message might reveal a value from the environment.
+func reportExpression(report func(document.Value, string, ...any), e expression, wrong *cronspec.ParseError) {
 	if len(e.Names) > 0 {
-		r.Fault(e.Value, "%s %q is not a valid schedule once its variables are replaced", e.Name, e.Raw)
+		report(e.Value, "%s %q is not a valid schedule once its variables are replaced", e.Name, e.Raw)
 		return
 	}
 	message := e.Name + ": " + wrong.Message
 	if wrong.Hint != "" {
 		message += "; " + wrong.Hint
 	}
-	r.Fault(e.AtByte(wrong.Offset), "%s", document.OneLine(message))
+	report(e.AtByte(wrong.Offset), "%s", document.OneLine(message))
 }
 
 // finishBounds checks what starts_at and expires_at leave of the ticks, and warns of a job that has none any more.

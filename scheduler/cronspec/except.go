@@ -18,7 +18,7 @@ type exceptions struct {
 // restrict reads the exceptions and the bounds of the options. It returns their
 // part of the schedule's key, empty where there are none.
 func (s *Schedule) restrict(o Options) (keys []string, faults []error) {
-	rules, texts, faults := parseAll(o.Except, parser{options: o, except: true})
+	rules, texts, faults := parseAll(o.Except, parser{options: o, except: true, remarks: &s.remarks})
 	for _, text := range texts {
 		keys = append(keys, "except "+text)
 	}

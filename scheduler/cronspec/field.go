@@ -144,9 +144,11 @@ func (s *scanner) item() (uint64, error) {
 	}
 	high = max(high, low)
 	step, err := s.step(low, high)
-	if step == 0 { // a single value; with a step it opens a range, "5/15"
+	if err != nil || step == 0 { // a single value; with a step it opens a range, "5/15"
 		return 1 << low, err
 	}
+	message, hint := s.kind.readingOfStep(low, high, step)
+	s.remark(start, message, hint)
 	return span(low, high, step), err
 }
 
@@ -158,6 +160,8 @@ func (s *scanner) upper(low, start int) (int, error) {
 	}
 	if s.kind.top == sundayAgain && high == 0 && low > 0 {
 		high = sundayAgain // FRI-SUN
+		message, hint := readingOfSunday(low)
+		s.remark(start, message, hint)
 	}
 	if low > high {
 		hint := fmt.Sprintf("write %d-%d,%d-%d", low, s.kind.high, s.kind.low, high)

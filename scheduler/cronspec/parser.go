@@ -15,6 +15,7 @@ type parser struct {
 	except  bool // it is one of Options.Except
 	index   int
 	text    string
+	remarks *[]*ParseError
 }
 
 // word is a piece of the expression between blanks.
@@ -168,6 +169,7 @@ func (p *parser) assemble(words []word, sets [fieldCount]uint64) (rule, string, 
 	if err := p.comes(w, words); err != nil {
 		return nil, "", err
 	}
+	p.remarkGap(w, words[fieldMinute].offset)
 	key := fmt.Sprintf("%s, clock %t, both days %t, %s", text, clock, both, zoneKey(w.zone))
 	return w, key, nil
 }

@@ -47,6 +47,7 @@ type Schedule struct {
 	until      int64       // and none is after this one
 	key        string
 	digest     string
+	remarks    []*ParseError
 }
 
 // rule computes the instants of one expression, in Unix seconds.
@@ -74,7 +75,7 @@ func Parse(exprs []string, o Options) (*Schedule, error) {
 		return nil, &ParseError{Message: "no expression", Hint: `write for example "0 3 * * *"`}
 	}
 	s := Schedule{after: firstInstant, until: lastInstant}
-	rules, keys, faults := parseAll(exprs, parser{options: o})
+	rules, keys, faults := parseAll(exprs, parser{options: o, remarks: &s.remarks})
 	s.rules = rules
 	more, faulty := s.restrict(o)
 	faults = append(faults, faulty...)

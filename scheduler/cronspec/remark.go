@@ -1,0 +1,56 @@
+package cronspec
+
+import (
+	"fmt"
+	"math"
+	"time"
+)
+
+// Remarks returns what other programs read in another way: the place of each such piece of an expression, with the reading here, and in Hint what means the
+// same everywhere.
+func (s *Schedule) Remarks() []*ParseError { return s.remarks }
+
+// remark adds a remark on the expression that is read.
+func (p *parser) remark(offset int, message, hint string) {
+	*p.remarks = append(*p.remarks, &ParseError{Except: p.except, Index: p.index, Offset: offset, Message: message, Hint: hint})
+}
+
+// remarkGap adds a remark on a fixed-time expression with several times that daylight saving skips together. Debian's cron runs each of them.
+func (p *parser) remarkGap(w *wall, offset int) {
+	if w.clock || p.except {
+		return
+	}
+	for from := int64(lawEnds); from < lawEnds+2*365*secondsPerDay; {
+		before := periodAt(w.zone, from)
+		if before.end == math.MaxInt64 {
+			return
+		}
+		from = before.end
+		after := periodAt(w.zone, from)
+		if n := w.timesWithin(before.wallClock(from), after.wallClock(from)); n > 1 {
+			p.remark(offset, fmt.Sprintf("the clock of %s skips %d of these times at once in spring; they are one run here; Debian's cron runs each of them", w.zone, n), "")
+			return
+		}
+	}
+}
+
+// timesWithin returns the number of matching times of the wall clock from one on and before another.
+func (w *wall) timesWithin(from, to int64) (n int) {
+	for at := from - 1; ; n++ {
+		next, ok := w.nextOnFace(at, to)
+		if !ok || next >= to {
+			return n
+		}
+		at = next
+	}
+}
+
+// readingOfStep words "5/15", a single value with a step.
+func (k kind) readingOfStep(low, high, step int) (message, hint string) {
+	return fmt.Sprintf("%d/%d is %s here; Debian's cron refuses it", low, step, k.format(span(low, high, step))), fmt.Sprintf("%d-%d/%d means the same everywhere", low, high, step)
+}
+
+// readingOfSunday words a range such as FRI-SUN, which ends with the Sunday after.
+func readingOfSunday(low int) (message, hint string) {
+	return fmt.Sprintf("the range is %s to Sunday here; Debian's cron and cronie accept it, and it matches no day there", time.Weekday(low)), fmt.Sprintf("%d-7 means the same everywhere", low)
+}
