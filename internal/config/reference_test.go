@@ -2,10 +2,8 @@ package config
 
 import (
 	"fmt"
-	"os"
 	"path/filepath"
 	"reflect"
-	"regexp"
 	"strconv"
 	"strings"
 	"testing"
@@ -94,28 +92,6 @@ func (k keyTable) file(t *testing.T, line string) *Config {
 	}
 	c.Warnings, c.Jobs[0].Line = nil, 0
 	return c
-}
-
-// TestReferenceExamples loads each example of the page as a configuration.
-func TestReferenceExamples(t *testing.T) {
-	text, err := os.ReadFile(page)
-	if err != nil {
-		t.Fatal(err)
-	}
-	t.Chdir(t.TempDir())
-	examples := regexp.MustCompile("(?s)```toml\n(.*?)```").FindAllStringSubmatch(string(text), -1)
-	if len(examples) == 0 {
-		t.Error("there are none")
-	}
-	for _, m := range examples {
-		c, err := loadConfig(t, m[1], Options{Env: environment("ZONE=a", "DATABASE=reports"), Now: func() time.Time { return time.Date(2026, 1, 1, 0, 0, 0, 0, time.UTC) }})
-		if err != nil || len(c.Warnings) > 0 && !strings.Contains(c.Warnings.Error(), "no jobs") {
-			t.Errorf("%s\n%v", m[1], err)
-			if c != nil {
-				t.Error(c.Warnings)
-			}
-		}
-	}
 }
 
 // none stands where a key has no default.
