@@ -143,6 +143,7 @@ type followedRun struct {
 	begun bool           // the viewer knows of it
 	now   journal.Record // its newest record
 	chunk int64          // the number of the last one
+	tries int            // the number of failed tries that the viewer knows of
 	ended bool           // the last chunk has arrived
 	shown bool           // some output was
 	last  journal.Record // once it has ended
@@ -194,6 +195,9 @@ func (f *follower) look(ctx context.Context, r *followedRun) (over bool, err err
 		return false, err
 	}
 	r.now = record
+	if err := f.noteTries(ctx, r); err != nil {
+		return false, err
+	}
 	if err := f.showNew(ctx, r); err != nil || !known || record.Outcome == journal.OutcomeRunning {
 		return false, err
 	}
@@ -211,6 +215,25 @@ func (f *follower) look(ctx context.Context, r *followedRun) (over bool, err err
 	}
 	f.showKept(r)
 	return true, nil
+}
+
+// noteTries remarks on a try that has failed when the next one has begun: a run that is tried again may print nothing for minutes.
+func (f *follower) noteTries(ctx context.Context, r *followedRun) error {
+	if r.now.FailedTries <= r.tries || r.now.Outcome != journal.OutcomeRunning {
+		return nil
+	}
+	failed, known, err := f.journal.Run(ctx, f.job, fmt.Sprintf("%s.%d", r.id, r.now.Attempt-1))
+	if err != nil {
+		return err
+	}
+	r.tries = r.now.FailedTries
+	how := "failed"
+	if known {
+		how = cmp.Or(failed.Reason, failed.Outcome)
+	}
+	f.begin(r)
+	f.viewer.Note(r.id, fmt.Sprintf("attempt %d: %s; attempt %d has started", r.now.Attempt-1, how, r.now.Attempt))
+	return nil
 }
 
 // showNew shows the chunks that are new.

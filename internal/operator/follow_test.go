@@ -21,6 +21,33 @@ func TestFollowerOutlastsAFailover(t *testing.T) {
 	}
 }
 
+// A follower of a run that is tried again learns of each try that failed, before what the next one prints.
+func TestFollowerLearnsOfTries(t *testing.T) {
+	t.Parallel()
+	c := newCluster(t)
+	run := journal.Record{RunID: "one", Job: "report", Token: 1, Attempt: 2, FailedTries: 1, Replica: "r1", Outcome: "running", Started: time.Now()}
+	try := journal.Record{RunID: "one.1", Job: "report", Token: 1, Attempt: 1, Retried: true, Replica: "r1", Outcome: "failed", Reason: "exit code 3", Started: time.Now(), Finished: time.Now()}
+	c.record(t, run, try)
+	if err := c.journal.Publish(t.Context(), "report", "one", journal.Chunk{Number: 1, Lines: []journal.Line{{Text: "again"}}}); err != nil {
+		t.Fatal(err)
+	}
+	var got []string
+	err := c.operator(t, Config{}).Follow(t.Context(), FollowRequest{Job: "report", Run: "one"}, Viewer{
+		Note: func(_, text string) { got = append(got, text) },
+		Line: func(l OutputLine) {
+			got = append(got, l.Line)
+			run.Outcome, run.Finished = "ok", time.Now()
+			c.record(t, run)
+			if err := c.journal.Publish(t.Context(), "report", "one", journal.Chunk{Number: 2, End: true}); err != nil {
+				t.Error(err)
+			}
+		},
+	})
+	if want := "attempt 1: exit code 3; attempt 2 has started, again"; err != nil || strings.Join(got, ", ") != want {
+		t.Errorf("%v, %q", err, got)
+	}
+}
+
 // A follower gets the size of a gap, and knows of a run before it gets anything of it.
 func TestFollowerLearnsOfGaps(t *testing.T) {
 	t.Parallel()

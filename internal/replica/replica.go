@@ -264,7 +264,7 @@ func (r *Replica) complain(err error, pause time.Duration) {
 	}
 	switch {
 	case t == redisconn.Unreachable:
-		r.log.Warn("Redis does not answer; trying again", args...)
+		r.log.Warn("Redis does not answer; trying again", append(args, "remedy", "start it, or correct [redis].url; a trial on one machine needs none: cronclave run --embedded-redis")...)
 	case t.Remedy == "":
 		r.log.Warn("Redis "+t.What+"; trying again", args...)
 	default:
