@@ -49,10 +49,12 @@ func New(cfg Config) (http.Handler, error) {
 	c.Info.Description = "The status, the history and the control of one cluster. Any replica answers for all."
 	c.OpenAPIPath, c.DocsPath, c.SchemasPath = "", "", ""
 	c.CreateHooks = nil // no links to schemas in the answers: they are those of the command line
-	c.RejectUnknownQueryParameters = true
+	format := huma.Format{Marshal: huma.DefaultJSONFormat.Marshal, Unmarshal: unmarshalJSON}
+	c.Formats = map[string]huma.Format{"application/json": format, "json": format}
 	c.Components.SecuritySchemes = map[string]*huma.SecurityScheme{"token": {Type: "http", Scheme: "bearer"}}
 	c.Security = []map[string][]string{{"token": {}}}
 	api := humago.New(mux, c)
+	api.UseMiddleware(checkQueries(api))
 	r.registerViews(api)
 	r.registerRuns(api)
 	r.registerActs(api)
@@ -61,11 +63,16 @@ func New(cfg Config) (http.Handler, error) {
 		return nil, fmt.Errorf("describe the API: %w", err)
 	}
 	mux.HandleFunc(rootPath, func(w http.ResponseWriter, _ *http.Request) {
-		w.Header().Set("Content-Type", "application/problem+json")
-		w.WriteHeader(http.StatusNotFound)
-		_ = json.NewEncoder(w).Encode(newError(http.StatusNotFound, "no such route; "+prefix+"/openapi.json has all")) // else the client has gone
+		writeError(w, newError(http.StatusNotFound, "no such route; "+prefix+"/openapi.json has all"))
 	})
 	return uncached(mux), nil
+}
+
+// writeError answers a request that no operation answers.
+func writeError(w http.ResponseWriter, fault huma.StatusError) {
+	w.Header().Set("Content-Type", "application/problem+json")
+	w.WriteHeader(fault.GetStatus())
+	_ = json.NewEncoder(w).Encode(fault) // otherwise the client has gone
 }
 
 // uncached keeps answers out of caches: they are true at one moment, and for one user.
@@ -89,10 +96,10 @@ func describeIn(mux *http.ServeMux, api huma.API) error {
 	}
 	for name, text := range map[string][]byte{"openapi.json": asJSON, "openapi.yaml": asYAML} {
 		kind := "application/vnd.oai.openapi+" + name[len("openapi."):]
-		mux.HandleFunc("GET "+prefix+"/"+name, func(w http.ResponseWriter, _ *http.Request) {
+		mux.HandleFunc("GET "+prefix+"/"+name, refuseQuery(func(w http.ResponseWriter, _ *http.Request) {
 			w.Header().Set("Content-Type", kind)
 			_, _ = w.Write(text) // else the client has gone
-		})
+		}))
 	}
 	return nil
 }

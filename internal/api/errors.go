@@ -3,9 +3,13 @@ package api
 import (
 	"context"
 	"errors"
+	"fmt"
 	"net/http"
+	"strings"
+	"time"
 
 	"github.com/danielgtaylor/huma/v2"
+	"github.com/danielgtaylor/huma/v2/validation"
 
 	"github.com/cronclave/cronclave/internal/journal"
 	"github.com/cronclave/cronclave/internal/operator"
@@ -14,20 +18,73 @@ import (
 // maxErrorDetails bounds the faults of one request that its answer lists.
 const maxErrorDetails = 10
 
-func init() { // huma makes all its errors by this variable
+// maxLocation bounds the place of a fault, which has names of the request.
+const maxLocation = 200
+
+func init() { // huma makes all its errors by these variables
 	huma.NewErrorWithContext = func(_ huma.Context, code int, detail string, errs ...error) huma.StatusError {
 		return newError(code, detail, errs...)
 	}
 	huma.NewError = newError
+	huma.ValidateStrictCasing = true
+	validation.MsgUnexpectedProperty = "is no key of this body"
+	validation.MsgExpectedRFC3339DateTime = notInstant
+	validation.MsgExpectedBoolean = notBoolean
+	validation.MsgExpectedInteger, validation.MsgExpectedNumber = notWhole, notWhole
+	validation.MsgExpectedString = "must be a string"
+	validation.MsgExpectedArray = "must be a list"
+	validation.MsgExpectedObject = "must be an object"
+	validation.MsgExpectedOneOf = "must be one of \"%s\""
+	validation.MsgExpectedMinimumNumber = "must be %v or more"
+	validation.MsgExpectedMaximumNumber = "must be %v or less"
+	validation.MsgExpectedMaxLength = "may have %d characters"
+	validation.MsgExpectedMaxItems = "may have %d items"
+}
+
+const (
+	notWhole   = "must be a whole number"
+	notBoolean = "must be true or false"
+	notInstant = "must be an instant in RFC 3339, as 2026-03-01T00:30:00Z"
+)
+
+// What huma says without a variable.
+const (
+	unreadableBody   = "cannot read request body" // it breaks off
+	validationFailed = "validation failed"
+)
+
+// ourWords are the texts of huma that no variable replaces.
+var ourWords = map[string]string{
+	unreadableBody:                                     "the body broke off",
+	"request body is required":                         "this route needs a body",
+	"request body read timeout":                        fmt.Sprintf("the body took more than %v to arrive", bodyTimeout),
+	"required query parameter is missing":              "is missing",
+	"required path parameter is missing":               "is missing",
+	"invalid integer":                                  notWhole,
+	"invalid boolean":                                  notBoolean,
+	"invalid date/time for format " + time.RFC3339Nano: notInstant,
+}
+
+// ourText returns a text of huma in our words.
+func ourText(text string) string {
+	switch ours, known := ourWords[text]; {
+	case known:
+		return ours
+	case strings.HasPrefix(text, "request body is too large"):
+		return fmt.Sprintf("the body has %d bytes or more", maxBodyBytes)
+	case strings.HasPrefix(text, huma.ErrUnknownContentType.Error()):
+		return "must be JSON, with Content-Type: application/json"
+	}
+	return text
 }
 
 // newError makes the body of an answer, application/problem+json. It does not repeat the request: a body of many faults would become an answer of
 // gigabytes, and may have a secret. A body that cannot be read is the client's fault.
 func newError(code int, detail string, errs ...error) huma.StatusError {
 	if code == http.StatusInternalServerError && detail == unreadableBody {
-		code = http.StatusBadRequest
+		code, errs = http.StatusBadRequest, nil // which name addresses
 	}
-	model := &huma.ErrorModel{Status: code, Title: http.StatusText(code), Detail: detail}
+	model := &huma.ErrorModel{Status: code, Title: http.StatusText(code), Detail: ourText(detail)}
 	for i, err := range errs {
 		if i == maxErrorDetails {
 			break
@@ -38,13 +95,31 @@ func newError(code int, detail string, errs ...error) huma.StatusError {
 			*d = *known.ErrorDetail()
 			d.Value = nil
 		}
+		if code == http.StatusBadRequest && strings.HasSuffix(d.Message, givenTwice) {
+			model.Status, model.Title = http.StatusUnprocessableEntity, http.StatusText(http.StatusUnprocessableEntity)
+		}
+		d.Message, d.Location = ourText(d.Message), operator.FirstLine(d.Location, maxLocation)
 		model.Errors = append(model.Errors, d)
+	}
+	if detail == validationFailed && len(model.Errors) > 0 {
+		model.Detail = summarizeFaults(model.Errors)
 	}
 	return model
 }
 
-// unreadableBody is how huma calls a body that breaks.
-const unreadableBody = "cannot read request body"
+// summarizeFaults names the first fault of a request, and counts the others.
+func summarizeFaults(faults []*huma.ErrorDetail) string {
+	first, others := faults[0], ""
+	if len(faults) > 1 {
+		others = fmt.Sprintf(" (errors has %d faults)", len(faults))
+	}
+	kinds := map[string]string{"query": "the query parameter", "path": "the path parameter", "body": "the key"}
+	kind, name, named := strings.Cut(first.Location, ".")
+	if !named {
+		return "the " + kind + " " + first.Message + others
+	}
+	return fmt.Sprintf("%s %q %s%s", kinds[kind], name, first.Message, others)
+}
 
 // codes are the HTTP status codes of the reasons for which an operation fails.
 var codes = []struct {

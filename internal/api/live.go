@@ -67,6 +67,7 @@ func (r *routes) limitStreams(api huma.API) func(huma.Context, func(huma.Context
 			_ = huma.WriteErr(api, ctx, http.StatusTooManyRequests, fmt.Sprintf("%d streams are open on this replica; try again later, or another replica", maxStreams)) // else the client has gone
 			return
 		}
+		ctx.SetHeader("X-Accel-Buffering", "no") // nginx would hold events back
 		_, w := humago.Unwrap(ctx)
 		_ = http.NewResponseController(w).SetReadDeadline(time.Time{}) // a writer that knows no deadline sets none
 		next(ctx)

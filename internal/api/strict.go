@@ -1,0 +1,159 @@
+package api
+
+import (
+	"bytes"
+	"encoding/json"
+	"errors"
+	"fmt"
+	"net/http"
+	"net/url"
+	"slices"
+	"strings"
+
+	"github.com/danielgtaylor/huma/v2"
+
+	"github.com/cronclave/cronclave/internal/operator"
+)
+
+// huma answers for the first of a repeated query parameter and drops the rest, leaves empty and malformed ones out, and has the last of a repeated key of
+// a body win. A client that is not understood must not get another answer than it asked for, so requests are checked here.
+
+// checkQueries refuses requests whose query the operation would not read as a whole, with 422 and the name of each parameter.
+func checkQueries(api huma.API) func(huma.Context, func(huma.Context)) {
+	return func(ctx huma.Context, next func(huma.Context)) {
+		asked := ctx.URL()
+		if faults := queryFaults(asked.RawQuery, ctx.Operation().Parameters); len(faults) > 0 {
+			_ = huma.WriteErr(api, ctx, http.StatusUnprocessableEntity, validationFailed, faults...) // otherwise the client has gone
+			return
+		}
+		next(ctx)
+	}
+}
+
+// queryFaults returns what is wrong with a query, sorted by the names of the parameters.
+func queryFaults(raw string, known []*huma.Param) (faults []error) {
+	values, err := url.ParseQuery(raw)
+	if err != nil {
+		return []error{&huma.ErrorDetail{Location: "query", Message: "is malformed; encode each name and value, and separate them by &"}}
+	}
+	names := make([]string, 0, len(values))
+	for name := range values {
+		names = append(names, name)
+	}
+	slices.Sort(names)
+	for _, name := range names {
+		if fault := parameterFault(name, values[name], known); fault != "" {
+			faults = append(faults, &huma.ErrorDetail{Location: "query." + name, Message: fault})
+		}
+	}
+	return faults
+}
+
+// refuseQuery refuses requests with a query to a handler that reads none.
+func refuseQuery(next http.HandlerFunc) http.HandlerFunc {
+	return func(w http.ResponseWriter, r *http.Request) {
+		if faults := queryFaults(r.URL.RawQuery, nil); len(faults) > 0 {
+			writeError(w, newError(http.StatusUnprocessableEntity, validationFailed, faults...))
+			return
+		}
+		next(w, r)
+	}
+}
+
+// parameterFault returns what is wrong with the values of one query parameter, or "".
+func parameterFault(name string, values []string, known []*huma.Param) string {
+	at := slices.IndexFunc(known, func(p *huma.Param) bool { return p.In == "query" && p.Name == name })
+	switch {
+	case at < 0:
+		return "is no parameter of this route"
+	case slices.Contains(values, ""):
+		return "is empty; give it a value, or leave it out"
+	case len(values) > 1 && known[at].Schema.Type != huma.TypeArray:
+		return fmt.Sprintf("is given %d times; send it once", len(values))
+	}
+	return ""
+}
+
+// repeatedKey returns the first key that an object of a JSON text has more than once, with the keys that lead to it, or "". A text that is no JSON has none.
+func repeatedKey(text []byte) string {
+	d := json.NewDecoder(bytes.NewReader(text))
+	var at []object
+	for {
+		token, err := d.Token()
+		if err != nil {
+			return ""
+		}
+		switch delim, _ := token.(json.Delim); delim {
+		case '{', '[':
+			at = append(at, object{keys: map[string]bool{}, isList: delim == '['})
+			continue
+		case '}', ']':
+			at = at[:len(at)-1]
+		default:
+			if o := last(at); o != nil && !o.isList && !o.hasKey {
+				if o.enter(token) {
+					return path(at)
+				}
+				continue
+			}
+		}
+		if o := last(at); o != nil {
+			o.hasKey = false // its value has ended
+		}
+	}
+}
+
+// object is a JSON object or list of which a part was read.
+type object struct {
+	keys   map[string]bool
+	key    string // the last one
+	hasKey bool   // and its value is next
+	isList bool
+}
+
+// enter notes a key, and reports whether the object has had it.
+func (o *object) enter(token json.Token) (repeated bool) {
+	o.key, o.hasKey = fmt.Sprint(token), true
+	repeated = o.keys[o.key]
+	o.keys[o.key] = true
+	return repeated
+}
+
+func last(at []object) *object {
+	if len(at) == 0 {
+		return nil
+	}
+	return &at[len(at)-1]
+}
+
+// path names the key that was read last.
+func path(at []object) string {
+	var keys []string
+	for _, o := range at {
+		if !o.isList {
+			keys = append(keys, o.key)
+		}
+	}
+	return operator.FirstLine(strings.Join(keys, "."), maxLocation)
+}
+
+// givenTwice ends the message about a repeated key.
+const givenTwice = "more than once; send it once"
+
+// unmarshalJSON is json.Unmarshal without repeated keys, and with errors in our words. huma calls it for an any first, and then for the type of the body.
+func unmarshalJSON(data []byte, v any) error {
+	if _, first := v.(*any); first {
+		if key := repeatedKey(data); key != "" {
+			return fmt.Errorf("has the key %q %s", key, givenTwice)
+		}
+	}
+	err := json.Unmarshal(data, v)
+	var syntax *json.SyntaxError
+	switch {
+	case err == nil:
+		return nil
+	case errors.As(err, &syntax):
+		return fmt.Errorf("is no JSON: the fault is at byte %d", syntax.Offset)
+	}
+	return errors.New("is not as the description of the API has it")
+}
