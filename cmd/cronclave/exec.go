@@ -14,6 +14,7 @@ import (
 	"github.com/cronclave/cronclave/internal/command"
 	"github.com/cronclave/cronclave/internal/config"
 	"github.com/cronclave/cronclave/internal/console"
+	"github.com/cronclave/cronclave/internal/journal"
 	"github.com/cronclave/cronclave/internal/operator"
 	"github.com/cronclave/cronclave/internal/redact"
 	"github.com/cronclave/cronclave/internal/replica"
@@ -71,6 +72,7 @@ func (a *app) exec(ctx context.Context, cfg *config.Config, job *config.Job, loc
 		}
 		defer end()
 	}
+	auditExec(ctx, &once)
 	r, err := replica.NewOnce(once)
 	if err != nil {
 		return err
@@ -114,6 +116,17 @@ func (a *app) coordinate(ctx context.Context, cfg *config.Config, name string, o
 		return nil, err
 	}
 	return end, nil
+}
+
+// auditExec writes the run into the audit log. It goes on without: the machine may have been cut off for a reason.
+func auditExec(ctx context.Context, once *replica.OnceConfig) {
+	err := errors.New("--no-lock: without Redis")
+	if once.Journal != nil {
+		_, err = once.Journal.Audit(ctx, journal.Act{By: requester().By, Kind: journal.ActExec, Jobs: []string{once.Job.Name}}, 0)
+	}
+	if err != nil {
+		once.Log.Warn("run is in no audit log", "job", once.Job.Name, "user", requester().By, "error", err)
+	}
 }
 
 func execResult(r scheduler.Record, err error) error {

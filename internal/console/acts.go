@@ -33,7 +33,18 @@ func ActJobs(a journal.Act) string {
 	case a.Until != nil:
 		text += ", until " + Stamp(*a.Until)
 	}
+	if a.Unchanged > 0 {
+		text += ": " + Unchanged(a)
+	}
 	return text
+}
+
+// Unchanged says how many acts an entry stands for that changed nothing.
+func Unchanged(a journal.Act) string {
+	if a.Unchanged > 1 {
+		return fmt.Sprintf("the newest of %d that changed nothing", a.Unchanged)
+	}
+	return "changed nothing"
 }
 
 // Paused prints what became of the pauses of jobs.

@@ -5,8 +5,10 @@ import (
 	"net/http"
 	"net/url"
 	"strconv"
+	"strings"
 	"time"
 
+	"github.com/cronclave/cronclave/internal/console"
 	"github.com/cronclave/cronclave/internal/journal"
 	"github.com/cronclave/cronclave/internal/operator"
 )
@@ -78,6 +80,9 @@ func actOf(now time.Time, a journal.Act) act {
 		shown.Note = "until " + a.Until.UTC().Format(stamp)
 	case a.Tick != nil:
 		shown.Note = "tick " + a.Tick.UTC().Format(stamp)
+	}
+	if a.Unchanged > 0 {
+		shown.Note = strings.TrimPrefix(shown.Note+", "+console.Unchanged(a), ", ")
 	}
 	if a.RunID != "" && len(a.Jobs) == 1 {
 		shown.Run = link{"run " + fmt.Sprintf("%.8s", clean(a.RunID)), jobPath(a.Jobs[0]) + "/runs/" + url.PathEscape(a.RunID)}

@@ -74,18 +74,21 @@ func TestAuditLogIsShown(t *testing.T) {
 	s := newSite(t, "")
 	s.fill()
 	s.shows("/cluster", "No user has acted on this cluster.")
-	for path, form := range map[string]url.Values{
-		"/jobs/report/cancel": {"run": {"run-0"}, "reason": {"it hangs"}},
-		"/pause":              {"job": {"report", "backup"}, "for": {"2h"}, "reason": {hostile[:20]}},
-		"/jobs/hot/pause":     {"reason": {"too hot"}},
-		"/jobs/hot/resume":    {"reason": {"cool again"}},
-		"/resume":             {"job": {"child"}, "reason": {"all of them"}},
+	for _, act := range []struct {
+		path string
+		form url.Values
+	}{
+		{"/jobs/report/cancel", url.Values{"run": {"run-0"}, "reason": {"it hangs"}}},
+		{"/pause", url.Values{"job": {"report", "backup"}, "for": {"2h"}, "reason": {hostile[:20]}}},
+		{"/jobs/hot/pause", url.Values{"reason": {"too hot"}}},
+		{"/jobs/hot/resume", url.Values{"reason": {"cool again"}}},
+		{"/resume", url.Values{"job": {"child"}, "reason": {"all of them"}}},
 	} {
-		if w := s.post(path, form); w.Code != 303 {
-			t.Errorf("%s: %d %s", path, w.Code, w.Body)
+		if w := s.post(act.path, act.form); w.Code != 303 {
+			t.Errorf("%s: %d %s", act.path, w.Code, w.Body)
 		}
 	}
-	s.shows("/cluster", "<b>alice</b>", "cancel", "it hangs", `href="/jobs/report/runs/run-0"`, "until 2", "&lt;script&gt;", "too hot", "cool again", "all of them")
+	s.shows("/cluster", "<b>alice</b>", "cancel", "it hangs", `href="/jobs/report/runs/run-0"`, "until 2", "&lt;script&gt;", "too hot", "cool again", "all of them", "changed nothing")
 	s.shows("/jobs/report", ", by alice: &lt;script&gt;")
 	s.shows("/?q=rep", "by alice: &lt;script&gt;")
 	if body := s.get("/cluster").Body.String(); strings.Contains(body, "All acts") {
@@ -96,7 +99,8 @@ func TestAuditLogIsShown(t *testing.T) {
 		many = append(many, fmt.Sprint("job", i))
 	}
 	for range actsOfAPage {
-		s.must(s.journal.Audit(t.Context(), journal.Act{By: "bob", Kind: journal.ActPause, Jobs: many}, 0))
+		_, err := s.journal.Audit(t.Context(), journal.Act{By: "bob", Kind: journal.ActPause, Jobs: many}, 0)
+		s.must(err)
 	}
 	s.shows("/cluster", `<a href="/audit">All acts</a>`, "and 25 more")
 	s.shows("/audit", "<b>bob</b>", `<a href="/audit?page=2">2</a>`)

@@ -15,11 +15,16 @@ import (
 	"github.com/cronclave/cronclave/internal/multierr"
 )
 
-// The bounds of the audit log.
+// The bounds of the audit log. No user can empty it: see [auditLog.Audit].
 const (
-	// MaxActs is how many acts are kept, and KeepActs for how long after the last one.
+	// MaxActs is how many of the newest acts are kept for KeepActs. Older acts are kept for KeepMore.
 	MaxActs  = 1000
 	KeepActs = 90 * 24 * time.Hour
+	KeepMore = 7 * 24 * time.Hour
+	// hardMaxActs bounds the log. It takes several users at their daily rate to reach it.
+	hardMaxActs = 20_000
+	// ActsAMinute and ActsADay are how many acts a user may ask for.
+	ActsAMinute, ActsADay = 120, 2000
 	// maxActJobs is how many of its jobs an act names.
 	maxActJobs = 20
 )
@@ -30,7 +35,11 @@ const (
 	ActCancel  = "cancel"
 	ActPause   = "pause"
 	ActResume  = "resume"
+	ActExec    = "exec"
 )
+
+// ErrTooManyActs says that a user has asked for more acts than one may.
+var ErrTooManyActs = errors.New("too many acts of one user")
 
 // auditLog has the acts of people.
 type auditLog struct{ *namespace }
@@ -48,6 +57,8 @@ type Act struct {
 	Tick     *time.Time `json:"tick,omitempty"`   // that is run again
 	Until    *time.Time `json:"until,omitempty"`  // of a pause that ends by itself
 	Reason   string     `json:"reason,omitempty"`
+	// Unchanged is the number of acts of the user and kind, this one included, that changed nothing and have this entry in common.
+	Unchanged int `json:"unchanged,omitempty"`
 }
 
 // fault is for an act that was read.
@@ -61,14 +72,14 @@ func (a *Act) fault() string {
 	return ""
 }
 
-// Audit writes down an act before it is done: its id, time and number of jobs are set here. Until counts from the server's time if it is set: pass 0
-// for an act without an end.
-func (l auditLog) Audit(ctx context.Context, a Act, lasting time.Duration) error {
+// Audit writes down an act before it is done, and returns it with its id, time and number of jobs. Until counts from the server's time if it is set: pass 0
+// for an act without an end. An error means that the entry is not in the log; [ErrTooManyActs] that the user has to wait.
+func (l auditLog) Audit(ctx context.Context, a Act, lasting time.Duration) (Act, error) {
 	ctx, cancel := l.within(ctx)
 	defer cancel()
 	now, err := l.redis.Time(ctx).Result()
 	if err != nil {
-		return fmt.Errorf("write the audit log: %w", errors.Join(err, context.Cause(ctx)))
+		return a, fmt.Errorf("write the audit log: %w", errors.Join(err, context.Cause(ctx)))
 	}
 	a.ID, a.Time, a.By, a.Reason = strings.ToLower(rand.Text()[:16]), now.UTC(), cut(a.By), cut(a.Reason)
 	if lasting > 0 {
@@ -78,19 +89,116 @@ func (l auditLog) Audit(ctx context.Context, a Act, lasting time.Duration) error
 	a.JobCount = len(a.Jobs)
 	a.Jobs = slices.Clone(a.Jobs[:min(len(a.Jobs), maxActJobs)])
 	if fault := a.fault(); fault != "" {
-		return fmt.Errorf("write the audit log: %w: %s", ErrInvalid, fault)
+		return a, fmt.Errorf("write the audit log: %w: %s", ErrInvalid, fault)
 	}
 	text, err := json.Marshal(a)
 	if err != nil {
-		return fmt.Errorf("write the audit log: %w: %w", ErrInvalid, err)
+		return a, fmt.Errorf("write the audit log: %w: %w", ErrInvalid, err)
 	}
+	if err := l.count(ctx, a.By, now); err != nil {
+		return a, err
+	}
+	return a, wrapIf("write the audit log", l.enter(ctx, string(text), now))
+}
+
+// count counts an act of a user, and refuses one that is too many.
+func (l auditLog) count(ctx context.Context, user string, now time.Time) error {
+	day := now.UTC().Format("2006-01-02")
+	windows := []struct {
+		key     string
+		lasting time.Duration
+		most    int64
+		words   string
+	}{
+		{l.key("acts:" + now.UTC().Format("2006-01-02T15:04")), 2 * time.Minute, ActsAMinute, "a minute"},
+		{l.key("acts:" + day), 25 * time.Hour, ActsADay, "a day (UTC)"},
+	}
+	counts := make([]*redis.IntCmd, len(windows))
 	cmds, err := l.redis.Pipelined(ctx, func(p redis.Pipeliner) error {
-		p.ZAdd(ctx, l.key("audit"), redis.Z{Score: float64(now.UnixMilli()), Member: text})
-		p.ZRemRangeByRank(ctx, l.key("audit"), 0, -1-MaxActs)
-		p.PExpire(ctx, l.key("audit"), KeepActs)
+		for i, w := range windows {
+			counts[i] = p.HIncrBy(ctx, w.key, user, 1)
+			p.PExpire(ctx, w.key, w.lasting)
+		}
 		return nil
 	})
-	return wrapIf("write the audit log", allErrors(ctx, cmds, err))
+	if err := allErrors(ctx, cmds, err); err != nil {
+		return fmt.Errorf("count the acts of a user: %w", err)
+	}
+	for i, w := range windows {
+		if counts[i].Val() > w.most {
+			return fmt.Errorf("%w: %d are allowed %s", ErrTooManyActs, w.most, w.words)
+		}
+	}
+	return nil
+}
+
+// enter adds an entry, and makes sure that it stays. The order is that of writing, so an entry with a later time, as of a clock that was ahead, is moved
+// before the new one: otherwise a thousand of them would push each new entry out at once.
+func (l auditLog) enter(ctx context.Context, text string, now time.Time) error {
+	key, at := l.key("audit"), float64(now.UnixMilli())
+	var later *redis.StringSliceCmd
+	var all, old *redis.IntCmd
+	cmds, err := l.redis.Pipelined(ctx, func(p redis.Pipeliner) error {
+		later = p.ZRangeByScore(ctx, key, &redis.ZRangeBy{Min: fmt.Sprintf("(%.0f", at), Max: "+inf", Count: hardMaxActs})
+		all = p.ZCard(ctx, key)
+		old = p.ZCount(ctx, key, "-inf", fmt.Sprintf("(%d", now.Add(-KeepMore).UnixMilli()))
+		return nil
+	})
+	if err := allErrors(ctx, cmds, err); err != nil {
+		return err
+	}
+	var stays *redis.FloatCmd
+	cmds, err = l.redis.Pipelined(ctx, func(p redis.Pipeliner) error {
+		for i, member := range later.Val() {
+			p.ZAdd(ctx, key, redis.Z{Score: at - 1 + float64(i)/float64(len(later.Val())+1), Member: member})
+		}
+		if surplus := min(all.Val()+1-MaxActs, old.Val()); surplus > 0 {
+			p.ZRemRangeByRank(ctx, key, 0, surplus-1)
+		}
+		p.ZAdd(ctx, key, redis.Z{Score: at, Member: text})
+		p.ZRemRangeByScore(ctx, key, "-inf", fmt.Sprintf("(%d", now.Add(-KeepActs).UnixMilli()))
+		p.ZRemRangeByRank(ctx, key, 0, -1-hardMaxActs)
+		p.PExpire(ctx, key, KeepActs)
+		stays = p.ZScore(ctx, key, text)
+		return nil
+	})
+	if errors.Is(stays.Err(), redis.Nil) {
+		return errors.New("the entry did not stay in it")
+	}
+	return allErrors(ctx, cmds, err)
+}
+
+// Unchanged notes that an act changed nothing. Such acts of a user and a kind have one entry, that of the newest, with their number.
+func (l auditLog) Unchanged(ctx context.Context, a Act) error {
+	ctx, cancel := l.within(ctx)
+	defer cancel()
+	key := l.key("audit")
+	found := l.redis.ZRevRange(ctx, key, 0, MaxActs-1)
+	if err := errorOf(ctx, found); err != nil {
+		return fmt.Errorf("shorten the audit log: %w", err)
+	}
+	text, err := json.Marshal(a)
+	if err != nil {
+		return fmt.Errorf("shorten the audit log: %w: %w", ErrInvalid, err)
+	}
+	replaced := []any{string(text)}
+	a.Unchanged = 1
+	for _, earlier := range found.Val() {
+		var b Act
+		if json.Unmarshal([]byte(earlier), &b) == nil && b.By == a.By && b.Kind == a.Kind && b.Unchanged > 0 {
+			a.Unchanged += b.Unchanged
+			replaced = append(replaced, earlier)
+		}
+	}
+	if text, err = json.Marshal(a); err != nil {
+		return fmt.Errorf("shorten the audit log: %w: %w", ErrInvalid, err)
+	}
+	cmds, err := l.redis.TxPipelined(ctx, func(p redis.Pipeliner) error {
+		p.ZAdd(ctx, key, redis.Z{Score: float64(a.Time.UnixMilli()), Member: text})
+		p.ZRem(ctx, key, replaced...)
+		return nil
+	})
+	return wrapIf("shorten the audit log", allErrors(ctx, cmds, err))
 }
 
 // Acts returns the newest acts, the newest first. Damaged entries are left out, with an error that wraps ErrCorrupt.

@@ -37,10 +37,12 @@
 //	{JOB}:followed while it is there somebody follows the output of the job's runs
 //	{JOB}:live:ID  stream of the output of a run that is followed; for a minute after the last
 //	gone           sorted set: job that no replica knows any more, by the time of that finding
-//	audit          sorted set: acts of people (trigger, pause, ...) as JSON, by when
+//	audit          sorted set: acts of people (trigger, pause, ...) as JSON, in the order of writing
+//	acts:TIME      hash: the number of acts of each user, by minute and by day
 //	locks          sorted set: a use of a plain lock as JSON, by until when it is listed
 //	format         the number of this layout
 //	epoch          a random value, set when it is missing: another one than before means that Redis has lost its data
+//	ended-sessions sorted set: sessions of browsers that were logged out, by when they end by themselves
 //	session-secret the secret with which replicas sign sessions of browsers, in hexadecimal digits
 //
 // # Bounds
@@ -120,6 +122,7 @@ type Journal struct {
 	requestList
 	liveOutput
 	auditLog
+	sessionList
 	lockUses
 }
 
@@ -134,7 +137,7 @@ func New(cfg Config) (*Journal, error) {
 	h := &history{namespace: n, runs: cfg.Runs, maxAge: cfg.MaxAge, blocks: blocksOf(cfg.MaxBytes, cfg.Runs), first: cfg.First,
 		excess: map[string][]string{}, unsure: map[string]bool{}}
 	_, h.cluster = cfg.Redis.(*redis.ClusterClient)
-	return &Journal{n, h, registry{n}, descriptions{n}, requestList{n}, liveOutput{n}, auditLog{n}, lockUses{n}}, nil
+	return &Journal{n, h, registry{n}, descriptions{n}, requestList{n}, liveOutput{n}, auditLog{n}, sessionList{n}, lockUses{n}}, nil
 }
 
 func withDefaults(cfg Config) Config {

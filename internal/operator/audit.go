@@ -36,20 +36,30 @@ func (r Requester) fault() error {
 // maxReason is how long a reason may be, in characters.
 const maxReason = 200
 
-// audit writes an act down before it is done: an act that cannot be written down is not done. lasting is for a pause that ends by itself, else 0.
-func (o *Operator) audit(ctx context.Context, r Requester, act journal.Act, lasting time.Duration) error {
+// audit writes an act down before it is done, and returns its entry: an act that cannot be written down is not done. lasting is for a pause that ends by
+// itself, otherwise 0.
+func (o *Operator) audit(ctx context.Context, r Requester, act journal.Act, lasting time.Duration) (journal.Act, error) {
 	act.By, act.Reason = r.By, r.Reason
-	err := o.journal.Audit(ctx, act, lasting)
+	act, err := o.journal.Audit(ctx, act, lasting)
 	if err == nil && o.cfg.OnAct != nil {
 		o.cfg.OnAct(act)
 	}
 	switch {
 	case errors.Is(err, journal.ErrInvalid): // a name that can't be one
-		return &refusal{ErrInvalid, err}
+		return act, &refusal{ErrInvalid, err}
+	case errors.Is(err, journal.ErrTooManyActs):
+		return act, &refusal{ErrTooMany, fmt.Errorf("%s: nothing was done: %w", act.Kind, err)}
 	case err != nil:
-		return unavailable(fmt.Sprintf("%s: nothing was done, as the audit log cannot be written", act.Kind), err)
+		return act, unavailable(fmt.Sprintf("%s: nothing was done, as the audit log cannot be written", act.Kind), err)
 	}
-	return nil
+	return act, nil
+}
+
+// unchanged notes that an act changed nothing. If Redis does not answer, the act keeps an entry of its own.
+func (o *Operator) unchanged(ctx context.Context, entry journal.Act) {
+	if entry.ID != "" {
+		_ = o.journal.Unchanged(ctx, entry) // the log is only longer otherwise
+	}
 }
 
 // Acts returns what people have asked the cluster to do: the newest acts, the newest first. Damaged entries are left out.

@@ -39,8 +39,8 @@ func (o *Operator) Cancel(ctx context.Context, req CancelRequest) ([]CanceledRun
 	if err := o.mustKnow(ctx, req.Job); errors.As(err, &unknown) && !unknown.Removed { // of others there may be runs
 		return []CanceledRun{}, err
 	}
-	unaudited := o.audit(ctx, req.Requester, journal.Act{Kind: journal.ActCancel, Jobs: []string{req.Job}, RunID: req.Run}, 0)
-	if errors.Is(unaudited, ErrInvalid) {
+	entry, unaudited := o.audit(ctx, req.Requester, journal.Act{Kind: journal.ActCancel, Jobs: []string{req.Job}, RunID: req.Run}, 0)
+	if errors.Is(unaudited, ErrInvalid) || errors.Is(unaudited, ErrTooMany) {
 		return []CanceledRun{}, unaudited
 	}
 	runs, err := o.elector.Cancel(ctx, req.Job, req.Run)
@@ -57,6 +57,9 @@ func (o *Operator) Cancel(ctx context.Context, req CancelRequest) ([]CanceledRun
 		return canceled, fmt.Errorf("the runs are to stop, but that is in no audit log: %w", unaudited)
 	case len(canceled) > 0:
 		return canceled, nil
+	}
+	if unaudited == nil {
+		o.unchanged(ctx, entry)
 	}
 	if err := o.mustKnow(ctx, req.Job); err != nil {
 		return canceled, err

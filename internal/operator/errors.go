@@ -27,7 +27,7 @@ var (
 	ErrDisabled = errors.New("disabled job")
 	// ErrNoReplica means that no replica can run the job at present.
 	ErrNoReplica = errors.New("no replica for the job")
-	// ErrTooMany means that too many trigger requests wait already.
+	// ErrTooMany means that too many trigger requests wait already, or that the user has asked for too many acts.
 	ErrTooMany = journal.ErrTooMany
 	// ErrNotStarted means that the context ended before a run was started.
 	ErrNotStarted = errors.New("not started")

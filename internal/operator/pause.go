@@ -78,22 +78,33 @@ func (o *Operator) steer(ctx context.Context, s Selection, by Requester, act jou
 		return nil, err
 	}
 	act.Jobs = jobs
-	if err := o.audit(ctx, by, act, lasting); err != nil {
+	entry, err := o.audit(ctx, by, act, lasting)
+	if err != nil {
 		return nil, err
 	}
-	done := []PausedJob{}
+	done, changed := []PausedJob{}, false
 	var fault error
 	for some := range slices.Chunk(jobs, maxPaused) {
 		for _, p := range do(some) {
 			switch {
 			case p.Err == nil:
 				done = append(done, pausedJob(p))
+				changed = changed || isChange(p)
 			case fault == nil:
 				fault = p.Err
 			}
 		}
 	}
+	if !changed && fault == nil {
+		o.unchanged(ctx, entry)
+	}
 	return done, pauseError(fault, len(jobs)-len(done))
+}
+
+// isChange reports whether a job is now paused and was not, the other way round, or until another time or for another reason.
+func isChange(p election.Paused) bool {
+	before, after := p.Before.On(p.Now), p.After.On(p.Now)
+	return before != after || after && (!p.Before.Until.Equal(p.After.Until) || p.Before.Reason != p.After.Reason || p.Before.By != p.After.By)
 }
 
 func pausedJob(p election.Paused) PausedJob {

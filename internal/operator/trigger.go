@@ -75,7 +75,8 @@ func (o *Operator) Trigger(ctx context.Context, req TriggerRequest) (journal.Req
 	if !req.Tick.IsZero() {
 		act.Tick = &req.Tick
 	}
-	if err := o.audit(ctx, req.Requester, act, 0); err != nil {
+	entry, err := o.audit(ctx, req.Requester, act, 0)
+	if err != nil {
 		return r, err
 	}
 	if req.Follow { // before it starts, so that nothing is missed
@@ -83,9 +84,10 @@ func (o *Operator) Trigger(ctx context.Context, req TriggerRequest) (journal.Req
 			return r, unavailable("ask for a run of job "+req.Job, err)
 		}
 	}
-	r, err := o.ask(ctx, r, req)
+	r, err = o.ask(ctx, r, req)
 	switch {
 	case errors.Is(err, ErrTooMany):
+		o.unchanged(ctx, entry)
 		return r, err
 	case err != nil:
 		return r, unavailable("ask", err)
