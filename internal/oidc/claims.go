@@ -16,6 +16,9 @@ const maxName, maxSubject = 128, 255
 
 // identify makes a person of the claims of a verified ID token. A person without a name or a role is refused.
 func (c Config) identify(subject string, claims map[string]any) (Identity, error) {
+	if subject == "" {
+		return Identity{}, &RefusedError{Reason: `your ID token has no claim "sub"`}
+	}
 	if !presentable(subject, maxSubject) {
 		return Identity{}, &RefusedError{Reason: `the claim "sub" of your ID token is not well-formed`}
 	}

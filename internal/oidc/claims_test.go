@@ -58,8 +58,9 @@ func TestIdentify(t *testing.T) {
 	}
 	for _, subject := range []string{"", "a\x00", strings.Repeat("x", 256)} {
 		_, err := Config{NameClaim: "name", RoleClaim: "groups", Roles: roles}.identify(subject, claims{"name": "ann", "groups": "sre"})
-		if (err == nil) != (subject == "") {
-			t.Errorf("subject %q: %v", subject, err)
+		var refused *RefusedError
+		if !errors.As(err, &refused) || !strings.Contains(refused.Reason, `claim "sub"`) {
+			t.Errorf("subject %.20q: %v", subject, err)
 		}
 	}
 }

@@ -51,10 +51,24 @@ func (p *Provider) Identify(ctx context.Context, code string, a Attempt) (Identi
 	if err := token.Claims(&claims); err != nil {
 		return Identity{}, fmt.Errorf("read the claims of the ID token: %s", brief(err))
 	}
-	if party, ok := claims["azp"].(string); ok && party != p.cfg.ClientID {
-		return Identity{}, errors.New("verify the ID token: it was issued to another client")
+	if fault := p.cfg.audienceFault(token.Audience, claims["azp"]); fault != "" {
+		return Identity{}, errors.New("verify the ID token: " + fault)
 	}
 	return p.cfg.identify(token.Subject, claims)
+}
+
+// audienceFault returns why a token was not issued to this client alone, or "". A token with several audiences must name the client that it was issued to.
+func (c Config) audienceFault(audience []string, party any) string {
+	name, isName := party.(string)
+	switch {
+	case party == nil && len(audience) == 1:
+		return ""
+	case party == nil:
+		return "it has several audiences, and does not name the one that it was issued to (azp)"
+	case !isName || name != c.ClientID:
+		return "it was issued to another client (azp)"
+	}
+	return ""
 }
 
 func (p *Provider) oauth(m *metadata) *oauth2.Config {

@@ -11,6 +11,8 @@ import (
 	"net/http"
 	"net/url"
 	"time"
+
+	"github.com/cronclave/cronclave/internal/outgoing"
 )
 
 const (
@@ -56,11 +58,11 @@ func noAnswer(err error) error {
 	var certificate *tls.CertificateVerificationError
 	switch {
 	case errors.Is(err, context.DeadlineExceeded):
-		return &UnavailableError{fmt.Sprintf("it did not answer within %v", requestTimeout), err}
+		return &UnavailableError{fmt.Sprintf("it did not answer within %v", requestTimeout), nil}
 	case errors.As(err, &certificate):
-		return &UnavailableError{"its certificate is not valid", err}
+		return &UnavailableError{"its certificate is not valid", errors.New(outgoing.Reason(err))}
 	}
-	return &UnavailableError{"it cannot be reached", err}
+	return &UnavailableError{"it cannot be reached", errors.New(outgoing.Reason(err))}
 }
 
 // permitted returns whether a request may go to a URL: by https, or on this machine if the issuer itself is reached so.

@@ -14,6 +14,7 @@ import (
 	"github.com/cronclave/cronclave/internal/backoff"
 	"github.com/cronclave/cronclave/internal/config"
 	"github.com/cronclave/cronclave/internal/operator"
+	"github.com/cronclave/cronclave/internal/outgoing"
 )
 
 const (
@@ -78,11 +79,7 @@ func (h *heartbeat) send(ctx context.Context) error {
 	request.Header.Set("User-Agent", "cronclave/"+h.version)
 	answer, err := h.client.Do(request)
 	if err != nil {
-		var withURL *url.Error // which has the URL
-		if errors.As(err, &withURL) {
-			err = withURL.Err
-		}
-		return fmt.Errorf("no answer: %w", err)
+		return errors.New("no answer: " + outgoing.Reason(err)) // the error itself has the URL, or that of a redirection
 	}
 	defer answer.Body.Close()
 	const most = 64 << 10 // of a body that is dropped, so that the connection can be used again

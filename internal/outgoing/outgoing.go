@@ -1,0 +1,74 @@
+// Package outgoing says in words of its own why an HTTP request to another server failed. Errors of the standard library repeat what they were given: URLs,
+// whose paths may be secrets, and what the other server has sent.
+package outgoing
+
+import (
+	"context"
+	"crypto/tls"
+	"crypto/x509"
+	"errors"
+	"io"
+	"net"
+	"net/url"
+	"os"
+	"syscall"
+)
+
+// Reason returns why there is no answer. It has no text that came from outside.
+func Reason(err error) string {
+	if reason := ofTLS(err); reason != "" {
+		return reason
+	}
+	var name *net.DNSError
+	var number syscall.Errno
+	var request *url.Error
+	switch {
+	case errors.As(err, &name) && name.IsNotFound:
+		return "its name is not known"
+	case errors.As(err, &name):
+		return "its name cannot be resolved"
+	case errors.Is(err, context.DeadlineExceeded), errors.Is(err, os.ErrDeadlineExceeded), errors.As(err, &request) && request.Timeout():
+		return "it did not answer in time"
+	case errors.Is(err, context.Canceled):
+		return "the request was given up"
+	case errors.As(err, &number):
+		return number.Error() // a fixed text of this machine
+	case errors.Is(err, io.EOF), errors.Is(err, io.ErrUnexpectedEOF), errors.Is(err, net.ErrClosed):
+		return "it closed the connection"
+	case isAnswer(err):
+		return "its answer is no HTTP that can be followed"
+	}
+	return "the request failed"
+}
+
+// ofTLS returns what is wrong with the encryption, or "".
+func ofTLS(err error) string {
+	var certificate *tls.CertificateVerificationError
+	var unknown x509.UnknownAuthorityError
+	var other x509.HostnameError
+	var invalid x509.CertificateInvalidError
+	var alert tls.AlertError
+	var plain tls.RecordHeaderError
+	switch {
+	case errors.As(err, &unknown):
+		return "its certificate is of an unknown authority"
+	case errors.As(err, &other):
+		return "its certificate is for another name"
+	case errors.As(err, &invalid) && invalid.Reason == x509.Expired:
+		return "its certificate has expired or does not count yet"
+	case errors.As(err, &certificate):
+		return "its certificate is not valid"
+	case errors.As(err, &alert):
+		return "it refused the TLS handshake"
+	case errors.As(err, &plain):
+		return "it does not speak TLS"
+	}
+	return ""
+}
+
+// isAnswer reports whether the fault is in what the server has sent, and not below it.
+func isAnswer(err error) bool {
+	var below *net.OpError
+	var request *url.Error
+	return errors.As(err, &request) && !errors.As(err, &below)
+}
