@@ -3,6 +3,7 @@
 # The version of the tools, so that every machine finds the same faults.
 STATICCHECK   := honnef.co/go/tools/cmd/staticcheck@v0.8.2
 GOLANGCI_LINT := github.com/golangci/golangci-lint/v2/cmd/golangci-lint@v2.15.0
+GOVULNCHECK   := golang.org/x/vuln/cmd/govulncheck@v1.9.0
 PROMTOOL      := go run github.com/prometheus/prometheus/cmd/promtool@v0.316.0
 
 VERSION := $(shell git describe --tags --always --dirty 2>/dev/null || echo dev)
@@ -10,7 +11,7 @@ VERSION := $(shell git describe --tags --always --dirty 2>/dev/null || echo dev)
 # The race detector needs a C compiler; Go turns cgo off where there is none.
 RACE := $(if $(filter 1,$(shell go env CGO_ENABLED)),-race)
 
-.PHONY: help build test test-long test-repeat test-build test-compute test-alone test-long-compute test-long-alone lint golangci bench fuzz mutants model histories memory quorum vm browser soak alerts clean
+.PHONY: help build test test-long test-repeat test-build test-compute test-alone test-long-compute test-long-alone lint golangci vulncheck bench fuzz mutants model histories memory quorum vm browser soak alerts clean
 
 help: ## print this list
 	@awk -F ':.*## ' '/^[a-z-]+:.*## / { printf "  %-11s %s\n", $$1, $$2 }' $(MAKEFILE_LIST)
@@ -76,6 +77,11 @@ lint: ## vet, gofmt, staticcheck, and the rules on who may import what
 	go run $(STATICCHECK) ./...
 	cd bench && go run $(STATICCHECK) ./...
 	go test -count=1 ./integration/architecture ./integration/docs
+
+# The list of vulnerabilities is at vuln.go.dev alone, so a machine without the internet cannot look.
+vulncheck: ## look for known vulnerabilities in the code that the program calls
+	@if curl -fsS -m 20 -o /dev/null https://vuln.go.dev/index/db.json; then go run $(GOVULNCHECK) ./...; \
+	else echo 'NOT CHECKED for known vulnerabilities: https://vuln.go.dev cannot be reached from here'; fi
 
 golangci: ## the wider set of linters in .golangci.yml (the first time builds golangci-lint, which takes minutes)
 	go run $(GOLANGCI_LINT) run ./...

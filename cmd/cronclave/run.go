@@ -154,8 +154,8 @@ func (s setting) confine(cfg *config.Config) {
 // replicaName defaults to the host's name.
 func replicaName(name string) (string, error) {
 	if name != "" {
-		if strings.ContainsAny(name, "\n\r\t ") {
-			return "", usageError("--replica %q: a name has no white space", name)
+		if !config.ValidName(strings.ReplaceAll(name, ".", "-")) { // names of hosts have dots
+			return "", usageError("--replica %q is not a name; write %s, or dots between them", name, config.NameRule)
 		}
 		return name, nil
 	}

@@ -1,7 +1,9 @@
 package main
 
 import (
+	_ "embed"
 	"fmt"
+	"io"
 	"strings"
 
 	"github.com/spf13/cobra"
@@ -12,11 +14,20 @@ import (
 // version is set by the linker.
 var version = "dev"
 
+// licenses has the licences of all that is linked into the program. `go test ./cmd/cronclave -run TestLicenses -update` writes it.
+//
+//go:embed licenses.txt
+var licenses string
+
 func newVersionCommand(a *app) *cobra.Command {
-	var asJSON bool
+	var asJSON, asked bool
 	cmd := &cobra.Command{
 		Use: "version", Short: "Print the version, and that of the zone data", Args: cobra.NoArgs, Example: "  cronclave version",
 		RunE: func(*cobra.Command, []string) error {
+			if asked {
+				_, err := io.WriteString(a.out, licenses)
+				return err //nolint:wrapcheck // the error names the writer
+			}
 			v := struct {
 				Version  string `json:"version"`
 				ZoneData string `json:"zone_data"`
@@ -29,5 +40,6 @@ func newVersionCommand(a *app) *cobra.Command {
 		},
 	}
 	cmd.Flags().BoolVar(&asJSON, "json", false, "print JSON")
+	cmd.Flags().BoolVar(&asked, "licenses", false, "print the licences of all that is linked into the program")
 	return cmd
 }

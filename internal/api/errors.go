@@ -47,7 +47,7 @@ const (
 	notInstant = "must be an instant in RFC 3339, as 2026-03-01T00:30:00Z"
 )
 
-// What huma says without a variable.
+// Texts of huma that no variable holds.
 const (
 	unreadableBody   = "cannot read request body" // it breaks off
 	validationFailed = "validation failed"

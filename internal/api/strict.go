@@ -30,7 +30,7 @@ func checkQueries(api huma.API) func(huma.Context, func(huma.Context)) {
 	}
 }
 
-// queryFaults returns what is wrong with a query, sorted by the names of the parameters.
+// queryFaults returns the faults of a query, sorted by the names of the parameters.
 func queryFaults(raw string, known []*huma.Param) (faults []error) {
 	values, err := url.ParseQuery(raw)
 	if err != nil {
@@ -60,7 +60,7 @@ func refuseQuery(next http.HandlerFunc) http.HandlerFunc {
 	}
 }
 
-// parameterFault returns what is wrong with the values of one query parameter, or "".
+// parameterFault returns the fault of one query parameter, or "".
 func parameterFault(name string, values []string, known []*huma.Param) string {
 	at := slices.IndexFunc(known, func(p *huma.Param) bool { return p.In == "query" && p.Name == name })
 	switch {

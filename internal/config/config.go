@@ -15,6 +15,7 @@
 package config
 
 import (
+	"net/netip"
 	"time"
 
 	"github.com/cronclave/cronclave/internal/config/document"
@@ -117,7 +118,11 @@ type Server struct {
 	TokenFile string
 	// OIDC is the provider at which people may sign in; nil for none. Only a loopback address may have neither this nor a TokenFile.
 	OIDC *OIDC
-	// Hosts are names by which clients may ask, beside localhost, the host of Listen and each IP address.
+	// URL is where browsers find the pages, if a proxy stands before the server; "" otherwise. BasePath is the path of URL, or is set without one.
+	URL, BasePath string
+	// TrustedProxies are the addresses whose X-Forwarded-For is believed.
+	TrustedProxies []netip.Prefix
+	// Hosts are names by which clients may ask, beside localhost, the hosts of Listen and URL, and each IP address.
 	Hosts []string
 	// CertFile and KeyFile have the server's certificate and its key; "" for plain HTTP.
 	CertFile, KeyFile string

@@ -19,13 +19,13 @@ func oidcKeys() schema.Section[OIDC] {
 	return schema.Section[OIDC]{
 		Once: true,
 		Keys: []schema.Key[OIDC]{
-			schema.Field("issuer", "URL", func(to *OIDC) *string { return &to.Issuer }, providerURL(""),
+			schema.Field("issuer", "URL", func(to *OIDC) *string { return &to.Issuer }, providerURL,
 				"The provider, as its ID tokens name it. Required in this table.").Allow("`https://`; `http://` on loopback"),
 			schema.String("client_id", func(to *OIDC) *string { return &to.ClientID }, "The id of this client at the provider. Required in this table."),
 			schema.Path("client_secret_file", func(to *OIDC) *string { return &to.ClientSecretFile }, "A file with the client secret, which is random and of 16 characters or more. All replicas need the same. Required in this table."),
-			schema.Field("redirect_url", "URL", func(to *OIDC) *string { return &to.RedirectURL }, providerURL(callbackPath),
-				"Where the provider leads browsers back to, as it is registered there. Its host needs no entry in `hosts`. Required in this table.").
-				Allow("as `issuer`, with the path `" + callbackPath + "`"),
+			schema.Field("redirect_url", "URL", func(to *OIDC) *string { return &to.RedirectURL }, providerURL,
+				"Where the provider leads browsers back to, as it is registered there. Its host needs no entry in `hosts`. Required in this table unless `url` is set.").
+				Allow("as `issuer`, with the path `" + callbackPath + "` below `base_path`").By("this path below `url`"),
 			schema.Strings("scopes", func(to *OIDC) *[]string { return &to.Scopes }, "What is asked for beside `openid`.").
 				By("profile, email, and that named as `role_claim` if the provider offers it"),
 			schema.String("name_claim", func(to *OIDC) *string { return &to.NameClaim }, "The claim with the name that the audit log shows, behind `oidc:`. `email` counts only if `email_verified` is true.").
@@ -38,25 +38,22 @@ func oidcKeys() schema.Section[OIDC] {
 	}
 }
 
-// providerURL returns a function that reads a URL to which secrets are sent: by HTTPS, or on this machine. path is the one that it must have; "" for any. No
-// message repeats it: it may have a password where none belongs.
-func providerURL(path string) func(*schema.Reader, document.Value) (string, bool) {
-	return func(r *schema.Reader, v document.Value) (string, bool) {
-		e, ok := r.Text(v, "a URL in a string")
-		if !ok || e.Open {
-			return e.Text, ok
-		}
-		if err := checkProviderURL(e.Text, path); err != nil {
-			r.Fault(v, "%s %v", v.Name, err)
-			return "", false
-		}
-		return e.Text, true
+// providerURL reads a URL to which secrets are sent: by HTTPS, or on this machine. No message repeats it: it may have a password where none belongs.
+func providerURL(r *schema.Reader, v document.Value) (string, bool) {
+	e, ok := r.Text(v, "a URL in a string")
+	if !ok || e.Open {
+		return e.Text, ok
 	}
+	if err := checkProviderURL(e.Text); err != nil {
+		r.Fault(v, "%s %v", v.Name, err)
+		return "", false
+	}
+	return e.Text, true
 }
 
-func checkProviderURL(s, path string) error {
+func checkProviderURL(s string) error {
 	u, err := url.Parse(s)
-	want := "https://HOST" + path
+	const want = "https://HOST"
 	switch {
 	case err != nil || u.Hostname() == "" || u.Scheme != "https" && u.Scheme != "http":
 		return fmt.Errorf("is no URL of a web service; write %s", want)
@@ -64,8 +61,6 @@ func checkProviderURL(s, path string) error {
 		return fmt.Errorf("is not protected; write %s (http:// is for trials on 127.0.0.1 or localhost)", want)
 	case u.User != nil || u.RawQuery != "" || u.ForceQuery || u.Fragment != "":
 		return fmt.Errorf("has a user, a query or a fragment; write %s", want)
-	case path != "" && u.Path != path:
-		return fmt.Errorf("has another path than the server's; write %s", want)
 	}
 	return nil
 }
@@ -76,15 +71,33 @@ func checkOIDC(r *schema.Reader, s Server) {
 	if !set || !table.IsTable() {
 		return
 	}
+	_, outside := r.Set("server.url")
 	for _, key := range []string{"issuer", "client_id", "client_secret_file", "redirect_url"} {
-		if r.Missing(table, key) {
+		if r.Missing(table, key) && (key != "redirect_url" || !outside && !r.Meant("server.url")) {
 			r.Fault(table.AtKey(), "[server.oidc] has no %s; set %s", key, key)
 		}
 	}
 	if r.Missing(table, "operators") && r.Missing(table, "viewers") {
 		r.Fault(table.AtKey(), "[server.oidc] has neither operators nor viewers, so it lets no person in; set one of them")
 	}
-	if at, set := r.Set("server.oidc.redirect_url"); set && s.OIDC != nil && s.CertFile != "" && strings.HasPrefix(s.OIDC.RedirectURL, "http:") {
+	checkRedirect(r, s)
+	if at, set := r.Set("server.url"); set && s.URL != "" && s.OIDC != nil && s.OIDC.RedirectURL == "" && !r.Meant("server.oidc.redirect_url") {
+		if err := checkProviderURL(s.URL); err != nil {
+			r.Fault(at, "url is where the provider of [server.oidc] leads browsers back to, and %v", err)
+		}
+	}
+}
+
+// checkRedirect reports a redirect_url at which the server does not answer.
+func checkRedirect(r *schema.Reader, s Server) {
+	at, set := r.Set("server.oidc.redirect_url")
+	if !set || s.OIDC == nil || s.OIDC.RedirectURL == "" {
+		return
+	}
+	if u, err := url.Parse(s.OIDC.RedirectURL); err == nil && u.Host != "" && u.Path != s.Base()+callbackPath {
+		r.Fault(at, "redirect_url has another path than the server's; write https://HOST%s", s.Base()+callbackPath)
+	}
+	if s.CertFile != "" && strings.HasPrefix(s.OIDC.RedirectURL, "http:") {
 		r.Fault(at, "redirect_url is http://, and with [server.tls] the server answers HTTPS alone; write https://")
 	}
 }

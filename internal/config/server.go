@@ -2,8 +2,12 @@ package config
 
 import (
 	"net"
+	"net/netip"
+	"net/url"
+	"regexp"
 	"slices"
 	"strconv"
+	"strings"
 
 	"github.com/cronclave/cronclave/internal/config/document"
 	"github.com/cronclave/cronclave/internal/config/schema"
@@ -18,8 +22,16 @@ func serverKeys() schema.Section[Server] {
 			schema.Path("token_file", func(to *Server) *string { return &to.TokenFile },
 				"A file with users, a line `NAME:ROLE:HASH` each, or one token: see [access](access.md#http). This or `oidc` is required unless `listen` is a loopback address."),
 			schema.Table("oidc", func(to *Server) *OIDC { to.OIDC = newOIDC(); return to.OIDC }, oidcKeys(), "Has people sign in at an OpenID Connect provider: see [`[server].oidc`](#serveroidc)."),
+			schema.Field("url", "URL", func(to *Server) *string { return &to.URL }, outsideURL,
+				"Where browsers find the pages, if a proxy stands before the server: see [access](access.md#behind-a-proxy). Its path is the `base_path`. Its host needs no entry in `hosts`.").
+				Allow("`https://HOST[:PORT][/PATH]` or `http://`"),
+			schema.Field("base_path", "path", func(to *Server) *string { return &to.BasePath }, basePath,
+				"What all paths of the pages and the API begin with in browsers, if a proxy has other services beside them. Requests may have it or not.").
+				Allow("`\"/PATH\"`, not the first part of one of our own paths").By("the path of `url`"),
+			schema.Field("trusted_proxies", schema.KindStrings, func(to *Server) *[]netip.Prefix { return &to.TrustedProxies }, trustedProxies,
+				"Proxies whose `X-Forwarded-For` is believed: the client is the last address in it that is none of these.").Allow("IP addresses and networks such as `10.0.0.0/8`"),
 			schema.Field("hosts", schema.KindStrings, func(to *Server) *[]string { return &to.Hosts }, hosts,
-				"Names by which clients may ask, beside `localhost`, the hosts of `listen` and `redirect_url`, and IP addresses.").Allow("host names without scheme and port"),
+				"Names by which clients may ask, beside `localhost`, the hosts of `listen`, `url` and `redirect_url`, and IP addresses.").Allow("host names without scheme and port"),
 			schema.Table("tls", func(to *Server) *Server { return to }, serverTLSKeys(), "Has the server answer by HTTPS: see [`[server].tls`](#servertls)."),
 		},
 	}
@@ -45,6 +57,80 @@ func hosts(r *schema.Reader, v document.Value) ([]string, bool) {
 			return "", false
 		}
 		return e.Text, ok
+	})
+}
+
+// outsideURL reads where browsers find the pages.
+func outsideURL(r *schema.Reader, v document.Value) (string, bool) {
+	e, ok := r.Text(v, "a URL in a string")
+	if !ok || e.Open {
+		return e.Text, ok
+	}
+	text := strings.TrimSuffix(e.Text, "/")
+	u, err := url.Parse(text)
+	switch {
+	case err != nil || u.Hostname() == "" || u.Scheme != "https" && u.Scheme != "http" || u.User != nil || u.RawQuery != "" || u.ForceQuery || u.Fragment != "":
+		r.Fault(v, "%s is not where a browser finds the pages; write https://HOST, or https://HOST/PATH behind a proxy with other services", v.Name)
+		return "", false
+	case u.EscapedPath() != "" && faultOfBase(u.EscapedPath()) != "":
+		r.Fault(v, "%s has the path %q, which %s", v.Name, u.EscapedPath(), faultOfBase(u.EscapedPath()))
+		return "", false
+	}
+	return text, true
+}
+
+// basePath reads what all paths begin with.
+func basePath(r *schema.Reader, v document.Value) (string, bool) {
+	e, ok := r.Text(v, "a path in a string, as \"/cron\"")
+	if !ok || e.Open {
+		return e.Text, ok
+	}
+	if fault := faultOfBase(e.Text); fault != "" {
+		r.Fault(v, "%s %q %s", v.Name, e.Text, fault)
+		return "", false
+	}
+	return e.Text, true
+}
+
+// baseForm excludes characters that proxies and browsers may write in several ways.
+var baseForm = regexp.MustCompile(`^(/[A-Za-z0-9_~-][A-Za-z0-9._~-]*)+$`)
+
+// OwnPaths are the first parts of the paths that the server itself has. Below a base path that begins with one of them, a request whose base path a proxy has
+// taken off could not be distinguished from one that has it.
+func OwnPaths() []string {
+	return []string{"api", "assets", "audit", "calendar", "calendar.ics", "cluster", "go", "healthz", "jobs", "login", "login.css", "logout", "metrics", "palette.json",
+		"pause", "readyz", "resume", "timeline"}
+}
+
+// faultOfBase completes a sentence that begins with a base path, or is "".
+func faultOfBase(path string) string {
+	first, _, _ := strings.Cut(strings.TrimPrefix(path, "/"), "/")
+	switch {
+	case !baseForm.MatchString(path) || len(path) > 200:
+		return "is no base path; write it as /cron, without a slash at the end, of letters, digits and . _ ~ -"
+	case slices.Contains(OwnPaths(), first):
+		return "begins like a path of the server itself; use another first part than /" + first
+	}
+	return ""
+}
+
+// trustedProxies reads addresses and networks.
+func trustedProxies(r *schema.Reader, v document.Value) ([]netip.Prefix, bool) {
+	const want = `a list of addresses such as ["10.0.0.0/8"]`
+	return schema.List(r, v, want, func(item document.Value) (netip.Prefix, bool) {
+		e, ok := r.Text(item, want)
+		if !ok || e.Open {
+			return netip.Prefix{}, ok
+		}
+		if addr, err := netip.ParseAddr(e.Text); err == nil && addr.Zone() == "" {
+			return netip.PrefixFrom(addr.Unmap(), addr.Unmap().BitLen()), true
+		}
+		prefix, err := netip.ParsePrefix(e.Text)
+		if err != nil {
+			r.Fault(item, "%q is no IP address and no network; write it as in 10.0.0.7 or 10.0.0.0/8", e.Text)
+			return netip.Prefix{}, false
+		}
+		return prefix.Masked(), true
 	})
 }
 
@@ -88,6 +174,9 @@ func checkServer(r *schema.Reader, table document.Value, s Server) {
 	if tls, set := r.Set("server.tls"); set && (s.CertFile == "" || s.KeyFile == "") && !r.Meant("server.tls.cert_file") && !r.Meant("server.tls.key_file") {
 		r.Fault(tls.AtKey(), "cert_file and key_file go together; set both")
 	}
+	if at, set := r.Set("server.base_path"); set && s.BasePath != "" && s.URL != "" && s.BasePath != pathOf(s.URL) {
+		r.Fault(at, "base_path %q is not the path of url, %q; leave base_path out", s.BasePath, pathOf(s.URL))
+	}
 	listen, set := r.Set("server.listen")
 	checkOIDC(r, s)
 	guarded := slices.ContainsFunc([]string{"server.token_file", "server.oidc"}, func(key string) bool {
@@ -100,6 +189,31 @@ func checkServer(r *schema.Reader, table document.Value, s Server) {
 	case set && s.Listen != "" && !guarded && !isLoopback(s.Listen):
 		r.Fault(listen, "listen %q is reached from other machines, so token_file or oidc is needed; set one of them, or listen on 127.0.0.1", s.Listen)
 	}
+}
+
+// pathOf returns the path of a URL that was checked.
+func pathOf(address string) string {
+	u, err := url.Parse(address)
+	if err != nil {
+		return ""
+	}
+	return u.EscapedPath()
+}
+
+// Base returns what all paths begin with in browsers, or "".
+func (s Server) Base() string {
+	if s.BasePath == "" {
+		return pathOf(s.URL)
+	}
+	return s.BasePath
+}
+
+// RedirectURL returns where the provider leads browsers back to. There must be an OIDC.
+func (s Server) RedirectURL() string {
+	if s.OIDC.RedirectURL == "" {
+		return s.URL + callbackPath
+	}
+	return s.OIDC.RedirectURL
 }
 
 // isLoopback returns whether only this machine reaches an address.

@@ -15,12 +15,13 @@ var assetFiles embed.FS
 
 // assets are the files beside the pages. The name of each has a hash of its content, so browsers may keep it for ever.
 type assets struct {
+	base   string            // the path before all that the server has
 	named  map[string]string // from the name of a file to that with its hash
 	bodies map[string][]byte // by the latter
 }
 
-func readAssets() (*assets, error) {
-	a := &assets{map[string]string{}, map[string][]byte{}}
+func readAssets(base string) (*assets, error) {
+	a := &assets{base, map[string]string{}, map[string][]byte{}}
 	entries, err := assetFiles.ReadDir("assets")
 	if err != nil {
 		return nil, err
@@ -43,7 +44,15 @@ func (a *assets) url(name string) (string, error) {
 	if !ok {
 		return "", fmt.Errorf("no asset %q", name)
 	}
-	return "/assets/" + hashed, nil
+	return a.base + "/assets/" + hashed, nil
+}
+
+// link is where a path leads in browsers. A fragment leads within the page.
+func (a *assets) link(path string) string {
+	if strings.HasPrefix(path, "#") {
+		return path
+	}
+	return a.base + path
 }
 
 // ServeHTTP serves a file by its name with the hash.

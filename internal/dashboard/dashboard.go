@@ -17,6 +17,9 @@ type Config struct {
 	// Actor names the user of a request, and says whether it may act. The server in front has authenticated it, and ends its session at POST /logout. The name
 	// is "" where users need not log in.
 	Actor func(*http.Request) (name string, mayAct bool)
+	// BasePath is what the paths of the pages begin with in browsers, as "/cron"; "" for none. The server in front takes it off requests, and
+	// puts it before redirects.
+	BasePath string
 }
 
 // New returns the handler of all pages. It makes no call to Redis.
@@ -24,7 +27,7 @@ func New(cfg Config) (http.Handler, error) {
 	if cfg.Operator == nil || cfg.Actor == nil {
 		return nil, errors.New("dashboard: an operator and an actor are needed")
 	}
-	files, err := readAssets()
+	files, err := readAssets(cfg.BasePath)
 	if err != nil {
 		return nil, fmt.Errorf("dashboard: %w", err)
 	}

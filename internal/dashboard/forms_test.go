@@ -14,7 +14,7 @@ import (
 // TestPreviewFitsAForm: more jobs than a form may name are not in it, and the page says so.
 func TestPreviewFitsAForm(t *testing.T) {
 	t.Parallel()
-	files, err := readAssets()
+	files, err := readAssets("")
 	if err != nil {
 		t.Fatal(err)
 	}

@@ -5,6 +5,7 @@ import (
 	"crypto/sha256"
 	"encoding/hex"
 	"encoding/json"
+	"fmt"
 	"io"
 	"maps"
 	"net/http"
@@ -42,12 +43,12 @@ func (s *site) serve(provider *oidc.Provider) served {
 	}
 	users, err := httpapi.ParseUsers(line("ann", "operator", annsToken) + line("bob", "viewer", bobsToken))
 	s.must(err)
-	pages, err := New(Config{Operator: s.operator, Actor: func(r *http.Request) (string, bool) { u := httpapi.UserOf(r.Context()); return u.Name, u.MayAct() }})
+	pages, err := New(Config{Operator: s.operator, BasePath: s.base, Actor: func(r *http.Request) (string, bool) { u := httpapi.UserOf(r.Context()); return u.Name, u.MayAct() }})
 	s.must(err)
 	programs, err := api.New(api.Config{Operator: s.operator, Version: "v1", Log: hclog.NewNullLogger(), Stopping: httpapi.Stopping,
 		User: func(ctx context.Context) (string, bool) { u := httpapi.UserOf(ctx); return u.Name, u.MayAct() }})
 	s.must(err)
-	server, err := httpapi.New(httpapi.Config{Listen: "127.0.0.1:0", Users: func() httpapi.Users { return users }, SessionSecret: s.journal.SessionSecret, OIDC: provider,
+	server, err := httpapi.New(httpapi.Config{Listen: "127.0.0.1:0", Users: func() httpapi.Users { return users }, SessionSecret: s.journal.SessionSecret, OIDC: provider, Ended: s.journal, BasePath: s.base,
 		Metrics: http.NotFoundHandler(), API: programs, Pages: pages})
 	s.must(err)
 	ctx, cancel := context.WithCancel(context.Background())
@@ -258,4 +259,36 @@ func TestLoginContrast(t *testing.T) {
 	t.Parallel()
 	_, css := newSite(t, "").serve(nil).send(http.MethodGet, "/login.css", "")
 	wantContrast(t, css, [][2]string{{"text", "bg"}, {"bad", "bg"}, {"text", "surface"}, {"on-fill", "accent"}})
+}
+
+// TestLogOutEndsASessionEverywhere: a copy of its cookie is refused by the replica at once, and by others within seconds. Another session of the user stays.
+func TestLogOutEndsASessionEverywhere(t *testing.T) {
+	t.Parallel()
+	site := newSite(t, "")
+	here, there := site.serve(nil), site.serve(nil)
+	session, other := here.logIn(annsToken), ""
+	site.await("another session", func() bool { // one of another second
+		other = here.logIn(annsToken)
+		return other != session
+	})
+	code := func(s served, cookie string) int {
+		resp, _ := s.send(http.MethodGet, "/cluster", "", cookie)
+		return resp.StatusCode
+	}
+	if code(here, session) != http.StatusOK || code(there, session) != http.StatusOK {
+		t.Fatal("the session does not count")
+	}
+	if resp, _ := here.send(http.MethodPost, "/logout", "", session); resp.StatusCode != http.StatusSeeOther {
+		t.Fatalf("log out: %d", resp.StatusCode)
+	}
+	if got := code(here, session); got != http.StatusUnauthorized {
+		t.Errorf("a copy of the session here: %d", got)
+	}
+	site.await("the end of the session on the other replica", func() bool { return code(there, session) == http.StatusUnauthorized })
+	if code(here, other) != http.StatusOK || code(there, other) != http.StatusOK {
+		t.Error("another session of the user has ended")
+	}
+	if ended, err := site.journal.EndedSessions(t.Context()); err != nil || len(ended) != 1 || strings.Contains(fmt.Sprint(ended), strings.TrimPrefix(session, "Cookie: cronclave=")) {
+		t.Errorf("the list has %v, %v", ended, err)
+	}
 }

@@ -36,6 +36,7 @@ type site struct {
 	elector  *election.Elector // of replica r1
 	name     string            // of the user
 	mayAct   bool
+	base     string // the path before all pages
 }
 
 // newSite starts a cluster without replicas. Its Redis is the one of the URL, or an embedded one without a URL.
@@ -78,7 +79,7 @@ func (s *site) must(err error) {
 
 // fresh returns a handler that has read nothing yet.
 func (s *site) fresh() http.Handler {
-	h, err := New(Config{Operator: s.operator, Actor: func(*http.Request) (string, bool) { return s.name, s.mayAct }})
+	h, err := New(Config{Operator: s.operator, BasePath: s.base, Actor: func(*http.Request) (string, bool) { return s.name, s.mayAct }})
 	s.must(err)
 	return h
 }

@@ -58,7 +58,7 @@ func (c Config) underWay(r *http.Request) bool {
 
 // attemptName is the name of the cookie of a slot.
 func (c Config) attemptName(r *http.Request, slot string) string {
-	return cookieName(c.secure(r)) + "-sign-in-" + slot
+	return c.cookieName(r) + "-sign-in-" + slot
 }
 
 // slot distinguishes the cookies of several sign-ins. The state begins with it.

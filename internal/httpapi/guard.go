@@ -3,8 +3,10 @@ package httpapi
 import (
 	"context"
 	"encoding/json"
+	"io"
 	"net"
 	"net/http"
+	"net/netip"
 	"net/url"
 	"runtime/debug"
 	"slices"
@@ -17,11 +19,13 @@ import (
 )
 
 // protect puts the checks of every request before the routes: its host, its origin, its size, and its user. Health needs no user.
-func protect(routes http.Handler, cfg Config, secret *sessionSecret) http.Handler {
-	s := sessions{cfg, secret, &rarely{}}
+func protect(routes http.Handler, cfg Config, secret *sessionSecret, ended *endedSessions) http.Handler {
+	s := sessions{cfg, secret, ended, &rarely{}, &wrongTokens{of: map[netip.Addr]wrongCount{}}}
 	public := http.NewServeMux()
-	public.Handle("GET /healthz", healthz())
-	public.Handle("GET /readyz", readyz(cfg.Unready))
+	health := http.NewServeMux()
+	health.Handle("GET /healthz", healthz())
+	health.Handle("GET /readyz", readyz(cfg.Unready))
+	health.Handle("/", keepForHealth(public))
 	public.Handle("/", authenticate(routes, s))
 	if cfg.Users != nil || cfg.OIDC != nil {
 		s.routes(public)
@@ -35,10 +39,27 @@ func protect(routes http.Handler, cfg Config, secret *sessionSecret) http.Handle
 		newSignIn(s).routes(public)
 		hosts = append(hosts, cfg.OIDC.RedirectURL().Hostname())
 	}
+	if cfg.URL != nil {
+		hosts = append(hosts, cfg.URL.Hostname())
+		_ = origins.AddTrustedOrigin(cfg.URL.Scheme + "://" + cfg.URL.Host) // the configuration was checked
+	}
 	if host, _, err := net.SplitHostPort(cfg.Listen); err == nil && host != "" {
 		hosts = append(hosts, host)
 	}
-	return logPanics(checkHost(origins.Handler(limitBody(public)), hosts), cfg)
+	return headed(believeProxies(takeBase(logPanics(checkHost(origins.Handler(limitBody(rebase(health, cfg.BasePath))), hosts), cfg), cfg.BasePath), cfg.TrustedProxies), cfg)
+}
+
+// headed sets the headers of every answer. Those that may be kept in caches replace one of them.
+func headed(next http.Handler, cfg Config) http.Handler {
+	return http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
+		h := w.Header()
+		h.Set("Cache-Control", "no-store")
+		h.Set("X-Content-Type-Options", "nosniff")
+		if cfg.secure(r) {
+			h.Set("Strict-Transport-Security", "max-age=31536000")
+		}
+		next.ServeHTTP(w, r)
+	})
 }
 
 // refuse answers a request that is not let through: in the API as its errors are, application/problem+json.
@@ -75,12 +96,31 @@ func logPanics(next http.Handler, cfg Config) http.Handler {
 // maxBodyBytes is more than a thousand names of jobs take.
 const maxBodyBytes = 256 << 10
 
-// limitBody refuses bodies that are too long, and those of requests that have none.
+// timedBody is a body that must arrive in time. The handler that has read it may take longer.
+type timedBody struct {
+	io.ReadCloser
+	read func()
+}
+
+func (b *timedBody) Read(p []byte) (int, error) {
+	n, err := b.ReadCloser.Read(p)
+	if err == io.EOF { //nolint:errorlint // as io.Reader has it
+		b.read()
+	}
+	return n, err //nolint:wrapcheck // io.EOF
+}
+
+// limitBody refuses bodies that are too long or too slow, and those of requests that have none.
 func limitBody(next http.Handler) http.Handler {
 	return http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
 		if r.ContentLength != 0 && (r.Method == http.MethodGet || r.Method == http.MethodHead) {
 			refuse(w, r, http.StatusBadRequest, "a "+r.Method+" request has no body")
 			return
+		}
+		if r.ContentLength != 0 {
+			c := http.NewResponseController(w)
+			_ = c.SetReadDeadline(time.Now().Add(bodyTimeout)) // a writer that knows no deadline sets none
+			r.Body = &timedBody{r.Body, func() { _ = c.SetReadDeadline(time.Now().Add(requestTimeout)) }}
 		}
 		r.Body = http.MaxBytesReader(w, r.Body, maxBodyBytes)
 		next.ServeHTTP(w, r)
@@ -118,9 +158,11 @@ func authenticate(next http.Handler, s sessions) http.Handler {
 		page := r.Method == http.MethodGet && strings.Contains(r.Header.Get("Accept"), "text/html") && !strings.HasPrefix(r.URL.Path, apiPrefix)
 		if is != known && r.Header.Get("Authorization") != "" {
 			s.logRefusal(r)
+			s.wrong.pause(r)
 		}
 		switch {
 		case is == known:
+			doorOf(r).admit()
 			next.ServeHTTP(w, r.WithContext(context.WithValue(r.Context(), userKey{}, user)))
 		case is == unsure:
 			refuse(w, r, http.StatusServiceUnavailable, secretIsAway)

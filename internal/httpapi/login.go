@@ -23,7 +23,9 @@ var loginPage = template.Must(template.New("login").Parse(loginText))
 type sessions struct {
 	cfg      Config
 	secret   *sessionSecret // used where there are tokens
-	rejected *rarely        // requests and logins with an unknown token
+	ended    *endedSessions
+	rejected *rarely // requests and logins with an unknown token
+	wrong    *wrongTokens
 }
 
 func (s sessions) routes(mux *http.ServeMux) {
@@ -35,10 +37,24 @@ func (s sessions) routes(mux *http.ServeMux) {
 	if s.cfg.Users != nil {
 		mux.HandleFunc("POST /login", s.login)
 	}
-	mux.HandleFunc("POST /logout", func(w http.ResponseWriter, r *http.Request) {
-		http.SetCookie(w, s.cookie(r, "", -1))
-		http.Redirect(w, r, "/login", http.StatusSeeOther)
-	})
+	mux.HandleFunc("POST /logout", s.logout)
+}
+
+// logout ends the sessions of a browser, on all replicas.
+func (s sessions) logout(w http.ResponseWriter, r *http.Request) {
+	http.SetCookie(w, s.cookie(r, "", -1))
+	now := time.Now()
+	for _, cookie := range r.CookiesNamed(s.cfg.cookieName(r)) {
+		if _, is := s.ofCookie(r.Context(), cookie.Value, now); is != known {
+			continue // it is none, or has ended
+		}
+		if err := s.ended.add(r.Context(), cookie.Value, now.Add(sessionLength+clockTolerance)); err != nil {
+			s.cfg.Log.Warn("session ended on this replica alone", "error", err)
+			s.show(w, http.StatusServiceUnavailable, "/", "You are logged out in this browser and on this replica. Redis does not answer, so a copy of the session stays valid on other replicas until it ends.")
+			return
+		}
+	}
+	http.Redirect(w, r, "/login", http.StatusSeeOther)
 }
 
 func (s sessions) login(w http.ResponseWriter, r *http.Request) {
@@ -46,6 +62,7 @@ func (s sessions) login(w http.ResponseWriter, r *http.Request) {
 	user := s.cfg.Users().find(token)
 	if user == nil || token == "" {
 		s.logRefusal(r)
+		s.wrong.pause(r)
 		s.show(w, http.StatusUnauthorized, next, "No user has this token.")
 		return
 	}
@@ -62,7 +79,7 @@ func (s sessions) login(w http.ResponseWriter, r *http.Request) {
 const secretIsAway = "This replica cannot read from Redis what it needs to check logins. Try again in a few seconds. If this goes on, see the log of the replica."
 
 func (s sessions) cookie(r *http.Request, value string, age int) *http.Cookie {
-	return &http.Cookie{Name: cookieName(s.cfg.secure(r)), Value: value, Path: "/", MaxAge: age, HttpOnly: true, Secure: s.cfg.secure(r), SameSite: http.SameSiteLaxMode}
+	return &http.Cookie{Name: s.cfg.cookieName(r), Value: value, Path: s.cfg.BasePath + "/", MaxAge: age, HttpOnly: true, Secure: s.cfg.secure(r), SameSite: http.SameSiteLaxMode}
 }
 
 func (s sessions) show(w http.ResponseWriter, code int, next, fault string) {
@@ -78,9 +95,9 @@ func (s sessions) show(w http.ResponseWriter, code int, next, fault string) {
 		provider = s.cfg.OIDC.Host()
 	}
 	_ = loginPage.Execute(w, struct {
-		Next, Fault, Provider string
-		Tokens                bool
-	}{localPath(next), fault, provider, s.cfg.Users != nil}) // else the client has gone
+		Base, Next, Fault, Provider string
+		Tokens                      bool
+	}{s.cfg.BasePath, localPath(next), fault, provider, s.cfg.Users != nil}) // else the client has gone
 }
 
 // localPath is a path of this server; others become its first page, since a link to the login must not lead to another site.

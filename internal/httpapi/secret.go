@@ -86,12 +86,12 @@ func (s *sessionSecret) warn(known string, err error) {
 	}
 }
 
-// keep reads the secret at once and from time to time, until ctx ends.
-func (s *sessionSecret) keep(ctx context.Context) {
+// keepRenewed calls a function at once and from time to time, until ctx ends.
+func keepRenewed(ctx context.Context, renew func(context.Context)) {
 	ticks := time.NewTicker(secretEvery)
 	defer ticks.Stop()
 	for ctx.Err() == nil {
-		s.renew(ctx)
+		renew(ctx)
 		select {
 		case <-ctx.Done():
 		case <-ticks.C:

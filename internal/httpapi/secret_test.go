@@ -62,9 +62,9 @@ func (c *secretCluster) replica() http.Handler {
 			return j.SessionSecret(ctx, known)
 		}}
 	secret := newSessionSecret(cfg)
-	go secret.keep(c.ctx) // until the test ends
+	go keepRenewed(c.ctx, func(ctx context.Context) { secret.renew(ctx) }) // until the test ends
 	synctest.Wait()
-	return protect(http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) { fmt.Fprint(w, UserOf(r.Context()).Name) }), cfg, secret)
+	return protect(http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) { fmt.Fprint(w, UserOf(r.Context()).Name) }), cfg, secret, newEndedSessions(cfg))
 }
 
 // send sends a request with headers, each "Name: value".

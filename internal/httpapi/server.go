@@ -9,11 +9,12 @@ import (
 	"fmt"
 	"net"
 	"net/http"
+	"net/netip"
+	"net/url"
 	"sync"
 	"time"
 
 	"github.com/hashicorp/go-hclog"
-	"golang.org/x/net/netutil"
 
 	"github.com/cronclave/cronclave/internal/oidc"
 )
@@ -28,9 +29,17 @@ type Config struct {
 	// SessionSecret reads the secret of the cluster that signs sessions of Users. If the cluster has none, the known one becomes it, which is "" for a
 	// random one. It returns "" as long as the secret must not be read yet. The call must end by itself. Needed with Users.
 	SessionSecret func(ctx context.Context, known string) (string, error)
+	// Ended is the list of sessions that were logged out; nil if each replica keeps its own.
+	Ended SessionList
 	// OIDC is the provider at which people may sign in with a browser; may be nil.
 	OIDC *oidc.Provider
-	// Hosts are names by which clients may ask, beside localhost, the host of Listen, that to which OIDC leads back, and each IP address.
+	// URL is where browsers find the server, if a proxy stands before it; nil otherwise.
+	URL *url.URL
+	// BasePath is what all paths begin with in browsers, as "/cron"; "" for none. Requests may have it or not: some proxies take it off.
+	BasePath string
+	// TrustedProxies are the addresses whose X-Forwarded-For is believed.
+	TrustedProxies []netip.Prefix
+	// Hosts are names by which clients may ask, beside localhost, the hosts of Listen and URL, that to which OIDC leads back, and each IP address.
 	Hosts []string
 	// TLS has the server's certificate; nil for plain HTTP.
 	TLS *tls.Config
@@ -44,8 +53,9 @@ type Config struct {
 
 // Server answers requests. Its methods may be called by several goroutines.
 type Server struct {
-	listener net.Listener
+	listener *doors
 	secret   *sessionSecret // nil without users that have tokens
+	ended    *endedSessions
 	http     *http.Server
 	stopping chan struct{} // closed when the server begins to end
 	handlers sync.RWMutex  // held by the requests under way, each for reading
@@ -63,8 +73,10 @@ const (
 	// A client that is slow, or sends much, holds up no other client, and its connection ends soon.
 	headerTimeout, requestTimeout, idleTimeout = 5 * time.Second, 30 * time.Second, 30 * time.Second
 	maxHeaderBytes                             = 16 << 10
-	// MaxConnections is how many connections are open at once: others wait until one is closed. They must not use up the files that runs need.
+	// MaxConnections is how many connections are open at once: see [doors]. They must not use up the files that runs need.
 	MaxConnections = 440
+	// bodyTimeout is how long a body may take to arrive.
+	bodyTimeout = 10 * time.Second
 	// shutdownTimeout is how long requests under way may take when the server ends, before their connections are closed.
 	shutdownTimeout = time.Second
 	// handlerTimeout is how long their handlers may take after that.
@@ -91,13 +103,15 @@ func New(cfg Config) (*Server, error) {
 	if cfg.Log == nil {
 		cfg.Log = hclog.NewNullLogger()
 	}
-	s := &Server{listener: netutil.LimitListener(listener, MaxConnections), stopping: make(chan struct{})}
+	s := &Server{listener: newDoors(listener, cfg.TrustedProxies), stopping: make(chan struct{})}
 	if cfg.Users != nil {
 		s.secret = newSessionSecret(cfg)
 	}
-	s.http = &http.Server{Handler: s.hold(protect(mux, cfg, s.secret)), TLSConfig: cfg.TLS, MaxHeaderBytes: maxHeaderBytes, Protocols: &http.Protocols{},
+	s.ended = newEndedSessions(cfg)
+	s.http = &http.Server{Handler: s.hold(protect(mux, cfg, s.secret, s.ended)), TLSConfig: cfg.TLS, MaxHeaderBytes: maxHeaderBytes, Protocols: &http.Protocols{},
 		ErrorLog:          cfg.Log.StandardLogger(&hclog.StandardLoggerOptions{ForceLevel: hclog.Debug}), // of clients' faults; else it writes to stderr, past the log
 		ReadHeaderTimeout: headerTimeout, ReadTimeout: requestTimeout, WriteTimeout: requestTimeout, IdleTimeout: idleTimeout,
+		ConnContext: s.listener.remember,
 		BaseContext: func(net.Listener) context.Context {
 			return context.WithValue(context.Background(), stoppingKey{}, s.stopping)
 		}}
@@ -110,6 +124,7 @@ func (s *Server) hold(next http.Handler) http.Handler {
 	return http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
 		s.handlers.RLock()
 		defer s.handlers.RUnlock()
+		defer doorOf(r).dismiss()
 		next.ServeHTTP(w, r)
 	})
 }
@@ -146,14 +161,14 @@ func (s *Server) serve() error {
 	return s.http.Serve(s.listener)
 }
 
-// keepSecret keeps the secret of sessions until ctx ends, or the function that it returns is called.
-func (s *Server) keepSecret(ctx context.Context) (end func()) {
-	if s.secret == nil {
-		return func() {}
-	}
+// keepSessions keeps what Redis says about sessions until ctx ends, or the function that it returns is called.
+func (s *Server) keepSessions(ctx context.Context) (end func()) {
 	ctx, cancel := context.WithCancel(ctx)
 	var kept sync.WaitGroup
-	kept.Go(func() { s.secret.keep(ctx) })
+	kept.Go(func() { keepRenewed(ctx, s.ended.renew) })
+	if s.secret != nil {
+		kept.Go(func() { keepRenewed(ctx, func(ctx context.Context) { s.secret.renew(ctx) }) })
+	}
 	return func() {
 		cancel()
 		kept.Wait()
@@ -162,7 +177,7 @@ func (s *Server) keepSecret(ctx context.Context) (end func()) {
 
 // Run answers until ctx ends. Requests under way then have a second until their connections are closed. Run returns when no handler runs any more, or three seconds later.
 func (s *Server) Run(ctx context.Context) error {
-	defer s.keepSecret(ctx)()
+	defer s.keepSessions(ctx)()
 	ended := make(chan struct{})
 	stop := context.AfterFunc(ctx, func() {
 		defer close(ended)

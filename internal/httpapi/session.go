@@ -8,6 +8,7 @@ import (
 	"encoding/base64"
 	"net"
 	"net/http"
+	"net/url"
 	"strconv"
 	"strings"
 	"time"
@@ -27,21 +28,32 @@ const (
 // the user's token and of a secret that Redis keeps for all replicas. So it needs no memory of a replica, any replica accepts it, and it ends with the token.
 // That of a person of the provider is "oidc.name.role.expiry.signature", signed with a key that is derived from the client secret, and ends with that.
 
-// cookieName has a prefix under TLS that keeps pages of sibling domains from setting the cookie.
-func cookieName(secure bool) string {
-	if secure {
-		return "__Host-cronclave"
+// cookieName has a prefix under TLS. "__Host-" keeps pages of sibling domains from setting the cookie, and browsers accept it for the path "/" alone.
+func (c Config) cookieName(r *http.Request) string {
+	switch {
+	case !c.secure(r):
+		return "cronclave"
+	case c.BasePath != "":
+		return "__Secure-cronclave"
 	}
-	return "cronclave"
+	return "__Host-cronclave"
 }
 
-// secure returns whether a browser sent a request by HTTPS: to the server itself, or to a proxy at the host of redirect_url. A port that is another one is
-// that of the server behind the proxy, which speaks plain HTTP: no browser would send it a cookie that is for HTTPS alone.
+// outside returns where browsers find the server: at the configured URL, or where the provider leads them back to. It returns nil if neither is set.
+func (c Config) outside() *url.URL {
+	if c.URL == nil && c.OIDC != nil {
+		return c.OIDC.RedirectURL()
+	}
+	return c.URL
+}
+
+// secure returns whether a browser sent a request by HTTPS: to the server itself, or to a proxy that browsers find at an https URL. A port that is another one
+// is that of the server behind the proxy, which speaks plain HTTP: no browser would send it a cookie that is for HTTPS alone.
 func (c Config) secure(r *http.Request) bool {
-	if c.TLS != nil || c.OIDC == nil {
+	to := c.outside()
+	if c.TLS != nil || to == nil {
 		return c.TLS != nil
 	}
-	to := c.OIDC.RedirectURL()
 	_, port, err := net.SplitHostPort(r.Host)
 	return to.Scheme == "https" && strings.EqualFold(hostOf(r.Host), to.Hostname()) && (err != nil || port == cmp.Or(to.Port(), "443"))
 }
@@ -138,14 +150,26 @@ func (s sessions) userOf(r *http.Request, now time.Time) (User, standing) {
 	if header := r.Header.Get("Authorization"); header != "" {
 		return s.ofToken(header)
 	}
-	cookie, err := r.Cookie(cookieName(s.cfg.secure(r)))
+	best := unknown
+	for _, cookie := range r.CookiesNamed(s.cfg.cookieName(r)) { // pages of a sibling domain may have added some
+		user, is := s.ofCookie(r.Context(), cookie.Value, now)
+		if is == known {
+			return user, known
+		}
+		best = max(best, is)
+	}
+	return User{}, best
+}
+
+// ofCookie returns the user of the session in a cookie.
+func (s sessions) ofCookie(ctx context.Context, cookie string, now time.Time) (user User, is standing) {
 	switch {
-	case err != nil:
+	case s.ended.has(cookie):
 		return User{}, unknown
-	case s.cfg.OIDC != nil && strings.HasPrefix(cookie.Value, personCookie):
-		return personOf(s.cfg.OIDC.Key(sessionKey), cookie.Value, now)
+	case s.cfg.OIDC != nil && strings.HasPrefix(cookie, personCookie):
+		return personOf(s.cfg.OIDC.Key(sessionKey), cookie, now)
 	case s.cfg.Users != nil:
-		return s.ofSession(r.Context(), cookie.Value, now)
+		return s.ofSession(ctx, cookie, now)
 	}
 	return User{}, unknown
 }

@@ -88,8 +88,8 @@ func (s *signIn) ended(w http.ResponseWriter, r *http.Request) {
 		redirect(w, r, "/")
 		return
 	}
-	at := s.provider.RedirectURL()
-	s.show(w, http.StatusBadRequest, "/", "This sign-in has ended or is more than ten minutes old, or it began in another browser or under another name of these pages. Open "+at.Scheme+"://"+at.Host+" and sign in again.")
+	at := s.cfg.outside()
+	s.show(w, http.StatusBadRequest, "/", "This sign-in has ended or is more than ten minutes old, or it began in another browser or under another name of these pages. Open "+at.Scheme+"://"+at.Host+s.cfg.BasePath+" and sign in again.")
 }
 
 // identify asks the provider for the person of a callback, once for each attempt.

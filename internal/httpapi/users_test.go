@@ -129,7 +129,7 @@ func guarded(next http.Handler, cfg Config) http.Handler {
 	if cfg.SessionSecret == nil {
 		cfg.SessionSecret = func(context.Context, string) (string, error) { return clusterSecret, nil }
 	}
-	return protect(next, cfg, newSessionSecret(cfg))
+	return protect(next, cfg, newSessionSecret(cfg), newEndedSessions(cfg))
 }
 
 // TestUsersOfRequests has requests by API clients and browsers, of which only those with a token get anywhere.

@@ -12,7 +12,7 @@ import (
 	"github.com/cronclave/cronclave/internal/journal"
 )
 
-// TestNoUserEmptiesTheAuditLog: acts that change nothing have one entry for each user and kind, and nobody acts without end. An act of before stays.
+// TestNoUserEmptiesTheAuditLog: acts that change nothing have one entry for each user and kind, and each user has a rate. An act of before stays.
 func TestNoUserEmptiesTheAuditLog(t *testing.T) {
 	c := newCluster(t)
 	c.describe(t, journal.JobInfo{Name: "backup", Enabled: true})

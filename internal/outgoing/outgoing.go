@@ -41,7 +41,7 @@ func Reason(err error) string {
 	return "the request failed"
 }
 
-// ofTLS returns what is wrong with the encryption, or "".
+// ofTLS returns the fault of the encryption, or "".
 func ofTLS(err error) string {
 	var certificate *tls.CertificateVerificationError
 	var unknown x509.UnknownAuthorityError

@@ -55,8 +55,8 @@ func (v *clusterView) api(version string, log hclog.Logger) (http.Handler, error
 }
 
 // pages answers the requests of browsers.
-func (v *clusterView) pages() (http.Handler, error) {
-	return dashboard.New(dashboard.Config{Operator: v.operator, Actor: func(r *http.Request) (string, bool) {
+func (v *clusterView) pages(base string) (http.Handler, error) {
+	return dashboard.New(dashboard.Config{Operator: v.operator, BasePath: base, Actor: func(r *http.Request) (string, bool) {
 		user := httpapi.UserOf(r.Context())
 		if !v.login {
 			user.Name = ""

@@ -3,13 +3,14 @@ package replica
 import (
 	"bytes"
 	"context"
-	"errors"
 	"fmt"
 	"io"
+	"net"
 	"net/http"
 	"net/http/httptest"
 	"strings"
 	"sync"
+	"syscall"
 	"testing"
 	"testing/synctest"
 	"time"
@@ -37,7 +38,7 @@ func (l *listener) RoundTrip(r *http.Request) (*http.Response, error) {
 		n = len(l.answer) - 1
 	}
 	if l.answer[n] == 0 {
-		return nil, errors.New("connection refused")
+		return nil, &net.OpError{Op: "dial", Err: syscall.ECONNREFUSED}
 	}
 	return &http.Response{StatusCode: l.answer[n], Body: io.NopCloser(strings.NewReader("")), Request: r}, nil
 }
@@ -105,6 +106,9 @@ func TestHeartbeatKeepsItsURL(t *testing.T) {
 			http.Redirect(w, r, "/s3cr3t/round", http.StatusFound)
 		case "/s3cr3t/near":
 			http.Redirect(w, r, "/there", http.StatusFound)
+		case "/s3cr3t/garbled":
+			w.Header().Set("Location", "http://[s3cr3t/")
+			w.WriteHeader(http.StatusFound)
 		case "/s3cr3t/silent":
 			asked <- struct{}{}
 			<-r.Context().Done()
@@ -124,13 +128,14 @@ func TestHeartbeatKeepsItsURL(t *testing.T) {
 	send(t.Context(), here.URL+"/s3cr3t/near", "<nil>")
 	send(t.Context(), here.URL+"/s3cr3t/away", "302 Found")
 	send(t.Context(), here.URL+"/s3cr3t/round", "302 Found")
-	send(t.Context(), "http://127.0.0.1:1/s3cr3t", "no answer: dial")
+	send(t.Context(), "http://127.0.0.1:1/s3cr3t", "no answer: connection refused")
+	send(t.Context(), here.URL+"/s3cr3t/garbled", "no answer: its answer is no HTTP that can be followed")
 	ctx, cancel := context.WithCancel(t.Context())
 	go func() {
 		<-asked
 		cancel() // the term is over
 	}()
-	send(ctx, here.URL+"/s3cr3t/silent", "context canceled")
+	send(ctx, here.URL+"/s3cr3t/silent", "no answer: the request was given up")
 	if h.client.Timeout != beatTimeout {
 		t.Errorf("it waits for %v", h.client.Timeout)
 	}

@@ -51,10 +51,11 @@ func (m *monitor) open(cfg *config.Config, redis *redisconn.Conn, version string
 		}
 		return m.view.journal.SessionSecret(ctx, known) //nolint:wrapcheck // the error names the operation
 	}
+	c.Ended = m.view.journal
 	if c.API, err = m.view.api(version, m.log); err != nil {
 		return err
 	}
-	if c.Pages, err = m.view.pages(); err != nil {
+	if c.Pages, err = m.view.pages(c.BasePath); err != nil {
 		return err
 	}
 	if m.web, err = httpapi.New(c); err != nil {

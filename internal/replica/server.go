@@ -4,6 +4,7 @@ import (
 	"context"
 	"crypto/tls"
 	"fmt"
+	"net/url"
 
 	"github.com/hashicorp/go-hclog"
 
@@ -15,7 +16,14 @@ import (
 
 // serverConfig reads the files of [server] for the first time, when any fault is one of the start, and has them read again when they are replaced.
 func serverConfig(cfg config.Server, namespace string, log hclog.Logger) (httpapi.Config, error) {
-	c := httpapi.Config{Listen: cfg.Listen, Hosts: cfg.Hosts, Log: log}
+	c := httpapi.Config{Listen: cfg.Listen, Hosts: cfg.Hosts, BasePath: cfg.Base(), TrustedProxies: cfg.TrustedProxies, Log: log}
+	if cfg.URL != "" {
+		outside, err := url.Parse(cfg.URL)
+		if err != nil {
+			return c, UsageError{fmt.Errorf("[server].url: %w", err)}
+		}
+		c.URL = outside
+	}
 	if cfg.TokenFile != "" {
 		users, err := readWhenReplaced(log, []string{cfg.TokenFile}, func() (httpapi.Users, error) { return readUsers(cfg.TokenFile) })
 		if err != nil {
@@ -24,7 +32,7 @@ func serverConfig(cfg config.Server, namespace string, log hclog.Logger) (httpap
 		c.Users = users.get
 	}
 	if cfg.OIDC != nil {
-		provider, err := openProvider(*cfg.OIDC, namespace, log)
+		provider, err := openProvider(cfg, namespace, log)
 		if err != nil {
 			return c, UsageError{err}
 		}
@@ -41,12 +49,13 @@ func serverConfig(cfg config.Server, namespace string, log hclog.Logger) (httpap
 }
 
 // openProvider reads the client secret. It asks nothing of the provider, which may be away: jobs run without it.
-func openProvider(cfg config.OIDC, namespace string, log hclog.Logger) (*oidc.Provider, error) {
+func openProvider(server config.Server, namespace string, log hclog.Logger) (*oidc.Provider, error) {
+	cfg := server.OIDC
 	secret, err := readWhenReplaced(log, []string{cfg.ClientSecretFile}, func() (string, error) { return readSecret(cfg.ClientSecretFile) })
 	if err != nil {
 		return nil, err
 	}
-	provider, err := oidc.New(oidc.Config{Namespace: namespace, Issuer: cfg.Issuer, ClientID: cfg.ClientID, Secret: secret.get, RedirectURL: cfg.RedirectURL,
+	provider, err := oidc.New(oidc.Config{Namespace: namespace, Issuer: cfg.Issuer, ClientID: cfg.ClientID, Secret: secret.get, RedirectURL: server.RedirectURL(),
 		Scopes: cfg.Scopes, NameClaim: cfg.NameClaim, RoleClaim: cfg.RoleClaim,
 		Roles: []oidc.Role{{Name: string(httpapi.RoleOperator), Values: cfg.Operators}, {Name: string(httpapi.RoleViewer), Values: cfg.Viewers}}})
 	if err != nil {

@@ -2,6 +2,7 @@
 // The pages are whole without this file. It renews them, counts down, shows times in the viewer's zone, and has the command palette.
 (() => {
   const root = document.documentElement;
+  const base = root.dataset.base; // which begins all paths; mostly ""
   const theme = localStorage.getItem("theme");
   if (theme) root.dataset.theme = theme;
 
@@ -136,7 +137,7 @@
     const timer = setTimeout(() => controller.abort(), 10000);
     try {
       const answer = await fetch(location.href, { signal: controller.signal, headers: { Accept: "text/html" } });
-      if (answer.redirected && new URL(answer.url).pathname === "/login" && !leaving && !busy() && !document.querySelector("[data-dirty]")) { // the session has ended
+      if (answer.redirected && new URL(answer.url).pathname === base + "/login" && !leaving && !busy() && !document.querySelector("[data-dirty]")) { // the session has ended
         leaving = true; // loading again and again would never let a slow provider answer
         location.reload();
       }
@@ -198,7 +199,7 @@
       item.setAttribute("role", "option");
       kind.textContent = t.kind;
       item.append(t.name, kind);
-      item.addEventListener("click", () => { location.href = t.href; });
+      item.addEventListener("click", () => { location.href = base + t.href; });
       return item;
     }));
     choose(0);
@@ -210,7 +211,7 @@
     $("palette-input").value = "";
     list();
     try {
-      targets = await (await fetch("/palette.json")).json();
+      targets = await (await fetch(base + "/palette.json")).json();
     } catch {
       // The targets of the last time are still good.
     }
@@ -231,7 +232,7 @@
     input.addEventListener("keydown", (e) => {
       if (e.key === "ArrowDown") choose(chosen + 1);
       else if (e.key === "ArrowUp") choose(chosen - 1);
-      else if (e.key === "Enter" && shown[chosen]) location.href = shown[chosen].href;
+      else if (e.key === "Enter" && shown[chosen]) location.href = base + shown[chosen].href;
       else return;
       e.preventDefault();
     });

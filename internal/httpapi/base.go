@@ -1,0 +1,49 @@
+package httpapi
+
+import (
+	"net/http"
+	"strings"
+)
+
+// takeBase serves requests below a base path as if they had none. A request without it comes from a proxy that has taken it off, or past the proxy, as
+// health checks do.
+func takeBase(next http.Handler, base string) http.Handler {
+	if base == "" {
+		return next
+	}
+	below := http.StripPrefix(base, next)
+	return http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
+		switch {
+		case r.URL.Path == base:
+			http.Redirect(w, r, base+"/", http.StatusPermanentRedirect)
+		case strings.HasPrefix(r.URL.Path, base+"/"):
+			below.ServeHTTP(w, r)
+		default:
+			next.ServeHTTP(w, r)
+		}
+	})
+}
+
+// rebase puts a base path before the redirects of a handler that knows none.
+func rebase(next http.Handler, base string) http.Handler {
+	if base == "" {
+		return next
+	}
+	return http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) { next.ServeHTTP(&rebased{w, base}, r) })
+}
+
+type rebased struct {
+	http.ResponseWriter
+	base string
+}
+
+func (w *rebased) WriteHeader(code int) {
+	h := w.Header()
+	if to := h.Get("Location"); strings.HasPrefix(to, "/") && !strings.HasPrefix(to, "//") {
+		h.Set("Location", w.base+to)
+	}
+	w.ResponseWriter.WriteHeader(code)
+}
+
+// Unwrap is for [http.ResponseController].
+func (w *rebased) Unwrap() http.ResponseWriter { return w.ResponseWriter }
