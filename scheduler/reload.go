@@ -23,7 +23,7 @@ type reload struct {
 
 // Reload replaces the jobs of a scheduler that runs, and returns when the new ones are in force. If any of them is faulty nothing changes, and every
 // fault is in the error. Runs that are under way go on as they began. A job that keeps its schedule keeps its place in it, and its due ticks; any other
-// change counts for ticks that come due from then on. A schedule that is new, or edited, counts from when the server has it, so it never fires in
+// change counts for ticks that come due from then on. A Location of other zone data is taken as by a replica that starts with it. A schedule that is new, or edited, counts from when the server has it, so it never fires in
 // retrospect; ticks of the one before that were waiting are dropped. It waits for the loop, that is for the server's first answer after [Scheduler.Run]
 // has begun, until ctx ends; then, and after the drain has begun ([ErrDraining]), nothing is changed. It may be called by several goroutines.
 func (s *Scheduler) Reload(ctx context.Context, jobs []Job) error {
@@ -60,7 +60,7 @@ func (s *Scheduler) handleReload(r reload, now time.Time) {
 		case t == nil:
 			s.tasks[name] = to
 			s.introduce(to, now)
-		case t.key() == to.key() && s.tasks[name] == t:
+		case t.key() == to.key() && s.tasks[name] == t && t.sameClock(to, now):
 			t.edit(to)
 			s.agenda.Wake(&t.line, s.places.free(), now) // there may be more place for it now
 		default:
@@ -90,7 +90,7 @@ func (s *Scheduler) dismiss(t *task) {
 // it.
 func (s *Scheduler) dropOpen(t *task) {
 	if n := len(t.Open); n > 0 {
-		s.log.Info("waiting ticks dropped: the job was removed, or its schedule changed", "job", t.Name, "ticks", n, "first", t.Open[0].At.Format(time.RFC3339))
+		s.log.Info("waiting ticks dropped: the job was removed, or its schedule or zone data changed", "job", t.Name, "ticks", n, "first", t.Open[0].At.Format(time.RFC3339))
 	}
 	for _, k := range slices.Clone(t.Open) {
 		s.giveUp(k, true)

@@ -1,9 +1,11 @@
 package scheduler_test
 
 import (
+	"archive/zip"
 	"context"
 	"errors"
 	"fmt"
+	"io/fs"
 	"strings"
 	"sync"
 	"sync/atomic"
@@ -291,4 +293,39 @@ func TestReloadBringsBackAJobThatRuns(t *testing.T) {
 		want(t, "ticks that ran", c.ticks("j"), []int{10, 30}) // when the first one has ended
 		r.leave()
 	})
+}
+
+// builtInZone returns the built-in data of a zone under another zone's name, as other zone data has it.
+func builtInZone(t *testing.T, data, name string) *time.Location {
+	t.Helper()
+	archive := must(zip.OpenReader("cronspec/zoneinfo.zip"))
+	defer archive.Close()
+	text := must(fs.ReadFile(archive, data))
+	return must(time.LoadLocationFromTZData(name, text))
+}
+
+// A reload that brings other zone data moves the coming ticks, although the text of the schedule is the same.
+func TestReloadTakesOtherZoneData(t *testing.T) {
+	for _, tc := range []struct {
+		name  string
+		after string // the data of the zone after the reload
+		ticks []int
+	}{
+		{"an hour earlier", "Africa/Abidjan", []int{30}},
+		{"the same rules", "Atlantic/Azores", []int{3630}},
+	} {
+		t.Run(tc.name, func(t *testing.T) {
+			before, after := builtInZone(t, "Atlantic/Azores", "Atlantic/Azores"), builtInZone(t, tc.after, "Atlantic/Azores")
+			inCluster(t, func(c *cluster) {
+				in := func(zone *time.Location) scheduler.Job {
+					return c.job("j", "30 0 0 * * *", time.Second, func(j *scheduler.Job) { j.Location = zone })
+				}
+				replicas := c.joinAll(2, []scheduler.Job{in(before)})
+				c.at(5 * time.Second)
+				reload(t, replicas, in(after))
+				c.at(3700 * time.Second)
+				want(t, "ticks that ran", c.ticks("j"), tc.ticks)
+			})
+		})
+	}
 }

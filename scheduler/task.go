@@ -70,6 +70,17 @@ func tasksOf(ticks []*tick) []*task {
 // edit gives a task the configuration of another one with the same schedule.
 func (t *task) edit(to *task) { t.Job, t.Rules, t.Elsewhere = to.Job, to.Rules, to.Elsewhere }
 
+// sameClock reports whether the zone of another task with the same schedule has the same clock in the years that matter: a reload may bring other zone data.
+func (t *task) sameClock(to *task, now time.Time) bool {
+	before, after := orDefault(t.Location, time.UTC), orDefault(to.Location, time.UTC)
+	if before == after {
+		return true
+	}
+	from := now.AddDate(-2, 0, 0) // open ticks are not older
+	until := now.AddDate(20, 0, 0)
+	return cronspec.HashZone(before, from, until) == cronspec.HashZone(after, from, until)
+}
+
 // reschedule gives a task the configuration of another one, with its schedule. It must have no open ticks.
 func (t *task) reschedule(to *task) {
 	t.edit(to)

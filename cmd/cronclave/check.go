@@ -36,10 +36,12 @@ func newCheckCommand(a *app) *cobra.Command {
 
 // checked is the JSON of check.
 type checked struct {
-	Path   string         `json:"path"`
-	OK     bool           `json:"ok"`
-	Jobs   int            `json:"jobs"`
-	Faults []checkedFault `json:"faults"`
+	Path string `json:"path"`
+	OK   bool   `json:"ok"`
+	Jobs int    `json:"jobs"`
+	// ZoneData is the version of the time zones by which jobs have ticks; "" for a faulty configuration.
+	ZoneData string         `json:"zone_data,omitempty"`
+	Faults   []checkedFault `json:"faults"`
 }
 
 type checkedFault struct {
@@ -58,7 +60,7 @@ func (a *app) check(path string, o config.Options, strict, asJSON bool) error {
 	}
 	result := checked{Path: path, OK: err == nil, Faults: []checkedFault{}}
 	if err == nil {
-		result.Jobs, faults = len(cfg.Jobs), cfg.Warnings
+		result.Jobs, result.ZoneData, faults = len(cfg.Jobs), cfg.Zones.Version(), cfg.Warnings
 		result.OK = !strict || len(faults) == 0
 	}
 	for _, f := range faults {

@@ -12,6 +12,7 @@ import (
 	"github.com/cronclave/cronclave/internal/console"
 	"github.com/cronclave/cronclave/internal/journal"
 	"github.com/cronclave/cronclave/internal/operator"
+	"github.com/cronclave/cronclave/scheduler/cronspec"
 )
 
 // historyOptions are the flags of history.
@@ -36,11 +37,7 @@ func newHistoryCommand(a *app) *cobra.Command {
 			if err != nil {
 				return err
 			}
-			zone, err := a.zone(o.zone)
-			if err != nil {
-				return err
-			}
-			h, err := a.history(cmd.Context(), req, o)
+			h, zone, err := a.history(cmd.Context(), req, o)
 			if err != nil {
 				return err
 			}
@@ -110,28 +107,30 @@ func (o historyOptions) bound(req *operator.HistoryRequest, now time.Time) (err 
 	return nil
 }
 
-// history reads the newest runs of a job, or of all. Times that were given as how long ago are counted by the clock of Redis, as those of records.
-func (a *app) history(ctx context.Context, req operator.HistoryRequest, opt historyOptions) (*operator.History, error) {
-	o, err := a.openOperator(ctx)
+// history reads the newest runs of a job, or of all, and returns the zone in which to show them. Times that were given as how long ago are counted by the clock of Redis, as those of records.
+func (a *app) history(ctx context.Context, req operator.HistoryRequest, opt historyOptions) (h *operator.History, zone *time.Location, err error) {
+	o, err := a.openOperatorWith(ctx, func(zones *cronspec.Zones) (err error) {
+		zone, err = a.zone(zones, opt.zone)
+		return err
+	})
 	if err != nil {
-		return nil, err
+		return nil, nil, err
 	}
 	defer o.close()
 	if opt.since+opt.until != "" {
 		now, err := o.Now(ctx)
 		if err != nil {
-			return nil, o.exit(err)
+			return nil, nil, o.exit(err)
 		}
 		if err := opt.bound(&req, now); err != nil {
-			return nil, err
+			return nil, nil, err
 		}
 	}
-	h, err := o.History(ctx, req)
-	if err != nil {
-		return nil, o.exit(err)
+	if h, err = o.History(ctx, req); err != nil {
+		return nil, nil, o.exit(err)
 	}
 	if h.Damage != nil {
 		fmt.Fprintln(a.err, "cronclave: warning:", h.Damage)
 	}
-	return h, nil
+	return h, zone, nil
 }

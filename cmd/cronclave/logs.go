@@ -11,6 +11,7 @@ import (
 	"github.com/cronclave/cronclave/internal/console"
 	"github.com/cronclave/cronclave/internal/journal"
 	"github.com/cronclave/cronclave/internal/operator"
+	"github.com/cronclave/cronclave/scheduler/cronspec"
 )
 
 type logsOptions struct {
@@ -64,9 +65,9 @@ func (a *app) logs(ctx context.Context, jobs []string, opt logsOptions) error {
 	defer done()
 	switch {
 	case opt.run != "" && opt.follow:
-		return o.exit(o.Follow(ctx, operator.FollowRequest{Job: jobs[0], Run: opt.run}, a.logViewer(jobs, opt)))
+		return o.exit(o.Follow(ctx, operator.FollowRequest{Job: jobs[0], Run: opt.run}, a.logViewer(o.Zones(), jobs, opt)))
 	case opt.follow:
-		return o.exit(o.FollowJobs(ctx, jobs, a.logViewer(jobs, opt)))
+		return o.exit(o.FollowJobs(ctx, jobs, a.logViewer(o.Zones(), jobs, opt)))
 	}
 	records, err := o.Logs(ctx, operator.LogsRequest{Job: jobs[0], Run: opt.run, Limit: opt.n})
 	switch {
@@ -90,8 +91,8 @@ func (a *app) logs(ctx context.Context, jobs []string, opt logsOptions) error {
 }
 
 // logViewer prints the followed output: that of one run as it is, and that of several behind time and replica.
-func (s streams) logViewer(jobs []string, opt logsOptions) operator.Viewer {
-	logs := s.followed()
+func (s streams) logViewer(zones *cronspec.Zones, jobs []string, opt logsOptions) operator.Viewer {
+	logs := s.followed(zones)
 	switch {
 	case opt.asJSON:
 		return logs.JSON()
@@ -104,8 +105,8 @@ func (s streams) logViewer(jobs []string, opt logsOptions) operator.Viewer {
 }
 
 // followed prints output that is followed, with times in the machine's zone on a terminal.
-func (s streams) followed() console.Logs {
-	zone, _ := s.zone("") // which is there
+func (s streams) followed(zones *cronspec.Zones) console.Logs {
+	zone, _ := s.zone(zones, "") // which is there
 	return console.Logs{Out: s.out, Err: s.err, Zone: zone}
 }
 

@@ -8,6 +8,7 @@ import (
 	"github.com/cronclave/cronclave/internal/config"
 	"github.com/cronclave/cronclave/internal/operator"
 	"github.com/cronclave/cronclave/internal/redisconn"
+	"github.com/cronclave/cronclave/scheduler/cronspec"
 )
 
 // operating is what a command that sees or steers a cluster works with.
@@ -19,7 +20,15 @@ type operating struct {
 
 // openOperator opens the cluster that the flags, the environment or the configuration name.
 func (a *app) openOperator(ctx context.Context) (*operating, error) {
+	return a.openOperatorWith(ctx, func(*cronspec.Zones) error { return nil })
+}
+
+// openOperatorWith does so after a function has got the time zones of the configuration: a wrong --zone is refused before Redis is asked.
+func (a *app) openOperatorWith(ctx context.Context, take func(*cronspec.Zones) error) (*operating, error) {
 	cfg, faults, err := a.loadIfAny()
+	if err == nil {
+		err = take(cfg.Zones)
+	}
 	if err != nil {
 		return nil, err
 	}
@@ -31,7 +40,8 @@ func (a *app) openOperator(ctx context.Context) (*operating, error) {
 	if err != nil {
 		return nil, errors.Join(err, rdb.Close())
 	}
-	o, err := operator.New(operator.Config{Conn: rdb, Journal: j, Namespace: cfg.Namespace, Jobs: configured(cfg), Incomplete: faults > 0})
+	o, err := operator.New(operator.Config{Conn: rdb, Journal: j, Namespace: cfg.Namespace, Jobs: configured(cfg), Incomplete: faults > 0,
+		Zones: func() *cronspec.Zones { return cfg.Zones }})
 	if err != nil {
 		return nil, errors.Join(err, rdb.Close())
 	}

@@ -13,6 +13,7 @@ import (
 	"github.com/cronclave/cronclave/internal/backoff"
 	"github.com/cronclave/cronclave/internal/console"
 	"github.com/cronclave/cronclave/internal/operator"
+	"github.com/cronclave/cronclave/internal/zonedata"
 	"github.com/cronclave/cronclave/scheduler/cronspec"
 )
 
@@ -62,11 +63,11 @@ const watchEvery = 2 * time.Second
 
 // print prints the status, once or again and again.
 func (o statusOptions) print(ctx context.Context, a *app) error {
-	p, err := o.printer(a.streams)
-	if err != nil {
+	var p console.Printer
+	cluster, err := a.openOperatorWith(ctx, func(zones *cronspec.Zones) (err error) {
+		p, err = o.printer(a.streams, zones)
 		return err
-	}
-	cluster, err := a.openOperator(ctx)
+	})
 	if err != nil {
 		return err
 	}
@@ -115,7 +116,7 @@ func (o statusOptions) watchCluster(ctx context.Context, cluster *operating, p c
 }
 
 // printer is the printer that the flags ask for.
-func (o statusOptions) printer(s streams) (p console.Printer, err error) {
+func (o statusOptions) printer(s streams, zones *cronspec.Zones) (p console.Printer, err error) {
 	p = console.Printer{Out: s.out, Colour: s.colour(), Wide: o.layout == "wide"}
 	switch {
 	case o.layout != "" && o.layout != "wide":
@@ -125,7 +126,7 @@ func (o statusOptions) printer(s streams) (p console.Printer, err error) {
 	case o.watch && (o.asJSON || o.check):
 		return p, usageError("--watch goes with neither --json nor --check")
 	}
-	p.Zone, err = s.zone(o.zone)
+	p.Zone, err = s.zone(zones, o.zone)
 	return p, err
 }
 
@@ -134,16 +135,16 @@ func zoneFlag(cmd *cobra.Command, zone *string) {
 }
 
 // zone is the zone of that name; without one the machine's on a terminal, else UTC.
-func (s streams) zone(name string) (*time.Location, error) {
+func (s streams) zone(zones *cronspec.Zones, name string) (*time.Location, error) {
 	switch {
 	case name != "":
-		zone, err := cronspec.LoadLocation(name)
+		zone, err := zones.Location(name)
 		if err != nil {
 			return nil, usageError("--zone: %w", err)
 		}
 		return zone, nil
 	case console.IsTerminal(s.out):
-		return time.Local, nil
+		return zonedata.Local(zones), nil
 	}
 	return time.UTC, nil
 }

@@ -150,7 +150,7 @@ func (a *app) await(ctx context.Context, o *operating, t *operator.Triggered, op
 	defer done()
 	var viewer operator.Viewer
 	if !opt.asJSON {
-		viewer = a.followed().Bare()
+		viewer = a.followed(o.Zones()).Bare()
 		if err := a.printTriggered(t, opt); err != nil {
 			return err
 		}

@@ -20,6 +20,7 @@ import (
 
 	"github.com/cronclave/cronclave/internal/config/document"
 	"github.com/cronclave/cronclave/internal/safefile"
+	"github.com/cronclave/cronclave/scheduler/cronspec"
 )
 
 // Fault is one thing that is wrong with a configuration, at the place where it has to be mended.
@@ -40,6 +41,10 @@ type Config struct {
 	Namespace string
 	// Timezone is the zone of jobs that name none; UTC if not set.
 	Timezone *time.Location
+	// Zones are the time zones of this replica, of one version; nil for those built in.
+	Zones *cronspec.Zones
+	// ZoneData is the folder or archive that Zones are from; "" for none.
+	ZoneData string
 	Redis    Redis
 	Replica  Replica
 	History  History

@@ -7,6 +7,7 @@ import (
 
 	"github.com/cronclave/cronclave/internal/config/document"
 	"github.com/cronclave/cronclave/internal/config/schema"
+	"github.com/cronclave/cronclave/scheduler/cronspec"
 )
 
 // draft is a job in the making: [defaults], and what a job's own table has changed so far.
@@ -25,6 +26,7 @@ type draft struct {
 	script string   // command, if it is a string
 	shell  []string
 	hidden hidden
+	zones  *cronspec.Zones // in which its zone is looked up
 }
 
 // hidden is what a digest sees in place of values that differ between machines or that are secret: the text that the
@@ -51,7 +53,7 @@ func textsOf(exprs []expression) []string {
 }
 
 // newDraft returns a job of which nothing is set.
-func newDraft(zone *time.Location) draft {
+func newDraft(zone *time.Location, zones *cronspec.Zones) draft {
 	return draft{
 		Job: Job{
 			Enabled: true,
@@ -69,6 +71,7 @@ func newDraft(zone *time.Location) draft {
 		filed:  make(map[string]document.Value),
 		shell:  []string{"/bin/sh", "-c"},
 		hidden: hidden{env: make(map[string]string), files: make(map[string]string)},
+		zones:  zones,
 	}
 }
 

@@ -30,6 +30,8 @@ type Options struct {
 	Rights func(user, group string) (*safefile.Identity, error)
 	// Machine has users, folders, files and programs of jobs that this machine lacks reported as warnings.
 	Machine bool
+	// SystemZones is the folder with the machine's own time zones; with Machine, newer ones than those in use are a warning. Defaults to /usr/share/zoneinfo.
+	SystemZones string
 	// Now is the instant by which a job has expired; nil is time.Now.
 	Now func() time.Time
 }
@@ -39,7 +41,7 @@ type Options struct {
 func Load(path string, o Options) (*Config, error) {
 	l := newLoader(o)
 	l.load(path)
-	c := assemble(l.Reader, l.roots, newFileChecks(l.Report, l.options), l.options.Now)
+	c := assemble(l.Reader, l.roots, newFileChecks(l.Report, l.options), l.options)
 	found := l.Sorted(l.order)
 	faults, warnings := found.Split()
 	if len(faults) > 0 {

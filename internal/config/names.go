@@ -59,20 +59,35 @@ func validName(s string) (string, error) {
 	return s, nil
 }
 
-// zone reads the name of a time zone.
-func zone(r *schema.Reader, v document.Value) (*time.Location, bool) {
-	return schema.Parsed(r, v, "a string", parseZone)
+// zoneReader reads the name of a time zone.
+type zoneReader = func(*schema.Reader, document.Value) (*time.Location, bool)
+
+// zoneKey returns a key of a time zone, which is looked up in the zones of the configuration. wrap may add a check to its reader.
+func zoneKey[T any](name string, field func(*T) **time.Location, zones func(*T) *cronspec.Zones, wrap func(zoneReader) zoneReader, doc string) schema.Key[T] {
+	key := schema.Field(name, schema.KindString, field, nil, doc)
+	key.Read = func(r *schema.Reader, v document.Value, to *T) {
+		read := wrap(func(r *schema.Reader, v document.Value) (*time.Location, bool) {
+			return schema.Parsed(r, v, "a string", func(name string) (*time.Location, error) { return parseZone(zones(to), name) })
+		})
+		if zone, ok := read(r, v); ok {
+			*field(to) = zone
+		}
+	}
+	return key
 }
 
 // parseZone reads the name of a time zone. The machine's own is refused: it is not the same everywhere.
-func parseZone(name string) (*time.Location, error) {
+func parseZone(zones *cronspec.Zones, name string) (*time.Location, error) {
 	if name == "Local" || name == "" {
 		return nil, errors.New(`is not a time zone that is the same on every machine; write a name such as "Europe/Berlin" or "UTC"`)
 	}
-	zone, err := cronspec.LoadLocation(name)
+	zone, err := zones.Location(name)
 	if err != nil {
-		if near := nearestZone(name); near != "" {
+		if near := nearestZone(zones, name); near != "" {
 			return nil, fmt.Errorf("is not a time zone; did you mean %q?", near)
+		}
+		if zones != nil {
+			return nil, fmt.Errorf("is not a time zone in the zone data %s of zone_data", zones.Version())
 		}
 		return nil, errors.New(`is not a time zone; write a name such as "Europe/Berlin" or "UTC"`)
 	}
@@ -81,10 +96,10 @@ func parseZone(name string) (*time.Location, error) {
 
 // nearestZone returns the known zone that is at most two edits away from a name, and "" if there is none. Only places are suggested: an abbreviation
 // is easily taken for another, and Etc/GMT+5 is behind UTC.
-func nearestZone(name string) string {
+func nearestZone(zones *cronspec.Zones, name string) string {
 	const enough = 3
 	best, least := "", enough
-	for _, zone := range cronspec.BuiltIn().Names() {
+	for _, zone := range zones.Names() {
 		apart := len(zone) - len(name)
 		if !strings.Contains(zone, "/") || strings.HasPrefix(zone, "Etc/") || apart >= enough || apart <= -enough {
 			continue

@@ -116,7 +116,7 @@ server.oidc.viewers = ["staff"]
 
 // referenced are all tables of the reference.
 func referenced() []keyTable {
-	top, job := newTop(), newDraft(time.UTC)
+	top, job := newTop(), newDraft(time.UTC, nil)
 	return []keyTable{
 		{"top level", "", "", rowsOf(clusterKeys(), top)},
 		{"redis", "redis", "", rowsOf(redisKeys().Keys, &top.Redis)},

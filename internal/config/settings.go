@@ -68,7 +68,7 @@ func (d *draft) settings(keys schema.Section[draft], defaults map[string]string)
 
 // defaultTexts are the values of a job that sets nothing, by key.
 func defaultTexts(keys schema.Section[draft]) map[string]string {
-	empty, texts := newDraft(time.UTC), map[string]string{}
+	empty, texts := newDraft(time.UTC, nil), map[string]string{}
 	for _, e := range keys.Entries(&empty) {
 		texts[e.Key] = settingText(e.Value)
 	}

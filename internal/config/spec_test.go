@@ -17,6 +17,7 @@ var specified = []struct {
 }{
 	{true, `>namespace = "default"`},
 	{true, `>timezone = "UTC"`},
+	{true, `>zone_data = "zones.zip"`},
 	{true, `>include = ["jobs.d/*.toml"]`},
 	{true, `redis.>url = "redis://127.0.0.1:6379/0"`},
 	{true, `redis.>url = "rediss://127.0.0.1:6379"`},
@@ -107,7 +108,14 @@ var specified = []struct {
 // TestSpecifiedIsSupportedOrRefused proves that nothing is accepted and ignored.
 // Promise: P8
 func TestSpecifiedIsSupportedOrRefused(t *testing.T) {
+	zones, err := os.ReadFile(oldZones)
+	if err != nil {
+		t.Fatal(err)
+	}
 	t.Chdir(t.TempDir())
+	if err := os.WriteFile("zones.zip", zones, 0o600); err != nil {
+		t.Fatal(err)
+	}
 	for _, c := range specified {
 		before, after, _ := strings.Cut(c.file, ">")
 		text := before + after + "\n"

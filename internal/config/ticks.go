@@ -37,7 +37,8 @@ func tickKeys() []schema.Key[draft] {
 
 // timezone keeps for the settings how a zone is written, as a job has that of the top level or of [defaults] too.
 func timezone() schema.Key[draft] {
-	key := schema.Field("timezone", schema.KindString, func(d *draft) **time.Location { return &d.Location }, zone,
+	always := func(read zoneReader) zoneReader { return read }
+	key := zoneKey("timezone", func(d *draft) **time.Location { return &d.Location }, func(d *draft) *cronspec.Zones { return d.zones }, always,
 		"The time zone of the schedule.").Allow("an IANA name").By("that of the top level")
 	read := key.Read
 	key.Read = func(r *schema.Reader, v document.Value, d *draft) {

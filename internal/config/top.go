@@ -7,6 +7,7 @@ import (
 
 	"github.com/cronclave/cronclave/internal/config/document"
 	"github.com/cronclave/cronclave/internal/config/schema"
+	"github.com/cronclave/cronclave/scheduler/cronspec"
 )
 
 // top gathers what the files' top levels hold. Defaults and jobs are kept until all files are read, since a job in the
@@ -36,9 +37,10 @@ func clusterKeys() []schema.Key[top] {
 		schema.Field("namespace", schema.KindString, func(t *top) *string { return &t.Namespace }, once(namespace),
 			"Replicas with the same Redis and the same namespace form one cluster.").
 			Allow("a [name](#names)").DefaultOf(func(t *top) any { return t.Namespace }),
-		schema.Field("timezone", schema.KindString, func(t *top) **time.Location { return &t.Timezone }, once(zone),
+		zoneKey("timezone", func(t *top) **time.Location { return &t.Timezone }, func(t *top) *cronspec.Zones { return t.Zones }, once[*time.Location],
 			"The time zone of jobs that name none. It is never the machine's.").
 			Allow("an IANA name, such as `\"Europe/Berlin\"`").DefaultOf(func(t *top) any { return t.Timezone.String() }),
+		zoneDataKey(),
 		{
 			Name: "include", Kind: schema.KindStrings, Allowed: "paths and patterns, such as `\"jobs.d/*.toml\"`",
 			Doc:  "More files of this configuration, relative to the file that names them. A pattern without a match is fine.",
@@ -168,8 +170,9 @@ func home(key, table string) string {
 }
 
 // assemble makes the configuration of the top levels of all files. It is complete only if no fault was found.
-func assemble(r *schema.Reader, roots []document.Value, files *fileChecks, now func() time.Time) *Config {
+func assemble(r *schema.Reader, roots []document.Value, files *fileChecks, o Options) *Config {
 	t := newTop()
+	t.readZones(r, roots, o)
 	for _, root := range roots {
 		topKeys().Read(r, root, t)
 	}
@@ -177,7 +180,7 @@ func assemble(r *schema.Reader, roots []document.Value, files *fileChecks, now f
 	checkHeartbeat(r, t.tables["heartbeat"])
 	checkServer(r, t.tables["server"], t.Server)
 	files.ofReplica(r, &t.Redis, &t.Server)
-	jobs := jobReader{Reader: r, keys: jobKeys(), base: newDraft(t.Timezone), calendars: t.calendars, pools: t.Pools, mostOutput: t.History.MaxBytes, files: files, machine: machineChecks{files, t.Replica.Labels}, now: now}
+	jobs := jobReader{Reader: r, keys: jobKeys(), base: newDraft(t.Timezone, t.Zones), calendars: t.calendars, pools: t.Pools, mostOutput: t.History.MaxBytes, files: files, machine: machineChecks{files, t.Replica.Labels}, now: o.Now}
 	if v, set := r.Set("timezone"); set {
 		jobs.base.hidden.zone = writtenZone(v)
 	}
@@ -197,6 +200,9 @@ func assemble(r *schema.Reader, roots []document.Value, files *fileChecks, now f
 	t.Settings = jobs.settings
 	slices.SortFunc(t.Jobs, func(a, b Job) int { return cmp.Compare(a.Name, b.Name) })
 	checkChains(r.Report, t.Jobs, all)
+	if len(roots) > 0 {
+		t.checkZones(r, roots[0], o)
+	}
 	if len(t.jobs)+r.Failures() == 0 {
 		r.Warn(roots[0], "no jobs: nothing will run")
 	}

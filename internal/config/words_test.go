@@ -71,7 +71,7 @@ func TestNearestZone(t *testing.T) {
 		"Europe/Berln": "Europe/Berlin", "america/new_york": "America/New_York", "America/NewYork": "America/New_York", "Asia/Tokoy": "Asia/Tokyo",
 		"EDT": "", "CEST": "", "UTC+1": "", "GMT+5": "", "Etc/GMT+15": "", "Mars/Olympus": "", "": "", strings.Repeat("x", 1<<20): "",
 	} {
-		if got := nearestZone(name); got != want {
+		if got := nearestZone(nil, name); got != want {
 			t.Errorf("%.20q is nearest to %q, want %q", name, got, want)
 		}
 	}

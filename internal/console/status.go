@@ -1,6 +1,7 @@
 package console
 
 import (
+	"cmp"
 	"fmt"
 	"slices"
 	"strings"
@@ -72,7 +73,7 @@ func (p Printer) replicas(st *operator.Status) {
 	fmt.Fprintln(p.Out)
 	title := []string{"REPLICA", "STATE", "SEEN", "STARTED", "RUNNING", "CLOCK", "CONFIG", "VERSION"}
 	if p.Wide {
-		title = append(title, "LEASE MARGIN")
+		title = append(title, "LEASE MARGIN", "ZONE DATA")
 	}
 	t := newTable(title...)
 	for _, r := range st.Replicas {
@@ -83,7 +84,7 @@ func (p Printer) replicas(st *operator.Status) {
 		cells := []string{p.cut(r.Name, 21), string(r.State), ago(st.Now, r.Seen), ago(st.Now, r.Started), p.cut(r.Load(), 10), p.cut(r.Clock().String(), 12),
 			p.cut(r.ConfigDigest, 9), p.cut(r.Version, 10)}
 		if p.Wide {
-			cells = append(cells, margin(r.LeaseMargin))
+			cells = append(cells, margin(r.LeaseMargin), cmp.Or(r.ZoneData, "-"))
 		}
 		t.row(m, cells...)
 	}

@@ -10,7 +10,6 @@ import (
 
 	"github.com/cronclave/cronclave/internal/console"
 	"github.com/cronclave/cronclave/internal/operator"
-	"github.com/cronclave/cronclave/scheduler/cronspec"
 )
 
 const (
@@ -64,7 +63,7 @@ func (h *handler) calendar(r *http.Request) (*page, error) {
 		return nil, err
 	}
 	q := r.URL.Query()
-	zone, err := cronspec.LoadLocation(strings.TrimSpace(q.Get("zone")))
+	zone, err := h.operator.Zones().Location(strings.TrimSpace(q.Get("zone")))
 	if err != nil {
 		return nil, fmt.Errorf("%w: zone: %w", operator.ErrInvalid, err)
 	}

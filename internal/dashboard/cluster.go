@@ -26,16 +26,16 @@ type clusterPage struct {
 
 // replica is a replica that is up.
 type replica struct {
-	Mark                  mark
-	Name, State, Unable   string
-	Leads                 bool
-	Token                 int64
-	Seen, Started         moment
-	Running               []link
-	Load                  string
-	Clock, Margin         gauge
-	Differs               bool
-	Config, Digest, Build string
+	Mark                            mark
+	Name, State, Unable             string
+	Leads                           bool
+	Token                           int64
+	Seen, Started                   moment
+	Running                         []link
+	Load                            string
+	Clock, Margin                   gauge
+	Differs                         bool
+	Config, Digest, Build, ZoneData string
 }
 
 // gauge is a reading that stands out where it is bad.
@@ -121,7 +121,7 @@ func worst(st *operator.Status, c *clusterPage) mark {
 
 func replicaOf(st *operator.Status, e operator.Replica, digests map[string]int) replica {
 	shown := replica{Mark: stateMarks[e.State], Name: clean(e.Name), State: string(e.State), Unable: clean(e.Unable), Seen: momentOf(st.Now, e.Seen), Started: momentOf(st.Now, e.Started),
-		Load: e.Load(), Clock: gauge{e.Clock().String(), e.Clock().Excessive()}, Digest: e.ConfigDigest, Config: fmt.Sprintf("%.8s", e.ConfigDigest), Build: clean(e.Version)}
+		Load: e.Load(), Clock: gauge{e.Clock().String(), e.Clock().Excessive()}, Digest: e.ConfigDigest, Config: fmt.Sprintf("%.8s", e.ConfigDigest), Build: clean(e.Version), ZoneData: clean(e.ZoneData)}
 	shown.Differs = 2*digests[e.ConfigDigest] <= len(st.Replicas) // it is not that of the majority, which there may not be
 	if e.LeaseMargin != nil {
 		shown.Margin = gauge{e.LeaseMargin.String(), e.LowMargin()}

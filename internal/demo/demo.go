@@ -17,6 +17,7 @@ import (
 	"github.com/cronclave/cronclave/internal/config"
 	"github.com/cronclave/cronclave/internal/embedded"
 	"github.com/cronclave/cronclave/internal/redisconn"
+	"github.com/cronclave/cronclave/internal/zonedata"
 	"github.com/cronclave/cronclave/locking"
 )
 
@@ -113,7 +114,7 @@ func (d *demo) prepare() (err error) {
 	if i := slices.IndexFunc(d.jobs, func(j *config.Job) bool { return len(j.After) > 0 }); i >= 0 {
 		return fmt.Errorf("%w: %s: job %s has after, and the demo counts ticks by their schedules", ErrUnsuitable, d.Path, d.jobs[i].Name)
 	}
-	d.view = newView(d.Out, d.Colour, d.jobs)
+	d.view = newView(d.Out, d.Colour, zonedata.Local(d.cfg.Zones), d.jobs)
 	d.known = newRuns(d.jobs)
 	if err := d.connect(); err != nil {
 		return err

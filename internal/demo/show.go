@@ -40,7 +40,7 @@ func (d *demo) watch(ctx context.Context) error {
 			return err
 		}
 	}
-	defer func() { d.until = time.Now() }()
+	defer func() { d.until = time.Now().In(d.view.zone) }()
 	const beat = 100 * time.Millisecond
 	timer := time.NewTimer(beat)
 	defer timer.Stop()

@@ -90,7 +90,7 @@ func (d *demo) incident(runs []run) string {
 	}
 	which := "next tick"
 	if next := d.known.jobs[p.victim.Job].Spec.Next(p.victim.Tick); !next.Equal(p.takeOver.Tick) {
-		which = "tick " + clock(p.takeOver.Tick)
+		which = "tick " + clock(p.takeOver.Tick.In(d.view.zone))
 	}
 	return fmt.Sprintf("take-over %.1fs after the kill (%s, elsewhere)", began.Sub(p.killedAt).Seconds(), which)
 }

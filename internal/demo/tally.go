@@ -15,7 +15,7 @@ import (
 type tally struct {
 	jobs     []*config.Job
 	from     map[string]time.Time // by job: the ticks after it are due
-	until    time.Time            // up to here
+	until    time.Time            // up to here, in the zone in which times are shown
 	runs     []run                // one for each start, so a run that started twice is in it twice
 	outcomes map[string]string    // final ones, by the id of the run
 	idle     map[tickOf]bool      // ticks that ended without a run
@@ -58,6 +58,9 @@ func (c *counted) fault(n *int, format string, args ...any) {
 }
 
 func (t *tally) count() counted {
+	for i := range t.runs {
+		t.runs[i].Tick = t.runs[i].Tick.In(t.until.Location())
+	}
 	c := counted{runs: map[string]int{}}
 	byTick := map[tickOf][]run{}
 	for _, r := range t.runs {
@@ -87,7 +90,7 @@ func (t *tally) count() counted {
 func (t *tally) due(job *config.Job) []time.Time {
 	var ticks []time.Time
 	for at := job.Spec.Next(t.from[job.Name]); !at.IsZero() && !dueAt(job, at).After(t.until); at = job.Spec.Next(at) {
-		ticks = append(ticks, at)
+		ticks = append(ticks, at.In(t.until.Location()))
 	}
 	for _, r := range t.runs {
 		if r.Job == job.Name && dueAt(job, r.Tick).After(t.until) && isTick(job, r.Tick) &&
@@ -174,7 +177,7 @@ func (t *tally) countTokens(c *counted, job *config.Job) {
 	}
 }
 
-func clock(t time.Time) string { return t.Local().Format("15:04:05") }
+func clock(t time.Time) string { return t.Format("15:04:05") }
 
 // String names a run in a sentence.
 func (r run) String() string {

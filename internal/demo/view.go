@@ -31,9 +31,9 @@ const (
 	cyan   colour = "36"
 )
 
-func newView(out io.Writer, colours bool, jobs []*config.Job) *view {
+func newView(out io.Writer, colours bool, zone *time.Location, jobs []*config.Job) *view {
 	const widest = 24
-	v := &view{out: out, zone: time.Local, job: len("JOB"), colour: colours}
+	v := &view{out: out, zone: zone, job: len("JOB"), colour: colours}
 	for _, j := range jobs {
 		v.job = min(max(v.job, len(j.Name)), widest)
 	}

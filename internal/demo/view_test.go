@@ -17,7 +17,7 @@ func told(t *testing.T) (*demo, *bytes.Buffer) {
 	t.Setenv("NO_COLOR", "")
 	var out bytes.Buffer
 	d := &demo{Config: Config{Out: &out, Length: time.Minute}, cfg: &config.Config{}, jobs: builtIn(t), builtIn: true, fleet: newFleet(nil, nil, "")}
-	d.view, d.known = newView(&out, false, d.jobs), newRuns(d.jobs)
+	d.view, d.known = newView(&out, false, time.UTC, d.jobs), newRuns(d.jobs)
 	d.view.zone = time.UTC
 	d.planKill(second(0))
 	return d, &out
@@ -115,7 +115,7 @@ func TestViewLearnsWhatIsLong(t *testing.T) {
 
 func TestViewColoursOnlyATerminal(t *testing.T) {
 	var out bytes.Buffer
-	v := newView(&out, false, nil)
+	v := newView(&out, false, time.UTC, nil)
 	v.run(second(2), &run{Job: "beat", Tick: second(2), Token: 1}, "ok", "")
 	if strings.Contains(out.String(), "\x1b") {
 		t.Errorf("colours in what is no terminal: %q", out.String())

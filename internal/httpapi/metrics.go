@@ -28,7 +28,10 @@ type Metrics struct {
 }
 
 // reloads are about the configuration in force.
-type reloads struct{ successful, at prometheus.Gauge }
+type reloads struct {
+	successful, at prometheus.Gauge
+	zoneData       *prometheus.GaugeVec
+}
 
 // Outcome is how ticks or a run of a job ended.
 type Outcome struct {
@@ -69,9 +72,11 @@ func NewMetrics(version string, outcomes []string, g Gauges) *Metrics {
 				Help: "1 if the configuration in force is the newest one, 0 if a newer one was refused."}),
 			at: prometheus.NewGauge(prometheus.GaugeOpts{Name: "cronclave_config_last_reload_success_timestamp_seconds",
 				Help: "When the configuration in force was read."}),
+			zoneData: prometheus.NewGaugeVec(prometheus.GaugeOpts{Name: "cronclave_zone_data_info",
+				Help: "1 for the version of the time zones by which this replica has ticks."}, []string{"version"}),
 		},
 	}
-	m.registry.MustRegister(m.duration, m.delay, m.poolWait, m.waiting, m.left, m.lost, m.reloads.successful, m.reloads.at,
+	m.registry.MustRegister(m.duration, m.delay, m.poolWait, m.waiting, m.left, m.lost, m.reloads.successful, m.reloads.at, m.reloads.zoneData,
 		collectors.NewGoCollector(), collectors.NewProcessCollector(collectors.ProcessCollectorOpts{}), cluster{g.RedisUp, g.Cluster})
 	m.registry.MustRegister(m.perJob.collectors()...)
 	m.registry.MustRegister(g.collectors(version)...)
@@ -149,8 +154,10 @@ func (m *Metrics) Renewed(left time.Duration) { m.left.Observe(left.Seconds()) }
 // Lost counts a lease.
 func (m *Metrics) Lost() { m.lost.Inc() }
 
-// Configured notes that a configuration is in force since an instant.
-func (m *Metrics) Configured(at time.Time) {
+// Configured notes that a configuration is in force since an instant, with a version of zone data.
+func (m *Metrics) Configured(at time.Time, zoneData string) {
+	m.reloads.zoneData.Reset()
+	m.reloads.zoneData.WithLabelValues(zoneData).Set(1)
 	m.reloads.successful.Set(1)
 	m.reloads.at.Set(seconds(at))
 }

@@ -48,7 +48,7 @@ func TestMetrics(t *testing.T) {
 	m.TryFailed("a")
 	m.TryFailed("a")
 	m.Recovering("a")
-	m.Configured(time.Unix(950, 0))
+	m.Configured(time.Unix(950, 0), "2026f")
 	m.Refused()
 	expectLines(t, s, `cronclave_outcomes_total{job_name="a",outcome="ok"} 1`, `cronclave_outcomes_total{job_name="a",outcome="missed"} 7`,
 		`cronclave_outcome_reasons_total{job_name="a",outcome="missed",reason="down"} 7`,
@@ -60,7 +60,7 @@ func TestMetrics(t *testing.T) {
 		`cronclave_leases_lost_total 1`, `cronclave_tries_failed_total{job_name="a"} 2`, `cronclave_recoveries_total{job_name="a"} 1`,
 		`cronclave_leader 1`, `cronclave_redis_up 1`, `cronclave_clock_offset_seconds 1.5`, `cronclave_lateness_seconds 0.25`, `cronclave_runs 3`,
 		`cronclave_job_runs{job_name="a"} 2`, `cronclave_job_runs{job_name="b"} 1`, `cronclave_build_info{version="v1"} 1`, `cronclave_log_lines_dropped_total 4`,
-		`cronclave_config_last_reload_successful 0`, `cronclave_config_last_reload_success_timestamp_seconds 950`,
+		`cronclave_config_last_reload_successful 0`, `cronclave_config_last_reload_success_timestamp_seconds 950`, `cronclave_zone_data_info{version="2026f"} 1`,
 		`cronclave_replicas{state="up"} 2`, `cronclave_replicas{state="silent"} 0`, `cronclave_replica_lost_timestamp_seconds{name="r3"} 500`, `cronclave_configurations 2`,
 		`cronclave_job_paused{job_name="b"} 1`, `no cronclave_job_paused{job_name="a"}`,
 		`cronclave_job_next_tick_timestamp_seconds{job_name="a"} 2000`, `cronclave_job_period_seconds{job_name="a"} 3600`, `no cronclave_job_period_seconds{job_name="b"}`,
@@ -154,6 +154,7 @@ func TestEachMetricIsDocumented(t *testing.T) {
 	m.SetJobs([]Job{{Name: "a", Retries: true, Recovers: true}}, []string{"p"}, time.Unix(900, 0))
 	m.Ended(Outcome{Job: "a", Outcome: "ok", Finished: time.Unix(1000, 0), Ran: true, Took: time.Second})
 	m.Ended(Outcome{Job: "a", Outcome: "missed", Reason: "down", Failed: true, Finished: time.Unix(1000, 0)})
+	m.Configured(time.Unix(1000, 0), "2026f")
 	families, err := m.registry.Gather()
 	if err != nil {
 		t.Fatal(err)

@@ -38,6 +38,10 @@ type Replica struct {
 	Seen    time.Time `json:"seen"`
 	// ConfigDigest distinguishes replicas with different configurations.
 	ConfigDigest string `json:"config_digest"`
+	// ZoneData is the version of its zone data, and Zones a hash of the coming clock for each zone of its jobs, by the zone's name; empty in entries of
+	// versions that did not say.
+	ZoneData string            `json:"zone_data,omitempty"`
+	Zones    map[string]string `json:"zones,omitempty"`
 	// Refused is the first fault of a newer configuration, in whose place the replica keeps the one it had; "" if there is none.
 	Refused string `json:"refused,omitempty"`
 	// Heartbeat is the error of the heartbeat that it sends as the leader; "" if there is none.

@@ -74,8 +74,8 @@ func repeated(face, at time.Time, zone *time.Location) string {
 }
 
 // noTick says why an instant is no tick of a job by its present schedule; "" if it is one.
-func noTick(info journal.JobInfo, i instant) (string, error) {
-	spec, zone, err := scheduleOf(info)
+func noTick(zones *cronspec.Zones, info journal.JobInfo, i instant) (string, error) {
+	spec, zone, err := scheduleOf(zones, info)
 	if err != nil {
 		return "", fmt.Errorf("job %s: its schedule, as replicas describe it, can't be read: %w", info.Name, err)
 	}

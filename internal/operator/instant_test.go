@@ -65,11 +65,11 @@ func TestWhyAnInstantIsNoTick(t *testing.T) {
 		if err != nil {
 			t.Fatal(err)
 		}
-		if got, err := noTick(info, i); got != want || err != nil {
+		if got, err := noTick(nil, info, i); got != want || err != nil {
 			t.Errorf("%s: %q, %v, want %q", text, got, err, want)
 		}
 	}
-	if _, err := noTick(journal.JobInfo{Name: "j", Timezone: "UTC", Schedule: []string{"nonsense"}}, instant{at: time.Now()}); err == nil {
+	if _, err := noTick(nil, journal.JobInfo{Name: "j", Timezone: "UTC", Schedule: []string{"nonsense"}}, instant{at: time.Now()}); err == nil {
 		t.Error("a schedule that can't be read is no reason")
 	}
 }

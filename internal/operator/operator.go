@@ -14,6 +14,7 @@ import (
 	"github.com/cronclave/cronclave/internal/journal"
 	"github.com/cronclave/cronclave/internal/redisconn"
 	"github.com/cronclave/cronclave/locking"
+	"github.com/cronclave/cronclave/scheduler/cronspec"
 )
 
 // Config names a cluster.
@@ -27,6 +28,8 @@ type Config struct {
 	Jobs []ConfiguredJob
 	// Incomplete is set where Jobs lack those of a configuration that cannot be read: a job is then unknown only if the history has no runs of it either.
 	Incomplete bool
+	// Zones returns the time zones by which times are shown and ticks computed; nil is those built in.
+	Zones func() *cronspec.Zones
 	// OnAct is called for each act, before it is done; may be nil.
 	OnAct func(journal.Act)
 }
@@ -60,6 +63,14 @@ func New(cfg Config) (*Operator, error) {
 
 // Close ends what the Operator runs in the background.
 func (o *Operator) Close() error { return o.locks.Close() }
+
+// Zones returns the time zones by which times are shown and ticks computed.
+func (o *Operator) Zones() *cronspec.Zones {
+	if o.cfg.Zones == nil {
+		return nil
+	}
+	return o.cfg.Zones()
+}
 
 // Now is the time by the clock of Redis.
 func (o *Operator) Now(ctx context.Context) (time.Time, error) {

@@ -35,7 +35,7 @@ type Problem struct {
 // levels are those of warnings that are not [LevelWarning].
 var levels = map[string]Level{
 	"no_replica": LevelError,
-	"embedded":   LevelAdvice, "settings_hidden": LevelAdvice, "snapshots_only": LevelAdvice, "no_persistence": LevelAdvice,
+	"embedded":   LevelAdvice, "settings_hidden": LevelAdvice, "snapshots_only": LevelAdvice, "no_persistence": LevelAdvice, CodeZoneDataOlder: LevelAdvice,
 }
 
 // NeedsPerson returns whether a problem is more than advice.

@@ -187,7 +187,7 @@ func TestFailuresLast(t *testing.T) {
 		"a failure of another tick":  {[]journal.Record{{Outcome: "running", Tick: tick}, {Outcome: "abandoned", Tick: tick.Add(-time.Second)}}, true},
 		"many runs and tries before": {append(slices.Repeat([]journal.Record{record("running")}, 2*RecentRuns), record("failed")), true},
 	} {
-		j := jobOf(journal.JobInfo{Name: "j", Enabled: true}, election.State{}, tc.newestFirst, tick)
+		j := jobOf(nil, journal.JobInfo{Name: "j", Enabled: true}, election.State{}, tc.newestFirst, tick)
 		if j.failing() != tc.failing {
 			t.Errorf("after %s: failing %v", name, j.failing())
 		}

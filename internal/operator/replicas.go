@@ -35,6 +35,7 @@ type Replica struct {
 	Started       time.Time `json:"started"`
 	Seen          time.Time `json:"seen"`
 	ConfigDigest  string    `json:"config_digest"`
+	ZoneData      string    `json:"zone_data,omitempty"` // its version; "" for a replica of a version that does not say
 	ClockOffsetMS int64     `json:"clock_offset_ms"`
 	ClockErrorMS  int64     `json:"clock_error_ms"`
 	Running       int       `json:"running"`
@@ -104,7 +105,7 @@ func (r *statusReader) readReplicas(ctx context.Context) (err error) {
 	}
 	for _, e := range r.replicas {
 		r.warnOfReplica(e)
-		r.status.Replicas = append(r.status.Replicas, Replica{e.Name, e.Version, e.Started, e.Seen, e.ConfigDigest, e.ClockOffsetMS, e.ClockErrorMS, e.Running, e.MaxRunning,
+		r.status.Replicas = append(r.status.Replicas, Replica{e.Name, e.Version, e.Started, e.Seen, e.ConfigDigest, FirstLine(e.ZoneData, longestDigest), e.ClockOffsetMS, e.ClockErrorMS, e.Running, e.MaxRunning,
 			e.LeaseMargin, e.Unable, stateOf(e, r.status.Now), recent(e.StoodStill, r.status.Now, rememberStandstill)})
 		if lost := recent(e.DataLost, r.status.Now, journal.RememberLost); lost != nil && (r.status.DataLost == nil || lost.To.After(r.status.DataLost.To)) {
 			r.status.DataLost = lost

@@ -11,8 +11,8 @@ import (
 )
 
 // scheduleOf is the schedule that a replica has described.
-func scheduleOf(info journal.JobInfo) (spec *cronspec.Schedule, zone *time.Location, err error) {
-	if zone, err = cronspec.LoadLocation(info.Timezone); err != nil {
+func scheduleOf(zones *cronspec.Zones, info journal.JobInfo) (spec *cronspec.Schedule, zone *time.Location, err error) {
+	if zone, err = zones.Location(info.Timezone); err != nil {
 		return nil, nil, err
 	}
 	spec, err = cronspec.Parse(info.Schedule, cronspec.Options{Name: info.Name, Location: zone,
@@ -21,11 +21,11 @@ func scheduleOf(info journal.JobInfo) (spec *cronspec.Schedule, zone *time.Locat
 }
 
 // nextTick is the next tick of a job in its zone; nil if it has none, or its schedule cannot be read.
-func nextTick(info journal.JobInfo, now time.Time) *time.Time {
+func nextTick(zones *cronspec.Zones, info journal.JobInfo, now time.Time) *time.Time {
 	if !info.Enabled {
 		return nil
 	}
-	spec, zone, err := scheduleOf(info)
+	spec, zone, err := scheduleOf(zones, info)
 	if err != nil {
 		return nil
 	}
@@ -96,7 +96,7 @@ func (o *Operator) NextTicks(ctx context.Context, names []string, w Window) ([]T
 			return nil, err
 		}
 	}
-	jobs := scheduled(infos)
+	jobs := scheduled(o.Zones(), infos)
 	if len(names) > 0 {
 		jobs = slices.DeleteFunc(jobs, func(j Scheduled) bool { return !slices.Contains(names, j.Job) })
 	}
@@ -110,19 +110,19 @@ func (o *Operator) Schedules(ctx context.Context) (map[string]Scheduled, error) 
 		return nil, err
 	}
 	jobs := map[string]Scheduled{}
-	for _, j := range scheduled(infos) {
+	for _, j := range scheduled(o.Zones(), infos) {
 		jobs[j.Job] = j
 	}
 	return jobs, nil
 }
 
 // scheduled are the enabled jobs with a schedule that this version can read.
-func scheduled(infos []journal.JobInfo) (jobs []Scheduled) {
+func scheduled(zones *cronspec.Zones, infos []journal.JobInfo) (jobs []Scheduled) {
 	for _, info := range infos {
 		if !info.Enabled || len(info.After) > 0 {
 			continue
 		}
-		if spec, zone, err := scheduleOf(info); err == nil {
+		if spec, zone, err := scheduleOf(zones, info); err == nil {
 			jobs = append(jobs, Scheduled{info.Name, spec, zone})
 		}
 	}

@@ -11,6 +11,7 @@ import (
 	"github.com/cronclave/cronclave/election"
 	"github.com/cronclave/cronclave/internal/journal"
 	"github.com/cronclave/cronclave/internal/redisconn"
+	"github.com/cronclave/cronclave/scheduler/cronspec"
 )
 
 // Status is a cluster at one moment. Its JSON is part of the contract with users.
@@ -159,6 +160,7 @@ func (r *statusReader) read(ctx context.Context) error {
 	}
 	r.warnOfClocks()
 	r.warnOfPlaces()
+	r.warnOfZones()
 	return nil
 }
 
@@ -194,7 +196,7 @@ func (r *statusReader) readJobs(ctx context.Context) (err error) {
 		if state.Err != nil {
 			return state.Err
 		}
-		r.status.Jobs = append(r.status.Jobs, jobOf(r.jobs[i], state, recent[names[i]], r.status.Now))
+		r.status.Jobs = append(r.status.Jobs, jobOf(r.Zones(), r.jobs[i], state, recent[names[i]], r.status.Now))
 	}
 	return nil
 }
@@ -224,9 +226,9 @@ func (r *statusReader) readRecent(ctx context.Context, names []string) (map[stri
 }
 
 // jobOf puts together the facts about a job.
-func jobOf(info journal.JobInfo, state election.State, recent []journal.Record, now time.Time) Job {
+func jobOf(zones *cronspec.Zones, info journal.JobInfo, state election.State, recent []journal.Record, now time.Time) Job {
 	j := Job{Name: info.Name, Schedule: append([]string{}, info.Schedule...), After: info.After, Timezone: info.Timezone, Enabled: info.Enabled,
-		Holders: holders(state), Next: nextTick(info, now), Recent: outcomes(recent), LastEnd: lastEnd(recent), Parallel: info.Parallel, JitterMS: info.JitterMS, Pool: info.Pool, Tags: info.Tags, Where: info.Where}
+		Holders: holders(state), Next: nextTick(zones, info, now), Recent: outcomes(recent), LastEnd: lastEnd(recent), Parallel: info.Parallel, JitterMS: info.JitterMS, Pool: info.Pool, Tags: info.Tags, Where: info.Where}
 	if j.Paused = state.Pause.On(state.Now); j.Paused {
 		j.PausedSince, j.PausedUntil, j.PausedReason, j.PausedBy = &state.Pause.From, untilOf(state.Pause), state.Pause.Reason, state.Pause.By
 	}

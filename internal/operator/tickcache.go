@@ -17,6 +17,7 @@ type NextTick struct {
 // next tick once for each tick, and the period, which looks at many ticks, once a day for all jobs with equal schedules. It belongs to one goroutine; the
 // zero TickCache is empty.
 type TickCache struct {
+	zones   *cronspec.Zones
 	jobs    map[string]cachedJob    // by name
 	periods map[string]cachedPeriod // by the key of the schedule
 }
@@ -43,8 +44,11 @@ const (
 )
 
 // NextTicks returns the next tick after now of each job that has one, and forgets all other jobs. A job that is not enabled or runs after others, or whose
-// schedule this version cannot read, has none.
-func (c *TickCache) NextTicks(infos []journal.JobInfo, now time.Time) map[string]NextTick {
+// schedule this version cannot read, has none. With other zones than before all is computed anew.
+func (c *TickCache) NextTicks(zones *cronspec.Zones, infos []journal.JobInfo, now time.Time) map[string]NextTick {
+	if zones != c.zones {
+		*c = TickCache{zones: zones}
+	}
 	next, jobs, periods := make(map[string]NextTick, len(infos)), make(map[string]cachedJob, len(infos)), map[string]cachedPeriod{}
 	for _, info := range infos {
 		job := c.job(info, now)
@@ -69,7 +73,7 @@ func (c *TickCache) job(info journal.JobInfo, now time.Time) cachedJob {
 	if !known || job.digest != info.Digest {
 		job = cachedJob{digest: info.Digest}
 		if info.Enabled && len(info.After) == 0 {
-			job.spec, _, _ = scheduleOf(info) // nil if it cannot be read
+			job.spec, _, _ = scheduleOf(c.zones, info) // nil if it cannot be read
 		}
 	} else if job.spec == nil || job.next.IsZero() || job.next.After(now) {
 		return job

@@ -66,7 +66,7 @@ func TestNextTicksOfBoundedSchedules(t *testing.T) {
 		{time.Time{}, now, NextTick{}},
 	} {
 		info.StartsAt, info.ExpiresAt = tt.starts, tt.expires
-		if got := new(TickCache).NextTicks([]journal.JobInfo{info}, now)["j"]; got != tt.want {
+		if got := new(TickCache).NextTicks(nil, []journal.JobInfo{info}, now)["j"]; got != tt.want {
 			t.Errorf("from %v to %v: %v, want %v", tt.starts, tt.expires, got, tt.want)
 		}
 	}
@@ -86,14 +86,14 @@ func BenchmarkTickCache(b *testing.B) {
 		}
 		b.Run(name+"/first", func(b *testing.B) {
 			for b.Loop() {
-				new(TickCache).NextTicks(infos, now)
+				new(TickCache).NextTicks(nil, infos, now)
 			}
 		})
 		b.Run(name+"/again", func(b *testing.B) {
 			var c TickCache
-			c.NextTicks(infos, now)
+			c.NextTicks(nil, infos, now)
 			for i := 0; b.Loop(); i++ {
-				c.NextTicks(infos, now.Add(time.Duration(i%5000)*15*time.Second))
+				c.NextTicks(nil, infos, now.Add(time.Duration(i%5000)*15*time.Second))
 			}
 		})
 	}

@@ -12,6 +12,7 @@ import (
 
 	"github.com/cronclave/cronclave/internal/journal"
 	"github.com/cronclave/cronclave/scheduler"
+	"github.com/cronclave/cronclave/scheduler/cronspec"
 )
 
 const (
@@ -126,7 +127,7 @@ func (o *Operator) mayTrigger(ctx context.Context, job string, tick time.Time) e
 	if !info.Enabled {
 		return refuse(ErrDisabled, "job %s is not enabled, so no replica has it", job)
 	}
-	if err := mustBeTick(info, tick); err != nil {
+	if err := mustBeTick(o.Zones(), info, tick); err != nil {
 		return err
 	}
 	replicas, err := o.journal.Replicas(ctx)
@@ -142,8 +143,8 @@ func (o *Operator) mayTrigger(ctx context.Context, job string, tick time.Time) e
 }
 
 // mustBeTick refuses an instant that is no tick of the job's schedule, as far as that is described: replicas know it better.
-func mustBeTick(info journal.JobInfo, tick time.Time) error {
-	spec, zone, err := scheduleOf(info)
+func mustBeTick(zones *cronspec.Zones, info journal.JobInfo, tick time.Time) error {
+	spec, zone, err := scheduleOf(zones, info)
 	if tick.IsZero() || err != nil {
 		return nil //nolint:nilerr // replicas refuse it
 	}

@@ -67,8 +67,8 @@ func (o *Operator) facts(ctx context.Context, infos []journal.JobInfo, job, at s
 	if !described {
 		info = journal.JobInfo{Name: job, Timezone: "UTC"}
 	}
-	s := &story{info: info}
-	zone, err := cronspec.LoadLocation(s.info.Timezone)
+	s := &story{info: info, zones: o.Zones()}
+	zone, err := s.zones.Location(s.info.Timezone)
 	if err != nil {
 		return nil, fmt.Errorf("job %s: its time zone, as replicas describe it: %w", job, err)
 	}
@@ -94,6 +94,7 @@ type story struct {
 	Story
 	instant
 	info  journal.JobInfo
+	zones *cronspec.Zones
 	state election.State
 	past  []journal.Record // all that is kept of the job
 	acts  []journal.Act    // the audit log, oldest first; read for the job in question alone, after a pause
@@ -206,7 +207,7 @@ func (s *story) explainSchedule() error {
 		s.say("job %s runs after %s, and has no record of %s", s.Job, strings.Join(s.info.After, ", "), s.show(s.at))
 		return nil
 	}
-	reason, err := noTick(s.info, s.instant)
+	reason, err := noTick(s.zones, s.info, s.instant)
 	switch {
 	case err != nil:
 		return err
@@ -287,7 +288,7 @@ func (s *story) oldest() (oldest time.Time) {
 }
 
 func (s *story) explainNeighbours() {
-	spec, _, err := scheduleOf(s.info)
+	spec, _, err := scheduleOf(s.zones, s.info)
 	if err != nil {
 		return
 	}

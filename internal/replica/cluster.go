@@ -120,7 +120,7 @@ func (r *clusterReader) readPools(ctx context.Context, pools map[string]config.P
 // nextTicks are those of the jobs that have any.
 func (r *clusterReader) nextTicks(jobs []journal.JobInfo) map[string]httpapi.NextTick {
 	next := make(map[string]httpapi.NextTick, len(jobs))
-	for job, tick := range r.ticks.NextTicks(jobs, r.now()) {
+	for job, tick := range r.ticks.NextTicks(r.config().Zones, jobs, r.now()) {
 		next[job] = httpapi.NextTick(tick)
 	}
 	return next

@@ -4,6 +4,7 @@ import (
 	"context"
 	"errors"
 	"net/http"
+	"sync/atomic"
 	"time"
 
 	"github.com/hashicorp/go-hclog"
@@ -15,6 +16,7 @@ import (
 	"github.com/cronclave/cronclave/internal/journal"
 	"github.com/cronclave/cronclave/internal/operator"
 	"github.com/cronclave/cronclave/internal/redisconn"
+	"github.com/cronclave/cronclave/scheduler/cronspec"
 )
 
 // clusterView is the cluster as HTTP clients see and steer it. Its connections are its own: no lease waits for one while pages are read.
@@ -22,7 +24,8 @@ type clusterView struct {
 	conn     *redisconn.Conn
 	journal  *journal.Journal
 	operator *operator.Shared
-	login    bool // whether users have names
+	login    bool                           // whether users have names
+	zones    atomic.Pointer[cronspec.Zones] // of the configuration in force
 }
 
 // statusAge is how old the facts on a page may be.
@@ -37,13 +40,16 @@ func openClusterView(redis *redisconn.Conn, cfg *config.Config, log hclog.Logger
 	if err != nil {
 		return nil, errors.Join(err, conn.Close())
 	}
-	o, err := operator.New(operator.Config{Conn: conn, Journal: j, Namespace: cfg.Namespace, OnAct: func(a journal.Act) {
+	v := &clusterView{conn: conn, journal: j, login: cfg.Server.TokenFile != "" || cfg.Server.OIDC != nil}
+	v.zones.Store(cfg.Zones)
+	o, err := operator.New(operator.Config{Conn: conn, Journal: j, Namespace: cfg.Namespace, Zones: v.zones.Load, OnAct: func(a journal.Act) {
 		log.Info("act", "act", a.Kind, "user", a.By, "jobs", a.Jobs, "reason", a.Reason)
 	}})
 	if err != nil {
 		return nil, errors.Join(err, conn.Close())
 	}
-	return &clusterView{conn, j, operator.NewShared(o, statusAge), cfg.Server.TokenFile != "" || cfg.Server.OIDC != nil}, nil
+	v.operator = operator.NewShared(o, statusAge)
+	return v, nil
 }
 
 // api answers the requests of programs.

@@ -5,6 +5,7 @@ import (
 
 	"github.com/cronclave/cronclave/internal/command"
 	"github.com/cronclave/cronclave/internal/config"
+	"github.com/cronclave/cronclave/internal/operator"
 	"github.com/cronclave/cronclave/scheduler"
 )
 
@@ -31,6 +32,17 @@ func jobsOf(cfg *config.Config, host *command.Host, open OpenOutput) []scheduler
 		})
 	}
 	return jobs
+}
+
+// hashZones returns hashes of the zones in which a configuration has ticks.
+func hashZones(cfg *config.Config, now time.Time) map[string]string {
+	var zones []*time.Location
+	for _, j := range cfg.EnabledJobs() {
+		if len(j.After) == 0 {
+			zones = append(zones, j.Location)
+		}
+	}
+	return operator.HashZones(zones, now)
 }
 
 // noneIfZero turns the configuration's 0 into the scheduler's none; its own 0 is the default.

@@ -14,6 +14,7 @@ import (
 	"github.com/cronclave/cronclave/internal/journal"
 	"github.com/cronclave/cronclave/internal/operator"
 	"github.com/cronclave/cronclave/locking"
+	"github.com/cronclave/cronclave/scheduler/cronspec"
 )
 
 const (
@@ -33,7 +34,7 @@ func (r *Replica) lead(ctx context.Context, term *election.Term) {
 		r.log.Error("housekeeping cannot start", "error", err) // which can't be: there are locks
 		return
 	}
-	view, err := operator.New(operator.Config{Conn: r.redis, Journal: r.journal, Namespace: r.cfg.Load().Namespace})
+	view, err := operator.New(operator.Config{Conn: r.redis, Journal: r.journal, Namespace: r.cfg.Load().Namespace, Zones: func() *cronspec.Zones { return r.cfg.Load().Zones }})
 	if err != nil {
 		r.log.Error("housekeeping cannot start", "error", err) // which cannot be, either
 		return

@@ -166,7 +166,8 @@ func (m *monitor) configured(cfg *config.Config) {
 	}
 	now := time.Now()
 	m.metrics.SetJobs(jobs, slices.Collect(maps.Keys(cfg.Pools)), now)
-	m.metrics.Configured(now)
+	m.metrics.Configured(now, cfg.Zones.Version())
+	m.view.zones.Store(cfg.Zones)
 }
 
 // refused notes that a newer configuration was refused.

@@ -375,6 +375,7 @@ func (r *Replica) entry() journal.Replica {
 	now := r.now()
 	return r.condition.complete(journal.Replica{
 		ID: r.id, Name: r.name, Process: proc.ID(), Version: r.version, Started: r.started, Seen: now, ConfigDigest: r.cfg.Load().Digest(),
+		ZoneData: r.cfg.Load().Zones.Version(), Zones: hashZones(r.cfg.Load(), now),
 		ClockOffsetMS: r.clock().Sub(now).Milliseconds(), ClockErrorMS: r.locks.Engine().EstimateError().Milliseconds(), Running: r.scheduler.Running(),
 		Labels: r.cfg.Load().Replica.Labels, Draining: r.readiness.is(draining), Unable: operator.FirstLine(r.scheduler.Unable(), mostUnable),
 	})

@@ -1,0 +1,111 @@
+package safefile
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"io"
+	"os"
+	"path/filepath"
+	"slices"
+	"strings"
+)
+
+// FolderPolicy says which files of a folder are read. Each of them is judged by the Policy.
+type FolderPolicy struct {
+	Policy
+	// MaxFiles bounds the files and folders, MaxDepth the folders on the way to a file, MaxTotal the bytes of all files. Required.
+	MaxFiles, MaxDepth int
+	MaxTotal           int64
+	// Skip names files and folders directly below the folder that are left out.
+	Skip []string
+}
+
+// ReadFolder reads all files in a folder and in those below it, by their names with slashes. Hidden files are left out. Links to files and folders are
+// followed, as Kubernetes mounts both behind them; MaxDepth ends a loop of links.
+func ReadFolder(ctx context.Context, name string, p FolderPolicy) (map[string][]byte, error) {
+	if os.Geteuid() != 0 {
+		p.Trust = Everybody
+	}
+	// The files are for the goroutine below alone until it has ended: it may be abandoned.
+	read := &folderReader{policy: p, root: name, files: map[string][]byte{}}
+	if r := bounded(ctx, name, p.As, func() result { return result{err: read.folder(ctx, "", 0)} }); r.err != nil {
+		return nil, r.err
+	}
+	return read.files, nil
+}
+
+// folderReader reads one folder.
+type folderReader struct {
+	policy FolderPolicy
+	root   string
+	files  map[string][]byte
+	seen   int   // files and folders
+	bytes  int64 // of all files
+}
+
+// folder reads the folder with a name below the root.
+func (r *folderReader) folder(ctx context.Context, name string, depth int) error {
+	path := filepath.Join(r.root, filepath.FromSlash(name))
+	if depth > r.policy.MaxDepth {
+		return failed(path, fmt.Errorf("more than %d folders deep", r.policy.MaxDepth))
+	}
+	if err := InspectFolder(path, r.policy.Trust); err != nil {
+		return err
+	}
+	entries, err := r.entries(path)
+	if err != nil {
+		return err
+	}
+	for _, entry := range entries {
+		if strings.HasPrefix(entry, ".") || name == "" && slices.Contains(r.policy.Skip, entry) {
+			continue
+		}
+		if err := context.Cause(ctx); err != nil { // the caller has given up
+			return failed(path, err)
+		}
+		if err := r.entry(ctx, strings.TrimPrefix(name+"/"+entry, "/"), depth); err != nil {
+			return err
+		}
+	}
+	return nil
+}
+
+// entries returns the names in a folder, sorted.
+func (r *folderReader) entries(path string) ([]string, error) {
+	f, err := os.Open(path)
+	if err != nil {
+		return nil, err //nolint:wrapcheck // it names the folder
+	}
+	defer func() { _ = f.Close() }() // it was only read
+	names, err := f.Readdirnames(r.policy.MaxFiles - r.seen + 1)
+	if err != nil && !errors.Is(err, io.EOF) {
+		return nil, err //nolint:wrapcheck // it names the folder
+	}
+	if r.seen += len(names); r.seen > r.policy.MaxFiles {
+		return nil, failed(r.root, fmt.Errorf("more than %d files", r.policy.MaxFiles))
+	}
+	slices.Sort(names)
+	return names, nil
+}
+
+// entry reads a file, or a folder.
+func (r *folderReader) entry(ctx context.Context, name string, depth int) error {
+	path := filepath.Join(r.root, filepath.FromSlash(name))
+	info, err := os.Stat(path)
+	switch {
+	case err != nil:
+		return err //nolint:wrapcheck // it names the file
+	case info.IsDir():
+		return r.folder(ctx, name, depth+1)
+	}
+	data, _, err := look(path, r.policy.Policy, whole)
+	if err != nil {
+		return err
+	}
+	if r.bytes += int64(len(data)); r.bytes > r.policy.MaxTotal {
+		return failed(r.root, tooLong(r.policy.MaxTotal))
+	}
+	r.files[name] = data
+	return nil
+}

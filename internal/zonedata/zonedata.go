@@ -1,0 +1,171 @@
+// Package zonedata reads time zones that take the place of those built in: a folder such as /usr/share/zoneinfo, or a zip archive of one. It reads all
+// zones at once, so that they are of one version, and checks each of them.
+package zonedata
+
+import (
+	"archive/zip"
+	"bytes"
+	"context"
+	"errors"
+	"fmt"
+	"io"
+	"io/fs"
+	"maps"
+	"path/filepath"
+	"regexp"
+	"strings"
+	"syscall"
+	"time"
+
+	"github.com/cronclave/cronclave/internal/safefile"
+	"github.com/cronclave/cronclave/scheduler/cronspec"
+)
+
+const (
+	// SystemFolder is where a machine has its zones.
+	SystemFolder = "/usr/share/zoneinfo"
+	// ReadTimeout bounds the reading of zone data, which may be on a mount that hangs.
+	ReadTimeout = 5 * time.Second
+
+	// The IANA database has about 600 zones; the largest of its files is tzdata.zi, of 110 KiB.
+	maxFiles, maxDepth = 4000, 4
+	maxFile, maxTotal  = 1 << 20, 16 << 20
+	maxArchive         = 8 << 20
+)
+
+// The files that state the version: +VERSION has it alone, and tzdata.zi, the source of the zones, has it in its first line.
+const (
+	versionFile   = "+VERSION"
+	sourceFile    = "tzdata.zi"
+	sourceVersion = "# version "
+)
+
+// notZones are names below a zone folder that depend on the machine, or repeat all zones in another form.
+var notZones = []string{"localtime", "posixrules", "posix", "right"}
+
+// versionPattern accepts "2026f", and what a build between two releases is called: "2026f-12-g1a2b3c4".
+var versionPattern = regexp.MustCompile(`^[0-9]{4}[a-z]{1,2}(-[A-Za-z0-9.-]{1,40})?$`)
+
+// ErrNoVersion says that zone data does not state its version.
+var ErrNoVersion = errors.New("no version")
+
+// Read reads the zones in a folder, or in a zip archive. trust says whose files are accepted.
+func Read(ctx context.Context, path string, trust safefile.Trust) (*cronspec.Zones, error) {
+	ctx, cancel := context.WithTimeout(ctx, ReadTimeout)
+	defer cancel()
+	files, err := readFolder(ctx, path, trust)
+	if errors.Is(err, syscall.ENOTDIR) {
+		files, err = readArchive(ctx, path, trust)
+	}
+	if err != nil {
+		return nil, err
+	}
+	version, err := versionOf(path, files)
+	if err != nil {
+		return nil, err
+	}
+	maps.DeleteFunc(files, func(_ string, data []byte) bool { return !bytes.HasPrefix(data, []byte("TZif")) })
+	if len(files) == 0 {
+		return nil, fmt.Errorf("%s has no compiled zones (TZif files)", path)
+	}
+	zones, err := cronspec.NewZones(version, files)
+	if err != nil {
+		return nil, fmt.Errorf("%s: %w", path, err)
+	}
+	return zones, nil
+}
+
+// readFolder reads a folder twice, as an update of its package replaces its files one by one.
+func readFolder(ctx context.Context, path string, trust safefile.Trust) (map[string][]byte, error) {
+	policy := safefile.FolderPolicy{Policy: safefile.Policy{MaxBytes: maxFile, Trust: trust}, MaxFiles: maxFiles, MaxDepth: maxDepth, MaxTotal: maxTotal, Skip: notZones}
+	files, err := safefile.ReadFolder(ctx, path, policy)
+	if err != nil {
+		return nil, err //nolint:wrapcheck // it names the file
+	}
+	again, err := safefile.ReadFolder(ctx, path, policy)
+	if err != nil {
+		return nil, err //nolint:wrapcheck // it names the file
+	}
+	if !maps.EqualFunc(files, again, bytes.Equal) {
+		return nil, fmt.Errorf("%s has changed while it was read; try again", path)
+	}
+	return files, nil
+}
+
+// readArchive reads a zip archive.
+func readArchive(ctx context.Context, path string, trust safefile.Trust) (map[string][]byte, error) {
+	data, err := safefile.Read(ctx, path, safefile.Policy{MaxBytes: maxArchive, Trust: trust})
+	if err != nil {
+		return nil, err //nolint:wrapcheck // it names the file
+	}
+	archive, err := zip.NewReader(bytes.NewReader(data), int64(len(data)))
+	if err != nil {
+		return nil, fmt.Errorf("%s is neither a folder nor a zip archive: %w", path, err)
+	}
+	if len(archive.File) > maxFiles {
+		return nil, fmt.Errorf("%s: more than %d files", path, maxFiles)
+	}
+	files, left := map[string][]byte{}, int64(maxTotal)
+	for _, f := range archive.File {
+		name := strings.TrimSuffix(f.Name, "/")
+		first, _, _ := strings.Cut(name, "/")
+		switch _, again := files[name]; {
+		case !fs.ValidPath(name) || strings.Contains(name, `\`):
+			return nil, fmt.Errorf("%s: the name %.80q is no path below a folder", path, f.Name)
+		case again:
+			return nil, fmt.Errorf("%s has %q twice", path, name)
+		case strings.HasSuffix(f.Name, "/"), isNoZone(first):
+			continue
+		}
+		if files[name], err = unpack(f, min(left, maxFile)); err != nil {
+			return nil, fmt.Errorf("%s: %s: %w", path, name, err)
+		}
+		left -= int64(len(files[name]))
+	}
+	return files, nil
+}
+
+func isNoZone(name string) bool {
+	for _, no := range notZones {
+		if name == no {
+			return true
+		}
+	}
+	return false
+}
+
+// unpack returns the content of a file in an archive, whose header may lie about its length.
+func unpack(f *zip.File, most int64) ([]byte, error) {
+	r, err := f.Open()
+	if err != nil {
+		return nil, err //nolint:wrapcheck // the caller names the file
+	}
+	defer func() { _ = r.Close() }() // it was only read
+	data, err := io.ReadAll(io.LimitReader(r, most+1))
+	if err == nil && int64(len(data)) > most {
+		err = errors.New("too long")
+	}
+	return data, err //nolint:wrapcheck // the caller names the file
+}
+
+// versionOf returns the version that zone data states.
+func versionOf(path string, files map[string][]byte) (string, error) {
+	text, stated := files[versionFile]
+	version, prefix := firstLine(text), ""
+	if !stated {
+		if text, stated = files[sourceFile]; stated {
+			version, prefix = firstLine(text), sourceVersion
+		}
+	}
+	version, found := strings.CutPrefix(version, prefix)
+	if version = strings.TrimSpace(version); !stated || !found || !versionPattern.MatchString(version) {
+		return "", fmt.Errorf("%s states %w: write it, such as \"2026f\", to %s, or add the %s of its release", path, ErrNoVersion, filepath.Join(path, versionFile), sourceFile)
+	}
+	return version, nil
+}
+
+func firstLine(text []byte) string {
+	line, _, _ := bytes.Cut(text, []byte("\n"))
+	const longest = 100
+	return string(line[:min(len(line), longest)])
+}
