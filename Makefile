@@ -21,7 +21,7 @@ build: ## build a static binary into ./bin
 
 # Tests with real processes, or with bounds in real time: beside others that compile or compute, a process would take longer to start than the second
 # that lies between two of its ticks. They run one package at a time, when all is built. The other packages only compute.
-ALONE   := ./cmd/cronclave ./internal/command ./internal/journal ./internal/logging ./internal/oidc ./internal/redisconn ./internal/safefile ./internal/warden ./integration
+ALONE   := ./cmd/cronclave ./internal/api ./internal/command ./internal/journal ./internal/logging ./internal/oidc ./internal/redisconn ./internal/safefile ./internal/warden ./integration
 COMPUTE  = $(filter-out $(ALONE) ./integration/architecture,$(subst $(shell go list -m),.,$(shell go list ./...)))
 
 # vet and the rules of the architecture are in lint.
@@ -32,18 +32,17 @@ ALONE_TEST = $(GO_TEST) $(RACE) -p 1 -parallel 3
 # make -j would start processes beside tests that compute.
 .NOTPARALLEL:
 
-# The program and the tests of ALONE, so that nothing is compiled beside them.
+# All that the tests run, and the tests, so that nothing is compiled beside them. go list compiles without linking, which go test does again anyway.
 test-build:
 	$(if $(RACE),,@echo 'note: no C compiler, so without the race detector')
-	go build $(RACE) ./...
 	go build $(RACE) -tags failpoints -o /dev/null ./cmd/cronclave
-	go test $(RACE) -vet=off -run '^$$' $(ALONE)
+	go list $(RACE) -test -export ./... >/dev/null
 
 test-compute test-alone test-long-compute test-long-alone: export GOGC := 400 # there is memory, and much is garbage
 
 test: test-build test-compute test-alone ## run the quick tests, in eight to sixteen minutes on two cores; a real Redis is brought along (container, else redis-server), and PostgreSQL; root gets them installed
 
-test-long: test-build test-long-alone test-long-compute ## run the tests that -short skips: slow ones with real processes, a month of five simulated replicas, a day of 200 jobs, the model of a quorum
+test-long: test-build test-long-alone test-long-compute ## run the tests that -short skips: slow ones with real processes, a month of five simulated replicas, a day of 104 jobs, the model of a quorum
 
 test-compute:
 	$(GO_TEST) $(RACE) -short -parallel 4 $(COMPUTE)

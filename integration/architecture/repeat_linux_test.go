@@ -67,16 +67,21 @@ func nameOf(pid string) string {
 	return strings.TrimSpace(string(name))
 }
 
-// awaitEnds waits until none of the processes is there. A process that keeps its number has ended if its name is another.
+// awaitEnds waits until none of the processes runs. One that nobody has waited for yet has no program any more.
 func awaitEnds(t *testing.T, pids []string) {
 	t.Helper()
 	tick, limit := time.NewTicker(20*time.Millisecond), time.After(time.Minute)
 	defer tick.Stop()
-	for slices.ContainsFunc(pids, func(pid string) bool { return nameOf(pid) == "repeat" || nameOf(pid) == "timeout" }) {
+	for slices.ContainsFunc(pids, runs) {
 		select {
 		case <-tick.C:
 		case <-limit:
 			t.Fatalf("processes that outlive the script: %v", pids)
 		}
 	}
+}
+
+func runs(pid string) bool {
+	_, err := os.Readlink(filepath.Join("/proc", pid, "exe"))
+	return err == nil
 }

@@ -170,7 +170,7 @@ func (s *site) fill() {
 // await waits until something is so: the facts of pages may be a moment old.
 func (s *site) await(what string, so func() bool) {
 	s.t.Helper()
-	ctx, cancel := context.WithTimeout(s.t.Context(), 10*time.Second)
+	ctx, cancel := context.WithTimeout(s.t.Context(), time.Minute)
 	defer cancel()
 	for !so() {
 		select {

@@ -190,7 +190,7 @@ func TestLiveOutputHoldsUpNothing(t *testing.T) {
 		l.add(run, journal.Line{Text: "line"})
 	}
 	l.end(live)
-	if took := time.Since(begun); took > 20*time.Second { // each call would take longer
+	if took := time.Since(begun); took > 2*time.Minute { // a tenth of a second for each call would take hours
 		t.Errorf("it took %v", took)
 	}
 }

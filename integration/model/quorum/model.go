@@ -16,7 +16,6 @@
 package quorum
 
 import (
-	"cmp"
 	"fmt"
 	"hash/maphash"
 	"slices"
@@ -158,7 +157,9 @@ func Explore(s Setup) (schedule []string, states int) {
 	for layer := []numbered{{first, 0}}; len(layer) > 0; {
 		var next []numbered
 		for _, st := range layer {
-			for n, to := range x.steps(st.state) {
+			steps := x.steps(st.state)
+			for n := range steps {
+				to := &steps[n]
 				number, isNew := x.visit(to.state, st.number, n)
 				if !isNew {
 					continue
@@ -203,7 +204,7 @@ func (x *search) describe(s state, number int32) (schedule []string) {
 	slices.Reverse(steps)
 	for _, n := range steps {
 		to := x.steps(s)[n]
-		schedule = append(schedule, fmt.Sprintf("%d: %s", s.time, to.what()))
+		schedule = append(schedule, fmt.Sprintf("%d: %s", s.time, to.describe()))
 		s = to.state
 	}
 	return append(schedule, "broken: "+promises[s.broken])
@@ -211,27 +212,39 @@ func (x *search) describe(s state, number int32) (schedule []string) {
 
 type successor struct {
 	state
-	what func() string
+	format string
+	of     any // the message, node or claimant that the format names, or nil
+}
+
+func (s *successor) describe() string {
+	if s.of == nil {
+		return s.format
+	}
+	return fmt.Sprintf(s.format, s.of)
 }
 
 type search struct {
 	setup Setup
+	next  []successor // of the state that was looked at last
 	seen  map[uint64]int32
 	ways  []way
 	salt  maphash.Seed
 }
 
-// canonical orders the messages in flight.
+// canonical orders the messages in flight. They are few, and nearly in order.
 func (s *state) canonical() {
-	slices.SortFunc(s.net[:], func(a, b message) int { return cmp.Compare(b.order(), a.order()) })
+	var orders [inFlight]uint64
+	for i := range s.net {
+		m, order, at := s.net[i], s.net[i].order(), i
+		for ; at > 0 && orders[at-1] < order; at-- {
+			orders[at], s.net[at] = orders[at-1], s.net[at-1]
+		}
+		orders[at], s.net[at] = order, m
+	}
 }
 
 func (m message) order() uint64 {
-	n := uint64(0)
-	for _, part := range []uint8{uint8(m.kind), m.who, m.node, m.token, m.value, m.slot, m.sent} {
-		n = n<<8 | uint64(part)
-	}
-	return n
+	return uint64(m.kind)<<48 | uint64(m.who)<<40 | uint64(m.node)<<32 | uint64(m.token)<<24 | uint64(m.value)<<16 | uint64(m.slot)<<8 | uint64(m.sent)
 }
 
 func (m message) String() string {

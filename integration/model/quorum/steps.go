@@ -1,14 +1,8 @@
 package quorum
 
-import "fmt"
-
-// steps are all that can happen next.
-func (x *search) steps(s state) (all []successor) {
-	add := func(to state, format string, args ...any) {
-		x.check(&to)
-		to.canonical()
-		all = append(all, successor{to, func() string { return fmt.Sprintf(format, args...) }})
-	}
+// steps returns all that can happen next. The next call overwrites it.
+func (x *search) steps(s state) []successor {
+	x.next = x.next[:0]
 	for i, m := range s.net {
 		if m.kind == 0 {
 			continue
@@ -16,29 +10,36 @@ func (x *search) steps(s state) (all []successor) {
 		to := s
 		to.net[i] = message{}
 		x.deliver(&to, m, true)
-		add(to, "%v", m)
+		x.add(to, "%v", m)
 		if s.losses < x.setup.Losses {
 			lost := s
 			lost.net[i], lost.losses, lost.dropped = message{}, s.losses+1, true
-			add(lost, "lost: %v", m)
+			x.add(lost, "lost: %v", m)
 			unheard := s
 			unheard.net[i], unheard.losses, unheard.dropped = message{}, s.losses+1, true
 			x.deliver(&unheard, m, false)
-			add(unheard, "%v; its reply is lost", m)
+			x.add(unheard, "%v; its reply is lost", m)
 		}
 	}
 	if s.time < x.setup.Horizon {
 		to := s
 		to.time++
 		x.timeOut(&to)
-		add(to, "time passes")
+		x.add(to, "time passes", nil)
 	}
-	x.nodeSteps(s, add)
-	x.claimantSteps(s, add)
-	return all
+	x.nodeSteps(s)
+	x.claimantSteps(s)
+	return x.next
 }
 
-func (x *search) nodeSteps(s state, add func(state, string, ...any)) {
+// add adds a successor. Its description is made only for the schedules that are shown: there are millions of successors.
+func (x *search) add(to state, format string, of any) {
+	x.check(&to)
+	to.canonical()
+	x.next = append(x.next, successor{to, format, of})
+}
+
+func (x *search) nodeSteps(s state) {
 	silent := 0
 	for n := range s.nodes {
 		if s.nodes[n].silent {
@@ -50,7 +51,7 @@ func (x *search) nodeSteps(s state, add func(state, string, ...any)) {
 			to := s
 			to.nodes[n] = fresh(s.time, x.setup.Rules.ForgottenIsSilent || !x.setup.Rules.QuietBeginning)
 			to.forgets++
-			add(to, "node %d forgets", n+1)
+			x.add(to, "node %d forgets", n+1)
 		}
 		if x.mayBegin(s, n) && silent >= majority {
 			to := s
@@ -62,7 +63,7 @@ func (x *search) nodeSteps(s state, add func(state, string, ...any)) {
 				}
 			}
 			if begin >= majority {
-				add(to, "a majority that seems new begins, with node %d", n+1)
+				x.add(to, "a majority that seems new begins, with node %d", n+1)
 			}
 		}
 		if !node.silent || s.time < node.since+lease || nodes-silent < majority {
@@ -74,7 +75,7 @@ func (x *search) nodeSteps(s state, add func(state, string, ...any)) {
 		if x.setup.Rules.Reseeded {
 			x.reseed(&to, n)
 		}
-		add(to, "node %d votes again", n+1)
+		x.add(to, "node %d votes again", n+1)
 	}
 }
 
@@ -108,10 +109,10 @@ func (x *search) reseed(s *state, n int) {
 	}
 }
 
-func (x *search) claimantSteps(s state, add func(state, string, ...any)) {
+func (x *search) claimantSteps(s state) {
 	for who := uint8(1); int(who) <= x.setup.Claimants; who++ {
 		c := s.claimants[who]
-		name := string('A' + who - 1)
+		name := 'A' + who - 1
 		looker := x.setup.LooksForDead && int(who) == x.setup.Claimants
 		switch {
 		case c.phase == idle && looker && !s.claimants[1].granted: // there is no run to look for
@@ -119,34 +120,34 @@ func (x *search) claimantSteps(s state, add func(state, string, ...any)) {
 			to := s
 			to.claimants[who].phase, to.claimants[who].sent = looking, s.time
 			if x.ask(&to, who, inspect) {
-				add(to, "%s looks for the dead", name)
+				x.add(to, "%c looks for the dead", name)
 			}
 		case c.phase == idle:
 			to := s
 			if x.begin(&to, who) {
-				add(to, "%s claims", name)
+				x.add(to, "%c claims", name)
 			}
 		case x.setup.GivesUp && (c.phase == claiming || c.phase == preparing || c.phase == accepting):
 			to := s
 			x.giveUp(&to, who)
-			add(to, "%s gives up", name)
+			x.add(to, "%c gives up", name)
 		case c.phase == holding && c.until > s.time && x.setup.Renews && !s.flying(who, renew):
 			to := s
 			to.claimants[who].renewing, to.claimants[who].sent = 0, s.time
 			if x.ask(&to, who, renew) {
-				add(to, "%s renews", name)
+				x.add(to, "%c renews", name)
 			}
 		}
 		if c.phase == holding && !x.setup.Renews {
 			to := s
 			x.giveUp(&to, who)
-			add(to, "%s releases", name)
+			x.add(to, "%c releases", name)
 		}
 		if c.phase != over && c.phase != idle && s.deaths < x.setup.Deaths {
 			to := s
 			to.deaths, to.dropped = s.deaths+1, true
 			to.claimants[who].phase, to.claimants[who].until = over, min(c.until, s.time)
-			add(to, "%s dies", name)
+			x.add(to, "%c dies", name)
 		}
 	}
 }
