@@ -6,6 +6,7 @@ import "errors"
 // replica could see it: this process stood still, and the run was killed.
 func (r *Record) conclude(result Result, cause error, lapsed bool) {
 	r.ExitCode, r.Signal, r.Output, r.OutputCut = result.ExitCode, result.Signal, result.Output, result.OutputCut
+	r.Detail = result.LeftBehind
 	if cause == nil && result.Err != nil && (lapsed || errors.Is(result.Err, ErrLost)) {
 		cause = ErrLost
 	}

@@ -119,6 +119,9 @@ type Result struct {
 	Output   []byte // the tail of it, for the journal
 	// OutputCut is how many bytes of output were before that tail.
 	OutputCut int64
+	// LeftBehind says what the work left behind when it ended by itself, and had to be stopped; "" if that is nothing. What stops the run after that end
+	// does not change its outcome.
+	LeftBehind string
 }
 
 // Func is a [Runner] of a Go function. It must return when its context ends: a goroutine cannot be killed, so after the loss of a lease only the token

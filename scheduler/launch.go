@@ -47,6 +47,9 @@ func (x *executor) launch(ctx context.Context, job *Job, of *Run, term *election
 	if begin.is(calledOff) {
 		return begin, Result{}, cause // whether or not the runner has returned
 	}
+	if returned.LeftBehind != "" {
+		cause = nil // it had ended before it was stopped
+	}
 	return begin, returned, cause
 }
 

@@ -48,7 +48,7 @@ type Record struct {
 	Replica           string
 	Outcome           Outcome
 	Reason            string
-	Detail            string // of a tick that was missed, beside the reason; may be ""
+	Detail            string // of a tick that was missed, beside the reason, or of what a run left behind; may be ""
 	ExitCode          *int
 	Signal            string
 	Started, Finished time.Time

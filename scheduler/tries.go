@@ -37,7 +37,7 @@ func (r *Record) try(began time.Time) Record {
 
 // begin makes the record of a run that goes on with another attempt.
 func (r *Record) begin(attempt int) {
-	r.Attempt, r.Outcome, r.Reason, r.FailedTries = attempt, Running, "", r.FailedTries+1
+	r.Attempt, r.Outcome, r.Reason, r.Detail, r.FailedTries = attempt, Running, "", "", r.FailedTries+1
 	r.Finished, r.ExitCode, r.Signal, r.Output, r.OutputCut = time.Time{}, nil, "", nil, 0
 }
 
@@ -107,7 +107,8 @@ func (x *executor) noMoreTries(ctx context.Context, job *Job, term *election.Ter
 	switch {
 	case why != nil:
 		record.Finished = x.now()
-		record.conclude(Result{ExitCode: record.ExitCode, Signal: record.Signal, Output: record.Output, OutputCut: record.OutputCut}, why, false)
+		record.conclude(Result{ExitCode: record.ExitCode, Signal: record.Signal, Output: record.Output, OutputCut: record.OutputCut,
+			LeftBehind: record.Detail}, why, false)
 		return concluded
 	case ctx.Err() != nil:
 		return concluded

@@ -41,8 +41,8 @@ func newLockCommand(a *app) *cobra.Command {
 		Use:   "lock {NAME [--slots N] | --pool NAME} [flags] -- COMMAND [ARG...]",
 		Short: "Run a command under a distributed lock",
 		Long: `Run a command while holding a lock in Redis: a mutex, one of N slots, or a slot of a pool of the configuration. The lock is
-renewed until the command and all that it started is dead: what it leaves running is killed before the lock is given back. If
-renewals fail (Redis is away, or this process is stopped) the command gets SIGTERM, and SIGKILL up to 5s later and
+renewed until the command and all that it started is dead: what it leaves running gets SIGTERM, and SIGKILL 2s later, before the
+lock is given back. If renewals fail (Redis is away, or this process is stopped) the command gets SIGTERM, and SIGKILL up to 5s later and
 before the lease ends. If this process is killed, so is the command.
 
 The command has this process' stdin, stdout, stderr and terminal, and its environment less cronclave's own settings. SIGINT, SIGTERM,

@@ -195,8 +195,8 @@ type signals struct {
 
 func takeSignals() *signals {
 	s := &signals{arrived: make(chan os.Signal, 16), broken: make(chan os.Signal, 1), ending: []os.Signal{syscall.SIGTERM, syscall.SIGQUIT}}
-	for _, one := range []os.Signal{syscall.SIGINT, syscall.SIGHUP} {
-		if !signal.Ignored(one) { // in the background of a script, and under nohup; the command ignores it, too
+	for _, one := range []syscall.Signal{syscall.SIGINT, syscall.SIGHUP} {
+		if !ignoredAtStart(one) { // as in the background of a script, and under nohup
 			s.ending = append(s.ending, one)
 		}
 	}

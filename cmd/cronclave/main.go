@@ -18,6 +18,7 @@ func main() {
 	if len(os.Args) == 2 && os.Args[1] == warden.Subcommand { // with nothing else of this program
 		os.Exit(beWarden())
 	}
+	keepSignals()
 	protect()
 	redis.SetLogger(silence{}) // every error is returned as well, and told once
 	os.Exit(execute(context.Background(), os.Args[1:], streams{os.Stdin, console.NewOutput(os.Stdout), console.NewOutput(os.Stderr)}))

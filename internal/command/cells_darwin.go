@@ -81,16 +81,20 @@ func awaitExit(pid int) error {
 }
 
 // groupLives returns whether a process group has a member that is not a zombie.
-func groupLives(id int) bool {
+func groupLives(id int) bool { return len(groupPrograms(id)) > 0 }
+
+// groupPrograms returns the programs of the members of a process group that are not zombies, by their numbers.
+func groupPrograms(id int) map[int]string {
 	const zombie = 5 // SZOMB of <sys/proc.h>
-	members, err := unix.SysctlKinfoProcSlice("kern.proc.pgrp", id)
-	if err != nil {
-		return false
-	}
+	programs := map[int]string{}
+	members, _ := unix.SysctlKinfoProcSlice("kern.proc.pgrp", id) // a group that is gone has none
 	for _, m := range members {
 		if m.Proc.P_stat != zombie {
-			return true
+			programs[int(m.Proc.P_pid)] = unix.ByteSliceToString(m.Proc.P_comm[:])
 		}
 	}
-	return false
+	return programs
 }
+
+// programsOf has nothing to do: no process that left its group is found.
+func programsOf([]int) map[int]string { return nil }

@@ -64,7 +64,7 @@ func (c *cells) tree(s *Spec) (tree, error) {
 	}
 	g := group{}
 	if id, ok := variable(s.Env, proc.RunID); ok && id != "" && id == s.Name {
-		g.id, g.sweep = id, func() { c.orphans.sweep(id) }
+		g.id, g.escaped = id, c.orphans
 	}
 	return g, nil
 }
@@ -88,6 +88,29 @@ func awaitExit(pid int) error {
 			return fmt.Errorf("watch the command: %w", err)
 		}
 	}
+}
+
+// groupPrograms returns the programs of the living members of a process group, by their numbers.
+func groupPrograms(id int) map[int]string {
+	all, _ := proc.All()
+	var pids []int
+	for _, p := range all {
+		if p.Group == id && !p.Dead() {
+			pids = append(pids, p.PID)
+		}
+	}
+	return programsOf(pids)
+}
+
+// programsOf returns the programs of the processes that still live, by their numbers.
+func programsOf(pids []int) map[int]string {
+	programs := map[int]string{}
+	for _, pid := range pids {
+		if p, ok := proc.Of(pid); ok && !p.Dead() {
+			programs[pid] = proc.Program(pid)
+		}
+	}
+	return programs
 }
 
 // groupLives returns whether a process group has a member that is not a zombie, or one that is out of our reach. Where /proc can't be read every

@@ -5,8 +5,10 @@ import (
 	"errors"
 	"fmt"
 	"io/fs"
+	"maps"
 	"os"
 	"path/filepath"
+	"slices"
 	"strings"
 	"sync/atomic"
 	"syscall"
@@ -213,6 +215,15 @@ func (c *cgroup) kill(leader int) {
 }
 
 func (c *cgroup) alive(leader int) bool { return c.populated() || c.group.alive(leader) }
+
+// left costs one system call if nothing is left. Processes of the group that moved to another cgroup are passed over: they take a look at all of the machine's.
+func (c *cgroup) left(leader int) []string {
+	if !c.populated() {
+		return nil
+	}
+	programs := programsOf(slices.Collect(maps.Keys(proc.CgroupProcesses(c.dir))))
+	return slices.Sorted(maps.Values(programs))
+}
 
 func (c *cgroup) settle(leader int) {
 	poll(context.Background(), func() bool { return !c.populated() })

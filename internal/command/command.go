@@ -85,7 +85,8 @@ type Spec struct {
 	// Limits are what the command may take together with all processes that come from it. Default to none.
 	Limits Limits
 	// Lease is what the run must not outlive, and KillGrace the time between SIGTERM and SIGKILL before its end, as far as a third
-	// of the lease allows. They are for the [Warden] alone: stop and kill are up to the caller. Lease defaults to none.
+	// of the lease allows. They are for the [Warden]: stop and kill are up to the caller. Lease defaults to none. KillGrace also
+	// bounds the time that processes have which the command leaves behind.
 	Lease     Lease
 	KillGrace time.Duration
 	// Begin is called when all is prepared and the next step is the start; an error keeps the command from being started. Started is called when it was started.
@@ -122,6 +123,8 @@ type Exit struct {
 	// Late says that the [Warden] has stopped the run, or killed it, or kept it from being started, since its lease was about to end:
 	// then how it ended is none of the command's doing.
 	Late bool
+	// Left names the programs of the processes that the command left behind when it ended by itself. They got SIGTERM, and SIGKILL a little later.
+	Left []string
 	// OutOfMemory says that the kernel has killed processes of a run that did not end well, since memory was short: that of its Limits, or what
 	// a cgroup around it has.
 	OutOfMemory bool

@@ -17,7 +17,7 @@ const maxValue = 128 << 10
 type EnvSpec struct {
 	// Base is the replica's own environment, as from os.Environ.
 	Base []string
-	// InheritEnv hands Base on, without its CRONCLAVE_ variables. Else only PATH, HOME, LANG and TZ are.
+	// InheritEnv hands Base on, without its CRONCLAVE_ variables and those of the service manager. Else only PATH, HOME, LANG and TZ are.
 	InheritEnv bool
 	// EnvTaken names the variables of Base that the configuration took outside the job's own env. They are
 	// never handed on: they may be the daemon's secrets.
@@ -86,6 +86,10 @@ func (s *EnvSpec) build(ctx context.Context) (env map[string]string, filed map[s
 	return env, filed, checkVariables(env)
 }
 
+// supervision are the variables by which a service manager speaks to the process that it started (sd_notify(3), sd_watchdog_enabled(3),
+// sd_listen_fds(3)). A job that took them for its own would report that the replica is ready or alive.
+var supervision = []string{"NOTIFY_SOCKET", "WATCHDOG_USEC", "WATCHDOG_PID", "LISTEN_FDS", "LISTEN_PID", "LISTEN_FDNAMES", "LISTEN_PIDFDID"}
+
 // inherited is what the job gets of the replica's environment.
 func (s *EnvSpec) inherited() map[string]string {
 	few := []string{"PATH", "HOME", "LANG", "TZ"}
@@ -94,7 +98,7 @@ func (s *EnvSpec) inherited() map[string]string {
 		name, value, ok := strings.Cut(entry, "=")
 		switch {
 		case !ok, name == "": // Windows has such names
-		case s.EnvTaken[name], strings.HasPrefix(name, "CRONCLAVE_"):
+		case s.EnvTaken[name], strings.HasPrefix(name, "CRONCLAVE_"), slices.Contains(supervision, name):
 		case s.InheritEnv, slices.Contains(few, name):
 			env[name] = value
 		}

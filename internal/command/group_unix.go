@@ -5,6 +5,8 @@ package command
 import (
 	"context"
 	"errors"
+	"maps"
+	"slices"
 	"syscall"
 
 	"golang.org/x/sys/unix"
@@ -12,9 +14,17 @@ import (
 
 // group is a tree that is held by nothing but its process group, whose number is the leader's.
 type group struct {
-	// sweep kills what escaped from the group and can be told to be this run's by its id; nil if there is no way.
-	sweep func()
-	id    string
+	// escaped finds what escaped from the group and can be told to be this run's by its id; nil if there is no way.
+	escaped escaped
+	id      string
+}
+
+// escaped are the processes of runs that left their group.
+type escaped interface {
+	// signal signals those of one run, or lists them only if the signal is 0. unclear reports whether there might be more of them.
+	signal(id string, signal unix.Signal) (found []int, unclear bool)
+	// sweep kills those of one run until none is left.
+	sweep(id string)
 }
 
 func (group) place(attr *syscall.SysProcAttr) { attr.Setpgid = true }
@@ -23,20 +33,34 @@ func (g group) describe(r *Watched) { r.ID = g.id }
 
 func (group) missing() error { return nil }
 
-func (group) terminate(leader int) { _ = unix.Kill(-leader, unix.SIGTERM) }
+func (g group) terminate(leader int) {
+	_ = unix.Kill(-leader, unix.SIGTERM)
+	if g.escaped != nil {
+		g.escaped.signal(g.id, unix.SIGTERM)
+	}
+}
 
 // kill can't miss a process that is being forked: the kernel lets no fork of a group through between a
 // signal to the group and its delivery.
 func (group) kill(leader int) { _ = unix.Kill(-leader, unix.SIGKILL) }
 
-func (group) alive(leader int) bool { return groupLives(leader) }
+func (g group) alive(leader int) bool { return groupLives(leader) || len(g.left(leader)) > 0 }
+
+func (g group) left(leader int) []string {
+	programs := groupPrograms(leader)
+	if g.escaped != nil {
+		found, _ := g.escaped.signal(g.id, 0) // orphans, which may be of the group, too
+		maps.Copy(programs, programsOf(found))
+	}
+	return slices.Sorted(maps.Values(programs))
+}
 
 // settle needs no care about the group's number: the kernel keeps it from being used again as long as one
 // member is left, dead or alive, and nothing is signalled here.
 func (g group) settle(leader int) {
 	poll(context.Background(), func() bool { return groupGone(leader) })
-	if g.sweep != nil {
-		g.sweep()
+	if g.escaped != nil {
+		g.escaped.sweep(g.id)
 	}
 }
 

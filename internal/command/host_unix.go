@@ -71,8 +71,8 @@ func (h *Host) Check(s Spec) error {
 // Run starts the command and blocks until it and every process that it left behind are dead.
 //
 // When stop is done the tree gets SIGTERM, and when kill is done SIGKILL; between the two, processes that
-// outlive the command itself keep their time. After an end without a stop, those left behind are
-// killed at once. If stop or kill is done already, nothing is started.
+// outlive the command itself keep their time. After an end without a stop, those left behind get SIGTERM, and
+// SIGKILL two seconds later, or Spec.KillGrace if that is less: see [Exit.Left]. If stop or kill is done already, nothing is started.
 //
 // A process that SIGKILL can't end (it hangs in the kernel, or changed its user and we are not root and have
 // no cgroup) keeps Run waiting: the tree is not dead.
@@ -117,18 +117,19 @@ func (h *Host) Run(stop, kill context.Context, s Spec) Exit {
 	}
 	out.begin()
 	ours.begin(cmd.Process.Pid)
-	late, err := h.supervise(stop, kill, cmd, t, ward, ours)
+	left, late, err := h.supervise(stop, kill, cmd, &s, t, ward, ours)
 	if !out.drain(drainTime) {
 		h.log.Warn("output held open by a process outside the run's tree; rest not read", "run_id", s.Name)
 	}
 	exit := exitOf(cmd, err, out.tail())
-	exit.Cut, exit.Late, exit.OutOfMemory = out.before(), late, exit.Status() != 0 && t.starved()
+	exit.Left, exit.Cut, exit.Late, exit.OutOfMemory = left, out.before(), late, exit.Status() != 0 && t.starved()
 	ours.resound(exit)
 	return exit
 }
 
-// supervise passes stop and kill on to the tree, and signals; it returns when nothing of the tree is left. late: the warden had a part.
-func (h *Host) supervise(stop, kill context.Context, cmd *exec.Cmd, t tree, ward Ward, ours *attendance) (late bool, err error) {
+// supervise passes stop and kill on to the tree, and signals; it returns when nothing of the tree lives. left is [Exit.Left]. late reports whether the
+// warden had a part.
+func (h *Host) supervise(stop, kill context.Context, cmd *exec.Cmd, s *Spec, t tree, ward Ward, ours *attendance) (left []string, late bool, err error) {
 	leader := cmd.Process.Pid
 	ended := make(chan error, 1)
 	go func() { ended <- awaitExit(leader) }()
@@ -161,6 +162,8 @@ func (h *Host) supervise(stop, kill context.Context, cmd *exec.Cmd, t tree, ward
 	}
 	if asked {
 		poll(kill, func() bool { return !t.alive(leader) })
+	} else {
+		left = h.stopLeft(kill, s, t, leader, ward)
 	}
 	killTree()
 	defer outlived.Stop()
@@ -168,7 +171,7 @@ func (h *Host) supervise(stop, kill context.Context, cmd *exec.Cmd, t tree, ward
 	late = ward.Reap()
 	err = cmd.Wait() // from here on the leader's number may be anybody's
 	t.settle(leader)
-	return late, errors.Join(failed, err)
+	return left, late, errors.Join(failed, err)
 }
 
 // exitOf returns how a command that was started has ended; err is what waiting for it returned.

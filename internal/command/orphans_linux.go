@@ -104,13 +104,16 @@ func (o *orphans) reap() {
 // sweep kills the living orphans whose environment says that they belong to a run, and those that come to us
 // when their parents die of it, until none is left.
 func (o *orphans) sweep(id string) {
-	poll(context.Background(), func() bool { return !o.killOf(id) })
+	poll(context.Background(), func() bool {
+		found, unclear := o.signal(id, unix.SIGKILL)
+		return len(found) == 0 && !unclear
+	})
 }
 
-// killOf kills the living children of one run and returns whether there are, or might be, any left.
-func (o *orphans) killOf(id string) bool {
+// signal signals the living orphans of one run, or lists them only if the signal is 0. unclear reports whether there might be more of them.
+func (o *orphans) signal(id string, signal unix.Signal) (found []int, unclear bool) {
 	if !hasChild(false) {
-		return false
+		return nil, false
 	}
 	asked := time.Now()
 	o.mu.Lock()
@@ -121,10 +124,10 @@ func (o *orphans) killOf(id string) bool {
 	}
 	for _, pid := range o.byRun[id] {
 		if now, _ := proc.RunOf(pid); now == id { // the look may have been some time ago
-			_ = unix.Kill(pid, unix.SIGKILL)
+			_ = unix.Kill(pid, signal)
 		}
 	}
-	return len(o.byRun[id])+len(o.byRun[unknown]) > 0
+	return o.byRun[id], len(o.byRun[unknown]) > 0
 }
 
 // unknown stands for the run of a child that can't be told at the moment.

@@ -276,6 +276,17 @@ type spy struct {
 	signals  int
 	unreaped int
 	settled  bool // the leader was reaped before settle
+	waits    int  // calls that only a run with processes left behind needs
+}
+
+func (s *spy) terminate(leader int) {
+	s.waits++
+	s.group.terminate(leader)
+}
+
+func (s *spy) alive(leader int) bool {
+	s.waits++
+	return s.group.alive(leader)
 }
 
 func (s *spy) kill(leader int) {
@@ -301,10 +312,13 @@ func TestLeaderIsReapedAfterItsGroupWasKilled(t *testing.T) {
 	if err := cmd.Start(); err != nil {
 		t.Fatal(err)
 	}
-	if _, err := h.supervise(t.Context(), t.Context(), cmd, s, unwatched{}, &attendance{}); err != nil {
+	if _, _, err := h.supervise(t.Context(), t.Context(), cmd, &Spec{}, s, unwatched{}, &attendance{}); err != nil {
 		t.Error(err)
 	}
 	if s.signals != 1 || s.unreaped != 1 || !s.settled {
 		t.Errorf("got %+v", s)
+	}
+	if s.waits != 0 {
+		t.Errorf("a run that left nothing behind was delayed by %d looks and signals", s.waits)
 	}
 }

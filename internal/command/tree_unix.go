@@ -25,6 +25,8 @@ type tree interface {
 	kill(leader int)
 	// alive returns whether a process other than the unreaped leader is left.
 	alive(leader int) bool
+	// left returns the programs of the processes that outlive the leader, which is dead and unreaped.
+	left(leader int) []string
 	// settle waits, once the tree was killed and the leader reaped, until every process is dead.
 	settle(leader int)
 	// starved returns whether the kernel has killed a process of the tree since memory was short.

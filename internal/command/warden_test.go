@@ -307,7 +307,7 @@ func TestNumberIsGivenUpBeforeTheLeaderIsReaped(t *testing.T) {
 		t.Fatal(err)
 	}
 	w := &leaderSpy{leader: cmd.Process.Pid}
-	if _, err := h.supervise(t.Context(), t.Context(), cmd, s, w, &attendance{}); err != nil {
+	if _, _, err := h.supervise(t.Context(), t.Context(), cmd, &Spec{}, s, w, &attendance{}); err != nil {
 		t.Error(err)
 	}
 	if w.calls != 1 || !w.there {

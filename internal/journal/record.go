@@ -56,7 +56,8 @@ type Record struct {
 	Outcome string `json:"outcome"`
 	// Reason says more, in a word (docs/configuration.md#reasons) or an error's text.
 	Reason string `json:"reason,omitempty"`
-	// Detail says more of a missed tick: from when to when Redis did not answer, or why it could not decide; "" if no more is known.
+	// Detail says more of a missed tick: from when to when Redis did not answer, or why it could not decide. Of a run it names the
+	// processes that the command left behind. "" if no more is known.
 	Detail string `json:"detail,omitempty"`
 	// ExitCode is nil if there was none: still running, or ended by a signal.
 	ExitCode *int `json:"exit_code,omitempty"`

@@ -30,6 +30,7 @@ func (s *story) explainRuns() {
 			s.explainCause(r)
 		default:
 			s.say("ran%s: %s", by(r), s.end(r))
+			s.explainDetail(r)
 		}
 		if !r.Retried {
 			s.explainOrigin(i)
@@ -185,13 +186,18 @@ func (s *story) explainCause(r journal.Record) {
 	case "paused":
 		s.explainPaused(r)
 	case "redis":
-		if r.Detail != "" {
-			s.say("%s", FirstLine(r.Detail, 200))
-		}
+		s.explainDetail(r)
 	case "overlap", "slots":
 		for _, other := range s.past {
 			s.explainOverlap(r, other)
 		}
+	}
+}
+
+// explainDetail quotes what a record has beside its reason.
+func (s *story) explainDetail(r journal.Record) {
+	if r.Detail != "" {
+		s.say("%s", FirstLine(r.Detail, 200))
 	}
 }
 

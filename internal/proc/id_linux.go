@@ -22,6 +22,15 @@ func ID() string {
 	return fmt.Sprintf("%s/%d/%d", where, pid, self.Start)
 }
 
+// Program returns the name of the program that a process executes, as the kernel keeps it: 15 bytes at most, which the process may change.
+func Program(pid int) string {
+	name, err := os.ReadFile(fmt.Sprintf("/proc/%d/comm", pid))
+	if err != nil {
+		return "?"
+	}
+	return strings.TrimSuffix(string(name), "\n")
+}
+
 // kernelAndNamespace is where numbers of processes are those that this process sees; "" where that can't be told.
 func kernelAndNamespace() string {
 	boot, err := os.ReadFile("/proc/sys/kernel/random/boot_id")

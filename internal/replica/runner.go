@@ -82,7 +82,7 @@ func leaseOf(run *scheduler.Run) command.Lease {
 }
 
 func (r *commandRunner) result(exit command.Exit) scheduler.Result {
-	result := scheduler.Result{Signal: exit.Signal, Output: exit.Tail, OutputCut: exit.Cut}
+	result := scheduler.Result{Signal: exit.Signal, Output: exit.Tail, OutputCut: exit.Cut, LeftBehind: leftBehind(exit.Left)}
 	switch {
 	case exit.Err != nil:
 		result.Err = exit.Err
@@ -107,6 +107,14 @@ func (r *commandRunner) result(exit command.Exit) scheduler.Result {
 		result.Err = scheduler.ErrLost
 	}
 	return result
+}
+
+// leftBehind says which processes a run left behind; "" if it left none.
+func leftBehind(programs []string) string {
+	if len(programs) == 0 {
+		return ""
+	}
+	return fmt.Sprintf("processes left behind, and stopped: %d (%s)", len(programs), command.ListPrograms(programs))
 }
 
 // outOfMemory says why a run ended as it did, and by which limit if the job has one.

@@ -1,0 +1,28 @@
+//go:build linux || darwin
+
+package command
+
+import (
+	"context"
+	"time"
+)
+
+// leftGrace is the time that processes have between SIGTERM and SIGKILL which a command left behind when it ended by itself. The slot of the run is held
+// meanwhile. It is enough to remove a lock file, and no more.
+const leftGrace = 2 * time.Second
+
+// stopLeft stops the processes that a command left behind, and returns their programs. It returns when they are dead, or are to be killed. If there are none
+// it waits for nothing.
+func (h *Host) stopLeft(kill context.Context, s *Spec, t tree, leader int, ward Ward) []string {
+	left := t.left(leader)
+	if len(left) == 0 {
+		return nil
+	}
+	h.log.Warn("run left processes behind; stopping them", "job", s.Job, "run_id", s.Name, "processes", len(left), "programs", ListPrograms(left))
+	t.terminate(leader)
+	ward.Told()
+	grace, cancel := context.WithTimeout(kill, min(leftGrace, s.KillGrace))
+	defer cancel()
+	poll(grace, func() bool { return !t.alive(leader) })
+	return left
+}
