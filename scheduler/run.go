@@ -104,7 +104,7 @@ func (x *executor) tries(ctx context.Context, job *Job, run *Run, term *election
 		if last == nil {
 			record.Started = began
 		}
-		record.Finished = x.now()
+		record.Finished = later(x.now().Add(-result.EndedAgo), began)
 		record.conclude(result, cause, lapsed(job, term))
 		if last != nil && !begin.is(started) { // stopped before that: the try counts, and so does the one before
 			x.recorder.add(last.try)

@@ -1,14 +1,21 @@
 package main
 
 import (
+	"context"
 	"errors"
 	"fmt"
+	"maps"
+	"slices"
+	"strings"
+	"time"
 
 	"github.com/spf13/cobra"
 
 	"github.com/cronclave/cronclave/internal/command"
 	"github.com/cronclave/cronclave/internal/config"
 	"github.com/cronclave/cronclave/internal/console"
+	"github.com/cronclave/cronclave/internal/replica"
+	"github.com/cronclave/cronclave/scheduler"
 )
 
 func newCheckCommand(a *app) *cobra.Command {
@@ -20,12 +27,12 @@ func newCheckCommand(a *app) *cobra.Command {
 		Args:    cobra.MaximumNArgs(1),
 
 		ValidArgsFunction: tomlFiles,
-		RunE: func(_ *cobra.Command, args []string) error {
+		RunE: func(cmd *cobra.Command, args []string) error {
 			path, _ := a.configFile()
 			if len(args) > 0 {
 				path = args[0]
 			}
-			return a.check(path, config.Options{KeepUnset: noEnv, Trust: trustOfRoot(), Rights: command.Rights, Machine: !noEnv}, strict, asJSON)
+			return a.check(cmd.Context(), path, config.Options{KeepUnset: noEnv, Trust: trustOfRoot(), Rights: command.Rights, Machine: !noEnv}, strict, asJSON)
 		},
 	}
 	cmd.Flags().BoolVar(&strict, "strict", false, "warnings are faults")
@@ -42,6 +49,8 @@ type checked struct {
 	// ZoneData is the version of the time zones by which jobs have ticks; "" for a faulty configuration.
 	ZoneData string         `json:"zone_data,omitempty"`
 	Faults   []checkedFault `json:"faults"`
+	// Accounts are the users of jobs that are not in /etc/passwd, and what the directory says of them.
+	Accounts map[string]string `json:"accounts,omitempty"`
 }
 
 type checkedFault struct {
@@ -52,8 +61,11 @@ type checkedFault struct {
 	Warning bool   `json:"warning"`
 }
 
-func (a *app) check(path string, o config.Options, strict, asJSON bool) error {
+func (a *app) check(ctx context.Context, path string, o config.Options, strict, asJSON bool) error {
 	cfg, err := config.Load(path, o)
+	if err == nil && o.Machine {
+		err = checkSizes(ctx, cfg)
+	}
 	var faults config.Faults
 	if err != nil && !errors.As(err, &faults) {
 		return err
@@ -66,6 +78,9 @@ func (a *app) check(path string, o config.Options, strict, asJSON bool) error {
 	for _, f := range faults {
 		result.Faults = append(result.Faults, checkedFault{f.File, f.Line, f.Column, f.Message, f.Warning && !strict})
 	}
+	if err == nil && o.Machine {
+		result.Accounts = directoryAccounts(cfg)
+	}
 	if err := a.printCheck(result, asJSON); err != nil {
 		return err
 	}
@@ -73,6 +88,49 @@ func (a *app) check(path string, o config.Options, strict, asJSON bool) error {
 		return exitError{code: exitUsage}
 	}
 	return nil
+}
+
+// checkSizes returns the jobs whose command and environment are too long for the kernel, with the environment at hand. A file that cannot be read is not counted.
+func checkSizes(ctx context.Context, cfg *config.Config) error {
+	const reading = 5 * time.Second // of all files together: a mount may hang
+	ctx, cancel := context.WithTimeout(ctx, reading)
+	defer cancel()
+	var faults config.Faults
+	for i := range cfg.Jobs {
+		job := &cfg.Jobs[i]
+		spec := replica.Environment(cfg, job, &scheduler.Run{Job: job.Name})
+		env, err := command.Environment(ctx, spec)
+		if err != nil { // which is warned of where the file is named
+			spec.EnvFile, spec.EnvFromFile = "", nil
+			env, err = command.Environment(ctx, spec)
+		}
+		if err == nil {
+			err = command.CheckSize(job.Command, env)
+		}
+		if errors.Is(err, command.ErrTooLong) {
+			faults = append(faults, config.Fault{File: job.File, Line: job.Line, Column: 1, Message: fmt.Sprintf("job %s: %v", job.Name, err)})
+		}
+	}
+	if len(faults) > 0 {
+		return append(faults, cfg.Warnings...)
+	}
+	return nil
+}
+
+// directoryAccounts returns the users of jobs that a directory knows. One that is not there is warned of where it is named.
+func directoryAccounts(cfg *config.Config) map[string]string {
+	accounts, asked := map[string]string{}, map[string]bool{}
+	for i := range cfg.Jobs {
+		name := cfg.Jobs[i].User
+		if name == "" || asked[name] {
+			continue
+		}
+		asked[name] = true
+		if account, err := command.Sources(name, cfg.Jobs[i].Group); err == nil && strings.Contains(account, "getent") {
+			accounts[name] = account
+		}
+	}
+	return accounts
 }
 
 func (s streams) printCheck(c checked, asJSON bool) error {
@@ -85,6 +143,9 @@ func (s streams) printCheck(c checked, asJSON bool) error {
 			kind = "warning: "
 		}
 		fmt.Fprintf(s.out, "%s:%d:%d: %s%s\n", f.File, f.Line, f.Column, kind, f.Message)
+	}
+	for _, name := range slices.Sorted(maps.Keys(c.Accounts)) {
+		fmt.Fprintf(s.out, "user %s: %s\n", name, c.Accounts[name])
 	}
 	if c.OK {
 		fmt.Fprintf(s.out, "%s: ok, %s\n", c.Path, console.Count(c.Jobs, "job"))

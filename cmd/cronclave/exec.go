@@ -180,7 +180,14 @@ func (s streams) printJob(ctx context.Context, cfg *config.Config, job *config.J
 	}
 	fmt.Fprintf(s.out, "command  %q\n", redact.Arguments(job.Command, mask))
 	fmt.Fprintf(s.out, "dir      %s\n", orDefault(mask(job.Dir), "(the replica's)"))
+	account, err := command.Sources(job.User, job.Group)
+	if err != nil {
+		return err //nolint:wrapcheck // it names the user
+	}
 	fmt.Fprintf(s.out, "user     %s\n", orDefault(mask(job.User), "(the replica's)"))
+	if account != "" {
+		fmt.Fprintf(s.out, "account  %s\n", account)
+	}
 	if job.Group != "" {
 		fmt.Fprintf(s.out, "group    %s\n", mask(job.Group))
 	}

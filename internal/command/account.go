@@ -13,39 +13,89 @@ import (
 	"github.com/cronclave/cronclave/internal/exhaustion"
 )
 
-// account is whom a command runs as.
+// account is the user that a command runs as.
 type account struct {
 	uid, gid          uint32
 	name, home, shell string // for the environment
+	source            string // of the answer: fromPasswd, fromGetent, or "" for a number without an entry
 }
 
-// setUser fills in the user's fields. It returns no user for a number that has no entry.
+// The sources of accounts.
+const (
+	fromPasswd = "/etc/passwd"
+	fromGetent = "getent passwd"
+)
+
+// setUser fills in the user's fields. It returns no user for a number that has no entry. Each call asks anew.
 func (a *account) setUser(name string) (*user.User, error) {
-	u, err := user.Lookup(name)
-	if errors.As(err, new(user.UnknownUserError)) {
+	u, shell, err := a.find(name)
+	switch {
+	case errors.Is(err, errNoEntry), errors.Is(err, errNoGetent):
 		uid, numErr := number(name)
 		if numErr != nil {
-			return nil, fmt.Errorf("user %s: no such user", name)
+			return nil, fmt.Errorf("user %s: no such user: not in %s, and %s: %w", name, fromPasswd, fromGetent, err)
 		}
-		if u, err = user.LookupId(name); errors.As(err, new(user.UnknownUserIdError)) {
-			a.uid, a.name, a.home, a.shell = uid, name, "/", "/bin/sh"
-			return nil, nil
-		}
-	}
-	if err != nil {
+		a.uid, a.name, a.home, a.shell = uid, name, "/", "/bin/sh"
+		return nil, nil
+	case err != nil:
 		return nil, fmt.Errorf("user %s: %w", name, err)
 	}
 	if a.uid, err = number(u.Uid); err != nil {
-		return nil, fmt.Errorf("user %s: %w", name, err)
+		return nil, fmt.Errorf("user %s: %s: %w", name, a.source, err)
 	}
 	if a.gid, err = number(u.Gid); err != nil {
-		return nil, fmt.Errorf("user %s: %w", name, err)
+		return nil, fmt.Errorf("user %s: %s: %w", name, a.source, err)
 	}
-	a.name, a.home = u.Username, u.HomeDir
-	if a.shell, err = loginShell("/etc/passwd", u.Username); err != nil {
-		return nil, fmt.Errorf("user %s: %w", name, err)
-	}
+	a.name, a.home, a.shell = u.Username, u.HomeDir, shell
 	return u, nil
+}
+
+// find asks the file, and then the directory. The error wraps [errNoEntry] if neither has the user.
+func (a *account) find(name string) (u *user.User, shell string, err error) {
+	f, err := passwdEntry("/etc/passwd", name)
+	if a.source = fromPasswd; errors.Is(err, errNoEntry) {
+		a.source = fromGetent
+		f, err = directoryEntry(name)
+	}
+	if errors.Is(err, errNoGetent) {
+		return a.ask(name)
+	}
+	if err != nil {
+		return nil, "", err
+	}
+	return &user.User{Username: f[0], Uid: f[2], Gid: f[3], Name: f[4], HomeDir: orText(f[5], "/")}, orText(f[6], "/bin/sh"), nil
+}
+
+// ask asks the system's library, where that is a part of this program and there is no getent, as on macOS.
+func (a *account) ask(name string) (u *user.User, shell string, err error) {
+	a.source = "the system"
+	if u, err = user.Lookup(name); err != nil {
+		u, err = user.LookupId(name)
+	}
+	if err != nil {
+		return nil, "", errNoGetent
+	}
+	return u, "/bin/sh", nil
+}
+
+// directoryEntry returns the fields of the user's line of passwd(5), as a directory has it.
+func directoryEntry(name string) ([]string, error) {
+	line, err := getent("passwd", name)
+	if err != nil {
+		return nil, err
+	}
+	f := strings.Split(line, ":")
+	if len(f) != passwdFields || f[0] != name && f[2] != name {
+		return nil, fmt.Errorf("getent passwd %s: the answer is no line of passwd(5) for it", name)
+	}
+	return f, nil
+}
+
+func orText(text, instead string) string {
+	if text == "" {
+		return instead
+	}
+	return text
 }
 
 // number reads a user's or a group's number. The greatest one is none: it means "leave as it is" to the
@@ -58,23 +108,30 @@ func number(s string) (uint32, error) {
 	return uint32(n), nil
 }
 
-// loginShell is the last field of the user's line in a passwd(5) file, which os/user leaves out; /bin/sh for
-// a user that is not in it (but in a directory service) or whose field is empty.
-func loginShell(passwd, name string) (string, error) {
-	const none = "/bin/sh"
+// passwdFields is the number of fields of a line of passwd(5).
+const passwdFields = 7
+
+// passwdEntry returns the fields of the user's line in a passwd(5) file: that of the name, otherwise that of the number. The error is [errNoEntry] if there is none.
+func passwdEntry(passwd, name string) (entry []string, err error) {
 	f, err := os.Open(passwd)
 	if exhaustion.Is(err) {
-		return "", err
+		return nil, err
 	}
 	if err != nil {
-		return none, nil
+		return nil, errNoEntry
 	}
 	defer f.Close()
 	for lines := bufio.NewScanner(f); lines.Scan(); {
-		fields := strings.Split(lines.Text(), ":")
-		if len(fields) == 7 && fields[0] == name && fields[6] != "" {
-			return fields[6], nil
+		switch fields := strings.Split(lines.Text(), ":"); {
+		case len(fields) != passwdFields:
+		case fields[0] == name:
+			return fields, nil
+		case fields[2] == name && entry == nil:
+			entry = fields
 		}
 	}
-	return none, nil
+	if entry == nil {
+		return nil, errNoEntry
+	}
+	return entry, nil
 }

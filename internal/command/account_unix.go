@@ -7,7 +7,9 @@ import (
 	"fmt"
 	"os"
 	"os/user"
+	"slices"
 	"strconv"
+	"strings"
 	"syscall"
 
 	"github.com/cronclave/cronclave/internal/safefile"
@@ -46,18 +48,50 @@ func lookupIdentity(userName, groupName string) (*identity, error) {
 		return a, nil
 	}
 	u.Gid = strconv.FormatUint(uint64(a.gid), 10)
-	ids, err := u.GroupIds()
-	if err != nil {
+	if err := a.setGroups(u); err != nil {
 		return nil, fmt.Errorf("groups of user %s: %w", userName, err)
 	}
-	for _, id := range ids {
+	return a, nil
+}
+
+// setGroups fills in the supplementary groups: those of /etc/group, and those that a directory has the user in, also one of /etc/passwd.
+func (a *identity) setGroups(u *user.User) error {
+	ids, err := u.GroupIds()
+	if err != nil {
+		return err //nolint:wrapcheck // the caller does it
+	}
+	more, err := directoryGroups(u.Username)
+	if err != nil {
+		return err
+	}
+	for _, id := range append(ids, more...) {
 		gid, err := number(id)
 		if err != nil {
-			return nil, fmt.Errorf("groups of user %s: %w", userName, err)
+			return err
 		}
-		a.groups = append(a.groups, gid)
+		if !slices.Contains(a.groups, gid) {
+			a.groups = append(a.groups, gid)
+		}
 	}
-	return a, nil
+	return nil
+}
+
+// Sources says which source has answered for a user and its groups, for people; "" for none. It asks as a start does.
+func Sources(userName, groupName string) (string, error) {
+	if userName == "" {
+		return "", nil
+	}
+	a, err := lookupIdentity(userName, groupName)
+	if err != nil {
+		return "", err
+	}
+	return a.String(), nil
+}
+
+// String describes the identity: "uid 1000, gid 100, groups 100 27, from /etc/passwd".
+func (a *identity) String() string {
+	groups := strings.Trim(fmt.Sprint(a.groups), "[]")
+	return fmt.Sprintf("uid %d, gid %d, groups %s, from %s", a.uid, a.gid, orText(groups, "none"), orText(a.source, "no entry"))
 }
 
 // Rights are those with which a job's files are opened: its user's, or nil where that is this process's own user.
@@ -77,17 +111,26 @@ func Rights(userName, groupName string) (*safefile.Identity, error) {
 
 func lookupGroup(name string) (uint32, error) {
 	g, err := user.LookupGroup(name)
-	if errors.As(err, new(user.UnknownGroupError)) {
-		gid, numErr := number(name)
-		if numErr != nil {
-			return 0, fmt.Errorf("group %s: no such group", name)
-		}
-		return gid, nil
-	}
-	if err != nil {
+	switch {
+	case err == nil:
+		return number(g.Gid)
+	case !errors.As(err, new(user.UnknownGroupError)):
 		return 0, fmt.Errorf("group %s: %w", name, err)
 	}
-	return number(g.Gid)
+	if gid, err := number(name); err == nil { // which needs no entry
+		return gid, nil
+	}
+	line, err := getent("group", name)
+	switch f := strings.Split(line, ":"); {
+	case errors.Is(err, errNoEntry), errors.Is(err, errNoGetent):
+		return 0, fmt.Errorf("group %s: no such group: not in /etc/group, and getent group: %w", name, err)
+	case err != nil:
+		return 0, fmt.Errorf("group %s: %w", name, err)
+	case len(f) != 4 || f[0] != name:
+		return 0, fmt.Errorf("getent group %s: the answer is no line of group(5) for it", name)
+	default:
+		return number(f[2])
+	}
 }
 
 // credential is the identity as the kernel wants it. keepGroups leaves the supplementary groups alone.

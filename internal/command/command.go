@@ -102,6 +102,8 @@ type Spec struct {
 	// Attached hands this process' own stdin, stdout and stderr to the command, in place of an empty stdin and of Keep and Line.
 	// Where this process has a terminal the command may use it, and is stopped (Ctrl-Z) and continued together with this process.
 	Attached bool
+	// account says what was found for User and Group at the start.
+	account string
 	// Signals are passed on to the command's process group, as a terminal does with that of Ctrl-C. May be nil.
 	Signals <-chan os.Signal
 }
@@ -123,11 +125,16 @@ type Exit struct {
 	// Late says that the [Warden] has stopped the run, or killed it, or kept it from being started, since its lease was about to end:
 	// then how it ended is none of the command's doing.
 	Late bool
+	// Killed is when the [Warden] has killed the run; zero if it has not. This process may have stood still since.
+	Killed time.Time
 	// Left names the programs of the processes that the command left behind when it ended by itself. They got SIGTERM, and SIGKILL a little later.
 	Left []string
 	// OutOfMemory says that the kernel has killed processes of a run that did not end well, since memory was short: that of its Limits, or what
 	// a cgroup around it has.
 	OutOfMemory bool
+	// OOMKills is the number of processes of this process's cgroup that the kernel has killed for memory while the run took place, if that did not end well.
+	// They may have been other runs'.
+	OOMKills int64
 	// Tail is the end of the output, at most Spec.Keep bytes, both streams in the order of their lines.
 	Tail []byte
 	// Cut is how many bytes of output were before the Tail, if any is kept.

@@ -2,6 +2,7 @@ package command
 
 import (
 	"context"
+	"errors"
 	"os"
 	"path/filepath"
 	"slices"
@@ -143,14 +144,16 @@ func TestEnvFileIsReadEachTime(t *testing.T) {
 	}
 }
 
-func TestLoginShell(t *testing.T) {
-	passwd := file(t, "root:x:0:0:root:/root:/bin/bash\nodd:x:1\nweb:x:33:33::/var/www:/usr/sbin/nologin\nold:x:34:34::/:\n")
-	for name, want := range map[string]string{"root": "/bin/bash", "web": "/usr/sbin/nologin", "old": "/bin/sh", "odd": "/bin/sh", "none": "/bin/sh"} {
-		if got, err := loginShell(passwd, name); got != want || err != nil {
-			t.Errorf("%s: %s, want %s", name, got, want)
+func TestPasswdEntry(t *testing.T) {
+	passwd := file(t, "root:x:0:0:root:/root:/bin/bash\nodd:x:1\nweb:x:33:33::/var/www:/usr/sbin/nologin\n33:x:34:34::/:\n")
+	for name, want := range map[string]string{"root": "/bin/bash", "0": "/bin/bash", "web": "/usr/sbin/nologin", "33": "", "34": ""} {
+		if got, err := passwdEntry(passwd, name); err != nil || got[6] != want {
+			t.Errorf("%s: %q (%v), want %s", name, got, err, want)
 		}
 	}
-	if got, err := loginShell("/no/such", "root"); got != "/bin/sh" || err != nil {
-		t.Errorf("without the file: %s", got)
+	for file, name := range map[string]string{passwd: "odd", "/no/such": "root"} {
+		if got, err := passwdEntry(file, name); !errors.Is(err, errNoEntry) {
+			t.Errorf("%s in %s: %q, %v", name, file, got, err)
+		}
 	}
 }

@@ -4,6 +4,7 @@ package command
 
 import (
 	"context"
+	"errors"
 
 	"github.com/cronclave/cronclave/internal/safefile"
 )
@@ -31,6 +32,15 @@ func (*Host) Probe() error { return ErrNotSupported }
 
 // Close does nothing.
 func (*Host) Close() error { return nil }
+
+// ErrTooLong is never returned.
+var ErrTooLong = errors.New("too long for the kernel")
+
+// CheckSize returns nil: no programs are started.
+func CheckSize(_, _ []string) error { return nil }
+
+// Sources says nothing: no job runs here.
+func Sources(string, string) (string, error) { return "", nil }
 
 // Rights are this process's own: no job runs here.
 func Rights(string, string) (*safefile.Identity, error) { return nil, nil }

@@ -21,11 +21,13 @@ const killWarning = 5 * time.Second
 // Host runs commands on this machine. A process should have one: on Linux it makes the process a subreaper
 // and reaps the orphans that come to it. It is safe for concurrent use.
 type Host struct {
-	log     hclog.Logger
-	cells   *cells
-	warden  Warden        // nil: none
-	buffers sync.Pool     // *bufio.Reader of maxLine bytes, for the output of runs
-	turn    chan struct{} // taken by the start that is under way
+	log       hclog.Logger
+	cells     *cells
+	warden    Warden        // nil: none
+	oom       oomCounter    // of the cgroup in which this process was started
+	leftGrace time.Duration // see the constant
+	buffers   sync.Pool     // *bufio.Reader of maxLine bytes, for the output of runs
+	turn      chan struct{} // taken by the start that is under way
 }
 
 // NewHost finds this machine's means to hold processes together and prepares them: on Linux a cgroup for the replica, and the reaper of orphans.
@@ -38,7 +40,7 @@ func NewHost(c HostConfig) (*Host, error) {
 }
 
 func newHost(log hclog.Logger, c *cells, w Warden) *Host {
-	h := &Host{log: log, cells: c, warden: w, turn: make(chan struct{}, 1)}
+	h := &Host{log: log, cells: c, warden: w, oom: newOOMCounter(), leftGrace: leftGrace, turn: make(chan struct{}, 1)}
 	for _, dir := range c.cgroups() {
 		if w != nil {
 			w.Inherit(dir)
@@ -86,6 +88,9 @@ func (h *Host) Run(stop, kill context.Context, s Spec) Exit {
 	if err != nil {
 		return refused(unable(err))
 	}
+	if s.account != "" {
+		h.log.Debug("account looked up", "job", s.Job, "run_id", s.Name, "user", s.User, "group", s.Group, "account", s.account)
+	}
 	out, err := s.stdio(&h.buffers)
 	if err != nil {
 		return refused(unable(err))
@@ -105,10 +110,11 @@ func (h *Host) Run(stop, kill context.Context, s Spec) Exit {
 	t.place(cmd.SysProcAttr)
 	out.attach(cmd)
 	ours := s.attend()
+	kills := h.oom.read()
 	if err := h.begin(stop, kill, cmd, &s, t); err != nil {
 		ours.leave()
 		exit := refused(h.whyNotStarted(cmd, &s, t, err))
-		exit.Late = ward.Reap()
+		exit.Late, _ = ward.Reap()
 		return exit
 	}
 	ward.Started(cmd.Process.Pid)
@@ -117,19 +123,22 @@ func (h *Host) Run(stop, kill context.Context, s Spec) Exit {
 	}
 	out.begin()
 	ours.begin(cmd.Process.Pid)
-	left, late, err := h.supervise(stop, kill, cmd, &s, t, ward, ours)
+	exit, err := h.supervise(stop, kill, cmd, &s, t, ward, ours)
 	if !out.drain(drainTime) {
 		h.log.Warn("output held open by a process outside the run's tree; rest not read", "run_id", s.Name)
 	}
-	exit := exitOf(cmd, err, out.tail())
-	exit.Left, exit.Cut, exit.Late, exit.OutOfMemory = left, out.before(), late, exit.Status() != 0 && t.starved()
+	exit.conclude(cmd, err)
+	exit.Tail, exit.Cut = out.tail(), out.before()
+	if exit.Status() != 0 {
+		exit.OutOfMemory, exit.OOMKills = t.starved(), max(h.oom.read()-kills, 0)
+	}
 	ours.resound(exit)
 	return exit
 }
 
-// supervise passes stop and kill on to the tree, and signals; it returns when nothing of the tree lives. left is [Exit.Left]. late reports whether the
-// warden had a part.
-func (h *Host) supervise(stop, kill context.Context, cmd *exec.Cmd, s *Spec, t tree, ward Ward, ours *attendance) (left []string, late bool, err error) {
+// supervise passes stop and kill on to the tree, and signals; it returns when nothing of the tree lives. exit has what was left behind, and the part of the
+// warden.
+func (h *Host) supervise(stop, kill context.Context, cmd *exec.Cmd, s *Spec, t tree, ward Ward, ours *attendance) (exit Exit, err error) {
 	leader := cmd.Process.Pid
 	ended := make(chan error, 1)
 	go func() { ended <- awaitExit(leader) }()
@@ -152,7 +161,7 @@ func (h *Host) supervise(stop, kill context.Context, cmd *exec.Cmd, s *Spec, t t
 			t.terminate(leader)
 			ward.Told()
 		case <-killing:
-			killing = nil
+			killing, asked = nil, true
 			killTree()
 		case signal := <-ours.signals:
 			ours.pass(signal)
@@ -163,25 +172,35 @@ func (h *Host) supervise(stop, kill context.Context, cmd *exec.Cmd, s *Spec, t t
 	if asked {
 		poll(kill, func() bool { return !t.alive(leader) })
 	} else {
-		left = h.stopLeft(kill, s, t, leader, ward)
+		exit.Left = h.stopLeft(kill, s, t, leader, ward)
 	}
 	killTree()
 	defer outlived.Stop()
 	ours.leave()
-	late = ward.Reap()
+	exit.judge(ward.Reap())
 	err = cmd.Wait() // from here on the leader's number may be anybody's
 	t.settle(leader)
-	return left, late, errors.Join(failed, err)
+	return exit, errors.Join(failed, err)
 }
 
-// exitOf returns how a command that was started has ended; err is what waiting for it returned.
-func exitOf(cmd *exec.Cmd, err error, tail []byte) Exit {
-	if cmd.ProcessState == nil {
-		return Exit{Code: -1, Tail: tail, Err: fmt.Errorf("wait for %s: %w", cmd.Path, err)}
+// judge notes the part of the warden. What it has killed was not left behind.
+func (e *Exit) judge(late bool, ago time.Duration) {
+	if e.Late = late; late {
+		e.Left = nil
 	}
-	e := Exit{Code: cmd.ProcessState.ExitCode(), Tail: tail}
+	if ago > 0 {
+		e.Killed = time.Now().Add(-ago)
+	}
+}
+
+// conclude notes how a command that was started has ended; err is what waiting for it returned.
+func (e *Exit) conclude(cmd *exec.Cmd, err error) {
+	if cmd.ProcessState == nil {
+		e.Code, e.Err = -1, fmt.Errorf("wait for %s: %w", cmd.Path, err)
+		return
+	}
+	e.Code = cmd.ProcessState.ExitCode()
 	if ws, ok := cmd.ProcessState.Sys().(syscall.WaitStatus); ok && ws.Signaled() {
 		e.Signal = signalName(ws.Signal())
 	}
-	return e
 }

@@ -25,7 +25,7 @@ func TestProcessesLeftBehindMayCleanUp(t *testing.T) {
 		s := newScript(t, h, `sh -c 'trap "echo child got TERM; read _ <\$HOLD; echo child cleaned up; exit" TERM; echo child ready; while :; do sleep 1; done' &
 			(setsid sh -c 'trap "echo far cleaned up; exit" TERM; echo far ready; while :; do sleep 1; done' &)
 			read _ <$GO; exit 3`)
-		s.spec.Job, s.spec.KillGrace = "tidy", time.Minute
+		s.spec.Job, s.spec.KillGrace, h.leftGrace = "tidy", time.Minute, time.Minute
 		s.start()
 		s.await("child ready")
 		s.await("far ready")
@@ -76,7 +76,7 @@ func TestProcessesLeftBehindAreKilled(t *testing.T) {
 func TestKillCutsTheTimeOfProcessesLeftBehind(t *testing.T) {
 	everyMode(t, func(t *testing.T, h *Host) {
 		s := newScript(t, h, `sh -c 'trap "echo got TERM" TERM; echo child $$; while :; do sleep 1; done' & read _ <$GO`)
-		s.spec.KillGrace = time.Minute
+		s.spec.KillGrace, h.leftGrace = time.Minute, time.Minute
 		s.start()
 		child := s.awaitPID("child")
 		s.release("GO")
@@ -138,6 +138,25 @@ func TestWardenKillsWhatAFrozenReplicaLeftBehind(t *testing.T) {
 		if alive >= deadline {
 			t.Errorf("it lived %v after the deadline", alive-deadline)
 		}
+	})
+}
+
+// TestExitHasTheTimeOfTheWardensKill freezes a replica past the end of its lease: when it goes on, the exit has the time at which the warden killed the run, before that
+// end, and not the time at which it went on.
+// Promise: P3
+func TestExitHasTheTimeOfTheWardensKill(t *testing.T) {
+	everyReplica(t, func(t *testing.T, mode string) {
+		r := startTestReplica(t, mode, "trap '' TERM;"+clan+"while :; do sleep 1; done", replicaLease+"=2s", replicaGrace+"=100ms")
+		pids := r.members(4)
+		deadline := r.numbers("deadline", 1)[0]
+		r.signal(syscall.SIGSTOP)
+		allDead(t, "the tree is dead", pids)
+		eventually(t, "the lease has ended", func() bool { return clock() > time.Duration(deadline) })
+		r.signal(syscall.SIGCONT)
+		if killed := r.numbers("killed", 1)[0]; killed >= deadline || killed < deadline-int(2*time.Second) {
+			t.Errorf("killed %v after the deadline", time.Duration(killed-deadline))
+		}
+		r.await("exit", 1)
 	})
 }
 

@@ -15,13 +15,13 @@ const leftGrace = 2 * time.Second
 // it waits for nothing.
 func (h *Host) stopLeft(kill context.Context, s *Spec, t tree, leader int, ward Ward) []string {
 	left := t.left(leader)
-	if len(left) == 0 {
+	if len(left) == 0 || kill.Err() != nil {
 		return nil
 	}
 	h.log.Warn("run left processes behind; stopping them", "job", s.Job, "run_id", s.Name, "processes", len(left), "programs", ListPrograms(left))
 	t.terminate(leader)
 	ward.Told()
-	grace, cancel := context.WithTimeout(kill, min(leftGrace, s.KillGrace))
+	grace, cancel := context.WithTimeout(kill, min(h.leftGrace, s.KillGrace))
 	defer cancel()
 	poll(grace, func() bool { return !t.alive(leader) })
 	return left

@@ -4,9 +4,11 @@ package command
 
 import (
 	"bufio"
+	"bytes"
 	"errors"
 	"io"
 	"sync"
+	"unicode/utf8"
 )
 
 // maxLine is where a line is cut into pieces.
@@ -22,13 +24,22 @@ type output struct {
 // read passes a stream on, line by line, until its end or until it can't be read any more. The reader's
 // buffer is maxLine bytes.
 func (o *output) read(stream string, r *bufio.Reader) error {
-	cut := false // the line's first piece has been passed on already
+	cut := false     // the line's first piece has been passed on already
+	var begun []byte // a character of which the last piece had the beginning
 	for {
 		piece, err := r.ReadSlice('\n')
+		if len(begun) > 0 {
+			piece, begun = append(begun, piece...), nil
+		}
+		full := errors.Is(err, bufio.ErrBufferFull)
+		if full {
+			whole := wholeCharacters(piece)
+			piece, begun = piece[:whole], bytes.Clone(piece[whole:])
+		}
 		if len(piece) > 0 {
 			o.add(stream, piece, cut)
 		}
-		cut = errors.Is(err, bufio.ErrBufferFull)
+		cut = full
 		if err != nil && !cut {
 			if errors.Is(err, io.EOF) {
 				return nil
@@ -36,6 +47,19 @@ func (o *output) read(stream string, r *bufio.Reader) error {
 			return err
 		}
 	}
+}
+
+// wholeCharacters returns the length of a text without a character at its end that is incomplete.
+func wholeCharacters(text []byte) int {
+	for i := len(text) - 1; i >= 0 && i > len(text)-utf8.UTFMax; i-- {
+		if utf8.RuneStart(text[i]) {
+			if !utf8.FullRune(text[i:]) {
+				return i
+			}
+			break
+		}
+	}
+	return len(text)
 }
 
 // add takes a line or a piece of one. rest says that it goes on from a piece, so that a newline alone is its
@@ -55,7 +79,7 @@ func (o *output) add(stream string, piece []byte, rest bool) {
 	}
 }
 
-// tail keeps the last max bytes that were added, in at most twice that memory and one piece.
+// tail keeps the last max bytes that were added, from the beginning of a character on, in at most twice that memory and one piece.
 type tail struct {
 	max  int64
 	buf  []byte
@@ -75,7 +99,11 @@ func (t *tail) add(b []byte) {
 
 func (t *tail) bytes() []byte {
 	if over := int64(len(t.buf)) - max(t.max, 0); over > 0 {
-		return t.buf[over:]
+		rest := t.buf[over:]
+		for i := 0; i < len(rest) && i < utf8.UTFMax-1 && !utf8.RuneStart(rest[0]); i++ {
+			rest = rest[1:]
+		}
+		return rest
 	}
 	return t.buf
 }

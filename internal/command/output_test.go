@@ -12,6 +12,7 @@ import (
 	"strings"
 	"testing"
 	"testing/iotest"
+	"unicode/utf8"
 )
 
 // take reads a stream with an output of its own.
@@ -139,5 +140,33 @@ func TestBigOutputIsBoundedInMemory(t *testing.T) {
 	}
 	if used := after.TotalAlloc - before.TotalAlloc; used > 2<<20 {
 		t.Errorf("%d KiB were allocated for %d KiB of output", used>>10, size>>10)
+	}
+}
+
+// TestPiecesEndWithWholeCharacters reads lines of characters of two to four bytes that are longer than a piece, and keeps an end of each length.
+func TestPiecesEndWithWholeCharacters(t *testing.T) {
+	for _, character := range []string{"ä", "€", "😀"} {
+		for shift := range 4 {
+			in := strings.Repeat("x", shift) + strings.Repeat(character, 40_000) + "\nnext\n"
+			lines, _ := take(t, 0, iotest.HalfReader(strings.NewReader(in)))
+			for i, l := range lines {
+				if !utf8.ValidString(l) || len(l) > maxLine+utf8.UTFMax {
+					t.Errorf("%s, %d: piece %d of %d bytes is cut within a character", character, shift, i, len(l))
+				}
+			}
+			if got := strings.Join(lines[:len(lines)-1], "") + "\n" + lines[len(lines)-1] + "\n"; got != in {
+				t.Errorf("%s, %d: %d bytes came, not %d", character, shift, len(got), len(in))
+			}
+			for keep := int64(20); keep < 28; keep++ {
+				_, kept := take(t, keep, strings.NewReader(in))
+				if !utf8.ValidString(kept) || len(kept) < int(keep)-3 || !strings.HasSuffix(in, kept) {
+					t.Errorf("%s: of the last %d bytes %q is kept", character, keep, kept)
+				}
+			}
+		}
+	}
+	lines, kept := take(t, 10, strings.NewReader(strings.Repeat("x", maxLine-1)+"\xf0"))
+	if last := lines[len(lines)-1]; last != "\xf0" || !strings.HasSuffix(kept, "\xf0") {
+		t.Errorf("half a character at the end: %q, %q", last, kept)
 	}
 }

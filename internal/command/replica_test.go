@@ -182,6 +182,9 @@ func runScript(host *Host, i int) {
 	exit := host.Run(context.Background(), context.Background(), s)
 	end()
 	renewals.Wait()
+	if !exit.Killed.IsZero() {
+		fmt.Println("killed", int64(clock()-time.Since(exit.Killed)))
+	}
 	fmt.Println("exit", exit.Status(), exit.Err)
 }
 

@@ -44,6 +44,7 @@ func (s *Spec) command() (*exec.Cmd, error) {
 	if err != nil {
 		return nil, err
 	}
+	s.account = a.String()
 	cmd.SysProcAttr.Credential = a.credential(s.User == "")
 	return cmd, nil
 }

@@ -312,7 +312,7 @@ func TestLeaderIsReapedAfterItsGroupWasKilled(t *testing.T) {
 	if err := cmd.Start(); err != nil {
 		t.Fatal(err)
 	}
-	if _, _, err := h.supervise(t.Context(), t.Context(), cmd, &Spec{}, s, unwatched{}, &attendance{}); err != nil {
+	if _, err := h.supervise(t.Context(), t.Context(), cmd, &Spec{}, s, unwatched{}, &attendance{}); err != nil {
 		t.Error(err)
 	}
 	if s.signals != 1 || s.unreaped != 1 || !s.settled {

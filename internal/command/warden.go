@@ -37,9 +37,9 @@ type Ward interface {
 	Extend(deadline time.Duration)
 	// Told says that the tree has had its SIGTERM.
 	Told()
-	// Reap returns when the leader's number is not signalled any more, so that the leader may be waited for. late returns whether the
-	// warden has stopped the run, or killed it, since its deadline was near.
-	Reap() (late bool)
+	// Reap returns when the leader's number is not signalled any more, so that the leader may be waited for. late reports whether the
+	// warden has stopped the run, or killed it, since its deadline was near. ago is the time since it has killed the run; 0 if it has not.
+	Reap() (late bool, ago time.Duration)
 	// Release says that nothing is left of the run.
 	Release()
 }

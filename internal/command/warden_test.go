@@ -307,7 +307,7 @@ func TestNumberIsGivenUpBeforeTheLeaderIsReaped(t *testing.T) {
 		t.Fatal(err)
 	}
 	w := &leaderSpy{leader: cmd.Process.Pid}
-	if _, _, err := h.supervise(t.Context(), t.Context(), cmd, &Spec{}, s, w, &attendance{}); err != nil {
+	if _, err := h.supervise(t.Context(), t.Context(), cmd, &Spec{}, s, w, &attendance{}); err != nil {
 		t.Error(err)
 	}
 	if w.calls != 1 || !w.there {
@@ -322,10 +322,10 @@ type leaderSpy struct {
 	there         bool
 }
 
-func (w *leaderSpy) Reap() (late bool) {
+func (w *leaderSpy) Reap() (late bool, ago time.Duration) {
 	w.calls++
 	w.there = unix.Kill(w.leader, 0) == nil
-	return false
+	return false, 0
 }
 
 // fakeWarden does something before it knows of a run.

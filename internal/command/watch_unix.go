@@ -38,5 +38,5 @@ func (unwatched) Known(context.Context) error { return nil }
 func (unwatched) Started(int)                 {}
 func (unwatched) Extend(time.Duration)        {}
 func (unwatched) Told()                       {}
-func (unwatched) Reap() (late bool)           { return false }
+func (unwatched) Reap() (bool, time.Duration) { return false, 0 }
 func (unwatched) Release()                    {}

@@ -45,6 +45,10 @@ func readEnv(r *schema.Reader, v document.Value, d *draft) {
 		if !ok || !argument(r, item, e.Text) {
 			return
 		}
+		if n := len(item.Name) + len("=") + len(e.Text); n > longestArgument {
+			r.Fault(item, "%q has %d bytes with its name; the kernel takes at most %d: put it into a file, and name that", item.Name, n, longestArgument)
+			return
+		}
 		d.named[item.Name] = true
 		delete(d.EnvFromFile, item.Name)
 		delete(d.hidden.files, fromFile+item.Name)

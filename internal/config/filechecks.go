@@ -25,7 +25,27 @@ type fileChecks struct {
 }
 
 func newFileChecks(to *document.Report, o Options) *fileChecks {
-	return &fileChecks{Report: to, trust: o.Trust, machine: o.Machine, rights: o.Rights, known: make(map[namedFile]finding)}
+	return &fileChecks{Report: to, trust: o.Trust, machine: o.Machine, rights: rememberRights(o.Rights), known: make(map[namedFile]finding)}
+}
+
+// rememberRights asks for each user once: a directory that does not answer takes seconds.
+func rememberRights(ask func(user, group string) (*safefile.Identity, error)) func(user, group string) (*safefile.Identity, error) {
+	if ask == nil {
+		return nil
+	}
+	type answer struct {
+		as  *safefile.Identity
+		err error
+	}
+	known := map[[2]string]answer{}
+	return func(user, group string) (*safefile.Identity, error) {
+		key := [2]string{user, group}
+		if _, asked := known[key]; !asked {
+			as, err := ask(user, group)
+			known[key] = answer{as, err}
+		}
+		return known[key].as, known[key].err
+	}
 }
 
 // namedFile is a file that the configuration names, and by whom it is opened.

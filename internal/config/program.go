@@ -71,8 +71,15 @@ func argument(r *schema.Reader, v document.Value, s string) bool {
 		r.Fault(v.AtByte(i), "%q must not hold a NUL character", v.Name)
 		return false
 	}
+	if len(s) > longestArgument {
+		r.Fault(v, "%q has %d bytes; the kernel takes at most %d: put it into a file, and name that", v.Name, len(s), longestArgument)
+		return false
+	}
 	return true
 }
+
+// longestArgument is the longest argument, or variable with its name, that Linux passes on to a program: MAX_ARG_STRLEN, without the NUL at its end.
+const longestArgument = 128<<10 - 1
 
 func exitCodes(r *schema.Reader, v document.Value) ([]int, bool) {
 	return schema.List(r, v, "a list of whole numbers such as [0, 1]", func(item document.Value) (int, bool) { return r.Integer(item, 0, 255) })

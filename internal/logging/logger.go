@@ -56,7 +56,7 @@ func (r renamed) Write(line []byte) (int, error) { return r.LevelWrite(hclog.Err
 
 // LevelWrite passes a line of a level on.
 func (r renamed) LevelWrite(level hclog.Level, line []byte) (int, error) {
-	text := rename(line)
+	text := shorten(rename(line))
 	if w, ok := r.out.(hclog.LevelWriter); ok {
 		return w.LevelWrite(level, text)
 	}

@@ -14,8 +14,8 @@ import (
 const (
 	// OutputBurst is how many bytes go to the log at once, and OutputRate how many of each second go on after that.
 	OutputBurst, OutputRate = 1 << 20, 256 << 10
-	// MaxOutputLine is how many bytes of a line go to the log.
-	MaxOutputLine = 16 << 10
+	// MaxOutputLine is how many bytes of a line go to the log, as JSON has them. With the other keys the line stays below [MaxJSONLine].
+	MaxOutputLine = MaxJSONLine - 2<<10
 	// lineCost is what a line takes besides its text: the other keys.
 	lineCost = 256
 )
@@ -44,11 +44,17 @@ func (o *Output) Line(stream string, line []byte) {
 		o.bytes += int64(len(line))
 		return
 	}
-	if len(line) > MaxOutputLine {
-		o.bytes += int64(len(line) - MaxOutputLine)
-		line = line[:MaxOutputLine]
+	if n := min(len(line), MaxOutputLine); n < len(line) {
+		for cut := n; n > cut-utf8.UTFMax && !utf8.RuneStart(line[n]); n-- { // back to the beginning of a character
+		}
+		o.bytes += int64(len(line) - n)
+		line = line[:n]
 	}
 	text := Printable(line)
+	if n := fitting(text, MaxOutputLine); n < len(text) {
+		o.bytes += int64(len(text) - n)
+		text = text[:n]
+	}
 	o.budget -= float64(len(text) + lineCost)
 	o.log.Info(text, "stream", stream)
 }

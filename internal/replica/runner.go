@@ -100,11 +100,18 @@ func (r *commandRunner) result(exit command.Exit) scheduler.Result {
 	if errors.Is(exit.Err, command.ErrNotStarted) {
 		result.Err = notStarted{exit.Err}
 	}
-	if exit.OutOfMemory && result.Err != nil {
+	switch {
+	case result.Err == nil:
+	case exit.OutOfMemory:
 		result.Err = r.outOfMemory(result.Err)
+	case exit.OOMKills > 0:
+		result.Err = fmt.Errorf("%w; meanwhile the kernel killed processes of the replica's cgroup for want of memory (oom_kill rose by %d)", result.Err, exit.OOMKills)
 	}
 	if exit.Late { // whatever it made of that
 		result.Err = scheduler.ErrLost
+	}
+	if !exit.Killed.IsZero() {
+		result.EndedAgo = time.Since(exit.Killed)
 	}
 	return result
 }

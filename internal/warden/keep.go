@@ -9,6 +9,9 @@ import (
 	"github.com/cronclave/cronclave/internal/backoff"
 )
 
+// actionTime is the form in which the log has the time of an action of the helper.
+const actionTime = "2006-01-02T15:04:05.000Z07:00"
+
 // keep attends to one helper after the other, until the end.
 func (w *Warden) keep(h *helper) {
 	failures := 0
@@ -122,9 +125,14 @@ func (w *Warden) heard(m message) {
 	w.mu.Lock()
 	if ward := w.wards[m.Run]; ward != nil {
 		ward.late = true
+		if m.Verb == killed {
+			ward.killed = m.At
+		}
 	}
 	w.mu.Unlock()
-	args := []any{"job", m.Job, "run_id", m.Name, "reason", "its lease was about to end, and no extension came"}
+	// This process may have stood still since: the line has the time of the action, beside its own.
+	at := time.Now().Add(m.At - bootTime()).UTC().Format(actionTime)
+	args := []any{"job", m.Job, "run_id", m.Name, "at", at, "reason", "its lease was about to end, and no extension came"}
 	switch m.Verb {
 	case stopped:
 		w.cfg.Logger.Warn("warden stopped a run", append(args, "signal", "SIGTERM")...)

@@ -200,7 +200,7 @@ func (k *helperMain) answer() {
 }
 
 func (k *helperMain) tell(what verb, run uint64, e *entry) {
-	k.write(message{Verb: what, Run: run, Name: e.name, Job: e.job})
+	k.write(message{Verb: what, Run: run, Name: e.name, Job: e.job, At: bootTime()})
 }
 
 // write returns whether the message went out: all of it or nothing, since it is shorter than PIPE_BUF. The replica may be gone.

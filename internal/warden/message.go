@@ -24,8 +24,8 @@ const (
 
 	// Of the helper.
 	ack     verb = "ack"     // all up to Seq are done
-	stopped verb = "stopped" // the run was sent SIGTERM: its deadline is near
-	killed  verb = "killed"  // the run was late
+	stopped verb = "stopped" // the run was sent SIGTERM at At: its deadline is near
+	killed  verb = "killed"  // the run was late, and was killed at At
 )
 
 // message is one line of JSON on the pipe, in either direction. Instants are by CLOCK_BOOTTIME.

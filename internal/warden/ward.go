@@ -19,8 +19,9 @@ type Ward struct {
 	leader int // 0 before it is known, and once it is reaped
 	start  uint64
 	told   bool
-	late   bool // a helper has stopped or killed it
-	over   bool // released: nothing is sent any more
+	late   bool          // a helper has stopped or killed it
+	killed time.Duration // when a helper has killed it, by CLOCK_BOOTTIME; 0 for never
+	over   bool          // released: nothing is sent any more
 }
 
 // receipt is for a message: known is closed when it was acted on, if there was a helper.
@@ -139,13 +140,16 @@ func (w *Ward) Told() {
 // Reap is called before the leader of the run's group is waited for, after which its number may be given to a stranger. When it returns, no helper
 // signals that number or group any more. The helper still watches the run's other processes.
 //
-// late is whether a helper has stopped or killed the run, because its deadline was near and no extension came. A helper's action is known here before
-// Reap returns.
-func (w *Ward) Reap() (late bool) {
+// late is whether a helper has stopped or killed the run, because its deadline was near and no extension came. ago is the time since a helper has killed
+// it, which this process may have slept through; 0 if none has. A helper's action is known here before Reap returns.
+func (w *Ward) Reap() (late bool, ago time.Duration) {
 	w.giveUp()
 	w.warden.mu.Lock()
 	defer w.warden.mu.Unlock()
-	return w.late
+	if w.killed != 0 {
+		ago = bootTime() - w.killed
+	}
+	return w.late, ago
 }
 
 // giveUp has the leader's number given up.
