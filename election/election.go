@@ -7,6 +7,8 @@
 //   - Another claim had decided the tick.
 //   - This claim settled the tick without a run (skipped, missed).
 //   - The tick is still open, and the result has the instant at which to ask again.
+//   - The claim was granted, but its claimant hears of that only after the term has ended: it withdraws the claim, and
+//     asks again with another id.
 //   - The decision is unknown, and asking again with the same id finds out.
 package election
 
@@ -14,6 +16,7 @@ import (
 	"context"
 	"errors"
 	"fmt"
+	"strconv"
 	"strings"
 	"time"
 
@@ -56,6 +59,9 @@ type Claim struct {
 	KeepFirst bool
 	// KeepOutcome keeps the outcome with which this claim settles the tick, until a replica has acknowledged its record: see [State.Settled].
 	KeepOutcome bool
+	// Claimant, if set, is the identity of the replica that claims. With Deadline it goes with the run until its term is renewed, for those that find its
+	// orphan: see [Run.Claimant].
+	Claimant string
 	// Replace stops the oldest run that began before the tick, one at a time, while all slots are held: see
 	// [engine.StopRequest]. The tick stays open meanwhile.
 	Replace bool
@@ -73,6 +79,7 @@ const (
 	Held       Verdict = "held"        // open: all slots are held, the first until Until by By
 	Early      Verdict = "early"       // open: ask again at Until
 	Closed     Verdict = "closed"      // open: the server lost the lock's data, no grants until Until
+	Unheard    Verdict = "unheard"     // granted under this id, and the term has ended: see [Elector.AwaitWithdrawal]
 	CannotTell Verdict = "cannot tell" // unknown because of Err: ask again with the same id
 )
 
@@ -130,7 +137,7 @@ func (e *Elector) Claim(ctx context.Context, claims []Claim) []Result {
 func (c Claim) request() engine.Request {
 	r := engine.Request{
 		Lock: lockOf(c.Job), ID: c.ID, Slots: c.Slots, Lease: c.Lease, Trigger: c.Trigger,
-		Permanent: true, AnyLimit: true, Abstain: c.Abstain,
+		Permanent: true, AnyLimit: true, Abstain: c.Abstain, Memo: c.memo(),
 	}
 	if r.Adopt = c.Adopt; r.Adopt == "" && !c.Tick.IsZero() {
 		r.Tick = &engine.Tick{
@@ -160,6 +167,8 @@ func result(a engine.Answer) Result {
 		r.Verdict = Early
 	case engine.Closed:
 		r.Verdict = Closed
+	case engine.Unheard:
+		r.Verdict = Unheard
 	default:
 		r.Verdict = CannotTell
 	}
@@ -169,6 +178,33 @@ func result(a engine.Answer) Result {
 // Withdraw returns the grant, if there is one, of a claim whose decision is unknown and that is not repeated. It returns at
 // once and goes on in the background.
 func (e *Elector) Withdraw(c Claim) { e.locks.Withdraw(c.request(), c.ID) }
+
+// AwaitWithdrawal withdraws a claim whose run has not begun, for good: no late reply to it means anything from then on, and its tick is open again, unless
+// the run was recovered or abandoned meanwhile. It returns when the cluster has acknowledged that, or with an error when ctx ends.
+func (e *Elector) AwaitWithdrawal(ctx context.Context, c Claim) error {
+	if err := e.locks.AwaitWithdrawal(ctx, c.request()); err != nil {
+		return fmt.Errorf("withdraw a claim: %w", Plain(err))
+	}
+	return nil
+}
+
+// memo is what a run carries for those that find its orphan: "claimant deadline".
+func (c Claim) memo() string {
+	if c.Claimant == "" {
+		return ""
+	}
+	return c.Claimant + " " + strconv.FormatInt(c.Deadline.UnixMicro(), 10)
+}
+
+// readMemo returns the claimant and the start deadline of a run; the zero values without a memo.
+func readMemo(memo string) (claimant string, deadline time.Time) {
+	name, micros, _ := strings.Cut(memo, " ")
+	n, err := strconv.ParseInt(micros, 10, 64)
+	if err != nil || n <= 0 || n >= 1<<53 {
+		return "", time.Time{}
+	}
+	return name, time.UnixMicro(n).UTC()
+}
 
 // GrantEvent says that a tick was granted to By, until Until unless the term is renewed; or with a zero Tick that a term of the job has ended.
 type GrantEvent struct {

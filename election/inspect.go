@@ -24,6 +24,8 @@ type InspectRequest struct {
 	Used     time.Time
 	// Acked are ticks of [State.Settled] whose outcome was recorded.
 	Acked []time.Time
+	// Abandon are orphans that are to be recorded as abandoned: from then on their claimants can't open their ticks again. See [Run.Abandoned].
+	Abandon []string
 }
 
 // State is the state of a job in the cluster. Times are by the server's clock.
@@ -58,6 +60,11 @@ type Run struct {
 	Expires    time.Time // zero for an orphan
 	EndedWell  bool      // an orphan's work had ended well when its holder died: see [Term.EndedWell]
 	Stopped    string    // why the holder of an orphan was to stop; "" if it was not
+	Abandoned  bool      // an orphan was abandoned: see [InspectRequest.Abandon]
+	// Claimant is the identity of the replica that has claimed the run, and Deadline until when it might start, while it is possible that it never heard of
+	// the grant: it may withdraw the claim then. Both are zero once the run was renewed, and for a recovery.
+	Claimant string
+	Deadline time.Time
 }
 
 // Inspect returns the state of many jobs in one round trip. A claimant with the verdict [Held] inspects the job just after
@@ -67,7 +74,7 @@ func (e *Elector) Inspect(ctx context.Context, inspections []InspectRequest) []S
 	for i, q := range inspections {
 		requests[i] = engine.InspectRequest{Lock: lockOf(q.Job), Permanent: true, Schedule: q.Schedule,
 			SettleThrough: q.SettleThrough, SettleDeadline: q.SettleDeadline, SettleOutcome: q.SettleOutcome, SettleSchedule: q.SettleSchedule,
-			Follower: q.Follower, Used: q.Used, Acked: q.Acked}
+			Follower: q.Follower, Used: q.Used, Acked: q.Acked, Abandon: q.Abandon}
 	}
 	states := make([]State, len(inspections))
 	for i, s := range e.locks.Inspect(ctx, requests) {
@@ -81,7 +88,10 @@ func runs(rows []engine.Row) []Run {
 	out := make([]Run, len(rows))
 	for i, r := range rows {
 		out[i] = Run{ID: r.ID, Holder: r.Owner, Slot: r.Slot, Token: int64(r.Token), Tick: r.Tick,
-			Attempt: r.Attempt, Trigger: r.Trigger, Expires: r.Expiry, EndedWell: r.EndedWell, Stopped: r.Stopped}
+			Attempt: r.Attempt, Trigger: r.Trigger, Expires: r.Expiry, EndedWell: r.EndedWell, Stopped: r.Stopped, Abandoned: r.Abandoned}
+		if r.Attempt == 1 && !r.Renewed {
+			out[i].Claimant, out[i].Deadline = readMemo(r.Memo)
+		}
 	}
 	return out
 }

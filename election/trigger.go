@@ -73,7 +73,7 @@ func (e *Elector) adoptTrigger(ctx context.Context, q TriggerRequest) Result {
 // triggerResult converts an answer. A grant whose answer was lost is withdrawn, because the next try has another claimant.
 func (e *Elector) triggerResult(request engine.Request, answer engine.Answer) Result {
 	r := result(answer)
-	if r.Verdict == CannotTell {
+	if r.Verdict == CannotTell || r.Verdict == Unheard {
 		e.locks.Withdraw(request, request.ID)
 	}
 	if r.Verdict == Taken && r.By == "" {

@@ -110,7 +110,7 @@ func (c *claims) claimOf(k *tick, now time.Time) election.Claim {
 	if way.Abstains && !k.Waits() {
 		k.StandAside()
 	}
-	claim := claimFor(k)
+	claim := c.claimFor(k)
 	claim.Abstain, claim.IfLate = way.Abstains, string(Missed)+" "+string(k.Cause.Reason)
 	if !k.Waits() {
 		claim.IfHeld, claim.KeepFirst = string(Skipped)+" overlap", jobOf(k).Overlap == OverlapQueue
@@ -134,9 +134,9 @@ func replace(c *election.Claim, k *tick, replaces bool) {
 }
 
 // claimFor returns the part of a claim that is the same each time that a tick is claimed.
-func claimFor(k *tick) election.Claim {
+func (c *core) claimFor(k *tick) election.Claim {
 	j := jobOf(k)
-	return election.Claim{Job: j.Name, ID: k.ID, Trigger: k.Trigger, Tick: k.At, Previous: k.Previous, Schedule: taskOf(k).digest(),
+	return election.Claim{Job: j.Name, ID: k.ID, Claimant: c.cfg.identity(), Trigger: k.Trigger, Tick: k.At, Previous: k.Previous, Schedule: taskOf(k).digest(),
 		NotBefore: k.Due, Deadline: k.LastChance(), Slots: j.Parallel, PerTick: j.PerTick, Lease: j.Lease, KeepOutcome: true}
 }
 
@@ -160,6 +160,8 @@ func (c *claims) settleClaims(b claimBatch) {
 			c.settleUnwanted(k, r, now)
 		case r.Verdict == election.CannotTell: // it keeps its place: it may have been granted
 			c.cannotTell(k, r, b, now)
+		case r.Verdict == election.Unheard:
+			c.unheard(k)
 		default:
 			c.places.unplace(k)
 			c.settleClaim(k, r, now)
@@ -187,7 +189,7 @@ func answerOf(v election.Verdict) agenda.Answer {
 // settleUnwanted deals with the result for a tick that was given up meanwhile, and may have an outcome all the same.
 func (c *claims) settleUnwanted(k *tick, r election.Result, now time.Time) {
 	switch r.Verdict {
-	case election.CannotTell, election.Held:
+	case election.CannotTell, election.Held, election.Unheard:
 		c.withdraw(k)
 		c.agenda.Close(k)
 	case election.Settled, election.Before:
@@ -203,6 +205,7 @@ func (c *claims) settleClaim(k *tick, r election.Result, now time.Time) {
 	switch r.Verdict {
 	case election.Taken:
 		c.agenda.Close(k)
+		c.withdraw(k) // a claim of it may still be on its way, and its tick open again when it arrives
 		c.inspectTaken(k, r.Until, now)
 	case election.Settled, election.Before:
 		c.settled(k, r, now)
@@ -320,6 +323,19 @@ func (c *claims) logUnanswered(err error, stood time.Duration) {
 func logVerdict(log hclog.Logger, job string, tick time.Time, verdict string) {
 	outcome, reason, _ := strings.Cut(verdict, " ")
 	log.Log(Outcome(outcome).level(reason, false), "tick not run", "job", job, "tick", tick.Format(time.RFC3339), "outcome", verdict)
+}
+
+// unheard withdraws the claim of a tick that was granted, of which this replica hears only now that the lease has ended. Then the tick is claimed under a new
+// id: what is still on its way in the name of the old one means nothing any more.
+func (c *claims) unheard(k *tick) {
+	c.log.Warn("a claim was granted, and its answer came only after the lease; the claim is withdrawn, and the tick is claimed anew", "job", k.Job.Name,
+		"tick", k.At.Format(time.RFC3339), "run_id", k.ID)
+	if !k.Placed {
+		c.places.take(taskOf(k))
+	}
+	k.Placed = false // the withdrawal has the place
+	c.agenda.Return(k)
+	c.starts.withdraw(&grant{task: taskOf(k), job: jobOf(k), at: k.At, due: k.Due, trigger: k.Trigger, returned: k}, c.claimFor(k))
 }
 
 // postpone has a tick of a damaged lock wait by itself: the ticks of other jobs are claimed as ever.

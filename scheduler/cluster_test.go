@@ -82,6 +82,8 @@ type replica struct {
 	dead  bool // its records do not reach the journal
 	hangs bool // its journal does not answer
 	asked []asked
+
+	withdraws func() // before the first withdrawal that is waited for
 }
 
 // asked is a claim that a replica has made.

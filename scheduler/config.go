@@ -14,6 +14,7 @@ import (
 type Claimer interface {
 	Claim(ctx context.Context, claims []election.Claim) []election.Result
 	Withdraw(c election.Claim)
+	AwaitWithdrawal(ctx context.Context, c election.Claim) error
 	Inspect(ctx context.Context, requests []election.InspectRequest) []election.State
 	DeleteOrphans(ctx context.Context, job string, runs ...string) error
 	Now() (now time.Time, ok bool)
@@ -51,6 +52,9 @@ type Config struct {
 	// Peers returns the replicas that are alive and have all these labels, by identities that differ, and which of them this one is. For each tick they take
 	// ranks, and a later rank asks a few milliseconds later, so that wins are spread. Called by one goroutine at a time. Defaults to none: all ask at once.
 	Peers func(where Labels) (self string, all []string)
+	// Gone returns whether a replica, by its identity of Peers, is registered no more. A replica that is not gone may yet withdraw a claim of which it never
+	// heard that it was granted: until its start deadline the run is not recorded as abandoned. It may be called at any time. Defaults to always.
+	Gone func(identity string) bool
 	// Logger defaults to none.
 	Logger hclog.Logger
 	// Replica names this replica in records and logs. Defaults to "replica".

@@ -88,7 +88,7 @@ func (c *core) giveUp(k *tick, dropped bool) {
 // withdraw gives back the grant that a claim without an answer may have had, or may yet have.
 func (c *core) withdraw(k *tick) {
 	if k.Doubted {
-		c.cfg.Claimer.Withdraw(claimFor(k))
+		c.cfg.Claimer.Withdraw(c.claimFor(k))
 	}
 }
 

@@ -15,7 +15,7 @@ type grant struct {
 	at, due   time.Time
 	trigger   string
 	startBy   time.Time // until when it may wait for a slot of its pool; zero: as long as the job says
-	returned  *tick     // if it became known too late to start, and is being given back
+	returned  *tick     // if it became known too late to start, and is being given back or withdrawn
 	unstarted bool      // its run was not able to begin, and the grant was given back
 }
 
@@ -38,6 +38,30 @@ func (s *starts) start(g *grant) {
 			s.exec.holdPlace(g.job, end)
 		}
 	}()
+}
+
+// withdraw withdraws a claim whose run will not begin here, for good. It goes on until the cluster has acknowledged that, or the drain begins.
+func (s *starts) withdraw(g *grant, c election.Claim) {
+	s.active.add(g.job.Name, 1)
+	go func() {
+		defer func() { s.finished <- g }()
+		s.exec.awaitWithdrawal(s.cfg.Claimer, c)
+	}()
+}
+
+// awaitWithdrawal reports whether a claim is withdrawn for good. If the drain begins before, the withdrawal goes on in the background.
+func (x *executor) awaitWithdrawal(claimer Claimer, c election.Claim) bool {
+	for retry := newBackoff(); ; {
+		err := claimer.AwaitWithdrawal(x.draining, c)
+		if err == nil {
+			return true
+		}
+		x.log.Debug("claim not withdrawn", "job", c.Job, "run_id", c.ID, "error", err)
+		if !retry.Wait(x.draining) {
+			claimer.Withdraw(c)
+			return false
+		}
+	}
 }
 
 // giveBack returns a term that came too late.

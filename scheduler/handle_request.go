@@ -14,6 +14,7 @@ type requestHandler struct {
 	exec     *executor
 	requests Requests
 	claimer  Claimer
+	identity string // of this replica
 	request  Request
 	job      *Job
 	isTick   bool // the request's tick is one of the job, if it has one
@@ -120,7 +121,7 @@ func (h requestHandler) begin(ctx context.Context, right *election.Term) bool {
 // be the one that it took: nothing is skipped for that.
 func (h requestHandler) slot(ctx context.Context, right *election.Term) (term *election.Term, why string) {
 	c := election.Claim{Job: h.job.Name, ID: newRunID(), Trigger: manual, Slots: h.job.Parallel, PerTick: h.job.PerTick, Lease: h.job.Lease,
-		Abstain: h.bound}
+		Abstain: h.bound, Claimant: h.identity, Deadline: h.request.Expires}
 	doubted := false
 	defer func() {
 		if doubted && term == nil {
@@ -138,6 +139,11 @@ func (h requestHandler) slot(ctx context.Context, right *election.Term) (term *e
 			return nil, r.Err.Error()
 		case r.Verdict == election.CannotTell:
 			doubted = true
+		case r.Verdict == election.Unheard:
+			if h.exec.awaitWithdrawal(h.claimer, c) {
+				c.ID, doubted = newRunID(), false
+				continue
+			}
 		case r.Verdict == election.Held && h.bound && r.By == "": // there is a slot, for another replica
 			return nil, ""
 		case r.Verdict == election.Held && right.Attempt() == 1 && h.job.Overlap == OverlapSkip:

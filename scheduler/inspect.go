@@ -80,6 +80,7 @@ func (s *Scheduler) settleInspections(b inspectionBatch) {
 			s.inspectAt(t, now)
 		}
 		s.inspectRunning(t, st)
+		s.inspectAt(t, lookAgain(st, now))
 		s.recoveries.enqueue(t, st, now)
 		s.reopen(t, st, now)
 		s.checkAfter(t, now)
@@ -110,6 +111,7 @@ func (s *Scheduler) begin(ctx context.Context) error {
 		}
 		s.agenda.Enter(&t.line, now)
 		s.inspectRunning(t, announce.states[i])
+		s.inspectAt(t, lookAgain(announce.states[i], now))
 		s.recoveries.enqueue(t, announce.states[i], now)
 		s.missed(t, announce.states[i], now)
 		if q := s.resume(t, announce.states[i], now); !q.SettleThrough.IsZero() {

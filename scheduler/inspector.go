@@ -21,12 +21,13 @@ type inspector struct {
 	recorder  *recorder
 	log       hclog.Logger
 	replica   string
+	gone      func(identity string) bool
 	rules     atomic.Pointer[map[string]recoverRules] // of the jobs that have recoveries
 	abandoned abandonedRecords
 }
 
 func newInspector(cfg Config, recorder *recorder) *inspector {
-	return &inspector{claimer: cfg.Claimer, recorder: recorder, log: cfg.Logger, replica: cfg.Replica,
+	return &inspector{claimer: cfg.Claimer, recorder: recorder, log: cfg.Logger, replica: cfg.Replica, gone: cfg.Gone,
 		abandoned: abandonedRecords{byJob: map[string]map[string]*receipt{}}}
 }
 
@@ -36,9 +37,9 @@ func (in *inspector) look(ctx context.Context, requests []election.InspectReques
 	for part := range slices.Chunk(requests, maxInspections) {
 		states = append(states, in.claimer.Inspect(ctx, part)...)
 	}
+	in.abandon(ctx, requests, states)
 	written := make([][]*receipt, len(states))
 	for i, st := range states {
-		newestFirst(st.Orphans)
 		written[i] = in.recordAbandoned(requests[i].Job, st)
 	}
 	limit, cancel := context.WithTimeout(ctx, recordTimeout)
@@ -49,6 +50,61 @@ func (in *inspector) look(ctx context.Context, requests []election.InspectReques
 	}
 	in.recordSettled(ctx, limit, requests, states)
 	return states, undeleted
+}
+
+// abandon decides which orphans are recorded, before they are. Each state then has its orphans as they are after that.
+func (in *inspector) abandon(ctx context.Context, requests []election.InspectRequest, states []election.State) {
+	var asked []election.InspectRequest
+	var places []int
+	for i, st := range states {
+		newestFirst(st.Orphans)
+		q := election.InspectRequest{Job: requests[i].Job}
+		for _, o := range st.Orphans {
+			if !isDecided(o) && (!in.mayWithdraw(o, st.Now) || in.awaitsRecovery(q.Job, o)) {
+				q.Abandon = append(q.Abandon, o.ID)
+			}
+		}
+		if len(q.Abandon) > 0 {
+			asked, places = append(asked, q), append(places, i)
+		}
+	}
+	if len(asked) == 0 {
+		return
+	}
+	for n, after := range in.claimer.Inspect(ctx, asked) {
+		st := &states[places[n]]
+		if after.Err != nil { // none of them is recorded by this look
+			in.log.Debug("runs not abandoned; trying again", "job", asked[n].Job, "error", after.Err)
+			continue
+		}
+		newestFirst(after.Orphans)
+		st.Orphans, st.Running, st.Open = after.Orphans, after.Running, after.Open
+	}
+}
+
+// isDecided returns whether the tick of an orphan stays decided, whatever its claimant does.
+func isDecided(o election.Run) bool { return o.Abandoned || o.EndedWell || o.Stopped != "" }
+
+// mayWithdraw returns whether the claimant of an orphan may never have heard of its grant, and is there to withdraw its claim in time.
+func (in *inspector) mayWithdraw(o election.Run, now time.Time) bool {
+	return o.Claimant != "" && now.Before(o.Deadline) && in.gone != nil && !in.gone(o.Claimant)
+}
+
+// lookAgain returns when the orphans of a job are to be looked at again whose claimants may yet withdraw; zero if there are none.
+func lookAgain(st election.State, now time.Time) (at time.Time) {
+	for _, o := range st.Orphans {
+		if isDecided(o) {
+			continue
+		}
+		next := now.Add(longestPause)
+		if o.Deadline.After(st.Now) && o.Deadline.Before(next) {
+			next = o.Deadline
+		}
+		if at.IsZero() || next.Before(at) {
+			at = next
+		}
+	}
+	return at
 }
 
 // recordSettled records ticks that were settled without a run and are not recorded yet: the replica that settled them may have died before it could, and
@@ -78,9 +134,14 @@ func (in *inspector) recordSettled(ctx, limit context.Context, requests []electi
 }
 
 // recordAbandoned records orphans as abandoned, with why they were to stop if they were, but for those that had ended well. Every replica that sees one does so, once: the record is the same.
+// One that is undecided has none.
 func (in *inspector) recordAbandoned(job string, st election.State) (written []*receipt) {
 	lost := in.unrecoverable(job, st)
 	for _, o := range st.Orphans {
+		if !isDecided(o) {
+			written = append(written, nil)
+			continue
+		}
 		if r := in.abandoned.receipt(job, o.ID); r != nil {
 			written = append(written, r)
 			continue
@@ -105,6 +166,9 @@ func (in *inspector) deleteOrphans(ctx, limit context.Context, job string, st el
 	var unwritten error
 	unrecoverable, kept := in.unrecoverable(job, st), map[string]*receipt{}
 	for i, w := range written {
+		if w == nil {
+			continue
+		}
 		if id := st.Orphans[i].ID; !unrecoverable[id] {
 			kept[id] = w
 			continue

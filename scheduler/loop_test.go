@@ -36,7 +36,8 @@ func (o *oracle) Claim(_ context.Context, claims []election.Claim) []election.Re
 	return results
 }
 
-func (o *oracle) Withdraw(election.Claim) {}
+func (o *oracle) Withdraw(election.Claim)                               {}
+func (o *oracle) AwaitWithdrawal(context.Context, election.Claim) error { return nil }
 
 func (o *oracle) Inspect(_ context.Context, requests []election.InspectRequest) []election.State {
 	o.mu.Lock()

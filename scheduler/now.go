@@ -76,6 +76,9 @@ func (s *Scheduler) claimNow(ctx context.Context, t *task, id string) (*election
 				s.cfg.Claimer.Withdraw(c)
 				return nil, r.Err
 			}
+		case election.Unheard:
+			s.cfg.Claimer.Withdraw(c)
+			c.ID = newRunID()
 		case election.Closed:
 			return nil, fmt.Errorf("%w for now: Redis lost the lock's data, and grants nothing until %s, so that a holder can restore it", ErrHeld, r.Until.UTC().Format(time.RFC3339))
 		default:

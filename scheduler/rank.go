@@ -32,6 +32,15 @@ func rank(job string, tick time.Time, self string, peers []string) int {
 	return n
 }
 
+// identity is this replica's among its peers; "" without any.
+func (c *Config) identity() string {
+	if c.Peers == nil {
+		return ""
+	}
+	self, _ := c.Peers(nil)
+	return self
+}
+
 // turn is how long this replica lets others ask first for a tick of a job; as many as the tick has grants ask at once.
 func (c *Config) turn(t *task, tick time.Time) time.Duration {
 	if c.Peers == nil {

@@ -49,7 +49,7 @@ func (r *recoveries) enqueue(t *task, st election.State, now time.Time) {
 	}
 	unrecoverable := r.inspector.unrecoverable(t.Name, st)
 	for _, o := range st.Orphans {
-		if r.known[o.ID] != nil || unrecoverable[o.ID] {
+		if r.known[o.ID] != nil || unrecoverable[o.ID] || !isDecided(o) {
 			continue
 		}
 		h := &recovery{task: t, job: t.Job, id: newRunID(), of: o}
@@ -131,7 +131,6 @@ func (r *recoveries) settleOne(h *recovery, result election.Result, now time.Tim
 		if result.Err != nil {
 			r.log.Error("recovery refused", "job", h.task.Name, "run_id", h.of.ID, "error", result.Err)
 		}
-		h.doubted = false
 		r.drop(h)
 		r.inspectAt(h.task, now)
 		return

@@ -68,7 +68,7 @@ func (s *Scheduler) freed(g *grant) {
 		s.inspectAt(g.task, now)
 	}
 	if k := g.returned; k != nil && k.IsReturning() {
-		k.ID = ""
+		k.ID, k.Doubted = "", false
 		s.agenda.Ask(k, now, now)
 	}
 	if g.unstarted {

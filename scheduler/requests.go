@@ -100,7 +100,7 @@ func (q *requests) tryRequest(e *pendingRequest, t *task) {
 	q.places.take(t)
 	q.starts.active.add(t.Name, 1)
 	isTick := e.Tick.IsZero() || t.names(e.Tick) // found out here, since a reload may change what the task's ticks are
-	try := requestHandler{q.exec, q.cfg.Requests, q.cfg.Claimer, e.Request, t.Job, isTick, e.bound}
+	try := requestHandler{q.exec, q.cfg.Requests, q.cfg.Claimer, q.cfg.identity(), e.Request, t.Job, isTick, e.bound}
 	go func() {
 		again, term := try.run()
 		q.over <- handledRequest{e, again, try.job, term}

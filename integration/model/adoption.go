@@ -20,6 +20,7 @@ func (s *Server) unorphan(id ID) {
 	for i := range s.Beyond {
 		s.Beyond[i] &^= setOf(id)
 	}
+	s.Abandoned &^= setOf(id)
 }
 
 // attempt of an orphan; 0 if it is none.
@@ -52,7 +53,7 @@ func (m *machine) adopt(r *Row) bool {
 	if found.ID == 0 {
 		return false
 	}
-	r.Attempt, r.Adopted, r.From = found.Attempt, found.ID, uint8(slot)
+	r.Attempt, r.Adopted, r.From, r.Kept = found.Attempt, found.ID, uint8(slot), m.s.Abandoned.has(found.ID)
 	if m.AdoptionCounts {
 		r.Attempt++
 	}
@@ -69,6 +70,9 @@ func (m *machine) giveBack(r Row) {
 	m.s.Recovered &^= setOf(r.Adopted)
 	if m.AdoptionGoesBack {
 		m.s.orphan(r.Adopted, int(r.From), r.Attempt-1)
+		if r.Kept {
+			m.s.Abandoned |= setOf(r.Adopted)
+		}
 	}
 }
 

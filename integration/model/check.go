@@ -15,10 +15,11 @@ func (x *steps) judge(n *State) {
 		if n.True.Runs[tick] > 0 || n.True.Tries[tick] != 0 {
 			outcomes |= 1 << granted
 		}
+		unrecorded := outcomes == 0 || outcomes == 1<<abandoned && !x.AbandonLate // else the claimant was not up, or it was too late
 		if bits.OnesCount8(outcomes) > 1 {
 			n.Broken = brokenDecider
 		}
-		if outcomes == 0 && n.True.Settled&idsFor[tick] == 0 && x.wasted(n, tick) {
+		if unrecorded && n.True.Settled&idsFor[tick] == 0 && x.wasted(n, tick) {
 			n.Broken = brokenLost
 		}
 		if x.unrecovered(n, tick) {
@@ -48,10 +49,11 @@ func (x *steps) wasted(n *State, tick int) bool {
 		p := &n.Replicas[r]
 		for g := range generations {
 			id := newID(r, tick, g)
-			if !n.True.Issued.has(id) || n.True.Undone.has(id) {
+			k := &p.Work[tick]
+			if !n.True.Issued.has(id) || n.True.Undone.has(id) && k.Phase != returning { // else its withdrawal may have to be repeated
 				continue
 			}
-			if k := &p.Work[tick]; p.Mode != up || int(k.Generation) == g && k.Phase != over {
+			if p.Mode != up || int(k.Generation) == g && k.Phase != over {
 				return false
 			}
 		}

@@ -16,6 +16,10 @@ var searches = []struct {
 	change func(*Setup)
 }{
 	{"silence", func(s *Setup) { s.Faults = Faults{Silences: 2, Strays: 1} }},
+	{"silence, abandoning", func(s *Setup) {
+		s.Abandons, s.StartWithin, s.Faults = true, 3, Faults{Silences: 1, Strays: 1, Freezes: 1}
+	}},
+	{"death, abandoning", func(s *Setup) { s.Abandons, s.Faults = true, Faults{Silences: 1, Deaths: 1} }},
 	{"silence, giving up", func(s *Setup) { s.Faults = Faults{Silences: 1, Strays: 1, GiveUps: 1} }},
 	{"clock", func(s *Setup) { s.Faults = Faults{Silences: 1, StepsBack: 1, StepBack: 2} }},
 	{"freeze, death", func(s *Setup) { s.Faults = Faults{Freezes: 1, Deaths: 1} }},

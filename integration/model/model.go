@@ -35,7 +35,7 @@
 // # Left out
 //
 // Quorum and chains, which have models of their own; the waiting queue, retries under a lease, orphans that are
-// deleted; a second schedule of the same lock, plain locks that expire when idle, ledgers and clocks that are ahead
+// deleted (they are abandoned at most); a second schedule of the same lock, plain locks that expire when idle, ledgers and clocks that are ahead
 // by more than a minute; different limits in a roll-out. WAIT has one follower. Processes die at once when they are
 // killed.
 package model
@@ -69,6 +69,7 @@ type Setup struct {
 	Manual      bool  // each replica may start one run without a tick
 	Queue       bool  // overlap: the first tick whose slots are all held stays open; else it is skipped
 	Leaves      bool  // a drain may leave runs to a recovery
+	Abandons    bool  // replicas record orphans as abandoned that no recovery may carry on
 	Recover     uint8 // how many attempts beyond the first a tick may have, by recovery of a dead holder's run; at most 2
 	PauseFor    uint8 // how long a pause lasts; 0: until it is ended
 	Acked       bool  // acked_replicas: a grant or renewal counts only when replicated

@@ -43,7 +43,7 @@ var granting = []regression{
 		func(s *Setup) { s.Faults = Faults{Silences: 1, Strays: 1, GiveUps: 1} }, brokenOnce},
 	{"a claim is tried again under a new id", func(r *Rules) { r.SameID = false },
 		func(s *Setup) { s.Faults = Faults{Silences: 1, Strays: 1} }, brokenLost},
-	{"a claim that is asked again is told of its own grant", func(r *Rules) { r.SameGrantAgain = false },
+	{"a claim that is asked again is told of its own grant", func(r *Rules) { r.SameGrantAgain, r.WithdrawDecided = false, false },
 		func(s *Setup) { s.Faults = Faults{Silences: 1, Strays: 1} }, brokenLost},
 	{"an outcome is decided outside of the script", func(r *Rules) { r.SettledInScript = false },
 		func(*Setup) {}, brokenDecider},
@@ -74,8 +74,6 @@ var granting = []regression{
 		func(s *Setup) { s.Ticks = 2 }, brokenExclusive},
 	{"a slow renewal after the release", func(r *Rules) { r.Tombstones, r.SlotRemembers = false, false },
 		func(*Setup) {}, brokenGhost},
-	{"a slow claim after its run was left to a recovery", func(r *Rules) { r.HandedOverIsDead = false },
-		func(s *Setup) { s.Replicas, s.Leaves, s.Faults = 1, true, Faults{Silences: 1, Strays: 1} }, brokenOnce},
 	{"a slow renewal after the end of the lease", func(r *Rules) { r.PutBackNeverOver = false },
 		func(s *Setup) { s.Ticks, s.At[2] = 2, 3 }, brokenRow},
 	{"a renewal on the old master", func(r *Rules) { r.AcknowledgedRenewals = false },
@@ -100,8 +98,20 @@ var granting = []regression{
 			s.Ticks, s.At[2], s.Queue, s.StartWithin, s.InFlight, s.Faults = 2, 1, true, 2, 1, Faults{Failovers: 1}
 		}, brokenOnce},
 
-	{"a grant without a heard reply ends before it is asked for again", func(r *Rules) { r.OwnOrphanReopens = false },
+	{"a grant without a heard reply ends before it is asked for again", func(r *Rules) { r.OwnOrphanIsUnheard, r.WithdrawDecided = false, false },
 		func(s *Setup) { s.Horizon, s.StartWithin, s.Faults = 4, 4, Faults{Silences: 1} }, brokenLost},
+	{"a tick is open again without its claimant's withdrawal", func(r *Rules) { r.OnlyClaimantReopens = false },
+		func(s *Setup) { s.Horizon, s.StartWithin, s.Faults = 4, 4, Faults{Silences: 1} }, brokenOnce},
+	{"a tick is claimed again under the id that was withdrawn", func(r *Rules) { r.WithdrawnIDIsDead = false },
+		func(s *Setup) { s.Horizon, s.StartWithin, s.Faults = 5, 5, Faults{Silences: 2, Strays: 1} }, brokenGhost},
+	{"a claim without an answer arrives when the tick is open again", func(r *Rules) { r.WithdrawDecided = false },
+		func(s *Setup) { s.Horizon, s.StartWithin, s.Faults = 3, 4, Faults{Silences: 2, Strays: 1} }, brokenLost},
+	{"others record a run as abandoned at once", func(r *Rules) { r.AbandonLate = false },
+		func(s *Setup) { s.Horizon, s.StartWithin, s.Abandons, s.Faults = 5, 5, true, Faults{Silences: 1} }, brokenLost},
+	{"a withdrawal on the old master", func(r *Rules) { r.AcknowledgedWithdrawal = false },
+		func(s *Setup) {
+			s.Replicas, s.Horizon, s.StartWithin, s.Acked, s.Faults = 1, 4, 4, true, Faults{Silences: 1, Splits: 1}
+		}, brokenLost},
 	{"a claim that was answered hides one that was not", func(r *Rules) { r.WithdrawDoubted = false },
 		func(s *Setup) {
 			s.Replicas, s.Manual, s.StartWithin, s.Faults = 1, true, 2, Faults{Silences: 1, Strays: 1, GiveUps: 1}

@@ -12,7 +12,7 @@ func (x *steps) reduce(n *State) {
 		n.Servers[1] = Server{}
 	}
 	for tick := 1; tick <= x.Ticks; tick++ {
-		if !forgetful && (n.True.Runs[tick] > 0 || n.True.Outcomes[tick] > 0) {
+		if !forgetful && (n.True.Runs[tick] > 0 || n.True.Outcomes[tick]&^(1<<abandoned) > 0) {
 			n.True.Issued &^= idsFor[tick]
 			n.True.Undone &^= idsFor[tick]
 			n.True.Settled &^= idsFor[tick]
@@ -20,15 +20,6 @@ func (x *steps) reduce(n *State) {
 	}
 	if x.PerTick == 1 {
 		n.True.Slots = [works]uint8{}
-	}
-	if n.Left.GiveUps == 0 && x.SameID {
-		for r := range n.Replicas {
-			for w := range n.Replicas[r].Work {
-				if k := &n.Replicas[r].Work[w]; k.Phase != leaving {
-					k.Asked = false
-				}
-			}
-		}
 	}
 	x.dropIDs(n)
 }
@@ -75,6 +66,7 @@ func (x *steps) dropIDs(n *State) {
 				s.Orphans[o] &= alive
 			}
 		}
+		s.Abandoned &= s.Orphans[0] | s.Orphans[1]
 		for o := range s.Beyond {
 			s.Beyond[o] &= s.Orphans[0] | s.Orphans[1]
 		}

@@ -48,6 +48,7 @@ const (
 	adopts
 	isPaused
 	isResumed
+	abandons
 )
 
 // all emits every state that may come next.
@@ -85,6 +86,7 @@ func (x *steps) work(r, w int) {
 		x.adopt(r, w)
 	case leaving:
 	}
+	x.abandon(r, w)
 }
 
 func (x *steps) done(act Act, r, w int, n *State) {
@@ -254,6 +256,9 @@ func (x *steps) take(n *State, i int) {
 	case renewal:
 		x.renewed(n, k, &m)
 	case release:
+		if k.Phase == returning && x.Acked && !m.Acked && x.AcknowledgedWithdrawal { // it is withdrawn once more
+			break
+		}
 		x.released(k)
 	}
 	if k.Adopts != 0 {
@@ -289,15 +294,33 @@ func (x *steps) claimed(n *State, k *Work, m *Message) {
 		if m.Verdict == isSettled {
 			n.True.Outcomes[m.ID.work()] |= 1 << m.How
 		}
+		if k.Asked && m.Verdict == isDecided && x.WithdrawDecided {
+			k.Phase = withdrawn
+			return
+		}
 		*k = x.over(k)
 	case isLate:
 		if k.Phase == leaving {
 			x.unanswered(k)
 		}
+	case isUnheard:
+		x.withdrawUnheard(n, k)
 	case isHeld, isEarly, isClosed:
 		x.stillOpen(k, m)
 	default:
 		*k = x.over(k)
+	}
+}
+
+// withdrawUnheard takes back, for good, a claim of which the replica hears only after the lease.
+func (x *steps) withdrawUnheard(n *State, k *Work) {
+	switch {
+	case k.Phase == leaving:
+		k.Phase = withdrawn
+	case x.WithdrawnIDIsDead && int(k.Generation)+1 == generations:
+		n.Blind = true // beyond the model's bounds: there is no other id
+	default:
+		k.Phase = returning
 	}
 }
 
@@ -367,7 +390,9 @@ func (x *steps) renewed(n *State, k *Work, m *Message) {
 
 func (x *steps) released(k *Work) {
 	switch {
-	case k.Phase == returning && k.Generation+1 < generations: // asked for again, so that the server settles it
+	case k.Phase == returning && !x.WithdrawnIDIsDead:
+		*k = Work{Generation: k.Generation, Waited: true}
+	case k.Phase == returning && k.Generation+1 < generations: // asked for again: it may start yet, or the server settles it
 		*k = Work{Generation: k.Generation + 1, Waited: true}
 	case k.Phase == leaving || k.Phase == running: // withdrawn while it was asked for
 	default:

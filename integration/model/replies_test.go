@@ -53,7 +53,11 @@ func (tr *trace) orphans() string {
 	var list []string
 	for id := ID(1); id <= maxReplicas*idsOf; id++ {
 		if slot, r := tr.model.asOrphan(id); r.ID != 0 {
-			list = append(list, fmt.Sprintf("%d: slot %d, attempt %d", id, slot, r.Attempt))
+			kept := ""
+			if tr.model.Abandoned.has(id) {
+				kept = "!"
+			}
+			list = append(list, fmt.Sprintf("%d: slot %d%s, attempt %d", id, slot, kept, r.Attempt))
 		}
 	}
 	slices.Sort(list)
@@ -66,8 +70,8 @@ func (tr *trace) realOrphans() string {
 	tr.must(err)
 	var list []string
 	for id, text := range all {
-		f := strings.Split(text, "\n") // slot, id, owner, lease, token, tick, attempt
-		list = append(list, fmt.Sprintf("%s: slot %s, attempt %s", id, f[0], f[6]))
+		f := strings.Split(text, "\n")                                                                       // slot, id, owner, lease, token, tick, attempt
+		list = append(list, fmt.Sprintf("%s: slot %s, attempt %s", id, strings.TrimSuffix(f[0], "+"), f[6])) // the model does not know whether a row was renewed
 	}
 	slices.Sort(list)
 	return strings.Join(list, "; ")

@@ -29,7 +29,6 @@ type Rules struct {
 	ReleaseAfterDead     bool // the row is released when the processes are dead; else when they are told to end
 	Warden               bool // kills the processes of a frozen replica at the deadline, and those of a dead one at once
 	Tombstones           bool // every request in the name of a released lease is refused
-	HandedOverIsDead     bool // also the id of a run that was left to a recovery
 	PutBackBySlot        bool // a row is put back if its slot has had no later grant; else if the lock has had none
 	PutBackNeverOver     bool // and not in any case, whichever grants came since
 	SlotRemembers        bool // a slot knows its newest token when its row is gone
@@ -60,10 +59,15 @@ type Rules struct {
 	EndIsKept            bool // the end of a pause is kept as its beginning is; else nothing is
 
 	// Of the rules, those that this search has found missing.
-	OwnOrphanReopens    bool // a replica that claims under the id of a lease that ended unheard never started: its tick is open again
-	AcknowledgedState   bool // WAIT: a reply that no follower has acknowledged is not observed state
-	AcknowledgedRefusal bool // WAIT: nor is it an outcome: the tick stays open
-	WithdrawDoubted     bool // a replica that gives up withdraws a claim that was never answered, however a later one was answered
+	OwnOrphanIsUnheard     bool // a replica that claims under the id of a lease that ended unheard never started: it withdraws the claim, and the tick is open again
+	OnlyClaimantReopens    bool // and no other may say so: the run may have begun; else a tick is open as soon as the lease of its run has ended
+	WithdrawnIDIsDead      bool // the tick is claimed under a new id then; else under the same
+	AcknowledgedWithdrawal bool // WAIT: nor is a withdrawal, before which the tick is not claimed again
+	AbandonLate            bool // others record a run as abandoned only when its claimant is not up, or the tick may not start any more
+	AcknowledgedState      bool // WAIT: a reply that no follower has acknowledged is not observed state
+	AcknowledgedRefusal    bool // WAIT: nor is it an outcome: the tick stays open
+	WithdrawDoubted        bool // a replica that gives up withdraws a claim that was never answered, however a later one was answered
+	WithdrawDecided        bool // also if that answer was that the tick is decided: it may be open again when the claim without an answer arrives
 
 	// Proposed: AllRules has them off.
 	OutOfTurnIsCarried bool // a decision out of turn moves neither floor nor low: a server that lacks it has forgotten it, and a client that knows it keeps it
@@ -84,12 +88,12 @@ func AllRules() Rules {
 		SettledInScript: true, HybridTokens: true, FirstWaits: true,
 		SameID: true, WithdrawGivenUp: true, WithdrawUnasked: true, WaitingNeverSkips: true, GiveBackOnlyUnrun: true,
 		AcknowledgedGrants: true,
-		DeadlineFromSend:   true, DeadlineInSuspend: true, AcknowledgedRenewals: true, ReleaseAfterDead: true, Warden: true, Tombstones: true, HandedOverIsDead: true,
+		DeadlineFromSend:   true, DeadlineInSuspend: true, AcknowledgedRenewals: true, ReleaseAfterDead: true, Warden: true, Tombstones: true,
 		PutBackBySlot: true, PutBackNeverOver: true, SlotRemembers: true, PutBackCloses: true,
 		ObservedState: true, ForgottenCloses: true, RepliesCarryLedger: true,
 		AdoptionConsumes: true, AdoptionCounts: true, RecoveryEnds: true, AdoptionGoesBack: true, RecoveryOpensNoTick: true, LostIsHandedOver: true,
 		HandedOverStaysOrphan: true, PutBackTakesOrphan: true,
 		PauseSettles: true, PausedTimeStays: true, PausedNotLate: true, LateBeforePaused: true, PauseIsCarried: true, LaterStatementCounts: true, EndIsKept: true,
-		OwnOrphanReopens: true, AcknowledgedState: true, AcknowledgedRefusal: true, WithdrawDoubted: true,
+		OwnOrphanIsUnheard: true, OnlyClaimantReopens: true, WithdrawnIDIsDead: true, AcknowledgedWithdrawal: true, AbandonLate: true, AcknowledgedState: true, AcknowledgedRefusal: true, WithdrawDoubted: true, WithdrawDecided: true,
 	}
 }

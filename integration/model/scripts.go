@@ -26,8 +26,8 @@ func (m *machine) acquire() Verdict {
 	if m.s.Closed > m.now {
 		return isClosed
 	}
-	if m.q.Adopt == 0 && m.reclaim(tick) {
-		return isHeld
+	if m.q.Adopt == 0 && m.OwnOrphanIsUnheard && m.s.attempt(m.q.ID) == 1 {
+		return isUnheard
 	}
 	if tick == 0 {
 		return m.take(0, 0, false)
@@ -49,30 +49,6 @@ func (m *machine) acquire() Verdict {
 		return m.settle(tick, noOutcome, entry)
 	}
 	return m.take(tick, entry, back)
-}
-
-// reclaim opens a tick whose grant never reached its claimant and has ended since. wait is true when there is no row for it
-// yet.
-func (m *machine) reclaim(tick int) (wait bool) {
-	held := 0
-	for i := range m.s.Rows {
-		if m.s.Rows[i].ID != 0 {
-			held++
-		}
-	}
-	for slot := range m.s.Orphans {
-		switch {
-		case !m.OwnOrphanReopens || !m.s.Orphans[slot].has(m.q.ID) || m.s.attempt(m.q.ID) > 1:
-			continue
-		case held >= m.Slots:
-			return true
-		}
-		m.s.unorphan(m.q.ID)
-		if tick > 0 {
-			m.reopen(tick, slot)
-		}
-	}
-	return false
 }
 
 // grant puts a row into the reply.
@@ -196,7 +172,7 @@ func (m *machine) renew() Verdict {
 	}
 	back := Row{ID: m.q.ID, Token: m.q.Token, Attempt: m.q.Attempt}
 	if other != nil { // a lease id holds one row
-		back.Adopted, back.From = other.Adopted, other.From
+		back.Adopted, back.From, back.Kept = other.Adopted, other.From, other.Kept
 		*other = Row{}
 	}
 	m.place(int(m.q.Slot), back)
@@ -236,9 +212,7 @@ func (m *machine) release() Verdict {
 		tomb |= gone
 		slot, row = m.s.asOrphan(m.q.ID)
 	}
-	if !m.q.Leave || m.HandedOverIsDead {
-		m.s.Tombs[m.q.ID], m.s.Released = tomb, m.s.Released|id
-	}
+	m.s.Tombs[m.q.ID], m.s.Released = tomb, m.s.Released|id
 	m.depart(slot, row)
 	return verdictOf(tomb)
 }
@@ -252,10 +226,13 @@ func (m *machine) depart(slot int, r Row) {
 	switch tick := r.ID.work(); {
 	case m.q.Leave && (m.HandedOverStaysOrphan || !ended):
 		m.s.orphan(r.ID, slot, max(r.Attempt, m.q.Attempt))
+		m.s.Abandoned |= setOf(r.ID)
 		return
 	case m.q.Undo && r.Adopted != 0:
 		m.giveBack(r)
 	case m.q.Undo && r.Attempt > 1 && m.RecoveryOpensNoTick:
+		return
+	case m.q.Undo && ended && m.s.Abandoned.has(r.ID): // its tick stays decided
 		return
 	case m.q.Undo && tick > 0:
 		m.reopen(tick, slot)

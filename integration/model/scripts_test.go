@@ -322,7 +322,7 @@ func token(n uint8) int64 {
 	return epoch + int64(n/perUnit)*unit + int64(n%perUnit)
 }
 
-var outcomeTexts = [...]string{noOutcome: "", granted: "granted", skipped: "skipped", missed: "missed", paused: "paused", adopted: "adopted"}
+var outcomeTexts = [...]string{noOutcome: "", granted: "granted", skipped: "skipped", missed: "missed", paused: "paused", abandoned: "abandoned", adopted: "adopted"}
 
 // ledger returns the observed ledgers in the scripts' terms.
 func (tr *trace) ledger(k Knowledge) string {
@@ -358,7 +358,7 @@ func slotsText(slots uint8) string {
 func (tr *trace) compare(q *Message, asked Pause, got []any) {
 	tr.Helper()
 	verdict := [...]string{noVerdict: "paused", isLate: "late", isDead: "dead", isEarly: "early", isClosed: "closed", isSettled: "settled", isDecided: "decided",
-		isHeld: "held", isGranted: "granted", isRenewed: "renewed", isLost: "lost", isReleased: "released", isGone: "gone"}[q.Verdict]
+		isHeld: "held", isGranted: "granted", isRenewed: "renewed", isLost: "lost", isReleased: "released", isGone: "gone", isUnheard: "unheard"}[q.Verdict]
 	want := []string{verdict, fmt.Sprint(tr.at(tr.now)), fmt.Sprint(token(tr.model.Floor)), fmt.Sprint(int64(tr.model.Longest) * unit),
 		fmt.Sprint(tr.seconds(tr.model.Low)), tr.told(tr.model.Pause, tr.ledger(Knowledge{Layers: 1, Ledgers: [2]Ledger{tr.model.Ledger}})), tr.orphans()}
 	switch q.Verdict {

@@ -40,8 +40,11 @@ func (m *machine) wasReleased() bool { return m.Tombstones && m.s.Tombs[m.q.ID]&
 func (m *machine) purge() {
 	for i, r := range m.s.Rows {
 		if r.ID != 0 && r.Expiry <= m.now {
+			if m.s.Rows[i] = (Row{}); !m.OnlyClaimantReopens && r.ID.work() > 0 {
+				m.reopen(r.ID.work(), i)
+				continue
+			}
 			m.s.orphan(r.ID, i, r.Attempt)
-			m.s.Rows[i] = Row{}
 		}
 	}
 }

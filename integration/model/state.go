@@ -80,7 +80,8 @@ type Server struct {
 	Last      Settlement
 	Tombs     [1 + maxReplicas*idsOf]uint8 // until when an id is remembered as released; gone marks the verdict
 	Orphans   [maxSlots]IDs                // leases that ended without a release, by slot
-	Beyond    [2]IDs                       // of these, how many attempts they are beyond the first: the bits of a number
+	Abandoned IDs                          // of these, those whose tick stays decided whatever their claimants say
+	Beyond    [2]IDs                       // of the orphans, how many attempts they are beyond the first: the bits of a number
 	Pause     Pause
 	Told      IDs // not a key: the grants and settlements that it made or learned from clients
 	Released  IDs // not a key: all ids that it has released since its last loss
@@ -97,6 +98,7 @@ type Row struct {
 	Attempt       uint8
 	Adopted       ID    // the orphan that it carries on, for the case that it is given back; 0: none
 	From          uint8 // the slot of that orphan
+	Kept          bool  // that was abandoned
 }
 
 // Settlement is the newest decision, and the id that made it.
@@ -126,8 +128,9 @@ const (
 	granted
 	skipped
 	missed
-	paused  // skipped since the lock is paused
-	adopted // of a recovery: the orphan is not available
+	paused    // skipped since the lock is paused
+	abandoned // recorded for a run that did not begin
+	adopted   // of a recovery: the orphan is not available
 )
 
 func newEntry(state Entry, how Outcome, slots uint8) Entry {
@@ -254,6 +257,7 @@ const (
 	isLost
 	isReleased
 	isGone
+	isUnheard
 )
 
 // Fault names the promise that a state breaks; 0 is none.

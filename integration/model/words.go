@@ -33,6 +33,8 @@ func (x *steps) describe(s Step, n *State) string {
 		return fmt.Sprintf("%s finds %s too late by its own clock, and records it as missed", who, what)
 	case arrives:
 		return x.tellArrival(s, n)
+	case abandons:
+		return fmt.Sprintf("%s sees that a run of %s is an orphan, and records it as abandoned", who, what)
 	case isAnswered:
 		m := &f.Net[s.Net]
 		r, w := m.ID.owner(), m.ID.work()
@@ -151,7 +153,7 @@ func (x *steps) tellTime(s Step, n *State) string {
 }
 
 func verdictText(m *Message) string {
-	how := [...]string{noOutcome: "", granted: ", granted", skipped: ", skipped", missed: ", missed", paused: ", paused", adopted: ": the orphan is not available"}[m.How]
+	how := [...]string{noOutcome: "", granted: ", granted", skipped: ", skipped", missed: ", missed", paused: ", paused", abandoned: ", abandoned", adopted: ": the orphan is not available"}[m.How]
 	switch m.Verdict {
 	case isGranted:
 		return fmt.Sprintf("granted, slot %d, token %d, attempt %d", m.Slot, m.Token, m.Attempt)
@@ -163,7 +165,8 @@ func verdictText(m *Message) string {
 		return fmt.Sprintf("renewed, slot %d", m.Slot)
 	}
 	return [...]string{isLate: "too late", isDead: "its id is dead", isEarly: "early", isClosed: "closed", isHeld: "all slots are held",
-		isLost: "lost", isReleased: "released", isGone: "it is gone already"}[m.Verdict]
+		isLost: "lost", isReleased: "released", isGone: "it is gone already",
+		isUnheard: "granted once, and the lease has ended"}[m.Verdict]
 }
 
 func phaseText(k *Work, what string) string {

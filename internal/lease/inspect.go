@@ -31,6 +31,9 @@ type InspectRequest struct {
 	Used     time.Time
 	// Acked are ticks of [State.Settled] whose outcome was recorded: the lock forgets them.
 	Acked []time.Time
+	// Abandon are lease ids of [State.Orphans] that are about to be recorded as abandoned. From then on the withdrawal of such a
+	// lease does not open its tick.
+	Abandon []string
 }
 
 // State is what a lock knows. Times are by the server's clock.
@@ -82,6 +85,8 @@ type Row struct {
 	Memo      string
 	EndedWell bool   // an orphan's work had ended well when its holder died: see [Run.MarkSucceeded]
 	Stopped   string // why the holder of an orphan was to stop before its lease ended, see [Client.Stop]; "" if it was not
+	Renewed   bool   // an orphan's lease was renewed once at least, so its holder had heard of the grant; false where that is not known
+	Abandoned bool   // an orphan was abandoned, see [InspectRequest.Abandon], or handed over: its tick stays decided
 }
 
 // Ended is a tick that has ended well, since Due together with all before it: each is decided, and no lease for it is held, or waits as an
@@ -96,12 +101,15 @@ func (r InspectRequest) Validate() error {
 	if strings.ContainsAny(r.SettleOutcome+r.SettleSchedule, ";\n") {
 		return fmt.Errorf("outcome %q and schedule %q: they must have neither semicolons nor line breaks", r.SettleOutcome, r.SettleSchedule)
 	}
+	if strings.ContainsAny(strings.Join(r.Abandon, ""), ";\n") {
+		return fmt.Errorf("orphans %q: they must have neither semicolons nor line breaks", r.Abandon)
+	}
 	return nil
 }
 
 // ReadOnly reports whether the request changes nothing.
 func (l InspectRequest) ReadOnly() bool {
-	return l.Schedule == "" && l.SettleThrough.IsZero() && l.SettleOutcome == "" && l.Follower == "" && len(l.Acked) == 0
+	return l.Schedule == "" && l.SettleThrough.IsZero() && l.SettleOutcome == "" && l.Follower == "" && len(l.Acked) == 0 && len(l.Abandon) == 0
 }
 
 // SettleRecord is the outcome of the ticks that are settled, and their schedule, as they are kept;

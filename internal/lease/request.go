@@ -14,8 +14,8 @@ type Request struct {
 	// Lock is its name. A name with a part in braces, as in "{orders}:archive", shares a Cluster's node with other
 	// keys of that hash tag; else the whole name is the tag.
 	Lock string
-	// ID is the lease id. Asking again with the same id gives the same grant, which is how an unknown outcome gets resolved; it also
-	// says that the work has not begun: a tick whose lease has ended meanwhile is granted again. Defaults to a random one.
+	// ID is the lease id. Asking again with the same id gives the same grant, which is how an unknown outcome gets resolved. If the
+	// lease has ended meanwhile, the answer is [Unheard]. Defaults to a random one.
 	ID string
 	// Slots is the number of rows. Defaults to 1; at most 1,000.
 	Slots int
@@ -76,6 +76,7 @@ const (
 	Closed  Verdict = "closed"  // the server lost the lock's data: no grants until Until
 	Settled Verdict = "settled" // by this request, with Outcome
 	Decided Verdict = "decided" // before this request; Outcome has the result, if it is still known
+	Unheard Verdict = "unheard" // granted under this id, and the lease has ended: withdraw it, and ask with another id
 	Unknown Verdict = "unknown" // Err has the reason; ask again with the same id
 )
 

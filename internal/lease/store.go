@@ -114,6 +114,7 @@ type ReleaseRequest struct {
 	Held    bool   // its holder had it until it was sent first
 	Doubt   bool   // it was sent before, while the lease was held, and may have been done: a missing row proves nothing
 	Fresh   bool   // it was not renewed since the grant, and its ticket counts
+	Acked   bool   // an answer counts only once as many replicas have it as must
 }
 
 // Released is what a store answers to a [ReleaseRequest].

@@ -98,10 +98,14 @@ func (m *membership) renew(ctx context.Context) bool {
 	found, err := m.journal.Register(ctx, entry, registerTTL)
 	if err != nil {
 		m.log.Debug("not registered", "error", err)
+		m.peers.doubt()
 		if m.loss.begun() { // the write may have been done, and then the next one finds its entry instead of the loss
 			m.announcer.due.Store(true)
 		}
 		return false
+	}
+	if !found.Known {
+		m.peers.doubt()
 	}
 	m.clock.look(operator.ClockOffsetOf(entry), m.log)
 	replace(ctx, m.replaces, m.journal, m.log)
@@ -149,6 +153,7 @@ func (m *membership) meetPeers(ctx context.Context, self journal.Replica) succes
 	replicas, err := m.journal.Replicas(ctx)
 	if err != nil {
 		m.log.Debug("cannot read all other replicas", "error", err)
+		m.peers.doubt()
 	}
 	if err != nil && (!errors.Is(err, journal.ErrCorrupt) || len(replicas) == 0) { // else all but the damaged entries are good
 		return successionUnknown

@@ -149,7 +149,7 @@ func (r *Replica) newScheduler(cfg *config.Config) (*scheduler.Scheduler, error)
 	return scheduler.New(scheduler.Config{
 		Jobs: r.jobs(cfg), Claimer: elector, Journal: recorder{r.journal, &r.monitor}, Logger: r.log, Replica: r.name,
 		MaxRunning: r.capacity, DrainTimeout: cfg.Replica.DrainTimeout, Clock: r.clock,
-		GrantEvents: elector, Requests: requests{r.journal, elector}, Pools: r.monitor.pools(elector), Peers: r.peers.get, Ready: r.processes.warden.Ready,
+		GrantEvents: elector, Requests: requests{r.journal, elector}, Pools: r.monitor.pools(elector), Peers: r.peers.get, Gone: r.peers.gone, Ready: r.processes.warden.Ready,
 		Probe: r.processes.Host.Probe, Labels: cfg.Replica.Labels,
 	})
 }

@@ -1,6 +1,8 @@
 package locktest
 
 import (
+	"errors"
+
 	"github.com/cronclave/cronclave/internal/lease/engine"
 )
 
@@ -11,7 +13,12 @@ func orphans() []theorem {
 		{"AdoptionThatIsGivenBackLeavesTheOrphan", adoptionGivenBack, nothing}, // Promise: P5
 		{"HolderThatIsAliveBuriesItself", aliveHolder, nothing},
 		{"RunThatNeverStartedGivesItsTickBackAlthoughItsLeaseEnded", neverStarted, nothing},
-		{"GrantThatNobodyHeardOfIsMadeAgain", unheard, nothing},
+		{"GrantThatNobodyHeardOfIsWithdrawnAndMadeAnew", unheard, nothing},         // Promise: P5
+		{"LateClaimOfAWithdrawnIdIsDead", unheardIsDead, nothing},                  // Promise: P1
+		{"WithdrawalOpensOnlyItsShareOfATick", unheardShare, nothing},              // Promise: P5
+		{"AbandonedOrphanStaysDecided", unheardAbandoned, nothing},                 // Promise: P6
+		{"AdoptedOrphanStaysDecided", unheardAdopted, nothing},                     // Promise: P1
+		{"WithdrawalWithoutAGrantLeavesItsTickOpen", unheardNeverGranted, nothing}, // Promise: P5
 		{"PlainLeaseLeavesNoOrphan", plainLease, nothing},
 		{"RunThatIsLeftIsAnOrphanAtOnce", left, nothing},                       // Promise: P5
 		{"LostRunThatIsLeftStaysAnOrphan", leftAfterItsLease, nothing},         // Promise: P5
@@ -137,26 +144,133 @@ func plainLease(b *bench) {
 	}
 }
 
+// unheardClaim is a claim of a's that was granted, and whose lease has ended before a hears of it.
+func unheardClaim(b *bench, id string, n int, of func(*engine.Request)) (engine.Request, *engine.Lease) {
+	b.Helper()
+	r := engine.Request{ID: id, Tick: b.tick(n), Trigger: "schedule"}
+	if of != nil {
+		of(&r)
+	}
+	l := b.wins(b.a, r)
+	b.expire(l)
+	return r, l
+}
+
+// withdraw withdraws a claim for good.
+func (b *bench) withdraw(c *engine.Client, r engine.Request) {
+	b.Helper()
+	r.Lock, r.Permanent, r.Lease = lock, true, long
+	if err := c.AwaitWithdrawal(b.ctx, r); err != nil {
+		b.Fatal(err)
+	}
+}
+
 // unheard: a claimant that asks under the id of a run whose lease has ended did not hear of the grant, and has
-// never begun.
+// never begun. It withdraws the id, and asks under a new one.
 func unheard(b *bench) {
 	b.known()
-	l := died(b, "one", 1)
-	again := b.wins(b.a, engine.Request{ID: "one", Tick: b.tick(1), Trigger: "schedule"})
+	r, l := unheardClaim(b, "one", 1, nil)
+	b.gets(b.a, r, engine.Unheard)
+	b.gets(b.b, engine.Request{Tick: b.tick(1)}, engine.Decided) // for all others it may have begun
+	b.withdraw(b.a, r)
+	if s := b.state(); len(s.Orphans) != 0 || len(s.Open) != 1 {
+		b.Errorf("orphans %+v, open %v", s.Orphans, s.Open)
+	}
+	r.ID = "anew"
+	again := b.wins(b.a, r)
 	if engine.RunOf(again).Attempt() != 1 || again.Token() <= l.Token() {
 		b.Errorf("attempt %d, token %d after %d", engine.RunOf(again).Attempt(), again.Token(), l.Token())
 	}
 	b.gets(b.b, engine.Request{Tick: b.tick(1)}, engine.Decided)
-	if s := b.state(); len(s.Orphans) != 0 {
-		b.Errorf("orphans %+v", s.Orphans)
-	}
 	b.release(again)
-	died(b, "two", 2)
-	if s := b.state(); len(s.Orphans) != 1 {
-		b.Errorf("orphans %+v", s.Orphans)
+	decided(b, b.b, 1, "granted")
+}
+
+// unheardIsDead: nothing that arrives later in the name of the id means anything, a second withdrawal included.
+func unheardIsDead(b *bench) {
+	b.known()
+	r, _ := unheardClaim(b, "one", 1, nil)
+	b.withdraw(b.a, r)
+	late := b.ask(b.a, r)
+	if late.Verdict != engine.Unknown || !errors.Is(late.Err, engine.ErrReleased) {
+		b.Errorf("a late claim: %q, %v", late.Verdict, late.Err)
 	}
-	if err := b.b.DeleteOrphans(b.ctx, lock, "two"); err != nil { // its end was recorded
+	again := r
+	again.ID = "anew"
+	l := b.wins(b.b, again)
+	b.withdraw(b.a, r)
+	if s := b.state(); len(s.Rows) != 1 || s.Rows[0].ID != "anew" || len(s.Open) != 0 {
+		b.Errorf("rows %+v, open %v", s.Rows, s.Open)
+	}
+	b.release(l)
+	decided(b, b.a, 1, "granted")
+}
+
+// unheardShare: of a tick with two grants one was not heard of.
+func unheardShare(b *bench) {
+	b.known()
+	two := func(r *engine.Request) {
+		r.Slots = 2
+		tick := *r.Tick
+		tick.PerTick = 2
+		r.Tick = &tick
+	}
+	share := engine.Request{ID: "heard", Tick: b.tick(1), Trigger: "schedule"}
+	two(&share)
+	heard := b.wins(b.b, share)
+	r, _ := unheardClaim(b, "one", 1, two)
+	b.withdraw(b.a, r)
+	r.ID = "anew"
+	anew := b.wins(b.a, r)
+	if anew.Slot() == heard.Slot() {
+		b.Errorf("both in slot %d", anew.Slot())
+	}
+	r.ID = "third"
+	b.gets(b.a, r, engine.Decided)
+	b.release(anew)
+	b.release(heard)
+}
+
+// unheardAbandoned: a tick whose run is about to be recorded as abandoned stays decided.
+func unheardAbandoned(b *bench) {
+	b.known()
+	r, _ := unheardClaim(b, "one", 1, nil)
+	s := b.b.Inspect(b.ctx, []engine.InspectRequest{{Lock: lock, Permanent: true, Abandon: []string{"one", "nobody"}}})[0]
+	if s.Err != nil || len(s.Orphans) != 1 || !s.Orphans[0].Abandoned {
+		b.Fatalf("%v, orphans %+v", s.Err, s.Orphans)
+	}
+	b.gets(b.a, r, engine.Unheard)
+	b.withdraw(b.a, r)
+	if s := b.state(); len(s.Orphans) != 1 || len(s.Open) != 0 {
+		b.Errorf("orphans %+v, open %v", s.Orphans, s.Open)
+	}
+	decided(b, b.a, 1, "granted")
+	if err := b.b.DeleteOrphans(b.ctx, lock, "one"); err != nil { // its end was recorded
 		b.Error(err)
 	}
-	b.gets(b.a, engine.Request{ID: "two", Tick: b.tick(2), Trigger: "schedule"}, engine.Decided)
+	decided(b, b.a, 1, "granted")
+}
+
+// unheardAdopted: a tick that a recovery carries on stays decided.
+func unheardAdopted(b *bench) {
+	b.known()
+	r, _ := unheardClaim(b, "one", 1, nil)
+	recovery := b.wins(b.b, adoption("one"))
+	b.withdraw(b.a, r)
+	if s := b.state(); len(s.Rows) != 1 || s.Rows[0].Attempt != 2 || len(s.Open) != 0 {
+		b.Errorf("rows %+v, open %v", s.Rows, s.Open)
+	}
+	b.release(recovery)
+	decided(b, b.a, 1, "granted")
+}
+
+// unheardNeverGranted: the server that gets the withdrawal never saw the claim.
+func unheardNeverGranted(b *bench) {
+	b.known()
+	r := engine.Request{ID: "one", Tick: b.tick(1), Trigger: "schedule"}
+	b.withdraw(b.a, r)
+	if late := b.ask(b.a, r); !errors.Is(late.Err, engine.ErrReleased) {
+		b.Errorf("a late claim: %q, %v", late.Verdict, late.Err)
+	}
+	runs(b, b.b, 1)
 }

@@ -60,7 +60,7 @@ func TestScriptsAgreeWithTheModel(t *testing.T) {
 			for c := range w.clients {
 				w.acquireAs(c, ask{id: "all witness it", tick: 0, slots: 1, perTick: 1})
 			}
-			actions := []func(){w.acquire, w.acquire, w.acquire, w.acquire, w.again, w.release, w.release, w.expire, w.forget, w.reopen, w.replace}
+			actions := []func(){w.acquire, w.acquire, w.acquire, w.acquire, w.again, w.release, w.release, w.expire, w.abandon, w.forget, w.reopen, w.replace}
 			for range rapid.IntRange(1, 60).Draw(t, "steps") {
 				rapid.SampledFrom(actions).Draw(t, "action")()
 			}
@@ -274,6 +274,24 @@ func (w *world) expire() {
 	w.noError(s.Err)
 	if len(s.Orphans) != len(w.model.orphans) || len(s.Rows) != len(w.model.rows) {
 		w.Fatalf("rows %+v, orphans %+v; the model says %+v, %+v", s.Rows, s.Orphans, w.model.rows, w.model.orphans)
+	}
+}
+
+// abandon decides an orphan, as a replica does that is about to record it.
+func (w *world) abandon() {
+	if len(w.model.orphans) == 0 {
+		return
+	}
+	id := rapid.SampledFrom(keys(w.model.orphans)).Draw(w.T, "orphan")
+	w.model.abandon(id)
+	observer := w.client("observer")
+	defer observer.Close()
+	s := observer.Inspect(w.ctx, []engine.InspectRequest{{Lock: "x", Permanent: true, Abandon: []string{id}}})[0]
+	w.noError(s.Err)
+	for _, o := range s.Orphans {
+		if want := w.model.orphans[o.ID]; o.Abandoned != want.abandoned || o.Slot != want.slot {
+			w.Fatalf("orphan %+v; the model says %+v", o, want)
+		}
 	}
 }
 

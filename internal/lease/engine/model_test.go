@@ -21,12 +21,13 @@ type model struct {
 }
 
 type held struct {
-	id, of  string // of: the orphan that was adopted
-	heir    *held  // that orphan
-	slot    int
-	token   int64
-	tick    int
-	attempt int
+	id, of    string // of: the orphan that was adopted
+	heir      *held  // that orphan
+	slot      int
+	token     int64
+	tick      int
+	attempt   int
+	abandoned bool // an orphan's tick stays decided
 }
 
 type entry struct {
@@ -105,14 +106,8 @@ func (m *model) acquire(a ask, w *memory) answer {
 		return answer{verdict: "closed"}
 	}
 	own, ok := m.orphans[a.id]
-	if ok && own.attempt == 1 && a.adopt == "" && !a.abstain { // its grant has not been heard of
-		if len(m.rows) >= a.slots {
-			return answer{verdict: "held"}
-		}
-		delete(m.orphans, a.id)
-		if own.tick >= 0 {
-			m.reopen(own, a.perTick)
-		}
+	if ok && own.attempt == 1 && a.adopt == "" { // its grant has not been heard of
+		return answer{verdict: "unheard"}
 	}
 	e := &entry{}
 	if a.tick >= 0 {
@@ -213,6 +208,13 @@ func (m *model) expire(slot int) {
 	m.orphans[row.id] = held{id: row.id, slot: row.slot, token: row.token, tick: row.tick, attempt: row.attempt}
 }
 
+// abandon keeps the tick of an orphan decided.
+func (m *model) abandon(id string) {
+	row := m.orphans[id]
+	row.abandoned = true
+	m.orphans[id] = row
+}
+
 // release ends a lease. With "give back" its run never started; with "leave" another replica carries it on after the given attempt, the last that began.
 func (m *model) release(id string, perTick int, how string, attempt int) (verdict string) {
 	if verdict, ok := m.dead[id]; ok {
@@ -233,11 +235,11 @@ func (m *model) release(id string, perTick int, how string, attempt int) (verdic
 	back := how == "give back"
 	switch {
 	case ok && how == "leave":
-		m.orphans[id] = held{id: id, slot: row.slot, token: row.token, tick: row.tick, attempt: row.attempt}
+		m.orphans[id] = held{id: id, slot: row.slot, token: row.token, tick: row.tick, attempt: row.attempt, abandoned: true}
 		return verdict
 	case ok && back && row.heir != nil:
 		m.orphans[row.of] = *row.heir
-	case ok && back && row.attempt > 1:
+	case ok && back && (row.attempt > 1 || row.abandoned):
 		return verdict
 	case ok && back && row.tick >= 0:
 		m.reopen(row, perTick)

@@ -47,6 +47,7 @@ const (
 	Closed  = lease.Closed  // the server lost the lock's data: no grants until Until
 	Settled = lease.Settled // by this request, with Outcome
 	Decided = lease.Decided // before this request; Outcome has the result, if it is still known
+	Unheard = lease.Unheard // granted under this id, and the lease has ended: see [Client.AwaitWithdrawal]
 	Unknown = lease.Unknown // Err has the reason; ask again with the same id
 )
 

@@ -2,6 +2,7 @@ package engine
 
 import (
 	"context"
+	"fmt"
 	"time"
 
 	"github.com/cronclave/cronclave/internal/lease"
@@ -13,6 +14,17 @@ import (
 func (c *Client) Withdraw(r Request, id string) {
 	r.ID = id
 	c.quit(r.WithDefaults())
+}
+
+// AwaitWithdrawal withdraws a request of which nothing was heard, for good: its id is dead from then on, and its tick is open again unless it was adopted
+// or abandoned. It returns when the server has answered, and as many replicas have the answer as must, or when ctx ends. The work must not have begun.
+func (c *Client) AwaitWithdrawal(ctx context.Context, r Request) error {
+	w := lease.Withdrawal(r.WithDefaults())
+	w.Acked = true
+	if _, err := c.store.Release(ctx, w); err != nil {
+		return fmt.Errorf("withdraw a request for %q: %w", r.Lock, err)
+	}
+	return nil
 }
 
 // mostGivenUp bounds the releases that are tried in the background: a server that is away can't have granted what more of them would give back, and if it

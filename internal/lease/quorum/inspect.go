@@ -23,6 +23,7 @@ func (q *Store) Inspect(ctx context.Context, locks []lease.InspectRequest) []lea
 		}
 		t.edit = func(g *register.Register, v register.View) {
 			g.Acknowledge(l.Acked)
+			g.Abandon(l.Abandon)
 			before := g.Inspect(l.Schedule, through, clock.ToMicros(l.SettleDeadline), l.SettleRecord(), v.Now, v.Latest)
 			states[i] = q.state(g, v, before, t.floor)
 			if l.Follower != "" {
@@ -59,7 +60,7 @@ func (q *Store) state(g *register.Register, v register.View, before, floor int64
 	for id, run := range g.Orphans {
 		s.Orphans = append(s.Orphans, lease.Row{ID: id, Owner: run.Owner, Slot: run.Slot, Token: lease.Token(run.Token),
 			Length: time.Duration(run.Lease) * time.Microsecond, Tick: clock.FromMicros(run.Tick * 1e6), Attempt: run.Attempt, Trigger: run.Trigger, Memo: run.Memo,
-			EndedWell: run.EndedWell, Stopped: run.Stopped})
+			EndedWell: run.EndedWell, Stopped: run.Stopped, Abandoned: run.Abandoned})
 	}
 	for tick, e := range g.Ticks {
 		if e.State == lease.TickReopened {

@@ -44,8 +44,8 @@ func (g *Register) Claim(r lease.Request, owner string, v View) Ruling {
 		}
 	}
 	g.mend(v.Latest)
-	if g.unheard(r, v) {
-		return g.held(v)
+	if g.unheard(r) {
+		return Ruling{Word: "unheard"}
 	}
 	if r.Tick == nil {
 		return g.claimSlot(r, owner, v)
@@ -63,25 +63,13 @@ func (g *Register) Claim(r lease.Request, owner string, v View) Ruling {
 	return g.claimTick(r, owner, v)
 }
 
-// unheard opens the tick of a run again that was granted under this id and ended before the reply reached its claimant, as soon as there is a row; until
-// then it is true.
-func (g *Register) unheard(r lease.Request, v View) (waits bool) {
+// unheard reports whether a run was granted under this id and has ended before the reply reached its claimant. It has never begun.
+func (g *Register) unheard(r lease.Request) bool {
 	run, orphaned := g.Orphans[r.ID]
 	if held, ok := g.Runs[r.ID]; ok && held.Trigger != "" { // and no majority has its row any more
 		run, orphaned = held, true
 	}
-	if r.Abstain || r.Adopt != "" || !orphaned || run.Attempt != 1 {
-		return false
-	}
-	if v.Slot < 0 {
-		return true
-	}
-	delete(g.Orphans, r.ID)
-	delete(g.Runs, r.ID)
-	if run.Tick > 0 {
-		g.reopen(run.Tick, run.Slot, r.Previous(), r.PerTick())
-	}
-	return false
+	return r.Adopt == "" && orphaned && run.Attempt == 1
 }
 
 func (g *Register) held(v View) Ruling {

@@ -66,6 +66,7 @@ type Run struct {
 	Adopted *Adopted `json:"heir,omitempty"` // the orphan that it carries on, in case that its grant is undone
 
 	EndedWell  bool   `json:"ended_well,omitempty"`  // its work had succeeded by the last message of its holder
+	Abandoned  bool   `json:"abandoned,omitempty"`   // an orphan's tick stays decided, whatever its claimant says
 	Stopped    string `json:"stopped,omitempty"`     // why its holder is to stop
 	StoppedFor int64  `json:"stopped_for,omitempty"` // and the tick that it is to make room for, if any
 }
@@ -223,6 +224,8 @@ func (g *Register) End(id string, undo bool, prev int64, perTick int) (changed b
 		g.Orphans[run.Adopted.ID] = of
 	case undo && run.Attempt > 1:
 		return false // the lease of a recovery that ended: its orphan has the tick
+	case undo && !held && (run.Abandoned || run.EndedWell || run.Stopped != ""):
+		return false // the tick stays decided, and a replica records it
 	case undo && run.Tick > 0:
 		g.reopen(run.Tick, run.Slot, prev, perTick)
 	}
@@ -235,11 +238,21 @@ func (g *Register) End(id string, undo bool, prev int64, perTick int) (changed b
 func (g *Register) HandOver(id string, attempt int) {
 	run, held := g.Runs[id]
 	delete(g.Runs, id)
-	if !held || run.Trigger == "" {
-		return
+	if held && run.Trigger != "" {
+		run.Adopted, run.Attempt = nil, attempt
+		g.Orphans[id] = run
 	}
-	run.Adopted, run.Attempt = nil, attempt
-	g.Orphans[id] = run
+	g.Abandon([]string{id})
+}
+
+// Abandon keeps the ticks of orphans decided, before that is recorded.
+func (g *Register) Abandon(ids []string) {
+	for _, id := range ids {
+		if run, ok := g.Orphans[id]; ok {
+			run.Abandoned = true
+			g.Orphans[id] = run
+		}
+	}
 }
 
 // Bury ends the runs of dead holders, whose rows a majority has shut up to a token. Those with a trigger become orphans.

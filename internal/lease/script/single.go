@@ -3,6 +3,7 @@ package script
 import (
 	"fmt"
 	"strconv"
+	"strings"
 	"time"
 
 	"github.com/cronclave/cronclave/internal/lease"
@@ -20,6 +21,12 @@ type Common struct {
 
 // NotAfter is the place of the instant of the server's clock after which a script must not run any more. It is set when the call is sent.
 const NotAfter = 1
+
+// Sync is the place of the argument that says that WAIT follows, and SyncOn its value then.
+const (
+	Sync   = 7
+	SyncOn = "1"
+)
 
 var common = parameters[*Common]{
 	{name: "id", value: func(c *Common) any { return c.ID }},
@@ -166,7 +173,11 @@ func (r ReleaseArgs) Encode() []any { return release.encode(&r) }
 // InspectArgs are those of inspect.lua.
 type InspectArgs lease.InspectRequest
 
-func (i *InspectArgs) acknowledges() bool { return len(i.Acked) > 0 || i.SettleOutcome != "" }
+func (i *InspectArgs) acknowledges() bool {
+	return len(i.Acked) > 0 || i.SettleOutcome != "" || i.abandons()
+}
+
+func (i *InspectArgs) abandons() bool { return len(i.Abandon) > 0 }
 
 func (i *InspectArgs) through() string {
 	if i.SettleThrough.IsZero() {
@@ -190,6 +201,7 @@ var inspect = parameters[*InspectArgs]{
 	{name: "used", value: func(i *InspectArgs) any { return max(i.Used.Unix(), 0) }},
 	{name: "recorded", value: func(i *InspectArgs) any { return i.recorded() }, needed: (*InspectArgs).acknowledges},
 	{name: "settlement", value: func(i *InspectArgs) any { return lease.InspectRequest(*i).SettleRecord() }},
+	{name: "abandon", value: func(i *InspectArgs) any { return strings.Join(i.Abandon, ";") }, needed: (*InspectArgs).abandons},
 }
 
 // Encode are the arguments, in their order.

@@ -129,6 +129,7 @@ func (c *Store) answer(r lease.Request, got reply) answer {
 	case "queued":
 		a.Verdict, a.Until, a.Holder = lease.Held, clock.FromMicros(got.Number(0)), got.Text(1)
 		a.line = inLine{since: got.sent, now: got.now, ahead: int(got.Number(2))}
+	case "unheard":
 	case "settled":
 		a.Outcome = got.Text(0)
 	case "decided":

@@ -25,6 +25,9 @@ type call struct {
 	undo   []call                        // and those that take them back
 }
 
+// awaitAcks has the call count only when replicas have it.
+func (k *call) awaitAcks() { k.sync, k.args[script.Sync] = true, script.SyncOn }
+
 // append adds what the script is told. It must not run after the instant until.
 func (k call) append(words []any, until int64) []any {
 	if len(k.parts) > 0 {

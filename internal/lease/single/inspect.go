@@ -25,6 +25,11 @@ func (c *Store) Inspect(ctx context.Context, locks []lease.InspectRequest) []lea
 	}
 	replies := c.exec(ctx, calls)
 	c.inspectOnly(ctx, locks, replies)
+	for i, got := range replies {
+		if got.err == nil && !got.acked && len(locks[i].Abandon) > 0 { // a failover may undo it
+			replies[i].err = c.unacked()
+		}
+	}
 	states := make([]lease.State, len(locks))
 	for i, got := range replies {
 		states[i] = state(locks[i].Lock, got)
@@ -66,6 +71,9 @@ func (c *Store) DeleteOrphans(ctx context.Context, lock string, ids []string) (e
 // endedWell is in the place of a reason, in the first line of an orphan: see state.lua.
 const endedWell = "\tok"
 
+// These stand behind the slot of an orphan: see state.lua.
+const orphanRenewed, orphanAbandoned = "+", "!"
+
 func state(lock string, got reply) lease.State {
 	if got.err != nil || got.verdict != "state" {
 		err := errors.Join(got.err)
@@ -90,7 +98,8 @@ func state(lock string, got reply) lease.State {
 		first, rest, _ := strings.Cut(transport.Text(orphans[i+1]), "\n")
 		if row, ok := lease.ParseRow(rest); ok {
 			slot, reason, _ := strings.Cut(first, " ")
-			row.Slot, _ = strconv.Atoi(slot)
+			row.Renewed, row.Abandoned = strings.HasSuffix(slot, orphanRenewed), strings.HasSuffix(slot, orphanAbandoned)
+			row.Slot, _ = strconv.Atoi(strings.TrimRight(slot, orphanRenewed+orphanAbandoned))
 			if row.EndedWell = reason == endedWell; !row.EndedWell {
 				row.Stopped = reason
 			}

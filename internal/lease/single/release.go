@@ -22,7 +22,11 @@ func (c *Store) releasing(r lease.ReleaseRequest) call {
 	case r.Mode == lease.ReleaseUndo:
 		args.Mode, args.Previous, args.PerTick = script.ReleaseUndo, row.Previous(), row.PerTick()
 	}
-	return c.call(c.scripts.Release, row.Lock, row.ID, row.Permanent, args.Encode()...)
+	k := c.call(c.scripts.Release, row.Lock, row.ID, row.Permanent, args.Encode()...)
+	if r.Acked && c.cfg.AckedReplicas > 0 {
+		k.awaitAcks()
+	}
+	return k
 }
 
 // ReleaseSoon ends a lease, in its compact form if it was not renewed and its lock is compact still.
@@ -54,6 +58,9 @@ func (c *Store) releaseUntil(ctx context.Context, r lease.ReleaseRequest, begun 
 
 func (c *Store) releaseOnce(ctx context.Context, r lease.ReleaseRequest) (lease.Released, error) {
 	got := c.exec(ctx, []call{c.releasing(r)})[0]
+	if r.Acked && got.err == nil && !got.acked {
+		return "", c.unacked()
+	}
 	return lease.Released(got.verdict), got.err
 }
 

@@ -22,7 +22,7 @@
 --       28 keep_first    '1': if_held is for ticks behind an undecided one; the first stays open. From here on left out where there is nothing to say
 --       29 keep_outcome  '1': if the request settles its tick, that is kept until a replica has recorded it
 -- Reply after the common part:
---       granted, slot, token, expiry, tick, attempt | late | dead | early, instant | closed, until
+--       granted, slot, token, expiry, tick, attempt | late | dead | early, instant | closed, until | unheard
 --       settled, outcome (by this request)          | decided, how, until, holder  | held, until, holder
 --       queued, until, holder, how many are ahead   | limit, stored number
 --
@@ -94,19 +94,11 @@ local function holder(of)
   return till, owner
 end
 
--- Granted under this id, and ended before the reply reached its claimant: the run never began, so its tick is open
--- again, as soon as there is a row. Until then it stays an orphan, which a replica records if no request comes
--- any more.
-local unheard = ARGV[14] ~= '1' and ARGV[15] == '' and redis.call('HGET', ORPHANS, id)
-if unheard then
-  local row, slot = unpack_orphan(unheard, ORPHANS, id)
-  if num(row.attempt) == 1 then
-    if #held / 2 >= slots then return reply('held', holder()) end
-    redis.call('HDEL', ORPHANS, id)
-    if tonumber(row.tick) then reopen(tonumber(row.tick), slot, previous, per_tick) end
-    touch()
-  end
-end
+-- Granted under this id, and ended before the reply reached its claimant: the run never began. The claimant
+-- withdraws the id for good (release.lua), and asks again under a new one. A withdrawal of this id may still be on
+-- its way, and must find no run of it.
+local unheard = ARGV[15] == '' and redis.call('HGET', ORPHANS, id)
+if unheard and num(unpack_orphan(unheard, ORPHANS, id).attempt) == 1 then return reply('unheard') end
 
 local entry
 local function decide(how) -- the tick is decided for good

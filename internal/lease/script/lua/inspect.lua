@@ -1,5 +1,6 @@
 -- inspect.lua: returns the state of the lock. Rows whose lease has ended become orphans first; a replica
--- that starts announces its schedule, and ticks that are past every deadline can be settled together.
+-- that starts announces its schedule, and ticks that are past every deadline can be settled together. Orphans can be
+-- abandoned before that is recorded: from then on no withdrawal of their claimants opens their ticks.
 --
 -- ARGV   9 schedule         digest to announce, or ''
 --       10 settle_through   settle every tick up to this one, or ''
@@ -8,6 +9,7 @@
 --       13 used             the tick up to which the follower needs no outcome any more; 0: not known
 --       14 recorded         settled ticks whose record was written, "tick;..."; from here on left out where there is nothing to say
 --       15 settlement       "outcome\nschedule" of the ticks that it settles, which is kept then, or ''
+--       16 abandon          orphans that are abandoned, "lease id;..."; from here on left out where there is nothing to say
 -- Reply after the common part: state, since, closed, limit, low before,
 --        {slot, expiry, row, ...}, {lease id, "slot\nrow", ...}, and to a follower: ended through, {tick that ended well, due, ...}; to others 0, {};
 --        {settled tick, when, outcome, ...} that no replica has recorded yet
@@ -30,6 +32,14 @@ if through and through > before and now > num(ARGV[11]) then
   advance()
   touch()
   if (ARGV[15] or '') ~= '' then keep_settled(through, int(before) .. '\n' .. ARGV[15]) end
+end
+
+for whose in string.gmatch(ARGV[16] or '', '[^;]+') do
+  local found = redis.call('HGET', ORPHANS, whose)
+  if found then
+    local _, _, first, text = unpack_orphan(found, ORPHANS, whose)
+    redis.call('HSET', ORPHANS, whose, abandoned(first) .. '\n' .. text)
+  end
 end
 
 local rows = {}

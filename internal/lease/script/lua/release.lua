@@ -38,14 +38,16 @@ local undo, tick = ARGV[10] == '1', row and tonumber(row.tick)
 if ARGV[10] == '2' then -- also one that is an orphan already, since the lease was lost: its holder must not take it from the heirs
   if row and row.trigger ~= '' then
     if not orphan then row.attempt = int(num(ARGV[13])) end -- an orphan's was recorded as it is
-    redis.call('HSET', ORPHANS, id, place_of_orphan .. '\n' .. pack_row(row))
+    redis.call('HSET', ORPHANS, id, abandoned(place_of_orphan) .. '\n' .. pack_row(row))
   end
 elseif undo and adopted then -- the orphan waits for another heir, unless this one was to stop: the first reason is the one
-  local reason = string.match(place_of_orphan or '', '^%d+( .*)$')
+  local reason = string.match(place_of_orphan or '', '^%d+%+?( .*)$')
   if reason and not string.find(first, ' ', 1, true) then first = first .. reason end
   redis.call('HSET', ORPHANS, whose, first .. '\n' .. text)
 elseif undo and row and num(row.attempt) > 1 then
   return reply(verdict) -- an heir's lease that ended: its orphan has the tick
+elseif undo and orphan and string.find(left_at, '[! ]') then
+  return reply(verdict) -- it is abandoned, or was to stop: the tick stays decided, and a replica records it
 elseif undo and tick then
   reopen(tick, slot, num(ARGV[11]), num(ARGV[12]))
 end

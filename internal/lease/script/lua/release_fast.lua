@@ -29,7 +29,7 @@ if (ARGV[10] or '0') == '0' and ARGV[8] ~= '1' and not ARGV[14] then
       if heir then
         floor, longest = math.max(floor + 1, now), math.max(longest, lease + 0)
         local token, expiry = string.format('%.0f', floor), string.format('%.0f', now + 1000000) -- as CONFIRM is in queue.lua
-        redis.call('HDEL', KEYS[1], 's0', 'o0', 'i' .. ARGV[1], 'w' .. heir)
+        redis.call('HDEL', KEYS[1], 's0', 'o0', 'h0', 'i' .. ARGV[1], 'w' .. heir)
         redis.call('HSET', KEYS[1], 'floor', token, 't0', token, 'longest', string.format('%.0f', longest), 'limit', '1', 'i' .. heir, '0', 'e0', expiry,
           'r0', heir .. '\n' .. owner .. '\n' .. lease .. '\n' .. token .. '\n\n1\n\n')
         redis.call('ZREM', KEYS[5], heir)
@@ -42,7 +42,7 @@ if (ARGV[10] or '0') == '0' and ARGV[8] ~= '1' and not ARGV[14] then
         for i = 1, 15 do fields = fields + (f[i] and 1 or 0) end
         compact = idle > 0 and f[12] == '1' and low == 0 and delay == 0 and closed <= now and not string.find(f[1] .. f[2], '%D')
           and fields == redis.call('HLEN', KEYS[1])
-        if not compact then redis.call('HDEL', KEYS[1], 'r0', 'e0', 's0', 'o0', 'i' .. ARGV[1]) end
+        if not compact then redis.call('HDEL', KEYS[1], 'r0', 'e0', 's0', 'o0', 'h0', 'i' .. ARGV[1]) end
       end
       local life = string.format('%.0f', math.max(idle, 2 * longest) / 1000)
       if compact then

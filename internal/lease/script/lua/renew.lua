@@ -23,10 +23,11 @@ if redis.call('EXISTS', TOMBSTONE) == 1 then return reply('lost', 'released', ''
 
 remember()
 local slot, lease, token = ARGV[10], num(ARGV[11]), num(ARGV[14])
-local found = redis.call('HMGET', LOCK, 'r' .. slot, 's' .. slot)
+local found = redis.call('HMGET', LOCK, 'r' .. slot, 's' .. slot, 'h' .. slot)
 local row = found[1] and unpack_row(found[1], LOCK, 'r' .. slot)
 if row and row.id == id then
   set('e' .. slot, int(now + lease))
+  if row.trigger ~= '' and found[3] ~= id then set('h' .. slot, id) end
   if num(ARGV[16]) > num(row.attempt) and row.attempt ~= UNHEARD then -- tried again: an heir counts on from there
     row.attempt = ARGV[16]
     set('r' .. slot, pack_row(row))
@@ -46,6 +47,7 @@ if row then vacate(slot, row.id) end
 if other then redis.call('HDEL', LOCK, 'r' .. slot_of_id, 'e' .. slot_of_id) end
 place(slot, {id = id, owner = ARGV[9], lease = int(lease), token = int(token), tick = ARGV[15],
   attempt = ARGV[16], trigger = ARGV[12], memo = ARGV[13]}, now + lease)
+if ARGV[12] ~= '' then set('h' .. slot, id) end
 floor, longest = math.max(floor, token), math.max(longest, lease, num(ARGV[5]))
 closed = math.max(closed, now + longest)
 set('floor', int(floor))

@@ -3,14 +3,15 @@
 -- KEYS  1 lock     hash (or compact: see acquire_compact.lua): floor, longest, closed, low, last (and by: the lease id that decided it), digest, since, digest2, since2, limit,
 --                  permanent, sync (written so that WAIT has something to wait for); r<slot> the row held there, t<slot> the
 --                  newest token granted there, e<slot> the instant at which its lease ends (a slot with one is held), s<slot> that its holder is to
---                  stop (see stop.lua), o<slot> the lease id whose work has ended well (see mark_succeeded.lua), used: slots from this one on were never used; i<id> the slot of a lease id, a<id> the orphan that it adopted; delay: how long
+--                  stop (see stop.lua), h<slot> the lease id that has renewed its row, o<slot> the lease id whose work has ended well (see mark_succeeded.lua), used: slots from this one on were never used; i<id> the slot of a lease id, a<id> the orphan that it adopted; delay: how long
 --                  a slot stays shut after an expiry, delayed: the slots that are, as "slot until;..."; paused: see pause.lua; outcomes, followers:
 --                  see chain.lua; settled: ticks that were settled without a run, and no replica has recorded yet, "tick instant outcome;...", or
 --                  "tick instant after\noutcome\nschedule;..."
 --                  for all after one and up to the tick
 --       2 ledger   hash: ticks decided (or given back) out of turn; those up to low are not listed
 --       3 orphans  hash: runs whose lease ended without a release, by lease id: "slot\nrow", or "slot reason\nrow" if the holder was to stop,
---                  and "slot \tok\nrow" if its work had ended well
+--                  and "slot \tok\nrow" if its work had ended well. "+" behind the slot: the row was renewed, so its holder had heard of
+--                  the grant; "!": it is abandoned (inspect.lua) or handed over, and no withdrawal opens its tick any more
 --       4 tombstone of this request's lease id: it was released, whatever still arrives in its name. It holds the verdict
 --       5, 6 see queue.lua
 -- ARGV   1 id                of the lease
@@ -194,7 +195,7 @@ end
 
 local function vacate(slot, whose)
   if tonumber(slot) == 0 then first_end = false end
-  redis.call('HDEL', LOCK, 'r' .. slot, 'e' .. slot, 's' .. slot, 'o' .. slot, 'i' .. whose, 'a' .. whose)
+  redis.call('HDEL', LOCK, 'r' .. slot, 'e' .. slot, 's' .. slot, 'o' .. slot, 'h' .. slot, 'i' .. whose, 'a' .. whose)
 end
 
 -- A tick whose run was lost did not end well, unless the run is carried on: see chain.lua.
@@ -203,14 +204,22 @@ local function spoil(tick)
   if outcomes then redis.call('HSET', LOCK, 'outcomes', outcomes .. tick .. ' no;') end
 end
 
--- The slot of a row that becomes an orphan, with the reason for which its holder was to stop, if it was, or that
--- its work had ended well: no replica carries such a run on.
+-- The first line of the orphan that a row becomes: its slot, whether it was renewed, and the reason for which its
+-- holder was to stop, if it was, or that its work had ended well: no replica carries such a run on.
 local ENDED_WELL = '\tok' -- no reason: those have no tabs
 local function slot_of_orphan(slot, whose)
-  if redis.call('HGET', LOCK, 'o' .. slot) == whose then return slot .. ' ' .. ENDED_WELL, true end
-  local marked, reason = string.match(redis.call('HGET', LOCK, 's' .. slot) or '', '^([^\n]*)\n([^\n]*)')
-  if marked ~= whose then return slot end
-  return slot .. ' ' .. reason
+  local said = redis.call('HMGET', LOCK, 'h' .. slot, 'o' .. slot, 's' .. slot)
+  local first = slot .. (said[1] == whose and '+' or '')
+  if said[2] == whose then return first .. ' ' .. ENDED_WELL, true end
+  local marked, reason = string.match(said[3] or '', '^([^\n]*)\n([^\n]*)')
+  if marked ~= whose then return first end
+  return first .. ' ' .. reason
+end
+
+-- The first line of an orphan whose tick stays decided, whatever its claimant says: see inspect.lua and release.lua.
+local function abandoned(first)
+  local slot, rest = string.match(first, '^(%d+)[+!]?(.*)$')
+  return slot .. '!' .. rest
 end
 
 -- The slots that are held: {slot, expiry, ...}. Rows whose lease has ended make room; a run among them becomes
