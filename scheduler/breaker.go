@@ -140,21 +140,27 @@ func (b *breaker) retry(since time.Time, pause time.Duration) {
 	}
 }
 
-// startBackoffs has, per job, how long this replica leaves the job to the others after a start of it failed.
+// startBackoffs has, per job, how long this replica leaves the job to the others after a start of it failed, and why it did.
 type startBackoffs struct {
 	mu    sync.Mutex
-	byJob map[string]time.Duration
+	byJob map[string]failedStart
+}
+
+type failedStart struct {
+	pause time.Duration
+	why   string
 }
 
 // next is the pause after one more start of a job that did not work.
-func (p *startBackoffs) next(job string) time.Duration {
+func (p *startBackoffs) next(job string, why error) time.Duration {
 	p.mu.Lock()
 	defer p.mu.Unlock()
 	if p.byJob == nil {
-		p.byJob = map[string]time.Duration{}
+		p.byJob = map[string]failedStart{}
 	}
-	p.byJob[job] = min(max(2*p.byJob[job], firstStartPause), lastStartPause)
-	return p.byJob[job]
+	pause := min(max(2*p.byJob[job].pause, firstStartPause), lastStartPause)
+	p.byJob[job] = failedStart{pause, why.Error()}
+	return pause
 }
 
 // reset notes that the job was started.
@@ -162,4 +168,22 @@ func (p *startBackoffs) reset(job string) {
 	p.mu.Lock()
 	defer p.mu.Unlock()
 	delete(p.byJob, job)
+}
+
+// why returns why the last start of a job did not work; "" if it did.
+func (p *startBackoffs) why(job string) string {
+	p.mu.Lock()
+	defer p.mu.Unlock()
+	return p.byJob[job].why
+}
+
+// all returns the jobs whose last start did not work, and why.
+func (p *startBackoffs) all() map[string]string {
+	p.mu.Lock()
+	defer p.mu.Unlock()
+	jobs := map[string]string{}
+	for job, f := range p.byJob {
+		jobs[job] = f.why
+	}
+	return jobs
 }

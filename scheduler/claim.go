@@ -110,6 +110,9 @@ func (c *claims) claimOf(k *tick, now time.Time) election.Claim {
 	if way.Abstains && !k.Waits() {
 		k.StandAside()
 	}
+	if why := c.exec.backoffs.why(t.Name); why != "" {
+		k.Unstartable(why)
+	}
 	claim := c.claimFor(k)
 	claim.Abstain, claim.IfLate = way.Abstains, string(Missed)+" "+string(k.Cause.Reason)
 	if !k.Waits() {
@@ -221,7 +224,7 @@ func (c *claims) settled(k *tick, r election.Result, now time.Time) {
 	failpoint("settled", &Run{Job: t.Name, Tick: k.At})
 	if r.Outcome != "" {
 		rec := tickRecord(t.Name, k.At, r.Outcome, c.cfg.Replica, now)
-		if rec.Reason == string(agenda.Redis) {
+		if rec.Reason == string(agenda.Redis) || rec.Reason == string(agenda.CannotStart) {
 			rec.Detail = k.Trouble.At(now, c.cfg.Replica)
 		}
 		written, _ := c.exec.recorder.add(rec)

@@ -44,13 +44,28 @@ func (x *executor) launch(ctx context.Context, job *Job, of *Run, term *election
 	}()
 	g := guard{executor: x, job: job, term: term, cancel: ctx, asked: asked, start: begin, life: run.life, stop: stopNow, kill: killNow}
 	cause = g.watch(begin.over)
-	if begin.is(calledOff) {
-		return begin, Result{}, cause // whether or not the runner has returned
+	if begin.is(calledOff) && !returns(begin.over) {
+		return begin, Result{}, cause
 	}
 	if returned.LeftBehind != "" {
 		cause = nil // it had ended before it was stopped
 	}
 	return begin, returned, cause
+}
+
+// lastWord is how long the Runner of a try that was called off may take to say why it has not begun.
+const lastWord = 250 * time.Millisecond
+
+// returns reports whether a Runner that was told to stop returns soon. It may hang.
+func returns(over <-chan struct{}) bool {
+	timer := time.NewTimer(lastWord)
+	defer timer.Stop()
+	select {
+	case <-over:
+		return true
+	case <-timer.C:
+		return false
+	}
 }
 
 // awaitLease waits until a run has its whole lease: a run whose grant became known late might be stopped before it has done anything.

@@ -21,7 +21,7 @@ const (
 	Lost      Outcome = "lost"      // the lease was lost and the run was stopped
 	Abandoned Outcome = "abandoned" // the holder died
 	Skipped   Outcome = "skipped"   // reason overlap, paused
-	Missed    Outcome = "missed"    // reason late, down, redis, overload, pool, capacity, slots
+	Missed    Outcome = "missed"    // reason late, down, redis, overload, pool, capacity, slots, cannot_start
 )
 
 // reasonDrain is why a run was stopped whose replica drains. The reasons of ticks that were missed are the agenda's.

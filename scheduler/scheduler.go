@@ -118,6 +118,9 @@ func (s *Scheduler) record() (end func()) {
 // Unable returns why this replica claims nothing at present: its machine can't start programs; "" if it can. It may be called at any time.
 func (s *Scheduler) Unable() string { return s.exec.breaker.why() }
 
+// Unstartable returns the jobs that this replica was not able to start when it tried last, and why. It may be called at any time.
+func (s *Scheduler) Unstartable() map[string]string { return s.exec.backoffs.all() }
+
 // Running is how many runs this replica has. It may be called at any time.
 func (s *Scheduler) Running() int {
 	s.starts.active.mu.Lock()

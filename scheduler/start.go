@@ -94,6 +94,9 @@ func (s *start) unstarted(result Result, cause error) error {
 	case s.is(started):
 		return nil
 	case s.is(calledOff) && (errors.Is(cause, errStartTimeout) || errors.Is(cause, ErrTimeout)):
+		if errors.Is(result.Err, ErrNotStarted) && !errors.Is(result.Err, errCalledOff) {
+			return fmt.Errorf("%w: %w", errStartTimeout, result.Err)
+		}
 		return errStartTimeout
 	case errors.Is(result.Err, ErrNotStarted) && (cause == nil || errors.Is(cause, errStartTimeout)):
 		return result.Err

@@ -21,7 +21,7 @@ func (x *executor) unstartedTry(ctx context.Context, run *Run, term *election.Te
 	if !x.now().Before(until) {
 		return false
 	}
-	pause := min(x.backoffs.next(run.Job), until.Sub(x.now()))
+	pause := min(x.backoffs.next(run.Job, why), until.Sub(x.now()))
 	run.Logger.Info("not started; trying again", "attempt", run.Attempt, "error", why, "retry_in", pause.Round(time.Millisecond).String())
 	return x.rest(ctx, term, pause)
 }
@@ -68,8 +68,8 @@ func (x *executor) abandonRequest(job *Job, run *Run, term *election.Term, recor
 func (x *executor) holdPlace(job *Job, end ending) {
 	var pause time.Duration
 	if !x.breaker.failed(end.unstarted) {
-		pause = x.backoffs.next(job.Name)
-		x.log.Warn("run not started; job left to the other replicas", "job", job.Name, "error", end.unstarted, "retry_in", pause.String())
+		pause = x.backoffs.next(job.Name, end.unstarted)
+		x.log.Warn("cannot start the job; it is left to the other replicas", "job", job.Name, "error", end.unstarted, "retry_in", pause.String())
 	}
 	backoff.Sleep(x.draining, pause)
 	select {

@@ -34,6 +34,7 @@ var reasons = []reason{
 	{"slots", "missed", "No slot of the job became free by the deadline."},
 	{"pool", "missed", "No slot of the pool became free by the deadline."},
 	{"capacity", "missed", "No replica had a place for the run (`max_running`, `per_replica`), or could start programs."},
+	{"cannot_start", "missed", "The program could not be started by the deadline: it or its folder is on a mount that does not answer, it is open for writing, or a file of the job hangs. The record's detail names it."},
 	{"user", "canceled", "By `cronclave cancel`. Also of `abandoned`: the replica died before the run was stopped."},
 	{"replaced", "canceled", "In favour of a later tick (`overlap = \"replace\"`). Also of `abandoned`, as above."},
 	{"drain", "canceled", "The replica drained, and the run did not end in time."},

@@ -6,69 +6,107 @@ import (
 	"context"
 	"errors"
 	"fmt"
+	"os"
 	"os/exec"
 	"path/filepath"
+	"sync"
 	"syscall"
 	"time"
 
+	"github.com/cronclave/cronclave/internal/backoff"
 	"github.com/cronclave/cronclave/internal/exhaustion"
+	"github.com/cronclave/cronclave/internal/safefile"
 )
 
-// abortEvery is how often a start that hangs is looked at once it is to be killed.
-const abortEvery = 20 * time.Millisecond
+const (
+	// abortEvery is how often a start that hangs is looked at once it is to be killed.
+	abortEvery = 20 * time.Millisecond
+	// slowStart is how long a start counts as one of those that go on at once. One that takes longer may hang, and must not keep others waiting.
+	slowStart = time.Second
+)
 
-// unable marks an error of the way to a start that is not the command's fault, but this machine's, or of its warden.
+// unable marks an error of the way to a start that is not the command's fault, but this machine's, of its warden, or of a file system that does not answer.
 func unable(err error) error {
-	if err == nil || errors.Is(err, ErrNotStarted) || !exhaustion.Is(err) {
+	if err == nil || errors.Is(err, ErrNotStarted) || !exhaustion.Is(err) && !errors.Is(err, safefile.ErrUnanswered) {
 		return err
 	}
 	return fmt.Errorf("%w: %w", ErrNotStarted, err)
 }
 
-// begin starts the command. Starts take turns, as they would in the runtime: a start that waits can still be abandoned, and only one start at a time
-// is in the step in which its program may begin. When kill ends in that step, begin kills the forked process; the command has begun only if it was
-// executed.
-func (h *Host) begin(stop, kill context.Context, cmd *exec.Cmd, s *Spec, t tree) error {
+// begin starts the command. Only a few starts go on at once, and a start that waits for its turn can still be abandoned.
+func (h *Host) begin(stop, kill context.Context, cmd *exec.Cmd, s *Spec, t tree) (*os.Process, error) {
+	if h.stuck.has(startKey(cmd)) {
+		return nil, hanging(cmd, "still hangs since an earlier start")
+	}
+	if err := h.awaitTurn(stop, kill); err != nil {
+		return nil, err
+	}
+	next := sync.OnceFunc(func() { <-h.turns })
+	defer next()
+	defer time.AfterFunc(slowStart, next).Stop()
+	if s.Begin != nil {
+		if err := s.Begin(); err != nil {
+			return nil, fmt.Errorf("%w: %w", ErrNotStarted, err)
+		}
+	}
+	return h.startAgain(kill, cmd, s, t, next)
+}
+
+func (h *Host) awaitTurn(stop, kill context.Context) error {
 	select {
-	case h.turn <- struct{}{}:
-		defer func() { <-h.turn }()
+	case h.turns <- struct{}{}:
+		return nil
 	case <-stop.Done():
 		return fmt.Errorf("%w: %w", ErrNotStarted, context.Cause(stop))
 	case <-kill.Done():
 		return fmt.Errorf("%w: %w", ErrNotStarted, context.Cause(kill))
 	}
-	if s.Begin != nil {
-		if err := s.Begin(); err != nil {
-			return fmt.Errorf("%w: %w", ErrNotStarted, err)
+}
+
+const (
+	// busyTime is how long a start waits for a program that is open for writing, and absentTime for one that is not there: it may be about to be replaced.
+	busyTime, absentTime = 10 * time.Second, time.Second
+	// The pauses between two starts of the same command.
+	firstRetry, lastRetry = 20 * time.Millisecond, 250 * time.Millisecond
+)
+
+// startAgain starts the command, and again while its program seems to be replaced. It lets the next start have its turn meanwhile.
+func (h *Host) startAgain(kill context.Context, cmd *exec.Cmd, s *Spec, t tree, next func()) (*os.Process, error) {
+	pause := backoff.New(firstRetry, lastRetry)
+	for since := time.Now(); ; {
+		p, err := h.start(kill, cmd, s, t)
+		passed := time.Since(since)
+		again := errors.Is(err, syscall.ETXTBSY) && passed < busyTime || errors.Is(err, syscall.ENOENT) && passed < absentTime && t.missing() == nil
+		if !again || s.Attached || !pause.Wait(kill) {
+			return p, err
 		}
+		next()
 	}
+}
+
+// startDirectly starts the command without a process between. When kill ends it kills the forked process; the command has begun only if it was executed.
+func startDirectly(kill context.Context, cmd *exec.Cmd, t tree) (*os.Process, error) {
 	done := make(chan error, 1)
-	go func() { done <- start(cmd, s) }()
+	go func() { done <- cmd.Start() }()
 	select {
 	case err := <-done:
-		return err
+		return cmd.Process, err
 	case <-kill.Done():
 	}
 	for {
-		killUnexecuted(t)
+		killUnexecuted(os.Getpid(), t)
 		timer := time.NewTimer(abortEvery)
 		select {
 		case err := <-done:
 			timer.Stop()
-			return h.aborted(cmd, err)
+			if err == nil && !executed(cmd.Process.Pid) && awaitExit(cmd.Process.Pid) == nil && !executed(cmd.Process.Pid) {
+				_ = cmd.Wait()
+				return nil, hanging(cmd, "hung, and was killed")
+			}
+			return cmd.Process, err
 		case <-timer.C:
 		}
 	}
-}
-
-// aborted returns how a start ended that was killed in progress. The runtime takes a process that dies before it has executed the command for one
-// that was started.
-func (h *Host) aborted(cmd *exec.Cmd, err error) error {
-	if err != nil || awaitExit(cmd.Process.Pid) != nil || executed(cmd.Process.Pid) {
-		return err
-	}
-	_ = cmd.Wait()
-	return fmt.Errorf("%w: executing %s hung, and was killed", ErrNotStarted, cmd.Path)
 }
 
 // whyNotStarted returns why the command could not be started. A start that fails for want of room in the run's own limits is the run's fault, as long
@@ -78,26 +116,46 @@ func (h *Host) whyNotStarted(cmd *exec.Cmd, s *Spec, t tree, err error) error {
 		return err
 	}
 	why := s.startError(cmd, t, err)
+	if errors.Is(err, syscall.ETXTBSY) {
+		return fmt.Errorf("%w: %w", ErrNotStarted, why)
+	}
 	if exhaustion.Is(err) && s.Limits != (Limits{}) && h.Probe() == nil {
 		return fmt.Errorf("%w: %w", ErrLimits, why)
+	}
+	if errors.Is(err, syscall.EAGAIN) && cmd.SysProcAttr.Credential != nil && h.Probe() == nil {
+		return s.userLimit(cmd.Path)
 	}
 	return unable(why)
 }
 
-// Probe returns whether a command could be started now. It takes the same resources as a run, and forks a process that ends by finding nothing to
-// execute.
+// userLimit is the error of a user with as many processes as the kernel permits. Commands of other users start. It hides EAGAIN, which would blame the machine.
+func (s *Spec) userLimit(path string) error {
+	return fmt.Errorf("start %s: %w: the user %s may have %s processes and threads (RLIMIT_NPROC of cronclave, \"LimitNPROC=\" of its service)", path, ErrUserLimit, s.User,
+		processLimit())
+}
+
+// probeTime bounds a probe.
+const probeTime = 10 * time.Second
+
+// Probe returns whether a command could be started now. It takes the same resources as a run, and starts one that is not there.
 func (h *Host) Probe() error {
-	h.turn <- struct{}{} // first: while a start hangs this waits, and holds nothing
-	defer func() { <-h.turn }()
+	late, cancel := context.WithTimeout(context.Background(), probeTime)
+	defer cancel()
 	out, err := newCapture(&Spec{}, &h.buffers)
 	if err != nil {
 		return err
 	}
 	defer out.close()
 	nothing := filepath.Join("/proc/self/fd", "nothing")
-	_, err = syscall.ForkExec(nothing, []string{nothing}, &syscall.ProcAttr{Files: []uintptr{0, 1, 2}})
+	cmd := &exec.Cmd{Path: nothing, Args: []string{nothing}, Env: []string{}, SysProcAttr: &syscall.SysProcAttr{}}
+	out.attach(cmd)
+	if err := h.awaitTurn(late, late); err != nil {
+		return err
+	}
+	_, err = h.start(late, cmd, &Spec{}, group{})
+	<-h.turns
 	if errors.Is(err, syscall.ENOENT) {
 		return nil
 	}
-	return fmt.Errorf("fork: %w", err)
+	return fmt.Errorf("start a program: %w", err)
 }

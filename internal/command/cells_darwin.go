@@ -1,11 +1,13 @@
 package command
 
 import (
+	"context"
 	"errors"
 	"fmt"
 	"os"
 	"os/exec"
 	"strconv"
+	"time"
 
 	"github.com/hashicorp/go-hclog"
 	"golang.org/x/sys/unix"
@@ -31,20 +33,29 @@ func (*cells) allow(Limits) error {
 	return fmt.Errorf("%w: they take a cgroup, which only Linux has", ErrLimits)
 }
 
+// startsAtOnce is how many starts are under way at once: the runtime forks one after the other.
+const startsAtOnce = 1
+
 // start starts the command. Umask and priority belong to the whole process on macOS, so a shell sets them for the command. The shell runs as the
 // command's user, so it can raise the priority only as root.
-func start(cmd *exec.Cmd, s *Spec) error {
+func (*Host) start(kill context.Context, cmd *exec.Cmd, s *Spec, t tree) (*os.Process, error) {
 	if s.Umask != nil {
 		maskThroughShell(cmd, *s.Umask)
 	}
 	if s.Nice != nil {
 		if err := checkNice(*s.Nice); err != nil {
-			return err
+			return nil, err
 		}
 		throughShell(cmd, `/usr/bin/renice "$0" $$ >/dev/null`, strconv.Itoa(*s.Nice))
 	}
-	return cmd.Start()
+	return startDirectly(kill, cmd, t)
 }
+
+// reap reaps the command.
+func (*Host) reap(p *os.Process) (*os.ProcessState, error) { return p.Wait() }
+
+// removeTime bounds the wait for starts that hang at the end.
+const removeTime = time.Second
 
 func checkNice(n int) error {
 	own, err := unix.Getpriority(unix.PRIO_PROCESS, 0)

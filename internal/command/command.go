@@ -42,6 +42,8 @@ var (
 	ErrNice = errors.New("the priority can't be set")
 	// ErrLimits says that this machine can't limit what a run takes.
 	ErrLimits = errors.New("limits can't be kept on this machine")
+	// ErrUserLimit says that the command's user has as many processes as that user may have.
+	ErrUserLimit = errors.New("the user's limit of processes is reached")
 	// ErrNotStarted says that the command was not started, and that this is not its fault: the machine lacks something for it (file descriptors, processes,
 	// memory), there is no warden, or the start was given up. Nothing of it has begun.
 	ErrNotStarted = errors.New("not started")

@@ -7,7 +7,7 @@ import (
 	"context"
 	"errors"
 	"fmt"
-	"os/exec"
+	"os"
 	"sync"
 	"syscall"
 	"time"
@@ -27,7 +27,8 @@ type Host struct {
 	oom       oomCounter    // of the cgroup in which this process was started
 	leftGrace time.Duration // see the constant
 	buffers   sync.Pool     // *bufio.Reader of maxLine bytes, for the output of runs
-	turn      chan struct{} // taken by the start that is under way
+	turns     chan struct{} // taken by the starts that are under way
+	stuck     stuck
 }
 
 // NewHost finds this machine's means to hold processes together and prepares them: on Linux a cgroup for the replica, and the reaper of orphans.
@@ -40,7 +41,7 @@ func NewHost(c HostConfig) (*Host, error) {
 }
 
 func newHost(log hclog.Logger, c *cells, w Warden) *Host {
-	h := &Host{log: log, cells: c, warden: w, oom: newOOMCounter(), leftGrace: leftGrace, turn: make(chan struct{}, 1)}
+	h := &Host{log: log, cells: c, warden: w, oom: newOOMCounter(), leftGrace: leftGrace, turns: make(chan struct{}, startsAtOnce)}
 	for _, dir := range c.cgroups() {
 		if w != nil {
 			w.Inherit(dir)
@@ -54,7 +55,12 @@ func newHost(log hclog.Logger, c *cells, w Warden) *Host {
 func (h *Host) Isolation() string { return h.cells.describe() }
 
 // Close removes the replica's cgroup and ends the reaper. It is called after the last Run has returned.
-func (h *Host) Close() error { return h.cells.close() }
+func (h *Host) Close() error {
+	if !h.stuck.wait(removeTime) {
+		h.log.Warn("starts of commands still hang in the kernel; they were killed, and execute nothing any more")
+	}
+	return h.cells.close()
+}
 
 // Check returns the parts of a [Spec] that this machine can't provide, however often it is tried: its Nice ([ErrNice]) and its Limits ([ErrLimits]).
 // Limits need a cgroup (version 2) that hands its controllers on to those below it. Where one is possible Check prepares it, for which it may move
@@ -84,7 +90,7 @@ func (h *Host) Run(stop, kill context.Context, s Spec) Exit {
 			return refused(fmt.Errorf("%w: %w", ErrNotStarted, context.Cause(c)))
 		}
 	}
-	cmd, err := s.command()
+	cmd, err := s.command(stop)
 	if err != nil {
 		return refused(unable(err))
 	}
@@ -106,28 +112,31 @@ func (h *Host) Run(stop, kill context.Context, s Spec) Exit {
 		return refused(fmt.Errorf("%w: %w", ErrNotStarted, err))
 	}
 	defer unwatch()
-	defer t.remove()
 	t.place(cmd.SysProcAttr)
 	out.attach(cmd)
 	ours := s.attend()
 	kills := h.oom.read()
-	if err := h.begin(stop, kill, cmd, &s, t); err != nil {
+	leader, err := h.begin(stop, kill, cmd, &s, t)
+	if err != nil {
 		ours.leave()
 		exit := refused(h.whyNotStarted(cmd, &s, t, err))
 		exit.Late, _ = ward.Reap()
+		if !h.stuck.has(startKey(cmd)) { // else it is removed when the start is gone
+			t.remove()
+		}
 		return exit
 	}
-	ward.Started(cmd.Process.Pid)
+	defer t.remove()
+	ward.Started(leader.Pid)
 	if s.Started != nil {
 		s.Started()
 	}
 	out.begin()
-	ours.begin(cmd.Process.Pid)
-	exit, err := h.supervise(stop, kill, cmd, &s, t, ward, ours)
+	ours.begin(leader.Pid)
+	exit := h.supervise(stop, kill, leader, &s, t, ward, ours)
 	if !out.drain(drainTime) {
 		h.log.Warn("output held open by a process outside the run's tree; rest not read", "run_id", s.Name)
 	}
-	exit.conclude(cmd, err)
 	exit.Tail, exit.Cut = out.tail(), out.before()
 	if exit.Status() != 0 {
 		exit.OutOfMemory, exit.OOMKills = t.starved(), max(h.oom.read()-kills, 0)
@@ -136,10 +145,10 @@ func (h *Host) Run(stop, kill context.Context, s Spec) Exit {
 	return exit
 }
 
-// supervise passes stop and kill on to the tree, and signals; it returns when nothing of the tree lives. exit has what was left behind, and the part of the
-// warden.
-func (h *Host) supervise(stop, kill context.Context, cmd *exec.Cmd, s *Spec, t tree, ward Ward, ours *attendance) (exit Exit, err error) {
-	leader := cmd.Process.Pid
+// supervise passes stop and kill on to the tree, and signals; it returns how the command has ended when nothing of the tree lives, with what was left behind and
+// the part of the warden.
+func (h *Host) supervise(stop, kill context.Context, p *os.Process, s *Spec, t tree, ward Ward, ours *attendance) (exit Exit) {
+	leader := p.Pid
 	ended := make(chan error, 1)
 	go func() { ended <- awaitExit(leader) }()
 
@@ -178,9 +187,10 @@ func (h *Host) supervise(stop, kill context.Context, cmd *exec.Cmd, s *Spec, t t
 	defer outlived.Stop()
 	ours.leave()
 	exit.judge(ward.Reap())
-	err = cmd.Wait() // from here on the leader's number may be anybody's
+	state, err := h.reap(p) // from here on the leader's number may be anybody's
 	t.settle(leader)
-	return exit, errors.Join(failed, err)
+	exit.conclude(state, errors.Join(failed, err))
+	return exit
 }
 
 // judge notes the part of the warden. What it has killed was not left behind.
@@ -194,13 +204,13 @@ func (e *Exit) judge(late bool, ago time.Duration) {
 }
 
 // conclude notes how a command that was started has ended; err is what waiting for it returned.
-func (e *Exit) conclude(cmd *exec.Cmd, err error) {
-	if cmd.ProcessState == nil {
-		e.Code, e.Err = -1, fmt.Errorf("wait for %s: %w", cmd.Path, err)
+func (e *Exit) conclude(state *os.ProcessState, err error) {
+	if state == nil {
+		e.Code, e.Err = -1, fmt.Errorf("wait for the command: %w", err)
 		return
 	}
-	e.Code = cmd.ProcessState.ExitCode()
-	if ws, ok := cmd.ProcessState.Sys().(syscall.WaitStatus); ok && ws.Signaled() {
+	e.Code = state.ExitCode()
+	if ws, ok := state.Sys().(syscall.WaitStatus); ok && ws.Signaled() {
 		e.Signal = signalName(ws.Signal())
 	}
 }

@@ -59,7 +59,7 @@ func TestNiceTakesAPrivilege(t *testing.T) {
 		return setNice(-20)
 	})
 	s := Spec{Argv: []string{"/bin/true"}}
-	cmd, fault := s.command()
+	cmd, fault := s.command(t.Context())
 	if fault != nil {
 		t.Fatal(fault)
 	}

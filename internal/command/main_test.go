@@ -19,6 +19,7 @@ import (
 	"go.uber.org/goleak"
 	"golang.org/x/sys/unix"
 
+	"github.com/cronclave/cronclave/internal/hungfs"
 	"github.com/cronclave/cronclave/internal/proc"
 	"github.com/cronclave/cronclave/internal/warden"
 )
@@ -26,6 +27,7 @@ import (
 // TestMain makes the test binary a replica and its warden, too, so that these can be killed.
 func TestMain(m *testing.M) {
 	switch {
+	case hungfs.Serve():
 	case len(os.Args) == 2 && os.Args[1] == warden.Subcommand:
 		if err := warden.Main(os.Stdin, os.Stdout); err != nil {
 			fmt.Fprintln(os.Stderr, err)

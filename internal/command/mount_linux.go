@@ -5,9 +5,9 @@ import (
 	"fmt"
 	"os"
 	"path/filepath"
-	"regexp"
-	"strconv"
 	"strings"
+
+	"github.com/cronclave/cronclave/internal/proc"
 )
 
 // ownCgroup finds the directory of the version 2 cgroup that this process is in. The hybrid layout, with
@@ -43,30 +43,14 @@ func unifiedPath(member string) (string, error) {
 	return "", errors.New("this process is in none")
 }
 
-// locate finds where a mount shows the cgroup's path. A line of mountinfo has an id, a parent's id, the
-// device, the root (the part of the hierarchy that is mounted), the mount point and options; then a dash, the
-// type and more.
+// locate finds where a mount shows the cgroup's path.
 func locate(mountinfo, path string) (string, error) {
-	for line := range strings.Lines(mountinfo) {
-		before, after, ok := strings.Cut(line, " - ")
-		fields := strings.Fields(before)
-		if !ok || len(fields) < 6 || !strings.HasPrefix(after, "cgroup2 ") {
+	for _, m := range proc.ParseMounts(mountinfo) {
+		rel, err := filepath.Rel(m.Root, path)
+		if m.Type != "cgroup2" || err != nil || strings.HasPrefix(m.Root, "/..") || rel == ".." || strings.HasPrefix(rel, "../") {
 			continue
 		}
-		root := unescape(fields[3])
-		rel, err := filepath.Rel(root, path)
-		if err != nil || strings.HasPrefix(root, "/..") || rel == ".." || strings.HasPrefix(rel, "../") {
-			continue
-		}
-		return filepath.Join(unescape(fields[4]), rel), nil
+		return filepath.Join(m.Point, rel), nil
 	}
 	return "", fmt.Errorf("no mount shows %s", path)
-}
-
-// unescape resolves the octal escapes by which mountinfo writes white space and backslashes.
-func unescape(s string) string {
-	return regexp.MustCompile(`\\[0-7]{3}`).ReplaceAllStringFunc(s, func(e string) string {
-		n, _ := strconv.ParseUint(e[1:], 8, 8)
-		return string([]byte{byte(n)})
-	})
 }

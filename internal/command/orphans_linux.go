@@ -34,6 +34,7 @@ type orphans struct {
 	// processes of the machine, which takes milliseconds.
 	looked time.Time // when it began
 	byRun  map[string][]int
+	spared map[int]bool // children that a run waits for
 
 	quit chan struct{}
 	done sync.WaitGroup
@@ -55,6 +56,23 @@ func newOrphans(log hclog.Logger) *orphans {
 		o.watch(deaths)
 	})
 	return o
+}
+
+// spare leaves a child to a run, which reaps it: where no descriptor is free it has no handle.
+func (o *orphans) spare(pid int) {
+	o.mu.Lock()
+	defer o.mu.Unlock()
+	if o.spared == nil {
+		o.spared = map[int]bool{}
+	}
+	o.spared[pid] = true
+}
+
+// release ends that, once the child was reaped.
+func (o *orphans) release(pid int) {
+	o.mu.Lock()
+	defer o.mu.Unlock()
+	delete(o.spared, pid)
 }
 
 func (o *orphans) close() {
@@ -95,7 +113,7 @@ func (o *orphans) reap() {
 		return
 	}
 	for _, p := range children {
-		if p.Dead() && !owned[p.PID] {
+		if p.Dead() && !owned[p.PID] && !o.spared[p.PID] {
 			_, _ = unix.Wait4(p.PID, nil, unix.WNOHANG, nil)
 		}
 	}

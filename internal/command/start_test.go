@@ -64,6 +64,7 @@ func TestWhyACommandCantBeStarted(t *testing.T) {
 	}
 	for name, tt := range tests {
 		t.Run(name, func(t *testing.T) {
+			t.Parallel() // those that are not found are looked for again
 			e := h.Run(t.Context(), t.Context(), tt.spec)
 			if e.Err == nil || e.Code != -1 || e.Signal != "" {
 				t.Fatalf("got %+v", e)
@@ -97,7 +98,7 @@ func TestLookup(t *testing.T) {
 	}
 	for _, tt := range tests {
 		t.Run(tt.name, func(t *testing.T) {
-			got, err := lookup(tt.argv0, tt.dir, []string{"PATH=" + dir + "/c", tt.path})
+			got, err := lookup(t.Context(), tt.argv0, tt.dir, []string{"PATH=" + dir + "/c", tt.path})
 			if got != tt.want || err != nil {
 				t.Errorf("got %q, %v, want %q", got, err, tt.want)
 			}
@@ -153,7 +154,7 @@ func TestUmask(t *testing.T) {
 func TestUmaskThroughAShell(t *testing.T) {
 	mask := uint32(0o27)
 	s := Spec{Argv: []string{"sh", "-c", `umask; echo "$@"`, "name", "a b", "$c"}, Env: []string{"PATH=/bin"}}
-	cmd, err := s.command()
+	cmd, err := s.command(t.Context())
 	if err != nil {
 		t.Fatal(err)
 	}

@@ -10,23 +10,27 @@ import (
 	"os"
 	"os/exec"
 	"path/filepath"
+	"strconv"
 	"strings"
 	"syscall"
 	"time"
 
+	"golang.org/x/sys/unix"
+
+	"github.com/cronclave/cronclave/internal/backoff"
 	"github.com/cronclave/cronclave/internal/safefile"
 	"github.com/cronclave/cronclave/internal/textfile"
 )
 
 // command prepares the process, with everything checked that can be said more clearly before the start.
-func (s *Spec) command() (*exec.Cmd, error) {
+func (s *Spec) command(ctx context.Context) (*exec.Cmd, error) {
 	if len(s.Argv) == 0 || s.Argv[0] == "" {
 		return nil, fmt.Errorf("%w: it is empty", ErrNotFound)
 	}
-	if err := s.checkDir(); err != nil {
+	if err := s.checkDir(ctx); err != nil {
 		return nil, err
 	}
-	path, err := lookup(s.Argv[0], s.Dir, s.Env)
+	path, err := s.lookupAgain(ctx)
 	if err != nil {
 		return nil, err
 	}
@@ -49,11 +53,11 @@ func (s *Spec) command() (*exec.Cmd, error) {
 	return cmd, nil
 }
 
-func (s *Spec) checkDir() error {
+func (s *Spec) checkDir(ctx context.Context) error {
 	if s.Dir == "" {
 		return nil
 	}
-	switch info, err := os.Stat(s.Dir); {
+	switch info, err := safefile.Stat(ctx, s.Dir); {
 	case err != nil:
 		return fmt.Errorf("dir %s: %w", s.Dir, reason(err))
 	case !info.IsDir():
@@ -84,25 +88,27 @@ func (s *Spec) startError(cmd *exec.Cmd, t tree, err error) error {
 		return fmt.Errorf("%s: %w", what, s.notThere(cmd))
 	case errors.Is(err, syscall.ENOEXEC):
 		return fmt.Errorf("%s: %w: neither a program for this machine nor a script with a #! line", what, ErrNotExecutable)
-	case errors.Is(err, syscall.EACCES), errors.Is(err, syscall.ETXTBSY):
+	case errors.Is(err, syscall.ETXTBSY):
+		return fmt.Errorf("%s: %w: %w: another process has it open for writing", what, ErrNotExecutable, err)
+	case errors.Is(err, syscall.EACCES):
 		return fmt.Errorf("%s: %w: %w", what, ErrNotExecutable, err)
 	}
 	return fmt.Errorf("%s: %w", what, err)
 }
 
-// scriptTimeout bounds the look at a script that did not start.
+// scriptTimeout bounds the look at a program that did not start.
 const scriptTimeout = time.Second
 
 // notThere says what the kernel has not found. All was there a moment ago, so it is looked for again.
 func (s *Spec) notThere(cmd *exec.Cmd) error {
-	if err := s.checkDir(); err != nil {
-		return err
-	}
-	if err := executable(cmd.Path); err != nil {
-		return err
-	}
 	ctx, cancel := context.WithTimeout(context.Background(), scriptTimeout)
 	defer cancel()
+	if err := s.checkDir(ctx); err != nil {
+		return err
+	}
+	if err := executable(ctx, cmd.Path); err != nil {
+		return err
+	}
 	if start, err := safefile.ReadStart(ctx, cmd.Path, safefile.Policy{}); err == nil {
 		if fault := textfile.InterpreterFault(start); fault != "" {
 			return fmt.Errorf("%w: %s", ErrNotExecutable, fault)
@@ -114,6 +120,15 @@ func (s *Spec) notThere(cmd *exec.Cmd) error {
 // errPrivileges says that the privileges of a command could not be taken from it.
 var errPrivileges = errors.New("its privileges cannot be dropped")
 
+// processLimit returns how many processes and threads a user may have, as far as this process's own limit says.
+func processLimit() string {
+	var limit unix.Rlimit
+	if err := unix.Getrlimit(unix.RLIMIT_NPROC, &limit); err != nil || limit.Cur == unix.RLIM_INFINITY {
+		return "no more"
+	}
+	return strconv.FormatUint(uint64(limit.Cur), 10)
+}
+
 // reason strips a PathError of its path, which the message around it names already.
 func reason(err error) error {
 	if pe, ok := errors.AsType[*fs.PathError](err); ok {
@@ -122,8 +137,22 @@ func reason(err error) error {
 	return err
 }
 
+// lookupAgain looks for the program, and again for a moment, since it may be about to be replaced. With Attached a person waits: then it looks once.
+func (s *Spec) lookupAgain(ctx context.Context) (string, error) {
+	pause := backoff.New(firstRetry, lastRetry)
+	for since := time.Now(); ; {
+		path, err := lookup(ctx, s.Argv[0], s.Dir, s.Env)
+		switch {
+		case !errors.Is(err, ErrNotFound) || s.Attached:
+			return path, err
+		case time.Since(since) >= absentTime || !pause.Wait(ctx):
+			return path, fmt.Errorf("%w (looked for during %s)", err, time.Since(since).Round(time.Second/10))
+		}
+	}
+}
+
 // lookup finds the file to execute for a command, see [Spec.Argv].
-func lookup(name, dir string, env []string) (string, error) {
+func lookup(ctx context.Context, name, dir string, env []string) (string, error) {
 	if strings.Contains(name, "/") {
 		path := name
 		if !filepath.IsAbs(path) {
@@ -133,7 +162,7 @@ func lookup(name, dir string, env []string) (string, error) {
 			}
 			path = abs
 		}
-		return path, executable(path)
+		return path, executable(ctx, path)
 	}
 	search, ok := variable(env, "PATH")
 	if !ok {
@@ -145,9 +174,9 @@ func lookup(name, dir string, env []string) (string, error) {
 			continue
 		}
 		path := filepath.Join(d, name)
-		err := executable(path)
-		if err == nil {
-			return path, nil
+		err := executable(ctx, path)
+		if err == nil || errors.Is(err, safefile.ErrUnanswered) {
+			return path, err
 		}
 		if found == nil && errors.Is(err, ErrNotExecutable) {
 			found = err
@@ -160,8 +189,8 @@ func lookup(name, dir string, env []string) (string, error) {
 }
 
 // executable returns the obstacle to executing a file, judged by its mode.
-func executable(path string) error {
-	info, err := os.Stat(path)
+func executable(ctx context.Context, path string) error {
+	info, err := safefile.Stat(ctx, path)
 	switch {
 	case errors.Is(err, fs.ErrNotExist), errors.Is(err, syscall.ENOTDIR):
 		return fmt.Errorf("%w: %s", ErrNotFound, path)

@@ -312,8 +312,8 @@ func TestLeaderIsReapedAfterItsGroupWasKilled(t *testing.T) {
 	if err := cmd.Start(); err != nil {
 		t.Fatal(err)
 	}
-	if _, err := h.supervise(t.Context(), t.Context(), cmd, &Spec{}, s, unwatched{}, &attendance{}); err != nil {
-		t.Error(err)
+	if exit := h.supervise(t.Context(), t.Context(), cmd.Process, &Spec{}, s, unwatched{}, &attendance{}); exit.Err != nil {
+		t.Error(exit.Err)
 	}
 	if s.signals != 1 || s.unreaped != 1 || !s.settled {
 		t.Errorf("got %+v", s)

@@ -307,8 +307,8 @@ func TestNumberIsGivenUpBeforeTheLeaderIsReaped(t *testing.T) {
 		t.Fatal(err)
 	}
 	w := &leaderSpy{leader: cmd.Process.Pid}
-	if _, err := h.supervise(t.Context(), t.Context(), cmd, &Spec{}, s, w, &attendance{}); err != nil {
-		t.Error(err)
+	if exit := h.supervise(t.Context(), t.Context(), cmd.Process, &Spec{}, s, w, &attendance{}); exit.Err != nil {
+		t.Error(exit.Err)
 	}
 	if w.calls != 1 || !w.there {
 		t.Errorf("given up %d times, with the leader still there: %v", w.calls, w.there)

@@ -48,6 +48,8 @@ type Replica struct {
 	Heartbeat string `json:"heartbeat,omitempty"`
 	// Unable is why the replica claims nothing at present: its machine can't start programs; "" if it can.
 	Unable string `json:"unable,omitempty"`
+	// Unstartable has the jobs that it was not able to start when it tried last, and why; nil if there are none.
+	Unstartable map[string]string `json:"unstartable,omitempty"`
 	// ClockOffsetMS is how far its wall clock is ahead of the server's.
 	ClockOffsetMS int64 `json:"clock_offset_ms"`
 	// ClockErrorMS is how far ClockOffsetMS may be off, as asking the server for its clock takes a while; 0 in entries of versions that did not say.

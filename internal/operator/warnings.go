@@ -59,6 +59,9 @@ func (r *statusReader) warnOfReplica(e journal.Replica) {
 	if e.Unable != "" {
 		r.warnOf(self, CodeCannotStart, "replica %s cannot start programs and claims nothing (%s): check its file descriptors, processes and memory; its ticks go to the other replicas", e.Name, e.Unable)
 	}
+	for _, job := range slices.Sorted(maps.Keys(e.Unstartable)) {
+		r.warnOf(self, CodeCannotStart, "replica %s cannot start job %s: %s", e.Name, job, e.Unstartable[job])
+	}
 	if e.Heartbeat != "" {
 		r.warnOf(self, CodeHeartbeat, "leader %s: %s", e.Name, e.Heartbeat)
 	}

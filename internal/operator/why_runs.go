@@ -215,18 +215,19 @@ func (s *story) explainOverlap(r, other journal.Record) {
 
 // reasonTexts say what a word in a record means. Other reasons are texts themselves.
 var reasonTexts = map[string]string{
-	"overlap":  "all slots of the job were held, or another tick waited for one (overlap)",
-	"paused":   "the job was paused",
-	"down":     "no replica was up that may run the job",
-	"redis":    "Redis did not answer, or could not decide",
-	"overload": "the replica was too busy to claim it in time, or stood still",
-	"late":     "no replica asked for it in time, for no known reason; look at the logs of the replicas",
-	"slots":    "no slot of the job became free by the deadline",
-	"pool":     "no slot of the pool became free by the deadline",
-	"capacity": "no replica had a place for the run, or could start programs",
-	"user":     "canceled by a user; cronclave audit names the user",
-	"replaced": "stopped in favour of a later tick (overlap = \"replace\")",
-	"drain":    "its replica drained, and the run did not end in time",
+	"overlap":      "all slots of the job were held, or another tick waited for one (overlap)",
+	"paused":       "the job was paused",
+	"down":         "no replica was up that may run the job",
+	"redis":        "Redis did not answer, or could not decide",
+	"overload":     "the replica was too busy to claim it in time, or stood still",
+	"late":         "no replica asked for it in time, for no known reason; look at the logs of the replicas",
+	"slots":        "no slot of the job became free by the deadline",
+	"pool":         "no slot of the pool became free by the deadline",
+	"capacity":     "no replica had a place for the run, or could start programs",
+	"cannot_start": "the program could not be started by the deadline",
+	"user":         "canceled by a user; cronclave audit names the user",
+	"replaced":     "stopped in favour of a later tick (overlap = \"replace\")",
+	"drain":        "its replica drained, and the run did not end in time",
 }
 
 // ReasonText says in one line for which reason a record has its outcome; "" where the outcome says it all.

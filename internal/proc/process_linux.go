@@ -27,6 +27,9 @@ type Process struct {
 // Dead returns whether the process has ended, reaped or not.
 func (p Process) Dead() bool { return p.state == 'Z' || p.state == 'X' }
 
+// Uninterruptible returns whether the process sleeps in the kernel and no signal wakes it.
+func (p Process) Uninterruptible() bool { return p.state == 'D' }
+
 // Kernel returns whether it is a thread of the kernel.
 func (p Process) Kernel() bool { const flag = 0x00200000; return p.flags&flag != 0 }
 
@@ -63,9 +66,31 @@ func All() ([]Process, error) {
 
 // Children returns the children of this process, dead ones included. The kernel's shorter way to them (/proc/PID/task/TID/children) is optional and
 // may miss some.
-func Children() []Process {
+func Children() []Process { return ChildrenOf(os.Getpid()) }
+
+// ChildrenOf returns the children of a process, dead ones included.
+func ChildrenOf(parent int) []Process {
 	all, _ := All()
-	return slices.DeleteFunc(all, func(p Process) bool { return p.Parent != os.Getpid() })
+	return slices.DeleteFunc(all, func(p Process) bool { return p.Parent != parent })
+}
+
+// Killed returns whether SIGKILL is pending for a process: then it executes no instruction of its own any more, however long it stays in the kernel.
+func Killed(pid int) bool {
+	const bit = 1 << (unix.SIGKILL - 1)
+	status, err := os.ReadFile(fmt.Sprintf("/proc/%d/status", pid))
+	if err != nil {
+		return false
+	}
+	for line := range bytes.Lines(status) {
+		name, value, _ := bytes.Cut(bytes.TrimSpace(line), []byte(":"))
+		if string(name) != "SigPnd" && string(name) != "ShdPnd" {
+			continue
+		}
+		if set, err := strconv.ParseUint(string(bytes.TrimSpace(value)), 16, 64); err == nil && set&bit != 0 {
+			return true
+		}
+	}
+	return false
 }
 
 // statSize is more than /proc/PID/stat has.

@@ -1,9 +1,12 @@
 package replica
 
 import (
+	"maps"
+	"slices"
 	"sync/atomic"
 
 	"github.com/cronclave/cronclave/internal/journal"
+	"github.com/cronclave/cronclave/internal/operator"
 )
 
 // condition is how a replica is, as far as no other part of it knows. Its registration shows that.
@@ -26,4 +29,21 @@ func (c *condition) complete(entry journal.Replica) journal.Replica {
 		entry.Heartbeat = *what
 	}
 	return entry
+}
+
+// mostUnstartable bounds how many jobs that can't be started a registration names.
+const mostUnstartable = 10
+
+// fewest bounds the jobs that can't be started, and the reasons; nil if there are none.
+func fewest(jobs map[string]string) map[string]string {
+	var few map[string]string
+	for _, job := range slices.Sorted(maps.Keys(jobs)) {
+		if few == nil {
+			few = map[string]string{}
+		}
+		if len(few) < mostUnstartable {
+			few[job] = operator.FirstLine(jobs[job], mostUnable)
+		}
+	}
+	return few
 }

@@ -29,7 +29,7 @@ func (w *problemWatch) complete(entry journal.Replica) journal.Replica {
 // problemsOf are the codes of the problems that a replica has by itself.
 func problemsOf(entry journal.Replica) (codes []string) {
 	for code, has := range map[string]bool{
-		operator.CodeConfigRefused: entry.Refused != "", operator.CodeCannotStart: entry.Unable != "", operator.CodeHeartbeat: entry.Heartbeat != "",
+		operator.CodeConfigRefused: entry.Refused != "", operator.CodeCannotStart: entry.Unable != "" || len(entry.Unstartable) > 0, operator.CodeHeartbeat: entry.Heartbeat != "",
 		operator.CodeClockOff: operator.ClockOffsetOf(entry).Excessive(),
 	} {
 		if has {

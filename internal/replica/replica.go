@@ -378,6 +378,7 @@ func (r *Replica) entry() journal.Replica {
 		ZoneData: r.cfg.Load().Zones.Version(), Zones: hashZones(r.cfg.Load(), now),
 		ClockOffsetMS: r.clock().Sub(now).Milliseconds(), ClockErrorMS: r.locks.Engine().EstimateError().Milliseconds(), Running: r.scheduler.Running(),
 		Labels: r.cfg.Load().Replica.Labels, Draining: r.readiness.is(draining), Unable: operator.FirstLine(r.scheduler.Unable(), mostUnable),
+		Unstartable: fewest(r.scheduler.Unstartable()),
 	})
 }
 

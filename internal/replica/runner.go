@@ -40,7 +40,7 @@ func (r *commandRunner) Run(ctx context.Context, run *scheduler.Run) scheduler.R
 	env, err := command.Environment(ctx, r.environment(run))
 	if err != nil {
 		err = fmt.Errorf("prepare the environment: %w", err)
-		if exhaustion.Is(err) {
+		if exhaustion.Is(err) || errors.Is(err, safefile.ErrUnanswered) {
 			err = fmt.Errorf("%w: %w", scheduler.ErrNotStarted, err)
 		}
 		return scheduler.Result{Err: err}

@@ -29,8 +29,8 @@ func ReadFolder(ctx context.Context, name string, p FolderPolicy) (map[string][]
 	}
 	// The files are for the goroutine below alone until it has ended: it may be abandoned.
 	read := &folderReader{policy: p, root: name, files: map[string][]byte{}}
-	if r := bounded(ctx, name, p.As, func() result { return result{err: read.folder(ctx, "", 0)} }); r.err != nil {
-		return nil, r.err
+	if _, err := bounded(ctx, name, p.As, func() (none struct{}, err error) { return none, read.folder(ctx, "", 0) }); err != nil {
+		return nil, err
 	}
 	return read.files, nil
 }

@@ -19,6 +19,8 @@ import (
 	"math"
 	"os"
 	"sync"
+
+	"github.com/cronclave/cronclave/internal/proc"
 )
 
 var (
@@ -26,7 +28,9 @@ var (
 	ErrNotRegular = errors.New("not a regular file")
 	// ErrTooLong says that the file is longer than the policy allows.
 	ErrTooLong = errors.New("longer than")
-	// ErrHangs says that an abandoned read of the same file has not returned yet.
+	// ErrUnanswered says that the file's system did not answer until the read was abandoned, as that of a network mount whose server is away.
+	ErrUnanswered = errors.New("its file system does not answer")
+	// ErrHangs says that an abandoned read of the same file has not returned yet. It comes with ErrUnanswered.
 	ErrHangs = errors.New("an earlier read of it still hangs")
 )
 
@@ -111,11 +115,15 @@ func InspectFolder(name string, t Trust) error {
 	return inspectFolder(name)
 }
 
-// result is what a visit to a file gives.
-type result struct {
+// Stat returns what the system says of a file or folder. It judges nothing.
+func Stat(ctx context.Context, name string) (fs.FileInfo, error) {
+	return bounded(ctx, name, nil, func() (fs.FileInfo, error) { return os.Stat(name) })
+}
+
+// content is what a visit to a file gives.
+type content struct {
 	data []byte
 	info Info
-	err  error
 }
 
 // part is how much of a file is read.
@@ -132,32 +140,33 @@ func visit(ctx context.Context, name string, p Policy, read part) ([]byte, Info,
 	if os.Geteuid() != 0 { // asked here, before a thread takes the rights of Policy.As
 		p.Trust = Everybody
 	}
-	r := bounded(ctx, name, p.As, func() (r result) {
-		r.data, r.info, r.err = look(name, p, read)
-		return r
+	c, err := bounded(ctx, name, p.As, func() (c content, err error) {
+		c.data, c.info, err = look(name, p, read)
+		return c, err
 	})
-	if r.err != nil {
-		return nil, Info{}, r.err
-	}
-	return r.data, r.info, nil
+	return c.data, c.info, err
 }
 
 // bounded looks at a file with a user's rights, and abandons that when ctx ends.
-func bounded(ctx context.Context, name string, who *Identity, look func() result) result {
+func bounded[T any](ctx context.Context, name string, who *Identity, look func() (T, error)) (zero T, err error) {
+	type result struct {
+		value T
+		err   error
+	}
 	switch err := context.Cause(ctx); {
 	case err != nil:
-		return result{err: failed(name, err)}
+		return zero, failed(name, err)
 	case ctx.Done() == nil && who == nil:
 		return look()
 	case hanging.has(name):
-		return result{err: failed(name, ErrHangs)}
+		return zero, unanswered(name, ErrHangs)
 	}
 	done := make(chan result)
 	abandoned := make(chan struct{})
 	go as(who, func(err error) {
 		r := result{err: err}
 		if err == nil {
-			r = look()
+			r.value, r.err = look()
 		}
 		select {
 		case done <- r:
@@ -167,12 +176,17 @@ func bounded(ctx context.Context, name string, who *Identity, look func() result
 	})
 	select {
 	case r := <-done:
-		return r
+		return r.value, r.err
 	case <-ctx.Done():
 		hanging.add(name)
 		close(abandoned)
-		return result{err: failed(name, context.Cause(ctx))}
+		return zero, unanswered(name, context.Cause(ctx))
 	}
+}
+
+// unanswered is the error of a look that was abandoned.
+func unanswered(name string, why error) error {
+	return failed(name, fmt.Errorf("%w%s: %w", ErrUnanswered, proc.OnMount(name), why))
 }
 
 // failed words an error as those of package os are.

@@ -95,14 +95,14 @@ func TestReadThatHangsIsAbandoned(t *testing.T) {
 		<-entered
 		cancel(reason)
 	}()
-	r := bounded(ctx, file, nil, func() result {
+	text, err := bounded(ctx, file, nil, func() (string, error) {
 		close(entered)
 		<-release
 		close(returned)
-		return result{data: []byte("late")}
+		return "late", nil
 	})
-	if !errors.Is(r.err, reason) || r.data != nil {
-		t.Errorf("the caller got %q, %v", r.data, r.err)
+	if !errors.Is(err, reason) || !errors.Is(err, ErrUnanswered) || text != "" {
+		t.Errorf("the caller got %q, %v", text, err)
 	}
 	if _, err := Read(ctx, file, Policy{MaxBytes: limit}); !errors.Is(err, reason) {
 		t.Errorf("after the end: %v", err)

@@ -17,6 +17,8 @@ const (
 	Capacity Reason = "capacity" // no replica had a place for it
 	Pool     Reason = "pool"     // its pool had no slot
 	Slots    Reason = "slots"    // all slots of the job were held
+	// CannotStart ticks were granted, and given back: no replica was able to start the job's program.
+	CannotStart Reason = "cannot_start"
 )
 
 // The triggers of runs that an agenda knows of.
@@ -150,6 +152,13 @@ func (k *Tick) StandAside() {
 			k.shares(o.Trouble)
 			return
 		}
+	}
+}
+
+// Unstartable has a tick blame, in place of a want of room, that the job's program can't be started here.
+func (k *Tick) Unstartable(why string) {
+	if k.Cause.Reason == Capacity {
+		k.Cause.Reason, k.Trouble = CannotStart, Trouble{Detail: why}
 	}
 }
 

@@ -1,0 +1,110 @@
+//go:build linux
+
+// Package hungfs mounts a file system that stops to answer, for tests. A network mount does the same when its server is away.
+//
+// It is a FUSE file system, served by a process of its own, which is the test binary again: see [Serve]. A request that the server has read
+// and does not answer leaves its process in uninterruptible sleep, as NFS does. The mount ends with the test.
+package hungfs
+
+import (
+	"bufio"
+	"fmt"
+	"io"
+	"os"
+	"os/exec"
+	"path/filepath"
+	"strings"
+	"testing"
+
+	"golang.org/x/sys/unix"
+)
+
+// FS is a mounted file system.
+type FS struct {
+	// Dir is the folder where it is mounted.
+	Dir string
+
+	t       testing.TB
+	server  *exec.Cmd
+	orders  io.Writer
+	replies *bufio.Reader
+}
+
+const (
+	folderVariable = "CRONCLAVE_TEST_HUNGFS"
+	device         = "/dev/fuse"
+)
+
+// New mounts a file system with a program of each name, whose content is the text. It is unmounted when the test ends.
+func New(t testing.TB, programs map[string]string) *FS {
+	t.Helper()
+	fd, err := unix.Open(device, unix.O_RDWR|unix.O_CLOEXEC, 0)
+	if err != nil {
+		t.Fatalf("%s: %v; this test needs root and the kernel's fuse module (modprobe fuse; for a container: --device /dev/fuse --cap-add SYS_ADMIN)", device, err)
+	}
+	f := &FS{Dir: t.TempDir(), t: t}
+	source := t.TempDir()
+	for name, text := range programs {
+		if err := os.WriteFile(filepath.Join(source, name), []byte(text), 0o600); err != nil {
+			t.Fatal(err)
+		}
+	}
+	dev := os.NewFile(uintptr(fd), device)
+	f.serve(dev, source)
+	err = unix.Mount("hungfs", f.Dir, "fuse", unix.MS_NOSUID|unix.MS_NODEV, fmt.Sprintf("fd=%d,rootmode=40000,user_id=0,group_id=0,allow_other", fd))
+	dev.Close() // the server has it
+	t.Cleanup(f.end)
+	if err != nil {
+		t.Fatalf("mount a FUSE file system: %v; this test needs root", err)
+	}
+	return f
+}
+
+// serve starts the server. It ends with its stdin.
+func (f *FS) serve(dev *os.File, source string) {
+	f.t.Helper()
+	f.server = exec.Command("/proc/self/exe")
+	f.server.Env = append(os.Environ(), folderVariable+"="+source)
+	f.server.ExtraFiles = []*os.File{dev}
+	f.server.Stderr = os.Stderr
+	in, err := f.server.StdinPipe()
+	if err != nil {
+		f.t.Fatal(err)
+	}
+	out, err := f.server.StdoutPipe()
+	if err != nil {
+		f.t.Fatal(err)
+	}
+	f.orders, f.replies = in, bufio.NewReader(out)
+	if err := f.server.Start(); err != nil {
+		f.t.Fatal(err)
+	}
+	f.t.Cleanup(func() { in.Close() })
+}
+
+// end unmounts the file system. Requests that hang fail.
+func (f *FS) end() {
+	_ = unix.Unmount(f.Dir, unix.MNT_DETACH)
+	_ = f.server.Process.Kill()
+	_ = f.server.Wait()
+}
+
+// order sends an order and waits until it is in force.
+func (f *FS) order(what string) {
+	f.t.Helper()
+	if _, err := fmt.Fprintln(f.orders, what); err != nil {
+		f.t.Fatal(err)
+	}
+	if reply, err := f.replies.ReadString('\n'); strings.TrimSpace(reply) != what {
+		f.t.Fatalf("the file system's server: %q, %v", reply, err)
+	}
+}
+
+// Hang leaves all requests unanswered from now on.
+func (f *FS) Hang() { f.t.Helper(); f.order("hang") }
+
+// HangOpen leaves requests unanswered that open a file or enter a folder. Names are still found.
+func (f *FS) HangOpen() { f.t.Helper(); f.order("open") }
+
+// Answer answers all requests, also those that hang.
+func (f *FS) Answer() { f.t.Helper(); f.order("answer") }

@@ -1,0 +1,203 @@
+package hungfs
+
+import (
+	"bufio"
+	"encoding/binary"
+	"errors"
+	"fmt"
+	"os"
+	"path/filepath"
+	"slices"
+
+	"golang.org/x/sys/unix"
+)
+
+// The operations of the protocol, /usr/include/linux/fuse.h.
+const (
+	opLookup      = 1
+	opForget      = 2
+	opGetattr     = 3
+	opOpen        = 14
+	opRead        = 15
+	opRelease     = 18
+	opFlush       = 25
+	opInit        = 26
+	opOpendir     = 27
+	opReaddir     = 28
+	opReleasedir  = 29
+	opAccess      = 34
+	opInterrupt   = 36
+	opBatchForget = 42
+
+	inHeader = 40
+	root     = 1
+)
+
+var order = binary.LittleEndian
+
+// request is one of the kernel, whose name for it is unique.
+type request struct {
+	op           uint32
+	unique, node uint64
+	body         []byte
+}
+
+// Serve serves a file system if this process was started for that, and returns whether it was. The TestMain of a package that uses [New] calls it first.
+func Serve() bool {
+	folder := os.Getenv(folderVariable)
+	if folder == "" {
+		return false
+	}
+	if err := serve(folder); err != nil {
+		fmt.Fprintln(os.Stderr, "hungfs:", err)
+	}
+	return true
+}
+
+type file struct {
+	name string
+	text []byte
+}
+
+// server has one goroutine for requests and one for orders; the orders come through a channel.
+type server struct {
+	files   []file // the node of files[i] is root+1+i
+	hangs   func(op uint32) bool
+	waiting []request
+}
+
+func serve(folder string) error {
+	entries, err := os.ReadDir(folder)
+	if err != nil {
+		return err
+	}
+	s := &server{hangs: func(uint32) bool { return false }}
+	for _, e := range entries {
+		text, err := os.ReadFile(filepath.Join(folder, e.Name()))
+		if err != nil {
+			return err
+		}
+		s.files = append(s.files, file{e.Name(), text})
+	}
+	orders, requests := make(chan string), make(chan request)
+	go func() {
+		defer close(orders)
+		for lines := bufio.NewScanner(os.Stdin); lines.Scan(); {
+			orders <- lines.Text()
+		}
+	}()
+	go receive(requests)
+	for {
+		select {
+		case what, ok := <-orders:
+			if !ok {
+				return nil
+			}
+			s.obey(what)
+			fmt.Println(what) //nolint:forbidigo // the pipe to the test
+		case r := <-requests:
+			if s.hangs(r.op) {
+				s.waiting = append(s.waiting, r)
+			} else {
+				s.answer(r)
+			}
+		}
+	}
+}
+
+func (s *server) obey(what string) {
+	switch what {
+	case "hang":
+		s.hangs = func(op uint32) bool { return true }
+	case "open":
+		s.hangs = func(op uint32) bool { return op == opOpen || op == opAccess }
+	case "answer":
+		s.hangs = func(uint32) bool { return false }
+		for _, r := range s.waiting {
+			s.answer(r)
+		}
+		s.waiting = nil
+	}
+}
+
+// receive reads requests until the file system is unmounted.
+func receive(requests chan<- request) {
+	const device = 3
+	buffer := make([]byte, 1<<20)
+	for {
+		n, err := unix.Read(device, buffer)
+		switch {
+		case errors.Is(err, unix.ENODEV):
+			return
+		case err != nil, n < inHeader: // EPERM before it is mounted
+			if !errors.Is(err, unix.EPERM) {
+				continue
+			}
+			_, _ = unix.Poll([]unix.PollFd{{Fd: device, Events: unix.POLLIN}}, 10)
+			continue
+		}
+		requests <- request{order.Uint32(buffer[4:]), order.Uint64(buffer[8:]), order.Uint64(buffer[16:]), slices.Clone(buffer[inHeader:n])}
+	}
+}
+
+func (s *server) answer(r request) {
+	var body []byte
+	var fault unix.Errno
+	switch r.op {
+	case opForget, opBatchForget, opInterrupt: // take no answer
+		return
+	case opInit:
+		body = initReply(r.body)
+	case opLookup:
+		name := string(r.body[:max(slices.Index(r.body, 0), 0)])
+		i := slices.IndexFunc(s.files, func(f file) bool { return f.name == name })
+		if i < 0 {
+			fault = unix.ENOENT
+			break
+		}
+		node := uint64(root + 1 + i)
+		body = order.AppendUint64(nil, node)
+		body = append(append(body, make([]byte, 32)...), s.attributes(node)...)
+	case opGetattr:
+		body = append(make([]byte, 16), s.attributes(r.node)...)
+	case opOpen, opOpendir:
+		body = make([]byte, 16)
+	case opRead:
+		text := s.files[r.node-root-1].text
+		from := min(order.Uint64(r.body[8:]), uint64(len(text)))
+		body = text[from:min(from+uint64(order.Uint32(r.body[16:])), uint64(len(text)))]
+	case opReaddir, opRelease, opReleasedir, opFlush, opAccess:
+	default:
+		fault = unix.ENOSYS
+	}
+	reply(r.unique, fault, body)
+}
+
+func initReply(in []byte) []byte {
+	out := make([]byte, 64)
+	order.PutUint32(out, 7)
+	order.PutUint32(out[4:], min(order.Uint32(in[4:]), 31))
+	order.PutUint32(out[20:], 1<<17) // the longest write
+	return out
+}
+
+// attributes is struct fuse_attr.
+func (s *server) attributes(node uint64) []byte {
+	b := make([]byte, 88)
+	order.PutUint64(b, node)
+	order.PutUint32(b[60:], unix.S_IFDIR|0o755)
+	order.PutUint32(b[64:], 1)
+	if node != root {
+		order.PutUint64(b[8:], uint64(len(s.files[node-root-1].text)))
+		order.PutUint32(b[60:], unix.S_IFREG|0o755)
+	}
+	return b
+}
+
+func reply(unique uint64, fault unix.Errno, body []byte) {
+	const device = 3
+	b := order.AppendUint32(nil, uint32(16+len(body)))
+	b = order.AppendUint32(b, uint32(-int32(fault)))
+	b = order.AppendUint64(b, unique)
+	_, _ = unix.Write(device, append(b, body...)) // ENOENT: the request was interrupted
+}

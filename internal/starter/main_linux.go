@@ -1,0 +1,156 @@
+package starter
+
+import (
+	"encoding/binary"
+	"os"
+	"runtime"
+	"syscall"
+	"unsafe"
+)
+
+// A program of which this package is a part becomes a starter here. Packages are initialised in the order of their names, after those that they import, and this
+// one imports little. The rest of the program takes several times as long as a start.
+func init() { //nolint:gochecknoinits // see above
+	if len(os.Args) == 1 && os.Args[0] == Name {
+		syscall.Exit(Main())
+	}
+}
+
+// Main carries out one order, and returns when the replica has the reply.
+func Main() (exitCode int) {
+	runtime.LockOSThread() // a priority and privileges are a thread's own
+	syscall.CloseOnExec(Channel)
+	syscall.CloseOnExec(Cgroup)
+	order, err := receive()
+	if err != nil {
+		return 1
+	}
+	// It also ends the process while the fork waits for an execution that hangs.
+	go func() {
+		_, _ = read(make([]byte, 1))
+		syscall.Exit(0)
+	}()
+	if _, err := syscall.Write(Channel, order.carryOut().Bytes()); err != nil {
+		return 1
+	}
+	select {}
+}
+
+// receive reads the order.
+func receive() (*Order, error) {
+	length := make([]byte, 4)
+	if err := readFull(length); err != nil {
+		return nil, err
+	}
+	text := make([]byte, binary.LittleEndian.Uint32(length))
+	if err := readFull(text); err != nil {
+		return nil, err
+	}
+	return parseOrder(text)
+}
+
+func readFull(b []byte) error {
+	for len(b) > 0 {
+		n, err := read(b)
+		if err != nil {
+			return err
+		}
+		if n <= 0 {
+			return errOrder
+		}
+		b = b[n:]
+	}
+	return nil
+}
+
+func read(b []byte) (n int, err error) {
+	for {
+		if n, err = syscall.Read(Channel, b); err != syscall.EINTR { //nolint:errorlint // package errors adds to the time of a start
+			return n, err
+		}
+	}
+}
+
+// carryOut starts the command. Umask, priority and privileges are set on this thread, and so on what it forks.
+func (o *Order) carryOut() Reply {
+	if o.Nice != nil {
+		if err := syscall.Setpriority(syscall.PRIO_PROCESS, 0, *o.Nice); err != nil {
+			return refusal(Nice, err)
+		}
+	}
+	if o.Umask != nil {
+		syscall.Umask(int(*o.Umask))
+	}
+	if err := o.dropPrivileges(); err != nil {
+		return refusal(Privileges, err)
+	}
+	attr := &syscall.ProcAttr{Dir: o.Dir, Env: o.Env, Files: []uintptr{0, 1, 2}, Sys: &syscall.SysProcAttr{Setpgid: true, Credential: o.Credential}}
+	if o.InCgroup {
+		attr.Sys.UseCgroupFD, attr.Sys.CgroupFD = true, Cgroup
+	}
+	pid, err := syscall.ForkExec(o.Path, o.Argv, attr)
+	if err != nil {
+		return refusal(Start, err)
+	}
+	return Reply{PID: pid}
+}
+
+func refusal(step Step, err error) Reply {
+	errno, ok := err.(syscall.Errno) //nolint:errorlint // package syscall returns nothing else
+	if !ok {
+		errno = syscall.EINVAL // an argument has a NUL byte
+	}
+	return Reply{Step: step, Error: errno}
+}
+
+// The numbers of prctl(2) and capabilities(7) that package syscall lacks. Package x/sys/unix has them, and would have this one initialised later.
+const (
+	setNoNewPrivs = 38
+	capAmbient    = 47
+	clearAll      = 4
+	capVersion3   = 0x20080522
+)
+
+// dropPrivileges changes this thread, and so what it forks. A change of the user takes permitted and effective capabilities away, but leaves inheritable ones, and
+// between two users that are not root ambient ones, too: by these a job of a replica with AmbientCapabilities= would have its right to become anybody. The bounding
+// set stays: it only matters to programs that get capabilities when they are executed, which no_new_privs prevents.
+func (o *Order) dropPrivileges() error {
+	if o.DropInheritable {
+		if err := dropInheritable(); err != nil {
+			return err
+		}
+	}
+	if o.NoNewPrivs {
+		return prctl(setNoNewPrivs, 1)
+	}
+	return nil
+}
+
+func prctl(what, value uintptr) error {
+	if _, _, errno := syscall.RawSyscall6(syscall.SYS_PRCTL, what, value, 0, 0, 0, 0); errno != 0 {
+		return errno
+	}
+	return nil
+}
+
+func dropInheritable() error {
+	if err := prctl(capAmbient, clearAll); err != nil && err != syscall.EINVAL { //nolint:errorlint // EINVAL: before Linux 4.3 there are none
+		return err
+	}
+	header := struct {
+		version uint32
+		pid     int32
+	}{version: capVersion3}
+	var sets [2]struct{ effective, permitted, inheritable uint32 } // version 3 has 64 bits
+	call := func(number uintptr) error {
+		if _, _, errno := syscall.RawSyscall(number, uintptr(unsafe.Pointer(&header)), uintptr(unsafe.Pointer(&sets[0])), 0); errno != 0 {
+			return errno
+		}
+		return nil
+	}
+	if err := call(syscall.SYS_CAPGET); err != nil {
+		return err
+	}
+	sets[0].inheritable, sets[1].inheritable = 0, 0
+	return call(syscall.SYS_CAPSET)
+}
