@@ -328,8 +328,8 @@ func logVerdict(log hclog.Logger, job string, tick time.Time, verdict string) {
 	log.Log(Outcome(outcome).level(reason, false), "tick not run", "job", job, "tick", tick.Format(time.RFC3339), "outcome", verdict)
 }
 
-// unheard withdraws the claim of a tick that was granted, of which this replica hears only now that the lease has ended. Then the tick is claimed under a new
-// id: what is still on its way in the name of the old one means nothing any more.
+// unheard withdraws a claim whose grant this replica has heard of only after the lease had ended. Then the tick is claimed under a new id, so that a late reply
+// to the old one starts nothing.
 func (c *claims) unheard(k *tick) {
 	c.log.Warn("a claim was granted, and its answer came only after the lease; the claim is withdrawn, and the tick is claimed anew", "job", k.Job.Name,
 		"tick", k.At.Format(time.RFC3339), "run_id", k.ID)

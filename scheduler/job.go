@@ -121,7 +121,7 @@ type Result struct {
 	OutputCut int64
 	// EndedAgo is how long before the return of Run the work has ended, where this process stood still in between and another has killed it; else 0.
 	EndedAgo time.Duration
-	// LeftBehind says what the work left behind when it ended by itself, and had to be stopped; "" if that is nothing. What stops the run after that end
+	// LeftBehind names the processes that the work left behind when it ended by itself, and that had to be stopped; "" for none. A stop of the run after that end
 	// does not change its outcome.
 	LeftBehind string
 }

@@ -41,7 +41,7 @@ func (c *cluster) grantUnheard(jobs ...scheduler.Job) (claimant, other *replica)
 	return claimant, other
 }
 
-// unheardOf is what becomes of a tick whose grant nobody has heard of.
+// unheardOf is the fate of a tick whose grant was not heard.
 type unheardOf struct {
 	name  string
 	edits []edit

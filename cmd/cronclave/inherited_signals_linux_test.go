@@ -6,7 +6,7 @@ import (
 )
 
 // TestProgramsStartWithDefaultSignals starts exec and lock with signals ignored and blocked, as a supervisor, nohup or a script may. The command has none of
-// that, and nothing of what the service manager tells this process.
+// that, and none of the variables with which a service manager addresses this process.
 func TestProgramsStartWithDefaultSignals(t *testing.T) {
 	t.Parallel()
 	server := startRedis(t)

@@ -84,7 +84,7 @@ func TestLostOutputFailsTheCommand(t *testing.T) {
 	}
 }
 
-// TestReaderThatWentAwayEndsItQuietly has a command write into a pipe that nobody reads any more, as supervisors that ignore SIGPIPE start it.
+// TestReaderThatWentAwayEndsItQuietly has a command write into a pipe without a reader, as supervisors that ignore SIGPIPE start it.
 func TestReaderThatWentAwayEndsItQuietly(t *testing.T) {
 	t.Parallel()
 	for _, start := range []string{`trap '' PIPE; cronclave help run`, `cronclave help run`} {

@@ -41,10 +41,13 @@ func (a *app) command(ctx context.Context, args []string) (code int) {
 	root.SetArgs(args)
 	cmd, err := root.ExecuteContextC(ctx)
 	code = a.exitCode(cmd, err)
-	if lost := console.WriteError(a.out); lost != nil && code != exitStale {
-		if !errors.Is(lost, syscall.EPIPE) { // a reader that has seen enough, such as head, needs no message
-			fmt.Fprintln(a.says(), "cronclave:", lost)
-		}
+	lost := console.WriteError(a.out)
+	switch {
+	case lost == nil, code == exitStale:
+	case !errors.Is(lost, syscall.EPIPE):
+		fmt.Fprintln(a.says(), "cronclave:", lost)
+		return exitFailed
+	case code == 0: // a reader that has seen enough, such as head, needs no message
 		return exitFailed
 	}
 	return code

@@ -8,7 +8,7 @@ import (
 	"testing"
 )
 
-// TestCheckKnowsTheKernelsLimits checks jobs that no kernel starts: a command and a variable of 128 KiB, and an environment that is too long with what this
+// TestCheckKnowsTheKernelsLimits checks jobs that no kernel starts: a command and a variable of 128 KiB, and an environment that is too long with the variables of this
 // process has, at the stack limit that it has.
 func TestCheckKnowsTheKernelsLimits(t *testing.T) {
 	t.Parallel()

@@ -67,7 +67,7 @@ func nameOf(pid string) string {
 	return strings.TrimSpace(string(name))
 }
 
-// awaitEnds waits until none of the processes runs. One that nobody has waited for yet has no program any more.
+// awaitEnds waits until none of the processes runs. A zombie has no program any more.
 func awaitEnds(t *testing.T, pids []string) {
 	t.Helper()
 	tick, limit := time.NewTicker(20*time.Millisecond), time.After(time.Minute)

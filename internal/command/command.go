@@ -104,7 +104,7 @@ type Spec struct {
 	// Attached hands this process' own stdin, stdout and stderr to the command, in place of an empty stdin and of Keep and Line.
 	// Where this process has a terminal the command may use it, and is stopped (Ctrl-Z) and continued together with this process.
 	Attached bool
-	// account says what was found for User and Group at the start.
+	// account describes the entries of User and Group, as found at the start.
 	account string
 	// Signals are passed on to the command's process group, as a terminal does with that of Ctrl-C. May be nil.
 	Signals <-chan os.Signal

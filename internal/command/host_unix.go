@@ -193,7 +193,7 @@ func (h *Host) supervise(stop, kill context.Context, p *os.Process, s *Spec, t t
 	return exit
 }
 
-// judge notes the part of the warden. What it has killed was not left behind.
+// judge notes the part of the warden. A process that it has killed was not left behind.
 func (e *Exit) judge(late bool, ago time.Duration) {
 	if e.Late = late; late {
 		e.Left = nil

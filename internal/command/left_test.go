@@ -71,7 +71,7 @@ func TestProcessesLeftBehindAreKilled(t *testing.T) {
 	})
 }
 
-// TestKillCutsTheTimeOfProcessesLeftBehind kills a run, as a lost lease does, while what its command left behind has its time.
+// TestKillCutsTheTimeOfProcessesLeftBehind kills a run, as a lost lease does, while the processes that its command left behind have their time.
 // Promise: P3
 func TestKillCutsTheTimeOfProcessesLeftBehind(t *testing.T) {
 	everyMode(t, func(t *testing.T, h *Host) {

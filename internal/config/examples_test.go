@@ -9,7 +9,7 @@ import (
 	"time"
 )
 
-// examples returns what users copy, by its file: each block of TOML in the README and the pages, the file to start from, and the file that init writes.
+// examples returns the texts that users copy, by file: each block of TOML in the README and the pages, the file to start from, and the file that init writes.
 func examples(t *testing.T) map[string][]string {
 	t.Helper()
 	files, err := filepath.Glob("../../docs/*.md")

@@ -2,7 +2,7 @@ package config
 
 import "testing"
 
-// What other crons read in another way is a warning with the reading, at its place.
+// An expression that other crons read in another way is a warning with the reading, at its place.
 func TestOtherCronsReadOtherwise(t *testing.T) {
 	for schedule, want := range map[string]string{
 		"5/15 * * * *":         `jobs.toml:3:13: warning: schedule: 5/15 is 5,20,35,50 here; Debian's cron refuses it; 5-59/15 means the same everywhere`,

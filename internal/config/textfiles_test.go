@@ -33,7 +33,7 @@ func TestLineEndsOfWindows(t *testing.T) {
 	}
 }
 
-// Scripts and env files are read by check, and what keeps the job from starting has its file and line.
+// Scripts and env files are read by check, and a fault that keeps the job from starting has its file and line.
 func TestCheckReadsScriptsAndEnvFiles(t *testing.T) {
 	t.Parallel()
 	dir := t.TempDir()

@@ -27,7 +27,7 @@ func fitting(text string, most int) int {
 	return len(text)
 }
 
-// shorten cuts the texts of a JSON line that is longer than MaxJSONLine, the longest first. What cannot be read stays as it is.
+// shorten cuts the texts of a JSON line that is longer than MaxJSONLine, the longest first. A line that cannot be read stays as it is.
 func shorten(line []byte) []byte {
 	if len(line) <= MaxJSONLine {
 		return line

@@ -2,7 +2,7 @@ package textfile
 
 import "bytes"
 
-// InterpreterFault returns what keeps Linux from executing a script that begins with these bytes, or "". Only a #! line that ends in a carriage return is
+// InterpreterFault returns the reason for which Linux does not execute a script that begins with these bytes, or "". Only a #! line that ends in a carriage return is
 // looked for: the kernel, or env(1), takes that for the last character of the interpreter's name or of its option, and says "no such file".
 func InterpreterFault(start []byte) string {
 	line, _, ended := bytes.Cut(start, []byte("\n"))

@@ -6,7 +6,7 @@ import (
 	"time"
 )
 
-// Remarks returns what other programs read in another way: the place of each such piece of an expression, with the reading here, and in Hint what means the
+// Remarks returns the pieces of expressions that other programs read in another way: the place of each, with the reading here, and in Hint a text that means the
 // same everywhere.
 func (s *Schedule) Remarks() []*ParseError { return s.remarks }
 
