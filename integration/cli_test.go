@@ -128,6 +128,7 @@ type clusterStatus struct {
 			LeaseMS int64  `json:"lease_ms"`
 		} `json:"lease_margin"`
 		Unable     string    `json:"unable"`
+		ZoneData   string    `json:"zone_data"`
 		State      string    `json:"state"`
 		StoodStill *interval `json:"stood_still"`
 	} `json:"replicas"`
