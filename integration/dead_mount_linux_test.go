@@ -12,6 +12,7 @@ import (
 // A program on a mount that does not answer costs its own job alone: all ticks of four other jobs run, each second, with one replica and with two. The log,
 // status and the history name the job, the program and the mount.
 func TestProgramOnADeadMount(t *testing.T) {
+	slow(t)
 	t.Parallel()
 	for _, n := range []int{1, 2} {
 		t.Run(fmt.Sprintf("%d replicas", n), func(t *testing.T) {

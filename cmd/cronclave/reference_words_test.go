@@ -34,7 +34,7 @@ var reasons = []reason{
 	{"slots", "missed", "No slot of the job became free by the deadline."},
 	{"pool", "missed", "No slot of the pool became free by the deadline."},
 	{"capacity", "missed", "No replica had a place for the run (`max_running`, `per_replica`), or could start programs."},
-	{"cannot_start", "missed", "The program could not be started by the deadline: it or its folder is on a mount that does not answer, it is open for writing, or a file of the job hangs. The record's detail names it."},
+	{"cannot_start", "missed", "No replica could start the program by the deadline: a mount does not answer, or the program is open for writing. The record's detail names it."},
 	{"user", "canceled", "By `cronclave cancel`. Also of `abandoned`: the replica died before the run was stopped."},
 	{"replaced", "canceled", "In favour of a later tick (`overlap = \"replace\"`). Also of `abandoned`, as above."},
 	{"drain", "canceled", "The replica drained, and the run did not end in time."},
@@ -93,7 +93,7 @@ func keysOf(file *ast.File, name string) (keys []string) {
 }
 
 // oneWord distinguishes a reason from the text of an error.
-var oneWord = regexp.MustCompile(`^[a-z]+$`)
+var oneWord = regexp.MustCompile(`^[a-z_]+$`)
 
 // reasonsIn are the words that a file gives as reasons: to constants and fields with such a name, and behind an outcome.
 func reasonsIn(file *ast.File) (found []string) {

@@ -145,8 +145,8 @@ func (h *Host) Run(stop, kill context.Context, s Spec) Exit {
 	return exit
 }
 
-// supervise passes stop and kill on to the tree, and signals; it returns how the command has ended when nothing of the tree lives, with what was left behind and
-// the part of the warden.
+// supervise passes stop and kill on to the tree, and signals. It returns the end of the command when nothing of the tree lives, with processes that were left behind
+// and the part of the warden.
 func (h *Host) supervise(stop, kill context.Context, p *os.Process, s *Spec, t tree, ward Ward, ours *attendance) (exit Exit) {
 	leader := p.Pid
 	ended := make(chan error, 1)
