@@ -6,11 +6,12 @@ import (
 	"crypto/hmac"
 	"crypto/sha256"
 	"fmt"
-	"net"
 	"net/http"
 	"net/url"
 	"strings"
 	"sync/atomic"
+
+	"github.com/cronclave/cronclave/internal/dial"
 )
 
 // Config of a [Provider].
@@ -106,7 +107,7 @@ func New(cfg Config) (*Provider, error) {
 	p := &Provider{cfg: cfg, issuer: issuer, turn: make(chan struct{}, 1)}
 	p.client = &http.Client{Transport: &transport{p.permitted, &http.Transport{Proxy: http.ProxyFromEnvironment, DisableKeepAlives: true, MaxResponseHeaderBytes: maxHeaderBytes,
 		// A request that ends leaves the making of its connection behind, so that has time-outs of its own.
-		DialContext: (&net.Dialer{Timeout: requestTimeout}).DialContext, TLSHandshakeTimeout: requestTimeout}}}
+		DialContext: dial.New(dial.Config{}).DialContext, TLSHandshakeTimeout: requestTimeout}}}
 	return p, nil
 }
 

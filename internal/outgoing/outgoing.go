@@ -12,12 +12,18 @@ import (
 	"net/url"
 	"os"
 	"syscall"
+
+	"github.com/cronclave/cronclave/internal/dial"
 )
 
 // Reason returns why there is no answer. It has no text that came from outside.
 func Reason(err error) string {
 	if reason := ofTLS(err); reason != "" {
 		return reason
+	}
+	var step *dial.Error
+	if errors.As(err, &step) {
+		return step.Error() // of the name and the address, and no more of the URL
 	}
 	var name *net.DNSError
 	var number syscall.Errno

@@ -13,6 +13,7 @@ import (
 
 	"github.com/cronclave/cronclave/internal/backoff"
 	"github.com/cronclave/cronclave/internal/config"
+	"github.com/cronclave/cronclave/internal/dial"
 	"github.com/cronclave/cronclave/internal/operator"
 	"github.com/cronclave/cronclave/internal/outgoing"
 )
@@ -38,7 +39,7 @@ type heartbeat struct {
 
 // newBeatClient follows a redirection only within the origin of the first request: the path may hold a secret.
 func newBeatClient() *http.Client {
-	return &http.Client{Transport: &http.Transport{Proxy: http.ProxyFromEnvironment}, Timeout: beatTimeout,
+	return &http.Client{Transport: &http.Transport{Proxy: http.ProxyFromEnvironment, DialContext: dial.New(dial.Config{}).DialContext}, Timeout: beatTimeout,
 		CheckRedirect: func(next *http.Request, via []*http.Request) error {
 			if len(via) > mostRedirects || next.URL.Host != via[0].URL.Host || next.URL.Scheme != via[0].URL.Scheme {
 				return http.ErrUseLastResponse

@@ -128,7 +128,7 @@ func TestHeartbeatKeepsItsURL(t *testing.T) {
 	send(t.Context(), here.URL+"/s3cr3t/near", "<nil>")
 	send(t.Context(), here.URL+"/s3cr3t/away", "302 Found")
 	send(t.Context(), here.URL+"/s3cr3t/round", "302 Found")
-	send(t.Context(), "http://127.0.0.1:1/s3cr3t", "no answer: connection refused")
+	send(t.Context(), "http://127.0.0.1:1/s3cr3t", "no answer: connect to 127.0.0.1:1: connect: connection refused")
 	send(t.Context(), here.URL+"/s3cr3t/garbled", "no answer: its answer is no HTTP that can be followed")
 	ctx, cancel := context.WithCancel(t.Context())
 	go func() {

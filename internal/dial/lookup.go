@@ -1,0 +1,119 @@
+package dial
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"net"
+	"net/netip"
+	"sync"
+	"time"
+)
+
+// question is what the resolver is asked: "ip4" or "ip6", and a name.
+type question struct{ network, host string }
+
+// families is the number of questions for a name.
+const families = 2
+
+// lookups are those of a Dialer that are under way, or whose answers may still be used.
+type lookups struct {
+	ctx     context.Context // ends with the Dialer
+	cancel  context.CancelFunc
+	running sync.WaitGroup
+
+	mu         sync.Mutex
+	byQuestion map[question]*lookup
+}
+
+// lookup is one question and its answer. The fields are set when done is closed.
+type lookup struct {
+	began time.Time
+	done  chan struct{}
+	ended time.Time
+	addrs []netip.Addr
+	err   error
+}
+
+// usable reports whether a lookup is under way, or its answer is younger than the time it took: asking again would not make it newer by much.
+func (l *lookup) usable(now time.Time) bool {
+	select {
+	case <-l.done:
+		return l.err == nil && now.Sub(l.ended) < l.ended.Sub(l.began)
+	default:
+		return true
+	}
+}
+
+// start returns the lookup of a name, which goes on when the caller has gone.
+func (d *Dialer) start(q question) *lookup {
+	d.lookups.mu.Lock()
+	defer d.lookups.mu.Unlock()
+	now := time.Now()
+	if l := d.lookups.byQuestion[q]; l != nil && l.usable(now) {
+		return l
+	}
+	for old, l := range d.lookups.byQuestion {
+		if !l.usable(now) {
+			delete(d.lookups.byQuestion, old)
+		}
+	}
+	l := &lookup{began: now, done: make(chan struct{})}
+	d.lookups.byQuestion[q] = l
+	d.lookups.running.Go(func() {
+		ctx, cancel := context.WithTimeout(d.lookups.ctx, LookupTimeout)
+		defer cancel()
+		l.addrs, l.err = d.resolver.LookupNetIP(ctx, q.network, q.host)
+		l.ended = time.Now()
+		close(l.done)
+	})
+	return l
+}
+
+// answer is the outcome of a lookup as one caller sees it.
+type answer struct {
+	network string
+	addrs   []netip.Addr
+	err     error
+}
+
+// await waits for a lookup as long as the caller has time.
+func (l *lookup) await(ctx context.Context, q question) answer {
+	select {
+	case <-l.done:
+		return answer{q.network, l.addrs, lookupError(l.err)}
+	case <-ctx.Done():
+		return answer{q.network, nil, fmt.Errorf("%w after %v", context.Cause(ctx), time.Since(l.began).Round(time.Millisecond))}
+	}
+}
+
+// lookupError words an error of a resolver without the name, which the step has.
+func lookupError(err error) error {
+	var dns *net.DNSError
+	switch {
+	case errors.Is(err, context.DeadlineExceeded):
+		return silence(LookupTimeout)
+	case !errors.As(err, &dns):
+		return err
+	case dns.Server == "":
+		return dnsError{dns, dns.Err}
+	}
+	return dnsError{dns, dns.Err + " (nameserver " + dns.Server + ")"}
+}
+
+// dnsError is an error of a resolver with other words.
+type dnsError struct {
+	*net.DNSError
+	text string
+}
+
+func (e dnsError) Error() string { return e.text }
+
+// Unwrap returns the resolver's own error.
+func (e dnsError) Unwrap() error { return e.DNSError }
+
+// isNotFound reports whether a name has no address of a family, or does not exist.
+func isNotFound(err error) bool {
+	var dns *net.DNSError
+	return errors.As(err, &dns) && dns.IsNotFound
+}
