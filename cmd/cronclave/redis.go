@@ -114,7 +114,7 @@ func unusable(err error) error {
 
 // unavailable ends a command during which Redis failed. A refusal by Redis keeps its own message.
 func unavailable(doing string, err error) error {
-	if t := redisconn.TroubleOf(err); t == redisconn.BadCredentials || t == redisconn.Forbidden {
+	if t := redisconn.TroubleOf(err); t == redisconn.BadCredentials || t == redisconn.BadSentinelCredentials || t == redisconn.Forbidden {
 		return exitError{exitUnavailable, fmt.Errorf("%s: redis %w", doing, t.Because(err))}
 	}
 	return exitError{exitUnavailable, fmt.Errorf("%s: %w", doing, err)}

@@ -76,6 +76,8 @@ type Redis struct {
 	PasswordFile string
 	// TLS is nil unless [redis].tls is set.
 	TLS *TLS
+	// Sentinel is how the Sentinels are reached; nil if not set. Then they have no password, and TLS as their master.
+	Sentinel *SentinelAccess
 	// AckedReplicas is how many replicas must have a grant or a renewal before it counts; 0 if not set.
 	AckedReplicas int
 	// AckTimeout is how long they have for it; 100ms if not set.
@@ -85,6 +87,12 @@ type Redis struct {
 // TLS holds the names of PEM files, and the name that the server's certificate must be for; each may be "".
 type TLS struct {
 	CAFile, CertFile, KeyFile, ServerName string
+}
+
+// SentinelAccess has the user, the password and the certificates for Sentinels; URL has those of their master.
+type SentinelAccess struct {
+	User, PasswordFile string
+	TLS                *TLS
 }
 
 // Replica says how much a replica takes on, and how it stops.

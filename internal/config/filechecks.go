@@ -64,6 +64,13 @@ func (c *fileChecks) ofReplica(r *schema.Reader, redis *Redis, server *Server) {
 		files["redis.tls.ca_file"], files["redis.tls.cert_file"] = namedFile{path: tls.CAFile}, namedFile{path: tls.CertFile}
 		files["redis.tls.key_file"] = namedFile{path: tls.KeyFile, secret: true}
 	}
+	if sentinel := redis.Sentinel; sentinel != nil {
+		files["redis.sentinel.password_file"] = namedFile{path: sentinel.PasswordFile, secret: true}
+		if tls := sentinel.TLS; tls != nil {
+			files["redis.sentinel.tls.ca_file"], files["redis.sentinel.tls.cert_file"] = namedFile{path: tls.CAFile}, namedFile{path: tls.CertFile}
+			files["redis.sentinel.tls.key_file"] = namedFile{path: tls.KeyFile, secret: true}
+		}
+	}
 	if server != nil {
 		files["server.token_file"] = namedFile{path: server.TokenFile, secret: true}
 		if server.OIDC != nil {

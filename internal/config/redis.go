@@ -29,9 +29,21 @@ func redisKeys() schema.Section[Redis] {
 				Allow("an odd number, 3 at least, each of one server"),
 			schema.Path("password_file", func(to *Redis) *string { return &to.PasswordFile }, "A file with the password. Not beside a password in `url`."),
 			schema.Table("tls", func(to *Redis) *TLS { to.TLS = &TLS{}; return to.TLS }, tlsKeys(), "Certificates for TLS. With Sentinel or Cluster the table also turns TLS on; for one server write `rediss://`. See [`[redis].tls`](#redistls)."),
+			schema.Table("sentinel", func(to *Redis) *SentinelAccess { to.Sentinel = &SentinelAccess{}; return to.Sentinel }, sentinelKeys(), "The password and the certificates of the Sentinels, if they have their own. See [`[redis].sentinel`](#redissentinel)."),
 			schema.Integer("acked_replicas", 0, mostAcked, func(to *Redis) *int { return &to.AckedReplicas },
 				"How many replicas of Redis must have a grant or a renewal before it counts. Not with `quorum`."),
 			schema.Duration("ack_timeout", leastAckTimeout, mostAckTimeout, func(to *Redis) *time.Duration { return &to.AckTimeout }, "How long these replicas have for it."),
+		},
+	}
+}
+
+func sentinelKeys() schema.Section[SentinelAccess] {
+	return schema.Section[SentinelAccess]{
+		Once: true,
+		Keys: []schema.Key[SentinelAccess]{
+			schema.String("user", func(to *SentinelAccess) *string { return &to.User }, "The ACL user; together with `password_file`.").By("default"),
+			schema.Path("password_file", func(to *SentinelAccess) *string { return &to.PasswordFile }, "A file with the password of all Sentinels (`requirepass`, or that of the user)."),
+			schema.Table("tls", func(to *SentinelAccess) *TLS { to.TLS = &TLS{}; return to.TLS }, tlsKeys(), "Certificates as in [`[redis].tls`](#redistls), for the Sentinels alone. The table turns TLS on for them.").By("as for their master"),
 		},
 	}
 }
@@ -114,6 +126,7 @@ func checkRedis(r *schema.Reader, to *Redis) {
 	if timeout, set := r.Set("redis.ack_timeout"); set && !acked {
 		r.Warn(timeout.AtKey(), "ack_timeout has no effect without acked_replicas; set acked_replicas = 1, or remove it")
 	}
+	checkSentinel(r, to, u, err == nil)
 	if to.TLS == nil {
 		return
 	}
@@ -121,8 +134,29 @@ func checkRedis(r *schema.Reader, to *Redis) {
 	if name, _, _ := strings.Cut(to.URL, "://"); err == nil && !u.TLS && u.Topology == Single && !slices.ContainsFunc(to.Quorum, secure) {
 		r.Fault(tls.AtKey(), "tls has no effect with %s://; write rediss:// in url", name)
 	}
-	if (to.TLS.CertFile == "") != (to.TLS.KeyFile == "") {
-		r.Fault(tls.AtKey(), "cert_file and key_file go together; set both or none")
+	checkPair(r, tls, to.TLS)
+}
+
+func checkPair(r *schema.Reader, at document.Value, tls *TLS) {
+	if (tls.CertFile == "") != (tls.KeyFile == "") {
+		r.Fault(at.AtKey(), "cert_file and key_file go together; set both or none")
+	}
+}
+
+// checkSentinel checks [redis].sentinel against the URL, if that is known.
+func checkSentinel(r *schema.Reader, to *Redis, u RedisURL, known bool) {
+	if to.Sentinel == nil {
+		return
+	}
+	at, _ := r.Set("redis.sentinel")
+	if known && u.Topology != Sentinel {
+		r.Fault(at.AtKey(), "sentinel has no effect without redis-sentinel:// in url; remove it, or name the Sentinels")
+	}
+	if user, set := r.Set("redis.sentinel.user"); set && to.Sentinel.PasswordFile == "" {
+		r.Fault(user.AtKey(), "user needs a password_file beside it")
+	}
+	if tls, set := r.Set("redis.sentinel.tls"); set && to.Sentinel.TLS != nil {
+		checkPair(r, tls, to.Sentinel.TLS)
 	}
 }
 

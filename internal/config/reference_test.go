@@ -121,6 +121,7 @@ func referenced() []keyTable {
 		{"top level", "", "", rowsOf(clusterKeys(), top)},
 		{"redis", "redis", "", rowsOf(redisKeys().Keys, &top.Redis)},
 		{"redis.tls", "redis.tls", "", rowsOf(tlsKeys().Keys, &TLS{})},
+		{"redis.sentinel", "redis.sentinel", "", rowsOf(sentinelKeys().Keys, &SentinelAccess{})},
 		{"replica", "replica", "", rowsOf(replicaKeys().Keys, &top.Replica)},
 		{"history", "history", "", rowsOf(historyKeys().Keys, &top.History)},
 		{"server", "server", "", rowsOf(serverKeys().Keys, &top.Server)},

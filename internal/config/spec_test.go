@@ -27,6 +27,7 @@ var specified = []struct {
 	{true, "redis.>quorum = ['redis://a', 'redis://b', 'redis://c']\nredis.url = 'redis://h'"},
 	{true, `redis.>password_file = "/run/secrets/redis"`},
 	{true, `redis.>tls = { ca_file = "a", cert_file = "b", key_file = "c", server_name = "d" }`},
+	{true, `redis.>sentinel = { user = "watcher", password_file = "/run/secrets/sentinel", tls = { ca_file = "/ca.pem" } }`},
 	{true, `redis.>acked_replicas = 1`},
 	{true, `redis.>ack_timeout = "100ms"`},
 	{true, `replica.>drain_timeout = "25s"`},

@@ -46,6 +46,8 @@ type Replica struct {
 	Refused string `json:"refused,omitempty"`
 	// Heartbeat is the error of the heartbeat that it sends as the leader; "" if there is none.
 	Heartbeat string `json:"heartbeat,omitempty"`
+	// RedisAccess is what keeps new connections of the replica from Redis, or soon will: a file that can't be read, a certificate that ends; "" if nothing does.
+	RedisAccess string `json:"redis_access,omitempty"`
 	// Unable is why the replica claims nothing at present: its machine can't start programs; "" if it can.
 	Unable string `json:"unable,omitempty"`
 	// Unstartable has the jobs that it was not able to start when it tried last, and why; nil if there are none.

@@ -17,6 +17,7 @@ const (
 	CodeConfigRefused = "config_refused"
 	CodeCannotStart   = "cannot_start"
 	CodeHeartbeat     = "heartbeat"
+	CodeRedisAccess   = "redis_access"
 	CodeClockOff      = "clock_off"
 	CodeConfigDiffers = "config_differs"
 	CodeSameName      = "same_name"
@@ -64,6 +65,9 @@ func (r *statusReader) warnOfReplica(e journal.Replica) {
 	}
 	if e.Heartbeat != "" {
 		r.warnOf(self, CodeHeartbeat, "leader %s: %s", e.Name, e.Heartbeat)
+	}
+	if e.RedisAccess != "" {
+		r.warnOf(self, CodeRedisAccess, "replica %s can connect to Redis no longer, or soon can't: %s", e.Name, e.RedisAccess)
 	}
 }
 

@@ -5,8 +5,10 @@
 package redisconn
 
 import (
+	"context"
 	"errors"
 	"fmt"
+	"net"
 	"strconv"
 	"strings"
 	"sync"
@@ -36,6 +38,7 @@ type Conn struct {
 	// quorum are the independent masters that have the locks in its place; nil if there are none.
 	quorum []*master
 	looks  sync.WaitGroup // at servers that did not answer in time; Close ends them
+	access access
 	// refused are the servers whose settings are not looked at.
 	refused refusals
 }
@@ -46,28 +49,47 @@ type master struct {
 	url     config.RedisURL
 	alone   *Conn       // for looks at it
 	answers atomic.Bool // it has answered anything since [Conn.NoteAnswers]
+	hangUp  context.CancelFunc
+}
+
+// Close also gives up the connections that are being made.
+func (m *master) Close() error {
+	m.hangUp()
+	return m.Client.Close() //nolint:wrapcheck // the client's own
 }
 
 // Open makes the clients of a Redis. It makes no call. Its errors are of the configuration: a file that cannot be read, or a URL that is none.
 func Open(n Source) (*Conn, error) {
 	u := n.URL
-	secure, err := credentials(&u, n.Settings)
+	u.TLS = overTLS(u, n.Settings)
+	c := &Conn{url: u, source: n, acked: n.Settings.AckedReplicas, ackTimeout: n.Settings.AckTimeout}
+	c.access.open(n.resolver)
+	own, err := openSecrets(u, n.Settings)
 	if err != nil {
+		c.access.close()
 		return nil, err
 	}
-	c := &Conn{url: u, source: n, acked: n.Settings.AckedReplicas, ackTimeout: n.Settings.AckTimeout}
+	to, hook := c.access.connector(own), errorHook{&c.access.steps}
 	switch u.Topology {
 	case config.Sentinel:
-		c.UniversalClient = redis.NewFailoverClient(failoverOptions(u, secure))
-		c.AddHook(dialHook{&c.dialed})
+		watching, err := openSentinelSecrets(n.Settings, own)
+		if err != nil {
+			c.access.close()
+			return nil, err
+		}
+		c.UniversalClient = redis.NewFailoverClient(failoverOptions(u, to.connect, c.access.connector(watching).connect))
+		c.AddHook(masterHook{&c.dialed})
 	case config.Cluster:
-		c.UniversalClient = redis.NewClusterClient(clusterOptions(u, secure))
+		c.UniversalClient = redis.NewClusterClient(clusterOptions(u, to.connect, hook))
 	default:
-		o := singleOptions(u, secure)
-		o.Dialer = n.dial // nil but for an embedded Redis of this process
-		c.UniversalClient = redis.NewClient(o)
+		if n.dial != nil { // an embedded Redis of this process
+			to.dial = func(ctx context.Context, network, addr string, _ func(string)) (net.Conn, error) {
+				return n.dial(ctx, network, addr)
+			}
+		}
+		c.UniversalClient = redis.NewClient(singleOptions(u, to.connect))
 	}
-	c.AddHook(errorHook{u.Password})
+	c.AddHook(hook)
 	if err := c.openQuorum(n.Settings); err != nil {
 		return nil, errors.Join(err, c.Close())
 	}
@@ -84,13 +106,17 @@ func (c *Conn) openQuorum(cfg config.Redis) error {
 		if err != nil {
 			return fmt.Errorf("[redis].quorum: %w", err)
 		}
-		secure, err := credentials(&u, cfg)
+		own, err := openSecrets(u, cfg)
 		if err != nil {
 			return err
 		}
-		client := redis.NewClient(singleOptions(u, secure))
-		m := &master{Client: client, url: u, alone: &Conn{UniversalClient: client, url: u}}
-		m.AddHook(errorHook{u.Password})
+		to, steps := c.access.connector(own), &progress{}
+		to.steps = steps
+		var hangUp context.CancelFunc
+		to.closed, hangUp = context.WithCancel(to.closed)
+		client := redis.NewClient(singleOptions(u, to.connect))
+		m := &master{Client: client, url: u, alone: &Conn{UniversalClient: client, url: u}, hangUp: hangUp}
+		m.AddHook(errorHook{steps})
 		c.quorum = append(c.quorum, m)
 	}
 	return nil
@@ -98,6 +124,7 @@ func (c *Conn) openQuorum(cfg config.Redis) error {
 
 // Close closes all clients, and waits for the looks at servers and for what [Conn.Go] runs.
 func (c *Conn) Close() error {
+	c.access.close()
 	err := c.UniversalClient.Close()
 	for _, m := range c.quorum {
 		err = errors.Join(err, m.Close())

@@ -17,9 +17,9 @@ import (
 	"github.com/cronclave/cronclave/internal/embedded"
 )
 
-// CheckUp returns an error if Redis does not answer. It gives up after two time-outs.
+// CheckUp returns an error if Redis does not answer. It waits for the first connection as long as the steps to it may take, and then for one reply.
 func (c *Conn) CheckUp(ctx context.Context) error {
-	ctx, cancel := context.WithTimeout(ctx, patient)
+	ctx, cancel := context.WithTimeout(ctx, dialTimeout+patient)
 	defer cancel()
 	if err := c.Ping(ctx).Err(); err != nil {
 		return fmt.Errorf("redis at %s %w", c.Where(), TroubleOf(err).Because(c.explain(err)))
@@ -30,7 +30,7 @@ func (c *Conn) CheckUp(ctx context.Context) error {
 // explain adds what an error of the client does not say.
 func (c *Conn) explain(err error) error {
 	switch {
-	case c.source.withheld != "" && TroubleOf(err) == BadCredentials:
+	case c.source.withheld != "" && isLoginError(err):
 		return fmt.Errorf("%w; %s", err, c.source.withheld)
 	case c.url.Topology == config.Sentinel && errors.Is(err, redis.Nil):
 		return fmt.Errorf("the Sentinels know no master named %s", c.url.Master)

@@ -6,7 +6,6 @@ import (
 	"fmt"
 	"net"
 	"slices"
-	"strings"
 	"sync/atomic"
 
 	"github.com/redis/go-redis/v9"
@@ -44,13 +43,16 @@ func (h answerHook) note(err error) {
 	}
 }
 
-// dialHook notes the address of each new connection. The client asks the Sentinels for that of the master before each.
-type dialHook struct{ dialed *atomic.Pointer[string] }
+// masterHook marks and notes the connections to the master that Sentinels name. The client asks the Sentinels for it before each.
+type masterHook struct{ dialed *atomic.Pointer[string] }
+
+// toMaster is the context of a connection to the master. The client hands it to the dialer as it is, and has other contexts for connections to Sentinels.
+type toMaster struct{ context.Context }
 
 // DialHook notes the address.
-func (h dialHook) DialHook(next redis.DialHook) redis.DialHook {
+func (h masterHook) DialHook(next redis.DialHook) redis.DialHook {
 	return func(ctx context.Context, network, addr string) (net.Conn, error) {
-		conn, err := next(ctx, network, addr)
+		conn, err := next(toMaster{ctx}, network, addr)
 		if err == nil {
 			to := conn.RemoteAddr().String()
 			h.dialed.Store(&to)
@@ -60,34 +62,24 @@ func (h dialHook) DialHook(next redis.DialHook) redis.DialHook {
 }
 
 // ProcessHook changes nothing.
-func (dialHook) ProcessHook(next redis.ProcessHook) redis.ProcessHook { return next }
+func (masterHook) ProcessHook(next redis.ProcessHook) redis.ProcessHook { return next }
 
 // ProcessPipelineHook changes nothing.
-func (dialHook) ProcessPipelineHook(next redis.ProcessPipelineHook) redis.ProcessPipelineHook {
+func (masterHook) ProcessPipelineHook(next redis.ProcessPipelineHook) redis.ProcessPipelineHook {
 	return next
 }
 
-// errorHook makes the errors of a client complete, and keeps secrets and panics out of them.
+// errorHook makes the errors of a client complete, and keeps panics out of them.
 //
 // Complete: where a new connection is refused (NOAUTH, WRONGPASS) the client reports it for a pipeline as a whole, and leaves the pipeline's commands
-// without an error, as if they had been done.
-//
-// Secrets: a server, or a proxy, that does not know AUTH or HELLO repeats the bytes that it was sent: the password, or the beginning of it.
+// without an error, as if they had been done. And a command whose time ends while a connection is being made says in which step that is.
 //
 // Panics: a malformed reply breaks the connection, and not the process. Package resp finds it before the client reads it; a panic of the client at
 // any other reply becomes an error.
-type errorHook struct{ password string }
+type errorHook struct{ steps *progress }
 
-// DialHook guards connections.
-func (errorHook) DialHook(next redis.DialHook) redis.DialHook {
-	return func(ctx context.Context, network, addr string) (net.Conn, error) {
-		conn, err := next(ctx, network, addr)
-		if err != nil {
-			return nil, err
-		}
-		return resp.Guard(conn), nil
-	}
-}
+// DialHook changes nothing.
+func (errorHook) DialHook(next redis.DialHook) redis.DialHook { return next }
 
 // recovered turns a panic of the client, which has closed the connection by then, into the error of a broken one.
 func recovered(err *error) {
@@ -96,27 +88,54 @@ func recovered(err *error) {
 	}
 }
 
-// ProcessHook looks at single commands. AUTH and HELLO are.
+// ProcessHook looks at single commands.
 func (h errorHook) ProcessHook(next redis.ProcessHook) redis.ProcessHook {
 	return func(ctx context.Context, cmd redis.Cmder) (err error) {
 		defer recovered(&err)
-		return h.hide(next(ctx, cmd))
+		return h.explain(next(ctx, cmd))
 	}
 }
 
 // ProcessPipelineHook looks at many.
-func (errorHook) ProcessPipelineHook(next redis.ProcessPipelineHook) redis.ProcessPipelineHook {
+func (h errorHook) ProcessPipelineHook(next redis.ProcessPipelineHook) redis.ProcessPipelineHook {
 	return func(ctx context.Context, cmds []redis.Cmder) error {
 		err := guarded(ctx, next, cmds)
-		if err == nil || slices.ContainsFunc(cmds, func(cmd redis.Cmder) bool { return cmd.Err() != nil }) {
-			return err
+		if err == nil {
+			return nil
 		}
+		explained := h.explain(err)
+		known := slices.ContainsFunc(cmds, func(cmd redis.Cmder) bool { return cmd.Err() != nil })
 		for _, cmd := range cmds {
-			cmd.SetErr(err)
+			if !known || cmd.Err() == err { //nolint:errorlint // the client gives each command the same
+				cmd.SetErr(explained)
+			}
 		}
-		return err
+		return explained
 	}
 }
+
+// explain adds to a time-out which connection is being made meanwhile.
+func (h errorHook) explain(err error) error {
+	var known *waitingError
+	if !errors.Is(err, context.DeadlineExceeded) || errors.As(err, &known) {
+		return err
+	}
+	if step := h.steps.oldest(); step != "" {
+		return &waitingError{err, step}
+	}
+	return err
+}
+
+// waitingError is a time-out while a connection is being made.
+type waitingError struct {
+	cause error
+	step  string
+}
+
+func (w *waitingError) Error() string { return w.cause.Error() + " (" + w.step + ")" }
+
+// Unwrap returns the cause.
+func (w *waitingError) Unwrap() error { return w.cause }
 
 // guarded executes a pipeline. Where the client panics, the earlier replies are dropped as well: the results of the other commands are unknown.
 func guarded(ctx context.Context, next redis.ProcessPipelineHook, cmds []redis.Cmder) (err error) {
@@ -134,30 +153,3 @@ func guarded(ctx context.Context, next redis.ProcessPipelineHook, cmds []redis.C
 	returned = true
 	return err
 }
-
-// hide returns the error itself if there is nothing to hide.
-func (h errorHook) hide(err error) error {
-	var reply redis.Error
-	if h.password == "" || !errors.As(err, &reply) {
-		return err
-	}
-	text, _, repeats := strings.Cut(err.Error(), ", with args beginning with")
-	if !repeats && !strings.Contains(text, h.password) {
-		return err
-	}
-	return maskedReply{err, strings.ReplaceAll(text, h.password, mask)}
-}
-
-// maskedReply is an error reply with another text.
-type maskedReply struct {
-	cause error
-	text  string
-}
-
-func (m maskedReply) Error() string { return m.text }
-
-// Unwrap lets the client see that it is a reply.
-func (m maskedReply) Unwrap() error { return m.cause }
-
-// mask stands for a password in an error.
-const mask = "***"

@@ -58,8 +58,11 @@ func TestPasswordIsNotRepeatedByNodes(t *testing.T) {
 	t.Parallel()
 	s := miniredis.RunT(t)
 	repeatCommands(s)
-	o := clusterOptions(config.RedisURL{Addrs: []string{s.Addr()}, Password: password}, nil)
-	node := o.NewClient(&redis.Options{Addr: s.Addr(), Password: password, MaxRetries: -1})
+	var a access
+	a.open(nil)
+	defer a.close()
+	o := clusterOptions(config.RedisURL{Addrs: []string{s.Addr()}}, a.connector(&secrets{password: password}).connect, errorHook{&a.steps})
+	node := o.NewClient(&redis.Options{Addr: s.Addr(), Dialer: o.Dialer, MaxRetries: -1})
 	defer node.Close()
 	if err := node.Ping(t.Context()).Err(); err == nil || strings.Contains(err.Error(), password) {
 		t.Errorf("error %v", err)

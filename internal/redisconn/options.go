@@ -2,71 +2,64 @@ package redisconn
 
 import (
 	"context"
-	"crypto/tls"
 	"net"
 	"time"
 
 	"github.com/redis/go-redis/v9"
+	"github.com/redis/go-redis/v9/maintnotifications"
 
 	"github.com/cronclave/cronclave/internal/config"
-	"github.com/cronclave/cronclave/internal/resp"
 )
 
 const clientName = "cronclave"
 
+// The client sends nothing by itself that docs/access.md does not name: no CLIENT SETINFO (DisableIdentity), and no CLIENT MAINT_NOTIFICATIONS.
+func noNotifications() *maintnotifications.Config {
+	return &maintnotifications.Config{Mode: maintnotifications.ModeDisabled}
+}
+
 // singleOptions make a client that keeps nothing from its caller: a retry of its own would hide a time-out, which is an
-// unknown outcome; and a context must bound every call.
-func singleOptions(u config.RedisURL, secure *tls.Config) *redis.Options {
-	o := &redis.Options{Network: "unix", Addr: u.Socket, Username: u.User, Password: u.Password, DB: u.DB, TLSConfig: secure}
+// unknown outcome; and a context must bound every call. The dialer authenticates, so that the client knows no secret.
+func singleOptions(u config.RedisURL, dial dialFunc) *redis.Options {
+	o := &redis.Options{Network: "unix", Addr: u.Socket, DB: u.DB, Dialer: dial}
 	if u.Socket == "" {
 		o.Network, o.Addr = "tcp", u.Addrs[0]
 	}
 	o.MaxRetries, o.ContextTimeoutEnabled = -1, true
-	o.DialTimeout, o.ReadTimeout, o.WriteTimeout = Timeout, Timeout, Timeout
+	o.DialTimeout, o.ReadTimeout, o.WriteTimeout = dialTimeout, Timeout, Timeout
 	o.DialerRetries, o.ClientName = 1, clientName
+	o.DisableIdentity, o.MaintNotificationsConfig = true, noNotifications()
 	return o
 }
 
-// failoverOptions are those of singleOptions, for the master that Sentinels name. Dialing has more time there: the client asks a silent Sentinel
-// twice before it asks another, and a client that runs out of time in between stays with the silent one.
-func failoverOptions(u config.RedisURL, secure *tls.Config) *redis.FailoverOptions {
+// failoverOptions are those of singleOptions, for the master that Sentinels name.
+func failoverOptions(u config.RedisURL, master, sentinel dialFunc) *redis.FailoverOptions {
 	return &redis.FailoverOptions{
-		MasterName: u.Master, SentinelAddrs: u.Addrs, Username: u.User, Password: u.Password, DB: u.DB,
-		TLSConfig: secure, Dialer: dialer(secure),
+		MasterName: u.Master, SentinelAddrs: u.Addrs, DB: u.DB,
+		Dialer: func(ctx context.Context, network, addr string) (net.Conn, error) {
+			if _, is := ctx.(toMaster); is {
+				return master(ctx, network, addr)
+			}
+			return sentinel(ctx, network, addr)
+		},
 		MaxRetries: -1, ContextTimeoutEnabled: true,
-		DialTimeout: 4 * Timeout, ReadTimeout: Timeout, WriteTimeout: Timeout,
-		DialerRetries: 1, ClientName: clientName,
+		DialTimeout: dialTimeout, ReadTimeout: Timeout, WriteTimeout: Timeout,
+		DialerRetries: 1, ClientName: clientName, DisableIdentity: true,
 	}
 }
 
 // clusterOptions are those of singleOptions, for each node. Package locking asks the nodes itself; redirections are for
 // the journal, whose words may be repeated.
-func clusterOptions(u config.RedisURL, secure *tls.Config) *redis.ClusterOptions {
+func clusterOptions(u config.RedisURL, dial dialFunc, hook errorHook) *redis.ClusterOptions {
 	return &redis.ClusterOptions{
-		Addrs: u.Addrs, Username: u.User, Password: u.Password, TLSConfig: secure,
+		Addrs: u.Addrs, Dialer: dial,
 		NewClient: func(o *redis.Options) *redis.Client { // also for a node that has no slot yet, of which only package locking knows
 			node := redis.NewClient(o)
-			node.AddHook(errorHook{u.Password})
+			node.AddHook(hook)
 			return node
 		},
 		MaxRetries: -1, MaxRedirects: 3, ContextTimeoutEnabled: true, ClusterStateReloadInterval: 10 * time.Second,
-		DialTimeout: Timeout, ReadTimeout: Timeout, WriteTimeout: Timeout,
-		DialerRetries: 1, ClientName: clientName,
-	}
-}
-
-// dialer connects to one server within Timeout, over TLS if there is a configuration for it.
-func dialer(secure *tls.Config) func(ctx context.Context, network, addr string) (net.Conn, error) {
-	plain := &net.Dialer{Timeout: Timeout}
-	dial := plain.DialContext
-	if secure != nil {
-		dial = (&tls.Dialer{NetDialer: plain, Config: secure}).DialContext
-	}
-	return func(ctx context.Context, network, addr string) (net.Conn, error) { // Sentinels have no hooks
-		conn, err := dial(ctx, network, addr)
-		if err != nil {
-			return nil, err //nolint:wrapcheck // the client says what it did
-		}
-		return resp.Guard(conn), nil
+		DialTimeout: dialTimeout, ReadTimeout: Timeout, WriteTimeout: Timeout,
+		DialerRetries: 1, ClientName: clientName, DisableIdentity: true, MaintNotificationsConfig: noNotifications(),
 	}
 }

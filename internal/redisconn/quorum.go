@@ -20,8 +20,28 @@ const (
 
 // ExamineMasters looks at the masters of a quorum, and soon waits for a minority no longer: see [Conn.Examine] for the patient look. Close waits for the looks.
 func (c *Conn) ExamineMasters(ctx context.Context) error {
+	c.connectMasters(ctx)
 	_, err := c.examineQuorum(ctx, hasty)
 	return err
+}
+
+// connectMasters waits for connections to a majority of the masters, or until all others have failed: the steps to a connection may take longer than a look.
+func (c *Conn) connectMasters(ctx context.Context) {
+	ctx, cancel := context.WithTimeout(ctx, dialTimeout)
+	defer cancel()
+	ended := make(chan bool, len(c.quorum))
+	for _, m := range c.quorum {
+		c.looks.Go(func() { ended <- m.Ping(ctx).Err() == nil })
+	}
+	connected := 0
+	for range c.quorum {
+		if <-ended {
+			connected++
+		}
+		if connected > len(c.quorum)/2 {
+			return
+		}
+	}
 }
 
 // masterLook is what a look at one master of a quorum has found.

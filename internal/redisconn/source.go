@@ -2,7 +2,6 @@ package redisconn
 
 import (
 	"cmp"
-	"context"
 	"errors"
 	"fmt"
 	"net"
@@ -24,8 +23,8 @@ type Named struct {
 
 // Embedded is an embedded Redis.
 type Embedded struct {
-	URL  string                                                            // with its password; "" for none
-	dial func(ctx context.Context, network, addr string) (net.Conn, error) // nil where the server has an address
+	URL  string   // with its password; "" for none
+	dial dialFunc // nil where the server has an address
 	view View
 }
 
@@ -48,7 +47,8 @@ type Source struct {
 	from     string
 	// withheld says which password of the file does not apply; "" if there is none.
 	withheld string
-	dial     func(ctx context.Context, network, addr string) (net.Conn, error)
+	dial     dialFunc
+	resolver *net.Resolver // nil but in tests
 	view     View
 }
 
@@ -91,6 +91,10 @@ func (s Source) Rights(namespace string) Rights {
 func (s *Source) replaceFile() {
 	file := s.Settings
 	s.Settings.Quorum = nil
+	if file.Sentinel != nil && !meantFor(s.URL, file) {
+		s.Settings.Sentinel = nil
+		s.withheld = fmt.Sprintf("the password of [redis].sentinel was not sent: %s names other servers than the configuration, or drops TLS", s.from)
+	}
 	if file.PasswordFile == "" || s.URL.Password != "" || meantFor(s.URL, file) {
 		return
 	}

@@ -3,6 +3,7 @@ package redisconn
 import (
 	"errors"
 	"fmt"
+	"slices"
 
 	"github.com/redis/go-redis/v9"
 )
@@ -21,7 +22,9 @@ var (
 	// ErrorReply is a Redis that answers with an error of no other class.
 	ErrorReply = Trouble{What: "answers with an error"}
 	// BadCredentials is a Redis that refuses the user or the password.
-	BadCredentials = Trouble{"refuses the credentials", "set the right user and password in CRONCLAVE_REDIS, [redis].url or [redis].password_file (a replica reads them when it starts)"}
+	BadCredentials = Trouble{"refuses the credentials", "set the right user and password in CRONCLAVE_REDIS, [redis].url or [redis].password_file (the file is read at each connection, the others at the start)"}
+	// BadSentinelCredentials is a Sentinel that refuses the user or the password.
+	BadSentinelCredentials = Trouble{"can't be found: a Sentinel refuses the credentials", "set the right user and password_file in [redis].sentinel; the user and the password in the URL are those of the master"}
 	// Forbidden is a Redis whose user lacks rights. [Rights] has the remedy.
 	Forbidden = Trouble{What: "does not permit its user what is needed"}
 )
@@ -29,8 +32,11 @@ var (
 // TroubleOf classifies an error of a client.
 func TroubleOf(err error) Trouble {
 	var reply redis.Error
+	var login *refusedLogin
 	switch {
-	case redis.IsAuthError(err), redis.HasErrorPrefix(err, "invalid password"), redis.HasErrorPrefix(err, "Client sent AUTH"): // the latter two before Redis 6
+	case isLoginError(err) && errors.As(err, &login) && login.sentinel:
+		return BadSentinelCredentials
+	case isLoginError(err):
 		return BadCredentials
 	case redis.IsPermissionError(err):
 		return Forbidden
@@ -38,6 +44,12 @@ func TroubleOf(err error) Trouble {
 		return ErrorReply
 	}
 	return Unreachable
+}
+
+// isLoginError reports whether a server has refused the user or the password.
+func isLoginError(err error) bool {
+	return slices.ContainsFunc([]string{"WRONGPASS", "NOAUTH", "invalid password", "Client sent AUTH"}, // the latter two before Redis 6
+		func(prefix string) bool { return redis.HasErrorPrefix(err, prefix) })
 }
 
 // Because puts the trouble, its cause and its remedy into one error.

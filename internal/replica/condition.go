@@ -13,6 +13,7 @@ import (
 type condition struct {
 	refused        atomic.Pointer[string] // the first fault of a newer configuration
 	heartbeatError atomic.Pointer[string] // the error of the heartbeat that it sends
+	redisAccess    atomic.Pointer[string] // what keeps new connections from Redis
 	standstill     atomic.Pointer[journal.Interval]
 	margins        margins
 	evicting       atomic.Bool // Redis drops keys that expire when its memory is short, as it answered last
@@ -27,6 +28,9 @@ func (c *condition) complete(entry journal.Replica) journal.Replica {
 	}
 	if what := c.heartbeatError.Load(); what != nil {
 		entry.Heartbeat = *what
+	}
+	if what := c.redisAccess.Load(); what != nil {
+		entry.RedisAccess = *what
 	}
 	return entry
 }

@@ -30,7 +30,8 @@ func (w *problemWatch) complete(entry journal.Replica) journal.Replica {
 func problemsOf(entry journal.Replica) (codes []string) {
 	for code, has := range map[string]bool{
 		operator.CodeConfigRefused: entry.Refused != "", operator.CodeCannotStart: entry.Unable != "" || len(entry.Unstartable) > 0, operator.CodeHeartbeat: entry.Heartbeat != "",
-		operator.CodeClockOff: operator.ClockOffsetOf(entry).Excessive(),
+		operator.CodeRedisAccess: entry.RedisAccess != "",
+		operator.CodeClockOff:    operator.ClockOffsetOf(entry).Excessive(),
 	} {
 		if has {
 			codes = append(codes, code)

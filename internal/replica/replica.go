@@ -223,6 +223,7 @@ func (r *Replica) schedule(ctx context.Context, reload <-chan struct{}) (err err
 	beside.Go(func() { r.monitor.recall(work, r.journal, r.cfg.Load, r.leads.Load) })
 	beside.Go(func() { r.processes.mind(work, drain) })
 	beside.Go(func() { r.reloader.run(work, reload) })
+	beside.Go(func() { (&accessWatch{dangers: r.redis.Dangers, shown: &r.redisAccess, log: r.log}).run(registered) })
 	err = r.scheduler.Run(work)
 	drain(nil) // unless it has a cause already
 	resign()

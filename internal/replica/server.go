@@ -1,16 +1,18 @@
 package replica
 
 import (
-	"context"
 	"crypto/tls"
 	"fmt"
 	"net/url"
+	"strings"
+	"time"
 
 	"github.com/hashicorp/go-hclog"
 
 	"github.com/cronclave/cronclave/internal/config"
 	"github.com/cronclave/cronclave/internal/httpapi"
 	"github.com/cronclave/cronclave/internal/oidc"
+	"github.com/cronclave/cronclave/internal/reread"
 	"github.com/cronclave/cronclave/internal/safefile"
 )
 
@@ -25,11 +27,11 @@ func serverConfig(cfg config.Server, namespace string, log hclog.Logger) (httpap
 		c.URL = outside
 	}
 	if cfg.TokenFile != "" {
-		users, err := readWhenReplaced(log, []string{cfg.TokenFile}, func() (httpapi.Users, error) { return readUsers(cfg.TokenFile) })
+		users, err := openServerFile(log, "[server].token_file", parseUsers, cfg.TokenFile)
 		if err != nil {
 			return c, UsageError{err}
 		}
-		c.Users = users.get
+		c.Users = users.Get
 	}
 	if cfg.OIDC != nil {
 		provider, err := openProvider(cfg, namespace, log)
@@ -39,23 +41,45 @@ func serverConfig(cfg config.Server, namespace string, log hclog.Logger) (httpap
 		c.OIDC = provider
 	}
 	if cfg.CertFile != "" {
-		pair, err := readWhenReplaced(log, []string{cfg.CertFile, cfg.KeyFile}, func() (*tls.Certificate, error) { return readPair(cfg.CertFile, cfg.KeyFile) })
+		pair, err := openServerFile(log, "[server].tls", parsePair, cfg.CertFile, cfg.KeyFile)
 		if err != nil {
 			return c, UsageError{err}
 		}
-		c.TLS = &tls.Config{MinVersion: tls.VersionTLS12, GetCertificate: func(*tls.ClientHelloInfo) (*tls.Certificate, error) { return pair.get(), nil }}
+		c.TLS = &tls.Config{MinVersion: tls.VersionTLS12, GetCertificate: func(*tls.ClientHelloInfo) (*tls.Certificate, error) { return pair.Get(), nil }}
 	}
 	return c, nil
+}
+
+// serverFilesEvery is how often the files of [server] are read, at most.
+const serverFilesEvery = time.Second
+
+// openServerFile reads a value that stands in the files of a key.
+func openServerFile[T any](log hclog.Logger, key string, parse func(contents [][]byte) (T, error), files ...string) (*reread.Value[T], error) {
+	return reread.New(reread.Config[T]{Key: key, Files: files, Every: serverFilesEvery, Trust: safefile.Administrators,
+		Parse: func(contents [][]byte) (T, error) {
+			value, err := parse(contents)
+			if err != nil {
+				return value, fmt.Errorf("%s %s: %w", key, strings.Join(files, " and "), err)
+			}
+			return value, nil
+		},
+		Report: func(err error) {
+			if err != nil {
+				log.Warn("file not reloaded; the previous version stays in use", "files", files, "error", err)
+				return
+			}
+			log.Info("file reloaded", "files", files)
+		}})
 }
 
 // openProvider reads the client secret. It asks nothing of the provider, which may be away: jobs run without it.
 func openProvider(server config.Server, namespace string, log hclog.Logger) (*oidc.Provider, error) {
 	cfg := server.OIDC
-	secret, err := readWhenReplaced(log, []string{cfg.ClientSecretFile}, func() (string, error) { return readSecret(cfg.ClientSecretFile) })
+	secret, err := openServerFile(log, "[server.oidc].client_secret_file", parseSecret, cfg.ClientSecretFile)
 	if err != nil {
 		return nil, err
 	}
-	provider, err := oidc.New(oidc.Config{Namespace: namespace, Issuer: cfg.Issuer, ClientID: cfg.ClientID, Secret: secret.get, RedirectURL: server.RedirectURL(),
+	provider, err := oidc.New(oidc.Config{Namespace: namespace, Issuer: cfg.Issuer, ClientID: cfg.ClientID, Secret: secret.Get, RedirectURL: server.RedirectURL(),
 		Scopes: cfg.Scopes, NameClaim: cfg.NameClaim, RoleClaim: cfg.RoleClaim,
 		Roles: []oidc.Role{{Name: string(httpapi.RoleOperator), Values: cfg.Operators}, {Name: string(httpapi.RoleViewer), Values: cfg.Viewers}}})
 	if err != nil {
@@ -64,53 +88,14 @@ func openProvider(server config.Server, namespace string, log hclog.Logger) (*oi
 	return provider, nil
 }
 
-// readSecret reads the client secret.
-func readSecret(file string) (string, error) {
-	text, err := readServerFile("oidc.client_secret_file", file)
-	if err != nil {
-		return "", err
-	}
-	secret, err := oidc.ParseSecret(string(text))
-	if err != nil {
-		return "", fmt.Errorf("[server.oidc].client_secret_file %s: %w", file, err)
-	}
-	return secret, nil
+func parseSecret(contents [][]byte) (string, error) { return oidc.ParseSecret(string(contents[0])) }
+
+func parseUsers(contents [][]byte) (httpapi.Users, error) {
+	return httpapi.ParseUsers(string(contents[0]))
 }
 
-// readUsers reads the users that requests may be from.
-func readUsers(file string) (httpapi.Users, error) {
-	text, err := readServerFile("token_file", file)
-	if err != nil {
-		return nil, err
-	}
-	users, err := httpapi.ParseUsers(string(text))
-	if err != nil {
-		return nil, fmt.Errorf("[server].token_file %s: %w", file, err)
-	}
-	return users, nil
-}
-
-// readPair reads the certificate of the server and its key.
-func readPair(certFile, keyFile string) (*tls.Certificate, error) {
-	cert, err := readServerFile("tls.cert_file", certFile)
-	if err != nil {
-		return nil, err
-	}
-	key, err := readServerFile("tls.key_file", keyFile)
-	if err != nil {
-		return nil, err
-	}
-	pair, err := tls.X509KeyPair(cert, key)
-	if err != nil {
-		return nil, fmt.Errorf("[server].tls: cert_file %s and key_file %s: %w", certFile, keyFile, err)
-	}
-	return &pair, nil
-}
-
-func readServerFile(name, file string) ([]byte, error) {
-	text, err := safefile.Read(context.Background(), file, safefile.Policy{MaxBytes: safefile.MaxOwn, Trust: safefile.Administrators})
-	if err != nil {
-		return nil, fmt.Errorf("read [server].%s: %w", name, err)
-	}
-	return text, nil
+// parsePair makes the certificate of the server of its two files.
+func parsePair(contents [][]byte) (*tls.Certificate, error) {
+	pair, err := tls.X509KeyPair(contents[0], contents[1])
+	return &pair, err
 }

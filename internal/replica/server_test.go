@@ -96,7 +96,7 @@ func TestClientSecret(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		var said bytes.Buffer
 		log := hclog.New(&hclog.LoggerOptions{Output: &said})
-		for text, want := range map[string]string{"short": "[server.oidc].client_secret_file " + file + ": a client secret of 5 characters can be guessed", "": "is empty", "gone": "read [server].oidc.client_secret_file"} {
+		for text, want := range map[string]string{"short": "[server.oidc].client_secret_file " + file + ": a client secret of 5 characters can be guessed", "": "is empty", "gone": "read [server.oidc].client_secret_file"} {
 			writeFile(t, file, text)
 			if text == "gone" {
 				if err := os.Remove(file); err != nil {
@@ -113,7 +113,7 @@ func TestClientSecret(t *testing.T) {
 			t.Fatal(c, err)
 		}
 		key := func() string {
-			time.Sleep(2 * replacedEvery) // fake time
+			time.Sleep(2 * serverFilesEvery) // fake time
 			return string(c.OIDC.Key("session"))
 		}
 		first := key()
@@ -163,7 +163,7 @@ func TestReplacedServerFiles(t *testing.T) {
 		expect := func(token, cert string, warnings int) {
 			t.Helper()
 			for range 3 {
-				time.Sleep(2 * replacedEvery) // fake time
+				time.Sleep(2 * serverFilesEvery) // fake time
 				if _, known := c.Users().Find(token); !known || len(c.Users()) != 1 {
 					t.Errorf("the token %q is not the one that counts", token)
 				}

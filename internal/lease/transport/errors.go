@@ -19,7 +19,7 @@ func Unknown(err error) error {
 	if IsReply(err) {
 		if found := damagedReply(err); found != nil {
 			err = lease.Refused(found)
-		} else if redis.IsPermissionError(err) || redis.IsAuthError(err) || lease.WrongType(err) {
+		} else if redis.IsPermissionError(err) || isLoginError(err) || lease.WrongType(err) {
 			err = lease.Refused(err)
 		}
 	}
@@ -28,6 +28,11 @@ func Unknown(err error) error {
 
 // IsReply reports whether an error is a server's answer, and not one of the network.
 func IsReply(err error) bool { return redis.HasErrorPrefix(err, "") }
+
+// isLoginError reports whether a server has refused the user or the password, also where that error is wrapped.
+func isLoginError(err error) bool {
+	return redis.HasErrorPrefix(err, "WRONGPASS") || redis.HasErrorPrefix(err, "NOAUTH")
+}
 
 // damage is how a script names what it has found, as the servers pass it on: with words of their own before and after.
 var damage = regexp.MustCompile(`CORRUPT (.*?)(?:\s+script: [0-9a-f]{40}.*)?$`)

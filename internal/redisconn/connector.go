@@ -1,0 +1,181 @@
+package redisconn
+
+import (
+	"bufio"
+	"context"
+	"crypto/tls"
+	"errors"
+	"fmt"
+	"net"
+	"strconv"
+	"strings"
+	"time"
+
+	"github.com/redis/go-redis/v9"
+
+	"github.com/cronclave/cronclave/internal/dial"
+	"github.com/cronclave/cronclave/internal/resp"
+)
+
+const (
+	// handshakeTimeout is how long TLS may take, firstReplyTimeout how long the first reply.
+	handshakeTimeout  = 3 * time.Second
+	firstReplyTimeout = 3 * time.Second
+	// dialTimeout bounds all steps of a connection. A caller does not wait as long: the client goes on in the background, and keeps the connection for the next.
+	dialTimeout = dial.Timeout + handshakeTimeout + firstReplyTimeout
+)
+
+type dialFunc = func(ctx context.Context, network, addr string) (net.Conn, error)
+
+// connector makes the connections to servers of one kind: it looks the name up, connects, speaks TLS, and authenticates. Each step has a time of its own.
+type connector struct {
+	*secrets
+	dial   func(ctx context.Context, network, addr string, note func(step string)) (net.Conn, error)
+	steps  *progress
+	closed context.Context // ends when the client is closed
+}
+
+// connect makes a connection, on which the user is known. Its error names the step that failed.
+func (c *connector) connect(ctx context.Context, network, addr string) (net.Conn, error) {
+	ctx, cancel := context.WithTimeout(ctx, dialTimeout)
+	defer cancel()
+	defer context.AfterFunc(c.closed, cancel)()
+	note, end := c.steps.begin()
+	defer end()
+	conn, err := c.dial(ctx, network, addr, note)
+	if err != nil {
+		return nil, err
+	}
+	if c.certificates != nil {
+		note("TLS with " + addr)
+		if conn, err = c.encrypt(ctx, conn, addr); err != nil {
+			return nil, err
+		}
+	}
+	note("first reply of " + addr)
+	if err := c.logIn(ctx, conn, addr); err != nil {
+		_ = conn.Close() // which is of no use
+		return nil, err
+	}
+	return resp.Guard(conn), nil
+}
+
+func (c *connector) encrypt(ctx context.Context, plain net.Conn, addr string) (net.Conn, error) {
+	ctx, cancel := context.WithTimeoutCause(ctx, handshakeTimeout, errSlowStep(handshakeTimeout))
+	defer cancel()
+	conn := tls.Client(plain, c.certificates.config(addr))
+	if err := conn.HandshakeContext(ctx); err != nil {
+		_ = plain.Close() // which is of no use
+		if ctx.Err() != nil {
+			err = context.Cause(ctx)
+		}
+		return nil, &dial.Error{Step: "TLS with " + addr, Err: err}
+	}
+	if sent := conn.ConnectionState().PeerCertificates; len(sent) > 0 {
+		c.certificates.serverSent.Store(&sent)
+	}
+	return conn, nil
+}
+
+func errSlowStep(after time.Duration) error {
+	return fmt.Errorf("%w within %v", dial.ErrSilent, after)
+}
+
+// logIn sends the user and the password, or a PING if there is none, and reads the first reply.
+func (c *connector) logIn(ctx context.Context, conn net.Conn, addr string) error {
+	ctx, cancel := context.WithTimeoutCause(ctx, firstReplyTimeout, errSlowStep(firstReplyTimeout))
+	defer cancel()
+	stop := context.AfterFunc(ctx, func() { _ = conn.SetDeadline(time.Unix(1, 0)) })
+	password := c.current()
+	reply, err := ask(conn, c.hello(password)...)
+	if strings.HasPrefix(reply, "-ERR wrong number of arguments for 'auth'") && c.user == "" { // before Redis 6
+		reply, err = ask(conn, "AUTH", password)
+	}
+	if !stop() {
+		err = context.Cause(ctx)
+	}
+	if err != nil {
+		return &dial.Error{Step: "first reply of " + addr, Err: err}
+	}
+	if refused, is := strings.CutPrefix(reply, "-"); is {
+		return c.judge(addr, errorReply(hide(refused, password)), password != "")
+	}
+	return nil
+}
+
+// hello is the first command.
+func (c *connector) hello(password string) []string {
+	switch {
+	case password == "":
+		return []string{"PING"}
+	case c.user == "":
+		return []string{"AUTH", "default", password}
+	}
+	return []string{"AUTH", c.user, password}
+}
+
+// judge returns the error of a connection whose first reply is an error; nil if it can be used.
+func (c *connector) judge(addr string, reply errorReply, authenticated bool) error {
+	switch {
+	case authenticated, redis.HasErrorPrefix(reply, "NOAUTH"):
+		return &refusedLogin{addr, c.user, c.sentinel, reply}
+	case redis.HasErrorPrefix(reply, "DENIED"), redis.HasErrorPrefix(reply, "max number of clients"):
+		return reply
+	}
+	return nil // the next commands have an error of their own, such as that the server loads its data
+}
+
+// errorReply is an error that a server has answered.
+type errorReply string
+
+func (e errorReply) Error() string { return string(e) }
+
+// RedisError marks it as one, for the client.
+func (errorReply) RedisError() {}
+
+// refusedLogin is the error of a server that does not accept the user or the password.
+type refusedLogin struct {
+	addr, user string
+	sentinel   bool
+	reply      errorReply
+}
+
+func (r *refusedLogin) Error() string {
+	server, user := "the server ", r.user
+	if r.sentinel {
+		server = "the Sentinel "
+	}
+	if user == "" {
+		user = "default"
+	}
+	return fmt.Sprintf("%s%s refuses the user %s: %s", server, r.addr, user, string(r.reply))
+}
+
+// Unwrap returns the reply.
+func (r *refusedLogin) Unwrap() error { return r.reply }
+
+// errNoRedis is the fault of a server that speaks another protocol.
+var errNoRedis = errors.New("it is no Redis")
+
+// ask sends a command and returns the line that answers it. Only one reply is under way, so nothing is read beyond it.
+func ask(conn net.Conn, words ...string) (string, error) {
+	var command strings.Builder
+	fmt.Fprintf(&command, "*%d\r\n", len(words))
+	for _, word := range words {
+		command.WriteString("$" + strconv.Itoa(len(word)) + "\r\n" + word + "\r\n")
+	}
+	if _, err := conn.Write([]byte(command.String())); err != nil {
+		return "", err //nolint:wrapcheck // the caller names the step
+	}
+	const mostReply = 4096
+	in := bufio.NewReaderSize(conn, mostReply)
+	line, err := in.ReadSlice('\n')
+	if err != nil && !errors.Is(err, bufio.ErrBufferFull) {
+		return "", err //nolint:wrapcheck // the caller names the step
+	}
+	reply := strings.TrimRight(string(line), "\r\n")
+	if in.Buffered() > 0 || reply == "" || reply[0] != '+' && reply[0] != '-' {
+		return "", fmt.Errorf("%w: it answers %q", errNoRedis, printable(reply, mostText))
+	}
+	return reply, nil
+}

@@ -1,0 +1,54 @@
+package redisconn
+
+import (
+	"fmt"
+	"sync"
+	"time"
+)
+
+// progress knows the connections that are being made, for the errors of those that wait for them. Safe for concurrent use.
+type progress struct {
+	mu       sync.Mutex
+	attempts map[*attempt]bool
+}
+
+// attempt is a connection that is being made.
+type attempt struct {
+	step  string
+	began time.Time // the step
+}
+
+// begin adds an attempt. note is called at the begin of each step, end at last.
+func (p *progress) begin() (note func(step string), end func()) {
+	a := &attempt{}
+	note = func(step string) {
+		p.mu.Lock()
+		defer p.mu.Unlock()
+		if p.attempts == nil {
+			p.attempts = map[*attempt]bool{}
+		}
+		*a = attempt{step, time.Now()}
+		p.attempts[a] = true
+	}
+	return note, func() {
+		p.mu.Lock()
+		defer p.mu.Unlock()
+		delete(p.attempts, a)
+	}
+}
+
+// oldest describes the step that takes longest; "" if no connection is being made.
+func (p *progress) oldest() string {
+	p.mu.Lock()
+	defer p.mu.Unlock()
+	var oldest *attempt
+	for a := range p.attempts {
+		if oldest == nil || a.began.Before(oldest.began) {
+			oldest = a
+		}
+	}
+	if oldest == nil {
+		return ""
+	}
+	return fmt.Sprintf("%s: no answer for %v so far", oldest.step, time.Since(oldest.began).Round(time.Millisecond))
+}

@@ -1,0 +1,221 @@
+package redisconn
+
+import (
+	"crypto/tls"
+	"crypto/x509"
+	"fmt"
+	"net"
+	"strings"
+	"sync/atomic"
+	"time"
+
+	"github.com/cronclave/cronclave/internal/config"
+	"github.com/cronclave/cronclave/internal/reread"
+)
+
+// secrets are the user, the password and the certificates for servers of one kind. Their files are read at each connection, so that a rotation needs no restart.
+type secrets struct {
+	user, password string                // of the URL
+	file           *reread.Value[string] // the password; nil where the URL has it, or there is none
+	certificates   *certificates         // nil without TLS
+	sentinel       bool                  // the servers are Sentinels
+}
+
+// openSecrets reads the files of [redis] for a server, a master that Sentinels watch, or a Cluster.
+func openSecrets(u config.RedisURL, cfg config.Redis) (s *secrets, err error) {
+	s = &secrets{user: u.User, password: u.Password}
+	if u.Password == "" {
+		if s.file, err = openPassword("[redis].password_file", cfg.PasswordFile); err != nil {
+			return nil, err
+		}
+	}
+	if overTLS(u, cfg) {
+		s.certificates, err = openCertificates("[redis].tls", cfg.TLS)
+	}
+	return s, err
+}
+
+// openSentinelSecrets reads the files of [redis].sentinel. Without that table Sentinels have no password, and the certificates of their master.
+func openSentinelSecrets(cfg config.Redis, master *secrets) (s *secrets, err error) {
+	s = &secrets{sentinel: true, certificates: master.certificates}
+	if cfg.Sentinel == nil {
+		return s, nil
+	}
+	s.user = cfg.Sentinel.User
+	if s.file, err = openPassword("[redis].sentinel.password_file", cfg.Sentinel.PasswordFile); err != nil {
+		return nil, err
+	}
+	if cfg.Sentinel.TLS != nil {
+		s.certificates, err = openCertificates("[redis].sentinel.tls", cfg.Sentinel.TLS)
+	}
+	return s, err
+}
+
+// openPassword reads a password; nil without a file.
+func openPassword(key, file string) (*reread.Value[string], error) {
+	if file == "" {
+		return nil, nil //nolint:nilnil // no file, no password
+	}
+	return reread.New(reread.Config[string]{Key: key, Files: []string{file}, Parse: func(contents [][]byte) (string, error) {
+		password := strings.TrimRight(string(contents[0]), "\r\n")
+		if password == "" {
+			return "", fmt.Errorf("%s %s is empty", key, file)
+		}
+		return password, nil
+	}})
+}
+
+// current returns the password as it is now.
+func (s *secrets) current() string {
+	if s.file != nil {
+		return s.file.Get()
+	}
+	return s.password
+}
+
+// certificates are those for TLS.
+type certificates struct {
+	key        string // of the configuration
+	cfg        config.TLS
+	authority  *reread.Value[[]*x509.Certificate] // nil for those of the machine
+	own        *reread.Value[*tls.Certificate]    // nil for none
+	serverSent atomic.Pointer[[]*x509.Certificate]
+}
+
+// openCertificates reads the files of a table tls, which may be absent.
+func openCertificates(key string, cfg *config.TLS) (c *certificates, err error) {
+	c = &certificates{key: key}
+	if cfg == nil {
+		return c, nil
+	}
+	c.cfg = *cfg
+	if cfg.CAFile != "" {
+		c.authority, err = reread.New(reread.Config[[]*x509.Certificate]{Key: key + ".ca_file", Files: []string{cfg.CAFile},
+			Parse: func(contents [][]byte) ([]*x509.Certificate, error) {
+				return parseAuthority(key+".ca_file "+cfg.CAFile, contents[0])
+			}})
+		if err != nil {
+			return nil, err
+		}
+	}
+	if cfg.CertFile != "" {
+		c.own, err = reread.New(reread.Config[*tls.Certificate]{Key: key + ".cert_file and key_file", Files: []string{cfg.CertFile, cfg.KeyFile},
+			Parse: func(contents [][]byte) (*tls.Certificate, error) {
+				pair, err := tls.X509KeyPair(contents[0], contents[1])
+				if err != nil {
+					return nil, fmt.Errorf("read %s.cert_file %s and key_file %s: %w", key, cfg.CertFile, cfg.KeyFile, err)
+				}
+				return &pair, nil
+			}})
+	}
+	return c, err
+}
+
+// config returns what one connection needs.
+func (c *certificates) config(addr string) *tls.Config {
+	t := &tls.Config{MinVersion: tls.VersionTLS12, ServerName: c.cfg.ServerName}
+	if t.ServerName == "" {
+		t.ServerName, _, _ = net.SplitHostPort(addr)
+	}
+	if c.authority != nil {
+		t.RootCAs = poolOf(c.authority.Get())
+	}
+	if c.own != nil {
+		t.Certificates = []tls.Certificate{*c.own.Get()}
+	}
+	return t
+}
+
+func poolOf(all []*x509.Certificate) *x509.CertPool {
+	pool := x509.NewCertPool()
+	for _, cert := range all {
+		pool.AddCert(cert)
+	}
+	return pool
+}
+
+// dangers returns why the servers may soon refuse new connections, or refuse them now.
+func (s *secrets) dangers(now time.Time) (found []string) {
+	if s.file != nil {
+		s.file.Get()
+		found = append(found, faultOf(s.file.Fault())...)
+	}
+	if c := s.certificates; c != nil {
+		found = append(found, c.dangers(now)...)
+	}
+	return found
+}
+
+// faultOf says that the last good version of a file is in use, if it is.
+func faultOf(err error) []string {
+	if err == nil {
+		return nil
+	}
+	return []string{fmt.Sprintf("%v; the previous version stays in use", err)}
+}
+
+func (c *certificates) dangers(now time.Time) (found []string) {
+	if c.own != nil {
+		pair := c.own.Get()
+		found = append(faultOf(c.own.Fault()), ending(pair.Leaf, now, "the client's certificate "+c.cfg.CertFile+" ("+c.key+".cert_file)")...)
+	}
+	if c.authority == nil {
+		return found
+	}
+	trusted := c.authority.Get()
+	found = append(found, faultOf(c.authority.Fault())...)
+	if last := c.lastAuthority(trusted, now); last != nil {
+		found = append(found, ending(last, now, fmt.Sprintf("the authority %q of %s (%s.ca_file), which vouches for Redis,", last.Subject.CommonName, c.cfg.CAFile, c.key))...)
+	}
+	return found
+}
+
+// lastAuthority returns the trusted certificate that vouches for the server of the newest connection, of several the one that ends last; before the
+// first connection that which ends last of all.
+func (c *certificates) lastAuthority(trusted []*x509.Certificate, now time.Time) (last *x509.Certificate) {
+	candidates := trusted
+	if sent := c.serverSent.Load(); sent != nil {
+		chain := *sent
+		chains, err := chain[0].Verify(x509.VerifyOptions{Roots: poolOf(trusted), Intermediates: poolOf(chain[1:]), CurrentTime: now})
+		if err == nil {
+			candidates = nil
+		}
+		for _, found := range chains {
+			candidates = append(candidates, found[len(found)-1])
+		}
+	}
+	for _, cert := range candidates {
+		if last == nil || cert.NotAfter.After(last.NotAfter) {
+			last = cert
+		}
+	}
+	return last
+}
+
+// mostNotice is how long before its end a certificate is warned of. One of a short life is warned of in its last third.
+const mostNotice = 7 * 24 * time.Hour
+
+func ending(cert *x509.Certificate, now time.Time, what string) []string {
+	const part = 3
+	notice := min(mostNotice, cert.NotAfter.Sub(cert.NotBefore)/part)
+	end := cert.NotAfter.UTC().Format(time.RFC3339)
+	switch {
+	case now.After(cert.NotAfter):
+		return []string{fmt.Sprintf("%s ended at %s: replace the file", what, end)}
+	case now.After(cert.NotAfter.Add(-notice)):
+		return []string{fmt.Sprintf("%s ends at %s: replace the file before", what, end)}
+	}
+	return nil
+}
+
+// mask stands for a password in an error.
+const mask = "***"
+
+// hide takes the password out of an error reply: a server, or a proxy, that does not know AUTH repeats the bytes that it was sent.
+func hide(reply, password string) string {
+	text, _, _ := strings.Cut(reply, ", with args beginning with")
+	if password == "" {
+		return text
+	}
+	return strings.ReplaceAll(text, password, mask)
+}

@@ -1,0 +1,54 @@
+package replica
+
+import (
+	"context"
+	"strings"
+	"sync/atomic"
+	"time"
+
+	"github.com/hashicorp/go-hclog"
+
+	"github.com/cronclave/cronclave/internal/backoff"
+	"github.com/cronclave/cronclave/internal/operator"
+)
+
+const (
+	accessLookEvery = 30 * time.Second
+	accessWarnEvery = 24 * time.Hour
+)
+
+// accessWatch looks at the secrets and certificates for Redis. Connections last long, so that a fault of them would show only when it is too late.
+type accessWatch struct {
+	dangers func(now time.Time) []string
+	shown   *atomic.Pointer[string] // in status
+	log     hclog.Logger
+	warned  map[string]time.Time // by the danger
+}
+
+// run looks until ctx ends.
+func (w *accessWatch) run(ctx context.Context) {
+	w.warned = map[string]time.Time{}
+	for ctx.Err() == nil {
+		w.look(time.Now())
+		backoff.Sleep(ctx, accessLookEvery)
+	}
+}
+
+// look logs each danger once a day.
+func (w *accessWatch) look(now time.Time) {
+	dangers := w.dangers(now)
+	const most = 300 // the registration repeats it every few seconds
+	what := operator.FirstLine(strings.Join(dangers, "; "), most)
+	w.shown.Store(&what)
+	for _, danger := range dangers {
+		if last, known := w.warned[danger]; !known || now.Sub(last) >= accessWarnEvery {
+			w.warned[danger] = now
+			w.log.Warn("the connection to Redis is in danger", "reason", danger)
+		}
+	}
+	for danger, last := range w.warned {
+		if now.Sub(last) > 2*accessWarnEvery {
+			delete(w.warned, danger)
+		}
+	}
+}
