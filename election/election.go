@@ -13,6 +13,7 @@
 package election
 
 import (
+	"cmp"
 	"context"
 	"errors"
 	"fmt"
@@ -42,9 +43,12 @@ type Claim struct {
 	Trigger string
 	// Adopt, if set, is the id of an orphan that this run carries on: its tick, one attempt on. The following fields about ticks do not count then.
 	Adopt string
-	// Tick is the instant by the schedule, Previous the one before it; Schedule identifies the schedule.
+	// Tick is what identifies the tick on every replica: its instant, or a name for that, see [cronspec.Schedule.ID]. Previous is that of the tick before it;
+	// Schedule identifies the schedule.
 	Tick, Previous time.Time
 	Schedule       string
+	// At is the instant of the tick, if Tick is a name for it. A run that is carried on keeps it.
+	At time.Time
 	// NotBefore and Deadline bound the grant by the server's clock: the tick after its jitter, and how late it may start.
 	NotBefore, Deadline time.Time
 	// Slots is how many runs the job may have at once, PerTick how many grants a tick has.
@@ -141,7 +145,7 @@ func (c Claim) request() engine.Request {
 	}
 	if r.Adopt = c.Adopt; r.Adopt == "" && !c.Tick.IsZero() {
 		r.Tick = &engine.Tick{
-			At: c.Tick, Previous: c.Previous, Schedule: c.Schedule, PerTick: c.PerTick,
+			At: c.Tick, Instant: c.At, Previous: c.Previous, Schedule: c.Schedule, PerTick: c.PerTick,
 			NotBefore: c.NotBefore, Deadline: c.Deadline, IfHeld: c.IfHeld, IfLate: c.IfLate, KeepFirst: c.KeepFirst,
 			KeepOutcome: c.KeepOutcome,
 		}
@@ -188,22 +192,47 @@ func (e *Elector) AwaitWithdrawal(ctx context.Context, c Claim) error {
 	return nil
 }
 
-// memo is what a run carries for those that find its orphan: "claimant deadline".
+// noClaimant stands in a memo for the claimant of a run whose claim cannot be withdrawn.
+const noClaimant = "-"
+
+// memo returns the text that a run carries for those that find it: "claimant deadline", and the instant of its tick if that is not the tick's identity, so that
+// they need no zone data for it.
 func (c Claim) memo() string {
-	if c.Claimant == "" {
+	named := !c.At.IsZero() && !c.At.Equal(c.Tick)
+	if c.Claimant == "" && !named {
 		return ""
 	}
-	return c.Claimant + " " + strconv.FormatInt(c.Deadline.UnixMicro(), 10)
+	memo := cmp.Or(c.Claimant, noClaimant) + " " + strconv.FormatInt(max(c.Deadline.UnixMicro(), 0), 10)
+	if named {
+		memo += " " + strconv.FormatInt(c.At.Unix(), 10)
+	}
+	return memo
 }
 
-// readMemo returns the claimant and the start deadline of a run; the zero values without a memo.
-func readMemo(memo string) (claimant string, deadline time.Time) {
-	name, micros, _ := strings.Cut(memo, " ")
-	n, err := strconv.ParseInt(micros, 10, 64)
-	if err != nil || n <= 0 || n >= 1<<53 {
-		return "", time.Time{}
+// readMemo returns the claimant and the start deadline of a run, and the instant of its tick if the memo has one. What is missing, or damaged, is zero.
+func readMemo(memo string) (claimant string, deadline, at time.Time) {
+	fields := strings.Split(memo, " ")
+	if len(fields) == 3 {
+		if unix, err := strconv.ParseInt(fields[2], 10, 64); err == nil {
+			at = time.Unix(unix, 0).UTC()
+		}
 	}
-	return name, time.UnixMicro(n).UTC()
+	if len(fields) < 2 || fields[0] == noClaimant {
+		return "", time.Time{}, at
+	}
+	n, err := strconv.ParseInt(fields[1], 10, 64)
+	if err != nil || n <= 0 || n >= 1<<53 {
+		return "", time.Time{}, at
+	}
+	return fields[0], time.UnixMicro(n).UTC(), at
+}
+
+// orTick returns the instant of a tick: its own where a memo has it, otherwise its identity.
+func orTick(at, tick time.Time) time.Time {
+	if at.IsZero() {
+		return tick
+	}
+	return at
 }
 
 // GrantEvent says that a tick was granted to By, until Until unless the term is renewed; or with a zero Tick that a term of the job has ended.

@@ -13,6 +13,10 @@ type InspectRequest struct {
 	Job string
 	// Schedule, if set, announces the schedule of a replica that starts: a schedule that is new to the cluster begins now.
 	Schedule string
+	// Behind is how many seconds the names of its ticks are behind their instants now, and ZoneRules identifies the zone data by which they are due; both
+	// zero where the ticks are instants.
+	Behind    int64
+	ZoneRules string
 	// SettleThrough, if set, settles the undecided ticks up to it, once the server's clock is past SettleDeadline; those in [State.Open]
 	// that were decided before are claimed one by one.
 	SettleThrough, SettleDeadline time.Time
@@ -40,7 +44,9 @@ type State struct {
 	Through time.Time    // to a follower: every tick up to it has ended, whatever its outcome
 	Ended   []Ended      // and these of them, oldest first, have ended well
 	Settled []Settlement // ticks that were settled by claims with KeepOutcome, or by an inspection with a SettleOutcome, until they are in Acked
-	Err     error        // the state is unknown
+	// RulesSince is since when the cluster has used the announced ZoneRules, if it has used others before; else zero.
+	RulesSince time.Time
+	Err        error // the state is unknown
 }
 
 // Settlement is a tick that was settled without a run: when, and with which outcome. With an After it is all that were undecided between that and the tick.
@@ -54,7 +60,8 @@ type Run struct {
 	ID, Holder string
 	Slot       int
 	Token      int64
-	Tick       time.Time // zero outside the schedule
+	Tick       time.Time // as in [Claim]; zero outside the schedule
+	At         time.Time // the instant of the tick, by the replica that was granted it first
 	Attempt    int
 	Trigger    string
 	Expires    time.Time // zero for an orphan
@@ -72,14 +79,14 @@ type Run struct {
 func (e *Elector) Inspect(ctx context.Context, inspections []InspectRequest) []State {
 	requests := make([]engine.InspectRequest, len(inspections))
 	for i, q := range inspections {
-		requests[i] = engine.InspectRequest{Lock: lockOf(q.Job), Permanent: true, Schedule: q.Schedule,
+		requests[i] = engine.InspectRequest{Lock: lockOf(q.Job), Permanent: true, Schedule: q.Schedule, Behind: q.Behind, ZoneRules: q.ZoneRules,
 			SettleThrough: q.SettleThrough, SettleDeadline: q.SettleDeadline, SettleOutcome: q.SettleOutcome, SettleSchedule: q.SettleSchedule,
 			Follower: q.Follower, Used: q.Used, Acked: q.Acked, Abandon: q.Abandon}
 	}
 	states := make([]State, len(inspections))
 	for i, s := range e.locks.Inspect(ctx, requests) {
 		states[i] = State{Now: s.Now, Decided: s.Decided, Open: s.Open, Before: s.Before, Pause: s.Pause, Running: runs(s.Rows), Orphans: runs(s.Orphans),
-			Through: s.Through, Ended: s.Ended, Settled: s.Settled, Err: Plain(s.Err)}
+			Through: s.Through, Ended: s.Ended, Settled: s.Settled, RulesSince: s.RulesSince, Err: Plain(s.Err)}
 	}
 	return states
 }
@@ -87,10 +94,11 @@ func (e *Elector) Inspect(ctx context.Context, inspections []InspectRequest) []S
 func runs(rows []engine.Row) []Run {
 	out := make([]Run, len(rows))
 	for i, r := range rows {
-		out[i] = Run{ID: r.ID, Holder: r.Owner, Slot: r.Slot, Token: int64(r.Token), Tick: r.Tick,
+		claimant, deadline, at := readMemo(r.Memo)
+		out[i] = Run{ID: r.ID, Holder: r.Owner, Slot: r.Slot, Token: int64(r.Token), Tick: r.Tick, At: orTick(at, r.Tick),
 			Attempt: r.Attempt, Trigger: r.Trigger, Expires: r.Expiry, EndedWell: r.EndedWell, Stopped: r.Stopped, Abandoned: r.Abandoned}
 		if r.Attempt == 1 && !r.Renewed {
-			out[i].Claimant, out[i].Deadline = readMemo(r.Memo)
+			out[i].Claimant, out[i].Deadline = claimant, deadline
 		}
 	}
 	return out

@@ -133,7 +133,7 @@ func TestNewerFormat(t *testing.T) {
 	t.Parallel()
 	c := newCluster(t, oneJob)
 	key := "cronclave:" + c.Namespace + ":format"
-	if err := c.Client.Set(t.Context(), key, "2", 0).Err(); err != nil {
+	if err := c.Client.Set(t.Context(), key, "3", 0).Err(); err != nil {
 		t.Fatal(err)
 	}
 	r := c.start(t, "r1")
@@ -147,7 +147,7 @@ func TestNewerFormat(t *testing.T) {
 		c.command(t, args...).want(t, 2, "newer format")
 	}
 	keys, err := c.Client.Keys(t.Context(), "cronclave:"+c.Namespace+":*").Result()
-	if err != nil || len(keys) != 1 || c.Client.Get(t.Context(), key).Val() != "2" || len(c.lines(t, "")) > 0 {
+	if err != nil || len(keys) != 1 || c.Client.Get(t.Context(), key).Val() != "3" || len(c.lines(t, "")) > 0 {
 		t.Errorf("something was done all the same: %v, %v", keys, err)
 	}
 }

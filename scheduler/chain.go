@@ -18,7 +18,7 @@ import (
 // decides which: a tick that one of them did not end ok is none of this job's, and its ledger has no entry for it.
 type chain struct {
 	after  []string             // the jobs right before it, sorted
-	specs  []*cronspec.Schedule // of all jobs that it comes from in the end; its ticks are instants of each
+	specs  []*cronspec.Schedule // of all jobs that it comes from in the end; its ticks are ticks of each: see named
 	digest string               // changes with them, and with Job.After
 	used   time.Time            // up to this tick the outcomes of the jobs before are not needed any more, as far as this replica knows
 	opened time.Time            // the newest tick that was opened here
@@ -27,8 +27,9 @@ type chain struct {
 // chained returns whether a job runs after others.
 func (j *Job) chained() bool { return len(j.After) > 0 }
 
-func (c *chain) names(at time.Time) bool {
-	return !slices.ContainsFunc(c.specs, func(s *cronspec.Schedule) bool { return !s.Next(at.Add(-time.Second)).Equal(at) })
+// has returns whether all schedules of the chain have a tick at an instant.
+func (c *chain) has(at time.Time) bool {
+	return !slices.ContainsFunc(c.specs, func(s *cronspec.Schedule) bool { return !s.Has(at) })
 }
 
 // within is how long after an instant the next one of the chain is, at most limit.
@@ -45,7 +46,7 @@ func (c *chain) within(at time.Time, limit time.Duration) time.Duration {
 				latest = n
 			}
 		}
-		if c.names(latest) {
+		if c.has(latest) {
 			return latest.Sub(at)
 		}
 		next = latest.Add(-time.Second) // no schedule with a later instant has one before it

@@ -93,7 +93,12 @@ func digestOf(after []string, specs []*cronspec.Schedule) string {
 		text += "\n" + s.Key()
 	}
 	sum := sha256.Sum256([]byte(text))
-	return hex.EncodeToString(sum[:8])
+	digest := hex.EncodeToString(sum[:8])
+	if nominal(specs) {
+		zone, _, _ := strings.Cut(specs[0].Digest(), ".")
+		return zone + "." + digest
+	}
+	return digest
 }
 
 // newTasks validates jobs. Those with one schedule share it: there may be many.

@@ -47,7 +47,11 @@ func (c *checks) followUp(ctx context.Context, now time.Time) {
 		b.tasks, b.after = append(b.tasks, t), append(b.after, t.chain)
 		requests = append(requests, election.InspectRequest{Job: t.Name})
 		for _, name := range t.chain.after {
-			requests = append(requests, election.InspectRequest{Job: name, Follower: t.follower(), Used: t.chain.used})
+			used := t.chain.used
+			if before := c.tasks[name]; before != nil {
+				used = t.chain.to(before, used)
+			}
+			requests = append(requests, election.InspectRequest{Job: name, Follower: t.follower(), Used: used})
 		}
 	}
 	if len(b.tasks) == 0 {
@@ -98,10 +102,26 @@ func (c *checks) inspectChained(t *task, states []election.State, now time.Time)
 	}
 }
 
+// inChain returns the states of the jobs before a chain, with the names that their ticks have in it.
+func (c *checks) inChain(of *chain, states []election.State) []election.State {
+	in := slices.Clone(states)
+	for i, st := range states {
+		before := c.tasks[of.after[i]]
+		if before == nil {
+			continue
+		}
+		in[i].Through, in[i].Ended = of.from(before, st.Through), slices.Clone(st.Ended)
+		for n, e := range st.Ended {
+			in[i].Ended[n].Tick = of.from(before, e.Tick)
+		}
+	}
+	return in
+}
+
 // openChained opens the ticks of a job that are due and undecided. They stay with the server until they are decided and their runs have ended (a run may
 // be given back until then), so the ticks that are too many now come with a later check.
 func (c *checks) openChained(t *task, states []election.State, now time.Time) {
-	own, before := states[0], states[1:]
+	own, before := states[0], c.inChain(t.chain, states[1:])
 	used, previous := before[0].Through, own.Decided
 	for _, st := range before[1:] {
 		used = earlier(used, st.Through)
@@ -115,7 +135,7 @@ func (c *checks) openChained(t *task, states []election.State, now time.Time) {
 		}
 		used = earlier(used, e.Tick.Add(-time.Second))
 		if _, open := t.Find(e.Tick); !open && len(t.Open) < agenda.MaxOpen && (again || e.Tick.After(t.chain.opened)) {
-			k := c.agenda.Open(&t.line, agenda.Instants{At: e.Tick, Previous: earlier(previous, e.Tick.Add(-time.Second)), Since: e.Due}, now)
+			k := c.agenda.Open(&t.line, agenda.Instants{At: t.chain.instant(e.Tick), Name: e.Tick, Previous: earlier(previous, e.Tick.Add(-time.Second)), Since: e.Due}, now)
 			t.chain.opened = later(t.chain.opened, e.Tick)
 			if starts && k.Waits() {
 				k.Cause.Reason = agenda.Down

@@ -139,7 +139,7 @@ func replace(c *election.Claim, k *tick, replaces bool) {
 // claimFor returns the part of a claim that is the same each time that a tick is claimed.
 func (c *core) claimFor(k *tick) election.Claim {
 	j := jobOf(k)
-	return election.Claim{Job: j.Name, ID: k.ID, Claimant: c.cfg.identity(), Trigger: k.Trigger, Tick: k.At, Previous: k.Previous, Schedule: taskOf(k).digest(),
+	return election.Claim{Job: j.Name, ID: k.ID, Claimant: c.cfg.identity(), Trigger: k.Trigger, Tick: k.Name, At: k.At, Previous: k.Previous, Schedule: taskOf(k).digest(),
 		NotBefore: k.Due, Deadline: k.LastChance(), Slots: j.Parallel, PerTick: j.PerTick, Lease: j.Lease, KeepOutcome: true}
 }
 
@@ -223,13 +223,13 @@ func (c *claims) settled(k *tick, r election.Result, now time.Time) {
 	c.agenda.Close(k)
 	failpoint("settled", &Run{Job: t.Name, Tick: k.At})
 	if r.Outcome != "" {
-		rec := tickRecord(t.Name, k.At, r.Outcome, c.cfg.Replica, now)
+		rec := tickRecord(t.Name, named{k.Name, k.At}, r.Outcome, c.cfg.Replica, now)
 		if rec.Reason == string(agenda.Redis) || rec.Reason == string(agenda.CannotStart) {
 			rec.Detail = k.Trouble.At(now, c.cfg.Replica)
 		}
 		written, _ := c.exec.recorder.add(rec)
 		if r.Verdict == election.Settled {
-			c.ackWhenWritten(t, k.At, now, written)
+			c.ackWhenWritten(t, k.Name, now, written)
 		}
 	}
 	c.checkAfter(t, now) // the jobs after it may be due now
@@ -338,7 +338,7 @@ func (c *claims) unheard(k *tick) {
 	}
 	k.Placed = false // the withdrawal has the place
 	c.agenda.Return(k)
-	c.starts.withdraw(&grant{task: taskOf(k), job: jobOf(k), at: k.At, due: k.Due, trigger: k.Trigger, returned: k}, c.claimFor(k))
+	c.starts.withdraw(&grant{task: taskOf(k), job: jobOf(k), of: named{k.Name, k.At}, due: k.Due, trigger: k.Trigger, returned: k}, c.claimFor(k))
 }
 
 // postpone has a tick of a damaged lock wait by itself: the ticks of other jobs are claimed as ever.
@@ -363,7 +363,7 @@ func (c *claims) granted(k *tick, term *election.Term, now time.Time) {
 	}
 	k.Placed = false // from here on it is the run that has the place
 	givenUp, dropped := k.Unwanted()
-	g := &grant{task: taskOf(k), job: jobOf(k), term: term, at: k.At, due: k.Due, trigger: k.Trigger, startBy: startBy(k, now)}
+	g := &grant{task: taskOf(k), job: jobOf(k), term: term, of: named{k.Name, k.At}, due: k.Due, trigger: k.Trigger, startBy: startBy(k, now)}
 	if k.Waits() && k.Late(now) && !givenUp {
 		c.agenda.Return(k)
 		g.returned, g.term = k, nil

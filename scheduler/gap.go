@@ -37,7 +37,7 @@ func (g gap) verdict(at time.Time) string {
 
 // missedBefore records a gap of a schedule that is the job's no more: which ticks it had is not known.
 func (in *inspector) missedBefore(t *task, of election.Settlement) *receipt {
-	r := tickRecord(t.Name, of.Tick, of.Outcome, in.replica, of.At)
+	r := tickRecord(t.Name, named{of.Tick, of.Tick}, of.Outcome, in.replica, of.At)
 	r.Output = fmt.Appendf(nil, "one record for the ticks after %s and up to this one, of a schedule that was edited since", of.After.UTC().Format(time.RFC3339))
 	written, _ := in.recorder.add(r)
 	return written
@@ -46,16 +46,16 @@ func (in *inspector) missedBefore(t *task, of election.Settlement) *receipt {
 // recordGap records the newest ticks of a gap one by one, and those before them together.
 func (in *inspector) recordGap(t *task, g gap) (written []*receipt) {
 	failpoint("gap", &Run{Job: t.Name, Tick: g.Tick})
-	n, paused, at, rest := 0, 0, g.Tick, ""
-	for ; at.After(g.After) && n < maxMissed; at = t.Spec.Prev(at) {
+	n, paused, at, rest := 0, 0, t.Spec.UpTo(g.Tick), ""
+	for ; t.Spec.ID(at).After(g.After) && n < maxMissed; at = t.Spec.Prev(at) {
 		if g.pause.Covers(at) {
 			paused++
 		}
-		w, _ := in.recorder.add(tickRecord(t.Name, at, g.verdict(at), in.replica, g.At))
+		w, _ := in.recorder.add(tickRecord(t.Name, named{t.Spec.ID(at), at}, g.verdict(at), in.replica, g.At))
 		written = append(written, w)
 		n++
 	}
-	if at.After(g.After) {
+	if t.Spec.ID(at).After(g.After) {
 		var w *receipt
 		w, rest = in.summarize(t, g, at)
 		written = append(written, w)
@@ -72,15 +72,15 @@ func (in *inspector) recordGap(t *task, g gap) (written []*receipt) {
 // replica and however far the gap has come, and its output has their number.
 func (in *inspector) summarize(t *task, g gap, newest time.Time) (written *receipt, summary string) {
 	n := 0
-	for at := newest; at.After(g.After) && n < maxCounted; at = t.Spec.Prev(at) {
+	for at := newest; t.Spec.ID(at).After(g.After) && n < maxCounted; at = t.Spec.Prev(at) {
 		n++
 	}
 	more := ""
 	if n == maxCounted {
 		more = "at least "
 	}
-	first := t.Spec.Next(g.After)
-	r := tickRecord(t.Name, first, g.verdict(newest), in.replica, g.At)
+	first := t.Spec.After(g.After)
+	r := tickRecord(t.Name, named{t.Spec.ID(first), first}, g.verdict(newest), in.replica, g.At)
 	summary = fmt.Sprintf("%s%d ticks, from %s to %s", more, n, first.UTC().Format(time.RFC3339), newest.UTC().Format(time.RFC3339))
 	if n > 1 {
 		r.Ticks = n

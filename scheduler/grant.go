@@ -12,7 +12,8 @@ type grant struct {
 	task      *task
 	job       *Job // as it was when the claim was made
 	term      *election.Term
-	at, due   time.Time
+	of        named
+	due       time.Time
 	trigger   string
 	startBy   time.Time // until when it may wait for a slot of its pool; zero: as long as the job says
 	returned  *tick     // if it became known too late to start, and is being given back or withdrawn
@@ -28,8 +29,8 @@ type starts struct {
 
 // start runs a grant in a goroutine of its own.
 func (s *starts) start(g *grant) {
-	run := &Run{ID: g.term.ID(), Job: g.job.Name, Tick: g.at, Due: g.due, Trigger: g.trigger, Slot: g.term.Slot(), Slots: g.job.Parallel,
-		Attempt: g.term.Attempt(), Token: g.term.Token(), startBy: g.startBy, followed: g.task.follows(g.at)}
+	run := &Run{ID: g.term.ID(), Job: g.job.Name, Tick: g.of.at, Local: g.of.local(), Due: g.due, Trigger: g.trigger, Slot: g.term.Slot(), Slots: g.job.Parallel,
+		Attempt: g.term.Attempt(), Token: g.term.Token(), startBy: g.startBy, followed: g.task.follows(g.of.name)}
 	s.active.add(g.job.Name, 1)
 	go func() {
 		defer func() { s.finished <- g }()

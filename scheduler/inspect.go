@@ -37,9 +37,10 @@ func (s *Scheduler) inspect(ctx context.Context, now time.Time) {
 		q := election.InspectRequest{Job: t.Name, Acked: t.ackable()}
 		switch {
 		case t.unknown:
-			q.Schedule = t.digest()
+			q = t.announcement(now)
+			q.Acked = t.ackable()
 		case t.Behind != "": // whatever the deadlines: no replica keeps more open ticks than that
-			q.SettleThrough = t.Spec.Prev(now.Add(time.Nanosecond))
+			q.SettleThrough = t.Spec.ID(t.Spec.Prev(now.Add(time.Nanosecond)))
 			if len(t.Open) > 0 {
 				q.SettleThrough = t.Open[0].Previous
 			}
@@ -92,17 +93,18 @@ func (s *Scheduler) settleInspections(b inspectionBatch) {
 func (s *Scheduler) begin(ctx context.Context) error {
 	var announce, settle inspectionBatch
 	retry := newBackoff()
+	now := s.now()
 	for _, t := range s.tasks {
 		if t.chained() {
 			s.introduce(t, time.Time{})
 			continue
 		}
-		announce.add(t, election.InspectRequest{Job: t.Name, Schedule: t.digest()})
+		announce.add(t, t.announcement(now))
 	}
 	if err := s.insist(ctx, &announce, retry); err != nil {
 		return err
 	}
-	now := s.now()
+	now = s.now()
 	for i, t := range announce.tasks {
 		if err := announce.states[i].Err; err != nil { // it is looked at again, and has its ticks from then on
 			s.logDamage(t, err, now)
@@ -165,15 +167,16 @@ func (s *Scheduler) insist(ctx context.Context, b *inspectionBatch, retry *backo
 func (s *Scheduler) resume(t *task, st election.State, now time.Time) election.InspectRequest {
 	settle := election.InspectRequest{Job: t.Name, SettleOutcome: missedBecause(agenda.Down), SettleSchedule: t.digest()}
 	var open []time.Time
+	t.NewRules = st.RulesSince
 	singly := 0 // of the ticks that are too late, how many are settled one by one
 	if t.PerTick > 1 {
 		singly = maxMissed // since one that ran, though not as often as it might, was not missed
 	}
-	for at := t.Spec.Prev(now.Add(time.Nanosecond)); at.After(st.Decided); at = t.Spec.Prev(at) {
+	for at := t.Spec.Prev(now.Add(time.Nanosecond)); t.Spec.ID(at).After(st.Decided); at = t.Spec.Prev(at) {
 		deadline := t.Extended(at, t.Deadline(at, t.Spec.Next(at)), len(open) == 0)
 		late := deadline.Before(st.Now)
 		if late && singly == 0 || len(open) == agenda.MaxOpen {
-			settle.SettleThrough = at
+			settle.SettleThrough = t.Spec.ID(at)
 			if late { // else whatever its deadline, as no replica keeps more open ticks than that
 				settle.SettleDeadline = deadline
 			}

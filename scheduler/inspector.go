@@ -116,7 +116,7 @@ func (in *inspector) recordSettled(ctx, limit context.Context, requests []electi
 		var written []*receipt
 		single := slices.DeleteFunc(slices.Clone(st.Settled), together)
 		for _, tick := range single {
-			r, _ := in.recorder.add(tickRecord(q.Job, tick.Tick, tick.Outcome, in.replica, tick.At))
+			r, _ := in.recorder.add(tickRecord(q.Job, named{tick.Tick, tick.Instant}, tick.Outcome, in.replica, tick.At))
 			written = append(written, r)
 		}
 		for n, r := range written {
@@ -150,7 +150,7 @@ func (in *inspector) recordAbandoned(job string, st election.State) (written []*
 		if o.EndedWell {
 			outcome, reason, what, level = OK, "", "run ended well: its holder was gone before it could release it", hclog.Warn
 		}
-		r, known := in.recorder.add(Record{RunID: o.ID, Job: job, Tick: o.Tick, Trigger: o.Trigger, Slot: o.Slot, Attempt: o.Attempt,
+		r, known := in.recorder.add(Record{RunID: o.ID, Job: job, Tick: o.At, Local: named{o.Tick, o.At}.local(), Trigger: o.Trigger, Slot: o.Slot, Attempt: o.Attempt,
 			Token: o.Token, Replica: o.Holder, Outcome: outcome, Reason: reason, Finished: st.Now})
 		written = append(written, r)
 		if !known {

@@ -80,6 +80,7 @@ type Run struct {
 	Job         string
 	Replica     string
 	Tick        time.Time // zero outside the schedule
+	Local       time.Time // the local time, as if it were UTC, that identifies the tick on every replica; zero where Tick does
 	Due         time.Time // from when it could start: its jitter after Tick, or when the jobs before it had ended; zero for others than ticks as they come due
 	Trigger     string    // schedule, catch_up, recovery, manual
 	Slot, Slots int

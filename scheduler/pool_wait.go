@@ -85,7 +85,7 @@ func (x *executor) withhold(job *Job, run *Run, term *election.Term, why error) 
 		run.life.to(phase{name: phaseReleased})
 		return Record{}
 	}
-	record := Record{RunID: run.ID, Job: run.Job, Tick: run.Tick, Trigger: run.Trigger, Replica: x.replica, Finished: x.now()}
+	record := Record{RunID: run.ID, Job: run.Job, Tick: run.Tick, Local: run.Local, Trigger: run.Trigger, Replica: x.replica, Finished: x.now()}
 	if errors.Is(why, errPoolFull) {
 		record.Outcome, record.Reason = Missed, "pool"
 	} else {

@@ -42,6 +42,7 @@ type Record struct {
 	RunID             string
 	Job               string
 	Tick              time.Time // zero outside the schedule
+	Local             time.Time // as in [Run]
 	Trigger           string
 	Slot, Attempt     int
 	Token             int64 // 0 for a tick without a run
@@ -64,9 +65,13 @@ type Record struct {
 }
 
 // tickRecord is the outcome of a tick that had no run. Its RunID is the same on every replica. verdict is "outcome reason", as the claim had it.
-func tickRecord(job string, at time.Time, verdict, replica string, now time.Time) Record {
+func tickRecord(job string, of named, verdict, replica string, now time.Time) Record {
 	outcome, reason, _ := strings.Cut(verdict, " ")
-	return Record{RunID: job + "." + at.UTC().Format("20060102T150405Z"), Job: job, Tick: at, Trigger: scheduled,
+	id := of.at.UTC().Format("20060102T150405Z")
+	if local := of.local(); !local.IsZero() {
+		id = local.Format("20060102T150405")
+	}
+	return Record{RunID: job + "." + id, Job: job, Tick: of.at, Local: of.local(), Trigger: scheduled,
 		Replica: replica, Outcome: Outcome(outcome), Reason: reason, Finished: now}
 }
 

@@ -94,7 +94,11 @@ func (r *recoveries) claim(ctx context.Context, now time.Time) {
 
 // claim is the same each time: an answer that was lost is given again.
 func (h *recovery) claim() election.Claim {
-	return election.Claim{Job: h.job.Name, ID: h.id, Trigger: recovered, Adopt: h.of.ID, Slots: h.job.Parallel, PerTick: h.job.PerTick, Lease: h.job.Lease}
+	var at time.Time // which a run keeps whose tick has a name
+	if !h.of.At.Equal(h.of.Tick) {
+		at = h.of.At
+	}
+	return election.Claim{Job: h.job.Name, ID: h.id, Trigger: recovered, Adopt: h.of.ID, At: at, Slots: h.job.Parallel, PerTick: h.job.PerTick, Lease: h.job.Lease}
 }
 
 func (r *recoveries) dealWith(b recoveryBatch) {
@@ -142,12 +146,12 @@ func (r *recoveries) settleOne(h *recovery, result election.Result, now time.Tim
 func (r *recoveries) startRun(h *recovery, term *election.Term) {
 	delete(r.known, h.of.ID)
 	h.placed = false // from here on it is the run that has the place
-	g := &grant{task: h.task, job: h.job, at: h.of.Tick, trigger: recovered}
+	g := &grant{task: h.task, job: h.job, of: named{h.of.Tick, h.of.At}, trigger: recovered}
 	if r.leaving {
 		r.starts.giveBack(g, term)
 		return
 	}
-	r.log.Info("recovering", "job", h.task.Name, "tick", h.of.Tick.Format(time.RFC3339), "of_run", h.of.ID, "of_replica", h.of.Holder,
+	r.log.Info("recovering", "job", h.task.Name, "tick", h.of.At.Format(time.RFC3339), "of_run", h.of.ID, "of_replica", h.of.Holder,
 		"run_id", term.ID(), "attempt", term.Attempt())
 	g.term = term
 	r.starts.start(g)

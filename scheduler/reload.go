@@ -60,7 +60,7 @@ func (s *Scheduler) handleReload(r reload, now time.Time) {
 		case t == nil:
 			s.tasks[name] = to
 			s.introduce(to, now)
-		case t.key() == to.key() && s.tasks[name] == t && t.sameClock(to, now):
+		case t.key() == to.key() && t.sameZones(to, now) && s.tasks[name] == t:
 			t.edit(to)
 			s.agenda.Wake(&t.line, s.places.free(), now) // there may be more place for it now
 		default:

@@ -22,14 +22,18 @@ func (s *Scheduler) reopen(t *task, st election.State, now time.Time) {
 	if s.exec.breaker.why() != "" {
 		reason = agenda.Capacity
 	}
-	for _, at := range st.Open {
-		s.reopenTick(t, at, reason, now)
+	for _, name := range st.Open {
+		s.reopenTick(t, name, reason, now)
 	}
 }
 
 // reopenTick takes up one tick, unless it is open here.
-func (s *Scheduler) reopenTick(t *task, at time.Time, reason agenda.Reason, now time.Time) {
-	if _, open := t.Find(at); open || t.unknown || t.dismissed || len(t.Open) >= agenda.MaxOpen || !t.names(at) {
+func (s *Scheduler) reopenTick(t *task, name time.Time, reason agenda.Reason, now time.Time) {
+	if _, open := t.Find(name); open || t.unknown || t.dismissed || len(t.Open) >= agenda.MaxOpen {
+		return
+	}
+	at, named := t.Spec.Instant(name)
+	if !named {
 		return
 	}
 	k := s.agenda.Open(&t.line, agenda.InstantsOf(t.Spec, at), now)
@@ -51,11 +55,11 @@ func (s *Scheduler) restore(g *grant, now time.Time) {
 	case t.chained(): // the jobs before it decide which of them are its ticks
 		s.check(t, now)
 	default:
-		if i, open := t.Find(g.at); open { // for another of its grants
+		if i, open := t.Find(g.of.name); open { // for another of its grants
 			t.Open[i].Won = max(t.Open[i].Won-1, 0)
 			return
 		}
-		s.reopenTick(t, g.at, agenda.Capacity, now)
+		s.reopenTick(t, g.of.name, agenda.Capacity, now)
 	}
 }
 

@@ -99,7 +99,7 @@ func (q *requests) tryRequest(e *pendingRequest, t *task) {
 	e.task, e.bound = t, t.Running >= t.PerReplica
 	q.places.take(t)
 	q.starts.active.add(t.Name, 1)
-	isTick := e.Tick.IsZero() || t.names(e.Tick) // found out here, since a reload may change what the task's ticks are
+	isTick := e.Tick.IsZero() || t.has(e.Tick) // found out here, since a reload may change what the task's ticks are
 	try := requestHandler{q.exec, q.cfg.Requests, q.cfg.Claimer, q.cfg.identity(), e.Request, t.Job, isTick, e.bound}
 	go func() {
 		again, term := try.run()

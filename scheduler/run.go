@@ -41,7 +41,7 @@ type ending struct {
 func (x *executor) carryOut(ctx context.Context, job *Job, run *Run, term *election.Term) ending {
 	log := x.logger(run)
 	run.Replica, run.Logger = x.replica, log
-	record := Record{RunID: run.ID, Job: run.Job, Tick: run.Tick, Trigger: run.Trigger, Slot: run.Slot, Attempt: run.Attempt,
+	record := Record{RunID: run.ID, Job: run.Job, Tick: run.Tick, Local: run.Local, Trigger: run.Trigger, Slot: run.Slot, Attempt: run.Attempt,
 		Token: run.Token, Replica: x.replica, Outcome: Running, Started: x.now()}
 	watched := logLostLease(job, run, term)
 	end := x.tries(ctx, job, run, term, &record)

@@ -6,6 +6,7 @@ import (
 	"slices"
 	"time"
 
+	"github.com/cronclave/cronclave/election"
 	"github.com/cronclave/cronclave/scheduler/cronspec"
 	"github.com/cronclave/cronclave/scheduler/internal/agenda"
 )
@@ -70,17 +71,6 @@ func tasksOf(ticks []*tick) []*task {
 // edit gives a task the configuration of another one with the same schedule.
 func (t *task) edit(to *task) { t.Job, t.Rules, t.Elsewhere = to.Job, to.Rules, to.Elsewhere }
 
-// sameClock reports whether the zone of another task with the same schedule has the same clock in the years that matter: a reload may bring other zone data.
-func (t *task) sameClock(to *task, now time.Time) bool {
-	before, after := orDefault(t.Location, time.UTC), orDefault(to.Location, time.UTC)
-	if before == after {
-		return true
-	}
-	from := now.AddDate(-2, 0, 0) // open ticks are not older
-	until := now.AddDate(20, 0, 0)
-	return cronspec.HashZone(before, from, until) == cronspec.HashZone(after, from, until)
-}
-
 // reschedule gives a task the configuration of another one, with its schedule. It must have no open ticks.
 func (t *task) reschedule(to *task) {
 	t.edit(to)
@@ -103,17 +93,37 @@ func (j *Job) parse() (*cronspec.Schedule, error) {
 // follower is the name by which a job follows others. Replicas that disagree on what it comes from do not use up the outcomes that each other needs.
 func (t *task) follower() string { return t.Name + "." + t.chain.digest }
 
-// names returns whether an instant may be a tick of the job.
-func (t *task) names(at time.Time) bool {
+// has returns whether an instant may be a tick of the job.
+func (t *task) has(at time.Time) bool {
 	if t.chained() {
-		return t.chain.names(at)
+		return t.chain.has(at)
 	}
-	return t.Spec.Prev(at.Add(time.Nanosecond)).Equal(at)
+	return t.Spec.Has(at)
 }
 
 // follows returns whether some job needs to know how a tick ends.
-func (t *task) follows(tick time.Time) bool {
-	return !tick.IsZero() && slices.ContainsFunc(t.children, func(c *task) bool { return c.chain.names(tick) })
+func (t *task) follows(name time.Time) bool {
+	return !name.IsZero() && slices.ContainsFunc(t.children, func(c *task) bool { return c.chain.names(c.chain.from(t, name)) })
+}
+
+// announcement announces the schedule to the server.
+func (t *task) announcement(now time.Time) election.InspectRequest {
+	q := election.InspectRequest{Job: t.Name, Schedule: t.digest()}
+	switch {
+	case !t.chained():
+		q.Behind, q.ZoneRules = t.Spec.Behind(now), t.Spec.ZoneRules()
+	case nominal(t.chain.specs):
+		q.Behind = t.chain.specs[0].Behind(now)
+	}
+	return q
+}
+
+// sameZones reports whether the zones of another configuration of the job have the same clocks: a reload may bring other zone data.
+func (t *task) sameZones(to *task, now time.Time) bool {
+	if !t.chained() {
+		return t.Spec.SameZone(to.Spec, now)
+	}
+	return slices.EqualFunc(t.chain.specs, to.chain.specs, func(a, b *cronspec.Schedule) bool { return a.SameZone(b, now) })
 }
 
 // digest identifies a job's schedule for the server: schedules that differ have digests that differ.

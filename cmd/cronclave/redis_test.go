@@ -122,7 +122,7 @@ func TestRefusals(t *testing.T) {
 			1, []string{"this Redis can't coordinate", format, "take another namespace or database"}, "",
 		},
 		{
-			"newer format", func(s *miniredis.Miniredis) { _ = s.Set(format, "2") }, "",
+			"newer format", func(s *miniredis.Miniredis) { _ = s.Set(format, "3") }, "",
 			2, []string{"newer format", "update cronclave"}, "",
 		},
 	} {

@@ -70,7 +70,31 @@ func checkChains(r *document.Report, jobs []Job, links []link) {
 	c := circles{Report: r, before: before, done: map[string]bool{}}
 	for _, j := range jobs {
 		c.visit(j.Name)
+		if links := before[j.Name]; len(links) > 0 && j.Enabled && len(zonesBefore(byName, before, j.Name, map[string]bool{})) > 1 {
+			r.Warn(links[0].Value, "%s comes from schedules of several kinds or zones: it runs for the instants that all of them name, and may run twice, or not, while replicas have "+
+				"different data of a zone; give them fixed times in one zone", j.Name)
+		}
 	}
+}
+
+// zonesBefore returns the zones whose local times identify the ticks that a job comes from, and "" if instants do.
+func zonesBefore(jobs map[string]*Job, before map[string][]link, job string, seen map[string]bool) (zones map[string]bool) {
+	zones = map[string]bool{}
+	if seen[job] {
+		return zones
+	}
+	seen[job] = true
+	if spec := jobs[job].Spec; spec != nil {
+		zone := ""
+		if spec.Nominal() {
+			zone = spec.Zone().String()
+		}
+		zones[zone] = true
+	}
+	for _, l := range before[job] {
+		maps.Copy(zones, zonesBefore(jobs, before, l.Text, seen))
+	}
+	return zones
 }
 
 // circles goes from jobs to those before them.

@@ -33,7 +33,7 @@ umask = "077"
 output = { keep = "1KiB" }
 
 [jobs.b]
-schedule = ["@hourly", "0 3 * * *"]
+schedule = ["0 15 * * *", "0 3 * * *"]
 command = ["prog", "$${X}", ""]
 dir = "sub"
 env_file = "/abs.env"
@@ -77,7 +77,7 @@ func TestLoadFillsEverything(t *testing.T) {
 	umask, defaultMask := uint32(0), uint32(0o77)
 	wantB := Job{
 		Name: "b", File: "jobs.toml", Line: 20, Description: "text", Tags: []string{"x", "y"},
-		Ticks: Ticks{Schedule: []string{"@hourly", "0 3 * * *"}},
+		Ticks: Ticks{Schedule: []string{"0 15 * * *", "0 3 * * *"}},
 		Program: Program{Command: []string{"prog", "$${X}", ""}, Dir: "sub", User: "nobody", Group: "65534", Umask: &umask, OKExitCodes: []int{0, 2},
 			Environment: Environment{Env: map[string]string{"A": "own", "C": "default", "D": "own", "X": "${literal}fallback"},
 				EnvFile: "/abs.env", EnvFromFile: map[string]string{"B": "b", "E": "e"},

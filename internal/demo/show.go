@@ -76,15 +76,16 @@ const mostOvertime = 10 * time.Second
 // announce makes the schedules known to the server: the ticks after that are due, with or without replicas.
 func (d *demo) announce(ctx context.Context) error {
 	inquiries := make([]election.InspectRequest, len(d.jobs))
+	now := time.Now()
 	for i, j := range d.jobs {
-		inquiries[i] = election.InspectRequest{Job: j.Name, Schedule: j.Spec.Digest()}
+		inquiries[i] = election.InspectRequest{Job: j.Name, Schedule: j.Spec.Digest(), Behind: j.Spec.Behind(now), ZoneRules: j.Spec.ZoneRules()}
 	}
 	d.from = map[string]time.Time{}
 	for i, st := range d.elector.Inspect(ctx, inquiries) {
 		if st.Err != nil {
 			return fmt.Errorf("announce the schedules: %w", st.Err)
 		}
-		d.from[d.jobs[i].Name] = st.Decided
+		d.from[d.jobs[i].Name], _ = d.jobs[i].Spec.Instant(st.Decided)
 	}
 	return nil
 }
@@ -105,7 +106,7 @@ func (d *demo) decided(ctx context.Context, now time.Time) bool {
 		inquiries[i] = election.InspectRequest{Job: j.Name}
 	}
 	for i, st := range d.elector.Inspect(ctx, inquiries) {
-		if st.Err != nil || st.Decided.Before(lastDue(d.jobs[i], now)) {
+		if st.Err != nil || st.Decided.Before(d.jobs[i].Spec.ID(lastDue(d.jobs[i], now))) {
 			return false
 		}
 	}

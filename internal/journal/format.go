@@ -11,7 +11,9 @@ import (
 
 // Format is the number of the layout of all data in Redis that this version
 // writes, and the newest that it reads.
-const Format = 1
+//
+// In format 2 the ticks of fixed-time jobs are identified by their local times: replicas of format 1 would run them again.
+const Format = 2
 
 // ClaimFormat notes the format of the namespace's data if there is none yet, and checks it as CheckFormat does. Call it before the first write to the
 // namespace.
@@ -48,6 +50,10 @@ func (n *namespace) format(ctx context.Context, claim bool) error {
 		return fmt.Errorf("check the data's format: %w: %s is %.40q", ErrCorrupt, key, get.Val())
 	case found > Format:
 		return fmt.Errorf("%w: %s is %d, this version knows %d: update cronclave", ErrNewerFormat, key, found, Format)
+	case claim && found < Format: // so that no replica of an older version starts any more
+		if err := n.redis.Set(ctx, key, Format, 0).Err(); err != nil {
+			return fmt.Errorf("note the data's format: %w", err)
+		}
 	}
 	return nil
 }

@@ -33,6 +33,9 @@ const (
 	MaxText = 256
 )
 
+// LocalFormat is the format of [Record.TickLocal].
+const LocalFormat = "2006-01-02T15:04:05"
+
 // Record describes a run, or a tick that was settled without one. Its JSON is that of `history --json`: fields that do not apply are left out.
 type Record struct {
 	// RunID names the run in its job: 1 to MaxRunID visible ASCII characters
@@ -42,6 +45,9 @@ type Record struct {
 	Job string `json:"job"`
 	// Tick is the nominal instant; zero for a run outside the schedule.
 	Tick time.Time `json:"tick,omitzero"`
+	// TickLocal is the local time that identifies a fixed-time tick, such as 2026-11-27T09:00:00, whichever instant a replica's zone data have for it;
+	// "" for others.
+	TickLocal string `json:"tick_local,omitempty"`
 	// Trigger is what asked for it: schedule, manual, catch_up or recovery.
 	Trigger string `json:"trigger,omitempty"`
 	// Slot is the place held, nil for a tick without a run.
@@ -168,7 +174,7 @@ func (r *Record) fault() string {
 	case r.OutputCut < 0:
 		return fmt.Sprintf("%d bytes of output cut", r.OutputCut)
 	}
-	for _, s := range []string{r.Trigger, r.Replica, r.Outcome, r.Reason, r.Detail, r.Signal} {
+	for _, s := range []string{r.TickLocal, r.Trigger, r.Replica, r.Outcome, r.Reason, r.Detail, r.Signal} {
 		if len(s) > MaxText {
 			return fmt.Sprintf("a text of %d bytes", len(s))
 		}
@@ -194,7 +200,7 @@ func (r *Record) check() error {
 // encode is the record as it is stored, without its output and within limits.
 func (r Record) encode() ([]byte, error) {
 	r.Output = nil
-	for _, s := range []*string{&r.Trigger, &r.Replica, &r.Outcome, &r.Reason, &r.Detail, &r.Signal} {
+	for _, s := range []*string{&r.TickLocal, &r.Trigger, &r.Replica, &r.Outcome, &r.Reason, &r.Detail, &r.Signal} {
 		*s = cut(*s)
 	}
 	for _, t := range []*time.Time{&r.Tick, &r.Started, &r.Finished} {

@@ -16,6 +16,10 @@ type InspectRequest struct {
 	// Schedule, if set, announces the schedule of a replica that starts: if it is not the lock's current one, it begins
 	// now, and ticks before now are decided.
 	Schedule string
+	// Behind is how many seconds the names of its ticks are behind their instants now: see [Tick]. ZoneRules, if set, is a hash of the zone data by
+	// which they are due.
+	Behind    int64
+	ZoneRules string
 	// SettleThrough, if set, settles every tick up to it that is still undecided, once the server's clock is past SettleDeadline; but not
 	// those in [State.Open] that were decided before they were given back.
 	SettleThrough, SettleDeadline time.Time
@@ -50,7 +54,9 @@ type State struct {
 	Through time.Time    // to a follower: every tick up to this one has ended; not known while the lock is closed
 	Ended   []Ended      // and these of them, oldest first, have ended well
 	Settled []Settlement // ticks that no replica has recorded yet
-	Err     error        // the outcome is unknown; the rest is empty
+	// RulesSince is since when ZoneRules of the request have been in use, if others were in use before; else zero.
+	RulesSince time.Time
+	Err        error // the outcome is unknown; the rest is empty
 }
 
 // Settlement is a tick that was settled without a grant, by a request with [Tick.KeepOutcome]: when, and how. Or it is all undecided ticks after
@@ -60,6 +66,7 @@ type Settlement struct {
 	Outcome  string
 	After    time.Time // zero for a single tick
 	Schedule string    // "" for a single tick
+	Instant  time.Time // at which a single tick was due, by the client that settled it
 }
 
 // NewSettlement decodes one as it is kept: how is the outcome, or three lines: the tick before it, the outcome,
@@ -68,8 +75,19 @@ func NewSettlement(tick, at int64, how string) Settlement {
 	s := Settlement{Tick: clock.FromMicros(tick * 1e6), At: clock.FromMicros(at), Outcome: how}
 	if lines := strings.SplitN(how, "\n", 3); len(lines) == 3 {
 		s.After, s.Outcome, s.Schedule = time.Unix(ParseNumber(lines[0]), 0).UTC(), lines[1], lines[2]
+		return s
 	}
+	outcome, behind, _ := strings.Cut(s.Outcome, "\t")
+	s.Outcome, s.Instant = outcome, s.Tick.Add(time.Duration(ParseNumber(behind))*time.Second)
 	return s
+}
+
+// SingleSettlement is how a single tick was settled, as it is kept.
+func SingleSettlement(outcome string, behind int64) string {
+	if behind == 0 {
+		return outcome
+	}
+	return fmt.Sprintf("%s\t%d", outcome, behind)
 }
 
 // Row is a lease as others see it. An orphan's has ended; its Expiry is zero.

@@ -130,7 +130,7 @@ func (p PauseRecord) End() int64 {
 
 // Stops reports whether the pause settles a tick that is asked for now, and with which outcome: stopped() of acquire.lua.
 func (p PauseRecord) Stops(t *Tick, now int64) (outcome string, ok bool) {
-	at, deadline := clock.ToMicros(t.At), clock.ToMicros(t.Deadline)
+	at, deadline := clock.ToMicros(t.At)+t.Behind()*1e6, clock.ToMicros(t.Deadline)
 	within := at >= p.From && at < p.End()
 	said := p.Changed > 0 && p.Outcome != "" // else there was only an end
 	return p.Outcome, said && (within || now < p.End() && (deadline == 0 || deadline >= min(p.From, now)))

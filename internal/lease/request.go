@@ -45,10 +45,12 @@ type Request struct {
 	Channel string
 }
 
-// Tick is an instant of a schedule, to be entered in the lock's ledger by the grant.
+// Tick is a tick of a schedule, to be entered in the lock's ledger by the grant.
 type Tick struct {
-	At       time.Time // the tick, a whole second
-	Previous time.Time // the tick before it by the schedule; zero if there is none
+	// At is what identifies the tick on every client, a whole second: its instant, or a name for it on a scale of its own that is never ahead of it.
+	At       time.Time
+	Instant  time.Time // at which the tick is due; zero if that is At
+	Previous time.Time // the tick before it by the schedule, as At has it; zero if there is none
 	// Schedule identifies the schedule. Ticks before its first announcement to the lock are decided.
 	Schedule string
 	PerTick  int // defaults to 1
@@ -90,7 +92,7 @@ func (r Request) WithDefaults() Request {
 	if r.Tick != nil {
 		t := *r.Tick
 		t.PerTick = cmp.Or(t.PerTick, 1)
-		t.NotBefore = cmp.Or(t.NotBefore, t.At)
+		t.NotBefore = cmp.Or(t.NotBefore, t.Instant, t.At)
 		r.Tick = &t
 	}
 	return r
@@ -119,6 +121,8 @@ func (r Request) Validate() error {
 
 func (t Tick) validate(slots int) error {
 	switch {
+	case !t.Instant.IsZero() && (t.Instant.Nanosecond() != 0 || t.Behind() < 0 || t.Behind() > maxBehind):
+		return fmt.Errorf("tick %v: it is due at %v: that must be a whole second, and at most two days later", t.At, t.Instant)
 	case t.At.Unix() <= 0 || t.At.Nanosecond() != 0:
 		return fmt.Errorf("tick %v: it must be a whole second after 1970", t.At)
 	case !t.Previous.Before(t.At):
@@ -131,6 +135,26 @@ func (t Tick) validate(slots int) error {
 		return fmt.Errorf("outcomes %q and %q: they must have neither semicolons nor line breaks", t.IfHeld, t.IfLate)
 	}
 	return nil
+}
+
+const maxBehind = 2 * 86400
+
+// Behind is how many seconds the name of a tick is behind its instant.
+func (t *Tick) Behind() int64 {
+	if t == nil || t.Instant.IsZero() {
+		return 0
+	}
+	return t.Instant.Unix() - t.At.Unix()
+}
+
+// ZoneOf returns the zone whose local times name the ticks of a schedule, as its digest has it before a dot; "" if instants do. What is decided of ticks
+// in one zone says nothing of those in another.
+func ZoneOf(digest string) string {
+	zone, _, named := strings.Cut(digest, ".")
+	if !named {
+		return ""
+	}
+	return zone
 }
 
 // Accounted reports whether it matters later that the request was granted: it has a tick, or its run is an

@@ -10,6 +10,36 @@ import (
 	"github.com/cronclave/cronclave/scheduler/cronspec"
 )
 
+// namingSchedule returns the schedule that names the ticks of a job by their local times; nil where their instants identify them. Ticks of jobs that run
+// after others have those names if all that they come from do, in one zone.
+func namingSchedule(zones *cronspec.Zones, infos []journal.JobInfo, job journal.JobInfo) (spec *cronspec.Schedule) {
+	left, seen := []journal.JobInfo{job}, map[string]bool{}
+	for len(left) > 0 {
+		info := left[0]
+		left = left[1:]
+		if seen[info.Name] {
+			continue
+		}
+		seen[info.Name] = true
+		for _, name := range info.After {
+			before, known := find(infos, name)
+			if !known {
+				return nil
+			}
+			left = append(left, before)
+		}
+		if len(info.After) > 0 {
+			continue
+		}
+		of, _, err := scheduleOf(zones, info)
+		if err != nil || !of.Nominal() || spec != nil && spec.Zone().String() != of.Zone().String() {
+			return nil
+		}
+		spec = of
+	}
+	return spec
+}
+
 // scheduleOf is the schedule that a replica has described.
 func scheduleOf(zones *cronspec.Zones, info journal.JobInfo) (spec *cronspec.Schedule, zone *time.Location, err error) {
 	if zone, err = zones.Location(info.Timezone); err != nil {

@@ -251,7 +251,7 @@ func tickOf(r election.Run) *time.Time {
 	if r.Tick.IsZero() {
 		return nil
 	}
-	return &r.Tick
+	return &r.At
 }
 
 // tolerate turns damaged data into a warning: the rest of the reply is good.

@@ -76,6 +76,9 @@ func (o *Operator) facts(ctx context.Context, infos []journal.JobInfo, job, at s
 		return nil, err
 	}
 	s.at = s.at.Truncate(time.Second)
+	if spec := namingSchedule(s.zones, infos, info); spec != nil {
+		s.name = spec.ID(s.at.UTC())
+	}
 	s.Story = Story{Job: job, At: s.at, Lines: []string{}, Runs: []journal.Record{}}
 	if err := s.read(ctx, o); err != nil {
 		return nil, err
@@ -102,7 +105,8 @@ type story struct {
 	actsErr error
 	// bySchedule is set where neither a record nor the lock has anything of the instant.
 	bySchedule bool
-	since      string // for which reason it has no tick, where that follows from the jobs before it
+	name       time.Time // the identity of the tick if its local time is that; otherwise zero
+	since      string    // for which reason it has no tick, where that follows from the jobs before it
 }
 
 func (s *story) read(ctx context.Context, o *Operator) (err error) {
@@ -146,8 +150,24 @@ func (s *story) before() int {
 }
 
 func (s *story) hasRecords() bool {
-	return slices.ContainsFunc(s.past, func(r journal.Record) bool { return r.Tick.Equal(s.at) })
+	return slices.ContainsFunc(s.past, s.isOf)
 }
+
+// isOf returns whether a record is of the tick. The replica that ran it may have had another instant for its local time.
+func (s *story) isOf(r journal.Record) bool {
+	return r.Tick.Equal(s.at) || r.TickLocal != "" && !s.id().Equal(s.at) && r.TickLocal == cronspec.LocalTime(s.id()).Format(journal.LocalFormat)
+}
+
+// id returns the identity of the tick on every replica: its name, or its instant if it has none.
+func (s *story) id() time.Time {
+	if s.name.IsZero() {
+		return s.at
+	}
+	return s.name
+}
+
+// isHeldBy returns whether a run is of the tick.
+func (s *story) isHeldBy(h election.Run) bool { return h.Tick.Equal(s.id()) || h.At.Equal(s.at) }
 
 func (s *story) say(format string, args ...any) {
 	s.Lines = append(s.Lines, fmt.Sprintf(format, args...))
@@ -187,7 +207,7 @@ func (s *story) explainSettlement() {
 		return
 	}
 	for _, settled := range s.state.Settled {
-		if settled.Tick.Equal(s.at) || !settled.After.IsZero() && s.at.After(settled.After) && s.at.Before(settled.Tick) {
+		if settled.Tick.Equal(s.id()) || !settled.After.IsZero() && s.id().After(settled.After) && s.id().Before(settled.Tick) {
 			outcome, reason, _ := strings.Cut(settled.Outcome, " ")
 			s.Fate = Over
 			s.say("%s: %s; no replica has recorded that yet", outcome, ReasonText(journal.Record{Outcome: outcome, Reason: reason}))
@@ -235,13 +255,13 @@ func (s *story) explainDue() {
 	switch {
 	case s.state.Decided.IsZero():
 		s.say("no tick of job %s has been decided in Redis: no replica has announced its schedule yet, or Redis has lost its data; see cronclave status", s.Job)
-	case slices.ContainsFunc(s.state.Open, s.at.Equal):
+	case slices.ContainsFunc(s.state.Open, s.id().Equal):
 		s.Fate = Open
 		s.say("the tick came %v ago; it was granted, given back before its run began, and waits for a replica", since)
 		s.explainPause(pauses, "its ticks are skipped")
-	case s.at.After(s.state.Decided) && len(s.state.Open) > 0:
+	case s.id().After(s.state.Decided) && len(s.state.Open) > 0:
 		s.say("the tick came %v ago; an earlier tick still waits, so Redis does not say yet how this one was decided", since)
-	case s.at.After(s.state.Decided):
+	case s.id().After(s.state.Decided):
 		s.Fate = Open
 		s.say("the tick came %v ago and has not started: it waits for its jitter, for a slot, for a replica that can run it, or for Redis", since)
 		s.explainPause(pauses, "its ticks are skipped")

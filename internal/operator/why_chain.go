@@ -8,7 +8,6 @@ import (
 	"strings"
 	"time"
 
-	"github.com/cronclave/cronclave/election"
 	"github.com/cronclave/cronclave/internal/journal"
 )
 
@@ -194,7 +193,7 @@ func (s *story) stateOfRuns() parentState {
 
 // goesOn returns whether a run of the tick may still end: one that holds a slot, or that waits for its recovery.
 func (s *story) goesOn() bool {
-	return slices.ContainsFunc(slices.Concat(s.state.Running, s.state.Orphans), func(h election.Run) bool { return h.Tick.Equal(s.at) })
+	return slices.ContainsFunc(slices.Concat(s.state.Running, s.state.Orphans), s.isHeldBy)
 }
 
 // outcomes are the last runs that the jobs after this one go by.

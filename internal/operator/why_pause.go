@@ -98,7 +98,7 @@ func settles(p election.Pause, r journal.Record) bool {
 
 // needsActs reports whether a record is of a tick that was skipped by a pause. The lock knows the newest pause alone, with the user of its last change.
 func (s *story) needsActs() bool {
-	return slices.ContainsFunc(s.past, func(r journal.Record) bool { return r.Tick.Equal(s.at) && r.Reason == "paused" })
+	return slices.ContainsFunc(s.past, func(r journal.Record) bool { return s.isOf(r) && r.Reason == "paused" })
 }
 
 // loggedPause is the pause by the audit log that settled the tick of a record; the zero Pause if the log has none. Acts that name the job count more than those

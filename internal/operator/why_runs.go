@@ -14,7 +14,7 @@ import (
 // explainRuns is about the records of a tick.
 func (s *story) explainRuns() {
 	for _, r := range s.past {
-		if r.Tick.Equal(s.at) {
+		if s.isOf(r) {
 			s.Runs = append(s.Runs, r)
 		}
 	}
@@ -92,13 +92,13 @@ func (s *story) explainRunning(r journal.Record) {
 // explainHolders is about grants of the tick without a record: the history may lag behind the locks.
 func (s *story) explainHolders() {
 	for _, h := range s.state.Running {
-		if h.Tick.Equal(s.at) && !s.recorded(h.ID) {
+		if s.isHeldBy(h) && !s.recorded(h.ID) {
 			s.Fate = Running
 			s.say("granted to %s with token %d, slot %d; it waits for a slot of its pool, or its start is not recorded yet", h.Holder, h.Token, h.Slot)
 		}
 	}
 	for _, h := range s.state.Orphans {
-		if h.Tick.Equal(s.at) && !s.recorded(h.ID) {
+		if s.isHeldBy(h) && !s.recorded(h.ID) {
 			recovered := slices.ContainsFunc(s.Runs, func(r journal.Record) bool { return r.Attempt > h.Attempt && !isManual(r) })
 			if s.Fate == Over && !recovered {
 				s.Fate = Unknown
@@ -205,7 +205,7 @@ func (s *story) explainDetail(r journal.Record) {
 func (s *story) explainOverlap(r, other journal.Record) {
 	running := other.Outcome == journal.OutcomeRunning
 	switch {
-	case other.Started.IsZero(), other.Retried, other.Tick.Equal(s.at), other.Started.After(r.Finished), !running && other.Finished.Before(s.at):
+	case other.Started.IsZero(), other.Retried, s.isOf(other), other.Started.After(r.Finished), !running && other.Finished.Before(s.at):
 	case running:
 		s.say("run %s of %s held a slot from %s", other.RunID, other.Replica, s.show(other.Started))
 	default:

@@ -6,6 +6,7 @@ import (
 	"errors"
 	"fmt"
 	"slices"
+	"strconv"
 	"strings"
 	"testing"
 	"time"
@@ -101,7 +102,7 @@ func TestLossIsReportedByAllThatWereThere(t *testing.T) {
 		m.turn(t.Context())
 		m.wantLoss(t, "")
 	}
-	if rdb.Get(t.Context(), "cronclave:default:format").Val() != "1" {
+	if rdb.Get(t.Context(), "cronclave:default:format").Val() != strconv.Itoa(journal.Format) {
 		t.Error("the format is not restored")
 	}
 }

@@ -38,6 +38,9 @@ func journalRecord(r scheduler.Record) journal.Record {
 		Replica: r.Replica, Outcome: string(r.Outcome), Reason: r.Reason, Detail: r.Detail, ExitCode: r.ExitCode, Signal: r.Signal,
 		Started: r.Started, Finished: r.Finished, Ticks: r.Ticks, Retried: r.Retried, FailedTries: r.FailedTries,
 	}
+	if !r.Local.IsZero() {
+		rec.TickLocal = r.Local.Format(journal.LocalFormat)
+	}
 	if r.Token != 0 || !r.Started.IsZero() { // else no run held a slot
 		rec.Slot = &r.Slot
 	}

@@ -40,7 +40,7 @@ func RunQuorum(t *testing.T, connect func(t *testing.T) []redis.UniversalClient)
 
 func theorems() []theorem {
 	return slices.Concat(granting(), tokens(), ledger(), fanOut(), orphans(), chains(), forgetting(), lifetime(), stopping(), waiting(), delays(), pausing(), entering(), several(), updating(),
-		fences(), removing(), damages(), quorums())
+		fences(), removing(), damages(), quorums(), named())
 }
 
 func run(t *testing.T, has capability, connect func(t *testing.T) []redis.UniversalClient) {

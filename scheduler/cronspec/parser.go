@@ -165,7 +165,7 @@ func (p *parser) assemble(words []word, sets [fieldCount]uint64) (rule, string, 
 	if err != nil {
 		return nil, "", p.fault(words[0].offset, err.Error(), "")
 	}
-	w := &wall{face: face, zone: p.options.Location, clock: clock}
+	w := &wall{face: face, zone: p.options.Location, clock: clock, index: p.index}
 	if err := p.comes(w, words); err != nil {
 		return nil, "", err
 	}

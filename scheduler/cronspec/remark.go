@@ -54,3 +54,17 @@ func (k kind) readingOfStep(low, high, step int) (message, hint string) {
 func readingOfSunday(low int) (message, hint string) {
 	return fmt.Sprintf("the range is %s to Sunday here; Debian's cron and cronie accept it, and it matches no day there", time.Weekday(low)), fmt.Sprintf("%d-7 means the same everywhere", low)
 }
+
+// remarkMixed adds a remark on the fixed-time expressions of a list that has others, too.
+func (s *Schedule) remarkMixed() {
+	if !s.Mixed() {
+		return
+	}
+	for _, r := range s.rules {
+		if w, ok := r.(*wall); ok && !w.clock {
+			s.remarks = append(s.remarks, &ParseError{Index: w.index, Message: "its times are fixed, and other expressions of the list follow the clock: the ticks of this job are " +
+				"identified by their instants, so one may run twice while replicas have different data of its zone", Hint: "two jobs, one for each kind, do not"})
+			return
+		}
+	}
+}

@@ -42,9 +42,11 @@ type Options struct {
 // use.
 type Schedule struct {
 	rules      []rule
-	exceptions *exceptions // nil for none
-	after      int64       // ticks are after this instant
-	until      int64       // and none is after this one
+	zone       *time.Location // whose local times identify the ticks; nil if their instants do
+	location   *time.Location // in which the expressions are read
+	exceptions *exceptions    // nil for none
+	after      int64          // ticks are after this instant
+	until      int64          // and none is after this one
 	key        string
 	digest     string
 	remarks    []*ParseError
@@ -76,7 +78,8 @@ func Parse(exprs []string, o Options) (*Schedule, error) {
 	}
 	s := Schedule{after: firstInstant, until: lastInstant}
 	rules, keys, faults := parseAll(exprs, parser{options: o, remarks: &s.remarks})
-	s.rules = rules
+	s.rules, s.location, s.zone = rules, o.Location, nominalZone(rules, o.Location)
+	s.remarkMixed()
 	more, faulty := s.restrict(o)
 	faults = append(faults, faulty...)
 	switch {
@@ -90,6 +93,9 @@ func Parse(exprs []string, o Options) (*Schedule, error) {
 	s.key = strings.Join(append(keys, more...), "; ")
 	sum := sha256.Sum256([]byte(s.key))
 	s.digest = hex.EncodeToString(sum[:8])
+	if s.zone != nil {
+		s.digest = zoneTag(s.zone) + "." + s.digest
+	}
 	return &s, nil
 }
 
@@ -210,5 +216,6 @@ func (s *Schedule) lastTick(tick, end int64) int64 {
 // comparing; its form may change between versions.
 func (s *Schedule) Key() string { return s.key }
 
-// Digest returns 16 hexadecimal digits of a hash of [Schedule.Key].
+// Digest returns 16 hexadecimal digits of a hash of [Schedule.Key]. Before them a schedule whose ticks are nominal has 8 of its zone's name, and a dot:
+// what a ledger knows of ticks in one zone says nothing of those in another.
 func (s *Schedule) Digest() string { return s.digest }

@@ -23,6 +23,7 @@ type wall struct {
 	face  *cron.SpecSchedule // matches the clock's face; in UTC, which stands for any zone
 	zone  *time.Location
 	clock bool // follows the clock; else a fixed-time job
+	index int  // of the expression in its list
 }
 
 // next implements rule.

@@ -1,6 +1,8 @@
 package cronspec
 
 import (
+	"crypto/sha256"
+	"encoding/hex"
 	"math"
 	"time"
 )
@@ -39,14 +41,25 @@ func periodAt(zone *time.Location, instant int64) period {
 }
 
 // zoneKey names a zone so that different zones have different names. Those of the
-// IANA database are known by name; a fixed offset may have any name.
+// IANA database are known by name, whatever data they come from; another zone with
+// a fixed offset may have any name.
 func zoneKey(zone *time.Location) string {
 	if zone == time.UTC {
 		return "UTC"
 	}
 	t := time.Unix(0, 0).In(zone)
-	if start, end := t.ZoneBounds(); start.IsZero() && end.IsZero() {
-		return zone.String() + t.Format("-07:00:00")
+	if start, end := t.ZoneBounds(); !start.IsZero() || !end.IsZero() {
+		return zone.String()
 	}
-	return zone.String()
+	offset := t.Format("-07:00:00")
+	if known, err := LoadLocation(zone.String()); err == nil && time.Unix(1_577_836_800, 0).In(known).Format("-07:00:00") == offset {
+		return zone.String()
+	}
+	return zone.String() + offset
+}
+
+// zoneTag returns 8 hexadecimal digits for a zone.
+func zoneTag(zone *time.Location) string {
+	sum := sha256.Sum256([]byte(zoneKey(zone)))
+	return hex.EncodeToString(sum[:4])
 }

@@ -6,6 +6,7 @@ import (
 	"maps"
 	"reflect"
 	"slices"
+	"strconv"
 	"time"
 
 	"github.com/cronclave/cronclave/internal/journal"
@@ -172,7 +173,7 @@ func epochs(s *suite) {
 		s.Errorf("after a loss: epochs %q, then %q, %q", first, second, again)
 	}
 	must(s, j.CheckFormat(s.ctx))
-	if v, err := s.client.Get(s.ctx, "cronclave:"+s.namespace+":format").Result(); err != nil || v != "1" {
+	if v, err := s.client.Get(s.ctx, "cronclave:"+s.namespace+":format").Result(); err != nil || v != strconv.Itoa(journal.Format) {
 		s.Errorf("after a loss: format %q, %v", v, err)
 	}
 	epochsAfterDamage(s, j, second)
@@ -293,10 +294,10 @@ func format(s *suite) {
 	}
 	must(s, j.ClaimFormat(s.ctx))
 	must(s, j.ClaimFormat(s.ctx))
-	if v, err := s.client.Get(s.ctx, key).Result(); v != "1" {
+	if v, err := s.client.Get(s.ctx, key).Result(); v != strconv.Itoa(journal.Format) {
 		s.Errorf("format %q, %v", v, err)
 	}
-	for text, want := range map[string]error{"1": nil, "2": journal.ErrNewerFormat, "17": journal.ErrNewerFormat,
+	for text, want := range map[string]error{"1": nil, "2": nil, "3": journal.ErrNewerFormat, "17": journal.ErrNewerFormat,
 		"0": journal.ErrCorrupt, "": journal.ErrCorrupt, "one": journal.ErrCorrupt} {
 		s.client.Set(s.ctx, key, text, 0)
 		for _, check := range []error{j.CheckFormat(s.ctx), j.ClaimFormat(s.ctx)} {

@@ -83,6 +83,7 @@ type world struct {
 	granted map[*engine.Lease]grant
 	ids     []string // of leases that were not released
 	retired []*engine.Client
+	behind  time.Duration // by which the names of ticks are behind their instants
 }
 
 // grant is what a client knows of a lease since it was granted: the attempt, and the limit of its tick, which a request for another tick under the same id changes.
@@ -99,12 +100,20 @@ func newWorld(t *rapid.T, rdb *redis.Client) *world {
 	for i := range w.clients {
 		w.seen[i], w.clients[i] = newMemory(), w.client(fmt.Sprint(i))
 	}
+	w.behind = time.Duration(rapid.SampledFrom([]int{0, 5, 21}).Draw(t, "hours behind")) * time.Hour
 	observer := w.client("observer")
 	w.retired = append(w.retired, observer)
-	w.noError(observer.Inspect(w.ctx, []engine.InspectRequest{{Lock: "x", Permanent: true, Schedule: "s"}})[0].Err)
-	w.noError(rdb.HSet(w.ctx, w.key(""), "since", w.first.Add(-time.Second).UnixMicro()).Err())
+	w.noError(observer.Inspect(w.ctx, []engine.InspectRequest{{Lock: "x", Permanent: true, Schedule: w.schedule(), Behind: int64(w.behind / time.Second)}})[0].Err)
+	w.noError(rdb.HSet(w.ctx, w.key(""), "since", w.first.Add(-w.behind-time.Second).UnixMicro()).Err())
 	w.model.known = true
 	return w
+}
+
+func (w *world) schedule() string {
+	if w.behind > 0 {
+		return "2a.s"
+	}
+	return "s"
 }
 
 func (w *world) close() {
@@ -159,7 +168,7 @@ func (w *world) request(a ask) engine.Request {
 		return r
 	}
 	at := w.first.Add(time.Duration(a.tick) * time.Minute)
-	r.Tick = &engine.Tick{At: at, Previous: at.Add(-time.Minute), Schedule: "s", PerTick: a.perTick}
+	r.Tick = &engine.Tick{At: at.Add(-w.behind), Instant: at, Previous: at.Add(-w.behind - time.Minute), Schedule: w.schedule(), PerTick: a.perTick}
 	if a.early {
 		r.Tick.NotBefore = time.Now().Add(day)
 	}
@@ -199,7 +208,7 @@ func (w *world) acquireAs(c int, a ask) {
 func (w *world) checkGrant(l *engine.Lease, want held, floor int64) {
 	tick := -1
 	if !engine.RunOf(l).Tick().IsZero() {
-		tick = int(engine.RunOf(l).Tick().Sub(w.first) / time.Minute)
+		tick = int(engine.RunOf(l).Tick().Add(w.behind).Sub(w.first) / time.Minute)
 	}
 	token := int64(l.Token())
 	if l.Slot() != want.slot || tick != want.tick || engine.RunOf(l).Attempt() != want.attempt {
@@ -388,7 +397,7 @@ func (h *history) end() {
 		return
 	}
 	_ = engine.RunOf(l).Undo(h.ctx)
-	delete(h.runs, [2]int{int(engine.RunOf(l).Tick().Sub(h.first) / time.Minute), l.Slot()})
+	delete(h.runs, [2]int{int(engine.RunOf(l).Tick().Add(h.behind).Sub(h.first) / time.Minute), l.Slot()})
 }
 
 // observed lets all clients observe the state.

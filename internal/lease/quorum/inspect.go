@@ -24,8 +24,11 @@ func (q *Store) Inspect(ctx context.Context, locks []lease.InspectRequest) []lea
 		t.edit = func(g *register.Register, v register.View) {
 			g.Acknowledge(l.Acked)
 			g.Abandon(l.Abandon)
-			before := g.Inspect(l.Schedule, through, clock.ToMicros(l.SettleDeadline), l.SettleRecord(), v.Now, v.Latest)
+			before, since := g.Inspect(l, through, v.Now, v.Latest)
 			states[i] = q.state(g, v, before, t.floor)
+			if since > 0 {
+				states[i].RulesSince = clock.FromMicros(since)
+			}
 			if l.Follower != "" {
 				through, ended := g.Follow(l.Follower, max(l.Used.Unix(), 0), v.Now)
 				states[i].Through, states[i].Ended = clock.FromMicros(through*1e6), ended
@@ -44,7 +47,7 @@ func (q *Store) Inspect(ctx context.Context, locks []lease.InspectRequest) []lea
 
 // state combines the register and the rows.
 func (q *Store) state(g *register.Register, v register.View, before, floor int64) lease.State {
-	s := lease.State{Now: clock.FromMicros(v.Now), Floor: lease.Token(floor), Decided: clock.FromMicros(max(g.Low, g.Since/1e6) * 1e6), Before: clock.FromMicros(before * 1e6),
+	s := lease.State{Now: clock.FromMicros(v.Now), Floor: lease.Token(floor), Decided: clock.FromMicros(g.Decided() * 1e6), Before: clock.FromMicros(before * 1e6),
 		Pause: lease.ReadPause(g.Paused).Pause()}
 	for _, row := range v.Rows {
 		run, known := g.Runs[row.ID]

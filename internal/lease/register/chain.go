@@ -31,14 +31,14 @@ const spoiled = -1
 
 // endedThrough is the tick up to which every one is decided, and no run of one goes on or waits to be carried on.
 func (g *Register) endedThrough(now int64) int64 {
-	through := g.Low
+	through := g.low()
 	before := func(tick int64) {
 		if tick > 0 && tick <= through {
 			through = tick - 1
 		}
 	}
 	for tick, e := range g.Ticks {
-		if e.State == lease.TickReopened && tick*1e6 > now-noteFollower { // else it is not asked for any more
+		if e.State == lease.TickReopened && tick*1e6 > g.here(now)-noteFollower { // else it is not asked for any more
 			before(tick)
 		}
 	}

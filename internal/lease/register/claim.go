@@ -35,6 +35,7 @@ func (g *Register) Claim(r lease.Request, owner string, v View) Ruling {
 		}
 	}
 	if r.Tick != nil {
+		g.Behind = r.Tick.Behind()
 		if from := max(clock.ToMicros(r.Tick.NotBefore), clock.ToMicros(r.Tick.At)); from > v.Now {
 			if s := r.Tick.Schedule; s != g.Digest && s != g.Digest2 { // announced by this claim: at its tick it would be too late for that
 				g.mend(v.Latest)
@@ -58,6 +59,9 @@ func (g *Register) Claim(r lease.Request, owner string, v View) Ruling {
 		return g.settle(r, v, outcome)
 	}
 	if deadline := clock.ToMicros(r.Tick.Deadline); deadline > 0 && v.Now > deadline {
+		if tick := r.Tick.At.Unix(); lease.ZoneOf(r.Tick.Schedule) != "" && !g.granted(tick) {
+			g.Missed = Missed{tick - 1, tick, v.Now}
+		}
 		return g.settle(r, v, r.Tick.IfLate)
 	}
 	return g.claimTick(r, owner, v)
@@ -82,7 +86,11 @@ func (g *Register) decided(r lease.Request, v View) (d Ruling, over bool) {
 	tick := r.Tick.At.Unix()
 	e, known := g.Ticks[tick]
 	open := known && e.State == lease.TickReopened
-	if !(tick <= g.Low && !open || tick*1e6 <= g.Since || known && e.State == lease.TickDecided) {
+	if !(tick <= g.low() && !open || tick*1e6 <= g.began || known && e.State == lease.TickDecided) {
+		return Ruling{}, false
+	}
+	if m := g.Missed; lease.ZoneOf(r.Tick.Schedule) != "" && e.State != lease.TickPart && tick > m.After && tick <= m.Through && clock.ToMicros(r.Tick.NotBefore) > m.At {
+		g.Missed, g.Ticks[tick] = Missed{}, Entry{Prev: r.Previous(), State: lease.TickReopened} // settled before it was due by the data of this replica
 		return Ruling{}, false
 	}
 	how, mine := "", false
@@ -101,14 +109,14 @@ func (g *Register) decided(r lease.Request, v View) (d Ruling, over bool) {
 
 func (g *Register) settle(r lease.Request, v View, outcome string) Ruling {
 	tick, prev := r.Tick.At.Unix(), r.Previous()
-	if g.began(tick) { // it ran, though not PerTick times: that is its outcome
+	if g.granted(tick) { // it ran, though not PerTick times: that is its outcome
 		g.decide(tick, prev, lease.OutcomeGranted, r.ID, v.Now)
 		until, who := v.holder(g, tick)
 		return Ruling{Word: "decided", Outcome: lease.OutcomeGranted, Until: until, Holder: who}
 	}
 	g.decide(tick, prev, outcome, r.ID, v.Now)
 	if r.Tick.KeepOutcome {
-		g.keepSettled(tick, v.Now, outcome)
+		g.keepSettled(tick, v.Now, lease.SingleSettlement(outcome, r.Tick.Behind()))
 	}
 	return Ruling{Word: "settled", Outcome: outcome}
 }
@@ -124,8 +132,8 @@ func (g *Register) Acknowledge(ticks []time.Time) {
 	g.Settled = slices.DeleteFunc(g.Settled, func(s Settled) bool { return slices.ContainsFunc(ticks, clock.FromMicros(s.Tick*1e6).Equal) })
 }
 
-// began reports whether an undecided tick has a grant that was not given back.
-func (g *Register) began(tick int64) bool { return len(g.Ticks[tick].Slots) > 0 }
+// granted reports whether an undecided tick has a grant that was not given back.
+func (g *Register) granted(tick int64) bool { return len(g.Ticks[tick].Slots) > 0 }
 
 // Fits reports whether a slot may run a tick that is not decided: not one that did. back means that it ran in
 // all others, which are not known any more.
@@ -144,12 +152,12 @@ func (g *Register) claimTick(r lease.Request, owner string, v View) Ruling {
 	tick, prev := r.Tick.At.Unix(), r.Previous()
 	e := g.Ticks[tick]
 	used := slices.Compact(slices.Sorted(slices.Values(e.Slots)))
-	back := g.began(tick) && e.State == lease.TickReopened
-	if !back && g.began(tick) && len(used) >= r.Tick.PerTick {
+	back := g.granted(tick) && e.State == lease.TickReopened
+	if !back && g.granted(tick) && len(used) >= r.Tick.PerTick {
 		return g.settle(r, v, "") // by a smaller number than those before said
 	}
 	if v.Slot < 0 || !g.Fits(r, v.Slot) {
-		if v.Full && !g.began(tick) && r.Tick.IfHeld != "" && !(r.Tick.KeepFirst && g.follows(prev)) {
+		if v.Full && !g.granted(tick) && r.Tick.IfHeld != "" && !(r.Tick.KeepFirst && g.follows(prev)) {
 			return g.settle(r, v, r.Tick.IfHeld)
 		}
 		if v.Slot >= 0 {

@@ -25,7 +25,7 @@ func newLock(t *testing.T) *lock {
 		t.Fatal(err)
 	}
 	l := &lock{T: t, g: g}
-	l.g.Inspect("every second", 0, 0, "", l.micros(), l.micros())
+	l.g.Inspect(lease.InspectRequest{Schedule: "every second"}, 0, l.micros(), l.micros())
 	return l
 }
 
@@ -119,7 +119,7 @@ func TestPauseSettlesTicksOfItsTime(t *testing.T) {
 func TestEditedScheduleBeginsNow(t *testing.T) {
 	l := newLock(t)
 	l.now = 5
-	l.g.Inspect("another", 0, 0, "", l.micros(), l.micros())
+	l.g.Inspect(lease.InspectRequest{Schedule: "another"}, 0, l.micros(), l.micros())
 	edited := tick(3)
 	edited.Schedule = "another"
 	l.want(l.claim("a", 0, edited), "decided", "")

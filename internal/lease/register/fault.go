@@ -15,7 +15,8 @@ const (
 // fault describes the damage in a register that was read; "" if there is none.
 func (g *Register) fault() string {
 	switch {
-	case !lease.Sound(g.Low, lease.MaxTick) || !lease.Sound(g.Since, lease.MaxNumber) || !lease.Sound(g.Since2, lease.MaxNumber) || !lease.Sound(g.Last, lease.MaxTick):
+	case !lease.Sound(g.Low, lease.MaxTick) || !lease.Sound(g.Since, lease.MaxNumber) || !lease.Sound(g.Since2, lease.MaxNumber) || !lease.Sound(g.Last, lease.MaxTick) ||
+		!lease.Sound(g.From, lease.MaxTick) || !lease.Sound(g.Behind, 2*dayTicks) || !lease.Sound(g.Missed.Through, lease.MaxTick) || !lease.Sound(g.Rules.Since, lease.MaxNumber):
 		return fmt.Sprintf("low %d, since %d and %d, last %d", g.Low, g.Since, g.Since2, g.Last)
 	case len(g.Ticks) > 4*mostEntries || len(g.Outcomes) > 4*mostFollowed || len(g.Followers) > mostFollowers || len(g.Settled) > 4*mostSettled ||
 		len(g.Runs) > mostRuns || len(g.Orphans) > mostRuns:

@@ -12,13 +12,14 @@ import (
 	"slices"
 
 	"github.com/cronclave/cronclave/internal/lease"
+	"github.com/cronclave/cronclave/internal/lease/clock"
 )
 
 // Register holds the final decisions about a lock: its ledger of ticks, the schedules that it knows, and its runs. A quorum accepts it as a whole by a
 // majority of its nodes: see docs/decisions/017-quorum-register.md. The rules are those of acquire.lua, release.lua and inspect.lua, and have their
 // names. Instants are microseconds, ticks seconds since 1970.
 type Register struct {
-	Low     int64           `json:"low,omitempty"` // every tick up to it is decided
+	Low     int64           `json:"low,omitempty"` // every tick up to it is decided, but see From
 	Ticks   map[int64]Entry `json:"ticks,omitempty"`
 	Runs    map[string]Run  `json:"runs,omitempty"`    // by lease id: granted, and not ended
 	Orphans map[string]Run  `json:"orphans,omitempty"` // by lease id: dead, and their outcome is not recorded
@@ -30,10 +31,29 @@ type Register struct {
 	How     string          `json:"how,omitempty"`
 	By      string          `json:"by,omitempty"`
 	Paused  string          `json:"paused,omitempty"` // as in pause.lua
+	From    int64           `json:"from,omitempty"`   // as state.lua has it, and Behind
+	Behind  int64           `json:"behind,omitempty"`
+	Missed  Missed          `json:"missed,omitzero"`
+	Rules   Rules           `json:"rules,omitzero"`
 
 	Outcomes  map[int64]int64     `json:"outcomes,omitempty"`  // tick -> since when it and all before have ended; 0: not yet; spoiled: not well
 	Followers map[string]Follower `json:"followers,omitempty"` // by name
 	Settled   []Settled           `json:"settled,omitempty"`   // without a run, and not yet acknowledged: see [lease.Tick.KeepOutcome]
+
+	began int64 // Since of the schedule of this request
+}
+
+// Missed are the ticks after one and up to another that were settled at an instant as too late: see acquire.lua.
+type Missed struct {
+	After   int64 `json:"after,omitempty"`
+	Through int64 `json:"through,omitempty"`
+	At      int64 `json:"at,omitempty"`
+}
+
+// Rules are the zone data of the schedule that was announced last, and since when they have been in use, if others were before.
+type Rules struct {
+	Hash  string `json:"hash,omitempty"`
+	Since int64  `json:"since,omitempty"`
 }
 
 // Settled is how a tick was settled, and when.
@@ -88,6 +108,7 @@ func Read(value string) (*Register, error) {
 			return nil, fmt.Errorf("%w: %w", lease.ErrUnknown, lease.Refused(fmt.Errorf("read the register: %w: %s", lease.ErrCorrupt, fault)))
 		}
 	}
+	g.began = g.Since
 	if g.Ticks == nil {
 		g.Ticks = map[int64]Entry{}
 	}
@@ -119,40 +140,92 @@ func minuteAfter(now int64) int64 {
 func (g *Register) mend(now int64) {
 	bound := minuteAfter(now)
 	if g.Low*1e6 > bound {
+		if g.From == g.Low {
+			g.From = now / 1e6
+		}
 		g.Low = now / 1e6
 	}
 	if g.Since > bound {
 		g.Since = now
 	}
+	g.began = g.Since
 	if g.Since2 > bound {
 		g.Since2 = now
 	}
 }
 
-// know takes a schedule in. One that is new begins now: an edited schedule never fires in retrospect. Two are known at a time, so that a
-// roll-out in which replicas disagree loses no tick of either. announced: said by a replica that starts.
-func (g *Register) know(schedule string, announced bool, now int64) {
+// low is the tick up to which every one is decided; while [Register.Low] is that of another zone's ticks, Since has what is.
+func (g *Register) low() int64 {
+	if g.From > 0 && g.From == g.Low {
+		return min(g.Low, g.Since/1e6)
+	}
+	return g.Low
+}
+
+func (g *Register) setLow(low int64) {
 	switch {
-	case schedule == g.Digest:
-	case schedule == g.Digest2 && !announced:
-		g.Since = g.Since2
-	default:
-		g.Digest2, g.Since2, g.Digest, g.Since = g.Digest, g.Since, schedule, now
+	case low >= g.Low:
+		g.Low, g.From = low, 0
+	case low*1e6 > g.Since:
+		g.Since = low * 1e6
 	}
 }
 
+// Decided is the tick up to which the schedule of the request has no undecided one.
+func (g *Register) Decided() int64 { return max(g.low(), g.began/1e6) }
+
+// here is the tick that has no instant after this one, in microseconds.
+func (g *Register) here(now int64) int64 { return now - g.Behind*1e6 }
+
+// leaveZone forgets the ticks of a zone, and returns up to which they were decided.
+func (g *Register) leaveZone() int64 {
+	most := max(g.low(), g.Since/1e6)
+	for tick, e := range g.Ticks {
+		if e.State != lease.TickReopened {
+			most = max(most, tick)
+		}
+	}
+	clear(g.Ticks)
+	g.Low = max(g.Low, most)
+	g.From = g.Low
+	return most * 1e6
+}
+
+// know takes a schedule in. One that is new begins now: an edited schedule never fires in retrospect. Two are known at a time, so that a
+// roll-out in which replicas disagree loses no tick of either. announced: said by a replica that starts.
+func (g *Register) know(schedule string, announced bool, now int64) {
+	if schedule == g.Digest {
+		return
+	}
+	zone, fresh, left := lease.ZoneOf(schedule), g.here(now), g.Since
+	moves := g.Digest != "" && zone != lease.ZoneOf(g.Digest)
+	switch {
+	case schedule == g.Digest2 && !announced && !moves:
+		g.began = g.Since2
+		return
+	case schedule == g.Digest2 && !announced:
+		fresh = g.Since2
+	case moves && zone == lease.ZoneOf(g.Digest2):
+		fresh = max(fresh, g.Since2)
+	}
+	if moves {
+		left = g.leaveZone()
+	}
+	g.Digest2, g.Since2, g.Digest, g.Since, g.began = g.Digest, left, schedule, fresh, fresh
+}
+
 // follows reports whether the tick before one is decided.
-func (g *Register) follows(prev int64) bool { return prev <= g.Low || prev*1e6 <= g.Since }
+func (g *Register) follows(prev int64) bool { return prev <= g.low() || prev*1e6 <= g.began }
 
 // decide settles a tick for good.
 func (g *Register) decide(tick, prev int64, how, by string, now int64) {
 	switch {
-	case tick > g.Low && g.follows(prev):
-		g.Low = tick
-	case tick > g.Low:
+	case tick > g.low() && g.follows(prev):
+		g.setLow(tick)
+	case tick > g.low():
 		g.Ticks[tick] = Entry{Prev: prev, State: lease.TickDecided, How: how}
 	}
-	if tick <= g.Low {
+	if tick <= g.low() {
 		delete(g.Ticks, tick)
 	}
 	g.advance(now)
@@ -164,23 +237,24 @@ func (g *Register) advance(now int64) {
 	for moved := true; moved; {
 		moved = false
 		for tick, e := range g.Ticks {
-			if e.State == lease.TickDecided && tick > g.Low && g.follows(e.Prev) {
-				g.Low, moved = tick, true
+			if e.State == lease.TickDecided && tick > g.low() && g.follows(e.Prev) {
+				g.setLow(tick)
+				moved = true
 			}
-			if e.State != lease.TickReopened && tick <= g.Low {
+			if e.State != lease.TickReopened && tick <= g.low() {
 				delete(g.Ticks, tick)
 			}
 		}
 	}
 	for tick, e := range g.Ticks {
-		if e.State == lease.TickReopened && tick < now/1e6-dayTicks { // and never asked for again
+		if e.State == lease.TickReopened && tick < g.here(now)/1e6-dayTicks { // and never asked for again
 			delete(g.Ticks, tick)
 		}
 	}
 	ticks := slices.Sorted(maps.Keys(g.Ticks))
 	for _, tick := range ticks[:max(len(ticks)-mostEntries, 0)] { // behind a gap that stays open
 		if g.Ticks[tick].State != lease.TickReopened {
-			g.Low = max(g.Low, tick)
+			g.setLow(max(g.low(), tick))
 		}
 		delete(g.Ticks, tick)
 	}
@@ -273,23 +347,49 @@ func (g *Register) Bury(dead []string, upTo int64) {
 	}
 }
 
-// Inspect announces a schedule, and settles ticks that are past every deadline; how is the record that is kept of that, "" for none. before is
-// the tick up to which all were decided until then.
-func (g *Register) Inspect(schedule string, through, deadline int64, how string, now, latest int64) (before int64) {
+// Inspect announces a schedule, and settles ticks up to one that are past every deadline. before is the tick up to which all were decided until then;
+// since is that of the zone data that the request announces.
+func (g *Register) Inspect(r lease.InspectRequest, through, now, latest int64) (before, since int64) {
 	g.mend(latest)
-	if schedule != "" {
-		g.know(schedule, true, now)
+	if r.Schedule != "" {
+		g.Behind = r.Behind
+		g.know(r.Schedule, true, now)
+		since = g.announceRules(r.ZoneRules, now)
 	}
-	before = max(g.Low, g.Since/1e6)
-	if through > before && now > deadline {
-		g.Low = through
-		maps.DeleteFunc(g.Ticks, func(tick int64, e Entry) bool {
-			return tick <= through && (e.State != lease.TickReopened || tick > before)
-		})
-		g.advance(now)
-		if how != "" {
-			g.keepSettled(through, now, fmt.Sprintf("%d\n%s", before, how))
+	if r.SettleOutcome != "" && lease.ZoneOf(r.SettleSchedule) != lease.ZoneOf(g.Digest) {
+		g.know(r.SettleSchedule, false, now)
+	}
+	before = g.Decided()
+	if through <= before || now <= clock.ToMicros(r.SettleDeadline) {
+		return before, since
+	}
+	some := false // were decided before
+	for tick, e := range g.Ticks {
+		some = some || tick <= through && e.State != lease.TickReopened
+		if tick <= through && (e.State != lease.TickReopened || tick > before) {
+			delete(g.Ticks, tick)
 		}
 	}
-	return before
+	if !some && lease.ZoneOf(g.Digest) != "" {
+		g.Missed = Missed{before, through, now}
+	}
+	g.setLow(through)
+	g.advance(now)
+	if how := r.SettleRecord(); how != "" {
+		g.keepSettled(through, now, fmt.Sprintf("%d\n%s", before, how))
+	}
+	return before, since
+}
+
+func (g *Register) announceRules(hash string, now int64) (since int64) {
+	if hash == "" {
+		return 0
+	}
+	if known := g.Rules.Hash; known != hash {
+		g.Rules = Rules{Hash: hash}
+		if known != "" {
+			g.Rules.Since = now
+		}
+	}
+	return g.Rules.Since
 }

@@ -29,7 +29,7 @@ func FuzzRegister(f *testing.F) {
 		tick = min(max(tick, 1), lease.MaxTick)
 		r := lease.Request{Lock: "x", Trigger: "t", Tick: &lease.Tick{At: time.Unix(tick, 0), Previous: time.Unix(tick-1, 0), Schedule: "s", IfHeld: "skipped"}}.WithDefaults()
 		g.Claim(r, "o", View{Now: now, Latest: now})
-		g.Inspect("s2", tick, 0, "missed", now, now)
+		g.Inspect(lease.InspectRequest{Schedule: "s2", SettleOutcome: "missed", SettleSchedule: "s2"}, tick, now, now)
 		g.RecordOutcome(tick, true, 1, now)
 		g.Follow("f", tick, now)
 		g.End("a", true, tick-1, 2)

@@ -68,7 +68,7 @@ func (g *Register) toStop(row lease.Row, reason string, tick int64) Choice {
 // isDecided reports whether a tick needs no room any more.
 func (g *Register) isDecided(tick int64) bool {
 	e, known := g.Ticks[tick]
-	return known && e.State == lease.TickDecided || tick <= g.Low && !(known && e.State == lease.TickReopened)
+	return known && e.State == lease.TickDecided || tick <= g.low() && !(known && e.State == lease.TickReopened)
 }
 
 // began reports whether a run had begun before a tick was due. Its token shows when: a token that is ahead of

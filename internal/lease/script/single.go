@@ -51,6 +51,7 @@ type AcquireArgs struct {
 
 func (a *AcquireArgs) hasTick() bool     { return a.Tick != nil }
 func (a *AcquireArgs) waits() bool       { return a.Channel != "" || a.Delay > 0 }
+func (a *AcquireArgs) named() bool       { return a.Tick.Behind() != 0 }
 func (a *AcquireArgs) keeps() bool       { return a.hasTick() && (a.Tick.KeepFirst || a.Tick.KeepOutcome) }
 func (a *AcquireArgs) tickOrDelay() bool { return a.hasTick() || a.waits() }
 
@@ -86,6 +87,7 @@ var acquire = parameters[*AcquireArgs]{
 	{name: "delay", value: func(a *AcquireArgs) any { return a.Delay.Microseconds() }},
 	{name: "keep_first", value: ofTick(func(t *lease.Tick) any { return flag(t.KeepFirst) }, flag(false)), needed: (*AcquireArgs).keeps},
 	{name: "keep_outcome", value: ofTick(func(t *lease.Tick) any { return flag(t.KeepOutcome) }, flag(false))},
+	{name: "behind", value: ofTick(func(t *lease.Tick) any { return t.Behind() }, 0), needed: (*AcquireArgs).named},
 }
 
 // Encode are the arguments, in their order.
@@ -202,6 +204,8 @@ var inspect = parameters[*InspectArgs]{
 	{name: "recorded", value: func(i *InspectArgs) any { return i.recorded() }, needed: (*InspectArgs).acknowledges},
 	{name: "settlement", value: func(i *InspectArgs) any { return lease.InspectRequest(*i).SettleRecord() }},
 	{name: "abandon", value: func(i *InspectArgs) any { return strings.Join(i.Abandon, ";") }, needed: (*InspectArgs).abandons},
+	{name: "behind", value: func(i *InspectArgs) any { return i.Behind }, needed: func(i *InspectArgs) bool { return i.Behind != 0 || i.ZoneRules != "" }},
+	{name: "rules", value: func(i *InspectArgs) any { return i.ZoneRules }},
 }
 
 // Encode are the arguments, in their order.

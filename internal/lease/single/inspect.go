@@ -82,10 +82,12 @@ func state(lock string, got reply) lease.State {
 		}
 		return lease.State{Err: fmt.Errorf("look at %q: %w", lock, err)}
 	}
-	decided := max(got.low, got.Number(0)/1e6)
-	s := lease.State{Now: clock.FromMicros(got.now), Floor: lease.Token(got.floor), Decided: clock.FromMicros(decided * 1e6),
+	s := lease.State{Now: clock.FromMicros(got.now), Floor: lease.Token(got.floor), Decided: clock.FromMicros(got.Number(9) * 1e6),
 		Closed: clock.FromMicros(got.Number(1)), Before: clock.FromMicros(got.Number(3) * 1e6), Open: openTicks(got.ledger),
 		Pause: lease.ReadPause(got.paused).Pause()}
+	if since := got.Number(10); since > 0 {
+		s.RulesSince = clock.FromMicros(since)
+	}
 	rows := got.List(4)
 	for i := 0; i+2 < len(rows); i += 3 {
 		if row, ok := lease.ParseRow(transport.Text(rows[i+2])); ok {

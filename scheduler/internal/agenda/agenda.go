@@ -108,6 +108,9 @@ func (a *Agenda) silent(k *Tick, now time.Time) bool {
 // comes due behind a backlog while the server answers does not wait: it is skipped if all slots are held.
 func (a *Agenda) Open(j *Job, of Instants, now time.Time) *Tick {
 	j.opened++
+	if of.Name.IsZero() {
+		of.Name = of.At
+	}
 	k := &Tick{Job: j, Instants: of, Rules: j.Rules, Trigger: Scheduled, Cause: Cause{Reason: Late}, state: Due{}, nth: j.opened, opened: now}
 	k.inAsks.Value, k.inStarved.Value = k, k
 	if a.comesLate(k, now) {
@@ -123,7 +126,7 @@ func (a *Agenda) Open(j *Job, of Instants, now time.Time) *Tick {
 		k.Wait(Cause{Reason: reason})
 		k.shares(trouble)
 	}
-	i, _ := j.Find(k.At)
+	i, _ := j.Find(k.Name)
 	if i == len(j.Open) {
 		a.passOver(j, now)
 	}
@@ -180,7 +183,7 @@ func (a *Agenda) blame(k *Tick) (Reason, Trouble) {
 // LineUp puts the later ticks of a job behind one that waits, so that they do not skip each other.
 func (a *Agenda) LineUp(k *Tick) {
 	for _, o := range k.Job.Open {
-		if o.At.After(k.At) && !o.Waits() {
+		if o.Name.After(k.Name) && !o.Waits() {
 			o.wait()
 			o.Cause.Reason = k.Cause.Reason
 			o.shares(k.Trouble)

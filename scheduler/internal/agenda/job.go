@@ -44,6 +44,8 @@ type Job struct {
 	// Within is how long after a tick the next one of a chained job can be, at most limit.
 	Within func(tick time.Time, limit time.Duration) time.Duration
 	Of     any // the caller's own data of the job
+	// NewRules is since when the cluster has used the zone data of the schedule, if it has used others before; else zero.
+	NewRules time.Time
 
 	Open []*Tick // oldest first
 	// Running is how many places of this replica the job has: for runs, and for claims that may become one.
@@ -69,7 +71,7 @@ func (j *Job) due(at, next time.Time) time.Time {
 
 // Deadline is the instant until which a tick may start; next is the one after it.
 func (j *Job) Deadline(at, next time.Time) time.Time {
-	due := j.due(at, next)
+	due := j.countedFrom(j.due(at, next))
 	if j.StartDeadline > 0 {
 		return due.Add(j.StartDeadline)
 	}
@@ -84,6 +86,18 @@ func (j *Job) Deadline(at, next time.Time) time.Time {
 		return next
 	}
 	return end
+}
+
+// mostMoved is how far zone data have ever moved a local time, and a little more.
+const mostMoved = 26 * time.Hour
+
+// countedFrom is the instant from which the start deadline of a tick counts: from when it is due, but not before this cluster has used the zone data by
+// which it is. By the data before, it may have been due only later, so no replica has asked for it.
+func (j *Job) countedFrom(due time.Time) time.Time {
+	if due.Before(j.NewRules) && due.After(j.NewRules.Add(-mostMoved)) {
+		return j.NewRules
+	}
+	return due
 }
 
 // deadlineAfter is the instant until which a tick of a chained job may start that is due since the jobs before it have ended.

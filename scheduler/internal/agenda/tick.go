@@ -139,7 +139,7 @@ func (k *Tick) HeldFor(now time.Time) time.Duration {
 
 // ahead is the open ticks of its job before one.
 func (k *Tick) ahead() []*Tick {
-	i, _ := k.Job.Find(k.At)
+	i, _ := k.Job.Find(k.Name)
 	return k.Job.Open[:i]
 }
 
@@ -169,9 +169,9 @@ func (k *Tick) shares(t Trouble) {
 	}
 }
 
-// Find returns where among the open ticks of a job an instant is, or belongs.
-func (j *Job) Find(at time.Time) (i int, open bool) {
-	return slices.BinarySearchFunc(j.Open, at, func(k *Tick, at time.Time) int { return k.At.Compare(at) })
+// Find returns where among the open ticks of a job one is, or belongs.
+func (j *Job) Find(name time.Time) (i int, open bool) {
+	return slices.BinarySearchFunc(j.Open, name, func(k *Tick, name time.Time) int { return k.Name.Compare(name) })
 }
 
 func (k *Tick) afterDeadline() time.Time { return k.LastChance().Add(k.Job.lag() + time.Millisecond) }

@@ -34,7 +34,8 @@ const unknownTick = math.MinInt64
 // Instants are a tick and its neighbours by the schedule, whether they were taken or not.
 type Instants struct {
 	At       time.Time
-	Previous time.Time // zero if there was none since 1970
+	Name     time.Time // what identifies the tick on every replica: see [cronspec.Schedule.ID]; zero stands for At
+	Previous time.Time // the name of the tick before; zero if there was none since 1970
 	Next     time.Time // zero if there will be none
 	// Since is when the jobs before a chained one ended; zero for others. Previous is then the last tick that the job has run, and Next is zero.
 	Since time.Time
@@ -42,7 +43,7 @@ type Instants struct {
 
 // InstantsOf finds the neighbours of a tick.
 func InstantsOf(spec *cronspec.Schedule, at time.Time) Instants {
-	return Instants{At: at, Previous: spec.Prev(at), Next: spec.Next(at)}
+	return Instants{At: at, Name: spec.ID(at), Previous: spec.ID(spec.Prev(at)), Next: spec.Next(at)}
 }
 
 // dueBucket is the entries that one schedule has due at one instant.
@@ -98,7 +99,7 @@ func (t *timeline[E]) take(now time.Time) []dueBucket[E] {
 		if l.previous == unknownTick {
 			l.previous = l.spec.Prev(instant(at)).Unix()
 		}
-		b := dueBucket[E]{Instants{At: instant(at), Previous: instant(l.previous)}, slices.Clip(l.entries)}
+		b := dueBucket[E]{Instants{At: instant(at), Name: l.spec.ID(instant(at)), Previous: l.spec.ID(instant(l.previous))}, slices.Clip(l.entries)}
 		taken += len(l.entries)
 		b.Next = t.advance(l)
 		buckets = append(buckets, b)

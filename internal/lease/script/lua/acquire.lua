@@ -21,10 +21,14 @@
 --       27 delay         how long the slot stays shut after an expiry
 --       28 keep_first    '1': if_held is for ticks behind an undecided one; the first stays open. From here on left out where there is nothing to say
 --       29 keep_outcome  '1': if the request settles its tick, that is kept until a replica has recorded it
+--       30 behind        how many seconds the tick's number is behind its instant; left out where it is that
 -- Reply after the common part:
 --       granted, slot, token, expiry, tick, attempt | late | dead | early, instant | closed, until | unheard
 --       settled, outcome (by this request)          | decided, how, until, holder  | held, until, holder
 --       queued, until, holder, how many are ahead   | limit, stored number
+--
+-- LOCK  missed: "after through at": the ticks after one and up to another were settled at an instant as too late. By the zone data of another
+--       replica one of them may be due only then: it is open again for that replica.
 --
 -- Why it is atomic: a lock without the ledger runs a short job twice when a replica's clock is late, and a
 -- ledger without the lock does not know which replica runs. The order of the checks is part of the
@@ -58,6 +62,7 @@ if expiry > now then -- the same request again, whose first reply was lost: the 
   end
   return reply('granted', tonumber(slot_of_id), tonumber(mine.token), expiry, num(mine.tick), num(mine.attempt))
 end
+if tick then set_behind(num(ARGV[30])) end
 local not_before = math.max(num(ARGV[19]), (tick or 0) * 1000000)
 if not_before > now then
   if tick and ARGV[22] ~= digest and ARGV[22] ~= digest2 then -- announced by this claim: at its tick it would be too late for that
@@ -115,17 +120,27 @@ local function stopped(deadline)
   local from, till, outcome = string.match(paused, '^%d+,(%d+),(%d+),([^,]+)') -- without an outcome there was only an end
   if not from then return end
   from, till = tonumber(from), till == '0' and math.huge or tonumber(till)
-  local within = tick * 1000000 >= from and tick * 1000000 < till
+  local at = (tick + behind) * 1000000
+  local within = at >= from and at < till
   if within or now < till and (deadline == 0 or deadline >= math.min(from, now)) then return outcome end
 end
 local function began() return entry and entry.how ~= '' end -- it has a grant that was not given back
+-- Too early to be too late: no replica whose zone data has the tick at this instant has asked for it before.
+local function missed_before_due()
+  local after, through, at = string.match(redis.call('HGET', LOCK, 'missed') or '', '^(%d+) (%d+) (%d+)$')
+  if not after or tick <= tonumber(after) or tick > tonumber(through) or not_before <= tonumber(at) then return end
+  redis.call('HDEL', LOCK, 'missed')
+  keep(tick, {prev = previous, state = 'open', how = ''})
+  touch()
+  return true
+end
 local function settle(outcome)
   if began() then -- it ran, though not per_tick times: that is its outcome
     decide('granted')
     return reply('decided', 'granted', holder(tick))
   end
   decide(outcome)
-  if ARGV[29] == '1' then keep_settled(tick, outcome) end
+  if ARGV[29] == '1' then keep_settled(tick, behind > 0 and outcome .. '\t' .. int(behind) or outcome) end
   return reply('settled', outcome)
 end
 
@@ -134,6 +149,7 @@ if tick then
   entry = ledger[tick]
   local open = entry and entry.state == 'open'
   local over = (tick <= low and not open) or tick * 1000000 <= since or (entry and entry.state == 'done')
+  if over and zone_of(ARGV[22]) ~= '' and not (entry and entry.state == 'part') and missed_before_due() then entry, over = ledger[tick], false end
   if over then
     local newest, how = string.match(last, '^(%d+) (.*)$')
     if tonumber(newest) ~= tick then how, by = '', nil end
@@ -144,7 +160,10 @@ if tick then
   local deadline = num(ARGV[20])
   local outcome = paused ~= '' and stopped(deadline)
   if outcome then return settle(outcome) end
-  if deadline > 0 and now > deadline then return settle(ARGV[24]) end
+  if deadline > 0 and now > deadline then
+    if zone_of(ARGV[22]) ~= '' and not began() then set('missed', int(tick - 1) .. ' ' .. int(tick) .. ' ' .. int(now)) end
+    return settle(ARGV[24])
+  end
 end
 
 local fits = {} -- slot -> false: this tick used it; true: this tick may have it, and no other

@@ -13,7 +13,7 @@ if ARGV[10] == '1' and ARGV[14] ~= '1' and ARGV[15] == '' and (ARGV[21] or 0) + 
   local clock = redis.call('TIME')
   local now = clock[1] * 1000000 + clock[2]
   local f = redis.pcall('HMGET', KEYS[1], 'floor', 'longest', 'closed', 'low', 'since', 'digest', 'limit', 'permanent', 'delay',
-    'i' .. ARGV[1], 'r0', 'last', 'e0', 'used', 'since2', 'paused')
+    'i' .. ARGV[1], 'r0', 'last', 'e0', 'used', 'since2', 'paused', 'from', 'behind')
   local hash = not f.err -- else it is compact, or no lock
   local floor, longest, closed, low, since = (f[1] or 0) + 0, (f[2] or 0) + 0, (f[3] or 0) + 0, (f[4] or 0) + 0, (f[5] or 0) + 0
   local tick, idle = (ARGV[17] or '') ~= '' and ARGV[17] + 0, ARGV[3] + 0
@@ -23,9 +23,10 @@ if ARGV[10] == '1' and ARGV[14] ~= '1' and ARGV[15] == '' and (ARGV[21] or 0) + 
     and floor >= 0 and floor <= now + day and longest >= 0 and longest <= day and closed >= 0 and low >= 0
     and (idle > 0) ~= (f[8] == '1') and (ARGV[16] ~= '1' or not f[7] or f[7] == '1')
     and (not f[14] or f[14] == '1') -- and never had another slot
+  if f[17] and f[17] ~= '0' or tick and (f[18] or '0') ~= (ARGV[30] or '0') then known = false end
   if f[16] then -- over, as the client has observed
     local till = string.match(f[16], '^%d+,%d+,(%d+)') + 0
-    known = known and ARGV[7] == '!' .. f[16] and till > 0 and till <= now and (not tick or till <= tick * 1000000)
+    known = known and ARGV[7] == '!' .. f[16] and till > 0 and till <= now and (not tick or till <= (tick + (ARGV[30] or 0)) * 1000000)
   elseif string.byte(ARGV[7]) == 33 then
     known = false
   end

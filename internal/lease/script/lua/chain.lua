@@ -38,7 +38,7 @@ local function ended_through()
     if tick and tick <= through then through = tick - 1 end
   end
   for tick, e in pairs(ledger) do
-    if e.state == 'open' and tick * 1000000 > now - HOUR then before(tick) end
+    if e.state == 'open' and tick * 1000000 > here() - HOUR then before(tick) end
   end
   for slot = 0, used - 1 do
     local row = row_at(slot)

@@ -10,9 +10,14 @@
 --       14 recorded         settled ticks whose record was written, "tick;..."; from here on left out where there is nothing to say
 --       15 settlement       "outcome\nschedule" of the ticks that it settles, which is kept then, or ''
 --       16 abandon          orphans that are abandoned, "lease id;..."; from here on left out where there is nothing to say
+--       17 behind           of the schedule that is announced: see acquire.lua; from here on left out where it is 0, and there are no rules
+--       18 rules            a hash of the zone data by which the schedule's ticks are due, or ''
 -- Reply after the common part: state, since, closed, limit, low before,
 --        {slot, expiry, row, ...}, {lease id, "slot\nrow", ...}, and to a follower: ended through, {tick that ended well, due, ...}; to others 0, {};
---        {settled tick, when, outcome, ...} that no replica has recorded yet
+--        {settled tick, when, outcome, ...} that no replica has recorded yet, the tick up to which all are decided,
+--        and since when the cluster has used the rules, if it has used others before
+--
+-- LOCK  rules: "hash since", of the schedule that was announced last
 --
 -- Why it is atomic: the deadline is compared with the server's clock in the step that moves the ledger.
 
@@ -20,15 +25,28 @@ if is_late() then return reply('late') end
 remember()
 mend()
 local held = holds()
-if ARGV[9] ~= '' then know(ARGV[9], true) end
+local rules_since = 0
+if ARGV[9] ~= '' then
+  set_behind(num(ARGV[17] or 0))
+  know(ARGV[9], true)
+  local known, at = string.match(redis.call('HGET', LOCK, 'rules') or '', '^(%x+) (%d+)$')
+  rules_since = known == ARGV[18] and tonumber(at) or known and now or 0
+  if (ARGV[18] or '') == '' then rules_since = 0
+  elseif known ~= ARGV[18] then set('rules', ARGV[18] .. ' ' .. int(rules_since)) end
+end
+local of = string.match(ARGV[15] or '', '\n(.*)$')
+if of and zone_of(of) ~= zone_of(digest) then know(of, false) end
 
 local before = math.max(low, math.floor(since / 1000000))
 local through = tonumber(ARGV[10])
 if through and through > before and now > num(ARGV[11]) then
   low = through
+  local some = false -- were decided before
   for tick, e in pairs(ledger) do -- one that was decided before, and given back, is still asked for by itself
+    some = some or tick <= low and e.state ~= 'open'
     if tick <= low and (e.state ~= 'open' or tick > before) then erase(tick) end
   end
+  if not some and zone_of(digest) ~= '' then set('missed', int(before) .. ' ' .. int(through) .. ' ' .. int(now)) end
   advance()
   touch()
   if (ARGV[15] or '') ~= '' then keep_settled(through, int(before) .. '\n' .. ARGV[15]) end
@@ -69,4 +87,4 @@ local orphans = {}
 if redis.call('HLEN', ORPHANS) > MOST_ORPHANS then orphans = redis.call('HSCAN', ORPHANS, 0, 'COUNT', MOST_ORPHANS)[2]
 else orphans = redis.call('HGETALL', ORPHANS) end
 for i = 1, #orphans, 2 do unpack_orphan(orphans[i + 1], ORPHANS, orphans[i]) end
-return reply('state', since, closed, limit, before, rows, orphans, ended_up_to, ended, settled)
+return reply('state', since, closed, limit, before, rows, orphans, ended_up_to, ended, settled, math.max(low, math.floor(since / 1000000)), rules_since)

@@ -5,9 +5,11 @@
 --                  newest token granted there, e<slot> the instant at which its lease ends (a slot with one is held), s<slot> that its holder is to
 --                  stop (see stop.lua), h<slot> the lease id that has renewed its row, o<slot> the lease id whose work has ended well (see mark_succeeded.lua), used: slots from this one on were never used; i<id> the slot of a lease id, a<id> the orphan that it adopted; delay: how long
 --                  a slot stays shut after an expiry, delayed: the slots that are, as "slot until;..."; paused: see pause.lua; outcomes, followers:
---                  see chain.lua; settled: ticks that were settled without a run, and no replica has recorded yet, "tick instant outcome;...", or
+--                  see chain.lua; settled: ticks that were settled without a run, and no replica has recorded yet, "tick instant outcome;...", with a
+--                  tab and behind after the outcome if there is one, or
 --                  "tick instant after\noutcome\nschedule;..."
---                  for all after one and up to the tick
+--                  for all after one and up to the tick;  behind: how many seconds a tick's number is behind the instant at which it is due, as of the newest claim
+--                  (0 where it is that instant); from: low as ticks in another zone have left it: see leave_zone(); missed: see acquire.lua; rules: see inspect.lua
 --       2 ledger   hash: ticks decided (or given back) out of turn; those up to low are not listed
 --       3 orphans  hash: runs whose lease ended without a release, by lease id: "slot\nrow", or "slot reason\nrow" if the holder was to stop,
 --                  and "slot \tok\nrow" if its work had ended well. "+" behind the slot: the row was renewed, so its holder had heard of
@@ -26,6 +28,8 @@
 --
 -- Instants are microseconds of the server's clock, lengths microseconds, ticks seconds since 1970. Numbers
 -- stay below 2^53, but tostring would print 1.79e+15: they are always written with int().
+-- A tick is a number that all replicas have for it: its instant, or where replicas may disagree on that the local time that it stands for, less 14
+-- hours, which is never ahead of the instant. So low, the ledger, since and since2 are compared with ticks; all other instants are not.
 -- A row is "id\nowner\nlease\ntoken\ntick\nattempt\ntrigger\nmemo"; the memo may hold anything.
 -- Every reply begins with: verdict, now, floor, longest, low, pause and ledger, number of orphans.
 
@@ -61,7 +65,8 @@ end
 local id = ARGV[1]
 local function read()
   return redis.pcall('HMGET', LOCK, 'floor', 'longest', 'closed', 'low', 'last',
-    'digest', 'since', 'digest2', 'since2', 'limit', 'i' .. id, 'permanent', 'by', 'delay', 'delayed', 'used', 'e0', 'paused')
+    'digest', 'since', 'digest2', 'since2', 'limit', 'i' .. id, 'permanent', 'by', 'delay', 'delayed', 'used', 'e0', 'paused',
+    'from', 'behind')
 end
 local f = read()
 if f.err then
@@ -75,6 +80,9 @@ local digest, since, digest2, since2 = f[6] or '', number(LOCK, 'since', f[7], E
 local delay, delayed = number(LOCK, 'delay', f[14], HOUR), list(LOCK, 'delayed', f[15] or '', '%d+ %d+;')
 local used, first_end = number(LOCK, 'used', f[16], SLOTS), f[17]
 local paused = f[18] or ''
+local from, behind = number(LOCK, 'from', f[19], TICK), number(LOCK, 'behind', f[20], 2 * DAY / 1000000)
+local low_told, begins = low, since -- low as clients observe it, and since of the current schedule
+if from > 0 and from == low then low = math.min(low, math.floor(since / 1000000)) end
 if slot_of_id then number(LOCK, 'i' .. id, slot_of_id, SLOTS - 1) end
 
 if paused ~= '' then paused = pause_from(paused, now, LOCK) end
@@ -128,9 +136,24 @@ local function told_text()
   return '!' .. paused .. (text ~= '' and ';' or '') .. text
 end
 
+-- The tick that has no instant after this one.
+local function here() return now - behind * 1000000 end
+
+-- While low is that of another zone's ticks, since has what is decided.
+local function keep_low()
+  if low >= low_told then
+    low_told = low
+    set('low', int(low))
+    if from > 0 then from = 0; set('from', '0') end
+  elseif low * 1000000 > begins then
+    begins = low * 1000000
+    set('since', int(begins))
+  end
+end
+
 -- Ticks that follow low without a gap and are decided need no entry of their own.
 local function advance()
-  set('low', int(low))
+  keep_low()
   if ledger_size == 0 then return end
   local moved = true
   while moved do
@@ -144,7 +167,7 @@ local function advance()
   end
   local ticks = {}
   for tick, e in pairs(ledger) do
-    if e.state == 'open' and tick * 1000000 < now - DAY then erase(tick) -- and never asked for again
+    if e.state == 'open' and tick * 1000000 < here() - DAY then erase(tick) -- and never asked for again
     else ticks[#ticks + 1] = tick end
   end
   table.sort(ticks)
@@ -152,7 +175,7 @@ local function advance()
     if ledger[ticks[i]].state ~= 'open' then low = math.max(low, ticks[i]) end
     erase(ticks[i])
   end
-  set('low', int(low))
+  keep_low()
 end
 
 local function row_at(slot)
@@ -336,8 +359,10 @@ local function remember()
   if not sound(w_low, TICK) or w_low * 1000000 > now + MINUTE then w_low = 0 end -- a glitch of the clock, corrected since
   if not sound(w_floor, now + DAY) then w_floor = 0 end
   if not sound(w_longest, DAY) then w_longest = DAY end
-  if w_floor <= floor and w_low <= low then return end
-  floor, low, longest = math.max(floor, w_floor), math.max(low, w_low), math.max(longest, w_longest)
+  if w_floor <= floor and w_low <= low_told then return end
+  if from > 0 then set('from', '0') end -- what since had may be forgotten: in doubt a tick is decided
+  floor, low_told, longest, from = math.max(floor, w_floor), math.max(low_told, w_low), math.max(longest, w_longest), 0
+  low = low_told
   local open = {}
   for tick, prev, state, how in string.gmatch(ARGV[7], '(%d+) (%d+) (%a+) ([^;]*)') do
     local t, known = entry_of(tick, prev, state, how)
@@ -362,10 +387,31 @@ end
 -- corrected since.
 local function mend()
   local bound = now + MINUTE
-  if low * 1000000 > bound then low = math.floor(now / 1000000); set('low', int(low)) end
-  if since > bound then since = now; set('since', int(since)) end
+  if low_told * 1000000 > bound then
+    if from == low_told and from > 0 then from = math.floor(now / 1000000); set('from', int(from)) end
+    low_told = math.floor(now / 1000000)
+    low = math.min(low, low_told)
+    set('low', int(low_told))
+  end
+  if since > bound then since = now; begins = now; set('since', int(since)) end
   if since2 > bound then since2 = now; set('since2', int(since2)) end
   if closed > bound + longest then closed = now + longest; set('closed', int(closed)) end
+end
+
+-- What is decided of one zone's ticks says nothing of another's: their numbers have no common order. What was decided is left in since2, for the
+-- case that the other zone's schedule comes back. Clients have observed low, so it does not shrink.
+local function zone_of(schedule) return string.match(schedule, '^(%x+)%.') or '' end
+local function leave_zone()
+  local most = math.max(low, math.floor(begins / 1000000))
+  for tick, e in pairs(ledger) do
+    if e.state ~= 'open' then most = math.max(most, tick) end
+    erase(tick)
+  end
+  low_told = math.max(low_told, most)
+  from = low_told
+  set('low', int(low_told))
+  set('from', int(from))
+  return most * 1000000
 end
 
 -- A schedule that the lock does not know begins now: an edited schedule never fires in retrospect. Two are
@@ -373,15 +419,27 @@ end
 -- announced: said by a replica that starts, for which only the current schedule is an old acquaintance.
 local function know(schedule, announced)
   if schedule == digest then return end
-  if schedule == digest2 and not announced then since = since2; return end
-  local fresh = now
+  local zone, fresh, left = zone_of(schedule), here(), begins
+  local moves = digest ~= '' and zone ~= zone_of(digest)
+  if schedule == digest2 and not announced then
+    if not moves then since = since2; return end
+    fresh = since2
+  elseif moves and zone == zone_of(digest2) then fresh = math.max(fresh, since2) end
   if digest == '' and low > 0 then fresh = 0 end -- only a client's observed state is left: the ledger itself decides
-  digest2, since2, digest, since = digest, since, schedule, fresh
+  if moves then left = leave_zone() end
+  digest2, since2, digest, since, begins = digest, left, schedule, fresh, fresh
+  if moves then low = math.min(low_told, math.floor(since / 1000000)) end
   set('digest', digest)
   set('since', int(since))
   set('digest2', digest2)
   set('since2', int(since2))
   touch()
+end
+
+local function set_behind(seconds)
+  if seconds == behind then return end
+  behind = seconds
+  set('behind', int(behind))
 end
 
 -- WAIT covers the writes of its own connection only: a reply with nothing but the writes of others would count
@@ -390,7 +448,7 @@ local sync = ARGV[8] == '1'
 local function reply(verdict, ...)
   if sync and (#changes > 0 or redis.call('EXISTS', LOCK) == 1) then set('sync', '') end
   save()
-  return {verdict, now, floor, longest, low, told_text(), redis.call('HLEN', ORPHANS), ...}
+  return {verdict, now, floor, longest, low_told, told_text(), redis.call('HLEN', ORPHANS), ...}
 end
 local function is_late() return now > num(ARGV[2]) end
 

@@ -1,0 +1,236 @@
+package locktest
+
+import (
+	"time"
+
+	"github.com/cronclave/cronclave/internal/lease/engine"
+)
+
+func named() []theorem {
+	return []theorem{
+		{"TickThatHasANameIsGrantedOnceByAnyInstant", onceByName, nothing},              // Promise: P1
+		{"LedgerOfNamesIsNoClockThatWasAhead", namesAreBehind, nothing},                 // Promise: P1
+		{"TickIsNotMissedBeforeItIsDue", notMissedBeforeDue, nothing},                   // Promise: P5
+		{"GapIsNotMissedBeforeItIsDue", gapNotMissedBeforeDue, nothing},                 // Promise: P5
+		{"TicksInAnotherZoneBeginNow", anotherZone, nothing},                            // Promise: P5
+		{"TicksOfBothZonesOfARollOutAreGrantedOnce", bothZones, nothing},                // Promise: P1
+		{"TickInAnotherZoneIsOfTheOldServerThatForgot", anotherZoneForgotten, memory},   // Promise: P1
+		{"PauseCoversInstants", pauseOfNames, nothing},                                  // Promise: P1
+		{"TickThatWasGivenBackHoldsUpWhatFollowsByItsInstant", namedGivenBack, nothing}, // Promise: P5
+		{"NewZoneRulesAreInUseSinceTheirAnnouncement", rulesSince, nothing},             // Promise: P5
+	}
+}
+
+// In these tests a tick's name is its local time, less 14 hours. One zone is 7 hours behind UTC, or by other data 6; another is 9 ahead.
+const (
+	edmonton = "ed000000."
+	tokyo    = "70c90000."
+	byNew    = 20 * time.Hour
+	byOld    = 21 * time.Hour
+	inTokyo  = 5 * time.Hour
+)
+
+// zoned is a tick that is due at an instant.
+func zoned(zone string, due time.Time, behind time.Duration) *engine.Tick {
+	at := due.Add(-behind)
+	return &engine.Tick{At: at, Instant: due, Previous: at.Add(-time.Minute), Schedule: zone + "s"}
+}
+
+// zonedSince makes a schedule known to the lock since an instant.
+func zonedSince(b *bench, zone string, behind time.Duration, since time.Time) {
+	b.Helper()
+	b.look(b.client("announcer"), engine.InspectRequest{Permanent: true, Schedule: zone + "s", Behind: int64(behind / time.Second)})
+	b.setSince(since.Add(-behind))
+}
+
+func onceByName(b *bench) {
+	zonedSince(b, edmonton, byNew, b.first.Add(-time.Second))
+	due := b.first.Add(time.Minute)
+	first := zoned(edmonton, due, byNew)
+	b.release(b.wins(b.a, engine.Request{Tick: first}))
+	later := zoned(edmonton, due.Add(time.Hour), byOld)
+	if !later.At.Equal(first.At) {
+		b.Fatalf("%v and %v: two names", first.At, later.At)
+	}
+	for _, c := range []*engine.Client{b.a, b.b, b.client("c")} {
+		if a := b.gets(c, engine.Request{Tick: later}, engine.Decided); a.Outcome != "granted" {
+			b.Errorf("decided as %q", a.Outcome)
+		}
+	}
+	next := zoned(edmonton, due.Add(61*time.Minute), byOld) // and the other way round
+	b.release(b.wins(b.b, engine.Request{Tick: next}))
+	b.gets(b.a, engine.Request{Tick: zoned(edmonton, due.Add(time.Minute), byNew)}, engine.Decided)
+}
+
+func namesAreBehind(b *bench) {
+	zonedSince(b, edmonton, byOld, b.first.Add(-time.Second))
+	at := b.now().Truncate(time.Second)
+	first := zoned(edmonton, at, byNew)
+	first.Previous = b.first.Add(-byNew - 2*time.Hour) // all before are decided
+	b.release(b.wins(b.a, engine.Request{Tick: first}))
+	for _, behind := range []time.Duration{byOld, byNew, byOld} { // the ledger is an hour ahead of what the old data show
+		if a := b.gets(b.b, engine.Request{Tick: zoned(edmonton, at.Add(-time.Minute), behind)}, engine.Decided); a.Outcome == "skipped" {
+			b.Error(a.Outcome)
+		}
+	}
+	b.gets(b.b, engine.Request{Tick: zoned(edmonton, at, byOld)}, engine.Decided)
+}
+
+// late is a tick past its deadline.
+func late(t *engine.Tick) *engine.Tick {
+	t.Deadline, t.IfLate = t.Instant.Add(time.Second), "missed late"
+	return t
+}
+
+func notMissedBeforeDue(b *bench) {
+	zonedSince(b, edmonton, byOld, b.first.Add(-time.Second))
+	due := b.now().Truncate(time.Second).Add(-20 * time.Minute)
+	a := b.gets(b.a, engine.Request{Tick: late(zoned(edmonton, due, byNew))}, engine.Settled)
+	if a.Outcome != "missed late" {
+		b.Error(a.Outcome)
+	}
+	again := late(zoned(edmonton, due, byNew))
+	b.gets(b.b, engine.Request{Tick: again}, engine.Decided) // it was due by these data
+	now := b.now().Truncate(time.Second).Add(time.Second)
+	b.waitUntil(now)
+	due = now.Add(time.Second)
+	behind := byNew + due.Sub(zoned(edmonton, again.Instant, byNew).Instant)
+	other := zoned(edmonton, due, behind)
+	if !other.At.Equal(again.At) {
+		b.Fatal("two names")
+	}
+	b.waitUntil(due)
+	b.release(b.wins(b.b, engine.Request{Tick: other}))
+	b.gets(b.a, engine.Request{Tick: other}, engine.Decided)
+	b.gets(b.client("c"), engine.Request{Tick: zoned(edmonton, due.Add(time.Second), behind+time.Second)}, engine.Early)
+	b.waitUntil(due.Add(time.Second))
+	b.gets(b.client("c"), engine.Request{Tick: zoned(edmonton, due.Add(time.Second), behind+time.Second)}, engine.Decided) // it has had its grant
+}
+
+func gapNotMissedBeforeDue(b *bench) {
+	zonedSince(b, edmonton, byOld, b.first.Add(-time.Second))
+	due := b.now().Truncate(time.Second).Add(-20 * time.Minute)
+	gone := zoned(edmonton, due, byNew)
+	b.look(b.a, engine.InspectRequest{Permanent: true, SettleThrough: gone.At, SettleDeadline: due, SettleOutcome: "missed down", SettleSchedule: edmonton + "s"})
+	b.gets(b.b, engine.Request{Tick: gone}, engine.Decided)
+	due = b.now().Truncate(time.Second).Add(2 * time.Second)
+	b.waitUntil(due)
+	other := zoned(edmonton, due, due.Sub(gone.At))
+	b.release(b.wins(b.b, engine.Request{Tick: other}))
+	b.gets(b.a, engine.Request{Tick: other}, engine.Decided)
+}
+
+func anotherZone(b *bench) {
+	zonedSince(b, tokyo, inTokyo, b.first.Add(-time.Second))
+	for n := range 3 {
+		b.release(b.wins(b.a, engine.Request{Tick: zoned(tokyo, b.first.Add(time.Duration(n)*time.Minute), inTokyo)}))
+	}
+	began := b.now()
+	for _, behind := range []time.Duration{byNew, 0, inTokyo} { // to the west, to instants, and back
+		zone := map[time.Duration]string{byNew: edmonton, 0: "", inTokyo: tokyo}[behind]
+		st := b.look(b.client("edited"), engine.InspectRequest{Permanent: true, Schedule: zone + "s", Behind: int64(behind / time.Second)})
+		if since := st.Decided.Add(behind); since.Before(began.Add(-2*time.Second)) || since.After(b.now()) {
+			b.Errorf("%q: decided up to the tick of %v, and the schedule began at %v", zone, since, began)
+		}
+		b.gets(b.b, engine.Request{Tick: zoned(zone, began.Truncate(time.Second).Add(-time.Minute), behind)}, engine.Decided)
+		due := b.now().Truncate(time.Second).Add(time.Second)
+		b.waitUntil(due)
+		tick := zoned(zone, due, behind)
+		b.release(b.wins(b.b, engine.Request{Tick: tick}))
+		for _, c := range []*engine.Client{b.a, b.b, b.client("c")} {
+			b.gets(c, engine.Request{Tick: tick}, engine.Decided)
+		}
+	}
+}
+
+func bothZones(b *bench) {
+	zonedSince(b, tokyo, inTokyo, b.first.Add(-time.Second))
+	b.release(b.wins(b.a, engine.Request{Tick: zoned(tokyo, b.first, inTokyo)}))
+	b.look(b.b, engine.InspectRequest{Permanent: true, Schedule: edmonton + "s", Behind: int64(byNew / time.Second)})
+	var ran []*engine.Tick
+	for range 3 {
+		due := b.now().Truncate(time.Second).Add(time.Second)
+		b.waitUntil(due)
+		for c, tick := range map[*engine.Client]*engine.Tick{b.a: zoned(tokyo, due, inTokyo), b.b: zoned(edmonton, due, byNew)} {
+			b.release(b.wins(c, engine.Request{Tick: tick}))
+			ran = append(ran, tick)
+		}
+		for _, tick := range ran {
+			b.gets(b.client("c"), engine.Request{Tick: tick}, engine.Decided)
+		}
+	}
+}
+
+func anotherZoneForgotten(b *bench) {
+	zonedSince(b, tokyo, inTokyo, b.first.Add(-time.Second))
+	b.release(b.wins(b.a, engine.Request{Tick: zoned(tokyo, b.first, inTokyo)}))
+	b.look(b.b, engine.InspectRequest{Permanent: true, Schedule: edmonton + "s", Behind: int64(byNew / time.Second)})
+	due := b.now().Truncate(time.Second).Add(time.Second)
+	b.waitUntil(due)
+	tick := zoned(edmonton, due, byNew)
+	b.release(b.wins(b.b, engine.Request{Tick: tick}))
+	b.forget()
+	b.gets(b.b, engine.Request{Tick: tick}, engine.Closed)
+	b.open()
+	b.gets(b.client("c"), engine.Request{Tick: tick}, engine.Decided)
+}
+
+func pauseOfNames(b *bench) {
+	zonedSince(b, edmonton, byNew, b.first.Add(-time.Second))
+	due := b.now().Truncate(time.Second)
+	b.release(b.wins(b.a, engine.Request{Tick: zoned(edmonton, due.Add(-time.Minute), byNew)}))
+	if a := b.a.Pause(b.ctx, []engine.PauseRequest{{Lock: lock, Permanent: true, Outcome: "skipped paused", For: time.Hour}})[0]; a.Err != nil {
+		b.Fatal(a.Err)
+	}
+	due = b.now().Truncate(time.Second).Add(time.Second)
+	b.waitUntil(due)
+	if a := b.gets(b.b, engine.Request{Tick: zoned(edmonton, due, byNew)}, engine.Settled); a.Outcome != "skipped paused" {
+		b.Error(a.Outcome)
+	}
+	if a := b.a.Pause(b.ctx, []engine.PauseRequest{{Lock: lock, Permanent: true, End: true}})[0]; a.Err != nil {
+		b.Fatal(a.Err)
+	}
+	due = b.now().Truncate(time.Second).Add(time.Second)
+	b.waitUntil(due)
+	b.release(b.wins(b.b, engine.Request{Tick: zoned(edmonton, due, byNew)}))
+}
+
+func namedGivenBack(b *bench) {
+	due := b.now().Truncate(time.Second).Add(-3 * time.Minute)
+	zonedSince(b, edmonton, byNew, due.Add(-time.Second))
+	follow := func() engine.State {
+		return b.look(b.client("f"), engine.InspectRequest{Permanent: true, Follower: "f"})
+	}
+	follow()
+	back := zoned(edmonton, due, byNew)
+	b.giveBack(b.wins(b.a, engine.Request{Tick: back, Trigger: "schedule"}))
+	next := zoned(edmonton, due.Add(time.Minute), byNew)
+	concludeRun(b, b.wins(b.a, engine.Request{Tick: next, Trigger: "schedule"}), true)
+	if st := follow(); !st.Through.Before(back.At) || len(st.Open) != 1 || !st.Open[0].Equal(back.At) {
+		b.Errorf("ended through %v, open %v, though %v may still run", st.Through, st.Open, back.At)
+	}
+	concludeRun(b, b.wins(b.b, engine.Request{Tick: back, Trigger: "schedule"}), true)
+	if st := follow(); !st.Through.Equal(next.At) || len(st.Ended) != 2 {
+		b.Errorf("ended through %v: %v", st.Through, st.Ended)
+	}
+}
+
+func rulesSince(b *bench) {
+	announce := func(rules string) time.Time {
+		return b.look(b.client("c"), engine.InspectRequest{Permanent: true, Schedule: edmonton + "s", Behind: 72000, ZoneRules: rules}).RulesSince
+	}
+	if since := announce("aaaa"); !since.IsZero() {
+		b.Errorf("the first rules are new since %v", since)
+	}
+	if since := announce("aaaa"); !since.IsZero() {
+		b.Errorf("the same rules are new since %v", since)
+	}
+	before := b.now()
+	since := announce("bbbb")
+	if since.Before(before.Add(-timeout)) || since.After(b.now().Add(timeout)) {
+		b.Errorf("others are new since %v, and that was %v", since, before)
+	}
+	if again := announce("bbbb"); !again.Equal(since) {
+		b.Errorf("then since %v, not %v", again, since)
+	}
+}

@@ -1,0 +1,171 @@
+package cronspec
+
+import (
+	"crypto/sha256"
+	"encoding/hex"
+	"fmt"
+	"math"
+	"slices"
+	"time"
+)
+
+// Identity of a tick: what makes it the same tick on every replica, also while replicas have different zone data.
+//
+// A schedule of fixed-time expressions alone, in another zone than UTC, has nominal ticks: a tick is the local time that its expression names, and
+// its instant only says when it is due. All other schedules count instants: those that follow the clock, those with "@every", those in UTC, and a list
+// that has both kinds, since its local times and its instants have no common order.
+
+// aheadOfAll is the greatest offset that a zone has, and more than any had since 1900. An identity is the local time less that, as if it were UTC: so it is
+// never ahead of the instant, by whatever data. A ledger that is ahead of the server's clock then always shows a clock that was wrong.
+const aheadOfAll = 14 * 60 * 60 // seconds
+
+// Nominal reports whether the ticks of the schedule are identified by their local times.
+func (s *Schedule) Nominal() bool { return s.zone != nil }
+
+// Zone returns the zone of a schedule whose ticks are nominal; nil for others.
+func (s *Schedule) Zone() *time.Location { return s.zone }
+
+// nominalZone returns the zone of rules that are all fixed-time expressions; nil if there are others.
+func nominalZone(rules []rule, zone *time.Location) *time.Location {
+	if zone == time.UTC || slices.ContainsFunc(rules, func(r rule) bool { w, ok := r.(*wall); return !ok || w.clock }) {
+		return nil
+	}
+	return zone
+}
+
+// Mixed reports whether a list has fixed-time expressions beside others, in another zone than UTC. Its ticks are identified by their instants,
+// so they may run twice while replicas have different data of the zone.
+func (s *Schedule) Mixed() bool {
+	fixed := slices.ContainsFunc(s.rules, func(r rule) bool { w, ok := r.(*wall); return ok && !w.clock })
+	return fixed && s.zone == nil
+}
+
+// ID returns the identity of a tick, in whole seconds: the tick itself, or of a nominal one its local time on a scale of its own. Along the ticks
+// of a schedule identities strictly increase, and the same local time has the same by any zone data. A tick that stands for several skipped
+// times has the identity of the latest.
+func (s *Schedule) ID(tick time.Time) time.Time {
+	if s.zone == nil || tick.IsZero() {
+		return tick
+	}
+	return time.Unix(s.nominal(tick.Unix())-aheadOfAll, 0).UTC()
+}
+
+// nominal returns the latest local time that a tick stands for, as the Unix time at which UTC shows it.
+func (s *Schedule) nominal(tick int64) int64 {
+	shown := periodAt(s.zone, tick).wallClock(tick)
+	if slices.ContainsFunc(s.rules, func(r rule) bool { return r.(*wall).matches(shown) }) {
+		return shown
+	}
+	_, reached := reachedBy(s.zone, tick-1) // the clock has skipped the time that the tick stands for
+	latest := reached
+	for _, r := range s.rules {
+		latest = max(latest, r.(*wall).lastOnFace(reached, shown))
+	}
+	return latest
+}
+
+// matches reports whether the expression names a time of the wall clock.
+func (w *wall) matches(shown int64) bool {
+	midnight := shown - floorMod(shown, secondsPerDay)
+	of := shown - midnight
+	return w.face.Hour>>(of/3600)&(w.face.Minute>>(of/60%60))&(w.face.Second>>(of%60))&1 != 0 && w.namesDay(midnight)
+}
+
+// lastOnFace returns the last time in (after, until] that the expression names; math.MinInt64 if there is none.
+func (w *wall) lastOnFace(after, until int64) int64 {
+	last := int64(math.MinInt64)
+	for reach := int64(1); last == math.MinInt64 && reach < 2*(until-after); reach *= 2 {
+		from := max(until-reach, after)
+		for match, ok := w.nextOnFace(from, until); ok && match <= until; match, ok = w.nextOnFace(match, until) {
+			last = match
+		}
+	}
+	return last
+}
+
+// IDAt returns the greatest identity that a tick up to an instant can have.
+func (s *Schedule) IDAt(instant time.Time) time.Time {
+	if s.zone == nil {
+		return instant.Truncate(time.Second)
+	}
+	_, reached := reachedBy(s.zone, instant.Unix())
+	return time.Unix(reached-aheadOfAll, 0).UTC()
+}
+
+// Instant returns the instant at which the tick with an identity is due by this schedule's zone data, and whether there is such a tick.
+func (s *Schedule) Instant(id time.Time) (at time.Time, ok bool) {
+	at = id
+	if s.zone != nil && !id.IsZero() {
+		at = time.Unix(firstReach(s.zone, id.Unix()+aheadOfAll), 0).UTC()
+	}
+	return at, s.Has(at) && s.ID(at).Equal(id)
+}
+
+// After returns the first tick whose identity is after one; the zero time if none comes.
+func (s *Schedule) After(id time.Time) time.Time {
+	at, _ := s.Instant(id)
+	tick := s.Next(at.Add(-time.Nanosecond))
+	if !tick.IsZero() && !s.ID(tick).After(id) {
+		tick = s.Next(tick)
+	}
+	return tick
+}
+
+// UpTo returns the last tick whose identity is not after one; the zero time if there was none.
+func (s *Schedule) UpTo(id time.Time) time.Time {
+	at, _ := s.Instant(id)
+	tick := s.Prev(at.Add(time.Nanosecond))
+	if !tick.IsZero() && s.ID(tick).After(id) {
+		tick = s.Prev(tick)
+	}
+	return tick
+}
+
+// Behind returns how many seconds the identity of a tick that comes now would be behind it.
+func (s *Schedule) Behind(now time.Time) int64 {
+	return now.Unix() - s.IDAt(now).Unix()
+}
+
+// LocalTime returns the local time, as if it were UTC, that an identity of a nominal tick is for.
+func LocalTime(id time.Time) time.Time { return id.Add(aheadOfAll * time.Second).UTC() }
+
+// SameZone reports whether the zone of another schedule has the same clock, from two years before an instant, since when ticks may be open, to twenty after.
+func (s *Schedule) SameZone(as *Schedule, at time.Time) bool {
+	if s.location == as.location {
+		return true
+	}
+	from, until := at.AddDate(-2, 0, 0), at.AddDate(20, 0, 0)
+	return HashZone(s.location, from, until) == HashZone(as.location, from, until)
+}
+
+// Has reports whether an instant is a tick.
+func (s *Schedule) Has(at time.Time) bool { return s.Next(at.Add(-time.Nanosecond)).Equal(at) }
+
+// firstReach returns the first instant at which a zone's clock shows a time or a later one.
+func firstReach(zone *time.Location, wanted int64) int64 {
+	for from := wanted - lookBack; ; {
+		p := periodAt(zone, from)
+		if at := max(p.instant(wanted), from); at < p.end {
+			return at
+		}
+		from = p.end
+	}
+}
+
+// ZoneRules returns a hash of when the zone of a nominal schedule changes its clock, from 2020 up to 2037: data that differ there have different ones.
+// It is empty for other schedules.
+func (s *Schedule) ZoneRules() string {
+	const begin, end = 1_577_836_800, lawEnds // 2020-01-01
+	if s.zone == nil {
+		return ""
+	}
+	hash, last := sha256.New(), int64(math.MinInt64)
+	for at := int64(begin); at < end; {
+		p := periodAt(s.zone, at)
+		if p.offset != last {
+			fmt.Fprintln(hash, at, p.offset)
+		}
+		at, last = p.end, p.offset
+	}
+	return hex.EncodeToString(hash.Sum(nil)[:4])
+}
