@@ -54,14 +54,14 @@ func (s *sessionSecret) renew(ctx context.Context) string {
 		return known
 	}
 	secret, err := s.read(ctx, known)
+	if err == nil && secret == "" { // Redis must not be asked yet, and was not: the next reading need not wait
+		return known
+	}
 	s.asked = time.Now()
 	if err != nil {
 		if ctx.Err() == nil {
 			s.warn(known, err)
 		}
-		return known
-	}
-	if secret == "" { // it cannot be read yet
 		return known
 	}
 	s.known.Store(&secret)

@@ -212,12 +212,17 @@ func TestRedisIsAwayForSessions(t *testing.T) {
 	})
 }
 
-// A replica that waits for Redis reads and writes no secret, and warns of nothing.
+// A replica that waits for Redis reads and writes no secret, and warns of nothing. A login at the moment in which it is ready is not turned away.
 func TestWaitingReplicaMakesNoSecret(t *testing.T) {
 	var log bytes.Buffer
-	s := newSessionSecret(Config{Log: hclog.New(&hclog.LoggerOptions{Output: &log}), SessionSecret: func(context.Context, string) (string, error) { return "", nil }})
+	secret := ""
+	s := newSessionSecret(Config{Log: hclog.New(&hclog.LoggerOptions{Output: &log}), SessionSecret: func(context.Context, string) (string, error) { return secret, nil }})
 	if got := s.again(t.Context()); got != "" || log.Len() > 0 || s.known.Load() != nil {
 		t.Errorf("%q, log %s", got, &log)
+	}
+	secret = clusterSecret
+	if got := s.get(t.Context()); got != secret {
+		t.Errorf("%q as soon as Redis may be asked", got)
 	}
 }
 
