@@ -118,14 +118,14 @@ func (a *app) coordinate(ctx context.Context, cfg *config.Config, name string, o
 	return end, nil
 }
 
-// auditExec writes the run into the audit log. It goes on without: the machine may have been cut off for a reason.
+// auditExec writes the run into the audit log. The run starts also if that fails: the machine may be cut off. With --no-lock there is no Redis to write to.
 func auditExec(ctx context.Context, once *replica.OnceConfig) {
-	err := errors.New("--no-lock: without Redis")
-	if once.Journal != nil {
-		_, err = once.Journal.Audit(ctx, journal.Act{By: requester().By, Kind: journal.ActExec, Jobs: []string{once.Job.Name}}, 0)
-	}
-	if err != nil {
-		once.Log.Warn("run is in no audit log", "job", once.Job.Name, "user", requester().By, "error", err)
+	act := journal.Act{By: requester().By, Kind: journal.ActExec, Jobs: []string{once.Job.Name}}
+	log := once.Log.With("job", once.Job.Name, "user", act.By)
+	if once.Journal == nil {
+		log.Info("run is in no audit log", "reason", "--no-lock: without Redis")
+	} else if _, err := once.Journal.Audit(ctx, act, 0); err != nil {
+		log.Warn("run is in no audit log", "error", err)
 	}
 }
 
