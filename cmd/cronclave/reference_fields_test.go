@@ -40,6 +40,7 @@ var everyLine = []string{"time", "level", "msg", "module"}
 
 // otherFields are those of single events.
 var otherFields = []entry{
+	{"account", "The uid, gid and groups that a run gets, and the source that stated them."},
 	{"act", "What a user has the cluster do: `trigger`, `cancel`, `pause` or `resume`."},
 	{"added", "Jobs that a reload added."},
 	{"address", "Where HTTP requests are answered, or where one came from."},
@@ -58,6 +59,7 @@ var otherFields = []entry{
 	{"files", "The files that were replaced."},
 	{"first", "The first of the ticks."},
 	{"fits", "How many runs the limits of the process leave room for."},
+	{"group", "`group` of the job."},
 	{"holder", "The first runs or processes that hold a slot of the pool."},
 	{"isolation", "How the processes of runs are kept together: cgroups or process groups."},
 	{"jobs", "How many jobs, or which."},
@@ -81,8 +83,9 @@ var otherFields = []entry{
 	{"pid", "The process of the warden."},
 	{"pool", "The pool."},
 	{"process_group", "The process group that outlives SIGKILL."},
-	{"processes", "The limit of processes."},
+	{"processes", "The limit of processes, or how many processes a run left behind."},
 	{"processes_needed", "How many `max_running` needs."},
+	{"programs", "The programs that a run left behind."},
 	{"quorum", "The masters that hold locks and ticks, without passwords."},
 	{"recorded", "How many ticks of a gap have a record of their own."},
 	{"records", "How many records wait, or were lost."},
@@ -109,7 +112,7 @@ var otherFields = []entry{
 	{"ticks", "How many ticks."},
 	{"together", "How many ticks of a gap one record counts."},
 	{"url", "The URL, without the parts that may be secret."},
-	{"user", "The user that asked for an act or has signed in."},
+	{"user", "The user that asked for an act or has signed in, or `user` of the job."},
 	{"version", "The version of cronclave."},
 	{"waiters", "How many runs and processes wait for a slot of the pool."},
 	{"warden", "The process of the warden."},
