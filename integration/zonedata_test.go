@@ -44,15 +44,10 @@ command  = "true"
 	}
 	c.command(t, "status", "--check").want(t, 1, "replicas have different zone data (old: 2025c; new: 2026f)")
 	c.command(t, "status", "-o", "wide").want(t, 0, "ZONE DATA")
-	var st struct {
-		Replicas []struct {
-			Name     string `json:"name"`
-			ZoneData string `json:"zone_data"`
-		} `json:"replicas"`
-	}
-	c.command(t, "status", "--json").decode(t, &st)
-	if got := fmt.Sprint(st.Replicas); got != "[{new 2026f} {old 2025c}]" {
-		t.Errorf("zone data of replicas: %s", got)
+	for _, r := range c.status(t).Replicas {
+		if want := map[string]string{"old": "2025c", "new": "2026f"}[r.Name]; r.ZoneData != want {
+			t.Errorf("zone data of replica %s: %q, want %q", r.Name, r.ZoneData, want)
+		}
 	}
 
 	c.edit(t, jobs, replicas[0]) // no release is needed

@@ -25,7 +25,7 @@ func cluster() *operator.Status {
 	return &operator.Status{
 		Namespace: "default", Now: now, Leader: &operator.Leader{Replica: "a", Token: 7},
 		Replicas: []operator.Replica{
-			{Name: "a", Version: "v1", Started: *before(time.Hour), Seen: *before(1400 * time.Millisecond), ConfigDigest: "0123456789abcdef", ClockOffsetMS: -3, State: operator.ReplicaUp,
+			{Name: "a", Version: "v1", Started: *before(time.Hour), Seen: *before(1400 * time.Millisecond), ConfigDigest: "0123456789abcdef", ZoneData: "2026f", ClockOffsetMS: -3, State: operator.ReplicaUp,
 				MaxRunning: 8, LeaseMargin: &journal.LeaseMargin{LeftMS: 19700, LeaseMS: 30000}},
 			{Name: "b", Version: "v1", Started: *before(72 * time.Hour), Seen: now.Add(time.Millisecond), ConfigDigest: "0123456789abcdef", Running: 2, State: operator.ReplicaDraining},
 		},
@@ -163,10 +163,10 @@ func TestRedisReadsWell(t *testing.T) {
 	wide := printed(func(p Printer) { p.Status(st) }, Printer{Wide: true})
 	for _, want := range []string{
 		`
-REPLICA  STATE     SEEN    STARTED  RUNNING  CLOCK  CONFIG            VERSION  LEASE MARGIN
-a        up        1s ago  1h ago   0 of 8   -3ms   0123456789abcdef  v1       19.7s of 30s
-b        draining  0s ago  3d ago   2        +0ms   0123456789abcdef  v1       -
-c        lost      4m ago  -        -        -      -                 -        -
+REPLICA  STATE     SEEN    STARTED  RUNNING  CLOCK  CONFIG            VERSION  LEASE MARGIN  ZONE DATA
+a        up        1s ago  1h ago   0 of 8   -3ms   0123456789abcdef  v1       19.7s of 30s  2026f
+b        draining  0s ago  3d ago   2        +0ms   0123456789abcdef  v1       -             -
+c        lost      4m ago  -        -        -      -                 -        -             -
 `, `
 REDIS          KEEPS  STATE  VERSION  UP FOR  ROUND TRIP  PERSISTENCE  MEMORY              CLIENTS  REPLICAS
 10.0.0.5:6379  all    up     7.2.4    25h     0.3 ms      appendonly   1.5 KiB of 1.5 GiB  7        2

@@ -23,12 +23,17 @@ import (
 	"github.com/cronclave/cronclave/scheduler"
 )
 
-// quietMetrics are those of a replica on which nothing happens.
-func quietMetrics() *httpapi.Metrics {
+// quietServer returns the metrics of a replica on which nothing happens, and the view that [monitor.open] opens with them.
+func quietServer() (*httpapi.Metrics, *clusterView) {
 	return httpapi.NewMetrics("v", finalOutcomes(), httpapi.Gauges{
 		Leader: func() bool { return false }, RedisUp: func() bool { return true }, ClockOffset: func() (time.Duration, bool) { return 0, true },
 		Lateness: func() (time.Duration, bool) { return 0, true }, Cluster: func() *httpapi.Cluster { return nil },
-		Running: func() int { return 0 }, ByJob: func() map[string]int { return nil }, LogDropped: func() uint64 { return 0 }})
+		Running: func() int { return 0 }, ByJob: func() map[string]int { return nil }, LogDropped: func() uint64 { return 0 }}), new(clusterView)
+}
+
+// readerAt returns a reader with the zones built in.
+func readerAt(now func() time.Time) *clusterReader {
+	return &clusterReader{now: now, config: func() *config.Config { return new(config.Config) }}
 }
 
 func scrape(m *monitor) string {
@@ -41,7 +46,7 @@ func scrape(m *monitor) string {
 func TestReloadsInMetrics(t *testing.T) {
 	t.Parallel()
 	r := &Replica{log: hclog.NewNullLogger()}
-	r.monitor.metrics = quietMetrics()
+	r.monitor.metrics, r.monitor.view = quietServer()
 	expect := func(successful string) {
 		t.Helper()
 		if page := scrape(&r.monitor); !strings.Contains(page, "\ncronclave_config_last_reload_successful "+successful+"\n") {
@@ -61,7 +66,7 @@ func TestReloadsInMetrics(t *testing.T) {
 func TestRecoveriesInMetrics(t *testing.T) {
 	t.Parallel()
 	var m monitor
-	m.metrics = quietMetrics()
+	m.metrics, m.view = quietServer()
 	m.configured(&config.Config{Jobs: []config.Job{{Name: "j", Recover: 2, Enabled: true}}})
 	m.began([]journal.Record{
 		{Job: "j", Outcome: journal.OutcomeRunning, Trigger: "recovery", Attempt: 2},
@@ -90,7 +95,7 @@ func (p onePool) AcquirePool(context.Context, election.Entry) (*election.Term, e
 func TestPoolWaitsInMetrics(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		var m monitor
-		m.metrics = quietMetrics()
+		m.metrics, m.view = quietServer()
 		m.configured(&config.Config{Pools: map[string]config.Pool{"db": {Slots: 1}}})
 		pool := onePool{free: make(chan struct{})}
 		var waiter sync.WaitGroup
@@ -139,7 +144,7 @@ func TestLastOKOutlivesReplicas(t *testing.T) {
 	}
 	r.cfg.Store(&config.Config{Jobs: []config.Job{{Name: "well", Enabled: true}, {Name: "ill", Enabled: true}, {Name: "never", Enabled: true},
 		{Name: "busy", Enabled: true}, {Name: "new", Enabled: true}, {Name: "disabled"}}})
-	r.monitor.metrics = quietMetrics()
+	r.monitor.metrics, r.monitor.view = quietServer()
 	r.monitor.configured(r.cfg.Load())
 	if err := r.monitor.recallAll(t.Context(), r.journal, names(r.cfg.Load()), true); err != nil {
 		t.Fatal(err)
@@ -177,7 +182,7 @@ func TestPastOfAJob(t *testing.T) {
 func TestNextTicks(t *testing.T) {
 	t.Parallel()
 	now := time.Date(2026, 11, 23, 12, 0, 0, 0, time.UTC) // a Monday
-	r := clusterReader{now: func() time.Time { return now }}
+	r := readerAt(func() time.Time { return now })
 	jobs := []journal.JobInfo{{Name: "work", Schedule: []string{"0 9 * * 1-5"}, Timezone: "UTC", Enabled: true, Digest: "1"},
 		{Name: "off", Schedule: []string{"@daily"}, Timezone: "UTC"}, {Name: "after", After: []string{"work"}, Timezone: "UTC", Enabled: true}}
 	expect := func(want map[string]httpapi.NextTick) {
@@ -213,10 +218,10 @@ func TestPeriodAtEachHourOfAWeek(t *testing.T) {
 	} {
 		now := monday
 		jobs := []journal.JobInfo{{Name: "j", Schedule: []string{schedule}, Timezone: "UTC", Enabled: true}}
-		kept := clusterReader{now: func() time.Time { return now }}
+		kept := readerAt(func() time.Time { return now })
 		for hour := range 7 * 24 {
 			now = monday.Add(time.Duration(hour)*time.Hour + 55*time.Minute)
-			fresh := clusterReader{now: kept.now}
+			fresh := readerAt(kept.now)
 			if old, anew := kept.nextTicks(jobs)["j"], fresh.nextTicks(jobs)["j"]; old.Period != want || anew != old {
 				t.Errorf("%s at %s: %v, and read anew %v; want a period of %v", schedule, now.Format("Mon 15:04"), old, anew, want)
 			}
@@ -231,7 +236,7 @@ func TestPeriodBeforeAndAfterHolidays(t *testing.T) {
 	t.Parallel()
 	day := func(d, hour int) time.Time { return time.Date(2026, 12, d, hour, 30, 0, 0, time.UTC) }
 	now := day(1, 12)
-	r := clusterReader{now: func() time.Time { return now }}
+	r := readerAt(func() time.Time { return now })
 	jobs := []journal.JobInfo{{Name: "j", Schedule: []string{"0 * * * *"}, ExceptDates: []string{"2026-12-15", "2026-12-16"}, Timezone: "UTC", Enabled: true}}
 	const holidays = 49 * time.Hour
 	for now.Before(day(31, 0)) {
