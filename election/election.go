@@ -43,7 +43,7 @@ type Claim struct {
 	Trigger string
 	// Adopt, if set, is the id of an orphan that this run carries on: its tick, one attempt on. The following fields about ticks do not count then.
 	Adopt string
-	// Tick is what identifies the tick on every replica: its instant, or a name for that, see [cronspec.Schedule.ID]. Previous is that of the tick before it;
+	// Tick is the identity of the tick on every replica: its instant, or a name for that, see [cronspec.Schedule.ID]. Previous is that of the tick before it;
 	// Schedule identifies the schedule.
 	Tick, Previous time.Time
 	Schedule       string
@@ -209,7 +209,7 @@ func (c Claim) memo() string {
 	return memo
 }
 
-// readMemo returns the claimant and the start deadline of a run, and the instant of its tick if the memo has one. What is missing, or damaged, is zero.
+// readMemo returns the claimant and the start deadline of a run, and the instant of its tick if the memo has one. A missing or damaged part is zero.
 func readMemo(memo string) (claimant string, deadline, at time.Time) {
 	fields := strings.Split(memo, " ")
 	if len(fields) == 3 {

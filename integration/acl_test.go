@@ -61,7 +61,7 @@ func TestPrintedRights(t *testing.T) {
 	admin := newClusterOn(t, s, aclJobs)
 	worker, viewer := newUser(t, admin, "worker"), newUser(t, admin, "viewer")
 	worker.grant(t, printedRights(t, worker, "worker", 0))
-	must(t, s.Client.Do(t.Context(), "ACL", "LOG", "RESET").Err()) // what was refused before
+	must(t, s.Client.Do(t.Context(), "ACL", "LOG", "RESET").Err()) // the earlier denials
 	replicas := worker.startAll(t, 3)
 	worker.awaitRun(t, soon, "beat", "end", func(r pastRun) bool { return r.Outcome == "ok" })
 	worker.awaitRun(t, soon, "next", "end", func(r pastRun) bool { return r.Outcome == "ok" })

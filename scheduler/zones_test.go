@@ -107,7 +107,7 @@ func TestDeathWhileZoneDataDiffer(t *testing.T) {
 }
 
 // TestFrozenReplicaOfOtherZoneData freezes the replica by whose data the tick comes first until it is too late by them: the other runs it, at its
-// instant, though the tick was settled as missed before; and nobody runs it again.
+// instant, though the tick was settled as missed before; and no replica runs it again.
 // Promise: P1, P5
 func TestFrozenReplicaOfOtherZoneData(t *testing.T) {
 	eachLaw(t, func(c *cluster, l law) {

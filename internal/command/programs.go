@@ -11,7 +11,7 @@ import (
 // mostPrograms caps the programs that a list names.
 const mostPrograms = 5
 
-// ListPrograms lists programs for people, each once, and of many only the first: "git, sleep (3), ...". A process chooses its own name, so what is not
+// ListPrograms lists programs for people, each once, and of many only the first: "git, sleep (3), ...". A process chooses its own name, so a byte that is not
 // visible in it becomes a question mark.
 func ListPrograms(programs []string) string {
 	count := map[string]int{}

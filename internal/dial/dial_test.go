@@ -143,7 +143,7 @@ func TestLookupOutlivesItsCaller(t *testing.T) {
 	t.Errorf("never connected: %v", err)
 }
 
-// TestBlackHole: the first address drops all packets. A full backlog does the same here: the kernel drops what comes.
+// TestBlackHole: the first address drops all packets. A full backlog does the same here: the kernel drops further packets.
 func TestBlackHole(t *testing.T) {
 	t.Parallel()
 	l := listen(t, "127.0.0.2:0")

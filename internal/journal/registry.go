@@ -46,7 +46,7 @@ type Replica struct {
 	Refused string `json:"refused,omitempty"`
 	// Heartbeat is the error of the heartbeat that it sends as the leader; "" if there is none.
 	Heartbeat string `json:"heartbeat,omitempty"`
-	// RedisAccess is what keeps new connections of the replica from Redis, or soon will: a file that can't be read, a certificate that ends; "" if nothing does.
+	// RedisAccess is the reason for which new connections of the replica do not reach Redis, or soon will not: a file that can't be read, a certificate that ends; "" for none.
 	RedisAccess string `json:"redis_access,omitempty"`
 	// Unable is why the replica claims nothing at present: its machine can't start programs; "" if it can.
 	Unable string `json:"unable,omitempty"`

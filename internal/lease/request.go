@@ -47,7 +47,7 @@ type Request struct {
 
 // Tick is a tick of a schedule, to be entered in the lock's ledger by the grant.
 type Tick struct {
-	// At is what identifies the tick on every client, a whole second: its instant, or a name for it on a scale of its own that is never ahead of it.
+	// At is the identity of the tick on every client, a whole second: its instant, or a name for it on a scale of its own that is never ahead of it.
 	At       time.Time
 	Instant  time.Time // at which the tick is due; zero if that is At
 	Previous time.Time // the tick before it by the schedule, as At has it; zero if there is none
@@ -147,8 +147,8 @@ func (t *Tick) Behind() int64 {
 	return t.Instant.Unix() - t.At.Unix()
 }
 
-// ZoneOf returns the zone whose local times name the ticks of a schedule, as its digest has it before a dot; "" if instants do. What is decided of ticks
-// in one zone says nothing of those in another.
+// ZoneOf returns the zone whose local times name the ticks of a schedule, as its digest has it before a dot; "" if instants do. Decisions on ticks
+// in one zone say nothing of those in another.
 func ZoneOf(digest string) string {
 	zone, _, named := strings.Cut(digest, ".")
 	if !named {

@@ -36,7 +36,7 @@ func (a *access) connector(s *secrets) *connector {
 	return &connector{secrets: s, dial: a.dialer.Dial, steps: &a.steps, closed: a.closed}
 }
 
-// Dangers reads the files of [redis] and returns, a sentence each, what keeps new connections from Redis or soon will: a file that can't be read, a
+// Dangers reads the files of [redis] and returns the reasons, a sentence each, for which new connections do not reach Redis or soon will not: a file that can't be read, a
 // certificate that ends.
 func (c *Conn) Dangers(now time.Time) (found []string) {
 	for _, s := range c.access.all {

@@ -13,7 +13,7 @@ import (
 type condition struct {
 	refused        atomic.Pointer[string] // the first fault of a newer configuration
 	heartbeatError atomic.Pointer[string] // the error of the heartbeat that it sends
-	redisAccess    atomic.Pointer[string] // what keeps new connections from Redis
+	redisAccess    atomic.Pointer[string] // the reason for which new connections do not reach Redis
 	standstill     atomic.Pointer[journal.Interval]
 	margins        margins
 	evicting       atomic.Bool // Redis drops keys that expire when its memory is short, as it answered last

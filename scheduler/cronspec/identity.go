@@ -9,7 +9,7 @@ import (
 	"time"
 )
 
-// Identity of a tick: what makes it the same tick on every replica, also while replicas have different zone data.
+// The identity of a tick is equal on every replica, also while replicas have different zone data.
 //
 // A schedule of fixed-time expressions alone, in another zone than UTC, has nominal ticks: a tick is the local time that its expression names, and
 // its instant only says when it is due. All other schedules count instants: those that follow the clock, those with "@every", those in UTC, and a list

@@ -217,5 +217,5 @@ func (s *Schedule) lastTick(tick, end int64) int64 {
 func (s *Schedule) Key() string { return s.key }
 
 // Digest returns 16 hexadecimal digits of a hash of [Schedule.Key]. Before them a schedule whose ticks are nominal has 8 of its zone's name, and a dot:
-// what a ledger knows of ticks in one zone says nothing of those in another.
+// the ticks of one zone in a ledger say nothing of those in another.
 func (s *Schedule) Digest() string { return s.digest }

@@ -154,7 +154,7 @@ func (g *Register) mend(now int64) {
 	}
 }
 
-// low is the tick up to which every one is decided; while [Register.Low] is that of another zone's ticks, Since has what is.
+// low is the tick up to which every one is decided; while [Register.Low] is that of another zone's ticks, the newest decided tick is in Since.
 func (g *Register) low() int64 {
 	if g.From > 0 && g.From == g.Low {
 		return min(g.Low, g.Since/1e6)

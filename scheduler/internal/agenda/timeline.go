@@ -34,7 +34,7 @@ const unknownTick = math.MinInt64
 // Instants are a tick and its neighbours by the schedule, whether they were taken or not.
 type Instants struct {
 	At       time.Time
-	Name     time.Time // what identifies the tick on every replica: see [cronspec.Schedule.ID]; zero stands for At
+	Name     time.Time // the identity of the tick on every replica: see [cronspec.Schedule.ID]; zero stands for At
 	Previous time.Time // the name of the tick before; zero if there was none since 1970
 	Next     time.Time // zero if there will be none
 	// Since is when the jobs before a chained one ended; zero for others. Previous is then the last tick that the job has run, and Next is zero.

@@ -139,7 +139,7 @@ end
 -- The tick that has no instant after this one.
 local function here() return now - behind * 1000000 end
 
--- While low is that of another zone's ticks, since has what is decided.
+-- While low is that of another zone's ticks, the newest decided tick is in since.
 local function keep_low()
   if low >= low_told then
     low_told = low
@@ -360,7 +360,7 @@ local function remember()
   if not sound(w_floor, now + DAY) then w_floor = 0 end
   if not sound(w_longest, DAY) then w_longest = DAY end
   if w_floor <= floor and w_low <= low_told then return end
-  if from > 0 then set('from', '0') end -- what since had may be forgotten: in doubt a tick is decided
+  if from > 0 then set('from', '0') end -- the value of since may be forgotten: in doubt a tick is decided
   floor, low_told, longest, from = math.max(floor, w_floor), math.max(low_told, w_low), math.max(longest, w_longest), 0
   low = low_told
   local open = {}
@@ -398,7 +398,7 @@ local function mend()
   if closed > bound + longest then closed = now + longest; set('closed', int(closed)) end
 end
 
--- What is decided of one zone's ticks says nothing of another's: their numbers have no common order. What was decided is left in since2, for the
+-- Decisions on one zone's ticks say nothing of another's: their numbers have no common order. The decided ticks are left in since2, for the
 -- case that the other zone's schedule comes back. Clients have observed low, so it does not shrink.
 local function zone_of(schedule) return string.match(schedule, '^(%x+)%.') or '' end
 local function leave_zone()
