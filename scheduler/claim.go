@@ -114,7 +114,7 @@ func (c *claims) claimOf(k *tick, now time.Time) election.Claim {
 		k.Unstartable(why)
 	}
 	claim := c.claimFor(k)
-	claim.Abstain, claim.IfLate = way.Abstains, string(Missed)+" "+string(k.Cause.Reason)
+	claim.Abstain, claim.IfLate = way.Abstains, missedBecause(c.cfg.missed(t, k.Cause.Reason))
 	if !k.Waits() {
 		claim.IfHeld, claim.KeepFirst = string(Skipped)+" overlap", jobOf(k).Overlap == OverlapQueue
 	}

@@ -46,7 +46,7 @@ func (s *Scheduler) inspect(ctx context.Context, now time.Time) {
 			}
 			q.SettleOutcome, q.SettleSchedule = missedBecause(t.Behind), t.digest()
 			if t.Elsewhere {
-				q.SettleOutcome = missedBecause(agenda.Down)
+				q.SettleOutcome = missedBecause(s.cfg.missed(t, agenda.Down))
 			}
 		}
 		b.add(t, q)
@@ -165,7 +165,7 @@ func (s *Scheduler) insist(ctx context.Context, b *inspectionBatch, retry *backo
 
 // resume opens the ticks of the past that are undecided and within their deadline; it returns how those before are to be settled.
 func (s *Scheduler) resume(t *task, st election.State, now time.Time) election.InspectRequest {
-	settle := election.InspectRequest{Job: t.Name, SettleOutcome: missedBecause(agenda.Down), SettleSchedule: t.digest()}
+	settle := election.InspectRequest{Job: t.Name, SettleOutcome: missedBecause(s.cfg.missed(t, agenda.Down)), SettleSchedule: t.digest()}
 	var open []time.Time
 	t.NewRules = st.RulesSince
 	singly := 0 // of the ticks that are too late, how many are settled one by one

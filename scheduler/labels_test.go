@@ -18,6 +18,17 @@ func labelled(labels scheduler.Labels) func(*scheduler.Config) {
 	return func(cfg *scheduler.Config) { cfg.Labels = labels }
 }
 
+// alone lets a replica know of no other with the labels of a job.
+func alone(cfg *scheduler.Config) {
+	name, labels := cfg.Replica, cfg.Labels
+	cfg.Peers = func(where scheduler.Labels) (string, []string) {
+		if labels.Include(where) {
+			return name, []string{name}
+		}
+		return name, nil
+	}
+}
+
 // A replica without the labels of a job never runs it, claims hardly any tick that another replica has published to have won (an event may come before
 // the tick is open), and records the ticks that no replica ran.
 // Promise: P6
@@ -32,15 +43,15 @@ func TestLabelsDecideWhoRuns(t *testing.T) {
 		{"one has it", scheduler.Labels{"zone": "a"}, []string{"a"}, "ok"},
 		{"two have it", scheduler.Labels{"disk": "ssd"}, []string{"a", "b"}, "ok"},
 		{"one has both", scheduler.Labels{"disk": "ssd", "zone": "b"}, []string{"b"}, "ok"},
-		{"none has both", scheduler.Labels{"disk": "hdd", "zone": "b"}, nil, "missed down"},
-		{"none has one of that name", scheduler.Labels{"gpu": "yes"}, nil, "missed down"},
+		{"none has both", scheduler.Labels{"disk": "hdd", "zone": "b"}, nil, "missed labels"},
+		{"none has one of that name", scheduler.Labels{"gpu": "yes"}, nil, "missed labels"},
 		{"none is asked for", scheduler.Labels{}, []string{"a", "b", "c"}, "ok"},
 	} {
 		t.Run(tc.name, func(t *testing.T) {
 			inCluster(t, func(c *cluster) {
 				jobs := []scheduler.Job{c.job("j", "* * * * * *", time.Millisecond, where(tc.where))}
 				for _, name := range []string{"a", "b", "c"} {
-					c.join(name, jobs, labelled(replicas[name]))
+					c.join(name, jobs, labelled(replicas[name]), alone)
 				}
 				c.at(30*time.Second + 900*time.Millisecond)
 				for _, r := range c.runs("j") {

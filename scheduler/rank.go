@@ -5,6 +5,8 @@ import (
 	"time"
 
 	"github.com/cespare/xxhash/v2"
+
+	"github.com/cronclave/cronclave/scheduler/internal/agenda"
 )
 
 const (
@@ -39,6 +41,16 @@ func (c *Config) identity() string {
 	}
 	self, _ := c.Peers(nil)
 	return self
+}
+
+// missed returns the reason of a job's tick that was missed. A replica without the job's labels tells apart whether other replicas with them are alive.
+func (c *Config) missed(t *task, reason agenda.Reason) agenda.Reason {
+	if reason == agenda.Down && t.Elsewhere && c.Peers != nil {
+		if _, fit := c.Peers(t.Where); len(fit) == 0 {
+			return agenda.Labels
+		}
+	}
+	return reason
 }
 
 // turn is how long this replica lets others ask first for a tick of a job; as many as the tick has grants ask at once.

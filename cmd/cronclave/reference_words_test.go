@@ -28,6 +28,7 @@ var reasons = []reason{
 	{"overlap", "skipped", "All slots of the job were held, or another tick waited for one."},
 	{"paused", "skipped", "The job was paused."},
 	{"down", "missed", "No replica was there that may run the job."},
+	{"labels", "missed", "No replica was there that has the labels of the job's `where`."},
 	{"redis", "missed", "Redis did not answer, or could not decide: its data was lost or damaged, or a quorum was split. The record's detail says more."},
 	{"overload", "missed", "The replica was too busy to ask in time, or stood still."},
 	{"late", "missed", "The tick was asked for too late, for a reason that is not known."},

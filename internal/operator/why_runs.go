@@ -218,6 +218,7 @@ var reasonTexts = map[string]string{
 	"overlap":      "all slots of the job were held, or another tick waited for one (overlap)",
 	"paused":       "the job was paused",
 	"down":         "no replica was up that may run the job",
+	"labels":       "no replica was up that has the labels of the job's where",
 	"redis":        "Redis did not answer, or could not decide",
 	"overload":     "the replica was too busy to claim it in time, or stood still",
 	"late":         "no replica asked for it in time, for no known reason; look at the logs of the replicas",

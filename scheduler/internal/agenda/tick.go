@@ -12,6 +12,7 @@ type Reason string
 const (
 	Late     Reason = "late"     // it was claimed too late, for no known reason
 	Down     Reason = "down"     // no replica was there
+	Labels   Reason = "labels"   // no replica was there that has the labels of the job: a case of Down, which it is in the agenda
 	Redis    Reason = "redis"    // the server did not answer
 	Overload Reason = "overload" // this replica did not ask in time, or did not take in the answer: it was too busy, or stood still
 	Capacity Reason = "capacity" // no replica had a place for it
