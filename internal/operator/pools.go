@@ -147,8 +147,12 @@ func (r *statusReader) inspectLocks(ctx context.Context, uses []journal.LockUse)
 		names[i] = engine.InspectRequest{Lock: l.name}
 	}
 	for i, state := range r.locks.Engine().Inspect(ctx, names) {
-		if state.Err != nil {
-			return fmt.Errorf("look at %s: %w", all[i].title, election.Plain(state.Err))
+		err := r.tolerateLock(all[i].title, election.Plain(state.Err))
+		switch {
+		case err != nil:
+			return fmt.Errorf("look at %s: %w", all[i].title, err)
+		case state.Err != nil:
+			continue
 		}
 		all[i].fill(state.Rows, r.usersOf(all[i], uses), r.status.Now)
 	}

@@ -170,7 +170,7 @@ func (r *statusReader) readLeader(ctx context.Context) error {
 		return err
 	}
 	leader, ok, err := leadership.Leader(ctx)
-	if err != nil {
+	if err = r.tolerateLock("the leadership", err); err != nil {
 		return err
 	}
 	if ok {
@@ -193,8 +193,11 @@ func (r *statusReader) readJobs(ctx context.Context) (err error) {
 		return err
 	}
 	for i, state := range r.elector.Inspect(ctx, requests) {
+		if err := r.tolerateLock("job "+names[i], state.Err); err != nil {
+			return err
+		}
 		if state.Err != nil {
-			return state.Err
+			state = election.State{Now: r.status.Now} // nothing is known of its holders and its pause
 		}
 		r.status.Jobs = append(r.status.Jobs, jobOf(r.Zones(), r.jobs[i], state, recent[names[i]], r.status.Now))
 	}
@@ -260,6 +263,15 @@ func (r *statusReader) tolerate(err error) error {
 		return err
 	}
 	r.warn("corrupt_data", "%v", err)
+	return nil
+}
+
+// tolerateLock turns the damaged data of one lock into a warning: all other locks are good.
+func (r *statusReader) tolerateLock(title string, err error) error {
+	if !errors.Is(err, election.ErrCorrupt) {
+		return err
+	}
+	r.warn("corrupt_data", "%s: %v; it does nothing until its key is mended or deleted (redis-cli DEL); after that its lock stays closed for one lease", title, err)
 	return nil
 }
 
