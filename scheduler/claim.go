@@ -192,12 +192,13 @@ func answerOf(v election.Verdict) agenda.Answer {
 // settleUnwanted deals with the result for a tick that was given up meanwhile, and may have an outcome all the same.
 func (c *claims) settleUnwanted(k *tick, r election.Result, now time.Time) {
 	switch r.Verdict {
-	case election.CannotTell, election.Held, election.Unheard:
-		c.withdraw(k)
-		c.agenda.Close(k)
-	case election.Settled, election.Before:
+	case election.Settled:
 		c.settled(k, r, now)
-	default:
+	case election.Before:
+		c.withdraw(k)
+		c.settled(k, r, now)
+	default: // a claim of it may still be on its way
+		c.withdraw(k)
 		c.agenda.Close(k)
 	}
 	c.places.unplace(k)
@@ -211,6 +212,9 @@ func (c *claims) settleClaim(k *tick, r election.Result, now time.Time) {
 		c.withdraw(k) // a claim of it may still be on its way, and its tick open again when it arrives
 		c.inspectTaken(k, r.Until, now)
 	case election.Settled, election.Before:
+		if r.Verdict == election.Before {
+			c.withdraw(k) // as above
+		}
 		c.settled(k, r, now)
 	default:
 		c.stillOpen(k, r, now)

@@ -186,6 +186,7 @@ func (g *Register) leaveZone() int64 {
 		}
 	}
 	clear(g.Ticks)
+	g.Missed = Missed{} // its ticks have other numbers in another zone
 	g.Low = max(g.Low, most)
 	g.From = g.Low
 	return most * 1e6

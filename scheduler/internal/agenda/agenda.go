@@ -143,7 +143,11 @@ func (a *Agenda) Open(j *Job, of Instants, now time.Time) *Tick {
 // comesLate sets when a new tick is due, and until when, and returns whether it is too late for any replica to claim it in time.
 func (a *Agenda) comesLate(k *Tick, now time.Time) bool {
 	if k.Job.Spec == nil {
-		k.Due, k.Deadline = k.Since, k.Job.deadlineAfter(k.At, k.Since)
+		k.Due = k.Since
+		if k.At.After(k.Due) { // the jobs before it ended the tick of another zone, which had the same local time
+			k.Due = k.At
+		}
+		k.Deadline = k.Job.deadlineAfter(k.At, k.Due)
 		return now.Sub(k.Since) >= unanswered
 	}
 	k.Due, k.Deadline = k.Job.due(k.At, k.Next), k.Job.Deadline(k.At, k.Next)
