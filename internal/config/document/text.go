@@ -6,7 +6,7 @@ import (
 	"unicode/utf8"
 )
 
-// text is the content of a file, and what finds lines and columns in it.
+// text is the content of a file, and finds lines and columns in it.
 type text struct {
 	string
 	lines []int // where each line begins
