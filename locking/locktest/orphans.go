@@ -13,7 +13,7 @@ func orphans() []theorem {
 		{"AdoptionThatIsGivenBackLeavesTheOrphan", adoptionGivenBack, nothing}, // Promise: P5
 		{"HolderThatIsAliveBuriesItself", aliveHolder, nothing},
 		{"RunThatNeverStartedGivesItsTickBackAlthoughItsLeaseEnded", neverStarted, nothing},
-		{"UnheardGrantIsWithdrawnAndMadeAnew", unheard, nothing},         // Promise: P5
+		{"UnheardGrantIsWithdrawnAndMadeAnew", unheard, nothing},                   // Promise: P5
 		{"LateClaimOfAWithdrawnIdIsDead", unheardIsDead, nothing},                  // Promise: P1
 		{"WithdrawalOpensOnlyItsShareOfATick", unheardShare, nothing},              // Promise: P5
 		{"AbandonedOrphanStaysDecided", unheardAbandoned, nothing},                 // Promise: P6
