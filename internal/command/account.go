@@ -9,8 +9,10 @@ import (
 	"os/user"
 	"strconv"
 	"strings"
+	"time"
 
 	"github.com/cronclave/cronclave/internal/exhaustion"
+	"github.com/cronclave/cronclave/internal/safefile"
 )
 
 // account is the user that a command runs as.
@@ -26,17 +28,22 @@ const (
 	fromGetent = "getent passwd"
 )
 
-// setUser fills in the user's fields. It returns no user for a number that has no entry. Each call asks anew.
-func (a *account) setUser(name string) (*user.User, error) {
-	u, shell, err := a.find(name)
+// setUser fills in the user's fields. It returns no user for a number that has no entry. If a group is named too, that includes a number that is not in /etc/passwd
+// while the directory is silent: the two are enough for a start. Each call asks anew.
+func (a *account) setUser(name, groupName string) (*user.User, error) {
+	uid, numErr := number(name)
+	most := getentTime
+	if numErr == nil && groupName != "" {
+		most = numberTime
+	}
+	u, shell, err := a.find(name, most)
+	absent := errors.Is(err, errNoEntry) || errors.Is(err, errNoGetent)
 	switch {
-	case errors.Is(err, errNoEntry), errors.Is(err, errNoGetent):
-		uid, numErr := number(name)
-		if numErr != nil {
-			return nil, fmt.Errorf("user %s: no such user: not in %s, and %s: %w", name, fromPasswd, fromGetent, err)
-		}
-		a.uid, a.name, a.home, a.shell = uid, name, "/", "/bin/sh"
+	case numErr == nil && (absent || groupName != "" && errors.Is(err, safefile.ErrUnanswered)):
+		a.uid, a.name, a.home, a.shell, a.source = uid, name, "/", "/bin/sh", ""
 		return nil, nil
+	case absent:
+		return nil, fmt.Errorf("user %s: no such user: not in %s, and %s: %w", name, fromPasswd, fromGetent, err)
 	case err != nil:
 		return nil, fmt.Errorf("user %s: %w", name, err)
 	}
@@ -50,12 +57,12 @@ func (a *account) setUser(name string) (*user.User, error) {
 	return u, nil
 }
 
-// find asks the file, and then the directory. The error wraps [errNoEntry] if neither has the user.
-func (a *account) find(name string) (u *user.User, shell string, err error) {
+// find asks the file, and then the directory, for so long at most. The error wraps [errNoEntry] if neither has the user.
+func (a *account) find(name string, most time.Duration) (u *user.User, shell string, err error) {
 	f, err := passwdEntry("/etc/passwd", name)
 	if a.source = fromPasswd; errors.Is(err, errNoEntry) {
 		a.source = fromGetent
-		f, err = directoryEntry(name)
+		f, err = directoryEntry(name, most)
 	}
 	if errors.Is(err, errNoGetent) {
 		return a.ask(name)
@@ -79,16 +86,26 @@ func (a *account) ask(name string) (u *user.User, shell string, err error) {
 }
 
 // directoryEntry returns the fields of the user's line of passwd(5), as a directory has it.
-func directoryEntry(name string) ([]string, error) {
-	line, err := getent("passwd", name)
+func directoryEntry(name string, most time.Duration) ([]string, error) {
+	line, err := getent(most, "passwd", name)
 	if err != nil {
 		return nil, err
 	}
 	f := strings.Split(line, ":")
-	if len(f) != passwdFields || f[0] != name && f[2] != name {
+	if len(f) != passwdFields || !sameName(f[0], name) && f[2] != name {
 		return nil, fmt.Errorf("getent passwd %s: the answer is no line of passwd(5) for it", name)
 	}
 	return f, nil
+}
+
+// sameName reports whether a directory's entry has the name that it was asked for. A directory may have it in another case, or with a domain added, as SSSD does
+// for Active Directory.
+func sameName(entry, asked string) bool {
+	if strings.EqualFold(entry, asked) {
+		return true
+	}
+	at := strings.LastIndexByte(entry, '@')
+	return at >= 0 && at+1 < len(entry) && strings.EqualFold(entry[:at], asked)
 }
 
 func orText(text, instead string) string {

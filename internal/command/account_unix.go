@@ -30,7 +30,7 @@ func lookupIdentity(userName, groupName string) (*identity, error) {
 	var u *user.User
 	if userName != "" {
 		var err error
-		if u, err = a.setUser(userName); err != nil {
+		if u, err = a.setUser(userName, groupName); err != nil {
 			return nil, err
 		}
 		if u == nil && groupName == "" {
@@ -60,7 +60,7 @@ func (a *identity) setGroups(u *user.User) error {
 	if err != nil {
 		return err //nolint:wrapcheck // the caller does it
 	}
-	more, err := directoryGroups(u.Username)
+	more, err := directoryGroups(u.Username, a.source)
 	if err != nil {
 		return err
 	}
@@ -120,13 +120,13 @@ func lookupGroup(name string) (uint32, error) {
 	if gid, err := number(name); err == nil { // which needs no entry
 		return gid, nil
 	}
-	line, err := getent("group", name)
+	line, err := getent(getentTime, "group", name)
 	switch f := strings.Split(line, ":"); {
 	case errors.Is(err, errNoEntry), errors.Is(err, errNoGetent):
 		return 0, fmt.Errorf("group %s: no such group: not in /etc/group, and getent group: %w", name, err)
 	case err != nil:
 		return 0, fmt.Errorf("group %s: %w", name, err)
-	case len(f) != 4 || f[0] != name:
+	case len(f) != 4 || !sameName(f[0], name):
 		return 0, fmt.Errorf("getent group %s: the answer is no line of group(5) for it", name)
 	default:
 		return number(f[2])

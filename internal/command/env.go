@@ -53,7 +53,7 @@ func (s *EnvSpec) build(ctx context.Context) (env map[string]string, filed map[s
 	env, filed = s.inherited(), map[string]bool{}
 	if s.User != "" {
 		var a account
-		if _, err := a.setUser(s.User); err != nil {
+		if _, err := a.setUser(s.User, s.Group); err != nil {
 			return nil, nil, err
 		}
 		maps.Copy(env, map[string]string{"HOME": a.home, "USER": a.name, "LOGNAME": a.name, "SHELL": a.shell})

@@ -8,13 +8,19 @@ import (
 	"io"
 	"os"
 	"os/exec"
+	"slices"
 	"strings"
 	"time"
+
+	"github.com/cronclave/cronclave/internal/safefile"
 )
 
 const (
 	// getentTime is the time after which a directory service that does not answer is given up. It costs the start that asked, and no other.
 	getentTime = 5 * time.Second
+	// numberTime is that time for a user that can do without the answer. A start asks up to three times, and must then still begin within the shortest time that
+	// a grant gives it, 5 s.
+	numberTime = 1500 * time.Millisecond
 	// mostGetent caps the bytes of an answer: a group may have some ten thousand members.
 	mostGetent = 4 << 20
 )
@@ -29,8 +35,14 @@ var (
 	errNoGetent = errors.New("this machine has no getent to ask a directory with")
 )
 
-// getent returns the first line of an answer. The error wraps [errNoEntry] if there is none.
-func getent(database, key string) (string, error) {
+// silent is the error of a directory that does not answer. It stands for [safefile.ErrUnanswered]: the start that asked has not begun, and is not at fault.
+type silent struct{ error }
+
+// Is reports whether it stands for another error.
+func (silent) Is(target error) bool { return target == safefile.ErrUnanswered }
+
+// getent returns the first line of an answer that comes within a time. The error wraps [errNoEntry] if there is none, and [safefile.ErrUnanswered] if the directory is silent.
+func getent(most time.Duration, database, key string) (string, error) {
 	program := getentProgram()
 	switch {
 	case program == "":
@@ -38,7 +50,7 @@ func getent(database, key string) (string, error) {
 	case key == "" || strings.HasPrefix(key, "-") || strings.ContainsAny(key, "\x00\n"):
 		return "", errNoEntry
 	}
-	ctx, cancel := context.WithTimeout(context.Background(), getentTime)
+	ctx, cancel := context.WithTimeout(context.Background(), most)
 	defer cancel()
 	cmd := exec.CommandContext(ctx, program, database, key)
 	cmd.Env, cmd.Dir = []string{"PATH=/usr/bin:/bin", "LC_ALL=C"}, "/"
@@ -50,13 +62,13 @@ func getent(database, key string) (string, error) {
 	var err error
 	select {
 	case err = <-done:
-	case <-time.After(getentTime + 2*cmd.WaitDelay):
-		return "", fmt.Errorf("getent %s %s: no answer within %v", database, key, getentTime)
+	case <-time.After(most + 2*cmd.WaitDelay):
+		err = context.DeadlineExceeded
 	}
 	var exit *exec.ExitError
 	switch {
-	case ctx.Err() != nil:
-		return "", fmt.Errorf("getent %s %s: no answer within %v", database, key, getentTime)
+	case err != nil && ctx.Err() != nil:
+		return "", silent{fmt.Errorf("getent %s %s: no answer within %v", database, key, most)}
 	case errors.As(err, &exit) && exit.ExitCode() == 2:
 		return "", errNoEntry
 	case err != nil:
@@ -87,33 +99,41 @@ func (b *limitedBuffer) Write(p []byte) (int, error) {
 	return len(p), nil
 }
 
-// hasDirectory reports whether nsswitch.conf names more than files for a database, by the text of that file. Without the file glibc asks files alone.
-func hasDirectory(nsswitch []byte, databases ...string) bool {
+// directoryServices returns the services beside files that nsswitch.conf names for the first of the databases that is in it. Without the file glibc asks files alone.
+func directoryServices(nsswitch []byte, databases ...string) (services []string) {
 	for _, database := range databases {
 		for line := range bytes.Lines(nsswitch) {
 			text, _, _ := strings.Cut(string(line), "#")
-			name, services, found := strings.Cut(text, ":")
+			name, named, found := strings.Cut(text, ":")
 			if !found || strings.TrimSpace(name) != database {
 				continue
 			}
-			for _, service := range strings.Fields(services) {
+			for _, service := range strings.Fields(named) {
 				if service != "files" && !strings.HasPrefix(service, "[") {
-					return true
+					services = append(services, service)
 				}
 			}
-			return false // the first database that is there counts
+			return services
 		}
 	}
-	return false
+	return nil
 }
 
-// directoryGroups returns the numbers of the groups that a directory has a user in, beside those of /etc/group; none where the machine has no directory.
-func directoryGroups(user string) ([]string, error) {
+// directoryGroups returns the numbers of the groups that a directory has a user in, beside those of /etc/group; none if the machine has no directory. For a user of
+// /etc/passwd the service systemd is none: it makes up users and groups of this machine, and Debian names it by default.
+func directoryGroups(user, source string) ([]string, error) {
 	nsswitch, err := os.ReadFile("/etc/nsswitch.conf")
-	if err != nil || !hasDirectory(nsswitch, "initgroups", "group") {
+	if err != nil {
 		return nil, nil //nolint:nilerr // without the file there is none
 	}
-	line, err := getent("initgroups", user)
+	services := directoryServices(nsswitch, "initgroups", "group")
+	if source == fromPasswd {
+		services = slices.DeleteFunc(services, func(service string) bool { return service == "systemd" })
+	}
+	if len(services) == 0 {
+		return nil, nil
+	}
+	line, err := getent(getentTime, "initgroups", user)
 	switch {
 	case errors.Is(err, errNoEntry), errors.Is(err, errNoGetent):
 		return nil, nil

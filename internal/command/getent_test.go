@@ -3,15 +3,19 @@
 package command
 
 import (
+	"errors"
 	"fmt"
 	"os"
 	"os/exec"
 	"path/filepath"
 	"strings"
+	"sync"
 	"testing"
 	"time"
 
 	"github.com/hashicorp/go-hclog"
+
+	"github.com/cronclave/cronclave/internal/safefile"
 )
 
 // inDirectory is set for the test binary if it runs where a directory has accounts: see inNamespace.
@@ -132,8 +136,8 @@ func TestDirectoryThatHangs(t *testing.T) {
 	default:
 	}
 	e := <-ended
-	want := fmt.Sprintf("user dora: getent passwd dora: no answer within %v", getentTime)
-	if e.Err == nil || e.Err.Error() != want {
+	want := fmt.Sprintf("not started: user dora: getent passwd dora: no answer within %v", getentTime)
+	if !errors.Is(e.Err, ErrNotStarted) || e.Err.Error() != want {
 		t.Errorf("got %v, want %s", e.Err, want)
 	}
 	if took := time.Since(begun); took < getentTime {
@@ -141,19 +145,99 @@ func TestDirectoryThatHangs(t *testing.T) {
 	}
 }
 
-func TestHasDirectory(t *testing.T) {
-	for text, want := range map[string]bool{
-		"":                                        false,
-		"group: files":                            false,
-		"group: files [NOTFOUND=return]  # sss":   false,
-		"group: files systemd":                    true,
-		"group:sss files":                         true,
-		"passwd: files sss\ngroup: files":         false,
-		"initgroups: files\ngroup: files sss":     false,
-		"#group: files sss\n  group : files ldap": true,
+// TestAccountsWhileTheDirectoryHangs: a local user whose groups the directory may have, and a number that needs the directory for its group, are not started, which
+// is not their fault. A number with a group is started without its entry.
+func TestAccountsWhileTheDirectoryHangs(t *testing.T) {
+	if !inNamespace(t, "#!/bin/sh\nexec sleep 1000\n") {
+		return
+	}
+	h := newTestHost(t, false)
+	var group sync.WaitGroup
+	for _, account := range [][2]string{{"nobody", ""}, {"70001", ""}} {
+		group.Go(func() {
+			e := h.Run(t.Context(), t.Context(), Spec{Argv: []string{"/bin/true"}, User: account[0], Group: account[1]})
+			if !errors.Is(e.Err, ErrNotStarted) || !errors.Is(e.Err, safefile.ErrUnanswered) {
+				t.Errorf("%v: %+v", account, e)
+			}
+		})
+	}
+	group.Go(func() {
+		if _, err := Environment(t.Context(), EnvSpec{User: "dora"}); !errors.Is(err, safefile.ErrUnanswered) {
+			t.Errorf("the environment of a user of the directory: %v", err)
+		}
+	})
+	group.Go(func() {
+		env, err := Environment(t.Context(), EnvSpec{User: "70001", Group: "65534"})
+		if want := "HOME=/ LOGNAME=70001 SHELL=/bin/sh USER=70001"; err != nil || strings.Join(env, " ") != want {
+			t.Errorf("environment %q (%v), want %q", env, err, want)
+		}
+		e := h.Run(t.Context(), t.Context(), Spec{Argv: []string{"/bin/sh", "-c", "echo $(id -u) $(id -g) $(id -G)"}, Env: []string{"PATH=/bin"}, User: "70001",
+			Group: "65534", Keep: 100})
+		if string(e.Tail) != "70001 65534 65534\n" || e.Err != nil {
+			t.Errorf("a number with a group: %q, %v", e.Tail, e.Err)
+		}
+	})
+	group.Wait()
+}
+
+// TestNamesOfADirectory has a directory that answers with another spelling, as SSSD does, or with another entry.
+func TestNamesOfADirectory(t *testing.T) {
+	const script = `#!/bin/sh
+case "$1 $2" in
+"passwd alice" | "passwd 70005") echo alice@corp.example:x:70005:70006::/home/alice:/bin/sh ;;
+"passwd Alice") echo alice:x:70005:70006::/home/alice:/bin/sh ;;
+"passwd bob" | "passwd alic" | "passwd 70007") echo alice@corp.example:x:70005:70006::/home/alice:/bin/sh ;;
+"passwd carol") echo carol@:x:70005:70006::/home/carol:/bin/sh ;;
+"group Staff") echo staff@corp.example:x:70006:alice ;;
+"group sta") echo staff@corp.example:x:70006:alice ;;
+*) exit 2 ;;
+esac
+`
+	if !inNamespace(t, script) {
+		return
+	}
+	for name, known := range map[string]bool{"alice": true, "Alice": true, "70005": true, "bob": false, "alic": false, "carol": false, "70007": false} {
+		a, err := lookupIdentity(name, "")
+		if known != (err == nil) || known && (a.uid != 70005 || a.gid != 70006) || !known && !strings.Contains(err.Error(), "no line of passwd(5)") {
+			t.Errorf("user %s: %v, %v", name, a, err)
+		}
+	}
+	if gid, err := lookupGroup("Staff"); err != nil || gid != 70006 {
+		t.Errorf("group Staff: %d, %v", gid, err)
+	}
+	if gid, err := lookupGroup("sta"); err == nil || !strings.Contains(err.Error(), "no line of group(5)") {
+		t.Errorf("group sta: %d, %v", gid, err)
+	}
+}
+
+func TestDirectoryServices(t *testing.T) {
+	for text, want := range map[string]string{
+		"":                                        "",
+		"group: files":                            "",
+		"group: files [NOTFOUND=return]  # sss":   "",
+		"group: files systemd":                    "systemd",
+		"group:sss files systemd":                 "sss systemd",
+		"passwd: files sss\ngroup: files":         "",
+		"initgroups: files\ngroup: files sss":     "",
+		"#group: files sss\n  group : files ldap": "ldap",
 	} {
-		if got := hasDirectory([]byte(text), "initgroups", "group"); got != want {
-			t.Errorf("%q: %v", text, got)
+		if got := strings.Join(directoryServices([]byte(text), "initgroups", "group"), " "); got != want {
+			t.Errorf("%q: %q, want %q", text, got, want)
+		}
+	}
+}
+
+// TestLocalUserBesideSystemd has nsswitch.conf of Debian: the groups of a user of /etc/passwd are not asked for.
+func TestLocalUserBesideSystemd(t *testing.T) {
+	if !inNamespace(t, "#!/bin/sh\necho $2 70003\n") {
+		return
+	}
+	if err := os.WriteFile("/etc/nsswitch.conf", []byte("group: files systemd\n"), 0o600); err != nil { // the one of the namespace
+		t.Fatal(err)
+	}
+	for source, want := range map[string]int{fromPasswd: 0, fromGetent: 1} {
+		if groups, err := directoryGroups("nobody", source); err != nil || len(groups) != want {
+			t.Errorf("a user from %s: groups %q, %v", source, groups, err)
 		}
 	}
 }

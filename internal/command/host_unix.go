@@ -121,7 +121,7 @@ func (h *Host) Run(stop, kill context.Context, s Spec) Exit {
 		ours.leave()
 		exit := refused(h.whyNotStarted(cmd, &s, t, err))
 		exit.Late, _ = ward.Reap()
-		if !h.stuck.has(startKey(cmd)) { // else it is removed when the start is gone
+		if _, hangs := errors.AsType[stillHangs](err); !hangs { // otherwise it is removed when the start is gone
 			t.remove()
 		}
 		return exit

@@ -5,6 +5,7 @@ package command
 import (
 	"context"
 	"errors"
+	"os"
 	"os/exec"
 	"strings"
 	"testing"
@@ -57,11 +58,17 @@ func TestStartsBesideOneThatHangs(t *testing.T) {
 			case <-time.After(patience):
 				t.Fatal("it is not given up")
 			}
+			if n := cgroupsOf(t, h); n > 1 {
+				t.Errorf("round %d: %d cgroups are left, and one start hangs", round, n)
+			}
 		}
 		dead.Answer()
 		eventually(t, "the program can be started again", func() bool { return !h.stuck.has(startKey(&exec.Cmd{Path: program})) })
 		if e := h.Run(t.Context(), t.Context(), Spec{Name: "r", Argv: []string{program}, Keep: 100}); e.Err != nil || string(e.Tail) != "run\n" {
 			t.Errorf("afterwards: %+v", e)
+		}
+		if n := cgroupsOf(t, h); n != 0 {
+			t.Errorf("%d cgroups are left", n)
 		}
 		for _, p := range proc.Children() {
 			if !p.Executed() {
@@ -69,6 +76,57 @@ func TestStartsBesideOneThatHangs(t *testing.T) {
 			}
 		}
 	})
+}
+
+// cgroupsOf returns the number of cgroups of runs.
+func cgroupsOf(t *testing.T, h *Host) (n int) {
+	t.Helper()
+	if h.cells.base == nil {
+		return 0
+	}
+	entries, err := os.ReadDir(h.cells.base.dir)
+	if err != nil {
+		t.Fatal(err)
+	}
+	for _, e := range entries {
+		if e.IsDir() {
+			n++
+		}
+	}
+	return n
+}
+
+// TestStuckTwice: of two starts that hang at the same time, the end of one does not release the other.
+func TestStuckTwice(t *testing.T) {
+	var s stuck
+	first, second := make(chan struct{}), make(chan struct{})
+	s.hold("key", func() { <-first })
+	s.hold("key", func() { <-second })
+	number := func() int {
+		s.mu.Lock()
+		defer s.mu.Unlock()
+		return s.all["key"]
+	}
+	close(first)
+	eventually(t, "one is gone", func() bool { return number() == 1 })
+	if !s.has("key") {
+		t.Error("the second is forgotten")
+	}
+	close(second)
+	if !s.wait(patience) || s.has("key") {
+		t.Error("the second is not gone")
+	}
+}
+
+// TestProbeBesideSlowStarts: a probe needs none of the turns of starts.
+func TestProbeBesideSlowStarts(t *testing.T) {
+	h := newTestHost(t, false)
+	for range startsAtOnce {
+		h.turns <- struct{}{}
+	}
+	if err := h.Probe(); err != nil {
+		t.Error(err)
+	}
 }
 
 // TestFoldersThatHang: a folder on such a mount, and a program that can't even be looked at, cost their own run, and the error names them and the mount.

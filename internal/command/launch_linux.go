@@ -181,7 +181,7 @@ func (h *Host) abort(l *launch, cmd *exec.Cmd, s *Spec, t tree) (*os.Process, er
 		}
 		if looks == hangLooks {
 			h.leave(l, hung, cmd, t)
-			return nil, hanging(cmd, "hangs")
+			return nil, stillHangs{hanging(cmd, "hangs")}
 		}
 	}
 }

@@ -15,7 +15,7 @@ import (
 // stuck has the starts that hang in the kernel and were given up. While one hangs its command is not started again, so that each command has one such process at most.
 type stuck struct {
 	mu   sync.Mutex
-	all  map[string]bool
+	all  map[string]int // their number, by their key
 	work sync.WaitGroup
 }
 
@@ -27,21 +27,23 @@ func (s *stuck) hold(key string, gone func()) {
 	s.mu.Lock()
 	defer s.mu.Unlock()
 	if s.all == nil {
-		s.all = map[string]bool{}
+		s.all = map[string]int{}
 	}
-	s.all[key] = true
+	s.all[key]++
 	s.work.Go(func() {
 		gone()
 		s.mu.Lock()
 		defer s.mu.Unlock()
-		delete(s.all, key)
+		if s.all[key]--; s.all[key] == 0 {
+			delete(s.all, key)
+		}
 	})
 }
 
 func (s *stuck) has(key string) bool {
 	s.mu.Lock()
 	defer s.mu.Unlock()
-	return s.all[key]
+	return s.all[key] > 0
 }
 
 // wait returns whether all are gone within a time.
@@ -60,6 +62,12 @@ func (s *stuck) wait(most time.Duration) bool {
 		return false
 	}
 }
+
+// stillHangs is the error of a start that was left to itself. Its tree belongs to it until it is gone: see [Host.leave].
+type stillHangs struct{ error }
+
+// Unwrap returns the error in it.
+func (s stillHangs) Unwrap() error { return s.error }
 
 // hanging is the error of a start that did not return.
 func hanging(cmd *exec.Cmd, how string) error {
