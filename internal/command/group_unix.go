@@ -19,10 +19,14 @@ type group struct {
 	id      string
 }
 
+// noGroup is the number of no process group.
+const noGroup = 0
+
 // escaped are the processes of runs that left their group.
 type escaped interface {
-	// signal signals those of one run, or lists them only if the signal is 0. unclear reports whether there might be more of them.
-	signal(id string, signal unix.Signal) (found []int, unclear bool)
+	// signal signals those of one run that are not in a process group, or lists them only if the signal is 0. unclear reports whether there might be more
+	// of them.
+	signal(id string, signal unix.Signal, but int) (found []int, unclear bool)
 	// sweep kills those of one run until none is left.
 	sweep(id string)
 }
@@ -36,7 +40,7 @@ func (group) missing() error { return nil }
 func (g group) terminate(leader int) {
 	_ = unix.Kill(-leader, unix.SIGTERM)
 	if g.escaped != nil {
-		g.escaped.signal(g.id, unix.SIGTERM)
+		g.escaped.signal(g.id, unix.SIGTERM, leader) // the group has its SIGTERM: a second one may end a program that is cleaning up
 	}
 }
 
@@ -49,7 +53,7 @@ func (g group) alive(leader int) bool { return groupLives(leader) || len(g.left(
 func (g group) left(leader int) []string {
 	programs := groupPrograms(leader)
 	if g.escaped != nil {
-		found, _ := g.escaped.signal(g.id, 0) // orphans, which may be of the group, too
+		found, _ := g.escaped.signal(g.id, 0, noGroup) // orphans, which may be of the group, too
 		maps.Copy(programs, programsOf(found))
 	}
 	return slices.Sorted(maps.Values(programs))

@@ -123,13 +123,13 @@ func (o *orphans) reap() {
 // when their parents die of it, until none is left.
 func (o *orphans) sweep(id string) {
 	poll(context.Background(), func() bool {
-		found, unclear := o.signal(id, unix.SIGKILL)
+		found, unclear := o.signal(id, unix.SIGKILL, noGroup)
 		return len(found) == 0 && !unclear
 	})
 }
 
-// signal signals the living orphans of one run, or lists them only if the signal is 0. unclear reports whether there might be more of them.
-func (o *orphans) signal(id string, signal unix.Signal) (found []int, unclear bool) {
+// signal signals the living orphans of one run that are not in a process group, or lists all of them if the signal is 0. unclear reports whether there might be more of them.
+func (o *orphans) signal(id string, signal unix.Signal, but int) (found []int, unclear bool) {
 	if !hasChild(false) {
 		return nil, false
 	}
@@ -141,7 +141,8 @@ func (o *orphans) signal(id string, signal unix.Signal) (found []int, unclear bo
 		o.byRun = childrenByRun()
 	}
 	for _, pid := range o.byRun[id] {
-		if now, _ := proc.RunOf(pid); now == id { // the look may have been some time ago
+		in, err := unix.Getpgid(pid)
+		if now, _ := proc.RunOf(pid); now == id && (err != nil || in != but) { // the look may have been some time ago
 			_ = unix.Kill(pid, signal)
 		}
 	}

@@ -31,7 +31,7 @@ type FS struct {
 }
 
 const (
-	folderVariable = "CRONCLAVE_TEST_HUNGFS"
+	folderVariable = "HUNGFS_FOLDER"
 	device         = "/dev/fuse"
 )
 
