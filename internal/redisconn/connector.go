@@ -117,10 +117,10 @@ func (c *connector) hello(password string) []string {
 // judge returns the error of a connection whose first reply is an error; nil if it can be used.
 func (c *connector) judge(addr string, reply errorReply, authenticated bool) error {
 	switch {
+	case redis.HasErrorPrefix(reply, "DENIED"), redis.HasErrorPrefix(reply, "max number of clients"): // whoever asks
+		return reply
 	case authenticated, redis.HasErrorPrefix(reply, "NOAUTH"):
 		return &refusedLogin{addr, c.user, c.sentinel, reply}
-	case redis.HasErrorPrefix(reply, "DENIED"), redis.HasErrorPrefix(reply, "max number of clients"):
-		return reply
 	}
 	return nil // the next commands have an error of their own, such as that the server loads its data
 }

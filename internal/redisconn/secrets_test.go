@@ -7,9 +7,11 @@ import (
 	"crypto/x509"
 	"crypto/x509/pkix"
 	"encoding/pem"
+	"errors"
 	"math/big"
 	"os"
 	"path/filepath"
+	"slices"
 	"strings"
 	"testing"
 	"time"
@@ -61,6 +63,43 @@ func TestCertificateEnds(t *testing.T) {
 		found := c.dangers(time.Now().Add(tc.after))
 		if tc.says == "" && len(found) > 0 || tc.says != "" && (len(found) != 2 || !strings.Contains(found[0], tc.says) || !strings.Contains(found[1], tc.says)) {
 			t.Errorf("lasts %v, after %v: %q, want %q", tc.lasts, tc.after, found, tc.says)
+		}
+	}
+}
+
+// TestAuthorityPassesOverWhatItCannotRead: as [x509.CertPool.AppendCertsFromPEM] does.
+func TestAuthorityPassesOverWhatItCannotRead(t *testing.T) {
+	t.Parallel()
+	good, err := os.ReadFile(writeCertificate(t, t.TempDir(), time.Hour).CAFile)
+	if err != nil {
+		t.Fatal(err)
+	}
+	block, _ := pem.Decode(good)
+	unreadable := pem.EncodeToMemory(&pem.Block{Type: "CERTIFICATE", Bytes: block.Bytes[:20]})
+	headed := pem.EncodeToMemory(&pem.Block{Type: "CERTIFICATE", Headers: map[string]string{"a": "b"}, Bytes: block.Bytes})
+	if all, err := parseAuthority("ca_file", slices.Concat(unreadable, headed, good, unreadable)); err != nil || len(all) != 1 {
+		t.Errorf("%d certificates, %v", len(all), err)
+	}
+	for what, text := range map[string][]byte{"that can be read: x509: ": unreadable, "ca_file holds no certificate": headed} {
+		if all, err := parseAuthority("ca_file", text); err == nil || !strings.Contains(err.Error(), what) {
+			t.Errorf("%d certificates, %v; want %q", len(all), err, what)
+		}
+	}
+}
+
+// TestRefusalOfEveryoneNamesNoUser: a server that has no place, or takes none from other machines, says nothing about the password.
+func TestRefusalOfEveryoneNamesNoUser(t *testing.T) {
+	t.Parallel()
+	c := &connector{secrets: &secrets{}}
+	for reply, ofUser := range map[errorReply]bool{
+		"ERR max number of clients reached":                          false,
+		"DENIED Redis is running in protected mode":                  false,
+		"WRONGPASS invalid username-password pair":                   true,
+		"ERR AUTH <password> called without any password configured": true,
+	} {
+		err := c.judge("h:1", reply, true)
+		if refused := new(refusedLogin); err == nil || errors.As(err, &refused) != ofUser {
+			t.Errorf("%s: %v", reply, err)
 		}
 	}
 }
