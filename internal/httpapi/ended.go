@@ -1,20 +1,26 @@
 package httpapi
 
 import (
+	"cmp"
 	"context"
 	"crypto/sha256"
 	"encoding/hex"
 	"maps"
+	"slices"
 	"sync"
 	"time"
 
 	"github.com/hashicorp/go-hclog"
 )
 
+// maxEnded is how many ended sessions a [SessionList] keeps.
+const maxEnded = 10_000
+
 // SessionList has the sessions of all replicas that were logged out before their time.
 type SessionList interface {
-	// EndSession adds a session. It may be dropped from the list at the instant when the session ends by itself.
-	EndSession(ctx context.Context, id string, until time.Time) error
+	// EndSessions adds sessions, by id. They may be dropped from the list at the instants when they end by themselves. Of more than
+	// maxEnded, those that end first are dropped.
+	EndSessions(ctx context.Context, ended map[string]time.Time) error
 	// EndedSessions returns the sessions in the list, by id.
 	EndedSessions(ctx context.Context) (map[string]time.Time, error)
 }
@@ -55,11 +61,12 @@ func (e *endedSessions) add(ctx context.Context, cookie string, until time.Time)
 	id := sessionID(cookie)
 	e.mu.Lock()
 	e.until[id] = until
+	e.bound()
 	e.mu.Unlock()
 	if e.list == nil {
 		return nil
 	}
-	return e.list.EndSession(ctx, id, until) //nolint:wrapcheck // it names the operation
+	return e.list.EndSessions(ctx, map[string]time.Time{id: until}) //nolint:wrapcheck // it names the operation
 }
 
 // renew reads the list, forgets the sessions that have ended by themselves, and adds again what Redis has lost.
@@ -75,14 +82,29 @@ func (e *endedSessions) renew(ctx context.Context) {
 	now := time.Now()
 	e.mu.Lock()
 	maps.DeleteFunc(e.until, func(_ string, until time.Time) bool { return now.After(until) })
-	missing := maps.Clone(e.until)
 	maps.Copy(e.until, listed)
+	e.bound()
+	missing := maps.Clone(e.until)
 	e.mu.Unlock()
 	maps.DeleteFunc(missing, func(id string, _ time.Time) bool { _, there := listed[id]; return there })
-	for id, until := range missing {
-		if err := e.list.EndSession(ctx, id, until); err != nil {
-			e.log.Debug("cannot restore the list of ended sessions", "error", err)
-			return
-		}
+	if len(missing) == 0 {
+		return
+	}
+	if err := e.list.EndSessions(ctx, missing); err != nil {
+		e.log.Debug("cannot restore the list of ended sessions", "error", err)
+	}
+}
+
+// bound drops what Redis drops, in the same order: otherwise each renewal would add it again, and Redis drop it again. The caller holds the lock.
+func (e *endedSessions) bound() {
+	surplus := len(e.until) - maxEnded
+	if surplus <= 0 {
+		return
+	}
+	ids := slices.SortedFunc(maps.Keys(e.until), func(a, b string) int {
+		return cmp.Or(cmp.Compare(e.until[a].UnixMilli(), e.until[b].UnixMilli()), cmp.Compare(a, b))
+	})
+	for _, id := range ids[:surplus] {
+		delete(e.until, id)
 	}
 }

@@ -15,7 +15,7 @@ const (
 	firstPause, longestPause = 100 * time.Millisecond, 5 * time.Second
 	// forgetAfter is when an address without another wrong token begins anew.
 	forgetAfter = 10 * time.Minute
-	// mostWrong bounds the addresses that are remembered.
+	// mostWrong bounds the addresses that are remembered. All others have one count in common.
 	mostWrong = 4096
 )
 
@@ -37,14 +37,15 @@ func (w *wrongTokens) count(from netip.Addr, now time.Time) time.Duration {
 	if len(w.of) >= mostWrong {
 		maps.DeleteFunc(w.of, func(_ netip.Addr, c wrongCount) bool { return now.Sub(c.last) > forgetAfter })
 	}
+	if _, known := w.of[from]; !known && len(w.of) >= mostWrong {
+		from = netip.Addr{}
+	}
 	c := w.of[from]
 	if now.Sub(c.last) > forgetAfter {
 		c = wrongCount{}
 	}
 	c.tries, c.last = c.tries+1, now
-	if len(w.of) < mostWrong || w.of[from].tries > 0 {
-		w.of[from] = c
-	}
+	w.of[from] = c
 	if c.tries <= freeTries {
 		return 0
 	}

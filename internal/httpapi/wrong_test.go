@@ -53,14 +53,17 @@ func TestWrongTokensWait(t *testing.T) {
 	})
 }
 
-// TestWrongTokensAreBounded: the addresses of strangers do not fill the memory.
+// TestWrongTokensAreBounded: the addresses of strangers do not fill the memory, and those that find it full wait as one.
 func TestWrongTokensAreBounded(t *testing.T) {
 	w := &wrongTokens{of: map[netip.Addr]wrongCount{}}
 	now := time.Now()
 	for i := range 3 * mostWrong {
-		w.count(netip.AddrFrom4([4]byte{10, byte(i >> 16), byte(i >> 8), byte(i)}), now)
+		wait := w.count(netip.AddrFrom4([4]byte{10, byte(i >> 16), byte(i >> 8), byte(i)}), now)
+		if waits := i >= mostWrong+freeTries; waits != (wait > 0) {
+			t.Fatalf("address %d waits %v", i+1, wait)
+		}
 	}
-	if len(w.of) != mostWrong {
+	if len(w.of) != mostWrong+1 {
 		t.Errorf("%d addresses", len(w.of))
 	}
 	if w.count(netip.MustParseAddr("192.0.2.1"), now.Add(forgetAfter+time.Second)); len(w.of) != 1 {

@@ -3,13 +3,14 @@ package journal
 import (
 	"context"
 	"fmt"
+	"slices"
 	"time"
 
 	"github.com/redis/go-redis/v9"
 )
 
 const (
-	// maxEnded bounds the list of ended sessions. Each takes a login, and is in it for hours.
+	// maxEnded bounds the list of ended sessions. Each takes a login, and is in it for hours. Those that end first are dropped first.
 	maxEnded = 10_000
 	// keepEnded is longer than any session.
 	keepEnded = 24 * time.Hour
@@ -18,19 +19,25 @@ const (
 // sessionList has the sessions of browsers that were logged out.
 type sessionList struct{ *namespace }
 
-// EndSession adds a session, which ends by itself at an instant.
-func (l sessionList) EndSession(ctx context.Context, id string, until time.Time) error {
+// EndSessions adds sessions, by id, with the instants at which they end by themselves.
+func (l sessionList) EndSessions(ctx context.Context, ended map[string]time.Time) error {
 	ctx, cancel := l.within(ctx)
 	defer cancel()
 	key := l.key("ended-sessions")
+	members := make([]redis.Z, 0, len(ended))
+	for id, until := range ended {
+		members = append(members, redis.Z{Score: float64(until.UnixMilli()), Member: cut(id)})
+	}
 	cmds, err := l.redis.Pipelined(ctx, func(p redis.Pipeliner) error {
-		p.ZAdd(ctx, key, redis.Z{Score: float64(until.UnixMilli()), Member: cut(id)})
+		for some := range slices.Chunk(members, 1000) {
+			p.ZAdd(ctx, key, some...)
+		}
 		p.ZRemRangeByScore(ctx, key, "-inf", fmt.Sprint(time.Now().UnixMilli()))
 		p.ZRemRangeByRank(ctx, key, 0, -1-maxEnded)
 		p.PExpire(ctx, key, keepEnded)
 		return nil
 	})
-	return wrapIf("end a session", allErrors(ctx, cmds, err))
+	return wrapIf("end sessions", allErrors(ctx, cmds, err))
 }
 
 // EndedSessions returns the sessions that were logged out, with the instants at which they end by themselves.
