@@ -112,7 +112,7 @@ func (r *routes) registerActs(api huma.API) {
 // act registers a route that acts, for users that may.
 func act[I, O any](r *routes, api huma.API, path, summary string, do func(ctx context.Context, in *I, user string) (O, error)) {
 	op := describe(http.MethodPost, path, summary, "acts", http.StatusForbidden, http.StatusNotFound, http.StatusConflict, http.StatusRequestEntityTooLarge, http.StatusTooManyRequests)
-	op.MaxBodyBytes, op.BodyReadTimeout = maxBodyBytes, bodyTimeout
+	op.MaxBodyBytes, op.BodyReadTimeout = maxBodyBytes+1, bodyTimeout // huma refuses also a body as long as that
 	op.Middlewares = huma.Middlewares{r.refuseViewers(api)}
 	huma.Register(api, op, func(ctx context.Context, in *I) (*answer[O], error) {
 		user, _ := r.User(ctx)

@@ -37,8 +37,8 @@ func init() { // huma makes all its errors by these variables
 	validation.MsgExpectedOneOf = "must be one of \"%s\""
 	validation.MsgExpectedMinimumNumber = "must be %v or more"
 	validation.MsgExpectedMaximumNumber = "must be %v or less"
-	validation.MsgExpectedMaxLength = "may have %d characters"
-	validation.MsgExpectedMaxItems = "may have %d items"
+	validation.MsgExpectedMaxLength = "must have at most %d characters"
+	validation.MsgExpectedMaxItems = "must have at most %d items"
 }
 
 const (
@@ -71,7 +71,7 @@ func ourText(text string) string {
 	case known:
 		return ours
 	case strings.HasPrefix(text, "request body is too large"):
-		return fmt.Sprintf("the body has %d bytes or more", maxBodyBytes)
+		return fmt.Sprintf("the body is longer than %d bytes", maxBodyBytes)
 	case strings.HasPrefix(text, huma.ErrUnknownContentType.Error()):
 		return "must be JSON, with Content-Type: application/json"
 	}

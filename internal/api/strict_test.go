@@ -163,3 +163,23 @@ func TestFaultsAreInOurWords(t *testing.T) {
 		}
 	})
 }
+
+// TestBoundsAreTold: what is just within a bound is taken, and what is beyond it is refused with the bound.
+func TestBoundsAreTold(t *testing.T) {
+	c := newCluster(t)
+	body := func(reason, bytes int) string {
+		text := `{"jobs":["backup"],"reason":"` + strings.Repeat("x", reason) + `"}`
+		return text + strings.Repeat(" ", max(bytes-len(text), 0))
+	}
+	for sent, want := range map[string]string{
+		body(200, 0): "", body(1, maxBodyBytes): "",
+		body(201, 0):              `the key \"reason\" must have at most 200 characters`,
+		body(1, maxBodyBytes+1):   "the body is longer than 262144 bytes",
+		body(1, 2*maxBodyBytes+7): "the body is longer than 262144 bytes",
+	} {
+		w := c.send("ann", http.MethodPost, prefix+"/pause", sent)
+		if (w.Code == http.StatusOK) != (want == "") || !strings.Contains(w.Body.String(), want) {
+			t.Errorf("%d bytes: %d %s, want %q", len(sent), w.Code, w.Body, want)
+		}
+	}
+}
