@@ -72,7 +72,9 @@ func (a *app) exec(ctx context.Context, cfg *config.Config, job *config.Job, loc
 		}
 		defer end()
 	}
-	auditExec(ctx, &once)
+	if err := auditExec(ctx, &once); err != nil {
+		return err
+	}
 	r, err := replica.NewOnce(once)
 	if err != nil {
 		return err
@@ -118,15 +120,23 @@ func (a *app) coordinate(ctx context.Context, cfg *config.Config, name string, o
 	return end, nil
 }
 
-// auditExec writes the run into the audit log. The run starts also if that fails: the machine may be cut off. With --no-lock there is no Redis to write to.
-func auditExec(ctx context.Context, once *replica.OnceConfig) {
+// auditExec writes the run into the audit log. The run starts also if that fails, as the machine may be cut off, but not beyond the rate of its user. With
+// --no-lock there is no Redis to write to.
+func auditExec(ctx context.Context, once *replica.OnceConfig) error {
 	act := journal.Act{By: requester().By, Kind: journal.ActExec, Jobs: []string{once.Job.Name}}
 	log := once.Log.With("job", once.Job.Name, "user", act.By)
 	if once.Journal == nil {
 		log.Info("run is in no audit log", "reason", "--no-lock: without Redis")
-	} else if _, err := once.Journal.Audit(ctx, act, 0); err != nil {
+		return nil
+	}
+	_, err := once.Journal.Audit(ctx, act, 0)
+	switch {
+	case errors.Is(err, journal.ErrTooManyActs):
+		return fmt.Errorf("job %s: not started: %w", once.Job.Name, err)
+	case err != nil:
 		log.Warn("run is in no audit log", "error", err)
 	}
+	return nil
 }
 
 func execResult(r scheduler.Record, err error) error {

@@ -13,6 +13,10 @@ import (
 	"syscall"
 	"testing"
 	"time"
+
+	"github.com/redis/go-redis/v9"
+
+	"github.com/cronclave/cronclave/internal/journal"
 )
 
 // execLine is the command line that runs one job in the foreground, under its lock if there is a Redis.
@@ -163,6 +167,24 @@ func TestExecInterruptedWhileItAsks(t *testing.T) {
 	p.end(t, 1)
 	if said := p.stderr.String(); !strings.Contains(said, "job j: not started: interrupted while asking for its lock") {
 		t.Errorf("it does not say what it did:\n%s", said)
+	}
+}
+
+// TestExecBeyondTheRate: a run of a user that has acted too often is not started, as it would be in no audit log.
+func TestExecBeyondTheRate(t *testing.T) {
+	t.Parallel()
+	server := startRedis(t)
+	client := redis.NewClient(&redis.Options{Addr: server.Addr()})
+	defer client.Close()
+	for _, day := range []time.Time{time.Now(), time.Now().Add(24 * time.Hour)} { // midnight may pass meanwhile
+		if err := client.HSet(t.Context(), "cronclave:default:acts:"+day.UTC().Format(time.DateOnly), requester().By, journal.ActsADay).Err(); err != nil {
+			t.Fatal(err)
+		}
+	}
+	p := startExec(t, server.URL(), `command = "echo up"`+"\n")
+	out := p.end(t, 1)
+	if said := p.stderr.String(); out != "" || !strings.Contains(said, "job j: not started: too many acts of one user: 2000 are allowed a day (UTC)") {
+		t.Errorf("it printed %q and says:\n%s", out, said)
 	}
 }
 

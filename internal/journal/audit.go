@@ -23,7 +23,7 @@ const (
 	KeepMore = 7 * 24 * time.Hour
 	// hardMaxActs bounds the log. It takes several users at their daily rate to reach it.
 	hardMaxActs = 20_000
-	// ActsAMinute and ActsADay are how many acts a user may ask for.
+	// ActsAMinute and ActsADay are how many acts a user may ask for. An act that stops is never refused: see [auditLog.countStop].
 	ActsAMinute, ActsADay = 120, 2000
 	// maxActJobs is how many of its jobs an act names.
 	maxActJobs = 20
@@ -95,15 +95,46 @@ func (l auditLog) Audit(ctx context.Context, a Act, lasting time.Duration) (Act,
 	if err != nil {
 		return a, fmt.Errorf("write the audit log: %w: %w", ErrInvalid, err)
 	}
-	if err := l.count(ctx, a.By, now); err != nil {
+	if a.Kind == ActCancel || a.Kind == ActPause {
+		err = l.countStop(ctx, a.By, string(text), now)
+	} else {
+		err = l.count(ctx, a.By, now)
+	}
+	if err != nil {
 		return a, err
 	}
 	return a, wrapIf("write the audit log", l.enter(ctx, string(text), now))
 }
 
+// countStop makes room for the entry of an act that stops something, which an emergency may need at any rate. Beyond ActsADay of them, the newest one of
+// the user takes the place of the one before: otherwise they would push the entries of others out of the log.
+func (l auditLog) countStop(ctx context.Context, user, text string, now time.Time) error {
+	day, newest := l.key("acts:"+now.UTC().Format(time.DateOnly)), "newest stop of "+user
+	var stops *redis.IntCmd
+	var before *redis.StringCmd
+	cmds, err := l.redis.Pipelined(ctx, func(p redis.Pipeliner) error {
+		stops = p.HIncrBy(ctx, day, "stops of "+user, 1)
+		before = p.HGet(ctx, day, newest)
+		p.PExpire(ctx, day, 25*time.Hour)
+		return nil
+	})
+	if err := allErrors(ctx, cmds, err); err != nil {
+		return fmt.Errorf("count the acts of a user: %w", err)
+	}
+	if stops.Val() <= ActsADay {
+		return nil
+	}
+	cmds, err = l.redis.Pipelined(ctx, func(p redis.Pipeliner) error {
+		p.ZRem(ctx, l.key("audit"), before.Val())
+		p.HSet(ctx, day, newest, text)
+		return nil
+	})
+	return wrapIf("make room in the audit log", allErrors(ctx, cmds, err))
+}
+
 // count counts an act of a user, and refuses one that is too many.
 func (l auditLog) count(ctx context.Context, user string, now time.Time) error {
-	day := now.UTC().Format("2006-01-02")
+	day := now.UTC().Format(time.DateOnly)
 	windows := []struct {
 		key     string
 		lasting time.Duration

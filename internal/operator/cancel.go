@@ -40,7 +40,7 @@ func (o *Operator) Cancel(ctx context.Context, req CancelRequest) ([]CanceledRun
 		return []CanceledRun{}, err
 	}
 	entry, unaudited := o.audit(ctx, req.Requester, journal.Act{Kind: journal.ActCancel, Jobs: []string{req.Job}, RunID: req.Run}, 0)
-	if errors.Is(unaudited, ErrInvalid) || errors.Is(unaudited, ErrTooMany) {
+	if errors.Is(unaudited, ErrInvalid) {
 		return []CanceledRun{}, unaudited
 	}
 	runs, err := o.elector.Cancel(ctx, req.Job, req.Run)
