@@ -164,7 +164,7 @@ func TestFaultsAreInOurWords(t *testing.T) {
 	})
 }
 
-// TestBoundsAreTold: what is just within a bound is taken, and what is beyond it is refused with the bound.
+// TestBoundsAreTold: a value just within a bound is taken, and one beyond it is refused with the bound.
 func TestBoundsAreTold(t *testing.T) {
 	c := newCluster(t)
 	body := func(reason, bytes int) string {

@@ -117,7 +117,7 @@ func (c *connector) hello(password string) []string {
 // judge returns the error of a connection whose first reply is an error; nil if it can be used.
 func (c *connector) judge(addr string, reply errorReply, authenticated bool) error {
 	switch {
-	case redis.HasErrorPrefix(reply, "DENIED"), redis.HasErrorPrefix(reply, "max number of clients"): // whoever asks
+	case redis.HasErrorPrefix(reply, "DENIED"), redis.HasErrorPrefix(reply, "max number of clients"): // whichever client asks
 		return reply
 	case authenticated, redis.HasErrorPrefix(reply, "NOAUTH"):
 		return &refusedLogin{addr, c.user, c.sentinel, reply}
