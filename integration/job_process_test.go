@@ -92,9 +92,9 @@ command = 'exec "$SCRIBE"'
 		"nowhere": {-1, "/no/such/folder"},
 		"nobody":  {-1, "no-such-user"},
 	} {
-		history := c.history(t, job)
+		history := slices.DeleteFunc(c.history(t, job), func(r pastRun) bool { return r.Outcome == "skipped" }) // a program that is not there is looked for again for a second
 		if len(history) < 2 {
-			t.Errorf("job %s: %d runs, want one for each tick", job, len(history))
+			t.Errorf("job %s: %d runs, want several", job, len(history))
 		}
 		for _, r := range history {
 			code := -1
