@@ -111,12 +111,20 @@ func (d *Dialer) connect(ctx context.Context, network, addr, step string) (net.C
 	var op *net.OpError
 	var timeout net.Error
 	switch {
-	case ctx.Err() != nil:
-		err = fmt.Errorf("%w after %v", context.Cause(ctx), time.Since(began).Round(time.Millisecond))
+	case ended(ctx) != nil:
+		err = fmt.Errorf("%w after %v", ended(ctx), time.Since(began).Round(time.Millisecond))
 	case errors.As(err, &timeout) && timeout.Timeout():
 		err = silence(ConnectTimeout)
 	case errors.As(err, &op):
 		err = op.Err // the step has the rest
 	}
 	return nil, &Error{step, err}
+}
+
+// ended returns why ctx has ended. A connection that waits ends at the deadline of ctx, which may be before the timer of ctx fires.
+func ended(ctx context.Context) error {
+	if deadline, ok := ctx.Deadline(); ok && ctx.Err() == nil && !time.Now().Before(deadline) {
+		return context.DeadlineExceeded
+	}
+	return context.Cause(ctx)
 }
