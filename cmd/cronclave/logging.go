@@ -23,7 +23,11 @@ func (a *app) logger() (hclog.Logger, error) {
 	if err != nil {
 		return nil, err
 	}
-	log, writer := logging.New(a.err, o)
+	out := a.err
+	if !console.IsTerminal(out) {
+		out = console.Behind(out) // The log needs the file: a write to descriptor 2 ends the process by SIGPIPE once the reader is gone.
+	}
+	log, writer := logging.New(out, o)
 	a.logWriter.Store(writer)
 	return log, nil
 }
