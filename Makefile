@@ -44,12 +44,12 @@ test: test-build test-compute test-alone ## run the quick tests, in eight to six
 
 test-long: test-build test-long-alone test-long-compute ## run the tests that -short skips: slow ones with real processes, a month of five simulated replicas, a day of 104 jobs, the model of a quorum
 
-test-compute:
-	$(GO_TEST) $(RACE) -short -parallel 4 $(COMPUTE)
-	go -C bench test -count=1 ./...
-
 # SHORT= for all of them, the slow ones too.
 SHORT := -short
+
+test-compute:
+	$(GO_TEST) $(RACE) $(SHORT) -parallel 4 $(COMPUTE)
+	go -C bench test -count=1 ./...
 
 test-alone:
 	$(ALONE_TEST) $(SHORT) $(ALONE)

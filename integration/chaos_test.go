@@ -73,7 +73,7 @@ func TestClusterUnderRestartsAndKills(t *testing.T) {
 	runs := starts(c.lines(t, ""))
 	checkOnce(t, runs, 1)
 	checkNotEarly(t, runs)
-	checkTokensGrow(t, runs)
+	c.checkTokensGrow(t, runs)
 	d.checkAccounted(t, runs)
 	for job := range periods {
 		checkAttempts(t, c.lines(t, job), c.history(t, job))

@@ -21,6 +21,7 @@ type cluster struct {
 	path      string   // where it is, for commands
 	env       []string // for replicas and commands
 	program   string   // of replicas; "" means cronclave itself
+	started   []*replica
 }
 
 // newCluster puts a configuration's jobs in a namespace of the shared Redis. The configuration has no env in its
@@ -74,13 +75,22 @@ func (c *cluster) start(t *testing.T, name string, env ...string) *replica {
 // startWriting starts a replica whose stdout and stderr are a file.
 func (c *cluster) startWriting(t *testing.T, name string, stdio *os.File) *replica {
 	t.Helper()
-	return startReplica(t, replicaOpts{Name: name, Config: c.config, Namespace: c.Namespace, RedisURL: c.url, Env: []string{quickExit}, Stdio: stdio})
+	return c.startWith(t, replicaOpts{Name: name, RedisURL: c.url, Env: []string{quickExit}, Stdio: stdio})
 }
 
 // startAt starts a replica that reaches Redis at another address.
 func (c *cluster) startAt(t *testing.T, name, url string, env ...string) *replica {
 	t.Helper()
-	return startReplica(t, replicaOpts{Name: name, Program: c.program, Config: c.config, Namespace: c.Namespace, RedisURL: url, Env: slices.Concat([]string{quickExit}, c.env, env)})
+	return c.startWith(t, replicaOpts{Name: name, Program: c.program, RedisURL: url, Env: slices.Concat([]string{quickExit}, c.env, env)})
+}
+
+// startWith starts a replica with the cluster's configuration. It is called by the test's own goroutine.
+func (c *cluster) startWith(t *testing.T, opts replicaOpts) *replica {
+	t.Helper()
+	opts.Config, opts.Namespace = c.config, c.Namespace
+	r := startReplica(t, opts)
+	c.started = append(c.started, r)
+	return r
 }
 
 // startAll starts replicas r1, r2, ... and waits until all have announced themselves.

@@ -62,7 +62,7 @@ func TestKilledAtTheWorstMoment(t *testing.T) {
 			}
 			c.wantRuns(t, "parent", killed, want.runs)
 			c.wantRuns(t, "child", killed, want.children)
-			checkTokensGrow(t, starts(c.lines(t, "parent")))
+			c.checkTokensGrow(t, starts(c.lines(t, "parent")))
 		})
 	}
 }

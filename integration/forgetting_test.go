@@ -64,7 +64,7 @@ func (o *outage) checkTicks(t *testing.T, since int64) {
 	runs := starts(o.lines(t, ""))
 	checkOnce(t, runs, 1)
 	checkNotEarly(t, runs)
-	checkTokensGrow(t, runs)
+	o.checkTokensGrow(t, runs)
 	for _, job := range []string{"a", "b"} {
 		lines := o.lines(t, job)
 		mine := starts(lines)
@@ -138,7 +138,7 @@ func TestRedisKilledWithItsMemoryLost(t *testing.T) {
 		o.await(t, soon, job, "run on the fresh replica", func(l line) bool { return l.Replica == fresh.Name })
 	}
 	stopAll(t, []*replica{fresh})
-	checkTokensGrow(t, starts(o.lines(t, "")))
+	o.checkTokensGrow(t, starts(o.lines(t, "")))
 }
 
 // A Redis that loses its data just before a tick lets no tick run twice (P1). The test empties it five times, each
@@ -189,7 +189,7 @@ start_deadline = "20s"
 		runs := starts(lines)
 		checkOnce(t, runs, 1)
 		checkNotEarly(t, runs)
-		checkTokensGrow(t, runs)
+		c.checkTokensGrow(t, runs)
 		checkAtMost(t, lines, n)
 		for _, l := range runs {
 			if job != "quick" && len(event("end", of(l.RunID, lines))) == 0 {

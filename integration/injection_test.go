@@ -206,7 +206,7 @@ overlap = "queue"
 	runs := append(starts(c.lines(t, "a")), starts(c.lines(t, "b"))...)
 	checkOnce(t, runs, 1)
 	checkNotEarly(t, runs)
-	checkTokensGrow(t, runs)
+	c.checkTokensGrow(t, runs)
 }
 
 // wantPace demands that a job ran throughout, as often as its runs allowed: on a slow machine they take longer than a second.

@@ -312,7 +312,7 @@ start_deadline = "20s"
 	lines := c.lines(t, "slow")
 	checkAlone(t, lines)
 	checkOnce(t, starts(lines), 1)
-	checkTokensGrow(t, starts(lines))
+	c.checkTokensGrow(t, starts(lines))
 	outcomes := outcomesOf(c.history(t, "slow"))
 	last := starts(lines)[len(starts(lines))-1]
 	for tick := first.Tick; tick <= last.Tick; tick++ {

@@ -140,7 +140,7 @@ func (c *links) endure(t *testing.T) {
 	runs := starts(c.lines(t, ""))
 	checkOnce(t, runs, 1)
 	checkNotEarly(t, runs)
-	checkTokensGrow(t, runs)
+	c.checkTokensGrow(t, runs)
 	checkAtMost(t, c.lines(t, "pair"), 2)
 	for _, job := range quickJobs {
 		checkAtMost(t, c.lines(t, job), 1)

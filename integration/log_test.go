@@ -87,7 +87,7 @@ func (c *cluster) wantTicksInTime(t *testing.T) {
 	checkOnce(t, starts(lines), 1)
 	checkNotEarly(t, starts(lines))
 	slower := slices.DeleteFunc(lines, func(l line) bool { return l.Job == "tick" }) // of which runs may be beside each other
-	checkTokensGrow(t, starts(slower))
+	c.checkTokensGrow(t, starts(slower))
 	checkAlone(t, slower)
 }
 

@@ -45,7 +45,7 @@ lease = "3s"
 	runs := starts(c.lines(t, ""))
 	checkOnce(t, runs, 1)
 	checkNotEarly(t, runs)
-	checkTokensGrow(t, runs)
+	c.checkTokensGrow(t, runs)
 	for _, job := range []string{"a", "b"} {
 		outcomes := outcomesOf(c.history(t, job))
 		mine := starts(c.lines(t, job))
@@ -227,7 +227,7 @@ start_deadline = "20s"
 	runs := starts(c.lines(t, ""))
 	checkOnce(t, runs, 1)
 	checkNotEarly(t, runs)
-	checkTokensGrow(t, runs)
+	c.checkTokensGrow(t, runs)
 	by := map[string]int{}
 	for _, l := range runs {
 		by[l.Replica]++

@@ -154,7 +154,7 @@ kill_grace = "1s"
 	runs := starts(c.lines(t, ""))
 	checkOnce(t, runs, 1)
 	checkNotEarly(t, runs)
-	checkTokensGrow(t, slices.DeleteFunc(slices.Clone(runs), func(l line) bool { return l.Job == "wide" }))
+	c.checkTokensGrow(t, slices.DeleteFunc(slices.Clone(runs), func(l line) bool { return l.Job == "wide" }))
 	checkAtMost(t, c.lines(t, "a"), 1)
 	checkAtMost(t, c.lines(t, "b"), 1)
 	checkAtMost(t, c.lines(t, "wide"), 3)

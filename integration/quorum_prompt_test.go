@@ -98,7 +98,7 @@ func TestReplicasArePromptWhileAMinorityHangs(t *testing.T) {
 	runs := starts(c.lines(t, ""))
 	checkOnce(t, runs, 1)
 	checkNotEarly(t, runs)
-	checkTokensGrow(t, runs)
+	c.checkTokensGrow(t, runs)
 	c.checkRan(t, from, to-2) // the last may be on their way
 	_, before := tickDelays(runs, 0, from-1, time.Time{})
 	late, text := tickDelays(runs, from, to, time.Time{})
@@ -145,6 +145,6 @@ func TestQuorumBacklogIsPrompt(t *testing.T) {
 	stopAll(t, replicas)
 	runs := starts(c.lines(t, ""))
 	checkOnce(t, runs, 1)
-	checkTokensGrow(t, runs)
+	c.checkTokensGrow(t, runs)
 	c.checkRan(t, from, to)
 }

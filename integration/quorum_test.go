@@ -172,7 +172,7 @@ func TestQuorumWithoutAMajority(t *testing.T) {
 	stopAll(t, replicas)
 	runs := starts(c.lines(t, ""))
 	checkOnce(t, runs, 1)
-	checkTokensGrow(t, runs)
+	c.checkTokensGrow(t, runs)
 	outcomes := outcomesOf(c.history(t, "second"))
 	for tick := from; tick <= to; tick++ {
 		if o := outcomes[tick]; len(o) != 1 {

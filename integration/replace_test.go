@@ -30,7 +30,7 @@ kill_grace = "1s"
 	runs := starts(lines)
 	checkOnce(t, runs, 1)
 	checkNotEarly(t, runs)
-	checkTokensGrow(t, runs)
+	c.checkTokensGrow(t, runs)
 	outcomes := outcomesOf(c.history(t, "hung"))
 	for n, run := range runs[:len(runs)-1] {
 		next := runs[n+1]
@@ -78,7 +78,7 @@ kill_grace = "8s"
 	lines := c.lines(t, "hung")
 	checkAlone(t, lines)
 	checkOnce(t, starts(lines), 1)
-	checkTokensGrow(t, starts(lines))
+	c.checkTokensGrow(t, starts(lines))
 	wantDead(t, of(first.RunID, lines))
 	for tick, o := range outcomesOf(c.history(t, "hung")) {
 		if len(o) != 1 {
@@ -148,7 +148,7 @@ lease = "2s"
 	lines := c.lines(t, "hung")
 	checkAlone(t, lines)
 	checkOnce(t, starts(lines), 1)
-	checkTokensGrow(t, starts(lines))
+	c.checkTokensGrow(t, starts(lines))
 	if o := outcomesOf(c.history(t, "hung"))[first.Tick]; len(o) != 1 || o[0].verdict() != "canceled replaced" {
 		t.Errorf("the first run: %+v, want canceled replaced", o)
 	}

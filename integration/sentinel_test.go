@@ -199,7 +199,7 @@ func TestSentinelFailover(t *testing.T) {
 	runs := starts(c.lines(t, ""))
 	checkOnce(t, runs, 1)
 	checkNotEarly(t, runs)
-	checkTokensGrow(t, runs)
+	c.checkTokensGrow(t, runs)
 	checkAlone(t, c.lines(t, "long"))
 	t.Logf("no master for %v, now %s; %d runs", back.Sub(killed).Round(time.Millisecond), now.instance.addr(), len(runs))
 }

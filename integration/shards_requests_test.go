@@ -260,7 +260,7 @@ func (k *requestCluster) check(t *testing.T, until int64) {
 		}
 		checkOnce(t, starts(lines), 1)
 		checkNotEarly(t, starts(lines))
-		checkTokensGrow(t, starts(lines))
+		k.checkTokensGrow(t, starts(lines))
 	}
 	checkAtMost(t, inPool(slices.Concat(k.lines(t, k.jobs["pooled"]), k.lines(t, k.jobs["shares"]))), 1)
 	for _, l := range starts(k.lines(t, k.jobs["paused"])) {

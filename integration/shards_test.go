@@ -207,7 +207,7 @@ func TestResharding(t *testing.T) {
 	runs := starts(c.lines(t, ""))
 	checkOnce(t, runs, 1)
 	checkNotEarly(t, runs)
-	checkTokensGrow(t, runs)
+	c.checkTokensGrow(t, runs)
 	checkAlone(t, c.lines(t, "long"))
 	for _, r := range c.history(t, "long") {
 		if r.Outcome != "ok" && r.verdict() != "skipped overlap" && r.verdict() != "canceled drain" {

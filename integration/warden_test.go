@@ -128,7 +128,7 @@ func TestFrozenReplicaLosesItsRun(t *testing.T) {
 	checkAlone(t, lines)
 	checkOnce(t, starts(lines), 1)
 	checkNotEarly(t, starts(lines))
-	checkTokensGrow(t, starts(lines))
+	c.checkTokensGrow(t, starts(lines))
 	if third.Token <= second.Token {
 		t.Errorf("the token did not grow:\n%s", text([]line{second, third}))
 	}

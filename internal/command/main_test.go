@@ -44,7 +44,7 @@ func TestMain(m *testing.M) {
 }
 
 // patience is how long a test waits for an event that must come; only a test that fails takes so long.
-const patience = 30 * time.Second
+const patience = 2 * time.Minute
 
 // newTestHost makes a host that uses cgroups, or one that has only process groups.
 func newTestHost(t testing.TB, cgroups bool) *Host {
