@@ -3,6 +3,7 @@ package integration
 import (
 	"fmt"
 	"slices"
+	"strings"
 	"testing"
 	"time"
 )
@@ -49,6 +50,22 @@ func (c *cluster) wantRecovered(t *testing.T, first line, died string) (second l
 	return second
 }
 
+// wantAbandoned demands the levels at which all replicas together have logged that a run was abandoned.
+func wantAbandoned(t *testing.T, replicas []*replica, run string, levels ...string) {
+	t.Helper()
+	var said []string
+	for _, r := range replicas {
+		for _, e := range r.LogEntries() {
+			if e["run_id"] == run && strings.HasPrefix(e.Message(), "run abandoned") {
+				said = append(said, fmt.Sprint(e["level"]))
+			}
+		}
+	}
+	if !slices.Equal(said, levels) {
+		t.Errorf("logged that run %s was abandoned at %q, want %q", run, said, levels)
+	}
+}
+
 // A run whose replica is killed is recovered by another within the lease and a second.
 // Promise: P5
 func TestRecoveryAfterKill(t *testing.T) {
@@ -60,6 +77,7 @@ func TestRecoveryAfterKill(t *testing.T) {
 	named(t, replicas, first.Replica).Kill(t)
 	killed := redisTime(t, c.Client)
 	took := c.wantRecovered(t, first, "abandoned").At().Sub(killed)
+	wantAbandoned(t, replicas, first.RunID, "warn")
 	if took > lease+time.Second+slack {
 		t.Errorf("it took %v, with a lease of %v", took, lease)
 	}
@@ -77,6 +95,7 @@ func TestRecoveryAfterDrain(t *testing.T) {
 	r.Term(t)
 	second := c.wantRecovered(t, first, "canceled drain")
 	r.wantDrained(t)
+	wantAbandoned(t, replicas, first.RunID)
 	stopped := latest(of(first.RunID, c.lines(t, "long")))
 	took := second.At().Sub(stopped)
 	if took > time.Second+slack {

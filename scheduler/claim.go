@@ -231,7 +231,7 @@ func (c *claims) settled(k *tick, r election.Result, now time.Time) {
 		if rec.Reason == string(agenda.Redis) || rec.Reason == string(agenda.CannotStart) {
 			rec.Detail = k.Trouble.At(now, c.cfg.Replica)
 		}
-		written, _ := c.exec.recorder.add(rec)
+		written := c.exec.recorder.add(rec)
 		if r.Verdict == election.Settled {
 			c.ackWhenWritten(t, k.Name, now, written)
 		}

@@ -39,7 +39,7 @@ func (g gap) verdict(at time.Time) string {
 func (in *inspector) missedBefore(t *task, of election.Settlement) *receipt {
 	r := tickRecord(t.Name, named{of.Tick, of.Tick}, of.Outcome, in.replica, of.At)
 	r.Output = fmt.Appendf(nil, "one record for the ticks after %s and up to this one, of a schedule that was edited since", of.After.UTC().Format(time.RFC3339))
-	written, _ := in.recorder.add(r)
+	written := in.recorder.add(r)
 	return written
 }
 
@@ -51,7 +51,7 @@ func (in *inspector) recordGap(t *task, g gap) (written []*receipt) {
 		if g.pause.Covers(at) {
 			paused++
 		}
-		w, _ := in.recorder.add(tickRecord(t.Name, named{t.Spec.ID(at), at}, g.verdict(at), in.replica, g.At))
+		w := in.recorder.add(tickRecord(t.Name, named{t.Spec.ID(at), at}, g.verdict(at), in.replica, g.At))
 		written = append(written, w)
 		n++
 	}
@@ -86,6 +86,6 @@ func (in *inspector) summarize(t *task, g gap, newest time.Time) (written *recei
 		r.Ticks = n
 		r.Output = []byte("one record for " + summary)
 	}
-	written, _ = in.recorder.add(r)
+	written = in.recorder.add(r)
 	return written, summary
 }

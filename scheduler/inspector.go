@@ -116,7 +116,7 @@ func (in *inspector) recordSettled(ctx, limit context.Context, requests []electi
 		var written []*receipt
 		single := slices.DeleteFunc(slices.Clone(st.Settled), together)
 		for _, tick := range single {
-			r, _ := in.recorder.add(tickRecord(q.Job, named{tick.Tick, tick.Instant}, tick.Outcome, in.replica, tick.At))
+			r := in.recorder.add(tickRecord(q.Job, named{tick.Tick, tick.Instant}, tick.Outcome, in.replica, tick.At))
 			written = append(written, r)
 		}
 		for n, r := range written {
@@ -133,7 +133,7 @@ func (in *inspector) recordSettled(ctx, limit context.Context, requests []electi
 	}
 }
 
-// recordAbandoned records orphans as abandoned, with why they were to stop if they were, but for those that had ended well. Every replica that sees one does so, once: the record is the same.
+// recordAbandoned records orphans as abandoned, with why they were to stop if they were, but for those that had ended well. Every replica that sees one does so, once: the record is the same, and the journal knows which replica was the first.
 // One that is undecided has none.
 func (in *inspector) recordAbandoned(job string, st election.State) (written []*receipt) {
 	lost := in.unrecoverable(job, st)
@@ -146,16 +146,12 @@ func (in *inspector) recordAbandoned(job string, st election.State) (written []*
 			written = append(written, r)
 			continue
 		}
-		outcome, reason, what, level := Abandoned, o.Stopped, "run abandoned: its holder is gone", Abandoned.level("", !lost[o.ID] || o.Stopped != "")
+		outcome, reason := Abandoned, o.Stopped
 		if o.EndedWell {
-			outcome, reason, what, level = OK, "", "run ended well: its holder was gone before it could release it", hclog.Warn
+			outcome, reason = OK, ""
 		}
-		r, known := in.recorder.add(Record{RunID: o.ID, Job: job, Tick: o.At, Local: named{o.Tick, o.At}.local(), Trigger: o.Trigger, Slot: o.Slot, Attempt: o.Attempt,
-			Token: o.Token, Replica: o.Holder, Outcome: outcome, Reason: reason, Finished: st.Now})
-		written = append(written, r)
-		if !known {
-			in.log.Log(level, what, "job", job, "run_id", o.ID, "replica_lost", o.Holder, "token", o.Token)
-		}
+		written = append(written, in.recorder.add(Record{RunID: o.ID, Job: job, Tick: o.At, Local: named{o.Tick, o.At}.local(), Trigger: o.Trigger, Slot: o.Slot, Attempt: o.Attempt,
+			Token: o.Token, Replica: o.Holder, Outcome: outcome, Reason: reason, Finished: st.Now, Recovers: !lost[o.ID]}))
 	}
 	return written
 }

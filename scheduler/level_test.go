@@ -43,7 +43,7 @@ func (l *jsonLog) ends(t *testing.T) (all []string) {
 		if err := json.Unmarshal([]byte(line), &e); err != nil {
 			t.Fatalf("%v: %s", err, line)
 		}
-		if message, _, _ := strings.Cut(e.Msg, ":"); slices.Contains([]string{"finished", "try failed", "tick not run", "ticks missed", "run abandoned", "not started",
+		if message, _, _ := strings.Cut(e.Msg, ":"); slices.Contains([]string{"finished", "try failed", "tick not run", "ticks missed", "not started",
 			"lease lost; the run goes on"}, message) {
 			tries := ""
 			if e.Tries > 0 {
@@ -117,22 +117,25 @@ func TestLevels(t *testing.T) {
 	}
 }
 
-// TestLevelOfAbandonedRuns has a replica die that runs a job, and looks at what another says.
-func TestLevelOfAbandonedRuns(t *testing.T) {
-	for recoveries, level := range map[int]string{0: "error", 1: "warn"} {
-		t.Run(level, func(t *testing.T) {
+// TestAbandonedRunsSayWhetherTheyAreRecovered has a replica die that runs a job, and reads what another records.
+func TestAbandonedRunsSayWhetherTheyAreRecovered(t *testing.T) {
+	for recoveries, again := range map[int]bool{0: false, 1: true} {
+		t.Run(fmt.Sprint(recoveries), func(t *testing.T) {
 			inCluster(t, func(c *cluster) {
 				job := c.job("j", "30 0 0 * * *", time.Hour, recovers(recoveries), lease(6*time.Second))
 				holder := c.join("holder", []scheduler.Job{job})
 				c.at(32 * time.Second)
-				log := &jsonLog{}
-				logger, writer := logging.New(log, logging.Options{Level: hclog.Info, JSON: true})
-				defer writer.Close(context.Background())
-				c.join("other", []scheduler.Job{job}, func(cfg *scheduler.Config) { cfg.Logger = logger })
+				c.join("other", []scheduler.Job{job})
 				c.at(33 * time.Second)
 				holder.die()
 				c.at(55 * time.Second)
-				want(t, "logged", log.ends(t), []string{level + " run abandoned"})
+				var said []bool
+				for _, r := range c.words("j") {
+					if r.Outcome == scheduler.Abandoned {
+						said = append(said, r.Recovers)
+					}
+				}
+				want(t, "recovers", said, []bool{again})
 			})
 		})
 	}

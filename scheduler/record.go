@@ -57,6 +57,8 @@ type Record struct {
 	Retried bool
 	// FailedTries is how many tries of the run, before the one that ended it, have such records.
 	FailedTries int
+	// Recovers reports whether another replica runs an abandoned run again.
+	Recovers bool
 	// Ticks is how many ticks the record stands for, where those of a gap have one together; else 0.
 	Ticks  int
 	Output []byte

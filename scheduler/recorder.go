@@ -99,21 +99,21 @@ func newRecorder(journal Journal, log hclog.Logger) *recorder {
 }
 
 // add queues a record, unless the same is waiting already. Without a journal all records count as written.
-func (r *recorder) add(record Record) (written *receipt, known bool) {
+func (r *recorder) add(record Record) (written *receipt) {
 	r.mu.Lock()
 	defer r.mu.Unlock()
 	key := record.key()
 	if w, ok := r.pending[key]; ok {
-		return w, true
+		return w
 	}
 	w := &receipt{done: make(chan struct{})}
 	switch {
 	case r.journal == nil:
 		w.settle(nil)
-		return w, false
+		return w
 	case r.ended:
 		w.settle(errEnded)
-		return w, false
+		return w
 	}
 	r.pending[key] = w
 	r.waiting = append(r.waiting, waitingRecord{record, w})
@@ -126,7 +126,7 @@ func (r *recorder) add(record Record) (written *receipt, known bool) {
 	case r.wake <- struct{}{}:
 	default:
 	}
-	return w, false
+	return w
 }
 
 // settle ends the waiting for some records. mu is held.

@@ -95,7 +95,7 @@ func TestJournalThatIsAwayIsTriedAgain(t *testing.T) {
 		t.Run(fmt.Sprint("hangs ", hangs), func(t *testing.T) {
 			n := &notebook{away: true, hangs: hangs}
 			recording(t, n, func(t *testing.T, r *recorder, end func() time.Duration) {
-				written, _ := r.add(numbered(1))
+				written := r.add(numbered(1))
 				pass(time.Minute)
 				select {
 				case <-written.done:
@@ -129,9 +129,9 @@ func TestJournalThatIsAwayIsTriedAgain(t *testing.T) {
 func TestWaitingRecordsAreBounded(t *testing.T) {
 	n := &notebook{away: true}
 	recording(t, n, func(t *testing.T, r *recorder, end func() time.Duration) {
-		first, _ := r.add(numbered(0))
+		first := r.add(numbered(0))
 		pass(time.Second) // it is being written
-		oldest, _ := r.add(numbered(1))
+		oldest := r.add(numbered(1))
 		for i := 2; i < 3*maxWaiting; i++ {
 			r.add(numbered(i))
 		}
@@ -160,10 +160,10 @@ func TestWaitingRecordsAreBounded(t *testing.T) {
 func TestSameRecordWaitsOnce(t *testing.T) {
 	n := &notebook{away: true}
 	recording(t, n, func(t *testing.T, r *recorder, end func() time.Duration) {
-		a, known := r.add(Record{RunID: "x", Outcome: Abandoned})
-		b, again := r.add(Record{RunID: "x", Outcome: Abandoned})
-		c, _ := r.add(Record{RunID: "x", Outcome: OK})
-		if a != b || known || !again || a == c {
+		a := r.add(Record{RunID: "x", Outcome: Abandoned})
+		b := r.add(Record{RunID: "x", Outcome: Abandoned})
+		c := r.add(Record{RunID: "x", Outcome: OK})
+		if a != b || a == c {
 			t.Error("the same record waits twice, or another does not")
 		}
 		n.set(false, false)
@@ -181,7 +181,7 @@ func TestLastWordsAreBounded(t *testing.T) {
 			recording(t, n, func(t *testing.T, r *recorder, end func() time.Duration) {
 				var all []*receipt
 				for i := range 2000 {
-					w, _ := r.add(numbered(i))
+					w := r.add(numbered(i))
 					all = append(all, w)
 				}
 				if took := end(); took > lastWords+recordTimeout {
@@ -192,7 +192,7 @@ func TestLastWordsAreBounded(t *testing.T) {
 						t.Fatalf("record %d counts as written", i)
 					}
 				}
-				if late, _ := r.add(numbered(1)); !errors.Is(late.err, errEnded) {
+				if late := r.add(numbered(1)); !errors.Is(late.err, errEnded) {
 					t.Errorf("after the end: %v", late.err)
 				}
 			})
@@ -202,7 +202,7 @@ func TestLastWordsAreBounded(t *testing.T) {
 
 func TestWithoutJournalAllIsWritten(t *testing.T) {
 	r := newRecorder(nil, hclog.NewNullLogger())
-	if w, _ := r.add(numbered(1)); w.wait(context.Background()) != nil {
+	if w := r.add(numbered(1)); w.wait(context.Background()) != nil {
 		t.Error("a record waits for a journal that is not there")
 	}
 	if len(r.waiting)+len(r.pending) != 0 {

@@ -13,7 +13,7 @@ func (x *executor) recordEnd(record Record, most time.Duration) {
 	if x.recorder.journal == nil {
 		return
 	}
-	written, _ := x.recorder.add(record)
+	written := x.recorder.add(record)
 	if x.recorder.failing.Load() {
 		return
 	}

@@ -183,7 +183,7 @@ func (d *demo) observe(e *logLine) {
 		d.known.idle(e)
 		d.view.run(e.At, &run{Job: e.Job, Tick: e.Tick, Replica: "-"}, e.Outcome, "")
 	case e.Message == saidAbandoned:
-		if !d.known.has(e.RunID) { // every survivor reports it
+		if !d.known.has(e.RunID) { // it had ended: its replica was killed before the record was written
 			r := d.known.end(e, "abandoned", false)
 			d.view.run(e.At, r, "abandoned", "")
 		}

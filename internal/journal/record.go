@@ -82,6 +82,8 @@ type Record struct {
 	// Ticks is how many ticks it stands for, where those of a gap have one record
 	// together; else 0. It is for Config.First and not kept.
 	Ticks int `json:"-"`
+	// Recovers reports whether another replica runs an abandoned run again. It is for Config.First and not kept.
+	Recovers bool `json:"-"`
 	// OutputCut is how many bytes it wrote before the tail that is kept.
 	OutputCut int64 `json:"output_cut,omitempty"`
 	// Output is the tail of what it wrote; nil where there is none, it was not

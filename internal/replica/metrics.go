@@ -125,25 +125,23 @@ func (p delayRunner) Run(ctx context.Context, run *scheduler.Run) scheduler.Resu
 // withReason are the outcomes whose reasons are a few words; those of others are texts.
 var withReason = []scheduler.Outcome{scheduler.Canceled, scheduler.Skipped, scheduler.Missed}
 
-// count gets each record that is the first to end a run or a tick; nil without metrics.
-func (m *monitor) count() func(journal.Record) {
-	if m.metrics == nil {
-		return nil
+// count counts a record that is the first to end a run or a tick.
+func (m *monitor) count(rec journal.Record) {
+	switch {
+	case m.metrics == nil:
+		return
+	case rec.Retried:
+		m.metrics.TryFailed(rec.Job)
+		return
 	}
-	return func(rec journal.Record) {
-		if rec.Retried {
-			m.metrics.TryFailed(rec.Job)
-			return
-		}
-		o := httpapi.Outcome{Job: rec.Job, Outcome: rec.Outcome, Failed: slices.Contains(operator.Failures(), rec.Outcome), Ticks: rec.Ticks, Finished: rec.Finished}
-		if slices.Contains(withReason, scheduler.Outcome(rec.Outcome)) {
-			o.Reason = rec.Reason
-		}
-		if rec.DurationMS != nil {
-			o.Ran, o.Took = true, time.Duration(*rec.DurationMS)*time.Millisecond
-		}
-		m.metrics.Ended(o)
+	o := httpapi.Outcome{Job: rec.Job, Outcome: rec.Outcome, Failed: slices.Contains(operator.Failures(), rec.Outcome), Ticks: rec.Ticks, Finished: rec.Finished}
+	if slices.Contains(withReason, scheduler.Outcome(rec.Outcome)) {
+		o.Reason = rec.Reason
 	}
+	if rec.DurationMS != nil {
+		o.Ran, o.Took = true, time.Duration(*rec.DurationMS)*time.Millisecond
+	}
+	m.metrics.Ended(o)
 }
 
 // names are those of the jobs of a configuration that have ticks. Others have no metrics: an alert on a job that failed would last for as long as it is disabled.

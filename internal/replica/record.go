@@ -7,6 +7,8 @@ import (
 	"slices"
 	"time"
 
+	"github.com/hashicorp/go-hclog"
+
 	"github.com/cronclave/cronclave/internal/config"
 	"github.com/cronclave/cronclave/internal/journal"
 	"github.com/cronclave/cronclave/internal/redisconn"
@@ -32,11 +34,27 @@ func (r recorder) Record(ctx context.Context, records []scheduler.Record) error 
 	return nil
 }
 
+// ended counts a record that is the first to end a run or a tick, and logs a run that was abandoned. All survivors of a dead replica record its runs, and a
+// replica that drains records its own before it hands them over: so the first record is logged, once, and a run that was handed over is not.
+func (r *Replica) ended(rec journal.Record) {
+	r.monitor.count(rec)
+	level, what := hclog.Error, "run abandoned: its holder is gone"
+	switch {
+	case rec.Outcome == journal.OutcomeOK && rec.Token != 0 && rec.Started.IsZero(): // nobody but the holder knows when it began
+		level, what = hclog.Warn, "run ended well: its holder was gone before it could release it"
+	case rec.Outcome != journal.OutcomeAbandoned:
+		return
+	case rec.Recovers || rec.Reason != "": // it runs again, or was to stop anyway
+		level = hclog.Warn
+	}
+	r.log.Log(level, what, "job", rec.Job, "run_id", rec.RunID, "replica_lost", rec.Replica, "token", rec.Token)
+}
+
 func journalRecord(r scheduler.Record) journal.Record {
 	rec := journal.Record{
 		RunID: r.RunID, Job: r.Job, Tick: r.Tick, Trigger: r.Trigger, Attempt: r.Attempt, Token: r.Token,
 		Replica: r.Replica, Outcome: string(r.Outcome), Reason: r.Reason, Detail: r.Detail, ExitCode: r.ExitCode, Signal: r.Signal,
-		Started: r.Started, Finished: r.Finished, Ticks: r.Ticks, Retried: r.Retried, FailedTries: r.FailedTries,
+		Started: r.Started, Finished: r.Finished, Ticks: r.Ticks, Retried: r.Retried, FailedTries: r.FailedTries, Recovers: r.Recovers,
 	}
 	if !r.Local.IsZero() {
 		rec.TickLocal = r.Local.Format(journal.LocalFormat)

@@ -1,14 +1,18 @@
 package replica
 
 import (
+	"bytes"
 	"slices"
 	"strings"
 	"testing"
 	"time"
 
+	"github.com/hashicorp/go-hclog"
+
 	"github.com/cronclave/cronclave/internal/config"
 	"github.com/cronclave/cronclave/internal/journal"
 	"github.com/cronclave/cronclave/internal/operator"
+	"github.com/cronclave/cronclave/scheduler"
 )
 
 // The description of a calendar has the days that may still matter in any time zone, as far back as the history goes, and not more than so many that are over.
@@ -33,6 +37,44 @@ func TestDescribedDates(t *testing.T) {
 	got := describedDates(years, now(0), 900*24*time.Hour)
 	if past, _ := slices.BinarySearch(got, now(-2).Format(time.DateOnly)); past != mostPastDates || got[len(got)-1] != years[999] {
 		t.Errorf("%d days of %d that are over, until %s", past, len(got), got[len(got)-1])
+	}
+}
+
+// An abandoned run is logged by the replica whose record is the first, at WARN if it runs again or was to stop. A run that a drained replica has recorded
+// before it handed it over is not logged at all.
+func TestAbandonedRunsAreLoggedOnce(t *testing.T) {
+	t.Parallel()
+	_, conn, _ := startJournal(t)
+	var log bytes.Buffer
+	said := func(name string, records ...scheduler.Record) {
+		t.Helper()
+		r := &Replica{name: name, log: hclog.New(&hclog.LoggerOptions{Output: &log, DisableTime: true, Name: name})}
+		j, err := conn.OpenJournal(&config.Config{Namespace: "default"}, r.ended)
+		if err != nil {
+			t.Fatal(err)
+		}
+		if err := (recorder{j, &r.monitor}).Record(t.Context(), records); err != nil {
+			t.Fatal(err)
+		}
+	}
+	at := time.Unix(1000, 0)
+	run := func(id string, outcome scheduler.Outcome, reason string, recovers bool) scheduler.Record {
+		return scheduler.Record{RunID: id, Job: "j", Token: 7, Attempt: 1, Replica: "r1", Outcome: outcome, Reason: reason, Finished: at, Recovers: recovers}
+	}
+	drained := run("drained", scheduler.Canceled, "drain", false)
+	drained.Started = at
+	said("r1", drained)
+	for _, survivor := range []string{"r2", "r3"} {
+		said(survivor, run("gone", scheduler.Abandoned, "", false), run("recovered", scheduler.Abandoned, "", true), run("stopped", scheduler.Abandoned, "user", false),
+			run("well", scheduler.OK, "", false), run("drained", scheduler.Abandoned, "", true))
+	}
+	want := `[ERROR] r2: run abandoned: its holder is gone: job=j run_id=gone replica_lost=r1 token=7
+[WARN]  r2: run abandoned: its holder is gone: job=j run_id=recovered replica_lost=r1 token=7
+[WARN]  r2: run abandoned: its holder is gone: job=j run_id=stopped replica_lost=r1 token=7
+[WARN]  r2: run ended well: its holder was gone before it could release it: job=j run_id=well replica_lost=r1 token=7
+`
+	if log.String() != want {
+		t.Errorf("logged\n%swant\n%s", log.String(), want)
 	}
 }
 
