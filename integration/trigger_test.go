@@ -6,6 +6,7 @@ import (
 	"os"
 	"path/filepath"
 	"regexp"
+	"slices"
 	"strings"
 	"sync"
 	"testing"
@@ -104,6 +105,41 @@ func TestTrigger(t *testing.T) {
 
 	stopAll(t, replicas)
 	c.command(t, "trigger", "daily").want(t, 1, "no replica is there")
+}
+
+// Two followers of a run that hangs get the same text, though Redis has lost its output before the second one comes; and so do logs and history, which
+// name the command that follows it.
+func TestTwoFollowersOfARunThatHangs(t *testing.T) {
+	t.Parallel()
+	gate := filepath.Join(t.TempDir(), "gate")
+	c := newCluster(t, onDemand(gate))
+	c.startAll(t, 2)
+	c.awaitReplicas(t, 2)
+	c.command(t, "trigger", "gated").want(t, 0, "")
+	run := c.awaitRun(t, soon, "gated", "start", func(r pastRun) bool { return r.Outcome == "running" })
+	first := c.begin(t, "logs", "gated", "-f", "--plain")
+	said(t, first, "first")
+	said(t, first, "to stderr")
+	if n := c.Client.Del(t.Context(), "cronclave:"+c.Namespace+":{gated}:live:"+run.RunID).Val(); n != 1 { // as by the time to live
+		t.Fatalf("%d keys with its output", n)
+	}
+	second := c.begin(t, "logs", "gated", "-f", "--plain")
+	said(t, second, "first")
+	said(t, second, "to stderr")
+	for _, shows := range [][]string{{"logs", "gated"}, {"history", "gated", "--output"}} {
+		shown := c.command(t, shows...)
+		shown.want(t, 0, "first\n")
+		shown.want(t, 0, "cronclave logs -f gated --run "+run.RunID)
+	}
+	must(t, os.WriteFile(gate, nil, 0o600))
+	said(t, first, "last")
+	said(t, second, "last")
+	one, other := slices.Sorted(slices.Values(first.Log())), slices.Sorted(slices.Values(second.Log()))
+	if !slices.Equal(one, other) || len(one) != 4 {
+		t.Errorf("the first follower printed %q, the second %q", one, other)
+	}
+	first.Kill(t)
+	second.Kill(t)
 }
 
 // A replica that claimed a trigger request and is killed before the run starts is replaced by another, once.

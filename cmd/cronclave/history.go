@@ -129,6 +129,9 @@ func (a *app) history(ctx context.Context, req operator.HistoryRequest, opt hist
 	if h, err = o.History(ctx, req); err != nil {
 		return nil, nil, o.exit(err)
 	}
+	if opt.output {
+		a.addPrinted(ctx, o, h.Records)
+	}
 	if h.Damage != nil {
 		fmt.Fprintln(a.err, "cronclave: warning:", h.Damage)
 	}

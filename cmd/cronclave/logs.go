@@ -26,10 +26,10 @@ func newLogsCommand(a *app) *cobra.Command {
 	cmd := &cobra.Command{
 		Use:   "logs JOB...",
 		Short: "Print what a job's runs have printed, or follow them",
-		Long: `Print what the newest run of a job has printed, as far as the history keeps it (output.keep). With -f: the output of current
-and later runs of one or more jobs from now on, until Ctrl-C, each line behind its time, its replica and, of several jobs, its job; with --plain the lines
-alone; with --run that of one run until it ends. Output that is followed goes through Redis in pieces, a few times a second. Of a run that prints faster
-than that, bytes are left out; stderr says how many.`,
+		Long: `Print what the newest run of a job has printed, as far as the history keeps it (output.keep), or what it has printed so far.
+With -f: the output of current and later runs of one or more jobs, until Ctrl-C, each line behind its time, its replica and, of several jobs, its job;
+with --plain the lines alone; with --run that of one run until it ends. It begins with the newest 64 KiB from before. Output that is followed goes through
+Redis in pieces, a few times a second. Of a run that prints faster than that, bytes are left out; stderr says how many.`,
 		Example: "  cronclave logs -f nightly-backup\n  cronclave logs -f --plain nightly-backup | grep -i error",
 		Args:    cobra.MinimumNArgs(1),
 
@@ -48,7 +48,7 @@ than that, bytes are left out; stderr says how many.`,
 	}
 	cmd.Flags().StringVar(&o.run, "run", "", "of this run, by its id")
 	cmd.Flags().IntVarP(&o.n, "number", "n", 1, "how many runs, the newest")
-	cmd.Flags().BoolVarP(&o.follow, "follow", "f", false, "show what is printed from now on")
+	cmd.Flags().BoolVarP(&o.follow, "follow", "f", false, "show what current runs have printed, and what is printed from now on")
 	cmd.Flags().BoolVar(&o.asJSON, "json", false, "print JSON: the runs, or with -f a line for each line")
 	cmd.Flags().BoolVar(&o.plain, "plain", false, "with -f, print the lines alone, without time and replica")
 	_ = cmd.RegisterFlagCompletionFunc("run", cobra.NoFileCompletions) // it is there
@@ -70,10 +70,11 @@ func (a *app) logs(ctx context.Context, jobs []string, opt logsOptions) error {
 		return o.exit(o.FollowJobs(ctx, jobs, a.logViewer(o.Zones(), jobs, opt)))
 	}
 	records, err := o.Logs(ctx, operator.LogsRequest{Job: jobs[0], Run: opt.run, Limit: opt.n})
-	switch {
-	case err != nil:
+	if err != nil {
 		return o.exit(err)
-	case opt.asJSON:
+	}
+	a.addPrinted(ctx, o, records)
+	if opt.asJSON {
 		return a.printJSON(records)
 	}
 	for _, r := range slices.Backward(records) { // the newest comes last, as in any log
@@ -88,6 +89,26 @@ func (a *app) logs(ctx context.Context, jobs []string, opt logsOptions) error {
 		}
 	}
 	return nil
+}
+
+// addPrinted adds what the runs that are under way have printed so far, and says how to follow them. The records are good without it.
+func (a *app) addPrinted(ctx context.Context, o *operating, records []journal.Record) {
+	if err := o.AddPrinted(ctx, records); err != nil {
+		fmt.Fprintln(a.err, "cronclave: warning: the output of runs under way is missing:", err)
+	}
+	for _, r := range records {
+		if r.Outcome != journal.OutcomeRunning {
+			continue
+		}
+		state := "goes on"
+		switch {
+		case r.Output == nil:
+			state = "goes on, and its replica has not published its output in time"
+		case *r.Output == "":
+			state = "goes on, and has printed nothing yet"
+		}
+		fmt.Fprintf(a.err, "cronclave: run %s %s; follow it with cronclave logs -f %s --run %s\n", r.RunID, state, r.Job, r.RunID)
+	}
 }
 
 // logViewer prints the followed output: that of one run as it is, and that of several behind time and replica.

@@ -64,11 +64,10 @@ func TestStream(t *testing.T) {
 	must(t, c.Record(t.Context(), []journal.Record{{RunID: "run-2", Job: "report", Trigger: "manual", Replica: "r1", Outcome: journal.OutcomeRunning, Started: began}}))
 	stream := open(t, s, "/jobs/report/output?run_id=run-2")
 	await(t, stream, "event: ping")
-	must(t, c.Publish(t.Context(), "report", "run-2", journal.Chunk{Number: 1, Lines: []journal.Line{{Text: "begun"}}}))
+	must(t, c.Publish(t.Context(), "report", "run-2", journal.Chunk{Lines: []journal.Line{{Text: "begun"}}}))
 	await(t, stream, `"line":"begun"`)
 	time.Sleep(time.Until(began.Add(3 * brief))) // by the clock of the network, which is not faked
-	must(t, c.Publish(t.Context(), "report", "run-2", journal.Chunk{Number: 4, Lost: 9, End: true, Lines: []journal.Line{{Text: "done", Stderr: true}}}))
-	await(t, stream, "some output left out")
+	must(t, c.Publish(t.Context(), "report", "run-2", journal.Chunk{Offset: 6 + 9, End: true, Lines: []journal.Line{{Text: "done", Stderr: true}}}))
 	await(t, stream, `9 bytes left out`)
 	await(t, stream, `"stream":"stderr","line":"done"`)
 	must(t, c.Record(t.Context(), []journal.Record{{RunID: "run-2", Job: "report", Trigger: "manual", Replica: "r1", Outcome: journal.OutcomeOK, Started: began, Finished: time.Now()}}))
@@ -182,12 +181,12 @@ func TestSlowReaderIsCutOff(t *testing.T) {
 	defer conn.Close()
 	_, err = conn.Write([]byte("GET " + prefix + "/jobs/report/output?run_id=run-2 HTTP/1.1\r\nHost: localhost\r\n\r\n"))
 	must(t, err)
-	for i := int64(1); ; i++ {
+	for i := 1; ; i++ {
 		select {
 		case <-ended:
 			return
 		default:
-			must(t, c.Publish(t.Context(), "report", "run-2", journal.Chunk{Number: i, Lines: slices.Repeat([]journal.Line{{Text: strings.Repeat("x", 10_000)}}, 20)}))
+			must(t, c.Publish(t.Context(), "report", "run-2", journal.Chunk{Attempt: i, Lines: slices.Repeat([]journal.Line{{Text: strings.Repeat("x", 10_000)}}, 20)}))
 		}
 	}
 }

@@ -151,18 +151,20 @@ func TestOutputOfARunUnderWay(t *testing.T) {
 	t.Parallel()
 	s := newSite(t, "")
 	s.fill()
-	s.shows("/jobs/report/runs/run-0", "Nothing was printed yet.", "data-every=")
+	s.shows("/jobs/report/runs/run-0", "Its replica has not published its output yet", "data-every=")
 	ctx := t.Context()
 	if followed, err := s.journal.Followed(ctx, []string{"report"}); err != nil || len(followed) != 1 {
 		t.Errorf("the page does not ask for output: %v %v", followed, err)
 	}
-	s.must(s.journal.Publish(ctx, "report", "run-0", journal.Chunk{Number: 1, Lines: []journal.Line{{Text: "first " + hostile}, {Text: "second"}}}))
+	s.must(s.journal.Publish(ctx, "report", "run-0", journal.Chunk{}))
+	s.shows("/jobs/report/runs/run-0", "Nothing was printed yet.")
+	s.must(s.journal.Publish(ctx, "report", "run-0", journal.Chunk{Lines: []journal.Line{{Text: "first " + hostile}, {Text: "second"}}}))
 	s.shows("/jobs/report/runs/run-0", "first &lt;script&gt;", "second")
 	s.shows("/jobs/report", "first &lt;script&gt;", "last line")
-	s.must(s.journal.Publish(ctx, "report", "late", journal.Chunk{Number: 70, Lines: []journal.Line{{Text: "line"}}}))
+	s.must(s.journal.Publish(ctx, "report", "late", journal.Chunk{Offset: 70_000, Lines: []journal.Line{{Text: "line"}}}))
 	h := &handler{operator: s.operator}
 	run := journal.Record{Job: "report", RunID: "late", Outcome: journal.OutcomeRunning}
-	if o, err := h.outputOf(ctx, run); err != nil || !strings.HasPrefix(o.Text, "[… the beginning is not kept …]\nline") {
+	if o, err := h.outputOf(ctx, run); err != nil || !strings.HasPrefix(o.Text, "[… 70 kB left out …]\nline") {
 		t.Errorf("%+v %v", o, err)
 	}
 	s.server.Close()

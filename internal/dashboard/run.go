@@ -146,8 +146,11 @@ func (h *handler) outputOf(ctx context.Context, r journal.Record) (o output, err
 	o = output{ID: "output-" + r.RunID, Title: fmt.Sprintf("%s on %s, %s", clean(r.Outcome), placeOf(r), r.When().UTC().Format(stamp)), Href: runPath(r), Empty: "It printed nothing, or its output was removed."}
 	if r.Outcome == journal.OutcomeRunning {
 		o.Empty, o.Note = "Nothing was printed yet.", "Output as it comes: replicas publish it once a page asks for it."
-		if o.Text, err = h.operator.Printed(ctx, r.Job, r.RunID); err != nil { // the rest of the page is good without it
+		var answered bool
+		if o.Text, answered, err = h.operator.Printed(ctx, r.Job, r.RunID); err != nil { // the rest of the page is good without it
 			o.Empty, err = "Its output could not be read in time: Redis is slow, or away.", nil
+		} else if !answered {
+			o.Empty = "Its replica has not published its output yet: that takes a second."
 		}
 	} else if r.Output != nil {
 		o.Text = *r.Output

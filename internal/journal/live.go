@@ -1,6 +1,7 @@
 package journal
 
 import (
+	"cmp"
 	"context"
 	"encoding/json"
 	"errors"
@@ -15,8 +16,8 @@ import (
 )
 
 const (
-	// liveChunks is how many chunks of a run are kept.
-	liveChunks = 64
+	// LiveChunks is how many chunks of a run are kept.
+	LiveChunks = 64
 	// keepLive is how long they are kept after the last one.
 	keepLive = time.Minute
 	// keepFollower is how long a follower is believed to be there.
@@ -26,16 +27,31 @@ const (
 // liveOutput is the output of runs that are followed.
 type liveOutput struct{ *namespace }
 
-// Chunk is a part of what a run prints, for those who follow it.
+// Chunk is a part of what a try of a run prints, for those who follow it. Chunks may overlap: a chunk is published again if it may be lost, or if a
+// follower has come later.
 type Chunk struct {
-	// Number counts the chunks of a try from 1, so that a reader notices a missing one.
-	Number int64 `json:"n"`
-	// Lost is how many bytes were left out before it.
-	Lost int64 `json:"lost,omitempty"`
-	// Lines are in the order in which they were read.
+	// Attempt is the number of the try.
+	Attempt int `json:"try,omitempty"`
+	// Offset is the number of bytes that the try printed before it.
+	Offset int64 `json:"at,omitempty"`
+	// Lines are in the order in which they were read. There are none in the chunk of a try that has not printed anything.
 	Lines []Line `json:"lines,omitempty"`
-	// End is whether it is the last one.
+	// End is whether it is the last one of the try.
 	End bool `json:"end,omitempty"`
+}
+
+// Next returns the offset of the chunk after this one.
+func (c Chunk) Next() int64 {
+	next := c.Offset
+	for _, line := range c.Lines {
+		next += line.Size()
+	}
+	return next
+}
+
+// InOrder sorts chunks as they were printed, which is another order than that of their publication if some were published again.
+func InOrder(chunks []Chunk) {
+	slices.SortStableFunc(chunks, func(a, b Chunk) int { return cmp.Or(cmp.Compare(a.Attempt, b.Attempt), cmp.Compare(a.Offset, b.Offset)) })
 }
 
 // Line is a line of output without its newline.
@@ -45,6 +61,9 @@ type Line struct {
 	// At is when it was read, in milliseconds since 1970; 0 in lines of versions that did not say.
 	At int64 `json:"at,omitempty"`
 }
+
+// Size returns the number of bytes of the line, with its newline.
+func (l Line) Size() int64 { return int64(len(l.Text) + 1) }
 
 // Follow asks the replicas to publish the output of a job's runs while they print it, for some seconds: call it again for as long as somebody
 // watches.
@@ -92,7 +111,7 @@ func (l liveOutput) Followed(ctx context.Context, jobs []string) ([]string, erro
 
 func (l liveOutput) liveKey(job, run string) string { return l.jobKey(job, "live:"+run) }
 
-// Publish adds a chunk to what a run prints. The newest liveChunks are kept, for keepLive.
+// Publish adds a chunk to what a run prints. The newest LiveChunks are kept, for keepLive.
 func (l liveOutput) Publish(ctx context.Context, job, run string, c Chunk) error {
 	ctx, cancel := l.within(ctx)
 	defer cancel()
@@ -104,13 +123,35 @@ func (l liveOutput) Publish(ctx context.Context, job, run string, c Chunk) error
 		return fmt.Errorf("publish output of run %s: %w: %w", run, ErrInvalid, err)
 	}
 	cmds, err := l.redis.TxPipelined(ctx, func(p redis.Pipeliner) error {
-		p.XAdd(ctx, &redis.XAddArgs{Stream: l.liveKey(job, run), MaxLen: liveChunks, Values: []any{"chunk", text}})
+		p.XAdd(ctx, &redis.XAddArgs{Stream: l.liveKey(job, run), MaxLen: LiveChunks, Values: []any{"chunk", text}})
 		return p.PExpire(ctx, l.liveKey(job, run), keepLive).Err()
 	})
 	return wrapIf("publish output of run "+run, allErrors(ctx, cmds, err))
 }
 
-// Live are the chunks of a run after the place where an earlier call ended, "" for all that are kept, and the place where this one ends.
+// LiveRun names a run whose output is published.
+type LiveRun struct{ Job, ID string }
+
+// KeepLive lets the output of runs that is in Redis stay there for longer, and returns the runs of which there is none.
+func (l liveOutput) KeepLive(ctx context.Context, runs []LiveRun) (missing []LiveRun, err error) {
+	ctx, cancel := l.within(ctx)
+	defer cancel()
+	damaged, err := each(ctx, l.namespace, runs, maxBatch, func(p redis.Pipeliner, r LiveRun) *redis.BoolCmd {
+		return p.PExpire(ctx, l.liveKey(r.Job, r.ID), keepLive)
+	}, func(r LiveRun, kept *redis.BoolCmd) error {
+		if !kept.Val() {
+			missing = append(missing, r)
+		}
+		return nil
+	})
+	if err = multierr.Join(err, damaged); err != nil {
+		return nil, fmt.Errorf("keep the output of runs: %w", err)
+	}
+	return missing, nil
+}
+
+// Live returns the chunks of a run after the place where an earlier call ended, "" for all that are kept, and the place where this one ends. They
+// are in order.
 func (l liveOutput) Live(ctx context.Context, job, run, after string) (chunks []Chunk, place string, err error) {
 	ctx, cancel := l.within(ctx)
 	defer cancel()
@@ -131,5 +172,6 @@ func (l liveOutput) Live(ctx context.Context, job, run, after string) (chunks []
 			chunks = append(chunks, c)
 		}
 	}
+	InOrder(chunks)
 	return chunks, after, nil
 }

@@ -142,7 +142,7 @@ type followedRun struct {
 	place string         // in its chunks
 	begun bool           // the viewer knows of it
 	now   journal.Record // its newest record
-	chunk int64          // the number of the last one
+	read  reading        // what was read of it
 	tries int            // the number of failed tries that the viewer knows of
 	ended bool           // the last chunk has arrived
 	shown bool           // some output was
@@ -244,14 +244,14 @@ func (f *follower) showNew(ctx context.Context, r *followedRun) error {
 	}
 	r.place = place
 	for _, c := range chunks {
-		f.begin(r)
-		if r.chunk > 0 && c.Number > r.chunk+1 {
-			f.viewer.Note(r.id, "… some output left out …")
+		missing, lines := r.read.add(c)
+		if missing > 0 || len(lines) > 0 || c.End {
+			f.begin(r)
 		}
-		if r.chunk = c.Number; c.Lost > 0 {
-			f.viewer.Note(r.id, LeftOut(c.Lost))
+		if missing > 0 {
+			f.viewer.Note(r.id, LeftOut(missing))
 		}
-		for _, line := range c.Lines {
+		for _, line := range lines {
 			f.show(r, line)
 		}
 		r.shown, r.ended = true, c.End

@@ -2,10 +2,15 @@ package operator
 
 import (
 	"errors"
+	"fmt"
 	"strings"
 	"testing"
+	"testing/synctest"
 	"time"
 
+	"github.com/redis/go-redis/v9"
+
+	"github.com/cronclave/cronclave/internal/embedded"
 	"github.com/cronclave/cronclave/internal/journal"
 )
 
@@ -28,7 +33,7 @@ func TestFollowerLearnsOfTries(t *testing.T) {
 	run := journal.Record{RunID: "one", Job: "report", Token: 1, Attempt: 2, FailedTries: 1, Replica: "r1", Outcome: "running", Started: time.Now()}
 	try := journal.Record{RunID: "one.1", Job: "report", Token: 1, Attempt: 1, Retried: true, Replica: "r1", Outcome: "failed", Reason: "exit code 3", Started: time.Now(), Finished: time.Now()}
 	c.record(t, run, try)
-	if err := c.journal.Publish(t.Context(), "report", "one", journal.Chunk{Number: 1, Lines: []journal.Line{{Text: "again"}}}); err != nil {
+	if err := c.journal.Publish(t.Context(), "report", "one", journal.Chunk{Lines: []journal.Line{{Text: "again"}}}); err != nil {
 		t.Fatal(err)
 	}
 	var got []string
@@ -38,7 +43,7 @@ func TestFollowerLearnsOfTries(t *testing.T) {
 			got = append(got, l.Line)
 			run.Outcome, run.Finished = "ok", time.Now()
 			c.record(t, run)
-			if err := c.journal.Publish(t.Context(), "report", "one", journal.Chunk{Number: 2, End: true}); err != nil {
+			if err := c.journal.Publish(t.Context(), "report", "one", journal.Chunk{Offset: 6, End: true}); err != nil {
 				t.Error(err)
 			}
 		},
@@ -56,9 +61,9 @@ func TestFollowerLearnsOfGaps(t *testing.T) {
 	c.record(t, begun)
 	at := time.Now().Add(-time.Minute).Truncate(time.Millisecond).UTC()
 	for _, chunk := range []journal.Chunk{
-		{Number: 1, Lines: []journal.Line{{Text: "first", At: at.UnixMilli()}}},
-		{Number: 2, Lost: 12_345, Lines: []journal.Line{{Text: "second"}}},
-		{Number: 4, Lines: []journal.Line{{Text: "last", Stderr: true}}, End: true},
+		{Lines: []journal.Line{{Text: "first", At: at.UnixMilli()}}},
+		{Offset: 6 + 12_345, Lines: []journal.Line{{Text: "second"}}},
+		{Offset: 6 + 12_345 + 7 + 500, Lines: []journal.Line{{Text: "last", Stderr: true}}, End: true},
 	} {
 		if err := c.journal.Publish(t.Context(), "report", "one", chunk); err != nil {
 			t.Fatal(err)
@@ -77,10 +82,75 @@ func TestFollowerLearnsOfGaps(t *testing.T) {
 			}
 		},
 	})
-	if want := "begin one r1, first, … 12 kB left out …, second, … some output left out …, last"; err != nil || strings.Join(got, ", ") != want {
+	if want := "begin one r1, first, … 12 kB left out …, second, … 500 bytes left out …, last"; err != nil || strings.Join(got, ", ") != want {
 		t.Errorf("%v, %q", err, got)
 	}
 	if first.Replica != "r1" || first.Job != "report" || !first.Time.Equal(at) {
 		t.Errorf("%+v", first)
 	}
+}
+
+// Chunks are published again for followers that come later: the others drop what they have read, by its offset, and nothing else.
+func TestFollowersDropOutputThatTheyHaveRead(t *testing.T) {
+	t.Parallel()
+	chunk := func(attempt int, offset int64, lines ...string) journal.Chunk {
+		c := journal.Chunk{Attempt: attempt, Offset: offset}
+		for _, text := range lines {
+			c.Lines = append(c.Lines, journal.Line{Text: text})
+		}
+		return c
+	}
+	var read reading
+	var got []string
+	for _, c := range []journal.Chunk{chunk(1, 0), chunk(1, 0, "a", "b"), chunk(1, 0, "a", "b", "c"), chunk(1, 2, "b"), chunk(1, 106, "d"), chunk(1, 4, "c", "?"), chunk(2, 0, "e"), chunk(1, 108, "late"), chunk(2, 12)} {
+		missing, lines := read.add(c)
+		if missing > 0 {
+			got = append(got, LeftOut(missing))
+		}
+		for _, l := range lines {
+			got = append(got, l.Text)
+		}
+	}
+	if want := "a b c … 100 bytes left out … d e … 10 bytes left out …"; strings.Join(got, " ") != want {
+		t.Errorf("%q, want %q", got, want)
+	}
+}
+
+// Records of runs under way get what was printed so far: of a run of which nothing is published yet within a moment, and nothing of one whose replica is silent.
+func TestRunsUnderWayShowWhatTheyHavePrinted(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		s, err := embedded.Start(embedded.Config{DialOnly: true})
+		if err != nil {
+			t.Fatal(err)
+		}
+		t.Cleanup(s.Close)
+		rdb := redis.NewClient(&redis.Options{Addr: s.Addr(), Dialer: s.Dial, ContextTimeoutEnabled: true})
+		t.Cleanup(func() { _ = rdb.Close() })
+		j, err := journal.New(journal.Config{Redis: rdb, Namespace: "default"})
+		if err != nil {
+			t.Fatal(err)
+		}
+		records := []journal.Record{{RunID: "talks", Job: "j", Outcome: "running"}, {RunID: "quiet", Job: "j", Outcome: "running"}, {RunID: "lost", Job: "j", Outcome: "running"}, {RunID: "over", Job: "j", Outcome: "ok"}}
+		go func() {
+			time.Sleep(time.Second)
+			_ = j.Publish(t.Context(), "j", "quiet", journal.Chunk{Attempt: 1})
+			_ = j.Publish(t.Context(), "j", "talks", journal.Chunk{Attempt: 1, Offset: 70, Lines: []journal.Line{{Text: "one"}, {Text: "two"}}})
+		}()
+		began := time.Now()
+		if err := (&Operator{journal: j}).AddPrinted(t.Context(), records); err != nil {
+			t.Fatal(err)
+		}
+		var got []string
+		for _, r := range records {
+			if r.Output != nil {
+				got = append(got, fmt.Sprintf("%s %d %q", r.RunID, r.OutputCut, *r.Output))
+			}
+		}
+		if want := `talks 70 "one\ntwo\n", quiet 0 ""`; strings.Join(got, ", ") != want {
+			t.Errorf("%q, want %q", got, want)
+		}
+		if took := time.Since(began); took < publishWait || took > publishWait+followEvery*2 {
+			t.Errorf("it took %v", took)
+		}
+	})
 }

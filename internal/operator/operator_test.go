@@ -268,7 +268,7 @@ func TestTriggerFromRequestToEnd(t *testing.T) {
 	if err != nil || !triggered.Started() || triggered.RunID != "run-1" || triggered.Replica != "a" {
 		t.Fatalf("%+v %v", triggered, err)
 	}
-	chunk := journal.Chunk{Number: 1, Lines: []journal.Line{{Text: "hello"}, {Text: "oh", Stderr: true}}, End: true}
+	chunk := journal.Chunk{Lines: []journal.Line{{Text: "hello"}, {Text: "oh", Stderr: true}}, End: true}
 	if err := c.journal.Publish(ctx, "backup", "run-1", chunk); err != nil {
 		t.Fatal(err)
 	}

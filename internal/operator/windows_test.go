@@ -3,7 +3,6 @@ package operator
 import (
 	"context"
 	"errors"
-	"fmt"
 	"strings"
 	"testing"
 	"time"
@@ -76,23 +75,24 @@ func TestPrinted(t *testing.T) {
 	t.Parallel()
 	c := newCluster(t)
 	o := c.operator(t, Config{})
-	if text, err := o.Printed(t.Context(), "j", "r"); text != "" || err != nil {
+	if text, answered, err := o.Printed(t.Context(), "j", "r"); text != "" || answered || err != nil {
 		t.Errorf("%q %v", text, err)
 	}
 	if followed, err := c.journal.Followed(t.Context(), []string{"j"}); err != nil || len(followed) != 1 {
 		t.Errorf("%v %v", followed, err)
 	}
-	for _, chunk := range []journal.Chunk{{Number: 3, Lines: []journal.Line{{Text: "a"}, {Text: "b"}}}, {Number: 5, Lost: 2000, Lines: []journal.Line{{Text: "c"}}}, {Number: 1, Lines: []journal.Line{{Text: "d"}}}} {
+	for _, chunk := range []journal.Chunk{{Attempt: 1, Offset: 100, Lines: []journal.Line{{Text: "a"}, {Text: "b"}}}, {Attempt: 1, Offset: 2104, Lines: []journal.Line{{Text: "c"}}},
+		{Attempt: 2, Lines: []journal.Line{{Text: "d"}}}} {
 		if err := c.journal.Publish(t.Context(), "j", "r", chunk); err != nil {
 			t.Fatal(err)
 		}
 	}
-	want := fmt.Sprintf("[… the beginning is not kept …]\na\nb\n[… some output left out …]\n[%s]\nc\nd\n", LeftOut(2000))
-	if text, err := o.Printed(t.Context(), "j", "r"); text != want || err != nil {
+	want := "[… 100 bytes left out …]\na\nb\n[… 2 kB left out …]\nc\nd\n"
+	if text, answered, err := o.Printed(t.Context(), "j", "r"); text != want || !answered || err != nil {
 		t.Errorf("%q %v, want %q", text, err, want)
 	}
 	c.server.Close()
-	if _, err := o.Printed(t.Context(), "j", "r"); !errors.Is(err, ErrUnavailable) {
+	if _, _, err := o.Printed(t.Context(), "j", "r"); !errors.Is(err, ErrUnavailable) {
 		t.Error(err)
 	}
 }

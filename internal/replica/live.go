@@ -19,10 +19,12 @@ const (
 	liveEvery = 250 * time.Millisecond
 	// liveAtMost is the least time between two times: of each run at most maxPending bytes in so long.
 	liveAtMost = 50 * time.Millisecond
-	// maxPending is how many bytes of a run wait to be published, maxUnread how many are kept of a run without followers; each line costs lineCost
+	// maxPending is how many bytes of a run wait to be published, maxKept how many are kept for followers that come later; each line costs lineCost
 	// besides.
 	maxPending = 256 << 10
-	maxUnread  = 64 << 10
+	maxKept    = 64 << 10
+	// wholeEvery is how many chunks are published until one has all lines that are kept: Redis has only the newest chunks, and a later follower reads those.
+	wholeEvery = journal.LiveChunks / 2
 	lineCost   = 32
 	// lookForFollowers is how often a replica with runs looks for followers.
 	lookForFollowers = time.Second
@@ -42,18 +44,22 @@ type liveOutput struct {
 	runs []*liveRun
 }
 
-// liveRun is a try of a run. All its fields belong to the mutex of its liveOutput.
+// liveRun is a try of a run. All its fields belong to the mutex of its liveOutput. Offsets count the bytes that the try has printed.
 type liveRun struct {
-	job, id  string
-	manual   bool // the requester may be about to follow it
-	lines    []journal.Line
-	size     int   // of the lines, with their costs
-	lost     int64 // bytes that were left out before them
-	chunks   int64 // that were published
-	checked  bool  // a look has found out whether it is followed
-	followed bool
-	seen     time.Time // when a follower was found last
-	ended    bool
+	journal.LiveRun
+	attempt   int
+	manual    bool // the requester may be about to follow it
+	lines     []journal.Line
+	size      int   // of the lines, with their costs
+	start     int64 // the offset of the first of the lines
+	published int64 // the offset up to which they were published
+	end       int64 // the offset behind the last one
+	there     bool  // Redis has what was published
+	chunks    int   // that were published since the last one with all lines
+	checked   bool  // a look has found out whether it is followed
+	followed  bool
+	seen      time.Time // when a follower was found last
+	ended     bool
 }
 
 func newLiveOutput(j *journal.Journal, log hclog.Logger) *liveOutput {
@@ -97,7 +103,7 @@ func (r liveRunner) Run(ctx context.Context, run *scheduler.Run) scheduler.Resul
 func (l *liveOutput) begin(run *scheduler.Run) *liveRun {
 	l.mu.Lock()
 	defer l.mu.Unlock()
-	r := &liveRun{job: run.Job, id: run.ID, manual: run.Trigger == "manual"}
+	r := &liveRun{LiveRun: journal.LiveRun{Job: run.Job, ID: run.ID}, attempt: run.Attempt, manual: run.Trigger == "manual"}
 	if l.runs = append(l.runs, r); r.manual || len(l.runs) == 1 {
 		l.nudge()
 	}
@@ -123,26 +129,31 @@ func (l *liveOutput) remove(r *liveRun) {
 // nudge has the publisher look at once.
 func (l *liveOutput) nudge() { l.wake.give() }
 
-// add takes a line of a run that is under way. The newest ones are kept until they are published.
+// add takes a line of a run that is under way. The newest ones are kept.
 func (l *liveOutput) add(run *scheduler.Run, line journal.Line) {
 	l.mu.Lock()
 	defer l.mu.Unlock()
-	i := slices.IndexFunc(l.runs, func(r *liveRun) bool { return r.id == run.ID && !r.ended })
+	i := slices.IndexFunc(l.runs, func(r *liveRun) bool { return r.ID == run.ID && !r.ended })
 	if i < 0 {
 		return
 	}
 	r := l.runs[i]
-	r.lines, r.size = append(r.lines, line), r.size+len(line.Text)+lineCost
-	most := maxUnread
+	r.lines, r.size, r.end = append(r.lines, line), r.size+len(line.Text)+lineCost, r.end+line.Size()
+	most := maxKept
 	if r.followed {
 		most = maxPending
 	}
-	for r.size > most {
-		n := len(r.lines[0].Text)
-		r.lines, r.size, r.lost = r.lines[1:], r.size-n-lineCost, r.lost+int64(n+1)
-	}
-	if r.followed && r.size > most/2 {
+	r.drop(most)
+	if r.followed && r.size > maxPending/2 {
 		l.nudge()
+	}
+}
+
+// drop drops the oldest lines beyond a size.
+func (r *liveRun) drop(most int) {
+	for r.size > most {
+		first := r.lines[0]
+		r.lines, r.size, r.start = r.lines[1:], r.size-len(first.Text)-lineCost, r.start+first.Size()
 	}
 }
 
@@ -214,21 +225,25 @@ func (l *liveOutput) look(ctx context.Context) {
 	l.mu.Unlock()
 	var jobs []string
 	for _, r := range runs {
-		jobs = append(jobs, r.job)
+		jobs = append(jobs, r.Job)
 	}
 	slices.Sort(jobs)
 	if jobs = slices.Compact(jobs); len(jobs) == 0 {
 		return
 	}
 	followed, err := l.journal.Followed(ctx, jobs)
+	var missing []journal.LiveRun
+	if err == nil {
+		missing, err = l.journal.KeepLive(ctx, publishedOf(runs, followed))
+	}
 	if err != nil {
 		l.log.Debug("cannot read which runs are followed", "error", err)
 	}
 	l.mu.Lock()
 	defer l.mu.Unlock()
 	for _, r := range runs {
-		r.checked = true
-		if slices.Contains(followed, r.job) || r.followed && err != nil {
+		r.checked, r.there = true, r.there && !slices.Contains(missing, r.LiveRun)
+		if slices.Contains(followed, r.Job) || r.followed && err != nil {
 			r.seen = time.Now()
 		}
 		r.followed = !r.seen.IsZero() && time.Since(r.seen) < followedFor
@@ -238,45 +253,64 @@ func (l *liveOutput) look(ctx context.Context) {
 	}
 }
 
-// publish writes the new output of the followed runs.
+// publishedOf returns those of runs whose jobs are followed.
+func publishedOf(runs []*liveRun, followed []string) (list []journal.LiveRun) {
+	for _, r := range runs {
+		if slices.Contains(followed, r.Job) {
+			list = append(list, r.LiveRun)
+		}
+	}
+	return list
+}
+
+// publish writes the new output of the followed runs. A chunk that was not written, or without an answer, is part of the next one.
 func (l *liveOutput) publish(ctx context.Context) {
 	l.mu.Lock()
 	runs := slices.Clone(l.runs)
 	l.mu.Unlock()
 	for _, r := range runs {
-		c, job, some := l.take(r)
+		c, some := l.take(r)
 		if !some {
 			continue
 		}
-		if err := l.journal.Publish(ctx, job, r.id, c); err != nil {
-			l.lose(r, c)
-			l.log.Debug("output not published", "job", job, "run_id", r.id, "error", err)
+		if err := l.journal.Publish(ctx, r.Job, r.ID, c); err != nil {
+			l.log.Debug("output not published", "job", r.Job, "run_id", r.ID, "error", err)
+			continue
 		}
+		l.written(r, c)
 	}
 }
 
-// take removes output of a run for publication; the chunk with End is the last.
-func (l *liveOutput) take(r *liveRun) (c journal.Chunk, job string, some bool) {
+// take returns the output of a run for publication, if there is any that is new: all that is kept, if Redis has none of it, or soon has no more of it; the
+// chunk with End is the last. A run without output has an empty chunk, by which followers know that a replica has seen them.
+func (l *liveOutput) take(r *liveRun) (c journal.Chunk, some bool) {
 	l.mu.Lock()
 	defer l.mu.Unlock()
-	if !r.followed || len(r.lines) == 0 && !r.ended {
-		return c, r.job, false
+	if !r.followed || r.there && r.published == r.end && !r.ended {
+		return c, false
 	}
 	r.chunks++
-	c = journal.Chunk{Number: r.chunks, Lost: r.lost, Lines: r.lines, End: r.ended}
-	r.lines, r.size, r.lost = nil, 0, 0
+	from := max(r.start, r.published)
+	if !r.there || r.chunks >= wholeEvery {
+		from, r.chunks = r.start, 0
+	}
+	n := len(r.lines)
+	for at := r.end; at > from; n-- {
+		at -= r.lines[n-1].Size()
+	}
+	c = journal.Chunk{Attempt: r.attempt, Offset: from, Lines: slices.Clip(r.lines[n:]), End: r.ended}
 	if r.ended {
 		l.remove(r)
 	}
-	return c, r.job, true
+	return c, true
 }
 
-// lose notes that a chunk was not published.
-func (l *liveOutput) lose(r *liveRun, c journal.Chunk) {
+// written notes that a chunk was published. What is kept of a run whose output was all published is for followers that come later.
+func (l *liveOutput) written(r *liveRun, c journal.Chunk) {
 	l.mu.Lock()
 	defer l.mu.Unlock()
-	r.lost += c.Lost
-	for _, line := range c.Lines {
-		r.lost += int64(len(line.Text) + 1)
+	r.there, r.published = true, c.Next()
+	if r.published == r.end {
+		r.drop(maxKept)
 	}
 }

@@ -2,6 +2,7 @@ package replica
 
 import (
 	"context"
+	"errors"
 	"fmt"
 	"slices"
 	"strings"
@@ -101,6 +102,120 @@ func TestLostMarkOfAFollowerCostsNoOutput(t *testing.T) {
 	}
 }
 
+// published returns what Redis has of the output of a run, from its beginning on, to somebody who reads it for the first time.
+func published(t *testing.T, j *journal.Journal) (text string) {
+	t.Helper()
+	chunks, _, err := j.Live(t.Context(), "report", "one", "")
+	if err != nil || len(chunks) == 0 {
+		t.Errorf("nothing was published: %v", err)
+	}
+	for _, c := range chunks {
+		at := int(c.Offset)
+		for _, line := range c.Lines {
+			if at > len(text) {
+				t.Errorf("bytes %d to %d are missing", len(text), at)
+			}
+			if at += len(line.Text) + 1; at > len(text) {
+				text += line.Text + "\n"
+			}
+		}
+	}
+	return text
+}
+
+// deafness loses the answers to a command.
+type deafness struct {
+	silence
+}
+
+func (h *deafness) ProcessPipelineHook(next redis.ProcessPipelineHook) redis.ProcessPipelineHook {
+	return func(ctx context.Context, cmds []redis.Cmder) error {
+		err := next(ctx, cmds)
+		if slices.ContainsFunc(cmds, func(c redis.Cmder) bool { return c.Name() == h.command }) {
+			err = errors.New("the answer was lost")
+			for _, c := range cmds {
+				c.SetErr(err)
+			}
+		}
+		return err
+	}
+}
+
+// Every follower gets what was printed before it came: of a run that hangs, whose output has gone from Redis; beside another follower, of more pieces than
+// Redis keeps; and after Redis has lost all.
+func TestLateFollowersGetWhatWasPrinted(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		j, rdb := fakeJournal(t)
+		l := newLiveOutput(j, hclog.NewNullLogger())
+		run := &scheduler.Run{ID: "one", Job: "report", Trigger: "schedule", Attempt: 1}
+		live := l.begin(run)
+		var printed strings.Builder
+		say := func(text string) {
+			l.add(run, journal.Line{Text: text})
+			printed.WriteString(text + "\n")
+		}
+		follows := func(when string) {
+			t.Helper()
+			if err := j.Follow(t.Context(), "report"); err != nil {
+				t.Fatal(err)
+			}
+			l.look(t.Context())
+			l.publish(t.Context())
+			if text := published(t, j); text != printed.String() {
+				t.Errorf("%s: %d bytes, want %d:\n%.300s", when, len(text), printed.Len(), text)
+			}
+		}
+		follows("before anything is printed")
+		say("first")
+		follows("the first follower")
+		time.Sleep(2 * time.Minute)
+		follows("two minutes after the last line")
+		for n := range 40 {
+			time.Sleep(2 * time.Second)
+			follows(fmt.Sprint("hung, with a follower, for look ", n))
+		}
+		for n := range 3 * journal.LiveChunks {
+			say(fmt.Sprint("line ", n))
+			follows(fmt.Sprint("after chunk ", n))
+		}
+		rdb.FlushAll(t.Context())
+		follows("after a loss of data")
+		l.end(live)
+		l.publish(t.Context())
+		time.Sleep(30 * time.Second)
+		if text := published(t, j); text != printed.String() {
+			t.Errorf("after its end:\n%s", text)
+		}
+	})
+}
+
+// A chunk that was not written, or whose answer was lost, is part of the next one: nothing is missing, and readers drop what comes twice.
+func TestChunkWithoutAnAnswerIsPublishedAgain(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		j, rdb := fakeJournal(t)
+		l := newLiveOutput(j, hclog.NewNullLogger())
+		run := &scheduler.Run{ID: "one", Job: "report", Trigger: "schedule", Attempt: 1}
+		l.begin(run)
+		if err := j.Follow(t.Context(), "report"); err != nil {
+			t.Fatal(err)
+		}
+		l.look(t.Context())
+		l.add(run, journal.Line{Text: "first"})
+		deaf := &deafness{silence{"xadd"}}
+		rdb.AddHook(deaf)
+		l.publish(t.Context())
+		deaf.command = ""
+		l.add(run, journal.Line{Text: "second"})
+		l.publish(t.Context())
+		if text := published(t, j); text != "first\nsecond\n" {
+			t.Errorf("%q", text)
+		}
+		if chunks, _, _ := j.Live(t.Context(), "report", "one", ""); len(chunks) != 2 {
+			t.Errorf("%+v", chunks)
+		}
+	})
+}
+
 // silence has a command get no answer until the caller gives up.
 type silence struct{ command string }
 
@@ -161,9 +276,9 @@ func TestLiveOutputIsBounded(t *testing.T) {
 		l.add(run, journal.Line{Text: text})
 	}
 	l.mu.Lock()
-	kept, lost := len(live.lines), live.lost
+	kept, lost := len(live.lines), live.start
 	l.mu.Unlock()
-	if int64(kept)*1000+lost != lines*1000 || kept*(999+lineCost) > maxUnread || kept < 50 {
+	if int64(kept)*1000+lost != lines*1000 || kept*(999+lineCost) > maxKept || kept < 50 {
 		t.Errorf("%d lines kept, %d bytes lost", kept, lost)
 	}
 	l.end(live)

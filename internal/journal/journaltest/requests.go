@@ -158,21 +158,31 @@ func liveOutput(s *suite) {
 		s.Errorf("before anything is printed: %v, at %q", chunks, place)
 	}
 	for n := range int64(100) {
-		must(s, j.Publish(s.ctx, "report", "run", journal.Chunk{Number: n + 1, Lines: []journal.Line{{Text: "x", Stderr: n%2 == 0}}}))
+		must(s, j.Publish(s.ctx, "report", "run", journal.Chunk{Offset: 2 * n, Lines: []journal.Line{{Text: "x", Stderr: n%2 == 0}}}))
 	}
 	chunks, place, err = j.Live(s.ctx, "report", "run", "")
 	must(s, err)
-	if len(chunks) != 64 || chunks[63].Number != 100 || chunks[0].Number != 37 || !chunks[0].Lines[0].Stderr {
-		s.Errorf("%d chunks, from %d", len(chunks), chunks[0].Number)
+	if len(chunks) != 64 || chunks[63].Next() != 200 || chunks[0].Offset != 72 || !chunks[0].Lines[0].Stderr {
+		s.Errorf("%d chunks, from %d", len(chunks), chunks[0].Offset)
 	}
-	must(s, j.Publish(s.ctx, "report", "run", journal.Chunk{Number: 101, Lost: 7, End: true}))
+	must(s, j.Publish(s.ctx, "report", "run", journal.Chunk{Attempt: 2, Offset: 7, End: true}))
 	chunks, place, err = j.Live(s.ctx, "report", "run", place)
 	must(s, err)
-	if len(chunks) != 1 || chunks[0].Lost != 7 || !chunks[0].End {
+	if len(chunks) != 1 || chunks[0].Offset != 7 || !chunks[0].End {
 		s.Errorf("after that: %+v", chunks)
 	}
 	if chunks, _, err = j.Live(s.ctx, "report", "run", place); len(chunks) != 0 || err != nil {
 		s.Errorf("and then: %+v, %v", chunks, err)
+	}
+	must(s, j.Publish(s.ctx, "report", "run", journal.Chunk{Attempt: 2})) // once more, with all that is kept
+	chunks, _, err = j.Live(s.ctx, "report", "run", "")
+	must(s, err)
+	if n := len(chunks); n != 64 || chunks[0].Attempt != 0 || chunks[n-2].Offset != 0 || chunks[n-1].Offset != 7 {
+		s.Errorf("out of order: %+v", chunks)
+	}
+	runs := []journal.LiveRun{{Job: "report", ID: "run"}, {Job: "report", ID: "silent"}}
+	if missing, err := j.KeepLive(s.ctx, runs); err != nil || !slices.Equal(missing, runs[1:]) {
+		s.Errorf("missing: %v, %v", missing, err)
 	}
 	for _, key := range s.allKeys() {
 		if ttl := s.client.PTTL(s.ctx, key).Val(); ttl < 0 {
