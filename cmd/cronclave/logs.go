@@ -92,9 +92,9 @@ func (a *app) logs(ctx context.Context, jobs []string, opt logsOptions) error {
 }
 
 // addPrinted adds what the runs that are under way have printed so far, and says how to follow them. The records are good without it.
-func (a *app) addPrinted(ctx context.Context, o *operating, records []journal.Record) {
+func (s streams) addPrinted(ctx context.Context, o *operating, records []journal.Record) {
 	if err := o.AddPrinted(ctx, records); err != nil {
-		fmt.Fprintln(a.err, "cronclave: warning: the output of runs under way is missing:", err)
+		fmt.Fprintln(s.err, "cronclave: warning: the output of runs under way is missing:", err)
 	}
 	for _, r := range records {
 		if r.Outcome != journal.OutcomeRunning {
@@ -107,7 +107,7 @@ func (a *app) addPrinted(ctx context.Context, o *operating, records []journal.Re
 		case *r.Output == "":
 			state = "goes on, and has printed nothing yet"
 		}
-		fmt.Fprintf(a.err, "cronclave: run %s %s; follow it with cronclave logs -f %s --run %s\n", r.RunID, state, r.Job, r.RunID)
+		fmt.Fprintf(s.err, "cronclave: run %s %s; follow it with cronclave logs -f %s --run %s\n", r.RunID, state, r.Job, r.RunID)
 	}
 }
 

@@ -49,11 +49,6 @@ func (c Chunk) Next() int64 {
 	return next
 }
 
-// InOrder sorts chunks as they were printed, which is another order than that of their publication if some were published again.
-func InOrder(chunks []Chunk) {
-	slices.SortStableFunc(chunks, func(a, b Chunk) int { return cmp.Or(cmp.Compare(a.Attempt, b.Attempt), cmp.Compare(a.Offset, b.Offset)) })
-}
-
 // Line is a line of output without its newline.
 type Line struct {
 	Stderr bool   `json:"err,omitempty"`
@@ -151,7 +146,7 @@ func (l liveOutput) KeepLive(ctx context.Context, runs []LiveRun) (missing []Liv
 }
 
 // Live returns the chunks of a run after the place where an earlier call ended, "" for all that are kept, and the place where this one ends. They
-// are in order.
+// are in the order of the output. Some of them may be older than others that were published before them.
 func (l liveOutput) Live(ctx context.Context, job, run, after string) (chunks []Chunk, place string, err error) {
 	ctx, cancel := l.within(ctx)
 	defer cancel()
@@ -172,6 +167,8 @@ func (l liveOutput) Live(ctx context.Context, job, run, after string) (chunks []
 			chunks = append(chunks, c)
 		}
 	}
-	InOrder(chunks)
+	slices.SortStableFunc(chunks, func(a, b Chunk) int {
+		return cmp.Or(cmp.Compare(a.Attempt, b.Attempt), cmp.Compare(a.Offset, b.Offset))
+	})
 	return chunks, after, nil
 }

@@ -142,7 +142,7 @@ type followedRun struct {
 	place string         // in its chunks
 	begun bool           // the viewer knows of it
 	now   journal.Record // its newest record
-	read  reading        // what was read of it
+	read  reading        // its position
 	tries int            // the number of failed tries that the viewer knows of
 	ended bool           // the last chunk has arrived
 	shown bool           // some output was

@@ -116,7 +116,7 @@ func TestFollowersDropOutputThatTheyHaveRead(t *testing.T) {
 	}
 }
 
-// Records of runs under way get what was printed so far: of a run of which nothing is published yet within a moment, and nothing of one whose replica is silent.
+// Records of runs under way get the output so far, as soon as a replica publishes it. A run whose replica is silent gets none.
 func TestRunsUnderWayShowWhatTheyHavePrinted(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		s, err := embedded.Start(embedded.Config{DialOnly: true})

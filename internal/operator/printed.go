@@ -84,11 +84,11 @@ func (o *Operator) AddPrinted(ctx context.Context, records []journal.Record) err
 					return unavailable("follow job "+r.Job, err)
 				}
 			}
-			more, place, err := o.journal.Live(ctx, r.Job, r.RunID, r.place)
+			chunks, place, err := o.journal.Live(ctx, r.Job, r.RunID, "")
 			if err != nil {
 				return unavailable("follow job "+r.Job, err)
 			}
-			r.chunks, r.place, r.news = append(r.chunks, more...), place, !first && len(more) > 0
+			r.chunks, r.place, r.news = chunks, place, !first && place != r.place
 			waits = waits || !r.news
 		}
 		if !waits || time.Since(began) > publishWait || ctx.Err() != nil {
@@ -107,7 +107,6 @@ func (o *Operator) AddPrinted(ctx context.Context, records []journal.Record) err
 
 // joined returns the newest text of chunks, with notes in brackets where some is missing, and how many bytes were printed before it.
 func joined(chunks []journal.Chunk) (cut int64, newest string) {
-	journal.InOrder(chunks)
 	var text strings.Builder
 	var read reading
 	for _, c := range chunks {

@@ -52,9 +52,8 @@ type liveRun struct {
 	lines     []journal.Line
 	size      int   // of the lines, with their costs
 	start     int64 // the offset of the first of the lines
-	published int64 // the offset up to which they were published
+	published int64 // the offset up to which they were published; -1 if Redis has nothing of the try
 	end       int64 // the offset behind the last one
-	there     bool  // Redis has what was published
 	chunks    int   // that were published since the last one with all lines
 	checked   bool  // a look has found out whether it is followed
 	followed  bool
@@ -103,7 +102,7 @@ func (r liveRunner) Run(ctx context.Context, run *scheduler.Run) scheduler.Resul
 func (l *liveOutput) begin(run *scheduler.Run) *liveRun {
 	l.mu.Lock()
 	defer l.mu.Unlock()
-	r := &liveRun{LiveRun: journal.LiveRun{Job: run.Job, ID: run.ID}, attempt: run.Attempt, manual: run.Trigger == "manual"}
+	r := &liveRun{LiveRun: journal.LiveRun{Job: run.Job, ID: run.ID}, attempt: run.Attempt, manual: run.Trigger == "manual", published: -1}
 	if l.runs = append(l.runs, r); r.manual || len(l.runs) == 1 {
 		l.nudge()
 	}
@@ -242,7 +241,9 @@ func (l *liveOutput) look(ctx context.Context) {
 	l.mu.Lock()
 	defer l.mu.Unlock()
 	for _, r := range runs {
-		r.checked, r.there = true, r.there && !slices.Contains(missing, r.LiveRun)
+		if r.checked = true; slices.Contains(missing, r.LiveRun) {
+			r.published = -1
+		}
 		if slices.Contains(followed, r.Job) || r.followed && err != nil {
 			r.seen = time.Now()
 		}
@@ -286,12 +287,12 @@ func (l *liveOutput) publish(ctx context.Context) {
 func (l *liveOutput) take(r *liveRun) (c journal.Chunk, some bool) {
 	l.mu.Lock()
 	defer l.mu.Unlock()
-	if !r.followed || r.there && r.published == r.end && !r.ended {
+	if !r.followed || r.published == r.end && !r.ended {
 		return c, false
 	}
 	r.chunks++
 	from := max(r.start, r.published)
-	if !r.there || r.chunks >= wholeEvery {
+	if r.published < 0 || r.chunks >= wholeEvery {
 		from, r.chunks = r.start, 0
 	}
 	n := len(r.lines)
@@ -305,12 +306,11 @@ func (l *liveOutput) take(r *liveRun) (c journal.Chunk, some bool) {
 	return c, true
 }
 
-// written notes that a chunk was published. What is kept of a run whose output was all published is for followers that come later.
+// written notes that a chunk was published. From then on the kept lines are for followers that come later.
 func (l *liveOutput) written(r *liveRun, c journal.Chunk) {
 	l.mu.Lock()
 	defer l.mu.Unlock()
-	r.there, r.published = true, c.Next()
-	if r.published == r.end {
+	if r.published = c.Next(); r.published == r.end {
 		r.drop(maxKept)
 	}
 }

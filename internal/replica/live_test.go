@@ -102,7 +102,7 @@ func TestLostMarkOfAFollowerCostsNoOutput(t *testing.T) {
 	}
 }
 
-// published returns what Redis has of the output of a run, from its beginning on, to somebody who reads it for the first time.
+// published returns the output of a run that a new reader gets from Redis.
 func published(t *testing.T, j *journal.Journal) (text string) {
 	t.Helper()
 	chunks, _, err := j.Live(t.Context(), "report", "one", "")
@@ -141,8 +141,8 @@ func (h *deafness) ProcessPipelineHook(next redis.ProcessPipelineHook) redis.Pro
 	}
 }
 
-// Every follower gets what was printed before it came: of a run that hangs, whose output has gone from Redis; beside another follower, of more pieces than
-// Redis keeps; and after Redis has lost all.
+// Every follower gets the output from before it came: if the run hangs and its output has gone from Redis, beside another follower after more chunks than
+// Redis keeps, and after Redis has lost its data.
 func TestLateFollowersGetWhatWasPrinted(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		j, rdb := fakeJournal(t)
@@ -189,7 +189,7 @@ func TestLateFollowersGetWhatWasPrinted(t *testing.T) {
 	})
 }
 
-// A chunk that was not written, or whose answer was lost, is part of the next one: nothing is missing, and readers drop what comes twice.
+// A chunk that was not written, or whose answer was lost, is part of the next one: nothing is missing, and readers drop the lines that come twice.
 func TestChunkWithoutAnAnswerIsPublishedAgain(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		j, rdb := fakeJournal(t)

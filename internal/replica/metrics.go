@@ -125,6 +125,22 @@ func (p delayRunner) Run(ctx context.Context, run *scheduler.Run) scheduler.Resu
 // withReason are the outcomes whose reasons are a few words; those of others are texts.
 var withReason = []scheduler.Outcome{scheduler.Canceled, scheduler.Skipped, scheduler.Missed}
 
+// ended counts a record that is the first to end a run or a tick, and logs a run that was abandoned. All survivors of a dead replica record its runs, and a
+// replica that drains records its own before it hands them over: so the first record is logged, once, and a run that was handed over is not.
+func (m *monitor) ended(rec journal.Record) {
+	m.count(rec)
+	level, what := hclog.Error, "run abandoned: its holder is gone"
+	switch {
+	case rec.Outcome == journal.OutcomeOK && rec.Token != 0 && rec.Started.IsZero(): // only the holder knows its start
+		level, what = hclog.Warn, "run ended well: its holder was gone before it could release it"
+	case rec.Outcome != journal.OutcomeAbandoned:
+		return
+	case rec.Recovers || rec.Reason != "": // it runs again, or was to stop anyway
+		level = hclog.Warn
+	}
+	m.log.Log(level, what, "job", rec.Job, "run_id", rec.RunID, "replica_lost", rec.Replica, "token", rec.Token)
+}
+
 // count counts a record that is the first to end a run or a tick.
 func (m *monitor) count(rec journal.Record) {
 	switch {

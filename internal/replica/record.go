@@ -7,8 +7,6 @@ import (
 	"slices"
 	"time"
 
-	"github.com/hashicorp/go-hclog"
-
 	"github.com/cronclave/cronclave/internal/config"
 	"github.com/cronclave/cronclave/internal/journal"
 	"github.com/cronclave/cronclave/internal/redisconn"
@@ -32,22 +30,6 @@ func (r recorder) Record(ctx context.Context, records []scheduler.Record) error 
 	}
 	r.monitor.began(list)
 	return nil
-}
-
-// ended counts a record that is the first to end a run or a tick, and logs a run that was abandoned. All survivors of a dead replica record its runs, and a
-// replica that drains records its own before it hands them over: so the first record is logged, once, and a run that was handed over is not.
-func (r *Replica) ended(rec journal.Record) {
-	r.monitor.count(rec)
-	level, what := hclog.Error, "run abandoned: its holder is gone"
-	switch {
-	case rec.Outcome == journal.OutcomeOK && rec.Token != 0 && rec.Started.IsZero(): // nobody but the holder knows when it began
-		level, what = hclog.Warn, "run ended well: its holder was gone before it could release it"
-	case rec.Outcome != journal.OutcomeAbandoned:
-		return
-	case rec.Recovers || rec.Reason != "": // it runs again, or was to stop anyway
-		level = hclog.Warn
-	}
-	r.log.Log(level, what, "job", rec.Job, "run_id", rec.RunID, "replica_lost", rec.Replica, "token", rec.Token)
 }
 
 func journalRecord(r scheduler.Record) journal.Record {

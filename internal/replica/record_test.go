@@ -48,12 +48,12 @@ func TestAbandonedRunsAreLoggedOnce(t *testing.T) {
 	var log bytes.Buffer
 	said := func(name string, records ...scheduler.Record) {
 		t.Helper()
-		r := &Replica{name: name, log: hclog.New(&hclog.LoggerOptions{Output: &log, DisableTime: true, Name: name})}
-		j, err := conn.OpenJournal(&config.Config{Namespace: "default"}, r.ended)
+		m := &monitor{log: hclog.New(&hclog.LoggerOptions{Output: &log, DisableTime: true, Name: name})}
+		j, err := conn.OpenJournal(&config.Config{Namespace: "default"}, m.ended)
 		if err != nil {
 			t.Fatal(err)
 		}
-		if err := (recorder{j, &r.monitor}).Record(t.Context(), records); err != nil {
+		if err := (recorder{j, m}).Record(t.Context(), records); err != nil {
 			t.Fatal(err)
 		}
 	}

@@ -129,7 +129,7 @@ func (r *Replica) connect() (err error) {
 	if r.locks, err = locking.New(locks); err != nil {
 		return err
 	}
-	if r.journal, err = r.redis.OpenJournal(cfg, r.ended); err != nil {
+	if r.journal, err = r.redis.OpenJournal(cfg, r.monitor.ended); err != nil {
 		return err
 	}
 	r.live = newLiveOutput(r.journal, r.log)
