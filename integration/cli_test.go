@@ -65,6 +65,7 @@ type pastRun struct {
 	RunID      string    `json:"run_id"`
 	Job        string    `json:"job"`
 	Tick       time.Time `json:"tick"`
+	TickLocal  string    `json:"tick_local"`
 	Trigger    string    `json:"trigger"`
 	Slot       *int      `json:"slot"`
 	Attempt    int       `json:"attempt"`

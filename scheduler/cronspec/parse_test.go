@@ -174,6 +174,10 @@ func TestKeyDiffersByZone(t *testing.T) {
 	if parse(east, "0 3 * * *").Key() == parse(west, "0 3 * * *").Key() {
 		t.Error("two fixed zones without a name have the same key")
 	}
+	newer, older := time.FixedZone("America/Edmonton", -6*3600), time.FixedZone("America/Edmonton", -7*3600) // as of data that begin late
+	if parse(newer, "0 3 * * *").Digest() != parse(older, "0 3 * * *").Digest() {
+		t.Error("the same zone by other data has another digest")
+	}
 	if parse(east, "@every 1h").Key() != parse(west, "@every 1h").Key() {
 		t.Error("@every depends on the zone")
 	}

@@ -41,8 +41,9 @@ func periodAt(zone *time.Location, instant int64) period {
 }
 
 // zoneKey names a zone so that different zones have different names. Those of the
-// IANA database are known by name, whatever data they come from; another zone with
-// a fixed offset may have any name.
+// IANA database are known by name, whatever data they come from: data that begin
+// late have zones without a change of the clock. Another zone with a fixed offset
+// may have any name.
 func zoneKey(zone *time.Location) string {
 	if zone == time.UTC {
 		return "UTC"
@@ -51,11 +52,10 @@ func zoneKey(zone *time.Location) string {
 	if start, end := t.ZoneBounds(); !start.IsZero() || !end.IsZero() {
 		return zone.String()
 	}
-	offset := t.Format("-07:00:00")
-	if known, err := LoadLocation(zone.String()); err == nil && time.Unix(1_577_836_800, 0).In(known).Format("-07:00:00") == offset {
+	if known, err := LoadLocation(zone.String()); err == nil && known != time.UTC {
 		return zone.String()
 	}
-	return zone.String() + offset
+	return zone.String() + t.Format("-07:00:00")
 }
 
 // zoneTag returns 8 hexadecimal digits for a zone.
