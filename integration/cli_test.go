@@ -146,6 +146,7 @@ type clusterStatus struct {
 	Problems []problem   `json:"problems"`
 	DataLost *interval   `json:"data_lost"`
 	JobCount int         `json:"job_count"`
+	Expected int         `json:"expected_replicas"`
 	Pools    []lockState `json:"pools"`
 	Locks    []lockState `json:"locks"`
 	Jobs     []struct {
@@ -157,6 +158,7 @@ type clusterStatus struct {
 		Paused   bool       `json:"paused"`
 		LastEnd  *pastRun   `json:"last_end"`
 		Recent   []pastRun  `json:"recent"`
+		Failures *streak    `json:"failures"`
 		Last     *pastRun   `json:"last"`
 		Next     *time.Time `json:"next"`
 		Holders  []struct {
@@ -234,6 +236,16 @@ type problem struct {
 	Since   *time.Time `json:"since"`
 	Message string     `json:"message"`
 	Level   string     `json:"level"`
+	// Failures are those of a job that fails.
+	Failures *streak `json:"failures"`
+}
+
+// streak is the failures of a job since its last ok.
+type streak struct {
+	Since   time.Time  `json:"since"`
+	Count   int        `json:"count"`
+	AtLeast bool       `json:"at_least"`
+	LastOK  *time.Time `json:"last_ok"`
 }
 
 // history asks for all that is known of a job, newest first.

@@ -42,6 +42,7 @@ var kindsOfKeys = []struct {
 	{`\{[^}]+\}:job`, perJob(1), perJob(1200)},
 	{`\{[^}]+\}:runs`, perJob(1), perJob(200 + 80*(keptOfAJob+1))},
 	{`\{[^}]+\}:records`, perJob(1), perJob(200 + 420*(keptOfAJob+1))},
+	{`\{[^}]+\}:streak`, perJob(1), perJob(200)},
 	{`\{[^}]+\}:output`, perJob(1), perJob(200 + outputOfAJob + 200*blocksOfAJob)},
 	{`\{leader\}:office`, exactly(1), exactly(1200)},
 	{"jobs", exactly(1), perJob(500)},

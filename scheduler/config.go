@@ -41,8 +41,11 @@ type GrantEvents interface {
 type Config struct {
 	Jobs []Job
 	// Claimer is required, but for [Scheduler.RunNow] without a lock.
-	Claimer     Claimer
-	Journal     Journal     // defaults to none
+	Claimer Claimer
+	Journal Journal // defaults to none
+	// Streak returns the failures of a job since it was last ok, as keys and values for the log line of a run that failed and is recorded. It is called by
+	// several goroutines. Defaults to none.
+	Streak      func(ctx context.Context, job string) []any
 	GrantEvents GrantEvents // defaults to none: each replica asks for each tick
 	Pools       Pools       // required if a job has a Pool, but for [Scheduler.RunNow] without a lock
 	// Requests defaults to none: runs outside the schedule cannot be requested.

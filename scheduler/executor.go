@@ -15,6 +15,7 @@ type executor struct {
 	now      func() time.Time
 	log      hclog.Logger
 	recorder *recorder
+	streak   func(ctx context.Context, job string) []any // may be nil
 	pools    Pools
 	events   GrantEvents
 	breaker  breaker
@@ -30,7 +31,7 @@ type executor struct {
 
 func newExecutor(cfg Config, now func() time.Time, abort context.Context) *executor {
 	x := &executor{replica: cfg.Replica, now: now, log: cfg.Logger, abort: abort,
-		recorder: newRecorder(cfg.Journal, cfg.Logger), pools: cfg.Pools, events: cfg.GrantEvents}
+		recorder: newRecorder(cfg.Journal, cfg.Logger), streak: cfg.Streak, pools: cfg.Pools, events: cfg.GrantEvents}
 	draining, begin := context.WithCancel(context.Background())
 	parting, part := context.WithCancel(context.Background())
 	x.draining, x.parting = draining, parting

@@ -40,6 +40,20 @@ func (r *Record) tell(run *Run, what string, pending bool, more ...any) {
 	run.Logger.Log(level, what, args...)
 }
 
+// streakTimeout bounds how long the log line of a failed run waits for the failures before it. The run keeps its place on the replica meanwhile.
+const streakTimeout = recordTimeout / 4
+
+// failures returns what the log line of a failed run says about the failures before it; nil if the history does not answer.
+func (x *executor) failures(r *Record) []any {
+	if x.streak == nil || x.recorder.failing.Load() || r.Outcome != Failed && r.Outcome != TimedOut && r.Outcome != Lost {
+		return nil
+	}
+	ctx, cancel := context.WithTimeout(x.parting, streakTimeout)
+	defer cancel()
+	defer context.AfterFunc(x.abort, cancel)()
+	return x.streak(ctx, r.Job)
+}
+
 // logLostLease logs the loss of a lease that its run outlives, until stop is called. Any other loss is logged with the end of the run.
 func logLostLease(job *Job, run *Run, term *election.Term) (stop func() bool) {
 	if term == nil || !job.OutlivesLease {

@@ -117,6 +117,44 @@ func TestLevels(t *testing.T) {
 	}
 }
 
+// TestFailedRunHasItsStreak: the log line of a run that failed has the failures before it, as they are when the run is recorded; any other line asks for none.
+func TestFailedRunHasItsStreak(t *testing.T) {
+	inCluster(t, func(c *cluster) {
+		log := &jsonLog{}
+		logger, writer := logging.New(log, logging.Options{Level: hclog.Info, JSON: true})
+		defer writer.Close(context.Background())
+		jobs := []scheduler.Job{c.job("bad", "30 0 0 * * *", 0, c.failing(9, time.Second, false)), c.job("good", "30 0 0 * * *", time.Second)}
+		var asked []string
+		c.join("r", jobs, func(cfg *scheduler.Config) {
+			cfg.Logger = logger
+			cfg.Streak = func(_ context.Context, job string) []any {
+				c.mu.Lock()
+				defer c.mu.Unlock()
+				recorded := slices.ContainsFunc(c.records, func(rec scheduler.Record) bool { return rec.Job == job && rec.Outcome == scheduler.Failed })
+				asked = append(asked, fmt.Sprint(job, " ", recorded))
+				return []any{"failures", 3, "failing_since", "2026-11-27T20:00:00Z"}
+			}
+		})
+		c.at(40 * time.Second)
+		want(t, "asked", asked, []string{"bad true"})
+		log.mu.Lock()
+		defer log.mu.Unlock()
+		var found []string
+		for line := range strings.Lines(log.text.String()) {
+			var e struct {
+				Msg, Job string
+				Failures int
+				Since    string `json:"failing_since"`
+			}
+			if err := json.Unmarshal([]byte(line), &e); err == nil && e.Msg == "finished" {
+				found = append(found, fmt.Sprint(e.Job, " ", e.Failures, " ", e.Since))
+			}
+		}
+		slices.Sort(found)
+		want(t, "logged", found, []string{"bad 3 2026-11-27T20:00:00Z", "good 0 "})
+	})
+}
+
 // TestAbandonedRunsSayWhetherTheyAreRecovered has a replica die that runs a job, and reads what another records.
 func TestAbandonedRunsSayWhetherTheyAreRecovered(t *testing.T) {
 	for recoveries, again := range map[int]bool{0: false, 1: true} {

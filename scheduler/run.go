@@ -62,7 +62,7 @@ func (x *executor) carryOut(ctx context.Context, job *Job, run *Run, term *elect
 	}
 	run.life.to(phase{name: phaseReleased})
 	failpoint("released", run)
-	record.tell(run, "finished", term != nil && x.recovers(job, run, &record, end.state == interrupted))
+	record.tell(run, "finished", term != nil && x.recovers(job, run, &record, end.state == interrupted), x.failures(&record)...)
 	return ending{record: record, unreturned: end.unreturned}
 }
 

@@ -10,7 +10,7 @@ func newAuditCommand(a *app) *cobra.Command {
 	var most int
 	var asJSON bool
 	cmd := &cobra.Command{
-		Use: "audit", Short: "Print the acts of users (trigger, cancel, pause, resume, exec), newest first", Args: cobra.NoArgs, Example: "  cronclave audit -n 100",
+		Use: "audit", Short: "Print the acts of users (trigger, cancel, pause, resume, exec, forget), newest first", Args: cobra.NoArgs, Example: "  cronclave audit -n 100",
 		RunE: func(cmd *cobra.Command, _ []string) error {
 			if most < 1 {
 				return usageError("-n %d: it must be at least 1", most)

@@ -53,7 +53,7 @@ func newHistoryCommand(a *app) *cobra.Command {
 		},
 	}
 	cmd.Flags().IntVarP(&o.n, "number", "n", 50, "how many records at most, the newest")
-	cmd.Flags().BoolVar(&o.failed, "failed", false, "only what went wrong: "+strings.Join(operator.Failures(), ", "))
+	cmd.Flags().BoolVar(&o.failed, "failed", false, "only what went wrong: "+strings.Join(journal.Failures(), ", "))
 	cmd.Flags().StringSliceVar(&o.outcomes, "outcome", nil, "only these outcomes, with commas between")
 	cmd.Flags().StringVar(&o.since, "since", "", "only runs and ticks that ended at or after this instant, and runs under way: RFC 3339, or how long ago, as 12h or 7d")
 	cmd.Flags().StringVar(&o.until, "until", "", "only runs and ticks that ended before this instant, and runs under way that began before it: RFC 3339, or how long ago")
@@ -75,7 +75,7 @@ func (o historyOptions) request(args []string) (req operator.HistoryRequest, err
 	case o.outcomes != nil && len(o.outcomes) == 0:
 		return req, usageError("--outcome is empty: it must be some of %s", strings.Join(journal.Outcomes(), ", "))
 	case o.failed:
-		req.Outcomes = operator.Failures()
+		req.Outcomes = journal.Failures()
 	}
 	for _, outcome := range o.outcomes {
 		if !slices.Contains(journal.Outcomes(), outcome) {

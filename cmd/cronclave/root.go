@@ -114,7 +114,7 @@ Redis. A job with per_tick = K has K runs of each tick.
 	flags.StringVar(&a.logFormat, "log-format", "", "text or json (default: text on a terminal)")
 	root.SetVersionTemplate("cronclave {{.Version}}\n")
 	root.AddCommand(newRunCommand(a), newDemoCommand(a), newInitCommand(a), newCheckCommand(a), newNextCommand(a), newExecCommand(a), newLockCommand(a),
-		newStatusCommand(a), newWhyCommand(a), newHistoryCommand(a), newAuditCommand(a), newCancelCommand(a), newPauseCommand(a), newResumeCommand(a), newLogsCommand(a), newTriggerCommand(a),
+		newStatusCommand(a), newWhyCommand(a), newHistoryCommand(a), newAuditCommand(a), newCancelCommand(a), newPauseCommand(a), newResumeCommand(a), newForgetCommand(a), newLogsCommand(a), newTriggerCommand(a),
 		newFenceCommand(a), newVersionCommand(a), newDemoWorkCommand(a))
 	root.AddCommand(plannedCommands()...)
 	addCompletion(root)

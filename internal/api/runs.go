@@ -32,7 +32,7 @@ func (r *routes) registerRuns(api huma.API) {
 	huma.Register(api, describe(http.MethodGet, "/runs", "Runs", "runs", 404), func(ctx context.Context, q *runFilter) (*answer[[]journal.Record], error) {
 		req := operator.HistoryRequest{Job: q.Job, Outcomes: q.Outcome, Since: q.Since, Until: q.Until, Limit: q.Limit}
 		if q.Failed {
-			req.Outcomes = append(req.Outcomes, operator.Failures()...)
+			req.Outcomes = append(req.Outcomes, journal.Failures()...)
 		}
 		h, err := r.Operator.History(ctx, req)
 		if err != nil {

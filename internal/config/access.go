@@ -7,6 +7,7 @@ import (
 	"slices"
 
 	"github.com/cronclave/cronclave/internal/config/document"
+	"github.com/cronclave/cronclave/internal/config/schema"
 )
 
 // Access is the way to a cluster, read from a configuration that may be faulty. A doubtful value is an error and not a guess: a command that pauses
@@ -66,7 +67,7 @@ func (l *loader) soundNamespace() (name string, err error) {
 	return DefaultNamespace, nil
 }
 
-// stray is an unknown key at the top level, or a namespace behind the header of a table; "" if there is none.
+// stray is a key at the top level that is unknown or has the name of a table, or a namespace behind the header of a table; "" if there is none.
 func stray(root document.Value) string {
 	const deep = 2 // the depth of [jobs.NAME]
 	tree, _ := root.Raw.(map[string]any)
@@ -75,7 +76,7 @@ func stray(root document.Value) string {
 			if found := misplaced(table, "namespace", deep); found != "" {
 				return name + "." + found
 			}
-		} else if !slices.Contains(topKeys().Names(), name) {
+		} else if !slices.ContainsFunc(clusterKeys(), func(k schema.Key[top]) bool { return k.Name == name }) {
 			return name
 		}
 	}

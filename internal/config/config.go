@@ -47,6 +47,7 @@ type Config struct {
 	ZoneData string
 	Redis    Redis
 	Replica  Replica
+	Cluster  ClusterSettings
 	History  History
 	// Heartbeat has no URL if the configuration names none.
 	Heartbeat Heartbeat
@@ -103,6 +104,12 @@ type Replica struct {
 	MaxRunning int
 	// Labels are matched by the `where` of jobs; none if not set.
 	Labels map[string]string
+}
+
+// ClusterSettings say what the replicas are together.
+type ClusterSettings struct {
+	// Replicas is the number that should be up; 0 if not set.
+	Replicas int
 }
 
 // History says what Redis keeps for each job.

@@ -250,7 +250,7 @@ func TestDigest(t *testing.T) {
 	}
 	seen := map[string]string{base.Digest(): "nothing"}
 	for _, line := range []string{
-		"namespace = 'x'", "history.runs = 5", "defaults.timezone = 'Asia/Tokyo'", "defaults.timeout = '1h'",
+		"namespace = 'x'", "history.runs = 5", "cluster.replicas = 3", "defaults.timezone = 'Asia/Tokyo'", "defaults.timeout = '1h'",
 		"defaults.dir = '/tmp'", "defaults.env = { X = '' }", "defaults.env_from_file = { X = '/a' }",
 		"defaults.env_from_file = { X = '/b' }", "defaults.env_file = '/a'", "defaults.enabled = false", "defaults.umask = '0'",
 		"defaults.lease = '1m'", "defaults.jitter = '1s'", "defaults.output.log = false", "defaults.inherit_env = false",

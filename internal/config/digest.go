@@ -23,7 +23,7 @@ func (d *draft) digest() string {
 	}{j, meaning, d.hidden.files})
 }
 
-// Digest identifies what the replicas of a cluster must agree on: the namespace, what the history keeps, and all jobs.
+// Digest identifies what the replicas of a cluster must agree on: the namespace, what the history keeps, how many replicas are expected, and all jobs.
 // Replicas with equal digests run the same jobs in the same way. How a machine reaches Redis and how much it takes on
 // is its own affair, and so are the values that `env` takes from the machine's environment: of these and of paths the
 // digest sees only what the file says. It covers literal values of `env` and arguments
@@ -38,7 +38,8 @@ func (c *Config) Digest() string {
 		Namespace string
 		History   History
 		Jobs      map[string]string
-	}{c.Namespace, c.History, jobs})
+		Replicas  int `json:",omitempty"` // left out, so that a configuration without it has the digest of earlier versions
+	}{c.Namespace, c.History, jobs, c.Cluster.Replicas})
 }
 
 // shortDigest is the number of digits that distinguish the digests of one job.

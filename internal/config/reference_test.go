@@ -123,6 +123,7 @@ func referenced() []keyTable {
 		{"redis.tls", "redis.tls", "", rowsOf(tlsKeys().Keys, &TLS{})},
 		{"redis.sentinel", "redis.sentinel", "", rowsOf(sentinelKeys().Keys, &SentinelAccess{})},
 		{"replica", "replica", "", rowsOf(replicaKeys().Keys, &top.Replica)},
+		{"cluster", "cluster", "", rowsOf(clusterSection().Keys, &top.Cluster)},
 		{"history", "history", "", rowsOf(historyKeys().Keys, &top.History)},
 		{"server", "server", "", rowsOf(serverKeys().Keys, &top.Server)},
 		{"server.tls", "server.tls", "", rowsOf(serverTLSKeys().Keys, &top.Server)},

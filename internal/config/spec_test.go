@@ -33,6 +33,7 @@ var specified = []struct {
 	{true, `replica.>drain_timeout = "25s"`},
 	{true, `replica.>max_running = 100`},
 	{true, `replica.>labels = { zone = "a" }`},
+	{true, `>cluster = { replicas = 3 }`},
 	{true, `>server = { listen = "127.0.0.1:7377", token_file = "/run/secrets/token" }`},
 	{true, `server = { listen = "127.0.0.1:7377", >hosts = ["cron.example.org"] }`},
 	{true, `server = { listen = "127.0.0.1:7377", >url = "https://example.org/cron" }`},

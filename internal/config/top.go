@@ -74,6 +74,7 @@ func tables() []schema.Key[top] {
 	return []schema.Key[top]{
 		table("redis", "Where Redis is.", func(r *schema.Reader, v document.Value, t *top) { redisKeys().Read(r, v, &t.Redis) }),
 		table("replica", "How much a replica takes on, and how it stops.", func(r *schema.Reader, v document.Value, t *top) { replicaKeys().Read(r, v, &t.Replica) }),
+		table("cluster", "What the replicas are together.", func(r *schema.Reader, v document.Value, t *top) { clusterSection().Read(r, v, &t.Cluster) }),
 		table("history", "What Redis keeps for each job.", func(r *schema.Reader, v document.Value, t *top) { historyKeys().Read(r, v, &t.History) }),
 		table("server", "Where a replica answers HTTP requests.", func(r *schema.Reader, v document.Value, t *top) { serverKeys().Read(r, v, &t.Server) }),
 		table("heartbeat", "What the leader requests, so that a service notices when the cluster is gone.",
@@ -95,6 +96,19 @@ func replicaKeys() schema.Section[Replica] {
 				"How long SIGTERM waits for running jobs, their `kill_grace` included. Runs that are left then are stopped."),
 			schema.Integer("max_running", 1, 100_000, func(to *Replica) *int { return &to.MaxRunning }, "How many runs a replica has at once. A full one leaves its ticks to the others."),
 			schema.Field("labels", "table of strings", func(to *Replica) *map[string]string { return &to.Labels }, labels, "What jobs ask for by `where`, such as `{ zone = \"a\" }`."),
+		},
+	}
+}
+
+// mostReplicas is the greatest number of replicas that may be expected.
+const mostReplicas = 1000
+
+func clusterSection() schema.Section[ClusterSettings] {
+	return schema.Section[ClusterSettings]{
+		Once: true,
+		Keys: []schema.Key[ClusterSettings]{
+			schema.Integer("replicas", 1, mostReplicas, func(to *ClusterSettings) *int { return &to.Replicas },
+				"How many replicas should be up: fewer for a minute are a problem. With so many up, a lost replica is none.").Optional(),
 		},
 	}
 }
@@ -153,6 +167,7 @@ func home(key, table string) string {
 		{"in [jobs.NAME] or [defaults]", jobKeys().Names()},
 		{"in [redis]", redisKeys().Names()},
 		{"in [replica]", replicaKeys().Names()},
+		{"in [cluster]", clusterSection().Names()},
 		{"in [history]", historyKeys().Names()},
 		{"in [heartbeat]", heartbeatKeys().Names()},
 		{"in [pools.NAME]", poolKeys().Names()},

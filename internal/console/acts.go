@@ -21,6 +21,9 @@ func (p Printer) Acts(now time.Time, acts []journal.Act) {
 
 // ActJobs names the jobs of an act, and what else it is about.
 func ActJobs(a journal.Act) string {
+	if a.Replica != "" {
+		return "replica " + a.Replica
+	}
 	text := strings.Join(a.Jobs, ", ")
 	if more := a.JobCount - len(a.Jobs); more > 0 {
 		text += fmt.Sprintf(" and %d more", more)

@@ -43,9 +43,13 @@ func (p Printer) problems(st *operator.Status) {
 	if len(st.Problems) > 0 {
 		fmt.Fprintln(p.Out)
 	}
-	for _, problem := range st.Problems {
+	for _, problem := range st.Grouped() {
 		text := problem.Message
-		if problem.Since != nil {
+		switch {
+		case problem.Since == nil:
+		case problem.Failures != nil && problem.Failures.Count > 1:
+			text = fmt.Sprintf("%s (for %s)", text, Span(st.Now.Sub(*problem.Since)))
+		default:
 			text = fmt.Sprintf("%s (%s)", text, ago(st.Now, *problem.Since))
 		}
 		p.item(levels[problem.Level], text)

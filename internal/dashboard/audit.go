@@ -76,6 +76,8 @@ func actOf(now time.Time, a journal.Act) act {
 		shown.Jobs = append(shown.Jobs, link{clean(name), jobPath(name)})
 	}
 	switch {
+	case a.Replica != "":
+		shown.Note = "replica " + clean(a.Replica)
 	case a.Until != nil:
 		shown.Note = "until " + a.Until.UTC().Format(stamp)
 	case a.Tick != nil:

@@ -159,7 +159,7 @@ func (h *handler) records(ctx context.Context, q timelineQuery, names []string, 
 
 // failuresOf lists the records of what went wrong.
 func failuresOf(now time.Time, newestFirst []journal.Record) records {
-	failed := slices.DeleteFunc(slices.Clone(newestFirst), func(r journal.Record) bool { return r.Retried || !slices.Contains(operator.Failures(), r.Outcome) })
+	failed := slices.DeleteFunc(slices.Clone(newestFirst), func(r journal.Record) bool { return !r.Failed() })
 	list := recordsOf(now, "Failures and missed ticks", failed[:min(len(failed), mostListed)])
 	list.Named = true
 	return list

@@ -11,9 +11,9 @@ import (
 var kinds = []struct{ code, one, many string }{
 	{"job_failed", "1 job fails", "%d jobs fail"},
 	{"job_missed", "1 job missed its tick", "%d jobs missed ticks"},
+	{"replica_lost", "1 replica lost", "%d replicas lost"},
 	{string(operator.LevelError), "1 error", "%d errors"},
 	{string(operator.LevelWarning), "1 warning", "%d warnings"},
-	{"replica_lost", "1 replica lost", "%d replicas lost"},
 	{"stood_still", "1 replica stood still", "%d replicas stood still"},
 	{operator.CodePoolFull, "1 pool full", "%d pools full"},
 }
@@ -25,7 +25,7 @@ func verdictOf(st *operator.Status) (string, mark) {
 		switch {
 		case p.Code == "no_replica":
 			return "No replica is up", markBad
-		case p.Code == "job_failed", p.Code == "job_missed", p.Level == operator.LevelAdvice:
+		case p.Code == "job_failed", p.Code == "job_missed", p.Code == "replica_lost", p.Level == operator.LevelAdvice:
 			counts[p.Code]++
 		default:
 			counts[string(p.Level)]++

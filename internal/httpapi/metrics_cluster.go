@@ -9,6 +9,7 @@ import (
 // Cluster is the state of the whole cluster, as the leader has read it. It is not changed any more.
 type Cluster struct {
 	Replicas       map[string]int       // by their state, with all states
+	Expected       int                  // that should be up
 	Lost           map[string]time.Time // replicas that were lost, by name, with when they were last seen
 	Configurations int                  // that differ
 	Paused         []string             // jobs
@@ -38,7 +39,9 @@ func clusterDesc(name, help string, labels ...string) *prometheus.Desc {
 var (
 	descRedisUp  = clusterDesc("redis_up", "1 if Redis answers this replica, else 0.")
 	descReplicas = clusterDesc("replicas", "Replicas by what they do. Reported by the leader.", "state")
-	descLost     = clusterDesc("replica_lost_timestamp_seconds",
+	descExpected = clusterDesc("replicas_expected",
+		"Replicas that should be up: [cluster].replicas, or else those that are registered and those that were lost within the last day. Reported by the leader.")
+	descLost = clusterDesc("replica_lost_timestamp_seconds",
 		"When a replica was last seen whose registration has expired within the last day, and that none of its name has followed. Reported by the leader.", "name")
 	descConfigurations = clusterDesc("configurations", "Different configurations that replicas have. Reported by the leader.")
 	descPaused         = clusterDesc("job_paused", "1 for a job that is paused; other jobs are left out. Reported by the leader.", jobLabel)
@@ -50,7 +53,7 @@ var (
 
 // Describe names the metrics.
 func (c cluster) Describe(ch chan<- *prometheus.Desc) {
-	for _, d := range []*prometheus.Desc{descRedisUp, descReplicas, descLost, descConfigurations, descPaused, descNext, descPeriod, descSlots, descHeld} {
+	for _, d := range []*prometheus.Desc{descRedisUp, descReplicas, descExpected, descLost, descConfigurations, descPaused, descNext, descPeriod, descSlots, descHeld} {
 		ch <- d
 	}
 }
@@ -73,6 +76,7 @@ func (k *Cluster) send(send func(d *prometheus.Desc, value float64, labels ...st
 	for state, n := range k.Replicas {
 		send(descReplicas, float64(n), state)
 	}
+	send(descExpected, float64(k.Expected))
 	for name, seen := range k.Lost {
 		send(descLost, seconds(seen), name)
 	}

@@ -25,7 +25,7 @@ func expectLines(t *testing.T, s *Server, lines ...string) {
 
 // wholeCluster is the state that a leader has read.
 func wholeCluster() *Cluster {
-	return &Cluster{Replicas: map[string]int{"up": 2, "silent": 0}, Lost: map[string]time.Time{"r3": time.Unix(500, 0)}, Configurations: 2, Paused: []string{"b"},
+	return &Cluster{Replicas: map[string]int{"up": 2, "silent": 0}, Expected: 3, Lost: map[string]time.Time{"r3": time.Unix(500, 0)}, Configurations: 2, Paused: []string{"b"},
 		Ticks: map[string]NextTick{"a": {time.Unix(2000, 0), time.Hour}, "b": {At: time.Unix(3000, 0)}}, Pools: map[string]PoolUse{"db": {Slots: 4, Held: 3}}}
 }
 
@@ -61,7 +61,7 @@ func TestMetrics(t *testing.T) {
 		`cronclave_leader 1`, `cronclave_redis_up 1`, `cronclave_clock_offset_seconds 1.5`, `cronclave_lateness_seconds 0.25`, `cronclave_runs 3`,
 		`cronclave_job_runs{job_name="a"} 2`, `cronclave_job_runs{job_name="b"} 1`, `cronclave_build_info{version="v1"} 1`, `cronclave_log_lines_dropped_total 4`,
 		`cronclave_config_last_reload_successful 0`, `cronclave_config_last_reload_success_timestamp_seconds 950`, `cronclave_zone_data_info{version="2026f"} 1`,
-		`cronclave_replicas{state="up"} 2`, `cronclave_replicas{state="silent"} 0`, `cronclave_replica_lost_timestamp_seconds{name="r3"} 500`, `cronclave_configurations 2`,
+		`cronclave_replicas{state="up"} 2`, `cronclave_replicas{state="silent"} 0`, `cronclave_replicas_expected 3`, `cronclave_replica_lost_timestamp_seconds{name="r3"} 500`, `cronclave_configurations 2`,
 		`cronclave_job_paused{job_name="b"} 1`, `no cronclave_job_paused{job_name="a"}`,
 		`cronclave_job_next_tick_timestamp_seconds{job_name="a"} 2000`, `cronclave_job_period_seconds{job_name="a"} 3600`, `no cronclave_job_period_seconds{job_name="b"}`,
 		`cronclave_pool_slots{pool="db"} 4`, `cronclave_pool_held_slots{pool="db"} 3`, "go_goroutines ", "process_open_fds ")

@@ -36,6 +36,7 @@ const (
 	ActPause   = "pause"
 	ActResume  = "resume"
 	ActExec    = "exec"
+	ActForget  = "forget"
 )
 
 // ErrTooManyActs says that a user has asked for more acts than one may.
@@ -53,9 +54,10 @@ type Act struct {
 	// Jobs are those that it is about, the first 20 of JobCount.
 	Jobs     []string   `json:"jobs"`
 	JobCount int        `json:"job_count"`
-	RunID    string     `json:"run_id,omitempty"` // of the one run that is canceled
-	Tick     *time.Time `json:"tick,omitempty"`   // that is run again
-	Until    *time.Time `json:"until,omitempty"`  // of a pause that ends by itself
+	RunID    string     `json:"run_id,omitempty"`  // of the one run that is canceled
+	Replica  string     `json:"replica,omitempty"` // the lost one that is forgotten
+	Tick     *time.Time `json:"tick,omitempty"`    // that is run again
+	Until    *time.Time `json:"until,omitempty"`   // of a pause that ends by itself
 	Reason   string     `json:"reason,omitempty"`
 	// Unchanged is the number of acts of the user and kind, this one included, that changed nothing and have this entry in common.
 	Unchanged int `json:"unchanged,omitempty"`
@@ -65,6 +67,9 @@ type Act struct {
 func (a *Act) fault() string {
 	if !sound(a.Time) || a.Tick != nil && !sound(*a.Tick) || a.Until != nil && !sound(*a.Until) {
 		return "a time beyond the calendar"
+	}
+	if a.Replica != "" && !isRunID(a.Replica) {
+		return fmt.Sprintf("replica %q", cut(a.Replica))
 	}
 	if a.JobCount < len(a.Jobs) || len(a.Jobs) > maxActJobs || slices.ContainsFunc(a.Jobs, func(job string) bool { return !isName(job) }) {
 		return fmt.Sprintf("%d jobs", a.JobCount)

@@ -22,6 +22,7 @@
 //
 //	{JOB}:runs     sorted set: RunID by when it ended; running ones above all ended ones
 //	{JOB}:records  hash: weight and RunID -> the record as JSON, without its output
+//	{JOB}:streak   sorted set: RunID of the failures since the last ok, by their end, and that ok
 //	{JOB}:output   sorted set of blocks of output, ordered by their bytes: end, RunID, number, data
 //	history        sorted set: job by the time of its last record
 //	replicas       sorted set: replica's id by when it was last seen
@@ -68,10 +69,11 @@
 //	a record with the longest texts     2,600, counted as 2,700 (9 KiB if they are control characters)
 //	the record of an abandoned run      as two
 //	output                              its size + 200 for each block
-//	a job                               600
+//	a job                               800
+//	the streak of a job that fails      10,000
 //
 // So with the defaults and one replica 1,000 jobs take at most
-// 1,000 x (600 + 51 x 500) bytes = 25 MiB without output.
+// 1,000 x (800 + 51 x 500) bytes = 25 MiB without output, while none of them fails.
 package journal
 
 import (

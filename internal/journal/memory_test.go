@@ -16,7 +16,7 @@ const (
 	usualRecord   = 500
 	longestRecord = 2700
 	escapedRecord = 9 << 10
-	perJob        = 600
+	perJob        = 800
 	perBlock      = 200
 )
 

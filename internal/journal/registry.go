@@ -61,6 +61,8 @@ type Replica struct {
 	MaxRunning int `json:"max_running,omitempty"`
 	// LeaseMargin is that of the lease which was closest to its end when it was renewed, or was lost, within the last minute; nil if there was none.
 	LeaseMargin *LeaseMargin `json:"lease_margin,omitempty"`
+	// Expected is the number of replicas that should be up, by its configuration; 0 if that does not say, and in entries of versions that had none.
+	Expected int `json:"expected,omitempty"`
 	// Labels are matched by the `where` of jobs; nil in entries of versions that had none.
 	Labels map[string]string `json:"labels,omitempty"`
 	// Draining is set while it ends its last runs and takes no more.
@@ -283,12 +285,28 @@ func (g registry) RecentlyLost(ctx context.Context) ([]NamedLost, error) {
 	return lost, nil
 }
 
+// ForgetLost removes a lost replica from the lists of [registry.RecentlyLost] and [registry.LostReplicas]. ids are its entries in the latter.
+func (g registry) ForgetLost(ctx context.Context, name string, ids ...string) error {
+	ctx, cancel := g.within(ctx)
+	defer cancel()
+	cmds, err := g.redis.Pipelined(ctx, func(p redis.Pipeliner) error { // the keys may be on different nodes of a Cluster
+		for _, id := range ids { // first: a leader takes those that are left for newly lost
+			p.ZRem(ctx, g.key("replicas"), id)
+		}
+		p.ZRem(ctx, g.key("lost"), name)
+		return nil
+	})
+	return wrapIf("forget replica "+name, allErrors(ctx, cmds, err))
+}
+
 func (r *Replica) fault() string {
 	switch {
 	case !sound(r.Started) || !sound(r.Seen) || !r.StoodStill.sound() || !r.DataLost.sound():
 		return "a time beyond the calendar"
 	case r.Running < 0 || r.Running > mostRunning || r.MaxRunning < 0 || r.MaxRunning > mostRunning:
 		return fmt.Sprintf("%d runs of %d", r.Running, r.MaxRunning)
+	case r.Expected < 0 || r.Expected > mostListed:
+		return fmt.Sprintf("%d replicas expected", r.Expected)
 	case len(r.Since) > mostProblems || slices.ContainsFunc(slices.Collect(maps.Values(r.Since)), func(at time.Time) bool { return !sound(at) }):
 		return fmt.Sprintf("%d problems, or one since a time beyond the calendar", len(r.Since))
 	case !r.LeaseMargin.sound():

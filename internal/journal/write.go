@@ -92,6 +92,9 @@ type jobWrite struct {
 	beyond, old, oldRunning *redis.StringSliceCmd // runs to remove
 
 	claims []claim
+
+	failures *redis.IntCmd // how many members the streak has; nil if no word is a failure
+	doubtful []doubtful
 }
 
 // word is a valid record with its text.
@@ -146,7 +149,7 @@ func (h *history) commit(ctx context.Context, jobs []*jobWrite, index bool) erro
 	})
 	h.remember(jobs)
 	h.reportFirst(jobs)
-	return allErrors(ctx, cmds, err)
+	return multierr.Join(allErrors(ctx, cmds, err), h.settleStreaks(ctx, jobs))
 }
 
 // queueIndex notes that something was said of jobs, for those who ask for all.
@@ -170,6 +173,7 @@ func (h *history) queue(ctx context.Context, p redis.Pipeliner, w *jobWrite) {
 		// LT: a run's place only goes down, so a late "running" does not lift it.
 		p.ZAddLT(ctx, runs, redis.Z{Score: r.score(), Member: r.RunID})
 		h.claim(ctx, p, w, r)
+		h.queueStreak(ctx, p, w, r)
 		if lighter := lighterFields(r.weight(), r.RunID); len(lighter) > 0 {
 			p.HDel(ctx, records, lighter...)
 		}
@@ -183,7 +187,7 @@ func (h *history) queue(ctx context.Context, p redis.Pipeliner, w *jobWrite) {
 	w.oldRunning = p.ZRangeByScore(ctx, runs, olderThan(runningScore, oldest))
 	p.ZRemRangeByRank(ctx, output, 0, int64(-h.blocks.count-1))
 	p.ZRemRangeByLex(ctx, output, "-", "("+outputPrefix(oldest, ""))
-	for _, key := range []string{runs, records, output} {
+	for _, key := range []string{runs, records, output, h.jobKey(w.job, "streak")} {
 		p.PExpire(ctx, key, h.maxAge)
 	}
 }

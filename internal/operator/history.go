@@ -26,11 +26,6 @@ type HistoryRequest struct {
 	Output bool
 }
 
-// Failures are the outcomes of what went wrong.
-func Failures() []string {
-	return []string{journal.OutcomeFailed, journal.OutcomeTimeout, journal.OutcomeLost, journal.OutcomeAbandoned, journal.OutcomeMissed}
-}
-
 // selects returns whether the request leaves records out.
 func (q HistoryRequest) selects() bool {
 	return q.Outcomes != nil || !q.Since.IsZero() || !q.Until.IsZero()

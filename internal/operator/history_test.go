@@ -34,11 +34,11 @@ func TestHistoryIsSelected(t *testing.T) {
 		want    []string
 	}{
 		"all, by when they began": {HistoryRequest{}, []string{"none", "short", "short.1", "long"}},
-		"failures":                {HistoryRequest{Outcomes: Failures()}, []string{"none", "short"}},
+		"failures":                {HistoryRequest{Outcomes: journal.Failures()}, []string{"none", "short"}},
 		"an outcome":              {HistoryRequest{Outcomes: []string{"ok"}}, []string{"long"}},
 		"since":                   {HistoryRequest{Since: now.Add(-2 * time.Hour)}, []string{"none", "short", "long"}},
 		"until":                   {HistoryRequest{Until: now.Add(-2 * time.Hour)}, []string{"short.1"}},
-		"the newest that is left": {HistoryRequest{Outcomes: Failures(), Limit: 1}, []string{"none"}},
+		"the newest that is left": {HistoryRequest{Outcomes: journal.Failures(), Limit: 1}, []string{"none"}},
 		"the newest by their end": {HistoryRequest{Limit: 2}, []string{"none", "long"}},
 		"as many as there are":    {HistoryRequest{Limit: 4}, []string{"none", "short", "short.1", "long"}},
 		"nothing":                 {HistoryRequest{Outcomes: []string{"lost"}}, nil},

@@ -30,6 +30,8 @@ type Problem struct {
 	Replica string     `json:"replica,omitempty"`
 	Since   *time.Time `json:"since,omitempty"`
 	Message string     `json:"message"`
+	// Failures are those of a job that fails; Since is their first.
+	Failures *Streak `json:"failures,omitempty"`
 }
 
 // levels are those of warnings that are not [LevelWarning].
@@ -43,7 +45,7 @@ func (st *Status) NeedsPerson() bool {
 	return slices.ContainsFunc(st.Problems, func(p Problem) bool { return p.Level != LevelAdvice })
 }
 
-// problems are those of a cluster, the worst first.
+// problems are those of a cluster, causes before their consequences.
 func (st *Status) problems() []Problem {
 	list := []Problem{}
 	for _, w := range st.Warnings {
@@ -66,15 +68,24 @@ func (st *Status) problems() []Problem {
 		}
 	}
 	for _, l := range st.Lost {
-		text := fmt.Sprintf("the registration of replica %s expired: it died, or was cut off", l.Name)
-		if len(st.Replicas) > 0 {
-			text += "; its ticks go to the other replicas"
-		}
-		list = append(list, Problem{Level: LevelAdvice, Code: "replica_lost", Replica: l.Name, Since: &l.Seen, Message: text})
+		list = append(list, st.lost(l))
 	}
-	rank := []Level{LevelError, LevelWarning, LevelAdvice}
-	slices.SortStableFunc(list, func(a, b Problem) int { return slices.Index(rank, a.Level) - slices.Index(rank, b.Level) })
+	sortByCause(list, st.Now)
 	return list
+}
+
+// lost returns the problem of a lost replica. It is none of a person's business if as many replicas are up as are expected.
+func (st *Status) lost(l LostReplica) Problem {
+	p := Problem{Level: LevelWarning, Code: "replica_lost", Replica: l.Name, Since: &l.Seen,
+		Message: fmt.Sprintf("the registration of replica %s expired: it died, or was cut off", l.Name)}
+	switch {
+	case st.Expected > 0 && st.up >= st.Expected:
+		p.Level = LevelAdvice
+		p.Message += fmt.Sprintf("; %d replicas are up, and [cluster].replicas expects %d", st.up, st.Expected)
+	case st.up > 0:
+		p.Message += "; its ticks go to the other replicas; start it again, or say that it is gone for good: cronclave forget " + l.Name
+	}
+	return p
 }
 
 // CodeDataLost is the code of a problem: Redis has lost its data.
@@ -99,9 +110,9 @@ func (j Job) problem() (p Problem, failed bool) {
 		return p, false
 	}
 	r := *j.LastEnd
-	p = Problem{Level: LevelError, Code: "job_failed", Job: j.Name, Since: &r.Finished}
+	p = Problem{Level: LevelError, Code: codeJobFailed, Job: j.Name, Since: &r.Finished, Failures: j.Failures}
 	if r.Outcome == journal.OutcomeMissed {
-		p.Level, p.Code = LevelWarning, "job_missed"
+		p.Level, p.Code = LevelWarning, codeJobMissed
 	}
 	p.Message = fmt.Sprintf("job %s %s", j.Name, r.Outcome)
 	if r.Replica != "" && !r.Started.IsZero() {
@@ -110,12 +121,15 @@ func (j Job) problem() (p Problem, failed bool) {
 	if r.Reason != "" {
 		p.Message += ": " + FirstLine(r.Reason, 60)
 	}
+	if f := j.Failures; f != nil {
+		p.Since, p.Message = &f.Since, p.Message+f.String()
+	}
 	return p, true
 }
 
 func (j Job) failing() bool {
 	recovers := j.Last != nil && j.Last.Outcome == journal.OutcomeRunning && j.LastEnd != nil && !j.Last.Tick.IsZero() && j.Last.Tick.Equal(j.LastEnd.Tick)
-	return j.Enabled && j.LastEnd != nil && slices.Contains(Failures(), j.LastEnd.Outcome) && !recovers
+	return j.Enabled && j.LastEnd != nil && j.LastEnd.Failed() && !recovers
 }
 
 // outcomes are the newest records but for tries that were followed by others.

@@ -26,7 +26,9 @@ func TestProblemsAreNamed(t *testing.T) {
 	tried := ended("good", "r0.1") // before the end of its run
 	tried.Started, tried.Finished = tried.Started.Add(-time.Second), tried.Finished.Add(-time.Second)
 	tried.Outcome, tried.Retried = "failed", true
-	c.record(t, ended("bad", "r1"), bad, tried, ended("good", "r1"), journal.Record{RunID: "m", Job: "late", Tick: time.Now(), Finished: time.Now(), Outcome: "missed", Reason: "redis"})
+	before := ended("bad", "r1")
+	good := before.Finished.UTC().Format(time.RFC3339)
+	c.record(t, before, bad, tried, ended("good", "r1"), journal.Record{RunID: "m", Job: "late", Tick: time.Now(), Finished: time.Now(), Outcome: "missed", Reason: "redis"})
 	c.register(t, journal.Replica{Name: "up"})
 	for _, name := range []string{"gone", "up"} { // the latter has a successor
 		if _, err := c.journal.ClaimLost(t.Context(), journal.LostReplica{ID: name + "-abcdefgh", Seen: time.Now().Add(-time.Minute)}, name); err != nil {
@@ -48,9 +50,9 @@ func TestProblemsAreNamed(t *testing.T) {
 		}
 	}
 	want := []string{
-		"error job_failed bad: job bad failed on a: exit code 3",
+		"warning replica_lost gone: the registration of replica gone expired: it died, or was cut off; its ticks go to the other replicas; start it again, or say that it is gone for good: cronclave forget gone",
+		"error job_failed bad: job bad failed on a: exit code 3; last ok at " + good,
 		"warning job_missed late: job late missed: redis",
-		"advice replica_lost gone: the registration of replica gone expired: it died, or was cut off; its ticks go to the other replicas",
 	}
 	if !slices.Equal(found, want) || !st.NeedsPerson() {
 		t.Errorf("%s", strings.Join(found, "\n"))

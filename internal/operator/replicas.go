@@ -116,6 +116,7 @@ func (r *statusReader) readReplicas(ctx context.Context) (err error) {
 	if err := r.readLost(ctx); err != nil {
 		return err
 	}
+	r.warnOfTooFew()
 	return r.warnOfConfigs(ctx)
 }
 
@@ -130,21 +131,11 @@ func recent(i *journal.Interval, now time.Time, remember time.Duration) *journal
 	return i
 }
 
-// readLost reads the replicas that were lost within a day: those that a leader has noted, and those that are missing and that no leader has noted yet.
+// readLost reads the replicas that were lost within a day.
 func (r *statusReader) readLost(ctx context.Context) error {
-	lost, err := r.journal.RecentlyLost(ctx)
+	lost, _, err := r.lostReplicas(ctx)
 	if err = r.tolerate(err); err != nil {
 		return err
-	}
-	missing, err := r.journal.LostReplicas(ctx)
-	if err = r.tolerate(err); err != nil {
-		return err
-	}
-	for _, m := range missing {
-		noted := slices.ContainsFunc(lost, func(l journal.NamedLost) bool { return l.Name == NameOf(m.ID) })
-		if !noted {
-			lost = append(lost, journal.NamedLost{Name: NameOf(m.ID), Seen: m.Seen})
-		}
 	}
 	for _, l := range lost {
 		up := slices.ContainsFunc(r.replicas, func(e journal.Replica) bool { return e.Name == l.Name })

@@ -19,16 +19,18 @@ type Status struct {
 	Namespace string    `json:"namespace"`
 	Now       time.Time `json:"now"` // by the clock of Redis
 	Leader    *Leader   `json:"leader,omitempty"`
-	Replicas  []Replica `json:"replicas"` // by their names
-	Jobs      []Job     `json:"jobs"`     // those that were asked for
+	Replicas  []Replica `json:"replicas"`                    // by their names
+	Expected  int       `json:"expected_replicas,omitempty"` // the number that should be up; 0 if no configuration says
+	Jobs      []Job     `json:"jobs"`                        // those that were asked for
 	JobCount  int       `json:"job_count"`
 	Pools     []Pool    `json:"pools"` // by their names, as Locks
 	Locks     []Lock    `json:"locks"` // those of `cronclave lock` that are held, or waited for, for more than a second
 	// Lost are replicas whose registration expired within the last day although they had not ended, until a replica of their name starts.
 	Lost []LostReplica `json:"lost"`
+	up   int           // replicas that are up and stay so
 	// DataLost is when Redis has lost its data within the last day, as replicas that are up have seen it; nil if it has not.
 	DataLost *journal.Interval `json:"data_lost,omitempty"`
-	// Problems are for people to look at, the worst first.
+	// Problems are for people to look at: first those of Redis, then of replicas, of the configuration, of jobs, and advice. See [Status.Grouped].
 	Problems []Problem `json:"problems"`
 	// Warnings are about faults of the cluster.
 	Warnings []redisconn.Warning `json:"warnings"`
@@ -59,6 +61,8 @@ type Job struct {
 	LastEnd *journal.Record `json:"last_end,omitempty"`
 	Next    *time.Time      `json:"next,omitempty"` // in the job's zone
 	Holders []Holder        `json:"holders"`
+	// Failures are those since the last ok; nil if the job does not fail.
+	Failures *Streak `json:"failures,omitempty"`
 
 	Parallel int               `json:"parallel"`            // slots
 	JitterMS int64             `json:"jitter_ms,omitempty"` // how long after a tick its run may be due
@@ -200,6 +204,35 @@ func (r *statusReader) readJobs(ctx context.Context) (err error) {
 			state = election.State{Now: r.status.Now} // nothing is known of its holders and its pause
 		}
 		r.status.Jobs = append(r.status.Jobs, jobOf(r.Zones(), r.jobs[i], state, recent[names[i]], r.status.Now))
+	}
+	return r.addStreaks(ctx, recent)
+}
+
+// addStreaks adds to the jobs that fail since when they do.
+func (r *statusReader) addStreaks(ctx context.Context, recent map[string][]journal.Record) error {
+	var failing []string
+	for _, j := range r.status.Jobs {
+		if j.failing() {
+			failing = append(failing, j.Name)
+		}
+	}
+	if len(failing) == 0 {
+		return nil
+	}
+	streaks, err := r.journal.Streaks(ctx, failing)
+	if err = r.tolerate(err); err != nil {
+		return err
+	}
+	few := slices.DeleteFunc(slices.Clone(failing), func(name string) bool { return r.recent >= RecentRuns || len(recent[name]) >= RecentRuns })
+	more, err := r.journal.Recent(ctx, few, RecentRuns) // the streak is the same, whatever was asked for
+	if err = r.tolerate(err); err != nil {
+		return err
+	}
+	maps.Copy(recent, more)
+	for i := range r.status.Jobs {
+		if j := &r.status.Jobs[i]; j.failing() {
+			j.Failures = streakOf(recent[j.Name], streaks[j.Name], RecentRuns)
+		}
 	}
 	return nil
 }

@@ -21,6 +21,7 @@ const (
 	CodeClockOff      = "clock_off"
 	CodeConfigDiffers = "config_differs"
 	CodeSameName      = "same_name"
+	CodeTooFew        = "too_few_replicas"
 )
 
 // origin is where a warning comes from.
@@ -110,6 +111,38 @@ func (r *statusReader) warnOfNames() {
 			r.warnOf(up[name], CodeSameName, "%d replicas are named %s: give each replica its own name with --replica", n, name)
 		}
 	}
+}
+
+// tooFewFor is how long fewer replicas than expected are none of a person's business: they are restarted one after the other.
+const tooFewFor = time.Minute
+
+// Expected returns the number of replicas that should be up, by the configurations of these; 0 if none says. While they differ the greatest number counts.
+func Expected(replicas []journal.Replica) (n int) {
+	for _, e := range replicas {
+		n = max(n, e.Expected)
+	}
+	return n
+}
+
+// CountUp returns the number of replicas that are up and stay so.
+func CountUp(replicas []journal.Replica, now time.Time) (n int) {
+	for _, e := range replicas {
+		if OccupiesName(e, now) {
+			n++
+		}
+	}
+	return n
+}
+
+// warnOfTooFew warns if fewer replicas than expected have been up for a while.
+func (r *statusReader) warnOfTooFew() {
+	expected, up := Expected(r.replicas), CountUp(r.replicas, r.status.Now)
+	r.status.Expected, r.status.up = expected, up
+	since := originIn(r.replicas, CodeTooFew).since
+	if up >= expected || since == nil || r.status.Now.Sub(*since) < tooFewFor {
+		return
+	}
+	r.warnOf(r.replicas, CodeTooFew, "%d of %d replicas are up: start the others, or change [cluster].replicas", up, expected)
 }
 
 // warnOfPlaces warns of jobs that no replica has the labels for, or that no replica is up at all.

@@ -84,6 +84,9 @@ func (r *clusterReader) readReplicas(ctx context.Context, known *httpapi.Cluster
 			known.Lost[l.Name] = l.Seen
 		}
 	}
+	if known.Expected = operator.Expected(replicas); known.Expected == 0 {
+		known.Expected = len(replicas) + len(known.Lost)
+	}
 	known.Configurations = len(operator.GroupByConfig(replicas))
 	return nil
 }

@@ -14,7 +14,6 @@ import (
 	"github.com/cronclave/cronclave/internal/config"
 	"github.com/cronclave/cronclave/internal/httpapi"
 	"github.com/cronclave/cronclave/internal/journal"
-	"github.com/cronclave/cronclave/internal/operator"
 	"github.com/cronclave/cronclave/internal/redisconn"
 	"github.com/cronclave/cronclave/locking"
 	"github.com/cronclave/cronclave/scheduler"
@@ -150,7 +149,7 @@ func (m *monitor) count(rec journal.Record) {
 		m.metrics.TryFailed(rec.Job)
 		return
 	}
-	o := httpapi.Outcome{Job: rec.Job, Outcome: rec.Outcome, Failed: slices.Contains(operator.Failures(), rec.Outcome), Ticks: rec.Ticks, Finished: rec.Finished}
+	o := httpapi.Outcome{Job: rec.Job, Outcome: rec.Outcome, Failed: rec.Failed(), Ticks: rec.Ticks, Finished: rec.Finished}
 	if slices.Contains(withReason, scheduler.Outcome(rec.Outcome)) {
 		o.Reason = rec.Reason
 	}

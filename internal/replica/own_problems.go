@@ -46,6 +46,9 @@ func (w *problemWatch) meet(replicas []journal.Replica, self journal.Replica) {
 	if len(operator.GroupByConfig(replicas)) > 1 {
 		w.peers = append(w.peers, operator.CodeConfigDiffers)
 	}
+	if operator.CountUp(replicas, self.Seen) < operator.Expected(replicas) {
+		w.peers = append(w.peers, operator.CodeTooFew)
+	}
 	if slices.ContainsFunc(namesakes(replicas, self), func(o journal.Replica) bool { return operator.OccupiesName(o, self.Seen) }) {
 		w.peers = append(w.peers, operator.CodeSameName)
 	}

@@ -2,6 +2,7 @@ package replica
 
 import (
 	"maps"
+	"slices"
 	"testing"
 	"time"
 
@@ -35,6 +36,32 @@ func TestProblemsKeepTheirBeginning(t *testing.T) {
 			t.Errorf("step %d: %v, want %v", i, got, want)
 		}
 		w.meet(step.met, twin[0])
+	}
+}
+
+// TestTooFewReplicas: a replica notes that fewer replicas than expected are up. One that drains or is silent is not up.
+func TestTooFewReplicas(t *testing.T) {
+	t.Parallel()
+	now := time.Now()
+	self := journal.Replica{ID: "a-1", Name: "a", Seen: now, Expected: 2}
+	for what, tc := range map[string]struct {
+		other journal.Replica
+		few   bool
+	}{
+		"another is up":        {journal.Replica{ID: "b-1", Name: "b", Seen: now}, false},
+		"another drains":       {journal.Replica{ID: "b-1", Name: "b", Seen: now, Draining: true}, true},
+		"another is silent":    {journal.Replica{ID: "b-1", Name: "b", Seen: now.Add(-operator.RegisterEvery - operator.RegistrationDelay)}, true},
+		"another expects more": {journal.Replica{ID: "b-1", Name: "b", Seen: now, Expected: 3}, true},
+	} {
+		var w problemWatch
+		if w.meet([]journal.Replica{self, tc.other}, self); slices.Contains(w.peers, operator.CodeTooFew) != tc.few {
+			t.Errorf("%s: %q", what, w.peers)
+		}
+	}
+	self.Expected = 0
+	var w problemWatch
+	if w.meet([]journal.Replica{self}, self); len(w.peers) > 0 {
+		t.Errorf("without a number: %q", w.peers)
 	}
 }
 

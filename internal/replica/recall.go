@@ -76,7 +76,7 @@ func pastOf(records []journal.Record) (past httpapi.Past) {
 		case rec.Retried:
 		case rec.Outcome == journal.OutcomeOK && past.OK.IsZero():
 			past.OK = rec.Finished
-		case slices.Contains(operator.Failures(), rec.Outcome) && past.Failure.IsZero():
+		case rec.Failed() && past.Failure.IsZero():
 			past.Failure = rec.Finished
 		}
 		if at := rec.When(); !at.IsZero() && (past.Oldest.IsZero() || at.Before(past.Oldest)) {

@@ -32,6 +32,20 @@ func (r recorder) Record(ctx context.Context, records []scheduler.Record) error 
 	return nil
 }
 
+// streak returns the failures of a job since it was last ok, for a log line.
+func (r recorder) streak(ctx context.Context, job string) []any {
+	streaks, err := r.journal.Streaks(ctx, []string{job})
+	s := streaks[job]
+	if err != nil || s.Count == 0 {
+		return nil
+	}
+	about := []any{"failures", s.Count, "failing_since", s.Since.Format(time.RFC3339)}
+	if !s.LastOK.IsZero() {
+		about = append(about, "last_ok", s.LastOK.Format(time.RFC3339))
+	}
+	return about
+}
+
 func journalRecord(r scheduler.Record) journal.Record {
 	rec := journal.Record{
 		RunID: r.RunID, Job: r.Job, Tick: r.Tick, Trigger: r.Trigger, Attempt: r.Attempt, Token: r.Token,

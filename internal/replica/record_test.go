@@ -109,3 +109,23 @@ func TestWhyKnowsPastDaysOfCalendars(t *testing.T) {
 		t.Errorf("the day after it: %+v, %v", story, err)
 	}
 }
+
+// TestStreakForALogLine: a failed run is logged with the number of failures since the last ok, the first of them, and that ok.
+func TestStreakForALogLine(t *testing.T) {
+	_, _, j := startJournal(t)
+	r := recorder{journal: j}
+	now := time.Now().Truncate(time.Second)
+	end := func(id, outcome string, ago time.Duration) journal.Record {
+		return journal.Record{RunID: id, Job: "j", Replica: "a", Outcome: outcome, Started: now.Add(-ago), Finished: now.Add(-ago)}
+	}
+	if got := r.streak(t.Context(), "j"); got != nil {
+		t.Errorf("without a record: %v", got)
+	}
+	if err := j.Record(t.Context(), []journal.Record{end("1", "ok", time.Hour), end("2", "timeout", 2*time.Minute), end("3", "skipped", time.Minute), end("4", "failed", 0)}); err != nil {
+		t.Fatal(err)
+	}
+	want := []any{"failures", 2, "failing_since", now.Add(-2 * time.Minute).UTC().Format(time.RFC3339), "last_ok", now.Add(-time.Hour).UTC().Format(time.RFC3339)}
+	if got := r.streak(t.Context(), "j"); !slices.Equal(got, want) {
+		t.Errorf("%v, want %v", got, want)
+	}
+}

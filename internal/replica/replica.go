@@ -149,7 +149,7 @@ func (r *Replica) newScheduler(cfg *config.Config) (*scheduler.Scheduler, error)
 	return scheduler.New(scheduler.Config{
 		Jobs: r.jobs(cfg), Claimer: elector, Journal: recorder{r.journal, &r.monitor}, Logger: r.log, Replica: r.name,
 		MaxRunning: r.capacity, DrainTimeout: cfg.Replica.DrainTimeout, Clock: r.clock,
-		GrantEvents: elector, Requests: requests{r.journal, elector}, Pools: r.monitor.pools(elector), Peers: r.peers.get, Gone: r.peers.gone, Ready: r.processes.warden.Ready,
+		Streak: recorder{r.journal, &r.monitor}.streak, GrantEvents: elector, Requests: requests{r.journal, elector}, Pools: r.monitor.pools(elector), Peers: r.peers.get, Gone: r.peers.gone, Ready: r.processes.warden.Ready,
 		Probe: r.processes.Host.Probe, Labels: cfg.Replica.Labels,
 	})
 }
@@ -378,7 +378,7 @@ func (r *Replica) entry() journal.Replica {
 		ID: r.id, Name: r.name, Process: proc.ID(), Version: r.version, Started: r.started, Seen: now, ConfigDigest: r.cfg.Load().Digest(),
 		ZoneData: r.cfg.Load().Zones.Version(), Zones: hashZones(r.cfg.Load(), now),
 		ClockOffsetMS: r.clock().Sub(now).Milliseconds(), ClockErrorMS: r.locks.Engine().EstimateError().Milliseconds(), Running: r.scheduler.Running(),
-		Labels: r.cfg.Load().Replica.Labels, Draining: r.readiness.is(draining), Unable: operator.FirstLine(r.scheduler.Unable(), mostUnable),
+		Expected: r.cfg.Load().Cluster.Replicas, Labels: r.cfg.Load().Replica.Labels, Draining: r.readiness.is(draining), Unable: operator.FirstLine(r.scheduler.Unable(), mostUnable),
 		Unstartable: fewest(r.scheduler.Unstartable()),
 	})
 }

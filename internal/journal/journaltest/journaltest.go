@@ -43,6 +43,8 @@ func Run(t *testing.T, connect func(t *testing.T) redis.UniversalClient) {
 		"epochs":                          epochs,
 		"jobs are described":              jobs,
 		"one run":                         oneRun,
+		"streaks of failures":             streaks,
+		"streaks and late news":           streaksOfLateNews,
 		"requests":                        requests,
 		"answers to requests":             answers,
 		"damaged requests":                damagedRequests,

@@ -1,0 +1,85 @@
+package journaltest
+
+import (
+	"fmt"
+	"time"
+
+	"github.com/cronclave/cronclave/internal/journal"
+)
+
+// streak compares the streak of a job: the number of failures in a row, when the first of them ended, and the newest ok.
+func (s *suite) streak(j *journal.Journal, job string, count int, since, lastOK time.Time) {
+	s.Helper()
+	all, err := j.Streaks(s.ctx, []string{job, "another"})
+	if err != nil {
+		s.Fatal(err)
+	}
+	if got := all[job]; got.Count != count || !got.Since.Equal(since) || !got.LastOK.Equal(lastOK) {
+		s.Errorf("job %s: %d failures since %v, ok at %v; want %d since %v, ok at %v", job, got.Count, got.Since, got.LastOK, count, since, lastOK)
+	}
+	if got := all["another"]; got != (journal.Streak{}) {
+		s.Errorf("a job without records: %+v", got)
+	}
+}
+
+// streaks lets a job fail 1,000 times, which is more than the history keeps, with outcomes in between that neither begin nor end a streak.
+func streaks(s *suite) {
+	j, other := s.journal(journal.Config{Runs: 3}), s.journal(journal.Config{Runs: 3})
+	none := time.Time{}
+	s.streak(j, "a", 0, none, none)
+	ok, first := s.ended("a", "ok", journal.OutcomeOK, 5000), s.ended("a", "0", journal.OutcomeFailed, 4000)
+	s.record(j, s.ended("a", "before", journal.OutcomeFailed, 6000), ok)
+	s.streak(j, "a", 0, none, ok.Finished)
+	s.record(other, first, first)
+	s.streak(j, "a", 1, first.Finished, ok.Finished)
+	for n := 1; n < 1000; n += 3 {
+		tried := s.ended("a", fmt.Sprint("tried-", n), journal.OutcomeFailed, 4000-n)
+		tried.Retried = true
+		batch := []journal.Record{tried, s.ended("a", fmt.Sprint(n), journal.Failures()[n%5], 4000-n), s.ended("a", fmt.Sprint(n+1), journal.OutcomeFailed, 3999-n),
+			s.ended("a", fmt.Sprint("skipped-", n), journal.OutcomeSkipped, 3999-n), s.ended("a", fmt.Sprint("canceled-", n), journal.OutcomeCanceled, 3999-n),
+			s.running("a", fmt.Sprint("running-", n), 3999-n), s.ended("a", fmt.Sprint(n+2), journal.OutcomeTimeout, 3998-n)}
+		s.record(j, batch...)
+		s.record(other, batch...) // as if the answer had been lost
+	}
+	s.streak(j, "a", 1000, first.Finished, ok.Finished)
+	if members, err := s.client.ZCard(s.ctx, s.key("a", "streak")).Result(); err != nil || members > 125 {
+		s.Errorf("%v, %d members of the set", err, members)
+	}
+	late := s.ended("a", "late", journal.OutcomeOK, 5500)
+	s.record(j, late)
+	s.streak(j, "a", 1000, first.Finished, ok.Finished)
+	well := s.ended("a", "well", journal.OutcomeOK, 100)
+	s.record(j, well)
+	s.streak(j, "a", 0, none, well.Finished)
+	s.record(j, s.ended("a", "slow-news", journal.OutcomeFailed, 200)) // which is older than that
+	again := s.ended("a", "again", journal.OutcomeMissed, 50)
+	s.record(j, again)
+	s.streak(j, "a", 1, again.Finished, well.Finished)
+}
+
+// streaksOfLateNews says all words of a run in every order: a run that others called abandoned is no failure once its holder has reported another end.
+func streaksOfLateNews(s *suite) {
+	j := s.journal(journal.Config{})
+	for i, order := range [][]int{{0, 1, 2}, {0, 2, 1}, {1, 0, 2}, {1, 2, 0}, {2, 0, 1}, {2, 1, 0}, {2}, {1, 2}, {2, 1}} {
+		for _, end := range []string{journal.OutcomeOK, journal.OutcomeCanceled, journal.OutcomeFailed} {
+			job := fmt.Sprintf("%s-%d", end, i)
+			ok, final := s.ended(job, "before", journal.OutcomeOK, 90), s.ended(job, "1", end, 60)
+			words := []journal.Record{s.running(job, "1", 60), s.ended(job, "1", journal.OutcomeAbandoned, 50), final}
+			s.record(j, ok)
+			for _, k := range order {
+				s.record(j, words[k])
+			}
+			switch end {
+			case journal.OutcomeOK:
+				s.streak(j, job, 0, time.Time{}, final.Finished)
+			case journal.OutcomeCanceled:
+				s.streak(j, job, 0, time.Time{}, ok.Finished)
+			default:
+				s.streak(j, job, 1, final.Finished, ok.Finished)
+			}
+		}
+	}
+	lost := s.ended("b", "1", journal.OutcomeAbandoned, 50)
+	s.record(j, s.running("b", "1", 60), lost)
+	s.streak(j, "b", 1, lost.Finished, time.Time{})
+}

@@ -1,0 +1,68 @@
+package operator
+
+import (
+	"context"
+	"errors"
+	"slices"
+
+	"github.com/cronclave/cronclave/internal/journal"
+)
+
+// ErrNotLost means that no lost replica has the name.
+var ErrNotLost = errors.New("not a lost replica")
+
+// Forget takes a lost replica off the list of a status: it will not come back. It refuses a replica that is up.
+func (o *Operator) Forget(ctx context.Context, name string, by Requester) error {
+	if err := by.fault(); err != nil {
+		return err
+	}
+	up, err := o.journal.Replicas(ctx)
+	if err != nil && !errors.Is(err, journal.ErrCorrupt) {
+		return unavailable("read the replicas", err)
+	}
+	if slices.ContainsFunc(up, func(e journal.Replica) bool { return e.Name == name }) {
+		return refuse(ErrNotLost, "replica %s is registered, so it is up, or was 15 seconds ago: nothing was done; stop it first", name)
+	}
+	lost, ids, err := o.lostReplicas(ctx)
+	if err != nil {
+		return unavailable("read the lost replicas", err)
+	}
+	if !slices.ContainsFunc(lost, func(l journal.NamedLost) bool { return l.Name == name }) {
+		var names []string
+		for _, l := range lost {
+			names = append(names, l.Name)
+		}
+		if near := Nearest(name, names); near != "" {
+			return refuse(ErrNotLost, "no lost replica %q; did you mean %q?", name, near)
+		}
+		return refuse(ErrNotLost, "no lost replica %q; cronclave status lists the lost ones", name)
+	}
+	if _, err := o.audit(ctx, by, journal.Act{Kind: journal.ActForget, Jobs: []string{}, Replica: name}, 0); err != nil {
+		return err
+	}
+	if err := o.journal.ForgetLost(ctx, name, ids[name]...); err != nil {
+		return unavailable("forget replica "+name, err)
+	}
+	return nil
+}
+
+// lostReplicas returns the replicas that were lost: those that a leader has noted, and those that are missing and that no leader has noted yet, with their
+// ids by name.
+func (o *Operator) lostReplicas(ctx context.Context) (lost []journal.NamedLost, missing map[string][]string, err error) {
+	if lost, err = o.journal.RecentlyLost(ctx); err != nil {
+		return nil, nil, err //nolint:wrapcheck // the error names the operation
+	}
+	unnoted, err := o.journal.LostReplicas(ctx)
+	if err != nil {
+		return lost, nil, err //nolint:wrapcheck // the same
+	}
+	missing = map[string][]string{}
+	for _, m := range unnoted {
+		name := NameOf(m.ID)
+		missing[name] = append(missing[name], m.ID)
+		if !slices.ContainsFunc(lost, func(l journal.NamedLost) bool { return l.Name == name }) {
+			lost = append(lost, journal.NamedLost{Name: name, Seen: m.Seen})
+		}
+	}
+	return lost, missing, nil
+}
