@@ -2,6 +2,7 @@ package integration
 
 import (
 	"context"
+	"flag"
 	"fmt"
 	"slices"
 	"strings"
@@ -239,6 +240,89 @@ func checkNothingLost(t *testing.T, c *cluster, jobs []string, first, last int64
 		}
 	}
 }
+
+var masterKills = flag.Int("master-kills", 3, "how many masters TestMastersAreKilledOneAfterTheOther kills")
+
+// With an acknowledged replica no kill of a master loses a tick that no replica has started, though many a grant is not heard of (P5).
+// Promise: P1, P3, P4, P5
+func TestMastersAreKilledOneAfterTheOther(t *testing.T) {
+	slow(t)
+	t.Parallel()
+	s := startTrio(t, nil)
+	c := newClusterAt(t, s.URL, "[redis]\nacked_replicas = 1\n[history]\nruns = 1000\n"+shortJobs)
+	replicas := c.startAll(t, 3)
+	jobs := []string{"a", "b"}
+	first := max(c.awaitTick(t, soon, "a", 0).Tick, c.awaitTick(t, soon, "b", 0).Tick)
+	var kills []time.Time
+	master, random := s.servers[0], newRandom(t)
+	for range *masterKills {
+		old := master
+		due := redisTime(t, c.Client).Truncate(time.Second).Add(2 * time.Second)
+		awaitTime(t, c.Client, due.Add(time.Duration(random.IntN(30))*time.Millisecond)) // while the claims are under way
+		old.Kill()
+		killed := redisTime(t, c.Client)
+		kills = append(kills, killed)
+		master = s.awaitFailover(t, old.instance.addr())
+		old.Start(kept)
+		eventually(t, startTimeout, "two replicas that follow", func() bool {
+			info := replication(t, master)
+			return info["connected_slaves"] == "2" && strings.Contains(info["slave0"], "state=online") && strings.Contains(info["slave1"], "state=online")
+		})
+		back := redisTime(t, c.Client).Unix()
+		for _, job := range jobs {
+			c.awaitTick(t, startTimeout, job, back+3)
+		}
+	}
+	last := redisTime(t, c.Client).Unix() - 3
+	stopAll(t, replicas)
+
+	runs := starts(c.lines(t, ""))
+	checkOnce(t, runs, 1)
+	checkNotEarly(t, runs)
+	c.checkTokensGrow(t, runs)
+	nearKill := func(tick int64) bool {
+		return slices.ContainsFunc(kills, func(k time.Time) bool { return tick >= k.Unix()-2 && tick <= k.Unix()+1 })
+	}
+	skips := 0
+	for _, job := range jobs {
+		history := c.history(t, job)
+		outcomes := outcomesOf(history)
+		mine := starts(c.lines(t, job))
+		for tick := first; tick <= last; tick++ {
+			ran := slices.ContainsFunc(mine, func(l line) bool { return l.Tick == tick })
+			o := outcomes[tick]
+			skipped := len(o) == 1 && o[0].verdict() == "skipped overlap"
+			switch {
+			case ran && (len(o) == 1 && o[0].Outcome == "ok" || nearKill(tick)):
+			case skipped:
+				skips++
+			default:
+				t.Errorf("job %s, tick %d: ran %t, outcomes %+v", job, tick, ran, o)
+			}
+		}
+	}
+	anew := 0
+	for _, r := range replicas {
+		for _, e := range r.LogEntries() {
+			if e.Message() == claimedAnew {
+				anew++
+			}
+		}
+	}
+	t.Logf("%d kills, %d ticks, %d skipped since another held the slot, %d claimed anew", len(kills), 2*(last-first+1), skips, anew)
+}
+
+// shortJobs are jobs whose ticks may be late, with a lease that outlasts no failover.
+const shortJobs = `
+[defaults]
+schedule = "* * * * * *"
+command = 'exec "$SCRIBE"'
+start_deadline = "1m"
+lease = "3s"
+
+[jobs.a]
+[jobs.b]
+`
 
 // heldBy returns whether a run of an earlier tick was about in the slot of a job when a tick was due.
 func heldBy(history []pastRun, tick int64) bool {

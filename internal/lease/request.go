@@ -169,6 +169,14 @@ func (r Request) PerTick() int {
 	return r.Tick.PerTick
 }
 
+// Zone returns the zone of the tick: see [ZoneOf].
+func (r Request) Zone() string {
+	if r.Tick == nil {
+		return ""
+	}
+	return ZoneOf(r.Tick.Schedule)
+}
+
 // Previous is the tick before, in seconds since 1970; 0 where there is none.
 func (r Request) Previous() int64 {
 	if r.Tick == nil {

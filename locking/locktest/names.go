@@ -17,6 +17,7 @@ func named() []theorem {
 		{"TickInAnotherZoneIsOfTheOldServerThatForgot", anotherZoneForgotten, memory},   // Promise: P1
 		{"PauseCoversInstants", pauseOfNames, nothing},                                  // Promise: P1
 		{"TickThatWasGivenBackHoldsUpWhatFollowsByItsInstant", namedGivenBack, nothing}, // Promise: P5
+		{"TickOfAnotherZoneIsNotReopened", notReopenedElsewhere, nothing},               // Promise: P1
 		{"NewZoneRulesAreInUseSinceTheirAnnouncement", rulesSince, nothing},             // Promise: P5
 	}
 }
@@ -158,6 +159,21 @@ func bothZones(b *bench) {
 		for _, tick := range ran {
 			b.gets(b.client("c"), engine.Request{Tick: tick}, engine.Decided)
 		}
+	}
+}
+
+func notReopenedElsewhere(b *bench) {
+	zonedSince(b, edmonton, byNew, b.first.Add(-time.Second))
+	due := b.now().Truncate(time.Second).Add(time.Second)
+	b.waitUntil(due)
+	granted := zoned(edmonton, due, byNew)
+	l := b.wins(b.a, engine.Request{Tick: granted, Trigger: "schedule"})
+	b.look(b.b, engine.InspectRequest{Permanent: true, Schedule: tokyo + "s", Behind: int64(inTokyo / time.Second)})
+	b.giveBack(l)
+	namesake := zoned(tokyo, granted.At.Add(inTokyo), inTokyo) // of this morning
+	b.gets(b.b, engine.Request{Tick: namesake}, engine.Decided)
+	if st := b.look(b.b, engine.InspectRequest{Permanent: true}); len(st.Orphans) != 1 || st.Orphans[0].ID != l.ID() {
+		b.Errorf("the run that never began has no outcome to come: %+v", st.Orphans)
 	}
 }
 

@@ -73,7 +73,7 @@ func (q *Store) endRun(ctx context.Context, r lease.ReleaseRequest) (lease.Relea
 			g.HandOver(row.ID, r.Attempt)
 			return
 		}
-		if ended := g.End(row.ID, r.Mode == lease.ReleaseUndo, row.Previous(), row.PerTick()); ended && r.Outcome != "" {
+		if ended := g.End(row, r.Mode == lease.ReleaseUndo); ended && r.Outcome != "" {
 			g.RecordOutcome(run.Tick, r.Outcome == script.OutcomeSucceeded, row.PerTick(), v.Now)
 		}
 	}

@@ -57,7 +57,7 @@ func TestTickIsGrantedOnce(t *testing.T) {
 	l.now = 1
 	l.want(l.claim("a", 0, tick(1)), lease.OutcomeGranted, "")
 	l.want(l.claim("b", 0, tick(1)), "decided", lease.OutcomeGranted)
-	l.g.End("a", false, second, 1)
+	l.g.End(&lease.Request{ID: "a", Tick: tick(1)}, false)
 	l.want(l.claim("c", 0, tick(1)), "decided", lease.OutcomeGranted)
 }
 
@@ -65,7 +65,7 @@ func TestUndoneGrantOpensItsTick(t *testing.T) {
 	l := newLock(t)
 	l.now = 1
 	l.want(l.claim("a", 0, tick(1)), lease.OutcomeGranted, "")
-	l.g.End("a", true, second, 1)
+	l.g.End(&lease.Request{ID: "a", Tick: tick(1)}, true)
 	l.want(l.claim("b", 0, tick(1)), lease.OutcomeGranted, "")
 }
 
@@ -100,7 +100,7 @@ func TestDeadRunIsCarriedOnAsTheNextAttempt(t *testing.T) {
 	if got.Run.Attempt != 2 || got.Run.Tick != second+1 || len(l.g.Orphans) != 0 {
 		t.Errorf("%+v, and %d orphans", got.Run, len(l.g.Orphans))
 	}
-	l.g.End("b", true, 0, 1)
+	l.g.End(&lease.Request{ID: "b", Tick: tick(1)}, true)
 	if len(l.g.Orphans) != 1 {
 		t.Error("the orphan of a recovery that was undone is gone")
 	}

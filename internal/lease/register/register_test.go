@@ -32,7 +32,8 @@ func FuzzRegister(f *testing.F) {
 		g.Inspect(lease.InspectRequest{Schedule: "s2", SettleOutcome: "missed", SettleSchedule: "s2"}, tick, now, now)
 		g.RecordOutcome(tick, true, 1, now)
 		g.Follow("f", tick, now)
-		g.End("a", true, tick-1, 2)
+		r.ID = "a"
+		g.End(&r, true)
 		again, err := Read(g.Value())
 		if err != nil || again.Value() != g.Value() {
 			t.Errorf("what the rules made of it: %v", err)

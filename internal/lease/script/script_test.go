@@ -174,7 +174,7 @@ func TestArgumentsThatSayNothingAreLeftOut(t *testing.T) {
 		{AcquireArgs{Request: lease.Request{Tick: &tick}}.Encode(), 16, ""},
 		{AcquireArgs{Request: lease.Request{Tick: &keeps}}.Encode(), 21, "0"},
 		{ReleaseArgs{TombstoneLife: 7, Mode: ReleaseEnd}.Encode(), 1, "7"},
-		{ReleaseArgs{Mode: ReleaseUndo, PerTick: 3}.Encode(), 4, "3"},
+		{ReleaseArgs{Mode: ReleaseUndo, Zone: "z"}.Encode(), 7, "z"},
 		{ReleaseArgs{Mode: ReleaseHandOver, Attempt: 2}.Encode(), 5, "2"},
 		{ReleaseArgs{Mode: ReleaseEnd, Outcome: OutcomeFailed}.Encode(), 6, "0"},
 		{InspectArgs{}.Encode(), 3, "0"},

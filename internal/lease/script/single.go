@@ -158,6 +158,7 @@ type ReleaseArgs struct {
 	PerTick       int
 	Attempt       int    // the last one that has begun, of a run that is handed over
 	Outcome       string // "": none is kept
+	Zone          string // of a tick whose run is undone: see [lease.ZoneOf]
 }
 
 var release = parameters[*ReleaseArgs]{
@@ -167,6 +168,7 @@ var release = parameters[*ReleaseArgs]{
 	{name: "per_tick", value: func(r *ReleaseArgs) any { return r.PerTick }},
 	{name: "attempt", value: func(r *ReleaseArgs) any { return r.Attempt }, needed: func(r *ReleaseArgs) bool { return r.Mode == ReleaseHandOver }},
 	{name: "outcome", value: func(r *ReleaseArgs) any { return r.Outcome }, needed: func(r *ReleaseArgs) bool { return r.Outcome != "" }},
+	{name: "zone", value: func(r *ReleaseArgs) any { return r.Zone }, needed: func(r *ReleaseArgs) bool { return r.Mode == ReleaseUndo }},
 }
 
 // Encode are the arguments, in their order.

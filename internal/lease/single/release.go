@@ -20,7 +20,7 @@ func (c *Store) releasing(r lease.ReleaseRequest) call {
 	case r.Outcome != "":
 		args.Previous, args.PerTick, args.Outcome = row.Previous(), row.PerTick(), r.Outcome
 	case r.Mode == lease.ReleaseUndo:
-		args.Mode, args.Previous, args.PerTick = script.ReleaseUndo, row.Previous(), row.PerTick()
+		args.Mode, args.Previous, args.PerTick, args.Zone = script.ReleaseUndo, row.Previous(), row.PerTick(), row.Zone()
 	}
 	k := c.call(c.scripts.Release, row.Lock, row.ID, row.Permanent, args.Encode()...)
 	if r.Acked && c.cfg.AckedReplicas > 0 {

@@ -7,6 +7,7 @@
 --       12 per_tick        grants of the tick
 --       13 attempt         the last one that has begun, of a run that is handed over
 --       14 outcome         of the tick, for jobs that follow: '1' its run ended well, '0' it did not, '' nothing is kept
+--       15 zone            of the tick, as zone_of() has it; left out where the tick is not opened
 -- Reply after the common part: released | gone (the row was not there: expired, forgotten or released before)
 --
 -- Why it is atomic: the row must be ours when it is deleted, and a renewal under way must not bring it back.
@@ -28,14 +29,15 @@ redis.call('SET', TOMBSTONE, verdict, 'PX', int(num(ARGV[9]) / 1000))
 if again then return reply(verdict) end
 
 if row then
-  if ARGV[10] == '2' or adopted then place_of_orphan = slot_of_orphan(slot, id) end
+  if (ARGV[10] or '0') ~= '0' or adopted then place_of_orphan = slot_of_orphan(slot, id) end
   vacate(slot, id)
 elseif orphan then
   slot, place_of_orphan, row = left_in, left_at, left
 end
 
-local undo, tick = ARGV[10] == '1', row and tonumber(row.tick)
-if ARGV[10] == '2' then -- also one that is an orphan already, since the lease was lost: its holder must not take it from the heirs
+local undo, leaves = ARGV[10] == '1', ARGV[10] == '2' -- leaves: an orphan stays
+local tick = row and tonumber(row.tick)
+if leaves then -- also one that is an orphan already, since the lease was lost: its holder must not take it from the heirs
   if row and row.trigger ~= '' then
     if not orphan then row.attempt = int(num(ARGV[13])) end -- an orphan's was recorded as it is
     redis.call('HSET', ORPHANS, id, abandoned(place_of_orphan) .. '\n' .. pack_row(row))
@@ -48,10 +50,13 @@ elseif undo and row and num(row.attempt) > 1 then
   return reply(verdict) -- an heir's lease that ended: its orphan has the tick
 elseif undo and orphan and string.find(left_at, '[! ]') then
   return reply(verdict) -- it is abandoned, or was to stop: the tick stays decided, and a replica records it
+elseif undo and tick and digest ~= '' and (ARGV[15] or '') ~= zone_of(digest) then -- the ledger has another zone's ticks now: a replica records it
+  leaves = row.trigger ~= ''
+  if leaves then redis.call('HSET', ORPHANS, id, abandoned(place_of_orphan) .. '\n' .. pack_row(row)) end
 elseif undo and tick then
   reopen(tick, slot, num(ARGV[11]), num(ARGV[12]))
 end
-if ARGV[10] ~= '2' then redis.call('HDEL', ORPHANS, id) end -- its holder is alive and reports the outcome itself
+if not leaves then redis.call('HDEL', ORPHANS, id) end -- its holder is alive and reports the outcome itself
 if row then touch() end
 if tick and not undo and (ARGV[14] or '') ~= '' then conclude(tick, ARGV[14] == '1', num(ARGV[12])) end
 if QUEUE and redis.call('EXISTS', QUEUE) == 1 then
