@@ -46,7 +46,7 @@ func bulkOf(st *operator.Status, f filter, b *bulk) *page {
 			b.Same++
 		}
 		if affected {
-			b.Rows = append(b.Rows, rowOf(st.Now, j, bad[j.Name]))
+			b.Rows = append(b.Rows, rowOf(st.Now, j, bad[j.Name] > 0))
 		}
 	}
 	p := pageOf("bulk", fmt.Sprintf("%s %s?", b.Verb, console.Count(len(b.Rows), "job")), st)

@@ -86,30 +86,31 @@ func (f filter) ended(j *operator.Job, failing bool) bool {
 	return j.LastEnd != nil && j.LastEnd.Outcome == f.Outcome
 }
 
-// failing are the jobs with a problem, by their names.
-func failing(st *operator.Status) map[string]bool {
-	jobs := map[string]bool{}
-	for _, p := range st.Problems {
+// failing are the jobs with a problem, by their names, with the places of these among the problems, from 1.
+func failing(st *operator.Status) map[string]int {
+	jobs := map[string]int{}
+	for i, p := range st.Problems {
 		if p.Job != "" {
-			jobs[p.Job] = true
+			jobs[p.Job] = i + 1
 		}
 	}
 	return jobs
 }
 
-// choose returns the jobs that match, those with a problem first, then by name.
+// choose returns the jobs that match: those with a problem first, in the order of the problems, and the others by name.
 func (f filter) choose(st *operator.Status) []*operator.Job {
 	bad, late := failing(st), late(st)
 	var jobs, rest []*operator.Job
 	for i := range st.Jobs {
 		switch j := &st.Jobs[i]; {
-		case !f.includes(j, bad[j.Name], late[j.Name] != ""):
-		case bad[j.Name]:
+		case !f.includes(j, bad[j.Name] > 0, late[j.Name] != ""):
+		case bad[j.Name] > 0:
 			jobs = append(jobs, j)
 		default:
 			rest = append(rest, j)
 		}
 	}
+	slices.SortFunc(jobs, func(a, b *operator.Job) int { return bad[a.Name] - bad[b.Name] })
 	return append(jobs, rest...)
 }
 

@@ -20,7 +20,7 @@ func late(st *operator.Status) map[string]string {
 		if by := console.Late(*j.Last); by > jitter && len(j.After) == 0 { // a job after others begins when they have ended
 			jobs[j.Name] = "began " + console.Span(by) + " after its tick"
 		}
-		if bad[j.Name] && j.LastEnd != nil && j.LastEnd.Outcome == journal.OutcomeMissed {
+		if bad[j.Name] > 0 && j.LastEnd != nil && j.LastEnd.Outcome == journal.OutcomeMissed {
 			jobs[j.Name] = "missed its tick"
 		}
 	}

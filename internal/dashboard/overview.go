@@ -19,8 +19,6 @@ const (
 	rowsOfAPage = 100
 	// problemsShown is how many problems are unfolded.
 	problemsShown = 8
-	// problemsFolded is how many more are on the page, unless the cluster has more: with a thousand jobs that fail, it would be larger than 300 kB.
-	problemsFolded = 92
 	// renewMS is after how many milliseconds the browser renews a page. With the age of a snapshot, a change is seen within 2 s.
 	renewMS = 1500
 )
@@ -30,7 +28,6 @@ type overview struct {
 	Mark           mark
 	Facts          []fact
 	Problems, More []problem
-	Unlisted       int // jobs that fail, and whose problems are not on the page
 	Filter         filter
 	Tags, Outcomes []string
 	Rows           []row
@@ -76,6 +73,7 @@ type cell struct {
 type end struct {
 	Mark                mark
 	Outcome, More, Href string
+	Streak              string // the failures in a row, and the last ok; "" if it does not fail
 	When                moment
 }
 
@@ -121,7 +119,7 @@ func (h *handler) addRows(ctx context.Context, o *overview, st *operator.Status,
 	}
 	bad, late := failing(st), late(st)
 	for _, j := range jobs {
-		line := rowOf(st.Now, j, bad[j.Name])
+		line := rowOf(st.Now, j, bad[j.Name] > 0)
 		line.Late = late[j.Name]
 		line.Strip = stripOf(st.Now, recent[j.Name])
 		o.Rows = append(o.Rows, line)
@@ -166,22 +164,12 @@ func factsOf(st *operator.Status) []fact {
 		{strconv.Itoa(running), "running", "/?outcome=running"}, {strconv.Itoa(len(late(st))), "late", "/?outcome=late"}, {strconv.Itoa(paused), "paused", "/?outcome=paused"}}
 }
 
-// addProblems adds the problems that the page lists. Those of the cluster are all there: one may be why the jobs fail.
+// addProblems adds the problems of the cluster. A job that fails stands once on the page: the list of jobs begins with it.
 func (o *overview) addProblems(st *operator.Status) {
-	room := problemsShown + problemsFolded
 	for _, p := range st.Problems {
 		if p.Job == "" {
-			room--
+			o.Problems = append(o.Problems, problemOf(st.Now, p))
 		}
-	}
-	for _, p := range st.Problems {
-		if p.Job != "" {
-			if room--; room < 0 {
-				o.Unlisted++
-				continue
-			}
-		}
-		o.Problems = append(o.Problems, problemOf(st.Now, p))
 	}
 	if len(o.Problems) > problemsShown {
 		o.Problems, o.More = o.Problems[:problemsShown], o.Problems[problemsShown:]
@@ -249,8 +237,23 @@ func endOf(now time.Time, j *operator.Job) (e end) {
 	if e.Mark != markOK && r.Reason != "" {
 		more = append(more, operator.FirstLine(clean(r.Reason), 60))
 	}
-	e.More = strings.Join(more, " · ")
+	e.More, e.Streak = strings.Join(more, " · "), streakOf(now, j.Failures)
 	return e
+}
+
+// streakOf says how often a job has failed in a row, and when it was ok last.
+func streakOf(now time.Time, f *operator.Streak) string {
+	var parts []string
+	if f != nil && f.Count > 1 {
+		parts = append(parts, fmt.Sprintf("%d in a row for %s", f.Count, console.Span(now.Sub(f.Since))))
+	}
+	if f != nil && f.LastOK != nil {
+		parts = append(parts, "ok "+console.Span(now.Sub(*f.LastOK))+" ago")
+	}
+	if f != nil && f.AtLeast {
+		parts = append(parts, "maybe more")
+	}
+	return strings.Join(parts, " · ")
 }
 
 func nextOf(now time.Time, j *operator.Job) next {

@@ -229,7 +229,7 @@ func TestPagesAnswerQuestions(t *testing.T) {
 	t.Parallel()
 	s := newSite(t, "")
 	s.fill()
-	s.shows("/", `<h1>1 job fails, 2 warnings</h1>`, `job report failed`, `href="/jobs/report/runs/run-2"`, "r1/0", "after backup", "not enabled", "Pause all…")
+	s.shows("/", `<h1>1 job fails, 2 warnings</h1>`, `<tr class="failing"><th scope="row" class="name"><a href="/jobs/report">`, `href="/jobs/report/runs/run-2"`, "r1/0", "after backup", "not enabled", "Pause all…")
 	s.shows("/?q=rep", "1 of 5 jobs", "Pause these…")
 	s.shows("/jobs/report", "said &lt;script&gt;", "Coming ticks", "Europe/Berlin", `class="b bad"`, "Stop 1 running", "Run now")
 	s.shows("/jobs/report", `<th scope="col">Differs</th><th scope="col">r1</th><th scope="col">r2</th>`, `<code>&#34;1h&#34;</code></td><td><code>&#34;2h&#34; &lt;script&gt;`, "2 settings that do not differ", `<span class="m warn" aria-hidden="true">!</span> timeout</th>`,

@@ -155,6 +155,33 @@ func TestFilter(t *testing.T) {
 	}
 }
 
+// TestFailingJobsStandFirst: in the order of the problems, each once on the overview, with its streak.
+func TestFailingJobsStandFirst(t *testing.T) {
+	t.Parallel()
+	ago := func(d time.Duration) *time.Time { at := noon.Add(-d); return &at }
+	st := &operator.Status{Now: noon, Problems: []operator.Problem{{Code: "config_differs"}, {Job: "new", Message: "job new failed"}, {Job: "an-old"}, {Code: "embedded"}},
+		Jobs: []operator.Job{{Name: "an-old"}, {Name: "good"}, {Name: "new"}}}
+	var names []string
+	for _, j := range (filter{}).choose(st) {
+		names = append(names, j.Name)
+	}
+	var o overview
+	o.addProblems(st)
+	if want := []string{"new", "an-old", "good"}; !slices.Equal(names, want) || len(o.Problems) != 2 {
+		t.Errorf("%q, problems %+v", names, o.Problems)
+	}
+	for want, f := range map[string]*operator.Streak{
+		"":                                nil,
+		"ok 2h ago":                       {Count: 1, Since: *ago(time.Hour), LastOK: ago(2 * time.Hour)},
+		"70 in a row for 3d · ok 4d ago":  {Count: 70, Since: *ago(80 * time.Hour), LastOK: ago(100 * time.Hour)},
+		"10 in a row for 1h · maybe more": {Count: 10, Since: *ago(time.Hour), AtLeast: true},
+	} {
+		if got := streakOf(noon, f); got != want {
+			t.Errorf("%q, want %q", got, want)
+		}
+	}
+}
+
 func TestVerdict(t *testing.T) {
 	t.Parallel()
 	for want, problems := range map[string][]operator.Problem{

@@ -6,6 +6,7 @@ import (
 	"net/http"
 	"net/url"
 	"slices"
+	"strings"
 	"time"
 
 	"github.com/cronclave/cronclave/internal/journal"
@@ -15,8 +16,8 @@ import (
 const (
 	// mostDrawn is how many runs and how many coming ticks a timeline draws.
 	mostDrawn = 2000
-	// mostListed is how many failures it lists as text.
-	mostListed = 50
+	// mostListed is how many failures it lists as text, and mostUnfolded how many of them are unfolded: the drawing stands below them.
+	mostListed, mostUnfolded = 200, 10
 	// mostAlone is of how many jobs the whole history is read for a window that ends now.
 	mostAlone = 20
 	// pastShare is the part of a window that is before its instant.
@@ -39,7 +40,8 @@ type timelinePage struct {
 	Back, Forward, Today string
 	From, Until          string
 	Gantt                *gantt
-	Failures             records
+	Failures, Older      records // the newest, and those that are folded
+	Missing              string  // the failures that are not listed
 	Coming               []tickLink
 	Note                 string
 }
@@ -116,7 +118,13 @@ func (h *handler) timeline(r *http.Request) (*page, error) {
 		}
 	}
 	p := pageOf("timeline", "Timeline", st)
-	p.Body = q.draw(st, past, coming, known)
+	body := q.draw(st, past, coming, known)
+	failures, err := h.operator.Failures(ctx, journal.FailuresRequest{From: q.from, Until: q.until, Includes: known, Most: mostListed})
+	if err != nil {
+		return nil, err
+	}
+	body.list(st.Now, q, failures, slices.DeleteFunc(slices.Clone(past), func(r journal.Record) bool { return !known(r.Job) }))
+	p.Body = body
 	if q.at.IsZero() {
 		p.Every = max(renewMS, int(q.length.Milliseconds()/1000)) // a thousandth of the window is a pixel
 	}
@@ -142,7 +150,7 @@ func (t timelineQuery) draw(st *operator.Status, past []journal.Record, coming [
 	if len(coming) == mostDrawn {
 		body.Note += fmt.Sprintf(" The first %d coming ticks are drawn.", mostDrawn)
 	}
-	body.Failures, body.Coming = failuresOf(st.Now, drawn), comingOf(st, known, t.until)
+	body.Coming = comingOf(st, known, t.until)
 	body.Gantt = newGantt(t, st, drawn, coming)
 	return body
 }
@@ -157,12 +165,32 @@ func (h *handler) records(ctx context.Context, q timelineQuery, names []string, 
 	return h.windows.Read(ctx, q.from, q.until, known)
 }
 
-// failuresOf lists the records of what went wrong.
-func failuresOf(now time.Time, newestFirst []journal.Record) records {
-	failed := slices.DeleteFunc(slices.Clone(newestFirst), func(r journal.Record) bool { return !r.Failed() })
-	list := recordsOf(now, "Failures and missed ticks", failed[:min(len(failed), mostListed)])
-	list.Named = true
-	return list
+// list lists the failures of the window. Replicas of earlier versions did not index them: past has those, as far as they are among the newest records.
+func (b *timelinePage) list(now time.Time, q timelineQuery, found journal.FailuresFound, past []journal.Record) {
+	failed := found.Records
+	for _, r := range past {
+		if found.More > 0 || !r.Failed() || r.Finished.Before(q.from) || r.Finished.After(q.until) {
+			continue
+		}
+		if !slices.ContainsFunc(found.Records, func(f journal.Record) bool { return f.Job == r.Job && f.RunID == r.RunID }) {
+			failed = append(failed, r)
+		}
+	}
+	failed = operator.NewestFirst(failed, mostListed)
+	newest := failed[:min(len(failed), mostUnfolded)]
+	b.Failures, b.Older = recordsOf(now, "Failures and missed ticks", newest), recordsOf(now, "Older failures and missed ticks", failed[len(newest):])
+	b.Failures.Named, b.Older.Named = true, true
+	var missing []string
+	if found.More > 0 {
+		missing = append(missing, fmt.Sprintf("%d older ones are not listed: choose jobs, or a shorter window, or see cronclave history --failed.", found.More))
+	}
+	if found.Removed > 0 {
+		missing = append(missing, fmt.Sprintf("Of %d more the records are removed, as [history] of the configuration says.", found.Removed))
+	}
+	if found.Since.After(q.from) {
+		missing = append(missing, fmt.Sprintf("Failures before %s are not known any more: the newest %d of all jobs are.", found.Since.Format(time.RFC3339), journal.MaxFailures))
+	}
+	b.Missing = strings.Join(missing, " ")
 }
 
 // comingOf lists the jobs that have a tick before an instant, with the first one of each.

@@ -49,3 +49,54 @@ func TestTimelineKeepsRunsUnderWay(t *testing.T) {
 		t.Errorf("%d bars, %q", len(drawn.Gantt.Bars), drawn.Note)
 	}
 }
+
+// TestFailuresStandAboveTheDrawing: a failure among more runs than a timeline draws is listed, before the drawing, and so is one that an earlier version
+// recorded. The page says how many are not.
+func TestFailuresStandAboveTheDrawing(t *testing.T) {
+	t.Parallel()
+	s := newSite(t, "")
+	now := time.Now()
+	s.must(s.journal.DescribeJobs(t.Context(), []journal.JobInfo{{Name: "bad-1", Schedule: []string{"@daily"}, Timezone: "UTC", Enabled: true, Seen: now}}))
+	record := func(job, id, outcome string, ago time.Duration) journal.Record {
+		return journal.Record{RunID: id, Job: job, Token: 1, Replica: "r1", Outcome: outcome, Started: now.Add(-ago), Finished: now.Add(-ago)}
+	}
+	list := []journal.Record{record("night", "f", "failed", 10*time.Hour), record("week", "f", "failed", 30*time.Hour)}
+	for n := range 30 {
+		for i := range 80 {
+			list = append(list, record(fmt.Sprint("load-", n), fmt.Sprint(i), "ok", time.Duration(i)*time.Second))
+		}
+	}
+	s.must(s.journal.Record(t.Context(), list))
+	s.shows("/timeline?span=24h", "What went wrong in this window", `<a href="/jobs/night">`, `class="gantt"`)
+	body := s.get("/timeline?span=24h").Body.String()
+	if strings.Index(body, `href="/jobs/night"`) > strings.Index(body, `class="gantt"`) || strings.Contains(body, `href="/jobs/week"`) {
+		t.Error("the failure stands below the drawing, or is of another window")
+	}
+	list = nil
+	for i := range 99 {
+		list = append(list, record("bad-1", fmt.Sprint(i), "failed", time.Minute), record("bad-2", fmt.Sprint(i), "timeout", time.Minute), record("bad-3", fmt.Sprint(i), "missed", time.Minute))
+	}
+	s.must(s.journal.Record(t.Context(), list))
+	s.shows("/timeline?span=1h", "<summary>190 more</summary>", "97 older ones are not listed")
+	s.shows("/timeline?span=1h&q=bad-1", "<summary>89 more</summary>")
+}
+
+// TestFailuresOfAnEarlierVersion: records that are in no index are listed as far as they are read for the drawing.
+func TestFailuresOfAnEarlierVersion(t *testing.T) {
+	t.Parallel()
+	noon := time.Date(2026, 3, 1, 12, 0, 0, 0, time.UTC)
+	q := timelineQueryOf(url.Values{"span": {"24h"}}, noon)
+	at := func(id, outcome string, ago time.Duration) journal.Record {
+		return journal.Record{RunID: id, Job: "load", Outcome: outcome, Finished: noon.Add(-ago)}
+	}
+	var b timelinePage
+	b.list(noon, q, journal.FailuresFound{Records: []journal.Record{at("new", "failed", time.Hour)}, Removed: 3, Since: noon.Add(-time.Hour)},
+		[]journal.Record{at("new", "failed", time.Hour), at("old", "lost", 2*time.Hour), at("good", "ok", time.Hour), at("older", "failed", 20*time.Hour)})
+	var found []string
+	for _, l := range b.Failures.Records {
+		found = append(found, l.Outcome)
+	}
+	if want := []string{"failed", "lost"}; !slices.Equal(found, want) || !strings.Contains(b.Missing, "Of 3 more the records are removed") || !strings.Contains(b.Missing, "Failures before 2026-03-01T11:00:00Z are not known") {
+		t.Errorf("%q, %s", found, b.Missing)
+	}
+}

@@ -25,6 +25,7 @@
 //	{JOB}:streak   sorted set: RunID of the failures since the last ok, by their end, and that ok
 //	{JOB}:output   sorted set of blocks of output, ordered by their bytes: end, RunID, number, data
 //	history        sorted set: job by the time of its last record
+//	failures       sorted set: job, "|" and RunID of the newest failures, by their end
 //	replicas       sorted set: replica's id by when it was last seen
 //	replica:ID     the replica as JSON, with its time to live
 //	canary:ID:N    one of a replica's on each master of a Cluster, see [Canary]; with the same time to live

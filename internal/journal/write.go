@@ -152,7 +152,7 @@ func (h *history) commit(ctx context.Context, jobs []*jobWrite, index bool) erro
 	return multierr.Join(allErrors(ctx, cmds, err), h.settleStreaks(ctx, jobs))
 }
 
-// queueIndex notes that something was said of jobs, for those who ask for all.
+// queueIndex notes in which jobs something happened, and which runs failed, for readers of all jobs.
 func (h *history) queueIndex(ctx context.Context, p redis.Pipeliner, jobs []*jobWrite) {
 	var latest time.Time
 	for _, w := range jobs {
@@ -163,6 +163,7 @@ func (h *history) queueIndex(ctx context.Context, p redis.Pipeliner, jobs []*job
 	}
 	p.ZRemRangeByScore(ctx, h.key("history"), "-inf", number(latest.Add(-h.maxAge).UnixMicro()-1))
 	p.PExpire(ctx, h.key("history"), h.maxAge)
+	h.queueFailures(ctx, p, jobs)
 }
 
 // queue puts the records of one job in a MULTI.

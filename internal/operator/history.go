@@ -145,6 +145,15 @@ func (o *Operator) Recent(ctx context.Context, jobs []string) (map[string][]jour
 	return recent, nil
 }
 
+// Failures reads the failures of a window by their outcome, the newest by their end. Damaged records are left out.
+func (o *Operator) Failures(ctx context.Context, req journal.FailuresRequest) (journal.FailuresFound, error) {
+	found, err := o.journal.FailuresBetween(ctx, req)
+	if err != nil && !errors.Is(err, journal.ErrCorrupt) {
+		return found, o.historyError(err)
+	}
+	return found, nil
+}
+
 // LogsRequest says whose output to read.
 type LogsRequest struct {
 	Job string

@@ -43,6 +43,7 @@ func Run(t *testing.T, connect func(t *testing.T) redis.UniversalClient) {
 		"epochs":                          epochs,
 		"jobs are described":              jobs,
 		"one run":                         oneRun,
+		"failures of a window":            failuresOfAWindow,
 		"streaks of failures":             streaks,
 		"streaks and late news":           streaksOfLateNews,
 		"requests":                        requests,

@@ -2,7 +2,11 @@ package journaltest
 
 import (
 	"fmt"
+	"reflect"
+	"strings"
 	"time"
+
+	"github.com/redis/go-redis/v9"
 
 	"github.com/cronclave/cronclave/internal/journal"
 )
@@ -82,4 +86,45 @@ func streaksOfLateNews(s *suite) {
 	lost := s.ended("b", "1", journal.OutcomeAbandoned, 50)
 	s.record(j, s.running("b", "1", 60), lost)
 	s.streak(j, "b", 1, lost.Finished, time.Time{})
+}
+
+// failuresOfAWindow reads failures among many other runs: those whose records are removed are counted, and so are those beyond the limit.
+func failuresOfAWindow(s *suite) {
+	j := s.journal(journal.Config{Runs: 3})
+	expect := func(what string, from, most int, jobs string, more, removed int, want ...string) {
+		s.Helper()
+		found, err := j.FailuresBetween(s.ctx, journal.FailuresRequest{From: s.now.Add(-time.Duration(from) * time.Second), Until: s.now, Most: most,
+			Includes: func(job string) bool { return strings.Contains(jobs, job) }})
+		if got := describe(found.Records); err != nil || !reflect.DeepEqual(got, want) || found.More != more || found.Removed != removed || !found.Since.IsZero() {
+			s.Errorf("%s: %v, %q, %d more, %d removed, since %v; want %q, %d, %d", what, err, got, found.More, found.Removed, found.Since, want, more, removed)
+		}
+	}
+	expect("nothing", 1000, 10, "abc", 0, 0)
+	s.record(j, s.ended("a", "removed", journal.OutcomeFailed, 100))
+	for n := range 10 {
+		s.record(j, s.ended("a", fmt.Sprint("ok-", n), journal.OutcomeOK, 90-n))
+	}
+	tried := s.ended("b", "tried", journal.OutcomeFailed, 45)
+	tried.Retried = true
+	s.record(j, s.ended("b", "1", journal.OutcomeMissed, 50), tried, s.ended("b", "2", journal.OutcomeSkipped, 40), s.ended("b", "3", journal.OutcomeTimeout, 30))
+	s.record(j, s.running("c", "1", 60), s.ended("c", "1", journal.OutcomeAbandoned, 20), s.ended("c", "2", journal.OutcomeAbandoned, 10))
+	expect("all", 1000, 10, "abc", 0, 1, "2 abandoned", "1 abandoned", "3 timeout", "1 missed")
+	s.record(j, s.ended("c", "1", journal.OutcomeOK, 60)) // the holder was only cut off
+	expect("a run that was well", 1000, 10, "abc", 0, 1, "2 abandoned", "3 timeout", "1 missed")
+	expect("one job", 1000, 10, "b", 0, 0, "3 timeout", "1 missed")
+	expect("a short window", 35, 10, "abc", 0, 0, "2 abandoned", "3 timeout")
+	expect("the newest", 1000, 2, "abc", 2, 0, "2 abandoned", "3 timeout")
+
+	old := make([]redis.Z, journal.MaxFailures)
+	for i := range old {
+		old[i] = redis.Z{Score: float64(s.now.Add(-time.Hour).UnixMicro() + int64(i)), Member: fmt.Sprint("d|", i)}
+	}
+	if err := s.client.ZAdd(s.ctx, "cronclave:"+s.namespace+":failures", old...).Err(); err != nil {
+		s.Fatal(err)
+	}
+	s.record(j, s.ended("b", "4", journal.OutcomeFailed, 5))
+	found, err := j.FailuresBetween(s.ctx, journal.FailuresRequest{From: s.now.Add(-2 * time.Hour), Until: s.now, Includes: func(string) bool { return true }, Most: 1})
+	if err != nil || found.More != journal.MaxFailures-1 || describe(found.Records)[0] != "4 failed" || found.Since.Before(s.now.Add(-time.Hour)) {
+		s.Errorf("%v, %d more, since %v, %q", err, found.More, found.Since, describe(found.Records))
+	}
 }

@@ -1,0 +1,104 @@
+package journal
+
+import (
+	"context"
+	"fmt"
+	"strings"
+	"time"
+
+	"github.com/redis/go-redis/v9"
+
+	"github.com/cronclave/cronclave/internal/multierr"
+)
+
+// MaxFailures bounds the index of failures, over all jobs. The oldest go first.
+const MaxFailures = 10_000
+
+// queueFailures notes the failures in a batch of records, for a reader of a window. Their records are with those of their jobs.
+func (h *history) queueFailures(ctx context.Context, p redis.Pipeliner, jobs []*jobWrite) {
+	var members []redis.Z
+	for _, w := range jobs {
+		for _, r := range w.words {
+			if r.Failed() {
+				members = append(members, redis.Z{Score: float64(r.moment().UnixMicro()), Member: w.job + "|" + r.RunID})
+			}
+		}
+	}
+	if len(members) == 0 {
+		return
+	}
+	key := h.key("failures")
+	p.ZAddLT(ctx, key, members...)
+	p.ZRemRangeByRank(ctx, key, 0, -1-MaxFailures)
+	p.PExpire(ctx, key, h.maxAge)
+}
+
+// FailuresRequest says which failures to read.
+type FailuresRequest struct {
+	From, Until time.Time // bound the ends
+	Includes    func(job string) bool
+	Most        int // records, the newest by their ends
+}
+
+// FailuresFound are the failures of a window.
+type FailuresFound struct {
+	Records []Record // the newest first
+	// More is the number of older failures in the window beyond the Records, and Removed the number of newer ones whose records the history has removed.
+	More, Removed int
+	// Since is the end of the oldest failure that is known, if older ones may be forgotten; otherwise zero.
+	Since time.Time
+}
+
+// FailuresBetween returns the failures of a window, read by their outcome: however many other runs there were. Errors are as with Runs.
+func (h *history) FailuresBetween(ctx context.Context, req FailuresRequest) (found FailuresFound, err error) {
+	ctx, cancel := h.within(ctx)
+	defer cancel()
+	failures, damaged, err := h.failuresIndex(ctx, req, &found)
+	for err == nil && len(failures) > 0 && len(found.Records) < req.Most {
+		part := failures[:min(len(failures), req.Most-len(found.Records))]
+		failures = failures[len(part):]
+		var records []Record
+		var more error
+		if records, more, err = h.records(ctx, part); err == nil {
+			damaged = multierr.Join(damaged, more)
+			found.Removed += len(part) - len(records)
+		}
+		for _, r := range records {
+			if r.Failed() { // otherwise it was called abandoned, and its holder has reported another end
+				found.Records = append(found.Records, r)
+			}
+		}
+	}
+	found.More = len(failures)
+	return found, wrapIf("read the failures", multierr.Join(err, damaged))
+}
+
+// failuresIndex reads the failures of a window, the newest first.
+func (h *history) failuresIndex(ctx context.Context, req FailuresRequest, found *FailuresFound) (failures []entry, damaged, err error) {
+	var all *redis.ZSliceCmd
+	var count *redis.IntCmd
+	var oldest *redis.ZSliceCmd
+	cmds, err := h.redis.Pipelined(ctx, func(p redis.Pipeliner) error {
+		window := redis.ZRangeBy{Min: number(req.From.UnixMicro()), Max: number(req.Until.UnixMicro()), Count: MaxFailures}
+		all = p.ZRevRangeByScoreWithScores(ctx, h.key("failures"), &window)
+		count, oldest = p.ZCard(ctx, h.key("failures")), p.ZRangeWithScores(ctx, h.key("failures"), 0, 0)
+		return nil
+	})
+	if damaged, err = sortErrors(ctx, cmds, err); err != nil {
+		return nil, nil, err
+	}
+	for _, z := range all.Val() {
+		text, _ := z.Member.(string)
+		job, id, _ := strings.Cut(text, "|")
+		switch {
+		case !isName(job) || !isRunID(id) || !scored(z.Score):
+			damaged = multierr.Join(damaged, fmt.Errorf("%s: %w: %.40q", h.key("failures"), ErrCorrupt, text))
+		case req.Includes(job):
+			failures = append(failures, entry{job, id, z.Score})
+		}
+	}
+	if first := oldest.Val(); count.Val() >= MaxFailures && len(first) > 0 && scored(first[0].Score) {
+		found.Since = scoreMoment(first[0].Score).UTC()
+	}
+	return failures, damaged, nil
+}
