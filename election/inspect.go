@@ -38,6 +38,7 @@ type State struct {
 	Decided time.Time   // every tick up to it is decided, but for those in Open
 	Open    []time.Time // ticks that were granted, and returned before their start, oldest first
 	Before  time.Time   // the same, before SettleThrough
+	Closed  time.Time   // until then nothing is granted, since the server lost the lock's data; zero or past otherwise
 	Pause   Pause       // the newest
 	Running []Run
 	Orphans []Run        // runs whose holder died, until [Elector.DeleteOrphans]
@@ -85,7 +86,7 @@ func (e *Elector) Inspect(ctx context.Context, inspections []InspectRequest) []S
 	}
 	states := make([]State, len(inspections))
 	for i, s := range e.locks.Inspect(ctx, requests) {
-		states[i] = State{Now: s.Now, Decided: s.Decided, Open: s.Open, Before: s.Before, Pause: s.Pause, Running: runs(s.Rows), Orphans: runs(s.Orphans),
+		states[i] = State{Now: s.Now, Decided: s.Decided, Open: s.Open, Before: s.Before, Closed: s.Closed, Pause: s.Pause, Running: runs(s.Rows), Orphans: runs(s.Orphans),
 			Through: s.Through, Ended: s.Ended, Settled: s.Settled, RulesSince: s.RulesSince, Err: Plain(s.Err)}
 	}
 	return states

@@ -143,8 +143,15 @@ type clusterStatus struct {
 		ServerCount int           `json:"server_count"`
 		Limits      []string      `json:"limits"`
 	} `json:"redis"`
-	Problems []problem   `json:"problems"`
-	DataLost *interval   `json:"data_lost"`
+	Problems    []problem  `json:"problems"`
+	DataLost    *interval  `json:"data_lost"`
+	ClosedUntil *time.Time `json:"locks_closed_until"`
+	Incidents   []struct {
+		Kind    string    `json:"kind"`
+		From    time.Time `json:"from"`
+		To      time.Time `json:"to"`
+		Replica string    `json:"replica"`
+	} `json:"incidents"`
 	JobCount int         `json:"job_count"`
 	Expected int         `json:"expected_replicas"`
 	Pools    []lockState `json:"pools"`

@@ -272,3 +272,65 @@ func wantOffsets(t *testing.T, c *cluster, offsets map[string]time.Duration) {
 		}
 	}
 }
+
+// After an outage and a loss of data status says so, until when locks stay closed, and that all replicas are up. audit and why name the loss.
+func TestIncidentsOfRedisAreShown(t *testing.T) {
+	t.Parallel()
+	s := startRedis(t, redisOpts{})
+	c := newClusterOn(t, s, `
+server = { listen = "127.0.0.1:0" }
+
+[jobs.nightly]
+schedule = "0 3 * * *"
+command = "true"
+lease = "1m"
+`)
+	replicas := c.startAll(t, 2)
+	c.awaitReplicas(t, 2)
+	c.command(t, "trigger", "nightly", "--wait").want(t, 0, "") // of a lock that was never held nothing is known, and nothing lost
+	c.command(t, "pause", "nightly", "--for", "1h").want(t, 0, "")
+	yesterday := time.Now().UTC().AddDate(0, 0, -1).Truncate(24 * time.Hour).Add(3 * time.Hour)
+	c.command(t, "audit").want(t, 0, "pause")
+	s.Stop()
+	const outage = 9 * time.Second // a registration fails within the first five, and for two at least
+	down := time.Now()
+	eventually(t, outage+soon, "end of the outage", func() bool { return time.Since(down) > outage })
+	s.Start(lost)
+	var kinds []string
+	var st clusterStatus
+	defer func() {
+		t.Logf("incidents %v, closed until %v, replicas %+v, problems %+v", st.Incidents, st.ClosedUntil, st.Replicas, st.Problems)
+	}()
+	eventually(t, soon, "both incidents, and all replicas", func() bool {
+		st, kinds = c.status(t), nil
+		for _, in := range st.Incidents {
+			kinds = append(kinds, in.Kind)
+		}
+		for _, p := range st.Problems {
+			if strings.HasPrefix(p.Code, "replica_") {
+				t.Errorf("a replica that is up is a problem: %+v", p)
+			}
+		}
+		slices.Sort(kinds)
+		return slices.Equal(kinds, []string{"data_loss", "outage"}) && len(st.Replicas) == 2 && st.ClosedUntil != nil && st.Jobs[0].Paused
+	})
+	if closed := st.ClosedUntil.Sub(st.Now); closed <= 0 || closed > time.Minute || st.DataLost == nil {
+		t.Errorf("locks stay closed for %v, data lost %v", closed, st.DataLost)
+	}
+	c.command(t, "status").want(t, 0, "locks stay closed until "+st.ClosedUntil.UTC().Format(time.RFC3339))
+	c.command(t, "status").want(t, 0, "Redis did not answer r")
+	c.command(t, "audit").want(t, 0, "earlier acts are not in the log")
+	why := c.command(t, "why", "nightly", yesterday.Format(time.RFC3339))
+	why.want(t, 0, "Redis lost its data between ")
+	if strings.Contains(why.stdout, "[history]") {
+		t.Errorf("why blames the settings:\n%s", why.stdout)
+	}
+	for _, r := range replicas {
+		_, page := get(t, r.metricsURL(t), "")
+		for _, want := range []string{"\ncronclave_redis_data_losses_total 1\n", "\ncronclave_redis_outages_total 1\n"} {
+			if !strings.Contains(page, want) {
+				t.Errorf("%s: no %q", r.Name, want)
+			}
+		}
+	}
+}

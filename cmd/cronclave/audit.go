@@ -1,6 +1,8 @@
 package main
 
 import (
+	"fmt"
+
 	"github.com/spf13/cobra"
 
 	"github.com/cronclave/cronclave/internal/console"
@@ -20,11 +22,14 @@ func newAuditCommand(a *app) *cobra.Command {
 				if err != nil {
 					return err
 				}
-				acts, err := o.Acts(cmd.Context(), most)
+				acts, lost, err := o.Acts(cmd.Context(), most)
 				switch {
 				case err != nil:
 					return err
-				case asJSON:
+				case lost != "":
+					fmt.Fprintln(a.err, "cronclave: warning:", lost)
+				}
+				if asJSON {
 					return a.printJSON(acts)
 				}
 				console.Printer{Out: a.out}.Acts(now, acts)

@@ -239,7 +239,7 @@ func TestEmbeddedRedisIsNamed(t *testing.T) {
 	t.Parallel()
 	s := startRedis(t)
 	const trial = "an embedded Redis: a trial that other machines do not reach"
-	want := []redisconn.Warning{{Code: "embedded", Message: trial}, {Code: "no_replica", Message: "no replica is up in namespace default: nothing runs; start replicas, or check --namespace and --redis"}}
+	want := []redisconn.Warning{{Code: "embedded", Message: trial}, {Code: "no_replica", Message: "no replica is up in namespace default: nothing runs; start replicas, or check --namespace and --redis (if Redis lost its data just now, replicas that are up register within 7s)"}}
 	if got := warningsOf(t, s.URL()); !slices.Equal(got, want) {
 		t.Errorf("warnings %q, want %q", got, want)
 	}

@@ -75,7 +75,7 @@ func (r *routes) registerViews(api huma.API) {
 		Limit int `query:"limit" default:"50" minimum:"1" maximum:"1000" doc:"how many acts, the newest"`
 	},
 	) (*answer[[]journal.Act], error) {
-		acts, err := r.Operator.Acts(ctx, q.Limit)
+		acts, _, err := r.Operator.Acts(ctx, q.Limit)
 		return &answer[[]journal.Act]{acts}, r.fault(ctx, err)
 	})
 }

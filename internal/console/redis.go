@@ -4,6 +4,7 @@ import (
 	"fmt"
 	"time"
 
+	"github.com/cronclave/cronclave/internal/journal"
 	"github.com/cronclave/cronclave/internal/operator"
 )
 
@@ -35,6 +36,14 @@ func RedisCellsOf(s operator.RedisServer) RedisCells {
 
 // maxUptime keeps a damaged number of seconds within a length of time.
 const maxUptime = 100 * 365 * 24 * 3600
+
+// IncidentKind says what happened to Redis.
+func IncidentKind(in journal.Incident) string {
+	if in.Kind == journal.DataLoss {
+		return "it lost its data"
+	}
+	return "it did not answer"
+}
 
 func countOf(n *int64) string {
 	if n == nil {
@@ -85,6 +94,9 @@ func (p Printer) redis(st *operator.Status) {
 		if s.Fault != "" {
 			p.item(bad, s.Address+": "+s.Fault)
 		}
+	}
+	for _, in := range st.Incidents {
+		p.item(advice, fmt.Sprintf("%s between %s and %s, seen by %s", IncidentKind(in), p.stamp(in.From), p.stamp(in.To), in.Replica))
 	}
 	fmt.Fprintf(p.Out, "\nlimits of this Redis (%s):\n", st.Redis.Kind)
 	for _, text := range st.Redis.Limits {

@@ -23,6 +23,7 @@ const (
 // auditPage shows the audit log, the newest acts first.
 type auditPage struct {
 	Acts  []act
+	Lost  string // which acts are not in it
 	Pages []link
 }
 
@@ -41,7 +42,7 @@ func (h *handler) audit(r *http.Request) (*page, error) {
 	if err != nil {
 		return nil, err
 	}
-	acts, err := h.operator.Acts(r.Context(), journal.MaxActs)
+	acts, lost, err := h.operator.Acts(r.Context(), journal.MaxActs)
 	if err != nil {
 		return nil, err
 	}
@@ -50,7 +51,7 @@ func (h *handler) audit(r *http.Request) (*page, error) {
 	count := max((len(acts)+actsOfAPage-1)/actsOfAPage, 1)
 	at, _ := strconv.Atoi(r.URL.Query().Get("page")) // another text is the first page
 	at = min(max(at, 1), count)
-	body := &auditPage{Acts: actsOf(st.Now, acts[(at-1)*actsOfAPage:min(at*actsOfAPage, len(acts))])}
+	body := &auditPage{Lost: lost, Acts: actsOf(st.Now, acts[(at-1)*actsOfAPage:min(at*actsOfAPage, len(acts))])}
 	for n := 1; n <= count && count > 1; n++ {
 		l := link{Text: strconv.Itoa(n)}
 		if n != at {

@@ -12,16 +12,18 @@ import (
 
 // clusterPage shows the replicas, how they differ, and the warnings about Redis. Each kind of thing has a section of its own.
 type clusterPage struct {
-	Mark     mark
-	Problems []problem
-	Replicas []replica
-	Lost     []lost
-	Answer   string // how long Redis took to answer
-	Redis    redisPart
-	Pools    locks
-	Locks    locks
-	Acts     []act // the newest
-	MoreActs bool
+	Mark      mark
+	Problems  []problem
+	Replicas  []replica
+	Lost      []lost
+	Answer    string // how long Redis took to answer
+	Redis     redisPart
+	Pools     locks
+	Locks     locks
+	Acts      []act // the newest
+	MoreActs  bool
+	LostActs  string // which acts are not in it
+	Incidents []incident
 }
 
 // replica is a replica that is up.
@@ -36,6 +38,12 @@ type replica struct {
 	Clock, Margin                   gauge
 	Differs                         bool
 	Config, Digest, Build, ZoneData string
+}
+
+// incident is an outage of Redis, or a loss of its data.
+type incident struct {
+	What, Length, Replica string
+	Until                 moment
 }
 
 // gauge is a reading that stands out where it is bad.
@@ -66,11 +74,11 @@ func (h *handler) cluster(r *http.Request) (*page, error) {
 	}
 	p.Every = renewMS
 	body := clusterOf(st, answer)
-	acts, err := h.operator.Acts(r.Context(), actsShown+1)
+	acts, lost, err := h.operator.Acts(r.Context(), actsShown+1)
 	if err != nil {
 		return nil, err
 	}
-	body.MoreActs = len(acts) > actsShown
+	body.LostActs, body.MoreActs = lost, len(acts) > actsShown
 	body.Acts = actsOf(st.Now, acts[:min(len(acts), actsShown)])
 	p.Body = body
 	return p, nil
@@ -94,6 +102,9 @@ func clusterOf(st *operator.Status, answer time.Duration) *clusterPage {
 		c.Replicas = append(c.Replicas, replicaOf(st, e, digests))
 	}
 	c.Pools, c.Locks, c.Redis = poolsOf(st), locksOf(st), redisOf(st)
+	for _, in := range st.Incidents {
+		c.Incidents = append(c.Incidents, incident{console.IncidentKind(in), took(in.Length()), clean(in.Replica), momentOf(st.Now, in.To)})
+	}
 	c.Mark = worst(st, c)
 	return c
 }

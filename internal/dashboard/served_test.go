@@ -153,7 +153,7 @@ func TestEveryActingRouteRefuses(t *testing.T) {
 			}
 		}
 	}
-	acts, err := s.operator.Acts(t.Context(), 100)
+	acts, _, err := s.operator.Acts(t.Context(), 100)
 	requests, failed := s.journal.Requests(t.Context())
 	if len(acts)+len(requests) > 0 || err != nil || failed != nil {
 		t.Errorf("acts %+v %v, requests %+v %v", acts, err, requests, failed)
@@ -163,7 +163,7 @@ func TestEveryActingRouteRefuses(t *testing.T) {
 			t.Errorf("%s by an operator: %d %s", r.path, resp.StatusCode, body)
 		}
 	}
-	if acts, err := s.operator.Acts(t.Context(), 100); len(acts) == 0 || err != nil {
+	if acts, _, err := s.operator.Acts(t.Context(), 100); len(acts) == 0 || err != nil {
 		t.Errorf("acts of an operator: %+v %v", acts, err)
 	}
 }

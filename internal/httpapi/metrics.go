@@ -20,6 +20,8 @@ type Metrics struct {
 	waiting  *prometheus.GaugeVec
 	left     prometheus.Histogram
 	lost     prometheus.Counter
+	outages  prometheus.Counter
+	losses   prometheus.Counter
 	reloads  reloads
 
 	mu    sync.Mutex // for jobs and pools, and for changes of their series
@@ -65,8 +67,10 @@ func NewMetrics(version string, outcomes []string, g Gauges) *Metrics {
 			Help: "How long runs on this replica waited for the slot of a pool that they got."}, []string{"pool"}),
 		waiting: prometheus.NewGaugeVec(prometheus.GaugeOpts{Name: "cronclave_pool_waiting_runs",
 			Help: "Runs on this replica that wait for a slot of a pool."}, []string{"pool"}),
-		left: histogram("cronclave_lease_renewal_left_seconds", "What was left of a lease when a renewal came through: near zero it was nearly lost.", leftBuckets),
-		lost: prometheus.NewCounter(prometheus.CounterOpts{Name: "cronclave_leases_lost_total", Help: "Leases that this replica lost."}),
+		left:    histogram("cronclave_lease_renewal_left_seconds", "What was left of a lease when a renewal came through: near zero it was nearly lost.", leftBuckets),
+		lost:    prometheus.NewCounter(prometheus.CounterOpts{Name: "cronclave_leases_lost_total", Help: "Leases that this replica lost."}),
+		outages: prometheus.NewCounter(prometheus.CounterOpts{Name: "cronclave_redis_outages_total", Help: "Outages of Redis of two seconds or more, as this replica saw them."}),
+		losses:  prometheus.NewCounter(prometheus.CounterOpts{Name: "cronclave_redis_data_losses_total", Help: "Losses of the data in Redis, as this replica saw them."}),
 		reloads: reloads{
 			successful: prometheus.NewGauge(prometheus.GaugeOpts{Name: "cronclave_config_last_reload_successful",
 				Help: "1 if the configuration in force is the newest one, 0 if a newer one was refused."}),
@@ -76,7 +80,7 @@ func NewMetrics(version string, outcomes []string, g Gauges) *Metrics {
 				Help: "1 for the version of the time zones by which this replica has ticks."}, []string{"version"}),
 		},
 	}
-	m.registry.MustRegister(m.duration, m.delay, m.poolWait, m.waiting, m.left, m.lost, m.reloads.successful, m.reloads.at, m.reloads.zoneData,
+	m.registry.MustRegister(m.duration, m.delay, m.poolWait, m.waiting, m.left, m.lost, m.outages, m.losses, m.reloads.successful, m.reloads.at, m.reloads.zoneData,
 		collectors.NewGoCollector(), collectors.NewProcessCollector(collectors.ProcessCollectorOpts{}), cluster{g.RedisUp, g.Cluster})
 	m.registry.MustRegister(m.perJob.collectors()...)
 	m.registry.MustRegister(g.collectors(version)...)
@@ -153,6 +157,15 @@ func (m *Metrics) Renewed(left time.Duration) { m.left.Observe(left.Seconds()) }
 
 // Lost counts a lease.
 func (m *Metrics) Lost() { m.lost.Inc() }
+
+// Incident counts a loss of the data in Redis, or an outage.
+func (m *Metrics) Incident(dataLost bool) {
+	if dataLost {
+		m.losses.Inc()
+	} else {
+		m.outages.Inc()
+	}
+}
 
 // Configured notes that a configuration is in force since an instant, with a version of zone data.
 func (m *Metrics) Configured(at time.Time, zoneData string) {

@@ -127,6 +127,7 @@ type Journal struct {
 	auditLog
 	sessionList
 	lockUses
+	incidentList
 }
 
 // New returns a Journal. It asks nothing of Redis yet. An error wraps ErrInvalid
@@ -140,7 +141,7 @@ func New(cfg Config) (*Journal, error) {
 	h := &history{namespace: n, runs: cfg.Runs, maxAge: cfg.MaxAge, blocks: blocksOf(cfg.MaxBytes, cfg.Runs), first: cfg.First,
 		excess: map[string][]string{}, unsure: map[string]bool{}}
 	_, h.cluster = cfg.Redis.(*redis.ClusterClient)
-	return &Journal{n, h, registry{n}, descriptions{n}, requestList{n}, liveOutput{n}, auditLog{n}, sessionList{n}, lockUses{n}}, nil
+	return &Journal{n, h, registry{n}, descriptions{n}, requestList{n}, liveOutput{n}, auditLog{n}, sessionList{n}, lockUses{n}, incidentList{n}}, nil
 }
 
 func withDefaults(cfg Config) Config {

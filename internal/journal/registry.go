@@ -69,8 +69,6 @@ type Replica struct {
 	Draining bool `json:"draining,omitempty"`
 	// StoodStill is when its process did not run for a while, the last time; nil if it never did.
 	StoodStill *Interval `json:"stood_still,omitempty"`
-	// DataLost is between which instants it has seen Redis lose its data, the last time; nil if it never did.
-	DataLost *Interval `json:"data_lost,omitempty"`
 	// Since is since when the replica has each of its problems, by the codes of a status; nil in entries of versions that did not say.
 	Since map[string]time.Time `json:"since,omitempty"`
 }
@@ -301,7 +299,7 @@ func (g registry) ForgetLost(ctx context.Context, name string, ids ...string) er
 
 func (r *Replica) fault() string {
 	switch {
-	case !sound(r.Started) || !sound(r.Seen) || !r.StoodStill.sound() || !r.DataLost.sound():
+	case !sound(r.Started) || !sound(r.Seen) || !r.StoodStill.sound():
 		return "a time beyond the calendar"
 	case r.Running < 0 || r.Running > mostRunning || r.MaxRunning < 0 || r.MaxRunning > mostRunning:
 		return fmt.Sprintf("%d runs of %d", r.Running, r.MaxRunning)

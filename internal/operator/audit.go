@@ -62,11 +62,17 @@ func (o *Operator) unchanged(ctx context.Context, entry journal.Act) {
 	}
 }
 
-// Acts returns what people have asked the cluster to do: the newest acts, the newest first. Damaged entries are left out.
-func (o *Operator) Acts(ctx context.Context, most int) ([]journal.Act, error) {
-	acts, err := o.journal.Acts(ctx, most)
-	if err != nil && !errors.Is(err, journal.ErrCorrupt) {
-		return nil, unavailable("read the audit log of namespace "+o.cfg.Namespace, err)
+// Acts returns what people have asked the cluster to do: the newest acts, the newest first. Damaged entries are left out. lost says which
+// entries went with the data of Redis; "" if none did, as far as is known.
+func (o *Operator) Acts(ctx context.Context, most int) (acts []journal.Act, lost string, err error) {
+	acts, err = o.journal.Acts(ctx, most)
+	if err == nil || errors.Is(err, journal.ErrCorrupt) {
+		var incidents []journal.Incident
+		incidents, err = o.journal.Incidents(ctx)
+		lost = lostActs(incidents)
 	}
-	return append([]journal.Act{}, acts...), nil
+	if err != nil && !errors.Is(err, journal.ErrCorrupt) {
+		return nil, "", unavailable("read the audit log of namespace "+o.cfg.Namespace, err)
+	}
+	return append([]journal.Act{}, acts...), lost, nil
 }

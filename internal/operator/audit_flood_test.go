@@ -67,7 +67,7 @@ func TestNoUserEmptiesTheAuditLog(t *testing.T) {
 	if _, err := o.Resume(ctx, ResumeRequest{Selection{All: true}, ann}); err != nil {
 		t.Errorf("another user: %v", err)
 	}
-	acts, err := o.Acts(ctx, journal.MaxActs)
+	acts, _, err := o.Acts(ctx, journal.MaxActs)
 	if err != nil || len(acts) != 6 {
 		t.Fatalf("%d entries, want the pause, the resumption and four of acts that changed nothing: %+v, %v", len(acts), acts, err)
 	}
@@ -105,7 +105,7 @@ func TestStopsBeyondTheRate(t *testing.T) {
 			t.Fatalf("pause %d: %+v, %v", i, jobs, err)
 		}
 	}
-	acts, err := o.Acts(ctx, journal.MaxActs)
+	acts, _, err := o.Acts(ctx, journal.MaxActs)
 	if err != nil || len(acts) != 3 || acts[0].Reason != "9" || acts[1].Reason != "1" || acts[2].Reason != "0" {
 		t.Errorf("the log has %+v, %v; want two pauses up to the number of the day, and the newest", acts, err)
 	}
@@ -134,7 +134,7 @@ func TestLaterEntriesPushNobodyOut(t *testing.T) {
 	if _, err := o.Pause(ctx, PauseRequest{Selection{All: true}, ann, 0}); err != nil {
 		t.Fatal(err)
 	}
-	acts, err := o.Acts(ctx, 1)
+	acts, _, err := o.Acts(ctx, 1)
 	if err != nil || len(acts) != 1 || acts[0].By != "ann" {
 		t.Errorf("the newest act: %+v, %v", acts, err)
 	}

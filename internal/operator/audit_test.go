@@ -39,7 +39,7 @@ func TestAudit(t *testing.T) {
 			t.Fatal(err)
 		}
 	}
-	acts, err := o.Acts(ctx, 10)
+	acts, _, err := o.Acts(ctx, 10)
 	if err != nil || len(acts) != 4 {
 		t.Fatalf("%d acts, %v", len(acts), err)
 	}
@@ -74,7 +74,7 @@ func TestActsWithoutAName(t *testing.T) {
 			t.Errorf("%+v: %v", by, err)
 		}
 	}
-	if acts, err := o.Acts(ctx, 10); err != nil || len(acts) != 0 {
+	if acts, _, err := o.Acts(ctx, 10); err != nil || len(acts) != 0 {
 		t.Errorf("acts %v, %v", acts, err)
 	}
 	st, err := o.Status(ctx, StatusRequest{})

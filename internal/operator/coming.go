@@ -10,7 +10,7 @@ import (
 func CountStates(replicas []journal.Replica, now time.Time) map[ReplicaState]int {
 	count := map[ReplicaState]int{ReplicaUp: 0, ReplicaDraining: 0, ReplicaUnable: 0, ReplicaSilent: 0}
 	for _, r := range replicas {
-		count[stateOf(r, now)]++
+		count[stateOf(r, now, time.Time{})]++
 	}
 	return count
 }

@@ -75,7 +75,7 @@ func TestLostReplicaIsAProblemUntilItIsForgotten(t *testing.T) {
 	if missing, err := c.journal.LostReplicas(t.Context()); err != nil || len(missing) > 0 {
 		t.Errorf("a leader would take it for lost again: %v, %v", err, missing)
 	}
-	acts, err := o.Acts(t.Context(), 10)
+	acts, _, err := o.Acts(t.Context(), 10)
 	slices.SortFunc(acts, func(a, b journal.Act) int { return strings.Compare(a.Replica, b.Replica) }) // they may be of one millisecond
 	if err != nil || len(acts) != 2 || acts[0].Kind != "forget" || acts[0].By != "ann" || acts[0].Replica != "fresh" || acts[1].Replica != "noted" || acts[0].Reason != by.Reason {
 		t.Errorf("%v, %+v", err, acts)

@@ -324,7 +324,7 @@ func TestTriggerAgainWithTheSameID(t *testing.T) {
 	if waiting, err := c.journal.Requests(ctx); err != nil || len(waiting) != 4 {
 		t.Errorf("%d wait after the answer, want 4: %v", len(waiting), err)
 	}
-	acts, err := o.Acts(ctx, 100)
+	acts, _, err := o.Acts(ctx, 100)
 	if err != nil || len(acts) != 5 {
 		t.Errorf("%d acts, want those of the five requests: %v", len(acts), err)
 	}

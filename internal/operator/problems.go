@@ -23,7 +23,8 @@ const (
 // Problem is something that people should know.
 type Problem struct {
 	Level Level `json:"level"`
-	// Code is that of a warning, or job_failed, job_missed, pool_full, replica_silent, replica_lost, stood_still, lease_margin or redis_lost_data.
+	// Code is that of a warning, or job_failed, job_missed, pool_full, replica_silent, replica_lost, stood_still, lease_margin,
+	// redis_lost_data or redis_was_away.
 	Code string `json:"code"`
 	// Job or Replica has the problem; both are "" where the cluster has it.
 	Job     string     `json:"job,omitempty"`
@@ -37,7 +38,7 @@ type Problem struct {
 // levels are those of warnings that are not [LevelWarning].
 var levels = map[string]Level{
 	"no_replica": LevelError,
-	"embedded":   LevelAdvice, "settings_hidden": LevelAdvice, "snapshots_only": LevelAdvice, "no_persistence": LevelAdvice, CodeZoneDataOlder: LevelAdvice,
+	"embedded":   LevelAdvice, "settings_hidden": LevelAdvice, "snapshots_only": LevelAdvice, "no_persistence": LevelAdvice, "replicas_register": LevelAdvice, CodeZoneDataOlder: LevelAdvice,
 }
 
 // NeedsPerson returns whether a problem is more than advice.
@@ -93,10 +94,19 @@ const CodeDataLost = "redis_lost_data"
 
 // pastFaults are faults of Redis and of replicas that are over, and have effects.
 func (st *Status) pastFaults() (list []Problem) {
-	if i := st.DataLost; i != nil {
-		list = append(list, Problem{Level: LevelWarning, Code: CodeDataLost, Since: &i.To,
-			Message: fmt.Sprintf("Redis lost its data between %s and %s (FLUSHALL, a restart without its data, or a failover): replicas have restored the locks that "+
-				"they know; the earlier history is gone; check appendonly and acked_replicas", i.From.UTC().Format(time.RFC3339), i.To.UTC().Format(time.RFC3339))})
+	if in := newestIncident(st.Incidents, journal.DataLoss, st.Now); in != nil {
+		closed := ""
+		if until := st.LocksClosedUntil; until != nil {
+			closed = fmt.Sprintf("; locks stay closed until %s at most, for one lease, and their jobs start nothing until then", until.UTC().Format(time.RFC3339))
+		}
+		list = append(list, Problem{Level: LevelWarning, Code: CodeDataLost, Since: &in.To,
+			Message: fmt.Sprintf("Redis lost its data between %s (FLUSHALL, a restart without its data, or a failover): replicas have restored the locks that "+
+				"they know; the earlier history and audit log are gone%s; check appendonly and acked_replicas", bounds(in.Interval), closed)})
+	}
+	if in := newestIncident(st.Incidents, journal.Outage, st.Now); in != nil {
+		list = append(list, Problem{Level: LevelAdvice, Code: "redis_was_away", Since: &in.To,
+			Message: fmt.Sprintf("Redis did not answer %s for %v, between %s; cronclave why JOB TIME explains the ticks of that time", in.Replica,
+				in.Length().Round(time.Second), bounds(in.Interval))})
 	}
 	for _, r := range st.Replicas {
 		list = append(list, r.problems()...)

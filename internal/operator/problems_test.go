@@ -115,7 +115,7 @@ func TestReplicasHaveStates(t *testing.T) {
 		ReplicaUnable:   {Seen: now, Unable: "too many files"},
 		ReplicaSilent:   {Seen: now.Add(-RegisterEvery - RegistrationDelay), Draining: true},
 	} {
-		if got := stateOf(r, now); got != state {
+		if got := stateOf(r, now, time.Time{}); got != state {
 			t.Errorf("%s, want %s", got, state)
 		}
 	}

@@ -106,10 +106,7 @@ func (r *statusReader) readReplicas(ctx context.Context) (err error) {
 	for _, e := range r.replicas {
 		r.warnOfReplica(e)
 		r.status.Replicas = append(r.status.Replicas, Replica{e.Name, e.Version, e.Started, e.Seen, e.ConfigDigest, FirstLine(e.ZoneData, longestDigest), e.ClockOffsetMS, e.ClockErrorMS, e.Running, e.MaxRunning,
-			e.LeaseMargin, e.Unable, stateOf(e, r.status.Now), recent(e.StoodStill, r.status.Now, rememberStandstill)})
-		if lost := recent(e.DataLost, r.status.Now, journal.RememberLost); lost != nil && (r.status.DataLost == nil || lost.To.After(r.status.DataLost.To)) {
-			r.status.DataLost = lost
-		}
+			e.LeaseMargin, e.Unable, stateOf(e, r.status.Now, r.back), recent(e.StoodStill, r.status.Now, rememberStandstill)})
 	}
 	slices.SortFunc(r.status.Replicas, func(a, b Replica) int { return cmp.Compare(a.Name, b.Name) })
 	r.warnOfNames()
@@ -119,6 +116,23 @@ func (r *statusReader) readReplicas(ctx context.Context) (err error) {
 	r.warnOfTooFew()
 	return r.warnOfConfigs(ctx)
 }
+
+// readIncidents reads the outages of Redis and the losses of its data, and finds out since when it answers.
+func (r *statusReader) readIncidents(ctx context.Context) (err error) {
+	r.status.Incidents, err = r.journal.Incidents(ctx)
+	if err = r.tolerate(err); err != nil {
+		return err
+	}
+	r.back = answersSince(r.status.Incidents, r.status.Redis.Servers, r.status.Now)
+	r.awaited = len(r.status.Incidents) > 0 && r.status.Now.Sub(r.status.Incidents[0].To) < registerWithin
+	if lost := newestIncident(r.status.Incidents, journal.DataLoss, r.status.Now); lost != nil {
+		r.status.DataLost = &lost.Interval
+	}
+	return nil
+}
+
+// registering reports whether replicas that are up may not have had the time to register since Redis answers.
+func (r *statusReader) registering() bool { return r.status.Now.Sub(r.back) < registerWithin }
 
 // rememberStandstill is for how long a status shows that a replica stood still.
 const rememberStandstill = time.Hour
@@ -133,23 +147,27 @@ func recent(i *journal.Interval, now time.Time, remember time.Duration) *journal
 
 // readLost reads the replicas that were lost within a day.
 func (r *statusReader) readLost(ctx context.Context) error {
-	lost, _, err := r.lostReplicas(ctx)
+	lost, missing, err := r.lostReplicas(ctx)
 	if err = r.tolerate(err); err != nil {
 		return err
 	}
 	for _, l := range lost {
 		up := slices.ContainsFunc(r.replicas, func(e journal.Replica) bool { return e.Name == l.Name })
-		if !up && r.status.Now.Sub(l.Seen) < journal.RememberLost {
+		switch {
+		case up || r.status.Now.Sub(l.Seen) >= journal.RememberLost:
+		case missing[l.Name] != nil && r.registering(): // no leader has had the time to confirm it
+			r.awaited = true
+		default:
 			r.status.Lost = append(r.status.Lost, LostReplica(l))
 		}
 	}
 	return nil
 }
 
-// stateOf is what a replica does, as far as its last sign of life says.
-func stateOf(e journal.Replica, now time.Time) ReplicaState {
+// stateOf is what a replica does, as far as its last sign of life says. It can give one only while Redis answers, as it does since an instant.
+func stateOf(e journal.Replica, now, back time.Time) ReplicaState {
 	switch {
-	case now.Sub(e.Seen) >= RegisterEvery+RegistrationDelay:
+	case now.Sub(e.Seen) >= registerWithin && now.Sub(back) >= registerWithin:
 		return ReplicaSilent
 	case e.Draining:
 		return ReplicaDraining

@@ -28,8 +28,11 @@ type Status struct {
 	// Lost are replicas whose registration expired within the last day although they had not ended, until a replica of their name starts.
 	Lost []LostReplica `json:"lost"`
 	up   int           // replicas that are up and stay so
-	// DataLost is when Redis has lost its data within the last day, as replicas that are up have seen it; nil if it has not.
-	DataLost *journal.Interval `json:"data_lost,omitempty"`
+	// Incidents are the outages of Redis and the losses of its data within the last week, the newest first.
+	Incidents []journal.Incident `json:"incidents"`
+	// DataLost is when Redis has lost its data within the last day; nil if it has not. LocksClosedUntil is until when locks stay closed since then; nil if all are open.
+	DataLost         *journal.Interval `json:"data_lost,omitempty"`
+	LocksClosedUntil *time.Time        `json:"locks_closed_until,omitempty"`
 	// Problems are for people to look at: first those of Redis, then of replicas, of the configuration, of jobs, and advice. See [Status.Grouped].
 	Problems []Problem `json:"problems"`
 	// Warnings are about faults of the cluster.
@@ -139,6 +142,8 @@ type statusReader struct {
 	status   Status
 	replicas []journal.Replica
 	jobs     []journal.JobInfo
+	back     time.Time // since when Redis answers, as far as is known; zero for long ago
+	awaited  bool      // replicas that are up may not have registered since
 }
 
 func (r *statusReader) read(ctx context.Context) error {
@@ -151,6 +156,9 @@ func (r *statusReader) read(ctx context.Context) error {
 		return err
 	}
 	if err := r.readLeader(ctx); err != nil {
+		return err
+	}
+	if err := r.readIncidents(ctx); err != nil {
 		return err
 	}
 	if err := r.readReplicas(ctx); err != nil {
@@ -202,6 +210,9 @@ func (r *statusReader) readJobs(ctx context.Context) (err error) {
 		}
 		if state.Err != nil {
 			state = election.State{Now: r.status.Now} // nothing is known of its holders and its pause
+		}
+		if closed := state.Closed; closed.After(r.status.Now) && (r.status.LocksClosedUntil == nil || closed.After(*r.status.LocksClosedUntil)) {
+			r.status.LocksClosedUntil = &closed
 		}
 		r.status.Jobs = append(r.status.Jobs, jobOf(r.Zones(), r.jobs[i], state, recent[names[i]], r.status.Now))
 	}

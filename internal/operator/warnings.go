@@ -147,6 +147,10 @@ func (r *statusReader) warnOfTooFew() {
 
 // warnOfPlaces warns of jobs that no replica has the labels for, or that no replica is up at all.
 func (r *statusReader) warnOfPlaces() {
+	if r.awaited {
+		r.warn("replicas_register", "Redis answers since %s only, so replicas that are up may be missing: all of them register within %v", r.back.UTC().Format(time.RFC3339), registerWithin)
+		return
+	}
 	if !slices.ContainsFunc(r.status.Replicas, func(e Replica) bool { return e.State != ReplicaSilent }) {
 		r.warn("no_replica", "no replica is up in namespace %s%s", r.status.Namespace, r.lastSeen())
 		return
@@ -173,7 +177,7 @@ func (r *statusReader) lastSeen() string {
 		}
 	}
 	if name == "" {
-		return ": nothing runs; start replicas, or check --namespace and --redis"
+		return fmt.Sprintf(": nothing runs; start replicas, or check --namespace and --redis (if Redis lost its data just now, replicas that are up register within %v)", registerWithin)
 	}
 	return fmt.Sprintf(": nothing runs since %s was seen last at %s; start replicas", name, seen.UTC().Format(time.RFC3339))
 }

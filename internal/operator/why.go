@@ -96,11 +96,12 @@ func (o *Operator) facts(ctx context.Context, infos []journal.JobInfo, job, at s
 type story struct {
 	Story
 	instant
-	info  journal.JobInfo
-	zones *cronspec.Zones
-	state election.State
-	past  []journal.Record // all that is kept of the job
-	acts  []journal.Act    // the audit log, oldest first; read for the job in question alone, after a pause
+	info      journal.JobInfo
+	zones     *cronspec.Zones
+	state     election.State
+	past      []journal.Record   // all that is kept of the job
+	incidents []journal.Incident // of Redis, the newest first
+	acts      []journal.Act      // the audit log, oldest first; read for the job in question alone, after a pause
 	// actsErr is why the audit log, or a part of it, cannot be read.
 	actsErr error
 	// bySchedule is set where neither a record nor the lock has anything of the instant.
@@ -116,6 +117,9 @@ func (s *story) read(ctx context.Context, o *Operator) (err error) {
 	}
 	s.past, err = o.journal.Runs(ctx, s.Job, 0, false)
 	if err != nil && !errors.Is(err, journal.ErrCorrupt) { // the others are good
+		return o.historyError(err)
+	}
+	if s.incidents, err = o.journal.Incidents(ctx); err != nil && !errors.Is(err, journal.ErrCorrupt) {
 		return o.historyError(err)
 	}
 	// The record of many ticks says so in its output.
@@ -191,6 +195,7 @@ func (s *story) explain() error {
 			return err
 		}
 	}
+	explainIncidents(s)
 	switch {
 	case s.Fate == NoTick || s.remark == "":
 	case !s.face.IsZero():
@@ -276,6 +281,10 @@ func (s *story) explainForgotten() {
 		r := s.past[i]
 		s.Fate = Over
 		s.say("%s: %s; the record of the tick of %s stands for many: %s", r.Outcome, ReasonText(r), s.show(r.Tick), strings.TrimSpace(*r.Output))
+		return
+	}
+	if lostHistory(s.incidents, s.at) {
+		s.say("whether this tick ran is not known; it will not run now")
 		return
 	}
 	s.say("whether this tick ran is not known; it will not run now. Its record was dropped, or the schedule did not have it then")

@@ -38,7 +38,7 @@ type membership struct {
 	replaces   []journal.Replica // of this one's name, whose entries go when this one is registered
 	loss       lossWatch
 	losses     lossLog
-	dataLost   *journal.Interval // between which instants Redis has lost its data, the last time
+	incidents  incidents
 	canary     *journal.Canary
 	clock      clockWatch
 	namesakes  namesakeWatch
@@ -93,17 +93,18 @@ func (m *membership) leave(ctx context.Context) {
 func (m *membership) renew(ctx context.Context) bool {
 	ctx, cancel := context.WithTimeout(ctx, operator.RegisterEvery)
 	defer cancel()
-	entry := m.problems.complete(m.entry())
-	entry.DataLost = m.dataLost
+	began, entry := m.now(), m.problems.complete(m.entry())
 	found, err := m.journal.Register(ctx, entry, registerTTL)
 	if err != nil {
 		m.log.Debug("not registered", "error", err)
 		m.peers.doubt()
+		m.incidents.failed(began)
 		if m.loss.begun() { // the write may have been done, and then the next one finds its entry instead of the loss
 			m.announcer.due.Store(true)
 		}
 		return false
 	}
+	m.incidents.answered(m.now())
 	if !found.Known {
 		m.peers.doubt()
 	}
@@ -111,6 +112,7 @@ func (m *membership) renew(ctx context.Context) bool {
 	replace(ctx, m.replaces, m.journal, m.log)
 	m.replaces = nil
 	m.noteLoss(m.checkLoss(ctx, found, entry))
+	m.incidents.write(ctx, m.log)
 	m.announcer.announceIfDue()
 	return true
 }
@@ -132,18 +134,14 @@ func (m *membership) checkLoss(ctx context.Context, found journal.Registration, 
 	return m.loss.look(sighting{found, canary, successor, func() bool { return m.evicts(ctx) }}, entry.Seen, m.now())
 }
 
-// noteLoss logs what Redis has lost, and has it restored. A registration at once shows a loss of data, but not one that such a registration has found: a Redis
-// that loses it each time would have the replica register without pause.
+// noteLoss logs what Redis has lost, and has it restored.
 func (m *membership) noteLoss(kind loss, since journal.Interval) {
 	if kind != lossNone {
 		m.announcer.due.Store(true)
 		m.publisher.outdate()
 	}
 	if kind == lossOfData {
-		m.dataLost = &since
-		if m.loss.renewed.Sub(since.From) >= operator.RegisterEvery/2 { // between the beginnings of two registrations
-			m.announce()
-		}
+		m.incidents.add(journal.DataLoss, since)
 	}
 	m.losses.note(kind, since, m.log)
 }

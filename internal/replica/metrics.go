@@ -159,6 +159,13 @@ func (m *monitor) count(rec journal.Record) {
 	m.metrics.Ended(o)
 }
 
+// incident counts an outage or a loss of data of Redis.
+func (m *monitor) incident(kind string) {
+	if m.metrics != nil {
+		m.metrics.Incident(kind == journal.DataLoss)
+	}
+}
+
 // names are those of the jobs of a configuration that have ticks. Others have no metrics: an alert on a job that failed would last for as long as it is disabled.
 func names(cfg *config.Config) (all []string) {
 	for _, job := range cfg.EnabledJobs() {

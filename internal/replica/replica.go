@@ -116,6 +116,7 @@ func (r *Replica) prepare(cfg Config) (err error) {
 		return err
 	}
 	r.membership = membership{journal: r.journal, log: r.log, peers: &r.peers, entry: r.entry, now: r.now, evicts: r.evicts, news: make(chan struct{}, 1),
+		incidents: incidents{journal: r.journal, replica: r.name, count: r.monitor.incident},
 		announcer: announcer{sweep: r.scheduler.Sweep, log: r.log, begin: make(chan struct{}, 1)},
 		publisher: publisher{journal: r.journal, log: r.log, version: r.version, config: r.cfg.Load, now: r.now, news: make(chan struct{}, 1)}}
 	return nil

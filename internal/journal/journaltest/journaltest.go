@@ -52,6 +52,7 @@ func Run(t *testing.T, connect func(t *testing.T) redis.UniversalClient) {
 		"requests expire":                 requestsExpire,
 		"requests are heard":              requestsAreHeard,
 		"live output":                     liveOutput,
+		"incidents of Redis":              incidents,
 		"configurations":                  configurations,
 		"configurations of versions":      configurationsOfVersions,
 		"long configurations":             longConfigurations,

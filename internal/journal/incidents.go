@@ -1,0 +1,127 @@
+package journal
+
+import (
+	"cmp"
+	"context"
+	"encoding/json"
+	"errors"
+	"fmt"
+	"maps"
+	"slices"
+	"strconv"
+	"strings"
+	"time"
+
+	"github.com/cronclave/cronclave/internal/multierr"
+)
+
+const (
+	// keepIncidents is how long an incident is listed, and mostIncidents how many are, the newest.
+	keepIncidents = 7 * 24 * time.Hour
+	mostIncidents = 100
+	// sameIncident is the length of the steps of time in which replicas that see one incident end it together.
+	sameIncident = 15 * time.Second
+)
+
+// The kinds of incidents.
+const (
+	Outage   = "outage"    // Redis did not answer
+	DataLoss = "data_loss" // Redis lost its data
+)
+
+// incidentList has the incidents of Redis.
+type incidentList struct{ *namespace }
+
+// Incident is an outage of Redis, or a loss of its data. Its JSON is part of the contract with users.
+type Incident struct {
+	Kind string `json:"kind"`
+	Interval
+	// Replica is the name of a replica that saw it.
+	Replica string `json:"replica"`
+}
+
+// NoteIncident adds an incident to the list. Replicas that see the same one add it once, or twice if they see its end in two steps of time.
+func (l incidentList) NoteIncident(ctx context.Context, in Incident) error {
+	ctx, cancel := l.within(ctx)
+	defer cancel()
+	text, err := json.Marshal(in)
+	if err != nil || in.fault() != "" {
+		return fmt.Errorf("note an incident of Redis: %w: %v, %s", ErrInvalid, err, in.fault())
+	}
+	key, step := l.key("incidents"), in.To.Unix()/int64(sameIncident/time.Second)
+	if err := l.redis.HSetNX(ctx, key, in.Kind+" "+number(step), text).Err(); err != nil {
+		return fmt.Errorf("note an incident of Redis: %w", errors.Join(err, context.Cause(ctx)))
+	}
+	all := l.redis.HGetAll(ctx, key)
+	if err := errorOf(ctx, all); err != nil {
+		return fmt.Errorf("shorten the list of incidents: %w", err)
+	}
+	old := slices.SortedFunc(maps.Keys(all.Val()), func(a, b string) int { return cmp.Or(cmp.Compare(stepOf(b), stepOf(a)), cmp.Compare(a, b)) })
+	first, _ := slices.BinarySearchFunc(old, step-int64(keepIncidents/sameIncident), func(field string, before int64) int { return cmp.Compare(before, stepOf(field)) })
+	if old = old[min(first, mostIncidents, len(old)):]; len(old) > 0 {
+		err = l.redis.HDel(ctx, key, old...).Err()
+	}
+	return wrapIf("shorten the list of incidents", errors.Join(err, l.redis.PExpire(ctx, key, keepIncidents).Err()))
+}
+
+// stepOf returns the step of time in which an incident ended.
+func stepOf(field string) int64 {
+	_, step, _ := strings.Cut(field, " ")
+	n, _ := strconv.ParseInt(step, 10, 64) // one of another writer is the oldest
+	return n
+}
+
+// Incidents returns the incidents, the newest first. Those of one kind that overlap are one. Damaged entries are left out, with an error that wraps ErrCorrupt.
+func (l incidentList) Incidents(ctx context.Context) ([]Incident, error) {
+	ctx, cancel := l.within(ctx)
+	defer cancel()
+	found := l.redis.HGetAll(ctx, l.key("incidents"))
+	if err := errorOf(ctx, found); err != nil {
+		return nil, fmt.Errorf("read the incidents of Redis: %w", err)
+	}
+	var all []Incident
+	var damaged multierr.List
+	for _, text := range found.Val() {
+		var in Incident
+		err := json.Unmarshal([]byte(text), &in)
+		if fault := in.fault(); err == nil && fault != "" {
+			err = errors.New(fault)
+		}
+		if err != nil {
+			damaged.Add(fmt.Errorf("read the incidents of Redis: %w: %w", ErrCorrupt, err))
+			continue
+		}
+		all = append(all, in)
+	}
+	return joined(all), damaged.Err()
+}
+
+// joined returns incidents, the newest first, with those of one kind that overlap as one.
+func joined(all []Incident) []Incident {
+	slices.SortFunc(all, func(a, b Incident) int {
+		return cmp.Or(cmp.Compare(a.Kind, b.Kind), a.From.Compare(b.From), a.To.Compare(b.To), cmp.Compare(a.Replica, b.Replica))
+	})
+	list := []Incident{}
+	for _, in := range all {
+		last := len(list) - 1
+		if last < 0 || list[last].Kind != in.Kind || in.From.After(list[last].To) {
+			list = append(list, in)
+		} else if in.To.After(list[last].To) {
+			list[last].To = in.To
+		}
+	}
+	slices.SortStableFunc(list, func(a, b Incident) int { return b.To.Compare(a.To) })
+	return list[:min(len(list), mostIncidents)]
+}
+
+func (in *Incident) fault() string {
+	switch {
+	case in.Kind != Outage && in.Kind != DataLoss:
+		return fmt.Sprintf("kind %.40q", in.Kind)
+	case !in.sound() || in.To.Before(in.From):
+		return "a time beyond the calendar, or an end before the beginning"
+	case !isRunID(in.Replica):
+		return fmt.Sprintf("replica %.40q", in.Replica)
+	}
+	return ""
+}
