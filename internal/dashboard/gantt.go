@@ -43,11 +43,13 @@ type group struct {
 
 // span is a run.
 type span struct {
-	Mark            mark
-	X, Width, Sign  string // Sign is where its sign is
-	Y, Height, Text int
-	Href, Title     string
-	Name            string // "" where there is no room for it
+	Mark          mark
+	X, Width      string
+	Y, Height     int
+	Href, Title   string
+	Name          string // "" where there is no room for it
+	NameX, NameTo string // the place of the name, which is cut there, and its width: a drawing on a phone is a quarter as wide
+	Tight         bool   // on a phone not even a sign has room
 }
 
 // point is a tick that did not run, or is to come.
@@ -224,11 +226,13 @@ func (d *drawing) bar(i item, y int) {
 	r := i.record
 	from, until := max(d.x(i.from), -1), min(d.x(i.until), 101)
 	width := max(until-from, 0.35)
-	b := span{Mark: markOf(r.Outcome), X: percent(from), Width: percent(width), Sign: percent(max(from, 0) + .3), Y: y + 2, Height: laneHeight - 4, Text: y + 15, Href: runPath(r), Title: titleOf(r)}
+	b := span{Mark: markOf(r.Outcome), X: percent(from), Width: percent(width), Y: y + 2, Height: laneHeight - 4, Href: runPath(r), Title: titleOf(r)}
 	if length, ok := durationOf(d.now, r); ok {
 		b.Title += ", " + took(length)
 	}
-	const letter = 0.9 // the width of one, in percent of a drawing of usual size
+	b.NameX, b.NameTo = percent(max(from, 0)), percent(from+width-max(from, 0))
+	const letter, phoneLetter = 0.9, 4.0 // the width of one, in percent of a drawing of usual size, and of one of 250 pixels
+	b.Tight = from+width-max(from, 0) < phoneLetter
 	if room := int((width - 1) / letter); room >= 4 {
 		name := clean(r.Job)
 		if d.q.byJob { // the row has it

@@ -21,6 +21,51 @@ func TestDaysOfTheAxis(t *testing.T) {
 	}
 }
 
+// TestNamesStayInTheirBars: a name, or a sign, is cut at the end of its bar, however narrow the drawing is: beside the bar it has the colour of the ground. A bar of
+// ten pixels on a phone has none there.
+func TestNamesStayInTheirBars(t *testing.T) {
+	t.Parallel()
+	q := timelineQueryOf(url.Values{}, noon) // an hour, of which a minute is 1.67 %
+	run := func(id string, ago, length time.Duration) journal.Record {
+		return journal.Record{RunID: id, Job: "nightly-backup", Replica: "r1", Outcome: "ok", Started: noon.Add(-ago), Finished: noon.Add(length - ago)}
+	}
+	g := newGantt(q, &operator.Status{Now: noon}, []journal.Record{run("began before", 2*time.Hour, 90*time.Minute), run("wide", 20*time.Minute, 10*time.Minute),
+		run("sign", 8*time.Minute, time.Minute), run("short", 4*time.Minute, time.Second)}, nil)
+	x := func(text string) (f float64) {
+		if _, err := fmt.Sscanf(text, "%f%%", &f); err != nil {
+			t.Fatal(err)
+		}
+		return f
+	}
+	var got []string
+	for _, b := range g.Bars {
+		if b.Name == "" {
+			continue
+		}
+		if from, to := x(b.NameX), x(b.NameX)+x(b.NameTo); from < max(x(b.X), 0) || to > x(b.X)+x(b.Width)+.01 {
+			t.Errorf("%s stands from %.2f to %.2f, and its bar from %s, %s wide", b.Name, from, to, b.X, b.Width)
+		}
+		got = append(got, fmt.Sprint(b.Name, " ", b.Tight))
+	}
+	if want := []string{"✓ nightly-backup false", "✓ nightly-backup false", "✓ true"}; !slices.Equal(got, want) {
+		t.Errorf("%q, want %q", got, want)
+	}
+	style, err := assetFiles.ReadFile("assets/style.css")
+	if err != nil {
+		t.Fatal(err)
+	}
+	for _, rule := range []string{".gantt svg svg { overflow: hidden;", "  .gantt .tight { display: none; }"} {
+		if !strings.Contains(string(style), rule) {
+			t.Errorf("the style has no %q", rule)
+		}
+	}
+	s := newSite(t, "")
+	s.fill()
+	if body := s.get("/timeline").Body.String(); strings.Contains(body, `class="name`) && !strings.Contains(body, `"><text class="name`) || !strings.Contains(body, `height="18"><text class="name`) {
+		t.Errorf("names stand outside of their bars:\n%s", body)
+	}
+}
+
 // TestTimelineKeepsRunsUnderWay: of too many runs those that are under way are drawn, and records outside the window or the filter are not among them.
 func TestTimelineKeepsRunsUnderWay(t *testing.T) {
 	t.Parallel()
