@@ -49,6 +49,10 @@ command = "true"
 [jobs.later]
 after = ["seldom"]
 command = "true"
+
+[jobs.bad]
+schedule = "* * * * * *"
+command = "false"
 `
 
 // A user with exactly the rights that a refused command prints can run everything. The test gives these rights to
@@ -125,6 +129,7 @@ func (u aclUser) everyCommand(t *testing.T) {
 		u.command(t, args...).want(t, 0, "")
 	}
 	u.command(t, "fence", "reports", "6").want(t, 77, "")
+	u.command(t, "forget", "other").want(t, 1, "no lost replica")
 	u.command(t, "trigger", "long").want(t, 0, "")
 	u.awaitRun(t, soon, "long", "start", func(r pastRun) bool { return r.Outcome == "running" })
 	u.command(t, "cancel", "long").want(t, 0, "")
@@ -136,13 +141,14 @@ func (u aclUser) look(t *testing.T) {
 	t.Helper()
 	u.grant(t, printedRights(t, u, "viewer", 1))
 	u.command(t, "status").want(t, 0, "beat")
+	u.command(t, "status").want(t, 0, " in a row")
 	var st struct {
 		Leader   any `json:"leader"`
 		Replicas []any
 		Jobs     []any
 	}
 	must(t, json.Unmarshal([]byte(u.command(t, "status", "--json").stdout), &st))
-	if st.Leader == nil || len(st.Replicas) != 3 || len(st.Jobs) != 7 {
+	if st.Leader == nil || len(st.Replicas) != 3 || len(st.Jobs) != 8 {
 		t.Errorf("a reader sees %+v", st)
 	}
 	u.command(t, "history", "beat", "--output").want(t, 0, "    beat")

@@ -3,6 +3,7 @@ package journal
 import (
 	"context"
 	"fmt"
+	"slices"
 	"strings"
 	"time"
 
@@ -79,15 +80,14 @@ func (h *history) failuresIndex(ctx context.Context, req FailuresRequest, found 
 	var count *redis.IntCmd
 	var oldest *redis.ZSliceCmd
 	cmds, err := h.redis.Pipelined(ctx, func(p redis.Pipeliner) error {
-		window := redis.ZRangeBy{Min: number(req.From.UnixMicro()), Max: number(req.Until.UnixMicro()), Count: MaxFailures}
-		all = p.ZRevRangeByScoreWithScores(ctx, h.key("failures"), &window)
+		all = p.ZRangeByScoreWithScores(ctx, h.key("failures"), &redis.ZRangeBy{Min: number(req.From.UnixMicro()), Max: number(req.Until.UnixMicro())})
 		count, oldest = p.ZCard(ctx, h.key("failures")), p.ZRangeWithScores(ctx, h.key("failures"), 0, 0)
 		return nil
 	})
 	if damaged, err = sortErrors(ctx, cmds, err); err != nil {
 		return nil, nil, err
 	}
-	for _, z := range all.Val() {
+	for _, z := range slices.Backward(all.Val()) {
 		text, _ := z.Member.(string)
 		job, id, _ := strings.Cut(text, "|")
 		switch {
