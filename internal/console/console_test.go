@@ -59,6 +59,27 @@ func printed(print func(Printer), p Printer) string {
 	return out.String()
 }
 
+// TestOldFailuresAreOneLine: jobs that have failed for more than a day share a line, but in the wide form. A streak has its length, a single failure its age.
+func TestOldFailuresAreOneLine(t *testing.T) {
+	t.Parallel()
+	st := cluster()
+	at := st.Now.Add(-3 * time.Hour)
+	old := st.Now.Add(-75 * time.Hour)
+	st.Problems = []operator.Problem{
+		{Level: operator.LevelError, Code: "job_failed", Job: "new", Message: "job new failed; 4 in a row", Since: &at, Failures: &operator.Streak{Count: 4, Since: at}},
+		{Level: operator.LevelError, Code: "job_failed", Job: "once", Message: "job once failed", Since: &at, Failures: &operator.Streak{Count: 1, Since: at}},
+		{Level: operator.LevelError, Code: "job_failed", Job: "a", Message: "job a failed", Since: &old, Failures: &operator.Streak{Count: 9, Since: old}},
+		{Level: operator.LevelWarning, Code: "job_missed", Job: "b", Message: "job b missed", Since: &old, Failures: &operator.Streak{Count: 1, Since: old}},
+	}
+	const want = "\n\n✗ job new failed; 4 in a row (for 3h)\n✗ job once failed (3h ago)\n✗ 2 jobs have failed for more than a day: a, b\n"
+	if got := printed(func(p Printer) { p.Status(st) }, Printer{}); !strings.Contains(got, want) {
+		t.Errorf("%s", got)
+	}
+	if wide := printed(func(p Printer) { p.Status(st) }, Printer{Wide: true}); !strings.Contains(wide, "✗ job a failed (for 3d)\n! job b missed (3d ago)\n") {
+		t.Errorf("%s", wide)
+	}
+}
+
 func TestStatusReadsWell(t *testing.T) {
 	t.Parallel()
 	got := printed(func(p Printer) { p.Status(cluster()) }, Printer{})

@@ -43,7 +43,11 @@ func (p Printer) problems(st *operator.Status) {
 	if len(st.Problems) > 0 {
 		fmt.Fprintln(p.Out)
 	}
-	for _, problem := range st.Grouped() {
+	list := st.Grouped()
+	if p.Wide {
+		list = st.Problems
+	}
+	for _, problem := range list {
 		text := problem.Message
 		switch {
 		case problem.Since == nil:

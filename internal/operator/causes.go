@@ -81,7 +81,7 @@ func (st *Status) Grouped() []Problem {
 	for i, p := range st.Problems[old : old+n] {
 		switch {
 		case i == mostGrouped:
-			group.Message += fmt.Sprintf(" and %d more; cronclave status --failed lists them", n-i)
+			group.Message += fmt.Sprintf(" and %d more; cronclave status -o wide lists them", n-i)
 		case i > mostGrouped:
 		case i > 0:
 			group.Message += ", " + p.Job

@@ -193,6 +193,7 @@ func TestNothingIsDoneWithoutRedis(t *testing.T) {
 		"cancel":  func() error { _, err := o.Cancel(ctx, CancelRequest{Requester: ann, Job: "backup"}); return err },
 		"pause":   func() error { _, err := o.Pause(ctx, PauseRequest{Selection: all, Requester: ann}); return err },
 		"resume":  func() error { _, err := o.Resume(ctx, ResumeRequest{all, ann}); return err },
+		"forget":  func() error { return o.Forget(ctx, "node-7", ann) },
 		"next":    func() error { _, err := o.NextTicks(ctx, nil, Window{Limit: 1}); return err },
 	} {
 		t.Run(name, func(t *testing.T) {
