@@ -4,7 +4,8 @@
 #
 # One would guess: "app --force remove list" removes the thing called list, or
 # fails because the root has no flag --force.
-# Guess before the run: one of these two, and never that list runs. It missed.
+# Guess before the run: one of these two, with a suspicion that the flag takes
+# "remove" as its value. The guess missed, the suspicion held.
 #
 # What happens: the search for the command reads the line with the flags of the
 # root, which has no --force. A flag that it does not know is taken to have a

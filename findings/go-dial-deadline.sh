@@ -5,7 +5,8 @@
 # One would guess: errors.Is(err, context.DeadlineExceeded) is always true, and
 # ctx.Err() is set.
 # Guess before the run: errors.Is is always true; ctx.Err() is nil in fewer than
-# one of twenty dials. Both halves missed.
+# one of twenty dials (it had been met before). Both halves missed: it is half of
+# the dials or more.
 #
 # What happens: the dialer sets the context's deadline on the socket too, and two
 # timers race. If the socket's timer wins, the error is os.ErrDeadlineExceeded,

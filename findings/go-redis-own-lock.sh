@@ -4,8 +4,9 @@
 #
 # One would guess: false and a nil error mean that somebody else holds the key. A
 # slow server gives an error.
-# Guess before the run: an error of timeout, or true; Incr returns 1 or an error.
-# It missed.
+# Guess before the run: an error of timeout, or true; Incr returns 1 or an error;
+# with a suspicion that retries spoil both. The guess missed, the suspicion held for
+# a server that is busy for between one and two timeouts.
 #
 # What happens: after ReadTimeout the client sends the command again on a new
 # connection (MaxRetries is 3), also a command that must not be run twice. The

@@ -5,8 +5,9 @@
 #
 # One would guess: ZoneBounds of a winter day in Berlin runs from the change in
 # October to the change in March, and start <= t < end.
-# Guess before the run: the same, alike for Go's own data and the system's. It
-# missed.
+# Guess before the run: the same, alike for Go's own data and the system's, with a
+# suspicion about far years. The guess missed: it is this winter, and an end before
+# t was not suspected at all.
 #
 # What happens: a zone file lists changes up to some year and has a rule for all
 # years after that. Beyond the list Go computes one year at a time and cuts the

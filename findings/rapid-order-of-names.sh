@@ -4,7 +4,8 @@
 #
 # One would guess: T.Repeat takes its actions about equally often, and their names
 # are only for messages.
-# Guess before the run: ten actions, 10 % each, no ratio above 2. It missed.
+# Guess before the run: ten actions, 10 % each, no ratio above 2, although draws
+# were known to prefer small numbers. It missed.
 #
 # What happens: Repeat sorts the names and draws an index like any other number,
 # and numbers prefer small values. Of 10 actions the first two get 16 % each and
