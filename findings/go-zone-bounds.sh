@@ -6,8 +6,8 @@
 # One would guess: ZoneBounds of a winter day in Berlin runs from the change in
 # October to the change in March, and start <= t < end.
 # Guess before the run: the same, alike for Go's own data and the system's, with a
-# suspicion about far years. The guess missed: it is this winter, and an end before
-# t was not suspected at all.
+# suspicion about New Year. The guess missed, the suspicion held; an end before t
+# was not suspected (it turned up in a second run).
 #
 # What happens: a zone file lists changes up to some year and has a rule for all
 # years after that. Beyond the list Go computes one year at a time and cuts the

@@ -5,7 +5,7 @@
 # One would guess: [[job]] in the second file replaces the slice, as it has its
 # own entries.
 # Guess before the run: the same, with a suspicion that old elements shine through.
-# The guess missed. That maps do not behave alike came as news.
+# The guess missed, the suspicion held.
 #
 # What happens: element 0 of the second file is decoded over element 0 of the
 # first. Keys that the second file leaves out keep the values of another job, and
