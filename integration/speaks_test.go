@@ -48,7 +48,7 @@ command = 'exec "$SCRIBE" -for 5m'
 	cold.Stop(t)
 	c.awaitScreen(t, startTimeout, "the silent replica", `^! replica `+cold.Name+` is silent: .* \(\d+s ago\)$`)
 	witness.awaitPage(t, soon, "/", "the silent replica", `replica `+cold.Name+` (is silent|expired)[^\n]*class="since"`)
-	c.awaitScreen(t, startTimeout, "the lost replica", `^· the registration of replica `+cold.Name+` expired: .* \(\d+s ago\)$`)
+	c.awaitScreen(t, startTimeout, "the lost replica", `^! the registration of replica `+cold.Name+` expired: .* \(\d+s ago\)$`)
 	eventually(t, startTimeout, "time to pass", func() bool { return redisTime(t, c.Client).Unix() >= from+frozen })
 	cold.Cont(t)
 	e := cold.WaitLog(t, soon, "standstill", message("this replica stood still"))
@@ -74,5 +74,5 @@ command = 'exec "$SCRIBE" -for 5m'
 	for _, r := range replicas {
 		r.Kill(t)
 	}
-	c.awaitScreen(t, startTimeout, "that no replica is up", `\A.* 0 replicas up, .*\n\n✗ no replica is up in namespace it: nothing runs since r\d was seen last at 20`)
+	c.awaitScreen(t, startTimeout, "that no replica is up", `(?s)\A[^\n]* 0 replicas up, .*\n✗ no replica is up in namespace it: nothing runs since r\d was seen last at 20`)
 }

@@ -43,7 +43,7 @@ func faceOf(at time.Time, zone *time.Location) time.Time {
 func onClock(face time.Time, zone *time.Location) instant {
 	const mostShift = 48 * time.Hour                                      // some zones have skipped a day
 	for from := face.Add(-mostShift); from.Before(face.Add(mostShift)); { // from one change of the clock to the next
-		_, end := from.In(zone).ZoneBounds()
+		end := cronspec.PeriodEnd(zone, from)
 		at := from.Add(face.Sub(faceOf(from, zone)))
 		if !at.Before(from) && (end.IsZero() || at.Before(end)) {
 			return instant{at: at.In(zone), remark: repeated(face, at, zone)}
@@ -61,7 +61,7 @@ func onClock(face time.Time, zone *time.Location) instant {
 
 // repeated says when the clock shows the same face again, if it does within two days.
 func repeated(face, at time.Time, zone *time.Location) string {
-	_, end := at.In(zone).ZoneBounds()
+	end := cronspec.PeriodEnd(zone, at)
 	if end.IsZero() {
 		return ""
 	}

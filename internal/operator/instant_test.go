@@ -34,6 +34,7 @@ func TestInstantsByTheClockOfAZone(t *testing.T) {
 		{"Europe/Berlin", "2026-10-25 02:30", "2026-10-25T02:30:00+02:00", "the second is 2026-10-25T02:30:00+01:00"},
 		{"Europe/Berlin", "2026-10-25 03:00", "2026-10-25T03:00:00+01:00", ""},
 		{"Pacific/Apia", "2011-12-30 12:00", "2011-12-31T00:00:00+14:00", "jumps from 2011-12-30 00:00:00 to 2011-12-31 00:00:00"},
+		{"Europe/Berlin", "2040-12-31 12:00", "2040-12-31T12:00:00+01:00", ""}, // the last day of a leap year, after the changes that the data list
 		{"America/New_York", "2026-11-01 01:59:59", "2026-11-01T01:59:59-04:00", "the second is 2026-11-01T01:59:59-05:00"},
 	} {
 		i, err := readInstant(tc.text, zoneOf(t, tc.zone))

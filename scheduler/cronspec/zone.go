@@ -40,6 +40,16 @@ func periodAt(zone *time.Location, instant int64) period {
 	return p
 }
 
+// PeriodEnd returns the first instant after another at which a zone may change its
+// offset; the zero time if it never does.
+func PeriodEnd(zone *time.Location, at time.Time) time.Time {
+	p := periodAt(zone, at.Unix())
+	if p.end == math.MaxInt64 {
+		return time.Time{}
+	}
+	return time.Unix(p.end, 0)
+}
+
 // zoneKey names a zone so that different zones have different names. Those of the
 // IANA database are known by name, whatever data they come from: data that begin
 // late have zones without a change of the clock. Another zone with a fixed offset
