@@ -15,7 +15,7 @@ import (
 
 // mostRiddles and mostTells bound the hits of the two patterns below in the whole tree: clauses whose subject is a pronoun, and the vague verb.
 // The thing that acts is the subject, and its action has a word of its own: it returns, reports, publishes, records.
-const mostRiddles, mostTells = 14, 12
+const mostRiddles, mostTells = 6, 4
 
 var (
 	riddle = regexp.MustCompile(`\b[Ww]hoever\b|\b[Nn]obody\b|(?:^|[.;:(] )(?:Who|What|who|what)\b|` +
@@ -64,7 +64,7 @@ func eachComment(t *testing.T, f func(place, line string)) {
 		case ".lua":
 			return eachLine(path, func(line string) string { _, comment, _ := strings.Cut(line, "--"); return comment }, f)
 		case ".md":
-			if d.Name() == "CHANGELOG.md" {
+			if d.Name() == "CHANGELOG.md" || d.Name() == "evidence.md" { // the latter has the names of tests
 				return nil
 			}
 			return eachLine(path, func(line string) string { return line }, f)
