@@ -64,10 +64,10 @@ func TestStream(t *testing.T) {
 	must(t, c.Record(t.Context(), []journal.Record{{RunID: "run-2", Job: "report", Trigger: "manual", Replica: "r1", Outcome: journal.OutcomeRunning, Started: began}}))
 	stream := open(t, s, "/jobs/report/output?run_id=run-2")
 	await(t, stream, "event: ping")
-	must(t, c.Publish(t.Context(), "report", "run-2", journal.Chunk{Lines: []journal.Line{{Text: "begun"}}}))
+	publish(t, c, journal.Chunk{Lines: []journal.Line{{Text: "begun"}}})
 	await(t, stream, `"line":"begun"`)
 	time.Sleep(time.Until(began.Add(3 * brief))) // by the clock of the network, which is not faked
-	must(t, c.Publish(t.Context(), "report", "run-2", journal.Chunk{Offset: 6 + 9, End: true, Lines: []journal.Line{{Text: "done", Stderr: true}}}))
+	publish(t, c, journal.Chunk{Offset: 6 + 9, End: true, Lines: []journal.Line{{Text: "done", Stderr: true}}})
 	await(t, stream, `9 bytes left out`)
 	await(t, stream, `"stream":"stderr","line":"done"`)
 	must(t, c.Record(t.Context(), []journal.Record{{RunID: "run-2", Job: "report", Trigger: "manual", Replica: "r1", Outcome: journal.OutcomeOK, Started: began, Finished: time.Now()}}))
@@ -186,7 +186,14 @@ func TestSlowReaderIsCutOff(t *testing.T) {
 		case <-ended:
 			return
 		default:
-			must(t, c.Publish(t.Context(), "report", "run-2", journal.Chunk{Attempt: i, Lines: slices.Repeat([]journal.Line{{Text: strings.Repeat("x", 10_000)}}, 20)}))
+			publish(t, c, journal.Chunk{Attempt: i, Lines: slices.Repeat([]journal.Line{{Text: strings.Repeat("x", 10_000)}}, 20)})
 		}
 	}
+}
+
+// publish publishes output of the run that is followed.
+func publish(t *testing.T, c *cluster, chunk journal.Chunk) {
+	t.Helper()
+	_, err := c.Publish(t.Context(), "report", "run-2", chunk)
+	must(t, err)
 }

@@ -156,12 +156,12 @@ func TestOutputOfARunUnderWay(t *testing.T) {
 	if followed, err := s.journal.Followed(ctx, []string{"report"}); err != nil || len(followed) != 1 {
 		t.Errorf("the page does not ask for output: %v %v", followed, err)
 	}
-	s.must(s.journal.Publish(ctx, "report", "run-0", journal.Chunk{}))
+	s.publish(ctx, "run-0", journal.Chunk{})
 	s.shows("/jobs/report/runs/run-0", "Nothing was printed yet.")
-	s.must(s.journal.Publish(ctx, "report", "run-0", journal.Chunk{Lines: []journal.Line{{Text: "first " + hostile}, {Text: "second"}}}))
+	s.publish(ctx, "run-0", journal.Chunk{Lines: []journal.Line{{Text: "first " + hostile}, {Text: "second"}}})
 	s.shows("/jobs/report/runs/run-0", "first &lt;script&gt;", "second")
 	s.shows("/jobs/report", "first &lt;script&gt;", "last line")
-	s.must(s.journal.Publish(ctx, "report", "late", journal.Chunk{Offset: 70_000, Lines: []journal.Line{{Text: "line"}}}))
+	s.publish(ctx, "late", journal.Chunk{Offset: 70_000, Lines: []journal.Line{{Text: "line"}}})
 	h := &handler{operator: s.operator}
 	run := journal.Record{Job: "report", RunID: "late", Outcome: journal.OutcomeRunning}
 	if o, err := h.outputOf(ctx, run); err != nil || !strings.HasPrefix(o.Text, "[… 70 kB left out …]\nline") {
@@ -171,4 +171,11 @@ func TestOutputOfARunUnderWay(t *testing.T) {
 	if o, err := h.outputOf(ctx, run); err != nil || !strings.Contains(o.Empty, "could not be read in time") {
 		t.Errorf("%+v %v", o, err)
 	}
+}
+
+// publish publishes output of a run that is under way.
+func (s *site) publish(ctx context.Context, run string, c journal.Chunk) {
+	s.t.Helper()
+	_, err := s.journal.Publish(ctx, "report", run, c)
+	s.must(err)
 }

@@ -106,22 +106,25 @@ func (l liveOutput) Followed(ctx context.Context, jobs []string) ([]string, erro
 
 func (l liveOutput) liveKey(job, run string) string { return l.jobKey(job, "live:"+run) }
 
-// Publish adds a chunk to what a run prints. The newest LiveChunks are kept, for keepLive.
-func (l liveOutput) Publish(ctx context.Context, job, run string, c Chunk) error {
+// Publish adds a chunk to what a run prints, and reports whether it is the first in Redis: the earlier ones of the run are lost, or have expired. The newest
+// LiveChunks are kept, for keepLive.
+func (l liveOutput) Publish(ctx context.Context, job, run string, c Chunk) (first bool, err error) {
 	ctx, cancel := l.within(ctx)
 	defer cancel()
 	if !isName(job) || !isRunID(run) {
-		return fmt.Errorf("publish output: %w: job %.40q, run %.40q", ErrInvalid, job, run)
+		return false, fmt.Errorf("publish output: %w: job %.40q, run %.40q", ErrInvalid, job, run)
 	}
 	text, err := json.Marshal(c)
 	if err != nil {
-		return fmt.Errorf("publish output of run %s: %w: %w", run, ErrInvalid, err)
+		return false, fmt.Errorf("publish output of run %s: %w: %w", run, ErrInvalid, err)
 	}
+	var before *redis.IntCmd
 	cmds, err := l.redis.TxPipelined(ctx, func(p redis.Pipeliner) error {
+		before = p.Exists(ctx, l.liveKey(job, run)) // the documented rights have no XLEN
 		p.XAdd(ctx, &redis.XAddArgs{Stream: l.liveKey(job, run), MaxLen: LiveChunks, Values: []any{"chunk", text}})
 		return p.PExpire(ctx, l.liveKey(job, run), keepLive).Err()
 	})
-	return wrapIf("publish output of run "+run, allErrors(ctx, cmds, err))
+	return before.Val() == 0, wrapIf("publish output of run "+run, allErrors(ctx, cmds, err))
 }
 
 // LiveRun names a run whose output is published.

@@ -254,7 +254,7 @@ func (f *follower) showNew(ctx context.Context, r *followedRun) error {
 		for _, line := range lines {
 			f.show(r, line)
 		}
-		r.shown, r.ended = true, c.End
+		r.shown, r.ended = r.shown || missing > 0 || len(lines) > 0 || c.End, c.End
 	}
 	return nil
 }

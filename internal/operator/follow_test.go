@@ -33,7 +33,7 @@ func TestFollowerLearnsOfTries(t *testing.T) {
 	run := journal.Record{RunID: "one", Job: "report", Token: 1, Attempt: 2, FailedTries: 1, Replica: "r1", Outcome: "running", Started: time.Now()}
 	try := journal.Record{RunID: "one.1", Job: "report", Token: 1, Attempt: 1, Retried: true, Replica: "r1", Outcome: "failed", Reason: "exit code 3", Started: time.Now(), Finished: time.Now()}
 	c.record(t, run, try)
-	if err := c.journal.Publish(t.Context(), "report", "one", journal.Chunk{Lines: []journal.Line{{Text: "again"}}}); err != nil {
+	if _, err := c.journal.Publish(t.Context(), "report", "one", journal.Chunk{Lines: []journal.Line{{Text: "again"}}}); err != nil {
 		t.Fatal(err)
 	}
 	var got []string
@@ -43,7 +43,7 @@ func TestFollowerLearnsOfTries(t *testing.T) {
 			got = append(got, l.Line)
 			run.Outcome, run.Finished = "ok", time.Now()
 			c.record(t, run)
-			if err := c.journal.Publish(t.Context(), "report", "one", journal.Chunk{Offset: 6, End: true}); err != nil {
+			if _, err := c.journal.Publish(t.Context(), "report", "one", journal.Chunk{Offset: 6, End: true}); err != nil {
 				t.Error(err)
 			}
 		},
@@ -65,7 +65,7 @@ func TestFollowerLearnsOfGaps(t *testing.T) {
 		{Offset: 6 + 12_345, Lines: []journal.Line{{Text: "second"}}},
 		{Offset: 6 + 12_345 + 7 + 500, Lines: []journal.Line{{Text: "last", Stderr: true}}, End: true},
 	} {
-		if err := c.journal.Publish(t.Context(), "report", "one", chunk); err != nil {
+		if _, err := c.journal.Publish(t.Context(), "report", "one", chunk); err != nil {
 			t.Fatal(err)
 		}
 	}
@@ -133,8 +133,8 @@ func TestRunsUnderWayShowWhatTheyHavePrinted(t *testing.T) {
 		records := []journal.Record{{RunID: "talks", Job: "j", Outcome: "running"}, {RunID: "quiet", Job: "j", Outcome: "running"}, {RunID: "lost", Job: "j", Outcome: "running"}, {RunID: "over", Job: "j", Outcome: "ok"}}
 		go func() {
 			time.Sleep(time.Second)
-			_ = j.Publish(t.Context(), "j", "quiet", journal.Chunk{Attempt: 1})
-			_ = j.Publish(t.Context(), "j", "talks", journal.Chunk{Attempt: 1, Offset: 70, Lines: []journal.Line{{Text: "one"}, {Text: "two"}}})
+			_, _ = j.Publish(t.Context(), "j", "quiet", journal.Chunk{Attempt: 1})
+			_, _ = j.Publish(t.Context(), "j", "talks", journal.Chunk{Attempt: 1, Offset: 70, Lines: []journal.Line{{Text: "one"}, {Text: "two"}}})
 		}()
 		began := time.Now()
 		if err := (&Operator{journal: j}).AddPrinted(t.Context(), records); err != nil {
@@ -151,6 +151,34 @@ func TestRunsUnderWayShowWhatTheyHavePrinted(t *testing.T) {
 		}
 		if took := time.Since(began); took < publishWait || took > publishWait+followEvery*2 {
 			t.Errorf("it took %v", took)
+		}
+	})
+}
+
+// An empty chunk is no output: the end of a silent run whose replica dies has no last output to miss.
+func TestSilentRunOfADeadReplicaMissesNoOutput(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		s, err := embedded.Start(embedded.Config{DialOnly: true})
+		if err != nil {
+			t.Fatal(err)
+		}
+		t.Cleanup(s.Close)
+		rdb := redis.NewClient(&redis.Options{Addr: s.Addr(), Dialer: s.Dial, ContextTimeoutEnabled: true})
+		t.Cleanup(func() { _ = rdb.Close() })
+		j, err := journal.New(journal.Config{Redis: rdb, Namespace: "default"})
+		if err != nil {
+			t.Fatal(err)
+		}
+		run := journal.Record{RunID: "one", Job: "report", Token: 1, Replica: "r1", Outcome: "abandoned", Started: time.Now(), Finished: time.Now()}
+		if err := j.Record(t.Context(), []journal.Record{run}); err != nil {
+			t.Fatal(err)
+		}
+		if _, err := j.Publish(t.Context(), "report", "one", journal.Chunk{Attempt: 1}); err != nil {
+			t.Fatal(err)
+		}
+		f := newFollower(j, "report", Viewer{Note: func(_, text string) { t.Error(text) }})
+		if _, err := f.follow(t.Context(), "one"); err != nil {
+			t.Error(err)
 		}
 	})
 }

@@ -270,7 +270,7 @@ func TestTriggerFromRequestToEnd(t *testing.T) {
 		t.Fatalf("%+v %v", triggered, err)
 	}
 	chunk := journal.Chunk{Lines: []journal.Line{{Text: "hello"}, {Text: "oh", Stderr: true}}, End: true}
-	if err := c.journal.Publish(ctx, "backup", "run-1", chunk); err != nil {
+	if _, err := c.journal.Publish(ctx, "backup", "run-1", chunk); err != nil {
 		t.Fatal(err)
 	}
 	c.record(t, ended("backup", "run-1"))

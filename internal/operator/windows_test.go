@@ -83,7 +83,7 @@ func TestPrinted(t *testing.T) {
 	}
 	for _, chunk := range []journal.Chunk{{Attempt: 1, Offset: 100, Lines: []journal.Line{{Text: "a"}, {Text: "b"}}}, {Attempt: 1, Offset: 2104, Lines: []journal.Line{{Text: "c"}}},
 		{Attempt: 2, Lines: []journal.Line{{Text: "d"}}}} {
-		if err := c.journal.Publish(t.Context(), "j", "r", chunk); err != nil {
+		if _, err := c.journal.Publish(t.Context(), "j", "r", chunk); err != nil {
 			t.Fatal(err)
 		}
 	}

@@ -218,6 +218,7 @@ func (l *liveOutput) unchecked() bool {
 }
 
 // look finds out which runs are followed. After an error, and for a while without a follower, followed runs stay followed; the others count as not followed.
+// Nothing prolongs the time of a run that has ended: Redis may take no output for hours.
 func (l *liveOutput) look(ctx context.Context) {
 	l.mu.Lock()
 	runs := slices.Clone(l.runs)
@@ -241,12 +242,13 @@ func (l *liveOutput) look(ctx context.Context) {
 	l.mu.Lock()
 	defer l.mu.Unlock()
 	for _, r := range runs {
-		if r.checked = true; slices.Contains(missing, r.LiveRun) {
+		if slices.Contains(missing, r.LiveRun) {
 			r.published = -1
 		}
-		if slices.Contains(followed, r.Job) || r.followed && err != nil {
+		if (slices.Contains(followed, r.Job) || r.followed && err != nil) && !(r.ended && r.checked) {
 			r.seen = time.Now()
 		}
+		r.checked = true
 		r.followed = !r.seen.IsZero() && time.Since(r.seen) < followedFor
 		if r.ended && !r.followed {
 			l.remove(r)
@@ -264,7 +266,8 @@ func publishedOf(runs []*liveRun, followed []string) (list []journal.LiveRun) {
 	return list
 }
 
-// publish writes the new output of the followed runs. A chunk that was not written, or without an answer, is part of the next one.
+// publish writes the new output of the followed runs. A chunk that was not written, or without an answer, is part of the next one. So a run that has ended
+// stays until its last chunk is written, or [followedFor] is over.
 func (l *liveOutput) publish(ctx context.Context) {
 	l.mu.Lock()
 	runs := slices.Clone(l.runs)
@@ -274,16 +277,17 @@ func (l *liveOutput) publish(ctx context.Context) {
 		if !some {
 			continue
 		}
-		if err := l.journal.Publish(ctx, r.Job, r.ID, c); err != nil {
+		first, err := l.journal.Publish(ctx, r.Job, r.ID, c)
+		if err != nil {
 			l.log.Debug("output not published", "job", r.Job, "run_id", r.ID, "error", err)
 			continue
 		}
-		l.written(r, c)
+		l.written(r, c, first)
 	}
 }
 
-// take returns the output of a run for publication, if there is any that is new: all that is kept, if Redis has none of it, or soon has no more of it; the
-// chunk with End is the last. A run without output has an empty chunk, by which followers know that a replica has seen them.
+// take returns the new output of a run for publication, if there is any. It returns all kept output if Redis has none, or if the stream is about to trim the
+// last full chunk. The chunk with End is the last. A run without output has an empty chunk, by which followers know that a replica has seen them.
 func (l *liveOutput) take(r *liveRun) (c journal.Chunk, some bool) {
 	l.mu.Lock()
 	defer l.mu.Unlock()
@@ -299,18 +303,21 @@ func (l *liveOutput) take(r *liveRun) (c journal.Chunk, some bool) {
 	for at := r.end; at > from; n-- {
 		at -= r.lines[n-1].Size()
 	}
-	c = journal.Chunk{Attempt: r.attempt, Offset: from, Lines: slices.Clip(r.lines[n:]), End: r.ended}
-	if r.ended {
-		l.remove(r)
-	}
-	return c, true
+	return journal.Chunk{Attempt: r.attempt, Offset: from, Lines: slices.Clip(r.lines[n:]), End: r.ended}, true
 }
 
-// written notes that a chunk was published. From then on the kept lines are for followers that come later.
-func (l *liveOutput) written(r *liveRun, c journal.Chunk) {
+// written notes that a chunk was published, and whether it is the first in Redis. From then on the kept lines are for followers that come later.
+func (l *liveOutput) written(r *liveRun, c journal.Chunk, first bool) {
 	l.mu.Lock()
 	defer l.mu.Unlock()
-	if r.published = c.Next(); r.published == r.end {
+	if r.published = c.Next(); first && c.Offset > r.start { // Redis has lost those before it
+		r.published = -1
+		return
+	}
+	if r.published == r.end {
 		r.drop(maxKept)
+	}
+	if c.End {
+		l.remove(r)
 	}
 }

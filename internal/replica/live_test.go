@@ -216,6 +216,73 @@ func TestChunkWithoutAnAnswerIsPublishedAgain(t *testing.T) {
 	})
 }
 
+// Redis loses its data and the mark of the follower while a run prints. The next chunk makes the key anew, and later followers get all the same.
+func TestLateFollowersGetWhatWasPrintedBeforeALoss(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		for _, ends := range []bool{false, true} {
+			j, rdb := fakeJournal(t)
+			l := newLiveOutput(j, hclog.NewNullLogger())
+			run := &scheduler.Run{ID: "one", Job: "report", Trigger: "schedule", Attempt: 1}
+			live := l.begin(run)
+			if err := j.Follow(t.Context(), "report"); err != nil {
+				t.Fatal(err)
+			}
+			l.look(t.Context())
+			l.add(run, journal.Line{Text: "first"})
+			l.publish(t.Context())
+			rdb.FlushAll(t.Context())
+			l.add(run, journal.Line{Text: "second"})
+			if ends {
+				l.end(live)
+			}
+			l.publish(t.Context())
+			if err := j.Follow(t.Context(), "report"); err != nil {
+				t.Fatal(err)
+			}
+			l.look(t.Context())
+			l.publish(t.Context())
+			if text := published(t, j); text != "first\nsecond\n" {
+				t.Errorf("ended %t: %q", ends, text)
+			}
+			if left := l.left(); (left == 0) != ends {
+				t.Errorf("ended %t: %d runs are remembered", ends, left)
+			}
+		}
+	})
+}
+
+// The last output of a run is published once Redis takes it, and forgotten if that takes too long.
+func TestLastOutputIsPublishedAfterATimeOut(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		for _, away := range []time.Duration{time.Second, 2 * followedFor} {
+			j, rdb := fakeJournal(t)
+			l := newLiveOutput(j, hclog.NewNullLogger())
+			run := &scheduler.Run{ID: "one", Job: "report", Trigger: "schedule", Attempt: 1}
+			live := l.begin(run)
+			if err := j.Follow(t.Context(), "report"); err != nil {
+				t.Fatal(err)
+			}
+			l.look(t.Context())
+			l.add(run, journal.Line{Text: "last words"})
+			l.end(live)
+			rdb.AddHook(&unanswered{0, away, 0, time.Now()})
+			for range away / lookForFollowers {
+				l.publish(t.Context())
+				time.Sleep(lookForFollowers)
+				l.look(t.Context())
+			}
+			if left, want := l.left(), map[bool]int{true: 1}[away < followedFor]; left != want {
+				t.Errorf("after %v: %d runs are remembered, want %d", away, left, want)
+			}
+			l.publish(t.Context())
+			chunks, _, err := j.Live(t.Context(), "report", "one", "")
+			if (len(chunks) == 1 && chunks[0].End) != (away < followedFor) || err != nil || l.left() > 0 {
+				t.Errorf("after %v: %+v, %v; %d runs are remembered", away, chunks, err, l.left())
+			}
+		}
+	})
+}
+
 // silence has a command get no answer until the caller gives up.
 type silence struct{ command string }
 

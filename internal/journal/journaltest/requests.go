@@ -158,14 +158,18 @@ func liveOutput(s *suite) {
 		s.Errorf("before anything is printed: %v, at %q", chunks, place)
 	}
 	for n := range int64(100) {
-		must(s, j.Publish(s.ctx, "report", "run", journal.Chunk{Offset: 2 * n, Lines: []journal.Line{{Text: "x", Stderr: n%2 == 0}}}))
+		first, err := j.Publish(s.ctx, "report", "run", journal.Chunk{Offset: 2 * n, Lines: []journal.Line{{Text: "x", Stderr: n%2 == 0}}})
+		if must(s, err); first != (n == 0) {
+			s.Errorf("chunk %d is the first: %t", n, first)
+		}
 	}
 	chunks, place, err = j.Live(s.ctx, "report", "run", "")
 	must(s, err)
 	if len(chunks) != 64 || chunks[63].Next() != 200 || chunks[0].Offset != 72 || !chunks[0].Lines[0].Stderr {
 		s.Errorf("%d chunks, from %d", len(chunks), chunks[0].Offset)
 	}
-	must(s, j.Publish(s.ctx, "report", "run", journal.Chunk{Attempt: 2, Offset: 7, End: true}))
+	_, err = j.Publish(s.ctx, "report", "run", journal.Chunk{Attempt: 2, Offset: 7, End: true})
+	must(s, err)
 	chunks, place, err = j.Live(s.ctx, "report", "run", place)
 	must(s, err)
 	if len(chunks) != 1 || chunks[0].Offset != 7 || !chunks[0].End {
@@ -174,7 +178,8 @@ func liveOutput(s *suite) {
 	if chunks, _, err = j.Live(s.ctx, "report", "run", place); len(chunks) != 0 || err != nil {
 		s.Errorf("and then: %+v, %v", chunks, err)
 	}
-	must(s, j.Publish(s.ctx, "report", "run", journal.Chunk{Attempt: 2})) // once more, with all that is kept
+	_, err = j.Publish(s.ctx, "report", "run", journal.Chunk{Attempt: 2}) // once more, with all that is kept
+	must(s, err)
 	chunks, _, err = j.Live(s.ctx, "report", "run", "")
 	must(s, err)
 	if n := len(chunks); n != 64 || chunks[0].Attempt != 0 || chunks[n-2].Offset != 0 || chunks[n-1].Offset != 7 {
