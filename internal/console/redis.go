@@ -37,12 +37,12 @@ func RedisCellsOf(s operator.RedisServer) RedisCells {
 // maxUptime keeps a damaged number of seconds within a length of time.
 const maxUptime = 100 * 365 * 24 * 3600
 
-// IncidentKind says what happened to Redis.
-func IncidentKind(in journal.Incident) string {
+// IncidentText says what happened to Redis, when, and which replica saw it. stamp writes an instant.
+func IncidentText(in journal.Incident, stamp func(time.Time) string) string {
 	if in.Kind == journal.DataLoss {
-		return "it lost its data"
+		return fmt.Sprintf("lost its data between %s and %s (seen by %s)", stamp(in.From), stamp(in.To), in.Replica)
 	}
-	return "it did not answer"
+	return fmt.Sprintf("no answer for %s, until %s (seen by %s)", Span(in.Length()), stamp(in.To), in.Replica)
 }
 
 func countOf(n *int64) string {
@@ -96,7 +96,7 @@ func (p Printer) redis(st *operator.Status) {
 		}
 	}
 	for _, in := range st.Incidents {
-		p.item(advice, fmt.Sprintf("%s between %s and %s, seen by %s", IncidentKind(in), p.stamp(in.From), p.stamp(in.To), in.Replica))
+		p.item(advice, IncidentText(in, p.stamp))
 	}
 	fmt.Fprintf(p.Out, "\nlimits of this Redis (%s):\n", st.Redis.Kind)
 	for _, text := range st.Redis.Limits {

@@ -23,7 +23,7 @@ type clusterPage struct {
 	Acts      []act // the newest
 	MoreActs  bool
 	LostActs  string // which acts are not in it
-	Incidents []incident
+	Incidents []string
 }
 
 // replica is a replica that is up.
@@ -38,12 +38,6 @@ type replica struct {
 	Clock, Margin                   gauge
 	Differs                         bool
 	Config, Digest, Build, ZoneData string
-}
-
-// incident is an outage of Redis, or a loss of its data.
-type incident struct {
-	What, Length, Replica string
-	Until                 moment
 }
 
 // gauge is a reading that stands out where it is bad.
@@ -103,7 +97,7 @@ func clusterOf(st *operator.Status, answer time.Duration) *clusterPage {
 	}
 	c.Pools, c.Locks, c.Redis = poolsOf(st), locksOf(st), redisOf(st)
 	for _, in := range st.Incidents {
-		c.Incidents = append(c.Incidents, incident{console.IncidentKind(in), took(in.Length()), clean(in.Replica), momentOf(st.Now, in.To)})
+		c.Incidents = append(c.Incidents, clean(console.IncidentText(in, func(t time.Time) string { return t.UTC().Format(stamp) })))
 	}
 	c.Mark = worst(st, c)
 	return c

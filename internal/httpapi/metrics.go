@@ -69,7 +69,7 @@ func NewMetrics(version string, outcomes []string, g Gauges) *Metrics {
 			Help: "Runs on this replica that wait for a slot of a pool."}, []string{"pool"}),
 		left:    histogram("cronclave_lease_renewal_left_seconds", "What was left of a lease when a renewal came through: near zero it was nearly lost.", leftBuckets),
 		lost:    prometheus.NewCounter(prometheus.CounterOpts{Name: "cronclave_leases_lost_total", Help: "Leases that this replica lost."}),
-		outages: prometheus.NewCounter(prometheus.CounterOpts{Name: "cronclave_redis_outages_total", Help: "Outages of Redis of two seconds or more, as this replica saw them."}),
+		outages: prometheus.NewCounter(prometheus.CounterOpts{Name: "cronclave_redis_outages_total", Help: "Outages of Redis of two seconds or more that registrations of this replica met. They are 5 s apart, so shorter outages may be missing."}),
 		losses:  prometheus.NewCounter(prometheus.CounterOpts{Name: "cronclave_redis_data_losses_total", Help: "Losses of the data in Redis, as this replica saw them."}),
 		reloads: reloads{
 			successful: prometheus.NewGauge(prometheus.GaugeOpts{Name: "cronclave_config_last_reload_successful",

@@ -103,3 +103,10 @@ func commandError(c redis.Cmder) error {
 
 // isWrongType returns whether a key holds a type that no replica writes there.
 func isWrongType(err error) bool { return redis.HasErrorPrefix(err, "WRONGTYPE") }
+
+// Unanswered reports whether a call failed because Redis did not answer. A server that is starting, or that has no master, replies, but not to the call.
+func Unanswered(err error) bool {
+	var reply redis.Error
+	return err != nil && (!errors.As(err, &reply) ||
+		slices.ContainsFunc([]string{"LOADING", "CLUSTERDOWN", "MASTERDOWN"}, func(code string) bool { return strings.HasPrefix(reply.Error(), code+" ") }))
+}

@@ -19,8 +19,6 @@ const (
 	// keepIncidents is how long an incident is listed, and mostIncidents how many are, the newest.
 	keepIncidents = 7 * 24 * time.Hour
 	mostIncidents = 100
-	// sameIncident is the length of the steps of time in which replicas that see one incident end it together.
-	sameIncident = 15 * time.Second
 )
 
 // The kinds of incidents.
@@ -40,7 +38,8 @@ type Incident struct {
 	Replica string `json:"replica"`
 }
 
-// NoteIncident adds an incident to the list. Replicas that see the same one add it once, or twice if they see its end in two steps of time.
+// NoteIncident adds the report of a replica to the list. Each replica that sees an incident has an entry of its own, which Incidents merges: the first
+// report need not be the longest. A second call with the same report changes nothing.
 func (l incidentList) NoteIncident(ctx context.Context, in Incident) error {
 	ctx, cancel := l.within(ctx)
 	defer cancel()
@@ -48,31 +47,33 @@ func (l incidentList) NoteIncident(ctx context.Context, in Incident) error {
 	if err != nil || in.fault() != "" {
 		return fmt.Errorf("note an incident of Redis: %w: %v, %s", ErrInvalid, err, in.fault())
 	}
-	key, step := l.key("incidents"), in.To.Unix()/int64(sameIncident/time.Second)
-	if err := l.redis.HSetNX(ctx, key, in.Kind+" "+number(step), text).Err(); err != nil {
+	key, end := l.key("incidents"), in.To.UnixMilli()
+	if err := l.redis.HSetNX(ctx, key, in.Kind+" "+number(end)+" "+in.Replica, text).Err(); err != nil {
 		return fmt.Errorf("note an incident of Redis: %w", errors.Join(err, context.Cause(ctx)))
 	}
 	all := l.redis.HGetAll(ctx, key)
 	if err := errorOf(ctx, all); err != nil {
 		return fmt.Errorf("shorten the list of incidents: %w", err)
 	}
-	old := slices.SortedFunc(maps.Keys(all.Val()), func(a, b string) int { return cmp.Or(cmp.Compare(stepOf(b), stepOf(a)), cmp.Compare(a, b)) })
-	first, _ := slices.BinarySearchFunc(old, step-int64(keepIncidents/sameIncident), func(field string, before int64) int { return cmp.Compare(before, stepOf(field)) })
+	old := slices.SortedFunc(maps.Keys(all.Val()), func(a, b string) int { return cmp.Or(cmp.Compare(endIn(b), endIn(a)), cmp.Compare(a, b)) })
+	first, _ := slices.BinarySearchFunc(old, end-keepIncidents.Milliseconds(), func(field string, before int64) int { return cmp.Compare(before, endIn(field)) })
 	if old = old[min(first, mostIncidents, len(old)):]; len(old) > 0 {
 		err = l.redis.HDel(ctx, key, old...).Err()
 	}
 	return wrapIf("shorten the list of incidents", errors.Join(err, l.redis.PExpire(ctx, key, keepIncidents).Err()))
 }
 
-// stepOf returns the step of time in which an incident ended.
-func stepOf(field string) int64 {
-	_, step, _ := strings.Cut(field, " ")
-	n, _ := strconv.ParseInt(step, 10, 64) // one of another writer is the oldest
+// endIn returns the end of an incident in the name of its field, in milliseconds since 1970.
+func endIn(field string) int64 {
+	_, end, _ := strings.Cut(field, " ")
+	end, _, _ = strings.Cut(end, " ")
+	n, _ := strconv.ParseInt(end, 10, 64) // one of another writer is the oldest
 	return n
 }
 
-// Incidents returns the incidents, the newest first. Those of one kind that overlap are one. Damaged entries are left out, with an error that wraps ErrCorrupt.
-func (l incidentList) Incidents(ctx context.Context) ([]Incident, error) {
+// Incidents returns the incidents that are over by the server's clock, the newest first. Those of one kind that overlap are one. An incident of the future is
+// left out: the clock was set back since, or the entry is damaged. Entries that are damaged otherwise are left out with an error that wraps ErrCorrupt.
+func (l incidentList) Incidents(ctx context.Context, now time.Time) ([]Incident, error) {
 	ctx, cancel := l.within(ctx)
 	defer cancel()
 	found := l.redis.HGetAll(ctx, l.key("incidents"))
@@ -91,7 +92,9 @@ func (l incidentList) Incidents(ctx context.Context) ([]Incident, error) {
 			damaged.Add(fmt.Errorf("read the incidents of Redis: %w: %w", ErrCorrupt, err))
 			continue
 		}
-		all = append(all, in)
+		if !in.To.After(now) {
+			all = append(all, in)
+		}
 	}
 	return joined(all), damaged.Err()
 }

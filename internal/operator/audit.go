@@ -63,13 +63,15 @@ func (o *Operator) unchanged(ctx context.Context, entry journal.Act) {
 }
 
 // Acts returns what people have asked the cluster to do: the newest acts, the newest first. Damaged entries are left out. lost says which
-// entries went with the data of Redis; "" if none did, as far as is known.
+// entries may have gone with the data of Redis; "" if none have, as far as is known, or if older acts than these are left.
 func (o *Operator) Acts(ctx context.Context, most int) (acts []journal.Act, lost string, err error) {
 	acts, err = o.journal.Acts(ctx, most)
 	if err == nil || errors.Is(err, journal.ErrCorrupt) {
 		var incidents []journal.Incident
-		incidents, err = o.journal.Incidents(ctx)
-		lost = lostActs(incidents)
+		now, _ := o.locks.ServerTime(ctx) // without it no loss is known
+		if incidents, err = o.journal.Incidents(ctx, now); len(acts) < most {
+			lost = lostActs(incidents, acts)
+		}
 	}
 	if err != nil && !errors.Is(err, journal.ErrCorrupt) {
 		return nil, "", unavailable("read the audit log of namespace "+o.cfg.Namespace, err)

@@ -2,6 +2,7 @@ package operator
 
 import (
 	"fmt"
+	"slices"
 	"time"
 
 	"github.com/cronclave/cronclave/internal/journal"
@@ -11,11 +12,19 @@ import (
 // registerWithin is the time within which all replicas that are up register, once Redis answers.
 const registerWithin = RegisterEvery + RegistrationDelay
 
-// answersSince returns since when Redis answers, and has the data that it has; zero for long ago.
-func answersSince(newestFirst []journal.Incident, servers []redisconn.Server, now time.Time) (since time.Time) {
-	if len(newestFirst) > 0 {
-		since = newestFirst[0].To
+// lastIncident returns the end of the newest incident after which replicas that are up may be missing; zero if there is none. An outage does not count once a
+// replica has registered after its end: the replicas that it hit register before that, and the others were not cut off.
+func lastIncident(newestFirst []journal.Incident, replicas []journal.Replica) time.Time {
+	for _, in := range newestFirst {
+		if in.Kind == journal.DataLoss || !slices.ContainsFunc(replicas, func(e journal.Replica) bool { return e.Seen.After(in.To) }) {
+			return in.To
+		}
 	}
+	return time.Time{}
+}
+
+// answersSince returns since when Redis answers all replicas, and has the data that it has, by its last incident and its servers; zero for long ago.
+func answersSince(since time.Time, servers []redisconn.Server, now time.Time) time.Time {
 	const long = 3600
 	for _, s := range servers {
 		if s.UptimeS == nil || *s.UptimeS > long || s.Keeps == redisconn.KeepsLocks {
@@ -38,11 +47,12 @@ func newestIncident(newestFirst []journal.Incident, kind string, now time.Time) 
 	return nil
 }
 
-// lostActs says which entries of the audit log are lost with the data of Redis; "" if none are, as far as is known.
-func lostActs(newestFirst []journal.Incident) string {
+// lostActs says which entries of the audit log may be lost with the data of Redis, by all its acts; "" if none are, as far as is known. A loss that an older
+// act has survived was one of other data.
+func lostActs(newestFirst []journal.Incident, acts []journal.Act) string {
 	for _, in := range newestFirst {
-		if in.Kind == journal.DataLoss {
-			return fmt.Sprintf("Redis lost its data between %s: earlier acts are not in the log, also if their pauses are in force", bounds(in.Interval))
+		if in.Kind == journal.DataLoss && !slices.ContainsFunc(acts, func(a journal.Act) bool { return a.Time.Before(in.From) }) {
+			return fmt.Sprintf("Redis lost its data between %s: earlier acts may be missing, also if their pauses are in force", bounds(in.Interval))
 		}
 	}
 	return ""

@@ -101,7 +101,7 @@ func (st *Status) pastFaults() (list []Problem) {
 		}
 		list = append(list, Problem{Level: LevelWarning, Code: CodeDataLost, Since: &in.To,
 			Message: fmt.Sprintf("Redis lost its data between %s (FLUSHALL, a restart without its data, or a failover): replicas have restored the locks that "+
-				"they know; the earlier history and audit log are gone%s; check appendonly and acked_replicas", bounds(in.Interval), closed)})
+				"they know; the earlier history and audit log may be missing%s; check appendonly and acked_replicas", bounds(in.Interval), closed)})
 	}
 	if in := newestIncident(st.Incidents, journal.Outage, st.Now); in != nil {
 		list = append(list, Problem{Level: LevelAdvice, Code: "redis_was_away", Since: &in.To,

@@ -103,6 +103,8 @@ func (r *statusReader) readReplicas(ctx context.Context) (err error) {
 	if err = r.tolerate(err); err != nil {
 		return err
 	}
+	last := lastIncident(r.status.Incidents, r.replicas)
+	r.awaited, r.back = r.status.Now.Sub(last) < registerWithin, answersSince(last, r.status.Redis.Servers, r.status.Now)
 	for _, e := range r.replicas {
 		r.warnOfReplica(e)
 		r.status.Replicas = append(r.status.Replicas, Replica{e.Name, e.Version, e.Started, e.Seen, e.ConfigDigest, FirstLine(e.ZoneData, longestDigest), e.ClockOffsetMS, e.ClockErrorMS, e.Running, e.MaxRunning,
@@ -117,14 +119,12 @@ func (r *statusReader) readReplicas(ctx context.Context) (err error) {
 	return r.warnOfConfigs(ctx)
 }
 
-// readIncidents reads the outages of Redis and the losses of its data, and finds out since when it answers.
+// readIncidents reads the outages of Redis and the losses of its data.
 func (r *statusReader) readIncidents(ctx context.Context) (err error) {
-	r.status.Incidents, err = r.journal.Incidents(ctx)
+	r.status.Incidents, err = r.journal.Incidents(ctx, r.status.Now)
 	if err = r.tolerate(err); err != nil {
 		return err
 	}
-	r.back = answersSince(r.status.Incidents, r.status.Redis.Servers, r.status.Now)
-	r.awaited = len(r.status.Incidents) > 0 && r.status.Now.Sub(r.status.Incidents[0].To) < registerWithin
 	if lost := newestIncident(r.status.Incidents, journal.DataLoss, r.status.Now); lost != nil {
 		r.status.DataLost = &lost.Interval
 	}

@@ -148,7 +148,7 @@ func (r *statusReader) warnOfTooFew() {
 // warnOfPlaces warns of jobs that no replica has the labels for, or that no replica is up at all.
 func (r *statusReader) warnOfPlaces() {
 	if r.awaited {
-		r.warn("replicas_register", "Redis answers since %s only, so replicas that are up may be missing: all of them register within %v", r.back.UTC().Format(time.RFC3339), registerWithin)
+		r.warn("replicas_register", "Redis came back at %s. Running replicas may still be missing here; they register within %v", r.back.UTC().Format(time.RFC3339), registerWithin)
 		return
 	}
 	if !slices.ContainsFunc(r.status.Replicas, func(e Replica) bool { return e.State != ReplicaSilent }) {

@@ -119,7 +119,7 @@ func (s *story) read(ctx context.Context, o *Operator) (err error) {
 	if err != nil && !errors.Is(err, journal.ErrCorrupt) { // the others are good
 		return o.historyError(err)
 	}
-	if s.incidents, err = o.journal.Incidents(ctx); err != nil && !errors.Is(err, journal.ErrCorrupt) {
+	if s.incidents, err = o.journal.Incidents(ctx, s.state.Now); err != nil && !errors.Is(err, journal.ErrCorrupt) {
 		return o.historyError(err)
 	}
 	// The record of many ticks says so in its output.
@@ -283,7 +283,7 @@ func (s *story) explainForgotten() {
 		s.say("%s: %s; the record of the tick of %s stands for many: %s", r.Outcome, ReasonText(r), s.show(r.Tick), strings.TrimSpace(*r.Output))
 		return
 	}
-	if lostHistory(s.incidents, s.at) {
+	if lostHistory(s, s.incidents...) {
 		s.say("whether this tick ran is not known; it will not run now")
 		return
 	}

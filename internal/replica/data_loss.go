@@ -138,8 +138,8 @@ var lossMessages = map[loss]string{
 	lossOfEntry:     "registration expired, since this replica could not renew it in time; re-announcing all jobs",
 	lossToEviction:  "Redis lacks a key of this replica: it evicts keys that expire, or has lost a part of its data; re-announcing all jobs; set maxmemory-policy noeviction",
 	lossToSuccessor: "registration removed by another replica of this name, since this one did not renew it in time; re-announcing all jobs",
-	lossOfData: "Redis lost its data (FLUSHALL, a restart without its data, or a failover); this replica restores the locks that it knows, and the history " +
-		"is gone; check appendonly and acked_replicas",
+	lossOfData: "Redis lost its data (FLUSHALL, a restart without its data, or a failover); this replica restores the locks that it knows; earlier history " +
+		"may be missing; check appendonly and acked_replicas",
 }
 
 // note logs a loss that was in an interval.

@@ -93,12 +93,12 @@ func (m *membership) leave(ctx context.Context) {
 func (m *membership) renew(ctx context.Context) bool {
 	ctx, cancel := context.WithTimeout(ctx, operator.RegisterEvery)
 	defer cancel()
-	began, entry := m.now(), m.problems.complete(m.entry())
+	asked, began, entry := time.Now(), m.now(), m.problems.complete(m.entry())
 	found, err := m.journal.Register(ctx, entry, registerTTL)
 	if err != nil {
 		m.log.Debug("not registered", "error", err)
 		m.peers.doubt()
-		m.incidents.failed(began)
+		m.incidents.failed(began, time.Since(asked), err)
 		if m.loss.begun() { // the write may have been done, and then the next one finds its entry instead of the loss
 			m.announcer.due.Store(true)
 		}

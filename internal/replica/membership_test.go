@@ -101,7 +101,7 @@ func TestLossIsReportedByAllThatWereThere(t *testing.T) {
 	}
 	newcomer.wantLoss(t, "")
 	want := journal.Incident{Kind: journal.DataLoss, Interval: journal.Interval{From: at.Add(-2 * registerTTL).UTC(), To: at.UTC()}, Replica: "a"}
-	if all, err := j.Incidents(t.Context()); err != nil || len(all) != 1 || all[0].Kind != want.Kind || !all[0].From.Equal(want.From) || !all[0].To.Equal(want.To) || all[0].Replica != "a" {
+	if all, err := j.Incidents(t.Context(), at); err != nil || len(all) != 1 || all[0].Kind != want.Kind || !all[0].From.Equal(want.From) || !all[0].To.Equal(want.To) || all[0].Replica != "a" {
 		t.Errorf("noted %v, %v, want %v once", all, err, want)
 	}
 	for _, m := range []*member{a, b, newcomer} {

@@ -199,7 +199,7 @@ func TestLossIsShownAndJobsAreDescribedAtOnce(t *testing.T) {
 		if jobs := rdb.HLen(ctx, "cronclave:default:jobs").Val(); jobs != 1 {
 			t.Errorf("%d jobs are described", jobs)
 		}
-		if all, err := j.Incidents(ctx); err != nil || len(all) != 1 || all[0].Kind != journal.DataLoss {
+		if all, err := j.Incidents(ctx, time.Now()); err != nil || len(all) != 1 || all[0].Kind != journal.DataLoss {
 			t.Errorf("%+v, %v; want one loss of data", all, err)
 		}
 		cancel()
