@@ -79,7 +79,10 @@ command = "true"
 	if err != nil {
 		t.Fatal(err)
 	}
-	if _, err := j.ClaimLost(t.Context(), journal.LostReplica{ID: "gone-abcdefgh", Seen: time.Now()}, "gone"); err != nil {
+	if err := c.Client.Do(t.Context(), "ZADD", "cronclave:"+c.Namespace+":replicas", time.Now().UnixMilli(), "gone-abcdefgh").Err(); err != nil {
+		t.Fatal(err)
+	}
+	if _, err := j.ClaimLost(t.Context(), journal.LostReplica{ID: "gone-abcdefgh", Seen: time.Now()}); err != nil {
 		t.Fatal(err)
 	}
 	r := c.start(t, "r1")

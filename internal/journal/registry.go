@@ -12,8 +12,6 @@ import (
 	"time"
 
 	"github.com/redis/go-redis/v9"
-
-	"github.com/cronclave/cronclave/internal/multierr"
 )
 
 // forgetReplica is how long the index keeps the id of a replica that is not seen
@@ -164,7 +162,7 @@ func (g registry) restoreEpoch(ctx context.Context) (string, error) {
 	return "", fmt.Errorf("read the epoch of the data: %w", cmp.Or(allErrors(ctx, cmds, err), err)) // err: it was deleted meanwhile
 }
 
-// Deregister says that a replica has ended. An id that is not there is no error.
+// Deregister says that a replica has ended, so no replica of its name is lost. An id that is not there is no error.
 func (g registry) Deregister(ctx context.Context, id string) error {
 	ctx, cancel := g.within(ctx)
 	defer cancel()
@@ -173,6 +171,7 @@ func (g registry) Deregister(ctx context.Context, id string) error {
 		p.ZRem(ctx, g.key("replicas"), id)
 		return nil
 	})
+	_ = g.redis.ZRem(ctx, g.key("lost"), NameOf(id)).Err() // a leader may have claimed its predecessor after it had registered; as in Register
 	return wrapIf("deregister replica "+id, allErrors(ctx, cmds, err))
 }
 
@@ -206,95 +205,6 @@ func (g registry) Replicas(ctx context.Context) ([]Replica, error) {
 		return cmp.Or(cmp.Compare(a.Name, b.Name), cmp.Compare(a.ID, b.ID))
 	})
 	return replicas, wrapIf("list replicas", damaged)
-}
-
-// LostReplica is one that is not seen any more although it did not say that it ends.
-type LostReplica struct {
-	ID   string
-	Seen time.Time // by the server's clock as the replica knew it
-}
-
-// LostReplicas returns the replicas that are not alive and whose end no replica has claimed. After some minutes they are forgotten.
-func (g registry) LostReplicas(ctx context.Context) ([]LostReplica, error) {
-	ctx, cancel := g.within(ctx)
-	defer cancel()
-	index := g.redis.ZRangeWithScores(ctx, g.key("replicas"), 0, -1)
-	if err := errorOf(ctx, index); err != nil {
-		return nil, fmt.Errorf("list replicas: %w", err)
-	}
-	var lost []LostReplica
-	damaged, err := each(ctx, g.namespace, index.Val(), maxBatch, func(p redis.Pipeliner, z redis.Z) *redis.IntCmd {
-		return p.Exists(ctx, g.key(fmt.Sprintf("replica:%s", z.Member)))
-	}, func(z redis.Z, there *redis.IntCmd) error {
-		seen := time.UnixMilli(int64(z.Score)).UTC()
-		if id, _ := z.Member.(string); isRunID(id) && sound(seen) && there.Val() == 0 {
-			lost = append(lost, LostReplica{id, seen})
-		}
-		return nil
-	})
-	if err = multierr.Join(err, damaged); err != nil {
-		return nil, fmt.Errorf("look for lost replicas: %w", err)
-	}
-	return lost, nil
-}
-
-// RememberLost is how long a replica that was lost is listed as such, and mostLost how many are.
-const RememberLost, mostLost = 24 * time.Hour, 100
-
-// ClaimLost takes a lost replica out of the list, and returns whether this call did
-// it: one of several callers is to say that it is lost. [registry.RecentlyLost] has its name from then on, until a
-// replica of that name registers. claimed holds also beside an error, which is then of that list.
-func (g registry) ClaimLost(ctx context.Context, lost LostReplica, name string) (claimed bool, err error) {
-	ctx, cancel := g.within(ctx)
-	defer cancel()
-	var removed *redis.IntCmd
-	cmds, err := g.redis.Pipelined(ctx, func(p redis.Pipeliner) error { // the keys may be on different nodes of a Cluster
-		p.ZAdd(ctx, g.key("lost"), redis.Z{Score: float64(lost.Seen.UnixMilli()), Member: name})
-		p.ZRemRangeByRank(ctx, g.key("lost"), 0, -1-mostLost)
-		p.PExpire(ctx, g.key("lost"), RememberLost)
-		removed = p.ZRem(ctx, g.key("replicas"), lost.ID)
-		return nil
-	})
-	return removed.Val() > 0, wrapIf("claim lost replica "+lost.ID, allErrors(ctx, cmds, err))
-}
-
-// NamedLost is a replica that was lost, by its name.
-type NamedLost struct {
-	Name string
-	Seen time.Time // as in [LostReplica]
-}
-
-// RecentlyLost returns the replicas that were claimed as lost, and that no replica of the same name has followed, the
-// newest first. The oldest may have been lost for longer than [RememberLost].
-func (g registry) RecentlyLost(ctx context.Context) ([]NamedLost, error) {
-	ctx, cancel := g.within(ctx)
-	defer cancel()
-	claimed := g.redis.ZRevRangeWithScores(ctx, g.key("lost"), 0, mostLost-1)
-	if err := errorOf(ctx, claimed); err != nil {
-		return nil, fmt.Errorf("list lost replicas: %w", err)
-	}
-	var lost []NamedLost
-	for _, z := range claimed.Val() {
-		name, _ := z.Member.(string)
-		if seen := time.UnixMilli(int64(z.Score)).UTC(); isRunID(name) && sound(seen) {
-			lost = append(lost, NamedLost{name, seen})
-		}
-	}
-	return lost, nil
-}
-
-// ForgetLost removes a lost replica from the lists of [registry.RecentlyLost] and [registry.LostReplicas]. ids are its entries in the latter.
-func (g registry) ForgetLost(ctx context.Context, name string, ids ...string) error {
-	ctx, cancel := g.within(ctx)
-	defer cancel()
-	cmds, err := g.redis.Pipelined(ctx, func(p redis.Pipeliner) error { // the keys may be on different nodes of a Cluster
-		for _, id := range ids { // first: a leader takes those that are left for newly lost
-			p.ZRem(ctx, g.key("replicas"), id)
-		}
-		p.ZRem(ctx, g.key("lost"), name)
-		return nil
-	})
-	return wrapIf("forget replica "+name, allErrors(ctx, cmds, err))
 }
 
 func (r *Replica) fault() string {

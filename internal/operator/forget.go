@@ -6,6 +6,7 @@ import (
 	"slices"
 
 	"github.com/cronclave/cronclave/internal/journal"
+	"github.com/cronclave/cronclave/internal/multierr"
 )
 
 // ErrNotLost means that no lost replica has the name.
@@ -24,7 +25,7 @@ func (o *Operator) Forget(ctx context.Context, name string, by Requester) error 
 		return refuse(ErrNotLost, "replica %s is registered, so it is up, or was 15 seconds ago: nothing was done; stop it first", name)
 	}
 	lost, ids, err := o.lostReplicas(ctx)
-	if err != nil {
+	if err != nil && !errors.Is(err, journal.ErrCorrupt) {
 		return unavailable("read the lost replicas", err)
 	}
 	if !slices.ContainsFunc(lost, func(l journal.NamedLost) bool { return l.Name == name }) {
@@ -40,29 +41,29 @@ func (o *Operator) Forget(ctx context.Context, name string, by Requester) error 
 	if _, err := o.audit(ctx, by, journal.Act{Kind: journal.ActForget, Jobs: []string{}, Replica: name}, 0); err != nil {
 		return err
 	}
-	if err := o.journal.ForgetLost(ctx, name, ids[name]...); err != nil {
+	if err := o.journal.ForgetLost(ctx, name, ids[name]...); err != nil && !errors.Is(err, journal.ErrCorrupt) { // nobody is on a damaged list
 		return unavailable("forget replica "+name, err)
 	}
 	return nil
 }
 
 // lostReplicas returns the replicas that were lost: those that a leader has noted, and those that are missing and that no leader has noted yet, with their
-// ids by name.
+// ids by name. What was read is good beside an error that wraps [journal.ErrCorrupt].
 func (o *Operator) lostReplicas(ctx context.Context) (lost []journal.NamedLost, missing map[string][]string, err error) {
-	if lost, err = o.journal.RecentlyLost(ctx); err != nil {
-		return nil, nil, err //nolint:wrapcheck // the error names the operation
-	}
-	unnoted, err := o.journal.LostReplicas(ctx)
-	if err != nil {
-		return lost, nil, err //nolint:wrapcheck // the same
+	lost, damaged := o.journal.RecentlyLost(ctx)
+	unnoted, more := o.journal.LostReplicas(ctx)
+	for _, err := range []error{damaged, more} {
+		if err != nil && !errors.Is(err, journal.ErrCorrupt) {
+			return nil, nil, err //nolint:wrapcheck // the error names the operation
+		}
 	}
 	missing = map[string][]string{}
 	for _, m := range unnoted {
-		name := NameOf(m.ID)
+		name := journal.NameOf(m.ID)
 		missing[name] = append(missing[name], m.ID)
 		if !slices.ContainsFunc(lost, func(l journal.NamedLost) bool { return l.Name == name }) {
 			lost = append(lost, journal.NamedLost{Name: name, Seen: m.Seen})
 		}
 	}
-	return lost, missing, nil
+	return lost, missing, multierr.Join(damaged, more)
 }

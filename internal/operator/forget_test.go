@@ -23,7 +23,7 @@ func (c *cluster) lose(t *testing.T, name string, ago time.Duration, noted bool)
 	if !noted {
 		return
 	}
-	if claimed, err := c.journal.ClaimLost(t.Context(), journal.LostReplica{ID: id, Seen: seen}, name); err != nil || !claimed {
+	if claimed, err := c.journal.ClaimLost(t.Context(), journal.LostReplica{ID: id, Seen: seen}); err != nil || !claimed {
 		t.Fatal(err, claimed)
 	}
 }
@@ -79,6 +79,42 @@ func TestLostReplicaIsAProblemUntilItIsForgotten(t *testing.T) {
 	slices.SortFunc(acts, func(a, b journal.Act) int { return strings.Compare(a.Replica, b.Replica) }) // they may be of one millisecond
 	if err != nil || len(acts) != 2 || acts[0].Kind != "forget" || acts[0].By != "ann" || acts[0].Replica != "fresh" || acts[1].Replica != "noted" || acts[0].Reason != by.Reason {
 		t.Errorf("%v, %+v", err, acts)
+	}
+}
+
+// TestLostReplicasBesideDamage: a replica that no leader has noted is shown and forgotten if the list of those that were noted is damaged. One that was noted
+// is if the registration of another one is damaged.
+func TestLostReplicasBesideDamage(t *testing.T) {
+	t.Parallel()
+	by := Requester{By: "ann"}
+	for damage, tc := range map[string]struct {
+		noted   bool
+		command []any
+	}{
+		"the list":       {false, []any{"SET", "cronclave:default:lost", "text"}},
+		"a registration": {true, []any{"SADD", "cronclave:default:replica:odd-abcdefgh", "x"}},
+	} {
+		t.Run(damage, func(t *testing.T) {
+			t.Parallel()
+			c := newCluster(t)
+			o := c.operator(t, Config{})
+			c.register(t, journal.Replica{Name: "up"})
+			c.lose(t, "gone", time.Minute, tc.noted)
+			for _, command := range [][]any{{"ZADD", "cronclave:default:replicas", time.Now().UnixMilli(), "odd-abcdefgh"}, tc.command} {
+				if err := c.conn.Do(t.Context(), command...).Err(); err != nil {
+					t.Fatal(err)
+				}
+			}
+			if found, _ := c.problems(t, o); !slices.Contains(found, "warning replica_lost gone") || !slices.Contains(found, "warning corrupt_data") {
+				t.Errorf("%q", found)
+			}
+			if err := o.Forget(t.Context(), "gone", by); err != nil {
+				t.Error(err)
+			}
+			if found, _ := c.problems(t, o); slices.Contains(found, "warning replica_lost gone") {
+				t.Errorf("forgotten: %q", found)
+			}
+		})
 	}
 }
 

@@ -30,10 +30,9 @@ func TestProblemsAreNamed(t *testing.T) {
 	good := before.Finished.UTC().Format(time.RFC3339)
 	c.record(t, before, bad, tried, ended("good", "r1"), journal.Record{RunID: "m", Job: "late", Tick: time.Now(), Finished: time.Now(), Outcome: "missed", Reason: "redis"})
 	c.register(t, journal.Replica{Name: "up"})
-	for _, name := range []string{"gone", "up"} { // the latter has a successor
-		if _, err := c.journal.ClaimLost(t.Context(), journal.LostReplica{ID: name + "-abcdefgh", Seen: time.Now().Add(-time.Minute)}, name); err != nil {
-			t.Fatal(err)
-		}
+	c.lose(t, "gone", time.Minute, true)
+	if err := c.conn.Do(t.Context(), "ZADD", "cronclave:default:lost", time.Now().UnixMilli(), "up").Err(); err != nil { // a leader noted it late
+		t.Fatal(err)
 	}
 	st, err := o.Status(t.Context(), StatusRequest{})
 	if err != nil {

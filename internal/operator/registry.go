@@ -19,12 +19,6 @@ const (
 	RegistrationDelay = 2 * redisconn.Timeout
 )
 
-// idSuffix is the length of an identity's part after the replica's name: a hyphen and eight letters.
-const idSuffix = len("-") + 8
-
-// NameOf is the name in the identity of a replica.
-func NameOf(id string) string { return id[:max(len(id)-idSuffix, 0)] }
-
 // OccupiesName reports whether a replica is up and stays so: no other may have its name. One that has crashed does not renew its registration.
 func OccupiesName(e journal.Replica, now time.Time) bool {
 	return !e.Draining && now.Sub(e.Seen) < RegisterEvery+RegistrationDelay

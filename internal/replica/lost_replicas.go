@@ -25,8 +25,8 @@ func watchReplicas(ctx context.Context, j *journal.Journal, log hclog.Logger) {
 			return
 		}
 		for _, l := range missing.confirmed(lost, time.Now()) {
-			name := operator.NameOf(l.ID)
-			claimed, err := j.ClaimLost(ctx, l, name)
+			name := journal.NameOf(l.ID)
+			claimed, err := j.ClaimLost(ctx, l)
 			if err != nil {
 				log.Debug("cannot claim a lost replica", "replica_lost", name, "error", err)
 			}

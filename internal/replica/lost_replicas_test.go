@@ -35,7 +35,7 @@ func TestReplicaIsLostWhenItStaysAway(t *testing.T) {
 			t.Errorf("look %d: lost %v, want %v", i, lost, step.lost)
 		}
 	}
-	if got := operator.NameOf("eu-west-1-abcdefgh"); got != "eu-west-1" {
+	if got := journal.NameOf("eu-west-1-abcdefgh"); got != "eu-west-1" {
 		t.Errorf("the name is %q", got)
 	}
 }
