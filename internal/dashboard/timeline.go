@@ -6,7 +6,6 @@ import (
 	"net/http"
 	"net/url"
 	"slices"
-	"strings"
 	"time"
 
 	"github.com/cronclave/cronclave/internal/journal"
@@ -40,8 +39,8 @@ type timelinePage struct {
 	Back, Forward, Today string
 	From, Until          string
 	Gantt                *gantt
-	Failures, Older      records // the newest, and those that are folded
-	Missing              string  // the failures that are not listed
+	Failures, Older      records  // the newest, and those that are folded
+	Missing              []string // sentences about failures that are not listed
 	Coming               []tickLink
 	Note                 string
 }
@@ -119,9 +118,9 @@ func (h *handler) timeline(r *http.Request) (*page, error) {
 	}
 	p := pageOf("timeline", "Timeline", st)
 	body := q.draw(st, past, coming, known)
-	failures, err := h.operator.Failures(ctx, journal.FailuresRequest{From: q.from, Until: q.until, Includes: known, Most: mostListed})
+	failures, err := h.failures(ctx, q, known)
 	if err != nil {
-		return nil, err
+		body.Missing = []string{fmt.Sprintf("Not all failures are listed (%s): reload the page, or choose a shorter window.", clean(err.Error()))}
 	}
 	body.list(st.Now, q, failures, slices.DeleteFunc(slices.Clone(past), func(r journal.Record) bool { return !known(r.Job) }))
 	p.Body = body
@@ -165,6 +164,15 @@ func (h *handler) records(ctx context.Context, q timelineQuery, names []string, 
 	return h.windows.Read(ctx, q.from, q.until, known)
 }
 
+// failures reads the failures of the window. Viewers of a window of all jobs that ends now share them.
+func (h *handler) failures(ctx context.Context, q timelineQuery, known func(job string) bool) (journal.FailuresFound, error) {
+	req := journal.FailuresRequest{From: q.from, Until: q.until, Includes: known, Most: mostListed}
+	if q.at.IsZero() && !q.filter.Set() {
+		return h.windows.NewestFailures(ctx, req)
+	}
+	return h.windows.Failures(ctx, req)
+}
+
 // list lists the failures of the window. Replicas of earlier versions did not index them: past has those, as far as they are among the newest records.
 func (b *timelinePage) list(now time.Time, q timelineQuery, found journal.FailuresFound, past []journal.Record) {
 	failed := found.Records
@@ -180,17 +188,15 @@ func (b *timelinePage) list(now time.Time, q timelineQuery, found journal.Failur
 	newest := failed[:min(len(failed), mostUnfolded)]
 	b.Failures, b.Older = recordsOf(now, "Failures and missed ticks", newest), recordsOf(now, "Older failures and missed ticks", failed[len(newest):])
 	b.Failures.Named, b.Older.Named = true, true
-	var missing []string
 	if found.More > 0 {
-		missing = append(missing, fmt.Sprintf("%d older ones are not listed: choose jobs, or a shorter window, or see cronclave history --failed.", found.More))
+		b.Missing = append(b.Missing, fmt.Sprintf("%d older ones are not listed: choose jobs, or a shorter window, or see cronclave history --failed.", found.More))
 	}
 	if found.Removed > 0 {
-		missing = append(missing, fmt.Sprintf("Of %d more the records are removed, as [history] of the configuration says.", found.Removed))
+		b.Missing = append(b.Missing, fmt.Sprintf("%d more failures are no longer in the history ([history] limits it).", found.Removed))
 	}
 	if found.Since.After(q.from) {
-		missing = append(missing, fmt.Sprintf("Failures before %s are not known any more: the newest %d of all jobs are.", found.Since.Format(time.RFC3339), journal.MaxFailures))
+		b.Missing = append(b.Missing, fmt.Sprintf("Only the newest 10,000 failures are kept; those before %s are unknown.", found.Since.Format(time.RFC3339)))
 	}
-	b.Missing = strings.Join(missing, " ")
 }
 
 // comingOf lists the jobs that have a tick before an instant, with the first one of each.

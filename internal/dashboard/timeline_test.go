@@ -1,12 +1,15 @@
 package dashboard
 
 import (
+	"context"
 	"fmt"
 	"net/url"
 	"slices"
 	"strings"
 	"testing"
 	"time"
+
+	"github.com/redis/go-redis/v9"
 
 	"github.com/cronclave/cronclave/internal/journal"
 	"github.com/cronclave/cronclave/internal/operator"
@@ -126,6 +129,33 @@ func TestFailuresStandAboveTheDrawing(t *testing.T) {
 	s.shows("/timeline?span=1h&q=bad-1", "<summary>89 more</summary>")
 }
 
+// noFailures lets the index of failures not be read.
+type noFailures struct{}
+
+func (noFailures) DialHook(next redis.DialHook) redis.DialHook          { return next }
+func (noFailures) ProcessHook(next redis.ProcessHook) redis.ProcessHook { return next }
+func (noFailures) ProcessPipelineHook(next redis.ProcessPipelineHook) redis.ProcessPipelineHook {
+	return func(ctx context.Context, cmds []redis.Cmder) error {
+		if args := cmds[0].Args(); cmds[0].Name() == "zrangebyscore" && strings.HasSuffix(fmt.Sprint(args[1]), ":failures") {
+			return context.DeadlineExceeded
+		}
+		return next(ctx, cmds)
+	}
+}
+
+// TestTimelineWithoutItsFailures: if they are not read in time the page has the rest, and says so.
+func TestTimelineWithoutItsFailures(t *testing.T) {
+	t.Parallel()
+	s := newSite(t, "")
+	now := time.Now()
+	s.must(s.journal.DescribeJobs(t.Context(), []journal.JobInfo{{Name: "night", Schedule: []string{"@daily"}, Timezone: "UTC", Enabled: true, Seen: now}}))
+	s.must(s.journal.Record(t.Context(), []journal.Record{{RunID: "f", Job: "night", Token: 1, Replica: "r1", Outcome: "failed", Started: now, Finished: now}}))
+	s.conn.AddHook(noFailures{})
+	for _, query := range []string{"span=24h", "span=24h&q=night"} {
+		s.shows("/timeline?"+query, "Not all failures are listed (read the history of namespace", "reload the page, or choose a shorter window", `class="gantt"`)
+	}
+}
+
 // TestFailuresOfAnEarlierVersion: records that are in no index are listed as far as they are read for the drawing.
 func TestFailuresOfAnEarlierVersion(t *testing.T) {
 	t.Parallel()
@@ -141,7 +171,8 @@ func TestFailuresOfAnEarlierVersion(t *testing.T) {
 	for _, l := range b.Failures.Records {
 		found = append(found, l.Outcome)
 	}
-	if want := []string{"failed", "lost"}; !slices.Equal(found, want) || !strings.Contains(b.Missing, "Of 3 more the records are removed") || !strings.Contains(b.Missing, "Failures before 2026-03-01T11:00:00Z are not known") {
-		t.Errorf("%q, %s", found, b.Missing)
+	missing := []string{"3 more failures are no longer in the history ([history] limits it).", "Only the newest 10,000 failures are kept; those before 2026-03-01T11:00:00Z are unknown."}
+	if want := []string{"failed", "lost"}; !slices.Equal(found, want) || !slices.Equal(b.Missing, missing) {
+		t.Errorf("%q, %q", found, b.Missing)
 	}
 }

@@ -44,33 +44,41 @@ type FailuresRequest struct {
 // FailuresFound are the failures of a window.
 type FailuresFound struct {
 	Records []Record // the newest first
-	// More is the number of older failures in the window beyond the Records, and Removed the number of newer ones whose records the history has removed.
+	// More is the number of older failures in the window beyond the Records, and Removed the number of failures whose records were looked for, and that the
+	// history has removed.
 	More, Removed int
 	// Since is the end of the oldest failure that is known, if older ones may be forgotten; otherwise zero.
 	Since time.Time
 }
 
-// FailuresBetween returns the failures of a window, read by their outcome: however many other runs there were. Errors are as with Runs.
+// mostParts bounds the round trips of one reading, each for [maxBatch] failures: the history may have removed the records of nearly all.
+const mostParts = 4
+
+// FailuresBetween returns the failures of a window, read by their outcome: however many other runs there were. Errors are as with Runs. Beside any error the
+// failures that were read are good.
 func (h *history) FailuresBetween(ctx context.Context, req FailuresRequest) (found FailuresFound, err error) {
 	ctx, cancel := h.within(ctx)
 	defer cancel()
 	failures, damaged, err := h.failuresIndex(ctx, req, &found)
-	for err == nil && len(failures) > 0 && len(found.Records) < req.Most {
-		part := failures[:min(len(failures), req.Most-len(found.Records))]
-		failures = failures[len(part):]
-		var records []Record
-		var more error
-		if records, more, err = h.records(ctx, part); err == nil {
-			damaged = multierr.Join(damaged, more)
-			found.Removed += len(part) - len(records)
+	for n := 0; n < mostParts && len(failures) > 0 && len(found.Records) < req.Most; n++ {
+		part := failures[:min(len(failures), maxBatch)]
+		records, more, failed := h.records(ctx, part)
+		if failed != nil {
+			err = failed
+			break
 		}
+		failures = failures[len(part):]
+		damaged = multierr.Join(damaged, more)
+		found.Removed += len(part) - len(records)
 		for _, r := range records {
 			if r.Failed() { // otherwise it was called abandoned, and its holder has reported another end
 				found.Records = append(found.Records, r)
 			}
 		}
 	}
-	found.More = len(failures)
+	beyond := max(len(found.Records)-req.Most, 0)
+	found.Records = found.Records[:len(found.Records)-beyond]
+	found.More = len(failures) + beyond
 	return found, wrapIf("read the failures", multierr.Join(err, damaged))
 }
 
@@ -80,7 +88,7 @@ func (h *history) failuresIndex(ctx context.Context, req FailuresRequest, found 
 	var count *redis.IntCmd
 	var oldest *redis.ZSliceCmd
 	cmds, err := h.redis.Pipelined(ctx, func(p redis.Pipeliner) error {
-		all = p.ZRangeByScoreWithScores(ctx, h.key("failures"), &redis.ZRangeBy{Min: number(req.From.UnixMicro()), Max: number(req.Until.UnixMicro())})
+		all = p.ZRangeByScoreWithScores(ctx, h.key("failures"), &redis.ZRangeBy{Min: number(req.From.UnixMicro()), Max: number(req.Until.UnixMicro()), Count: MaxFailures})
 		count, oldest = p.ZCard(ctx, h.key("failures")), p.ZRangeWithScores(ctx, h.key("failures"), 0, 0)
 		return nil
 	})

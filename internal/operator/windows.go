@@ -5,6 +5,7 @@ import (
 	"context"
 	"errors"
 	"slices"
+	"sync"
 	"time"
 
 	"github.com/cronclave/cronclave/internal/journal"
@@ -22,12 +23,13 @@ type Windows struct {
 	operator *Operator
 	limit    int
 	newest   snapshots[History]
+	failures sync.Map // of the windows that end now, by their length: *snapshots[journal.FailuresFound]
 	readers  chan struct{}
 }
 
 // NewWindows has at most limit records in an answer.
 func NewWindows(o *Operator, limit int) *Windows {
-	return &Windows{o, limit, snapshots[History]{age: newestAge, turn: make(chan struct{}, 1)}, make(chan struct{}, windowReaders)}
+	return &Windows{operator: o, limit: limit, newest: snapshots[History]{age: newestAge, turn: make(chan struct{}, 1)}, readers: make(chan struct{}, windowReaders)}
 }
 
 // Newest returns the newest records of all jobs, by their end: one more than the limit where there are more. Callers share the list, and must not change it.
@@ -44,12 +46,11 @@ func (w *Windows) Newest(ctx context.Context) ([]journal.Record, error) {
 // Read returns the records of jobs that overlap a window, as [Windows.Newest] does: runs that began before its end and did not end before it began. It reads
 // one job after the other, and waits while others do so.
 func (w *Windows) Read(ctx context.Context, from, until time.Time, includes func(job string) bool) ([]journal.Record, error) {
-	select {
-	case w.readers <- struct{}{}:
-		defer func() { <-w.readers }()
-	case <-ctx.Done():
-		return nil, context.Cause(ctx)
+	done, err := w.begin(ctx)
+	if err != nil {
+		return nil, err
 	}
+	defer done()
 	o := w.operator
 	jobs, err := o.journal.RecordedJobs(ctx)
 	if err != nil {
@@ -70,6 +71,41 @@ func (w *Windows) Read(ctx context.Context, from, until time.Time, includes func
 		}
 	}
 	return NewestFirst(list, w.limit+1), nil
+}
+
+// NewestFailures returns the failures of all jobs in a window that ends now, as [Windows.Failures] does. Callers share the answer for each length of a window,
+// and must not change it. There should be few lengths.
+func (w *Windows) NewestFailures(ctx context.Context, req journal.FailuresRequest) (journal.FailuresFound, error) {
+	req.Includes = func(string) bool { return true }
+	shared, _ := w.failures.LoadOrStore(req.Until.Sub(req.From), &snapshots[journal.FailuresFound]{age: newestAge, turn: make(chan struct{}, 1)})
+	found, err := shared.(*snapshots[journal.FailuresFound]).get(ctx, func(ctx context.Context) (*journal.FailuresFound, error) {
+		found, err := w.operator.Failures(ctx, req)
+		return &found, err
+	})
+	if found == nil { // the caller has gone
+		return journal.FailuresFound{}, err
+	}
+	return *found, err
+}
+
+// Failures returns the failures of a window, as [Operator.Failures] does. It waits while others read windows.
+func (w *Windows) Failures(ctx context.Context, req journal.FailuresRequest) (journal.FailuresFound, error) {
+	done, err := w.begin(ctx)
+	if err != nil {
+		return journal.FailuresFound{}, err
+	}
+	defer done()
+	return w.operator.Failures(ctx, req)
+}
+
+// begin waits until the caller may read a window. The caller calls done after that.
+func (w *Windows) begin(ctx context.Context) (done func(), err error) {
+	select {
+	case w.readers <- struct{}{}:
+		return func() { <-w.readers }, nil
+	case <-ctx.Done():
+		return nil, context.Cause(ctx)
+	}
 }
 
 func overlaps(r journal.Record, from, until time.Time) bool {

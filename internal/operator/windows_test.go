@@ -40,6 +40,32 @@ func TestWindowsRead(t *testing.T) {
 	}
 }
 
+// TestFailuresAreShared: viewers of a window that ends now share its failures, for each length.
+func TestFailuresAreShared(t *testing.T) {
+	t.Parallel()
+	c := newCluster(t)
+	w := NewWindows(c.operator(t, Config{}), 3)
+	now := time.Now()
+	fail := func(id string) {
+		c.record(t, journal.Record{RunID: id, Job: "a", Token: 1, Replica: "a", Outcome: "failed", Started: now.Add(-time.Minute), Finished: now.Add(-time.Minute)})
+	}
+	expect := func(length time.Duration, want int) {
+		t.Helper()
+		if found, err := w.NewestFailures(t.Context(), journal.FailuresRequest{From: now.Add(-length), Until: now, Most: 10}); err != nil || len(found.Records) != want {
+			t.Errorf("in %v: %d failures, %v, want %d", length, len(found.Records), err, want)
+		}
+	}
+	w.failures.Store(time.Hour, &snapshots[journal.FailuresFound]{age: time.Hour, turn: make(chan struct{}, 1)}) // the machine may be slow
+	fail("1")
+	expect(time.Hour, 1)
+	fail("2")
+	expect(time.Hour, 1)
+	expect(24*time.Hour, 2)
+	if found, err := w.Failures(t.Context(), journal.FailuresRequest{From: now.Add(-time.Hour), Until: now, Most: 10, Includes: func(job string) bool { return job == "b" }}); err != nil || len(found.Records) != 0 {
+		t.Errorf("of another job: %v, %v", found, err)
+	}
+}
+
 // TestWindowsAreReadTwoAtATime: a third viewer waits until it gives up.
 func TestWindowsAreReadTwoAtATime(t *testing.T) {
 	t.Parallel()
