@@ -108,7 +108,7 @@ func clusterSection() schema.Section[ClusterSettings] {
 		Once: true,
 		Keys: []schema.Key[ClusterSettings]{
 			schema.Integer("replicas", 1, mostReplicas, func(to *ClusterSettings) *int { return &to.Replicas },
-				"How many replicas should be up: fewer for a minute are a problem. With so many up, a lost replica is none.").Optional(),
+				"The number of replicas that should be up. Fewer for a minute is a warning. While this many are up, a lost replica is only advice.").Optional(),
 		},
 	}
 }

@@ -18,6 +18,8 @@ const (
 	escapedRecord = 9 << 10
 	perJob        = 800
 	perBlock      = 200
+	perStreak     = 10_000
+	longestStreak = 35_000 // of a job with the longest name
 )
 
 // memoryNamespace is removed before and after the test: no one else's.
@@ -105,5 +107,37 @@ func TestMemory(t *testing.T) {
 				t.Errorf("%d bytes, the formula says %d", got, tt.limit)
 			}
 		})
+	}
+}
+
+// TestMemoryOfStreaks lets a job with a usual name and one with the longest fail on, and checks what their streaks take after each write. The longest name
+// is in the RunID of each missed tick.
+// Promise: P9
+func TestMemoryOfStreaks(t *testing.T) {
+	client := realRedis(t)
+	clean(t, client)
+	defer clean(t, client)
+	j := open(t, journal.Config{Redis: client, Namespace: memoryNamespace, Timeout: time.Minute})
+	begin := time.Now().Add(-time.Hour)
+	for job, limit := range map[string]int64{"nightly-backup-0001": perStreak, strings.Repeat("j", 44): perStreak, strings.Repeat("j", 128): longestStreak} {
+		most := int64(0)
+		for i := range 300 {
+			r := ended(job, "", begin.Add(time.Duration(i)*time.Second))
+			if r.RunID = job + "." + r.Tick.UTC().Format("20060102T150405Z"); i > 0 {
+				r.Outcome = journal.OutcomeMissed
+			}
+			if err := j.Record(t.Context(), []journal.Record{r}); err != nil {
+				t.Fatal(err)
+			}
+			n, err := client.MemoryUsage(t.Context(), "cronclave:"+memoryNamespace+":{"+job+"}:streak", 0).Result()
+			if err != nil {
+				t.Fatal(err)
+			}
+			most = max(most, n)
+		}
+		t.Logf("the streak of a job with a name of %d bytes: %d bytes", len(job), most)
+		if most > limit {
+			t.Errorf("%d bytes, the formula says %d", most, limit)
+		}
 	}
 }

@@ -1,6 +1,7 @@
 package journal
 
 import (
+	"cmp"
 	"context"
 	"errors"
 	"fmt"
@@ -33,15 +34,73 @@ type Streak struct {
 }
 
 // The key of a streak is a sorted set, so that a MULTI can keep it without a decision: its members are the RunIDs of failures by their end, one member for
-// the last ok, and maybe one that stands for older failures, with the end of the first of these. No RunID has a "|".
+// the last ok, and maybe two that stand for older failures: their number with the end of the first, and the newest. No RunID has a "|" or a space.
 const (
 	memberOK     = "|ok"
-	memberFolded = "|+" // and their number
-	// unfolded is the number of failures that have a member each. Twice as many are folded. Up to 128 short members Redis keeps a set in its compact form.
+	memberFolded = " |+" // and a number
+	memberNewest = " |=" // and a RunID
+	// unfolded is the number of failures that have a member each. Twice as many are folded. Up to 128 members of 64 bytes Redis keeps a set in its compact form.
 	unfolded = 60
 	// mostFolded is beyond any number of failures.
 	mostFolded = 1 << 40
 )
+
+// streakSet is the contents of a streak's key.
+type streakSet struct {
+	lastOK *redis.Z // nil if none is known
+	first  float64  // the end of the first failure
+	folded int      // failures, up to the newest of them
+	newest redis.Z
+	others []redis.Z // failures after these
+}
+
+// parseStreak takes the members of a streak's key, which it changes. Failures before the last ok were reported after it. A failure that is not newer than
+// the folded ones is one of these that was reported again, or it was reported very late. Neither counts.
+func parseStreak(all []redis.Z) (s streakSet) {
+	if i := slices.IndexFunc(all, func(z redis.Z) bool { return z.Member == memberOK }); i >= 0 {
+		ok := all[i]
+		s.lastOK = &ok
+		all = slices.DeleteFunc(all, func(z redis.Z) bool { return z.Score <= ok.Score })
+	}
+	all = slices.DeleteFunc(all, func(z redis.Z) bool {
+		count, folded := strings.CutPrefix(memberOf(z), memberFolded)
+		id, newest := strings.CutPrefix(memberOf(z), memberNewest)
+		switch n, err := strconv.Atoi(count); {
+		case folded && err == nil && n > 0 && n <= mostFolded:
+			s.folded, s.first = s.folded+n, cmp.Or(s.first, z.Score)
+		case newest:
+			s.newest = redis.Z{Score: z.Score, Member: id}
+		}
+		return folded || newest
+	})
+	s.others = slices.DeleteFunc(all, func(z redis.Z) bool {
+		return cmp.Or(cmp.Compare(z.Score, s.newest.Score), strings.Compare(memberOf(z), memberOf(s.newest))) <= 0
+	})
+	if s.folded == 0 && len(s.others) > 0 {
+		s.first = s.others[0].Score
+	}
+	return s
+}
+
+// fold returns the members of the key with all but the newest failures folded.
+func (s streakSet) fold() (members []redis.Z) {
+	if n := len(s.others) - unfolded; n > 0 {
+		s.newest, s.folded, s.others = s.others[n-1], s.folded+n, s.others[n:]
+	}
+	if s.folded > 0 {
+		members = append(members, redis.Z{Score: s.first, Member: memberFolded + strconv.Itoa(s.folded)},
+			redis.Z{Score: s.newest.Score, Member: memberNewest + memberOf(s.newest)})
+	}
+	if s.lastOK != nil {
+		members = append(members, *s.lastOK)
+	}
+	return append(members, s.others...)
+}
+
+func memberOf(z redis.Z) string {
+	text, _ := z.Member.(string) // as each reply has it
+	return text
+}
 
 // queueStreak notes what a word means for the streak of its job.
 func (h *history) queueStreak(ctx context.Context, p redis.Pipeliner, w *jobWrite, r word) {
@@ -92,21 +151,14 @@ func (h *history) settleStreaks(ctx context.Context, jobs []*jobWrite) error {
 func (h *history) fold(ctx context.Context, key string) error {
 	err := h.redis.Watch(ctx, func(tx *redis.Tx) error {
 		all, err := tx.ZRangeWithScores(ctx, key, 0, -1).Result()
-		if err != nil {
+		if err != nil || len(all) == 0 {
 			return err //nolint:wrapcheck // it is below
 		}
-		failures := all[1+slices.IndexFunc(all, func(z redis.Z) bool { return z.Member == memberOK }):] // those before were reported after the ok
-		if len(failures) <= unfolded {
-			return nil
-		}
-		old, count, members := failures[:len(failures)-unfolded], 0, []any{}
-		for _, z := range old {
-			count += failuresIn(z.Member)
-			members = append(members, z.Member)
-		}
+		s := parseStreak(all)
 		_, err = tx.TxPipelined(ctx, func(p redis.Pipeliner) error {
-			p.ZRem(ctx, key, members...)
-			p.ZAdd(ctx, key, redis.Z{Score: old[0].Score, Member: memberFolded + strconv.Itoa(count)})
+			p.Del(ctx, key) // only a new set is in the compact form
+			p.ZAdd(ctx, key, s.fold()...)
+			p.PExpire(ctx, key, h.maxAge)
 			return nil
 		})
 		return err //nolint:wrapcheck // it is below
@@ -117,31 +169,24 @@ func (h *history) fold(ctx context.Context, key string) error {
 	return wrapIf("shorten the streak "+key, err)
 }
 
-// failuresIn returns the number of failures that a member stands for.
-func failuresIn(member any) int {
-	text, _ := member.(string) // as each reply has it
-	count, folded := strings.CutPrefix(text, memberFolded)
-	if !folded {
-		return 1
-	}
-	n, err := strconv.Atoi(count)
-	if err != nil || n < 1 || n > mostFolded { // which no replica writes
-		return 1
-	}
-	return n
-}
+// streaksAtOnce is the number of jobs whose streaks one round trip reads.
+const streaksAtOnce = 64
 
 // Streaks returns the streaks of jobs. Jobs without a failure since their last ok have a Count of 0, jobs that are unknown too. Errors are as with Runs.
 func (h *history) Streaks(ctx context.Context, jobs []string) (map[string]Streak, error) {
 	ctx, cancel := h.within(ctx)
 	defer cancel()
 	streaks := make(map[string]Streak, len(jobs))
-	lastOK, err := each(ctx, h.namespace, jobs, maxBatch, func(p redis.Pipeliner, job string) *redis.FloatCmd {
-		return p.ZScore(ctx, h.jobKey(job, "streak"), memberOK)
-	}, func(job string, ok *redis.FloatCmd) error {
-		var s Streak
-		if ok.Err() == nil && scored(ok.Val()) {
-			s.LastOK = scoreMoment(ok.Val()).UTC()
+	damaged, err := each(ctx, h.namespace, jobs, streaksAtOnce, func(p redis.Pipeliner, job string) *redis.ZSliceCmd {
+		return p.ZRangeWithScores(ctx, h.jobKey(job, "streak"), 0, -1)
+	}, func(job string, all *redis.ZSliceCmd) error {
+		set := parseStreak(all.Val())
+		s := Streak{Count: set.folded + len(set.others)}
+		if s.Count > 0 && scored(set.first) {
+			s.Since = scoreMoment(set.first).UTC()
+		}
+		if ok := set.lastOK; ok != nil && scored(ok.Score) {
+			s.LastOK = scoreMoment(ok.Score).UTC()
 		}
 		streaks[job] = s
 		return nil
@@ -149,24 +194,5 @@ func (h *history) Streaks(ctx context.Context, jobs []string) (map[string]Streak
 	if err != nil {
 		return nil, fmt.Errorf("read the streaks of failures: %w", err)
 	}
-	counts := make(map[string]*redis.IntCmd, len(jobs))
-	failures, err := each(ctx, h.namespace, jobs, maxBatch, func(p redis.Pipeliner, job string) *redis.ZSliceCmd {
-		after := redis.ZRangeBy{Min: "-inf", Max: "+inf", Count: 1}
-		if ok := streaks[job].LastOK; !ok.IsZero() {
-			after.Min = "(" + number(ok.UnixMicro())
-		}
-		counts[job] = p.ZCount(ctx, h.jobKey(job, "streak"), after.Min, after.Max)
-		return p.ZRangeByScoreWithScores(ctx, h.jobKey(job, "streak"), &after)
-	}, func(job string, first *redis.ZSliceCmd) error {
-		if s := streaks[job]; len(first.Val()) > 0 && scored(first.Val()[0].Score) {
-			s.Since = scoreMoment(first.Val()[0].Score).UTC()
-			s.Count = int(counts[job].Val()) - 1 + failuresIn(first.Val()[0].Member)
-			streaks[job] = s
-		}
-		return nil
-	})
-	if err != nil {
-		return nil, fmt.Errorf("read the streaks of failures: %w", err)
-	}
-	return streaks, wrapIf("read the streaks of failures", multierr.Join(lastOK, failures))
+	return streaks, wrapIf("read the streaks of failures", damaged)
 }

@@ -31,7 +31,7 @@ var causes = map[string]cause{
 // The codes of the problems of jobs.
 const codeJobFailed, codeJobMissed = "job_failed", "job_missed"
 
-// oldAfter is the age from which on a failure is old: somebody has had a day to see it.
+// A failure older than oldAfter counts as old: it has been visible for a day.
 const oldAfter = 24 * time.Hour
 
 // cause returns the kind of a problem.

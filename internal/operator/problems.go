@@ -75,7 +75,7 @@ func (st *Status) problems() []Problem {
 	return list
 }
 
-// lost returns the problem of a lost replica. It is none of a person's business if as many replicas are up as are expected.
+// lost returns the problem of a lost replica. The problem is only advice if the expected number of replicas is up.
 func (st *Status) lost(l LostReplica) Problem {
 	p := Problem{Level: LevelWarning, Code: "replica_lost", Replica: l.Name, Since: &l.Seen,
 		Message: fmt.Sprintf("the registration of replica %s expired: it died, or was cut off", l.Name)}

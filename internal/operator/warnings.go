@@ -113,7 +113,7 @@ func (r *statusReader) warnOfNames() {
 	}
 }
 
-// tooFewFor is how long fewer replicas than expected are none of a person's business: they are restarted one after the other.
+// status tolerates too few replicas for tooFewFor, so that a rolling restart raises no warning.
 const tooFewFor = time.Minute
 
 // Expected returns the number of replicas that should be up, by the configurations of these; 0 if none says. While they differ the greatest number counts.

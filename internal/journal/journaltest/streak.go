@@ -61,6 +61,48 @@ func streaks(s *suite) {
 	s.streak(j, "a", 1, again.Finished, well.Finished)
 }
 
+// gap returns the records of 101 ticks of a job that were missed together.
+func (s *suite) gap(job string, ago int) (missed []journal.Record) {
+	for n := range 101 {
+		missed = append(missed, s.ended(job, fmt.Sprintf("%s.20261127T%06dZ", job, n), journal.OutcomeMissed, ago))
+	}
+	return missed
+}
+
+// streaksOfGaps: failures with one end count each, several replicas report them, and others are reported late. A folded failure counts once.
+func streaksOfGaps(s *suite) {
+	j, other := s.journal(journal.Config{}), s.journal(journal.Config{})
+	none, missed := time.Time{}, s.gap("a", 500)
+	s.record(j, missed...)
+	for n := range 150 {
+		s.record(j, s.ended("a", fmt.Sprint("later-", n), journal.OutcomeFailed, 400-n))
+		s.streak(j, "a", 102+n, missed[0].Finished, none)
+	}
+	s.record(other, missed...)
+	s.streak(j, "a", 251, missed[0].Finished, none)
+
+	ok, first := s.ended("b", "ok", journal.OutcomeOK, 1000), s.ended("b", "0", journal.OutcomeFailed, 900)
+	s.record(j, ok, first)
+	for n := 1; n < 30; n++ {
+		s.record(j, s.ended("b", fmt.Sprint(n), journal.OutcomeFailed, 900-n))
+	}
+	for range 2 {
+		s.record(j, s.gap("b", 500)...)
+		s.streak(j, "b", 131, first.Finished, ok.Finished)
+		s.record(other, s.gap("b", 500)...)
+		s.streak(j, "b", 131, first.Finished, ok.Finished)
+	}
+	s.record(other, s.ended("b", "reported-late", journal.OutcomeFailed, 950))
+	s.streak(j, "b", 131, first.Finished, ok.Finished)
+	for n := range 200 {
+		s.record(j, s.ended("b", fmt.Sprint("later-", n), journal.OutcomeFailed, 400-n))
+		s.streak(j, "b", 132+n, first.Finished, ok.Finished)
+		if members, err := s.client.ZCard(s.ctx, s.key("b", "streak")).Result(); err != nil || members > 120 {
+			s.Fatalf("%v, %d members of the set", err, members)
+		}
+	}
+}
+
 // streaksOfLateNews says all words of a run in every order: a run that others called abandoned is no failure once its holder has reported another end.
 func streaksOfLateNews(s *suite) {
 	j := s.journal(journal.Config{})
@@ -113,7 +155,7 @@ func failuresOfAWindow(s *suite) {
 	expect("a run that was well", 1000, 10, "abc", 0, 1, "2 abandoned", "3 timeout", "1 missed")
 	expect("one job", 1000, 10, "b", 0, 0, "3 timeout", "1 missed")
 	expect("a short window", 35, 10, "abc", 0, 0, "2 abandoned", "3 timeout")
-	expect("the newest", 1000, 2, "abc", 2, 0, "2 abandoned", "3 timeout")
+	expect("the newest", 1000, 2, "abc", 1, 1, "2 abandoned", "3 timeout")
 
 	old := make([]redis.Z, journal.MaxFailures)
 	for i := range old {
@@ -123,8 +165,13 @@ func failuresOfAWindow(s *suite) {
 		s.Fatal(err)
 	}
 	s.record(j, s.ended("b", "4", journal.OutcomeFailed, 5))
-	found, err := j.FailuresBetween(s.ctx, journal.FailuresRequest{From: s.now.Add(-2 * time.Hour), Until: s.now, Includes: func(string) bool { return true }, Most: 1})
-	if err != nil || found.More != journal.MaxFailures-1 || describe(found.Records)[0] != "4 failed" || found.Since.Before(s.now.Add(-time.Hour)) {
-		s.Errorf("%v, %d more, since %v, %q", err, found.More, found.Since, describe(found.Records))
+	for _, tc := range []struct{ most, records, more, removed int }{
+		{1, 1, journal.MaxFailures - 500 + 2, 500 - 4}, // three of the newest 500 have a record of a failure, and one was well
+		{10, 3, journal.MaxFailures - 2000, 2000 - 4},  // the reading ends
+	} {
+		found, err := j.FailuresBetween(s.ctx, journal.FailuresRequest{From: s.now.Add(-2 * time.Hour), Until: s.now, Includes: func(string) bool { return true }, Most: tc.most})
+		if err != nil || found.More != tc.more || found.Removed != tc.removed || len(found.Records) != tc.records || describe(found.Records)[0] != "4 failed" || found.Since.Before(s.now.Add(-time.Hour)) {
+			s.Errorf("at most %d: %v, %d more, %d removed, since %v, %q", tc.most, err, found.More, found.Removed, found.Since, describe(found.Records))
+		}
 	}
 }
