@@ -71,7 +71,7 @@
 //	the record of an abandoned run      as two
 //	output                              its size + 200 for each block
 //	a job                               800
-//	the streak of a job that fails      10,000, 35,000 if the job's name has more than 44 bytes
+//	the streak of a job that fails      11,000, 35,000 if the job's name has more than 44 bytes
 //
 // So with the defaults and one replica 1,000 jobs take at most
 // 1,000 x (800 + 51 x 500) bytes = 25 MiB without output, while none of them fails.

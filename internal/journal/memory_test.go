@@ -18,7 +18,7 @@ const (
 	escapedRecord = 9 << 10
 	perJob        = 800
 	perBlock      = 200
-	perStreak     = 10_000
+	perStreak     = 11_000
 	longestStreak = 35_000 // of a job with the longest name
 )
 
