@@ -118,7 +118,11 @@ func (h *handler) timeline(r *http.Request) (*page, error) {
 	}
 	p := pageOf("timeline", "Timeline", st)
 	body := q.draw(st, past, coming, known)
-	failures, err := h.failures(ctx, q, known)
+	wanted := journal.FailuresRequest{From: q.from, Until: q.until, Includes: known, Most: mostListed}
+	if q.at.IsZero() && !q.filter.Set() {
+		wanted.Includes = nil // other viewers ask for the same
+	}
+	failures, err := h.windows.Failures(ctx, wanted)
 	if err != nil {
 		body.Missing = []string{fmt.Sprintf("Not all failures are listed (%s): reload the page, or choose a shorter window.", clean(err.Error()))}
 	}
@@ -162,15 +166,6 @@ func (h *handler) records(ctx context.Context, q timelineQuery, names []string, 
 		return h.windows.Newest(ctx)
 	}
 	return h.windows.Read(ctx, q.from, q.until, known)
-}
-
-// failures reads the failures of the window. Viewers of a window of all jobs that ends now share them.
-func (h *handler) failures(ctx context.Context, q timelineQuery, known func(job string) bool) (journal.FailuresFound, error) {
-	req := journal.FailuresRequest{From: q.from, Until: q.until, Includes: known, Most: mostListed}
-	if q.at.IsZero() && !q.filter.Set() {
-		return h.windows.NewestFailures(ctx, req)
-	}
-	return h.windows.Failures(ctx, req)
 }
 
 // list lists the failures of the window. Replicas of earlier versions did not index them: past has those, as far as they are among the newest records.

@@ -41,14 +41,14 @@ func (o *Operator) Forget(ctx context.Context, name string, by Requester) error 
 	if _, err := o.audit(ctx, by, journal.Act{Kind: journal.ActForget, Jobs: []string{}, Replica: name}, 0); err != nil {
 		return err
 	}
-	if err := o.journal.ForgetLost(ctx, name, ids[name]...); err != nil && !errors.Is(err, journal.ErrCorrupt) { // nobody is on a damaged list
+	if err := o.journal.ForgetLost(ctx, name, ids[name]...); err != nil && !errors.Is(err, journal.ErrCorrupt) { // a damaged list has no names
 		return unavailable("forget replica "+name, err)
 	}
 	return nil
 }
 
 // lostReplicas returns the replicas that were lost: those that a leader has noted, and those that are missing and that no leader has noted yet, with their
-// ids by name. What was read is good beside an error that wraps [journal.ErrCorrupt].
+// ids by name. The lists are good beside an error that wraps [journal.ErrCorrupt].
 func (o *Operator) lostReplicas(ctx context.Context) (lost []journal.NamedLost, missing map[string][]string, err error) {
 	lost, damaged := o.journal.RecentlyLost(ctx)
 	unnoted, more := o.journal.LostReplicas(ctx)

@@ -145,7 +145,7 @@ func (o *Operator) Recent(ctx context.Context, jobs []string) (map[string][]jour
 	return recent, nil
 }
 
-// Failures reads the failures of a window by their outcome, the newest by their end. Damaged records are left out. What was read before an error is good.
+// Failures reads the failures of a window by their outcome, the newest by their end. Damaged records are left out. The list is good beside an error, as far as it goes.
 func (o *Operator) Failures(ctx context.Context, req journal.FailuresRequest) (journal.FailuresFound, error) {
 	found, err := o.journal.FailuresBetween(ctx, req)
 	if err != nil && !errors.Is(err, journal.ErrCorrupt) {

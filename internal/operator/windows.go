@@ -73,9 +73,21 @@ func (w *Windows) Read(ctx context.Context, from, until time.Time, includes func
 	return NewestFirst(list, w.limit+1), nil
 }
 
-// NewestFailures returns the failures of all jobs in a window that ends now, as [Windows.Failures] does. Callers share the answer for each length of a window,
-// and must not change it. There should be few lengths.
-func (w *Windows) NewestFailures(ctx context.Context, req journal.FailuresRequest) (journal.FailuresFound, error) {
+// Failures returns the failures of a window, as [Operator.Failures] does, and waits while others read windows. A request without Includes is for all jobs and
+// for a window that ends now: callers share the answer for each length, of which there should be few, and must not change it.
+func (w *Windows) Failures(ctx context.Context, req journal.FailuresRequest) (journal.FailuresFound, error) {
+	if req.Includes == nil {
+		return w.newestFailures(ctx, req)
+	}
+	done, err := w.begin(ctx)
+	if err != nil {
+		return journal.FailuresFound{}, err
+	}
+	defer done()
+	return w.operator.Failures(ctx, req)
+}
+
+func (w *Windows) newestFailures(ctx context.Context, req journal.FailuresRequest) (journal.FailuresFound, error) {
 	req.Includes = func(string) bool { return true }
 	shared, _ := w.failures.LoadOrStore(req.Until.Sub(req.From), &snapshots[journal.FailuresFound]{age: newestAge, turn: make(chan struct{}, 1)})
 	found, err := shared.(*snapshots[journal.FailuresFound]).get(ctx, func(ctx context.Context) (*journal.FailuresFound, error) {
@@ -86,16 +98,6 @@ func (w *Windows) NewestFailures(ctx context.Context, req journal.FailuresReques
 		return journal.FailuresFound{}, err
 	}
 	return *found, err
-}
-
-// Failures returns the failures of a window, as [Operator.Failures] does. It waits while others read windows.
-func (w *Windows) Failures(ctx context.Context, req journal.FailuresRequest) (journal.FailuresFound, error) {
-	done, err := w.begin(ctx)
-	if err != nil {
-		return journal.FailuresFound{}, err
-	}
-	defer done()
-	return w.operator.Failures(ctx, req)
 }
 
 // begin waits until the caller may read a window. The caller calls done after that.

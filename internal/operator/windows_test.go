@@ -51,7 +51,7 @@ func TestFailuresAreShared(t *testing.T) {
 	}
 	expect := func(length time.Duration, want int) {
 		t.Helper()
-		if found, err := w.NewestFailures(t.Context(), journal.FailuresRequest{From: now.Add(-length), Until: now, Most: 10}); err != nil || len(found.Records) != want {
+		if found, err := w.Failures(t.Context(), journal.FailuresRequest{From: now.Add(-length), Until: now, Most: 10}); err != nil || len(found.Records) != want {
 			t.Errorf("in %v: %d failures, %v, want %d", length, len(found.Records), err, want)
 		}
 	}

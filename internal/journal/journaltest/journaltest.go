@@ -39,6 +39,7 @@ func Run(t *testing.T, connect func(t *testing.T) redis.UniversalClient) {
 		"foreign keys fail one job alone": foreignKeys,
 		"replicas come and go":            replicas,
 		"name of a lost replica is back":  nameIsBack,
+		"loss beside a damaged list":      lossIsClaimedBesideDamage,
 		"foreign replicas":                foreignReplicas,
 		"forgotten replica":               forgottenReplica,
 		"epochs":                          epochs,

@@ -10,7 +10,8 @@ import (
 )
 
 // lossIsClaimedBesideDamage has the list of lost names be of another type: a lost replica is claimed all the same.
-func (s *suite) lossIsClaimedBesideDamage(j *journal.Journal) {
+func lossIsClaimedBesideDamage(s *suite) {
+	j := s.journal(journal.Config{})
 	s.register(j, s.replica("beside-abcdefgh"), hour)
 	s.client.Del(s.ctx, "cronclave:"+s.namespace+":replica:beside-abcdefgh")
 	s.client.Set(s.ctx, "cronclave:"+s.namespace+":lost", "text", 0)
@@ -25,7 +26,7 @@ func (s *suite) lossIsClaimedBesideDamage(j *journal.Journal) {
 }
 
 // crash registers a replica, and removes its entry as if its time to live had passed.
-func (s *suite) crash(j *journal.Journal, id string) (lost journal.LostReplica) {
+func crash(s *suite, j *journal.Journal, id string) (lost journal.LostReplica) {
 	s.Helper()
 	r := s.replica(id)
 	r.Name = journal.NameOf(id)
@@ -57,7 +58,7 @@ func nameIsBack(s *suite) {
 		}
 	}
 	successor := s.replica("host-bbbbbbbb")
-	lost := s.crash(j, "host-aaaaaaaa")
+	lost := crash(s, j, "host-aaaaaaaa")
 	s.register(j, successor, hour)
 	claim(lost, true)
 	nobody("after the successor has registered")
@@ -65,12 +66,12 @@ func nameIsBack(s *suite) {
 	must(s, j.Deregister(s.ctx, successor.ID))
 	nobody("after the successor has ended")
 
-	lost = s.crash(j, "other-aaaaaaaa")
+	lost = crash(s, j, "other-aaaaaaaa")
 	must(s, j.ForgetLost(s.ctx, "other", lost.ID))
 	claim(lost, false)
 	nobody("after it was forgotten")
 
-	lost = s.crash(j, "third-aaaaaaaa")
+	lost = crash(s, j, "third-aaaaaaaa")
 	claim(lost, true)
 	if named, err := j.RecentlyLost(s.ctx); err != nil || fmt.Sprint(named) != fmt.Sprint([]journal.NamedLost{{Name: "third", Seen: lost.Seen}}) {
 		s.Errorf("without a successor: %v, %v", named, err)

@@ -112,7 +112,6 @@ func (s *suite) claimedOnce(j *journal.Journal, id string) {
 	if recent, err := j.RecentlyLost(s.ctx); err != nil || len(recent) > 0 {
 		s.Errorf("after a successor: recently lost %+v, %v", recent, err)
 	}
-	s.lossIsClaimedBesideDamage(j)
 }
 
 func forgottenReplica(s *suite) {

@@ -62,7 +62,7 @@ func streaks(s *suite) {
 }
 
 // gap returns the records of 101 ticks of a job that were missed together.
-func (s *suite) gap(job string, ago int) (missed []journal.Record) {
+func gap(s *suite, job string, ago int) (missed []journal.Record) {
 	for n := range 101 {
 		missed = append(missed, s.ended(job, fmt.Sprintf("%s.20261127T%06dZ", job, n), journal.OutcomeMissed, ago))
 	}
@@ -72,7 +72,7 @@ func (s *suite) gap(job string, ago int) (missed []journal.Record) {
 // streaksOfGaps: failures with one end count each, several replicas report them, and others are reported late. A folded failure counts once.
 func streaksOfGaps(s *suite) {
 	j, other := s.journal(journal.Config{}), s.journal(journal.Config{})
-	none, missed := time.Time{}, s.gap("a", 500)
+	none, missed := time.Time{}, gap(s, "a", 500)
 	s.record(j, missed...)
 	for n := range 150 {
 		s.record(j, s.ended("a", fmt.Sprint("later-", n), journal.OutcomeFailed, 400-n))
@@ -87,9 +87,9 @@ func streaksOfGaps(s *suite) {
 		s.record(j, s.ended("b", fmt.Sprint(n), journal.OutcomeFailed, 900-n))
 	}
 	for range 2 {
-		s.record(j, s.gap("b", 500)...)
+		s.record(j, gap(s, "b", 500)...)
 		s.streak(j, "b", 131, first.Finished, ok.Finished)
-		s.record(other, s.gap("b", 500)...)
+		s.record(other, gap(s, "b", 500)...)
 		s.streak(j, "b", 131, first.Finished, ok.Finished)
 	}
 	s.record(other, s.ended("b", "reported-late", journal.OutcomeFailed, 950))
