@@ -76,3 +76,26 @@ start_deadline = "1s"
 		t.Errorf("too few after %v", after)
 	}
 }
+
+// TestReplicaThatIsBackEndsCleanly: a replica whose registration expired is back under its name before the leader has confirmed the loss. When it is stopped,
+// it is not lost, then or when the leader would have confirmed it.
+func TestReplicaThatIsBackEndsCleanly(t *testing.T) {
+	slow(t)
+	t.Parallel()
+	c := newCluster(t, "[jobs.quiet]\nschedule = \"0 0 1 1 *\"\ncommand = \"true\"\n")
+	replicas := c.startAll(t, 2)
+	c.awaitReplicas(t, 2)
+	replicas[1].Kill(t)
+	eventually(t, 2*startTimeout, "word of the lost replica", func() bool {
+		return strings.Contains(c.command(t, "status", "--check").stdout, "the registration of replica r2 expired")
+	})
+	back := c.start(t, "r2")
+	eventually(t, 2*startTimeout, "the return of the replica", func() bool { return strings.Contains(c.command(t, "status").stdout, "2 replicas up") })
+	back.Term(t)
+	back.wantDrained(t)
+	c.command(t, "status", "--check").want(t, 0, "1 replica up")
+	ids, err := c.Client.ZRange(t.Context(), "cronclave:"+c.Namespace+":replicas", 0, -1).Result()
+	if lost, more := c.Client.ZCard(t.Context(), "cronclave:"+c.Namespace+":lost").Result(); err != nil || more != nil || lost != 0 || len(ids) != 1 {
+		t.Errorf("%d replicas are lost, and %q are to be confirmed, %v, %v", lost, ids, err, more)
+	}
+}

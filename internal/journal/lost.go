@@ -45,6 +45,18 @@ func (g registry) LostReplicas(ctx context.Context) ([]LostReplica, error) {
 	return lost, wrapIf("look for lost replicas", multierr.Join(err, damaged))
 }
 
+// removePredecessors takes the lost replicas of a name off the lists: a successor is up. The lists are for people, and no fault of them may matter to it.
+func (g registry) removePredecessors(ctx context.Context, name string) {
+	var ids []string
+	lost, _ := g.LostReplicas(ctx)
+	for _, l := range lost {
+		if NameOf(l.ID) == name {
+			ids = append(ids, l.ID)
+		}
+	}
+	_ = g.ForgetLost(ctx, name, ids...)
+}
+
 // RememberLost is how long a replica that was lost is listed as such, and mostLost how many are.
 const RememberLost, mostLost = 24 * time.Hour, 100
 

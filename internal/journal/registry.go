@@ -118,8 +118,8 @@ func (g registry) Register(ctx context.Context, r Replica, ttl time.Duration) (f
 	})
 	err = allErrors(ctx, cmds, err)
 	known := before.Val() > 0
-	if err == nil && !known { // it follows one of its name that was lost; that list is for people, and no fault of it may matter here
-		_ = g.redis.ZRem(ctx, g.key("lost"), r.Name).Err()
+	if err == nil && !known {
+		g.removePredecessors(ctx, r.Name)
 	}
 	data.Wait()
 	if err != nil {

@@ -60,8 +60,10 @@ func nameIsBack(s *suite) {
 	successor := s.replica("host-bbbbbbbb")
 	lost := crash(s, j, "host-aaaaaaaa")
 	s.register(j, successor, hour)
-	claim(lost, true)
 	nobody("after the successor has registered")
+	claim(lost, false)
+	claim(crash(s, j, "host-cccccccc"), true)
+	nobody("after a namesake of it was lost")
 	must(s, s.client.ZAdd(s.ctx, "cronclave:"+s.namespace+":lost", redis.Z{Score: float64(s.now.UnixMilli()), Member: "host"}).Err()) // by a leader that read the replicas before
 	must(s, j.Deregister(s.ctx, successor.ID))
 	nobody("after the successor has ended")
