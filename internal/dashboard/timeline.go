@@ -170,7 +170,7 @@ func (h *handler) records(ctx context.Context, q timelineQuery, names []string, 
 
 // list lists the failures of the window. Replicas of earlier versions did not index them: past has those, as far as they are among the newest records.
 func (b *timelinePage) list(now time.Time, q timelineQuery, found journal.FailuresFound, past []journal.Record) {
-	failed := found.Records
+	failed := slices.Clip(found.Records) // which viewers share
 	for _, r := range past {
 		if found.More > 0 || !r.Failed() || r.Finished.Before(q.from) || r.Finished.After(q.until) {
 			continue

@@ -176,3 +176,29 @@ func TestFailuresOfAnEarlierVersion(t *testing.T) {
 		t.Errorf("%q, %q", found, b.Missing)
 	}
 }
+
+// TestViewersShareTheFailures: viewers of one second get the same list of failures, and none of them may write into it.
+func TestViewersShareTheFailures(t *testing.T) {
+	t.Parallel()
+	noon := time.Date(2026, 3, 1, 12, 0, 0, 0, time.UTC)
+	q := timelineQueryOf(url.Values{"span": {"24h"}}, noon)
+	failed := func(id string, ago time.Duration) journal.Record {
+		return journal.Record{RunID: id, Job: "load", Outcome: "failed", Finished: noon.Add(-ago)}
+	}
+	shared := []journal.Record{failed("b", 2*time.Hour), failed("a", 3*time.Hour), failed("spare", time.Hour)}
+	found := journal.FailuresFound{Records: shared[:2]}
+	for range 2 {
+		var b timelinePage
+		b.list(noon, q, found, []journal.Record{failed("c", time.Minute)})
+		if n := len(b.Failures.Records); n != 3 {
+			t.Errorf("%d failures are listed", n)
+		}
+	}
+	var order []string
+	for _, r := range shared {
+		order = append(order, r.RunID)
+	}
+	if want := []string{"b", "a", "spare"}; !slices.Equal(order, want) {
+		t.Errorf("the shared list is %q, and was %q", order, want)
+	}
+}

@@ -114,8 +114,9 @@ func overlaps(r journal.Record, from, until time.Time) bool {
 	return !r.When().After(until) && (r.Outcome == journal.OutcomeRunning || !r.Finished.Before(from))
 }
 
-// NewestFirst sorts records by their end, with the runs that are under way first, and leaves at most so many.
+// NewestFirst returns records by their end, with the runs that are under way first, and at most so many. Callers may share the records that they pass.
 func NewestFirst(records []journal.Record, most int) []journal.Record {
+	records = slices.Clone(records)
 	slices.SortStableFunc(records, func(a, b journal.Record) int {
 		return cmp.Or(endOf(b).Compare(endOf(a)), b.When().Compare(a.When()))
 	})
