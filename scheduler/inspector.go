@@ -150,6 +150,9 @@ func (in *inspector) recordAbandoned(job string, st election.State) (written []*
 		if o.EndedWell {
 			outcome, reason = OK, ""
 		}
+		if in.recorder.journal == nil && outcome == Abandoned { // a journal says so once, by the replica whose record is the first
+			in.log.Error("run abandoned: its holder is gone", "job", job, "run_id", o.ID, "token", o.Token, "replica", o.Holder)
+		}
 		written = append(written, in.recorder.add(Record{RunID: o.ID, Job: job, Tick: o.At, Local: named{o.Tick, o.At}.local(), Trigger: o.Trigger, Slot: o.Slot, Attempt: o.Attempt,
 			Token: o.Token, Replica: o.Holder, Outcome: outcome, Reason: reason, Finished: st.Now, Recovers: !lost[o.ID]}))
 	}

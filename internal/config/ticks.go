@@ -30,7 +30,7 @@ func tickKeys() []schema.Key[draft] {
 		schema.Limit("start_deadline", "auto", func(d *draft) *time.Duration { return &d.StartDeadline },
 			"How late a tick may start before it is missed. `auto`: until the job's next tick, at most 1h; with `overlap = \"queue\"`, 1h."),
 		schema.Word("catch_up", func(d *draft) *string { return &d.CatchUp },
-			"Which ticks still run after their deadline, of those that would be missed for the reasons down, redis, overload or late.", "none", "latest", "all"),
+			"Which ticks still run after their deadline, of those that would be missed for the reasons down, labels, redis, overload or late.", "none", "latest", "all"),
 		schema.Duration("catch_up_window", time.Second, schema.AnyLength, func(d *draft) *time.Duration { return &d.CatchUpWindow }, "How old a tick may be that is caught up.").ValueOf(caughtUp),
 	}
 }

@@ -19,6 +19,10 @@ const (
 	// keepIncidents is how long an incident is listed, and mostIncidents how many are, the newest.
 	keepIncidents = 7 * 24 * time.Hour
 	mostIncidents = 100
+	// mostReports caps the reports of each kind: many replicas that see many outages leave the reports of a loss of data alone.
+	mostReports = 300
+	// justNow is how much later than its reader's instant an incident may end: it was noted while the reader read other keys.
+	justNow = 2 * time.Second
 )
 
 // The kinds of incidents.
@@ -55,9 +59,15 @@ func (l incidentList) NoteIncident(ctx context.Context, in Incident) error {
 	if err := errorOf(ctx, all); err != nil {
 		return fmt.Errorf("shorten the list of incidents: %w", err)
 	}
-	old := slices.SortedFunc(maps.Keys(all.Val()), func(a, b string) int { return cmp.Or(cmp.Compare(endIn(b), endIn(a)), cmp.Compare(a, b)) })
-	first, _ := slices.BinarySearchFunc(old, end-keepIncidents.Milliseconds(), func(field string, before int64) int { return cmp.Compare(before, endIn(field)) })
-	if old = old[min(first, mostIncidents, len(old)):]; len(old) > 0 {
+	var old []string
+	reports := map[string]int{} // by kind
+	for _, field := range slices.SortedFunc(maps.Keys(all.Val()), func(a, b string) int { return cmp.Or(cmp.Compare(endIn(b), endIn(a)), cmp.Compare(a, b)) }) {
+		kind, _, _ := strings.Cut(field, " ")
+		if reports[kind]++; reports[kind] > mostReports || endIn(field) < end-keepIncidents.Milliseconds() {
+			old = append(old, field)
+		}
+	}
+	if len(old) > 0 {
 		err = l.redis.HDel(ctx, key, old...).Err()
 	}
 	return wrapIf("shorten the list of incidents", errors.Join(err, l.redis.PExpire(ctx, key, keepIncidents).Err()))
@@ -71,7 +81,7 @@ func endIn(field string) int64 {
 	return n
 }
 
-// Incidents returns the incidents that are over by the server's clock, the newest first. Those of one kind that overlap are one. An incident of the future is
+// Incidents returns the incidents that are over at an instant of the server's clock, the newest first. Those of one kind that overlap are one. An incident of the future is
 // left out: the clock was set back since, or the entry is damaged. Entries that are damaged otherwise are left out with an error that wraps ErrCorrupt.
 func (l incidentList) Incidents(ctx context.Context, now time.Time) ([]Incident, error) {
 	ctx, cancel := l.within(ctx)
@@ -92,7 +102,7 @@ func (l incidentList) Incidents(ctx context.Context, now time.Time) ([]Incident,
 			damaged.Add(fmt.Errorf("read the incidents of Redis: %w: %w", ErrCorrupt, err))
 			continue
 		}
-		if !in.To.After(now) {
+		if !in.To.After(now.Add(justNow)) {
 			all = append(all, in)
 		}
 	}

@@ -2,6 +2,7 @@ package journal
 
 import (
 	"context"
+	"errors"
 	"fmt"
 	"slices"
 	"time"
@@ -62,18 +63,32 @@ const RememberLost, mostLost = 24 * time.Hour, 100
 
 // ClaimLost takes a lost replica out of the list, and returns whether this call did
 // it: one of several callers is to say that it is lost. [registry.RecentlyLost] has its name from then on, unless a replica of that name is registered, and
-// until one registers. claimed holds also beside an error, which is then of that list.
+// until one registers. claimed holds also beside an error, which is then of that list. A replica that another caller may have claimed is listed, too.
 func (g registry) ClaimLost(ctx context.Context, lost LostReplica) (claimed bool, err error) {
+	claimed, err = g.takeLost(ctx, lost.ID)
+	if !claimed && err == nil {
+		return false, nil
+	}
+	return claimed, errors.Join(err, g.listLost(ctx, lost))
+}
+
+// takeLost removes a lost replica from the list of replicas, and reports whether this call did it.
+func (g registry) takeLost(ctx context.Context, id string) (taken bool, err error) {
 	ctx, cancel := g.within(ctx)
 	defer cancel()
-	removed := g.redis.ZRem(ctx, g.key("replicas"), lost.ID)
-	if err := errorOf(ctx, removed); err != nil || removed.Val() == 0 { // it has ended, somebody has forgotten it, or another caller has it
-		return false, wrapIf("claim lost replica "+lost.ID, err)
-	}
+	removed := g.redis.ZRem(ctx, g.key("replicas"), id)
+	err = errorOf(ctx, removed) // 0: it has ended, somebody has forgotten it, or another caller has it
+	return err == nil && removed.Val() > 0, wrapIf("claim lost replica "+id, err)
+}
+
+// listLost puts the name of a lost replica on the list of [registry.RecentlyLost].
+func (g registry) listLost(ctx context.Context, lost LostReplica) error {
+	ctx, cancel := g.within(ctx)
+	defer cancel()
 	name := NameOf(lost.ID)
 	up, _ := g.Replicas(ctx) // one that is not read has the name taken off the list when it ends
 	if slices.ContainsFunc(up, func(r Replica) bool { return r.Name == name }) {
-		return true, nil
+		return nil
 	}
 	cmds, err := g.redis.Pipelined(ctx, func(p redis.Pipeliner) error {
 		p.ZAdd(ctx, g.key("lost"), redis.Z{Score: float64(lost.Seen.UnixMilli()), Member: name})
@@ -81,7 +96,7 @@ func (g registry) ClaimLost(ctx context.Context, lost LostReplica) (claimed bool
 		p.PExpire(ctx, g.key("lost"), RememberLost)
 		return nil
 	})
-	return true, wrapIf("list lost replica "+lost.ID, allErrors(ctx, cmds, err))
+	return wrapIf("list lost replica "+lost.ID, allErrors(ctx, cmds, err))
 }
 
 // NamedLost is a replica that was lost, by its name.

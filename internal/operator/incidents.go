@@ -12,11 +12,14 @@ import (
 // registerWithin is the time within which all replicas that are up register, once Redis answers.
 const registerWithin = RegisterEvery + RegistrationDelay
 
+// registerAgain is the longest time that a replica which an outage has cut off takes to register after it: a pause, and an attempt that may time out.
+const registerAgain = 2 * RegistrationDelay
+
 // lastIncident returns the end of the newest incident after which replicas that are up may be missing; zero if there is none. An outage does not count once a
-// replica has registered after its end: the replicas that it hit register before that, and the others were not cut off.
+// replica has registered later than registerAgain after its end: the replicas that it hit have registered before that, and the others were not cut off.
 func lastIncident(newestFirst []journal.Incident, replicas []journal.Replica) time.Time {
 	for _, in := range newestFirst {
-		if in.Kind == journal.DataLoss || !slices.ContainsFunc(replicas, func(e journal.Replica) bool { return e.Seen.After(in.To) }) {
+		if in.Kind == journal.DataLoss || !slices.ContainsFunc(replicas, func(e journal.Replica) bool { return e.Seen.After(in.To.Add(registerAgain)) }) {
 			return in.To
 		}
 	}

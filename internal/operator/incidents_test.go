@@ -129,9 +129,10 @@ func TestIncidentsThatExcuseNobody(t *testing.T) {
 	}{
 		"a clock that was set back": {journal.Outage, time.Hour, time.Hour + 5*s, -12 * s, dead, 0},
 		"a year far away":           {journal.DataLoss, -s, 200 * 365 * 24 * time.Hour, -12 * s, dead, 0},
-		"of one replica":            {journal.Outage, -10 * s, -3 * s, -s, "warning replica_silent, advice redis_was_away", 1},
-		"of all":                    {journal.Outage, -10 * s, -3 * s, -4 * s, "advice replicas_register, advice redis_was_away", 1},
-		"of data":                   {journal.DataLoss, -10 * s, -3 * s, -s, "warning redis_lost_data, advice replicas_register", 1},
+		"of one replica":            {journal.Outage, -10 * s, -6 * s, -s, "warning replica_silent, advice redis_was_away", 1},
+		"of all":                    {journal.Outage, -10 * s, -s / 2, s, "advice replicas_register, advice redis_was_away", 1},
+		"that ended this moment":    {journal.Outage, -10 * s, s, -4 * s, "advice replicas_register, advice redis_was_away", 1},
+		"of data":                   {journal.DataLoss, -10 * s, -s / 2, -s, "warning redis_lost_data, advice replicas_register", 1},
 	} {
 		t.Run(name, func(t *testing.T) {
 			t.Parallel()

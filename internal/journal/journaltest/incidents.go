@@ -49,12 +49,12 @@ func incidents(s *suite) {
 	if ttl := s.client.PTTL(s.ctx, key).Val(); ttl <= 0 || ttl > 7*24*time.Hour {
 		s.Errorf("time to live %v", ttl)
 	}
-	for n := range 120 {
+	for n := range 320 {
 		after := time.Duration(n+2) * time.Minute
 		note(journal.Outage, "r1", after, after+time.Second)
 	}
-	if n := s.client.HLen(s.ctx, key).Val(); n != 100 {
-		s.Errorf("%d incidents are kept", n)
+	if n := s.client.HLen(s.ctx, key).Val(); n != 300+1 { // the outages, and the loss of data before them
+		s.Errorf("%d reports are kept", n)
 	}
 	note(journal.DataLoss, "r1", 24*9*time.Hour, 24*9*time.Hour)
 	expect("data_loss 216h0m0s-216h0m0s r1")
