@@ -62,6 +62,10 @@ start_deadline = "10s"
 		c.awaitTick(t, startTimeout, job, back.Unix()+4)
 	}
 	c.awaitTick(t, startTimeout, "latest", last.Unix())
+	eventually(t, startTimeout, "outcome of the tick that was under way when all were killed", func() bool {
+		o := outcomesOf(c.history(t, "all"))[down.Truncate(2*time.Second).Unix()]
+		return len(o) == 1 && o[0].Outcome != "running"
+	})
 	stopAll(t, second)
 
 	all := starts(c.lines(t, "all"))

@@ -20,7 +20,7 @@ var (
 var notOurs = []string{"no such host", "no space left on device", "text file busy", "setinfo", "maint_notifications", "not in /etc/passwd, and getent passwd",
 	"there is no jobs.toml here"}
 
-// TestQuotedMessagesAreThere looks in the source for the messages in the first column of the page of symptoms: who searches for a message must find it.
+// TestQuotedMessagesAreThere looks in the source for the messages in the first column of the page of symptoms: a reader searches for them.
 func TestQuotedMessagesAreThere(t *testing.T) {
 	t.Parallel()
 	source := productSource(t)
