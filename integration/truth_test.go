@@ -190,8 +190,14 @@ func checkNotEarly(t *testing.T, runs []line) {
 	}
 }
 
-// claimedAnew is the message of a replica that withdraws a grant of which it never heard.
-const claimedAnew = "a claim was granted, and its answer came only after the lease; the claim is withdrawn, and the tick is claimed anew"
+// claimedAnew returns the log entries of the replicas that withdrew a grant of which they never heard.
+func (c *cluster) claimedAnew() (entries []logEntry) {
+	const withdrawn = "a claim was granted, and its answer came only after the lease; the claim is withdrawn, and the tick is claimed anew"
+	for _, r := range c.started {
+		entries = append(entries, slices.DeleteFunc(r.LogEntries(), func(e logEntry) bool { return e.Message() != withdrawn })...)
+	}
+	return entries
+}
 
 // checkTokensGrow demands the same of the replicas of a cluster. A tick that was claimed anew, since its replica never heard of its
 // grant, may run after later ones. Then each run has a greater token than the runs before it.
@@ -199,13 +205,9 @@ func (c *cluster) checkTokensGrow(t *testing.T, runs []line) {
 	t.Helper()
 	anew := map[string]bool{} // job and tick
 	jobs := map[string]bool{}
-	for _, r := range c.started {
-		for _, e := range r.LogEntries() {
-			if e.Message() == claimedAnew {
-				anew[fmt.Sprint(e["job"], e["tick"])] = true
-				jobs[fmt.Sprint(e["job"])] = true
-			}
-		}
+	for _, e := range c.claimedAnew() {
+		anew[fmt.Sprint(e["job"], e["tick"])] = true
+		jobs[fmt.Sprint(e["job"])] = true
 	}
 	checkTokensGrowInSlots(t, slices.DeleteFunc(slices.Clone(runs), func(l line) bool { return !jobs[l.Job] }))
 	runs = slices.DeleteFunc(slices.Clone(runs), func(l line) bool {
