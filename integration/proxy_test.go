@@ -17,8 +17,24 @@ type proxy struct {
 
 	mu    sync.Mutex
 	fault fault
+	watch func() watcher // nil for none
 	conns map[net.Conn]bool
 }
+
+// watcher sees the parts that one connection carries, before they are handed on, and decides about replies. A request and a reply may come at the same time.
+type watcher interface {
+	request(part []byte)
+	reply(part []byte) verdict
+}
+
+// verdict is the decision about a reply.
+type verdict int
+
+const (
+	passes verdict = iota
+	isLost
+	closes // it is lost, and its connection is closed
+)
 
 // fault is the fault of a link; the zero value is a link that works. Requests and replies return whether the next
 // part that comes gets through; nil lets all through. A lost part leaves connections open and accepted.
@@ -77,10 +93,41 @@ func (p *proxy) accept() {
 		}
 		p.mu.Lock()
 		p.conns[client], p.conns[server] = true, true
+		requests, replies := p.watched()
 		p.mu.Unlock()
-		p.work.Go(func() { p.pump(server, client, nil, func(f fault) func() bool { return f.requests }) })
-		p.work.Go(func() { p.pump(client, server, p.edit, func(f fault) func() bool { return f.replies }) })
+		p.work.Go(func() { p.pump(server, client, requests, func(f fault) func() bool { return f.requests }) })
+		p.work.Go(func() { p.pump(client, server, replies, func(f fault) func() bool { return f.replies }) })
 	}
+}
+
+// watched returns the edits of the requests and of the replies of a new connection. An edit returns the part to hand on, and false to close the connection.
+func (p *proxy) watched() (requests, replies func([]byte) ([]byte, bool)) {
+	asIs := func(part []byte) ([]byte, bool) { return part, true }
+	requests, replies = asIs, asIs
+	if p.edit != nil {
+		replies = func(part []byte) ([]byte, bool) { return p.edit(part), true }
+	}
+	if p.watch != nil {
+		w, edited := p.watch(), replies
+		requests = func(part []byte) ([]byte, bool) { w.request(part); return part, true }
+		replies = func(part []byte) ([]byte, bool) {
+			switch w.reply(part) {
+			case isLost:
+				return nil, true
+			case closes:
+				return nil, false
+			}
+			return edited(part)
+		}
+	}
+	return requests, replies
+}
+
+// Watch has each connection from now on watched.
+func (p *proxy) Watch(with func() watcher) {
+	p.mu.Lock()
+	defer p.mu.Unlock()
+	p.watch = with
 }
 
 func (p *proxy) resets() bool {
@@ -98,16 +145,13 @@ func reset(c net.Conn) {
 }
 
 // pump hands on the data from one side, until one of them is closed. way picks the part of a fault for this direction.
-func (p *proxy) pump(to, from net.Conn, edit func([]byte) []byte, way func(fault) func() bool) {
+func (p *proxy) pump(to, from net.Conn, edit func([]byte) ([]byte, bool), way func(fault) func() bool) {
 	defer p.forget(to, from)
 	buf := make([]byte, 64<<10)
 	for {
 		n, err := from.Read(buf)
-		part := buf[:n]
-		if edit != nil {
-			part = edit(part)
-		}
-		if !p.pass(to, part, way) || err != nil {
+		part, open := edit(buf[:n])
+		if !open || !p.pass(to, part, way) || err != nil {
 			return
 		}
 	}
