@@ -6,6 +6,7 @@ import (
 	"path/filepath"
 	"strings"
 	"testing"
+	"time"
 )
 
 const rotationJobs = `
@@ -19,59 +20,140 @@ command = 'exec "$SCRIBE" -for 8s -beat 20ms'
 lease = "4s"
 `
 
-// TestSecretsRotate: the password, the client's certificate and the authority of a Redis with TLS and ACL are replaced while replicas run, first on the
-// server and then in the files, and all connections are closed. Replicas connect again, and a run keeps its lease.
+// A rotated secret costs no lease and no tick, on one server, a Cluster and a quorum. The test replaces the password in the servers first and then in the
+// file, and the other way round, and closes all connections in between; for the server with TLS it replaces the client's certificate and both authorities as well.
+// Promise: P1, P5
 func TestSecretsRotate(t *testing.T) {
+	slow(t)
 	t.Parallel()
-	dir := t.TempDir()
-	first, second := newAuthority(t, "first CA"), newAuthority(t, "second CA")
-	writePair(t, filepath.Join(dir, "server1"), first, "redis.test")
-	writePair(t, filepath.Join(dir, "server2"), second, "redis.test")
-	for name, a := range map[string]*authority{"ca1": first, "ca2": second, "ca": first} {
-		writePEM(t, filepath.Join(dir, name+".crt"), "CERTIFICATE", a.cert.Raw)
+	for name, start := range map[string]func(t *testing.T, r *rotation){"single with TLS": rotateSingle, "Cluster": rotateCluster, "quorum": rotateQuorum} {
+		t.Run(name, func(t *testing.T) {
+			t.Parallel()
+			nothing := func(*testing.T) {}
+			r := &rotation{file: filepath.Join(t.TempDir(), "password"), onServer: nothing, inFiles: nothing}
+			write(t, r.file, "first\n")
+			start(t, r)
+			r.check(t)
+		})
 	}
-	writePair(t, filepath.Join(dir, "client"), first, "client")
+}
+
+// rotation is a cluster whose replicas are the user cron of all servers. Commands are another user.
+type rotation struct {
+	*cluster
+	servers []*redisServer
+	file    string // of the password
+	admin   *cluster
+
+	onServer, inFiles func(t *testing.T) // replace other secrets with the first rotation
+}
+
+// setUp makes the cluster, with some of the table [redis], whose users have the password. The admin's configuration has another such table.
+func (r *rotation) setUp(t *testing.T, admin *cluster, url, table string, servers ...*redisServer) {
+	t.Helper()
+	r.servers, r.admin = servers, admin
+	for _, s := range servers {
+		must(t, s.Client.Do(t.Context(), "ACL", "SETUSER", "cron", "reset", "on", ">first", "~*", "&*", "+@all").Err())
+	}
+	as := *admin
+	as.url = url
+	_, rest, _ := strings.Cut(admin.config, "[defaults.env]")
+	as.config = fmt.Sprintf("[redis]\npassword_file = %q\n%s\n%s[defaults.env]%s", r.file, table, rotationJobs, rest)
+	r.cluster = &as
+}
+
+func rotateSingle(t *testing.T, r *rotation) {
+	dir := t.TempDir()
 	file := func(name string) string { return filepath.Join(dir, name) }
+	first, second := newAuthority(t, "first CA"), newAuthority(t, "second CA")
+	writePair(t, file("server1"), first, "redis.test")
+	writePair(t, file("server2"), second, "redis.test")
+	for name, a := range map[string]*authority{"ca1": first, "ca2": second, "ca": first} {
+		writePEM(t, file(name+".crt"), "CERTIFICATE", a.cert.Raw)
+	}
+	writePair(t, file("client"), first, "client")
 	port := must1(freePort())(t)
 	s := startFrom(t, mustProgram(t), append(persistent, "--tls-port", fmt.Sprint(port), "--tls-auth-clients", "yes",
 		"--tls-cert-file", file("server1.crt"), "--tls-key-file", file("server1.key"), "--tls-ca-cert-file", file("ca1.crt")))
-	must(t, s.Client.Do(t.Context(), "ACL", "SETUSER", "cron", "reset", "on", ">old", "~*", "&*", "+@all").Err())
-	write(t, file("password"), "old\n")
-
-	c := newClusterOn(t, s, "")
-	c.url = fmt.Sprintf("rediss://cron@127.0.0.1:%d/0", port)
-	c.config = fmt.Sprintf("[redis]\npassword_file = %q\ntls = { ca_file = %q, cert_file = %q, key_file = %q, server_name = \"redis.test\" }\n%s",
-		file("password"), file("ca.crt"), file("client.crt"), file("client.key"), rotationJobs) + c.config
-	replicas := c.startAll(t, 2)
-	run := c.awaitTick(t, soon, "long", 0)
-	c.await(t, soon, "long", "beat", func(l line) bool { return l.Event == "beat" && l.RunID == run.RunID })
-
-	must(t, s.Client.Do(t.Context(), "CONFIG", "SET", "tls-ca-cert-file", file("ca2.crt"), "tls-cert-file", file("server2.crt"), "tls-key-file", file("server2.key")).Err())
-	must(t, s.Client.Do(t.Context(), "ACL", "SETUSER", "cron", "resetpass", ">new").Err())
-	must(t, s.Client.Do(t.Context(), "CLIENT", "KILL", "USER", "cron").Err())
-	write(t, file("password"), "")                 // a file that is being written
-	writePair(t, file("client"), second, "client") // the key of one certificate stands beside the other for a moment
-	writePEM(t, file("ca.crt"), "CERTIFICATE", second.cert.Raw)
-	write(t, file("password"), "new\n")
-
-	c.await(t, soon, "long", "end", func(l line) bool { return l.Event == "end" && l.RunID == run.RunID })
-	c.awaitTick(t, soon, "quick", run.Tick+9)
-	admin := *c
-	admin.url = s.URL
-	admin.awaitRun(t, soon, "long", "end", func(r pastRun) bool { return r.Tick.Unix() == run.Tick && r.Outcome == "ok" })
-	if n := len(c.connected(t)); n == 0 {
-		t.Error("no replica is connected as cron")
+	r.setUp(t, newClusterOn(t, s, ""), fmt.Sprintf("rediss://cron@127.0.0.1:%d/0", port),
+		fmt.Sprintf("tls = { ca_file = %q, cert_file = %q, key_file = %q, server_name = \"redis.test\" }", file("ca.crt"), file("client.crt"), file("client.key")), s)
+	r.onServer = func(t *testing.T) {
+		must(t, s.Client.Do(t.Context(), "CONFIG", "SET", "tls-ca-cert-file", file("ca2.crt"), "tls-cert-file", file("server2.crt"), "tls-key-file", file("server2.key")).Err())
 	}
-	write(t, c.path, c.config)
-	c.command(t, "status").want(t, 0, "quick")
-	stopAll(t, replicas)
-	checkOnce(t, starts(c.lines(t, "")), 1)
+	r.inFiles = func(t *testing.T) {
+		writePair(t, file("client"), second, "client") // the key of one certificate stands beside the other for a moment
+		writePEM(t, file("ca.crt"), "CERTIFICATE", second.cert.Raw)
+	}
 }
 
-// connected lists the connections of the user cron.
-func (c *cluster) connected(t *testing.T) (all []string) {
+func rotateCluster(t *testing.T, r *rotation) {
+	k := startCluster(t)
+	r.setUp(t, newClusterAt(t, k.URL, ""), strings.Replace(k.URL, "://", "://cron@", 1), "", k.nodes...)
+}
+
+func rotateQuorum(t *testing.T, r *rotation) {
+	servers := []*redisServer{startRedis(t, redisOpts{}), startRedis(t, redisOpts{}), startRedis(t, redisOpts{})}
+	history := startRedis(t, redisOpts{})
+	admin := onQuorum(t, history, urlsOf(servers), "")
+	table := fmt.Sprintf("url = %q\nquorum = [\"%s\"]", history.URL, strings.Join(urlsOf(servers), `", "`))
+	r.setUp(t, admin, "", strings.ReplaceAll(table, "://", "://cron@"), append(servers, history)...)
+}
+
+// check replaces the password while a run is under way, in either order.
+func (r *rotation) check(t *testing.T) {
 	t.Helper()
-	for client := range strings.Lines(must1(c.Client.ClientList(t.Context()).Result())(t)) {
+	replicas := r.startAll(t, 2)
+	first := r.awaitTick(t, startTimeout, "quick", 0).Tick
+	run := r.awaitTick(t, soon, "long", first)
+	r.await(t, soon, "long", "beat", func(l line) bool { return l.Event == "beat" && l.RunID == run.RunID })
+
+	r.replaceOnServers(t, "second")
+	r.onServer(t)
+	r.closeConnections(t)
+	write(t, r.file, "") // a file that is being written
+	r.inFiles(t)
+	write(t, r.file, "second\n")
+	r.awaitTick(t, soon, "quick", redisTime(t, r.Client).Unix()+1)
+
+	write(t, r.file, "third\n")
+	r.closeConnections(t)
+	r.replaceOnServers(t, "third")
+	last := redisTime(t, r.Client).Unix() + 1
+	r.awaitTick(t, soon, "quick", last)
+	r.await(t, soon, "long", "end", func(l line) bool { return l.Event == "end" && l.RunID == run.RunID })
+	r.admin.awaitRun(t, soon, "long", "end", func(p pastRun) bool { return p.Tick.Unix() == run.Tick && p.Outcome == "ok" })
+	for _, s := range r.servers {
+		if n := len(connected(t, s)); n == 0 {
+			t.Errorf("no replica is connected to %s as cron", s.URL)
+		}
+	}
+	checkNothingLost(t, r.admin, []string{"quick"}, first, last, time.Unix(0, 0)) // no server loses its data
+	write(t, r.path, r.config)
+	r.command(t, "status").want(t, 0, "quick")
+	stopAll(t, replicas)
+	checkOnce(t, starts(r.lines(t, "")), 1)
+}
+
+// replaceOnServers replaces the password of the user cron.
+func (r *rotation) replaceOnServers(t *testing.T, password string) {
+	t.Helper()
+	for _, s := range r.servers {
+		must(t, s.Client.Do(t.Context(), "ACL", "SETUSER", "cron", "resetpass", ">"+password).Err())
+	}
+}
+
+// closeConnections closes all that replicas have.
+func (r *rotation) closeConnections(t *testing.T) {
+	t.Helper()
+	for _, s := range r.servers {
+		must(t, s.Client.Do(t.Context(), "CLIENT", "KILL", "USER", "cron").Err())
+	}
+}
+
+// connected lists the connections of the user cron to a server.
+func connected(t *testing.T, s *redisServer) (all []string) {
+	t.Helper()
+	for client := range strings.Lines(must1(s.Client.ClientList(t.Context()).Result())(t)) {
 		if strings.Contains(client, " user=cron ") {
 			all = append(all, client)
 		}
