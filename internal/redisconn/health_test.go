@@ -88,6 +88,7 @@ func TestHiddenFactsStayUnknown(t *testing.T) {
 		want, code         string
 	}{
 		"all is known":                 {healthy, safe, "7.2.4 86400 appendonly 1048576 0 7 2", ""},
+		"Valkey":                       {with(healthy, "server", "redis_version:7.2.4\r\nserver_name:valkey\r\nvalkey_version:9.1.2\r\nuptime_in_seconds:86400\r\n"), safe, "valkey 9.1.2 86400 appendonly 1048576 0 7 2", ""},
 		"snapshots":                    {with(healthy, "persistence", noAOFInfo), with(safe, "save", "60 1"), "7.2.4 86400 snapshots 1048576 0 7 2", "snapshots_only"},
 		"nothing on disk":              {with(healthy, "persistence", noAOFInfo), safe, "7.2.4 86400 none 1048576 0 7 2", "no_persistence"},
 		"no CONFIG":                    {healthy, nil, "7.2.4 86400 appendonly 1048576 0 7 2", ""},
@@ -314,6 +315,7 @@ func TestLimitsDependOnWhatIsKnown(t *testing.T) {
 		"a server with a replica":      {facts{KindSingle, 0, copied}, []string{crash, acks, end, forward, single}},
 		"a server with acked_replicas": {facts{KindSingle, 1, up(AppendOnly, "7.0.0")}, []string{crash, few, part, end, forward, single}},
 		"Sentinels":                    {facts{KindSentinel, 0, up(AppendOnly, "6.2.1")}, []string{crash, acks, end, forward}},
+		"a Cluster of Valkey":          {facts{KindCluster, 1, up(AppendOnly, "valkey 8.1.1")}, []string{crash, few, part, end, forward}},
 		"an old Cluster":               {facts{KindCluster, 1, up(AppendOnly, "6.2.1")}, []string{crash, few, part, end, sharded, forward}},
 		"a quorum without AOF":         {facts{KindQuorum, 0, up(NoPersistence, "7.0.0")}, []string{forward}},
 		"an embedded server":           {facts{KindEmbedded, 0, up("", "")}, nil},

@@ -21,7 +21,7 @@ type Server struct {
 	State   ServerState `json:"state"`
 	Fault   string      `json:"fault,omitempty"` // why it is not up
 
-	Version     string      `json:"version,omitempty"`
+	Version     string      `json:"version,omitempty"` // such as "7.2.4", or "valkey 9.1.2"
 	Persistence Persistence `json:"persistence,omitempty"`
 	UptimeS     *int64      `json:"uptime_s,omitempty"`
 	// RoundTripMS is how long it took to answer the look, with a new connection where there was none.
@@ -90,6 +90,9 @@ func (s *Server) fail(err error) {
 func (s *Server) describe(info map[string]string) {
 	const mostVersion = 32
 	s.Version = printable(info["redis_version"], mostVersion)
+	if own := info["valkey_version"]; own != "" { // the other is 7.2.4 for ever, the Redis from which Valkey comes
+		s.Version = printable("valkey "+own, mostVersion)
+	}
 	s.UptimeS, s.Clients, s.Replicas = number(info["uptime_in_seconds"]), number(info["connected_clients"]), number(info["connected_slaves"])
 	s.MemoryUsed, s.MemoryLimit = number(info["used_memory"]), number(info["maxmemory"])
 	if info["aof_enabled"] == "1" {
