@@ -29,6 +29,8 @@ type Streak struct {
 	Since time.Time
 	// Count is the number of failures in a row.
 	Count int
+	// AtLeast is set if there may be more failures, and earlier ones: an ok that was reported late came among failures that are no longer kept one by one.
+	AtLeast bool
 	// LastOK is the end of the newest run that was ok; zero if none is known.
 	LastOK time.Time
 }
@@ -36,9 +38,10 @@ type Streak struct {
 // The key of a streak is a sorted set, so that a MULTI can keep it without a decision: its members are the RunIDs of failures by their end, one member for
 // the last ok, and maybe two that stand for older failures: their number with the end of the first, and the newest. No RunID has a "|" or a space.
 const (
-	memberOK     = "|ok"
-	memberFolded = " |+" // and a number
-	memberNewest = " |=" // and a RunID
+	memberOK      = "|ok"
+	memberFolded  = " |+" // and a number
+	memberAtLeast = " |>" // the same, if the number is a lower bound
+	memberNewest  = " |=" // and a RunID
 	// unfolded is the number of failures that have a member each. Twice as many are folded. Up to 128 members of 64 bytes Redis keeps a set in its compact form.
 	unfolded = 60
 	// mostFolded is beyond any number of failures.
@@ -50,6 +53,7 @@ type streakSet struct {
 	lastOK *redis.Z // nil if none is known
 	first  float64  // the end of the first failure
 	folded int      // failures, up to the newest of them
+	more   bool     // there may be more of these
 	newest redis.Z
 	others []redis.Z // failures after these
 }
@@ -64,6 +68,10 @@ func parseStreak(all []redis.Z) (s streakSet) {
 	}
 	all = slices.DeleteFunc(all, func(z redis.Z) bool {
 		count, folded := strings.CutPrefix(memberOf(z), memberFolded)
+		if !folded {
+			count, folded = strings.CutPrefix(memberOf(z), memberAtLeast)
+			s.more = s.more || folded
+		}
 		id, newest := strings.CutPrefix(memberOf(z), memberNewest)
 		switch n, err := strconv.Atoi(count); {
 		case folded && err == nil && n > 0 && n <= mostFolded:
@@ -73,6 +81,9 @@ func parseStreak(all []redis.Z) (s streakSet) {
 		}
 		return folded || newest
 	})
+	if s.folded == 0 && s.newest.Member != nil { // the last ok came among the folded failures, of which at least the newest came after it
+		s.folded, s.first, s.more = 1, s.newest.Score, true
+	}
 	s.others = slices.DeleteFunc(all, func(z redis.Z) bool {
 		return cmp.Or(cmp.Compare(z.Score, s.newest.Score), strings.Compare(memberOf(z), memberOf(s.newest))) <= 0
 	})
@@ -88,7 +99,11 @@ func (s streakSet) fold() (members []redis.Z) {
 		s.newest, s.folded, s.others = s.others[n-1], s.folded+n, s.others[n:]
 	}
 	if s.folded > 0 {
-		members = append(members, redis.Z{Score: s.first, Member: memberFolded + strconv.Itoa(s.folded)},
+		count := memberFolded
+		if s.more {
+			count = memberAtLeast
+		}
+		members = append(members, redis.Z{Score: s.first, Member: count + strconv.Itoa(s.folded)},
 			redis.Z{Score: s.newest.Score, Member: memberNewest + memberOf(s.newest)})
 	}
 	if s.lastOK != nil {
@@ -181,7 +196,7 @@ func (h *history) Streaks(ctx context.Context, jobs []string) (map[string]Streak
 		return p.ZRangeWithScores(ctx, h.jobKey(job, "streak"), 0, -1)
 	}, func(job string, all *redis.ZSliceCmd) error {
 		set := parseStreak(all.Val())
-		s := Streak{Count: set.folded + len(set.others)}
+		s := Streak{Count: set.folded + len(set.others), AtLeast: set.more}
 		if s.Count > 0 && scored(set.first) {
 			s.Since = scoreMoment(set.first).UTC()
 		}

@@ -11,7 +11,7 @@ import (
 type Streak struct {
 	Since time.Time `json:"since"` // the end of the first
 	Count int       `json:"count"`
-	// AtLeast is set if the first ones may be missing: replicas of an earlier version recorded them.
+	// AtLeast is set if the first ones may be missing: replicas of an earlier version recorded them, or an ok among many failures was reported late.
 	AtLeast bool       `json:"at_least,omitempty"`
 	LastOK  *time.Time `json:"last_ok,omitempty"` // nil if none is known
 }
@@ -52,6 +52,6 @@ func streakOf(newestFirst []journal.Record, kept journal.Streak, most int) *Stre
 	if !missed {
 		s.Since, s.Count = kept.Since, kept.Count
 	}
-	s.AtLeast = len(newestFirst) >= most && (missed || kept.LastOK.IsZero())
+	s.AtLeast = kept.AtLeast || len(newestFirst) >= most && (missed || kept.LastOK.IsZero())
 	return &s
 }

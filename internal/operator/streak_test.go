@@ -81,6 +81,7 @@ func TestStreakOfAnEarlierVersion(t *testing.T) {
 		"the end was kept":           {failed(10), journal.Streak{Count: 3, Since: at.Add(-2 * time.Second)}, 10, 9 * time.Second, true},
 		"no ok was kept":             {failed(10), journal.Streak{Count: 12, Since: at.Add(-11 * time.Second)}, 12, 11 * time.Second, true},
 		"an ok was kept":             {failed(10), journal.Streak{Count: 12, Since: at.Add(-11 * time.Second), LastOK: at.Add(-time.Hour)}, 12, 11 * time.Second, false},
+		"a late ok was kept":         {failed(10), journal.Streak{Count: 12, Since: at.Add(-11 * time.Second), LastOK: at.Add(-time.Hour), AtLeast: true}, 12, 11 * time.Second, true},
 		"an ok is among the records": {append(failed(4), journal.Record{Outcome: "ok", Finished: at.Add(-time.Minute)}), journal.Streak{Count: 12, Since: at.Add(-time.Hour)}, 4, 3 * time.Second, false},
 	} {
 		if s := streakOf(tc.newestFirst, tc.kept, 10); s.Count != tc.count || s.Since != at.Add(-tc.since) || s.AtLeast != tc.atLeast {

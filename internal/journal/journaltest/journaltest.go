@@ -49,6 +49,7 @@ func Run(t *testing.T, connect func(t *testing.T) redis.UniversalClient) {
 		"streaks of failures":             streaks,
 		"streaks and late news":           streaksOfLateNews,
 		"streaks and gaps":                streaksOfGaps,
+		"streaks and a late ok":           streaksOfALateOK,
 		"requests":                        requests,
 		"answers to requests":             answers,
 		"damaged requests":                damagedRequests,

@@ -103,6 +103,48 @@ func streaksOfGaps(s *suite) {
 	}
 }
 
+// streaksOfALateOK reports an ok late, that came among failures that are no longer kept one by one: those that are known to be later are counted, and the number says that
+// there may be more. It does so until the job is ok again.
+func streaksOfALateOK(s *suite) {
+	j := s.journal(journal.Config{})
+	expect := func(want journal.Streak) {
+		s.Helper()
+		all, err := j.Streaks(s.ctx, []string{"a"})
+		if err != nil || all["a"] != want {
+			s.Errorf("%v, %+v, want %+v", err, all["a"], want)
+		}
+	}
+	var failures []journal.Record
+	for n := range 200 {
+		failures = append(failures, s.ended("a", fmt.Sprint(n), journal.OutcomeFailed, 1000-n))
+	}
+	for _, r := range failures {
+		s.record(j, r)
+	}
+	expect(journal.Streak{Count: 200, Since: failures[0].Finished})
+	late := s.ended("a", "late", journal.OutcomeOK, 990) // after the first ten
+	s.record(j, late)
+	members, err := s.client.ZRangeWithScores(s.ctx, s.key("a", "streak"), 0, -1).Result()
+	if err != nil || len(members) < 3 {
+		s.Fatalf("%v, %d members", err, len(members))
+	}
+	known := len(members) - 1 // one is the ok, one the newest of the folded failures
+	if known >= 190 {
+		s.Fatalf("%d failures are kept one by one: none is folded", known)
+	}
+	since := failures[200-known].Finished
+	expect(journal.Streak{Count: known, Since: since, LastOK: late.Finished, AtLeast: true})
+	for n := range 100 { // they are folded again
+		s.record(j, s.ended("a", fmt.Sprint("later-", n), journal.OutcomeFailed, 500-n))
+	}
+	expect(journal.Streak{Count: known + 100, Since: since, LastOK: late.Finished, AtLeast: true})
+	well := s.ended("a", "well", journal.OutcomeOK, 100)
+	s.record(j, well)
+	expect(journal.Streak{LastOK: well.Finished})
+	s.record(j, s.ended("a", "again", journal.OutcomeFailed, 90))
+	expect(journal.Streak{Count: 1, Since: s.ended("a", "again", journal.OutcomeFailed, 90).Finished, LastOK: well.Finished})
+}
+
 // streaksOfLateNews says all words of a run in every order: a run that others called abandoned is no failure once its holder has reported another end.
 func streaksOfLateNews(s *suite) {
 	j := s.journal(journal.Config{})
