@@ -115,6 +115,76 @@ func TestLimitsOfJobs(t *testing.T) {
 	p.nothingLeft(t)
 }
 
+// placeWithMemory makes a cgroup whose processes have so many bytes of memory together, and returns the prefix of a command that starts it there. The memory
+// controller of version 1 is used if the machine has it there, and that of version 2 otherwise.
+func placeWithMemory(t *testing.T, bytes string) (inside []string) {
+	t.Helper()
+	own, err := os.ReadFile("/proc/self/cgroup")
+	if err != nil {
+		t.Fatal(err)
+	}
+	for line := range strings.Lines(string(own)) {
+		if fields := strings.SplitN(strings.TrimSpace(line), ":", 3); len(fields) == 3 && fields[1] == "memory" {
+			place, err := os.MkdirTemp(filepath.Join("/sys/fs/cgroup/memory", fields[2]), "place-")
+			if err != nil {
+				t.Skipf("only root on Linux makes a cgroup of version 1 with a memory limit: %v", err)
+			}
+			t.Cleanup(func() {
+				if err := os.Remove(place); err != nil {
+					t.Errorf("the replica has left something: %v", err)
+				}
+			})
+			limitMemory(t, place, bytes, "memory.limit_in_bytes", "memory.memsw.limit_in_bytes")
+			return []string{"sh", "-c", `echo $$ >"$0"/cgroup.procs && exec "$@"`, place}
+		}
+	}
+	inside, able := placeWithLimits(t)
+	if !able {
+		t.Skip("this machine gives us no cgroup with a memory limit; make vm has one")
+	}
+	limitMemory(t, inside[len(inside)-1], bytes, "memory.max", "memory.swap.max")
+	return inside
+}
+
+// limitMemory writes the limit to the first file, and to the second, for swap, if the kernel has it.
+func limitMemory(t *testing.T, place, bytes, memory, swap string) {
+	t.Helper()
+	if err := os.WriteFile(filepath.Join(place, memory), []byte(bytes), 0); err != nil {
+		t.Fatal(err)
+	}
+	if swap == "memory.swap.max" {
+		bytes = "0"
+	}
+	if err := os.WriteFile(filepath.Join(place, swap), []byte(bytes), 0); err != nil {
+		t.Log("swap is not limited: ", err)
+	}
+}
+
+// TestOutOfMemoryOutsideLimits has the kernel kill a job for the memory of its replica's cgroup: the record of the run says so, and the replica goes on.
+func TestOutOfMemoryOutsideLimits(t *testing.T) {
+	inside := placeWithMemory(t, "402653184")
+	file := filepath.Join(t.TempDir(), "jobs.toml")
+	const job = `[jobs.hungry]
+schedule = "* * * * * *"
+command = ["awk", 'BEGIN { s = "x"; while (length(s) < 1073741824) s = s s; print "survived" }']
+`
+	if err := os.WriteFile(file, []byte(job), 0o600); err != nil {
+		t.Fatal(err)
+	}
+	s := startRedis(t)
+	p := startProcess(t, nil, append(inside, "cronclave", "run", "--config", file, "--redis", s.URL())...)
+	over := func(r ended) bool { return !r.Started.IsZero() && r.Outcome != "running" }
+	killed := awaitRun(t, s.URL(), "hungry", over)
+	const want = "ended by SIGKILL; meanwhile the kernel killed processes of the replica's cgroup for want of memory (oom_kill rose by 1)"
+	if killed.Outcome != "failed" || killed.Reason != want || killed.Output != "" {
+		t.Errorf("%+v, want the reason %q", killed, want)
+	}
+	awaitRun(t, s.URL(), "hungry", func(r ended) bool { return over(r) && r.Started.After(killed.Finished) && r.Reason == want })
+	p.signal(t, syscall.SIGTERM)
+	p.end(t, 0)
+	p.nothingLeft(t)
+}
+
 // ended is what the history has of a run.
 type ended struct {
 	Outcome, Reason, Output string
