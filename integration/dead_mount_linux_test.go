@@ -2,6 +2,9 @@ package integration
 
 import (
 	"fmt"
+	"os"
+	"path/filepath"
+	"slices"
 	"strings"
 	"testing"
 	"time"
@@ -51,5 +54,63 @@ func TestProgramOnADeadMount(t *testing.T) {
 				c.checkEachTickOnce(t, job)
 			}
 		})
+	}
+}
+
+// TestConfigurationOnADeadMount: the jobs of a replica go on by the last version of a configuration whose mount does not answer, and the log says so once.
+func TestConfigurationOnADeadMount(t *testing.T) {
+	slow(t)
+	t.Parallel()
+	c := newCluster(t, "[jobs.a]\nschedule = \"* * * * * *\"\nstart_deadline = \"30s\"\ncommand = '\"$SCRIBE\" -for 10ms'\n")
+	dead := hungfs.New(t, map[string]string{"jobs.toml": c.config})
+	r := startObserved(t, "r1", "", []string{quickExit, "CRONCLAVE_REDIS=" + c.url}, program(t, cronclaveProgram),
+		"run", "--config", dead.Dir+"/jobs.toml", "--replica", "r1", "--namespace", c.Namespace, "--log-format", "json")
+	c.awaitRun(t, soon, "a", "a run that is ok", func(r pastRun) bool { return r.Outcome == "ok" })
+	dead.Hang()
+	silent := func(e logEntry) bool {
+		return e.Message() == "a configuration file does not answer; its last version stays"
+	}
+	r.WaitLog(t, time.Minute, "word of the file", silent)
+	since := redisTime(t, c.Client)
+	c.awaitRun(t, time.Minute, "a", "runs meanwhile", func(r pastRun) bool { return r.Outcome == "ok" && r.Tick.After(since.Add(5*time.Second)) })
+	lines := slices.DeleteFunc(r.LogEntries(), func(e logEntry) bool { return !silent(e) })
+	if text, _ := lines[0]["error"].(string); len(lines) != 1 || !strings.Contains(text, "(mount "+dead.Dir+", fuse hungfs)") || lines[0]["level"] != "warn" {
+		t.Errorf("%d lines, %v", len(lines), lines[0])
+	}
+	dead.Answer()
+	stopAll(t, []*replica{r})
+	c.checkEachTickOnce(t, "a")
+}
+
+// TestCheckOnADeadMount: check asks a dead mount once for all jobs, and has a warning at the place of each.
+func TestCheckOnADeadMount(t *testing.T) {
+	slow(t)
+	t.Parallel()
+	dead := hungfs.New(t, map[string]string{"env": "A=1\n"})
+	text := "[defaults]\nschedule = \"@daily\"\ncommand = \"true\"\nuser = \"root\"\ninherit_env = false\n"
+	for n := range 20 {
+		text += fmt.Sprintf("[jobs.j%d]\ndir = '%s/dir-%d'\nenv_file = '%s/env-%d'\n", n, dead.Dir, n, dead.Dir, n)
+	}
+	path := filepath.Join(t.TempDir(), "jobs.toml")
+	if err := os.WriteFile(path, []byte(text), 0o600); err != nil {
+		t.Fatal(err)
+	}
+	dead.Hang()
+	said := startObserved(t, "check", "", []string{quickExit}, program(t, cronclaveProgram), "check", path)
+	eventually(t, time.Minute, "end of the check", func() bool {
+		return slices.ContainsFunc(said.Log(), func(line string) bool { return strings.HasSuffix(line, ": ok, 20 jobs") })
+	})
+	dead.Answer() // until then the kernel keeps a process that has asked
+	if code := said.Wait(t, time.Minute); code != 0 {
+		t.Errorf("exit code %d", code)
+	}
+	for n := range 20 {
+		for _, want := range []string{fmt.Sprintf("%s:%d:7: warning: %s/dir-%d not checked: ", path, 7+3*n, dead.Dir, n), fmt.Sprintf("%s:%d:12: warning: %s/env-%d not checked: ", path, 8+3*n, dead.Dir, n)} {
+			if !slices.ContainsFunc(said.Log(), func(line string) bool {
+				return strings.HasPrefix(line, want) && strings.Contains(line, "does not answer (mount "+dead.Dir+", fuse hungfs)") && strings.Contains(line, "umount -l")
+			}) {
+				t.Errorf("no line %q in\n%s", want, strings.Join(said.Log(), "\n"))
+			}
+		}
 	}
 }

@@ -65,7 +65,10 @@ func (a *app) load() (*config.Config, error) {
 // needConfig demands that a configuration is named, or there.
 func (a *app) needConfig() error {
 	path, named := a.configFile()
-	if _, err := os.Stat(path); errors.Is(err, os.ErrNotExist) && !named {
+	if named {
+		return nil
+	}
+	if _, err := os.Stat(path); errors.Is(err, os.ErrNotExist) {
 		return usageError("no configuration: there is no %s here; name one with --config or CRONCLAVE_CONFIG", path)
 	}
 	return nil
@@ -75,7 +78,7 @@ func (a *app) needConfig() error {
 func (a *app) read() (*config.Config, *config.Files, error) {
 	path, _ := a.configFile()
 	files := &config.Files{}
-	cfg, err := config.Load(path, config.Options{Files: files, Trust: a.trust, Rights: command.Rights})
+	cfg, err := config.Load(path, config.Options{Files: files, Trust: a.trust, Rights: new(command.Accounts).Rights})
 	if err == nil && a.namespace != "" {
 		cfg.Namespace = a.namespace
 	}

@@ -32,7 +32,7 @@ func newCheckCommand(a *app) *cobra.Command {
 			if len(args) > 0 {
 				path = args[0]
 			}
-			return a.check(cmd.Context(), path, config.Options{KeepUnset: noEnv, Trust: trustOfRoot(), Rights: command.Rights, Machine: !noEnv}, strict, asJSON)
+			return a.check(cmd.Context(), path, config.Options{KeepUnset: noEnv, Trust: trustOfRoot(), Machine: !noEnv}, strict, asJSON)
 		},
 	}
 	cmd.Flags().BoolVar(&strict, "strict", false, "warnings are faults")
@@ -62,9 +62,11 @@ type checkedFault struct {
 }
 
 func (a *app) check(ctx context.Context, path string, o config.Options, strict, asJSON bool) error {
+	accounts := &command.Accounts{}
+	o.Rights = accounts.Rights
 	cfg, err := config.Load(path, o)
 	if err == nil && o.Machine {
-		err = checkSizes(ctx, cfg)
+		err = checkSizes(ctx, cfg, accounts)
 	}
 	var faults config.Faults
 	if err != nil && !errors.As(err, &faults) {
@@ -79,7 +81,7 @@ func (a *app) check(ctx context.Context, path string, o config.Options, strict, 
 		result.Faults = append(result.Faults, checkedFault{f.File, f.Line, f.Column, f.Message, f.Warning && !strict})
 	}
 	if err == nil && o.Machine {
-		result.Accounts = directoryAccounts(cfg)
+		result.Accounts = directoryAccounts(cfg, accounts)
 	}
 	if err := a.printCheck(result, asJSON); err != nil {
 		return err
@@ -91,7 +93,7 @@ func (a *app) check(ctx context.Context, path string, o config.Options, strict, 
 }
 
 // checkSizes returns the jobs whose command and environment are too long for the kernel, with the environment at hand. A file that cannot be read is not counted.
-func checkSizes(ctx context.Context, cfg *config.Config) error {
+func checkSizes(ctx context.Context, cfg *config.Config, accounts *command.Accounts) error {
 	const reading = 5 * time.Second // of all files together: a mount may hang
 	ctx, cancel := context.WithTimeout(ctx, reading)
 	defer cancel()
@@ -99,6 +101,10 @@ func checkSizes(ctx context.Context, cfg *config.Config) error {
 	for i := range cfg.Jobs {
 		job := &cfg.Jobs[i]
 		spec := replica.Environment(cfg, job, &scheduler.Run{Job: job.Name})
+		spec.Accounts = accounts
+		if silent := cfg.Unchecked[spec.EnvFile] || slices.ContainsFunc(slices.Collect(maps.Values(spec.EnvFromFile)), func(name string) bool { return cfg.Unchecked[name] }); silent {
+			spec.EnvFile, spec.EnvFromFile = "", nil
+		}
 		env, err := command.Environment(ctx, spec)
 		if err != nil { // which is warned of where the file is named
 			spec.EnvFile, spec.EnvFromFile = "", nil
@@ -118,15 +124,14 @@ func checkSizes(ctx context.Context, cfg *config.Config) error {
 }
 
 // directoryAccounts returns the users of jobs that a directory knows. One that is not there is warned of where it is named.
-func directoryAccounts(cfg *config.Config) map[string]string {
-	accounts, asked := map[string]string{}, map[string]bool{}
+func directoryAccounts(cfg *config.Config, from *command.Accounts) map[string]string {
+	accounts := map[string]string{}
 	for i := range cfg.Jobs {
 		name := cfg.Jobs[i].User
-		if name == "" || asked[name] {
+		if name == "" || accounts[name] != "" {
 			continue
 		}
-		asked[name] = true
-		if account, err := command.Sources(name, cfg.Jobs[i].Group); err == nil && strings.Contains(account, "getent") {
+		if account, err := from.Sources(name, cfg.Jobs[i].Group); err == nil && strings.Contains(account, "getent") {
 			accounts[name] = account
 		}
 	}

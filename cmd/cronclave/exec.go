@@ -190,7 +190,7 @@ func (s streams) printJob(ctx context.Context, cfg *config.Config, job *config.J
 	}
 	fmt.Fprintf(s.out, "command  %q\n", redact.Arguments(job.Command, mask))
 	fmt.Fprintf(s.out, "dir      %s\n", orDefault(mask(job.Dir), "(the replica's)"))
-	account, err := command.Sources(job.User, job.Group)
+	account, err := new(command.Accounts).Sources(job.User, job.Group)
 	if err != nil {
 		return err //nolint:wrapcheck // it names the user
 	}

@@ -13,8 +13,10 @@ import (
 // is nothing but the way to the cluster.
 func (a *app) loadIfAny() (cfg *config.Config, faults int, err error) {
 	path, named := a.configFile()
-	if _, err := os.Stat(path); errors.Is(err, os.ErrNotExist) && !named {
-		return a.noConfig(), 0, nil
+	if !named {
+		if _, err := os.Stat(path); errors.Is(err, os.ErrNotExist) {
+			return a.noConfig(), 0, nil
+		}
 	}
 	cfg, err = a.load()
 	var found config.Faults

@@ -44,7 +44,7 @@ var house = []room{
 	{"internal/zonedata", []string{"internal/safefile", "scheduler/cronspec"}, "which zones a machine has does not depend on the jobs that use them"},
 	{"internal/units", nil, "users write durations and sizes in one way everywhere"},
 	{"internal/redact", nil, "secrets are masked in one way, wherever a text is shown"},
-	{"internal/config", []string{"internal/config/document", "internal/config/schema", "internal/redact", "internal/safefile", "internal/textfile", "internal/units", "internal/zonedata", "scheduler/cronspec"},
+	{"internal/config", []string{"internal/config/document", "internal/config/schema", "internal/proc", "internal/redact", "internal/safefile", "internal/textfile", "internal/units", "internal/zonedata", "scheduler/cronspec"},
 		"configuration is data; only cron expressions are checked by their own package"},
 	{"internal/config/document", nil, "where a value stands in a text does not depend on its meaning"},
 	{"internal/config/schema", []string{"internal/config/document", "internal/units"}, "values of a kind are read in one way, whichever keys there are"},

@@ -20,6 +20,8 @@ type account struct {
 	uid, gid          uint32
 	name, home, shell string // for the environment
 	source            string // of the answer: fromPasswd, fromGetent, or "" for a number without an entry
+
+	by *Accounts // which looks it up
 }
 
 // The sources of accounts.
@@ -62,7 +64,7 @@ func (a *account) find(name string, most time.Duration) (u *user.User, shell str
 	f, err := passwdEntry("/etc/passwd", name)
 	if a.source = fromPasswd; errors.Is(err, errNoEntry) {
 		a.source = fromGetent
-		f, err = directoryEntry(name, most)
+		f, err = a.by.directoryEntry(name, most)
 	}
 	if errors.Is(err, errNoGetent) {
 		return a.ask(name)
@@ -86,8 +88,8 @@ func (a *account) ask(name string) (u *user.User, shell string, err error) {
 }
 
 // directoryEntry returns the fields of the user's line of passwd(5), as a directory has it.
-func directoryEntry(name string, most time.Duration) ([]string, error) {
-	line, err := getent(most, "passwd", name)
+func (by *Accounts) directoryEntry(name string, most time.Duration) ([]string, error) {
+	line, err := by.getent(most, "passwd", name)
 	if err != nil {
 		return nil, err
 	}

@@ -25,8 +25,8 @@ type identity struct {
 // supplementary groups are those that initgroups(3) gives: the groups that list the user, and the group
 // itself. With no user there are none. A number needs no entry in the user database, but then there is no
 // primary group to take and the group must be named.
-func lookupIdentity(userName, groupName string) (*identity, error) {
-	a := &identity{account: account{uid: uint32(os.Getuid()), gid: uint32(os.Getgid())}}
+func (by *Accounts) lookupIdentity(userName, groupName string) (*identity, error) {
+	a := &identity{account: account{uid: uint32(os.Getuid()), gid: uint32(os.Getgid()), by: by}}
 	var u *user.User
 	if userName != "" {
 		var err error
@@ -38,7 +38,7 @@ func lookupIdentity(userName, groupName string) (*identity, error) {
 		}
 	}
 	if groupName != "" {
-		gid, err := lookupGroup(groupName)
+		gid, err := by.lookupGroup(groupName)
 		if err != nil {
 			return nil, err
 		}
@@ -60,7 +60,7 @@ func (a *identity) setGroups(u *user.User) error {
 	if err != nil {
 		return err //nolint:wrapcheck // the caller does it
 	}
-	more, err := directoryGroups(u.Username, a.source)
+	more, err := a.by.directoryGroups(u.Username, a.source)
 	if err != nil {
 		return err
 	}
@@ -77,11 +77,11 @@ func (a *identity) setGroups(u *user.User) error {
 }
 
 // Sources says which source has answered for a user and its groups, for people; "" for none. It asks as a start does.
-func Sources(userName, groupName string) (string, error) {
+func (by *Accounts) Sources(userName, groupName string) (string, error) {
 	if userName == "" {
 		return "", nil
 	}
-	a, err := lookupIdentity(userName, groupName)
+	a, err := by.lookupIdentity(userName, groupName)
 	if err != nil {
 		return "", err
 	}
@@ -95,11 +95,11 @@ func (a *identity) String() string {
 }
 
 // Rights are those with which a job's files are opened: its user's, or nil where that is this process's own user.
-func Rights(userName, groupName string) (*safefile.Identity, error) {
+func (by *Accounts) Rights(userName, groupName string) (*safefile.Identity, error) {
 	if userName == "" {
 		return nil, nil
 	}
-	a, err := lookupIdentity(userName, groupName)
+	a, err := by.lookupIdentity(userName, groupName)
 	if err != nil {
 		return nil, err
 	}
@@ -109,7 +109,7 @@ func Rights(userName, groupName string) (*safefile.Identity, error) {
 	return &safefile.Identity{UID: a.uid, GID: a.gid, Groups: a.groups}, nil
 }
 
-func lookupGroup(name string) (uint32, error) {
+func (by *Accounts) lookupGroup(name string) (uint32, error) {
 	g, err := user.LookupGroup(name)
 	switch {
 	case err == nil:
@@ -120,7 +120,7 @@ func lookupGroup(name string) (uint32, error) {
 	if gid, err := number(name); err == nil { // which needs no entry
 		return gid, nil
 	}
-	line, err := getent(getentTime, "group", name)
+	line, err := by.getent(getentTime, "group", name)
 	switch f := strings.Split(line, ":"); {
 	case errors.Is(err, errNoEntry), errors.Is(err, errNoGetent):
 		return 0, fmt.Errorf("group %s: no such group: not in /etc/group, and getent group: %w", name, err)

@@ -26,6 +26,8 @@ type EnvSpec struct {
 	// has / and /bin/sh. EnvFile and EnvFromFile are opened with the rights of User and Group, as far as this process may
 	// take them: they are the job's, and nothing that the job could not read itself may reach it.
 	User, Group string
+	// Accounts looks User and Group up. Defaults to asking each time.
+	Accounts *Accounts
 	// EnvFile is a file of NAME=value lines, in the format of [textfile.ParseEnv]; "" is none. It is read each time.
 	EnvFile string
 	// Env is the job's own table.
@@ -52,7 +54,7 @@ func Environment(ctx context.Context, s EnvSpec) ([]string, error) {
 func (s *EnvSpec) build(ctx context.Context) (env map[string]string, filed map[string]bool, err error) {
 	env, filed = s.inherited(), map[string]bool{}
 	if s.User != "" {
-		var a account
+		a := account{by: s.Accounts}
 		if _, err := a.setUser(s.User, s.Group); err != nil {
 			return nil, nil, err
 		}

@@ -10,6 +10,7 @@ import (
 	"os/exec"
 	"slices"
 	"strings"
+	"sync"
 	"time"
 
 	"github.com/cronclave/cronclave/internal/safefile"
@@ -40,6 +41,45 @@ type silent struct{ error }
 
 // Is reports whether it stands for another error.
 func (silent) Is(target error) bool { return target == safefile.ErrUnanswered }
+
+// Accounts looks up users and groups in the files of this machine and in its directory service. It asks the directory once for each entry, and for none after one that it
+// did not answer: for those who look up many. A nil *Accounts asks each time, as each start does. It is safe for concurrent use.
+type Accounts struct {
+	mu     sync.Mutex
+	known  map[[2]string]directoryAnswer // by database and key
+	silent error                         // of the ask that had no answer; nil for none
+}
+
+// directoryAnswer is what a directory said of an entry.
+type directoryAnswer struct {
+	line string
+	err  error
+}
+
+// getent asks as the function of this name does, unless the answer is known.
+func (by *Accounts) getent(most time.Duration, database, key string) (string, error) {
+	if by == nil {
+		return getent(most, database, key)
+	}
+	by.mu.Lock()
+	defer by.mu.Unlock()
+	of := [2]string{database, key}
+	if got, asked := by.known[of]; asked {
+		return got.line, got.err
+	}
+	if by.silent != nil {
+		return "", fmt.Errorf("getent %s %s: not asked: %w", database, key, by.silent)
+	}
+	line, err := getent(most, database, key)
+	if errors.Is(err, safefile.ErrUnanswered) {
+		by.silent = err
+	}
+	if by.known == nil {
+		by.known = map[[2]string]directoryAnswer{}
+	}
+	by.known[of] = directoryAnswer{line, err}
+	return line, err
+}
 
 // getent returns the first line of an answer that comes within a time. The error wraps [errNoEntry] if there is none, and [safefile.ErrUnanswered] if the directory is silent.
 func getent(most time.Duration, database, key string) (string, error) {
@@ -121,7 +161,7 @@ func directoryServices(nsswitch []byte, databases ...string) (services []string)
 
 // directoryGroups returns the numbers of the groups that a directory has a user in, beside those of /etc/group; none if the machine has no directory. For a user of
 // /etc/passwd the service systemd is none: it makes up users and groups of this machine, and Debian names it by default.
-func directoryGroups(user, source string) ([]string, error) {
+func (by *Accounts) directoryGroups(user, source string) ([]string, error) {
 	nsswitch, err := os.ReadFile("/etc/nsswitch.conf")
 	if err != nil {
 		return nil, nil //nolint:nilerr // without the file there is none
@@ -133,7 +173,7 @@ func directoryGroups(user, source string) ([]string, error) {
 	if len(services) == 0 {
 		return nil, nil
 	}
-	line, err := getent(getentTime, "initgroups", user)
+	line, err := by.getent(getentTime, "initgroups", user)
 	switch {
 	case errors.Is(err, errNoEntry), errors.Is(err, errNoGetent):
 		return nil, nil

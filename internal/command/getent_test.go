@@ -21,6 +21,9 @@ import (
 // inDirectory is set for the test binary if it runs where a directory has accounts: see inNamespace.
 const inDirectory = "COMMAND_TEST_DIRECTORY"
 
+// fresh asks the directory each time.
+var fresh *Accounts
+
 // inNamespace runs this test again, in a mount namespace in which nsswitch.conf names the service extrausers, with accounts of its own. Nothing of the machine
 // changes. It returns whether this is that run.
 func inNamespace(t *testing.T, getent string) bool {
@@ -107,7 +110,7 @@ func TestUserOfADirectory(t *testing.T) {
 		t.Errorf("environment %q (%v), want %q", env, err, want)
 	}
 	for name, look := range map[string]func() error{
-		"user": func() error { _, err := lookupIdentity("nobody-here", ""); return err }, "group": func() error { _, err := lookupGroup("nobody-here"); return err },
+		"user": func() error { _, err := fresh.lookupIdentity("nobody-here", ""); return err }, "group": func() error { _, err := fresh.lookupGroup("nobody-here"); return err },
 	} {
 		if err := look(); err == nil || !strings.Contains(err.Error(), "getent") || !strings.Contains(err.Error(), "no such "+name) {
 			t.Errorf("an unknown %s: %v", name, err)
@@ -180,6 +183,54 @@ func TestAccountsWhileTheDirectoryHangs(t *testing.T) {
 	group.Wait()
 }
 
+// TestSilentDirectoryIsAskedOnce: those who look up many accounts wait once for a directory that is silent, for users, rights and environments. One that answers is asked
+// once for each entry.
+func TestSilentDirectoryIsAskedOnce(t *testing.T) {
+	if !inNamespace(t, `#!/bin/sh
+echo $* >>/var/lib/extrausers/asked
+[ -e /var/lib/extrausers/answers ] || exec sleep 1000
+case $1 in passwd) echo $2:x:70009:70009::/:/bin/sh ;; *) echo $2 70003 ;; esac
+`) {
+		return
+	}
+	asked := func() string {
+		text, err := os.ReadFile("/var/lib/extrausers/asked")
+		if err != nil {
+			t.Fatal(err)
+		}
+		return string(text)
+	}
+	var silent Accounts
+	for n := range 20 {
+		user := fmt.Sprint("user-", n)
+		_, err := silent.Rights(user, "")
+		_, err2 := silent.Sources(user, "")
+		_, err3 := Environment(t.Context(), EnvSpec{User: user, Accounts: &silent})
+		for _, err := range []error{err, err2, err3} {
+			if !errors.Is(err, safefile.ErrUnanswered) || !strings.HasPrefix(fmt.Sprint(err), "user "+user+": getent passwd "+user+": ") || !strings.Contains(err.Error(), "no answer within 5s") {
+				t.Errorf("%v", err)
+			}
+		}
+	}
+	if got := asked(); got != "passwd user-0\n" {
+		t.Errorf("the directory was asked %q", got)
+	}
+	if err := os.WriteFile("/var/lib/extrausers/answers", nil, 0o600); err != nil {
+		t.Fatal(err)
+	}
+	var answered Accounts
+	for range 3 {
+		for _, user := range []string{"user-1", "user-2"} {
+			if _, err := answered.Sources(user, "70009"); err != nil {
+				t.Error(err)
+			}
+		}
+	}
+	if got, want := asked(), "passwd user-0\npasswd user-1\ninitgroups user-1\npasswd user-2\ninitgroups user-2\n"; got != want {
+		t.Errorf("the directory was asked %q, want %q", got, want)
+	}
+}
+
 // TestNamesOfADirectory has a directory that answers with another spelling, as SSSD does, or with another entry.
 func TestNamesOfADirectory(t *testing.T) {
 	const script = `#!/bin/sh
@@ -197,15 +248,15 @@ esac
 		return
 	}
 	for name, known := range map[string]bool{"alice": true, "Alice": true, "70005": true, "bob": false, "alic": false, "carol": false, "70007": false} {
-		a, err := lookupIdentity(name, "")
+		a, err := fresh.lookupIdentity(name, "")
 		if known != (err == nil) || known && (a.uid != 70005 || a.gid != 70006) || !known && !strings.Contains(err.Error(), "no line of passwd(5)") {
 			t.Errorf("user %s: %v, %v", name, a, err)
 		}
 	}
-	if gid, err := lookupGroup("Staff"); err != nil || gid != 70006 {
+	if gid, err := fresh.lookupGroup("Staff"); err != nil || gid != 70006 {
 		t.Errorf("group Staff: %d, %v", gid, err)
 	}
-	if gid, err := lookupGroup("sta"); err == nil || !strings.Contains(err.Error(), "no line of group(5)") {
+	if gid, err := fresh.lookupGroup("sta"); err == nil || !strings.Contains(err.Error(), "no line of group(5)") {
 		t.Errorf("group sta: %d, %v", gid, err)
 	}
 }
@@ -236,7 +287,7 @@ func TestLocalUserBesideSystemd(t *testing.T) {
 		t.Fatal(err)
 	}
 	for source, want := range map[string]int{fromPasswd: 0, fromGetent: 1} {
-		if groups, err := directoryGroups("nobody", source); err != nil || len(groups) != want {
+		if groups, err := fresh.directoryGroups("nobody", source); err != nil || len(groups) != want {
 			t.Errorf("a user from %s: groups %q, %v", source, groups, err)
 		}
 	}

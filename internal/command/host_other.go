@@ -40,10 +40,10 @@ var ErrTooLong = errors.New("too long for the kernel")
 func CheckSize(_, _ []string) error { return nil }
 
 // Sources says nothing: no job runs here.
-func Sources(string, string) (string, error) { return "", nil }
+func (*Accounts) Sources(string, string) (string, error) { return "", nil }
 
 // Rights are this process's own: no job runs here.
-func Rights(string, string) (*safefile.Identity, error) { return nil, nil }
+func (*Accounts) Rights(string, string) (*safefile.Identity, error) { return nil, nil }
 
 // signalNumber knows the names that carry their number; there are no others here.
 func signalNumber(name string) int { return fromNumbered(name) }

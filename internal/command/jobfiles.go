@@ -24,7 +24,7 @@ func (s *EnvSpec) files(ctx context.Context) (*jobFiles, error) {
 		return f, nil
 	}
 	var err error
-	f.as, err = Rights(s.User, s.Group)
+	f.as, err = s.Accounts.Rights(s.User, s.Group)
 	return f, err
 }
 

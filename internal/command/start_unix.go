@@ -44,7 +44,7 @@ func (s *Spec) command(ctx context.Context) (*exec.Cmd, error) {
 	if s.User == "" && s.Group == "" {
 		return cmd, nil
 	}
-	a, err := lookupIdentity(s.User, s.Group)
+	a, err := (*Accounts)(nil).lookupIdentity(s.User, s.Group)
 	if err != nil {
 		return nil, err
 	}
@@ -53,11 +53,16 @@ func (s *Spec) command(ctx context.Context) (*exec.Cmd, error) {
 	return cmd, nil
 }
 
+// statWithin returns what the system says of a file or folder, or an error once ctx has ended.
+func statWithin(ctx context.Context, path string) (fs.FileInfo, error) {
+	return safefile.Ask(ctx, path, func() (fs.FileInfo, error) { return os.Stat(path) })
+}
+
 func (s *Spec) checkDir(ctx context.Context) error {
 	if s.Dir == "" {
 		return nil
 	}
-	switch info, err := safefile.Stat(ctx, s.Dir); {
+	switch info, err := statWithin(ctx, s.Dir); {
 	case err != nil:
 		return fmt.Errorf("dir %s: %w", s.Dir, reason(err))
 	case !info.IsDir():
@@ -190,7 +195,7 @@ func lookup(ctx context.Context, name, dir string, env []string) (string, error)
 
 // executable returns the obstacle to executing a file, judged by its mode.
 func executable(ctx context.Context, path string) error {
-	info, err := safefile.Stat(ctx, path)
+	info, err := statWithin(ctx, path)
 	switch {
 	case errors.Is(err, fs.ErrNotExist), errors.Is(err, syscall.ENOTDIR):
 		return fmt.Errorf("%w: %s", ErrNotFound, path)

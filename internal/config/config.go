@@ -65,6 +65,8 @@ type Config struct {
 	EnvTaken map[string]bool
 	// Trust is that of the Options.
 	Trust safefile.Trust
+	// Unchecked has the files and folders that were not looked at, because their file systems did not answer.
+	Unchecked map[string]bool
 }
 
 // Redis says where the coordinating Redis is.

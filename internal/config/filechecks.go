@@ -11,6 +11,7 @@ import (
 
 	"github.com/cronclave/cronclave/internal/config/document"
 	"github.com/cronclave/cronclave/internal/config/schema"
+	"github.com/cronclave/cronclave/internal/proc"
 	"github.com/cronclave/cronclave/internal/safefile"
 )
 
@@ -21,31 +22,17 @@ type fileChecks struct {
 	machine bool // [Options.Machine]
 	rights  func(user, group string) (*safefile.Identity, error)
 	known   map[namedFile]finding
-	since   time.Time // when the first file was looked at; zero before
+	looks   *looks
+	skipped map[string]bool // [Config.Unchecked]
 }
+
+// mostChecking is how long all files together may take. A file that hangs, on a network or by the will of the job's user, is not to hold up a start or a
+// reload for ever: it is warned of, and checked again when it is read.
+const mostChecking = 5 * time.Second
 
 func newFileChecks(to *document.Report, o Options) *fileChecks {
-	return &fileChecks{Report: to, trust: o.Trust, machine: o.Machine, rights: rememberRights(o.Rights), known: make(map[namedFile]finding)}
-}
-
-// rememberRights asks for each user once: a directory that does not answer takes seconds.
-func rememberRights(ask func(user, group string) (*safefile.Identity, error)) func(user, group string) (*safefile.Identity, error) {
-	if ask == nil {
-		return nil
-	}
-	type answer struct {
-		as  *safefile.Identity
-		err error
-	}
-	known := map[[2]string]answer{}
-	return func(user, group string) (*safefile.Identity, error) {
-		key := [2]string{user, group}
-		if _, asked := known[key]; !asked {
-			as, err := ask(user, group)
-			known[key] = answer{as, err}
-		}
-		return known[key].as, known[key].err
-	}
+	return &fileChecks{Report: to, trust: o.Trust, machine: o.Machine, rights: o.Rights, known: make(map[namedFile]finding),
+		looks: &looks{each: 2 * time.Second, all: mostChecking}}
 }
 
 // namedFile is a file that the configuration names, and by whom it is opened.
@@ -113,10 +100,6 @@ func (c *fileChecks) check(v document.Value, f namedFile) {
 	}
 }
 
-// mostChecking is how long all files together may take. A file that hangs, on a network or by the will of the job's user, is not to hold up a start or a
-// reload for ever: it is warned of, and checked again when it is read.
-const mostChecking = 5 * time.Second
-
 func (c *fileChecks) inspect(f namedFile) finding {
 	var as *safefile.Identity
 	reader := ""
@@ -130,17 +113,19 @@ func (c *fileChecks) inspect(f namedFile) finding {
 		reader = " by the user " + f.user
 	}
 	const enough = 1 << 40 // a file that is too long is a fault where it is read
-	ctx, cancel := c.patience()
-	defer cancel()
-	info, err := safefile.Inspect(ctx, f.path, safefile.Policy{MaxBytes: enough, As: as, Trust: c.trust})
+	var info safefile.Info
+	err := c.looks.at(f.path, func(ctx context.Context) (err error) {
+		info, err = safefile.Inspect(ctx, f.path, safefile.Policy{MaxBytes: enough, As: as, Trust: c.trust})
+		return err
+	})
 	var untrusted *safefile.UntrustedError
 	switch {
 	case errors.As(err, &untrusted):
 		return finding{fault: untrusted.Error()}
 	case errors.Is(err, fs.ErrNotExist):
 		return finding{}
-	case errors.Is(err, context.DeadlineExceeded):
-		return finding{warning: fmt.Sprintf("%s not checked: the files of the configuration took longer than %v to look at", f.path, mostChecking)}
+	case errors.Is(err, safefile.ErrUnanswered), errors.Is(err, context.DeadlineExceeded):
+		return finding{warning: c.unchecked(f.path, err)}
 	case err != nil:
 		return finding{warning: fmt.Sprintf("%s cannot be read%s: %v", f.path, reader, bare(err))}
 	case f.secret && info.Exposed != "":
@@ -149,12 +134,17 @@ func (c *fileChecks) inspect(f namedFile) finding {
 	return finding{}
 }
 
-// patience returns the context of all looks at files together.
-func (c *fileChecks) patience() (context.Context, context.CancelFunc) {
-	if c.since.IsZero() {
-		c.since = time.Now()
+// unchecked notes a path that was not looked at, and returns the warning of it.
+func (c *fileChecks) unchecked(path string, err error) string {
+	if c.skipped == nil {
+		c.skipped = map[string]bool{}
 	}
-	return context.WithDeadline(context.Background(), c.since.Add(mostChecking))
+	c.skipped[path] = true
+	if errors.Is(err, safefile.ErrUnanswered) {
+		return fmt.Sprintf("%s not checked: %v%s; what needs it cannot start until it does: bring its server back, or unmount it (umount -l)", path,
+			safefile.ErrUnanswered, proc.OnMount(path))
+	}
+	return fmt.Sprintf("%s not checked: the files of the configuration took longer than %v to look at", path, mostChecking)
 }
 
 // bare takes the operation and the file's name off an error, since a fault has the file in a field.

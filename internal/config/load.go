@@ -41,13 +41,14 @@ type Options struct {
 func Load(path string, o Options) (*Config, error) {
 	l := newLoader(o)
 	l.load(path)
-	c := assemble(l.Reader, l.roots, newFileChecks(l.Report, l.options), l.options)
+	files := newFileChecks(l.Report, l.options)
+	c := assemble(l.Reader, l.roots, files, l.options)
 	found := l.Sorted(l.order)
 	faults, warnings := found.Split()
 	if len(faults) > 0 {
 		return nil, found
 	}
-	c.Warnings, c.Trust, c.EnvTaken = warnings, o.Trust, l.taken
+	c.Warnings, c.Trust, c.EnvTaken, c.Unchecked = warnings, o.Trust, l.taken, files.skipped
 	return c, nil
 }
 
@@ -57,6 +58,7 @@ type loader struct {
 	options Options
 	bounds  *document.Bounds
 	files   []*document.File
+	looks   *looks
 	roots   []document.Value // of the files that are TOML
 	order   map[string]int   // of the files' names, as they were reached
 	known   map[string]bool  // files that were read, by their real paths
@@ -76,6 +78,7 @@ func newLoader(o Options) *loader {
 		Reader:  schema.NewReader(&document.Report{}, variables, schema.Names{Home: home, Synonyms: synonyms}),
 		options: o,
 		bounds:  document.NewBounds(),
+		looks:   &looks{each: 5 * time.Second, all: 30 * time.Second},
 		order:   make(map[string]int),
 		known:   make(map[string]bool),
 		taken:   taken,
@@ -85,9 +88,9 @@ func newLoader(o Options) *loader {
 // load reads the file or folder that the user named, and all that is included from there.
 func (l *loader) load(path string) {
 	l.order[path] = 0
-	l.options.Files.add(path, false)
+	l.watch(path, false)
 	at := document.Absent(path)
-	info, err := os.Stat(path)
+	info, err := look(l.looks, path, func() (fs.FileInfo, error) { return os.Stat(path) })
 	switch {
 	case err != nil:
 		l.Fault(at, "cannot be read: %v", bare(err))
@@ -107,13 +110,21 @@ func (l *loader) load(path string) {
 // file reads one file, unless it was read before, and those that it includes. A fault in reading it at all belongs to
 // the place that named it.
 func (l *loader) file(name string, from document.Value) {
-	path := realPath(name)
+	path, err := look(l.looks, name, func() (string, error) { return realPath(name), nil })
+	if err != nil {
+		l.Fault(from, "%s cannot be read: %v", name, bare(err))
+		return
+	}
 	if l.known[path] {
 		return
 	}
 	l.known[path] = true
-	l.options.Files.add(name, false)
-	text, err := safefile.Read(context.Background(), name, safefile.Policy{MaxBytes: document.MaxFileBytes, Trust: l.options.Trust})
+	l.watch(name, false)
+	var text []byte
+	err = l.looks.at(name, func(ctx context.Context) (err error) {
+		text, err = safefile.Read(ctx, name, safefile.Policy{MaxBytes: document.MaxFileBytes, Trust: l.options.Trust})
+		return err
+	})
 	if err == nil {
 		err = l.bounds.Take(len(text))
 	}
@@ -125,6 +136,13 @@ func (l *loader) file(name string, from document.Value) {
 		l.Fault(from, "%s cannot be read: %v", name, bare(err))
 	default:
 		l.parse(document.New(name, string(text)))
+	}
+}
+
+// watch notes a file, or a pattern, before it is looked at.
+func (l *loader) watch(name string, pattern bool) {
+	if l.options.Files != nil {
+		l.options.Files.add(l.looks, name, pattern)
 	}
 }
 
@@ -180,15 +198,19 @@ func (l *loader) matches(folder, pattern string, from document.Value) []string {
 	if folder != "" {
 		full = filepath.Join(literally(folder), pattern)
 	}
-	l.options.Files.add(full, true)
-	names, err := matching(full)
-	if err != nil {
+	l.watch(full, true)
+	names, err := look(l.looks, full, func() ([]string, error) { return matching(full) })
+	switch {
+	case errors.Is(err, filepath.ErrBadPattern):
 		l.Fault(from, "%q is not a pattern; a bracket is not closed, or write \\[ for a literal [", pattern)
+	case err != nil:
+		l.Fault(from, "%s cannot be read: %v", full, bare(err))
+		return nil
 	}
-	folders, _ := filepath.Glob(filepath.Dir(full))
+	folders, _ := look(l.looks, full, func() ([]string, error) { return filepath.Glob(filepath.Dir(full)) })
 	for _, folder := range folders {
 		l.folder(folder, from)
-		if _, err := os.ReadDir(folder); err != nil && !errors.Is(err, fs.ErrNotExist) { // else it would seem to be empty
+		if _, err := look(l.looks, folder, func() ([]fs.DirEntry, error) { return os.ReadDir(folder) }); err != nil && !errors.Is(err, fs.ErrNotExist) { // else it would seem to be empty
 			l.Fault(from, "%s cannot be read: %v", folder, bare(err))
 		}
 	}
@@ -198,7 +220,8 @@ func (l *loader) matches(folder, pattern string, from document.Value) []string {
 // folder refuses a folder in which others may add files.
 func (l *loader) folder(name string, from document.Value) {
 	var untrusted *safefile.UntrustedError
-	if err := safefile.InspectFolder(name, l.options.Trust); errors.As(err, &untrusted) {
+	_, err := look(l.looks, name, func() (none struct{}, err error) { return none, safefile.InspectFolder(name, l.options.Trust) })
+	if errors.As(err, &untrusted) {
 		l.Fault(from, "%v", untrusted)
 	}
 }

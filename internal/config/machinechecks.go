@@ -1,6 +1,7 @@
 package config
 
 import (
+	"context"
 	"errors"
 	"io/fs"
 	"maps"
@@ -27,9 +28,7 @@ func (c machineChecks) ofJob(d *draft) {
 		return
 	}
 	if v, set := d.at["user"]; set && !d.wrong["user"] && c.rights != nil {
-		if _, err := c.rights(d.User, d.Group); err != nil {
-			c.Warn(v, "%v on this machine: the job cannot start here", err)
-		}
+		c.user(v, d)
 	}
 	if v, set := d.at["dir"]; set && !d.wrong["dir"] {
 		c.folder(v, d.Dir)
@@ -49,6 +48,16 @@ func (c machineChecks) ofJob(d *draft) {
 	}
 }
 
+// user warns of a user that is not known here, or of whom the directory does not say anything.
+func (c machineChecks) user(v document.Value, d *draft) {
+	switch _, err := c.rights(d.User, d.Group); {
+	case errors.Is(err, safefile.ErrUnanswered):
+		c.Warn(v, "%v: the job cannot start here until the directory service answers; see /etc/nsswitch.conf, and try: getent passwd %s", err, d.User)
+	case err != nil:
+		c.Warn(v, "%v on this machine: the job cannot start here", err)
+	}
+}
+
 // isFor reports whether a replica with the labels of this file may run a job.
 func (c machineChecks) isFor(d *draft) bool {
 	for name, value := range d.Where {
@@ -64,9 +73,12 @@ func (c machineChecks) exists(v document.Value, path string) (info fs.FileInfo, 
 	if path == "" {
 		return nil, false
 	}
-	info, err := os.Stat(path)
-	if errors.Is(err, fs.ErrNotExist) {
+	info, err := look(c.looks, path, func() (fs.FileInfo, error) { return os.Stat(path) })
+	switch {
+	case errors.Is(err, fs.ErrNotExist):
 		c.Warn(v, "%s is not on this machine: the job cannot start here", path)
+	case errors.Is(err, safefile.ErrUnanswered), errors.Is(err, context.DeadlineExceeded):
+		c.Warn(v, "%s", c.unchecked(path, err))
 	}
 	return info, err == nil
 }
@@ -82,11 +94,16 @@ func (c machineChecks) program(v document.Value, path string) {
 	if info, there := c.exists(v, path); there && (!info.Mode().IsRegular() || info.Mode()&anybodyExecutes == 0) {
 		c.Warn(v, "%s is no program: the job cannot start here; it may lack the permission to be executed (chmod +x)", path)
 	} else if there {
-		ctx, cancel := c.patience()
-		defer cancel()
-		start, err := safefile.ReadStart(ctx, path, safefile.Policy{}) // root reads what the job's user may only execute
+		var start []byte
+		err := c.looks.at(path, func(ctx context.Context) (err error) {
+			start, err = safefile.ReadStart(ctx, path, safefile.Policy{}) // root reads what the job's user may only execute
+			return err
+		})
 		if fault := textfile.InterpreterFault(start); err == nil && fault != "" {
 			c.Warn(v, "%s: the job cannot start here: %s", path, fault)
+		}
+		if errors.Is(err, safefile.ErrUnanswered) {
+			c.Warn(v, "%s", c.unchecked(path, err))
 		}
 	}
 }
@@ -100,9 +117,14 @@ func (c machineChecks) envFile(v document.Value, d *draft) {
 	if c.rights != nil {
 		as, _ = c.rights(d.User, d.Group) // a user that is not here has a warning
 	}
-	ctx, cancel := c.patience()
-	defer cancel()
-	text, err := safefile.Read(ctx, d.EnvFile, safefile.Policy{MaxBytes: textfile.MaxEnvFile, As: as, Trust: c.trust})
+	var text []byte
+	err := c.looks.at(d.EnvFile, func(ctx context.Context) (err error) {
+		text, err = safefile.Read(ctx, d.EnvFile, safefile.Policy{MaxBytes: textfile.MaxEnvFile, As: as, Trust: c.trust})
+		return err
+	})
+	if errors.Is(err, safefile.ErrUnanswered) {
+		c.Warn(v, "%s", c.unchecked(d.EnvFile, err))
+	}
 	if err != nil {
 		return // another check says so
 	}

@@ -78,3 +78,24 @@ dir = %q
 		t.Errorf("not asked for: %v, %v", err, cfg.Warnings)
 	}
 }
+
+// A user that a silent directory service may know has another warning than an unknown one.
+func TestUserOfASilentDirectory(t *testing.T) {
+	t.Parallel()
+	path := filepath.Join(t.TempDir(), "jobs.toml")
+	text := "[jobs.a]\nschedule = \"@daily\"\ncommand = \"true\"\nuser = \"dora\"\ninherit_env = false\n"
+	if err := os.WriteFile(path, []byte(text), 0o600); err != nil {
+		t.Fatal(err)
+	}
+	cfg, err := Load(path, Options{Machine: true, Rights: func(user, _ string) (*safefile.Identity, error) {
+		return nil, fmt.Errorf("user %s: getent passwd %s: %w", user, user, safefile.ErrUnanswered)
+	}})
+	if err != nil {
+		t.Fatal(err)
+	}
+	const want = "user dora: getent passwd dora: its file system does not answer: the job cannot start here until the directory service answers; " +
+		"see /etc/nsswitch.conf, and try: getent passwd dora"
+	if w := cfg.Warnings; len(w) != 1 || w[0].Line != 4 || w[0].Message != want {
+		t.Errorf("got %v, want %q at line 4", w, want)
+	}
+}

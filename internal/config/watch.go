@@ -1,11 +1,13 @@
 package config
 
 import (
+	"cmp"
 	"fmt"
 	"os"
 	"path/filepath"
 	"slices"
 	"strings"
+	"time"
 )
 
 // Files are the files that a configuration was looked for in, also those that were not there, and the patterns: to notice when something has
@@ -22,12 +24,14 @@ type watched struct {
 }
 
 // add is called before a file is read, or a pattern looked for, so that no later change escapes.
-func (f *Files) add(name string, pattern bool) {
-	if f == nil || slices.ContainsFunc(f.watched, func(w watched) bool { return w.name == name && w.pattern == pattern }) {
+func (f *Files) add(by *looks, name string, pattern bool) {
+	if slices.ContainsFunc(f.watched, func(w watched) bool { return w.name == name && w.pattern == pattern }) {
 		return
 	}
-	w := watched{name: name, pattern: pattern}
-	w.read = w.stamp()
+	w := watched{name: name, pattern: pattern, read: name + " -"} // as if it were not there, if its mount does not answer
+	if stamp, err := look(by, name, w.stamp); err == nil {
+		w.read = stamp
+	}
 	f.watched = append(f.watched, w)
 }
 
@@ -42,27 +46,35 @@ func (f *Files) AsRead() string {
 
 // Stamp is a text that is another one than [Files.AsRead] when a file was written, replaced (itself, or what a symbolic link on the way to it leads to),
 // added or removed since, or given another mode. It asks the system for each file and folder, and opens none.
-func (f *Files) Stamp() string {
+//
+// A file whose mount does not answer within a second counts as unchanged, and so does one for which no time is left after five. The error is that of the first such file.
+func (f *Files) Stamp() (stamp string, err error) {
 	var now []string
+	by := &looks{each: time.Second, all: 5 * time.Second}
 	for _, w := range f.watched {
-		now = append(now, w.stamp())
+		stamp, failed := look(by, w.name, w.stamp)
+		if failed != nil {
+			stamp, err = w.read, cmp.Or(err, failed)
+		}
+		now = append(now, stamp)
 	}
-	return strings.Join(now, "\n")
+	return strings.Join(now, "\n"), err
 }
 
-func (w watched) stamp() string {
+// stamp has no error of its own: a file that is not there is one state of it.
+func (w watched) stamp() (string, error) {
 	if w.pattern {
 		names, _ := matching(w.name) // a faulty pattern is told elsewhere
-		return fmt.Sprintf("%s %q", w.name, names)
+		return fmt.Sprintf("%s %q", w.name, names), nil
 	}
 	info, err := os.Stat(w.name)
 	switch {
 	case err != nil:
-		return w.name + " -"
+		return w.name + " -", nil
 	case info.IsDir(): // only the matching files count
-		return realPath(w.name)
+		return realPath(w.name), nil
 	}
-	return fmt.Sprint(realPath(w.name), " ", info.Mode(), " ", info.Size(), " ", info.ModTime().UnixNano())
+	return fmt.Sprint(realPath(w.name), " ", info.Mode(), " ", info.Size(), " ", info.ModTime().UnixNano()), nil
 }
 
 // realPath is the same for all names of a file.

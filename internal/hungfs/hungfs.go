@@ -57,6 +57,9 @@ func New(t testing.TB, programs map[string]string) *FS {
 	if err != nil {
 		t.Fatalf("mount a FUSE file system: %v; this test needs root", err)
 	}
+	if _, err := os.Stat(f.Dir); err != nil { // it waits for the server, whose start may take seconds on a busy machine
+		t.Fatal(err)
+	}
 	return f
 }
 

@@ -27,6 +27,7 @@ type reloader struct {
 	files *config.Files // that were read last
 	fresh string        // their stamp at the last look, if it is another than when they were read
 	moves int           // how many looks in a row have found another one
+	quiet bool          // whether the last look found a mount that does not answer
 }
 
 // run reloads when a file has changed, and on request (SIGHUP), until ctx ends.
@@ -49,7 +50,7 @@ func (l *reloader) run(ctx context.Context, asked <-chan struct{}) {
 
 // changed returns whether the files have changed, and have been as they are for two looks.
 func (l *reloader) changed() bool {
-	now := l.files.Stamp()
+	now := l.look()
 	if now == l.files.AsRead() {
 		l.fresh, l.moves = "", 0
 		return false
@@ -62,11 +63,21 @@ func (l *reloader) changed() bool {
 	return settled
 }
 
+// look returns the stamp of the files. A mount that does not answer is logged once, until it has answered.
+func (l *reloader) look() string {
+	now, err := l.files.Stamp()
+	if err != nil && !l.quiet {
+		l.log.Warn("a configuration file does not answer; its last version stays", "error", err)
+	}
+	l.quiet = err != nil
+	return now
+}
+
 // reload puts the configuration in force, unless it has faults: then the last good one stays. settled, if set, is the stamp that its files must still
 // have after they were read.
 func (l *reloader) reload(ctx context.Context, settled string) {
 	cfg, files, err := l.load()
-	if now := l.files.Stamp(); settled != "" && now != settled { // the file is being written: it may be half written
+	if now := l.look(); settled != "" && now != settled { // the file is being written: it may be half written
 		l.fresh = now
 		return
 	}

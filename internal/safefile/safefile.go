@@ -115,9 +115,10 @@ func InspectFolder(name string, t Trust) error {
 	return inspectFolder(name)
 }
 
-// Stat returns what the system says of a file or folder. It judges nothing.
-func Stat(ctx context.Context, name string) (fs.FileInfo, error) {
-	return bounded(ctx, name, nil, func() (fs.FileInfo, error) { return os.Stat(name) })
+// Ask asks the system about a path, and abandons that when ctx ends: the error then wraps [ErrUnanswered]. An abandoned ask goes on, so it must write nothing that
+// the caller reads.
+func Ask[T any](ctx context.Context, name string, ask func() (T, error)) (T, error) {
+	return bounded(ctx, name, nil, ask)
 }
 
 // content is what a visit to a file gives.
