@@ -55,7 +55,13 @@ func butOneIn(n int) func() bool {
 // startProxy listens on a port of its own, with TLS if a configuration is given. It ends with the test.
 func startProxy(t *testing.T, target string, secure *tls.Config, edit func([]byte) []byte) *proxy {
 	t.Helper()
-	l, err := net.Listen("tcp", "127.0.0.1:0")
+	return startProxyAt(t, "127.0.0.1:0", target, secure, edit)
+}
+
+// startProxyAt does the same at an address.
+func startProxyAt(t *testing.T, addr, target string, secure *tls.Config, edit func([]byte) []byte) *proxy {
+	t.Helper()
+	l, err := net.Listen("tcp", addr)
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -65,12 +71,15 @@ func startProxy(t *testing.T, target string, secure *tls.Config, edit func([]byt
 		p.listen = tls.NewListener(l, secure)
 	}
 	p.work.Go(p.accept)
-	t.Cleanup(func() {
-		p.listen.Close()
-		p.drop()
-		p.work.Wait()
-	})
+	t.Cleanup(p.close)
 	return p
+}
+
+// close ends the proxy, and all connections through it.
+func (p *proxy) close() {
+	p.listen.Close()
+	p.drop()
+	p.work.Wait()
 }
 
 // addr is host:port, for those who take no URL.

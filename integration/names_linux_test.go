@@ -1,0 +1,173 @@
+package integration
+
+import (
+	"fmt"
+	"net"
+	"net/netip"
+	"os"
+	"os/exec"
+	"path/filepath"
+	"slices"
+	"strings"
+	"sync"
+	"testing"
+	"time"
+
+	"golang.org/x/net/dns/dnsmessage"
+)
+
+// redisName is a name that only the nameserver of a test knows.
+const redisName = "redis.cronclave.test"
+
+// nameserver knows one name. It is slow to answer for IPv4, and never answers for IPv6.
+type nameserver struct {
+	conn  net.PacketConn
+	delay time.Duration
+	work  sync.WaitGroup
+
+	mu    sync.Mutex
+	addr  netip.Addr
+	asked map[dnsmessage.Type]int
+}
+
+// resolverIn is the nameservers of a resolv.conf, in their order: one that never answers, and the other one.
+type resolverIn struct {
+	conf   string // the path of the file
+	silent net.PacketConn
+	*nameserver
+}
+
+// startResolver serves names on addresses of the loopback network. It ends with the test.
+func startResolver(t *testing.T, addr netip.Addr, delay time.Duration) *resolverIn {
+	t.Helper()
+	const silent, slow = "127.77.0.1", "127.77.0.2" // resolv.conf has no ports
+	listen := func(addr string) net.PacketConn {
+		conn, err := net.ListenPacket("udp", net.JoinHostPort(addr, "53"))
+		if err != nil {
+			t.Fatalf("%v; this test serves names at port 53 of the loopback network, which needs root", err)
+		}
+		t.Cleanup(func() { _ = conn.Close() })
+		return conn
+	}
+	r := &resolverIn{conf: filepath.Join(t.TempDir(), "resolv.conf"), silent: listen(silent)}
+	r.nameserver = &nameserver{conn: listen(slow), delay: delay, addr: addr, asked: map[dnsmessage.Type]int{}}
+	if err := os.WriteFile(r.conf, []byte("nameserver "+silent+"\nnameserver "+slow+"\n"), 0o644); err != nil { //nolint:gosec // as resolv.conf is
+		t.Fatal(err)
+	}
+	r.work.Go(func() { r.serve(t) })
+	t.Cleanup(func() {
+		_ = r.conn.Close()
+		r.work.Wait()
+	})
+	return r
+}
+
+// inside returns the command line that runs a program in a mount namespace of its own, whose /etc/resolv.conf names the nameservers. Nothing of the machine changes.
+func (r *resolverIn) inside(t *testing.T, program string, args ...string) []string {
+	t.Helper()
+	script := `mount --bind "$0" "$(readlink -f /etc/resolv.conf)" && exec "$@"`
+	line := append([]string{"unshare", "--mount", "sh", "-c", script, r.conf, program}, args...)
+	if said, err := exec.CommandContext(t.Context(), line[0], append(slices.Clone(line[1:6]), "true")...).CombinedOutput(); err != nil {
+		t.Fatalf("unshare --mount: %v: %s; this test needs root, util-linux and a /etc/resolv.conf (for a container: --cap-add SYS_ADMIN)", err, said)
+	}
+	return line
+}
+
+func (n *nameserver) serve(t *testing.T) {
+	buf := make([]byte, 1500)
+	for {
+		size, from, err := n.conn.ReadFrom(buf)
+		if err != nil {
+			return
+		}
+		if reply := n.reply(t, buf[:size]); reply != nil {
+			time.AfterFunc(n.delay, func() { _, _ = n.conn.WriteTo(reply, from) }) // which fails once the test is over
+		}
+	}
+}
+
+// reply returns the answer to a query, nil for none.
+func (n *nameserver) reply(t *testing.T, query []byte) []byte {
+	var m dnsmessage.Message
+	if err := m.Unpack(query); err != nil || len(m.Questions) != 1 {
+		t.Errorf("query %x: %v", query, err)
+		return nil
+	}
+	n.mu.Lock()
+	defer n.mu.Unlock()
+	q := m.Questions[0]
+	n.asked[q.Type]++
+	m.Response, m.RecursionAvailable, m.Additionals = true, true, nil
+	switch {
+	case q.Type != dnsmessage.TypeA:
+		return nil
+	case !strings.EqualFold(q.Name.String(), redisName+"."):
+		m.RCode = dnsmessage.RCodeNameError
+	default:
+		m.Answers = []dnsmessage.Resource{{Header: dnsmessage.ResourceHeader{Name: q.Name, Class: q.Class, Type: q.Type, TTL: 1}, Body: &dnsmessage.AResource{A: n.addr.As4()}}}
+	}
+	reply, err := m.Pack()
+	if err != nil {
+		t.Error(err)
+	}
+	return reply
+}
+
+// move gives the name another address.
+func (n *nameserver) move(to netip.Addr) {
+	n.mu.Lock()
+	defer n.mu.Unlock()
+	n.addr = to
+}
+
+// questions returns how often the nameserver was asked for addresses of IPv4 and of IPv6.
+func (n *nameserver) questions() (v4, v6 int) {
+	n.mu.Lock()
+	defer n.mu.Unlock()
+	return n.asked[dnsmessage.TypeA], n.asked[dnsmessage.TypeAAAA]
+}
+
+// TestNamesThatResolveSlowly has replicas look up their Redis at a nameserver that does not answer, then at one that takes 3 s for IPv4 and drops IPv6: 8 s in all. The
+// ticks of that time wait, and each runs once, also when the name gets another address and the old one is gone. status waits for its first connection.
+func TestNamesThatResolveSlowly(t *testing.T) {
+	slow(t)
+	t.Parallel()
+	first, second := netip.MustParseAddr("127.77.1.1"), netip.MustParseAddr("127.77.1.2")
+	c := newCluster(t, "[jobs.a]\nschedule = \"* * * * * *\"\nstart_deadline = \"60s\"\nparallel = 60\nper_tick = 1\ncommand = '\"$SCRIBE\" -for 10ms'\n")
+	old := startProxyAt(t, first.String()+":0", c.Client.Options().Addr, nil, nil)
+	_, port, err := net.SplitHostPort(old.addr())
+	if err != nil {
+		t.Fatal(err)
+	}
+	resolver := startResolver(t, first, 3*time.Second)
+	env := []string{"GODEBUG=netdns=go", "CRONCLAVE_REDIS=redis://" + net.JoinHostPort(redisName, port) + "/0"} // as in the released program, which is static
+	start := func(name string, args ...string) *replica {
+		line := resolver.inside(t, program(t, cronclaveProgram), append(args, "--namespace", c.Namespace)...)
+		return startObserved(t, name, "", append(env, quickExit), line[0], line[1:]...)
+	}
+	began := redisTime(t, c.Client)
+	var replicas []*replica
+	for n := range 2 {
+		name := fmt.Sprint("r", n)
+		replicas = append(replicas, start(name, "run", "--config", c.path, "--replica", name, "--log-format", "json"))
+	}
+	c.awaitRun(t, time.Minute, "a", "a run", func(r pastRun) bool { return r.Outcome == "ok" })
+	if took := redisTime(t, c.Client).Sub(began); took < 8*time.Second {
+		t.Errorf("the first run after %v: the name was not looked up at the silent nameserver and the slow one", took)
+	}
+	if status := start("status", "status"); status.Wait(t, time.Minute) != 0 {
+		t.Errorf("status: %q", status.Log())
+	}
+
+	startProxyAt(t, net.JoinHostPort(second.String(), port), c.Client.Options().Addr, nil, nil)
+	asked, _ := resolver.questions()
+	resolver.move(second)
+	old.close()
+	moved := redisTime(t, c.Client)
+	c.awaitRun(t, 2*time.Minute, "a", "a run at the new address", func(r pastRun) bool { return r.Outcome == "ok" && r.Tick.After(moved.Add(5*time.Second)) })
+	if again, v6 := resolver.questions(); again == asked || v6 == 0 {
+		t.Errorf("asked %d times for IPv4, %d of these before the move, and %d times for IPv6", again, asked, v6)
+	}
+	stopAll(t, replicas)
+	c.checkEachTickOnce(t, "a")
+}
