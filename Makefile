@@ -11,7 +11,7 @@ VERSION := $(shell git describe --tags --always --dirty 2>/dev/null || echo dev)
 # The race detector needs a C compiler; Go turns cgo off where there is none.
 RACE := $(if $(filter 1,$(shell go env CGO_ENABLED)),-race)
 
-.PHONY: help build test test-long test-repeat test-build test-compute test-alone test-long-compute test-long-alone lint golangci vulncheck bench fuzz mutants model histories memory quorum vm browser soak alerts clean
+.PHONY: help build test test-long test-repeat test-build test-compute test-alone test-long-compute test-long-alone lint golangci vulncheck bench engines fuzz mutants model histories memory quorum vm browser soak alerts clean
 
 help: ## print this list
 	@awk -F ':.*## ' '/^[a-z-]+:.*## / { printf "  %-11s %s\n", $$1, $$2 }' $(MAKEFILE_LIST)
@@ -89,6 +89,12 @@ golangci: ## the wider set of linters in .golangci.yml (the first time builds go
 bench: ## run the benchmarks, then our locks beside those of other libraries (needs redis-server; six minutes)
 	go test -run '^$$' -bench . -benchmem -timeout 30m ./...
 	go -C bench run .
+
+# The engines of Debian: what a newer suite has changes with time. A path names a server of your own: make engines ENGINES=/usr/local/bin/valkey-server
+ENGINES := bookworm:redis trixie:redis trixie:valkey sid:redis sid:valkey
+
+engines: ## run the tests that depend on the engine on Redis 7.0 and 8, and Valkey 8 and 9, from packages that are unpacked into ./bin
+	RACE=$(RACE) integration/engines.sh $(ENGINES)
 
 FUZZTIME := 1m
 

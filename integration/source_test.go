@@ -8,6 +8,8 @@ import (
 	"sync"
 	"syscall"
 	"time"
+
+	"github.com/redis/go-redis/v9"
 )
 
 // redisSource makes Redis servers of one kind.
@@ -39,16 +41,21 @@ type found struct {
 var realRedis = sync.OnceValues(func() (*found, error) {
 	ctx, cancel := context.WithTimeout(context.Background(), 8*time.Minute)
 	defer cancel()
-	f, err := findRedis(ctx, []candidate{
-		{"container", imageSource},
-		{"process", programSource},
-	})
+	candidates := []candidate{{"container", imageSource}, {"process", programSource}}
+	if os.Getenv(serverSetting) != "" {
+		candidates = candidates[1:]
+	}
+	f, err := findRedis(ctx, candidates)
 	if err != nil {
 		return nil, fmt.Errorf("no real Redis for the integration tests; start a container engine, or install redis-server "+
 			"(apt-get install redis-server; brew install redis), or as root on Debian or Ubuntu run make test, which installs it:\n%w", err)
 	}
-	fmt.Fprintln(os.Stderr, "integration: real Redis from", f.source)
 	sharedInstance = f.shared
+	engine, err := readEngine(ctx, f.shared.addr())
+	if err != nil {
+		return nil, err
+	}
+	fmt.Fprintf(os.Stderr, "integration: real Redis from %s: %s\n", f.source, engine)
 	return f, nil
 })
 
@@ -101,6 +108,9 @@ func launch(ctx context.Context, source redisSource, args []string) (redisInstan
 			err = awaitPing(ctx, instance.addr())
 		}
 		if err == nil {
+			err = checkEngine(ctx, instance.addr())
+		}
+		if err == nil {
 			return instance, nil
 		}
 		err = fmt.Errorf("%w\n%s", err, instance.log())
@@ -109,4 +119,36 @@ func launch(ctx context.Context, source redisSource, args []string) (redisInstan
 		}
 	}
 	return nil, err
+}
+
+// engineSetting is the engine that each server must be, such as "valkey 9.1.2", by its own words.
+const engineSetting = "CRONCLAVE_TEST_ENGINE"
+
+// checkEngine returns an error if the server is not the engine that is asked for.
+func checkEngine(ctx context.Context, addr string) error {
+	want := os.Getenv(engineSetting)
+	if want == "" {
+		return nil
+	}
+	got, err := readEngine(ctx, addr)
+	if err == nil && got != want {
+		err = fmt.Errorf("the server at %s is %s, and %s asks for %s", addr, got, engineSetting, want)
+	}
+	return err
+}
+
+// readEngine returns what a server is by its own words, such as "redis 7.0.15" or "valkey 9.1.2". A Valkey has a version of Redis, too.
+func readEngine(ctx context.Context, addr string) (name string, err error) {
+	c := redis.NewClient(clientOptions(addr))
+	defer func() { err = errors.Join(err, c.Close()) }()
+	info, err := c.InfoMap(ctx, "server").Result()
+	if err != nil {
+		return "", fmt.Errorf("ask the Redis at %s for its version: %w", addr, err)
+	}
+	for _, engine := range []string{"valkey", "redis"} {
+		if version := info["Server"][engine+"_version"]; version != "" {
+			return engine + " " + version, nil
+		}
+	}
+	return "", fmt.Errorf("the Redis at %s has no version: %v", addr, info)
 }
