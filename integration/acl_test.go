@@ -3,6 +3,7 @@ package integration
 import (
 	"encoding/json"
 	"fmt"
+	"os"
 	"strings"
 	"testing"
 
@@ -170,9 +171,33 @@ func (u aclUser) look(t *testing.T) {
 // one is there, which shows that the log of this engine is understood.
 func (u aclUser) wantNoRefusal(t *testing.T) {
 	t.Helper()
-	entries := must1(u.Client.Do(t.Context(), "ACL", "LOG", "100").Slice())(t)
+	wantNoRefusal(t, u.name, u.Client)
+}
+
+// wantNoRefusal demands the same of several servers together.
+func wantNoRefusal(t *testing.T, user string, servers ...*redis.Client) {
+	t.Helper()
 	announced := 0
-	for _, e := range entries {
+	for _, server := range servers {
+		for _, fields := range refusals(t, server) {
+			switch {
+			case fields["username"] != user:
+			case fields["object"] == "config|get":
+				announced++
+			default:
+				t.Errorf("refused: %v", fields)
+			}
+		}
+	}
+	if announced == 0 {
+		t.Error("CONFIG GET is in the log of no server")
+	}
+}
+
+// refusals returns the entries of a server's ACL log.
+func refusals(t *testing.T, server *redis.Client) (all []map[string]string) {
+	t.Helper()
+	for _, e := range must1(server.Do(t.Context(), "ACL", "LOG", "100").Slice())(t) {
 		fields := map[string]string{}
 		switch e := e.(type) {
 		case map[any]any:
@@ -184,15 +209,65 @@ func (u aclUser) wantNoRefusal(t *testing.T) {
 				fields[fmt.Sprint(e[i])] = fmt.Sprint(e[i+1])
 			}
 		}
-		switch {
-		case fields["username"] != u.name:
-		case fields["object"] == "config|get":
-			announced++
-		default:
-			t.Errorf("refused: %v", fields)
-		}
+		all = append(all, fields)
 	}
-	if announced == 0 {
-		t.Errorf("CONFIG GET is not in the log: %v", entries)
+	return all
+}
+
+// The documented rights are enough on Sentinel, a Cluster and a quorum as well, and no server refuses anything. Sentinels themselves have no users here.
+func TestRightsOnOtherServers(t *testing.T) {
+	slow(t)
+	t.Parallel()
+	rule, ofCluster := documentedRights(t)
+	asCron := func(url string) string { return strings.ReplaceAll(url, "://", "://cron:secret@") }
+	for name, start := range map[string]func(t *testing.T) (*cluster, []*redisServer, string){
+		"Sentinel": func(t *testing.T) (*cluster, []*redisServer, string) {
+			s := startTrio(t, nil)
+			return newClusterAt(t, asCron(s.URL), aclJobs), s.servers, rule
+		},
+		"Cluster": func(t *testing.T) (*cluster, []*redisServer, string) {
+			k := startCluster(t)
+			return newClusterAt(t, asCron(k.URL), aclJobs), k.nodes, rule + " " + ofCluster
+		},
+		"quorum": func(t *testing.T) (*cluster, []*redisServer, string) {
+			servers := []*redisServer{startRedis(t, redisOpts{}), startRedis(t, redisOpts{}), startRedis(t, redisOpts{})}
+			history := startRedis(t, redisOpts{})
+			table := fmt.Sprintf("[redis]\nurl = %q\nquorum = [\"%s\"]\n", history.URL, strings.Join(urlsOf(servers), `", "`))
+			return clusterOn(t, "", history.Client, "it", asCron(table)+aclJobs), append(servers, history), rule
+		},
+	} {
+		t.Run(name, func(t *testing.T) {
+			t.Parallel()
+			c, servers, rule := start(t)
+			var clients []*redis.Client
+			for _, s := range servers {
+				must(t, s.Client.ConfigSet(t.Context(), "appendonly", "no").Err()) // so that the settings are read
+				aclUser{&cluster{Client: s.Client}, "cron"}.grant(t, "cron reset on >secret "+rule)
+				clients = append(clients, s.Client)
+			}
+			replicas := c.startAll(t, 2)
+			for _, job := range []string{"beat", "next", "again"} {
+				c.awaitRun(t, startTimeout, job, "end", func(r pastRun) bool { return r.Outcome == "ok" })
+			}
+			for _, args := range [][]string{{"status"}, {"history"}, {"logs", "beat"}, {"pause", "pooled"}, {"resume", "pooled"}, {"trigger", "seldom", "--wait"}, {"lock", "plain", "--", "true"}} {
+				c.command(t, args...).want(t, 0, "")
+			}
+			stopAll(t, replicas)
+			wantNoRefusal(t, "cron", clients...)
+		})
 	}
+}
+
+// documentedRights are the rules of docs/access.md for replicas, and what a Cluster needs besides.
+func documentedRights(t *testing.T) (rule, ofCluster string) {
+	t.Helper()
+	page := string(must1(os.ReadFile("../docs/access.md"))(t))
+	_, rule, _ = strings.Cut(page, "\nACL SETUSER cron ")
+	rule, _, found := strings.Cut(rule, "\n")
+	_, ofCluster, _ = strings.Cut(page, "- A Redis Cluster also needs `")
+	ofCluster, _, also := strings.Cut(ofCluster, "`")
+	if !found || !also {
+		t.Fatal("docs/access.md has no rules")
+	}
+	return strings.ReplaceAll(rule, ":default:", ":it:"), ofCluster
 }

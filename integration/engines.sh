@@ -12,7 +12,7 @@ mkdir -p bin/engines
 GO_TEST='go test -vet=off -count=1 -timeout 20m'
 
 # RACE is -race, or empty.
-real='TestLockingOnRealRedis TestJournalOnRealRedis TestPrintedRights TestStatusShowsRedisAndLoad TestOnSentinel TestSentinelFailover TestOnCluster TestResharding
+real='TestLockingOnRealRedis TestJournalOnRealRedis TestPrintedRights TestRightsOnOtherServers TestStatusShowsRedisAndLoad TestOnSentinel TestSentinelFailover TestOnCluster TestResharding
 	TestOnQuorum TestQuorumLosesNodes TestReplyOfAGrantIsLost'
 engine='TestConformanceOfRedis TestScriptsAgreeWithTheModel'
 

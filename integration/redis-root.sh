@@ -41,7 +41,7 @@ fi
 # acts by the name it is called with. The tools that installing would need (dpkg, debconf ...) are left out.
 libraries() {
 	apt-cache depends --recurse --no-recommends --no-suggests --no-conflicts --no-breaks --no-replaces \
-		--no-enhances "$kind-tools" | grep '^lib' | grep -v : | sort -u
+		--no-enhances "$kind-tools" | grep -E '^z?lib' | grep -v : | sort -u
 }
 
 download() { (cd "$work/deb" && apt-get -qq -o APT::Sandbox::User=root download "$kind-tools" $(libraries)); }
@@ -63,10 +63,12 @@ for name in redis-server redis-sentinel redis-check-aof; do ln -sf "$kind-check-
 printf 'root:x:0:0::/:/none\n' >etc/passwd
 printf 'hosts: files dns\n' >etc/nsswitch.conf
 
+loader=$(echo "$root"/usr/lib/*-linux-gnu*/ld-linux*.so.?)
 for name in redis-server redis-cli; do
-	for loader in "$root"/usr/lib/*-linux-gnu*/ld-linux*.so.?; do
-		printf '#!/bin/sh\nexec "%s" --argv0 %s --library-path "%s" "%s" "$@"\n' "$loader" "$name" "${loader%/*}" "$root/usr/bin/$name" >"$dir/bin/$name"
-	done
+	# The loader takes a library that is missing here from this machine, and a container has none.
+	missing=$("$loader" --library-path "${loader%/*}" --list "$root/usr/bin/$name" | grep ' => ' | grep -vF " => $root/" || :)
+	[ -z "$missing" ] || { echo "redis-root.sh: libraries that no package has: $missing" >&2; exit 1; }
+	printf '#!/bin/sh\nexec "%s" --argv0 %s --library-path "%s" "%s" "$@"\n' "$loader" "$name" "${loader%/*}" "$root/usr/bin/$name" >"$dir/bin/$name"
 	chmod 755 "$dir/bin/$name"
 done
 "$dir/bin/redis-server" --version
