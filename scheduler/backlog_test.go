@@ -17,7 +17,6 @@ import (
 // Promise: P5
 func TestBacklogComesToAnEnd(t *testing.T) {
 	testtier.Slow(t)
-	t.Parallel()
 	for _, tc := range []struct {
 		replicas, parallel, perReplica int
 		length                         time.Duration

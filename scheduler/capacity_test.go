@@ -14,7 +14,6 @@ import (
 // takes the ticks that it had left aside for want of a place.
 func TestPlacesThatWereNotWonAreUsed(t *testing.T) {
 	testtier.Slow(t)
-	t.Parallel()
 	inCluster(t, func(c *cluster) {
 		var jobs []scheduler.Job
 		for i := range 40 {

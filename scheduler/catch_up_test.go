@@ -2,6 +2,7 @@ package scheduler_test
 
 import (
 	"context"
+	"fmt"
 	"testing"
 	"time"
 
@@ -108,16 +109,18 @@ func TestCatchUpAfterAllStoodStill(t *testing.T) {
 // Promise: P5
 func TestWhoStoodStillDecidesNothing(t *testing.T) {
 	for _, thaws := range []time.Duration{380 * time.Second, 390 * time.Second, 400 * time.Second} {
-		inCluster(t, func(c *cluster) {
-			jobs := []scheduler.Job{c.job("j", "* * * * *", time.Second, startDeadline(10*time.Second), catchUp(scheduler.CatchUpAll, 0))}
-			other := c.join("r0", jobs)
-			c.join("r1", jobs, c.stands(170*time.Second, thaws))
-			c.at(170 * time.Second)
-			other.leave()
-			c.at(390 * time.Second)
-			c.join("r2", jobs)
-			c.at(539 * time.Second)
-			c.checkCatchUp([]int{60, 120, 180, 240, 300, 360, 420, 480}, []int{180, 240, 300, 360}, map[string]int{"ok": 8}, "")
+		t.Run(fmt.Sprint("until ", thaws), func(t *testing.T) {
+			inCluster(t, func(c *cluster) {
+				jobs := []scheduler.Job{c.job("j", "* * * * *", time.Second, startDeadline(10*time.Second), catchUp(scheduler.CatchUpAll, 0))}
+				other := c.join("r0", jobs)
+				c.join("r1", jobs, c.stands(170*time.Second, thaws))
+				c.at(170 * time.Second)
+				other.leave()
+				c.at(390 * time.Second)
+				c.join("r2", jobs)
+				c.at(539 * time.Second)
+				c.checkCatchUp([]int{60, 120, 180, 240, 300, 360, 420, 480}, []int{180, 240, 300, 360}, map[string]int{"ok": 8}, "")
+			})
 		})
 	}
 }

@@ -228,7 +228,6 @@ func TestDeathOfTheParentsHolder(t *testing.T) {
 // Promise: P5
 func TestChildIsFoundWithoutEvents(t *testing.T) {
 	testtier.Slow(t)
-	t.Parallel()
 	inCluster(t, func(c *cluster) {
 		jobs := []scheduler.Job{c.job("a", "0 0 * * *", 3*time.Second, lease(6*time.Second)), c.job("last", "", time.Second, after("a"))}
 		var once sync.Once

@@ -74,7 +74,6 @@ func (f flaky) Record(ctx context.Context, records []scheduler.Record) error {
 // Promise: P1, P6
 func TestEveryTickHasOneOutcome(t *testing.T) {
 	testtier.Slow(t)
-	t.Parallel()
 	length := 15 * time.Minute
 	if testtier.RaceEnabled {
 		length = 4 * time.Minute

@@ -42,9 +42,10 @@ type ran struct {
 	cause    error     // why it was told to stop
 }
 
-// inCluster runs a test in a bubble, and stops all replicas at its end.
+// inCluster runs a test in a bubble, beside other tests, and stops all replicas at its end.
 func inCluster(t *testing.T, test func(c *cluster)) {
 	t.Helper()
+	t.Parallel()
 	synctest.Test(t, func(t *testing.T) {
 		server, err := embedded.Start(embedded.Config{DialOnly: true})
 		if err != nil {

@@ -20,7 +20,6 @@ import (
 // Promise: P6
 func TestDay(t *testing.T) {
 	testtier.Slow(t)
-	t.Parallel()
 	n, length, outage := 8*len(dayKinds), 24*time.Hour, 13*time.Hour
 	if testtier.RaceEnabled {
 		n, length, outage = len(dayKinds), 8*time.Hour, 6*time.Hour // some kinds stay away from the outage

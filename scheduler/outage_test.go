@@ -200,7 +200,6 @@ func TestRecordsHaveTheOutageThatMissedTheTick(t *testing.T) {
 // Promise: P9
 func TestTooManyOpenTicks(t *testing.T) {
 	testtier.Slow(t)
-	t.Parallel()
 	inCluster(t, func(c *cluster) {
 		c.quiet = true
 		replicas := c.joinAll(2, []scheduler.Job{c.job("j", "* * * * * *", time.Millisecond, startDeadline(2*time.Hour))})

@@ -72,7 +72,6 @@ func TestQueuedTickOutlivesTheHolder(t *testing.T) {
 // Promise: P5
 func TestQueuedTickStartsWhenTheSlotIsFree(t *testing.T) {
 	testtier.Slow(t)
-	t.Parallel()
 	for _, tc := range []struct {
 		name  string
 		deaf  bool

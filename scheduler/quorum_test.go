@@ -30,6 +30,7 @@ type quorum struct {
 // onQuorum runs a test in a bubble, on five masters.
 func onQuorum(t *testing.T, test func(q *quorum)) {
 	t.Helper()
+	t.Parallel()
 	synctest.Test(t, func(t *testing.T) {
 		q := &quorum{cluster: &cluster{t: t, start: time.Now()}}
 		for range 5 {
@@ -158,7 +159,6 @@ func (q *quorum) checkInOrder(job string, last int, most time.Duration, outages 
 // Promise: P5, quorum
 func TestQuorumIsPromptWhileAMinorityHangs(t *testing.T) {
 	testtier.Slow(t)
-	t.Parallel()
 	for seed := range uint64(3) {
 		t.Run(fmt.Sprint("seed ", seed), func(t *testing.T) {
 			onQuorum(t, func(q *quorum) {
@@ -212,7 +212,6 @@ func TestQuorumTakesUpWhatIsNotStarted(t *testing.T) {
 // Promise: quorum
 func TestQuorumBacklogIsPromptAndInOrder(t *testing.T) {
 	testtier.Slow(t)
-	t.Parallel()
 	onQuorum(t, func(q *quorum) {
 		names := quorumOfThree(q, 7)
 		var outages []outage

@@ -143,21 +143,23 @@ func TestReplicaDiesBetweenTries(t *testing.T) {
 		32 * time.Second: {"attempt 1 abandoned"},
 		45 * time.Second: {"1 attempt 1 failed try 1", "attempt 2 abandoned"},
 	} {
-		inCluster(t, func(c *cluster) {
-			jobs := []scheduler.Job{c.job("j", "30 * * * * *", 0, c.failing(1, time.Second, false), retry(1, 10*time.Second, 10*time.Second), lease(3*time.Second))}
-			jobs[0].Runner = scheduler.Func(func(ctx context.Context, run *scheduler.Run) error {
-				if run.Attempt == 1 {
-					return errors.New("try 1")
-				}
-				<-ctx.Done()
-				return context.Cause(ctx)
+		t.Run(fmt.Sprint("at ", at), func(t *testing.T) {
+			inCluster(t, func(c *cluster) {
+				jobs := []scheduler.Job{c.job("j", "30 * * * * *", 0, c.failing(1, time.Second, false), retry(1, 10*time.Second, 10*time.Second), lease(3*time.Second))}
+				jobs[0].Runner = scheduler.Func(func(ctx context.Context, run *scheduler.Run) error {
+					if run.Attempt == 1 {
+						return errors.New("try 1")
+					}
+					<-ctx.Done()
+					return context.Cause(ctx)
+				})
+				r := c.join("a", jobs)
+				c.at(at)
+				c.join("b", jobs)
+				r.die()
+				c.at(at + 8*time.Second)
+				want(t, "told", c.verdictsOf("j", 30), told)
 			})
-			r := c.join("a", jobs)
-			c.at(at)
-			c.join("b", jobs)
-			r.die()
-			c.at(at + 8*time.Second)
-			want(t, "told", c.verdictsOf("j", 30), told)
 		})
 	}
 }

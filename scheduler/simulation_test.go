@@ -34,7 +34,6 @@ var simulated = []struct {
 // Promise: P1, P2, P4, P5
 func TestThirtyDays(t *testing.T) {
 	testtier.Slow(t)
-	t.Parallel()
 	length := 30 * 24 * time.Hour
 	if testtier.RaceEnabled {
 		length = 8 * time.Hour

@@ -6,6 +6,8 @@ import (
 	"path/filepath"
 	"strings"
 	"testing"
+
+	"github.com/cronclave/cronclave/internal/testtier"
 )
 
 // module is a tiny repository: two functions, of which only Double has a test that can fail.
@@ -27,6 +29,7 @@ func edit(function, from, to string) string {
 }
 
 func TestRunnerReportsEachVerdict(t *testing.T) {
+	testtier.Slow(t)
 	t.Parallel()
 	repository := t.TempDir()
 	for name, text := range module {

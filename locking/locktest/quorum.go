@@ -83,7 +83,7 @@ func forgetfulNode(b *bench) {
 func reseededNode(b *bench) {
 	b.known()
 	for n := range 3 {
-		b.release(b.wins(b.a, engine.Request{Tick: b.tick(n), Lease: time.Second}))
+		b.release(b.wins(b.a, engine.Request{Tick: b.tick(n), Lease: renewing}))
 	}
 	forgets(b, b.nodes[1])
 	votesAgain(b, b.nodes[1])

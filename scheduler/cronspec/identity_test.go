@@ -8,6 +8,8 @@ import (
 	"time"
 
 	"pgregory.net/rapid"
+
+	"github.com/cronclave/cronclave/internal/testtier"
 )
 
 // checkIdentities walks the ticks of a schedule, forwards and back, and checks that identities strictly increase, are never ahead of their
@@ -47,7 +49,10 @@ func checkIdentities(t interface{ Fatalf(string, ...any) }, s *Schedule, from ti
 // Promise: P1
 func TestIdentitiesIncrease(t *testing.T) {
 	exprs := [][]string{{"0 9 * * *"}, {"0,30 0-23 * * *"}, {"30 2 * * *", "15 1-3 * * *"}, {"*/20 59 23 * * *"}, {"0 0 * * *"}, {"5 0,1,2,3,12 28-31 * 0,6"}}
-	for _, name := range BuiltIn().Names() {
+	for n, name := range BuiltIn().Names() {
+		if testtier.RaceEnabled && n%8 != 0 { // nothing in it is concurrent
+			continue
+		}
 		zone, err := LoadLocation(name)
 		if err != nil {
 			t.Fatal(err)

@@ -13,31 +13,38 @@ import (
 
 // TestConformance runs the suite on the in-process server. The integration tests run it on a real Redis.
 func TestConformance(t *testing.T) {
-	locktest.Run(t, func(t *testing.T) redis.UniversalClient {
+	servers := startServers(t, 1)
+	locktest.Run(t, func(*testing.T) redis.UniversalClient { return connectTo(servers[0]) })
+}
+
+// TestConformanceOfAQuorum runs the suite on three in-process servers.
+// Promise: quorum
+func TestConformanceOfAQuorum(t *testing.T) {
+	servers := startServers(t, 3)
+	locktest.RunQuorum(t, func(*testing.T) (clients []redis.UniversalClient) {
+		for _, s := range servers {
+			clients = append(clients, connectTo(s))
+		}
+		return clients
+	})
+}
+
+// startServers starts servers for all tests of a suite, each of which has keys of its own: most of a test's time would go to parsing the scripts anew.
+func startServers(t *testing.T, n int) (servers []*embedded.Server) {
+	t.Helper()
+	for range n {
 		s, err := embedded.Start(embedded.Config{})
 		if err != nil {
 			t.Fatal(err)
 		}
 		t.Cleanup(s.Close)
-		return redis.NewClient(&redis.Options{Addr: s.Addr(), ContextTimeoutEnabled: true, ReadTimeout: time.Minute})
-	})
+		servers = append(servers, s)
+	}
+	return servers
 }
 
-// TestConformanceOfAQuorum runs the suite on five in-process servers.
-// Promise: quorum
-func TestConformanceOfAQuorum(t *testing.T) {
-	locktest.RunQuorum(t, func(t *testing.T) []redis.UniversalClient {
-		var clients []redis.UniversalClient
-		for range 5 {
-			s, err := embedded.Start(embedded.Config{})
-			if err != nil {
-				t.Fatal(err)
-			}
-			t.Cleanup(s.Close)
-			clients = append(clients, redis.NewClient(&redis.Options{Addr: s.Addr(), ContextTimeoutEnabled: true, ReadTimeout: time.Minute}))
-		}
-		return clients
-	})
+func connectTo(s *embedded.Server) redis.UniversalClient {
+	return redis.NewClient(&redis.Options{Addr: s.Addr(), ContextTimeoutEnabled: true, ReadTimeout: time.Minute})
 }
 
 // TestConformanceOfRedis runs the suite on the Redis that CRONCLAVE_TEST_REDIS names, if any.
