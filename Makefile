@@ -29,7 +29,8 @@ GO_TEST  = CRONCLAVE_TEST_INSTALL=1 go test -vet=off -count=1 -timeout 35m
 # Three at a time in ./integration: each test there has several processes.
 ALONE_TEST = $(GO_TEST) $(RACE) -p 1 -parallel 3
 
-# The race detector leaves the interpreter of the embedded Redis alone: scripts are parsed and run by one goroutine each, and take a third of the time.
+# Build gopher-lua (the Lua VM of the embedded Redis) without the race detector: each script runs in one goroutine, so there is nothing to detect, and the tests take
+# a third less time.
 export GOFLAGS := $(GOFLAGS) $(if $(RACE),-gcflags=github.com/yuin/gopher-lua/...=-race=false)
 
 # make -j would start processes beside tests that compute.
@@ -93,10 +94,10 @@ bench: ## run the benchmarks, then our locks beside those of other libraries (ne
 	go test -run '^$$' -bench . -benchmem -timeout 30m ./...
 	go -C bench run .
 
-# The engines of Debian: what a newer suite has changes with time. A path names a server of your own: make engines ENGINES=/usr/local/bin/valkey-server
+# SUITE:PACKAGE of Debian; the versions in trixie and sid move. To test your own server, pass its absolute path: make engines ENGINES=/usr/local/bin/valkey-server
 ENGINES := bookworm:redis trixie:redis trixie:valkey sid:redis sid:valkey
 
-engines: ## run the tests that depend on the engine on Redis 7.0 and 8, and Valkey 8 and 9, from packages that are unpacked into ./bin
+engines: ## run the tests that depend on the server on Redis 7.0 and 8.0, and Valkey 8.1 and 9.1, from packages of Debian that are unpacked into ./bin
 	RACE=$(RACE) integration/engines.sh $(ENGINES)
 
 FUZZTIME := 1m

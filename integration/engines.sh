@@ -1,11 +1,20 @@
 #!/bin/sh
-# Runs the tests that depend on the engine on one Redis or Valkey after the other:
+# Runs the tests that depend on the server with several Redis and Valkey servers, one after the other:
 #
 #	integration/engines.sh ENGINE...
 #
-# An ENGINE is SUITE:redis or SUITE:valkey, of Debian, which is unpacked into bin/engines; or the path of a redis-server or valkey-server. Each server of
-# a test is asked for its name and version, so that none is another by mistake. The whole output is in bin/engines. Ends with failure if a test of one engine failed, after all have had their turn.
+# An ENGINE is the absolute path of a redis-server or valkey-server, or a package of Debian: SUITE:redis or SUITE:valkey. Packages are unpacked into
+# bin/engines, and the logs are there too. The tests check the name and version of each server, so that no other server is tested by mistake. The script
+# tests all engines, and exits with 1 if one failed.
 set -eu
+
+# The script and the tests change folders, so a relative path would name another file, or none.
+for each; do
+	case $each in
+	/* | ?*:redis | ?*:valkey) ;;
+	*) echo "engines.sh: $each is neither an absolute path nor SUITE:redis nor SUITE:valkey; for a server of your own: ENGINES=/absolute/path/redis-server" >&2; exit 2 ;;
+	esac
+done
 cd "$(dirname "$0")/.."
 : "${1:?usage: engines.sh ENGINE...}"
 mkdir -p bin/engines
@@ -18,10 +27,10 @@ engine='TestConformanceOfRedis TestScriptsAgreeWithTheModel'
 
 pattern() { echo "^($(echo $* | tr ' ' '|'))\$"; }
 
-# named prints an engine as its servers report it: "valkey 9.1.2".
+# named prints the name and version that a server reports: "valkey 9.1.2".
 named() { "$1" --version | sed -nE 's/^(Redis|Valkey) server v=([^ ]+) .*/\1 \2/p' | tr RV rv; }
 
-# scripts runs the tests that take the address of a server, against one of their own.
+# scripts starts a server, and runs the tests that need only its address.
 scripts() {
 	dir=$(mktemp -d)
 	"$server" --port 0 --unixsocket "$dir/redis.sock" --save '' --dir "$dir" >"$dir/log" & pid=$!
@@ -34,15 +43,15 @@ scripts() {
 status=0
 for each; do
 	case $each in
-	*/*) server=$each ;;
-	*) # no colon: the loader takes it for the end of a path
+	/*) server=$each ;;
+	*) # The folder's name has no colon, because the loader splits --library-path at colons.
 		folder=$PWD/bin/engines/${each%:*}-${each#*:}
 		server=$folder/bin/redis-server
 		integration/redis-root.sh "$folder" "${each%:*}" "${each#*:}" || server=
 		;;
 	esac
 	name=$([ -z "$server" ] || named "$server")
-	[ -n "$name" ] || { echo "== $each: FAILED: no engine"; status=1; continue; }
+	[ -n "$name" ] || { echo "== $each: FAILED: no server to test"; status=1; continue; }
 	export CRONCLAVE_TEST_REDIS_SERVER="$server" CRONCLAVE_TEST_ENGINE="$name"
 	echo "== $each: $name =="
 	scripts || status=1

@@ -16,7 +16,7 @@ trap 'rm -rf "$work"' EXIT
 chmod 755 "$work"
 mkdir "$work/deb"
 
-# Another suite has lists of its own, so that what is installed and how it is kept up to date stays as it is.
+# For another suite, use separate apt lists, so that apt on this machine is not affected.
 if [ -n "$suite" ]; then
 	. /etc/os-release
 	archive=$(apt-get indextargets --format '$(RELEASE) $(CODENAME) $(REPO_URI)' 'Created-By: Packages' |
@@ -37,8 +37,8 @@ if [ -n "$suite" ]; then
 	export APT_CONFIG="$work/apt/apt.conf"
 fi
 
-# libraries prints the library packages below redis-tools, which has the server: Debian builds one executable that
-# acts by the name it is called with. The tools that installing would need (dpkg, debconf ...) are left out.
+# libraries prints the library packages that redis-tools depends on. redis-tools contains the server: in Debian one executable acts as server or tool, by the
+# name it is called with. Packages that only an installation needs (dpkg, debconf ...) are left out.
 libraries() {
 	apt-cache depends --recurse --no-recommends --no-suggests --no-conflicts --no-breaks --no-replaces \
 		--no-enhances "$kind-tools" | grep -E '^z?lib' | grep -v : | sort -u
@@ -46,7 +46,7 @@ libraries() {
 
 download() { (cd "$work/deb" && apt-get -qq -o APT::Sandbox::User=root download "$kind-tools" $(libraries)); }
 
-# A fresh machine has no package lists yet, or stale ones; and another suite has none here.
+# A fresh machine has no package lists or stale ones, and the separate lists of another suite are empty.
 download 2>"$work/log" || { apt-get -qq update && download; } || { cat "$work/log" >&2; exit 1; }
 
 rm -rf "$root" "$dir/bin"
@@ -65,9 +65,9 @@ printf 'hosts: files dns\n' >etc/nsswitch.conf
 
 loader=$(echo "$root"/usr/lib/*-linux-gnu*/ld-linux*.so.?)
 for name in redis-server redis-cli; do
-	# The loader takes a library that is missing here from this machine, and a container has none.
+	# The loader would take a missing library from this machine, but a container has no such library.
 	missing=$("$loader" --library-path "${loader%/*}" --list "$root/usr/bin/$name" | grep ' => ' | grep -vF " => $root/" || :)
-	[ -z "$missing" ] || { echo "redis-root.sh: libraries that no package has: $missing" >&2; exit 1; }
+	[ -z "$missing" ] || { echo "redis-root.sh: libraries missing from the downloaded packages: $missing" >&2; exit 1; }
 	printf '#!/bin/sh\nexec "%s" --argv0 %s --library-path "%s" "%s" "$@"\n' "$loader" "$name" "${loader%/*}" "$root/usr/bin/$name" >"$dir/bin/$name"
 	chmod 755 "$dir/bin/$name"
 done
