@@ -11,7 +11,7 @@ import (
 	"time"
 )
 
-// trappedJob has a lease that is longer than a replica takes to ask again for an answer, and shorter than its registration lasts.
+// trappedJob has a lease longer than a replica needs to repeat an unanswered claim, and shorter than the expiry of its registration.
 const trappedJob = `
 [redis]
 %s
@@ -24,9 +24,9 @@ lease = "6s"
 
 const trappedPeriod, trappedLease = 3, 6 * time.Second
 
-// A tick whose grant was not heard of runs once and in time, on one server, on a Cluster and on a quorum. The test lets a claim through, and swallows the
-// reply that grants it: the connection is closed, or stays silent, or the replica has no link until the lease has ended. In the last case the grant is withdrawn,
-// and the tick is claimed anew.
+// If the reply that grants a tick is lost, the tick still runs exactly once and before its deadline. The test runs on one server, a Cluster and a quorum. It lets a
+// claim through and drops the reply that grants it: the connection is closed, or stays silent, or the replica is cut off until the lease has ended. In the last
+// case the replica withdraws the grant and claims the tick again.
 // Promise: P1, P5, quorum
 func TestReplyOfAGrantIsLost(t *testing.T) {
 	slow(t)
@@ -51,7 +51,7 @@ func TestReplyOfAGrantIsLost(t *testing.T) {
 	}
 }
 
-// trapped is a cluster of which each replica reaches each server by a link of its own, with a trap for replies.
+// trapped is a cluster in which each replica reaches each server through its own proxy. The trap can drop replies on these links.
 type trapped struct {
 	*cluster
 	trap
@@ -131,7 +131,7 @@ func (s *trapped) startBehindLinks(t *testing.T) {
 	s.replicas[len(s.replicas)-1].WaitLog(t, soon, "announcement", announced)
 }
 
-// portView has the nodes of a Cluster named by the links to them.
+// portView replaces the ports of Cluster nodes in replies by the ports of the proxies in front of them.
 type portView struct {
 	mu  sync.Mutex
 	way map[string]string
@@ -146,7 +146,7 @@ func (v *portView) add(addr, way string) {
 	v.way[":"+portOf(addr)+"\r\n"] = ":" + portOf(way) + "\r\n"
 }
 
-// rewrite rewrites the ports in a reply. Ports that the kernel chooses have five digits, so it stays as long.
+// rewrite replaces the ports in a reply. Ports that the kernel chooses have five digits, so the length of the reply stays the same.
 func (v *portView) rewrite(reply []byte) []byte {
 	v.mu.Lock()
 	defer v.mu.Unlock()
@@ -156,7 +156,8 @@ func (v *portView) rewrite(reply []byte) []byte {
 	return reply
 }
 
-// checkLost demands that the tick whose grant is lost next runs once, and has one outcome. While the link is not cut it runs under the lease that was granted.
+// checkLost drops the reply of the next grant, and checks that its tick runs once and has one outcome. Unless the link is cut, the tick runs on the same replica,
+// under the lease that was granted.
 func (s *trapped) checkLost(t *testing.T, what string, how verdict, cut time.Duration) {
 	t.Helper()
 	s.arm(how)
@@ -187,16 +188,16 @@ func (s *trapped) checkLost(t *testing.T, what string, how verdict, cut time.Dur
 	t.Logf("%s: the grant of %s was lost %d times, and tick %d ran on %s after %v", what, c.replica, c.replies, tick, run.Replica, late)
 }
 
-// The replies of servers that grant a claim: a reply of one server alone; and that a node of a quorum has accepted the register with the run.
+// The replies that grant a claim: "granted" from a single server or Cluster, and "accepted" from one node of a quorum.
 var (
 	isGranted  = regexp.MustCompile(`\*[0-9]+\r\n\$7\r\ngranted\r\n`)
 	isAccepted = regexp.MustCompile(`\*[0-9]+\r\n\$8\r\naccepted\r\n`)
 )
 
-// trap swallows the replies that grant one claim, on each link of its replica the first.
+// A trap drops the replies that grant one claim: the first such reply on each link of the replica that claimed.
 type trap struct {
 	grants *regexp.Regexp
-	need   int // how many of these make a grant
+	need   int // the number of replies that make a grant
 
 	mu    sync.Mutex
 	armed bool
@@ -204,7 +205,7 @@ type trap struct {
 	now   catch
 }
 
-// catch is a claim whose grant was lost.
+// A catch is a claim whose grant was lost.
 type catch struct {
 	replica string
 	at      time.Time // of the first reply
@@ -218,14 +219,14 @@ func (p *trap) arm(how verdict) {
 	p.armed, p.how, p.now = true, how, catch{links: map[*proxy]bool{}}
 }
 
-// caught returns the claim, and whether all replies are lost that make it a grant.
+// caught returns the claim, and reports whether enough replies were dropped to make it a lost grant.
 func (p *trap) caught() (catch, bool) {
 	p.mu.Lock()
 	defer p.mu.Unlock()
 	return p.now, p.now.replies >= p.need
 }
 
-// spring returns the verdict on a reply that grants a claim.
+// spring decides whether a reply that grants a claim is dropped.
 func (p *trap) spring(replica string, link *proxy) verdict {
 	p.mu.Lock()
 	defer p.mu.Unlock()
@@ -240,14 +241,14 @@ func (p *trap) spring(replica string, link *proxy) verdict {
 	return p.how
 }
 
-// trappedConn is one connection.
+// A trappedConn watches one connection of a link for replies to drop.
 type trappedConn struct {
 	*trap
 	replica string
 	link    *proxy
 
 	mu       sync.Mutex
-	ofTheJob bool // the last request
+	ofTheJob bool // whether the last request was about the job
 	silent   bool
 }
 

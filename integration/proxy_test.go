@@ -21,7 +21,7 @@ type proxy struct {
 	conns map[net.Conn]bool
 }
 
-// watcher sees the parts that one connection carries, before they are handed on, and decides about replies. A request and a reply may come at the same time.
+// A watcher sees the data of one connection before the proxy forwards it, and decides whether replies are dropped. Its methods may be called concurrently.
 type watcher interface {
 	request(part []byte)
 	reply(part []byte) verdict
@@ -33,7 +33,7 @@ type verdict int
 const (
 	passes verdict = iota
 	isLost
-	closes // it is lost, and its connection is closed
+	closes // the reply is lost, and the connection is closed
 )
 
 // fault is the fault of a link; the zero value is a link that works. Requests and replies return whether the next
@@ -109,7 +109,7 @@ func (p *proxy) accept() {
 	}
 }
 
-// watched returns the edits of the requests and of the replies of a new connection. An edit returns the part to hand on, and false to close the connection.
+// watched returns the functions that process the requests and the replies of a new connection. Each returns the data to forward, and false to close the connection.
 func (p *proxy) watched() (requests, replies func([]byte) ([]byte, bool)) {
 	asIs := func(part []byte) ([]byte, bool) { return part, true }
 	requests, replies = asIs, asIs
@@ -132,7 +132,7 @@ func (p *proxy) watched() (requests, replies func([]byte) ([]byte, bool)) {
 	return requests, replies
 }
 
-// Watch has each connection from now on watched.
+// Watch creates a watcher for each new connection. Existing connections have none.
 func (p *proxy) Watch(with func() watcher) {
 	p.mu.Lock()
 	defer p.mu.Unlock()

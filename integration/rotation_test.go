@@ -20,8 +20,8 @@ command = 'exec "$SCRIBE" -for 8s -beat 20ms'
 lease = "4s"
 `
 
-// A rotated secret costs no lease and no tick, on one server, a Cluster and a quorum. The test replaces the password in the servers first and then in the
-// file, and the other way round, and closes all connections in between; for the server with TLS it replaces the client's certificate and both authorities as well.
+// Replicas lose no lease and no tick while a secret is rotated, on one server, a Cluster and a quorum. The test replaces the password first on the servers and
+// then in the file, and later in the opposite order, and closes all connections in between. With TLS it also replaces the client's certificate and both authorities.
 // Promise: P1, P5
 func TestSecretsRotate(t *testing.T) {
 	slow(t)
@@ -38,17 +38,18 @@ func TestSecretsRotate(t *testing.T) {
 	}
 }
 
-// rotation is a cluster whose replicas are the user cron of all servers. Commands are another user.
+// A rotation is a cluster whose replicas connect to all servers as the user cron. Commands connect as another user.
 type rotation struct {
 	*cluster
 	servers []*redisServer
 	file    string // of the password
 	admin   *cluster
 
-	onServer, inFiles func(t *testing.T) // replace other secrets with the first rotation
+	onServer, inFiles func(t *testing.T) // replace the other secrets during the first rotation
 }
 
-// setUp makes the cluster, with some of the table [redis], whose users have the password. The admin's configuration has another such table.
+// setUp creates the user cron on all servers, and the cluster of its replicas. Their configuration has the given lines in [redis]; commands of admin use another
+// configuration.
 func (r *rotation) setUp(t *testing.T, admin *cluster, url, table string, servers ...*redisServer) {
 	t.Helper()
 	r.servers, r.admin = servers, admin

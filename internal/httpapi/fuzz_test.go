@@ -31,7 +31,7 @@ func FuzzLogin(f *testing.F) {
 	}
 	f.Fuzz(func(t *testing.T, kind, body, cookie string) {
 		reached = false
-		h := guarded(inner, config) // a new one pauses after no wrong token of before
+		h := guarded(inner, config) // a fresh handler has no login delay left from earlier inputs
 		r := httptest.NewRequest(http.MethodPost, "http://127.0.0.1/login", strings.NewReader(body))
 		r.Header.Set("Content-Type", kind)
 		w := httptest.NewRecorder()

@@ -29,7 +29,8 @@ type Streak struct {
 	Since time.Time
 	// Count is the number of failures in a row.
 	Count int
-	// AtLeast is set if there may be more failures, and earlier ones: an ok that was reported late came among failures that are no longer kept one by one.
+	// AtLeast reports whether Count is a lower bound and Since may be too late. It is set if an ok was reported late, and its time lies among the older failures,
+	// of which only the number and the first and newest times are kept.
 	AtLeast bool
 	// LastOK is the end of the newest run that was ok; zero if none is known.
 	LastOK time.Time

@@ -11,7 +11,8 @@ import (
 type Streak struct {
 	Since time.Time `json:"since"` // the end of the first
 	Count int       `json:"count"`
-	// AtLeast is set if the first ones may be missing: replicas of an earlier version recorded them, or an ok among many failures was reported late.
+	// AtLeast reports whether Count is a lower bound and Since may be too late: no ok is known, replicas of an earlier version recorded failures, or an ok was
+	// reported late.
 	AtLeast bool       `json:"at_least,omitempty"`
 	LastOK  *time.Time `json:"last_ok,omitempty"` // nil if none is known
 }

@@ -90,7 +90,7 @@ func (s *Server) fail(err error) {
 func (s *Server) describe(info map[string]string) {
 	const mostVersion = 32
 	s.Version = printable(info["redis_version"], mostVersion)
-	if own := info["valkey_version"]; own != "" { // the other is 7.2.4 for ever, the Redis from which Valkey comes
+	if own := info["valkey_version"]; own != "" { // Valkey always reports redis_version 7.2.4, the version it was forked from
 		s.Version = printable("valkey "+own, mostVersion)
 	}
 	s.UptimeS, s.Clients, s.Replicas = number(info["uptime_in_seconds"]), number(info["connected_clients"]), number(info["connected_slaves"])

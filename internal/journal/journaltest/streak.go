@@ -103,8 +103,8 @@ func streaksOfGaps(s *suite) {
 	}
 }
 
-// streaksOfALateOK reports an ok late, that came among failures that are no longer kept one by one: those that are known to be later are counted, and the number says that
-// there may be more. It does so until the job is ok again.
+// streaksOfALateOK reports an ok late, with a time among the older failures that are only kept as a number. The streak then counts the failures that are known to be
+// newer than the ok, and AtLeast is set until the job is ok again.
 func streaksOfALateOK(s *suite) {
 	j := s.journal(journal.Config{})
 	expect := func(want journal.Streak) {
