@@ -6,6 +6,7 @@ import (
 	"path/filepath"
 	"slices"
 	"strings"
+	"syscall"
 	"testing"
 	"time"
 
@@ -57,7 +58,8 @@ func TestProgramOnADeadMount(t *testing.T) {
 	}
 }
 
-// TestConfigurationOnADeadMount: the jobs of a replica go on by the last version of a configuration whose mount does not answer, and the log says so once.
+// TestConfigurationOnADeadMount checks that a replica keeps running its jobs if the mount of its configuration does not answer, and logs that once. A reload on
+// SIGHUP is refused, and check and a second replica exit with 2.
 func TestConfigurationOnADeadMount(t *testing.T) {
 	slow(t)
 	t.Parallel()
@@ -68,7 +70,7 @@ func TestConfigurationOnADeadMount(t *testing.T) {
 	c.awaitRun(t, soon, "a", "a run that is ok", func(r pastRun) bool { return r.Outcome == "ok" })
 	dead.Hang()
 	silent := func(e logEntry) bool {
-		return e.Message() == "a configuration file does not answer; its last version stays"
+		return e.Message() == "configuration file cannot be read: its mount does not answer; the last version stays in use"
 	}
 	r.WaitLog(t, time.Minute, "word of the file", silent)
 	since := redisTime(t, c.Client)
@@ -77,7 +79,27 @@ func TestConfigurationOnADeadMount(t *testing.T) {
 	if text, _ := lines[0]["error"].(string); len(lines) != 1 || !strings.Contains(text, "(mount "+dead.Dir+", fuse hungfs)") || lines[0]["level"] != "warn" {
 		t.Errorf("%d lines, %v", len(lines), lines[0])
 	}
-	dead.Answer()
+	r.signal(t, syscall.SIGHUP)
+	r.WaitLog(t, time.Minute, "refused reload", func(e logEntry) bool {
+		text, _ := e["message"].(string)
+		return e.Message() == "configuration refused; the last good one stays" && strings.Contains(text, "cannot be read: its file system does not answer (mount "+dead.Dir)
+	})
+	var others []*replica
+	for _, args := range [][]string{{"check", dead.Dir + "/jobs.toml"}, {"run", "--config", dead.Dir + "/jobs.toml", "--replica", "r2", "--namespace", c.Namespace}} {
+		p := startObserved(t, args[0], "", []string{quickExit, "CRONCLAVE_REDIS=" + c.url}, program(t, cronclaveProgram), args...)
+		eventually(t, time.Minute, "fault of "+args[0], func() bool {
+			return slices.ContainsFunc(p.Log(), func(line string) bool {
+				return strings.Contains(line, "cannot be read: its file system does not answer")
+			})
+		})
+		others = append(others, p)
+	}
+	dead.Answer() // until then the kernel keeps a process that has asked
+	for _, p := range others {
+		if code := p.Wait(t, time.Minute); code != 2 {
+			t.Errorf("exit code %d, want 2: %s", code, strings.Join(p.Log(), "\n"))
+		}
+	}
 	stopAll(t, []*replica{r})
 	c.checkEachTickOnce(t, "a")
 }
@@ -107,7 +129,7 @@ func TestCheckOnADeadMount(t *testing.T) {
 	for n := range 20 {
 		for _, want := range []string{fmt.Sprintf("%s:%d:7: warning: %s/dir-%d not checked: ", path, 7+3*n, dead.Dir, n), fmt.Sprintf("%s:%d:12: warning: %s/env-%d not checked: ", path, 8+3*n, dead.Dir, n)} {
 			if !slices.ContainsFunc(said.Log(), func(line string) bool {
-				return strings.HasPrefix(line, want) && strings.Contains(line, "does not answer (mount "+dead.Dir+", fuse hungfs)") && strings.Contains(line, "umount -l")
+				return strings.HasPrefix(line, want) && strings.Contains(line, "does not answer (mount "+dead.Dir+", fuse hungfs)") && strings.HasSuffix(line, "; the job cannot start here until the mount answers; repair the mount, or detach it: umount -l "+dead.Dir)
 			}) {
 				t.Errorf("no line %q in\n%s", want, strings.Join(said.Log(), "\n"))
 			}

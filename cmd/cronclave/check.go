@@ -49,7 +49,7 @@ type checked struct {
 	// ZoneData is the version of the time zones by which jobs have ticks; "" for a faulty configuration.
 	ZoneData string         `json:"zone_data,omitempty"`
 	Faults   []checkedFault `json:"faults"`
-	// Accounts are the users of jobs that are not in /etc/passwd, and what the directory says of them.
+	// Accounts are the users of jobs that are not in /etc/passwd, with their entries in the directory service.
 	Accounts map[string]string `json:"accounts,omitempty"`
 }
 
@@ -123,7 +123,7 @@ func checkSizes(ctx context.Context, cfg *config.Config, accounts *command.Accou
 	return nil
 }
 
-// directoryAccounts returns the users of jobs that a directory knows. One that is not there is warned of where it is named.
+// directoryAccounts returns the users of jobs that the directory service knows. A user that it does not know has a warning at its key.
 func directoryAccounts(cfg *config.Config, from *command.Accounts) map[string]string {
 	accounts := map[string]string{}
 	for i := range cfg.Jobs {

@@ -175,7 +175,7 @@ command = ["awk", 'BEGIN { s = "x"; while (length(s) < 1073741824) s = s s; prin
 	p := startProcess(t, nil, append(inside, "cronclave", "run", "--config", file, "--redis", s.URL())...)
 	over := func(r ended) bool { return !r.Started.IsZero() && r.Outcome != "running" }
 	killed := awaitRun(t, s.URL(), "hungry", over)
-	const want = "ended by SIGKILL; meanwhile the kernel killed processes of the replica's cgroup for want of memory (oom_kill rose by 1)"
+	const want = "ended by SIGKILL; meanwhile the kernel killed processes of the replica's cgroup because memory ran out (oom_kill rose by 1)"
 	if killed.Outcome != "failed" || killed.Reason != want || killed.Output != "" {
 		t.Errorf("%+v, want the reason %q", killed, want)
 	}

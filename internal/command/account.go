@@ -31,7 +31,7 @@ const (
 )
 
 // setUser fills in the user's fields. It returns no user for a number that has no entry. If a group is named too, that includes a number that is not in /etc/passwd
-// while the directory is silent: the two are enough for a start. Each call asks anew.
+// while the directory service does not answer: the two are enough for a start. Each call asks anew.
 func (a *account) setUser(name, groupName string) (*user.User, error) {
 	uid, numErr := number(name)
 	most := getentTime
@@ -59,7 +59,7 @@ func (a *account) setUser(name, groupName string) (*user.User, error) {
 	return u, nil
 }
 
-// find asks the file, and then the directory, for so long at most. The error wraps [errNoEntry] if neither has the user.
+// find looks in the file, and then asks the directory service for the time most. The error wraps [errNoEntry] if neither has the user.
 func (a *account) find(name string, most time.Duration) (u *user.User, shell string, err error) {
 	f, err := passwdEntry("/etc/passwd", name)
 	if a.source = fromPasswd; errors.Is(err, errNoEntry) {
@@ -87,7 +87,7 @@ func (a *account) ask(name string) (u *user.User, shell string, err error) {
 	return u, "/bin/sh", nil
 }
 
-// directoryEntry returns the fields of the user's line of passwd(5), as a directory has it.
+// directoryEntry returns the fields of the user's line of passwd(5) from the directory service.
 func (by *Accounts) directoryEntry(name string, most time.Duration) ([]string, error) {
 	line, err := by.getent(most, "passwd", name)
 	if err != nil {
@@ -100,7 +100,7 @@ func (by *Accounts) directoryEntry(name string, most time.Duration) ([]string, e
 	return f, nil
 }
 
-// sameName reports whether a directory's entry has the name that it was asked for. A directory may have it in another case, or with a domain added, as SSSD does
+// sameName reports whether an entry of the directory service has the name that was asked for. The service may return it in another case, or with a domain added, as SSSD does
 // for Active Directory.
 func sameName(entry, asked string) bool {
 	if strings.EqualFold(entry, asked) {

@@ -54,7 +54,7 @@ func (by *Accounts) lookupIdentity(userName, groupName string) (*identity, error
 	return a, nil
 }
 
-// setGroups fills in the supplementary groups: those of /etc/group, and those that a directory has the user in, also one of /etc/passwd.
+// setGroups fills in the supplementary groups: those in /etc/group, and those in the directory service, which may also list a user of /etc/passwd.
 func (a *identity) setGroups(u *user.User) error {
 	ids, err := u.GroupIds()
 	if err != nil {

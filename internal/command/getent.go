@@ -17,7 +17,7 @@ import (
 )
 
 const (
-	// getentTime is the time after which a directory service that does not answer is given up. It costs the start that asked, and no other.
+	// getentTime is the time after which a lookup in a directory service (LDAP, SSSD) is given up. Only the start that asked loses that time.
 	getentTime = 5 * time.Second
 	// numberTime is that time for a user that can do without the answer. A start asks up to three times, and must then still begin within the shortest time that
 	// a grant gives it, 5 s.
@@ -36,27 +36,30 @@ var (
 	errNoGetent = errors.New("this machine has no getent to ask a directory with")
 )
 
-// silent is the error of a directory that does not answer. It stands for [safefile.ErrUnanswered]: the start that asked has not begun, and is not at fault.
+// silent is the error of a directory service that does not answer. It matches [safefile.ErrUnanswered], because the start that asked has not begun and is not at fault.
 type silent struct{ error }
 
-// Is reports whether it stands for another error.
+// Is reports whether target is [safefile.ErrUnanswered].
 func (silent) Is(target error) bool { return target == safefile.ErrUnanswered }
 
-// Accounts looks up users and groups in the files of this machine and in its directory service. It asks the directory once for each entry, and for none after one that it
-// did not answer: for those who look up many. A nil *Accounts asks each time, as each start does. It is safe for concurrent use.
+// Accounts caches lookups of users and groups. It asks the directory service once per entry. After one lookup without an answer it stops asking and returns that
+// error. Use one Accounts per check, start or reload. A nil *Accounts asks each time, as the start of a run does. It is safe for concurrent use.
 type Accounts struct {
 	mu     sync.Mutex
 	known  map[[2]string]directoryAnswer // by database and key
-	silent error                         // of the ask that had no answer; nil for none
+	silent error                         // of the first lookup without an answer; nil for none
 }
 
-// directoryAnswer is what a directory said of an entry.
+// databaseEntry names an entry of each database of getent(1).
+var databaseEntry = map[string]string{"passwd": "user", "group": "group", "initgroups": "user"}
+
+// directoryAnswer is the answer of the directory service for an entry.
 type directoryAnswer struct {
 	line string
 	err  error
 }
 
-// getent asks as the function of this name does, unless the answer is known.
+// getent calls the package function getent and caches its answer, including errors.
 func (by *Accounts) getent(most time.Duration, database, key string) (string, error) {
 	if by == nil {
 		return getent(most, database, key)
@@ -68,11 +71,11 @@ func (by *Accounts) getent(most time.Duration, database, key string) (string, er
 		return got.line, got.err
 	}
 	if by.silent != nil {
-		return "", fmt.Errorf("getent %s %s: not asked: %w", database, key, by.silent)
+		return "", by.silent
 	}
 	line, err := getent(most, database, key)
 	if errors.Is(err, safefile.ErrUnanswered) {
-		by.silent = err
+		by.silent = silent{fmt.Errorf("not looked up, because the directory service did not answer for %s %s within %v", databaseEntry[database], key, most)}
 	}
 	if by.known == nil {
 		by.known = map[[2]string]directoryAnswer{}
@@ -81,7 +84,8 @@ func (by *Accounts) getent(most time.Duration, database, key string) (string, er
 	return line, err
 }
 
-// getent returns the first line of an answer that comes within a time. The error wraps [errNoEntry] if there is none, and [safefile.ErrUnanswered] if the directory is silent.
+// getent returns the first line of the answer of getent(1). The error wraps [errNoEntry] if there is no such entry, and matches [safefile.ErrUnanswered] if the
+// directory service does not answer within the time most.
 func getent(most time.Duration, database, key string) (string, error) {
 	program := getentProgram()
 	switch {

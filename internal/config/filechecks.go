@@ -1,6 +1,7 @@
 package config
 
 import (
+	"cmp"
 	"context"
 	"errors"
 	"fmt"
@@ -22,7 +23,7 @@ type fileChecks struct {
 	machine bool // [Options.Machine]
 	rights  func(user, group string) (*safefile.Identity, error)
 	known   map[namedFile]finding
-	looks   *looks
+	probe   *mountProbe
 	skipped map[string]bool // [Config.Unchecked]
 }
 
@@ -32,11 +33,12 @@ const mostChecking = 5 * time.Second
 
 func newFileChecks(to *document.Report, o Options) *fileChecks {
 	return &fileChecks{Report: to, trust: o.Trust, machine: o.Machine, rights: o.Rights, known: make(map[namedFile]finding),
-		looks: &looks{each: 2 * time.Second, all: mostChecking}}
+		probe: &mountProbe{perPath: 2 * time.Second, inAll: mostChecking}}
 }
 
-// namedFile is a file that the configuration names, and by whom it is opened.
+// namedFile is a file that the configuration names, with the user that opens it.
 type namedFile struct {
+	owner             string // "the job" or "the replica"
 	path, user, group string
 	secret            bool
 }
@@ -67,7 +69,9 @@ func (c *fileChecks) ofReplica(r *schema.Reader, redis *Redis, server *Server) {
 	}
 	for _, key := range slices.Sorted(maps.Keys(files)) {
 		if v, set := r.Set(key); set {
-			c.check(v, files[key])
+			file := files[key]
+			file.owner = "the replica"
+			c.check(v, file)
 		}
 	}
 }
@@ -75,10 +79,10 @@ func (c *fileChecks) ofReplica(r *schema.Reader, redis *Redis, server *Server) {
 // ofJob checks the files of a job, which are opened with its user's rights.
 func (c *fileChecks) ofJob(d *draft) {
 	if v, set := d.at["env_file"]; set && !d.wrong["env_file"] {
-		c.check(v, namedFile{d.EnvFile, d.User, d.Group, false})
+		c.check(v, namedFile{"the job", d.EnvFile, d.User, d.Group, false})
 	}
 	for _, name := range slices.Sorted(maps.Keys(d.EnvFromFile)) {
-		c.check(d.filed[name], namedFile{d.EnvFromFile[name], d.User, d.Group, true})
+		c.check(d.filed[name], namedFile{"the job", d.EnvFromFile[name], d.User, d.Group, true})
 	}
 }
 
@@ -114,7 +118,7 @@ func (c *fileChecks) inspect(f namedFile) finding {
 	}
 	const enough = 1 << 40 // a file that is too long is a fault where it is read
 	var info safefile.Info
-	err := c.looks.at(f.path, func(ctx context.Context) (err error) {
+	err := c.probe.probePath(f.path, func(ctx context.Context) (err error) {
 		info, err = safefile.Inspect(ctx, f.path, safefile.Policy{MaxBytes: enough, As: as, Trust: c.trust})
 		return err
 	})
@@ -125,7 +129,7 @@ func (c *fileChecks) inspect(f namedFile) finding {
 	case errors.Is(err, fs.ErrNotExist):
 		return finding{}
 	case errors.Is(err, safefile.ErrUnanswered), errors.Is(err, context.DeadlineExceeded):
-		return finding{warning: c.unchecked(f.path, err)}
+		return finding{warning: c.unchecked(f.owner, f.path, err)}
 	case err != nil:
 		return finding{warning: fmt.Sprintf("%s cannot be read%s: %v", f.path, reader, bare(err))}
 	case f.secret && info.Exposed != "":
@@ -134,15 +138,16 @@ func (c *fileChecks) inspect(f namedFile) finding {
 	return finding{}
 }
 
-// unchecked notes a path that was not looked at, and returns the warning of it.
-func (c *fileChecks) unchecked(path string, err error) string {
+// unchecked notes a path that could not be probed, and returns its warning. The owner, "the job" or "the replica", needs the path to start.
+func (c *fileChecks) unchecked(owner, path string, err error) string {
 	if c.skipped == nil {
 		c.skipped = map[string]bool{}
 	}
 	c.skipped[path] = true
 	if errors.Is(err, safefile.ErrUnanswered) {
-		return fmt.Sprintf("%s not checked: %v%s; what needs it cannot start until it does: bring its server back, or unmount it (umount -l)", path,
-			safefile.ErrUnanswered, proc.OnMount(path))
+		mount := cmp.Or(proc.MountPoint(path), "MOUNT")
+		return fmt.Sprintf("%s not checked: %v%s; %s cannot start here until the mount answers; repair the mount, or detach it: umount -l %s", path,
+			safefile.ErrUnanswered, proc.OnMount(path), owner, mount)
 	}
 	return fmt.Sprintf("%s not checked: the files of the configuration took longer than %v to look at", path, mostChecking)
 }

@@ -58,7 +58,7 @@ type loader struct {
 	options Options
 	bounds  *document.Bounds
 	files   []*document.File
-	looks   *looks
+	probe   *mountProbe
 	roots   []document.Value // of the files that are TOML
 	order   map[string]int   // of the files' names, as they were reached
 	known   map[string]bool  // files that were read, by their real paths
@@ -78,7 +78,7 @@ func newLoader(o Options) *loader {
 		Reader:  schema.NewReader(&document.Report{}, variables, schema.Names{Home: home, Synonyms: synonyms}),
 		options: o,
 		bounds:  document.NewBounds(),
-		looks:   &looks{each: 5 * time.Second, all: 30 * time.Second},
+		probe:   &mountProbe{perPath: 5 * time.Second, inAll: 30 * time.Second},
 		order:   make(map[string]int),
 		known:   make(map[string]bool),
 		taken:   taken,
@@ -90,7 +90,7 @@ func (l *loader) load(path string) {
 	l.order[path] = 0
 	l.watch(path, false)
 	at := document.Absent(path)
-	info, err := look(l.looks, path, func() (fs.FileInfo, error) { return os.Stat(path) })
+	info, err := probeBlocking(l.probe, path, func() (fs.FileInfo, error) { return os.Stat(path) })
 	switch {
 	case err != nil:
 		l.Fault(at, "cannot be read: %v", bare(err))
@@ -110,7 +110,7 @@ func (l *loader) load(path string) {
 // file reads one file, unless it was read before, and those that it includes. A fault in reading it at all belongs to
 // the place that named it.
 func (l *loader) file(name string, from document.Value) {
-	path, err := look(l.looks, name, func() (string, error) { return realPath(name), nil })
+	path, err := probeBlocking(l.probe, name, func() (string, error) { return realPath(name), nil })
 	if err != nil {
 		l.Fault(from, "%s cannot be read: %v", name, bare(err))
 		return
@@ -121,7 +121,7 @@ func (l *loader) file(name string, from document.Value) {
 	l.known[path] = true
 	l.watch(name, false)
 	var text []byte
-	err = l.looks.at(name, func(ctx context.Context) (err error) {
+	err = l.probe.probePath(name, func(ctx context.Context) (err error) {
 		text, err = safefile.Read(ctx, name, safefile.Policy{MaxBytes: document.MaxFileBytes, Trust: l.options.Trust})
 		return err
 	})
@@ -142,7 +142,7 @@ func (l *loader) file(name string, from document.Value) {
 // watch notes a file, or a pattern, before it is looked at.
 func (l *loader) watch(name string, pattern bool) {
 	if l.options.Files != nil {
-		l.options.Files.add(l.looks, name, pattern)
+		l.options.Files.add(l.probe, name, pattern)
 	}
 }
 
@@ -199,7 +199,7 @@ func (l *loader) matches(folder, pattern string, from document.Value) []string {
 		full = filepath.Join(literally(folder), pattern)
 	}
 	l.watch(full, true)
-	names, err := look(l.looks, full, func() ([]string, error) { return matching(full) })
+	names, err := probeBlocking(l.probe, full, func() ([]string, error) { return matching(full) })
 	switch {
 	case errors.Is(err, filepath.ErrBadPattern):
 		l.Fault(from, "%q is not a pattern; a bracket is not closed, or write \\[ for a literal [", pattern)
@@ -207,10 +207,10 @@ func (l *loader) matches(folder, pattern string, from document.Value) []string {
 		l.Fault(from, "%s cannot be read: %v", full, bare(err))
 		return nil
 	}
-	folders, _ := look(l.looks, full, func() ([]string, error) { return filepath.Glob(filepath.Dir(full)) })
+	folders, _ := probeBlocking(l.probe, full, func() ([]string, error) { return filepath.Glob(filepath.Dir(full)) })
 	for _, folder := range folders {
 		l.folder(folder, from)
-		if _, err := look(l.looks, folder, func() ([]fs.DirEntry, error) { return os.ReadDir(folder) }); err != nil && !errors.Is(err, fs.ErrNotExist) { // else it would seem to be empty
+		if _, err := probeBlocking(l.probe, folder, func() ([]fs.DirEntry, error) { return os.ReadDir(folder) }); err != nil && !errors.Is(err, fs.ErrNotExist) { // else it would seem to be empty
 			l.Fault(from, "%s cannot be read: %v", folder, bare(err))
 		}
 	}
@@ -220,7 +220,7 @@ func (l *loader) matches(folder, pattern string, from document.Value) []string {
 // folder refuses a folder in which others may add files.
 func (l *loader) folder(name string, from document.Value) {
 	var untrusted *safefile.UntrustedError
-	_, err := look(l.looks, name, func() (none struct{}, err error) { return none, safefile.InspectFolder(name, l.options.Trust) })
+	_, err := probeBlocking(l.probe, name, func() (none struct{}, err error) { return none, safefile.InspectFolder(name, l.options.Trust) })
 	if errors.As(err, &untrusted) {
 		l.Fault(from, "%v", untrusted)
 	}

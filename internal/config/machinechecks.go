@@ -48,11 +48,11 @@ func (c machineChecks) ofJob(d *draft) {
 	}
 }
 
-// user warns of a user that is not known here, or of whom the directory does not say anything.
+// user warns if a user is not known here, or if the directory service does not answer.
 func (c machineChecks) user(v document.Value, d *draft) {
 	switch _, err := c.rights(d.User, d.Group); {
 	case errors.Is(err, safefile.ErrUnanswered):
-		c.Warn(v, "%v: the job cannot start here until the directory service answers; see /etc/nsswitch.conf, and try: getent passwd %s", err, d.User)
+		c.Warn(v, "%v; the job cannot start here until the directory service answers; try: getent passwd %s", err, d.User)
 	case err != nil:
 		c.Warn(v, "%v on this machine: the job cannot start here", err)
 	}
@@ -73,12 +73,12 @@ func (c machineChecks) exists(v document.Value, path string) (info fs.FileInfo, 
 	if path == "" {
 		return nil, false
 	}
-	info, err := look(c.looks, path, func() (fs.FileInfo, error) { return os.Stat(path) })
+	info, err := probeBlocking(c.probe, path, func() (fs.FileInfo, error) { return os.Stat(path) })
 	switch {
 	case errors.Is(err, fs.ErrNotExist):
 		c.Warn(v, "%s is not on this machine: the job cannot start here", path)
 	case errors.Is(err, safefile.ErrUnanswered), errors.Is(err, context.DeadlineExceeded):
-		c.Warn(v, "%s", c.unchecked(path, err))
+		c.Warn(v, "%s", c.unchecked("the job", path, err))
 	}
 	return info, err == nil
 }
@@ -95,7 +95,7 @@ func (c machineChecks) program(v document.Value, path string) {
 		c.Warn(v, "%s is no program: the job cannot start here; it may lack the permission to be executed (chmod +x)", path)
 	} else if there {
 		var start []byte
-		err := c.looks.at(path, func(ctx context.Context) (err error) {
+		err := c.probe.probePath(path, func(ctx context.Context) (err error) {
 			start, err = safefile.ReadStart(ctx, path, safefile.Policy{}) // root reads what the job's user may only execute
 			return err
 		})
@@ -103,7 +103,7 @@ func (c machineChecks) program(v document.Value, path string) {
 			c.Warn(v, "%s: the job cannot start here: %s", path, fault)
 		}
 		if errors.Is(err, safefile.ErrUnanswered) {
-			c.Warn(v, "%s", c.unchecked(path, err))
+			c.Warn(v, "%s", c.unchecked("the job", path, err))
 		}
 	}
 }
@@ -118,12 +118,12 @@ func (c machineChecks) envFile(v document.Value, d *draft) {
 		as, _ = c.rights(d.User, d.Group) // a user that is not here has a warning
 	}
 	var text []byte
-	err := c.looks.at(d.EnvFile, func(ctx context.Context) (err error) {
+	err := c.probe.probePath(d.EnvFile, func(ctx context.Context) (err error) {
 		text, err = safefile.Read(ctx, d.EnvFile, safefile.Policy{MaxBytes: textfile.MaxEnvFile, As: as, Trust: c.trust})
 		return err
 	})
 	if errors.Is(err, safefile.ErrUnanswered) {
-		c.Warn(v, "%s", c.unchecked(d.EnvFile, err))
+		c.Warn(v, "%s", c.unchecked("the job", d.EnvFile, err))
 	}
 	if err != nil {
 		return // another check says so

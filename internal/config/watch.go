@@ -24,12 +24,12 @@ type watched struct {
 }
 
 // add is called before a file is read, or a pattern looked for, so that no later change escapes.
-func (f *Files) add(by *looks, name string, pattern bool) {
+func (f *Files) add(by *mountProbe, name string, pattern bool) {
 	if slices.ContainsFunc(f.watched, func(w watched) bool { return w.name == name && w.pattern == pattern }) {
 		return
 	}
 	w := watched{name: name, pattern: pattern, read: name + " -"} // as if it were not there, if its mount does not answer
-	if stamp, err := look(by, name, w.stamp); err == nil {
+	if stamp, err := probeBlocking(by, name, w.stamp); err == nil {
 		w.read = stamp
 	}
 	f.watched = append(f.watched, w)
@@ -47,12 +47,12 @@ func (f *Files) AsRead() string {
 // Stamp is a text that is another one than [Files.AsRead] when a file was written, replaced (itself, or what a symbolic link on the way to it leads to),
 // added or removed since, or given another mode. It asks the system for each file and folder, and opens none.
 //
-// A file whose mount does not answer within a second counts as unchanged, and so does one for which no time is left after five. The error is that of the first such file.
+// All files together get five seconds, and each file one. A file without an answer in that time counts as unchanged, and the error is the error of the first such file.
 func (f *Files) Stamp() (stamp string, err error) {
 	var now []string
-	by := &looks{each: time.Second, all: 5 * time.Second}
+	by := &mountProbe{perPath: time.Second, inAll: 5 * time.Second}
 	for _, w := range f.watched {
-		stamp, failed := look(by, w.name, w.stamp)
+		stamp, failed := probeBlocking(by, w.name, w.stamp)
 		if failed != nil {
 			stamp, err = w.read, cmp.Or(err, failed)
 		}

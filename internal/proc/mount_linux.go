@@ -40,19 +40,30 @@ func unescape(s string) string {
 // OnMount returns " (mount POINT, TYPE SOURCE)" for a path below a mount, and "" below the root alone. It touches no file system but /proc, so symbolic links
 // are not followed.
 func OnMount(path string) string {
-	text, err := os.ReadFile("/proc/self/mountinfo")
-	if err != nil {
+	on := findMount(path)
+	if on.Point == "" {
 		return ""
 	}
-	var on Mount
+	return fmt.Sprintf(" (mount %s, %s %s)", on.Point, on.Type, on.Source)
+}
+
+// MountPoint returns the folder at which the mount of a path is, found as by [OnMount]. It returns "" below the root alone.
+func MountPoint(path string) string { return findMount(path).Point }
+
+// findMount returns the mount of a path; the zero value below the root alone.
+func findMount(path string) (on Mount) {
+	text, err := os.ReadFile("/proc/self/mountinfo")
+	if err != nil {
+		return Mount{}
+	}
 	for _, m := range ParseMounts(string(text)) {
 		rest, below := strings.CutPrefix(filepath.Clean(path), m.Point)
 		if below && (rest == "" || rest[0] == '/') && len(m.Point) >= len(on.Point) { // of two on one folder the later one counts
 			on = m
 		}
 	}
-	if on.Point == "" || on.Point == "/" {
-		return ""
+	if on.Point == "/" {
+		return Mount{}
 	}
-	return fmt.Sprintf(" (mount %s, %s %s)", on.Point, on.Type, on.Source)
+	return on
 }

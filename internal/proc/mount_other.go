@@ -2,5 +2,8 @@
 
 package proc
 
-// OnMount tells nothing.
+// OnMount returns "": mounts are only known on Linux.
 func OnMount(string) string { return "" }
+
+// MountPoint returns "": mounts are only known on Linux.
+func MountPoint(string) string { return "" }

@@ -69,7 +69,7 @@ func TestPeersOfAJob(t *testing.T) {
 	}
 }
 
-// A run that was killed for want of memory names the limit if it was the job's; a run that ended well names none.
+// A run that was killed because memory ran out names the limit if it was the job's; a run that ended well names none.
 func TestOutOfMemoryIsReported(t *testing.T) {
 	for _, tc := range []struct {
 		limit int64

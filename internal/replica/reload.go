@@ -67,7 +67,7 @@ func (l *reloader) changed() bool {
 func (l *reloader) look() string {
 	now, err := l.files.Stamp()
 	if err != nil && !l.quiet {
-		l.log.Warn("a configuration file does not answer; its last version stays", "error", err)
+		l.log.Warn("configuration file cannot be read: its mount does not answer; the last version stays in use", "error", err)
 	}
 	l.quiet = err != nil
 	return now

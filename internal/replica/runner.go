@@ -105,7 +105,7 @@ func (r *commandRunner) result(exit command.Exit) scheduler.Result {
 	case exit.OutOfMemory:
 		result.Err = r.outOfMemory(result.Err)
 	case exit.OOMKills > 0:
-		result.Err = fmt.Errorf("%w; meanwhile the kernel killed processes of the replica's cgroup for want of memory (oom_kill rose by %d)", result.Err, exit.OOMKills)
+		result.Err = fmt.Errorf("%w; meanwhile the kernel killed processes of the replica's cgroup because memory ran out (oom_kill rose by %d)", result.Err, exit.OOMKills)
 	}
 	if exit.Late { // whatever it made of that
 		result.Err = scheduler.ErrLost

@@ -115,8 +115,9 @@ func InspectFolder(name string, t Trust) error {
 	return inspectFolder(name)
 }
 
-// Ask asks the system about a path, and abandons that when ctx ends: the error then wraps [ErrUnanswered]. An abandoned ask goes on, so it must write nothing that
-// the caller reads.
+// Ask runs ask in a goroutine and returns when ctx ends, with an error that wraps [ErrUnanswered]. The goroutine keeps running, so ask must not write to variables
+// that the caller reads. Until it returns, the next Ask for the
+// same name fails at once with [ErrHangs].
 func Ask[T any](ctx context.Context, name string, ask func() (T, error)) (T, error) {
 	return bounded(ctx, name, nil, ask)
 }
