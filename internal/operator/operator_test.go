@@ -46,7 +46,7 @@ func newCluster(t *testing.T) *cluster {
 		t.Fatal(err)
 	}
 	t.Cleanup(func() { _ = conn.Close() })
-	j, err := journal.New(journal.Config{Redis: conn, Namespace: "default"})
+	j, err := journal.New(journal.Config{Redis: conn, Namespace: "default", Timeout: time.Minute})
 	if err != nil {
 		t.Fatal(err)
 	}

@@ -401,7 +401,7 @@ func startJournal(t *testing.T) (*embedded.Server, *redisconn.Conn, *journal.Jou
 		t.Fatal(err)
 	}
 	t.Cleanup(func() { _ = conn.Close() })
-	j, err := journal.New(journal.Config{Redis: conn, Namespace: "default"})
+	j, err := journal.New(journal.Config{Redis: conn, Namespace: "default", Timeout: time.Minute})
 	if err != nil {
 		t.Fatal(err)
 	}

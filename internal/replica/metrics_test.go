@@ -125,7 +125,7 @@ func TestLastOKOutlivesReplicas(t *testing.T) {
 	rdb := redis.NewClient(&redis.Options{Addr: server.Addr(), ContextTimeoutEnabled: true})
 	defer func() { _ = rdb.Close() }()
 	r := &Replica{log: hclog.NewNullLogger()}
-	if r.journal, err = journal.New(journal.Config{Redis: rdb, Namespace: "x"}); err != nil {
+	if r.journal, err = journal.New(journal.Config{Redis: rdb, Namespace: "x", Timeout: time.Minute}); err != nil {
 		t.Fatal(err)
 	}
 	begin := time.Now().Add(-time.Hour).Truncate(time.Second)
