@@ -95,22 +95,14 @@ func findRedis(ctx context.Context, candidates []candidate) (*found, error) {
 }
 
 // launch starts a new server and waits until it answers. A port may be taken between being chosen and being used,
-// hence more than one try, each with a port of its own.
-func launch(ctx context.Context, source redisSource, args []string) (redisInstance, error) {
+// hence three tries, each with a port and a third of startTimeout of its own.
+func launch(ctx context.Context, source redisSource, args []string) (instance redisInstance, err error) {
 	const tries = 3
-	var err error
 	for range tries {
-		var instance redisInstance
 		if instance, err = source.create(args); err != nil {
 			return nil, err
 		}
-		if err = instance.start(ctx, true); err == nil {
-			err = awaitPing(ctx, instance.addr())
-		}
-		if err == nil {
-			err = checkEngine(ctx, instance.addr())
-		}
-		if err == nil {
+		if err = awaitStart(ctx, instance, startTimeout/tries); err == nil {
 			return instance, nil
 		}
 		err = fmt.Errorf("%w\n%s", err, instance.log())
@@ -119,6 +111,19 @@ func launch(ctx context.Context, source redisSource, args []string) (redisInstan
 		}
 	}
 	return nil, err
+}
+
+// awaitStart starts a server and waits until it answers, as the engine that is asked for.
+func awaitStart(ctx context.Context, instance redisInstance, most time.Duration) error {
+	ctx, cancel := context.WithTimeout(ctx, most)
+	defer cancel()
+	if err := instance.start(ctx, true); err != nil {
+		return err
+	}
+	if err := awaitPing(ctx, instance.addr()); err != nil {
+		return err
+	}
+	return checkEngine(ctx, instance.addr())
 }
 
 // engineSetting is the engine that each server must be, such as "valkey 9.1.2", by its own words.

@@ -122,7 +122,7 @@ func TestFilesAreNotLeaked(t *testing.T) {
 	everyMode(t, func(t *testing.T, h *Host) {
 		sh(t, h, "echo warm up")
 		before := openFiles(t)
-		for i := range 200 {
+		for i := range 50 {
 			if i%10 == 0 {
 				h.Run(t.Context(), t.Context(), Spec{Argv: []string{"/no/such"}})
 			} else {
