@@ -92,22 +92,40 @@ func (f *FS) end() {
 	_ = f.server.Wait()
 }
 
-// order sends an order and waits until it is in force.
-func (f *FS) order(what string) {
-	f.t.Helper()
+// sendOrder sends an order and waits until it is in force.
+func (f *FS) sendOrder(what string) error {
 	if _, err := fmt.Fprintln(f.orders, what); err != nil {
-		f.t.Fatal(err)
+		return fmt.Errorf("order the file system's server to %s: %w", what, err)
 	}
-	if reply, err := f.replies.ReadString('\n'); strings.TrimSpace(reply) != what {
-		f.t.Fatalf("the file system's server: %q, %v", reply, err)
+	reply, err := f.replies.ReadString('\n')
+	if err != nil {
+		return fmt.Errorf("wait until the file system's server obeys %s: %w", what, err)
+	}
+	if strings.TrimSpace(reply) != what {
+		return fmt.Errorf("the file system's server obeys %q instead of %s", reply, what)
+	}
+	return nil
+}
+
+// demand is sendOrder for orders without which the test makes no sense.
+func (f *FS) demand(what string) {
+	f.t.Helper()
+	if err := f.sendOrder(what); err != nil {
+		f.t.Fatal(err)
 	}
 }
 
 // Hang leaves all requests unanswered from now on.
-func (f *FS) Hang() { f.t.Helper(); f.order("hang") }
+func (f *FS) Hang() { f.t.Helper(); f.demand("hang") }
 
 // HangOpen leaves requests unanswered that open a file or enter a folder. Names are still found.
-func (f *FS) HangOpen() { f.t.Helper(); f.order("open") }
+func (f *FS) HangOpen() { f.t.Helper(); f.demand("open") }
 
-// Answer answers all requests, also those that hang.
-func (f *FS) Answer() { f.t.Helper(); f.order("answer") }
+// Answer answers all requests, also those that hang. It may be called again. A test that waits in its cleanup for a process which may hang registers Answer as
+// a cleanup after it has started that process, because cleanups run in the opposite order.
+func (f *FS) Answer() {
+	f.t.Helper()
+	if err := f.sendOrder("answer"); err != nil {
+		f.t.Error(err)
+	}
+}
