@@ -1,7 +1,9 @@
 package integration
 
 import (
+	"errors"
 	"fmt"
+	"math/rand/v2"
 	"net"
 	"net/netip"
 	"os"
@@ -14,6 +16,7 @@ import (
 	"time"
 
 	"golang.org/x/net/dns/dnsmessage"
+	"golang.org/x/sys/unix"
 )
 
 // redisName is a name that only the nameserver of a test knows.
@@ -40,18 +43,13 @@ type resolverIn struct {
 // startResolver serves names on addresses of the loopback network. It ends with the test.
 func startResolver(t *testing.T, addr netip.Addr, delay time.Duration) *resolverIn {
 	t.Helper()
-	const silent, slow = "127.77.0.1", "127.77.0.2" // resolv.conf has no ports
-	listen := func(addr string) net.PacketConn {
-		conn, err := net.ListenPacket("udp", net.JoinHostPort(addr, "53"))
-		if err != nil {
-			t.Fatalf("%v; this test serves names at port 53 of the loopback network, which needs root", err)
-		}
-		t.Cleanup(func() { _ = conn.Close() })
-		return conn
+	r := &resolverIn{conf: filepath.Join(t.TempDir(), "resolv.conf"), silent: listenAtPort53(t)}
+	r.nameserver = &nameserver{conn: listenAtPort53(t), delay: delay, addr: addr, asked: map[dnsmessage.Type]int{}}
+	var conf strings.Builder
+	for _, conn := range []net.PacketConn{r.silent, r.conn} {
+		fmt.Fprintf(&conf, "nameserver %s\n", conn.LocalAddr().(*net.UDPAddr).IP)
 	}
-	r := &resolverIn{conf: filepath.Join(t.TempDir(), "resolv.conf"), silent: listen(silent)}
-	r.nameserver = &nameserver{conn: listen(slow), delay: delay, addr: addr, asked: map[dnsmessage.Type]int{}}
-	if err := os.WriteFile(r.conf, []byte("nameserver "+silent+"\nnameserver "+slow+"\n"), 0o644); err != nil { //nolint:gosec // as resolv.conf is
+	if err := os.WriteFile(r.conf, []byte(conf.String()), 0o644); err != nil { //nolint:gosec // as resolv.conf is
 		t.Fatal(err)
 	}
 	r.work.Go(func() { r.serve(t) })
@@ -60,6 +58,27 @@ func startResolver(t *testing.T, addr netip.Addr, delay time.Duration) *resolver
 		r.work.Wait()
 	})
 	return r
+}
+
+// listenAtPort53 listens at an unused address of the loopback network: resolv.conf has no ports. Another test, or a nameserver of the machine,
+// may be at the address that it tries first.
+func listenAtPort53(t *testing.T) net.PacketConn {
+	t.Helper()
+	const tries = 100
+	var err error
+	for range tries {
+		var conn net.PacketConn
+		addr := netip.AddrFrom4([4]byte{127, byte(1 + rand.IntN(254)), byte(rand.IntN(256)), 1})
+		if conn, err = net.ListenPacket("udp", netip.AddrPortFrom(addr, 53).String()); err == nil {
+			t.Cleanup(func() { _ = conn.Close() })
+			return conn
+		}
+		if !errors.Is(err, unix.EADDRINUSE) {
+			break
+		}
+	}
+	t.Fatalf("%v; this test serves names at port 53 of the loopback network, which needs root, and no nameserver that listens at all addresses", err)
+	return nil
 }
 
 // inside returns the command line that runs a program in a mount namespace of its own, whose /etc/resolv.conf names the nameservers. Nothing of the machine changes.
