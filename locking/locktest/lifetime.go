@@ -148,7 +148,7 @@ func idleExpired(b *bench) {
 
 func batch(b *bench) {
 	locks := 300
-	if b.onQuorum() { // a busy machine that has five servers in one process answers no more than this in time
+	if b.onQuorum() { // a busy machine that has all servers in one process answers no more than this in time
 		locks = 60
 	}
 	var requests []engine.Request

@@ -53,7 +53,8 @@ func refuses(b *bench) {
 	}
 }
 
-// A holds {1,2,3}; 3 restarts empty; B gets {3,4,5}.
+// The holder has the votes of a bare majority: of three masters, the last two. The first of these restarts empty. It would be a majority with the ones that never
+// voted for the holder.
 func forgetfulNode(b *bench) {
 	const lease = 5 * time.Second // a busy machine may need a second for a renewal
 	l := b.wins(b.a, engine.Request{Lease: lease})
@@ -228,7 +229,7 @@ func shutOnQuorum(b *bench) {
 	}
 }
 
-// Two holders of two rows, and room for one on four nodes of five: counting node by node lets a third one in.
+// Two holders of two rows, and room for one on each node but one: counting node by node lets a third one in.
 func differentRows(b *bench) {
 	r := engine.Request{Slots: 2}
 	first, second := b.wins(b.a, r), b.wins(b.b, r)
