@@ -26,12 +26,14 @@ COMPUTE  = $(filter-out $(ALONE) ./integration/architecture,$(subst $(shell go l
 
 # vet and the rules of the architecture are in lint.
 GO_TEST  = CRONCLAVE_TEST_INSTALL=1 go test -vet=off -count=1 -timeout 35m
-# Three at a time in ./integration: each test there has several processes.
-ALONE_TEST = $(GO_TEST) $(RACE) -p 1 -parallel 3
+ALONE_TEST = $(GO_TEST) $(RACE) -p 1
+# Four at a time in ./integration: each test there has several processes, and waits for most of its time.
+INTEGRATION_TEST = $(ALONE_TEST) -parallel 4
+OTHERS = $(filter-out ./integration,$(ALONE))
 
 # Build gopher-lua (the Lua VM of the embedded Redis) without the race detector: each script runs in one goroutine, so there is nothing to detect, and the tests take
 # a third less time.
-export GOFLAGS := $(GOFLAGS) $(if $(RACE),-gcflags=github.com/yuin/gopher-lua/...=-race=false)
+test-build test-compute test-alone test-long-compute test-long-alone: export GOFLAGS := $(shell go env GOFLAGS) $(if $(RACE),-gcflags=github.com/yuin/gopher-lua/...=-race=false)
 
 # make -j would start processes beside tests that compute.
 .NOTPARALLEL:
@@ -56,14 +58,14 @@ test-compute:
 	go -C bench test -count=1 ./...
 
 test-alone:
-	$(ALONE_TEST) $(SHORT) $(ALONE)
+	$(ALONE_TEST) -parallel 3 $(SHORT) $(OTHERS); others=$$?; $(INTEGRATION_TEST) $(SHORT) ./integration && exit $$others
 
 test-long-compute:
 	$(GO_TEST) $(RACE) $(shell integration/tiers.sh slow $(COMPUTE))
 	GOGC=800 $(GO_TEST) -v $(shell integration/tiers.sh whole $(COMPUTE))
 
 test-long-alone:
-	$(ALONE_TEST) $(shell integration/tiers.sh slow $(ALONE))
+	$(ALONE_TEST) -parallel 3 $(shell integration/tiers.sh slow $(OTHERS)); others=$$?; $(INTEGRATION_TEST) $(shell integration/tiers.sh slow ./integration) && exit $$others
 
 N := 10
 

@@ -87,13 +87,10 @@ func makeCalls(script string) (calls []string) {
 
 // goTests returns the commands of make that run tests of this module.
 func goTests(text string) (commands []goTest, err error) {
-	for line := range strings.Lines(text) {
-		_, args, found := strings.Cut(line, "go test ")
-		if !found {
-			continue
-		}
+	for _, args := range strings.Split(text, "go test ")[1:] { // a line may have several
+		line, _, _ := strings.Cut(args, "\n")
 		var c goTest
-		words := strings.Fields(args)
+		words := strings.Fields(strings.ReplaceAll(line, ";", " ; "))
 		for i, word := range words {
 			switch {
 			case word == "-run":
@@ -215,13 +212,13 @@ func TestTierFaultsAreFound(t *testing.T) {
 	t.Parallel()
 	const makefile = `make test:
 go test -race -short ./a ./b
-go test -race -p 1 -short ./c
+go test -race -p 1 -short ./c; others=$?; go test -race -p 1 -short ./e && exit $others
 make test-long:
 X=1 go test -race -p 1 -run '^(TestSlow)$' ./c
 go test -v -run '^(TestWhole)$' ./a
 `
 	commands, err := goTests(makefile)
-	if err != nil || len(commands) != 4 {
+	if err != nil || len(commands) != 5 {
 		t.Fatalf("%d commands, %v", len(commands), err)
 	}
 	for _, tc := range []struct {
@@ -230,6 +227,8 @@ go test -v -run '^(TestWhole)$' ./a
 	}{
 		{tieredTest{pkg: "a", name: "TestQuick"}, ""},
 		{tieredTest{pkg: "c", name: "TestSlow", slow: true, processes: true}, ""},
+		{tieredTest{pkg: "c", name: "TestQuick"}, ""},
+		{tieredTest{pkg: "e", name: "TestQuick"}, ""},
 		{tieredTest{pkg: "a", name: "TestWhole", whole: true}, ""},
 		{tieredTest{pkg: "d", name: "TestQuick"}, "is run by no command"},
 		{tieredTest{pkg: "c", name: "TestSlowest", slow: true}, "is run by no command"},
