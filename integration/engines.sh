@@ -30,14 +30,48 @@ pattern() { echo "^($(echo $* | tr ' ' '|'))\$"; }
 # named prints the name and version that a server reports: "valkey 9.1.2".
 named() { "$1" --version | sed -nE 's/^(Redis|Valkey) server v=([^ ]+) .*/\1 \2/p' | tr RV rv; }
 
-# scripts starts a server, and runs the tests that need only its address.
+# tested runs tests of a package: tested LOG PACKAGE NAMES. It fails if the output does not have one result for each of the names: a test that was renamed or skipped is no success.
+tested() {
+	log=$1 package=$2 names=$3 failed=0
+	$GO_TEST ${RACE-} -v -parallel 3 -run "$(pattern $names)" "$package" >"$log" 2>&1 || failed=1
+	grep -E '^(integration: real Redis|--- |ok|FAIL|panic)' "$log" || failed=1
+	passed=$(grep -c '^--- PASS' "$log") || :
+	wanted=$(echo $names | wc -w)
+	[ "$passed" -eq "$wanted" ] || { echo "FAILED: $passed of $wanted tests passed:" $names; failed=1; }
+	[ $failed -eq 0 ] || echo "the whole output: $log"
+	return $failed
+}
+
+# stop ends the server of scripts, if there is one.
+pid='' dir=''
+stop() {
+	[ -z "$pid" ] || { kill "$pid" && wait "$pid"; } 2>/dev/null || :
+	[ -z "$dir" ] || rm -rf "$dir"
+	pid='' dir=''
+}
+trap stop EXIT
+trap 'exit 130' INT
+trap 'exit 143' TERM HUP
+
+# scripts starts a server, and runs the tests that need only its address: scripts LOG. The server's own output is in LOG.server.
 scripts() {
 	dir=$(mktemp -d)
-	"$server" --port 0 --unixsocket "$dir/redis.sock" --save '' --dir "$dir" >"$dir/log" & pid=$!
-	CRONCLAVE_TEST_REDIS="unix://$dir/redis.sock" $GO_TEST ${RACE-} -run "$(pattern $engine)" ./internal/lease/engine && failed=0 || failed=1
-	kill "$pid" && wait "$pid" || :
-	rm -rf "$dir"
-	return $failed
+	"$server" --port 0 --unixsocket "$dir/redis.sock" --save '' --dir "$dir" >"$1.server" 2>&1 & pid=$!
+	tries=300 # of a tenth of a second
+	until [ -S "$dir/redis.sock" ]; do
+		tries=$((tries - 1))
+		if [ $tries -eq 0 ] || ! kill -0 "$pid" 2>/dev/null; then
+			echo "FAILED: $server does not listen; its output: $1.server"
+			stop
+			return 1
+		fi
+		sleep 0.1
+	done
+	export CRONCLAVE_TEST_REDIS="unix://$dir/redis.sock"
+	tested "$1" ./internal/lease/engine "$engine" && result=0 || result=1
+	unset CRONCLAVE_TEST_REDIS
+	stop
+	return $result
 }
 
 status=0
@@ -54,9 +88,8 @@ for each; do
 	[ -n "$name" ] || { echo "== $each: FAILED: no server to test"; status=1; continue; }
 	export CRONCLAVE_TEST_REDIS_SERVER="$server" CRONCLAVE_TEST_ENGINE="$name"
 	echo "== $each: $name =="
-	scripts || status=1
-	log=bin/engines/$(echo "$name" | tr ' ' -).log
-	$GO_TEST ${RACE-} -v -parallel 3 -run "$(pattern $real)" ./integration >"$log" 2>&1 || status=1
-	grep -E '^(integration: real Redis|--- |ok|FAIL|panic)' "$log" || status=1
+	logs=$PWD/bin/engines/$(echo "$name" | tr ' ' -)
+	scripts "$logs-scripts.log" || status=1
+	tested "$logs.log" ./integration "$real" || status=1
 done
 exit $status
