@@ -42,12 +42,13 @@ type silent struct{ error }
 // Is reports whether target is [safefile.ErrUnanswered].
 func (silent) Is(target error) bool { return target == safefile.ErrUnanswered }
 
-// Accounts caches lookups of users and groups. It asks the directory service once per entry. After one lookup without an answer it stops asking and returns that
-// error. Use one Accounts per check, start or reload. A nil *Accounts asks each time, as the start of a run does. It is safe for concurrent use.
+// Accounts caches lookups of users and groups. It asks the directory service once per entry. After a lookup without an answer it returns that error for all lookups
+// that would not wait longer. Use one Accounts per check, start or reload. A nil *Accounts asks each time, as the start of a run does. It is safe for concurrent use.
 type Accounts struct {
 	mu     sync.Mutex
 	known  map[[2]string]directoryAnswer // by database and key
-	silent error                         // of the first lookup without an answer; nil for none
+	silent error                         // of the longest lookup without an answer; nil for none
+	waited time.Duration                 // the time limit of that lookup
 }
 
 // databaseEntry names an entry of each database of getent(1).
@@ -70,12 +71,16 @@ func (by *Accounts) getent(most time.Duration, database, key string) (string, er
 	if got, asked := by.known[of]; asked {
 		return got.line, got.err
 	}
-	if by.silent != nil {
+	if by.silent != nil && most <= by.waited {
 		return "", by.silent
 	}
 	line, err := getent(most, database, key)
 	if errors.Is(err, safefile.ErrUnanswered) {
+		by.waited = most
 		by.silent = silent{fmt.Errorf("not looked up, because the directory service did not answer for %s %s within %v", databaseEntry[database], key, most)}
+		if most < getentTime { // a lookup with more time asks again
+			return line, err
+		}
 	}
 	if by.known == nil {
 		by.known = map[[2]string]directoryAnswer{}

@@ -235,6 +235,40 @@ case $1 in passwd) echo $2:x:70009:70009::/:/bin/sh ;; *) echo $2 70003 ;; esac
 	}
 }
 
+// TestNumberThatTheDirectoryIsSlowFor: a user by number with a group waits 1.5 s. Without an answer in that time other users are still asked for, with their 5 s,
+// but no further number waits.
+func TestNumberThatTheDirectoryIsSlowFor(t *testing.T) {
+	if !inNamespace(t, `#!/bin/sh
+echo $* >>/var/lib/extrausers/asked
+case "$1 $2" in
+"passwd 7"*) exec sleep 1000 ;;
+passwd*) echo $2:x:70009:70009::/:/bin/sh ;;
+*) echo $2 70003 ;;
+esac
+`) {
+		return
+	}
+	var by Accounts
+	for _, user := range []string{"70001", "70001", "70002"} {
+		if id, err := by.Rights(user, "65534"); err != nil || id == nil {
+			t.Errorf("a number with a group: %v, %v", id, err)
+		}
+	}
+	if source, err := by.Sources("dora", "65534"); err != nil || !strings.Contains(source, "uid 70009") {
+		t.Errorf("another user: %q, %v", source, err)
+	}
+	if _, err := by.Rights("70001", ""); !errors.Is(err, safefile.ErrUnanswered) { // a number that needs the directory for its group
+		t.Errorf("a number alone: %v", err)
+	}
+	if _, err := by.Rights("erna", ""); !errors.Is(err, safefile.ErrUnanswered) {
+		t.Errorf("after 5 s without an answer: %v", err)
+	}
+	const want = "passwd 70001\npasswd dora\ninitgroups dora\npasswd 70001\n"
+	if asked, err := os.ReadFile("/var/lib/extrausers/asked"); err != nil || string(asked) != want {
+		t.Errorf("the directory was asked %q (%v), want %q", asked, err, want)
+	}
+}
+
 // TestNamesOfADirectory has a directory that answers with another spelling, as SSSD does, or with another entry.
 func TestNamesOfADirectory(t *testing.T) {
 	const script = `#!/bin/sh
