@@ -92,14 +92,18 @@ func (a *app) check(ctx context.Context, path string, o config.Options, strict, 
 	return nil
 }
 
-// checkSizes returns the jobs whose command and environment are too long for the kernel, with the environment at hand. A file that cannot be read is not counted.
+// checkSizes returns the jobs of this replica whose command and environment are too long for the kernel, with the environment at hand. A file that cannot be read is not counted.
 func checkSizes(ctx context.Context, cfg *config.Config, accounts *command.Accounts) error {
 	const reading = 5 * time.Second // of all files together: a mount may hang
 	ctx, cancel := context.WithTimeout(ctx, reading)
 	defer cancel()
 	var faults config.Faults
+	labels := scheduler.Labels(cfg.Replica.Labels)
 	for i := range cfg.Jobs {
 		job := &cfg.Jobs[i]
+		if !job.Enabled || !labels.Include(job.Where) { // its files were not looked at, and may be on a mount that hangs
+			continue
+		}
 		spec := replica.Environment(cfg, job, &scheduler.Run{Job: job.Name})
 		spec.Accounts = accounts
 		if silent := cfg.Unchecked[spec.EnvFile] || slices.ContainsFunc(slices.Collect(maps.Values(spec.EnvFromFile)), func(name string) bool { return cfg.Unchecked[name] }); silent {

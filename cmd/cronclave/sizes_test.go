@@ -25,6 +25,8 @@ func TestCheckKnowsTheKernelsLimits(t *testing.T) {
 		"argument":            {text: "command = [\"echo\", \"" + long + "\"]", want: `^:3:20: "command" has 131072 bytes; the kernel .*\n$`},
 		"variable":            {text: "command = \"echo\"\nenv = { LONG = \"" + long[3:] + "\" }", want: `^:4:16: "LONG" has 131074 bytes with its name; the kernel .*\n$`},
 		"inherited variables": {text: "command = \"echo\"\n" + own, env: inherited, want: `^:1:1: job j: too long for the kernel: the arguments take \d+ bytes and the environment [23]\d{5}, together at most 262144 are possible .*\n$`},
+		"disabled":            {text: "command = \"echo\"\nenabled = false\n" + own, env: inherited},
+		"for other labels":    {text: "command = \"echo\"\nwhere = { zone = \"elsewhere\" }\n" + own, env: inherited},
 		"none of them":        {text: "command = \"echo\"\ninherit_env = false\n" + own, env: inherited},
 	} {
 		if err := os.WriteFile(file, []byte("[jobs.j]\nschedule = \"@yearly\"\n"+tt.text+"\n"), 0o600); err != nil {
