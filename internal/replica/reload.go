@@ -41,7 +41,7 @@ func (l *reloader) run(ctx context.Context, asked <-chan struct{}) {
 		case <-asked:
 			l.reload(ctx, "")
 		case <-look.C:
-			if l.changed() {
+			if l.changed(ctx) {
 				l.reload(ctx, l.fresh)
 			}
 		}
@@ -49,8 +49,8 @@ func (l *reloader) run(ctx context.Context, asked <-chan struct{}) {
 }
 
 // changed returns whether the files have changed, and have been as they are for two looks.
-func (l *reloader) changed() bool {
-	now := l.look()
+func (l *reloader) changed(ctx context.Context) bool {
+	now := l.look(ctx)
 	if now == l.files.AsRead() {
 		l.fresh, l.moves = "", 0
 		return false
@@ -63,9 +63,29 @@ func (l *reloader) changed() bool {
 	return settled
 }
 
-// look returns the stamp of the files. A mount that does not answer is logged once, until it has answered.
-func (l *reloader) look() string {
-	now, err := l.files.Stamp()
+// untilDone returns the result of ask, or false if ctx ends before. ask then goes on in the background: a mount that does not answer must not delay the exit.
+func untilDone[T any](ctx context.Context, ask func() (T, error)) (answer T, done bool, err error) {
+	returned := make(chan struct{})
+	var result T
+	var failed error
+	go func() {
+		defer close(returned)
+		result, failed = ask()
+	}()
+	select {
+	case <-returned:
+		return result, true, failed
+	case <-ctx.Done():
+		return answer, false, nil
+	}
+}
+
+// look returns the stamp of the files, as they were read if ctx ends before. A mount that does not answer is logged once, until it has answered.
+func (l *reloader) look(ctx context.Context) string {
+	now, done, err := untilDone(ctx, l.files.Stamp)
+	if !done {
+		return l.files.AsRead()
+	}
 	if err != nil && !l.quiet {
 		l.log.Warn("configuration file cannot be read: its mount does not answer; the last version stays in use", "error", err)
 	}
@@ -76,8 +96,15 @@ func (l *reloader) look() string {
 // reload puts the configuration in force, unless it has faults: then the last good one stays. settled, if set, is the stamp that its files must still
 // have after they were read.
 func (l *reloader) reload(ctx context.Context, settled string) {
-	cfg, files, err := l.load()
-	if now := l.look(); settled != "" && now != settled { // the file is being written: it may be half written
+	var files *config.Files
+	cfg, done, err := untilDone(ctx, func() (cfg *config.Config, err error) {
+		cfg, files, err = l.load()
+		return cfg, err
+	})
+	if !done {
+		return
+	}
+	if now := l.look(ctx); settled != "" && now != settled { // the file is being written: it may be half written
 		l.fresh = now
 		return
 	}

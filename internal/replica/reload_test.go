@@ -2,11 +2,13 @@ package replica
 
 import (
 	"context"
+	"errors"
 	"os"
 	"path/filepath"
 	"slices"
 	"strings"
 	"testing"
+	"time"
 
 	"github.com/hashicorp/go-hclog"
 
@@ -70,6 +72,30 @@ func TestReloadKeepsTheLastGoodConfiguration(t *testing.T) {
 	}
 }
 
+// TestReloadEndsWithTheReplica stops a replica while it reads its configuration from a mount that does not answer.
+func TestReloadEndsWithTheReplica(t *testing.T) {
+	t.Parallel()
+	ctx, stop := context.WithCancel(t.Context())
+	answers, ended := make(chan struct{}), make(chan struct{})
+	defer close(answers)
+	l := &reloader{Replica: &Replica{log: hclog.NewNullLogger()}, files: &config.Files{}, load: func() (*config.Config, *config.Files, error) {
+		stop()
+		<-answers
+		return nil, nil, errors.New("not read")
+	}}
+	asked := make(chan struct{}, 1)
+	asked <- struct{}{}
+	go func() {
+		defer close(ended)
+		l.run(ctx, asked)
+	}()
+	select {
+	case <-ended:
+	case <-time.After(30 * time.Second):
+		t.Error("it waits for the mount")
+	}
+}
+
 func TestReloadLogsFilesThatChangeAllTheTime(t *testing.T) {
 	name := t.TempDir() + "/jobs.toml"
 	files, log := &config.Files{}, &strings.Builder{}
@@ -81,14 +107,14 @@ func TestReloadLogsFilesThatChangeAllTheTime(t *testing.T) {
 		if err := os.WriteFile(name, make([]byte, i), 0o600); err != nil {
 			t.Fatal(err)
 		}
-		if l.changed() {
+		if l.changed(t.Context()) {
 			t.Fatal("taken while it changes")
 		}
 	}
 	if n := strings.Count(log.String(), "keep changing"); n != 1 {
 		t.Errorf("told %d times: %s", n, log)
 	}
-	if !l.changed() {
+	if !l.changed(t.Context()) {
 		t.Error("not taken now that it is the same")
 	}
 }
