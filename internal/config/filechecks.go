@@ -128,7 +128,7 @@ func (c *fileChecks) inspect(f namedFile) finding {
 		return finding{fault: untrusted.Error()}
 	case errors.Is(err, fs.ErrNotExist):
 		return finding{}
-	case errors.Is(err, safefile.ErrUnanswered), errors.Is(err, context.DeadlineExceeded):
+	case isUnchecked(err):
 		return finding{warning: c.unchecked(f.owner, f.path, err)}
 	case err != nil:
 		return finding{warning: fmt.Sprintf("%s cannot be read%s: %v", f.path, reader, bare(err))}
@@ -144,10 +144,13 @@ func (c *fileChecks) unchecked(owner, path string, err error) string {
 		c.skipped = map[string]bool{}
 	}
 	c.skipped[path] = true
-	if errors.Is(err, safefile.ErrUnanswered) {
-		mount := cmp.Or(proc.MountPoint(path), "MOUNT")
-		return fmt.Sprintf("%s not checked: %v%s; %s cannot start here until the mount answers; repair the mount, or detach it: umount -l %s", path,
-			safefile.ErrUnanswered, proc.OnMount(path), owner, mount)
+	if silent := (*silentMount)(nil); errors.As(err, &silent) {
+		point := "MOUNT"
+		if silent.at != "" {
+			point = cmp.Or(proc.MountPoint(silent.at), point)
+		}
+		return fmt.Sprintf("%s not checked: %v; %s cannot start here until the mount answers; repair the mount, or detach it: umount -l %s", path,
+			&silentMount{at: silent.at}, owner, point)
 	}
 	return fmt.Sprintf("%s not checked: the files of the configuration took longer than %v to look at", path, mostChecking)
 }

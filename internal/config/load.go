@@ -110,6 +110,7 @@ func (l *loader) load(path string) {
 // file reads one file, unless it was read before, and those that it includes. A fault in reading it at all belongs to
 // the place that named it.
 func (l *loader) file(name string, from document.Value) {
+	l.watch(name, false)
 	path, err := probeBlocking(l.probe, name, func() (string, error) { return realPath(name), nil })
 	if err != nil {
 		l.Fault(from, "%s cannot be read: %v", name, bare(err))
@@ -119,7 +120,6 @@ func (l *loader) file(name string, from document.Value) {
 		return
 	}
 	l.known[path] = true
-	l.watch(name, false)
 	var text []byte
 	err = l.probe.probePath(name, func(ctx context.Context) (err error) {
 		text, err = safefile.Read(ctx, name, safefile.Policy{MaxBytes: document.MaxFileBytes, Trust: l.options.Trust})

@@ -52,7 +52,7 @@ func (c machineChecks) ofJob(d *draft) {
 func (c machineChecks) user(v document.Value, d *draft) {
 	switch _, err := c.rights(d.User, d.Group); {
 	case errors.Is(err, safefile.ErrUnanswered):
-		c.Warn(v, "%v; the job cannot start here until the directory service answers; try: getent passwd %s", err, d.User)
+		c.Warn(v, "%v; the job cannot start here until the directory service answers", err)
 	case err != nil:
 		c.Warn(v, "%v on this machine: the job cannot start here", err)
 	}
@@ -77,7 +77,7 @@ func (c machineChecks) exists(v document.Value, path string) (info fs.FileInfo, 
 	switch {
 	case errors.Is(err, fs.ErrNotExist):
 		c.Warn(v, "%s is not on this machine: the job cannot start here", path)
-	case errors.Is(err, safefile.ErrUnanswered), errors.Is(err, context.DeadlineExceeded):
+	case isUnchecked(err):
 		c.Warn(v, "%s", c.unchecked("the job", path, err))
 	}
 	return info, err == nil
@@ -102,7 +102,7 @@ func (c machineChecks) program(v document.Value, path string) {
 		if fault := textfile.InterpreterFault(start); err == nil && fault != "" {
 			c.Warn(v, "%s: the job cannot start here: %s", path, fault)
 		}
-		if errors.Is(err, safefile.ErrUnanswered) {
+		if isUnchecked(err) {
 			c.Warn(v, "%s", c.unchecked("the job", path, err))
 		}
 	}
@@ -122,7 +122,7 @@ func (c machineChecks) envFile(v document.Value, d *draft) {
 		text, err = safefile.Read(ctx, d.EnvFile, safefile.Policy{MaxBytes: textfile.MaxEnvFile, As: as, Trust: c.trust})
 		return err
 	})
-	if errors.Is(err, safefile.ErrUnanswered) {
+	if isUnchecked(err) {
 		c.Warn(v, "%s", c.unchecked("the job", d.EnvFile, err))
 	}
 	if err != nil {

@@ -31,6 +31,9 @@ func ParseMounts(mountinfo string) (all []Mount) {
 
 // unescape resolves the octal escapes by which mountinfo writes white space and backslashes.
 func unescape(s string) string {
+	if !strings.Contains(s, `\`) {
+		return s
+	}
 	return regexp.MustCompile(`\\[0-7]{3}`).ReplaceAllStringFunc(s, func(e string) string {
 		n, _ := strconv.ParseUint(e[1:], 8, 8)
 		return string([]byte{byte(n)})
@@ -50,14 +53,28 @@ func OnMount(path string) string {
 // MountPoint returns the folder at which the mount of a path is, found as by [OnMount]. It returns "" below the root alone.
 func MountPoint(path string) string { return findMount(path).Point }
 
+// AbsolutePath returns a relative path behind the working directory, and any other path unchanged. It asks no file system but /proc. [filepath.Abs] would ask the
+// file system of the working directory, which may not answer.
+func AbsolutePath(path string) string {
+	if filepath.IsAbs(path) {
+		return path
+	}
+	folder, err := os.Readlink("/proc/self/cwd")
+	if err != nil {
+		return path
+	}
+	return folder + "/" + path // not filepath.Join: LINK/.. is the parent of the link's target
+}
+
 // findMount returns the mount of a path; the zero value below the root alone.
 func findMount(path string) (on Mount) {
 	text, err := os.ReadFile("/proc/self/mountinfo")
 	if err != nil {
 		return Mount{}
 	}
+	path = filepath.Clean(AbsolutePath(path))
 	for _, m := range ParseMounts(string(text)) {
-		rest, below := strings.CutPrefix(filepath.Clean(path), m.Point)
+		rest, below := strings.CutPrefix(path, m.Point)
 		if below && (rest == "" || rest[0] == '/') && len(m.Point) >= len(on.Point) { // of two on one folder the later one counts
 			on = m
 		}
