@@ -270,10 +270,21 @@ func TestReplicaRegistersWhileTheMasterOfTheEpochHangs(t *testing.T) {
 		t.Fatal("the list of replicas has the same master: name the test's namespace otherwise")
 	}
 	c := newClusterAt(t, s.URL, "[jobs.rare]\nschedule = \"0 0 29 2 *\"\ncommand = [\"true\"]\n")
-	replicas := c.startAll(t, 4) // each is on the master in question with a chance of a third
+	registeredElsewhere := func() bool {
+		return slices.ContainsFunc(s.nodes, func(n *redisServer) bool {
+			return n != victim && len(must1(n.Client.Keys(t.Context(), "cronclave:it:replica:*").Result())(t)) > 0
+		})
+	}
+	var replicas []*replica
+	for len(replicas) == 0 || !registeredElsewhere() { // each is on the master in question with a chance of a third
+		if len(replicas) == 16 {
+			t.Fatal("all of 16 replicas are registered on the master in question")
+		}
+		replicas = append(replicas, c.start(t, fmt.Sprint("r", len(replicas)+1)))
+		eventually(t, startTimeout, "replicas in status", func() bool { return len(c.status(t).Replicas) == len(replicas) })
+	}
 	var node *redisServer
 	var canary string
-	eventually(t, startTimeout, "replicas in status", func() bool { return len(c.status(t).Replicas) == len(replicas) })
 	eventually(t, startTimeout, "a registration elsewhere", func() bool {
 		for _, n := range s.nodes {
 			entries := n.Client.Keys(t.Context(), "cronclave:it:replica:*").Val()
