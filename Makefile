@@ -27,8 +27,8 @@ COMPUTE  = $(filter-out $(ALONE) ./integration/architecture,$(subst $(shell go l
 # vet and the rules of the architecture are in lint.
 GO_TEST  = CRONCLAVE_TEST_INSTALL=1 go test -vet=off -count=1 -timeout 35m
 ALONE_TEST = $(GO_TEST) $(RACE) -p 1
-# Four at a time in ./integration: each test there has several processes, and waits for most of its time.
-INTEGRATION_TEST = $(ALONE_TEST) -parallel 4
+# Three at a time in ./integration: each test there has several processes, and waits for most of its time.
+INTEGRATION_TEST = $(ALONE_TEST) -parallel 3
 OTHERS = $(filter-out ./integration,$(ALONE))
 
 # Build gopher-lua (the Lua VM of the embedded Redis) without the race detector: each script runs in one goroutine, so there is nothing to detect, and the tests take
