@@ -116,8 +116,7 @@ func InspectFolder(name string, t Trust) error {
 }
 
 // Ask runs ask in a goroutine and returns when ctx ends, with an error that wraps [ErrUnanswered]. The goroutine keeps running, so ask must not write to variables
-// that the caller reads. Until it returns, the next Ask for the
-// same name fails at once with [ErrHangs].
+// that the caller reads. Until it returns, the next Ask for the same name fails at once with [ErrHangs].
 func Ask[T any](ctx context.Context, name string, ask func() (T, error)) (T, error) {
 	return bounded(ctx, name, nil, ask)
 }

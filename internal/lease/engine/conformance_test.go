@@ -29,8 +29,8 @@ func TestConformanceOfAQuorum(t *testing.T) {
 	})
 }
 
-// startServers starts servers for all tests of a suite, each of which has keys of its own: most of a test's time would go to parsing the scripts anew.
-func startServers(t *testing.T, n int) (servers []*embedded.Server) {
+// startServers starts servers in this process. The tests of a suite share theirs, with keys of their own: a new server has to parse the scripts anew.
+func startServers(t testing.TB, n int) (servers []*embedded.Server) {
 	t.Helper()
 	for range n {
 		s, err := embedded.Start(embedded.Config{})

@@ -22,15 +22,11 @@ import (
 // masters starts independent servers in this process.
 func masters(t testing.TB, n int) (servers []*embedded.Server, clients []redis.UniversalClient) {
 	t.Helper()
-	for range n {
-		s, err := embedded.Start(embedded.Config{})
-		if err != nil {
-			t.Fatal(err)
-		}
-		t.Cleanup(s.Close)
+	servers = startServers(t, n)
+	for _, s := range servers {
 		c := redis.NewClient(&redis.Options{Addr: s.Addr(), ContextTimeoutEnabled: true, MaxRetries: -1})
 		t.Cleanup(func() { _ = c.Close() })
-		servers, clients = append(servers, s), append(clients, c)
+		clients = append(clients, c)
 	}
 	return servers, clients
 }
