@@ -50,7 +50,9 @@ func (g *guard) watch(over <-chan struct{}) (cause error) {
 			g.end(over)
 			return cause
 		case <-begin.C:
-			if !g.start.is(started) {
+			if g.start.awaitNews() {
+				begin.Reset(lastWord)
+			} else if !g.start.is(started) {
 				halt(errStartTimeout, 0)
 			}
 		case <-canceled:

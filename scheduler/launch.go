@@ -53,7 +53,8 @@ func (x *executor) launch(ctx context.Context, job *Job, of *Run, term *election
 	return begin, returned, cause
 }
 
-// lastWord is how long the Runner of a try that was called off may take to say why it has not begun.
+// lastWord is the time that a Runner gets for news of its start: why it has not begun a try that was called off, or that the work has begun although the time
+// for that is over. A process that stood still hears both late.
 const lastWord = 250 * time.Millisecond
 
 // returns reports whether a Runner that was told to stop returns soon. It may hang.

@@ -25,6 +25,8 @@ const (
 	preparing startState = iota
 	// starting: the Runner is in the step that can't be undone from outside. It alone knows whether that step worked.
 	starting
+	// overdue: as starting, and the time for the start is over. News of it may be on its way, if this process stood still.
+	overdue
 	// started: the work has begun, and the grant is never given back.
 	started
 	// calledOff: the work never begins.
@@ -55,9 +57,12 @@ func (s *start) begin() error {
 	return nil
 }
 
+// awaitNews reports whether to wait a moment longer for news of a start whose time is over. It does so once, for a start that was under way.
+func (s *start) awaitNews() bool { return s.state.CompareAndSwap(int32(starting), int32(overdue)) }
+
 // confirm notes that the work has begun.
 func (s *start) confirm() {
-	if s.state.CompareAndSwap(int32(starting), int32(started)) {
+	if s.state.CompareAndSwap(int32(starting), int32(started)) || s.state.CompareAndSwap(int32(overdue), int32(started)) {
 		s.at = s.now()
 		s.began(s.at)
 	}

@@ -175,6 +175,29 @@ func TestStartThatHangs(t *testing.T) {
 	})
 }
 
+// confirmsLate is a Runner whose work begins in time, and that learns of it a moment after the time for that: its process stood still in between.
+type confirmsLate struct{ scheduler.Runner }
+
+func (c confirmsLate) Run(ctx context.Context, run *scheduler.Run) scheduler.Result {
+	if err := run.Begin(); err != nil {
+		return scheduler.Result{Err: err}
+	}
+	time.Sleep(3100 * time.Millisecond)
+	run.Began()
+	return c.Runner.Run(ctx, run)
+}
+
+// A run whose work has begun is not stopped because its replica stood still before it learned of the start.
+func TestStartIsConfirmedLate(t *testing.T) {
+	inCluster(t, func(c *cluster) {
+		late := func(j *scheduler.Job) { j.Runner, j.StartTimeout = confirmsLate{j.Runner}, 3*time.Second }
+		c.join("r", []scheduler.Job{c.job("j", "*/10 * * * * *", time.Second, late)})
+		c.at(38 * time.Second)
+		onceEach(t, c, "j", []int{10, 20, 30})
+		want(t, "outcomes", c.outcomes("j"), map[string]int{"ok": 3})
+	})
+}
+
 // A replica whose starts hang leaves the ticks of all its jobs to the others after the first such start, as a replica whose starts fail does.
 // Promise: P5
 func TestReplicaWhoseStartsHang(t *testing.T) {
