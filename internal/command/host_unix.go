@@ -178,6 +178,9 @@ func (h *Host) supervise(stop, kill context.Context, p *os.Process, s *Spec, t t
 			running = false
 		}
 	}
+	if len(ours.passed) > 0 {
+		awaitSignaled(kill, t, leader)
+	}
 	if asked {
 		poll(kill, func() bool { return !t.alive(leader) })
 	} else {

@@ -322,3 +322,39 @@ func TestLeaderIsReapedAfterItsGroupWasKilled(t *testing.T) {
 		t.Errorf("a run that left nothing behind was delayed by %d looks and signals", s.waits)
 	}
 }
+
+// lingering is a process group of which a process ends a few looks after the leader.
+type lingering struct {
+	group
+	looks int
+}
+
+func (l *lingering) alive(int) bool {
+	l.looks++
+	return l.looks <= 3
+}
+
+func (l *lingering) left(int) []string {
+	if l.looks <= 3 {
+		return []string{"cat"}
+	}
+	return nil
+}
+
+// Processes that end by a signal that was passed on, a moment after the command, were not left behind by it.
+func TestSignaledProcessesAreNotLeftBehind(t *testing.T) {
+	for _, passed := range [][]os.Signal{nil, {syscall.SIGINT}} {
+		h := newTestHost(t, false)
+		cmd := exec.Command("/bin/true")
+		l := &lingering{}
+		cmd.SysProcAttr = &syscall.SysProcAttr{}
+		l.place(cmd.SysProcAttr)
+		if err := cmd.Start(); err != nil {
+			t.Fatal(err)
+		}
+		exit := h.supervise(t.Context(), t.Context(), cmd.Process, &Spec{KillGrace: time.Minute}, l, unwatched{}, &attendance{leader: cmd.Process.Pid, passed: passed})
+		if left := len(exit.Left) > 0; left != (passed == nil) {
+			t.Errorf("signals %v were passed on; left behind: %q", passed, exit.Left)
+		}
+	}
+}
