@@ -11,7 +11,7 @@ VERSION := $(shell git describe --tags --always --dirty 2>/dev/null || echo dev)
 # The race detector needs a C compiler; Go turns cgo off where there is none.
 RACE := $(if $(filter 1,$(shell go env CGO_ENABLED)),-race)
 
-.PHONY: help build test test-long test-repeat test-build test-compute test-alone test-long-compute test-long-alone lint golangci vulncheck bench engines fuzz mutants model histories memory quorum vm browser soak alerts clean
+.PHONY: help build test test-long test-repeat test-build test-compute test-alone test-long-compute test-long-alone test-bench lint golangci vulncheck bench engines fuzz mutants model histories memory quorum vm browser soak alerts clean
 
 help: ## print this list
 	@awk -F ':.*## ' '/^[a-z-]+:.*## / { printf "  %-11s %s\n", $$1, $$2 }' $(MAKEFILE_LIST)
@@ -26,14 +26,15 @@ COMPUTE  = $(filter-out $(ALONE) ./integration/architecture,$(subst $(shell go l
 
 # vet and the rules of the architecture are in lint.
 GO_TEST  = CRONCLAVE_TEST_INSTALL=1 go test -vet=off -count=1 -timeout 35m
-ALONE_TEST = $(GO_TEST) $(RACE) -p 1
-# Three at a time in ./integration: each test there has several processes, and waits for most of its time.
-INTEGRATION_TEST = $(ALONE_TEST) -parallel 3
+# Tests with real processes wait for most of their time: two packages at a time, and in ./integration, where a test has several processes, four tests.
+OTHERS_TEST = $(GO_TEST) $(RACE) -p 2 -parallel 6
+INTEGRATION_TEST = $(GO_TEST) $(RACE) -p 1 -parallel 4
 OTHERS = $(filter-out ./integration,$(ALONE))
 
-# Build gopher-lua (the Lua VM of the embedded Redis) without the race detector: each script runs in one goroutine, so there is nothing to detect, and the tests take
-# a third less time.
-test-build test-compute test-alone test-long-compute test-long-alone: export GOFLAGS := $(shell go env GOFLAGS) $(if $(RACE),-gcflags=github.com/yuin/gopher-lua/...=-race=false)
+# All of it is compiled with the same flags, so that each package is compiled once. The Lua VM of the embedded Redis does without the race detector: each script runs in one
+# goroutine, and the tests take a third less time. No package with generic functions could do so: the linker may take its copies for those of other packages.
+TEST_GOFLAGS := $(shell go env GOFLAGS) $(if $(RACE),-race -gcflags=github.com/yuin/gopher-lua/...=-race=false)
+test-build test-compute test-alone test-long-compute test-long-alone test-bench lint: export GOFLAGS := $(TEST_GOFLAGS)
 
 # make -j would start processes beside tests that compute.
 .NOTPARALLEL:
@@ -41,31 +42,35 @@ test-build test-compute test-alone test-long-compute test-long-alone: export GOF
 # All that the tests run, and the tests, so that nothing is compiled beside them. go list compiles without linking, which go test does again anyway.
 test-build:
 	$(if $(RACE),,@echo 'note: no C compiler, so without the race detector')
-	go build $(RACE) -tags failpoints -o /dev/null ./cmd/cronclave
-	go list $(RACE) -test -export ./... >/dev/null
+	go build -tags failpoints -o /dev/null ./cmd/cronclave
+	go list -test -export ./... >/dev/null
 
 test-compute test-alone test-long-compute test-long-alone: export GOGC := 400 # there is memory, and much is garbage
+# A program with the race detector pauses for a second at its end, by default: there are hundreds.
+test-compute test-alone test-long-compute test-long-alone: export GORACE := atexit_sleep_ms=0
 
-test: test-build test-compute test-alone ## run the quick tests, in eight to sixteen minutes on two cores; a real Redis is brought along (container, else redis-server), and PostgreSQL; root gets them installed
+test: test-build test-compute test-alone ## run the quick tests, in ten minutes on two cores; a real Redis is brought along (container, else redis-server), and PostgreSQL; root gets them installed
 
-test-long: test-build test-long-alone test-long-compute ## run the tests that -short skips: slow ones with real processes, a month of five simulated replicas, a day of 104 jobs, the model of a quorum
+test-long: test-build test-long-alone test-long-compute test-bench ## run the tests that -short skips: slow ones with real processes, a month of five simulated replicas, a day of 104 jobs, the model of a quorum
 
 # SHORT= for all of them, the slow ones too.
 SHORT := -short
 
 test-compute:
 	$(GO_TEST) $(RACE) $(SHORT) -parallel 4 $(COMPUTE)
+
+test-bench: ## run the tests of the benchmarks, which compile the locks of other libraries
 	go -C bench test -count=1 ./...
 
 test-alone:
-	$(ALONE_TEST) -parallel 3 $(SHORT) $(OTHERS); others=$$?; $(INTEGRATION_TEST) $(SHORT) ./integration && exit $$others
+	$(OTHERS_TEST) $(SHORT) $(OTHERS); others=$$?; $(INTEGRATION_TEST) $(SHORT) ./integration && exit $$others
 
 test-long-compute:
 	$(GO_TEST) $(RACE) $(shell integration/tiers.sh slow $(COMPUTE))
-	GOGC=800 $(GO_TEST) -v $(shell integration/tiers.sh whole $(COMPUTE))
+	GOGC=800 GOFLAGS='$(shell go env GOFLAGS)' $(GO_TEST) -v $(shell integration/tiers.sh whole $(COMPUTE))
 
 test-long-alone:
-	$(ALONE_TEST) -parallel 3 $(shell integration/tiers.sh slow $(OTHERS)); others=$$?; $(INTEGRATION_TEST) $(shell integration/tiers.sh slow ./integration) && exit $$others
+	$(OTHERS_TEST) $(shell integration/tiers.sh slow $(OTHERS)); others=$$?; $(INTEGRATION_TEST) $(shell integration/tiers.sh slow ./integration) && exit $$others
 
 N := 10
 
@@ -73,14 +78,15 @@ test-repeat: ## run make test N=10 times, each from a fresh clone with a cold bu
 	@BUSY='$(BUSY)' CACHE='$(CACHE)' LOGS='$(LOGS)' .ci/repeat $(N)
 
 lint: ## vet, gofmt, staticcheck, and the rules on who may import what
+	GOFLAGS= GOBIN=$(CURDIR)/bin go install $(STATICCHECK)
 	go vet ./...
 	go vet -tags mutants ./integration/mutants
 	go vet -tags failpoints ./scheduler
 	go -C bench vet ./...
 	go -C integration/browser vet -tags browser ./...
 	@files=$$(gofmt -l .); test -z "$$files" || { echo "not formatted by gofmt:"; echo "$$files"; exit 1; }
-	go run $(STATICCHECK) ./...
-	cd bench && go run $(STATICCHECK) ./...
+	bin/staticcheck ./...
+	cd bench && ../bin/staticcheck ./...
 	go test -count=1 ./integration/architecture ./integration/docs
 
 # The list of vulnerabilities is at vuln.go.dev alone, so a machine without the internet cannot look.

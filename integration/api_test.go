@@ -132,6 +132,7 @@ func refuseActs(t *testing.T, url string) {
 
 // 200 idle streams, and one whose reader is stuck, cost no run. It runs alone: beside others a small machine has no time left for a tick each second.
 func TestStreamsCostNoRun(t *testing.T) { //nolint:paralleltest // see above
+	slow(t)
 	c := newCluster(t, fmt.Sprintf(`
 server = { listen = "127.0.0.1:0", token_file = %q }
 [defaults]

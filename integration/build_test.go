@@ -56,11 +56,7 @@ func build(pkg string) (string, error) {
 	}
 	pkg, tag, _ := strings.Cut(pkg, "#")
 	executable := filepath.Join(builds.dir, path.Base(pkg)+tag)
-	args := []string{"build", "-tags", tag, "-o", executable}
-	if raceWanted() {
-		args = append(args, "-race")
-	}
-	cmd := exec.Command("go", append(args, pkg)...)
+	cmd := exec.Command("go", "build", fmt.Sprintf("-race=%t", raceWanted()), "-tags", tag, "-o", executable, pkg)
 	if out, err := cmd.CombinedOutput(); err != nil {
 		return "", fmt.Errorf("%s: %w\n%s", cmd, err, out)
 	}

@@ -14,7 +14,7 @@ import (
 
 // The conformance suites run on the in-process server in the tests of their packages; here they run on a real Redis.
 
-func TestLockingOnRealRedis(t *testing.T) {
+func TestLockingOnRealRedis(t *testing.T) { // alone: the suite flushes the scripts of the shared server
 	shared := newClient(t, mustRealRedis(t).shared.addr())
 	documentedUser(t, shared)
 	locktest.Run(t, func(t *testing.T) redis.UniversalClient {
@@ -44,6 +44,7 @@ func documentedUser(t *testing.T, on *redis.Client) {
 }
 
 func TestJournalOnRealRedis(t *testing.T) {
+	t.Parallel()
 	journaltest.Run(t, func(t *testing.T) redis.UniversalClient {
 		return newClient(t, mustRealRedis(t).shared.addr())
 	})

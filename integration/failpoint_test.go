@@ -71,6 +71,7 @@ func TestKilledAtTheWorstMoment(t *testing.T) {
 // replica when the server has settled ticks that are not run.
 // Promise: P6
 func TestLoneReplicaKilledAfterASettlement(t *testing.T) {
+	slow(t)
 	t.Parallel()
 	for name, told := range map[string]string{"settled": "0 skipped overlap", "gap": "0 missed down"} {
 		t.Run(name, func(t *testing.T) {

@@ -106,6 +106,7 @@ func (o *outage) ranUntil(lines []line, tick int64) bool {
 // A Redis that writes everything to its disk and is killed costs no tick (P1, P2, P4, P5, P6).
 // Promise: P1, P5
 func TestRedisKilledWithItsMemoryKept(t *testing.T) {
+	slow(t)
 	t.Parallel()
 	o := killRedis(t, startRedis(t, redisOpts{Persist: true}), kept)
 	stopAll(t, o.replicas)

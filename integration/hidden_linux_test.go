@@ -50,7 +50,7 @@ func newHideout(t *testing.T) hideout {
 	}
 	job := fmt.Sprintf("[jobs.peek]\nschedule = \"* * * * * *\"\ncommand = [\"sh\", \"%s\", \"%s\"]\n", h.path("peek.sh"), h.path("run"))
 	for path, text := range map[string]string{h.program: string(text), h.path("peek.sh"): peek, h.config: job} {
-		if err := os.WriteFile(path, []byte(text), 0o755); err != nil { //nolint:gosec // it is executed
+		if err := writeExecutable(path, text); err != nil {
 			t.Fatal(err)
 		}
 	}
@@ -63,6 +63,14 @@ func newHideout(t *testing.T) hideout {
 		}
 	}
 	return h
+}
+
+// writeExecutable writes a file that can be executed right away. A process that is forked meanwhile by another test would have it open for writing, and the kernel
+// refuses to execute such a file.
+func writeExecutable(path, text string) error {
+	syscall.ForkLock.RLock()
+	defer syscall.ForkLock.RUnlock()
+	return os.WriteFile(path, []byte(text), 0o755) //nolint:gosec // it is executed
 }
 
 const nobody = 65534

@@ -7,6 +7,7 @@ import (
 
 // A replica whose URL is of another kind than its server refuses with 1 and says what to write.
 func TestRedisOfAnotherKind(t *testing.T) {
+	slow(t)
 	t.Parallel()
 	s, k := startTrio(t, nil), startCluster(t)
 	sentinel, node, plain := s.sentinels[0].instance.addr(), k.nodes[0].instance.addr(), s.servers[0].instance.addr()

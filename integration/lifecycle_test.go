@@ -145,6 +145,7 @@ kill_grace = "2s"
 // elsewhere.
 // Promise: P3, P9
 func TestDrainRenewsTheLeaseToTheEnd(t *testing.T) {
+	slow(t)
 	t.Parallel()
 	const limit, grace = 9 * time.Second, 5 * time.Second
 	c := newCluster(t, `

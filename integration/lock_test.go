@@ -225,6 +225,7 @@ func TestFrozenLockLosesItsCommand(t *testing.T) {
 // A lock ends its command before its lease when Redis is away for longer (P3).
 // Promise: P3
 func TestLockWithoutRedis(t *testing.T) {
+	slow(t)
 	t.Parallel()
 	s := startRedis(t, redisOpts{})
 	c := newClusterOn(t, s, "")

@@ -38,6 +38,7 @@ lease = "3s"
 // A log that is not read does not stop a replica: each tick runs in time and once, leases are renewed, and a drain
 // ends well. Its stdout and stderr are a full pipe, or one whose reader is dead.
 func TestUnreadLogStopsNothing(t *testing.T) {
+	slow(t)
 	t.Parallel()
 	for _, tc := range []struct {
 		name string
@@ -93,6 +94,7 @@ func (c *cluster) wantTicksInTime(t *testing.T) {
 
 // A log whose reader returns goes on, and says how many lines are missing in their place.
 func TestReaderThatReturns(t *testing.T) {
+	slow(t)
 	t.Parallel()
 	c := newCluster(t, talkative)
 	read, write := fullPipe(t)

@@ -24,6 +24,7 @@ var outcomeSample = regexp.MustCompile(`^cronclave_outcome(?:s|_reasons)_total\{
 // no metrics.
 // Promise: P6
 func TestMetricsCountEachOutcomeOnce(t *testing.T) {
+	slow(t)
 	t.Parallel()
 	const token = "s3cr3t-t0ken-of-some-length"
 	file := tokenFile(t, token)

@@ -275,6 +275,7 @@ func wantOffsets(t *testing.T, c *cluster, offsets map[string]time.Duration) {
 
 // After an outage and a loss of data status says so, until when locks stay closed, and that all replicas are up. audit and why name the loss.
 func TestIncidentsOfRedisAreShown(t *testing.T) {
+	slow(t)
 	t.Parallel()
 	s := startRedis(t, redisOpts{})
 	c := newClusterOn(t, s, `

@@ -21,6 +21,7 @@ func inPool(lines []line) []line {
 // commands under lock, and each tick has one outcome.
 // Promise: P3
 func TestPoolAcrossReplicas(t *testing.T) {
+	slow(t)
 	t.Parallel()
 	for _, slots := range []int{1, 2} {
 		t.Run(fmt.Sprint(slots, " slots"), func(t *testing.T) {
@@ -158,6 +159,7 @@ func TestFrozenPoolHolderLosesItsRun(t *testing.T) {
 
 // A replica that drains gives back a run that waits for a pool, and another replica runs its tick.
 func TestDrainGivesBackWhatWaitsForAPool(t *testing.T) {
+	slow(t)
 	t.Parallel()
 	c := newCluster(t, `
 [pools.warehouse]

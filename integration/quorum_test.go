@@ -25,6 +25,7 @@ func masters(t *testing.T) []*redisServer {
 // A quorum of real Redis masters passes the conformance suite.
 // Promise: quorum
 func TestOnQuorum(t *testing.T) {
+	slow(t)
 	t.Parallel()
 	servers := masters(t)
 	locktest.RunQuorum(t, func(*testing.T) []redis.UniversalClient {

@@ -69,6 +69,7 @@ func wantAbandoned(t *testing.T, replicas []*replica, run string, levels ...stri
 // A run whose replica is killed is recovered by another within the lease and a second.
 // Promise: P5
 func TestRecoveryAfterKill(t *testing.T) {
+	slow(t)
 	t.Parallel()
 	const lease = 3 * time.Second
 	c := newCluster(t, recovered+`lease = "3s"`)

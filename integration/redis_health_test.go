@@ -29,6 +29,7 @@ func known(n *int64, least int64) bool { return n != nil && *n >= least }
 
 // A status has the state of a single server, the load of the replica, and the least margin of its leases: a leader renews one every 5s.
 func TestStatusShowsRedisAndLoad(t *testing.T) {
+	slow(t)
 	t.Parallel()
 	server := startRedis(t, redisOpts{Persist: true, Args: []string{"--maxmemory", "100mb", "--maxmemory-policy", "noeviction"}})
 	c := newClusterOn(t, server, "[replica]\nmax_running = 8\n"+oneJob)

@@ -44,6 +44,7 @@ func (r *replica) reloads() (n int) {
 // nothing, and the log says so (P8).
 // Promise: P8
 func TestReload(t *testing.T) {
+	slow(t)
 	t.Parallel()
 	const fresh = `
 [jobs.new]

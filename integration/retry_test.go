@@ -49,6 +49,7 @@ retry = { max = 3, delay = "100ms" }
 // run again elsewhere.
 // Promise: P6
 func TestTriesOfAHolderThatIsCutOff(t *testing.T) {
+	slow(t)
 	t.Parallel()
 	for name, broken := range map[string]func() fault{
 		"silence":          func() fault { return fault{requests: nothing, replies: nothing} },

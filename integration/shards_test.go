@@ -221,6 +221,7 @@ func TestResharding(t *testing.T) {
 // of the only replica nor the leader's lock; the replica notices all the same, and announces all jobs.
 // Promise: P1, P3
 func TestForgottenNodeIsKnownAgainWithoutATick(t *testing.T) {
+	slow(t)
 	t.Parallel()
 	const registerEvery = 5 * time.Second
 	s := startCluster(t)

@@ -10,6 +10,7 @@ import (
 // Redis, which answers.
 // Promise: P6
 func TestStoppedReplicaSaysOverload(t *testing.T) {
+	slow(t)
 	t.Parallel()
 	const jobs, stopped = 20, 6 // so that claims are under way at most times
 	var config strings.Builder

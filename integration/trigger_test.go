@@ -145,6 +145,7 @@ func TestTwoFollowersOfARunThatHangs(t *testing.T) {
 // A replica that claimed a trigger request and is killed before the run starts is replaced by another, once.
 // Promise: P5
 func TestClaimantOfARequestIsKilled(t *testing.T) {
+	slow(t)
 	t.Parallel()
 	gate := filepath.Join(t.TempDir(), "gate")
 	c := newCluster(t, onDemand(gate))

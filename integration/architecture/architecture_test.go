@@ -63,7 +63,7 @@ func list(t *testing.T, goos string) []pkg {
 	t.Helper()
 	cmd := exec.Command("go", "list", "-e", "-json=ImportPath,Dir,GoFiles,Imports,TestGoFiles,TestImports,XTestGoFiles,XTestImports", "./...")
 	cmd.Dir = root
-	cmd.Env = append(os.Environ(), "GOOS="+goos, "CGO_ENABLED=0")
+	cmd.Env = append(os.Environ(), "GOOS="+goos, "CGO_ENABLED=0", "GOFLAGS=") // the race detector, which flags may ask for, needs cgo
 	out, err := cmd.Output()
 	if err != nil {
 		t.Fatalf("%s: %v", cmd, err)

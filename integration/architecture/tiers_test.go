@@ -22,7 +22,7 @@ var noRealTime = []string{"integration/architecture", "integration/mutants", "sc
 type goTest struct {
 	packages           []string
 	run                *regexp.Regexp // nil for all tests
-	short, race, alone bool           // -short, -race, -p 1
+	short, race, alone bool           // -short, -race, -p: without it a package may run beside one that computes
 }
 
 // tieredTest is a test function with the properties that decide its tier.
@@ -35,7 +35,7 @@ type tieredTest struct {
 
 // TestTiersLeaveNothingOut compares the go test commands of make, and those of .ci/run, with every test of the module. A test that -short skips runs in a command without
 // it, a test that does less under the race detector runs in a command of make without the detector (in .ci/run the lesser part is enough), and packages that start
-// processes run alone.
+// processes run beside no package that computes.
 func TestTiersLeaveNothingOut(t *testing.T) {
 	t.Parallel()
 	tests, faults := tieredTests(t)
@@ -100,7 +100,7 @@ func goTests(text string) (commands []goTest, err error) {
 			case word == "-skip":
 				return nil, fmt.Errorf("-skip leaves tests out that do not say so: %s", line)
 			case word == "-p":
-				c.alone = words[i+1] == "1"
+				c.alone = true
 			case word == "-short":
 				c.short = true
 			case word == "-race":

@@ -4,6 +4,8 @@ import (
 	"slices"
 	"strings"
 	"testing"
+
+	"github.com/cronclave/cronclave/internal/testtier"
 )
 
 // small is the setup that the cases change: two replicas and one slot.
@@ -160,6 +162,7 @@ func TestEachRuleIsNeeded(t *testing.T) {
 // TestReductionHidesNothing finds the same broken promise, by a schedule as short, with and without the reduction of
 // states.
 func TestReductionHidesNothing(t *testing.T) {
+	testtier.Slow(t)
 	t.Parallel()
 	for _, tc := range cases {
 		setup, rules := small(tc.setup), AllRules()

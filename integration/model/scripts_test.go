@@ -21,14 +21,17 @@ var traces = flag.Int("traces", 60, "random traces of TestModelAgreesWithScripts
 // late, doubled, with all kinds of observed state, through losses of memory and steps of the clock.
 func TestModelAgreesWithScripts(t *testing.T) {
 	t.Parallel()
-	seed := uint64(time.Now().UnixNano())
-	t.Logf("%d traces, seed %d", *traces, seed)
+	seed, n := uint64(time.Now().UnixNano()), *traces
+	if testing.Short() {
+		n /= 4
+	}
+	t.Logf("%d traces, seed %d", n, seed)
 	lua := loadScripts(t)
 	server := miniredis.RunT(t)
 	client := redis.NewClient(&redis.Options{Addr: server.Addr(), ContextTimeoutEnabled: true, ReadTimeout: time.Minute})
 	defer client.Close()
 	requests, adoptions, pauses := 0, 0, 0
-	for i := range *traces {
+	for i := range n {
 		tr := newTrace(t, rand.New(rand.NewPCG(seed, uint64(i))), server, client, lua)
 		for range 30 {
 			tr.step()

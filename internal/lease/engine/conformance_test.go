@@ -8,6 +8,7 @@ import (
 	"github.com/redis/go-redis/v9"
 
 	"github.com/cronclave/cronclave/internal/embedded"
+	"github.com/cronclave/cronclave/internal/testtier"
 	"github.com/cronclave/cronclave/locking/locktest"
 )
 
@@ -20,6 +21,7 @@ func TestConformance(t *testing.T) {
 // TestConformanceOfAQuorum runs the suite on three in-process servers.
 // Promise: quorum
 func TestConformanceOfAQuorum(t *testing.T) {
+	testtier.Slow(t)
 	servers := startServers(t, 3)
 	locktest.RunQuorum(t, func(*testing.T) (clients []redis.UniversalClient) {
 		for _, s := range servers {
