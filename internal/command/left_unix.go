@@ -7,12 +7,12 @@ import (
 	"time"
 )
 
-// leftGrace is the time that processes have between SIGTERM and SIGKILL which a command left behind when it ended by itself. The slot of the run is held
-// meanwhile. It is enough to remove a lock file, and no more.
+// leftGrace is the time between SIGTERM and SIGKILL for processes that a command left behind when it ended by itself. It is enough to remove a lock
+// file, and short because the run keeps its slot meanwhile.
 const leftGrace = 2 * time.Second
 
-// stopLeft stops the processes that a command left behind, and returns their programs. It returns when they are dead, or are to be killed. If there are none
-// it waits for nothing.
+// stopLeft sends SIGTERM to the processes that a command left behind, and returns their programs. It waits until they are dead or their time is up.
+// Without such processes it returns at once.
 func (h *Host) stopLeft(kill context.Context, s *Spec, t tree, leader int, ward Ward) []string {
 	left := t.left(leader)
 	if len(left) == 0 || kill.Err() != nil {
