@@ -33,7 +33,7 @@ type (
 		RunID string `json:"run_id"`
 		Note  string `json:"note"`
 	}
-	// An ended event ends a stream. A stream of one run has the run's record.
+	// An ended event is the last one of a stream. In a stream about one run it contains the run's record.
 	ended struct {
 		Run   *journal.Record `json:"run,omitempty"`
 		Error string          `json:"error,omitempty"`

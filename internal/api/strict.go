@@ -104,7 +104,7 @@ func repeatedKey(text []byte) string {
 	}
 }
 
-// An object is a JSON object or list that has been read in part.
+// An object is a JSON object or list that was read in part.
 type object struct {
 	keys   map[string]bool
 	key    string // the last key

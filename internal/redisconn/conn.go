@@ -33,7 +33,7 @@ type Conn struct {
 	// acked is the number of Redis replicas that must acknowledge a grant within ackTimeout.
 	acked      int
 	ackTimeout time.Duration
-	// dialed is the address of the newest connection. It is only set behind Sentinels, where it is the address of the master.
+	// dialed is the address of the newest connection. It is set only behind Sentinels, and is the master's address there.
 	dialed atomic.Pointer[string]
 	// quorum are the independent masters that keep the locks; nil without a quorum.
 	quorum []*master

@@ -16,7 +16,8 @@ import (
 
 // A Server holds the known facts about one server of Redis. A fact that is hidden or unknown is nil or "".
 type Server struct {
-	// from the configuration or the Cluster, without a password; of a master behind Sentinels the address of its connection while it is up
+	// Address is from the configuration or the Cluster, without a password. Of a master behind Sentinels it is the address of the connection while the master is
+	// up.
 	Address string      `json:"address"`
 	Keeps   Keeps       `json:"keeps"`
 	State   ServerState `json:"state"`
