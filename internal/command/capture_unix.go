@@ -22,8 +22,9 @@ const drainTime = 2 * time.Second
 
 // stdio is the stdin, stdout and stderr of a command.
 type stdio interface {
-	// attach sets the files of a command that is about to start. begin is called after its start.
+	// attach sets the files of a command before its start.
 	attach(cmd *exec.Cmd)
+	// begin starts to read the output, after the start of the command.
 	begin()
 	// drain waits for the end of the output, at most for the time given, and reports whether it saw the end.
 	drain(most time.Duration) bool

@@ -98,7 +98,7 @@ func vacate(own, leaf string) error {
 	return nil
 }
 
-// goHome undoes what provide did to this process's original cgroup: it disables the controllers and moves back, so that another replica can start
+// goHome ends the use of this process's original cgroup for limits: it disables the controllers and moves back, so that another replica can start
 // there. It changes nothing while other processes are below that cgroup, because they may need the controllers.
 func (b *base) goHome() error {
 	own := filepath.Dir(b.leaf)
