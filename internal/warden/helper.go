@@ -89,7 +89,7 @@ func (h *helper) attend(out io.Reader) {
 	writer.Go(h.write)
 	h.read(out) // returns when the helper's end is closed: the process has ended
 	h.kill()
-	_ = h.cmd.Wait() // state returns the error
+	_ = h.cmd.Wait() // the error is part of ProcessState
 	close(h.exited)
 	writer.Wait()
 }

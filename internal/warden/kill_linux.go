@@ -17,8 +17,8 @@ type processes struct {
 	sweeper *sweeper
 	id      string // the CRONCLAVE_RUN_ID of the run's processes, or "" if they can't be found by it
 	cgroup  string // directory of the cgroup, or ""
-	leader  int    // 0 before it is known and after forget
-	start   uint64 // of the leader: see birth
+	leader  int    // 0 before it is known and after it was forgotten
+	start   uint64 // of the leader, as a time
 	handle  int    // pidfd of the leader, or -1
 }
 

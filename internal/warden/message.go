@@ -15,7 +15,7 @@ const (
 	hello   verb = "hello"   // the first message; PID is the replica's
 	inherit verb = "inherit" // Cgroup is to be removed after the end of the replica
 	watch   verb = "watch"   // the run is about to start; sent again to another helper, with the present state
-	started verb = "started" // PID is the leader of the run's process group, Start its birth
+	started verb = "started" // PID is the leader of the run's process group, Start the time of its start
 	extend  verb = "extend"  // Deadline is the new deadline, known since At
 	told    verb = "told"    // the replica itself has sent SIGTERM
 	reap    verb = "reap"    // the leader's PID is about to be released and must not be signalled any more

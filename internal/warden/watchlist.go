@@ -8,7 +8,7 @@ import (
 
 // target is the processes of one run.
 type target interface {
-	// begun sets the leader of the run's process group. start is its [birth].
+	// begun sets the leader of the run's process group, and the time at which the leader was started.
 	begun(leader int, start uint64)
 	// forget makes the target forget the leader, which is not signalled any more.
 	forget()
