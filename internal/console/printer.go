@@ -66,7 +66,7 @@ func (p Printer) cut(text string, most int) string {
 	return string([]rune(text)[:most-1]) + "…"
 }
 
-// cutMiddle shortens a text like cut, but keeps its end, such as the number of a process.
+// cutMiddle shortens a text to at most most characters, but keeps its end, such as the number of a process.
 func (p Printer) cutMiddle(text string, most int) string {
 	letters := []rune(OneLine(text))
 	if p.Wide || len(letters) <= most {
