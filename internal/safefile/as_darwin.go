@@ -6,8 +6,8 @@ import (
 	"golang.org/x/sys/unix"
 )
 
-// as calls f with the rights of the process itself, because on macOS the Go runtime can't give other rights to a single thread. permitted checks the
-// user's right to read.
+// as calls f with the rights of the process itself, because on macOS the Go runtime can't give other rights to a single thread. The mode of the file
+// is checked instead.
 func as(_ *Identity, f func(error)) { f(nil) }
 
 // permitted returns an error if the mode of a file does not let the user read it. It does not check the folders on the way to the file.
