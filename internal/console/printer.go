@@ -102,7 +102,7 @@ type table struct {
 	rows  strings.Builder
 	cells *tabwriter.Writer
 	marks []mark        // of the rows
-	below func(row int) // prints more text below a row, of which 0 is the title; may be nil
+	below func(row int) // prints more text below a row; the title is row 0; may be nil
 }
 
 func newTable(title ...string) *table {
