@@ -8,7 +8,7 @@
 //     A key that is specified but does not work yet is a fault that says so.
 //   - Each job starts from [defaults], takes its own keys, and is checked as a whole.
 //
-// By default the package does not look at the machine: whether a user, a folder or a program exists is checked where it is used. [Options.Machine]
+// By default the package does not look at the machine: whether a user, a folder or a program exists is checked when it is used. [Options.Machine]
 // adds warnings about them, and [Options.Trust] adds checks of the owners of files. The package reads the environment for ${NAME} in strings, and no
 // message contains a value from there. It reads the clock only to warn about expired jobs.
 package config

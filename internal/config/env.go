@@ -34,7 +34,7 @@ func environmentKeys() []schema.Key[draft] {
 	}
 }
 
-// readEnv reads the variables of `env`. A job's own are added to the variables of [defaults], and replace those of the same name in `env` and
+// readEnv reads the variables of `env`. A job's own are added to the variables of [defaults], and replace variables of the same name in `env` and
 // `env_from_file`.
 func readEnv(r *schema.Reader, v document.Value, d *draft) {
 	if d.EnvTaken != nil {
@@ -57,7 +57,7 @@ func readEnv(r *schema.Reader, v document.Value, d *draft) {
 	})
 }
 
-// readEnvFromFile reads the files of `env_from_file`. Keys are read in alphabetical order, so `env` of the same table has been read.
+// readEnvFromFile reads the files of `env_from_file`. Keys are read in alphabetical order, so `env` of the same table comes first.
 func readEnvFromFile(r *schema.Reader, v document.Value, d *draft) {
 	variables(r, v, `{ PGPASSWORD = "/run/secrets/pg" }`, func(item document.Value) {
 		if d.named[item.Name] {

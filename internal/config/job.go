@@ -10,7 +10,7 @@ import (
 )
 
 // Job is one job with its defaults filled in. Relative paths are resolved against the folder of the file that names them. The order of the fields,
-// including those of the parts, determines the digest.
+// including the fields of the embedded parts, determines the digest.
 type Job struct {
 	Name        string
 	File        string // the file that defines the job
@@ -107,7 +107,7 @@ type Times struct {
 	OutlivesLease bool `json:",omitempty"`
 }
 
-// KeepsPrivileges reports whether programs that the command executes are denied additional rights, such as those of a set-user-ID bit. It is
+// KeepsPrivileges reports whether programs that the command executes are denied additional rights, for example by a set-user-ID bit. It is
 // no_new_privs if that is set; otherwise it is true if the job has a user.
 func (p *Program) KeepsPrivileges() bool {
 	if p.NoNewPrivs != nil {

@@ -10,7 +10,7 @@ import (
 	"github.com/cronclave/cronclave/scheduler/cronspec"
 )
 
-// scheduleKeys are the keys for a job's ticks. A job with `after` has none of them.
+// scheduleKeys are the keys for a job's ticks. A job with `after` must not set them.
 var scheduleKeys = []string{"schedule", "timezone", "jitter", "except", "starts_at", "expires_at", "catch_up", "catch_up_window"}
 
 // tickKeys returns the keys for a job's ticks.

@@ -155,8 +155,8 @@ var synonyms = map[string]string{
 	"max_runtime": "timeout", "log": "output", "on_failure": "notify", "notifications": "notify",
 }
 
-// home returns the table that has a key which is unknown in another table. A common mistake is a key of the top level below the header of a table,
-// where it belongs to that table.
+// home returns the table that has a key which is unknown in another table. A common mistake is a key of the top level below the header of a table:
+// TOML assigns it to that table.
 func home(key, table string) string {
 	homes := []struct {
 		where string
