@@ -1,4 +1,4 @@
-// Package redact masks secrets in texts for people. It knows neither the source of a text nor the place where it is shown.
+// Package redact masks secrets in texts for people. It knows neither the source of a text nor its destination.
 package redact
 
 import (
@@ -30,8 +30,8 @@ func SecretName(name string) bool { return secretName.MatchString(name) && name 
 func SecretURL(value string) bool { return secretURL.MatchString(value) }
 
 // Texts returns a function that masks secrets in a text. It masks the given secrets, except short ones, and users and passwords of URLs. It also
-// masks the values that the text gives to names like those of secrets: in assignments, HTTP headers, JSON members, and NAME:PASSWORD of curl and
-// HTTPie. It leaves a variable in place of such a value unchanged.
+// masks the values that the text gives to secret names: in assignments, HTTP headers, JSON members, and NAME:PASSWORD of curl and HTTPie. It leaves a
+// variable in place of such a value unchanged.
 func Texts(secrets []string) func(string) string {
 	secrets = slices.DeleteFunc(slices.Clone(secrets), func(s string) bool { return len(s) < shortestPart })
 	slices.SortFunc(secrets, func(a, b string) int { return cmp.Or(cmp.Compare(len(b), len(a)), cmp.Compare(a, b)) }) // a secret may be part of another
