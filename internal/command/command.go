@@ -4,8 +4,8 @@
 // Exclusivity ("at most parallel runs") is worth nothing if a grandchild still writes after the lease was released. So a run is a tree, which is held
 // together by two means:
 //
-//   - A cgroup (version 2) for each run, if the machine permits it. The command is born in it, so none of its descendants can escape by setsid or by
-//     a double fork. One write to cgroup.kill ends them all.
+//   - A cgroup (version 2) for each run, if the machine permits it. The command is born in it, so its descendants can't escape by setsid or by a
+//     double fork. One write to cgroup.kill ends them all.
 //   - A process group for each run, always. Without cgroups, a grandchild with a session of its own escapes SIGTERM to the group. The replica is a
 //     subreaper, so it becomes the parent of such orphans after the run, and kills those with the run's CRONCLAVE_RUN_ID in their environment. A
 //     process escapes if it has cleared its environment, or if it runs as a user whose processes the replica may not inspect.
@@ -71,7 +71,7 @@ type Spec struct {
 	// Env is the whole environment, as NAME=value. See [Environment].
 	Env []string
 	// User and Group name the user and the group of the command, by name or by number; they default to the replica's. A User without a Group gets its
-	// primary group. A User always gets its own supplementary groups, and none of the replica's. A Group without a User replaces only the primary group.
+	// primary group. A User always gets its own supplementary groups, and not the replica's. A Group without a User replaces only the primary group.
 	User, Group string
 	// NoNewPrivs denies the command's programs additional rights from a set-user-ID bit or from file capabilities. Linux only.
 	NoNewPrivs bool

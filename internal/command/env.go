@@ -17,7 +17,7 @@ const maxValue = 128 << 10
 type EnvSpec struct {
 	// Base is the replica's own environment, as from os.Environ.
 	Base []string
-	// InheritEnv passes Base on, without CRONCLAVE_ variables and those of the service manager. Otherwise only PATH, HOME, LANG and TZ are passed on.
+	// InheritEnv passes Base on, without CRONCLAVE_ variables and the service manager's variables. Otherwise only PATH, HOME, LANG and TZ are passed on.
 	InheritEnv bool
 	// EnvTaken names the variables of Base that the configuration uses outside the job's own env. They are never passed on, because they may be the
 	// daemon's secrets.

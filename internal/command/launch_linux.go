@@ -57,8 +57,8 @@ func newLaunch(order *starter.Order, cmd *exec.Cmd, t tree) (*launch, error) {
 	return l, nil
 }
 
-// starterEnv returns the environment of a starter. It has the run's id, by which the starter and its child are found until the child has executed the
-// command. It limits the runtime to two processors: a fork blocks one of them.
+// starterEnv returns the environment of a starter. It contains the run's id, by which the starter and its child are found until the child has
+// executed the command. It limits the runtime to two processors: a fork blocks one of them.
 func starterEnv(t tree) []string {
 	env := []string{"GOMAXPROCS=2", "GOGC=off"}
 	if g, ok := t.(group); ok && g.id != "" {
