@@ -116,8 +116,7 @@ func (w *Ward) Started(leader int) {
 	})
 }
 
-// Extend moves the deadline. It has no effect if the new deadline is earlier, if the run should have been killed already, or if the run has no
-// deadline.
+// Extend moves the deadline. It has no effect if the new deadline is earlier, if the time of the kill has passed, or if the run has no deadline.
 func (w *Ward) Extend(deadline time.Duration) {
 	at := bootTime()
 	w.post(func() message {

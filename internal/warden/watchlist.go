@@ -85,7 +85,7 @@ func (w *watchlist) apply(m message, now time.Duration) {
 	}
 }
 
-// extend moves the deadline. An extension that became known after the run should have been killed has no effect, even if it is read before the kill.
+// extend moves the deadline. An extension that became known after the time of the kill has no effect, even if it is read before the kill.
 func (e *entry) extend(deadline, at time.Duration) {
 	switch {
 	case e.late || e.deadline == 0 || deadline <= e.deadline:
