@@ -19,7 +19,7 @@ const (
 // shutdown ends a replica according to signals. Its methods are called by one goroutine.
 type shutdown struct {
 	log hclog.Logger
-	// drain ends the replica after its jobs, abort kills the jobs, and force ends the process. None of them blocks.
+	// drain ends the replica after its jobs, abort kills the jobs, and force ends the process. They do not block.
 	drain, abort, force func()
 
 	stage stage
