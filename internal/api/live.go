@@ -87,7 +87,7 @@ func (r *routes) stream(ctx context.Context, in *liveInput, send sse.Sender) {
 		case <-ctx.Done():
 		}
 	}
-	go func() { // it ends with ctx; forward waits for it by reading until events is closed
+	go func() { // it ends with ctx, and is waited for below: events is read until it is closed
 		defer close(events)
 		emit(r.follow(ctx, in, emit))
 	}()

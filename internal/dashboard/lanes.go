@@ -26,8 +26,8 @@ func lanesOf(slots int, items []item) lanes {
 	return lanes{slots: used, ends: make([]time.Time, used)}
 }
 
-// take returns the lane of an item that is drawn from from to until. It is the lane of the item's slot if that is free, and otherwise the first free lane
-// after those of the slots. Two runs of one slot may overlap, because short runs are drawn longer than they are.
+// take returns the lane of an item that is drawn between two instants. It is the lane of the item's slot if that is free, and otherwise the first free lane
+// after the slots' lanes. Two runs of one slot may overlap, because short runs are drawn longer than they are.
 func (l *lanes) take(i item, from, until time.Time) int {
 	lane, held := i.slot()
 	if !held || lane >= l.slots || l.ends[lane].After(from) {

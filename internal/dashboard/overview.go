@@ -214,7 +214,7 @@ func stripOf(now time.Time, newestFirst []journal.Record) (cells []cell) {
 	return cells
 }
 
-// endOf returns the last end of a job, or its last record if the newest records have no end.
+// endOf returns the last end of a job, or its last record if the newest records lack an end.
 func endOf(now time.Time, j *operator.Job) (e end) {
 	r := j.LastEnd
 	if r == nil {

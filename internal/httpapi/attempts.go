@@ -43,7 +43,7 @@ func (as *attempts) of(a attempt) attemptState {
 	return as.state[a]
 }
 
-// claim reports whether the caller may ask the provider with the code of a sign-in. If so, the caller must call settle afterwards.
+// claim reports whether the caller may ask the provider with the code of a sign-in. If so, the caller must end the claim afterwards.
 func (as *attempts) claim(a attempt, now time.Time) bool {
 	as.mu.Lock()
 	defer as.mu.Unlock()

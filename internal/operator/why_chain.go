@@ -29,7 +29,7 @@ type chain struct {
 type parent struct {
 	*story         // nil if it is unknown
 	unknown string // reason that it is unknown
-	settled bool   // settle was called for it
+	settled bool   // its fate was determined
 }
 
 // explainParents adds the fates of the jobs before a job. A tick without a record gets the fate that they imply.

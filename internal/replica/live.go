@@ -163,7 +163,7 @@ func (l *liveOutput) run(ctx context.Context) {
 	defer rest.Stop()
 	var looked time.Time
 	for {
-		select { // limits the rate, however often nudge is called
+		select { // limits the rate of publications
 		case <-ctx.Done():
 		case <-rest.C:
 		}

@@ -20,7 +20,7 @@ const lookForNamesakes = 250 * time.Millisecond
 
 // claimName returns an error while another replica of this name is up. The registration of a crashed replica, which may be this one's predecessor, outlives
 // it. Such a registration is no obstacle if its process is known to be gone, or if it is not renewed in the time in which a living replica renews it.
-// claimName returns these registrations, for [replace].
+// claimName returns these registrations, which the caller removes later.
 func claimName(ctx context.Context, self journal.Replica, namespace string, j *journal.Journal, log hclog.Logger) ([]journal.Replica, error) {
 	first := map[string]time.Time{} // Seen of the others when they were first read, by id
 	for begun := time.Now(); ; {
