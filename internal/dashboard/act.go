@@ -24,7 +24,7 @@ const (
 // An action does what a form requests. It returns the path to which the browser is redirected.
 type action func(*http.Request) (to string, err error)
 
-// acting returns a handler that performs an action for users who may act.
+// acting returns a handler that performs an action for users with the right to act.
 func (h *handler) acting(act action) http.Handler {
 	return http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
 		if _, may := h.actor(r); !may {

@@ -10,7 +10,7 @@ import (
 const (
 	// maxQueued is the maximum number of bytes that wait for one client to read them. It is the default hard limit of Redis for pub/sub clients.
 	maxQueued = 32 << 20
-	// linger is the time in which a closed connection must deliver what was written before the close, such as the answer to QUIT.
+	// linger is the time in which a closed connection must deliver the bytes written before the close, such as the answer to QUIT.
 	linger = time.Second
 )
 

@@ -18,7 +18,7 @@ const (
 	// sessionLength is the validity of a login with a token.
 	sessionLength = 12 * time.Hour
 	// personSessionLength is the validity of a sign-in at the provider. The browser keeps the cookie longer; an expired one sends it to the provider again,
-	// which needs no click while the person is signed in there. A person who is removed at the provider is locked out within this time.
+	// which needs no click while the person is signed in there. After a removal at the provider, a person is locked out within this time.
 	personSessionLength = time.Hour
 	// clockTolerance is the time by which the clock of the replica that signed a session may be ahead.
 	clockTolerance = 5 * time.Minute
@@ -75,7 +75,7 @@ func (u *userToken) session(secret string, until time.Time) string {
 
 func (u *userToken) encodedName() string { return base64.RawURLEncoding.EncodeToString([]byte(u.Name)) }
 
-// sign signs a session. It needs both the hash and the secret: with only the token file, or only Redis, nobody can forge a session.
+// sign signs a session. It needs both the hash and the secret: neither the token file alone nor Redis alone suffices to forge a session.
 func (u *userToken) sign(secret, text string) string {
 	key := hmac.New(sha256.New, []byte(secret))
 	key.Write([]byte("session "))

@@ -40,7 +40,7 @@ type Role struct {
 	Values []string
 }
 
-// An Identity is a person who has signed in.
+// An Identity is a person after a sign-in.
 type Identity struct {
 	Name    string // at most 128 printable characters
 	Role    string // name of one of [Config.Roles]
@@ -68,7 +68,7 @@ func (e *UnavailableError) Error() string {
 
 func (e *UnavailableError) Unwrap() error { return e.Err }
 
-// A RefusedError is the reason that a person who has signed in at the provider is not admitted.
+// A RefusedError is the reason that a person is not admitted after a sign-in at the provider.
 type RefusedError struct {
 	Reason  string // for the person
 	Subject string // the account, for the log; "" if it is not well-formed

@@ -22,7 +22,7 @@ func (p *Provider) Begin(ctx context.Context, a Attempt) (string, error) {
 	return p.oauth(m).AuthCodeURL(a.State, gooidc.Nonce(a.Nonce), oauth2.S256ChallengeOption(a.Verifier)), nil
 }
 
-// Identify returns the person who has signed in at the provider: it exchanges the code for an ID token, and verifies the token. Its errors contain neither
+// Identify returns the person that has signed in at the provider: it exchanges the code for an ID token, and verifies the token. Its errors contain neither
 // the code nor a token.
 func (p *Provider) Identify(ctx context.Context, code string, a Attempt) (Identity, error) {
 	m, err := p.discover(ctx)

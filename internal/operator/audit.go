@@ -12,7 +12,7 @@ import (
 	"github.com/cronclave/cronclave/internal/journal"
 )
 
-// A Requester is the user who requests an act, and the reason, for the audit log.
+// A Requester is the user that requests an act, and the reason, for the audit log.
 type Requester struct {
 	// By is the name of the user. Required.
 	By string

@@ -145,8 +145,8 @@ func (o *Operator) Recent(ctx context.Context, jobs []string) (map[string][]jour
 	return recent, nil
 }
 
-// Failures reads the failures in a window by outcome, the newest by their end. Damaged records are left out. With an error, the list has what was read
-// before.
+// Failures reads the failures in a window by outcome, the newest by their end. Damaged records are left out. With an error, the list has the failures that
+// were read before.
 func (o *Operator) Failures(ctx context.Context, req journal.FailuresRequest) (journal.FailuresFound, error) {
 	found, err := o.journal.FailuresBetween(ctx, req)
 	if err != nil && !errors.Is(err, journal.ErrCorrupt) {

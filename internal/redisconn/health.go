@@ -62,7 +62,7 @@ const (
 const oldestRedis = 5
 
 // Examine checks each master: the settings that the guarantees depend on, and its state. It returns ErrUnfit, or an error if Redis can't be reached; the
-// result then has what was found before the error.
+// result then has everything found before the error.
 func (c *Conn) Examine(ctx context.Context) (Health, error) { return c.examine(ctx, unhurried) }
 
 // Glance is Examine, except that it returns at most 250 ms after a majority of a quorum has answered.

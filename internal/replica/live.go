@@ -48,7 +48,7 @@ type liveOutput struct {
 type liveRun struct {
 	journal.LiveRun
 	attempt   int
-	manual    bool // triggered by a user, who may be about to follow it
+	manual    bool // triggered by a user, so a follower may come soon
 	lines     []journal.Line
 	size      int   // bytes of the lines, their costs included
 	start     int64 // offset of the first line

@@ -50,7 +50,7 @@ func (p *publisher) run(ctx context.Context) {
 	}
 }
 
-// publish writes what is due. It ends before the published configuration expires.
+// publish writes everything that is due. It ends before the published configuration expires.
 func (p *publisher) publish(ctx context.Context) {
 	ctx, cancel := context.WithTimeout(ctx, operator.RegisterEvery)
 	defer cancel()
