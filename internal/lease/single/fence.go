@@ -11,7 +11,7 @@ import (
 	"github.com/cronclave/cronclave/internal/lease/script"
 )
 
-// Pass records a token of a resource, unless a greater one was recorded before.
+// Pass records a token for a resource, unless a greater one was recorded before.
 func (c *Store) Pass(ctx context.Context, resource string, idle time.Duration, token lease.Token) error {
 	r := c.exec(ctx, []call{c.fencing(resource, idle, token)})[0]
 	switch {
@@ -29,8 +29,8 @@ func (c *Store) Pass(ctx context.Context, resource string, idle time.Duration, t
 	return nil
 }
 
-// fencing has a name that no lock can have, under which the client also observes the fence. It names one key only, so that a slot
-// of a Cluster that moves is never in between two places for it.
+// fencing returns the call for a fence. The client observes the fence under a name that no lock can have. The call has only one key, so that a moving
+// slot of a Cluster never splits its keys.
 func (c *Store) fencing(resource string, idle time.Duration, token lease.Token) call {
 	name := strings.TrimPrefix(c.key(resource), c.cfg.Prefix) + ":fence"
 	return c.callOn(c.keys(name, "")[:1], idle, c.scripts.Fence, name, "", script.FenceArgs{Token: token}.Encode()...)
