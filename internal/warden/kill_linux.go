@@ -50,7 +50,7 @@ func (p *processes) terminate() {
 	switch {
 	case p.cgroup != "":
 		leader, pids := p.leader, proc.CgroupProcesses(p.cgroup) // before a trap of the leader can start other processes
-		_ = p.sendLeader(unix.SIGTERM)                           // first, because a shell that saw its command end would start the next; it may be outside the cgroup
+		_ = p.sendLeader(unix.SIGTERM)                           // first, because a shell that saw its command end would start the next; wherever it is
 		for pid := range pids {
 			inside := func() bool { return pid != leader && proc.CgroupProcesses(p.cgroup)[pid] }
 			signalIf(pid, unix.SIGTERM, inside)
