@@ -9,7 +9,7 @@ func (c *sender) learn(k call, r reply) {
 		c.learnSeveral(k, r)
 		return
 	}
-	if r.err != nil || !r.acked || r.verdict == "late" || r.verdict == "dead" || r.now == 0 { // the last three verdicts say nothing about the lock
+	if r.err != nil || !r.acked || r.verdict == "late" || r.verdict == "dead" || r.now == 0 { // in the last three cases the reply says nothing about the lock
 		return
 	}
 	news := observed.State{Compact: r.compact || r.form != nil, Floor: r.floor, Longest: r.longest, Low: r.low, Ledger: r.ledger, Paused: r.paused, Seen: r.sent, Permanent: k.idle == 0}
