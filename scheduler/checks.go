@@ -73,11 +73,11 @@ func (c *checks) settleChecks(b checkBatch) {
 		failed := slices.ContainsFunc(b.states[i], func(st election.State) bool { return st.Err != nil })
 		switch {
 		case t.dismissed || !t.chained():
-		case t.chain != b.after[i]: // it was edited meanwhile
+		case t.chain != b.after[i]: // the job was edited meanwhile
 			c.check(t, now)
 		case failed:
 			c.check(t, now.Add(longestPause))
-		case t.unknown: // the jobs before know that it follows them: from now on they keep for it what it may need
+		case t.unknown: // the parents know that it follows them: from now on they keep the outcomes that it may need
 			c.inspectAt(t, now)
 		default:
 			c.inspectChained(t, b.states[i], now)

@@ -196,7 +196,7 @@ func (c *claims) settleUnwanted(k *tick, r election.Result, now time.Time) {
 	case election.Before:
 		c.withdraw(k)
 		c.settled(k, r, now)
-	default: // a claim of it may still be on its way
+	default: // an earlier claim may still be on its way
 		c.withdraw(k)
 		c.agenda.Close(k)
 	}
@@ -262,7 +262,7 @@ func (c *claims) stillOpen(k *tick, r election.Result, now time.Time) {
 		}
 		k.Wait(cause)
 		c.agenda.Park(k, way.Full, now)
-	case !k.Waits() && k.Rules.Overlap == agenda.Skip && t.PerTick == 1: // no replica could decide it: the votes of a quorum were split, each time
+	case !k.Waits() && k.Rules.Overlap == agenda.Skip && t.PerTick == 1: // no replica could decide it, because the votes of a quorum were split each time
 		k.Undecided("no majority of the quorum agreed: its votes were split", now)
 		k.Wait(agenda.Cause{Reason: agenda.Redis})
 		c.agenda.LineUp(k)

@@ -78,7 +78,7 @@ type Config struct {
 	Clock func() time.Time
 }
 
-// ErrNoJob means that a job is not configured.
+// ErrNoJob is returned for a job that is not configured.
 var ErrNoJob = errors.New("no such job")
 
 var errNoClaimer = errors.New("scheduler: Config.Claimer is missing")

@@ -41,7 +41,7 @@ func (s *Scheduler) handle(events []election.GrantEvent) {
 		case t != nil && n.Tick.IsZero():
 			s.recoveries.wakeWaiting(t, now)
 			s.checkAfter(t, now)
-		case t != nil && n.Until.Before(now.Add(soon)): // it was left to a recovery, or given back
+		case t != nil && n.Until.Before(now.Add(soon)): // the run was left to a recovery, or given back
 			s.inspectAt(t, n.Until)
 			continue
 		}

@@ -145,7 +145,7 @@ func (h requestHandler) slot(ctx context.Context, right *election.Term) (term *e
 				c.ID, doubted = newRunID(), false
 				continue
 			}
-		case r.Verdict == election.Held && h.bound && r.By == "": // there is a slot, for another replica
+		case r.Verdict == election.Held && h.bound && r.By == "": // a slot is free, for another replica
 			return nil, ""
 		case r.Verdict == election.Held && right.Attempt() == 1 && h.job.Overlap == OverlapSkip:
 			return nil, "overlap"

@@ -78,14 +78,14 @@ type Runner interface {
 
 // A Run is one execution of a job.
 type Run struct {
-	ID      string // also the lease id
+	ID      string // the id of the run and of its lease
 	Job     string
 	Replica string
 	Tick    time.Time // zero outside the schedule
 	Local   time.Time // the local time, as if it were UTC, that identifies the tick on every replica; zero if Tick does
 	// Due is the earliest start: Tick after its jitter, or the end of the parents' runs. It is zero for recoveries and manual runs.
 	Due         time.Time
-	Trigger     string // schedule, catch_up, recovery, manual
+	Trigger     string // schedule, catch_up, recovery or manual
 	Slot, Slots int
 	Attempt     int             // the attempt of the tick: 1, and one more for each try after a failed or interrupted one
 	Token       int64           // the fencing token; 0 without a lock
@@ -136,7 +136,7 @@ type Result struct {
 // lease only the token protects. An error is a failed run, and so is a panic, here as in any other Runner.
 type Func func(ctx context.Context, run *Run) error
 
-// Run calls the function.
+// Run calls f.
 func (f Func) Run(ctx context.Context, run *Run) Result { return Result{Err: f(ctx, run)} }
 
 var jobName = regexp.MustCompile(`^[A-Za-z0-9][A-Za-z0-9_-]{0,127}$`)

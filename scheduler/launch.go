@@ -95,7 +95,7 @@ func (x *executor) tooLate(term *election.Term) error {
 	return whyStopped(term)
 }
 
-// errNoReturn is the result of a function that ended its goroutine.
+// errNoReturn is the result of a Runner that ended its goroutine without returning.
 var errNoReturn = errors.New("runtime.Goexit was called")
 
 // call calls the runner. A panic is a failed run.

@@ -122,7 +122,7 @@ func (s *Scheduler) noticeStep(now time.Time) {
 	}
 }
 
-// Abort makes a [Scheduler.Run] that drains kill its jobs at once. It may be called at any time, more than once.
+// Abort makes a [Scheduler.Run] that is draining kill its jobs at once. It may be called at any time, and several times.
 func (s *Scheduler) Abort() { s.abortNow() }
 
 // Run schedules until ctx ends, and then drains: it claims nothing more, waits for running jobs, stops the remaining ones near the end of

@@ -9,7 +9,7 @@ import (
 	"github.com/cronclave/cronclave/election"
 )
 
-// errPoolFull ends the wait for a pool at the tick's deadline.
+// errPoolFull is the cause of the end of a wait for a pool at the tick's deadline.
 var errPoolFull = errors.New("all slots of the pool were held")
 
 // longWait is the time after which the wait of a run for its pool is logged.

@@ -30,7 +30,7 @@ const reasonDrain = "drain"
 // SkippedPaused is the outcome of the ticks of a paused job, in the form of [election.PauseOrder].
 const SkippedPaused = string(Skipped) + " paused"
 
-// The causes with which a run's context ends.
+// The causes with which the context of a run ends.
 var (
 	ErrTimeout = errors.New("the job's timeout has passed")
 	ErrDrain   = errors.New("the replica is draining")

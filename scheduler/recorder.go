@@ -43,7 +43,7 @@ func (r *Record) key() recordKey { return recordKey{r.RunID, r.Outcome, r.Attemp
 // A receipt is the state of the write of a record.
 type receipt struct {
 	done chan struct{} // closed when the record was written or dropped
-	err  error         // why it was not written; read after done is closed
+	err  error         // the reason for which it was not written; read after done is closed
 }
 
 func (r *receipt) settle(err error) {

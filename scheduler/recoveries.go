@@ -131,7 +131,7 @@ func (r *recoveries) settleOne(h *recovery, result election.Result, now time.Tim
 		if result.Until.After(again) {
 			again = result.Until
 		}
-	default: // another replica has recovered it, or deleted it: that one may die as well
+	default: // another replica has recovered or deleted it, and may die as well
 		if result.Err != nil {
 			r.log.Error("recovery refused", "job", h.task.Name, "run_id", h.of.ID, "error", result.Err)
 		}

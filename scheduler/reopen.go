@@ -52,7 +52,7 @@ func (s *Scheduler) restore(g *grant, now time.Time) {
 	switch {
 	case g.trigger == recovered: // the orphan awaits a recovery again
 		s.inspectAt(t, now)
-	case t.chained(): // the jobs before it decide which of them are its ticks
+	case t.chained(): // the parents decide which of them are its ticks
 		s.check(t, now)
 	default:
 		if i, open := t.Find(g.of.name); open { // for another of its grants

@@ -85,7 +85,7 @@ func (q *requests) tryRequests(now time.Time) {
 		case t == nil || t.Elsewhere: // since a reload
 		case q.places.free() <= 0 && !expired:
 			q.putOff(e, now.Add(heldPause))
-		case t.Running >= t.PerReplica && !e.bound && !expired: // others may have a place: they go first
+		case t.Running >= t.PerReplica && !e.bound && !expired: // other replicas may have a place: they go first
 			e.bound = true
 			q.putOff(e, now.Add(maxRankDelay))
 		default:

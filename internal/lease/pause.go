@@ -36,7 +36,7 @@ func (p Pause) Covers(tick time.Time) bool {
 type PauseRequest struct {
 	Lock      string
 	Permanent bool // see [Request]; the pause of a lock that expires when it is idle expires with it
-	// End ends the pause; the fields below have no meaning then.
+	// End ends the pause. The fields below are then ignored.
 	End bool
 	// For is the length of the pause, at most ten years. Zero lasts until it is ended. If a pause is on already, the new values replace the old ones.
 	For time.Duration

@@ -12,7 +12,7 @@ import (
 // agree, whenever they were started.
 type every int64
 
-// next implements rule.
+// next implements [rule].
 func (e every) next(after, limit int64) (int64, bool) {
 	step := int64(e)
 	past := floorMod(after, step)

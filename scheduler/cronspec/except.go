@@ -186,7 +186,7 @@ func below(n int64) uint64 { return 1<<uint64(min(max(n, 0), 60)) - 1 }
 // An everyDial is an "@every" expression on one day.
 type everyDial struct{ step, first int64 }
 
-// on implements rule.
+// on implements [rule].
 func (e every) on(st stretch) dial {
 	return everyDial{int64(e), floorMod(-st.instant(st.day), int64(e))}
 }
@@ -210,7 +210,7 @@ type wallDial struct {
 	caught                  int64  // the instant that stands for skipped times; -1 if there is none
 }
 
-// on implements rule.
+// on implements [rule].
 func (w *wall) on(st stretch) dial {
 	d := wallDial{caught: -1}
 	if w.namesDay(st.day) {

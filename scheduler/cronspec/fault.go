@@ -9,7 +9,7 @@ import (
 type ParseError struct {
 	// Except is true if the expression is in [Options].Except, and false if it is one of the schedule's own.
 	Except bool
-	// Index is the place of the expression in its list, from 0.
+	// Index is the index of the expression in its list, from 0.
 	Index int
 	// Offset is the byte in the expression at which the error was noticed. If something is missing at the end, it is the length of the expression.
 	Offset int

@@ -144,7 +144,7 @@ func (s *scanner) item() (uint64, error) {
 	}
 	high = max(high, low)
 	step, err := s.step(low, high)
-	if err != nil || step == 0 { // a single value; with a step it opens a range, "5/15"
+	if err != nil || step == 0 { // a single value; with a step it begins a range, as in "5/15"
 		return 1 << low, err
 	}
 	message, hint := s.kind.readingOfStep(low, high, step)

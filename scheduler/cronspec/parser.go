@@ -24,7 +24,7 @@ type word struct {
 	offset int
 }
 
-// The places of the fields in an expression of six.
+// The indexes of the fields in an expression of six.
 const (
 	fieldSecond = iota
 	fieldMinute

@@ -15,7 +15,7 @@ func (p *parser) remark(offset int, message, hint string) {
 	*p.remarks = append(*p.remarks, &ParseError{Except: p.except, Index: p.index, Offset: offset, Message: message, Hint: hint})
 }
 
-// remarkGap adds a remark on a fixed-time expression with several times that daylight saving skips together. Debian's cron runs each of them.
+// remarkGap adds a remark on a fixed-time expression with several times that daylight saving skips at once. Debian's cron runs each of them.
 func (p *parser) remarkGap(w *wall, offset int) {
 	if w.clock || p.except {
 		return

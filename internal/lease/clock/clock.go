@@ -35,7 +35,7 @@ func (c *Server) Observe(micros int64, sent, received time.Duration) {
 		if l, h := max(low-own, c.low-old), min(high+own, c.high+old); l <= h {
 			low, high = l, h
 		} else if received < c.measured {
-			return // from before the step
+			return // the reply is from before the step
 		}
 		received = at
 	}

@@ -196,7 +196,7 @@ func (k *keeper) renewed(l *Lease, got lease.Renewed) {
 		k.remove(l)
 		l.stop(fmt.Errorf("%w: %s", ErrLost, got.Why))
 		return
-	default: // unknown, not acknowledged, or the request was late: soon again, but not all at once
+	default: // unknown, not acknowledged, or the request was late: try again soon, but not all leases at once
 		pause := min(l.Length()/20, k.timeout, max(l.Remaining()/4, time.Millisecond))
 		l.renewAt = now + pause/2 + rand.N(pause/2+1)
 	}

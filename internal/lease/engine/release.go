@@ -21,7 +21,7 @@ func (l *Lease) release(ctx context.Context, r lease.ReleaseRequest) error {
 	r.Row, r.Fresh = &l.row, l.isFresh()
 	begun, held := l.stop(ErrReleased)
 	r.Held = held
-	r.Doubt = l.doubt && r.Mode == lease.ReleaseEnd && r.Outcome == "" // the others say more than that it is over, and may not have arrived
+	r.Doubt = l.doubt && r.Mode == lease.ReleaseEnd && r.Outcome == "" // other releases do more than end the lease, and that may not have arrived
 	answer, err := c.store.ReleaseSoon(context.WithoutCancel(ctx), r, begun)
 	l.answered(r, answer, err)
 	switch {

@@ -54,7 +54,7 @@ func (w *Wire) Another() *Wire {
 	return &Wire{T: w.T, Server: s, Start: w.Start}
 }
 
-// Redis returns a client of the server that goes over the wire.
+// Redis returns a client of the server that uses the wire.
 func (w *Wire) Redis(retries int) *redis.Client {
 	r := redis.NewClient(&redis.Options{
 		Addr: w.Server.Addr(), Dialer: w.Dial, ContextTimeoutEnabled: true, MaxRetries: retries, DialerRetries: 1, PoolSize: 20,

@@ -71,7 +71,7 @@ func (k State) with(news State) State {
 	switch {
 	case same && news.Seen < k.Seen, news.Floor <= k.Floor && news.Low <= k.Low && !same:
 		news.Floor, news.Low, news.Ledger = k.Floor, k.Low, k.Ledger
-	case news.Floor < k.Floor || news.Low < k.Low: // the server has forgotten, and has learnt something else since
+	case news.Floor < k.Floor || news.Low < k.Low: // the server has forgotten, and has learned something else since
 		news.Floor, news.Low = max(k.Floor, news.Floor), max(k.Low, news.Low)
 		news.Ledger = strings.Trim(k.Ledger+";"+news.Ledger, ";")
 	default:

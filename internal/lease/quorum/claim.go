@@ -59,7 +59,7 @@ func (q *Store) newClaim(r lease.Request, place int, answer func(place int, r le
 	t := &claim{Store: q, r: r, place: place, answer: answer, phase: "row", account: r.Accounted()}
 	now, _ := q.Estimate(q.cfg.Clock())
 	switch {
-	case r.Abstain || r.Tick != nil && clock.ToMicros(r.Tick.NotBefore) > now: // it is to take no row, or too early for one
+	case r.Abstain || r.Tick != nil && clock.ToMicros(r.Tick.NotBefore) > now: // it must not take a row, or it is too early for one
 		t.phase = "read"
 	case t.account && t.tight():
 		t.phase = "first"
@@ -249,9 +249,9 @@ func (t *claim) read(votes []vote) (time.Duration, bool) {
 	out := g.Claim(t.r, t.cfg.Owner, v)
 	t.splitVote = out.Word == "held" && !v.Full
 	switch {
-	case out.Word == "held" && !v.Full && t.refused < mostRefused && (!t.r.Abstain || len(v.Rows) > 0): // they may turn out to be held, or there may be a row
+	case out.Word == "held" && !v.Full && t.refused < mostRefused && (!t.r.Abstain || len(v.Rows) > 0): // all may turn out to be held, or a row may be free
 		return t.look(votes, v)
-	case g.Value() == before && agree < t.majority && t.unsettled < mostUnsettled: // another is writing it, whom a ballot of ours would only stop
+	case g.Value() == before && agree < t.majority && t.unsettled < mostUnsettled: // another client is writing it; a ballot would only stop that
 		t.unsettled++
 		return t.retry("read")
 	case g.Value() != before || agree < t.majority:

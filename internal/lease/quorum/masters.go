@@ -95,7 +95,7 @@ func (q *masters) errorOf(votes []vote) error {
 	for i, v := range votes {
 		addr := q.nodes[i].redis.Options().Addr
 		switch {
-		case v.silent && q.nodes[i].suspect(now): // else its reply is on its way
+		case v.silent && q.nodes[i].suspect(now): // otherwise its reply is on its way
 			why = append(why, addr+" is silent")
 		case v.err != nil:
 			why = append(why, fmt.Sprintf("%s: %s", addr, strings.TrimPrefix(v.err.Error(), lease.ErrUnknown.Error()+": ")))

@@ -189,7 +189,7 @@ func (n *node) once(ctx context.Context, calls []nodeCall, sent time.Duration) (
 		pipe := n.redis.Pipeline()
 		for i, k := range calls {
 			cmds[i] = k.command(ctx, until)
-			_ = pipe.Process(ctx, transport.Once{Cmd: cmds[i]}) // which only queues it
+			_ = pipe.Process(ctx, transport.Once{Cmd: cmds[i]}) // it only queues the command
 		}
 		_ = transport.Exec(ctx, pipe) // each command has its own error
 	}

@@ -128,7 +128,7 @@ func (t *rejoiner) help() (left time.Duration, helped bool) {
 		return 0, false
 	case len(voters) >= t.majority:
 		return t.admit(members, voters, joining, false)
-	case answered == len(t.nodes): // it is new, or a majority has forgotten: all that is left to know is here
+	case answered == len(t.nodes): // the quorum is new, or a majority has forgotten: nothing more can be known
 		return t.admit(members, slices.Concat(voters, joining), joining, true)
 	case answered >= t.majority:
 		return t.begin(members)

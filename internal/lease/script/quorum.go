@@ -29,8 +29,8 @@ const NoSlot = -1
 // The promises that a claim asks of a node.
 const (
 	PromiseNothing = ""
-	PromiseRow     = "row" // with the row
-	PromiseAny     = "any" // any holder of the row
+	PromiseRow     = "row" // for the row
+	PromiseAny     = "any" // for any holder of the row
 )
 
 // QuorumClaimArgs has the arguments of quorum_claim.lua.

@@ -138,7 +138,7 @@ type ReleaseMode string
 const (
 	ReleaseEnd      ReleaseMode = "0" // its work is over
 	ReleaseUndo     ReleaseMode = "1" // its work never began: its tick is open again
-	ReleaseHandOver ReleaseMode = "2" // a recovery carries its run on: it is an orphan
+	ReleaseHandOver ReleaseMode = "2" // a recovery continues its run: it is an orphan
 )
 
 // The outcomes of a tick that a release keeps for followers.

@@ -186,7 +186,7 @@ func (n *notifier) notify(message string) {
 	defer n.mu.Unlock()
 	select {
 	case n.waiting[g.id] <- g:
-	default: // it waits no more, or was told before
+	default: // it waits no more, or has its grant already
 	}
 }
 

@@ -102,7 +102,7 @@ func (t transaction) write(ctx context.Context, pipe redis.Pipeliner) (again boo
 		return false, nil
 	case errors.Is(err, redis.TxFailedErr):
 		return true, fmt.Errorf("update %s: the keys change all the time", lease.QuoteNames(t.keys))
-	case redis.HasErrorPrefix(err, "EXECABORT"): // a command was refused before any was done
+	case redis.HasErrorPrefix(err, "EXECABORT"): // a command was refused before any was executed
 		refused := slices.IndexFunc(cmds, func(cmd redis.Cmder) bool { return cmd.Err() != nil && !redis.HasErrorPrefix(cmd.Err(), "EXECABORT") })
 		if refused >= 0 {
 			err = cmds[refused].Err()

@@ -14,7 +14,7 @@ const (
 	Down     Reason = "down"     // no replica was there
 	Labels   Reason = "labels"   // no replica with the job's labels was there; the agenda uses Down for it
 	Redis    Reason = "redis"    // the server did not answer
-	Overload Reason = "overload" // this replica did not ask in time, or did not take in the answer: it was too busy, or stood still
+	Overload Reason = "overload" // this replica did not ask in time, or did not read the answer: it was too busy, or stood still
 	Capacity Reason = "capacity" // no replica had a place for it
 	Pool     Reason = "pool"     // its pool had no slot
 	Slots    Reason = "slots"    // all slots of the job were held
